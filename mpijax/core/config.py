@@ -1,0 +1,187 @@
+"""The table of options: JAX's names, so that programs which set them run unchanged.
+
+Use as ``config.update("jax_enable_x64", True)``, ``config.config.jax_enable_x64``, ``with config.enable_x64(True):``,
+``config.enable_x64.value``. See `mpijax.core.option` for how options are kept and for ``trace_key``.
+
+Options under "accepted" are those of JAX that have nothing to act on here (XLA, GPUs, its compilation cache): setting
+them is no error, and has no effect.
+"""
+
+from mpijax.core.option import (
+    Config,
+    bool_option,
+    config,
+    enum_option,
+    number_option,
+    object_option,
+    trace_key,
+    update,
+    values,
+)
+
+__all__ = ["Config", "checking_leaks", "config", "trace_key", "update", "values"]
+
+# -- types ------------------------------------------------------------------------------------------------------------
+
+enable_x64 = bool_option("jax_enable_x64", False, "Allow 64-bit types; otherwise they become 32-bit.", traced=True)
+explicit_x64_dtypes = enum_option(
+    "jax_explicit_x64_dtypes",
+    "warn error allow",
+    "warn",
+    "What an explicitly requested 64-bit dtype does while jax_enable_x64 is off: warn and truncate, raise, or allow.",
+    traced=True,
+)
+numpy_dtype_promotion = enum_option(
+    "jax_numpy_dtype_promotion",
+    "standard strict",
+    "standard",
+    "Implicit type promotion between arrays; 'strict' makes differing strong dtypes an error.",
+    traced=True,
+)
+numpy_rank_promotion = enum_option(
+    "jax_numpy_rank_promotion",
+    "allow warn raise",
+    "allow",
+    "Whether operands of different rank are broadcast silently, with a warning, or not at all.",
+    traced=True,
+)
+default_matmul_precision = enum_option(
+    "jax_default_matmul_precision",
+    "default high highest bfloat16 tensorfloat32 float32 ANY_F8_ANY_F8_F32 ANY_F8_ANY_F8_F32_FAST_ACCUM "
+    "ANY_F8_ANY_F8_ANY ANY_F8_ANY_F8_ANY_FAST_ACCUM F16_F16_F16 F16_F16_F32 BF16_BF16_BF16 BF16_BF16_F32 "
+    "BF16_BF16_F32_X3 BF16_BF16_F32_X6 BF16_BF16_F32_X9 TF32_TF32_F32 TF32_TF32_F32_X3 F32_F32_F32 F64_F64_F64",
+    None,
+    "Precision of matrix products and convolutions that are given none.",
+    traced=True,
+)
+allow_f16_reductions = bool_option(
+    "jax_allow_f16_reductions", True, "Allow sums over float16 and bfloat16; off, they raise.", traced=True
+)
+softmax_custom_jvp = bool_option(
+    "jax_softmax_custom_jvp", False, "Differentiate softmax by a rule of its own.", traced=True
+)
+
+# -- random numbers ---------------------------------------------------------------------------------------------------
+
+default_prng_impl = enum_option(
+    "jax_default_prng_impl",
+    "threefry2x32 threefry4x32 rbg unsafe_rbg philox2x32 philox4x32",
+    "threefry2x32",
+    "Generator used where none is named at seeding.",
+    traced=True,
+)
+threefry_partitionable = bool_option(
+    "jax_threefry_partitionable", True, "Threefry bits do not depend on how the result is sharded.", traced=True
+)
+random_seed_offset = number_option("jax_random_seed_offset", int, 0, "Added to every random seed.", traced=True)
+high_dynamic_range_gumbel = bool_option(
+    "jax_high_dynamic_range_gumbel", False, "Gumbel noise reaches rarer values, at the price of a draw.", traced=True
+)
+enable_custom_prng = bool_option("jax_enable_custom_prng", False, "PRNGKey returns typed keys.", traced=True)
+legacy_prng_key = enum_option(
+    "jax_legacy_prng_key", "allow warn error", "allow", "What passing a raw uint32 key to jax.random does."
+)
+debug_key_reuse = bool_option("jax_debug_key_reuse", False, "Raise when a PRNG key is used twice.", traced=True)
+
+# -- debugging --------------------------------------------------------------------------------------------------------
+
+disable_jit = bool_option("jax_disable_jit", False, "Run functions under jit operation by operation.", traced=True)
+debug_nans = bool_option("jax_debug_nans", False, "Raise where a NaN first appears.", traced=True)
+debug_infs = bool_option("jax_debug_infs", False, "Raise where an infinity first appears.", traced=True)
+enable_checks = bool_option("jax_enable_checks", False, "Check types after every pass (slow).", traced=True)
+check_tracer_leaks = bool_option(
+    "jax_check_tracer_leaks", False, "Raise when a traced value outlives its trace.", traced=True
+)
+
+
+def checking_leaks() -> bool:
+    """Whether a traced value that outlives its trace is looked for."""
+    return values.jax_check_tracer_leaks
+
+
+check_static_indices = bool_option(
+    "jax_check_static_indices", False, "Check constant indices against bounds while tracing.", traced=True
+)
+check_vma = bool_option(
+    "check_vma", False, "Check which mesh axes values vary over inside shard_map.", traced=True
+)
+no_tracing = bool_option("jax_no_tracing", False, "Raise when a jitted function would be traced again.")
+no_execution = bool_option("jax_no_execution", False, "Raise when a compiled program would run.", traced=True)
+log_compiles = bool_option("jax_log_compiles", False, "Log each compilation at WARNING.")
+explain_cache_misses = bool_option("jax_explain_cache_misses", False, "Log why a call was traced again.")
+log_checkpoint_residuals = bool_option(
+    "jax_log_checkpoint_residuals", False, "Log what jax.checkpoint keeps for the backward pass."
+)
+traceback_filtering = enum_option(
+    "jax_traceback_filtering",
+    "off tracebackhide remove_frames quiet_remove_frames auto",
+    "auto",
+    "How the library's own frames are hidden from tracebacks.",
+)
+tracer_error_num_traceback_frames = number_option(
+    "jax_tracer_error_num_traceback_frames", int, 5, "Frames of a leaked value's origin that an error shows."
+)
+error_checking_behavior_nan = enum_option(
+    "jax_error_checking_behavior_nan", "ignore raise", "ignore", "error_check on NaN.", traced=True
+)
+error_checking_behavior_divide = enum_option(
+    "jax_error_checking_behavior_divide", "ignore raise", "ignore", "error_check on division by zero.", traced=True
+)
+error_checking_behavior_oob = enum_option(
+    "jax_error_checking_behavior_oob", "ignore raise", "ignore", "error_check on out-of-bounds access.", traced=True
+)
+pprint_use_color = bool_option("jax_pprint_use_color", True, "Colour printed programs on a terminal.")
+logging_level = enum_option(
+    "jax_logging_level", "NOTSET DEBUG INFO WARNING ERROR CRITICAL", None, "Level of this library's logger."
+)
+debug_log_modules = object_option("jax_debug_log_modules", "", "Comma-separated modules logged at DEBUG.")
+thread_guard = bool_option("jax_thread_guard", False, "Raise when communication is started by a second thread.")
+
+# -- devices ----------------------------------------------------------------------------------------------------------
+
+default_device = object_option("jax_default_device", None, "Device that new arrays go to.", traced=True)
+num_cpu_devices = number_option(
+    "jax_num_cpu_devices", int, -1, "Devices per process; -1 leaves it to XLA_FLAGS or MPIJAX_NUM_LOCAL_DEVICES."
+)
+platforms = object_option("jax_platforms", None, "Comma-separated platforms; only 'cpu' exists here.")
+platform_name = object_option("jax_platform_name", "", "Platform; only 'cpu' exists here.")
+auto_pcast = bool_option(
+    "jax_auto_pcast", True, "Make values vary over mesh axes where an operation needs it.", traced=True
+)
+disable_bwd_checks = bool_option(
+    "jax_disable_bwd_checks", False, "Do not check what a custom_vjp's backward function returns.", traced=True
+)
+remove_size_one_mesh_axis_from_type = bool_option(
+    "jax_remove_size_one_mesh_axis_from_type", False, "Leave mesh axes of size one out of types.", traced=True
+)
+
+# -- compilation ------------------------------------------------------------------------------------------------------
+
+compilation_cache_dir = object_option("jax_compilation_cache_dir", None, "Folder of the compilation cache.")
+enable_compilation_cache = bool_option("jax_enable_compilation_cache", True, "Keep compiled programs on disk.")
+disable_most_optimizations = bool_option(
+    "jax_disable_most_optimizations", False, "Compile fast rather than well.", traced=True
+)
+optimization_level = enum_option(
+    "jax_optimization_level", "UNKNOWN O0 O1 O2 O3", "UNKNOWN", "How hard the compiler optimises.", traced=True
+)
+
+# -- accepted without effect ------------------------------------------------------------------------------------------
+
+_ACCEPTED = """
+array_garbage_collection_guard bcoo_cusparse_lowering captured_constants_report_frames
+captured_constants_warn_bytes compilation_cache_check_contents compilation_cache_expect_pgle
+compilation_cache_include_metadata_in_key compilation_cache_max_size compiler_enable_remat_pass
+cpu_collectives_implementation cpu_enable_async_dispatch cuda_visible_devices custom_vjp3
+disable_vmap_shmap_error disallow_mesh_context_manager distributed_debug dump_ir_modes dump_ir_to
+embedded_constants_max_bytes enable_pgle enable_preemption_service enable_recoverability
+exec_time_optimization_effort experimental_unsafe_xla_runtime_errors include_full_tracebacks_in_locations
+memory_fitting_effort memory_fitting_level mutable_array_checks persistent_cache_enable_xla_caches
+persistent_cache_min_compile_time_secs persistent_cache_min_entry_size_bytes pgle_profiling_runs
+raise_persistent_cache_errors rocm_visible_devices send_traceback_to_runtime share_binary_between_hosts
+threefry_gpu_kernel_lowering traceback_in_locations_limit transfer_guard transfer_guard_device_to_device
+transfer_guard_device_to_host transfer_guard_host_to_device use_direct_linearize use_magma
+use_shardy_partitioner use_simplified_jaxpr_constants xla_backend xla_profile_version
+"""
+for _name in _ACCEPTED.split():
+    globals()[_name] = object_option(f"jax_{_name}", None, "Accepted without effect.")

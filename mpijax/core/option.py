@@ -1,0 +1,257 @@
+"""Options: process-wide values, overridden by thread in ``with`` blocks.
+
+    config.update("jax_enable_x64", True)      # for the process
+    with enable_x64(True): ...                 # for this thread, until the block ends
+    config.jax_enable_x64                      # the value that holds here and now
+
+Every option starts from the environment (``MPIJAX_ENABLE_X64``, else ``JAX_ENABLE_X64``), else from its default.
+
+How values are kept: `values` is a `threading.local` whose *class* attributes are the process-wide values and
+whose *instance* attributes are this thread's overrides, so that one attribute read (about 40 ns) gives the
+value in force. The same holds for ``values.trace_key``: the options that change what a trace yields are interned
+as one integer, equal whenever all of them are equal, so that a jit cache can be keyed by it and finds its old
+entries again when a ``with`` block ends.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+_TRUE = ("y", "yes", "t", "true", "on", "1")
+_FALSE = ("n", "no", "f", "false", "off", "0")
+_REQUIRED: Any = object()
+_INHERIT: Any = object()
+
+
+class _Values(threading.local):
+    """Values in force: the class holds the process's, an instance dictionary one thread's overrides."""
+
+    trace_key: int = 0
+
+
+values = _Values()
+
+_lock = threading.RLock()
+_options: dict[str, Option] = {}
+_traced: list[str] = []
+# Interned settings of the traced options; the position in the dictionary is the key.
+_interned: dict[tuple, int] = {}
+# Instance dictionaries of the threads that override something now: an update of the process-wide value of
+# another option changes their key too.
+_overriding: dict[int, dict[str, Any]] = {}
+
+
+def trace_key() -> int:
+    """An integer that is equal whenever all options that change traces are equal (same as ``values.trace_key``)."""
+    return values.trace_key
+
+
+def _intern_settings(overrides: dict[str, Any]) -> int:
+    settings = tuple(overrides[name] if name in overrides else getattr(_Values, name) for name in _traced)
+    # The types are part of the key because True == 1 == 1.0.
+    return _interned.setdefault((settings, tuple(map(type, settings))), len(_interned))
+
+
+def _set_global(name: str, value: Any) -> None:
+    with _lock:
+        setattr(_Values, name, value)
+        if name in _traced:
+            _Values.trace_key = _intern_settings({})
+            for overrides in _overriding.values():
+                overrides["trace_key"] = _intern_settings(overrides)
+
+
+def _swap_local(name: str, value: Any) -> Any:
+    """Set this thread's override of an option (``_INHERIT`` removes it); return the previous one."""
+    mine = values.__dict__
+    previous = mine.pop(name, _INHERIT)
+    if value is not _INHERIT:
+        mine[name] = value
+    if name in _traced:
+        with _lock:
+            if any(traced in mine for traced in _traced):
+                mine["trace_key"] = _intern_settings(mine)
+                _overriding[id(mine)] = mine
+            else:
+                mine.pop("trace_key", None)
+                _overriding.pop(id(mine), None)
+    return previous
+
+
+class _Override:
+    """Context manager, and decorator, that sets one option for this thread."""
+
+    __slots__ = ("_name", "_previous", "_value")
+
+    def __init__(self, name: str, value: Any):
+        self._name, self._value, self._previous = name, value, []
+
+    def __enter__(self) -> None:
+        self._previous.append(_swap_local(self._name, self._value))
+
+    def __exit__(self, *exc_info) -> None:
+        _swap_local(self._name, self._previous.pop())
+
+    def __call__(self, function: Callable) -> Callable:
+        @functools.wraps(function)
+        def wrapper(*args, **kwargs):
+            with _Override(self._name, self._value):
+                return function(*args, **kwargs)
+
+        return wrapper
+
+
+class Option:
+    """One option: ``option.value`` reads it, ``with option(value):`` overrides it for this thread.
+
+    Args:
+        name: full name, e.g. ``jax_enable_x64``.
+        default: value when neither the environment nor the program says otherwise.
+        parse: turns what a user gives (text, when it comes from the environment) into a value, or raises.
+        traced: the option changes what a trace yields, so it belongs to the keys of jit caches.
+        bare: the value that ``with option():`` means; without it, the argument is required.
+        doc: what the option does.
+    """
+
+    def __init__(self, name, default, parse, *, traced=False, bare=_REQUIRED, doc=""):
+        if name in _options:
+            raise ValueError(f"Config option {name} already defined")
+        self.name, self.parse, self._bare, self.__doc__ = name, parse, bare, doc
+        self.__name__ = name.removeprefix("jax_")
+        text = _from_environment(name)
+        with _lock:
+            _options[name] = self
+            if traced:
+                _traced.append(name)
+            _set_global(name, default if text is None else parse(text))
+
+    @property
+    def value(self) -> Any:
+        """The value in force in this thread."""
+        return getattr(values, self.name)
+
+    def __call__(self, new_val: Any = _REQUIRED) -> _Override:
+        if new_val is _REQUIRED:
+            new_val = self._bare
+            if new_val is _REQUIRED:
+                raise TypeError(
+                    f"Context manager for {self.__name__} config option requires an argument representing the "
+                    "new value for the config option."
+                )
+        return _Override(self.name, self.parse(new_val))
+
+    def __bool__(self):
+        raise TypeError(f"an option has no truth value: use config.{self.name} or {self.__name__}.value")
+
+    def __repr__(self):
+        return f"<option {self.name} = {self.value!r}>"
+
+
+def _from_environment(name: str) -> str | None:
+    """``jax_foo`` is set by MPIJAX_FOO, else by JAX_FOO."""
+    upper = name.upper()
+    own = os.environ.get(f"MPI{upper}" if upper.startswith("JAX_") else f"MPIJAX_{upper}")
+    return os.environ.get(upper) if own is None else own
+
+
+class Config:
+    """The options as attributes; see the module. ``mpijax.config`` is the one instance."""
+
+    def update(self, name: str, val: Any) -> None:
+        """Set the process-wide value of an option.
+
+        Raises:
+            AttributeError: no option has that name.
+            ValueError, TypeError: the option does not take that value.
+        """
+        option = _options.get(name)
+        if option is None:
+            raise AttributeError(f"Unrecognized config option: {name}")
+        _set_global(name, option.parse(val))
+
+    def read(self, name: str) -> Any:
+        """The value in force of the option of that name."""
+        if name not in _options:
+            raise AttributeError(f"Unrecognized config option: {name}")
+        return getattr(values, name)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """All options and the values in force."""
+        return {name: getattr(values, name) for name in _options}
+
+    @property
+    def x64_enabled(self) -> bool:
+        return values.jax_enable_x64
+
+    @staticmethod
+    def trace_key() -> int:
+        """An integer that is equal whenever all options that change traces are equal."""
+        return values.trace_key
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _options:
+            raise AttributeError(f"'Config' object has no attribute '{name}'")
+        return getattr(values, name)
+
+    def __setattr__(self, name: str, value: Any):
+        raise AttributeError(f"options are set by config.update({name!r}, {value!r})")
+
+    def __dir__(self):
+        return [*super().__dir__(), *_options]
+
+
+config = Config()
+update = config.update
+
+
+def _parse_bool(value: Any) -> bool:
+    if isinstance(value, str):
+        word = value.lower()
+        if word in _TRUE or word in _FALSE:
+            return word in _TRUE
+        raise ValueError(f"invalid truth value {value!r}: expected one of {', '.join(_TRUE + _FALSE)}")
+    return bool(value)
+
+
+def bool_option(name: str, default: bool, doc: str, *, traced: bool = False) -> Option:
+    """Define an option that is on or off; ``with option():`` turns it on."""
+    return Option(name, default, _parse_bool, traced=traced, bare=True, doc=doc)
+
+
+def enum_option(name: str, choices: str, default: str | None, doc: str, *, traced: bool = False) -> Option:
+    """Define an option that is one of the words in `choices` (and None, when None is its default)."""
+    words = choices.split()
+
+    def parse(value: Any) -> str | None:
+        if value is None and default is None:
+            return None
+        if not isinstance(value, str) or str(value) not in words:
+            raise ValueError(f"new enum value for {name} must be in {words}, got {value!r} of type {type(value)}.")
+        return str(value)
+
+    return Option(name, default, parse, traced=traced, doc=doc)
+
+
+def number_option(name: str, kind: type, default: Any, doc: str, *, traced: bool = False) -> Option:
+    """Define an option that is an int or a float (`kind`), or None when None is its default."""
+
+    def parse(value: Any) -> Any:
+        if value is None and default is None:
+            return None
+        try:
+            return kind(value)
+        except (TypeError, ValueError) as e:
+            raise type(e)(f"new value for {name} must be of type {kind.__name__}, got {value!r}") from None
+
+    return Option(name, default, parse, traced=traced, doc=doc)
+
+
+def object_option(name: str, default: Any, doc: str, *, traced: bool = False) -> Option:
+    """Define an option that takes any (hashable) object, text among them."""
+    return Option(name, default, lambda value: value, traced=traced, doc=doc)
+
