@@ -1,0 +1,75 @@
+"""Extended dtypes: element types that NumPy does not know, each made of an array of a NumPy type.
+
+The one kept here is the PRNG key: an element of ``key<fry>`` is a ``uint32[2]``. An array of an extended dtype has the
+shape of its elements; the array that lies in memory has the shape ``shape + physical_shape``.
+"""
+
+from typing import Any
+
+import numpy as np
+
+
+class extended(np.generic):
+    """Abstract scalar type above all extended dtypes: ``issubdtype(key.dtype, extended)`` is true."""
+
+
+class prng_key(extended):
+    """Abstract scalar type above all PRNG key dtypes: ``issubdtype(key.dtype, prng_key)`` is true."""
+
+
+class ExtendedDType:
+    """Base of dtype objects that are not a `numpy.dtype`. Equal where their names and parameters are.
+
+    Attributes:
+        name: what is printed.
+        type: scalar type, a subclass of `extended`.
+        itemsize: bytes of one element.
+        physical_dtype, physical_shape: what one element is made of.
+    """
+
+    __slots__ = ()
+
+    name: str
+    type: type
+    itemsize: int
+    physical_dtype: np.dtype
+    physical_shape: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        return self.name
+
+    __str__ = __repr__
+
+
+class PRNGKeyDtype(ExtendedDType):
+    """The dtype of PRNG keys of one generator.
+
+    Args:
+        impl: the generator; has ``tag`` (three letters, "fry" for threefry2x32) and ``key_shape`` (the uint32 words of
+            a key, (2,) for threefry2x32), and is equal to itself only.
+    """
+
+    __slots__ = ("_impl", "itemsize", "name", "physical_shape")
+
+    type = prng_key
+    physical_dtype = np.dtype(np.uint32)
+
+    def __init__(self, impl: Any):
+        self._impl = impl
+        self.name = f"key<{impl.tag}>"
+        self.physical_shape = tuple(impl.key_shape)
+        self.itemsize = int(np.prod(self.physical_shape, dtype=int)) * self.physical_dtype.itemsize
+
+    @property
+    def impl(self) -> Any:
+        """The generator."""
+        return self._impl
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is PRNGKeyDtype and self._impl == other._impl
+
+    def __hash__(self) -> int:
+        return hash((PRNGKeyDtype, self._impl))
+
+    def __reduce__(self):
+        return PRNGKeyDtype, (self._impl,)
