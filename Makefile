@@ -1,0 +1,60 @@
+# make demo    the digits example on 2 ranks          make lint    ruff, cython-lint, mypy
+# make test    all tests: alone, on 2 and on 4 ranks  make ext     rebuild the extensions that changed
+# make bench   the benchmark table                    make clean   remove .venv and what was built
+#
+# Each target makes its own .venv (tools/environment.sh says what it needs). Variables: PYTHON (python3) to start from,
+# MPICC for a system MPI in place of the mpich wheel, MPIRUN for another launcher, PY to use a Python that is already set up.
+
+VENV   := .venv
+PYTEST_ARGS ?=
+
+ifdef PY
+ready-%: ; $(COMPILE)
+else
+PY := $(VENV)/bin/python
+ready-%: $(VENV)/.ready-% ; $(COMPILE)
+endif
+COMPILE = @$(PY) setup.py --quiet build_ext --inplace
+export PATH := $(abspath $(dir $(PY))):$(PATH)
+
+MPIRUN ?= mpirun
+# Ranks may outnumber cores here, so none is pinned.
+MPIRUN_FREE = $(MPIRUN) $(if $(findstring Open MPI,$(shell $(MPIRUN) --version 2>&1)),--oversubscribe --allow-run-as-root) --bind-to none
+PYTEST = $(PY) -m pytest $(PYTEST_ARGS)
+MPI_TESTS = $(MPIRUN_FREE) -n $(1) $(PYTEST) --with-mpi --timeout-method=thread -m "mpi"
+
+.PHONY: demo test test-alone test-mpi test-slow bench lint ext clean
+.SECONDARY:
+
+demo: ready-examples
+	$(MPIRUN_FREE) -n 2 $(PY) examples/digits.py
+
+test: test-alone test-mpi
+
+test-alone: ready-test
+	$(PYTEST)
+
+test-mpi: ready-test
+	$(call MPI_TESTS,2)
+	$(call MPI_TESTS,4)
+
+test-slow: ready-test
+	$(PYTEST) --slow -m slow
+
+bench: ready-bench
+	$(PY) -m bench
+
+lint: ready-lint
+	$(PY) -m ruff check .
+	cython-lint cython_ext
+	$(PY) -m mypy
+
+$(VENV)/.ready-%: pyproject.toml setup.py tools/environment.sh
+	sh tools/environment.sh $*
+	@touch $@
+
+ext: $(if $(wildcard $(PY)),,$(VENV)/.ready-test)
+	$(COMPILE)
+
+clean:
+	rm -rf $(VENV) build mpijax/_ext/*.so mpijax.egg-info

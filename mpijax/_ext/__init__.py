@@ -1,0 +1,1 @@
+"""The compiled modules, built from ``cython_ext/*.pyx`` (``make ext``)."""

@@ -1,0 +1,132 @@
+"""Builds every ``cython_ext/<name>.pyx`` as ``mpijax._ext.<name>``.
+
+Only ``mpi.pyx`` sees MPI. Its compiler flags come from ``$MPICC -show`` or, when MPICC is not set, from the mpicc of the
+``mpich`` wheel that stands in the same environment as the Python that builds. The run path which mpicc would add is
+left out: at run time mpi4py loads the MPI library first, and the extension is bound to that library by its soname. So
+an extension built in pip's isolated environment does not look for a library in a folder that is gone.
+
+One source that fails does not keep the others from being built; the failures are listed at the end.
+"""
+
+import contextlib
+import fcntl
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+SOURCES = Path("cython_ext")
+DEPENDENCIES = [
+    "numpy>=2.0",
+    "scipy>=1.14",
+    "ml_dtypes>=0.5",
+    "llvmlite>=0.46",
+    "numba>=0.63",
+    "mpi4py>=4.1",
+]
+# The mpich wheel is MPI for those who have none. It would shadow a system MPI, therefore MPICC leaves it out.
+if "MPICC" not in os.environ:
+    DEPENDENCIES.append("mpich>=4.2")
+
+
+def mpi_compiler() -> str:
+    """The MPI compiler wrapper: $MPICC, or mpicc of the environment that holds the mpich wheel."""
+    if "MPICC" in os.environ:
+        return os.environ["MPICC"]
+    beside_python = Path(sys.executable).with_name("mpicc")
+    found = str(beside_python) if beside_python.exists() else shutil.which("mpicc")
+    if found is None:
+        raise RuntimeError(
+            "no MPI compiler: neither MPICC is set nor is there an mpicc. "
+            "Install the mpich wheel (pip install mpich), or set MPICC to the mpicc of your system's MPI."
+        )
+    return found
+
+
+def mpi_flags() -> dict[str, list[str]]:
+    """Arguments of `Extension` for code that calls MPI, from ``mpicc -show``, without run paths.
+
+    A wrapper that only prints its own name (Cray's ``cc``) needs no flags when it is also CC.
+    """
+    wrapper = mpi_compiler()
+    try:
+        shown = subprocess.run([*shlex.split(wrapper), "-show"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        detail = getattr(error, "stderr", "") or error
+        raise RuntimeError(f"`{wrapper} -show` failed, so where mpi.h is remains unknown: {detail}") from error
+    flags: dict[str, list[str]] = {"extra_compile_args": [], "extra_link_args": []}
+    words = iter(shlex.split(shown.stdout.strip().splitlines()[0])[1:])
+    for word in words:
+        if word == "-Xlinker":
+            next(words, None)
+        elif word.startswith(("-I", "-D")):
+            flags["extra_compile_args"].append(word)
+        elif word.startswith(("-L", "-l")) or (word.startswith("/") and not word.endswith(".c")):
+            flags["extra_link_args"].append(word)
+    return flags
+
+
+def extension(source: Path) -> Extension:
+    import numpy
+
+    return Extension(
+        f"mpijax._ext.{source.stem}",
+        [str(source)],
+        include_dirs=[numpy.get_include(), str(SOURCES)],
+        define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
+        extra_compile_args=["-O3", "-g0", "-pthread", "-Wno-unused-function"],
+        extra_link_args=["-pthread"],
+    )
+
+
+@contextlib.contextmanager
+def exclusive(folder: Path):
+    """Builds of the same tree wait for each other instead of writing the same files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+class BuildExt(build_ext):
+    """Translates and compiles one extension after the other, only what is out of date."""
+
+    def run(self):
+        self.failures: list[tuple[str, BaseException]] = []
+        with exclusive(Path("build")):
+            super().run()
+        if self.failures:
+            lines = [f"  {name}: {type(error).__name__}: {error}" for name, error in self.failures]
+            raise SystemExit("\n".join(["these extensions were not built (messages above):", *lines]))
+
+    def build_extensions(self):
+        self.check_extensions_list(self.extensions)
+        for ext in list(self.extensions):
+            try:
+                self.build_extension(ext)
+            except Exception as error:
+                self.failures.append((ext.name, error))
+                self.extensions.remove(ext)  # nothing to copy into the source tree
+
+    def build_extension(self, ext):
+        from Cython.Build import cythonize
+
+        if ext.name == "mpijax._ext.mpi":
+            for key, value in mpi_flags().items():
+                setattr(ext, key, getattr(ext, key) + value)
+        (translated,) = cythonize([ext], build_dir="build/cython", quiet=True)
+        ext.sources = translated.sources
+        ext._needs_stub = False
+        super().build_extension(ext)
+
+
+setup(
+    ext_modules=[extension(source) for source in sorted(SOURCES.glob("*.pyx"))],
+    install_requires=DEPENDENCIES,
+    cmdclass={"build_ext": BuildExt},
+)
