@@ -3,10 +3,10 @@
     python examples/digits.py                      one process
     mpirun -n 2 python examples/digits.py          two ranks, half of every batch each
 
-The whole training step is one jitted program: every rank computes the loss of its shard of the batch, the
-gradient is averaged over the ranks inside the step (`lax.pmean`), and Adam updates the parameters, which are the
-same on every rank. The loss curve does not depend on the number of ranks. With `mpijax` replaced by `jax` the file
-runs on JAX.
+The whole training step is one jitted program: every rank computes the loss of its shard of the batch,
+the gradient is averaged over the ranks inside the step (`lax.pmean`), and Adam updates the parameters,
+which are the same on every rank. The loss curve does not depend on the number of ranks. With `mpijax`
+replaced by `jax` the file runs on JAX.
 """
 
 import argparse
@@ -170,7 +170,7 @@ def make_step(model, mesh):
 
 
 def train(name, data, mesh, epochs, batch, progress):
-    """Trains one model. Returns mean loss of each epoch, test accuracy, images per second without compiling."""
+    """Trains one model. Returns mean loss of each epoch, test accuracy, images per second."""
     init, model = MODELS[name]
     train_images, train_labels, test_images, test_labels = data
     step = make_step(model, mesh)
