@@ -1,0 +1,97 @@
+"""`Array`, the type users check against, and the operators and methods that all arrays share.
+
+Concrete arrays and tracers look alike to users. The NumPy layer, which sits far above
+this file, hands over the operators and methods once it is loaded; until then any
+operator loads it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+
+class _ArrayMeta(type):
+    """Makes `isinstance(x, Array)` true for concrete arrays, whose layout comes from an extension module."""
+
+    _concrete: tuple[type, ...] = ()
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if cls is Array and type(instance) in _ArrayMeta._concrete:
+            return True
+        return type.__instancecheck__(cls, instance)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        if cls is Array and subclass in _ArrayMeta._concrete:
+            return True
+        return type.__subclasscheck__(cls, subclass)
+
+
+class Array(metaclass=_ArrayMeta):
+    """An n-dimensional array: a concrete one, or a tracer standing for one inside a transformation.
+
+    Immutable. Supports NumPy's operators, indexing and methods; `x.at[i].set(v)` and
+    its kin return an updated copy.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *args, **kwargs):
+        if cls is Array:
+            raise TypeError("jax.Array is an abstract type; make arrays with jax.numpy.array or jax.device_put")
+        return object.__new__(cls)
+
+
+_method_owners: list[type] = [Array]
+
+OPERATORS = (
+    "__add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __floordiv__ __rfloordiv__ "
+    "__mod__ __rmod__ __divmod__ __rdivmod__ __pow__ __rpow__ __matmul__ __rmatmul__ __and__ __rand__ __or__ "
+    "__ror__ __xor__ __rxor__ __lshift__ __rlshift__ __rshift__ __rrshift__ __neg__ __pos__ __abs__ __invert__ "
+    "__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __getitem__ __setitem__ __iter__ __round__"
+).split()
+
+
+def register_concrete(cls: type) -> None:
+    """Declare a concrete array class: it is an `Array` and gets the shared methods."""
+    _ArrayMeta._concrete += (cls,)
+    _method_owners.append(cls)
+    for name in OPERATORS:
+        setattr(cls, name, _loading(name))
+
+
+def install_array_methods(methods: dict[str, Callable]) -> None:
+    """Put operators, methods and properties on all array classes."""
+    for owner in _method_owners:
+        for name, method in methods.items():
+            setattr(owner, name, method)
+    for owner in _method_owners:
+        if "__getattr__" in vars(owner):
+            del owner.__getattr__
+
+
+def _load() -> None:
+    importlib.import_module("mpijax.numpy.array_methods")
+
+
+def _loading(name: str) -> Callable:
+    def method(self, *args, **kwargs):
+        _load()
+        return getattr(type(self), name)(self, *args, **kwargs)
+
+    method.__name__ = name
+    return method
+
+
+def _load_then_getattr(self, name: str):
+    """First use of a method: load the NumPy layer, which replaces this hook by the methods."""
+    if name.startswith("_") or "__getattr__" not in vars(Array):
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    _load()
+    return getattr(self, name)
+
+
+for _name in OPERATORS:
+    setattr(Array, _name, _loading(_name))
+Array.__getattr__ = _load_then_getattr  # type: ignore[attr-defined]

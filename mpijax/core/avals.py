@@ -1,0 +1,143 @@
+"""The type of every value: `ShapedArray`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes
+
+NO_AXES: frozenset = frozenset()
+
+
+class ShapedArray:
+    """Shape, dtype, weak type and the mesh axes over which the value varies.
+
+    Instances are interned: two types are equal exactly when they are the same
+    object, so jit cache keys hash and compare at the speed of a pointer.
+
+    Attributes:
+      shape: tuple of ints.
+      dtype: `numpy.dtype`, or an extended dtype such as a PRNG key's.
+      weak_type: True for values born from Python scalars, which promote weakly.
+      vma: the mesh axes over which the value varies inside `shard_map`.
+    """
+
+    __slots__ = ("shape", "dtype", "weak_type", "vma", "ndim", "size", "_text")
+
+    shape: tuple[int, ...]
+    _table: dict[tuple, ShapedArray] = {}
+
+    def __new__(cls, shape, dtype, weak_type: bool = False, vma: frozenset = NO_AXES):
+        key = (shape, dtype, weak_type, vma)
+        try:
+            return cls._table[key]
+        except (KeyError, TypeError):
+            pass
+        shape = tuple(int(d) for d in shape)
+        dtype = dtypes.dtype(dtype)
+        key = (shape, dtype, bool(weak_type), frozenset(vma))
+        found = cls._table.get(key)
+        if found is None:
+            found = object.__new__(cls)
+            found.shape, found.dtype, found.weak_type, found.vma = key
+            found.ndim = len(shape)
+            found.size = math.prod(shape)
+            found._text = None
+            cls._table[key] = found
+        return found
+
+    def update(self, **changes: Any) -> ShapedArray:
+        """This type with some fields replaced."""
+        get = changes.get
+        return ShapedArray(
+            get("shape", self.shape), get("dtype", self.dtype), get("weak_type", self.weak_type), get("vma", self.vma)
+        )
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one dense copy."""
+        return self.size * self.dtype.itemsize
+
+    def str_short(self, short_dtypes: bool = True) -> str:
+        """`f32[2,3]`, the way Jaxprs print it."""
+        if short_dtypes:
+            if self._text is None:
+                self._text = self._render(dtypes.short_name(self.dtype))
+            return self._text
+        return self._render(self.dtype.name)
+
+    def _render(self, dtype_name: str) -> str:
+        dims = ",".join(map(str, self.shape))
+        axes = f"{{V:{','.join(sorted(map(str, self.vma)))}}}" if self.vma else ""
+        return f"{dtype_name}[{dims}]{axes}"
+
+    def strip_weak_type(self) -> ShapedArray:
+        return self.update(weak_type=False) if self.weak_type else self
+
+    def to_tangent_aval(self) -> ShapedArray:
+        """The type of tangents of values of this type: itself, or float0 where no derivative exists."""
+        if dtypes.issubdtype(self.dtype, np.inexact):
+            return self
+        return ShapedArray(self.shape, dtypes.float0, False, self.vma)
+
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"ShapedArray({self.str_short(short_dtypes=False)}{weak})"
+
+    __str__ = __repr__
+
+    def __reduce__(self):
+        return ShapedArray, (self.shape, self.dtype, self.weak_type, self.vma)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+
+class ShapeDtypeStruct:
+    """Shape and dtype of an array that need not exist, for `eval_shape` and ahead-of-time lowering."""
+
+    __slots__ = ("shape", "dtype", "sharding", "weak_type")
+
+    def __init__(self, shape, dtype, *, sharding=None, weak_type: bool = False):
+        if dtype is None:
+            raise ValueError("ShapeDtypeStruct: dtype must be specified.")
+        self.shape = tuple(shape)
+        self.dtype = dtypes.dtype(dtype)
+        self.sharding = sharding
+        self.weak_type = weak_type
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        sharding = f", sharding={self.sharding}" if self.sharding is not None else ""
+        weak = f", weak_type={self.weak_type}" if self.weak_type else ""
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{sharding}{weak})"
+
+    def _key(self):
+        return self.shape, self.dtype, self.sharding, self.weak_type
+
+    def __eq__(self, other) -> bool:
+        return isinstance(other, ShapeDtypeStruct) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())

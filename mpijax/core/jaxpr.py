@@ -1,0 +1,232 @@
+"""The intermediate representation: typed expressions in SSA form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import effects as fx
+from mpijax.core.avals import ShapedArray
+from mpijax.core.source import UNKNOWN, Source
+
+
+class Var:
+    """A variable, bound once."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: ShapedArray):
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"Var(id={id(self)}):{self.aval.str_short()}"
+
+
+class DropVar(Var):
+    """An output nobody reads; prints as `_`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "_"
+
+
+class Literal:
+    """A scalar written into the program."""
+
+    __slots__ = ("val", "aval")
+
+    def __init__(self, val: Any, aval: ShapedArray):
+        self.val = val
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"{self.val}:{self.aval.str_short()}"
+
+
+Atom = Var | Literal
+
+
+class Eqn:
+    """`outvars = primitive[params] invars`."""
+
+    __slots__ = ("primitive", "invars", "outvars", "params", "effects", "source")
+
+    def __init__(self, primitive, invars, outvars, params, effects=fx.no_effects, source: Source = UNKNOWN):
+        self.primitive = primitive
+        self.invars: list[Atom] = invars
+        self.outvars: list[Var] = outvars
+        self.params: dict[str, Any] = params
+        self.effects = effects
+        self.source = source
+
+    @property
+    def source_info(self) -> Source:
+        return self.source
+
+    def replace(self, **changes) -> Eqn:
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return Eqn(**{**fields, **changes})
+
+    def __repr__(self) -> str:
+        from mpijax.core import pretty
+
+        return pretty.eqn_text(self)
+
+
+JaxprEqn = Eqn
+
+
+class Jaxpr:
+    """A program: constants, arguments, equations in order, results."""
+
+    __slots__ = ("constvars", "invars", "eqns", "outvars", "effects", "debug_info", "__weakref__")
+
+    def __init__(self, constvars, invars, outvars, eqns, effects=None, debug_info=None):
+        self.constvars: list[Var] = list(constvars)
+        self.invars: list[Var] = list(invars)
+        self.outvars: list[Atom] = list(outvars)
+        self.eqns: list[Eqn] = list(eqns)
+        self.effects = frozenset().union(*(e.effects for e in self.eqns)) if effects is None else effects
+        self.debug_info = debug_info
+
+    @property
+    def in_avals(self):
+        return [v.aval for v in self.invars]
+
+    @property
+    def out_avals(self):
+        return [v.aval for v in self.outvars]
+
+    def replace(self, **changes) -> Jaxpr:
+        names = ("constvars", "invars", "outvars", "eqns", "effects", "debug_info")
+        return Jaxpr(**{**{n: getattr(self, n) for n in names}, **changes})
+
+    def pretty_print(self, **options) -> str:
+        from mpijax.core import pretty
+
+        return pretty.jaxpr_text(self, **options)
+
+    def __str__(self) -> str:
+        return self.pretty_print()
+
+    __repr__ = __str__
+
+
+class ClosedJaxpr:
+    """A Jaxpr with values for its constants."""
+
+    __slots__ = ("jaxpr", "consts", "__weakref__")
+
+    def __init__(self, jaxpr: Jaxpr, consts: Sequence[Any] = ()):
+        assert len(jaxpr.constvars) == len(consts)
+        self.jaxpr = jaxpr
+        self.consts = list(consts)
+
+    in_avals = property(lambda self: [v.aval for v in self.jaxpr.invars])
+    out_avals = property(lambda self: [v.aval for v in self.jaxpr.outvars])
+    literals = property(lambda self: self.consts)
+    eqns = property(lambda self: self.jaxpr.eqns)
+    effects = property(lambda self: self.jaxpr.effects)
+
+    def pretty_print(self, **options) -> str:
+        return self.jaxpr.pretty_print(**options)
+
+    def replace(self, *, jaxpr=None, consts=None) -> ClosedJaxpr:
+        return ClosedJaxpr(self.jaxpr if jaxpr is None else jaxpr, self.consts if consts is None else consts)
+
+    def __str__(self) -> str:
+        return str(self.jaxpr)
+
+    __repr__ = __str__
+
+
+def subjaxprs(params: dict[str, Any]):
+    """The Jaxprs among an equation's parameters, in order."""
+    for value in params.values():
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(item, Jaxpr):
+                yield item
+            elif isinstance(item, ClosedJaxpr):
+                yield item.jaxpr
+
+
+def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
+    """Run a Jaxpr by binding its equations one after the other in the current trace.
+
+    Values are dropped after their last use.
+    """
+    env: dict[Var, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+    env.update(zip(jaxpr.invars, args, strict=True))
+    last = last_uses(jaxpr)
+
+    def read(atom):
+        return atom.val if type(atom) is Literal else env[atom]
+
+    for i, eqn in enumerate(jaxpr.eqns):
+        inputs = [read(v) for v in eqn.invars]
+        outs = eqn.primitive.bind(*inputs, **eqn.params)
+        if not eqn.primitive.multiple_results:
+            outs = (outs,)
+        for var, out in zip(eqn.outvars, outs, strict=True):
+            if type(var) is not DropVar:
+                env[var] = out
+        for v in eqn.invars:
+            if type(v) is not Literal and last.get(v) == i:
+                env.pop(v, None)
+    return [read(v) for v in jaxpr.outvars]
+
+
+def last_uses(jaxpr: Jaxpr) -> dict[Var, int]:
+    """For each variable the index of the last equation reading it; results count as never dying."""
+    last: dict[Var, int] = {}
+    for i, eqn in enumerate(jaxpr.eqns):
+        for v in eqn.invars:
+            if type(v) is not Literal:
+                last[v] = i
+    for v in jaxpr.outvars:
+        if type(v) is not Literal:
+            last[v] = len(jaxpr.eqns)
+    return last
+
+
+def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable:
+    """A function of flat arguments that evaluates `closed`."""
+
+    def call(*args):
+        return eval_jaxpr(closed.jaxpr, closed.consts, *args)
+
+    return call
+
+
+def is_literal_scalar(x: Any) -> bool:
+    """Whether a constant is written into the program instead of being passed along."""
+    return isinstance(x, (bool, int, float, complex, np.generic)) or (isinstance(x, np.ndarray) and x.ndim == 0)
+
+
+def dead_code(jaxpr: Jaxpr, used_outputs: Sequence[bool]) -> tuple[Jaxpr, list[bool]]:
+    """Remove equations that no used output and no ordered effect needs.
+
+    Returns the pruned Jaxpr, which keeps only the used outputs and the arguments
+    it still reads, and which arguments those are.
+    """
+    outvars = [v for v, used in zip(jaxpr.outvars, used_outputs, strict=True) if used]
+    live = {v for v in outvars if type(v) is not Literal}
+    kept: list[Eqn] = []
+    for eqn in reversed(jaxpr.eqns):
+        needed = [v in live for v in eqn.outvars]
+        if not any(needed) and not fx.pins(eqn.effects):
+            continue
+        rule = eqn.primitive.dce
+        if rule is not None and not all(needed):
+            eqn = rule(needed, eqn)
+            if eqn is None:
+                continue
+        kept.append(eqn)
+        live.update(v for v in eqn.invars if type(v) is not Literal)
+    used_inputs = [v in live for v in jaxpr.invars]
+    invars = [v for v, used in zip(jaxpr.invars, used_inputs, strict=True) if used]
+    constvars = jaxpr.constvars
+    return Jaxpr(constvars, invars, outvars, kept[::-1], debug_info=jaxpr.debug_info), used_inputs

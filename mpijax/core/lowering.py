@@ -1,0 +1,76 @@
+"""What a primitive is to the compiler. Records only; the compiler reads them.
+
+- `Elementwise(rule)`: the same scalar expression for every element.
+- `Structural(kind)`: elements are moved without computing: views, pads, gathers, iota.
+- `Reduction(op)`: elements combined along axes.
+- `Library(kind)`: a matrix product.
+- `Inline(param)`: the Jaxpr in a parameter, in place of the call.
+- `HostCall(fun)`: a NumPy function called by the executor.
+- `Communication(kind)`: an exchange with other ranks.
+- `Decompose(fun)`: a function of tracers, in terms of other primitives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """`rule(builder, *scalars, **params) -> scalar` of the scalar layer.
+
+    Operands have the shape of the result, or are scalars, or have size-1 axes to be repeated.
+    """
+
+    rule: Callable
+    cost: int = 1
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """Combine along `axes` (a parameter) with `op`: add, mul, max, min, and, or, xor, argmax, argmin."""
+
+    op: str
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library routine: `dot_general`."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class Inline:
+    """Run the Jaxpr held in parameter `param` in place of the equation."""
+
+    param: str
+
+
+@dataclass(frozen=True)
+class HostCall:
+    """`fun(*numpy arrays, **params) -> array or list of arrays`, called with the GIL held."""
+
+    fun: Callable
+
+
+@dataclass(frozen=True)
+class Communication:
+    """An exchange with other ranks; `plan(avals, params) -> CommPlan` of the runtime."""
+
+    plan: Callable
+
+
+@dataclass(frozen=True)
+class Decompose:
+    """`fun(*tracers, **params) -> tracer(s)`: traced and inlined in place of the equation."""
+
+    fun: Callable
+
+
+@dataclass(frozen=True)
+class Structural:
+    """Moves elements without computing: slices, pads, gathers, iota …; `compiler.structural` has a rule per kind."""
+
+    kind: str

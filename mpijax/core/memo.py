@@ -1,0 +1,25 @@
+"""Results remembered for as long as the Jaxpr they were made from lives."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from functools import wraps
+
+
+def memo_on_jaxpr(fun: Callable) -> Callable:
+    """Cache `fun(closed_jaxpr, *hashable)` per Jaxpr, dropping the results with it."""
+    table: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+    @wraps(fun)
+    def cached(closed, *args):
+        known = table.get(closed)
+        if known is None:
+            known = table[closed] = {}
+        try:
+            return known[args]
+        except KeyError:
+            result = known[args] = fun(closed, *args)
+            return result
+
+    return cached

@@ -1,0 +1,196 @@
+"""Jaxprs as text, in JAX's format."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import layout as pp
+from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, subjaxprs
+
+# Jaxprs of more equations than this are printed once, ahead of the program.
+_HOIST_ABOVE = 10
+
+
+def _letters(n: int) -> str:
+    """0 -> a, 25 -> z, 26 -> ba: the variable names, as digits in base 26."""
+    digits = ""
+    while True:
+        digits = chr(ord("a") + n % 26) + digits
+        n //= 26
+        if n == 0:
+            return digits
+
+
+class Names:
+    """Names of variables, given in the order in which they are first printed."""
+
+    def __init__(self, dropped: set[Var]):
+        self.dropped = dropped
+        self.of: dict[Var, str] = {}
+        self.given = 0
+        self.shared: dict[int, str] = {}
+
+    def name(self, var: Var) -> str:
+        if type(var) is DropVar or var in self.dropped:
+            return "_"
+        found = self.of.get(var)
+        if found is None:
+            while True:
+                found = _letters(self.given)
+                self.given += 1
+                if found not in self.shared.values():
+                    break
+            self.of[var] = found
+        return found
+
+    def borrow(self, inner: list, outer: list) -> None:
+        """Give the variables of a called Jaxpr the names they have at the call."""
+        for a, b in zip(inner, outer, strict=True):
+            if isinstance(a, Var) and isinstance(b, Var) and a not in self.of and type(a) is not DropVar:
+                self.of[a] = self.name(b)
+
+
+def _dead_vars(jaxpr: Jaxpr) -> set[Var]:
+    """Variables which are bound and never read, here and in nested Jaxprs."""
+    dead: set[Var] = set()
+    read = {v for v in jaxpr.outvars if isinstance(v, Var)}
+    for eqn in reversed(jaxpr.eqns):
+        dead.update(v for v in eqn.outvars if v not in read)
+        read.update(v for v in eqn.invars if isinstance(v, Var))
+        for sub in subjaxprs(eqn.params):
+            dead |= _dead_vars(sub)
+    return dead
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, (np.generic, np.ndarray)):
+        return str(value.item()) if value.ndim == 0 and value.dtype.kind != "V" else str(value)
+    return str(value)
+
+
+def atom_text(atom, names: Names) -> str:
+    if isinstance(atom, Literal):
+        return f"{_value_text(atom.val)}:{atom.aval.str_short()}"
+    return names.name(atom)
+
+
+def _binders(variables, names: Names, separator: str = " ") -> pp.Doc:
+    docs = [pp.text(f"{names.name(v)}:{v.aval.str_short()}") for v in variables]
+    return pp.nest(2, pp.group(pp.join(pp.text(separator) + pp.group(pp.brk("")), docs)))
+
+
+def _atoms(atoms, names: Names, separator: str = " ") -> pp.Doc:
+    docs = [pp.text(atom_text(v, names)) for v in atoms]
+    if separator == " ":
+        return pp.nest(2, pp.group(pp.join(pp.group(pp.brk()), docs)))
+    return pp.nest(2, pp.group(pp.join(pp.text(separator) + pp.group(pp.brk()), docs)))
+
+
+def _param(key: str, value: Any, names: Names) -> pp.Doc:
+    if isinstance(value, Jaxpr) or isinstance(value, ClosedJaxpr):
+        inner = value.jaxpr if isinstance(value, ClosedJaxpr) else value
+        return pp.text(f"{key}=") + _jaxpr_doc(inner, names)
+    if isinstance(value, (tuple, list)) and value and all(isinstance(v, (Jaxpr, ClosedJaxpr)) for v in value):
+        inner = [v.jaxpr if isinstance(v, ClosedJaxpr) else v for v in value]
+        body = pp.join(pp.brk(), [_jaxpr_doc(v, names) for v in inner])
+        listed = pp.nest(2, pp.text("(") + pp.brk("") + body) + pp.brk("") + pp.text(")")
+        return pp.text(f"{key}=") + pp.group(listed)
+    return pp.text(f"{key}={param_text(value)}")
+
+
+def param_text(value: Any) -> str:
+    """A parameter's value the way JAX prints it: dtypes and functions by their names."""
+    if isinstance(value, np.dtype):
+        return value.name
+    if isinstance(value, type) and issubclass(value, np.generic):
+        return np.dtype(value).name
+    if callable(value) and hasattr(value, "__name__"):
+        return value.__name__
+    return str(value)
+
+
+def _params(params: list[tuple[str, Any]], names: Names) -> pp.Doc:
+    if not params:
+        return pp.text("")
+    docs = [_param(k, v, names) for k, v in params]
+    return pp.group(
+        pp.concat([pp.nest(2, pp.text("[") + pp.brk("") + pp.join(pp.brk(), docs)), pp.brk(""), pp.text("]")])
+    )
+
+
+def _eqn_doc(eqn: Eqn, names: Names) -> pp.Doc:
+    rule = eqn.primitive.pretty
+    params = sorted(eqn.params.items()) if rule is None else rule(eqn, names)
+    head = [_binders(eqn.outvars, names), pp.text(" = ")] if eqn.outvars else []
+    called = [pp.text(eqn.primitive.name), _params(params, names), pp.text(" "), _atoms(eqn.invars, names)]
+    return pp.concat(head + called)
+
+
+def _skeleton(jaxpr: Jaxpr, names: Names) -> pp.Doc:
+    consts = _binders(jaxpr.constvars, names)
+    invars = _binders(jaxpr.invars, names)
+    eqns = pp.join(pp.brk("; "), [_eqn_doc(e, names) for e in jaxpr.eqns])
+    closing = ")" if len(jaxpr.outvars) != 1 else ",)"
+    outs = pp.concat([pp.text("("), _atoms(jaxpr.outvars, names, ","), pp.text(closing)])
+    body = pp.concat(
+        [
+            pp.text("{ lambda "), consts, pp.text("; "), invars, pp.text(". let"),
+            pp.nest(2, pp.brk() + eqns), pp.brk(), pp.text("in "), outs,
+        ]
+    )  # fmt: skip
+    return pp.group(pp.nest(2, body) + pp.text(" }"))
+
+
+def _jaxpr_doc(jaxpr: Jaxpr, names: Names) -> pp.Doc:
+    shared = names.shared.get(id(jaxpr))
+    return pp.text(shared) if shared else _skeleton(jaxpr, names)
+
+
+def _shared_jaxprs(top: Jaxpr) -> list[tuple[str, Jaxpr]]:
+    """Jaxprs printed by name: those used more than once, and long ones."""
+    uses: Counter[int] = Counter()
+    titles: dict[int, str] = {}
+    by_id: dict[int, Jaxpr] = {}
+    queue = deque([top])
+    while queue:
+        jaxpr = queue.popleft()
+        by_id.setdefault(id(jaxpr), jaxpr)
+        uses[id(jaxpr)] += 1
+        if jaxpr is not top and len(jaxpr.eqns) > _HOIST_ABOVE:
+            uses[id(jaxpr)] += 1
+        for eqn in jaxpr.eqns:
+            title = eqn.params.get("name")
+            for sub in subjaxprs(eqn.params):
+                queue.append(sub)
+                if title is not None:
+                    titles.setdefault(id(sub), str(title).strip("<>"))
+    taken: Counter[str] = Counter()
+    shared = []
+    for key, count in uses.items():
+        if count == 1:
+            continue
+        title = titles.get(key, "jaxpr")
+        clash = taken[title]
+        taken[title] += 1
+        shared.append((f"{title}{clash}" if clash else title, by_id[key]))
+    return shared
+
+
+def jaxpr_text(jaxpr: Jaxpr, *, width: int = 80, **_options) -> str:
+    """The whole program as text."""
+    names = Names(_dead_vars(jaxpr))
+    shared = _shared_jaxprs(jaxpr)
+    names.shared = {id(sub): title for title, sub in shared}
+    docs = [
+        pp.concat([pp.text(f"let {title} = "), _skeleton(sub, names), pp.text(" in"), pp.brk()]) for title, sub in shared
+    ]
+    docs.append(_jaxpr_doc(jaxpr, names))
+    return pp.render(pp.concat(docs), width)
+
+
+def eqn_text(eqn: Eqn) -> str:
+    """One equation as text, with names of its own."""
+    return pp.render(_eqn_doc(eqn, Names(set())))

@@ -1,0 +1,119 @@
+"""Primitives: the operations every transformation and the compiler know by their rules.
+
+A primitive is defined in one place with all its rules. Interpreters never name a
+primitive; they ask it for the rule they need. A slot that has no rule says
+`Unsupported(reason)`, and using it raises that reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import effects as fx
+from mpijax.core import trace as tr
+
+registry: dict[str, Primitive] = {}
+
+
+class Unsupported:
+    """In place of a rule: why there is none, and what to use instead."""
+
+    def __init__(self, reason: str):
+        self.reason = reason
+
+    def __call__(self, *_args, **_params):
+        raise NotImplementedError(self.reason)
+
+
+class Primitive:
+    """An operation and its rules.
+
+    Args:
+      name: as printed in Jaxprs.
+      type_rule: `(*avals, **params) -> aval`, or a list of avals with `multiple_results`.
+        Raises TypeError or ValueError for operands that do not fit.
+      reference: `(*numpy arrays, **params) -> array(s)`, what the operation means, in NumPy.
+      lower: a lowering record of `core.lowering`.
+      jvp: `(primals, tangents, **params) -> (out, tangent_out)`; tangents may be `Zero`.
+      transpose: `(cotangent, *args, **params) -> [cotangent or None, ...]`, where the linear
+        arguments are `UndefPrimal`.
+      batch: `(axis, args, dims, **params) -> (out, dim)`; `dims` holds ints or None.
+      multiple_results: whether it returns a list.
+      effects: `(params) -> set of effects`, or None for a pure operation.
+      dce: `(used_outputs, eqn) -> eqn`, to drop unused outputs of a call.
+      linearize: `(trace, primals, tangents, params)`, for primitives with inner Jaxprs.
+      pretty: `(eqn, names) -> [(key, value)]`, the parameters to print.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        type_rule: Callable,
+        reference: Callable,
+        lower: Any,
+        jvp: Callable,
+        transpose: Callable,
+        batch: Callable,
+        multiple_results: bool = False,
+        effects: Callable | None = None,
+        dce: Callable | None = None,
+        linearize: Callable | None = None,
+        pretty: Callable | None = None,
+        vma: Callable | None = None,
+        register: bool = True,
+    ):
+        self.name = name
+        self.type_rule = type_rule
+        self.reference = reference
+        self.lower = lower
+        self.jvp = jvp
+        self.transpose = transpose
+        self.batch = batch
+        self.multiple_results = multiple_results
+        self.effects = effects
+        self.dce = dce
+        self.linearize = linearize
+        self.pretty = pretty
+        self.vma = vma
+        self.impl: Callable | None = None
+        if register:
+            if name in registry:
+                raise ValueError(f"primitive {name!r} is defined twice")
+            registry[name] = self
+
+    def bind(self, *args, **params):
+        """Apply the primitive in the current trace."""
+        state = tr.state
+        if state.manual_axes:
+            args = tr.unify_varying(self, args)
+        return state.trace.process_primitive(self, args, params)
+
+    def infer(self, avals, params) -> tuple[Any, frozenset]:
+        """Output type(s) and effects for operand types."""
+        out = self.type_rule(*avals, **params)
+        effects = self.effects(params) if self.effects is not None else fx.no_effects
+        if tr.state.manual_axes:
+            out = self._with_varying_axes(out, avals, params)
+        return out, effects
+
+    def _with_varying_axes(self, out, avals, params):
+        if self.vma is not None:
+            axes = self.vma(avals, params)
+        else:
+            axes = frozenset().union(*(a.vma for a in avals)) if avals else frozenset()
+        if axes is None:
+            return out
+        if self.multiple_results:
+            return [a.update(vma=axes) for a in out]
+        return out.update(vma=axes)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def numpy_value(x: Any) -> np.ndarray:
+    return np.asarray(x)

@@ -1,0 +1,65 @@
+"""Where in the user's program an equation was made."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NamedTuple
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_internal: dict = {}
+
+
+class Source(NamedTuple):
+    """File, line and function of the innermost frame outside mpijax."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} ({self.function})" if self.file else "unknown"
+
+
+UNKNOWN = Source("", 0, "")
+
+
+def _is_internal(code) -> bool:
+    name = code.co_filename
+    found = name.startswith((_PACKAGE, "<frozen")) or name.endswith(".pyx") or os.sep + "functools.py" in name
+    _internal[code] = found
+    return found
+
+
+def current_source() -> Source:
+    """The user's line that is being executed now."""
+    frame = sys._getframe(1)
+    known = _internal
+    while frame is not None:
+        code = frame.f_code
+        internal = known.get(code)
+        if internal is None:
+            internal = _is_internal(code)
+        if not internal:
+            return Source(code.co_filename, frame.f_lineno, code.co_name)
+        frame = frame.f_back
+    return UNKNOWN
+
+
+def callable_name(fun) -> str:
+    """A name to show for a function, also for partials and callable objects."""
+    name = getattr(fun, "__name__", None)
+    if name is not None:
+        return name
+    inner = getattr(fun, "func", None)
+    return callable_name(inner) if inner is not None else type(fun).__name__
+
+
+def callable_location(fun) -> str:
+    """`name at file:line` where the function was defined, as far as Python knows."""
+    inner = fun
+    while hasattr(inner, "__wrapped__") or hasattr(inner, "func"):
+        inner = getattr(inner, "__wrapped__", None) or inner.func
+    code = getattr(inner, "__code__", None)
+    where = f" at {code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+    return callable_name(fun) + where

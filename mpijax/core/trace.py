@@ -1,0 +1,494 @@
+"""Tracing: the current trace, tracers, and building Jaxprs.
+
+The only state is which trace is current. `Primitive.bind` hands every operation to
+it. Each transformation brings a `Trace` with its own `Tracer`s; a trace treats
+values that are not its own as constants and passes operations on to its parent.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import config, dtypes, errors
+from mpijax.core import effects as fx
+from mpijax.core.array_api import Array
+from mpijax.core.avals import NO_AXES, ShapeDtypeStruct, ShapedArray
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, is_literal_scalar
+from mpijax.core.source import current_source
+
+
+class Trace:
+    """Interprets operations in one way. `parent` is the trace it hands operations on to."""
+
+    __slots__ = ("parent", "__weakref__")
+
+    def __init__(self, parent: Trace | None):
+        self.parent = parent
+
+    def process_primitive(self, primitive, args, params):
+        raise NotImplementedError
+
+    def process_custom_jvp_call(self, call, args):
+        raise NotImplementedError
+
+    def process_custom_vjp_call(self, call, args):
+        raise NotImplementedError
+
+
+class Tracer(Array):
+    """A value inside a transformation."""
+
+    __slots__ = ("_trace", "__weakref__")
+    __hash__ = None  # type: ignore[assignment]
+    __array_priority__ = 1000
+
+    _trace: Trace
+
+    @property
+    def aval(self) -> ShapedArray:
+        raise NotImplementedError
+
+    def concrete(self) -> Any | None:
+        """The value behind this tracer if it is known now, else None."""
+        return None
+
+    def _origin_msg(self) -> str:
+        """Where the value comes from, for error messages."""
+        return ""
+
+    def _error_repr(self) -> str:
+        return f"traced array with shape {self.aval.str_short(short_dtypes=False)}"
+
+    shape = property(lambda self: self.aval.shape)
+    dtype = property(lambda self: self.aval.dtype)
+    ndim = property(lambda self: self.aval.ndim)
+    size = property(lambda self: self.aval.size)
+    weak_type = property(lambda self: self.aval.weak_type)
+    itemsize = property(lambda self: self.aval.dtype.itemsize)
+    nbytes = property(lambda self: self.aval.nbytes)
+
+    def __len__(self) -> int:
+        return len(self.aval)
+
+    def _known_scalar(self, error, *extra):
+        known = self.concrete()
+        if known is None:
+            raise error(self, *extra)
+        return known
+
+    def __bool__(self) -> bool:
+        _check_scalar(self, "bool")
+        return bool(self._known_scalar(errors.TracerBoolConversionError))
+
+    def __int__(self) -> int:
+        _check_scalar(self, "int")
+        return int(self._known_scalar(errors.ConcretizationTypeError, _scalar_hint("int")))
+
+    def __float__(self) -> float:
+        _check_scalar(self, "float")
+        return float(self._known_scalar(errors.ConcretizationTypeError, _scalar_hint("float")))
+
+    def __complex__(self) -> complex:
+        _check_scalar(self, "complex")
+        return complex(self._known_scalar(errors.ConcretizationTypeError, _scalar_hint("complex")))
+
+    def __index__(self) -> int:
+        known = self._known_scalar(errors.TracerIntegerConversionError)
+        return known.__index__()
+
+    def __array__(self, *_args, **_kwargs):
+        raise errors.TracerArrayConversionError(self)
+
+    def tolist(self):
+        return self._known_scalar(errors.ConcretizationTypeError, "The tolist() method was called on a traced array.").tolist()
+
+    def item(self, *args):
+        return self._known_scalar(errors.ConcretizationTypeError, "The item() method was called on a traced array.").item(*args)
+
+    def tobytes(self, order="C"):
+        known = self._known_scalar(errors.ConcretizationTypeError, "The tobytes() method was called on a traced array.")
+        return np.asarray(known).tobytes(order)
+
+    def __deepcopy__(self, _memo):
+        return self
+
+    def __copy__(self):
+        return self
+
+    def block_until_ready(self):
+        return self
+
+    def is_deleted(self) -> bool:
+        return False
+
+    def _contents(self) -> str:
+        return f"{self.aval.str_short(short_dtypes=False)}"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._contents()})"
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return format(repr(self), spec) if self.concrete() is None else repr(self)
+
+
+def _scalar_hint(kind: str) -> str:
+    return (
+        f"The problem arose with the `{kind}` function. If trying to convert the data type of a value, "
+        f"try using `x.astype({kind})` or `jnp.array(x, {kind})` instead."
+    )
+
+
+def _check_scalar(tracer: Tracer, kind: str) -> None:
+    if tracer.aval.shape != ():
+        if kind == "bool" and tracer.concrete() is None:
+            return
+        if kind == "bool":
+            raise ValueError(
+                "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
+            )
+        raise TypeError(
+            f"Only scalar arrays can be converted to Python scalars; got arr.ndim={tracer.aval.ndim}"
+        )
+
+
+class EvalTrace(Trace):
+    """Runs operations now."""
+
+    __slots__ = ()
+
+    def process_primitive(self, primitive, args, params):
+        impl = primitive.impl
+        if impl is not None:
+            return impl(*args, **params)
+        return _evaluator(primitive, args, params)
+
+    def process_custom_jvp_call(self, call, args):
+        return call.fun(*args)
+
+    def process_custom_vjp_call(self, call, args):
+        return call.fun(*args)
+
+
+def _no_evaluator(primitive, args, params):
+    raise RuntimeError("mpijax's runtime is not loaded; import mpijax first")
+
+
+_evaluator: Callable = _no_evaluator
+
+
+def set_evaluator(evaluate: Callable) -> None:
+    """Say how operations run outside of any transformation: `(primitive, args, params) -> value(s)`."""
+    global _evaluator
+    _evaluator = evaluate
+
+
+EVAL = EvalTrace(None)
+
+
+class _State(threading.local):
+    """What is current in this thread."""
+
+    def __init__(self):
+        self.trace: Trace = EVAL
+        self.axis_env: dict[Any, int] = {}
+        self.manual_axes: frozenset = NO_AXES
+
+
+state = _State()
+
+
+@contextmanager
+def current_trace(trace: Trace):
+    """Make `trace` current inside the block."""
+    saved = state.trace
+    state.trace = trace
+    try:
+        yield trace
+    finally:
+        state.trace = saved
+
+
+@contextmanager
+def named_axes(axes: dict[Any, int], manual: frozenset | None = None):
+    """Bring axis names into scope; `manual` replaces the set of mesh axes over which values may vary."""
+    saved = state.axis_env, state.manual_axes
+    state.axis_env = {**state.axis_env, **axes}
+    if manual is not None:
+        state.manual_axes = manual
+    try:
+        yield
+    finally:
+        state.axis_env, state.manual_axes = saved
+
+
+def axis_size(name: Any) -> int:
+    """Size of a named axis in scope; a tuple of names multiplies."""
+    if isinstance(name, (tuple, list)):
+        return int(np.prod([axis_size(n) for n in name], dtype=np.int64))
+    try:
+        return state.axis_env[name]
+    except KeyError:
+        known = ", ".join(map(repr, state.axis_env)) or "none"
+        raise NameError(
+            f"Found an unbound axis name: {name}. The axis names in scope are: {known}. To fix this, use it under "
+            f"shard_map over a mesh that has the axis, or under vmap with axis_name={name!r}."
+        ) from None
+
+
+def trace_state_clean() -> bool:
+    """Whether no transformation is under way in this thread."""
+    return state.trace is EVAL
+
+
+# ---------------------------------------------------------------- types of values
+
+_scalar_avals: dict[type, ShapedArray] = {}
+
+
+def typeof(x: Any) -> ShapedArray:
+    """The type of an array, tracer, NumPy array or scalar. Raises TypeError for anything else."""
+    try:
+        return x.aval
+    except AttributeError:
+        return _typeof_other(x)
+
+
+get_aval = typeof
+
+
+def _typeof_other(x: Any) -> ShapedArray:
+    kind = type(x)
+    if kind in (bool, int, float, complex):
+        return ShapedArray((), dtypes.scalar_dtype(x) if kind is int else dtypes.dtype(kind), kind is not bool)
+    if isinstance(x, (np.ndarray, np.generic)):
+        if x.dtype == dtypes.float0:
+            return ShapedArray(x.shape, dtypes.float0)
+        dtypes.check_valid_dtype(x.dtype)
+        return ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype))
+    if isinstance(x, ShapeDtypeStruct):
+        return ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype), x.weak_type)
+    if isinstance(x, ShapedArray):
+        return x
+    if isinstance(x, (bool, int, float, complex)):
+        return ShapedArray((), dtypes.dtype(_builtin_scalar(kind)), not isinstance(x, bool))
+    if hasattr(x, "__jax_array__"):
+        return typeof(x.__jax_array__())
+    raise TypeError(f"Argument '{x}' of type '{kind}' is not a valid JAX type")
+
+
+def _builtin_scalar(kind: type) -> type:
+    return next(base for base in (bool, int, float, complex) if issubclass(kind, base))
+
+
+# ---------------------------------------------------------------- building Jaxprs
+
+
+class JitTracer(Tracer):
+    """A value of which only the type is known: an output of a Jaxpr under construction."""
+
+    __slots__ = ("_aval", "var")
+
+    def __init__(self, trace: JaxprTrace, aval: ShapedArray, var):
+        self._trace = trace
+        self._aval = aval
+        self.var = var
+
+    aval = property(lambda self: self._aval)
+
+    def _origin_msg(self) -> str:
+        return self._trace.origin_of(self)
+
+
+class JaxprTrace(Trace):
+    """Writes operations down as equations."""
+
+    __slots__ = ("eqns", "invars", "constvars", "constvals", "_const_tracers", "debug", "finished", "hoist")
+
+    def __init__(self, parent: Trace | None = None, debug: DebugInfo | None = None):
+        super().__init__(parent)
+        self.eqns: list[Eqn] = []
+        self.invars: list[Var] = []
+        self.constvars: list[Var] = []
+        self.constvals: list[Any] = []
+        self._const_tracers: dict[int, JitTracer] = {}
+        self.debug = debug
+        self.finished = False
+
+    def new_arg(self, aval: ShapedArray) -> JitTracer:
+        var = Var(aval)
+        self.invars.append(var)
+        return JitTracer(self, aval, var)
+
+    def lift(self, x: Any) -> JitTracer:
+        """`x` as a tracer of this trace."""
+        if type(x) is JitTracer and x._trace is self:
+            return x
+        if isinstance(x, Tracer):
+            check_alive(x)
+        elif is_literal_scalar(x):
+            aval = typeof(x)
+            value = x if isinstance(x, (bool, int)) and aval.dtype.kind in "bi" else np.asarray(x).astype(aval.dtype)[()]
+            return JitTracer(self, aval, Literal(value, aval))
+        known = self._const_tracers.get(id(x))
+        if known is None:
+            var = Var(typeof(x))
+            self.constvars.append(var)
+            self.constvals.append(x)
+            known = self._const_tracers[id(x)] = JitTracer(self, var.aval, var)
+        return known
+
+    def process_primitive(self, primitive, args, params):
+        if self.finished:
+            raise errors.UnexpectedTracerError(_leak_message(None, self))
+        tracers = [x if type(x) is JitTracer and x._trace is self else self.lift(x) for x in args]
+        out, effects = primitive.infer([t._aval for t in tracers], params)
+        avals = out if primitive.multiple_results else (out,)
+        outvars = [Var(a) for a in avals]
+        self.eqns.append(Eqn(primitive, [t.var for t in tracers], outvars, params, effects, current_source()))
+        if primitive.multiple_results:
+            return [JitTracer(self, v.aval, v) for v in outvars]
+        return JitTracer(self, out, outvars[0])
+
+    def process_custom_jvp_call(self, call, args):
+        return call.stage(self, args)
+
+    def process_custom_vjp_call(self, call, args):
+        return call.stage(self, args)
+
+    def origin_of(self, tracer: JitTracer) -> str:
+        """Which arguments of the traced function the value depends on, in words."""
+        if self.debug is None:
+            return ""
+        needed = {tracer.var}
+        for eqn in reversed(self.eqns):
+            if any(v in needed for v in eqn.outvars):
+                needed.update(v for v in eqn.invars if isinstance(v, Var))
+        names = [n for v, n in zip(self.invars, self.debug.arg_names(), strict=False) if v in needed]
+        text = f"The error occurred while tracing the function {self.debug.location} for {self.debug.transformation}."
+        if not names:
+            return text
+        plural = "s" if len(names) > 1 else ""
+        return (
+            f"{text} This concrete value was not available in Python because it depends on the value"
+            f"{plural} of the argument{plural} {_and_list(names)}."
+        )
+
+    def to_jaxpr(self, outs: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
+        """Close the trace; the program with the given results, and the values of its constants."""
+        tracers = [self.lift(x) for x in outs]
+        used = {v for e in self.eqns for v in e.invars if type(v) is not Literal}
+        used.update(t.var for t in tracers if type(t.var) is not Literal)
+        keep = [v in used for v in self.constvars]
+        constvars = [v for v, k in zip(self.constvars, keep, strict=True) if k]
+        constvals = [c for c, k in zip(self.constvals, keep, strict=True) if k]
+        jaxpr = Jaxpr(constvars, self.invars, [t.var for t in tracers], self.eqns, debug_info=self.debug)
+        self.finished = True
+        return jaxpr, constvals
+
+
+class DebugInfo:
+    """Names for error messages: the function traced, the transformation, the arguments."""
+
+    __slots__ = ("location", "transformation", "_arg_names")
+
+    def __init__(self, location: str, transformation: str, arg_names: Callable[[], Sequence[str]] | None = None):
+        self.location = location
+        self.transformation = transformation
+        self._arg_names = arg_names
+
+    def arg_names(self) -> Sequence[str]:
+        return self._arg_names() if self._arg_names is not None else ()
+
+
+def _and_list(names: Sequence[str]) -> str:
+    if len(names) <= 2:
+        return " and ".join(names)
+    return ", ".join(names[:-1]) + f", and {names[-1]}"
+
+
+def check_alive(tracer: Tracer) -> None:
+    """Raise UnexpectedTracerError if the trace that made `tracer` has ended."""
+    trace = tracer._trace
+    if getattr(trace, "finished", False):
+        raise errors.UnexpectedTracerError(_leak_message(tracer, trace))
+
+
+def _leak_message(tracer: Tracer | None, trace) -> str:
+    debug = getattr(trace, "debug", None)
+    where = f" The function being traced when the value leaked was {debug.location} traced for {debug.transformation}." if debug else ""
+    what = f"an intermediate value with type {tracer.aval.str_short(short_dtypes=False)}" if tracer is not None else "an operation"
+    return (
+        "Encountered an unexpected tracer. A function transformed by JAX had a side effect, allowing for a "
+        f"reference to {what} wrapped in a {type(tracer).__name__ if tracer is not None else 'tracer'} to escape the "
+        "scope of the transformation.\nJAX transformations require that functions explicitly return their outputs, "
+        f"and disallow saving intermediate values to global state.{where}\n"
+        "To catch the leak earlier, try setting the environment variable JAX_CHECK_TRACER_LEAKS or using the "
+        "`jax.checking_leaks` context manager."
+    )
+
+
+def trace_to_jaxpr(
+    fun: Callable, avals: Sequence[ShapedArray], debug: DebugInfo | None = None
+) -> tuple[Jaxpr, list[Any]]:
+    """Trace a function of flat arguments that returns a flat list.
+
+    Returns the Jaxpr and the values of its constants, which may be tracers of an enclosing trace.
+    """
+    trace = JaxprTrace(state.trace, debug)
+    args = [trace.new_arg(a) for a in avals]
+    saved = state.trace
+    state.trace = trace
+    try:
+        outs = fun(*args)
+        jaxpr, consts = trace.to_jaxpr(outs)
+    finally:
+        state.trace = saved
+        trace.finished = True
+    if config.checking_leaks():
+        from mpijax.core.leaks import check_leaks
+
+        del args, outs
+        check_leaks(trace, debug)
+    return jaxpr, consts
+
+
+def trace_to_closed_jaxpr(fun: Callable, avals, debug: DebugInfo | None = None) -> ClosedJaxpr:
+    """Like `trace_to_jaxpr`; constants that are tracers stay among the constants."""
+    return ClosedJaxpr(*trace_to_jaxpr(fun, avals, debug))
+
+
+# ---------------------------------------------------------------- varying axes
+
+_pvary: Callable | None = None
+
+
+def set_pvary(pvary: Callable) -> None:
+    """Say how an invariant value is made varying over mesh axes: `(value, axes) -> value`."""
+    global _pvary
+    _pvary = pvary
+
+
+def unify_varying(primitive, args):
+    """Operands of one operation vary over the same mesh axes: bring each to the union."""
+    if primitive.vma is not None:
+        return args
+    avals = [typeof(a) for a in args]
+    union = frozenset().union(*(a.vma for a in avals)) if avals else NO_AXES
+    if not union or all(a.vma == union for a in avals):
+        return args
+    pvary = _pvary
+    return tuple(
+        x if a.vma == union or is_literal_scalar(x) else pvary(x, tuple(n for n in state.axis_env if n in union - a.vma))
+        for x, a in zip(args, avals, strict=True)
+    )
+
+
+def effects_of(closed: ClosedJaxpr) -> frozenset:
+    return closed.jaxpr.effects or fx.no_effects

@@ -1,0 +1,72 @@
+"""The transformations, by the names users know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from mpijax.core import tree
+from mpijax.core.avals import ShapeDtypeStruct
+from mpijax.core.jaxpr import ClosedJaxpr
+from mpijax.core.trace import named_axes, trace_to_jaxpr, typeof
+from mpijax.transforms.autodiff import grad, jvp, linearize, value_and_grad, vjp
+from mpijax.transforms.custom import custom_jvp, custom_vjp
+from mpijax.transforms.flat import FlatFun, debug_info
+from mpijax.transforms.jit import jit
+from mpijax.transforms.vmap import vmap
+
+__all__ = [
+    "custom_jvp", "custom_vjp", "eval_shape", "grad", "jit", "jvp", "linearize", "make_jaxpr", "value_and_grad", "vjp",
+    "vmap",
+]  # fmt: skip
+
+
+def make_jaxpr(
+    fun: Callable,
+    static_argnums: int | Iterable[int] = (),
+    axis_env: Sequence[tuple[Any, int]] | None = None,
+    return_shape: bool = False,
+) -> Callable[..., Any]:
+    """A function that returns the Jaxpr of `fun` for its arguments; nothing is computed.
+
+    Args:
+      fun: a function of pytrees of arrays.
+      static_argnums: positional arguments to take as Python values.
+      axis_env: named axes in scope, as pairs of name and size.
+      return_shape: also return the result's structure, with `ShapeDtypeStruct`s as leaves.
+    """
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun}")
+    static = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)
+
+    def make_jaxpr_f(*args, **kwargs):
+        dynamic = tuple(a for i, a in enumerate(args) if i not in static)
+        leaves, in_tree = tree.tree_flatten((dynamic, kwargs))
+
+        def call(*dyn, **kw):
+            it = iter(dyn)
+            return fun(*[a if i in static else next(it) for i, a in enumerate(args)], **kw)
+
+        flat_fun = FlatFun(call, in_tree)
+        with named_axes(dict(axis_env or ())):
+            jaxpr, consts = trace_to_jaxpr(
+                flat_fun, [typeof(x) for x in leaves], debug_info("make_jaxpr", fun, args, kwargs)
+            )
+        closed = ClosedJaxpr(jaxpr, consts)
+        if not return_shape:
+            return closed
+        shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in closed.out_avals]
+        return closed, tree.tree_unflatten(flat_fun.out_tree, shapes)
+
+    name = getattr(fun, "__name__", "function")
+    make_jaxpr_f.__name__ = f"make_jaxpr({name})"
+    return make_jaxpr_f
+
+
+def eval_shape(fun: Callable, *args, **kwargs):
+    """The result's structure with `ShapeDtypeStruct`s as leaves; nothing is computed."""
+    leaves, in_tree = tree.tree_flatten((args, kwargs))
+    flat_fun = FlatFun(fun, in_tree)
+    jaxpr, _ = trace_to_jaxpr(flat_fun, [typeof(x) for x in leaves], debug_info("eval_shape", fun, args, kwargs))
+    shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in jaxpr.out_avals]
+    return tree.tree_unflatten(flat_fun.out_tree, shapes)

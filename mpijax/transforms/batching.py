@@ -1,0 +1,167 @@
+"""Vectorization: every operation on one example becomes an operation on all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mpijax.core.effects import NamedAxisEffect
+from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr, subjaxprs
+from mpijax.core.memo import memo_on_jaxpr
+from mpijax.core.primitive import registry
+from mpijax.core.trace import Trace, Tracer, named_axes, state, trace_to_closed_jaxpr, typeof
+
+
+@dataclass(frozen=True)
+class AxisData:
+    """The axis being vectorized over: its name (None if unnamed) and size."""
+
+    name: Any
+    size: int
+
+
+class VmapTracer(Tracer):
+    """One example of a batch: `batched` has the examples along axis `dim`."""
+
+    __slots__ = ("batched", "dim", "_aval")
+
+    def __init__(self, trace: Trace, batched: Any, dim: int):
+        self._trace = trace
+        self.batched = batched
+        self.dim = dim
+        full = typeof(batched)
+        self._aval = full.update(shape=full.shape[:dim] + full.shape[dim + 1 :])
+
+    aval = property(lambda self: self._aval)
+
+    def _origin_msg(self) -> str:
+        return "" if not isinstance(self.batched, Tracer) else self.batched._origin_msg()
+
+    def _contents(self) -> str:
+        whole = typeof(self.batched).str_short(short_dtypes=False)
+        return f"aval={self._aval.str_short(short_dtypes=False)}, batched={whole}"
+
+
+class BatchTrace(Trace):
+    """Runs every operation on whole batches."""
+
+    __slots__ = ("axis",)
+
+    def __init__(self, parent: Trace, axis: AxisData):
+        super().__init__(parent)
+        self.axis = axis
+
+    def unpack(self, x: Any) -> tuple[Any, int | None]:
+        if type(x) is VmapTracer and x._trace is self:
+            return x.batched, x.dim
+        return x, None
+
+    def wrap(self, x: Any, dim: int | None) -> Any:
+        return x if dim is None else VmapTracer(self, x, dim)
+
+    def process_primitive(self, primitive, args, params):
+        pairs = [self.unpack(x) for x in args]
+        values = [v for v, _ in pairs]
+        dims = [d for _, d in pairs]
+        saved = state.trace
+        state.trace = self.parent
+        try:
+            if all(d is None for d in dims) and not self._names_axis(params):
+                return primitive.bind(*values, **params)
+            out, dim = primitive.batch(self.axis, values, dims, **params)
+        finally:
+            state.trace = saved
+        if primitive.multiple_results:
+            return [self.wrap(o, d) for o, d in zip(out, dim, strict=True)]
+        return self.wrap(out, dim)
+
+    def _names_axis(self, params) -> bool:
+        """Whether a communication over the axis being vectorized is meant."""
+        if self.axis.name is None:
+            return False
+        name = self.axis.name
+        axes = params.get("axes", params.get("axis_name", ()))
+        if name == axes or (isinstance(axes, (tuple, list)) and name in axes):
+            return True
+        effect = NamedAxisEffect(name)
+        return any(effect in sub.effects for sub in subjaxprs(params))
+
+    def process_custom_jvp_call(self, call, args):
+        pairs = [self.unpack(x) for x in args]
+        saved = state.trace
+        state.trace = self.parent
+        try:
+            outs, dims = call.bind_batched(self.axis, [v for v, _ in pairs], [d for _, d in pairs])
+        finally:
+            state.trace = saved
+        return [self.wrap(o, d) for o, d in zip(outs, dims, strict=True)]
+
+    process_custom_vjp_call = process_custom_jvp_call
+
+
+def batch_flat(fun: Callable, axis: AxisData, args: Sequence[Any], dims: Sequence[int | None]):
+    """Run `fun` of flat arguments on batches; the results with their batch dimensions (None if not batched)."""
+    parent = state.trace
+    trace = BatchTrace(parent, axis)
+    wrapped = [trace.wrap(x, d) for x, d in zip(args, dims, strict=True)]
+    scope = named_axes({} if axis.name is None else {axis.name: axis.size})
+    with scope:
+        state.trace = trace
+        try:
+            outs = fun(*wrapped)
+        finally:
+            state.trace = parent
+    pairs = [trace.unpack(o) for o in outs]
+    return [v for v, _ in pairs], [d for _, d in pairs]
+
+
+def move_dim(x: Any, source: int, target: int) -> Any:
+    """Transpose so that axis `source` becomes axis `target`."""
+    ndim = typeof(x).ndim
+    source, target = source % ndim, target % ndim
+    if source == target:
+        return x
+    order = [i for i in range(ndim) if i != source]
+    order.insert(target, source)
+    return registry["transpose"].bind(x, permutation=tuple(order))
+
+
+def broadcast_dim(x: Any, size: int, target: int) -> Any:
+    """Repeat `x` along a new axis at position `target`."""
+    shape = list(typeof(x).shape)
+    shape.insert(target, size)
+    kept = tuple(i for i in range(len(shape)) if i != target)
+    return registry["broadcast_in_dim"].bind(x, shape=tuple(shape), broadcast_dimensions=kept, sharding=None)
+
+
+def batch_at(x: Any, dim: int | None, target: int, size: int) -> Any:
+    """`x` with its batch axis at `target`, made by repetition if it has none."""
+    return broadcast_dim(x, size, target) if dim is None else move_dim(x, dim, target)
+
+
+@memo_on_jaxpr
+def batch_jaxpr(closed: ClosedJaxpr, axis: AxisData, in_batched: tuple[bool, ...], force: bool | tuple[bool, ...]):
+    """A Jaxpr over batches, batch axes first.
+
+    `force` says which results to return batched even when no example differs (True: all).
+    Returns the Jaxpr and which of its results are batched.
+    """
+    out_batched: list[bool] = []
+
+    def fun(*args):
+        dims = [0 if b else None for b in in_batched]
+        outs, out_dims = batch_flat(
+            lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), axis, args, dims
+        )
+        forced = [force] * len(outs) if isinstance(force, bool) else force
+        out_batched.extend(d is not None or f for d, f in zip(out_dims, forced, strict=True))
+        return [
+            batch_at(o, d, 0, axis.size) if b else o for o, d, b in zip(outs, out_dims, out_batched, strict=True)
+        ]
+
+    avals = [
+        a.update(shape=(axis.size, *a.shape)) if b else a
+        for a, b in zip(closed.in_avals, in_batched, strict=True)
+    ]
+    return trace_to_closed_jaxpr(fun, avals, closed.jaxpr.debug_info), out_batched

@@ -1,0 +1,158 @@
+"""`jit` as a primitive: a call of a Jaxpr, and its rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, dead_code, eval_jaxpr
+from mpijax.core.lowering import Inline
+from mpijax.core.memo import memo_on_jaxpr
+from mpijax.core.primitive import Primitive
+from mpijax.core.trace import state
+from mpijax.transforms.batching import batch_jaxpr, move_dim
+from mpijax.transforms.jvp import jvp_jaxpr
+from mpijax.transforms.linearize import linearize_jaxpr
+from mpijax.transforms.transpose import is_undefined_primal, transpose_jaxpr
+from mpijax.transforms.zeros import Zero
+
+
+def _type_rule(*_avals, jaxpr: ClosedJaxpr, **_):
+    return jaxpr.out_avals
+
+
+def _reference(*args, jaxpr: ClosedJaxpr, **_):
+    return eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *args)
+
+
+def _without_donation(params: dict[str, Any], jaxpr: ClosedJaxpr) -> dict[str, Any]:
+    """Parameters for a call of another Jaxpr with the same name; donation does not carry over."""
+    return {**params, "jaxpr": jaxpr, "donated_invars": (False,) * len(jaxpr.in_avals)}
+
+
+def _jvp(primals, tangents, **params):
+    nonzero = tuple(type(t) is not Zero for t in tangents)
+    closed, nonzero_out = jvp_jaxpr(params["jaxpr"], nonzero, False)
+    args = [*primals, *(t for t in tangents if type(t) is not Zero)]
+    outs = jit_p.bind(*args, **_without_donation(params, closed))
+    n = len(nonzero_out)
+    rest = iter(outs[n:])
+    primal_out = outs[:n]
+    return primal_out, [next(rest) if nz else Zero.of_primal(p) for p, nz in zip(primal_out, nonzero_out, strict=True)]
+
+
+def _linearize(trace, primals, tangents, params):
+    nonzero = tuple(type(t) is not Zero for t in tangents)
+    split = linearize_jaxpr(params["jaxpr"], nonzero)
+    outs = jit_p.bind(*primals, **_without_donation(params, split.primal))
+    n = len(split.nonzero_out)
+    returned = iter(outs[n:])
+    residuals = [next(returned) if i is None else primals[i] for i in split.forwarded]
+    live = [t for t in tangents if type(t) is not Zero]
+    linear_outs = iter(
+        jit_p.bind(*residuals, *live, **_without_donation(params, split.linear)) if any(split.nonzero_out) else ()
+    )
+    primal_out = outs[:n]
+    out_tangents = [
+        next(linear_outs) if nz else Zero.of_primal(p) for p, nz in zip(primal_out, split.nonzero_out, strict=True)
+    ]
+    return primal_out, out_tangents
+
+
+def _transpose(cts, *args, **params):
+    linear = tuple(is_undefined_primal(x) for x in args)
+    nonzero = tuple(type(ct) is not Zero for ct in cts)
+    closed, nonzero_out = transpose_jaxpr(params["jaxpr"], linear, nonzero)
+    values = [x for x in args if not is_undefined_primal(x)]
+    live = [ct for ct in cts if type(ct) is not Zero]
+    outs = iter(jit_p.bind(*values, *live, **_without_donation(params, closed)))
+    flags = iter(nonzero_out)
+    return [(next(outs) if next(flags) else Zero(x.aval)) if lin else None for x, lin in zip(args, linear, strict=True)]
+
+
+def _batch(axis, args, dims, **params):
+    moved = [x if d is None else move_dim(x, d, 0) for x, d in zip(args, dims, strict=True)]
+    closed, out_batched = batch_jaxpr(params["jaxpr"], axis, tuple(d is not None for d in dims), False)
+    outs = jit_p.bind(*moved, **_without_donation(params, closed))
+    return outs, [0 if b else None for b in out_batched]
+
+
+@memo_on_jaxpr
+def _pruned(closed: ClosedJaxpr, used: tuple[bool, ...]):
+    jaxpr, used_inputs = dead_code(closed.jaxpr, used)
+    live = {v for e in jaxpr.eqns for v in e.invars if type(v) is not Literal} | set(jaxpr.outvars)
+    keep = [v in live for v in jaxpr.constvars]
+    consts = [c for c, k in zip(closed.consts, keep, strict=True) if k]
+    constvars = [v for v, k in zip(jaxpr.constvars, keep, strict=True) if k]
+    return ClosedJaxpr(jaxpr.replace(constvars=constvars), consts), used_inputs
+
+
+def _dce(used: list[bool], eqn: Eqn) -> Eqn:
+    closed, used_inputs = _pruned(eqn.params["jaxpr"], tuple(used))
+    return Eqn(
+        eqn.primitive,
+        [v for v, u in zip(eqn.invars, used_inputs, strict=True) if u],
+        [v for v, u in zip(eqn.outvars, used, strict=True) if u],
+        _without_donation(eqn.params, closed),
+        closed.effects,
+        eqn.source,
+    )
+
+
+_DEFAULTS = {"inline": False, "keep_unused": False}
+
+
+def _pretty(eqn: Eqn, names):
+    inner: Jaxpr = eqn.params["jaxpr"].jaxpr
+    if id(inner) not in names.shared:
+        names.borrow(inner.invars, eqn.invars)
+        names.borrow(inner.outvars, [v for v in eqn.outvars])
+    shown = {"jaxpr": eqn.params["jaxpr"]}
+    if any(eqn.params["donated_invars"]):
+        shown["donated_invars"] = eqn.params["donated_invars"]
+    for key, default in _DEFAULTS.items():
+        if key != "inline" and eqn.params[key] != default:
+            shown[key] = eqn.params[key]
+    return [("name", eqn.params["name"]), *sorted(shown.items())]
+
+
+jit_p = Primitive(
+    "jit",
+    type_rule=_type_rule,
+    reference=_reference,
+    lower=Inline("jaxpr"),
+    jvp=_jvp,
+    transpose=_transpose,
+    batch=_batch,
+    multiple_results=True,
+    effects=lambda params: params["jaxpr"].effects,
+    dce=_dce,
+    linearize=_linearize,
+    pretty=_pretty,
+    vma=lambda avals, params: None,
+)
+
+
+def call_jaxpr(closed: ClosedJaxpr, args, *, name: str, inline: bool = False, keep_unused=False, donated=None):
+    """Bind `jit` on flat arguments; constants that are tracers have become leading arguments already."""
+    if inline and state.trace.__class__.__name__ == "JaxprTrace":
+        return eval_jaxpr(closed.jaxpr, closed.consts, *args)
+    return jit_p.bind(
+        *args,
+        jaxpr=closed,
+        name=name,
+        inline=inline,
+        keep_unused=keep_unused,
+        donated_invars=donated or (False,) * len(args),
+    )
+
+
+def hoist_tracers(jaxpr: Jaxpr, consts, is_tracer) -> tuple[ClosedJaxpr, list[Any]]:
+    """Turn constants that are tracers into leading arguments; returns their values too."""
+    traced = [is_tracer(c) for c in consts]
+    moved = [c for c, t in zip(consts, traced, strict=True) if t]
+    if not moved:
+        return ClosedJaxpr(jaxpr, consts), []
+    new_args = [v for v, t in zip(jaxpr.constvars, traced, strict=True) if t]
+    kept = [v for v, t in zip(jaxpr.constvars, traced, strict=True) if not t]
+    hoisted = jaxpr.replace(constvars=kept, invars=new_args + jaxpr.invars)
+    return ClosedJaxpr(hoisted, [c for c, t in zip(consts, traced, strict=True) if not t]), moved

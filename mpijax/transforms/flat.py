@@ -1,0 +1,94 @@
+"""Between functions of pytrees and functions of flat lists."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mpijax.core import tree
+from mpijax.core.source import callable_location
+from mpijax.core.trace import DebugInfo, typeof
+
+
+class FlatFun:
+    """`fun` as a function of flat leaves; remembers the structure of the last result."""
+
+    __slots__ = ("fun", "in_tree", "out_tree", "has_aux", "aux")
+
+    def __init__(self, fun: Callable, in_tree, has_aux: bool = False):
+        self.fun = fun
+        self.in_tree = in_tree
+        self.out_tree = None
+        self.has_aux = has_aux
+        self.aux: Any = None
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        args, kwargs = tree.tree_unflatten(self.in_tree, leaves)
+        out = self.fun(*args, **kwargs)
+        if self.has_aux:
+            if not isinstance(out, (tuple, list)) or len(out) != 2:
+                raise TypeError(
+                    f"expected function with aux output to return a two-element tuple, but got type {type(out)} "
+                    f"with value {out!r}"
+                )
+            out, self.aux = out
+        flat, self.out_tree = tree.tree_flatten(out)
+        return flat
+
+
+def parameter_names(fun: Callable, args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
+    """For each leaf of the arguments a name such as `x['a'][0]`, from the function's signature."""
+    try:
+        bound = inspect.signature(fun).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        pairs = [(f"args[{i}]", a) for i, a in enumerate(args)] + [(f"kwargs[{k!r}]", v) for k, v in kwargs.items()]
+    else:
+        pairs = []
+        for name, value in bound.arguments.items():
+            kind = bound.signature.parameters[name].kind
+            if kind is inspect.Parameter.VAR_POSITIONAL:
+                pairs += [(f"{name}[{i}]", v) for i, v in enumerate(value)]
+            elif kind is inspect.Parameter.VAR_KEYWORD:
+                pairs += [(f"{name}[{k!r}]", v) for k, v in value.items()]
+            else:
+                pairs.append((name, value))
+    return [
+        name + tree.keystr(path) for name, value in pairs for path, _ in tree.tree_flatten_with_path(value)[0]
+    ]
+
+
+def debug_info(transformation: str, fun: Callable, args: Sequence[Any], kwargs: dict[str, Any]) -> DebugInfo:
+    """What error messages say of a traced function."""
+    cached: list[str] = []
+
+    def names() -> list[str]:
+        if not cached:
+            cached.extend(parameter_names(fun, args, kwargs))
+        return cached
+
+    return DebugInfo(callable_location(fun), transformation, names)
+
+
+def check_arguments(leaves: Sequence[Any], where: str, name: Callable[[int], str]) -> None:
+    """Raise TypeError, naming the leaf, for an argument that is no array."""
+    for i, x in enumerate(leaves):
+        try:
+            typeof(x)
+        except TypeError:
+            raise TypeError(
+                f"Cannot interpret value of type {type(x)} as an abstract array; it does not have a dtype attribute"
+                f"\nThe problem arose in {where}, for the argument at path {name(i)}."
+            ) from None
+
+
+def normalize_argnums(argnums: int | Sequence[int], count: int, what: str) -> tuple[int, ...]:
+    """Argument numbers as a tuple of non-negative ints; raises ValueError when one is out of range."""
+    listed = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for i in listed:
+        if not -count <= i < count:
+            raise ValueError(
+                f"{what}: argnums {argnums} asks to differentiate or map over positional argument {i}, "
+                f"but the function was called with only {count} positional arguments."
+            )
+    return tuple(i % count for i in listed)

@@ -1,0 +1,310 @@
+"""`jit`: trace once per signature, run the compiled program ever after."""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial, update_wrapper
+from typing import Any
+
+from mpijax.core import config, tree
+from mpijax.core.avals import ShapeDtypeStruct
+from mpijax.core.jaxpr import ClosedJaxpr
+from mpijax.core.source import callable_name
+from mpijax.core.trace import EVAL, Tracer, state, trace_to_jaxpr, typeof
+from mpijax.transforms.call import call_jaxpr, hoist_tracers
+from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, parameter_names
+
+# Traced programs, per function, so that two `jit`s of one function share them.
+_traced: weakref.WeakKeyDictionary[Callable, dict] = weakref.WeakKeyDictionary()
+
+# Set by the runtime: `(jitted, args, kwargs) -> result`, or NotImplemented to take the way below.
+_stages: Any = None
+
+
+def set_stages(stages: Any) -> None:
+    """Give the module that lowers, compiles and dispatches traced programs."""
+    global _stages
+    _stages = stages
+
+
+class Traced:
+    """A function traced for one signature: its Jaxpr and the structure around it."""
+
+    __slots__ = ("jaxpr", "out_tree", "name", "donated", "in_tree", "keep_unused", "moved", "fun_name")
+
+    def __init__(self, jaxpr: ClosedJaxpr, in_tree, out_tree, name: str, donated, keep_unused: bool, moved):
+        self.jaxpr = jaxpr
+        self.in_tree = in_tree
+        self.out_tree = out_tree
+        self.name = self.fun_name = name
+        self.donated = donated
+        self.keep_unused = keep_unused
+        self.moved = moved
+
+    @property
+    def in_avals(self):
+        return tree.tree_unflatten(self.in_tree, self.jaxpr.in_avals[len(self.moved) :])
+
+    @property
+    def out_info(self):
+        return tree.tree_unflatten(
+            self.out_tree, [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in self.jaxpr.out_avals]
+        )
+
+    def lower(self):
+        return _stages.lower(self)
+
+
+def _hashable(value: Any, what: str, fun: Callable) -> None:
+    try:
+        hash(value)
+    except TypeError:
+        raise ValueError(
+            f"Non-hashable static arguments are used in a jit function: {what} of {callable_name(fun)} has the value "
+            f"{value!r} of type {type(value)}, which is unhashable. Make it hashable (a tuple instead of a list, say), "
+            "or do not declare it static."
+        ) from None
+
+
+def _as_tuple(value, kind) -> tuple:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, kind) else tuple(value)
+
+
+class JitFunction:
+    """What `jit` returns: call it, or take it apart with `trace`, `lower` and `eval_shape`."""
+
+    def __init__(
+        self, fun: Callable, static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused, inline
+    ):
+        update_wrapper(self, fun)
+        self.__wrapped__ = fun
+        self._fun = fun
+        try:
+            self._signature = inspect.signature(fun)
+        except (TypeError, ValueError):
+            self._signature = None
+        nums, names = _as_tuple(static_argnums, int), _as_tuple(static_argnames, str)
+        self._static_argnums, self._static_argnames = self._complete(nums, names, static_argnums, static_argnames)
+        dnums, dnames = _as_tuple(donate_argnums, int), _as_tuple(donate_argnames, str)
+        self._donate_argnums, self._donate_argnames = self._complete(dnums, dnames, donate_argnums, donate_argnames)
+        clash = set(self._static_argnums) & set(self._donate_argnums)
+        if clash:
+            raise ValueError(f"static_argnums and donate_argnums cannot intersect, but both hold {sorted(clash)}.")
+        self._keep_unused = keep_unused
+        self._inline = inline
+        self._name = callable_name(fun)
+        self._options = (
+            self._static_argnums, self._static_argnames, self._donate_argnums, self._donate_argnames, keep_unused
+        )  # fmt: skip
+        try:
+            self._cache = _traced.setdefault(fun, {})
+        except TypeError:
+            self._cache = {}
+        # Compiled programs by signature, filled by the runtime's dispatch.
+        self._programs: dict = {}
+        self._plain = not (self._static_argnums or self._static_argnames)
+
+    def _complete(self, nums, names, given_nums, given_names):
+        """Positions and names imply each other where the signature tells; negative positions count from the end."""
+        if self._signature is None:
+            return nums, names
+        parameters = list(self._signature.parameters.values())
+        positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        if nums and not variadic:
+            for i in nums:
+                if not -len(positional) <= i < len(positional):
+                    raise ValueError(
+                        f"jitted function has invalid argnums {set(nums)}: it takes {len(positional)} positional arguments"
+                    )
+        if names and not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            missing = [n for n in names if n not in self._signature.parameters]
+            if missing:
+                raise ValueError(f"jitted function has invalid argnames {set(missing)} in static_argnames or donate_argnames.")
+        nums = tuple(i % len(positional) if i < 0 else i for i in nums)
+        if nums and given_names is None:
+            names = tuple(
+                positional[i].name for i in nums if i < len(positional) and positional[i].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+            )
+        elif names and given_nums is None:
+            nums = tuple(i for i, p in enumerate(positional) if p.name in names)
+        return tuple(sorted(set(nums))), tuple(sorted(set(names)))
+
+    # ------------------------------------------------------------ calling
+
+    def __call__(self, *args, **kwargs):
+        if config.disable_jit.value:
+            return self._fun(*args, **kwargs)
+        if state.trace is EVAL and _stages is not None:
+            return _stages.dispatch(self, args, kwargs)
+        leaves, traced = self._prepare(args, kwargs)
+        return self._bind(leaves, traced)
+
+    def _bind(self, leaves, traced: Traced):
+        outs = call_jaxpr(
+            traced.jaxpr,
+            [*traced.moved, *leaves],
+            name=traced.name,
+            inline=self._inline,
+            keep_unused=traced.keep_unused,
+            donated=traced.donated,
+        )
+        return tree.tree_unflatten(traced.out_tree, outs)
+
+    def _split(self, args, kwargs):
+        """Static arguments as a hashable key, the others as a pytree."""
+        if self._plain:
+            return (), (args, kwargs), self._fun
+        statics: list[tuple[Any, Any]] = []
+        dynamic = []
+        for i, a in enumerate(args):
+            if i in self._static_argnums:
+                _hashable(a, f"positional argument {i}", self._fun)
+                statics.append((i, a))
+            else:
+                dynamic.append(a)
+        dyn_kwargs = {}
+        for k, v in kwargs.items():
+            if k in self._static_argnames:
+                _hashable(v, f"argument {k!r}", self._fun)
+                statics.append((k, v))
+            else:
+                dyn_kwargs[k] = v
+        fixed = dict(statics)
+        count = len(args)
+        fun = self._fun
+
+        def call(*dyn, **kw):
+            it = iter(dyn)
+            full = [fixed[i] if i in fixed else next(it) for i in range(count)]
+            return fun(*full, **kw, **{k: v for k, v in fixed.items() if isinstance(k, str)})
+
+        return tuple((k, type(v), v) for k, v in statics), (tuple(dynamic), dyn_kwargs), call
+
+    def _prepare(self, args, kwargs) -> tuple[list[Any], Traced]:
+        """Flat dynamic arguments and the traced program for their types, from the cache if known."""
+        statics, dynamic, fun = self._split(args, kwargs)
+        leaves, in_tree = tree.tree_flatten(dynamic)
+        try:
+            avals = tuple([typeof(x) for x in leaves])
+        except TypeError:
+            self._refuse_arguments(args, kwargs, leaves)
+            raise
+        key = (self._options, in_tree, avals, statics, config.trace_key(), tuple(state.axis_env.items()), state.manual_axes)
+        traced = self._cache.get(key)
+        if traced is None:
+            traced = self._trace(fun, in_tree, avals, args, kwargs)
+            if not traced.moved:
+                self._cache[key] = traced
+        return leaves, traced
+
+    def _trace(self, fun, in_tree, avals, args, kwargs) -> Traced:
+        flat = FlatFun(fun, in_tree)
+        debug = debug_info("jit", self._fun, args, kwargs)
+        jaxpr, consts = trace_to_jaxpr(flat, avals, debug)
+        closed, moved = hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer))
+        donated = (False,) * len(moved) + self._donated(args, kwargs)
+        return Traced(closed, in_tree, flat.out_tree, self._name, donated, self._keep_unused, moved)
+
+    def _donated(self, args, kwargs) -> tuple[bool, ...]:
+        """For each flat dynamic argument whether its memory is given away."""
+        flags: list[bool] = []
+        for i, a in enumerate(args):
+            if i not in self._static_argnums:
+                flags += [i in self._donate_argnums] * len(tree.tree_leaves(a))
+        rest = {k: v for k, v in kwargs.items() if k not in self._static_argnames}
+        for path, _ in tree.tree_flatten_with_path(rest)[0]:
+            flags.append(path[0].key in self._donate_argnames)
+        return tuple(flags)
+
+    def _refuse_arguments(self, args, kwargs, leaves):
+        names = parameter_names(self._fun, args, kwargs)
+        check_arguments(leaves, f"a call of jit({self._name})", lambda i: names[i] if i < len(names) else str(i))
+
+    # ------------------------------------------------------------ stages
+
+    def trace(self, *args, **kwargs) -> Traced:
+        """The traced program for these arguments (or `ShapeDtypeStruct`s in their place)."""
+        return self._prepare(args, kwargs)[1]
+
+    def lower(self, *args, **kwargs):
+        """The program lowered to loop nests, ready to compile."""
+        return self.trace(*args, **kwargs).lower()
+
+    def eval_shape(self, *args, **kwargs):
+        """Shapes and dtypes of the result; nothing is computed."""
+        return self.trace(*args, **kwargs).out_info
+
+    def clear_cache(self) -> None:
+        """Forget traced and compiled programs."""
+        self._cache.clear()
+        self._programs.clear()
+
+    def _cache_size(self) -> int:
+        return len(self._programs)
+
+    def __get__(self, instance, owner=None):
+        return self if instance is None else partial(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<jitted function {self._name}>"
+
+
+def jit(
+    fun: Callable | None = None,
+    /,
+    *,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Sequence[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Sequence[str] | None = None,
+    keep_unused: bool = False,
+    device: Any = None,
+    backend: str | None = None,
+    inline: bool = False,
+    compiler_options: dict[str, Any] | None = None,
+) -> Any:
+    """Compile a function: it is traced once for each signature of its arguments, and runs as one program.
+
+    Args:
+      fun: a function of pytrees of arrays. Without it, `jit(**options)` is a decorator.
+      static_argnums, static_argnames: arguments that are Python values known while tracing; they
+        must be hashable, and each new value traces anew.
+      donate_argnums, donate_argnames: arguments whose memory the program may reuse; the arrays
+        passed there are deleted.
+      keep_unused: keep arguments that the function does not read.
+      inline: inside another traced function, write the operations down without a call.
+
+    Raises:
+      ValueError: for an unhashable static argument, or argument positions that do not exist.
+      TypeError: for an argument that is no array.
+    """
+    if in_shardings is not None or out_shardings is not None:
+        raise NotImplementedError(
+            "mpijax.jit does not partition programs by in_shardings/out_shardings yet: write the function per shard "
+            "and use mpijax.shard_map(f, mesh=..., in_specs=..., out_specs=...) inside jit."
+        )
+    make = partial(
+        JitFunction,
+        static_argnums=static_argnums,
+        static_argnames=static_argnames,
+        donate_argnums=donate_argnums,
+        donate_argnames=donate_argnames,
+        keep_unused=keep_unused,
+        inline=inline,
+    )
+    if fun is None:
+        return make
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun}")
+    if inspect.isgeneratorfunction(fun):
+        raise TypeError(f"Expected a function, got a generator function: {fun}")
+    return make(fun)
+
+

@@ -1,0 +1,234 @@
+"""Linearization: evaluate a function once and write down its derivative as a linear Jaxpr.
+
+Primal operations run in the enclosing trace; operations on tangents are recorded. The
+values the derivative needs from the primal computation become the constants
+(residuals) of the linear Jaxpr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mpijax.core import dtypes
+from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
+from mpijax.core.memo import memo_on_jaxpr
+from mpijax.core.trace import JaxprTrace, JitTracer, Trace, Tracer, state, typeof
+from mpijax.transforms.zeros import Zero, instantiate
+
+
+class TangentTrace(Trace):
+    """Records operations on tangents in `builder`; everything else runs in the parent."""
+
+    __slots__ = ("builder",)
+
+    def __init__(self, parent: Trace, builder: JaxprTrace):
+        super().__init__(parent)
+        self.builder = builder
+
+    def _is_linear(self, args) -> bool:
+        builder = self.builder
+        return any(type(x) is JitTracer and x._trace is builder for x in args)
+
+    def process_primitive(self, primitive, args, params):
+        if self._is_linear(args):
+            return self.builder.process_primitive(primitive, args, params)
+        return self.parent.process_primitive(primitive, args, params)
+
+    def process_custom_jvp_call(self, call, args):
+        if self._is_linear(args):
+            return call.fun(*args)
+        saved = state.trace
+        state.trace = self.parent
+        try:
+            return self.parent.process_custom_jvp_call(call, args)
+        finally:
+            state.trace = saved
+
+    def process_custom_vjp_call(self, call, args):
+        if self._is_linear(args):
+            return call.fun(*args)
+        saved = state.trace
+        state.trace = self.parent
+        try:
+            return self.parent.process_custom_vjp_call(call, args)
+        finally:
+            state.trace = saved
+
+
+class GradTracer(Tracer):
+    """A value with its tangent as a variable of the linear program."""
+
+    __slots__ = ("primal", "tangent")
+
+    def __init__(self, trace: Trace, primal: Any, tangent: Any):
+        self._trace = trace
+        self.primal = primal
+        self.tangent = tangent
+
+    aval = property(lambda self: typeof(self.primal))
+
+    def concrete(self):
+        primal = self.primal
+        return primal.concrete() if isinstance(primal, Tracer) else primal
+
+    def _origin_msg(self) -> str:
+        return self.primal._origin_msg() if isinstance(self.primal, Tracer) else ""
+
+    def _contents(self) -> str:
+        return f"primal={self.primal}, typeof(tangent)={typeof(self.tangent).str_short()}"
+
+
+class LinearizeTrace(Trace):
+    """Runs primal operations in the parent and records their derivatives."""
+
+    __slots__ = ("builder", "tangent_trace")
+
+    def __init__(self, parent: Trace, builder: JaxprTrace):
+        super().__init__(parent)
+        self.builder = builder
+        self.tangent_trace = TangentTrace(parent, builder)
+
+    def pair(self, x: Any) -> tuple[Any, Any]:
+        if type(x) is GradTracer and x._trace is self:
+            return x.primal, x.tangent
+        return x, Zero.of_primal(x)
+
+    def _wrap(self, primal, tangent):
+        return primal if type(tangent) is Zero else GradTracer(self, primal, tangent)
+
+    def process_primitive(self, primitive, args, params):
+        pairs = [self.pair(x) for x in args]
+        primals = [p for p, _ in pairs]
+        tangents = [t for _, t in pairs]
+        saved = state.trace
+        try:
+            if all(type(t) is Zero for t in tangents):
+                state.trace = self.parent
+                return primitive.bind(*primals, **params)
+            state.trace = self.tangent_trace
+            rule = primitive.linearize
+            if rule is not None:
+                out, out_tangent = rule(self, primals, tangents, params)
+            else:
+                out, out_tangent = primitive.jvp(primals, tangents, **params)
+        finally:
+            state.trace = saved
+        if primitive.multiple_results:
+            return [self._wrap(p, t) for p, t in zip(out, out_tangent, strict=True)]
+        return self._wrap(out, out_tangent)
+
+    def _process_custom(self, call, args, run):
+        pairs = [self.pair(x) for x in args]
+        saved = state.trace
+        try:
+            if all(type(t) is Zero for _, t in pairs):
+                state.trace = self.parent
+                return call.bind(*[p for p, _ in pairs])
+            state.trace = self.tangent_trace
+            outs, tangents = run([p for p, _ in pairs], [t for _, t in pairs])
+        finally:
+            state.trace = saved
+        return [self._wrap(p, t) for p, t in zip(outs, tangents, strict=True)]
+
+    def process_custom_jvp_call(self, call, args):
+        return self._process_custom(call, args, call.run_jvp)
+
+    def process_custom_vjp_call(self, call, args):
+        return self._process_custom(call, args, call.run_tangent_map)
+
+
+class Linearized:
+    """The derivative at a point: a linear Jaxpr of the nonzero tangents, with residuals as constants."""
+
+    __slots__ = ("jaxpr", "residuals", "in_avals", "nonzero_out", "out_avals")
+
+    def __init__(self, jaxpr: Jaxpr, residuals, in_avals, nonzero_out, out_avals):
+        self.jaxpr = jaxpr
+        self.residuals = residuals
+        self.in_avals = in_avals
+        self.nonzero_out: list[bool] = nonzero_out
+        self.out_avals = out_avals
+
+    def __call__(self, *tangents: Any) -> list[Any]:
+        """Output tangents, instantiated, for all input tangents."""
+        live = [t for t, a in zip(tangents, self.in_avals, strict=True) if a.dtype != dtypes.float0]
+        outs = iter(eval_jaxpr(self.jaxpr, self.residuals, *live))
+        return [
+            next(outs) if nz else instantiate(Zero(a)) for nz, a in zip(self.nonzero_out, self.out_avals, strict=True)
+        ]
+
+
+def linearize_flat(fun: Callable, primals: Sequence[Any]) -> tuple[list[Any], Linearized]:
+    """Evaluate `fun` of flat arguments and record its derivative with respect to all inexact ones."""
+    parent = state.trace
+    builder = JaxprTrace(parent)
+    trace = LinearizeTrace(parent, builder)
+    in_avals = [typeof(p).to_tangent_aval() for p in primals]
+    args = [
+        p if a.dtype == dtypes.float0 else GradTracer(trace, p, builder.new_arg(a))
+        for p, a in zip(primals, in_avals, strict=True)
+    ]
+    state.trace = trace
+    try:
+        outs = fun(*args)
+    finally:
+        state.trace = parent
+    pairs = [trace.pair(o) for o in outs]
+    nonzero = [type(t) is not Zero for _, t in pairs]
+    jaxpr, residuals = builder.to_jaxpr([t for _, t in pairs if type(t) is not Zero])
+    out_avals = [typeof(p).to_tangent_aval() for p, _ in pairs]
+    return [p for p, _ in pairs], Linearized(jaxpr, residuals, in_avals, nonzero, out_avals)
+
+
+class LinearizedJaxpr:
+    """A Jaxpr split in two: `primal` returns results and residuals, `linear` maps tangents.
+
+    `linear` takes the residuals, then the nonzero tangents. A residual that is an
+    argument of the Jaxpr is not returned again: `forwarded[i]` is then its position.
+    """
+
+    __slots__ = ("primal", "linear", "forwarded", "nonzero_out")
+
+    def __init__(self, primal: ClosedJaxpr, linear: ClosedJaxpr, forwarded, nonzero_out):
+        self.primal = primal
+        self.linear = linear
+        self.forwarded: list[int | None] = forwarded
+        self.nonzero_out: list[bool] = nonzero_out
+
+
+@memo_on_jaxpr
+def linearize_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...]) -> LinearizedJaxpr:
+    """Split a Jaxpr into its primal part and its derivative with respect to the arguments marked `nonzero`."""
+    outer = JaxprTrace(state.trace, closed.jaxpr.debug_info)
+    builder = JaxprTrace(outer, closed.jaxpr.debug_info)
+    trace = LinearizeTrace(outer, builder)
+    args = [outer.new_arg(a) for a in closed.in_avals]
+    position = {id(a): i for i, a in enumerate(args)}
+    wrapped = [
+        GradTracer(trace, x, builder.new_arg(x.aval.to_tangent_aval())) if nz else x
+        for x, nz in zip(args, nonzero, strict=True)
+    ]
+    saved = state.trace
+    state.trace = trace
+    try:
+        outs = eval_jaxpr(closed.jaxpr, closed.consts, *wrapped)
+    finally:
+        state.trace = saved
+    pairs = [trace.pair(o) for o in outs]
+    nonzero_out = [type(t) is not Zero for _, t in pairs]
+    linear, residuals = builder.to_jaxpr([t for _, t in pairs if type(t) is not Zero])
+    # Residuals known outside (constants) stay constants of the linear part.
+    traced = [isinstance(r, JitTracer) and r._trace is outer for r in residuals]
+    forwarded = [position.get(id(r)) for r, t in zip(residuals, traced, strict=True) if t]
+    returned = [r for r, t in zip(residuals, traced, strict=True) if t and id(r) not in position]
+    constvars = [v for v, t in zip(linear.constvars, traced, strict=True) if not t]
+    constvals = [r for r, t in zip(residuals, traced, strict=True) if not t]
+    res_vars = [v for v, t in zip(linear.constvars, traced, strict=True) if t]
+    linear_jaxpr = Jaxpr(constvars, res_vars + linear.invars, linear.outvars, linear.eqns, debug_info=linear.debug_info)
+    primal_jaxpr, primal_consts = outer.to_jaxpr([p for p, _ in pairs] + returned)
+    return LinearizedJaxpr(
+        ClosedJaxpr(primal_jaxpr, primal_consts), ClosedJaxpr(linear_jaxpr, constvals), forwarded, nonzero_out
+    )
+
+

@@ -1,0 +1,121 @@
+"""Reverse mode: run a linear Jaxpr backwards, from cotangents of its results to cotangents of its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mpijax.core import dtypes
+from mpijax.core.avals import ShapedArray
+from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal
+from mpijax.core.memo import memo_on_jaxpr
+from mpijax.core.trace import trace_to_closed_jaxpr
+from mpijax.transforms.zeros import Zero, add_tangents, instantiate
+
+
+class UndefPrimal:
+    """In place of a linear argument in transpose rules: only its type is known."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: ShapedArray):
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"UndefPrimal({self.aval})"
+
+
+def is_undefined_primal(x: Any) -> bool:
+    return type(x) is UndefPrimal
+
+
+def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    """Cotangents of the arguments marked `UndefPrimal`; a Zero for each other argument.
+
+    Equations that depend on no linear argument are evaluated first, the others are
+    transposed from the last to the first; cotangents of a variable read several times add up.
+    """
+    if all(type(ct) is Zero for ct in cotangents):
+        return [Zero(v.aval.to_tangent_aval()) for v in jaxpr.invars]
+    known: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+    linear: set = set()
+    for v, x in zip(jaxpr.invars, args, strict=True):
+        if type(x) is UndefPrimal:
+            linear.add(v)
+        else:
+            known[v] = x
+
+    def read(atom):
+        return atom.val if type(atom) is Literal else known[atom]
+
+    linear_eqns = []
+    for eqn in jaxpr.eqns:
+        if any(type(v) is not Literal and v in linear for v in eqn.invars):
+            linear.update(eqn.outvars)
+            linear_eqns.append(eqn)
+            continue
+        outs = eqn.primitive.bind(*map(read, eqn.invars), **eqn.params)
+        for v, out in zip(eqn.outvars, outs if eqn.primitive.multiple_results else (outs,), strict=True):
+            known[v] = out
+
+    ct_env: dict[Any, Any] = {}
+
+    def accumulate(atom, ct):
+        if type(atom) is Literal or ct is None or type(ct) is Zero:
+            return
+        ct_env[atom] = add_tangents(ct_env[atom], ct) if atom in ct_env else ct
+
+    for v, ct in zip(jaxpr.outvars, cotangents, strict=True):
+        if type(v) is not Literal and v in linear:
+            accumulate(v, ct)
+    for eqn in reversed(linear_eqns):
+        outs = [
+            ct_env.pop(v, None) if type(v) is not DropVar else None for v in eqn.outvars
+        ]
+        if all(ct is None for ct in outs):
+            continue
+        outs = [Zero(v.aval.to_tangent_aval()) if ct is None else ct for ct, v in zip(outs, eqn.outvars, strict=True)]
+        inputs = [
+            UndefPrimal(v.aval) if type(v) is not Literal and v in linear else read(v) for v in eqn.invars
+        ]
+        ct = outs if eqn.primitive.multiple_results else outs[0]
+        for v, ct_in in zip(eqn.invars, eqn.primitive.transpose(ct, *inputs, **eqn.params), strict=True):
+            if type(v) is not Literal and v in linear:
+                accumulate(v, ct_in)
+    return [ct_env.get(v, Zero(v.aval.to_tangent_aval())) for v in jaxpr.invars]
+
+
+@memo_on_jaxpr
+def transpose_jaxpr(closed: ClosedJaxpr, linear: tuple[bool, ...], nonzero_cts: tuple[bool, ...]):
+    """The transpose of a Jaxpr with respect to the arguments marked `linear`.
+
+    The result takes the other arguments, then the cotangents marked `nonzero_cts`, and
+    returns the cotangents of the linear arguments that are not zero, with the list of which those are.
+    """
+    nonzero_out: list[bool] = []
+    plain = [a for a, lin in zip(closed.in_avals, linear, strict=True) if not lin]
+    ct_avals = [a.to_tangent_aval() for a, nz in zip(closed.out_avals, nonzero_cts, strict=True) if nz]
+
+    def fun(*flat):
+        values, cts = iter(flat[: len(plain)]), iter(flat[len(plain) :])
+        args = [UndefPrimal(a) if lin else next(values) for a, lin in zip(closed.in_avals, linear, strict=True)]
+        full = [
+            next(cts) if nz else Zero(a.to_tangent_aval())
+            for a, nz in zip(closed.out_avals, nonzero_cts, strict=True)
+        ]
+        result = backward_pass(closed.jaxpr, closed.consts, args, full)
+        wanted = [ct for ct, lin in zip(result, linear, strict=True) if lin]
+        nonzero_out.extend(type(ct) is not Zero for ct in wanted)
+        return [instantiate(ct) for ct in wanted if type(ct) is not Zero]
+
+    return trace_to_closed_jaxpr(fun, plain + ct_avals, closed.jaxpr.debug_info), nonzero_out
+
+
+def transposed(linearized, cotangents: Sequence[Any]) -> list[Any]:
+    """Pull cotangents back through a `Linearized`; a Zero or an array for each input."""
+    live = [ct for ct, nz in zip(cotangents, linearized.nonzero_out, strict=True) if nz]
+    args = [UndefPrimal(v.aval) for v in linearized.jaxpr.invars]
+    outs = iter(backward_pass(linearized.jaxpr, linearized.residuals, args, live))
+    return [
+        Zero(a) if a.dtype == dtypes.float0 else next(outs) for a in linearized.in_avals
+    ]

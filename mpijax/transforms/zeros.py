@@ -1,0 +1,59 @@
+"""Symbolic zeros and sums of tangents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.avals import ShapedArray
+from mpijax.core.primitive import registry
+from mpijax.core.trace import typeof
+
+
+class Zero:
+    """A tangent or cotangent known to be zero, never computed."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: ShapedArray):
+        self.aval = aval
+
+    @staticmethod
+    def of_primal(x: Any) -> Zero:
+        """The zero tangent of a value."""
+        return Zero(typeof(x).to_tangent_aval())
+
+    def __repr__(self) -> str:
+        return f"Zero({self.aval})"
+
+
+def zeros(aval: ShapedArray) -> Any:
+    """An array of zeros of the given type, made in the current trace; float0 zeros are NumPy arrays."""
+    if aval.dtype == dtypes.float0:
+        return np.zeros(aval.shape, dtypes.float0)
+    zero = np.zeros((), aval.dtype)[()]
+    if aval.shape:
+        value = registry["broadcast_in_dim"].bind(zero, shape=aval.shape, broadcast_dimensions=(), sharding=None)
+    else:
+        value = zero
+    if aval.vma:
+        value = registry["pvary"].bind(value, axes=tuple(sorted(aval.vma, key=str)))
+    return value
+
+
+def instantiate(tangent: Any) -> Any:
+    """A symbolic zero as an array; anything else unchanged."""
+    return zeros(tangent.aval) if type(tangent) is Zero else tangent
+
+
+def add_tangents(x: Any, y: Any) -> Any:
+    """The sum of two tangents, either of which may be a symbolic zero."""
+    if type(x) is Zero:
+        return y
+    if type(y) is Zero:
+        return x
+    if typeof(x).dtype == dtypes.float0:
+        return x
+    return registry["add_any"].bind(x, y)
