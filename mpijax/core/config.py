@@ -1,10 +1,11 @@
 """The table of options: JAX's names, so that programs which set them run unchanged.
 
-Use as ``config.update("jax_enable_x64", True)``, ``config.config.jax_enable_x64``, ``with config.enable_x64(True):``,
-``config.enable_x64.value``. See `mpijax.core.option` for how options are kept and for ``trace_key``.
+Use as ``config.update("jax_enable_x64", True)``, ``config.config.jax_enable_x64``,
+``with config.enable_x64(True):``, ``config.enable_x64.value``. See `mpijax.core.option` for how options are kept
+and for ``trace_key``.
 
-Options under "accepted" are those of JAX that have nothing to act on here (XLA, GPUs, its compilation cache): setting
-them is no error, and has no effect.
+Options under "accepted" are those of JAX that have nothing to act on here (XLA, GPUs, its compilation cache):
+setting them is no error, and has no effect.
 """
 
 from mpijax.core.option import (
@@ -21,14 +22,17 @@ from mpijax.core.option import (
 
 __all__ = ["Config", "checking_leaks", "config", "trace_key", "update", "values"]
 
-# -- types ------------------------------------------------------------------------------------------------------------
+# -- types ---------------------------------------------------------------------------------------------------
 
-enable_x64 = bool_option("jax_enable_x64", False, "Allow 64-bit types; otherwise they become 32-bit.", traced=True)
+enable_x64 = bool_option(
+    "jax_enable_x64", False, "Allow 64-bit types; otherwise they become 32-bit.", traced=True
+)
 explicit_x64_dtypes = enum_option(
     "jax_explicit_x64_dtypes",
     "warn error allow",
     "warn",
-    "What an explicitly requested 64-bit dtype does while jax_enable_x64 is off: warn and truncate, raise, or allow.",
+    "What an explicitly requested 64-bit dtype does while jax_enable_x64 is off: warn and become 32-bit, raise, "
+    "or be allowed.",
     traced=True,
 )
 numpy_dtype_promotion = enum_option(
@@ -49,7 +53,8 @@ default_matmul_precision = enum_option(
     "jax_default_matmul_precision",
     "default high highest bfloat16 tensorfloat32 float32 ANY_F8_ANY_F8_F32 ANY_F8_ANY_F8_F32_FAST_ACCUM "
     "ANY_F8_ANY_F8_ANY ANY_F8_ANY_F8_ANY_FAST_ACCUM F16_F16_F16 F16_F16_F32 BF16_BF16_BF16 BF16_BF16_F32 "
-    "BF16_BF16_F32_X3 BF16_BF16_F32_X6 BF16_BF16_F32_X9 TF32_TF32_F32 TF32_TF32_F32_X3 F32_F32_F32 F64_F64_F64",
+    "BF16_BF16_F32_X3 BF16_BF16_F32_X6 BF16_BF16_F32_X9 TF32_TF32_F32 TF32_TF32_F32_X3 F32_F32_F32 "
+    "F64_F64_F64",
     None,
     "Precision of matrix products and convolutions that are given none.",
     traced=True,
@@ -61,7 +66,7 @@ softmax_custom_jvp = bool_option(
     "jax_softmax_custom_jvp", False, "Differentiate softmax by a rule of its own.", traced=True
 )
 
-# -- random numbers ---------------------------------------------------------------------------------------------------
+# -- random numbers ------------------------------------------------------------------------------------------
 
 default_prng_impl = enum_option(
     "jax_default_prng_impl",
@@ -71,21 +76,33 @@ default_prng_impl = enum_option(
     traced=True,
 )
 threefry_partitionable = bool_option(
-    "jax_threefry_partitionable", True, "Threefry bits do not depend on how the result is sharded.", traced=True
+    "jax_threefry_partitionable",
+    True,
+    "Threefry bits do not depend on how the result is sharded.",
+    traced=True,
 )
-random_seed_offset = number_option("jax_random_seed_offset", int, 0, "Added to every random seed.", traced=True)
+random_seed_offset = number_option(
+    "jax_random_seed_offset", int, 0, "Added to every random seed.", traced=True
+)
 high_dynamic_range_gumbel = bool_option(
-    "jax_high_dynamic_range_gumbel", False, "Gumbel noise reaches rarer values, at the price of a draw.", traced=True
+    "jax_high_dynamic_range_gumbel",
+    False,
+    "Gumbel noise reaches rarer values, at the price of a draw.",
+    traced=True,
 )
 enable_custom_prng = bool_option("jax_enable_custom_prng", False, "PRNGKey returns typed keys.", traced=True)
 legacy_prng_key = enum_option(
     "jax_legacy_prng_key", "allow warn error", "allow", "What passing a raw uint32 key to jax.random does."
 )
-debug_key_reuse = bool_option("jax_debug_key_reuse", False, "Raise when a PRNG key is used twice.", traced=True)
+debug_key_reuse = bool_option(
+    "jax_debug_key_reuse", False, "Raise when a PRNG key is used twice.", traced=True
+)
 
-# -- debugging --------------------------------------------------------------------------------------------------------
+# -- debugging -----------------------------------------------------------------------------------------------
 
-disable_jit = bool_option("jax_disable_jit", False, "Run functions under jit operation by operation.", traced=True)
+disable_jit = bool_option(
+    "jax_disable_jit", False, "Run functions under jit operation by operation.", traced=True
+)
 debug_nans = bool_option("jax_debug_nans", False, "Raise where a NaN first appears.", traced=True)
 debug_infs = bool_option("jax_debug_infs", False, "Raise where an infinity first appears.", traced=True)
 enable_checks = bool_option("jax_enable_checks", False, "Check types after every pass (slow).", traced=True)
@@ -125,23 +142,36 @@ error_checking_behavior_nan = enum_option(
     "jax_error_checking_behavior_nan", "ignore raise", "ignore", "error_check on NaN.", traced=True
 )
 error_checking_behavior_divide = enum_option(
-    "jax_error_checking_behavior_divide", "ignore raise", "ignore", "error_check on division by zero.", traced=True
+    "jax_error_checking_behavior_divide",
+    "ignore raise",
+    "ignore",
+    "error_check on division by zero.",
+    traced=True,
 )
 error_checking_behavior_oob = enum_option(
-    "jax_error_checking_behavior_oob", "ignore raise", "ignore", "error_check on out-of-bounds access.", traced=True
+    "jax_error_checking_behavior_oob",
+    "ignore raise",
+    "ignore",
+    "error_check on out-of-bounds access.",
+    traced=True,
 )
 pprint_use_color = bool_option("jax_pprint_use_color", True, "Colour printed programs on a terminal.")
 logging_level = enum_option(
     "jax_logging_level", "NOTSET DEBUG INFO WARNING ERROR CRITICAL", None, "Level of this library's logger."
 )
 debug_log_modules = object_option("jax_debug_log_modules", "", "Comma-separated modules logged at DEBUG.")
-thread_guard = bool_option("jax_thread_guard", False, "Raise when communication is started by a second thread.")
+thread_guard = bool_option(
+    "jax_thread_guard", False, "Raise when communication is started by a second thread."
+)
 
-# -- devices ----------------------------------------------------------------------------------------------------------
+# -- devices -------------------------------------------------------------------------------------------------
 
 default_device = object_option("jax_default_device", None, "Device that new arrays go to.", traced=True)
 num_cpu_devices = number_option(
-    "jax_num_cpu_devices", int, -1, "Devices per process; -1 leaves it to XLA_FLAGS or MPIJAX_NUM_LOCAL_DEVICES."
+    "jax_num_cpu_devices",
+    int,
+    -1,
+    "Devices per process; -1 leaves it to XLA_FLAGS or MPIJAX_NUM_LOCAL_DEVICES.",
 )
 platforms = object_option("jax_platforms", None, "Comma-separated platforms; only 'cpu' exists here.")
 platform_name = object_option("jax_platform_name", "", "Platform; only 'cpu' exists here.")
@@ -149,24 +179,33 @@ auto_pcast = bool_option(
     "jax_auto_pcast", True, "Make values vary over mesh axes where an operation needs it.", traced=True
 )
 disable_bwd_checks = bool_option(
-    "jax_disable_bwd_checks", False, "Do not check what a custom_vjp's backward function returns.", traced=True
+    "jax_disable_bwd_checks",
+    False,
+    "Do not check what a custom_vjp's backward function returns.",
+    traced=True,
 )
 remove_size_one_mesh_axis_from_type = bool_option(
     "jax_remove_size_one_mesh_axis_from_type", False, "Leave mesh axes of size one out of types.", traced=True
 )
 
-# -- compilation ------------------------------------------------------------------------------------------------------
+# -- compilation ---------------------------------------------------------------------------------------------
 
 compilation_cache_dir = object_option("jax_compilation_cache_dir", None, "Folder of the compilation cache.")
-enable_compilation_cache = bool_option("jax_enable_compilation_cache", True, "Keep compiled programs on disk.")
+enable_compilation_cache = bool_option(
+    "jax_enable_compilation_cache", True, "Keep compiled programs on disk."
+)
 disable_most_optimizations = bool_option(
     "jax_disable_most_optimizations", False, "Compile fast rather than well.", traced=True
 )
 optimization_level = enum_option(
-    "jax_optimization_level", "UNKNOWN O0 O1 O2 O3", "UNKNOWN", "How hard the compiler optimises.", traced=True
+    "jax_optimization_level",
+    "UNKNOWN O0 O1 O2 O3",
+    "UNKNOWN",
+    "How hard the compiler optimises.",
+    traced=True,
 )
 
-# -- accepted without effect ------------------------------------------------------------------------------------------
+# -- accepted without effect ---------------------------------------------------------------------------------
 
 _ACCEPTED = """
 array_garbage_collection_guard bcoo_cusparse_lowering captured_constants_report_frames

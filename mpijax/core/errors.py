@@ -1,7 +1,7 @@
 """The errors of tracing: JAX's classes, what they say, and what to do about them.
 
-A message has three parts: what happened and to which value, where that value comes from (as far as the tracer knows),
-and the usual way out. The tracer that a constructor takes is anything that describes itself: a tracer
+A message has three parts: what happened and to which value, where that value comes from (as far as the tracer
+knows), and the usual way out. The tracer that a constructor takes is anything that describes itself: a tracer
 (``_error_repr()``, ``_origin_msg()``), an object with an ``aval``, or a text.
 """
 
@@ -48,8 +48,8 @@ class JAXIndexError(_WithRemedy, IndexError):
 class ConcretizationTypeError(JAXTypeError):
     """A traced value was used where its number is needed while tracing.
 
-    Inside ``jit``, ``vmap``, ``grad`` of a jitted function, ``scan`` and the like, values have a shape and a dtype but
-    no number yet: they cannot decide a shape, an axis, a Python ``range``, or be printed with ``float(x)``.
+    Inside ``jit``, ``vmap``, ``grad`` of a jitted function, ``scan`` and the like, values have a shape and a
+    dtype but no number yet: they cannot decide a shape, an axis or a Python ``range``, nor become a ``float``.
 
     Args:
         tracer: the value.
@@ -69,12 +69,12 @@ class ConcretizationTypeError(JAXTypeError):
 
 
 class TracerBoolConversionError(ConcretizationTypeError):
-    """A traced value was used as a condition: in ``if``, ``while``, ``and``, ``or``, ``not``, ``min``, ``max``, ``bool``."""
+    """A traced value was used as a condition: in ``if``, ``while``, ``and``, ``or``, ``not``, ``min``, ``max``."""
 
     remedy = (
-        "For a choice that depends on data use jnp.where(condition, a, b) or lax.cond, for a loop lax.while_loop, "
-        "for `and`/`or`/`not` the operators & | ~, for min and max jnp.minimum and jnp.maximum. A flag that is "
-        "known beforehand can be a static argument of jit (static_argnums or static_argnames)."
+        "For a choice that depends on data use jnp.where(condition, a, b) or lax.cond, for a loop "
+        "lax.while_loop, for `and`/`or`/`not` the operators & | ~, for min and max jnp.minimum and jnp.maximum. "
+        "A flag that is known beforehand can be a static argument of jit (static_argnums or static_argnames)."
     )
 
     def __init__(self, tracer: Any):
@@ -85,9 +85,9 @@ class TracerIntegerConversionError(JAXTypeError):
     """A traced value was used as a Python integer: an index into a list, a ``range``, a size, an axis."""
 
     remedy = (
-        "To index a Python list or a NumPy array by a traced value, make it an array first: jnp.asarray(table)[i]. "
-        "A size, an axis or a count must be static: mark that argument in jit's static_argnums or static_argnames; "
-        "a loop over a traced count is lax.fori_loop."
+        "To index a Python list or a NumPy array by a traced value, make it an array first: "
+        "jnp.asarray(table)[i]. A size, an axis or a count must be static: mark that argument in jit's "
+        "static_argnums or static_argnames; a loop over a traced count is lax.fori_loop."
     )
 
     def __init__(self, tracer: Any):
@@ -104,7 +104,8 @@ class TracerArrayConversionError(JAXTypeError):
 
     def __init__(self, tracer: Any):
         super().__init__(
-            f"The numpy.ndarray conversion method __array__() was called on {_describe(tracer)}{_origin(tracer)}"
+            "The numpy.ndarray conversion method __array__() was called on "
+            f"{_describe(tracer)}{_origin(tracer)}"
         )
 
 
@@ -112,8 +113,7 @@ class UnexpectedTracerError(JAXTypeError):
     """A traced value was used after its trace had ended.
 
     A function under ``jit``, ``grad``, ``vmap``, ... stored an intermediate value outside itself (in a global, a
-    list, an attribute), and that value was used later. The message is the whole of the argument `msg`: what the value
-    is, where it was made.
+    list, an attribute), and that value was used later. The message says what the value is and where it was made.
     """
 
     remedy = (
@@ -126,8 +126,8 @@ class NonConcreteBooleanIndexError(JAXIndexError):
     """A traced array of bool was used as an index, so that the shape of the result would depend on data."""
 
     remedy = (
-        "Use jnp.where(mask, x, fill), which keeps the shape (x.at[mask].set(v) is jnp.where(mask, v, x)), or "
-        "indices of a fixed number: jnp.nonzero(mask, size=...)."
+        "Use jnp.where(mask, x, fill), which keeps the shape (x.at[mask].set(v) is jnp.where(mask, v, x)), "
+        "or indices of a fixed number: jnp.nonzero(mask, size=...)."
     )
 
     def __init__(self, tracer: Any):
@@ -136,7 +136,7 @@ class NonConcreteBooleanIndexError(JAXIndexError):
 
 
 class KeyReuseError(JAXTypeError):
-    """A PRNG key was used twice, which gives the same numbers twice. Checked while ``jax_debug_key_reuse`` is on."""
+    """A PRNG key was used twice, which gives equal numbers. Checked while ``jax_debug_key_reuse`` is on."""
 
     remedy = "Make a new key for each use: key, subkey = jax.random.split(key)."
 
@@ -150,4 +150,4 @@ class JaxprTypeError(TypeError):
 
 
 class JaxRuntimeError(RuntimeError):
-    """A compiled program failed while it ran (out of memory, a failed library call, communication that does not match)."""
+    """A compiled program failed while it ran: no memory, a failed library call, communication that does not match."""

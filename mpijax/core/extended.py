@@ -1,7 +1,7 @@
 """Extended dtypes: element types that NumPy does not know, each made of an array of a NumPy type.
 
-The one kept here is the PRNG key: an element of ``key<fry>`` is a ``uint32[2]``. An array of an extended dtype has the
-shape of its elements; the array that lies in memory has the shape ``shape + physical_shape``.
+The one kept here is the PRNG key: an element of ``key<fry>`` is a ``uint32[2]``. An array of an extended
+dtype has the shape of its elements; the array that lies in memory has the shape ``shape + physical_shape``.
 """
 
 from typing import Any
@@ -45,8 +45,8 @@ class PRNGKeyDtype(ExtendedDType):
     """The dtype of PRNG keys of one generator.
 
     Args:
-        impl: the generator; has ``tag`` (three letters, "fry" for threefry2x32) and ``key_shape`` (the uint32 words of
-            a key, (2,) for threefry2x32), and is equal to itself only.
+        impl: the generator; has ``tag`` (three letters, "fry" for threefry2x32) and ``key_shape`` (the uint32
+            words of a key, (2,) for threefry2x32), and can be hashed and compared.
     """
 
     __slots__ = ("_impl", "itemsize", "name", "physical_shape")

@@ -1,18 +1,21 @@
 """The type promotion lattice: which dtype the operands of an operation are brought to.
 
-A node is a `numpy.dtype`, or one of the Python types int, float, complex, which stand for weakly typed values: ``x + 1``
-keeps the dtype of ``x``. ``a`` lies below ``b`` when values of ``a`` become ``b`` beside a ``b``; operands are brought
-to their join, the lowest node that lies above them all. What JAX documents as its type promotion semantics:
+A node is a `numpy.dtype`, or one of the Python types int, float, complex, which stand for weakly typed
+values: ``x + 1`` keeps the dtype of ``x``. ``a`` lies below ``b`` when values of ``a`` become ``b`` beside a
+``b``; operands are brought to their join, the lowest node above them all. What JAX documents as its type
+promotion semantics:
 
     bool - int* +- uint8 -- uint16 -- uint32 -- uint64 -+ float* +- bfloat16 -+ float32 -- float64 ----+
                 |     \\         \\         \\              |        +- float16 --+     \\                 \\
                 +- int8 - int16 --- int32 --- int64 -----+        +- complex* -------- complex64 - complex128
 
-The narrow types (4-, 6-, 8-bit floats, 1-, 2-, 4-bit integers) lie above their weak type and below nothing, so that they
-never widen on their own. With 64-bit types off, ``uint32`` beside a signed integer gives ``int32``, not ``int64``.
+The narrow types (4-, 6-, 8-bit floats, 1-, 2-, 4-bit integers) lie above their weak type and below nothing,
+so that they never widen on their own. With 64-bit types off, ``uint32`` beside a signed integer gives
+``int32``.
 """
 
 import functools
+import itertools
 
 import ml_dtypes
 import numpy as np
@@ -81,7 +84,7 @@ def _standard_steps(x64: bool) -> dict[Node, set[Node]]:
     steps: dict[Node, set[Node]] = {node: set() for node in STRONG + WEAK}
     for chain in _STANDARD if x64 else (*_STANDARD, "uint32 int32"):
         nodes = [_node(name) for name in chain.split()]
-        for below, above in zip(nodes, nodes[1:], strict=False):
+        for below, above in itertools.pairwise(nodes):
             steps[below].add(above)
     if not x64:
         steps[_node("uint32")].discard(_node("int64"))
@@ -139,12 +142,12 @@ def join(strict: bool, x64: bool, *nodes: Node) -> Node:
 
 
 def _no_path(strict: bool, nodes: tuple[Node, ...]) -> str:
-    given = tuple(node.__name__ if isinstance(node, type) else str(node) for node in dict.fromkeys(nodes))
+    given = tuple(str(node) for node in dict.fromkeys(nodes))
     text = f"Input dtypes {given} have no available implicit dtype promotion path"
     if strict:
         return (
-            f"{text} when jax_numpy_dtype_promotion=strict. Try explicitly casting inputs to the desired output "
-            "type, or set jax_numpy_dtype_promotion=standard."
+            f"{text} when jax_numpy_dtype_promotion=strict. Try explicitly casting inputs to the desired "
+            "output type, or set jax_numpy_dtype_promotion=standard."
         )
     for group, kind, target in (
         (FLOAT8, "8-bit floats", "float32"),
@@ -154,8 +157,8 @@ def _no_path(strict: bool, nodes: tuple[Node, ...]) -> str:
     ):
         if any(node in group for node in nodes if isinstance(node, np.dtype)):
             return (
-                f"{text}. To avoid unintended promotion, {kind} do not support implicit promotion. If you'd like "
-                f"your inputs to be promoted to another type, you can do so explicitly using e.g. "
+                f"{text}. To avoid unintended promotion, {kind} do not support implicit promotion. If you'd "
+                "like your inputs to be promoted to another type, you can do so explicitly using e.g. "
                 f"x.astype('{target}')"
             )
     return f"{text}. Try explicitly casting inputs to the desired output type."
