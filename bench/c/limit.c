@@ -1,0 +1,73 @@
+/* The least time the machine needs, in C: limit KERNEL [SIZE] prints seconds a call (the median of batches).
+
+   copy, axpy, sum    on SIZE float32, arrays that exist already, one core
+   allreduce          of SIZE float32 over the ranks of the job
+*/
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCHES = 21 };
+
+static float *x, *y, *z;
+static long size;
+static volatile float sink;
+
+static void copy(void) { memcpy(z, x, size * sizeof(float)); }
+
+static void axpy(void) {
+  float *restrict out = z;
+  for (long i = 0; i < size; i++) out[i] = 2.5f * x[i] + y[i];
+}
+
+static void sum(void) {
+  float lanes[32] = {0}, total = 0;
+  for (long i = 0; i + 32 <= size; i += 32)
+    for (int j = 0; j < 32; j++) lanes[j] += x[i + j];
+  for (int j = 0; j < 32; j++) total += lanes[j];
+  sink = total;
+}
+
+static void allreduce(void) { MPI_Allreduce(x, z, (int)size, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }
+
+static const struct {
+  const char *name;
+  void (*call)(void);
+} kernels[] = {{"copy", copy}, {"axpy", axpy}, {"sum", sum}, {"allreduce", allreduce}};
+
+static int ascending(const void *a, const void *b) {
+  double d = *(const double *)a - *(const double *)b;
+  return (d > 0) - (d < 0);
+}
+
+int main(int argc, char **argv) {
+  void (*call)(void) = NULL;
+  for (size_t i = 0; argc > 2 && i < sizeof kernels / sizeof *kernels; i++)
+    if (!strcmp(argv[1], kernels[i].name)) call = kernels[i].call;
+  if (!call) {
+    fprintf(stderr, "usage: limit copy|axpy|sum|allreduce SIZE\n");
+    return 2;
+  }
+  MPI_Init(&argc, &argv);
+  size = atol(argv[2]);
+  x = aligned_alloc(64, size * sizeof(float) + 64);
+  y = aligned_alloc(64, size * sizeof(float) + 64);
+  z = aligned_alloc(64, size * sizeof(float) + 64);
+  for (long i = 0; i < size; i++) x[i] = y[i] = z[i] = (float)(i % 1000);
+  for (int i = 0; i < 3; i++) call();
+  int count = size > 100000 ? 5 : 20000;
+  double times[BATCHES];
+  for (int b = 0; b < BATCHES; b++) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    double start = MPI_Wtime();
+    for (int i = 0; i < count; i++) call();
+    times[b] = (MPI_Wtime() - start) / count;
+  }
+  qsort(times, BATCHES, sizeof *times, ascending);
+  int rank;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank == 0) printf("%.9g\n", times[BATCHES / 2]);
+  MPI_Finalize();
+  return 0;
+}

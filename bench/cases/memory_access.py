@@ -1,0 +1,27 @@
+"""Reads and writes at a million random places."""
+
+import numpy as np
+
+from bench.case import case
+
+SIZE = 1 << 20
+
+
+def arrays(backend):
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=SIZE).astype(np.float32)
+    return backend.array(values), backend.array(rng.integers(0, SIZE, SIZE).astype(np.int32))
+
+
+@case("index/gather 1M", ratio=1)
+def gather(backend):
+    f = backend.jax.jit(lambda x, indices: x[indices])
+    x, indices = arrays(backend)
+    return lambda: f(x, indices)
+
+
+@case("index/scatter-add 1M", ratio=1)
+def scatter_add(backend):
+    f = backend.jax.jit(lambda x, indices, y: x.at[indices].add(y))
+    x, indices = arrays(backend)
+    return lambda: f(x, indices, x)

@@ -1,0 +1,17 @@
+"""Random numbers: threefry bits, the same on every system."""
+
+from bench.case import F32_4M, case
+
+
+@case("random/uniform 4M", ratio=4)
+def uniform(backend):
+    f = backend.jax.jit(lambda key: backend.random.uniform(key, (F32_4M,)))
+    key = backend.random.key(0)
+    return lambda: f(key)
+
+
+@case("random/normal 4M", ratio=4)
+def normal(backend):
+    f = backend.jax.jit(lambda key: backend.random.normal(key, (F32_4M,)))
+    key = backend.random.key(0)
+    return lambda: f(key)

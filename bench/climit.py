@@ -1,0 +1,42 @@
+"""The speed limit: a few lines of C for the same work, compiled where the benchmark runs."""
+
+import subprocess
+from pathlib import Path
+
+from bench.case import ROOT
+from bench.systems import System, launcher, pinned
+
+SOURCE = ROOT / "bench" / "c" / "limit.c"
+FLAGS = ["-O3", "-march=native"]
+
+
+def build(system: System, folder: Path) -> Path:
+    program = folder / "limit"
+    command = [system.program("mpicc"), *FLAGS, str(SOURCE), "-o", str(program), "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
+    return program
+
+
+def measure(wanted: set[str], system: System, folder: Path, say) -> dict[str, float]:
+    """{arguments: seconds a call} of the C program; empty, with a word why, where it cannot be had."""
+    if not wanted:
+        return {}
+    try:
+        program = build(system, folder)
+    except OSError as error:
+        say(f"no C limits: {error}")
+        return {}
+    limits = {}
+    for arguments in sorted(wanted):
+        command = [str(program), *arguments.split()]
+        together = arguments.startswith("allreduce")
+        command = [*launcher(system.program("mpirun"), 2), *command] if together else pinned(command)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        if done.returncode:
+            say(f"C {arguments}: {done.stderr.strip()}")
+        else:
+            limits[arguments] = float(done.stdout)
+            say(f"C {arguments}: {limits[arguments] * 1e6:,.2f} µs")
+    return limits

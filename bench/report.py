@@ -1,0 +1,76 @@
+"""The results as a table: text for the terminal, Markdown for files."""
+
+from bench.case import ROOT
+
+HEADINGS = ["case", "JAX", "mpijax", "×", "target", "", "C limit", "peak MB", "mpijax"]
+START = "<!-- bench table, written by python -m bench --readme -->"
+END = "<!-- end of bench table -->"
+PEER_OVER = 1.02  # peak memory is compared with this tolerance: allocators round up
+
+
+def duration(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+def cell(result: dict) -> str:
+    if "seconds" in result:
+        return duration(result["seconds"])
+    return "skipped" if result["error"].startswith("skipped") else "failed"
+
+
+def line(row: dict) -> list[str]:
+    ratio = f"{row['ratio']:.2f}" if row["ratio"] else ""
+    verdict = {True: "met", False: "missed", None: ""}[row["met"]]
+    peaks = [f"{row[s]['peak'] / 1e6:.0f}" if "peak" in row[s] else "" for s in ("jax", "mpijax")]
+    cells = [row["case"], cell(row["jax"]), cell(row["mpijax"]), ratio, row["target"], verdict]
+    return [*cells, duration(row["c"]), *peaks]
+
+
+def summary(rows: list[dict]) -> list[str]:
+    """Sentences under the table: targets met, memory, and why anything is missing."""
+    judged = [row for row in rows if row["met"] is not None]
+    lines = [f"{sum(row['met'] for row in judged)} of {len(judged)} targets met."]
+    both = [row for row in rows if "peak" in row["jax"] and "peak" in row["mpijax"]]
+    over = [row["case"] for row in both if row["mpijax"]["peak"] > PEER_OVER * row["jax"]["peak"]]
+    if both:
+        named = f": {', '.join(over)}" if over else ""
+        lines.append(f"Peak memory above JAX's in {len(over)} of {len(both)} cases{named}.")
+    reasons = {}
+    for row in rows:
+        for system in ("jax", "mpijax"):
+            if "error" in row[system]:
+                reasons.setdefault(f"{system}: {row[system]['error']}", []).append(row["case"])
+    for reason, names in reasons.items():
+        more = ", ..." if len(names) > 3 else ""
+        lines.append(f"{reason} ({len(names)}: {', '.join(names[:3])}{more})")
+    return lines
+
+
+def text_table(rows: list[dict]) -> str:
+    cells = [HEADINGS, *map(line, rows)]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    aligned = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in cells]
+    return "\n".join(map("  ".join, aligned))
+
+
+def markdown(results: dict) -> str:
+    rows = [HEADINGS, ["---"] + ["---:"] * (len(HEADINGS) - 1), *map(line, results["rows"])]
+    table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    sentences = "\n".join(f"- {sentence}" for sentence in summary(results["rows"]))
+    return f"{results['machine']}\n\n{table}\n\n{sentences}\n"
+
+
+def write_readme(results: dict) -> None:
+    """Replaces what stands between the markers in README.md."""
+    path = ROOT / "README.md"
+    text = path.read_text()
+    if START not in text or END not in text:
+        raise SystemExit(f"{path} has no lines {START!r} and {END!r} to put the table between")
+    before, rest = text.split(START, 1)
+    after = rest.split(END, 1)[1]
+    path.write_text(f"{before}{START}\n\n{markdown(results)}\n{END}{after}")
