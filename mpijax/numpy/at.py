@@ -1,0 +1,199 @@
+"""`x.at[index].set(values)` and its kin: updated copies of immutable arrays."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mpijax import lax
+from mpijax.core import dtypes
+from mpijax.core.option import values as options
+from mpijax.numpy import indexing, util
+from mpijax.numpy.creation import asarray, ones_like
+from mpijax.numpy.index_parse import expand_masks, parse
+from mpijax.numpy.index_plan import gather_plan, is_empty
+from mpijax.numpy.ufuncs import divide, power
+
+
+class IndexUpdateHelper:
+    """`x.at`: index it, then say what happens to the elements.
+
+    ==============================  ================================
+    ``x.at[idx].set(y)``            ``x[idx] = y``
+    ``x.at[idx].add(y)``            ``x[idx] += y``
+    ``x.at[idx].subtract(y)``       ``x[idx] -= y``
+    ``x.at[idx].multiply(y)``       ``x[idx] *= y``
+    ``x.at[idx].divide(y)``         ``x[idx] /= y``
+    ``x.at[idx].power(y)``          ``x[idx] **= y``
+    ``x.at[idx].min(y)``            ``x[idx] = minimum(x[idx], y)``
+    ``x.at[idx].max(y)``            ``x[idx] = maximum(x[idx], y)``
+    ``x.at[idx].apply(ufunc)``      ``ufunc.at(x, idx)``
+    ``x.at[idx].get()``             ``x[idx]``
+    ==============================  ================================
+
+    All return a new array; under `jit` the update happens in place where `x` is not used
+    afterwards. An element named twice is updated twice, in no particular order.
+
+    Keyword arguments of all methods:
+      mode: what happens out of bounds. "promise_in_bounds" (default): updates are dropped, reads clipped;
+        "clip": the nearest element; "drop" or "fill": updates are dropped, reads give `fill_value`.
+      wrap_negative_indices: whether negative indices count from the end (default), or are out of bounds.
+      indices_are_sorted, unique_indices: promises that allow faster code.
+      fill_value: of `get` with mode "fill": NaN unless given; for integers the least, for unsigned ones the
+        greatest number, True for bool.
+    """
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Any):
+        self.array = array
+
+    def __getitem__(self, index: Any) -> IndexUpdateRef:
+        return IndexUpdateRef(self.array, index)
+
+    def __repr__(self) -> str:
+        return f"_IndexUpdateHelper({self.array!r})"
+
+
+class IndexUpdateRef:
+    """`x.at[index]`."""
+
+    __slots__ = ("array", "index")
+
+    def __init__(self, array: Any, index: Any):
+        self.array = array
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"_IndexUpdateRef({self.array!r}, {self.index!r})"
+
+    def get(self, *, out_sharding: Any = None, **how: Any) -> Any:
+        """`x[index]`; see `x.at` for the keyword arguments."""
+        _refuse_sharding(out_sharding)
+        return indexing.get(self.array, self.index, **how)
+
+    def set(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
+        """Copy of x with `x[index] = values`."""
+        _refuse_sharding(out_sharding)
+        return scatter_update(self.array, self.index, values, lax.scatter, **how)
+
+    def apply(self, func: Callable, *, out_sharding: Any = None, **how: Any) -> Any:
+        """Copy of x in which `func` was applied to each element named, once for each time it is named."""
+        _refuse_sharding(out_sharding)
+
+        def scatter_apply(x, indices, updates, dimension_numbers, **kwargs):
+            return lax.scatter_apply(x, indices, func, dimension_numbers, update_shape=updates.shape, **kwargs)
+
+        return scatter_update(self.array, self.index, util.zero_like(self.array), scatter_apply, **how)
+
+    def add(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
+        """Copy of x with `x[index] += values`."""
+        _refuse_sharding(out_sharding)
+        return scatter_update(self.array, self.index, values, lax.scatter_add, **how)
+
+    def subtract(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
+        """Copy of x with `x[index] -= values`."""
+        _refuse_sharding(out_sharding)
+        return scatter_update(self.array, self.index, values, lax.scatter_sub, **how)
+
+    def multiply(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
+        """Copy of x with `x[index] *= values`."""
+        _refuse_sharding(out_sharding)
+        return scatter_update(self.array, self.index, values, lax.scatter_mul, **how)
+
+    mul = multiply
+
+    def divide(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
+        """Copy of x with `x[index] /= values`."""
+        return divide(self.array, self._factors(values, out_sharding, how))
+
+    def power(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
+        """Copy of x with `x[index] **= values`."""
+        return power(self.array, self._factors(values, out_sharding, how))
+
+    def _factors(self, values: Any, out_sharding: Any, how: dict[str, Any]) -> Any:
+        """`values` where the index points (their product where it points twice), 1 elsewhere."""
+        _refuse_sharding(out_sharding)
+        return scatter_update(ones_like(self.array), self.index, values, lax.scatter_mul, **how)
+
+    def min(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
+        """Copy of x with `x[index] = minimum(x[index], values)`."""
+        _refuse_sharding(out_sharding)
+        return scatter_update(self.array, self.index, values, lax.scatter_min, **how)
+
+    def max(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
+        """Copy of x with `x[index] = maximum(x[index], values)`."""
+        _refuse_sharding(out_sharding)
+        return scatter_update(self.array, self.index, values, lax.scatter_max, **how)
+
+
+def _refuse_sharding(out_sharding: Any) -> None:
+    if out_sharding is not None:
+        raise NotImplementedError("x.at[...] takes no out_sharding: an array lives on one rank")
+
+
+def scatter_update(
+    x: Any,
+    index: Any,
+    values: Any,
+    scatter: Callable,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+    wrap_negative_indices: bool = True,
+) -> Any:
+    """Copy of x updated at `index` by one of lax's scatters. `values` broadcast to the shape of `x[index]`."""
+    x = asarray(x)
+    if isinstance(values, int) and dtypes.issubdtype(x.dtype, np.integer) and _fits(values, x.dtype):
+        values = asarray(values, dtype=x.dtype)
+    else:
+        values = asarray(values)
+    entries = expand_masks(parse(index, x.shape), x.shape)
+    dtype, weak_type = x.dtype, dtypes.is_weak(x)
+    if not dtypes.safe_to_cast(values, x):
+        warnings.warn(
+            "scatter inputs have incompatible types: cannot safely cast value "
+            f"from dtype={values.dtype} to dtype={dtype} with "
+            f"jax_numpy_dtype_promotion={options.jax_numpy_dtype_promotion}. "
+            "In future JAX releases this will result in an error.",
+            FutureWarning,
+            stacklevel=3,
+        )
+    plan = gather_plan(entries, x.shape, wrap_negative_indices)
+    if is_empty(plan.shape):
+        return x
+
+    x, values = util.promote_dtypes(x, values)
+    values = util.broadcast_to(values, tuple(plan.shape))
+    values = lax.squeeze(values, plan.new_axes)
+    if plan.reversed_axes:
+        values = lax.rev(values, plan.reversed_axes)
+    if plan.bool_axes:
+        x = lax.expand_dims(x, plan.bool_axes)
+    gathering = plan.dimension_numbers
+    out = scatter(
+        x,
+        plan.indices,
+        values,
+        # Where a gather reads its slices, a scatter writes them.
+        lax.ScatterDimensionNumbers(
+            update_window_dims=gathering.offset_dims,
+            inserted_window_dims=gathering.collapsed_slice_dims,
+            scatter_dims_to_operand_dims=gathering.start_index_map,
+        ),
+        indices_are_sorted=indices_are_sorted or plan.distinct,
+        unique_indices=unique_indices or plan.distinct,
+        mode=mode,
+    )
+    if plan.bool_axes:
+        out = lax.squeeze(out, plan.bool_axes)
+    return util.convert(out, dtype, weak_type)
+
+
+def _fits(value: int, dtype: np.dtype) -> bool:
+    info = dtypes.iinfo(dtype)
+    return info.min <= value <= info.max

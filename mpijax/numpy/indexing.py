@@ -1,0 +1,312 @@
+"""`x[index]`, and the functions that read elements by position: take, take_along_axis."""
+
+from __future__ import annotations
+
+import operator
+import string
+from typing import Any
+
+import numpy as np
+
+from mpijax import lax
+from mpijax.core import dtypes
+from mpijax.core.trace import EVAL, Tracer, state, typeof
+from mpijax.numpy import util
+from mpijax.numpy.einsum import einsum
+from mpijax.numpy.index_parse import expand_masks, parse, wrap_negative_array
+from mpijax.numpy.index_plan import dynamic_plan, gather, gather_plan, index_dtype, static_plan
+from mpijax.numpy.one_hot import one_hot
+from mpijax.numpy.ufuncs import mod
+from mpijax.numpy.util import canonical_axis, ensure_arraylike
+from mpijax.transforms.api import jit
+
+# Plans of static indices by (shape, index); see `_index_key`.
+_static_plans: dict[tuple, Any] = {}
+_MAX_PLANS = 4096
+
+
+def _part_key(part: Any) -> Any:
+    """A hashable stand-in for one entry of a static index. Raises TypeError for anything else."""
+    kind = type(part)
+    if kind is slice:
+        start, stop, step = part.start, part.stop, part.step
+        for bound in (start, stop, step):
+            if bound is not None and type(bound) is not int:
+                raise TypeError
+        return (start, stop, step)
+    if kind is int or part is None or part is Ellipsis:
+        return part
+    raise TypeError
+
+
+def _index_key(index: Any) -> Any:
+    """A hashable stand-in for an index of ints, slices, None and Ellipsis; None for any other index."""
+    try:
+        return tuple(map(_part_key, index)) if type(index) is tuple else (_part_key(index),)
+    except TypeError:
+        return None
+
+
+def _cached_static_plan(shape: tuple[int, ...], index: Any) -> Any:
+    """The static plan of an index with the default mode; None if it has none."""
+    key = _index_key(index)
+    if key is None:
+        return static_plan(parse(index, shape), shape, True, None)
+    key = (shape, key)
+    try:
+        return _static_plans[key]
+    except KeyError:
+        pass
+    plan = static_plan(parse(index, shape), shape, True, None)
+    if len(_static_plans) >= _MAX_PLANS:
+        _static_plans.clear()
+    _static_plans[key] = plan
+    return plan
+
+
+def getitem(x: Any, index: Any) -> Any:
+    """`x[index]`."""
+    plan = _cached_static_plan(x.shape, index)
+    if plan is not None:
+        return plan.slice_statically(x)
+    return _get_slowly(x, index, True, None, False, False, None)
+
+
+def get(
+    x: Any,
+    index: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+    fill_value: Any = None,
+    wrap_negative_indices: bool = True,
+) -> Any:
+    """`x[index]`, with a say in what happens out of bounds; see `x.at[index].get`."""
+    shape = x.shape
+    plan = static_plan(parse(index, shape), shape, wrap_negative_indices, mode)
+    if plan is not None:
+        return plan.slice_statically(x)
+    return _get_slowly(x, index, wrap_negative_indices, mode, unique_indices, indices_are_sorted, fill_value)
+
+
+def _get_slowly(x, index, wrap, mode, unique, sorted_, fill_value):
+    """An index that is not static: a dynamic slice, or a gather."""
+    shape = x.shape
+    entries = parse(index, shape)
+    plan = dynamic_plan(entries, shape, mode)
+    if plan is not None:
+        return plan.slice_dynamically(x, wrap)
+    if fill_value is not None:
+        fill_value = _checked_fill_value(fill_value)
+    entries = expand_masks(entries, shape)
+    return gather(
+        x, gather_plan(entries, shape, wrap), unique=unique, sorted_=sorted_, mode=mode, fill_value=fill_value
+    )
+
+
+def _checked_fill_value(fill_value: Any) -> Any:
+    fill_value = util.static(fill_value, "fill_value argument to indexed get()")
+    if np.ndim(fill_value) != 0:
+        raise ValueError("fill_value argument to indexed get() must be a scalar")
+    return fill_value.item() if isinstance(fill_value, np.ndarray) else fill_value
+
+
+def take(
+    a: Any,
+    indices: Any,
+    axis: int | None = None,
+    out: None = None,
+    mode: str | None = None,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    fill_value: Any = None,
+) -> Any:
+    """Elements of `a` at `indices` along `axis`.
+
+    Args:
+      a: array.
+      indices: integers of any shape.
+      axis: axis of `a` that they index; None for `a` flattened.
+      mode: out of bounds, "fill" (default) gives `fill_value`, "clip" the nearest element, "wrap" counts round.
+      unique_indices, indices_are_sorted: promises that allow faster code.
+      fill_value: NaN, for integers the extreme that is not a usual value, unless given.
+
+    Returns:
+      `a` with the shape of `indices` in place of `axis`.
+    """
+    return _take(
+        a,
+        indices,
+        None if axis is None else operator.index(axis),
+        out,
+        mode,
+        unique_indices=unique_indices,
+        indices_are_sorted=indices_are_sorted,
+        fill_value=fill_value,
+    )
+
+
+@jit(static_argnames=("axis", "mode", "unique_indices", "indices_are_sorted", "fill_value"))
+def _take(
+    a, indices, axis=None, out=None, mode=None, unique_indices=False, indices_are_sorted=False, fill_value=None
+):
+    if out is not None:
+        raise NotImplementedError("The 'out' argument to jnp.take is not supported.")
+    a, indices = ensure_arraylike("take", a, indices)
+    if axis is None:
+        a, axis = a.ravel(), 0
+    else:
+        axis = canonical_axis(axis, a.ndim)
+    size = a.shape[axis]
+    modes = lax.GatherScatterMode
+    if mode is None or mode == "fill":
+        gather_mode = modes.FILL_OR_DROP
+        indices = util._where(indices < 0, indices + size, indices)
+    elif mode == "wrap":
+        gather_mode = modes.PROMISE_IN_BOUNDS
+        indices = mod(indices, util.scalar_like(indices, size))
+    elif mode == "clip":
+        gather_mode = modes.CLIP
+    elif mode == "raise":
+        raise NotImplementedError("The 'raise' mode to jnp.take is not supported.")
+    else:
+        raise ValueError(f"Invalid mode '{mode}' for np.take")
+
+    if size == 0:
+        if indices.size != 0:
+            raise IndexError("Cannot do a non-empty jnp.take() from an empty axis.")
+        return a
+    if indices.size == 0:
+        return lax.full_like(a, 0, shape=(*a.shape[:axis], *indices.shape, *a.shape[axis + 1 :]))
+
+    count = indices.ndim
+    dimension_numbers = lax.GatherDimensionNumbers(
+        offset_dims=(*range(axis), *range(axis + count, a.ndim + count - 1)),
+        collapsed_slice_dims=(axis,),
+        start_index_map=(axis,),
+    )
+    return lax.gather(
+        a,
+        indices[..., None],
+        dimension_numbers=dimension_numbers,
+        slice_sizes=(*a.shape[:axis], 1, *a.shape[axis + 1 :]),
+        mode=gather_mode,
+        unique_indices=unique_indices,
+        indices_are_sorted=indices_are_sorted,
+        fill_value=fill_value,
+    )
+
+
+@jit(static_argnames=("axis", "mode", "fill_value", "wrap_negative_indices"))
+def take_along_axis(
+    arr: Any,
+    indices: Any,
+    axis: int | None = -1,
+    mode: Any = None,
+    fill_value: Any = None,
+    *,
+    wrap_negative_indices: bool | None = None,
+) -> Any:
+    """Elements of `arr` along `axis` at positions of their own for each line.
+
+    Args:
+      arr: array.
+      indices: integers, with as many axes as `arr`, broadcastable against it on all but `axis`.
+      axis: axis to index; None for `arr` flattened.
+      mode: as in `x.at[...].get`; default "fill". "one_hot" multiplies by a one-hot matrix.
+      fill_value: value for positions out of bounds.
+      wrap_negative_indices: whether negative positions count from the end; default unless the mode promises that
+        positions are in bounds.
+
+    Returns:
+      Array of the shape of `indices`, broadcast.
+    """
+    a, indices = ensure_arraylike("take_along_axis", arr, indices)
+    if not dtypes.issubdtype(indices.dtype, np.integer):
+        raise TypeError(f"take_along_axis indices must be of integer type, got {indices.dtype}")
+    if axis is None:
+        if indices.ndim != 1:
+            raise ValueError(f"take_along_axis indices must be 1D if axis=None, got shape {indices.shape}")
+        a, axis = a.ravel(), 0
+    if a.ndim != indices.ndim:
+        raise ValueError(
+            f"indices and arr must have the same number of dimensions; {indices.ndim} vs. {a.ndim}"
+        )
+    axis = canonical_axis(axis, a.ndim)
+    size = a.shape[axis]
+    line_shape = (*a.shape[:axis], 1, *a.shape[axis + 1 :])
+    out_shape = lax.broadcast_shapes(indices.shape, line_shape)
+    if size == 0:
+        return lax.full(out_shape, 0, a.dtype)
+
+    wrap = mode != "promise_in_bounds" if wrap_negative_indices is None else wrap_negative_indices
+    indices = lax.convert_element_type(indices, _dtype_for_axis(indices.dtype, size, wrap))
+    if wrap and not dtypes.issubdtype(indices.dtype, np.unsignedinteger):
+        indices = wrap_negative_array(indices, size)
+    if isinstance(mode, str) and mode == "one_hot":
+        return _take_along_axis_one_hot(a, indices, axis)
+    return _take_along_axis_gather(a, indices, axis, line_shape, out_shape, mode, fill_value)
+
+
+def _dtype_for_axis(dtype: Any, size: int, wrap: bool) -> np.dtype:
+    """The dtype of indices of an axis of that size: theirs, unless it cannot count so far."""
+    # Negative indices are wrapped by adding the size, so that it must be a number of the dtype too.
+    largest = size if wrap and not dtypes.issubdtype(dtype, np.unsignedinteger) else size - 1
+    if largest <= dtypes.iinfo(dtype).max:
+        return np.dtype(dtype)
+    return index_dtype((size,))
+
+
+def _take_along_axis_one_hot(a, indices, axis):
+    hot = one_hot(indices, a.shape[axis], dtype=np.bool_)
+    if a.ndim == 1:
+        return einsum("...b,b->...", hot, a, preferred_element_type=a.dtype)
+    lead = string.ascii_letters[:axis]
+    if len(lead) > len(string.ascii_letters) - 2:
+        raise ValueError("One Hot indexing is only supported for up to 50 leading dimensions.")
+    return einsum(
+        f"{lead}y...z,{lead}z...->{lead}y...",
+        hot,
+        a,
+        precision=lax.Precision.HIGHEST,
+        preferred_element_type=a.dtype,
+    )
+
+
+def _take_along_axis_gather(a, indices, axis, line_shape, out_shape, mode, fill_value):
+    """One gather in which the axes that `a` and `indices` share are batch axes."""
+    indexed = [i for i, size in enumerate(indices.shape) if i == axis or size != 1]
+    starts = lax.reshape(indices, (*(out_shape[i] for i in indexed), 1))
+    offset_dims, sizes, squeezed = [], [], []
+    operand_batch, start_batch = [], []
+    indexed_axis = None
+    for i in range(a.ndim):
+        at = len(sizes)
+        if i == axis:
+            indexed_axis = at
+            sizes.append(1)
+        elif indices.shape[i] == 1:
+            offset_dims.append(i)
+            sizes.append(line_shape[i])
+        elif line_shape[i] == 1:
+            squeezed.append(i)
+        else:
+            operand_batch.append(at)
+            start_batch.append(indexed.index(i))
+            sizes.append(min(line_shape[i], 1))
+    dimension_numbers = lax.GatherDimensionNumbers(
+        offset_dims=tuple(offset_dims),
+        collapsed_slice_dims=(indexed_axis,),
+        start_index_map=(indexed_axis,),
+        operand_batching_dims=tuple(operand_batch),
+        start_indices_batching_dims=tuple(start_batch),
+    )
+    return lax.gather(
+        lax.squeeze(a, squeezed),
+        starts,
+        dimension_numbers,
+        tuple(sizes),
+        mode="fill" if mode is None else mode,
+        fill_value=fill_value,
+    )

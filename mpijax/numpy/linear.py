@@ -1,0 +1,296 @@
+"""Products of vectors, matrices and tensors, as `dot_general`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from mpijax import lax
+from mpijax.core import dtypes
+from mpijax.core.trace import typeof
+from mpijax.numpy.ufuncs import conj
+from mpijax.numpy.util import (
+    canonical_axis,
+    check_arraylike,
+    convert,
+    ensure_arraylike,
+    is_complex,
+    promote_dtypes,
+)
+from mpijax.transforms.api import jit, vmap
+
+_STATIC = ("precision", "preferred_element_type", "out_sharding")
+
+
+def result_type(fun_name: str, preferred_element_type: Any, *operands: Any) -> tuple[Any, bool]:
+    """(dtype, weak_type) of a product: what was asked for, else what the operands promote to."""
+    if preferred_element_type is None:
+        return dtypes.result_type(*operands, return_weak_type_flag=True)
+    return dtypes.check_user_dtype_supported(preferred_element_type, fun_name), False
+
+
+@jit(static_argnames=_STATIC, inline=True)
+def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
+    """Sum of products over the last axis of `a` and the last but one of `b` (its only one if `b` is a vector).
+
+    Args:
+      a: array [..., n], or a scalar.
+      b: array [..., n, k] or [n], or a scalar.
+      precision: None, "default", "high", "highest", or a pair of these for the two operands.
+      preferred_element_type: dtype to accumulate in and to return.
+
+    Returns:
+      Array with the other axes of `a`, then those of `b`; the product if either is a scalar.
+    """
+    a, b = ensure_arraylike("dot", a, b)
+    dtype, weak_type = result_type("dot", preferred_element_type, a, b)
+    if a.ndim == 0 or b.ndim == 0:
+        contracted: tuple = ((), ())
+    else:
+        contracted = ((a.ndim - 1,), (max(b.ndim - 2, 0),))
+    out = lax.dot_general(
+        a, b, (contracted, ((), ())), precision=precision, preferred_element_type=dtype, out_sharding=out_sharding
+    )
+    return convert(out, dtype, weak_type)
+
+
+@jit(static_argnames=_STATIC, inline=True)
+def matmul(
+    a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None
+) -> Any:
+    """Matrix product, over stacks of matrices too: `a @ b`.
+
+    Args:
+      a: array [..., m, n] or [n].
+      b: array [..., n, k] or [n]; the leading axes of both broadcast.
+      precision, preferred_element_type: as in `dot`.
+
+    Returns:
+      Array [..., m, k], without m or k where an operand is a vector.
+    """
+    a, b = ensure_arraylike("matmul", a, b)
+    for position, x in enumerate((a, b)):
+        if x.ndim < 1:
+            raise ValueError(
+                f"matmul input operand {position} must have ndim at least 1, but it has ndim {x.ndim}"
+            )
+    dtype, weak_type = result_type("matmul", preferred_element_type, a, b)
+    axes = _matmul_axes(a, b)
+    a, b = lax.squeeze(a, axes.a_squeezed), lax.squeeze(b, axes.b_squeezed)
+    contracted = ((a.ndim - 1,), (max(b.ndim - 2, 0) if axes.b_is_matrix else b.ndim - 1,))
+    out = lax.dot_general(
+        a,
+        b,
+        (contracted, (axes.a_batch, axes.b_batch)),
+        precision=precision,
+        preferred_element_type=dtype,
+        out_sharding=out_sharding,
+    )
+    out = lax.transpose(out, axes.permutation)
+    if axes.restored:
+        out = lax.expand_dims(out, axes.restored)
+    return convert(out, dtype, weak_type)
+
+
+class _matmul_axes:  # noqa: N801 (used as a function: it works its attributes out)
+    """Which axes a matrix product of stacks pairs.
+
+    A batch axis of size 1 in one operand only is dropped there and kept free in the other: nothing is copied to
+    broadcast it. Axes are named by their position among the broadcast batch axes, counted from the front; m and k
+    follow them.
+
+    Attributes:
+      a_batch, b_batch: batch axes of the operands after the drop.
+      a_squeezed, b_squeezed: axes of size 1 to drop from the operands.
+      restored: axes of size 1 in both, to insert at the end.
+      permutation: brings the result of dot_general (batch, free in a, free in b) into order.
+    """
+
+    def __init__(self, a: Any, b: Any):
+        self.b_is_matrix = b.ndim > 1
+        count = max(a.ndim, b.ndim, 2) - 2
+        a_sizes = (None,) * (count - max(a.ndim - 2, 0)) + a.shape[:-2]
+        b_sizes = (None,) * (count - max(b.ndim - 2, 0)) + b.shape[:-2]
+        self.a_batch, self.b_batch, self.a_squeezed, self.b_squeezed, self.restored = [], [], [], [], []
+        shared, a_free, b_free = [], [], []
+
+        def drop(squeezed, free):
+            squeezed.append(len(shared) + len(free) + len(squeezed))
+
+        for i, (m, n) in enumerate(zip(a_sizes, b_sizes, strict=True)):
+            if m is None:
+                b_free.append(i)
+            elif n is None:
+                a_free.append(i)
+            elif m == n == 1:
+                drop(self.a_squeezed, a_free)
+                drop(self.b_squeezed, b_free)
+                self.restored.append(i)
+            elif m == 1:
+                b_free.append(i)
+                drop(self.a_squeezed, a_free)
+            elif n == 1:
+                a_free.append(i)
+                drop(self.b_squeezed, b_free)
+            elif m == n:
+                self.a_batch.append(len(shared) + len(a_free))
+                self.b_batch.append(len(shared) + len(b_free))
+                shared.append(i)
+            else:
+                raise ValueError(f"Incompatible types for matmul arguments: {typeof(a)} and {typeof(b)}")
+        if a.ndim > 1:
+            a_free.append(count)
+        if b.ndim > 1:
+            b_free.append(count + 1)
+        order = shared + a_free + b_free
+        self.permutation = sorted(range(len(order)), key=order.__getitem__)
+
+
+@jit(static_argnames=("precision", "preferred_element_type"), inline=True)
+def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """Sum of products of all elements, `a` conjugated. Returns a scalar."""
+    a, b = ensure_arraylike("vdot", a, b)
+    if is_complex(a.dtype):
+        a = conj(a)
+    return dot(a.ravel(), b.ravel(), precision=precision, preferred_element_type=preferred_element_type)
+
+
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """Sum of products over one axis, `x1` conjugated; the other axes broadcast.
+
+    Args:
+      x1, x2: arrays of the same size along `axis`.
+
+    Returns:
+      Array of the broadcast shape without `axis`.
+    """
+    x1, x2 = ensure_arraylike("jnp.vecdot", x1, x2)
+    if x1.shape[axis] != x2.shape[axis]:
+        raise ValueError(f"axes must match; got shapes {x1.shape} and {x2.shape} with axis={axis!r}")
+    product = partial(vdot, precision=precision, preferred_element_type=preferred_element_type)
+    return _over_stacks(product, _axis_last(x1, axis), 1, _axis_last(x2, axis), 1)
+
+
+def _axis_last(x: Any, axis: int) -> Any:
+    axis = canonical_axis(axis, x.ndim)
+    return lax.transpose(x, [i for i in range(x.ndim) if i != axis] + [axis])
+
+
+def _over_stacks(fun: Callable, x: Any, x_core: int, y: Any, y_core: int) -> Any:
+    """`fun` of the last `x_core` and `y_core` axes, mapped over the axes before them, which broadcast."""
+    depth = max(x.ndim - x_core, y.ndim - y_core)
+    sizes = [(1,) * (depth - z.ndim + core) + z.shape[: z.ndim - core] for z, core in ((x, x_core), (y, y_core))]
+    lax.broadcast_shapes(*sizes)
+    x, y = (
+        lax.squeeze(z, [i for i in range(z.ndim - core) if z.shape[i] == 1]) for z, core in ((x, x_core), (y, y_core))
+    )
+    ones = []
+    for i, (m, n) in reversed(list(enumerate(zip(*sizes, strict=True)))):
+        if m == n == 1:
+            ones.append(i)
+        else:
+            fun = vmap(fun, in_axes=(None if m == 1 else 0, None if n == 1 else 0))
+    out = fun(x, y)
+    return lax.expand_dims(out, sorted(ones)) if ones else out
+
+
+def tensordot(
+    a: Any,
+    b: Any,
+    axes: int | Sequence = 2,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Sum of products over pairs of axes.
+
+    Args:
+      a, b: arrays.
+      axes: n for the last n axes of `a` and the first n of `b`; or a pair of axes; or a pair of lists of axes.
+      precision, preferred_element_type: as in `dot`.
+
+    Returns:
+      Array with the other axes of `a`, then those of `b`.
+    """
+    a, b = ensure_arraylike("tensordot", a, b)
+    dtype, weak_type = result_type("tensordot", preferred_element_type, a, b)
+    contracted = _tensordot_axes(axes, a, b)
+    out = lax.dot_general(
+        a, b, (contracted, ((), ())), precision=precision, preferred_element_type=dtype, out_sharding=out_sharding
+    )
+    return convert(out, dtype, weak_type)
+
+
+def _tensordot_axes(axes: Any, a: Any, b: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    if type(axes) is int:
+        if axes > min(a.ndim, b.ndim):
+            raise TypeError(f"Number of tensordot axes (axes {axes}) exceeds input ranks ({a.shape} and {b.shape})")
+        return tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
+    if not isinstance(axes, (tuple, list)) or len(axes) != 2:
+        raise TypeError(
+            "tensordot axes argument must be an int, a pair of ints, or a pair of lists/tuples of ints."
+        )
+    of_a, of_b = axes
+    if isinstance(of_a, int) and isinstance(of_b, int):
+        of_a, of_b = (of_a,), (of_b,)
+    elif not (isinstance(of_a, (tuple, list)) and isinstance(of_b, (tuple, list))):
+        raise TypeError(
+            f"tensordot requires both axes lists to be either ints, tuples or lists, got {of_a} and {of_b}"
+        )
+    if len(of_a) != len(of_b):
+        raise TypeError(f"tensordot requires axes lists to have equal length, got {of_a} and {of_b}.")
+    return tuple(canonical_axis(i, a.ndim) for i in of_a), tuple(canonical_axis(i, b.ndim) for i in of_b)
+
+
+@jit(static_argnames=("precision", "preferred_element_type"), inline=True)
+def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """Sum of products over the last axes of both; the product if either is a scalar."""
+    a, b = ensure_arraylike("inner", a, b)
+    if a.ndim == 0 or b.ndim == 0:
+        if preferred_element_type is not None:
+            a, b = a.astype(preferred_element_type), b.astype(preferred_element_type)
+        return a * b
+    return tensordot(a, b, (-1, -1), precision=precision, preferred_element_type=preferred_element_type)
+
+
+@jit(inline=True)
+def outer(a: Any, b: Any, out: None = None) -> Any:
+    """All products of an element of `a` and one of `b`: array [a.size, b.size]."""
+    if out is not None:
+        raise NotImplementedError("The 'out' argument to jnp.outer is not supported.")
+    a, b = ensure_arraylike("outer", a, b)
+    a, b = promote_dtypes(a, b)
+    return a.ravel()[:, None] * b.ravel()[None, :]
+
+
+@jit
+def kron(a: Any, b: Any) -> Any:
+    """Kronecker product: blocks `a[i, j] * b`, for any number of axes."""
+    check_arraylike("kron", a, b)
+    a, b = promote_dtypes(a, b)
+    ndim = max(a.ndim, b.ndim)
+    a, b = lax.broadcast_to_rank(a, ndim), lax.broadcast_to_rank(b, ndim)
+    out = lax.mul(
+        lax.expand_dims(a, tuple(range(1, 2 * ndim, 2))), lax.expand_dims(b, tuple(range(0, 2 * ndim, 2)))
+    )
+    return lax.reshape(out, tuple(int(m) * int(n) for m, n in zip(a.shape, b.shape, strict=True)))
+
+
+@jit
+def matvec(x1: Any, x2: Any, /) -> Any:
+    """Matrix times vector over stacks: [..., m, n], [..., n] -> [..., m]."""
+    x1, x2 = ensure_arraylike("matvec", x1, x2)
+    if x1.shape[-1:] != x2.shape[-1:]:
+        raise ValueError(f"inconsistent size for core dimension 'm': matvec of shapes {x1.shape} and {x2.shape}")
+    return _over_stacks(matmul, x1, 2, x2, 1)
+
+
+@jit
+def vecmat(x1: Any, x2: Any, /) -> Any:
+    """Conjugated vector times matrix over stacks: [..., n], [..., n, m] -> [..., m]."""
+    x1, x2 = ensure_arraylike("vecmat", x1, x2)
+    if x1.shape[-1:] != x2.shape[-2:-1]:
+        raise ValueError(f"inconsistent size for core dimension 'n': vecmat of shapes {x1.shape} and {x2.shape}")
+    return _over_stacks(matmul, conj(x1), 1, x2, 2)
