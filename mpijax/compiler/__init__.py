@@ -1,0 +1,1 @@
+"""From Jaxprs to machine code: loop nests, buffers, LLVM IR, object files."""

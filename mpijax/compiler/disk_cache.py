@@ -1,0 +1,128 @@
+"""Machine code kept on disk between runs.
+
+One file per key, in a folder that only its owner may enter. A file is used only if folder and file belong
+to this user and nobody else may write them, and if its checksum holds: a torn, foreign or altered file is
+as good as none. Writes go to a temporary name first, so that ranks of a job never see half a file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+_MAGIC = b"mpijax-object-1\n"
+_DIGEST = 32
+
+
+def cache_key(text: str) -> str:
+    """Key of the machine code of an LLVM module on this machine: text, CPU, LLVM and mpijax versions."""
+    return hashlib.sha256(f"{host_id()}\n{text}".encode()).hexdigest()
+
+
+@cache
+def host_id() -> str:
+    """CPU with its features and the versions of what makes machine code, without loading LLVM."""
+    from mpijax.version import __version__
+
+    return f"{_cpu()}|llvmlite {metadata.version('llvmlite')}|mpijax {__version__}"
+
+
+def _cpu() -> str:
+    """The kernel's words for the CPU; ranks with equal words run the same code."""
+    wanted = ("vendor_id", "cpu family", "model", "model name", "flags", "features", "cpu implementer",
+              "cpu part", "isa")
+    lines = []
+    try:
+        with open("/proc/cpuinfo") as file:
+            for line in file:
+                name = line.split(":")[0].strip().lower()
+                if not line.strip() and lines:
+                    break  # the first processor stands for all
+                if name in wanted:
+                    lines.append(" ".join(line.split()))
+    except OSError:
+        import platform
+
+        lines = [platform.machine(), platform.processor()]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+
+
+class DiskCache:
+    """get(key) -> bytes or None, put(key, bytes). Without a usable folder both do nothing."""
+
+    def __init__(self, folder: str | os.PathLike):
+        self.folder = Path(folder)
+        self._usable: bool | None = None
+
+    @classmethod
+    def default(cls) -> DiskCache | None:
+        """The cache named by MPIJAX_CACHE_DIR (default ~/.cache/mpijax); None where MPIJAX_CACHE=0."""
+        if os.environ.get("MPIJAX_CACHE", "1").lower() in ("0", "off", "false", "no"):
+            return None
+        folder = os.environ.get("MPIJAX_CACHE_DIR")
+        if not folder:
+            base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+            folder = os.path.join(base, "mpijax")
+        return cls(folder)
+
+    def get(self, key: str) -> bytes | None:
+        """What was put under key, if it can be trusted."""
+        if not self._folder_is_ours():
+            return None
+        try:
+            descriptor = os.open(self._path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return None
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or not _only_ours(status):
+                return None
+            data = file.read()
+        head = len(_MAGIC) + _DIGEST
+        content = data[head:]
+        intact = data[:len(_MAGIC)] == _MAGIC and data[len(_MAGIC):head] == _checksum(key, content)
+        return content if intact else None
+
+    def put(self, key: str, content: bytes) -> None:
+        """Keep content under key; a full or read-only disk is no error."""
+        if not self._folder_is_ours(create=True):
+            return
+        temporary = None
+        try:
+            descriptor, temporary = tempfile.mkstemp(dir=self.folder, prefix=".new-")
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(_MAGIC + _checksum(key, content) + content)
+            os.replace(temporary, self._path(key))
+        except OSError:
+            if temporary is not None and os.path.exists(temporary):
+                os.unlink(temporary)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}.o"
+
+    def _folder_is_ours(self, create: bool = False) -> bool:
+        if self._usable is None or (create and not self._usable):
+            try:
+                if create:
+                    self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                status = os.lstat(self.folder)
+                self._usable = stat.S_ISDIR(status.st_mode) and _only_ours(status)
+            except FileNotFoundError:
+                return False
+            except OSError:
+                self._usable = False
+        return self._usable
+
+
+def _only_ours(status: os.stat_result) -> bool:
+    return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _checksum(key: str, content: bytes) -> bytes:
+    # The key is part of it: a file copied under another name is not that other object.
+    return hashlib.sha256(key.encode() + content).digest()

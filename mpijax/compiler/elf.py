@@ -1,0 +1,141 @@
+"""A loader for the small relocatable ELF objects our compiler emits: x86-64, code and read-only data.
+
+Loading a cached kernel this way takes microseconds and needs no LLVM in the process. Anything out of the
+ordinary (another CPU, other relocations, writable data) raises UnsupportedObject, and LLVM loads it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import struct
+import sys
+from functools import cache
+
+_ALLOCATED, _EXECUTABLE, _WRITABLE = 0x2, 0x4, 0x1
+_RELA, _SYMTAB, _NOBITS = 4, 2, 8
+_R_64, _R_PC32, _R_PLT32, _R_PC64, _R_GOTPCRELX, _R_REX_GOTPCRELX, _R_GOTPCREL = 1, 2, 4, 24, 41, 42, 9
+_MACHINE_X86_64 = 62
+
+_keep: list = []
+
+
+class UnsupportedObject(ValueError):
+    """The object needs a real linker."""
+
+
+class _Object:
+    """Section headers and symbols of an ELF64 relocatable file."""
+
+    def __init__(self, code: bytes):
+        if code[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<H", code, 16)[0] != 1:
+            raise UnsupportedObject("not a little-endian 64-bit relocatable ELF object")
+        self.code = code
+        self.machine = struct.unpack_from("<H", code, 18)[0]
+        offset, = struct.unpack_from("<Q", code, 40)
+        size, count, names = struct.unpack_from("<HHH", code, 58)
+        # name, type, flags, address, offset, size, link, info, alignment, entry size
+        self.sections = [struct.unpack_from("<IIQQQQIIQQ", code, offset + i * size) for i in range(count)]
+        self.symbols = []
+        for section in self.sections:
+            if section[1] == _SYMTAB:
+                strings = self.sections[section[6]][4]
+                for at in range(section[4], section[4] + section[5], 24):
+                    name, kind, _, index, value, _ = struct.unpack_from("<IBBHQQ", code, at)
+                    self.symbols.append((self._string(strings + name), kind, index, value))
+
+    def _string(self, start: int) -> str:
+        return self.code[start:self.code.index(b"\0", start)].decode()
+
+
+def global_functions(code: bytes) -> list[str]:
+    """Names of the functions an object defines for others."""
+    return [name for name, kind, index, _ in _Object(code).symbols if kind == 0x12 and index]
+
+
+def load_elf(code: bytes) -> dict[str, int]:
+    """Place an object in executable memory; addresses of its global functions."""
+    o = _Object(code)
+    if o.machine != _MACHINE_X86_64 or sys.platform != "linux":
+        raise UnsupportedObject("not an x86-64 Linux object")
+    externals = [name for name, kind, index, _ in o.symbols if index == 0 and name]
+    offsets, end = {}, 0
+    for number, section in enumerate(o.sections):
+        if section[2] & _ALLOCATED and section[5]:
+            if section[2] & _WRITABLE or section[1] == _NOBITS:
+                raise UnsupportedObject("writable data")
+            alignment = max(section[8], 1)
+            end = -(-end // alignment) * alignment
+            offsets[number] = end
+            end += section[5]
+    stubs = -(-end // 16) * 16
+    memory = mmap.mmap(-1, stubs + 16 * len(externals) + 1)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    for number, offset in offsets.items():
+        section = o.sections[number]
+        memory[offset:offset + section[5]] = code[section[4]:section[4] + section[5]]
+    places = {}
+    for i, name in enumerate(externals):
+        # A jump through the address that follows: libraries may lie farther than a 32-bit displacement.
+        places[name] = stubs + 16 * i
+        stub = b"\xff\x25\x00\x00\x00\x00" + struct.pack("<Q", _library_function(name))
+        memory[places[name]:places[name] + len(stub)] = stub
+    for section in o.sections:
+        if section[1] == _RELA and section[7] in offsets:
+            _relocate(o, section, offsets, places, memory, base)
+    _make_executable(base, len(memory))
+    _keep.append(memory)
+    return {name: base + offsets[index] + value for name, kind, index, value in o.symbols
+            if kind == 0x12 and index in offsets}
+
+
+def _relocate(o: _Object, section, offsets, places, memory, base: int) -> None:
+    target = offsets[section[7]]
+    for at in range(section[4], section[4] + section[5], 24):
+        where, kind, symbol, addend = struct.unpack_from("<QIIq", o.code, at)
+        name, _, index, value = o.symbols[symbol]
+        if index == 0:
+            if kind in (_R_GOTPCREL, _R_GOTPCRELX, _R_REX_GOTPCRELX):
+                place = places[name] + 6  # the stub's address word serves as the table entry
+            else:
+                place = places[name]
+        elif index in offsets:
+            place = offsets[index] + value
+        else:
+            raise UnsupportedObject(f"symbol {name} in a section that is not loaded")
+        if kind in (_R_PC32, _R_PLT32) or index == 0 and kind in (_R_GOTPCREL, _R_GOTPCRELX, _R_REX_GOTPCRELX):
+            struct.pack_into("<i", memory, target + where, place + addend - (target + where))
+        elif kind == _R_PC64:
+            struct.pack_into("<q", memory, target + where, place + addend - (target + where))
+        elif kind == _R_64:
+            struct.pack_into("<Q", memory, target + where, base + place + addend)
+        else:
+            raise UnsupportedObject(f"relocation type {kind}")
+
+
+@cache
+def _libraries() -> tuple:
+    return ctypes.CDLL("libm.so.6"), ctypes.CDLL(None)
+
+
+def _library_function(name: str) -> int:
+    """Address of a function of the C or mathematics library."""
+    for library in _libraries():
+        try:
+            return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+        except AttributeError:
+            continue
+    raise UnsupportedObject(f"no function {name} in the C library")
+
+
+@cache
+def _mprotect():
+    function = ctypes.CDLL(None, use_errno=True).mprotect
+    function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return function
+
+
+def _make_executable(base: int, size: int) -> None:
+    # Never writable and executable at once: hardened systems refuse that.
+    if _mprotect()(base, size, mmap.PROT_READ | mmap.PROT_EXEC):
+        raise OSError(ctypes.get_errno(), "the system does not allow generated code (mprotect)")

@@ -1,0 +1,28 @@
+"""Scalar programs: every elementwise primitive as LLVM IR text, written once for any number of lanes.
+
+`Builder` emits instructions, `Scalar` names their values, `rules()` maps the name of a lax primitive to
+`rule(builder, *operands, **params) -> Scalar`. Transcendental functions are polynomials of this project:
+no table in memory, no call, no branch, so they vectorise with the loop they stand in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mpijax.scalar.builder import Builder, FunctionText
+from mpijax.scalar.registry import RULES
+from mpijax.scalar.types import Scalar, TypeInfo, info
+
+__all__ = ["Builder", "FunctionText", "Scalar", "TypeInfo", "info", "rule_for", "rules"]
+
+
+def rules() -> dict[str, Callable]:
+    """The table of all rules, by primitive name."""
+    if not RULES:
+        from mpijax.scalar import arith, compare  # noqa: F401  (each registers its rules)
+    return RULES
+
+
+def rule_for(name: str) -> Callable:
+    """The rule of one primitive; KeyError where it is not an elementwise primitive."""
+    return rules()[name]

@@ -1,0 +1,95 @@
+"""Complex arithmetic on pairs of reals: the four operations, abs, sign, order.
+
+The transcendental functions of a complex argument are in mpijax.scalar.complex_functions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpijax.scalar.builder import Builder
+from mpijax.scalar.types import Scalar, info
+
+
+def real_part(x: Scalar) -> Scalar:
+    """The real part as a real Scalar (x itself if real)."""
+    return x if x.imag is None else Scalar(info(x.dtype).part, x.ir)
+
+
+def pair(re: Scalar, im: Scalar) -> Scalar:
+    """The complex value re + i im of two float32 or two float64."""
+    return Scalar(np.result_type(re.dtype, np.complex64), re.ir, im)
+
+
+def add(b: Builder, x: Scalar, y: Scalar) -> Scalar:
+    return pair(b.add(real_part(x), real_part(y)), b.add(x.imag, y.imag))
+
+
+def sub(b: Builder, x: Scalar, y: Scalar) -> Scalar:
+    return pair(b.sub(real_part(x), real_part(y)), b.sub(x.imag, y.imag))
+
+
+def mul(b: Builder, x: Scalar, y: Scalar) -> Scalar:
+    """The four-product formula, without C's recovery of infinities (as XLA and NumPy)."""
+    a, c, p, q = real_part(x), x.imag, real_part(y), y.imag
+    return pair(b.sub(b.mul(a, p), b.mul(c, q)), b.add(b.mul(a, q), b.mul(c, p)))
+
+
+def scale(b: Builder, x: Scalar, factor: Scalar) -> Scalar:
+    """x times a real."""
+    return pair(b.mul(real_part(x), factor), b.mul(x.imag, factor))
+
+
+def div(b: Builder, x: Scalar, y: Scalar) -> Scalar:
+    """Smith's method: divide by the larger part of y first, so that no square overflows.
+
+    y = 0 gives infinities of the sign of the parts of x (NaN for 0/0), as the division of reals does.
+    """
+    a, c, p, q = real_part(x), x.imag, real_part(y), y.imag
+    swap = b.compare("lt", b.abs(p), b.abs(q))
+    large, small = b.select(swap, q, p), b.select(swap, p, q)
+    zero = b.const(0, p.dtype)
+    ratio = b.div(small, large)
+    # Equal infinities have ratio 1, not NaN; 0/0 is 0 so that the zero divisor below decides.
+    both = b.compare("eq", b.abs(small), b.abs(large))
+    infinite = b.compare("eq", b.abs(large), b.const(np.inf, p.dtype))
+    unit = b.mul(b.copysign(b.const(1, p.dtype), small), b.copysign(b.const(1, p.dtype), large))
+    ratio = b.select(b.and_(both, infinite), unit, ratio)
+    nothing = b.compare("eq", large, zero)
+    ratio = b.select(nothing, zero, ratio)
+    denominator = b.add(large, b.mul(small, ratio))
+    first, second = b.select(swap, c, a), b.select(swap, a, c)
+    re = b.div(b.add(first, b.mul(second, ratio)), denominator)
+    im_plain = b.sub(c, b.mul(a, ratio))
+    im_swapped = b.sub(b.mul(c, ratio), a)
+    im = b.div(b.select(swap, im_swapped, im_plain), denominator)
+    return pair(re, im)
+
+
+def abs_(b: Builder, x: Scalar) -> Scalar:
+    """sqrt(re^2 + im^2) without overflow; infinite if either part is, else NaN if either is; <= 2 ulp."""
+    p, q = b.abs(real_part(x)), b.abs(x.imag)
+    swap = b.compare("lt", p, q)
+    large, small = b.select(swap, q, p), b.select(swap, p, q)
+    ratio = b.div(small, large)
+    one, zero, inf = (b.const(v, p.dtype) for v in (1, 0, np.inf))
+    result = b.mul(large, b.sqrt(b.fma(ratio, ratio, one)))
+    result = b.select(b.compare("eq", large, zero), b.add(large, small), result)
+    infinite = b.or_(b.compare("eq", p, inf), b.compare("eq", q, inf))
+    return b.select(infinite, inf, result)
+
+
+def sign(b: Builder, x: Scalar) -> Scalar:
+    """x / |x|; 0 at 0."""
+    size = abs_(b, x)
+    zero = b.const(0, size.dtype)
+    nothing = b.compare("eq", size, zero)
+    return pair(b.select(nothing, zero, b.div(real_part(x), size)),
+                b.select(nothing, zero, b.div(x.imag, size)))
+
+
+def ordered(b: Builder, name: str, x: Scalar, y: Scalar) -> Scalar:
+    """lt le gt ge by real part, then imaginary part."""
+    p, q = real_part(x), real_part(y)
+    strict = {"le": "lt", "ge": "gt"}.get(name, name)
+    return b.select(b.compare("eq", p, q), b.compare(name, x.imag, y.imag), b.compare(strict, p, q))

@@ -1,0 +1,136 @@
+"""Narrow floats (float16, bfloat16, 8-bit) computed in float: rounding, packing, unpacking.
+
+Rounding is to nearest, ties to even, done with integer operations on the float's bits (float16 uses LLVM's
+own `half`). Overflow gives infinity where the format has one, else NaN, as ml_dtypes does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+import numpy as np
+
+from mpijax.scalar.types import BFLOAT16, FLOAT16, FLOAT32, UINT32, Scalar
+
+if TYPE_CHECKING:
+    from mpijax.scalar.builder import Builder
+
+
+@dataclass(frozen=True)
+class Format:
+    """An 8-bit float: stored mantissa bits, exponent bias, largest finite value, special values.
+
+    negative_zero False means that the pattern 0x80 is the NaN (the `fnuz` formats).
+    """
+
+    mantissa: int
+    bias: int
+    largest: float
+    has_inf: bool
+    negative_zero: bool
+    nan_bits: int
+
+
+@cache
+def format_of(dtype: np.dtype) -> Format:
+    """The parameters of an 8-bit float, read off ml_dtypes."""
+    f = ml_dtypes.finfo(dtype)
+    fnuz = dtype.name.endswith("fnuz")
+    nan_bits = int(np.array(np.nan, dtype).view(np.uint8)) & (0xFF if fnuz else 0x7F)
+    with np.errstate(over="ignore", invalid="ignore"):
+        has_inf = bool(np.isinf(np.array(np.inf).astype(dtype).astype(np.float32)))
+    bias = 1 - int(np.log2(float(f.smallest_normal)))
+    return Format(f.nmant, bias, float(f.max), has_inf, not fnuz, nan_bits)
+
+
+def round_to(b: Builder, x: Scalar) -> Scalar:
+    """The float in x, rounded to x's narrow dtype (still held as float)."""
+    if x.dtype == FLOAT16:
+        half = b.emit(f"fptrunc {b.vector('float')} {x.ir} to {b.vector('half')}")
+        return Scalar(x.dtype, b.emit(f"fpext {b.vector('half')} {half} to {b.vector('float')}"))
+    if x.dtype == BFLOAT16:
+        return Scalar(x.dtype, b.bitcast(_round_bits(b, Scalar(FLOAT32, x.ir), 16), FLOAT32).ir)
+    return _round_fp8(b, x)
+
+
+def _round_bits(b: Builder, x: Scalar, drop: int) -> Scalar:
+    """Bits of float x with the low `drop` mantissa bits rounded away, uint32; a NaN stays a quiet NaN."""
+    u = lambda v: b.const(v, UINT32)
+    bits = b.bitcast(x, UINT32)
+    odd = b.and_(b.lshr(bits, u(drop)), u(1))
+    rounded = b.add(b.add(bits, u((1 << (drop - 1)) - 1)), odd)
+    rounded = b.and_(rounded, u(-1 << drop))
+    quiet = b.and_(b.or_(bits, u(0x400000)), u(-1 << drop))
+    return b.select(b.is_nan(x), quiet, rounded)
+
+
+def _round_fp8(b: Builder, x: Scalar) -> Scalar:
+    f = format_of(x.dtype)
+    value = Scalar(FLOAT32, x.ir)
+    c = lambda v: b.const(v, FLOAT32)
+    normal = b.bitcast(_round_bits(b, value, 23 - f.mantissa), FLOAT32)
+    # Below the smallest normal the spacing is fixed: adding and subtracting 1.5 * 2^23 spacings rounds to it.
+    magic = c(1.5 * 2.0 ** (23 + 1 - f.bias - f.mantissa))
+    size = b.abs(value)
+    small = b.copysign(b.sub(b.add(size, magic), magic), value)
+    result = b.select(b.compare("lt", size, c(2.0 ** (1 - f.bias))), small, normal)
+    over = b.compare("gt", b.abs(result), c(f.largest))
+    result = b.select(over, b.copysign(c(np.inf if f.has_inf else np.nan), value), result)
+    if not f.negative_zero:
+        result = b.select(b.compare("eq", result, c(0)), c(0), result)
+    return Scalar(x.dtype, result.ir)
+
+
+def unpack(b: Builder, bits: str, dtype: np.dtype) -> str:
+    """Storage bits (operand text; half for float16, i16, i8) to the float they stand for."""
+    if dtype == FLOAT16:
+        return b.emit(f"fpext {b.vector('half')} {bits} to {b.vector('float')}")
+    width = dtype.itemsize * 8
+    wide = Scalar(UINT32, b.emit(f"zext {b.vector(f'i{width}')} {bits} to {b.vector('i32')}"))
+    u = lambda v: b.const(v, UINT32)
+    if dtype == BFLOAT16:
+        return b.bitcast(b.shl(wide, u(16)), FLOAT32).ir
+    f = format_of(dtype)
+    magnitude = b.bitcast(b.shl(b.and_(wide, u(0x7F)), u(23 - f.mantissa)), FLOAT32)
+    # The exponent field is that of a float with another bias: one exact multiplication, denormals included.
+    value = b.mul(magnitude, b.const(2.0 ** (127 - f.bias), FLOAT32))
+    if f.has_inf:
+        top = b.icmp("uge", b.and_(wide, u(0x7F)), u((f.nan_bits >> f.mantissa) << f.mantissa))
+        special = b.bitcast(b.or_(b.bitcast(magnitude, UINT32), u(0x7F800000)), FLOAT32)
+        value = b.select(top, special, value)
+    elif f.negative_zero:
+        value = b.select(b.icmp("eq", b.and_(wide, u(0x7F)), u(f.nan_bits)), b.const(np.nan, FLOAT32), value)
+    else:
+        value = b.select(b.icmp("eq", wide, u(f.nan_bits)), b.const(np.nan, FLOAT32), value)
+    sign = b.shl(b.and_(wide, u(0x80)), u(24))
+    return b.bitcast(b.or_(b.bitcast(value, UINT32), sign), FLOAT32).ir
+
+
+def pack(b: Builder, x: Scalar) -> str:
+    """Storage bits (operand text) of a float already rounded to x's dtype."""
+    if x.dtype == FLOAT16:
+        return b.emit(f"fptrunc {b.vector('float')} {x.ir} to {b.vector('half')}")
+    u = lambda v: b.const(v, UINT32)
+    value = Scalar(FLOAT32, x.ir)
+    bits = b.bitcast(value, UINT32)
+    if x.dtype == BFLOAT16:
+        return b.emit(f"trunc {b.vector('i32')} {b.lshr(bits, u(16)).ir} to {b.vector('i16')}")
+    f = format_of(x.dtype)
+    sign = b.and_(b.lshr(bits, u(24)), u(0x80))
+    # Times a power of two the float's exponent field becomes the narrow one's; every step is exact.
+    scaled = b.bitcast(b.mul(b.abs(value), b.const(2.0 ** (f.bias - 127), FLOAT32)), UINT32)
+    packed = b.lshr(scaled, u(23 - f.mantissa))
+    if f.has_inf:
+        exponent = (f.nan_bits >> f.mantissa) << f.mantissa
+        packed = b.select(b.compare("eq", b.abs(value), b.const(np.inf, FLOAT32)), u(exponent), packed)
+    packed = b.select(b.is_nan(value), u(f.nan_bits), packed)
+    if f.negative_zero:
+        packed = b.or_(packed, sign)
+    else:
+        signed = b.or_(packed, sign)
+        plain = b.or_(b.is_nan(value), b.compare("eq", value, b.const(0, FLOAT32)))
+        packed = b.select(plain, packed, signed)
+    return b.emit(f"trunc {b.vector('i32')} {packed.ir} to {b.vector('i8')}")
