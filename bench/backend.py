@@ -14,10 +14,7 @@ class Backend:
         self.system = system
         self.root = "mpijax" if system == "mpijax" else "jax"
         self.jax = importlib.import_module(self.root)
-
-    @functools.cached_property
-    def jnp(self):
-        return importlib.import_module(f"{self.root}.numpy")
+        self.jnp = importlib.import_module(f"{self.root}.numpy")
 
     @functools.cached_property
     def lax(self):

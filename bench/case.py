@@ -3,9 +3,10 @@
 import dataclasses
 import fnmatch
 import importlib
-import pkgutil
 from collections.abc import Callable
 from pathlib import Path
+
+from bench.cases import TOPICS
 
 ROOT = Path(__file__).parents[1]
 F32_4M = 4 << 20  # elements of the "4M" cases
@@ -49,7 +50,8 @@ class Case:
 
     `build(backend)` prepares the data and returns what is timed: one function without arguments for mode
     "steady" (called many times), a list of them for mode "first" (each called once, the median counts),
-    nothing for "import". `cache` is the state of the compilers' disk caches: "shared" among the cases of a
+    a jitted function and its arguments for "memory" (bytes the compiler says it needs), nothing for
+    "import". `cache` is the state of the compilers' disk caches: "shared" among the cases of a
     run, "empty", or "warm" (filled by an earlier process that ran the same case).
     """
 
@@ -61,6 +63,10 @@ class Case:
     cache: str = "shared"
     c: str | None = None  # arguments of the C program whose time is the speed limit
     env: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def unit(self) -> str:
+        return "bytes" if self.mode == "memory" else "seconds"
 
 
 CASES: dict[str, Case] = {}
@@ -80,13 +86,9 @@ def case(name: str, *, ratio=None, seconds=None, c_ratio=None, **fields):
 
 def load_cases(patterns=()) -> list[Case]:
     """The cases that match any of the patterns (shell style; plain text matches anywhere); or all."""
-    package = importlib.import_module("bench.cases")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"bench.cases.{module.name}")
-    ordered = sorted(
-        CASES.values(), key=lambda case: package.ORDER.index(case.build.__module__.split(".")[-1])
-    )
+    for topic in TOPICS:
+        importlib.import_module(f"bench.cases.{topic}")
     if not patterns:
-        return ordered
+        return list(CASES.values())
     wanted = [p if any(ch in p for ch in "*?[") else f"*{p}*" for p in patterns]
-    return [case for case in ordered if any(fnmatch.fnmatchcase(case.name, p) for p in wanted)]
+    return [case for case in CASES.values() if any(fnmatch.fnmatchcase(case.name, p) for p in wanted)]

@@ -53,6 +53,13 @@ def first(calls, wait) -> float:
     return statistics.median(times)
 
 
+def planned_bytes(jitted, *arguments) -> int:
+    """Bytes of all buffers of a compiled function: arguments, results and what lies between."""
+    sizes = jitted.lower(*arguments).compile().memory_analysis()
+    held = sizes.argument_size_in_bytes + sizes.output_size_in_bytes + sizes.temp_size_in_bytes
+    return held - sizes.alias_size_in_bytes
+
+
 def peak_bytes() -> int:
     """The most memory this process has held (ru_maxrss would also count the process that started it)."""
     with open("/proc/self/status") as status:

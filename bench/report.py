@@ -8,18 +8,21 @@ END = "<!-- end of bench table -->"
 PEER_OVER = 1.02  # peak memory is compared with this tolerance: allocators round up
 
 
-def duration(seconds: float | None) -> str:
-    if seconds is None:
+def amount(value: float | None, unit: str) -> str:
+    """Three digits and a unit: 1.23 ms, 45.6 MB."""
+    scales = {
+        "seconds": ((1, "s"), (1e-3, "ms"), (1e-6, "µs")),
+        "bytes": ((1e6, "MB"), (1e3, "kB"), (1, "B")),
+    }[unit]
+    if value is None:
         return ""
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} µs"
+    scale, name = next((entry for entry in scales if value >= entry[0]), scales[-1])
+    return f"{value / scale:.3g} {name}"
 
 
-def cell(result: dict) -> str:
-    if "seconds" in result:
-        return duration(result["seconds"])
+def cell(result: dict, unit: str) -> str:
+    if "value" in result:
+        return amount(result["value"], unit)
     return "skipped" if result["error"].startswith("skipped") else "failed"
 
 
@@ -27,8 +30,15 @@ def line(row: dict) -> list[str]:
     ratio = f"{row['ratio']:.2f}" if row["ratio"] else ""
     verdict = {True: "met", False: "missed", None: ""}[row["met"]]
     peaks = [f"{row[s]['peak'] / 1e6:.0f}" if "peak" in row[s] else "" for s in ("jax", "mpijax")]
-    cells = [row["case"], cell(row["jax"]), cell(row["mpijax"]), ratio, row["target"], verdict]
-    return [*cells, duration(row["c"]), *peaks]
+    cells = [
+        row["case"],
+        cell(row["jax"], row["unit"]),
+        cell(row["mpijax"], row["unit"]),
+        ratio,
+        row["target"],
+        verdict,
+    ]
+    return [*cells, amount(row["c"], "seconds"), *peaks]
 
 
 def summary(rows: list[dict]) -> list[str]:

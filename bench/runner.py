@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bench import climit
 from bench.case import ROOT, Case
+from bench.report import amount
 from bench.systems import System, systems
 
 TIMEOUT = 120  # seconds one process may take
@@ -42,7 +43,7 @@ def last_words(text: str) -> str:
 
 
 def measure(case: Case, system: System, caches: Path, budget: float) -> dict:
-    """{"seconds", "peak", "base"} of one process, or {"error"}."""
+    """{"value", "peak", "base"} of one process, or {"error"}."""
     reason = system.why_not(case)
     if reason:
         return {"error": f"skipped: {reason}"}
@@ -87,25 +88,25 @@ def run(cases: list[Case], rounds: int, seconds: float, budget: float, say) -> l
 
 def brief(samples: dict, case: Case) -> str:
     last = [samples[case.name, system][-1] for system in ("jax", "mpijax")]
-    return "  ".join(f"{r['seconds'] * 1e6:,.2f} µs" if "seconds" in r else r["error"] for r in last)
+    return "  ".join(amount(r["value"], case.unit) if "value" in r else r["error"] for r in last)
 
 
 def record(case: Case, samples: dict, limits: dict) -> dict:
     """What the results file holds of a case."""
-    row = {"case": case.name, "target": case.target.text(), "c": limits.get(case.c)}
+    row = {"case": case.name, "unit": case.unit, "target": case.target.text(), "c": limits.get(case.c)}
     for system in ("jax", "mpijax"):
         taken = samples[case.name, system]
-        good = [sample for sample in taken if "seconds" in sample]
+        good = [sample for sample in taken if "value" in sample]
         if good:
             row[system] = {
-                "seconds": statistics.median(sample["seconds"] for sample in good),
-                "all": [sample["seconds"] for sample in good],
+                "value": statistics.median(sample["value"] for sample in good),
+                "all": [sample["value"] for sample in good],
                 "peak": max(sample["peak"] for sample in good),
                 "growth": max(sample["peak"] - sample["base"] for sample in good),
             }
         else:
             row[system] = {"error": taken[-1]["error"]}
-    theirs, ours = (row[system].get("seconds") for system in ("jax", "mpijax"))
+    theirs, ours = (row[system].get("value") for system in ("jax", "mpijax"))
     row["ratio"] = theirs / ours if theirs and ours else None
     row["met"] = case.target.met(ours, theirs, row["c"]) if ours else None
     return row

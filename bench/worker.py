@@ -11,27 +11,25 @@ from pathlib import Path
 
 def main(system: str, name: str, budget: float, output: Path) -> None:
     from bench.case import load_cases
-    from bench.measure import first, peak_bytes, steady
+    from bench.measure import first, peak_bytes, planned_bytes, steady
 
     (case,) = (case for case in load_cases() if case.name == name)
     start = time.perf_counter()
     from bench.backend import Backend
 
     backend = Backend(system)
-    backend.jnp  # part of `import jax` too
-    imported = time.perf_counter() - start
-    if case.mode == "import":
-        result = {"seconds": imported, "peak": peak_bytes(), "base": peak_bytes()}
-    else:
-        comm = backend.comm if case.ranks > 1 else None
-        base = peak_bytes()
-        wait = backend.jax.block_until_ready
-        timed = case.build(backend)
-        seconds = steady(timed, wait, budget, comm) if case.mode == "steady" else first(timed, wait)
-        result = {"seconds": seconds, "peak": peak_bytes(), "base": base}
-        if comm is not None and comm.rank > 0:
-            return
-    output.write_text(json.dumps(result))
+    value = time.perf_counter() - start  # mode "import"
+    comm = backend.comm if case.ranks > 1 else None
+    base = peak_bytes()
+    subject = case.build(backend)
+    if case.mode == "steady":
+        value = steady(subject, backend.jax.block_until_ready, budget, comm)
+    elif case.mode == "first":
+        value = first(subject, backend.jax.block_until_ready)
+    elif case.mode == "memory":
+        value = planned_bytes(*subject)
+    if comm is None or comm.rank == 0:
+        output.write_text(json.dumps({"value": value, "peak": peak_bytes(), "base": base}))
 
 
 if __name__ == "__main__":

@@ -63,9 +63,11 @@ def mlp_step(backend):
     return call
 
 
-@case("networks/attention block forward + backward, 8x128x256", ratio=2)
-def attention_block(backend):
-    """Layer norm, self-attention with 8 heads, residual: the gradient by all parameters and the input."""
+def attention_gradient(backend):
+    """Layer norm, self-attention with 8 heads, residual: the gradient by all parameters and the input.
+
+    Returns the jitted function and its arguments.
+    """
     jax, jnp, lax, nn = backend.jax, backend.jnp, backend.lax, backend.nn
     width, heads = 256, 8
 
@@ -86,7 +88,13 @@ def attention_block(backend):
     }
     x, target = normal(backend, 8, 128, width, seed=1), normal(backend, 8, 128, width, seed=2)
     f = jax.jit(jax.value_and_grad(lambda p, x: jnp.mean((block(p, x) - target) ** 2), argnums=(0, 1)))
-    return lambda: f(parameters, x)
+    return f, parameters, x
+
+
+@case("networks/attention block forward + backward, 8x128x256", ratio=2)
+def attention_block(backend):
+    f, *arguments = attention_gradient(backend)
+    return lambda: f(*arguments)
 
 
 @case("networks/per-example gradients, MLP 64-128-10, batch 256", ratio=1)
