@@ -76,11 +76,12 @@ def markdown(results: dict) -> str:
 
 
 def write_readme(results: dict) -> None:
-    """Replaces what stands between the markers in README.md."""
+    """Replaces what stands between the markers in README.md; without markers, a section at the end."""
     path = ROOT / "README.md"
     text = path.read_text()
-    if START not in text or END not in text:
-        raise SystemExit(f"{path} has no lines {START!r} and {END!r} to put the table between")
+    if START not in text:
+        text = f"{text.rstrip()}\n\n## Benchmarks\n\n{START}\n{END}\n"
     before, rest = text.split(START, 1)
     after = rest.split(END, 1)[1]
-    path.write_text(f"{before}{START}\n\n{markdown(results)}\n{END}{after}")
+    table = f"`make bench` ([how it measures](docs/benchmarks.md)): {markdown(results)}"
+    path.write_text(f"{before}{START}\n\n{table}\n{END}{after}")

@@ -53,14 +53,17 @@ def test_table_shows_amounts_ratio_verdict_and_reasons():
     assert "| a | 4 ms | 1 ms | 4.00 |" in report.markdown({"machine": "m", "rows": [good, missing]})
 
 
-def test_readme_table_is_replaced_between_its_markers(tmp_path, monkeypatch):
+@pytest.mark.parametrize("rest", [f"{report.START}\nold\n{report.END}\nafter\n", ""])
+def test_readme_table_goes_between_its_markers_or_to_the_end(rest, tmp_path, monkeypatch):
     readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{report.START}\nold\n{report.END}\nafter\n")
+    readme.write_text(f"before\n{rest}")
     monkeypatch.setattr(report, "ROOT", tmp_path)
     report.write_readme({"machine": "this machine", "rows": []})
     text = readme.read_text()
-    assert text.startswith("before\n") and text.endswith("\nafter\n")
-    assert "this machine" in text and "old" not in text
+    assert text.startswith("before\n") and text.count("this machine") == 1 and "old" not in text
+    assert ("after" in text) == bool(rest)
+    report.write_readme({"machine": "another machine", "rows": []})
+    assert readme.read_text() == text.replace("this machine", "another machine")
 
 
 def test_missing_peer_is_a_skip_with_the_reason(tmp_path, monkeypatch):
