@@ -18,7 +18,7 @@ NARROWED = {_I64: _I32, _U64: _U32, _F64: _F32, _C128: _C64}
 
 # The dtype of each Python scalar type while 64-bit types are on, and what it is by that option.
 python_scalar_dtypes: dict[type, np.dtype] = {bool: _BOOL, int: _I64, float: _F64, complex: _C128}
-_SCALAR_DTYPES = {
+SCALAR_DTYPES = {
     True: python_scalar_dtypes,
     False: {kind: NARROWED.get(of, of) for kind, of in python_scalar_dtypes.items()},
 }
@@ -51,7 +51,7 @@ def default_complex_dtype() -> np.dtype:
 
 def default_dtype(kind: type) -> np.dtype:
     """The dtype of Python scalars of the type `kind` (bool, int, float, complex)."""
-    return _SCALAR_DTYPES[_options.jax_enable_x64][kind]
+    return SCALAR_DTYPES[_options.jax_enable_x64][kind]
 
 
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
@@ -94,7 +94,8 @@ def _canonicalize_requested(dtype: np.dtype, fun_name: str) -> np.dtype:
     warnings.warn(
         f"Explicitly requested dtype {dtype}{where} is not available, and will be truncated to dtype "
         f"{narrowed}. To enable more dtypes, set the jax_enable_x64 configuration option or the "
-        "JAX_ENABLE_X64 shell environment variable. See https://github.com/jax-ml/jax#current-gotchas for more.",
+        "JAX_ENABLE_X64 shell environment variable. "
+        "See https://github.com/jax-ml/jax#current-gotchas for more.",
         stacklevel=4,
     )
     return narrowed
@@ -142,7 +143,7 @@ def check_user_dtype_supported(dtype: Any, fun_name: str | None = None) -> Any:
 
 
 def jax_dtype(obj: Any, *, align: bool = False, copy: bool = False) -> Any:
-    """`numpy.dtype` with the defaults of arrays: None and float give the default float, int the default int."""
+    """`numpy.dtype`, but None and float give the default float, int the default int, and so on."""
     if obj is None:
         return default_float_dtype()
     if isinstance(obj, ExtendedDType):

@@ -1,8 +1,8 @@
 """The table of options: JAX's names, so that programs which set them run unchanged.
 
 Use as ``config.update("jax_enable_x64", True)``, ``config.config.jax_enable_x64``,
-``with config.enable_x64(True):``, ``config.enable_x64.value``. See `mpijax.core.option` for how options are kept
-and for ``trace_key``.
+``with config.enable_x64(True):``, ``config.enable_x64.value``. See `mpijax.core.option` for how options are
+kept and for ``trace_key``.
 
 Options under "accepted" are those of JAX that have nothing to act on here (XLA, GPUs, its compilation cache):
 setting them is no error, and has no effect.
@@ -31,8 +31,8 @@ explicit_x64_dtypes = enum_option(
     "jax_explicit_x64_dtypes",
     "warn error allow",
     "warn",
-    "What an explicitly requested 64-bit dtype does while jax_enable_x64 is off: warn and become 32-bit, raise, "
-    "or be allowed.",
+    "What an explicitly requested 64-bit dtype does while jax_enable_x64 is off: warn and become 32-bit, "
+    "raise, or be allowed.",
     traced=True,
 )
 numpy_dtype_promotion = enum_option(
@@ -109,13 +109,6 @@ enable_checks = bool_option("jax_enable_checks", False, "Check types after every
 check_tracer_leaks = bool_option(
     "jax_check_tracer_leaks", False, "Raise when a traced value outlives its trace.", traced=True
 )
-
-
-def checking_leaks() -> bool:
-    """Whether a traced value that outlives its trace is looked for."""
-    return values.jax_check_tracer_leaks
-
-
 check_static_indices = bool_option(
     "jax_check_static_indices", False, "Check constant indices against bounds while tracing.", traced=True
 )
@@ -224,3 +217,8 @@ use_shardy_partitioner use_simplified_jaxpr_constants xla_backend xla_profile_ve
 """
 for _name in _ACCEPTED.split():
     globals()[_name] = object_option(f"jax_{_name}", None, "Accepted without effect.")
+
+
+def checking_leaks() -> bool:
+    """Whether traced values that outlive their trace are looked for."""
+    return values.jax_check_tracer_leaks

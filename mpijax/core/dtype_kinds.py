@@ -1,7 +1,8 @@
 """Which dtypes there are, of which kind each is, and how they are called.
 
 NumPy's types, those of ml_dtypes (bfloat16, 8-bit floats, 4-bit integers, ...) and extended dtypes (PRNG
-keys). The types of ml_dtypes stand outside of NumPy's class hierarchy, so "is it an integer?" is answered here.
+keys). The types of ml_dtypes stand outside of NumPy's class hierarchy, so "is it an integer?" is answered
+here.
 """
 
 from __future__ import annotations

@@ -23,7 +23,10 @@ def _describe(tracer: Any) -> str:
 
 def _origin(tracer: Any) -> str:
     """Where the value comes from, on a line of its own; empty if the tracer does not know."""
-    text = tracer._origin_msg() if hasattr(tracer, "_origin_msg") else ""
+    return _line(tracer._origin_msg() if hasattr(tracer, "_origin_msg") else "")
+
+
+def _line(text: str) -> str:
     return f"\n{text.strip()}" if text.strip() else ""
 
 
@@ -49,7 +52,7 @@ class ConcretizationTypeError(JAXTypeError):
     """A traced value was used where its number is needed while tracing.
 
     Inside ``jit``, ``vmap``, ``grad`` of a jitted function, ``scan`` and the like, values have a shape and a
-    dtype but no number yet: they cannot decide a shape, an axis or a Python ``range``, nor become a ``float``.
+    dtype but no number yet: they cannot decide a shape or a Python ``range``, nor become a ``float``.
 
     Args:
         tracer: the value.
@@ -64,17 +67,18 @@ class ConcretizationTypeError(JAXTypeError):
     def __init__(self, tracer: Any, context: str = ""):
         super().__init__(
             "Abstract tracer value encountered where concrete value is expected: "
-            f"{_describe(tracer)}\n{context}{_origin(tracer)}"
+            f"{_describe(tracer)}{_line(context)}{_origin(tracer)}"
         )
 
 
 class TracerBoolConversionError(ConcretizationTypeError):
-    """A traced value was used as a condition: in ``if``, ``while``, ``and``, ``or``, ``not``, ``min``, ``max``."""
+    """A traced value was used as a condition, as ``if``, ``while``, ``and``, ``not``, ``min``, ``max`` do."""
 
     remedy = (
         "For a choice that depends on data use jnp.where(condition, a, b) or lax.cond, for a loop "
-        "lax.while_loop, for `and`/`or`/`not` the operators & | ~, for min and max jnp.minimum and jnp.maximum. "
-        "A flag that is known beforehand can be a static argument of jit (static_argnums or static_argnames)."
+        "lax.while_loop, for `and`/`or`/`not` the operators & | ~, for min and max jnp.minimum and "
+        "jnp.maximum. A flag that is known beforehand can be a static argument of jit (static_argnums or "
+        "static_argnames)."
     )
 
     def __init__(self, tracer: Any):
@@ -112,8 +116,9 @@ class TracerArrayConversionError(JAXTypeError):
 class UnexpectedTracerError(JAXTypeError):
     """A traced value was used after its trace had ended.
 
-    A function under ``jit``, ``grad``, ``vmap``, ... stored an intermediate value outside itself (in a global, a
-    list, an attribute), and that value was used later. The message says what the value is and where it was made.
+    A function under ``jit``, ``grad``, ``vmap``, ... stored an intermediate value outside itself (in a
+    global, a list, an attribute), and that value was used later. The message says what it is and where it was
+    made.
     """
 
     remedy = (
@@ -150,4 +155,4 @@ class JaxprTypeError(TypeError):
 
 
 class JaxRuntimeError(RuntimeError):
-    """A compiled program failed while it ran: no memory, a failed library call, communication that does not match."""
+    """A compiled program failed: no memory, a failed library call, communication that does not match."""

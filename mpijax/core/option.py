@@ -8,10 +8,10 @@ Every option starts from the environment (``MPIJAX_ENABLE_X64``, else ``JAX_ENAB
 default.
 
 How values are kept: `values` is a `threading.local` whose *class* attributes are the process-wide values and
-whose *instance* attributes are this thread's overrides, so that one attribute read (about 50 ns) gives the value
-in force. The same holds for ``values.trace_key``: the options that change what a trace yields are interned as
-one integer, equal whenever all of them are equal, so that a jit cache can be keyed by it and finds its old
-entries again when a ``with`` block ends.
+whose *instance* attributes are this thread's overrides, so that one attribute read (about 50 ns) gives the
+value in force. The same holds for ``values.trace_key``: the options that change what a trace yields are
+interned as one integer, equal whenever all of them are equal, so that a jit cache can be keyed by it and
+finds its old entries again when a ``with`` block ends.
 """
 
 from __future__ import annotations
@@ -123,12 +123,11 @@ class Option:
             raise ValueError(f"Config option {name} already defined")
         self.name, self.parse, self._bare, self.__doc__ = name, parse, bare, doc
         self.__name__ = name.removeprefix("jax_")
-        text = _from_environment(name)
         with _lock:
             _options[name] = self
             if traced:
                 _traced.append(name)
-            _set_global(name, default if text is None else parse(text))
+            _set_global(name, _from_environment(name, default, parse))
 
     @property
     def value(self) -> Any:
@@ -152,11 +151,17 @@ class Option:
         return f"<option {self.name} = {self.value!r}>"
 
 
-def _from_environment(name: str) -> str | None:
-    """``jax_foo`` is set by MPIJAX_FOO, else by JAX_FOO."""
-    upper = name.upper()
-    own = os.environ.get(f"MPI{upper}" if upper.startswith("JAX_") else f"MPIJAX_{upper}")
-    return os.environ.get(upper) if own is None else own
+def _from_environment(name: str, default: Any, parse: Callable[[str], Any]) -> Any:
+    """``jax_foo`` is set by the variable MPIJAX_FOO, else by JAX_FOO, else it has its default."""
+    shared = name.upper()
+    own = f"MPI{shared}" if shared.startswith("JAX_") else f"MPIJAX_{shared}"
+    for variable in (own, shared):
+        if variable in os.environ:
+            try:
+                return parse(os.environ[variable])
+            except (TypeError, ValueError) as e:
+                raise type(e)(f"environment variable {variable}: {e}") from None
+    return default
 
 
 class Config:

@@ -15,8 +15,10 @@ from mpijax.core.canonical import (
     ALWAYS_CANONICAL,
     DTYPE_CLASSES,
     NARROWED,
+    SCALAR_DTYPES,
     default_dtype,
     default_float_dtype,
+    default_uint_dtype,
     dtype,
     python_scalar_dtypes,
 )
@@ -32,6 +34,11 @@ _JOINED: dict[tuple, tuple[Any, bool]] = {}
 _RESULTS: dict[tuple, tuple[Any, bool]] = {}
 _CACHE_SIZE = 1 << 14
 
+_SCALAR_PAIRS = {
+    x64: {kind: (dtype, kind is not bool) for kind, dtype in dtypes.items()}
+    for x64, dtypes in SCALAR_DTYPES.items()
+}
+
 
 def _keep(cache: dict[tuple, tuple[Any, bool]], args: tuple, dtypes: Any, result: tuple[Any, bool]) -> None:
     """Remember a result, unless finding it again should warn again (64-bit dtypes while those are off)."""
@@ -43,7 +50,7 @@ def _keep(cache: dict[tuple, tuple[Any, bool]], args: tuple, dtypes: Any, result
 
 def promote_types(a: Any, b: Any) -> np.dtype:
     """The dtype that operands of the dtypes `a` and `b` are brought to; int, float and complex are weak."""
-    nodes = [t if any(t is weak for weak in promotion.WEAK) else np.dtype(t) for t in (a, b)]
+    nodes = [t if type(t) is type and t in promotion.WEAK else np.dtype(t) for t in (a, b)]
     strict = _options.jax_numpy_dtype_promotion == "strict"
     return np.dtype(promotion.join(strict, _options.jax_enable_x64, *nodes))
 
@@ -54,9 +61,9 @@ def _pair(x: Any) -> tuple[Any, bool]:
     if kind in DTYPE_CLASSES:
         return ALWAYS_CANONICAL.get(x) or dtype(x), False
     if kind in python_scalar_dtypes:
-        return default_dtype(kind), kind is not bool
+        return _SCALAR_PAIRS[_options.jax_enable_x64][kind]
     if kind is type:
-        return dtype(x), any(x is weak for weak in promotion.WEAK)
+        return dtype(x), x in promotion.WEAK
     aval = getattr(x, "aval", None)
     if aval is not None:
         return aval.dtype, getattr(aval, "weak_type", False)
@@ -113,7 +120,7 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
             pass
         if found is None:
             found = _result_type(args)
-            if all(type(arg) in DTYPE_CLASSES for arg in args):
+            if DTYPE_CLASSES.issuperset(map(type, args)):
                 _keep(_RESULTS, args, args, found)
     else:
         found = _result_type(args)
@@ -122,8 +129,11 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
 
 def _result_type(args: tuple) -> tuple[Any, bool]:
     found = join_dtypes(*[_pair(default_float_dtype() if x is None else x) for x in args])
-    of, weak = found
-    return (default_dtype(python_type(of)), weak) if weak else found
+    return (_default_of_kind(found[0]), True) if found[1] else found
+
+
+def _default_of_kind(of: np.dtype) -> np.dtype:
+    return default_uint_dtype() if of in promotion.UNSIGNED else default_dtype(python_type(of))
 
 
 def safe_to_cast(source: Any, target: Any) -> bool:
