@@ -1,0 +1,46 @@
+# What a communication instruction hands to the shims of mpijax._ext.mpi, and how the executor finds them.
+#
+# The shims are an array of C functions, in the capsule `mpijax._ext.mpi.comm_table` named COMM_CAPSULE, indexed by the
+# operation codes below. Instructions are filled in once, when a program is loaded; the executor only sets the buffers.
+
+from libc.stdint cimport int32_t, int64_t, intptr_t
+
+
+cdef enum CommOp:
+    COMM_ALLREDUCE = 0
+    COMM_REDUCE = 1
+    COMM_BCAST = 2
+    COMM_ALLGATHER = 3
+    COMM_GATHER = 4
+    COMM_SCATTER = 5
+    COMM_ALLTOALL = 6
+    COMM_REDUCE_SCATTER = 7
+    COMM_SCAN = 8
+    COMM_EXSCAN = 9
+    COMM_SEND = 10
+    COMM_RECV = 11
+    COMM_SENDRECV = 12
+    COMM_BARRIER = 13
+    COMM_OPS = 14               # how many there are
+
+
+cdef struct CommArgs:
+    int32_t op                  # CommOp
+    int32_t status              # out: the MPI error code of the last call, 0 for success
+    intptr_t comm               # MPI handles as integers: ints in MPICH and its relatives, pointers in Open MPI
+    const void* sendbuf         # NULL where the operation sends nothing
+    void* recvbuf               # NULL where the operation receives nothing
+    int64_t sendcount           # elements; where each rank has a block, elements of one block
+    int64_t recvcount
+    intptr_t sendtype
+    intptr_t recvtype
+    intptr_t mpi_op
+    int32_t root
+    int32_t source
+    int32_t dest
+    int32_t sendtag
+    int32_t recvtag
+    int32_t line                # the user's line: an index into the program's table of source lines, -1 if unknown
+
+
+ctypedef int (*CommFunction)(CommArgs*) noexcept nogil
