@@ -1,0 +1,223 @@
+"""Pytrees: nested containers taken as one value with many leaves.
+
+Tuples, lists, dicts (in the order of sorted keys), namedtuples, None (a node without children) and registered types are
+nodes; everything else is a leaf. Class hierarchy is ignored. The walk itself is compiled (``mpijax._ext.tree``); here is
+what is built on it.
+"""
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from mpijax._ext import tree as _ext
+from mpijax.core import tree_keys, tree_prefix, tree_registry
+
+PyTreeDef = _ext.PyTreeDef
+tree_flatten = _ext.tree_flatten
+tree_unflatten = _ext.tree_unflatten
+tree_leaves = _ext.tree_leaves
+tree_structure = _ext.tree_structure
+treedef_tuple = _ext.treedef_tuple
+
+DictKey = tree_keys.DictKey
+SequenceKey = tree_keys.SequenceKey
+GetAttrKey = tree_keys.GetAttrKey
+FlattenedIndexKey = tree_keys.FlattenedIndexKey
+KeyEntry = tree_keys.KeyEntry
+KeyPath = tree_keys.KeyPath
+keystr = tree_keys.keystr
+
+register_pytree_node = tree_registry.register_pytree_node
+register_pytree_with_keys = tree_registry.register_pytree_with_keys
+register_pytree_node_class = tree_registry.register_pytree_node_class
+register_pytree_with_keys_class = tree_registry.register_pytree_with_keys_class
+register_dataclass = tree_registry.register_dataclass
+register_static = tree_registry.register_static
+registered_types = tree_registry.registered_types
+is_tree_node = tree_registry.is_tree_node
+default_registry = tree_registry.default_registry
+none_leaf_registry = tree_registry.none_leaf_registry
+Partial = tree_registry.Partial
+
+prefix_errors = tree_prefix.prefix_errors
+equality_errors = tree_prefix.equality_errors
+equality_errors_pytreedef = tree_prefix.equality_errors_pytreedef
+broadcast_flattened_prefix_with_treedef = tree_prefix.broadcast_leaves
+flatten_axes = tree_prefix.flatten_axes
+
+IsLeaf = Callable[[Any], bool] | None
+_MISSING: Any = object()
+
+
+def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
+    """Whether every element of `iterable` is a leaf."""
+    if is_leaf is None:
+        return _ext.all_leaves(iterable)
+    items = list(iterable)
+    leaves = tree_leaves(items, is_leaf)
+    return len(leaves) == len(items) and all(item is leaf for item, leaf in zip(items, leaves))
+
+
+def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
+    """The structures of the immediate children."""
+    return treedef.children()
+
+
+def treedef_is_leaf(treedef: PyTreeDef) -> bool:
+    """Whether the structure has a single node: a leaf, or an empty container."""
+    return treedef.num_nodes == 1
+
+
+def treedef_is_strict_leaf(treedef: PyTreeDef) -> bool:
+    """Whether the structure is that of a leaf."""
+    return treedef.is_leaf
+
+
+def build_tree(treedef: PyTreeDef, xs: Any) -> Any:
+    """The pytree of this structure from nested iterables that follow it."""
+    return treedef.from_iterable_tree(xs)
+
+
+def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Any]:
+    """(children, data) of a node; ValueError for a leaf."""
+    return _one_level(_ext.flatten_one_level, tree)
+
+
+def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[tuple[KeyEntry, Any]], Any]:
+    """(pairs (key, child), data) of a node; ValueError for a leaf."""
+    return _one_level(tree_keys.keyed_children, tree)
+
+
+def _one_level(flatten: Callable, tree: Any):
+    parts = flatten(tree)
+    if parts is None:
+        raise ValueError(f"can't tree-flatten type: {type(tree)}")
+    return parts
+
+
+def _flatten_rest(name: str, treedef: PyTreeDef, tree: Any, rest: tuple, is_leaf: IsLeaf) -> list[list]:
+    """For each of `rest` its subtrees at the leaves of `tree`; says where one of them does not fit."""
+    flat = []
+    for other in rest:
+        try:
+            flat.append(treedef.flatten_up_to(other))
+        except Exception as error:
+            explained = prefix_errors(tree, other, is_leaf)
+            raise (explained[0](name) if explained else error) from None
+    return flat
+
+
+def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
+    """`f` of every leaf, in the structure of `tree`.
+
+    Each of `rest` has the structure of `tree`, or has it as a prefix: `f` gets its subtrees as further arguments.
+
+    Raises:
+      ValueError: when a tree of `rest` does not fit; the message gives the key path.
+    """
+    leaves, treedef = tree_flatten(tree, is_leaf)
+    if not rest:
+        return treedef.unflatten([f(x) for x in leaves])
+    others = _flatten_rest("tree_map tree", treedef, tree, rest, is_leaf)
+    return treedef.unflatten([f(*xs) for xs in zip(leaves, *others)])
+
+
+def tree_flatten_with_path(
+    tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
+) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
+    """([(path, leaf), ...], structure). With `is_leaf_takes_path`, `is_leaf` is called with the path and the object."""
+    return tree_keys.flatten_with_path(tree, is_leaf, is_leaf_takes_path)
+
+
+def tree_leaves_with_path(
+    tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
+) -> list[tuple[KeyPath, Any]]:
+    """[(path, leaf), ...]; see `tree_flatten_with_path`."""
+    return tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
+
+
+generate_key_paths = tree_leaves_with_path
+
+
+def tree_map_with_path(
+    f: Callable[..., Any],
+    tree: Any,
+    *rest: Any,
+    is_leaf: Callable[..., bool] | None = None,
+    is_leaf_takes_path: bool = False,
+) -> Any:
+    """`tree_map` with the path of each leaf as first argument of `f`."""
+    keyed, treedef = tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)
+    plain_is_leaf = None if is_leaf_takes_path else is_leaf
+    others = _flatten_rest("tree_map_with_path tree", treedef, tree, rest, plain_is_leaf)
+    return treedef.unflatten([f(path, leaf, *xs) for (path, leaf), *xs in zip(keyed, *others)])
+
+
+def tree_transpose(
+    outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any
+) -> Any:
+    """A tree of structure outer∘inner turned into one of structure inner∘outer.
+
+    `inner_treedef` None: that of the first subtree.
+    """
+    flat, treedef = tree_flatten(pytree_to_transpose)
+    if inner_treedef is None:
+        inner_treedef = tree_structure(outer_treedef.flatten_up_to(pytree_to_transpose)[0])
+    inner, outer = inner_treedef.num_leaves, outer_treedef.num_leaves
+    if treedef.num_leaves != inner * outer:
+        raise TypeError(f"Mismatch\n{treedef}\n != \n{outer_treedef.compose(inner_treedef)}")
+    return inner_treedef.unflatten([outer_treedef.unflatten(flat[i::inner]) for i in range(inner)])
+
+
+def tree_reduce(
+    function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _MISSING, is_leaf: IsLeaf = None
+) -> Any:
+    """`functools.reduce` over the leaves."""
+    leaves = tree_leaves(tree, is_leaf)
+    return (
+        functools.reduce(function, leaves)
+        if initializer is _MISSING
+        else functools.reduce(function, leaves, initializer)
+    )
+
+
+def tree_reduce_associative(
+    operation: Callable[[Any, Any], Any], tree: Any, *, identity: Any = _MISSING, is_leaf: IsLeaf = None
+) -> Any:
+    """Reduces the leaves by halves: a tree of depth log(leaves), for an associative operation."""
+    leaves = tree_leaves(tree, is_leaf)
+    if not leaves:
+        if identity is _MISSING:
+            raise TypeError("Must specify identity for parallel reduction of empty sequence.")
+        return identity
+
+    def reduce(xs):
+        if len(xs) == 1:
+            return xs[0]
+        half = len(xs) // 2
+        return operation(reduce(xs[:half]), reduce(xs[half:]))
+
+    return reduce(leaves)
+
+
+def tree_all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
+    """``all`` of the leaves."""
+    return all(tree_leaves(tree, is_leaf))
+
+
+def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
+    """The leaves of `prefix_tree`, each repeated for the leaves of its subtree in `full_tree`.
+
+    Raises:
+      ValueError: when it is no prefix; the message gives the key path.
+    """
+    leaves, treedef = tree_flatten(prefix_tree, is_leaf)
+    (subtrees,) = _flatten_rest("broadcast_prefix prefix_tree", treedef, prefix_tree, (full_tree,), is_leaf)
+    return [
+        leaf for leaf, subtree in zip(leaves, subtrees) for _ in range(tree_structure(subtree).num_leaves)
+    ]
+
+
+def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
+    """The leaves of `prefix_tree` in the structure of `full_tree`."""
+    return tree_structure(full_tree).unflatten(broadcast_prefix(prefix_tree, full_tree, is_leaf))

@@ -1,0 +1,240 @@
+"""Where and why one pytree is not a prefix of another, or not equal to it in structure, in words."""
+
+import difflib
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from mpijax._ext import tree as _ext
+from mpijax.core.tree_keys import KeyPath, keyed_children, keystr
+
+Failure = Callable[[str], ValueError]
+
+
+def _is_single_leaf(tree: Any, is_leaf: Callable[[Any], bool] | None) -> bool:
+    return _ext.tree_structure(tree, is_leaf).is_leaf
+
+
+def _show(keys) -> str:
+    return " ".join(str(getattr(key, "_value", key)) for key in keys)
+
+
+def _difference(keys1: list, keys2: list) -> list | None:
+    """Keys in one but not in the other; None if they cannot be compared."""
+    try:
+        return sorted(set(keys1) ^ set(keys2), key=[*keys1, *keys2].index)
+    except TypeError:
+        return None
+
+
+def _failure(what: str, path: KeyPath, details: str) -> Failure:
+    """Makes the error once it is known what the caller calls the tree."""
+    return lambda name: ValueError(
+        f"pytree structure error: {what} at key path\n    {name}{keystr(path)}\n"
+        f"At that key path, the prefix pytree {name} has a subtree of type{details}"
+    )
+
+
+def _count_failure(path: KeyPath, prefix: Any, keys: list, full_keys: list) -> Failure:
+    difference = _difference(keys, full_keys)
+    return _failure(
+        "different numbers of pytree children",
+        path,
+        f"\n    {type(prefix)}\nwith {len(keys)} child keys\n    {_show(keys)}\n"
+        "but at the same key path the full pytree has a subtree of the same type but with "
+        f"{len(full_keys)} child keys\n    {_show(full_keys)}\n"
+        + (
+            ""
+            if difference is None
+            else f"so the symmetric difference on key sets is\n    {_show(difference)}"
+        ),
+    )
+
+
+def _metadata_failure(path: KeyPath, prefix: Any, data: Any, full_data: Any) -> Failure:
+    lines = difflib.ndiff(str(data).splitlines(), str(full_data).splitlines())
+    return _failure(
+        "different pytree metadata",
+        path,
+        f"\n    {type(prefix)}\nwith metadata\n    {data}\n"
+        f"but at the same key path the full pytree has a subtree of the same type but with metadata\n    {full_data}\n"
+        "so the diff in the metadata at these pytree nodes is\n" + textwrap.indent("\n".join(lines), "    "),
+    )
+
+
+def _failures(
+    path: KeyPath, prefix: Any, full: Any, is_leaf: Callable[[Any], bool] | None
+) -> Iterator[Failure]:
+    if _is_single_leaf(prefix, is_leaf):
+        return
+    if type(prefix) is not type(full):
+        yield _failure(
+            "different types",
+            path,
+            f"\n    {type(prefix)}\n"
+            f"but at the same key path the full pytree has a subtree of different type\n    {type(full)}.",
+        )
+        return
+    pairs, data = keyed_children(prefix)
+    full_pairs, full_data = keyed_children(full)
+    keys, full_keys = [key for key, _ in pairs], [key for key, _ in full_pairs]
+    if isinstance(prefix, (list, tuple)) and len(prefix) != len(full):
+        name = type(prefix).__name__
+        yield _failure(
+            f"different lengths of {name}",
+            path,
+            f" {name} of length {len(prefix)}, but the full pytree has a subtree of the same type "
+            f"but of length {len(full)}.",
+        )
+    elif len(pairs) != len(full_pairs):
+        yield _count_failure(path, prefix, keys, full_keys)
+    elif data != full_data:
+        yield _metadata_failure(path, prefix, data, full_data)
+    else:
+        for (key, child), (_, full_child) in zip(pairs, full_pairs):
+            yield from _failures((*path, key), child, full_child, is_leaf)
+
+
+def prefix_errors(
+    prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bool] | None = None
+) -> list[Callable[[str], ValueError]]:
+    """One entry for each place where `prefix_tree` is not a prefix of `full_tree`.
+
+    Each is a function from the name under which the caller knows the tree to the error.
+    """
+    return list(_failures((), prefix_tree, full_tree, is_leaf))
+
+
+def equality_errors(
+    tree1: Any, tree2: Any, is_leaf: Callable[[Any], bool] | None = None
+) -> Iterator[tuple[KeyPath, str, str, str]]:
+    """The places where the structures of two trees differ: (path, what tree1 has, what tree2 has, explanation)."""
+    yield from _differences((), tree1, tree2, is_leaf)
+
+
+def _children_differ(t1: Any, t2: Any, keys1: list, keys2: list) -> tuple[str, str, str]:
+    difference = _difference(keys1, keys2)
+    shown = " ".join(repr(getattr(key, "_value", key)) for key in difference or ())
+    counts = [
+        f"{type(t)} with {len(k)} child{'ren' if len(k) > 1 else ''}" for t, k in ((t1, keys1), (t2, keys2))
+    ]
+    suffix = f", with the symmetric difference of key sets: {{{shown}}}" if shown else ""
+    return counts[0], counts[1], f"the numbers of children do not match{suffix}"
+
+
+def _differences(path: KeyPath, t1: Any, t2: Any, is_leaf) -> Iterator[tuple[KeyPath, str, str, str]]:
+    if _is_single_leaf(t1, is_leaf) and _is_single_leaf(t2, is_leaf):
+        return
+    if type(t1) is not type(t2):
+        yield path, str(type(t1)), str(type(t2)), "their Python types differ"
+        return
+    pairs1, data1 = keyed_children(t1)
+    pairs2, data2 = keyed_children(t2)
+    if isinstance(t1, (list, tuple)) and len(t1) != len(t2):
+        name = type(t1).__name__
+        yield path, f"{name} of length {len(t1)}", f"{name} of length {len(t2)}", "the lengths do not match"
+    elif len(pairs1) != len(pairs2):
+        yield path, *_children_differ(t1, t2, [key for key, _ in pairs1], [key for key, _ in pairs2])
+    elif data1 != data2:
+        described = [f"{type(t1)} with pytree metadata {data}" for data in (data1, data2)]
+        yield path, described[0], described[1], "the pytree node metadata does not match"
+    else:
+        for (key, child1), (_, child2) in zip(pairs1, pairs2):
+            yield from _differences((*path, key), child1, child2, is_leaf)
+
+
+class _LeafMeta(type):
+    def __repr__(cls):
+        return "pytree leaf"
+
+
+class _Leaf(metaclass=_LeafMeta):
+    """Stands for a leaf of which only the place is known; also its type shows as "pytree leaf"."""
+
+    def __repr__(self):
+        return "pytree leaf"
+
+
+def _with_leaves(treedef: _ext.PyTreeDef) -> Any:
+    return treedef.unflatten([_Leaf()] * treedef.num_leaves)
+
+
+def equality_errors_pytreedef(
+    treedef1: _ext.PyTreeDef, treedef2: _ext.PyTreeDef
+) -> Iterator[tuple[KeyPath, str, str, str]]:
+    """`equality_errors` for structures."""
+    return equality_errors(_with_leaves(treedef1), _with_leaves(treedef2))
+
+
+def broadcast_leaves(prefix_leaves: list, prefix: _ext.PyTreeDef, full: _ext.PyTreeDef) -> list:
+    """One of `prefix_leaves` for each leaf of `full`, of which `prefix` is a prefix.
+
+    Raises:
+      ValueError: where it is not, without saying much: the trees themselves are needed for a good message.
+    """
+    out: list = []
+    remaining = iter(prefix_leaves)
+
+    def visit(prefix, full):
+        if prefix.is_leaf:
+            out.extend([next(remaining)] * full.num_leaves)
+            return
+        if prefix.node_data() != full.node_data():
+            raise ValueError(f"expected {full.node_data()}, got {prefix.node_data()}")
+        for child, full_child in zip(prefix.children(), full.children(), strict=True):
+            visit(child, full_child)
+
+    visit(prefix, full)
+    return out
+
+
+def flatten_axes(
+    name: str, treedef: _ext.PyTreeDef, axis_tree: Any, *, kws: bool = False, tupled_args: bool = False
+) -> list:
+    """The entries of `axis_tree`, a prefix of `treedef` in which None is a leaf, one for each leaf of `treedef`.
+
+    Args:
+      name: what the caller calls `axis_tree`, for messages.
+      kws: both trees are pairs (positional, keyword arguments); messages speak of the positional ones.
+      tupled_args: `axis_tree` belongs to an argument list, so that a forgotten tuple is a likely mistake.
+
+    Raises:
+      ValueError: when it is no prefix; the message lists the places.
+    """
+    leaves, axis_treedef = _ext.tree_flatten_none_is_leaf(axis_tree)
+    try:
+        return broadcast_leaves(leaves, axis_treedef, treedef)
+    except ValueError:
+        pass
+    if kws:
+        treedef, axis_tree = treedef.children()[0], axis_tree[0]
+    hint = ""
+    if tupled_args:
+        hint = (
+            f" Note that {name} that are non-trivial pytrees should always be wrapped in a tuple "
+            "representing the argument list."
+        )
+        if (
+            treedef.node_data() == (tuple, None)
+            and len(treedef.children()) == 1
+            and _fits(treedef, (axis_tree,))
+        ):
+            hint += (
+                f" In particular, you're passing in a single argument which means that {name} might need to be "
+                "wrapped in a singleton tuple."
+            )
+    errors = prefix_errors(axis_tree, _with_leaves(treedef))
+    details = "\n  ".join(str(error(name)) for error in errors)
+    raise ValueError(
+        f"{name} specification must be a tree prefix of the corresponding value;{hint}\n"
+        f"  Mismatch details ({len(errors)} found):\n  {details}"
+    )
+
+
+def _fits(treedef: _ext.PyTreeDef, axis_tree: Any) -> bool:
+    leaves, axis_treedef = _ext.tree_flatten_none_is_leaf(axis_tree)
+    try:
+        broadcast_leaves(leaves, axis_treedef, treedef)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,234 @@
+"""Telling the pytree functions about new types of nodes.
+
+There is one registry, of exact types: a subclass of a registered type is not a node unless it is registered itself.
+"""
+
+import collections
+import dataclasses
+import functools
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from mpijax._ext import tree as _ext
+from mpijax.core.tree_keys import DictKey, flatten_with_path, keyed_children
+
+Class = TypeVar("Class", bound=type)
+
+is_tree_node = _ext.is_node_type
+registered_types = _ext.registered_types
+
+
+def register_pytree_node(
+    nodetype: type,
+    flatten_func: Callable[[Any], tuple[Iterable[Any], Any]],
+    unflatten_func: Callable[[Any, Any], Any],
+    flatten_with_keys_func: Callable[[Any], tuple[Iterable[tuple[Any, Any]], Any]] | None = None,
+) -> None:
+    """Makes objects of a type nodes of pytrees.
+
+    Args:
+      nodetype: the type.
+      flatten_func: ``object -> (children, aux_data)``. The children are pytrees; `aux_data` is part of the structure:
+        it must be comparable with ``==``, and hashable for use with ``jit``.
+      unflatten_func: ``(aux_data, children) -> object``. The children may be anything, not only arrays.
+      flatten_with_keys_func: like `flatten_func`, with pairs (key, child) in the place of children.
+
+    Raises:
+      ValueError: when the type is a node already.
+    """
+    if not isinstance(nodetype, type):
+        raise TypeError(f"register_pytree_node: expected a type, got {nodetype!r}")
+    if not callable(flatten_func) or not callable(unflatten_func):
+        raise TypeError(
+            f"register_pytree_node: got {flatten_func!r} and {unflatten_func!r}, expected two functions"
+        )
+    _ext.register(_ext.NodeType(nodetype, flatten_func, unflatten_func, flatten_with_keys_func))
+
+
+def register_pytree_with_keys(
+    nodetype: type,
+    flatten_with_keys: Callable[[Any], tuple[Iterable[tuple[Any, Any]], Any]],
+    unflatten_func: Callable[[Any, Any], Any],
+    flatten_func: Callable[[Any], tuple[Iterable[Any], Any]] | None = None,
+) -> None:
+    """`register_pytree_node` for a type whose children have names.
+
+    Args:
+      flatten_with_keys: ``object -> (pairs (key, child), aux_data)``; a key is a `DictKey`, `GetAttrKey`, ... or
+        anything whose ``str`` says how to get to the child.
+      flatten_func: the same without keys, where that is faster.
+    """
+
+    def without_keys(tree):
+        pairs, data = flatten_with_keys(tree)
+        return [child for _, child in pairs], data
+
+    register_pytree_node(nodetype, flatten_func or without_keys, unflatten_func, flatten_with_keys)
+
+
+def register_pytree_node_class(cls: Class) -> Class:
+    """Decorator: registers a class by its methods ``tree_flatten()`` and ``tree_unflatten(aux_data, children)``."""
+    register_pytree_node(cls, operator.methodcaller("tree_flatten"), cls.tree_unflatten)
+    return cls
+
+
+def register_pytree_with_keys_class(cls: Class) -> Class:
+    """Decorator: as `register_pytree_node_class`, with a method ``tree_flatten_with_keys()``."""
+    flatten = operator.methodcaller("tree_flatten") if hasattr(cls, "tree_flatten") else None
+    register_pytree_with_keys(
+        cls, operator.methodcaller("tree_flatten_with_keys"), cls.tree_unflatten, flatten
+    )
+    return cls
+
+
+def _split_fields(nodetype: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the data and of the static fields of a dataclass."""
+    fields = dataclasses.fields(nodetype)
+    data = tuple(f.name for f in fields if not f.metadata.get("static", False))
+    return data, tuple(f.name for f in fields if f.metadata.get("static", False))
+
+
+def _check_fields(nodetype: type, data: Sequence[str], meta: Sequence[str], drop: Sequence[str]) -> None:
+    """Every field that the constructor takes is named once."""
+    if dataclasses.is_dataclass(nodetype):
+        named = {*data, *meta}
+        wanted = {f.name for f in dataclasses.fields(nodetype) if f.init} - set(drop)
+        problems = []
+        if missing := wanted - named:
+            problems.append(f" Missing fields: {missing}. Add them to drop_fields to suppress this error.")
+        if unexpected := named - wanted:
+            problems.append(f" Unexpected fields: {unexpected}.")
+        if problems:
+            raise ValueError(
+                "data_fields and meta_fields must include all dataclass fields with ``init=True`` and only them."
+                + "".join(problems)
+            )
+    if both := set(data) & set(meta):
+        raise ValueError(f"data_fields and meta_fields must not overlap. Overlapping fields: {both}.")
+
+
+def register_dataclass(
+    nodetype: Class,
+    data_fields: Sequence[str] | None = None,
+    meta_fields: Sequence[str] | None = None,
+    drop_fields: Sequence[str] = (),
+) -> Class:
+    """Registers a dataclass, or a class like one; usable as a decorator.
+
+    Args:
+      data_fields: names of the attributes that are children.
+      meta_fields: names of the attributes that are part of the structure. For a dataclass both may be left out: fields
+        marked with ``metadata=dict(static=True)`` (see ``tree.static``) are static, the others are data.
+      drop_fields: fields of the dataclass to leave out; they take their defaults when unflattened.
+    """
+    if data_fields is None and meta_fields is None and dataclasses.is_dataclass(nodetype):
+        data_fields, meta_fields = _split_fields(nodetype)
+    if data_fields is None and meta_fields is None:
+        raise TypeError(
+            "register_dataclass: data_fields and meta_fields are required when nodetype is not a dataclass."
+            f" Got nodetype={nodetype!r}."
+        )
+    if data_fields is None or meta_fields is None:
+        raise TypeError(
+            "register_dataclass: data_fields and meta_fields must both be specified when either is specified."
+            f" Got data_fields={data_fields!r} meta_fields={meta_fields!r}."
+        )
+    _check_fields(nodetype, data_fields, meta_fields, drop_fields)
+    _ext.register(_ext.NodeType(nodetype, None, None, None, tuple(data_fields), tuple(meta_fields)))
+    return nodetype
+
+
+def register_static(cls: Class) -> Class:
+    """Decorator: objects of this hashable class are nodes without leaves, so that ``jit`` takes them as static."""
+    register_pytree_with_keys(cls, lambda obj: ((), obj), lambda obj, _: obj)
+    return cls
+
+
+class PyTreeRegistry:
+    """The registry as an object. `none_is_leaf` decides whether None is a leaf or a node without children."""
+
+    def __init__(self, name: str, none_is_leaf: bool):
+        self.__name__ = name
+        self.flatten = _ext.tree_flatten_none_is_leaf if none_is_leaf else _ext.tree_flatten
+
+    flatten_one_level = staticmethod(_ext.flatten_one_level)
+    flatten_one_level_with_keys = staticmethod(keyed_children)
+    is_node = staticmethod(_ext.is_node_type)
+
+    @staticmethod
+    def flatten_with_path(tree, leaf_predicate=None):
+        return flatten_with_path(tree, leaf_predicate, is_leaf_takes_path=True)
+
+    def __repr__(self):
+        return f"<pytree registry {self.__name__}>"
+
+    def __reduce__(self):
+        return self.__name__  # by reference: there is one of each
+
+
+default_registry = PyTreeRegistry("default_registry", none_is_leaf=False)
+none_leaf_registry = PyTreeRegistry("none_leaf_registry", none_is_leaf=True)
+
+
+class _Opaque:
+    """A callable that hides that it is a `functools.partial`, whose constructor would merge it with the outer one."""
+
+    def __init__(self, fun: Callable):
+        self.fun = fun
+
+    def __call__(self, *args, **kwargs):
+        return self.fun(*args, **kwargs)
+
+    def __hash__(self):
+        return hash(self.fun)
+
+    def __eq__(self, other):
+        return self.fun == (other.fun if isinstance(other, _Opaque) else other)
+
+    def __repr__(self):
+        return f"_HashableCallableShim({self.fun!r})"
+
+
+class Partial(functools.partial):
+    """A `functools.partial` that is a pytree: its bound arguments are children, its function is static.
+
+    So a function with its data can be passed through ``jit``, ``grad``, ... ``Partial(f)`` makes any function a valid
+    argument. Under tracing all bound arguments are traced.
+    """
+
+    __module__ = "mpijax.tree_util"
+
+    def __new__(cls, func, /, *args, **kwargs):
+        if not isinstance(func, functools.partial):
+            return super().__new__(cls, func, *args, **kwargs)
+        opaque = _Opaque(func)
+        self = super().__new__(cls, opaque, *args, **kwargs)
+        # Looks like a partial from outside, once the constructor has not seen it.
+        opaque.func, opaque.args, opaque.keywords = func.func, func.args, func.keywords
+        return self
+
+
+def _zip_strict(keys, values):
+    return zip(keys, values, strict=True)
+
+
+def _defaultdict_items(d: collections.defaultdict):
+    keys = tuple(sorted(d))
+    return tuple((DictKey(k), d[k]) for k in keys), (d.default_factory, keys)
+
+
+register_pytree_node(
+    Partial, lambda p: ((p.args, p.keywords), p.func), lambda func, xs: Partial(func, *xs[0], **xs[1])
+)
+register_pytree_with_keys(
+    collections.OrderedDict,
+    lambda d: (tuple((DictKey(k), x) for k, x in d.items()), tuple(d)),
+    lambda keys, values: collections.OrderedDict(_zip_strict(keys, values)),
+    lambda d: (tuple(d.values()), tuple(d)),
+)
+register_pytree_with_keys(
+    collections.defaultdict,
+    _defaultdict_items,
+    lambda data, values: collections.defaultdict(data[0], _zip_strict(data[1], values)),
+)
