@@ -16,6 +16,7 @@ from mpijax.numpy.creation import asarray, ones_like
 from mpijax.numpy.index_parse import expand_masks, parse
 from mpijax.numpy.index_plan import gather_plan, is_empty
 from mpijax.numpy.ufuncs import divide, power
+from mpijax.transforms.api import jit
 
 
 class IndexUpdateHelper:
@@ -197,3 +198,52 @@ def scatter_update(
 def _fits(value: int, dtype: np.dtype) -> bool:
     info = dtypes.iinfo(dtype)
     return info.min <= value <= info.max
+
+
+@jit(static_argnames=("axis", "inplace", "mode"))
+def put_along_axis(
+    arr: Any, indices: Any, values: Any, axis: int | None, inplace: bool = True, *, mode: str | None = None
+) -> Any:
+    """Copy of `arr` with `values` at `indices` along `axis`, where each line has positions of its own.
+
+    Args:
+      arr: array.
+      indices: integers, with as many axes as `arr`.
+      values: broadcast to the shape of `indices`.
+      axis: axis to index; None for `arr` flattened.
+      inplace: must be False: arrays are immutable.
+      mode: as in `arr.at[...].set`.
+    """
+    if inplace:
+        raise ValueError(
+            "jax.numpy.put_along_axis cannot modify arrays in-place, because JAX arrays are immutable. Pass "
+            "inplace=False to instead return an updated array."
+        )
+    arr, indices, values = util.ensure_arraylike("put_along_axis", arr, indices, values)
+    shape = arr.shape
+    if axis is None:
+        arr, at = arr.ravel(), 0
+    else:
+        at = util.canonical_axis(axis, arr.ndim)
+    if arr.ndim != indices.ndim:
+        raise ValueError(
+            "put_along_axis arguments 'arr' and 'indices' must have same ndim. Got "
+            f"arr.ndim={arr.ndim} and indices.ndim={indices.ndim}."
+        )
+    try:
+        values = util.broadcast_to(values, indices.shape)
+    except ValueError:
+        raise ValueError(
+            "put_along_axis argument 'values' must be broadcastable to 'indices'. Got "
+            f"values.shape={values.shape} and indices.shape={indices.shape}."
+        ) from None
+    grid = [_positions(arr.shape, i) for i in range(arr.ndim)]
+    grid[at] = indices
+    out = IndexUpdateHelper(arr)[tuple(grid)].set(values, mode=mode)
+    return out.reshape(shape) if axis is None else out
+
+
+def _positions(shape: tuple[int, ...], axis: int) -> Any:
+    """0, 1, ... along `axis`, in an array of size 1 along the others."""
+    line = lax.iota(dtypes.default_int_dtype(), shape[axis])
+    return lax.broadcast_in_dim(line, (*[1] * axis, shape[axis], *[1] * (len(shape) - axis - 1)), (axis,))

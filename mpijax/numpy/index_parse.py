@@ -57,9 +57,7 @@ def _read(index: Any) -> tuple[str, Any]:
     if isinstance(index, str):
         raise TypeError(f"JAX does not support string indexing; got idx={index!r}")
     if isinstance(index, Sequence):
-        array = asarray(index)
-        # An empty list has the default dtype, float; it selects nothing all the same.
-        return (_array_kind(array), array) if len(index) else (ARRAY, array)
+        return _read_list(index)
     if isinstance(index, (float, complex, np.generic)):
         raise _not_integer(np.dtype(type(index)))
     if hasattr(index, "__jax_array__"):
@@ -68,6 +66,20 @@ def _read(index: Any) -> tuple[str, Any]:
         "only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or boolean arrays are valid "
         f"indices. Got {index}"
     )
+
+
+def _read_list(index: Sequence) -> tuple[str, Any]:
+    if not _has_tracer(index):
+        mask = np.asarray(index)
+        if mask.dtype == np.bool_:
+            return BOOL, mask
+    array = asarray(index)
+    # An empty list has the default dtype, float; it selects nothing all the same.
+    return (_array_kind(array), array) if len(index) else (ARRAY, array)
+
+
+def _has_tracer(x: Any) -> bool:
+    return any(map(_has_tracer, x)) if isinstance(x, (list, tuple)) else isinstance(x, Tracer)
 
 
 def _array_kind(array: Any) -> str:

@@ -47,11 +47,8 @@ def _index_key(index: Any) -> Any:
         return None
 
 
-def _cached_static_plan(shape: tuple[int, ...], index: Any) -> Any:
-    """The static plan of an index with the default mode; None if it has none."""
-    key = _index_key(index)
-    if key is None:
-        return static_plan(parse(index, shape), shape, True, None)
+def _planned(shape: tuple[int, ...], key: Any, index: Any) -> Any:
+    """The static plan of an index with the default mode, remembered; None if it has none."""
     key = (shape, key)
     try:
         return _static_plans[key]
@@ -66,10 +63,12 @@ def _cached_static_plan(shape: tuple[int, ...], index: Any) -> Any:
 
 def getitem(x: Any, index: Any) -> Any:
     """`x[index]`."""
-    plan = _cached_static_plan(x.shape, index)
-    if plan is not None:
-        return plan.slice_statically(x)
-    return _get_slowly(x, index, True, None, False, False, None)
+    key = _index_key(index)
+    if key is not None:
+        plan = _planned(x.shape, key, index)
+        if plan is not None:
+            return plan.slice_statically(x)
+    return get(x, index)
 
 
 def get(
@@ -84,24 +83,18 @@ def get(
 ) -> Any:
     """`x[index]`, with a say in what happens out of bounds; see `x.at[index].get`."""
     shape = x.shape
-    plan = static_plan(parse(index, shape), shape, wrap_negative_indices, mode)
+    entries = parse(index, shape)
+    plan = static_plan(entries, shape, wrap_negative_indices, mode)
     if plan is not None:
         return plan.slice_statically(x)
-    return _get_slowly(x, index, wrap_negative_indices, mode, unique_indices, indices_are_sorted, fill_value)
-
-
-def _get_slowly(x, index, wrap, mode, unique, sorted_, fill_value):
-    """An index that is not static: a dynamic slice, or a gather."""
-    shape = x.shape
-    entries = parse(index, shape)
     plan = dynamic_plan(entries, shape, mode)
     if plan is not None:
-        return plan.slice_dynamically(x, wrap)
+        return plan.slice_dynamically(x, wrap_negative_indices)
+    plan = gather_plan(expand_masks(entries, shape), shape, wrap_negative_indices)
     if fill_value is not None:
         fill_value = _checked_fill_value(fill_value)
-    entries = expand_masks(entries, shape)
     return gather(
-        x, gather_plan(entries, shape, wrap), unique=unique, sorted_=sorted_, mode=mode, fill_value=fill_value
+        x, plan, unique=unique_indices, sorted_=indices_are_sorted, mode=mode, fill_value=fill_value
     )
 
 
@@ -241,21 +234,13 @@ def take_along_axis(
         return lax.full(out_shape, 0, a.dtype)
 
     wrap = mode != "promise_in_bounds" if wrap_negative_indices is None else wrap_negative_indices
-    indices = lax.convert_element_type(indices, _dtype_for_axis(indices.dtype, size, wrap))
-    if wrap and not dtypes.issubdtype(indices.dtype, np.unsignedinteger):
+    # Wrapping adds the size, which the dtype of the indices must be able to hold.
+    indices = lax.convert_element_type(indices, index_dtype((size,)) if wrap else indices.dtype)
+    if wrap:
         indices = wrap_negative_array(indices, size)
     if isinstance(mode, str) and mode == "one_hot":
         return _take_along_axis_one_hot(a, indices, axis)
     return _take_along_axis_gather(a, indices, axis, line_shape, out_shape, mode, fill_value)
-
-
-def _dtype_for_axis(dtype: Any, size: int, wrap: bool) -> np.dtype:
-    """The dtype of indices of an axis of that size: theirs, unless it cannot count so far."""
-    # Negative indices are wrapped by adding the size, so that it must be a number of the dtype too.
-    largest = size if wrap and not dtypes.issubdtype(dtype, np.unsignedinteger) else size - 1
-    if largest <= dtypes.iinfo(dtype).max:
-        return np.dtype(dtype)
-    return index_dtype((size,))
 
 
 def _take_along_axis_one_hot(a, indices, axis):

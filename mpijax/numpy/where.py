@@ -1,0 +1,112 @@
+"""Choosing elements by a condition, and finding where a condition holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import mpijax.numpy as jnp
+from mpijax import lax
+from mpijax.core import dtypes
+from mpijax.numpy import util
+from mpijax.numpy.creation import asarray, zeros
+from mpijax.numpy.floats import clip
+from mpijax.numpy.index_parse import known_value
+from mpijax.numpy.reductions import cumsum
+from mpijax.numpy.ufuncs import floor_divide, remainder
+
+
+def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """Elements of `x` where `condition` holds and of `y` elsewhere; or, without them, `nonzero(condition)`.
+
+    Args:
+      condition: bool array (numbers count as true unless 0).
+      x, y: arrays; the three broadcast against each other.
+      size, fill_value: of `nonzero`.
+
+    Returns:
+      Array of the broadcast shape; or a tuple of arrays of positions.
+    """
+    if x is None and y is None:
+        util.check_arraylike("where", condition)
+        return nonzero(condition, size=size, fill_value=fill_value)
+    util.check_arraylike("where", condition, *(a for a in (x, y) if a is not None))
+    if size is not None or fill_value is not None:
+        raise ValueError("size and fill_value arguments cannot be used in three-term where function.")
+    if x is None or y is None:
+        raise ValueError(
+            "Either both or neither of the x and y arguments should be provided to jax.numpy.where, got "
+            f"{x} and {y}."
+        )
+    return util._where(condition, x, y)
+
+
+_SIZE_CONTEXT = (
+    "The size argument of jnp.nonzero must be statically specified to use jnp.nonzero within JAX transformations."
+)
+
+
+def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
+    """Positions of the elements that are not 0, in order.
+
+    Args:
+      a: array of one axis or more.
+      size: how many positions to return, which must be known where `a` is traced: surplus ones are left out,
+        missing ones filled up. Default: as many as there are.
+      fill_value: what to fill up with, or a tuple with a value for each axis. Default 0.
+
+    Returns:
+      For each axis an int array [size] of positions along it.
+    """
+    arr = util.ensure_arraylike("nonzero", a)
+    if arr.ndim == 0:
+        raise ValueError(
+            "Calling nonzero on 0d arrays is not allowed. Use jnp.atleast_1d(scalar).nonzero() instead."
+        )
+    if size is None:
+        known = known_value(arr)
+        if known is not None:
+            return tuple(asarray(p, dtype=int) for p in np.nonzero(np.asarray(known)))
+    mask = arr if arr.dtype == np.bool_ else arr != 0
+    count = util.static_int(mask.sum() if size is None else size, _SIZE_CONTEXT)
+    if arr.size == 0 or count == 0:
+        return tuple(zeros(count, int) for _ in arr.shape)
+    positions = _unravel(_flat_positions(mask, count), arr.shape)
+    return positions if fill_value is None else _filled(positions, mask, count, fill_value)
+
+
+def _flat_positions(mask: Any, count: int) -> Any:
+    """int array [count]: positions of the true elements of the flattened mask.
+
+    The running number of true elements tells where each lies: as many elements as have a running number of at most
+    k come before the k-th true one.
+    """
+    running = cumsum(mask)
+    hits = zeros(count, running.dtype).at[clip(running, 0)].add(np.array(1, running.dtype), mode="drop")
+    return cumsum(hits)
+
+
+def _unravel(flat: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    strides = (np.cumprod(shape[::-1])[::-1] // shape).astype(flat.dtype)
+    return tuple(remainder(floor_divide(flat, stride), size) for stride, size in zip(strides, shape, strict=True))
+
+
+def _filled(positions: tuple[Any, ...], mask: Any, count: int, fill_value: Any) -> tuple[Any, ...]:
+    values = fill_value if isinstance(fill_value, tuple) else (fill_value,) * mask.ndim
+    if any(util.shape_of(v) != () for v in values):
+        raise ValueError(f"fill_value must be a scalar or a tuple of length {mask.ndim}; got {fill_value}")
+    missing = lax.iota(dtypes.default_int_dtype(), count) >= mask.sum()
+    return tuple(where(missing, value, p) for value, p in zip(values, positions, strict=True))
+
+
+def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """Positions in the flattened array of the elements that are not 0; see `nonzero`."""
+    return nonzero(util.ensure_arraylike("flatnonzero", a).ravel(), size=size, fill_value=fill_value)[0]
+
+
+def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """Positions of the elements that are not 0: int array [count, a.ndim]. See `nonzero`."""
+    a = util.ensure_arraylike("argwhere", a)
+    rows = jnp.transpose(jnp.vstack(nonzero(jnp.atleast_1d(a), size=size, fill_value=fill_value)))
+    return rows if a.ndim else rows[:0].reshape(rows.shape[0], 0)
