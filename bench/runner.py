@@ -23,7 +23,9 @@ def environment(case: Case, system: System, caches: Path) -> dict[str, str]:
     if case.cache == "empty":
         folder = Path(tempfile.mkdtemp(dir=caches))
     else:
-        folder = caches / ("shared" if case.cache == "shared" else case.name.replace("/", "_"))
+        folder = caches / (
+            "shared" if case.cache == "shared" else f"{system.name} {case.name}".replace("/", "_")
+        )
         folder.mkdir(exist_ok=True)
     folder.chmod(0o700)
     env["MPIJAX_CACHE_DIR"] = str(folder)
@@ -73,9 +75,8 @@ def run(cases: list[Case], rounds: int, seconds: float, budget: float, say) -> l
             if turn and began - start + longest > seconds:
                 say(f"time is up after {turn} of {rounds} rounds")
                 break
-            for arguments, value in climit.measure(
-                {case.c for case in cases if case.c}, ours, caches, say
-            ).items():
+            wanted = {case.c for case in cases if case.c}
+            for arguments, value in climit.measure(wanted, ours, caches, say).items():
                 limits.setdefault(arguments, []).append(value)
             for number, case in enumerate(cases, 1):
                 for system in (peer, ours) if turn % 2 == 0 else (ours, peer):
@@ -97,11 +98,7 @@ def brief(samples: dict, case: Case) -> str:
 
 def record(case: Case, samples: dict, limits: dict) -> dict:
     """What the results file holds of a case."""
-    row = {
-        "case": case.name,
-        "unit": case.unit,
-        "target": case.target.text(),
-    }
+    row = {"case": case.name, "unit": case.unit, "target": case.target.text()}
     row["c"] = statistics.median(limits[case.c]) if case.c in limits else None
     for system in ("jax", "mpijax"):
         taken = samples[case.name, system]
