@@ -1,0 +1,275 @@
+"""Comparisons, logical and bitwise functions, and tests of what values are: NaN, infinite, close."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from mpijax import lax
+from mpijax.core import dtypes
+from mpijax.numpy.complexes import imag
+from mpijax.numpy.util import (
+    as_array,
+    check_arraylike,
+    convert,
+    ensure_arraylike,
+    is_complex,
+    is_float,
+    promote_args,
+    promote_args_inexact,
+    promote_args_numeric,
+    promote_pair,
+    scalar_like,
+    strong_like,
+)
+from mpijax.transforms.api import jit
+
+_BOOL = np.dtype(bool)
+
+
+# -- comparisons ---------------------------------------------------------------------------------------------
+
+
+def equal(x, y, /):
+    """x == y, elementwise."""
+    x, y = promote_pair("equal", x, y)
+    return lax.eq(x, y)
+
+
+def not_equal(x, y, /):
+    """x != y, elementwise."""
+    x, y = promote_pair("not_equal", x, y)
+    return lax.ne(x, y)
+
+
+def _ordering(name: str, op: Callable[[Any, Any], Any], summary: str) -> Callable[[Any, Any], Any]:
+    def fun(x, y, /):
+        x, y = promote_pair(name, x, y)
+        if x.dtype.kind == "c":
+            tied = lax.eq(lax.real(x), lax.real(y))
+            return lax.select(tied, op(lax.imag(x), lax.imag(y)), op(lax.real(x), lax.real(y)))
+        return op(x, y)
+
+    fun.__name__ = fun.__qualname__ = name
+    fun.__doc__ = f"{summary}, elementwise; complex numbers are ordered by real, then by imaginary part."
+    return fun
+
+
+less = _ordering("less", lax.lt, "x < y")
+less_equal = _ordering("less_equal", lax.le, "x <= y")
+greater = _ordering("greater", lax.gt, "x > y")
+greater_equal = _ordering("greater_equal", lax.ge, "x >= y")
+
+
+# -- logical and bitwise -------------------------------------------------------------------------------------
+
+
+def to_bool(x):
+    """Whether elements differ from 0."""
+    return x if x.dtype == _BOOL else lax.ne(x, scalar_like(x, 0))
+
+
+def logical_and(x, y, /):
+    """Whether both are true (nonzero), elementwise."""
+    x, y = promote_pair("logical_and", x, y)
+    return lax.bitwise_and(to_bool(x), to_bool(y))
+
+
+def logical_or(x, y, /):
+    """Whether either is true (nonzero), elementwise."""
+    x, y = promote_pair("logical_or", x, y)
+    return lax.bitwise_or(to_bool(x), to_bool(y))
+
+
+def logical_xor(x, y, /):
+    """Whether exactly one is true (nonzero), elementwise."""
+    x, y = promote_pair("logical_xor", x, y)
+    return lax.bitwise_xor(to_bool(x), to_bool(y))
+
+
+def logical_not(x, /):
+    """Whether x is false (zero), elementwise."""
+    (x,) = promote_args("logical_not", x)
+    return lax.bitwise_not(to_bool(x))
+
+
+def bitwise_and(x, y, /):
+    """x & y, elementwise, of integers or bools."""
+    x, y = promote_pair("bitwise_and", x, y)
+    return lax.bitwise_and(x, y)
+
+
+def bitwise_or(x, y, /):
+    """x | y, elementwise, of integers or bools."""
+    x, y = promote_pair("bitwise_or", x, y)
+    return lax.bitwise_or(x, y)
+
+
+def bitwise_xor(x, y, /):
+    """x ^ y, elementwise, of integers or bools."""
+    x, y = promote_pair("bitwise_xor", x, y)
+    return lax.bitwise_xor(x, y)
+
+
+def bitwise_not(x, /):
+    """~x, elementwise, of integers or bools."""
+    return lax.bitwise_not(*promote_args("bitwise_not", x))
+
+
+def bitwise_invert(x, /):
+    """~x, elementwise, of integers or bools."""
+    return lax.bitwise_not(*promote_args("bitwise_invert", x))
+
+
+def invert(x, /):
+    """~x, elementwise, of integers or bools."""
+    return lax.bitwise_not(*promote_args("invert", x))
+
+
+def left_shift(x, y, /):
+    """x << y, elementwise, of integers."""
+    return lax.shift_left(*promote_args_numeric("left_shift", x, y))
+
+
+def bitwise_left_shift(x, y, /):
+    """x << y, elementwise, of integers."""
+    return lax.shift_left(*promote_args_numeric("bitwise_left_shift", x, y))
+
+
+def right_shift(x1, x2, /):
+    """x1 >> x2, elementwise, of integers; the sign of signed integers is kept."""
+    x1, x2 = promote_args_numeric("right_shift", x1, x2)
+    if dtypes.issubdtype(x1.dtype, np.unsignedinteger):
+        return lax.shift_right_logical(x1, x2)
+    return lax.shift_right_arithmetic(x1, x2)
+
+
+def bitwise_right_shift(x1, x2, /):
+    """x1 >> x2, elementwise, of integers; the sign of signed integers is kept."""
+    return right_shift(x1, x2)
+
+
+# -- what values are -----------------------------------------------------------------------------------------
+
+
+def isnan(x, /):
+    """Whether x is NaN, elementwise."""
+    x = ensure_arraylike("isnan", x)
+    return lax.ne(x, x)
+
+
+@jit(inline=True)
+def isfinite(x, /):
+    """Whether x is neither NaN nor infinite, elementwise."""
+    x = ensure_arraylike("isfinite", x)
+    if is_float(x.dtype):
+        return lax.is_finite(x)
+    if is_complex(x.dtype):
+        return lax.bitwise_and(lax.is_finite(lax.real(x)), lax.is_finite(lax.imag(x)))
+    return lax.full_like(x, True, dtype=_BOOL)
+
+
+@jit
+def isinf(x, /):
+    """Whether x is infinite, elementwise."""
+    x = ensure_arraylike("isinf", x)
+    if is_float(x.dtype):
+        return lax.eq(lax.abs(x), strong_like(x, np.inf))
+    if is_complex(x.dtype):
+        re, im = lax.real(x), lax.imag(x)
+        inf = strong_like(re, np.inf)
+        return lax.bitwise_or(lax.eq(lax.abs(re), inf), lax.eq(lax.abs(im), inf))
+    return lax.full_like(x, False, dtype=_BOOL)
+
+
+def _is_signed_infinity(x, infinity: float, out):
+    if out is not None:
+        raise NotImplementedError("The 'out' argument to isneginf/isposinf is not supported.")
+    if is_float(x.dtype):
+        return lax.eq(x, strong_like(x, infinity))
+    if is_complex(x.dtype):
+        raise ValueError("isposinf/isneginf are not well defined for complex types")
+    return lax.full_like(x, False, dtype=_BOOL)
+
+
+def isposinf(x, /, out=None):
+    """Whether x is positive infinity, elementwise."""
+    return _is_signed_infinity(ensure_arraylike("isposinf", x), np.inf, out)
+
+
+def isneginf(x, /, out=None):
+    """Whether x is negative infinity, elementwise."""
+    return _is_signed_infinity(ensure_arraylike("isneginf", x), -np.inf, out)
+
+
+# -- equality of arrays --------------------------------------------------------------------------------------
+
+
+def _all(x):
+    return lax.reduce_and(x, tuple(range(x.ndim)))
+
+
+@jit(static_argnames=("equal_nan",))
+def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Whether abs(a - b) <= atol + rtol * abs(b), elementwise.
+
+    Infinities are close to themselves; NaNs are close if `equal_nan`.
+    """
+    a, b = promote_args("isclose", a, b)
+    if dtypes.issubdtype(a.dtype, dtypes.extended):
+        return lax.eq(a, b)
+    a, b = promote_args_inexact("isclose", a, b)
+    tolerance = dtypes.to_floating_dtype(a.dtype)
+    rtol, atol = convert(rtol, tolerance), convert(atol, tolerance)
+    both_nan = logical_and(isnan(a), isnan(b))
+    finite = isfinite(b)
+    within = lax.le(lax.abs(lax.sub(a, b)), lax.add(atol, lax.mul(rtol, lax.abs(b))))
+    close = logical_or(lax.eq(a, b), logical_and(finite, within))
+    return logical_or(close, both_nan) if equal_nan else close
+
+
+@jit(static_argnames=("equal_nan",))
+def allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Whether all elements are close, see `isclose`."""
+    check_arraylike("allclose", a, b)
+    return _all(isclose(a, b, rtol, atol, equal_nan))
+
+
+def array_equal(a1, a2, equal_nan=False):
+    """Whether two arrays have the same shape and equal elements."""
+    from mpijax.numpy.creation import asarray
+
+    a1, a2 = asarray(a1), asarray(a2)
+    if a1.shape != a2.shape:
+        return as_array(False)
+    same = equal(a1, a2)
+    if equal_nan:
+        same = logical_or(same, logical_and(isnan(a1), isnan(a2)))
+    return _all(same)
+
+
+def array_equiv(a1, a2):
+    """Whether two arrays are equal after broadcasting; False if they do not broadcast."""
+    from mpijax.numpy.creation import asarray
+
+    a1, a2 = asarray(a1), asarray(a2)
+    try:
+        lax.broadcast_shapes(a1.shape, a2.shape)
+    except ValueError:
+        return as_array(False)
+    return _all(equal(a1, a2))
+
+
+@jit
+def iscomplex(x):
+    """Whether the imaginary part is not 0, elementwise."""
+    im = imag(x)
+    return lax.ne(im, scalar_like(im, 0))
+
+
+@jit
+def isreal(x):
+    """Whether the imaginary part is 0, elementwise."""
+    im = imag(x)
+    return lax.eq(im, scalar_like(im, 0))
