@@ -84,6 +84,17 @@ def extension(source: Path) -> Extension:
     )
 
 
+def declarations() -> str:
+    """A folder in which ``from mpijax._ext.tree cimport ...`` finds ``cython_ext/tree.pxd``, as the modules are named."""
+    root = Path("build/pxd")
+    package = root / "mpijax"
+    package.mkdir(parents=True, exist_ok=True)
+    (package / "__init__.pxd").touch()
+    (package / "_ext").unlink(missing_ok=True)
+    (package / "_ext").symlink_to(SOURCES.resolve())
+    return str(root)
+
+
 @contextlib.contextmanager
 def exclusive(folder: Path):
     """Builds of the same tree wait for each other instead of writing the same files."""
@@ -117,9 +128,10 @@ class BuildExt(build_ext):
         from Cython.Build import cythonize
 
         if ext.name == "mpijax._ext.mpi":
+            ext.depends = [str(header) for header in SOURCES.glob("mpi*.h")]
             for key, value in mpi_flags().items():
                 setattr(ext, key, getattr(ext, key) + value)
-        (translated,) = cythonize([ext], build_dir="build/cython", quiet=True)
+        (translated,) = cythonize([ext], build_dir="build/cython", include_path=[declarations()], quiet=True)
         ext.sources = translated.sources
         ext._needs_stub = False
         super().build_extension(ext)

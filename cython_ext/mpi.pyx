@@ -1,0 +1,382 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Communication shims: C functions, one per operation, that compiled programs call without the GIL.
+
+`comm_table` is a capsule (named "mpijax._ext.mpi.comm_table") with an array of C functions ``int f(CommArgs *)``, indexed by the
+operation codes of ``comm.pxd``; each returns an MPI error code. `call` runs one of them from Python. MPI's handles
+travel as integers (`move_type`, `reduction`, mpi4py's ``MPI._handleof``). What a call means on ranks that are not the
+root, and for equal send and receive buffers, is said in ``mpi_calls.h``.
+
+Importing this module needs the MPI library to be loaded, by ``mpi4py.MPI``: go through `mpijax.runtime.mpi_start`.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.pycapsule cimport PyCapsule_New
+from libc.stdint cimport int64_t, intptr_t
+from libc.string cimport memset
+
+from mpijax._ext.comm cimport (
+    COMM_ALLGATHER, COMM_ALLREDUCE, COMM_ALLTOALL, COMM_BARRIER, COMM_BCAST, COMM_EXSCAN, COMM_GATHER, COMM_OPS,
+    COMM_RECV, COMM_REDUCE, COMM_REDUCE_SCATTER, COMM_SCAN, COMM_SCATTER, COMM_SEND, COMM_SENDRECV,
+    CommArgs, CommFunction,
+)
+
+
+cdef extern from "mpi_calls.h" nogil:
+    ctypedef void *MPI_Comm
+    ctypedef void *MPI_Datatype
+    ctypedef void *MPI_Op
+    int MPI_SUCCESS
+    int MPI_MAX_ERROR_STRING
+    MPI_Datatype MPI_BYTE, MPI_C_BOOL, MPI_FLOAT, MPI_DOUBLE, MPI_C_FLOAT_COMPLEX, MPI_C_DOUBLE_COMPLEX
+    MPI_Datatype MPI_INT8_T, MPI_INT16_T, MPI_INT32_T, MPI_INT64_T
+    MPI_Datatype MPI_UINT8_T, MPI_UINT16_T, MPI_UINT32_T, MPI_UINT64_T
+    MPI_Op MPI_SUM, MPI_PROD, MPI_MAX, MPI_MIN, MPI_LAND, MPI_LOR, MPI_LXOR, MPI_BAND, MPI_BOR, MPI_BXOR
+    int MPI_Error_string(int, char *, int *)
+    int MPI_Allreduce(...)
+    int MJ_LARGE_COUNTS
+    int mj_yielding
+    int64_t mj_chunk
+    MPI_Comm MJ_COMM(intptr_t)
+    MPI_Datatype MJ_TYPE(intptr_t)
+    MPI_Op MJ_OP(intptr_t)
+    intptr_t MJ_INT(...)
+    int mj_allreduce(const void *, void *, int64_t, MPI_Datatype, MPI_Op, MPI_Comm)
+    int mj_reduce(const void *, void *, int64_t, MPI_Datatype, MPI_Op, int, MPI_Comm)
+    int mj_scan(const void *, void *, int64_t, MPI_Datatype, MPI_Op, MPI_Comm)
+    int mj_exscan(const void *, void *, int64_t, MPI_Datatype, MPI_Op, MPI_Comm)
+    int mj_reduce_scatter(const void *, void *, int64_t, MPI_Datatype, MPI_Op, MPI_Comm)
+    int mj_bcast(const void *, void *, int64_t, MPI_Datatype, int, MPI_Comm)
+    int mj_allgather(const void *, void *, int64_t, MPI_Datatype, MPI_Comm)
+    int mj_alltoall(const void *, void *, int64_t, MPI_Datatype, MPI_Comm)
+    int mj_gather(const void *, void *, int64_t, MPI_Datatype, int, MPI_Comm)
+    int mj_scatter(const void *, void *, int64_t, MPI_Datatype, int, MPI_Comm)
+    int mj_send(const void *, int64_t, MPI_Datatype, int, int, MPI_Comm)
+    int mj_recv(void *, int64_t, MPI_Datatype, int, int, MPI_Comm)
+    int mj_sendrecv(const void *, int64_t, MPI_Datatype, int, int,
+                    void *, int64_t, MPI_Datatype, int, int, MPI_Comm)
+    int mj_barrier(MPI_Comm)
+
+cdef extern from "mpi_ops.h" nogil:
+    MPI_Datatype MJ_F16, MJ_BF16
+    MPI_Op MJ_SUM16, MJ_PROD16, MJ_MAX, MJ_MIN
+    int mj_make_operations()
+
+cdef extern from * nogil:
+    """
+    #include <dlfcn.h>
+
+    /* The address of `name` as the shared object in file `path` (loaded already) sees it; NULL if it is not loaded. */
+    static void *mj_symbol_in(const char *path, const char *name) {
+        void *library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+        void *address = library == NULL ? NULL : dlsym(library, name);
+        if (library != NULL) dlclose(library);
+        return address;
+    }
+
+    static const char *mj_file_of(void *address) {
+        Dl_info info;
+        return dladdr(address, &info) && info.dli_fname ? info.dli_fname : "unknown";
+    }
+    """
+    void *mj_symbol_in(const char *path, const char *name)
+    const char *mj_file_of(void *address)
+
+
+# ---- one function per operation ----
+
+cdef int _allreduce(CommArgs *a) noexcept nogil:
+    return mj_allreduce(a.sendbuf, a.recvbuf, a.sendcount, MJ_TYPE(a.sendtype), MJ_OP(a.mpi_op), MJ_COMM(a.comm))
+
+
+cdef int _reduce(CommArgs *a) noexcept nogil:
+    return mj_reduce(a.sendbuf, a.recvbuf, a.sendcount, MJ_TYPE(a.sendtype), MJ_OP(a.mpi_op), a.root,
+                     MJ_COMM(a.comm))
+
+
+cdef int _bcast(CommArgs *a) noexcept nogil:
+    return mj_bcast(a.sendbuf, a.recvbuf, a.sendcount, MJ_TYPE(a.sendtype), a.root, MJ_COMM(a.comm))
+
+
+cdef int _allgather(CommArgs *a) noexcept nogil:
+    return mj_allgather(a.sendbuf, a.recvbuf, a.sendcount, MJ_TYPE(a.sendtype), MJ_COMM(a.comm))
+
+
+cdef int _alltoall(CommArgs *a) noexcept nogil:
+    return mj_alltoall(a.sendbuf, a.recvbuf, a.sendcount, MJ_TYPE(a.sendtype), MJ_COMM(a.comm))
+
+
+cdef int _gather(CommArgs *a) noexcept nogil:
+    return mj_gather(a.sendbuf, a.recvbuf, a.sendcount, MJ_TYPE(a.sendtype), a.root, MJ_COMM(a.comm))
+
+
+cdef int _scatter(CommArgs *a) noexcept nogil:
+    return mj_scatter(a.sendbuf, a.recvbuf, a.sendcount, MJ_TYPE(a.sendtype), a.root, MJ_COMM(a.comm))
+
+
+cdef int _reduce_scatter(CommArgs *a) noexcept nogil:
+    return mj_reduce_scatter(a.sendbuf, a.recvbuf, a.sendcount, MJ_TYPE(a.sendtype), MJ_OP(a.mpi_op), MJ_COMM(a.comm))
+
+
+cdef int _scan(CommArgs *a) noexcept nogil:
+    return mj_scan(a.sendbuf, a.recvbuf, a.sendcount, MJ_TYPE(a.sendtype), MJ_OP(a.mpi_op), MJ_COMM(a.comm))
+
+
+cdef int _exscan(CommArgs *a) noexcept nogil:
+    return mj_exscan(a.sendbuf, a.recvbuf, a.sendcount, MJ_TYPE(a.sendtype), MJ_OP(a.mpi_op), MJ_COMM(a.comm))
+
+
+cdef int _sendrecv(CommArgs *a) noexcept nogil:
+    return mj_sendrecv(a.sendbuf, a.sendcount, MJ_TYPE(a.sendtype), a.dest, a.sendtag,
+                       a.recvbuf, a.recvcount, MJ_TYPE(a.recvtype), a.source, a.recvtag, MJ_COMM(a.comm))
+
+
+cdef int _send(CommArgs *a) noexcept nogil:
+    return mj_send(a.sendbuf, a.sendcount, MJ_TYPE(a.sendtype), a.dest, a.sendtag, MJ_COMM(a.comm))
+
+
+cdef int _recv(CommArgs *a) noexcept nogil:
+    return mj_recv(a.recvbuf, a.recvcount, MJ_TYPE(a.recvtype), a.source, a.recvtag, MJ_COMM(a.comm))
+
+
+cdef int _barrier(CommArgs *a) noexcept nogil:
+    return mj_barrier(MJ_COMM(a.comm))
+
+
+cdef CommFunction table[<int>COMM_OPS]
+table[<int>COMM_ALLREDUCE] = _allreduce
+table[<int>COMM_REDUCE] = _reduce
+table[<int>COMM_BCAST] = _bcast
+table[<int>COMM_ALLGATHER] = _allgather
+table[<int>COMM_ALLTOALL] = _alltoall
+table[<int>COMM_GATHER] = _gather
+table[<int>COMM_SCATTER] = _scatter
+table[<int>COMM_REDUCE_SCATTER] = _reduce_scatter
+table[<int>COMM_SCAN] = _scan
+table[<int>COMM_EXSCAN] = _exscan
+table[<int>COMM_SENDRECV] = _sendrecv
+table[<int>COMM_SEND] = _send
+table[<int>COMM_RECV] = _recv
+table[<int>COMM_BARRIER] = _barrier
+
+comm_table = PyCapsule_New(<void *>table, "mpijax._ext.mpi.comm_table", NULL)
+
+CODES = {
+    "allreduce": COMM_ALLREDUCE,
+    "reduce": COMM_REDUCE,
+    "bcast": COMM_BCAST,
+    "allgather": COMM_ALLGATHER,
+    "alltoall": COMM_ALLTOALL,
+    "gather": COMM_GATHER,
+    "scatter": COMM_SCATTER,
+    "reduce_scatter": COMM_REDUCE_SCATTER,
+    "scan": COMM_SCAN,
+    "exscan": COMM_EXSCAN,
+    "sendrecv": COMM_SENDRECV,
+    "send": COMM_SEND,
+    "recv": COMM_RECV,
+    "barrier": COMM_BARRIER,
+}
+
+
+# ---- handles ----
+
+cdef bint made = False
+
+
+cdef int _check(int code) except -1:
+    if code != MPI_SUCCESS:
+        raise RuntimeError(error_message(code))
+    return 0
+
+
+def error_message(int code):
+    """MPI's text for an error code."""
+    cdef char text[1024]
+    cdef int length = 0
+    if MPI_MAX_ERROR_STRING > 1024 or MPI_Error_string(code, text, &length) != MPI_SUCCESS:
+        return f"MPI error {code}"
+    return text[:length].decode("utf-8", "replace")
+
+
+def move_type():
+    """The datatype of operations that only move data: bytes, so that every dtype can be moved."""
+    return MJ_INT(MPI_BYTE)
+
+
+_TYPES = {
+    "bool": MJ_INT(MPI_C_BOOL),
+    "int8": MJ_INT(MPI_INT8_T),
+    "int16": MJ_INT(MPI_INT16_T),
+    "int32": MJ_INT(MPI_INT32_T),
+    "int64": MJ_INT(MPI_INT64_T),
+    "uint8": MJ_INT(MPI_UINT8_T),
+    "uint16": MJ_INT(MPI_UINT16_T),
+    "uint32": MJ_INT(MPI_UINT32_T),
+    "uint64": MJ_INT(MPI_UINT64_T),
+    "float32": MJ_INT(MPI_FLOAT),
+    "float64": MJ_INT(MPI_DOUBLE),
+    "complex64": MJ_INT(MPI_C_FLOAT_COMPLEX),
+    "complex128": MJ_INT(MPI_C_DOUBLE_COMPLEX),
+}
+
+_BUILTIN = {
+    "sum": MJ_INT(MPI_SUM),
+    "prod": MJ_INT(MPI_PROD),
+    "max": MJ_INT(MPI_MAX),
+    "min": MJ_INT(MPI_MIN),
+    "land": MJ_INT(MPI_LAND),
+    "lor": MJ_INT(MPI_LOR),
+    "lxor": MJ_INT(MPI_LXOR),
+    "band": MJ_INT(MPI_BAND),
+    "bor": MJ_INT(MPI_BOR),
+    "bxor": MJ_INT(MPI_BXOR),
+}
+_NAMES = {handle: name for name, handle in _BUILTIN.items()}
+
+# Arithmetic on truth values is logic; the bitwise and the logical operations are the same for them.
+_OF_BOOL = {
+    "sum": "lor", "max": "lor", "lor": "lor", "bor": "lor",
+    "prod": "land", "min": "land", "land": "land", "band": "land",
+    "lxor": "lxor", "bxor": "lxor",
+}
+
+_OF_KIND = {
+    "integer": frozenset(_BUILTIN),
+    "floating-point": frozenset({"sum", "prod", "max", "min"}),
+    "complex": frozenset({"sum", "prod"}),
+}
+
+
+def reduction_name(op):
+    """The name of a reduction: 'sum' for 'sum' and for mpi4py's ``MPI.SUM``; None for an operation of the user's own."""
+    if isinstance(op, str):
+        if op not in _BUILTIN:
+            raise ValueError(f"unknown reduction {op!r}; there are {', '.join(_BUILTIN)}")
+        return op
+    from mpi4py import MPI  # heavy, and loaded by the time there is an op
+
+    return _NAMES.get(MPI._handleof(op))
+
+
+def reduction(op, dtype):
+    """(datatype, operation): the handles with which arrays of `dtype` (a name or a numpy dtype) are reduced by `op`.
+
+    `op` is a name ('sum', 'prod', 'max', 'min', 'land', 'lor', 'lxor', 'band', 'bor', 'bxor') or an operation of mpi4py.
+    Needs MPI to run. Raises TypeError where the dtype has no such reduction.
+    """
+    cdef str type_name = dtype if isinstance(dtype, str) else dtype.name
+    name = reduction_name(op)
+    _make_operations()
+    if name is None:
+        from mpi4py import MPI  # heavy, and loaded by the time there is an op
+
+        if type_name not in _TYPES:
+            raise TypeError(f"an operation made with MPI.Op.Create cannot reduce {type_name}: MPI has no such type")
+        return _TYPES[type_name], MPI._handleof(op)
+    if type_name == "bool":
+        return _TYPES["bool"], _BUILTIN[_OF_BOOL[name]]
+    kind = ("integer" if type_name.startswith(("int", "uint")) else
+            "complex" if type_name.startswith("complex") else "floating-point")
+    if name not in _OF_KIND[kind]:
+        raise TypeError(f"'{name}' is no reduction of {kind} numbers, and the dtype is {type_name}; "
+                        f"possible: {', '.join(sorted(_OF_KIND[kind]))}")
+    if type_name == "float16" or type_name == "bfloat16":
+        own = {"sum": MJ_INT(MJ_SUM16), "prod": MJ_INT(MJ_PROD16), "max": MJ_INT(MJ_MAX), "min": MJ_INT(MJ_MIN)}
+        return (MJ_INT(MJ_F16) if type_name == "float16" else MJ_INT(MJ_BF16)), own[name]
+    if type_name not in _TYPES:
+        raise TypeError(f"arrays of {type_name} cannot be reduced over ranks: convert them to float32 first "
+                        "(x.astype('float32')), or for integers to int32")
+    if kind == "floating-point" and name == "max":
+        return _TYPES[type_name], MJ_INT(MJ_MAX)
+    if kind == "floating-point" and name == "min":
+        return _TYPES[type_name], MJ_INT(MJ_MIN)
+    return _TYPES[type_name], _BUILTIN[name]
+
+
+cdef int _make_operations() except -1:
+    global made
+    if not made:
+        _check(mj_make_operations())
+        made = True
+    return 0
+
+
+# ---- how to wait, how to split; which library ----
+
+def set_yielding(bint value):
+    """Whether waiting ranks hand their core over: for nodes with more ranks than cores."""
+    global mj_yielding
+    mj_yielding = value
+
+
+def yielding():
+    return bool(mj_yielding)
+
+
+def large_counts():
+    """Whether the library has MPI-4's calls with 64-bit counts."""
+    return bool(MJ_LARGE_COUNTS)
+
+
+def set_chunk(int64_t elements):
+    """For tests: the longest message, in elements, that is sent as one. Gives the former value."""
+    global mj_chunk
+    before = mj_chunk
+    mj_chunk = elements
+    return before
+
+
+def same_library(str path):
+    """Whether the shared object `path`, e.g. mpi4py's, calls the MPI library that this module calls."""
+    cdef bytes name = path.encode()
+    cdef void *theirs = mj_symbol_in(name, b"MPI_Allreduce")
+    return theirs == NULL or theirs == <void *>&MPI_Allreduce
+
+
+def library_path():
+    """The file of the MPI library that this module calls."""
+    return mj_file_of(<void *>&MPI_Allreduce).decode()
+
+
+# ---- from Python ----
+
+def call(str op, intptr_t comm, send=None, recv=None, *,
+         int64_t send_count=0, intptr_t send_type=0, recv_count=None, recv_type=None, intptr_t reduction=0,
+         int root=0, int dest=0, int source=0, int send_tag=0, int recv_tag=0):
+    """Runs one operation on contiguous buffers (``array.view('u1')`` where NumPy has no buffer for the dtype).
+
+    Counts are in elements of the datatype, as in ``comm.pxd``; the receive side is like the send side where nothing else
+    is said. Raises RuntimeError with MPI's text.
+    """
+    cdef CommArgs args
+    cdef CommFunction function = table[<int>CODES[op]]
+    cdef Py_buffer[2] views
+    cdef int code
+    memset(&args, 0, sizeof(args))
+    memset(views, 0, sizeof(views))
+    args.op = CODES[op]
+    args.comm = comm
+    args.sendcount = send_count
+    args.sendtype = send_type
+    args.recvcount = send_count if recv_count is None else recv_count
+    args.recvtype = send_type if recv_type is None else recv_type
+    args.mpi_op = reduction
+    args.root = root
+    args.dest = dest
+    args.source = source
+    args.sendtag = send_tag
+    args.recvtag = recv_tag
+    try:
+        if send is not None:
+            PyObject_GetBuffer(send, &views[0], PyBUF_SIMPLE)
+        if recv is not None:
+            PyObject_GetBuffer(recv, &views[1], PyBUF_WRITABLE)
+        args.sendbuf = views[0].buf
+        args.recvbuf = views[1].buf
+        with nogil:
+            code = function(&args)
+    finally:
+        PyBuffer_Release(&views[0])
+        PyBuffer_Release(&views[1])
+    if code != MPI_SUCCESS:
+        raise RuntimeError(f"MPI {op} failed: {error_message(code)}")

@@ -1,0 +1,277 @@
+/* MPI calls with 64-bit counts, and with a way of waiting that suits the node.
+
+   Counts: the _c functions of MPI-4 where the library has them. Elsewhere (or with MPIJAX_SMALL_COUNTS, for tests)
+   messages of more than mj_chunk elements are sent in parts, or as one element of a derived type where each rank has a
+   block.
+
+   Waiting: MPI libraries poll without yielding. With more ranks than cores the rank that polls keeps the other, for which
+   it waits, off the core for a whole time slice. Then (mj_yielding) calls are made in their non-blocking form and
+   sched_yield is called between tests. */
+
+#ifndef MPIJAX_MPI_CALLS_H
+#define MPIJAX_MPI_CALLS_H
+
+#include <mpi.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if MPI_VERSION >= 4 && !defined(MPIJAX_SMALL_COUNTS)
+#define MJ_LARGE_COUNTS 1
+#define MJ(name) name##_c
+typedef MPI_Count mj_count;
+static int64_t mj_chunk = INT64_MAX;
+#else
+#define MJ_LARGE_COUNTS 0
+#define MJ(name) name
+typedef int mj_count;
+static int64_t mj_chunk = INT_MAX;
+#endif
+
+/* Handles are ints in MPICH and its relatives, pointers in Open MPI; instructions carry either as intptr_t. */
+#define MJ_COMM(handle) ((MPI_Comm)(intptr_t)(handle))
+#define MJ_TYPE(handle) ((MPI_Datatype)(intptr_t)(handle))
+#define MJ_OP(handle) ((MPI_Op)(intptr_t)(handle))
+#define MJ_INT(handle) ((intptr_t)(handle))
+
+static int mj_yielding = 0;
+
+static int mj_wait(MPI_Request *request) {
+    int done = 0;
+    for (;;) {
+        int rc = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+        if (rc != MPI_SUCCESS || done) return rc;
+        sched_yield();
+    }
+}
+
+/* Calls `blocking`, or `nonblocking` (the same arguments, then a request) and waits. */
+#define MJ_RUN(blocking, nonblocking, ...)                        \
+    do {                                                          \
+        if (!mj_yielding) return MJ(blocking)(__VA_ARGS__);       \
+        MPI_Request request_;                                     \
+        int rc_ = MJ(nonblocking)(__VA_ARGS__, &request_);        \
+        return rc_ != MPI_SUCCESS ? rc_ : mj_wait(&request_);     \
+    } while (0)
+
+/* Runs `call` for consecutive parts [at, at + part) of n elements of `size` bytes; once for n = 0: all ranks must call. */
+#define MJ_PARTS(n, call)                                         \
+    do {                                                          \
+        int64_t at = 0;                                           \
+        do {                                                      \
+            int64_t part = (n) - at < mj_chunk ? (n) - at : mj_chunk; \
+            int rc_ = call;                                       \
+            if (rc_ != MPI_SUCCESS) return rc_;                   \
+            at += part;                                           \
+        } while (at < (n));                                       \
+        return MPI_SUCCESS;                                       \
+    } while (0)
+
+/* The address of element `at` of a buffer; MPI_IN_PLACE stays what it is. */
+static inline void *mj_at(const void *buffer, int64_t at, int64_t size) {
+    if (buffer == MPI_IN_PLACE || buffer == NULL) return (void *)buffer;
+    return (char *)buffer + at * size;
+}
+
+/* Bytes of one element of a datatype; the types used here have no gaps. */
+static inline int64_t mj_size(MPI_Datatype type) {
+    int size = 0;
+    MPI_Type_size(type, &size);
+    return size;
+}
+
+/* ---- element by element: any part of the message can go on its own ---- */
+
+static int mj_allreduce_part(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op op, MPI_Comm c) {
+    MJ_RUN(MPI_Allreduce, MPI_Iallreduce, s, r, (mj_count)n, t, op, c);
+}
+static int mj_allreduce(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op op, MPI_Comm c) {
+    if (s == r) s = MPI_IN_PLACE;
+    if (n <= mj_chunk) return mj_allreduce_part(s, r, n, t, op, c);
+    int64_t size = mj_size(t);
+    MJ_PARTS(n, mj_allreduce_part(mj_at(s, at, size), mj_at(r, at, size), part, t, op, c));
+}
+
+static int mj_reduce_part(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op op, int root, MPI_Comm c) {
+    MJ_RUN(MPI_Reduce, MPI_Ireduce, s, r, (mj_count)n, t, op, root, c);
+}
+/* The other ranks keep what they sent: their result is `s`. */
+static int mj_reduce(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op op, int root, MPI_Comm c) {
+    int rank;
+    int64_t size = mj_size(t);
+    MPI_Comm_rank(c, &rank);
+    if (rank == root) {
+        if (s == r) s = MPI_IN_PLACE;
+    } else {
+        if (s != r && r != NULL) memcpy(r, s, (size_t)(n * size));
+        r = NULL;
+    }
+    MJ_PARTS(n, mj_reduce_part(mj_at(s, at, size), mj_at(r, at, size), part, t, op, root, c));
+}
+
+static int mj_scan_part(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op op, MPI_Comm c) {
+    MJ_RUN(MPI_Scan, MPI_Iscan, s, r, (mj_count)n, t, op, c);
+}
+static int mj_scan(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op op, MPI_Comm c) {
+    int64_t size = mj_size(t);
+    if (s == r) s = MPI_IN_PLACE;
+    MJ_PARTS(n, mj_scan_part(mj_at(s, at, size), mj_at(r, at, size), part, t, op, c));
+}
+
+static int mj_exscan_part(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op op, MPI_Comm c) {
+    MJ_RUN(MPI_Exscan, MPI_Iexscan, s, r, (mj_count)n, t, op, c);
+}
+static int mj_exscan_parts(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op op, MPI_Comm c) {
+    int64_t size = mj_size(t);
+    if (s == r) s = MPI_IN_PLACE;
+    MJ_PARTS(n, mj_exscan_part(mj_at(s, at, size), mj_at(r, at, size), part, t, op, c));
+}
+/* MPI leaves the first rank's result undefined; here it is zero, so that no program reads chance values. */
+static int mj_exscan(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op op, MPI_Comm c) {
+    int rank, rc = mj_exscan_parts(s, r, n, t, op, c);
+    MPI_Comm_rank(c, &rank);
+    if (rc == MPI_SUCCESS && rank == 0) memset(r, 0, (size_t)(n * mj_size(t)));
+    return rc;
+}
+
+static int mj_bcast_part(void *r, int64_t n, MPI_Datatype t, int root, MPI_Comm c) {
+    MJ_RUN(MPI_Bcast, MPI_Ibcast, r, (mj_count)n, t, root, c);
+}
+static int mj_bcast(const void *s, void *r, int64_t n, MPI_Datatype t, int root, MPI_Comm c) {
+    int rank;
+    int64_t size = mj_size(t);
+    MPI_Comm_rank(c, &rank);
+    if (rank == root && s != r) memcpy(r, s, (size_t)(n * size));
+    MJ_PARTS(n, mj_bcast_part(mj_at(r, at, size), part, t, root, c));
+}
+
+static int mj_send_part(const void *s, int64_t n, MPI_Datatype t, int dest, int tag, MPI_Comm c) {
+    MJ_RUN(MPI_Send, MPI_Isend, s, (mj_count)n, t, dest, tag, c);
+}
+static int mj_send(const void *s, int64_t n, MPI_Datatype t, int dest, int tag, MPI_Comm c) {
+    int64_t size = mj_size(t);
+    MJ_PARTS(n, mj_send_part(mj_at(s, at, size), part, t, dest, tag, c));
+}
+
+static int mj_recv_part(void *r, int64_t n, MPI_Datatype t, int source, int tag, MPI_Comm c) {
+    if (!mj_yielding) return MJ(MPI_Recv)(r, (mj_count)n, t, source, tag, c, MPI_STATUS_IGNORE);
+    MPI_Request request;
+    int rc = MJ(MPI_Irecv)(r, (mj_count)n, t, source, tag, c, &request);
+    return rc != MPI_SUCCESS ? rc : mj_wait(&request);
+}
+static int mj_recv(void *r, int64_t n, MPI_Datatype t, int source, int tag, MPI_Comm c) {
+    int64_t size = mj_size(t);
+    MJ_PARTS(n, mj_recv_part(mj_at(r, at, size), part, t, source, tag, c));
+}
+
+/* One part each way at a time; a side whose message has fewer parts leaves its half of the exchange out. */
+static int mj_sendrecv(const void *s, int64_t sn, MPI_Datatype st, int dest, int stag, void *r, int64_t rn,
+                       MPI_Datatype rt, int source, int rtag, MPI_Comm c) {
+    int64_t ssize = mj_size(st), rsize = mj_size(rt), sat = 0, rat = 0;
+    void *copy = NULL;
+    int rc = MPI_SUCCESS, first = 1;
+    if (s == r && sn > 0) { /* MPI forbids overlap */
+        copy = malloc((size_t)(sn * ssize));
+        if (copy == NULL) return MPI_ERR_NO_MEM;
+        s = memcpy(copy, s, (size_t)(sn * ssize));
+    }
+    for (; rc == MPI_SUCCESS && (first || sat < sn || rat < rn); first = 0) {
+        int sends = first || sat < sn, receives = first || rat < rn;
+        int64_t sp = sn - sat < mj_chunk ? sn - sat : mj_chunk, rp = rn - rat < mj_chunk ? rn - rat : mj_chunk;
+        MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+        if (receives)
+            rc = MJ(MPI_Irecv)(mj_at(r, rat, rsize), (mj_count)rp, rt, source, rtag, c, &requests[0]);
+        if (rc == MPI_SUCCESS && sends)
+            rc = MJ(MPI_Isend)(mj_at(s, sat, ssize), (mj_count)sp, st, dest, stag, c, &requests[1]);
+        for (int i = 1; rc == MPI_SUCCESS && i >= 0; i--)
+            rc = mj_yielding ? mj_wait(&requests[i]) : MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+        sat += sends ? sp : 0;
+        rat += receives ? rp : 0;
+    }
+    free(copy);
+    return rc;
+}
+
+/* ---- block by block: n elements for or from every rank ---- */
+
+/* A type of n elements, for blocks that are too long for an int count. */
+static int mj_block_type(int64_t n, MPI_Datatype t, MPI_Datatype *block) {
+    MPI_Datatype parts[2] = {MPI_DATATYPE_NULL, MPI_DATATYPE_NULL};
+    int64_t whole = n / mj_chunk, rest = n % mj_chunk;
+    int lengths[2] = {(int)whole, (int)rest};
+    MPI_Aint offsets[2] = {0, (MPI_Aint)(whole * mj_chunk * mj_size(t))};
+    int rc = MPI_Type_contiguous((int)mj_chunk, t, &parts[0]);
+    if (rc != MPI_SUCCESS) return rc;
+    parts[1] = t;
+    rc = MPI_Type_create_struct(2, lengths, offsets, parts, block);
+    MPI_Type_free(&parts[0]);
+    return rc != MPI_SUCCESS ? rc : MPI_Type_commit(block);
+}
+
+/* Makes (n, t) an int count and a type: unchanged, or one block of a derived type that is freed after `call`. */
+#define MJ_BLOCKS(n, t, call)                                     \
+    do {                                                          \
+        if ((n) <= mj_chunk) return call;                         \
+        MPI_Datatype block_;                                      \
+        int rc_ = mj_block_type((n), (t), &block_);               \
+        if (rc_ != MPI_SUCCESS) return rc_;                       \
+        (t) = block_;                                             \
+        (n) = 1;                                                  \
+        rc_ = call;                                               \
+        MPI_Type_free(&block_);                                   \
+        return rc_;                                               \
+    } while (0)
+
+static int mj_allgather_block(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Comm c) {
+    MJ_RUN(MPI_Allgather, MPI_Iallgather, s, (mj_count)n, t, r, (mj_count)n, t, c);
+}
+static int mj_allgather(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Comm c) {
+    MJ_BLOCKS(n, t, mj_allgather_block(s, r, n, t, c));
+}
+
+static int mj_alltoall_block(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Comm c) {
+    MJ_RUN(MPI_Alltoall, MPI_Ialltoall, s, (mj_count)n, t, r, (mj_count)n, t, c);
+}
+static int mj_alltoall(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Comm c) {
+    if (s == r) s = MPI_IN_PLACE;
+    MJ_BLOCKS(n, t, mj_alltoall_block(s, r, n, t, c));
+}
+
+static int mj_gather_block(const void *s, void *r, int64_t n, MPI_Datatype t, int root, MPI_Comm c) {
+    MJ_RUN(MPI_Gather, MPI_Igather, s, (mj_count)n, t, r, (mj_count)n, t, root, c);
+}
+static int mj_gather(const void *s, void *r, int64_t n, MPI_Datatype t, int root, MPI_Comm c) {
+    MJ_BLOCKS(n, t, mj_gather_block(s, r, n, t, root, c));
+}
+
+static int mj_scatter_block(const void *s, void *r, int64_t n, MPI_Datatype t, int root, MPI_Comm c) {
+    MJ_RUN(MPI_Scatter, MPI_Iscatter, s, (mj_count)n, t, r, (mj_count)n, t, root, c);
+}
+static int mj_scatter(const void *s, void *r, int64_t n, MPI_Datatype t, int root, MPI_Comm c) {
+    MJ_BLOCKS(n, t, mj_scatter_block(s, r, n, t, root, c));
+}
+
+static int mj_reduce_scatter_block(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op op, MPI_Comm c) {
+    MJ_RUN(MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, s, r, (mj_count)n, t, op, c);
+}
+static int mj_reduce_scatter(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op op, MPI_Comm c) {
+    if (n <= mj_chunk) return mj_reduce_scatter_block(s == r ? MPI_IN_PLACE : s, r, n, t, op, c);
+    int ranks, rank, rc = MPI_SUCCESS;
+    int64_t bytes = n * mj_size(t);
+    MPI_Comm_size(c, &ranks);
+    MPI_Comm_rank(c, &rank);
+    for (int to = 0; rc == MPI_SUCCESS && to < ranks; to++) /* block 0 first: in place, the result replaces it */
+        rc = mj_reduce((const char *)s + to * bytes, to == rank ? r : NULL, n, t, op, to, c);
+    return rc;
+}
+
+static int mj_barrier(MPI_Comm c) {
+    if (!mj_yielding) return MPI_Barrier(c);
+    MPI_Request request;
+    int rc = MPI_Ibarrier(c, &request);
+    return rc != MPI_SUCCESS ? rc : mj_wait(&request);
+}
+
+#endif

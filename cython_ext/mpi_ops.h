@@ -1,0 +1,109 @@
+/* Reductions that MPI lacks or does not define as JAX does.
+
+   - float16 and bfloat16: each combination of two ranks' values is computed in float and rounded to the type.
+   - max and min of floating-point numbers propagate NaN; MPI leaves open what its own do.
+
+   MPI hands a user operation the datatype, which tells the element type: MJ_F16 and MJ_BF16 are made for this. */
+
+#ifndef MPIJAX_MPI_OPS_H
+#define MPIJAX_MPI_OPS_H
+
+#include "mpi_calls.h"
+#include <math.h>
+
+static MPI_Datatype MJ_F16, MJ_BF16; /* two bytes each, told apart by their handles */
+static MPI_Op MJ_SUM16, MJ_PROD16, MJ_MAX, MJ_MIN;
+
+static inline float mj_as_float(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, 4);
+    return x;
+}
+static inline uint32_t mj_bits(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    return bits;
+}
+
+static inline float mj_from_bf16(uint16_t h) { return mj_as_float((uint32_t)h << 16); }
+
+/* Round to nearest, ties to even; a NaN stays one although its low bits are cut. */
+static inline uint16_t mj_to_bf16(float x) {
+    uint32_t bits = mj_bits(x);
+    if (x != x) return (uint16_t)(bits >> 16) | 0x40;
+    return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+/* Exponent and fraction move to their place in a float; the multiplication corrects the exponent's bias and makes
+   subnormals normal. Infinity and NaN, whose exponent is all ones, get float's. */
+static inline float mj_from_f16(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = (uint32_t)(h & 0x7fff) << 13;
+    float x = mj_as_float(rest) * mj_as_float((254 - 15) << 23);
+    if ((h & 0x7c00) == 0x7c00) x = mj_as_float(rest | 0x7f800000);
+    return mj_as_float(mj_bits(x) | sign);
+}
+
+/* Round to nearest, ties to even. Below 2^-14 the sum with 0.5 shifts the fraction so that the float adder itself rounds at
+   float16's last subnormal bit; the bits that 0.5 has itself are taken off again. */
+static inline uint16_t mj_to_f16(float x) {
+    uint32_t bits = mj_bits(x), sign = (bits >> 16) & 0x8000, rest = bits & 0x7fffffff;
+    if (rest > 0x7f800000) return (uint16_t)(sign | 0x7e00);
+    if (rest >= 0x47800000) return (uint16_t)(sign | 0x7c00); /* 65536 and above */
+    if (rest < 0x38800000) return (uint16_t)(sign | (mj_bits(mj_as_float(rest) + 0.5f) - 0x3f000000));
+    return (uint16_t)(sign | ((rest - (112u << 23) + 0xfff + ((rest >> 13) & 1)) >> 13));
+}
+
+static inline float mj_same_f(float x) { return x; }
+static inline double mj_same_d(double x) { return x; }
+
+#define MJ_ADD(a, b) ((a) + (b))
+#define MJ_MUL(a, b) ((a) * (b))
+/* NaN if either is; +0 counts as greater than -0, so that the result does not depend on the order of the ranks. */
+#define MJ_MAXIMUM(a, b) ((a) > (b) || (a) != (a) ? (a) : (b) > (a) || (b) != (b) ? (b) : signbit(a) ? (b) : (a))
+#define MJ_MINIMUM(a, b) ((a) < (b) || (a) != (a) ? (a) : (b) < (a) || (b) != (b) ? (b) : signbit(a) ? (a) : (b))
+
+#define MJ_LOOP(store, wide, load, round, combine)                \
+    do {                                                          \
+        const store *x = in;                                      \
+        store *y = inout;                                         \
+        for (int64_t i = 0; i < n; i++) {                         \
+            wide a = load(x[i]), b = load(y[i]);                  \
+            y[i] = round(combine(a, b));                          \
+        }                                                         \
+    } while (0)
+
+#define MJ_HALVES(combine)                                        \
+    if (*type == MJ_BF16) MJ_LOOP(uint16_t, float, mj_from_bf16, mj_to_bf16, combine); \
+    else if (*type == MJ_F16) MJ_LOOP(uint16_t, float, mj_from_f16, mj_to_f16, combine)
+
+#define MJ_FLOATS(combine)                                        \
+    else if (*type == MPI_FLOAT) MJ_LOOP(float, float, mj_same_f, mj_same_f, combine); \
+    else MJ_LOOP(double, double, mj_same_d, mj_same_d, combine)
+
+#define MJ_OPERATION(name, body)                                  \
+    static void name(void *in, void *inout, mj_count *count, MPI_Datatype *type) { \
+        int64_t n = (int64_t)*count;                              \
+        body;                                                     \
+    }
+
+MJ_OPERATION(mj_sum16, MJ_HALVES(MJ_ADD))
+MJ_OPERATION(mj_prod16, MJ_HALVES(MJ_MUL))
+MJ_OPERATION(mj_max, MJ_HALVES(MJ_MAXIMUM); MJ_FLOATS(MJ_MAXIMUM))
+MJ_OPERATION(mj_min, MJ_HALVES(MJ_MINIMUM); MJ_FLOATS(MJ_MINIMUM))
+
+/* Makes the datatypes and operations; once, after MPI has started. */
+static int mj_make_operations(void) {
+    MPI_Datatype *types[2] = {&MJ_F16, &MJ_BF16};
+    for (int i = 0; i < 2; i++) {
+        int rc = MPI_Type_contiguous(2, MPI_BYTE, types[i]);
+        if (rc == MPI_SUCCESS) rc = MPI_Type_commit(types[i]);
+        if (rc != MPI_SUCCESS) return rc;
+    }
+    int rc = MJ(MPI_Op_create)(mj_sum16, 1, &MJ_SUM16);
+    if (rc == MPI_SUCCESS) rc = MJ(MPI_Op_create)(mj_prod16, 1, &MJ_PROD16);
+    if (rc == MPI_SUCCESS) rc = MJ(MPI_Op_create)(mj_max, 1, &MJ_MAX);
+    if (rc == MPI_SUCCESS) rc = MJ(MPI_Op_create)(mj_min, 1, &MJ_MIN);
+    return rc;
+}
+
+#endif

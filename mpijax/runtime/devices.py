@@ -1,0 +1,154 @@
+"""Devices and processes, JAX's view of an MPI job: a rank is a process, and owns one CPU device.
+
+Every function but `default_backend` starts MPI on its first call, because only MPI knows how many ranks there are.
+"""
+
+from functools import cache
+from typing import Any
+
+from mpijax.runtime import mpi_start
+
+PLATFORM = "cpu"
+# Platforms that JAX programs ask for and that no build of mpijax has.
+_FOREIGN_PLATFORMS = ("gpu", "cuda", "rocm")
+
+
+class Device:
+    """The place of an array: the memory and the cores of one rank. One object per device, so identity is equality.
+
+    Attributes: `id` counts over the whole job; `process_index` is the rank that owns the device.
+    """
+
+    platform = PLATFORM
+    device_kind = PLATFORM
+    local_hardware_id = 0
+
+    def __init__(self, id: int, process_index: int):
+        self.id = id
+        self.process_index = process_index
+
+    @property
+    def host_id(self) -> int:
+        return self.process_index
+
+    @property
+    def client(self) -> "Client":
+        return CLIENT
+
+    def memory_stats(self) -> None:
+        """Statistics of device memory, which JAX too does not have for CPUs."""
+        return None
+
+    def __repr__(self) -> str:
+        return f"CpuDevice(id={self.id})"
+
+    def __str__(self) -> str:
+        return f"{PLATFORM}:{self.id}"
+
+    def __reduce__(self):
+        return _device_with_id, (self.id,)
+
+
+class Client:
+    """What JAX calls the backend; there is one, and it has these facts."""
+
+    platform = PLATFORM
+
+    @property
+    def platform_version(self) -> str:
+        return mpi_start.library_version()
+
+    def devices(self) -> list[Device]:
+        return devices()
+
+    def local_devices(self) -> list[Device]:
+        return local_devices()
+
+    def device_count(self) -> int:
+        return device_count()
+
+    def process_index(self) -> int:
+        return process_index()
+
+
+CLIENT = Client()
+
+
+@cache
+def _all_devices() -> tuple[Device, ...]:
+    return tuple(Device(rank, rank) for rank in range(mpi_start.size()))
+
+
+def _device_with_id(id: int) -> Device:
+    """For pickle: the device of this job with that number."""
+    return _all_devices()[id]
+
+
+def _check_backend(backend: Any) -> None:
+    if backend is None or backend == PLATFORM or isinstance(backend, Client):
+        return
+    if backend in _FOREIGN_PLATFORMS:
+        raise RuntimeError(
+            f"Unknown backend: '{backend}' requested, but no platforms that are instances of {backend} are present. "
+            f"Platforms present are: {PLATFORM}. mpijax computes on the CPUs of its MPI ranks."
+        )
+    raise RuntimeError(f"Unknown backend {backend}. Available backends are ['{PLATFORM}']")
+
+
+def devices(backend: Any = None) -> list[Device]:
+    """All devices of the job, one per rank, in rank order."""
+    _check_backend(backend)
+    return list(_all_devices())
+
+
+def local_devices(process_index: int | None = None, backend: Any = None, host_id: int | None = None) -> list[Device]:
+    """The devices of one rank: this one, or the one given."""
+    _check_backend(backend)
+    index = process_index if process_index is not None else host_id
+    if index is None:
+        index = mpi_start.rank()
+    if index not in range(mpi_start.size()):
+        raise ValueError(f"Unknown process_index {index}: this job has {mpi_start.size()} processes, counted from 0")
+    return [device for device in _all_devices() if device.process_index == index]
+
+
+def process_index(backend: Any = None) -> int:
+    """The rank of this process in the job."""
+    _check_backend(backend)
+    return mpi_start.rank()
+
+
+def process_count(backend: Any = None) -> int:
+    """The number of ranks of the job."""
+    _check_backend(backend)
+    return mpi_start.size()
+
+
+def process_indices(backend: Any = None) -> list[int]:
+    """The numbers of all ranks."""
+    return list(range(process_count(backend)))
+
+
+def device_count(backend: Any = None) -> int:
+    """The number of devices of the whole job."""
+    return len(devices(backend))
+
+
+def local_device_count(backend: Any = None) -> int:
+    """The number of devices of this rank."""
+    return len(local_devices(backend=backend))
+
+
+def host_id(backend: Any = None) -> int:
+    """The older name of `process_index`."""
+    return process_index(backend)
+
+
+def host_count(backend: Any = None) -> int:
+    """The older name of `process_count`."""
+    return process_count(backend)
+
+
+def default_backend() -> str:
+    """The platform of the default device; does not start MPI."""
+    return PLATFORM

@@ -1,0 +1,174 @@
+"""MPI starts here, once, at the first use of devices or communication; never at import or while tracing.
+
+`world()` is the communicator of everything mpijax sends: a private duplicate of ``MPI_COMM_WORLD``, so that messages of
+the user's own mpi4py code never match ours. With more than one rank an uncaught exception ends the whole job (the other
+ranks would wait for this one for ever).
+"""
+
+import importlib.util
+import os
+import sys
+import threading
+import traceback
+from typing import Any
+
+from mpijax.runtime import cpus
+
+_lock = threading.RLock()
+_state: "Start | None" = None
+
+# (variable with the number of processes, launcher): set by the launcher in every process it starts
+_LAUNCHER_SIZES = (
+    ("PMI_SIZE", "an MPICH-like mpirun/mpiexec (Hydra)"),
+    ("OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun"),
+    ("SLURM_STEP_NUM_TASKS", "srun"),
+    ("FLUX_JOB_SIZE", "flux run"),
+    ("PALS_NRANKS", "PALS mpiexec"),
+)
+
+
+class Start:
+    """What is decided when MPI starts.
+
+    Attributes: `world`, the private communicator (mpi4py); `rank`, `size`; `yields`, whether waiting ranks must hand their
+    core over (more ranks than cores); `ext`, the module with the communication shims.
+    """
+
+    def __init__(self):
+        import mpi4py
+
+        if "mpi4py.MPI" not in sys.modules:
+            # A level above SERIALIZED makes every small call take locks: 2.0 µs instead of 0.2 µs an allreduce.
+            mpi4py.rc.thread_level = "serialized"
+        self.MPI = MPI = _import_mpi()
+        if MPI.Is_finalized():
+            raise RuntimeError("MPI has been finalized: mpijax cannot communicate or list devices any more.")
+        if not MPI.Is_initialized():  # mpi4py.rc.initialize is False
+            MPI.Init_thread(MPI.THREAD_SERIALIZED)
+        self.ext = _import_shims(MPI)
+        self.rank, self.size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
+        _check_launcher(self.size, MPI.Get_library_version())
+        self.world = MPI.COMM_WORLD.Dup()
+        self.world.Set_name("mpijax")
+        self.world.Set_errhandler(MPI.ERRORS_RETURN)
+        self.yields = self._must_yield()
+        self.ext.set_yielding(self.yields)
+        if self.size > 1:
+            _install_abort(self.rank, MPI)
+
+    def _must_yield(self) -> bool:
+        """Whether this node has more ranks than CPUs to run them, so that a rank that polls keeps another from running."""
+        choice = os.environ.get("MPIJAX_WAIT", "").lower()
+        if choice in ("block", "yield"):
+            return choice == "yield"
+        if choice:
+            raise ValueError(f"MPIJAX_WAIT must be 'block' or 'yield', got {choice!r}")
+        if self.size == 1:
+            return False
+        node = self.world.Split_type(self.MPI.COMM_TYPE_SHARED)
+        masks = node.allgather((cpus.affinity(), cpus.cgroup_cpus()))
+        node.Free()
+        available = min([len(frozenset().union(*(mask for mask, _ in masks)))] + [quota for _, quota in masks])
+        return len(masks) > available
+
+
+def start() -> Start:
+    """Starts MPI if it has not been; the same object every time. Collective over all ranks on the first call."""
+    global _state
+    if _state is None:
+        with _lock:
+            if _state is None:
+                _state = Start()
+    return _state
+
+
+def started() -> bool:
+    return _state is not None
+
+
+def world() -> Any:
+    """The private communicator (mpi4py's ``MPI.Intracomm``)."""
+    return start().world
+
+
+def rank() -> int:
+    return start().rank
+
+
+def size() -> int:
+    return start().size
+
+
+def library_version() -> str:
+    """``MPICH Version: 5.0.2 ...``, the first line of what the MPI library says of itself."""
+    return start().MPI.Get_library_version().splitlines()[0].strip()
+
+
+def _import_mpi() -> Any:
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise RuntimeError(
+            f"no MPI library could be loaded: {error}\n"
+            "Install one (pip install mpich), or load your cluster's MPI module before starting Python; an MPI in an "
+            "unusual place is named by MPI4PY_LIBMPI=/path/to/libmpi.so."
+        ) from error
+    return MPI
+
+
+def _import_shims(MPI: Any) -> Any:
+    """The compiled shims, checked to call the library that mpi4py runs: two MPI libraries in one process corrupt both."""
+    library = MPI.Get_library_version().splitlines()[0].strip()
+    rebuild = (
+        "Rebuild mpijax for it: MPICC=/path/to/its/mpicc pip install --force-reinstall --no-deps . (and pip uninstall "
+        "mpich if a system MPI is meant), or name the library it was built for with MPI4PY_LIBMPI=/path/to/libmpi.so."
+    )
+    try:
+        from mpijax._ext import mpi as ext
+    except ImportError as error:
+        if importlib.util.find_spec("mpijax._ext.mpi") is None:
+            raise RuntimeError("the extension mpijax._ext.mpi has not been built: run `make ext` or `pip install .`") from error
+        raise RuntimeError(
+            f"the communication module does not fit the MPI library that mpi4py loaded ({library}): {error}\n{rebuild}"
+        ) from error
+    if not ext.same_library(MPI.__file__):
+        raise RuntimeError(
+            f"mpi4py runs {library}, but mpijax was built for another MPI ({ext.library_path()}).\n{rebuild}"
+        )
+    return ext
+
+
+def _check_launcher(size: int, library: str) -> None:
+    """N copies of rank 0 of 1: the launcher belongs to another MPI, and every process thinks that it is alone."""
+    if size > 1:
+        return
+    for variable, launcher in _LAUNCHER_SIZES:
+        expected = os.environ.get(variable, "")
+        if expected.isdigit() and int(expected) > 1:
+            raise RuntimeError(
+                f"{launcher} started {expected} processes ({variable}={expected}), but MPI sees only one: the launcher "
+                f"and the MPI library ({library.splitlines()[0].strip()}) do not belong together. Use the mpirun of that "
+                "library (for the mpich wheel: mpirun in the same environment as Python), or, under srun, try "
+                "srun --mpi=pmi2 or --mpi=pmix."
+            )
+
+
+def _install_abort(rank: int, MPI: Any) -> None:
+    """Makes an uncaught exception of this rank end the job, after its traceback is printed once."""
+    previous = sys.excepthook
+
+    def hook(kind, value, trace):
+        try:
+            if previous is sys.__excepthook__:
+                text = "".join(traceback.format_exception(kind, value, trace))
+                sys.stderr.write("".join(f"[rank {rank}] {line}\n" for line in text.splitlines()))
+            else:  # another library formats tracebacks: let it, and say whose this was
+                previous(kind, value, trace)
+                sys.stderr.write(f"[rank {rank}] ended by the exception above\n")
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            if not hasattr(sys, "ps1") and not MPI.Is_finalized():  # an interactive session goes on
+                MPI.COMM_WORLD.Abort(130 if issubclass(kind, KeyboardInterrupt) else 1)
+
+    sys.excepthook = hook

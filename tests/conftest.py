@@ -1,0 +1,60 @@
+"""What every test run needs: alone, and as one of several ranks under ``mpirun ... pytest --with-mpi -m mpi``.
+
+Under several ranks only rank 0 reports progress and the summary; any rank prints its failures at once, tagged with its
+number, because the other ranks may by then wait for it in a collective until the timeout ends the job.
+"""
+
+import io
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import mpi4py
+import pytest
+
+# pytest-mpi imports mpi4py.MPI, which starts MPI: with the thread level that mpijax asks for.
+mpi4py.rc.thread_level = "serialized"
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")  # of the oracle
+os.environ.setdefault("MPIJAX_CACHE_DIR", str(Path(__file__).parent.parent / "build" / "test-cache"))
+
+# The launchers say which rank this is before MPI starts: MPICH and its relatives, Open MPI, Slurm.
+RANK = int(next((os.environ[v] for v in ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK") if v in os.environ), 0))
+SIZE = int(next((os.environ[v] for v in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE") if v in os.environ), 1))
+
+
+def pytest_addoption(parser):
+    parser.addoption("--slow", action="store_true", help="also run tests marked slow")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config):
+    if SIZE > 1:
+        # A folder of its own for each rank: two ranks clearing the same numbered folders would race.
+        config.option.basetemp = config.stash[OWN_TMP] = Path(tempfile.mkdtemp(prefix=f"mpijax-tests-{RANK}-"))
+    if RANK > 0:
+        config.pluginmanager.getplugin("terminalreporter")._tw._file = io.StringIO()
+
+
+OWN_TMP = pytest.StashKey[Path]()
+
+
+def pytest_unconfigure(config):
+    if OWN_TMP in config.stash:
+        shutil.rmtree(config.stash[OWN_TMP], ignore_errors=True)
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--slow"):
+        for item in items:
+            if "slow" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="slow: run with --slow"))
+
+
+def pytest_runtest_logreport(report):
+    if SIZE > 1 and report.failed:
+        text = f"\n[rank {RANK}] {report.nodeid} failed in {report.when}:\n{report.longreprtext}"
+        sys.__stderr__.write(text.replace("\n", f"\n[rank {RANK}] ") + "\n")
+        sys.__stderr__.flush()
