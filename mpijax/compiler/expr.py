@@ -1,0 +1,63 @@
+"""Scalar expressions: what a kernel computes for one element.
+
+Nodes are shared: equal expressions of one kernel are one object, so work is done once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.compiler.index import Lin
+
+
+class Expr:
+    """An operation on elements.
+
+    op: `load` (attr: buffer value, position `Lin`), `const` (attr: value), `index` (attr: `Lin`),
+    `acc` (attr: reduction member), `temp` (attr: member, whose element was computed in this kernel)
+    or the name of an elementwise primitive (attr: its parameters and which of its results).
+    """
+
+    __slots__ = ("op", "args", "dtype", "attr", "cost", "loads")
+
+    def __init__(self, op: str, args: tuple[Expr, ...], dtype: np.dtype, attr: Any = None, cost: int = 0):
+        self.op = op
+        self.args = args
+        self.dtype = dtype
+        self.attr = attr
+        self.cost = cost + sum(a.cost for a in args)
+        self.loads = (op == "load") + sum(a.loads for a in args)
+
+    def __repr__(self) -> str:
+        return f"{self.op}({', '.join(map(repr, self.args))})"
+
+
+class ExprTable:
+    """Makes expressions, each distinct one once."""
+
+    def __init__(self):
+        self.known: dict[Any, Expr] = {}
+
+    def make(self, op: str, args: tuple[Expr, ...], dtype, attr: Any, attr_key: Any, cost: int = 0) -> Expr:
+        key = (op, tuple(map(id, args)), dtype, attr_key)
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = Expr(op, args, dtype, attr, cost)
+        return found
+
+    def load(self, value, position: Lin) -> Expr:
+        return self.make("load", (), value.element, (value, position), (id(value), position.key))
+
+    def const(self, value, dtype) -> Expr:
+        scalar = np.asarray(value, dtype)[()]
+        return self.make("const", (), np.dtype(dtype), scalar, scalar.tobytes())
+
+    def index(self, position: Lin, dtype=np.dtype(np.int64)) -> Expr:
+        return self.make("index", (), dtype, position, position.key)
+
+    def apply(self, primitive, args: tuple[Expr, ...], dtype, params: dict[str, Any], result: int = 0) -> Expr:
+        rule = primitive.lower
+        attr = (primitive, params, result)
+        return self.make(primitive.name, args, dtype, attr, (repr(sorted(params.items())), result), rule.cost)

@@ -1,0 +1,245 @@
+"""The program as a graph of values, made from a Jaxpr: calls inlined, equal work merged, dead work dropped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.compiler.products import use_blas
+from mpijax.core import dtypes
+from mpijax.core import effects as fx
+from mpijax.core.avals import ShapedArray
+from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
+from mpijax.core.lowering import Decompose, Elementwise, Inline, Library, Reduction, Structural
+from mpijax.core.source import UNKNOWN, Source
+from mpijax.core.primitive import registry
+from mpijax.core.trace import trace_to_closed_jaxpr
+
+
+class Value:
+    """An array the program reads or computes.
+
+    shape, element: as laid out in memory (a PRNG key is two uint32 along a last axis).
+    scalar: the NumPy scalar of a literal, which needs no memory.
+    """
+
+    __slots__ = ("aval", "shape", "element", "producer", "kind", "position", "scalar", "users")
+
+    def __init__(self, aval: ShapedArray, kind: str, producer: Node | None = None, position: int = 0, scalar: Any = None):
+        self.aval = aval
+        self.kind = kind
+        self.producer = producer
+        self.position = position
+        self.scalar = scalar
+        self.users: list[Node] = []
+        if isinstance(aval.dtype, np.dtype):
+            self.shape, self.element = aval.shape, aval.dtype
+            if aval.dtype == dtypes.float0:
+                self.element = np.dtype(np.bool_)
+        else:
+            self.shape, self.element = (*aval.shape, *aval.dtype.physical_shape), np.dtype(np.uint32)
+
+    @property
+    def size(self) -> int:
+        n = 1
+        for d in self.shape:
+            n *= d
+        return n
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.element.itemsize
+
+    def __repr__(self) -> str:
+        return f"{self.kind}{self.position}:{self.aval.str_short()}"
+
+
+class Node:
+    """An operation of the graph."""
+
+    __slots__ = ("primitive", "params", "inputs", "outputs", "source", "effects", "kind")
+
+    def __init__(self, primitive, params, inputs: list[Value], avals, source: Source, effects):
+        self.primitive = primitive
+        self.params = params
+        self.inputs = inputs
+        self.source = source
+        self.effects = effects
+        self.outputs = [Value(a, "node", self, i) for i, a in enumerate(avals)]
+        self.kind = _kind(self)
+
+    def __repr__(self) -> str:
+        return f"{self.primitive.name}({', '.join(map(repr, self.inputs))})"
+
+
+# Structural kinds that write into parts of an array instead of being read through an index map.
+UPDATES = {
+    "concatenate", "pad", "dynamic_update_slice", "scatter", "scatter-add", "scatter_add", "scatter-sub", "scatter_sub",
+    "scatter-mul", "scatter_mul", "scatter-min", "scatter_min", "scatter-max", "scatter_max", "scatter-apply",
+}  # fmt: skip
+
+
+def _kind(node: Node) -> str:
+    """map: read element by element; reduce; update: writes parts of an array; opaque: one instruction of its own."""
+    lower = node.primitive.lower
+    if isinstance(lower, Elementwise):
+        return "map"
+    if isinstance(lower, Structural):
+        return "update" if lower.kind in UPDATES else "map"
+    if isinstance(lower, Reduction):
+        return "reduce"
+    if isinstance(lower, Library):
+        return "opaque" if use_blas(node) else "reduce"
+    return "opaque"
+
+
+class Graph:
+    """Inputs, results, constants and operations in program order."""
+
+    def __init__(self):
+        self.inputs: list[Value] = []
+        self.outputs: list[Value] = []
+        self.consts: list[Any] = []
+        self.const_values: list[Value] = []
+        self.nodes: list[Node] = []
+
+
+class _Builder:
+    def __init__(self):
+        self.graph = Graph()
+        self.literals: dict[Any, Value] = {}
+        self.const_ids: dict[int, Value] = {}
+        self.seen: dict[Any, list[Value]] = {}
+
+    def literal(self, val: Any, aval: ShapedArray) -> Value:
+        scalar = np.asarray(val, aval.dtype)[()]
+        key = (aval, scalar.tobytes())
+        if key not in self.literals:
+            self.literals[key] = Value(aval, "literal", scalar=scalar)
+        return self.literals[key]
+
+    def const(self, value: Any, aval: ShapedArray) -> Value:
+        known = self.const_ids.get(id(value))
+        if known is None:
+            known = Value(aval, "const", position=len(self.graph.consts))
+            self.graph.consts.append(value)
+            self.graph.const_values.append(known)
+            self.const_ids[id(value)] = known
+        return known
+
+    def run(self, jaxpr: Jaxpr, consts: list[Value], args: list[Value], source: Source | None = None) -> list[Value]:
+        env: dict[Any, Value] = dict(zip(jaxpr.constvars, consts, strict=True))
+        env.update(zip(jaxpr.invars, args, strict=True))
+
+        def read(atom):
+            return self.literal(atom.val, atom.aval) if type(atom) is Literal else env[atom]
+
+        for eqn in jaxpr.eqns:
+            outs = self.apply(eqn, [read(v) for v in eqn.invars], source or eqn.source)
+            env.update(zip(eqn.outvars, outs, strict=True))
+        return [read(v) for v in jaxpr.outvars]
+
+    def inline(self, closed: ClosedJaxpr, inputs: list[Value], source: Source) -> list[Value]:
+        consts = [self.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
+        return self.run(closed.jaxpr, consts, inputs, source if source is not UNKNOWN else None)
+
+    def apply(self, eqn, inputs: list[Value], source: Source) -> list[Value]:
+        lower = eqn.primitive.lower
+        if isinstance(lower, Inline):
+            return self.inline_call(eqn.params[lower.param], inputs)
+        avals = [v.aval for v in eqn.outvars]
+        if isinstance(lower, Decompose):
+            return self.inline(_decomposed(eqn.primitive, [v.aval for v in inputs], eqn.params), inputs, source)
+        if lower is None:
+            raise NotImplementedError(f"primitive {eqn.primitive.name} has no lowering")
+        key = None
+        if not fx.pins(eqn.effects):
+            key = _work_key(eqn.primitive, inputs, eqn.params, avals)
+            if key is not None and key in self.seen:
+                return self.seen[key]
+        outputs = self._node(eqn.primitive, eqn.params, inputs, avals, source, eqn.effects)
+        if key is not None:
+            self.seen[key] = outputs
+        return outputs
+
+    def _node(self, primitive, params, inputs, avals, source, effects) -> list[Value]:
+        """Add an operation; sums and products of narrow floats are taken in float32 and rounded once."""
+        lower = primitive.lower
+        if isinstance(lower, (Library, Reduction)) and is_narrow(avals[0].dtype):
+            wide = [self._converted(v, np.dtype(np.float32), source) for v in inputs]
+            params = {**params, "preferred_element_type": np.dtype(np.float32)} if isinstance(lower, Library) else params
+            [out] = self._node(primitive, params, wide, [avals[0].update(dtype=np.float32)], source, effects)
+            return [self._converted(out, avals[0].dtype, source)]
+        if isinstance(lower, Library):
+            inputs = [self._converted(v, avals[0].dtype, source) for v in inputs]
+        node = Node(primitive, params, inputs, avals, source, effects)
+        self.graph.nodes.append(node)
+        return node.outputs
+
+    def _converted(self, v: Value, dtype, source) -> Value:
+        if v.element == dtype:
+            return v
+        params = {"new_dtype": dtype, "weak_type": False, "sharding": None}
+        aval = v.aval.update(dtype=dtype, weak_type=False)
+        return self._node(registry["convert_element_type"], params, [v], [aval], source, fx.no_effects)[0]
+
+    def inline_call(self, closed: ClosedJaxpr, inputs: list[Value]) -> list[Value]:
+        consts = [self.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
+        return self.run(closed.jaxpr, consts, inputs)
+
+
+def is_narrow(dtype) -> bool:
+    """Floats of fewer than 32 bits, which are computed in float32."""
+    return isinstance(dtype, np.dtype) and dtypes.issubdtype(dtype, np.floating) and dtype.itemsize < 4
+
+
+def _work_key(primitive, inputs, params, avals):
+    """Equal keys mean equal results."""
+    key = (primitive.name, tuple(map(id, inputs)), tuple(sorted(params.items(), key=lambda kv: kv[0])), tuple(avals))
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+_decompositions: dict[Any, ClosedJaxpr] = {}
+
+
+def _decomposed(primitive, avals, params) -> ClosedJaxpr:
+    """A composite primitive as a Jaxpr of simpler ones."""
+
+    def fun(*args):
+        out = primitive.lower.fun(*args, **params)
+        return list(out) if primitive.multiple_results else [out]
+
+    key = (primitive.name, tuple(avals), tuple(sorted(params.items(), key=lambda kv: kv[0])))
+    try:
+        if key not in _decompositions:
+            _decompositions[key] = trace_to_closed_jaxpr(fun, avals)
+        return _decompositions[key]
+    except TypeError:
+        return trace_to_closed_jaxpr(fun, avals)
+
+
+def build_graph(closed: ClosedJaxpr) -> Graph:
+    """The graph of a Jaxpr, with `users` filled in."""
+    builder = _Builder()
+    graph = builder.graph
+    graph.inputs = [Value(v.aval, "input", position=i) for i, v in enumerate(closed.jaxpr.invars)]
+    consts = [builder.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
+    graph.outputs = builder.run(closed.jaxpr, consts, graph.inputs)
+    live: set[int] = {id(v.producer) for v in graph.outputs if v.producer is not None}
+    kept = []
+    for node in reversed(graph.nodes):
+        if id(node) in live or fx.pins(node.effects):
+            kept.append(node)
+            live.update(id(v.producer) for v in node.inputs if v.producer is not None)
+    graph.nodes = kept[::-1]
+    for node in graph.nodes:
+        for v in node.inputs:
+            v.users.append(node)
+    return graph
+
+

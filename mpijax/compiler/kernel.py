@@ -1,0 +1,161 @@
+"""A kernel ready to be emitted: loops, what is stored where, what is reduced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mpijax.compiler.expr import Expr
+from mpijax.compiler.graph import Value
+from mpijax.compiler.groups import Group, children, loop_vars
+from mpijax.compiler.index import Lin, LoopVar, linearized
+from mpijax.compiler.reductions import operator_of
+
+
+@dataclass
+class Store:
+    """Write `expr` at `position` of `value`'s memory; `combine` names the primitive that merges it
+    with what is there, `guard` a bool expression without which nothing happens."""
+
+    value: Value
+    position: Lin
+    expr: Expr
+    phase: int = 0
+    combine: str | None = None
+    guard: Expr | None = None
+
+
+@dataclass
+class Reduce:
+    """Combine `expr` over the reduced axes; known by `member` in expressions (`acc`)."""
+
+    member: object
+    op: str
+    expr: Expr
+    phase: int
+    dtype: np.dtype
+
+
+@dataclass
+class Kernel:
+    """One loop nest.
+
+    variables: loop variables in memory order; axes: which are reduced.
+    inner: stores for every element of the frame; outer: stores after the reductions.
+    ordered: whether elements must be processed one by one in order (scatters).
+    """
+
+    variables: list[LoopVar]
+    axes: tuple[int, ...]
+    reduces: list[Reduce] = field(default_factory=list)
+    inner: list[Store] = field(default_factory=list)
+    outer: list[Store] = field(default_factory=list)
+    ordered: bool = False
+    source: object = None
+    name: str = "kernel"
+    saved: set[int] = field(default_factory=set)
+
+    @property
+    def phases(self) -> int:
+        return max([r.phase for r in self.reduces] + [s.phase for s in self.inner], default=-1) + 1
+
+    def roots(self) -> list[Expr]:
+        found = [r.expr for r in self.reduces]
+        for s in self.inner + self.outer:
+            found.append(s.expr)
+            if s.guard is not None:
+                found.append(s.guard)
+        return found
+
+    def expressions(self) -> list[Expr]:
+        """Every expression, operands before users."""
+        seen: set[int] = set()
+        order: list[Expr] = []
+
+        def visit(e: Expr) -> None:
+            if id(e) in seen:
+                return
+            seen.add(id(e))
+            for a in children(e):
+                visit(a)
+            order.append(e)
+
+        for e in self.roots():
+            visit(e)
+        for s in self.inner + self.outer:
+            from mpijax.compiler.groups import dynamic_parts
+
+            for e in dynamic_parts(s.position):
+                visit(e)
+        return order
+
+    def positions(self) -> list[Lin]:
+        """All positions in memory, and all indices used as values."""
+        found = [s.position for s in self.inner + self.outer]
+        for e in self.expressions():
+            if e.op == "load":
+                found.append(e.attr[1])
+            elif e.op == "index":
+                found.append(e.attr)
+        return found
+
+    def reads(self) -> dict[int, Value]:
+        """Values loaded from memory, by id."""
+        return {id(e.attr[0]): e.attr[0] for e in self.expressions() if e.op == "load"}
+
+    def writes(self) -> dict[int, Value]:
+        return {id(s.value): s.value for s in self.inner + self.outer}
+
+
+def kernel_of(group: Group) -> Kernel:
+    """The kernel that computes a group."""
+    kernel = Kernel(group.variables, group.axes, source=group.values[-1].producer.source)
+    names = []
+    for m in group.members:
+        names.append(m.value.producer.primitive.name)
+        if m.kind == "reduce":
+            kernel.reduces.append(Reduce(m, operator_of(m.value.producer), m.expr, m.phase, m.value.element))
+            if m.stored:
+                acc = group.table.make("acc", (), m.value.element, m, id(m.value))
+                kernel.outer.append(Store(m.value, linearized(m.index, m.value.shape), acc, m.phase + 1))
+        elif m.stored:
+            target = kernel.inner if m.kind == "inner" else kernel.outer
+            target.append(Store(m.value, linearized(m.index, m.value.shape), m.expr, m.phase))
+            if m.kind == "inner":
+                kernel.saved.add(id(m.value))
+    kernel.name = "_".join(names[:6]).replace("-", "_")
+    return kernel
+
+
+def collapsed(kernel: Kernel, order: list[LoopVar]) -> list[list[LoopVar]]:
+    """Neighbouring loops, outermost first, joined where all positions step through both as through one."""
+    positions = kernel.positions()
+    loops: list[list[LoopVar]] = []
+    axes = {id(kernel.variables[a]) for a in kernel.axes}
+    for v in order:
+        if v.size == 1:
+            continue
+        if loops:
+            last = loops[-1][-1]
+            same_kind = (id(last) in axes) == (id(v) in axes)
+            if same_kind and all(_steps_together(p, last, v) for p in positions):
+                loops[-1].append(v)
+                continue
+        loops.append([v])
+    return loops
+
+
+def _steps_together(position: Lin, outer: LoopVar, inner: LoopVar) -> bool:
+    a = b = 0
+    for atom, c in position.terms:
+        if atom is outer:
+            a = c
+        elif atom is inner:
+            b = c
+        elif hasattr(atom, "of"):
+            if {id(outer), id(inner)} & loop_vars(atom.of) and not _steps_together(atom.of, outer, inner):
+                return False
+        elif hasattr(atom, "expr"):
+            continue
+    return a == b * inner.size

@@ -1,0 +1,127 @@
+"""Which values get memory or a loop of their own, and which are computed where they are read."""
+
+from __future__ import annotations
+
+from mpijax.compiler.gemm import product_operand, view_base
+from mpijax.compiler.graph import Graph, Node, Value
+from mpijax.compiler.views import is_view
+from mpijax.core.lowering import Elementwise, Library, Structural
+
+# Above this cost a value read by several others is computed once.
+RECOMPUTE_BELOW = 4
+# Structural operations that cost something to evaluate again.
+_HASHES = {"random_bits", "random_split", "random_fold_in", "gather"}
+
+
+def node_cost(node: Node) -> int:
+    """What evaluating one element again costs, inputs not counted."""
+    lower = node.primitive.lower
+    if isinstance(lower, Elementwise):
+        return lower.cost
+    if isinstance(lower, Structural) and lower.kind in _HASHES:
+        return 20
+    return 0
+
+
+class Roots:
+    """The set of values computed by loops of their own (`values`), decided once per graph."""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.ids: set[int] = set()
+        self.inline_cost: dict[int, tuple[int, int]] = {}
+        outputs = {id(v) for v in graph.outputs}
+        for node in graph.nodes:
+            if node.kind != "map":
+                for v in node.outputs:
+                    self.ids.add(id(v))
+                for k, v in enumerate(node.inputs):
+                    if needs_memory(node, k):
+                        self._store_base(node, v)
+                continue
+            if isinstance(node.primitive.lower, Structural) and node.primitive.lower.kind == "reshape":
+                if not self._keeps_order(node.inputs[0], node.outputs[0].shape):
+                    self._store(node.inputs[0])
+            for out in node.outputs:
+                self._consider(node, out, id(out) in outputs)
+        for v in graph.outputs:
+            self._store(v)
+
+    def _store(self, v: Value) -> None:
+        if v.producer is not None:
+            self.ids.add(id(v))
+
+    def _store_base(self, node: Node, v: Value) -> None:
+        """Give memory to an operand of an instruction, or, for BLAS, to the array it is a usable view of."""
+        if isinstance(node.primitive.lower, Library):
+            base = view_base(v, self)
+            if base is not None and base is not v:
+                readable = self.ids | {id(base)}
+                if product_operand(node, v, lambda w: id(w) in readable) is not None:
+                    self._store(base)
+                    return
+        self._store(v)
+
+    def _consider(self, node: Node, out: Value, is_output: bool) -> None:
+        """Decide on one result of an element-by-element operation."""
+        cost = node_cost(node)
+        loads = 0
+        for v in node.inputs:
+            if v.scalar is not None:
+                continue
+            if v.producer is None or id(v) in self.ids:
+                loads += 1
+            else:
+                c, n = self.inline_cost[id(v)]
+                cost += c
+                loads += n
+        self.inline_cost[id(out)] = (cost, max(loads, 1))
+        readers = len({id(u) for u in out.users}) + is_output
+        if is_view(node):
+            return
+        if readers > 1 and (cost > RECOMPUTE_BELOW or loads > 2):
+            self.ids.add(id(out))
+
+    def _keeps_order(self, v: Value, new_shape: tuple[int, ...]) -> bool:
+        """Whether `v`'s elements, read in row-major order, come from row-major reads of what is in memory.
+
+        Then a reshape that merges axes needs no division: positions stay linear.
+        """
+        if v.scalar is not None or v.producer is None or id(v) in self.ids or v.size <= 1:
+            return True
+        if _only_splits(v.shape, new_shape):
+            return True
+        node = v.producer
+        if isinstance(node.primitive.lower, Elementwise):
+            return all(w.shape in ((), v.shape) and self._keeps_order(w, new_shape) for w in node.inputs)
+        if isinstance(node.primitive.lower, Structural):
+            if node.primitive.lower.kind in ("reshape", "squeeze", "expand_dims", "pvary", "copy"):
+                return self._keeps_order(node.inputs[0], new_shape)
+            if node.primitive.lower.kind == "broadcast_in_dim":
+                return node.inputs[0].size == 1 or node.inputs[0].size == v.size
+        return False
+
+
+def _only_splits(shape: tuple[int, ...], new_shape: tuple[int, ...]) -> bool:
+    """Whether every axis of `new_shape` lies within one axis of `shape`."""
+    j = 0
+    for d in (d for d in shape if d != 1):
+        part = 1
+        while part < d:
+            while j < len(new_shape) and new_shape[j] == 1:
+                j += 1
+            if j >= len(new_shape) or d % (part * new_shape[j]):
+                return False
+            part *= new_shape[j]
+            j += 1
+    return True
+
+
+def needs_memory(node: Node, k: int) -> bool:
+    """Whether operand `k` must be an array in memory for the operation."""
+    if node.kind == "opaque":
+        return True
+    if node.kind == "update":
+        kind = node.primitive.lower.kind
+        return k == 0 and kind not in ("concatenate", "pad")
+    return False

@@ -1,0 +1,119 @@
+"""How a kernel's loops are ordered, which one is vectorized and how wide."""
+
+from __future__ import annotations
+
+from mpijax.compiler.index import LoopVar
+from mpijax.compiler.kernel import Kernel, collapsed
+from mpijax.scalar.types import info
+
+VECTOR_BYTES = 32
+# A row of at most this many bytes that a later pass reads again is kept on the stack.
+ROW_BYTES = 1 << 17
+# Reductions shorter than this run serially inside the vectorized kept axis.
+SERIAL_BELOW = 96
+
+
+class Schedule:
+    """The loop structure of a kernel.
+
+    strategy: `across`, `along` or `tiled` (see `compiler.emit`). loops: all loops, each a list of joined loop
+    variables. outer: those around everything; inner: the reduced ones; vector_loop: the vectorized kept one.
+    """
+
+    def __init__(self, kernel: Kernel):
+        self.kernel = kernel
+        self.rows: dict[int, str] = {}
+        axes = set(kernel.axes)
+        kept = [v for a, v in enumerate(kernel.variables) if a not in axes]
+        reduced = [v for a, v in enumerate(kernel.variables) if a in axes]
+        best = self._best_variable()
+        self.reduced_size = 1
+        for v in reduced:
+            self.reduced_size *= v.size
+        if best is not None and best in reduced and self.reduced_size > 1:
+            reduced.remove(best)
+            reduced.append(best)
+            self.strategy = "along"
+            order_kept, order_reduced = kept, reduced
+        else:
+            order_kept = [v for v in kept if v is not best] + ([best] if best is not None and best in kept else [])
+            order_reduced = reduced
+            long = self.reduced_size >= SERIAL_BELOW and best is not None and not self._is_product()
+            self.strategy = "tiled" if kernel.reduces and long and best in kept else "across"
+        kept_loops = collapsed(kernel, order_kept)
+        self.inner = collapsed(kernel, order_reduced)
+        self.loops = kept_loops + self.inner
+        self.vector_loop: list[LoopVar] | None = None
+        if self.strategy == "along":
+            self.outer = kept_loops
+            self.vector_id = id(self.inner[-1][-1])
+            size = _size(self.inner[-1])
+        else:
+            self.vector_loop = kept_loops[-1] if kept_loops else None
+            self.outer = kept_loops[:-1]
+            self.vector_id = id(self.vector_loop[-1]) if self.vector_loop else None
+            size = _size(self.vector_loop) if self.vector_loop else 1
+        self.lanes = 1 if kernel.ordered else self._lanes(size)
+        self.widths = [self.lanes, 1] if self.lanes > 1 else [1]
+        if self.strategy == "across" and self.vector_loop is None:
+            self.lanes, self.widths = 1, [1]
+
+    @property
+    def extent(self) -> int:
+        """Turns of the outermost loop, over which threads may split the kernel."""
+        if self.outer:
+            return _size(self.outer[0])
+        return _size(self.vector_loop) if self.vector_loop else 1
+
+    def row_stores(self, phase: int) -> list:
+        """Members of a pass to keep for later passes in a row on the stack."""
+        return []
+
+    def _is_product(self) -> bool:
+        return any(r.member.value.producer.primitive.name == "dot_general" for r in self.kernel.reduces)
+
+    def _best_variable(self) -> LoopVar | None:
+        """The loop along which most memory is read and written in steps of one; the last of equals."""
+        scores: dict[int, float] = {}
+        candidates = [v for v in self.kernel.variables if v.size > 1]
+        if not candidates:
+            return None
+        for v in candidates:
+            scores[id(v)] = 0.0
+        for position in self.kernel.positions():
+            for atom, c in position.terms:
+                if type(atom) is LoopVar and id(atom) in scores:
+                    scores[id(atom)] += 1.0 if abs(c) == 1 else -0.25
+        best = max(reversed(candidates), key=lambda v: (scores[id(v)], 0))
+        # Short loops waste the vector's lanes: prefer a long one that is not worse by much.
+        if best.size < 8:
+            longer = [v for v in candidates if v.size >= 8 and scores[id(v)] >= scores[id(best)] - 1.0]
+            if longer:
+                best = longer[-1]
+        return best
+
+    def _lanes(self, size: int) -> int:
+        """Elements per turn: one vector register for heavy bodies, several for light ones."""
+        widest = 1
+        cost = 0
+        for e in self.kernel.expressions():
+            widest = max(widest, _compute_bytes(e.dtype))
+            if e.op not in ("const", "load"):
+                cost += max(e.attr[0].lower.cost, 1) if isinstance(e.attr, tuple) and len(e.attr) == 3 else 1
+        native = VECTOR_BYTES // max(widest, 4)
+        lanes = native * (4 if cost <= 4 else 2 if cost <= 24 else 1)
+        while lanes > 1 and lanes > size:
+            lanes //= 2
+        return lanes if lanes >= min(native, 4) else 1
+
+
+def _compute_bytes(dtype) -> int:
+    i = info(dtype)
+    return 4 if i.kind == "n" else max(i.bits // 8, 1)
+
+
+def _size(loop: list[LoopVar]) -> int:
+    n = 1
+    for v in loop:
+        n *= v.size
+    return n

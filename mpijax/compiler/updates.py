@@ -1,0 +1,225 @@
+"""Operations that write parts of an array: concatenate, pad, dynamic_update_slice, scatter.
+
+Each becomes a `Begin` (the array starts as a copy of an operand, elided where that operand dies) and one kernel per
+part written. Parts are expressions of their sources, so what feeds them is computed in place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mpijax.compiler.expr import ExprTable
+from mpijax.compiler.graph import Node, Value
+from mpijax.compiler.index import Lin, LoopVar, linearized, var
+from mpijax.compiler.kernel import Kernel, Store
+from mpijax.compiler.reader import Reader, is_key
+from mpijax.compiler.structural import as_dynamic, clamped
+from mpijax.core.primitive import registry
+
+INT64 = np.dtype(np.int64)
+_COMBINES = {"add": "add", "sub": "sub", "mul": "mul", "min": "min", "max": "max"}
+
+
+@dataclass
+class Begin:
+    """`target` starts as a copy of `base`; without a base, as nothing."""
+
+    base: Value | None
+    target: Value
+
+
+def lower(node: Node, roots) -> list[tuple[str, Any]]:
+    """The steps of one update."""
+    kind = node.primitive.lower.kind
+    stored = _stored_by(roots)
+    if kind == "concatenate":
+        return _concatenate(node, stored)
+    if kind == "pad":
+        return _pad(node, stored)
+    if kind == "dynamic_update_slice":
+        return _dynamic_update_slice(node, stored)
+    return _scatter(node, stored, kind)
+
+
+def _stored_by(roots):
+    return lambda v: id(v) in roots.ids
+
+
+class _Scope:
+    """Just enough of a reader for helper functions of structural rules."""
+
+    def __init__(self, reader: Reader):
+        self.reader = reader
+        self.table: ExprTable = reader.table
+
+    def const(self, value, dtype):
+        return self.table.const(value, dtype)
+
+    def op(self, name, *args):
+        dtype = np.dtype(np.bool_) if name in ("ge", "le") else args[-1].dtype
+        return self.table.apply(registry[name], args, dtype, {})
+
+    def convert(self, x, dtype):
+        if x.dtype == dtype:
+            return x
+        if x.op == "const":
+            return self.const(np.asarray(x.attr).astype(dtype), dtype)
+        params = {"new_dtype": dtype, "weak_type": False, "sharding": None}
+        return self.table.apply(registry["convert_element_type"], (x,), dtype, params)
+
+    def as_index(self, expr, size):
+        return Lin(int(expr.attr)) if expr.op == "const" else as_dynamic(expr, size)
+
+
+def _part_kernel(node: Node, reader: Reader, variables, position: Lin, expr) -> tuple[str, Kernel]:
+    kernel = Kernel(variables, (), source=node.source, name=node.primitive.name.replace("-", "_"))
+    kernel.inner.append(Store(node.outputs[0], position, expr))
+    return "kernel", kernel
+
+
+def _concatenate(node: Node, stored) -> list[tuple[str, Any]]:
+    out = node.outputs[0]
+    axis = node.params["dimension"]
+    steps: list[tuple[str, Any]] = [("begin", Begin(None, out))]
+    at = 0
+    for v in node.inputs:
+        if v.size:
+            reader = Reader(stored)
+            variables = [LoopVar(d) for d in v.shape]
+            index = tuple(var(x) for x in variables)
+            target = tuple(i + at if a == axis else i for a, i in enumerate(index))
+            steps.append(
+                _part_kernel(node, reader, variables, linearized(target, out.shape), reader.element(v, index))
+            )
+        at += v.shape[axis]
+    return steps
+
+
+def _pad(node: Node, stored) -> list[tuple[str, Any]]:
+    """The borders are filled slab by slab, the operand is written into its place."""
+    operand, filler = node.inputs
+    out = node.outputs[0]
+    config = list(node.params["padding_config"])
+    steps: list[tuple[str, Any]] = [("begin", Begin(None, out))]
+    n = len(config)
+    words = out.shape[n:]
+    spread = [(d - 1) * (i + 1) + 1 if d else 0 for d, (_, _, i) in zip(operand.shape, config, strict=False)]
+    # The part of the result along each axis that the (dilated) operand covers.
+    low = [max(lo, 0) for lo, _, _ in config]
+    high = [min(lo + s, out.shape[a]) for a, ((lo, _, _), s) in enumerate(zip(config, spread, strict=True))]
+    high = [max(h, lo) for h, lo in zip(high, low, strict=True)]
+    dilated = any(i for _, _, i in config)
+    covered = 0 not in operand.shape and all(h > lo for lo, h in zip(low, high, strict=True))
+    if dilated or not covered:
+        slabs = [tuple((0, d) for d in out.shape[:n])]
+    else:
+        slabs = []
+        for a in range(n):
+            before = [(low[b], high[b]) for b in range(a)]
+            after = [(0, out.shape[b]) for b in range(a + 1, n)]
+            slabs += [tuple([*before, (0, low[a]), *after]), tuple([*before, (high[a], out.shape[a]), *after])]
+    for slab in slabs:
+        if any(e <= b for b, e in slab):
+            continue
+        reader = Reader(stored)
+        variables = [LoopVar(e - b) for b, e in slab] + [LoopVar(d) for d in words]
+        starts = [b for b, _ in slab] + [0] * len(words)
+        index = tuple(var(v) + b for v, b in zip(variables, starts, strict=True))
+        value = reader.element(filler, tuple(var(v) for v in variables[n:]) if is_key(out) else ())
+        steps.append(_part_kernel(node, reader, variables, linearized(index, out.shape), value))
+    if covered:
+        steps.append(_pad_interior(node, stored, config))
+    return [s for s in steps if s is not None]
+
+
+def _pad_interior(node: Node, stored, config) -> tuple[str, Kernel] | None:
+    operand, out = node.inputs[0], node.outputs[0]
+    ranges = []
+    for a, (lo, _, inner) in enumerate(config):
+        step = inner + 1
+        first = max(0, -(lo // step)) if lo < 0 else 0
+        while first * step + lo < 0:
+            first += 1
+        last = operand.shape[a] - 1
+        while last >= 0 and last * step + lo >= out.shape[a]:
+            last -= 1
+        if last < first:
+            return None
+        ranges.append((first, last - first + 1, step, lo))
+    reader = Reader(stored)
+    variables = [LoopVar(n) for _, n, _, _ in ranges] + [LoopVar(d) for d in out.shape[len(config) :]]
+    words = tuple(var(v) for v in variables[len(config) :])
+    source = tuple(var(v) + r[0] for v, r in zip(variables, ranges, strict=False)) + words
+    target = tuple((var(v) + r[0]) * r[2] + r[3] for v, r in zip(variables, ranges, strict=False)) + words
+    return _part_kernel(node, reader, variables, linearized(target, out.shape), reader.element(operand, source))
+
+
+def _dynamic_update_slice(node: Node, stored) -> list[tuple[str, Any]]:
+    operand, update, *starts = node.inputs
+    out = node.outputs[0]
+    steps: list[tuple[str, Any]] = [("begin", Begin(operand, out))]
+    if update.size == 0:
+        return steps
+    reader = Reader(stored)
+    scope = _Scope(reader)
+    variables = [LoopVar(d) for d in update.shape]
+    index = tuple(var(v) for v in variables)
+    target = list(index)
+    for a, start in enumerate(starts):
+        room = out.shape[a] - update.shape[a]
+        if room:
+            first = clamped(scope, reader.element(start, ()), 0, room)
+            target[a] = index[a] + scope.as_index(first, room + 1)
+    steps.append(
+        _part_kernel(node, reader, variables, linearized(tuple(target), out.shape), reader.element(update, index))
+    )
+    return steps
+
+
+def _scatter(node: Node, stored, kind: str) -> list[tuple[str, Any]]:
+    operand, indices, updates = node.inputs
+    out = node.outputs[0]
+    steps: list[tuple[str, Any]] = [("begin", Begin(operand, out))]
+    if updates.size == 0 or out.size == 0:
+        return steps
+    dn = node.params["dimension_numbers"]
+    mode = node.params["mode"].name
+    reader = Reader(stored)
+    scope = _Scope(reader)
+    variables = [LoopVar(d) for d in updates.shape]
+    index = tuple(var(v) for v in variables)
+    words = index[len(updates.aval.shape) :]
+    logical = index[: len(updates.aval.shape)]
+    window = set(dn.update_window_dims)
+    batch = tuple(i for d, i in enumerate(logical) if d not in window)
+    removed = set(dn.inserted_window_dims) | set(dn.operand_batching_dims)
+    window_dims = [d for d in range(len(operand.aval.shape)) if d not in removed]
+    target: list[Lin] = [Lin(0)] * len(operand.aval.shape)
+    sizes = [1] * len(operand.aval.shape)
+    for d, u in zip(window_dims, dn.update_window_dims, strict=True):
+        target[d] = logical[u]
+        sizes[d] = updates.shape[u]
+    for op_dim, idx_dim in zip(dn.operand_batching_dims, dn.scatter_indices_batching_dims, strict=True):
+        target[op_dim] = batch[idx_dim]
+    guard = None
+    for k, d in enumerate(dn.scatter_dims_to_operand_dims):
+        room = max(operand.shape[d] - sizes[d], 0)
+        raw = reader.element(indices, (*batch, Lin(k)))
+        if mode == "FILL_OR_DROP":
+            wide = scope.convert(raw, INT64)
+            inside = scope.op(
+                "and", scope.op("ge", wide, scope.const(0, INT64)), scope.op("le", wide, scope.const(room, INT64))
+            )
+            guard = inside if guard is None else scope.op("and", guard, inside)
+        target[d] = target[d] + scope.as_index(clamped(scope, raw, 0, room), room + 1)
+    if guard is not None and guard.op == "const":
+        guard = None
+    position = linearized((*target, *words), out.shape)
+    kernel = Kernel(variables, (), source=node.source, name=kind.replace("-", "_"), ordered=True)
+    combine = _COMBINES.get(kind.replace("scatter", "").strip("-_"))
+    kernel.inner.append(Store(out, position, reader.element(updates, index), combine=combine, guard=guard))
+    steps.append(("kernel", kernel))
+    return steps
