@@ -3,7 +3,7 @@
 
 `comm_table` is a capsule (named "mpijax._ext.mpi.comm_table") with an array of C functions ``int f(CommArgs *)``, indexed by the
 operation codes of ``comm.pxd``; each returns an MPI error code. `call` runs one of them from Python. MPI's handles
-travel as integers (`move_type`, `reduction`, mpi4py's ``MPI._handleof``). What a call means on ranks that are not the
+travel as integers (`move_type`, `reduction`, `handle` of mpi4py's objects). What a call means on ranks that are not the
 root, and for equal send and receive buffers, is said in ``mpi_calls.h``.
 
 Importing this module needs the MPI library to be loaded, by ``mpi4py.MPI``: go through `mpijax.runtime.mpi_start`.
@@ -11,7 +11,7 @@ Importing this module needs the MPI library to be loaded, by ``mpi4py.MPI``: go 
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.pycapsule cimport PyCapsule_New
-from libc.stdint cimport int64_t, intptr_t
+from libc.stdint cimport int64_t, intptr_t, uintptr_t
 from libc.string cimport memset
 
 from mpijax._ext.comm cimport (
@@ -198,6 +198,13 @@ def error_message(int code):
     return text[:length].decode("utf-8", "replace")
 
 
+def handle(item):
+    """The handle of a communicator, operation or datatype of mpi4py, as the signed integer that instructions carry."""
+    from mpi4py import MPI  # heavy, and loaded by the time there is an item
+
+    return <intptr_t><uintptr_t>MPI._handleof(item)
+
+
 def move_type():
     """The datatype of operations that only move data: bytes, so that every dtype can be moved."""
     return MJ_INT(MPI_BYTE)
@@ -253,9 +260,7 @@ def reduction_name(op):
         if op not in _BUILTIN:
             raise ValueError(f"unknown reduction {op!r}; there are {', '.join(_BUILTIN)}")
         return op
-    from mpi4py import MPI  # heavy, and loaded by the time there is an op
-
-    return _NAMES.get(MPI._handleof(op))
+    return _NAMES.get(handle(op))
 
 
 def reduction(op, dtype):
@@ -268,11 +273,9 @@ def reduction(op, dtype):
     name = reduction_name(op)
     _make_operations()
     if name is None:
-        from mpi4py import MPI  # heavy, and loaded by the time there is an op
-
         if type_name not in _TYPES:
             raise TypeError(f"an operation made with MPI.Op.Create cannot reduce {type_name}: MPI has no such type")
-        return _TYPES[type_name], MPI._handleof(op)
+        return _TYPES[type_name], handle(op)
     if type_name == "bool":
         return _TYPES["bool"], _BUILTIN[_OF_BOOL[name]]
     kind = ("integer" if type_name.startswith(("int", "uint")) else
