@@ -1,0 +1,199 @@
+"""Expr: a Scalar with operators, so that a formula reads as a formula.
+
+Python numbers become constants of the other operand's dtype. Comparisons give bool; `.eq` and `.ne` stand
+for `==` and `!=`, which Python keeps for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from mpijax.scalar.builder import Builder
+from mpijax.scalar.registry import RULES
+from mpijax.scalar.types import FLOAT32, Scalar, info
+
+
+class Expr:
+    """A real value and the builder that computes with it."""
+
+    __slots__ = ("b", "s")
+
+    def __init__(self, b: Builder, s: Scalar):
+        self.b = b
+        self.s = s
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.s.dtype
+
+    def const(self, value) -> Expr:
+        """A constant of this dtype."""
+        return Expr(self.b, self.b.const(value, self.s.dtype))
+
+    def _with(self, other) -> Scalar:
+        return other.s if isinstance(other, Expr) else self.b.const(other, self.s.dtype)
+
+    def _do(self, operation: Callable, *others) -> Expr:
+        return Expr(self.b, operation(self.s, *(self._with(o) for o in others)))
+
+    def _reversed(self, operation: Callable, other) -> Expr:
+        return Expr(self.b, operation(self._with(other), self.s))
+
+    def __add__(self, other) -> Expr:
+        return self._do(self.b.add, other)
+
+    def __sub__(self, other) -> Expr:
+        return self._do(self.b.sub, other)
+
+    def __mul__(self, other) -> Expr:
+        return self._do(self.b.mul, other)
+
+    def __truediv__(self, other) -> Expr:
+        return self._do(self.b.div, other)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __rsub__(self, other) -> Expr:
+        return self._reversed(self.b.sub, other)
+
+    def __rtruediv__(self, other) -> Expr:
+        return self._reversed(self.b.div, other)
+
+    def __neg__(self) -> Expr:
+        return self._do(self.b.neg)
+
+    def __abs__(self) -> Expr:
+        return self._do(self.b.abs)
+
+    def __and__(self, other) -> Expr:
+        return self._do(self.b.and_, other)
+
+    def __or__(self, other) -> Expr:
+        return self._do(self.b.or_, other)
+
+    def __xor__(self, other) -> Expr:
+        return self._do(self.b.xor, other)
+
+    def __invert__(self) -> Expr:
+        return self._do(self.b.not_)
+
+    def __lshift__(self, other) -> Expr:
+        return self._do(self.b.shl, other)
+
+    def __rshift__(self, other) -> Expr:
+        """Shift right, filling with the sign for signed integers."""
+        return self._do(self.b.ashr if self.s.dtype.kind == "i" else self.b.lshr, other)
+
+    def _compare(self, name: str, other) -> Expr:
+        return Expr(self.b, self.b.compare(name, self.s, self._with(other)))
+
+    def __lt__(self, other) -> Expr:
+        return self._compare("lt", other)
+
+    def __le__(self, other) -> Expr:
+        return self._compare("le", other)
+
+    def __gt__(self, other) -> Expr:
+        return self._compare("gt", other)
+
+    def __ge__(self, other) -> Expr:
+        return self._compare("ge", other)
+
+    def eq(self, other) -> Expr:
+        return self._compare("eq", other)
+
+    def ne(self, other) -> Expr:
+        return self._compare("ne", other)
+
+    def is_nan(self) -> Expr:
+        return self._do(self.b.is_nan)
+
+    def fma(self, factor, term) -> Expr:
+        """self * factor + term, rounded once."""
+        return self._do(self.b.fma, factor, term)
+
+    def at_least(self, bound) -> Expr:
+        """max(self, bound); NaN stays NaN."""
+        return self._do(self.b.maximum, bound)
+
+    def at_most(self, bound) -> Expr:
+        """min(self, bound); NaN stays NaN."""
+        return self._do(self.b.minimum, bound)
+
+    def sqrt(self) -> Expr:
+        return self._do(self.b.sqrt)
+
+    def floor(self) -> Expr:
+        return self._do(self.b.floor)
+
+    def roundeven(self) -> Expr:
+        return self._do(self.b.roundeven)
+
+    def trunc(self) -> Expr:
+        return self._do(self.b.trunc)
+
+    def with_sign_of(self, other: Expr) -> Expr:
+        return self._do(self.b.copysign, other)
+
+    def cast(self, opcode: str, dtype) -> Expr:
+        """One LLVM cast (sitofp, fptosi, fpext, ...)."""
+        return Expr(self.b, self.b.cast(opcode, self.s, dtype))
+
+    def bits(self) -> Expr:
+        """The bits of a float as a signed integer."""
+        return Expr(self.b, self.b.bitcast(self.s, f"i{self.s.dtype.itemsize}"))
+
+    def as_float(self) -> Expr:
+        """The float with these bits."""
+        return Expr(self.b, self.b.bitcast(self.s, f"f{self.s.dtype.itemsize}"))
+
+
+def where(condition: Expr, yes, no) -> Expr:
+    """yes where condition else no; one of them may be a number."""
+    like = yes if isinstance(yes, Expr) else no
+    return Expr(condition.b, condition.b.select(condition.s, like._with(yes), like._with(no)))
+
+
+def horner(x: Expr, coefficients: Sequence[float]) -> Expr:
+    """c[0] + c[1] x + c[2] x^2 + ... by fused multiply-adds from the highest power down."""
+    value = x.const(coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        value = value.fma(x, c)
+    return value
+
+
+def is_single(x: Expr) -> bool:
+    """Whether x is float32 (else it is float64)."""
+    return x.dtype == FLOAT32
+
+
+def elementary(function: Callable) -> Callable:
+    """Register a function of float32 or float64 Exprs as the rule of its name for all float dtypes.
+
+    Narrow floats are computed in float32 and rounded once. Complex operands go to the function of the
+    same name in mpijax.scalar.complex_functions. Parameters of the primitive (`accuracy`) do not matter.
+    """
+    name = function.__name__.rstrip("_")
+
+    def rule(b: Builder, *xs: Scalar, **_) -> Scalar:
+        if xs[0].imag is not None:
+            from mpijax.scalar import complex_functions
+
+            return complex_functions.FUNCTIONS[name](b, *xs)
+        return on_floats(b, function, *xs)
+
+    rule.__name__, rule.__doc__ = function.__name__, function.__doc__
+    RULES[name] = rule
+    return function
+
+
+def on_floats(b: Builder, function: Callable, *xs: Scalar) -> Scalar:
+    """function on Exprs of the operands; narrow floats widened before and rounded after."""
+    dtype = xs[0].dtype
+    if info(dtype).kind != "n":
+        return function(*(Expr(b, x) for x in xs)).s
+    wide = function(*(Expr(b, Scalar(FLOAT32, x.ir)) if x.dtype == dtype else Expr(b, x) for x in xs))
+    return b.convert(wide.s, dtype)
