@@ -2,14 +2,15 @@
 """Flattening and unflattening of pytrees: the part of them that stands in the path of every call.
 
 A treedef is a tree of `PyTreeDef` nodes, made bottom-up. Nodes are looked up in a table by what they are made
-of, so that flattening two trees of the same structure usually gives the *same* object: nothing is allocated but
-the list of leaves, and comparing or hashing the structure costs nothing. The table is lossy (a slot holds one
-node) and bounded; identity is never relied upon, only profited from.
+of, so that flattening two trees of the same structure usually gives the *same* object: nothing is allocated
+but the list of leaves, and comparing or hashing the structure costs nothing. The table is lossy (a slot holds
+one node) and bounded; identity is never relied upon, only profited from.
 
 Three such tables exist: treedefs, orders of dict keys, and types known to be leaves.
 """
 
 from cpython.dict cimport PyDict_GetItem, PyDict_Next, PyDict_Size
+from cpython.list cimport PyList_New
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport Py_NE, PyObject, PyObject_RichCompareBool
 from cpython.ref cimport Py_INCREF, Py_XDECREF, Py_XINCREF
@@ -18,8 +19,9 @@ from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTu
 
 cdef extern from "Python.h":
     PyObject* Py_TYPE_OF "(PyObject*)Py_TYPE" (object)
-    int Py_EnterRecursiveCall(const char* where) except -1
+    int Py_EnterRecursiveCall(const char* where) except *  # any number but 0 is an error
     void Py_LeaveRecursiveCall()
+    void Py_SET_SIZE(object, Py_ssize_t)
 
 
 cdef enum Kind:
@@ -92,7 +94,11 @@ cdef bint is_namedtuple_type(object cls):
 
 
 cdef inline size_t mix(size_t h, const void* p) noexcept:
-    return (h ^ (<size_t>p >> 4)) * <size_t>0x9E3779B97F4A7C15
+    return (h << 5 | h >> 59) ^ (<size_t>p >> 4)
+
+
+cdef inline size_t slot_of(size_t h, size_t slots) noexcept:
+    return (h * <size_t>0x9E3779B97F4A7C15 >> 32) % slots
 
 
 cdef inline int classify(object x, PyObject** node_type) except -1:
@@ -124,7 +130,7 @@ cdef inline int classify(object x, PyObject** node_type) except -1:
 # ---- treedefs ----------------------------------------------------------------------------------------------
 
 cdef class PyTreeDef:
-    """The structure of a pytree: node types, auxiliary data, where the leaves stand. Immutable and hashable."""
+    """The structure of a pytree: node types, auxiliary data, places of the leaves. Immutable, hashable."""
 
     def __init__(self):
         raise TypeError("PyTreeDef: no constructor defined! Use tree_structure(tree).")
@@ -296,7 +302,7 @@ cdef PyTreeDef node(int kind, object data, NodeType node_type, PyObject** kids, 
         h = mix(h, <PyObject*>data)
     for i in range(n):
         h = mix(h, kids[i])
-    cdef size_t slot = (h >> 32) % TREEDEF_SLOTS
+    cdef size_t slot = slot_of(h, TREEDEF_SLOTS)
     if treedef_table[slot] != NULL:
         found = <PyTreeDef>treedef_table[slot]
         if found.kind == kind and found.node_type is node_type and PyTuple_GET_SIZE(found.kids) == n:
@@ -316,7 +322,7 @@ cdef PyTreeDef node(int kind, object data, NodeType node_type, PyObject** kids, 
     return found
 
 
-cdef void remember(PyObject** table, size_t slot, object x):
+cdef void remember(PyObject** table, size_t slot, object x) noexcept:
     cdef PyObject* old = table[slot]
     Py_INCREF(x)
     table[slot] = <PyObject*>x
@@ -403,13 +409,13 @@ cdef tuple sorted_keys(tuple keys):
 
 
 cdef KeyOrder key_order(PyObject** keys, Py_ssize_t n):
-    """The order of these keys, looked up by identity; only plain keys, which cannot change, are remembered."""
+    """The order of these keys, looked up by identity. Only plain keys, being immutable, are remembered."""
     cdef size_t h = <size_t>n
     cdef Py_ssize_t i
     cdef KeyOrder order
     for i in range(n):
         h = mix(h, keys[i])
-    cdef size_t slot = (h >> 32) % ORDER_SLOTS
+    cdef size_t slot = slot_of(h, ORDER_SLOTS)
     if order_table[slot] != NULL:
         order = <KeyOrder>order_table[slot]
         if PyTuple_GET_SIZE(order.inserted) == n:
@@ -432,23 +438,24 @@ cdef KeyOrder key_order(PyObject** keys, Py_ssize_t n):
     return order
 
 
-cdef inline PyTreeDef visit(object x, list leaves, object is_leaf, bint none_is_leaf):
+cdef inline PyObject* visit(object x, list leaves, object is_leaf, bint none_is_leaf) except NULL:
+    """Appends the leaves of `x`; gives its treedef as an owned reference, which spares loops work."""
     cdef PyObject* node_type = NULL
     cdef int kind
+    cdef object treedef
     if is_leaf is not None and asks_for_leaf(is_leaf, x):
-        leaves.append(x)
-        return LEAF_DEF
-    kind = classify(x, &node_type)
+        kind = LEAF
+    else:
+        kind = classify(x, &node_type)
     if kind == LEAF or (none_is_leaf and kind == NONE):
         leaves.append(x)
-        return LEAF_DEF
-    if kind == NONE:
-        return NONE_DEF
-    Py_EnterRecursiveCall(" while flattening a pytree")
-    try:
-        return visit_node(kind, node_type, x, leaves, is_leaf, none_is_leaf)
-    finally:
-        Py_LeaveRecursiveCall()
+        treedef = LEAF_DEF
+    elif kind == NONE:
+        treedef = NONE_DEF
+    else:
+        treedef = visit_node(kind, node_type, x, leaves, is_leaf, none_is_leaf)
+    Py_INCREF(treedef)
+    return <PyObject*>treedef
 
 
 cdef bint asks_for_leaf(object is_leaf, object x) except -1:
@@ -460,16 +467,20 @@ cdef bint asks_for_leaf(object is_leaf, object x) except -1:
 
 cdef PyTreeDef visit_node(int kind, PyObject* node_type, object x, list leaves, object is_leaf,
                           bint none_is_leaf):
-    if kind == TUPLE:
-        return visit_tuple(TUPLE, None, None, <tuple>x, leaves, is_leaf, none_is_leaf)
-    if kind == LIST:
-        return visit_list(<list>x, leaves, is_leaf, none_is_leaf)
-    if kind == DICT:
-        return visit_dict(<dict>x, leaves, is_leaf, none_is_leaf)
-    if kind == NAMEDTUPLE:
-        return visit_tuple(NAMEDTUPLE, type(x), None, <tuple>x, leaves, is_leaf, none_is_leaf)
-    children, data = take_apart(<NodeType>node_type, x)
-    return visit_tuple(kind, data, <NodeType>node_type, children, leaves, is_leaf, none_is_leaf)
+    Py_EnterRecursiveCall(" while flattening a pytree")
+    try:
+        if kind == TUPLE:
+            return visit_tuple(TUPLE, None, None, <tuple>x, leaves, is_leaf, none_is_leaf)
+        if kind == LIST:
+            return visit_list(<list>x, leaves, is_leaf, none_is_leaf)
+        if kind == DICT:
+            return visit_dict(<dict>x, leaves, is_leaf, none_is_leaf)
+        if kind == NAMEDTUPLE:
+            return visit_tuple(NAMEDTUPLE, type(x), None, <tuple>x, leaves, is_leaf, none_is_leaf)
+        children, data = take_apart(<NodeType>node_type, x)
+        return visit_tuple(kind, data, <NodeType>node_type, children, leaves, is_leaf, none_is_leaf)
+    finally:
+        Py_LeaveRecursiveCall()
 
 
 cdef tuple take_apart(NodeType node_type, object x):
@@ -491,7 +502,8 @@ cdef tuple take_apart(NodeType node_type, object x):
     return tuple(iterator), data
 
 
-cdef void release(PyObject** owned, Py_ssize_t n):
+cdef void release(PyObject** owned, Py_ssize_t n) noexcept:
+    cdef Py_ssize_t i
     for i in range(n):
         Py_XDECREF(owned[i])
 
@@ -510,12 +522,9 @@ cdef PyTreeDef visit_tuple(int kind, object data, NodeType node_type, tuple x, l
     cdef PyObject* on_stack[INLINE]
     cdef Py_ssize_t n = PyTuple_GET_SIZE(x), done = 0
     cdef PyObject** kids = space(on_stack, n)
-    cdef PyTreeDef kid
     try:
         while done < n:
-            kid = visit(<object>PyTuple_GET_ITEM(x, done), leaves, is_leaf, none_is_leaf)
-            Py_INCREF(kid)
-            kids[done] = <PyObject*>kid
+            kids[done] = visit(<object>PyTuple_GET_ITEM(x, done), leaves, is_leaf, none_is_leaf)
             done += 1
         return node(kind, data, node_type, kids, n)
     finally:
@@ -528,13 +537,10 @@ cdef PyTreeDef visit_list(list x, list leaves, object is_leaf, bint none_is_leaf
     cdef PyObject* on_stack[INLINE]
     cdef Py_ssize_t n = len(x), done = 0
     cdef PyObject** kids = space(on_stack, n)
-    cdef PyTreeDef kid
     try:
         while done < n:
             # The bounds are checked: a flatten function of the user's may have shortened the list.
-            kid = visit(x[done], leaves, is_leaf, none_is_leaf)
-            Py_INCREF(kid)
-            kids[done] = <PyObject*>kid
+            kids[done] = visit(x[done], leaves, is_leaf, none_is_leaf)
             done += 1
         return node(LIST, None, None, kids, n)
     finally:
@@ -551,7 +557,6 @@ cdef PyTreeDef visit_dict(dict x, list leaves, object is_leaf, bint none_is_leaf
     cdef PyObject** kids = on_stack
     cdef PyObject** keys = keys_on_stack
     cdef PyObject** values = values_on_stack
-    cdef PyTreeDef kid
     cdef KeyOrder order
     if n > INLINE:
         kids = space(NULL, 3 * n)
@@ -563,9 +568,7 @@ cdef PyTreeDef visit_dict(dict x, list leaves, object is_leaf, bint none_is_leaf
             held += 1
         order = key_order(keys, n)
         while done < n:
-            kid = visit(<object>values[order.where[done]], leaves, is_leaf, none_is_leaf)
-            Py_INCREF(kid)
-            kids[done] = <PyObject*>kid
+            kids[done] = visit(<object>values[order.where[done]], leaves, is_leaf, none_is_leaf)
             done += 1
         return node(DICT, order.keys, None, kids, n)
     finally:
@@ -575,8 +578,29 @@ cdef PyTreeDef visit_dict(dict x, list leaves, object is_leaf, bint none_is_leaf
             PyMem_Free(kids)
 
 
+cdef PyTreeDef flatten(object tree, list leaves, object is_leaf, bint none_is_leaf):
+    cdef PyObject* treedef = visit(tree, leaves, is_leaf, none_is_leaf)
+    result = <PyTreeDef>treedef
+    Py_XDECREF(treedef)
+    return result
+
+
+cdef list room_for(object tree):
+    """An empty list with room for as many leaves as the root has children: most trees are flat."""
+    cdef Py_ssize_t n = 1
+    if type(tree) is dict:
+        n = len(<dict>tree)
+    elif type(tree) is tuple:
+        n = len(<tuple>tree)
+    elif type(tree) is list:
+        n = len(<list>tree)
+    cdef list leaves = PyList_New(n)
+    Py_SET_SIZE(leaves, 0)
+    return leaves
+
+
 cdef object flatten_into(object tree, list leaves):
-    return visit(tree, leaves, None, False)
+    return flatten(tree, leaves, None, False)
 
 
 def tree_flatten(tree, is_leaf=None):
@@ -584,27 +608,27 @@ def tree_flatten(tree, is_leaf=None):
 
     `is_leaf` is asked at every step, with the object, whether to take the whole subtree as a leaf.
     """
-    cdef list leaves = []
-    cdef PyTreeDef treedef = visit(tree, leaves, is_leaf, False)
+    cdef list leaves = room_for(tree)
+    treedef = flatten(tree, leaves, is_leaf, False)
     return leaves, treedef
 
 
 def tree_leaves(tree, is_leaf=None):
     """The list of leaves of `tree`."""
-    cdef list leaves = []
-    visit(tree, leaves, is_leaf, False)
+    cdef list leaves = room_for(tree)
+    flatten(tree, leaves, is_leaf, False)
     return leaves
 
 
 def tree_structure(tree, is_leaf=None):
     """The structure of `tree`."""
-    return visit(tree, [], is_leaf, False)
+    return flatten(tree, [], is_leaf, False)
 
 
 def tree_flatten_none_is_leaf(tree, is_leaf=None):
     """`tree_flatten` where None is a leaf."""
-    cdef list leaves = []
-    cdef PyTreeDef treedef = visit(tree, leaves, is_leaf, True)
+    cdef list leaves = room_for(tree)
+    treedef = flatten(tree, leaves, is_leaf, True)
     return leaves, treedef
 
 
@@ -722,7 +746,7 @@ cdef object matching_children(PyTreeDef d, object x):
         if x is not None:
             raise ValueError(
                 f"Expected None, got {x!r}.\n\n"
-                "None is an empty pytree, not a prefix of other values. To map over it as if it were a leaf:\n"
+                "None is an empty pytree, not a prefix of other values. To map over it as over a leaf:\n"
                 "  tree.map(lambda x, y: None if x is None else f(x, y), a, b, is_leaf=lambda x: x is None)"
             )
         return ()
@@ -749,11 +773,14 @@ cdef object matching_children(PyTreeDef d, object x):
         if len(x) != n:
             raise ValueError(f"Named tuple arity mismatch: {len(x)} != {n}; tuple: {x!r}.")
         return x
+    name = "custom dataclass node" if d.kind == DATACLASS else "custom node"
     if type(x) is not d.node_type.type:
-        raise ValueError(f"Custom node type mismatch: expected type: {d.node_type.type!r}, value: {x!r}.")
+        raise ValueError(
+            f"{name.capitalize()} type mismatch: expected type: {d.node_type.type!r}, value: {x!r}."
+        )
     parts, data = take_apart(d.node_type, x)
     if PyObject_RichCompareBool(d.data, data, Py_NE):
-        raise ValueError(f"Mismatch custom node data: {d.data!r} != {data!r}; value: {x!r}.")
+        raise ValueError(f"Mismatch {name} data: {d.data!r} != {data!r}; value: {x!r}.")
     if len(parts) != n:
         raise ValueError(f"Custom type arity mismatch: {len(parts)} != {n}; value: {x!r}.")
     return parts

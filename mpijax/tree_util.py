@@ -1,4 +1,4 @@
-"""Pytrees: flattening, mapping, key paths, and registering types of nodes. ``mpijax.tree`` has the short names."""
+"""Pytrees: flattening, mapping, key paths, registering types of nodes. Short names are in ``mpijax.tree``."""
 
 from mpijax.core.tree import (
     DictKey,

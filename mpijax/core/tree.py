@@ -1,8 +1,8 @@
 """Pytrees: nested containers taken as one value with many leaves.
 
-Tuples, lists, dicts (in the order of sorted keys), namedtuples, None (a node without children) and registered types are
-nodes; everything else is a leaf. Class hierarchy is ignored. The walk itself is compiled (``mpijax._ext.tree``); here is
-what is built on it.
+Tuples, lists, dicts (in the order of sorted keys), namedtuples, None (a node without children) and registered
+types are nodes; everything else is a leaf. Class hierarchy is ignored. The walk itself is compiled
+(``mpijax._ext.tree``); here is what is built on it.
 """
 
 import functools
@@ -110,7 +110,8 @@ def _flatten_rest(name: str, treedef: PyTreeDef, tree: Any, rest: tuple, is_leaf
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
     """`f` of every leaf, in the structure of `tree`.
 
-    Each of `rest` has the structure of `tree`, or has it as a prefix: `f` gets its subtrees as further arguments.
+    Each of `rest` has the structure of `tree`, or has it as a prefix: `f` gets its subtrees as further
+    arguments.
 
     Raises:
       ValueError: when a tree of `rest` does not fit; the message gives the key path.
@@ -125,7 +126,10 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = Non
 def tree_flatten_with_path(
     tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
 ) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
-    """([(path, leaf), ...], structure). With `is_leaf_takes_path`, `is_leaf` is called with the path and the object."""
+    """([(path, leaf), ...], structure).
+
+    With `is_leaf_takes_path`, `is_leaf` is called with the path and the object.
+    """
     return tree_keys.flatten_with_path(tree, is_leaf, is_leaf_takes_path)
 
 

@@ -1,7 +1,7 @@
 """Key paths: how to get from the root of a pytree to a leaf.
 
-A path is a tuple of entries; ``str`` of an entry is what one would write after the name of the parent, so that the
-strings of a path, joined, read as an expression: ``params['layers'][0].weight``.
+A path is a tuple of entries. ``str`` of an entry is what one would write after the name of the parent: the
+strings of a path, joined, read as an expression, ``params['layers'][0].weight``.
 """
 
 from collections.abc import Callable
@@ -14,6 +14,7 @@ class _Key:
     """One step of a path. Immutable; equal if of the same class with an equal key."""
 
     __slots__ = ("_value",)
+    _value: Any
     __match_args__: tuple[str, ...]
     _accepts: type | tuple[type, ...] = object
 
@@ -125,7 +126,7 @@ def _keys_of(tree: Any, number: int) -> list[KeyEntry]:
     if node_type is not None:
         fields = node_type.data_fields
         return [FlattenedIndexKey(i) for i in range(number)] if fields is None else [*map(GetAttrKey, fields)]
-    if isinstance(tree, tuple) and type(tree) is not tuple:
+    if hasattr(tree, "_fields"):
         return [*map(GetAttrKey, tree._fields)]
     return [SequenceKey(i) for i in range(number)]
 

@@ -15,6 +15,14 @@ def _is_single_leaf(tree: Any, is_leaf: Callable[[Any], bool] | None) -> bool:
     return _ext.tree_structure(tree, is_leaf).is_leaf
 
 
+def _level(tree: Any) -> tuple[list, list, Any]:
+    """(keys, children, data) of a node."""
+    parts = keyed_children(tree)
+    assert parts is not None, "not a node"
+    pairs, data = parts
+    return [key for key, _ in pairs], [child for _, child in pairs], data
+
+
 def _show(keys) -> str:
     return " ".join(str(getattr(key, "_value", key)) for key in keys)
 
@@ -57,7 +65,8 @@ def _metadata_failure(path: KeyPath, prefix: Any, data: Any, full_data: Any) -> 
         "different pytree metadata",
         path,
         f"\n    {type(prefix)}\nwith metadata\n    {data}\n"
-        f"but at the same key path the full pytree has a subtree of the same type but with metadata\n    {full_data}\n"
+        "but at the same key path the full pytree has a subtree of the same type but with metadata\n"
+        f"    {full_data}\n"
         "so the diff in the metadata at these pytree nodes is\n" + textwrap.indent("\n".join(lines), "    "),
     )
 
@@ -75,9 +84,8 @@ def _failures(
             f"but at the same key path the full pytree has a subtree of different type\n    {type(full)}.",
         )
         return
-    pairs, data = keyed_children(prefix)
-    full_pairs, full_data = keyed_children(full)
-    keys, full_keys = [key for key, _ in pairs], [key for key, _ in full_pairs]
+    keys, children, data = _level(prefix)
+    full_keys, full_children, full_data = _level(full)
     if isinstance(prefix, (list, tuple)) and len(prefix) != len(full):
         name = type(prefix).__name__
         yield _failure(
@@ -86,12 +94,12 @@ def _failures(
             f" {name} of length {len(prefix)}, but the full pytree has a subtree of the same type "
             f"but of length {len(full)}.",
         )
-    elif len(pairs) != len(full_pairs):
+    elif len(keys) != len(full_keys):
         yield _count_failure(path, prefix, keys, full_keys)
     elif data != full_data:
         yield _metadata_failure(path, prefix, data, full_data)
     else:
-        for (key, child), (_, full_child) in zip(pairs, full_pairs):
+        for key, child, full_child in zip(keys, children, full_children):
             yield from _failures((*path, key), child, full_child, is_leaf)
 
 
@@ -108,7 +116,7 @@ def prefix_errors(
 def equality_errors(
     tree1: Any, tree2: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> Iterator[tuple[KeyPath, str, str, str]]:
-    """The places where the structures of two trees differ: (path, what tree1 has, what tree2 has, explanation)."""
+    """The places where two structures differ: (path, what tree1 has, what tree2 has, explanation)."""
     yield from _differences((), tree1, tree2, is_leaf)
 
 
@@ -128,18 +136,18 @@ def _differences(path: KeyPath, t1: Any, t2: Any, is_leaf) -> Iterator[tuple[Key
     if type(t1) is not type(t2):
         yield path, str(type(t1)), str(type(t2)), "their Python types differ"
         return
-    pairs1, data1 = keyed_children(t1)
-    pairs2, data2 = keyed_children(t2)
+    keys1, children1, data1 = _level(t1)
+    keys2, children2, data2 = _level(t2)
     if isinstance(t1, (list, tuple)) and len(t1) != len(t2):
         name = type(t1).__name__
         yield path, f"{name} of length {len(t1)}", f"{name} of length {len(t2)}", "the lengths do not match"
-    elif len(pairs1) != len(pairs2):
-        yield path, *_children_differ(t1, t2, [key for key, _ in pairs1], [key for key, _ in pairs2])
+    elif len(keys1) != len(keys2):
+        yield path, *_children_differ(t1, t2, keys1, keys2)
     elif data1 != data2:
         described = [f"{type(t1)} with pytree metadata {data}" for data in (data1, data2)]
         yield path, described[0], described[1], "the pytree node metadata does not match"
     else:
-        for (key, child1), (_, child2) in zip(pairs1, pairs2):
+        for key, child1, child2 in zip(keys1, children1, children2):
             yield from _differences((*path, key), child1, child2, is_leaf)
 
 
@@ -191,7 +199,9 @@ def broadcast_leaves(prefix_leaves: list, prefix: _ext.PyTreeDef, full: _ext.PyT
 def flatten_axes(
     name: str, treedef: _ext.PyTreeDef, axis_tree: Any, *, kws: bool = False, tupled_args: bool = False
 ) -> list:
-    """The entries of `axis_tree`, a prefix of `treedef` in which None is a leaf, one for each leaf of `treedef`.
+    """The entries of `axis_tree`, one for each leaf of `treedef`.
+
+    `axis_tree` is a prefix of `treedef`; None is a leaf in it.
 
     Args:
       name: what the caller calls `axis_tree`, for messages.
@@ -220,8 +230,8 @@ def flatten_axes(
             and _fits(treedef, (axis_tree,))
         ):
             hint += (
-                f" In particular, you're passing in a single argument which means that {name} might need to be "
-                "wrapped in a singleton tuple."
+                f" In particular, you're passing in a single argument which means that {name} might need "
+                "to be wrapped in a singleton tuple."
             )
     errors = prefix_errors(axis_tree, _with_leaves(treedef))
     details = "\n  ".join(str(error(name)) for error in errors)

@@ -1,6 +1,7 @@
 """Telling the pytree functions about new types of nodes.
 
-There is one registry, of exact types: a subclass of a registered type is not a node unless it is registered itself.
+There is one registry, of exact types: a subclass of a registered type is not a node unless it is registered
+itself.
 """
 
 import collections
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 from mpijax._ext import tree as _ext
 from mpijax.core.tree_keys import DictKey, flatten_with_path, keyed_children
 
-Class = TypeVar("Class", bound=type)
+Class = TypeVar("Class", bound=type[Any])
 
 is_tree_node = _ext.is_node_type
 registered_types = _ext.registered_types
@@ -29,8 +30,8 @@ def register_pytree_node(
 
     Args:
       nodetype: the type.
-      flatten_func: ``object -> (children, aux_data)``. The children are pytrees; `aux_data` is part of the structure:
-        it must be comparable with ``==``, and hashable for use with ``jit``.
+      flatten_func: ``object -> (children, aux_data)``. The children are pytrees; `aux_data` is part of the
+        structure: it must be comparable with ``==``, and should be hashable.
       unflatten_func: ``(aux_data, children) -> object``. The children may be anything, not only arrays.
       flatten_with_keys_func: like `flatten_func`, with pairs (key, child) in the place of children.
 
@@ -55,8 +56,8 @@ def register_pytree_with_keys(
     """`register_pytree_node` for a type whose children have names.
 
     Args:
-      flatten_with_keys: ``object -> (pairs (key, child), aux_data)``; a key is a `DictKey`, `GetAttrKey`, ... or
-        anything whose ``str`` says how to get to the child.
+      flatten_with_keys: ``object -> (pairs (key, child), aux_data)``; a key is a `DictKey`, `GetAttrKey`, ...
+        or anything whose ``str`` says how to get to the child.
       flatten_func: the same without keys, where that is faster.
     """
 
@@ -68,7 +69,7 @@ def register_pytree_with_keys(
 
 
 def register_pytree_node_class(cls: Class) -> Class:
-    """Decorator: registers a class by its methods ``tree_flatten()`` and ``tree_unflatten(aux_data, children)``."""
+    """Decorator: registers a class by its ``tree_flatten()`` and ``tree_unflatten(aux_data, children)``."""
     register_pytree_node(cls, operator.methodcaller("tree_flatten"), cls.tree_unflatten)
     return cls
 
@@ -101,8 +102,8 @@ def _check_fields(nodetype: type, data: Sequence[str], meta: Sequence[str], drop
             problems.append(f" Unexpected fields: {unexpected}.")
         if problems:
             raise ValueError(
-                "data_fields and meta_fields must include all dataclass fields with ``init=True`` and only them."
-                + "".join(problems)
+                "data_fields and meta_fields must include all dataclass fields with ``init=True`` "
+                "and only them." + "".join(problems)
             )
     if both := set(data) & set(meta):
         raise ValueError(f"data_fields and meta_fields must not overlap. Overlapping fields: {both}.")
@@ -118,8 +119,8 @@ def register_dataclass(
 
     Args:
       data_fields: names of the attributes that are children.
-      meta_fields: names of the attributes that are part of the structure. For a dataclass both may be left out: fields
-        marked with ``metadata=dict(static=True)`` (see ``tree.static``) are static, the others are data.
+      meta_fields: names of the attributes that are part of the structure. For a dataclass both may be left
+        out: fields with ``metadata=dict(static=True)`` (see ``tree.static``) are static, the others are data.
       drop_fields: fields of the dataclass to leave out; they take their defaults when unflattened.
     """
     if data_fields is None and meta_fields is None and dataclasses.is_dataclass(nodetype):
@@ -140,7 +141,7 @@ def register_dataclass(
 
 
 def register_static(cls: Class) -> Class:
-    """Decorator: objects of this hashable class are nodes without leaves, so that ``jit`` takes them as static."""
+    """Decorator: objects of this hashable class are nodes without leaves: ``jit`` takes them as static."""
     register_pytree_with_keys(cls, lambda obj: ((), obj), lambda obj, _: obj)
     return cls
 
@@ -172,7 +173,7 @@ none_leaf_registry = PyTreeRegistry("none_leaf_registry", none_is_leaf=True)
 
 
 class _Opaque:
-    """A callable that hides that it is a `functools.partial`, whose constructor would merge it with the outer one."""
+    """A callable that hides that it is a `functools.partial`: the outer constructor would merge the two."""
 
     def __init__(self, fun: Callable):
         self.fun = fun
@@ -193,8 +194,8 @@ class _Opaque:
 class Partial(functools.partial):
     """A `functools.partial` that is a pytree: its bound arguments are children, its function is static.
 
-    So a function with its data can be passed through ``jit``, ``grad``, ... ``Partial(f)`` makes any function a valid
-    argument. Under tracing all bound arguments are traced.
+    So a function with its data can be passed through ``jit``, ``grad``, ... ``Partial(f)`` makes any function
+    a valid argument. Under tracing all bound arguments are traced.
     """
 
     __module__ = "mpijax.tree_util"
