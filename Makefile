@@ -32,7 +32,7 @@ demo: ready-examples
 test: test-alone test-mpi
 
 test-alone: ready-test
-	$(PYTEST)
+	$(PYTEST) --with-mpi
 
 test-mpi: ready-test
 	$(call MPI_TESTS,2)

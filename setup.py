@@ -1,9 +1,10 @@
 """Builds every ``cython_ext/<name>.pyx`` as ``mpijax._ext.<name>``.
 
-Only ``mpi.pyx`` sees MPI. Its compiler flags come from ``$MPICC -show`` or, when MPICC is not set, from the mpicc of the
-``mpich`` wheel that stands in the same environment as the Python that builds. The run path which mpicc would add is
-left out: at run time mpi4py loads the MPI library first, and the extension is bound to that library by its soname. So
-an extension built in pip's isolated environment does not look for a library in a folder that is gone.
+Only ``mpi.pyx`` sees MPI. Its compiler flags come from ``$MPICC -show`` or, when MPICC is not set, from the
+mpicc of the ``mpich`` wheel that stands in the same environment as the Python that builds. The run path which
+mpicc would add is left out: at run time mpi4py loads the MPI library first, and the extension is bound to
+that library by its soname. So an extension built in pip's isolated environment does not look for a library in
+a folder that is gone.
 
 One source that fails does not keep the others from being built; the failures are listed at the end.
 """
@@ -58,7 +59,9 @@ def mpi_flags() -> dict[str, list[str]]:
         shown = subprocess.run([*shlex.split(wrapper), "-show"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
         detail = getattr(error, "stderr", "") or error
-        raise RuntimeError(f"`{wrapper} -show` failed, so where mpi.h is remains unknown: {detail}") from error
+        raise RuntimeError(
+            f"`{wrapper} -show` failed, so where mpi.h is remains unknown: {detail}"
+        ) from error
     flags: dict[str, list[str]] = {"extra_compile_args": [], "extra_link_args": []}
     words = iter(shlex.split(shown.stdout.strip().splitlines()[0])[1:])
     for word in words:
@@ -85,7 +88,8 @@ def extension(source: Path) -> Extension:
 
 
 def declarations() -> str:
-    """A folder in which ``from mpijax._ext.tree cimport ...`` finds ``cython_ext/tree.pxd``, as the modules are named."""
+    """A folder in which ``from mpijax._ext.tree cimport ...`` finds ``cython_ext/tree.pxd``, as the modules
+    are named."""
     root = Path("build/pxd")
     package = root / "mpijax"
     package.mkdir(parents=True, exist_ok=True)

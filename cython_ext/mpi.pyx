@@ -1,12 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Communication shims: C functions, one per operation, that compiled programs call without the GIL.
 
-`comm_table` is a capsule (named "mpijax._ext.mpi.comm_table") with an array of C functions ``int f(CommArgs *)``, indexed by the
-operation codes of ``comm.pxd``; each returns an MPI error code. `call` runs one of them from Python. MPI's handles
-travel as integers (`move_type`, `reduction`, `handle` of mpi4py's objects). What a call means on ranks that are not the
-root, and for equal send and receive buffers, is said in ``mpi_calls.h``.
+`comm_table`, a capsule called "mpijax._ext.mpi.comm_table", holds C functions ``int f(CommArgs*)``,
+indexed by the operation codes of ``comm.pxd``; each returns an MPI error code. `call` runs one from
+Python. MPI's handles travel as integers (`move_type`, `reduction`, `handle` of mpi4py's objects). What a
+call means on ranks that are not the root, and for equal send and receive buffers, is said in ``mpi_calls.h``.
 
-Importing this module needs the MPI library to be loaded, by ``mpi4py.MPI``: go through `mpijax.runtime.mpi_start`.
+Importing this module needs the MPI library to be loaded, by ``mpi4py.MPI``: go through
+`mpijax.runtime.mpi_start`.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -15,8 +16,8 @@ from libc.stdint cimport int64_t, intptr_t, uintptr_t
 from libc.string cimport memset
 
 from mpijax._ext.comm cimport (
-    COMM_ALLGATHER, COMM_ALLREDUCE, COMM_ALLTOALL, COMM_BARRIER, COMM_BCAST, COMM_EXSCAN, COMM_GATHER, COMM_OPS,
-    COMM_RECV, COMM_REDUCE, COMM_REDUCE_SCATTER, COMM_SCAN, COMM_SCATTER, COMM_SEND, COMM_SENDRECV,
+    COMM_ALLGATHER, COMM_ALLREDUCE, COMM_ALLTOALL, COMM_BARRIER, COMM_BCAST, COMM_EXSCAN, COMM_GATHER,
+    COMM_OPS, COMM_RECV, COMM_REDUCE, COMM_REDUCE_SCATTER, COMM_SCAN, COMM_SCATTER, COMM_SEND, COMM_SENDRECV,
     CommArgs, CommFunction,
 )
 
@@ -65,7 +66,7 @@ cdef extern from * nogil:
     """
     #include <dlfcn.h>
 
-    /* The address of `name` as the shared object in file `path` (loaded already) sees it; NULL if it is not loaded. */
+    /* The address of `name` as the loaded shared object in file `path` sees it; NULL if it is not loaded. */
     static void *mj_symbol_in(const char *path, const char *name) {
         void *library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
         void *address = library == NULL ? NULL : dlsym(library, name);
@@ -85,7 +86,8 @@ cdef extern from * nogil:
 # ---- one function per operation ----
 
 cdef int _allreduce(CommArgs *a) noexcept nogil:
-    return mj_allreduce(a.sendbuf, a.recvbuf, a.sendcount, MJ_TYPE(a.sendtype), MJ_OP(a.mpi_op), MJ_COMM(a.comm))
+    return mj_allreduce(a.sendbuf, a.recvbuf, a.sendcount, MJ_TYPE(a.sendtype), MJ_OP(a.mpi_op),
+                        MJ_COMM(a.comm))
 
 
 cdef int _reduce(CommArgs *a) noexcept nogil:
@@ -114,7 +116,8 @@ cdef int _scatter(CommArgs *a) noexcept nogil:
 
 
 cdef int _reduce_scatter(CommArgs *a) noexcept nogil:
-    return mj_reduce_scatter(a.sendbuf, a.recvbuf, a.sendcount, MJ_TYPE(a.sendtype), MJ_OP(a.mpi_op), MJ_COMM(a.comm))
+    return mj_reduce_scatter(a.sendbuf, a.recvbuf, a.sendcount, MJ_TYPE(a.sendtype), MJ_OP(a.mpi_op),
+                             MJ_COMM(a.comm))
 
 
 cdef int _scan(CommArgs *a) noexcept nogil:
@@ -199,7 +202,7 @@ def error_message(int code):
 
 
 def handle(item):
-    """The handle of a communicator, operation or datatype of mpi4py, as the signed integer that instructions carry."""
+    """The handle of mpi4py's communicator, operation or datatype: the signed integer of instructions."""
     from mpi4py import MPI  # heavy, and loaded by the time there is an item
 
     return <intptr_t><uintptr_t>MPI._handleof(item)
@@ -255,7 +258,7 @@ _OF_KIND = {
 
 
 def reduction_name(op):
-    """The name of a reduction: 'sum' for 'sum' and for mpi4py's ``MPI.SUM``; None for an operation of the user's own."""
+    """The name of a reduction: 'sum' for 'sum' and mpi4py's ``MPI.SUM``; None for a user's own operation."""
     if isinstance(op, str):
         if op not in _BUILTIN:
             raise ValueError(f"unknown reduction {op!r}; there are {', '.join(_BUILTIN)}")
@@ -264,17 +267,17 @@ def reduction_name(op):
 
 
 def reduction(op, dtype):
-    """(datatype, operation): the handles with which arrays of `dtype` (a name or a numpy dtype) are reduced by `op`.
+    """(datatype, operation): the handles to reduce arrays of `dtype` (a name or a numpy dtype) by `op`.
 
-    `op` is a name ('sum', 'prod', 'max', 'min', 'land', 'lor', 'lxor', 'band', 'bor', 'bxor') or an operation of mpi4py.
-    Needs MPI to run. Raises TypeError where the dtype has no such reduction.
+    `op` is a name ('sum', 'prod', 'max', 'min', 'land', 'lor', 'lxor', 'band', 'bor', 'bxor') or an operation
+    of mpi4py. Needs MPI to run. Raises TypeError where the dtype has no such reduction.
     """
     cdef str type_name = dtype if isinstance(dtype, str) else dtype.name
     name = reduction_name(op)
     _make_operations()
     if name is None:
         if type_name not in _TYPES:
-            raise TypeError(f"an operation made with MPI.Op.Create cannot reduce {type_name}: MPI has no such type")
+            raise TypeError(f"an operation of MPI.Op.Create cannot reduce {type_name}: MPI has no such type")
         return _TYPES[type_name], handle(op)
     if type_name == "bool":
         return _TYPES["bool"], _BUILTIN[_OF_BOOL[name]]
@@ -287,8 +290,8 @@ def reduction(op, dtype):
         own = {"sum": MJ_INT(MJ_SUM16), "prod": MJ_INT(MJ_PROD16), "max": MJ_INT(MJ_MAX), "min": MJ_INT(MJ_MIN)}
         return (MJ_INT(MJ_F16) if type_name == "float16" else MJ_INT(MJ_BF16)), own[name]
     if type_name not in _TYPES:
-        raise TypeError(f"arrays of {type_name} cannot be reduced over ranks: convert them to float32 first "
-                        "(x.astype('float32')), or for integers to int32")
+        raise TypeError(f"arrays of {type_name} cannot be reduced over ranks: convert them to float32 "
+                        "first (x.astype('float32')), or for integers to int32")
     if kind == "floating-point" and name == "max":
         return _TYPES[type_name], MJ_INT(MJ_MAX)
     if kind == "floating-point" and name == "min":
@@ -346,10 +349,10 @@ def library_path():
 def call(str op, intptr_t comm, send=None, recv=None, *,
          int64_t send_count=0, intptr_t send_type=0, recv_count=None, recv_type=None, intptr_t reduction=0,
          int root=0, int dest=0, int source=0, int send_tag=0, int recv_tag=0):
-    """Runs one operation on contiguous buffers (``array.view('u1')`` where NumPy has no buffer for the dtype).
+    """Runs one operation on contiguous buffers (``array.view('u1')`` for dtypes that export no buffer).
 
-    Counts are in elements of the datatype, as in ``comm.pxd``; the receive side is like the send side where nothing else
-    is said. Raises RuntimeError with MPI's text.
+    Counts are in elements of the datatype, as in ``comm.pxd``; the receive side is like the send side where
+    nothing else is said. Raises RuntimeError with MPI's text.
     """
     cdef CommArgs args
     cdef CommFunction function = table[<int>CODES[op]]

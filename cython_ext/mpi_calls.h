@@ -1,12 +1,12 @@
 /* MPI calls with 64-bit counts, and with a way of waiting that suits the node.
 
-   Counts: the _c functions of MPI-4 where the library has them. Elsewhere (or with MPIJAX_SMALL_COUNTS, for tests)
-   messages of more than mj_chunk elements are sent in parts, or as one element of a derived type where each rank has a
-   block.
+   Counts: the _c functions of MPI-4 where the library has them. Elsewhere (or with MPIJAX_SMALL_COUNTS, for
+   tests) messages of more than mj_chunk elements are sent in parts, or as one element of a derived type where
+   each rank has a block.
 
-   Waiting: MPI libraries poll without yielding. With more ranks than cores the rank that polls keeps the other, for which
-   it waits, off the core for a whole time slice. Then (mj_yielding) calls are made in their non-blocking form and
-   sched_yield is called between tests. */
+   Waiting: MPI libraries poll without yielding. With more ranks than cores the rank that polls keeps the
+   other, for which it waits, off the core for a whole time slice. Then (mj_yielding) calls are made in their
+   non-blocking form and sched_yield is called between tests. */
 
 #ifndef MPIJAX_MPI_CALLS_H
 #define MPIJAX_MPI_CALLS_H
@@ -30,7 +30,7 @@ typedef int mj_count;
 static int64_t mj_chunk = INT_MAX;
 #endif
 
-/* Handles are ints in MPICH and its relatives, pointers in Open MPI; instructions carry either as intptr_t. */
+/* Handles are ints in MPICH and its relatives, pointers in Open MPI; instructions carry both as intptr_t. */
 #define MJ_COMM(handle) ((MPI_Comm)(intptr_t)(handle))
 #define MJ_TYPE(handle) ((MPI_Datatype)(intptr_t)(handle))
 #define MJ_OP(handle) ((MPI_Op)(intptr_t)(handle))
@@ -56,7 +56,7 @@ static int mj_wait(MPI_Request *request) {
         return rc_ != MPI_SUCCESS ? rc_ : mj_wait(&request_);     \
     } while (0)
 
-/* Runs `call` for consecutive parts [at, at + part) of n elements of `size` bytes; once for n = 0: all ranks must call. */
+/* Runs `call` for consecutive parts [at, at + part) of n elements; once for n = 0: all ranks must call. */
 #define MJ_PARTS(n, call)                                         \
     do {                                                          \
         int64_t at = 0;                                           \
@@ -94,7 +94,8 @@ static int mj_allreduce(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_O
     MJ_PARTS(n, mj_allreduce_part(mj_at(s, at, size), mj_at(r, at, size), part, t, op, c));
 }
 
-static int mj_reduce_part(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op op, int root, MPI_Comm c) {
+static int mj_reduce_part(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op op, int root,
+                          MPI_Comm c) {
     MJ_RUN(MPI_Reduce, MPI_Ireduce, s, r, (mj_count)n, t, op, root, c);
 }
 /* The other ranks keep what they sent: their result is `s`. */
@@ -179,7 +180,8 @@ static int mj_sendrecv(const void *s, int64_t sn, MPI_Datatype st, int dest, int
     }
     for (; rc == MPI_SUCCESS && (first || sat < sn || rat < rn); first = 0) {
         int sends = first || sat < sn, receives = first || rat < rn;
-        int64_t sp = sn - sat < mj_chunk ? sn - sat : mj_chunk, rp = rn - rat < mj_chunk ? rn - rat : mj_chunk;
+        int64_t sp = sn - sat < mj_chunk ? sn - sat : mj_chunk;
+        int64_t rp = rn - rat < mj_chunk ? rn - rat : mj_chunk;
         MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
         if (receives)
             rc = MJ(MPI_Irecv)(mj_at(r, rat, rsize), (mj_count)rp, rt, source, rtag, c, &requests[0]);
@@ -210,7 +212,7 @@ static int mj_block_type(int64_t n, MPI_Datatype t, MPI_Datatype *block) {
     return rc != MPI_SUCCESS ? rc : MPI_Type_commit(block);
 }
 
-/* Makes (n, t) an int count and a type: unchanged, or one block of a derived type that is freed after `call`. */
+/* Makes (n, t) an int count and a type: unchanged, or one block of a derived type, freed after `call`. */
 #define MJ_BLOCKS(n, t, call)                                     \
     do {                                                          \
         if ((n) <= mj_chunk) return call;                         \
@@ -262,7 +264,8 @@ static int mj_reduce_scatter(const void *s, void *r, int64_t n, MPI_Datatype t, 
     int64_t bytes = n * mj_size(t);
     MPI_Comm_size(c, &ranks);
     MPI_Comm_rank(c, &rank);
-    for (int to = 0; rc == MPI_SUCCESS && to < ranks; to++) /* block 0 first: in place, the result replaces it */
+    /* Block 0 comes first: in place, the result replaces it. */
+    for (int to = 0; rc == MPI_SUCCESS && to < ranks; to++)
         rc = mj_reduce((const char *)s + to * bytes, to == rank ? r : NULL, n, t, op, to, c);
     return rc;
 }

@@ -3,7 +3,7 @@
    - float16 and bfloat16: each combination of two ranks' values is computed in float and rounded to the type.
    - max and min of floating-point numbers propagate NaN; MPI leaves open what its own do.
 
-   MPI hands a user operation the datatype, which tells the element type: MJ_F16 and MJ_BF16 are made for this. */
+   MPI hands a user operation the datatype, which tells the element type: hence MJ_F16 and MJ_BF16. */
 
 #ifndef MPIJAX_MPI_OPS_H
 #define MPIJAX_MPI_OPS_H
@@ -34,8 +34,8 @@ static inline uint16_t mj_to_bf16(float x) {
     return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-/* Exponent and fraction move to their place in a float; the multiplication corrects the exponent's bias and makes
-   subnormals normal. Infinity and NaN, whose exponent is all ones, get float's. */
+/* Exponent and fraction move to their place in a float; the multiplication corrects the exponent's bias and
+   makes subnormals normal. Infinity and NaN, whose exponent is all ones, get float's. */
 static inline float mj_from_f16(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = (uint32_t)(h & 0x7fff) << 13;
     float x = mj_as_float(rest) * mj_as_float((254 - 15) << 23);
@@ -43,8 +43,8 @@ static inline float mj_from_f16(uint16_t h) {
     return mj_as_float(mj_bits(x) | sign);
 }
 
-/* Round to nearest, ties to even. Below 2^-14 the sum with 0.5 shifts the fraction so that the float adder itself rounds at
-   float16's last subnormal bit; the bits that 0.5 has itself are taken off again. */
+/* Round to nearest, ties to even. Below 2^-14 the sum with 0.5 shifts the fraction so that the float adder
+   itself rounds at float16's last subnormal bit; the bits that 0.5 has itself are taken off again. */
 static inline uint16_t mj_to_f16(float x) {
     uint32_t bits = mj_bits(x), sign = (bits >> 16) & 0x8000, rest = bits & 0x7fffffff;
     if (rest > 0x7f800000) return (uint16_t)(sign | 0x7e00);
@@ -58,9 +58,11 @@ static inline double mj_same_d(double x) { return x; }
 
 #define MJ_ADD(a, b) ((a) + (b))
 #define MJ_MUL(a, b) ((a) * (b))
-/* NaN if either is; +0 counts as greater than -0, so that the result does not depend on the order of the ranks. */
-#define MJ_MAXIMUM(a, b) ((a) > (b) || (a) != (a) ? (a) : (b) > (a) || (b) != (b) ? (b) : signbit(a) ? (b) : (a))
-#define MJ_MINIMUM(a, b) ((a) < (b) || (a) != (a) ? (a) : (b) < (a) || (b) != (b) ? (b) : signbit(a) ? (a) : (b))
+/* NaN if either is; +0 counts as greater than -0, so that the order of the ranks does not matter. */
+#define MJ_MAXIMUM(a, b) \
+    ((a) > (b) || (a) != (a) ? (a) : (b) > (a) || (b) != (b) ? (b) : signbit(a) ? (b) : (a))
+#define MJ_MINIMUM(a, b) \
+    ((a) < (b) || (a) != (a) ? (a) : (b) < (a) || (b) != (b) ? (b) : signbit(a) ? (a) : (b))
 
 #define MJ_LOOP(store, wide, load, round, combine)                \
     do {                                                          \

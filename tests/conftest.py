@@ -1,7 +1,9 @@
-"""What every test run needs: alone, and as one of several ranks under ``mpirun ... pytest --with-mpi -m mpi``.
+"""What every test run needs: alone, and as one of several ranks under ``mpirun ... pytest --with-mpi -m
+mpi``.
 
-Under several ranks only rank 0 reports progress and the summary; any rank prints its failures at once, tagged with its
-number, because the other ranks may by then wait for it in a collective until the timeout ends the job.
+Under several ranks only rank 0 reports progress and the summary; any rank prints its failures at once, tagged
+with its number, because the other ranks may by then wait for it in a collective until the timeout ends the
+job.
 """
 
 import io
@@ -21,7 +23,9 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")  # of the oracle
 os.environ.setdefault("MPIJAX_CACHE_DIR", str(Path(__file__).parent.parent / "build" / "test-cache"))
 
 # The launchers say which rank this is before MPI starts: MPICH and its relatives, Open MPI, Slurm.
-RANK = int(next((os.environ[v] for v in ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK") if v in os.environ), 0))
+RANK = int(
+    next((os.environ[v] for v in ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK") if v in os.environ), 0)
+)
 SIZE = int(next((os.environ[v] for v in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE") if v in os.environ), 1))
 
 
@@ -33,7 +37,9 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if SIZE > 1:
         # A folder of its own for each rank: two ranks clearing the same numbered folders would race.
-        config.option.basetemp = config.stash[OWN_TMP] = Path(tempfile.mkdtemp(prefix=f"mpijax-tests-{RANK}-"))
+        config.option.basetemp = config.stash[OWN_TMP] = Path(
+            tempfile.mkdtemp(prefix=f"mpijax-tests-{RANK}-")
+        )
     if RANK > 0:
         config.pluginmanager.getplugin("terminalreporter")._tw._file = io.StringIO()
 

@@ -1,12 +1,13 @@
 """Which CPUs this process may use, and how many ranks share them; all without MPI.
 
-Threads that share a core with another rank are worse than no threads: while one rank waits in MPI it polls. So a rank
-counts its share of the CPUs, not all that it can see.
+Threads that share a core with another rank are worse than no threads: while one rank waits in MPI it polls.
+So a rank counts its share of the CPUs, not all that it can see.
 """
 
 import os
 
-# How launchers tell the number of ranks on this node, before MPI starts: MPICH/Hydra, Open MPI, MVAPICH, Slurm, Flux.
+# How launchers tell the number of ranks on this node, before MPI starts: MPICH/Hydra, Open MPI, MVAPICH,
+# Slurm, Flux.
 _LOCAL_SIZE_VARIABLES = (
     "MPI_LOCALNRANKS",
     "OMPI_COMM_WORLD_LOCAL_SIZE",
@@ -16,12 +17,14 @@ _LOCAL_SIZE_VARIABLES = (
 
 
 def affinity() -> frozenset[int]:
-    """The CPUs that the affinity mask (taskset, the launcher's binding, a cgroup's cpuset) leaves to this process."""
+    """The CPUs that the affinity mask (taskset, the launcher's binding, a cgroup's cpuset) leaves to this
+    process."""
     return frozenset(os.sched_getaffinity(0))
 
 
 def cgroup_cpus(path: str = "/sys/fs/cgroup/cpu.max") -> float:
-    """The CPU time per second that the container may use (cgroup v2 ``cpu.max``); inf where there is no such bound."""
+    """The CPU time per second that the container may use (cgroup v2 ``cpu.max``); inf where there is no such
+    bound."""
     try:
         with open(path) as file:
             quota, period = file.read().split()[:2]
@@ -42,7 +45,8 @@ def local_ranks() -> int:
 
 
 def share(mask_size: int, machine_size: int, quota: float, ranks: int) -> int:
-    """CPUs for one of `ranks` processes on a node of `machine_size` CPUs, of which the process may use `mask_size`.
+    """CPUs for one of `ranks` processes on a node of `machine_size` CPUs, of which the process may use
+    `mask_size`.
 
     A mask smaller than the machine divided among the ranks was made for this rank; any larger one is shared.
     """

@@ -1,6 +1,7 @@
 """Devices and processes, JAX's view of an MPI job: a rank is a process, and owns one CPU device.
 
-Every function but `default_backend` starts MPI on its first call, because only MPI knows how many ranks there are.
+Every function but `default_backend` starts MPI on its first call, because only MPI knows how many ranks there
+are.
 """
 
 from functools import cache
@@ -14,7 +15,8 @@ _FOREIGN_PLATFORMS = ("gpu", "cuda", "rocm")
 
 
 class Device:
-    """The place of an array: the memory and the cores of one rank. One object per device, so identity is equality.
+    """The place of an array: the memory and the cores of one rank. One object per device, so identity is
+    equality.
 
     Attributes: `id` counts over the whole job; `process_index` is the rank that owns the device.
     """
@@ -89,8 +91,8 @@ def _check_backend(backend: Any) -> None:
         return
     if backend in _FOREIGN_PLATFORMS:
         raise RuntimeError(
-            f"Unknown backend: '{backend}' requested, but no platforms that are instances of {backend} are present. "
-            f"Platforms present are: {PLATFORM}. mpijax computes on the CPUs of its MPI ranks."
+            f"Unknown backend: '{backend}' requested, but no platforms that are instances of {backend} "
+            f"are present. Platforms present are: {PLATFORM}. mpijax computes on the CPUs of its MPI ranks."
         )
     raise RuntimeError(f"Unknown backend {backend}. Available backends are ['{PLATFORM}']")
 
@@ -101,14 +103,18 @@ def devices(backend: Any = None) -> list[Device]:
     return list(_all_devices())
 
 
-def local_devices(process_index: int | None = None, backend: Any = None, host_id: int | None = None) -> list[Device]:
+def local_devices(
+    process_index: int | None = None, backend: Any = None, host_id: int | None = None
+) -> list[Device]:
     """The devices of one rank: this one, or the one given."""
     _check_backend(backend)
     index = process_index if process_index is not None else host_id
     if index is None:
         index = mpi_start.rank()
     if index not in range(mpi_start.size()):
-        raise ValueError(f"Unknown process_index {index}: this job has {mpi_start.size()} processes, counted from 0")
+        raise ValueError(
+            f"Unknown process_index {index}: this job has {mpi_start.size()} processes, counted from 0"
+        )
     return [device for device in _all_devices() if device.process_index == index]
 
 

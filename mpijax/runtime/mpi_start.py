@@ -1,8 +1,8 @@
 """MPI starts here, once, at the first use of devices or communication; never at import or while tracing.
 
-`world()` is the communicator of everything mpijax sends: a private duplicate of ``MPI_COMM_WORLD``, so that messages of
-the user's own mpi4py code never match ours. With more than one rank an uncaught exception ends the whole job (the other
-ranks would wait for this one for ever).
+`world()` is the communicator of everything mpijax sends: a private duplicate of ``MPI_COMM_WORLD``, so that
+messages of the user's own mpi4py code never match ours. With more than one rank an uncaught exception ends
+the whole job (the other ranks would wait for this one for ever).
 """
 
 import importlib.util
@@ -30,15 +30,16 @@ _LAUNCHER_SIZES = (
 class Start:
     """What is decided when MPI starts.
 
-    Attributes: `world`, the private communicator (mpi4py); `rank`, `size`; `yields`, whether waiting ranks must hand their
-    core over (more ranks than cores); `ext`, the module with the communication shims.
+    Attributes: `world`, the private communicator (mpi4py); `rank`, `size`; `yields`, whether waiting ranks
+    must hand their core over (more ranks than cores); `ext`, the module with the communication shims.
     """
 
     def __init__(self):
         import mpi4py
 
         if "mpi4py.MPI" not in sys.modules:
-            # A level above SERIALIZED makes every small call take locks: 2.0 µs instead of 0.2 µs an allreduce.
+            # A level above SERIALIZED makes every small call take locks: 2.0 µs instead of 0.2 µs an
+            # allreduce.
             mpi4py.rc.thread_level = "serialized"
         self.MPI = MPI = _import_mpi()
         if MPI.Is_finalized():
@@ -57,7 +58,8 @@ class Start:
             _install_abort(self.rank, MPI)
 
     def _must_yield(self) -> bool:
-        """Whether this node has more ranks than CPUs to run them, so that a rank that polls keeps another from running."""
+        """Whether this node has more ranks than CPUs to run them, so that a rank that polls keeps another
+        from running."""
         choice = os.environ.get("MPIJAX_WAIT", "").lower()
         if choice in ("block", "yield"):
             return choice == "yield"
@@ -68,12 +70,15 @@ class Start:
         node = self.world.Split_type(self.MPI.COMM_TYPE_SHARED)
         masks = node.allgather((cpus.affinity(), cpus.cgroup_cpus()))
         node.Free()
-        available = min([len(frozenset().union(*(mask for mask, _ in masks)))] + [quota for _, quota in masks])
+        available = min(
+            [len(frozenset().union(*(mask for mask, _ in masks)))] + [quota for _, quota in masks]
+        )
         return len(masks) > available
 
 
 def start() -> Start:
-    """Starts MPI if it has not been; the same object every time. Collective over all ranks on the first call."""
+    """Starts MPI if it has not been; the same object every time. Collective over all ranks on the first
+    call."""
     global _state
     if _state is None:
         with _lock:
@@ -110,26 +115,31 @@ def _import_mpi() -> Any:
     except (ImportError, RuntimeError) as error:
         raise RuntimeError(
             f"no MPI library could be loaded: {error}\n"
-            "Install one (pip install mpich), or load your cluster's MPI module before starting Python; an MPI in an "
-            "unusual place is named by MPI4PY_LIBMPI=/path/to/libmpi.so."
+            "Install one (pip install mpich), or load your cluster's MPI module before starting Python; an "
+            "MPI in another place is named by MPI4PY_LIBMPI=/path/to/libmpi.so."
         ) from error
     return MPI
 
 
 def _import_shims(MPI: Any) -> Any:
-    """The compiled shims, checked to call the library that mpi4py runs: two MPI libraries in one process corrupt both."""
+    """The compiled shims, checked to call the library that mpi4py runs: two MPI libraries in one process
+    corrupt both."""
     library = MPI.Get_library_version().splitlines()[0].strip()
     rebuild = (
-        "Rebuild mpijax for it: MPICC=/path/to/its/mpicc pip install --force-reinstall --no-deps . (and pip uninstall "
-        "mpich if a system MPI is meant), or name the library it was built for with MPI4PY_LIBMPI=/path/to/libmpi.so."
+        "Rebuild mpijax for it: MPICC=/path/to/its/mpicc pip install --force-reinstall --no-deps . (and pip "
+        "uninstall mpich if a system MPI is meant), or name the library it was built for with "
+        "MPI4PY_LIBMPI=/path/to/libmpi.so."
     )
     try:
         from mpijax._ext import mpi as ext
     except ImportError as error:
         if importlib.util.find_spec("mpijax._ext.mpi") is None:
-            raise RuntimeError("the extension mpijax._ext.mpi has not been built: run `make ext` or `pip install .`") from error
+            raise RuntimeError(
+                "the extension mpijax._ext.mpi has not been built: run `make ext` or `pip install .`"
+            ) from error
         raise RuntimeError(
-            f"the communication module does not fit the MPI library that mpi4py loaded ({library}): {error}\n{rebuild}"
+            f"the communication module does not fit the MPI library that mpi4py loaded ({library}): {error}\n"
+            f"{rebuild}"
         ) from error
     if not ext.same_library(MPI.__file__):
         raise RuntimeError(
@@ -139,17 +149,18 @@ def _import_shims(MPI: Any) -> Any:
 
 
 def _check_launcher(size: int, library: str) -> None:
-    """N copies of rank 0 of 1: the launcher belongs to another MPI, and every process thinks that it is alone."""
+    """N copies of rank 0 of 1: the launcher belongs to another MPI, and every process thinks that it is
+    alone."""
     if size > 1:
         return
     for variable, launcher in _LAUNCHER_SIZES:
         expected = os.environ.get(variable, "")
         if expected.isdigit() and int(expected) > 1:
             raise RuntimeError(
-                f"{launcher} started {expected} processes ({variable}={expected}), but MPI sees only one: the launcher "
-                f"and the MPI library ({library.splitlines()[0].strip()}) do not belong together. Use the mpirun of that "
-                "library (for the mpich wheel: mpirun in the same environment as Python), or, under srun, try "
-                "srun --mpi=pmi2 or --mpi=pmix."
+                f"{launcher} started {expected} processes ({variable}={expected}), but MPI sees only one: "
+                f"the launcher and the MPI library ({library.splitlines()[0].strip()}) do not belong "
+                "together. Use the mpirun of that library (for the mpich wheel, the one in the environment of this "
+                "Python), or, under srun, try srun --mpi=pmi2 or --mpi=pmix."
             )
 
 
