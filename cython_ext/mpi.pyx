@@ -284,10 +284,11 @@ def reduction(op, dtype):
     kind = ("integer" if type_name.startswith(("int", "uint")) else
             "complex" if type_name.startswith("complex") else "floating-point")
     if name not in _OF_KIND[kind]:
-        raise TypeError(f"'{name}' is no reduction of {kind} numbers, and the dtype is {type_name}; "
+        raise TypeError(f"'{name}' does not reduce {kind} numbers, and the dtype is {type_name}; "
                         f"possible: {', '.join(sorted(_OF_KIND[kind]))}")
     if type_name == "float16" or type_name == "bfloat16":
-        own = {"sum": MJ_INT(MJ_SUM16), "prod": MJ_INT(MJ_PROD16), "max": MJ_INT(MJ_MAX), "min": MJ_INT(MJ_MIN)}
+        own = {"sum": MJ_INT(MJ_SUM16), "prod": MJ_INT(MJ_PROD16),
+               "max": MJ_INT(MJ_MAX), "min": MJ_INT(MJ_MIN)}
         return (MJ_INT(MJ_F16) if type_name == "float16" else MJ_INT(MJ_BF16)), own[name]
     if type_name not in _TYPES:
         raise TypeError(f"arrays of {type_name} cannot be reduced over ranks: convert them to float32 "
