@@ -13,6 +13,7 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.array_api import Array, install_array_methods
+from mpijax.core.trace import Tracer
 from mpijax.numpy import ufuncs
 from mpijax.numpy.at import IndexUpdateHelper
 from mpijax.numpy.indexing import getitem
@@ -115,7 +116,10 @@ def _setitem(self, index, value):
 def _iter(self) -> Iterator[Any]:
     if self.ndim == 0:
         raise TypeError("iteration over a 0-d array")
-    return (getitem(self, i) for i in range(self.shape[0]))
+    rows = range(self.shape[0])
+    if isinstance(self, Tracer):
+        return (lax.index_in_dim(self, i, keepdims=False) for i in rows)
+    return (getitem(self, i) for i in rows)
 
 
 def _contains(self, value) -> Any:

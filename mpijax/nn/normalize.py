@@ -1,0 +1,166 @@
+"""Functions that look at all elements along an axis: softmax and its logarithm, logsumexp, standardize."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import mpijax.numpy as jnp
+from mpijax import lax
+from mpijax.core.config import debug_nans
+from mpijax.core.option import values as options
+from mpijax.numpy.util import (
+    as_array,
+    canonical_axes,
+    check_arraylike,
+    check_arraylike_or_none,
+    ensure_arraylike,
+    is_complex,
+    promote_args_inexact,
+)
+from mpijax.transforms.custom import custom_jvp
+from mpijax.transforms.jit import jit
+
+
+def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+    """exp(x), scaled so that it sums to 1 along `axis`.
+
+    Args:
+      x: array.
+      axis: axis or axes that sum to 1; None for all.
+      where: bool array that broadcasts to `x`; elements where it is False count as missing and give 0.
+    """
+    if options.jax_softmax_custom_jvp:
+        return _softmax(x, axis, where)
+    return _softmax_values(x, axis, where, -np.inf, lax.stop_gradient)
+
+
+def _softmax_values(x, axis, where, initial, constant):
+    largest = jnp.max(x, axis, where=where, initial=initial, keepdims=True)
+    safe = x if where is None else jnp.where(where, x, initial)
+    weights = jnp.exp(safe - constant(largest))
+    out = weights / jnp.sum(weights, axis, where=where, keepdims=True)
+    return out if where is None else jnp.where(where, out, 0)
+
+
+@partial(custom_jvp, nondiff_argnums=(1,))
+def _softmax(x, axis=-1, where=None, initial=-np.inf):
+    return _softmax_values(x, axis, where, initial, lambda largest: largest)
+
+
+@_softmax.defjvp
+def _softmax_jvp(axis, primals, tangents):
+    x, where, initial = primals
+    y = _softmax(x, axis, where, initial)
+    dx = tangents[0]
+    return y, y * (dx - (y * dx).sum(axis, where=where, keepdims=True))
+
+
+@jit(static_argnames=("axis",))
+def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+    """log(softmax(x)), exact for small probabilities too; -inf where `where` is False. See `softmax`."""
+    x = ensure_arraylike("log_softmax", x)
+    largest = jnp.max(x, axis, where=where, initial=-np.inf, keepdims=True)
+    safe = x if where is None else jnp.where(where, x, -np.inf)
+    shifted = safe - lax.stop_gradient(largest)
+    out = shifted - jnp.log(jnp.sum(jnp.exp(shifted), axis, where=where, keepdims=True))
+    return out if where is None else jnp.where(where, out, -np.inf)
+
+
+def logsumexp(
+    a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False, where: Any = None
+) -> Any:
+    """log(sum(b · exp(a))), without overflow.
+
+    Args:
+      a: array.
+      axis: axis or axes to sum over; None for all.
+      b: weights that broadcast to `a`.
+      keepdims: keep summed axes with size 1.
+      return_sign: also return the sign of the sum; the logarithm is then that of its absolute value. Without it, a
+        negative sum gives NaN.
+      where: bool array; which elements to sum.
+
+    Returns:
+      Array, or (array, sign).
+    """
+    if where is not None:
+        a = jnp.where(where, a, 0)
+    if b is not None:
+        a, b = map(as_array, promote_args_inexact("logsumexp", a, b))
+        a = jnp.where(b != 0, a, -np.inf)
+    else:
+        a = as_array(*promote_args_inexact("logsumexp", a))
+    axes = canonical_axes(axis, a.ndim)
+    dims = axes if axis is not None else None
+    largest = jnp.max(a.real, axis=dims, keepdims=keepdims, where=where, initial=-np.inf)
+    largest = lax.stop_gradient(lax.select(jnp.isfinite(largest), largest, lax.full_like(largest, 0)))
+    shift = largest if keepdims else lax.expand_dims(largest, axes)
+    terms = lax.exp(lax.sub(a, shift.astype(a.dtype)))
+    if b is not None:
+        terms = lax.mul(terms, b)
+    total = terms.sum(axis=dims, keepdims=keepdims, where=where)
+    sign = lax.sign(total)
+    if return_sign or not is_complex(a.dtype):
+        total = abs(total)
+    out = lax.add(lax.log(total), largest.astype(total.dtype))
+    if return_sign:
+        return out, sign
+    if b is not None and not is_complex(out.dtype):
+        with debug_nans(False):
+            out = jnp.where(sign < 0, jnp.array(np.nan, dtype=out.dtype), out)
+    return out
+
+
+@jit(static_argnames=("axis", "keepdims"))
+def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Any:
+    """log(mean(exp(x))), without overflow. See `logsumexp`."""
+    total = logsumexp(x, axis=axis, where=where, keepdims=keepdims)
+    return total - jnp.log(_count(x, axis, where, keepdims, total.dtype))
+
+
+def _count(x, axis, where, keepdims, dtype):
+    """How many elements are summed, as a scalar or an array."""
+    shape = jnp.shape(x)
+    if where is not None:
+        return jnp.sum(jnp.broadcast_to(where, shape), axis=axis, dtype=dtype, keepdims=keepdims)
+    return lax.convert_element_type(math.prod(shape[i] for i in canonical_axes(axis, len(shape))), dtype)
+
+
+@jit(static_argnames=("axis", "algorithm"))
+def standardize(
+    x: Any,
+    axis: Any = -1,
+    mean: Any = None,
+    variance: Any = None,
+    epsilon: Any = 1e-5,
+    where: Any = None,
+    *,
+    algorithm: str = "fast",
+) -> Any:
+    """x shifted and scaled to mean 0 and variance 1 along `axis`.
+
+    Args:
+      x: array.
+      axis: axis or axes over which mean and variance are taken.
+      mean, variance: these instead of those of `x`.
+      epsilon: added to the variance.
+      where: bool array; which elements count for mean and variance.
+      algorithm: "fast", by the mean of squares; or "stable", by the mean squared distance from the mean.
+    """
+    check_arraylike("standardize", x)
+    check_arraylike_or_none("standardize", mean, variance, where)
+    if mean is None:
+        mean = jnp.mean(x, axis, keepdims=True, where=where)
+    if variance is None:
+        if algorithm == "stable":
+            variance = jnp.mean(jnp.square(jnp.subtract(x, mean)), axis, keepdims=True, where=where)
+        elif algorithm == "fast":
+            variance = jnp.mean(jnp.square(x), axis, keepdims=True, where=where) - jnp.square(mean)
+            variance = jnp.clip(variance, 0)
+        else:
+            raise ValueError(f"Unknown algorithm '{algorithm}'. Expected 'fast' or 'stable'.")
+    return jnp.subtract(x, mean) * lax.rsqrt(variance + epsilon)

@@ -1,0 +1,211 @@
+"""PRNG keys: making, splitting and taking them apart.
+
+A key is an array of dtype ``key<fry>``, each element of which stands for two uint32. `PRNGKey` gives the two numbers
+themselves, as JAX did before it had typed keys; every function takes both.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.option import values as options
+from mpijax.numpy.creation import asarray
+from mpijax.numpy.util import is_arraylike
+from mpijax.ops import random as ops
+
+
+class PRNGSpec:
+    """A generator that is not among those known by name, as `key_impl` returns it."""
+
+    __slots__ = ("_impl",)
+
+    def __init__(self, impl: Any):
+        self._impl = impl
+
+    def __repr__(self) -> str:
+        return f"PRNGSpec({self._impl.name!r})"
+
+    def __str__(self) -> str:
+        return str(self._impl)
+
+    def __hash__(self) -> int:
+        return hash(self._impl)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PRNGSpec) and self._impl == other._impl
+
+
+PRNGSpecDesc = str | PRNGSpec | Hashable
+
+
+def default_prng_impl() -> Any:
+    """The generator of keys made without `impl`, see the option jax_default_prng_impl."""
+    return resolve_prng_impl(options.jax_default_prng_impl)
+
+
+def resolve_prng_impl(spec: Any) -> Any:
+    """The generator meant by a name, a key dtype, a `PRNGSpec`, or None for the default."""
+    if spec is None:
+        return default_prng_impl()
+    if isinstance(spec, str):
+        if spec in ops.prngs:
+            return ops.prngs[spec]
+        known = ", ".join(f'"{name}"' for name in ops.prngs)
+        raise ValueError(f'unrecognized PRNG implementation "{spec}". Did you mean one of: {known}?')
+    if isinstance(spec, PRNGSpec) or isinstance(spec, dtypes.PRNGKeyDtype):
+        return spec._impl
+    if any(spec is impl for impl in ops.prngs.values()):
+        return spec
+    raise TypeError(f"unrecognized type {type(spec)} for specifying PRNG implementation.")
+
+
+def key_dtype(impl_spec: PRNGSpecDesc | None = None) -> Any:
+    """The dtype of keys of a generator."""
+    return dtypes.PRNGKeyDtype(resolve_prng_impl(impl_spec))
+
+
+def is_key(x: Any) -> bool:
+    """Whether x is an array of typed keys."""
+    aval = getattr(x, "aval", None)
+    return aval is not None and dtypes.issubdtype(aval.dtype, dtypes.prng_key)
+
+
+_LEGACY = (
+    "Legacy uint32 key array passed as key to jax.random function. Please create keys using jax.random.key(). If use "
+    'of a raw key array was intended, set jax_legacy_prng_key="allow".'
+)
+
+
+def check_key(fun_name: str, key: Any, *, allow_batched: bool = False) -> tuple[Any, bool]:
+    """The argument `key` as a typed key, and whether it was a raw one.
+
+    Raises:
+      TypeError: it is no key.
+      ValueError: it is an array of keys, where a single one is wanted.
+    """
+    was_raw = not is_key(key)
+    if was_raw:
+        if not is_arraylike(key):
+            raise TypeError(f"unexpected PRNG key type {type(key)}")
+        key = ops.random_wrap(key, impl=default_prng_impl())
+        _complain_of_raw_key()
+    if not allow_batched and key.ndim:
+        raise ValueError(
+            f"{fun_name} accepts a single key, but was given a key array of shape {key.shape} != (). "
+            "Use jax.vmap for batching."
+        )
+    return key, was_raw
+
+
+def _complain_of_raw_key() -> None:
+    if options.jax_legacy_prng_key == "error":
+        raise ValueError(_LEGACY)
+    if options.jax_legacy_prng_key == "warn":
+        warnings.warn(_LEGACY, stacklevel=4)
+    elif options.jax_enable_custom_prng:
+        warnings.warn(
+            "Raw arrays as random keys to jax.random functions are deprecated. Assuming valid threefry2x32 key for now.",
+            FutureWarning,
+            stacklevel=4,
+        )
+
+
+def _as_given(was_raw: bool, key: Any) -> Any:
+    """Keys in the form in which the caller holds his."""
+    return ops.random_unwrap(key) if was_raw and not options.jax_enable_custom_prng else key
+
+
+def _make_key(fun_name: str, seed: Any, spec: Any) -> Any:
+    impl = resolve_prng_impl(spec)
+    if is_key(seed):
+        raise TypeError(f"{fun_name} accepts a scalar seed, but was given a PRNG key.")
+    if np.ndim(seed):
+        raise TypeError(
+            f"{fun_name} accepts a scalar seed, but was given an array of shape {np.shape(seed)} != (). "
+            "Use jax.vmap for batching"
+        )
+    return ops.random_seed(seed, impl=impl)
+
+
+def key(seed: Any, *, impl: PRNGSpecDesc | None = None, dtype: Any = None) -> Any:
+    """A typed key.
+
+    Args:
+      seed: integer.
+      impl: the generator: "threefry2x32".
+      dtype: the dtype of the key instead.
+    """
+    if dtype is not None:
+        if impl is not None:
+            raise ValueError("Cannot specify both `impl` and `dtype` arguments to jax.random.key")
+        impl = dtype
+    return _make_key("key", seed, impl)
+
+
+def PRNGKey(seed: Any, *, impl: PRNGSpecDesc | None = None) -> Any:  # noqa: N802 (JAX's name)
+    """A raw key, uint32 [2]. See `key` for the arguments."""
+    return _as_given(True, _make_key("PRNGKey", seed, impl))
+
+
+def fold_in(key: Any, data: Any) -> Any:
+    """A new key from a key and an integer."""
+    key, was_raw = check_key("fold_in", key)
+    if np.ndim(data):
+        raise TypeError(
+            f"fold_in accepts a scalar, but was given an array of shape {np.shape(data)} != (). Use jax.vmap for batching."
+        )
+    return _as_given(was_raw, ops.random_fold_in(key, asarray(data, dtype="uint32")))
+
+
+def split_key(key: Any, num: int | Sequence[int] = 2) -> Any:
+    """Typed keys from a typed key."""
+    shape = tuple(num) if isinstance(num, Sequence) else (num,)
+    return ops.random_split(key, shape=shape)
+
+
+def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
+    """New keys from a key, which is not to be used again.
+
+    Args:
+      key: a single key.
+      num: how many, or the shape of the array of keys.
+    """
+    key, was_raw = check_key("split", key)
+    return _as_given(was_raw, split_key(key, num))
+
+
+def key_impl(keys: Any) -> str | PRNGSpec:
+    """The generator of keys: its name, or a `PRNGSpec`."""
+    keys, _ = check_key("key_impl", keys, allow_batched=True)
+    impl = keys.dtype._impl
+    return impl.name if impl.name in ops.prngs else PRNGSpec(impl)
+
+
+def key_data(keys: Any) -> Any:
+    """The numbers that typed keys stand for: uint32 [*keys.shape, 2]."""
+    keys, _ = check_key("key_data", keys, allow_batched=True)
+    return ops.random_unwrap(keys)
+
+
+def wrap_key_data(key_bits_array: Any, *, impl: PRNGSpecDesc | None = None, dtype: Any = None) -> Any:
+    """Typed keys from the numbers they stand for: the inverse of `key_data`.
+
+    Args:
+      key_bits_array: uint32 [..., 2].
+      impl, dtype: as of `key`.
+    """
+    if dtype is not None:
+        if impl is not None:
+            raise ValueError("Cannot specify both `impl` and `dtype` arguments to jax.random.wrap_key_data")
+        impl = dtype
+    return ops.random_wrap(key_bits_array, impl=resolve_prng_impl(impl))
+
+
+def clone(key: Any) -> Any:
+    """The same key, which the check for keys used twice takes for another one."""
+    return ops.random_clone(key)
