@@ -19,7 +19,7 @@ __all__ = ["Builder", "FunctionText", "Scalar", "TypeInfo", "info", "rule_for", 
 def rules() -> dict[str, Callable]:
     """The table of all rules, by primitive name."""
     if not RULES:
-        from mpijax.scalar import arith, compare, exponential, logarithm  # noqa: F401  (each registers its rules)
+        from mpijax.scalar import arith, compare, exponential, logarithm, trigonometric  # noqa: F401  (each registers its rules)
     return RULES
 
 

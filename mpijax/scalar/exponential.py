@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijax.scalar.expr import Expr, elementary, horner, is_single, where
+from mpijax.scalar.expr import Expr, elementary, is_single, polynomial, where
 
 LN2 = 0.6931471805599453
 LOG2E = 1.4426950408889634
@@ -21,19 +21,19 @@ LOG2E = 1.4426950408889634
 LN2_F32 = (float(np.float32(LN2)), LN2 - float(np.float32(LN2)))
 LN2_F64 = (LN2, 2.3190468138462996e-17)
 
-# e^r on |r| <= ln 2
-EXP_F32 = (1.0, 1.0000003576278687, 0.5000003576278687, 0.1666611135005951, 0.04166100546717644,
-           0.008354278281331062, 0.0014111296040937304, 0.00017723074415698647)
-EXP_F64 = (1.0, 1.0, 0.4999999999999993, 0.16666666666666935, 0.04166666666670204, 0.008333333333269997,
-           0.0013888888883582028, 0.00019841269892730064, 2.4801590827593367e-05, 2.7557300662344843e-06,
-           2.7556158539999473e-07, 2.5055032641232087e-08, 2.1062292706811203e-09, 1.593555551769864e-10)
+# (e^r - 1 - r) / r^2 on |r| <= ln(2)/2
+EXP_F32 = (0.4999999403953552, 0.16666516661643982, 0.04166810214519501, 0.00836919154971838,
+           0.00138388411141932)
+EXP_F64 = (0.5000000000000011, 0.1666666666666651, 0.04166666666652651, 0.008333333333423246,
+           0.0013888888944570184, 0.0001984126967899542, 2.4801492098884877e-05, 2.755741800725466e-06,
+           2.763062444238139e-07, 2.5057378501528074e-08)
 # 2^r on |r| <= 1/2
 EXP2_F32 = (1.0, 0.6931472420692444, 0.24022655189037323, 0.055502619594335556, 0.009617451578378677,
             0.0013423211639747024, 0.0001565866550663486)
 EXP2_F64 = (1.0, 0.6931471805599457, 0.240226506959101, 0.05550410866478786, 0.009618129107605613,
             0.0013333558153972495, 0.00015403530443904405, 1.5252726931644273e-05, 1.321544125574664e-06,
             1.018081556380401e-07, 7.072853784496804e-09, 4.055628367079816e-10)
-# (e^r - 1 - r) / r^2 on |r| <= ln(2)/2
+# the same, small relative to e^r - 1
 EXPM1_F32 = (0.4999999701976776, 0.16666539013385773, 0.04166775196790695, 0.008367104455828667,
              0.0013836800353601575)
 EXPM1_F64 = (0.5, 0.16666666666666677, 0.04166666666666669, 0.008333333333321787, 0.0013888888888889481,
@@ -41,25 +41,40 @@ EXPM1_F64 = (0.5, 0.16666666666666677, 0.04166666666666669, 0.008333333333321787
              2.5108619366201067e-08, 2.0894928791257234e-09)
 
 
+def scaled(x: Expr, k: Expr) -> Expr:
+    """x * 2^k in two factors; k is an integer as `integer_bits` left it."""
+    mantissa = 23 if is_single(x) else 52
+    half = Expr(k.b, k.b.lshr(k.s, k.const(1).s))
+    return x * (half << mantissa).as_float() * ((k - half) << mantissa).as_float()
+
+
 def nearest(x: Expr, factor: float) -> tuple[Expr, Expr]:
-    """(n, 2^n) for n = x * factor rounded to an integer, as floats; |n| must stay below the exponent range."""
+    """(n, bits) for n = x * factor rounded to an integer: n as a float, and bits whose low end is n + 2 * bias.
+
+    Halving those bits and shifting them to the exponent field gives 2^(n/2), the bias included.
+    """
     mantissa, bias = (23, 127) if is_single(x) else (52, 1023)
-    magic = 1.5 * 2.0**mantissa + bias
+    magic = 1.5 * 2.0**mantissa + 2 * bias
     shifted = x.fma(x.const(factor), magic)
-    return shifted - magic, (shifted.bits() << mantissa).as_float()
+    return shifted - magic, shifted.bits()
 
 
 @elementary
 def exp(x: Expr) -> Expr:
     """e^x."""
     low, high = (-104.0, 89.0) if is_single(x) else (-746.0, 710.0)
-    hi, lo = LN2_F32 if is_single(x) else LN2_F64
     x = x.at_most(high).at_least(low)
-    # k = 2 n: the two factors of 2^k are the same number.
-    n, scale = nearest(x, LOG2E / 2)
-    r = n.fma(-2 * hi, x)
-    r = n.fma(-2 * lo, r)
-    return horner(r, EXP_F32 if is_single(x) else EXP_F64) * scale * scale
+    k, bits, r = _reduced(x)
+    square = r * r
+    tail = square.fma(polynomial(r, EXP_F32 if is_single(x) else EXP_F64), r)
+    return scaled(1.0 + tail, bits)
+
+
+def _reduced(x: Expr) -> tuple[Expr, Expr, Expr]:
+    """(k, bits, r) with x = k ln 2 + r."""
+    hi, lo = LN2_F32 if is_single(x) else LN2_F64
+    k, bits = nearest(x, LOG2E)
+    return k, bits, k.fma(-lo, k.fma(-hi, x))
 
 
 @elementary
@@ -67,25 +82,19 @@ def exp2(x: Expr) -> Expr:
     """2^x; exact for integers."""
     low, high = (-151.0, 129.0) if is_single(x) else (-1076.0, 1025.0)
     x = x.at_most(high).at_least(low)
-    magic = 1.5 * 2.0 ** (23 if is_single(x) else 52)
-    k = (x + magic) - magic
-    half, scale = nearest(k, 0.5)
-    _, rest = nearest(k - half, 1.0)
-    return horner(x - k, EXP2_F32 if is_single(x) else EXP2_F64) * scale * rest
+    k, bits = nearest(x, 1.0)
+    return scaled(polynomial(x - k, EXP2_F32 if is_single(x) else EXP2_F64), bits)
 
 
 @elementary
 def expm1(x: Expr) -> Expr:
     """e^x - 1 without cancellation near 0."""
     low, high = (-18.0, 89.0) if is_single(x) else (-38.0, 710.0)
-    hi, lo = LN2_F32 if is_single(x) else LN2_F64
-    y = x.at_most(high).at_least(low)
-    k, _ = nearest(y, LOG2E)
-    r = k.fma(-hi, y)
-    r = k.fma(-lo, r)
-    q = (r * r).fma(horner(r, EXPM1_F32 if is_single(x) else EXPM1_F64), r)
+    mantissa, bias = (23, 127) if is_single(x) else (52, 1023)
+    _, bits, r = _reduced(x.at_most(high).at_least(low))
+    q = (r * r).fma(polynomial(r, EXPM1_F32 if is_single(x) else EXPM1_F64), r)
     # 2^(k-1) keeps within range where 2^k is already infinite.
-    _, half = nearest(k - 1.0, 1.0)
+    half = ((bits - (bias + 1)) << mantissa).as_float()
     return (2.0 * half.fma(q, half - 0.5)).with_sign_of(x)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijax.scalar.expr import Expr, elementary, horner, is_single, where
+from mpijax.scalar.expr import Expr, elementary, is_single, polynomial, where
 
 # ln 2 with trailing zeros in the first part: its product with an exponent is exact.
 LN2_F32 = (0.693359375, -2.12194440e-4)
@@ -47,12 +47,12 @@ def log_of_mantissa(f: Expr) -> Expr:
     """log(1 + f) - f for 1 + f between sqrt(1/2) and sqrt(2)."""
     if is_single(f):
         square = f * f
-        return square * f.fma(horner(f, LOG_F32), -0.5)
+        return square * f.fma(polynomial(f, LOG_F32), -0.5)
     half_square = f * f * 0.5
     s = f / (2.0 + f)
     z = s * s
     # log(1+f) = f - (f^2/2 - s (f^2/2 + z R(z)))
-    return s * (half_square + z * horner(z, LOG_F64)) - half_square
+    return s * (half_square + z * polynomial(z, LOG_F64)) - half_square
 
 
 def _scaled(x: Expr) -> tuple[Expr, Expr]:
@@ -64,8 +64,8 @@ def _scaled(x: Expr) -> tuple[Expr, Expr]:
 
 def _at_the_edges(x: Expr, y: Expr, zero_at: float) -> Expr:
     """y, with the limits of a logarithm: -inf at `zero_at`, NaN below, x itself for inf and NaN."""
-    edge = where(x.eq(zero_at), x.const(-np.inf), where(x < zero_at, x.const(np.nan), x))
-    return where((x > zero_at) & (x < np.inf), y, edge)
+    y = where(x < np.inf, y, x)
+    return where(x <= zero_at, where(x.eq(zero_at), x.const(-np.inf), np.nan), y)
 
 
 def _log_parts(x: Expr) -> tuple[Expr, Expr]:
@@ -98,7 +98,7 @@ def log1p(x: Expr) -> Expr:
     # What the rounding of 1 + x lost, exactly: the larger of the two is subtracted first.
     lost = where(x > 1.0, 1.0 - (u - x), x - (u - 1.0))
     field, m = split(u)
-    unit = (x.const(1.0).bits() - field).as_float()  # 2^-e
+    unit = where(x < 2.0**60, (x.const(1.0).bits() - field).as_float(), 0.0)  # 2^-e
     f = lost.fma(unit, m - 1.0)
     e = exponent_value(field, x)
     hi, lo = LN2_F32 if is_single(x) else LN2_F64

@@ -1,0 +1,144 @@
+"""sin cos tan.
+
+x = k pi/2 + r, |r| <= pi/4, with pi/2 in three parts and exact fused multiply-adds: good to 1 ulp while k
+keeps few enough bits (|x| < 2e5 in float32, 1e9 in float64). Beyond that, lanes go through the C library:
+a helper function, inlined, whose branch is never taken by ordinary data.
+
+Largest errors measured (in ulp): float32 sin, cos 1.0, tan 1.9; float64 sin, cos 0.9, tan 1.9.
+"""
+
+from __future__ import annotations
+
+from mpijax.scalar.expr import Expr, elementary, is_single, polynomial, where
+from mpijax.scalar.types import Scalar
+
+TWO_OVER_PI = 0.6366197723675814
+HALF_PI_F32 = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
+HALF_PI_F64 = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33)
+LIMIT_F32, LIMIT_F64 = 2.0e5, 1.0e9
+
+# (sin r - r) / r^3 and (cos r - 1 + r^2/2) / r^4 as polynomials in r^2
+SIN_F32 = (-0.16666655242443085, 0.008332189172506332, -0.0001951828453456983)
+SIN_F64 = (-0.1666666666666663, 0.00833333333332184, -0.00019841269829358547, 2.7557313538526452e-06,
+           -2.5050734391850433e-08, 1.589543346965421e-10)
+COS_F32 = (0.04166664555668831, -0.0013887309469282627, 2.4432327336398885e-05)
+COS_F64 = (0.041666666666666595, -0.0013888888888873338, 2.480158728899747e-05, -2.75573142152932e-07,
+           2.0875705113840486e-09, -1.1358732700782439e-11)
+
+
+def reduced(x: Expr) -> tuple[Expr, Expr]:
+    """(k, r): x = k pi/2 + r; k as an integer in the low bits."""
+    magic = 1.5 * 2.0 ** (23 if is_single(x) else 52)
+    shifted = x.fma(x.const(TWO_OVER_PI), magic)
+    k = shifted - magic
+    r = x
+    for part in HALF_PI_F32 if is_single(x) else HALF_PI_F64:
+        r = k.fma(-part, r)
+    return shifted.bits(), r
+
+
+def sine(r: Expr) -> Expr:
+    """sin r for |r| <= pi/4."""
+    z = r * r
+    return (r * z).fma(polynomial(z, SIN_F32 if is_single(r) else SIN_F64), r)
+
+
+def cosine(r: Expr) -> Expr:
+    """cos r for |r| <= pi/4."""
+    z = r * r
+    return (z * z).fma(polynomial(z, COS_F32 if is_single(r) else COS_F64), z.fma(-0.5, 1.0))
+
+
+def _flip(y: Expr, quarter: Expr) -> Expr:
+    """y with its sign changed where bit 1 of `quarter` is set."""
+    top = 30 if is_single(y) else 62
+    return (y.bits() ^ ((quarter & 2) << top)).as_float()
+
+
+def _wave(x: Expr, name: str, turn: int) -> Expr:
+    quarter, r = reduced(x)
+    quarter = quarter + turn if turn else quarter
+    y = _flip(where((quarter & 1).ne(0), cosine(r), sine(r)), quarter)
+    return _large_arguments(name, x, y)
+
+
+@elementary
+def sin(x: Expr) -> Expr:
+    """Sine; NaN for infinities."""
+    y = _wave(x, "sin", 0)
+    return where(x.eq(0.0), x, y)
+
+
+@elementary
+def cos(x: Expr) -> Expr:
+    """Cosine; NaN for infinities."""
+    return _wave(x, "cos", 1)
+
+
+@elementary
+def tan(x: Expr) -> Expr:
+    """Tangent; NaN for infinities."""
+    quarter, r, rest = _reduced_twice(x)
+    z = r * r
+    # Sine and cosine to little more than half an ulp each, for their quotient.
+    s = r + (r * z).fma(polynomial(z, SIN_F32 if is_single(x) else SIN_F64), rest)
+    half = z * 0.5
+    near = 1.0 - half
+    correction = (1.0 - near) - half
+    tail = (z * z).fma(polynomial(z, COS_F32 if is_single(x) else COS_F64), r.fma(-rest, correction))
+    c = near + tail
+    odd = (quarter & 1).ne(0)
+    y = where(odd, -c, s) / where(odd, s, c)
+    return where(x.eq(0.0), x, _large_arguments("tan", x, y))
+
+
+def _reduced_twice(x: Expr) -> tuple[Expr, Expr, Expr]:
+    """(k, r, rest): x = k pi/2 + r + rest with r + rest twice as precise as r."""
+    magic = 1.5 * 2.0 ** (23 if is_single(x) else 52)
+    shifted = x.fma(x.const(TWO_OVER_PI), magic)
+    k = shifted - magic
+    first, second, third = HALF_PI_F32 if is_single(x) else HALF_PI_F64
+    exact = k.fma(-first, x)
+    r = k.fma(-second, exact)
+    lost = k.fma(-second, exact - r)
+    rest = k.fma(-third, lost)
+    total = r + rest
+    return shifted.bits(), total, rest - (total - r)
+
+
+def _large_arguments(name: str, x: Expr, y: Expr) -> Expr:
+    """y, but name(x) of the C library in lanes where |x| is too large for the reduction."""
+    b, limit = x.b, LIMIT_F32 if is_single(x) else LIMIT_F64
+    t, element = b.type(x.dtype), "float" if is_single(x) else "double"
+    large = abs(x) >= limit
+    label = f"mpijax.{name}.{b.lanes}.{element}"
+    b.helper(label, _helper_text(label, name + ("f" if is_single(x) else ""), b.lanes, element))
+    b.function.declares.add(f"declare {element} @{name + ('f' if is_single(x) else '')}({element})")
+    mask = b.vector("i1")
+    return Expr(b, Scalar(x.dtype, b.emit(
+        f"call {t} @{label}({mask} {large.s.ir}, {t} {x.s.ir}, {t} {y.s.ir})")))
+
+
+def _helper_text(label: str, function: str, lanes: int, element: str) -> str:
+    """Definition of t label(mask, x, y): y with function(x) in the lanes of mask."""
+    t, mask = (element, "i1") if lanes == 1 else (f"<{lanes} x {element}>", f"<{lanes} x i1>")
+    head = f"define internal {t} @{label}({mask} %large, {t} %x, {t} %y) alwaysinline {{"
+    if lanes == 1:
+        return "\n".join([
+            head, "  br i1 %large, label %slow, label %done, !prof !{!\"branch_weights\", i32 1, i32 9999}",
+            "slow:", f"  %r = call {t} @{function}({t} %x)", "  br label %done",
+            "done:", f"  %z = phi {t} [%y, %0], [%r, %slow]", f"  ret {t} %z", "}"])
+    return "\n".join([
+        head, f"  %bits = bitcast {mask} %large to i{lanes}", f"  %any = icmp ne i{lanes} %bits, 0",
+        "  br i1 %any, label %slow, label %done, !prof !{!\"branch_weights\", i32 1, i32 9999}",
+        "slow:", f"  %slowed = call {t} @{label}.slow({mask} %large, {t} %x, {t} %y)", "  br label %done",
+        "done:", f"  %z = phi {t} [%y, %0], [%slowed, %slow]", f"  ret {t} %z", "}",
+        f"define internal {t} @{label}.slow({mask} %large, {t} %x, {t} %y) noinline cold {{",
+        "entry:", "  br label %lane", "lane:",
+        "  %i = phi i32 [0, %entry], [%next, %after]", f"  %acc = phi {t} [%y, %entry], [%merged, %after]",
+        f"  %on = extractelement {mask} %large, i32 %i", "  br i1 %on, label %slow, label %after",
+        "slow:", f"  %e = extractelement {t} %x, i32 %i", f"  %r = call {element} @{function}({element} %e)",
+        f"  %new = insertelement {t} %acc, {element} %r, i32 %i", "  br label %after",
+        "after:", f"  %merged = phi {t} [%acc, %lane], [%new, %slow]", "  %next = add i32 %i, 1",
+        f"  %more = icmp ult i32 %next, {lanes}", "  br i1 %more, label %lane, label %done",
+        "done:", f"  ret {t} %merged", "}"])
