@@ -100,6 +100,12 @@ class Emitter:
             for v in loop:
                 self.loop_of[id(v)] = (loop[-1], loop)
         self.acc_values: dict[int, Any] = {}
+        self.rows: dict[int, tuple[Any, str]] = {}
+        for member, length in self.schedule.rows():
+            name = self.text.fresh()
+            count = self.param(length)
+            self.entry.append(f"  {name} = alloca {self.builder(1)._element(member.value.element)}, i64 {count}, align 64")
+            self.rows[id(member.value)] = (member, name)
 
     # ------------------------------------------------------------ text
 
@@ -384,9 +390,9 @@ class Emitter:
     def _inner_member(self, e: Expr, scope: Scope) -> Scalar:
         """An element another member of the kernel computed: from memory if an earlier pass stored it."""
         member = e.attr
-        row = self.schedule.rows.get(id(member.value))
+        row = self.rows.get(id(member.value))
         if member.phase < self.phase and row is not None:
-            return self._load_row(row, member, scope)
+            return self._load_row(row[1], member, scope)
         if member.phase < self.phase and id(member.value) in self.kernel.saved:
             from mpijax.compiler.index import linearized
 
@@ -607,7 +613,7 @@ class Emitter:
             self.phase = phase
             reduces = [r for r in kernel.reduces if r.phase == phase]
             stores = [s for s in kernel.inner if s.phase == phase]
-            rows = self.schedule.row_stores(phase)
+            rows = [(m, name) for m, name in self.rows.values() if m.phase == phase]
             self._row_pass(reduces, stores, rows, scope)
         self.phase = kernel.phases + 1
         for s in kernel.outer:

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.compiler import partition
 from mpijax.compiler.products import use_blas
 from mpijax.core import dtypes
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
-from mpijax.core.lowering import Decompose, Elementwise, Inline, Library, Reduction, Structural
+from mpijax.core.lowering import Communication, Decompose, Elementwise, Inline, Library, Partitioned, Reduction, Structural
 from mpijax.core.source import UNKNOWN, Source
 from mpijax.core.primitive import registry
 from mpijax.core.trace import trace_to_closed_jaxpr
@@ -95,9 +96,13 @@ def _kind(node: Node) -> str:
 
 
 class Graph:
-    """Inputs, results, constants and operations in program order."""
+    """Inputs, results, constants and operations in program order.
+
+    shardings: for results that are this rank's shard of a global array, how that is laid out (else None).
+    """
 
     def __init__(self):
+        self.shardings: list[Any] = []
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
         self.consts: list[Any] = []
@@ -106,8 +111,16 @@ class Graph:
 
 
 class _Builder:
+    """Runs a Jaxpr symbolically, adding nodes.
+
+    Outside of `shard_map` bodies a value may be one rank's shard of a global array (`shards` says how it is laid
+    out); operations that are not done element by element gather it first.
+    """
+
     def __init__(self):
         self.graph = Graph()
+        self.shards: dict[int, Any] = {}
+        self.meshes: list[Any] = []
         self.literals: dict[Any, Value] = {}
         self.const_ids: dict[int, Value] = {}
         self.seen: dict[Any, list[Value]] = {}
@@ -148,7 +161,17 @@ class _Builder:
         lower = eqn.primitive.lower
         if isinstance(lower, Inline):
             return self.inline_call(eqn.params[lower.param], inputs)
+        if isinstance(lower, Partitioned):
+            return partition.run_shards(self, eqn.params[lower.param], eqn.params, inputs, source)
         avals = [v.aval for v in eqn.outvars]
+        if self.shards and not self.meshes:
+            inputs, avals, layout = partition.aligned(self, eqn, inputs, avals, source)
+            if layout is not None:
+                outs = self._node(eqn.primitive, eqn.params, inputs, avals, source, eqn.effects)
+                self.shards.update((id(v), layout) for v in outs)
+                return outs
+        if isinstance(lower, Communication):
+            return partition.communicate(self, eqn.primitive, eqn.params, inputs, avals, source, eqn.effects)
         if isinstance(lower, Decompose):
             return self.inline(_decomposed(eqn.primitive, [v.aval for v in inputs], eqn.params), inputs, source)
         if lower is None:
@@ -223,13 +246,23 @@ def _decomposed(primitive, avals, params) -> ClosedJaxpr:
         return trace_to_closed_jaxpr(fun, avals)
 
 
-def build_graph(closed: ClosedJaxpr) -> Graph:
-    """The graph of a Jaxpr, with `users` filled in."""
+def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = ()) -> Graph:
+    """The graph of a Jaxpr, with `users` filled in.
+
+    in_shardings: for arguments of which this rank holds one shard, how they are laid out (else None).
+    """
     builder = _Builder()
     graph = builder.graph
-    graph.inputs = [Value(v.aval, "input", position=i) for i, v in enumerate(closed.jaxpr.invars)]
+    layouts = in_shardings or (None,) * len(closed.jaxpr.invars)
+    for i, (v, layout) in enumerate(zip(closed.jaxpr.invars, layouts, strict=True)):
+        aval = v.aval if layout is None else v.aval.update(shape=layout.shard_shape(v.aval.shape))
+        value = Value(aval, "input", position=i)
+        graph.inputs.append(value)
+        if layout is not None:
+            builder.shards[id(value)] = layout
     consts = [builder.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
     graph.outputs = builder.run(closed.jaxpr, consts, graph.inputs)
+    graph.shardings = [builder.shards.get(id(v)) for v in graph.outputs]
     live: set[int] = {id(v.producer) for v in graph.outputs if v.producer is not None}
     kept = []
     for node in reversed(graph.nodes):

@@ -55,10 +55,29 @@ class Kernel:
     source: object = None
     name: str = "kernel"
     saved: set[int] = field(default_factory=set)
+    members: list = field(default_factory=list)
 
     @property
     def phases(self) -> int:
         return max([r.phase for r in self.reduces] + [s.phase for s in self.inner], default=-1) + 1
+
+    def read_again(self) -> list:
+        """Members computed in one pass over a row and read in a later one."""
+        found: dict[int, object] = {}
+        work = [(r.expr, r.phase) for r in self.reduces] + [(s.expr, s.phase) for s in self.inner]
+        for root, phase in work:
+            seen: set[int] = set()
+            stack = [root]
+            while stack:
+                e = stack.pop()
+                if id(e) in seen:
+                    continue
+                seen.add(id(e))
+                if e.op == "inner" and e.attr.phase < phase:
+                    found[id(e.attr.value)] = e.attr
+                    continue
+                stack.extend(children(e))
+        return list(found.values())
 
     def roots(self) -> list[Expr]:
         found = [r.expr for r in self.reduces]
@@ -110,7 +129,7 @@ class Kernel:
 
 def kernel_of(group: Group) -> Kernel:
     """The kernel that computes a group."""
-    kernel = Kernel(group.variables, group.axes, source=group.values[-1].producer.source)
+    kernel = Kernel(group.variables, group.axes, source=group.values[-1].producer.source, members=group.members)
     names = []
     for m in group.members:
         names.append(m.value.producer.primitive.name)

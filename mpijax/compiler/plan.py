@@ -99,9 +99,10 @@ class HostStep:
 
 @dataclass
 class CommStep:
-    """An exchange with other ranks: `plan` says which, buffers are its first input and output."""
+    """An exchange with other ranks: `kind` says which, `params` over which axes, with whom, and so on."""
 
-    plan: Any
+    kind: str
+    params: dict[str, Any]
     inputs: list[tuple[Ref, tuple[int, ...], np.dtype]]
     outputs: list[tuple[Ref, tuple[int, ...], np.dtype]]
     source: Source
@@ -110,11 +111,16 @@ class CommStep:
 
 @dataclass
 class Result:
-    """A result of the program: a buffer, an argument passed through, or a constant."""
+    """A result of the program: a buffer, an argument passed through, or a constant.
+
+    local is its type on this rank, aval the global one; they differ where `sharding` is given.
+    """
 
     kind: str
     index: int
     aval: ShapedArray
+    local: ShapedArray
+    sharding: Any = None
 
 
 @dataclass

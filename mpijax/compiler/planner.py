@@ -35,8 +35,9 @@ GRAIN = 32768
 class Planner:
     """Builds the plan of one graph."""
 
-    def __init__(self, closed: ClosedJaxpr, donated: tuple[bool, ...] = ()):
-        self.graph: Graph = build_graph(closed)
+    def __init__(self, closed: ClosedJaxpr, donated: tuple[bool, ...] = (), in_shardings: tuple = ()):
+        self.graph: Graph = build_graph(closed, in_shardings)
+        self.out_avals = closed.out_avals
         self.donated = donated or (False,) * len(self.graph.inputs)
         self.roots = Roots(self.graph)
         self.grouper = Grouper(self.graph, self.roots)
@@ -260,8 +261,7 @@ class Planner:
         inputs = [(self.ref_or_const(v), v.shape, v.element) for v in node.inputs]
         outputs = [(self.ref(v), v.shape, v.element) for v in node.outputs if id(v) in self.buffer_of]
         if isinstance(lower, Communication):
-            plan = lower.plan([v.aval for v in node.inputs], node.params)
-            self.plan.steps.append(CommStep(plan, inputs, outputs, node.source, node.primitive.name))
+            self.plan.steps.append(CommStep(lower.kind, node.params, inputs, outputs, node.source, node.primitive.name))
             return
         fun = lower.fun if isinstance(lower, HostCall) else node.primitive.reference
         params = node.params
@@ -302,16 +302,15 @@ class Planner:
         )
 
     def _results(self) -> None:
-        for i, v in enumerate(self.graph.outputs):
+        for v, aval, sharding in zip(self.graph.outputs, self.out_avals, self.graph.shardings, strict=True):
             if v.scalar is not None:
                 self.ref_or_const(v)
-                self.plan.results.append(Result("const", self.plan.buffers[self.buffer_of[id(v)]].index, v.aval))
-            elif v.kind == "input":
-                self.plan.results.append(Result("input", v.position, v.aval))
-            elif v.kind == "const":
-                self.plan.results.append(Result("const", v.position, v.aval))
+                kind, index = "const", self.plan.buffers[self.buffer_of[id(v)]].index
+            elif v.kind in ("input", "const"):
+                kind, index = v.kind, v.position
             else:
-                self.plan.results.append(Result("buffer", self.buffer_of[id(v)], v.aval))
+                kind, index = "buffer", self.buffer_of[id(v)]
+            self.plan.results.append(Result(kind, index, aval, v.aval, sharding))
 
 
 def _right_operand(node: Node, stored):
@@ -336,6 +335,9 @@ def _first_fit(live: list[tuple[int, int, int]], nbytes: int) -> int:
     return offset
 
 
-def plan_program(closed: ClosedJaxpr, donated: tuple[bool, ...] = ()) -> Plan:
-    """The plan of a Jaxpr."""
-    return Planner(closed, donated).plan
+def plan_program(closed: ClosedJaxpr, donated: tuple[bool, ...] = (), in_shardings: tuple = ()) -> Plan:
+    """The plan of a Jaxpr.
+
+    donated: arguments whose memory results may take. in_shardings: see `compiler.graph.build_graph`.
+    """
+    return Planner(closed, donated, in_shardings).plan

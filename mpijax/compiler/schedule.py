@@ -9,6 +9,8 @@ from mpijax.scalar.types import info
 VECTOR_BYTES = 32
 # A row of at most this many bytes that a later pass reads again is kept on the stack.
 ROW_BYTES = 1 << 17
+# Cheaper values are computed again instead.
+ROW_ABOVE = 6
 # Reductions shorter than this run serially inside the vectorized kept axis.
 SERIAL_BELOW = 96
 
@@ -22,7 +24,6 @@ class Schedule:
 
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
-        self.rows: dict[int, str] = {}
         axes = set(kernel.axes)
         kept = [v for a, v in enumerate(kernel.variables) if a not in axes]
         reduced = [v for a, v in enumerate(kernel.variables) if a in axes]
@@ -65,9 +66,19 @@ class Schedule:
             return _size(self.outer[0])
         return _size(self.vector_loop) if self.vector_loop else 1
 
-    def row_stores(self, phase: int) -> list:
-        """Members of a pass to keep for later passes in a row on the stack."""
-        return []
+    def rows(self) -> list:
+        """Members to keep, between the passes over a row, in an array on the stack, with its length."""
+        if self.strategy != "along" or len(self.inner) != 1:
+            return []
+        length = _size(self.inner[0])
+        kept = []
+        room = ROW_BYTES
+        for member in self.kernel.read_again():
+            nbytes = length * member.value.element.itemsize
+            if id(member.value) not in self.kernel.saved and member.expr.cost > ROW_ABOVE and nbytes <= room:
+                kept.append((member, length))
+                room -= nbytes
+        return kept
 
     def _is_product(self) -> bool:
         return any(r.member.value.producer.primitive.name == "dot_general" for r in self.kernel.reduces)

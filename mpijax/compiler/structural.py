@@ -90,6 +90,11 @@ def _iota(r, index, avals, params):
     return r.convert(r.index(index[params["dimension"]]), params["dtype"])
 
 
+@rule("rank_index")
+def _rank_index(r, index, avals, params):
+    return r.convert(r.index(Lin(params["position"])), np.dtype(np.int32))
+
+
 def clamped(r, expr, low: int, high: int):
     """A start index moved into `[low, high]`, as dynamic slices and clamping gathers do."""
     wide = r.convert(expr, INT64)

@@ -7,6 +7,7 @@
 - `Inline(param)`: the Jaxpr in a parameter, in place of the call.
 - `HostCall(fun)`: a NumPy function called by the executor.
 - `Communication(kind)`: an exchange with other ranks.
+- `Partitioned(param)`: the Jaxpr in a parameter, on this rank's shards of the operands.
 - `Decompose(fun)`: a function of tracers, in terms of other primitives.
 """
 
@@ -57,9 +58,12 @@ class HostCall:
 
 @dataclass(frozen=True)
 class Communication:
-    """An exchange with other ranks; `plan(avals, params) -> CommPlan` of the runtime."""
+    """An exchange with other ranks.
 
-    plan: Callable
+    `kind` names the operation to the runtime (`allreduce`, `allgather` ...); parameters of the equation say the rest.
+    """
+
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -74,3 +78,10 @@ class Structural:
     """Moves elements without computing: slices, pads, gathers, iota …; `compiler.structural` has a rule per kind."""
 
     kind: str
+
+
+@dataclass(frozen=True)
+class Partitioned:
+    """The Jaxpr in a parameter, run by every rank on its shards: `shard_map`."""
+
+    param: str

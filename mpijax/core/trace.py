@@ -485,7 +485,7 @@ def unify_varying(primitive, args):
         return args
     pvary = _pvary
     return tuple(
-        x if a.vma == union or is_literal_scalar(x) else pvary(x, tuple(n for n in state.axis_env if n in union - a.vma))
+        x if a.vma == union else pvary(x, tuple(n for n in state.axis_env if n in union - a.vma))
         for x, a in zip(args, avals, strict=True)
     )
 

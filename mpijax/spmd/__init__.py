@@ -1,0 +1,1 @@
+"""Programs over many ranks: meshes, partition specifications, shard_map."""

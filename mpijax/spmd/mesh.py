@@ -1,0 +1,307 @@
+"""Meshes of devices, and how arrays are laid out over them."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+
+class AxisType(enum.Enum):
+    """How an axis of a mesh is partitioned over; mpijax partitions by hand (`shard_map`), whichever is given."""
+
+    Auto = enum.auto()
+    Explicit = enum.auto()
+    Manual = enum.auto()
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class PartitionSpec:
+    """For each array axis the mesh axis or axes it is split over, or None."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, *parts):
+        for p in parts:
+            if not (p is None or isinstance(p, (str, tuple, list)) or hasattr(p, "__hash__")):
+                raise TypeError(f"PartitionSpec entries are None, axis names or tuples of them; got {p!r}")
+        self._parts = tuple(tuple(p) if isinstance(p, list) else p for p in parts)
+
+    def __iter__(self):
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __getitem__(self, i):
+        return self._parts[i]
+
+    def __eq__(self, other) -> bool:
+        return isinstance(other, PartitionSpec) and self._parts == other._parts
+
+    def __hash__(self) -> int:
+        return hash(("PartitionSpec", self._parts))
+
+    def __add__(self, other):
+        return PartitionSpec(*self, *other)
+
+    def __repr__(self) -> str:
+        if len(self._parts) == 1:
+            return f"P({self._parts[0]!r},)"
+        return f"P({', '.join(map(repr, self._parts))})"
+
+    def __reduce__(self):
+        return PartitionSpec, self._parts
+
+    def axes_of(self, dim: int) -> tuple:
+        """The mesh axes that array axis `dim` is split over."""
+        if dim >= len(self._parts) or self._parts[dim] is None:
+            return ()
+        part = self._parts[dim]
+        return part if isinstance(part, tuple) else (part,)
+
+    def all_axes(self) -> tuple:
+        """Every mesh axis named, in order."""
+        return tuple(a for d in range(len(self._parts)) for a in self.axes_of(d))
+
+
+class Mesh:
+    """Devices arranged in a grid with named axes.
+
+    Args:
+      devices: array of devices (`mpijax.devices()`), or anything `numpy.array` makes one of.
+      axis_names: one name per axis of that array.
+
+    Used as a context manager it is the mesh `shard_map` takes when given none.
+    """
+
+    def __init__(self, devices, axis_names: str | Sequence[Any], axis_types: Any = None):
+        if isinstance(axis_names, str):
+            axis_names = (axis_names,)
+        grid = _grid(devices)
+        axis_names = tuple(axis_names)
+        if any(n is None for n in axis_names):
+            raise ValueError(f"Mesh axis names cannot be None. Got: {axis_names}")
+        if grid.ndim != len(axis_names):
+            raise ValueError(
+                "Mesh requires the ndim of its first argument (`devices`) to equal the length of its second argument "
+                f"(`axis_names`), but got devices.ndim == {grid.ndim} and len(axis_names) == {len(axis_names)}."
+            )
+        if len(set(axis_names)) != len(axis_names):
+            raise ValueError(f"Mesh axis names must be unique. Got: {axis_names}")
+        grid.setflags(write=False)
+        self.devices = grid
+        self.axis_names = axis_names
+        kinds = axis_types if axis_types is not None else AxisType.Auto
+        self.axis_types = tuple(kinds) if isinstance(kinds, (tuple, list)) else (kinds,) * len(axis_names)
+        self._key = (tuple(d.id for d in grid.flat), grid.shape, axis_names)
+        self._entered: list[Any] = []
+
+    @property
+    def shape(self) -> OrderedDict:
+        return OrderedDict(zip(self.axis_names, self.devices.shape, strict=True))
+
+    axis_sizes = property(lambda self: self.devices.shape)
+    size = property(lambda self: math.prod(self.devices.shape))
+    empty = property(lambda self: self.devices.size == 0)
+    device_ids = property(lambda self: np.vectorize(lambda d: d.id, otypes=[np.int64])(self.devices))
+
+    @property
+    def local_devices(self) -> list:
+        from mpijax.runtime.devices import process_index
+
+        here = process_index()
+        return [d for d in self.devices.flat if d.process_index == here]
+
+    @property
+    def is_multi_process(self) -> bool:
+        return len({d.process_index for d in self.devices.flat}) > 1
+
+    def coordinates(self) -> tuple[int, ...] | None:
+        """Where this rank's device stands in the grid; None if it is not part of the mesh."""
+        local = self.local_devices
+        if not local:
+            return None
+        return tuple(int(i) for i in np.argwhere(self.device_ids == local[0].id)[0])
+
+    def __enter__(self):
+        self._entered.append(current_mesh.mesh)
+        current_mesh.mesh = self
+        return self
+
+    def __exit__(self, *_exc):
+        current_mesh.mesh = self._entered.pop()
+        return False
+
+    def __eq__(self, other) -> bool:
+        return self is other or (isinstance(other, Mesh) and self._key == other._key)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{n!r}: {s}" for n, s in self.shape.items())
+        types = ", ".join(t.name for t in self.axis_types)
+        return f"Mesh({sizes}, axis_types=({types},))" if len(self.axis_types) == 1 else f"Mesh({sizes}, axis_types=({types}))"
+
+    def __repr__(self) -> str:
+        return f"Mesh(axis_sizes={self.devices.shape}, axis_names={self.axis_names}, axis_types={self.axis_types})"
+
+
+def _grid(devices) -> np.ndarray:
+    """The devices as an array of objects of the given shape."""
+    if isinstance(devices, np.ndarray) and devices.dtype == object:
+        return devices.copy()
+    listed = devices if isinstance(devices, (list, tuple)) else [devices]
+    return np.array(listed, dtype=object)
+
+
+class _CurrentMesh:
+    """The mesh of the enclosing `with mesh:`."""
+
+    mesh: Mesh | None = None
+
+
+current_mesh = _CurrentMesh()
+
+
+def set_mesh(mesh: Mesh):
+    """Make `mesh` the one that `shard_map` takes when given none; also a context manager."""
+    previous = current_mesh.mesh
+    current_mesh.mesh = mesh
+
+    class _Restore:
+        def __enter__(self):
+            return mesh
+
+        def __exit__(self, *_exc):
+            current_mesh.mesh = previous
+
+    return _Restore()
+
+
+def make_mesh(
+    axis_shapes: Sequence[int], axis_names: Sequence[Any], axis_types: Any = None, *, devices: Any = None
+) -> Mesh:
+    """A mesh of the given shape over the first devices, in rank order."""
+    from mpijax.runtime import devices as dev
+
+    available = dev.devices() if devices is None else list(devices)
+    if len(axis_shapes) != len(axis_names):
+        raise ValueError(
+            f"Number of axes names should match the number of axis_shapes. Got {axis_names=} and {axis_shapes=}."
+        )
+    count = math.prod(axis_shapes)
+    if count > len(available):
+        raise ValueError(
+            f"Number of devices {len(available)} must be >= the product of mesh_shape {tuple(axis_shapes)}. "
+            f"Start the program on {count} ranks: mpirun -n {count} python ..."
+        )
+    return Mesh(np.array(available[:count], dtype=object).reshape(tuple(axis_shapes)), axis_names, axis_types)
+
+
+class Sharding:
+    """How an array is laid out over devices."""
+
+    memory_kind = "device"
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        raise NotImplementedError
+
+
+class NamedSharding(Sharding):
+    """Array axes split over the named axes of a mesh."""
+
+    def __init__(self, mesh: Mesh, spec: PartitionSpec, *, memory_kind: str | None = None):
+        if not isinstance(spec, PartitionSpec):
+            raise TypeError(f"NamedSharding's spec is a PartitionSpec, got {spec!r} of type {type(spec).__name__}")
+        unknown = [a for a in spec.all_axes() if a not in mesh.axis_names]
+        if unknown:
+            raise ValueError(
+                f"Resource axis: {unknown[0]} of {spec} is not found in mesh: {mesh.axis_names}."
+            )
+        self.mesh = mesh
+        self.spec = spec
+
+    @property
+    def device_set(self) -> set:
+        return set(self.mesh.devices.flat)
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        return not self.mesh.is_multi_process
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        return all(self.mesh.shape[a] == 1 for a in self.spec.all_axes())
+
+    def shard_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of one shard; raises ValueError where an axis is not divisible."""
+        out = []
+        for dim, size in enumerate(global_shape):
+            parts = math.prod(self.mesh.shape[a] for a in self.spec.axes_of(dim))
+            if size % parts:
+                raise ValueError(
+                    f"One of the arguments has shape {global_shape}: axis {dim} of size {size} should be divisible by "
+                    f"{parts}, the size of mesh axes {self.spec.axes_of(dim)}, for {self}."
+                )
+            out.append(size // parts)
+        if len(self.spec) > len(global_shape):
+            raise ValueError(f"{self.spec} has more entries than an array of shape {global_shape} has axes")
+        return tuple(out)
+
+    def local_slices(self, global_shape: tuple[int, ...]) -> tuple[slice, ...]:
+        """This rank's part of a global array."""
+        local = self.shard_shape(global_shape)
+        at = dict(zip(self.mesh.axis_names, self.mesh.coordinates() or (), strict=False))
+        out = []
+        for dim, size in enumerate(local):
+            block = 0
+            for a in self.spec.axes_of(dim):
+                block = block * self.mesh.shape[a] + at[a]
+            out.append(slice(block * size, (block + 1) * size))
+        return tuple(out)
+
+    def __eq__(self, other) -> bool:
+        return isinstance(other, NamedSharding) and self.mesh == other.mesh and self.spec == other.spec
+
+    def __hash__(self) -> int:
+        return hash((self.mesh, self.spec))
+
+    def __repr__(self) -> str:
+        return f"NamedSharding(mesh={self.mesh}, spec={self.spec}, memory_kind=device)"
+
+
+class SingleDeviceSharding(Sharding):
+    """The whole array on one device."""
+
+    is_fully_addressable = True
+    is_fully_replicated = True
+
+    def __init__(self, device):
+        self._device = device
+
+    @property
+    def device_set(self) -> set:
+        return {self._device}
+
+    def shard_shape(self, global_shape):
+        return tuple(global_shape)
+
+    def __eq__(self, other) -> bool:
+        return isinstance(other, SingleDeviceSharding) and self._device is other._device
+
+    def __hash__(self) -> int:
+        return hash(("single", id(self._device)))
+
+    def __repr__(self) -> str:
+        return f"SingleDeviceSharding(device={self._device!r}, memory_kind=device)"
+
+

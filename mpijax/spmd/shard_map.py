@@ -1,0 +1,449 @@
+"""`shard_map`: one program per shard, with collectives over the mesh.
+
+The body is traced once with the types of one shard. In these types every mesh axis over which a value
+differs from shard to shard is recorded; results claimed to be replicated are checked against it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from mpijax.core import tree
+from mpijax.core.avals import NO_AXES, ShapedArray
+from mpijax.core.effects import NamedAxisEffect
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal, dead_code, eval_jaxpr
+from mpijax.core.lowering import Partitioned
+from mpijax.core.primitive import Primitive, registry
+from mpijax.core.source import callable_name
+from mpijax.core.trace import Tracer, named_axes, state, trace_to_closed_jaxpr, trace_to_jaxpr, typeof
+from mpijax.spmd.mesh import Mesh, PartitionSpec, current_mesh
+from mpijax.transforms.batching import AxisData, batch_jaxpr, move_dim
+from mpijax.transforms.call import hoist_tracers
+from mpijax.transforms.flat import FlatFun, debug_info, parameter_names
+from mpijax.transforms.jvp import jvp_jaxpr
+from mpijax.transforms.linearize import linearize_jaxpr
+from mpijax.transforms.transpose import is_undefined_primal, transpose_jaxpr
+from mpijax.transforms.zeros import Zero
+
+P = PartitionSpec
+
+
+def shard_map(
+    f: Callable | None = None,
+    /,
+    *,
+    mesh: Mesh | None = None,
+    in_specs: Any = None,
+    out_specs: Any = None,
+    axis_names: Any = None,
+    check_vma: bool = True,
+    check_rep: bool | None = None,
+) -> Any:
+    """Run `f` on every shard of a mesh.
+
+    Args:
+      f: a function of shards; inside, collectives refer to the mesh's axes by name.
+      mesh: the mesh; by default that of the enclosing `with mesh:`.
+      in_specs: a `PartitionSpec` per argument (a pytree prefix): how arguments are cut into shards.
+      out_specs: the same for results; axes not mentioned must be replicated, unless `check_vma=False`.
+      check_vma: track over which axes values vary. Without it, gradients of replicated arguments are
+        not summed for you.
+
+    Raises:
+      ValueError: for specifications that do not fit, sizes that are not divisible by the mesh, or results
+        that are not replicated as claimed.
+    """
+    if check_rep is not None:
+        check_vma = check_rep
+    if f is None:
+        return lambda g: shard_map(
+            g, mesh=mesh, in_specs=in_specs, out_specs=out_specs, axis_names=axis_names, check_vma=check_vma
+        )
+    if not callable(f):
+        raise TypeError(f"shard_map requires a callable for its first argument, but got {f} of type {type(f)}.")
+    if in_specs is None or out_specs is None:
+        raise TypeError("shard_map needs in_specs and out_specs: a PartitionSpec for each argument and result.")
+
+    @wraps(f)
+    def wrapped(*args):
+        the_mesh = mesh if mesh is not None else current_mesh.mesh
+        if the_mesh is None:
+            raise ValueError(
+                "shard_map needs a mesh: pass mesh=Mesh(mpijax.devices(), ('i',)) or call it inside `with mesh:`."
+            )
+        if axis_names is not None and set(axis_names) not in (set(), set(the_mesh.axis_names)):
+            raise NotImplementedError(
+                "shard_map over a part of the mesh axes (axis_names=...) is not supported: give the function a mesh with "
+                "only those axes."
+            )
+        return _call(f, the_mesh, in_specs, out_specs, check_vma, args)
+
+    return wrapped
+
+
+def _call(f, mesh: Mesh, in_specs, out_specs, check_vma: bool, args):
+    specs_in = tuple(in_specs) if isinstance(in_specs, list) else in_specs
+    leaves, in_tree = tree.tree_flatten((args, {}))
+    args_tree = in_tree.children()[0]
+    flat_in = _flatten_specs("in_specs", specs_in, args_tree, args, mesh)
+    avals = [typeof(x) for x in leaves]
+
+    def names():
+        return parameter_names(f, args, {})
+
+    for i, (a, s) in enumerate(zip(avals, flat_in, strict=True)):
+        _check_fits(f, mesh, a, s, i, names)
+    local = [shard_aval(mesh, s, a, check_vma) for a, s in zip(avals, flat_in, strict=True)]
+    flat_fun = FlatFun(f, in_tree)
+    sizes = dict(mesh.shape)
+    manual = frozenset(mesh.axis_names) if check_vma else NO_AXES
+    with named_axes(sizes, state.manual_axes | manual if check_vma else state.manual_axes):
+        jaxpr, consts = trace_to_jaxpr(flat_fun, local, debug_info("shard_map", f, args, {}))
+    closed, moved = hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer))
+    out_tree = flat_fun.out_tree
+    flat_out = _flatten_specs("out_specs", out_specs, out_tree, tree.tree_unflatten(out_tree, [0] * out_tree.num_leaves), mesh)
+    for aval, spec in zip(closed.out_avals, flat_out, strict=True):
+        _check_out(f, mesh, aval, spec, check_vma)
+    outs = shard_map_p.bind(
+        *moved,
+        *leaves,
+        jaxpr=closed,
+        mesh=mesh,
+        in_specs=(P(),) * len(moved) + tuple(flat_in),
+        out_specs=tuple(flat_out),
+        check_vma=check_vma,
+        newly_manual_axes=frozenset(mesh.axis_names),
+    )
+    return tree.tree_unflatten(out_tree, outs)
+
+
+# ---------------------------------------------------------------- checks
+
+
+def _flatten_specs(what: str, specs, structure, value, mesh: Mesh) -> list[PartitionSpec]:
+    """One specification per leaf, from a prefix pytree."""
+    flat: list[Any] = []
+
+    def is_spec(x):
+        return isinstance(x, PartitionSpec) or x is None
+
+    if isinstance(specs, tuple) and not isinstance(specs, PartitionSpec) and isinstance(value, tuple):
+        if len(specs) != len(value) and not hasattr(specs, "_fields"):
+            raise ValueError(
+                f"pytree structure error: different lengths of tuple at key path\n    shard_map {what}\nAt that key path, the "
+                f"prefix pytree shard_map {what} has a subtree of type tuple of length {len(specs)}, but the full pytree has "
+                f"a subtree of the same type but of length {len(value)}."
+            )
+    dummy = tree.tree_unflatten(structure, [object()] * structure.num_leaves)
+    try:
+        tree.tree_map(lambda s, sub: flat.extend([s] * len(tree.tree_leaves(sub))), specs, dummy, is_leaf=is_spec)
+    except ValueError as e:
+        raise ValueError(f"shard_map {what} do not match the structure of the {what[:-6]}put: {specs} for {structure}. {e}") from None
+    for s in flat:
+        if not isinstance(s, PartitionSpec):
+            raise TypeError(
+                f"shard_map {what} must be a pytree of `PartitionSpec` instances, but got the leaf {s!r} of type "
+                f"{type(s).__name__}."
+            )
+        for a in s.all_axes():
+            if a not in mesh.axis_names:
+                raise ValueError(
+                    f"shard_map {what} argument must refer to an axis marked as manual (frozenset({set(mesh.axis_names)})), "
+                    f"but:\n\n  {what} refers to {a!r}\n\nThe mesh is {mesh}. Check the {what} values passed to shard_map."
+                )
+    return flat
+
+
+def _check_fits(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, i: int, names) -> None:
+    name = callable_name(f)
+    short = aval.str_short(short_dtypes=False)
+
+    def bound():
+        known = names()
+        return f", where args[{i}] is bound to {name}'s parameter '{known[i]}'," if i < len(known) else ""
+
+    if len(spec) > aval.ndim:
+        raise ValueError(
+            f"shard_map applied to the function '{name}' was given an in_specs entry which is too long to be compatible "
+            f"with the corresponding input value from the function:\n\nin_specs is {spec} which has length {len(spec)}, but "
+            f"the passed args[{i}]{bound()} has shape {short}, which has rank {aval.ndim} (and {aval.ndim} < {len(spec)})\n\n"
+            "Entries in in_specs must be of length no greater than the number of axes in the corresponding input value.\n\n"
+            f"Either revise the spec to be shorter, or modify '{name}' so that its inputs have sufficient rank."
+        )
+    for dim, size in enumerate(aval.shape):
+        axes = spec.axes_of(dim)
+        parts = math.prod(mesh.shape[a] for a in axes)
+        if size % parts:
+            which = f"axis {axes[0]!r}" if len(axes) == 1 else f"axes {axes}"
+            raise ValueError(
+                f"shard_map applied to the function '{name}' was given argument arrays with axis sizes that are not evenly "
+                f"divisible by the corresponding mesh axis sizes:\n\nThe mesh given has shape {tuple(mesh.devices.shape)} with "
+                f"corresponding axis names {mesh.axis_names}.\n\nthe passed args[{i}] of shape {short}{bound()} corresponds to "
+                f"in_specs of value {spec}, which maps array axis {dim} (of size {size}) to mesh {which} (of size {parts}), but "
+                f"{parts} does not evenly divide {size}\n\nArray arguments' axis sizes must be evenly divisible by the mesh "
+                "axis or axes indicated by the corresponding elements of the argument's in_specs entry. Consider checking that "
+                "in_specs are correct, and if so consider changing the mesh axis sizes or else padding the input and adapting "
+                f"'{name}' appropriately."
+            )
+
+
+def _check_out(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, check_vma: bool) -> None:
+    name = callable_name(f)
+    if len(spec) > aval.ndim:
+        raise ValueError(
+            f"shard_map applied to the function '{name}' was given an out_specs entry which is too long to be compatible with "
+            f"the corresponding output value from the function:\n\nout_specs is {spec} which has length {len(spec)}, but "
+            f"{name}(*args) has shape {aval.str_short(False)}, which has rank {aval.ndim} (and {aval.ndim} < {len(spec)})\n\n"
+            "Entries in out_specs must be of length no greater than the number of axes in the corresponding output value.\n\n"
+            f"Either revise the spec to be shorter, or modify '{name}' so that its outputs have sufficient rank.\n\nFor scalar "
+            "values (rank 0), consider using an out_specs entry of `P()`. In particular, for rank 0 outputs which are not "
+            "constant over the mesh, add at least one (singleton) axis to them so that they can be concatenated using out_specs."
+        )
+    if check_vma:
+        missing = sorted(str(a) for a in aval.vma - set(spec.all_axes()))
+        if missing:
+            raise ValueError(
+                f"shard_map applied to the function '{name}' was given out_specs which require replication which can't be "
+                f"statically inferred given the mesh:\n\nThe mesh given has shape {tuple(mesh.devices.shape)} with "
+                f"corresponding axis names {mesh.axis_names}.\n\nout_specs is {spec}, which implies that the corresponding "
+                f"output value is replicated across mesh axis {', '.join(map(repr, missing))}, but could not infer replication "
+                f"over it.\n\nCheck if these output values are meant to be replicated over those mesh axes. If not, consider "
+                "revising the corresponding out_specs entries. If so, consider disabling the check by passing the "
+                "check_vma=False argument to `jax.shard_map`."
+            )
+
+
+# ---------------------------------------------------------------- types
+
+
+def shard_aval(mesh: Mesh, spec: PartitionSpec, aval: ShapedArray, check_vma: bool) -> ShapedArray:
+    """The type of one shard."""
+    shape = tuple(d // math.prod(mesh.shape[a] for a in spec.axes_of(i)) for i, d in enumerate(aval.shape))
+    vma = frozenset(spec.all_axes()) if check_vma else NO_AXES
+    return aval.update(shape=shape, vma=aval.vma | vma)
+
+
+def unshard_aval(mesh: Mesh, spec: PartitionSpec, aval: ShapedArray) -> ShapedArray:
+    """The type of the whole of which `aval` is one shard."""
+    shape = tuple(d * math.prod(mesh.shape[a] for a in spec.axes_of(i)) for i, d in enumerate(aval.shape))
+    return aval.update(shape=shape, vma=aval.vma - set(mesh.axis_names))
+
+
+def _type_rule(*_avals, jaxpr: ClosedJaxpr, mesh: Mesh, out_specs, **_):
+    return [unshard_aval(mesh, s, a) for s, a in zip(out_specs, jaxpr.out_avals, strict=True)]
+
+
+def _inside(params):
+    """The scope of the body: named axes and the axes over which values may vary."""
+    mesh: Mesh = params["mesh"]
+    manual = state.manual_axes | frozenset(mesh.axis_names) if params["check_vma"] else state.manual_axes
+    return named_axes(dict(mesh.shape), manual)
+
+
+def _rebind(args, params, jaxpr: ClosedJaxpr, in_specs, out_specs):
+    return shard_map_p.bind(*args, **{**params, "jaxpr": jaxpr, "in_specs": tuple(in_specs), "out_specs": tuple(out_specs)})
+
+
+def _all_axes_spec(mesh: Mesh, aval: ShapedArray, check_vma: bool) -> PartitionSpec:
+    """How to carry a value of a shard out of the body: its first axis split over all axes it varies over."""
+    axes = tuple(n for n in mesh.axis_names if n in aval.vma) if check_vma else mesh.axis_names
+    if not axes:
+        return P()
+    return P(axes[0] if len(axes) == 1 else axes)
+
+
+# ---------------------------------------------------------------- rules
+
+
+def _jvp(primals, tangents, **params):
+    nonzero = tuple(type(t) is not Zero for t in tangents)
+    with _inside(params):
+        closed, nonzero_out = jvp_jaxpr(params["jaxpr"], nonzero, False)
+    specs = params["in_specs"]
+    in_specs = [*specs, *(s for s, nz in zip(specs, nonzero, strict=True) if nz)]
+    outs_specs = params["out_specs"]
+    out_specs = [*outs_specs, *(s for s, nz in zip(outs_specs, nonzero_out, strict=True) if nz)]
+    outs = _rebind([*primals, *(t for t in tangents if type(t) is not Zero)], params, closed, in_specs, out_specs)
+    n = len(nonzero_out)
+    rest = iter(outs[n:])
+    return outs[:n], [next(rest) if nz else Zero.of_primal(p) for p, nz in zip(outs[:n], nonzero_out, strict=True)]
+
+
+def _linearize(trace, primals, tangents, params):
+    nonzero = tuple(type(t) is not Zero for t in tangents)
+    mesh, check = params["mesh"], params["check_vma"]
+    with _inside(params):
+        split = linearize_jaxpr(params["jaxpr"], nonzero)
+        n = len(split.nonzero_out)
+        primal, linear = _with_ranked_residuals(split, n)
+    res_avals = primal.out_avals[n:]
+    res_specs = [_all_axes_spec(mesh, a, check) for a in res_avals]
+    # Residuals first, then results, as JAX orders them.
+    reordered = primal.jaxpr.replace(outvars=primal.jaxpr.outvars[n:] + primal.jaxpr.outvars[:n])
+    outs = _rebind(
+        primals, params, ClosedJaxpr(reordered, primal.consts), params["in_specs"], [*res_specs, *params["out_specs"]]
+    )
+    returned, primal_out = iter(outs[: len(res_specs)]), outs[len(res_specs) :]
+    specs = iter(res_specs)
+    residuals, residual_specs = [], []
+    for i in split.forwarded:
+        residuals.append(next(returned) if i is None else primals[i])
+        residual_specs.append(next(specs) if i is None else params["in_specs"][i])
+    live = [t for t in tangents if type(t) is not Zero]
+    in_specs = residual_specs + [s for s, nz in zip(params["in_specs"], nonzero, strict=True) if nz]
+    out_specs = [s for s, nz in zip(params["out_specs"], split.nonzero_out, strict=True) if nz]
+    linear_outs = iter(_rebind([*residuals, *live], params, linear, in_specs, out_specs) if any(split.nonzero_out) else ())
+    return primal_out, [
+        next(linear_outs) if nz else Zero.of_primal(p) for p, nz in zip(primal_out, split.nonzero_out, strict=True)
+    ]
+
+
+def _with_ranked_residuals(split, n: int) -> tuple[ClosedJaxpr, ClosedJaxpr]:
+    """Scalar residuals leave and enter the bodies with an axis, along which shards can be put side by side."""
+    primal, linear = split.primal, split.linear
+    scalar = [a.ndim == 0 for a in primal.out_avals[n:]]
+    if not any(scalar):
+        return primal, linear
+
+    def out_fun(*args):
+        outs = eval_jaxpr(primal.jaxpr, primal.consts, *args)
+        wide = [
+            registry["broadcast_in_dim"].bind(r, shape=(1,), broadcast_dimensions=(), sharding=None) if s else r
+            for r, s in zip(outs[n:], scalar, strict=True)
+        ]
+        return outs[:n] + wide
+
+    flags = iter(scalar)
+    widened = [next(flags) if i is None else False for i in split.forwarded]
+
+    def in_fun(*args):
+        m = len(widened)
+        narrow = [
+            registry["squeeze"].bind(r, dimensions=(0,)) if w else r for r, w in zip(args[:m], widened, strict=True)
+        ]
+        return eval_jaxpr(linear.jaxpr, linear.consts, *narrow, *args[m:])
+
+    m = len(widened)
+    in_avals = [
+        a.update(shape=(1,)) if w else a for a, w in zip(linear.in_avals[:m], widened, strict=True)
+    ] + linear.in_avals[m:]
+    return trace_to_closed_jaxpr(out_fun, primal.in_avals), trace_to_closed_jaxpr(in_fun, in_avals)
+
+
+def _transpose(cts, *args, **params):
+    linear = tuple(is_undefined_primal(x) for x in args)
+    nonzero = tuple(type(ct) is not Zero for ct in cts)
+    mesh, check = params["mesh"], params["check_vma"]
+    with _inside(params):
+        closed, nonzero_out = transpose_jaxpr(params["jaxpr"], linear, nonzero)
+        if not check:
+            closed = _unchecked_cotangents(closed, params, linear, nonzero, nonzero_out)
+    specs = params["in_specs"]
+    in_specs = [s for s, lin in zip(specs, linear, strict=True) if not lin]
+    in_specs += [s for s, nz in zip(params["out_specs"], nonzero, strict=True) if nz]
+    wanted = [s for s, lin in zip(specs, linear, strict=True) if lin]
+    out_specs = [s for s, nz in zip(wanted, nonzero_out, strict=True) if nz]
+    values = [x for x in args if not is_undefined_primal(x)]
+    outs = iter(_rebind([*values, *(ct for ct in cts if type(ct) is not Zero)], params, closed, in_specs, out_specs))
+    flags = iter(nonzero_out)
+    return [(next(outs) if next(flags) else Zero(x.aval)) if lin else None for x, lin in zip(args, linear, strict=True)]
+
+
+def _unchecked_cotangents(closed: ClosedJaxpr, params, linear, nonzero, nonzero_out) -> ClosedJaxpr:
+    """Without varying-axes types: a cotangent of a result said to be replicated is shared out over the copies,
+    and cotangents of replicated arguments are summed over them."""
+    mesh: Mesh = params["mesh"]
+    plain = sum(not lin for lin in linear)
+    out_specs = [s for s, nz in zip(params["out_specs"], nonzero, strict=True) if nz]
+    in_specs = [s for s, lin in zip(params["in_specs"], linear, strict=True) if lin]
+    in_specs = [s for s, nz in zip(in_specs, nonzero_out, strict=True) if nz]
+
+    def copies(spec) -> tuple:
+        return tuple(n for n in mesh.axis_names if n not in spec.all_axes())
+
+    def fun(*args):
+        cts = [
+            registry["div"].bind(ct, _number(ct, math.prod(mesh.shape[a] for a in copies(s)))) if copies(s) else ct
+            for ct, s in zip(args[plain:], out_specs, strict=True)
+        ]
+        outs = eval_jaxpr(closed.jaxpr, closed.consts, *args[:plain], *cts)
+        return [
+            registry["psum"].bind(o, axes=copies(s), axis_index_groups=None) if copies(s) else o
+            for o, s in zip(outs, in_specs, strict=True)
+        ]
+
+    return trace_to_closed_jaxpr(fun, closed.in_avals)
+
+
+def _number(like, value):
+    import numpy as np
+
+    return np.asarray(value).astype(typeof(like).dtype)[()]
+
+
+def _batch(axis: AxisData, args, dims, **params):
+    moved = [x if d is None else move_dim(x, d, 0) for x, d in zip(args, dims, strict=True)]
+    batched = tuple(d is not None for d in dims)
+    with _inside(params):
+        closed, out_batched = batch_jaxpr(params["jaxpr"], axis, batched, False)
+    in_specs = [P(None, *s) if b else s for s, b in zip(params["in_specs"], batched, strict=True)]
+    out_specs = [P(None, *s) if b else s for s, b in zip(params["out_specs"], out_batched, strict=True)]
+    outs = _rebind(moved, params, closed, in_specs, out_specs)
+    return outs, [0 if b else None for b in out_batched]
+
+
+def _dce(used: list[bool], eqn: Eqn) -> Eqn:
+    closed: ClosedJaxpr = eqn.params["jaxpr"]
+    jaxpr, used_inputs = dead_code(closed.jaxpr, used)
+    live = {v for e in jaxpr.eqns for v in e.invars if type(v) is not Literal} | set(jaxpr.outvars)
+    keep = [v in live for v in jaxpr.constvars]
+    pruned = ClosedJaxpr(
+        jaxpr.replace(constvars=[v for v, k in zip(jaxpr.constvars, keep, strict=True) if k]),
+        [c for c, k in zip(closed.consts, keep, strict=True) if k],
+    )
+    params = {
+        **eqn.params,
+        "jaxpr": pruned,
+        "in_specs": tuple(s for s, u in zip(eqn.params["in_specs"], used_inputs, strict=True) if u),
+        "out_specs": tuple(s for s, u in zip(eqn.params["out_specs"], used, strict=True) if u),
+    }
+    return Eqn(
+        eqn.primitive,
+        [v for v, u in zip(eqn.invars, used_inputs, strict=True) if u],
+        [v for v, u in zip(eqn.outvars, used, strict=True) if u],
+        params,
+        shard_map_p.effects(params),
+        eqn.source,
+    )
+
+
+def _outer_effects(params):
+    """Effects of the body, except references to the mesh's own axes, which are bound here."""
+    names = set(params["mesh"].axis_names)
+    return frozenset(
+        e for e in params["jaxpr"].effects if not (isinstance(e, NamedAxisEffect) and e.name in names)
+    )
+
+
+def _reference(*_args, **_params):
+    raise NotImplementedError("shard_map has no single-process reference; it is compiled")
+
+
+shard_map_p = Primitive(
+    "shard_map",
+    type_rule=_type_rule,
+    reference=_reference,
+    lower=Partitioned("jaxpr"),
+    jvp=_jvp,
+    transpose=_transpose,
+    batch=_batch,
+    multiple_results=True,
+    effects=_outer_effects,
+    dce=_dce,
+    linearize=_linearize,
+    vma=lambda avals, params: None,
+)
+
