@@ -166,9 +166,9 @@ def _masked(scores, mask, is_causal, query_lengths, key_lengths, window):
 
 
 def _in_window(t: int, s: int, left: int, right: int) -> Any:
-    queries, keys = jnp.array(range(t))[..., None], jnp.array(range(s))[..., None, :]
-    after_start = queries <= keys + left
-    before_end = queries >= keys - right
+    queries, keys = jnp.array(range(t)), jnp.array(range(s))
+    after_start = queries[..., None] <= keys[..., None, :] + left
+    before_end = queries[..., None] >= keys[..., None, :] - right
     return jnp.logical_and(before_end, after_start)[None, None, :, :]
 
 

@@ -11,7 +11,7 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.option import values as options
-from mpijax.numpy.util import canonical_shape, scalar_like, shape_of
+from mpijax.numpy.util import canonical_shape, promote_dtypes_inexact, scalar_like, shape_of
 from mpijax.ops.random import random_bits
 from mpijax.random.arguments import (
     broadcast_shape,
@@ -130,7 +130,12 @@ def _cauchy(key, shape, dtype):
 
 
 def _maxwell(key, shape, dtype):
-    x = normal(key, (*shape, 3), dtype)
+    return norm(normal(key, (*shape, 3), dtype))
+
+
+@jit
+def norm(x):
+    """Length of real vectors along the last axis."""
     return jnp.sqrt(jnp.sum(x * x, axis=-1))
 
 
@@ -179,8 +184,9 @@ def _gumbel_highest(key, shape, info):
     """From a fixed-point number of 64 bits, counted from the nearer end of [0, 1]."""
     drawn = random_bits(key, bit_width=info.bits, shape=(2, *shape))
     negated = lax.bitwise_not(drawn)
-    carry = negated[1] == np.array((1 << info.bits) - 1, dtype=np.uint32)
-    negated = negated + jnp.array([carry, jnp.ones_like(negated[1])], dtype=np.uint32)
+    low_word = negated[1]
+    carry = low_word == np.array((1 << info.bits) - 1, dtype=np.uint32)
+    negated = negated + jnp.array([carry, jnp.ones_like(low_word)], dtype=np.uint32)
     low_half = drawn[0] < np.array(1 << (info.bits - 1), dtype=np.uint32)
     x = _fixed_point_to_float(jnp.where(low_half, drawn, negated), np.float32)
     return jnp.where(low_half, -jnp.log(-jnp.log1p(-x)), -jnp.log(-jnp.log(x)))
@@ -191,11 +197,12 @@ def _fixed_point_to_float(words, dtype):
     info = dtypes.finfo(dtype)
     high_zeros, low_zeros = lax.clz(words)
     high, low = words
+    shifted = lax.shift_left(high, high_zeros)
     in_low = high_zeros == 32
     carried = jnp.where(
         in_low, lax.shift_left(low, low_zeros), lax.shift_right_logical(low, info.bits - high_zeros)
     )
-    mantissa = lax.bitwise_or(lax.shift_left(high, high_zeros), carried)
+    mantissa = lax.bitwise_or(shifted, carried)
     mantissa = lax.shift_right_logical(mantissa, np.array(info.bits - info.nmant - 1, dtype=np.uint32))
     mantissa = lax.bitwise_and(mantissa, np.array((1 << info.nmant) - 1, dtype=np.uint32))
     exponent = -info.minexp - jnp.where(in_low, 32 + low_zeros, high_zeros)
@@ -271,7 +278,8 @@ def pareto(key: Any, b: Any, shape: Sequence[int] | None = None, dtype: Any = No
 
 @jit(static_argnums=(2, 3))
 def _pareto(key, b, shape, dtype):
-    return lax.exp(exponential(key, shape, dtype) / lax.convert_element_type(b, dtype))
+    b = lax.convert_element_type(b, dtype)
+    return lax.exp(exponential(key, shape, dtype) / b)
 
 
 def rayleigh(
@@ -388,8 +396,7 @@ def geometric(
 
 @jit(static_argnums=(2, 3))
 def _geometric(key, p, shape, dtype):
-    p = jnp.asarray(p)
-    p = p.astype(dtypes.to_inexact_dtype(p.dtype))
+    (p,) = promote_dtypes_inexact(p)
     u = uniform(key, shape, p.dtype)
     log_u = lax.log(jnp.where(u == 0, 1, u))
     log_failure = jnp.broadcast_to(lax.log1p(-p), shape)

@@ -60,8 +60,8 @@ def uniform(
 
 @jit(static_argnums=(3, 4))
 def _uniform(key, minval, maxval, shape, dtype):
-    minval = lax.broadcast_to_rank(lax.convert_element_type(minval, dtype), len(shape))
-    maxval = lax.broadcast_to_rank(lax.convert_element_type(maxval, dtype), len(shape))
+    minval, maxval = lax.convert_element_type(minval, dtype), lax.convert_element_type(maxval, dtype)
+    minval, maxval = lax.broadcast_to_rank(minval, len(shape)), lax.broadcast_to_rank(maxval, len(shape))
     info = dtypes.finfo(dtype)
     if info.bits not in _UINT:
         raise TypeError(f"uniform only accepts 8-, 16-, 32-, or 64-bit dtypes, got {dtype}.")
@@ -122,8 +122,8 @@ def _randint(key, minval, maxval, shape, dtype):
     largest = jnp.array(dtypes.iinfo(dtype).max, dtype)
     # maxval is not drawn, so that one more than the largest number is a fair limit.
     beyond = lax.gt(maxval, _clipped_integer(largest, maxval.dtype))
-    minval = lax.broadcast_to_rank(_clipped_integer(minval, dtype), len(shape))
-    maxval = lax.broadcast_to_rank(_clipped_integer(maxval, dtype), len(shape))
+    minval, maxval = _clipped_integer(minval, dtype), _clipped_integer(maxval, dtype)
+    minval, maxval = lax.broadcast_to_rank(minval, len(shape)), lax.broadcast_to_rank(maxval, len(shape))
 
     width = dtypes.iinfo(dtype).bits
     high_key, low_key = split_key(key)

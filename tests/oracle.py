@@ -1,0 +1,115 @@
+"""JAX as oracle: run the same function on JAX and on mpijax and compare everything a user can see.
+
+A case is a function of the library, `lambda J: lambda x: J.numpy.sin(x)`. What is compared: the Jaxpr's text, the
+values (exactly, unless a tolerance is given), dtypes, weak types; for errors the class.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import Any
+
+import numpy as np
+
+LIBRARIES = ("jax", "mpijax")
+
+
+class Library:
+    """A library and its submodules as attributes: `J.numpy`, `J.lax`, `J.nn`, `J.random`, and what it exports."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        try:
+            return importlib.import_module(f"{self.name}.{attribute}")
+        except ModuleNotFoundError:
+            return getattr(importlib.import_module(self.name), attribute)
+
+
+THEIRS, OURS = map(Library, LIBRARIES)
+
+
+def run(call) -> tuple:
+    """("value", leaves) or ("error", class name, message)."""
+    try:
+        return ("value", call())
+    except Exception as error:
+        return ("error", type(error).__name__, str(error))
+
+
+def jaxpr_text(library: Library, make, args) -> tuple:
+    fun = make(library)
+    return run(lambda: clean(str(library.make_jaxpr(fun)(*args))))
+
+
+def clean(text: str) -> str:
+    """A Jaxpr's text without addresses of objects, and trailing blanks."""
+    text = re.sub(r"0x[0-9a-f]+", "0x", text)
+    return "\n".join(line.rstrip() for line in text.strip().splitlines())
+
+
+def leaves_of(x: Any) -> list[Any]:
+    if isinstance(x, dict):
+        return [leaf for key in sorted(x) for leaf in leaves_of(x[key])]
+    return [leaf for part in x for leaf in leaves_of(part)] if isinstance(x, (tuple, list)) else [x]
+
+
+def described(library: Library, leaf: Any) -> tuple:
+    """(array, dtype name, weak type) of a result."""
+    dtype = getattr(leaf, "dtype", None)
+    if dtype is not None and str(dtype).startswith("key<"):
+        return np.asarray(library.random.key_data(leaf)), str(dtype), False
+    weak = getattr(getattr(leaf, "aval", None), "weak_type", None)
+    return np.asarray(leaf), str(np.asarray(leaf).dtype), weak
+
+
+def check(make, *args, jaxpr: bool = True, eager: bool = True, jitted: bool = True, rtol: float = 0, atol: float = 0):
+    """Assert that `make(library)(*args)` is the same for both libraries."""
+    if jaxpr:
+        theirs, ours = (jaxpr_text(library, make, args) for library in (THEIRS, OURS))
+        assert_same_outcome(theirs, ours)
+        if theirs[0] == "value":
+            assert ours[1] == theirs[1], f"Jaxprs differ.\nJAX:\n{theirs[1]}\nmpijax:\n{ours[1]}"
+    forms = ([lambda J: make(J)] if eager else []) + ([lambda J: J.jit(make(J))] if jitted else [])
+    for form in forms:
+        theirs, ours = (run(lambda library=library: form(library)(*args)) for library in (THEIRS, OURS))
+        assert_same_outcome(theirs, ours)
+        if theirs[0] == "value":
+            assert_same_values(theirs[1], ours[1], rtol, atol)
+
+
+def assert_same_outcome(theirs: tuple, ours: tuple) -> None:
+    """Both a value, or both an error of the same class."""
+    assert ours[0] == theirs[0], f"JAX: {theirs}\nmpijax: {ours}"
+    if theirs[0] == "error":
+        assert ours[1] == theirs[1], f"JAX raised {theirs[1]}: {theirs[2]}\nmpijax raised {ours[1]}: {ours[2]}"
+
+
+def assert_same_values(theirs: Any, ours: Any, rtol: float = 0, atol: float = 0) -> None:
+    theirs, ours = leaves_of(theirs), leaves_of(ours)
+    assert len(theirs) == len(ours)
+    for a, b in zip(theirs, ours, strict=True):
+        (a, a_dtype, a_weak), (b, b_dtype, b_weak) = described(THEIRS, a), described(OURS, b)
+        assert b_dtype == a_dtype and b.shape == a.shape, f"{b_dtype}{b.shape}, JAX: {a_dtype}{a.shape}"
+        assert b_weak == a_weak, f"weak_type={b_weak}, JAX: {a_weak}"
+        if a.dtype.kind == "V":
+            a, b = a.astype(np.float32), b.astype(np.float32)
+        if rtol or atol:
+            np.testing.assert_allclose(b, a, rtol=rtol, atol=atol)
+        else:
+            np.testing.assert_array_equal(b, a)
+
+
+def sample(*shape: int, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
+    """Small multiples of 1/8 of both signs: sums and products of a few are exact."""
+    values = np.random.default_rng(seed).integers(-16, 17, size=shape)
+    dtype = np.dtype(dtype)
+    if dtype.kind == "b":
+        return values > 0
+    if dtype.kind in "iu":
+        return values.astype(dtype)
+    if dtype.kind == "c":
+        return (values / 8 + 1j * np.roll(values, 1) / 8).astype(dtype)
+    return (values / 8).astype(dtype)
