@@ -1,0 +1,55 @@
+"""`jax.lax`: the operations that everything else is made of.
+
+Nothing is loaded until a name is first used; `_MODULES` says where each name lives.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_MODULES: dict[str, str] = {
+    # -- elementwise operations and reductions
+    "ops.accuracy": "AccuracyMode Tolerance",
+    "ops.ad_ops": "copy_p stop_gradient stop_gradient_p",
+    "ops.binary": """
+        add add_p atan2 atan2_p complex complex_p div div_p integer_pow integer_pow_p max max_p min min_p mul mul_p
+        mulhi mulhi_p neg neg_p nextafter nextafter_p pow pow_p reciprocal rem rem_p square square_p sub sub_p""",
+    "ops.bitwise": """
+        and_p bitwise_and bitwise_not bitwise_or bitwise_xor clz clz_p not_p or_p population_count
+        population_count_p shift_left shift_left_p shift_right_arithmetic shift_right_arithmetic_p
+        shift_right_logical shift_right_logical_p xor_p""",
+    "ops.compare": "eq eq_p eq_to_p ge ge_p gt gt_p le le_p le_to_p lt lt_p lt_to_p ne ne_p",
+    "ops.convert": """
+        bitcast_convert_type bitcast_convert_type_p convert_element_type convert_element_type_p stage""",
+    "ops.reductions": """
+        argmax argmax_p argmin argmin_p reduce_and reduce_and_p reduce_max reduce_max_p reduce_min reduce_min_p
+        reduce_or reduce_or_p reduce_prod reduce_prod_p reduce_sum reduce_sum_p reduce_xor reduce_xor_p""",
+    "ops.select": "clamp clamp_p select select_n select_n_p",
+    "ops.transcendental": """
+        acos acos_p acosh acosh_p asin asin_p asinh asinh_p atan atan_p atanh atanh_p cbrt cbrt_p cos cos_p cosh
+        cosh_p exp exp2 exp2_p exp_p expm1 expm1_p log log1p log1p_p log_p logistic logistic_p rsqrt rsqrt_p sin
+        sin_p sinh sinh_p sqrt sqrt_p tan tan_p tanh tanh_p""",
+    "ops.unary": """
+        RoundingMethod abs abs_p ceil ceil_p conj conj_p floor floor_p imag imag_p is_finite is_finite_p real real_p
+        reduce_precision reduce_precision_p round round_p sign sign_p""",
+    # -- shapes, slices, indexing, products, sorting, random bits, control flow
+    # -- communication
+}
+
+_HOME: dict[str, str] = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+__all__ = sorted(name for name in _HOME if not name.endswith("_p"))  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    module = _HOME.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"mpijax.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

@@ -1,0 +1,15 @@
+"""The operations: each module defines primitives with their rules, and the functions of `mpijax.lax` that apply them.
+
+Rules refer to primitives of other modules by name, so all modules are loaded together.
+"""
+
+# Elementwise operations and reductions.
+from mpijax.ops import ad_ops as _ad_ops
+from mpijax.ops import binary as _binary
+from mpijax.ops import bitwise as _bitwise
+from mpijax.ops import compare as _compare
+from mpijax.ops import convert as _convert
+from mpijax.ops import reductions as _reductions
+from mpijax.ops import select as _select
+from mpijax.ops import transcendental as _transcendental
+from mpijax.ops import unary as _unary

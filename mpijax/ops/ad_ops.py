@@ -1,0 +1,55 @@
+"""Operations that differentiation itself uses: sums of tangents, and the stop of derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.lowering import Elementwise
+from mpijax.core.trace import typeof
+from mpijax.core.tree import tree_map
+from mpijax.ops.families import ANY, CONSTANT, INEXACT, LINEAR, PerOperand, accepts_dtype, elementwise, scalar_rule
+
+# Tangents and cotangents that reach one value by several ways are added with this, so that Jaxprs tell
+# such sums from the program's own.
+add_any_p = elementwise(
+    "add_any",
+    ANY,
+    ANY,
+    reference=np.add,
+    lower=Elementwise(scalar_rule("add")),
+    jvp=PerOperand(lambda g, ans, x, y: g, lambda g, ans, x, y: g),
+    transpose=lambda ct, x, y: [ct, ct],
+)
+
+
+def stop_gradient(x: Any) -> Any:
+    """The identity, with derivative zero. Works on trees; values without derivative are returned as they are."""
+
+    def stop(leaf):
+        dtype = typeof(leaf).dtype
+        if dtype == dtypes.float0 or not accepts_dtype(dtype, INEXACT):
+            return leaf
+        return stop_gradient_p.bind(leaf)
+
+    return tree_map(stop, x)
+
+
+stop_gradient_p = elementwise(
+    "stop_gradient",
+    ANY,
+    reference=lambda x: x,
+    lower=Elementwise(scalar_rule("copy"), 0),
+    jvp=CONSTANT,
+)
+
+copy_p = elementwise(
+    "copy",
+    ANY,
+    reference=np.copy,
+    lower=Elementwise(scalar_rule("copy"), 0),
+    jvp=LINEAR,
+    transpose=lambda ct, x: [copy_p.bind(ct)],
+)

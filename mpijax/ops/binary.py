@@ -1,0 +1,401 @@
+"""Arithmetic of two operands. Operands have one dtype; shapes are equal, or one is a scalar, or sizes are 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.avals import ShapedArray
+from mpijax.core.lowering import Elementwise
+from mpijax.core.primitive import Unsupported, registry
+from mpijax.core.trace import typeof
+from mpijax.ops.compare import eq
+from mpijax.ops.families import (
+    ANY,
+    CONSTANT,
+    FLOATING,
+    INEXACT,
+    INTEGER,
+    LINEAR,
+    NUMERIC,
+    PerOperand,
+    broadcast_type,
+    check_dtype,
+    elementwise,
+    scalar_rule,
+    to_complex,
+)
+from mpijax.ops.rules import broadcast_shapes, broadcast_to, const_like, full_like, is_linear, unbroadcast
+from mpijax.ops.select import select
+from mpijax.transforms.zeros import Zero, instantiate
+
+# In this module `abs`, `max`, `min`, `pow` and `complex` are the operations.
+
+
+def _shape(*args) -> tuple[int, ...]:
+    return broadcast_shapes(*(typeof(x).shape for x in args))
+
+
+# ---------------------------------------------------------------- add, sub
+
+
+def add(x: Any, y: Any) -> Any:
+    """Sum x + y of numbers."""
+    return add_p.bind(x, y)
+
+
+def _operand_ct(x, ct):
+    return unbroadcast(x.aval, ct) if is_linear(x) else None
+
+
+def _add_jvp(bind, negate):
+    """The derivative of x + y or x - y, one equation where both operands vary."""
+
+    def jvp(primals, tangents):
+        x, y = primals
+        tx, ty = tangents
+        out = bind(x, y)
+        shape = typeof(out).shape
+        if type(ty) is Zero:
+            return out, tx if type(tx) is Zero else broadcast_to(tx, shape)
+        if type(tx) is Zero:
+            return out, broadcast_to(neg_p.bind(ty) if negate else ty, shape)
+        return out, bind(tx, ty)
+
+    return jvp
+
+
+add_p = elementwise(
+    "add",
+    NUMERIC,
+    NUMERIC,
+    reference=np.add,
+    jvp=_add_jvp(add, negate=False),
+    transpose=lambda ct, x, y: [_operand_ct(x, ct), _operand_ct(y, ct)],
+)
+
+
+def sub(x: Any, y: Any) -> Any:
+    """Difference x - y of numbers."""
+    return sub_p.bind(x, y)
+
+
+sub_p = elementwise(
+    "sub",
+    NUMERIC,
+    NUMERIC,
+    reference=np.subtract,
+    jvp=_add_jvp(sub, negate=True),
+    transpose=lambda ct, x, y: [_operand_ct(x, ct), unbroadcast(y.aval, neg_p.bind(ct)) if is_linear(y) else None],
+)
+
+
+def _neg_transpose(ct, x):
+    return [neg_p.bind(ct)]
+
+
+def neg(x: Any) -> Any:
+    """-x of numbers; unsigned integers wrap around."""
+    return neg_p.bind(x)
+
+
+neg_p = elementwise("neg", NUMERIC, reference=np.negative, jvp=LINEAR, transpose=_neg_transpose)
+
+# ---------------------------------------------------------------- mul, div, rem
+
+
+def mul(x: Any, y: Any) -> Any:
+    """Product x * y of numbers."""
+    return mul_p.bind(x, y)
+
+
+def _mul_transpose(ct, x, y):
+    if is_linear(x):
+        return [unbroadcast(x.aval, mul(ct, y)), None]
+    return [None, unbroadcast(y.aval, mul(x, ct))]
+
+
+mul_p = elementwise(
+    "mul",
+    NUMERIC,
+    NUMERIC,
+    reference=np.multiply,
+    jvp=PerOperand(lambda g, ans, x, y: mul(g, y), lambda g, ans, x, y: mul(x, g)),
+    transpose=_mul_transpose,
+)
+
+
+def div(x: Any, y: Any) -> Any:
+    """Quotient x / y of numbers. Integers truncate towards zero; x / 0 is -1."""
+    return div_p.bind(x, y)
+
+
+def _divide(x, y):
+    if x.dtype.kind not in "iu":
+        return np.divide(x, y)
+    x, y = np.broadcast_arrays(x, y)
+    zero = y == 0
+    divisor = np.where(zero, y.dtype.type(1), y)
+    if x.dtype.kind == "u":
+        return np.where(zero, np.iinfo(x.dtype).max, x // divisor).astype(x.dtype)
+    floor = x // divisor
+    truncated = floor + ((floor < 0) & (floor * divisor != x))
+    return np.where(zero, -1, truncated).astype(x.dtype)
+
+
+div_p = elementwise(
+    "div",
+    NUMERIC,
+    NUMERIC,
+    reference=_divide,
+    cost=4,
+    jvp=PerOperand(
+        lambda g, ans, x, y: div(g, y),
+        lambda g, ans, x, y: mul(mul(neg(g), x), integer_pow(y, -2)),
+    ),
+    transpose=lambda ct, x, y: [unbroadcast(x.aval, div(ct, y)), None],
+)
+
+
+def rem(x: Any, y: Any) -> Any:
+    """Remainder of x / y truncated towards zero: it has the sign of x. For integers x rem 0 is x."""
+    return rem_p.bind(x, y)
+
+
+def _remainder(x, y):
+    if x.dtype.kind in "iu":
+        x, y = np.broadcast_arrays(x, y)
+        zero = y == 0
+        return np.where(zero, x, np.fmod(x, np.where(zero, y.dtype.type(1), y)))
+    return np.fmod(x, y)
+
+
+def _rem_jvp_y(g, ans, x, y):
+    sign, magnitude = registry["sign"].bind(div(x, y)), registry["abs"].bind(div(x, y))
+    return mul(neg(g), mul(sign, registry["floor"].bind(magnitude)))
+
+
+rem_p = elementwise(
+    "rem",
+    (np.integer, np.floating),
+    (np.integer, np.floating),
+    reference=_remainder,
+    cost=10,
+    jvp=PerOperand(lambda g, ans, x, y: broadcast_to(g, _shape(x, y)), _rem_jvp_y),
+)
+
+# ---------------------------------------------------------------- max, min
+
+
+def max(x: Any, y: Any) -> Any:
+    """The larger of x and y, NaN if either is; complex numbers by real, then imaginary part."""
+    return max_p.bind(x, y)
+
+
+def min(x: Any, y: Any) -> Any:
+    """The smaller of x and y, NaN if either is; complex numbers by real, then imaginary part."""
+    return min_p.bind(x, y)
+
+
+def _share(x, ans, y):
+    """How much of the derivative x gets: 1 if it is the result, 1/2 if both are, else 0."""
+    is_x = select(eq(x, ans), full_like(ans, 1), full_like(ans, 0))
+    among = select(eq(y, ans), full_like(ans, 2), full_like(ans, 1))
+    return div(is_x, among)
+
+
+def _extremum(name: str, reference):
+    return elementwise(
+        name,
+        ANY,
+        ANY,
+        reference=reference,
+        jvp=PerOperand(
+            lambda g, ans, x, y: mul(g, _share(x, ans, y)),
+            lambda g, ans, x, y: mul(g, _share(y, ans, x)),
+        ),
+    )
+
+
+max_p = _extremum("max", np.maximum)
+min_p = _extremum("min", np.minimum)
+
+# ---------------------------------------------------------------- powers
+
+
+def integer_pow(x: Any, y: int) -> Any:
+    """x ** y for a fixed Python integer y, by repeated multiplication."""
+    return integer_pow_p.bind(x, y=y)
+
+
+def reciprocal(x: Any) -> Any:
+    """1 / x."""
+    return integer_pow(x, -1)
+
+
+def square(x: Any) -> Any:
+    """x * x."""
+    return square_p.bind(x)
+
+
+def _integer_pow_type(x: ShapedArray, *, y: int) -> ShapedArray:
+    check_dtype("integer_pow", x.dtype, NUMERIC)
+    if y < 0 and dtypes.issubdtype(x.dtype, np.integer):
+        raise TypeError(f"Integers cannot be raised to negative powers, got integer_pow({x.str_short(False)}, {y})")
+    return x
+
+
+def _integer_pow_jvp(g, ans, x, *, y):
+    if y == 0:
+        return full_like(x, 0)
+    if y == 1:
+        return g
+    return mul(g, mul(const_like(x, y), x if y == 2 else integer_pow(x, y - 1)))
+
+
+def _numpy_integer_pow(x, *, y):
+    return x**y if y >= 0 else 1 / x**-y
+
+
+integer_pow_p = elementwise(
+    "integer_pow", NUMERIC, reference=_numpy_integer_pow, cost=3, jvp=PerOperand(_integer_pow_jvp)
+)
+integer_pow_p.type_rule = _integer_pow_type
+
+square_p = elementwise(
+    "square",
+    NUMERIC,
+    reference=np.square,
+    jvp=PerOperand(lambda g, ans, x: mul(g, mul(const_like(x, 2), x))),
+)
+
+
+def pow(x: Any, y: Any) -> Any:
+    """x ** y for a float or complex x; y has the same dtype or is an integer."""
+    return pow_p.bind(x, y)
+
+
+def _pow_type(x: ShapedArray, y: ShapedArray) -> ShapedArray:
+    check_dtype("pow", x.dtype, INEXACT, " at position 0")
+    if y.dtype != x.dtype and not dtypes.issubdtype(y.dtype, np.integer):
+        raise TypeError(
+            "the first argument to pow must have an inexact dtype (float or complex), and the second argument must "
+            "have an inexact or integer dtype, and two inexact dtypes must match, but got "
+            f"{x.dtype} and {y.dtype} respectively."
+        )
+    return ShapedArray(broadcast_type("pow", (x, y)), x.dtype, x.weak_type and y.weak_type)
+
+
+def _nonzero(x):
+    """x, with 1 in place of 0."""
+    return select(eq(x, const_like(x, 0)), full_like(x, 1), x)
+
+
+def _pow_jvp_x(g, ans, x, y):
+    if dtypes.issubdtype(typeof(y).dtype, np.integer):
+        if typeof(y).shape == () and isinstance(y, (int, np.integer)):
+            return full_like(x, 0) if y == 0 else mul(g, mul(const_like(x, y), pow(x, int(y) - 1)))
+        y = registry["convert_element_type"].bind(y, new_dtype=typeof(x).dtype, weak_type=False, sharding=None)
+        jac = select(
+            eq(y, const_like(y, 0)),
+            full_like(y, 0),
+            mul(_nonzero(y), pow(x, sub(y, full_like(y, 1)))),
+        )
+        return mul(g, jac)
+    return mul(g, mul(y, pow(x, sub(y, full_like(y, 1)))))
+
+
+def _pow_jvp_y(g, ans, x, y):
+    return mul(g, mul(registry["log"].bind(_nonzero(x), accuracy=None), ans))
+
+
+pow_p = elementwise(
+    "pow", INEXACT, NUMERIC, reference=np.power, same_dtypes=False, cost=20, jvp=PerOperand(_pow_jvp_x, _pow_jvp_y)
+)
+pow_p.type_rule = _pow_type
+
+
+# ---------------------------------------------------------------- the others
+
+
+def atan2(x: Any, y: Any) -> Any:
+    """The angle of the point (y, x), in (-pi, pi]."""
+    return atan2_p.bind(x, y)
+
+
+atan2_p = elementwise(
+    "atan2",
+    INEXACT,
+    INEXACT,
+    reference=np.arctan2,
+    cost=15,
+    jvp=PerOperand(
+        lambda g, ans, x, y: mul(g, div(y, add(square(x), square(y)))),
+        lambda g, ans, x, y: mul(g, div(neg(x), add(square(x), square(y)))),
+    ),
+)
+
+
+def nextafter(x1: Any, x2: Any) -> Any:
+    """The next representable value after x1 towards x2. Has no derivative."""
+    return nextafter_p.bind(x1, x2)
+
+
+nextafter_p = elementwise(
+    "nextafter",
+    FLOATING,
+    FLOATING,
+    reference=np.nextafter,
+    cost=6,
+    jvp=Unsupported("Differentiation rule for 'nextafter' not implemented"),
+)
+nextafter_p.reference = np.nextafter
+
+
+def complex(x: Any, y: Any) -> Any:
+    """x + iy of two float32 or float64."""
+    return complex_p.bind(x, y)
+
+
+def _complex_transpose(ct, x, y):
+    return [
+        unbroadcast(x.aval, registry["real"].bind(ct)) if is_linear(x) else None,
+        unbroadcast(y.aval, registry["imag"].bind(neg(ct))) if is_linear(y) else None,
+    ]
+
+
+def _complex_jvp(primals, tangents):
+    x, y = (instantiate(t) for t in tangents)
+    return complex(*primals), complex(x, y)
+
+
+_PARTS = (np.float32, np.float64)
+complex_p = elementwise(
+    "complex",
+    _PARTS,
+    _PARTS,
+    reference=lambda x, y: x + y * to_complex(x.dtype).type(1j),
+    result=to_complex,
+    jvp=_complex_jvp,
+    transpose=_complex_transpose,
+)
+
+
+def mulhi(x: Any, y: Any, /) -> Any:
+    """The upper half of the double-width product of two integers."""
+    return mulhi_p.bind(x, y)
+
+
+def _numpy_mulhi(x, y):
+    bits = 8 * x.dtype.itemsize
+    if bits < 64:
+        wider = np.dtype(f"{x.dtype.kind}{x.dtype.itemsize * 2}")
+        return ((x.astype(wider) * y.astype(wider)) >> bits).astype(x.dtype)
+    return ((x.astype(object) * y.astype(object)) >> bits).astype(x.dtype)
+
+
+mulhi_p = elementwise(
+    "mulhi", INTEGER, INTEGER, reference=_numpy_mulhi, cost=3, jvp=CONSTANT, lower=Elementwise(scalar_rule("mulhi"), 3)
+)

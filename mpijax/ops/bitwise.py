@@ -1,0 +1,103 @@
+"""Operations on the bits of integers, and logic of bools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.ops.families import BITS, CONSTANT, INTEGER, elementwise
+
+
+def bitwise_not(x: Any) -> Any:
+    """All bits flipped; for bool the negation."""
+    return not_p.bind(x)
+
+
+def bitwise_and(x: Any, y: Any) -> Any:
+    """Bits set in both."""
+    return and_p.bind(x, y)
+
+
+def bitwise_or(x: Any, y: Any) -> Any:
+    """Bits set in either."""
+    return or_p.bind(x, y)
+
+
+def bitwise_xor(x: Any, y: Any) -> Any:
+    """Bits set in one of both."""
+    return xor_p.bind(x, y)
+
+
+def shift_left(x: Any, y: Any) -> Any:
+    """x << y; 0 where y is negative or at least the number of bits."""
+    return shift_left_p.bind(x, y)
+
+
+def shift_right_logical(x: Any, y: Any) -> Any:
+    """x >> y, filled with zeros; 0 where y is negative or at least the number of bits."""
+    return shift_right_logical_p.bind(x, y)
+
+
+def shift_right_arithmetic(x: Any, y: Any) -> Any:
+    """x >> y, filled with the sign; all sign where y is negative or at least the number of bits."""
+    return shift_right_arithmetic_p.bind(x, y)
+
+
+def population_count(x: Any) -> Any:
+    """The number of set bits."""
+    return population_count_p.bind(x)
+
+
+def clz(x: Any) -> Any:
+    """The number of leading zero bits."""
+    return clz_p.bind(x)
+
+
+def _width(x) -> int:
+    return 8 * x.dtype.itemsize
+
+
+def _unsigned(x: np.ndarray) -> np.ndarray:
+    return x.astype(np.dtype(f"u{x.dtype.itemsize}"), copy=False)
+
+
+def _shift(x, y, shift, outside):
+    """`shift` by counts in range; elsewhere `outside`."""
+    valid = _unsigned(y) < _width(x)
+    safe = np.where(valid, _unsigned(y), 0).astype(x.dtype)
+    return np.where(valid, shift(x, safe), outside).astype(x.dtype)
+
+
+def _shift_right_logical(x, y):
+    shifted = _shift(_unsigned(x), _unsigned(y), np.right_shift, 0)
+    return shifted.astype(x.dtype)
+
+
+def _shift_right_arithmetic(x, y):
+    signed = x.astype(np.dtype(f"i{x.dtype.itemsize}"), copy=False)
+    return _shift(signed, y, np.right_shift, np.where(signed < 0, -1, 0)).astype(x.dtype)
+
+
+def _clz(x):
+    bits, lengths = _unsigned(x), np.zeros(x.shape, x.dtype)
+    for k in range(_width(x)):
+        lengths = np.where(bits >> bits.dtype.type(k) != 0, k + 1, lengths)
+    return _width(x) - lengths
+
+
+def _bits2(name: str, reference, accepts=BITS):
+    return elementwise(name, accepts, accepts, reference=reference, jvp=CONSTANT)
+
+
+not_p = elementwise("not", BITS, reference=np.bitwise_not, jvp=CONSTANT)
+and_p = _bits2("and", np.bitwise_and)
+or_p = _bits2("or", np.bitwise_or)
+xor_p = _bits2("xor", np.bitwise_xor)
+shift_left_p = _bits2("shift_left", lambda x, y: _shift(x, y, np.left_shift, 0), INTEGER)
+shift_right_logical_p = _bits2("shift_right_logical", _shift_right_logical, INTEGER)
+shift_right_arithmetic_p = _bits2("shift_right_arithmetic", _shift_right_arithmetic, INTEGER)
+population_count_p = elementwise(
+    "population_count", INTEGER, reference=lambda x: np.bitwise_count(_unsigned(x)), cost=6, jvp=CONSTANT
+)
+clz_p = elementwise("clz", INTEGER, reference=_clz, cost=6, jvp=CONSTANT)

@@ -1,0 +1,70 @@
+"""Comparisons: two operands of one dtype, a bool result, no derivative."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.ops.families import ANY, FLOATING, ORDERED, comparison
+
+# Keys of random numbers can be compared for equality.
+_EQUALITY = (*ANY, dtypes.extended)
+
+
+def eq(x: Any, y: Any) -> Any:
+    """x == y."""
+    return eq_p.bind(x, y)
+
+
+def ne(x: Any, y: Any) -> Any:
+    """x != y."""
+    return ne_p.bind(x, y)
+
+
+def lt(x: Any, y: Any) -> Any:
+    """x < y."""
+    return lt_p.bind(x, y)
+
+
+def le(x: Any, y: Any) -> Any:
+    """x <= y."""
+    return le_p.bind(x, y)
+
+
+def gt(x: Any, y: Any) -> Any:
+    """x > y."""
+    return gt_p.bind(x, y)
+
+
+def ge(x: Any, y: Any) -> Any:
+    """x >= y."""
+    return ge_p.bind(x, y)
+
+
+def _total_order_key(x: np.ndarray) -> np.ndarray:
+    """Integers that sort as the floats do: -NaN < -inf < ... < -0 < 0 < ... < inf < NaN."""
+    if x.dtype.kind in "biu":
+        return x
+    bits = x.view(np.dtype(f"i{x.dtype.itemsize}"))
+    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+
+
+def _by_total_order(compare):
+    return lambda x, y: compare(_total_order_key(x), _total_order_key(y))
+
+
+eq_p = comparison("eq", _EQUALITY, np.equal)
+ne_p = comparison("ne", _EQUALITY, np.not_equal)
+lt_p = comparison("lt", ORDERED, np.less)
+le_p = comparison("le", ORDERED, np.less_equal)
+gt_p = comparison("gt", ORDERED, np.greater)
+ge_p = comparison("ge", ORDERED, np.greater_equal)
+
+# Comparisons in the total order of floats, which sorting uses: zeros of either sign and all NaNs have a place.
+eq_to_p = comparison("eq_to", FLOATING, _by_total_order(np.equal))
+le_to_p = comparison("le_to", FLOATING, _by_total_order(np.less_equal))
+lt_to_p = comparison("lt_to", FLOATING, _by_total_order(np.less))
+for _primitive, _compare in ((eq_to_p, np.equal), (le_to_p, np.less_equal), (lt_to_p, np.less)):
+    _primitive.reference = _by_total_order(_compare)

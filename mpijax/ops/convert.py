@@ -1,0 +1,237 @@
+"""Changing dtypes: by value, and by reading the same bits as another type."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.array_api import Array
+from mpijax.core.avals import ShapedArray
+from mpijax.core.lowering import Decompose, Elementwise
+from mpijax.core.primitive import Primitive, registry
+from mpijax.core.trace import JaxprTrace, state, typeof
+from mpijax.ops.families import CONSTANT, NOT_LINEAR, hide_unset, scalar_rule
+from mpijax.transforms.zeros import Zero
+
+# ---------------------------------------------------------------- stage
+
+_make_array: Callable[[np.ndarray, ShapedArray], Any] = lambda value, aval: value  # noqa: E731
+
+
+def set_array_factory(make: Callable[[np.ndarray, ShapedArray], Any]) -> None:
+    """Say how a NumPy array becomes an array of the runtime: `(value, type) -> array`."""
+    global _make_array
+    _make_array = make
+
+
+def stage(x: Any, /) -> Any:
+    """A Python scalar or NumPy array as a value of what is being traced; outside of traces, as an array."""
+    if isinstance(x, Array):
+        return x
+    return _staged(x, typeof(x))
+
+
+asarray = stage
+
+
+def _staged(x: Any, aval: ShapedArray) -> Any:
+    trace = state.trace
+    while trace is not None and not isinstance(trace, JaxprTrace):
+        trace = trace.parent
+    value = np.asarray(x).astype(aval.dtype, copy=False)
+    if trace is None:
+        return _make_array(value, aval)
+    if aval.shape or aval.weak_type:
+        return trace.lift(value if aval.shape else x)
+    return trace.lift(value[()])
+
+
+# ---------------------------------------------------------------- convert_element_type
+
+
+def convert_element_type(operand: Any, new_dtype: Any) -> Any:
+    """`operand` with values converted to `new_dtype`; itself if it has it.
+
+    Floats are truncated towards zero to integers, values out of range become the nearest
+    representable one, NaN becomes 0; anything but 0 becomes True.
+    """
+    return convert(operand, new_dtype, weak_type=False)
+
+
+def convert(operand: Any, new_dtype: Any = None, weak_type: bool = False, sharding: Any = None) -> Any:
+    """`convert_element_type`, which can also keep or give a weak type; no dtype means the operand's."""
+    operand = operand.__jax_array__() if hasattr(operand, "__jax_array__") else operand
+    old = typeof(operand)
+    if new_dtype is None:
+        new_dtype = old.dtype
+    elif isinstance(new_dtype, type) and new_dtype in (bool, int, float, complex):
+        new_dtype = dtypes.dtype(new_dtype)
+    elif not isinstance(new_dtype, (np.dtype, dtypes.ExtendedDType)):
+        new_dtype = dtypes.dtype(new_dtype)
+    new_dtype = dtypes.canonicalize_dtype(new_dtype, allow_extended_dtype=True)
+    if old.dtype == new_dtype and old.weak_type == bool(weak_type) and isinstance(operand, Array):
+        return operand
+    if isinstance(new_dtype, dtypes.ExtendedDType) or isinstance(old.dtype, dtypes.ExtendedDType):
+        raise TypeError(f"Cannot convert from dtype {old.dtype} to dtype {new_dtype}.")
+    if old.dtype.kind == "c" and new_dtype.kind in "fiu" or old.dtype.kind == "c" and new_dtype.kind == "V":
+        warnings.warn("Casting complex values to real discards the imaginary part", np.exceptions.ComplexWarning, stacklevel=3)
+    if not isinstance(operand, Array):
+        with np.errstate(all="ignore"):
+            value = _to_dtype(np.asarray(operand), new_dtype)
+        return _staged(value, ShapedArray(old.shape, new_dtype, weak_type))
+    return convert_element_type_p.bind(operand, new_dtype=new_dtype, weak_type=bool(weak_type), sharding=sharding)
+
+
+def _to_dtype(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Conversion by value, saturating from floats to integers."""
+    if x.dtype.kind == "c" and dtype.kind not in "cb":
+        x = x.real
+    if dtype.kind in "iu" and dtypes.issubdtype(x.dtype, np.floating):
+        limits = np.iinfo(dtype)
+        whole = np.trunc(x.astype(np.float64))
+        # Comparisons, not a clip: the largest int64 is no float64.
+        safe = np.where((whole >= limits.min) & (whole < float(limits.max)), whole, 0).astype(dtype)
+        return np.where(whole >= float(limits.max), limits.max, np.where(whole < limits.min, limits.min, safe)).astype(dtype)
+    if dtype == np.bool_:
+        return x != 0
+    return x.astype(dtype)
+
+
+def _convert_type(x: ShapedArray, *, new_dtype, weak_type, sharding=None) -> ShapedArray:
+    return ShapedArray(x.shape, new_dtype, weak_type)
+
+
+def _convert_jvp(primals, tangents, *, new_dtype, weak_type, sharding=None):
+    (x,), (t,) = primals, tangents
+    out = convert_element_type_p.bind(x, new_dtype=new_dtype, weak_type=weak_type, sharding=sharding)
+    if type(t) is Zero or not dtypes.issubdtype(new_dtype, np.inexact):
+        return out, Zero.of_primal(out)
+    return out, convert_element_type_p.bind(t, new_dtype=new_dtype, weak_type=weak_type, sharding=sharding)
+
+
+def _convert_transpose(ct, x, *, new_dtype, weak_type, sharding=None):
+    aval = x.aval
+    if typeof(ct).dtype == aval.dtype and typeof(ct).weak_type == aval.weak_type:
+        return [ct]
+    return [convert_element_type_p.bind(ct, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=sharding)]
+
+
+def _convert_batch(axis, args, dims, **params):
+    return convert_element_type_p.bind(*args, **params), dims[0]
+
+
+convert_element_type_p = Primitive(
+    "convert_element_type",
+    type_rule=_convert_type,
+    reference=lambda x, *, new_dtype, weak_type, sharding=None: _to_dtype(x, new_dtype),
+    lower=Elementwise(scalar_rule("convert_element_type"), 1),
+    jvp=_convert_jvp,
+    transpose=_convert_transpose,
+    batch=_convert_batch,
+    pretty=hide_unset("sharding"),
+)
+
+# ---------------------------------------------------------------- bitcast_convert_type
+
+
+def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
+    """The bits of `operand` read as `new_dtype`.
+
+    A dtype that is k times narrower adds a last axis of size k; one that is k times wider
+    consumes a last axis of size k.
+    """
+    return bitcast_convert_type_p.bind(operand, new_dtype=dtypes.canonicalize_dtype(dtypes.dtype(new_dtype)))
+
+
+def _bitcast_type(x: ShapedArray, *, new_dtype) -> ShapedArray:
+    old, new = x.dtype, new_dtype
+    if old != new and (old.kind in "bc" or new.kind in "bc"):
+        raise TypeError(
+            "lax.bitcast_convert_type does not support bool or complex values unless the operand and destination types "
+            f"match. Got operand dtype={old}, {new_dtype=}. Consider using the arr.view() method instead."
+        )
+    old_bits, new_bits = dtypes.itemsize_bits(old), dtypes.itemsize_bits(new)
+    shape = x.shape
+    if old_bits < new_bits:
+        if not shape or shape[-1] * old_bits != new_bits:
+            size = f"{shape[-1]} * " if shape else ""
+            raise ValueError(
+                f"Attempting to convert array of shape {shape} from {old} of size {old_bits} bits to {new} of size "
+                f"{new_bits}, bits but {size}{old_bits} != {new_bits}"
+            )
+        shape = shape[:-1]
+    elif old_bits > new_bits:
+        shape = (*shape, old_bits // new_bits)
+    return ShapedArray(shape, new)
+
+
+def _bitcast_reference(x, *, new_dtype):
+    old, new = x.dtype.itemsize, new_dtype.itemsize
+    x = np.ascontiguousarray(x).reshape(x.shape)
+    if old == new:
+        return x.view(new_dtype)
+    if old > new:
+        return x[..., None].view(new_dtype)
+    return x.view(new_dtype)[..., 0]
+
+
+def _bitcast_pieces(x, *, new_dtype):
+    """Bitcasts between widths by shifts of unsigned integers; the lowest bits come first."""
+    aval = typeof(x)
+    old, new = aval.dtype.itemsize, new_dtype.itemsize
+    narrow, wide = (np.dtype(f"u{n}") for n in sorted((old, new)))
+    bits = bitcast_same_width_p.bind
+    if old == new:
+        return x if aval.dtype == new_dtype else bits(x, new_dtype=new_dtype)
+    iota = registry["iota"].bind
+    count = max(old, new) // min(old, new)
+    if old > new:
+        x = bits(x, new_dtype=wide)
+        shape = (*aval.shape, count)
+        x = registry["broadcast_in_dim"].bind(
+            x, shape=shape, broadcast_dimensions=tuple(range(aval.ndim)), sharding=None
+        )
+        place = iota(dtype=wide, shape=shape, dimension=aval.ndim, sharding=None)
+        shifts = registry["mul"].bind(place, wide.type(8 * new))
+        piece = registry["shift_right_logical"].bind(x, shifts)
+        return bits(convert(piece, narrow), new_dtype=new_dtype)
+    x = convert(bits(x, new_dtype=narrow), wide)
+    place = iota(dtype=wide, shape=aval.shape, dimension=aval.ndim - 1, sharding=None)
+    shifted = registry["shift_left"].bind(x, registry["mul"].bind(place, wide.type(8 * old)))
+    whole = registry["reduce_sum"].bind(shifted, axes=(aval.ndim - 1,), out_sharding=None)
+    return bits(whole, new_dtype=new_dtype)
+
+
+def _bitcast_batch(axis, args, dims, *, new_dtype):
+    (x,), (dim,) = args, dims
+    old, new = typeof(x).dtype.itemsize, new_dtype.itemsize
+    if old < new and dim == typeof(x).ndim - 1:
+        x = registry["transpose"].bind(x, permutation=(dim, *range(dim)))
+        dim = 0
+    return bitcast_convert_type_p.bind(x, new_dtype=new_dtype), dim
+
+
+bitcast_convert_type_p = Primitive(
+    "bitcast_convert_type",
+    type_rule=_bitcast_type,
+    reference=_bitcast_reference,
+    lower=Decompose(_bitcast_pieces),
+    jvp=NOT_LINEAR,
+    transpose=NOT_LINEAR,
+    batch=_bitcast_batch,
+)
+# What programs are compiled from.
+bitcast_same_width_p = Primitive(
+    "bitcast_same_width",
+    type_rule=_bitcast_type,
+    reference=_bitcast_reference,
+    lower=Elementwise(scalar_rule("bitcast_convert_type"), 1),
+    jvp=NOT_LINEAR,
+    transpose=NOT_LINEAR,
+    batch=NOT_LINEAR,
+)
+bitcast_convert_type_p.jvp = CONSTANT.attach(bitcast_convert_type_p)

@@ -1,0 +1,281 @@
+"""Constructors of primitives: elementwise ones of any number of operands, comparisons, reductions.
+
+An operation states which dtypes it accepts, its meaning in NumPy, and its derivative by each
+operand; types, batching, broadcasting and lowering are the same for the whole family.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax import scalar
+from mpijax.core import dtypes
+from mpijax.core.avals import ShapedArray
+from mpijax.core.lowering import Elementwise
+from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.trace import typeof
+from mpijax.ops.rules import broadcast_shapes, expand_back, expand_front
+from mpijax.transforms.batching import move_dim
+from mpijax.transforms.zeros import Zero, add_tangents
+
+BOOL = (np.bool_,)
+INTEGER = (np.integer,)
+FLOATING = (np.floating,)
+INEXACT = (np.floating, np.complexfloating)
+NUMERIC = (np.integer, np.floating, np.complexfloating)
+ORDERED = (np.integer, np.floating, np.bool_)
+BITS = (np.integer, np.bool_)
+ANY = (np.integer, np.floating, np.complexfloating, np.bool_)
+
+NOT_LINEAR = Unsupported("this operation is not linear, so it has no transpose; reverse-mode differentiation only meets linear ones")
+
+# ---------------------------------------------------------------- types
+
+
+def accepts_dtype(dtype: Any, kinds: Sequence[type]) -> bool:
+    return any(dtypes.issubdtype(dtype, k) for k in kinds)
+
+
+def check_dtype(name: str, dtype: Any, kinds: Sequence[type], where: str = "") -> None:
+    """Raise TypeError unless `dtype` is one of `kinds`."""
+    if not accepts_dtype(dtype, kinds):
+        listed = ", ".join(k.__name__.rstrip("_") for k in kinds)
+        raise TypeError(
+            f"{name} does not accept dtype {dtypes.short_name(dtype) if not isinstance(dtype, np.dtype) else dtype.name}"
+            f"{where}. Accepted dtypes{where} are subtypes of {listed}."
+        )
+
+
+# The jax.numpy function to point to, where its name is not the primitive's.
+_NUMPY_NAMES = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "max": "maximum", "min": "minimum",
+    "atan2": "arctan2", "nextafter": "nextafter", "eq": "equal", "ne": "not_equal", "shift_left": "left_shift",
+    "shift_right_logical": "right_shift", "shift_right_arithmetic": "right_shift", "select": "where",
+}  # fmt: skip
+
+
+def check_same_dtypes(name: str, avals: Sequence[ShapedArray]) -> None:
+    """Raise TypeError unless all operands have one dtype: lax does not promote."""
+    first = avals[0].dtype
+    if all(a.dtype == first for a in avals):
+        return
+    other = _NUMPY_NAMES.get(name)
+    tip = f" (Tip: jnp.{other} is a similar function that does automatic type promotion on inputs)." if other else "."
+    got = ", ".join(str(a.dtype) for a in avals)
+    raise TypeError(f"lax.{name} requires arguments to have the same dtypes, got {got}.{tip if other else ''}")
+
+
+def broadcast_type(name: str, avals: Sequence[ShapedArray]) -> tuple[int, ...]:
+    """Shape of an elementwise result. Raises TypeError unless ranks are equal or 0 and sizes equal or 1."""
+    shapes = [a.shape for a in avals if a.shape]
+    if len({len(s) for s in shapes}) > 1:
+        ranks = ", ".join(map(str, sorted({len(s) for s in shapes})))
+        raise TypeError(f"{name}: arrays must have the same number of dimensions, got {{{ranks}}}")
+    shape = broadcast_shapes(*shapes)
+    if any(d not in (1, full) for s in shapes for d, full in zip(s, shape, strict=True)):
+        listed = ", ".join(str(s) for s in shapes)
+        raise TypeError(f"{name} got incompatible shapes for broadcasting: {listed}.")
+    return shape
+
+
+def elementwise_type(name: str, accepts: Sequence[Sequence[type]], result: Callable | None, same: bool = True) -> Callable:
+    """The type rule of an elementwise operation, remembered by operand types."""
+    known: dict[tuple, ShapedArray] = {}
+
+    def infer(avals):
+        for i, (aval, kinds) in enumerate(zip(avals, accepts, strict=True)):
+            check_dtype(name, aval.dtype, kinds, f" at position {i}" if len(accepts) > 1 else "")
+        if same and len(avals) > 1:
+            check_same_dtypes(name, avals)
+        dtype = avals[0].dtype if result is None else result(avals[0].dtype)
+        return ShapedArray(broadcast_type(name, avals), dtype, all(a.weak_type for a in avals))
+
+    def type_rule(*avals, **_params):
+        out = known.get(avals)
+        if out is None:
+            out = known[avals] = infer(avals)
+        return out
+
+    return type_rule
+
+
+def to_bool(_dtype) -> np.dtype:
+    return np.dtype(np.bool_)
+
+
+def to_real(dtype) -> np.dtype:
+    """The dtype of the parts of a complex number; other dtypes unchanged."""
+    return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+
+
+def to_complex(dtype) -> np.dtype:
+    return dtype if dtype.kind == "c" else np.dtype(f"c{dtype.itemsize * 2}")
+
+
+# ---------------------------------------------------------------- NumPy references
+
+_NARROW = 4
+
+
+def wide(fun: Callable, result: Callable | None = None) -> Callable:
+    """A NumPy function that computes float16 and narrower floats in float32 and rounds once."""
+
+    def reference(*args, **params):
+        params.pop("accuracy", None)
+        dtype = args[0].dtype
+        if dtypes.issubdtype(dtype, np.floating) and dtype.itemsize < _NARROW:
+            args = [a.astype(np.float32) if a.dtype == dtype else a for a in args]
+        with np.errstate(all="ignore"):
+            out = fun(*args, **params)
+        return np.asarray(out).astype(dtype if result is None else result(dtype), copy=False)
+
+    return reference
+
+
+# ---------------------------------------------------------------- derivatives
+
+
+class PerOperand:
+    """The derivative by each operand: `rule(g, ans, *primals, **params) -> tangent`, None for zero."""
+
+    def __init__(self, *rules: Callable | None):
+        self.rules = rules
+
+    def attach(self, primitive: Primitive) -> Callable:
+        def jvp(primals, tangents, **params):
+            ans = primitive.bind(*primals, **params)
+            terms = [
+                rule(t, ans, *primals, **params)
+                for rule, t in zip(self.rules, tangents, strict=True)
+                if rule is not None and type(t) is not Zero
+            ]
+            return ans, functools.reduce(add_tangents, terms) if terms else Zero.of_primal(ans)
+
+        return jvp
+
+
+class _Linear:
+    """The derivative of a linear operation of one operand: itself."""
+
+    def attach(self, primitive: Primitive) -> Callable:
+        def jvp(primals, tangents, **params):
+            (x,), (t,) = primals, tangents
+            out = primitive.bind(x, **params)
+            return out, Zero.of_primal(out) if type(t) is Zero else primitive.bind(t, **params)
+
+        return jvp
+
+
+class _Constant:
+    """The derivative of a piecewise constant operation: zero."""
+
+    def attach(self, primitive: Primitive) -> Callable:
+        def jvp(primals, _tangents, **params):
+            out = primitive.bind(*primals, **params)
+            return out, Zero.of_primal(out)
+
+        return jvp
+
+
+LINEAR = _Linear()
+CONSTANT = _Constant()
+
+# ---------------------------------------------------------------- batching
+
+
+def batch_elementwise(primitive: Primitive) -> Callable:
+    """Batch an operation whose operands broadcast: bring the batch axes together, at the front if they differ."""
+
+    def batch(axis, args, dims, **params):
+        shapes = [typeof(x).shape for x in args]
+        shape, dim = next((s, d) for s, d in zip(shapes, dims, strict=True) if d is not None)
+        if all(s == shape and d == dim for s, d in zip(shapes, dims, strict=True) if s):
+            return primitive.bind(*args, **params), dim
+        ndim = max(len(s) + (d is None) for s, d in zip(shapes, dims, strict=True) if s)
+        front = [
+            x if not s else expand_front(x, len(s) + 1) if d is None else move_dim(x, d, 0)
+            for x, s, d in zip(args, shapes, dims, strict=True)
+        ]
+        front = [x if typeof(x).ndim in (0, ndim) else expand_back(x, ndim) for x in front]
+        return primitive.bind(*front, **params), 0
+
+    return batch
+
+
+# ---------------------------------------------------------------- printing
+
+
+def hide_unset(*names: str) -> Callable:
+    """Print parameters by name, leaving out those of `names` that are None."""
+
+    def pretty(eqn, _names):
+        return [(k, v) for k, v in sorted(eqn.params.items()) if v is not None or k not in names]
+
+    return pretty
+
+
+# ---------------------------------------------------------------- primitives
+
+
+def scalar_rule(name: str, ignored: Sequence[str] = ()) -> Callable:
+    """The rule `name` of the scalar layer, looked up when a program is compiled; `ignored` parameters do not reach it."""
+
+    def rule(builder, *operands, **params):
+        for key in ignored:
+            params.pop(key, None)
+        return scalar.rule_for(name)(builder, *operands, **params)
+
+    rule.__name__ = name
+    return rule
+
+
+def elementwise(
+    name: str,
+    *accepts: Sequence[type],
+    reference: Callable,
+    jvp: Any,
+    transpose: Callable = NOT_LINEAR,
+    batch: Callable | None = None,
+    result: Callable | None = None,
+    same_dtypes: bool = True,
+    cost: int = 1,
+    lower: Any = None,
+    accuracy: bool = False,
+    pretty: Callable | None = None,
+) -> Primitive:
+    """An elementwise primitive.
+
+    Args:
+      accepts: for each operand the kinds of dtype it may have.
+      reference: NumPy function of arrays; floats narrower than float32 are computed in float32.
+      jvp: LINEAR, CONSTANT, `PerOperand(...)`, or a jvp rule.
+      transpose, batch: rules; batching is derived unless given.
+      result: dtype of the result from the first operand's dtype; the same if None.
+      cost: about half the machine instructions for one vector.
+      lower: instead of the scalar rule of the same name.
+      accuracy: whether it has the parameter `accuracy`, printed only when given.
+    """
+    primitive = Primitive(
+        name,
+        type_rule=elementwise_type(name, accepts, result, same_dtypes),
+        reference=wide(reference, result),
+        lower=lower or Elementwise(scalar_rule(name, ("accuracy",) if accuracy else ()), cost),
+        jvp=jvp,
+        transpose=transpose,
+        batch=batch,
+        pretty=hide_unset("accuracy") if accuracy else pretty,
+    )
+    if hasattr(jvp, "attach"):
+        primitive.jvp = jvp.attach(primitive)
+    if batch is None:
+        primitive.batch = batch_elementwise(primitive)
+    return primitive
+
+
+def comparison(name: str, accepts: Sequence[type], reference: Callable) -> Primitive:
+    """A comparison of two operands: bool, without derivative."""
+    return elementwise(name, accepts, accepts, reference=reference, jvp=CONSTANT, result=to_bool)

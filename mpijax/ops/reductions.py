@@ -1,0 +1,322 @@
+"""Reductions along axes: sum, product, maximum, minimum, logic, and the position of the extremum."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.avals import ShapedArray
+from mpijax.core.lowering import Decompose, Reduction
+from mpijax.core.primitive import Primitive, registry
+from mpijax.core.trace import typeof
+from mpijax.ops.binary import div, mul
+from mpijax.ops.bitwise import bitwise_or
+from mpijax.ops.compare import eq, ne
+from mpijax.ops.convert import convert_element_type
+from mpijax.ops.families import CONSTANT, INEXACT, NOT_LINEAR, check_dtype
+from mpijax.ops.rules import complement, const_like, full_like
+from mpijax.ops.select import select
+from mpijax.transforms.jvp import jvp_flat
+from mpijax.transforms.zeros import Zero
+
+# ---------------------------------------------------------------- types and batching
+
+
+def _check_axes(x: ShapedArray, axes: tuple[int, ...]) -> None:
+    if not isinstance(axes, (tuple, list)):
+        raise TypeError(f"reduction axes must be a tuple or list; got {axes=}")
+    if len(axes) != len(set(axes)):
+        raise ValueError(f"duplicate value in 'axes' of reduction: {axes}")
+    if not all(0 <= a < x.ndim for a in axes):
+        raise ValueError(f"reduction axes {axes} contains out-of-bounds indices for {x.str_short(False)}.")
+
+
+def _reduced(x: ShapedArray, axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(d for i, d in enumerate(x.shape) if i not in axes)
+
+
+def _reduction_type(name: str, kinds: Sequence[type] | None) -> Callable:
+    def type_rule(x: ShapedArray, *, axes, out_sharding=None) -> ShapedArray:
+        if kinds is not None:
+            check_dtype(name, x.dtype, kinds)
+        _check_axes(x, axes)
+        return ShapedArray(_reduced(x, axes), x.dtype, x.weak_type)
+
+    return type_rule
+
+
+def _logical_type(x: ShapedArray, *, axes) -> ShapedArray:
+    if not (x.dtype == np.bool_ or dtypes.issubdtype(x.dtype, np.integer)):
+        raise TypeError(f"logical reduction requires operand dtype bool or int, got {x.dtype}.")
+    _check_axes(x, axes)
+    return ShapedArray(_reduced(x, axes), x.dtype, x.weak_type)
+
+
+def _batched(primitive: Primitive) -> Callable:
+    def batch(axis, args, dims, *, axes, **params):
+        (x,), (dim,) = args, dims
+        if dim is None:
+            return primitive.bind(x, axes=axes, **params), None
+        shifted = tuple(np.where(np.less(axes, dim), axes, np.add(axes, 1)))
+        out_dim = dim - sum(1 for a in axes if a < dim)
+        return primitive.bind(x, axes=shifted, **params), out_dim
+
+    return batch
+
+
+def _numpy_reduce(ufunc: np.ufunc) -> Callable:
+    """A ufunc's reduction; floats narrower than float32 accumulate in float32."""
+
+    def reference(x, *, axes, out_sharding=None):
+        accumulated = x
+        if dtypes.issubdtype(x.dtype, np.floating) and x.dtype.itemsize < 4:
+            accumulated = x.astype(np.float32)
+        initial = None
+        if ufunc in (np.maximum, np.minimum) and x.size == 0:
+            initial = extreme(x.dtype, largest=ufunc is np.minimum)
+        with np.errstate(all="ignore"):
+            kwargs = {} if initial is None else {"initial": initial}
+            out = ufunc.reduce(accumulated, axis=tuple(map(int, axes)), dtype=accumulated.dtype, **kwargs)
+        return np.asarray(out).astype(x.dtype, copy=False)
+
+    return reference
+
+
+def extreme(dtype: np.dtype, largest: bool) -> Any:
+    """The largest or smallest value of a dtype."""
+    if dtype == np.bool_:
+        return np.bool_(largest)
+    if dtype.kind in "iu":
+        return dtype.type(np.iinfo(dtype).max if largest else np.iinfo(dtype).min)
+    return dtype.type(np.inf if largest else -np.inf)
+
+
+def _reduction(name: str, op: str, ufunc: np.ufunc, type_rule: Callable, transpose: Callable = NOT_LINEAR) -> Primitive:
+    primitive = Primitive(
+        name,
+        type_rule=type_rule,
+        reference=_numpy_reduce(ufunc),
+        lower=Reduction(op),
+        jvp=NOT_LINEAR,
+        transpose=transpose,
+        batch=NOT_LINEAR,
+    )
+    primitive.batch = _batched(primitive)
+    primitive.jvp = CONSTANT.attach(primitive)
+    return primitive
+
+
+def _axes(operand: Any, axes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(operator.index(a) for a in axes)
+
+
+# ---------------------------------------------------------------- sum
+
+
+def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
+    """Sum over `axes`, which disappear. Numbers only; no axis may be negative."""
+    return reduce_sum_p.bind(operand, axes=_axes(operand, axes), out_sharding=out_sharding)
+
+
+def _sum_jvp(primals, tangents, **params):
+    out = reduce_sum_p.bind(*primals, **params)
+    (t,) = tangents
+    return out, Zero.of_primal(out) if type(t) is Zero else reduce_sum_p.bind(t, **params)
+
+
+def _sum_transpose(ct, x, *, axes, out_sharding):
+    shape = x.aval.shape
+    kept = complement(len(shape), axes)
+    if not shape:
+        return [ct]
+    return [registry["broadcast_in_dim"].bind(ct, shape=shape, broadcast_dimensions=kept, sharding=None)]
+
+
+reduce_sum_p = _reduction(
+    "reduce_sum", "add", np.add, _reduction_type("reduce_sum", (np.number,)), transpose=_sum_transpose
+)
+reduce_sum_p.jvp = _sum_jvp
+
+# ---------------------------------------------------------------- product
+
+
+def reduce_prod(operand: Any, axes: Sequence[int]) -> Any:
+    """Product over `axes`, which disappear."""
+    return reduce_prod_p.bind(operand, axes=_axes(operand, axes))
+
+
+def _slice(x, start: int, stop: int):
+    """Entries start to stop of the first axis."""
+    shape = typeof(x).shape
+    zeros = (0,) * (len(shape) - 1)
+    return registry["slice"].bind(
+        x, start_indices=(start, *zeros), limit_indices=(stop, *shape[1:]), strides=(1,) * len(shape)
+    )
+
+
+def _product_by_halves(x, axes: tuple[int, ...]):
+    """The product as a tree of multiplications, whose derivative never divides by an element."""
+    shape = typeof(x).shape
+    reduced = [shape[a] for a in axes]
+    kept = [int(i) for i in complement(len(shape), axes)]
+    order = (*axes, *kept)
+    if order != tuple(range(len(shape))):
+        x = registry["transpose"].bind(x, permutation=order)
+    rest = tuple(shape[i] for i in kept)
+    n = int(np.prod(reduced, dtype=np.int64))
+    if len(axes) != 1:
+        x = registry["reshape"].bind(x, new_sizes=(n, *rest), dimensions=None, sharding=None)
+    if n == 0:
+        return full_like(x, 1, rest)
+    while n > 1:
+        half = (n + 1) // 2
+        low, high = _slice(x, 0, half), _slice(x, half, n)
+        if n - half != half:
+            config = ((0, 2 * half - n, 0),) + ((0, 0, 0),) * len(rest)
+            high = registry["pad"].bind(high, const_like(x, 1), padding_config=config)
+        x, n = mul(low, high), half
+    return registry["squeeze"].bind(x, dimensions=(0,))
+
+
+def _prod_jvp(primals, tangents, *, axes):
+    (out,), (tangent,) = jvp_flat(lambda x: [_product_by_halves(x, tuple(axes))], primals, tangents)
+    return out, tangent
+
+
+reduce_prod_p = _reduction("reduce_prod", "mul", np.multiply, _reduction_type("reduce_prod", (np.number,)))
+reduce_prod_p.jvp = _prod_jvp
+
+# ---------------------------------------------------------------- maximum and minimum
+
+
+def reduce_max(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
+    """Maximum over `axes`, which disappear; NaN if there is one; the smallest value of the dtype over no elements."""
+    return reduce_max_p.bind(operand, axes=_axes(operand, axes))
+
+
+def reduce_min(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
+    """Minimum over `axes`, which disappear; NaN if there is one; the largest value of the dtype over no elements."""
+    return reduce_min_p.bind(operand, axes=_axes(operand, axes))
+
+
+def _extremum_jvp(primitive: Primitive) -> Callable:
+    """The mean of the tangents of those elements that equal the result."""
+
+    def jvp(primals, tangents, *, axes):
+        (x,), (t,) = primals, tangents
+        out = primitive.bind(x, axes=axes)
+        if type(t) is Zero:
+            return out, Zero.of_primal(out)
+        shape = tuple(1 if i in axes else d for i, d in enumerate(typeof(x).shape))
+        spread = out
+        if shape != typeof(out).shape:
+            spread = registry["reshape"].bind(out, new_sizes=shape, dimensions=None, sharding=None)
+        hits = convert_element_type(eq(x, spread), typeof(t).dtype)
+        count = reduce_sum(hits, axes)
+        return out, div(reduce_sum(mul(t, hits), axes), count)
+
+    return jvp
+
+
+reduce_max_p = _reduction("reduce_max", "max", np.maximum, _reduction_type("reduce_max", None))
+reduce_min_p = _reduction("reduce_min", "min", np.minimum, _reduction_type("reduce_min", None))
+for _primitive in (reduce_max_p, reduce_min_p):
+    _primitive.jvp = _extremum_jvp(_primitive)
+
+# ---------------------------------------------------------------- logic
+
+
+def reduce_and(operand: Any, axes: Sequence[int]) -> Any:
+    """Bitwise and over `axes`, which disappear; for bool: whether all are True."""
+    return reduce_and_p.bind(operand, axes=_axes(operand, axes))
+
+
+def reduce_or(operand: Any, axes: Sequence[int]) -> Any:
+    """Bitwise or over `axes`, which disappear; for bool: whether any is True."""
+    return reduce_or_p.bind(operand, axes=_axes(operand, axes))
+
+
+def reduce_xor(operand: Any, axes: Sequence[int]) -> Any:
+    """Bitwise exclusive or over `axes`, which disappear."""
+    return reduce_xor_p.bind(operand, axes=_axes(operand, axes))
+
+
+reduce_and_p = _reduction("reduce_and", "and", np.bitwise_and, _logical_type)
+reduce_or_p = _reduction("reduce_or", "or", np.bitwise_or, _logical_type)
+reduce_xor_p = _reduction("reduce_xor", "xor", np.bitwise_xor, _logical_type)
+
+# ---------------------------------------------------------------- position of the extremum
+
+
+def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
+    """Position of the maximum along `axis`, the first of equal ones; of the first NaN if there is one."""
+    return _arg_extremum(argmax_p, operand, axis, index_dtype)
+
+
+def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
+    """Position of the minimum along `axis`, the first of equal ones; of the first NaN if there is one."""
+    return _arg_extremum(argmin_p, operand, axis, index_dtype)
+
+
+def _arg_extremum(primitive, operand, axis, index_dtype):
+    index_dtype = dtypes.canonicalize_dtype(dtypes.dtype(index_dtype))
+    return primitive.bind(operand, axes=(operator.index(axis),), index_dtype=index_dtype)
+
+
+def _arg_type(name: str) -> Callable:
+    def type_rule(x: ShapedArray, *, axes, index_dtype) -> ShapedArray:
+        (axis,) = axes
+        if not 0 <= axis < x.ndim:
+            raise ValueError(f"Invalid axis {axis} for operand shape {x.shape}")
+        if x.shape[axis] < 1:
+            raise ValueError(
+                f"argmin and argmax require non-empty reduced dimension. operand.shape={x.shape} {axis=}"
+            )
+        if not dtypes.issubdtype(index_dtype, np.integer):
+            raise TypeError(f"index_dtype must be an integer type, but got {index_dtype}")
+        if dtypes.issubdtype(x.dtype, np.complexfloating):
+            kind = "gt" if name == "argmax" else "lt"
+            check_dtype(kind, x.dtype, (np.integer, np.floating, np.bool_), " at position 0")
+        return ShapedArray(_reduced(x, axes), index_dtype)
+
+    return type_rule
+
+
+def _by_first_hit(reduce: Callable) -> Callable:
+    """The smallest index at which the element is the extremum, or NaN, which an extremum is if there is one."""
+
+    def decomposed(x, *, axes, index_dtype):
+        aval = typeof(x)
+        (axis,) = axes
+        shape = tuple(1 if i == axis else d for i, d in enumerate(aval.shape))
+        best = registry["reshape"].bind(reduce(x, axes), new_sizes=shape, dimensions=None, sharding=None)
+        hit = eq(x, best)
+        if dtypes.issubdtype(aval.dtype, INEXACT[0]):
+            hit = bitwise_or(hit, ne(x, x))
+        place = registry["iota"].bind(dtype=index_dtype, shape=aval.shape, dimension=axis, sharding=None)
+        return reduce_min(select(hit, place, full_like(place, extreme(index_dtype, largest=True))), axes)
+
+    return decomposed
+
+
+def _position(name: str, reduce: Callable, numpy_position: Callable) -> Primitive:
+    primitive = Primitive(
+        name,
+        type_rule=_arg_type(name),
+        reference=lambda x, *, axes, index_dtype: np.asarray(numpy_position(x, axis=int(axes[0]))).astype(index_dtype),
+        lower=Decompose(_by_first_hit(reduce)),
+        jvp=NOT_LINEAR,
+        transpose=NOT_LINEAR,
+        batch=NOT_LINEAR,
+    )
+    primitive.batch = _batched(primitive)
+    primitive.jvp = CONSTANT.attach(primitive)
+    return primitive
+
+
+argmax_p = _position("argmax", reduce_max, np.argmax)
+argmin_p = _position("argmin", reduce_min, np.argmin)

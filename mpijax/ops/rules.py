@@ -1,0 +1,86 @@
+"""What the rules of operations share: constants like a value, repeating operands, and undoing that for cotangents.
+
+Operations of other modules are taken from the registry by name, so that no module of rules
+has to import another one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.avals import ShapedArray
+from mpijax.core.primitive import registry
+from mpijax.core.trace import typeof
+from mpijax.transforms.transpose import UndefPrimal
+
+
+def const_like(x: Any, value: Any) -> Any:
+    """A scalar of x's dtype, weakly typed if x is."""
+    aval = typeof(x)
+    if aval.weak_type:
+        return aval.dtype.type(value).item()
+    return aval.dtype.type(value)
+
+
+def full_like(x: Any, value: Any, shape: tuple[int, ...] | None = None) -> Any:
+    """An array of x's dtype and shape, or of another shape, filled with `value`."""
+    scalar = const_like(x, value)
+    shape = typeof(x).shape if shape is None else shape
+    return registry["broadcast_in_dim"].bind(scalar, shape=shape, broadcast_dimensions=(), sharding=None) if shape else scalar
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Shape of an elementwise result; scalars go with anything, and axes of size 1 with any size."""
+    ranked = [s for s in shapes if s]
+    if not ranked:
+        return ()
+    return tuple(next((d for d in dims if d != 1), 1) for dims in zip(*ranked, strict=True))
+
+
+def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
+    """Repeat x, a scalar or an array of equal rank, to `shape`; x itself if it has it."""
+    own = typeof(x).shape
+    if own == shape:
+        return x
+    dims = tuple(range(len(shape))) if own else ()
+    return registry["broadcast_in_dim"].bind(x, shape=shape, broadcast_dimensions=dims, sharding=None)
+
+
+def unbroadcast(aval: ShapedArray, ct: Any) -> Any:
+    """Sum a cotangent over the axes along which the operand of type `aval` was repeated."""
+    shape = typeof(ct).shape
+    if shape == aval.shape:
+        return ct
+    if not aval.shape:
+        return registry["reduce_sum"].bind(ct, axes=tuple(range(len(shape))), out_sharding=None)
+    axes = tuple(i for i, (d, own) in enumerate(zip(shape, aval.shape, strict=True)) if d != own)
+    total = registry["reduce_sum"].bind(ct, axes=axes, out_sharding=None)
+    return registry["reshape"].bind(total, new_sizes=aval.shape, dimensions=None, sharding=None)
+
+
+def is_linear(x: Any) -> bool:
+    """Whether an argument of a transpose rule is one to differentiate by."""
+    return type(x) is UndefPrimal
+
+
+def complement(ndim: int, axes) -> tuple:
+    """The axes not in `axes`; NumPy integers, which is how JAX prints the parameters made of them."""
+    return tuple(np.delete(np.arange(ndim), axes))
+
+
+def expand_front(x: Any, ndim: int) -> Any:
+    """Put axes of size 1 in front until x has `ndim` axes."""
+    shape = typeof(x).shape
+    new = ndim - len(shape)
+    dims = tuple(np.arange(new, ndim))
+    return registry["broadcast_in_dim"].bind(x, shape=(1,) * new + shape, broadcast_dimensions=dims, sharding=None)
+
+
+def expand_back(x: Any, ndim: int) -> Any:
+    """Append axes of size 1 until x has `ndim` axes."""
+    shape = typeof(x).shape
+    dims = tuple(range(len(shape)))
+    shape = shape + (1,) * (ndim - len(shape))
+    return registry["broadcast_in_dim"].bind(x, shape=shape, broadcast_dimensions=dims, sharding=None)

@@ -1,0 +1,186 @@
+"""Choosing between values: `select_n` and `clamp`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.avals import ShapedArray
+from mpijax.core.lowering import Elementwise
+from mpijax.core.primitive import Primitive, registry
+from mpijax.core.trace import typeof
+from mpijax.ops.bitwise import bitwise_and
+from mpijax.ops.compare import gt, lt
+from mpijax.ops.families import NOT_LINEAR, ORDERED, PerOperand, check_dtype, check_same_dtypes, scalar_rule
+from mpijax.ops.rules import broadcast_to, full_like, is_linear
+from mpijax.transforms.batching import batch_at, move_dim
+from mpijax.transforms.zeros import Zero
+
+
+
+def select(pred: Any, on_true: Any, on_false: Any) -> Any:
+    """on_true where pred, else on_false. pred is a bool array of their shape, or a scalar."""
+    return select_n_p.bind(pred, on_false, on_true)
+
+
+def select_n(which: Any, *cases: Any) -> Any:
+    """cases[which], element by element.
+
+    which: bool for up to two cases (False chooses the first), or an int32 index; of the shape of the
+      cases, or a scalar.
+    cases: arrays of one shape and dtype.
+    """
+    if not cases:
+        raise ValueError("select_n() must have at least one case")
+    return select_n_p.bind(which, *cases)
+
+
+def _select_type(which: ShapedArray, *cases: ShapedArray) -> ShapedArray:
+    check_same_dtypes("select", cases)
+    if len(cases) > 2 and which.dtype == np.bool_:
+        raise TypeError(f"select with boolean `which` cannot have > {2} cases.")
+    if which.dtype != np.bool_ and not dtypes.issubdtype(which.dtype, np.integer):
+        raise TypeError(f"select `which` must be boolean or integer type, got {which.dtype}.")
+    shape = cases[0].shape
+    if any(c.shape != shape for c in cases):
+        raise TypeError(f"select cases must have the same shapes, got [{', '.join(str(c.shape) for c in cases)}].")
+    if which.shape not in ((), shape):
+        raise TypeError(
+            "select `which` must be scalar or have the same shape as cases, got "
+            f"`which` shape {which.shape} but case shape {shape}."
+        )
+    return ShapedArray(shape, cases[0].dtype, all(c.weak_type for c in cases))
+
+
+def _numpy_select(which, *cases):
+    which = np.broadcast_to(which, np.shape(cases[0])).astype(np.int64)
+    if len(cases) <= 2:
+        return np.where(which.astype(bool), cases[-1], cases[0])
+    out = cases[-1]
+    for i in range(len(cases) - 2, -1, -1):
+        out = np.where(which <= i, cases[i], out)
+    return out
+
+
+def _select_jvp(primals, tangents):
+    which, *cases = primals
+    out = select_n(which, *cases)
+    tangents = tangents[1:]
+    if all(type(t) is Zero for t in tangents):
+        return out, Zero.of_primal(out)
+    zeros = full_like(next(t for t in tangents if type(t) is not Zero), 0)
+    return out, select_n(which, *(zeros if type(t) is Zero else t for t in tangents))
+
+
+def _select_transpose(ct, which, *cases):
+    zeros = full_like(ct, 0)
+    return [None] + [
+        select_n(which, *(ct if i == j else zeros for j in range(len(cases)))) if is_linear(case) else None
+        for i, case in enumerate(cases)
+    ]
+
+
+def _select_batch(axis, args, dims):
+    which, *cases = args
+    which_dim, *case_dims = dims
+    if which_dim is None and typeof(which).ndim == 0 or all(d == dims[0] for d in dims):
+        if all(d == case_dims[0] for d in case_dims):
+            return select_n(*args), case_dims[0] if typeof(which).ndim == 0 or which_dim is not None else None
+    # The cases first, then `which`, a scalar of each example repeated over the cases.
+    cases = [batch_at(x, d, 0, axis.size) for x, d in zip(cases, case_dims, strict=True)]
+    if which_dim is not None and typeof(which).ndim == 1:
+        shape = typeof(cases[0]).shape
+        if len(shape) > 1:
+            which = registry["broadcast_in_dim"].bind(which, shape=shape, broadcast_dimensions=(0,), sharding=None)
+    elif which_dim is not None:
+        which = move_dim(which, which_dim, 0)
+    elif typeof(which).ndim:
+        which = batch_at(which, None, 0, axis.size)
+    return select_n(which, *cases), 0
+
+
+select_n_p = Primitive(
+    "select_n",
+    type_rule=_select_type,
+    reference=_numpy_select,
+    lower=Elementwise(scalar_rule("select_n"), 1),
+    jvp=_select_jvp,
+    transpose=_select_transpose,
+    batch=_select_batch,
+)
+
+# ---------------------------------------------------------------- clamp
+
+
+def clamp(min: Any, x: Any, max: Any) -> Any:
+    """min if x < min, max if x > max, else x. The bounds have x's shape or are scalars."""
+    return clamp_p.bind(min, x, max)
+
+
+def _clamp_type(low: ShapedArray, x: ShapedArray, high: ShapedArray) -> ShapedArray:
+    for i, aval in enumerate((low, x, high)):
+        check_dtype("clamp", aval.dtype, ORDERED, f" at position {i}")
+    check_same_dtypes("clamp", (low, x, high))
+    for name, bound in (("min", low), ("max", high)):
+        if bound.shape not in ((), x.shape):
+            raise TypeError(
+                f"clamp requires {name}.shape == operand.shape or {name}.shape == (), got "
+                f"{name}.shape={bound.shape}, operand.shape={x.shape}."
+            )
+    return ShapedArray(x.shape, x.dtype, low.weak_type and x.weak_type and high.weak_type)
+
+
+def _where(condition, g, x):
+    """g where the condition holds, else 0, of x's shape."""
+    g = broadcast_to(g, typeof(x).shape)
+    condition = broadcast_to(condition, typeof(x).shape)
+    return select(condition, g, full_like(x, 0))
+
+
+_clamp_rules = PerOperand(
+    lambda g, ans, low, x, high: _where(bitwise_and(gt(low, x), lt(low, high)), g, x),
+    lambda g, ans, low, x, high: _where(bitwise_and(gt(x, low), lt(x, high)), g, x),
+    lambda g, ans, low, x, high: _where(lt(high, x), g, x),
+)
+
+
+def _clamp_batch(axis, args, dims):
+    low, x, high = args
+    if all(d == dims[1] if d is not None else typeof(a).ndim == 0 for a, d in zip(args, dims, strict=True)):
+        if dims[1] is not None and all(typeof(a).shape in ((), typeof(x).shape) for a in args):
+            return clamp(*args), dims[1]
+    x = batch_at(x, dims[1], 0, axis.size)
+    shape = typeof(x).shape
+    bounds = []
+    for bound, dim in ((low, dims[0]), (high, dims[2])):
+        if dim is None:
+            bounds.append(batch_at(bound, None, 0, axis.size) if typeof(bound).ndim else full(bound, shape))
+        elif typeof(bound).ndim == 1 and len(shape) > 1:
+            bounds.append((bound, shape))
+        else:
+            bounds.append(move_dim(bound, dim, 0))
+    bounds = [_along_front(*b) if isinstance(b, tuple) else b for b in bounds]
+    return clamp(bounds[0], x, bounds[1]), 0
+
+
+def full(scalar: Any, shape: tuple[int, ...]) -> Any:
+    """A scalar repeated to `shape`."""
+    return registry["broadcast_in_dim"].bind(scalar, shape=shape, broadcast_dimensions=(), sharding=None)
+
+
+def _along_front(x: Any, shape: tuple[int, ...]) -> Any:
+    return registry["broadcast_in_dim"].bind(x, shape=shape, broadcast_dimensions=(0,), sharding=None)
+
+
+clamp_p = Primitive(
+    "clamp",
+    type_rule=_clamp_type,
+    reference=lambda low, x, high: np.minimum(np.maximum(x, low), high).astype(x.dtype),
+    lower=Elementwise(scalar_rule("clamp"), 2),
+    jvp=NOT_LINEAR,
+    transpose=NOT_LINEAR,
+    batch=_clamp_batch,
+)
+clamp_p.jvp = _clamp_rules.attach(clamp_p)

@@ -1,0 +1,196 @@
+"""Exponentials, logarithms, roots, trigonometric and hyperbolic functions, with their derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.primitive import Primitive
+from mpijax.ops.binary import add, div, integer_pow, mul, neg, reciprocal, square, sub
+from mpijax.ops.families import FLOATING, INEXACT, PerOperand, elementwise
+from mpijax.ops.rules import const_like
+
+
+def _function(name: str, reference: Callable, cost: int, derivative: Callable, accepts=INEXACT, accuracy=False) -> Primitive:
+    """A differentiable function: `derivative(g, ans, x) -> tangent`."""
+    return elementwise(
+        name,
+        accepts,
+        reference=reference,
+        cost=cost,
+        accuracy=accuracy,
+        jvp=PerOperand(lambda g, ans, x, **_: derivative(g, ans, x)),
+    )
+
+
+def _accurate(name: str, reference: Callable, cost: int, derivative: Callable, accepts=INEXACT) -> Primitive:
+    """A function with the parameter `accuracy`."""
+    return _function(name, reference, cost, derivative, accepts, accuracy=True)
+
+
+# ---------------------------------------------------------------- exponentials and logarithms
+
+
+def exp(x: Any, *, accuracy=None) -> Any:
+    """e ** x."""
+    return exp_p.bind(x, accuracy=accuracy)
+
+
+def exp2(x: Any, *, accuracy=None) -> Any:
+    """2 ** x."""
+    return exp2_p.bind(x, accuracy=accuracy)
+
+
+def expm1(x: Any, *, accuracy=None) -> Any:
+    """e ** x - 1, exact near 0."""
+    return expm1_p.bind(x, accuracy=accuracy)
+
+
+def log(x: Any, *, accuracy=None) -> Any:
+    """The natural logarithm."""
+    return log_p.bind(x, accuracy=accuracy)
+
+
+def log1p(x: Any, *, accuracy=None) -> Any:
+    """log(1 + x), exact near 0."""
+    return log1p_p.bind(x, accuracy=accuracy)
+
+
+def logistic(x: Any, *, accuracy=None) -> Any:
+    """1 / (1 + e ** -x)."""
+    return logistic_p.bind(x, accuracy=accuracy)
+
+
+exp_p = _accurate("exp", np.exp, 10, lambda g, ans, x: mul(g, ans))
+exp2_p = _accurate("exp2", np.exp2, 10, lambda g, ans, x: mul(log(const_like(x, 2)), mul(g, ans)))
+expm1_p = _accurate("expm1", np.expm1, 15, lambda g, ans, x: mul(g, add(ans, const_like(ans, 1))))
+log_p = _accurate("log", np.log, 12, lambda g, ans, x: div(g, x))
+log1p_p = _accurate("log1p", np.log1p, 15, lambda g, ans, x: div(g, add(x, const_like(x, 1))))
+logistic_p = _accurate(
+    "logistic",
+    lambda x: 1 / (1 + np.exp(-x)),
+    14,
+    lambda g, ans, x: mul(g, mul(ans, sub(const_like(ans, 1), ans))),
+)
+
+# ---------------------------------------------------------------- roots
+
+
+def sqrt(x: Any, *, accuracy=None) -> Any:
+    """The square root; NaN below 0."""
+    return sqrt_p.bind(x, accuracy=accuracy)
+
+
+def rsqrt(x: Any, *, accuracy=None) -> Any:
+    """1 / sqrt(x)."""
+    return rsqrt_p.bind(x, accuracy=accuracy)
+
+
+def cbrt(x: Any, *, accuracy=None) -> Any:
+    """The real cube root."""
+    return cbrt_p.bind(x, accuracy=accuracy)
+
+
+sqrt_p = _accurate("sqrt", np.sqrt, 4, lambda g, ans, x: mul(g, div(const_like(x, 0.5), ans)))
+rsqrt_p = _accurate(
+    "rsqrt", lambda x: 1 / np.sqrt(x), 8, lambda g, ans, x: mul(g, mul(const_like(x, -0.5), div(ans, x)))
+)
+cbrt_p = _accurate(
+    "cbrt", np.cbrt, 15, lambda g, ans, x: mul(g, mul(const_like(x, 1 / 3), integer_pow(ans, -2))), FLOATING
+)
+
+# ---------------------------------------------------------------- trigonometric functions
+
+
+def sin(x: Any, *, accuracy=None) -> Any:
+    """Sine of x in radians."""
+    return sin_p.bind(x, accuracy=accuracy)
+
+
+def cos(x: Any, *, accuracy=None) -> Any:
+    """Cosine of x in radians."""
+    return cos_p.bind(x, accuracy=accuracy)
+
+
+def tan(x: Any, *, accuracy=None) -> Any:
+    """Tangent of x in radians."""
+    return tan_p.bind(x, accuracy=accuracy)
+
+
+def asin(x: Any) -> Any:
+    """Arc sine, in [-pi/2, pi/2]."""
+    return asin_p.bind(x)
+
+
+def acos(x: Any) -> Any:
+    """Arc cosine, in [0, pi]."""
+    return acos_p.bind(x)
+
+
+def atan(x: Any) -> Any:
+    """Arc tangent, in [-pi/2, pi/2]."""
+    return atan_p.bind(x)
+
+
+def _one_minus_square(x):
+    return sub(const_like(x, 1), square(x))
+
+
+sin_p = _accurate("sin", np.sin, 18, lambda g, ans, x: mul(g, cos(x)))
+cos_p = _accurate("cos", np.cos, 18, lambda g, ans, x: neg(mul(g, sin(x))))
+tan_p = _accurate("tan", np.tan, 20, lambda g, ans, x: mul(g, add(const_like(x, 1), square(ans))))
+asin_p = _function("asin", np.arcsin, 15, lambda g, ans, x: mul(g, rsqrt(_one_minus_square(x))))
+acos_p = _function("acos", np.arccos, 15, lambda g, ans, x: mul(g, neg(rsqrt(_one_minus_square(x)))))
+atan_p = _function("atan", np.arctan, 15, lambda g, ans, x: div(g, add(const_like(x, 1), square(x))))
+
+# ---------------------------------------------------------------- hyperbolic functions
+
+
+def sinh(x: Any) -> Any:
+    """(e ** x - e ** -x) / 2."""
+    return sinh_p.bind(x)
+
+
+def cosh(x: Any) -> Any:
+    """(e ** x + e ** -x) / 2."""
+    return cosh_p.bind(x)
+
+
+def tanh(x: Any, *, accuracy=None) -> Any:
+    """sinh(x) / cosh(x)."""
+    return tanh_p.bind(x, accuracy=accuracy)
+
+
+def asinh(x: Any) -> Any:
+    """The inverse of sinh."""
+    return asinh_p.bind(x)
+
+
+def acosh(x: Any) -> Any:
+    """The inverse of cosh, not negative; NaN below 1."""
+    return acosh_p.bind(x)
+
+
+def atanh(x: Any) -> Any:
+    """The inverse of tanh; NaN outside [-1, 1]."""
+    return atanh_p.bind(x)
+
+
+def _tanh_tangent(g, ans, x):
+    """(g + g ans)(1 - ans), which stays exact where 1 - ans ** 2 would cancel."""
+    return mul(add(g, mul(g, ans)), sub(const_like(x, 1), ans))
+
+
+def _atanh_tangent(g, ans, x):
+    one = const_like(x, 1)
+    return mul(reciprocal(add(one, x)), div(g, sub(one, x)))
+
+
+sinh_p = _function("sinh", np.sinh, 18, lambda g, ans, x: mul(g, cosh(x)))
+cosh_p = _function("cosh", np.cosh, 18, lambda g, ans, x: mul(g, sinh(x)))
+tanh_p = _accurate("tanh", np.tanh, 14, _tanh_tangent)
+asinh_p = _function("asinh", np.arcsinh, 20, lambda g, ans, x: mul(g, rsqrt(add(square(x), const_like(x, 1)))))
+acosh_p = _function("acosh", np.arccosh, 20, lambda g, ans, x: mul(g, rsqrt(sub(square(x), const_like(x, 1)))))
+atanh_p = _function("atanh", np.arctanh, 18, _atanh_tangent)
