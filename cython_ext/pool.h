@@ -1,0 +1,126 @@
+/* Memory of arrays: 64-byte aligned blocks from free lists by size class.
+
+   Fresh memory costs page faults (0.25 ms a MiB where the kernel zeroes 4 KiB pages), so blocks are kept for the next array
+   of about the same size. What is kept never makes the process larger than its arrays once were, MP_SLACK aside.
+
+   All functions run with the GIL held, which is the lock of this state. */
+
+#ifndef MPIJAX_POOL_H
+#define MPIJAX_POOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define MP_ALIGN 64
+#define MP_FINE 8                        /* classes of 64, 128, ... 512 bytes; above, four classes to each doubling */
+#define MP_CLASSES (MP_FINE + 4 * 38)
+#define MP_HUGE ((size_t)4 << 20)        /* from here on blocks are mappings of their own, in huge pages if possible */
+#define MP_PAGE ((size_t)2 << 20)
+#define MP_SLACK ((size_t)64 << 20)
+
+typedef struct mp_block {
+    struct mp_block *next;
+} mp_block;
+
+static mp_block *mp_free_lists[MP_CLASSES];
+static size_t mp_live, mp_peak, mp_kept, mp_allocations, mp_fresh;
+
+static inline int mp_class(size_t nbytes) {
+    size_t units = nbytes ? (nbytes - 1) / MP_ALIGN : 0; /* the block has units + 1 units of 64 bytes */
+    if (units < MP_FINE) return (int)units;
+    int log2 = 63 - __builtin_clzll((unsigned long long)units);
+    return MP_FINE + 4 * (log2 - 3) + (int)((units >> (log2 - 2)) & 3);
+}
+
+/* Bytes of a block of class `c`; the smallest class that holds n bytes is mp_class(n). */
+static inline size_t mp_class_bytes(int c) {
+    if (c < MP_FINE) return (size_t)(c + 1) * MP_ALIGN;
+    int log2 = 3 + (c - MP_FINE) / 4, quarter = (c - MP_FINE) % 4;
+    return ((size_t)(4 + quarter + 1) << (log2 - 2)) * MP_ALIGN;
+}
+
+/* A mapping that begins on a huge page. Only whole pages are ever touched, so rounding up costs address space only. */
+static void *mp_map(size_t nbytes) {
+    size_t padded = nbytes + MP_PAGE;
+    char *start = mmap(NULL, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (start == MAP_FAILED) return NULL;
+    char *block = (char *)(((uintptr_t)start + MP_PAGE - 1) & ~(uintptr_t)(MP_PAGE - 1));
+    if (block > start) munmap(start, (size_t)(block - start));
+    if (block + nbytes < start + padded) munmap(block + nbytes, (size_t)(start + padded - block - nbytes));
+    madvise(block, nbytes, MADV_HUGEPAGE);
+    return block;
+}
+
+static void *mp_fresh_block(size_t nbytes) {
+    void *block = NULL;
+    if (nbytes >= MP_HUGE) return mp_map(nbytes);
+    return posix_memalign(&block, MP_ALIGN, nbytes) == 0 ? block : NULL;
+}
+
+static void mp_return_block(void *block, size_t nbytes) {
+    if (nbytes >= MP_HUGE) munmap(block, nbytes);
+    else free(block);
+}
+
+/* Gives kept blocks back to the system, the largest first, until at most `limit` bytes are kept. */
+static void mp_trim(size_t limit) {
+    for (int c = MP_CLASSES - 1; c >= 0 && mp_kept > limit; c--) {
+        size_t bytes = mp_class_bytes(c);
+        while (mp_free_lists[c] != NULL && mp_kept > limit) {
+            mp_block *block = mp_free_lists[c];
+            mp_free_lists[c] = block->next;
+            mp_kept -= bytes;
+            mp_return_block(block, bytes);
+        }
+    }
+}
+
+static inline size_t mp_keep_limit(void) { return mp_peak - mp_live + MP_SLACK; }
+
+/* The slow half of mp_alloc: no block of the class is at hand. NULL if there is no memory. */
+static void *mp_alloc_fresh(int c) {
+    size_t bytes = mp_class_bytes(c);
+    void *block = mp_fresh_block(bytes);
+    if (block == NULL) { /* what is kept may make room */
+        mp_trim(0);
+        block = mp_fresh_block(bytes);
+        if (block == NULL) return NULL;
+    }
+    mp_fresh++;
+    return block;
+}
+
+/* A block of class `c`, not initialised. */
+static inline void *mp_alloc(int c) {
+    mp_block *block = mp_free_lists[c];
+    size_t bytes = mp_class_bytes(c);
+    if (block != NULL) {
+        mp_free_lists[c] = block->next;
+        mp_kept -= bytes;
+    } else {
+        block = (mp_block *)mp_alloc_fresh(c);
+        if (block == NULL) return NULL;
+    }
+    mp_allocations++;
+    mp_live += bytes;
+    if (mp_live > mp_peak) mp_peak = mp_live;
+    if (mp_kept > mp_keep_limit()) mp_trim(mp_keep_limit());
+    return block;
+}
+
+static inline void mp_release(void *memory, int c) {
+    mp_block *block = (mp_block *)memory;
+    size_t bytes = mp_class_bytes(c);
+    mp_live -= bytes;
+    if (mp_kept + bytes > mp_keep_limit()) {
+        mp_return_block(block, bytes);
+        return;
+    }
+    block->next = mp_free_lists[c];
+    mp_free_lists[c] = block;
+    mp_kept += bytes;
+}
+
+#endif

@@ -1,0 +1,96 @@
+"""`ArrayImpl`, the class of concrete arrays: what is not in the path of every call, on top of the compiled container."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax._ext.array import ArrayBase, from_numpy, register_array_type, rewrap
+from mpijax.core import dtypes
+from mpijax.core.array_api import register_concrete
+from mpijax.core.avals import ShapedArray
+
+__all__ = ["ArrayImpl", "array_of", "from_numpy", "rewrap"]
+
+# Arrays of more elements than this are summarised when printed, as NumPy does.
+_PRINT_THRESHOLD = 1000
+
+
+class ArrayImpl(ArrayBase):
+    """A concrete array. Operators and most methods are those of the NumPy layer (`core.array_api`)."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        aval = self.aval
+        if not isinstance(aval.dtype, np.dtype):
+            return f"Array({aval.shape}, dtype={aval.dtype.name}) overlaying:\n{self._physical}"
+        weak = ", weak_type=True" if aval.weak_type else ""
+        suffix = f"dtype={aval.dtype.name}{weak})"
+        if aval.size == 0 and aval.shape != (0,):
+            return f"Array([], shape={aval.shape}, {suffix}"
+        if aval.size == 0:
+            return f"Array([], shape=(0,), {suffix}"
+        body = np.array2string(self._value, separator=", ", prefix="Array(", suffix=",", threshold=_PRINT_THRESHOLD)
+        last_line = body.rsplit("\n", 1)[-1]
+        used = len(last_line) + (len("Array(") if "\n" not in body else 0)
+        fits = used + len(suffix) + 2 <= np.get_printoptions()["linewidth"]
+        return f"Array({body}, {suffix}" if fits else f"Array({body},\n      {suffix}"
+
+    def __str__(self) -> str:
+        return str(self._value) if isinstance(self.dtype, np.dtype) else repr(self)
+
+    def __reduce__(self):
+        return _restore, (self._physical, self.aval)
+
+    def __copy__(self) -> ArrayImpl:
+        return from_numpy(self._physical, self.aval, True, self._sharding)
+
+    def __deepcopy__(self, memo: dict) -> ArrayImpl:
+        return self.__copy__()
+
+    @property
+    def sharding(self) -> Any:
+        """How the array is laid out over devices."""
+        return self._sharding
+
+    @property
+    def device(self) -> Any:
+        """The device that holds the array; its sharding if that is over several."""
+        from mpijax.runtime import devices  # starts MPI: only when asked
+
+        return devices.local_devices()[0] if self._sharding is None else self._sharding
+
+    def devices(self) -> set:
+        """The devices over which the array is laid out."""
+        from mpijax.runtime import devices
+
+        return {devices.local_devices()[0]} if self._sharding is None else set(self._sharding.device_set)
+
+    @property
+    def committed(self) -> bool:
+        return self._sharding is not None
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        return self._sharding is None or self._sharding.is_fully_addressable
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        return self._sharding is None or self._sharding.is_fully_replicated
+
+
+def _restore(value: np.ndarray, aval: ShapedArray) -> ArrayImpl:
+    """For pickle."""
+    return from_numpy(value, aval, True)
+
+
+def array_of(value: np.ndarray, weak_type: bool = False, copy: bool = True) -> ArrayImpl:
+    """The array with the elements of an ndarray, of the same dtype."""
+    aval = ShapedArray(value.shape, dtypes.dtype(value.dtype), weak_type)
+    return from_numpy(value if copy else np.ascontiguousarray(value).reshape(value.shape), aval, copy)
+
+
+register_array_type(ArrayImpl)
+register_concrete(ArrayImpl)

@@ -1,0 +1,262 @@
+"""What a program is to the executor: buffers, instructions over them, results. Plain data, loaded by `Program`.
+
+Places are `Ref(buffer, offset)`, offsets in bytes. A program is loaded once (`load(spec)`), and then run any number of
+times, from several threads if need be: the table of buffers belongs to each run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mpijax._ext import executor
+from mpijax._ext.executor import Program
+from mpijax.runtime.cpus import cpus_per_rank
+
+__all__ = [
+    "Alias", "Advance", "Comm", "Const", "Copy", "Fill", "Gemm", "HostCall", "Input", "Kernel", "Loop", "Output",
+    "Program", "ProgramSpec", "Ref", "Result", "Swap", "Switch", "Temp", "While", "load",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A place in memory: buffer number and byte offset."""
+
+    buffer: int
+    offset: int = 0
+
+
+# ---- entries of the buffer table
+
+
+@dataclass(frozen=True)
+class Input:
+    """Argument number `index`; `nbytes` is checked where the argument is an ndarray."""
+
+    index: int
+    nbytes: int = -1
+
+
+@dataclass(frozen=True)
+class Output:
+    """Memory of a result, new in each run.
+
+    donor: number of the argument whose memory is taken over (its array is deleted), or -1. The buffer begins with the
+    donor's bytes even if its memory cannot be taken, because an ndarray shows it or a user's ndarray owns it.
+    """
+
+    nbytes: int
+    aval: Any
+    donor: int = -1
+    sharding: Any = None
+
+
+@dataclass(frozen=True)
+class Temp:
+    """Memory during a run, at a byte offset of the arena."""
+
+    offset: int
+
+
+@dataclass(frozen=True)
+class Const:
+    """An ndarray (C-contiguous) or array that lives as long as the program."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Alias:
+    """A pointer of its own into an earlier entry, which `Advance` and `Swap` may move."""
+
+    ref: Ref
+
+
+# ---- instructions
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """`void fn(void **ptrs, int64_t *params, int64_t begin, int64_t end)` over [0, extent), split in parts >= grain."""
+
+    address: int
+    ptrs: tuple[Ref, ...]
+    params: tuple[int, ...]
+    extent: int
+    grain: int
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """`C = op(A) op(B) + beta C`, row-major, for each matrix of a batch.
+
+    op(A) is m x k, op(B) k x n, C m x n; ld* are elements from row to row as the operand lies in memory. trans: "N", "T"
+    or, complex only, "C" for the conjugate transpose. `*_strides`: elements from matrix to matrix, per axis of `batch`.
+    """
+
+    dtype: np.dtype
+    trans_a: str
+    trans_b: str
+    m: int
+    n: int
+    k: int
+    a: Ref
+    lda: int
+    b: Ref
+    ldb: int
+    c: Ref
+    ldc: int
+    batch: tuple[int, ...] = ()
+    a_strides: tuple[int, ...] = ()
+    b_strides: tuple[int, ...] = ()
+    c_strides: tuple[int, ...] = ()
+    beta: float = 0.0
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Copy bytes; the places may overlap."""
+
+    target: Ref
+    origin: Ref
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Fill:
+    """Fill `nbytes` bytes with copies of `pattern` (1 to 16 bytes that divide them)."""
+
+    target: Ref
+    nbytes: int
+    pattern: bytes
+
+
+@dataclass(frozen=True)
+class Comm:
+    """An exchange with other ranks.
+
+    op: name of an operation of ``comm.pxd`` in lower case ("allreduce"). Handles are those of MPI as integers. Counts are
+    elements; where each rank has a block, elements of one block. source_line: the user's line, for messages.
+    """
+
+    op: str
+    comm: int
+    send: Ref | None = None
+    recv: Ref | None = None
+    sendcount: int = 0
+    recvcount: int = 0
+    sendtype: int = 0
+    recvtype: int = 0
+    mpi_op: int = 0
+    root: int = 0
+    source: int = 0
+    dest: int = 0
+    sendtag: int = 0
+    recvtag: int = 0
+    source_line: str = ""
+
+
+@dataclass(frozen=True)
+class View:
+    """A place seen as an ndarray."""
+
+    ref: Ref
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+@dataclass(frozen=True)
+class HostCall:
+    """Call a Python function on ndarrays and store what it returns (an array, or a list with one for each output).
+
+    in_place: the function gets the outputs too, as writeable ndarrays after the inputs, and returns nothing.
+    keeps: the function may keep its arguments, so it gets copies; otherwise they are views that die with the call.
+    """
+
+    fun: Callable
+    inputs: tuple[View, ...]
+    outputs: tuple[View, ...]
+    in_place: bool = False
+    keeps: bool = False
+
+
+# ---- control flow: bodies are tuples of instructions
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Run `body` `count` times."""
+
+    count: int
+    body: tuple
+
+
+@dataclass(frozen=True)
+class While:
+    """Run `cond`; while it leaves a true byte at `flag`, run `body` and `cond` again."""
+
+    cond: tuple
+    flag: Ref
+    body: tuple
+
+
+@dataclass(frozen=True)
+class Switch:
+    """Run the branch whose number, an int32, is at `index`; numbers out of range are clamped."""
+
+    index: Ref
+    branches: tuple[tuple, ...]
+
+
+@dataclass(frozen=True)
+class Advance:
+    """Move the pointer of an `Alias` on: the next slice of what a loop scans."""
+
+    buffer: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Swap:
+    """Exchange the pointers of two `Alias` entries: the new carry of a loop becomes the old one."""
+
+    first: int
+    second: int
+
+
+# ---- the program
+
+
+@dataclass(frozen=True)
+class Result:
+    """kind: "buffer" (index of an output buffer), "input" (that argument itself) or "const" (index of a const buffer)."""
+
+    kind: str
+    index: int
+    aval: Any
+    sharding: Any = None
+
+
+@dataclass(frozen=True)
+class ProgramSpec:
+    """A whole program. release_gil: let other Python threads run meanwhile; costs 0.1 µs, so not for tiny programs."""
+
+    num_inputs: int
+    buffers: tuple
+    instructions: tuple
+    results: tuple[Result, ...]
+    arena: int = 0
+    release_gil: bool = False
+    name: str = "program"
+
+
+def load(spec: ProgramSpec) -> Program:
+    """The program, ready to run. Loads BLAS, or starts MPI, if it has instructions that need them."""
+    return Program(spec)
+
+
+executor.set_num_threads(cpus_per_rank())
