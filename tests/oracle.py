@@ -1,9 +1,10 @@
 """JAX as oracle: run the same function on JAX and on mpijax and compare everything a user can see.
 
-A case is a function of the library, `lambda J: lambda x: J.numpy.sin(x)`. What is compared: the Jaxpr's text, the
-values (exactly, unless a tolerance is given), dtypes, weak types; for errors the class.
+A case is a function of the library, `lambda J: lambda x: J.numpy.sin(x)`. What is compared: the Jaxpr's
+text, the values (exactly, unless a tolerance is given), dtypes, weak types; for errors the class.
 """
 
+# ruff: noqa: B023 (functions of loop variables are called before the next turn)
 from __future__ import annotations
 
 import importlib
@@ -16,7 +17,8 @@ LIBRARIES = ("jax", "mpijax")
 
 
 class Library:
-    """A library and its submodules as attributes: `J.numpy`, `J.lax`, `J.nn`, `J.random`, and what it exports."""
+    """A library and its submodules as attributes: `J.numpy`, `J.lax`, `J.nn`, `J.random`, and what it
+    exports."""
 
     def __init__(self, name: str):
         self.name = name
@@ -65,7 +67,9 @@ def described(library: Library, leaf: Any) -> tuple:
     return np.asarray(leaf), str(np.asarray(leaf).dtype), weak
 
 
-def check(make, *args, jaxpr: bool = True, eager: bool = True, jitted: bool = True, rtol: float = 0, atol: float = 0):
+def check(
+    make, *args, jaxpr: bool = True, eager: bool = True, jitted: bool = True, rtol: float = 0, atol: float = 0
+):
     """Assert that `make(library)(*args)` is the same for both libraries."""
     if jaxpr:
         theirs, ours = (jaxpr_text(library, make, args) for library in (THEIRS, OURS))
@@ -84,7 +88,9 @@ def assert_same_outcome(theirs: tuple, ours: tuple) -> None:
     """Both a value, or both an error of the same class."""
     assert ours[0] == theirs[0], f"JAX: {theirs}\nmpijax: {ours}"
     if theirs[0] == "error":
-        assert ours[1] == theirs[1], f"JAX raised {theirs[1]}: {theirs[2]}\nmpijax raised {ours[1]}: {ours[2]}"
+        assert ours[1] == theirs[1], (
+            f"JAX raised {theirs[1]}: {theirs[2]}\nmpijax raised {ours[1]}: {ours[2]}"
+        )
 
 
 def assert_same_values(theirs: Any, ours: Any, rtol: float = 0, atol: float = 0) -> None:

@@ -1,39 +1,40 @@
 """Functions that neural networks are made of."""
 
-from mpijax.nn import initializers as initializers
+# ruff: noqa: F401
+from mpijax.nn import initializers
 from mpijax.nn.activations import (
-    celu as celu,
-    elu as elu,
-    gelu as gelu,
-    glu as glu,
-    hard_sigmoid as hard_sigmoid,
-    hard_silu as hard_silu,
-    hard_swish as hard_swish,
-    hard_tanh as hard_tanh,
-    identity as identity,
-    leaky_relu as leaky_relu,
-    log1mexp as log1mexp,
-    log_sigmoid as log_sigmoid,
-    mish as mish,
-    relu as relu,
-    relu6 as relu6,
-    selu as selu,
-    sigmoid as sigmoid,
-    silu as silu,
-    soft_sign as soft_sign,
-    softplus as softplus,
-    sparse_plus as sparse_plus,
-    sparse_sigmoid as sparse_sigmoid,
-    squareplus as squareplus,
-    swish as swish,
+    celu,
+    elu,
+    gelu,
+    glu,
+    hard_sigmoid,
+    hard_silu,
+    hard_swish,
+    hard_tanh,
+    identity,
+    leaky_relu,
+    log1mexp,
+    log_sigmoid,
+    mish,
+    relu,
+    relu6,
+    selu,
+    sigmoid,
+    silu,
+    soft_sign,
+    softplus,
+    sparse_plus,
+    sparse_sigmoid,
+    squareplus,
+    swish,
 )
-from mpijax.nn.attention import dot_product_attention as dot_product_attention
+from mpijax.nn.attention import dot_product_attention
 from mpijax.nn.normalize import (
-    log_softmax as log_softmax,
-    logmeanexp as logmeanexp,
-    logsumexp as logsumexp,
-    softmax as softmax,
-    standardize as standardize,
+    log_softmax,
+    logmeanexp,
+    logsumexp,
+    softmax,
+    standardize,
 )
-from mpijax.numpy import tanh as tanh
-from mpijax.numpy.one_hot import one_hot as one_hot
+from mpijax.numpy import tanh
+from mpijax.numpy.one_hot import one_hot

@@ -33,7 +33,8 @@ def dot_product_attention(
 
     Args:
       query: array [B, T, N, H] or [T, N, H]; batch, positions, heads, size of a head.
-      key, value: arrays [B, S, K, H] or [S, K, H]. N is a multiple of K: each K serves a group of N / K heads.
+      key, value: arrays [B, S, K, H] or [S, K, H]. N is a multiple of K: each K serves a group of N / K
+        heads.
       bias: added to the scores; broadcasts to [B, N, T, S].
       mask: bool, False where a query must not see a key; broadcasts to [B, N, T, S].
       scale: default 1 / sqrt(H).
@@ -72,7 +73,17 @@ def dot_product_attention(
 
     def attend(query, bias, mask):
         return _attend(
-            query, key, value, bias, mask, is_causal, scale, query_lengths, key_lengths, window, return_residual
+            query,
+            key,
+            value,
+            bias,
+            mask,
+            is_causal,
+            scale,
+            query_lengths,
+            key_lengths,
+            window,
+            return_residual,
         )
 
     heads = query.shape[2]
@@ -115,7 +126,9 @@ def _grouped(x: Any, groups: int, heads: int) -> Any:
     return jnp.reshape(x, (batch, groups, heads // groups, t, s))
 
 
-def _attend(query, key, value, bias, mask, is_causal, scale, query_lengths, key_lengths, window, return_residual):
+def _attend(
+    query, key, value, bias, mask, is_causal, scale, query_lengths, key_lengths, window, return_residual
+):
     """Attention of one head of each group: query [B, T, K, H]."""
     scores = einsum(
         "BTNH,BSNH->BNTS",

@@ -62,7 +62,9 @@ def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
     )
 
 
-def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0) -> Initializer:
+def truncated_normal(
+    stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0
+) -> Initializer:
     """Standard normal conditioned to [lower, upper], times `stddev`."""
     return _initializer(
         lambda key, shape, dtype: (
@@ -82,7 +84,8 @@ def _compute_fans(
     """How many inputs an output element depends on, and how many outputs an input element reaches."""
     if isinstance(in_axis, int) and in_axis == -2 and len(shape) <= 1:
         raise ValueError(
-            f"Can't compute input and output sizes of a {len(shape)}-dimensional weights tensor with default in_axis. "
+            f"Can't compute input and output sizes of a {len(shape)}-dimensional weights tensor with "
+            "default in_axis. "
             "Must be at least 2D or specify in_axis explicitly."
         )
     fan_in, fan_out = _size(shape, in_axis), _size(shape, out_axis)
@@ -115,8 +118,8 @@ def variance_scaling(
 
     Args:
       scale: positive number.
-      mode: n: "fan_in" inputs of an element, "fan_out" outputs, "fan_avg" their mean, "fan_geo_avg" their geometric
-        mean.
+      mode: n: "fan_in" inputs of an element, "fan_out" outputs, "fan_avg" their mean, "fan_geo_avg" their
+        geometric mean.
       distribution: "truncated_normal" (at two standard deviations), "normal" or "uniform".
       in_axis, out_axis, batch_axis: axes of the inputs and outputs; batch axes count for neither.
       dtype: default dtype of the initializer; may be complex.
@@ -161,16 +164,21 @@ def _complex_uniform(key: Any, shape: Sequence[int], dtype: Any) -> Any:
 
 
 def _complex_truncated_normal(key: Any, upper: Any, shape: Sequence[int], dtype: Any) -> Any:
-    """Complex normal conditioned to absolute values of at most `upper`, by inverting the distribution of these."""
+    """Complex normal conditioned to absolute values of at most `upper`, by inverting the distribution of
+    these."""
     key_radius, key_angle = random.split(key)
     real = np.array(0, dtype).real.dtype
     dtype = dtypes.to_complex_dtype(real)
-    reached = (1 - jnp.exp(jnp.array(-(upper**2), dtype))) * random.uniform(key_radius, shape, real).astype(dtype)
+    reached = (1 - jnp.exp(jnp.array(-(upper**2), dtype))) * random.uniform(key_radius, shape, real).astype(
+        dtype
+    )
     return _on_circles(jnp.sqrt(-jnp.log(1 - reached)), key_angle, shape, dtype, real)
 
 
 def _scaling(name: str, doc: str, scale: float, mode: str, distribution: str) -> Callable[..., Initializer]:
-    def make(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None) -> Initializer:
+    def make(
+        in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None
+    ) -> Initializer:
         return variance_scaling(
             scale, mode, distribution, in_axis=in_axis, out_axis=out_axis, batch_axis=batch_axis, dtype=dtype
         )
@@ -214,7 +222,8 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
 
 
 def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
-    """For convolutions: an orthogonal matrix in the middle of the window, zeros around it. Xiao et al. (2018).
+    """For convolutions: an orthogonal matrix in the middle of the window, zeros around it. Xiao et al.
+    (2018).
 
     Shapes have one to three window axes, then inputs, then outputs, of which there are at least as many.
     """

@@ -71,7 +71,12 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
 
 
 def logsumexp(
-    a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False, where: Any = None
+    a: Any,
+    axis: Any = None,
+    b: Any = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    where: Any = None,
 ) -> Any:
     """log(sum(b · exp(a))), without overflow.
 
@@ -80,8 +85,8 @@ def logsumexp(
       axis: axis or axes to sum over; None for all.
       b: weights that broadcast to `a`.
       keepdims: keep summed axes with size 1.
-      return_sign: also return the sign of the sum; the logarithm is then that of its absolute value. Without it, a
-        negative sum gives NaN.
+      return_sign: also return the sign of the sum; the logarithm is then that of its absolute value. Without
+        it, a negative sum gives NaN.
       where: bool array; which elements to sum.
 
     Returns:

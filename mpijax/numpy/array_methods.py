@@ -20,7 +20,8 @@ from mpijax.numpy.indexing import getitem
 from mpijax.numpy.linear import matmul
 from mpijax.numpy.util import index_tuple
 
-# -- operators --------------------------------------------------------------------------------------------------------
+# -- operators
+# --------------------------------------------------------------------------------------------------------
 
 _SCALARS = (int, float, complex, np.generic, np.ndarray, Array)
 # Types whose values need no look: filled as they come.
@@ -40,7 +41,8 @@ def _operand(x: Any) -> Any:
 
 
 def _binary(symbol: str, fun: Callable, *, swapped: bool = False, refused: tuple[type, ...] = ()) -> Callable:
-    """The operator `symbol`. Values of the types `refused` raise at once, rather than let Python try other ways."""
+    """The operator `symbol`. Values of the types `refused` raise at once, rather than let Python try other
+    ways."""
 
     def apply(self, other):
         if type(other) not in _operand_types:
@@ -50,7 +52,8 @@ def _binary(symbol: str, fun: Callable, *, swapped: bool = False, refused: tuple
                 if type(given) in refused:
                     left, right = (given, self) if swapped else (self, given)
                     raise TypeError(
-                        f"unsupported operand type(s) for {symbol}: {type(left).__name__!r} and {type(right).__name__!r}"
+                        f"unsupported operand type(s) for {symbol}: {type(left).__name__!r} and "
+                        f"{type(right).__name__!r}"
                     )
                 return NotImplemented
         return fun(other, self) if swapped else fun(self, other)
@@ -142,7 +145,8 @@ def _round_operator(self, ndigits: int | None = None) -> Any:
     return out.astype(int) if ndigits is None else out
 
 
-# -- methods ----------------------------------------------------------------------------------------------------------
+# -- methods
+# ----------------------------------------------------------------------------------------------------------
 
 
 def _forward(name: str) -> Callable:
@@ -157,7 +161,8 @@ def _forward(name: str) -> Callable:
 
 
 _FORWARDED = (
-    "all any argmax argmin argpartition argsort choose conj conjugate copy cumprod cumsum diagonal dot max mean min "
+    "all any argmax argmin argpartition argsort choose conj conjugate copy cumprod cumsum diagonal dot max "
+    "mean min "
     "nonzero prod ptp repeat round searchsorted sort squeeze std sum swapaxes take var"
 ).split()
 
@@ -177,7 +182,9 @@ def _trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype=None, ou
     return jnp.trace(self, offset=offset, axis1=axis1, axis2=axis2, dtype=dtype, out=out)
 
 
-def _compress(self, condition, axis: int | None = None, *, out=None, size: int | None = None, fill_value=0) -> Any:
+def _compress(
+    self, condition, axis: int | None = None, *, out=None, size: int | None = None, fill_value=0
+) -> Any:
     """Slices of the array where `condition` holds; see `mpijax.numpy.compress`."""
     return jnp.compress(condition, self, axis=axis, out=out, size=size, fill_value=fill_value)
 
@@ -275,7 +282,8 @@ def _view(self, dtype=None, type=None) -> Any:
         return lax.squeeze(_view(lax.expand_dims(self, (0,)), dtype), (0,))
     if (self.shape[-1] * bits) % new_bits != 0:
         raise ValueError(
-            "When changing to a larger dtype, its size must be a divisor of the total size in bytes of the last axis "
+            "When changing to a larger dtype, its size must be a divisor of the total size in bytes of the "
+            "last axis "
             "of the array."
         )
     return self if self.dtype == dtype else _view_bits(self, dtype, bits, new_bits)
@@ -300,7 +308,9 @@ def _view_bits(x: Any, dtype: Any, bits: int, new_bits: int) -> Any:
 
 
 def _flat(self):
-    raise NotImplementedError("JAX Arrays do not implement the arr.flat property: consider arr.flatten() instead.")
+    raise NotImplementedError(
+        "JAX Arrays do not implement the arr.flat property: consider arr.flatten() instead."
+    )
 
 
 def _array_namespace(self, *, api_version: str | None = None) -> Any:

@@ -86,7 +86,9 @@ class IndexUpdateRef:
         _refuse_sharding(out_sharding)
 
         def scatter_apply(x, indices, updates, dimension_numbers, **kwargs):
-            return lax.scatter_apply(x, indices, func, dimension_numbers, update_shape=updates.shape, **kwargs)
+            return lax.scatter_apply(
+                x, indices, func, dimension_numbers, update_shape=updates.shape, **kwargs
+            )
 
         return scatter_update(self.array, self.index, util.zero_like(self.array), scatter_apply, **how)
 
@@ -147,7 +149,8 @@ def scatter_update(
     mode: Any = None,
     wrap_negative_indices: bool = True,
 ) -> Any:
-    """Copy of x updated at `index` by one of lax's scatters. `values` broadcast to the shape of `x[index]`."""
+    """Copy of x updated at `index` by one of lax's scatters. `values` broadcast to the shape of
+    `x[index]`."""
     x = asarray(x)
     if isinstance(values, int) and dtypes.issubdtype(x.dtype, np.integer) and _fits(values, x.dtype):
         values = asarray(values, dtype=x.dtype)

@@ -37,8 +37,8 @@ def einsum(
     """Sum of products of arrays whose axes are named by letters: `einsum("ij,jk->ik", a, b)` is `a @ b`.
 
     Args:
-      subscripts: names of the axes of each operand, and after "->" those of the result. "..." stands for axes that
-        broadcast. Without "->", the result has the names that occur once, in alphabetical order.
+      subscripts: names of the axes of each operand, and after "->" those of the result. "..." stands for
+        axes that broadcast. Without "->", the result has the names that occur once, in alphabetical order.
       operands: arrays. `einsum(a, (0, 1), b, (1, 2), (0, 2))` names axes by numbers instead.
       optimize: how to find the order of contraction of three operands or more: see opt_einsum.contract_path.
       precision, preferred_element_type: as in `dot`.
@@ -57,7 +57,8 @@ def einsum(
 def einsum_path(
     subscripts: Any, /, *operands: Any, optimize: bool | str | list[tuple[int, ...]] = "auto"
 ) -> tuple[list[tuple[int, ...]], Any]:
-    """The order in which `einsum` would contract its operands, and what it costs; see opt_einsum.contract_path."""
+    """The order in which `einsum` would contract its operands, and what it costs; see
+    opt_einsum.contract_path."""
     import opt_einsum  # slow to import, rarely needed
 
     count = len(operands) if isinstance(subscripts, str) else (len(operands) + 1) // 2
@@ -129,14 +130,18 @@ def _parse(text: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[str], str
     inputs = left.split(",")
     if len(inputs) != len(shapes):
         raise ValueError(
-            f"Number of einsum subscripts must be equal to the number of operands: {text!r} names {len(inputs)}, "
+            f"Number of einsum subscripts must be equal to the number of operands: {text!r} names "
+            f"{len(inputs)}, "
             f"got {len(shapes)}."
         )
     bad = [c for c in text.replace("->", "").replace(",", "").replace("...", "") if not c.isalpha()]
     if bad:
         raise ValueError(f"Character {bad[0]!r} is not a valid einsum subscript in {text!r}.")
     unused = [c for c in string.ascii_letters if c not in text]
-    depth = max((len(s) - len(i.replace("...", "")) for i, s in zip(inputs, shapes, strict=True) if "..." in i), default=0)
+    depth = max(
+        (len(s) - len(i.replace("...", "")) for i, s in zip(inputs, shapes, strict=True) if "..." in i),
+        default=0,
+    )
     dots = "".join(unused[:depth])
     full = []
     for names, shape in zip(inputs, shapes, strict=True):
@@ -147,7 +152,8 @@ def _parse(text: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[str], str
             names = names.replace("...", dots[depth - count :])
         if len(names) != len(shape):
             raise ValueError(
-                f"Einstein sum subscript {names!r} does not contain the correct number of indices for an operand of "
+                f"Einstein sum subscript {names!r} does not contain the correct number of indices for an "
+                "operand of "
                 f"shape {shape}."
             )
         full.append(names)
@@ -171,12 +177,14 @@ def _check_sizes(inputs: Sequence[str], arrays: Sequence[Any]) -> None:
             known = sizes.setdefault(name, size)
             if size != known and 1 not in (size, known):
                 raise ValueError(
-                    f"Size of label {name!r} for operand {position} ({size}) does not match previous terms ({known})."
+                    f"Size of label {name!r} for operand {position} ({size}) does not match previous terms "
+                    f"({known})."
                 )
             sizes[name] = max(size, known) if 0 not in (size, known) else min(size, known)
 
 
-# -- carrying out a plan ----------------------------------------------------------------------------------------------
+# -- carrying out a plan
+# ----------------------------------------------------------------------------------------------
 
 
 def _einsum_impl(operands, contractions, precision, preferred_element_type, dot_general, out_sharding):
@@ -193,7 +201,8 @@ def _einsum_impl(operands, contractions, precision, preferred_element_type, dot_
             out = _contract_two(*taken, names_summed, result, dtype, precision, dot_general, out_sharding)
         else:
             raise NotImplementedError(
-                "jax.numpy.einsum does not support simultaneous contraction of 3 or more operands. Typically this "
+                "jax.numpy.einsum does not support simultaneous contraction of 3 or more operands. "
+                "Typically this "
                 "means you've passed an unsupported path to the einsum optimize parameter."
             )
         if out.names != result:
@@ -281,8 +290,8 @@ def _contract_two(x, y, summed, result, dtype, precision, dot_general, out_shard
     gone = {*batch, *summed}
     x_free = "".join(n for n in x.names if n not in gone)
     y_free = "".join(n for n in y.names if n not in gone)
-    # dot_general gives the free axes of its first operand before those of its second: take them in the order that
-    # needs no transpose, if there is one.
+    # dot_general gives the free axes of its first operand before those of its second: take them in the order
+    # that needs no transpose, if there is one.
     names = "".join(batch) + y_free + x_free
     if names == result:
         x, y = y, x
@@ -293,4 +302,6 @@ def _contract_two(x, y, summed, result, dtype, precision, dot_general, out_shard
         ([x.names.index(n) for n in batch], [y.names.index(n) for n in batch]),
     )
     extra = {} if out_sharding is None else {"out_sharding": out_sharding}
-    return _Named(dot_general(x.array, y.array, numbers, precision, preferred_element_type=dtype, **extra), names)
+    return _Named(
+        dot_general(x.array, y.array, numbers, precision, preferred_element_type=dtype, **extra), names
+    )

@@ -63,7 +63,8 @@ def _read(index: Any) -> tuple[str, Any]:
     if hasattr(index, "__jax_array__"):
         return _read(index.__jax_array__())
     raise IndexError(
-        "only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or boolean arrays are valid "
+        "only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or boolean arrays are "
+        "valid "
         f"indices. Got {index}"
     )
 
@@ -97,12 +98,14 @@ def _as_tuple(index: Any) -> tuple:
     if not isinstance(index, Sequence) or isinstance(index, (Array, np.ndarray, str)):
         return (index,)
     nested = any(
-        i is None or i is Ellipsis or isinstance(i, (Sequence, slice)) or (hasattr(i, "ndim") and i.ndim > 0) for i in index
+        i is None or i is Ellipsis or isinstance(i, (Sequence, slice)) or (hasattr(i, "ndim") and i.ndim > 0)
+        for i in index
     )
     instead = "arr[tuple(seq)]" if nested else "arr[array(seq)]"
     raise TypeError(
         "Using a non-tuple sequence for multidimensional indexing is not allowed; use "
-        f"`{instead}` instead of `arr[seq]`. See https://github.com/jax-ml/jax/issues/4564 for more information."
+        f"`{instead}` instead of `arr[seq]`. See https://github.com/jax-ml/jax/issues/4564 for more "
+        "information."
     )
 
 
@@ -149,7 +152,8 @@ def expand_ellipsis(entries: Sequence[Entry], ndim: int) -> list[Entry]:
 
 
 def known_value(x: Any) -> Any | None:
-    """The value of x if it is known now: x itself, or what its tracer knows. None if only its type is known."""
+    """The value of x if it is known now: x itself, or what its tracer knows. None if only its type is
+    known."""
     return x.concrete() if isinstance(x, Tracer) else x
 
 
@@ -179,7 +183,8 @@ def expand_masks(entries: Sequence[Entry], shape: tuple[int, ...]) -> list[Entry
                 f" {position}: got {mask.shape}, expected {expected}"
             )
         expanded += [
-            Entry(ARRAY, positions, (axis,)) for positions, axis in zip(np.nonzero(mask), entry.axes, strict=True)
+            Entry(ARRAY, positions, (axis,))
+            for positions, axis in zip(np.nonzero(mask), entry.axes, strict=True)
         ]
     return expanded
 
@@ -189,9 +194,12 @@ def check_slices(entries: Sequence[Entry]) -> None:
     for position, entry in enumerate(entries):
         if entry.kind == SLICE:
             part = entry.value
-            if any(isinstance(x, Tracer) and x.concrete() is None for x in (part.start, part.stop, part.step)):
+            if any(
+                isinstance(x, Tracer) and x.concrete() is None for x in (part.start, part.stop, part.step)
+            ):
                 raise IndexError(
-                    f"Slice entries must be static integers. Got {part} at position {position}. A slice of static "
+                    f"Slice entries must be static integers. Got {part} at position {position}. A slice of "
+                    "static "
                     "length that starts at a traced position is lax.dynamic_slice(x, starts, sizes)."
                 )
 

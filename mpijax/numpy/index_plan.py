@@ -31,8 +31,8 @@ from mpijax.numpy.util import broadcast_together
 class SlicePlan(NamedTuple):
     """A slice of each axis, then the axes to reverse, to drop and to insert.
 
-    `starts` are ints in a static plan, and may be traced scalars in a dynamic one. `limits` is None in a dynamic
-    plan, `sizes` in a static one.
+    `starts` are ints in a static plan, and may be traced scalars in a dynamic one. `limits` is None in a
+    dynamic plan, `sizes` in a static one.
     """
 
     starts: list[Any]
@@ -197,7 +197,8 @@ class GatherPlan(NamedTuple):
 
 
 def _arrays_adjacent(entries: Sequence[Entry]) -> bool:
-    """Whether index arrays and integers stand side by side: then their axes stay in place, otherwise they go first."""
+    """Whether index arrays and integers stand side by side: then their axes stay in place, otherwise they go
+    first."""
     positions = [i for i, e in enumerate(entries) if e.kind in (ARRAY, INT)]
     return all(b - a == 1 for a, b in zip(positions, positions[1:], strict=False))
 
@@ -220,8 +221,8 @@ def _expand_scalar_masks(entries: Sequence[Entry], shape: tuple[int, ...]) -> tu
 class _GatherBuilder:
     """Collects a gather, one index entry after the other.
 
-    `x_axis` counts axes of the operand, `y_axis` axes of the result, `gathered_axis` axes of the result without those
-    that None inserts.
+    `x_axis` counts axes of the operand, `y_axis` axes of the result, `gathered_axis` axes of the result
+    without those that None inserts.
     """
 
     def __init__(self, shape: Sequence[int]):
@@ -283,7 +284,9 @@ class _GatherBuilder:
             self.slice_sizes.append(length)
             self.offset_dims.append(self.gathered_axis)
         else:
-            positions = asarray(start, dtype=self.dtype) + asarray(step, dtype=self.dtype) * lax.iota(self.dtype, length)
+            positions = asarray(start, dtype=self.dtype) + asarray(step, dtype=self.dtype) * lax.iota(
+                self.dtype, length
+            )
             if step < 0:
                 self.reversed_axes.append(self.gathered_axis)
                 positions = lax.rev(positions, dimensions=(0,))

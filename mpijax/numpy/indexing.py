@@ -10,7 +10,6 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.trace import EVAL, Tracer, state, typeof
 from mpijax.numpy import util
 from mpijax.numpy.einsum import einsum
 from mpijax.numpy.index_parse import expand_masks, parse, wrap_negative_array
@@ -121,7 +120,8 @@ def take(
       a: array.
       indices: integers of any shape.
       axis: axis of `a` that they index; None for `a` flattened.
-      mode: out of bounds, "fill" (default) gives `fill_value`, "clip" the nearest element, "wrap" counts round.
+      mode: out of bounds, "fill" (default) gives `fill_value`, "clip" the nearest element, "wrap" counts
+        round.
       unique_indices, indices_are_sorted: promises that allow faster code.
       fill_value: NaN, for integers the extreme that is not a usual value, unless given.
 
@@ -142,7 +142,14 @@ def take(
 
 @jit(static_argnames=("axis", "mode", "unique_indices", "indices_are_sorted", "fill_value"))
 def _take(
-    a, indices, axis=None, out=None, mode=None, unique_indices=False, indices_are_sorted=False, fill_value=None
+    a,
+    indices,
+    axis=None,
+    out=None,
+    mode=None,
+    unique_indices=False,
+    indices_are_sorted=False,
+    fill_value=None,
 ):
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.take is not supported.")
@@ -209,8 +216,8 @@ def take_along_axis(
       axis: axis to index; None for `arr` flattened.
       mode: as in `x.at[...].get`; default "fill". "one_hot" multiplies by a one-hot matrix.
       fill_value: value for positions out of bounds.
-      wrap_negative_indices: whether negative positions count from the end; default unless the mode promises that
-        positions are in bounds.
+      wrap_negative_indices: whether negative positions count from the end; default unless the mode promises
+        that positions are in bounds.
 
     Returns:
       Array of the shape of `indices`, broadcast.

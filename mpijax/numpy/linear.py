@@ -31,8 +31,11 @@ def result_type(fun_name: str, preferred_element_type: Any, *operands: Any) -> t
 
 
 @jit(static_argnames=_STATIC, inline=True)
-def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
-    """Sum of products over the last axis of `a` and the last but one of `b` (its only one if `b` is a vector).
+def dot(
+    a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None
+) -> Any:
+    """Sum of products over the last axis of `a` and the last but one of `b` (its only one if `b` is a
+    vector).
 
     Args:
       a: array [..., n], or a scalar.
@@ -50,7 +53,12 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
     else:
         contracted = ((a.ndim - 1,), (max(b.ndim - 2, 0),))
     out = lax.dot_general(
-        a, b, (contracted, ((), ())), precision=precision, preferred_element_type=dtype, out_sharding=out_sharding
+        a,
+        b,
+        (contracted, ((), ())),
+        precision=precision,
+        preferred_element_type=dtype,
+        out_sharding=out_sharding,
     )
     return convert(out, dtype, weak_type)
 
@@ -93,12 +101,12 @@ def matmul(
     return convert(out, dtype, weak_type)
 
 
-class _matmul_axes:  # noqa: N801 (used as a function: it works its attributes out)
+class _matmul_axes:
     """Which axes a matrix product of stacks pairs.
 
-    A batch axis of size 1 in one operand only is dropped there and kept free in the other: nothing is copied to
-    broadcast it. Axes are named by their position among the broadcast batch axes, counted from the front; m and k
-    follow them.
+    A batch axis of size 1 in one operand only is dropped there and kept free in the other: nothing is copied
+    to broadcast it. Axes are named by their position among the broadcast batch axes, counted from the front;
+    m and k follow them.
 
     Attributes:
       a_batch, b_batch: batch axes of the operands after the drop.
@@ -156,7 +164,9 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
     return dot(a.ravel(), b.ravel(), precision=precision, preferred_element_type=preferred_element_type)
 
 
-def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def vecdot(
+    x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None
+) -> Any:
     """Sum of products over one axis, `x1` conjugated; the other axes broadcast.
 
     Args:
@@ -180,10 +190,13 @@ def _axis_last(x: Any, axis: int) -> Any:
 def _over_stacks(fun: Callable, x: Any, x_core: int, y: Any, y_core: int) -> Any:
     """`fun` of the last `x_core` and `y_core` axes, mapped over the axes before them, which broadcast."""
     depth = max(x.ndim - x_core, y.ndim - y_core)
-    sizes = [(1,) * (depth - z.ndim + core) + z.shape[: z.ndim - core] for z, core in ((x, x_core), (y, y_core))]
+    sizes = [
+        (1,) * (depth - z.ndim + core) + z.shape[: z.ndim - core] for z, core in ((x, x_core), (y, y_core))
+    ]
     lax.broadcast_shapes(*sizes)
     x, y = (
-        lax.squeeze(z, [i for i in range(z.ndim - core) if z.shape[i] == 1]) for z, core in ((x, x_core), (y, y_core))
+        lax.squeeze(z, [i for i in range(z.ndim - core) if z.shape[i] == 1])
+        for z, core in ((x, x_core), (y, y_core))
     )
     ones = []
     for i, (m, n) in reversed(list(enumerate(zip(*sizes, strict=True)))):
@@ -208,7 +221,8 @@ def tensordot(
 
     Args:
       a, b: arrays.
-      axes: n for the last n axes of `a` and the first n of `b`; or a pair of axes; or a pair of lists of axes.
+      axes: n for the last n axes of `a` and the first n of `b`; or a pair of axes; or a pair of lists of
+        axes.
       precision, preferred_element_type: as in `dot`.
 
     Returns:
@@ -218,7 +232,12 @@ def tensordot(
     dtype, weak_type = result_type("tensordot", preferred_element_type, a, b)
     contracted = _tensordot_axes(axes, a, b)
     out = lax.dot_general(
-        a, b, (contracted, ((), ())), precision=precision, preferred_element_type=dtype, out_sharding=out_sharding
+        a,
+        b,
+        (contracted, ((), ())),
+        precision=precision,
+        preferred_element_type=dtype,
+        out_sharding=out_sharding,
     )
     return convert(out, dtype, weak_type)
 
@@ -226,7 +245,9 @@ def tensordot(
 def _tensordot_axes(axes: Any, a: Any, b: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if type(axes) is int:
         if axes > min(a.ndim, b.ndim):
-            raise TypeError(f"Number of tensordot axes (axes {axes}) exceeds input ranks ({a.shape} and {b.shape})")
+            raise TypeError(
+                f"Number of tensordot axes (axes {axes}) exceeds input ranks ({a.shape} and {b.shape})"
+            )
         return tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
     if not isinstance(axes, (tuple, list)) or len(axes) != 2:
         raise TypeError(
@@ -283,7 +304,9 @@ def matvec(x1: Any, x2: Any, /) -> Any:
     """Matrix times vector over stacks: [..., m, n], [..., n] -> [..., m]."""
     x1, x2 = ensure_arraylike("matvec", x1, x2)
     if x1.shape[-1:] != x2.shape[-1:]:
-        raise ValueError(f"inconsistent size for core dimension 'm': matvec of shapes {x1.shape} and {x2.shape}")
+        raise ValueError(
+            f"inconsistent size for core dimension 'm': matvec of shapes {x1.shape} and {x2.shape}"
+        )
     return _over_stacks(matmul, x1, 2, x2, 1)
 
 
@@ -292,5 +315,7 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
     """Conjugated vector times matrix over stacks: [..., n], [..., n, m] -> [..., m]."""
     x1, x2 = ensure_arraylike("vecmat", x1, x2)
     if x1.shape[-1:] != x2.shape[-2:-1]:
-        raise ValueError(f"inconsistent size for core dimension 'n': vecmat of shapes {x1.shape} and {x2.shape}")
+        raise ValueError(
+            f"inconsistent size for core dimension 'n': vecmat of shapes {x1.shape} and {x2.shape}"
+        )
     return _over_stacks(matmul, conj(x1), 1, x2, 2)

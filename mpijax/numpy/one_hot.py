@@ -32,7 +32,9 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int | Any = -1
     x = asarray(x)
     if not dtypes.isdtype(x.dtype, "integral"):
         warnings.warn(
-            f"jax.nn.one_hot input should be integer-typed; got dtype={x.dtype}", DeprecationWarning, stacklevel=2
+            f"jax.nn.one_hot input should be integer-typed; got dtype={x.dtype}",
+            DeprecationWarning,
+            stacklevel=2,
         )
     return _one_hot(x, num_classes, dtype=dtypes.default_float_dtype() if dtype is None else dtype, axis=axis)
 
@@ -52,5 +54,7 @@ def _one_hot(x, num_classes, *, dtype, axis):
 def _one_hot_over_named_axis(x, num_classes, dtype, axis):
     size = lax.axis_size(axis)
     if num_classes != size:
-        raise ValueError(f"Expected num_classes to match the size of axis {axis}, but {num_classes} != {size}")
+        raise ValueError(
+            f"Expected num_classes to match the size of axis {axis}, but {num_classes} != {size}"
+        )
     return asarray(x == lax.axis_index(axis), dtype=np.dtype(dtype))

@@ -17,7 +17,9 @@ from mpijax.numpy.reductions import cumsum
 from mpijax.numpy.ufuncs import floor_divide, remainder
 
 
-def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:
+def where(
+    condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None
+) -> Any:
     """Elements of `x` where `condition` holds and of `y` elsewhere; or, without them, `nonzero(condition)`.
 
     Args:
@@ -43,7 +45,8 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
 
 
 _SIZE_CONTEXT = (
-    "The size argument of jnp.nonzero must be statically specified to use jnp.nonzero within JAX transformations."
+    "The size argument of jnp.nonzero must be statically specified to use jnp.nonzero within JAX "
+    "transformations."
 )
 
 
@@ -79,8 +82,8 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
 def _flat_positions(mask: Any, count: int) -> Any:
     """int array [count]: positions of the true elements of the flattened mask.
 
-    The running number of true elements tells where each lies: as many elements as have a running number of at most
-    k come before the k-th true one.
+    The running number of true elements tells where each lies: as many elements as have a running number
+    of at most k come before the k-th true one.
     """
     running = cumsum(mask)
     hits = zeros(count, running.dtype).at[clip(running, 0)].add(np.array(1, running.dtype), mode="drop")
@@ -89,7 +92,9 @@ def _flat_positions(mask: Any, count: int) -> Any:
 
 def _unravel(flat: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
     strides = (np.cumprod(shape[::-1])[::-1] // shape).astype(flat.dtype)
-    return tuple(remainder(floor_divide(flat, stride), size) for stride, size in zip(strides, shape, strict=True))
+    return tuple(
+        remainder(floor_divide(flat, stride), size) for stride, size in zip(strides, shape, strict=True)
+    )
 
 
 def _filled(positions: tuple[Any, ...], mask: Any, count: int, fill_value: Any) -> tuple[Any, ...]:

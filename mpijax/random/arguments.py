@@ -34,8 +34,10 @@ def check_shape(fun_name: str, shape: Sequence[int], *param_shapes: tuple[int, .
     broadcast = lax.broadcast_shapes(tuple(shape), *param_shapes)
     if tuple(shape) != broadcast:
         raise ValueError(
-            f"{fun_name} parameter shapes must be broadcast-compatible with shape argument, and the result of "
-            f"broadcasting the shapes must equal the shape argument, but got result {broadcast} for shape argument "
+            f"{fun_name} parameter shapes must be broadcast-compatible with shape argument, and the result "
+            "of "
+            f"broadcasting the shapes must equal the shape argument, but got result {broadcast} for shape "
+            "argument "
             f"{tuple(shape)}."
         )
 
@@ -55,5 +57,6 @@ def check_castable(fun_name: str, dtype: Any, *params: Any) -> None:
     for param in params:
         if not dtypes.safe_to_cast(param, dtype):
             raise dtypes.TypePromotionError(
-                f"In arguments to {fun_name}, cannot safely cast argument of type {dtypes.dtype(param)} to {dtype}"
+                f"In arguments to {fun_name}, cannot safely cast argument of type {dtypes.dtype(param)} to "
+                f"{dtype}"
             )

@@ -56,8 +56,8 @@ def permutation(
 
 @jit(static_argnums=(2,))
 def _shuffle(key, x, axis):
-    # Sorting by random keys: two equal ones keep their order, which is a bias. So many rounds that the chance of a
-    # pair that ties in all of them is below 1 / size.
+    # Sorting by random keys: two equal ones keep their order, which is a bias. So many rounds that the
+    # chance of a pair that ties in all of them is below 1 / size.
     rounds = int(np.ceil(3 * np.log(max(1, x.size)) / np.log(np.iinfo(np.uint32).max)))
     for _ in range(rounds):
         key, subkey = split_key(key)
@@ -111,7 +111,11 @@ def choice(
         whole = permutation(key, count if array.ndim == 0 else array, axis)
         chosen = whole[(slice(None),) * axis + (slice(draws),)]
     else:
-        positions = randint(key, shape, 0, count) if p is None else _by_probability(key, p, count, shape, replace, mode)
+        positions = (
+            randint(key, shape, 0, count)
+            if p is None
+            else _by_probability(key, p, count, shape, replace, mode)
+        )
         chosen = positions if array.ndim == 0 else jnp.take(array, positions, axis)
     return chosen.reshape(
         shape if array.ndim == 0 else array.shape[:axis] + tuple(shape) + array.shape[axis + 1 :]

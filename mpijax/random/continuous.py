@@ -96,7 +96,8 @@ def _truncated_normal(key, lower, upper, shape, dtype):
 
 
 def _standard(name: str, doc: str, draw: Any) -> Any:
-    """A sampler without parameters from `draw(key, shape, dtype)`, which is jitted under the name of `draw`."""
+    """A sampler without parameters from `draw(key, shape, dtype)`, which is jitted under the name of
+    `draw`."""
     jitted = jit(static_argnums=(1, 2))(draw)
 
     def sampler(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -106,7 +107,9 @@ def _standard(name: str, doc: str, draw: Any) -> Any:
         return jitted(key, canonical_shape(shape), dtype)
 
     sampler.__name__ = sampler.__qualname__ = name
-    sampler.__doc__ = f"{doc}\n\nArgs:\n  key: PRNG key.\n  shape: of the result.\n  dtype: a float dtype; default float."
+    sampler.__doc__ = (
+        f"{doc}\n\nArgs:\n  key: PRNG key.\n  shape: of the result.\n  dtype: a float dtype; default float."
+    )
     return sampler
 
 
@@ -147,7 +150,12 @@ maxwell = _standard("maxwell", "Length of a vector of three standard normals.", 
 
 
 def gumbel(
-    key: Any, shape: Sequence[int] = (), dtype: Any = None, mode: str | None = None, *, out_sharding: Any = None
+    key: Any,
+    shape: Sequence[int] = (),
+    dtype: Any = None,
+    mode: str | None = None,
+    *,
+    out_sharding: Any = None,
 ) -> Any:
     """Gumbel: density exp(-(x + exp(-x))).
 
@@ -208,13 +216,13 @@ def _fixed_point_to_float(words, dtype):
     exponent = -info.minexp - jnp.where(in_low, 32 + low_zeros, high_zeros)
     exponent = lax.shift_left(exponent, np.array(info.nmant, dtype=np.uint32))
     # The bits of the exponent, without its highest, which is not set below 2.
-    exponent = lax.bitwise_and(exponent, np.array((1 << (info.bits - 2)) - (1 << (info.nmant - 1)), dtype=np.uint32))
+    exponent = lax.bitwise_and(
+        exponent, np.array((1 << (info.bits - 2)) - (1 << (info.nmant - 1)), dtype=np.uint32)
+    )
     return lax.bitwise_or(exponent, mantissa).view(dtype)
 
 
-def double_sided_maxwell(
-    key: Any, loc: Any, scale: Any, shape: Sequence[int] = (), dtype: Any = None
-) -> Any:
+def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
     """Maxwell with a random sign, times `scale`, plus `loc`.
 
     Args:
@@ -266,7 +274,9 @@ def _weibull_min(key, scale, concentration, shape, dtype):
     return jnp.power(-jnp.log1p(-u), 1.0 / concentration) * scale
 
 
-def pareto(key: Any, b: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def pareto(
+    key: Any, b: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
     """Pareto: density b / x^(b+1) for x > 1."""
     key, _ = check_key("pareto", key)
     dtype = sampler_dtype("pareto", dtype, float)
@@ -360,9 +370,12 @@ def _triangular(key, left, mode, right, shape, dtype):
     return lax.select(u < at_mode, rising, falling)
 
 
+_ONE = np.float32(1)
+
+
 def lognormal(
     key: Any,
-    sigma: Any = np.float32(1),
+    sigma: Any = _ONE,
     shape: Sequence[int] | None = None,
     dtype: Any = None,
     *,

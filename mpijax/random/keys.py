@@ -1,7 +1,7 @@
 """PRNG keys: making, splitting and taking them apart.
 
-A key is an array of dtype ``key<fry>``, each element of which stands for two uint32. `PRNGKey` gives the two numbers
-themselves, as JAX did before it had typed keys; every function takes both.
+A key is an array of dtype ``key<fry>``, each element of which stands for two uint32. `PRNGKey` gives the two
+numbers themselves, as JAX did before it had typed keys; every function takes both.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def is_key(x: Any) -> bool:
 
 
 _LEGACY = (
-    "Legacy uint32 key array passed as key to jax.random function. Please create keys using jax.random.key(). If use "
+    "Legacy uint32 key array passed as key to jax.random function. Please create keys using "
+    "jax.random.key(). If use "
     'of a raw key array was intended, set jax_legacy_prng_key="allow".'
 )
 
@@ -109,7 +110,8 @@ def _complain_of_raw_key() -> None:
         warnings.warn(_LEGACY, stacklevel=4)
     elif options.jax_enable_custom_prng:
         warnings.warn(
-            "Raw arrays as random keys to jax.random functions are deprecated. Assuming valid threefry2x32 key for now.",
+            "Raw arrays as random keys to jax.random functions are deprecated. Assuming valid threefry2x32 "
+            "key for now.",
             FutureWarning,
             stacklevel=4,
         )
@@ -147,7 +149,7 @@ def key(seed: Any, *, impl: PRNGSpecDesc | None = None, dtype: Any = None) -> An
     return _make_key("key", seed, impl)
 
 
-def PRNGKey(seed: Any, *, impl: PRNGSpecDesc | None = None) -> Any:  # noqa: N802 (JAX's name)
+def PRNGKey(seed: Any, *, impl: PRNGSpecDesc | None = None) -> Any:
     """A raw key, uint32 [2]. See `key` for the arguments."""
     return _as_given(True, _make_key("PRNGKey", seed, impl))
 
@@ -157,7 +159,8 @@ def fold_in(key: Any, data: Any) -> Any:
     key, was_raw = check_key("fold_in", key)
     if np.ndim(data):
         raise TypeError(
-            f"fold_in accepts a scalar, but was given an array of shape {np.shape(data)} != (). Use jax.vmap for batching."
+            f"fold_in accepts a scalar, but was given an array of shape {np.shape(data)} != (). Use "
+            "jax.vmap for batching."
         )
     return _as_given(was_raw, ops.random_fold_in(key, asarray(data, dtype="uint32")))
 

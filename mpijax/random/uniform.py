@@ -65,7 +65,8 @@ def _uniform(key, minval, maxval, shape, dtype):
     info = dtypes.finfo(dtype)
     if info.bits not in _UINT:
         raise TypeError(f"uniform only accepts 8-, 16-, 32-, or 64-bit dtypes, got {dtype}.")
-    # Random mantissa bits under the exponent of 1 give a float in [1, 2). Formats of few mantissa bits need few.
+    # Random mantissa bits under the exponent of 1 give a float in [1, 2). Formats of few mantissa bits need
+    # few.
     drawn = 8 if info.nmant < 8 else info.bits
     word = _UINT[info.bits]
     random = random_bits(key, bit_width=drawn, shape=shape)
@@ -107,7 +108,9 @@ def randint(
 def _clipped_integer(x: Any, dtype: Any) -> Any:
     """Integers x as `dtype`, those out of its range brought to its ends."""
     into, of = dtypes.iinfo(dtype), dtypes.iinfo(x.dtype)
-    return jnp.clip(x, scalar_like(x, max(into.min, of.min)), scalar_like(x, min(into.max, of.max))).astype(dtype)
+    return jnp.clip(x, scalar_like(x, max(into.min, of.min)), scalar_like(x, min(into.max, of.max))).astype(
+        dtype
+    )
 
 
 @jit(static_argnums=(3, 4))
@@ -133,7 +136,8 @@ def _randint(key, minval, maxval, shape, dtype):
     # An empty range gives minval.
     span = lax.select(maxval <= minval, lax.full_like(span, 1), span)
     span = lax.select(beyond & (maxval > minval), lax.add(span, scalar_like(span, 1)), span)
-    # (high · 2^width + low) mod span, which has next to no bias; 2^width mod span as a square, to stay in range.
+    # (high · 2^width + low) mod span, which has next to no bias; 2^width mod span as a square, to stay in
+    # range.
     factor = lax.rem(scalar_like(span, 2 ** (width // 2)), span)
     factor = lax.rem(lax.mul(factor, factor), span)
     offset = lax.add(lax.mul(lax.rem(high, span), factor), lax.rem(low, span))

@@ -1,3 +1,4 @@
 """Functions of SciPy, for arrays that can be traced."""
 
-from mpijax.scipy import special as special
+# ruff: noqa: F401
+from mpijax.scipy import special

@@ -1,3 +1,4 @@
 """Special functions, by SciPy's names."""
 
-from mpijax.nn.normalize import log_softmax as log_softmax, logsumexp as logsumexp, softmax as softmax
+# ruff: noqa: F401
+from mpijax.nn.normalize import log_softmax, logsumexp, softmax

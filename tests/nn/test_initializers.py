@@ -5,7 +5,8 @@ import pytest
 from oracle import OURS, check
 
 SCALING = (
-    "glorot_normal glorot_uniform he_normal he_uniform kaiming_normal kaiming_uniform lecun_normal lecun_uniform "
+    "glorot_normal glorot_uniform he_normal he_uniform kaiming_normal kaiming_uniform lecun_normal "
+    "lecun_uniform "
     "xavier_normal xavier_uniform normal uniform truncated_normal"
 ).split()
 
@@ -14,14 +15,19 @@ SCALING = (
 @pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4), (5,)], ids=repr)
 def test_values(name, shape):
     check(
-        lambda J: lambda seed: getattr(J.nn.initializers, name)()(J.random.key(seed), shape), 3, eager=False, rtol=1e-5
+        lambda J: lambda seed: getattr(J.nn.initializers, name)()(J.random.key(seed), shape),
+        3,
+        eager=False,
+        rtol=1e-5,
     )
 
 
 @pytest.mark.parametrize("name", ["glorot_normal", "he_uniform", "normal"])
 def test_complex(name):
     check(
-        lambda J: lambda seed: getattr(J.nn.initializers, name)(dtype=np.complex64)(J.random.key(seed), (3, 4)),
+        lambda J: (
+            lambda seed: getattr(J.nn.initializers, name)(dtype=np.complex64)(J.random.key(seed), (3, 4))
+        ),
         3,
         jaxpr=False,
         rtol=1e-5,
@@ -33,8 +39,10 @@ def test_complex(name):
 @pytest.mark.parametrize("distribution", ["truncated_normal", "normal", "uniform", "bogus"])
 def test_variance_scaling(mode, distribution):
     check(
-        lambda J: lambda seed: J.nn.initializers.variance_scaling(1.5, mode, distribution, in_axis=(0, 1))(
-            J.random.key(seed), (2, 3, 4)
+        lambda J: (
+            lambda seed: J.nn.initializers.variance_scaling(1.5, mode, distribution, in_axis=(0, 1))(
+                J.random.key(seed), (2, 3, 4)
+            )
         ),
         3,
         jaxpr=False,

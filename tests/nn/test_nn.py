@@ -1,12 +1,14 @@
 """jax.nn against JAX: Jaxprs, values, derivatives."""
 
+# ruff: noqa: B023 (functions of loop variables are called before the next turn)
 import numpy as np
 import pytest
 from oracle import OURS, check, sample
 
 X = np.linspace(-3, 3, 12, dtype=np.float32).reshape(3, 4)
 ACTIVATIONS = (
-    "celu elu gelu glu hard_sigmoid hard_silu hard_swish hard_tanh identity leaky_relu log_sigmoid mish relu relu6 selu "
+    "celu elu gelu glu hard_sigmoid hard_silu hard_swish hard_tanh identity leaky_relu log_sigmoid mish "
+    "relu relu6 selu "
     "sigmoid silu soft_sign softplus sparse_plus sparse_sigmoid squareplus swish tanh"
 ).split()
 NORMALIZERS = "log_softmax logmeanexp logsumexp softmax standardize".split()
@@ -59,7 +61,9 @@ def test_glu_of_odd_size():
 
 
 @pytest.mark.parametrize(
-    "how", [{"b": 2.0}, {"return_sign": True}, {"b": X, "return_sign": True}, {"b": X, "axis": 1}], ids=lambda h: str([*h])
+    "how",
+    [{"b": 2.0}, {"return_sign": True}, {"b": X, "return_sign": True}, {"b": X, "axis": 1}],
+    ids=lambda h: str([*h]),
 )
 def test_logsumexp_weights(how):
     check(lambda J: lambda x: J.nn.logsumexp(x, **how), X, **CLOSE)
@@ -77,7 +81,6 @@ def test_softmax_rule_of_its_own():
     import jax
 
     import mpijax
-
     from mpijax.core import config
 
     before = jax.config.jax_softmax_custom_jvp, config.config.jax_softmax_custom_jvp
@@ -92,11 +95,18 @@ def test_softmax_rule_of_its_own():
 
 
 def test_standardize():
-    for how in ({"algorithm": "stable"}, {"algorithm": "x"}, {"mean": 1.0}, {"variance": np.float32(2), "epsilon": 0}):
+    for how in (
+        {"algorithm": "stable"},
+        {"algorithm": "x"},
+        {"mean": 1.0},
+        {"variance": np.float32(2), "epsilon": 0},
+    ):
         check(lambda J: lambda x: J.nn.standardize(x, **how), X, **CLOSE)
 
 
-@pytest.mark.parametrize("how", [{}, {"dtype": int}, {"axis": 0}, {"dtype": "bfloat16", "axis": -1}], ids=repr)
+@pytest.mark.parametrize(
+    "how", [{}, {"dtype": int}, {"axis": 0}, {"dtype": "bfloat16", "axis": -1}], ids=repr
+)
 def test_one_hot(how):
     for x in (np.array([0, 2, 5, -1]), np.array([[1, 2]]), 1, np.array([1], np.uint8)):
         check(lambda J: lambda x: J.nn.one_hot(x, 5, **how), x)

@@ -1,5 +1,6 @@
 """einsum and the products of arrays against JAX: Jaxprs, values, errors."""
 
+# ruff: noqa: B023 (functions of loop variables are called before the next turn)
 import numpy as np
 import pytest
 from oracle import OURS, check, sample
@@ -58,15 +59,21 @@ def test_einsum_of_numbered_axes():
 
 def test_einsum_dtypes():
     a, b = sample(2, 3), sample(3, 4)
-    for x, y in ((a, b.astype(np.int32)), (a.astype(np.int32), b.astype(np.int32)), (a, b.astype(np.complex64))):
+    for x, y in (
+        (a, b.astype(np.int32)),
+        (a.astype(np.int32), b.astype(np.int32)),
+        (a, b.astype(np.complex64)),
+    ):
         check(lambda J: lambda x, y: J.numpy.einsum("ij,jk", x, y), x, y, rtol=1e-6)
     check(
-        lambda J: lambda x, y: J.numpy.einsum(
-            "ij,jk",
-            x.astype("bfloat16"),
-            y.astype("bfloat16"),
-            preferred_element_type=np.float32,
-            precision="highest",
+        lambda J: (
+            lambda x, y: J.numpy.einsum(
+                "ij,jk",
+                x.astype("bfloat16"),
+                y.astype("bfloat16"),
+                preferred_element_type=np.float32,
+                precision="highest",
+            )
         ),
         a,
         b,
@@ -82,7 +89,8 @@ def test_einsum_path_matches_opt_einsum():
 SHAPES = [
     ((), ()), ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 4)), ((2, 3), (3, 4)), ((5, 2, 3), (3, 4)),
     ((2, 3), (5, 3, 4)), ((5, 2, 3), (5, 3, 4)), ((1, 2, 3), (5, 3, 4)), ((5, 2, 3), (1, 3, 4)),
-    ((1, 2, 3), (1, 3, 4)), ((7, 1, 2, 3), (5, 3, 4)), ((2, 3), (2, 3)), ((4, 2, 3), (2, 3)), ((2, 0), (0, 3)),
+    ((1, 2, 3), (1, 3, 4)), ((7, 1, 2, 3), (5, 3, 4)), ((2, 3), (2, 3)), ((4, 2, 3), (2, 3)),
+    ((2, 0), (0, 3)),
 ]  # fmt: skip
 PRODUCTS = ["dot", "matmul", "inner", "outer", "kron", "vdot", "tensordot", "vecdot", "matvec", "vecmat"]
 
@@ -91,11 +99,15 @@ PRODUCTS = ["dot", "matmul", "inner", "outer", "kron", "vdot", "tensordot", "vec
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_product(product, shapes):
     for dtypes in ((np.float32, np.float32), (np.int32, np.float32), (np.complex64, np.float32)):
-        a, b = (sample(*shape, dtype=d, seed=i) for i, (shape, d) in enumerate(zip(shapes, dtypes, strict=True)))
+        a, b = (
+            sample(*shape, dtype=d, seed=i) for i, (shape, d) in enumerate(zip(shapes, dtypes, strict=True))
+        )
         check(lambda J: lambda a, b: getattr(J.numpy, product)(a, b), a, b, eager=False, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("axes", [0, 1, 2, 3, (0, 1), ([0, 1], [1, 0]), (-1, -1), ([0], [0, 1]), "x"], ids=repr)
+@pytest.mark.parametrize(
+    "axes", [0, 1, 2, 3, (0, 1), ([0, 1], [1, 0]), (-1, -1), ([0], [0, 1]), "x"], ids=repr
+)
 def test_tensordot_axes(axes):
     check(lambda J: lambda a, b: J.numpy.tensordot(a, b, axes), sample(2, 2), sample(2, 2, seed=1), rtol=1e-6)
 
@@ -108,8 +120,10 @@ def test_python_scalars_stay_weak():
 
 def test_preferred_element_type():
     check(
-        lambda J: lambda a, b: J.numpy.matmul(
-            a.astype("bfloat16"), b.astype("bfloat16"), preferred_element_type=np.float32
+        lambda J: (
+            lambda a, b: J.numpy.matmul(
+                a.astype("bfloat16"), b.astype("bfloat16"), preferred_element_type=np.float32
+            )
         ),
         sample(2, 3),
         sample(3, 4),

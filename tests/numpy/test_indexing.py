@@ -1,5 +1,6 @@
 """`x[...]`, take and take_along_axis against JAX: Jaxprs, values, errors."""
 
+# ruff: noqa: B023 (functions of loop variables are called before the next turn)
 import numpy as np
 import pytest
 from oracle import check, sample
@@ -33,15 +34,19 @@ n = np.array([0, -1, 1])
 mask = np.array([True, False, True])
 
 STATIC = [
-    s_[0], s_[-1], s_[5], s_[-7], s_[1:], s_[::2], s_[::-1], s_[2:0:-1], s_[...], s_[None], s_[:, None], s_[..., 0],
-    s_[0, ..., None], s_[1, 2, 3], s_[0:0], s_[:, ::-2, 1:3], s_[None, ..., None, 1], s_[()], s_[4:10], s_[-2:],
+    s_[0], s_[-1], s_[5], s_[-7], s_[1:], s_[::2], s_[::-1], s_[2:0:-1], s_[...], s_[None], s_[:, None],
+    s_[..., 0],
+    s_[0, ..., None], s_[1, 2, 3], s_[0:0], s_[:, ::-2, 1:3], s_[None, ..., None, 1], s_[()], s_[4:10],
+    s_[-2:],
     s_[np.int32(1)], s_[np.uint8(2)], s_[:, -3:-1, ::3],
 ]  # fmt: skip
 ARRAYS = [
-    s_[j], s_[n], s_[j, j], s_[j, :, j], s_[:, j, j], s_[0, :, j], s_[j, None, :, 0], s_[j[:, None], n], s_[j, ::2],
+    s_[j], s_[n], s_[j, j], s_[j, :, j], s_[:, j, j], s_[0, :, j], s_[j, None, :, 0], s_[j[:, None], n],
+    s_[j, ::2],
     s_[j, ::-1], s_[:, :, j[:1]], s_[[0, 1], :], s_[np.array(2)], s_[Arr(1)], s_[Arr(1, np.uint8), ::2],
     s_[Arr(1), 1:3, ::-1], s_[[],], s_[np.array([], int)], s_[0, j, None, j], s_[j, 0, :, None], s_[..., j],
-    s_[1, ..., j], s_[Arr([[0, 1], [1, 0]]), 1:3], s_[j[0], j[1], None], s_[j, 1:3], s_[j, 3:1], s_[:, 2, 1:4:2],
+    s_[1, ..., j], s_[Arr([[0, 1], [1, 0]]), 1:3], s_[j[0], j[1], None], s_[j, 1:3], s_[j, 3:1],
+    s_[:, 2, 1:4:2],
     s_[Arr(7)], s_[Arr(-1)], s_[10, j],
 ]  # fmt: skip
 MASKS = [
@@ -56,7 +61,10 @@ BAD = [
 
 @pytest.mark.parametrize("index", STATIC + ARRAYS + MASKS, ids=repr)
 def test_get(index):
-    check(lambda J: lambda x: x[built(index, J)] if hasattr(x, "aval") else J.numpy.asarray(x)[built(index, J)], X)
+    check(
+        lambda J: lambda x: x[built(index, J)] if hasattr(x, "aval") else J.numpy.asarray(x)[built(index, J)],
+        X,
+    )
 
 
 @pytest.mark.parametrize("index", BAD, ids=repr)
@@ -87,7 +95,9 @@ def test_traced_scalar(index, i):
     check(lambda J: lambda x, i: x[index(i)], X, i, eager=False)
 
 
-@pytest.mark.parametrize("i", [np.array([0, 1], np.int32), np.array([[0, 1], [2, 1]], np.uint8)], ids=["1d", "2d"])
+@pytest.mark.parametrize(
+    "i", [np.array([0, 1], np.int32), np.array([[0, 1], [2, 1]], np.uint8)], ids=["1d", "2d"]
+)
 @pytest.mark.parametrize(
     "index",
     [
@@ -126,7 +136,9 @@ def test_empty_operand(index):
     ],
     ids=repr,
 )
-@pytest.mark.parametrize("index", [s_[0], s_[-1], s_[9], s_[j], s_[Arr(2)], s_[Arr([0, 5, -1])], s_[j, 0]], ids=repr)
+@pytest.mark.parametrize(
+    "index", [s_[0], s_[-1], s_[9], s_[j], s_[Arr(2)], s_[Arr([0, 5, -1])], s_[j, 0]], ids=repr
+)
 def test_at_get(index, how):
     check(lambda J: lambda x: J.numpy.asarray(x).at[built(index, J)].get(**how), X)
 

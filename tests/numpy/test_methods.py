@@ -1,5 +1,6 @@
 """Operators and methods of arrays against JAX."""
 
+# ruff: noqa: B023 (functions of loop variables are called before the next turn)
 import operator
 
 import numpy as np
@@ -65,13 +66,16 @@ def test_numpy_array_on_the_left_gives_way():
 METHODS = [
     ("all", ()), ("any", ()), ("argmax", ()), ("argmin", (1,)), ("astype", (int,)), ("astype", ("bfloat16",)),
     ("astype", (bool,)), ("astype", (None,)), ("clip", (-1, 1)), ("clip", (None, 1)), ("conj", ()),
-    ("conjugate", ()), ("copy", ()), ("dot", (X.T,)), ("flatten", ()), ("max", (0,)), ("mean", (1,)), ("min", ()),
+    ("conjugate", ()), ("copy", ()), ("dot", (X.T,)), ("flatten", ()), ("max", (0,)), ("mean", (1,)),
+    ("min", ()),
     ("prod", (0,)), ("ptp", ()), ("ravel", ()), ("ravel", ("F",)), ("repeat", (2,)), ("repeat", (2, 1)),
-    ("reshape", (3, 2)), ("reshape", ((3, 2),)), ("reshape", (-1,)), ("reshape", (-1, 2)), ("reshape", (-1, -1)),
+    ("reshape", (3, 2)), ("reshape", ((3, 2),)), ("reshape", (-1,)), ("reshape", (-1, 2)),
+    ("reshape", (-1, -1)),
     ("reshape", (4,)), ("reshape", (-1, 4)), ("reshape", (np.int64(6),)), ("round", ()), ("round", (1,)),
     ("squeeze", ()), ("std", (0,)), ("sum", (1,)), ("swapaxes", (0, 1)), ("take", (0,)), ("take", (0, 1)),
     ("trace", ()), ("transpose", ()), ("transpose", (1, 0)), ("transpose", ((1, 0),)), ("transpose", (None,)),
-    ("transpose", ((0, 0),)), ("var", ()), ("view", (np.int32,)), ("view", (np.int8,)), ("view", (np.float32,)),
+    ("transpose", ((0, 0),)), ("var", ()), ("view", (np.int32,)), ("view", (np.int8,)),
+    ("view", (np.float32,)),
     ("view", ("complex64",)), ("view", (bool,)), ("view", ()), ("nonzero", ()), ("diagonal", ()),
     ("byteswap", ()), ("cumsum", (1,)), ("cumprod", (1,)), ("sort", ()), ("argsort", ()),
 ]  # fmt: skip

@@ -1,5 +1,6 @@
 """Random numbers equal JAX's, bit by bit, but for the last bits of transcendental functions."""
 
+# ruff: noqa: B023 (functions of loop variables are called before the next turn)
 import numpy as np
 import pytest
 from oracle import OURS, THEIRS, assert_same_outcome, assert_same_values, check, run
@@ -10,19 +11,22 @@ LOGITS = np.linspace(-3, 3, 12, dtype=np.float32).reshape(3, 4)
 # Name, arguments: bit-exact.
 EXACT = [
     ("split", ()), ("split", (3,)), ("split", ((2, 3),)), ("fold_in", (3,)), ("fold_in", (np.uint32(5),)),
-    ("fold_in", (np.ones(3),)), ("key_data", ()), ("bits", ()), ("bits", ((2, 3),)), ("bits", ((5,), np.uint8)),
+    ("fold_in", (np.ones(3),)), ("key_data", ()), ("bits", ()), ("bits", ((2, 3),)),
+    ("bits", ((5,), np.uint8)),
     ("bits", ((5,), np.uint16)), ("bits", ((2,), np.int32)), ("uniform", ()), ("uniform", ((2, 3),)),
     ("uniform", ((2, 3), np.float16)), ("uniform", ((3,), "bfloat16")), ("uniform", ((3,), None, -1, 2)),
     ("uniform", ((2, 3), None, np.zeros(3), 1.0)), ("uniform", ((3,), int)), ("uniform", (3,)),
     ("uniform", ((0, 2),)), ("uniform", ((2, 3), None, np.zeros(4), 1.0)),
     ("randint", ((3,), 0, 10)), ("randint", ((3,), 0, 10, np.int8)), ("randint", ((3,), 0, 300, np.uint8)),
     ("randint", ((2, 3), np.zeros(3, int), 5)), ("randint", ((3,), 5, 5)), ("randint", ((3,), 0.0, 5)),
-    ("randint", ((3,), 0, 5, np.uint32)), ("randint", ((3,), 0, 5, float)), ("randint", ((2, 3), np.zeros(4, int), 5)),
+    ("randint", ((3,), 0, 5, np.uint32)), ("randint", ((3,), 0, 5, float)),
+    ("randint", ((2, 3), np.zeros(4, int), 5)),
     ("bernoulli", ()), ("bernoulli", (0.3,)), ("bernoulli", (np.full(3, 0.2),)), ("bernoulli", (0.2, (7,))),
     ("bernoulli", (0.2, (7,), "high")), ("bernoulli", (1,)), ("bernoulli", (0.2, (3,), "z")),
     ("permutation", (10,)), ("permutation", (np.arange(5),)), ("permutation", (np.ones((3, 4)),)),
     ("permutation", (LOGITS, 1)), ("permutation", (LOGITS, 1, True)), ("permutation", (2.0,)),
-    ("choice", (5,)), ("choice", (5, (3,))), ("choice", (np.arange(4.0), (2, 2))), ("choice", (5, (3,), False)),
+    ("choice", (5,)), ("choice", (5, (3,))), ("choice", (np.arange(4.0), (2, 2))),
+    ("choice", (5, (3,), False)),
     ("choice", (LOGITS, (2,), False, None, 1)), ("choice", (5, (7,), False)), ("choice", (5, 3)),
     ("rademacher", ((3,),)), ("rademacher", ((3,), float)),
 ]  # fmt: skip
@@ -31,9 +35,11 @@ CLOSE = [
     ("normal", ()), ("normal", ((2, 3),)), ("normal", ((3,), np.complex64)), ("normal", ((3,), int)),
     ("truncated_normal", (-1.0, 1.0)), ("truncated_normal", (-2, 2, (3,))),
     ("truncated_normal", (np.zeros(3), 2.0, (2, 3))), ("truncated_normal", (np.zeros(3), 2.0, (2, 4))),
-    ("exponential", ()), ("exponential", ((3,),)), ("laplace", ((3,),)), ("logistic", ((3,),)), ("cauchy", ((3,),)),
+    ("exponential", ()), ("exponential", ((3,),)), ("laplace", ((3,),)), ("logistic", ((3,),)),
+    ("cauchy", ((3,),)),
     ("gumbel", ((3,),)), ("gumbel", ((3,), None, "high")), ("gumbel", ((3,), None, "highest")),
-    ("gumbel", ((3,), None, "z")), ("maxwell", ((3,),)), ("weibull_min", (1.0, 2.0, (3,))), ("pareto", (2.0,)),
+    ("gumbel", ((3,), None, "z")), ("maxwell", ((3,),)), ("weibull_min", (1.0, 2.0, (3,))),
+    ("pareto", (2.0,)),
     ("pareto", (np.ones(3, np.float32), (2, 3))), ("rayleigh", (np.float32(2),)),
     ("wald", (np.ones(3, np.float32),)), ("triangular", (0.0, 0.5, 1.0, (3,))), ("lognormal", ()),
     ("lognormal", (2.0, (3,))), ("geometric", (0.5, (3,))), ("geometric", (np.full(3, 0.1, np.float32),)),
@@ -73,7 +79,13 @@ def test_close(case):
 @pytest.mark.parametrize("size", [1, 2, 3, 1000, 100_003])
 def test_many_bits(size):
     check(lambda J: lambda seed: J.random.bits(J.random.key(seed), (size,)), 7, jaxpr=False)
-    check(lambda J: lambda seed: J.random.normal(J.random.key(seed), (size,)), 7, jaxpr=False, rtol=1e-5, atol=1e-6)
+    check(
+        lambda J: lambda seed: J.random.normal(J.random.key(seed), (size,)),
+        7,
+        jaxpr=False,
+        rtol=1e-5,
+        atol=1e-6,
+    )
 
 
 def test_seeds():
@@ -101,7 +113,8 @@ def test_bad_keys(function):
         theirs, ours = (run(lambda J=J, bad=bad: getattr(J.random, function)(bad)) for J in (THEIRS, OURS))
         assert_same_outcome(theirs, ours)
     theirs, ours = (
-        run(lambda J=J: getattr(J.random, function)(J.random.split(J.random.key(0), 3))) for J in (THEIRS, OURS)
+        run(lambda J=J: getattr(J.random, function)(J.random.split(J.random.key(0), 3)))
+        for J in (THEIRS, OURS)
     )
     assert_same_outcome(theirs, ours)
     assert "vmap" in ours[2]
