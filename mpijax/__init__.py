@@ -1,0 +1,62 @@
+"""mpijax: JAX's programming model, native to MPI. ``import mpijax as jax; import mpijax.numpy as jnp``.
+
+The names are JAX's. Each is loaded when it is first used, so that importing mpijax costs next to nothing; MPI
+starts at the first use of devices or communication.
+"""
+
+import importlib as _importlib
+from typing import Any as _Any
+
+from mpijax.version import __version__ as __version__
+
+_MODULES = frozenset(
+    """custom_derivatives debug distributed dlpack dtypes errors experimental flatten_util lax mpi nn numpy
+    random scipy sharding test_util tree tree_util typing version""".split()
+)
+
+# Where the public names live.
+_HOMES = {
+    "mpijax.core.array_api": "Array",
+    "mpijax.core.avals": "ShapeDtypeStruct",
+    "mpijax.core.config": """allow_f16_reductions array_garbage_collection_guard auto_pcast check_tracer_leaks
+    config
+        debug_infs debug_key_reuse debug_nans default_device default_matmul_precision default_prng_impl
+        enable_checks enable_custom_prng enable_x64 explain_cache_misses legacy_prng_key log_compiles
+        no_execution no_tracing numpy_dtype_promotion numpy_rank_promotion remove_size_one_mesh_axis_from_type
+        softmax_custom_jvp thread_guard threefry_partitionable transfer_guard transfer_guard_device_to_device
+        transfer_guard_device_to_host transfer_guard_host_to_device""",
+    "mpijax.core.dtypes": "float0",
+    "mpijax.core.trace": "typeof",
+    "mpijax.missing": """checkpoint closure_convert custom_gradient empty_ref free_ref freeze fwd_and_bwd
+        jacfwd jacobian jacrev hessian linear_transpose make_array_from_callback
+        make_array_from_process_local_data make_array_from_single_device_arrays new_ref pmap pure_callback
+        remat reshard smap""",
+    "mpijax.runtime.devices": """Device default_backend device_count devices host_count host_id
+    local_device_count
+        local_devices process_count process_index process_indices""",
+    "mpijax.runtime.placement": "block_until_ready device_get device_put",
+    "mpijax.scopes": """checking_leaks copy_to_host_async disable_jit effects_barrier ensure_compile_time_eval
+        named_call named_scope print_environment_info""",
+    "mpijax.spmd.mesh": "NamedSharding make_mesh set_mesh",
+    "mpijax.spmd.shard_map": "P shard_map",
+    "mpijax.transforms.api": """clear_caches custom_jvp custom_vjp eval_shape grad jit jvp linearize
+    make_jaxpr
+        value_and_grad vjp vmap""",
+}
+_WHERE = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+__all__ = [*_WHERE, *sorted(_MODULES)]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _MODULES:
+        return _importlib.import_module(f"mpijax.{name}")
+    home = _WHERE.get(name)
+    if home is None:
+        raise AttributeError(f"module 'mpijax' has no attribute {name!r}")
+    value = globals()[name] = getattr(_importlib.import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+"""What everything else is built on: types, Jaxprs, traces, pytrees, options. Not public."""

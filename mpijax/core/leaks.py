@@ -1,0 +1,41 @@
+"""Finding traced values that outlive their trace, for `jax.checking_leaks()`."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+from mpijax.core.trace import Tracer
+
+
+def check_leaks(trace: Any, debug: Any) -> None:
+    """Raise if someone outside still holds a tracer of a trace that has ended.
+
+    The trace's own table of constants is emptied first. The garbage collector runs, so that tracers in cycles
+    that nobody can reach do not count.
+    """
+    trace._const_tracers.clear()
+    gc.collect()
+    leaked = [x for x in gc.get_referrers(trace) if isinstance(x, Tracer) and x._trace is trace]
+    if not leaked:
+        return
+    lines = []
+    for tracer in leaked:
+        holders = [h for h in gc.get_referrers(tracer) if h is not leaked and not _is_frame(h)]
+        kinds = ", ".join(sorted({type(h).__name__ for h in holders})) or "an unknown object"
+        lines.append(f"{tracer!r}, held by: {kinds}")
+    where = (
+        f" The function being traced was {debug.location}, traced for {debug.transformation}."
+        if debug
+        else ""
+    )
+    listed = "\n  ".join(lines)
+    raise Exception(
+        f"Leaked trace: {len(leaked)} traced value(s) outlive the function in which they were made.{where}\n "
+        f" {listed}\nReturn values from the transformed function instead of storing them in globals, "
+        "attributes or lists."
+    )
+
+
+def _is_frame(x: Any) -> bool:
+    return type(x).__name__ == "frame"

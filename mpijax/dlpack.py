@@ -1,0 +1,50 @@
+"""Arrays of other libraries without copying, by the DLPack protocol."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.array_api import Array
+
+__all__ = ["from_dlpack", "is_supported_dtype"]
+
+_CPU = 1
+
+
+def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = None) -> Array:
+    """An array that shares its memory with an array of another library (NumPy, PyTorch, CuPy's host arrays
+    ...).
+
+    Memory that is not C-contiguous, or not aligned for its dtype, is copied; with `copy=False` that raises.
+    Nobody may write into shared memory as long as the result is in use.
+
+    Raises:
+      TypeError: for an object without the protocol, or in the memory of another device.
+      ValueError: for a copy that `copy=False` forbids.
+    """
+    from mpijax.runtime.array import array_of
+
+    if not hasattr(external_array, "__dlpack__") or not hasattr(external_array, "__dlpack_device__"):
+        raise TypeError("The array passed to from_dlpack must have __dlpack__ and __dlpack_device__ methods.")
+    kind, _ = external_array.__dlpack_device__()
+    if kind != _CPU:
+        raise TypeError(
+            f"Array passed to from_dlpack is on unsupported device type (DLDeviceType: {int(kind)}): mpijax "
+            "computes in the memory of the host; copy the array there first."
+        )
+    view = np.from_dlpack(external_array)
+    usable = view.flags.c_contiguous and view.flags.aligned
+    if copy is False and not usable:
+        raise ValueError(
+            f"from_dlpack with copy=False: the array of shape {view.shape} and strides {view.strides} is not "
+            "C-contiguous"
+        )
+    return array_of(view, copy=bool(copy) or not usable)
+
+
+def is_supported_dtype(dtype: Any) -> bool:
+    """Whether arrays of the dtype can be exchanged: bool, integers, float16 to float64, complex."""
+    dtype = np.dtype(dtype)
+    return dtype.kind in "biufc" and dtype.type.__module__ == "numpy"

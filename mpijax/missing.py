@@ -1,0 +1,74 @@
+"""Functions of JAX that mpijax does not have yet: what each would do, and what to use instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+_ARRAYS = (
+    "arrays that are spread over ranks are made by shard_map: pass the whole array, of which every rank "
+    "takes its shard, or build the shard inside the function from lax.axis_index"
+)
+_JACOBIANS = (
+    "vmap the derivative over a basis: vmap(lambda t: jvp(f, (x,), (t,))[1])(jnp.eye(n)), or vmap of a vjp"
+)
+_REMAT = "rematerialization comes with the memory tools; results are the same without it, only memory is not"
+_REFS = (
+    "mutable arrays come with the stateful primitives; until then return the updated array (x.at[i].set(v))"
+)
+_LOOPS = (
+    "loops and branches come with the control-flow primitives; until then use a Python loop of known length, "
+    "which is unrolled, and jnp.where or lax.select for choices"
+)
+
+INSTEAD: dict[str, str] = {
+    "associative_scan": "it comes with control flow; use the cumulative functions of mpijax.numpy",
+    "checkpoint": _REMAT,
+    "closure_convert": "pass what the function closes over as arguments",
+    "cond": _LOOPS,
+    "custom_gradient": "use custom_vjp, whose fwd and bwd say the same",
+    "empty_ref": _REFS,
+    "fori_loop": _LOOPS,
+    "free_ref": _REFS,
+    "freeze": _REFS,
+    "fwd_and_bwd": "use vjp, which returns the value and the backward function",
+    "hessian": _JACOBIANS,
+    "io_callback": "Python callbacks come with the effects; return the value from the function instead",
+    "jacfwd": _JACOBIANS,
+    "jacobian": _JACOBIANS,
+    "jacrev": _JACOBIANS,
+    "linear_transpose": "vjp of a linear function at any point is its transpose",
+    "make_array_from_callback": _ARRAYS,
+    "make_array_from_process_local_data": _ARRAYS,
+    "make_array_from_single_device_arrays": _ARRAYS,
+    "map": "use vmap, or a Python loop of known length",
+    "new_ref": _REFS,
+    "pmap": "use jit(shard_map(f, mesh=..., in_specs=..., out_specs=...)), which names the same axes",
+    "pure_callback": (
+        "Python callbacks come with the effects; outside of jit call the function directly, inside write it "
+        "in mpijax.numpy"
+    ),
+    "remat": _REMAT,
+    "reshard": _ARRAYS,
+    "scan": _LOOPS,
+    "smap": "use shard_map over a mesh that has only the axes to be mapped",
+    "switch": _LOOPS,
+    "while_loop": _LOOPS,
+}
+
+
+def missing(name: str, instead: str) -> Callable[..., NoReturn]:
+    """A function in place of JAX's `name` that says what to use instead."""
+
+    def unavailable(*_args: Any, **_kwargs: Any) -> NoReturn:
+        raise NotImplementedError(f"mpijax does not have {name} yet: {instead}.")
+
+    unavailable.__name__ = unavailable.__qualname__ = name
+    unavailable.__doc__ = f"Not available yet: {instead}."
+    return unavailable
+
+
+def __getattr__(name: str) -> Callable[..., NoReturn]:
+    if name not in INSTEAD:
+        raise AttributeError(f"module 'mpijax.missing' has no attribute {name!r}")
+    return missing(name, INSTEAD[name])

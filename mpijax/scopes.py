@@ -1,0 +1,82 @@
+"""Contexts around tracing, waiting (there is nothing to wait for), and what to put into a bug report."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from mpijax.core import config
+from mpijax.core.trace import EVAL, current_trace
+
+
+def disable_jit(disable: bool = True) -> Any:
+    """Inside, functions under `jit` run operation by operation, so that `print` sees every value."""
+    return config.disable_jit(disable)
+
+
+def checking_leaks() -> Any:
+    """Inside, a traced value that outlives its trace raises where the trace ends, not at its use."""
+    return config.check_tracer_leaks(True)
+
+
+def ensure_compile_time_eval() -> Any:
+    """Inside, operations on concrete arrays run at once even while a function is being traced.
+
+    Its results can decide a Python `if`, a shape or a table that the traced function then uses as a constant.
+    """
+    return current_trace(EVAL)
+
+
+class named_scope(contextlib.ContextDecorator):
+    """A name for the operations inside; accepted for JAX's sake, programs name source lines instead."""
+
+    def __init__(self, name: str):
+        if not isinstance(name, str):
+            raise TypeError(f"named_scope name argument must be a string, got {name!r} of type {type(name)}")
+        self.name = name
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_exc: Any) -> None:
+        return None
+
+
+def named_call(fun: Callable, *, name: str | None = None) -> Callable:
+    """`fun` itself; see `named_scope`."""
+    return fun
+
+
+def effects_barrier() -> None:
+    """Wait until side effects have happened; execution is synchronous, so they have."""
+
+
+def copy_to_host_async(x: Any) -> Any:
+    """`x` itself: arrays are in the host's memory."""
+    return x
+
+
+def print_environment_info(return_string: bool = False) -> str | None:
+    """Print the versions and the machine, for bug reports; or return them as text. Starts MPI."""
+    import numpy as np
+
+    from mpijax import version
+    from mpijax.runtime import devices, mpi_start
+
+    info = "\n".join(
+        [
+            f"mpijax: {version.__version__}",
+            f"numpy:  {np.__version__}",
+            f"python: {sys.version}",
+            f"mpi:    {mpi_start.library_version()}",
+            f"ranks:  {devices.process_count()}, this is {devices.process_index()}",
+            f"system: {platform.platform()}",
+        ]
+    )
+    if return_string:
+        return info
+    print(info)
+    return None

@@ -1,0 +1,1 @@
+"""Transformations of traced programs: derivatives, vectorization, jit. Public names are in `mpijax`."""

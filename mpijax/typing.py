@@ -1,0 +1,17 @@
+"""Types for annotations: what functions of `mpijax.numpy` take as an array and as a dtype."""
+
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from mpijax.core.array_api import Array
+
+
+class _HasDType(Protocol):
+    dtype: np.dtype
+
+
+ArrayLike: TypeAlias = Array | np.ndarray | np.bool_ | np.number | bool | int | float | complex
+DTypeLike: TypeAlias = str | type[Any] | np.dtype | _HasDType
+
+__all__ = ["ArrayLike", "DTypeLike"]
