@@ -17,9 +17,11 @@ endif
 COMPILE = @$(PY) setup.py --quiet build_ext --inplace
 export PATH := $(abspath $(dir $(PY))):$(PATH)
 
-MPIRUN ?= mpirun
+# The launcher belongs to the MPI: beside MPICC when that is a path.
+MPIRUN ?= $(or $(if $(filter /%,$(MPICC)),$(wildcard $(dir $(MPICC))mpirun)),mpirun)
 # Ranks may outnumber cores here, so none is pinned.
-MPIRUN_FREE = $(MPIRUN) $(if $(findstring Open MPI,$(shell $(MPIRUN) --version 2>&1)),--oversubscribe --allow-run-as-root) --bind-to none
+OPEN_MPI = $(findstring Open MPI,$(shell PATH="$(PATH)" $(MPIRUN) --version 2>&1))
+MPIRUN_FREE = $(MPIRUN) $(if $(OPEN_MPI),--oversubscribe --allow-run-as-root) --bind-to none
 PYTEST = $(PY) -m pytest $(PYTEST_ARGS)
 MPI_TESTS = $(MPIRUN_FREE) -n $(1) $(PYTEST) --with-mpi --timeout-method=thread -m "mpi"
 

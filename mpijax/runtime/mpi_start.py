@@ -159,8 +159,8 @@ def _check_launcher(size: int, library: str) -> None:
             raise RuntimeError(
                 f"{launcher} started {expected} processes ({variable}={expected}), but MPI sees only one: "
                 f"the launcher and the MPI library ({library.splitlines()[0].strip()}) do not belong "
-                "together. Use the mpirun of that library (for the mpich wheel: the one beside this Python), or, "
-                "under srun, try srun --mpi=pmi2 or --mpi=pmix."
+                "together. Use the mpirun of that library (for the mpich wheel: the one beside this Python), "
+                "or, under srun, try srun --mpi=pmi2 or --mpi=pmix."
             )
 
 
