@@ -501,7 +501,7 @@ class Emitter:
     # ------------------------------------------------------------ the function
 
     def function(self) -> str:
-        """The whole module text."""
+        """The text of the function; declarations and helpers it needs are in `self.text`."""
         self.phase = 0
         self.keepalive: list[Expr] = []
         top = Scope(None, {})
@@ -510,8 +510,7 @@ class Emitter:
             f"define void @{self.name}(ptr %buffers, ptr %params, i64 %begin, i64 %end) {{", "entry:", *self.entry,
             "  br label %start", "start:", *self.lines, "  ret void", "}",
         ]  # fmt: skip
-        text = "\n".join(body).replace("%entry ]", "%start ]")
-        return text + "\n" + self.text.module_text() + "\n"
+        return "\n".join(body).replace("%entry ]", "%start ]") + "\n"
 
     def _extent(self, loop: list[LoopVar]) -> str:
         size = 1

@@ -119,6 +119,14 @@ class Kernel:
                 found.append(e.attr)
         return found
 
+    def flops(self) -> int:
+        """Elementary operations of one run."""
+        turns = 1
+        for v in self.variables:
+            turns *= v.size
+        work = len(self.reduces) + sum(1 for e in self.expressions() if e.op not in ("load", "const", "index", "acc", "inner"))
+        return turns * work
+
     def reads(self) -> dict[int, Value]:
         """Values loaded from memory, by id."""
         return {id(e.attr[0]): e.attr[0] for e in self.expressions() if e.op == "load"}

@@ -42,6 +42,24 @@ class Buffer:
 
 
 @dataclass
+class KernelCode:
+    """A kernel's function as LLVM IR, and the declarations and helper functions it refers to."""
+
+    define: str
+    declares: frozenset[str]
+    helpers: dict[str, str]
+
+
+def module_text(codes: list[KernelCode]) -> str:
+    """Several kernels as one LLVM module."""
+    declares = sorted(frozenset().union(*(c.declares for c in codes)))
+    helpers: dict[str, str] = {}
+    for c in codes:
+        helpers.update(c.helpers)
+    return "\n".join([*declares, *helpers.values(), *(c.define for c in codes)])
+
+
+@dataclass
 class KernelCall:
     """Run a compiled loop nest over `[0, extent)` of its outermost loop."""
 
@@ -133,7 +151,8 @@ class Plan:
     results: list[Result] = field(default_factory=list)
     consts: list[Any] = field(default_factory=list)
     arena: int = 0
-    kernels: dict[str, str] = field(default_factory=dict)
+    kernels: dict[str, KernelCode] = field(default_factory=dict)
+    nests: list[Any] = field(default_factory=list)
     largest: list[tuple[int, Value]] = field(default_factory=list)
 
     def memory(self) -> dict[str, int]:

@@ -19,6 +19,7 @@ from mpijax.compiler.plan import (
     GemmCall,
     HostStep,
     KernelCall,
+    KernelCode,
     Plan,
     Ref,
     Result,
@@ -238,7 +239,11 @@ class Planner:
         emitter = Emitter(kernel, "KERNEL_NAME")
         text = emitter.function()
         name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
-        self.plan.kernels.setdefault(name, text.replace("KERNEL_NAME", name))
+        if name not in self.plan.kernels:
+            self.plan.kernels[name] = KernelCode(
+                text.replace("KERNEL_NAME", name), frozenset(emitter.text.declares), dict(emitter.text.helpers)
+            )
+            self.plan.nests.append(kernel)
         ptrs = [self.ref(v, offset) for v, offset in emitter.operands]
         extent = emitter.schedule.extent
         work = 1

@@ -7,6 +7,7 @@ values that are not its own as constants and passes operations on to its parent.
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax._ext import dispatch
 from mpijax.core import config, dtypes, errors
 from mpijax.core import effects as fx
 from mpijax.core.array_api import Array
@@ -176,11 +178,17 @@ class EvalTrace(Trace):
         return call.fun(*args)
 
 
-def _no_evaluator(primitive, args, params):
-    raise RuntimeError("mpijax's runtime is not loaded; import mpijax first")
+def load_runtime() -> None:
+    """Load what runs programs. It lies far above this file, and nobody needs it before the first operation."""
+    importlib.import_module("mpijax.runtime.engine").install()
 
 
-_evaluator: Callable = _no_evaluator
+def _first_evaluation(primitive, args, params):
+    load_runtime()
+    return primitive.impl(*args, **params) if primitive.impl is not None else _evaluator(primitive, args, params)
+
+
+_evaluator: Callable = _first_evaluation
 
 
 def set_evaluator(evaluate: Callable) -> None:
@@ -202,6 +210,7 @@ class _State(threading.local):
 
 
 state = _State()
+dispatch.connect(state, EVAL, config.values)
 
 
 @contextmanager

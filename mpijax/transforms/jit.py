@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from functools import partial, update_wrapper
 from typing import Any
 
+from mpijax._ext.dispatch import JitBase
 from mpijax.core import config, tree
 from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.source import callable_name
-from mpijax.core.trace import EVAL, Tracer, state, trace_to_jaxpr, typeof
+from mpijax.core.trace import EVAL, Tracer, load_runtime, state, trace_to_jaxpr, typeof
 from mpijax.transforms.call import call_jaxpr, hoist_tracers
 from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, parameter_names
 
@@ -54,6 +55,9 @@ class Traced:
         )
 
     def lower(self):
+        """The program lowered to loop nests and instructions."""
+        if _stages is None:
+            load_runtime()
         return _stages.lower(self)
 
 
@@ -74,7 +78,7 @@ def _as_tuple(value, kind) -> tuple:
     return (value,) if isinstance(value, kind) else tuple(value)
 
 
-class JitFunction:
+class JitFunction(JitBase):
     """What `jit` returns: call it, or take it apart with `trace`, `lower` and `eval_shape`."""
 
     def __init__(
@@ -104,9 +108,10 @@ class JitFunction:
             self._cache = _traced.setdefault(fun, {})
         except TypeError:
             self._cache = {}
-        # Compiled programs by signature, filled by the runtime's dispatch.
+        # Compiled programs of functions with static arguments, by signature; the base class keeps the others.
         self._programs: dict = {}
         self._plain = not (self._static_argnums or self._static_argnames)
+        self._set_typeof(typeof)
 
     def _complete(self, nums, names, given_nums, given_names):
         """Positions and names imply each other where the signature tells; negative positions count from the end."""
@@ -136,10 +141,13 @@ class JitFunction:
 
     # ------------------------------------------------------------ calling
 
-    def __call__(self, *args, **kwargs):
+    def _slow_call(self, args, kwargs):
+        """A call whose program is not known, or that is being traced."""
         if config.disable_jit.value:
             return self._fun(*args, **kwargs)
-        if state.trace is EVAL and _stages is not None:
+        if state.trace is EVAL:
+            if _stages is None:
+                load_runtime()
             return _stages.dispatch(self, args, kwargs)
         leaves, traced = self._prepare(args, kwargs)
         return self._bind(leaves, traced)
@@ -243,9 +251,10 @@ class JitFunction:
         """Forget traced and compiled programs."""
         self._cache.clear()
         self._programs.clear()
+        self._forget()
 
     def _cache_size(self) -> int:
-        return len(self._programs)
+        return len(self._programs) + self._num_programs()
 
     def __get__(self, instance, owner=None):
         return self if instance is None else partial(self, instance)

@@ -1,0 +1,221 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""The way of a call: from Python arguments to a program, and from its results back.
+
+A call of a jitted function with arrays that it has seen the types of takes no Python function: the types make
+the key, the key finds the program, the program runs, its results are put into the shape of the output.
+"""
+
+from cpython.dict cimport PyDict_GetItemWithError
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
+
+from mpijax._ext.array cimport ArrayBase, is_array
+from mpijax._ext.executor cimport Program
+from mpijax._ext.tree cimport PyTreeDef, flatten_into
+
+cdef enum:
+    MAX_FAST = 256          # leaves of the arguments and of the results on the quick way
+
+cdef object state = None    # core.trace.state: the thread's current trace
+cdef object eval_trace = None
+cdef object options = None  # core.option.values: its `trace_key` names the options in force
+
+
+def connect(trace_state, evaluation_trace, option_values):
+    """Say where the current trace and the options are kept."""
+    global state, eval_trace, options
+    state, eval_trace, options = trace_state, evaluation_trace, option_values
+
+
+cdef class Entry:
+    """A program with the structure of its results."""
+
+    cdef Program program
+    cdef PyTreeDef out_tree
+    cdef bint single        # the result is one array
+    cdef object make_array  # (leaf, type) -> what the executor takes, for leaves that are no arrays
+    cdef list avals
+
+    def __cinit__(self, Program program, PyTreeDef out_tree, list avals, make_array):
+        self.program = program
+        self.out_tree = out_tree
+        self.avals = avals
+        self.make_array = make_array
+        self.single = out_tree.num_leaves == 1 and out_tree.num_nodes == 1
+
+    cdef object run(self, list leaves):
+        """Run on flat arguments."""
+        cdef PyObject* args[MAX_FAST]
+        cdef PyObject* outs[MAX_FAST]
+        cdef Py_ssize_t n = PyList_GET_SIZE(leaves), m = self.program.num_results, i
+        cdef list converted = None
+        cdef list results
+        if n > MAX_FAST or m > MAX_FAST:
+            made = [self.make_array(x, a) for x, a in zip(leaves, self.avals)]
+            return self.out_tree.unflatten_list(self.program.run(made))
+        for i in range(n):
+            args[i] = PyList_GET_ITEM(leaves, i)
+            if not is_array(args[i]):
+                if converted is None:
+                    converted = []
+                value = self.make_array(<object>args[i], self.avals[i])
+                converted.append(value)
+                args[i] = <PyObject*>value
+        self.program.run_into(args, outs)
+        if self.single:
+            return take(outs[0])
+        results = [take(outs[i]) for i in range(m)]
+        return self.out_tree.unflatten_list(results)
+
+
+cdef extern from *:
+    """
+    /* A reference the caller owns, as an object. */
+    static PyObject *mj_take(PyObject *x) { return x; }
+    """
+    object take "mj_take"(PyObject* x)
+
+
+cdef PyObject* leaf_type(object leaf, object typeof, bint* plain) except NULL:
+    """The type of a leaf (borrowed for arrays; kept by the intern table for others)."""
+    if is_array(<PyObject*>leaf):
+        if (<ArrayBase>leaf).sharding != NULL:
+            plain[0] = False
+        return (<ArrayBase>leaf).aval
+    aval = typeof(leaf)
+    return <PyObject*>aval
+
+
+cdef class JitBase:
+    """Base of jitted functions: calls that were seen before go straight to their programs.
+
+    Subclasses set `_plain` (no static arguments) and have `_slow_call(args, kwargs)` for everything else.
+    """
+
+    cdef dict entries
+    cdef public bint _plain
+    cdef object typeof
+
+    def __cinit__(self, *args, **kwargs):
+        self.entries = {}
+        self._plain = False
+
+    def _set_typeof(self, typeof):
+        self.typeof = typeof
+
+    def _remember(self, key, Program program, PyTreeDef out_tree, list avals, make_array):
+        """Keep a program for calls with this key."""
+        self.entries[key] = Entry(program, out_tree, avals, make_array)
+
+    def _forget(self):
+        self.entries.clear()
+
+    def _num_programs(self):
+        return len(self.entries)
+
+    def _key(self, args, kwargs):
+        """The key of a call, and whether it can be remembered."""
+        cdef list leaves = []
+        cdef bint plain = True
+        key = self.make_key(args, kwargs, leaves, &plain)
+        return key if plain else None
+
+    cdef tuple make_key(self, tuple args, dict kwargs, list leaves, bint* plain):
+        cdef object structure
+        cdef Py_ssize_t n, i
+        cdef tuple key
+        cdef PyObject* aval
+        structure = flatten_into((args, kwargs) if kwargs else args, leaves)
+        n = PyList_GET_SIZE(leaves)
+        key = PyTuple_New(n + 2)
+        Py_INCREF(structure)
+        PyTuple_SET_ITEM(key, 0, structure)
+        number = options.trace_key
+        Py_INCREF(number)
+        PyTuple_SET_ITEM(key, 1, number)
+        for i in range(n):
+            aval = leaf_type(<object>PyList_GET_ITEM(leaves, i), self.typeof, plain)
+            Py_INCREF(<object>aval)
+            PyTuple_SET_ITEM(key, i + 2, <object>aval)
+        return key
+
+    def __call__(self, *args, **kwargs):
+        cdef list leaves
+        cdef bint plain = True
+        cdef PyObject* found
+        if self._plain and state.trace is eval_trace:
+            leaves = []
+            try:
+                key = self.make_key(args, kwargs, leaves, &plain)
+            except TypeError:
+                return self._slow_call(args, kwargs)
+            if plain:
+                found = PyDict_GetItemWithError(self.entries, key)
+                if found != NULL:
+                    return (<Entry>found).run(leaves)
+        return self._slow_call(args, kwargs)
+
+
+cdef class Eager:
+    """Operations outside of any trace, by primitive, types and parameters: programs with one result or several."""
+
+    cdef dict programs
+    cdef object typeof, miss, make_array
+
+    def __init__(self, typeof, miss, make_array):
+        self.programs = {}
+        self.typeof = typeof
+        self.miss = miss
+        self.make_array = make_array
+
+    def __call__(self, primitive, args, dict params):
+        """Run `primitive` on `args`."""
+        cdef PyObject* given[16]
+        cdef PyObject* outs[16]
+        cdef tuple arguments = args if type(args) is tuple else tuple(args)
+        cdef Py_ssize_t n = PyTuple_GET_SIZE(arguments), i
+        cdef bint plain = True
+        cdef PyObject* aval
+        cdef PyObject* found = NULL
+        cdef Program program
+        cdef list converted = None
+        cdef tuple key
+        if n > 14:
+            return self.miss(self.programs, None, primitive, arguments, params)
+        key = PyTuple_New(n + 2)
+        Py_INCREF(primitive)
+        PyTuple_SET_ITEM(key, 0, primitive)
+        values = tuple(params.items()) if params else None
+        Py_INCREF(values)
+        PyTuple_SET_ITEM(key, 1, values)
+        for i in range(n):
+            given[i] = <PyObject*>PyTuple_GET_ITEM(arguments, i)
+            aval = leaf_type(<object>given[i], self.typeof, &plain)
+            Py_INCREF(<object>aval)
+            PyTuple_SET_ITEM(key, i + 2, <object>aval)
+            if not is_array(given[i]):
+                if converted is None:
+                    converted = []
+                value = self.make_array(<object>given[i], <object>aval)
+                converted.append(value)
+                given[i] = <PyObject*>value
+        if not plain:
+            return self.miss(self.programs, None, primitive, arguments, params)
+        try:
+            found = PyDict_GetItemWithError(self.programs, key)
+        except TypeError:
+            key = None
+        if found == NULL:
+            return self.miss(self.programs, key, primitive, arguments, params)
+        program = <Program>found
+        if program.num_results > 16:
+            return self.miss(self.programs, key, primitive, arguments, params)
+        program.run_into(given, outs)
+        if not primitive.multiple_results:
+            return take(outs[0])
+        results = []
+        for i in range(program.num_results):
+            results.append(take(outs[i]))
+        return results

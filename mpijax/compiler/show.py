@@ -1,0 +1,99 @@
+"""Loop nests as text for people."""
+
+from __future__ import annotations
+
+from mpijax.compiler.expr import Expr
+from mpijax.compiler.index import Dynamic, Lin, LoopVar, Quotient
+from mpijax.compiler.kernel import Kernel, Store
+from mpijax.compiler.schedule import Schedule
+
+
+def nest_text(kernel: Kernel) -> str:
+    """One kernel: its loops, what is computed for an element, what is reduced and stored."""
+    names: dict[int, str] = {}
+    schedule = Schedule(kernel)
+    where = f"   ; {kernel.source}" if kernel.source is not None and kernel.source.file else ""
+    lines = [f"kernel {kernel.name} [{schedule.strategy}, {schedule.lanes} lanes]{where}"]
+    indent = "  "
+    axes = {id(kernel.variables[a]) for a in kernel.axes}
+    for v in kernel.variables:
+        if id(v) in axes:
+            continue
+        names[id(v)] = f"i{len(names)}"
+        lines.append(f"{indent}for {names[id(v)]} in 0..{v.size}:")
+        indent += "  "
+    inner = indent
+    if kernel.axes:
+        for v in kernel.variables:
+            if id(v) in axes:
+                names[id(v)] = f"i{len(names)}"
+    shown: dict[int, str] = {}
+    for phase in range(kernel.phases):
+        depth = indent
+        for v in kernel.variables:
+            if id(v) in axes:
+                lines.append(f"{depth}for {names[id(v)]} in 0..{v.size}:   # pass {phase}")
+                depth += "  "
+        for r in kernel.reduces:
+            if r.phase == phase:
+                text = _expr(r.expr, names, shown, lines, depth)
+                acc = f"acc{len([n for n in shown.values() if n.startswith('acc')])}"
+                lines.append(f"{depth}{acc} = {r.op}({acc}, {text})")
+                shown[id(r.member)] = acc
+        for s in kernel.inner:
+            if s.phase == phase:
+                lines.append(_store(s, names, shown, lines, depth))
+    for s in kernel.outer:
+        lines.append(_store(s, names, shown, lines, inner))
+    return "\n".join(lines)
+
+
+def _store(s: Store, names, shown, lines, indent: str) -> str:
+    text = _expr(s.expr, names, shown, lines, indent)
+    guard = f" if {_expr(s.guard, names, shown, lines, indent)}" if s.guard is not None else ""
+    how = f" {s.combine}=" if s.combine else " ="
+    return f"{indent}{_name(s.value)}[{_lin(s.position, names, shown, lines, indent)}]{how} {text}{guard}"
+
+
+def _name(value) -> str:
+    if value.kind == "node":
+        return f"{value.producer.primitive.name}:{value.aval.str_short()}"
+    return f"{value.kind}{value.position}:{value.aval.str_short()}"
+
+
+def _expr(e: Expr, names, shown, lines, indent: str) -> str:
+    if e.op == "const":
+        return f"{e.attr}:{e.dtype}"
+    if e.op == "acc":
+        return shown.get(id(e.attr), "acc")
+    if id(e) in shown:
+        return shown[id(e)]
+    if e.op == "inner":
+        return _expr(e.args[0], names, shown, lines, indent)
+    if e.op == "load":
+        value, position = e.attr
+        text = f"{_name(value)}[{_lin(position, names, shown, lines, indent)}]"
+    elif e.op == "index":
+        text = _lin(e.attr, names, shown, lines, indent)
+    else:
+        text = f"{e.op}({', '.join(_expr(a, names, shown, lines, indent) for a in e.args)})"
+    name = f"t{len(shown)}"
+    lines.append(f"{indent}{name} = {text}")
+    shown[id(e)] = name
+    return name
+
+
+def _lin(position: Lin, names, shown, lines, indent: str) -> str:
+    terms = []
+    for atom, c in position.terms:
+        if type(atom) is LoopVar:
+            text = names.get(id(atom), "?")
+        elif type(atom) is Dynamic:
+            text = _expr(atom.expr, names, shown, lines, indent)
+        else:
+            inner = _lin(atom.of, names, shown, lines, indent)
+            text = f"({inner}) {'//' if type(atom) is Quotient else '%'} {atom.by}"
+        terms.append(text if c == 1 else f"{text}*{c}")
+    if position.offset or not terms:
+        terms.append(str(position.offset))
+    return " + ".join(terms)

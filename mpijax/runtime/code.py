@@ -1,0 +1,66 @@
+"""Machine code of kernels: in this process, on disk, or made now."""
+
+from __future__ import annotations
+
+import threading
+
+from mpijax.compiler import llvm
+from mpijax.compiler.disk_cache import DiskCache, cache_key
+from mpijax.compiler.plan import KernelCode, module_text
+
+_addresses: dict[str, int] = {}
+_loaded: set[str] = set()
+_lock = threading.Lock()
+_disk: list[DiskCache | None] = []
+# A file either is an object, or names the object that holds the kernel together with others.
+_REFERENCE = b"see "
+
+
+def _cache() -> DiskCache | None:
+    if not _disk:
+        _disk.append(DiskCache.default())
+    return _disk[0]
+
+
+def addresses(kernels: dict[str, KernelCode]) -> dict[str, int]:
+    """The address of each kernel, compiling those that neither this process nor the disk knows.
+
+    New kernels are compiled together, which is quicker than one by one.
+    """
+    missing = [n for n in kernels if n not in _addresses]
+    if missing:
+        with _lock:
+            missing = [n for n in missing if n not in _addresses]
+            cache = _cache()
+            if cache is not None:
+                missing = [n for n in missing if not _load_from(cache, n)]
+            if missing:
+                _compile([kernels[n] for n in missing], missing, cache)
+    return _addresses
+
+
+def _load_from(cache: DiskCache, name: str) -> bool:
+    if name in _addresses:
+        return True
+    content = cache.get(cache_key(name))
+    if content is None or not content.startswith(_REFERENCE):
+        return False
+    key = content[len(_REFERENCE) :].decode()
+    if key not in _loaded:
+        code = cache.get(key)
+        if code is None:
+            return False
+        _addresses.update(llvm.load_object(code))
+        _loaded.add(key)
+    return name in _addresses
+
+
+def _compile(codes: list[KernelCode], names: list[str], cache: DiskCache | None) -> None:
+    text = module_text(codes)
+    code = llvm.compile_object(text)
+    _addresses.update(llvm.load_object(code))
+    if cache is not None:
+        key = cache_key(text)
+        cache.put(key, code)
+        for name in names:
+            cache.put(cache_key(name), _REFERENCE + key.encode())

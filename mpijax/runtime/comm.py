@@ -1,0 +1,124 @@
+"""Communication steps as instructions of the executor: which communicator, which datatype, how many elements."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from mpijax.compiler.plan import CommStep
+from mpijax.runtime import mpi_start, program
+
+_communicators: dict[Any, Any] = {}
+
+
+def communicator(mesh: Any, names: tuple[Any, ...]):
+    """The communicator (of mpi4py) of this rank's group along mesh axes, ranked in row-major order of `names`.
+
+    Made once per mesh and axes; the first time is collective over all ranks of the job.
+    """
+    key = (mesh, names)
+    found = _communicators.get(key)
+    if found is None:
+        world = mpi_start.world()
+        ids = mesh.device_ids
+        coords = mesh.coordinates()
+        along = [mesh.axis_names.index(n) for n in names]
+        sizes = ids.shape
+        if len(along) == len(sizes) and along == sorted(along) and list(ids.flat) == list(range(world.Get_size())):
+            found = world
+        elif coords is None:
+            found = world.Split(mpi_start.start().MPI.UNDEFINED, 0)
+        else:
+            color = 0
+            for axis, c in enumerate(coords):
+                if axis not in along:
+                    color = color * sizes[axis] + c
+            rank = 0
+            for axis in along:
+                rank = rank * sizes[axis] + coords[axis]
+            found = world.Split(color, rank)
+        _communicators[key] = found
+    return found
+
+
+def instructions_for(step: CommStep) -> list[Any]:
+    """The instructions of one communication step. Starts MPI."""
+    from mpijax._ext import mpi  # needs MPI to be running
+
+    mpi_start.start()
+    line = str(step.source) if step.source.file else step.label
+    if "comm" in step.params:
+        return _per_rank(step, mpi, line)
+    comm = communicator(step.params["mesh"], step.params["names"])
+    return _over_mesh(step, mpi, comm, line)
+
+
+def _count(view) -> int:
+    return math.prod(view[1])
+
+
+def _at(view) -> program.Ref:
+    return program.Ref(view[0].buffer, view[0].offset)
+
+
+def _over_mesh(step: CommStep, mpi, comm, line: str) -> list[Any]:
+    handle = mpi.handle(comm)
+    [source], [target] = step.inputs, step.outputs
+    if step.kind.startswith("allreduce"):
+        return [_allreduce(mpi, handle, step.kind.split("_")[1], source, target, line)]
+    nbytes = _count(source) * source[2].itemsize
+    kind = mpi.move_type()
+    if step.kind == "allgather":
+        return [
+            program.Comm("allgather", handle, _at(source), _at(target), nbytes, nbytes, kind, kind, source_line=line)
+        ]
+    return _permute(step, mpi, comm, handle, source, target, nbytes, line)
+
+
+def _allreduce(mpi, handle, op, source, target, line: str):
+    datatype, operation = mpi.reduction(op, source[2])
+    n = _count(source)
+    return program.Comm(
+        "allreduce", handle, _at(source), _at(target), n, n, datatype, datatype, operation, source_line=line
+    )
+
+
+def _permute(step: CommStep, mpi, comm, handle, source, target, nbytes: int, line: str) -> list[Any]:
+    """One sendrecv; a rank nobody sends to starts from zeros and receives from nobody."""
+    nobody = mpi_start.start().MPI.PROC_NULL
+    rank = comm.Get_rank()
+    goes_to = dict(step.params["perm"]).get(rank, nobody)
+    comes_from = {b: a for a, b in step.params["perm"]}.get(rank, nobody)
+    out: list[Any] = []
+    if comes_from == nobody:
+        out.append(program.Fill(_at(target), nbytes, b"\0"))
+    kind = mpi.move_type()
+    out.append(
+        program.Comm(
+            "sendrecv", handle, _at(source), _at(target), nbytes, nbytes, kind, kind, source=comes_from, dest=goes_to,
+            source_line=line,
+        )  # fmt: skip
+    )
+    return out
+
+
+def _per_rank(step: CommStep, mpi, line: str) -> list[Any]:
+    """Operations of `mpijax.mpi`, on a communicator the user gave."""
+    comm = step.params["comm"].value or mpi_start.world()
+    handle = mpi.handle(comm)
+    if step.kind == "barrier":
+        return [program.Comm("barrier", handle, source_line=line)]
+    [source], [target] = step.inputs, step.outputs
+    if step.kind == "mpi_allreduce":
+        return [_allreduce(mpi, handle, step.params["op"].value, source, target, line)]
+    nbytes = _count(source) * source[2].itemsize
+    root = step.params["root"]
+    kind = mpi.move_type()
+    copy = program.Copy(_at(target), _at(source), nbytes)
+    # Broadcast works in place: every rank starts from a copy of its own value.
+    return [
+        copy,
+        program.Comm("bcast", handle, _at(target), _at(target), nbytes, nbytes, kind, kind, root=root, source_line=line),
+    ]
+
+

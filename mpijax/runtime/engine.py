@@ -1,0 +1,130 @@
+"""Running things: eager operations, traced programs, and the calls of jitted functions.
+
+Eager operations and jitted functions take one path: a Jaxpr is planned, its kernels are compiled or found
+compiled, and the executor runs the program. Programs are found again by the types of their arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax._ext.array import ArrayBase
+from mpijax._ext.dispatch import Eager
+from mpijax.compiler.planner import plan_program
+from mpijax.core import config, errors, tree
+from mpijax.core import trace as tr
+from mpijax.core.jaxpr import ClosedJaxpr
+from mpijax.core.memo import memo_on_jaxpr
+from mpijax.core.primitive import Primitive
+from mpijax.core.trace import Tracer, trace_to_closed_jaxpr, typeof
+from mpijax.runtime.array import ArrayImpl
+from mpijax.runtime.loader import load_plan
+from mpijax.transforms.call import jit_p
+
+def physical(x: Any, aval) -> Any:
+    """An argument as the executor takes it: an array, or a C-contiguous ndarray of the right dtype."""
+    if isinstance(x, ArrayBase):
+        return x
+    if isinstance(x, Tracer):
+        tr.check_alive(x)
+        raise errors.UnexpectedTracerError(
+            f"Encountered an unexpected tracer: {x} was used outside of the transformation it belongs to."
+        )
+    if hasattr(x, "__jax_array__"):
+        return physical(x.__jax_array__(), aval)
+    return np.ascontiguousarray(np.asarray(x).astype(aval.dtype, copy=False)).reshape(aval.shape)
+
+
+def _first_evaluation(programs: dict, key, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """Run an operation whose program is not known; remember it under `key` unless that is None."""
+    avals = tuple([typeof(x) for x in args])
+    program = _eager_program(primitive, avals, params, args)
+    if key is not None:
+        programs[key] = program
+    outs = program.run([physical(x, a) for x, a in zip(args, avals, strict=True)])
+    return outs if primitive.multiple_results else outs[0]
+
+
+def shardings_of(args: Sequence[Any]) -> tuple[Any, ...] | None:
+    """Layouts of the arguments of which this rank has a shard; None if there are none."""
+    found = [x._sharding if isinstance(x, ArrayBase) else None for x in args]
+    if not any(s is not None for s in found):
+        return None
+    return tuple(None if s is None or s.is_fully_replicated else s for s in found)
+
+
+def _eager_program(primitive: Primitive, avals, params, args):
+    def fun(*xs):
+        out = primitive.bind(*xs, **params)
+        return list(out) if primitive.multiple_results else [out]
+
+    closed = trace_to_closed_jaxpr(fun, avals)
+    return compile_jaxpr(closed, primitive.name, (), shardings_of(args) or ())
+
+
+def compile_jaxpr(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...] = (), in_shardings: tuple = ()):
+    """The loaded program of a Jaxpr."""
+    return load_plan(plan_program(closed, donated, in_shardings), name)
+
+
+@memo_on_jaxpr
+def _program_of(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...], in_shardings: tuple):
+    return compile_jaxpr(closed, name, donated, in_shardings)
+
+
+def run_call(*args, jaxpr: ClosedJaxpr, name: str, donated_invars=(), **_):
+    """An eager `jit` equation: the compiled program on concrete arguments."""
+    shardings = shardings_of(args) or ()
+    program = _program_of(jaxpr, name, donated_invars if any(donated_invars) else (), shardings)
+    return program.run([physical(x, a) for x, a in zip(args, jaxpr.in_avals, strict=True)])
+
+
+def dispatch(jitted, args, kwargs):
+    """Call a jitted function outside of any trace, for types it has not met, or with static arguments."""
+    statics, dynamic, _ = jitted._split(args, kwargs)
+    leaves, in_tree = tree.tree_flatten(dynamic)
+    key = entry = None
+    if statics or not jitted._plain:
+        try:
+            key = (in_tree, tuple([typeof(x) for x in leaves]), statics, config.trace_key(), shardings_of(leaves))
+        except TypeError:
+            jitted._prepare(args, kwargs)
+            raise
+        entry = jitted._programs.get(key)
+    if entry is None:
+        leaves, traced = jitted._prepare(args, kwargs)
+        if traced.moved:
+            return jitted._bind(leaves, traced)
+        donated = traced.donated if any(traced.donated) else ()
+        avals = traced.jaxpr.in_avals
+        layouts = shardings_of(leaves)
+        if key is None and layouts is not None:
+            key = (in_tree, tuple(avals), config.trace_key(), layouts)
+            entry = jitted._programs.get(key)
+        if entry is None:
+            program = compile_jaxpr(traced.jaxpr, traced.name, donated, layouts or ())
+            entry = (program, traced.out_tree, avals)
+            if key is not None:
+                jitted._programs[key] = entry
+            else:
+                jitted._remember(jitted._key(args, kwargs), program, traced.out_tree, avals, physical)
+    program, out_tree, avals = entry
+    outs = program.run([x if type(x) is ArrayImpl else physical(x, a) for x, a in zip(leaves, avals, strict=True)])
+    return tree.tree_unflatten(out_tree, outs)
+
+
+def install() -> None:
+    """Make this the way operations run."""
+    import mpijax.ops  # noqa: F401  (defines all primitives)
+    from mpijax.ops import convert
+    from mpijax.runtime import stages
+    from mpijax.runtime.placement import from_host
+    from mpijax.transforms import jit
+
+    tr.set_evaluator(Eager(typeof, _first_evaluation, physical))
+    jit_p.impl = run_call
+    jit.set_stages(stages)
+    convert.set_array_factory(from_host)

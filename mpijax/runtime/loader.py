@@ -1,0 +1,88 @@
+"""From the compiler's plan to a program of the executor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.compiler.plan import Buffer, CommStep, CopyCall, GemmCall, HostStep, KernelCall, Plan, Ref
+from mpijax.runtime import code, program
+from mpijax.runtime.limits import check_memory
+
+# Work below this many bytes is done before another thread could take the GIL.
+RELEASE_ABOVE = 1 << 16
+
+
+def load_plan(plan: Plan, name: str) -> program.Program:
+    """The executable program; compiles the kernels that are new.
+
+    Raises JaxRuntimeError (RESOURCE_EXHAUSTED) if it cannot fit this rank's memory.
+    """
+    check_memory(plan, name)
+    return program.load(_spec(plan, name))
+
+
+def _spec(plan: Plan, name: str) -> program.ProgramSpec:
+    known = code.addresses(plan.kernels)
+    outputs = {r.index: r for r in plan.results if r.kind == "buffer"}
+    buffers = [_buffer(plan, i, b, outputs) for i, b in enumerate(plan.buffers)]
+    instructions: list[Any] = []
+    for step in plan.steps:
+        instructions += _instructions(step, known)
+    results = []
+    const_slots = {b.index: i for i, b in enumerate(plan.buffers) if b.kind == "const"}
+    for r in plan.results:
+        index = const_slots[r.index] if r.kind == "const" else r.index
+        results.append(program.Result(r.kind, index, r.aval, r.sharding))
+    heavy = sum(b.nbytes for b in plan.buffers) > RELEASE_ABOVE or any(isinstance(s, CommStep) for s in plan.steps)
+    return program.ProgramSpec(
+        len(plan.in_avals), tuple(buffers), tuple(instructions), tuple(results), plan.arena, heavy, name
+    )
+
+
+def _buffer(plan: Plan, i: int, b: Buffer, outputs) -> Any:
+    if b.kind == "input":
+        return program.Input(b.index, b.nbytes)
+    if b.kind == "temp":
+        return program.Temp(b.offset)
+    if b.kind == "const":
+        return program.Const(_constant(plan.consts[b.index], b))
+    r = outputs[i]
+    return program.Output(b.nbytes, r.aval, b.donor, r.sharding)
+
+
+def _constant(value: Any, b: Buffer) -> Any:
+    if hasattr(value, "_physical"):
+        return value
+    return np.ascontiguousarray(np.asarray(value).astype(b.value.element, copy=False))
+
+
+def _ref(r: Ref) -> program.Ref:
+    return program.Ref(r.buffer, r.offset)
+
+
+def _view(item) -> program.View:
+    ref, shape, dtype = item
+    return program.View(_ref(ref), tuple(shape), dtype)
+
+
+def _instructions(step: Any, known: dict[str, int]) -> list[Any]:
+    if isinstance(step, KernelCall):
+        ptrs = tuple(_ref(r) for r in step.ptrs)
+        return [program.Kernel(known[step.name], ptrs, tuple(step.params), step.extent, step.grain)]
+    if isinstance(step, GemmCall):
+        return [
+            program.Gemm(
+                step.dtype, "T" if step.trans_a else "N", "T" if step.trans_b else "N", step.m, step.n, step.k,
+                _ref(step.a), step.lda, _ref(step.b), step.ldb, _ref(step.c), step.ldc,
+                step.batch, step.a_strides, step.b_strides, step.c_strides,
+            )  # fmt: skip
+        ]
+    if isinstance(step, CopyCall):
+        return [program.Copy(_ref(step.target), _ref(step.origin), step.nbytes)]
+    if isinstance(step, HostStep):
+        return [program.HostCall(step.fun, tuple(map(_view, step.inputs)), tuple(map(_view, step.outputs)))]
+    from mpijax.runtime.comm import instructions_for  # starts MPI
+
+    return instructions_for(step)
