@@ -1,0 +1,96 @@
+"""Arrays from nothing: full, full_like, iota."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.avals import ShapedArray
+from mpijax.core.lowering import Structural
+from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.trace import typeof
+from mpijax.ops.convert import convert
+from mpijax.ops.families import check_dtype
+from mpijax.ops.moves import canonical_shape, check_shapelike, shape_of
+from mpijax.ops.shapes import broadcast
+
+_NUMERIC = (np.integer, np.floating, np.complexfloating)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding=None) -> Any:
+    """An array filled with a scalar, of its dtype unless another one is given."""
+    shape = canonical_shape(shape)
+    if shape_of(fill_value):
+        raise TypeError(
+            f"full must be called with scalar fill_value, got fill_value.shape {shape_of(fill_value)}."
+        )
+    if isinstance(dtype, dtypes.ExtendedDType):
+        return _full_of_keys(shape, fill_value, dtype)
+    if dtype is None:
+        weak, dtype = dtypes.is_weak(fill_value), typeof(fill_value).dtype
+    else:
+        weak, dtype = False, dtypes.check_user_dtype_supported(dtype, "full")
+    return broadcast(convert(fill_value, dtype, weak), shape)
+
+
+def _full_of_keys(shape, fill_value, dtype):
+    from mpijax.ops.random import random_wrap  # only arrays of keys need the generators
+
+    words = dtype.physical_shape
+    physical = full(words, fill_value, np.uint32) if not shape_of(fill_value) else fill_value
+    return random_wrap(broadcast(physical, shape), impl=dtype.impl)
+
+
+def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding=None) -> Any:
+    """An array filled with a scalar, with the shape and dtype of x unless others are given."""
+    aval = typeof(x)
+    shape = aval.shape if shape is None else canonical_shape(shape)
+    weak = dtype is None and aval.weak_type
+    dtype = aval.dtype if dtype is None else dtypes.dtype(dtype)
+    if isinstance(dtype, dtypes.ExtendedDType):
+        return _full_of_keys(shape, fill_value, dtype)
+    if shape_of(fill_value):
+        raise TypeError(f"full must be called with scalar fill_value, got fill_value.shape {shape_of(fill_value)}.")
+    return broadcast(convert(fill_value, dtype, weak), shape)
+
+
+def iota(dtype: Any, size: int) -> Any:
+    """`[0, 1, ..., size - 1]`."""
+    return broadcasted_iota(dtype, (size,), 0)
+
+
+def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sharding=None) -> Any:
+    """An array whose elements are their position along one axis."""
+    dtype = dtypes.check_user_dtype_supported(dtype, "broadcasted_iota")
+    return iota_p.bind(dtype=dtype, shape=canonical_shape(shape), dimension=operator.index(dimension), sharding=None)
+
+
+def _iota_type(*, dtype, shape, dimension, sharding):
+    check_shapelike("iota", "shape", shape)
+    check_dtype("iota", dtype, _NUMERIC)
+    if not 0 <= dimension < len(shape):
+        raise ValueError(f"iota dimension must be between 0 and len(shape), got {dimension=} for {shape=}")
+    return ShapedArray(shape, dtype)
+
+
+def _iota_reference(*, dtype, shape, dimension, sharding):
+    positions = np.arange(shape[dimension])
+    positions = positions.reshape([-1 if d == dimension else 1 for d in range(len(shape))])
+    return np.ascontiguousarray(np.broadcast_to(positions, shape)).astype(dtype)
+
+
+_NO_OPERANDS = Unsupported("iota has no operands, so there is nothing to differentiate or vectorize")
+
+iota_p = Primitive(
+    "iota",
+    type_rule=_iota_type,
+    reference=_iota_reference,
+    lower=Structural("iota"),
+    jvp=_NO_OPERANDS,
+    transpose=_NO_OPERANDS,
+    batch=_NO_OPERANDS,
+)

@@ -1,0 +1,413 @@
+"""gather: windows of an array at computed positions; `index_take`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.avals import ShapedArray
+from mpijax.core.lowering import Structural
+from mpijax.core.primitive import Primitive
+from mpijax.core.trace import typeof
+from mpijax.ops.moves import canonical_shape, shape_of, shifted
+from mpijax.ops.rules import full_like
+from mpijax.ops.shapes import expand_dims
+from mpijax.ops.slicing import concatenate
+from mpijax.transforms.batching import move_dim
+from mpijax.transforms.zeros import Zero
+
+
+class GatherDimensionNumbers(NamedTuple):
+    """What the axes of a gather mean. Indices are vectors along the last axis of `start_indices`.
+
+    Attributes:
+      offset_dims: axes of the result that lie in the window, ascending.
+      collapsed_slice_dims: axes of the operand whose window has size 1 and no axis in the result, ascending.
+      start_index_map: the axis of the operand that each component of an index is for.
+      operand_batching_dims: axes of the operand that run along with axes of `start_indices`, ascending.
+      start_indices_batching_dims: those axes of `start_indices`.
+    """
+
+    offset_dims: tuple[int, ...]
+    collapsed_slice_dims: tuple[int, ...]
+    start_index_map: tuple[int, ...]
+    operand_batching_dims: tuple[int, ...] = ()
+    start_indices_batching_dims: tuple[int, ...] = ()
+
+
+class GatherScatterMode(enum.Enum):
+    """What happens to windows that do not lie in the array.
+
+    CLIP moves them into it. FILL_OR_DROP reads a fill value, and drops updates. PROMISE_IN_BOUNDS says there are
+    none. ONE_HOT is a hint for accelerators, taken as CLIP.
+    """
+
+    CLIP = enum.auto()
+    FILL_OR_DROP = enum.auto()
+    PROMISE_IN_BOUNDS = enum.auto()
+    ONE_HOT = enum.auto()
+
+    @staticmethod
+    def from_any(s: str | GatherScatterMode | None) -> GatherScatterMode:
+        """A mode from its name; None means FILL_OR_DROP."""
+        if isinstance(s, GatherScatterMode):
+            return s
+        found = _MODES.get(s)
+        if found is None:
+            raise ValueError(f'Unknown gather mode "{s}"')
+        return found
+
+
+_MODES = {
+    None: GatherScatterMode.FILL_OR_DROP,
+    "fill": GatherScatterMode.FILL_OR_DROP,
+    "drop": GatherScatterMode.FILL_OR_DROP,
+    "clip": GatherScatterMode.CLIP,
+    "promise_in_bounds": GatherScatterMode.PROMISE_IN_BOUNDS,
+    "one_hot": GatherScatterMode.ONE_HOT,
+}
+
+
+def gather(
+    operand: Any,
+    start_indices: Any,
+    dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: Sequence[int],
+    *,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    mode: str | GatherScatterMode | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """Windows of size `slice_sizes` at the positions `start_indices`.
+
+    Args:
+      start_indices: integers of shape `(..., number of components)`.
+      mode: for windows outside of the operand, by default a promise that there are none.
+      fill_value: what they read in mode "fill": NaN, the least signed or greatest unsigned integer,
+        or True, if None.
+
+    Returns:
+      An array with the axes of `start_indices` but the last, and the window's at `offset_dims`.
+    """
+    mode = GatherScatterMode.from_any(GatherScatterMode.PROMISE_IN_BOUNDS if mode is None else mode)
+    if mode is not GatherScatterMode.FILL_OR_DROP:
+        fill_value = None
+    elif fill_value is None:
+        fill_value = _default_fill(typeof(operand).dtype)
+    return gather_p.bind(
+        operand,
+        start_indices,
+        dimension_numbers=dimension_numbers,
+        slice_sizes=canonical_shape(slice_sizes),
+        unique_indices=bool(unique_indices),
+        indices_are_sorted=bool(indices_are_sorted),
+        mode=mode,
+        fill_value=fill_value,
+    )
+
+
+def _default_fill(dtype) -> Any:
+    if dtypes.issubdtype(dtype, np.inexact):
+        return np.nan
+    if dtypes.issubdtype(dtype, np.signedinteger):
+        return dtypes.iinfo(dtype).min
+    if dtypes.issubdtype(dtype, np.unsignedinteger):
+        return dtypes.iinfo(dtype).max
+    if isinstance(dtype, dtypes.ExtendedDType):
+        return np.iinfo(np.uint32).max
+    return True
+
+
+def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
+    """`src[idxs]` where `idxs` are 1-D arrays of integers for the given axes; indices wrap around."""
+    shape = shape_of(src)
+    indices = concatenate([expand_dims(i, (1,)) for i in idxs], 1)
+    sizes = np.array([shape[a] for a in axes], typeof(indices).dtype)
+    indices = indices % expand_dims(sizes, (0,))
+    window = [1 if d in axes else size for d, size in enumerate(shape)]
+    numbers = GatherDimensionNumbers(tuple(range(1, len(shape) - len(axes) + 1)), tuple(axes), tuple(axes))
+    return gather(src, indices, numbers, window)
+
+
+# ---------------------------------------------------------------- types
+
+
+def check_sorted(op: str, name: str, dims: Sequence[int]) -> None:
+    if any(b < a for a, b in zip(dims, dims[1:], strict=False)):
+        raise TypeError(f"{name} in {op} op must be sorted; got {dims}")
+
+
+def check_distinct(op: str, name: str, dims: Sequence[int]) -> None:
+    if len(set(dims)) != len(dims):
+        raise TypeError(f"{name} in {op} op must not repeat; got: {dims}.")
+
+
+def check_in_range(op: str, name: str, dims: Sequence[int], rank: int) -> None:
+    for d in dims:
+        if not 0 <= d < rank:
+            raise TypeError(f"Invalid {name} set in {op} op; valid range is [0, {rank}); got: {d}.")
+
+
+def check_axes(op: str, name: str, dims: Sequence[int], rank: int) -> None:
+    """Raise TypeError unless `dims` are ascending axes of an array of `rank` axes."""
+    check_sorted(op, name, dims)
+    check_distinct(op, name, dims)
+    check_in_range(op, name, dims, rank)
+
+
+def check_disjoint(op: str, name: str, dims, other: str, others) -> None:
+    if set(dims) & set(others):
+        raise TypeError(f"{name} and {other} in {op} op must be disjoint; got: {dims} and {others}.")
+
+
+def check_batching(op: str, what: str, operand, indices, operand_dims, index_dims) -> None:
+    """The batching axes of operand and indices fit: `op` is the operation, `what` names the indices' parameter."""
+    title = op.capitalize()
+    check_distinct(op, what, index_dims)
+    check_in_range(op, what, index_dims, indices.ndim)
+    if indices.ndim - 1 in index_dims:
+        raise TypeError(f"{title} op cannot have the index vector dimension as a batching dimension; got {index_dims}.")
+    if len(operand_dims) != len(index_dims):
+        raise TypeError(
+            f"{title} op requires equal numbers of operand_batching_dims and {what}, got {operand_dims} and {index_dims}."
+        )
+    ours = tuple(operand.shape[d] for d in operand_dims)
+    theirs = tuple(indices.shape[d] for d in index_dims)
+    if ours != theirs:
+        raise TypeError(
+            f"{title} op requires operand batching dimensions and indices batching dimensions to have the same shape, got "
+            f"{ours} and {theirs}."
+        )
+
+
+def check_index_map(op: str, name: str, dims, operand, indices) -> None:
+    """Each component of an index is for one axis of the operand."""
+    index_vector_dim = indices.ndim - 1
+    title = op.capitalize()
+    if index_vector_dim < 0:
+        raise TypeError(
+            f"{title} index leaf dimension must be within [0, rank(indices) + 1). rank(indices) is {indices.ndim} and "
+            f"{op} index leaf dimension is {index_vector_dim}."
+        )
+    if len(dims) != indices.shape[-1]:
+        raise TypeError(
+            f"{title} op has {len(dims)} elements in {name} and the bound of dimension {index_vector_dim=} of indices is "
+            f"{indices.shape[-1]}. These two numbers must be equal."
+        )
+    for i, d in enumerate(dims):
+        if not 0 <= d < operand.ndim:
+            mapping = " mapping" if op == "scatter" else ""
+            raise TypeError(f"Invalid {name}{mapping}; domain is [0, {operand.ndim}), got: {i}->{d}.")
+    check_distinct(op, name, dims)
+
+
+def _gather_type(operand, indices, *, dimension_numbers, slice_sizes, **_flags):
+    dn = dimension_numbers
+    if not dtypes.issubdtype(indices.dtype, np.integer):
+        raise ValueError("indices must have an integer type")
+    check_index_map("gather", "start_index_map", dn.start_index_map, operand, indices)
+    rank = len(dn.offset_dims) + indices.ndim - 1
+    check_sorted("gather", "offset_dims", dn.offset_dims)
+    check_distinct("gather", "offset_dims", dn.offset_dims)
+    for i, d in enumerate(dn.offset_dims):
+        if not 0 <= d < rank:
+            raise TypeError(
+                f"Offset dimension {i} in gather op is out of bounds; got {d}, but should have been in [0, {rank})"
+            )
+    check_axes("gather", "collapsed_slice_dims", dn.collapsed_slice_dims, operand.ndim)
+    check_axes("gather", "operand_batching_dims", dn.operand_batching_dims, operand.ndim)
+    for name in ("collapsed_slice_dims", "start_index_map"):
+        check_disjoint("gather", name, getattr(dn, name), "operand_batching_dims", dn.operand_batching_dims)
+    check_batching(
+        "gather", "start_indices_batching_dims", operand, indices, dn.operand_batching_dims, dn.start_indices_batching_dims
+    )
+    _check_window(operand, indices, dn, slice_sizes)
+    removed = (*dn.collapsed_slice_dims, *dn.operand_batching_dims)
+    window = iter([s for d, s in enumerate(slice_sizes) if d not in removed])
+    batch = iter(indices.shape[:-1])
+    shape = tuple(next(window) if d in dn.offset_dims else next(batch) for d in range(rank))
+    return ShapedArray(shape, operand.dtype, operand.weak_type)
+
+
+def _check_window(operand, indices, dn, slice_sizes) -> None:
+    if operand.ndim != len(slice_sizes):
+        raise TypeError(
+            f"Gather op must have one slice size for every input dimension; got: len(slice_sizes)={len(slice_sizes)}, "
+            f"input_shape.rank={operand.ndim}"
+        )
+    if len(slice_sizes) != len(dn.offset_dims) + len(dn.collapsed_slice_dims) + len(dn.operand_batching_dims):
+        raise TypeError(
+            "All components of the offset index in a gather op must either be a offset dimension or explicitly "
+            f"collapsed/batching; got len(slice_sizes)={len(slice_sizes)}, output_slice_sizes={dn.offset_dims}, "
+            f"collapsed_slice_dims={dn.collapsed_slice_dims}, operand_batching_dims={dn.operand_batching_dims}."
+        )
+    for i, (size, full) in enumerate(zip(slice_sizes, operand.shape, strict=True)):
+        if indices.size and not 0 <= size <= full:
+            raise TypeError(
+                f"Slice size at index {i} in gather op is out of range, must be within [0, {full} + 1), got {size}."
+            )
+    for i, d in enumerate(dn.collapsed_slice_dims):
+        if slice_sizes[d] != 1:
+            raise TypeError(
+                f"Gather op can only collapse slice dims with bound 1, but bound is {slice_sizes[d]} for index {d} at "
+                f"position {i}."
+            )
+    for i, d in enumerate(dn.operand_batching_dims):
+        if slice_sizes[d] > 1:
+            raise TypeError(
+                f"Gather op can only have operand batching dims with bound 0/1, but bound is {slice_sizes[d]} for index "
+                f"{d} at position {i}."
+            )
+
+
+# ---------------------------------------------------------------- reference
+
+
+def positions(shape, indices, window_dims, index_map, removed, batching, sizes):
+    """Where the elements of windows lie, for gather and scatter alike.
+
+    Args:
+      shape: of the operand. indices: NumPy array of index vectors.
+      window_dims: axes of the result (or the updates) in the window.
+      removed: axes of the operand that have no window axis; batching: pairs (axis of operand, axis of indices).
+      sizes: of the window along each axis of the operand.
+
+    Returns:
+      An index array for each axis of the operand, all broadcasting to the shape of the result, and whether
+      each window lies in the operand.
+    """
+    rank = len(window_dims) + indices.ndim - 1
+    batch_dims = [d for d in range(rank) if d not in window_dims]
+
+    def placed(values, dims):
+        full = [1] * rank
+        for d, n in zip(dims, values.shape, strict=True):
+            full[d] = n
+        return values.reshape(full)
+
+    batch_shape = indices.shape[:-1]
+    full_shape = [1] * rank
+    for d, n in zip(batch_dims, batch_shape, strict=True):
+        full_shape[d] = n
+    where: list[Any] = [np.zeros(full_shape, np.int64) for _ in shape]
+    kept = [d for d in range(len(shape)) if d not in removed]
+    for d, out in zip(kept, window_dims, strict=True):
+        where[d] = where[d] + placed(np.arange(sizes[d]), [out])
+    for d, along in batching:
+        where[d] = where[d] + placed(np.arange(batch_shape[along]), [batch_dims[along]])
+    inside = np.ones(full_shape, bool)
+    for k, d in enumerate(index_map):
+        last = max(shape[d] - sizes[d], 0)
+        raw = indices[..., k]
+        raw = np.minimum(raw, np.uint64(2**62)).astype(np.int64) if raw.dtype == np.uint64 else raw.astype(np.int64)
+        inside &= placed((raw >= 0) & (raw <= last), batch_dims)
+        where[d] = where[d] + placed(np.clip(raw, 0, last), batch_dims)
+    return where, inside
+
+
+def _gather_reference(x, indices, *, dimension_numbers, slice_sizes, mode, fill_value, **_flags):
+    dn = dimension_numbers
+    words = x.shape[len(slice_sizes) :]
+    removed = (*dn.collapsed_slice_dims, *dn.operand_batching_dims)
+    batching = list(zip(dn.operand_batching_dims, dn.start_indices_batching_dims, strict=True))
+    where, inside = positions(
+        x.shape[: len(slice_sizes)], indices, dn.offset_dims, dn.start_index_map, removed, batching, slice_sizes
+    )
+    shape = np.broadcast_shapes(inside.shape, *(w.shape for w in where))
+    fill = np.asarray(0 if fill_value is None else fill_value).astype(x.dtype)
+    if x.size == 0:
+        return np.broadcast_to(fill, shape + words).copy()
+    out = x[tuple(np.broadcast_to(w, shape) for w in where)] if where else np.broadcast_to(x, shape + words).copy()
+    if mode is GatherScatterMode.FILL_OR_DROP:
+        mask = np.broadcast_to(inside, shape).reshape(shape + (1,) * len(words))
+        out = np.where(mask, out, fill)
+    return out
+
+
+# ---------------------------------------------------------------- rules
+
+
+def _gather_jvp(primals, tangents, *, fill_value, **params):
+    (x, indices), (t, _) = primals, tangents
+    out = gather_p.bind(x, indices, fill_value=fill_value, **params)
+    if type(t) is Zero:
+        return out, Zero.of_primal(out)
+    fill = 0 if params["mode"] is GatherScatterMode.FILL_OR_DROP else None
+    return out, gather_p.bind(t, indices, fill_value=fill, **params)
+
+
+def _gather_transpose(ct, operand, indices, *, dimension_numbers, unique_indices, indices_are_sorted, mode, **_):
+    from mpijax.ops.scatter import ScatterDimensionNumbers, scatter_add  # scatter's rules need gather, too
+
+    dn = dimension_numbers
+    numbers = ScatterDimensionNumbers(
+        dn.offset_dims, dn.collapsed_slice_dims, dn.start_index_map, dn.operand_batching_dims, dn.start_indices_batching_dims
+    )
+    zeros = full_like(ct, 0, operand.aval.shape)
+    return [
+        scatter_add(
+            zeros, indices, ct, numbers, unique_indices=unique_indices, indices_are_sorted=indices_are_sorted, mode=mode
+        ),
+        None,
+    ]
+
+
+def _gather_batch(axis, args, dims, *, dimension_numbers, slice_sizes, unique_indices, indices_are_sorted, **params):
+    """A batched operand alone adds an axis to the window; batched indices add batch axes."""
+    (x, indices), (x_dim, index_dim) = args, dims
+    dn = dimension_numbers
+    if x_dim is not None:
+        x = move_dim(x, x_dim, 0)
+    if index_dim is not None:
+        indices = move_dim(indices, index_dim, 0)
+    if index_dim is None:
+        numbers = GatherDimensionNumbers(
+            (0, *shifted(dn.offset_dims)),
+            shifted(dn.collapsed_slice_dims),
+            shifted(dn.start_index_map),
+            shifted(dn.operand_batching_dims),
+            dn.start_indices_batching_dims,
+        )
+        sizes = (axis.size, *slice_sizes)
+    elif x_dim is None:
+        numbers = dn._replace(
+            offset_dims=tuple(d + 1 for d in dn.offset_dims),
+            start_indices_batching_dims=shifted(dn.start_indices_batching_dims),
+        )
+        sizes = slice_sizes
+        unique_indices = indices_are_sorted = False
+    else:
+        numbers = GatherDimensionNumbers(
+            shifted(dn.offset_dims),
+            shifted(dn.collapsed_slice_dims),
+            shifted(dn.start_index_map),
+            (0, *shifted(dn.operand_batching_dims)),
+            (0, *shifted(dn.start_indices_batching_dims)),
+        )
+        sizes = (min(axis.size, 1), *slice_sizes)
+    out = gather_p.bind(
+        x,
+        indices,
+        dimension_numbers=numbers,
+        slice_sizes=sizes,
+        unique_indices=unique_indices,
+        indices_are_sorted=indices_are_sorted,
+        **params,
+    )
+    return out, 0
+
+
+gather_p = Primitive(
+    "gather",
+    type_rule=_gather_type,
+    reference=_gather_reference,
+    lower=Structural("gather"),
+    jvp=_gather_jvp,
+    transpose=_gather_transpose,
+    batch=_gather_batch,
+)

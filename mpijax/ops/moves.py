@@ -1,0 +1,110 @@
+"""What the operations that move elements share: shapes as users give them, and the record of such an operation.
+
+Keys: an array of PRNG keys of shape S lies in memory as uint32 of shape S + (2,). References get that array; the
+parameters of an operation speak of S only, so references leave axes beyond those alone.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.avals import ShapedArray
+from mpijax.core.lowering import Structural
+from mpijax.core.primitive import Primitive
+from mpijax.core.trace import Tracer, typeof
+from mpijax.ops.families import LINEAR
+
+
+def canonical_shape(shape: Any) -> tuple[int, ...]:
+    """A shape as a tuple of ints; a single int is a shape of one axis. Raises TypeError for anything else."""
+    if type(shape) is tuple and all(type(d) is int for d in shape):
+        return shape
+    if isinstance(shape, (int, np.integer)):
+        return (int(shape),)
+    try:
+        if not any(isinstance(d, Tracer) for d in shape):
+            return tuple(operator.index(d) for d in shape)
+    except TypeError:
+        pass
+    traced = isinstance(shape, Tracer) or (isinstance(shape, (tuple, list)) and any(isinstance(d, Tracer) for d in shape))
+    hint = (
+        "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions." if traced else ""
+    )
+    raise TypeError(f"Shapes must be 1D sequences of concrete values of integer type, got {shape}.{hint}")
+
+
+def canonical_axis(axis: Any, ndim: int) -> int:
+    """An axis in [0, ndim). Raises ValueError where there is no such axis."""
+    axis = operator.index(axis)
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"axis {axis} is out of bounds for array of dimension {ndim}")
+    return axis + ndim if axis < 0 else axis
+
+
+def index_tuple(x: Any) -> tuple[int, ...]:
+    """Ints from an int or a sequence of ints."""
+    try:
+        return (operator.index(x),)
+    except TypeError:
+        return tuple(operator.index(i) for i in x)
+
+
+def check_shapelike(fun: str, what: str, dims: Sequence[Any]) -> None:
+    """Raise TypeError unless `dims` is a sequence of nonnegative integers."""
+    if not isinstance(dims, (tuple, list, np.ndarray)):
+        raise TypeError(f"{fun} {what} must be of type tuple/list/ndarray, got {type(dims)}.")
+    if not all(isinstance(d, (int, np.integer)) for d in dims):
+        raise TypeError(f"{fun} {what} must have every element be an integer type, got {tuple(map(type, dims))}.")
+    if not all(d >= 0 for d in dims):
+        raise TypeError(f"{fun} {what} must have every element be nonnegative, got {dims}.")
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    return typeof(x).shape
+
+
+def shifted(dims: Sequence[int]) -> tuple:
+    """Axes one further, making room for a batch axis in front. NumPy integers, as JAX prints such parameters."""
+    return tuple(np.add(1, dims))
+
+
+def without(shape: Sequence[int], axis: int) -> tuple[int, ...]:
+    return tuple(shape[:axis]) + tuple(shape[axis + 1 :])
+
+
+def movement(
+    name: str,
+    *,
+    shape: Callable,
+    reference: Callable,
+    transpose: Callable,
+    batch: Callable,
+    lower: Any = None,
+    pretty: Callable | None = None,
+) -> Primitive:
+    """An operation of one operand that moves elements: linear, its dtype unchanged.
+
+    Args:
+      shape: `(aval, **params) -> shape of the result`; raises for parameters that do not fit.
+      batch: `(axis, operand, dim, **params) -> (out, dim)`.
+    """
+
+    def type_rule(operand, **params):
+        return ShapedArray(tuple(shape(operand, **params)), operand.dtype, operand.weak_type)
+
+    primitive = Primitive(
+        name,
+        type_rule=type_rule,
+        reference=reference,
+        lower=lower or Structural(name),
+        jvp=LINEAR,
+        transpose=transpose,
+        batch=lambda axis, args, dims, **params: batch(axis, args[0], dims[0], **params),
+        pretty=pretty,
+    )
+    primitive.jvp = LINEAR.attach(primitive)
+    return primitive

@@ -1,0 +1,128 @@
+"""pad: put values around, between and (with negative widths) take elements off an array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.avals import ShapedArray
+from mpijax.core.lowering import Structural
+from mpijax.core.primitive import Primitive, registry
+from mpijax.core.trace import typeof
+from mpijax.ops.moves import shape_of
+from mpijax.ops.rules import const_like, full_like, is_linear
+from mpijax.ops.shapes import broadcast, broadcast_in_dim
+from mpijax.transforms.zeros import instantiate
+
+
+def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
+    """Put `padding_value`, a scalar of the operand's dtype, around and between elements.
+
+    Args:
+      padding_config: for each axis the number of values to put before, after and between every two
+        elements. Negative numbers before and after take elements off.
+    """
+    config = tuple(tuple(c) for c in padding_config)
+    return pad_p.bind(operand, padding_value, padding_config=config)
+
+
+def _pad_type(operand, padding_value, *, padding_config):
+    if padding_value.ndim != 0:
+        raise ValueError(f"padding_value must be a scalar; got np.shape(padding_value)={padding_value.shape}")
+    shape = operand.shape
+    if len(padding_config) != len(shape):
+        raise ValueError(
+            "length of padding_config must equal the number of axes of operand, got padding_config "
+            f"{padding_config} for operand shape {shape}"
+        )
+    if any(i < 0 for _, _, i in padding_config):
+        raise ValueError(f"interior padding in padding_config must be nonnegative, got padding_config {padding_config}")
+    result = tuple(
+        int(lo + hi + (d + (d - 1) * i if d else 0)) for (lo, hi, i), d in zip(padding_config, shape, strict=True)
+    )
+    if any(d < 0 for d in result):
+        raise ValueError(
+            f"Dimension size after padding is not at least 0, got result shape {result}, for padding_config "
+            f"{padding_config} and operand shape {shape}"
+        )
+    if operand.dtype != padding_value.dtype:
+        raise TypeError(
+            f"pad operand and padding_value must be same dtype: got {operand.dtype} and {padding_value.dtype}."
+        )
+    return ShapedArray(result, operand.dtype, operand.weak_type and padding_value.weak_type)
+
+
+def _pad_reference(x, value, *, padding_config):
+    ndim = len(padding_config)
+    words = x.shape[ndim:]
+    spread = [d + (d - 1) * i if d else 0 for (_, _, i), d in zip(padding_config, x.shape, strict=False)]
+    dilated = np.empty((*spread, *words), x.dtype)
+    dilated[...] = value
+    dilated[tuple(slice(None, None, i + 1) for _, _, i in padding_config)] = x
+    shape = [lo + hi + s for (lo, hi, _), s in zip(padding_config, spread, strict=True)]
+    out = np.empty((*shape, *words), x.dtype)
+    out[...] = value
+    target, source = [], []
+    for (lo, _, _), s, full in zip(padding_config, spread, shape, strict=True):
+        start, stop = max(lo, 0), max(min(lo + s, full), max(lo, 0))
+        target.append(slice(start, stop))
+        source.append(slice(start - lo, stop - lo))
+    out[tuple(target)] = dilated[tuple(source)]
+    return out
+
+
+def _pad_jvp(primals, tangents, *, padding_config):
+    out = pad_p.bind(*primals, padding_config=padding_config)
+    return out, pad_p.bind(*map(instantiate, tangents), padding_config=padding_config)
+
+
+def _pad_transpose(ct, operand, padding_value, *, padding_config):
+    """The cotangent of the padding is what is left of the total; the operand's, which that needs, is taken out of ct."""
+    before, after, between = zip(*padding_config, strict=True) if padding_config else ((), (), ())
+
+    def unpadded():
+        config = zip(np.negative(before), np.negative(after), np.zeros_like(between), strict=True)
+        cut = pad(ct, const_like(ct, 0), tuple(config))
+        return registry["slice"].bind(
+            cut,
+            start_indices=tuple(np.zeros_like(before)),
+            limit_indices=shape_of(cut),
+            strides=tuple(np.add(between, 1)),
+        )
+
+    def total(x):
+        axes = tuple(range(typeof(x).ndim))
+        return registry["reduce_sum"].bind(x, axes=axes, out_sharding=None)
+
+    ct_operand = unpadded() if is_linear(operand) or is_linear(padding_value) else None
+    ct_value = registry["sub"].bind(total(ct), total(ct_operand)) if is_linear(padding_value) else None
+    return [ct_operand if is_linear(operand) else None, ct_value]
+
+
+def _pad_batch(axis, args, dims, *, padding_config):
+    (operand, value), (dim, value_dim) = args, dims
+    if dim is None:
+        operand, dim = broadcast(operand, (axis.size,)), 0
+    config = list(padding_config)
+    config.insert(dim, (0, 0, 0))
+    if value_dim is None:
+        return pad(operand, value, config), dim
+    # Each example has its own padding: pad with zeros, and choose where.
+    aval = typeof(operand)
+    padded = pad(operand, const_like(operand, 0), config)
+    mask = pad(full_like(np.False_, True, aval.shape), np.False_, config)
+    values = broadcast_in_dim(value, shape_of(padded), (dim,))
+    return registry["select_n"].bind(mask, values, padded), dim
+
+
+pad_p = Primitive(
+    "pad",
+    type_rule=_pad_type,
+    reference=_pad_reference,
+    lower=Structural("pad"),
+    jvp=_pad_jvp,
+    transpose=_pad_transpose,
+    batch=_pad_batch,
+)

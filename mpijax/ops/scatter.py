@@ -1,0 +1,519 @@
+"""scatter: write updates to windows at computed positions, or combine them with what is there."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.avals import ShapedArray
+from mpijax.core.jaxpr import Jaxpr, Literal
+from mpijax.core.lowering import HostCall, Structural
+from mpijax.core.primitive import Primitive, Unsupported, registry
+from mpijax.core.trace import trace_to_jaxpr, typeof
+from mpijax.ops.families import check_same_dtypes
+from mpijax.ops.indexing import (
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    check_axes,
+    check_batching,
+    check_disjoint,
+    check_index_map,
+    gather,
+    positions,
+)
+from mpijax.ops.moves import canonical_shape, shape_of, shifted
+from mpijax.ops.rules import full_like, is_linear
+from mpijax.transforms.batching import batch_at, move_dim
+from mpijax.transforms.zeros import Zero, add_tangents, instantiate
+
+
+class ScatterDimensionNumbers(NamedTuple):
+    """What the axes of a scatter mean, the mirror image of `GatherDimensionNumbers`.
+
+    Attributes:
+      update_window_dims: axes of the updates that lie in the window, ascending.
+      inserted_window_dims: axes of the operand whose window has size 1 and no axis in the updates, ascending.
+      scatter_dims_to_operand_dims: the axis of the operand that each component of an index is for.
+      operand_batching_dims: axes of the operand that run along with axes of the indices, ascending.
+      scatter_indices_batching_dims: those axes of the indices.
+    """
+
+    update_window_dims: Sequence[int]
+    inserted_window_dims: Sequence[int]
+    scatter_dims_to_operand_dims: Sequence[int]
+    operand_batching_dims: Sequence[int] = ()
+    scatter_indices_batching_dims: Sequence[int] = ()
+
+
+# ---------------------------------------------------------------- wrappers
+
+
+@functools.cache
+def _combiner(name: str, dtype) -> Jaxpr:
+    """The Jaxpr by which an update is combined with an element."""
+    aval = ShapedArray((), dtype)
+    return trace_to_jaxpr(lambda x, y: [registry[name].bind(x, y)], [aval, aval])[0]
+
+
+def _scatter(primitive: Primitive, operand, indices, updates, numbers, combiner, flags) -> Any:
+    return primitive.bind(
+        operand,
+        indices,
+        updates,
+        dimension_numbers=numbers,
+        indices_are_sorted=flags["indices_are_sorted"],
+        unique_indices=flags["unique_indices"],
+        mode=GatherScatterMode.from_any(flags["mode"]),
+        update_jaxpr=combiner,
+        update_consts=(),
+    )
+
+
+def scatter(
+    operand: Any,
+    scatter_indices: Any,
+    updates: Any,
+    dimension_numbers: ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | GatherScatterMode | None = None,
+) -> Any:
+    """`operand` with the windows at `scatter_indices` replaced by `updates`; of several updates of an element the last one.
+
+    Args:
+      scatter_indices: integers of shape `(..., number of components)`.
+      mode: for windows outside of the operand; by default their updates are dropped.
+    """
+    flags = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode}
+    return _scatter(scatter_p, operand, scatter_indices, updates, dimension_numbers, None, flags)
+
+
+def _combining(name: str, does: str) -> Callable:
+    def wrapper(
+        operand: Any,
+        scatter_indices: Any,
+        updates: Any,
+        dimension_numbers: ScatterDimensionNumbers,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: str | GatherScatterMode | None = None,
+    ) -> Any:
+        flags = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode}
+        combiner = _combiner(name, typeof(operand).dtype)
+        return _scatter(_primitives[name], operand, scatter_indices, updates, dimension_numbers, combiner, flags)
+
+    wrapper.__name__ = wrapper.__qualname__ = f"scatter_{name}"
+    wrapper.__doc__ = f"Like `scatter`, but {does}; several updates of an element all count."
+    return wrapper
+
+
+scatter_add = _combining("add", "updates are added to the elements")
+scatter_sub = _combining("sub", "updates are subtracted from the elements")
+scatter_mul = _combining("mul", "elements are multiplied by the updates")
+scatter_min = _combining("min", "elements become the minimum of themselves and the updates")
+scatter_max = _combining("max", "elements become the maximum of themselves and the updates")
+
+
+def scatter_apply(
+    operand: Any,
+    scatter_indices: Any,
+    func: Callable[[Any], Any],
+    dimension_numbers: ScatterDimensionNumbers,
+    *,
+    update_shape: Sequence[int] = (),
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | GatherScatterMode | None = None,
+) -> Any:
+    """`operand` with `func`, a function of a scalar, applied to the elements of windows, once for each mention."""
+    aval = typeof(operand)
+    unused = full_like(operand, 0, canonical_shape(update_shape))
+    scalar = ShapedArray((), aval.dtype)
+    jaxpr, consts = trace_to_jaxpr(lambda x, _: [func(x)], [scalar, scalar])
+    return scatter_apply_p.bind(
+        operand,
+        scatter_indices,
+        unused,
+        dimension_numbers=dimension_numbers,
+        indices_are_sorted=indices_are_sorted,
+        unique_indices=unique_indices,
+        mode=GatherScatterMode.from_any(mode),
+        update_jaxpr=jaxpr,
+        update_consts=tuple(consts),
+    )
+
+
+# ---------------------------------------------------------------- types
+
+
+def _scatter_type(operand, indices, updates, *, dimension_numbers, **_flags):
+    dn = dimension_numbers
+    if not dtypes.issubdtype(indices.dtype, np.integer):
+        raise ValueError("indices must have an integer type")
+    check_same_dtypes("scatter", (operand, updates))
+    rank = indices.ndim - 1 + len(dn.update_window_dims)
+    if indices.ndim and updates.ndim != rank:
+        raise TypeError(f"Updates tensor must be of rank {rank}; got {updates.ndim}.")
+    check_axes("scatter", "update_window_dims", dn.update_window_dims, updates.ndim)
+    check_axes("scatter", "inserted_window_dims", dn.inserted_window_dims, operand.ndim)
+    check_axes("scatter", "operand_batching_dims", dn.operand_batching_dims, operand.ndim)
+    for name in ("inserted_window_dims", "scatter_dims_to_operand_dims"):
+        check_disjoint("scatter", name, getattr(dn, name), "operand_batching_dims", dn.operand_batching_dims)
+    check_batching(
+        "scatter",
+        "scatter_indices_batching_dims",
+        operand,
+        indices,
+        dn.operand_batching_dims,
+        dn.scatter_indices_batching_dims,
+    )
+    window = len(dn.update_window_dims) + len(dn.inserted_window_dims) + len(dn.operand_batching_dims)
+    if operand.ndim != window:
+        raise TypeError(f"Scatter op has window of size {window}; doesn't match operand of rank {operand.ndim}.")
+    check_index_map("scatter", "scatter_dims_to_operand_dims", dn.scatter_dims_to_operand_dims, operand, indices)
+    _check_bounds(operand, indices, updates, dn)
+    return operand
+
+
+def _check_bounds(operand, indices, updates, dn) -> None:
+    removed = (*dn.inserted_window_dims, *dn.operand_batching_dims)
+    bounds = [d for i, d in enumerate(operand.shape) if i not in removed]
+    for bound, d in zip(bounds, dn.update_window_dims, strict=True):
+        if updates.shape[d] > bound:
+            raise TypeError(
+                "Bounds of the window dimensions of updates must not exceed the bounds of the corresponding dimensions of "
+                f"operand. For dimension {d}, updates bound is {updates.shape[d]}, operand bound is {bound}."
+            )
+    scattered = [d for d in range(updates.ndim) if d not in dn.update_window_dims]
+    for d, size in zip(scattered, indices.shape[:-1], strict=True):
+        if updates.shape[d] != size:
+            raise TypeError(
+                "Bounds of the scatter dimensions of updates must be the same as the bounds of the corresponding "
+                f"dimensions of scatter indices. For scatter dimension {d}, updates bound is {updates.shape[d]}, "
+                f"indices bound is {size}."
+            )
+
+
+def window_sizes(ndim: int, update_shape, dn: ScatterDimensionNumbers) -> tuple[int, ...]:
+    """The size of the window along each axis of the operand."""
+    sizes = iter([update_shape[d] for d in dn.update_window_dims])
+    removed = (*dn.inserted_window_dims, *dn.operand_batching_dims)
+    return tuple(1 if d in removed else next(sizes) for d in range(ndim))
+
+
+def _inverse(dn: ScatterDimensionNumbers) -> GatherDimensionNumbers:
+    """The gather that reads what the scatter writes."""
+    return GatherDimensionNumbers(
+        dn.update_window_dims,
+        dn.inserted_window_dims,
+        dn.scatter_dims_to_operand_dims,
+        dn.operand_batching_dims,
+        dn.scatter_indices_batching_dims,
+    )
+
+
+# ---------------------------------------------------------------- references
+
+
+def _targets(x, indices, updates, dn, mode):
+    """Index arrays of the elements written, in order, and their updates."""
+    ndim = len(dn.update_window_dims) + len(dn.inserted_window_dims) + len(dn.operand_batching_dims)
+    rank = indices.ndim - 1 + len(dn.update_window_dims)
+    sizes = window_sizes(ndim, updates.shape, dn)
+    removed = (*dn.inserted_window_dims, *dn.operand_batching_dims)
+    batching = list(zip(dn.operand_batching_dims, dn.scatter_indices_batching_dims, strict=True))
+    where, inside = positions(
+        x.shape[:ndim], indices, dn.update_window_dims, dn.scatter_dims_to_operand_dims, removed, batching, sizes
+    )
+    shape = updates.shape[:rank]
+    keep = np.broadcast_to(inside | (mode is not GatherScatterMode.FILL_OR_DROP), shape)
+    return tuple(np.broadcast_to(w, shape)[keep] for w in where), updates[keep]
+
+
+_UFUNCS = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+def _scatter_reference(op: str | None):
+    def reference(x, indices, updates, *, dimension_numbers, mode, **_flags):
+        out = x.copy()
+        if not x.size or not updates.size:
+            return out
+        where, values = _targets(x, indices, updates, dimension_numbers, mode)
+        if op is None:
+            out[where] = values
+        else:
+            ufunc = _UFUNCS[op]
+            if out.dtype == np.bool_ and op in ("add", "mul"):
+                ufunc = np.logical_or if op == "add" else np.logical_and
+            with np.errstate(all="ignore"):
+                ufunc.at(out, where, values)
+        return out
+
+    return reference
+
+
+def _by_references(jaxpr: Jaxpr, consts, *args) -> list[np.ndarray]:
+    """Run a Jaxpr by the NumPy references of its primitives."""
+    env: dict[Any, Any] = dict(zip(jaxpr.constvars, map(np.asarray, consts), strict=True))
+    env.update(zip(jaxpr.invars, args, strict=True))
+
+    def read(atom):
+        return np.asarray(atom.val, atom.aval.dtype) if type(atom) is Literal else env[atom]
+
+    for eqn in jaxpr.eqns:
+        outs = eqn.primitive.reference(*map(read, eqn.invars), **eqn.params)
+        env.update(zip(eqn.outvars, outs if eqn.primitive.multiple_results else (outs,), strict=True))
+    return [read(v) for v in jaxpr.outvars]
+
+
+def _apply_reference(x, indices, updates, *, dimension_numbers, mode, update_jaxpr, update_consts, **_flags):
+    """Elements that are mentioned several times are updated several times, in rounds."""
+    out = x.copy()
+    if not x.size or not updates.size:
+        return out
+    where, _ = _targets(x, indices, updates, dimension_numbers, mode)
+    flat = np.ravel_multi_index(where, x.shape) if x.ndim else np.zeros(len(updates.ravel()), np.int64)
+    values = out.reshape(-1)
+    elements, counts = np.unique(flat, return_counts=True)
+    while elements.size:
+        old = values[elements]
+        new = _by_references(update_jaxpr, update_consts, old, np.zeros_like(old))[0]
+        values[elements] = np.broadcast_to(new, old.shape)
+        counts = counts - 1
+        elements, counts = elements[counts > 0], counts[counts > 0]
+    return values.reshape(x.shape)
+
+
+# ---------------------------------------------------------------- batching
+
+
+def _batch_rule(get_primitive: Callable[[], Primitive]) -> Callable:
+    """As for gather: without batched indices the batch axis joins the window, else it becomes a batching axis."""
+
+    def batch(axis, args, dims, *, dimension_numbers, **params):
+        operand, indices, updates = args
+        dn = dimension_numbers
+        operand = batch_at(operand, dims[0], 0, axis.size)
+        updates = batch_at(updates, dims[2], 0, axis.size)
+        inserted, mapped = shifted(dn.inserted_window_dims), shifted(dn.scatter_dims_to_operand_dims)
+        window, batching = shifted(dn.update_window_dims), shifted(dn.operand_batching_dims)
+        if dims[1] is None:
+            numbers = ScatterDimensionNumbers(
+                (0, *window), inserted, mapped, batching, dn.scatter_indices_batching_dims
+            )
+        else:
+            indices = move_dim(indices, dims[1], 0)
+            along = (0, *shifted(dn.scatter_indices_batching_dims))
+            numbers = ScatterDimensionNumbers(window, inserted, mapped, (0, *batching), along)
+        return get_primitive().bind(operand, indices, updates, dimension_numbers=numbers, **params), 0
+
+    return batch
+
+
+# ---------------------------------------------------------------- derivatives
+
+
+def _update_cotangent(ct, indices, updates, dn, mode):
+    shape = updates.aval.shape
+    sizes = window_sizes(typeof(ct).ndim, shape, dn)
+    return gather(ct, indices, _inverse(dn), sizes, mode=mode, fill_value=0)
+
+
+def _sum_jvp(name: str) -> Callable:
+    def jvp(primals, tangents, **params):
+        operand, indices, updates = primals
+        primitive = _primitives[name]
+        out = primitive.bind(operand, indices, updates, **params)
+        return out, primitive.bind(instantiate(tangents[0]), indices, instantiate(tangents[2]), **params)
+
+    return jvp
+
+
+def _sum_transpose(negate: bool) -> Callable:
+    def transpose(ct, operand, indices, updates, *, dimension_numbers, mode, **_flags):
+        ct_updates = None
+        if is_linear(updates):
+            ct_updates = _update_cotangent(ct, indices, updates, dimension_numbers, mode)
+            if negate:
+                ct_updates = registry["neg"].bind(ct_updates)
+        return [ct if is_linear(operand) else None, None, ct_updates]
+
+    return transpose
+
+
+_MUL_NEEDS_UNIQUE = "scatter_mul gradients are only implemented if `unique_indices=True`"
+
+
+def _mul_jvp(primals, tangents, **params):
+    operand, indices, updates = primals
+    t_operand, _, t_updates = tangents
+    primitive = _primitives["mul"]
+    out = primitive.bind(operand, indices, updates, **params)
+    total: Any = Zero.of_primal(out)
+    if type(t_operand) is not Zero:
+        total = primitive.bind(t_operand, indices, updates, **params)
+    if type(t_updates) is not Zero:
+        if not params["unique_indices"]:
+            raise NotImplementedError(_MUL_NEEDS_UNIQUE)
+        added = _with(scatter_add, full_like(operand, 0), indices, t_updates, params)
+        total = add_tangents(total, registry["mul"].bind(operand, added))
+    return out, total
+
+
+def _mul_transpose(ct, operand, indices, updates, *, dimension_numbers, mode, unique_indices, **flags):
+    params = {"dimension_numbers": dimension_numbers, "mode": mode, "unique_indices": unique_indices, **flags}
+    ct_operand = ct_updates = None
+    if is_linear(operand):
+        ct_operand = _primitives["mul"].bind(ct, indices, updates, **params)
+    if is_linear(updates):
+        if not unique_indices:
+            raise NotImplementedError(_MUL_NEEDS_UNIQUE)
+        product = registry["mul"].bind(ct, operand)
+        ct_updates = _update_cotangent(product, indices, updates, dimension_numbers, mode)
+    return [ct_operand, None, ct_updates]
+
+
+def _with(fun, operand, indices, updates, params) -> Any:
+    """Call a wrapper with the flags of an equation."""
+    return fun(
+        operand,
+        indices,
+        updates,
+        params["dimension_numbers"],
+        indices_are_sorted=params["indices_are_sorted"],
+        unique_indices=params["unique_indices"],
+        mode=params["mode"],
+    )
+
+
+def _extremal_jvp(name: str) -> Callable:
+    """Of the elements and updates that have the extreme value, each gets an equal share of the derivative."""
+
+    def jvp(primals, tangents, **params):
+        operand, indices, updates = primals
+        dn = params["dimension_numbers"]
+        op = {k: registry[k].bind for k in ("eq", "select_n", "add", "div", "mul")}
+        out = _primitives[name].bind(operand, indices, updates, **params)
+        t_operand, t_updates = instantiate(tangents[0]), instantiate(tangents[2])
+        inverse, sizes = _inverse(dn), window_sizes(typeof(operand).ndim, shape_of(updates), dn)
+        one = typeof(operand).dtype.type(1)
+
+        def read(x):
+            return gather(x, indices, inverse, sizes)
+
+        before, after = read(operand), read(out)
+        wins = op["eq"](updates, after)
+        kept = op["eq"](before, after)
+        zeros, ones, nothing = full_like(operand, 0), full_like(updates, 1), full_like(updates, 0)
+        winners = read(scatter_add(zeros, indices, op["select_n"](wins, nothing, ones), dn))
+        mentions = read(scatter_add(full_like(operand, 0), indices, full_like(updates, 1), dn))
+        shared = op["div"](one, op["add"](winners, one))
+        share = op["select_n"](kept, op["div"](one, winners), shared)
+        update_share = op["select_n"](wins, full_like(updates, 0), share)
+        shared = op["div"](one, op["add"](winners, one))
+        operand_share = op["select_n"](kept, full_like(winners, 0), shared)
+        change = op["div"](op["add"](-one, operand_share), mentions)
+        total = op["add"](op["mul"](read(t_operand), change), op["mul"](t_updates, update_share))
+        return out, _with(scatter_add, t_operand, indices, total, params)
+
+    return jvp
+
+
+def _set_jvp(primals, tangents, **params):
+    operand, indices, updates = primals
+    t_operand, t_updates = instantiate(tangents[0]), instantiate(tangents[2])
+    if params["unique_indices"]:
+        out = scatter_p.bind(operand, indices, updates, **params)
+        return out, scatter_p.bind(t_operand, indices, t_updates, **params)
+    # Which of several updates of an element wins must be the same for values and tangents. So number the updates
+    # from 1, scatter the numbers, keep what won, and add it up, which is linear.
+    dn = params["dimension_numbers"]
+    ids_shape = [1 if d in dn.update_window_dims else n for d, n in enumerate(shape_of(updates))]
+    count = math.prod(ids_shape)
+    kind = np.dtype(np.uint64 if count > np.iinfo(np.uint32).max else np.uint32)
+    numbers = registry["iota"].bind(dtype=kind, shape=(count,), dimension=0, sharding=None)
+    numbers = registry["reshape"].bind(numbers, new_sizes=tuple(ids_shape), dimensions=None, sharding=None)
+    ids = registry["add"].bind(numbers, full_like(kind.type(0), 1, shape_of(updates)))
+    won = _with(scatter, full_like(kind.type(0), 0, shape_of(operand)), indices, ids, params)
+    sizes = window_sizes(typeof(operand).ndim, shape_of(updates), dn)
+    won_here = gather(won, indices, _inverse(dn), sizes)
+
+    def masked(x, y):
+        untouched = registry["eq"].bind(won, full_like(won, 0))
+        x = registry["select_n"].bind(untouched, full_like(x, 0), x)
+        winner = registry["eq"].bind(ids, won_here)
+        return x, registry["select_n"].bind(winner, full_like(y, 0), y)
+
+    value, tangent = masked(operand, updates), masked(t_operand, t_updates)
+    out = _with(scatter_add, value[0], indices, value[1], params)
+    return out, _with(scatter_add, tangent[0], indices, tangent[1], params)
+
+
+def _set_transpose(ct, operand, indices, updates, **params):
+    if not params["unique_indices"]:
+        raise NotImplementedError("scatter transpose is only implemented where unique_indices=True")
+    ct_operand = ct_updates = None
+    if is_linear(operand):
+        shape = (updates.aval if is_linear(updates) else typeof(updates)).shape
+        ct_operand = _with(scatter, ct, indices, full_like(ct, 0, shape), params)
+    if is_linear(updates):
+        ct_updates = _update_cotangent(ct, indices, updates, params["dimension_numbers"], params["mode"])
+    return [ct_operand, None, ct_updates]
+
+
+# ---------------------------------------------------------------- primitives
+
+_primitives: dict[str, Primitive] = {}
+
+
+def _define(name: str, jvp: Callable, transpose: Callable) -> Primitive:
+    primitive = _primitives[name] = Primitive(
+        f"scatter-{name}",
+        type_rule=_scatter_type,
+        reference=_scatter_reference(name),
+        lower=Structural(f"scatter-{name}"),
+        jvp=jvp,
+        transpose=transpose,
+        batch=_batch_rule(lambda: primitive),
+    )
+    return primitive
+
+
+_NOT_LINEAR = Unsupported("minimum and maximum are not linear, so they have no transpose")
+
+scatter_add_p = _define("add", _sum_jvp("add"), _sum_transpose(False))
+scatter_sub_p = _define("sub", _sum_jvp("sub"), _sum_transpose(True))
+scatter_mul_p = _define("mul", _mul_jvp, _mul_transpose)
+scatter_min_p = _define("min", _extremal_jvp("min"), _NOT_LINEAR)
+scatter_max_p = _define("max", _extremal_jvp("max"), _NOT_LINEAR)
+
+scatter_p = Primitive(
+    "scatter",
+    type_rule=_scatter_type,
+    reference=_scatter_reference(None),
+    lower=Structural("scatter"),
+    jvp=_set_jvp,
+    transpose=_set_transpose,
+    batch=_batch_rule(lambda: scatter_p),
+)
+
+_NO_APPLY_DERIVATIVE = Unsupported("scatter_apply JVP not implemented")
+
+# Prints as `scatter`, which in JAX it is; a primitive of its own because it computes.
+scatter_apply_p = Primitive(
+    "scatter",
+    type_rule=_scatter_type,
+    reference=_apply_reference,
+    lower=HostCall(_apply_reference),
+    jvp=_NO_APPLY_DERIVATIVE,
+    transpose=_NO_APPLY_DERIVATIVE,
+    batch=_batch_rule(lambda: scatter_apply_p),
+    register=False,
+)

@@ -1,0 +1,348 @@
+"""Operations that change the shape: broadcast, reshape, transpose, squeeze, expand_dims, rev."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.array_api import Array
+from mpijax.core.primitive import registry
+from mpijax.core.trace import typeof
+from mpijax.ops.convert import stage
+from mpijax.ops.moves import (
+    canonical_axis,
+    canonical_shape,
+    check_shapelike,
+    index_tuple,
+    movement,
+    shape_of,
+    shifted,
+)
+from mpijax.transforms.batching import move_dim
+
+# ---------------------------------------------------------------- broadcast
+
+
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """The shape that arrays of the given shapes have when NumPy's rules bring them together.
+
+    Raises:
+      ValueError: an axis has two sizes other than 1.
+    """
+    shapes = tuple(canonical_shape(s) for s in shapes)
+    if not shapes:
+        raise ValueError("At least one shape is required.")
+    if any(d < 0 for s in shapes for d in s):
+        raise TypeError(f"Shapes must have nonnegative sizes, got shapes={list(shapes)}")
+    ndim = max(map(len, shapes))
+    result = []
+    for dims in zip(*((1,) * (ndim - len(s)) + s for s in shapes), strict=True):
+        sizes = set(dims) - {1}
+        if len(sizes) > 1:
+            raise ValueError(f"Incompatible shapes for broadcasting: shapes={list(shapes)}")
+        result.append(sizes.pop() if sizes else 1)
+    return tuple(result)
+
+
+def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding=None) -> Any:
+    """Repeat an array along new leading axes of the given sizes."""
+    if len(sizes) == 0:
+        return stage(operand)
+    shape = shape_of(operand)
+    dims = tuple(range(len(sizes), len(sizes) + len(shape)))
+    return broadcast_in_dim(operand, tuple(sizes) + shape, dims)
+
+
+def broadcast_to(arr: Any, shape: Sequence[int], sharding=None) -> Any:
+    """Repeat an array to `shape` by NumPy's rules. Raises ValueError where they do not allow it."""
+    shape = canonical_shape(shape)
+    aval = typeof(arr)
+    if aval.shape == shape:
+        return stage(arr)
+    lead = len(shape) - aval.ndim
+    if lead < 0:
+        raise ValueError(f"Cannot broadcast to shape with fewer dimensions: arr_shape={aval.shape} shape={shape}")
+    if any(d not in (1, full) for d, full in zip(aval.shape, shape[lead:], strict=True)):
+        wanted = aval.update(shape=shape).str_short()
+        raise ValueError(
+            f"Incompatible types for broadcasting: input type={aval.str_short()} and requested type={wanted}"
+        )
+    return broadcast_in_dim(arr, shape, tuple(range(lead, len(shape))))
+
+
+def broadcast_in_dim(
+    operand: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], *, out_sharding=None
+) -> Any:
+    """Repeat an array to `shape`; axis i of the operand becomes axis `broadcast_dimensions[i]` of the result.
+
+    An axis of the operand has the size of its axis in the result, or 1.
+    """
+    if not len(broadcast_dimensions) and not len(shape) and isinstance(operand, Array):
+        return operand
+    return broadcast_in_dim_p.bind(
+        operand, shape=canonical_shape(shape), broadcast_dimensions=tuple(broadcast_dimensions), sharding=None
+    )
+
+
+def broadcast_to_rank(x: Any, rank: int) -> Any:
+    """Put axes of size 1 in front until x has `rank` axes."""
+    ndim = typeof(x).ndim
+    return stage(x) if ndim == rank else broadcast(x, (1,) * (rank - ndim))
+
+
+def _broadcast_shape(operand, *, shape, broadcast_dimensions, sharding):
+    dims = broadcast_dimensions
+    check_shapelike("broadcast_in_dim", "shape", shape)
+    check_shapelike("broadcast_in_dim", "broadcast_dimensions", dims)
+    if operand.ndim != len(dims):
+        raise TypeError(
+            "broadcast_in_dim broadcast_dimensions must have length equal to operand ndim; got broadcast_dimensions "
+            f"{dims} for operand ndim {operand.ndim}."
+        )
+    if len(shape) < operand.ndim:
+        raise TypeError(
+            "broadcast_in_dim target broadcast shape must have equal or higher rank to the operand shape; got operand "
+            f"ndim {operand.ndim} and target broadcast ndim {len(shape)}."
+        )
+    if not set(dims) <= set(range(len(shape))):
+        raise TypeError(
+            "broadcast_in_dim broadcast_dimensions must be a subset of output dimensions, got "
+            f"{dims} for operand ndim {operand.ndim} and shape {shape}."
+        )
+    if any(d not in (1, shape[i]) for d, i in zip(operand.shape, dims, strict=True)):
+        raise TypeError(
+            "broadcast_in_dim operand dimension sizes must either be 1, or be equal to their corresponding dimensions "
+            f"in the target broadcast shape; got operand of shape {operand.shape}, target broadcast shape {shape}, "
+            f"broadcast_dimensions {dims} "
+        )
+    if len(set(dims)) != len(dims):
+        raise TypeError(f"broadcast_in_dim broadcast_dimensions must not contain duplicates, got broadcast_dimensions {dims}")
+    return shape
+
+
+def _broadcast_reference(x, *, shape, broadcast_dimensions, sharding):
+    dims = broadcast_dimensions
+    words = x.shape[len(dims) :]
+    order = sorted(range(len(dims)), key=lambda i: dims[i])
+    placed = [1] * len(shape)
+    for i, d in enumerate(dims):
+        placed[d] = x.shape[i]
+    x = x.transpose(*order, *range(len(dims), x.ndim)).reshape(*placed, *words)
+    return np.ascontiguousarray(np.broadcast_to(x, tuple(shape) + words))
+
+
+def _broadcast_transpose(ct, operand, *, shape, broadcast_dimensions, sharding):
+    """Sum over the axes along which the operand was repeated."""
+    unit = [i for i, d in enumerate(operand.aval.shape) if d == 1]
+    kept = {d for i, d in enumerate(broadcast_dimensions) if i not in unit}
+    axes = tuple(d for d in range(len(shape)) if d not in kept)
+    total = registry["reduce_sum"].bind(ct, axes=axes, out_sharding=None)
+    return [expand_dims(total, unit)]
+
+
+def _broadcast_batch(axis, x, dim, *, shape, broadcast_dimensions, sharding):
+    x = move_dim(x, dim, 0)
+    return broadcast_in_dim(x, (axis.size, *shape), (0, *shifted(broadcast_dimensions))), 0
+
+
+def _broadcast_pretty(eqn, _names):
+    dims = eqn.params["broadcast_dimensions"]
+    return [("broadcast_dimensions", dims)] if dims else []
+
+
+broadcast_in_dim_p = movement(
+    "broadcast_in_dim",
+    shape=_broadcast_shape,
+    reference=_broadcast_reference,
+    transpose=_broadcast_transpose,
+    batch=_broadcast_batch,
+    pretty=_broadcast_pretty,
+)
+
+# ---------------------------------------------------------------- reshape
+
+
+def reshape(
+    operand: Any, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None, *, out_sharding=None
+) -> Any:
+    """The elements in row-major order in another shape of the same size.
+
+    Args:
+      dimensions: an order in which to take the operand's axes first.
+    """
+    new_sizes = canonical_shape(new_sizes)
+    shape = shape_of(operand)
+    dims = None if dimensions is None else index_tuple(dimensions)
+    if dims == tuple(range(len(shape))):
+        dims = None
+    if shape and shape == new_sizes and dims is None and isinstance(operand, Array):
+        return operand
+    return reshape_p.bind(operand, new_sizes=new_sizes, dimensions=dims, sharding=None)
+
+
+def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
+    """Make one axis of the axes [start_dimension, stop_dimension), all further ones if that is None."""
+    shape = shape_of(operand)
+    low, high, _ = slice(start_dimension, stop_dimension).indices(len(shape))
+    if high < low:
+        raise ValueError(f"Invalid dimension range passed to collapse: {shape}[{start_dimension}:{stop_dimension}]")
+    return reshape(operand, shape[:low] + (math.prod(shape[low:high]),) + shape[high:])
+
+
+def _reshape_shape(operand, *, new_sizes, dimensions, sharding):
+    if any(d < 0 for d in new_sizes):
+        raise TypeError(f"reshape new_sizes must all be positive, got {new_sizes}.")
+    if math.prod(new_sizes) != operand.size:
+        raise TypeError(f"reshape total size must be unchanged, got new_sizes {new_sizes} for shape {operand.shape}.")
+    if dimensions is not None and set(dimensions) != set(range(operand.ndim)):
+        raise TypeError(
+            "reshape dimensions must be a permutation of operand dimensions, got dimensions "
+            f"{dimensions} for shape {operand.shape}."
+        )
+    return new_sizes
+
+
+def _reshape_reference(x, *, new_sizes, dimensions, sharding):
+    words = () if math.prod(new_sizes) == x.size else x.shape[-1:]
+    if dimensions is not None:
+        x = x.transpose(*dimensions, *range(len(dimensions), x.ndim))
+    return x.reshape(tuple(new_sizes) + words)
+
+
+def _reshape_transpose(ct, operand, *, new_sizes, dimensions, sharding):
+    shape = operand.aval.shape
+    if dimensions is None:
+        return [reshape(ct, shape)]
+    ct = reshape(ct, tuple(shape[d] for d in dimensions))
+    return [transpose(ct, np.argsort(dimensions))]
+
+
+def _reshape_batch(axis, x, dim, *, new_sizes, dimensions, sharding):
+    x = move_dim(x, dim, 0)
+    dims = None if dimensions is None else (0, *shifted(dimensions))
+    return reshape(x, (axis.size, *new_sizes), dims), 0
+
+
+reshape_p = movement(
+    "reshape",
+    shape=_reshape_shape,
+    reference=_reshape_reference,
+    transpose=_reshape_transpose,
+    batch=_reshape_batch,
+)
+
+# ---------------------------------------------------------------- transpose
+
+
+def transpose(operand: Any, permutation: Sequence[int]) -> Any:
+    """Reorder axes: axis i of the result is axis `permutation[i]` of the operand."""
+    permutation = tuple(operator.index(d) for d in permutation)
+    if permutation == tuple(range(typeof(operand).ndim)) and isinstance(operand, Array):
+        return operand
+    return transpose_p.bind(operand, permutation=permutation)
+
+
+def _transpose_shape(operand, *, permutation):
+    if not isinstance(permutation, (tuple, list, np.ndarray)):
+        raise TypeError(f"transpose permutation must be a tuple/list/ndarray, got {type(permutation)}.")
+    if tuple(sorted(permutation)) != tuple(range(operand.ndim)):
+        raise TypeError(
+            "transpose permutation isn't a permutation of operand dimensions, got permutation "
+            f"{permutation} for operand shape {operand.shape}."
+        )
+    return tuple(operand.shape[d] for d in permutation)
+
+
+def _transpose_batch(axis, x, dim, *, permutation):
+    return transpose(x, (dim, *(d if d < dim else d + 1 for d in permutation))), 0
+
+
+transpose_p = movement(
+    "transpose",
+    shape=_transpose_shape,
+    reference=lambda x, *, permutation: np.ascontiguousarray(
+        x.transpose(*permutation, *range(len(permutation), x.ndim))
+    ),
+    transpose=lambda ct, _operand, *, permutation: [transpose(ct, np.argsort(permutation))],
+    batch=_transpose_batch,
+)
+
+# ---------------------------------------------------------------- squeeze, expand_dims
+
+
+def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
+    """Remove axes of size 1."""
+    ndim = typeof(array).ndim
+    dims = tuple(sorted(canonical_axis(d, ndim) for d in dimensions))
+    if not dims and isinstance(array, Array):
+        return array
+    return squeeze_p.bind(array, dimensions=dims)
+
+
+def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
+    """Insert axes of size 1, which are axes `dimensions` of the result."""
+    if len(set(dimensions)) != len(dimensions):
+        raise ValueError(f"repeated axis in lax.expand_dims: {dimensions}")
+    shape = shape_of(array)
+    ndim = len(shape) + len(dimensions)
+    dims = [canonical_axis(d, ndim) for d in dimensions]
+    if len(set(dims)) != len(dims):
+        raise ValueError(f"repeated axis in lax.expand_dims: {dims}")
+    sizes = iter(shape)
+    result = [1 if d in dims else next(sizes) for d in range(ndim)]
+    kept = tuple(d for d in range(ndim) if d not in dims)
+    return broadcast_in_dim(array, result, kept)
+
+
+def _squeeze_shape(operand, *, dimensions):
+    shape = operand.shape
+    if len(set(dimensions)) != len(dimensions):
+        raise ValueError(f"dimensions are not unique: {dimensions}")
+    if not all(0 <= d < len(shape) for d in dimensions):
+        raise ValueError(f"dimensions outside range [0, ndim): {dimensions}")
+    if any(shape[d] != 1 for d in dimensions):
+        raise ValueError(
+            f"cannot select an axis to squeeze out which has size not equal to one, got {shape=} and {dimensions=}"
+        )
+    return tuple(s for i, s in enumerate(shape) if i not in dimensions)
+
+
+squeeze_p = movement(
+    "squeeze",
+    shape=_squeeze_shape,
+    reference=lambda x, *, dimensions: np.squeeze(x, tuple(dimensions)),
+    transpose=lambda ct, _operand, *, dimensions: [expand_dims(ct, dimensions)],
+    batch=lambda axis, x, dim, *, dimensions: (squeeze(move_dim(x, dim, 0), shifted(dimensions)), 0),
+)
+
+# ---------------------------------------------------------------- rev
+
+
+def rev(operand: Any, dimensions: Sequence[int]) -> Any:
+    """Reverse the order of elements along axes."""
+    return rev_p.bind(operand, dimensions=tuple(dimensions))
+
+
+def _rev_shape(operand, *, dimensions):
+    check_shapelike("rev", "dimensions", dimensions)
+    if len(set(dimensions)) != len(dimensions):
+        raise TypeError(f"rev dimensions must be unique, got {dimensions}.")
+    if dimensions and max(dimensions) >= operand.ndim:
+        raise TypeError(
+            "rev dimensions must all be less than operand ndim, got dimensions "
+            f"{dimensions} for operand ndim {operand.ndim}."
+        )
+    return operand.shape
+
+
+rev_p = movement(
+    "rev",
+    shape=_rev_shape,
+    reference=lambda x, *, dimensions: np.ascontiguousarray(np.flip(x, tuple(dimensions))),
+    transpose=lambda ct, _operand, *, dimensions: [rev(ct, dimensions)],
+    batch=lambda axis, x, dim, *, dimensions: (rev(x, [d + 1 if d >= dim else d for d in dimensions]), dim),
+)

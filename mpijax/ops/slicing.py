@@ -1,0 +1,272 @@
+"""Static slices: slice, slice_in_dim, index_in_dim, split, and its inverse concatenate; stack and unstack."""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.array_api import Array
+from mpijax.core.avals import ShapedArray
+from mpijax.core.lowering import Decompose, Structural
+from mpijax.core.primitive import Primitive
+from mpijax.core.trace import typeof
+from mpijax.ops.families import check_same_dtypes
+from mpijax.ops.moves import canonical_axis, check_shapelike, movement, shape_of, without
+from mpijax.ops.padding import pad
+from mpijax.ops.rules import const_like, is_linear
+from mpijax.ops.shapes import broadcast, expand_dims, squeeze
+from mpijax.transforms.batching import move_dim
+from mpijax.transforms.zeros import Zero, instantiate
+
+# ---------------------------------------------------------------- slice
+
+
+def slice(  # noqa: A001 (JAX's name)
+    operand: Any, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None = None
+) -> Any:
+    """`operand[start:limit:stride, ...]` with one start, limit and stride (1 by default) for each axis."""
+    return slice_p.bind(
+        operand,
+        start_indices=tuple(start_indices),
+        limit_indices=tuple(limit_indices),
+        strides=None if strides is None else tuple(strides),
+    )
+
+
+def slice_in_dim(
+    operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0
+) -> Any:
+    """`operand[start:limit:stride]` along one axis; negative indices count from its end."""
+    shape = shape_of(operand)
+    size = shape[axis]
+    start = 0 if start_index is None else operator.index(start_index)
+    limit = size if limit_index is None else operator.index(limit_index)
+    starts, limits, strides = [0] * len(shape), list(shape), [1] * len(shape)
+    starts[axis] = start + size if start < 0 else start
+    limits[axis] = limit + size if limit < 0 else limit
+    strides[axis] = operator.index(stride)
+    return slice(operand, starts, limits, strides)
+
+
+def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
+    """`operand[index]` along one axis, which stays with size 1 if `keepdims`."""
+    index, axis = operator.index(index), int(axis)
+    size = shape_of(operand)[axis]
+    wrapped = index + size if index < 0 else index
+    if not 0 <= wrapped < size:
+        raise IndexError(f"index {index} is out of bounds for axis {axis} with size {size}")
+    result = slice_in_dim(operand, wrapped, wrapped + 1, 1, axis)
+    return result if keepdims else squeeze(result, (axis,))
+
+
+def _slice_shape(operand, *, start_indices, limit_indices, strides):
+    shape = operand.shape
+    check_shapelike("slice", "start_indices", start_indices)
+    check_shapelike("slice", "limit_indices", limit_indices)
+    if operand.ndim != len(start_indices):
+        raise TypeError(
+            "slice start_indices must have length equal to the number of dimensions of the operand, got indices "
+            f"{start_indices} for operand shape {shape}."
+        )
+    if len(start_indices) != len(limit_indices):
+        raise TypeError(
+            "slice limit_indices must have the same length as start_indices, got start_indices "
+            f"{start_indices} and limit_indices {limit_indices}."
+        )
+    if any(limit > d for limit, d in zip(limit_indices, shape, strict=True)):
+        raise TypeError(
+            "slice limit_indices must be less than or equal to operand shape, got limit_indices "
+            f"{limit_indices} for operand shape {shape}."
+        )
+    if any(limit < start for limit, start in zip(limit_indices, start_indices, strict=True)):
+        raise TypeError(
+            "slice limit_indices must be greater than or equal to start_indices, got start_indices "
+            f"{start_indices} and limit_indices {limit_indices}."
+        )
+    extent = tuple(limit - start for limit, start in zip(limit_indices, start_indices, strict=True))
+    if strides is None:
+        return extent
+    check_shapelike("slice", "strides", strides)
+    if len(strides) != operand.ndim:
+        raise TypeError(
+            "slice strides must have length equal to the number of dimensions of the operand, got strides "
+            f"{strides} for operand shape {shape}."
+        )
+    if any(s <= 0 for s in strides):
+        raise TypeError(f"slice strides must be positive, got {strides}")
+    return tuple(-(-d // s) for d, s in zip(extent, strides, strict=True))
+
+
+def _slice_reference(x, *, start_indices, limit_indices, strides):
+    steps = strides or (1,) * len(start_indices)
+    return x[tuple(map(builtins.slice, start_indices, limit_indices, steps))].copy()
+
+
+def _slice_transpose(ct, operand, *, start_indices, limit_indices, strides):
+    """Put the cotangent back into zeros."""
+    full = operand.aval.shape
+    if strides is None or all(s == 1 for s in strides):
+        config = zip(start_indices, np.subtract(full, limit_indices), (0,) * len(full), strict=True)
+    else:
+        shape = np.array(shape_of(ct))
+        covered = np.add(start_indices, np.where(shape == 0, 0, 1 + (shape - 1) * strides))
+        config = zip(start_indices, np.subtract(full, covered), np.subtract(strides, 1), strict=True)
+    return [pad(ct, const_like(ct, 0), tuple(config))]
+
+
+def _slice_batch(axis, x, dim, *, start_indices, limit_indices, strides):
+    starts, limits = list(start_indices), list(limit_indices)
+    starts.insert(dim, 0)
+    limits.insert(dim, axis.size)
+    if strides is not None:
+        strides = list(strides)
+        strides.insert(dim, 1)
+    return slice(x, starts, limits, strides), dim
+
+
+slice_p = movement(
+    "slice", shape=_slice_shape, reference=_slice_reference, transpose=_slice_transpose, batch=_slice_batch
+)
+
+# ---------------------------------------------------------------- concatenate, stack
+
+
+def concatenate(operands: Any, dimension: int) -> Any:
+    """Join arrays of equal dtype along an axis; their other axes have equal sizes."""
+    if len(operands) == 0:
+        raise ValueError("concatenate requires a non-empty sequences of arrays")
+    if len(operands) == 1 and isinstance(operands[0], Array):
+        return operands[0]
+    return concatenate_p.bind(*operands, dimension=dimension)
+
+
+def stack(operands: Sequence[Any], axis: int = 0) -> Any:
+    """Join arrays of equal shape along a new axis."""
+    if not len(operands):
+        raise ValueError("stack requires a non-empty sequences of arrays")
+    shapes = {shape_of(x) for x in operands}
+    if len(shapes) > 1:
+        raise ValueError(f"All input arrays must have the same shape; got {', '.join(map(str, shapes))}")
+    axis = canonical_axis(axis, len(shapes.pop()) + 1)
+    return concatenate([expand_dims(x, (axis,)) for x in operands], axis)
+
+
+def unstack(operand: Any, axis: int = 0) -> tuple[Any, ...]:
+    """The slices of an array along an axis, without that axis."""
+    shape = shape_of(operand)
+    axis = canonical_axis(axis, len(shape))
+    return tuple(squeeze(part, (axis,)) for part in split(operand, (1,) * shape[axis], axis))
+
+
+def _concatenate_type(*operands, dimension):
+    shapes = [x.shape for x in operands]
+    listed = ", ".join(map(str, shapes))
+    if len({len(s) for s in shapes}) != 1:
+        raise TypeError(f"Cannot concatenate arrays with different numbers of dimensions: got {listed}.")
+    if not 0 <= dimension < len(shapes[0]):
+        raise TypeError(f"concatenate dimension out of bounds: dimension {dimension} for shapes {listed}.")
+    if len({without(s, dimension) for s in shapes}) != 1:
+        raise TypeError(
+            "Cannot concatenate arrays with shapes that differ in dimensions other than the one being concatenated: "
+            f"concatenating along dimension {dimension} for shapes {listed}."
+        )
+    check_same_dtypes("concatenate", operands)
+    shape = list(shapes[0])
+    shape[dimension] = sum(s[dimension] for s in shapes)
+    return ShapedArray(tuple(shape), operands[0].dtype, all(x.weak_type for x in operands))
+
+
+def _concatenate_jvp(primals, tangents, *, dimension):
+    out = concatenate_p.bind(*primals, dimension=dimension)
+    return out, concatenate_p.bind(*map(instantiate, tangents), dimension=dimension)
+
+
+def _concatenate_transpose(ct, *operands, dimension):
+    sizes = tuple((x.aval if is_linear(x) else typeof(x)).shape[dimension] for x in operands)
+    parts = split(ct, sizes, dimension)
+    return [part if is_linear(x) else None for part, x in zip(parts, operands, strict=True)]
+
+
+def _concatenate_batch(axis, args, dims, *, dimension):
+    args = [broadcast(x, (axis.size,)) if d is None else move_dim(x, d, 0) for x, d in zip(args, dims, strict=True)]
+    return concatenate(args, dimension + 1), 0
+
+
+concatenate_p = Primitive(
+    "concatenate",
+    type_rule=_concatenate_type,
+    reference=lambda *xs, dimension: np.concatenate(xs, dimension),
+    lower=Structural("concatenate"),
+    jvp=_concatenate_jvp,
+    transpose=_concatenate_transpose,
+    batch=_concatenate_batch,
+)
+
+# ---------------------------------------------------------------- split
+
+
+def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
+    """Cut an array along an axis into parts of the given sizes."""
+    ndim = typeof(operand).ndim
+    return split_p.bind(operand, sizes=tuple(sizes), axis=canonical_axis(axis, ndim))
+
+
+def _split_type(operand, *, sizes, axis):
+    if any(s < 0 for s in sizes):
+        raise ValueError(f"Sizes passed to split must be nonnegative, got {list(sizes)}")
+    if operand.shape[axis] != sum(sizes):
+        raise ValueError(
+            f"Sum of sizes {sum(sizes)} must be equal to dimension {axis} of the operand shape {list(operand.shape)}"
+        )
+    return [operand.update(shape=(*operand.shape[:axis], size, *operand.shape[axis + 1 :])) for size in sizes]
+
+
+def _bounds(sizes):
+    ends = np.cumsum(sizes).tolist()
+    return [(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+
+
+def _split_reference(x, *, sizes, axis):
+    before = (builtins.slice(None),) * axis
+    return [x[(*before, builtins.slice(start, stop))].copy() for start, stop in _bounds(sizes)]
+
+
+def _split_into_slices(x, *, sizes, axis):
+    shape = shape_of(x)
+    parts = []
+    for start, stop in _bounds(sizes):
+        starts = [start if d == axis else 0 for d in range(len(shape))]
+        limits = [stop if d == axis else size for d, size in enumerate(shape)]
+        parts.append(slice_p.bind(x, start_indices=tuple(starts), limit_indices=tuple(limits), strides=None))
+    return parts
+
+
+def _split_transpose(cts, operand, *, sizes, axis):
+    if all(type(ct) is Zero for ct in cts):
+        return [Zero(operand.aval)]
+    return [concatenate([instantiate(ct) for ct in cts], axis)]
+
+
+def _split_batch(axis_data, args, dims, *, sizes, axis):
+    (x,), (dim,) = args, dims
+    return split(x, sizes, axis + 1 if axis >= dim else axis), [dim] * len(sizes)
+
+
+def _split_jvp(primals, tangents, **params):
+    return split_p.bind(*primals, **params), split_p.bind(*tangents, **params)
+
+
+split_p = Primitive(
+    "split",
+    type_rule=_split_type,
+    reference=_split_reference,
+    lower=Decompose(_split_into_slices),
+    jvp=_split_jvp,
+    transpose=_split_transpose,
+    batch=_split_batch,
+    multiple_results=True,
+)
