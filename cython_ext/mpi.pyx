@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Communication shims: C functions, one per operation, that compiled programs call without the GIL.
 
-`comm_table`, a capsule called "mpijax._ext.mpi.comm_table", holds C functions ``int f(CommArgs*)``,
+`comm_table`, a capsule called "mpijax.comm_table", holds C functions ``int f(CommArgs*)``,
 indexed by the operation codes of ``comm.pxd``; each returns an MPI error code. `call` runs one from
 Python. MPI's handles travel as integers (`move_type`, `reduction`, `handle` of mpi4py's objects). What a
 call means on ranks that are not the root, and for equal send and receive buffers, is said in ``mpi_calls.h``.
@@ -161,7 +161,7 @@ table[<int>COMM_SEND] = _send
 table[<int>COMM_RECV] = _recv
 table[<int>COMM_BARRIER] = _barrier
 
-comm_table = PyCapsule_New(<void *>table, "mpijax._ext.mpi.comm_table", NULL)
+comm_table = PyCapsule_New(<void *>table, "mpijax.comm_table", NULL)
 
 CODES = {
     "allreduce": COMM_ALLREDUCE,
