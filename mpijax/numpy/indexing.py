@@ -4,69 +4,110 @@ from __future__ import annotations
 
 import operator
 import string
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mpijax import lax
+from mpijax._ext.array import ArrayBase, from_numpy
 from mpijax.core import dtypes
+from mpijax.core.avals import ShapedArray
+from mpijax.core.trace import EVAL, state
 from mpijax.numpy import util
 from mpijax.numpy.einsum import einsum
 from mpijax.numpy.index_parse import expand_masks, parse, wrap_negative_array
-from mpijax.numpy.index_plan import dynamic_plan, gather, gather_plan, index_dtype, static_plan
+from mpijax.numpy.index_plan import (
+    SlicePlan,
+    dynamic_plan,
+    gather,
+    gather_plan,
+    index_dtype,
+    static_plan,
+)
 from mpijax.numpy.one_hot import one_hot
 from mpijax.numpy.ufuncs import mod
 from mpijax.numpy.util import canonical_axis, ensure_arraylike
 from mpijax.transforms.api import jit
 
-# Plans of static indices by (shape, index); see `_index_key`.
-_static_plans: dict[tuple, Any] = {}
-_MAX_PLANS = 4096
+# How to carry out an index known now, by (type of the array, stand-in for the index); see `_index_key`.
+_known: dict[tuple, _Known] = {}
+_MAX_KNOWN = 4096
+
+# Concrete arrays are sliced by NumPy up to this size of the result. Beyond it, compiled code with its threads
+# is faster.
+_LARGE = 1 << 20
 
 
-def _part_key(part: Any) -> Any:
-    """A hashable stand-in for one entry of a static index. Raises TypeError for anything else."""
-    kind = type(part)
+class _Known(NamedTuple):
+    """How to carry out an index of ints, slices, None and Ellipsis.
+
+    Attributes:
+      plan: as operations; None if it has no static plan: it is wrong, or out of bounds.
+      view: the index for NumPy, which then gives an array always; None if it is not to be used.
+      aval: type of the result of `view`.
+    """
+
+    plan: SlicePlan | None
+    view: tuple | None
+    aval: ShapedArray | None
+
+
+def _index_key(index: Any) -> Any:
+    """A hashable stand-in for an index of ints, slices, None and Ellipsis.
+
+    Raises:
+      TypeError: any other index.
+    """
+    kind = type(index)
     if kind is slice:
-        start, stop, step = part.start, part.stop, part.step
+        start, stop, step = index.start, index.stop, index.step
         for bound in (start, stop, step):
             if bound is not None and type(bound) is not int:
                 raise TypeError
         return (start, stop, step)
-    if kind is int or part is None or part is Ellipsis:
-        return part
+    if kind is int or index is None or index is Ellipsis:
+        return index
+    if kind is tuple:
+        # Marked, so that no tuple of ints is taken for a slice.
+        return (tuple, *map(_index_key, index))
     raise TypeError
 
 
-def _index_key(index: Any) -> Any:
-    """A hashable stand-in for an index of ints, slices, None and Ellipsis; None for any other index."""
+def _look_up(aval: ShapedArray, key: Any, index: Any) -> _Known:
     try:
-        return tuple(map(_part_key, index)) if type(index) is tuple else (_part_key(index),)
-    except TypeError:
-        return None
-
-
-def _planned(shape: tuple[int, ...], key: Any, index: Any) -> Any:
-    """The static plan of an index with the default mode, remembered; None if it has none."""
-    key = (shape, key)
-    try:
-        return _static_plans[key]
+        return _known[aval, key]
     except KeyError:
         pass
-    plan = static_plan(parse(index, shape), shape, True, None)
-    if len(_static_plans) >= _MAX_PLANS:
-        _static_plans.clear()
-    _static_plans[key] = plan
-    return plan
+    if len(_known) >= _MAX_KNOWN:
+        _known.clear()
+    known = _known[aval, key] = _read_known(aval, index)
+    return known
+
+
+def _read_known(aval: ShapedArray, index: Any) -> _Known:
+    plan = static_plan(parse(index, aval.shape), aval.shape, True, None)
+    if plan is None or not isinstance(aval.dtype, np.dtype):
+        return _Known(plan, None, None)
+    index = index if isinstance(index, tuple) else (index,)
+    if Ellipsis not in index:
+        # Without it NumPy gives a scalar rather than an array where no axis is left.
+        index = (*index, Ellipsis)
+    shape = np.broadcast_to(np.int8(0), aval.shape)[index].shape
+    out = aval.update(shape=shape)
+    return _Known(plan, index if out.nbytes <= _LARGE else None, out)
 
 
 def getitem(x: Any, index: Any) -> Any:
     """`x[index]`."""
-    key = _index_key(index)
-    if key is not None:
-        plan = _planned(x.shape, key, index)
-        if plan is not None:
-            return plan.slice_statically(x)
+    try:
+        key = _index_key(index)
+    except TypeError:
+        return get(x, index)
+    known = _look_up(x.aval, key, index)
+    if known.view is not None and state.trace is EVAL and isinstance(x, ArrayBase) and x._sharding is None:
+        return from_numpy(x._value[known.view], known.aval)
+    if known.plan is not None:
+        return known.plan.slice_statically(x)
     return get(x, index)
 
 

@@ -206,14 +206,13 @@ def _fixed_point_to_float(words, dtype):
     high_zeros, low_zeros = lax.clz(words)
     high, low = words
     shifted = lax.shift_left(high, high_zeros)
-    in_low = high_zeros == 32
     carried = jnp.where(
-        in_low, lax.shift_left(low, low_zeros), lax.shift_right_logical(low, info.bits - high_zeros)
+        high_zeros == 32, lax.shift_left(low, low_zeros), lax.shift_right_logical(low, info.bits - high_zeros)
     )
     mantissa = lax.bitwise_or(shifted, carried)
     mantissa = lax.shift_right_logical(mantissa, np.array(info.bits - info.nmant - 1, dtype=np.uint32))
     mantissa = lax.bitwise_and(mantissa, np.array((1 << info.nmant) - 1, dtype=np.uint32))
-    exponent = -info.minexp - jnp.where(in_low, 32 + low_zeros, high_zeros)
+    exponent = -info.minexp - jnp.where(high_zeros == 32, 32 + low_zeros, high_zeros)
     exponent = lax.shift_left(exponent, np.array(info.nmant, dtype=np.uint32))
     # The bits of the exponent, without its highest, which is not set below 2.
     exponent = lax.bitwise_and(

@@ -185,7 +185,7 @@ def test_repeated_static_index_is_planned_once():
 
     x = jnp.arange(10.0)
     x[3:7]
-    before = len(indexing._static_plans)
+    before = len(indexing._known)
     for _ in range(3):
         np.testing.assert_array_equal(x[3:7], np.arange(3.0, 7.0))
-    assert len(indexing._static_plans) == before
+    assert len(indexing._known) == before
