@@ -19,7 +19,19 @@ __all__ = ["Builder", "FunctionText", "Scalar", "TypeInfo", "info", "rule_for", 
 def rules() -> dict[str, Callable]:
     """The table of all rules, by primitive name."""
     if not RULES:
-        from mpijax.scalar import arith, compare, exponential, logarithm, trigonometric  # noqa: F401  (each registers its rules)
+        from mpijax.scalar import (  # noqa: F401  (each registers its rules)
+            arith,
+            compare,
+            exponential,
+            hyperbolic,
+            inverse_trigonometric,
+            logarithm,
+            power,
+            special,
+            threefry,
+            trigonometric,
+        )
+
     return RULES
 
 

@@ -62,12 +62,15 @@ def nearest(x: Expr, factor: float) -> tuple[Expr, Expr]:
 @elementary
 def exp(x: Expr) -> Expr:
     """e^x."""
-    low, high = (-104.0, 89.0) if is_single(x) else (-746.0, 710.0)
-    x = x.at_most(high).at_least(low)
-    k, bits, r = _reduced(x)
+    return scaled(*exp_parts(x))
+
+
+def exp_parts(x: Expr) -> tuple[Expr, Expr]:
+    """(p, bits of k) with e^x = p 2^k, for use where e^x alone would overflow or lose bits."""
+    low, high = (-104.0, 90.0) if is_single(x) else (-746.0, 711.0)
+    _, bits, r = _reduced(x.at_most(high).at_least(low))
     square = r * r
-    tail = square.fma(polynomial(r, EXP_F32 if is_single(x) else EXP_F64), r)
-    return scaled(1.0 + tail, bits)
+    return 1.0 + square.fma(polynomial(r, EXP_F32 if is_single(x) else EXP_F64), r), bits
 
 
 def _reduced(x: Expr) -> tuple[Expr, Expr, Expr]:
@@ -96,6 +99,15 @@ def expm1(x: Expr) -> Expr:
     # 2^(k-1) keeps within range where 2^k is already infinite.
     half = ((bits - (bias + 1)) << mantissa).as_float()
     return (2.0 * half.fma(q, half - 0.5)).with_sign_of(x)
+
+
+def expm1_below(x: Expr) -> Expr:
+    """e^x - 1 for x that keeps 2^k an ordinary number (|x| < 80 in float32)."""
+    mantissa, bias = (23, 127) if is_single(x) else (52, 1023)
+    _, bits, r = _reduced(x)
+    q = (r * r).fma(polynomial(r, EXPM1_F32 if is_single(x) else EXPM1_F64), r)
+    scale = ((bits - bias) << mantissa).as_float()
+    return scale.fma(q, scale - 1.0)
 
 
 @elementary

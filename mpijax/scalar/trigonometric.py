@@ -99,8 +99,9 @@ def _reduced_twice(x: Expr) -> tuple[Expr, Expr, Expr]:
     k = shifted - magic
     first, second, third = HALF_PI_F32 if is_single(x) else HALF_PI_F64
     exact = k.fma(-first, x)
-    r = k.fma(-second, exact)
-    lost = k.fma(-second, exact - r)
+    product = k * second
+    r = exact - product
+    lost = ((exact - r) - product) - k.fma(second, -product)
     rest = k.fma(-third, lost)
     total = r + rest
     return shifted.bits(), total, rest - (total - r)

@@ -1,0 +1,233 @@
+"""Transcendental functions of complex arguments, from those of reals.
+
+The inverse functions follow Kahan ("Branch cuts for complex elementary functions", 1987): square roots of
+1 + z and 1 - z, whose signs of zero put the result on the right side of the cuts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mpijax.scalar import complex as cx
+from mpijax.scalar import exponential, hyperbolic, inverse_trigonometric, logarithm, trigonometric
+from mpijax.scalar.builder import Builder
+from mpijax.scalar.expr import Expr, is_single, where
+from mpijax.scalar.types import Scalar
+
+Pair = tuple[Expr, Expr]
+FUNCTIONS: dict[str, Callable] = {}
+
+
+def _parts(b: Builder, z: Scalar) -> Pair:
+    return Expr(b, cx.real_part(z)), Expr(b, z.imag)
+
+
+def _join(z: Pair) -> Scalar:
+    return cx.pair(z[0].s, z[1].s)
+
+
+def on_pairs(function: Callable[..., Pair]) -> Callable[..., Pair]:
+    """Register a function of (real, imaginary) pairs under its name."""
+
+    def rule(b: Builder, *zs: Scalar) -> Scalar:
+        return _join(function(*(_parts(b, z) for z in zs)))
+
+    FUNCTIONS[function.__name__.rstrip("_")] = rule
+    return function
+
+
+def _divide(z: Pair, w: Pair) -> Pair:
+    b = z[0].b
+    return _parts(b, cx.div(b, _join(z), _join(w)))
+
+
+def _times(z: Pair, w: Pair) -> Pair:
+    return z[0] * w[0] - z[1] * w[1], z[0] * w[1] + z[1] * w[0]
+
+
+def _size(z: Pair) -> Expr:
+    return Expr(z[0].b, cx.abs_(z[0].b, _join(z)))
+
+
+@on_pairs
+def exp(z: Pair) -> Pair:
+    """e^x (cos y + i sin y); y = 0 stays 0 where e^x is infinite."""
+    x, y = z
+    size = exponential.exp(x)
+    return size * trigonometric.cos(y), where(y.eq(0.0), y, size * trigonometric.sin(y))
+
+
+@on_pairs
+def exp2(z: Pair) -> Pair:
+    return exp((z[0] * exponential.LN2, z[1] * exponential.LN2))
+
+
+@on_pairs
+def expm1(z: Pair) -> Pair:
+    """e^z - 1; the real part as (e^x - 1) cos y - 2 sin^2(y/2)."""
+    x, y = z
+    half = trigonometric.sin(y * 0.5)
+    real = exponential.expm1(x) * trigonometric.cos(y) - 2.0 * half * half
+    return real, where(y.eq(0.0), y, exponential.exp(x) * trigonometric.sin(y))
+
+
+@on_pairs
+def log(z: Pair) -> Pair:
+    """log |z| + i arg z; near the unit circle by log1p(|z|^2 - 1) / 2."""
+    x, y = abs(z[0]), abs(z[1])
+    large, small = x.at_least(y), x.at_most(y)
+    near = 0.5 * logarithm.log1p((large - 1.0).fma(large + 1.0, small * small))
+    close = (large > 0.5) & (large < 2.0)
+    return where(close, near, logarithm.log(_size(z))), inverse_trigonometric.atan2(z[1], z[0])
+
+
+@on_pairs
+def log2(z: Pair) -> Pair:
+    x, y = log(z)
+    return x * logarithm.LOG2E, y * logarithm.LOG2E
+
+
+@on_pairs
+def log1p(z: Pair) -> Pair:
+    """log(1 + z); near 0 by log1p(x (2 + x) + y^2) / 2."""
+    x, y = z
+    far, angle = log((1.0 + x, y))
+    near = 0.5 * logarithm.log1p(x.fma(2.0 + x, y * y))
+    return where(abs(x).at_least(abs(y)) < 0.5, near, far), angle
+
+
+@on_pairs
+def sqrt(z: Pair) -> Pair:
+    """The square root with non-negative real part, its imaginary part with the sign of y."""
+    x, y = z
+    # Powers of 4 bring the parts where neither their squares nor the sum of sizes leave the range.
+    large = abs(x).at_least(abs(y))
+    high, low, power = (2.0**100, 2.0**-100, 2.0**60) if is_single(x) else (2.0**1000, 2.0**-900, 2.0**200)
+    factor = where(large > high, x.const(1 / 16), where(large < low, x.const(power), 1.0))
+    back = where(large > high, x.const(4.0), where(large < low, x.const(power**-0.5), 1.0))
+    x, y = x * factor, y * factor
+    root = ((abs(x) + _size((x, y))) * 0.5).sqrt()
+    other = where(root.eq(0.0), abs(y), abs(y) / (root + root))
+    other = where(root.eq(np.inf) & abs(y).eq(np.inf), root, other)
+    left = x < 0.0
+    return where(left, other, root) * back, (where(left, root, other) * back).with_sign_of(y)
+
+
+@on_pairs
+def rsqrt(z: Pair) -> Pair:
+    one = z[0].const(1.0), z[0].const(0.0)
+    return _divide(one, sqrt(z))
+
+
+@on_pairs
+def cbrt(z: Pair) -> Pair:
+    x, y = log(z)
+    return exp((x * (1 / 3), y * (1 / 3)))
+
+
+@on_pairs
+def sin(z: Pair) -> Pair:
+    x, y = z
+    return (trigonometric.sin(x) * hyperbolic.cosh(y),
+            where(y.eq(0.0), y, trigonometric.cos(x) * hyperbolic.sinh(y)))
+
+
+@on_pairs
+def cos(z: Pair) -> Pair:
+    x, y = z
+    return trigonometric.cos(x) * hyperbolic.cosh(y), -(trigonometric.sin(x) * hyperbolic.sinh(y))
+
+
+@on_pairs
+def tan(z: Pair) -> Pair:
+    """(t (1 - h^2) + i h (1 + t^2)) / (1 + t^2 h^2), t = tan x, h = tanh y."""
+    x, y = z
+    t, h = trigonometric.tan(x), hyperbolic.tanh(y)
+    sech = 1.0 / hyperbolic.cosh(y)
+    below = (t * h).fma(t * h, 1.0)
+    return t * sech * sech / below, h * t.fma(t, 1.0) / below
+
+
+def _turned(function: Callable[[Pair], Pair]) -> Callable[[Pair], Pair]:
+    """f(iz)/i: sinh from sin, tanh from tan and so on."""
+
+    def turned(z: Pair) -> Pair:
+        x, y = function((-z[1], z[0]))
+        return y, -x
+
+    return turned
+
+
+def _register(name: str, function: Callable[[Pair], Pair]) -> None:
+    function.__name__ = name
+    on_pairs(function)
+
+
+_register("sinh", _turned(sin))
+_register("tanh", _turned(tan))
+
+
+@on_pairs
+def cosh(z: Pair) -> Pair:
+    return cos((-z[1], z[0]))
+
+
+@on_pairs
+def logistic(z: Pair) -> Pair:
+    """1 / (1 + e^-z)."""
+    x, y = exp((-z[0], -z[1]))
+    return _divide((x.const(1.0), x.const(0.0)), (1.0 + x, y))
+
+
+@on_pairs
+def asin(z: Pair) -> Pair:
+    x, y = z
+    minus, plus = sqrt((1.0 - x, -y)), sqrt((1.0 + x, y))
+    real = inverse_trigonometric.atan2(x, _times(minus, plus)[0])
+    return real, hyperbolic.asinh(_times((minus[0], -minus[1]), plus)[1])
+
+
+@on_pairs
+def acos(z: Pair) -> Pair:
+    x, y = z
+    minus, plus = sqrt((1.0 - x, -y)), sqrt((1.0 + x, y))
+    real = 2.0 * inverse_trigonometric.atan2(minus[0], plus[0])
+    return real, hyperbolic.asinh(_times((plus[0], -plus[1]), minus)[1])
+
+
+@on_pairs
+def acosh(z: Pair) -> Pair:
+    x, y = z
+    minus, plus = sqrt((x - 1.0, y)), sqrt((x + 1.0, y))
+    real = hyperbolic.asinh(_times((minus[0], -minus[1]), plus)[0])
+    return real, 2.0 * inverse_trigonometric.atan2(minus[1], plus[0])
+
+
+@on_pairs
+def atanh(z: Pair) -> Pair:
+    x, y = z
+    rest = 1.0 - x
+    real = 0.25 * logarithm.log1p(4.0 * x / rest.fma(rest, y * y))
+    return real, 0.5 * inverse_trigonometric.atan2(2.0 * y, rest * (1.0 + x) - y * y)
+
+
+_register("asinh", _turned(asin))
+_register("atan", _turned(atanh))
+
+
+def power(b: Builder, x: Scalar, y: Scalar) -> Scalar:
+    """x ** y as e^(y log x); anything to 0 is 1, 0 to an exponent of positive real part is 0."""
+    dtype = x.dtype if x.imag is not None else y.dtype
+    x, y = (s if s.imag is not None else b.convert(s, dtype) for s in (x, y))
+    base, exponent = _parts(b, x), _parts(b, y)
+    result = exp(_times(exponent, log(base)))
+    nothing = base[0].eq(0.0) & base[1].eq(0.0)
+    none = exponent[0].eq(0.0) & exponent[1].eq(0.0)
+    vanishes = nothing & (exponent[0] > 0.0)
+    real = where(none, 1.0, where(vanishes, 0.0, result[0]))
+    return _join((real, where(none | vanishes, 0.0, result[1])))
+
+
+FUNCTIONS["pow"] = power

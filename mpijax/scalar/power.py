@@ -1,0 +1,160 @@
+"""pow sqrt rsqrt cbrt.
+
+pow x^y = 2^(y log2 x). float32 takes the logarithm in float64; float64 in pairs of float64 (the rounding
+error carried along), so that the error stays small however large the result is.
+
+Largest errors measured (in ulp): float32 pow 1.2, rsqrt 1.0, cbrt 1.0; float64 pow 1.6, rsqrt 1.0, cbrt 1.0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpijax.scalar.exponential import EXP2_F32, EXP2_F64, nearest, scaled
+from mpijax.scalar.expr import Expr, elementary, is_single, on_floats, polynomial, where
+from mpijax.scalar.logarithm import exponent_value, split
+from mpijax.scalar.registry import RULES, rule
+from mpijax.scalar.types import FLOAT32, FLOAT64, Scalar, info
+
+# log2(1 + f) / f for 1 + f between sqrt(1/2) and sqrt(2), to 2^-36
+LOG2_FOR_F32 = (1.4426950408687007, -0.7213475208687976, 0.4808983613932524, -0.36067367481436513,
+                0.28853729370277126, -0.24045316682127743, 0.20617535272310006, -0.1803005628581599,
+                0.1587698645533032, -0.14315695340791698, 0.144748524255247, -0.1428370966670488,
+                0.0773678205320324)
+# 2 / ln 2 and a third of it, in two parts each; the terms of the logarithm's series from s^5 on
+TWO_OVER_LN2 = (2.8853900817779268, 4.0710547481862064e-17)
+THIRD = (0.9617966939259756, 5.0577616648125906e-17)
+LOG2_TAIL = (0.5770780163524145, 0.41219858456492264, 0.3205986495570483, 0.2623289840571418,
+             0.22103916062717255, 0.21248582230252483)
+# cube root between sqrt(1/2) and sqrt(2), to start from
+CBRT = (0.49250975251197815, 0.7397174835205078, -0.2903788387775421, 0.058220844715833664)
+
+
+@elementary
+def sqrt(x: Expr) -> Expr:
+    """Square root, correctly rounded."""
+    return x.sqrt()
+
+
+@elementary
+def rsqrt(x: Expr) -> Expr:
+    """1 / sqrt(x)."""
+    return 1.0 / x.sqrt()
+
+
+@elementary
+def cbrt(x: Expr) -> Expr:
+    """Cube root with the sign of x."""
+    mantissa, bias, least = (23, 127, 2.0**-126) if is_single(x) else (52, 1023, 2.0**-1022)
+    a = abs(x)
+    tiny = a < least
+    field, m = split(where(tiny, a * 2.0**54, a))
+    e = exponent_value(field, x) - where(tiny, x.const(54.0), 0.0)
+    # e = 3 k + j, j in 0 1 2
+    k = ((e - 1.0) * (1.0 / 3.0)).roundeven()
+    j = e - k * 3.0
+    one, two = j > 0.5, j > 1.5
+    m = m * where(two, x.const(4.0), where(one, x.const(2.0), 1.0))
+    start = polynomial(m * where(two, x.const(0.25), where(one, x.const(0.5), 1.0)), CBRT)
+    t = start * where(two, x.const(4.0 ** (1 / 3)), where(one, x.const(2.0 ** (1 / 3)), 1.0))
+    for _ in range(1 if is_single(x) else 2):  # Halley: each step triples the digits
+        cube = t * t * t
+        t = t - t * ((cube - m) / (cube + cube + m))
+    bits = (k + (1.5 * 2.0**mantissa + bias)).bits() << mantissa
+    y = (t * bits.as_float()).with_sign_of(x)
+    return where((a > 0.0) & (a < np.inf), y, x)
+
+
+@rule
+def pow_(b, x: Scalar, y: Scalar, **_) -> Scalar:
+    """x ** y; y of x's dtype or an integer; the special cases are those of C's pow."""
+    if x.imag is not None or y.imag is not None:
+        from mpijax.scalar import complex_functions
+
+        return complex_functions.FUNCTIONS["pow"](b, x, y)
+    i = info(x.dtype)
+    if i.is_integer:
+        return _integer_power(b, x, y)
+    if not info(y.dtype).is_float:
+        y = b.convert(y, FLOAT64)
+        wide = Scalar(FLOAT32, x.ir) if i.kind == "n" else x
+        return b.convert(_power(Expr(b, wide), Expr(b, y)).s, x.dtype)
+    return on_floats(b, _power, x, y)
+
+
+def _integer_power(b, x: Scalar, y: Scalar) -> Scalar:
+    """By repeated squaring over all bits of y; negative y counts as the unsigned number it looks like."""
+    result, multiply = b.const(1, x.dtype), RULES["mul"]
+    one = b.const(1, y.dtype)
+    for bit in range(info(y.dtype).bits):
+        odd = b.and_(b.lshr(y, b.const(bit, y.dtype)), one)
+        result = b.select(b.compare("ne", odd, b.const(0, y.dtype)), multiply(b, result, x), result)
+        x = multiply(b, x, x)
+    return result
+
+
+def _power(x: Expr, y: Expr) -> Expr:
+    """|x|^|...| and then the special cases; y may be float64 where x is float32 (an integer exponent)."""
+    size = _from_float32(abs(x), y) if is_single(x) else _from_float64(abs(x), y)
+    whole = y.trunc().eq(y)
+    half = y * 0.5
+    odd = whole & half.trunc().ne(half)
+    flip = odd & (x.bits() < 0)
+    result = where(flip, -size, size)
+    result = where((x < 0.0) & (x > -np.inf) & ~whole, x.const(np.nan), result)
+    return where(x.eq(1.0) | y.eq(0.0), 1.0, result)
+
+
+def _logarithm_at_the_edges(a: Expr, log2: Expr) -> Expr:
+    return where(a < np.inf, where(a.eq(0.0), a.const(-np.inf), log2), a)
+
+
+def _exponent_product(y: Expr, log2: Expr) -> Expr:
+    """y log2; 0 where the logarithm is 0, so that 1 to the infinite is 1."""
+    return where(log2.eq(0.0) & ~y.is_nan(), 0.0, y * log2)
+
+
+def _from_float32(a: Expr, y: Expr) -> Expr:
+    wide = a.cast("fpext", FLOAT64)
+    field, m = split(wide)
+    f = m - 1.0
+    log2 = f.fma(polynomial(f, LOG2_FOR_F32), exponent_value(field, wide))
+    log2 = _logarithm_at_the_edges(wide, log2)
+    z = _exponent_product(y.cast("fpext", FLOAT64) if is_single(y) else y, log2)
+    z = z.at_most(200.0).at_least(-200.0)
+    k = (z + 1.5 * 2.0**52) - 1.5 * 2.0**52
+    r = (z - k).cast("fptrunc", FLOAT32)
+    _, bits = nearest(k.cast("fptrunc", FLOAT32), 1.0)
+    return scaled(polynomial(r, EXP2_F32), bits)
+
+
+def _from_float64(a: Expr, y: Expr) -> Expr:
+    tiny = a < 2.0**-1022
+    field, m = split(where(tiny, a * 2.0**54, a))
+    e = exponent_value(field, a) - where(tiny, a.const(54.0), 0.0)
+    # s = (m - 1) / (m + 1) as s + rest
+    numerator, denominator = m - 1.0, m + 1.0
+    dropped = m - (denominator - 1.0)
+    s = numerator / denominator
+    residue = (-s).fma(denominator, numerator)
+    rest = (-s).fma(dropped, residue) / denominator
+    # log2 m = C s + (C/3) s^3 + s^5 T(s^2); the first two in pairs
+    z = s * s
+    z_low = s.fma(s, -z) + 2.0 * s * rest
+    third = z * THIRD[0]
+    third_low = z.fma(THIRD[0], -third) + z.fma(THIRD[1], z_low * THIRD[0])
+    third_low = (z * z).fma(polynomial(z, LOG2_TAIL), third_low)
+    factor = third + TWO_OVER_LN2[0]
+    factor_low = (third - (factor - TWO_OVER_LN2[0])) + (third_low + TWO_OVER_LN2[1])
+    high = s * factor
+    low = s.fma(factor, -high) + s.fma(factor_low, rest * factor)
+    log2 = e + high
+    # The exponent is 0 or at least as large as log2 m.
+    log2_low = where(e.eq(0.0), low, (high - (log2 - e)) + low)
+    log2 = _logarithm_at_the_edges(a, log2)
+    product = _exponent_product(y, log2)
+    product_low = y.fma(log2, -product) + y * log2_low
+    product_low = where(abs(y * log2) < 2000.0, product_low, 0.0)
+    product = product.at_most(1100.0).at_least(-1200.0)
+    k, bits = nearest(product, 1.0)
+    return scaled(polynomial((product - k) + product_low, EXP2_F64), bits)
