@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.numpy.arithmetic import add, maximum, minimum, multiply, power, subtract
@@ -153,7 +154,7 @@ def fmax(x1, x2):
 
 @jit
 def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
-    """NaN replaced by `nan`, infinities by `posinf` and `neginf` (default: the largest and smallest number)."""
+    """NaN replaced by `nan`, infinities by `posinf` and `neginf` (default: largest, smallest number)."""
     del copy
     x = ensure_arraylike("nan_to_num", x)
     if not is_inexact(x.dtype):

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.numpy.complexes import imag
+from mpijax.numpy.constructors import asarray
 from mpijax.numpy.util import (
     as_array,
     check_arraylike,
@@ -238,8 +240,6 @@ def allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 def array_equal(a1, a2, equal_nan=False):
     """Whether two arrays have the same shape and equal elements."""
-    from mpijax.numpy.creation import asarray
-
     a1, a2 = asarray(a1), asarray(a2)
     if a1.shape != a2.shape:
         return as_array(False)
@@ -251,8 +251,6 @@ def array_equal(a1, a2, equal_nan=False):
 
 def array_equiv(a1, a2):
     """Whether two arrays are equal after broadcasting; False if they do not broadcast."""
-    from mpijax.numpy.creation import asarray
-
     a1, a2 = asarray(a1), asarray(a2)
     try:
         lax.broadcast_shapes(a1.shape, a2.shape)

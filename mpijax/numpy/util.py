@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
 from mpijax import lax
 from mpijax.core import dtypes, errors
 from mpijax.core.option import values as options
@@ -509,3 +510,12 @@ def device_sharding(device: Any, out_sharding: Any, name: str) -> Any:
             f"Only one of `device` or `out_sharding` can be set in {name}. Got {device=} and {out_sharding=}"
         )
     return device if device is not None else out_sharding
+
+
+def place(x: Any, sharding: Any) -> Any:
+    """Put an array where `device_sharding` says; None leaves it where it is."""
+    if sharding is None:
+        return x
+    from mpijax import device_put  # the placing of arrays lies above this layer
+
+    return device_put(x, sharding)

@@ -1,0 +1,111 @@
+"""`jax.numpy`: NumPy's functions on arrays that can be traced.
+
+Nothing is loaded until a name is first used; `_MODULES` says where each name lives.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_MODULES: dict[str, str] = {
+    "arithmetic": """
+        abs absolute add divide divmod float_power floor_divide fmod gcd lcm maximum minimum mod multiply
+        negative positive pow power remainder sign subtract true_divide""",
+    "argreductions": "argmax argmin nanargmax nanargmin",
+    "at": "put_along_axis",
+    "complexes": "angle conj conjugate imag iscomplexobj isrealobj real",
+    "constructors": "array asarray",
+    "conversion": "ascontiguousarray astype copy from_dlpack frombuffer fromfile fromiter fromstring",
+    "cumulative": "cumprod cumsum cumulative_prod cumulative_sum nancumprod nancumsum",
+    "einsum": "einsum einsum_path",
+    "elementwise": """
+        acos acosh arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh
+        bitwise_count cbrt cos cosh deg2rad degrees exp exp2 expm1 fabs hypot log log10 log1p log2 logaddexp
+        logaddexp2 rad2deg radians reciprocal sin sinc sinh sqrt square tan tanh""",
+    "fills": "empty empty_like full full_like ones ones_like zeros zeros_like",
+    "floats": """
+        around ceil clip copysign floor fmax fmin frexp heaviside ldexp modf nan_to_num nextafter rint round
+        signbit spacing trunc""",
+    "indexing": "take take_along_axis",
+    "queries": """
+        ComplexWarning can_cast finfo get_printoptions iinfo isdtype isscalar issubdtype load printoptions
+        promote_types result_type set_printoptions""",
+    "join": """
+        array_split block column_stack concat concatenate dsplit dstack hsplit hstack split stack unstack
+        vsplit vstack""",
+    "linear": "dot inner kron matmul matvec outer tensordot vdot vecdot vecmat",
+    "logic": """
+        allclose array_equal array_equiv bitwise_and bitwise_invert bitwise_left_shift bitwise_not bitwise_or
+        bitwise_right_shift bitwise_xor equal greater greater_equal invert isclose iscomplex isfinite isinf
+        isnan isneginf isposinf isreal left_shift less less_equal logical_and logical_not logical_or
+        logical_xor not_equal right_shift""",
+    "matrices": """
+        diag diag_indices diag_indices_from diagflat diagonal eye identity trace tri tril tril_indices
+        tril_indices_from triu triu_indices triu_indices_from""",
+    "pad": "pad",
+    "ranges": "arange fromfunction geomspace indices linspace logspace meshgrid",
+    "rearrange": "append flip fliplr flipud repeat roll rollaxis rot90 tile",
+    "reductions": "all amax amin any max min prod sum",
+    "scalar_types": """
+        bfloat16 bool_ cdouble complex128 complex64 complex_ csingle double float16 float32 float4_e2m1fn
+        float64 float6_e2m3fn float6_e3m2fn float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn
+        float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float_ int1 int16 int2 int32 int4 int64 int8
+        int_ single uint uint1 uint16 uint2 uint32 uint4 uint64 uint8""",
+    "selection": "select",
+    "shape": """
+        atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_shapes broadcast_to expand_dims
+        matrix_transpose moveaxis permute_dims ravel reshape resize squeeze swapaxes transpose""",
+    "statistics": """
+        average count_nonzero mean nanmax nanmean nanmin nanprod nanstd nansum nanvar ptp std var""",
+    "util": "ndim shape size",
+    "where": "argwhere flatnonzero nonzero where",
+}
+
+# The names that NumPy itself provides.
+_NUMPYS = frozenset(
+    """
+    array_repr array_str character complexfloating dtype e euler_gamma flexible floating generic inexact inf
+    integer iterable nan newaxis number object_ pi save savez signedinteger unsignedinteger""".split()
+)
+
+# What jax.numpy has and this module does not have yet.
+_MISSING = frozenset(
+    """
+    apply_along_axis apply_over_axes argpartition argsort bartlett bincount blackman c_ choose compress
+    convolve corrcoef correlate cov cross delete diff digitize ediff1d extract fft fill_diagonal frompyfunc
+    gradient hamming hanning histogram histogram2d histogram_bin_edges histogramdd i0 index_exp insert interp
+    intersect1d isin ix_ kaiser lexsort linalg mask_indices median mgrid nanmedian nanpercentile nanquantile
+    ogrid packbits partition percentile piecewise place poly polyadd polyder polydiv polyfit polyint polymul
+    polysub polyval put quantile r_ ravel_multi_index roots s_ searchsorted setdiff1d setxor1d sort
+    sort_complex trapezoid trim_zeros ufunc union1d unique unique_all unique_counts unique_inverse
+    unique_values unpackbits unravel_index unwrap vander vectorize""".split()
+)
+
+_HOME: dict[str, str] = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+__all__ = sorted([*_HOME, *_NUMPYS, "bool", "ndarray"])  # noqa: PLE0605
+
+
+def _find(name: str) -> Any:
+    module = _HOME.get(name)
+    if module is not None:
+        return getattr(importlib.import_module(f"mpijax.numpy.{module}"), name)
+    if name in _NUMPYS:
+        return getattr(importlib.import_module("numpy"), name)
+    if name == "ndarray":
+        return importlib.import_module("mpijax.core.array_api").Array
+    if name == "bool":
+        return importlib.import_module("mpijax.numpy.scalar_types").bool_
+    if name in _MISSING:
+        raise AttributeError(f"mpijax.numpy does not have {name} yet (jax.numpy has it)")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __getattr__(name: str) -> Any:
+    value = globals()[name] = _find(name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,79 @@
+"""Positions of the largest and smallest elements."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+
+from mpijax import lax
+from mpijax.core import dtypes
+from mpijax.numpy import reductions
+from mpijax.numpy.util import _where, canonical_axis, ensure_arraylike, is_inexact
+from mpijax.transforms.api import jit
+
+
+def _position(name: str, op, a, axis, keepdims: bool):
+    dims = tuple(range(a.ndim)) if axis is None else (axis,)
+    if axis is None:
+        a, axis = lax.reshape(a, (a.size,)), 0
+    axis = canonical_axis(axis, a.ndim)
+    if a.shape[axis] == 0:
+        raise ValueError(f"attempt to get {name} of an empty sequence")
+    result = op(a, axis, dtypes.default_int_dtype())
+    return lax.expand_dims(result, dims) if keepdims else result
+
+
+def _arguments(name: str, a, axis, out):
+    a = ensure_arraylike(name, a)
+    if out is not None:
+        raise NotImplementedError(f"The 'out' argument to jnp.{name} is not supported.")
+    return a, None if axis is None else operator.index(axis)
+
+
+def argmax(a, axis=None, out=None, keepdims=None):
+    """The index of the largest element along an axis, the first of equals or of NaNs.
+
+    Without an axis, the index into the elements in row-major order.
+    """
+    a, axis = _arguments("argmax", a, axis, out)
+    return _position("argmax", lax.argmax, a, axis, bool(keepdims))
+
+
+def argmin(a, axis=None, out=None, keepdims=None):
+    """The index of the smallest element along an axis, the first of equals or of NaNs.
+
+    Without an axis, the index into the elements in row-major order.
+    """
+    a, axis = _arguments("argmin", a, axis, out)
+    return _position("argmin", lax.argmin, a, axis, bool(keepdims))
+
+
+def nanargmax(a, axis=None, out=None, keepdims=None):
+    """The index of the largest element along an axis, skipping NaN; -1 where there is nothing else."""
+    a, axis = _arguments("nanargmax", a, axis, out)
+    return _nanargmax(a, axis, bool(keepdims))
+
+
+def nanargmin(a, axis=None, out=None, keepdims=None):
+    """The index of the smallest element along an axis, skipping NaN; -1 where there is nothing else."""
+    a, axis = _arguments("nanargmin", a, axis, out)
+    return _nanargmin(a, axis, bool(keepdims))
+
+
+@jit(static_argnames=("axis", "keepdims"))
+def _nanargmax(a, axis=None, keepdims=False):
+    return _skipping_nan(argmax, -np.inf, a, axis, keepdims)
+
+
+@jit(static_argnames=("axis", "keepdims"))
+def _nanargmin(a, axis=None, keepdims=False):
+    return _skipping_nan(argmin, np.inf, a, axis, keepdims)
+
+
+def _skipping_nan(position, worst, a, axis, keepdims):
+    if not is_inexact(a.dtype):
+        return position(a, axis=axis, keepdims=keepdims)
+    undefined = lax.ne(a, a)
+    result = position(_where(undefined, worst, a), axis=axis, keepdims=keepdims)
+    return _where(reductions.all(undefined, axis=axis, keepdims=keepdims), -1, result)

@@ -1,0 +1,203 @@
+"""`array` and `asarray`: arrays from numbers, nested lists, NumPy arrays and anything with a buffer."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from mpijax import lax
+from mpijax.core import dtypes
+from mpijax.core.trace import EVAL, Tracer, state
+from mpijax.numpy.util import convert, device_sharding, is_complex, place, requested_dtype, unwrap
+
+# So many arrays are concatenated at once.
+_CONCATENATE_AT_ONCE = 16
+
+
+def array(
+    object: Any,
+    dtype: Any = None,
+    *args: Any,
+    copy: bool = True,
+    order: str | None = "K",
+    ndmin: int = 0,
+    device: Any = None,
+    out_sharding: Any = None,
+):
+    """An array of the numbers in `object`: a number, nested lists of numbers and arrays, an array, a buffer.
+
+    Args:
+      object: what to convert. Lists are promoted to one dtype.
+      dtype: element type; by default that of the input, with 64-bit types narrowed unless jax_enable_x64 is
+      on. copy: whether the result may not share memory with the input. order: None or "K". ndmin: leading
+      axes of size 1 are added up to so many axes. device, out_sharding: where to put it, one of the two.
+
+    Raises:
+      TypeError: something in `object` is no number.
+      ValueError: lists of uneven length, or None among them.
+    """
+    if args:
+        copy, order, ndmin = _positional(args, copy, order, ndmin)
+    if order is not None and order != "K":
+        raise NotImplementedError("Only implemented for order='K'")
+    if dtype is None and device is None and out_sharding is None and ndmin == 0:
+        if isinstance(object, Tracer) and object.concrete() is None:
+            return lax.copy_p.bind(object) if copy else object
+        if isinstance(object, (int, float, complex, np.number)):
+            return lax.stage(object)
+        if type(object) is np.ndarray:
+            return _staged_ndarray(object, copy)
+    dtype = requested_dtype(dtype, "array")
+    sharding = device_sharding(device, out_sharding, "jnp.array")
+    weak_type = dtype is None and dtypes.is_weak(object)
+    out = convert(_collect(object, dtype, copy), *_target(object, dtype, weak_type))
+    if not hasattr(out, "aval"):
+        out = lax.stage(out)
+    if ndmin > out.ndim:
+        out = lax.expand_dims(out, range(ndmin - out.ndim))
+    return place(out, sharding)
+
+
+def _positional(args, copy, order, ndmin):
+    if len(args) > 3:
+        raise TypeError(f"array() takes at most 5 positional arguments but {len(args) + 2} were given")
+    named, defaults = [copy, order, ndmin], [True, "K", 0]
+    for name, given, default, _ in zip(("copy", "order", "ndmin"), named, defaults, args):
+        if given != default:
+            raise TypeError(f"array() got multiple values for argument '{name}'")
+    warnings.warn(
+        "Passing the copy, order, and ndmin arguments to jnp.array positionally is deprecated. Use keyword "
+        "arguments instead.",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return [*args, *named[len(args) :]]
+
+
+def _staged_ndarray(x: np.ndarray, copy: bool):
+    # NumPy arrays can change later; a program that is being written holds on to its constants.
+    return lax.stage(x.copy() if copy and state.trace is not EVAL else x)
+
+
+def _is_array(x: Any) -> bool:
+    return getattr(x, "aval", None) is not None
+
+
+def _leaves(x: Any, out: list[Any]) -> list[Any]:
+    """The entries of nested lists and tuples."""
+    if isinstance(x, (list, tuple)):
+        for entry in x:
+            _leaves(entry, out)
+    else:
+        out.append(x)
+    return out
+
+
+def _map_leaves(fun, x: Any) -> Any:
+    return [_map_leaves(fun, entry) for entry in x] if isinstance(x, (list, tuple)) else fun(x)
+
+
+def _promoted(leaves: list[Any]) -> Any:
+    """The dtype of a list of values. Python numbers of one type and arrays of one type count once."""
+    if not leaves:
+        return dtypes.default_float_dtype()
+    distinct = {}
+    for x in leaves:
+        kind = type(x)
+        key = (
+            kind
+            if kind in dtypes.python_scalar_dtypes
+            else getattr(x, "aval", None) or getattr(x, "dtype", id(x))
+        )
+        distinct.setdefault(key, x)
+    values = list(distinct.values())
+    try:
+        return dtypes.lattice_result_type(*values)[0]
+    except TypeError:
+        return dtypes.lattice_result_type(*(np.asarray(x) if _is_buffer(x) else x for x in values))[0]
+
+
+def _is_buffer(x: Any) -> bool:
+    try:
+        memoryview(x)
+    except TypeError:
+        return hasattr(x, "__array__")
+    return True
+
+
+def _target(x: Any, dtype: Any, weak_type: bool) -> tuple[Any, bool]:
+    """dtype and weak type of the result."""
+    if dtype is None:
+        leaves = _leaves(unwrap(x), [])
+        dtype = _promoted([unwrap(leaf) for leaf in leaves])
+    return dtype, weak_type
+
+
+def _collect(x: Any, dtype: Any, copy: bool) -> Any:
+    """`x` as one array, or one NumPy array of the dtype if no part of it is an array already."""
+    x = unwrap(x)
+    if _is_array(x):
+        return lax.copy_p.bind(x) if copy else x
+    leaves = _leaves(x, [])
+    if any(leaf is None for leaf in leaves):
+        raise ValueError("None is not a valid value for jnp.array")
+    unwrapped = [unwrap(leaf) for leaf in leaves]
+    if dtype is None:
+        dtype = _promoted(unwrapped)
+    if not any(map(_is_array, unwrapped)):
+        return _from_numpy(x, dtype)
+    if state.trace is EVAL and not any(isinstance(leaf, Tracer) for leaf in unwrapped):
+        # Nothing is traced: one copy each instead of a program for each level.
+        return np.asarray(_map_leaves(lambda leaf: np.asarray(unwrap(leaf)), x)).astype(dtype)
+    return _concatenated(x, dtype)
+
+
+def _from_numpy(x: Any, dtype: Any) -> np.ndarray:
+    if not isinstance(x, (list, tuple, bool, int, float, complex, np.generic, np.ndarray)):
+        if not _is_buffer(x):
+            raise TypeError(f"Unexpected input type for array: {type(x)}")
+    if isinstance(dtype, dtypes.ExtendedDType):
+        raise TypeError(f"Cannot make an array with dtype {dtype} from {type(x)}.")
+    value = np.asarray(x) if isinstance(x, (np.ndarray, np.generic)) else None
+    if value is not None and is_complex(value.dtype) and not is_complex(dtype):
+        value = value.real
+    if value is None:
+        return np.asarray(x, dtype)
+    with np.errstate(all="ignore"):
+        return value.astype(dtype)
+
+
+def _concatenated(x: Any, dtype: Any) -> Any:
+    if not isinstance(x, (list, tuple)):
+        return convert(array(x, dtype=dtype, copy=False), dtype)
+    if not x:
+        return np.array([], dtype)
+    parts = [lax.expand_dims(array(entry, dtype=dtype, copy=False), [0]) for entry in x]
+    while len(parts) > _CONCATENATE_AT_ONCE:
+        parts = [
+            lax.concatenate(parts[i : i + _CONCATENATE_AT_ONCE], 0)
+            for i in range(0, len(parts), _CONCATENATE_AT_ONCE)
+        ]
+    return lax.concatenate(parts, 0)
+
+
+def asarray(
+    a: Any, dtype: Any = None, order: str | None = None, *, copy=None, device=None, out_sharding=None
+):
+    """An array of the numbers in `a`; an array of the right dtype is returned as it is unless `copy` is true.
+
+    See `array` for the arguments.
+    """
+    if (
+        dtype is None
+        and device is None
+        and out_sharding is None
+        and not copy
+        and order is None
+        and _is_array(a)
+    ):
+        return a
+    dtype = requested_dtype(dtype, "asarray")
+    return array(a, dtype=dtype, copy=bool(copy), order=order, device=device, out_sharding=out_sharding)

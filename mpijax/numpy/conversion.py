@@ -1,0 +1,84 @@
+"""Arrays from other arrays and from memory: casts, copies, buffers, DLPack."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from mpijax import lax
+from mpijax.core import dtypes
+from mpijax.numpy.constructors import array, asarray
+from mpijax.numpy.util import check_arraylike, convert, ensure_arraylike, is_complex, place, scalar_like
+
+
+def astype(x, dtype, /, *, copy=False, device=None):
+    """The array with another dtype.
+
+    Floats are cut to integers, clamped to their range (NaN becomes 0); complex numbers lose their imaginary
+    part, with a warning.
+    """
+    x = ensure_arraylike("astype", x)
+    if dtype is None:
+        dtype = dtypes.default_float_dtype()
+    else:
+        dtype = dtypes.check_user_dtype_supported(dtype, "astype")
+    if is_complex(x.dtype):
+        if dtypes.isdtype(dtype, ("integral", "real floating")):
+            warnings.warn(
+                "Casting from complex to real dtypes will soon raise a ValueError. Please first use "
+                "jnp.real or jnp.imag to take the real/imaginary component of your input.",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+        elif dtype == np.bool_:
+            x = lax.ne(x, scalar_like(x, 0))
+    result = convert(x, dtype)
+    return place(lax.copy_p.bind(result) if copy else result, device)
+
+
+def copy(a, order=None):
+    """A copy of the array."""
+    check_arraylike("copy", a)
+    return array(a, copy=True, order=order)
+
+
+def ascontiguousarray(a, dtype=None):
+    """The array with at least one axis; all arrays are contiguous."""
+    return array(a, dtype=dtype, copy=False, ndmin=1)
+
+
+def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0):
+    """A 1-d array of the numbers that lie in a buffer."""
+    return asarray(np.frombuffer(buffer=buffer, dtype=dtype, count=count, offset=offset))
+
+
+def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str):
+    """A 1-d array of the numbers in a text, separated by `sep`."""
+    return asarray(np.fromstring(string=string, dtype=dtype, count=count, sep=sep))
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None):
+    """An array that shares the memory of another library's array, through DLPack."""
+    from mpijax.dlpack import from_dlpack as take  # the runtime lies above this layer
+
+    return take(x, device=device, copy=copy)
+
+
+def _unsafe(name: str, reads: str):
+    def fun(*args, **kwargs):
+        raise NotImplementedError(
+            f"jnp.{name}() is not implemented because it may be non-pure and thus unsafe for use with JIT "
+            f"and other JAX transformations. Consider using jnp.asarray(np.{name}(...)) instead, outside of "
+            f"transformed functions: it consumes {reads}. See "
+            "https://docs.jax.dev/en/latest/notebooks/Common_Gotchas_in_JAX.html#pure-functions"
+        )
+
+    fun.__name__ = fun.__qualname__ = name
+    fun.__doc__ = f"Not implemented: it has the side effect of consuming {reads}."
+    return fun
+
+
+fromfile = _unsafe("fromfile", "a file")
+fromiter = _unsafe("fromiter", "an iterator")

@@ -1,0 +1,201 @@
+"""Putting arrays together along an axis, and taking them apart."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from mpijax import lax
+from mpijax.numpy.constructors import asarray
+from mpijax.numpy.util import (
+    canonical_axis,
+    check_arraylike,
+    ensure_arraylike,
+    ensure_arraylike_tuple,
+    promote_dtypes,
+    shape_of,
+    static,
+    static_int,
+)
+from mpijax.transforms.api import jit
+
+
+def _is_one_array(x: Any) -> bool:
+    """Whether a sequence of arrays is given as one array with a leading axis."""
+    return getattr(x, "aval", None) is not None or isinstance(x, np.ndarray)
+
+
+def concatenate(arrays, axis=0, dtype=None):
+    """Arrays one after another along an existing axis; without an axis, their elements in row-major order."""
+    if _is_one_array(arrays):
+        return _merge_leading_axis(asarray(arrays, dtype=dtype), axis)
+    arrays = ensure_arraylike_tuple("concatenate", arrays)
+    if not arrays:
+        raise ValueError("Need at least one array to concatenate.")
+    if axis is None:
+        return concatenate([lax.reshape(a, (a.size,)) for a in arrays], dtype=dtype)
+    if arrays[0].ndim == 0:
+        raise ValueError("Zero-dimensional arrays cannot be concatenated.")
+    axis = canonical_axis(axis, arrays[0].ndim)
+    if dtype is None:
+        arrays = promote_dtypes(*arrays)
+    else:
+        arrays = [asarray(a, dtype=dtype) for a in arrays]
+    return lax.concatenate(arrays, axis)
+
+
+def _merge_leading_axis(a, axis):
+    """`concatenate` of the subarrays along the first axis: a reshape."""
+    if a.ndim == 0 or a.shape[0] == 0:
+        raise ValueError("Need at least one array to concatenate.")
+    if axis is None:
+        return lax.reshape(a, (a.size,))
+    if a.ndim == 1:
+        raise ValueError("Zero-dimensional arrays cannot be concatenated.")
+    axis = canonical_axis(axis, a.ndim - 1)
+    count, rest = a.shape[0], a.shape[1:]
+    shape = (*rest[:axis], count * rest[axis], *rest[axis + 1 :])
+    return lax.reshape(a, shape, dimensions=(*range(1, axis + 1), 0, *range(axis + 1, a.ndim)))
+
+
+def concat(arrays, /, *, axis=0):
+    """Arrays one after another along an existing axis, see `concatenate`."""
+    check_arraylike("concat", *arrays)
+    return concatenate(arrays, axis=axis)
+
+
+def stack(arrays, axis=0, out=None, dtype=None):
+    """Arrays of one shape along a new axis."""
+    if not len(arrays):
+        raise ValueError("Need at least one array to stack.")
+    if out is not None:
+        raise NotImplementedError("The 'out' argument to jnp.stack is not supported.")
+    if _is_one_array(arrays):
+        axis = canonical_axis(axis, arrays.ndim)
+        return concatenate(lax.expand_dims(asarray(arrays), (axis + 1,)), axis=axis, dtype=dtype)
+    arrays = ensure_arraylike_tuple("stack", arrays)
+    if dtype is None:
+        arrays = promote_dtypes(*arrays)
+    else:
+        arrays = [asarray(a, dtype=dtype) for a in arrays]
+    return lax.stack(arrays, axis=axis)
+
+
+def unstack(x, /, *, axis=0):
+    """The subarrays along an axis, as a tuple."""
+    return lax.unstack(ensure_arraylike("unstack", x), axis=axis)
+
+
+def _with_axes(name: str, arrays, expand):
+    """The arrays to join with enough axes: a list, or one array whose leading axis numbers them."""
+    if _is_one_array(arrays):
+        from mpijax.transforms.api import vmap
+
+        return vmap(expand)(arrays)
+    check_arraylike(name, *arrays)
+    return [expand(a) for a in arrays]
+
+
+def vstack(tup, dtype=None):
+    """Arrays on top of each other, along the first of at least two axes."""
+    from mpijax.numpy.shape import atleast_2d
+
+    return concatenate(_with_axes("vstack", tup, atleast_2d), axis=0, dtype=dtype)
+
+
+def hstack(tup, dtype=None):
+    """Arrays beside each other, along the second axis (the first of 1-d arrays)."""
+    from mpijax.numpy.shape import atleast_1d
+
+    arrays = _with_axes("hstack", tup, atleast_1d)
+    ndim = arrays.ndim - 1 if _is_one_array(arrays) else arrays[0].ndim
+    return concatenate(arrays, axis=0 if ndim == 1 else 1, dtype=dtype)
+
+
+def dstack(tup, dtype=None):
+    """Arrays behind each other, along the third of at least three axes."""
+    from mpijax.numpy.shape import atleast_3d
+
+    return concatenate(_with_axes("dstack", tup, atleast_3d), axis=2, dtype=dtype)
+
+
+def column_stack(tup):
+    """1-d arrays as the columns of a matrix; 2-d arrays beside each other."""
+    from mpijax.numpy.shape import atleast_2d, transpose
+
+    def column(a):
+        a = asarray(a)
+        return transpose(atleast_2d(a)) if a.ndim < 2 else a
+
+    if _is_one_array(tup) and tup.ndim >= 3:
+        return concatenate(tup, axis=1)
+    return concatenate(_with_axes("column_stack", tup, column), axis=1)
+
+
+@jit
+def block(arrays):
+    """An array from nested lists of blocks; the innermost lists are joined along the last axis."""
+    return _block(arrays)[0]
+
+
+def _block(blocks) -> tuple[Any, int]:
+    """The joined array and the depth of the lists in it, plus one."""
+    if isinstance(blocks, tuple):
+        raise ValueError(f"jax.numpy.block does not allow tuples, got {blocks}")
+    if not isinstance(blocks, list):
+        return asarray(blocks), 1
+    if not blocks:
+        raise ValueError("jax.numpy.block does not allow empty list arguments")
+    parts, depths = zip(*map(_block, blocks))
+    if len(set(depths)) > 1:
+        raise ValueError("Mismatched list depths in jax.numpy.block")
+    rank = builtins.max(depths[0], *(p.ndim for p in parts))
+    parts = [lax.broadcast(p, (1,) * (rank - p.ndim)) if p.ndim < rank else p for p in parts]
+    return concatenate(parts, axis=-depths[0]), depths[0] + 1
+
+
+# -- taking apart --------------------------------------------------------------------------------------------
+
+
+def _split(name: str, ary, indices_or_sections, axis=0):
+    ary = ensure_arraylike(name, ary)
+    axis = static_int(axis, f"in jax.numpy.{name} argument `axis`")
+    size = ary.shape[axis]
+    if isinstance(indices_or_sections, (tuple, list)) or shape_of(indices_or_sections):
+        bounds = [static_int(i, f"in jax.numpy.{name} argument 1") for i in indices_or_sections]
+        sizes = np.diff(np.asarray([0, *bounds, size]))
+    else:
+        sections = static(indices_or_sections, f"in jax.numpy.{name} argument 1", int)
+        part, rest = builtins.divmod(size, sections)
+        if rest and name != "array_split":
+            raise ValueError(f"array split does not result in an equal division: rest is {rest}")
+        sizes = [part + 1] * rest + [part] * (sections - rest)
+    return list(lax.split(ary, [np.int64(n) for n in sizes], axis=axis))
+
+
+def split(ary, indices_or_sections, axis=0):
+    """The array cut along an axis: into so many equal parts, or before each of the indices."""
+    return _split("split", ary, indices_or_sections, axis)
+
+
+def array_split(ary, indices_or_sections, axis=0):
+    """As `split`; parts may differ in size by one."""
+    return _split("array_split", ary, indices_or_sections, axis)
+
+
+def vsplit(ary, indices_or_sections):
+    """The array cut along its first axis, see `split`."""
+    return _split("vsplit", ary, indices_or_sections)
+
+
+def hsplit(ary, indices_or_sections):
+    """The array cut along its second axis (the first of a 1-d array), see `split`."""
+    ary = ensure_arraylike("hsplit", ary)
+    return _split("hsplit", ary, indices_or_sections, 0 if ary.ndim == 1 else 1)
+
+
+def dsplit(ary, indices_or_sections):
+    """The array cut along its third axis, see `split`."""
+    return _split("dsplit", ary, indices_or_sections, 2)

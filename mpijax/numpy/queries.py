@@ -1,0 +1,57 @@
+"""Questions about dtypes and values that need no computation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.dtypes import can_cast, finfo, iinfo, isdtype, issubdtype, promote_types  # noqa: F401
+from mpijax.numpy.util import unwrap
+
+ComplexWarning = np.exceptions.ComplexWarning
+
+
+def result_type(*args: Any) -> np.dtype:
+    """The dtype that values and dtypes promote to together."""
+    return dtypes.result_type(*args)
+
+
+def isscalar(element: Any) -> bool:
+    """Whether `element` is a number or an array without axes."""
+    if np.isscalar(element):
+        return True
+    element = unwrap(element)
+    return getattr(element, "ndim", None) == 0 and hasattr(element, "dtype")
+
+
+def get_printoptions() -> dict[str, Any]:
+    """NumPy's print options, which arrays follow."""
+    return np.get_printoptions()
+
+
+def set_printoptions(*args: Any, **kwargs: Any) -> None:
+    """Set NumPy's print options, which arrays follow."""
+    np.set_printoptions(*args, **kwargs)
+
+
+def printoptions(*args: Any, **kwargs: Any) -> Any:
+    """Set NumPy's print options inside a `with` block."""
+    return np.printoptions(*args, **kwargs)
+
+
+def load(file: Any, *args: Any, **kwargs: Any):
+    """Arrays from a file that `numpy.save` wrote; from an ``.npz`` file NumPy's dictionary of arrays."""
+    from mpijax.numpy.constructors import asarray
+
+    out = np.load(file, *args, **kwargs)
+    if not isinstance(out, np.ndarray):
+        return out
+    if out.dtype == np.dtype("V2"):
+        # NumPy files have no name for bfloat16.
+        out = out.view(dtypes.bfloat16)
+    try:
+        return asarray(out)
+    except TypeError:
+        return out

@@ -1,0 +1,242 @@
+"""Arrays of evenly spaced numbers and of coordinates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mpijax import lax
+from mpijax.core import dtypes
+from mpijax.numpy.arithmetic import add, divide, multiply, power, sign, subtract
+from mpijax.numpy.complexes import iscomplexobj
+from mpijax.numpy.constructors import array, asarray
+from mpijax.numpy.elementwise import log10
+from mpijax.numpy.fills import empty, full
+from mpijax.numpy.util import (
+    broadcast_to,
+    canonical_axis,
+    canonical_shape,
+    check_arraylike_or_none,
+    convert,
+    device_sharding,
+    ensure_arraylike,
+    ensure_arraylike_tuple,
+    is_float,
+    is_integer,
+    place,
+    requested_dtype,
+    static,
+    static_int,
+)
+from mpijax.transforms.api import jit
+
+
+def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding=None):
+    """Numbers from `start` (0 if only one is given) up to but without `stop`, `step` apart.
+
+    The arguments are scalars known while tracing: they decide the length.
+    """
+    sharding = device_sharding(device, out_sharding, "jnp.arange")
+    return place(_arange(start, stop, step, requested_dtype(dtype, "arange")), sharding)
+
+
+def _arange(start, stop, step, dtype):
+    check_arraylike_or_none("arange", start, stop, step)
+    first_name = "stop" if stop is None and step is None else "start"
+    bounds = {}
+    for name, value in ((first_name, start), ("stop", stop), ("step", step)):
+        if value is None:
+            bounds.setdefault(name, None)
+            continue
+        value = static(value, f"It arose in the jnp.arange argument '{name}'")
+        if np.ndim(value) != 0:
+            raise ValueError(f"jax.numpy.arange: arguments must be scalars; got {name}={value}")
+        bounds[name] = value
+    start = bounds[first_name]
+    if any(map(iscomplexobj, (start, stop, step))):
+        raise ValueError(
+            "Passing complex start/stop/step to jnp.arange is no longer supported starting in JAX v0.10.0."
+        )
+    dtype = dtypes.jax_dtype(dtype or dtypes.result_type(*(x for x in (start, stop, step) if x is not None)))
+    start, stop, step = (_number(x) for x in (start, stop, step))
+    if stop is None:
+        start, stop = 0, start
+    if step is not None:
+        size = max(0, math.ceil((stop - start) / step))
+        narrow = is_float(dtype) and dtypes.finfo(dtype).bits < 32
+        working = np.dtype(np.float32) if narrow else dtype
+        return convert(_steps(convert(start, working), convert(step, working), size, working), dtype)
+    size = max(0, math.ceil(stop - start))
+    if start == 0:
+        return lax.broadcasted_iota(dtype, (size,), 0)
+    return lax.add(convert(start, dtype), lax.broadcasted_iota(dtype, (size,), 0))
+
+
+def _number(x: Any) -> Any:
+    """A scalar known now as a Python or NumPy number."""
+    return np.asarray(x)[()] if hasattr(x, "aval") else x
+
+
+@jit(static_argnums=(2, 3), inline=True)
+def _steps(start, step, size, dtype):
+    return lax.add(start, lax.mul(step, lax.broadcasted_iota(dtype, (size,), 0)))
+
+
+def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
+    """`num` evenly spaced numbers from `start` to `stop`, with `stop` only if `endpoint`.
+
+    Args:
+      start, stop: scalars or arrays that broadcast together; the numbers run along the new axis `axis`.
+      retstep: return (numbers, step).
+    """
+    num = static_int(num, "'num' argument of jnp.linspace")
+    axis = static_int(axis, "'axis' argument of jnp.linspace")
+    result = _linspace(start, stop, num, endpoint, retstep, dtype, axis)
+    if device is None:
+        return result
+    return (place(result[0], device), result[1]) if retstep else place(result, device)
+
+
+@jit(static_argnames=("num", "endpoint", "retstep", "dtype", "axis"))
+def _linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0):
+    if num < 0:
+        raise ValueError(f"Number of samples, {num}, must be non-negative.")
+    start, stop = ensure_arraylike("linspace", start, stop)
+    dtype = _inexact_result("linspace", dtype, start, stop)
+    computation = dtypes.to_inexact_dtype(dtype)
+    start, stop = convert(start, computation), convert(stop, computation)
+    bounds_shape = list(lax.broadcast_shapes(start.shape, stop.shape))
+    first, last = broadcast_to(start, bounds_shape), broadcast_to(stop, bounds_shape)
+    axis = len(bounds_shape) + axis + 1 if axis < 0 else axis
+    shape = [*bounds_shape[:axis], 1, *bounds_shape[axis:]]
+    steps = num - 1 if endpoint else num
+    if num > 1:
+        delta = divide(subtract(stop, start), asarray(steps, dtype=computation))
+        out = _between(first, last, shape, axis, steps, computation)
+        if endpoint:
+            out = lax.concatenate([out, lax.expand_dims(last, (axis,))], canonical_axis(axis, out.ndim))
+    elif num == 1:
+        delta = asarray(np.nan if endpoint else subtract(stop, start), dtype=computation)
+        out = lax.reshape(first, shape)
+    else:
+        delta = full((), np.nan, computation)
+        out = empty([*bounds_shape[:axis], 0, *bounds_shape[axis:]], dtype)
+    if is_integer(dtype) and not is_integer(out.dtype):
+        out = lax.floor(out)
+    out = convert(out, dtype)
+    return (out, delta) if retstep else out
+
+
+def _between(first, last, shape, axis, steps, dtype):
+    """The numbers at 0, 1, ..., steps - 1 steps of `steps` on the way, as a mean of both ends: exact at 0."""
+    real_dtype = dtypes.finfo(dtype).dtype
+    along = [1] * len(shape)
+    along[axis] = steps
+    way = lax.iota(real_dtype, steps)
+    if len(along) > 1:
+        way = lax.reshape(way, along)
+    way = convert(divide(way, asarray(steps, real_dtype)), dtype)
+    start_part = multiply(lax.reshape(first, shape), subtract(1, way))
+    return add(start_part, multiply(lax.reshape(last, shape), way))
+
+
+def _inexact_result(name: str, dtype, start, stop):
+    if dtype is None:
+        return dtypes.to_inexact_dtype(dtypes.result_type(start, stop))
+    return dtypes.check_user_dtype_supported(dtype, name)
+
+
+def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
+    """base ** x for `num` evenly spaced x from `start` to `stop`."""
+    num = static_int(num, "'num' argument of jnp.logspace")
+    axis = static_int(axis, "'axis' argument of jnp.logspace")
+    return _logspace(start, stop, num, endpoint, base, dtype, axis)
+
+
+@jit(static_argnames=("num", "endpoint", "dtype", "axis"))
+def _logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
+    dtype = _inexact_result("logspace", dtype, start, stop)
+    computation = dtypes.to_inexact_dtype(dtype)
+    start, stop = ensure_arraylike("logspace", start, stop)
+    start, stop = convert(start, computation), convert(stop, computation)
+    exponents = linspace(start, stop, num, endpoint=endpoint, axis=axis)
+    return convert(power(base, exponents), dtype)
+
+
+def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
+    """`num` numbers from `start` to `stop`, each the same multiple of the one before."""
+    num = static_int(num, "'num' argument of jnp.geomspace")
+    axis = static_int(axis, "'axis' argument of jnp.geomspace")
+    return _geomspace(start, stop, num, endpoint, dtype, axis)
+
+
+@jit(static_argnames=("num", "endpoint", "dtype", "axis"))
+def _geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
+    dtype = _inexact_result("geomspace", dtype, start, stop)
+    computation = dtypes.to_inexact_dtype(dtype)
+    start, stop = ensure_arraylike("geomspace", start, stop)
+    start, stop = convert(start, computation), convert(stop, computation)
+    factor = sign(start)
+    first, last = (log10(divide(x, factor)) for x in (start, stop))
+    result = multiply(
+        factor, logspace(first, last, num, endpoint=endpoint, base=10.0, dtype=computation, axis=0)
+    )
+    axis = canonical_axis(axis, result.ndim)
+    if axis != 0:
+        result = lax.transpose(result, (*range(1, axis + 1), 0, *range(axis + 1, result.ndim)))
+    return convert(result, dtype)
+
+
+def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
+    """Coordinate arrays of the grid spanned by 1-d arrays.
+
+    Args:
+      sparse: leave axes along which an array does not change at size 1.
+      indexing: "ij" for result axes in the order of the arguments, "xy" with the first two swapped.
+    """
+    axes = list(ensure_arraylike_tuple("meshgrid", xi))
+    if not copy:
+        raise ValueError("jax.numpy.meshgrid only supports copy=True")
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"Valid values for indexing are 'xy' and 'ij', got {indexing}")
+    if any(a.ndim != 1 for a in axes):
+        raise ValueError(f"Arguments to jax.numpy.meshgrid must be 1D, got shapes {[a.shape for a in axes]}")
+    swapped = indexing == "xy" and len(axes) >= 2
+    if swapped:
+        axes[0], axes[1] = axes[1], axes[0]
+    full_shape = [a.shape[0] for a in axes]
+    grids = []
+    for i, a in enumerate(axes):
+        shape = [n if i == j else 1 for j, n in enumerate(full_shape)] if sparse else full_shape
+        grids.append(lax.broadcast_in_dim(a, shape, (i,)))
+    if swapped:
+        grids[0], grids[1] = grids[1], grids[0]
+    return grids
+
+
+def indices(dimensions, dtype=None, sparse=False):
+    """For each axis of a grid, the index along it: an array (axes, *dimensions), or a tuple if sparse."""
+    dtype = dtypes.check_user_dtype_supported(int if dtype is None else dtype, "indices")
+    dimensions = tuple(static_int(d, "dimensions argument of jnp.indices") for d in dimensions)
+    grids = []
+    for i, n in enumerate(dimensions):
+        shape = tuple(n if i == j else 1 for j in range(len(dimensions))) if sparse else dimensions
+        grids.append(lax.broadcast_in_dim(lax.iota(dtype, n), shape, (i,)))
+    if sparse:
+        return tuple(grids)
+    return lax.stack(grids, axis=0) if grids else array([], dtype=dtype)
+
+
+def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float, **kwargs: Any):
+    """`function(i, j, ...)` at every index of the shape; the function is vectorised by `vmap`."""
+    from mpijax.transforms.api import vmap
+
+    shape = canonical_shape(shape, context="shape argument of jnp.fromfunction()")
+    rank = len(shape)
+    for i in range(rank):
+        in_axes = tuple(0 if i == j else None for j in range(rank))
+        function = vmap(function, in_axes=in_axes[::-1])
+    return function(*(arange(n, dtype=dtype) for n in shape), **kwargs)

@@ -1,0 +1,183 @@
+"""Reductions of an array along axes: what sum, product, extrema, all and any have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mpijax import lax
+from mpijax.core import dtypes
+from mpijax.numpy.util import (
+    _where,
+    canonical_axis,
+    convert,
+    ensure_arraylike,
+    is_complex,
+    is_float,
+    is_inexact,
+    static,
+)
+
+_BOOL, _F32 = np.dtype(bool), np.dtype(np.float32)
+_HALF = (np.dtype(np.float16), np.dtype(dtypes.bfloat16))
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """How one reduction works: lax operations for an array and for a pair, the identity."""
+
+    name: str
+    reduce: Callable[[Any, tuple[int, ...]], Any]
+    combine: Callable[[Any, Any], Any]
+    identity: Any
+    # Whether an empty array has a result.
+    total: bool = True
+    prepare: Callable[[Any], Any] | None = None
+    reduce_bool: Callable[[Any, tuple[int, ...]], Any] | None = None
+    combine_bool: Callable[[Any, Any], Any] | None = None
+    # Over named axes of vmap or shard_map.
+    over_names: str | None = None
+
+
+def upcast_half(dtype: Any) -> Any:
+    """float32 for the 16-bit floats, which are too coarse to sum up in."""
+    return _F32 if dtype in _HALF else np.dtype(dtype)
+
+
+def promoted_integer(dtype: Any) -> Any:
+    """The dtype of the sum of integers or bools: at least as wide as the default integer."""
+    if dtype == _BOOL:
+        return dtypes.default_int_dtype()
+    for kind, default in (
+        (np.unsignedinteger, dtypes.default_uint_dtype()),
+        (np.signedinteger, dtypes.default_int_dtype()),
+    ):
+        if dtypes.issubdtype(dtype, kind):
+            return default if dtypes.iinfo(dtype).bits < dtypes.iinfo(default).bits else dtype
+    return dtype
+
+
+def check_where(name: str, where: Any) -> Any:
+    """The mask of a reduction: None or an array of bool."""
+    if where is None:
+        return None
+    where = ensure_arraylike(name, where)
+    if where.dtype != _BOOL:
+        raise ValueError(
+            f"jnp.{name}: where must be None or a boolean array; got where.dtype={where.dtype!r}."
+        )
+    return where
+
+
+def reduction_axes(ndim: int, axis: Any) -> tuple[tuple[int, ...], tuple[Any, ...]]:
+    """The axes to reduce, counted from the front: those that are positions, and all with the named ones."""
+    if axis is None:
+        dims = tuple(range(ndim))
+        return dims, dims
+    if not isinstance(axis, (np.ndarray, tuple, list)):
+        axis = (axis,)
+    dims = tuple(a if isinstance(a, str) else canonical_axis(a, ndim) for a in axis)
+    if len(dims) != len(set(dims)):
+        raise ValueError(f"duplicate value in 'axis': {axis}")
+    return tuple(d for d in dims if isinstance(d, int)), dims
+
+
+def identity_in(dtype: Any, value: Any) -> Any:
+    """The identity of a reduction in a dtype; ends of the range stand in for missing infinities."""
+    if dtype == _BOOL:
+        return np.bool_(value > 0)
+    if np.isinf(value):
+        if is_float(dtype) and not dtypes.supports_inf(dtype):
+            info = dtypes.finfo(dtype)
+            value = info.min if value < 0 else info.max
+        elif dtypes.issubdtype(dtype, np.integer):
+            info = dtypes.iinfo(dtype)
+            value = info.min if value < 0 else info.max
+    return np.asarray(value).astype(dtype)[()]
+
+
+def reduce(
+    kind: Reduction,
+    a: Any,
+    *,
+    axis: Any = None,
+    dtype: Any = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+    upcast: bool = False,
+    promote_integers: bool = False,
+):
+    """Reduce `a` along `axis`.
+
+    Args:
+      dtype: of the result; the reduction works in it.
+      keepdims: keep the reduced axes with size 1.
+      initial: a scalar to start from; required with `where` where there is no identity.
+      where: a mask of the elements to take.
+      upcast: 16-bit floats are reduced in float32.
+      promote_integers: narrow integers are reduced in the default integer type.
+    """
+    name = kind.name
+    if out is not None:
+        raise NotImplementedError(f"The 'out' argument to jnp.{name} is not supported.")
+    a = ensure_arraylike(name, a)
+    where = check_where(name, where)
+    axis = static(axis, f"axis argument to jnp.{name}().")
+    if initial is None and not kind.total and where is not None:
+        raise ValueError(
+            f"reduction operation {name} does not have an identity, so to use a where mask one has to "
+            "specify 'initial'"
+        )
+    if kind.prepare is not None:
+        a = kind.prepare(a)
+    positions, dims = reduction_axes(a.ndim, axis)
+    if initial is None and not kind.total and any(a.shape[d] < 1 for d in positions):
+        raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
+    if dtype is not None:
+        result_dtype = dtypes.check_user_dtype_supported(dtype, name)
+    else:
+        result_dtype = promoted_integer(a.dtype) if promote_integers else a.dtype
+    working = upcast_half(result_dtype) if upcast and is_inexact(result_dtype) else result_dtype
+    a = convert(a, working)
+    is_bool = working == _BOOL
+    if where is not None:
+        a = _where(where, a, identity_in(a.dtype, kind.identity))
+    if len(positions) != len(dims):
+        result = _over_names(kind, a, dims)
+    else:
+        result = ((is_bool and kind.reduce_bool) or kind.reduce)(a, dims)
+    if initial is not None:
+        first = convert(initial, a.dtype)
+        if np.shape(first) != ():
+            raise ValueError(f"initial value must be a scalar. Got array of shape {np.shape(first)}")
+        result = ((is_bool and kind.combine_bool) or kind.combine)(first, result)
+    if keepdims:
+        result = lax.expand_dims(result, positions)
+    return convert(result, result_dtype)
+
+
+def _over_names(kind: Reduction, a: Any, dims: tuple[Any, ...]):
+    if kind.over_names is None:
+        raise NotImplementedError(f"Named reductions not implemented for jnp.{kind.name}()")
+    return getattr(lax, kind.over_names)(a, dims)
+
+
+def to_numeric(x: Any) -> Any:
+    """bool as int32, keeping weak types."""
+    return convert(x, dtypes.to_numeric_dtype(x.dtype), x.aval.weak_type and x.dtype != _BOOL)
+
+
+def to_bool(x: Any) -> Any:
+    """Whether elements differ from 0; of complex numbers, whether the real part does."""
+    return convert(lax.real(x) if is_complex(x.dtype) else x, _BOOL)
+
+
+def _require_integer(x: Any) -> Any:
+    if not dtypes.isdtype(x.dtype, ("bool", "integral")):
+        raise ValueError(f"integer argument required; got dtype={x.dtype}")
+    return x

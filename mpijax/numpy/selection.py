@@ -1,0 +1,26 @@
+"""Choosing between arrays element by element."""
+
+from __future__ import annotations
+
+from mpijax import lax
+from mpijax.numpy.argreductions import argmax
+from mpijax.numpy.constructors import asarray
+from mpijax.numpy.join import stack
+from mpijax.numpy.reduce import to_bool
+from mpijax.numpy.util import broadcast_together, check_arraylike, promote_dtypes
+
+
+def select(condlist, choicelist, default=0):
+    """For each element, the choice that belongs to the first condition that holds, else `default`."""
+    if len(condlist) != len(choicelist):
+        raise ValueError(
+            f"condlist must have length equal to choicelist ({len(condlist)} vs {len(choicelist)})"
+        )
+    if not len(condlist):
+        raise ValueError("condlist must be non-empty")
+    check_arraylike("select", *condlist, *choicelist, default)
+    conditions = [asarray(c) for c in condlist]
+    choices = promote_dtypes(asarray(default), *map(asarray, choicelist))
+    # False comes first, so that the index of the first true condition is 0 where there is none.
+    stacked = to_bool(stack(broadcast_together(asarray(False), *conditions)))
+    return lax.select_n(*broadcast_together(argmax(stacked, axis=0), *choices))

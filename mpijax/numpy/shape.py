@@ -1,0 +1,230 @@
+"""Changing the shape of an array: axes split, merged, moved, added, removed and broadcast."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mpijax import lax
+from mpijax.numpy.constructors import array, asarray
+from mpijax.numpy.join import (  # noqa: F401
+    array_split,
+    block,
+    column_stack,
+    concat,
+    concatenate,
+    dsplit,
+    dstack,
+    hsplit,
+    hstack,
+    split,
+    stack,
+    unstack,
+    vsplit,
+    vstack,
+)
+from mpijax.numpy.pad import pad  # noqa: F401
+from mpijax.numpy.rearrange import append, flip, fliplr, flipud, repeat, roll, rollaxis, rot90, tile  # noqa: F401
+from mpijax.numpy.util import broadcast_to as _broadcast_to
+from mpijax.numpy.util import (
+    broadcast_together,
+    canonical_axis,
+    canonical_shape,
+    check_arraylike,
+    ensure_arraylike,
+    ensure_arraylike_tuple,
+    index_tuple,
+)
+from mpijax.transforms.api import jit
+
+
+def resolved_shape(old: tuple[int, ...], shape: Any) -> tuple[int, ...]:
+    """The shape asked for, with -1 replaced by what remains.
+
+    Raises:
+      TypeError: the sizes do not match, or there is more than one -1.
+    """
+    new = canonical_shape(shape)
+    unknown = [i for i, n in enumerate(new) if n == -1]
+    size = math.prod(old)
+    if len(unknown) > 1:
+        raise TypeError(f"can only specify one unknown axis size with a `-1` value, got {shape}")
+    if unknown:
+        i = unknown[0]
+        others = math.prod(new[:i] + new[i + 1 :])
+        if others == 0 or size % others:
+            raise TypeError(
+                f"cannot reshape array of shape {old} (size {size}) into shape {shape} because the product "
+                f"of specified axis sizes ({others}) does not evenly divide {size}"
+            )
+        return (*new[:i], size // others, *new[i + 1 :])
+    if size != math.prod(new):
+        raise TypeError(
+            f"cannot reshape array of shape {old} (size {size}) into shape {shape} (size {math.prod(new)})"
+        )
+    return new
+
+
+def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
+    """The elements of `a`, in row-major order (column-major for order "F"), in another shape.
+
+    One size may be -1: what remains.
+    """
+    del copy, out_sharding
+    check_arraylike("reshape", a)
+    a = asarray(a)
+    new = resolved_shape(a.shape, shape)
+    if order == "C":
+        return lax.reshape(a, new)
+    if order == "F":
+        backwards = lax.reshape(a, new[::-1], dimensions=tuple(range(a.ndim))[::-1])
+        return lax.transpose(backwards, tuple(range(len(new)))[::-1])
+    if order == "A":
+        raise NotImplementedError("np.reshape order=A is not implemented.")
+    raise ValueError(f"Unexpected value for 'order' argument: {order}.")
+
+
+def ravel(a, order="C", *, out_sharding=None):
+    """The elements of `a` as a 1-d array."""
+    a = ensure_arraylike("ravel", a)
+    if order == "K":
+        raise NotImplementedError("Ravel not implemented for order='K'.")
+    return reshape(a, (a.size,), order, out_sharding=out_sharding)
+
+
+# -- order of axes -------------------------------------------------------------------------------------------
+
+
+def transpose(a, axes=None):
+    """The array with its axes in the order `axes` (default: reversed)."""
+    a = ensure_arraylike("transpose", a)
+    if axes is None:
+        return lax.transpose(a, tuple(range(a.ndim))[::-1])
+    return lax.transpose(a, [canonical_axis(i, a.ndim) for i in axes])
+
+
+def permute_dims(a, /, axes):
+    """The array with its axes in the order `axes`."""
+    return lax.transpose(ensure_arraylike("permute_dims", a), axes)
+
+
+def matrix_transpose(x, /):
+    """Matrices in the last two axes transposed."""
+    x = ensure_arraylike("matrix_transpose", x)
+    if x.ndim < 2:
+        raise ValueError(f"x must be at least two-dimensional for matrix_transpose; got ndim={x.ndim!r}")
+    n = x.ndim
+    return lax.transpose(x, (*range(n - 2), n - 1, n - 2))
+
+
+def swapaxes(a, axis1, axis2):
+    """The array with two axes exchanged."""
+    a = ensure_arraylike("swapaxes", a)
+    order = np.arange(a.ndim)
+    order[axis1], order[axis2] = order[axis2], order[axis1]
+    return lax.transpose(a, order.tolist())
+
+
+def moveaxis(a, source, destination):
+    """The array with the axes `source` at the places `destination`, the others in their order."""
+    a = ensure_arraylike("moveaxis", a)
+    source = tuple(canonical_axis(i, a.ndim) for i in index_tuple(source))
+    destination = tuple(canonical_axis(i, a.ndim) for i in index_tuple(destination))
+    if len(source) != len(destination):
+        raise ValueError(f"Inconsistent number of elements: {len(source)} vs {len(destination)}")
+    order = [i for i in range(a.ndim) if i not in source]
+    for to, axis in sorted(zip(destination, source)):
+        order.insert(to, axis)
+    return lax.transpose(a, order)
+
+
+# -- axes of size 1 ------------------------------------------------------------------------------------------
+
+
+def expand_dims(a, axis):
+    """The array with new axes of size 1 at the places `axis` of the result."""
+    return lax.expand_dims(ensure_arraylike("expand_dims", a), index_tuple(axis))
+
+
+def squeeze(a, axis=None):
+    """The array without the axes `axis` (default: all) of size 1."""
+    a = ensure_arraylike("squeeze", a)
+    axes = tuple(i for i, n in enumerate(a.shape) if n == 1) if axis is None else index_tuple(axis)
+    return lax.squeeze(a, axes)
+
+
+def _at_least(name: str, arys: tuple[Any, ...], convert):
+    check_arraylike(name, *arys)
+    return convert(arys[0]) if len(arys) == 1 else [convert(a) for a in arys]
+
+
+@jit
+def atleast_1d(*arys):
+    """Arrays with at least one axis: one array for one argument, else a list."""
+    return _at_least("atleast_1d", arys, lambda a: array(a, copy=False, ndmin=1))
+
+
+@jit
+def atleast_2d(*arys):
+    """Arrays with at least two axes, new ones in front: one array for one argument, else a list."""
+    return _at_least("atleast_2d", arys, lambda a: array(a, copy=False, ndmin=2))
+
+
+@jit
+def atleast_3d(*arys):
+    """Arrays with at least three axes, (n,) as (1, n, 1) and (n, m) as (n, m, 1)."""
+    if len(arys) > 1:
+        check_arraylike("atleast_3d", *arys)
+        return [atleast_3d(a) for a in arys]
+    return _at_least("atleast_3d", arys, lambda a: _with_three_axes(asarray(a)))
+
+
+def _with_three_axes(a):
+    new = {0: (0, 1, 2), 1: (0, 2), 2: (2,)}.get(a.ndim)
+    return a if new is None else lax.expand_dims(a, new)
+
+
+# -- broadcasting --------------------------------------------------------------------------------------------
+
+
+def broadcast_shapes(*shapes):
+    """The shape that arrays of these shapes broadcast to."""
+    if not shapes:
+        return ()
+    return lax.broadcast_shapes(*((s,) if np.ndim(s) == 0 else tuple(s) for s in shapes))
+
+
+def broadcast_arrays(*args):
+    """The arrays broadcast to their common shape, as a list."""
+    return broadcast_together(*ensure_arraylike_tuple("broadcast_arrays", args))
+
+
+def broadcast_to(array, shape, *, out_sharding=None):
+    """The array broadcast to a shape."""
+    del out_sharding
+    return _broadcast_to(array, shape)
+
+
+def resize(a, new_shape):
+    """The elements of `a` in row-major order, repeated or cut to fill the shape."""
+    return _resize(a, index_tuple(new_shape))
+
+
+def _resize(a, new_shape):
+    check_arraylike("resize", a)
+    if any(n < 0 for n in new_shape):
+        raise ValueError("all elements of `new_shape` must be non-negative")
+    flat = ravel(a)
+    size = math.prod(new_shape)
+    if flat.size == 0 or size == 0:
+        return lax.full_like(flat, 0, shape=new_shape)
+    repeated = tile(flat, -(-size // flat.size))
+    if repeated.size != size:
+        repeated = lax.slice(repeated, (0,), (size,))
+    return lax.reshape(repeated, new_shape)
+
+
+_resize.__name__ = "resize"
+_resize = jit(_resize, static_argnames=("new_shape",))
