@@ -106,19 +106,28 @@ def _per_rank(step: CommStep, mpi, line: str) -> list[Any]:
     """Operations of `mpijax.mpi`, on a communicator the user gave."""
     comm = step.params["comm"].value or mpi_start.world()
     handle = mpi.handle(comm)
-    if step.kind == "barrier":
+    if step.kind == "mpi_barrier":
         return [program.Comm("barrier", handle, source_line=line)]
     [source], [target] = step.inputs, step.outputs
-    if step.kind == "mpi_allreduce":
-        return [_allreduce(mpi, handle, step.params["op"].value, source, target, line)]
     nbytes = _count(source) * source[2].itemsize
-    root = step.params["root"]
-    kind = mpi.move_type()
     copy = program.Copy(_at(target), _at(source), nbytes)
+    if step.kind == "mpi_allreduce":
+        if step.params["transposed"]:
+            return [copy]
+        return [_allreduce(mpi, handle, step.params["op"].value, source, target, line)]
+    root = step.params["root"]
+    if step.kind == "mpi_reduce":
+        datatype, operation = mpi.reduction("sum", source[2])
+        n = _count(source)
+        return [
+            program.Fill(_at(target), nbytes, b"\0"),
+            program.Comm(
+                "reduce", handle, _at(source), _at(target), n, n, datatype, datatype, operation, root, source_line=line
+            ),
+        ]
+    kind = mpi.move_type()
     # Broadcast works in place: every rank starts from a copy of its own value.
     return [
         copy,
         program.Comm("bcast", handle, _at(target), _at(target), nbytes, nbytes, kind, kind, root=root, source_line=line),
     ]
-
-
