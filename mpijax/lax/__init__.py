@@ -33,7 +33,26 @@ _MODULES: dict[str, str] = {
     "ops.unary": """
         RoundingMethod abs abs_p ceil ceil_p conj conj_p floor floor_p imag imag_p is_finite is_finite_p real real_p
         reduce_precision reduce_precision_p round round_p sign sign_p""",
-    # -- shapes, slices, indexing, products, sorting, random bits, control flow
+    # -- shapes, slices, indexing, products, sorting, random bits
+    "ops.creation": "broadcasted_iota full full_like iota iota_p",
+    "ops.cumulative": """
+        cumlogsumexp cumlogsumexp_p cummax cummax_p cummin cummin_p cumprod cumprod_p cumsum cumsum_p""",
+    "ops.dot": "DotDimensionNumbers Precision batch_matmul dot dot_general dot_general_p",
+    "ops.dynamic": """
+        dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_slice_p dynamic_update_index_in_dim
+        dynamic_update_slice dynamic_update_slice_in_dim dynamic_update_slice_p""",
+    "ops.indexing": "GatherDimensionNumbers GatherScatterMode gather gather_p index_take",
+    "ops.padding": "pad pad_p",
+    "ops.scatter": """
+        ScatterDimensionNumbers scatter scatter_add scatter_add_p scatter_apply scatter_max scatter_max_p scatter_min
+        scatter_min_p scatter_mul scatter_mul_p scatter_p scatter_sub scatter_sub_p""",
+    "ops.shapes": """
+        broadcast broadcast_in_dim broadcast_in_dim_p broadcast_shapes broadcast_to broadcast_to_rank collapse
+        expand_dims reshape reshape_p rev rev_p squeeze squeeze_p transpose transpose_p""",
+    "ops.slicing": """
+        concatenate concatenate_p index_in_dim slice slice_in_dim slice_p split split_p stack unstack""",
+    "ops.sort": "sort sort_key_val sort_p top_k top_k_p",
+    # -- control flow
     # -- communication
 }
 

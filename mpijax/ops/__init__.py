@@ -13,3 +13,11 @@ from mpijax.ops import reductions as _reductions
 from mpijax.ops import select as _select
 from mpijax.ops import transcendental as _transcendental
 from mpijax.ops import unary as _unary
+
+# Shapes, slices, indexing, products, sorting, random bits.
+from mpijax.ops import creation as _creation
+from mpijax.ops import cumulative as _cumulative
+from mpijax.ops import dot as _dot
+from mpijax.ops import dynamic as _dynamic
+from mpijax.ops import random as _random
+from mpijax.ops import sort as _sort

@@ -1,0 +1,184 @@
+"""Running sums, products, extremes and log-sum-exps along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.lowering import HostCall
+from mpijax.core.primitive import Primitive, Unsupported, registry
+from mpijax.ops.families import LINEAR
+from mpijax.ops.moves import shape_of
+from mpijax.ops.padding import pad
+from mpijax.ops.rules import const_like, full_like
+from mpijax.ops.shapes import rev
+from mpijax.ops.slicing import concatenate, slice_p
+from mpijax.transforms.custom import custom_jvp
+from mpijax.transforms.jvp import jvp_flat
+
+
+def cumsum(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    """Sums of the elements up to each one along an axis; from each one on if `reverse`."""
+    return cumsum_p.bind(operand, axis=int(axis), reverse=bool(reverse))
+
+
+def cumprod(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    """Products of the elements up to each one along an axis; from each one on if `reverse`."""
+    return cumprod_p.bind(operand, axis=int(axis), reverse=bool(reverse))
+
+
+def cummax(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    """Maxima of the elements up to each one along an axis; from each one on if `reverse`."""
+    return cummax_p.bind(operand, axis=int(axis), reverse=bool(reverse))
+
+
+def cummin(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    """Minima of the elements up to each one along an axis; from each one on if `reverse`."""
+    return cummin_p.bind(operand, axis=int(axis), reverse=bool(reverse))
+
+
+def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    """log(sum(exp(x))) of the elements up to each one along an axis; from each one on if `reverse`."""
+    return cumlogsumexp_p.bind(operand, axis=int(axis), reverse=bool(reverse))
+
+
+# ---------------------------------------------------------------- log(exp(x) + exp(y))
+
+
+@custom_jvp
+def logaddexp(x, y):
+    """log(exp(x) + exp(y)) without overflow."""
+    high = registry["max"].bind(x, y)
+    delta = registry["sub"].bind(x, y)
+    # Equal infinities have no difference; their sum is the answer, and NaN for NaN.
+    undefined = registry["ne"].bind(delta, delta)
+    total = registry["add"].bind(x, y)
+    small = registry["exp"].bind(registry["neg"].bind(registry["abs"].bind(delta)))
+    result = registry["add"].bind(high, registry["log1p"].bind(small))
+    return registry["select_n"].bind(undefined, result, total)
+
+
+def _logaddexp_jvp(primals, tangents):
+    (x, y), (tx, ty) = primals, tangents
+    out = logaddexp(x, y)
+
+    def finite(v):
+        infinite = registry["eq"].bind(v, const_like(v, np.inf))
+        return registry["select_n"].bind(infinite, v, full_like(v, 0))
+
+    def term(t, v):
+        return registry["mul"].bind(t, registry["exp"].bind(registry["sub"].bind(finite(v), finite(out))))
+
+    first = term(tx, x)
+    return out, registry["add"].bind(first, term(ty, y))
+
+
+logaddexp.defjvp(_logaddexp_jvp)
+
+# ---------------------------------------------------------------- rules
+
+
+def _along(x: Any, axis: int, start: int, limit: int, stride: int) -> Any:
+    shape = shape_of(x)
+    starts, limits, strides = [0] * len(shape), list(shape), [1] * len(shape)
+    starts[axis], limits[axis], strides[axis] = start, limit, stride
+    return slice_p.bind(x, start_indices=tuple(starts), limit_indices=tuple(limits), strides=tuple(strides))
+
+
+def prefix_scan(combine: Callable, x: Any, axis: int, reverse: bool) -> Any:
+    """Running combinations in O(log n) steps, of operations that have derivatives.
+
+    Neighbours are combined, the scan of these pairs gives the odd results, and one more combination each the
+    even ones.
+    """
+    if reverse:
+        return rev(prefix_scan(combine, rev(x, (axis,)), axis, False), (axis,))
+    n = shape_of(x)[axis]
+    if n < 2:
+        return x
+    pairs = combine(_along(x, axis, 0, n - 1, 2), _along(x, axis, 1, n, 2))
+    odd = prefix_scan(combine, pairs, axis, False)
+    left = odd if n % 2 else _along(odd, axis, 0, n // 2 - 1, 1)
+    even = combine(left, _along(x, axis, 2, n, 2))
+    even = concatenate([_along(x, axis, 0, 1, 1), even], axis)
+
+    def spread(v, before, after):
+        config = [(before, after, 1) if d == axis else (0, 0, 0) for d in range(len(shape_of(v)))]
+        return pad(v, const_like(v, 0), config)
+
+    tail = n % 2
+    return registry["add"].bind(spread(even, 0, 1 - tail), spread(odd, 1, tail))
+
+
+def _type(name: str) -> Callable:
+    def type_rule(x, *, axis, reverse):
+        if axis < 0:
+            raise ValueError("XLA operations do not allow negative axes")
+        if axis >= x.ndim:
+            raise ValueError(f"axis {axis} is out of bounds for array of shape {x.shape}")
+        if not dtypes.issubdtype(x.dtype, np.number):
+            raise TypeError(f"{name} does not accept dtype {x.dtype}. Accepted dtypes are subtypes of number.")
+        return x
+
+    return type_rule
+
+
+def _reference(accumulate: Callable) -> Callable:
+    """Floats narrower than float32 accumulate in float32 and are rounded at the end."""
+
+    def reference(x, *, axis, reverse):
+        narrow = dtypes.issubdtype(x.dtype, np.floating) and x.dtype.itemsize < 4
+        wide = x.astype(np.float32) if narrow else x
+        wide = np.flip(wide, axis) if reverse else wide
+        with np.errstate(all="ignore"):
+            out = accumulate(wide, axis)
+        out = np.flip(out, axis) if reverse else out
+        return np.ascontiguousarray(out).astype(x.dtype, copy=False)
+
+    return reference
+
+
+def _batch(primitive_of: Callable) -> Callable:
+    def batch(axis_data, args, dims, *, axis, reverse):
+        (dim,) = dims
+        return primitive_of().bind(*args, axis=axis + (dim <= axis), reverse=reverse), dim
+
+    return batch
+
+
+_NOT_LINEAR = Unsupported("only running sums are linear; the derivatives of the others are made of linear operations")
+
+
+def _define(name: str, accumulate: Callable, combine: Callable | None) -> Primitive:
+    reference = _reference(accumulate)
+
+    def jvp(primals, tangents, *, axis, reverse):
+        outs, out_tangents = jvp_flat(lambda x: [prefix_scan(combine, x, axis, reverse)], primals, tangents)
+        return outs[0], out_tangents[0]
+
+    primitive = Primitive(
+        name,
+        type_rule=_type(name),
+        reference=reference,
+        lower=HostCall(reference),
+        jvp=jvp,
+        transpose=_NOT_LINEAR,
+        batch=_batch(lambda: primitive),
+    )
+    return primitive
+
+
+def _apply(name: str) -> Callable:
+    return lambda x, y: registry[name].bind(x, y)
+
+
+cumsum_p = _define("cumsum", lambda x, axis: np.add.accumulate(x, axis, dtype=x.dtype), None)
+cumsum_p.jvp = LINEAR.attach(cumsum_p)
+cumsum_p.transpose = lambda ct, _operand, *, axis, reverse: [cumsum(ct, axis, not reverse)]
+cumprod_p = _define("cumprod", lambda x, axis: np.multiply.accumulate(x, axis, dtype=x.dtype), _apply("mul"))
+cummax_p = _define("cummax", np.maximum.accumulate, _apply("max"))
+cummin_p = _define("cummin", np.minimum.accumulate, _apply("min"))
+cumlogsumexp_p = _define("cumlogsumexp", np.logaddexp.accumulate, logaddexp)

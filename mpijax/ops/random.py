@@ -1,0 +1,325 @@
+"""PRNG keys and the bits they stand for: seeding, splitting, folding in, all by the Threefry 2x32 hash.
+
+An array of keys of shape S is a uint32 array of shape S + (2,) in memory, which is what references get. Counters
+are positions in row-major order, so every element of a result is hashed independently of the others and of how an
+array is divided among ranks.
+
+J. K. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.avals import ShapedArray
+from mpijax.core.lowering import Elementwise, Structural
+from mpijax.core.option import values as options
+from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.trace import typeof
+from mpijax.ops.convert import stage
+from mpijax.ops.families import CONSTANT, NOT_LINEAR, broadcast_type
+from mpijax.ops.moves import canonical_shape
+from mpijax.ops.rules import expand_front
+from mpijax.transforms.batching import move_dim
+from mpijax.transforms.zeros import Zero
+
+UINT32 = np.dtype(np.uint32)
+_WIDTHS = (8, 16, 32, 64)
+
+
+@dataclass(frozen=True)
+class PRNGImpl:
+    """A generator: `tag` names it in types, `key_shape` is the shape of a key's uint32 words."""
+
+    name: str
+    tag: str
+    key_shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return self.tag
+
+
+threefry_prng_impl = PRNGImpl("threefry2x32", "fry", (2,))
+prngs: dict[str, PRNGImpl] = {threefry_prng_impl.name: threefry_prng_impl}
+
+
+def key_type(impl: PRNGImpl, shape: tuple[int, ...]) -> ShapedArray:
+    return ShapedArray(shape, dtypes.PRNGKeyDtype(impl))
+
+
+def _check_keys(name: str, aval: ShapedArray) -> None:
+    if not isinstance(aval.dtype, dtypes.PRNGKeyDtype):
+        raise TypeError(f"{name} takes key array operand, got dtype {aval.dtype}")
+
+
+def _same_dim(primitive_of):
+    """Operands without axes of their own meaning: a batch axis stays where it is."""
+
+    def batch(axis, args, dims, **params):
+        return primitive_of().bind(*args, **params), dims[0]
+
+    return batch
+
+
+def _define(name: str, *, type_rule, reference, batch=None, lower=None) -> Primitive:
+    """An operation on keys; it has no derivative."""
+    primitive = Primitive(
+        name,
+        type_rule=type_rule,
+        reference=reference,
+        lower=lower or Structural(name),
+        jvp=CONSTANT,
+        transpose=NOT_LINEAR,
+        batch=batch or _same_dim(lambda: primitive),
+    )
+    primitive.jvp = CONSTANT.attach(primitive)
+    return primitive
+
+
+# ---------------------------------------------------------------- threefry2x32
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD11BDA
+
+
+def threefry2x32(k0: Any, k1: Any, x0: Any, x1: Any) -> list[Any]:
+    """The hash of the counter (x0, x1) by the key (k0, k1): two uint32 arrays."""
+    return threefry2x32_p.bind(k0, k1, x0, x1)
+
+
+def _rounds(k0, k1, x0, x1, const, add, xor, rotate):
+    """20 rounds of mixing, with a part of the key added before and after every four of them."""
+    keys = (k0, k1, xor(xor(k0, k1), const(_PARITY)))
+    x0, x1 = add(x0, k0), add(x1, k1)
+    for i in range(5):
+        for by in _ROTATIONS[i % 2]:
+            x0 = add(x0, x1)
+            x1 = xor(x0, rotate(x1, by))
+        x0 = add(x0, keys[(i + 1) % 3])
+        x1 = add(add(x1, keys[(i + 2) % 3]), const(i + 1))
+    return [x0, x1]
+
+
+def hash_numpy(k0, k1, x0, x1) -> list[np.ndarray]:
+    """`threefry2x32` in NumPy; operands broadcast."""
+
+    def rotate(x, by):
+        return (x << np.uint32(by)) | (x >> np.uint32(32 - by))
+
+    with np.errstate(over="ignore"):
+        outs = _rounds(*np.broadcast_arrays(k0, k1, x0, x1), np.uint32, np.add, np.bitwise_xor, rotate)
+    return [np.asarray(x) for x in outs]
+
+
+def _scalar_rule(b, k0, k1, x0, x1):
+    def const(value):
+        return b.const(value, UINT32)
+
+    def rotate(x, by):
+        return b.or_(b.shl(x, const(by)), b.lshr(x, const(32 - by)))
+
+    return _rounds(k0, k1, x0, x1, const, b.add, b.xor, rotate)
+
+
+def _threefry_type(*avals):
+    if any(a.dtype != UINT32 for a in avals):
+        raise TypeError(f"Arguments to threefry2x32 must have uint32 type, got {avals}")
+    return [ShapedArray(broadcast_type("threefry2x32", avals), UINT32)] * 2
+
+
+def _broadcast_batch(primitive_of):
+    """Bring batch axes of operands that broadcast to the front."""
+
+    def batch(axis, args, dims, **params):
+        avals = [typeof(x) for x in args]
+        if all(d == dims[0] and a.shape == avals[0].shape for d, a in zip(dims, avals)) and dims[0] is not None:
+            return primitive_of().bind(*args, **params), dims[0]
+        ndim = max(a.ndim + (d is None) for a, d in zip(avals, dims) if a.ndim)
+        front = []
+        for x, a, d in zip(args, avals, dims):
+            if d is not None:
+                x = move_dim(x, d, 0)
+            elif a.ndim:
+                x = expand_front(x, ndim)
+            front.append(x)
+        return primitive_of().bind(*front, **params), 0
+
+    return batch
+
+
+def _two(batch):
+    def rule(axis, args, dims, **params):
+        outs, dim = batch(axis, args, dims, **params)
+        return outs, [dim] * len(outs)
+
+    return rule
+
+
+def _threefry_jvp(primals, _tangents):
+    outs = threefry2x32_p.bind(*primals)
+    return outs, [Zero.of_primal(x) for x in outs]
+
+
+threefry2x32_p = Primitive(
+    "threefry2x32",
+    type_rule=_threefry_type,
+    reference=hash_numpy,
+    lower=Elementwise(_scalar_rule, 60),
+    jvp=_threefry_jvp,
+    transpose=Unsupported("hashes are integers, which have no cotangents"),
+    batch=_two(_broadcast_batch(lambda: threefry2x32_p)),
+    multiple_results=True,
+)
+
+# ---------------------------------------------------------------- random_seed
+
+
+def random_seed(seeds: Any, impl: PRNGImpl = threefry_prng_impl) -> Any:
+    """Keys from integers: the high and the low 32 bits of each."""
+    if isinstance(seeds, int):
+        # Integers wider than the default type, such as hashes, are cut.
+        seeds = np.asarray(np.int64(seeds)).astype(dtypes.canonicalize_dtype(np.int64))[()]
+    seeds = stage(seeds)
+    if options.jax_random_seed_offset:
+        seeds = seeds + options.jax_random_seed_offset
+    if not dtypes.issubdtype(typeof(seeds).dtype, np.integer):
+        raise TypeError(f"PRNG key seed must be an integer; got {seeds!r}")
+    return random_seed_p.bind(seeds, impl=impl)
+
+
+def _seed_reference(seeds, *, impl):
+    bits = seeds.astype(np.uint64 if seeds.dtype.itemsize == 8 else np.uint32)
+    high = bits >> np.uint64(32) if bits.dtype.itemsize == 8 else np.zeros_like(bits)
+    return np.stack([high.astype(np.uint32), bits.astype(np.uint32)], -1)
+
+
+random_seed_p = _define(
+    "random_seed", type_rule=lambda seeds, *, impl: key_type(impl, seeds.shape), reference=_seed_reference
+)
+
+# ---------------------------------------------------------------- random_wrap, random_unwrap, random_clone
+
+
+def random_wrap(base_arr: Any, impl: PRNGImpl = threefry_prng_impl) -> Any:
+    """Keys from an array of uint32 words, the last axes being a key's."""
+    aval = typeof(base_arr)
+    n = len(impl.key_shape)
+    if aval.ndim < n:
+        raise TypeError(f"JAX encountered invalid PRNG key data: expected key_data.ndim >= {n}; got ndim={aval.ndim}")
+    if aval.shape[aval.ndim - n :] != impl.key_shape:
+        raise TypeError(
+            f"JAX encountered invalid PRNG key data: expected key_data.shape to end with {impl.key_shape}; got "
+            f"shape={aval.shape} for impl={impl}"
+        )
+    if aval.dtype != UINT32:
+        raise TypeError(f"JAX encountered invalid PRNG key data: expected key_data.dtype = uint32; got dtype={aval.dtype}")
+    return random_wrap_p.bind(base_arr, impl=impl)
+
+
+def random_unwrap(keys: Any) -> Any:
+    """The uint32 words of keys."""
+    _check_keys("random_unwrap", typeof(keys))
+    return random_unwrap_p.bind(keys)
+
+
+def random_clone(keys: Any) -> Any:
+    """The same keys under a new name, to use them again on purpose."""
+    return random_clone_p.bind(keys)
+
+
+def _wrap_batch(axis, args, dims, *, impl):
+    return random_wrap(move_dim(args[0], dims[0], 0), impl), 0
+
+
+random_wrap_p = _define(
+    "random_wrap",
+    type_rule=lambda x, *, impl: key_type(impl, x.shape[: x.ndim - len(impl.key_shape)]),
+    reference=lambda x, *, impl: x,
+    batch=_wrap_batch,
+)
+
+random_unwrap_p = _define(
+    "random_unwrap",
+    type_rule=lambda x: ShapedArray(x.shape + x.dtype.physical_shape, x.dtype.physical_dtype),
+    reference=lambda x: x,
+)
+
+random_clone_p = _define("random_clone", type_rule=lambda x: x, reference=lambda x: x, lower=Structural("copy"))
+
+# ---------------------------------------------------------------- random_split, random_fold_in
+
+
+def random_split(keys: Any, shape: Any) -> Any:
+    """For each key an array of new ones of the given shape."""
+    return random_split_p.bind(keys, shape=canonical_shape(shape))
+
+
+def random_fold_in(keys: Any, msgs: Any) -> Any:
+    """New keys from keys and uint32 numbers."""
+    return random_fold_in_p.bind(keys, stage(msgs))
+
+
+def _counters(keys, shape):
+    """Words of the keys and of the 64-bit counters, which broadcast against each other."""
+    position = np.arange(math.prod(shape), dtype=np.uint64).reshape(shape)
+    lead = keys.shape[:-1] + (1,) * len(shape)
+    k0, k1 = keys[..., 0].reshape(lead), keys[..., 1].reshape(lead)
+    return k0, k1, (position >> np.uint64(32)).astype(np.uint32), position.astype(np.uint32)
+
+
+def _split_type(keys, *, shape):
+    _check_keys("random_split", keys)
+    return keys.update(shape=keys.shape + tuple(shape))
+
+
+random_split_p = _define(
+    "random_split",
+    type_rule=_split_type,
+    reference=lambda keys, *, shape: np.stack(hash_numpy(*_counters(keys, shape)), -1),
+)
+
+
+def _fold_type(keys, msgs):
+    _check_keys("random_fold_in", keys)
+    return keys.update(shape=broadcast_type("random_fold_in", (keys, msgs)))
+
+
+def _fold_reference(keys, msgs):
+    # Equal ranks, or a single key or number.
+    data = msgs.astype(np.uint32)
+    return np.stack(hash_numpy(keys[..., 0], keys[..., 1], np.uint32(0), data), -1)
+
+
+random_fold_in_p = _define(
+    "random_fold_in", type_rule=_fold_type, reference=_fold_reference, batch=_broadcast_batch(lambda: random_fold_in_p)
+)
+
+# ---------------------------------------------------------------- random_bits
+
+
+def random_bits(keys: Any, bit_width: int, shape: Any) -> Any:
+    """For each key an array of random bits, as unsigned integers of `bit_width` bits."""
+    return random_bits_p.bind(keys, bit_width=bit_width, shape=canonical_shape(shape))
+
+
+def _bits_type(keys, *, bit_width, shape):
+    _check_keys("random_bits", keys)
+    if bit_width not in _WIDTHS:
+        raise TypeError("requires 8-, 16-, 32- or 64-bit field width.")
+    return ShapedArray(keys.shape + tuple(shape), dtypes.canonicalize_dtype(np.dtype(f"uint{bit_width}")))
+
+
+def _bits_reference(keys, *, bit_width, shape):
+    high, low = hash_numpy(*_counters(keys, shape))
+    if bit_width == 64:
+        wide = (high.astype(np.uint64) << np.uint64(32)) | low
+        return wide.astype(dtypes.canonicalize_dtype(np.uint64))
+    return (high ^ low).astype(np.dtype(f"uint{bit_width}"))
+
+
+random_bits_p = _define("random_bits", type_rule=_bits_type, reference=_bits_reference)
