@@ -15,10 +15,11 @@ _MODULES: dict[str, str] = {
     "argreductions": "argmax argmin nanargmax nanargmin",
     "at": "put_along_axis",
     "complexes": "angle conj conjugate imag iscomplexobj isrealobj real",
+    "conditions": "argwhere flatnonzero nonzero where",
     "constructors": "array asarray",
+    "contraction": "einsum einsum_path",
     "conversion": "ascontiguousarray astype copy from_dlpack frombuffer fromfile fromiter fromstring",
     "cumulative": "cumprod cumsum cumulative_prod cumulative_sum nancumprod nancumsum",
-    "einsum": "einsum einsum_path",
     "elementwise": """
         acos acosh arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh
         bitwise_count cbrt cos cosh deg2rad degrees exp exp2 expm1 fabs hypot log log10 log1p log2 logaddexp
@@ -59,7 +60,6 @@ _MODULES: dict[str, str] = {
     "statistics": """
         average count_nonzero mean nanmax nanmean nanmin nanprod nanstd nansum nanvar ptp std var""",
     "util": "ndim shape size",
-    "where": "argwhere flatnonzero nonzero where",
 }
 
 # The names that NumPy itself provides.

@@ -14,7 +14,7 @@ from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.trace import EVAL, state
 from mpijax.numpy import util
-from mpijax.numpy.einsum import einsum
+from mpijax.numpy.contraction import einsum
 from mpijax.numpy.index_parse import expand_masks, parse, wrap_negative_array
 from mpijax.numpy.index_plan import (
     SlicePlan,
@@ -61,10 +61,13 @@ def _index_key(index: Any) -> Any:
     kind = type(index)
     if kind is slice:
         start, stop, step = index.start, index.stop, index.step
-        for bound in (start, stop, step):
-            if bound is not None and type(bound) is not int:
-                raise TypeError
-        return (start, stop, step)
+        if (
+            (start is None or type(start) is int)
+            and (stop is None or type(stop) is int)
+            and (step is None or type(step) is int)
+        ):
+            return (start, stop, step)
+        raise TypeError
     if kind is int or index is None or index is Ellipsis:
         return index
     if kind is tuple:
