@@ -6,6 +6,8 @@ Nothing is loaded until a name is first used; `_MODULES` says where each name li
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import Any
 
 _MODULES: dict[str, str] = {
@@ -109,3 +111,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+class _Namespace(ModuleType):
+    """This module. A submodule that is imported becomes an attribute: it must not hide a function of its name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (isinstance(value, ModuleType) and name in _HOME):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Namespace
