@@ -9,6 +9,7 @@ strategy:
 - `across`: a kept axis; reductions run serially inside, one per lane. Plain maps are the case without reductions.
 - `along`: a reduced axis; lanes hold partial results, combined at the end of the row.
 - `tiled`: a kept axis with long reductions; partial results of a tile of it stay in a small array.
+- `blocked`: a map that reads an operand across its rows; in tiles (see `compiler.blocked`).
 
 Values that do not change in a loop are computed before it (`Scope.hoist`).
 """
@@ -20,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.compiler.blocked import TILE as TILE_EDGE
+from mpijax.compiler.blocked import stage_tile
 from mpijax.compiler.expr import Expr
 from mpijax.compiler.groups import children
 from mpijax.compiler.index import Dynamic, Lin, LoopVar, Quotient
@@ -576,6 +579,8 @@ class Emitter:
                 for r in reduces:
                     self.acc_values[id(r.member)] = self.vector(r.expr, scope, scope.lanes)
             for s in stores:
+                self.eval(s.expr, scope)
+            for s in stores:
                 self.store(s, scope)
             return
         b = self.builder(scope.lanes)
@@ -764,6 +769,75 @@ class Emitter:
             return []
 
         self.loop(lo, hi, TILE, [], [], tile)
+
+    # ------------------------------------------------------------ strategy: blocked
+
+    def _blocked(self, scope: Scope, outermost: bool) -> None:
+        """Whole tiles with staged operands, then the edges without."""
+        schedule, kernel = self.schedule, self.kernel
+        rows, columns = schedule.tile_loop, schedule.vector_loop
+        row_key, column_key = id(rows[-1]), id(columns[-1])
+        lo, hi = self._range(rows, outermost)
+        end = self._extent(columns)
+        row_mid, column_mid = self.vector_bounds(lo, hi, TILE_EDGE), self.vector_bounds("0", end, TILE_EDGE)
+        one = self.builder(1)
+        tiles = {}
+        for e in schedule.staged:
+            name = self.text.fresh()
+            element = one._element(e.attr[0].element)
+            self.entry.append(f"  {name} = alloca {element}, i64 {TILE_EDGE * TILE_EDGE}, align 64")
+            tiles[id(e)] = name
+        self.hoist(kernel.roots(), kernel.inner + kernel.outer, scope, column_key, schedule.lanes)
+        lanes = min(schedule.lanes, TILE_EDGE)
+
+        def tile(row: str, column: str) -> None:
+            corner = Scope(scope, {row_key: row, column_key: column})
+            for e in schedule.staged:
+                value, position = e.attr
+                step = dict((id(a), c) for a, c in position.terms)[column_key]
+                stage_tile(self, e, tiles[id(e)], self.pointer(value, position, corner), self.param(step))
+            row_end = one.emit(f"add i64 {row}, {TILE_EDGE}")
+
+            def line(i: str, _):
+                at = one.emit(f"sub i64 {i}, {row}")
+                base = one.emit(f"mul i64 {at}, {TILE_EDGE}")
+                for part in range(0, TILE_EDGE, lanes):
+                    j = column if part == 0 else one.emit(f"add i64 {column}, {part}")
+                    inner = Scope(Scope(scope, {row_key: i}), {column_key: j}, column_key, lanes)
+                    offset = base if part == 0 else one.emit(f"add i64 {base}, {part}")
+                    for e in schedule.staged:
+                        b = self.builder(lanes)
+                        dtype = e.attr[0].element
+                        ptr = b.emit(f"getelementptr {b._element(dtype)}, ptr {tiles[id(e)]}, i64 {offset}")
+                        inner.known[id(e)] = b.load(ptr, dtype)
+                    self._reduce_and_store(inner)
+                return []
+
+            self.loop(row, row_end, 1, [], [], line)
+
+        def tile_row(row: str, _):
+            def each(column: str, _):
+                tile(row, column)
+                return []
+
+            self.loop("0", column_mid, TILE_EDGE, [], [], each)
+            return []
+
+        self.loop(lo, row_mid, TILE_EDGE, [], [], tile_row)
+        # The edges: columns that fill no tile, then rows that fill none.
+        for row_from, row_to, column_from in ((lo, row_mid, column_mid), (row_mid, hi, "0")):
+
+            def edge(i: str, _, column_from=column_from):
+                row_scope = Scope(scope, {row_key: i})
+
+                def cell(j: str, _):
+                    self._reduce_and_store(Scope(row_scope, {column_key: j}))
+                    return []
+
+                self.loop(column_from, end, 1, [], [], cell)
+                return []
+
+            self.loop(row_from, row_to, 1, [], [], edge)
 
     # ------------------------------------------------------------ stores
 

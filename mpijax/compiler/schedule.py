@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mpijax.compiler.blocked import TILE, crossing_loads
 from mpijax.compiler.index import LoopVar
 from mpijax.compiler.kernel import Kernel, collapsed
 from mpijax.scalar.types import info
@@ -18,7 +19,7 @@ SERIAL_BELOW = 96
 class Schedule:
     """The loop structure of a kernel.
 
-    strategy: `across`, `along` or `tiled` (see `compiler.emit`). loops: all loops, each a list of joined loop
+    strategy: `across`, `along`, `tiled` or `blocked` (see `compiler.emit`). loops: all loops, each a list of joined loop
     variables. outer: those around everything; inner: the reduced ones; vector_loop: the vectorized kept one.
     """
 
@@ -55,15 +56,33 @@ class Schedule:
             self.vector_id = id(self.vector_loop[-1]) if self.vector_loop else None
             size = _size(self.vector_loop) if self.vector_loop else 1
         self.lanes = 1 if kernel.ordered else self._lanes(size)
+        self.tile_loop: list[LoopVar] | None = None
+        self.staged: list = []
+        if self.strategy == "across" and not kernel.reduces and self.lanes > 1:
+            self._use_tiles()
         self.widths = [self.lanes, 1] if self.lanes > 1 else [1]
         if self.strategy == "across" and self.vector_loop is None:
             self.lanes, self.widths = 1, [1]
+
+    def _use_tiles(self) -> None:
+        """Take the `blocked` strategy where an operand lies across the vectorized loop."""
+        vector = self.vector_loop[-1]
+        var, loads = crossing_loads(self.kernel, vector)
+        loop = next((x for x in self.outer if var is not None and x[-1] is var), None)
+        if loop is None or _size(self.vector_loop) < TILE:
+            return
+        self.strategy = "blocked"
+        self.tile_loop = loop
+        self.staged = loads
+        self.outer = [x for x in self.outer if x is not loop]
 
     @property
     def extent(self) -> int:
         """Turns of the outermost loop, over which threads may split the kernel."""
         if self.outer:
             return _size(self.outer[0])
+        if self.tile_loop is not None:
+            return _size(self.tile_loop)
         return _size(self.vector_loop) if self.vector_loop else 1
 
     def rows(self) -> list:

@@ -54,6 +54,9 @@ _MODULES: dict[str, str] = {
     "ops.sort": "sort sort_key_val sort_p top_k top_k_p",
     # -- control flow
     # -- communication
+    "ops.collectives": """
+        all_gather all_gather_p axis_index axis_index_p axis_size pcast pmax pmax_p pmean pmin pmin_p ppermute ppermute_p
+        psum psum_invariant_p psum_p pvary pvary_p""",
 }
 
 _HOME: dict[str, str] = {name: module for module, names in _MODULES.items() for name in names.split()}

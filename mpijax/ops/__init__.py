@@ -21,3 +21,7 @@ from mpijax.ops import dot as _dot
 from mpijax.ops import dynamic as _dynamic
 from mpijax.ops import random as _random
 from mpijax.ops import sort as _sort
+
+# Communication.
+from mpijax.ops import collectives as _collectives
+from mpijax.ops import rank_ops as _rank_ops
