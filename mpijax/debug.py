@@ -49,7 +49,7 @@ def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
     unused = {k for k in kwargs if not any(w.split(".")[0].split("[")[0] == k for w in wanted)}
     if unused or (args and not any(w == "" or w[:1].isdigit() for w in wanted)):
         raise ValueError(
-            f"debug.print: the format {fmt!r} does not use all arguments (unused keywords: {sorted(unused)}). The "
+            f"debug.print: the format {fmt!r} does not use all arguments (unused: {sorted(unused)}). The "
             "first argument is a format string, as of str.format: debug.print('x = {}', x)."
         )
     args, kwargs = tree.tree_map(lambda x: _concrete("print", x), (args, kwargs))

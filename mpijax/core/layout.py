@@ -90,7 +90,7 @@ def render(doc: Doc, width: int = 80) -> str:
         elif isinstance(node, Nest):
             stack.append((indent + node.by, flat, node.child))
         elif isinstance(node, Group):
-            stack.append((indent, flat or _fits(node.child, width - column, stack), node.child))
+            stack.append((indent, flat or _fits(node.child, width - column), node.child))
         elif flat:
             out.append(node.flat)
             column += len(node.flat)
@@ -100,29 +100,19 @@ def render(doc: Doc, width: int = 80) -> str:
     return "".join(out)
 
 
-def _fits(doc: Doc, room: int, rest: list) -> bool:
-    """Whether `doc` in one line, with what follows up to the next possible break, fits in `room`."""
-    pending: list[tuple[bool, Doc]] = [(True, doc)]
-    upcoming = len(rest)
-    while room >= 0:
-        if not pending:
-            if upcoming == 0:
-                return True
-            upcoming -= 1
-            _, flat, node = rest[upcoming]
-            pending.append((flat, node))
-            continue
-        flat, node = pending.pop()
+def _fits(doc: Doc, room: int) -> bool:
+    """Whether `doc` in one line fits in `room` columns; what follows it does not count."""
+    pending = [doc]
+    while pending:
+        node = pending.pop()
         if isinstance(node, Text):
             room -= len(node.text)
-        elif isinstance(node, Concat):
-            pending.extend((flat, part) for part in reversed(node.parts))
-        elif isinstance(node, Nest):
-            pending.append((flat, node.child))
-        elif isinstance(node, Group):
-            pending.append((flat, node.child))
-        elif flat:
+        elif isinstance(node, Break):
             room -= len(node.flat)
+        elif isinstance(node, Concat):
+            pending.extend(reversed(node.parts))
         else:
-            return True
-    return False
+            pending.append(node.child)
+        if room < 0:
+            return False
+    return room >= 0

@@ -48,8 +48,11 @@ class Names:
 
     def borrow(self, inner: list, outer: list) -> None:
         """Give the variables of a called Jaxpr the names they have at the call."""
+        lent: set[Var] = set()
         for a, b in zip(inner, outer, strict=True):
-            if isinstance(a, Var) and isinstance(b, Var) and a not in self.of and type(a) is not DropVar:
+            fresh = isinstance(a, Var) and a not in self.of and a not in self.dropped
+            if fresh and isinstance(b, Var) and b not in lent:
+                lent.add(b)
                 self.of[a] = self.name(b)
 
 
@@ -65,32 +68,27 @@ def _dead_vars(jaxpr: Jaxpr) -> set[Var]:
     return dead
 
 
-def _value_text(value: Any) -> str:
-    if isinstance(value, (np.generic, np.ndarray)):
-        return str(value.item()) if value.ndim == 0 and value.dtype.kind != "V" else str(value)
-    return str(value)
-
-
 def atom_text(atom, names: Names) -> str:
     if isinstance(atom, Literal):
-        return f"{_value_text(atom.val)}:{atom.aval.str_short()}"
+        return f"{np.asarray(atom.val).item()}:{atom.aval.str_short()}"
     return names.name(atom)
 
 
-def _binders(variables, names: Names, separator: str = " ") -> pp.Doc:
-    docs = [pp.text(f"{names.name(v)}:{v.aval.str_short()}") for v in variables]
-    return pp.nest(2, pp.group(pp.join(pp.text(separator) + pp.group(pp.brk("")), docs)))
+def _listed(texts, separator: str = "") -> pp.Doc:
+    """Words with a space between them; a line that is full goes on in the next."""
+    return pp.nest(2, pp.group(pp.join(pp.text(separator) + pp.group(pp.brk()), map(pp.text, texts))))
 
 
-def _atoms(atoms, names: Names, separator: str = " ") -> pp.Doc:
-    docs = [pp.text(atom_text(v, names)) for v in atoms]
-    if separator == " ":
-        return pp.nest(2, pp.group(pp.join(pp.group(pp.brk()), docs)))
-    return pp.nest(2, pp.group(pp.join(pp.text(separator) + pp.group(pp.brk()), docs)))
+def _binders(variables, names: Names) -> pp.Doc:
+    return _listed(f"{names.name(v)}:{v.aval.str_short()}" for v in variables)
+
+
+def _atoms(atoms, names: Names, separator: str = "") -> pp.Doc:
+    return _listed((atom_text(v, names) for v in atoms), separator)
 
 
 def _param(key: str, value: Any, names: Names) -> pp.Doc:
-    if isinstance(value, Jaxpr) or isinstance(value, ClosedJaxpr):
+    if isinstance(value, (Jaxpr, ClosedJaxpr)):
         inner = value.jaxpr if isinstance(value, ClosedJaxpr) else value
         return pp.text(f"{key}=") + _jaxpr_doc(inner, names)
     if isinstance(value, (tuple, list)) and value and all(isinstance(v, (Jaxpr, ClosedJaxpr)) for v in value):
@@ -109,6 +107,8 @@ def param_text(value: Any) -> str:
         return np.dtype(value).name
     if callable(value) and hasattr(value, "__name__"):
         return value.__name__
+    if isinstance(value, frozenset):
+        return f"frozenset({{{', '.join(repr(v) for v in sorted(value))}}})"
     return str(value)
 
 
@@ -175,7 +175,10 @@ def _shared_jaxprs(top: Jaxpr) -> list[tuple[str, Jaxpr]]:
         title = titles.get(key, "jaxpr")
         clash = taken[title]
         taken[title] += 1
-        shared.append((f"{title}{clash}" if clash else title, by_id[key]))
+        if clash:
+            title = f"{title}{clash}"
+            taken[title] += 1
+        shared.append((title, by_id[key]))
     return shared
 
 

@@ -32,6 +32,10 @@ class Trace:
     def __init__(self, parent: Trace | None):
         self.parent = parent
 
+    def records(self, args) -> bool:
+        """Whether an operation on `args` ends up written into a Jaxpr, rather than run."""
+        return False
+
     def process_primitive(self, primitive, args, params):
         raise NotImplementedError
 
@@ -329,6 +333,9 @@ class JaxprTrace(Trace):
         self._const_tracers: dict[int, JitTracer] = {}
         self.debug = debug
         self.finished = False
+
+    def records(self, args) -> bool:
+        return True
 
     def new_arg(self, aval: ShapedArray) -> JitTracer:
         var = Var(aval)

@@ -115,7 +115,17 @@ def _pretty(eqn: Eqn, names):
     return [("name", eqn.params["name"]), *sorted(shown.items())]
 
 
-jit_p = Primitive(
+class _Jit(Primitive):
+    """A call marked `inline` is written into a Jaxpr as its operations."""
+
+    def bind(self, *args, **params):
+        if params["inline"] and state.trace.records(args):
+            closed = params["jaxpr"]
+            return eval_jaxpr(closed.jaxpr, closed.consts, *args)
+        return super().bind(*args, **params)
+
+
+jit_p = _Jit(
     "jit",
     type_rule=_type_rule,
     reference=_reference,
@@ -134,8 +144,6 @@ jit_p = Primitive(
 
 def call_jaxpr(closed: ClosedJaxpr, args, *, name: str, inline: bool = False, keep_unused=False, donated=None):
     """Bind `jit` on flat arguments; constants that are tracers have become leading arguments already."""
-    if inline and state.trace.__class__.__name__ == "JaxprTrace":
-        return eval_jaxpr(closed.jaxpr, closed.consts, *args)
     return jit_p.bind(
         *args,
         jaxpr=closed,

@@ -96,6 +96,7 @@ class JvpCall(_Call):
             ]
             return aligned
 
+        rule.__name__ = callable_name(self.rule)
         outs = JvpCall(fun, rule, self.name, self.symbolic_zeros, self.debug).bind(*args)
         return outs, list(out_dims)
 
@@ -108,7 +109,7 @@ class JvpCall(_Call):
                 half = len(xs) // 2
                 return inner(*xs[hoisted:half], *xs[half + hoisted :])
 
-        return {"call_jaxpr": closed, "jvp": Rule("jvp", rule), "name": self.name, "symbolic_zeros": self.symbolic_zeros}
+        return {"call_jaxpr": closed, "jvp": Rule(callable_name(self.rule), rule), "name": self.name, "symbolic_zeros": self.symbolic_zeros}
 
 
 class VjpCall(_Call):
@@ -190,6 +191,7 @@ class VjpCall(_Call):
                     aligned.append(batch_at(ct, d, want, axis.size))
             return aligned
 
+        fwd.__name__, bwd.__name__ = callable_name(self.fwd), callable_name(self.bwd)
         outs = VjpCall(fun, fwd, bwd, self.name, self.symbolic_zeros, self.debug).bind(*args)
         return outs, list(out_dims)
 
@@ -206,8 +208,8 @@ class VjpCall(_Call):
 
         return {
             "call_jaxpr": closed,
-            "fwd": Rule("<lambda>", fwd),
-            "bwd": Rule("<lambda>", bwd),
+            "fwd": Rule(callable_name(self.fwd), fwd),
+            "bwd": Rule(callable_name(self.bwd), bwd),
             "name": self.name,
             "symbolic_zeros": self.symbolic_zeros,
         }
@@ -259,7 +261,7 @@ class _CustomPrimitive(Primitive):
 
 
 def _pretty(eqn, names):
-    return sorted(eqn.params.items())
+    return [("name", eqn.params["name"]), *sorted((k, v) for k, v in eqn.params.items() if k != "name")]
 
 
 def _fun_of(params):
@@ -437,6 +439,7 @@ class custom_jvp:  # noqa: N801 (JAX's name)
             trees["out"] = out_tree
             return [*outs, *_checked_tangents(jvp, name, outs, out_tangents)]
 
+        rule.__name__ = callable_name(jvp)
         return rule
 
 
@@ -528,6 +531,7 @@ class custom_vjp:  # noqa: N801 (JAX's name)
             residuals, trees["residuals"] = tree.tree_flatten(pair[1])
             return outs, residuals
 
+        run.__name__ = callable_name(self.fwd)
         return run
 
     def _flat_bwd(self, name, nondiff, in_tree, avals, trees):
@@ -554,6 +558,7 @@ class custom_vjp:  # noqa: N801 (JAX's name)
                 flat += _bwd_part(bwd, name, part, positions, avals)
             return flat
 
+        run.__name__ = callable_name(bwd)
         return run
 
 

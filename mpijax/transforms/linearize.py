@@ -30,6 +30,9 @@ class TangentTrace(Trace):
         builder = self.builder
         return any(type(x) is JitTracer and x._trace is builder for x in args)
 
+    def records(self, args) -> bool:
+        return self._is_linear(args) or self.parent.records(args)
+
     def process_primitive(self, primitive, args, params):
         if self._is_linear(args):
             return self.builder.process_primitive(primitive, args, params)
