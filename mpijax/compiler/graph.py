@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.compiler import partition
-from mpijax.compiler.products import use_blas
+from mpijax.compiler.products import dims_of, use_blas
 from mpijax.core import dtypes
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
@@ -196,9 +196,30 @@ class _Builder:
             return [self._converted(out, avals[0].dtype, source)]
         if isinstance(lower, Library):
             inputs = [self._converted(v, avals[0].dtype, source) for v in inputs]
+        if isinstance(lower, Reduction) and all(inputs[0].aval.shape[a] == 1 for a in params["axes"]):
+            params = {"dimensions": tuple(params["axes"])}
+            return self._node(registry["squeeze"], params, inputs, avals, source, effects)
+        if primitive.name == "transpose":
+            swapped = self._swapped_product(inputs[0], params["permutation"])
+            if swapped is not None:
+                return self._node(*swapped, avals, source, effects)
         node = Node(primitive, params, inputs, avals, source, effects)
         self.graph.nodes.append(node)
         return node.outputs
+
+    def _swapped_product(self, v: Value, permutation):
+        """`(A B)^T` as `B^T A^T`: the product with its operands exchanged, so that nothing is transposed."""
+        node = v.producer
+        if node is None or not isinstance(node.primitive.lower, Library):
+            return None
+        d = dims_of(node)
+        nb, nl, nr = len(d.lhs_batch), len(d.lhs_free), len(d.rhs_free)
+        swapped = (*range(nb), *range(nb + nl, nb + nl + nr), *range(nb, nb + nl))
+        if tuple(permutation) != swapped or not (nl or nr):
+            return None
+        (lc, rc), (lb, rb) = node.params["dimension_numbers"]
+        params = {**node.params, "dimension_numbers": ((rc, lc), (rb, lb))}
+        return node.primitive, params, [node.inputs[1], node.inputs[0]]
 
     def _converted(self, v: Value, dtype, source) -> Value:
         if v.element == dtype:

@@ -201,7 +201,7 @@ class Grouper:
     def _decide_storage(self, group: Group) -> None:
         """Members that only this group reads need no memory."""
         inside = {id(v) for v in group.values}
-        outputs = {id(v) for v in self.graph.outputs}
+        outputs = {id(v) for v in self.graph.outputs} | {id(v) for v in self.roots.aliases.values()}
         for member in group.members:
             v = member.value
             member.stored = id(v) in outputs or any(self._leaves(u, inside, v) for u in v.users)

@@ -106,7 +106,7 @@ class Planner:
                 if v.scalar is None:
                     values[id(v)] = v
                     self.last_use[id(v)] = t
-        outputs = {id(v) for v in self.graph.outputs}
+        outputs = {id(v) for v in self.graph.outputs} | {id(v) for v in self.roots.aliases.values()}
         table = self.plan.buffers
         for v in self.graph.inputs:
             self.buffer_of[id(v)] = len(table)
@@ -119,6 +119,8 @@ class Planner:
             if v.producer is not None and id(v) not in seen_outputs:
                 seen_outputs[id(v)] = i
                 self.buffer_of[id(v)] = len(table)
+                if id(v) in self.roots.aliases:
+                    self.buffer_of[id(self.roots.aliases[id(v)])] = len(table)
                 table.append(Buffer("output", v.nbytes, index=i, value=v))
         self._share(values, outputs)
         live: list[tuple[int, int, int]] = []  # offset, end, last step

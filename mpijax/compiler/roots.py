@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mpijax.compiler.gemm import product_operand, view_base
 from mpijax.compiler.graph import Graph, Node, Value
-from mpijax.compiler.views import is_view
+from mpijax.compiler.views import is_view, keeps_layout
 from mpijax.core.lowering import Elementwise, Library, Structural
 
 # Above this cost a value read by several others is computed once.
@@ -44,8 +44,20 @@ class Roots:
                     self._store(node.inputs[0])
             for out in node.outputs:
                 self._consider(node, out, id(out) in outputs)
+        self.aliases: dict[int, Value] = {}
         for v in graph.outputs:
-            self._store(v)
+            base = self._same_memory(v)
+            if base is not None and id(base) not in outputs and base not in self.aliases.values():
+                self.aliases[id(v)] = base
+            else:
+                self._store(v)
+
+    def _same_memory(self, v: Value) -> Value | None:
+        """What a result is a mere reshape of, if that has memory of its own: then one serves for both."""
+        base = v
+        while base.producer is not None and id(base) not in self.ids and keeps_layout(base.producer):
+            base = base.producer.inputs[0]
+        return base if base is not v and base.producer is not None and id(base) in self.ids else None
 
     def _store(self, v: Value) -> None:
         if v.producer is not None:
