@@ -1,0 +1,163 @@
+"""Sorting, and searching in sorted arrays."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mpijax import lax
+from mpijax.core import dtypes
+from mpijax.numpy.conditions import where
+from mpijax.numpy.fills import zeros_like
+from mpijax.numpy.index_plan import index_dtype
+from mpijax.numpy.util import canonical_axis, ensure_arraylike, promote_dtypes
+from mpijax.transforms.jit import jit
+
+_STATIC = ("axis", "kind", "order", "stable", "descending")
+
+
+def _line(fun_name: str, a: Any, axis: int | None, kind: None, order: None) -> tuple[Any, int]:
+    """The array to sort, and its axis counted from the front."""
+    a = ensure_arraylike(fun_name, a)
+    if kind is not None:
+        raise TypeError(
+            f"'kind' argument to {fun_name} is not supported. Use stable=True or stable=False to specify "
+            "sort "
+            "stability."
+        )
+    if order is not None:
+        raise TypeError(f"'order' argument to {fun_name} is not supported.")
+    return (a.ravel(), 0) if axis is None else (a, canonical_axis(axis, a.ndim))
+
+
+@jit(static_argnames=_STATIC)
+def sort(
+    a: Any,
+    axis: int | None = -1,
+    *,
+    kind: None = None,
+    order: None = None,
+    stable: bool = True,
+    descending: bool = False,
+) -> Any:
+    """`a` sorted along `axis` (flattened if None), NaN last."""
+    a, axis = _line("sort", a, axis, kind, order)
+    out = lax.sort(a, dimension=axis, is_stable=stable)
+    return lax.rev(out, dimensions=[axis]) if descending else out
+
+
+@jit(static_argnames=(*_STATIC, "dtype"))
+def argsort(
+    a: Any,
+    axis: int | None = -1,
+    *,
+    kind: None = None,
+    order: None = None,
+    stable: bool = True,
+    descending: bool = False,
+    dtype: Any = None,
+) -> Any:
+    """The positions that sort `a` along `axis` (flattened if None). Equal elements keep their order if
+    `stable`."""
+    a, axis = _line("argsort", a, axis, kind, order)
+    if dtype is None:
+        dtype = index_dtype(a.shape[axis : axis + 1])
+        dtype = dtypes.default_int_dtype() if dtype == np.int32 else dtype
+    else:
+        dtype = dtypes.check_user_dtype_supported(dtype, "argsort")
+    positions = lax.broadcasted_iota(dtype, a.shape, axis)
+    if descending and stable:
+        # Reversed twice, so that equal elements end up in their old order.
+        a, positions = lax.rev(a, dimensions=[axis]), lax.rev(positions, dimensions=[axis])
+    _, out = lax.sort_key_val(a, positions, dimension=axis, is_stable=stable)
+    return lax.rev(out, dimensions=[axis]) if descending else out
+
+
+_METHODS = ("scan", "scan_unrolled", "sort", "compare_all")
+
+
+@jit(static_argnames=("side", "method"))
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan") -> Any:
+    """Where to insert `v` into the sorted `a` so that it stays sorted.
+
+    Args:
+      a: sorted array of one axis.
+      v: array of what to insert.
+      side: "left" for the first place, "right" for the last.
+      sorter: positions that sort `a`, if it is not sorted.
+      method: "compare_all" compares every pair; all others search by bisection.
+
+    Returns:
+      int array of the shape of `v`, in [0, a.size].
+    """
+    a, v = ensure_arraylike("searchsorted", a, v)
+    if a.ndim != 1:
+        raise ValueError("a should be 1-dimensional")
+    if side not in ("left", "right"):
+        raise ValueError(f"invalid argument side={side!r}, expected 'left' or 'right'")
+    if method not in _METHODS:
+        raise ValueError(f"invalid argument method={method!r}, expected one of {list(_METHODS)}")
+    a, v = promote_dtypes(a, v)
+    if sorter is not None:
+        a = a[sorter]
+    dtype = index_dtype(a.shape)
+    a, v = _ordered(a), _ordered(v)
+    if method == "compare_all":
+        before = a[(slice(None), *[None] * v.ndim)]
+        before = _less(before, v) if side == "left" else ~_less(v, before)
+        return before.sum(axis=0, dtype=dtype)
+    return _bisect(a, v, side, dtype)
+
+
+def _ordered(x: Any) -> Any:
+    """x with one kind of zero."""
+    return lax.select(x == 0, lax.full_like(x, 0), x) if dtypes.issubdtype(x.dtype, np.inexact) else x
+
+
+def _less(x: Any, y: Any) -> Any:
+    """x < y, NaN above all."""
+    less = x < y
+    return less | ((x == x) & (y != y)) if dtypes.issubdtype(x.dtype, np.inexact) else less
+
+
+def _bisect(a: Any, v: Any, side: str, dtype: np.dtype) -> Any:
+    """The number of elements of `a` that are to stand before each of `v`.
+
+    Written out: as many steps as `a.size` has bits. The answer lies in [low, high].
+    """
+    low = lax.full(v.shape, 0, dtype)
+    high = lax.full(v.shape, a.size, dtype)
+    for _ in range(math.ceil(math.log2(a.size + 1))):
+        middle = low + lax.div(high - low, np.array(2, dtype))
+        # Once low and high have met at the end, middle lies outside; the answer is not changed then.
+        element = a.at[middle].get(mode="clip")
+        goes_left = ~_less(element, v) if side == "left" else _less(v, element)
+        goes_left = goes_left | (low >= high)
+        low, high = lax.select(goes_left, low, middle + 1), lax.select(goes_left, middle, high)
+    return low
+
+
+@jit(static_argnames=("right", "method"))
+def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Any:
+    """Which bin each element of `x` lies in.
+
+    Args:
+      x: array.
+      bins: edges, in rising or falling order.
+      right: whether an edge belongs to the bin on its left.
+      method: of `searchsorted`.
+    """
+    x, bins = ensure_arraylike("digitize", x, bins)
+    if bins.ndim != 1:
+        raise ValueError(f"digitize: bins must be a 1-dimensional array; got bins={bins!r}")
+    if bins.shape[0] == 0:
+        return zeros_like(x, dtype=np.int32)
+    side = "left" if right else "right"
+    how = {} if method is None else {"method": method}
+    return where(
+        bins[-1] >= bins[0],
+        searchsorted(bins, x, side=side, **how),
+        bins.shape[0] - searchsorted(bins[::-1], x, side=side, **how),
+    )
