@@ -116,11 +116,7 @@ def _starts(operand: Any, start_indices: Any, allow_negative: bool | Sequence[bo
         aval = typeof(start_indices)
         if aval.ndim != 1:
             raise ValueError(f"Slice indices must be a 1D sequence, got {aval.shape}")
-        pick = registry["slice"].bind
-        start_indices = [
-            squeeze(pick(start_indices, start_indices=(i,), limit_indices=(i + 1,), strides=None), (0,))
-            for i in range(aval.shape[0])
-        ]
+        start_indices = list(start_indices)
     if len(start_indices) != len(shape):
         raise ValueError(f"Length of slice indices must match number of operand dimensions ({len(start_indices)} vs {shape})")
     if isinstance(allow_negative, bool):

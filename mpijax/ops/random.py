@@ -22,7 +22,7 @@ from mpijax.core.option import values as options
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.trace import typeof
 from mpijax.ops.convert import stage
-from mpijax.ops.families import CONSTANT, NOT_LINEAR, broadcast_type
+from mpijax.ops.families import CONSTANT, NOT_LINEAR, broadcast_type, scalar_rule
 from mpijax.ops.moves import canonical_shape
 from mpijax.ops.rules import expand_front
 from mpijax.transforms.batching import move_dim
@@ -92,38 +92,19 @@ def threefry2x32(k0: Any, k1: Any, x0: Any, x1: Any) -> list[Any]:
     return threefry2x32_p.bind(k0, k1, x0, x1)
 
 
-def _rounds(k0, k1, x0, x1, const, add, xor, rotate):
-    """20 rounds of mixing, with a part of the key added before and after every four of them."""
-    keys = (k0, k1, xor(xor(k0, k1), const(_PARITY)))
-    x0, x1 = add(x0, k0), add(x1, k1)
-    for i in range(5):
-        for by in _ROTATIONS[i % 2]:
-            x0 = add(x0, x1)
-            x1 = xor(x0, rotate(x1, by))
-        x0 = add(x0, keys[(i + 1) % 3])
-        x1 = add(add(x1, keys[(i + 2) % 3]), const(i + 1))
-    return [x0, x1]
-
-
 def hash_numpy(k0, k1, x0, x1) -> list[np.ndarray]:
-    """`threefry2x32` in NumPy; operands broadcast."""
-
-    def rotate(x, by):
-        return (x << np.uint32(by)) | (x >> np.uint32(32 - by))
-
+    """`threefry2x32` in NumPy, 20 rounds; operands broadcast."""
+    k0, k1, x0, x1 = np.broadcast_arrays(k0, k1, x0, x1)
+    keys = (k0, k1, k0 ^ k1 ^ np.uint32(_PARITY))
     with np.errstate(over="ignore"):
-        outs = _rounds(*np.broadcast_arrays(k0, k1, x0, x1), np.uint32, np.add, np.bitwise_xor, rotate)
-    return [np.asarray(x) for x in outs]
-
-
-def _scalar_rule(b, k0, k1, x0, x1):
-    def const(value):
-        return b.const(value, UINT32)
-
-    def rotate(x, by):
-        return b.or_(b.shl(x, const(by)), b.lshr(x, const(32 - by)))
-
-    return _rounds(k0, k1, x0, x1, const, b.add, b.xor, rotate)
+        x0, x1 = x0 + k0, x1 + k1
+        for i in range(5):
+            for by in _ROTATIONS[i % 2]:
+                x0 = x0 + x1
+                x1 = x0 ^ ((x1 << np.uint32(by)) | (x1 >> np.uint32(32 - by)))
+            x0 = x0 + keys[(i + 1) % 3]
+            x1 = x1 + keys[(i + 2) % 3] + np.uint32(i + 1)
+    return [np.asarray(x0), np.asarray(x1)]
 
 
 def _threefry_type(*avals):
@@ -169,7 +150,7 @@ threefry2x32_p = Primitive(
     "threefry2x32",
     type_rule=_threefry_type,
     reference=hash_numpy,
-    lower=Elementwise(_scalar_rule, 60),
+    lower=Elementwise(scalar_rule("threefry2x32"), 60),
     jvp=_threefry_jvp,
     transpose=Unsupported("hashes are integers, which have no cotangents"),
     batch=_two(_broadcast_batch(lambda: threefry2x32_p)),

@@ -28,7 +28,8 @@ from mpijax.ops.indexing import (
 )
 from mpijax.ops.moves import canonical_shape, shape_of, shifted
 from mpijax.ops.rules import full_like, is_linear
-from mpijax.transforms.batching import batch_at, move_dim
+from mpijax.ops.shapes import broadcast_in_dim
+from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero, add_tangents, instantiate
 
 
@@ -294,14 +295,21 @@ def _apply_reference(x, indices, updates, *, dimension_numbers, mode, update_jax
 # ---------------------------------------------------------------- batching
 
 
+def _batched_in_front(x, dim, size):
+    if dim is not None:
+        return move_dim(x, dim, 0)
+    shape = shape_of(x)
+    return broadcast_in_dim(x, (size, *shape), shifted(range(len(shape))))
+
+
 def _batch_rule(get_primitive: Callable[[], Primitive]) -> Callable:
     """As for gather: without batched indices the batch axis joins the window, else it becomes a batching axis."""
 
     def batch(axis, args, dims, *, dimension_numbers, **params):
         operand, indices, updates = args
         dn = dimension_numbers
-        operand = batch_at(operand, dims[0], 0, axis.size)
-        updates = batch_at(updates, dims[2], 0, axis.size)
+        operand = _batched_in_front(operand, dims[0], axis.size)
+        updates = _batched_in_front(updates, dims[2], axis.size)
         inserted, mapped = shifted(dn.inserted_window_dims), shifted(dn.scatter_dims_to_operand_dims)
         window, batching = shifted(dn.update_window_dims), shifted(dn.operand_batching_dims)
         if dims[1] is None:

@@ -141,7 +141,8 @@ def _broadcast_transpose(ct, operand, *, shape, broadcast_dimensions, sharding):
     kept = {d for i, d in enumerate(broadcast_dimensions) if i not in unit}
     axes = tuple(d for d in range(len(shape)) if d not in kept)
     total = registry["reduce_sum"].bind(ct, axes=axes, out_sharding=None)
-    return [expand_dims(total, unit)]
+    order = np.argsort(np.argsort([d for i, d in enumerate(broadcast_dimensions) if i not in unit]))
+    return [expand_dims(transpose(total, order), unit)]
 
 
 def _broadcast_batch(axis, x, dim, *, shape, broadcast_dimensions, sharding):
@@ -285,6 +286,8 @@ def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
 
 def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
     """Insert axes of size 1, which are axes `dimensions` of the result."""
+    if not len(dimensions) and isinstance(array, Array):
+        return array
     if len(set(dimensions)) != len(dimensions):
         raise ValueError(f"repeated axis in lax.expand_dims: {dimensions}")
     shape = shape_of(array)
