@@ -129,7 +129,7 @@ sort_p = Primitive(
 def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
     """The k largest values along an axis, in descending order, and their positions (int32).
 
-    Of equal values the one that comes first is taken first; NaN counts as the largest.
+    Of equal values the one that comes first is taken first; 0.0 is larger than -0.0, NaN the largest.
     """
     k = operator.index(k)
     if k < 0:
@@ -151,8 +151,16 @@ def _top_k_type(operand, *, k, axis):
     return [operand.update(shape=shape), operand.update(shape=shape, dtype=np.dtype(np.int32), weak_type=False)]
 
 
+def total_order(x: np.ndarray) -> np.ndarray:
+    """Numbers ordered as their bits: for floats -NaN, -inf, ..., -0.0, 0.0, ..., inf, NaN."""
+    if x.dtype == np.bool_ or x.dtype.kind in "iu":
+        return x
+    bits = x.view(np.dtype(f"i{x.dtype.itemsize}"))
+    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+
+
 def _top_k_reference(x, *, k, axis):
-    (key,) = ordered(x)
+    key = total_order(x)
     # Descending and stable: sort the reversed array, and read the result from its end.
     order = np.argsort(np.flip(key, axis), axis, kind="stable")
     order = x.shape[axis] - 1 - np.flip(order, axis)
