@@ -272,7 +272,7 @@ class Emitter:
                 if type(atom) is Dynamic
                 else self._lin_deps(atom.of)
             )
-            if type(atom) is not LoopVar and self._varies(deps, scope):
+            if type(atom) is not LoopVar and scope.lanes > 1 and self._varies(deps, scope):
                 continue
             terms.append((atom, c, deps))
         return self._pointer_in(value, position, terms, scope)

@@ -106,11 +106,11 @@ def _promoted(leaves: list[Any]) -> Any:
     distinct = {}
     for x in leaves:
         kind = type(x)
-        key = (
-            kind
-            if kind in dtypes.python_scalar_dtypes
-            else getattr(x, "aval", None) or getattr(x, "dtype", id(x))
-        )
+        if kind in dtypes.python_scalar_dtypes:
+            key = kind
+        else:
+            aval = getattr(x, "aval", None)
+            key = getattr(x, "dtype", id(x)) if aval is None else aval
         distinct.setdefault(key, x)
     values = list(distinct.values())
     try:
