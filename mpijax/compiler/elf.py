@@ -14,7 +14,8 @@ from functools import cache
 
 _ALLOCATED, _EXECUTABLE, _WRITABLE = 0x2, 0x4, 0x1
 _RELA, _SYMTAB, _NOBITS = 4, 2, 8
-_R_64, _R_PC32, _R_PLT32, _R_PC64, _R_GOTPCRELX, _R_REX_GOTPCRELX, _R_GOTPCREL = 1, 2, 4, 24, 41, 42, 9
+_R_64, _R_PC32, _R_PLT32, _R_PC64 = 1, 2, 4, 24
+_R_GOT = (9, 41, 42)  # GOTPCREL and its relaxable forms
 _MACHINE_X86_64 = 62
 
 _keep: list = []
@@ -95,7 +96,7 @@ def _relocate(o: _Object, section, offsets, places, memory, base: int) -> None:
         where, kind, symbol, addend = struct.unpack_from("<QIIq", o.code, at)
         name, _, index, value = o.symbols[symbol]
         if index == 0:
-            if kind in (_R_GOTPCREL, _R_GOTPCRELX, _R_REX_GOTPCRELX):
+            if kind in _R_GOT:
                 place = places[name] + 6  # the stub's address word serves as the table entry
             else:
                 place = places[name]
@@ -103,7 +104,7 @@ def _relocate(o: _Object, section, offsets, places, memory, base: int) -> None:
             place = offsets[index] + value
         else:
             raise UnsupportedObject(f"symbol {name} in a section that is not loaded")
-        if kind in (_R_PC32, _R_PLT32) or index == 0 and kind in (_R_GOTPCREL, _R_GOTPCRELX, _R_REX_GOTPCRELX):
+        if kind in (_R_PC32, _R_PLT32) or index == 0 and kind in _R_GOT:
             struct.pack_into("<i", memory, target + where, place + addend - (target + where))
         elif kind == _R_PC64:
             struct.pack_into("<q", memory, target + where, place + addend - (target + where))

@@ -2,8 +2,9 @@
 
 `compile_object` parses the text and emits an ELF object for this machine's CPU; `load_object` puts an object
 into memory and returns the addresses of its functions. The IR arrives vectorised and clean, so no
-optimisation passes run but the inlining of helper functions where there are any: code generation (scheduling, register
-allocation, hoisting of constants) does the rest. LLVM is imported at the first compilation, not before.
+optimisation passes run but the inlining of helper functions where there are any: code generation
+(scheduling, register allocation, hoisting of constants) does the rest. LLVM is imported at the first
+compilation, not before.
 """
 
 from __future__ import annotations

@@ -308,7 +308,11 @@ class Builder(Memory):
         if source.kind not in "bn" and target.kind not in "bn":
             same = source.compute == target.compute
             return Scalar(dtype, x.ir) if same else self.cast("bitcast", x, dtype)
-        return Scalar(dtype, self._widen(self._storage(x), dtype))
+        stored = self._storage(x)
+        if source.storage != target.storage:
+            stored = self.emit(
+                f"bitcast {self.vector(source.storage)} {stored} to {self.vector(target.storage)}")
+        return Scalar(dtype, self._widen(stored, dtype))
 
     def convert(self, x: Scalar, dtype) -> Scalar:
         """`convert_element_type`, see mpijax.scalar.convert."""

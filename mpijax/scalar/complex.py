@@ -57,11 +57,16 @@ def div(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     ratio = b.select(b.and_(both, infinite), unit, ratio)
     nothing = b.compare("eq", large, zero)
     ratio = b.select(nothing, zero, ratio)
-    denominator = b.add(large, b.mul(small, ratio))
+    denominator = b.select(nothing, large, b.add(large, b.mul(small, ratio)))
+
+    def share(v: Scalar) -> Scalar:
+        # Where y is 0 an infinite part must not meet the ratio 0.
+        return b.select(nothing, zero, b.mul(v, ratio))
+
     first, second = b.select(swap, c, a), b.select(swap, a, c)
-    re = b.div(b.add(first, b.mul(second, ratio)), denominator)
-    im_plain = b.sub(c, b.mul(a, ratio))
-    im_swapped = b.sub(b.mul(c, ratio), a)
+    re = b.div(b.add(first, share(second)), denominator)
+    im_plain = b.sub(c, share(a))
+    im_swapped = b.sub(share(c), a)
     im = b.div(b.select(swap, im_swapped, im_plain), denominator)
     return pair(re, im)
 

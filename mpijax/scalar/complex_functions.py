@@ -53,8 +53,9 @@ def _size(z: Pair) -> Expr:
 
 @on_pairs
 def exp(z: Pair) -> Pair:
-    """e^x (cos y + i sin y); y = 0 stays 0 where e^x is infinite."""
+    """e^x (cos y + i sin y); y = 0 stays 0 where e^x is infinite, and any y gives 0 where e^x is 0."""
     x, y = z
+    y = where(x.eq(-np.inf), 0.0, y)
     size = exponential.exp(x)
     return size * trigonometric.cos(y), where(y.eq(0.0), y, size * trigonometric.sin(y))
 
@@ -207,10 +208,15 @@ def acosh(z: Pair) -> Pair:
 
 @on_pairs
 def atanh(z: Pair) -> Pair:
+    """log1p(4 |x| / ((1 - |x|)^2 + y^2)) / 4 with the sign of x, and half the angle of the same quotient."""
     x, y = z
-    rest = 1.0 - x
-    real = 0.25 * logarithm.log1p(4.0 * x / rest.fma(rest, y * y))
-    return real, 0.5 * inverse_trigonometric.atan2(2.0 * y, rest * (1.0 + x) - y * y)
+    a = abs(x)
+    rest = 1.0 - a
+    infinite = a.at_least(abs(y)).eq(np.inf)
+    real = 0.25 * logarithm.log1p(4.0 * a / rest.fma(rest, y * y))
+    angle = 0.5 * inverse_trigonometric.atan2(2.0 * y, rest * (1.0 + a) - y * y)
+    return (where(infinite, 0.0, real).with_sign_of(x),
+            where(infinite, y.const(np.pi / 2).with_sign_of(y), angle))
 
 
 _register("asinh", _turned(asin))

@@ -49,7 +49,7 @@ def scaled(x: Expr, k: Expr) -> Expr:
 
 
 def nearest(x: Expr, factor: float) -> tuple[Expr, Expr]:
-    """(n, bits) for n = x * factor rounded to an integer: n as a float, and bits whose low end is n + 2 * bias.
+    """(n, bits) for n = x * factor rounded to an integer, as a float; the low end of bits is n + 2 * bias.
 
     Halving those bits and shifting them to the exponent field gives 2^(n/2), the bias included.
     """
@@ -66,7 +66,7 @@ def exp(x: Expr) -> Expr:
 
 
 def exp_parts(x: Expr) -> tuple[Expr, Expr]:
-    """(p, bits of k) with e^x = p 2^k, for use where e^x alone would overflow or lose bits."""
+    """(p, bits of k) with e^x = p 2^k, for use where e^x would overflow or lose bits."""
     low, high = (-104.0, 90.0) if is_single(x) else (-746.0, 711.0)
     _, bits, r = _reduced(x.at_most(high).at_least(low))
     square = r * r
@@ -98,7 +98,8 @@ def expm1(x: Expr) -> Expr:
     q = (r * r).fma(polynomial(r, EXPM1_F32 if is_single(x) else EXPM1_F64), r)
     # 2^(k-1) keeps within range where 2^k is already infinite.
     half = ((bits - (bias + 1)) << mantissa).as_float()
-    return (2.0 * half.fma(q, half - 0.5)).with_sign_of(x)
+    # Halving would take the last bit of a denormal, and adding 0 the sign of -0.
+    return where(abs(x) < (2.0**-30 if is_single(x) else 2.0**-60), x, 2.0 * half.fma(q, half - 0.5))
 
 
 def expm1_below(x: Expr) -> Expr:
@@ -113,5 +114,10 @@ def expm1_below(x: Expr) -> Expr:
 @elementary
 def logistic(x: Expr) -> Expr:
     """1 / (1 + e^-x), as e^-|x| / (1 + e^-|x|) for negative x so that small results keep their precision."""
+    negative = x < 0.0
     e = exp(-abs(x))
-    return where(x < 0.0, e, 1.0) / (1.0 + e)
+    below = 1.0 + e
+    lost = e - (below - 1.0)  # by the rounding of the sum
+    y = where(negative, e, 1.0) / below
+    reciprocal = where(negative, 1.0 - y, y)
+    return (y * lost).fma(-reciprocal, y)

@@ -158,7 +158,7 @@ def where(condition: Expr, yes, no) -> Expr:
 
 
 def horner(x: Expr, coefficients: Sequence[float]) -> Expr:
-    """c[0] + c[1] x + c[2] x^2 + ... by fused multiply-adds from the highest power down: fewest operations."""
+    """c[0] + c[1] x + c[2] x^2 + ... by fused multiply-adds from the highest power down."""
     value = x.const(coefficients[-1])
     for c in reversed(coefficients[:-1]):
         value = value.fma(x, c)

@@ -30,7 +30,10 @@ def tanh(x: Expr) -> Expr:
     a = abs(x)
     if is_single(x):
         t = expm1_below(a.at_most(9.5) * 2.0)
-        return (t / (t + 2.0)).with_sign_of(x)
+        below = t + 2.0
+        lost = where(t < 2.0, t - (below - 2.0), 0.0)  # by the rounding of the sum
+        y = t / below
+        return (y * lost).fma(y.fma(0.5, -0.5), y).with_sign_of(x)
     z = x * x
     small = (x * z).fma(polynomial(z, TANH_F64), x)
     large = 1.0 - 2.0 / (1.0 + exp(a * 2.0))

@@ -164,7 +164,7 @@ class Memory:
 
     def store_scatter(self, ptr: str, index: Scalar, x: Scalar, mask: Scalar | None = None,
                       note: str = "") -> None:
-        """ptr[index] = x in lane order (the last of equal indices stays); lanes outside `mask` do not store."""
+        """ptr[index] = x in lane order: the last of equal indices stays; lanes outside `mask` are idle."""
         if mask is None:
             return self._store_each(self._indexed_pointers(ptr, index, x.dtype), x, note)
         i = info(x.dtype)

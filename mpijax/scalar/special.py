@@ -5,7 +5,8 @@ so smooth that one polynomial serves from 1/2 to where erfc vanishes; the roundi
 along. In float32 erf needs few digits of erfc: 2 to a polynomial. erf_inv is x P(w), w = -log(1 - x^2),
 with other polynomials, in sqrt(w), for large w.
 
-Largest errors measured (in ulp): float32 erf 1.1, erfc 2.9, erf_inv 2.9; float64 erf 1.6, erfc 3.4, erf_inv 2.9.
+Largest errors measured (in ulp): float32 erf 1.5, erfc 3.5, erf_inv 3.1; float64 erf 1.3, erfc 3.3,
+erf_inv 2.7.
 """
 
 from __future__ import annotations

@@ -1,0 +1,90 @@
+"""Complex functions against extended precision, and at the edges against NumPy."""
+
+import numpy as np
+import pytest
+from scalar.harness import run
+
+FUNCTIONS = {
+    "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "sqrt": np.sqrt,
+    "rsqrt": lambda z: 1 / np.sqrt(z), "sin": np.sin, "cos": np.cos, "tan": np.tan, "sinh": np.sinh,
+    "cosh": np.cosh, "tanh": np.tanh, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
+    "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "logistic": lambda z: 1 / (1 + np.exp(-z)),
+    "square": np.square, "sign": lambda z: z / abs(z), "neg": np.negative, "abs": np.abs,
+}  # fmt: skip
+# |error| / |value| in units of the dtype's eps
+BOUNDS = {"logistic": 8, "exp2": 4, "tan": 4, "tanh": 4, "expm1": 4}
+
+
+def plane(dtype):
+    rng = np.random.default_rng(0)
+    z = rng.normal(0, 2, 2000) + 1j * rng.normal(0, 2, 2000)
+    return np.concatenate([z, z * 1e-3, 1 + z * 1e-3]).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_accuracy(name, dtype):
+    z = plane(dtype)
+    exact = FUNCTIONS[name](z.astype(np.clongdouble))
+    for lanes in (1, 8):
+        error = np.abs(run(name, z, lanes=lanes) - exact) / np.abs(exact) / np.finfo(dtype).eps
+        assert error.max() <= BOUNDS.get(name, 3), z[error.argmax()]
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_arithmetic(dtype):
+    x, y = plane(dtype)[:2000], plane(dtype)[1000:3000]
+    for name, function in {
+        "add": np.add,
+        "sub": np.subtract,
+        "mul": np.multiply,
+        "div": np.divide,
+        "pow": np.power,
+    }.items():
+        with np.errstate(all="ignore"):
+            exact = function(x.astype(np.clongdouble), y.astype(np.clongdouble))
+            size = np.maximum(np.abs(exact), np.finfo(dtype).tiny)
+            error = np.abs(run(name, x, y) - exact) / size / np.finfo(dtype).eps
+        bounded = np.abs(exact) < np.finfo(dtype).max / 2
+        assert error[bounded].max() <= (60 if name == "pow" else 3), name
+
+
+@pytest.mark.parametrize("name", ["exp", "log", "sqrt", "acos", "atanh", "sinh", "cosh"])
+def test_finite_edges(name):
+    points = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0]
+    z = np.array([complex(a, b) for a in points for b in points])
+    with np.errstate(all="ignore"):
+        expected = FUNCTIONS[name](z)
+    got = run(name, z)
+    np.testing.assert_allclose(got, expected, rtol=1e-14)
+    # On a branch cut the sign of a zero decides.
+    np.testing.assert_array_equal(np.signbit(got.imag), np.signbit(expected.imag))
+
+
+def test_size_neither_overflows_nor_vanishes():
+    z = np.array([3e38 + 1e38j, 1e-40 + 1e-41j, np.inf + np.nan * 1j, 0, 3 + 4j], np.complex64)
+    z[2] = complex(np.inf, np.nan)
+    np.testing.assert_allclose(
+        run("abs", z), [np.hypot(3e38, 1e38), np.hypot(1e-40, 1e-41), np.inf, 0, 5], rtol=1e-5
+    )
+
+
+def test_division_needs_no_squares():
+    x = np.array([1e300 + 1e300j, 1 + 1j, 1 + 0j])
+    y = np.array([1e300 + 1e300j, 1e-300 + 1e-300j, 0])
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(run("div", x, y), [1, 1e300, complex(np.inf, np.nan)])
+
+
+def test_order_and_equality():
+    x = np.array([1 + 2j, 1 + 2j, 2 + 0j], np.complex64)
+    y = np.array([1 + 3j, 1 + 2j, 1 + 9j], np.complex64)
+    np.testing.assert_array_equal(run("eq", x, y), [False, True, False])
+    np.testing.assert_array_equal(run("ne", x, y), [True, False, True])
+    np.testing.assert_array_equal(run("max", x, y), [1 + 3j, 1 + 2j, 2])
+    np.testing.assert_array_equal(run("conj", x), x.conj())
+    np.testing.assert_array_equal(run("convert_element_type", x, new_dtype=np.dtype("f8")), x.real)
+    np.testing.assert_array_equal(run("convert_element_type", x * 1j, new_dtype=np.dtype(bool)), [True] * 3)
+    np.testing.assert_array_equal(run("complex", x.real.copy(), x.imag.copy()), x)
+    np.testing.assert_array_equal(run("imag", x), x.imag)
+    np.testing.assert_array_equal(run("real", x), x.real)
