@@ -44,6 +44,7 @@ class Array(metaclass=_ArrayMeta):
 
 
 _method_owners: list[type] = [Array]
+_installed: dict[str, Callable] = {}
 
 OPERATORS = (
     "__add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __floordiv__ __rfloordiv__ "
@@ -57,18 +58,26 @@ def register_concrete(cls: type) -> None:
     """Declare a concrete array class: it is an `Array` and gets the shared methods."""
     _ArrayMeta._concrete += (cls,)
     _method_owners.append(cls)
+    if _installed:
+        _put_methods(cls)
+        return
     for name in OPERATORS:
         setattr(cls, name, _loading(name))
+    cls.__getattr__ = _load_then_getattr  # type: ignore[attr-defined]
 
 
 def install_array_methods(methods: dict[str, Callable]) -> None:
-    """Put operators, methods and properties on all array classes."""
+    """Put operators, methods and properties on all array classes, also those that are registered later."""
+    _installed.update(methods)
     for owner in _method_owners:
-        for name, method in methods.items():
-            setattr(owner, name, method)
-    for owner in _method_owners:
-        if "__getattr__" in vars(owner):
-            del owner.__getattr__
+        _put_methods(owner)
+
+
+def _put_methods(owner: type) -> None:
+    for name, method in _installed.items():
+        setattr(owner, name, method)
+    if "__getattr__" in vars(owner):
+        del owner.__getattr__
 
 
 def _load() -> None:
