@@ -22,10 +22,15 @@ _MODULES: dict[str, str] = {
     "ops.compare": "eq eq_p eq_to_p ge ge_p gt gt_p le le_p le_to_p lt lt_p lt_to_p ne ne_p",
     "ops.convert": """
         bitcast_convert_type bitcast_convert_type_p convert_element_type convert_element_type_p stage""",
+    "ops.reduce": "reduce reduce_p",
     "ops.reductions": """
         argmax argmax_p argmin argmin_p reduce_and reduce_and_p reduce_max reduce_max_p reduce_min reduce_min_p
         reduce_or reduce_or_p reduce_prod reduce_prod_p reduce_sum reduce_sum_p reduce_xor reduce_xor_p""",
     "ops.select": "clamp clamp_p select select_n select_n_p",
+    "ops.special": """
+        bessel_i0e bessel_i0e_p bessel_i1e bessel_i1e_p betainc digamma digamma_p erf erf_inv erf_inv_p erf_p erfc
+        erfc_p igamma igamma_grad_a igamma_grad_a_p igamma_p igammac igammac_p lgamma lgamma_p polygamma polygamma_p
+        random_gamma_grad regularized_incomplete_beta_p zeta zeta_p""",
     "ops.transcendental": """
         acos acos_p acosh acosh_p asin asin_p asinh asinh_p atan atan_p atanh atanh_p cbrt cbrt_p cos cos_p cosh
         cosh_p exp exp2 exp2_p exp_p expm1 expm1_p log log1p log1p_p log_p logistic logistic_p rsqrt rsqrt_p sin

@@ -9,8 +9,10 @@ from mpijax.ops import binary as _binary
 from mpijax.ops import bitwise as _bitwise
 from mpijax.ops import compare as _compare
 from mpijax.ops import convert as _convert
+from mpijax.ops import reduce as _reduce
 from mpijax.ops import reductions as _reductions
 from mpijax.ops import select as _select
+from mpijax.ops import special as _special
 from mpijax.ops import transcendental as _transcendental
 from mpijax.ops import unary as _unary
 

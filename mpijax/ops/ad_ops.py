@@ -10,7 +10,16 @@ from mpijax.core import dtypes
 from mpijax.core.lowering import Elementwise
 from mpijax.core.trace import typeof
 from mpijax.core.tree import tree_map
-from mpijax.ops.families import ANY, CONSTANT, INEXACT, LINEAR, PerOperand, accepts_dtype, elementwise, scalar_rule
+from mpijax.ops.families import (
+    ANY,
+    CONSTANT,
+    INEXACT,
+    LINEAR,
+    PerOperand,
+    accepts_dtype,
+    elementwise,
+    scalar_rule,
+)
 
 # Tangents and cotangents that reach one value by several ways are added with this, so that Jaxprs tell
 # such sums from the program's own.

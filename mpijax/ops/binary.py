@@ -8,10 +8,11 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Elementwise
+from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Unsupported, registry
 from mpijax.core.trace import typeof
 from mpijax.ops.compare import eq
+from mpijax.ops.convert import convert_element_type
 from mpijax.ops.families import (
     ANY,
     CONSTANT,
@@ -24,7 +25,6 @@ from mpijax.ops.families import (
     broadcast_type,
     check_dtype,
     elementwise,
-    scalar_rule,
     to_complex,
 )
 from mpijax.ops.rules import broadcast_shapes, broadcast_to, const_like, full_like, is_linear, unbroadcast
@@ -172,9 +172,13 @@ def _remainder(x, y):
     return np.fmod(x, y)
 
 
+def _apply(name: str, x):
+    """An operation of one operand of a module that builds on this one."""
+    return registry[name].bind(x)
+
+
 def _rem_jvp_y(g, ans, x, y):
-    sign, magnitude = registry["sign"].bind(div(x, y)), registry["abs"].bind(div(x, y))
-    return mul(neg(g), mul(sign, registry["floor"].bind(magnitude)))
+    return mul(neg(g), mul(_apply("sign", div(x, y)), _apply("floor", _apply("abs", div(x, y)))))
 
 
 rem_p = elementwise(
@@ -294,17 +298,15 @@ def _nonzero(x):
 
 
 def _pow_jvp_x(g, ans, x, y):
-    if dtypes.issubdtype(typeof(y).dtype, np.integer):
-        if typeof(y).shape == () and isinstance(y, (int, np.integer)):
-            return full_like(x, 0) if y == 0 else mul(g, mul(const_like(x, y), pow(x, int(y) - 1)))
-        y = registry["convert_element_type"].bind(y, new_dtype=typeof(x).dtype, weak_type=False, sharding=None)
-        jac = select(
-            eq(y, const_like(y, 0)),
-            full_like(y, 0),
-            mul(_nonzero(y), pow(x, sub(y, full_like(y, 1)))),
-        )
-        return mul(g, jac)
-    return mul(g, mul(y, pow(x, sub(y, full_like(y, 1)))))
+    if not dtypes.issubdtype(typeof(y).dtype, np.integer):
+        return mul(g, mul(y, pow(x, sub(y, full_like(y, 1)))))
+    # The derivative of x ** 0 is 0 also where x is 0 and x ** -1 infinite.
+    dtype, shape = typeof(x).dtype, _shape(x, y)
+    x, y = (broadcast_to(convert_element_type(v, dtype), shape) for v in (x, y))
+    jacobian = select(
+        eq(y, const_like(y, 0)), full_like(y, 0), mul(_nonzero(y), pow(x, sub(y, full_like(y, 1))))
+    )
+    return mul(g, jacobian)
 
 
 def _pow_jvp_y(g, ans, x, y):
@@ -361,14 +363,13 @@ def complex(x: Any, y: Any) -> Any:
 
 def _complex_transpose(ct, x, y):
     return [
-        unbroadcast(x.aval, registry["real"].bind(ct)) if is_linear(x) else None,
-        unbroadcast(y.aval, registry["imag"].bind(neg(ct))) if is_linear(y) else None,
+        unbroadcast(x.aval, _apply("real", ct)) if is_linear(x) else None,
+        unbroadcast(y.aval, _apply("imag", neg(ct))) if is_linear(y) else None,
     ]
 
 
 def _complex_jvp(primals, tangents):
-    x, y = (instantiate(t) for t in tangents)
-    return complex(*primals), complex(x, y)
+    return complex(*primals), complex(*map(instantiate, tangents))
 
 
 _PARTS = (np.float32, np.float64)
@@ -396,6 +397,23 @@ def _numpy_mulhi(x, y):
     return ((x.astype(object) * y.astype(object)) >> bits).astype(x.dtype)
 
 
+def _upper_half(x, y):
+    """Up to 32 bits in a wider product; 64 bits as in long multiplication with digits of 32 bits."""
+    dtype = typeof(x).dtype
+    bits = 8 * dtype.itemsize
+    shift = "shift_right_arithmetic" if dtype.kind == "i" else "shift_right_logical"
+    if bits < 64:
+        wider = np.dtype(f"{dtype.kind}8")
+        to = lambda v, d: registry["convert_element_type"].bind(v, new_dtype=d, weak_type=False, sharding=None)
+        return to(registry[shift].bind(mul(to(x, wider), to(y, wider)), wider.type(bits)), dtype)
+    upper = lambda v: registry[shift].bind(v, dtype.type(32))
+    lower = lambda v: registry["and"].bind(v, dtype.type(0xFFFFFFFF))
+    carry = registry["shift_right_logical"].bind(mul(lower(x), lower(y)), dtype.type(32))
+    middle = add(mul(upper(x), lower(y)), carry)
+    cross = add(mul(lower(x), upper(y)), lower(middle))
+    return add(add(mul(upper(x), upper(y)), upper(middle)), upper(cross))
+
+
 mulhi_p = elementwise(
-    "mulhi", INTEGER, INTEGER, reference=_numpy_mulhi, cost=3, jvp=CONSTANT, lower=Elementwise(scalar_rule("mulhi"), 3)
+    "mulhi", INTEGER, INTEGER, reference=_numpy_mulhi, jvp=CONSTANT, lower=Decompose(_upper_half)
 )

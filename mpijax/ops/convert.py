@@ -13,7 +13,7 @@ from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose, Elementwise
 from mpijax.core.primitive import Primitive, registry
-from mpijax.core.trace import JaxprTrace, state, typeof
+from mpijax.core.trace import EVAL, JaxprTrace, known_scalar, state, typeof
 from mpijax.ops.families import CONSTANT, NOT_LINEAR, hide_unset, scalar_rule
 from mpijax.transforms.zeros import Zero
 
@@ -73,15 +73,17 @@ def convert(operand: Any, new_dtype: Any = None, weak_type: bool = False, shardi
     elif not isinstance(new_dtype, (np.dtype, dtypes.ExtendedDType)):
         new_dtype = dtypes.dtype(new_dtype)
     new_dtype = dtypes.canonicalize_dtype(new_dtype, allow_extended_dtype=True)
-    if old.dtype == new_dtype and old.weak_type == bool(weak_type) and isinstance(operand, Array):
-        return operand
+    if old.dtype == new_dtype and old.weak_type == bool(weak_type):
+        return stage(operand)
     if isinstance(new_dtype, dtypes.ExtendedDType) or isinstance(old.dtype, dtypes.ExtendedDType):
         raise TypeError(f"Cannot convert from dtype {old.dtype} to dtype {new_dtype}.")
-    if old.dtype.kind == "c" and new_dtype.kind in "fiu" or old.dtype.kind == "c" and new_dtype.kind == "V":
-        warnings.warn("Casting complex values to real discards the imaginary part", np.exceptions.ComplexWarning, stacklevel=3)
-    if not isinstance(operand, Array):
+    if old.dtype.kind == "c" and new_dtype.kind not in "cb":
+        message = "Casting complex values to real discards the imaginary part"
+        warnings.warn(message, np.exceptions.ComplexWarning, stacklevel=3)
+    known = known_scalar(operand)
+    if known is not None or state.trace is EVAL and isinstance(operand, np.ndarray):
         with np.errstate(all="ignore"):
-            value = _to_dtype(np.asarray(operand), new_dtype)
+            value = _to_dtype(np.asarray(operand if known is None else known), new_dtype)
         return _staged(value, ShapedArray(old.shape, new_dtype, weak_type))
     return convert_element_type_p.bind(operand, new_dtype=new_dtype, weak_type=bool(weak_type), sharding=sharding)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -131,7 +132,7 @@ def _sum_jvp(primals, tangents, **params):
 def _sum_transpose(ct, x, *, axes, out_sharding):
     shape = x.aval.shape
     kept = complement(len(shape), axes)
-    if not shape:
+    if not axes:
         return [ct]
     return [registry["broadcast_in_dim"].bind(ct, shape=shape, broadcast_dimensions=kept, sharding=None)]
 
@@ -158,32 +159,46 @@ def _slice(x, start: int, stop: int):
     )
 
 
-def _product_by_halves(x, axes: tuple[int, ...]):
-    """The product as a tree of multiplications, whose derivative never divides by an element."""
+def _lead(x, axes: tuple[int, ...]):
+    """`axes` as one axis, the first."""
     shape = typeof(x).shape
-    reduced = [shape[a] for a in axes]
     kept = [int(i) for i in complement(len(shape), axes)]
-    order = (*axes, *kept)
-    if order != tuple(range(len(shape))):
-        x = registry["transpose"].bind(x, permutation=order)
-    rest = tuple(shape[i] for i in kept)
-    n = int(np.prod(reduced, dtype=np.int64))
-    if len(axes) != 1:
-        x = registry["reshape"].bind(x, new_sizes=(n, *rest), dimensions=None, sharding=None)
+    order = (*map(int, axes), *kept)
+    dimensions = None if order == tuple(range(len(shape))) else order
+    if dimensions is None and len(axes) == 1:
+        return x
+    sizes = (math.prod(shape[a] for a in axes), *(shape[i] for i in kept))
+    return registry["reshape"].bind(x, new_sizes=sizes, dimensions=dimensions, sharding=None)
+
+
+def by_halves(combine: Callable, operands: list, units: list, axes: tuple[int, ...]) -> list:
+    """Combine the first half of `axes` with the second until one entry is left.
+
+    combine: `(values, values) -> values` of lists of arrays, one for each operand.
+    units: for each operand the value that fills up odd lengths.
+    """
+    operands = [_lead(x, axes) for x in operands]
+    n, *rest = typeof(operands[0]).shape
     if n == 0:
-        return full_like(x, 1, rest)
+        return [registry["broadcast_in_dim"].bind(u, shape=tuple(rest), broadcast_dimensions=(), sharding=None)
+                if rest else u for u in units]  # fmt: skip
     while n > 1:
         half = (n + 1) // 2
-        low, high = _slice(x, 0, half), _slice(x, half, n)
-        if n - half != half:
-            config = ((0, 2 * half - n, 0),) + ((0, 0, 0),) * len(rest)
-            high = registry["pad"].bind(high, const_like(x, 1), padding_config=config)
-        x, n = mul(low, high), half
-    return registry["squeeze"].bind(x, dimensions=(0,))
+        config = ((0, 2 * half - n, 0),) + ((0, 0, 0),) * len(rest)
+        pairs = [(_slice(x, 0, half), _slice(x, half, n)) for x in operands]
+        upper = [
+            high if n % 2 == 0 else registry["pad"].bind(high, unit, padding_config=config)
+            for (_, high), unit in zip(pairs, units, strict=True)
+        ]
+        operands, n = combine([low for low, _ in pairs], upper), half
+    return [registry["squeeze"].bind(x, dimensions=(0,)) for x in operands]
 
 
 def _prod_jvp(primals, tangents, *, axes):
-    (out,), (tangent,) = jvp_flat(lambda x: [_product_by_halves(x, tuple(axes))], primals, tangents)
+    """Through a tree of products, whose derivative never divides by an element."""
+    product = lambda xs, ys: [mul(xs[0], ys[0])]
+    fold = lambda x: by_halves(product, [x], [const_like(x, 1)], tuple(axes))
+    (out,), (tangent,) = jvp_flat(fold, primals, tangents)
     return out, tangent
 
 

@@ -19,7 +19,6 @@ from mpijax.transforms.batching import batch_at, move_dim
 from mpijax.transforms.zeros import Zero
 
 
-
 def select(pred: Any, on_true: Any, on_false: Any) -> Any:
     """on_true where pred, else on_false. pred is a bool array of their shape, or a scalar."""
     return select_n_p.bind(pred, on_false, on_true)
@@ -85,20 +84,27 @@ def _select_transpose(ct, which, *cases):
 def _select_batch(axis, args, dims):
     which, *cases = args
     which_dim, *case_dims = dims
-    if which_dim is None and typeof(which).ndim == 0 or all(d == dims[0] for d in dims):
-        if all(d == case_dims[0] for d in case_dims):
-            return select_n(*args), case_dims[0] if typeof(which).ndim == 0 or which_dim is not None else None
-    # The cases first, then `which`, a scalar of each example repeated over the cases.
+    first = case_dims[0]
+    aligned = first is not None and all(d == first for d in case_dims)
+    if which_dim is None and typeof(which).ndim == 0 and aligned:
+        return select_n(*args), first
+    if which_dim == first and aligned:
+        if typeof(which).ndim < typeof(cases[0]).ndim:
+            which = _along(which, typeof(cases[0]).shape, first)
+        return select_n(which, *cases), first
+    vector = which_dim is not None and typeof(which).ndim == 1
+    if typeof(which).ndim and not vector:
+        which = batch_at(which, which_dim, 0, axis.size)
     cases = [batch_at(x, d, 0, axis.size) for x, d in zip(cases, case_dims, strict=True)]
-    if which_dim is not None and typeof(which).ndim == 1:
-        shape = typeof(cases[0]).shape
-        if len(shape) > 1:
-            which = registry["broadcast_in_dim"].bind(which, shape=shape, broadcast_dimensions=(0,), sharding=None)
-    elif which_dim is not None:
-        which = move_dim(which, which_dim, 0)
-    elif typeof(which).ndim:
-        which = batch_at(which, None, 0, axis.size)
+    shape = typeof(cases[0]).shape
+    if vector and len(shape) > 1:
+        which = _along(which, shape, 0)
     return select_n(which, *cases), 0
+
+
+def _along(x: Any, shape: tuple[int, ...], axis: int) -> Any:
+    """A vector repeated to `shape`, of which it is axis `axis`."""
+    return registry["broadcast_in_dim"].bind(x, shape=shape, broadcast_dimensions=(axis,), sharding=None)
 
 
 select_n_p = Primitive(
@@ -148,30 +154,26 @@ _clamp_rules = PerOperand(
 
 def _clamp_batch(axis, args, dims):
     low, x, high = args
-    if all(d == dims[1] if d is not None else typeof(a).ndim == 0 for a, d in zip(args, dims, strict=True)):
-        if dims[1] is not None and all(typeof(a).shape in ((), typeof(x).shape) for a in args):
-            return clamp(*args), dims[1]
+    shape = typeof(x).shape
+    if dims[1] is not None and all(
+        typeof(bound).ndim == 0 if d is None else d == dims[1] and typeof(bound).shape == shape
+        for bound, d in ((low, dims[0]), (high, dims[2]))
+    ):
+        return clamp(*args), dims[1]
     x = batch_at(x, dims[1], 0, axis.size)
     shape = typeof(x).shape
-    bounds = []
-    for bound, dim in ((low, dims[0]), (high, dims[2])):
-        if dim is None:
-            bounds.append(batch_at(bound, None, 0, axis.size) if typeof(bound).ndim else full(bound, shape))
-        elif typeof(bound).ndim == 1 and len(shape) > 1:
-            bounds.append((bound, shape))
-        else:
-            bounds.append(move_dim(bound, dim, 0))
-    bounds = [_along_front(*b) if isinstance(b, tuple) else b for b in bounds]
-    return clamp(bounds[0], x, bounds[1]), 0
+    # Bounds that are the same for all examples first, as they need no batch axis moved.
+    whole = {i: _whole_bound(args[i], shape, axis.size) for i in (0, 2) if dims[i] is None}
+    for i in (0, 2):
+        if i not in whole:
+            vector = typeof(args[i]).ndim < len(shape)
+            whole[i] = _along(args[i], shape, 0) if vector else move_dim(args[i], dims[i], 0)
+    return clamp(whole[0], x, whole[2]), 0
 
 
-def full(scalar: Any, shape: tuple[int, ...]) -> Any:
-    """A scalar repeated to `shape`."""
-    return registry["broadcast_in_dim"].bind(scalar, shape=shape, broadcast_dimensions=(), sharding=None)
-
-
-def _along_front(x: Any, shape: tuple[int, ...]) -> Any:
-    return registry["broadcast_in_dim"].bind(x, shape=shape, broadcast_dimensions=(0,), sharding=None)
+def _whole_bound(bound: Any, shape: tuple[int, ...], size: int) -> Any:
+    """A bound without batch axis, of the batched operand's shape."""
+    return batch_at(bound, None, 0, size) if typeof(bound).ndim else broadcast_to(bound, shape)
 
 
 clamp_p = Primitive(

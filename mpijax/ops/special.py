@@ -1,0 +1,272 @@
+"""Special functions: error, gamma, beta, Bessel and zeta functions.
+
+The error functions are compiled with the expression they stand in; the others run in SciPy, called
+by the program.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.lowering import HostCall
+from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.trace import typeof
+from mpijax.ops.binary import add, integer_pow, mul, neg, square, sub
+from mpijax.ops.compare import gt
+from mpijax.ops.families import FLOATING, PerOperand, elementwise, wide
+from mpijax.ops.rules import const_like, full_like
+from mpijax.ops.select import select
+from mpijax.ops.transcendental import exp, log, log1p
+from mpijax.ops.unary import abs, sign
+
+# ---------------------------------------------------------------- construction
+
+
+def _scipy(name: str) -> Callable:
+    """A function of scipy.special, which is slow to import and therefore loaded at the first call."""
+
+    def call(*args):
+        return getattr(importlib.import_module("scipy.special"), name)(*args)
+
+    return call
+
+
+def _compiled(name: str, derivative: Callable, cost: int) -> Primitive:
+    return elementwise(
+        name, FLOATING, reference=_scipy(name.replace("_", "")), cost=cost, jvp=PerOperand(derivative)
+    )
+
+
+def _hosted(name: str, operands: int, function: Callable, jvp: Any) -> Primitive:
+    """A function that the program calls in NumPy."""
+    return elementwise(
+        name, *[FLOATING] * operands, reference=function, lower=HostCall(_broadcast(wide(function))), jvp=jvp
+    )
+
+
+def _broadcast(function: Callable) -> Callable:
+    """For programs, whose buffers have the shape of the result."""
+
+    def call(*args, **params):
+        return np.ascontiguousarray(function(*np.broadcast_arrays(*args), **params))
+
+    return call
+
+
+# ---------------------------------------------------------------- error functions
+
+
+def erf(x: Any) -> Any:
+    """2 / sqrt(pi) times the integral of e ** -t ** 2 from 0 to x."""
+    return erf_p.bind(x)
+
+
+def erfc(x: Any) -> Any:
+    """1 - erf(x), exact for large x."""
+    return erfc_p.bind(x)
+
+
+def erf_inv(x: Any) -> Any:
+    """The y with erf(y) = x; infinite at -1 and 1."""
+    return erf_inv_p.bind(x)
+
+
+_SLOPE = 2 / np.sqrt(np.pi)
+
+erf_p = _compiled("erf", lambda g, ans, x: mul(const_like(x, _SLOPE), mul(g, exp(neg(square(x))))), 15)
+erfc_p = _compiled("erfc", lambda g, ans, x: mul(const_like(x, -_SLOPE), mul(g, exp(neg(square(x))))), 20)
+erf_inv_p = _compiled("erf_inv", lambda g, ans, x: mul(const_like(x, 1 / _SLOPE), mul(g, exp(square(ans)))), 15)
+
+# ---------------------------------------------------------------- gamma functions
+
+
+def lgamma(x: Any) -> Any:
+    """The logarithm of |gamma(x)|."""
+    return lgamma_p.bind(x)
+
+
+def digamma(x: Any) -> Any:
+    """The derivative of log gamma(x)."""
+    return digamma_p.bind(x)
+
+
+def polygamma(m: Any, x: Any) -> Any:
+    """The m-th derivative of digamma at x; m is a float of a whole value."""
+    return polygamma_p.bind(m, x)
+
+
+def zeta(x: Any, q: Any) -> Any:
+    """Hurwitz' zeta function: the sum over k >= 0 of (k + q) ** -x."""
+    return zeta_p.bind(x, q)
+
+
+def _numpy_polygamma(m, x):
+    """(-1) ** (m + 1) gamma(m + 1) zeta(m + 1, x); digamma for m = 0."""
+    m, x = np.broadcast_arrays(np.asarray(m, np.float64), np.asarray(x, np.float64))
+    signed = np.where(m % 2 == 0, -1.0, 1.0)
+    higher = signed * _scipy("gamma")(m + 1) * _scipy("zeta")(m + 1, x)
+    return np.where(m == 0, _scipy("digamma")(x), np.where((m < 0) | (m % 1 != 0), np.nan, higher))
+
+
+def _no_derivative_by_order(*_args):
+    raise ValueError("polygamma gradient with respect to m is not supported")
+
+
+def _digamma_tangent(g, ans, x):
+    return mul(g, polygamma(const_like(x, 1), x))
+
+
+lgamma_p = _hosted("lgamma", 1, _scipy("gammaln"), PerOperand(lambda g, ans, x: mul(g, digamma(x))))
+digamma_p = _hosted("digamma", 1, _scipy("digamma"), PerOperand(_digamma_tangent))
+polygamma_p = _hosted(
+    "polygamma",
+    2,
+    _numpy_polygamma,
+    PerOperand(_no_derivative_by_order, lambda g, ans, m, x: mul(g, polygamma(add(m, const_like(m, 1)), x))),
+)
+zeta_p = _hosted("zeta", 2, _scipy("zeta"), Unsupported("Differentiation rule for 'zeta' not implemented"))
+
+
+# ---------------------------------------------------------------- incomplete gamma and beta functions
+
+
+def igamma(a: Any, x: Any) -> Any:
+    """The regularized lower incomplete gamma function: the probability that a gamma(a) variable is below x."""
+    return igamma_p.bind(a, x)
+
+
+def igammac(a: Any, x: Any) -> Any:
+    """1 - igamma(a, x), exact for large x."""
+    return igammac_p.bind(a, x)
+
+
+def igamma_grad_a(a: Any, x: Any) -> Any:
+    """The derivative of igamma by a."""
+    return igamma_grad_a_p.bind(a, x)
+
+
+def random_gamma_grad(a: Any, x: Any) -> Any:
+    """The derivative by a of a sample x from gamma(a), at a fixed quantile."""
+    return random_gamma_grad_p.bind(a, x)
+
+
+def betainc(a: Any, b: Any, x: Any) -> Any:
+    """The regularized incomplete beta function: the probability that a beta(a, b) variable is below x."""
+    return regularized_incomplete_beta_p.bind(a, b, x)
+
+
+# Terms of the series below; it has converged long before where x is at most _SERIES_UP_TO.
+_SERIES_TERMS = 1000
+_SERIES_UP_TO = 400.0
+
+
+def _igamma_by_a(a, x):
+    """The derivative of igamma by a, in float64.
+
+    The series igamma = sum over n of x ** (a + n) e ** -x / gamma(a + n + 1), derived term by term, up to moderate
+    x; beyond that differences of fourth order.
+    """
+    a, x = (np.asarray(v, np.float64) for v in np.broadcast_arrays(a, x))
+    gammaln, psi, gammainc = _scipy("gammaln"), _scipy("digamma"), _scipy("gammainc")
+    near = np.where(x <= _SERIES_UP_TO, x, 1.0)
+    logx = np.log(np.where(near > 0, near, 1.0))
+    total = np.zeros(x.shape)
+    log_term, slope = a * logx - near - gammaln(a + 1), logx - psi(a + 1)
+    for n in range(_SERIES_TERMS):
+        contribution = np.exp(log_term) * slope
+        total += contribution
+        if n > _SERIES_UP_TO and np.all(np.abs(contribution) <= 1e-18 * np.abs(total)):
+            break
+        log_term += logx - np.log(a + n + 1)
+        slope -= 1 / (a + n + 1)
+    h = 1e-3 * np.maximum(a, 1.0)
+    step = lambda k: gammainc(np.maximum(a + k * h, 1e-300), x)
+    differences = (8 * (step(1) - step(-1)) - (step(2) - step(-2))) / (12 * h)
+    out = np.where(x <= _SERIES_UP_TO, total, differences)
+    return np.where(x == 0, 0.0, np.where((x < 0) | (a <= 0), np.nan, out))
+
+
+def _sample_by_a(a, x):
+    """-(d igamma / d a) / (d igamma / d x)."""
+    a, x = (np.asarray(v, np.float64) for v in np.broadcast_arrays(a, x))
+    density = np.exp((a - 1) * np.log(x) - x - _scipy("gammaln")(a))
+    return -_igamma_by_a(a, x) / density
+
+
+def _density(a, x):
+    """The derivative of igamma by x: e ** (-x + (a - 1) log x - lgamma a)."""
+    return exp(sub(add(neg(x), mul(sub(a, full_like(a, 1)), log(x))), lgamma(a)))
+
+
+igamma_grad_a_p = _hosted(
+    "igamma_grad_a", 2, _igamma_by_a, Unsupported("Differentiation rule for 'igamma_grad_a' not implemented")
+)
+random_gamma_grad_p = _hosted(
+    "random_gamma_grad", 2, _sample_by_a, Unsupported("Differentiation rule for 'random_gamma_grad' not implemented")
+)
+igamma_p = _hosted(
+    "igamma",
+    2,
+    _scipy("gammainc"),
+    PerOperand(lambda g, ans, a, x: mul(g, igamma_grad_a(a, x)), lambda g, ans, a, x: mul(g, _density(a, x))),
+)
+igammac_p = _hosted(
+    "igammac",
+    2,
+    _scipy("gammaincc"),
+    PerOperand(
+        lambda g, ans, a, x: neg(mul(g, igamma_grad_a(a, x))), lambda g, ans, a, x: neg(mul(g, _density(a, x)))
+    ),
+)
+
+
+def _no_derivative_by_shape(*_args):
+    raise ValueError("Betainc gradient with respect to a and b not supported.")
+
+
+def _beta_tangent(g, ans, a, b, x):
+    """The density x ** (a - 1) (1 - x) ** (b - 1) / beta(a, b)."""
+    log_beta = sub(add(lgamma(a), lgamma(b)), lgamma(add(a, b)))
+    upper = mul(sub(b, const_like(b, 1)), log1p(neg(x)))
+    lower = mul(sub(a, const_like(a, 1)), log(x))
+    return mul(exp(sub(add(upper, lower), log_beta)), g)
+
+
+regularized_incomplete_beta_p = _hosted(
+    "regularized_incomplete_beta",
+    3,
+    _scipy("betainc"),
+    PerOperand(_no_derivative_by_shape, _no_derivative_by_shape, _beta_tangent),
+)
+
+# ---------------------------------------------------------------- Bessel functions
+
+
+def bessel_i0e(x: Any) -> Any:
+    """e ** -|x| times the modified Bessel function of order 0."""
+    return bessel_i0e_p.bind(x)
+
+
+def bessel_i1e(x: Any) -> Any:
+    """e ** -|x| times the modified Bessel function of order 1."""
+    return bessel_i1e_p.bind(x)
+
+
+def _bessel_i1e_tangent(g, ans, x):
+    """i0e - ans (sign x + 1 / x); its limit 1/2 near 0."""
+    eps = dtypes.finfo(typeof(x).dtype).eps
+    away = gt(abs(x), const_like(x, eps))
+    safe = select(away, x, full_like(x, eps))
+    slope = sub(bessel_i0e(safe), mul(ans, add(sign(safe), integer_pow(safe, -1))))
+    return mul(g, select(away, slope, full_like(x, 0.5)))
+
+
+bessel_i0e_p = _hosted(
+    "bessel_i0e", 1, _scipy("i0e"), PerOperand(lambda g, ans, x: mul(g, sub(bessel_i1e(x), mul(sign(x), ans))))
+)
+bessel_i1e_p = _hosted("bessel_i1e", 1, _scipy("i1e"), PerOperand(_bessel_i1e_tangent))
