@@ -23,6 +23,7 @@ def rules() -> dict[str, Callable]:
             arith,
             compare,
             exponential,
+            gamma,
             hyperbolic,
             inverse_trigonometric,
             logarithm,

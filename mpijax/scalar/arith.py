@@ -88,6 +88,19 @@ def _safe_quotient(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     return b.cast("trunc", b.cast(back, q, INT32 if signed else UINT32), x.dtype)
 
 
+@rule
+def mulhi(b: Builder, x: Scalar, y: Scalar) -> Scalar:
+    """The high half of the product of two integers."""
+    i = info(x.dtype)
+    own, double = b.vector(i.compute), b.vector(f"i{2 * i.bits}")
+    extend = "sext" if i.kind == "i" else "zext"
+    wide = [b.emit(f"{extend} {own} {v.ir} to {double}") for v in (x, y)]
+    product = b.emit(f"mul {double} {wide[0]}, {wide[1]}")
+    bits = str(i.bits) if b.lanes == 1 else f"splat (i{2 * i.bits} {i.bits})"
+    high = b.emit(f"lshr {double} {product}, {bits}")
+    return Scalar(x.dtype, b.emit(f"trunc {double} {high} to {own}"))
+
+
 def _float_remainder(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     return b.op("frem", x, y)
 

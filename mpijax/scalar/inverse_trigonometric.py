@@ -1,6 +1,6 @@
 """asin acos atan atan2.
 
-Largest errors measured (in ulp): float32 asin 1.6, acos 1.6, atan 1.2, atan2 1.8; float64 the same.
+Largest errors measured (in ulp): asin 1.2, acos 1.0, atan 1.9, atan2 1.9, in float32 and float64.
 """
 
 from __future__ import annotations

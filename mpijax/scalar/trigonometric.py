@@ -4,7 +4,7 @@ x = k pi/2 + r, |r| <= pi/4, with pi/2 in three parts and exact fused multiply-a
 keeps few enough bits (|x| < 2e5 in float32, 1e9 in float64). Beyond that, lanes go through the C library:
 a helper function, inlined, whose branch is never taken by ordinary data.
 
-Largest errors measured (in ulp): float32 sin, cos 1.0, tan 1.9; float64 sin, cos 0.9, tan 1.9.
+Largest errors measured (in ulp): sin and cos 1.6, tan 2.2, in float32 and float64.
 """
 
 from __future__ import annotations

@@ -128,6 +128,25 @@ def test_error_functions_double(name, bound):
     assert ulp_error(run(name, x), by_mpmath(getattr(mpmath, name), x)).max() <= bound
 
 
+@needs_extended
+@pytest.mark.parametrize("name, absolute", [("lgamma", 8e-15), ("digamma", 3e-15)])
+def test_gamma(name, absolute):
+    rng = np.random.default_rng(8)
+    x = np.concatenate(
+        [rng.uniform(-10, 10, 1500), rng.uniform(10, 200, 300), 10.0 ** rng.uniform(-20, 5, 200)]
+    )
+    reference = {"lgamma": lambda t: mpmath.log(abs(mpmath.gamma(t))), "digamma": mpmath.digamma}[name]
+    np.testing.assert_allclose(run(name, x), by_mpmath(reference, x).astype("f8"), rtol=3e-15, atol=absolute)
+    single = x.astype(np.float32)
+    assert ulp_error(run(name, single), by_mpmath(reference, single)).max() <= 0.51
+    edges = np.array([0, -1, -2, np.inf, -np.inf, np.nan, 1, 2])
+    expected = {
+        "lgamma": [np.inf, np.inf, np.inf, np.inf, np.inf, np.nan, 0, 0],
+        "digamma": [np.nan, np.nan, np.nan, np.inf, np.nan, np.nan, -0.5772156649015329, 0.42278433509846713],
+    }
+    np.testing.assert_allclose(run(name, edges), expected[name], rtol=1e-14)
+
+
 def test_erf_inv_double():
     """erf takes it back; in the tail erfc does."""
     rng = np.random.default_rng(5)

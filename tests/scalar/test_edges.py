@@ -11,7 +11,8 @@ UNARY = {
     "sqrt": np.sqrt, "cbrt": np.cbrt, "sin": np.sin, "cos": np.cos, "tan": np.tan, "sinh": np.sinh,
     "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "neg": np.negative, "abs": np.abs,
-    "sign": lambda x: np.where(x == 0, x, np.sign(x)), "floor": np.floor, "ceil": np.ceil, "is_finite": np.isfinite,
+    "sign": lambda x: np.where(x == 0, x, np.sign(x)), "floor": np.floor,
+    "ceil": np.ceil, "is_finite": np.isfinite,
     "square": np.square,
 }  # fmt: skip
 BINARY = {

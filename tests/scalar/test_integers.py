@@ -67,6 +67,7 @@ def test_arithmetic(dtype, lanes):
         "and": lambda a, b: a & b,
         "or": lambda a, b: a | b,
         "xor": lambda a, b: a ^ b,
+        "mulhi": lambda a, b: (a * b) >> (8 * np.dtype(dtype).itemsize),
     }
     for name, rule in rules.items():
         expected = wrapped([rule(int(a), int(b)) for a, b in zip(x, y)], dtype)
