@@ -6,8 +6,6 @@ Nothing is loaded until a name is first used; `_MODULES` says where each name li
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import Any
 
 _MODULES: dict[str, str] = {
@@ -46,19 +44,20 @@ _MODULES: dict[str, str] = {
     "matrices": """
         diag diag_indices diag_indices_from diagflat diagonal eye identity trace tri tril tril_indices
         tril_indices_from triu triu_indices triu_indices_from""",
-    "pad": "pad",
+    "padding": "pad",
     "ranges": "arange fromfunction geomspace indices linspace logspace meshgrid",
     "rearrange": "append flip fliplr flipud repeat roll rollaxis rot90 tile",
     "reductions": "all amax amin any max min prod sum",
     "scalar_types": """
         bfloat16 bool_ cdouble complex128 complex64 complex_ csingle double float16 float32 float4_e2m1fn
         float64 float6_e2m3fn float6_e3m2fn float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn
-        float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float_ int1 int16 int2 int32 int4 int64 int8
-        int_ single uint uint1 uint16 uint2 uint32 uint4 uint64 uint8""",
+        float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float_ int1 int16 int2 int32 int4 int64
+        int8 int_ single uint uint1 uint16 uint2 uint32 uint4 uint64 uint8""",
     "selection": "select",
-    "shape": """
+    "shapes": """
         atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_shapes broadcast_to expand_dims
         matrix_transpose moveaxis permute_dims ravel reshape resize squeeze swapaxes transpose""",
+    "sorting": "argsort digitize searchsorted sort",
     "statistics": """
         average count_nonzero mean nanmax nanmean nanmin nanprod nanstd nansum nanvar ptp std var""",
     "util": "ndim shape size",
@@ -74,14 +73,14 @@ _NUMPYS = frozenset(
 # What jax.numpy has and this module does not have yet.
 _MISSING = frozenset(
     """
-    apply_along_axis apply_over_axes argpartition argsort bartlett bincount blackman c_ choose compress
-    convolve corrcoef correlate cov cross delete diff digitize ediff1d extract fft fill_diagonal frompyfunc
-    gradient hamming hanning histogram histogram2d histogram_bin_edges histogramdd i0 index_exp insert interp
-    intersect1d isin ix_ kaiser lexsort linalg mask_indices median mgrid nanmedian nanpercentile nanquantile
-    ogrid packbits partition percentile piecewise place poly polyadd polyder polydiv polyfit polyint polymul
-    polysub polyval put quantile r_ ravel_multi_index roots s_ searchsorted setdiff1d setxor1d sort
-    sort_complex trapezoid trim_zeros ufunc union1d unique unique_all unique_counts unique_inverse
-    unique_values unpackbits unravel_index unwrap vander vectorize""".split()
+    apply_along_axis apply_over_axes argpartition bartlett bincount blackman c_ choose compress convolve
+    corrcoef correlate cov cross delete diff ediff1d extract fft fill_diagonal frompyfunc gradient hamming
+    hanning histogram histogram2d histogram_bin_edges histogramdd i0 index_exp insert interp intersect1d isin
+    ix_ kaiser lexsort linalg mask_indices median mgrid nanmedian nanpercentile nanquantile ogrid packbits
+    partition percentile piecewise place poly polyadd polyder polydiv polyfit polyint polymul polysub polyval
+    put quantile r_ ravel_multi_index roots s_ setdiff1d setxor1d sort_complex trapezoid trim_zeros ufunc
+    union1d unique unique_all unique_counts unique_inverse unique_values unpackbits unravel_index unwrap
+    vander vectorize""".split()
 )
 
 _HOME: dict[str, str] = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -111,14 +110,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-class _Namespace(ModuleType):
-    """This module. A submodule that is imported becomes an attribute: it must not hide a function of its name."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (isinstance(value, ModuleType) and name in _HOME):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Namespace

@@ -100,14 +100,14 @@ def _with_axes(name: str, arrays, expand):
 
 def vstack(tup, dtype=None):
     """Arrays on top of each other, along the first of at least two axes."""
-    from mpijax.numpy.shape import atleast_2d
+    from mpijax.numpy.shapes import atleast_2d
 
     return concatenate(_with_axes("vstack", tup, atleast_2d), axis=0, dtype=dtype)
 
 
 def hstack(tup, dtype=None):
     """Arrays beside each other, along the second axis (the first of 1-d arrays)."""
-    from mpijax.numpy.shape import atleast_1d
+    from mpijax.numpy.shapes import atleast_1d
 
     arrays = _with_axes("hstack", tup, atleast_1d)
     ndim = arrays.ndim - 1 if _is_one_array(arrays) else arrays[0].ndim
@@ -116,14 +116,14 @@ def hstack(tup, dtype=None):
 
 def dstack(tup, dtype=None):
     """Arrays behind each other, along the third of at least three axes."""
-    from mpijax.numpy.shape import atleast_3d
+    from mpijax.numpy.shapes import atleast_3d
 
     return concatenate(_with_axes("dstack", tup, atleast_3d), axis=2, dtype=dtype)
 
 
 def column_stack(tup):
     """1-d arrays as the columns of a matrix; 2-d arrays beside each other."""
-    from mpijax.numpy.shape import atleast_2d, transpose
+    from mpijax.numpy.shapes import atleast_2d, transpose
 
     def column(a):
         a = asarray(a)

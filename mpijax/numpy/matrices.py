@@ -152,16 +152,16 @@ def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
 
 def diagflat(v, k=0):
     """The matrix with the elements of v, in row-major order, on the diagonal number k."""
-    from mpijax.numpy.shape import ravel
+    from mpijax.numpy.shapes import ravel
 
     check_arraylike("diagflat", v)
     values = ravel(v)
     n = values.shape[0] + abs(k)
+    flat = zeros(n * n, dtype=values.dtype)
     i = lax.iota(dtypes.default_int_dtype(), n - abs(k))
     start = k if k >= 0 else -k * n
     index = lax.add(lax.add(i, scalar_like(i, start)), lax.mul(i, scalar_like(i, n)))
-    flat = zeros(n * n, dtype=values.dtype).at[index].set(values)
-    return lax.reshape(flat, (n, n))
+    return lax.reshape(flat.at[index].set(values), (n, n))
 
 
 def diag_indices(n, ndim=2):
@@ -196,7 +196,7 @@ def _upper_count(n: int, m: int, k: int) -> int:
 
 
 def _triangle_indices(name: str, triangle, n, k, m):
-    from mpijax.numpy.where import nonzero
+    from mpijax.numpy.conditions import nonzero
 
     n = static_int(n, f"n argument of jnp.{name}")
     k = static_int(k, f"k argument of jnp.{name}")

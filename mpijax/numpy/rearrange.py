@@ -120,7 +120,7 @@ def _roll_dynamic(a, shift, axis):
 @jit(static_argnames=("axis", "start"))
 def rollaxis(a, axis, start=0):
     """The array with one axis moved before the axis `start`."""
-    from mpijax.numpy.shape import moveaxis
+    from mpijax.numpy.shapes import moveaxis
 
     a = ensure_arraylike("rollaxis", a)
     start = static_int(start, "'start' argument of jnp.rollaxis()")

@@ -25,8 +25,18 @@ from mpijax.numpy.join import (  # noqa: F401
     vsplit,
     vstack,
 )
-from mpijax.numpy.pad import pad  # noqa: F401
-from mpijax.numpy.rearrange import append, flip, fliplr, flipud, repeat, roll, rollaxis, rot90, tile  # noqa: F401
+from mpijax.numpy.padding import pad  # noqa: F401
+from mpijax.numpy.rearrange import (  # noqa: F401
+    append,
+    flip,
+    fliplr,
+    flipud,
+    repeat,
+    roll,
+    rollaxis,
+    rot90,
+    tile,
+)
 from mpijax.numpy.util import broadcast_to as _broadcast_to
 from mpijax.numpy.util import (
     broadcast_together,
