@@ -46,11 +46,8 @@ cdef extern from *:
         else PyObject_Free(op);
     }
     /* What Cython's declaration of PyTypeObject leaves out. */
-    static destructor mj_set_dealloc(PyTypeObject *type, destructor f) {
-        destructor previous = type->tp_dealloc;
-        type->tp_dealloc = f;
-        return previous;
-    }
+    static destructor mj_dealloc(PyTypeObject *type) { return type->tp_dealloc; }
+    static void mj_set_dealloc(PyTypeObject *type, destructor f) { type->tp_dealloc = f; }
     static int mj_same_layout(PyTypeObject *type, PyTypeObject *base) {
         return type->tp_basicsize == base->tp_basicsize && type->tp_weaklistoffset == base->tp_weaklistoffset;
     }
@@ -63,7 +60,8 @@ cdef extern from *:
     """
     PyObject* mj_new_object(PyTypeObject* type) except NULL
     void mj_free_object(PyTypeObject* type, PyObject* op)
-    destructor mj_set_dealloc(PyTypeObject* type, destructor f)
+    destructor mj_dealloc(PyTypeObject* type)
+    void mj_set_dealloc(PyTypeObject* type, destructor f)
     int mj_same_layout(PyTypeObject* type, PyTypeObject* base)
     int mj_has_weakrefs(PyObject* op)
     void mj_clear_weaklist(PyObject* op)
@@ -151,7 +149,7 @@ cdef enum:
 
 cdef PyObject* free_objects[FREE_OBJECTS]
 cdef int num_free_objects = 0
-cdef destructor general_dealloc = NULL
+cdef destructor base_dealloc = NULL
 
 
 cdef inline PyObject* new_object(PyObject* aval, PyObject* sharding) except NULL:
@@ -245,7 +243,7 @@ cdef void dealloc_array(PyObject* op) noexcept:
     """The registered class's tp_dealloc: the general one of Python classes takes longer, and frees the object."""
     global num_free_objects
     if op.ob_type != array_type:
-        general_dealloc(op)
+        base_dealloc(op)        # called for a subclass, by the general one
         return
     if mj_has_weakrefs(op):
         PyObject_ClearWeakRefs(op)
@@ -261,7 +259,7 @@ cdef void dealloc_array(PyObject* op) noexcept:
 
 def register_array_type(cls):
     """Makes `cls`, a subclass of `ArrayBase` without fields of its own, the class of all arrays."""
-    global array_type, general_dealloc
+    global array_type, base_dealloc
     if not (isinstance(cls, type) and issubclass(cls, ArrayBase)):
         raise TypeError(f"register_array_type: expected a subclass of ArrayBase, got {cls!r}")
     if array_type != NULL:
@@ -270,7 +268,8 @@ def register_array_type(cls):
         raise TypeError(f"register_array_type: {cls!r} must have __slots__ = () and no other base with fields")
     Py_INCREF(cls)
     array_type = <PyTypeObject*>cls
-    general_dealloc = mj_set_dealloc(array_type, dealloc_array)
+    base_dealloc = mj_dealloc(<PyTypeObject*>ArrayBase)
+    mj_set_dealloc(array_type, dealloc_array)
 
 
 # ---- types -----------------------------------------------------------------------------------------------------------

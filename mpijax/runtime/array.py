@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 
 from mpijax._ext.array import ArrayBase, from_numpy, register_array_type, rewrap
-from mpijax.core import dtypes
 from mpijax.core.array_api import register_concrete
 from mpijax.core.avals import ShapedArray
 
-__all__ = ["ArrayImpl", "array_of", "from_numpy", "rewrap"]
+__all__ = ["ArrayImpl", "from_numpy", "rewrap"]
 
-# Arrays of more elements than this are summarised when printed, as NumPy does.
-_PRINT_THRESHOLD = 1000
+_OPENING = "Array("
 
 
 class ArrayImpl(ArrayBase):
@@ -27,16 +25,15 @@ class ArrayImpl(ArrayBase):
         if not isinstance(aval.dtype, np.dtype):
             return f"Array({aval.shape}, dtype={aval.dtype.name}) overlaying:\n{self._physical}"
         weak = ", weak_type=True" if aval.weak_type else ""
-        suffix = f"dtype={aval.dtype.name}{weak})"
-        if aval.size == 0 and aval.shape != (0,):
-            return f"Array([], shape={aval.shape}, {suffix}"
+        ending = f"dtype={aval.dtype.name}{weak})"
         if aval.size == 0:
-            return f"Array([], shape=(0,), {suffix}"
-        body = np.array2string(self._value, separator=", ", prefix="Array(", suffix=",", threshold=_PRINT_THRESHOLD)
-        last_line = body.rsplit("\n", 1)[-1]
-        used = len(last_line) + (len("Array(") if "\n" not in body else 0)
-        fits = used + len(suffix) + 2 <= np.get_printoptions()["linewidth"]
-        return f"Array({body}, {suffix}" if fits else f"Array({body},\n      {suffix}"
+            body = f"[], shape={aval.shape}"
+        else:
+            body = np.array2string(self._value, separator=", ", prefix=_OPENING, suffix=",")
+        # JAX's rule, quirk included: where the line would be too long it indents, but does not break it.
+        length = len(body) - body.rfind("\n") + len(ending) + 2
+        gap = len(_OPENING) if length > np.get_printoptions()["linewidth"] else 1
+        return f"{_OPENING}{body},{' ' * gap}{ending}"
 
     def __str__(self) -> str:
         return str(self._value) if isinstance(self.dtype, np.dtype) else repr(self)
@@ -84,12 +81,6 @@ class ArrayImpl(ArrayBase):
 def _restore(value: np.ndarray, aval: ShapedArray) -> ArrayImpl:
     """For pickle."""
     return from_numpy(value, aval, True)
-
-
-def array_of(value: np.ndarray, weak_type: bool = False, copy: bool = True) -> ArrayImpl:
-    """The array with the elements of an ndarray, of the same dtype."""
-    aval = ShapedArray(value.shape, dtypes.dtype(value.dtype), weak_type)
-    return from_numpy(value if copy else np.ascontiguousarray(value).reshape(value.shape), aval, copy)
 
 
 register_array_type(ArrayImpl)
