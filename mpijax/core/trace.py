@@ -306,17 +306,24 @@ def _builtin_scalar(kind: type) -> type:
 class JitTracer(Tracer):
     """A value of which only the type is known: an output of a Jaxpr under construction."""
 
-    __slots__ = ("_aval", "var")
+    __slots__ = ("_aval", "atom")
 
-    def __init__(self, trace: JaxprTrace, aval: ShapedArray, var):
+    def __init__(self, trace: JaxprTrace, aval: ShapedArray, atom):
         self._trace = trace
         self._aval = aval
-        self.var = var
+        self.atom = atom
 
     aval = property(lambda self: self._aval)
 
     def _origin_msg(self) -> str:
         return self._trace.origin_of(self)
+
+
+def known_scalar(x: Any) -> Any:
+    """`x` if it is a number that is known while tracing (also where a trace holds it as a literal), else None."""
+    if type(x) is JitTracer:
+        return x.atom.val if type(x.atom) is Literal else None
+    return x if not isinstance(x, Array) and is_literal_scalar(x) else None
 
 
 class JaxprTrace(Trace):
@@ -350,8 +357,9 @@ class JaxprTrace(Trace):
             check_alive(x)
         elif is_literal_scalar(x):
             aval = typeof(x)
-            value = x if isinstance(x, (bool, int)) and aval.dtype.kind in "bi" else np.asarray(x).astype(aval.dtype)[()]
-            return JitTracer(self, aval, Literal(value, aval))
+            value = np.asarray(x).astype(aval.dtype)[()]
+            # A Python number has the same type when the Jaxpr is evaluated.
+            return JitTracer(self, aval, Literal(value.item() if aval.weak_type else value, aval))
         known = self._const_tracers.get(id(x))
         if known is None:
             var = Var(typeof(x))
@@ -367,7 +375,7 @@ class JaxprTrace(Trace):
         out, effects = primitive.infer([t._aval for t in tracers], params)
         avals = out if primitive.multiple_results else (out,)
         outvars = [Var(a) for a in avals]
-        self.eqns.append(Eqn(primitive, [t.var for t in tracers], outvars, params, effects, current_source()))
+        self.eqns.append(Eqn(primitive, [t.atom for t in tracers], outvars, params, effects, current_source()))
         if primitive.multiple_results:
             return [JitTracer(self, v.aval, v) for v in outvars]
         return JitTracer(self, out, outvars[0])
@@ -382,7 +390,7 @@ class JaxprTrace(Trace):
         """Which arguments of the traced function the value depends on, in words."""
         if self.debug is None:
             return ""
-        needed = {tracer.var}
+        needed = {tracer.atom}
         for eqn in reversed(self.eqns):
             if any(v in needed for v in eqn.outvars):
                 needed.update(v for v in eqn.invars if isinstance(v, Var))
@@ -400,11 +408,11 @@ class JaxprTrace(Trace):
         """Close the trace; the program with the given results, and the values of its constants."""
         tracers = [self.lift(x) for x in outs]
         used = {v for e in self.eqns for v in e.invars if type(v) is not Literal}
-        used.update(t.var for t in tracers if type(t.var) is not Literal)
+        used.update(t.atom for t in tracers if type(t.atom) is not Literal)
         keep = [v in used for v in self.constvars]
         constvars = [v for v, k in zip(self.constvars, keep, strict=True) if k]
         constvals = [c for c, k in zip(self.constvals, keep, strict=True) if k]
-        jaxpr = Jaxpr(constvars, self.invars, [t.var for t in tracers], self.eqns, debug_info=self.debug)
+        jaxpr = Jaxpr(constvars, self.invars, [t.atom for t in tracers], self.eqns, debug_info=self.debug)
         self.finished = True
         return jaxpr, constvals
 

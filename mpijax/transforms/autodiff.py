@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes, tree
+from mpijax.core.primitive import registry
 from mpijax.core.source import callable_name
-from mpijax.core.trace import typeof
+from mpijax.core.trace import EVAL, state, typeof
 from mpijax.transforms.flat import FlatFun, check_arguments, normalize_argnums
 from mpijax.transforms.jvp import jvp_flat
 from mpijax.transforms.linearize import Linearized, linearize_flat
 from mpijax.transforms.transpose import transposed
-from mpijax.transforms.zeros import Zero, instantiate
+from mpijax.transforms.zeros import Zero, instantiate, scalar_of_type
 
 
 def _check_differentiable(what: str, leaves: Sequence[Any], holomorphic: bool, allow_int: bool) -> None:
@@ -105,8 +106,7 @@ def value_and_grad(
         outs, linearized = linearize_flat(flat_fun, leaves)
         out = tree.tree_unflatten(flat_fun.out_tree, outs)
         _check_scalar_output("grad", out, holomorphic)
-        one = np.ones((), typeof(out).dtype)[()]
-        cts = _instantiated(transposed(linearized, [one]))
+        cts = _instantiated(transposed(linearized, [scalar_of_type(1, typeof(out))]))
         grads = tree.tree_unflatten(struct, cts)
         if isinstance(argnums, int):
             result = grads
@@ -130,12 +130,9 @@ def _instantiated(cts: Sequence[Any]) -> list[Any]:
 
 
 def _as_array(x: Any) -> Any:
-    """NumPy scalars that are results become arrays when nothing is being traced."""
-    if isinstance(x, np.generic):
-        from mpijax.core.primitive import registry
-
-        aval = typeof(x)
-        return registry["broadcast_in_dim"].bind(x, shape=aval.shape, broadcast_dimensions=(), sharding=None)
+    """Scalars that are results become arrays when nothing is being traced."""
+    if state.trace is EVAL and isinstance(x, (np.generic, float, complex)):
+        return registry["broadcast_in_dim"].bind(x, shape=(), broadcast_dimensions=(), sharding=None)
     return x
 
 

@@ -135,12 +135,16 @@ class VjpCall(_Call):
         """Results by `fwd`; tangents as a linear operation whose transpose is `bwd`."""
         outs, residuals = self.fwd(*primals)
         out_avals = tuple(typeof(o).to_tangent_aval() for o in outs)
-        tangents_in = [instantiate(t) for t in tangents]
+        nonzero = [type(t) is not Zero for t in tangents]
+
+        def bwd(residuals, cts):
+            return [ct for ct, nz in zip(self.bwd(residuals, cts), nonzero, strict=True) if nz]
+
         flat = custom_lin_p.bind(
             *residuals,
-            *tangents_in,
+            *(t for t in tangents if type(t) is not Zero),
             num_res=len(residuals),
-            bwd=self.bwd,
+            bwd=bwd,
             out_avals=out_avals,
             symbolic_zeros=self.symbolic_zeros,
         )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpijax.core import dtypes
-from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
+from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, dead_code, eval_jaxpr
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.trace import JaxprTrace, JitTracer, Trace, Tracer, state, typeof
 from mpijax.transforms.zeros import Zero, instantiate
@@ -220,7 +220,7 @@ def linearize_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...]) -> Linearize
         state.trace = saved
     pairs = [trace.pair(o) for o in outs]
     nonzero_out = [type(t) is not Zero for _, t in pairs]
-    linear, residuals = builder.to_jaxpr([t for _, t in pairs if type(t) is not Zero])
+    linear, residuals = _pruned(*builder.to_jaxpr([t for _, t in pairs if type(t) is not Zero]))
     # Residuals known outside (constants) stay constants of the linear part.
     traced = [isinstance(r, JitTracer) and r._trace is outer for r in residuals]
     forwarded = [position.get(id(r)) for r, t in zip(residuals, traced, strict=True) if t]
@@ -228,10 +228,20 @@ def linearize_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...]) -> Linearize
     constvars = [v for v, t in zip(linear.constvars, traced, strict=True) if not t]
     constvals = [r for r, t in zip(residuals, traced, strict=True) if not t]
     res_vars = [v for v, t in zip(linear.constvars, traced, strict=True) if t]
-    linear_jaxpr = Jaxpr(constvars, res_vars + linear.invars, linear.outvars, linear.eqns, debug_info=linear.debug_info)
-    primal_jaxpr, primal_consts = outer.to_jaxpr([p for p, _ in pairs] + returned)
+    linear_jaxpr = linear.replace(constvars=constvars, invars=res_vars + linear.invars)
+    primal_jaxpr, primal_consts = _pruned(*outer.to_jaxpr([p for p, _ in pairs] + returned))
     return LinearizedJaxpr(
         ClosedJaxpr(primal_jaxpr, primal_consts), ClosedJaxpr(linear_jaxpr, constvals), forwarded, nonzero_out
     )
 
 
+def _pruned(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
+    """Without what no result needs; arguments all stay."""
+    pruned, _ = dead_code(jaxpr, [True] * len(jaxpr.outvars))
+    live = {v for e in pruned.eqns for v in e.invars if type(v) is not Literal}
+    live.update(v for v in pruned.outvars if type(v) is not Literal)
+    keep = [v in live for v in jaxpr.constvars]
+    constvars = [v for v, k in zip(jaxpr.constvars, keep, strict=True) if k]
+    return pruned.replace(constvars=constvars, invars=jaxpr.invars), [
+        c for c, k in zip(consts, keep, strict=True) if k
+    ]

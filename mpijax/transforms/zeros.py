@@ -29,11 +29,17 @@ class Zero:
         return f"Zero({self.aval})"
 
 
+def scalar_of_type(value: int, aval: ShapedArray) -> Any:
+    """A number with the dtype of `aval`; a Python number if that is weak."""
+    number = np.asarray(value, aval.dtype)[()]
+    return number.item() if aval.weak_type else number
+
+
 def zeros(aval: ShapedArray) -> Any:
     """An array of zeros of the given type, made in the current trace; float0 zeros are NumPy arrays."""
     if aval.dtype == dtypes.float0:
         return np.zeros(aval.shape, dtypes.float0)
-    zero = np.zeros((), aval.dtype)[()]
+    zero = scalar_of_type(0, aval)
     if aval.shape:
         value = registry["broadcast_in_dim"].bind(zero, shape=aval.shape, broadcast_dimensions=(), sharding=None)
     else:
