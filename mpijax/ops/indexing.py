@@ -14,7 +14,6 @@ from mpijax.core.lowering import Structural
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import typeof
 from mpijax.ops.moves import canonical_shape, shape_of, shifted
-from mpijax.ops.rules import full_like
 from mpijax.ops.shapes import expand_dims
 from mpijax.ops.slicing import concatenate
 from mpijax.transforms.batching import move_dim
@@ -342,19 +341,10 @@ def _gather_jvp(primals, tangents, *, fill_value, **params):
 
 
 def _gather_transpose(ct, operand, indices, *, dimension_numbers, unique_indices, indices_are_sorted, mode, **_):
-    from mpijax.ops.scatter import ScatterDimensionNumbers, scatter_add  # scatter's rules need gather, too
+    from mpijax.ops.scatter import transposed_gather  # scatter's rules need gather, too
 
-    dn = dimension_numbers
-    numbers = ScatterDimensionNumbers(
-        dn.offset_dims, dn.collapsed_slice_dims, dn.start_index_map, dn.operand_batching_dims, dn.start_indices_batching_dims
-    )
-    zeros = full_like(ct, 0, operand.aval.shape)
-    return [
-        scatter_add(
-            zeros, indices, ct, numbers, unique_indices=unique_indices, indices_are_sorted=indices_are_sorted, mode=mode
-        ),
-        None,
-    ]
+    flags = {"unique_indices": unique_indices, "indices_are_sorted": indices_are_sorted, "mode": mode}
+    return [transposed_gather(ct, indices, operand.aval.shape, dimension_numbers, **flags), None]
 
 
 def _gather_batch(axis, args, dims, *, dimension_numbers, slice_sizes, unique_indices, indices_are_sorted, **params):

@@ -7,7 +7,7 @@ parameters of an operation speak of S only, so references leave axes beyond thos
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,9 +67,28 @@ def shape_of(x: Any) -> tuple[int, ...]:
     return typeof(x).shape
 
 
-def shifted(dims: Sequence[int]) -> tuple:
-    """Axes one further, making room for a batch axis in front. NumPy integers, as JAX prints such parameters."""
-    return tuple(np.add(1, dims))
+class NumpyInt(int):
+    """An int that prints as NumPy's do: JAX's Jaxprs show so which axes and sizes were computed by NumPy."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"np.int64({int(self)})"
+
+    def __str__(self) -> str:
+        return int.__repr__(self)
+
+    def __reduce__(self):
+        return NumpyInt, (int(self),)
+
+
+def numpy_ints(values: Iterable[int]) -> tuple[NumpyInt, ...]:
+    return tuple(map(NumpyInt, values))
+
+
+def shifted(dims: Iterable[int]) -> tuple[NumpyInt, ...]:
+    """Axes one further, making room for a batch axis in front."""
+    return tuple(NumpyInt(d + 1) for d in dims)
 
 
 def without(shape: Sequence[int], axis: int) -> tuple[int, ...]:
@@ -85,6 +104,7 @@ def movement(
     batch: Callable,
     lower: Any = None,
     pretty: Callable | None = None,
+    register: bool = True,
 ) -> Primitive:
     """An operation of one operand that moves elements: linear, its dtype unchanged.
 
@@ -105,6 +125,7 @@ def movement(
         transpose=transpose,
         batch=lambda axis, args, dims, **params: batch(axis, args[0], dims[0], **params),
         pretty=pretty,
+        register=register,
     )
     primitive.jvp = LINEAR.attach(primitive)
     return primitive

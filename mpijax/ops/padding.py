@@ -11,7 +11,7 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Structural
 from mpijax.core.primitive import Primitive, registry
 from mpijax.core.trace import typeof
-from mpijax.ops.moves import shape_of
+from mpijax.ops.moves import numpy_ints, shape_of
 from mpijax.ops.rules import const_like, full_like, is_linear
 from mpijax.ops.shapes import broadcast, broadcast_in_dim
 from mpijax.transforms.zeros import instantiate
@@ -80,16 +80,15 @@ def _pad_jvp(primals, tangents, *, padding_config):
 
 def _pad_transpose(ct, operand, padding_value, *, padding_config):
     """The cotangent of the padding is what is left of the total; the operand's, which that needs, is taken out of ct."""
-    before, after, between = zip(*padding_config, strict=True) if padding_config else ((), (), ())
 
     def unpadded():
-        config = zip(np.negative(before), np.negative(after), np.zeros_like(between), strict=True)
-        cut = pad(ct, const_like(ct, 0), tuple(config))
+        config = [numpy_ints((-before, -after, 0)) for before, after, _ in padding_config]
+        cut = pad(ct, const_like(ct, 0), config)
         return registry["slice"].bind(
             cut,
-            start_indices=tuple(np.zeros_like(before)),
+            start_indices=numpy_ints(0 for _ in config),
             limit_indices=shape_of(cut),
-            strides=tuple(np.add(between, 1)),
+            strides=numpy_ints(between + 1 for _, _, between in padding_config),
         )
 
     def total(x):

@@ -55,8 +55,11 @@ class ScatterDimensionNumbers(NamedTuple):
 
 
 @functools.cache
-def _combiner(name: str, dtype) -> Jaxpr:
-    """The Jaxpr by which an update is combined with an element."""
+def _combiner(name: str, dtype, transposed: bool = False) -> Jaxpr:
+    """The Jaxpr by which an update is combined with an element.
+
+    Transposed scatters have one of their own: Jaxprs that an equation shares with others are printed apart.
+    """
     aval = ShapedArray((), dtype)
     return trace_to_jaxpr(lambda x, y: [registry[name].bind(x, y)], [aval, aval])[0]
 
@@ -120,6 +123,20 @@ scatter_sub = _combining("sub", "updates are subtracted from the elements")
 scatter_mul = _combining("mul", "elements are multiplied by the updates")
 scatter_min = _combining("min", "elements become the minimum of themselves and the updates")
 scatter_max = _combining("max", "elements become the maximum of themselves and the updates")
+
+
+def transposed_gather(ct: Any, indices: Any, shape: tuple[int, ...], dn: GatherDimensionNumbers, **flags) -> Any:
+    """The cotangent of a gather's operand of the given shape: cotangents are added up where they were read."""
+    numbers = ScatterDimensionNumbers(
+        dn.offset_dims,
+        dn.collapsed_slice_dims,
+        dn.start_index_map,
+        dn.operand_batching_dims,
+        dn.start_indices_batching_dims,
+    )
+    zeros = full_like(ct, 0, shape)
+    combiner = _combiner("add", typeof(ct).dtype, transposed=True)
+    return _scatter(scatter_add_p, zeros, indices, ct, numbers, combiner, flags)
 
 
 def scatter_apply(
@@ -379,6 +396,7 @@ def _mul_transpose(ct, operand, indices, updates, *, dimension_numbers, mode, un
     params = {"dimension_numbers": dimension_numbers, "mode": mode, "unique_indices": unique_indices, **flags}
     ct_operand = ct_updates = None
     if is_linear(operand):
+        params["update_jaxpr"] = _combiner("mul", typeof(ct).dtype, transposed=True)
         ct_operand = _primitives["mul"].bind(ct, indices, updates, **params)
     if is_linear(updates):
         if not unique_indices:

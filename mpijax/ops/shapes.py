@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.array_api import Array
+from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import registry
 from mpijax.core.trace import typeof
 from mpijax.ops.convert import stage
@@ -182,7 +183,8 @@ def reshape(
         dims = None
     if shape and shape == new_sizes and dims is None and isinstance(operand, Array):
         return operand
-    return reshape_p.bind(operand, new_sizes=new_sizes, dimensions=dims, sharding=None)
+    primitive = reshape_p if dims is None else reshape_permuted_p
+    return primitive.bind(operand, new_sizes=new_sizes, dimensions=dims, sharding=None)
 
 
 def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
@@ -234,6 +236,22 @@ reshape_p = movement(
     reference=_reshape_reference,
     transpose=_reshape_transpose,
     batch=_reshape_batch,
+)
+
+
+def _permute_then_reshape(x, *, new_sizes, dimensions, sharding):
+    return reshape_p.bind(transpose(x, dimensions), new_sizes=new_sizes, dimensions=None, sharding=None)
+
+
+# Prints as `reshape`, which in JAX it is; a primitive of its own because it is two operations.
+reshape_permuted_p = movement(
+    "reshape",
+    shape=_reshape_shape,
+    reference=_reshape_reference,
+    transpose=_reshape_transpose,
+    batch=_reshape_batch,
+    lower=Decompose(_permute_then_reshape),
+    register=False,
 )
 
 # ---------------------------------------------------------------- transpose

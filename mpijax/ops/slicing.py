@@ -15,7 +15,7 @@ from mpijax.core.lowering import Decompose, Structural
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import typeof
 from mpijax.ops.families import check_same_dtypes
-from mpijax.ops.moves import canonical_axis, check_shapelike, movement, shape_of, without
+from mpijax.ops.moves import NumpyInt, canonical_axis, check_shapelike, movement, shape_of, without
 from mpijax.ops.padding import pad
 from mpijax.ops.rules import const_like, is_linear
 from mpijax.ops.shapes import broadcast, expand_dims, squeeze
@@ -109,13 +109,14 @@ def _slice_reference(x, *, start_indices, limit_indices, strides):
 def _slice_transpose(ct, operand, *, start_indices, limit_indices, strides):
     """Put the cotangent back into zeros."""
     full = operand.aval.shape
-    if strides is None or all(s == 1 for s in strides):
-        config = zip(start_indices, np.subtract(full, limit_indices), (0,) * len(full), strict=True)
-    else:
-        shape = np.array(shape_of(ct))
-        covered = np.add(start_indices, np.where(shape == 0, 0, 1 + (shape - 1) * strides))
-        config = zip(start_indices, np.subtract(full, covered), np.subtract(strides, 1), strict=True)
-    return [pad(ct, const_like(ct, 0), tuple(config))]
+    dense = strides is None or all(s == 1 for s in strides)
+    config = []
+    for d, (start, limit, size) in enumerate(zip(start_indices, limit_indices, full, strict=True)):
+        stride = 1 if dense else strides[d]
+        length = shape_of(ct)[d]
+        end = limit if dense else start + (1 + (length - 1) * stride if length else 0)
+        config.append((start, NumpyInt(size - end), 0 if dense else NumpyInt(stride - 1)))
+    return [pad(ct, const_like(ct, 0), config)]
 
 
 def _slice_batch(axis, x, dim, *, start_indices, limit_indices, strides):

@@ -13,8 +13,7 @@ from mpijax.core.lowering import HostCall
 from mpijax.core.primitive import Primitive, Unsupported, registry
 from mpijax.core.trace import typeof
 from mpijax.ops.indexing import GatherDimensionNumbers, GatherScatterMode, gather
-from mpijax.ops.moves import canonical_axis, shape_of
-from mpijax.ops.rules import complement
+from mpijax.ops.moves import canonical_axis, numpy_ints, shape_of
 from mpijax.ops.shapes import broadcast_in_dim, expand_dims
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero
@@ -89,7 +88,7 @@ def _sort_jvp(primals, tangents, *, dimension, is_stable, num_keys):
     kind = np.dtype(np.uint64 if max(shape, default=0) > np.iinfo(np.uint32).max else np.uint32)
     iota = registry["iota"].bind(dtype=kind, shape=shape, dimension=dimension, sharding=None)
     *outs, order = sort_p.bind(*primals, iota, dimension=dimension, is_stable=is_stable, num_keys=num_keys)
-    others = complement(len(shape), dimension)
+    others = numpy_ints(d for d in range(len(shape)) if d != dimension)
     numbers = GatherDimensionNumbers((), (dimension,), (dimension,), others, others)
     index = expand_dims(order, (len(shape),))
     mode = GatherScatterMode.PROMISE_IN_BOUNDS
