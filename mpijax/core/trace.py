@@ -319,11 +319,9 @@ class JitTracer(Tracer):
         return self._trace.origin_of(self)
 
 
-def known_scalar(x: Any) -> Any:
-    """`x` if it is a number that is known while tracing (also where a trace holds it as a literal), else None."""
-    if type(x) is JitTracer:
-        return x.atom.val if type(x.atom) is Literal else None
-    return x if not isinstance(x, Array) and is_literal_scalar(x) else None
+def literal_value(x: Any) -> Any:
+    """The number behind a tracer that stands for a literal; None for everything else."""
+    return x.atom.val if type(x) is JitTracer and type(x.atom) is Literal else None
 
 
 class JaxprTrace(Trace):

@@ -13,7 +13,7 @@ from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose, Elementwise
 from mpijax.core.primitive import Primitive, registry
-from mpijax.core.trace import EVAL, JaxprTrace, known_scalar, state, typeof
+from mpijax.core.trace import EVAL, JaxprTrace, literal_value, state, typeof
 from mpijax.ops.families import CONSTANT, NOT_LINEAR, hide_unset, scalar_rule
 from mpijax.transforms.zeros import Zero
 
@@ -80,10 +80,9 @@ def convert(operand: Any, new_dtype: Any = None, weak_type: bool = False, shardi
     if old.dtype.kind == "c" and new_dtype.kind not in "cb":
         message = "Casting complex values to real discards the imaginary part"
         warnings.warn(message, np.exceptions.ComplexWarning, stacklevel=3)
-    known = known_scalar(operand)
-    if known is not None or state.trace is EVAL and isinstance(operand, np.ndarray):
+    if old.shape == () and not isinstance(operand, Array) or state.trace is EVAL and isinstance(operand, np.ndarray):
         with np.errstate(all="ignore"):
-            value = _to_dtype(np.asarray(operand if known is None else known), new_dtype)
+            value = _to_dtype(np.asarray(operand), new_dtype)
         return _staged(value, ShapedArray(old.shape, new_dtype, weak_type))
     return convert_element_type_p.bind(operand, new_dtype=new_dtype, weak_type=bool(weak_type), sharding=sharding)
 
@@ -126,7 +125,22 @@ def _convert_batch(axis, args, dims, **params):
     return convert_element_type_p.bind(*args, **params), dims[0]
 
 
-convert_element_type_p = Primitive(
+class _Convert(Primitive):
+    """A number that is known while tracing is converted there."""
+
+    def bind(self, operand, *, new_dtype, weak_type, sharding=None):
+        known = operand if isinstance(operand, (int, float, complex, np.generic)) else literal_value(operand)
+        if known is not None and isinstance(new_dtype, np.dtype):
+            with np.errstate(all="ignore"):
+                value = _to_dtype(np.asarray(known), new_dtype)
+            aval = ShapedArray((), new_dtype, weak_type)
+            number = value.item() if weak_type else value[()]
+            if typeof(number) is aval:
+                return _staged(number, aval)
+        return super().bind(operand, new_dtype=new_dtype, weak_type=weak_type, sharding=sharding)
+
+
+convert_element_type_p = _Convert(
     "convert_element_type",
     type_rule=_convert_type,
     reference=lambda x, *, new_dtype, weak_type, sharding=None: _to_dtype(x, new_dtype),
