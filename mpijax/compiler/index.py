@@ -207,6 +207,9 @@ def reindexed(index: tuple[Lin, ...], shape: tuple[int, ...], new_shape: tuple[i
 
     Axes are matched in groups of equal products, so that untouched axes stay as they are.
     """
+    if 0 in shape:
+        # There is no element; products of sizes match in no useful way.
+        return (Lin(0),) * len(new_shape)
     out: list[Lin] = []
     i = j = 0
     while i < len(shape) or j < len(new_shape):

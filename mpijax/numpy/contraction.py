@@ -266,7 +266,7 @@ def _diagonal_mask(shape: Sequence[int], axes: Sequence[int]) -> Any:
     mask = lax.eq(positions[0], positions[1])
     for a, b in zip(positions[1:], positions[2:], strict=False):
         mask = lax.bitwise_and(mask, lax.eq(a, b))
-    return lax.broadcast_in_dim(mask, shape, axes)
+    return mask if len(axes) == len(shape) else lax.broadcast_in_dim(mask, shape, axes)
 
 
 def _contract_one(x: _Named, summed: Sequence[str], result: str, dtype: Any) -> _Named:
