@@ -262,13 +262,10 @@ cdef int need_comm() except -1:
 cdef int raise_comm(Program program, CommData* data, int code) except -1:
     name = list(COMM_NAMES)[list(COMM_NAMES.values()).index(data.args.op)]
     where = program.comm_lines[data.args.line]
-    try:
-        from mpi4py import MPI
-        text = MPI.Get_error_string(code)
-    except Exception:
-        text = f"error code {code}"
-    raise RuntimeError(f"MPI reports from {name} (sends {data.args.sendcount}, receives {data.args.recvcount} elements): "
-                       f"{text}" + (f"\nat {where}" if where else ""))
+    shims = sys.modules.get("mpijax._ext.mpi")
+    text = f"error code {code}" if shims is None else shims.error_message(code)
+    raise RuntimeError(f"MPI reports from {name} ({data.args.sendcount} elements to send, "
+                       f"{data.args.recvcount} to receive): {text}" + (f"\nat {where}" if where else ""))
 
 
 # ---- running ---------------------------------------------------------------------------------------------------------

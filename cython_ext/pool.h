@@ -41,10 +41,11 @@ static inline size_t mp_class_bytes(int c) {
     return ((size_t)(4 + quarter + 1) << (log2 - 2)) * MP_ALIGN;
 }
 
-/* A mapping that begins on a huge page. Only whole pages are ever touched, so rounding up costs address space only. */
+/* A mapping that begins on a huge page. Without
+   MAP_NORESERVE, so that the system refuses at once what it can never give. */
 static void *mp_map(size_t nbytes) {
     size_t padded = nbytes + MP_PAGE;
-    char *start = mmap(NULL, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *start = mmap(NULL, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (start == MAP_FAILED) return NULL;
     char *block = (char *)(((uintptr_t)start + MP_PAGE - 1) & ~(uintptr_t)(MP_PAGE - 1));
     if (block > start) munmap(start, (size_t)(block - start));
