@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijax.scalar.expr import Expr, elementary, is_single, polynomial, where
+from mpijax.scalar.guard import rarely
 
 LN2 = 0.6931471805599453
 LOG2E = 1.4426950408889634
@@ -62,15 +63,25 @@ def nearest(x: Expr, factor: float) -> tuple[Expr, Expr]:
 @elementary
 def exp(x: Expr) -> Expr:
     """e^x."""
-    return scaled(*exp_parts(x))
+    if not is_single(x):
+        return scaled(*exp_parts(x))
+    # Where the result is an ordinary number k goes straight into the exponent field. NaN counts as rare.
+    k, bits, r = _reduced(x)
+    p = _exp_polynomial(r)
+    usual = (p.bits() + ((bits - 2 * 127) << 23)).as_float()
+    return rarely("exp", ~(abs(x) < 87.0), x, usual, lambda v: scaled(*exp_parts(v)))
 
 
 def exp_parts(x: Expr) -> tuple[Expr, Expr]:
     """(p, bits of k) with e^x = p 2^k, for use where e^x would overflow or lose bits."""
     low, high = (-104.0, 90.0) if is_single(x) else (-746.0, 711.0)
     _, bits, r = _reduced(x.at_most(high).at_least(low))
-    square = r * r
-    return 1.0 + square.fma(polynomial(r, EXP_F32 if is_single(x) else EXP_F64), r), bits
+    return _exp_polynomial(r), bits
+
+
+def _exp_polynomial(r: Expr) -> Expr:
+    """e^r for |r| <= ln(2)/2."""
+    return 1.0 + (r * r).fma(polynomial(r, EXP_F32 if is_single(r) else EXP_F64), r)
 
 
 def _reduced(x: Expr) -> tuple[Expr, Expr, Expr]:

@@ -9,9 +9,12 @@ Largest errors measured (in ulp): float32 log 0.9, log2 1.8, log1p 1.5; float64 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from mpijax.scalar.expr import Expr, elementary, is_single, polynomial, where
+from mpijax.scalar.guard import rarely
 
 # ln 2 with trailing zeros in the first part: its product with an exponent is exact.
 LN2_F32 = (0.693359375, -2.12194440e-4)
@@ -75,20 +78,29 @@ def _log_parts(x: Expr) -> tuple[Expr, Expr]:
     return exponent_value(field, x) + correction, m - 1.0
 
 
+def _of_normal_numbers(name: str, x: Expr, combine: Callable[[Expr, Expr], Expr]) -> Expr:
+    """combine(e, f) of x's parts; zeros, denormals, negative numbers, infinity and NaN on the rare path."""
+    field, m = split(x)
+    usual = combine(exponent_value(field, x), m - 1.0)
+    if is_single(x):
+        # Positive normal numbers have bits 0x00800000 to 0x7f7fffff: brought to the lowest integers.
+        rare = (x.bits() + 0x7F800000) >= 0xFF000000 - (1 << 32)
+    else:
+        rare = ~((x >= 2.0**-1022) & (x < np.inf))
+    return rarely(name, rare, x, usual, lambda v: _at_the_edges(v, combine(*_log_parts(v)), 0.0))
+
+
 @elementary
 def log(x: Expr) -> Expr:
     """Natural logarithm; -inf at 0, NaN below."""
-    e, f = _log_parts(x)
     hi, lo = LN2_F32 if is_single(x) else LN2_F64
-    rest = e.fma(lo, log_of_mantissa(f))
-    return _at_the_edges(x, e.fma(hi, rest + f), 0.0)
+    return _of_normal_numbers("log", x, lambda e, f: e.fma(hi, e.fma(lo, log_of_mantissa(f)) + f))
 
 
 @elementary
 def log2(x: Expr) -> Expr:
     """Logarithm to base 2; exact for powers of two."""
-    e, f = _log_parts(x)
-    return _at_the_edges(x, (log_of_mantissa(f) + f).fma(LOG2E, e), 0.0)
+    return _of_normal_numbers("log2", x, lambda e, f: (log_of_mantissa(f) + f).fma(LOG2E, e))
 
 
 @elementary

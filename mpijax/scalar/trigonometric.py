@@ -10,7 +10,7 @@ Largest errors measured (in ulp): sin and cos 1.6, tan 2.2, in float32 and float
 from __future__ import annotations
 
 from mpijax.scalar.expr import Expr, elementary, is_single, polynomial, where
-from mpijax.scalar.types import Scalar
+from mpijax.scalar.guard import rarely_call
 
 TWO_OVER_PI = 0.6366197723675814
 HALF_PI_F32 = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
@@ -109,37 +109,6 @@ def _reduced_twice(x: Expr) -> tuple[Expr, Expr, Expr]:
 
 def _large_arguments(name: str, x: Expr, y: Expr) -> Expr:
     """y, but name(x) of the C library in lanes where |x| is too large for the reduction."""
-    b, limit = x.b, LIMIT_F32 if is_single(x) else LIMIT_F64
-    t, element = b.type(x.dtype), "float" if is_single(x) else "double"
-    large = abs(x) >= limit
-    label = f"mpijax.{name}.{b.lanes}.{element}"
-    b.helper(label, _helper_text(label, name + ("f" if is_single(x) else ""), b.lanes, element))
-    b.function.declares.add(f"declare {element} @{name + ('f' if is_single(x) else '')}({element})")
-    mask = b.vector("i1")
-    return Expr(b, Scalar(x.dtype, b.emit(
-        f"call {t} @{label}({mask} {large.s.ir}, {t} {x.s.ir}, {t} {y.s.ir})")))
-
-
-def _helper_text(label: str, function: str, lanes: int, element: str) -> str:
-    """Definition of t label(mask, x, y): y with function(x) in the lanes of mask."""
-    t, mask = (element, "i1") if lanes == 1 else (f"<{lanes} x {element}>", f"<{lanes} x i1>")
-    head = f"define internal {t} @{label}({mask} %large, {t} %x, {t} %y) alwaysinline {{"
-    if lanes == 1:
-        return "\n".join([
-            head, "  br i1 %large, label %slow, label %done, !prof !{!\"branch_weights\", i32 1, i32 9999}",
-            "slow:", f"  %r = call {t} @{function}({t} %x)", "  br label %done",
-            "done:", f"  %z = phi {t} [%y, %0], [%r, %slow]", f"  ret {t} %z", "}"])
-    return "\n".join([
-        head, f"  %bits = bitcast {mask} %large to i{lanes}", f"  %any = icmp ne i{lanes} %bits, 0",
-        "  br i1 %any, label %slow, label %done, !prof !{!\"branch_weights\", i32 1, i32 9999}",
-        "slow:", f"  %slowed = call {t} @{label}.slow({mask} %large, {t} %x, {t} %y)", "  br label %done",
-        "done:", f"  %z = phi {t} [%y, %0], [%slowed, %slow]", f"  ret {t} %z", "}",
-        f"define internal {t} @{label}.slow({mask} %large, {t} %x, {t} %y) noinline cold {{",
-        "entry:", "  br label %lane", "lane:",
-        "  %i = phi i32 [0, %entry], [%next, %after]", f"  %acc = phi {t} [%y, %entry], [%merged, %after]",
-        f"  %on = extractelement {mask} %large, i32 %i", "  br i1 %on, label %slow, label %after",
-        "slow:", f"  %e = extractelement {t} %x, i32 %i", f"  %r = call {element} @{function}({element} %e)",
-        f"  %new = insertelement {t} %acc, {element} %r, i32 %i", "  br label %after",
-        "after:", f"  %merged = phi {t} [%acc, %lane], [%new, %slow]", "  %next = add i32 %i, 1",
-        f"  %more = icmp ult i32 %next, {lanes}", "  br i1 %more, label %lane, label %done",
-        "done:", f"  ret {t} %merged", "}"])
+    single = is_single(x)
+    large = abs(x) >= (LIMIT_F32 if single else LIMIT_F64)
+    return rarely_call(name, large, x, y, name + "f" if single else name)
