@@ -54,7 +54,9 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sha
     if isinstance(dtype, dtypes.ExtendedDType):
         return _full_of_keys(shape, fill_value, dtype)
     if shape_of(fill_value):
-        raise TypeError(f"full must be called with scalar fill_value, got fill_value.shape {shape_of(fill_value)}.")
+        raise TypeError(
+            f"full must be called with scalar fill_value, got fill_value.shape {shape_of(fill_value)}."
+        )
     return broadcast(convert(fill_value, dtype, weak), shape)
 
 
@@ -66,7 +68,9 @@ def iota(dtype: Any, size: int) -> Any:
 def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sharding=None) -> Any:
     """An array whose elements are their position along one axis."""
     dtype = dtypes.check_user_dtype_supported(dtype, "broadcasted_iota")
-    return iota_p.bind(dtype=dtype, shape=canonical_shape(shape), dimension=operator.index(dimension), sharding=None)
+    return iota_p.bind(
+        dtype=dtype, shape=canonical_shape(shape), dimension=operator.index(dimension), sharding=None
+    )
 
 
 def _iota_type(*, dtype, shape, dimension, sharding):

@@ -120,7 +120,9 @@ def _type(name: str) -> Callable:
         if axis >= x.ndim:
             raise ValueError(f"axis {axis} is out of bounds for array of shape {x.shape}")
         if not dtypes.issubdtype(x.dtype, np.number):
-            raise TypeError(f"{name} does not accept dtype {x.dtype}. Accepted dtypes are subtypes of number.")
+            raise TypeError(
+                f"{name} does not accept dtype {x.dtype}. Accepted dtypes are subtypes of number."
+            )
         return x
 
     return type_rule
@@ -149,7 +151,9 @@ def _batch(primitive_of: Callable) -> Callable:
     return batch
 
 
-_NOT_LINEAR = Unsupported("only running sums are linear; the derivatives of the others are made of linear operations")
+_NOT_LINEAR = Unsupported(
+    "only running sums are linear; the derivatives of the others are made of linear operations"
+)
 
 
 def _define(name: str, accumulate: Callable, combine: Callable | None) -> Primitive:

@@ -51,7 +51,7 @@ _PRECISIONS = {
 
 
 def canonicalize_precision(precision: Any) -> tuple[Precision, Precision] | None:
-    """A precision for each operand, from one for both, a pair, or their names. Raises ValueError for others."""
+    """A precision for each operand, from one for both, a pair, or their names; or ValueError."""
     if precision is None:
         default = options.jax_default_matmul_precision
         return None if default is None else canonicalize_precision(default)
@@ -116,7 +116,8 @@ def dot(
         lhs_shape, rhs_shape = shape_of(lhs), shape_of(rhs)
         if not (1 <= len(lhs_shape) <= 2 and 1 <= len(rhs_shape) <= 2 and lhs_shape[-1] == rhs_shape[0]):
             raise ValueError(
-                "jax.lax.dot: dimension_numbers must be specified when not performing simple un-batched matrix-matrix, "
+                "jax.lax.dot: dimension_numbers must be specified when not performing simple un-batched "
+                "matrix-matrix, "
                 f"matrix-vector, or vector-vector products; got {lhs_shape=} {rhs_shape=}"
             )
         dimension_numbers = (((len(lhs_shape) - 1,), (0,)), ((), ()))
@@ -153,14 +154,19 @@ def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
 def _check_axes(side: str, aval: ShapedArray, contract, batch) -> None:
     if any(not 0 <= d < aval.ndim for d in (*contract, *batch)):
         raise TypeError(
-            f"dot_general requires {side} dimension numbers to be nonnegative and less than the number of axes of the "
-            f"{side} value, got {side}_batch of {batch} and {side}_contracting of {contract} for {side} of rank {aval.ndim}"
+            f"dot_general requires {side} dimension numbers to be nonnegative and less than the number of "
+            "axes of the "
+            f"{side} value, got {side}_batch of {batch} and {side}_contracting of {contract} for {side} of "
+            f"rank {aval.ndim}"
         )
     if len(set(batch)) != len(batch):
-        raise TypeError(f"dot_general requires {side} batch dimensions to be distinct, got {side}_batch {batch}.")
+        raise TypeError(
+            f"dot_general requires {side} batch dimensions to be distinct, got {side}_batch {batch}."
+        )
     if len(set(contract)) != len(contract):
         raise TypeError(
-            f"dot_general requires {side} contracting dimensions to be distinct, got {side}_contracting {contract}."
+            f"dot_general requires {side} contracting dimensions to be distinct, got {side}_contracting "
+            f"{contract}."
         )
     if set(batch) & set(contract):
         raise TypeError(
@@ -190,7 +196,9 @@ def _dot_shape(lhs, rhs, dimension_numbers):
         )
     summed, other = tuple(lhs.shape[d] for d in lhs_contract), tuple(rhs.shape[d] for d in rhs_contract)
     if summed != other:
-        raise TypeError(f"dot_general requires contracting dimensions to have the same shape, got {summed} and {other}.")
+        raise TypeError(
+            f"dot_general requires contracting dimensions to have the same shape, got {summed} and {other}."
+        )
     lhs_free = tuple(lhs.shape[d] for d in _free(lhs.ndim, lhs_contract, lhs_batch))
     rhs_free = tuple(rhs.shape[d] for d in _free(rhs.ndim, rhs_contract, rhs_batch))
     return batch + lhs_free + rhs_free
@@ -221,7 +229,8 @@ def _dot_dtype(lhs, rhs, preferred):
         return result
     if not dtypes.issubdtype(result, np.floating) and _bits(preferred) < _bits(result):
         raise TypeError(
-            "`preferred_element_type` must not be narrower than the original type, got preferred_element_type of "
+            "`preferred_element_type` must not be narrower than the original type, got "
+            "preferred_element_type of "
             f"{preferred} for result type of {result}."
         )
     return preferred
@@ -294,7 +303,7 @@ def _dot_transpose(ct, x, y, *, dimension_numbers, precision, preferred_element_
 
 
 def _dot_batch(axis, args, dims, *, dimension_numbers, precision, preferred_element_type, out_sharding):
-    """Two batched operands get one more batch axis; if only one is batched, its batch axis is one more free axis."""
+    """Two batched operands get one more batch axis; the batch axis of a single one is one more free axis."""
     (x, y), (xd, yd) = args, dims
     (xc, yc), (xb, yb) = dimension_numbers
 
@@ -311,7 +320,9 @@ def _dot_batch(axis, args, dims, *, dimension_numbers, precision, preferred_elem
     else:
         out_dim = typeof(x).ndim - len(xc) + sum(d < yd for d in _free(typeof(y).ndim - 1, yc, yb))
         yb, yc = moved(yb, yd), moved(yc, yd)
-    out = dot_general(x, y, ((xc, yc), (xb, yb)), precision=precision, preferred_element_type=preferred_element_type)
+    out = dot_general(
+        x, y, ((xc, yc), (xb, yb)), precision=precision, preferred_element_type=preferred_element_type
+    )
     return out, out_dim
 
 

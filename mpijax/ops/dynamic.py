@@ -45,7 +45,7 @@ def dynamic_slice(
 def dynamic_update_slice(
     operand: Any, update: Any, start_indices: Any, *, allow_negative_indices: bool | Sequence[bool] = True
 ) -> Any:
-    """`operand` with the slice of `update`'s shape from `start_indices` replaced; starts as for `dynamic_slice`."""
+    """`operand` with the slice at `start_indices` replaced by `update`; starts as for `dynamic_slice`."""
     starts = _starts(operand, start_indices, allow_negative_indices)
     return dynamic_update_slice_p.bind(operand, update, *starts)
 
@@ -84,7 +84,9 @@ def _dynamic_update_index_in_dim(
     axis = int(axis)
     if typeof(update).ndim != typeof(operand).ndim:
         update = expand_dims(update, (axis,))
-    return dynamic_update_slice_in_dim(operand, update, index, axis, allow_negative_indices=allow_negative_indices)
+    return dynamic_update_slice_in_dim(
+        operand, update, index, axis, allow_negative_indices=allow_negative_indices
+    )
 
 
 def _named(fun, name: str):
@@ -93,7 +95,8 @@ def _named(fun, name: str):
 
 
 dynamic_index_in_dim = jit(
-    _named(_dynamic_index_in_dim, "dynamic_index_in_dim"), static_argnames=("axis", "keepdims", "allow_negative_indices")
+    _named(_dynamic_index_in_dim, "dynamic_index_in_dim"),
+    static_argnames=("axis", "keepdims", "allow_negative_indices"),
 )
 dynamic_update_index_in_dim = jit(
     _named(_dynamic_update_index_in_dim, "dynamic_update_index_in_dim"),
@@ -118,10 +121,15 @@ def _starts(operand: Any, start_indices: Any, allow_negative: bool | Sequence[bo
             raise ValueError(f"Slice indices must be a 1D sequence, got {aval.shape}")
         start_indices = list(start_indices)
     if len(start_indices) != len(shape):
-        raise ValueError(f"Length of slice indices must match number of operand dimensions ({len(start_indices)} vs {shape})")
+        raise ValueError(
+            f"Length of slice indices must match number of operand dimensions ({len(start_indices)} vs "
+            f"{shape})"
+        )
     if isinstance(allow_negative, bool):
         allow_negative = [allow_negative] * len(shape)
-    return [_start(i, d, negative) for i, d, negative in zip(start_indices, shape, allow_negative, strict=True)]
+    return [
+        _start(i, d, negative) for i, d, negative in zip(start_indices, shape, allow_negative, strict=True)
+    ]
 
 
 def _start(index: Any, size: int, allow_negative: bool) -> Any:
@@ -130,7 +138,9 @@ def _start(index: Any, size: int, allow_negative: bool) -> Any:
         return index
     if isinstance(index, (int, np.integer)):
         if index < 0 and not allow_negative:
-            raise ValueError(f"Index {index} is out of bounds for dimension {size} if allow_negative_indices=False")
+            raise ValueError(
+                f"Index {index} is out of bounds for dimension {size} if allow_negative_indices=False"
+            )
         return aval.dtype.type(index + size if index < 0 else index)
     if not allow_negative or not dtypes.issubdtype(aval.dtype, np.integer):
         return index
@@ -155,7 +165,8 @@ def _check_starts(name: str, starts, got: str) -> None:
 def _slice_type(operand, *starts, slice_sizes):
     if len(starts) != operand.ndim or len(slice_sizes) != operand.ndim:
         raise TypeError(
-            f"dynamic_slice needs a start and a size for each dimension, got {len(starts)} starts and slice_sizes "
+            f"dynamic_slice needs a start and a size for each dimension, got {len(starts)} starts and "
+            "slice_sizes "
             f"{slice_sizes} for operand shape {operand.shape}."
         )
     if any(size > d for size, d in zip(slice_sizes, operand.shape, strict=True)):
@@ -164,7 +175,9 @@ def _slice_type(operand, *starts, slice_sizes):
             f"{slice_sizes} for operand shape {operand.shape}."
         )
     if any(size < 0 for size in slice_sizes):
-        raise TypeError(f"slice slice_sizes must be greater than or equal to zero, got slice_sizes of {slice_sizes}.")
+        raise TypeError(
+            f"slice slice_sizes must be greater than or equal to zero, got slice_sizes of {slice_sizes}."
+        )
     _check_starts("dynamic_slice", starts, ":")
     return operand.update(shape=slice_sizes)
 
@@ -194,13 +207,14 @@ def _slice_transpose(ct, operand, *starts, slice_sizes):
 
 
 def _index_vectors(axis, starts, dims):
-    """Starts as the vectors that gather and scatter take; they have a batch axis in front if any start is batched."""
+    """Starts as the vectors that gather and scatter take, with a batch axis in front if any has one."""
     if not starts:
         return np.zeros(0, np.int32), None
     if all(d is None for d in dims):
         return concatenate([broadcast(i, (1,)) for i in starts], 0), None
     columns = [
-        broadcast_in_dim(i, (axis.size, 1), () if d is None else (0,)) for i, d in zip(starts, dims, strict=True)
+        broadcast_in_dim(i, (axis.size, 1), () if d is None else (0,))
+        for i, d in zip(starts, dims, strict=True)
     ]
     return concatenate(columns, 1), 0
 

@@ -41,8 +41,8 @@ class GatherDimensionNumbers(NamedTuple):
 class GatherScatterMode(enum.Enum):
     """What happens to windows that do not lie in the array.
 
-    CLIP moves them into it. FILL_OR_DROP reads a fill value, and drops updates. PROMISE_IN_BOUNDS says there are
-    none. ONE_HOT is a hint for accelerators, taken as CLIP.
+    CLIP moves them into it. FILL_OR_DROP reads a fill value, and drops updates. PROMISE_IN_BOUNDS says there
+    are none. ONE_HOT is a hint for accelerators, taken as CLIP.
     """
 
     CLIP = enum.auto()
@@ -165,21 +165,25 @@ def check_disjoint(op: str, name: str, dims, other: str, others) -> None:
 
 
 def check_batching(op: str, what: str, operand, indices, operand_dims, index_dims) -> None:
-    """The batching axes of operand and indices fit: `op` is the operation, `what` names the indices' parameter."""
+    """Raise TypeError unless batching axes of operand and indices fit; `what` names the indices' parameter."""
     title = op.capitalize()
     check_distinct(op, what, index_dims)
     check_in_range(op, what, index_dims, indices.ndim)
     if indices.ndim - 1 in index_dims:
-        raise TypeError(f"{title} op cannot have the index vector dimension as a batching dimension; got {index_dims}.")
+        raise TypeError(
+            f"{title} op cannot have the index vector dimension as a batching dimension; got {index_dims}."
+        )
     if len(operand_dims) != len(index_dims):
         raise TypeError(
-            f"{title} op requires equal numbers of operand_batching_dims and {what}, got {operand_dims} and {index_dims}."
+            f"{title} op requires equal numbers of operand_batching_dims and {what}, got {operand_dims} and "
+            f"{index_dims}."
         )
     ours = tuple(operand.shape[d] for d in operand_dims)
     theirs = tuple(indices.shape[d] for d in index_dims)
     if ours != theirs:
         raise TypeError(
-            f"{title} op requires operand batching dimensions and indices batching dimensions to have the same shape, got "
+            f"{title} op requires operand batching dimensions and indices batching dimensions to have the "
+            "same shape, got "
             f"{ours} and {theirs}."
         )
 
@@ -190,12 +194,14 @@ def check_index_map(op: str, name: str, dims, operand, indices) -> None:
     title = op.capitalize()
     if index_vector_dim < 0:
         raise TypeError(
-            f"{title} index leaf dimension must be within [0, rank(indices) + 1). rank(indices) is {indices.ndim} and "
+            f"{title} index leaf dimension must be within [0, rank(indices) + 1). rank(indices) is "
+            f"{indices.ndim} and "
             f"{op} index leaf dimension is {index_vector_dim}."
         )
     if len(dims) != indices.shape[-1]:
         raise TypeError(
-            f"{title} op has {len(dims)} elements in {name} and the bound of dimension {index_vector_dim=} of indices is "
+            f"{title} op has {len(dims)} elements in {name} and the bound of dimension {index_vector_dim=} "
+            "of indices is "
             f"{indices.shape[-1]}. These two numbers must be equal."
         )
     for i, d in enumerate(dims):
@@ -216,14 +222,20 @@ def _gather_type(operand, indices, *, dimension_numbers, slice_sizes, **_flags):
     for i, d in enumerate(dn.offset_dims):
         if not 0 <= d < rank:
             raise TypeError(
-                f"Offset dimension {i} in gather op is out of bounds; got {d}, but should have been in [0, {rank})"
+                f"Offset dimension {i} in gather op is out of bounds; got {d}, but should have been in [0, "
+                f"{rank})"
             )
     check_axes("gather", "collapsed_slice_dims", dn.collapsed_slice_dims, operand.ndim)
     check_axes("gather", "operand_batching_dims", dn.operand_batching_dims, operand.ndim)
     for name in ("collapsed_slice_dims", "start_index_map"):
         check_disjoint("gather", name, getattr(dn, name), "operand_batching_dims", dn.operand_batching_dims)
     check_batching(
-        "gather", "start_indices_batching_dims", operand, indices, dn.operand_batching_dims, dn.start_indices_batching_dims
+        "gather",
+        "start_indices_batching_dims",
+        operand,
+        indices,
+        dn.operand_batching_dims,
+        dn.start_indices_batching_dims,
     )
     _check_window(operand, indices, dn, slice_sizes)
     removed = (*dn.collapsed_slice_dims, *dn.operand_batching_dims)
@@ -236,30 +248,37 @@ def _gather_type(operand, indices, *, dimension_numbers, slice_sizes, **_flags):
 def _check_window(operand, indices, dn, slice_sizes) -> None:
     if operand.ndim != len(slice_sizes):
         raise TypeError(
-            f"Gather op must have one slice size for every input dimension; got: len(slice_sizes)={len(slice_sizes)}, "
+            "Gather op must have one slice size for every input dimension; got: "
+            f"len(slice_sizes)={len(slice_sizes)}, "
             f"input_shape.rank={operand.ndim}"
         )
     if len(slice_sizes) != len(dn.offset_dims) + len(dn.collapsed_slice_dims) + len(dn.operand_batching_dims):
         raise TypeError(
-            "All components of the offset index in a gather op must either be a offset dimension or explicitly "
-            f"collapsed/batching; got len(slice_sizes)={len(slice_sizes)}, output_slice_sizes={dn.offset_dims}, "
-            f"collapsed_slice_dims={dn.collapsed_slice_dims}, operand_batching_dims={dn.operand_batching_dims}."
+            "All components of the offset index in a gather op must either be a offset dimension or "
+            "explicitly "
+            f"collapsed/batching; got len(slice_sizes)={len(slice_sizes)}, "
+            f"output_slice_sizes={dn.offset_dims}, "
+            f"collapsed_slice_dims={dn.collapsed_slice_dims}, "
+            f"operand_batching_dims={dn.operand_batching_dims}."
         )
     for i, (size, full) in enumerate(zip(slice_sizes, operand.shape, strict=True)):
         if indices.size and not 0 <= size <= full:
             raise TypeError(
-                f"Slice size at index {i} in gather op is out of range, must be within [0, {full} + 1), got {size}."
+                f"Slice size at index {i} in gather op is out of range, must be within [0, {full} + 1), got "
+                f"{size}."
             )
     for i, d in enumerate(dn.collapsed_slice_dims):
         if slice_sizes[d] != 1:
             raise TypeError(
-                f"Gather op can only collapse slice dims with bound 1, but bound is {slice_sizes[d]} for index {d} at "
+                f"Gather op can only collapse slice dims with bound 1, but bound is {slice_sizes[d]} for "
+                f"index {d} at "
                 f"position {i}."
             )
     for i, d in enumerate(dn.operand_batching_dims):
         if slice_sizes[d] > 1:
             raise TypeError(
-                f"Gather op can only have operand batching dims with bound 0/1, but bound is {slice_sizes[d]} for index "
+                "Gather op can only have operand batching dims with bound 0/1, but bound is "
+                f"{slice_sizes[d]} for index "
                 f"{d} at position {i}."
             )
 
@@ -273,7 +292,8 @@ def positions(shape, indices, window_dims, index_map, removed, batching, sizes):
     Args:
       shape: of the operand. indices: NumPy array of index vectors.
       window_dims: axes of the result (or the updates) in the window.
-      removed: axes of the operand that have no window axis; batching: pairs (axis of operand, axis of indices).
+      removed: axes of the operand that have no window axis; batching: pairs (axis of operand, axis of
+        indices).
       sizes: of the window along each axis of the operand.
 
     Returns:
@@ -303,7 +323,11 @@ def positions(shape, indices, window_dims, index_map, removed, batching, sizes):
     for k, d in enumerate(index_map):
         last = max(shape[d] - sizes[d], 0)
         raw = indices[..., k]
-        raw = np.minimum(raw, np.uint64(2**62)).astype(np.int64) if raw.dtype == np.uint64 else raw.astype(np.int64)
+        raw = (
+            np.minimum(raw, np.uint64(2**62)).astype(np.int64)
+            if raw.dtype == np.uint64
+            else raw.astype(np.int64)
+        )
         inside &= placed((raw >= 0) & (raw <= last), batch_dims)
         where[d] = where[d] + placed(np.clip(raw, 0, last), batch_dims)
     return where, inside
@@ -315,13 +339,23 @@ def _gather_reference(x, indices, *, dimension_numbers, slice_sizes, mode, fill_
     removed = (*dn.collapsed_slice_dims, *dn.operand_batching_dims)
     batching = list(zip(dn.operand_batching_dims, dn.start_indices_batching_dims, strict=True))
     where, inside = positions(
-        x.shape[: len(slice_sizes)], indices, dn.offset_dims, dn.start_index_map, removed, batching, slice_sizes
+        x.shape[: len(slice_sizes)],
+        indices,
+        dn.offset_dims,
+        dn.start_index_map,
+        removed,
+        batching,
+        slice_sizes,
     )
     shape = np.broadcast_shapes(inside.shape, *(w.shape for w in where))
     fill = np.asarray(0 if fill_value is None else fill_value).astype(x.dtype)
     if x.size == 0:
         return np.broadcast_to(fill, shape + words).copy()
-    out = x[tuple(np.broadcast_to(w, shape) for w in where)] if where else np.broadcast_to(x, shape + words).copy()
+    out = (
+        x[tuple(np.broadcast_to(w, shape) for w in where)]
+        if where
+        else np.broadcast_to(x, shape + words).copy()
+    )
     if mode is GatherScatterMode.FILL_OR_DROP:
         mask = np.broadcast_to(inside, shape).reshape(shape + (1,) * len(words))
         out = np.where(mask, out, fill)
@@ -340,14 +374,18 @@ def _gather_jvp(primals, tangents, *, fill_value, **params):
     return out, gather_p.bind(t, indices, fill_value=fill, **params)
 
 
-def _gather_transpose(ct, operand, indices, *, dimension_numbers, unique_indices, indices_are_sorted, mode, **_):
+def _gather_transpose(
+    ct, operand, indices, *, dimension_numbers, unique_indices, indices_are_sorted, mode, **_
+):
     from mpijax.ops.scatter import transposed_gather  # scatter's rules need gather, too
 
     flags = {"unique_indices": unique_indices, "indices_are_sorted": indices_are_sorted, "mode": mode}
     return [transposed_gather(ct, indices, operand.aval.shape, dimension_numbers, **flags), None]
 
 
-def _gather_batch(axis, args, dims, *, dimension_numbers, slice_sizes, unique_indices, indices_are_sorted, **params):
+def _gather_batch(
+    axis, args, dims, *, dimension_numbers, slice_sizes, unique_indices, indices_are_sorted, **params
+):
     """A batched operand alone adds an axis to the window; batched indices add batch axes."""
     (x, indices), (x_dim, index_dim) = args, dims
     dn = dimension_numbers

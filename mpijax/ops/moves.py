@@ -1,7 +1,8 @@
-"""What the operations that move elements share: shapes as users give them, and the record of such an operation.
+"""What the operations that move elements share: shapes as users give them, and the record of such an
+operation.
 
-Keys: an array of PRNG keys of shape S lies in memory as uint32 of shape S + (2,). References get that array; the
-parameters of an operation speak of S only, so references leave axes beyond those alone.
+Keys: an array of PRNG keys of shape S lies in memory as uint32 of shape S + (2,). References get that array;
+the parameters of an operation speak of S only, so references leave axes beyond those alone.
 """
 
 from __future__ import annotations
@@ -30,9 +31,13 @@ def canonical_shape(shape: Any) -> tuple[int, ...]:
             return tuple(operator.index(d) for d in shape)
     except TypeError:
         pass
-    traced = isinstance(shape, Tracer) or (isinstance(shape, (tuple, list)) and any(isinstance(d, Tracer) for d in shape))
+    traced = isinstance(shape, Tracer) or (
+        isinstance(shape, (tuple, list)) and any(isinstance(d, Tracer) for d in shape)
+    )
     hint = (
-        "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions." if traced else ""
+        "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions."
+        if traced
+        else ""
     )
     raise TypeError(f"Shapes must be 1D sequences of concrete values of integer type, got {shape}.{hint}")
 
@@ -58,7 +63,9 @@ def check_shapelike(fun: str, what: str, dims: Sequence[Any]) -> None:
     if not isinstance(dims, (tuple, list, np.ndarray)):
         raise TypeError(f"{fun} {what} must be of type tuple/list/ndarray, got {type(dims)}.")
     if not all(isinstance(d, (int, np.integer)) for d in dims):
-        raise TypeError(f"{fun} {what} must have every element be an integer type, got {tuple(map(type, dims))}.")
+        raise TypeError(
+            f"{fun} {what} must have every element be an integer type, got {tuple(map(type, dims))}."
+        )
     if not all(d >= 0 for d in dims):
         raise TypeError(f"{fun} {what} must have every element be nonnegative, got {dims}.")
 

@@ -38,9 +38,12 @@ def _pad_type(operand, padding_value, *, padding_config):
             f"{padding_config} for operand shape {shape}"
         )
     if any(i < 0 for _, _, i in padding_config):
-        raise ValueError(f"interior padding in padding_config must be nonnegative, got padding_config {padding_config}")
+        raise ValueError(
+            f"interior padding in padding_config must be nonnegative, got padding_config {padding_config}"
+        )
     result = tuple(
-        int(lo + hi + (d + (d - 1) * i if d else 0)) for (lo, hi, i), d in zip(padding_config, shape, strict=True)
+        int(lo + hi + (d + (d - 1) * i if d else 0))
+        for (lo, hi, i), d in zip(padding_config, shape, strict=True)
     )
     if any(d < 0 for d in result):
         raise ValueError(
@@ -49,7 +52,8 @@ def _pad_type(operand, padding_value, *, padding_config):
         )
     if operand.dtype != padding_value.dtype:
         raise TypeError(
-            f"pad operand and padding_value must be same dtype: got {operand.dtype} and {padding_value.dtype}."
+            f"pad operand and padding_value must be same dtype: got {operand.dtype} and "
+            f"{padding_value.dtype}."
         )
     return ShapedArray(result, operand.dtype, operand.weak_type and padding_value.weak_type)
 
@@ -79,7 +83,7 @@ def _pad_jvp(primals, tangents, *, padding_config):
 
 
 def _pad_transpose(ct, operand, padding_value, *, padding_config):
-    """The cotangent of the padding is what is left of the total; the operand's, which that needs, is taken out of ct."""
+    """The operand's cotangent is taken out of ct; the padding's is what is left of the total."""
 
     def unpadded():
         config = [numpy_ints((-before, -after, 0)) for before, after, _ in padding_config]

@@ -1,8 +1,8 @@
 """PRNG keys and the bits they stand for: seeding, splitting, folding in, all by the Threefry 2x32 hash.
 
-An array of keys of shape S is a uint32 array of shape S + (2,) in memory, which is what references get. Counters
-are positions in row-major order, so every element of a result is hashed independently of the others and of how an
-array is divided among ranks.
+An array of keys of shape S is a uint32 array of shape S + (2,) in memory, which is what references get.
+Counters are positions in row-major order, so every element of a result is hashed independently of the others
+and of how an array is divided among ranks.
 
 J. K. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 """
@@ -118,7 +118,10 @@ def _broadcast_batch(primitive_of):
 
     def batch(axis, args, dims, **params):
         avals = [typeof(x) for x in args]
-        if all(d == dims[0] and a.shape == avals[0].shape for d, a in zip(dims, avals)) and dims[0] is not None:
+        if (
+            all(d == dims[0] and a.shape == avals[0].shape for d, a in zip(dims, avals))
+            and dims[0] is not None
+        ):
             return primitive_of().bind(*args, **params), dims[0]
         ndim = max(a.ndim + (d is None) for a, d in zip(avals, dims) if a.ndim)
         front = []
@@ -191,14 +194,19 @@ def random_wrap(base_arr: Any, impl: PRNGImpl = threefry_prng_impl) -> Any:
     aval = typeof(base_arr)
     n = len(impl.key_shape)
     if aval.ndim < n:
-        raise TypeError(f"JAX encountered invalid PRNG key data: expected key_data.ndim >= {n}; got ndim={aval.ndim}")
+        raise TypeError(
+            f"JAX encountered invalid PRNG key data: expected key_data.ndim >= {n}; got ndim={aval.ndim}"
+        )
     if aval.shape[aval.ndim - n :] != impl.key_shape:
         raise TypeError(
-            f"JAX encountered invalid PRNG key data: expected key_data.shape to end with {impl.key_shape}; got "
+            f"JAX encountered invalid PRNG key data: expected key_data.shape to end with {impl.key_shape}; "
+            "got "
             f"shape={aval.shape} for impl={impl}"
         )
     if aval.dtype != UINT32:
-        raise TypeError(f"JAX encountered invalid PRNG key data: expected key_data.dtype = uint32; got dtype={aval.dtype}")
+        raise TypeError(
+            f"JAX encountered invalid PRNG key data: expected key_data.dtype = uint32; got dtype={aval.dtype}"
+        )
     return random_wrap_p.bind(base_arr, impl=impl)
 
 
@@ -230,7 +238,9 @@ random_unwrap_p = _define(
     reference=lambda x: x,
 )
 
-random_clone_p = _define("random_clone", type_rule=lambda x: x, reference=lambda x: x, lower=Structural("copy"))
+random_clone_p = _define(
+    "random_clone", type_rule=lambda x: x, reference=lambda x: x, lower=Structural("copy")
+)
 
 # ---------------------------------------------------------------- random_split, random_fold_in
 
@@ -277,7 +287,10 @@ def _fold_reference(keys, msgs):
 
 
 random_fold_in_p = _define(
-    "random_fold_in", type_rule=_fold_type, reference=_fold_reference, batch=_broadcast_batch(lambda: random_fold_in_p)
+    "random_fold_in",
+    type_rule=_fold_type,
+    reference=_fold_reference,
+    batch=_broadcast_batch(lambda: random_fold_in_p),
 )
 
 # ---------------------------------------------------------------- random_bits

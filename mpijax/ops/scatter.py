@@ -88,7 +88,8 @@ def scatter(
     unique_indices: bool = False,
     mode: str | GatherScatterMode | None = None,
 ) -> Any:
-    """`operand` with the windows at `scatter_indices` replaced by `updates`; of several updates of an element the last one.
+    """`operand` with the windows at `scatter_indices` replaced by `updates`; of several updates of an element
+    the last one.
 
     Args:
       scatter_indices: integers of shape `(..., number of components)`.
@@ -111,7 +112,9 @@ def _combining(name: str, does: str) -> Callable:
     ) -> Any:
         flags = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode}
         combiner = _combiner(name, typeof(operand).dtype)
-        return _scatter(_primitives[name], operand, scatter_indices, updates, dimension_numbers, combiner, flags)
+        return _scatter(
+            _primitives[name], operand, scatter_indices, updates, dimension_numbers, combiner, flags
+        )
 
     wrapper.__name__ = wrapper.__qualname__ = f"scatter_{name}"
     wrapper.__doc__ = f"Like `scatter`, but {does}; several updates of an element all count."
@@ -125,8 +128,10 @@ scatter_min = _combining("min", "elements become the minimum of themselves and t
 scatter_max = _combining("max", "elements become the maximum of themselves and the updates")
 
 
-def transposed_gather(ct: Any, indices: Any, shape: tuple[int, ...], dn: GatherDimensionNumbers, **flags) -> Any:
-    """The cotangent of a gather's operand of the given shape: cotangents are added up where they were read."""
+def transposed_gather(
+    ct: Any, indices: Any, shape: tuple[int, ...], dn: GatherDimensionNumbers, **flags
+) -> Any:
+    """The cotangent of a gather's operand: cotangents are added up where they were read."""
     numbers = ScatterDimensionNumbers(
         dn.offset_dims,
         dn.collapsed_slice_dims,
@@ -150,7 +155,7 @@ def scatter_apply(
     unique_indices: bool = False,
     mode: str | GatherScatterMode | None = None,
 ) -> Any:
-    """`operand` with `func`, a function of a scalar, applied to the elements of windows, once for each mention."""
+    """`operand` with `func`, a function of a scalar, applied to elements once for each mention."""
     aval = typeof(operand)
     unused = full_like(operand, 0, canonical_shape(update_shape))
     scalar = ShapedArray((), aval.dtype)
@@ -194,8 +199,12 @@ def _scatter_type(operand, indices, updates, *, dimension_numbers, **_flags):
     )
     window = len(dn.update_window_dims) + len(dn.inserted_window_dims) + len(dn.operand_batching_dims)
     if operand.ndim != window:
-        raise TypeError(f"Scatter op has window of size {window}; doesn't match operand of rank {operand.ndim}.")
-    check_index_map("scatter", "scatter_dims_to_operand_dims", dn.scatter_dims_to_operand_dims, operand, indices)
+        raise TypeError(
+            f"Scatter op has window of size {window}; doesn't match operand of rank {operand.ndim}."
+        )
+    check_index_map(
+        "scatter", "scatter_dims_to_operand_dims", dn.scatter_dims_to_operand_dims, operand, indices
+    )
     _check_bounds(operand, indices, updates, dn)
     return operand
 
@@ -206,15 +215,18 @@ def _check_bounds(operand, indices, updates, dn) -> None:
     for bound, d in zip(bounds, dn.update_window_dims, strict=True):
         if updates.shape[d] > bound:
             raise TypeError(
-                "Bounds of the window dimensions of updates must not exceed the bounds of the corresponding dimensions of "
+                "Bounds of the window dimensions of updates must not exceed the bounds of the corresponding "
+                "dimensions of "
                 f"operand. For dimension {d}, updates bound is {updates.shape[d]}, operand bound is {bound}."
             )
     scattered = [d for d in range(updates.ndim) if d not in dn.update_window_dims]
     for d, size in zip(scattered, indices.shape[:-1], strict=True):
         if updates.shape[d] != size:
             raise TypeError(
-                "Bounds of the scatter dimensions of updates must be the same as the bounds of the corresponding "
-                f"dimensions of scatter indices. For scatter dimension {d}, updates bound is {updates.shape[d]}, "
+                "Bounds of the scatter dimensions of updates must be the same as the bounds of the "
+                "corresponding "
+                f"dimensions of scatter indices. For scatter dimension {d}, updates bound is "
+                f"{updates.shape[d]}, "
                 f"indices bound is {size}."
             )
 
@@ -248,7 +260,13 @@ def _targets(x, indices, updates, dn, mode):
     removed = (*dn.inserted_window_dims, *dn.operand_batching_dims)
     batching = list(zip(dn.operand_batching_dims, dn.scatter_indices_batching_dims, strict=True))
     where, inside = positions(
-        x.shape[:ndim], indices, dn.update_window_dims, dn.scatter_dims_to_operand_dims, removed, batching, sizes
+        x.shape[:ndim],
+        indices,
+        dn.update_window_dims,
+        dn.scatter_dims_to_operand_dims,
+        removed,
+        batching,
+        sizes,
     )
     shape = updates.shape[:rank]
     keep = np.broadcast_to(inside | (mode is not GatherScatterMode.FILL_OR_DROP), shape)
@@ -320,7 +338,7 @@ def _batched_in_front(x, dim, size):
 
 
 def _batch_rule(get_primitive: Callable[[], Primitive]) -> Callable:
-    """As for gather: without batched indices the batch axis joins the window, else it becomes a batching axis."""
+    """As for gather: unless indices are batched, the batch axis joins the window."""
 
     def batch(axis, args, dims, *, dimension_numbers, **params):
         operand, indices, updates = args
@@ -458,8 +476,8 @@ def _set_jvp(primals, tangents, **params):
     if params["unique_indices"]:
         out = scatter_p.bind(operand, indices, updates, **params)
         return out, scatter_p.bind(t_operand, indices, t_updates, **params)
-    # Which of several updates of an element wins must be the same for values and tangents. So number the updates
-    # from 1, scatter the numbers, keep what won, and add it up, which is linear.
+    # Which of several updates of an element wins must be the same for values and tangents. So number the
+    # updates # from 1, scatter the numbers, keep what won, and add it up, which is linear.
     dn = params["dimension_numbers"]
     ids_shape = [1 if d in dn.update_window_dims else n for d, n in enumerate(shape_of(updates))]
     count = math.prod(ids_shape)

@@ -66,7 +66,9 @@ def broadcast_to(arr: Any, shape: Sequence[int], sharding=None) -> Any:
         return stage(arr)
     lead = len(shape) - aval.ndim
     if lead < 0:
-        raise ValueError(f"Cannot broadcast to shape with fewer dimensions: arr_shape={aval.shape} shape={shape}")
+        raise ValueError(
+            f"Cannot broadcast to shape with fewer dimensions: arr_shape={aval.shape} shape={shape}"
+        )
     if any(d not in (1, full) for d, full in zip(aval.shape, shape[lead:], strict=True)):
         wanted = aval.update(shape=shape).str_short()
         raise ValueError(
@@ -101,12 +103,14 @@ def _broadcast_shape(operand, *, shape, broadcast_dimensions, sharding):
     check_shapelike("broadcast_in_dim", "broadcast_dimensions", dims)
     if operand.ndim != len(dims):
         raise TypeError(
-            "broadcast_in_dim broadcast_dimensions must have length equal to operand ndim; got broadcast_dimensions "
+            "broadcast_in_dim broadcast_dimensions must have length equal to operand ndim; got "
+            "broadcast_dimensions "
             f"{dims} for operand ndim {operand.ndim}."
         )
     if len(shape) < operand.ndim:
         raise TypeError(
-            "broadcast_in_dim target broadcast shape must have equal or higher rank to the operand shape; got operand "
+            "broadcast_in_dim target broadcast shape must have equal or higher rank to the operand shape; "
+            "got operand "
             f"ndim {operand.ndim} and target broadcast ndim {len(shape)}."
         )
     if not set(dims) <= set(range(len(shape))):
@@ -116,12 +120,17 @@ def _broadcast_shape(operand, *, shape, broadcast_dimensions, sharding):
         )
     if any(d not in (1, shape[i]) for d, i in zip(operand.shape, dims, strict=True)):
         raise TypeError(
-            "broadcast_in_dim operand dimension sizes must either be 1, or be equal to their corresponding dimensions "
-            f"in the target broadcast shape; got operand of shape {operand.shape}, target broadcast shape {shape}, "
+            "broadcast_in_dim operand dimension sizes must either be 1, or be equal to their corresponding "
+            "dimensions "
+            f"in the target broadcast shape; got operand of shape {operand.shape}, target broadcast shape "
+            f"{shape}, "
             f"broadcast_dimensions {dims} "
         )
     if len(set(dims)) != len(dims):
-        raise TypeError(f"broadcast_in_dim broadcast_dimensions must not contain duplicates, got broadcast_dimensions {dims}")
+        raise TypeError(
+            "broadcast_in_dim broadcast_dimensions must not contain duplicates, got broadcast_dimensions "
+            f"{dims}"
+        )
     return shape
 
 
@@ -192,7 +201,9 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
     shape = shape_of(operand)
     low, high, _ = slice(start_dimension, stop_dimension).indices(len(shape))
     if high < low:
-        raise ValueError(f"Invalid dimension range passed to collapse: {shape}[{start_dimension}:{stop_dimension}]")
+        raise ValueError(
+            f"Invalid dimension range passed to collapse: {shape}[{start_dimension}:{stop_dimension}]"
+        )
     return reshape(operand, shape[:low] + (math.prod(shape[low:high]),) + shape[high:])
 
 
@@ -200,7 +211,9 @@ def _reshape_shape(operand, *, new_sizes, dimensions, sharding):
     if any(d < 0 for d in new_sizes):
         raise TypeError(f"reshape new_sizes must all be positive, got {new_sizes}.")
     if math.prod(new_sizes) != operand.size:
-        raise TypeError(f"reshape total size must be unchanged, got new_sizes {new_sizes} for shape {operand.shape}.")
+        raise TypeError(
+            f"reshape total size must be unchanged, got new_sizes {new_sizes} for shape {operand.shape}."
+        )
     if dimensions is not None and set(dimensions) != set(range(operand.ndim)):
         raise TypeError(
             "reshape dimensions must be a permutation of operand dimensions, got dimensions "
@@ -327,7 +340,8 @@ def _squeeze_shape(operand, *, dimensions):
         raise ValueError(f"dimensions outside range [0, ndim): {dimensions}")
     if any(shape[d] != 1 for d in dimensions):
         raise ValueError(
-            f"cannot select an axis to squeeze out which has size not equal to one, got {shape=} and {dimensions=}"
+            f"cannot select an axis to squeeze out which has size not equal to one, got {shape=} and "
+            f"{dimensions=}"
         )
     return tuple(s for i, s in enumerate(shape) if i not in dimensions)
 

@@ -25,8 +25,11 @@ from mpijax.transforms.zeros import Zero, instantiate
 # ---------------------------------------------------------------- slice
 
 
-def slice(  # noqa: A001 (JAX's name)
-    operand: Any, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None = None
+def slice(
+    operand: Any,
+    start_indices: Sequence[int],
+    limit_indices: Sequence[int],
+    strides: Sequence[int] | None = None,
 ) -> Any:
     """`operand[start:limit:stride, ...]` with one start, limit and stride (1 by default) for each axis."""
     return slice_p.bind(
@@ -69,7 +72,8 @@ def _slice_shape(operand, *, start_indices, limit_indices, strides):
     check_shapelike("slice", "limit_indices", limit_indices)
     if operand.ndim != len(start_indices):
         raise TypeError(
-            "slice start_indices must have length equal to the number of dimensions of the operand, got indices "
+            "slice start_indices must have length equal to the number of dimensions of the operand, got "
+            "indices "
             f"{start_indices} for operand shape {shape}."
         )
     if len(start_indices) != len(limit_indices):
@@ -172,7 +176,8 @@ def _concatenate_type(*operands, dimension):
         raise TypeError(f"concatenate dimension out of bounds: dimension {dimension} for shapes {listed}.")
     if len({without(s, dimension) for s in shapes}) != 1:
         raise TypeError(
-            "Cannot concatenate arrays with shapes that differ in dimensions other than the one being concatenated: "
+            "Cannot concatenate arrays with shapes that differ in dimensions other than the one being "
+            "concatenated: "
             f"concatenating along dimension {dimension} for shapes {listed}."
         )
     check_same_dtypes("concatenate", operands)
@@ -193,7 +198,10 @@ def _concatenate_transpose(ct, *operands, dimension):
 
 
 def _concatenate_batch(axis, args, dims, *, dimension):
-    args = [broadcast(x, (axis.size,)) if d is None else move_dim(x, d, 0) for x, d in zip(args, dims, strict=True)]
+    args = [
+        broadcast(x, (axis.size,)) if d is None else move_dim(x, d, 0)
+        for x, d in zip(args, dims, strict=True)
+    ]
     return concatenate(args, dimension + 1), 0
 
 
@@ -221,7 +229,8 @@ def _split_type(operand, *, sizes, axis):
         raise ValueError(f"Sizes passed to split must be nonnegative, got {list(sizes)}")
     if operand.shape[axis] != sum(sizes):
         raise ValueError(
-            f"Sum of sizes {sum(sizes)} must be equal to dimension {axis} of the operand shape {list(operand.shape)}"
+            f"Sum of sizes {sum(sizes)} must be equal to dimension {axis} of the operand shape "
+            f"{list(operand.shape)}"
         )
     return [operand.update(shape=(*operand.shape[:axis], size, *operand.shape[axis + 1 :])) for size in sizes]
 

@@ -77,7 +77,8 @@ def _sort_reference(*xs, dimension, is_stable, num_keys):
     order = _permutation(xs[:num_keys], dimension)
     if any(x.ndim > order.ndim for x in xs):
         return [
-            np.take_along_axis(x, order.reshape(order.shape + (1,) * (x.ndim - order.ndim)), dimension) for x in xs
+            np.take_along_axis(x, order.reshape(order.shape + (1,) * (x.ndim - order.ndim)), dimension)
+            for x in xs
         ]
     return [np.take_along_axis(x, order, dimension) for x in xs]
 
@@ -102,7 +103,8 @@ def _sort_batch(axis, args, dims, *, dimension, is_stable, num_keys):
     whole, dim = next((shape_of(x), d) for x, d in zip(args, dims, strict=True) if d is not None)
     kept = tuple(d for d in range(len(whole)) if d != dim)
     args = [
-        broadcast_in_dim(x, whole, kept) if d is None else move_dim(x, d, dim) for x, d in zip(args, dims, strict=True)
+        broadcast_in_dim(x, whole, kept) if d is None else move_dim(x, d, dim)
+        for x, d in zip(args, dims, strict=True)
     ]
     dimension += dim <= dimension
     outs = sort_p.bind(*args, dimension=dimension, is_stable=is_stable, num_keys=num_keys)
@@ -144,10 +146,14 @@ def _top_k_type(operand, *, k, axis):
         raise TypeError(f"top_k operand must have >= 1 dimension, got {shape}")
     if shape[axis] < k:
         raise ValueError(
-            f"k argument to top_k must be no larger than size along axis; got {k=} with shape={list(shape)} and {axis=}"
+            f"k argument to top_k must be no larger than size along axis; got {k=} with shape={list(shape)} "
+            f"and {axis=}"
         )
     shape = (*shape[:axis], k, *shape[axis + 1 :])
-    return [operand.update(shape=shape), operand.update(shape=shape, dtype=np.dtype(np.int32), weak_type=False)]
+    return [
+        operand.update(shape=shape),
+        operand.update(shape=shape, dtype=np.dtype(np.int32), weak_type=False),
+    ]
 
 
 def total_order(x: np.ndarray) -> np.ndarray:
