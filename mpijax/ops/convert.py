@@ -13,13 +13,19 @@ from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose, Elementwise
 from mpijax.core.primitive import Primitive, registry
-from mpijax.core.trace import EVAL, JaxprTrace, literal_value, state, typeof
+from mpijax.core.trace import EVAL, JaxprTrace, literal_value, load_runtime, state, typeof
 from mpijax.ops.families import CONSTANT, NOT_LINEAR, hide_unset, scalar_rule
 from mpijax.transforms.zeros import Zero
 
 # ---------------------------------------------------------------- stage
 
-_make_array: Callable[[np.ndarray, ShapedArray], Any] = lambda value, aval: value  # noqa: E731
+
+def _first_array(value: np.ndarray, aval: ShapedArray) -> Any:
+    load_runtime()  # which sets `_make_array`
+    return _make_array(value, aval)
+
+
+_make_array: Callable[[np.ndarray, ShapedArray], Any] = _first_array
 
 
 def set_array_factory(make: Callable[[np.ndarray, ShapedArray], Any]) -> None:
