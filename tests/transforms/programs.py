@@ -1,5 +1,5 @@
-"""Programs whose Jaxprs are compared with JAX's: each is a function of the library `j` that returns a function and
-its arguments. `j` has `jax`, `jnp`, `lax`, `nn`, `random` and `P` of either library.
+"""Programs whose Jaxprs are compared with JAX's: each is a function of the library `j` (see `oracle`) that
+returns a function and its arguments.
 """
 
 from __future__ import annotations
@@ -52,25 +52,45 @@ def comparisons(j):
 
 @program
 def booleans(j):
-    return lambda a, b: (a & b, a | b, ~a, a ^ b, j.jnp.logical_not(a), j.jnp.logical_and(a, b)), (B3, B3)
+    return lambda a, b: (a & b, a | b, ~a, a ^ b, j.numpy.logical_not(a), j.numpy.logical_and(a, b)), (B3, B3)
 
 
 @program
 def elementwise_functions(j):
-    n = j.jnp
+    n = j.numpy
 
     def f(x):
-        return n.sin(x), n.cos(x), n.tan(x), n.exp(x), n.log(x), n.tanh(x), n.sqrt(x), n.abs(x), n.sign(x), n.floor(x)
+        return (
+            n.sin(x),
+            n.cos(x),
+            n.tan(x),
+            n.exp(x),
+            n.log(x),
+            n.tanh(x),
+            n.sqrt(x),
+            n.abs(x),
+            n.sign(x),
+            n.floor(x),
+        )
 
     return f, (X3,)
 
 
 @program
 def more_elementwise_functions(j):
-    n = j.jnp
+    n = j.numpy
 
     def f(x):
-        y = n.expm1(x) + n.log1p(x) + n.square(x) + n.exp2(x) + n.cbrt(x) + n.sinh(x) + n.cosh(x) + n.arctan(x)
+        y = (
+            n.expm1(x)
+            + n.log1p(x)
+            + n.square(x)
+            + n.exp2(x)
+            + n.cbrt(x)
+            + n.sinh(x)
+            + n.cosh(x)
+            + n.arctan(x)
+        )
         return y, n.reciprocal(x), n.isnan(x), n.isfinite(x), n.negative(x), n.positive(x)
 
     return f, (X3,)
@@ -78,8 +98,11 @@ def more_elementwise_functions(j):
 
 @program
 def binary_functions(j):
-    n = j.jnp
-    return lambda x, y: (n.maximum(x, y), n.minimum(x, 0), n.power(x, y), n.arctan2(x, y), n.hypot(x, y)), (X3, X3)
+    n = j.numpy
+    return lambda x, y: (n.maximum(x, y), n.minimum(x, 0), n.power(x, y), n.arctan2(x, y), n.hypot(x, y)), (
+        X3,
+        X3,
+    )
 
 
 @program
@@ -100,32 +123,34 @@ def types_that_promote(j):
 @program
 def half_precision(j):
     def f(x):
-        y = x.astype(j.jnp.bfloat16)
-        return y * 2 + y.sum(), (x.astype(j.jnp.float16) @ x.astype(j.jnp.float16)).astype(j.jnp.float32)
+        y = x.astype(j.numpy.bfloat16)
+        return y * 2 + y.sum(), (x.astype(j.numpy.float16) @ x.astype(j.numpy.float16)).astype(
+            j.numpy.float32
+        )
 
     return f, (X3,)
 
 
 @program
 def complex_numbers(j):
-    n = j.jnp
+    n = j.numpy
     return lambda z: (z * (1 + 2j), n.real(z), n.imag(z), n.conj(z), abs(z), z * z), (X3 + 1j * X3,)
 
 
 @program
 def weak_types(j):
-    return lambda x: (x + 1, j.jnp.sin(x), j.jnp.asarray(x) * X3), (2.0,)
+    return lambda x: (x + 1, j.numpy.sin(x), j.numpy.asarray(x) * X3), (2.0,)
 
 
 @program
 def where(j):
-    n = j.jnp
+    n = j.numpy
     return lambda c, x, y: (n.where(c, x, y), n.where(x > 0, x, 0.0), n.where(c, 1, x)), (B3, X3, X3)
 
 
 @program
 def clip(j):
-    return lambda x: (j.jnp.clip(x, 0, 1), x.clip(-1.0), j.jnp.clip(x, max=0.5)), (X3,)
+    return lambda x: (j.numpy.clip(x, 0, 1), x.clip(-1.0), j.numpy.clip(x, max=0.5)), (X3,)
 
 
 @program
@@ -138,53 +163,70 @@ def reductions(j):
 
 @program
 def statistics(j):
-    return lambda x: (x.std(), x.var(axis=1), j.jnp.mean(x, axis=-1, keepdims=True)), (X23,)
+    return lambda x: (x.std(), x.var(axis=1), j.numpy.mean(x, axis=-1, keepdims=True)), (X23,)
 
 
 @program
 def tests_of_all_elements(j):
-    return lambda x: ((x > 0).any(), (x > 0).all(axis=0), j.jnp.argmax(x), x.argmin(axis=1)), (X23,)
+    return lambda x: ((x > 0).any(), (x > 0).all(axis=0), j.numpy.argmax(x), x.argmin(axis=1)), (X23,)
 
 
 @program
 def shapes(j):
     def f(x):
         y = x.reshape(3, 2).T
-        return y[None], x.ravel(), j.jnp.expand_dims(x, (0, 2)), x[None, :, :, None].squeeze(), j.jnp.swapaxes(x, 0, 1)
+        return (
+            y[None],
+            x.ravel(),
+            j.numpy.expand_dims(x, (0, 2)),
+            x[None, :, :, None].squeeze(),
+            j.numpy.swapaxes(x, 0, 1),
+        )
 
     return f, (X23,)
 
 
 @program
 def joining(j):
-    n = j.jnp
-    return lambda x, y: (n.concatenate([x, y], 1), n.stack([x, y]), n.vstack([x, y]), n.hstack([x, y])), (X23, X23)
+    n = j.numpy
+    return lambda x, y: (n.concatenate([x, y], 1), n.stack([x, y]), n.vstack([x, y]), n.hstack([x, y])), (
+        X23,
+        X23,
+    )
 
 
 @program
 def creation(j):
-    n = j.jnp
+    n = j.numpy
 
     def f(x):
-        return n.zeros(3), n.ones((2, 2), n.int32), n.full((2,), 7.0), n.arange(4), n.zeros_like(x), n.eye(3), x
+        return (
+            n.zeros(3),
+            n.ones((2, 2), n.int32),
+            n.full((2,), 7.0),
+            n.arange(4),
+            n.zeros_like(x),
+            n.eye(3),
+            x,
+        )
 
     return f, (X3,)
 
 
 @program
 def broadcasting(j):
-    return lambda x: (j.jnp.broadcast_to(x, (2, 3)), j.lax.broadcast(x, (2,)), j.jnp.tile(x, 2)), (X3,)
+    return lambda x: (j.numpy.broadcast_to(x, (2, 3)), j.lax.broadcast(x, (2,)), j.numpy.tile(x, 2)), (X3,)
 
 
 @program
 def products(j):
-    n = j.jnp
+    n = j.numpy
     return lambda a, b, v: (a @ b, a @ v, v @ v, n.dot(a, b), n.outer(v, v), n.matmul(a, b)), (X44, X44, X4)
 
 
 @program
 def einsums(j):
-    n = j.jnp
+    n = j.numpy
 
     def f(a, b):
         return n.einsum("ij,jk->ik", a, b), n.einsum("bij,bjk->bik", a[None], b[None]), n.einsum("ij->j", a)
@@ -194,7 +236,7 @@ def einsums(j):
 
 @program
 def tensordot(j):
-    return lambda a, b: (j.jnp.tensordot(a, b, 1), j.jnp.tensordot(a, b, ((0,), (1,)))), (X44, X44)
+    return lambda a, b: (j.numpy.tensordot(a, b, 1), j.numpy.tensordot(a, b, ((0,), (1,)))), (X44, X44)
 
 
 @program
@@ -219,7 +261,7 @@ def updates(j):
 
 @program
 def takes(j):
-    n = j.jnp
+    n = j.numpy
     return lambda x, i: (n.take(x, i, axis=0), n.take_along_axis(x, i[:, None], axis=1)), (X34, I3)
 
 
@@ -246,7 +288,7 @@ def lax_operations(j):
 
 @program
 def padding(j):
-    return lambda x: (j.lax.pad(x, 0.0, [(1, 2, 0), (0, 0, 1)]), j.jnp.pad(x, 1)), (X23,)
+    return lambda x: (j.lax.pad(x, 0.0, [(1, 2, 0), (0, 0, 1)]), j.numpy.pad(x, 1)), (X23,)
 
 
 @program
@@ -259,7 +301,11 @@ def conversions(j):
     lax = j.lax
 
     def f(x):
-        return x.astype("int32"), lax.convert_element_type(x, "bfloat16"), lax.bitcast_convert_type(x, "int32")
+        return (
+            x.astype("int32"),
+            lax.convert_element_type(x, "bfloat16"),
+            lax.bitcast_convert_type(x, "int32"),
+        )
 
     return f, (X3,)
 
@@ -311,16 +357,16 @@ def old_style_keys(j):
 
 @program
 def nested_jit(j):
-    @j.jax.jit
+    @j.jit
     def inner(x, y):
-        return j.jnp.sin(x) * y
+        return j.numpy.sin(x) * y
 
     return lambda x: inner(x, 2.0) + inner(x, x), (X3,)
 
 
 @program
 def jit_called_twice_with_the_same_types(j):
-    @j.jax.jit
+    @j.jit
     def inner(x):
         return x * 2 + 1
 
@@ -330,7 +376,7 @@ def jit_called_twice_with_the_same_types(j):
 @program
 def jits_of_the_same_name(j):
     def make(n):
-        @j.jax.jit
+        @j.jit
         def g(x):
             return x * n
 
@@ -342,20 +388,20 @@ def jits_of_the_same_name(j):
 
 @program
 def jit_in_jit_in_jit(j):
-    @j.jax.jit
+    @j.jit
     def a(x):
-        return j.jnp.cos(x)
+        return j.numpy.cos(x)
 
-    @j.jax.jit
+    @j.jit
     def b(x):
         return a(x) + a(x * 2)
 
-    return j.jax.jit(lambda x: b(x) - b(b(x))), (X3,)
+    return j.jit(lambda x: b(x) - b(b(x))), (X3,)
 
 
 @program
 def long_jit_is_printed_ahead(j):
-    @j.jax.jit
+    @j.jit
     def many(x):
         for i in range(12):
             x = x * float(i)
@@ -368,7 +414,7 @@ def long_jit_is_printed_ahead(j):
 def jit_with_static_argument(j):
     from functools import partial
 
-    @partial(j.jax.jit, static_argnums=1)
+    @partial(j.jit, static_argnums=1)
     def power(x, n):
         return x**n
 
@@ -378,21 +424,21 @@ def jit_with_static_argument(j):
 @program
 def jit_that_closes_over_a_tracer(j):
     def f(x):
-        y = j.jnp.sin(x)
-        return j.jax.jit(lambda z: z * y)(x)
+        y = j.numpy.sin(x)
+        return j.jit(lambda z: z * y)(x)
 
     return f, (X3,)
 
 
 @program
 def jit_that_closes_over_an_array(j):
-    c = j.jnp.asarray(X3)
-    return lambda x: j.jax.jit(lambda z: z * c)(x) + c, (X3,)
+    c = j.numpy.asarray(X3)
+    return lambda x: j.jit(lambda z: z * c)(x) + c, (X3,)
 
 
 @program
 def jit_with_unused_arguments_and_results(j):
-    @j.jax.jit
+    @j.jit
     def g(x, y):
         return x * 2, y, 3.0
 
@@ -401,17 +447,17 @@ def jit_with_unused_arguments_and_results(j):
 
 @program
 def inlined_jit(j):
-    return lambda x: j.jax.jit(lambda y: y * 2 + 1, inline=True)(x), (X3,)
+    return lambda x: j.jit(lambda y: y * 2 + 1, inline=True)(x), (X3,)
 
 
 @program
 def donated_arguments(j):
-    return lambda x: j.jax.jit(lambda y: y * 2, donate_argnums=0)(x), (X3,)
+    return lambda x: j.jit(lambda y: y * 2, donate_argnums=0)(x), (X3,)
 
 
 @program
 def kept_unused_arguments(j):
-    return lambda x, y: j.jax.jit(lambda a, b: a * 2, keep_unused=True)(x, y), (X3, X3)
+    return lambda x, y: j.jit(lambda a, b: a * 2, keep_unused=True)(x, y), (X3, X3)
 
 
 @program
@@ -449,7 +495,7 @@ def many_arguments_in_long_lines(j):
 @program
 def unused_results_are_dropped(j):
     def f(x):
-        j.jnp.sin(x)
+        j.numpy.sin(x)
         return x * 2
 
     return f, (X3,)
@@ -457,7 +503,7 @@ def unused_results_are_dropped(j):
 
 @program
 def no_arguments(j):
-    return lambda: j.jnp.arange(3) * 2, ()
+    return lambda: j.numpy.arange(3) * 2, ()
 
 
 # -- derivatives ---------------------------------------------------------------------------------------------
@@ -465,121 +511,121 @@ def no_arguments(j):
 
 @program
 def gradient_of_a_sum(j):
-    return j.jax.grad(lambda x: (x**2).sum()), (X3,)
+    return j.grad(lambda x: (x**2).sum()), (X3,)
 
 
 @program
 def gradient_of_functions(j):
-    n = j.jnp
-    return j.jax.grad(lambda x: (n.sin(x) * n.exp(x) + n.log(x) / x - n.tanh(x)).sum()), (X3,)
+    n = j.numpy
+    return j.grad(lambda x: (n.sin(x) * n.exp(x) + n.log(x) / x - n.tanh(x)).sum()), (X3,)
 
 
 @program
 def gradient_of_a_scalar(j):
-    return j.jax.grad(lambda x: j.jnp.sin(j.jnp.sin(x)) * x), (0.5,)
+    return j.grad(lambda x: j.numpy.sin(j.numpy.sin(x)) * x), (0.5,)
 
 
 @program
 def second_derivative(j):
-    return j.jax.grad(j.jax.grad(lambda x: x**3 * j.jnp.sin(x))), (0.5,)
+    return j.grad(j.grad(lambda x: x**3 * j.numpy.sin(x))), (0.5,)
 
 
 @program
 def value_and_gradient(j):
-    return j.jax.value_and_grad(lambda x, y: (x * y).sum(), argnums=(0, 1)), (X3, X3)
+    return j.value_and_grad(lambda x, y: (x * y).sum(), argnums=(0, 1)), (X3, X3)
 
 
 @program
 def gradient_with_aux(j):
-    return j.jax.value_and_grad(lambda x: (j.jnp.sin(x).sum(), x * 2), has_aux=True), (X3,)
+    return j.value_and_grad(lambda x: (j.numpy.sin(x).sum(), x * 2), has_aux=True), (X3,)
 
 
 @program
 def gradient_of_a_linear_model(j):
     def loss(params, x, y):
-        return j.jnp.mean((x @ params["w"] + params["b"] - y) ** 2)
+        return j.numpy.mean((x @ params["w"] + params["b"] - y) ** 2)
 
-    return j.jax.grad(loss), ({"w": X34, "b": X4}, X23, array(2, 4))
+    return j.grad(loss), ({"w": X34, "b": X4}, X23, array(2, 4))
 
 
 @program
 def gradient_of_an_mlp(j):
     def loss(params, x, labels):
         (w1, b1), (w2, b2) = params
-        h = j.jnp.tanh(x @ w1 + b1)
+        h = j.numpy.tanh(x @ w1 + b1)
         logits = h @ w2 + b2
-        return -j.jnp.mean(j.jnp.sum(j.nn.one_hot(labels, 4) * j.nn.log_softmax(logits), axis=-1))
+        return -j.numpy.mean(j.numpy.sum(j.nn.one_hot(labels, 4) * j.nn.log_softmax(logits), axis=-1))
 
     params = [(X34, X4), (X44, X4)]
-    return j.jax.value_and_grad(loss), (params, X23, np.array([1, 3], np.int32))
+    return j.value_and_grad(loss), (params, X23, np.array([1, 3], np.int32))
 
 
 @program
 def gradient_of_maximum_and_where(j):
-    n = j.jnp
-    return j.jax.grad(lambda x, y: (n.maximum(x, y) + n.where(x > 0, x * 2, y)).sum()), (X3, X3)
+    n = j.numpy
+    return j.grad(lambda x, y: (n.maximum(x, y) + n.where(x > 0, x * 2, y)).sum()), (X3, X3)
 
 
 @program
 def gradient_of_indexing(j):
-    return j.jax.grad(lambda x: (x[1:] * x[:-1]).sum() + x[0]), (X4,)
+    return j.grad(lambda x: (x[1:] * x[:-1]).sum() + x[0]), (X4,)
 
 
 @program
 def gradient_of_a_gather(j):
-    return j.jax.grad(lambda x, i: (x[i] ** 2).sum()), (X44, I3)
+    return j.grad(lambda x, i: (x[i] ** 2).sum()), (X44, I3)
 
 
 @program
 def gradient_of_reductions(j):
-    return j.jax.grad(lambda x: x.max() + x.mean() + x.prod() + (x - x.mean(0)).min()), (X23,)
+    return j.grad(lambda x: x.max() + x.mean() + x.prod() + (x - x.mean(0)).min()), (X23,)
 
 
 @program
 def gradient_through_jit(j):
-    @j.jax.jit
+    @j.jit
     def g(x, y):
-        return j.jnp.sin(x) * y
+        return j.numpy.sin(x) * y
 
-    return j.jax.grad(lambda x: g(x, 2.0).sum() + g(x, x).sum()), (X3,)
+    return j.grad(lambda x: g(x, 2.0).sum() + g(x, x).sum()), (X3,)
 
 
 @program
 def gradient_of_jit_of_gradient(j):
-    inner = j.jax.jit(j.jax.grad(lambda x: j.jnp.exp(x) * x))
-    return j.jax.grad(lambda x: inner(x) * x), (0.3,)
+    inner = j.jit(j.grad(lambda x: j.numpy.exp(x) * x))
+    return j.grad(lambda x: inner(x) * x), (0.3,)
 
 
 @program
 def gradient_of_relu(j):
-    return j.jax.grad(lambda x: j.nn.relu(x).sum()), (X3,)
+    return j.grad(lambda x: j.nn.relu(x).sum()), (X3,)
 
 
 @program
 def stopped_gradient(j):
-    return j.jax.grad(lambda x: (x * j.lax.stop_gradient(x)).sum()), (X3,)
+    return j.grad(lambda x: (x * j.lax.stop_gradient(x)).sum()), (X3,)
 
 
 @program
 def gradient_with_respect_to_nothing_read(j):
-    return j.jax.grad(lambda x, y: (y * 2).sum(), argnums=0), (X3, X3)
+    return j.grad(lambda x, y: (y * 2).sum(), argnums=0), (X3, X3)
 
 
 @program
 def jvp(j):
-    return lambda x, t: j.jax.jvp(lambda z: j.jnp.sin(z) * z, (x,), (t,)), (X3, X3)
+    return lambda x, t: j.jvp(lambda z: j.numpy.sin(z) * z, (x,), (t,)), (X3, X3)
 
 
 @program
 def jvp_through_jit(j):
-    g = j.jax.jit(lambda x, y: j.jnp.cos(x) * y)
-    return lambda x, t: j.jax.jvp(lambda z: g(z, 3.0), (x,), (t,)), (X3, X3)
+    g = j.jit(lambda x, y: j.numpy.cos(x) * y)
+    return lambda x, t: j.jvp(lambda z: g(z, 3.0), (x,), (t,)), (X3, X3)
 
 
 @program
 def vjp(j):
     def f(x, ct):
-        y, pull = j.jax.vjp(lambda a: j.jnp.sin(a) @ X34, x)
+        y, pull = j.vjp(lambda a: j.numpy.sin(a) @ X34, x)
         return y, pull(ct)
 
     return f, (X3, X4)
@@ -588,7 +634,7 @@ def vjp(j):
 @program
 def linearize(j):
     def f(x, t):
-        y, lin = j.jax.linearize(lambda a: j.jnp.exp(a) * a, x)
+        y, lin = j.linearize(lambda a: j.numpy.exp(a) * a, x)
         return y, lin(t), lin(t * 2)
 
     return f, (X3, X3)
@@ -597,7 +643,7 @@ def linearize(j):
 @program
 def forward_over_reverse(j):
     def f(x, v):
-        return j.jax.jvp(j.jax.grad(lambda a: (j.jnp.sin(a) * a).sum()), (x,), (v,))[1]
+        return j.jvp(j.grad(lambda a: (j.numpy.sin(a) * a).sum()), (x,), (v,))[1]
 
     return f, (X3, X3)
 
@@ -606,14 +652,14 @@ def forward_over_reverse(j):
 
 
 def _clipped(j):
-    @j.jax.custom_jvp
+    @j.custom_jvp
     def f(x, y):
-        return j.jnp.sin(x) * y
+        return j.numpy.sin(x) * y
 
     @f.defjvp
     def f_jvp(primals, tangents):
         (x, y), (tx, ty) = primals, tangents
-        return f(x, y), j.jnp.cos(x) * tx * y + ty
+        return f(x, y), j.numpy.cos(x) * tx * y + ty
 
     return f
 
@@ -627,23 +673,23 @@ def custom_jvp_call(j):
 @program
 def custom_jvp_differentiated(j):
     f = _clipped(j)
-    return lambda x, t: j.jax.jvp(lambda z: f(z, z), (x,), (t,)), (X3, X3)
+    return lambda x, t: j.jvp(lambda z: f(z, z), (x,), (t,)), (X3, X3)
 
 
 @program
 def custom_jvp_transposed(j):
     f = _clipped(j)
-    return j.jax.grad(lambda x: f(x, x).sum()), (X3,)
+    return j.grad(lambda x: f(x, x).sum()), (X3,)
 
 
 @program
 def custom_jvp_vectorized(j):
     f = _clipped(j)
-    return j.jax.vmap(f, in_axes=(0, None)), (X23, X3)
+    return j.vmap(f, in_axes=(0, None)), (X23, X3)
 
 
 def _scaled(j):
-    @j.jax.custom_vjp
+    @j.custom_vjp
     def f(x, y):
         return x * y
 
@@ -667,19 +713,19 @@ def custom_vjp_call(j):
 @program
 def custom_vjp_differentiated(j):
     f = _scaled(j)
-    return j.jax.grad(lambda x, y: f(x, y).sum(), (0, 1)), (X3, X3)
+    return j.grad(lambda x, y: f(x, y).sum(), (0, 1)), (X3, X3)
 
 
 @program
 def custom_vjp_in_jit_differentiated(j):
     f = _scaled(j)
-    return j.jax.grad(lambda x: j.jax.jit(f)(x, x).sum()), (X3,)
+    return j.grad(lambda x: j.jit(f)(x, x).sum()), (X3,)
 
 
 @program
 def custom_vjp_vectorized(j):
     f = _scaled(j)
-    return j.jax.vmap(j.jax.grad(lambda x, y: f(x, y).sum())), (X23, X23)
+    return j.vmap(j.grad(lambda x, y: f(x, y).sum())), (X23, X23)
 
 
 # -- vmap ----------------------------------------------------------------------------------------------------
@@ -687,77 +733,77 @@ def custom_vjp_vectorized(j):
 
 @program
 def vmap_elementwise(j):
-    return j.jax.vmap(lambda x, y: j.jnp.sin(x) + y * 2), (X23, X23)
+    return j.vmap(lambda x, y: j.numpy.sin(x) + y * 2), (X23, X23)
 
 
 @program
 def vmap_over_other_axes(j):
-    return j.jax.vmap(lambda x, y: x * y, in_axes=(1, 0), out_axes=1), (X23, X3)
+    return j.vmap(lambda x, y: x * y, in_axes=(1, 0), out_axes=1), (X23, X3)
 
 
 @program
 def vmap_with_shared_argument(j):
-    return j.jax.vmap(lambda x, y: x + y, in_axes=(0, None)), (X23, X3)
+    return j.vmap(lambda x, y: x + y, in_axes=(0, None)), (X23, X3)
 
 
 @program
 def vmap_of_matrix_vector(j):
-    return j.jax.vmap(lambda a, v: a @ v, in_axes=(None, 0)), (X44, X34)
+    return j.vmap(lambda a, v: a @ v, in_axes=(None, 0)), (X44, X34)
 
 
 @program
 def vmap_of_batched_matrices(j):
-    return j.jax.vmap(lambda a, b: a @ b), (array(2, 3, 4), array(2, 4, 3))
+    return j.vmap(lambda a, b: a @ b), (array(2, 3, 4), array(2, 4, 3))
 
 
 @program
 def vmap_of_reductions(j):
-    return j.jax.vmap(lambda x: (x.sum(), x.max(), x.argmax(), x.mean())), (X23,)
+    return j.vmap(lambda x: (x.sum(), x.max(), x.argmax(), x.mean())), (X23,)
 
 
 @program
 def vmap_of_shapes(j):
-    return j.jax.vmap(lambda x: (x.reshape(2, 2).T, x[::-1], x[1:], x[None])), (X44,)
+    return j.vmap(lambda x: (x.reshape(2, 2).T, x[::-1], x[1:], x[None])), (X44,)
 
 
 @program
 def vmap_of_indexing(j):
-    return j.jax.vmap(lambda x, i: x[i]), (X34, I3)
+    return j.vmap(lambda x, i: x[i]), (X34, I3)
 
 
 @program
 def vmap_of_vmap(j):
-    return j.jax.vmap(j.jax.vmap(lambda a, b: a * b, in_axes=(None, 0)), in_axes=(0, None)), (X3, X4)
+    return j.vmap(j.vmap(lambda a, b: a * b, in_axes=(None, 0)), in_axes=(0, None)), (X3, X4)
 
 
 @program
 def vmap_of_jit(j):
-    g = j.jax.jit(lambda x, y: j.jnp.sin(x) * y)
-    return j.jax.vmap(lambda x: g(x, 2.0) + g(x, x)), (X23,)
+    g = j.jit(lambda x, y: j.numpy.sin(x) * y)
+    return j.vmap(lambda x: g(x, 2.0) + g(x, x)), (X23,)
 
 
 @program
 def vmap_of_gradient(j):
     def loss(w, x):
-        return (j.jnp.tanh(x @ w) ** 2).sum()
+        return (j.numpy.tanh(x @ w) ** 2).sum()
 
-    return j.jax.vmap(j.jax.grad(loss), in_axes=(None, 0)), (X34, X23)
+    return j.vmap(j.grad(loss), in_axes=(None, 0)), (X34, X23)
 
 
 @program
 def gradient_of_vmap(j):
-    return j.jax.grad(lambda w, x: j.jax.vmap(lambda v: j.jnp.sin(v @ w))(x).sum()), (X34, X23)
+    return j.grad(lambda w, x: j.vmap(lambda v: j.numpy.sin(v @ w))(x).sum()), (X34, X23)
 
 
 @program
 def vmap_with_collectives(j):
     lax = j.lax
-    return j.jax.vmap(lambda x: (x - lax.pmean(x, "i")) / lax.psum(1, "i"), axis_name="i"), (X23,)
+    return j.vmap(lambda x: (x - lax.pmean(x, "i")) / lax.psum(1, "i"), axis_name="i"), (X23,)
 
 
 @program
 def vmap_over_a_dictionary(j):
-    f = j.jax.vmap(lambda d, s: d["a"] * s + d["b"], in_axes=({"a": 0, "b": None}, 0))
+    f = j.vmap(lambda d, s: d["a"] * s + d["b"], in_axes=({"a": 0, "b": None}, 0))
     return f, ({"a": X23, "b": X3}, array(2))
 
 
@@ -765,7 +811,7 @@ def vmap_over_a_dictionary(j):
 
 
 def _mesh(j):
-    return j.jax.make_mesh((1,), ("i",), axis_types=(j.sharding.AxisType.Auto,), devices=j.jax.devices()[:1])
+    return j.make_mesh((1,), ("i",), axis_types=(j.sharding.AxisType.Auto,), devices=j.devices()[:1])
 
 
 @program
@@ -773,7 +819,7 @@ def shard_map_elementwise(j):
     def f(x):
         return x * 2
 
-    return j.jax.shard_map(f, mesh=_mesh(j), in_specs=j.P("i"), out_specs=j.P("i")), (X4,)
+    return j.shard_map(f, mesh=_mesh(j), in_specs=j.P("i"), out_specs=j.P("i")), (X4,)
 
 
 @program
@@ -781,7 +827,7 @@ def shard_map_with_psum(j):
     def f(x, w):
         return j.lax.psum(x @ w, "i")
 
-    return j.jax.shard_map(f, mesh=_mesh(j), in_specs=(j.P("i"), j.P()), out_specs=j.P()), (X44, X4)
+    return j.shard_map(f, mesh=_mesh(j), in_specs=(j.P("i"), j.P()), out_specs=j.P()), (X44, X4)
 
 
 @program
@@ -789,7 +835,7 @@ def shard_map_with_axis_index(j):
     def f(x):
         return x + j.lax.axis_index("i"), j.lax.all_gather(x, "i")
 
-    return j.jax.shard_map(f, mesh=_mesh(j), in_specs=j.P("i"), out_specs=(j.P("i"), j.P("i"))), (X4,)
+    return j.shard_map(f, mesh=_mesh(j), in_specs=j.P("i"), out_specs=(j.P("i"), j.P("i"))), (X4,)
 
 
 @program
@@ -797,4 +843,4 @@ def shard_map_in_jit_with_ppermute(j):
     def f(x):
         return j.lax.ppermute(x, "i", [(0, 0)]) + j.lax.pmax(x, "i")
 
-    return j.jax.jit(j.jax.shard_map(f, mesh=_mesh(j), in_specs=j.P("i"), out_specs=j.P("i"))), (X4,)
+    return j.jit(j.shard_map(f, mesh=_mesh(j), in_specs=j.P("i"), out_specs=j.P("i"))), (X4,)
