@@ -6,6 +6,7 @@ import hashlib
 from typing import Any
 
 from mpijax.compiler import updates
+from mpijax.compiler.combine import Combined, combine
 from mpijax.compiler.emit import Emitter
 from mpijax.compiler.gemm import product_operand
 from mpijax.compiler.graph import Graph, Node, Value, build_graph
@@ -70,6 +71,7 @@ class Planner:
                     self._add(kind, step)
             else:
                 self._add("node", node)
+        self.steps = combine(self.steps, lambda kind, step: self._reads_writes(kind, step)[0])
 
     def _add(self, kind: str, step: Any) -> None:
         self.steps.append((kind, step))
@@ -79,6 +81,8 @@ class Planner:
             return list(step.reads().values()), list(step.writes().values())
         if kind == "begin":
             return ([step.base] if step.base is not None else []), [step.target]
+        if kind == "combined":
+            return step.inputs, [*step.outputs, step.packed, step.reduced]
         node: Node = step
         if isinstance(node.primitive.lower, Library):
             return [self._matrix(node, k).base for k in (0, 1)], node.outputs
@@ -228,8 +232,25 @@ class Planner:
                 if step.base is not None and self.buffer_of[id(step.base)] != self.buffer_of[id(step.target)]:
                     if not self._donates(step.base, step.target):
                         self.plan.steps.append(CopyCall(self.ref(step.target), self.ref(step.base), step.target.nbytes))
+            elif kind == "combined":
+                self._emit_combined(step)
             else:
                 self._emit_node(step)
+
+    def _emit_combined(self, step: Combined) -> None:
+        """Pack, reduce once, unpack."""
+        packs, unpacks = [], []
+        at = 0
+        for v, w in zip(step.inputs, step.outputs, strict=True):
+            packs.append(CopyCall(self.ref(step.packed, at), self.ref_or_const(v), v.nbytes))
+            unpacks.append(CopyCall(self.ref(w), self.ref(step.reduced, at), w.nbytes))
+            at += v.size
+        first = step.nodes[0]
+        shape, element = step.packed.shape, step.packed.element
+        source, target = (self.ref(step.packed), shape, element), (self.ref(step.reduced), shape, element)
+        label = f"{first.primitive.name} x {len(step.nodes)}"
+        message = CommStep(first.primitive.lower.kind, first.params, [source], [target], first.source, label)
+        self.plan.steps += [*packs, message, *unpacks]
 
     def _donates(self, base: Value, target: Value) -> bool:
         buffer = self.plan.buffers[self.buffer_of[id(target)]]
