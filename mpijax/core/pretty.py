@@ -160,7 +160,8 @@ def _shared_jaxprs(top: Jaxpr) -> list[tuple[str, Jaxpr]]:
         if jaxpr is not top and len(jaxpr.eqns) > _HOIST_ABOVE:
             uses[id(jaxpr)] += 1
         for eqn in jaxpr.eqns:
-            title = eqn.params.get("name")
+            # JAX names calls of custom derivatives, but not the Jaxprs they call.
+            title = None if "call_jaxpr" in eqn.params else eqn.params.get("name")
             for sub in subjaxprs(eqn.params):
                 queue.append(sub)
                 if title is not None:

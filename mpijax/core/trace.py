@@ -141,7 +141,12 @@ class Tracer(Array):
     __str__ = __repr__
 
     def __format__(self, spec: str) -> str:
-        return format(repr(self), spec) if self.concrete() is None else repr(self)
+        if spec:
+            raise TypeError(
+                f"unsupported format string passed to {type(self).__name__}.__format__: a traced value has no digits to "
+                "format; jax.debug.print shows values"
+            )
+        return str(self)
 
 
 def _scalar_hint(kind: str) -> str:
@@ -152,13 +157,11 @@ def _scalar_hint(kind: str) -> str:
 
 
 def _check_scalar(tracer: Tracer, kind: str) -> None:
-    if tracer.aval.shape != ():
-        if kind == "bool" and tracer.concrete() is None:
-            return
-        if kind == "bool":
-            raise ValueError(
-                "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
-            )
+    if kind == "bool":
+        if tracer.aval.size != 1:
+            which = "an array with more than one element" if tracer.aval.size else "an empty array"
+            raise ValueError(f"The truth value of {which} is ambiguous. Use a.any() or a.all()")
+    elif tracer.aval.shape != ():
         raise TypeError(
             f"Only scalar arrays can be converted to Python scalars; got arr.ndim={tracer.aval.ndim}"
         )
@@ -355,9 +358,9 @@ class JaxprTrace(Trace):
             check_alive(x)
         elif is_literal_scalar(x):
             aval = typeof(x)
-            value = np.asarray(x).astype(aval.dtype)[()]
             # A Python number has the same type when the Jaxpr is evaluated.
-            return JitTracer(self, aval, Literal(value.item() if aval.weak_type else value, aval))
+            value = x if aval.weak_type else np.asarray(x).astype(aval.dtype)[()]
+            return JitTracer(self, aval, Literal(value, aval))
         known = self._const_tracers.get(id(x))
         if known is None:
             var = Var(typeof(x))

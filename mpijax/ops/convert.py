@@ -52,7 +52,8 @@ def _staged(x: Any, aval: ShapedArray) -> Any:
     if trace is None:
         return _make_array(value, aval)
     if aval.shape or aval.weak_type:
-        return trace.lift(value if aval.shape else x)
+        # The weak type of a scalar is that of the Python number.
+        return trace.lift(value if aval.shape else x if type(x) in dtypes.python_scalar_dtypes else value.item())
     return trace.lift(value[()])
 
 
