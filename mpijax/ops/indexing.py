@@ -165,7 +165,7 @@ def check_disjoint(op: str, name: str, dims, other: str, others) -> None:
 
 
 def check_batching(op: str, what: str, operand, indices, operand_dims, index_dims) -> None:
-    """Raise TypeError unless batching axes of operand and indices fit; `what` names the indices' parameter."""
+    """Raise TypeError unless batching axes of operand and indices fit; `what` names their parameter."""
     title = op.capitalize()
     check_distinct(op, what, index_dims)
     check_in_range(op, what, index_dims, indices.ndim)
