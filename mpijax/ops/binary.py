@@ -8,7 +8,6 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Unsupported, registry
 from mpijax.core.trace import typeof
 from mpijax.ops.compare import eq
@@ -397,23 +396,4 @@ def _numpy_mulhi(x, y):
     return ((x.astype(object) * y.astype(object)) >> bits).astype(x.dtype)
 
 
-def _upper_half(x, y):
-    """Up to 32 bits in a wider product; 64 bits as in long multiplication with digits of 32 bits."""
-    dtype = typeof(x).dtype
-    bits = 8 * dtype.itemsize
-    shift = "shift_right_arithmetic" if dtype.kind == "i" else "shift_right_logical"
-    if bits < 64:
-        wider = np.dtype(f"{dtype.kind}8")
-        to = lambda v, d: registry["convert_element_type"].bind(v, new_dtype=d, weak_type=False, sharding=None)
-        return to(registry[shift].bind(mul(to(x, wider), to(y, wider)), wider.type(bits)), dtype)
-    upper = lambda v: registry[shift].bind(v, dtype.type(32))
-    lower = lambda v: registry["and"].bind(v, dtype.type(0xFFFFFFFF))
-    carry = registry["shift_right_logical"].bind(mul(lower(x), lower(y)), dtype.type(32))
-    middle = add(mul(upper(x), lower(y)), carry)
-    cross = add(mul(lower(x), upper(y)), lower(middle))
-    return add(add(mul(upper(x), upper(y)), upper(middle)), upper(cross))
-
-
-mulhi_p = elementwise(
-    "mulhi", INTEGER, INTEGER, reference=_numpy_mulhi, jvp=CONSTANT, lower=Decompose(_upper_half)
-)
+mulhi_p = elementwise("mulhi", INTEGER, INTEGER, reference=_numpy_mulhi, cost=4, jvp=CONSTANT)

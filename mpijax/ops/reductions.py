@@ -21,6 +21,7 @@ from mpijax.ops.convert import convert_element_type
 from mpijax.ops.families import CONSTANT, INEXACT, NOT_LINEAR, check_dtype
 from mpijax.ops.rules import complement, const_like, full_like
 from mpijax.ops.select import select
+from mpijax.ops.shapes import reshape_p, reshape_permuted_p
 from mpijax.transforms.jvp import jvp_flat
 from mpijax.transforms.zeros import Zero
 
@@ -168,7 +169,8 @@ def _lead(x, axes: tuple[int, ...]):
     if dimensions is None and len(axes) == 1:
         return x
     sizes = (math.prod(shape[a] for a in axes), *(shape[i] for i in kept))
-    return registry["reshape"].bind(x, new_sizes=sizes, dimensions=dimensions, sharding=None)
+    primitive = reshape_p if dimensions is None else reshape_permuted_p
+    return primitive.bind(x, new_sizes=sizes, dimensions=dimensions, sharding=None)
 
 
 def by_halves(combine: Callable, operands: list, units: list, axes: tuple[int, ...]) -> list:

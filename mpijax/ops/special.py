@@ -1,7 +1,7 @@
 """Special functions: error, gamma, beta, Bessel and zeta functions.
 
-The error functions are compiled with the expression they stand in; the others run in SciPy, called
-by the program.
+The error functions, lgamma and digamma are compiled with the expression they stand in; the others run
+in SciPy, called by the program.
 """
 
 from __future__ import annotations
@@ -36,10 +36,9 @@ def _scipy(name: str) -> Callable:
     return call
 
 
-def _compiled(name: str, derivative: Callable, cost: int) -> Primitive:
-    return elementwise(
-        name, FLOATING, reference=_scipy(name.replace("_", "")), cost=cost, jvp=PerOperand(derivative)
-    )
+def _compiled(name: str, derivative: Callable, cost: int, scipy_name: str | None = None) -> Primitive:
+    reference = _scipy(scipy_name or name.replace("_", ""))
+    return elementwise(name, FLOATING, reference=reference, cost=cost, jvp=PerOperand(derivative))
 
 
 def _hosted(name: str, operands: int, function: Callable, jvp: Any) -> Primitive:
@@ -53,7 +52,7 @@ def _broadcast(function: Callable) -> Callable:
     """For programs, whose buffers have the shape of the result."""
 
     def call(*args, **params):
-        return np.ascontiguousarray(function(*np.broadcast_arrays(*args), **params))
+        return np.asarray(function(*np.broadcast_arrays(*args), **params), order="C")
 
     return call
 
@@ -121,8 +120,8 @@ def _digamma_tangent(g, ans, x):
     return mul(g, polygamma(const_like(x, 1), x))
 
 
-lgamma_p = _hosted("lgamma", 1, _scipy("gammaln"), PerOperand(lambda g, ans, x: mul(g, digamma(x))))
-digamma_p = _hosted("digamma", 1, _scipy("digamma"), PerOperand(_digamma_tangent))
+lgamma_p = _compiled("lgamma", lambda g, ans, x: mul(g, digamma(x)), 40, "gammaln")
+digamma_p = _compiled("digamma", _digamma_tangent, 40)
 polygamma_p = _hosted(
     "polygamma",
     2,
