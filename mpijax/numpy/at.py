@@ -249,4 +249,6 @@ def put_along_axis(
 def _positions(shape: tuple[int, ...], axis: int) -> Any:
     """0, 1, ... along `axis`, in an array of size 1 along the others."""
     line = lax.iota(dtypes.default_int_dtype(), shape[axis])
+    if len(shape) == 1:
+        return line
     return lax.broadcast_in_dim(line, (*[1] * axis, shape[axis], *[1] * (len(shape) - axis - 1)), (axis,))

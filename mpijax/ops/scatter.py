@@ -269,7 +269,7 @@ def _targets(x, indices, updates, dn, mode):
         sizes,
     )
     shape = updates.shape[:rank]
-    keep = np.broadcast_to(inside | (mode is not GatherScatterMode.FILL_OR_DROP), shape)
+    keep = np.broadcast_to(inside | (mode is GatherScatterMode.CLIP), shape)
     return tuple(np.broadcast_to(w, shape)[keep] for w in where), updates[keep]
 
 

@@ -1,4 +1,4 @@
-"""`ArrayImpl`, the class of concrete arrays: what is not in the path of every call, on top of the compiled container."""
+"""`ArrayImpl`, the class of concrete arrays: what is not in every call's path."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ class ArrayImpl(ArrayBase):
     """A concrete array. Operators and most methods are those of the NumPy layer (`core.array_api`)."""
 
     __slots__ = ()
+    __array_priority__ = 100  # an operator of a NumPy array and this one is this one's
 
     def __repr__(self) -> str:
         aval = self.aval

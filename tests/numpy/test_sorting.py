@@ -13,7 +13,9 @@ ODD = np.array([1.0, np.nan, -0.0, 0.0, np.inf, -np.inf, 1.0, -2.0], np.float32)
 @pytest.mark.parametrize("axis", [-1, 0, None, 2])
 def test_sort(function, axis):
     for how in ({}, {"descending": True}, {"stable": False}, {"kind": "quicksort"}):
-        check(lambda J: lambda x: getattr(J.numpy, function)(x, axis, **how), X, eager=False)
+        # Which of two equal elements comes first is nobody's promise without stability.
+        jitted = how.get("stable", True) or function == "sort"
+        check(lambda J: lambda x: getattr(J.numpy, function)(x, axis, **how), X, eager=False, jitted=jitted)
 
 
 @pytest.mark.parametrize("function", ["sort", "argsort"])
