@@ -7,6 +7,7 @@ primitive; they ask it for the rule they need. A slot that has no rule says
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,17 @@ import numpy as np
 from mpijax.core import effects as fx
 from mpijax.core import trace as tr
 
-registry: dict[str, Primitive] = {}
+class _Registry(dict):
+    """Primitives by name. One that is not defined yet is looked for in all of `mpijax.ops`, which lies above."""
+
+    def __missing__(self, name: str) -> Primitive:
+        importlib.import_module("mpijax.ops")
+        if name not in self:
+            raise KeyError(name)
+        return self[name]
+
+
+registry: dict[str, Primitive] = _Registry()
 
 
 class Unsupported:

@@ -17,7 +17,7 @@ import numpy as np
 from mpijax import lax
 from mpijax.core import dtypes, errors
 from mpijax.core.option import values as options
-from mpijax.core.trace import Tracer
+from mpijax.core.trace import Tracer, typeof
 from mpijax.transforms.api import jit
 
 FLOAT0 = dtypes.float0
@@ -149,6 +149,8 @@ def convert(x: Any, dtype: Any, weak_type: bool = False) -> Any:
 
 
 def _convert_scalar(x: Any, dtype: Any, weak_type: bool) -> Any:
+    if isinstance(x, int):
+        typeof(x)  # raises OverflowError for a number that the default int cannot hold
     value = np.asarray(x)
     if dtypes.issubdtype(value.dtype, np.complexfloating) and not dtypes.issubdtype(
         dtype, np.complexfloating

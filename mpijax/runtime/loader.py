@@ -55,7 +55,7 @@ def _buffer(plan: Plan, i: int, b: Buffer, outputs) -> Any:
 def _constant(value: Any, b: Buffer) -> Any:
     if hasattr(value, "_physical"):
         return value
-    return np.ascontiguousarray(np.asarray(value).astype(b.value.element, copy=False))
+    return np.asarray(value, b.value.element, order="C")
 
 
 def _ref(r: Ref) -> program.Ref:

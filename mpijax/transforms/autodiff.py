@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes, tree
-from mpijax.core.primitive import registry
 from mpijax.core.source import callable_name
-from mpijax.core.trace import EVAL, state, typeof
+from mpijax.core.trace import typeof
 from mpijax.transforms.flat import FlatFun, check_arguments, normalize_argnums
 from mpijax.transforms.jvp import jvp_flat
 from mpijax.transforms.linearize import Linearized, linearize_flat
 from mpijax.transforms.transpose import transposed
-from mpijax.transforms.zeros import Zero, instantiate, scalar_of_type
+from mpijax.transforms.zeros import Zero, as_array, instantiate, scalar_of_type
 
 
 def _check_differentiable(what: str, leaves: Sequence[Any], holomorphic: bool, allow_int: bool) -> None:
@@ -126,14 +125,7 @@ def _escaped(aux: Any) -> Any:
 
 
 def _instantiated(cts: Sequence[Any]) -> list[Any]:
-    return [_as_array(instantiate(ct)) for ct in cts]
-
-
-def _as_array(x: Any) -> Any:
-    """Scalars that are results become arrays when nothing is being traced."""
-    if state.trace is EVAL and isinstance(x, (np.generic, float, complex)):
-        return registry["broadcast_in_dim"].bind(x, shape=(), broadcast_dimensions=(), sharding=None)
-    return x
+    return [as_array(instantiate(ct)) for ct in cts]
 
 
 def grad(
@@ -221,7 +213,8 @@ class _Pullback:
             )
         for ct, aval in zip(leaves, self._out_avals, strict=True):
             want, have = aval.to_tangent_aval(), typeof(ct)
-            if want.dtype != have.dtype:
+            # Integers have no derivative: their cotangents are float0, and ones of their own type are taken for it.
+            if want.dtype != have.dtype and not (want.dtype == dtypes.float0 and have.dtype == aval.dtype):
                 raise ValueError(
                     "unexpected JAX type (e.g. shape/dtype) for argument to vjp function: got "
                     f"{have.str_short(False)}, but expected {want.str_short(False)} because the corresponding output of "
@@ -233,7 +226,8 @@ class _Pullback:
                     f"{have.str_short(False)}, but expected {want.str_short(False)} because the corresponding output of "
                     f"the function {self.__name__[4:-1]} had JAX type {aval.str_short(False)}"
                 )
-        given = [Zero(a.to_tangent_aval()) if typeof(ct).dtype == dtypes.float0 else ct for ct, a in zip(leaves, self._out_avals, strict=True)]
+        wanted = [a.to_tangent_aval() for a in self._out_avals]
+        given = [Zero(a) if a.dtype == dtypes.float0 else ct for ct, a in zip(leaves, wanted, strict=True)]
         cts = _instantiated(transposed(self._linearized, given))
         return tree.tree_unflatten(self._in_tree, cts)
 
@@ -268,9 +262,9 @@ def linearize(fun: Callable, *primals, has_aux: bool = False):
     def f_jvp(*tangents):
         flat, got = tree.tree_flatten(tangents)
         if got != struct:
-            raise ValueError(
-                f"linearized function called with a different tree structure than at linearization: got {got}, "
-                f"expected {struct}"
+            raise TypeError(
+                f"linearized function called with a different tree structure than at linearization: expected {struct}, "
+                f"got {got}"
             )
         for p, t in zip(leaves, flat, strict=True):
             want, have = typeof(p).to_tangent_aval(), typeof(t)

@@ -22,7 +22,7 @@ from mpijax.transforms.batching import batch_at, batch_flat
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.flat import FlatFun, debug_info
 from mpijax.transforms.transpose import is_undefined_primal
-from mpijax.transforms.zeros import Zero, instantiate
+from mpijax.transforms.zeros import Zero, as_array, instantiate
 
 
 def resolve_kwargs(fun: Callable, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -350,7 +350,7 @@ def _flatten_call(fun, args, nondiff_argnums):
         return fun(*[nondiff[i] if i in nondiff else next(it) for i in range(len(args))])
 
     leaves, in_tree = tree.tree_flatten((tuple(dynamic), {}))
-    return partial, leaves, in_tree, [nondiff[i] for i in sorted(nondiff)], tuple(dynamic)
+    return partial, list(map(as_array, leaves)), in_tree, [nondiff[i] for i in sorted(nondiff)], tuple(dynamic)
 
 
 class custom_jvp:  # noqa: N801 (JAX's name)
@@ -425,8 +425,9 @@ class custom_jvp:  # noqa: N801 (JAX's name)
 
         def rule(*primals_and_tangents):
             n = len(primals_and_tangents) // 2
-            primals = tree.tree_unflatten(in_tree, primals_and_tangents[:n])[0]
-            tangents = tree.tree_unflatten(in_tree, primals_and_tangents[n:])[0]
+            arrays = list(map(as_array, primals_and_tangents))
+            primals = tree.tree_unflatten(in_tree, arrays[:n])[0]
+            tangents = tree.tree_unflatten(in_tree, arrays[n:])[0]
             pair = jvp(*nondiff, primals, tangents)
             if not isinstance(pair, (list, tuple)) or len(pair) != 2:
                 raise TypeError(
@@ -522,7 +523,7 @@ class custom_vjp:  # noqa: N801 (JAX's name)
 
     def _flat_fwd(self, name, fwd, in_tree, trees):
         def run(*leaves):
-            args, _ = tree.tree_unflatten(in_tree, leaves)
+            args, _ = tree.tree_unflatten(in_tree, list(map(as_array, leaves)))
             pair = fwd(*args)
             if not isinstance(pair, (list, tuple)) or len(pair) != 2:
                 raise TypeError(
@@ -543,7 +544,7 @@ class custom_vjp:  # noqa: N801 (JAX's name)
 
         def run(residuals, cts):
             res = tree.tree_unflatten(trees["residuals"], residuals)
-            ct = tree.tree_unflatten(trees["out"], cts)
+            ct = tree.tree_unflatten(trees["out"], list(map(as_array, cts)))
             result = bwd(*nondiff, res, ct)
             args_tree = in_tree.children()[0]
             if not isinstance(result, (list, tuple)):

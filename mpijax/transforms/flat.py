@@ -60,12 +60,15 @@ def parameter_names(fun: Callable, args: Sequence[Any], kwargs: dict[str, Any]) 
 
 def debug_info(transformation: str, fun: Callable, args: Sequence[Any], kwargs: dict[str, Any]) -> DebugInfo:
     """What error messages say of a traced function."""
-    cached: list[str] = []
+    # The structure alone is kept: a traced program must not keep the arrays alive it was traced with.
+    structure = tree.tree_structure((tuple(args), kwargs))
 
     def names() -> list[str]:
-        if not cached:
-            cached.extend(parameter_names(fun, args, kwargs))
-        return cached
+        try:
+            args, kwargs = tree.tree_unflatten(structure, range(structure.num_leaves))
+        except Exception:  # a user's class that takes nothing but arrays
+            return []
+        return parameter_names(fun, args, kwargs)
 
     return DebugInfo(callable_location(fun), transformation, names)
 

@@ -35,6 +35,14 @@ def scalar_of_type(value: int, aval: ShapedArray) -> Any:
     return number.item() if aval.weak_type else number
 
 
+def as_array(x: Any) -> Any:
+    """A Python or NumPy scalar as an array, or as a literal of the program being traced; anything else unchanged."""
+    if not isinstance(x, (bool, int, float, complex, np.generic)):
+        return x
+    aval = typeof(x)
+    return registry["convert_element_type"].bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type)
+
+
 def zeros(aval: ShapedArray) -> Any:
     """An array of zeros of the given type, made in the current trace; float0 zeros are NumPy arrays."""
     if aval.dtype == dtypes.float0:
