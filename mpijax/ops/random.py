@@ -17,14 +17,14 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Elementwise, Structural
+from mpijax.core.lowering import Decompose, Elementwise, Structural
 from mpijax.core.option import values as options
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.trace import typeof
 from mpijax.ops.convert import stage
 from mpijax.ops.families import CONSTANT, NOT_LINEAR, broadcast_type, scalar_rule
 from mpijax.ops.moves import canonical_shape
-from mpijax.ops.rules import expand_front
+from mpijax.ops.rules import broadcast_to, expand_front
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero
 
@@ -66,7 +66,7 @@ def _same_dim(primitive_of):
     return batch
 
 
-def _define(name: str, *, type_rule, reference, batch=None, lower=None) -> Primitive:
+def _define(name: str, *, type_rule, reference, batch=None, lower=None, register=True) -> Primitive:
     """An operation on keys; it has no derivative."""
     primitive = Primitive(
         name,
@@ -76,6 +76,7 @@ def _define(name: str, *, type_rule, reference, batch=None, lower=None) -> Primi
         jvp=CONSTANT,
         transpose=NOT_LINEAR,
         batch=batch or _same_dim(lambda: primitive),
+        register=register,
     )
     primitive.jvp = CONSTANT.attach(primitive)
     return primitive
@@ -286,11 +287,20 @@ def _fold_reference(keys, msgs):
     return np.stack(hash_numpy(keys[..., 0], keys[..., 1], np.uint32(0), data), -1)
 
 
+def _fold_equal_shapes(keys, msgs):
+    """A single key or number is repeated, so that the compiler meets equal shapes only."""
+    shape = broadcast_type("random_fold_in", (typeof(keys), typeof(msgs)))
+    return _fold_in_p.bind(broadcast_to(keys, shape), broadcast_to(msgs, shape))
+
+
+_fold_in_p = _define("random_fold_in", type_rule=_fold_type, reference=_fold_reference, register=False)
+
 random_fold_in_p = _define(
     "random_fold_in",
     type_rule=_fold_type,
     reference=_fold_reference,
     batch=_broadcast_batch(lambda: random_fold_in_p),
+    lower=Decompose(_fold_equal_shapes),
 )
 
 # ---------------------------------------------------------------- random_bits
