@@ -550,6 +550,10 @@ class Emitter:
         key = id(loop[-1])
         lanes = self.schedule.lanes
         self.hoist(self.kernel.roots(), self.kernel.inner + self.kernel.outer, scope, key, lanes)
+        if not outermost and self.schedule.whole_vectors():
+            for at in range(0, self.schedule.vector_size, lanes):
+                self._reduce_and_store(Scope(scope, {key: str(at)}, key, lanes))
+            return
         start = lo
         for width in self.schedule.widths:
             end = hi if width == 1 else self.vector_bounds(start, hi, width)
@@ -601,6 +605,11 @@ class Emitter:
             def body(i: str, carried: list[Scalar]) -> list[Scalar]:
                 return nest(depth + 1, Scope(scope, {id(loop[-1]): i}), carried)
 
+            turns = self.schedule.unrolled(depth)
+            if turns:
+                for i in range(turns):
+                    accs = body(str(i), accs)
+                return accs
             return self.loop("0", self._extent(loop), 1, accs, [scope.lanes] * len(accs), body)
 
         done = nest(0, scope, first)

@@ -12,6 +12,11 @@ VECTOR_BYTES = 32
 ROW_BYTES = 1 << 17
 # Cheaper values are computed again instead.
 ROW_ABOVE = 6
+# Serial loops of at most this many turns are written out, if their bodies are small.
+UNROLL_UP_TO = 16
+UNROLL_EXPRESSIONS = 12
+# Vectorized loops of at most this many whole vectors are written out.
+WRITE_OUT = 4
 # Reductions shorter than this run serially inside the vectorized kept axis.
 SERIAL_BELOW = 96
 
@@ -55,6 +60,7 @@ class Schedule:
             self.outer = kept_loops[:-1]
             self.vector_id = id(self.vector_loop[-1]) if self.vector_loop else None
             size = _size(self.vector_loop) if self.vector_loop else 1
+        self.vector_size = size
         self.lanes = 1 if kernel.ordered else self._lanes(size)
         self.tile_loop: list[LoopVar] | None = None
         self.staged: list = []
@@ -84,6 +90,17 @@ class Schedule:
         if self.tile_loop is not None:
             return _size(self.tile_loop)
         return _size(self.vector_loop) if self.vector_loop else 1
+
+    def whole_vectors(self) -> bool:
+        """Whether the vectorized loop is a few whole vectors, to be written out without a loop."""
+        turns, rest = divmod(self.vector_size, self.lanes)
+        return rest == 0 and turns <= WRITE_OUT and (turns == 1 or len(self.kernel.expressions()) <= UNROLL_EXPRESSIONS)
+
+    def unrolled(self, depth: int) -> int:
+        """How many times to write the body of the innermost serial loop out; 0 to leave it a loop."""
+        size = _size(self.inner[depth])
+        short = depth == len(self.inner) - 1 and size <= UNROLL_UP_TO
+        return size if short and len(self.kernel.expressions()) <= UNROLL_EXPRESSIONS else 0
 
     def rows(self) -> list:
         """Members to keep, between the passes over a row, in an array on the stack, with its length."""
