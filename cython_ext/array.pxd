@@ -1,4 +1,4 @@
-# The container of arrays, for the other extensions: `from mpijax._ext.array cimport ArrayBase, new_array, ...`.
+# The container of arrays, for the other extensions: `from mpijax._ext.array cimport ArrayBase, is_array`.
 
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int32_t
@@ -14,7 +14,7 @@ cdef enum ArrayFlags:
 cdef class ArrayBase:
     cdef PyObject* aval             # the ShapedArray; interned, so pointers compare as types do
     cdef void* ptr                  # C-contiguous elements; NULL once deleted
-    cdef PyObject* owner            # keeps `ptr` alive: a Buffer, ndarray or capsule; NULL while the array itself does
+    cdef PyObject* owner            # keeps `ptr` alive: a Buffer or ndarray; NULL while the array itself does
     cdef PyObject* view             # the read-only ndarray over `ptr`, made at first use
     cdef PyObject* sharding         # NULL: on the single device of this process
     cdef int32_t size_class         # of the pool block at `ptr`, or NO_CLASS
@@ -23,8 +23,7 @@ cdef class ArrayBase:
     cdef object __weakref__
 
 
-# The registered class (`mpijax.runtime.array.ArrayImpl`) whose instances the functions below make. `is_array` of an
-# object is a comparison of its type with this.
+# The registered class (`mpijax.runtime.array.ArrayImpl`), whose instances the functions below make.
 cdef PyTypeObject* array_type
 
 cdef inline bint is_array(PyObject* x) noexcept:
@@ -33,8 +32,8 @@ cdef inline bint is_array(PyObject* x) noexcept:
 # A new array with uninitialised memory for `nbytes` bytes.
 cdef PyObject* new_array(PyObject* aval, size_t nbytes, PyObject* sharding) except NULL
 
-# A new array that takes over the memory of `source`, which is then deleted; NULL without an exception where that cannot
-# be: the memory is not its own, is in use, seen through an ndarray, or holds less than `nbytes`.
+# A new array that takes over the memory of `source`, which is then deleted; NULL without an exception where
+# that cannot be: the memory is not its own, is in use, seen through an ndarray, or holds less than `nbytes`.
 cdef PyObject* take_memory(PyObject* source, PyObject* aval, size_t nbytes, PyObject* sharding) except? NULL
 
 # The array over memory that `owner` keeps alive.

@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
 """Arrays: the container of a value's type and memory, and the pool that the memory comes from.
 
-Making an array is in the path of every operation, so an array is one small object that owns its block of memory itself;
-an ndarray over it is made only when one is asked for, and objects and blocks are used again rather than freed. The Python
-class users see is registered once (`register_array_type`); it adds operators and methods, but no fields.
+Making an array is in the path of every operation, so an array is one small object that owns its block of
+memory itself; an ndarray over it is made only when one is asked for, and objects and blocks are used again
+rather than freed. The Python class users see is registered once (`register_array_type`); it adds operators
+and methods, but no fields.
 """
 
 cimport cython
@@ -36,8 +37,8 @@ cdef extern from "Python.h":
 
 cdef extern from *:
     """
-    /* Classes made in Python have the collector's header before their instances. Arrays are never tracked by it, as they
-       are in no cycles, but the header must be there. */
+    /* Classes made in Python have the collector's header before their instances. Arrays are never tracked by
+       it, as they are in no cycles, but the header must be there. */
     static PyObject *mj_new_object(PyTypeObject *type) {
         return PyType_IS_GC(type) ? (PyObject *)_PyObject_GC_New(type) : (PyObject *)_PyObject_New(type);
     }
@@ -69,9 +70,10 @@ cdef extern from *:
 cdef extern from *:
     """
     #include <numpy/arrayobject.h>
-    /* NumPy's functions by what they are called with here; `descr` and `base` are references that are taken over. */
+    /* NumPy's functions as they are called here; the references `descr` and `base` are taken over. */
     static PyObject *mj_ndarray(PyObject *descr, int ndim, npy_intp *dims, void *data, int flags) {
-        return PyArray_NewFromDescr(&PyArray_Type, (PyArray_Descr *)descr, ndim, dims, NULL, data, flags, NULL);
+        return PyArray_NewFromDescr(&PyArray_Type, (PyArray_Descr *)descr, ndim, dims, NULL, data, flags,
+                                    NULL);
     }
     static int mj_set_base(PyObject *array, PyObject *base) {
         return PyArray_SetBaseObject((PyArrayObject *)array, base);
@@ -85,7 +87,7 @@ cdef extern from *:
     int mj_copy_into(PyObject* target, PyObject* source) except -1
 
 
-# ---- memory ----------------------------------------------------------------------------------------------------------
+# ---- memory ----
 
 cdef int raise_out_of_memory(size_t nbytes, what) except -1:
     from mpijax.core.errors import JaxRuntimeError
@@ -125,10 +127,13 @@ cdef class Buffer:
 
 
 def memory_stats():
-    """Memory of all arrays of this process in bytes: `live_bytes` and their `peak_bytes`, both in whole blocks;
-    `kept_bytes` of freed blocks; the numbers of `allocations` and of those that went to the system (`fresh`)."""
-    return {"live_bytes": mp_live, "peak_bytes": mp_peak, "kept_bytes": mp_kept, "allocations": mp_allocations,
-            "fresh": mp_fresh}
+    """Memory of all arrays of this process.
+
+    In bytes of whole blocks: `live_bytes`, their `peak_bytes`, and `kept_bytes` of freed blocks. Numbers of
+    `allocations`, and of those that went to the system (`fresh`).
+    """
+    return {"live_bytes": mp_live, "peak_bytes": mp_peak, "kept_bytes": mp_kept,
+            "allocations": mp_allocations, "fresh": mp_fresh}
 
 
 def reset_peak():
@@ -142,7 +147,7 @@ def trim(size_t keep=0):
     mp_trim(keep)
 
 
-# ---- making and freeing array objects --------------------------------------------------------------------------------
+# ---- making and freeing array objects ----
 
 cdef enum:
     FREE_OBJECTS = 256
@@ -240,7 +245,7 @@ cdef inline void drop_fields(PyObject* op) noexcept:
 
 
 cdef void dealloc_array(PyObject* op) noexcept:
-    """The registered class's tp_dealloc: the general one of Python classes takes longer, and frees the object."""
+    """The registered class's tp_dealloc: that of Python classes takes longer, and frees the object."""
     global num_free_objects
     if op.ob_type != array_type:
         base_dealloc(op)        # called for a subclass, by the general one
@@ -265,14 +270,14 @@ def register_array_type(cls):
     if array_type != NULL:
         raise RuntimeError(f"register_array_type: {<object>array_type!r} is registered already")
     if not mj_same_layout(<PyTypeObject*>cls, <PyTypeObject*>ArrayBase):
-        raise TypeError(f"register_array_type: {cls!r} must have __slots__ = () and no other base with fields")
+        raise TypeError(f"register_array_type: {cls!r} must have __slots__ = () and no further fields")
     Py_INCREF(cls)
     array_type = <PyTypeObject*>cls
     base_dealloc = mj_dealloc(<PyTypeObject*>ArrayBase)
     mj_set_dealloc(array_type, dealloc_array)
 
 
-# ---- types -----------------------------------------------------------------------------------------------------------
+# ---- types and views ----
 
 cdef object deleted_error(PyObject* array):
     aval = <object>(<ArrayBase>array).aval
@@ -316,7 +321,7 @@ cdef object ndarray_over(object dtype, tuple shape, void* ptr, object owner, bin
 
 
 cdef object shared_owner(PyObject* op):
-    """What keeps the memory alive, for others to hold too: from now on the array is not the only one to see it."""
+    """What keeps the memory alive, for others to hold too: the array is no longer alone to see it."""
     cdef Buffer buffer
     if (<ArrayBase>op).owner == NULL:
         buffer = Buffer.__new__(Buffer)
@@ -341,7 +346,8 @@ cdef object view_of(ArrayBase a):
 
 
 cdef object scalar_error(ArrayBase a):
-    return TypeError(f"Only scalar arrays can be converted to Python scalars; got arr.ndim={(<object>a.aval).ndim}")
+    ndim = (<object>a.aval).ndim
+    return TypeError(f"Only scalar arrays can be converted to Python scalars; got arr.ndim={ndim}")
 
 
 cdef object scalar_of(ArrayBase a):
@@ -354,18 +360,18 @@ cdef object scalar_of(ArrayBase a):
 cdef object numpy_value(ArrayBase a):
     if not isinstance((<object>a.aval).dtype, np.dtype):
         raise TypeError(
-            "JAX array with PRNGKey dtype cannot be converted to a NumPy array. Use jax.random.key_data(arr) if you wish "
-            "to extract the underlying integer array."
+            "JAX array with PRNGKey dtype cannot be converted to a NumPy array. Use jax.random.key_data(arr) "
+            "if you wish to extract the underlying integer array."
         )
     return view_of(a)
 
 
 @cython.no_gc
 cdef class ArrayBase:
-    """An immutable array in C order: a type (`aval`) and memory. Make one with `from_numpy`, or run a program."""
+    """An immutable array in C order: a type (`aval`) and memory. `from_numpy` and programs make them."""
 
     def __init__(self, *args, **kwargs):
-        raise TypeError(f"cannot make {type(self).__name__!r} objects directly; use jax.numpy.array or jax.device_put")
+        raise TypeError(f"{type(self).__name__} has no constructor; use jax.numpy.array or jax.device_put")
 
     def __cinit__(self):
         self.size_class = NO_CLASS
@@ -430,7 +436,7 @@ cdef class ArrayBase:
         value = numpy_value(self)
         if dtype is not None and dtype != value.dtype:
             if copy is False:
-                raise ValueError(f"Unable to avoid copy while creating an array of {dtype} from one of {value.dtype}")
+                raise ValueError(f"Unable to avoid copy while making an array of {dtype} from {value.dtype}")
             return value.astype(dtype)
         return value.copy() if copy else value
 
@@ -446,7 +452,7 @@ cdef class ArrayBase:
     def __dlpack__(self, **kwargs):
         """A capsule over the same memory, which the consumer must not write to."""
         value = numpy_value(self)
-        if kwargs.get("max_version") is None:   # older consumers: NumPy exports to them what is writeable only
+        if kwargs.get("max_version") is None:   # an older consumer: gets only what is writeable
             value = ndarray_over(value.dtype, value.shape, self.ptr, shared_owner(<PyObject*>self), True)
         return value.__dlpack__(**kwargs)
 
@@ -469,7 +475,8 @@ cdef class ArrayBase:
         cdef object size = (<object>self.aval).size
         if size == 0:
             raise ValueError(
-                "The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an array is not empty."
+                "The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an array "
+                "is not empty."
             )
         if size > 1:
             raise ValueError(
@@ -535,8 +542,8 @@ cdef class ArrayBase:
 def from_numpy(array not None, aval not None, bint copy=True, sharding=None):
     """An array of type `aval` with the elements of an ndarray (of the physical dtype and shape).
 
-    Without `copy` the memory is shared, and the caller promises that nobody writes to it any more; `array` must then be
-    C-contiguous and aligned.
+    Without `copy` the memory is shared, and the caller promises that nobody writes to it any more; then
+    `array` must be C-contiguous and aligned.
     """
     cdef cnp.ndarray source = np.asarray(array)      # a NumPy scalar is an array without axes
     cdef PyObject* shard = NULL if sharding is None else <PyObject*>sharding
@@ -548,7 +555,7 @@ def from_numpy(array not None, aval not None, bint copy=True, sharding=None):
     if not copy:
         if not (cnp.PyArray_IS_C_CONTIGUOUS(source) and cnp.PyArray_ISALIGNED(source)
                 and cnp.PyArray_ISNOTSWAPPED(source)):
-            raise ValueError("from_numpy: only a C-contiguous, aligned array in native byte order can be shared")
+            raise ValueError("from_numpy: only a C-contiguous and aligned array can be shared")
         op = wrap_memory(<PyObject*>aval, cnp.PyArray_DATA(source), source, shard)
         return take_reference(op)
     op = new_array(<PyObject*>aval, cnp.PyArray_NBYTES(source), shard)

@@ -1,7 +1,7 @@
 # What a communication instruction hands to the shims of mpijax._ext.mpi, and how the executor finds them.
 #
-# The shims are an array of C functions, in the capsule `mpijax._ext.mpi.comm_table` named COMM_CAPSULE, indexed by the
-# operation codes below. Instructions are filled in once, when a program is loaded; the executor only sets the buffers.
+# The shims are an array of C functions, `mpijax._ext.mpi.comm_table` (a capsule named "mpijax.comm_table"),
+# indexed by the codes below. Arguments are filled in when a program is loaded; a run only sets the buffers.
 
 from libc.stdint cimport int32_t, int64_t, intptr_t
 
@@ -27,7 +27,7 @@ cdef enum CommOp:
 cdef struct CommArgs:
     int32_t op                  # CommOp
     int32_t status              # out: the MPI error code of the last call, 0 for success
-    intptr_t comm               # MPI handles as integers: ints in MPICH and its relatives, pointers in Open MPI
+    intptr_t comm               # MPI handles as integers: ints in MPICH, pointers in Open MPI
     const void* sendbuf         # NULL where the operation sends nothing
     void* recvbuf               # NULL where the operation receives nothing
     int64_t sendcount           # elements; where each rank has a block, elements of one block
@@ -40,7 +40,7 @@ cdef struct CommArgs:
     int32_t dest
     int32_t sendtag
     int32_t recvtag
-    int32_t line                # the user's line: an index into the program's table of source lines, -1 if unknown
+    int32_t line                # the user's line: an index into the program's table of source lines
 
 
 ctypedef int (*CommFunction)(CommArgs*) noexcept nogil

@@ -1,7 +1,7 @@
 /* Memory of arrays: 64-byte aligned blocks from free lists by size class.
 
-   Fresh memory costs page faults (0.25 ms a MiB where the kernel zeroes 4 KiB pages), so blocks are kept for the next array
-   of about the same size. What is kept never makes the process larger than its arrays once were, MP_SLACK aside.
+   Fresh memory costs page faults, so blocks are kept for the next array of about the same size. What is kept
+   never makes the process larger than its arrays once were, MP_SLACK aside.
 
    All functions run with the GIL held, which is the lock of this state. */
 
@@ -14,9 +14,9 @@
 #include <sys/mman.h>
 
 #define MP_ALIGN 64
-#define MP_FINE 8                        /* classes of 64, 128, ... 512 bytes; above, four classes to each doubling */
+#define MP_FINE 8                   /* classes of 64, 128, ... 512 bytes; above, four to each doubling */
 #define MP_CLASSES (MP_FINE + 4 * 38)
-#define MP_HUGE ((size_t)4 << 20)        /* from here on blocks are mappings of their own, in huge pages if possible */
+#define MP_HUGE ((size_t)4 << 20)   /* from here on mappings of their own, in huge pages if possible */
 #define MP_PAGE ((size_t)2 << 20)
 #define MP_SLACK ((size_t)64 << 20)
 

@@ -1,8 +1,9 @@
 /* Splits the range of a kernel over the cores of this rank.
 
-   The thread that calls works too. The others are started at the first split, spin for a moment after each (the next
-   kernel of a program follows within microseconds) and then sleep. A worker that wakes after the work is done finds the
-   job closed: nobody waits for it. One split at a time; a second thread of the program runs its kernel alone meanwhile. */
+   The thread that calls works too. The others are started at the first split, spin for a moment after each
+   (the next kernel of a program follows within microseconds) and then sleep. A worker that wakes after the work
+   is done finds the job closed: nobody waits for it. One split at a time; a second thread of the program runs
+   its kernel alone meanwhile. */
 
 #ifndef MPIJAX_THREADS_H
 #define MPIJAX_THREADS_H
@@ -17,7 +18,7 @@ typedef void (*mt_kernel)(void **ptrs, int64_t *params, int64_t begin, int64_t e
 
 #define MT_MAX_THREADS 256
 #define MT_SPINS 4000               /* about 20 µs of looking for work before sleeping */
-#define MT_CHUNKS 4                 /* chunks per thread: a core that is disturbed leaves some to the others */
+#define MT_CHUNKS 4                 /* chunks per thread: a disturbed core leaves some to the others */
 
 #if defined(__x86_64__) || defined(__i386__)
 #define mt_pause() __builtin_ia32_pause()
@@ -140,8 +141,8 @@ static void mt_run(mt_kernel fn, void **ptrs, int64_t *params, int64_t extent, i
         pthread_mutex_unlock(&mt_sleep);
     }
     mt_work(&mt_current);
-    /* A worker says that it is inside before it looks whether the job is open, and we close it before we look whether
-       somebody is inside: either it sees that the job is closed, or we see it. */
+    /* A worker says that it is inside before it looks whether the job is open, and we close it before we look
+       whether somebody is inside: either it sees that the job is closed, or we see it. */
     atomic_store(&mt_open, 0);
     for (int spins = 0; atomic_load(&mt_inside) > 0; spins++) {
         if (spins < MT_SPINS) mt_pause();

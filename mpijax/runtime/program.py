@@ -1,7 +1,7 @@
-"""What a program is to the executor: buffers, instructions over them, results. Plain data, loaded by `Program`.
+"""What a program is to the executor: buffers, instructions over them, results. Plain data.
 
-Places are `Ref(buffer, offset)`, offsets in bytes. A program is loaded once (`load(spec)`), and then run any number of
-times, from several threads if need be: the table of buffers belongs to each run.
+Places are `Ref(buffer, offset)`, offsets in bytes. A program is loaded once (`load(spec)`), and then run any
+number of times, from several threads if need be: the table of buffers belongs to each run.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from mpijax._ext.executor import Program
 from mpijax.runtime.cpus import cpus_per_rank
 
 __all__ = [
-    "Alias", "Advance", "Comm", "Const", "Copy", "Fill", "Gemm", "HostCall", "Input", "Kernel", "Loop", "Output",
-    "Program", "ProgramSpec", "Ref", "Result", "Swap", "Switch", "Temp", "While", "load",
+    "Advance", "Alias", "Comm", "Const", "Copy", "Fill", "Gemm", "HostCall", "Input", "Kernel", "Loop",
+    "Output", "Program", "ProgramSpec", "Ref", "Result", "Swap", "Switch", "Temp", "View", "While", "load",
 ]  # fmt: skip
 
 
@@ -45,8 +45,8 @@ class Input:
 class Output:
     """Memory of a result, new in each run.
 
-    donor: number of the argument whose memory is taken over (its array is deleted), or -1. The buffer begins with the
-    donor's bytes even if its memory cannot be taken, because an ndarray shows it or a user's ndarray owns it.
+    donor: number of the argument whose memory is taken over (its array is deleted), or -1. The buffer begins
+    with the donor's bytes even if its memory cannot be taken, because an ndarray shows it, or owns it.
     """
 
     nbytes: int
@@ -81,7 +81,10 @@ class Alias:
 
 @dataclass(frozen=True)
 class Kernel:
-    """`void fn(void **ptrs, int64_t *params, int64_t begin, int64_t end)` over [0, extent), split in parts >= grain."""
+    """A compiled loop nest over [0, extent), which may be split among threads in parts of at least `grain`.
+
+    `address`: of `void fn(void **ptrs, int64_t *params, int64_t begin, int64_t end)`.
+    """
 
     address: int
     ptrs: tuple[Ref, ...]
@@ -94,8 +97,8 @@ class Kernel:
 class Gemm:
     """`C = op(A) op(B) + beta C`, row-major, for each matrix of a batch.
 
-    op(A) is m x k, op(B) k x n, C m x n; ld* are elements from row to row as the operand lies in memory. trans: "N", "T"
-    or, complex only, "C" for the conjugate transpose. `*_strides`: elements from matrix to matrix, per axis of `batch`.
+    op(A) is m x k, op(B) k x n, C m x n; ld*: elements from row to row as the operand lies in memory.
+    trans: "N", "T" or "C" (conjugate transpose). `*_strides`: elements from matrix to matrix, per batch axis.
     """
 
     dtype: np.dtype
@@ -139,8 +142,8 @@ class Fill:
 class Comm:
     """An exchange with other ranks.
 
-    op: name of an operation of ``comm.pxd`` in lower case ("allreduce"). Handles are those of MPI as integers. Counts are
-    elements; where each rank has a block, elements of one block. source_line: the user's line, for messages.
+    op: name of an operation of ``comm.pxd`` in lower case ("allreduce"). Handles: MPI's as integers.
+    Counts are elements; where each rank has a block, elements of one block. source_line: the user's line.
     """
 
     op: str
@@ -171,10 +174,11 @@ class View:
 
 @dataclass(frozen=True)
 class HostCall:
-    """Call a Python function on ndarrays and store what it returns (an array, or a list with one for each output).
+    """Call a Python function on ndarrays and store what it returns: an array, or a list of one per output.
 
     in_place: the function gets the outputs too, as writeable ndarrays after the inputs, and returns nothing.
-    keeps: the function may keep its arguments, so it gets copies; otherwise they are views that die with the call.
+    keeps: the function may keep its arguments, so it gets copies; otherwise they are views that die with the
+    call.
     """
 
     fun: Callable
@@ -233,7 +237,7 @@ class Swap:
 
 @dataclass(frozen=True)
 class Result:
-    """kind: "buffer" (index of an output buffer), "input" (that argument itself) or "const" (index of a const buffer)."""
+    """What is returned: output buffer ("buffer"), argument ("input") or constant buffer ("const") `index`."""
 
     kind: str
     index: int
@@ -243,7 +247,7 @@ class Result:
 
 @dataclass(frozen=True)
 class ProgramSpec:
-    """A whole program. release_gil: let other Python threads run meanwhile; costs 0.1 µs, so not for tiny programs."""
+    """A whole program. release_gil: let other Python threads run meanwhile; costs 0.05 µs."""
 
     num_inputs: int
     buffers: tuple

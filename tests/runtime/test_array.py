@@ -1,4 +1,4 @@
-"""The container of arrays: types, memory, conversions, printing, errors; JAX as the oracle for what users see."""
+"""The container of arrays: types, memory, conversions, printing, errors; JAX is the oracle."""
 
 import copy
 import gc
@@ -21,7 +21,8 @@ from mpijax.runtime.array import ArrayImpl, from_numpy, rewrap
 
 DTYPES = [
     np.bool_, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64,
-    np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.complex64, np.complex128, ml_dtypes.float8_e4m3fn,
+    np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.complex64, np.complex128,
+    ml_dtypes.float8_e4m3fn,
 ]  # fmt: skip
 
 
@@ -143,12 +144,14 @@ def test_printing_is_jax(theirs):
 
 
 CONVERSIONS = {
-    "bool": bool, "int": int, "float": float, "complex": complex, "len": len, "index": lambda v: v.__index__(),
-    "format": lambda v: format(v, ".2f"), "item": lambda v: v.item(), "tolist": lambda v: v.tolist(), "hash": hash,
+    "bool": bool, "int": int, "float": float, "complex": complex, "len": len,
+    "index": lambda v: v.__index__(), "format": lambda v: format(v, ".2f"), "item": lambda v: v.item(),
+    "tolist": lambda v: v.tolist(), "hash": hash,
 }  # fmt: skip
 VALUES = {
     "vector": np.arange(3, dtype=np.float32), "empty": np.zeros((0,), np.float32), "f32": np.float32(2.5),
-    "i32": np.int32(3), "one": np.ones((1, 1), np.float32), "true": np.bool_(True), "c64": np.complex64(1 + 2j),
+    "i32": np.int32(3), "one": np.ones((1, 1), np.float32), "true": np.bool_(True),
+    "c64": np.complex64(1 + 2j),
     "bf16": np.asarray(2.5, ml_dtypes.bfloat16), "u8": np.uint8(200),
 }  # fmt: skip
 
@@ -163,7 +166,8 @@ def test_conversions_are_jax(convert, value):
     except Exception as error:
         with pytest.raises(type(error)) as caught:
             convert(mine)
-        assert str(caught.value).split(":")[0].split(" passed")[0] == str(error).split(":")[0].split(" passed")[0]
+        mine, theirs = (str(e).split(":")[0].split(" passed")[0] for e in (caught.value, error))
+        assert mine == theirs
     else:
         got = convert(mine)
         assert got == expected and type(got) is type(expected)

@@ -1,0 +1,145 @@
+# What a loaded program is made of, in C: `loading.pyx` fills it in, `executor.pyx` runs it.
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t
+
+from mpijax._ext.comm cimport CommArgs, CommFunction
+
+
+cdef enum Opcode:
+    OP_KERNEL
+    OP_GEMM
+    OP_COPY
+    OP_FILL
+    OP_COMM
+    OP_HOST_CALL
+    OP_JUMP
+    OP_JUMP_UNLESS      # the byte at a place is not 0
+    OP_JUMP_TABLE       # by the int32 at a place
+    OP_COUNT_START      # counter = count; jump if that is 0
+    OP_COUNT_NEXT       # counter -= 1; jump unless that is 0
+    OP_ADVANCE
+    OP_SWAP
+    OP_END
+
+
+cdef struct Place:      # of a byte: offset in a buffer
+    int32_t buffer
+    int64_t offset
+
+
+cdef struct Instruction:
+    int32_t op          # Opcode
+    int32_t jump        # number of the instruction where control flow goes on
+    void* data          # one of the structures below; owned by the program
+
+
+# ---- what the operations need
+
+ctypedef void (*KernelFunction)(void** ptrs, int64_t* params, int64_t begin, int64_t end) noexcept nogil
+
+ctypedef void (*GemmFunction)(char* transa, char* transb, int* m, int* n, int* k, void* alpha,
+                              void* a, int* lda, void* b, int* ldb, void* beta,
+                              void* c, int* ldc) noexcept nogil
+
+
+cdef struct KernelData:
+    KernelFunction call
+    int64_t extent
+    int64_t grain
+    int64_t* params
+    Place* places
+    int32_t num_places
+
+
+cdef struct GemmData:
+    GemmFunction call
+    char transa, transb
+    int m, n, k, lda, ldb, ldc
+    Place a, b, c
+    int32_t ndim
+    int64_t* batch      # sizes, then strides in bytes of a, b and c, each `ndim` long
+    double[2] alpha     # in the element type: floats where that is single
+    double[2] beta
+
+
+cdef struct CopyData:
+    Place target
+    Place origin
+    size_t nbytes
+
+
+cdef struct FillData:
+    Place target
+    size_t nbytes
+    int32_t width
+    char[16] pattern
+
+
+cdef struct CommData:
+    CommFunction call
+    CommArgs args       # complete but for the buffers
+    Place send          # buffer -1: none
+    Place recv
+
+
+cdef struct HostData:
+    PyObject* instruction   # the HostCall of the spec
+    Place* places           # of the inputs, then of the outputs
+
+
+cdef struct BranchData:     # OP_JUMP_UNLESS, OP_JUMP_TABLE
+    Place place
+    int32_t count
+    int32_t* targets
+
+
+cdef struct CountData:      # OP_COUNT_START, OP_COUNT_NEXT
+    int32_t counter
+    int64_t count
+
+
+cdef struct PointerData:    # OP_ADVANCE, OP_SWAP
+    int32_t first
+    int32_t second
+    int64_t nbytes
+
+
+# ---- buffers and results
+
+cdef struct InputEntry:     # one per argument
+    int32_t buffer
+    int64_t nbytes          # of an ndarray given here; -1: not checked
+
+
+cdef struct OutputEntry:
+    int32_t buffer
+    int32_t donor           # argument, or -1
+    int64_t nbytes
+    PyObject* aval
+    PyObject* sharding
+
+
+cdef struct TempEntry:
+    int32_t buffer
+    int64_t offset
+
+
+cdef struct AliasEntry:
+    int32_t buffer
+    Place place
+
+
+cdef enum ResultKind:
+    RESULT_OUTPUT
+    RESULT_INPUT
+    RESULT_CONST
+
+
+cdef struct ResultEntry:
+    int32_t kind
+    int32_t index           # number of the output, or of the argument
+    bint same_type          # the output's array itself; else another array over its memory
+    PyObject* aval
+    PyObject* sharding
+    PyObject* const_array

@@ -1,0 +1,439 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
+"""Loading: from the dataclasses of mpijax/runtime/program.py to the C structures that the executor walks.
+
+Control flow becomes jumps here. Everything is checked that would make a run read or write where it must not.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
+from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy, memset
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+import numpy as np
+
+cimport numpy as cnp
+
+from mpijax._ext.array cimport DELETED, ArrayBase, block_class, raise_deleted
+from mpijax._ext.comm cimport CommFunction
+from mpijax._ext.executor cimport Program
+from mpijax._ext.instructions cimport (
+    OP_ADVANCE, OP_COMM, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END, OP_FILL, OP_GEMM, OP_HOST_CALL,
+    OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_SWAP, RESULT_CONST, RESULT_INPUT, RESULT_OUTPUT,
+    AliasEntry, BranchData, CommData, CopyData, CountData, FillData, GemmData, GemmFunction, HostData,
+    InputEntry, Instruction, KernelData, KernelFunction, OutputEntry, Place, PointerData, ResultEntry,
+    TempEntry,
+)
+
+from mpijax._ext.array import from_numpy, rewrap
+
+cnp.import_array()
+
+
+# ---- libraries ----
+
+BLAS_NAMES = {"float32": "sgemm", "float64": "dgemm", "complex64": "cgemm", "complex128": "zgemm"}
+cdef dict blas_table = None
+cdef CommFunction* comm_table = NULL
+cdef object comm_codes = None
+
+
+def load_blas():
+    """The module `scipy.linalg.cython_blas`, without the rest of `scipy.linalg`: 20 ms instead of 180."""
+    name = "scipy.linalg.cython_blas"
+    if name in sys.modules:
+        return sys.modules[name]
+    package = importlib.machinery.PathFinder.find_spec("scipy")
+    if package is None:
+        raise ImportError("matrix products need SciPy, whose BLAS they call: pip install scipy")
+    folder = os.path.join(package.submodule_search_locations[0], "linalg")
+    spec = importlib.machinery.PathFinder.find_spec(name, [folder])
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+cdef GemmFunction blas_function(name) except NULL:
+    global blas_table
+    if blas_table is None:
+        blas_table = load_blas().__pyx_capi__
+    capsule = blas_table[BLAS_NAMES[name]]
+    return <GemmFunction>PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))
+
+
+cdef int need_comm() except -1:
+    """Starts MPI, and gets the communication functions."""
+    global comm_table, comm_codes
+    if comm_table == NULL:
+        from mpijax.runtime import mpi_start  # must not start MPI before there is communication
+
+        shims = mpi_start.start().ext
+        comm_codes = shims.CODES
+        comm_table = <CommFunction*>PyCapsule_GetPointer(shims.comm_table, "mpijax.comm_table")
+    return 0
+
+
+# ---- memory of a program ----
+
+cdef void* block(Program p, size_t size) except NULL:
+    """Zeroed memory that lives as long as the program."""
+    cdef bytes memory = PyBytes_FromStringAndSize(NULL, max(size, 1))
+    p.keep.append(memory)
+    memset(PyBytes_AS_STRING(memory), 0, size)
+    return <void*>PyBytes_AS_STRING(memory)
+
+
+cdef PyObject* hold(Program p, object x) except? NULL:
+    """A pointer to an object that lives as long as the program; NULL for None."""
+    if x is None:
+        return NULL
+    p.keep.append(x)
+    return <PyObject*>x
+
+
+cdef int fill_place(Program p, Place* place, object ref) except -1:
+    if not 0 <= ref.buffer < p.num_buffers:
+        raise IndexError(f"{ref}: the program has {p.num_buffers} buffers")
+    place.buffer = ref.buffer
+    place.offset = ref.offset
+    return 0
+
+
+# ---- buffers and results ----
+
+cdef int load_buffers(Program p, buffers) except -1:
+    cdef int number
+    cdef Py_ssize_t i
+    cdef OutputEntry* output
+    cdef TempEntry* temp
+    cdef AliasEntry* alias
+    kinds = [type(entry).__name__ for entry in buffers]
+    unread = len(buffers)                   # one word more: where the pointers of unread arguments go
+    p.num_buffers = unread + 1
+    p.template = <void**>block(p, p.num_buffers * sizeof(void*))
+    p.inputs = <InputEntry*>block(p, p.num_inputs * sizeof(InputEntry))
+    p.outputs = <OutputEntry*>block(p, kinds.count("Output") * sizeof(OutputEntry))
+    p.temps = <TempEntry*>block(p, kinds.count("Temp") * sizeof(TempEntry))
+    p.aliases = <AliasEntry*>block(p, kinds.count("Alias") * sizeof(AliasEntry))
+    for i in range(p.num_inputs):
+        p.inputs[i].buffer = unread
+        p.inputs[i].nbytes = -1
+    for number, (kind, entry) in enumerate(zip(kinds, buffers)):
+        if kind == "Input":
+            if not 0 <= entry.index < p.num_inputs:
+                raise IndexError(f"{entry}: the program has {p.num_inputs} arguments")
+            i = entry.index
+            p.inputs[i].buffer = number
+            p.inputs[i].nbytes = entry.nbytes
+        elif kind == "Output":
+            output = &p.outputs[p.num_outputs]
+            output.buffer = number
+            output.donor = entry.donor
+            output.nbytes = entry.nbytes
+            output.aval = hold(p, entry.aval)
+            output.sharding = hold(p, entry.sharding)
+            if not -1 <= entry.donor < p.num_inputs:
+                raise IndexError(f"{entry}: the program has {p.num_inputs} arguments")
+            p.donates |= entry.donor >= 0
+            p.num_outputs += 1
+        elif kind == "Temp":
+            temp = &p.temps[p.num_temps]
+            temp.buffer = number
+            temp.offset = entry.offset
+            p.num_temps += 1
+        elif kind == "Alias":
+            alias = &p.aliases[p.num_aliases]
+            alias.buffer = number
+            fill_place(p, &alias.place, entry.ref)
+            p.num_aliases += 1
+        elif kind == "Const":
+            p.template[number] = const_pointer(p, entry.value)
+        else:
+            raise TypeError(f"not an entry of the buffer table: {entry!r}")
+    return 0
+
+
+cdef void* const_pointer(Program p, value) except? NULL:
+    hold(p, value)
+    if isinstance(value, ArrayBase):
+        if (<ArrayBase>value).flags & DELETED:
+            raise_deleted(<PyObject*>value)
+        (<ArrayBase>value).uses += 1         # stays although the user deletes the array
+        return (<ArrayBase>value).ptr
+    value = np.asarray(value, order="C")
+    hold(p, value)
+    return cnp.PyArray_DATA(value)
+
+
+cdef int load_results(Program p, results) except -1:
+    cdef ResultEntry* entry
+    cdef Py_ssize_t k
+    p.results = <ResultEntry*>block(p, p.num_results * sizeof(ResultEntry))
+    output_numbers = [i for i, b in enumerate(p.spec.buffers) if type(b).__name__ == "Output"]
+    for k, result in enumerate(results):
+        entry = &p.results[k]
+        entry.aval = hold(p, result.aval)
+        entry.sharding = hold(p, result.sharding)
+        if result.kind == "buffer":
+            entry.kind = RESULT_OUTPUT
+            entry.index = output_numbers.index(result.index)
+            output = p.spec.buffers[result.index]
+            entry.same_type = output.aval is result.aval and output.sharding is result.sharding
+        elif result.kind == "input":
+            if not 0 <= result.index < p.num_inputs:
+                raise IndexError(f"{result}: the program has {p.num_inputs} arguments")
+            entry.kind = RESULT_INPUT
+            entry.index = result.index
+        elif result.kind == "const":
+            entry.kind = RESULT_CONST
+            value = p.spec.buffers[result.index].value
+            if isinstance(value, ArrayBase):
+                value = rewrap(value, result.aval, result.sharding)
+            else:
+                value = from_numpy(np.asarray(value), result.aval, True, result.sharding)
+            entry.const_array = hold(p, value)
+        else:
+            raise ValueError(f"not a kind of result: {result}")
+    return 0
+
+
+# ---- instructions ----
+
+cdef int load_instructions(Program p, instructions) except -1:
+    cdef list code = []
+    cdef Py_ssize_t i
+    flatten(p, instructions, code)
+    code.append([<int>OP_END, 0, 0])
+    p.instructions = <Instruction*>block(p, len(code) * sizeof(Instruction))
+    for i, (op, data, jump) in enumerate(code):
+        p.instructions[i].op = op
+        p.instructions[i].data = <void*><size_t>data
+        p.instructions[i].jump = jump
+    return 0
+
+
+cdef int flatten(Program p, instructions, list code) except -1:
+    """Appends [opcode, address of its data, target] for each instruction; control flow becomes jumps."""
+    for x in instructions:
+        kind = type(x).__name__
+        if kind == "Loop":
+            flatten_loop(p, x, code)
+        elif kind == "While":
+            flatten_while(p, x, code)
+        elif kind == "Switch":
+            flatten_switch(p, x, code)
+        else:
+            code.append(straight(p, kind, x))
+    return 0
+
+
+cdef int flatten_loop(Program p, x, list code) except -1:
+    cdef CountData* data = <CountData*>block(p, sizeof(CountData))
+    data.counter = p.num_counters
+    data.count = x.count
+    p.num_counters += 1
+    begin = [<int>OP_COUNT_START, <size_t>data, 0]
+    code.append(begin)
+    first = len(code)
+    flatten(p, x.body, code)
+    code.append([<int>OP_COUNT_NEXT, <size_t>data, first])
+    begin[2] = len(code)
+    return 0
+
+
+cdef int flatten_while(Program p, x, list code) except -1:
+    cdef BranchData* data = <BranchData*>block(p, sizeof(BranchData))
+    fill_place(p, &data.place, x.flag)
+    first = len(code)
+    flatten(p, x.cond, code)
+    leave = [<int>OP_JUMP_UNLESS, <size_t>data, 0]
+    code.append(leave)
+    flatten(p, x.body, code)
+    code.append([<int>OP_JUMP, 0, first])
+    leave[2] = len(code)
+    return 0
+
+
+cdef int flatten_switch(Program p, x, list code) except -1:
+    cdef BranchData* data = <BranchData*>block(p, sizeof(BranchData))
+    cdef int j
+    fill_place(p, &data.place, x.index)
+    data.count = len(x.branches)
+    data.targets = <int32_t*>block(p, data.count * sizeof(int32_t))
+    if data.count == 0:
+        raise ValueError("Switch: no branches")
+    code.append([<int>OP_JUMP_TABLE, <size_t>data, 0])
+    leaves = []
+    for j, branch in enumerate(x.branches):
+        data.targets[j] = len(code)
+        flatten(p, branch, code)
+        leave = [<int>OP_JUMP, 0, 0]
+        leaves.append(leave)
+        code.append(leave)
+    for leave in leaves:
+        leave[2] = len(code)
+    return 0
+
+
+cdef list straight(Program p, kind, x):
+    if kind == "Kernel":
+        return [<int>OP_KERNEL, kernel_data(p, x), 0]
+    if kind == "Gemm":
+        return [<int>OP_GEMM, gemm_data(p, x), 0]
+    if kind == "Copy":
+        return [<int>OP_COPY, copy_data(p, x), 0]
+    if kind == "Fill":
+        return [<int>OP_FILL, fill_data(p, x), 0]
+    if kind == "Comm":
+        return [<int>OP_COMM, comm_data(p, x), 0]
+    if kind == "HostCall":
+        p.pins = True
+        return [<int>OP_HOST_CALL, host_data(p, x), 0]
+    if kind == "Advance":
+        return [<int>OP_ADVANCE, pointer_data(p, x.buffer, x.buffer, x.nbytes), 0]
+    if kind == "Swap":
+        return [<int>OP_SWAP, pointer_data(p, x.first, x.second, 0), 0]
+    raise TypeError(f"not an instruction: {x!r}")
+
+
+# ---- the data of each kind of instruction: its address as an integer ----
+
+cdef size_t kernel_data(Program p, x) except 0:
+    cdef KernelData* data = <KernelData*>block(p, sizeof(KernelData))
+    cdef Py_ssize_t j, n = len(x.ptrs)
+    if x.address == 0:
+        raise ValueError(f"kernel without an address: {x}")
+    data.call = <KernelFunction><size_t>x.address
+    data.extent = x.extent
+    data.grain = max(x.grain, 1)
+    data.params = <int64_t*>block(p, len(x.params) * sizeof(int64_t))
+    for j in range(len(x.params)):
+        data.params[j] = x.params[j]
+    data.num_places = n
+    data.places = <Place*>block(p, n * sizeof(Place))
+    for j in range(n):
+        fill_place(p, &data.places[j], x.ptrs[j])
+    p.max_places = max(p.max_places, n)
+    return <size_t>data
+
+
+cdef size_t gemm_data(Program p, x) except 0:
+    cdef GemmData* data = <GemmData*>block(p, sizeof(GemmData))
+    cdef int d = len(x.batch), axis
+    cdef size_t width
+    dtype = np.dtype(x.dtype)
+    if dtype.name not in BLAS_NAMES:
+        raise TypeError(f"Gemm: BLAS has float32, float64, complex64 and complex128, not {dtype}")
+    if x.trans_a not in ("N", "T", "C") or x.trans_b not in ("N", "T", "C"):
+        raise ValueError(f"Gemm: trans is 'N', 'T' or 'C', got {x.trans_a!r} and {x.trans_b!r}")
+    if not d == len(x.a_strides) == len(x.b_strides) == len(x.c_strides):
+        raise ValueError(f"Gemm: a stride is needed for each of {d} batch axes: {x}")
+    if max(x.m, x.n, x.k, x.lda, x.ldb, x.ldc) > 0x7fffffff:
+        raise ValueError(f"Gemm: BLAS counts in 32 bits, too small for {x.m} x {x.n} x {x.k}")
+    data.call = blas_function(dtype.name)
+    data.transa, data.transb = <char>ord(x.trans_a), <char>ord(x.trans_b)
+    data.m, data.n, data.k = x.m, x.n, x.k
+    data.lda, data.ldb, data.ldc = max(x.lda, 1), max(x.ldb, 1), max(x.ldc, 1)
+    fill_place(p, &data.a, x.a)
+    fill_place(p, &data.b, x.b)
+    fill_place(p, &data.c, x.c)
+    data.ndim = d
+    data.batch = <int64_t*>block(p, 4 * d * sizeof(int64_t))
+    for axis in range(d):
+        data.batch[axis] = x.batch[axis]
+        data.batch[d + axis] = x.a_strides[axis] * dtype.itemsize
+        data.batch[2 * d + axis] = x.b_strides[axis] * dtype.itemsize
+        data.batch[3 * d + axis] = x.c_strides[axis] * dtype.itemsize
+    factors = np.array([1, x.beta], dtype)
+    width = dtype.itemsize
+    memcpy(data.alpha, cnp.PyArray_DATA(factors), width)
+    memcpy(data.beta, <char*>cnp.PyArray_DATA(factors) + width, width)
+    return <size_t>data
+
+
+cdef size_t copy_data(Program p, x) except 0:
+    cdef CopyData* data = <CopyData*>block(p, sizeof(CopyData))
+    fill_place(p, &data.target, x.target)
+    fill_place(p, &data.origin, x.origin)
+    data.nbytes = x.nbytes
+    return <size_t>data
+
+
+cdef size_t fill_data(Program p, x) except 0:
+    cdef FillData* data = <FillData*>block(p, sizeof(FillData))
+    cdef bytes pattern = bytes(x.pattern)
+    cdef int width = len(pattern)
+    if not 1 <= width <= 16 or x.nbytes % width:
+        raise ValueError(f"Fill: a pattern of {width} bytes for {x.nbytes} bytes")
+    if pattern == pattern[:1] * width:
+        width = 1
+    fill_place(p, &data.target, x.target)
+    data.nbytes = x.nbytes
+    data.width = width
+    memcpy(data.pattern, PyBytes_AS_STRING(pattern), width)
+    return <size_t>data
+
+
+cdef size_t comm_data(Program p, x) except 0:
+    cdef CommData* data = <CommData*>block(p, sizeof(CommData))
+    need_comm()
+    if x.op not in comm_codes:
+        raise ValueError(f"Comm: no operation {x.op!r}; there are {', '.join(comm_codes)}")
+    data.args.op = comm_codes[x.op]
+    data.call = comm_table[data.args.op]
+    data.args.comm, data.args.mpi_op = x.comm, x.mpi_op
+    data.args.sendcount, data.args.recvcount = x.sendcount, x.recvcount
+    data.args.sendtype, data.args.recvtype = x.sendtype, x.recvtype
+    data.args.root, data.args.source, data.args.dest = x.root, x.source, x.dest
+    data.args.sendtag, data.args.recvtag = x.sendtag, x.recvtag
+    data.args.line = len(p.comm_lines)
+    p.comm_lines.append(x.source_line)
+    data.send.buffer = data.recv.buffer = -1
+    if x.send is not None:
+        fill_place(p, &data.send, x.send)
+    if x.recv is not None:
+        fill_place(p, &data.recv, x.recv)
+    return <size_t>data
+
+
+cdef size_t host_data(Program p, x) except 0:
+    cdef HostData* data = <HostData*>block(p, sizeof(HostData))
+    cdef Py_ssize_t j
+    views = (*x.inputs, *x.outputs)
+    data.instruction = hold(p, x)
+    data.places = <Place*>block(p, len(views) * sizeof(Place))
+    for j in range(len(views)):
+        fill_place(p, &data.places[j], views[j].ref)
+    return <size_t>data
+
+
+cdef size_t pointer_data(Program p, first, second, nbytes) except 0:
+    cdef PointerData* data = <PointerData*>block(p, sizeof(PointerData))
+    for number in (first, second):
+        if not 0 <= number < p.num_buffers:
+            raise IndexError(f"buffer {number}: the program has {p.num_buffers} buffers")
+    data.first, data.second, data.nbytes = first, second, nbytes
+    return <size_t>data
+
+
+# ---- all of it ----
+
+def load_into(Program p not None, spec):
+    """Fills in a new program. Loads BLAS, or starts MPI, if instructions need them."""
+    p.spec = spec
+    p.keep = []
+    p.comm_lines = []
+    p.num_inputs = spec.num_inputs
+    p.num_results = len(spec.results)
+    p.release_gil = spec.release_gil
+    p.pins = spec.release_gil
+    p.arena_class = block_class(spec.arena) if spec.arena > 0 else -1
+    load_buffers(p, spec.buffers)
+    load_results(p, spec.results)
+    load_instructions(p, spec.instructions)
+    p.table_words = p.num_buffers + p.num_outputs + p.num_counters + p.max_places
