@@ -69,7 +69,7 @@ def exp(x: Expr) -> Expr:
     k, bits, r = _reduced(x)
     p = _exp_polynomial(r)
     usual = (p.bits() + ((bits - 2 * 127) << 23)).as_float()
-    return rarely("exp", ~(abs(x) < 87.0), x, usual, lambda v: scaled(*exp_parts(v)))
+    return rarely("exp", ~(abs(x) < 87.0), usual, lambda v: scaled(*exp_parts(v)), x)
 
 
 def exp_parts(x: Expr) -> tuple[Expr, Expr]:
@@ -113,13 +113,11 @@ def expm1(x: Expr) -> Expr:
     return where(abs(x) < (2.0**-30 if is_single(x) else 2.0**-60), x, 2.0 * half.fma(q, half - 0.5))
 
 
-def expm1_below(x: Expr) -> Expr:
-    """e^x - 1 for x that keeps 2^k an ordinary number (|x| < 80 in float32)."""
-    mantissa, bias = (23, 127) if is_single(x) else (52, 1023)
-    _, bits, r = _reduced(x)
-    q = (r * r).fma(polynomial(r, EXPM1_F32 if is_single(x) else EXPM1_F64), r)
-    scale = ((bits - bias) << mantissa).as_float()
-    return scale.fma(q, scale - 1.0)
+def exp2_rough(x: Expr, factor: float) -> Expr:
+    """2^(x * factor) in float32 for an ordinary result, relative error x * factor * 2^-25."""
+    k, bits = nearest(x, factor)
+    r = x.fma(x.const(factor), -k)
+    return polynomial(r, EXP2_F32) * ((bits - 127) << 23).as_float()
 
 
 @elementary

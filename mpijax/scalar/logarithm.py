@@ -87,7 +87,7 @@ def _of_normal_numbers(name: str, x: Expr, combine: Callable[[Expr, Expr], Expr]
         rare = (x.bits() + 0x7F800000) >= 0xFF000000 - (1 << 32)
     else:
         rare = ~((x >= 2.0**-1022) & (x < np.inf))
-    return rarely(name, rare, x, usual, lambda v: _at_the_edges(v, combine(*_log_parts(v)), 0.0))
+    return rarely(name, rare, usual, lambda v: _at_the_edges(v, combine(*_log_parts(v)), 0.0), x)
 
 
 @elementary

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijax.scalar.exponential import EXP2_F32, exp_parts, nearest, scaled
+from mpijax.scalar.exponential import exp2_rough, exp_parts, scaled
 from mpijax.scalar.expr import Expr, elementary, is_single, polynomial, where
 from mpijax.scalar.logarithm import log
 
@@ -80,9 +80,7 @@ def erf(x: Expr) -> Expr:
     """Error function."""
     a = abs(x)
     if is_single(x):
-        logarithm = polynomial(a.at_most(4.0), LOG2_ERFC)
-        k, bits = nearest(logarithm, 1.0)
-        rest = polynomial(logarithm - k, EXP2_F32) * ((bits - 127) << 23).as_float()
+        rest = exp2_rough(polynomial(a.at_most(4.0), LOG2_ERFC), 1.0)
         return where(a < 0.875, _near_zero(x), (1.0 - rest).with_sign_of(x))
     return where(a < 1.0, _near_zero(x), (1.0 - _tail(a.at_most(6.0))).with_sign_of(x))
 

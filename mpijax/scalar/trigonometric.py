@@ -111,4 +111,4 @@ def _large_arguments(name: str, x: Expr, y: Expr) -> Expr:
     """y, but name(x) of the C library in lanes where |x| is too large for the reduction."""
     single = is_single(x)
     large = abs(x) >= (LIMIT_F32 if single else LIMIT_F64)
-    return rarely_call(name, large, x, y, name + "f" if single else name)
+    return rarely_call(name, large, y, name + "f" if single else name, x)
