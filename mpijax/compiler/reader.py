@@ -13,7 +13,9 @@ from mpijax.compiler.index import Lin, linearized
 from mpijax.core.lowering import Elementwise
 from mpijax.core.primitive import registry
 
+INT32 = np.dtype(np.int32)
 INT64 = np.dtype(np.int64)
+UINT32 = np.dtype(np.uint32)
 
 
 class CannotFuse(Exception):
@@ -115,6 +117,11 @@ class _NodeReader:
             return x
         if x.op == "const":
             return self.const(np.asarray(x.attr).astype(dtype), dtype)
+        if x.op == "index" and x.dtype == INT64 and x.attr.bounds()[1] < 2**31:
+            # Vectors of 32-bit integers have twice the lanes, and convert to floats in one instruction.
+            return self.convert(self.table.index(x.attr, INT32), dtype)
+        if x.op == "index" and dtype == UINT32 and x.dtype == INT32:
+            return self.table.index(x.attr, UINT32)
         params = {"new_dtype": dtype, "weak_type": False, "sharding": None}
         return self.table.apply(registry["convert_element_type"], (x,), dtype, params)
 

@@ -141,14 +141,20 @@ class Schedule:
 
     def _lanes(self, size: int) -> int:
         """Elements per turn: one vector register for heavy bodies, several for light ones."""
-        widest = 1
+        widest = 4
         cost = 0
+        hashes = False
         for e in self.kernel.expressions():
-            widest = max(widest, _compute_bytes(e.dtype))
+            if e.op == "load" or e.op == "acc":
+                widest = max(widest, _compute_bytes(e.dtype))
             if e.op not in ("const", "load"):
                 cost += max(e.attr[0].lower.cost, 1) if isinstance(e.attr, tuple) and len(e.attr) == 3 else 1
-        native = VECTOR_BYTES // max(widest, 4)
-        lanes = native * (4 if cost <= 4 else 2 if cost <= 24 else 1)
+            hashes = hashes or e.op == "threefry2x32"
+        for s in self.kernel.inner + self.kernel.outer:
+            widest = max(widest, _compute_bytes(s.value.element))
+        native = VECTOR_BYTES // widest
+        # One long chain of dependent integer operations leaves room for a second one beside it.
+        lanes = native * (4 if cost <= 4 else 2 if cost <= 24 or hashes else 1)
         while lanes > 1 and lanes > size:
             lanes //= 2
         return lanes if lanes >= min(native, 4) else 1
