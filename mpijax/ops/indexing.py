@@ -16,6 +16,7 @@ from mpijax.core.trace import typeof
 from mpijax.ops.moves import canonical_shape, shape_of, shifted
 from mpijax.ops.shapes import expand_dims
 from mpijax.ops.slicing import concatenate
+from mpijax.ops.windows import gather_reference
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero
 
@@ -283,85 +284,6 @@ def _check_window(operand, indices, dn, slice_sizes) -> None:
             )
 
 
-# ---------------------------------------------------------------- reference
-
-
-def positions(shape, indices, window_dims, index_map, removed, batching, sizes):
-    """Where the elements of windows lie, for gather and scatter alike.
-
-    Args:
-      shape: of the operand. indices: NumPy array of index vectors.
-      window_dims: axes of the result (or the updates) in the window.
-      removed: axes of the operand that have no window axis; batching: pairs (axis of operand, axis of
-        indices).
-      sizes: of the window along each axis of the operand.
-
-    Returns:
-      An index array for each axis of the operand, all broadcasting to the shape of the result, and whether
-      each window lies in the operand.
-    """
-    rank = len(window_dims) + indices.ndim - 1
-    batch_dims = [d for d in range(rank) if d not in window_dims]
-
-    def placed(values, dims):
-        full = [1] * rank
-        for d, n in zip(dims, values.shape, strict=True):
-            full[d] = n
-        return values.reshape(full)
-
-    batch_shape = indices.shape[:-1]
-    full_shape = [1] * rank
-    for d, n in zip(batch_dims, batch_shape, strict=True):
-        full_shape[d] = n
-    where: list[Any] = [np.zeros(full_shape, np.int64) for _ in shape]
-    kept = [d for d in range(len(shape)) if d not in removed]
-    for d, out in zip(kept, window_dims, strict=True):
-        where[d] = where[d] + placed(np.arange(sizes[d]), [out])
-    for d, along in batching:
-        where[d] = where[d] + placed(np.arange(batch_shape[along]), [batch_dims[along]])
-    inside = np.ones(full_shape, bool)
-    for k, d in enumerate(index_map):
-        last = max(shape[d] - sizes[d], 0)
-        raw = indices[..., k]
-        raw = (
-            np.minimum(raw, np.uint64(2**62)).astype(np.int64)
-            if raw.dtype == np.uint64
-            else raw.astype(np.int64)
-        )
-        inside &= placed((raw >= 0) & (raw <= last), batch_dims)
-        where[d] = where[d] + placed(np.clip(raw, 0, last), batch_dims)
-    return where, inside
-
-
-def _gather_reference(x, indices, *, dimension_numbers, slice_sizes, mode, fill_value, **_flags):
-    dn = dimension_numbers
-    words = x.shape[len(slice_sizes) :]
-    removed = (*dn.collapsed_slice_dims, *dn.operand_batching_dims)
-    batching = list(zip(dn.operand_batching_dims, dn.start_indices_batching_dims, strict=True))
-    where, inside = positions(
-        x.shape[: len(slice_sizes)],
-        indices,
-        dn.offset_dims,
-        dn.start_index_map,
-        removed,
-        batching,
-        slice_sizes,
-    )
-    shape = np.broadcast_shapes(inside.shape, *(w.shape for w in where))
-    fill = np.asarray(0 if fill_value is None else fill_value).astype(x.dtype)
-    if x.size == 0:
-        return np.broadcast_to(fill, shape + words).copy()
-    out = (
-        x[tuple(np.broadcast_to(w, shape) for w in where)]
-        if where
-        else np.broadcast_to(x, shape + words).copy()
-    )
-    if mode is GatherScatterMode.FILL_OR_DROP:
-        mask = np.broadcast_to(inside, shape).reshape(shape + (1,) * len(words))
-        out = np.where(mask, out, fill)
-    return out
-
-
 # ---------------------------------------------------------------- rules
 
 
@@ -433,7 +355,7 @@ def _gather_batch(
 gather_p = Primitive(
     "gather",
     type_rule=_gather_type,
-    reference=_gather_reference,
+    reference=gather_reference,
     lower=Structural("gather"),
     jvp=_gather_jvp,
     transpose=_gather_transpose,

@@ -11,7 +11,7 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import Jaxpr, Literal
+from mpijax.core.jaxpr import Jaxpr
 from mpijax.core.lowering import HostCall, Structural
 from mpijax.core.primitive import Primitive, Unsupported, registry
 from mpijax.core.trace import trace_to_jaxpr, typeof
@@ -24,11 +24,11 @@ from mpijax.ops.indexing import (
     check_disjoint,
     check_index_map,
     gather,
-    positions,
 )
 from mpijax.ops.moves import canonical_shape, shape_of, shifted
 from mpijax.ops.rules import full_like, is_linear
 from mpijax.ops.shapes import broadcast_in_dim
+from mpijax.ops.windows import apply_reference, scatter_reference, window_sizes
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero, add_tangents, instantiate
 
@@ -231,13 +231,6 @@ def _check_bounds(operand, indices, updates, dn) -> None:
             )
 
 
-def window_sizes(ndim: int, update_shape, dn: ScatterDimensionNumbers) -> tuple[int, ...]:
-    """The size of the window along each axis of the operand."""
-    sizes = iter([update_shape[d] for d in dn.update_window_dims])
-    removed = (*dn.inserted_window_dims, *dn.operand_batching_dims)
-    return tuple(1 if d in removed else next(sizes) for d in range(ndim))
-
-
 def _inverse(dn: ScatterDimensionNumbers) -> GatherDimensionNumbers:
     """The gather that reads what the scatter writes."""
     return GatherDimensionNumbers(
@@ -247,84 +240,6 @@ def _inverse(dn: ScatterDimensionNumbers) -> GatherDimensionNumbers:
         dn.operand_batching_dims,
         dn.scatter_indices_batching_dims,
     )
-
-
-# ---------------------------------------------------------------- references
-
-
-def _targets(x, indices, updates, dn, mode):
-    """Index arrays of the elements written, in order, and their updates."""
-    ndim = len(dn.update_window_dims) + len(dn.inserted_window_dims) + len(dn.operand_batching_dims)
-    rank = indices.ndim - 1 + len(dn.update_window_dims)
-    sizes = window_sizes(ndim, updates.shape, dn)
-    removed = (*dn.inserted_window_dims, *dn.operand_batching_dims)
-    batching = list(zip(dn.operand_batching_dims, dn.scatter_indices_batching_dims, strict=True))
-    where, inside = positions(
-        x.shape[:ndim],
-        indices,
-        dn.update_window_dims,
-        dn.scatter_dims_to_operand_dims,
-        removed,
-        batching,
-        sizes,
-    )
-    shape = updates.shape[:rank]
-    keep = np.broadcast_to(inside | (mode is GatherScatterMode.CLIP), shape)
-    return tuple(np.broadcast_to(w, shape)[keep] for w in where), updates[keep]
-
-
-_UFUNCS = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
-
-
-def _scatter_reference(op: str | None):
-    def reference(x, indices, updates, *, dimension_numbers, mode, **_flags):
-        out = x.copy()
-        if not x.size or not updates.size:
-            return out
-        where, values = _targets(x, indices, updates, dimension_numbers, mode)
-        if op is None:
-            out[where] = values
-        else:
-            ufunc = _UFUNCS[op]
-            if out.dtype == np.bool_ and op in ("add", "mul"):
-                ufunc = np.logical_or if op == "add" else np.logical_and
-            with np.errstate(all="ignore"):
-                ufunc.at(out, where, values)
-        return out
-
-    return reference
-
-
-def _by_references(jaxpr: Jaxpr, consts, *args) -> list[np.ndarray]:
-    """Run a Jaxpr by the NumPy references of its primitives."""
-    env: dict[Any, Any] = dict(zip(jaxpr.constvars, map(np.asarray, consts), strict=True))
-    env.update(zip(jaxpr.invars, args, strict=True))
-
-    def read(atom):
-        return np.asarray(atom.val, atom.aval.dtype) if type(atom) is Literal else env[atom]
-
-    for eqn in jaxpr.eqns:
-        outs = eqn.primitive.reference(*map(read, eqn.invars), **eqn.params)
-        env.update(zip(eqn.outvars, outs if eqn.primitive.multiple_results else (outs,), strict=True))
-    return [read(v) for v in jaxpr.outvars]
-
-
-def _apply_reference(x, indices, updates, *, dimension_numbers, mode, update_jaxpr, update_consts, **_flags):
-    """Elements that are mentioned several times are updated several times, in rounds."""
-    out = x.copy()
-    if not x.size or not updates.size:
-        return out
-    where, _ = _targets(x, indices, updates, dimension_numbers, mode)
-    flat = np.ravel_multi_index(where, x.shape) if x.ndim else np.zeros(len(updates.ravel()), np.int64)
-    values = out.reshape(-1)
-    elements, counts = np.unique(flat, return_counts=True)
-    while elements.size:
-        old = values[elements]
-        new = _by_references(update_jaxpr, update_consts, old, np.zeros_like(old))[0]
-        values[elements] = np.broadcast_to(new, old.shape)
-        counts = counts - 1
-        elements, counts = elements[counts > 0], counts[counts > 0]
-    return values.reshape(x.shape)
 
 
 # ---------------------------------------------------------------- batching
@@ -521,7 +436,7 @@ def _define(name: str, jvp: Callable, transpose: Callable) -> Primitive:
     primitive = _primitives[name] = Primitive(
         f"scatter-{name}",
         type_rule=_scatter_type,
-        reference=_scatter_reference(name),
+        reference=scatter_reference(name),
         lower=Structural(f"scatter-{name}"),
         jvp=jvp,
         transpose=transpose,
@@ -541,7 +456,7 @@ scatter_max_p = _define("max", _extremal_jvp("max"), _NOT_LINEAR)
 scatter_p = Primitive(
     "scatter",
     type_rule=_scatter_type,
-    reference=_scatter_reference(None),
+    reference=scatter_reference(None),
     lower=Structural("scatter"),
     jvp=_set_jvp,
     transpose=_set_transpose,
@@ -554,8 +469,8 @@ _NO_APPLY_DERIVATIVE = Unsupported("scatter_apply JVP not implemented")
 scatter_apply_p = Primitive(
     "scatter",
     type_rule=_scatter_type,
-    reference=_apply_reference,
-    lower=HostCall(_apply_reference),
+    reference=apply_reference,
+    lower=HostCall(apply_reference),
     jvp=_NO_APPLY_DERIVATIVE,
     transpose=_NO_APPLY_DERIVATIVE,
     batch=_batch_rule(lambda: scatter_apply_p),

@@ -1,0 +1,170 @@
+"""What gather and scatter mean, in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.jaxpr import Jaxpr, Literal
+
+
+def positions(shape, indices, window_dims, index_map, removed, batching, sizes):
+    """Where the elements of windows lie, for gather and scatter alike.
+
+    Args:
+      shape: of the operand. indices: NumPy array of index vectors.
+      window_dims: axes of the result (or the updates) in the window.
+      removed: axes of the operand that have no window axis; batching: pairs (axis of operand, axis of
+        indices).
+      sizes: of the window along each axis of the operand.
+
+    Returns:
+      An index array for each axis of the operand, all broadcasting to the shape of the result, and whether
+      each window lies in the operand.
+    """
+    rank = len(window_dims) + indices.ndim - 1
+    batch_dims = [d for d in range(rank) if d not in window_dims]
+
+    def placed(values, dims):
+        full = [1] * rank
+        for d, n in zip(dims, values.shape, strict=True):
+            full[d] = n
+        return values.reshape(full)
+
+    batch_shape = indices.shape[:-1]
+    full_shape = [1] * rank
+    for d, n in zip(batch_dims, batch_shape, strict=True):
+        full_shape[d] = n
+    where: list[Any] = [np.zeros(full_shape, np.int64) for _ in shape]
+    kept = [d for d in range(len(shape)) if d not in removed]
+    for d, out in zip(kept, window_dims, strict=True):
+        where[d] = where[d] + placed(np.arange(sizes[d]), [out])
+    for d, along in batching:
+        where[d] = where[d] + placed(np.arange(batch_shape[along]), [batch_dims[along]])
+    inside = np.ones(full_shape, bool)
+    for k, d in enumerate(index_map):
+        last = max(shape[d] - sizes[d], 0)
+        raw = indices[..., k]
+        raw = (
+            np.minimum(raw, np.uint64(2**62)).astype(np.int64)
+            if raw.dtype == np.uint64
+            else raw.astype(np.int64)
+        )
+        inside &= placed((raw >= 0) & (raw <= last), batch_dims)
+        where[d] = where[d] + placed(np.clip(raw, 0, last), batch_dims)
+    return where, inside
+
+
+def gather_reference(x, indices, *, dimension_numbers, slice_sizes, mode, fill_value, **_flags):
+    dn = dimension_numbers
+    words = x.shape[len(slice_sizes) :]
+    removed = (*dn.collapsed_slice_dims, *dn.operand_batching_dims)
+    batching = list(zip(dn.operand_batching_dims, dn.start_indices_batching_dims, strict=True))
+    where, inside = positions(
+        x.shape[: len(slice_sizes)],
+        indices,
+        dn.offset_dims,
+        dn.start_index_map,
+        removed,
+        batching,
+        slice_sizes,
+    )
+    shape = np.broadcast_shapes(inside.shape, *(w.shape for w in where))
+    fill = np.asarray(0 if fill_value is None else fill_value).astype(x.dtype)
+    if x.size == 0:
+        return np.broadcast_to(fill, shape + words).copy()
+    out = (
+        x[tuple(np.broadcast_to(w, shape) for w in where)]
+        if where
+        else np.broadcast_to(x, shape + words).copy()
+    )
+    if mode.name == "FILL_OR_DROP":
+        mask = np.broadcast_to(inside, shape).reshape(shape + (1,) * len(words))
+        out = np.where(mask, out, fill)
+    return out
+
+
+def window_sizes(ndim: int, update_shape, dn) -> tuple[int, ...]:
+    """The size of the window along each axis of the operand."""
+    sizes = iter([update_shape[d] for d in dn.update_window_dims])
+    removed = (*dn.inserted_window_dims, *dn.operand_batching_dims)
+    return tuple(1 if d in removed else next(sizes) for d in range(ndim))
+
+
+def _targets(x, indices, updates, dn, mode):
+    """Index arrays of the elements written, in order, and their updates."""
+    ndim = len(dn.update_window_dims) + len(dn.inserted_window_dims) + len(dn.operand_batching_dims)
+    rank = indices.ndim - 1 + len(dn.update_window_dims)
+    sizes = window_sizes(ndim, updates.shape, dn)
+    removed = (*dn.inserted_window_dims, *dn.operand_batching_dims)
+    batching = list(zip(dn.operand_batching_dims, dn.scatter_indices_batching_dims, strict=True))
+    where, inside = positions(
+        x.shape[:ndim],
+        indices,
+        dn.update_window_dims,
+        dn.scatter_dims_to_operand_dims,
+        removed,
+        batching,
+        sizes,
+    )
+    shape = updates.shape[:rank]
+    keep = np.broadcast_to(inside | (mode.name != "FILL_OR_DROP"), shape)
+    return tuple(np.broadcast_to(w, shape)[keep] for w in where), updates[keep]
+
+
+_UFUNCS = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+def scatter_reference(op: str | None) -> Callable:
+    """The reference of the scatter that combines by `op`; by replacing if None."""
+
+    def reference(x, indices, updates, *, dimension_numbers, mode, **_flags):
+        out = x.copy()
+        if not x.size or not updates.size:
+            return out
+        where, values = _targets(x, indices, updates, dimension_numbers, mode)
+        if op is None:
+            out[where] = values
+        else:
+            ufunc = _UFUNCS[op]
+            if out.dtype == np.bool_ and op in ("add", "mul"):
+                ufunc = np.logical_or if op == "add" else np.logical_and
+            with np.errstate(all="ignore"):
+                ufunc.at(out, where, values)
+        return out
+
+    return reference
+
+
+def _by_references(jaxpr: Jaxpr, consts, *args) -> list[np.ndarray]:
+    """Run a Jaxpr by the NumPy references of its primitives."""
+    env: dict[Any, Any] = dict(zip(jaxpr.constvars, map(np.asarray, consts), strict=True))
+    env.update(zip(jaxpr.invars, args, strict=True))
+
+    def read(atom):
+        return np.asarray(atom.val, atom.aval.dtype) if type(atom) is Literal else env[atom]
+
+    for eqn in jaxpr.eqns:
+        outs = eqn.primitive.reference(*map(read, eqn.invars), **eqn.params)
+        env.update(zip(eqn.outvars, outs if eqn.primitive.multiple_results else (outs,), strict=True))
+    return [read(v) for v in jaxpr.outvars]
+
+
+def apply_reference(x, indices, updates, *, dimension_numbers, mode, update_jaxpr, update_consts, **_flags):
+    """Elements that are mentioned several times are updated several times, in rounds."""
+    out = x.copy()
+    if not x.size or not updates.size:
+        return out
+    where, _ = _targets(x, indices, updates, dimension_numbers, mode)
+    flat = np.ravel_multi_index(where, x.shape) if x.ndim else np.zeros(len(updates.ravel()), np.int64)
+    values = out.reshape(-1)
+    elements, counts = np.unique(flat, return_counts=True)
+    while elements.size:
+        old = values[elements]
+        new = _by_references(update_jaxpr, update_consts, old, np.zeros_like(old))[0]
+        values[elements] = np.broadcast_to(new, old.shape)
+        counts = counts - 1
+        elements, counts = elements[counts > 0], counts[counts > 0]
+    return values.reshape(x.shape)
