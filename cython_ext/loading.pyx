@@ -10,11 +10,6 @@ from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
-import importlib.machinery
-import importlib.util
-import os
-import sys
-
 import numpy as np
 
 cimport numpy as cnp
@@ -43,25 +38,12 @@ cdef CommFunction* comm_table = NULL
 cdef object comm_codes = None
 
 
-def load_blas():
-    """The module `scipy.linalg.cython_blas`, without the rest of `scipy.linalg`: 20 ms instead of 180."""
-    name = "scipy.linalg.cython_blas"
-    if name in sys.modules:
-        return sys.modules[name]
-    package = importlib.machinery.PathFinder.find_spec("scipy")
-    if package is None:
-        raise ImportError("matrix products need SciPy, whose BLAS they call: pip install scipy")
-    folder = os.path.join(package.submodule_search_locations[0], "linalg")
-    spec = importlib.machinery.PathFinder.find_spec(name, [folder])
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 cdef GemmFunction blas_function(name) except NULL:
     global blas_table
     if blas_table is None:
-        blas_table = load_blas().__pyx_capi__
+        from mpijax.runtime import blas  # heavy: loads the library
+
+        blas_table = blas.load()
     capsule = blas_table[BLAS_NAMES[name]]
     return <GemmFunction>PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))
 
