@@ -84,11 +84,10 @@ def broadcast_in_dim(
 
     An axis of the operand has the size of its axis in the result, or 1.
     """
-    if not len(broadcast_dimensions) and not len(shape) and isinstance(operand, Array):
+    shape, dims = canonical_shape(shape), tuple(broadcast_dimensions)
+    if isinstance(operand, Array) and operand.shape == shape and dims == tuple(range(len(shape))):
         return operand
-    return broadcast_in_dim_p.bind(
-        operand, shape=canonical_shape(shape), broadcast_dimensions=tuple(broadcast_dimensions), sharding=None
-    )
+    return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=None)
 
 
 def broadcast_to_rank(x: Any, rank: int) -> Any:
