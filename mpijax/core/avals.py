@@ -71,7 +71,7 @@ class ShapedArray:
             if self._text is None:
                 self._text = self._render(dtypes.short_name(self.dtype))
             return self._text
-        return self._render(self.dtype.name)
+        return self._render(self.dtype.name if self.dtype != dtypes.float0 else "float0")
 
     def _render(self, dtype_name: str) -> str:
         dims = ",".join(map(str, self.shape))
@@ -91,7 +91,8 @@ class ShapedArray:
         weak = ", weak_type=True" if self.weak_type else ""
         return f"ShapedArray({self.str_short(short_dtypes=False)}{weak})"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return ("~" if self.weak_type else "") + self.str_short(short_dtypes=False)
 
     def __reduce__(self):
         return ShapedArray, (self.shape, self.dtype, self.weak_type, self.vma)

@@ -19,9 +19,10 @@ from mpijax._ext import dispatch
 from mpijax.core import config, dtypes, errors
 from mpijax.core import effects as fx
 from mpijax.core.array_api import Array
-from mpijax.core.avals import NO_AXES, ShapeDtypeStruct, ShapedArray
+from mpijax.core.avals import NO_AXES, ShapedArray, ShapeDtypeStruct
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, is_literal_scalar
 from mpijax.core.source import current_source
+from mpijax.core.tree import keystr, tree_leaves_with_path
 
 
 class Trace:
@@ -318,6 +319,9 @@ class JitTracer(Tracer):
 
     aval = property(lambda self: self._aval)
 
+    def _contents(self) -> str:
+        return str(self._aval)
+
     def _origin_msg(self) -> str:
         return self._trace.origin_of(self)
 
@@ -440,9 +444,13 @@ def _and_list(names: Sequence[str]) -> str:
 
 def check_alive(tracer: Tracer) -> None:
     """Raise UnexpectedTracerError if the trace that made `tracer` has ended."""
-    trace = tracer._trace
-    if getattr(trace, "finished", False):
-        raise errors.UnexpectedTracerError(_leak_message(tracer, trace))
+    if getattr(tracer._trace, "finished", False):
+        raise leaked(tracer)
+
+
+def leaked(tracer: Tracer) -> errors.UnexpectedTracerError:
+    """The error for a value that is used outside of its transformation."""
+    return errors.UnexpectedTracerError(_leak_message(tracer, tracer._trace))
 
 
 def _leak_message(tracer: Tracer | None, trace) -> str:
@@ -472,7 +480,11 @@ def trace_to_jaxpr(
     state.trace = trace
     try:
         outs = fun(*args)
-        jaxpr, consts = trace.to_jaxpr(outs)
+        try:
+            jaxpr, consts = trace.to_jaxpr(outs)
+        except TypeError:
+            _check_results(fun, outs, debug)
+            raise
     finally:
         state.trace = saved
         trace.finished = True
@@ -482,6 +494,22 @@ def trace_to_jaxpr(
         del args, outs
         check_leaks(trace, debug)
     return jaxpr, consts
+
+
+def _check_results(fun: Callable, outs: Sequence[Any], debug: DebugInfo | None) -> None:
+    """Raise TypeError, naming function and place in its result, for a result that is no array."""
+    for i, x in enumerate(outs):
+        try:
+            typeof(x)
+        except TypeError:
+            where = f"function {debug.location} traced for {debug.transformation}" if debug else "a traced function"
+            structure = getattr(fun, "out_tree", None)
+            path = keystr(tree_leaves_with_path(structure.unflatten(range(len(outs))))[i][0]) if structure else ""
+            place = f" at output component {path}" if path else ""
+            raise TypeError(
+                f"{where} returned a value of type {type(x)}{place}, which is not a valid JAX type. Return arrays, numbers "
+                "or pytrees of them."
+            ) from None
 
 
 def trace_to_closed_jaxpr(fun: Callable, avals, debug: DebugInfo | None = None) -> ClosedJaxpr:

@@ -14,7 +14,7 @@ import numpy as np
 from mpijax._ext.array import ArrayBase
 from mpijax._ext.dispatch import Eager
 from mpijax.compiler.planner import plan_program
-from mpijax.core import config, errors, tree
+from mpijax.core import config, tree
 from mpijax.core import trace as tr
 from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.memo import memo_on_jaxpr
@@ -24,15 +24,13 @@ from mpijax.runtime.array import ArrayImpl
 from mpijax.runtime.loader import load_plan
 from mpijax.transforms.call import jit_p
 
+
 def physical(x: Any, aval) -> Any:
     """An argument as the executor takes it: an array, or a C-contiguous ndarray of the right dtype."""
     if isinstance(x, ArrayBase):
         return x
     if isinstance(x, Tracer):
-        tr.check_alive(x)
-        raise errors.UnexpectedTracerError(
-            f"Encountered an unexpected tracer: {x} was used outside of the transformation it belongs to."
-        )
+        raise tr.leaked(x)
     if hasattr(x, "__jax_array__"):
         return physical(x.__jax_array__(), aval)
     return np.ascontiguousarray(np.asarray(x).astype(aval.dtype, copy=False)).reshape(aval.shape)

@@ -80,18 +80,17 @@ def value_and_grad(
         raise TypeError(f"Expected a callable value, got {fun}")
 
     def value_and_grad_f(*args, **kwargs):
-        what = "grad" if value_and_grad_f.__dict__.get("_as_grad") else "value_and_grad"
         largest = max((argnums,) if isinstance(argnums, int) else argnums, default=-1)
         if largest >= len(args):
             raise TypeError(
                 f"differentiating with respect to argnums={argnums} requires at least {largest + 1} positional arguments "
                 f"to be passed by the caller, but got only {len(args)} positional arguments."
             )
-        which = normalize_argnums(argnums, len(args), what)
+        which = normalize_argnums(argnums, len(args), "grad")
         selected = args[which[0]] if isinstance(argnums, int) else tuple(args[i] for i in which)
         leaves, struct = tree.tree_flatten(selected)
         paths = [tree.keystr(p) for p, _ in tree.tree_flatten_with_path(selected)[0]] if leaves else []
-        check_arguments(leaves, f"{what} of {callable_name(fun)}", lambda i: paths[i])
+        check_arguments(leaves, f"grad of {callable_name(fun)}", lambda i: paths[i])
         _check_differentiable("grad", leaves, holomorphic, allow_int)
 
         def partial(*flat):
@@ -216,13 +215,13 @@ class _Pullback:
             # Integers have no derivative: their cotangents are float0, and ones of their own type are taken for it.
             if want.dtype != have.dtype and not (want.dtype == dtypes.float0 and have.dtype == aval.dtype):
                 raise ValueError(
-                    "unexpected JAX type (e.g. shape/dtype) for argument to vjp function: got "
+                    "unexpected JAX type (e.g. shape/dtype) for argument to VJP function: got "
                     f"{have.str_short(False)}, but expected {want.str_short(False)} because the corresponding output of "
                     f"the function {self.__name__[4:-1]} had JAX type {aval.str_short(False)}"
                 )
             if want.shape != have.shape:
                 raise ValueError(
-                    "unexpected JAX type (e.g. shape/dtype) for argument to vjp function: got "
+                    "unexpected JAX type (e.g. shape/dtype) for argument to VJP function: got "
                     f"{have.str_short(False)}, but expected {want.str_short(False)} because the corresponding output of "
                     f"the function {self.__name__[4:-1]} had JAX type {aval.str_short(False)}"
                 )

@@ -296,7 +296,7 @@ def _lin_transpose(cts, *args, num_res, bwd, out_avals, symbolic_zeros):
 
 def _no_forward_mode(*_args, **_params):
     raise TypeError(
-        "can't apply forward-mode differentiation (jvp) to a custom_vjp function. "
+        "can't apply forward-mode autodiff (jvp) to a custom_vjp function. "
         "Use custom_jvp for a function that needs both modes."
     )
 
@@ -343,17 +343,18 @@ custom_lin_p.impl = _no_forward_mode
 def _flatten_call(fun, args, nondiff_argnums):
     """Split arguments into the differentiated (flattened) and the others; the function of the former."""
     nondiff = {i: args[i] for i in nondiff_argnums}
+    count = len(args)  # not the arguments: rules live as long as the programs that hold them
     dynamic = [a for i, a in enumerate(args) if i not in nondiff]
 
     def partial(*dyn):
         it = iter(dyn)
-        return fun(*[nondiff[i] if i in nondiff else next(it) for i in range(len(args))])
+        return fun(*[nondiff[i] if i in nondiff else next(it) for i in range(count)])
 
     leaves, in_tree = tree.tree_flatten((tuple(dynamic), {}))
     return partial, list(map(as_array, leaves)), in_tree, [nondiff[i] for i in sorted(nondiff)], tuple(dynamic)
 
 
-class custom_jvp:  # noqa: N801 (JAX's name)
+class custom_jvp:
     """Decorate a function to give its derivative by `defjvp` or `defjvps`.
 
     Args:
@@ -471,7 +472,7 @@ def _checked_tangents(jvp, name, outs, tangents):
     return checked
 
 
-class custom_vjp:  # noqa: N801 (JAX's name)
+class custom_vjp:
     """Decorate a function to give its reverse-mode derivative by `defvjp(fwd, bwd)`."""
 
     def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):

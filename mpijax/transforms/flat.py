@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -62,15 +63,24 @@ def debug_info(transformation: str, fun: Callable, args: Sequence[Any], kwargs: 
     """What error messages say of a traced function."""
     # The structure alone is kept: a traced program must not keep the arrays alive it was traced with.
     structure = tree.tree_structure((tuple(args), kwargs))
+    function = _weak_reference(fun)
 
     def names() -> list[str]:
         try:
             args, kwargs = tree.tree_unflatten(structure, range(structure.num_leaves))
         except Exception:  # a user's class that takes nothing but arrays
             return []
-        return parameter_names(fun, args, kwargs)
+        return parameter_names(function(), args, kwargs)
 
     return DebugInfo(callable_location(fun), transformation, names)
+
+
+def _weak_reference(fun: Callable) -> Callable[[], Any]:
+    """What returns `fun` as long as somebody else holds it."""
+    try:
+        return weakref.WeakMethod(fun) if inspect.ismethod(fun) else weakref.ref(fun)
+    except TypeError:  # some callable objects of extension modules
+        return lambda: fun
 
 
 def check_arguments(leaves: Sequence[Any], where: str, name: Callable[[int], str]) -> None:
@@ -80,8 +90,10 @@ def check_arguments(leaves: Sequence[Any], where: str, name: Callable[[int], str
             typeof(x)
         except TypeError:
             raise TypeError(
-                f"Cannot interpret value of type {type(x)} as an abstract array; it does not have a dtype attribute"
-                f"\nThe problem arose in {where}, for the argument at path {name(i)}."
+                f"Error interpreting argument to {where} as an abstract array. The problematic value is of type {type(x)} "
+                f"and was passed to the function at path {name(i)}: it is not a valid JAX type. Arguments are arrays, "
+                "numbers and pytrees of them; anything else is passed to jit as a static argument (static_argnums or "
+                "static_argnames), or closed over."
             ) from None
 
 
@@ -91,7 +103,7 @@ def normalize_argnums(argnums: int | Sequence[int], count: int, what: str) -> tu
     for i in listed:
         if not -count <= i < count:
             raise ValueError(
-                f"{what}: argnums {argnums} asks to differentiate or map over positional argument {i}, "
-                f"but the function was called with only {count} positional arguments."
+                "Positional argument indices must have value greater than or equal to -len(args) and less than "
+                f"len(args), but {what} got value {i} for len(args) == {count}."
             )
     return tuple(i % count for i in listed)

@@ -66,8 +66,8 @@ def _hashable(value: Any, what: str, fun: Callable) -> None:
         hash(value)
     except TypeError:
         raise ValueError(
-            f"Non-hashable static arguments are used in a jit function: {what} of {callable_name(fun)} has the value "
-            f"{value!r} of type {type(value)}, which is unhashable. Make it hashable (a tuple instead of a list, say), "
+            f"Non-hashable static arguments are not supported: {what} of {callable_name(fun)} has the value "
+            f"{value!r} of type {type(value)}. Make it hashable (a tuple instead of a list, say), "
             "or do not declare it static."
         ) from None
 
@@ -92,12 +92,14 @@ class JitFunction(JitBase):
         except (TypeError, ValueError):
             self._signature = None
         nums, names = _as_tuple(static_argnums, int), _as_tuple(static_argnames, str)
-        self._static_argnums, self._static_argnames = self._complete(nums, names, static_argnums, static_argnames)
+        self._static_argnums, self._static_argnames = self._complete("static", nums, names, static_argnums, static_argnames)
         dnums, dnames = _as_tuple(donate_argnums, int), _as_tuple(donate_argnames, str)
-        self._donate_argnums, self._donate_argnames = self._complete(dnums, dnames, donate_argnums, donate_argnames)
+        self._donate_argnums, self._donate_argnames = self._complete("donate", dnums, dnames, donate_argnums, donate_argnames)
         clash = set(self._static_argnums) & set(self._donate_argnums)
         if clash:
-            raise ValueError(f"static_argnums and donate_argnums cannot intersect, but both hold {sorted(clash)}.")
+            raise ValueError(
+                f"static_argnums and donate_argnums cannot intersect. Argument numbers {sorted(clash)} appear in both."
+            )
         self._keep_unused = keep_unused
         self._inline = inline
         self._name = callable_name(fun)
@@ -113,7 +115,7 @@ class JitFunction(JitBase):
         self._plain = not (self._static_argnums or self._static_argnames)
         self._set_typeof(typeof)
 
-    def _complete(self, nums, names, given_nums, given_names):
+    def _complete(self, kind, nums, names, given_nums, given_names):
         """Positions and names imply each other where the signature tells; negative positions count from the end."""
         if self._signature is None:
             return nums, names
@@ -124,12 +126,12 @@ class JitFunction(JitBase):
             for i in nums:
                 if not -len(positional) <= i < len(positional):
                     raise ValueError(
-                        f"jitted function has invalid argnums {set(nums)}: it takes {len(positional)} positional arguments"
+                        f"Jitted function has {kind}_argnums={nums}, but only accepts {len(positional)} positional arguments."
                     )
         if names and not any(p.kind is p.VAR_KEYWORD for p in parameters):
             missing = [n for n in names if n not in self._signature.parameters]
             if missing:
-                raise ValueError(f"jitted function has invalid argnames {set(missing)} in static_argnames or donate_argnames.")
+                raise ValueError(f"Jitted function has invalid argnames {set(missing)} in {kind}_argnames. Function does not take these args.")
         nums = tuple(i % len(positional) if i < 0 else i for i in nums)
         if nums and given_names is None:
             names = tuple(
@@ -231,7 +233,7 @@ class JitFunction(JitBase):
 
     def _refuse_arguments(self, args, kwargs, leaves):
         names = parameter_names(self._fun, args, kwargs)
-        check_arguments(leaves, f"a call of jit({self._name})", lambda i: names[i] if i < len(names) else str(i))
+        check_arguments(leaves, f"jit({self._name})", lambda i: names[i] if i < len(names) else str(i))
 
     # ------------------------------------------------------------ stages
 

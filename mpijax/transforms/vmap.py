@@ -48,7 +48,7 @@ def _mapped_size(fun: Callable, leaves, axes, axis_size: int | None, names: Call
     if len(found) == 1:
         return found.pop()
     if not found:
-        raise ValueError("vmap must have at least one non-None value in in_axes")
+        raise ValueError("vmap must have at least one non-None value in in_axes or axis_size must be specified")
     arg_names = names()
 
     def name(i):
@@ -133,13 +133,13 @@ def _placed(fun: Callable, out: Any, dim: int | None, wanted: int | None, size: 
     if wanted is None:
         if dim is not None:
             raise ValueError(
-                f"vmap has mapped output but out_axes is None: the function {callable_name(fun)} returned a value of type "
-                f"{typeof(out).str_short(False)} that differs from example to example"
+                f"at vmap out_axes, got axis spec None but output was batched on axis {dim}: what {callable_name(fun)} "
+                f"returned, of type {typeof(out).str_short(False)}, differs from example to example"
             )
         return out
     ndim = typeof(out).ndim + (dim is None)
     if not -ndim <= wanted < ndim:
         raise ValueError(
-            f"out_axes={wanted} is out of bounds for a result of vmap with {ndim} axes (shape {typeof(out).shape})"
+            f"vmap out_axes: axis {wanted} is out of bounds for array of dimension {ndim}, which {callable_name(fun)} returned"
         )
     return batch_at(out, dim, wanted % ndim, size)
