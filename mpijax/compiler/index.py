@@ -86,9 +86,9 @@ class Lin:
         return self._key
 
     def __add__(self, other: Lin | int) -> Lin:
-        if isinstance(other, int):
-            return Lin(self.offset + other, self.terms)
-        return Lin(self.offset + other.offset, self.terms + other.terms)
+        if isinstance(other, Lin):
+            return Lin(self.offset + other.offset, self.terms + other.terms)
+        return Lin(self.offset + int(other), self.terms)
 
     def __mul__(self, factor: int) -> Lin:
         return Lin(self.offset * factor, [(a, c * factor) for a, c in self.terms])
