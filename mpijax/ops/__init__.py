@@ -9,6 +9,8 @@ from mpijax.ops import binary as _binary
 from mpijax.ops import bitwise as _bitwise
 from mpijax.ops import compare as _compare
 from mpijax.ops import convert as _convert
+from mpijax.ops import positions as _positions
+from mpijax.ops import power as _power
 from mpijax.ops import reduce as _reduce
 from mpijax.ops import reductions as _reductions
 from mpijax.ops import select as _select
@@ -23,6 +25,7 @@ from mpijax.ops import dot as _dot
 from mpijax.ops import dynamic as _dynamic
 from mpijax.ops import random as _random
 from mpijax.ops import sort as _sort
+from mpijax.ops import stacking as _stacking
 
 # Communication.
 from mpijax.ops import collectives as _collectives

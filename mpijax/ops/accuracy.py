@@ -6,7 +6,7 @@ import enum
 
 
 class AccuracyMode(enum.Enum):
-    """HIGHEST: as exact as there is; DEFAULT: as fast as there is. mpijax has one implementation of each function."""
+    """HIGHEST: as exact as there is; DEFAULT: as fast. mpijax has one implementation of each function."""
 
     HIGHEST = 1
     DEFAULT = 2

@@ -20,6 +20,18 @@ from mpijax.ops.families import (
     elementwise,
     scalar_rule,
 )
+from mpijax.ops.rules import repeat_at
+from mpijax.transforms.batching import move_dim
+
+
+def _add_any_batch(axis, args, dims):
+    dim = next(d for d in dims if d is not None)
+    x, y = (
+        repeat_at(a, dim, axis.size) if d is None else move_dim(a, d, dim)
+        for a, d in zip(args, dims, strict=True)
+    )
+    return add_any_p.bind(x, y), dim
+
 
 # Tangents and cotangents that reach one value by several ways are added with this, so that Jaxprs tell
 # such sums from the program's own.
@@ -31,11 +43,12 @@ add_any_p = elementwise(
     lower=Elementwise(scalar_rule("add")),
     jvp=PerOperand(lambda g, ans, x, y: g, lambda g, ans, x, y: g),
     transpose=lambda ct, x, y: [ct, ct],
+    batch=_add_any_batch,
 )
 
 
 def stop_gradient(x: Any) -> Any:
-    """The identity, with derivative zero. Works on trees; values without derivative are returned as they are."""
+    """The identity, with derivative zero. Works on trees; integers are returned as they are."""
 
     def stop(leaf):
         dtype = typeof(leaf).dtype

@@ -1,4 +1,4 @@
-"""Arithmetic of two operands. Operands have one dtype; shapes are equal, or one is a scalar, or sizes are 1."""
+"""Arithmetic of two operands of one dtype; shapes are equal, or one is a scalar, or sizes are 1."""
 
 from __future__ import annotations
 
@@ -6,31 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
 from mpijax.core.primitive import Unsupported, registry
 from mpijax.core.trace import typeof
 from mpijax.ops.compare import eq
-from mpijax.ops.convert import convert_element_type
 from mpijax.ops.families import (
     ANY,
     CONSTANT,
     FLOATING,
-    INEXACT,
     INTEGER,
     LINEAR,
     NUMERIC,
     PerOperand,
-    broadcast_type,
-    check_dtype,
     elementwise,
     to_complex,
 )
-from mpijax.ops.rules import broadcast_shapes, broadcast_to, const_like, full_like, is_linear, unbroadcast
+from mpijax.ops.rules import broadcast_shapes, broadcast_to, full_like, is_linear, unbroadcast
 from mpijax.ops.select import select
 from mpijax.transforms.zeros import Zero, instantiate
 
-# In this module `abs`, `max`, `min`, `pow` and `complex` are the operations.
+# In this module `max`, `min` and `complex` are the operations.
 
 
 def _shape(*args) -> tuple[int, ...]:
@@ -87,7 +81,10 @@ sub_p = elementwise(
     NUMERIC,
     reference=np.subtract,
     jvp=_add_jvp(sub, negate=True),
-    transpose=lambda ct, x, y: [_operand_ct(x, ct), unbroadcast(y.aval, neg_p.bind(ct)) if is_linear(y) else None],
+    transpose=lambda ct, x, y: [
+        _operand_ct(x, ct),
+        unbroadcast(y.aval, neg_p.bind(ct)) if is_linear(y) else None,
+    ],
 )
 
 
@@ -152,7 +149,7 @@ div_p = elementwise(
     cost=4,
     jvp=PerOperand(
         lambda g, ans, x, y: div(g, y),
-        lambda g, ans, x, y: mul(mul(neg(g), x), integer_pow(y, -2)),
+        lambda g, ans, x, y: mul(mul(neg(g), x), registry["integer_pow"].bind(y, y=-2)),
     ),
     transpose=lambda ct, x, y: [unbroadcast(x.aval, div(ct, y)), None],
 )
@@ -225,118 +222,7 @@ def _extremum(name: str, reference):
 max_p = _extremum("max", np.maximum)
 min_p = _extremum("min", np.minimum)
 
-# ---------------------------------------------------------------- powers
-
-
-def integer_pow(x: Any, y: int) -> Any:
-    """x ** y for a fixed Python integer y, by repeated multiplication."""
-    return integer_pow_p.bind(x, y=y)
-
-
-def reciprocal(x: Any) -> Any:
-    """1 / x."""
-    return integer_pow(x, -1)
-
-
-def square(x: Any) -> Any:
-    """x * x."""
-    return square_p.bind(x)
-
-
-def _integer_pow_type(x: ShapedArray, *, y: int) -> ShapedArray:
-    check_dtype("integer_pow", x.dtype, NUMERIC)
-    if y < 0 and dtypes.issubdtype(x.dtype, np.integer):
-        raise TypeError(f"Integers cannot be raised to negative powers, got integer_pow({x.str_short(False)}, {y})")
-    return x
-
-
-def _integer_pow_jvp(g, ans, x, *, y):
-    if y == 0:
-        return full_like(x, 0)
-    if y == 1:
-        return g
-    return mul(g, mul(const_like(x, y), x if y == 2 else integer_pow(x, y - 1)))
-
-
-def _numpy_integer_pow(x, *, y):
-    return x**y if y >= 0 else 1 / x**-y
-
-
-integer_pow_p = elementwise(
-    "integer_pow", NUMERIC, reference=_numpy_integer_pow, cost=3, jvp=PerOperand(_integer_pow_jvp)
-)
-integer_pow_p.type_rule = _integer_pow_type
-
-square_p = elementwise(
-    "square",
-    NUMERIC,
-    reference=np.square,
-    jvp=PerOperand(lambda g, ans, x: mul(g, mul(const_like(x, 2), x))),
-)
-
-
-def pow(x: Any, y: Any) -> Any:
-    """x ** y for a float or complex x; y has the same dtype or is an integer."""
-    return pow_p.bind(x, y)
-
-
-def _pow_type(x: ShapedArray, y: ShapedArray) -> ShapedArray:
-    check_dtype("pow", x.dtype, INEXACT, " at position 0")
-    if y.dtype != x.dtype and not dtypes.issubdtype(y.dtype, np.integer):
-        raise TypeError(
-            "the first argument to pow must have an inexact dtype (float or complex), and the second argument must "
-            "have an inexact or integer dtype, and two inexact dtypes must match, but got "
-            f"{x.dtype} and {y.dtype} respectively."
-        )
-    return ShapedArray(broadcast_type("pow", (x, y)), x.dtype, x.weak_type and y.weak_type)
-
-
-def _nonzero(x):
-    """x, with 1 in place of 0."""
-    return select(eq(x, const_like(x, 0)), full_like(x, 1), x)
-
-
-def _pow_jvp_x(g, ans, x, y):
-    if not dtypes.issubdtype(typeof(y).dtype, np.integer):
-        return mul(g, mul(y, pow(x, sub(y, full_like(y, 1)))))
-    # The derivative of x ** 0 is 0 also where x is 0 and x ** -1 infinite.
-    dtype, shape = typeof(x).dtype, _shape(x, y)
-    x, y = (broadcast_to(convert_element_type(v, dtype), shape) for v in (x, y))
-    jacobian = select(
-        eq(y, const_like(y, 0)), full_like(y, 0), mul(_nonzero(y), pow(x, sub(y, full_like(y, 1))))
-    )
-    return mul(g, jacobian)
-
-
-def _pow_jvp_y(g, ans, x, y):
-    return mul(g, mul(registry["log"].bind(_nonzero(x), accuracy=None), ans))
-
-
-pow_p = elementwise(
-    "pow", INEXACT, NUMERIC, reference=np.power, same_dtypes=False, cost=20, jvp=PerOperand(_pow_jvp_x, _pow_jvp_y)
-)
-pow_p.type_rule = _pow_type
-
-
 # ---------------------------------------------------------------- the others
-
-
-def atan2(x: Any, y: Any) -> Any:
-    """The angle of the point (y, x), in (-pi, pi]."""
-    return atan2_p.bind(x, y)
-
-
-atan2_p = elementwise(
-    "atan2",
-    INEXACT,
-    INEXACT,
-    reference=np.arctan2,
-    cost=15,
-    jvp=PerOperand(
-        lambda g, ans, x, y: mul(g, div(y, add(square(x), square(y)))),
-        lambda g, ans, x, y: mul(g, div(neg(x), add(square(x), square(y)))),
-    ),
-)
 
 
 def nextafter(x1: Any, x2: Any) -> Any:

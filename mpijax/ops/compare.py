@@ -62,7 +62,7 @@ le_p = comparison("le", ORDERED, np.less_equal)
 gt_p = comparison("gt", ORDERED, np.greater)
 ge_p = comparison("ge", ORDERED, np.greater_equal)
 
-# Comparisons in the total order of floats, which sorting uses: zeros of either sign and all NaNs have a place.
+# Comparisons in the total order of floats, in which both zeros and all NaNs have a place.
 eq_to_p = comparison("eq_to", FLOATING, _by_total_order(np.equal))
 le_to_p = comparison("le_to", FLOATING, _by_total_order(np.less_equal))
 lt_to_p = comparison("lt_to", FLOATING, _by_total_order(np.less))

@@ -53,7 +53,9 @@ def _staged(x: Any, aval: ShapedArray) -> Any:
         return _make_array(value, aval)
     if aval.shape or aval.weak_type:
         # The weak type of a scalar is that of the Python number.
-        return trace.lift(value if aval.shape else x if type(x) in dtypes.python_scalar_dtypes else value.item())
+        return trace.lift(
+            value if aval.shape else x if type(x) in dtypes.python_scalar_dtypes else value.item()
+        )
     return trace.lift(value[()])
 
 
@@ -87,11 +89,18 @@ def convert(operand: Any, new_dtype: Any = None, weak_type: bool = False, shardi
     if old.dtype.kind == "c" and new_dtype.kind not in "cb":
         message = "Casting complex values to real discards the imaginary part"
         warnings.warn(message, np.exceptions.ComplexWarning, stacklevel=3)
-    if old.shape == () and not isinstance(operand, Array) or state.trace is EVAL and isinstance(operand, np.ndarray):
+    if (
+        old.shape == ()
+        and not isinstance(operand, Array)
+        or state.trace is EVAL
+        and isinstance(operand, np.ndarray)
+    ):
         with np.errstate(all="ignore"):
             value = _to_dtype(np.asarray(operand), new_dtype)
         return _staged(value, ShapedArray(old.shape, new_dtype, weak_type))
-    return convert_element_type_p.bind(operand, new_dtype=new_dtype, weak_type=bool(weak_type), sharding=sharding)
+    return convert_element_type_p.bind(
+        operand, new_dtype=new_dtype, weak_type=bool(weak_type), sharding=sharding
+    )
 
 
 def _to_dtype(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -103,7 +112,9 @@ def _to_dtype(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
         whole = np.trunc(x.astype(np.float64))
         # Comparisons, not a clip: the largest int64 is no float64.
         safe = np.where((whole >= limits.min) & (whole < float(limits.max)), whole, 0).astype(dtype)
-        return np.where(whole >= float(limits.max), limits.max, np.where(whole < limits.min, limits.min, safe)).astype(dtype)
+        return np.where(
+            whole >= float(limits.max), limits.max, np.where(whole < limits.min, limits.min, safe)
+        ).astype(dtype)
     if dtype == np.bool_:
         return x != 0
     return x.astype(dtype)
@@ -125,7 +136,9 @@ def _convert_transpose(ct, x, *, new_dtype, weak_type, sharding=None):
     aval = x.aval
     if typeof(ct).dtype == aval.dtype and typeof(ct).weak_type == aval.weak_type:
         return [ct]
-    return [convert_element_type_p.bind(ct, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=sharding)]
+    return [
+        convert_element_type_p.bind(ct, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=sharding)
+    ]
 
 
 def _convert_batch(axis, args, dims, **params):
@@ -174,8 +187,9 @@ def _bitcast_type(x: ShapedArray, *, new_dtype) -> ShapedArray:
     old, new = x.dtype, new_dtype
     if old != new and (old.kind in "bc" or new.kind in "bc"):
         raise TypeError(
-            "lax.bitcast_convert_type does not support bool or complex values unless the operand and destination types "
-            f"match. Got operand dtype={old}, {new_dtype=}. Consider using the arr.view() method instead."
+            "lax.bitcast_convert_type does not support bool or complex values unless the operand and "
+            f"destination types match. Got operand dtype={old}, {new_dtype=}. "
+            "Consider using the arr.view() method instead."
         )
     old_bits, new_bits = dtypes.itemsize_bits(old), dtypes.itemsize_bits(new)
     shape = x.shape
@@ -183,8 +197,8 @@ def _bitcast_type(x: ShapedArray, *, new_dtype) -> ShapedArray:
         if not shape or shape[-1] * old_bits != new_bits:
             size = f"{shape[-1]} * " if shape else ""
             raise ValueError(
-                f"Attempting to convert array of shape {shape} from {old} of size {old_bits} bits to {new} of size "
-                f"{new_bits}, bits but {size}{old_bits} != {new_bits}"
+                f"Attempting to convert array of shape {shape} from {old} of size {old_bits} bits to {new} "
+                f"of size {new_bits}, bits but {size}{old_bits} != {new_bits}"
             )
         shape = shape[:-1]
     elif old_bits > new_bits:

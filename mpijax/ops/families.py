@@ -31,7 +31,9 @@ ORDERED = (np.integer, np.floating, np.bool_)
 BITS = (np.integer, np.bool_)
 ANY = (np.integer, np.floating, np.complexfloating, np.bool_)
 
-NOT_LINEAR = Unsupported("this operation is not linear, so it has no transpose; reverse-mode differentiation only meets linear ones")
+NOT_LINEAR = Unsupported(
+    "this operation is not linear, so it has no transpose, which reverse mode needs of linear ones only"
+)
 
 # ---------------------------------------------------------------- types
 
@@ -44,16 +46,17 @@ def check_dtype(name: str, dtype: Any, kinds: Sequence[type], where: str = "") -
     """Raise TypeError unless `dtype` is one of `kinds`."""
     if not accepts_dtype(dtype, kinds):
         listed = ", ".join(k.__name__.rstrip("_") for k in kinds)
+        given = dtype.name if isinstance(dtype, np.dtype) else dtypes.short_name(dtype)
         raise TypeError(
-            f"{name} does not accept dtype {dtypes.short_name(dtype) if not isinstance(dtype, np.dtype) else dtype.name}"
-            f"{where}. Accepted dtypes{where} are subtypes of {listed}."
+            f"{name} does not accept dtype {given}{where}. Accepted dtypes{where} are subtypes of {listed}."
         )
 
 
 # The jax.numpy function to point to, where its name is not the primitive's.
 _NUMPY_NAMES = {
     "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "max": "maximum", "min": "minimum",
-    "atan2": "arctan2", "nextafter": "nextafter", "eq": "equal", "ne": "not_equal", "shift_left": "left_shift",
+    "atan2": "arctan2", "nextafter": "nextafter", "eq": "equal", "ne": "not_equal",
+    "shift_left": "left_shift",
     "shift_right_logical": "right_shift", "shift_right_arithmetic": "right_shift", "select": "where",
 }  # fmt: skip
 
@@ -64,9 +67,15 @@ def check_same_dtypes(name: str, avals: Sequence[ShapedArray]) -> None:
     if all(a.dtype == first for a in avals):
         return
     other = _NUMPY_NAMES.get(name)
-    tip = f" (Tip: jnp.{other} is a similar function that does automatic type promotion on inputs)." if other else "."
+    tip = (
+        f" (Tip: jnp.{other} is a similar function that does automatic type promotion on inputs)."
+        if other
+        else "."
+    )
     got = ", ".join(str(a.dtype) for a in avals)
-    raise TypeError(f"lax.{name} requires arguments to have the same dtypes, got {got}.{tip if other else ''}")
+    raise TypeError(
+        f"lax.{name} requires arguments to have the same dtypes, got {got}.{tip if other else ''}"
+    )
 
 
 def broadcast_type(name: str, avals: Sequence[ShapedArray]) -> tuple[int, ...]:
@@ -82,7 +91,9 @@ def broadcast_type(name: str, avals: Sequence[ShapedArray]) -> tuple[int, ...]:
     return shape
 
 
-def elementwise_type(name: str, accepts: Sequence[Sequence[type]], result: Callable | None, same: bool = True) -> Callable:
+def elementwise_type(
+    name: str, accepts: Sequence[Sequence[type]], result: Callable | None, same: bool = True
+) -> Callable:
     """The type rule of an elementwise operation, remembered by operand types."""
     known: dict[tuple, ShapedArray] = {}
 
@@ -188,7 +199,7 @@ CONSTANT = _Constant()
 
 
 def batch_elementwise(primitive: Primitive) -> Callable:
-    """Batch an operation whose operands broadcast: bring the batch axes together, at the front if they differ."""
+    """Batch an operation whose operands broadcast: batch axes come together, at the front if they differ."""
 
     def batch(axis, args, dims, **params):
         shapes = [typeof(x).shape for x in args]
@@ -222,7 +233,7 @@ def hide_unset(*names: str) -> Callable:
 
 
 def scalar_rule(name: str, ignored: Sequence[str] = ()) -> Callable:
-    """The rule `name` of the scalar layer, looked up when a program is compiled; `ignored` parameters do not reach it."""
+    """The rule `name` of the scalar layer, looked up when needed; it does not get `ignored` parameters."""
 
     def rule(builder, *operands, **params):
         for key in ignored:

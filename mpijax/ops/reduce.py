@@ -58,11 +58,11 @@ def reduce(
     flat, tree = tree_flatten(operands)
     init, init_tree = tree_flatten(init_values)
     if tree != init_tree:
-        raise ValueError(
-            f"Operands must have the same tree structure as init_values: {tree} vs. {init_tree}"
-        )
+        raise ValueError(f"Operands must have the same tree structure as init_values: {tree} vs. {init_tree}")
     if len(flat) != len(init):
-        raise ValueError(f"Must have same total number of operands as init_values:  {len(flat)} vs. {len(init)}")
+        raise ValueError(
+            f"Must have same total number of operands as init_values:  {len(flat)} vs. {len(init)}"
+        )
     dims = tuple(operator.index(d) for d in dimensions)
     if len(flat) == 1:
         known = _known_reduction(computation, flat[0], init[0])
@@ -121,7 +121,11 @@ def _decomposed(*args, computation, jaxpr: ClosedJaxpr, dimensions):
     operands, init = list(args[: len(args) // 2]), list(args[len(args) // 2 :])
     dims = tuple(d % typeof(operands[0]).ndim for d in dimensions)
     eqns = jaxpr.jaxpr.eqns
-    if len(eqns) == 1 and eqns[0].primitive.name in _BY_NAME and set(eqns[0].invars) == set(jaxpr.jaxpr.invars):
+    if (
+        len(eqns) == 1
+        and eqns[0].primitive.name in _BY_NAME
+        and set(eqns[0].invars) == set(jaxpr.jaxpr.invars)
+    ):
         function = getattr(reductions, _BY_NAME[eqns[0].primitive.name])
         out = function(operands[0], dims)
         return [registry[eqns[0].primitive.name].bind(out, init[0])]

@@ -1,4 +1,4 @@
-"""Reductions along axes: sum, product, maximum, minimum, logic, and the position of the extremum."""
+"""Reductions along axes: sum, product, maximum, minimum, logic."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Decompose, Reduction
+from mpijax.core.lowering import Reduction
 from mpijax.core.primitive import Primitive, registry
 from mpijax.core.trace import typeof
 from mpijax.ops.binary import div, mul
-from mpijax.ops.bitwise import bitwise_or
-from mpijax.ops.compare import eq, ne
+from mpijax.ops.compare import eq
 from mpijax.ops.convert import convert_element_type
-from mpijax.ops.families import CONSTANT, INEXACT, NOT_LINEAR, check_dtype
-from mpijax.ops.rules import complement, const_like, full_like
-from mpijax.ops.select import select
+from mpijax.ops.families import CONSTANT, NOT_LINEAR, check_dtype
+from mpijax.ops.rules import broadcast_to, complement, const_like
 from mpijax.ops.shapes import reshape_p, reshape_permuted_p
 from mpijax.transforms.jvp import jvp_flat
 from mpijax.transforms.zeros import Zero
@@ -37,7 +35,7 @@ def _check_axes(x: ShapedArray, axes: tuple[int, ...]) -> None:
         raise ValueError(f"reduction axes {axes} contains out-of-bounds indices for {x.str_short(False)}.")
 
 
-def _reduced(x: ShapedArray, axes: tuple[int, ...]) -> tuple[int, ...]:
+def reduced_shape(x: ShapedArray, axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(d for i, d in enumerate(x.shape) if i not in axes)
 
 
@@ -46,7 +44,7 @@ def _reduction_type(name: str, kinds: Sequence[type] | None) -> Callable:
         if kinds is not None:
             check_dtype(name, x.dtype, kinds)
         _check_axes(x, axes)
-        return ShapedArray(_reduced(x, axes), x.dtype, x.weak_type)
+        return ShapedArray(reduced_shape(x, axes), x.dtype, x.weak_type)
 
     return type_rule
 
@@ -55,10 +53,10 @@ def _logical_type(x: ShapedArray, *, axes) -> ShapedArray:
     if not (x.dtype == np.bool_ or dtypes.issubdtype(x.dtype, np.integer)):
         raise TypeError(f"logical reduction requires operand dtype bool or int, got {x.dtype}.")
     _check_axes(x, axes)
-    return ShapedArray(_reduced(x, axes), x.dtype, x.weak_type)
+    return ShapedArray(reduced_shape(x, axes), x.dtype, x.weak_type)
 
 
-def _batched(primitive: Primitive) -> Callable:
+def batched_reduction(primitive: Primitive) -> Callable:
     def batch(axis, args, dims, *, axes, **params):
         (x,), (dim,) = args, dims
         if dim is None:
@@ -97,7 +95,9 @@ def extreme(dtype: np.dtype, largest: bool) -> Any:
     return dtype.type(np.inf if largest else -np.inf)
 
 
-def _reduction(name: str, op: str, ufunc: np.ufunc, type_rule: Callable, transpose: Callable = NOT_LINEAR) -> Primitive:
+def _reduction(
+    name: str, op: str, ufunc: np.ufunc, type_rule: Callable, transpose: Callable = NOT_LINEAR
+) -> Primitive:
     primitive = Primitive(
         name,
         type_rule=type_rule,
@@ -107,7 +107,7 @@ def _reduction(name: str, op: str, ufunc: np.ufunc, type_rule: Callable, transpo
         transpose=transpose,
         batch=NOT_LINEAR,
     )
-    primitive.batch = _batched(primitive)
+    primitive.batch = batched_reduction(primitive)
     primitive.jvp = CONSTANT.attach(primitive)
     return primitive
 
@@ -182,8 +182,7 @@ def by_halves(combine: Callable, operands: list, units: list, axes: tuple[int, .
     operands = [_lead(x, axes) for x in operands]
     n, *rest = typeof(operands[0]).shape
     if n == 0:
-        return [registry["broadcast_in_dim"].bind(u, shape=tuple(rest), broadcast_dimensions=(), sharding=None)
-                if rest else u for u in units]  # fmt: skip
+        return [broadcast_to(unit, tuple(rest)) for unit in units]
     while n > 1:
         half = (n + 1) // 2
         config = ((0, 2 * half - n, 0),) + ((0, 0, 0),) * len(rest)
@@ -211,12 +210,12 @@ reduce_prod_p.jvp = _prod_jvp
 
 
 def reduce_max(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
-    """Maximum over `axes`, which disappear; NaN if there is one; the smallest value of the dtype over no elements."""
+    """Maximum over `axes`, which disappear; NaN if there is one; -inf or the smallest integer of nothing."""
     return reduce_max_p.bind(operand, axes=_axes(operand, axes))
 
 
 def reduce_min(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
-    """Minimum over `axes`, which disappear; NaN if there is one; the largest value of the dtype over no elements."""
+    """Minimum over `axes`, which disappear; NaN if there is one; inf or the largest integer of nothing."""
     return reduce_min_p.bind(operand, axes=_axes(operand, axes))
 
 
@@ -265,75 +264,3 @@ def reduce_xor(operand: Any, axes: Sequence[int]) -> Any:
 reduce_and_p = _reduction("reduce_and", "and", np.bitwise_and, _logical_type)
 reduce_or_p = _reduction("reduce_or", "or", np.bitwise_or, _logical_type)
 reduce_xor_p = _reduction("reduce_xor", "xor", np.bitwise_xor, _logical_type)
-
-# ---------------------------------------------------------------- position of the extremum
-
-
-def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
-    """Position of the maximum along `axis`, the first of equal ones; of the first NaN if there is one."""
-    return _arg_extremum(argmax_p, operand, axis, index_dtype)
-
-
-def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
-    """Position of the minimum along `axis`, the first of equal ones; of the first NaN if there is one."""
-    return _arg_extremum(argmin_p, operand, axis, index_dtype)
-
-
-def _arg_extremum(primitive, operand, axis, index_dtype):
-    index_dtype = dtypes.canonicalize_dtype(dtypes.dtype(index_dtype))
-    return primitive.bind(operand, axes=(operator.index(axis),), index_dtype=index_dtype)
-
-
-def _arg_type(name: str) -> Callable:
-    def type_rule(x: ShapedArray, *, axes, index_dtype) -> ShapedArray:
-        (axis,) = axes
-        if not 0 <= axis < x.ndim:
-            raise ValueError(f"Invalid axis {axis} for operand shape {x.shape}")
-        if x.shape[axis] < 1:
-            raise ValueError(
-                f"argmin and argmax require non-empty reduced dimension. operand.shape={x.shape} {axis=}"
-            )
-        if not dtypes.issubdtype(index_dtype, np.integer):
-            raise TypeError(f"index_dtype must be an integer type, but got {index_dtype}")
-        if dtypes.issubdtype(x.dtype, np.complexfloating):
-            kind = "gt" if name == "argmax" else "lt"
-            check_dtype(kind, x.dtype, (np.integer, np.floating, np.bool_), " at position 0")
-        return ShapedArray(_reduced(x, axes), index_dtype)
-
-    return type_rule
-
-
-def _by_first_hit(reduce: Callable) -> Callable:
-    """The smallest index at which the element is the extremum, or NaN, which an extremum is if there is one."""
-
-    def decomposed(x, *, axes, index_dtype):
-        aval = typeof(x)
-        (axis,) = axes
-        shape = tuple(1 if i == axis else d for i, d in enumerate(aval.shape))
-        best = registry["reshape"].bind(reduce(x, axes), new_sizes=shape, dimensions=None, sharding=None)
-        hit = eq(x, best)
-        if dtypes.issubdtype(aval.dtype, INEXACT[0]):
-            hit = bitwise_or(hit, ne(x, x))
-        place = registry["iota"].bind(dtype=index_dtype, shape=aval.shape, dimension=axis, sharding=None)
-        return reduce_min(select(hit, place, full_like(place, extreme(index_dtype, largest=True))), axes)
-
-    return decomposed
-
-
-def _position(name: str, reduce: Callable, numpy_position: Callable) -> Primitive:
-    primitive = Primitive(
-        name,
-        type_rule=_arg_type(name),
-        reference=lambda x, *, axes, index_dtype: np.asarray(numpy_position(x, axis=int(axes[0]))).astype(index_dtype),
-        lower=Decompose(_by_first_hit(reduce)),
-        jvp=NOT_LINEAR,
-        transpose=NOT_LINEAR,
-        batch=NOT_LINEAR,
-    )
-    primitive.batch = _batched(primitive)
-    primitive.jvp = CONSTANT.attach(primitive)
-    return primitive
-
-
-argmax_p = _position("argmax", reduce_max, np.argmax)
-argmin_p = _position("argmin", reduce_min, np.argmin)

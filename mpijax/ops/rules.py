@@ -1,4 +1,4 @@
-"""What the rules of operations share: constants like a value, repeating operands, and undoing that for cotangents.
+"""What rules of operations share: constants like a value, repeating operands and undoing that, batch axes.
 
 Operations of other modules are taken from the registry by name, so that no module of rules
 has to import another one.
@@ -13,6 +13,7 @@ import numpy as np
 from mpijax.core.avals import ShapedArray
 from mpijax.core.primitive import registry
 from mpijax.core.trace import typeof
+from mpijax.transforms.batching import move_dim
 from mpijax.transforms.transpose import UndefPrimal
 
 
@@ -27,8 +28,7 @@ def const_like(x: Any, value: Any) -> Any:
 def full_like(x: Any, value: Any, shape: tuple[int, ...] | None = None) -> Any:
     """An array of x's dtype and shape, or of another shape, filled with `value`."""
     scalar = const_like(x, value)
-    shape = typeof(x).shape if shape is None else shape
-    return registry["broadcast_in_dim"].bind(scalar, shape=shape, broadcast_dimensions=(), sharding=None) if shape else scalar
+    return broadcast_to(scalar, typeof(x).shape if shape is None else shape)
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -75,7 +75,22 @@ def expand_front(x: Any, ndim: int) -> Any:
     shape = typeof(x).shape
     new = ndim - len(shape)
     dims = tuple(np.arange(new, ndim))
-    return registry["broadcast_in_dim"].bind(x, shape=(1,) * new + shape, broadcast_dimensions=dims, sharding=None)
+    return registry["broadcast_in_dim"].bind(
+        x, shape=(1,) * new + shape, broadcast_dimensions=dims, sharding=None
+    )
+
+
+def at_front(x: Any, dim: int | None, size: int) -> Any:
+    """x with its batch axis first, repeated for all examples if it has none."""
+    return repeat_at(x, 0, size) if dim is None else move_dim(x, dim, 0)
+
+
+def repeat_at(x: Any, axis: int, size: int) -> Any:
+    """x repeated along a new axis."""
+    shape = list(typeof(x).shape)
+    shape.insert(axis, size)
+    dims = complement(len(shape), axis)
+    return registry["broadcast_in_dim"].bind(x, shape=tuple(shape), broadcast_dimensions=dims, sharding=None)
 
 
 def expand_back(x: Any, ndim: int) -> Any:

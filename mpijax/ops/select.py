@@ -12,10 +12,10 @@ from mpijax.core.lowering import Elementwise
 from mpijax.core.primitive import Primitive, registry
 from mpijax.core.trace import typeof
 from mpijax.ops.bitwise import bitwise_and
-from mpijax.ops.compare import gt, lt
+from mpijax.ops.compare import eq, gt, lt
 from mpijax.ops.families import NOT_LINEAR, ORDERED, PerOperand, check_dtype, check_same_dtypes, scalar_rule
-from mpijax.ops.rules import broadcast_to, full_like, is_linear
-from mpijax.transforms.batching import batch_at, move_dim
+from mpijax.ops.rules import at_front, broadcast_to, const_like, full_like, is_linear
+from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero
 
 
@@ -44,7 +44,9 @@ def _select_type(which: ShapedArray, *cases: ShapedArray) -> ShapedArray:
         raise TypeError(f"select `which` must be boolean or integer type, got {which.dtype}.")
     shape = cases[0].shape
     if any(c.shape != shape for c in cases):
-        raise TypeError(f"select cases must have the same shapes, got [{', '.join(str(c.shape) for c in cases)}].")
+        raise TypeError(
+            f"select cases must have the same shapes, got [{', '.join(str(c.shape) for c in cases)}]."
+        )
     if which.shape not in ((), shape):
         raise TypeError(
             "select `which` must be scalar or have the same shape as cases, got "
@@ -75,10 +77,13 @@ def _select_jvp(primals, tangents):
 
 def _select_transpose(ct, which, *cases):
     zeros = full_like(ct, 0)
-    return [None] + [
-        select_n(which, *(ct if i == j else zeros for j in range(len(cases)))) if is_linear(case) else None
-        for i, case in enumerate(cases)
-    ]
+
+    def part(i):
+        if typeof(which).dtype == np.bool_:
+            return select_n(which, *(ct if i == j else zeros for j in range(len(cases))))
+        return select_n(eq(which, const_like(which, i)), zeros, ct)
+
+    return [None] + [part(i) if is_linear(case) else None for i, case in enumerate(cases)]
 
 
 def _select_batch(axis, args, dims):
@@ -94,8 +99,8 @@ def _select_batch(axis, args, dims):
         return select_n(which, *cases), first
     vector = which_dim is not None and typeof(which).ndim == 1
     if typeof(which).ndim and not vector:
-        which = batch_at(which, which_dim, 0, axis.size)
-    cases = [batch_at(x, d, 0, axis.size) for x, d in zip(cases, case_dims, strict=True)]
+        which = at_front(which, which_dim, axis.size)
+    cases = [at_front(x, d, axis.size) for x, d in zip(cases, case_dims, strict=True)]
     shape = typeof(cases[0]).shape
     if vector and len(shape) > 1:
         which = _along(which, shape, 0)
@@ -160,7 +165,7 @@ def _clamp_batch(axis, args, dims):
         for bound, d in ((low, dims[0]), (high, dims[2]))
     ):
         return clamp(*args), dims[1]
-    x = batch_at(x, dims[1], 0, axis.size)
+    x = at_front(x, dims[1], axis.size)
     shape = typeof(x).shape
     # Bounds that are the same for all examples first, as they need no batch axis moved.
     whole = {i: _whole_bound(args[i], shape, axis.size) for i in (0, 2) if dims[i] is None}
@@ -173,7 +178,7 @@ def _clamp_batch(axis, args, dims):
 
 def _whole_bound(bound: Any, shape: tuple[int, ...], size: int) -> Any:
     """A bound without batch axis, of the batched operand's shape."""
-    return batch_at(bound, None, 0, size) if typeof(bound).ndim else broadcast_to(bound, shape)
+    return at_front(bound, None, size) if typeof(bound).ndim else broadcast_to(bound, shape)
 
 
 clamp_p = Primitive(

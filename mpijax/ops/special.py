@@ -16,9 +16,10 @@ from mpijax.core import dtypes
 from mpijax.core.lowering import HostCall
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.trace import typeof
-from mpijax.ops.binary import add, integer_pow, mul, neg, square, sub
+from mpijax.ops.binary import add, mul, neg, sub
 from mpijax.ops.compare import gt
 from mpijax.ops.families import FLOATING, PerOperand, elementwise, wide
+from mpijax.ops.power import integer_pow, square
 from mpijax.ops.rules import const_like, full_like
 from mpijax.ops.select import select
 from mpijax.ops.transcendental import exp, log, log1p
@@ -79,7 +80,9 @@ _SLOPE = 2 / np.sqrt(np.pi)
 
 erf_p = _compiled("erf", lambda g, ans, x: mul(const_like(x, _SLOPE), mul(g, exp(neg(square(x))))), 15)
 erfc_p = _compiled("erfc", lambda g, ans, x: mul(const_like(x, -_SLOPE), mul(g, exp(neg(square(x))))), 20)
-erf_inv_p = _compiled("erf_inv", lambda g, ans, x: mul(const_like(x, 1 / _SLOPE), mul(g, exp(square(ans)))), 15)
+erf_inv_p = _compiled(
+    "erf_inv", lambda g, ans, x: mul(const_like(x, 1 / _SLOPE), mul(g, exp(square(ans)))), 15
+)
 
 # ---------------------------------------------------------------- gamma functions
 
@@ -135,7 +138,7 @@ zeta_p = _hosted("zeta", 2, _scipy("zeta"), Unsupported("Differentiation rule fo
 
 
 def igamma(a: Any, x: Any) -> Any:
-    """The regularized lower incomplete gamma function: the probability that a gamma(a) variable is below x."""
+    """The regularized lower incomplete gamma function: the probability of gamma(a) variables below x."""
     return igamma_p.bind(a, x)
 
 
@@ -167,8 +170,8 @@ _SERIES_UP_TO = 400.0
 def _igamma_by_a(a, x):
     """The derivative of igamma by a, in float64.
 
-    The series igamma = sum over n of x ** (a + n) e ** -x / gamma(a + n + 1), derived term by term, up to moderate
-    x; beyond that differences of fourth order.
+    The series igamma = sum over n of x ** (a + n) e ** -x / gamma(a + n + 1), derived term by term, up to
+    moderate x; beyond that differences of fourth order.
     """
     a, x = (np.asarray(v, np.float64) for v in np.broadcast_arrays(a, x))
     gammaln, psi, gammainc = _scipy("gammaln"), _scipy("digamma"), _scipy("gammainc")
@@ -206,7 +209,10 @@ igamma_grad_a_p = _hosted(
     "igamma_grad_a", 2, _igamma_by_a, Unsupported("Differentiation rule for 'igamma_grad_a' not implemented")
 )
 random_gamma_grad_p = _hosted(
-    "random_gamma_grad", 2, _sample_by_a, Unsupported("Differentiation rule for 'random_gamma_grad' not implemented")
+    "random_gamma_grad",
+    2,
+    _sample_by_a,
+    Unsupported("Differentiation rule for 'random_gamma_grad' not implemented"),
 )
 igamma_p = _hosted(
     "igamma",
@@ -219,7 +225,8 @@ igammac_p = _hosted(
     2,
     _scipy("gammaincc"),
     PerOperand(
-        lambda g, ans, a, x: neg(mul(g, igamma_grad_a(a, x))), lambda g, ans, a, x: neg(mul(g, _density(a, x)))
+        lambda g, ans, a, x: neg(mul(g, igamma_grad_a(a, x))),
+        lambda g, ans, a, x: neg(mul(g, _density(a, x))),
     ),
 )
 
@@ -266,6 +273,9 @@ def _bessel_i1e_tangent(g, ans, x):
 
 
 bessel_i0e_p = _hosted(
-    "bessel_i0e", 1, _scipy("i0e"), PerOperand(lambda g, ans, x: mul(g, sub(bessel_i1e(x), mul(sign(x), ans))))
+    "bessel_i0e",
+    1,
+    _scipy("i0e"),
+    PerOperand(lambda g, ans, x: mul(g, sub(bessel_i1e(x), mul(sign(x), ans)))),
 )
 bessel_i1e_p = _hosted("bessel_i1e", 1, _scipy("i1e"), PerOperand(_bessel_i1e_tangent))

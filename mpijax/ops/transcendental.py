@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.primitive import Primitive
-from mpijax.ops.binary import add, div, integer_pow, mul, neg, reciprocal, square, sub
+from mpijax.ops.binary import add, div, mul, neg, sub
 from mpijax.ops.families import FLOATING, INEXACT, PerOperand, elementwise
+from mpijax.ops.power import integer_pow, reciprocal, square
 from mpijax.ops.rules import const_like
 
 
-def _function(name: str, reference: Callable, cost: int, derivative: Callable, accepts=INEXACT, accuracy=False) -> Primitive:
+def _function(
+    name: str, reference: Callable, cost: int, derivative: Callable, accepts=INEXACT, accuracy=False
+) -> Primitive:
     """A differentiable function: `derivative(g, ans, x) -> tangent`."""
     return elementwise(
         name,
@@ -145,6 +148,24 @@ asin_p = _function("asin", np.arcsin, 15, lambda g, ans, x: mul(g, rsqrt(_one_mi
 acos_p = _function("acos", np.arccos, 15, lambda g, ans, x: mul(g, neg(rsqrt(_one_minus_square(x)))))
 atan_p = _function("atan", np.arctan, 15, lambda g, ans, x: div(g, add(const_like(x, 1), square(x))))
 
+
+def atan2(x: Any, y: Any) -> Any:
+    """The angle of the point (y, x), in (-pi, pi]."""
+    return atan2_p.bind(x, y)
+
+
+atan2_p = elementwise(
+    "atan2",
+    INEXACT,
+    INEXACT,
+    reference=np.arctan2,
+    cost=15,
+    jvp=PerOperand(
+        lambda g, ans, x, y: mul(g, div(y, add(square(x), square(y)))),
+        lambda g, ans, x, y: mul(g, div(neg(x), add(square(x), square(y)))),
+    ),
+)
+
 # ---------------------------------------------------------------- hyperbolic functions
 
 
@@ -191,6 +212,10 @@ def _atanh_tangent(g, ans, x):
 sinh_p = _function("sinh", np.sinh, 18, lambda g, ans, x: mul(g, cosh(x)))
 cosh_p = _function("cosh", np.cosh, 18, lambda g, ans, x: mul(g, sinh(x)))
 tanh_p = _accurate("tanh", np.tanh, 14, _tanh_tangent)
-asinh_p = _function("asinh", np.arcsinh, 20, lambda g, ans, x: mul(g, rsqrt(add(square(x), const_like(x, 1)))))
-acosh_p = _function("acosh", np.arccosh, 20, lambda g, ans, x: mul(g, rsqrt(sub(square(x), const_like(x, 1)))))
+asinh_p = _function(
+    "asinh", np.arcsinh, 20, lambda g, ans, x: mul(g, rsqrt(add(square(x), const_like(x, 1))))
+)
+acosh_p = _function(
+    "acosh", np.arccosh, 20, lambda g, ans, x: mul(g, rsqrt(sub(square(x), const_like(x, 1))))
+)
 atanh_p = _function("atanh", np.arctanh, 18, _atanh_tangent)

@@ -181,7 +181,9 @@ conj_p = elementwise(
 
 def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
     """Round to a float format of the given widths; the dtype stays."""
-    return reduce_precision_p.bind(operand, exponent_bits=int(exponent_bits), mantissa_bits=int(mantissa_bits))
+    return reduce_precision_p.bind(
+        operand, exponent_bits=int(exponent_bits), mantissa_bits=int(mantissa_bits)
+    )
 
 
 def _reduce_precision_type(infer):

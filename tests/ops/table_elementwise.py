@@ -1,4 +1,4 @@
-"""One row for each elementwise primitive and reduction: how to apply it, to which operands, what is differentiable."""
+"""A row for each elementwise primitive and reduction: how to apply it, and to what."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ ORDERED = (*FLOATS, *INTEGERS, "bool")
 class Row:
     """A primitive.
 
-    make: `lax -> function` of the operands.
-    domains: for each operand the range of its random floats.
-    dtypes: of the operands; a differing dtype of single operands is in `operand_dtypes`.
-    order: how often it can be differentiated, 0 or 2.
-    rtol: largest relative deviation from NumPy in float32; None where results are exact.
+    Attributes:
+      make: `lax -> function` of the operands.
+      domains: for each operand the range of its random floats.
+      dtypes: of the operands; a differing dtype of single operands is in `operand_dtypes`.
+      order: how often it can be differentiated, 0 or 2.
+      rtol: largest relative deviation from NumPy in float32; None where results are exact.
+      text: whether Jaxprs print as JAX's. Not so where JAX has no primitive of its own, prints the address
+        of a function, or batches less than mpijax.
     """
 
     name: str
@@ -35,6 +38,7 @@ class Row:
     rtol: float | None = 2e-6
     operand_dtypes: tuple[str | None, ...] = ()
     shape: tuple[int, ...] = (2, 3)
+    text: bool = True
 
     def operands(self, dtype: str, *lead: int, seed: int = 0) -> list[np.ndarray]:
         rng = np.random.default_rng(seed)
@@ -84,9 +88,11 @@ def real(name: str, low: float = -3.0, high: float = 3.0, **fields) -> Row:
     return unary(name, low, high, dtypes=FLOATS, **fields)
 
 
-def exact(name: str, dtypes: tuple[str, ...], attribute: str | None = None, operands: int = 2, **fields) -> Row:
+def exact(
+    name: str, dtypes: tuple[str, ...], attribute: str | None = None, operands: int = 2, **params
+) -> Row:
     """Without derivative and rounding."""
-    return Row(name, named(name, attribute), ((-3.0, 3.0),) * operands, dtypes, 0, None, **fields)
+    return Row(name, named(name, attribute, **params), ((-3.0, 3.0),) * operands, dtypes, 0, None)
 
 
 AWAY = (0.4, 3.0)  # from zero
@@ -107,8 +113,9 @@ ARITHMETIC = [
     unary("neg", dtypes=NUMBERS, rtol=None),
     unary("square", dtypes=NUMBERS),
     *[
-        Row("integer_pow", named("integer_pow", y=y), (AWAY,), (*FLOATS, *COMPLEX, *(INTEGERS if y >= 0 else ())), rtol=4e-6)
-        for y in (-2, -1, 0, 1, 2, 3)
+        Row("integer_pow", named("integer_pow", y=y), (AWAY,), dtypes, rtol=4e-6)
+        for powers, dtypes in (((-2, -1), (*FLOATS, *COMPLEX)), ((0, 1, 2, 3), NUMBERS))
+        for y in powers
     ],
     Row("integer_pow", named("integer_pow", "reciprocal"), (AWAY,)),
 ]  # fmt: skip
@@ -119,12 +126,12 @@ SIGNS = [
     exact("floor", FLOATS, operands=1),
     exact("ceil", FLOATS, operands=1),
     exact("round", FLOATS, operands=1),
-    Row("round", lambda lax: lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN), ((-3, 3),), FLOATS, 0, None),
+    exact("round", FLOATS, operands=1, rounding_method=1),
     exact("is_finite", FLOATS, operands=1),
     unary("real", dtypes=COMPLEX, rtol=None),
     unary("imag", dtypes=COMPLEX, rtol=None),
     unary("conj", dtypes=("float32", *COMPLEX), rtol=None),
-    Row("reduce_precision", named("reduce_precision", exponent_bits=5, mantissa_bits=4), dtypes=FLOATS, order=0, rtol=None),
+    exact("reduce_precision", FLOATS, operands=1, exponent_bits=5, mantissa_bits=4),
 ]  # fmt: skip
 
 TRANSCENDENTAL = [
@@ -162,8 +169,14 @@ SPECIAL = [
     binary("igamma", (0.5, 4.0), (0.5, 4.0), order=0, rtol=1e-5),
     binary("igammac", (0.5, 4.0), (0.5, 4.0), order=0, rtol=1e-5),
     binary("igamma_grad_a", (0.5, 4.0), (0.5, 4.0), order=0, rtol=1e-5),
-    binary("random_gamma_grad", (0.5, 4.0), (0.5, 4.0), order=0, rtol=1e-4),
-    Row("regularized_incomplete_beta", named("betainc"), ((0.5, 3.0), (0.5, 3.0), (0.1, 0.9)), order=0, rtol=1e-5),
+    binary("random_gamma_grad", (0.5, 4.0), (0.5, 4.0), order=0, rtol=1e-4, text=False),
+    Row(
+        "regularized_incomplete_beta",
+        named("betainc"),
+        ((0.5, 3.0), (0.5, 3.0), (0.1, 0.9)),
+        order=0,
+        rtol=1e-5,
+    ),
     real("bessel_i0e", rtol=1e-5),
     real("bessel_i1e", 0.3, 3.0, rtol=1e-5),
 ]
@@ -186,7 +199,15 @@ BITS = [
 ]
 
 CHOICES = [
-    Row("select_n", named("select_n"), ((0, 1), (-3, 3), (-3, 3)), (*NUMBERS, "bool"), 2, None, ("bool", None, None)),
+    Row(
+        "select_n",
+        named("select_n"),
+        ((0, 1), (-3, 3), (-3, 3)),
+        (*NUMBERS, "bool"),
+        2,
+        None,
+        ("bool", None, None),
+    ),
     Row(
         "select_n",
         lambda lax: lambda which, *cases: lax.select_n(lax.rem(which, np.int32(3)), *cases),
@@ -199,19 +220,31 @@ CHOICES = [
     Row("clamp", named("clamp"), ((-2, -1), (-3, 3), (1, 2)), (*FLOATS, *SIGNED), 2, None),
 ]
 
+
+def _convert(to: str, order: int) -> Row:
+    make = lambda lax: lambda x: lax.convert_element_type(x, to)
+    return Row(
+        "convert_element_type", make, dtypes=("float32", "bfloat16", "int32", "bool"), order=order, rtol=None
+    )
+
+
+def _bitcast(of: str, to: str, **fields) -> Row:
+    make = lambda lax: lambda x: lax.bitcast_convert_type(x, to)
+    return Row("bitcast_convert_type", make, dtypes=(of,), order=0, rtol=None, **fields)
+
+
 CONVERSIONS = [
-    *[
-        Row("convert_element_type", lambda lax, to=to: lambda x: lax.convert_element_type(x, to), ((-3, 3),),
-            ("float32", "bfloat16", "int32", "bool"), order, None)
-        for to, order in (("float16", 2), ("int8", 0), ("bool", 0), ("uint8", 0), ("float32", 2))
-    ],
-    *[
-        Row("bitcast_convert_type", lambda lax, to=to: lambda x: lax.bitcast_convert_type(x, to), ((-3, 3),), (of,), 0, None)
-        for of, to in (("float32", "int32"), ("float32", "int8"), ("int32", "uint8"), ("float16", "int16"))
-    ],
-    Row("bitcast_convert_type", lambda lax: lambda x: lax.bitcast_convert_type(x, "float32"), ((-3, 3),), ("int8",), 0,
-        None, shape=(3, 4)),
-]  # fmt: skip
+    _convert("float16", 2),
+    _convert("float32", 2),
+    _convert("int8", 0),
+    _convert("uint8", 0),
+    _convert("bool", 0),
+    _bitcast("float32", "int32"),
+    _bitcast("float32", "int8"),
+    _bitcast("int32", "uint8"),
+    _bitcast("float16", "int16"),
+    _bitcast("int8", "float32", shape=(3, 4), text=False),
+]
 
 DERIVATIVES = [
     Row("add_any", lambda lax: _add_any(lax), ((-3, 3), (-3, 3)), ("float32", "complex64"), 0, None),
@@ -234,9 +267,33 @@ AXES = ((0,), (1,), (0, 2), (2, 0), (0, 1, 2), ())
 
 def _reduction(name: str, dtypes: tuple[str, ...], order: int, rtol: float | None, axes=AXES) -> list[Row]:
     return [
-        Row(name, lambda lax, a=a: lambda x: getattr(lax, name)(x, a), ((0.3, 2.0),), dtypes, order, rtol, shape=(3, 2, 5))
+        Row(
+            name,
+            lambda lax, a=a: lambda x: getattr(lax, name)(x, a),
+            ((0.3, 2.0),),
+            dtypes,
+            order,
+            rtol,
+            shape=(3, 2, 5),
+        )
         for a in axes
     ]
+
+
+def _position(name: str, axis: int) -> Row:
+    make = lambda lax: lambda x: getattr(lax, name)(x, axis, np.int32)
+    return Row(name, make, dtypes=(*FLOATS, "int32", "bool"), order=0, rtol=None, shape=(3, 2, 5))
+
+
+def _reduce(computation, init, dimensions: tuple[int, ...], order: int) -> Row:
+    """`lax.reduce` of one operand, or of a float and an integer one."""
+
+    def make(lax):
+        return lambda *xs: lax.reduce(xs if len(xs) > 1 else xs[0], init, computation(lax), dimensions)
+
+    several = isinstance(init, tuple)
+    kinds, domains = ((None, "int32"), ((-3, 3), (-3, 3))) if several else ((None,), ((0.5, 2),))
+    return Row("reduce", make, domains, ("float32",), order, 4e-6, kinds, (3, 5), text=False)
 
 
 REDUCTIONS = [
@@ -247,21 +304,26 @@ REDUCTIONS = [
     *_reduction("reduce_and", ("int32", "bool"), 0, None),
     *_reduction("reduce_or", ("int32", "bool"), 0, None),
     *_reduction("reduce_xor", ("int32", "uint8"), 0, None),
-    *[
-        Row(name, lambda lax, n=name, a=a: lambda x: getattr(lax, n)(x, a, np.int32), ((-3, 3),), (*FLOATS, "int32", "bool"), 0,
-            None, shape=(3, 2, 5))
-        for name in ("argmax", "argmin")
-        for a in range(3)
-    ],
-    Row("reduce", lambda lax: lambda x: lax.reduce(x, np.float32(1), lambda a, b: a * b, (1,)), ((0.5, 2),), ("float32",), 2,
-        4e-6, shape=(3, 5)),
-    Row("reduce", lambda lax: lambda x: lax.reduce(x, np.float32(0), lambda a, b: lax.max(a, -b), (0, 1)), ((0.5, 2),),
-        ("float32",), 0, None, shape=(1, 3)),
-    Row("reduce", lambda lax: lambda x, y: lax.reduce(
-        (x, y), (np.float32(-np.inf), np.int32(0)), lambda a, b: (lax.max(a[0], b[0]), lax.add(a[1], b[1])), (0,)),
-        ((-3, 3), (-3, 3)), ("float32",), 0, None, (None, "int32"), (5, 2)),
-]  # fmt: skip
+    *[_position(name, axis) for name in ("argmax", "argmin") for axis in range(3)],
+    _reduce(lambda lax: lambda a, b: a * b, np.float32(1), (1,), order=2),
+    _reduce(lambda lax: lambda a, b: lax.max(lax.abs(a), lax.abs(b)), np.float32(0), (0, 1), order=0),
+    _reduce(
+        lambda lax: lambda a, b: (lax.max(a[0], b[0]), lax.add(a[1], b[1])),
+        (np.float32(-np.inf), np.int32(0)),
+        (0,),
+        order=0,
+    ),
+]
 
 ROWS = [
-    *ARITHMETIC, *SIGNS, *TRANSCENDENTAL, *SPECIAL, *COMPARISONS, *BITS, *CHOICES, *CONVERSIONS, *DERIVATIVES, *REDUCTIONS
-]  # fmt: skip
+    *ARITHMETIC,
+    *SIGNS,
+    *TRANSCENDENTAL,
+    *SPECIAL,
+    *COMPARISONS,
+    *BITS,
+    *CHOICES,
+    *CONVERSIONS,
+    *DERIVATIVES,
+    *REDUCTIONS,
+]
