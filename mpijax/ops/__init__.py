@@ -9,8 +9,6 @@ from mpijax.ops import binary as _binary
 from mpijax.ops import bitwise as _bitwise
 from mpijax.ops import compare as _compare
 from mpijax.ops import convert as _convert
-from mpijax.ops import positions as _positions
-from mpijax.ops import power as _power
 from mpijax.ops import reduce as _reduce
 from mpijax.ops import reductions as _reductions
 from mpijax.ops import select as _select

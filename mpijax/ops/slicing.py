@@ -1,4 +1,4 @@
-"""Static slices: slice, slice_in_dim, index_in_dim, split, and its inverse concatenate; stack and unstack."""
+"""Static slices: slice, slice_in_dim, index_in_dim, split, and its inverse concatenate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mpijax.ops.families import check_same_dtypes
 from mpijax.ops.moves import NumpyInt, canonical_axis, check_shapelike, movement, shape_of, without
 from mpijax.ops.padding import pad
 from mpijax.ops.rules import const_like, is_linear
-from mpijax.ops.shapes import broadcast, expand_dims, squeeze
+from mpijax.ops.shapes import broadcast, squeeze
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero, instantiate
 
@@ -137,7 +137,7 @@ slice_p = movement(
     "slice", shape=_slice_shape, reference=_slice_reference, transpose=_slice_transpose, batch=_slice_batch
 )
 
-# ---------------------------------------------------------------- concatenate, stack
+# ---------------------------------------------------------------- concatenate
 
 
 def concatenate(operands: Any, dimension: int) -> Any:
@@ -147,24 +147,6 @@ def concatenate(operands: Any, dimension: int) -> Any:
     if len(operands) == 1 and isinstance(operands[0], Array):
         return operands[0]
     return concatenate_p.bind(*operands, dimension=dimension)
-
-
-def stack(operands: Sequence[Any], axis: int = 0) -> Any:
-    """Join arrays of equal shape along a new axis."""
-    if not len(operands):
-        raise ValueError("stack requires a non-empty sequences of arrays")
-    shapes = {shape_of(x) for x in operands}
-    if len(shapes) > 1:
-        raise ValueError(f"All input arrays must have the same shape; got {', '.join(map(str, shapes))}")
-    axis = canonical_axis(axis, len(shapes.pop()) + 1)
-    return concatenate([expand_dims(x, (axis,)) for x in operands], axis)
-
-
-def unstack(operand: Any, axis: int = 0) -> tuple[Any, ...]:
-    """The slices of an array along an axis, without that axis."""
-    shape = shape_of(operand)
-    axis = canonical_axis(axis, len(shape))
-    return tuple(squeeze(part, (axis,)) for part in split(operand, (1,) * shape[axis], axis))
 
 
 def _concatenate_type(*operands, dimension):

@@ -153,6 +153,11 @@ ROWS: list[Row] = [
     Row("index_in_dim", "slice squeeze", lambda lax, x: lax.index_in_dim(x, -1, 0, False), (X,)),
     Row("concatenate", "concatenate", lambda lax, x, y: lax.concatenate([x, y], 0), (X, X)),
     Row("split", "split", lambda lax, x: lax.split(x, (1, 2), 1)[1], (X,)),
+    Row("stack", "stack", lambda lax, x, y: lax.stack([x, y], 1), (X, X)),
+    Row("unstack", "unstack", lambda lax, x: lax.unstack(x, 1)[1:], (X,)),
+    Row("unstack the first axis", "unstack", lambda lax, x: lax.unstack(x), (X,)),
+    Row("tile", "tile", lambda lax, x: lax.tile(x, (2, 3)), (X,)),
+    Row("tile to nothing", "tile", lambda lax, x: lax.tile(x, (0, 3)), (X,)),
     Row(
         "pad",
         "pad",

@@ -158,6 +158,7 @@ def test_every_primitive_has_a_row():
         "scatter",
         "sort",
         "cumulative",
+        "stacking",
     )
     defined = set()
     for module in modules:

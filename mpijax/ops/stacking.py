@@ -1,0 +1,168 @@
+"""stack, its inverse unstack, and tile: joins that JAX keeps as one equation each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.avals import ShapedArray
+from mpijax.core.lowering import Decompose
+from mpijax.core.primitive import Primitive
+from mpijax.ops.convert import stage
+from mpijax.ops.families import check_same_dtypes
+from mpijax.ops.moves import canonical_axis, movement, shape_of, without
+from mpijax.ops.reductions import reduce_sum
+from mpijax.ops.rules import is_linear
+from mpijax.ops.shapes import broadcast, broadcast_in_dim, expand_dims, reshape, squeeze
+from mpijax.ops.slicing import concatenate, slice_in_dim
+from mpijax.transforms.batching import move_dim
+from mpijax.transforms.zeros import Zero, instantiate
+
+# ---------------------------------------------------------------- stack
+
+
+def stack(operands: Sequence[Any], axis: int = 0) -> Any:
+    """Join arrays of equal shape and dtype along a new axis."""
+    if not len(operands):
+        raise ValueError("stack expects at least one operand, got 0.")
+    operands = [stage(x) for x in operands]
+    return stack_p.bind(*operands, axis=canonical_axis(axis, operands[0].ndim + 1))
+
+
+def _stack_type(*operands, axis):
+    shapes = [x.shape for x in operands]
+    if len(set(shapes)) != 1:
+        raise ValueError(f"All input arrays must have the same shape. Got {', '.join(map(str, shapes))}.")
+    check_same_dtypes("stack", operands)
+    shape = (*shapes[0][:axis], len(operands), *shapes[0][axis:])
+    return ShapedArray(shape, operands[0].dtype, all(x.weak_type for x in operands))
+
+
+def _stack_by_concatenation(*operands, axis):
+    return concatenate([expand_dims(x, (axis,)) for x in operands], axis)
+
+
+def _stack_jvp(primals, tangents, *, axis):
+    return stack_p.bind(*primals, axis=axis), stack_p.bind(*map(instantiate, tangents), axis=axis)
+
+
+def _stack_transpose(ct, *operands, axis):
+    parts = unstack(ct, axis)
+    return [part if is_linear(x) else None for part, x in zip(parts, operands, strict=True)]
+
+
+def _stack_batch(axis_data, args, dims, *, axis):
+    first = dims[0]
+    if first is not None and all(dim == first for dim in dims):
+        if axis <= first:
+            return stack(args, axis), first + 1
+        return stack(args, axis + 1), first
+    args = [
+        broadcast(x, (axis_data.size,)) if dim is None else move_dim(x, dim, 0)
+        for x, dim in zip(args, dims, strict=True)
+    ]
+    return stack(args, axis + 1), 0
+
+
+stack_p = Primitive(
+    "stack",
+    type_rule=_stack_type,
+    reference=lambda *xs, axis: np.stack(xs, axis),
+    lower=Decompose(_stack_by_concatenation),
+    jvp=_stack_jvp,
+    transpose=_stack_transpose,
+    batch=_stack_batch,
+)
+
+# ---------------------------------------------------------------- unstack
+
+
+def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
+    """The slices of an array along an axis, without that axis."""
+    x = stage(x)
+    return tuple(unstack_p.bind(x, axis=canonical_axis(axis, x.ndim)))
+
+
+def _unstack_type(operand, *, axis):
+    return [operand.update(shape=without(operand.shape, axis))] * operand.shape[axis]
+
+
+def _unstack_into_slices(x, *, axis):
+    return [squeeze(slice_in_dim(x, i, i + 1, axis=axis), (axis,)) for i in range(shape_of(x)[axis])]
+
+
+def _unstack_jvp(primals, tangents, *, axis):
+    return unstack_p.bind(*primals, axis=axis), unstack_p.bind(*tangents, axis=axis)
+
+
+def _unstack_transpose(cts, operand, *, axis):
+    if all(type(ct) is Zero for ct in cts):
+        return [Zero(operand.aval)]
+    return [stack([instantiate(ct) for ct in cts], axis)]
+
+
+def _unstack_batch(_axis, args, dims, *, axis):
+    (x,), (dim,) = args, dims
+    moved = dim - 1 if axis < dim else dim
+    parts = unstack(x, axis if axis < dim else axis + 1)
+    return list(parts), [moved] * len(parts)
+
+
+unstack_p = Primitive(
+    "unstack",
+    type_rule=_unstack_type,
+    reference=lambda x, axis: [part.copy() for part in np.moveaxis(x, axis, 0)],
+    lower=Decompose(_unstack_into_slices),
+    jvp=_unstack_jvp,
+    transpose=_unstack_transpose,
+    batch=_unstack_batch,
+    multiple_results=True,
+)
+
+# ---------------------------------------------------------------- tile
+
+
+def tile(operand: Any, reps: Sequence[int]) -> Any:
+    """Repeat an array as a whole `reps[i]` times along each axis i."""
+    return tile_p.bind(operand, reps=tuple(reps))
+
+
+def _tile_shape(operand, *, reps):
+    if operand.ndim != len(reps):
+        raise TypeError(
+            "reps length must be equal to the ndim of x, got "
+            f"len(reps)={len(reps)} and x.ndim={operand.ndim}."
+        )
+    return tuple(r * n for r, n in zip(reps, operand.shape, strict=True))
+
+
+def _interleaved(reps, shape) -> tuple[int, ...]:
+    return tuple(size for pair in zip(reps, shape, strict=True) for size in pair)
+
+
+def _tile_by_broadcast(x, *, reps):
+    shape = shape_of(x)
+    repeated = broadcast_in_dim(x, _interleaved(reps, shape), range(1, 2 * len(shape), 2))
+    return reshape(repeated, tuple(r * n for r, n in zip(reps, shape, strict=True)))
+
+
+def _tile_transpose(ct, operand, *, reps):
+    """The sum over the copies."""
+    copies = reshape(ct, _interleaved(reps, operand.aval.shape))
+    return [reduce_sum(copies, tuple(range(0, 2 * len(reps), 2)))]
+
+
+def _tile_batch(_axis, x, dim, *, reps):
+    return tile(x, (*reps[:dim], 1, *reps[dim:])), dim
+
+
+tile_p = movement(
+    "tile",
+    shape=_tile_shape,
+    reference=lambda x, reps: np.tile(x, reps),
+    transpose=_tile_transpose,
+    batch=_tile_batch,
+    lower=Decompose(_tile_by_broadcast),
+)
