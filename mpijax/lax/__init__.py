@@ -13,8 +13,8 @@ _MODULES: dict[str, str] = {
     "ops.accuracy": "AccuracyMode Tolerance",
     "ops.ad_ops": "copy_p stop_gradient stop_gradient_p",
     "ops.binary": """
-        add add_p atan2 atan2_p complex complex_p div div_p integer_pow integer_pow_p max max_p min min_p mul mul_p
-        mulhi mulhi_p neg neg_p nextafter nextafter_p pow pow_p reciprocal rem rem_p square square_p sub sub_p""",
+        add add_p complex complex_p div div_p max max_p min min_p mul mul_p mulhi mulhi_p neg neg_p
+        nextafter nextafter_p rem rem_p sub sub_p""",
     "ops.bitwise": """
         and_p bitwise_and bitwise_not bitwise_or bitwise_xor clz clz_p not_p or_p population_count
         population_count_p shift_left shift_left_p shift_right_arithmetic shift_right_arithmetic_p
@@ -22,38 +22,41 @@ _MODULES: dict[str, str] = {
     "ops.compare": "eq eq_p eq_to_p ge ge_p gt gt_p le le_p le_to_p lt lt_p lt_to_p ne ne_p",
     "ops.convert": """
         bitcast_convert_type bitcast_convert_type_p convert_element_type convert_element_type_p stage""",
+    "ops.positions": "argmax argmax_p argmin argmin_p",
+    "ops.power": "integer_pow integer_pow_p pow pow_p reciprocal square square_p",
     "ops.reduce": "reduce reduce_p",
     "ops.reductions": """
-        argmax argmax_p argmin argmin_p reduce_and reduce_and_p reduce_max reduce_max_p reduce_min reduce_min_p
-        reduce_or reduce_or_p reduce_prod reduce_prod_p reduce_sum reduce_sum_p reduce_xor reduce_xor_p""",
+        reduce_and reduce_and_p reduce_max reduce_max_p reduce_min reduce_min_p reduce_or reduce_or_p
+        reduce_prod reduce_prod_p reduce_sum reduce_sum_p reduce_xor reduce_xor_p""",
     "ops.select": "clamp clamp_p select select_n select_n_p",
     "ops.special": """
-        bessel_i0e bessel_i0e_p bessel_i1e bessel_i1e_p betainc digamma digamma_p erf erf_inv erf_inv_p erf_p erfc
-        erfc_p igamma igamma_grad_a igamma_grad_a_p igamma_p igammac igammac_p lgamma lgamma_p polygamma polygamma_p
-        random_gamma_grad regularized_incomplete_beta_p zeta zeta_p""",
+        bessel_i0e bessel_i0e_p bessel_i1e bessel_i1e_p betainc digamma digamma_p erf erf_inv erf_inv_p
+        erf_p erfc erfc_p igamma igamma_grad_a igamma_grad_a_p igamma_p igammac igammac_p lgamma lgamma_p
+        polygamma polygamma_p random_gamma_grad regularized_incomplete_beta_p zeta zeta_p""",
     "ops.transcendental": """
-        acos acos_p acosh acosh_p asin asin_p asinh asinh_p atan atan_p atanh atanh_p cbrt cbrt_p cos cos_p cosh
-        cosh_p exp exp2 exp2_p exp_p expm1 expm1_p log log1p log1p_p log_p logistic logistic_p rsqrt rsqrt_p sin
-        sin_p sinh sinh_p sqrt sqrt_p tan tan_p tanh tanh_p""",
+        acos acos_p acosh acosh_p asin asin_p asinh asinh_p atan atan2 atan2_p atan_p atanh atanh_p cbrt
+        cbrt_p cos cos_p cosh cosh_p exp exp2 exp2_p exp_p expm1 expm1_p log log1p log1p_p log_p logistic
+        logistic_p rsqrt rsqrt_p sin sin_p sinh sinh_p sqrt sqrt_p tan tan_p tanh tanh_p""",
     "ops.unary": """
-        RoundingMethod abs abs_p ceil ceil_p conj conj_p floor floor_p imag imag_p is_finite is_finite_p real real_p
-        reduce_precision reduce_precision_p round round_p sign sign_p""",
+        RoundingMethod abs abs_p ceil ceil_p conj conj_p floor floor_p imag imag_p is_finite is_finite_p
+        real real_p reduce_precision reduce_precision_p round round_p sign sign_p""",
     # -- shapes, slices, indexing, products, sorting, random bits
     "ops.creation": "broadcasted_iota full full_like iota iota_p",
     "ops.cumulative": """
         cumlogsumexp cumlogsumexp_p cummax cummax_p cummin cummin_p cumprod cumprod_p cumsum cumsum_p""",
     "ops.dot": "DotDimensionNumbers Precision batch_matmul dot dot_general dot_general_p",
     "ops.dynamic": """
-        dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_slice_p dynamic_update_index_in_dim
-        dynamic_update_slice dynamic_update_slice_in_dim dynamic_update_slice_p""",
+        dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_slice_p
+        dynamic_update_index_in_dim dynamic_update_slice dynamic_update_slice_in_dim
+        dynamic_update_slice_p""",
     "ops.indexing": "GatherDimensionNumbers GatherScatterMode gather gather_p index_take",
     "ops.padding": "pad pad_p",
     "ops.scatter": """
-        ScatterDimensionNumbers scatter scatter_add scatter_add_p scatter_apply scatter_max scatter_max_p scatter_min
-        scatter_min_p scatter_mul scatter_mul_p scatter_p scatter_sub scatter_sub_p""",
+        ScatterDimensionNumbers scatter scatter_add scatter_add_p scatter_apply scatter_max scatter_max_p
+        scatter_min scatter_min_p scatter_mul scatter_mul_p scatter_p scatter_sub scatter_sub_p""",
     "ops.shapes": """
-        broadcast broadcast_in_dim broadcast_in_dim_p broadcast_shapes broadcast_to broadcast_to_rank collapse
-        expand_dims reshape reshape_p rev rev_p squeeze squeeze_p transpose transpose_p""",
+        broadcast broadcast_in_dim broadcast_in_dim_p broadcast_shapes broadcast_to broadcast_to_rank
+        collapse expand_dims reshape reshape_p rev rev_p squeeze squeeze_p transpose transpose_p""",
     "ops.slicing": """
         concatenate concatenate_p index_in_dim slice slice_in_dim slice_p split split_p""",
     "ops.stacking": "stack stack_p tile tile_p unstack unstack_p",
@@ -61,8 +64,8 @@ _MODULES: dict[str, str] = {
     # -- control flow
     # -- communication
     "ops.collectives": """
-        all_gather all_gather_p axis_index axis_index_p axis_size pcast pmax pmax_p pmean pmin pmin_p ppermute ppermute_p
-        psum psum_invariant_p psum_p pvary pvary_p""",
+        all_gather all_gather_p axis_index axis_index_p axis_size pcast pmax pmax_p pmean pmin pmin_p
+        ppermute ppermute_p psum psum_invariant_p psum_p pvary pvary_p""",
 }
 
 _HOME: dict[str, str] = {name: module for module, names in _MODULES.items() for name in names.split()}
