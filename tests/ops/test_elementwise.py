@@ -16,7 +16,8 @@ from mpijax.core.primitive import Primitive
 from mpijax.core.trace import typeof
 
 MODULES = """
-    ad_ops binary bitwise compare convert positions power reduce reductions select special transcendental unary
+    ad_ops binary bitwise compare convert positions power reduce reductions select special
+    transcendental unary
 """.split()
 # Programs are compiled from it; no function applies it.
 INTERNAL = {"bitcast_same_width"}
