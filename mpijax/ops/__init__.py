@@ -4,30 +4,27 @@ Rules refer to primitives of other modules by name, so all modules are loaded to
 """
 
 # Elementwise operations and reductions.
-from mpijax.ops import (  # noqa: F401
+# Shapes, slices, indexing, products, sorting, random bits; communication.
+from mpijax.ops import (  # noqa: F401  # noqa: F401, I001
     ad_ops,
     binary,
     bitwise,
+    collectives,
     compare,
     convert,
-    positions,
-    power,
-    reduce,
-    reductions,
-    select,
-    special,
-    transcendental,
-    unary,
-)
-
-# Shapes, slices, indexing, products, sorting, random bits; communication.
-from mpijax.ops import (  # noqa: F401, I001
-    collectives,
     creation,
     cumulative,
     dot,
     dynamic,
+    positions,
+    power,
     random,
     rank_ops,
+    reduce,
+    reductions,
+    select,
     sort,
+    special,
+    transcendental,
+    unary,
 )
