@@ -59,7 +59,7 @@ cdef extern from "mpi_calls.h" nogil:
 
 cdef extern from "mpi_ops.h" nogil:
     MPI_Datatype MJ_F16, MJ_BF16
-    MPI_Op MJ_SUM16, MJ_PROD16, MJ_MAX, MJ_MIN
+    MPI_Op MJ_SUM, MJ_PROD, MJ_MAX, MJ_MIN
     int mj_make_operations()
 
 cdef extern from * nogil:
@@ -287,12 +287,13 @@ def reduction(op, dtype):
         raise TypeError(f"'{name}' does not reduce {kind} numbers, and the dtype is {type_name}; "
                         f"possible: {', '.join(sorted(_OF_KIND[kind]))}")
     if type_name == "float16" or type_name == "bfloat16":
-        own = {"sum": MJ_INT(MJ_SUM16), "prod": MJ_INT(MJ_PROD16),
-               "max": MJ_INT(MJ_MAX), "min": MJ_INT(MJ_MIN)}
+        own = {"sum": MJ_INT(MJ_SUM), "prod": MJ_INT(MJ_PROD), "max": MJ_INT(MJ_MAX), "min": MJ_INT(MJ_MIN)}
         return (MJ_INT(MJ_F16) if type_name == "float16" else MJ_INT(MJ_BF16)), own[name]
     if type_name not in _TYPES:
         raise TypeError(f"arrays of {type_name} cannot be reduced over ranks: convert them to float32 "
                         "first (x.astype('float32')), or for integers to int32")
+    if name == "sum" and type_name in ("int8", "uint8", "int16", "uint16"):
+        return _TYPES[type_name], MJ_INT(MJ_SUM)
     if kind == "floating-point" and name == "max":
         return _TYPES[type_name], MJ_INT(MJ_MAX)
     if kind == "floating-point" and name == "min":

@@ -1,6 +1,7 @@
 /* Reductions that MPI lacks or does not define as JAX does.
 
    - float16 and bfloat16: each combination of two ranks' values is computed in float and rounded to the type.
+   - sums of 8- and 16-bit integers wrap around; vectorised sums of Open MPI saturate.
    - max and min of floating-point numbers propagate NaN; MPI leaves open what its own do.
 
    MPI hands a user operation the datatype, which tells the element type: hence MJ_F16 and MJ_BF16. */
@@ -12,7 +13,7 @@
 #include <math.h>
 
 static MPI_Datatype MJ_F16, MJ_BF16; /* two bytes each, told apart by their handles */
-static MPI_Op MJ_SUM16, MJ_PROD16, MJ_MAX, MJ_MIN;
+static MPI_Op MJ_SUM, MJ_PROD, MJ_MAX, MJ_MIN;
 
 static inline float mj_as_float(uint32_t bits) {
     float x;
@@ -82,14 +83,20 @@ static inline double mj_same_d(double x) { return x; }
     else if (*type == MPI_FLOAT) MJ_LOOP(float, float, mj_same_f, mj_same_f, combine); \
     else MJ_LOOP(double, double, mj_same_d, mj_same_d, combine)
 
+/* Unsigned arithmetic wraps, and has the bits of the signed result. */
+#define MJ_SMALL_INTEGERS(combine)                                \
+    else if (*type == MPI_INT8_T || *type == MPI_UINT8_T)         \
+        MJ_LOOP(uint8_t, unsigned, (unsigned), (uint8_t), combine); \
+    else MJ_LOOP(uint16_t, unsigned, (unsigned), (uint16_t), combine)
+
 #define MJ_OPERATION(name, body)                                  \
     static void name(void *in, void *inout, mj_count *count, MPI_Datatype *type) { \
         int64_t n = (int64_t)*count;                              \
         body;                                                     \
     }
 
-MJ_OPERATION(mj_sum16, MJ_HALVES(MJ_ADD))
-MJ_OPERATION(mj_prod16, MJ_HALVES(MJ_MUL))
+MJ_OPERATION(mj_sum, MJ_HALVES(MJ_ADD); MJ_SMALL_INTEGERS(MJ_ADD))
+MJ_OPERATION(mj_prod, MJ_HALVES(MJ_MUL))
 MJ_OPERATION(mj_max, MJ_HALVES(MJ_MAXIMUM); MJ_FLOATS(MJ_MAXIMUM))
 MJ_OPERATION(mj_min, MJ_HALVES(MJ_MINIMUM); MJ_FLOATS(MJ_MINIMUM))
 
@@ -101,8 +108,8 @@ static int mj_make_operations(void) {
         if (rc == MPI_SUCCESS) rc = MPI_Type_commit(types[i]);
         if (rc != MPI_SUCCESS) return rc;
     }
-    int rc = MJ(MPI_Op_create)(mj_sum16, 1, &MJ_SUM16);
-    if (rc == MPI_SUCCESS) rc = MJ(MPI_Op_create)(mj_prod16, 1, &MJ_PROD16);
+    int rc = MJ(MPI_Op_create)(mj_sum, 1, &MJ_SUM);
+    if (rc == MPI_SUCCESS) rc = MJ(MPI_Op_create)(mj_prod, 1, &MJ_PROD);
     if (rc == MPI_SUCCESS) rc = MJ(MPI_Op_create)(mj_max, 1, &MJ_MAX);
     if (rc == MPI_SUCCESS) rc = MJ(MPI_Op_create)(mj_min, 1, &MJ_MIN);
     return rc;
