@@ -3,9 +3,7 @@
 Rules refer to primitives of other modules by name, so all modules are loaded together.
 """
 
-# Elementwise operations and reductions.
-# Shapes, slices, indexing, products, sorting, random bits; communication.
-from mpijax.ops import (  # noqa: F401  # noqa: F401, I001
+from mpijax.ops import (  # noqa: F401
     ad_ops,
     binary,
     bitwise,
