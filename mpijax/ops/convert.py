@@ -151,9 +151,11 @@ class _Convert(Primitive):
     def bind(self, operand, *, new_dtype, weak_type, sharding=None):
         known = operand if isinstance(operand, (int, float, complex, np.generic)) else literal_value(operand)
         if known is not None and isinstance(new_dtype, np.dtype):
+            aval = ShapedArray((), new_dtype, weak_type)
+            if typeof(known) is aval:
+                return _staged(known, aval)
             with np.errstate(all="ignore"):
                 value = _to_dtype(np.asarray(known), new_dtype)
-            aval = ShapedArray((), new_dtype, weak_type)
             number = value.item() if weak_type else value[()]
             if typeof(number) is aval:
                 return _staged(number, aval)
