@@ -1,0 +1,9 @@
+#!/bin/bash
+# flux batch --nodes=2 --nslots=8 --cores-per-slot=2 --time-limit=30m launch/flux.sh program.py [arguments]
+
+# module load python your-mpi            # what MPICC named when mpijax was installed
+source "${MPIJAX_VENV:-$PWD/.venv}/bin/activate"
+
+# Flux serves PMI-1, which MPICH and its relatives speak; for Open MPI 5 add -o pmi=pmix.
+flux run --tasks="${RANKS:-8}" --cores-per-task="${CORES:-2}" -o cpu-affinity=per-task -o exit-timeout=10s \
+    python "$@"
