@@ -12,6 +12,7 @@ from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, Py_XINCREF
 from libc.string cimport memcpy
 
+import math
 import operator
 
 import numpy as np
@@ -302,6 +303,22 @@ cdef tuple physical_type(object aval):
     return dtype.physical_dtype, aval.shape + dtype.physical_shape
 
 
+cdef tuple local_type(object aval, object sharding):
+    """The numpy.dtype and the shape of what this process has of an array: one shard where it is split."""
+    if sharding is None:
+        return physical_type(aval)
+    dtype = aval.dtype
+    shape = sharding.shard_shape(aval.shape)
+    if isinstance(dtype, np.dtype):
+        return dtype, shape
+    return dtype.physical_dtype, shape + dtype.physical_shape
+
+
+cdef size_t local_bytes(object aval, object sharding) except? 0:
+    dtype, shape = local_type(aval, sharding)
+    return math.prod(shape) * dtype.itemsize
+
+
 cdef object ndarray_over(object dtype, tuple shape, void* ptr, object owner, bint writeable):
     """An ndarray over `ptr`, whose memory `owner` keeps alive (None: the caller takes care)."""
     cdef cnp.npy_intp dims[64]
@@ -334,11 +351,12 @@ cdef object shared_owner(PyObject* op):
 
 
 cdef object view_of(ArrayBase a):
-    """The read-only ndarray over the memory; of the physical type where the dtype is not NumPy's."""
+    """The read-only ndarray over the memory, so of the local shard; of the physical type where the dtype is
+    not NumPy's."""
     cdef tuple shape
     if a.view == NULL:
         check_alive(a)
-        dtype, shape = physical_type(<object>a.aval)
+        dtype, shape = local_type(<object>a.aval, a._sharding)
         view = ndarray_over(dtype, shape, a.ptr, shared_owner(<PyObject*>a), False)
         Py_INCREF(view)
         a.view = <PyObject*>view
@@ -357,7 +375,20 @@ cdef object scalar_of(ArrayBase a):
     return numpy_value(a).item()
 
 
+cdef int raise_spans(PyObject* array) except -1:
+    """For a value that this process has only a part of."""
+    aval = <object>(<ArrayBase>array).aval
+    raise RuntimeError(
+        "Fetching value for `jax.Array` that spans non-addressable (non process local) devices is not possible: "
+        f"this rank has one shard of {aval}. "
+        "You can use `jax.experimental.multihost_utils.process_allgather` to print the global array or use "
+        "`.addressable_shards` method of jax.Array to inspect the addressable (process local) shards."
+    )
+
+
 cdef object numpy_value(ArrayBase a):
+    if a.sharding != NULL and not a._is_whole:
+        raise_spans(<PyObject*>a)
     if not isinstance((<object>a.aval).dtype, np.dtype):
         raise TypeError(
             "JAX array with PRNGKey dtype cannot be converted to a NumPy array. Use jax.random.key_data(arr) "
@@ -423,13 +454,19 @@ cdef class ArrayBase:
     # ---- as NumPy sees it ----
 
     @property
+    def _is_whole(self):
+        """Whether this process has all elements: False for a shard of an array laid out over processes."""
+        sharding = self._sharding
+        return sharding is None or sharding.is_fully_replicated or sharding.is_fully_addressable
+
+    @property
     def _value(self):
         """The elements as a read-only ndarray over the same memory."""
         return numpy_value(self)
 
     @property
     def _physical(self):
-        """The memory as a read-only ndarray: `_value`, or the words of PRNG keys."""
+        """The memory of this process as a read-only ndarray: `_value`, its local shard, the words of PRNG keys."""
         return view_of(self)
 
     def __array__(self, dtype=None, copy=None):
@@ -444,7 +481,7 @@ cdef class ArrayBase:
         dtype = (<object>self.aval).dtype
         if not isinstance(dtype, np.dtype) or dtype.kind == "V":
             raise BufferError(f"Buffers of type {dtype} are not supported by the Python buffer protocol.")
-        PyObject_GetBuffer(view_of(self), buffer, flags)
+        PyObject_GetBuffer(numpy_value(self), buffer, flags)
 
     def __dlpack_device__(self):
         return np.ndarray.__dlpack_device__(numpy_value(self))
@@ -540,7 +577,8 @@ cdef class ArrayBase:
 
 
 def from_numpy(array not None, aval not None, bint copy=True, sharding=None):
-    """An array of type `aval` with the elements of an ndarray (of the physical dtype and shape).
+    """An array of type `aval` with the elements of an ndarray (of the physical dtype and shape, which with a
+    sharding is that of one shard).
 
     Without `copy` the memory is shared, and the caller promises that nobody writes to it any more; then
     `array` must be C-contiguous and aligned.
@@ -548,7 +586,7 @@ def from_numpy(array not None, aval not None, bint copy=True, sharding=None):
     cdef cnp.ndarray source = np.asarray(array)      # a NumPy scalar is an array without axes
     cdef PyObject* shard = NULL if sharding is None else <PyObject*>sharding
     cdef PyObject* op
-    dtype, shape = physical_type(aval)
+    dtype, shape = local_type(aval, sharding)
     if source.dtype != dtype or (<object>source).shape != shape:
         raise TypeError(f"from_numpy: an array for {aval} must be {dtype}{list(shape)}, "
                         f"got {source.dtype}{list((<object>source).shape)}")
@@ -573,7 +611,7 @@ def rewrap(ArrayBase array not None, aval not None, sharding=None):
     check_alive(array)
     cdef PyObject* shard = NULL if sharding is None else <PyObject*>sharding
     old = <object>array.aval
-    if old.size * old.dtype.itemsize != aval.size * aval.dtype.itemsize:
+    if local_bytes(old, array._sharding) != local_bytes(aval, sharding):
         raise ValueError(f"rewrap: {aval} and {old} differ in their numbers of bytes")
     return take_reference(wrap_memory(<PyObject*>aval, array.ptr, shared_owner(<PyObject*>array), shard))
 

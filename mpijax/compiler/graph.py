@@ -123,6 +123,7 @@ class _Builder:
         self.meshes: list[Any] = []
         self.literals: dict[Any, Value] = {}
         self.const_ids: dict[int, Value] = {}
+        # The work already done, in the scope it was done in: a value of a body is a shard, and stays inside.
         self.seen: dict[Any, list[Value]] = {}
 
     def literal(self, val: Any, aval: ShapedArray) -> Value:
@@ -135,10 +136,17 @@ class _Builder:
     def const(self, value: Any, aval: ShapedArray) -> Value:
         known = self.const_ids.get(id(value))
         if known is None:
+            layout = None if getattr(value, "_is_whole", True) else value._sharding
+            if layout is not None:
+                aval = aval.update(shape=layout.shard_shape(aval.shape))
             known = Value(aval, "const", position=len(self.graph.consts))
             self.graph.consts.append(value)
             self.graph.const_values.append(known)
             self.const_ids[id(value)] = known
+            if layout is not None:
+                self.shards[id(known)] = layout
+        if self.meshes and id(known) in self.shards:
+            return partition.gathered(self, known, self.shards[id(known)], UNKNOWN)
         return known
 
     def run(self, jaxpr: Jaxpr, consts: list[Value], args: list[Value], source: Source | None = None) -> list[Value]:

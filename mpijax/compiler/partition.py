@@ -48,21 +48,27 @@ def run_shards(builder, closed, params: dict[str, Any], inputs, source):
         whole = gathered(builder, v, have, source) if have is not None else v
         local.append(_cut(builder, whole, wanted, source))
     builder.meshes.append(mesh)
+    first, seen = len(builder.graph.nodes), builder.seen
+    builder.seen = {}
     try:
         outs = builder.inline(closed, local, source)
     finally:
         builder.meshes.pop()
+        builder.seen = seen
+    made = {id(v) for node in builder.graph.nodes[first:] for v in node.outputs}
     results = []
     for v, spec in zip(outs, params["out_specs"], strict=True):
         layout = NamedSharding(mesh, spec)
-        if not layout.is_fully_replicated:
-            if builder.meshes:
-                raise NotImplementedError(
-                    "a shard_map inside another must return replicated results: use one shard_map over both axes"
-                )
-            known = builder.shards.get(id(v))
-            if v.scalar is not None or v.producer is None or (known is not None and known != layout):
-                v = _copied(builder, v, source)
+        layout = None if layout.is_fully_replicated else layout
+        if layout is not None and builder.meshes:
+            raise NotImplementedError(
+                "a shard_map inside another must return replicated results: use one shard_map over both axes"
+            )
+        known = None if builder.meshes else builder.shards.get(id(v))
+        # A value of the outside, which the body only handed on, stays there what it is.
+        if known != layout and (known is not None or id(v) not in made):
+            v = _copied(builder, v, source)
+        if layout is not None:
             builder.shards[id(v)] = layout
         results.append(v)
     return results
@@ -78,7 +84,7 @@ def _cut(builder, v, layout, source):
     """This rank's part of an array that is whole here."""
     if layout.is_fully_replicated or v.scalar is not None:
         return v
-    slices = layout.local_slices(v.aval.shape)
+    slices = [slice(*s.indices(n)) for s, n in zip(layout.local_slices(v.aval.shape), v.aval.shape, strict=True)]
     params = {
         "start_indices": tuple(s.start for s in slices),
         "limit_indices": tuple(s.stop for s in slices),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,19 @@ __all__ = ["ArrayImpl", "from_numpy", "rewrap"]
 _OPENING = "Array("
 
 
+@dataclass(frozen=True)
+class Shard:
+    """One device's part of an array.
+
+    index: which part of the whole it is. replica_id: which of the equal copies of that part.
+    """
+
+    device: Any
+    index: tuple[slice, ...]
+    replica_id: int
+    data: ArrayImpl
+
+
 class ArrayImpl(ArrayBase):
     """A concrete array. Operators and most methods are those of the NumPy layer (`core.array_api`)."""
 
@@ -24,10 +38,14 @@ class ArrayImpl(ArrayBase):
     def __repr__(self) -> str:
         aval = self.aval
         if not isinstance(aval.dtype, np.dtype):
+            if not self._is_whole:
+                return f"Array(shape={aval.shape}, dtype={aval.dtype.name})"
             return f"Array({aval.shape}, dtype={aval.dtype.name}) overlaying:\n{self._physical}"
         weak = ", weak_type=True" if aval.weak_type else ""
         ending = f"dtype={aval.dtype.name}{weak})"
-        if aval.size == 0:
+        if not self._is_whole:
+            body = f"shape={aval.shape}"
+        elif aval.size == 0:
             body = f"[], shape={aval.shape}"
         else:
             body = np.array2string(self._value, separator=", ", prefix=_OPENING, suffix=",")
@@ -37,9 +55,11 @@ class ArrayImpl(ArrayBase):
         return f"{_OPENING}{body},{' ' * gap}{ending}"
 
     def __str__(self) -> str:
-        return str(self._value) if isinstance(self.dtype, np.dtype) else repr(self)
+        return str(self._value) if isinstance(self.dtype, np.dtype) and self._is_whole else repr(self)
 
     def __reduce__(self):
+        if not self._is_whole:
+            self._value  # raises: another process has the rest
         return _restore, (self._physical, self.aval)
 
     def __copy__(self) -> ArrayImpl:
@@ -51,7 +71,9 @@ class ArrayImpl(ArrayBase):
     @property
     def sharding(self) -> Any:
         """How the array is laid out over devices."""
-        return self._sharding
+        from mpijax.spmd.mesh import SingleDeviceSharding  # that layer lies above this one
+
+        return SingleDeviceSharding(self.device) if self._sharding is None else self._sharding
 
     @property
     def device(self) -> Any:
@@ -62,9 +84,29 @@ class ArrayImpl(ArrayBase):
 
     def devices(self) -> set:
         """The devices over which the array is laid out."""
+        return set(self.sharding.device_set)
+
+    @property
+    def addressable_shards(self) -> list[Shard]:
+        """The part of the array that this process has, as a list of one."""
         from mpijax.runtime import devices
 
-        return {devices.local_devices()[0]} if self._sharding is None else set(self._sharding.device_set)
+        layout = self.sharding
+        [device] = devices.local_devices()
+        return [Shard(device, layout.local_slices(self.shape), layout.replica(), self._local())]
+
+    def addressable_data(self, index: int) -> ArrayImpl:
+        """The part of the array on a device of this process, which is number 0."""
+        if index != 0:
+            raise IndexError(f"addressable_data: this process has one device, number 0; got index {index}")
+        return self._local()
+
+    def _local(self) -> ArrayImpl:
+        """This process's shard as an array on its own; the memory is shared."""
+        layout = self._sharding
+        if layout is None:
+            return self
+        return rewrap(self, self.aval.update(shape=layout.shard_shape(self.shape)))
 
     @property
     def committed(self) -> bool:

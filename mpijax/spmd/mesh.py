@@ -6,6 +6,7 @@ import enum
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,7 @@ class Mesh:
         here = process_index()
         return [d for d in self.devices.flat if d.process_index == here]
 
-    @property
+    @cached_property
     def is_multi_process(self) -> bool:
         return len({d.process_index for d in self.devices.flat}) > 1
 
@@ -257,17 +258,40 @@ class NamedSharding(Sharding):
             raise ValueError(f"{self.spec} has more entries than an array of shape {global_shape} has axes")
         return tuple(out)
 
-    def local_slices(self, global_shape: tuple[int, ...]) -> tuple[slice, ...]:
-        """This rank's part of a global array."""
-        local = self.shard_shape(global_shape)
-        at = dict(zip(self.mesh.axis_names, self.mesh.coordinates() or (), strict=False))
+    def _slices_at(self, global_shape: tuple[int, ...], coordinates: Sequence[int]) -> tuple[slice, ...]:
+        """The part of a global array that lies at one place of the mesh; slice(None) for axes that are not split."""
+        at = dict(zip(self.mesh.axis_names, coordinates, strict=True))
         out = []
-        for dim, size in enumerate(local):
+        for dim, size in enumerate(self.shard_shape(global_shape)):
             block = 0
             for a in self.spec.axes_of(dim):
                 block = block * self.mesh.shape[a] + at[a]
-            out.append(slice(block * size, (block + 1) * size))
+            out.append(slice(None) if size == global_shape[dim] else slice(block * size, (block + 1) * size))
         return tuple(out)
+
+    def _coordinates(self) -> tuple[int, ...]:
+        found = self.mesh.coordinates()
+        if found is None:
+            raise ValueError(f"this rank's device is not part of {self.mesh}, over which the array is laid out")
+        return found
+
+    def local_slices(self, global_shape: tuple[int, ...]) -> tuple[slice, ...]:
+        """This rank's part of a global array."""
+        return self._slices_at(global_shape, self._coordinates())
+
+    def devices_indices_map(self, global_shape: tuple[int, ...]) -> dict:
+        """For each device its part of a global array, as slices."""
+        places = np.ndindex(self.mesh.devices.shape)
+        return {self.mesh.devices[at]: self._slices_at(global_shape, at) for at in places}
+
+    def replica(self) -> int:
+        """Among the ranks with the same part as this one, in row-major order, which one this is."""
+        split = self.spec.all_axes()
+        number = 0
+        for name, c, size in zip(self.mesh.axis_names, self._coordinates(), self.mesh.devices.shape, strict=True):
+            if name not in split:
+                number = number * size + c
+        return number
 
     def __eq__(self, other) -> bool:
         return isinstance(other, NamedSharding) and self.mesh == other.mesh and self.spec == other.spec
@@ -294,6 +318,15 @@ class SingleDeviceSharding(Sharding):
 
     def shard_shape(self, global_shape):
         return tuple(global_shape)
+
+    def local_slices(self, global_shape):
+        return (slice(None),) * len(global_shape)
+
+    def devices_indices_map(self, global_shape):
+        return {self._device: self.local_slices(global_shape)}
+
+    def replica(self) -> int:
+        return 0
 
     def __eq__(self, other) -> bool:
         return isinstance(other, SingleDeviceSharding) and self._device is other._device

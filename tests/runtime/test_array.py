@@ -238,7 +238,7 @@ def test_attributes_are_fixed():
     with pytest.raises(TypeError, match="use jax.numpy.array"):
         ArrayImpl(np.zeros(3))
     assert x.block_until_ready() is x and x.copy_to_host_async() is None
-    assert x.sharding is None and x.is_fully_addressable and x.is_fully_replicated
+    assert x.sharding.device_set == x.devices() and x.is_fully_addressable and x.is_fully_replicated
 
 
 def test_weak_references():
