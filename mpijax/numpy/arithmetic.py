@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 
 import numpy as np
+
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.trace import Tracer

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.numpy.util import convert, ensure_arraylike, is_complex, is_float, is_inexact, scalar_like

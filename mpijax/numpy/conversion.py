@@ -34,7 +34,7 @@ def astype(x, dtype, /, *, copy=False, device=None):
             )
         elif dtype == np.bool_:
             x = lax.ne(x, scalar_like(x, 0))
-    result = convert(x, dtype)
+    result = convert(x, dtype, warn=False)
     return place(lax.copy_p.bind(result) if copy else result, device)
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.promotion import COMPLEX, FLOAT
@@ -213,12 +214,12 @@ def hypot(x1, x2, /):
 
 @custom_jvp
 def _logaddexp(x1, x2):
-    return _log_sum(x1, x2, lax.exp, 1.0, "logaddexp")
+    return _log_sum(x1, x2, lax.exp, 1.0, np.pi, "logaddexp")
 
 
 @custom_jvp
 def _logaddexp2(x1, x2):
-    return _log_sum(x1, x2, lax.exp2, 1 / np.log(2), "logaddexp2")
+    return _log_sum(x1, x2, lax.exp2, 1 / np.log(2), np.pi / np.log(2), "logaddexp2")
 
 
 for _wrapped, _name in ((_logaddexp, "logaddexp"), (_logaddexp2, "logaddexp2")):
@@ -235,8 +236,11 @@ def _logaddexp2_jvp(primals, tangents):
     return _log_sum_jvp(_logaddexp2, lax.exp2, primals, tangents)
 
 
-def _log_sum(x1, x2, exponential, scale: float, name: str):
-    """log_b(b**x1 + b**x2) for a base b with log_b(e) = scale, by pulling out the larger exponent."""
+def _log_sum(x1, x2, exponential, scale: float, turn: float, name: str):
+    """log_b(b**x1 + b**x2) for a base b with log_b(e) = scale, by pulling out the larger exponent.
+
+    The imaginary part of complex results lies in [-turn, turn), turn being pi times the scale.
+    """
     if not is_complex(x1.dtype) and x1.dtype not in _INEXACT:
         raise ValueError(f"{name} requires floating-point or complex inputs; got {x1.dtype}")
 
@@ -248,7 +252,7 @@ def _log_sum(x1, x2, exponential, scale: float, name: str):
     if is_complex(x1.dtype):
         delta = lax.sub(lax.add(x1, x2), lax.mul(larger, scalar_like(larger, 2)))
         out = lax.add(larger, log1p_of(delta))
-        return lax.complex(lax.real(out), _wrap(lax.imag(out), np.pi * scale))
+        return lax.complex(lax.real(out), _wrap(lax.imag(out), turn))
     delta = lax.sub(x1, x2)
     # The difference is NaN for infinities of one sign, whose sum is right, and for NaNs.
     return lax.select(

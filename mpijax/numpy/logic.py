@@ -209,7 +209,7 @@ def isneginf(x, /, out=None):
 
 
 def _all(x):
-    return lax.reduce_and(x, tuple(range(x.ndim)))
+    return lax.reduce_and(convert(x, _BOOL), tuple(range(x.ndim)))
 
 
 @jit(static_argnames=("equal_nan",))

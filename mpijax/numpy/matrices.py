@@ -8,6 +8,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.numpy.arithmetic import add, multiply, subtract
 from mpijax.numpy.constructors import asarray
 from mpijax.numpy.fills import ones, zeros
 from mpijax.numpy.ranges import arange
@@ -159,8 +160,11 @@ def diagflat(v, k=0):
     n = values.shape[0] + abs(k)
     flat = zeros(n * n, dtype=values.dtype)
     i = lax.iota(dtypes.default_int_dtype(), n - abs(k))
-    start = k if k >= 0 else -k * n
-    index = lax.add(lax.add(i, scalar_like(i, start)), lax.mul(i, scalar_like(i, n)))
+    # Row-major positions: the diagonal starts k columns to the right, or -k rows down.
+    if k >= 0:
+        index = add(add(i, k), multiply(i, n))
+    else:
+        index = add(i, multiply(subtract(i, k), n))
     return lax.reshape(flat.at[index].set(values), (n, n))
 
 

@@ -132,8 +132,11 @@ def shape_of(x: Any) -> tuple[int, ...]:
     return np.shape(x) if aval is None else aval.shape
 
 
-def convert(x: Any, dtype: Any, weak_type: bool = False) -> Any:
-    """`x` with a dtype and weak type, itself if it has them. Scalars stay scalars, to become literals."""
+def convert(x: Any, dtype: Any, weak_type: bool = False, warn: bool = True) -> Any:
+    """`x` with a dtype and weak type, itself if it has them. Scalars stay scalars, to become literals.
+
+    Complex numbers lose their imaginary part, with a warning if `warn`.
+    """
     aval = getattr(x, "aval", None)
     if aval is None:
         if not isinstance(x, np.ndarray) or x.ndim == 0:
@@ -145,16 +148,25 @@ def convert(x: Any, dtype: Any, weak_type: bool = False) -> Any:
         return x
     if isinstance(dtype, dtypes.ExtendedDType):
         return lax.convert_element_type(x, dtype)
+    if warn and x.dtype.kind == "c" and dtype.kind != "c":
+        _warn_of_lost_imaginary_part()
     return lax.convert_element_type_p.bind(x, new_dtype=dtype, weak_type=weak_type, sharding=None)
+
+
+def _warn_of_lost_imaginary_part() -> None:
+    warnings.warn(
+        "Casting complex values to real discards the imaginary part",
+        np.exceptions.ComplexWarning,
+        stacklevel=4,
+    )
 
 
 def _convert_scalar(x: Any, dtype: Any, weak_type: bool) -> Any:
     if isinstance(x, int):
         typeof(x)  # raises OverflowError for a number that the default int cannot hold
     value = np.asarray(x)
-    if dtypes.issubdtype(value.dtype, np.complexfloating) and not dtypes.issubdtype(
-        dtype, np.complexfloating
-    ):
+    if value.dtype.kind == "c" and dtype.kind != "c":
+        _warn_of_lost_imaginary_part()
         value = value.real
     with np.errstate(all="ignore"):
         value = value.astype(dtype)
@@ -162,7 +174,8 @@ def _convert_scalar(x: Any, dtype: Any, weak_type: bool) -> Any:
         return value[()]
     of = dtypes.python_type(dtype)
     if of is not None and dtypes.dtype(of) == dtype:
-        return of(value)
+        # A number that is of the type already is not rounded: it is rounded where it is used.
+        return x if type(x) is of else of(value)
     return lax.convert_element_type_p.bind(value[()], new_dtype=dtype, weak_type=True, sharding=None)
 
 
