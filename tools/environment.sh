@@ -57,8 +57,9 @@ install() {
 
 failed() {
     tail -n 25 "$log" >&2
-    if grep -qiE "Failed to establish|Name or service|Temporary failure|Network is unreachable|timed out|ProxyError|Retrying" "$log"
-    then
+    # An index that does not answer looks to pip like one that has no version of anything.
+    no_answer="Failed to establish|Name or service|Temporary failure|unreachable|timed out|ProxyError|versions: none"
+    if grep -qiE "$no_answer" "$log"; then
         stop "pip cannot reach a package index." "Check the network or the proxy (https_proxy), or point pip at a mirror:" \
             "PIP_INDEX_URL=https://...  or a folder of wheels: PIP_FIND_LINKS=/path" "The whole log: $log"
     elif grep -qiE "No matching distribution|Could not find a version" "$log"; then
