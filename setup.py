@@ -131,8 +131,9 @@ class BuildExt(build_ext):
     def build_extension(self, ext):
         from Cython.Build import cythonize
 
+        # A declaration file that changes may change the layout of what its importers use.
+        ext.depends = [str(path) for pattern in ("*.pxd", "*.h") for path in sorted(SOURCES.glob(pattern))]
         if ext.name == "mpijax._ext.mpi":
-            ext.depends = [str(header) for header in SOURCES.glob("mpi*.h")]
             for key, value in mpi_flags().items():
                 setattr(ext, key, getattr(ext, key) + value)
         (translated,) = cythonize([ext], build_dir="build/cython", include_path=[declarations()], quiet=True)

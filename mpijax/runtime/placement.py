@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from mpijax._ext.array import ArrayBase, from_numpy
+from mpijax._ext.array import ArrayBase
 from mpijax.core import tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.trace import Tracer, typeof
+from mpijax.runtime.array import from_numpy  # which also makes known the class of arrays
 
 
 def from_host(value: np.ndarray, aval: ShapedArray) -> Any:
