@@ -179,7 +179,7 @@ def _masked(scores, mask, is_causal, query_lengths, key_lengths, window):
 
 
 def _in_window(t: int, s: int, left: int, right: int) -> Any:
-    queries, keys = jnp.array(range(t)), jnp.array(range(s))
+    queries, keys = jnp.array(np.arange(t)), jnp.array(np.arange(s))
     after_start = queries[..., None] <= keys[..., None, :] + left
     before_end = queries[..., None] >= keys[..., None, :] - right
     return jnp.logical_and(before_end, after_start)[None, None, :, :]

@@ -13,10 +13,8 @@ from mpijax.core.tree import tree_map
 from mpijax.ops.families import (
     ANY,
     CONSTANT,
-    INEXACT,
     LINEAR,
     PerOperand,
-    accepts_dtype,
     elementwise,
     scalar_rule,
 )
@@ -48,13 +46,12 @@ add_any_p = elementwise(
 
 
 def stop_gradient(x: Any) -> Any:
-    """The identity, with derivative zero. Works on trees; integers are returned as they are."""
+    """The identity, with derivative zero. Works on trees."""
 
     def stop(leaf):
         dtype = typeof(leaf).dtype
-        if dtype == dtypes.float0 or not accepts_dtype(dtype, INEXACT):
-            return leaf
-        return stop_gradient_p.bind(leaf)
+        bare = dtype == dtypes.float0 or isinstance(dtype, dtypes.ExtendedDType)
+        return leaf if bare else stop_gradient_p.bind(leaf)
 
     return tree_map(stop, x)
 

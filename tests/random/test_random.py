@@ -3,7 +3,7 @@
 # ruff: noqa: B023 (functions of loop variables are called before the next turn)
 import numpy as np
 import pytest
-from oracle import OURS, THEIRS, assert_same_outcome, assert_same_values, check, run
+from oracle import OURS, THEIRS, assert_same_outcome, check, run
 
 P5 = np.full(5, 0.2, np.float32)
 LOGITS = np.linspace(-3, 3, 12, dtype=np.float32).reshape(3, 4)
@@ -14,7 +14,7 @@ EXACT = [
     ("fold_in", (np.ones(3),)), ("key_data", ()), ("bits", ()), ("bits", ((2, 3),)),
     ("bits", ((5,), np.uint8)),
     ("bits", ((5,), np.uint16)), ("bits", ((2,), np.int32)), ("uniform", ()), ("uniform", ((2, 3),)),
-    ("uniform", ((2, 3), np.float16)), ("uniform", ((3,), "bfloat16")), ("uniform", ((3,), None, -1, 2)),
+    ("uniform", ((2, 3), np.float16)), ("uniform", ((3,), "bfloat16")),
     ("uniform", ((2, 3), None, np.zeros(3), 1.0)), ("uniform", ((3,), int)), ("uniform", (3,)),
     ("uniform", ((0, 2),)), ("uniform", ((2, 3), None, np.zeros(4), 1.0)),
     ("randint", ((3,), 0, 10)), ("randint", ((3,), 0, 10, np.int8)), ("randint", ((3,), 0, 300, np.uint8)),
