@@ -181,6 +181,10 @@ remove_size_one_mesh_axis_from_type = bool_option(
     "jax_remove_size_one_mesh_axis_from_type", False, "Leave mesh axes of size one out of types.", traced=True
 )
 
+current_mesh = object_option(
+    "mpijax_current_mesh", None, "The mesh that shard_map takes when it is given none.", traced=True
+)
+
 # -- compilation ---------------------------------------------------------------------------------------------
 
 compilation_cache_dir = object_option("jax_compilation_cache_dir", None, "Folder of the compilation cache.")

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core import config
+
 
 class AxisType(enum.Enum):
     """How an axis of a mesh is partitioned over; mpijax partitions by hand (`shard_map`), whichever is given."""
@@ -132,12 +134,13 @@ class Mesh:
         return tuple(int(i) for i in np.argwhere(self.device_ids == local[0].id)[0])
 
     def __enter__(self):
-        self._entered.append(current_mesh.mesh)
-        current_mesh.mesh = self
+        scope = config.current_mesh(self)
+        scope.__enter__()
+        self._entered.append(scope)
         return self
 
     def __exit__(self, *_exc):
-        current_mesh.mesh = self._entered.pop()
+        self._entered.pop().__exit__()
         return False
 
     def __eq__(self, other) -> bool:
@@ -163,28 +166,25 @@ def _grid(devices) -> np.ndarray:
     return np.array(listed, dtype=object)
 
 
-class _CurrentMesh:
-    """The mesh of the enclosing `with mesh:`."""
-
-    mesh: Mesh | None = None
-
-
-current_mesh = _CurrentMesh()
+def current_mesh() -> Mesh | None:
+    """The mesh of the enclosing `with mesh:`, or else that of `set_mesh`. Functions under jit are traced for each."""
+    return config.current_mesh.value
 
 
-def set_mesh(mesh: Mesh):
-    """Make `mesh` the one that `shard_map` takes when given none; also a context manager."""
-    previous = current_mesh.mesh
-    current_mesh.mesh = mesh
+class set_mesh:
+    """Make `mesh` the one that `shard_map` takes when given none; as a context manager, until the block ends."""
 
-    class _Restore:
-        def __enter__(self):
-            return mesh
+    def __init__(self, mesh: Mesh | None):
+        if not (mesh is None or isinstance(mesh, Mesh)):
+            raise ValueError(f"set_mesh takes a Mesh, got {mesh!r} of type {type(mesh).__name__}")
+        self._mesh, self._previous = mesh, current_mesh()
+        config.update("mpijax_current_mesh", mesh)
 
-        def __exit__(self, *_exc):
-            current_mesh.mesh = previous
+    def __enter__(self):
+        return self._mesh
 
-    return _Restore()
+    def __exit__(self, *_exc):
+        config.update("mpijax_current_mesh", self._previous)
 
 
 def make_mesh(

@@ -69,7 +69,7 @@ def shard_map(
 
     @wraps(f)
     def wrapped(*args):
-        the_mesh = mesh if mesh is not None else current_mesh.mesh
+        the_mesh = mesh if mesh is not None else current_mesh()
         if the_mesh is None:
             raise ValueError(
                 "shard_map needs a mesh: pass mesh=Mesh(mpijax.devices(), ('i',)) or call it inside `with mesh:`."

@@ -178,7 +178,7 @@ class JitFunction(JitBase):
             else:
                 dynamic.append(a)
         dyn_kwargs = {}
-        for k, v in kwargs.items():
+        for k, v in sorted(kwargs.items()):
             if k in self._static_argnames:
                 _hashable(v, f"argument {k!r}", self._fun)
                 statics.append((k, v))
@@ -204,21 +204,29 @@ class JitFunction(JitBase):
         except TypeError:
             self._refuse_arguments(args, kwargs, leaves)
             raise
-        key = (self._options, in_tree, avals, statics, config.trace_key(), tuple(state.axis_env.items()), state.manual_axes)
+        scope = config.trace_key(), tuple(state.axis_env.items()), state.manual_axes
+        signature = (self._options[:2], in_tree, avals, statics, *scope)
+        key = (signature, self._options[2:])
         traced = self._cache.get(key)
         if traced is None:
-            traced = self._trace(fun, in_tree, avals, args, kwargs)
-            if not traced.moved:
+            closed, moved, out_tree = self._trace(fun, signature, args, kwargs)
+            donated = (False,) * len(moved) + self._donated(args, kwargs)
+            traced = Traced(closed, in_tree, out_tree, self._name, donated, self._keep_unused, moved)
+            if not moved:
                 self._cache[key] = traced
         return leaves, traced
 
-    def _trace(self, fun, in_tree, avals, args, kwargs) -> Traced:
-        flat = FlatFun(fun, in_tree)
-        debug = debug_info("jit", self._fun, args, kwargs)
-        jaxpr, consts = trace_to_jaxpr(flat, avals, debug)
-        closed, moved = hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer))
-        donated = (False,) * len(moved) + self._donated(args, kwargs)
-        return Traced(closed, in_tree, flat.out_tree, self._name, donated, self._keep_unused, moved)
+    def _trace(self, fun, signature, args, kwargs):
+        """The Jaxpr, the tracers it closes over, and the result's structure; other `jit`s of the function share them."""
+        known = self._cache.get(signature)
+        if known is None:
+            _, in_tree, avals, *_ = signature
+            flat = FlatFun(fun, in_tree)
+            jaxpr, consts = trace_to_jaxpr(flat, avals, debug_info("jit", self._fun, args, kwargs))
+            known = *hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer)), flat.out_tree
+            if not known[1]:
+                self._cache[signature] = known
+        return known
 
     def _donated(self, args, kwargs) -> tuple[bool, ...]:
         """For each flat dynamic argument whether its memory is given away."""

@@ -1,0 +1,292 @@
+"""jit: what it returns, when it traces again, static and donated arguments, what it closes over."""
+
+import gc
+import weakref
+from collections import namedtuple
+from functools import partial
+
+import numpy as np
+import pytest
+from oracle import OURS, THEIRS, check
+
+X3 = np.arange(3, dtype=np.float32)
+Point = namedtuple("Point", "x y")
+
+
+def traces(J, calls, **options) -> list[int]:
+    """How often a function has been traced after each of `calls(f, J)`."""
+    count = [0]
+
+    def f(*args, **kwargs):
+        count[0] += 1
+        return 0
+
+    jitted = J.jit(f, **options)
+    counts = []
+    for call in calls:
+        call(jitted, J)
+        counts.append(count[0])
+    return counts
+
+
+RETRACING = {
+    "equal types": [lambda f, J: f(X3), lambda f, J: f(X3 * 2), lambda f, J: f(J.numpy.ones(3))],
+    "shape": [lambda f, J: f(X3), lambda f, J: f(X3[:2]), lambda f, J: f(X3[None])],
+    "dtype": [lambda f, J: f(X3), lambda f, J: f(X3.astype(np.int32)), lambda f, J: f(X3.astype(np.float64))],
+    "python numbers": [lambda f, J: f(1), lambda f, J: f(2), lambda f, J: f(1.0), lambda f, J: f(True)],
+    "weak types": [lambda f, J: f(1.0), lambda f, J: f(np.float32(1)), lambda f, J: f(J.numpy.sin(1.0))],
+    "keywords": [lambda f, J: f(1, b=2), lambda f, J: f(1, b=3), lambda f, J: f(1, c=2), lambda f, J: f(1, 2)],
+    "order of keywords": [lambda f, J: f(a=1, b=2), lambda f, J: f(b=1, a=2)],
+    "structure": [lambda f, J: f((1, 2)), lambda f, J: f([1, 2]), lambda f, J: f({"a": 1}), lambda f, J: f({"b": 1})],
+    "None": [lambda f, J: f(1, None), lambda f, J: f(1, None), lambda f, J: f(1, 2)],
+    "options": [lambda f, J: f(X3), lambda f, J: _in(J.enable_x64(True), f, X3), lambda f, J: f(X3)],
+    "x64 arrays": [lambda f, J: _in(J.enable_x64(True), f, X3.astype(np.float64)), lambda f, J: f(X3)],
+    "precision": [lambda f, J: f(X3), lambda f, J: _in(J.default_matmul_precision("float32"), f, X3)],
+    "inside another jit": [lambda f, J: f(X3), lambda f, J: J.jit(lambda x: f(x) + f(x))(X3)],
+    "inside grad": [lambda f, J: f(1.0), lambda f, J: J.grad(lambda x: f(x) + x)(1.0)],
+    "inside vmap": [lambda f, J: f(np.float32(1)), lambda f, J: J.vmap(f)(X3), lambda f, J: J.vmap(f)(X3[:2])],
+    "inside make_jaxpr": [lambda f, J: f(X3), lambda f, J: J.make_jaxpr(f)(X3)],
+    "lower": [lambda f, J: f.lower(X3), lambda f, J: f(X3), lambda f, J: f.lower(X3).compile()],
+    "eval_shape": [lambda f, J: f.eval_shape(X3), lambda f, J: f(X3), lambda f, J: J.eval_shape(f, X3)],
+    "cleared cache": [lambda f, J: f(X3), lambda f, J: f.clear_cache(), lambda f, J: f(X3)],
+    "empty arrays": [lambda f, J: f(X3[:0]), lambda f, J: f(X3[:0]), lambda f, J: f(X3[:0, None])],
+}  # fmt: skip
+
+
+def _in(context, f, *args):
+    with context:
+        return f(*args)
+
+
+@pytest.mark.parametrize("name", RETRACING)
+def test_traces_again_when_jax_does(name):
+    assert traces(OURS, RETRACING[name]) == traces(THEIRS, RETRACING[name])
+
+
+STATIC = {
+    "by position": ({"static_argnums": 1}, [lambda f, J: f(X3, 2), lambda f, J: f(X3, 3), lambda f, J: f(X3, 2)]),
+    "by name": ({"static_argnames": "n"}, [lambda f, J: f(X3, n="a"), lambda f, J: f(X3, n="b"), lambda f, J: f(X3, n="a")]),
+    "negative": ({"static_argnums": (0,)}, [lambda f, J: f("a", 1), lambda f, J: f("a", 2), lambda f, J: f("b", 2)]),
+    "1 is not True": ({"static_argnums": 1}, [lambda f, J: f(X3, 1), lambda f, J: f(X3, True), lambda f, J: f(X3, 1.0)]),
+    "tuples": ({"static_argnums": 1}, [lambda f, J: f(X3, (1, 2)), lambda f, J: f(X3, (1, 2)), lambda f, J: f(X3, (1, 3))]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_static_arguments_trace_again_when_jax_does(name):
+    options, calls = STATIC[name]
+    assert traces(OURS, calls, **options) == traces(THEIRS, calls, **options)
+
+
+def test_two_jits_of_one_function_share_traces():
+    def count(J):
+        seen = []
+
+        def f(x):
+            seen.append(x)
+            return x
+
+        J.jit(f)(X3), J.jit(f)(X3), J.jit(f, keep_unused=True)(X3)
+        return len(seen)
+
+    assert count(OURS) == count(THEIRS)
+
+
+PROGRAMS = {
+    "arithmetic": (lambda J: lambda x: x * 2 + 1, (X3,)),
+    "pytrees": (lambda J: lambda p: {"a": p[0] + 1, "b": [p[1]["c"], None, ()]}, ([X3, {"c": 2.0}],)),
+    "named tuples": (lambda J: lambda p: Point(p.y, p.x * 2), (Point(X3, 1),)),
+    "arguments as results": (lambda J: lambda x, y: (y, x, x), (X3, 1)),
+    "constants as results": (lambda J: lambda x: (1, 2.5, True, X3, J.numpy.float32(2)), (X3,)),
+    "nothing": (lambda J: lambda: (), ()),
+    "no result": (lambda J: lambda x: None, (X3,)),
+    "unused arguments": (lambda J: lambda x, y, z: y, (X3, 2, X3)),
+    "closed over arrays": (lambda J: (lambda c: lambda x: x + c)(np.ones(3, np.float32)), (X3,)),
+    "closed over tracers": (lambda J: lambda x: J.jit(lambda y: y * x)(x + 1), (X3,)),
+    "nested": (lambda J: lambda x: J.jit(J.jit(lambda y: y + 1))(J.jit(lambda y: y * 2)(x)), (X3,)),
+    "numpy scalars": (lambda J: lambda x, y: x + y, (np.float16(1), np.int8(2))),
+    "python branches on static facts": (lambda J: lambda x: x * 2 if x.ndim == 1 and x.dtype == "float32" else x, (X3,)),
+    "loops": (lambda J: lambda x: sum(x * i for i in range(4)), (X3,)),
+    "compile-time values": (lambda J: lambda x: _folded(J, x), (X3,)),
+    "empty": (lambda J: lambda x: (x * 2, x.sum()), (X3[:0],)),
+    "defaults": (lambda J: lambda x, n=2: x * n, (X3,)),
+}  # fmt: skip
+
+
+def _folded(J, x):
+    with J.ensure_compile_time_eval():
+        n = int(J.numpy.arange(3).sum())
+    return x * n if n > 2 else x
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_results_are_jaxs(name):
+    make, args = PROGRAMS[name]
+    check(make, *args)
+
+
+def test_keyword_arguments():
+    for J in (THEIRS, OURS):
+        f = J.jit(lambda x, *, y=1, **rest: x * y + rest.get("z", 0))
+        assert (float(f(2)), float(f(2, y=3)), float(f(2, z=1, y=2))) == (2, 6, 5)
+
+
+def test_static_arguments_are_python_values():
+    @partial(OURS.jit, static_argnames=("shape", "name"))
+    def f(x, shape, name="a"):
+        assert isinstance(shape, tuple) and isinstance(name, str)
+        return x.reshape(shape) if name == "a" else x
+
+    assert f(np.zeros(6), (2, 3)).shape == (2, 3)
+    assert f(np.zeros(6), (2, 3), name="b").shape == (6,)
+    assert f(np.zeros(6), shape=(3, 2)).shape == (3, 2)
+
+
+def test_methods_and_decorators():
+    class Scale:
+        def __init__(self, by):
+            self.by = by
+
+        @partial(OURS.jit, static_argnums=0)
+        def __call__(self, x):
+            return x * self.by
+
+        @OURS.jit
+        def shifted(x):
+            return x + 1
+
+    assert float(Scale(3)(2.0)) == 6
+    assert float(Scale.shifted(2.0)) == 3
+
+    @OURS.jit
+    def documented(x):
+        """A text."""
+        return x
+
+    assert (documented.__name__, documented.__doc__) == ("documented", "A text.")
+    assert documented.__wrapped__(3) == 3
+
+
+def test_partials_and_callable_objects():
+    assert float(OURS.jit(partial(lambda a, b: a - b, 3))(1)) == 2
+
+
+def test_donated_arrays_are_deleted_and_others_are_not():
+    def used(J):
+        a, b = J.numpy.arange(3.0), J.numpy.arange(3.0)
+        out = J.jit(lambda x, y: x + y, donate_argnums=0)(a, b)
+        return a.is_deleted(), b.is_deleted(), np.asarray(out).tolist()
+
+    assert used(OURS) == used(THEIRS) == (True, False, [0, 2, 4])
+
+
+def test_donation_by_name_of_a_pytree():
+    state = {"w": OURS.numpy.ones(4), "n": OURS.numpy.ones(2)}
+    new = OURS.jit(lambda x, state: OURS.tree.map(lambda s: s * x, state), donate_argnames="state")(
+        2.0, state=state
+    )
+    assert all(s.is_deleted() for s in state.values())
+    assert np.asarray(new["w"]).tolist() == [2, 2, 2, 2]
+
+
+def test_disable_jit_runs_python_each_time():
+    seen = []
+    f = OURS.jit(lambda x: seen.append(x) or x + 1)
+    with OURS.disable_jit():
+        f(OURS.numpy.ones(3)), f(OURS.numpy.ones(3))
+    assert len(seen) == 2 and not any(isinstance(x, _tracer()) for x in seen)
+
+
+def _tracer():
+    from mpijax.core.trace import Tracer
+
+    return Tracer
+
+
+def test_programs_do_not_keep_their_first_arguments_alive():
+    f = OURS.jit(lambda x: OURS.nn.relu(x) * 2)
+    x = OURS.numpy.ones(3)
+    alive = weakref.ref(x)
+    f(x)
+    del x
+    gc.collect()
+    assert alive() is None
+
+
+def test_functions_are_released_with_their_programs():
+    big = OURS.numpy.ones(3)
+    alive = weakref.ref(big)
+
+    def f(x):
+        return x + big
+
+    OURS.jit(f)(1.0)
+    del f, big
+    gc.collect()
+    assert alive() is None
+
+
+def test_stages():
+    f = OURS.jit(lambda x, y: {"out": OURS.numpy.sin(x) * y})
+    traced = f.trace(X3, 2.0)
+    assert str(traced.jaxpr).startswith("{ lambda ; a:f32[3] b:f32[]. let")
+    lowered = f.lower(OURS.ShapeDtypeStruct((3,), np.float32), 2.0)
+    assert lowered.as_text("jaxpr") == str(traced.jaxpr)
+    compiled = lowered.compile()
+    np.testing.assert_allclose(compiled(X3, 2.0)["out"], np.sin(X3) * 2, rtol=1e-6)
+    assert compiled.cost_analysis()["kernels"] == 1
+    assert compiled.memory_analysis().output_size_in_bytes == 12
+    with pytest.raises(TypeError, match="compiled for"):
+        compiled(X3[:2], 2.0)
+
+
+def test_make_jaxpr_returns_shapes_and_takes_static_arguments():
+    closed, shapes = OURS.make_jaxpr(lambda x, n: [x] * n, static_argnums=1, return_shape=True)(X3, 2)
+    assert len(closed.jaxpr.outvars) == 2
+    assert shapes == [OURS.ShapeDtypeStruct((3,), np.float32)] * 2
+
+
+def test_eval_shape_computes_nothing():
+    shape = OURS.eval_shape(lambda x: {"y": x @ x.T}, OURS.ShapeDtypeStruct((100_000, 100_000), np.float32))
+    assert shape == {"y": OURS.ShapeDtypeStruct((100_000, 100_000), np.float32)}
+
+
+@pytest.mark.parametrize(
+    "transform", ["jit", "grad", "vmap", "jvp", "linearize", "jit grad", "vmap grad", "grad grad"]
+)
+def test_tracers_print_as_jaxs(transform):
+    def shown(J):
+        seen = []
+
+        def f(x):
+            seen.append(repr(x))
+            return x
+
+        for name in reversed(transform.split()):
+            f = {
+                "jvp": lambda f: lambda x: J.jvp(f, (x,), (x,)),
+                "linearize": lambda f: lambda x: J.linearize(f, x),
+            }.get(name, lambda f, name=name: getattr(J, name)(f))(f)
+        f(X3 if transform in ("vmap", "vmap grad", "jvp") else 1.0)
+        return seen
+
+    assert shown(OURS) == shown(THEIRS)
+
+
+def test_the_mesh_in_scope_belongs_to_the_signature():
+    seen = []
+    meshes = [OURS.make_mesh((1,), (name,)) for name in ("i", "j")]
+
+    @OURS.jit
+    def f(x):
+        return OURS.shard_map(lambda y: seen.append(1) or y, in_specs=OURS.P(), out_specs=OURS.P())(x)
+
+    for mesh in (*meshes, *meshes):
+        with mesh:
+            f(X3)
+    with OURS.set_mesh(meshes[0]) as mesh:
+        assert mesh is meshes[0]
+        f(X3)
+    assert len(seen) == 2
+    with pytest.raises(ValueError, match="shard_map needs a mesh"):
+        f(X3)
