@@ -47,6 +47,10 @@ cdef extern from *:
         if (PyType_IS_GC(type)) PyObject_GC_Del(op);
         else PyObject_Free(op);
     }
+    /* Instances made by calling the class (which raises) are tracked, and must not be when they are used again. */
+    static void mj_untrack(PyObject *op) {
+        if (PyType_IS_GC(Py_TYPE(op))) PyObject_GC_UnTrack(op);
+    }
     /* What Cython's declaration of PyTypeObject leaves out. */
     static destructor mj_dealloc(PyTypeObject *type) { return type->tp_dealloc; }
     static void mj_set_dealloc(PyTypeObject *type, destructor f) { type->tp_dealloc = f; }
@@ -62,6 +66,7 @@ cdef extern from *:
     """
     PyObject* mj_new_object(PyTypeObject* type) except NULL
     void mj_free_object(PyTypeObject* type, PyObject* op)
+    void mj_untrack(PyObject* op)
     destructor mj_dealloc(PyTypeObject* type)
     void mj_set_dealloc(PyTypeObject* type, destructor f)
     int mj_same_layout(PyTypeObject* type, PyTypeObject* base)
@@ -251,6 +256,7 @@ cdef void dealloc_array(PyObject* op) noexcept:
     if op.ob_type != array_type:
         base_dealloc(op)        # called for a subclass, by the general one
         return
+    mj_untrack(op)
     if mj_has_weakrefs(op):
         PyObject_ClearWeakRefs(op)
         mj_clear_weaklist(op)

@@ -275,18 +275,19 @@ class Emitter:
             if type(atom) is not LoopVar and scope.lanes > 1 and self._varies(deps, scope):
                 continue
             terms.append((atom, c, deps))
-        return self._pointer_in(value, position, terms, scope)
+        return self._pointer_in(value, position, terms, scope, scope)
 
-    def _pointer_in(self, value, position: Lin, terms, scope: Scope) -> str:
+    def _pointer_in(self, value, position: Lin, terms, scope: Scope, at: Scope) -> str:
+        """The address as far as `scope` knows its terms. The code goes to where `at` is, so that only there it is known."""
         here = [t for t in terms if not (scope.parent is not None and t[2] <= scope.parent.available)]
         outer = [t for t in terms if scope.parent is not None and t[2] <= scope.parent.available]
         if scope.parent is not None and not here:
-            return self._pointer_in(value, position, outer, scope.parent)
+            return self._pointer_in(value, position, outer, scope.parent, at)
         key = ("ptr", id(value), position.key, len(terms))
-        found = scope.known.get(key)
+        found = at.lookup(key)
         if found is not None:
             return found
-        base = self._pointer_in(value, position, outer, scope.parent) if scope.parent else self.operand(value, position.offset)
+        base = self._pointer_in(value, position, outer, scope.parent, at) if scope.parent else self.operand(value, position.offset)
         b = self.builder(1)
         element = b._element(value.element)
         for atom, c, _ in here:
@@ -294,7 +295,7 @@ class Emitter:
                 scope.variable(self._var_key(atom)) if type(atom) is LoopVar else self.atom_value(atom, scope).ir
             )
             base = b.emit(f"getelementptr {element}, ptr {base}, i64 {self._scaled(b, name, c)}")
-        scope.known[key] = base
+        at.known[key] = base
         return base
 
     def _vector_step(self, position: Lin, scope: Scope) -> tuple[int, list[tuple[Any, int]]]:
@@ -448,7 +449,7 @@ class Emitter:
                 deps = frozenset({self._var_key(atom)})
                 if deps <= scope.available:
                     terms.append((atom, c, deps))
-        self._pointer_in(value, position, terms, scope)
+        self._pointer_in(value, position, terms, scope, scope)
 
     # ------------------------------------------------------------ loops
 
