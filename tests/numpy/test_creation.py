@@ -22,7 +22,8 @@ def of_argument(name, *after, **options):
 
 OBJECTS = (
     2, 2.5, True, 1 + 2j, np.float32(3), np.int8(3), np.ones(3), np.arange(3), [1, 2.0], [[1, 2], [3, 4]], [],
-    [[]], (1, True), [np.float32(1), 2], [np.ones(3), [1, 2, 3]], b"ab", "abc", None, [1, None], [[1, 2], [3]],
+    [[]], (1, True), [np.float32(1), 2], [np.ones(3), [1, 2, 3]], b"ab", "abc", None, [1, None],
+    [[1, 2], [3]],
     {1: 2}, 2**40, [2**40], object(),
 )  # fmt: skip
 

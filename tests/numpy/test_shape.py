@@ -129,7 +129,8 @@ PADS = [
     {}, {"constant_values": 2}, {"constant_values": (1, 2)}, {"constant_values": ((1, 2), (3, 4))},
     {"mode": "edge"}, {"mode": "wrap"}, {"mode": "reflect"}, {"mode": "symmetric"},
     {"mode": "reflect", "reflect_type": "odd"}, {"mode": "symmetric", "reflect_type": "odd"},
-    {"mode": "linear_ramp"}, {"mode": "linear_ramp", "end_values": (1, 2)}, {"mode": "mean"}, {"mode": "maximum"},
+    {"mode": "linear_ramp"}, {"mode": "linear_ramp", "end_values": (1, 2)}, {"mode": "mean"},
+    {"mode": "maximum"},
     {"mode": "minimum", "stat_length": 2}, {"mode": "mean", "stat_length": (1, 2)}, {"mode": "empty"},
     {"mode": "no such mode"}, {"mode": "edge", "constant_values": 1},
 ]  # fmt: skip
