@@ -59,6 +59,13 @@ def _random_like(rng: np.random.RandomState, x: Any) -> Any:
     return noise
 
 
+def _arrays(args: Any) -> Any:
+    """The arguments as arrays, so that the function under test may use their methods."""
+    from mpijax.ops.convert import stage
+
+    return tree.tree_map(stage, tuple(args))
+
+
 def _moved(args: Any, direction: Any, by: float) -> Any:
     """`args + by * direction`, each leaf in its own dtype."""
 
@@ -66,7 +73,7 @@ def _moved(args: Any, direction: Any, by: float) -> Any:
         a = _numpy(x)
         return a if a.dtype.kind in "biu" else (a + np.asarray(by, a.dtype) * t).astype(a.dtype)
 
-    return tree.tree_map(move, args, direction)
+    return _arrays(tree.tree_map(move, args, direction))
 
 
 def _difference(f: Callable, args: Any, direction: Any, eps: float) -> Any:
@@ -123,13 +130,14 @@ def check_jvp(
       AssertionError: if value, tangent or their dtypes differ by more than the tolerance.
     """
     rng = np.random.RandomState(0)
-    tangent = tree.tree_map(partial(_random_like, rng), tuple(args))
-    value, got = f_jvp(tuple(args), tangent)
+    args = _arrays(args)
+    tangent = tree.tree_map(partial(_random_like, rng), args)
+    value, got = f_jvp(args, tangent)
     expected = f(*args)
     _same_types(value, expected)
     _compare(value, expected, expected, atol, rtol, f"{err_msg} primal".strip())
     _compare(
-        got, _difference(f, tuple(args), tangent, eps), expected, atol, rtol, f"{err_msg} tangent".strip()
+        got, _difference(f, args, tangent, eps), expected, atol, rtol, f"{err_msg} tangent".strip()
     )
 
 
@@ -149,15 +157,16 @@ def check_vjp(
         tolerance.
     """
     rng = np.random.RandomState(0)
+    args = _arrays(args)
     value, pullback = f_vjp(*args)
     expected = f(*args)
     _compare(value, expected, expected, atol, rtol, f"{err_msg} primal".strip())
-    tangent = tree.tree_map(partial(_random_like, rng), tuple(args))
+    tangent = tree.tree_map(partial(_random_like, rng), args)
     cotangent = tree.tree_map(partial(_random_like, rng), value)
     # The pullback is linear without conjugation: <c, J t> = <conj(J^T conj(c)), t>.
     pulled = tree.tree_map(lambda c: np.conj(_wide(c)), pullback(tree.tree_map(_conj, cotangent)))
     got = _inner_product(tangent, pulled)
-    want = _inner_product(_difference(f, tuple(args), tangent, eps), cotangent)
+    want = _inner_product(_difference(f, args, tangent, eps), cotangent)
     _compare(got, want, tree.tree_leaves(value)[0], atol, rtol, f"{err_msg} cotangent projection".strip())
 
 

@@ -214,14 +214,12 @@ def test_programs_do_not_keep_their_first_arguments_alive():
 
 
 def test_functions_are_released_with_their_programs():
-    big = OURS.numpy.ones(3)
-    alive = weakref.ref(big)
+    def call():
+        closed_over = OURS.numpy.ones(3)
+        OURS.jit(lambda x: x + closed_over)(1.0)
+        return weakref.ref(closed_over)
 
-    def f(x):
-        return x + big
-
-    OURS.jit(f)(1.0)
-    del f, big
+    alive = call()
     gc.collect()
     assert alive() is None
 
