@@ -1,12 +1,14 @@
 """`jax.numpy`: NumPy's functions on arrays that can be traced.
 
-Nothing is loaded until a name is first used; `_MODULES` says where each name lives.
+Names are loaded when they are first used; `_MODULES` says where each name lives.
 """
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
+
+from mpijax.core.trace import load_runtime as _load_runtime
 
 _MODULES: dict[str, str] = {
     "arithmetic": """
@@ -110,3 +112,11 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+# A program that imports this module is about to compute. What every first operation needs (the primitives, the
+# compiler, the methods of arrays, the elementwise functions) is loaded here, so that the first call does not wait
+# for it; LLVM, SciPy and MPI still wait for their first use.
+_load_runtime()
+for _module in ("array_methods", "elementwise", "arithmetic"):
+    importlib.import_module(f"mpijax.numpy.{_module}")
