@@ -292,7 +292,7 @@ class Emitter:
         element = b._element(value.element)
         for atom, c, _ in here:
             name = (
-                scope.variable(self._var_key(atom)) if type(atom) is LoopVar else self.atom_value(atom, scope).ir
+                scope.variable(self._var_key(atom)) if type(atom) is LoopVar else self.atom_value(atom, at).ir
             )
             base = b.emit(f"getelementptr {element}, ptr {base}, i64 {self._scaled(b, name, c)}")
         at.known[key] = base
