@@ -1,0 +1,104 @@
+"""Kernels that read one operand across its rows: in tiles, transposed in registers.
+
+Reading a row-major array column by column touches a cache line per element. Here a tile of 16 by 16 elements is
+read along its rows, transposed with vector shuffles into a small array on the stack, and then read in the
+order in which the other operands and the result are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mpijax.compiler.expr import Expr
+from mpijax.compiler.index import LoopVar
+
+if TYPE_CHECKING:
+    from mpijax.compiler.kernel import Kernel
+
+TILE = 16
+MAX_STAGED = 4
+
+# Shuffle masks of the in-register transposition, one list of rounds per vector length; a round lists
+# (first operand, second operand, mask) for each of its results.
+_LOW8, _HIGH8 = (0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15)
+_PAIR_LOW8, _PAIR_HIGH8 = (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15)
+_HALF_LOW8, _HALF_HIGH8 = (0, 1, 2, 3, 8, 9, 10, 11), (4, 5, 6, 7, 12, 13, 14, 15)
+_ROUNDS: dict[int, list[list[tuple[int, int, tuple[int, ...]]]]] = {
+    8: [
+        [(2 * (i // 2), 2 * (i // 2) + 1, _HIGH8 if i % 2 else _LOW8) for i in range(8)],
+        [(4 * (i // 4) + (i % 4) // 2, 4 * (i // 4) + (i % 4) // 2 + 2, _PAIR_HIGH8 if i % 2 else _PAIR_LOW8) for i in range(8)],
+        [(i % 4, i % 4 + 4, _HALF_HIGH8 if i >= 4 else _HALF_LOW8) for i in range(8)],
+    ],
+    4: [
+        [(2 * (i // 2), 2 * (i // 2) + 1, (1, 5, 3, 7) if i % 2 else (0, 4, 2, 6)) for i in range(4)],
+        [(i % 2, i % 2 + 2, (2, 3, 6, 7) if i >= 2 else (0, 1, 4, 5)) for i in range(4)],
+    ],
+}  # fmt: skip
+
+
+def stageable(dtype: np.dtype) -> bool:
+    """Whether elements are of a size that registers can transpose."""
+    return dtype.kind in "fiu" and dtype.itemsize in (4, 8)
+
+
+def crossing_loads(kernel: Kernel, vector: LoopVar) -> tuple[LoopVar | None, list[Expr]]:
+    """The loop along whose variable some loads are contiguous while the vectorized one jumps, and those loads."""
+    found: dict[int, tuple[LoopVar, list[Expr]]] = {}
+    for e in kernel.expressions():
+        if e.op != "load":
+            continue
+        terms = e.attr[1].terms
+        if any(type(a) is not LoopVar for a, _ in terms):
+            continue
+        steps = {id(a): (a, c) for a, c in terms}
+        along = steps.get(id(vector), (None, 0))[1]
+        if along in (0, 1, -1) or not stageable(e.attr[0].element):
+            continue
+        for a, c in steps.values():
+            if c == 1 and a.size >= TILE:
+                found.setdefault(id(a), (a, []))[1].append(e)
+    if not found:
+        return None, []
+    best, loads = max(found.values(), key=lambda item: len(item[1]))
+    return (best, loads) if len(loads) <= MAX_STAGED else (None, [])
+
+
+def transpose_registers(builder: Any, rows: list[str], llvm_type: str) -> list[str]:
+    """n vectors of n lanes, transposed."""
+    n = len(rows)
+    for round_ in _ROUNDS[n]:
+        rows = [
+            builder.emit(
+                f"shufflevector {llvm_type} {rows[a]}, {llvm_type} {rows[b]}, <{n} x i32> "
+                f"<{', '.join(f'i32 {i}' for i in mask)}>"
+            )
+            for a, b, mask in round_
+        ]
+    return rows
+
+
+def stage_tile(emitter: Any, load: Expr, tile: str, pointer: str, row_step: str) -> None:
+    """Copy a 16x16 tile into `tile`, transposed: row r of the operand becomes column r.
+
+    `pointer` is the tile's first element; rows of the operand are `row_step` elements apart.
+    """
+    one = emitter.builder(1)
+    dtype = load.attr[0].element
+    lanes = 32 // dtype.itemsize
+    wide = emitter.builder(lanes)
+    element = one._element(dtype)
+    vector = wide.vector(element)
+    row_pointers = [pointer]
+    for _ in range(TILE - 1):
+        row_pointers.append(one.emit(f"getelementptr {element}, ptr {row_pointers[-1]}, i64 {row_step}"))
+    for r in range(0, TILE, lanes):
+        for c in range(0, TILE, lanes):
+            rows = []
+            for k in range(lanes):
+                at = one.emit(f"getelementptr {element}, ptr {row_pointers[r + k]}, i64 {c}")
+                rows.append(one.emit(f"load {vector}, ptr {at}, align {dtype.itemsize}"))
+            for k, column in enumerate(transpose_registers(one, rows, vector)):
+                at = one.emit(f"getelementptr {element}, ptr {tile}, i64 {(c + k) * TILE + r}")
+                one.effect(f"store {vector} {column}, ptr {at}, align {dtype.itemsize}")
