@@ -13,8 +13,8 @@ from mpijax.core import dtypes
 from mpijax.core.option import values as options
 from mpijax.numpy import indexing, util
 from mpijax.numpy.creation import asarray, ones_like
+from mpijax.numpy.index_gather import gather_plan, is_empty
 from mpijax.numpy.index_parse import expand_masks, parse
-from mpijax.numpy.index_plan import gather_plan, is_empty
 from mpijax.numpy.ufuncs import divide, power
 from mpijax.transforms.api import jit
 
@@ -173,7 +173,8 @@ def scatter_update(
 
     x, values = util.promote_dtypes(x, values)
     values = util.broadcast_to(values, tuple(plan.shape))
-    values = lax.squeeze(values, plan.new_axes)
+    if plan.new_axes:
+        values = lax.squeeze(values, plan.new_axes)
     if plan.reversed_axes:
         values = lax.rev(values, plan.reversed_axes)
     if plan.bool_axes:

@@ -15,7 +15,7 @@ import numpy as np
 from mpijax import lax
 from mpijax.core import dtypes, errors
 from mpijax.core.array_api import Array
-from mpijax.core.trace import Tracer, typeof
+from mpijax.core.trace import EVAL, Tracer, state, typeof
 from mpijax.numpy.creation import asarray
 from mpijax.numpy.util import scalar_like
 
@@ -219,4 +219,6 @@ def wrap_negative(entries: Sequence[Entry], shape: tuple[int, ...]) -> list[Entr
 
 def wrap_negative_array(index: Any, size: int) -> Any:
     """`index` of a signed integer dtype, brought from [-size, size) to [0, size)."""
+    if type(index) is np.ndarray and state.trace is EVAL:
+        return np.where(index < 0, index + np.asarray(size, index.dtype), index)
     return lax.select(index < 0, lax.add(index, scalar_like(index, size)), index)

@@ -15,15 +15,9 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.trace import EVAL, state
 from mpijax.numpy import util
 from mpijax.numpy.contraction import einsum
+from mpijax.numpy.index_gather import gather, gather_plan
 from mpijax.numpy.index_parse import expand_masks, parse, wrap_negative_array
-from mpijax.numpy.index_plan import (
-    SlicePlan,
-    dynamic_plan,
-    gather,
-    gather_plan,
-    index_dtype,
-    static_plan,
-)
+from mpijax.numpy.index_plan import SlicePlan, dynamic_plan, index_dtype, static_plan
 from mpijax.numpy.one_hot import one_hot
 from mpijax.numpy.ufuncs import mod
 from mpijax.numpy.util import canonical_axis, ensure_arraylike
@@ -32,10 +26,6 @@ from mpijax.transforms.api import jit
 # How to carry out an index known now, by (type of the array, stand-in for the index); see `_index_key`.
 _known: dict[tuple, _Known] = {}
 _MAX_KNOWN = 4096
-
-# Concrete arrays are sliced by NumPy up to this size of the result. Beyond it, compiled code with its threads
-# is faster.
-_LARGE = 1 << 20
 
 
 class _Known(NamedTuple):
@@ -96,8 +86,12 @@ def _read_known(aval: ShapedArray, index: Any) -> _Known:
         # Without it NumPy gives a scalar rather than an array where no axis is left.
         index = (*index, Ellipsis)
     shape = np.broadcast_to(np.int8(0), aval.shape)[index].shape
-    out = aval.update(shape=shape)
-    return _Known(plan, index if out.nbytes <= _LARGE else None, out)
+    return _Known(plan, index, aval.update(shape=shape))
+
+
+def _is_here(x: Any) -> bool:
+    """Whether x is a whole array in this process's memory, and nothing is being traced."""
+    return state.trace is EVAL and isinstance(x, ArrayBase) and x._sharding is None
 
 
 def getitem(x: Any, index: Any) -> Any:
@@ -107,7 +101,8 @@ def getitem(x: Any, index: Any) -> Any:
     except TypeError:
         return get(x, index)
     known = _look_up(x.aval, key, index)
-    if known.view is not None and state.trace is EVAL and isinstance(x, ArrayBase) and x._sharding is None:
+    if known.view is not None and _is_here(x):
+        # NumPy copies as fast as compiled code would; a program for each pair of bounds takes long to make.
         return from_numpy(x._value[known.view], known.aval)
     if known.plan is not None:
         return known.plan.slice_statically(x)
@@ -132,6 +127,9 @@ def get(
         return plan.slice_statically(x)
     plan = dynamic_plan(entries, shape, mode)
     if plan is not None:
+        if _is_here(x) and isinstance(x.dtype, np.dtype):
+            view = plan.view(x._value, wrap_negative_indices)
+            return from_numpy(view, x.aval.update(shape=view.shape))
         return plan.slice_dynamically(x, wrap_negative_indices)
     plan = gather_plan(expand_masks(entries, shape), shape, wrap_negative_indices)
     if fill_value is not None:
