@@ -103,14 +103,15 @@ def _promoted(leaves: list[Any]) -> Any:
     """The dtype of a list of values. Python numbers of one type and arrays of one type count once."""
     if not leaves:
         return dtypes.default_float_dtype()
-    distinct = {}
+    distinct: dict[Any, Any] = {}
     for x in leaves:
         kind = type(x)
+        key: Any
         if kind in dtypes.python_scalar_dtypes:
             key = kind
         else:
             aval = getattr(x, "aval", None)
-            key = getattr(x, "dtype", id(x)) if aval is None else aval
+            key = (x.dtype if hasattr(x, "dtype") else id(x)) if aval is None else aval
         distinct.setdefault(key, x)
     values = list(distinct.values())
     try:

@@ -223,7 +223,7 @@ def _logaddexp2(x1, x2):
 
 
 for _wrapped, _name in ((_logaddexp, "logaddexp"), (_logaddexp2, "logaddexp2")):
-    _wrapped.fun.__name__ = _wrapped.__name__ = _name
+    _wrapped.fun.__name__ = _name
 
 
 @_logaddexp.defjvp

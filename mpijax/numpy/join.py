@@ -152,8 +152,8 @@ def _block(blocks) -> tuple[Any, int]:
     if len(set(depths)) > 1:
         raise ValueError("Mismatched list depths in jax.numpy.block")
     rank = builtins.max(depths[0], *(p.ndim for p in parts))
-    parts = [lax.broadcast(p, (1,) * (rank - p.ndim)) if p.ndim < rank else p for p in parts]
-    return concatenate(parts, axis=-depths[0]), depths[0] + 1
+    padded = [lax.broadcast(p, (1,) * (rank - p.ndim)) if p.ndim < rank else p for p in parts]
+    return concatenate(padded, axis=-depths[0]), depths[0] + 1
 
 
 # -- taking apart --------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def _split(name: str, ary, indices_or_sections, axis=0):
     size = ary.shape[axis]
     if isinstance(indices_or_sections, (tuple, list)) or shape_of(indices_or_sections):
         bounds = [static_int(i, f"in jax.numpy.{name} argument 1") for i in indices_or_sections]
-        sizes = np.diff(np.asarray([0, *bounds, size]))
+        sizes = np.diff([0, *bounds, size]).tolist()
     else:
         sections = static(indices_or_sections, f"in jax.numpy.{name} argument 1", int)
         part, rest = builtins.divmod(size, sections)

@@ -77,7 +77,8 @@ def _tri(offset, shape, dtype):
 def _triangle_mask(name: str, m, k: int):
     if m.ndim < 2:
         raise ValueError(f"Argument to jax.numpy.{name} must be at least 2D")
-    mask = tri(*m.shape[-2:], k=k, dtype=bool)
+    rows, columns = m.shape[-2:]
+    mask = tri(rows, columns, k=k, dtype=bool)
     return lax.broadcast(mask, m.shape[:-2]) if m.ndim > 2 else mask
 
 

@@ -187,17 +187,12 @@ def _mirror(array, pad_width: Pairs, without_edge: bool, odd: bool):
 
 def _mirror_side(array, axis: int, size: int, width: int, before: bool, without_edge: bool, odd: bool):
     """Add a margin on one side, one image of the array of original `size` after another."""
-    edge = (
-        lax.slice_in_dim(array, 0, 1, axis=axis) if before else lax.slice_in_dim(array, -1, None, axis=axis)
-    )
+    edge = lax.slice_in_dim(array, *((0, 1) if before else (-1, None)), axis=axis)
     skipped = 1 if without_edge and size > 1 else 0
     while width > 0:
         taken = min(width, size - skipped)
         width -= taken
-        if before:
-            start, stop = skipped, skipped + taken
-        else:
-            start, stop = -(taken + skipped), -1 if skipped else None
+        start, stop = (skipped, skipped + taken) if before else (-(taken + skipped), -1 if skipped else None)
         image = flip(lax.slice_in_dim(array, start, stop, axis=axis), axis=axis)
         if odd:
             image = subtract(multiply(2, edge), image)

@@ -26,7 +26,7 @@ def isscalar(element: Any) -> bool:
     return getattr(element, "ndim", None) == 0 and hasattr(element, "dtype")
 
 
-def get_printoptions() -> dict[str, Any]:
+def get_printoptions() -> Any:
     """NumPy's print options, which arrays follow."""
     return np.get_printoptions()
 

@@ -75,8 +75,7 @@ def check_where(name: str, where: Any) -> Any:
 def reduction_axes(ndim: int, axis: Any) -> tuple[tuple[int, ...], tuple[Any, ...]]:
     """The axes to reduce, counted from the front: those that are positions, and all with the named ones."""
     if axis is None:
-        dims = tuple(range(ndim))
-        return dims, dims
+        return tuple(range(ndim)), tuple(range(ndim))
     if not isinstance(axis, (np.ndarray, tuple, list)):
         axis = (axis,)
     dims = tuple(a if isinstance(a, str) else canonical_axis(a, ndim) for a in axis)
@@ -85,17 +84,19 @@ def reduction_axes(ndim: int, axis: Any) -> tuple[tuple[int, ...], tuple[Any, ..
     return tuple(d for d in dims if isinstance(d, int)), dims
 
 
+def _end_of_range(info: Any, infinity: float) -> Any:
+    return info.min if infinity < 0 else info.max
+
+
 def identity_in(dtype: Any, value: Any) -> Any:
     """The identity of a reduction in a dtype; ends of the range stand in for missing infinities."""
     if dtype == _BOOL:
         return np.bool_(value > 0)
     if np.isinf(value):
         if is_float(dtype) and not dtypes.supports_inf(dtype):
-            info = dtypes.finfo(dtype)
-            value = info.min if value < 0 else info.max
+            value = _end_of_range(dtypes.finfo(dtype), value)
         elif dtypes.issubdtype(dtype, np.integer):
-            info = dtypes.iinfo(dtype)
-            value = info.min if value < 0 else info.max
+            value = _end_of_range(dtypes.iinfo(dtype), value)
     return np.asarray(value).astype(dtype)[()]
 
 

@@ -1,0 +1,185 @@
+"""Reading arguments: what counts as an array, and axes, sizes and shapes that must be known while tracing."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax import lax
+from mpijax.core import dtypes, errors
+from mpijax.core.trace import Tracer
+
+FLOAT0 = dtypes.float0
+
+
+def is_arraylike(x: Any) -> bool:
+    """Whether x is an array, a traced value, a NumPy array or a scalar; lists and tuples are not."""
+    return (
+        getattr(x, "aval", None) is not None
+        or isinstance(x, np.ndarray)
+        or np.isscalar(x)
+        or hasattr(x, "__jax_array__")
+    )
+
+
+def check_arraylike(fun_name: str, *args: Any, emit_warning: bool = False, stacklevel: int = 3) -> None:
+    """Raise TypeError (or warn) unless all arguments are arrays or scalars."""
+    for position, x in enumerate(args):
+        if is_arraylike(x):
+            continue
+        message = f"{fun_name} requires ndarray or scalar arguments, got {type(x)} at position {position}."
+        if not emit_warning:
+            raise TypeError(message)
+        warnings.warn(
+            f"{message} In a future JAX release this will be an error.",
+            DeprecationWarning,
+            stacklevel=stacklevel,
+        )
+        return
+
+
+def check_arraylike_or_none(fun_name: str, *args: Any) -> None:
+    """As `check_arraylike`; None passes too."""
+    for position, x in enumerate(args):
+        if x is not None and not is_arraylike(x):
+            raise TypeError(
+                f"{fun_name} requires ndarray, scalar, or None arguments, got {type(x)} at position "
+                f"{position}."
+            )
+
+
+def unwrap(x: Any) -> Any:
+    """The array behind an object with a ``__jax_array__`` method; anything else unchanged."""
+    method = getattr(x, "__jax_array__", None)
+    return x if method is None else method()
+
+
+def as_array(x: Any) -> Any:
+    """An array or scalar as an Array (a tracer inside a transformation that writes a Jaxpr)."""
+    if getattr(x, "aval", None) is not None:
+        return x
+    x = unwrap(x)
+    if getattr(x, "aval", None) is not None:
+        return x
+    if not isinstance(x, (bool, int, float, complex, np.ndarray, np.generic)):
+        raise TypeError(f"asarray: expected ArrayLike, got {x} of type {type(x)}.")
+    return lax.stage(x)
+
+
+def ensure_arraylike(fun_name: str, *args: Any) -> Any:
+    """Check the arguments and return them as Arrays: one Array for one argument, else a tuple."""
+    if len(args) == 1:
+        x = args[0]
+        if getattr(x, "aval", None) is not None:
+            return x
+    check_arraylike(fun_name, *args)
+    if len(args) == 1:
+        return as_array(args[0])
+    return tuple(map(as_array, args))
+
+
+def ensure_arraylike_tuple(fun_name: str, args: Sequence[Any]) -> tuple[Any, ...]:
+    """Check the elements of a sequence and return them as a tuple of Arrays."""
+    check_arraylike(fun_name, *args)
+    return tuple(map(as_array, args))
+
+
+def check_no_float0s(fun_name: str, *args: Any) -> None:
+    """Raise TypeError for arrays of float0, the tangents of integers, which have no arithmetic."""
+    if any(getattr(x, "dtype", None) == FLOAT0 for x in args):
+        raise TypeError(
+            f"Called {fun_name} with a float0 array. float0s are the tangents of integer and bool values "
+            "and support no operations: they are never converted implicitly. np.zeros_like(arr, "
+            "dtype=float) makes an array of zeros of one.\nIf you didn't expect to get a float0 you might "
+            "have accidentally taken a gradient with respect to an integer argument."
+        )
+
+
+def check_no_mixed_keys(fun_name: str, *args: Any) -> None:
+    """Raise TypeError when PRNG keys stand beside numbers."""
+    kinds = [dtypes.dtype(x) for x in args]
+    if len(set(kinds)) > 1 and any(isinstance(d, dtypes.ExtendedDType) for d in kinds):
+        raise TypeError(f"{fun_name} does not accept dtypes {', '.join(map(str, kinds))}.")
+
+
+# -- static arguments: axes, sizes, shapes -------------------------------------------------------------------
+
+
+def static(x: Any, context: str, force: Callable[[Any], Any] | None = None) -> Any:
+    """The value of an argument that must be known while tracing, passed through `force`.
+
+    Raises:
+        ConcretizationTypeError: it is a traced value; the message contains `context`.
+    """
+    if isinstance(x, Tracer):
+        known = x.concrete()
+        if known is None:
+            raise errors.ConcretizationTypeError(x, context)
+        x = known
+    return x if force is None else force(x)
+
+
+def static_int(x: Any, context: str) -> int:
+    return static(x, context, operator.index)
+
+
+def canonical_axis(axis: Any, ndim: int) -> int:
+    """An axis counted from the front."""
+    axis = operator.index(axis)
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"axis {axis} is out of bounds for array of dimension {ndim}")
+    return axis + ndim if axis < 0 else axis
+
+
+def canonical_axes(axes: Any, ndim: int) -> tuple[int, ...]:
+    """Axes counted from the front: None stands for all, an int for itself."""
+    if axes is None:
+        return tuple(range(ndim))
+    if isinstance(axes, Sequence):
+        axes = tuple(canonical_axis(a, ndim) for a in axes)
+        if len(set(axes)) != len(axes):
+            raise ValueError(f"duplicate value in 'axis': {axes}")
+        return axes
+    return (canonical_axis(axes, ndim),)
+
+
+def index_tuple(x: Any) -> tuple[int, ...]:
+    """An int or a sequence of ints, as a tuple."""
+    x = static(x, "expected a static index or sequence of indices.")
+    try:
+        return (operator.index(x),)
+    except TypeError:
+        return tuple(map(operator.index, x))
+
+
+def optional_axes(axis: Any) -> Any:
+    """An ``axis=`` argument as None, an int, or a tuple of ints and axis names."""
+    if axis is None or type(axis) is int:
+        return axis
+    axis = static(axis, "The axis argument must be known statically.")
+    try:
+        return operator.index(axis)
+    except TypeError:
+        return tuple(a if isinstance(a, str) else operator.index(a) for a in axis)
+
+
+def canonical_shape(shape: Any, context: str = "") -> tuple[int, ...]:
+    """A shape argument (an int or a sequence of ints) as a tuple of ints."""
+    given = shape
+    if not isinstance(shape, (tuple, list)) and np.ndim(shape) == 0:
+        shape = (shape,)
+    try:
+        return tuple(map(operator.index, shape))
+    except TypeError:
+        pass
+    where = f" {context}." if context else ""
+    hint = ""
+    if any(isinstance(d, Tracer) for d in shape):
+        hint = "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions."
+    raise TypeError(
+        f"Shapes must be 1D sequences of concrete values of integer type, got {given}.{where}{hint}"
+    ) from None

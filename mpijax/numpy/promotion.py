@@ -1,0 +1,158 @@
+"""Bringing operands to one dtype and rank.
+
+The eager path of `x + y` goes through `promote_pair`, so the usual cases (arrays of one type, an array and a
+Python number) leave after a few attribute reads; everything else takes the general way.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax import lax
+from mpijax.core import dtypes
+from mpijax.core.option import values as options
+from mpijax.numpy.arguments import (
+    FLOAT0,
+    as_array,
+    check_arraylike,
+    check_no_float0s,
+    check_no_mixed_keys,
+    unwrap,
+)
+from mpijax.numpy.casts import convert, shape_of
+
+_BOOL = np.dtype(bool)
+
+
+def _promote_to(args: Sequence[Any], raised: Callable[[Any], Any]) -> list[Any]:
+    dtype, weak_type = dtypes.lattice_result_type(*args)
+    dtype = raised(dtype)
+    return [convert(x, dtype, weak_type) for x in args]
+
+
+def promote_dtypes(*args: Any) -> list[Any]:
+    """All arguments in the dtype they promote to."""
+    if len(args) < 2:
+        return list(map(as_array, args))
+    dtype, weak_type = dtypes.lattice_result_type(*args)
+    return [convert(x, dtype, weak_type) for x in args]
+
+
+def promote_dtypes_inexact(*args: Any) -> list[Any]:
+    """As `promote_dtypes`, and bool and integers become floats."""
+    return _promote_to(args, dtypes.to_inexact_dtype)
+
+
+def promote_dtypes_numeric(*args: Any) -> list[Any]:
+    """As `promote_dtypes`, and bool becomes int32."""
+    return _promote_to(args, dtypes.to_numeric_dtype)
+
+
+def promote_dtypes_complex(*args: Any) -> list[Any]:
+    """As `promote_dtypes`, and everything becomes complex."""
+    return _promote_to(args, dtypes.to_complex_dtype)
+
+
+def promote_shapes(fun_name: str, *args: Any) -> list[Any]:
+    """Give arrays of different ranks leading axes of size 1; lax takes scalars beside arrays as they are."""
+    shapes = [shape_of(x) for x in args]
+    ranks = {len(shape) for shape in shapes if shape}
+    if len(ranks) < 2:
+        return list(args)
+    if options.jax_numpy_rank_promotion != "allow":
+        _complain_of_rank_promotion(fun_name, shapes)
+    rank = len(lax.broadcast_shapes(*shapes))
+    return [lax.broadcast_to_rank(x, rank) for x in args]
+
+
+def _complain_of_rank_promotion(fun_name: str, shapes: Sequence[tuple[int, ...]]) -> None:
+    given = " ".join(map(str, shapes))
+    page = "For more information, see https://docs.jax.dev/en/latest/rank_promotion_warning.html."
+    if options.jax_numpy_rank_promotion == "raise":
+        raise ValueError(
+            f"Operands could not be broadcast together for {fun_name} on shapes {given} and with the config "
+            f"option jax_numpy_rank_promotion='raise'. {page}"
+        )
+    warnings.warn(
+        f"Following NumPy automatic rank promotion for {fun_name} on shapes {given}. Set the "
+        f"jax_numpy_rank_promotion config option to 'allow' to disable this warning. {page}",
+        stacklevel=4,
+    )
+
+
+def _promote(fun_name: str, args: Sequence[Any], promotion: Callable[..., list[Any]]) -> list[Any]:
+    check_arraylike(fun_name, *args)
+    args = [unwrap(x) for x in args]
+    check_no_float0s(fun_name, *args)
+    check_no_mixed_keys(fun_name, *args)
+    return promote_shapes(fun_name, *map(_staged_if_python, promotion(*args)))
+
+
+def _staged_if_python(x: Any) -> Any:
+    """Python scalars (weakly typed operands) as Arrays, so that all operands have a dtype and a shape."""
+    return lax.stage(x) if type(x) in dtypes.python_scalar_dtypes else x
+
+
+# A Python number beside an array whose kind is at least as wide takes the array's dtype, whatever the
+# options.
+_KIND_ORDER: dict[type | None, int] = {bool: 0, int: 1, float: 2, complex: 3}
+_SCALAR_TYPES: dict[tuple[Any, type], type] = {
+    (dtype, kind): dtype.type
+    for dtype in dtypes.valid_dtypes
+    for kind in (int, float, complex)
+    if _KIND_ORDER.get(dtypes.python_type(dtype), -1) >= _KIND_ORDER[kind]
+}
+_INT_LIMIT = 1 << 31
+
+
+def promote_args(fun_name: str, *args: Any) -> list[Any]:
+    """The operands of a function in their common dtype and rank; TypeError for what is no array."""
+    return _promote(fun_name, args, promote_dtypes)
+
+
+def _ranks_agree(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    return len(a) == len(b) or not a or not b
+
+
+def promote_pair(fun_name: str, x: Any, y: Any) -> Any:
+    """`promote_args` for two operands, quick in the usual cases."""
+    try:
+        a = x.aval
+    except AttributeError:
+        return _promote(fun_name, (x, y), promote_dtypes)
+    kind = type(y)
+    if kind is float or kind is int:
+        scalar = _SCALAR_TYPES.get((a.dtype, kind))
+        if scalar is not None and not a.weak_type and (kind is float or -_INT_LIMIT <= y < _INT_LIMIT):
+            try:
+                return x, scalar(y)
+            except OverflowError:
+                pass
+        return _promote(fun_name, (x, y), promote_dtypes)
+    try:
+        b = y.aval
+    except AttributeError:
+        return _promote(fun_name, (x, y), promote_dtypes)
+    if a is b or (a.dtype is b.dtype and a.weak_type is b.weak_type and _ranks_agree(a.shape, b.shape)):
+        if a.dtype is not FLOAT0 and not (a.weak_type and a.dtype == _BOOL):
+            return x, y
+    return _promote(fun_name, (x, y), promote_dtypes)
+
+
+def promote_args_inexact(fun_name: str, *args: Any) -> list[Any]:
+    """As `promote_args`, and bool and integers become floats."""
+    return _promote(fun_name, args, promote_dtypes_inexact)
+
+
+def promote_args_numeric(fun_name: str, *args: Any) -> list[Any]:
+    """As `promote_args`, and bool becomes int32."""
+    return _promote(fun_name, args, promote_dtypes_numeric)
+
+
+def promote_args_complex(fun_name: str, *args: Any) -> list[Any]:
+    """As `promote_args`, and everything becomes complex."""
+    return _promote(fun_name, args, promote_dtypes_complex)
