@@ -25,7 +25,7 @@ from mpijax.compiler.blocked import TILE as TILE_EDGE
 from mpijax.compiler.blocked import stage_tile
 from mpijax.compiler.expr import Expr
 from mpijax.compiler.groups import children
-from mpijax.compiler.index import Dynamic, Lin, LoopVar, Quotient
+from mpijax.compiler.index import Dynamic, Lin, LoopVar, Quotient, atom_key
 from mpijax.compiler.kernel import Kernel, Reduce, Store
 from mpijax.compiler.reductions import combining, identity
 from mpijax.compiler.schedule import Schedule
@@ -283,7 +283,7 @@ class Emitter:
         outer = [t for t in terms if scope.parent is not None and t[2] <= scope.parent.available]
         if scope.parent is not None and not here:
             return self._pointer_in(value, position, outer, scope.parent, at)
-        key = ("ptr", id(value), position.key, len(terms))
+        key = ("ptr", id(value), position.key, frozenset(atom_key(atom) for atom, _, _ in terms))
         found = at.lookup(key)
         if found is not None:
             return found
@@ -634,7 +634,7 @@ class Emitter:
             self.store(s, scope)
 
     def _row_pass(self, reduces, stores, rows, scope: Scope) -> None:
-        lanes = self.schedule.lanes
+        lanes = self.schedule.pass_lanes(self.phase)
         wide, one = self.builder(lanes), self.builder(1)
         accs = [wide.const(identity(r.op, r.dtype), r.dtype) for r in reduces]
         accs += [one.const(identity(r.op, r.dtype), r.dtype) for r in reduces]

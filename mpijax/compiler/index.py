@@ -60,7 +60,7 @@ class Dynamic:
         return ("dyn", id(self.expr))
 
 
-def _atom_key(atom):
+def atom_key(atom):
     return id(atom) if type(atom) is LoopVar else atom.key()
 
 
@@ -72,7 +72,7 @@ class Lin:
     def __init__(self, offset: int, terms: Iterable[tuple[Any, int]] = ()):
         merged: dict[Any, tuple[Any, int]] = {}
         for atom, c in terms:
-            k = _atom_key(atom)
+            k = atom_key(atom)
             old = merged.get(k)
             merged[k] = (atom, c if old is None else old[1] + c)
         self.offset = offset
@@ -82,7 +82,7 @@ class Lin:
     @property
     def key(self):
         if self._key is None:
-            self._key = (self.offset, tuple(sorted(((str(_atom_key(a)), c) for a, c in self.terms))))
+            self._key = (self.offset, tuple(sorted(((str(atom_key(a)), c) for a, c in self.terms))))
         return self._key
 
     def __add__(self, other: Lin | int) -> Lin:
