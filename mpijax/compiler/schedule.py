@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mpijax.compiler.blocked import TILE, crossing_loads
+from mpijax.compiler.groups import children
 from mpijax.compiler.index import LoopVar
 from mpijax.compiler.kernel import Kernel, collapsed
 from mpijax.scalar.types import info
@@ -17,6 +20,8 @@ UNROLL_UP_TO = 16
 UNROLL_EXPRESSIONS = 12
 # Vectorized loops of at most this many whole vectors are written out.
 WRITE_OUT = 4
+# Bodies of at most this cost use four vector registers at a time.
+LIGHT = 6
 # Reductions shorter than this run serially inside the vectorized kept axis.
 SERIAL_BELOW = 96
 
@@ -140,21 +145,44 @@ class Schedule:
         return best
 
     def _lanes(self, size: int) -> int:
+        """Lanes of the whole kernel."""
+        stored = [s.value.element for s in self.kernel.inner + self.kernel.outer]
+        return self._width(self.kernel.expressions(), stored, size)
+
+    def pass_lanes(self, phase: int) -> int:
+        """Lanes of one pass over a row: what a pass computes decides, not what the others do."""
+        kernel = self.kernel
+        kept = {id(m.value): m for m, _ in self.rows()}
+        roots = [r.expr for r in kernel.reduces if r.phase == phase]
+        roots += [s.expr for s in kernel.inner if s.phase == phase] + [m.expr for m in kept.values() if m.phase == phase]
+        seen: dict[int, Any] = {}
+        stack = list(roots)
+        while stack:
+            e = stack.pop()
+            if id(e) in seen:
+                continue
+            seen[id(e)] = e
+            again = e.op == "inner" and e.attr.phase < phase and id(e.attr.value) in kept
+            stack.extend(() if again or e.op == "acc" else children(e))
+        stored = [s.value.element for s in kernel.inner if s.phase == phase]
+        return self._width(list(seen.values()), stored, self.vector_size)
+
+    def _width(self, expressions: list, stored: list, size: int) -> int:
         """Elements per turn: one vector register for heavy bodies, several for light ones."""
         widest = 4
         cost = 0
         hashes = False
-        for e in self.kernel.expressions():
+        for e in expressions:
             if e.op == "load" or e.op == "acc":
                 widest = max(widest, _compute_bytes(e.dtype))
-            if e.op not in ("const", "load"):
+            if e.op not in ("const", "load", "acc", "inner"):
                 cost += max(e.attr[0].lower.cost, 1) if isinstance(e.attr, tuple) and len(e.attr) == 3 else 1
             hashes = hashes or e.op == "threefry2x32"
-        for s in self.kernel.inner + self.kernel.outer:
-            widest = max(widest, _compute_bytes(s.value.element))
+        for dtype in stored:
+            widest = max(widest, _compute_bytes(dtype))
         native = VECTOR_BYTES // widest
         # One long chain of dependent integer operations leaves room for a second one beside it.
-        lanes = native * (4 if cost <= 4 else 2 if cost <= 24 or hashes else 1)
+        lanes = native * (4 if cost <= LIGHT else 2 if cost <= 24 or hashes else 1)
         while lanes > 1 and lanes > size:
             lanes //= 2
         return lanes if lanes >= min(native, 4) else 1

@@ -215,7 +215,11 @@ def _scatter(node: Node, stored, kind: str) -> list[tuple[str, Any]]:
                 "and", scope.op("ge", wide, scope.const(0, INT64)), scope.op("le", wide, scope.const(room, INT64))
             )
             guard = inside if guard is None else scope.op("and", guard, inside)
-        target[d] = target[d] + scope.as_index(clamped(scope, raw, 0, room), room + 1)
+            # Nothing is written where the guard fails, so the index needs no clamping.
+            start = wide
+        else:
+            start = clamped(scope, raw, 0, room)
+        target[d] = target[d] + scope.as_index(start, room + 1)
     if guard is not None and guard.op == "const":
         guard = None
     position = linearized((*target, *words), out.shape)
