@@ -53,7 +53,10 @@ class ShapedArray:
         """This type with some fields replaced."""
         get = changes.get
         return ShapedArray(
-            get("shape", self.shape), get("dtype", self.dtype), get("weak_type", self.weak_type), get("vma", self.vma)
+            get("shape", self.shape),
+            get("dtype", self.dtype),
+            get("weak_type", self.weak_type),
+            get("vma", self.vma),
         )
 
     @property

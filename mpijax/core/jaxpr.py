@@ -203,7 +203,9 @@ def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable:
 
 def is_literal_scalar(x: Any) -> bool:
     """Whether a constant is written into the program instead of being passed along."""
-    return isinstance(x, (bool, int, float, complex, np.generic)) or (isinstance(x, np.ndarray) and x.ndim == 0)
+    return isinstance(x, (bool, int, float, complex, np.generic)) or (
+        isinstance(x, np.ndarray) and x.ndim == 0
+    )
 
 
 def dead_code(jaxpr: Jaxpr, used_outputs: Sequence[bool]) -> tuple[Jaxpr, list[bool]]:

@@ -187,7 +187,8 @@ def jaxpr_text(jaxpr: Jaxpr, *, width: int = 80, **_options) -> str:
     shared = _shared_jaxprs(jaxpr)
     names.shared = {id(sub): title for title, sub in shared}
     docs = [
-        pp.concat([pp.text(f"let {title} = "), _skeleton(sub, names), pp.text(" in"), pp.brk()]) for title, sub in shared
+        pp.concat([pp.text(f"let {title} = "), _skeleton(sub, names), pp.text(" in"), pp.brk()])
+        for title, sub in shared
     ]
     docs.append(_jaxpr_doc(jaxpr, names))
     return pp.render(pp.concat(docs), width)

@@ -16,8 +16,9 @@ import numpy as np
 from mpijax.core import effects as fx
 from mpijax.core import trace as tr
 
+
 class _Registry(dict):
-    """Primitives by name. One that is not defined yet is looked for in all of `mpijax.ops`, which lies above."""
+    """Primitives by name. For one that is not defined yet all of `mpijax.ops` is loaded, which lies above."""
 
     def __missing__(self, name: str) -> Primitive:
         importlib.import_module("mpijax.ops")

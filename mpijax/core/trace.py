@@ -112,13 +112,19 @@ class Tracer(Array):
         raise errors.TracerArrayConversionError(self)
 
     def tolist(self):
-        return self._known_scalar(errors.ConcretizationTypeError, "The tolist() method was called on a traced array.").tolist()
+        return self._known_scalar(
+            errors.ConcretizationTypeError, "The tolist() method was called on a traced array."
+        ).tolist()
 
     def item(self, *args):
-        return self._known_scalar(errors.ConcretizationTypeError, "The item() method was called on a traced array.").item(*args)
+        return self._known_scalar(
+            errors.ConcretizationTypeError, "The item() method was called on a traced array."
+        ).item(*args)
 
     def tobytes(self, order="C"):
-        known = self._known_scalar(errors.ConcretizationTypeError, "The tobytes() method was called on a traced array.")
+        known = self._known_scalar(
+            errors.ConcretizationTypeError, "The tobytes() method was called on a traced array."
+        )
         return np.asarray(known).tobytes(order)
 
     def __deepcopy__(self, _memo):
@@ -144,8 +150,8 @@ class Tracer(Array):
     def __format__(self, spec: str) -> str:
         if spec:
             raise TypeError(
-                f"unsupported format string passed to {type(self).__name__}.__format__: a traced value has no digits to "
-                "format; jax.debug.print shows values"
+                f"unsupported format string passed to {type(self).__name__}.__format__: a traced value has "
+                "no digits to format; jax.debug.print shows values"
             )
         return str(self)
 
@@ -187,13 +193,15 @@ class EvalTrace(Trace):
 
 
 def load_runtime() -> None:
-    """Load what runs programs. It lies far above this file, and nobody needs it before the first operation."""
+    """Load what runs programs. It lies far above this file, and is not needed before the first operation."""
     importlib.import_module("mpijax.runtime.engine").install()
 
 
 def _first_evaluation(primitive, args, params):
     load_runtime()
-    return primitive.impl(*args, **params) if primitive.impl is not None else _evaluator(primitive, args, params)
+    return (
+        primitive.impl(*args, **params) if primitive.impl is not None else _evaluator(primitive, args, params)
+    )
 
 
 _evaluator: Callable = _first_evaluation
@@ -254,8 +262,8 @@ def axis_size(name: Any) -> int:
     except KeyError:
         known = ", ".join(map(repr, state.axis_env)) or "none"
         raise NameError(
-            f"Found an unbound axis name: {name}. The axis names in scope are: {known}. To fix this, use it under "
-            f"shard_map over a mesh that has the axis, or under vmap with axis_name={name!r}."
+            f"Found an unbound axis name: {name}. The axis names in scope are: {known}. To fix this, use it "
+            f"under shard_map over a mesh that has the axis, or under vmap with axis_name={name!r}."
         ) from None
 
 
@@ -283,7 +291,9 @@ get_aval = typeof
 def _typeof_other(x: Any) -> ShapedArray:
     kind = type(x)
     if kind in (bool, int, float, complex):
-        return ShapedArray((), dtypes.scalar_dtype(x) if kind is int else dtypes.dtype(kind), kind is not bool)
+        return ShapedArray(
+            (), dtypes.scalar_dtype(x) if kind is int else dtypes.dtype(kind), kind is not bool
+        )
     if isinstance(x, (np.ndarray, np.generic)):
         if x.dtype == dtypes.float0:
             return ShapedArray(x.shape, dtypes.float0)
@@ -380,7 +390,9 @@ class JaxprTrace(Trace):
         out, effects = primitive.infer([t._aval for t in tracers], params)
         avals = out if primitive.multiple_results else (out,)
         outvars = [Var(a) for a in avals]
-        self.eqns.append(Eqn(primitive, [t.atom for t in tracers], outvars, params, effects, current_source()))
+        self.eqns.append(
+            Eqn(primitive, [t.atom for t in tracers], outvars, params, effects, current_source())
+        )
         if primitive.multiple_results:
             return [JitTracer(self, v.aval, v) for v in outvars]
         return JitTracer(self, out, outvars[0])
@@ -400,7 +412,8 @@ class JaxprTrace(Trace):
             if any(v in needed for v in eqn.outvars):
                 needed.update(v for v in eqn.invars if isinstance(v, Var))
         names = [n for v, n in zip(self.invars, self.debug.arg_names(), strict=False) if v in needed]
-        text = f"The error occurred while tracing the function {self.debug.location} for {self.debug.transformation}."
+        function = f"{self.debug.location} for {self.debug.transformation}"
+        text = f"The error occurred while tracing the function {function}."
         if not names:
             return text
         plural = "s" if len(names) > 1 else ""
@@ -427,7 +440,9 @@ class DebugInfo:
 
     __slots__ = ("location", "transformation", "_arg_names")
 
-    def __init__(self, location: str, transformation: str, arg_names: Callable[[], Sequence[str]] | None = None):
+    def __init__(
+        self, location: str, transformation: str, arg_names: Callable[[], Sequence[str]] | None = None
+    ):
         self.location = location
         self.transformation = transformation
         self._arg_names = arg_names
@@ -455,13 +470,22 @@ def leaked(tracer: Tracer) -> errors.UnexpectedTracerError:
 
 def _leak_message(tracer: Tracer | None, trace) -> str:
     debug = getattr(trace, "debug", None)
-    where = f" The function being traced when the value leaked was {debug.location} traced for {debug.transformation}." if debug else ""
-    what = f"an intermediate value with type {tracer.aval.str_short(short_dtypes=False)}" if tracer is not None else "an operation"
+    where = (
+        f" The function being traced when the value leaked was {debug.location} traced for "
+        f"{debug.transformation}."
+        if debug
+        else ""
+    )
+    what = (
+        f"an intermediate value with type {tracer.aval.str_short(short_dtypes=False)}"
+        if tracer is not None
+        else "an operation"
+    )
     return (
         "Encountered an unexpected tracer. A function transformed by JAX had a side effect, allowing for a "
-        f"reference to {what} wrapped in a {type(tracer).__name__ if tracer is not None else 'tracer'} to escape the "
-        "scope of the transformation.\nJAX transformations require that functions explicitly return their outputs, "
-        f"and disallow saving intermediate values to global state.{where}\n"
+        f"reference to {what} wrapped in a {type(tracer).__name__ if tracer is not None else 'tracer'} to "
+        "escape the scope of the transformation.\nJAX transformations require that functions explicitly "
+        f"return their outputs, and disallow saving intermediate values to global state.{where}\n"
         "To catch the leak earlier, try setting the environment variable JAX_CHECK_TRACER_LEAKS or using the "
         "`jax.checking_leaks` context manager."
     )
@@ -502,13 +526,21 @@ def _check_results(fun: Callable, outs: Sequence[Any], debug: DebugInfo | None) 
         try:
             typeof(x)
         except TypeError:
-            where = f"function {debug.location} traced for {debug.transformation}" if debug else "a traced function"
+            where = (
+                f"function {debug.location} traced for {debug.transformation}"
+                if debug
+                else "a traced function"
+            )
             structure = getattr(fun, "out_tree", None)
-            path = keystr(tree_leaves_with_path(structure.unflatten(range(len(outs))))[i][0]) if structure else ""
+            path = (
+                keystr(tree_leaves_with_path(structure.unflatten(range(len(outs))))[i][0])
+                if structure
+                else ""
+            )
             place = f" at output component {path}" if path else ""
             raise TypeError(
-                f"{where} returned a value of type {type(x)}{place}, which is not a valid JAX type. Return arrays, numbers "
-                "or pytrees of them."
+                f"{where} returned a value of type {type(x)}{place}, which is not a valid JAX type. Return "
+                "arrays, numbers or pytrees of them."
             ) from None
 
 

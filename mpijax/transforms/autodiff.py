@@ -22,11 +22,16 @@ def _check_differentiable(what: str, leaves: Sequence[Any], holomorphic: bool, a
     for x in leaves:
         dtype = typeof(x).dtype
         if holomorphic and not dtypes.issubdtype(dtype, np.complexfloating):
-            raise TypeError(f"{what} with holomorphic=True requires inputs with complex dtype, but got {dtype.name}.")
-        if dtypes.issubdtype(dtype, dtypes.extended) or (not allow_int and not dtypes.issubdtype(dtype, np.inexact)):
             raise TypeError(
-                f"{what} requires real- or complex-valued inputs (input dtype that is a sub-dtype of np.inexact), but "
-                f"got {dtype.name}. If you want to use Boolean- or integer-valued inputs, use vjp or set allow_int to True."
+                f"{what} with holomorphic=True requires inputs with complex dtype, but got {dtype.name}."
+            )
+        if dtypes.issubdtype(dtype, dtypes.extended) or (
+            not allow_int and not dtypes.issubdtype(dtype, np.inexact)
+        ):
+            raise TypeError(
+                f"{what} requires real- or complex-valued inputs (input dtype that is a sub-dtype of "
+                f"np.inexact), but got {dtype.name}. If you want to use Boolean- or integer-valued inputs, "
+                "use vjp or set allow_int to True."
             )
         if dtypes.issubdtype(dtype, np.complexfloating) and not holomorphic:
             continue
@@ -41,12 +46,15 @@ def _check_scalar_output(what: str, out: Any, holomorphic: bool) -> None:
         raise TypeError(f"Gradient only defined for scalar-output functions. Output had shape: {aval.shape}.")
     if holomorphic:
         if not dtypes.issubdtype(aval.dtype, np.complexfloating):
-            raise TypeError(f"{what} with holomorphic=True requires outputs with complex dtype, but got {aval.dtype.name}.")
+            raise TypeError(
+                f"{what} with holomorphic=True requires outputs with complex dtype, but got "
+                f"{aval.dtype.name}."
+            )
     elif dtypes.issubdtype(aval.dtype, np.complexfloating):
         raise TypeError(
             f"{what} requires real-valued outputs (output dtype that is a sub-dtype of np.floating), but got "
-            f"{aval.dtype.name}. For holomorphic differentiation, pass holomorphic=True. For differentiation of "
-            "non-holomorphic functions involving complex outputs, use jax.vjp directly."
+            f"{aval.dtype.name}. For holomorphic differentiation, pass holomorphic=True. For differentiation "
+            "of non-holomorphic functions involving complex outputs, use jax.vjp directly."
         )
     elif not dtypes.issubdtype(aval.dtype, np.floating):
         raise TypeError(
@@ -67,7 +75,8 @@ def value_and_grad(
 
     Args:
       fun: returns a scalar, or `(scalar, aux)` with `has_aux`.
-      argnums: which positional arguments to differentiate with respect to; a tuple gives a tuple of gradients.
+      argnums: which positional arguments to differentiate with respect to; a tuple gives a tuple of
+        gradients.
       holomorphic: differentiate a complex function of complex arguments.
       allow_int: accept integer arguments; their gradients have dtype float0.
 
@@ -75,7 +84,9 @@ def value_and_grad(
       TypeError: for integer arguments, or an output that is not a real scalar.
     """
     if reduce_axes:
-        raise NotImplementedError("reduce_axes argument to grad is deprecated: use shard_map, whose types reduce.")
+        raise NotImplementedError(
+            "reduce_axes argument to grad is deprecated: use shard_map, whose types reduce."
+        )
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun}")
 
@@ -83,8 +94,9 @@ def value_and_grad(
         largest = max((argnums,) if isinstance(argnums, int) else argnums, default=-1)
         if largest >= len(args):
             raise TypeError(
-                f"differentiating with respect to argnums={argnums} requires at least {largest + 1} positional arguments "
-                f"to be passed by the caller, but got only {len(args)} positional arguments."
+                f"differentiating with respect to argnums={argnums} requires at least {largest + 1} "
+                f"positional arguments to be passed by the caller, but got only {len(args)} positional "
+                "arguments."
             )
         which = normalize_argnums(argnums, len(args), "grad")
         selected = args[which[0]] if isinstance(argnums, int) else tuple(args[i] for i in which)
@@ -147,7 +159,7 @@ def grad(
 
 
 def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
-    """Value and directional derivative of `fun` at `primals` along `tangents` (pytrees of the same structure).
+    """Value and directional derivative of `fun` at `primals` along `tangents`, of the same structure.
 
     Returns `(out, tangent_out)`, or `(out, tangent_out, aux)` with `has_aux`.
 
@@ -163,22 +175,23 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
     tangent_leaves, tangent_tree = tree.tree_flatten(tuple(tangents))
     if primal_tree != tangent_tree:
         raise TypeError(
-            "primal and tangent arguments to jax.jvp must have the same tree structure; primals have tree structure "
-            f"{primal_tree} whereas tangents have tree structure {tangent_tree}."
+            "primal and tangent arguments to jax.jvp must have the same tree structure; primals have tree "
+            f"structure {primal_tree} whereas tangents have tree structure {tangent_tree}."
         )
     for p, t in zip(primal_leaves, tangent_leaves, strict=True):
         want, got = typeof(p).to_tangent_aval(), typeof(t)
         if want.dtype != got.dtype:
             raise TypeError(
-                "primal and tangent arguments to jax.jvp do not match; dtypes must be equal, or in case of int/bool primal "
-                f"dtype the tangent dtype must be float0. Got primal dtype {typeof(p).dtype.name} and so expected tangent "
-                f"dtype {want.dtype.name if want.dtype != dtypes.float0 else 'float0'}, but got tangent dtype "
+                "primal and tangent arguments to jax.jvp do not match; dtypes must be equal, or in case of "
+                "int/bool primal dtype the tangent dtype must be float0. Got primal dtype "
+                f"{typeof(p).dtype.name} and so expected tangent dtype "
+                f"{want.dtype.name if want.dtype != dtypes.float0 else 'float0'}, but got tangent dtype "
                 f"{got.dtype.name} instead."
             )
         if want.shape != got.shape:
             raise ValueError(
-                f"jvp called with different primal and tangent shapes; Got primal shape {want.shape} and tangent shape as "
-                f"{got.shape}."
+                f"jvp called with different primal and tangent shapes; Got primal shape {want.shape} and "
+                f"tangent shape as {got.shape}."
             )
     flat_fun = FlatFun(fun, tree.tree_structure((tuple(primals), {})), has_aux)
     outs, out_tangents = jvp_flat(flat_fun, primal_leaves, tangent_leaves)
@@ -200,30 +213,34 @@ class _Pullback:
     def __call__(self, *cotangents):
         if len(cotangents) != 1:
             raise TypeError(
-                f"The function returned by `jax.vjp` applied to {self.__name__[4:-1]} was called with {len(cotangents)} "
-                "arguments, but functions returned by `jax.vjp` must be called with a single argument corresponding to the "
-                "single value returned by the function being differentiated (even if that returned value is a tuple or "
-                f"other container). For example, call it with a tuple of {len(cotangents)} elements."
+                f"The function returned by `jax.vjp` applied to {self.__name__[4:-1]} was called with "
+                f"{len(cotangents)} arguments, but functions returned by `jax.vjp` must be called with a "
+                "single argument corresponding to the single value returned by the function being "
+                "differentiated (even if that returned value is a tuple or other container). For example, "
+                f"call it with a tuple of {len(cotangents)} elements."
             )
         leaves, got = tree.tree_flatten(cotangents[0])
         if got != self._out_tree:
             raise ValueError(
-                f"unexpected tree structure of argument to vjp function: got {got}, but expected to match {self._out_tree}"
+                f"unexpected tree structure of argument to vjp function: got {got}, but expected to match "
+                f"{self._out_tree}"
             )
         for ct, aval in zip(leaves, self._out_avals, strict=True):
             want, have = aval.to_tangent_aval(), typeof(ct)
-            # Integers have no derivative: their cotangents are float0, and ones of their own type are taken for it.
+            # Integers have no derivative: cotangents are float0; ones of the integers' own type pass for it.
             if want.dtype != have.dtype and not (want.dtype == dtypes.float0 and have.dtype == aval.dtype):
                 raise ValueError(
                     "unexpected JAX type (e.g. shape/dtype) for argument to VJP function: got "
-                    f"{have.str_short(False)}, but expected {want.str_short(False)} because the corresponding output of "
-                    f"the function {self.__name__[4:-1]} had JAX type {aval.str_short(False)}"
+                    f"{have.str_short(False)}, but expected {want.str_short(False)} because the "
+                    f"corresponding output of the function {self.__name__[4:-1]} had JAX type "
+                    f"{aval.str_short(False)}"
                 )
             if want.shape != have.shape:
                 raise ValueError(
                     "unexpected JAX type (e.g. shape/dtype) for argument to VJP function: got "
-                    f"{have.str_short(False)}, but expected {want.str_short(False)} because the corresponding output of "
-                    f"the function {self.__name__[4:-1]} had JAX type {aval.str_short(False)}"
+                    f"{have.str_short(False)}, but expected {want.str_short(False)} because the "
+                    f"corresponding output of the function {self.__name__[4:-1]} had JAX type "
+                    f"{aval.str_short(False)}"
                 )
         wanted = [a.to_tangent_aval() for a in self._out_avals]
         given = [Zero(a) if a.dtype == dtypes.float0 else ct for ct, a in zip(leaves, wanted, strict=True)]
@@ -238,7 +255,9 @@ def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes: Sequence[An
     of cotangents, one per primal.
     """
     if reduce_axes:
-        raise NotImplementedError("reduce_axes argument to vjp is deprecated: use shard_map, whose types reduce.")
+        raise NotImplementedError(
+            "reduce_axes argument to vjp is deprecated: use shard_map, whose types reduce."
+        )
     leaves, struct = tree.tree_flatten(primals)
     paths = [tree.keystr(p) for p, _ in tree.tree_flatten_with_path(primals)[0]]
     check_arguments(leaves, f"vjp of {callable_name(fun)}", lambda i: paths[i])
@@ -252,7 +271,7 @@ def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes: Sequence[An
 
 
 def linearize(fun: Callable, *primals, has_aux: bool = False):
-    """Value of `fun` at `primals` and its derivative there as a function of tangents, evaluated without `fun`."""
+    """Value of `fun` at `primals`, and its derivative as a function of tangents that does not run `fun`."""
     leaves, struct = tree.tree_flatten(primals)
     flat_fun = FlatFun(fun, tree.tree_structure((primals, {})), has_aux)
     outs, linearized = linearize_flat(flat_fun, leaves)
@@ -262,15 +281,15 @@ def linearize(fun: Callable, *primals, has_aux: bool = False):
         flat, got = tree.tree_flatten(tangents)
         if got != struct:
             raise TypeError(
-                f"linearized function called with a different tree structure than at linearization: expected {struct}, "
-                f"got {got}"
+                "linearized function called with a different tree structure than at linearization: expected "
+                f"{struct}, got {got}"
             )
         for p, t in zip(leaves, flat, strict=True):
             want, have = typeof(p).to_tangent_aval(), typeof(t)
             if (want.shape, want.dtype) != (have.shape, have.dtype):
                 raise ValueError(
-                    "linearized function called on tangent values inconsistent with the original primal values: got tangent "
-                    f"aval {have} for primal aval {typeof(p)} but expected {want}"
+                    "linearized function called on tangent values inconsistent with the original primal "
+                    f"values: got tangent aval {have} for primal aval {typeof(p)} but expected {want}"
                 )
         return tree.tree_unflatten(flat_fun.out_tree, _instantiated(linearized(*flat)))
 

@@ -101,7 +101,7 @@ class BatchTrace(Trace):
 
 
 def batch_flat(fun: Callable, axis: AxisData, args: Sequence[Any], dims: Sequence[int | None]):
-    """Run `fun` of flat arguments on batches; the results with their batch dimensions (None if not batched)."""
+    """Run `fun` of flat arguments on batches; the results and their batch dimensions (None: not batched)."""
     parent = state.trace
     trace = BatchTrace(parent, axis)
     wrapped = [trace.wrap(x, d) for x, d in zip(args, dims, strict=True)]
@@ -141,7 +141,9 @@ def batch_at(x: Any, dim: int | None, target: int, size: int) -> Any:
 
 
 @memo_on_jaxpr
-def batch_jaxpr(closed: ClosedJaxpr, axis: AxisData, in_batched: tuple[bool, ...], force: bool | tuple[bool, ...]):
+def batch_jaxpr(
+    closed: ClosedJaxpr, axis: AxisData, in_batched: tuple[bool, ...], force: bool | tuple[bool, ...]
+):
     """A Jaxpr over batches, batch axes first.
 
     `force` says which results to return batched even when no example differs (True: all).
@@ -157,7 +159,8 @@ def batch_jaxpr(closed: ClosedJaxpr, axis: AxisData, in_batched: tuple[bool, ...
         forced = [force] * len(outs) if isinstance(force, bool) else force
         out_batched.extend(d is not None or f for d, f in zip(out_dims, forced, strict=True))
         return [
-            batch_at(o, d, 0, axis.size) if b else o for o, d, b in zip(outs, out_dims, out_batched, strict=True)
+            batch_at(o, d, 0, axis.size) if b else o
+            for o, d, b in zip(outs, out_dims, out_batched, strict=True)
         ]
 
     avals = [

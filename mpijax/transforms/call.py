@@ -37,7 +37,9 @@ def _jvp(primals, tangents, **params):
     n = len(nonzero_out)
     rest = iter(outs[n:])
     primal_out = outs[:n]
-    return primal_out, [next(rest) if nz else Zero.of_primal(p) for p, nz in zip(primal_out, nonzero_out, strict=True)]
+    return primal_out, [
+        next(rest) if nz else Zero.of_primal(p) for p, nz in zip(primal_out, nonzero_out, strict=True)
+    ]
 
 
 def _linearize(trace, primals, tangents, params):
@@ -49,11 +51,14 @@ def _linearize(trace, primals, tangents, params):
     residuals = [next(returned) if i is None else primals[i] for i in split.forwarded]
     live = [t for t in tangents if type(t) is not Zero]
     linear_outs = iter(
-        jit_p.bind(*residuals, *live, **_without_donation(params, split.linear)) if any(split.nonzero_out) else ()
+        jit_p.bind(*residuals, *live, **_without_donation(params, split.linear))
+        if any(split.nonzero_out)
+        else ()
     )
     primal_out = outs[:n]
     out_tangents = [
-        next(linear_outs) if nz else Zero.of_primal(p) for p, nz in zip(primal_out, split.nonzero_out, strict=True)
+        next(linear_outs) if nz else Zero.of_primal(p)
+        for p, nz in zip(primal_out, split.nonzero_out, strict=True)
     ]
     return primal_out, out_tangents
 
@@ -66,7 +71,10 @@ def _transpose(cts, *args, **params):
     live = [ct for ct in cts if type(ct) is not Zero]
     outs = iter(jit_p.bind(*values, *live, **_without_donation(params, closed)))
     flags = iter(nonzero_out)
-    return [(next(outs) if next(flags) else Zero(x.aval)) if lin else None for x, lin in zip(args, linear, strict=True)]
+    return [
+        (next(outs) if next(flags) else Zero(x.aval)) if lin else None
+        for x, lin in zip(args, linear, strict=True)
+    ]
 
 
 def _batch(axis, args, dims, **params):
@@ -105,7 +113,7 @@ def _pretty(eqn: Eqn, names):
     inner: Jaxpr = eqn.params["jaxpr"].jaxpr
     if id(inner) not in names.shared:
         names.borrow(inner.invars, eqn.invars)
-        names.borrow(inner.outvars, [v for v in eqn.outvars])
+        names.borrow(inner.outvars, eqn.outvars)
     shown = {"jaxpr": eqn.params["jaxpr"]}
     if any(eqn.params["donated_invars"]):
         shown["donated_invars"] = eqn.params["donated_invars"]
@@ -142,7 +150,9 @@ jit_p = _Jit(
 )
 
 
-def call_jaxpr(closed: ClosedJaxpr, args, *, name: str, inline: bool = False, keep_unused=False, donated=None):
+def call_jaxpr(
+    closed: ClosedJaxpr, args, *, name: str, inline: bool = False, keep_unused=False, donated=None
+):
     """Bind `jit` on flat arguments; constants that are tracers have become leading arguments already."""
     return jit_p.bind(
         *args,

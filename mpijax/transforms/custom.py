@@ -109,7 +109,12 @@ class JvpCall(_Call):
                 half = len(xs) // 2
                 return inner(*xs[hoisted:half], *xs[half + hoisted :])
 
-        return {"call_jaxpr": closed, "jvp": Rule(callable_name(self.rule), rule), "name": self.name, "symbolic_zeros": self.symbolic_zeros}
+        return {
+            "call_jaxpr": closed,
+            "jvp": Rule(callable_name(self.rule), rule),
+            "name": self.name,
+            "symbolic_zeros": self.symbolic_zeros,
+        }
 
 
 class VjpCall(_Call):
@@ -310,7 +315,10 @@ def _lin_batch(axis, args, dims, *, num_res, bwd, out_avals, symbolic_zeros):
     def batched_bwd(residuals, cts):
         m = len(residuals)
         flat, found = batch_flat(
-            lambda *ys: bwd(list(ys[:m]), list(ys[m:])), axis, [*residuals, *cts], [*res_dims, *[0] * len(cts)]
+            lambda *ys: bwd(list(ys[:m]), list(ys[m:])),
+            axis,
+            [*residuals, *cts],
+            [*res_dims, *[0] * len(cts)],
         )
         return [
             ct
@@ -351,7 +359,13 @@ def _flatten_call(fun, args, nondiff_argnums):
         return fun(*[nondiff[i] if i in nondiff else next(it) for i in range(count)])
 
     leaves, in_tree = tree.tree_flatten((tuple(dynamic), {}))
-    return partial, list(map(as_array, leaves)), in_tree, [nondiff[i] for i in sorted(nondiff)], tuple(dynamic)
+    return (
+        partial,
+        list(map(as_array, leaves)),
+        in_tree,
+        [nondiff[i] for i in sorted(nondiff)],
+        tuple(dynamic),
+    )
 
 
 class custom_jvp:
@@ -362,7 +376,9 @@ class custom_jvp:
       nondiff_argnums: positions of arguments that are not differentiated; they come first in the rule.
     """
 
-    def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
+    def __init__(
+        self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
+    ):
         import inspect
 
         update_wrapper(self, fun)
@@ -398,7 +414,9 @@ class custom_jvp:
 
             out = self(*primals)
             zero = tree.tree_map(Zero.of_primal, out)
-            parts = [rule(t, out, *primals) for rule, t in zip(jvps, tangents, strict=True) if rule is not None]
+            parts = [
+                rule(t, out, *primals) for rule, t in zip(jvps, tangents, strict=True) if rule is not None
+            ]
             total = zero
             for part in parts:
                 total = tree.tree_map(add_tangents, total, part)
@@ -432,23 +450,22 @@ class custom_jvp:
             pair = jvp(*nondiff, primals, tangents)
             if not isinstance(pair, (list, tuple)) or len(pair) != 2:
                 raise TypeError(
-                    f"Custom JVP rule {callable_name(jvp)} for function {name} must produce a pair (list or tuple of "
-                    f"length two) representing primal and tangent outputs, but got {pair}."
+                    f"Custom JVP rule {callable_name(jvp)} for function {name} must produce a pair (list or "
+                    f"tuple of length two) representing primal and tangent outputs, but got {pair}."
                 )
             outs, out_tree = tree.tree_flatten(pair[0])
             out_tangents, tangent_tree = tree.tree_flatten(pair[1])
             if tangent_tree != out_tree:
                 raise TypeError(
-                    f"Custom JVP rule {callable_name(jvp)} for function {name} must produce primal and tangent outputs "
-                    f"with equal container (pytree) structures, but got {out_tree} and {tangent_tree} respectively."
+                    f"Custom JVP rule {callable_name(jvp)} for function {name} must produce primal and "
+                    f"tangent outputs with equal container (pytree) structures, but got {out_tree} and "
+                    f"{tangent_tree} respectively."
                 )
             trees["out"] = out_tree
             return [*outs, *_checked_tangents(jvp, name, outs, out_tangents)]
 
         rule.__name__ = callable_name(jvp)
         return rule
-
-
 
 
 def _checked_tangents(jvp, name, outs, tangents):
@@ -464,8 +481,8 @@ def _checked_tangents(jvp, name, outs, tangents):
         got = typeof(t)
         if (got.shape, got.dtype) != (want.shape, want.dtype):
             raise TypeError(
-                f"Custom JVP rule {callable_name(jvp)} for function {name} must produce primal and tangent outputs with "
-                f"corresponding shapes and dtypes. Expected {want.str_short()} (tangent type of "
+                f"Custom JVP rule {callable_name(jvp)} for function {name} must produce primal and tangent "
+                f"outputs with corresponding shapes and dtypes. Expected {want.str_short()} (tangent type of "
                 f"{typeof(out).str_short()}) but got {got.str_short()}."
             )
         checked.append(t)
@@ -475,7 +492,9 @@ def _checked_tangents(jvp, name, outs, tangents):
 class custom_vjp:
     """Decorate a function to give its reverse-mode derivative by `defvjp(fwd, bwd)`."""
 
-    def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
+    def __init__(
+        self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
+    ):
         import inspect
 
         update_wrapper(self, fun)
@@ -496,7 +515,9 @@ class custom_vjp:
 
         return partial(self, instance)
 
-    def defvjp(self, fwd: Callable, bwd: Callable, symbolic_zeros: bool = False, optimize_remat: bool = False) -> None:
+    def defvjp(
+        self, fwd: Callable, bwd: Callable, symbolic_zeros: bool = False, optimize_remat: bool = False
+    ) -> None:
         """Give `fwd(*args) -> (out, residuals)` and `bwd(*nondiff, residuals, ct) -> tuple of cotangents`."""
         self.fwd, self.bwd = fwd, bwd
         self.symbolic_zeros = symbolic_zeros
@@ -528,10 +549,11 @@ class custom_vjp:
             pair = fwd(*args)
             if not isinstance(pair, (list, tuple)) or len(pair) != 2:
                 raise TypeError(
-                    f"Custom VJP fwd rule {callable_name(self.fwd)} for function {name} must produce a pair (list or "
-                    "tuple of length two) where the first element represents the primal output (equal to the output of "
-                    "the custom_vjp-decorated function) and the second element represents residuals (i.e. values stored "
-                    f"from the forward pass for use on the backward pass), but instead the fwd rule output was {pair}."
+                    f"Custom VJP fwd rule {callable_name(self.fwd)} for function {name} must produce a pair "
+                    "(list or tuple of length two) where the first element represents the primal output "
+                    "(equal to the output of the custom_vjp-decorated function) and the second element "
+                    "represents residuals (i.e. values stored from the forward pass for use on the backward "
+                    f"pass), but instead the fwd rule output was {pair}."
                 )
             outs, trees["out"] = tree.tree_flatten(pair[0])
             residuals, trees["residuals"] = tree.tree_flatten(pair[1])
@@ -555,9 +577,9 @@ class custom_vjp:
             dummy = tree.tree_unflatten(args_tree, list(range(len(avals))))
             if len(result) != len(dummy):
                 raise TypeError(
-                    f"Custom VJP bwd rule {callable_name(bwd)} must produce a tuple of length equal to the primal args "
-                    f"tuple, but the bwd output has length {len(result)} and the primal args tuple has length "
-                    f"{len(dummy)}."
+                    f"Custom VJP bwd rule {callable_name(bwd)} must produce a tuple of length equal to the "
+                    f"primal args tuple, but the bwd output has length {len(result)} and the primal args "
+                    f"tuple has length {len(dummy)}."
                 )
             flat: list[Any] = []
             for part, positions in zip(result, dummy, strict=True):
@@ -569,27 +591,32 @@ class custom_vjp:
 
 
 def _bwd_part(bwd, name, part, positions, avals) -> list[Any]:
-    """The cotangents for one argument: its structure, with None for zeros, checked against the argument's types."""
+    """The cotangents for one argument, flat, None as zeros; checked against the argument's types."""
     indices, structure = tree.tree_flatten(positions)
     if part is None:
         return [Zero(avals[i].to_tangent_aval()) for i in indices]
     flat, got = tree.tree_flatten(part, is_leaf=lambda x: x is None)
     if got != structure and len(flat) != len(indices):
         raise TypeError(
-            f"Custom VJP bwd rule {callable_name(bwd)} for function {name} must produce an output with the same container "
-            f"(pytree) structure as the args tuple of the primal function, but got {got} for an argument with {structure}."
+            f"Custom VJP bwd rule {callable_name(bwd)} for function {name} must produce an output with the "
+            f"same container (pytree) structure as the args tuple of the primal function, but got {got} for "
+            f"an argument with {structure}."
         )
     out: list[Any] = []
     for ct, i in zip(flat, indices, strict=True):
         want = avals[i].to_tangent_aval()
-        if ct is None or want.dtype == dtypes.float0 or (isinstance(ct, np.ndarray) and ct.dtype == dtypes.float0):
+        if (
+            ct is None
+            or want.dtype == dtypes.float0
+            or (isinstance(ct, np.ndarray) and ct.dtype == dtypes.float0)
+        ):
             out.append(Zero(want))
             continue
         aval = ct.aval if type(ct) is Zero else typeof(ct)
         if aval.shape != want.shape:
             raise ValueError(
-                f"Custom VJP bwd rule {callable_name(bwd)} must produce a cotangent of the same shape as the argument: "
-                f"expected {want.str_short()}, got {aval.str_short()}."
+                f"Custom VJP bwd rule {callable_name(bwd)} must produce a cotangent of the same shape as the "
+                f"argument: expected {want.str_short()}, got {aval.str_short()}."
             )
         out.append(ct)
     return out

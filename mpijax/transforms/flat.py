@@ -30,8 +30,8 @@ class FlatFun:
         if self.has_aux:
             if not isinstance(out, (tuple, list)) or len(out) != 2:
                 raise TypeError(
-                    f"expected function with aux output to return a two-element tuple, but got type {type(out)} "
-                    f"with value {out!r}"
+                    "expected function with aux output to return a two-element tuple, but got type "
+                    f"{type(out)} with value {out!r}"
                 )
             out, self.aux = out
         flat, self.out_tree = tree.tree_flatten(out)
@@ -43,7 +43,9 @@ def parameter_names(fun: Callable, args: Sequence[Any], kwargs: dict[str, Any]) 
     try:
         bound = inspect.signature(fun).bind(*args, **kwargs)
     except (TypeError, ValueError):
-        pairs = [(f"args[{i}]", a) for i, a in enumerate(args)] + [(f"kwargs[{k!r}]", v) for k, v in kwargs.items()]
+        pairs = [(f"args[{i}]", a) for i, a in enumerate(args)] + [
+            (f"kwargs[{k!r}]", v) for k, v in kwargs.items()
+        ]
     else:
         pairs = []
         for name, value in bound.arguments.items():
@@ -90,10 +92,10 @@ def check_arguments(leaves: Sequence[Any], where: str, name: Callable[[int], str
             typeof(x)
         except TypeError:
             raise TypeError(
-                f"Error interpreting argument to {where} as an abstract array. The problematic value is of type {type(x)} "
-                f"and was passed to the function at path {name(i)}: it is not a valid JAX type. Arguments are arrays, "
-                "numbers and pytrees of them; anything else is passed to jit as a static argument (static_argnums or "
-                "static_argnames), or closed over."
+                f"Error interpreting argument to {where} as an abstract array. The problematic value is of "
+                f"type {type(x)} and was passed to the function at path {name(i)}: it is not a valid JAX "
+                "type. Arguments are arrays, numbers and pytrees of them; anything else is passed to jit as "
+                "a static argument (static_argnums or static_argnames), or closed over."
             ) from None
 
 
@@ -103,7 +105,7 @@ def normalize_argnums(argnums: int | Sequence[int], count: int, what: str) -> tu
     for i in listed:
         if not -count <= i < count:
             raise ValueError(
-                "Positional argument indices must have value greater than or equal to -len(args) and less than "
-                f"len(args), but {what} got value {i} for len(args) == {count}."
+                "Positional argument indices must have value greater than or equal to -len(args) and less "
+                f"than len(args), but {what} got value {i} for len(args) == {count}."
             )
     return tuple(i % count for i in listed)

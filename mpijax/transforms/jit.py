@@ -51,7 +51,8 @@ class Traced:
     @property
     def out_info(self):
         return tree.tree_unflatten(
-            self.out_tree, [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in self.jaxpr.out_avals]
+            self.out_tree,
+            [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in self.jaxpr.out_avals],
         )
 
     def lower(self):
@@ -82,7 +83,14 @@ class JitFunction(JitBase):
     """What `jit` returns: call it, or take it apart with `trace`, `lower` and `eval_shape`."""
 
     def __init__(
-        self, fun: Callable, static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused, inline
+        self,
+        fun: Callable,
+        static_argnums,
+        static_argnames,
+        donate_argnums,
+        donate_argnames,
+        keep_unused,
+        inline,
     ):
         update_wrapper(self, fun)
         self.__wrapped__ = fun
@@ -92,19 +100,25 @@ class JitFunction(JitBase):
         except (TypeError, ValueError):
             self._signature = None
         nums, names = _as_tuple(static_argnums, int), _as_tuple(static_argnames, str)
-        self._static_argnums, self._static_argnames = self._complete("static", nums, names, static_argnums, static_argnames)
+        self._static_argnums, self._static_argnames = self._complete(
+            "static", nums, names, static_argnums, static_argnames
+        )
         dnums, dnames = _as_tuple(donate_argnums, int), _as_tuple(donate_argnames, str)
-        self._donate_argnums, self._donate_argnames = self._complete("donate", dnums, dnames, donate_argnums, donate_argnames)
+        self._donate_argnums, self._donate_argnames = self._complete(
+            "donate", dnums, dnames, donate_argnums, donate_argnames
+        )
         clash = set(self._static_argnums) & set(self._donate_argnums)
         if clash:
             raise ValueError(
-                f"static_argnums and donate_argnums cannot intersect. Argument numbers {sorted(clash)} appear in both."
+                f"static_argnums and donate_argnums cannot intersect. Argument numbers {sorted(clash)} "
+                "appear in both."
             )
         self._keep_unused = keep_unused
         self._inline = inline
         self._name = callable_name(fun)
         self._options = (
-            self._static_argnums, self._static_argnames, self._donate_argnums, self._donate_argnames, keep_unused
+            self._static_argnums, self._static_argnames,
+            self._donate_argnums, self._donate_argnames, keep_unused,
         )  # fmt: skip
         try:
             self._cache = _traced.setdefault(fun, {})
@@ -116,7 +130,7 @@ class JitFunction(JitBase):
         self._set_typeof(typeof)
 
     def _complete(self, kind, nums, names, given_nums, given_names):
-        """Positions and names imply each other where the signature tells; negative positions count from the end."""
+        """Positions and names imply each other where the signature tells; -1 is the last position."""
         if self._signature is None:
             return nums, names
         parameters = list(self._signature.parameters.values())
@@ -126,16 +140,22 @@ class JitFunction(JitBase):
             for i in nums:
                 if not -len(positional) <= i < len(positional):
                     raise ValueError(
-                        f"Jitted function has {kind}_argnums={nums}, but only accepts {len(positional)} positional arguments."
+                        f"Jitted function has {kind}_argnums={nums}, but only accepts {len(positional)} "
+                        "positional arguments."
                     )
         if names and not any(p.kind is p.VAR_KEYWORD for p in parameters):
             missing = [n for n in names if n not in self._signature.parameters]
             if missing:
-                raise ValueError(f"Jitted function has invalid argnames {set(missing)} in {kind}_argnames. Function does not take these args.")
+                raise ValueError(
+                    f"Jitted function has invalid argnames {set(missing)} in {kind}_argnames. Function does "
+                    "not take these args."
+                )
         nums = tuple(i % len(positional) if i < 0 else i for i in nums)
         if nums and given_names is None:
             names = tuple(
-                positional[i].name for i in nums if i < len(positional) and positional[i].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+                positional[i].name
+                for i in nums
+                if i < len(positional) and positional[i].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
             )
         elif names and given_nums is None:
             nums = tuple(i for i, p in enumerate(positional) if p.name in names)
@@ -217,7 +237,7 @@ class JitFunction(JitBase):
         return leaves, traced
 
     def _trace(self, fun, signature, args, kwargs):
-        """The Jaxpr, the tracers it closes over, and the result's structure; other `jit`s of the function share them."""
+        """The Jaxpr, the tracers it closes over, the result's structure; shared by the function's `jit`s."""
         known = self._cache.get(signature)
         if known is None:
             _, in_tree, avals, *_ = signature
@@ -306,8 +326,8 @@ def jit(
     """
     if in_shardings is not None or out_shardings is not None:
         raise NotImplementedError(
-            "mpijax.jit does not partition programs by in_shardings/out_shardings yet: write the function per shard "
-            "and use mpijax.shard_map(f, mesh=..., in_specs=..., out_specs=...) inside jit."
+            "mpijax.jit does not partition programs by in_shardings/out_shardings yet: write the function "
+            "per shard and use mpijax.shard_map(f, mesh=..., in_specs=..., out_specs=...) inside jit."
         )
     make = partial(
         JitFunction,
@@ -325,5 +345,3 @@ def jit(
     if inspect.isgeneratorfunction(fun):
         raise TypeError(f"Expected a function, got a generator function: {fun}")
     return make(fun)
-
-

@@ -158,7 +158,8 @@ class Linearized:
         live = [t for t, a in zip(tangents, self.in_avals, strict=True) if a.dtype != dtypes.float0]
         outs = iter(eval_jaxpr(self.jaxpr, self.residuals, *live))
         return [
-            next(outs) if nz else instantiate(Zero(a)) for nz, a in zip(self.nonzero_out, self.out_avals, strict=True)
+            next(outs) if nz else instantiate(Zero(a))
+            for nz, a in zip(self.nonzero_out, self.out_avals, strict=True)
         ]
 
 
@@ -202,7 +203,7 @@ class LinearizedJaxpr:
 
 @memo_on_jaxpr
 def linearize_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...]) -> LinearizedJaxpr:
-    """Split a Jaxpr into its primal part and its derivative with respect to the arguments marked `nonzero`."""
+    """Split a Jaxpr into its primal part and its derivative by the arguments marked `nonzero`."""
     outer = JaxprTrace(state.trace, closed.jaxpr.debug_info)
     builder = JaxprTrace(outer, closed.jaxpr.debug_info)
     trace = LinearizeTrace(outer, builder)

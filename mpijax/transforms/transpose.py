@@ -1,4 +1,4 @@
-"""Reverse mode: run a linear Jaxpr backwards, from cotangents of its results to cotangents of its arguments."""
+"""Reverse mode: run a linear Jaxpr backwards, from cotangents of results to cotangents of arguments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def is_undefined_primal(x: Any) -> bool:
     return type(x) is UndefPrimal
 
 
-def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+def backward_pass(
+    jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangents: Sequence[Any]
+) -> list[Any]:
     """Cotangents of the arguments marked `UndefPrimal`; a Zero for each other argument.
 
     Equations that depend on no linear argument are evaluated first, the others are
@@ -69,12 +71,13 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cota
         if type(v) is not Literal and v in linear:
             accumulate(v, ct)
     for eqn in reversed(linear_eqns):
-        outs = [
-            ct_env.pop(v, None) if type(v) is not DropVar else None for v in eqn.outvars
-        ]
+        outs = [ct_env.pop(v, None) if type(v) is not DropVar else None for v in eqn.outvars]
         if all(ct is None for ct in outs):
             continue
-        outs = [Zero(v.aval.to_tangent_aval()) if ct is None else ct for ct, v in zip(outs, eqn.outvars, strict=True)]
+        outs = [
+            Zero(v.aval.to_tangent_aval()) if ct is None else ct
+            for ct, v in zip(outs, eqn.outvars, strict=True)
+        ]
         inputs = [
             UndefPrimal(v.aval) if type(v) is not Literal and v in linear else read(v) for v in eqn.invars
         ]
@@ -98,7 +101,9 @@ def transpose_jaxpr(closed: ClosedJaxpr, linear: tuple[bool, ...], nonzero_cts: 
 
     def fun(*flat):
         values, cts = iter(flat[: len(plain)]), iter(flat[len(plain) :])
-        args = [UndefPrimal(a) if lin else next(values) for a, lin in zip(closed.in_avals, linear, strict=True)]
+        args = [
+            UndefPrimal(a) if lin else next(values) for a, lin in zip(closed.in_avals, linear, strict=True)
+        ]
         full = [
             next(cts) if nz else Zero(a.to_tangent_aval())
             for a, nz in zip(closed.out_avals, nonzero_cts, strict=True)
@@ -116,6 +121,4 @@ def transposed(linearized, cotangents: Sequence[Any]) -> list[Any]:
     live = [ct for ct, nz in zip(cotangents, linearized.nonzero_out, strict=True) if nz]
     args = [UndefPrimal(v.aval) for v in linearized.jaxpr.invars]
     outs = iter(backward_pass(linearized.jaxpr, linearized.residuals, args, live))
-    return [
-        Zero(a) if a.dtype == dtypes.float0 else next(outs) for a in linearized.in_avals
-    ]
+    return [Zero(a) if a.dtype == dtypes.float0 else next(outs) for a in linearized.in_avals]

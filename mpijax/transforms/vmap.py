@@ -19,12 +19,15 @@ def _flatten_axes(what: str, axes: Any, structure, kws: bool = False) -> list[in
     flat: list[int | None] = []
     try:
         tree.tree_map(
-            lambda ax, sub: flat.extend([ax] * len(tree.tree_leaves(sub))), axes, dummy, is_leaf=lambda x: x is None
+            lambda ax, sub: flat.extend([ax] * len(tree.tree_leaves(sub))),
+            axes,
+            dummy,
+            is_leaf=lambda x: x is None,
         )
     except ValueError:
         raise ValueError(
-            f"{what} specification must be a tree prefix of the corresponding value, got specification {axes} for value "
-            f"tree {structure}."
+            f"{what} specification must be a tree prefix of the corresponding value, got specification "
+            f"{axes} for value tree {structure}."
         ) from None
     return flat
 
@@ -38,8 +41,9 @@ def _mapped_size(fun: Callable, leaves, axes, axis_size: int | None, names: Call
         aval = typeof(x)
         if not -aval.ndim <= ax < aval.ndim:
             raise ValueError(
-                f"vmap was requested to map its argument along axis {ax}, which implies that its rank should be at least "
-                f"{ax + 1 if ax >= 0 else -ax}, but is only {aval.ndim} (its shape is {aval.shape})"
+                f"vmap was requested to map its argument along axis {ax}, which implies that its rank should "
+                f"be at least {ax + 1 if ax >= 0 else -ax}, but is only {aval.ndim} (its shape is "
+                f"{aval.shape})"
             )
         sizes.append((i, aval.shape[ax]))
     found = {s for _, s in sizes}
@@ -48,14 +52,17 @@ def _mapped_size(fun: Callable, leaves, axes, axis_size: int | None, names: Call
     if len(found) == 1:
         return found.pop()
     if not found:
-        raise ValueError("vmap must have at least one non-None value in in_axes or axis_size must be specified")
+        raise ValueError(
+            "vmap must have at least one non-None value in in_axes or axis_size must be specified"
+        )
     arg_names = names()
 
     def name(i):
         return f"argument {arg_names[i]}" if i < len(arg_names) else f"leaf {i}"
 
     lines = "\n".join(
-        f"  * axis {axes[i]} of {name(i)} of type {typeof(leaves[i]).str_short(False)} had size {s}" for i, s in sizes
+        f"  * axis {axes[i]} of {name(i)} of type {typeof(leaves[i]).str_short(False)} had size {s}"
+        for i, s in sizes
     )
     given = f"\n  * axis_size={axis_size} was given" if axis_size is not None else ""
     raise ValueError(f"vmap got inconsistent sizes for array axes to be mapped:\n{lines}{given}")
@@ -87,8 +94,8 @@ def vmap(
         in_axes = tuple(in_axes)
     if not (in_axes is None or isinstance(in_axes, (int, tuple, *tree.registered_types()))):
         raise TypeError(
-            "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments passed to "
-            f"the function, but got {in_axes}."
+            "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional "
+            f"arguments passed to the function, but got {in_axes}."
         )
     if not all(type(leaf) is int for leaf in tree.tree_leaves(in_axes)):
         raise TypeError(
@@ -105,8 +112,8 @@ def vmap(
     def vmap_f(*args, **kwargs):
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise ValueError(
-                "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments passed "
-                f"to the function, but got {len(in_axes)=}, {len(args)=}"
+                "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional "
+                f"arguments passed to the function, but got {len(in_axes)=}, {len(args)=}"
             )
         leaves, in_tree = tree.tree_flatten((args, kwargs))
 
@@ -122,7 +129,8 @@ def vmap(
         outs, out_dims = batch_flat(flat_fun, AxisData(axis_name, size), leaves, dims)
         wanted = _flatten_axes("vmap out_axes", out_axes, flat_fun.out_tree)
         return tree.tree_unflatten(
-            flat_fun.out_tree, [_placed(fun, o, d, w, size) for o, d, w in zip(outs, out_dims, wanted, strict=True)]
+            flat_fun.out_tree,
+            [_placed(fun, o, d, w, size) for o, d, w in zip(outs, out_dims, wanted, strict=True)],
         )
 
     return vmap_f
@@ -133,13 +141,15 @@ def _placed(fun: Callable, out: Any, dim: int | None, wanted: int | None, size: 
     if wanted is None:
         if dim is not None:
             raise ValueError(
-                f"at vmap out_axes, got axis spec None but output was batched on axis {dim}: what {callable_name(fun)} "
-                f"returned, of type {typeof(out).str_short(False)}, differs from example to example"
+                f"at vmap out_axes, got axis spec None but output was batched on axis {dim}: what "
+                f"{callable_name(fun)} returned, of type {typeof(out).str_short(False)}, differs from "
+                "example to example"
             )
         return out
     ndim = typeof(out).ndim + (dim is None)
     if not -ndim <= wanted < ndim:
         raise ValueError(
-            f"vmap out_axes: axis {wanted} is out of bounds for array of dimension {ndim}, which {callable_name(fun)} returned"
+            f"vmap out_axes: axis {wanted} is out of bounds for array of dimension {ndim}, which "
+            f"{callable_name(fun)} returned"
         )
     return batch_at(out, dim, wanted % ndim, size)

@@ -36,7 +36,7 @@ def scalar_of_type(value: int, aval: ShapedArray) -> Any:
 
 
 def as_array(x: Any) -> Any:
-    """A Python or NumPy scalar as an array, or as a literal of the program being traced; anything else unchanged."""
+    """A Python or NumPy scalar as an array, or a literal of the program being traced; others unchanged."""
     if not isinstance(x, (bool, int, float, complex, np.generic)):
         return x
     aval = typeof(x)
@@ -49,7 +49,9 @@ def zeros(aval: ShapedArray) -> Any:
         return np.zeros(aval.shape, dtypes.float0)
     zero = scalar_of_type(0, aval)
     if aval.shape:
-        value = registry["broadcast_in_dim"].bind(zero, shape=aval.shape, broadcast_dimensions=(), sharding=None)
+        value = registry["broadcast_in_dim"].bind(
+            zero, shape=aval.shape, broadcast_dimensions=(), sharding=None
+        )
     else:
         value = zero
     if aval.vma:

@@ -95,7 +95,10 @@ PROGRAMS = {
     "jvp: one argument": (lambda J: J.grad(lambda x: doubled(J)(x, 2.0)), (3.0,)),
     "jvp: in jit": (lambda J: J.grad(lambda x: J.jit(doubled(J))(x, x).sum()), (X3,)),
     "jvp: vmap": (lambda J: J.vmap(doubled(J), (0, None)), (X23, X3)),
-    "jvp: vmap of grad": (lambda J: J.vmap(J.grad(lambda x, y: doubled(J)(x, y).sum()), (0, None)), (X23, X3)),
+    "jvp: vmap of grad": (
+        lambda J: J.vmap(J.grad(lambda x, y: doubled(J)(x, y).sum()), (0, None)),
+        (X23, X3),
+    ),
     "jvp: grad of vmap": (lambda J: J.grad(lambda x: J.vmap(doubled(J))(x, x).sum()), (X23,)),
     "jvp: second order": (lambda J: J.grad(J.grad(lambda x: doubled(J)(x, x))), (3.0,)),
     "jvp: static argument": (lambda J: J.grad(lambda x: power(J)(x, 3)), (2.0,)),
@@ -109,17 +112,29 @@ PROGRAMS = {
     "vjp: in jit": (lambda J: J.grad(lambda x: J.jit(scaled(J))(x, x).sum()), (X3,)),
     "vjp: jit of grad": (lambda J: J.jit(J.grad(lambda x: scaled(J)(x, 2 * x).sum())), (X3,)),
     "vjp: vmap": (lambda J: J.vmap(scaled(J), (0, None)), (X23, X3)),
-    "vjp: vmap of grad": (lambda J: J.vmap(J.grad(lambda x, y: scaled(J)(x, y).sum(), (0, 1)), (0, None)), (X23, X3)),
-    "vjp: grad of vmap": (lambda J: J.grad(lambda x, y: J.vmap(scaled(J), (0, None))(x, y).sum(), (0, 1)), (X23, X3)),
+    "vjp: vmap of grad": (
+        lambda J: J.vmap(J.grad(lambda x, y: scaled(J)(x, y).sum(), (0, 1)), (0, None)),
+        (X23, X3),
+    ),
+    "vjp: grad of vmap": (
+        lambda J: J.grad(lambda x, y: J.vmap(scaled(J), (0, None))(x, y).sum(), (0, 1)),
+        (X23, X3),
+    ),
     "vjp: second order": (lambda J: J.grad(J.grad(lambda x: scaled(J)(x, x))), (3.0,)),
     "vjp: linearize": (lambda J: lambda x: J.vjp(lambda y: scaled(J)(y, y) * 2, x)[1](X3), (X3,)),
     "vjp: static arguments": (lambda J: J.grad(lambda x: (clip_gradient(J)(-0.5, 0.5, x) * X3).sum()), (X3,)),
-    "vjp: trees": (lambda J: J.grad(lambda p: on_trees(J)(p, X3)["out"].sum()), ({"w": 2.0, "b": [1.0, 3.0]},)),
+    "vjp: trees": (
+        lambda J: J.grad(lambda p: on_trees(J)(p, X3)["out"].sum()),
+        ({"w": 2.0, "b": [1.0, 3.0]},),
+    ),
     "vjp: integers": (lambda J: J.grad(lambda x: with_integers(J)(x, 1)), (X3,)),
     "vjp: unused result": (lambda J: J.grad(lambda x: (scaled(J)(x, x) * 0 + x).sum()), (X3,)),
     "relu at zero": (lambda J: J.grad(lambda x: J.nn.relu(x).sum()), (np.array([-1, 0, 1], np.float32),)),
-    "logsumexp of infinities": (lambda J: J.grad(lambda x: J.nn.logsumexp(x)), (np.array([-np.inf, 0], np.float32),)),
-}  # fmt: skip
+    "logsumexp of infinities": (
+        lambda J: J.grad(lambda x: J.nn.logsumexp(x)),
+        (np.array([-np.inf, 0], np.float32),),
+    ),
+}
 
 
 def _closing_over(J, y):

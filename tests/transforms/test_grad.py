@@ -1,4 +1,4 @@
-"""Derivatives: values against JAX and against finite differences, and the forms of grad, jvp, vjp and linearize."""
+"""Derivatives: values against JAX and finite differences; the forms of grad, jvp, vjp and linearize."""
 
 import numpy as np
 import pytest
@@ -82,20 +82,29 @@ FORMS = {
     "half precision": (lambda J: J.grad(lambda x: (x**2).sum()), (X3.astype(np.float16),)),
     "jvp": (lambda J: lambda x, t: J.jvp(J.numpy.sin, (x,), (t,)), (X3, X3)),
     "jvp aux": (lambda J: lambda x: J.jvp(lambda y: (y * 2, y + 1), (x,), (x,), has_aux=True), (X3,)),
-    "jvp pytrees": (lambda J: lambda p: J.jvp(lambda q: {"c": q["a"] * q["b"]}, (p,), (p,)), ({"a": X3, "b": 2.0},)),
+    "jvp pytrees": (
+        lambda J: lambda p: J.jvp(lambda q: {"c": q["a"] * q["b"]}, (p,), (p,)),
+        ({"a": X3, "b": 2.0},),
+    ),
     "jvp of integers": (lambda J: lambda i: J.jvp(lambda x, i: x[i], (X3, i), (X3, _float0(J, i)))[1], (I3,)),
-    "vjp": (lambda J: lambda x: J.vjp(lambda y: (y * 2, {"s": y.sum()}), x)[1]((X3, {"s": np.float32(2)})), (X3,)),
+    "vjp": (
+        lambda J: lambda x: J.vjp(lambda y: (y * 2, {"s": y.sum()}), x)[1]((X3, {"s": np.float32(2)})),
+        (X3,),
+    ),
     "vjp aux": (lambda J: lambda x: J.vjp(lambda y: (y * 2, y + 1), x, has_aux=True)[2], (X3,)),
     "vjp of several": (lambda J: lambda x, y: J.vjp(J.numpy.dot, x, y)[1](np.float32(2)), (X3, X3)),
     "vjp of nothing read": (lambda J: lambda x: J.vjp(lambda y: 3.0 * X3, x)[1](X3), (X3,)),
     "linearize": (lambda J: lambda x: J.linearize(lambda y: y**2, x)[1](X3 * 2), (X3,)),
     "linearize aux": (lambda J: lambda x: J.linearize(lambda y: (y**2, y), x, has_aux=True)[2], (X3,)),
     "forward over reverse": (lambda J: lambda x: J.jvp(J.grad(lambda y: (y**3).sum()), (x,), (X3,)), (X3,)),
-    "reverse over forward": (lambda J: J.grad(lambda x: J.jvp(lambda y: (y**3).sum(), (x,), (X3,))[1]), (X3,)),
+    "reverse over forward": (
+        lambda J: J.grad(lambda x: J.jvp(lambda y: (y**3).sum(), (x,), (X3,))[1]),
+        (X3,),
+    ),
     "closure": (lambda J: J.grad(lambda x: J.grad(lambda y: (x * y**2).sum())(x).sum()), (X3,)),
     "closure over jit": (lambda J: J.grad(lambda x: J.jit(lambda y: (x * y).sum())(X3)), (X3,)),
     "python branches on values": (lambda J: J.grad(lambda x: x**2 if x > 1 else x), (2.0,)),
-}  # fmt: skip
+}
 
 
 def _float0(J, i):

@@ -35,22 +35,36 @@ RETRACING = {
     "dtype": [lambda f, J: f(X3), lambda f, J: f(X3.astype(np.int32)), lambda f, J: f(X3.astype(np.float64))],
     "python numbers": [lambda f, J: f(1), lambda f, J: f(2), lambda f, J: f(1.0), lambda f, J: f(True)],
     "weak types": [lambda f, J: f(1.0), lambda f, J: f(np.float32(1)), lambda f, J: f(J.numpy.sin(1.0))],
-    "keywords": [lambda f, J: f(1, b=2), lambda f, J: f(1, b=3), lambda f, J: f(1, c=2), lambda f, J: f(1, 2)],
+    "keywords": [
+        lambda f, J: f(1, b=2),
+        lambda f, J: f(1, b=3),
+        lambda f, J: f(1, c=2),
+        lambda f, J: f(1, 2),
+    ],
     "order of keywords": [lambda f, J: f(a=1, b=2), lambda f, J: f(b=1, a=2)],
-    "structure": [lambda f, J: f((1, 2)), lambda f, J: f([1, 2]), lambda f, J: f({"a": 1}), lambda f, J: f({"b": 1})],
+    "structure": [
+        lambda f, J: f((1, 2)),
+        lambda f, J: f([1, 2]),
+        lambda f, J: f({"a": 1}),
+        lambda f, J: f({"b": 1}),
+    ],
     "None": [lambda f, J: f(1, None), lambda f, J: f(1, None), lambda f, J: f(1, 2)],
     "options": [lambda f, J: f(X3), lambda f, J: _in(J.enable_x64(True), f, X3), lambda f, J: f(X3)],
     "x64 arrays": [lambda f, J: _in(J.enable_x64(True), f, X3.astype(np.float64)), lambda f, J: f(X3)],
     "precision": [lambda f, J: f(X3), lambda f, J: _in(J.default_matmul_precision("float32"), f, X3)],
     "inside another jit": [lambda f, J: f(X3), lambda f, J: J.jit(lambda x: f(x) + f(x))(X3)],
     "inside grad": [lambda f, J: f(1.0), lambda f, J: J.grad(lambda x: f(x) + x)(1.0)],
-    "inside vmap": [lambda f, J: f(np.float32(1)), lambda f, J: J.vmap(f)(X3), lambda f, J: J.vmap(f)(X3[:2])],
+    "inside vmap": [
+        lambda f, J: f(np.float32(1)),
+        lambda f, J: J.vmap(f)(X3),
+        lambda f, J: J.vmap(f)(X3[:2]),
+    ],
     "inside make_jaxpr": [lambda f, J: f(X3), lambda f, J: J.make_jaxpr(f)(X3)],
     "lower": [lambda f, J: f.lower(X3), lambda f, J: f(X3), lambda f, J: f.lower(X3).compile()],
     "eval_shape": [lambda f, J: f.eval_shape(X3), lambda f, J: f(X3), lambda f, J: J.eval_shape(f, X3)],
     "cleared cache": [lambda f, J: f(X3), lambda f, J: f.clear_cache(), lambda f, J: f(X3)],
     "empty arrays": [lambda f, J: f(X3[:0]), lambda f, J: f(X3[:0]), lambda f, J: f(X3[:0, None])],
-}  # fmt: skip
+}
 
 
 def _in(context, f, *args):
@@ -64,12 +78,27 @@ def test_traces_again_when_jax_does(name):
 
 
 STATIC = {
-    "by position": ({"static_argnums": 1}, [lambda f, J: f(X3, 2), lambda f, J: f(X3, 3), lambda f, J: f(X3, 2)]),
-    "by name": ({"static_argnames": "n"}, [lambda f, J: f(X3, n="a"), lambda f, J: f(X3, n="b"), lambda f, J: f(X3, n="a")]),
-    "negative": ({"static_argnums": (0,)}, [lambda f, J: f("a", 1), lambda f, J: f("a", 2), lambda f, J: f("b", 2)]),
-    "1 is not True": ({"static_argnums": 1}, [lambda f, J: f(X3, 1), lambda f, J: f(X3, True), lambda f, J: f(X3, 1.0)]),
-    "tuples": ({"static_argnums": 1}, [lambda f, J: f(X3, (1, 2)), lambda f, J: f(X3, (1, 2)), lambda f, J: f(X3, (1, 3))]),
-}  # fmt: skip
+    "by position": (
+        {"static_argnums": 1},
+        [lambda f, J: f(X3, 2), lambda f, J: f(X3, 3), lambda f, J: f(X3, 2)],
+    ),
+    "by name": (
+        {"static_argnames": "n"},
+        [lambda f, J: f(X3, n="a"), lambda f, J: f(X3, n="b"), lambda f, J: f(X3, n="a")],
+    ),
+    "negative": (
+        {"static_argnums": (0,)},
+        [lambda f, J: f("a", 1), lambda f, J: f("a", 2), lambda f, J: f("b", 2)],
+    ),
+    "1 is not True": (
+        {"static_argnums": 1},
+        [lambda f, J: f(X3, 1), lambda f, J: f(X3, True), lambda f, J: f(X3, 1.0)],
+    ),
+    "tuples": (
+        {"static_argnums": 1},
+        [lambda f, J: f(X3, (1, 2)), lambda f, J: f(X3, (1, 2)), lambda f, J: f(X3, (1, 3))],
+    ),
+}
 
 
 @pytest.mark.parametrize("name", STATIC)
@@ -105,12 +134,15 @@ PROGRAMS = {
     "closed over tracers": (lambda J: lambda x: J.jit(lambda y: y * x)(x + 1), (X3,)),
     "nested": (lambda J: lambda x: J.jit(J.jit(lambda y: y + 1))(J.jit(lambda y: y * 2)(x)), (X3,)),
     "numpy scalars": (lambda J: lambda x, y: x + y, (np.float16(1), np.int8(2))),
-    "python branches on static facts": (lambda J: lambda x: x * 2 if x.ndim == 1 and x.dtype == "float32" else x, (X3,)),
+    "python branches on static facts": (
+        lambda J: lambda x: x * 2 if x.ndim == 1 and x.dtype == "float32" else x,
+        (X3,),
+    ),
     "loops": (lambda J: lambda x: sum(x * i for i in range(4)), (X3,)),
     "compile-time values": (lambda J: lambda x: _folded(J, x), (X3,)),
     "empty": (lambda J: lambda x: (x * 2, x.sum()), (X3[:0],)),
     "defaults": (lambda J: lambda x, n=2: x * n, (X3,)),
-}  # fmt: skip
+}
 
 
 def _folded(J, x):

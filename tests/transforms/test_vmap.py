@@ -26,7 +26,7 @@ EXAMPLES = {
     "jvp": lambda J: lambda x: J.jvp(J.numpy.sin, (x,), (x,)),
     "pytrees": lambda J: lambda x: {"a": [x, x.sum()], "b": None},
     "dtypes": lambda J: lambda x: (x.astype(np.int32), x.astype(np.float16) * 2, x > 0, x + 1j),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -60,25 +60,45 @@ FORMS = {
     "negative axes": (lambda J: J.vmap(lambda x: x * 2, in_axes=-1, out_axes=-1), (X234,)),
     "out_axes": (lambda J: J.vmap(lambda x: (x, x.sum()), out_axes=(1, 0)), (X234,)),
     "out_axes None": (lambda J: J.vmap(lambda x: (x, X3 * 2), out_axes=(0, None)), (X23,)),
-    "out_axes in a tree": (lambda J: J.vmap(lambda x: {"a": x, "b": x.sum()}, out_axes={"a": 1, "b": 0}), (X23,)),
-    "in_axes in a tree": (lambda J: J.vmap(lambda d, y: d["a"] + d["b"] + y, in_axes=({"a": 0, "b": None}, 0)), ({"a": X3, "b": 1.0}, X3)),
-    "in_axes prefix": (lambda J: J.vmap(lambda d: d["a"] * d["b"], in_axes=({"a": 1, "b": 0},)), ({"a": X23, "b": X3},)),
+    "out_axes in a tree": (
+        lambda J: J.vmap(lambda x: {"a": x, "b": x.sum()}, out_axes={"a": 1, "b": 0}),
+        (X23,),
+    ),
+    "in_axes in a tree": (
+        lambda J: J.vmap(lambda d, y: d["a"] + d["b"] + y, in_axes=({"a": 0, "b": None}, 0)),
+        ({"a": X3, "b": 1.0}, X3),
+    ),
+    "in_axes prefix": (
+        lambda J: J.vmap(lambda d: d["a"] * d["b"], in_axes=({"a": 1, "b": 0},)),
+        ({"a": X23, "b": X3},),
+    ),
     "in_axes list": (lambda J: J.vmap(lambda x, y: x + y, in_axes=[0, None]), (X3, 1.0)),
     "keywords": (lambda J: lambda x: J.vmap(lambda x, *, y: x + y)(x, y=x), (X3,)),
     "axis_size": (lambda J: lambda: J.vmap(lambda: J.numpy.ones(2), axis_size=3)(), ()),
     "python numbers": (lambda J: J.vmap(lambda x, n: x * n, in_axes=(0, None)), (X3, 2)),
     "nested": (lambda J: J.vmap(J.vmap(lambda x, y: x * y, (None, 0)), (0, None)), (X3, sample(4))),
     "three deep": (lambda J: J.vmap(J.vmap(J.vmap(lambda x: x + 1))), (X234,)),
-    "different axes nested": (lambda J: J.vmap(J.vmap(lambda x: x * 2, in_axes=1), in_axes=2, out_axes=1), (X234,)),
+    "different axes nested": (
+        lambda J: J.vmap(J.vmap(lambda x: x * 2, in_axes=1), in_axes=2, out_axes=1),
+        (X234,),
+    ),
     "closure over the outer batch": (lambda J: J.vmap(lambda x: J.vmap(lambda y: x * y)(X34)), (sample(2),)),
     "of grad": (lambda J: J.vmap(J.grad(lambda w, x: (w @ x).sum()), in_axes=(None, 0)), (X34, sample(5, 4))),
     "grad of": (lambda J: J.grad(lambda w: J.vmap(lambda x: (w @ x) ** 2)(sample(5, 4)).sum()), (X34,)),
     "of jit of grad": (lambda J: J.vmap(J.jit(J.grad(lambda x: J.numpy.sin(x) * x))), (X3,)),
-    "jacobian": (lambda J: lambda x: J.vmap(lambda t: J.jvp(lambda y: y**2, (x,), (t,))[1])(np.eye(3, dtype=np.float32)), (X3,)),
-    "per-example gradients": (lambda J: J.vmap(J.value_and_grad(lambda w, x: J.nn.logsumexp(w.T @ x)), (None, 0)), (X34, sample(5, 3))),
+    "jacobian": (
+        lambda J: (
+            lambda x: J.vmap(lambda t: J.jvp(lambda y: y**2, (x,), (t,))[1])(np.eye(3, dtype=np.float32))
+        ),
+        (X3,),
+    ),
+    "per-example gradients": (
+        lambda J: J.vmap(J.value_and_grad(lambda w, x: J.nn.logsumexp(w.T @ x)), (None, 0)),
+        (X34, sample(5, 3)),
+    ),
     "empty batch": (lambda J: J.vmap(lambda x: x.sum()), (X23[:0],)),
     "batch of one": (lambda J: J.vmap(lambda x: x @ x), (X23[:1],)),
-}  # fmt: skip
+}
 
 NAMED = {
     "psum": lambda J: J.vmap(lambda x: J.lax.psum(x, "i"), axis_name="i"),
@@ -95,8 +115,10 @@ NAMED = {
     "outer axis": lambda J: J.vmap(J.vmap(lambda x: J.lax.psum(x, "i"), axis_name="j"), axis_name="i"),
     "in jit": lambda J: J.vmap(lambda x: J.jit(lambda y: J.lax.psum(y, "i"))(x), axis_name="i"),
     "gradient": lambda J: J.vmap(J.grad(lambda x: (J.lax.psum(x, "i") ** 2).sum()), axis_name="i"),
-    "gradient of the whole": lambda J: J.grad(lambda x: J.vmap(lambda y: J.lax.psum(y**2, "i"), axis_name="i")(x)[0].sum()),
-}  # fmt: skip
+    "gradient of the whole": lambda J: J.grad(
+        lambda x: J.vmap(lambda y: J.lax.psum(y**2, "i"), axis_name="i")(x)[0].sum()
+    ),
+}
 
 
 @pytest.mark.parametrize("name", FORMS)
