@@ -158,6 +158,28 @@ cdef class JitBase:
         return self._slow_call(args, kwargs)
 
 
+cdef enum:
+    KEPT_SCALARS = 1024
+
+cdef dict scalars = {}      # Python numbers met before, as (type, what the executor takes)
+
+
+cdef tuple known_scalar(object x, object typeof, object make_array):
+    """The type and memory of a Python number. Zeros (of either sign) and NaN are not found again by value."""
+    cdef tuple found
+    if x != x or x == 0:
+        aval = typeof(x)
+        return aval, make_array(x, aval)
+    key = (type(x), x, options.trace_key)
+    found = scalars.get(key)
+    if found is None:
+        if len(scalars) >= KEPT_SCALARS:
+            scalars.clear()
+        aval = typeof(x)
+        found = scalars[key] = (aval, make_array(x, aval))
+    return found
+
+
 cdef class Eager:
     """Operations outside of any trace, by primitive, types and parameters: programs with one result or several."""
 
@@ -181,7 +203,7 @@ cdef class Eager:
         cdef PyObject* found = NULL
         cdef Program program
         cdef list converted = None
-        cdef tuple key
+        cdef tuple key, number
         if n > 14:
             return self.miss(self.programs, None, primitive, arguments, params)
         key = PyTuple_New(n + 2)
@@ -192,6 +214,15 @@ cdef class Eager:
         PyTuple_SET_ITEM(key, 1, values)
         for i in range(n):
             given[i] = <PyObject*>PyTuple_GET_ITEM(arguments, i)
+            if type(<object>given[i]) is float or type(<object>given[i]) is int:
+                number = known_scalar(<object>given[i], self.typeof, self.make_array)
+                Py_INCREF(number[0])
+                PyTuple_SET_ITEM(key, i + 2, number[0])
+                if converted is None:
+                    converted = []
+                converted.append(number)
+                given[i] = <PyObject*>number[1]
+                continue
             aval = leaf_type(<object>given[i], self.typeof, &plain)
             Py_INCREF(<object>aval)
             PyTuple_SET_ITEM(key, i + 2, <object>aval)
