@@ -384,7 +384,7 @@ def _ppermute_batch(axis, args, dims, *, axis_name, perm):
         starts = (j if j is not None else 0,) + (0,) * (typeof(x).ndim - 1)
         limits = (starts[0] + 1, *typeof(x).shape[1:])
         piece = registry["slice"].bind(x, start_indices=starts, limit_indices=limits, strides=None)
-        pieces.append(piece if j is not None else piece * np.zeros((), typeof(x).dtype))
+        pieces.append(piece if j is not None else np.zeros(typeof(piece).shape, typeof(x).dtype))
     return registry["concatenate"].bind(*pieces, dimension=0), 0
 
 

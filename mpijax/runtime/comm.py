@@ -119,12 +119,11 @@ def _per_rank(step: CommStep, mpi, line: str) -> list[Any]:
     if step.kind == "mpi_reduce":
         datatype, operation = mpi.reduction("sum", source[2])
         n = _count(source)
-        return [
-            program.Fill(_at(target), nbytes, b"\0"),
-            program.Comm(
-                "reduce", handle, _at(source), _at(target), n, n, datatype, datatype, operation, root, source_line=line
-            ),
-        ]
+        reduced = program.Comm(
+            "reduce", handle, _at(source), _at(target), n, n, datatype, datatype, operation, root, source_line=line
+        )
+        # Only the root has the sum: of the values of the others nothing is left.
+        return [reduced] if comm.Get_rank() == root else [reduced, program.Fill(_at(target), nbytes, b"\0")]
     kind = mpi.move_type()
     # Broadcast works in place: every rank starts from a copy of its own value.
     return [

@@ -211,11 +211,11 @@ def test_value_and_grad_of_a_training_step():
         np.testing.assert_allclose(whole(w), mine, rtol=1e-4, atol=1e-5)
 
 
-def test_linear_transpose():
+def test_transpose_of_a_linear_program():
     mesh = jax.make_mesh((SIZE,), ("i",))
     x = real((SIZE, 2))
     total = jax.shard_map(lambda x: jax.lax.psum(x, "i"), mesh=mesh, in_specs=P("i"), out_specs=P())
-    [ct] = jax.linear_transpose(total, x)(x[:1])
+    [ct] = jax.vjp(total, x)[1](x[:1])
     assert_same(ct, np.tile(x[:1], (SIZE, 1)), rtol=1e-6)
 
 
