@@ -58,10 +58,10 @@ FORMS = {
     "two axes": (lambda J: J.vmap(lambda x, y: x * y, in_axes=(0, 1)), (X23, X23.T.copy().T.T)),
     "shared argument": (lambda J: J.vmap(lambda x, y: x + y, in_axes=(0, None)), (X23, X3)),
     "negative axes": (lambda J: J.vmap(lambda x: x * 2, in_axes=-1, out_axes=-1), (X234,)),
-    "out_axes": (lambda J: J.vmap(lambda x: (x, x.sum()), out_axes=(1, 0)), (X234,)),
+    "out_axes": (lambda J: J.vmap(lambda x: (x * 2, x.sum()), out_axes=(1, 0)), (X234,)),
     "out_axes None": (lambda J: J.vmap(lambda x: (x, X3 * 2), out_axes=(0, None)), (X23,)),
     "out_axes in a tree": (
-        lambda J: J.vmap(lambda x: {"a": x, "b": x.sum()}, out_axes={"a": 1, "b": 0}),
+        lambda J: J.vmap(lambda x: {"a": x * 2, "b": x.sum()}, out_axes={"a": 1, "b": 0}),
         (X23,),
     ),
     "in_axes in a tree": (
@@ -109,7 +109,7 @@ NAMED = {
     "axis_size": lambda J: J.vmap(lambda x: x * J.lax.axis_size("i"), axis_name="i"),
     "all_gather": lambda J: J.vmap(lambda x: J.lax.all_gather(x, "i"), axis_name="i"),
     "all_gather tiled": lambda J: J.vmap(lambda x: J.lax.all_gather(x, "i", tiled=True), axis_name="i"),
-    "ppermute": lambda J: J.vmap(lambda x: J.lax.ppermute(x, "i", [(0, 1), (1, 0)]), axis_name="i"),
+    "ppermute": lambda J: J.vmap(lambda x: J.lax.ppermute(x * 2, "i", [(0, 1), (1, 0)]), axis_name="i"),
     "two axes": lambda J: J.vmap(J.vmap(lambda x: J.lax.psum(x, ("i", "j")), axis_name="j"), axis_name="i"),
     "inner axis": lambda J: J.vmap(J.vmap(lambda x: J.lax.psum(x, "j"), axis_name="j"), axis_name="i"),
     "outer axis": lambda J: J.vmap(J.vmap(lambda x: J.lax.psum(x, "i"), axis_name="j"), axis_name="i"),
