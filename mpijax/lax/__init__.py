@@ -61,7 +61,8 @@ _MODULES: dict[str, str] = {
         concatenate concatenate_p index_in_dim slice slice_in_dim slice_p split split_p""",
     "ops.stacking": "stack stack_p tile tile_p unstack unstack_p",
     "ops.sort": "sort sort_key_val sort_p top_k top_k_p",
-    # -- control flow
+    # -- control flow: functions that say what to use until it is there
+    "missing": "associative_scan cond fori_loop map scan switch while_loop",
     # -- communication
     "ops.collectives": """
         all_gather all_gather_p axis_index axis_index_p axis_size pcast pmax pmax_p pmean pmin pmin_p
@@ -72,10 +73,22 @@ _HOME: dict[str, str] = {name: module for module, names in _MODULES.items() for 
 
 __all__ = sorted(name for name in _HOME if not name.endswith("_p"))  # noqa: PLE0605
 
+# What jax.lax has and this module does not have yet.
+_MISSING = frozenset(
+    """
+    all_to_all approx_max_k approx_min_k conv conv_dimension_numbers conv_general_dilated
+    conv_general_dilated_local conv_general_dilated_patches conv_transpose conv_with_general_padding
+    custom_linear_solve custom_root fft linalg optimization_barrier platform_dependent pshuffle pswapaxes
+    psum_scatter ragged_all_to_all ragged_dot reduce_window rng_bit_generator rng_uniform select_and_gather_add
+    select_and_scatter select_and_scatter_add with_sharding_constraint""".split()
+)
+
 
 def __getattr__(name: str) -> Any:
     module = _HOME.get(name)
     if module is None:
+        if name in _MISSING:
+            raise AttributeError(f"mpijax.lax does not have {name} yet (jax.lax has it)")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"mpijax.{module}"), name)
     globals()[name] = value
