@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.array_api import Array
+from mpijax.core.avals import ShapedArray
 
 __all__ = ["from_dlpack", "is_supported_dtype"]
 
@@ -24,7 +25,7 @@ def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = Non
       TypeError: for an object without the protocol, or in the memory of another device.
       ValueError: for a copy that `copy=False` forbids.
     """
-    from mpijax.runtime.array import array_of
+    from mpijax.runtime.array import from_numpy
 
     if not hasattr(external_array, "__dlpack__") or not hasattr(external_array, "__dlpack_device__"):
         raise TypeError("The array passed to from_dlpack must have __dlpack__ and __dlpack_device__ methods.")
@@ -41,7 +42,7 @@ def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = Non
             f"from_dlpack with copy=False: the array of shape {view.shape} and strides {view.strides} is not "
             "C-contiguous"
         )
-    return array_of(view, copy=bool(copy) or not usable)
+    return from_numpy(view, ShapedArray(view.shape, view.dtype), bool(copy) or not usable)
 
 
 def is_supported_dtype(dtype: Any) -> bool:

@@ -20,6 +20,8 @@ from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, paramet
 # Traced programs, per function, so that two `jit`s of one function share them.
 _traced: weakref.WeakKeyDictionary[Callable, dict] = weakref.WeakKeyDictionary()
 
+_jitted: weakref.WeakSet[JitFunction] = weakref.WeakSet()
+
 # Set by the runtime: `(jitted, args, kwargs) -> result`, or NotImplemented to take the way below.
 _stages: Any = None
 
@@ -128,6 +130,7 @@ class JitFunction(JitBase):
         self._programs: dict = {}
         self._plain = not (self._static_argnums or self._static_argnames)
         self._set_typeof(typeof)
+        _jitted.add(self)
 
     def _complete(self, kind, nums, names, given_nums, given_names):
         """Positions and names imply each other where the signature tells; -1 is the last position."""
@@ -291,6 +294,12 @@ class JitFunction(JitBase):
 
     def __repr__(self) -> str:
         return f"<jitted function {self._name}>"
+
+
+def clear_caches() -> None:
+    """Forget all traced and compiled programs of functions under `jit`."""
+    for jitted in list(_jitted):
+        jitted.clear_cache()
 
 
 def jit(
