@@ -26,6 +26,7 @@ DEPENDENCIES = [
     "numpy>=2.0",
     "scipy>=1.14",
     "ml_dtypes>=0.5",
+    "opt_einsum>=3.3", # the order of contraction of einsum with three operands or more
     "llvmlite>=0.46",
     "numba>=0.63",
     "mpi4py>=4.1",

@@ -62,7 +62,9 @@ def _binary(symbol: str, fun: Callable, *, swapped: bool = False, refused: tuple
 
 
 def _operators() -> dict[str, Callable]:
-    sequences, containers = (tuple, list), (dict, list, set, tuple)
+    sequences: tuple[type, ...] = (tuple, list)
+    containers: tuple[type, ...] = (dict, list, set, tuple)
+    refused: tuple[type, ...]
     table = {}
     for name, symbol, fun, refused in (
         ("add", "+", ufuncs.add, sequences),

@@ -131,7 +131,7 @@ class _GatherBuilder:
     without those that None inserts.
     """
 
-    def __init__(self, shape: Sequence[int], ops: type):
+    def __init__(self, shape: Sequence[int], ops: Any):
         self.ops = ops
         self.operand_shape = shape
         self.dtype = index_dtype(shape)
@@ -225,7 +225,7 @@ def gather_plan(entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool) ->
       IndexError: the bounds of a slice are traced, or an axis of size 0 is indexed.
     """
     check_slices(entries)
-    ops: type = _Traced
+    ops: Any = _Traced
     if state.trace is EVAL:
         entries, ops = _with_known_values(entries), _Host
     adjacent = _arrays_adjacent(entries)

@@ -25,55 +25,66 @@ from mpijax.numpy.index_parse import (
 )
 
 
-class SlicePlan(NamedTuple):
-    """A slice of each axis, then the axes to reverse, to drop and to insert.
+class AxisChanges(NamedTuple):
+    """What is done with axes after slicing: some are reversed, then some dropped, then some inserted."""
 
-    `starts` are ints in a static plan, and may be traced scalars in a dynamic one. `limits` is None in a
-    dynamic plan, `sizes` in a static one.
-    """
+    reversed: list[int]
+    dropped: list[int]
+    new: list[int]
 
-    starts: list[Any]
-    limits: list[int] | None
+    def insert(self, sliced: int) -> None:
+        """Insert an axis after `sliced` axes of the operand."""
+        self.new.append(sliced - len(self.dropped) + len(self.new))
+
+    def apply(self, x: Any) -> Any:
+        if self.reversed:
+            x = lax.rev(x, self.reversed)
+        if self.dropped:
+            x = lax.squeeze(x, self.dropped)
+        return lax.expand_dims(x, self.new) if self.new else x
+
+    def apply_to_numpy(self, x: np.ndarray) -> np.ndarray:
+        x = np.flip(x, tuple(self.reversed))
+        return np.expand_dims(np.squeeze(x, tuple(self.dropped)), tuple(self.new))
+
+
+class StaticSlices(NamedTuple):
+    """A slice of each axis with bounds known now; `strides` is None where all are 1."""
+
+    starts: list[int]
+    limits: list[int]
     strides: list[int] | None
-    sizes: list[int] | None
-    reversed_axes: list[int]
-    dropped_axes: list[int]
-    new_axes: list[int]
+    axes: AxisChanges
 
-    def finish(self, x: Any) -> Any:
-        """Reverse, drop and insert axes."""
-        if self.reversed_axes:
-            x = lax.rev(x, self.reversed_axes)
-        if self.dropped_axes:
-            x = lax.squeeze(x, self.dropped_axes)
-        if self.new_axes:
-            x = lax.expand_dims(x, self.new_axes)
-        return x
-
-    def slice_statically(self, x: Any) -> Any:
-        """x sliced with bounds known now; a slice of everything costs nothing."""
+    def apply(self, x: Any) -> Any:
+        """x sliced; a slice of everything costs nothing."""
         if self.strides is not None or any(self.starts) or tuple(self.limits) != x.shape:
             x = lax.slice(x, self.starts, self.limits, self.strides)
-        return self.finish(x)
+        return self.axes.apply(x)
 
-    def view(self, x: np.ndarray, wrap: bool) -> np.ndarray:
-        """What `slice_dynamically` gives, of a NumPy array."""
-        bounds = []
-        for start, length, size in zip(self.starts, self.sizes, x.shape, strict=True):
-            start = int(start)
-            start = min(max(start + size if wrap and start < 0 else start, 0), size - length)
-            bounds.append(slice(start, start + length))
-        x = np.flip(x[tuple(bounds)], self.reversed_axes)
-        return np.expand_dims(np.squeeze(x, tuple(self.dropped_axes)), tuple(self.new_axes))
 
-    def slice_dynamically(self, x: Any, wrap: bool) -> Any:
-        """x sliced from starts that may be traced."""
+class DynamicSlices(NamedTuple):
+    """A slice of each axis, from a start that may be traced, of a size known now."""
+
+    starts: list[Any]
+    sizes: list[int]
+    axes: AxisChanges
+
+    def apply(self, x: Any, wrap: bool) -> Any:
         starts = [asarray(s) for s in self.starts]
         if len(starts) > 1:
             # dynamic_slice wants all its starts to have one dtype.
             dtype = index_dtype(x.shape)
             starts = [lax.convert_element_type(s, dtype) for s in starts]
-        return self.finish(lax.dynamic_slice(x, starts, self.sizes, allow_negative_indices=wrap))
+        return self.axes.apply(lax.dynamic_slice(x, starts, self.sizes, allow_negative_indices=wrap))
+
+    def apply_to_numpy(self, x: np.ndarray, wrap: bool) -> np.ndarray:
+        bounds = []
+        for known, length, size in zip(self.starts, self.sizes, x.shape, strict=True):
+            start = int(known)
+            start = min(max(start + size if wrap and start < 0 else start, 0), size - length)
+            bounds.append(slice(start, start + length))
+        return self.axes.apply_to_numpy(x[tuple(bounds)])
 
 
 def _allows_slices(mode: Any) -> bool:
@@ -94,7 +105,9 @@ def _static_int(value: Any, size: int, wrap: bool, clip: bool) -> int | None:
     return position if 0 <= position < size else None
 
 
-def static_plan(entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool, mode: Any) -> SlicePlan | None:
+def static_plan(
+    entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool, mode: Any
+) -> StaticSlices | None:
     """The plan of an index known now; None if it needs another way."""
     if any(e.kind in (ARRAY, BOOL) for e in entries):
         return None
@@ -108,37 +121,40 @@ def static_plan(entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool, mo
         return None
 
 
-def _static_plan(entries, shape, wrap, mode) -> SlicePlan | None:
+def _static_plan(
+    entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool, mode: Any
+) -> StaticSlices | None:
     clip = mode is not None and lax.GatherScatterMode.from_any(mode) == lax.GatherScatterMode.CLIP
-    plan = SlicePlan([], [], [], None, [], [], [])
-    for kind, value, axes in entries:
+    starts: list[int] = []
+    limits: list[int] = []
+    strides: list[int] = []
+    axes = AxisChanges([], [], [])
+    for kind, value, consumed in entries:
         if kind == NEWAXIS:
-            plan.new_axes.append(len(plan.starts) - len(plan.dropped_axes) + len(plan.new_axes))
+            axes.insert(len(starts))
             continue
-        axis = axes[0]
+        axis = consumed[0]
         if kind == INT:
             position = _static_int(value, shape[axis], wrap, clip)
             if position is None:
                 return None
-            plan.starts.append(position)
-            plan.limits.append(position + 1)
-            plan.strides.append(1)
-            plan.dropped_axes.append(axis)
-            continue
-        start, stop, step = value.indices(shape[axis])
-        if step < 0:
-            # The same elements in rising order, to be reversed.
-            last = start
-            start = min(shape[axis], stop + 1 + abs(start - stop - 1) % -step)
-            stop, step = max(start, last + 1), -step
-            plan.reversed_axes.append(axis)
-        plan.starts.append(start)
-        plan.limits.append(max(start, stop))
-        plan.strides.append(step)
-    return plan._replace(strides=None) if all(s == 1 for s in plan.strides) else plan
+            start, stop, step = position, position + 1, 1
+            axes.dropped.append(axis)
+        else:
+            start, stop, step = value.indices(shape[axis])
+            if step < 0:
+                # The same elements in rising order, to be reversed.
+                last = start
+                start = min(shape[axis], stop + 1 + abs(start - stop - 1) % -step)
+                stop, step = max(start, last + 1), -step
+                axes.reversed.append(axis)
+        starts.append(start)
+        limits.append(max(start, stop))
+        strides.append(step)
+    return StaticSlices(starts, limits, None if all(s == 1 for s in strides) else strides, axes)
 
 
-def dynamic_plan(entries: Sequence[Entry], shape: tuple[int, ...], mode: Any) -> SlicePlan | None:
+def dynamic_plan(entries: Sequence[Entry], shape: tuple[int, ...], mode: Any) -> DynamicSlices | None:
     """The plan of an index of scalars and slices of step 1 or -1; None if it needs a gather."""
     for kind, value, _ in entries:
         if kind == BOOL or (kind == ARRAY and np.shape(value) != ()):
@@ -151,30 +167,31 @@ def dynamic_plan(entries: Sequence[Entry], shape: tuple[int, ...], mode: Any) ->
         return None
 
 
-def _dynamic_plan(entries, shape) -> SlicePlan | None:
-    plan = SlicePlan([], None, None, [], [], [], [])
-    starts = []
-    for kind, value, axes in entries:
+def _dynamic_plan(entries: Sequence[Entry], shape: tuple[int, ...]) -> DynamicSlices | None:
+    starts: list[Any] = []
+    sizes: list[int] = []
+    axes = AxisChanges([], [], [])
+    for kind, value, consumed in entries:
         if kind == NEWAXIS:
-            plan.new_axes.append(len(starts) - len(plan.dropped_axes) + len(plan.new_axes))
+            axes.insert(len(starts))
             continue
-        axis = axes[0]
+        axis = consumed[0]
         if kind in (INT, ARRAY):
             if shape[axis] == 0:
                 return None
             starts.append(value)
-            plan.sizes.append(1)
-            plan.dropped_axes.append(axis)
+            sizes.append(1)
+            axes.dropped.append(axis)
             continue
         if value.step not in (None, 1, -1):
             return None
         start, stop, step = value.indices(shape[axis])
         if step < 0:
             start, stop = stop + 1, start + 1
-            plan.reversed_axes.append(axis)
+            axes.reversed.append(axis)
         starts.append(start)
-        plan.sizes.append(max(0, stop - start))
-    return plan._replace(starts=starts)
+        sizes.append(max(0, stop - start))
+    return DynamicSlices(starts, sizes, axes)
 
 
 def index_dtype(shape: Sequence[int]) -> np.dtype:

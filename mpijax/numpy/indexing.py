@@ -17,7 +17,7 @@ from mpijax.numpy import util
 from mpijax.numpy.contraction import einsum
 from mpijax.numpy.index_gather import gather, gather_plan
 from mpijax.numpy.index_parse import expand_masks, parse, wrap_negative_array
-from mpijax.numpy.index_plan import SlicePlan, dynamic_plan, index_dtype, static_plan
+from mpijax.numpy.index_plan import StaticSlices, dynamic_plan, index_dtype, static_plan
 from mpijax.numpy.one_hot import one_hot
 from mpijax.numpy.ufuncs import mod
 from mpijax.numpy.util import canonical_axis, ensure_arraylike
@@ -37,7 +37,7 @@ class _Known(NamedTuple):
       aval: type of the result of `view`.
     """
 
-    plan: SlicePlan | None
+    plan: StaticSlices | None
     view: tuple | None
     aval: ShapedArray | None
 
@@ -105,7 +105,7 @@ def getitem(x: Any, index: Any) -> Any:
         # NumPy copies as fast as compiled code would; a program for each pair of bounds takes long to make.
         return from_numpy(x._value[known.view], known.aval)
     if known.plan is not None:
-        return known.plan.slice_statically(x)
+        return known.plan.apply(x)
     return get(x, index)
 
 
@@ -122,15 +122,15 @@ def get(
     """`x[index]`, with a say in what happens out of bounds; see `x.at[index].get`."""
     shape = x.shape
     entries = parse(index, shape)
-    plan = static_plan(entries, shape, wrap_negative_indices, mode)
-    if plan is not None:
-        return plan.slice_statically(x)
-    plan = dynamic_plan(entries, shape, mode)
-    if plan is not None:
+    static = static_plan(entries, shape, wrap_negative_indices, mode)
+    if static is not None:
+        return static.apply(x)
+    dynamic = dynamic_plan(entries, shape, mode)
+    if dynamic is not None:
         if _is_here(x) and isinstance(x.dtype, np.dtype):
-            view = plan.view(x._value, wrap_negative_indices)
+            view = dynamic.apply_to_numpy(x._value, wrap_negative_indices)
             return from_numpy(view, x.aval.update(shape=view.shape))
-        return plan.slice_dynamically(x, wrap_negative_indices)
+        return dynamic.apply(x, wrap_negative_indices)
     plan = gather_plan(expand_masks(entries, shape), shape, wrap_negative_indices)
     if fill_value is not None:
         fill_value = _checked_fill_value(fill_value)

@@ -120,8 +120,14 @@ class _matmul_axes:
         count = max(a.ndim, b.ndim, 2) - 2
         a_sizes = (None,) * (count - max(a.ndim - 2, 0)) + a.shape[:-2]
         b_sizes = (None,) * (count - max(b.ndim - 2, 0)) + b.shape[:-2]
-        self.a_batch, self.b_batch, self.a_squeezed, self.b_squeezed, self.restored = [], [], [], [], []
-        shared, a_free, b_free = [], [], []
+        self.a_batch: list[int] = []
+        self.b_batch: list[int] = []
+        self.a_squeezed: list[int] = []
+        self.b_squeezed: list[int] = []
+        self.restored: list[int] = []
+        shared: list[int] = []
+        a_free: list[int] = []
+        b_free: list[int] = []
 
         def drop(squeezed, free):
             squeezed.append(len(shared) + len(free) + len(squeezed))

@@ -11,7 +11,7 @@ from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.numpy.util import canonical_shape, shape_of
 
-_ARTICLES = {np.floating: "a float", np.inexact: "a float or complex", np.integer: "an int"}
+_ARTICLES: dict[type, str] = {np.floating: "a float", np.inexact: "a float or complex", np.integer: "an int"}
 
 
 def sampler_dtype(fun_name: str, dtype: Any, default: type, kind: type = np.floating) -> np.dtype:
