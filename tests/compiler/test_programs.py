@@ -1,0 +1,84 @@
+"""Random programs: compiled, operation by operation, and by the NumPy references."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from compiler.random_programs import Maker, Program, Value, reference
+
+import mpijax
+import mpijax.numpy as jnp
+
+
+def bits(x) -> bytes:
+    """What must agree bit by bit; all NaNs are one."""
+    x = np.array(x)
+    if x.dtype.kind not in "biu":
+        parts = [x.real, x.imag] if x.dtype.kind == "c" else [x]
+        x = np.stack([np.where(np.isnan(p), np.array(np.nan, p.dtype), p) for p in parts])
+    return x.tobytes()
+
+
+def difference(value: Value, got, want) -> str:
+    """How a result is off the reference; empty if it is not."""
+    got, want = np.asarray(got), np.asarray(want)
+    if (got.shape, got.dtype) != (want.shape, want.dtype):
+        return f"{got.dtype}{got.shape} instead of {want.dtype}{want.shape}"
+    if got.dtype.kind in "biu":
+        good = got == want
+    else:
+        wide = np.complex128 if got.dtype.kind == "c" else np.float64
+        got, want = got.astype(wide), want.astype(wide)
+        with np.errstate(invalid="ignore"):
+            good = np.isclose(got, want, rtol=value.rough, atol=value.rough, equal_nan=True)
+    if good.all():
+        return ""
+    at = tuple(int(i) for i in np.argwhere(~good)[0])
+    return f"{int((~good).sum())} of {good.size} elements differ, first {at}: {got[at]} instead of {want[at]}"
+
+
+def check(program: Program, eager: bool) -> None:
+    args = [jnp.asarray(x) for x in program.inputs]
+    compiled = mpijax.jit(program)
+    got = compiled(*args)
+    with np.errstate(all="ignore"):
+        want = reference(mpijax.make_jaxpr(program)(*args), args)
+    for k, g, w in zip(program.results, got, want, strict=True):
+        text = difference(program.values[k], g, w)
+        assert not text, f"v{k}: {text}\n{program.text()}"
+    again = compiled(*args)
+    assert [bits(x) for x in again] == [bits(x) for x in got], f"a second call differs\n{program.text()}"
+    if eager and not program.reordered:
+        for k, g, e in zip(program.results, got, program(*args), strict=True):
+            assert bits(g) == bits(e), f"v{k}: compiled and eager differ in bits\n{program.text()}"
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_programs(seed):
+    check(Maker(seed).program, eager=seed % 2 == 0)
+
+
+@pytest.mark.parametrize("seed", range(1000, 1030))
+def test_programs_x64(seed):
+    with mpijax.enable_x64(True):
+        check(Maker(seed, x64=True).program, eager=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10_000, 12_000, 50))
+def test_many_programs(seed):
+    for s in range(seed, seed + 50):
+        check(Maker(s, length=20).program, eager=True)
+
+
+@pytest.mark.parametrize("seed", range(2000, 2040))
+def test_donated_arguments(seed):
+    """Results that take over the memory of arguments are what they are without."""
+    program = Maker(seed).program
+    want = mpijax.jit(program)(*(jnp.asarray(x) for x in program.inputs))
+    which = tuple(range(0, len(program.inputs), 1 + seed % 2))
+    fun = mpijax.jit(program, donate_argnums=which)
+    for _ in range(2):
+        got = fun(*(jnp.array(x, copy=True) for x in program.inputs))
+        for k, g, w in zip(program.results, got, want, strict=True):
+            assert bits(g) == bits(w), f"v{k}: donation of {which} changes a result\n{program.text()}"
