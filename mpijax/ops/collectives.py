@@ -439,7 +439,12 @@ def _all_gather_batch(axis, args, dims, *, all_gather_dimension, axis_name, axis
         shifted = at + (d is not None and d <= at)
         moved = d if d is None else d + (not tiled and shifted <= d)
         out = all_gather_p.bind(
-            x, all_gather_dimension=shifted, axis_name=axis_name, axis_index_groups=None, axis_size=axis_size, tiled=tiled
+            x,
+            all_gather_dimension=shifted,
+            axis_name=axis_name,
+            axis_index_groups=None,
+            axis_size=axis_size,
+            tiled=tiled,
         )
         return out, moved
     if len(axis_name) != 1:
@@ -492,5 +497,3 @@ axis_index_p = Primitive(
     effects=lambda params: frozenset({fx.NamedAxisEffect(params["axis_name"])}),
     vma=_with("axis_name"),
 )
-
-

@@ -76,7 +76,8 @@ def _allreduce_jvp(primals, tangents, *, op, comm, transposed):
         return out, Zero.of_primal(out)
     if op.name != "SUM":
         raise NotImplementedError(
-            f"allreduce with op={op.name} has no derivative: only SUM does. For the gradient of a maximum over ranks use "
+            f"allreduce with op={op.name} has no derivative: only SUM does. For the gradient of a maximum over ranks "
+            f"use "
             "mpijax.lax.pmax under shard_map."
         )
     return out, mpi_allreduce_p.bind(t, op=op, comm=comm, transposed=transposed)
@@ -88,8 +89,6 @@ def _allreduce_transpose(ct, x, *, op, comm, transposed):
     if op.name != "SUM":
         raise NotImplementedError(f"the linear transpose of allreduce is defined for op=SUM, not for {op.name}.")
     return [mpi_allreduce_p.bind(ct, op=op, comm=comm, transposed=not transposed)]
-
-
 
 
 mpi_allreduce_p = Primitive(

@@ -95,7 +95,16 @@ def _permute(step: CommStep, mpi, comm, handle, source, target, nbytes: int, lin
     kind = mpi.move_type()
     out.append(
         program.Comm(
-            "sendrecv", handle, _at(source), _at(target), nbytes, nbytes, kind, kind, source=comes_from, dest=goes_to,
+            "sendrecv",
+            handle,
+            _at(source),
+            _at(target),
+            nbytes,
+            nbytes,
+            kind,
+            kind,
+            source=comes_from,
+            dest=goes_to,
             source_line=line,
         )  # fmt: skip
     )
@@ -128,5 +137,7 @@ def _per_rank(step: CommStep, mpi, line: str) -> list[Any]:
     # Broadcast works in place: every rank starts from a copy of its own value.
     return [
         copy,
-        program.Comm("bcast", handle, _at(target), _at(target), nbytes, nbytes, kind, kind, root=root, source_line=line),
+        program.Comm(
+            "bcast", handle, _at(target), _at(target), nbytes, nbytes, kind, kind, root=root, source_line=line
+        ),
     ]

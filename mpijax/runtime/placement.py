@@ -18,7 +18,9 @@ def from_host(value: np.ndarray, aval: ShapedArray) -> Any:
     return from_numpy(np.asarray(value), aval, copy=True)
 
 
-def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False, may_alias: bool | None = None) -> Any:
+def device_put(
+    x: Any, device: Any = None, *, src: Any = None, donate: bool = False, may_alias: bool | None = None
+) -> Any:
     """`x` (a pytree) as arrays on a device, or laid out as a `NamedSharding` says.
 
     For a sharding over several ranks every rank passes the same whole array and keeps its shard.

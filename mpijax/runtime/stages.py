@@ -77,7 +77,8 @@ class Compiled:
         leaves, in_tree = tree.tree_flatten((args, kwargs))
         if in_tree != self.in_tree:
             raise TypeError(
-                f"Function {self._traced.name} was called with arguments of another structure than it was compiled for: "
+                f"Function {self._traced.name} was called with arguments of another structure than it was compiled "
+                f"for: "
                 f"{in_tree} instead of {self.in_tree}"
             )
         avals = self._traced.jaxpr.in_avals

@@ -152,7 +152,11 @@ class Mesh:
     def __str__(self) -> str:
         sizes = ", ".join(f"{n!r}: {s}" for n, s in self.shape.items())
         types = ", ".join(t.name for t in self.axis_types)
-        return f"Mesh({sizes}, axis_types=({types},))" if len(self.axis_types) == 1 else f"Mesh({sizes}, axis_types=({types}))"
+        return (
+            f"Mesh({sizes}, axis_types=({types},))"
+            if len(self.axis_types) == 1
+            else f"Mesh({sizes}, axis_types=({types}))"
+        )
 
     def __repr__(self) -> str:
         return f"Mesh(axis_sizes={self.devices.shape}, axis_names={self.axis_names}, axis_types={self.axis_types})"
@@ -225,9 +229,7 @@ class NamedSharding(Sharding):
             raise TypeError(f"NamedSharding's spec is a PartitionSpec, got {spec!r} of type {type(spec).__name__}")
         unknown = [a for a in spec.all_axes() if a not in mesh.axis_names]
         if unknown:
-            raise ValueError(
-                f"Resource axis: {unknown[0]} of {spec} is not found in mesh: {mesh.axis_names}."
-            )
+            raise ValueError(f"Resource axis: {unknown[0]} of {spec} is not found in mesh: {mesh.axis_names}.")
         self.mesh = mesh
         self.spec = spec
 
@@ -336,5 +338,3 @@ class SingleDeviceSharding(Sharding):
 
     def __repr__(self) -> str:
         return f"SingleDeviceSharding(device={self._device!r}, memory_kind=device)"
-
-

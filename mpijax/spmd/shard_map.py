@@ -76,7 +76,8 @@ def shard_map(
             )
         if axis_names is not None and set(axis_names) not in (set(), set(the_mesh.axis_names)):
             raise NotImplementedError(
-                "shard_map over a part of the mesh axes (axis_names=...) is not supported: give the function a mesh with "
+                "shard_map over a part of the mesh axes (axis_names=...) is not supported: give the function a mesh "
+                "with "
                 "only those axes."
             )
         return _call(f, the_mesh, in_specs, out_specs, check_vma, args)
@@ -104,7 +105,9 @@ def _call(f, mesh: Mesh, in_specs, out_specs, check_vma: bool, args):
         jaxpr, consts = trace_to_jaxpr(flat_fun, local, debug_info("shard_map", f, args, {}))
     closed, moved = hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer))
     out_tree = flat_fun.out_tree
-    flat_out = _flatten_specs("out_specs", out_specs, out_tree, tree.tree_unflatten(out_tree, [0] * out_tree.num_leaves), mesh)
+    flat_out = _flatten_specs(
+        "out_specs", out_specs, out_tree, tree.tree_unflatten(out_tree, [0] * out_tree.num_leaves), mesh
+    )
     for aval, spec in zip(closed.out_avals, flat_out, strict=True):
         _check_out(f, mesh, aval, spec, check_vma)
     outs = shard_map_p.bind(
@@ -133,15 +136,19 @@ def _flatten_specs(what: str, specs, structure, value, mesh: Mesh) -> list[Parti
     if isinstance(specs, tuple) and not isinstance(specs, PartitionSpec) and isinstance(value, tuple):
         if len(specs) != len(value) and not hasattr(specs, "_fields"):
             raise ValueError(
-                f"pytree structure error: different lengths of tuple at key path\n    shard_map {what}\nAt that key path, the "
-                f"prefix pytree shard_map {what} has a subtree of type tuple of length {len(specs)}, but the full pytree has "
+                f"pytree structure error: different lengths of tuple at key path\n    shard_map {what}\nAt that key "
+                f"path, the "
+                f"prefix pytree shard_map {what} has a subtree of type tuple of length {len(specs)}, but the full "
+                f"pytree has "
                 f"a subtree of the same type but of length {len(value)}."
             )
     dummy = tree.tree_unflatten(structure, [object()] * structure.num_leaves)
     try:
         tree.tree_map(lambda s, sub: flat.extend([s] * len(tree.tree_leaves(sub))), specs, dummy, is_leaf=is_spec)
     except ValueError as e:
-        raise ValueError(f"shard_map {what} do not match the structure of the {what[:-6]}put: {specs} for {structure}. {e}") from None
+        raise ValueError(
+            f"shard_map {what} do not match the structure of the {what[:-6]}put: {specs} for {structure}. {e}"
+        ) from None
     for s in flat:
         if not isinstance(s, PartitionSpec):
             raise TypeError(
@@ -151,8 +158,10 @@ def _flatten_specs(what: str, specs, structure, value, mesh: Mesh) -> list[Parti
         for a in s.all_axes():
             if a not in mesh.axis_names:
                 raise ValueError(
-                    f"shard_map {what} argument must refer to an axis marked as manual (frozenset({set(mesh.axis_names)})), "
-                    f"but:\n\n  {what} refers to {a!r}\n\nThe mesh is {mesh}. Check the {what} values passed to shard_map."
+                    f"shard_map {what} argument must refer to an axis marked as manual "
+                    f"(frozenset({set(mesh.axis_names)})), "
+                    f"but:\n\n  {what} refers to {a!r}\n\nThe mesh is {mesh}. Check the {what} values passed to "
+                    f"shard_map."
                 )
     return flat
 
@@ -167,10 +176,14 @@ def _check_fits(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, i: int, n
 
     if len(spec) > aval.ndim:
         raise ValueError(
-            f"shard_map applied to the function '{name}' was given an in_specs entry which is too long to be compatible "
-            f"with the corresponding input value from the function:\n\nin_specs is {spec} which has length {len(spec)}, but "
-            f"the passed args[{i}]{bound()} has shape {short}, which has rank {aval.ndim} (and {aval.ndim} < {len(spec)})\n\n"
-            "Entries in in_specs must be of length no greater than the number of axes in the corresponding input value.\n\n"
+            f"shard_map applied to the function '{name}' was given an in_specs entry which is too long to be "
+            f"compatible "
+            f"with the corresponding input value from the function:\n\nin_specs is {spec} which has length "
+            f"{len(spec)}, but "
+            f"the passed args[{i}]{bound()} has shape {short}, which has rank {aval.ndim} (and {aval.ndim} < "
+            f"{len(spec)})\n\n"
+            "Entries in in_specs must be of length no greater than the number of axes in the corresponding input "
+            "value.\n\n"
             f"Either revise the spec to be shorter, or modify '{name}' so that its inputs have sufficient rank."
         )
     for dim, size in enumerate(aval.shape):
@@ -179,13 +192,20 @@ def _check_fits(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, i: int, n
         if size % parts:
             which = f"axis {axes[0]!r}" if len(axes) == 1 else f"axes {axes}"
             raise ValueError(
-                f"shard_map applied to the function '{name}' was given argument arrays with axis sizes that are not evenly "
-                f"divisible by the corresponding mesh axis sizes:\n\nThe mesh given has shape {tuple(mesh.devices.shape)} with "
-                f"corresponding axis names {mesh.axis_names}.\n\nthe passed args[{i}] of shape {short}{bound()} corresponds to "
-                f"in_specs of value {spec}, which maps array axis {dim} (of size {size}) to mesh {which} (of size {parts}), but "
-                f"{parts} does not evenly divide {size}\n\nArray arguments' axis sizes must be evenly divisible by the mesh "
-                "axis or axes indicated by the corresponding elements of the argument's in_specs entry. Consider checking that "
-                "in_specs are correct, and if so consider changing the mesh axis sizes or else padding the input and adapting "
+                f"shard_map applied to the function '{name}' was given argument arrays with axis sizes that are not "
+                f"evenly "
+                f"divisible by the corresponding mesh axis sizes:\n\nThe mesh given has shape "
+                f"{tuple(mesh.devices.shape)} with "
+                f"corresponding axis names {mesh.axis_names}.\n\nthe passed args[{i}] of shape {short}{bound()} "
+                f"corresponds to "
+                f"in_specs of value {spec}, which maps array axis {dim} (of size {size}) to mesh {which} (of size "
+                f"{parts}), but "
+                f"{parts} does not evenly divide {size}\n\nArray arguments' axis sizes must be evenly divisible by "
+                f"the mesh "
+                "axis or axes indicated by the corresponding elements of the argument's in_specs entry. Consider "
+                "checking that "
+                "in_specs are correct, and if so consider changing the mesh axis sizes or else padding the input and "
+                "adapting "
                 f"'{name}' appropriately."
             )
 
@@ -194,23 +214,34 @@ def _check_out(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, check_vma:
     name = callable_name(f)
     if len(spec) > aval.ndim:
         raise ValueError(
-            f"shard_map applied to the function '{name}' was given an out_specs entry which is too long to be compatible with "
-            f"the corresponding output value from the function:\n\nout_specs is {spec} which has length {len(spec)}, but "
-            f"{name}(*args) has shape {aval.str_short(False)}, which has rank {aval.ndim} (and {aval.ndim} < {len(spec)})\n\n"
-            "Entries in out_specs must be of length no greater than the number of axes in the corresponding output value.\n\n"
-            f"Either revise the spec to be shorter, or modify '{name}' so that its outputs have sufficient rank.\n\nFor scalar "
-            "values (rank 0), consider using an out_specs entry of `P()`. In particular, for rank 0 outputs which are not "
-            "constant over the mesh, add at least one (singleton) axis to them so that they can be concatenated using out_specs."
+            f"shard_map applied to the function '{name}' was given an out_specs entry which is too long to be "
+            f"compatible with "
+            f"the corresponding output value from the function:\n\nout_specs is {spec} which has length {len(spec)}, "
+            f"but "
+            f"{name}(*args) has shape {aval.str_short(False)}, which has rank {aval.ndim} (and {aval.ndim} < "
+            f"{len(spec)})\n\n"
+            "Entries in out_specs must be of length no greater than the number of axes in the corresponding output "
+            "value.\n\n"
+            f"Either revise the spec to be shorter, or modify '{name}' so that its outputs have sufficient "
+            f"rank.\n\nFor scalar "
+            "values (rank 0), consider using an out_specs entry of `P()`. In particular, for rank 0 outputs which are "
+            "not "
+            "constant over the mesh, add at least one (singleton) axis to them so that they can be concatenated using "
+            "out_specs."
         )
     if check_vma:
         missing = sorted(str(a) for a in aval.vma - set(spec.all_axes()))
         if missing:
             raise ValueError(
-                f"shard_map applied to the function '{name}' was given out_specs which require replication which can't be "
+                f"shard_map applied to the function '{name}' was given out_specs which require replication which "
+                f"can't be "
                 f"statically inferred given the mesh:\n\nThe mesh given has shape {tuple(mesh.devices.shape)} with "
-                f"corresponding axis names {mesh.axis_names}.\n\nout_specs is {spec}, which implies that the corresponding "
-                f"output value is replicated across mesh axis {', '.join(map(repr, missing))}, but could not infer replication "
-                f"over it.\n\nCheck if these output values are meant to be replicated over those mesh axes. If not, consider "
+                f"corresponding axis names {mesh.axis_names}.\n\nout_specs is {spec}, which implies that the "
+                f"corresponding "
+                f"output value is replicated across mesh axis {', '.join(map(repr, missing))}, but could not infer "
+                f"replication "
+                f"over it.\n\nCheck if these output values are meant to be replicated over those mesh axes. If not, "
+                f"consider "
                 "revising the corresponding out_specs entries. If so, consider disabling the check by passing the "
                 "check_vma=False argument to `jax.shard_map`."
             )
@@ -244,7 +275,9 @@ def _inside(params):
 
 
 def _rebind(args, params, jaxpr: ClosedJaxpr, in_specs, out_specs):
-    return shard_map_p.bind(*args, **{**params, "jaxpr": jaxpr, "in_specs": tuple(in_specs), "out_specs": tuple(out_specs)})
+    return shard_map_p.bind(
+        *args, **{**params, "jaxpr": jaxpr, "in_specs": tuple(in_specs), "out_specs": tuple(out_specs)}
+    )
 
 
 def _all_axes_spec(mesh: Mesh, aval: ShapedArray, check_vma: bool) -> PartitionSpec:
@@ -295,7 +328,9 @@ def _linearize(trace, primals, tangents, params):
     live = [t for t in tangents if type(t) is not Zero]
     in_specs = residual_specs + [s for s, nz in zip(params["in_specs"], nonzero, strict=True) if nz]
     out_specs = [s for s, nz in zip(params["out_specs"], split.nonzero_out, strict=True) if nz]
-    linear_outs = iter(_rebind([*residuals, *live], params, linear, in_specs, out_specs) if any(split.nonzero_out) else ())
+    linear_outs = iter(
+        _rebind([*residuals, *live], params, linear, in_specs, out_specs) if any(split.nonzero_out) else ()
+    )
     return primal_out, [
         next(linear_outs) if nz else Zero.of_primal(p) for p, nz in zip(primal_out, split.nonzero_out, strict=True)
     ]
@@ -423,9 +458,7 @@ def _dce(used: list[bool], eqn: Eqn) -> Eqn:
 def _outer_effects(params):
     """Effects of the body, except references to the mesh's own axes, which are bound here."""
     names = set(params["mesh"].axis_names)
-    return frozenset(
-        e for e in params["jaxpr"].effects if not (isinstance(e, NamedAxisEffect) and e.name in names)
-    )
+    return frozenset(e for e in params["jaxpr"].effects if not (isinstance(e, NamedAxisEffect) and e.name in names))
 
 
 def _reference(*_args, **_params):
@@ -446,4 +479,3 @@ shard_map_p = Primitive(
     linearize=_linearize,
     vma=lambda avals, params: None,
 )
-
