@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijax.core import tree
 from mpijax.core import effects as fx
+from mpijax.core import tree
 from mpijax.core.lowering import Communication, Structural
 from mpijax.core.primitive import Primitive, Unsupported, registry
 from mpijax.core.trace import axis_size as named_axis_size

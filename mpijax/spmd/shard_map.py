@@ -371,7 +371,7 @@ def _with_ranked_residuals(split, n: int) -> tuple[ClosedJaxpr, ClosedJaxpr]:
 def _transpose(cts, *args, **params):
     linear = tuple(is_undefined_primal(x) for x in args)
     nonzero = tuple(type(ct) is not Zero for ct in cts)
-    mesh, check = params["mesh"], params["check_vma"]
+    check = params["check_vma"]
     with _inside(params):
         closed, nonzero_out = transpose_jaxpr(params["jaxpr"], linear, nonzero)
         if not check:
