@@ -28,6 +28,12 @@ class ShapedArray:
     __slots__ = ("shape", "dtype", "weak_type", "vma", "ndim", "size", "_text")
 
     shape: tuple[int, ...]
+    dtype: Any
+    weak_type: bool
+    vma: frozenset
+    ndim: int
+    size: int
+    _text: str | None
     _table: dict[tuple, ShapedArray] = {}
 
     def __new__(cls, shape, dtype, weak_type: bool = False, vma: frozenset = NO_AXES):

@@ -7,6 +7,8 @@ i64 in elements; only the element's own alignment is assumed. `note` is appended
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from mpijax.scalar import narrow
@@ -14,7 +16,17 @@ from mpijax.scalar.types import Scalar, info
 
 
 class Memory:
-    """The memory half of Builder."""
+    """The memory half of Builder, which provides the names below."""
+
+    lanes: int
+    function: Any
+    emit: Any
+    effect: Any
+    fresh: Any
+    vector: Any
+    splat: Any
+    lane: Any
+    with_lanes: Any
 
     # ---- between storage and compute form (operand texts)
 
