@@ -49,9 +49,9 @@ class _Unravel:
                 f"unravel function given array of dtype {dtypes.dtype(vector)}, but expected dtype {to}"
             )
         sizes = tuple(int(np.prod(shape)) for shape in shapes)
-        if np.shape(vector) != (sum(sizes),):
+        if np.shape(vector) != (sum(sizes),):  # type: ignore[call-overload]
             raise ValueError(
-                f"unravel function given array of shape {np.shape(vector)}, but expected shape "
+                f"unravel function given array of shape {np.shape(vector)}, but expected shape "  # type: ignore[call-overload]
                 f"{(sum(sizes),)}"
             )
         pieces = [x.reshape(shape) for x, shape in zip(lax.split(vector, sizes), shapes, strict=True)]

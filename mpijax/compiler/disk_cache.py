@@ -48,7 +48,7 @@ def _cpu() -> str:
     """The kernel's words for the CPU; ranks with equal words run the same code."""
     wanted = ("vendor_id", "cpu family", "model", "model name", "flags", "features", "cpu implementer",
               "cpu part", "isa")
-    lines = []
+    lines = []  # type: ignore[var-annotated]
     try:
         with open("/proc/cpuinfo") as file:
             for line in file:

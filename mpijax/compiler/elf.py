@@ -123,7 +123,7 @@ def _library_function(name: str) -> int:
     """Address of a function of the C or mathematics library."""
     for library in _libraries():
         try:
-            return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+            return ctypes.cast(getattr(library, name), ctypes.c_void_p).value  # type: ignore[return-value]
         except AttributeError:
             continue
     raise UnsupportedObject(f"no function {name} in the C library")

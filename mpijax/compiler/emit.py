@@ -325,7 +325,7 @@ class Emitter:
             if c != 1:
                 x = b.mul(x, self._splat(b, Scalar(INT64, self.param(c)), scope.lanes))
             total = x if total is None else b.add(total, x)
-        return total
+        return total  # type: ignore[return-value]
 
     # ------------------------------------------------------------ expressions
 

@@ -210,7 +210,7 @@ class _Builder:
         if primitive.name == "transpose":
             swapped = self._swapped_product(inputs[0], params["permutation"])
             if swapped is not None:
-                return self._node(*swapped, avals, source, effects)
+                return self._node(*swapped, avals, source, effects)  # type: ignore[call-arg]
         node = Node(primitive, params, inputs, avals, source, effects)
         self.graph.nodes.append(node)
         return node.outputs

@@ -122,7 +122,7 @@ class Schedule:
         return kept
 
     def _is_product(self) -> bool:
-        return any(r.member.value.producer.primitive.name == "dot_general" for r in self.kernel.reduces)
+        return any(r.member.value.producer.primitive.name == "dot_general" for r in self.kernel.reduces)  # type: ignore[attr-defined]
 
     def _best_variable(self) -> LoopVar | None:
         """The loop along which most memory is read and written in steps of one; the last of equals."""

@@ -12,7 +12,7 @@ def nest_text(kernel: Kernel) -> str:
     """One kernel: its loops, what is computed for an element, what is reduced and stored."""
     names: dict[int, str] = {}
     schedule = Schedule(kernel)
-    where = f"   ; {kernel.source}" if kernel.source is not None and kernel.source.file else ""
+    where = f"   ; {kernel.source}" if kernel.source is not None and kernel.source.file else ""  # type: ignore[attr-defined]
     lines = [f"kernel {kernel.name} [{schedule.strategy}, {schedule.lanes} lanes]{where}"]
     indent = "  "
     axes = {id(kernel.variables[a]) for a in kernel.axes}

@@ -77,7 +77,7 @@ def _put_methods(owner: type) -> None:
     for name, method in _installed.items():
         setattr(owner, name, method)
     if "__getattr__" in vars(owner):
-        del owner.__getattr__
+        del owner.__getattr__  # type: ignore[attr-defined]
 
 
 def _load() -> None:

@@ -37,7 +37,7 @@ class _WithRemedy:
 
     def __init__(self, message: str):
         fix = f"\n{self.remedy}" if self.remedy else ""
-        super().__init__(f"{message.rstrip()}{fix}\nSee {_PAGE}#jax.errors.{type(self).__name__}")
+        super().__init__(f"{message.rstrip()}{fix}\nSee {_PAGE}#jax.errors.{type(self).__name__}")  # type: ignore[call-arg]
 
 
 class JAXTypeError(_WithRemedy, TypeError):

@@ -92,8 +92,8 @@ def render(doc: Doc, width: int = 80) -> str:
         elif isinstance(node, Group):
             stack.append((indent, flat or _fits(node.child, width - column), node.child))
         elif flat:
-            out.append(node.flat)
-            column += len(node.flat)
+            out.append(node.flat)  # type: ignore[attr-defined]
+            column += len(node.flat)  # type: ignore[attr-defined]
         else:
             out.append("\n" + " " * indent)
             column = indent
@@ -112,7 +112,7 @@ def _fits(doc: Doc, room: int) -> bool:
         elif isinstance(node, Concat):
             pending.extend(reversed(node.parts))
         else:
-            pending.append(node.child)
+            pending.append(node.child)  # type: ignore[attr-defined]
         if room < 0:
             return False
     return room >= 0

@@ -89,7 +89,7 @@ class _Override:
     __slots__ = ("_name", "_previous", "_value")
 
     def __init__(self, name: str, value: Any):
-        self._name, self._value, self._previous = name, value, []
+        self._name, self._value, self._previous = name, value, []  # type: ignore[var-annotated]
 
     def __enter__(self) -> None:
         self._previous.append(_swap_local(self._name, self._value))

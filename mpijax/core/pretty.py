@@ -91,7 +91,7 @@ def _param(key: str, value: Any, names: Names) -> pp.Doc:
         return pp.text(f"{key}=") + _jaxpr_doc(inner, names)
     if isinstance(value, (tuple, list)) and value and all(isinstance(v, (Jaxpr, ClosedJaxpr)) for v in value):
         inner = [v.jaxpr if isinstance(v, ClosedJaxpr) else v for v in value]
-        body = pp.join(pp.brk(), [_jaxpr_doc(v, names) for v in inner])
+        body = pp.join(pp.brk(), [_jaxpr_doc(v, names) for v in inner])  # type: ignore[attr-defined]
         listed = pp.nest(2, pp.text("(") + pp.brk("") + body) + pp.brk("") + pp.text(")")
         return pp.text(f"{key}=") + pp.group(listed)
     return pp.text(f"{key}={param_text(value)}")

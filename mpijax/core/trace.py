@@ -333,7 +333,7 @@ class JitTracer(Tracer):
         return str(self._aval)
 
     def _origin_msg(self) -> str:
-        return self._trace.origin_of(self)
+        return self._trace.origin_of(self)  # type: ignore[attr-defined]
 
 
 def literal_value(x: Any) -> Any:

@@ -41,7 +41,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
         raise TypeError(f"Shapes must have nonnegative sizes, got shapes={list(shapes)}")
     ndim = max(map(len, shapes))
     result = []
-    for dims in zip(*((1,) * (ndim - len(s)) + s for s in shapes), strict=True):
+    for dims in zip(*((1,) * (ndim - len(s)) + s for s in shapes), strict=True):  # type: ignore[operator]
         sizes = set(dims) - {1}
         if len(sizes) > 1:
             raise ValueError(f"Incompatible shapes for broadcasting: shapes={list(shapes)}")
@@ -85,7 +85,7 @@ def broadcast_in_dim(
     An axis of the operand has the size of its axis in the result, or 1.
     """
     shape, dims = canonical_shape(shape), tuple(broadcast_dimensions)
-    if isinstance(operand, Array) and operand.shape == shape and dims == tuple(range(len(shape))):
+    if isinstance(operand, Array) and operand.shape == shape and dims == tuple(range(len(shape))):  # type: ignore[attr-defined]
         return operand
     return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=None)
 

@@ -203,7 +203,7 @@ def integer_pow(b: Builder, x: Scalar, *, y: int) -> Scalar:
         if not n:
             break
         power = mul(b, power, power)
-    return result if y > 0 else div(b, b.const(1, x.dtype), result)
+    return result if y > 0 else div(b, b.const(1, x.dtype), result)  # type: ignore[return-value]
 
 
 @rule

@@ -106,7 +106,7 @@ def _call(f, mesh: Mesh, in_specs, out_specs, check_vma: bool, args):
     closed, moved = hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer))
     out_tree = flat_fun.out_tree
     flat_out = _flatten_specs(
-        "out_specs", out_specs, out_tree, tree.tree_unflatten(out_tree, [0] * out_tree.num_leaves), mesh
+        "out_specs", out_specs, out_tree, tree.tree_unflatten(out_tree, [0] * out_tree.num_leaves), mesh  # type: ignore[attr-defined]
     )
     for aval, spec in zip(closed.out_avals, flat_out, strict=True):
         _check_out(f, mesh, aval, spec, check_vma)
@@ -450,7 +450,7 @@ def _dce(used: list[bool], eqn: Eqn) -> Eqn:
         [v for v, u in zip(eqn.invars, used_inputs, strict=True) if u],
         [v for v, u in zip(eqn.outvars, used, strict=True) if u],
         params,
-        shard_map_p.effects(params),
+        shard_map_p.effects(params),  # type: ignore[misc]
         eqn.source,
     )
 

@@ -50,9 +50,9 @@ class _Call:
     def stage(self, trace, args) -> list[Any]:
         """Record the application as an equation that holds the traced function."""
         avals = [typeof(x) for x in args]
-        jaxpr, consts = trace_to_jaxpr(self.fun, avals, self.debug)
+        jaxpr, consts = trace_to_jaxpr(self.fun, avals, self.debug)  # type: ignore[attr-defined]
         closed, moved = hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer))
-        return trace.process_primitive(self.primitive, (*moved, *args), self.params(closed, len(moved)))
+        return trace.process_primitive(self.primitive, (*moved, *args), self.params(closed, len(moved)))  # type: ignore[attr-defined]
 
 
 class JvpCall(_Call):
