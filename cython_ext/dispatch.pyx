@@ -5,6 +5,8 @@ A call of a jitted function with arrays that it has seen the types of takes no P
 the key, the key finds the program, the program runs, its results are put into the shape of the output.
 """
 
+import numpy as np
+
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
@@ -161,11 +163,12 @@ cdef class JitBase:
 cdef enum:
     KEPT_SCALARS = 1024
 
-cdef dict scalars = {}      # Python numbers met before, as (type, what the executor takes)
+cdef dict scalars = {}      # numbers met before, as (type, what the executor takes)
+cdef frozenset number_types = frozenset({float, int, np.float32, np.float64, np.int32, np.int64})
 
 
 cdef tuple known_scalar(object x, object typeof, object make_array):
-    """The type and memory of a Python number. Zeros (of either sign) and NaN are not found again by value."""
+    """The type and memory of a number. Zeros (of either sign) and NaN are not found again by value."""
     cdef tuple found
     if x != x or x == 0:
         aval = typeof(x)
@@ -214,7 +217,7 @@ cdef class Eager:
         PyTuple_SET_ITEM(key, 1, values)
         for i in range(n):
             given[i] = <PyObject*>PyTuple_GET_ITEM(arguments, i)
-            if type(<object>given[i]) is float or type(<object>given[i]) is int:
+            if type(<object>given[i]) in number_types:
                 number = known_scalar(<object>given[i], self.typeof, self.make_array)
                 Py_INCREF(number[0])
                 PyTuple_SET_ITEM(key, i + 2, number[0])
