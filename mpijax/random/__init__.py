@@ -38,3 +38,15 @@ from mpijax.random.keys import (
     wrap_key_data,
 )
 from mpijax.random.uniform import bernoulli, bits, randint, uniform
+
+# Samplers of JAX that need loops or linear algebra.
+_MISSING = frozenset(
+    """ball beta binomial chisquare dirichlet f gamma generalized_normal loggamma multinomial
+    multivariate_normal orthogonal poisson t""".split()
+)
+
+
+def __getattr__(name: str):
+    if name in _MISSING:
+        raise AttributeError(f"mpijax.random does not have {name} yet (jax.random has it)")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -57,6 +57,5 @@ def check_castable(fun_name: str, dtype: Any, *params: Any) -> None:
     for param in params:
         if not dtypes.safe_to_cast(param, dtype):
             raise dtypes.TypePromotionError(
-                f"In arguments to {fun_name}, cannot safely cast argument of type {dtypes.dtype(param)} to "
-                f"{dtype}"
+                f"In arguments to {fun_name}, cannot safely cast argument of type {dtypes.dtype(param)} to {dtype}"
             )

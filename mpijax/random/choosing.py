@@ -28,9 +28,7 @@ from mpijax.random.uniform import randint, uniform
 from mpijax.transforms.jit import jit
 
 
-def permutation(
-    key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None
-) -> Any:
+def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None) -> Any:
     """`x` in random order along `axis`.
 
     Args:
@@ -111,15 +109,9 @@ def choice(
         whole = permutation(key, count if array.ndim == 0 else array, axis)
         chosen = whole[(slice(None),) * axis + (slice(draws),)]
     else:
-        positions = (
-            randint(key, shape, 0, count)
-            if p is None
-            else _by_probability(key, p, count, shape, replace, mode)
-        )
+        positions = randint(key, shape, 0, count) if p is None else _by_probability(key, p, count, shape, replace, mode)
         chosen = positions if array.ndim == 0 else jnp.take(array, positions, axis)
-    return chosen.reshape(
-        shape if array.ndim == 0 else array.shape[:axis] + tuple(shape) + array.shape[axis + 1 :]
-    )
+    return chosen.reshape(shape if array.ndim == 0 else array.shape[:axis] + tuple(shape) + array.shape[axis + 1 :])
 
 
 def _by_probability(key, p, count, shape, replace, mode):

@@ -215,9 +215,7 @@ def _fixed_point_to_float(words, dtype):
     exponent = -info.minexp - jnp.where(high_zeros == 32, 32 + low_zeros, high_zeros)
     exponent = lax.shift_left(exponent, np.array(info.nmant, dtype=np.uint32))
     # The bits of the exponent, without its highest, which is not set below 2.
-    exponent = lax.bitwise_and(
-        exponent, np.array((1 << (info.bits - 2)) - (1 << (info.nmant - 1)), dtype=np.uint32)
-    )
+    exponent = lax.bitwise_and(exponent, np.array((1 << (info.bits - 2)) - (1 << (info.nmant - 1)), dtype=np.uint32))
     return lax.bitwise_or(exponent, mantissa).view(dtype)
 
 
@@ -258,9 +256,7 @@ def _rademacher(key, shape, dtype):
     return (2 * heads - 1).astype(dtype)
 
 
-def weibull_min(
-    key: Any, scale: Any, concentration: Any, shape: Sequence[int] = (), dtype: Any = None
-) -> Any:
+def weibull_min(key: Any, scale: Any, concentration: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
     """Weibull: scale · x where x has the distribution function 1 - exp(-x^concentration)."""
     key, _ = check_key("weibull_min", key)
     dtype = sampler_dtype("weibull_min", dtype, float)
@@ -273,9 +269,7 @@ def _weibull_min(key, scale, concentration, shape, dtype):
     return jnp.power(-jnp.log1p(-u), 1.0 / concentration) * scale
 
 
-def pareto(
-    key: Any, b: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
-) -> Any:
+def pareto(key: Any, b: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Pareto: density b / x^(b+1) for x > 1."""
     key, _ = check_key("pareto", key)
     dtype = sampler_dtype("pareto", dtype, float)

@@ -108,9 +108,7 @@ def randint(
 def _clipped_integer(x: Any, dtype: Any) -> Any:
     """Integers x as `dtype`, those out of its range brought to its ends."""
     into, of = dtypes.iinfo(dtype), dtypes.iinfo(x.dtype)
-    return jnp.clip(x, scalar_like(x, max(into.min, of.min)), scalar_like(x, min(into.max, of.max))).astype(
-        dtype
-    )
+    return jnp.clip(x, scalar_like(x, max(into.min, of.min)), scalar_like(x, min(into.max, of.max))).astype(dtype)
 
 
 @jit(static_argnums=(3, 4))
