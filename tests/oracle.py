@@ -75,9 +75,7 @@ def described(library: Library, leaf: Any) -> tuple:
     return np.asarray(leaf), str(np.asarray(leaf).dtype), weak
 
 
-def check(
-    make, *args, jaxpr: bool = True, eager: bool = True, jitted: bool = True, rtol: float = 0, atol: float = 0
-):
+def check(make, *args, jaxpr: bool = True, eager: bool = True, jitted: bool = True, rtol: float = 0, atol: float = 0):
     """Assert that `make(library)(*args)` is the same for both libraries."""
     if jaxpr:
         theirs, ours = (jaxpr_text(library, make, args) for library in (THEIRS, OURS))
@@ -96,9 +94,7 @@ def assert_same_outcome(theirs: tuple, ours: tuple) -> None:
     """Both a value, or both an error of the same class."""
     assert ours[0] == theirs[0], f"JAX: {theirs}\nmpijax: {ours}"
     if theirs[0] == "error":
-        assert ours[1] == theirs[1], (
-            f"JAX raised {theirs[1]}: {theirs[2]}\nmpijax raised {ours[1]}: {ours[2]}"
-        )
+        assert ours[1] == theirs[1], f"JAX raised {theirs[1]}: {theirs[2]}\nmpijax raised {ours[1]}: {ours[2]}"
 
 
 def assert_same_values(theirs: Any, ours: Any, rtol: float = 0, atol: float = 0) -> None:

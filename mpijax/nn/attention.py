@@ -66,8 +66,7 @@ def dot_product_attention(
     _check("key_value_seq_lengths", key_lengths, (batch,), np.dtype("int32"))
     if query.shape[-2] % groups:
         raise ValueError(
-            "The number of query heads must be a multiple of key/value heads, but got "
-            f"{query.shape[-2]} vs {groups}"
+            f"The number of query heads must be a multiple of key/value heads, but got {query.shape[-2]} vs {groups}"
         )
     scale = 1.0 / np.sqrt(size) if scale is None else scale
 
@@ -126,9 +125,7 @@ def _grouped(x: Any, groups: int, heads: int) -> Any:
     return jnp.reshape(x, (batch, groups, heads // groups, t, s))
 
 
-def _attend(
-    query, key, value, bias, mask, is_causal, scale, query_lengths, key_lengths, window, return_residual
-):
+def _attend(query, key, value, bias, mask, is_causal, scale, query_lengths, key_lengths, window, return_residual):
     """Attention of one head of each group: query [B, T, K, H]."""
     scores = einsum(
         "BTNH,BSNH->BNTS",

@@ -50,26 +50,18 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
 
 def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
     """Uniform in [0, scale)."""
-    return _initializer(
-        lambda key, shape, dtype: random.uniform(key, shape, dtype) * jnp.array(scale, dtype), dtype
-    )
+    return _initializer(lambda key, shape, dtype: random.uniform(key, shape, dtype) * jnp.array(scale, dtype), dtype)
 
 
 def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
     """Normal with mean 0 and standard deviation `stddev`."""
-    return _initializer(
-        lambda key, shape, dtype: random.normal(key, shape, dtype) * jnp.array(stddev, dtype), dtype
-    )
+    return _initializer(lambda key, shape, dtype: random.normal(key, shape, dtype) * jnp.array(stddev, dtype), dtype)
 
 
-def truncated_normal(
-    stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0
-) -> Initializer:
+def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0) -> Initializer:
     """Standard normal conditioned to [lower, upper], times `stddev`."""
     return _initializer(
-        lambda key, shape, dtype: (
-            random.truncated_normal(key, lower, upper, shape, dtype) * jnp.array(stddev, dtype)
-        ),
+        lambda key, shape, dtype: random.truncated_normal(key, lower, upper, shape, dtype) * jnp.array(stddev, dtype),
         dtype,
     )
 
@@ -169,16 +161,12 @@ def _complex_truncated_normal(key: Any, upper: Any, shape: Sequence[int], dtype:
     key_radius, key_angle = random.split(key)
     real = np.array(0, dtype).real.dtype
     dtype = dtypes.to_complex_dtype(real)
-    reached = (1 - jnp.exp(jnp.array(-(upper**2), dtype))) * random.uniform(key_radius, shape, real).astype(
-        dtype
-    )
+    reached = (1 - jnp.exp(jnp.array(-(upper**2), dtype))) * random.uniform(key_radius, shape, real).astype(dtype)
     return _on_circles(jnp.sqrt(-jnp.log(1 - reached)), key_angle, shape, dtype, real)
 
 
 def _scaling(name: str, doc: str, scale: float, mode: str, distribution: str) -> Callable[..., Initializer]:
-    def make(
-        in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None
-    ) -> Initializer:
+    def make(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None) -> Initializer:
         return variance_scaling(
             scale, mode, distribution, in_axis=in_axis, out_axis=out_axis, batch_axis=batch_axis, dtype=dtype
         )

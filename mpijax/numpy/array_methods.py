@@ -133,9 +133,7 @@ def _contains(self, value) -> Any:
         raise TypeError(f"Array.__contains__: unsupported operand type {type(value)}.")
     value = jnp.asarray(value)
     if self.ndim != 1:
-        raise ValueError(
-            f"Array.__contains__: search array must be one-dimensional, got arr.shape={self.shape}."
-        )
+        raise ValueError(f"Array.__contains__: search array must be one-dimensional, got arr.shape={self.shape}.")
     if value.ndim != 0:
         raise ValueError(f"Array.__contains__: query value must be a scalar, got query.shape={value.shape}")
     return jnp.any(self == value)
@@ -184,9 +182,7 @@ def _trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype=None, ou
     return jnp.trace(self, offset=offset, axis1=axis1, axis2=axis2, dtype=dtype, out=out)
 
 
-def _compress(
-    self, condition, axis: int | None = None, *, out=None, size: int | None = None, fill_value=0
-) -> Any:
+def _compress(self, condition, axis: int | None = None, *, out=None, size: int | None = None, fill_value=0) -> Any:
     """Slices of the array where `condition` holds; see `mpijax.numpy.compress`."""
     return jnp.compress(condition, self, axis=axis, out=out, size=size, fill_value=fill_value)
 
@@ -226,9 +222,7 @@ def _new_shape(x: Any, given: Any) -> tuple[int, ...]:
     if rest == 0 and x.size == 0:
         return tuple(0 if d == -1 else d for d in sizes)
     if rest == 0 or x.size % rest:
-        raise TypeError(
-            f"{start} because the product of specified axis sizes ({rest}) does not evenly divide {x.size}"
-        )
+        raise TypeError(f"{start} because the product of specified axis sizes ({rest}) does not evenly divide {x.size}")
     return tuple(x.size // rest if d == -1 else d for d in sizes)
 
 
@@ -239,9 +233,7 @@ def _canonical_sizes(sizes: tuple) -> tuple[int, ...]:
         return tuple(map(operator.index, sizes))
     except TypeError:
         hint = "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions."
-        raise TypeError(
-            f"Shapes must be 1D sequences of concrete values of integer type, got {sizes}.{hint}"
-        ) from None
+        raise TypeError(f"Shapes must be 1D sequences of concrete values of integer type, got {sizes}.{hint}") from None
 
 
 def _transpose(self, *args) -> Any:
@@ -310,9 +302,7 @@ def _view_bits(x: Any, dtype: Any, bits: int, new_bits: int) -> Any:
 
 
 def _flat(self):
-    raise NotImplementedError(
-        "JAX Arrays do not implement the arr.flat property: consider arr.flatten() instead."
-    )
+    raise NotImplementedError("JAX Arrays do not implement the arr.flat property: consider arr.flatten() instead.")
 
 
 def _array_namespace(self, *, api_version: str | None = None) -> Any:

@@ -86,9 +86,7 @@ class IndexUpdateRef:
         _refuse_sharding(out_sharding)
 
         def scatter_apply(x, indices, updates, dimension_numbers, **kwargs):
-            return lax.scatter_apply(
-                x, indices, func, dimension_numbers, update_shape=updates.shape, **kwargs
-            )
+            return lax.scatter_apply(x, indices, func, dimension_numbers, update_shape=updates.shape, **kwargs)
 
         return scatter_update(self.array, self.index, util.zero_like(self.array), scatter_apply, **how)
 

@@ -17,9 +17,7 @@ from mpijax.numpy.reductions import cumsum
 from mpijax.numpy.ufuncs import floor_divide, remainder
 
 
-def where(
-    condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None
-) -> Any:
+def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:
     """Elements of `x` where `condition` holds and of `y` elsewhere; or, without them, `nonzero(condition)`.
 
     Args:
@@ -38,15 +36,13 @@ def where(
         raise ValueError("size and fill_value arguments cannot be used in three-term where function.")
     if x is None or y is None:
         raise ValueError(
-            "Either both or neither of the x and y arguments should be provided to jax.numpy.where, got "
-            f"{x} and {y}."
+            f"Either both or neither of the x and y arguments should be provided to jax.numpy.where, got {x} and {y}."
         )
     return util._where(condition, x, y)
 
 
 _SIZE_CONTEXT = (
-    "The size argument of jnp.nonzero must be statically specified to use jnp.nonzero within JAX "
-    "transformations."
+    "The size argument of jnp.nonzero must be statically specified to use jnp.nonzero within JAX transformations."
 )
 
 
@@ -64,9 +60,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
     """
     arr = util.ensure_arraylike("nonzero", a)
     if arr.ndim == 0:
-        raise ValueError(
-            "Calling nonzero on 0d arrays is not allowed. Use jnp.atleast_1d(scalar).nonzero() instead."
-        )
+        raise ValueError("Calling nonzero on 0d arrays is not allowed. Use jnp.atleast_1d(scalar).nonzero() instead.")
     if size is None:
         known = known_value(arr)
         if known is not None:
@@ -92,9 +86,7 @@ def _flat_positions(mask: Any, count: int) -> Any:
 
 def _unravel(flat: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
     strides = (np.cumprod(shape[::-1])[::-1] // shape).astype(flat.dtype)
-    return tuple(
-        remainder(floor_divide(flat, stride), size) for stride, size in zip(strides, shape, strict=True)
-    )
+    return tuple(remainder(floor_divide(flat, stride), size) for stride, size in zip(strides, shape, strict=True))
 
 
 def _filled(positions: tuple[Any, ...], mask: Any, count: int, fill_value: Any) -> tuple[Any, ...]:

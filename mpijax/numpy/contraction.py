@@ -177,8 +177,7 @@ def _check_sizes(inputs: Sequence[str], arrays: Sequence[Any]) -> None:
             known = sizes.setdefault(name, size)
             if size != known and 1 not in (size, known):
                 raise ValueError(
-                    f"Size of label {name!r} for operand {position} ({size}) does not match previous terms "
-                    f"({known})."
+                    f"Size of label {name!r} for operand {position} ({size}) does not match previous terms ({known})."
                 )
             sizes[name] = max(size, known) if 0 not in (size, known) else min(size, known)
 
@@ -302,6 +301,4 @@ def _contract_two(x, y, summed, result, dtype, precision, dot_general, out_shard
         ([x.names.index(n) for n in batch], [y.names.index(n) for n in batch]),
     )
     extra = {} if out_sharding is None else {"out_sharding": out_sharding}
-    return _Named(
-        dot_general(x.array, y.array, numbers, precision, preferred_element_type=dtype, **extra), names
-    )
+    return _Named(dot_general(x.array, y.array, numbers, precision, preferred_element_type=dtype, **extra), names)

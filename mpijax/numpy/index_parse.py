@@ -183,8 +183,7 @@ def expand_masks(entries: Sequence[Entry], shape: tuple[int, ...]) -> list[Entry
                 f" {position}: got {mask.shape}, expected {expected}"
             )
         expanded += [
-            Entry(ARRAY, positions, (axis,))
-            for positions, axis in zip(np.nonzero(mask), entry.axes, strict=True)
+            Entry(ARRAY, positions, (axis,)) for positions, axis in zip(np.nonzero(mask), entry.axes, strict=True)
         ]
     return expanded
 
@@ -194,9 +193,7 @@ def check_slices(entries: Sequence[Entry]) -> None:
     for position, entry in enumerate(entries):
         if entry.kind == SLICE:
             part = entry.value
-            if any(
-                isinstance(x, Tracer) and x.concrete() is None for x in (part.start, part.stop, part.step)
-            ):
+            if any(isinstance(x, Tracer) and x.concrete() is None for x in (part.start, part.stop, part.step)):
                 raise IndexError(
                     f"Slice entries must be static integers. Got {part} at position {position}. A slice of "
                     "static "

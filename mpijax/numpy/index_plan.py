@@ -105,9 +105,7 @@ def _static_int(value: Any, size: int, wrap: bool, clip: bool) -> int | None:
     return position if 0 <= position < size else None
 
 
-def static_plan(
-    entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool, mode: Any
-) -> StaticSlices | None:
+def static_plan(entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool, mode: Any) -> StaticSlices | None:
     """The plan of an index known now; None if it needs another way."""
     if any(e.kind in (ARRAY, BOOL) for e in entries):
         return None
@@ -121,9 +119,7 @@ def static_plan(
         return None
 
 
-def _static_plan(
-    entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool, mode: Any
-) -> StaticSlices | None:
+def _static_plan(entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool, mode: Any) -> StaticSlices | None:
     clip = mode is not None and lax.GatherScatterMode.from_any(mode) == lax.GatherScatterMode.CLIP
     starts: list[int] = []
     limits: list[int] = []

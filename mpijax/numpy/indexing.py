@@ -134,9 +134,7 @@ def get(
     plan = gather_plan(expand_masks(entries, shape), shape, wrap_negative_indices)
     if fill_value is not None:
         fill_value = _checked_fill_value(fill_value)
-    return gather(
-        x, plan, unique=unique_indices, sorted_=indices_are_sorted, mode=mode, fill_value=fill_value
-    )
+    return gather(x, plan, unique=unique_indices, sorted_=indices_are_sorted, mode=mode, fill_value=fill_value)
 
 
 def _checked_fill_value(fill_value: Any) -> Any:
@@ -272,9 +270,7 @@ def take_along_axis(
             raise ValueError(f"take_along_axis indices must be 1D if axis=None, got shape {indices.shape}")
         a, axis = a.ravel(), 0
     if a.ndim != indices.ndim:
-        raise ValueError(
-            f"indices and arr must have the same number of dimensions; {indices.ndim} vs. {a.ndim}"
-        )
+        raise ValueError(f"indices and arr must have the same number of dimensions; {indices.ndim} vs. {a.ndim}")
     axis = canonical_axis(axis, a.ndim)
     size = a.shape[axis]
     line_shape = (*a.shape[:axis], 1, *a.shape[axis + 1 :])

@@ -31,9 +31,7 @@ def result_type(fun_name: str, preferred_element_type: Any, *operands: Any) -> t
 
 
 @jit(static_argnames=_STATIC, inline=True)
-def dot(
-    a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None
-) -> Any:
+def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
     """Sum of products over the last axis of `a` and the last but one of `b` (its only one if `b` is a
     vector).
 
@@ -80,9 +78,7 @@ def matmul(
     a, b = ensure_arraylike("matmul", a, b)
     for position, x in enumerate((a, b)):
         if x.ndim < 1:
-            raise ValueError(
-                f"matmul input operand {position} must have ndim at least 1, but it has ndim {x.ndim}"
-            )
+            raise ValueError(f"matmul input operand {position} must have ndim at least 1, but it has ndim {x.ndim}")
     dtype, weak_type = result_type("matmul", preferred_element_type, a, b)
     axes = _matmul_axes(a, b)
     a, b = lax.squeeze(a, axes.a_squeezed), lax.squeeze(b, axes.b_squeezed)
@@ -170,9 +166,7 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
     return dot(a.ravel(), b.ravel(), precision=precision, preferred_element_type=preferred_element_type)
 
 
-def vecdot(
-    x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None
-) -> Any:
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """Sum of products over one axis, `x1` conjugated; the other axes broadcast.
 
     Args:
@@ -196,13 +190,10 @@ def _axis_last(x: Any, axis: int) -> Any:
 def _over_stacks(fun: Callable, x: Any, x_core: int, y: Any, y_core: int) -> Any:
     """`fun` of the last `x_core` and `y_core` axes, mapped over the axes before them, which broadcast."""
     depth = max(x.ndim - x_core, y.ndim - y_core)
-    sizes = [
-        (1,) * (depth - z.ndim + core) + z.shape[: z.ndim - core] for z, core in ((x, x_core), (y, y_core))
-    ]
+    sizes = [(1,) * (depth - z.ndim + core) + z.shape[: z.ndim - core] for z, core in ((x, x_core), (y, y_core))]
     lax.broadcast_shapes(*sizes)
     x, y = (
-        lax.squeeze(z, [i for i in range(z.ndim - core) if z.shape[i] == 1])
-        for z, core in ((x, x_core), (y, y_core))
+        lax.squeeze(z, [i for i in range(z.ndim - core) if z.shape[i] == 1]) for z, core in ((x, x_core), (y, y_core))
     )
     ones = []
     for i, (m, n) in reversed(list(enumerate(zip(*sizes, strict=True)))):
@@ -251,21 +242,15 @@ def tensordot(
 def _tensordot_axes(axes: Any, a: Any, b: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if type(axes) is int:
         if axes > min(a.ndim, b.ndim):
-            raise TypeError(
-                f"Number of tensordot axes (axes {axes}) exceeds input ranks ({a.shape} and {b.shape})"
-            )
+            raise TypeError(f"Number of tensordot axes (axes {axes}) exceeds input ranks ({a.shape} and {b.shape})")
         return tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
     if not isinstance(axes, (tuple, list)) or len(axes) != 2:
-        raise TypeError(
-            "tensordot axes argument must be an int, a pair of ints, or a pair of lists/tuples of ints."
-        )
+        raise TypeError("tensordot axes argument must be an int, a pair of ints, or a pair of lists/tuples of ints.")
     of_a, of_b = axes
     if isinstance(of_a, int) and isinstance(of_b, int):
         of_a, of_b = (of_a,), (of_b,)
     elif not (isinstance(of_a, (tuple, list)) and isinstance(of_b, (tuple, list))):
-        raise TypeError(
-            f"tensordot requires both axes lists to be either ints, tuples or lists, got {of_a} and {of_b}"
-        )
+        raise TypeError(f"tensordot requires both axes lists to be either ints, tuples or lists, got {of_a} and {of_b}")
     if len(of_a) != len(of_b):
         raise TypeError(f"tensordot requires axes lists to have equal length, got {of_a} and {of_b}.")
     return tuple(canonical_axis(i, a.ndim) for i in of_a), tuple(canonical_axis(i, b.ndim) for i in of_b)
@@ -299,9 +284,7 @@ def kron(a: Any, b: Any) -> Any:
     a, b = promote_dtypes(a, b)
     ndim = max(a.ndim, b.ndim)
     a, b = lax.broadcast_to_rank(a, ndim), lax.broadcast_to_rank(b, ndim)
-    out = lax.mul(
-        lax.expand_dims(a, tuple(range(1, 2 * ndim, 2))), lax.expand_dims(b, tuple(range(0, 2 * ndim, 2)))
-    )
+    out = lax.mul(lax.expand_dims(a, tuple(range(1, 2 * ndim, 2))), lax.expand_dims(b, tuple(range(0, 2 * ndim, 2))))
     return lax.reshape(out, tuple(int(m) * int(n) for m, n in zip(a.shape, b.shape, strict=True)))
 
 
@@ -310,9 +293,7 @@ def matvec(x1: Any, x2: Any, /) -> Any:
     """Matrix times vector over stacks: [..., m, n], [..., n] -> [..., m]."""
     x1, x2 = ensure_arraylike("matvec", x1, x2)
     if x1.shape[-1:] != x2.shape[-1:]:
-        raise ValueError(
-            f"inconsistent size for core dimension 'm': matvec of shapes {x1.shape} and {x2.shape}"
-        )
+        raise ValueError(f"inconsistent size for core dimension 'm': matvec of shapes {x1.shape} and {x2.shape}")
     return _over_stacks(matmul, x1, 2, x2, 1)
 
 
@@ -321,7 +302,5 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
     """Conjugated vector times matrix over stacks: [..., n], [..., n, m] -> [..., m]."""
     x1, x2 = ensure_arraylike("vecmat", x1, x2)
     if x1.shape[-1:] != x2.shape[-2:-1]:
-        raise ValueError(
-            f"inconsistent size for core dimension 'n': vecmat of shapes {x1.shape} and {x2.shape}"
-        )
+        raise ValueError(f"inconsistent size for core dimension 'n': vecmat of shapes {x1.shape} and {x2.shape}")
     return _over_stacks(matmul, conj(x1), 1, x2, 2)

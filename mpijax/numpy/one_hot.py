@@ -54,7 +54,5 @@ def _one_hot(x, num_classes, *, dtype, axis):
 def _one_hot_over_named_axis(x, num_classes, dtype, axis):
     size = lax.axis_size(axis)
     if num_classes != size:
-        raise ValueError(
-            f"Expected num_classes to match the size of axis {axis}, but {num_classes} != {size}"
-        )
+        raise ValueError(f"Expected num_classes to match the size of axis {axis}, but {num_classes} != {size}")
     return asarray(x == lax.axis_index(axis), dtype=np.dtype(dtype))

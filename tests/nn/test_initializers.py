@@ -25,9 +25,7 @@ def test_values(name, shape):
 @pytest.mark.parametrize("name", ["glorot_normal", "he_uniform", "normal"])
 def test_complex(name):
     check(
-        lambda J: (
-            lambda seed: getattr(J.nn.initializers, name)(dtype=np.complex64)(J.random.key(seed), (3, 4))
-        ),
+        lambda J: lambda seed: getattr(J.nn.initializers, name)(dtype=np.complex64)(J.random.key(seed), (3, 4)),
         3,
         jaxpr=False,
         rtol=1e-5,

@@ -15,9 +15,7 @@ NORMALIZERS = "log_softmax logmeanexp logsumexp softmax standardize".split()
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
 
-@pytest.mark.filterwarnings(
-    "ignore:invalid value encountered in cast:RuntimeWarning"
-)  # JAX's, of -inf as integer
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")  # JAX's, of -inf as integer
 @pytest.mark.parametrize("name", ACTIVATIONS + NORMALIZERS)
 def test_values(name):
     for x in (X, X.astype(np.int32)) + ((2.0,) if name in ACTIVATIONS and name != "glu" else ()):
@@ -108,9 +106,7 @@ def test_standardize():
         check(lambda J: lambda x: J.nn.standardize(x, **how), X, **CLOSE)
 
 
-@pytest.mark.parametrize(
-    "how", [{}, {"dtype": int}, {"axis": 0}, {"dtype": "bfloat16", "axis": -1}], ids=repr
-)
+@pytest.mark.parametrize("how", [{}, {"dtype": int}, {"axis": 0}, {"dtype": "bfloat16", "axis": -1}], ids=repr)
 def test_one_hot(how):
     for x in (np.array([0, 2, 5, -1]), np.array([[1, 2]]), 1, np.array([1], np.uint8)):
         check(lambda J: lambda x: J.nn.one_hot(x, 5, **how), x)

@@ -91,9 +91,7 @@ def test_representation():
 def test_put_along_axis(axis):
     for shape in ((2, 3), (1, 3), (2, 1), (4,)):
         indices = np.zeros(shape, int)
-        check(
-            lambda J: lambda x, i: J.numpy.put_along_axis(x, i, 9, axis, inplace=False), X[:2, :3, 0], indices
-        )
+        check(lambda J: lambda x, i: J.numpy.put_along_axis(x, i, 9, axis, inplace=False), X[:2, :3, 0], indices)
     check(lambda J: lambda x: J.numpy.put_along_axis(x, np.zeros((2, 3), int), 9, axis), X[:2, :3, 0])
 
 

@@ -99,15 +99,11 @@ PRODUCTS = ["dot", "matmul", "inner", "outer", "kron", "vdot", "tensordot", "vec
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_product(product, shapes):
     for dtypes in ((np.float32, np.float32), (np.int32, np.float32), (np.complex64, np.float32)):
-        a, b = (
-            sample(*shape, dtype=d, seed=i) for i, (shape, d) in enumerate(zip(shapes, dtypes, strict=True))
-        )
+        a, b = (sample(*shape, dtype=d, seed=i) for i, (shape, d) in enumerate(zip(shapes, dtypes, strict=True)))
         check(lambda J: lambda a, b: getattr(J.numpy, product)(a, b), a, b, eager=False, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "axes", [0, 1, 2, 3, (0, 1), ([0, 1], [1, 0]), (-1, -1), ([0], [0, 1]), "x"], ids=repr
-)
+@pytest.mark.parametrize("axes", [0, 1, 2, 3, (0, 1), ([0, 1], [1, 0]), (-1, -1), ([0], [0, 1]), "x"], ids=repr)
 def test_tensordot_axes(axes):
     check(lambda J: lambda a, b: J.numpy.tensordot(a, b, axes), sample(2, 2), sample(2, 2, seed=1), rtol=1e-6)
 
@@ -121,9 +117,7 @@ def test_python_scalars_stay_weak():
 def test_preferred_element_type():
     check(
         lambda J: (
-            lambda a, b: J.numpy.matmul(
-                a.astype("bfloat16"), b.astype("bfloat16"), preferred_element_type=np.float32
-            )
+            lambda a, b: J.numpy.matmul(a.astype("bfloat16"), b.astype("bfloat16"), preferred_element_type=np.float32)
         ),
         sample(2, 3),
         sample(3, 4),

@@ -95,9 +95,7 @@ def test_traced_scalar(index, i):
     check(lambda J: lambda x, i: x[index(i)], X, i, eager=False)
 
 
-@pytest.mark.parametrize(
-    "i", [np.array([0, 1], np.int32), np.array([[0, 1], [2, 1]], np.uint8)], ids=["1d", "2d"]
-)
+@pytest.mark.parametrize("i", [np.array([0, 1], np.int32), np.array([[0, 1], [2, 1]], np.uint8)], ids=["1d", "2d"])
 @pytest.mark.parametrize(
     "index",
     [
@@ -136,9 +134,7 @@ def test_empty_operand(index):
     ],
     ids=repr,
 )
-@pytest.mark.parametrize(
-    "index", [s_[0], s_[-1], s_[9], s_[j], s_[Arr(2)], s_[Arr([0, 5, -1])], s_[j, 0]], ids=repr
-)
+@pytest.mark.parametrize("index", [s_[0], s_[-1], s_[9], s_[j], s_[Arr(2)], s_[Arr([0, 5, -1])], s_[j, 0]], ids=repr)
 def test_at_get(index, how):
     check(lambda J: lambda x: J.numpy.asarray(x).at[built(index, J)].get(**how), X)
 

@@ -43,6 +43,4 @@ def test_searchsorted_odd_values():
 def test_digitize():
     for bins in (np.array([-1.0, 0, 1]), np.array([1.0, 0, -1]), np.zeros(0)):
         for right in (False, True):
-            check(
-                lambda J: lambda x, b: J.numpy.digitize(x, b, right), X, bins.astype(np.float32), jaxpr=False
-            )
+            check(lambda J: lambda x, b: J.numpy.digitize(x, b, right), X, bins.astype(np.float32), jaxpr=False)

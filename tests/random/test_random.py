@@ -120,8 +120,7 @@ def test_bad_keys(function):
         theirs, ours = (run(lambda J=J, bad=bad: getattr(J.random, function)(bad)) for J in (THEIRS, OURS))
         assert_same_outcome(theirs, ours)
     theirs, ours = (
-        run(lambda J=J: getattr(J.random, function)(J.random.split(J.random.key(0), 3)))
-        for J in (THEIRS, OURS)
+        run(lambda J=J: getattr(J.random, function)(J.random.split(J.random.key(0), 3))) for J in (THEIRS, OURS)
     )
     assert_same_outcome(theirs, ours)
     assert "vmap" in ours[2]
@@ -152,9 +151,7 @@ def test_vmap_over_keys_is_the_stacked_loop():
 def test_indexing_and_stacking_of_keys():
     check(lambda J: lambda seed: J.random.split(J.random.key(seed), 6)[1:4], 3, jaxpr=False)
     check(lambda J: lambda seed: J.random.split(J.random.key(seed), 6).reshape(2, 3), 3, jaxpr=False)
-    check(
-        lambda J: lambda seed: J.numpy.where(True, J.random.key(seed), J.random.key(seed + 1)), 3, jaxpr=False
-    )
+    check(lambda J: lambda seed: J.numpy.where(True, J.random.key(seed), J.random.key(seed + 1)), 3, jaxpr=False)
 
 
 def test_gradient_through_a_sample():
