@@ -29,8 +29,10 @@ def difference(value: Value, got, want) -> str:
     else:
         wide = np.complex128 if got.dtype.kind == "c" else np.float64
         got, want = got.astype(wide), want.astype(wide)
+        # Where numbers cancel, what is left is off by as much as the numbers were.
+        largest = np.abs(want[np.isfinite(want)]).max(initial=1.0)
         with np.errstate(invalid="ignore"):
-            good = np.isclose(got, want, rtol=value.rough, atol=value.rough, equal_nan=True)
+            good = np.isclose(got, want, rtol=value.rough, atol=value.rough * largest, equal_nan=True)
     if good.all():
         return ""
     at = tuple(int(i) for i in np.argwhere(~good)[0])

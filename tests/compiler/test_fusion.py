@@ -1,0 +1,130 @@
+"""How many steps programs become, how much memory they need in between, and which loops they run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mpijax
+import mpijax.numpy as jnp
+from mpijax.compiler.plan import CopyCall, GemmCall, KernelCall
+from mpijax.compiler.planner import plan_program
+from mpijax.compiler.schedule import Schedule
+from mpijax.runtime import code
+
+
+def floats(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def plan(fun, *args, donated=()):
+    return plan_program(mpijax.make_jaxpr(fun)(*args), donated)
+
+
+def count(p, kind) -> int:
+    return sum(isinstance(s, kind) for s in p.steps)
+
+
+def layer_norm(x):
+    m = jnp.mean(x, axis=-1, keepdims=True)
+    return (x - m) / jnp.sqrt(jnp.var(x, axis=-1, keepdims=True) + 1e-5)
+
+
+def adam(p, m, v, g):
+    m = 0.9 * m + 0.1 * g
+    v = 0.999 * v + 0.001 * g * g
+    return p - 1e-3 * m / (jnp.sqrt(v) + 1e-8), m, v
+
+
+def chain(x):
+    return jnp.tanh(jnp.exp(x * 2 + 1) - x) * x
+
+
+X = floats(65, 200)
+FUSED = {
+    "softmax": (lambda x: mpijax.nn.softmax(x, axis=-1), (X,)),
+    "log_softmax": (lambda x: mpijax.nn.log_softmax(x, axis=-1), (X,)),
+    "logsumexp": (lambda x: mpijax.nn.logsumexp(x, axis=-1), (X,)),
+    "layer_norm": (layer_norm, (X,)),
+    "adam": (adam, (X, X, X, X)),
+    "chain": (chain, (X,)),
+    "argmax": (lambda x: jnp.argmax(x, axis=-1), (X,)),
+    "sum_0": (lambda x: jnp.sum(x, axis=0), (X,)),
+    "sum_1": (lambda x: jnp.sum(x * x, axis=1), (X,)),
+    "two_reductions": (lambda x: (jnp.sum(x, axis=1), jnp.max(x, axis=1)), (X,)),
+    "transpose_add": (lambda x, y: x.T + y, (floats(64, 96), floats(96, 64))),
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_one_kernel_without_temporaries(name):
+    fun, args = FUSED[name]
+    p = plan(fun, *args)
+    assert count(p, KernelCall) == len(p.steps) == 1, p.text()
+    assert p.arena == 0, p.text()
+
+
+def strategy(fun, *args) -> str:
+    [nest] = plan(fun, *args).nests
+    return Schedule(nest).strategy
+
+
+def test_strategies():
+    assert strategy(FUSED["transpose_add"][0], *FUSED["transpose_add"][1]) == "blocked"
+    assert strategy(lambda x: jnp.sum(x, axis=1), X) == "along"
+    assert strategy(lambda x: jnp.sum(x, axis=0), floats(300, 65)) == "tiled"
+    assert strategy(lambda x: jnp.sum(x, axis=0), floats(9, 65)) == "across"
+
+
+def test_mlp_gradient_is_products_and_few_kernels():
+    def loss(w1, w2, x, y):
+        return jnp.mean((jnp.tanh(x @ w1) @ w2 - y) ** 2)
+
+    p = plan(
+        mpijax.grad(loss, argnums=(0, 1)), floats(64, 96), floats(96, 40), floats(65, 64), floats(65, 40)
+    )
+    assert count(p, GemmCall) == 5 and count(p, CopyCall) == 0, p.text()
+    assert count(p, KernelCall) <= 3, p.text()
+
+
+def interior(x, y):
+    return x.at[1:-1, 1:-1].set(y)
+
+
+def test_update_of_a_temporary_is_in_place():
+    p = plan(lambda x, y: interior(x * 2, y), X, floats(63, 198))
+    # The indices, two integers, are all that needs memory.
+    assert count(p, CopyCall) == 0 and p.arena <= 64, p.text()
+
+
+def test_update_of_an_argument_copies_unless_it_is_donated():
+    y = floats(63, 198)
+    assert count(plan(interior, X, y), CopyCall) == 1
+    p = plan(interior, X, y, donated=(True, False))
+    assert count(p, CopyCall) == 0 and p.memory()["alias"] == X.nbytes, p.text()
+
+
+def test_update_of_a_value_that_is_read_later_copies():
+    p = plan(lambda x, y: (lambda t: interior(t, y) + t)(jnp.sin(x)), X, floats(63, 198))
+    assert count(p, CopyCall) == 1, p.text()
+
+
+def test_reshaped_result_shares_memory():
+    p = plan(lambda x: (lambda t: t.reshape(200, 65))(jnp.cumsum(x, axis=0) @ x.T @ x), X)
+    assert count(p, CopyCall) == 0, p.text()
+
+
+@pytest.mark.parametrize("name", sorted(set(FUSED) - {"transpose_add"}))
+def test_kernels_serve_other_sizes(name):
+    """A second batch size needs no new machine code."""
+    fun, args = FUSED[name]
+    f = mpijax.jit(fun)
+    f(*(jnp.asarray(a.repeat(2, axis=0)) for a in args))
+    known = len(code._addresses)
+    f(*(jnp.asarray(a.repeat(3, axis=0)) for a in args))
+    assert len(code._addresses) == known
+
+
+def test_dead_work_is_dropped_and_equal_work_shared():
+    p = plan(lambda x: (jnp.sin(x), x * 3, jnp.sin(x))[0:3:2], X)
+    assert len(p.steps) == 1 and [r.index for r in p.results][0] == [r.index for r in p.results][1], p.text()
