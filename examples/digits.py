@@ -15,12 +15,12 @@ import time
 from pathlib import Path
 
 import numpy as np
-from mpijax.sharding import Mesh
-from mpijax.sharding import PartitionSpec as P
 
 import mpijax as jax
 import mpijax.numpy as jnp
 from mpijax import lax
+from mpijax.sharding import Mesh
+from mpijax.sharding import PartitionSpec as P
 
 CLASSES = 10
 TOKENS = 8  # an image of 8x8 pixels is read as 8 rows of 8

@@ -28,7 +28,10 @@ _HALF_LOW8, _HALF_HIGH8 = (0, 1, 2, 3, 8, 9, 10, 11), (4, 5, 6, 7, 12, 13, 14, 1
 _ROUNDS: dict[int, list[list[tuple[int, int, tuple[int, ...]]]]] = {
     8: [
         [(2 * (i // 2), 2 * (i // 2) + 1, _HIGH8 if i % 2 else _LOW8) for i in range(8)],
-        [(4 * (i // 4) + (i % 4) // 2, 4 * (i // 4) + (i % 4) // 2 + 2, _PAIR_HIGH8 if i % 2 else _PAIR_LOW8) for i in range(8)],
+        [
+            (4 * (i // 4) + (i % 4) // 2, 4 * (i // 4) + (i % 4) // 2 + 2, _PAIR_HIGH8 if i % 2 else _PAIR_LOW8)
+            for i in range(8)
+        ],
         [(i % 4, i % 4 + 4, _HALF_HIGH8 if i >= 4 else _HALF_LOW8) for i in range(8)],
     ],
     4: [

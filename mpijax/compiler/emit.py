@@ -107,7 +107,9 @@ class Emitter:
         for member, length in self.schedule.rows():
             name = self.text.fresh()
             count = self.param(length)
-            self.entry.append(f"  {name} = alloca {self.builder(1)._element(member.value.element)}, i64 {count}, align 64")
+            self.entry.append(
+                f"  {name} = alloca {self.builder(1)._element(member.value.element)}, i64 {count}, align 64"
+            )
             self.rows[id(member.value)] = (member, name)
 
     # ------------------------------------------------------------ text
@@ -174,9 +176,7 @@ class Emitter:
 
     def _kept_vars(self) -> frozenset:
         axes = set(self.kernel.axes)
-        return frozenset(
-            self._var_key(v) for a, v in enumerate(self.kernel.variables) if a not in axes and v.size != 1
-        )
+        return frozenset(self._var_key(v) for a, v in enumerate(self.kernel.variables) if a not in axes and v.size != 1)
 
     # ------------------------------------------------------------ positions
 
@@ -278,7 +278,7 @@ class Emitter:
         return self._pointer_in(value, position, terms, scope, scope)
 
     def _pointer_in(self, value, position: Lin, terms, scope: Scope, at: Scope) -> str:
-        """The address as far as `scope` knows its terms. The code goes to where `at` is, so that only there it is known."""
+        """The address as far as `scope` knows its terms; the code goes to where `at` is, only there it is known."""
         here = [t for t in terms if not (scope.parent is not None and t[2] <= scope.parent.available)]
         outer = [t for t in terms if scope.parent is not None and t[2] <= scope.parent.available]
         if scope.parent is not None and not here:
@@ -287,13 +287,15 @@ class Emitter:
         found = at.lookup(key)
         if found is not None:
             return found
-        base = self._pointer_in(value, position, outer, scope.parent, at) if scope.parent else self.operand(value, position.offset)
+        base = (
+            self._pointer_in(value, position, outer, scope.parent, at)
+            if scope.parent
+            else self.operand(value, position.offset)
+        )
         b = self.builder(1)
         element = b._element(value.element)
         for atom, c, _ in here:
-            name = (
-                scope.variable(self._var_key(atom)) if type(atom) is LoopVar else self.atom_value(atom, at).ir
-            )
+            name = scope.variable(self._var_key(atom)) if type(atom) is LoopVar else self.atom_value(atom, at).ir
             base = b.emit(f"getelementptr {element}, ptr {base}, i64 {self._scaled(b, name, c)}")
         at.known[key] = base
         return base
@@ -454,7 +456,13 @@ class Emitter:
     # ------------------------------------------------------------ loops
 
     def loop(
-        self, lo: str, hi: str, step: int, carried: list[Scalar], lanes_of: list[int], body: Callable[[str, list[Scalar]], list[Scalar]]
+        self,
+        lo: str,
+        hi: str,
+        step: int,
+        carried: list[Scalar],
+        lanes_of: list[int],
+        body: Callable[[str, list[Scalar]], list[Scalar]],
     ) -> list[Scalar]:
         """`for i in range(lo, hi, step)` with values carried from turn to turn; returns their last values."""
         head, exit_, before = self.label("loop"), self.label("done"), self.block
@@ -466,7 +474,10 @@ class Emitter:
         index = self.text.fresh()
         phis = [self._phi_names(c) for c in carried]
         at = len(self.lines)
-        inside = [Scalar(c.dtype, n[0], None if c.imag is None else Scalar(c.imag.dtype, n[1])) for c, n in zip(carried, phis, strict=True)]
+        inside = [
+            Scalar(c.dtype, n[0], None if c.imag is None else Scalar(c.imag.dtype, n[1]))
+            for c, n in zip(carried, phis, strict=True)
+        ]
         after = body(index, inside)
         nxt = b.emit(f"add nsw i64 {index}, {step}")
         again = b.emit(f"icmp slt i64 {nxt}, {hi}")
@@ -530,7 +541,13 @@ class Emitter:
             getattr(self, "_" + self.schedule.strategy)(scope, depth == 0)
             return
         lo, hi = self._range(loops[depth], depth == 0)
-        self.hoist(self.kernel.roots(), self.kernel.inner + self.kernel.outer, scope, self.schedule.vector_id, self.schedule.lanes)
+        self.hoist(
+            self.kernel.roots(),
+            self.kernel.inner + self.kernel.outer,
+            scope,
+            self.schedule.vector_id,
+            self.schedule.lanes,
+        )
 
         def body(i: str, _):
             inner = Scope(scope, {id(loops[depth][-1]): i})
@@ -671,9 +688,16 @@ class Emitter:
             hi = self._extent(loop)
             mid = self.vector_bounds("0", hi, lanes)
             vec = self.loop(
-                "0", mid, lanes, carried[:n], [lanes] * n, lambda i, c: element(Scope(scope, {key: i}, key, lanes), c, lanes)
+                "0",
+                mid,
+                lanes,
+                carried[:n],
+                [lanes] * n,
+                lambda i, c: element(Scope(scope, {key: i}, key, lanes), c, lanes),
             )
-            rest = self.loop(mid, hi, 1, carried[n:], [1] * n, lambda i, c: element(Scope(scope, {key: i}, key, 1), c, 1))
+            rest = self.loop(
+                mid, hi, 1, carried[n:], [1] * n, lambda i, c: element(Scope(scope, {key: i}, key, 1), c, 1)
+            )
             return vec + rest
 
         done = nest(0, scope, accs)
@@ -804,7 +828,7 @@ class Emitter:
             corner = Scope(scope, {row_key: row, column_key: column})
             for e in schedule.staged:
                 value, position = e.attr
-                step = dict((id(a), c) for a, c in position.terms)[column_key]
+                step = {id(a): c for a, c in position.terms}[column_key]
                 stage_tile(self, e, tiles[id(e)], self.pointer(value, position, corner), self.param(step))
             row_end = one.emit(f"add i64 {row}, {TILE_EDGE}")
 
@@ -887,5 +911,3 @@ class Emitter:
             self.emit(f"br label %{skip}")
             self.lines.append(f"{skip}:")
             self.block = skip
-
-

@@ -11,6 +11,8 @@ import numpy as np
 
 from mpijax.compiler.index import Lin
 
+INT64 = np.dtype(np.int64)
+
 
 class Expr:
     """An operation on elements.
@@ -54,7 +56,7 @@ class ExprTable:
         scalar = np.asarray(value, dtype)[()]
         return self.make("const", (), np.dtype(dtype), scalar, scalar.tobytes())
 
-    def index(self, position: Lin, dtype=np.dtype(np.int64)) -> Expr:
+    def index(self, position: Lin, dtype=INT64) -> Expr:
         return self.make("index", (), dtype, position, position.key)
 
     def apply(self, primitive, args: tuple[Expr, ...], dtype, params: dict[str, Any], result: int = 0) -> Expr:

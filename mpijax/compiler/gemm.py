@@ -14,6 +14,7 @@ from mpijax.compiler.reader import Reader
 from mpijax.compiler.views import is_view
 from mpijax.core.primitive import registry
 
+
 def dot_frame(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Loops of a product as a reduction: batch, lhs free, rhs free, contracted."""
     d = dims_of(node)
@@ -27,9 +28,18 @@ def dot_element(reader: Reader, node: Node, index: tuple[Lin, ...]) -> Expr:
     """The product of the two elements that meet at one position of the frame."""
     d = dims_of(node)
     nb, nl, nr = len(d.lhs_batch), len(d.lhs_free), len(d.rhs_free)
-    batch, left, right, contracted = index[:nb], index[nb : nb + nl], index[nb + nl : nb + nl + nr], index[nb + nl + nr :]
-    lhs_index = _spread(len(node.inputs[0].shape), (d.lhs_batch, batch), (d.lhs_free, left), (d.lhs_contract, contracted))
-    rhs_index = _spread(len(node.inputs[1].shape), (d.rhs_batch, batch), (d.rhs_free, right), (d.rhs_contract, contracted))
+    batch, left, right, contracted = (
+        index[:nb],
+        index[nb : nb + nl],
+        index[nb + nl : nb + nl + nr],
+        index[nb + nl + nr :],
+    )
+    lhs_index = _spread(
+        len(node.inputs[0].shape), (d.lhs_batch, batch), (d.lhs_free, left), (d.lhs_contract, contracted)
+    )
+    rhs_index = _spread(
+        len(node.inputs[1].shape), (d.rhs_batch, batch), (d.rhs_free, right), (d.rhs_contract, contracted)
+    )
     out = node.outputs[0].element
     a = _converted(reader, reader.element(node.inputs[0], lhs_index), out)
     b = _converted(reader, reader.element(node.inputs[1], rhs_index), out)

@@ -12,9 +12,18 @@ from mpijax.core import dtypes
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
-from mpijax.core.lowering import Communication, Decompose, Elementwise, Inline, Library, Partitioned, Reduction, Structural
-from mpijax.core.source import UNKNOWN, Source
+from mpijax.core.lowering import (
+    Communication,
+    Decompose,
+    Elementwise,
+    Inline,
+    Library,
+    Partitioned,
+    Reduction,
+    Structural,
+)
 from mpijax.core.primitive import registry
+from mpijax.core.source import UNKNOWN, Source
 from mpijax.core.trace import trace_to_closed_jaxpr
 
 
@@ -27,7 +36,9 @@ class Value:
 
     __slots__ = ("aval", "shape", "element", "producer", "kind", "position", "scalar", "users")
 
-    def __init__(self, aval: ShapedArray, kind: str, producer: Node | None = None, position: int = 0, scalar: Any = None):
+    def __init__(
+        self, aval: ShapedArray, kind: str, producer: Node | None = None, position: int = 0, scalar: Any = None
+    ):
         self.aval = aval
         self.kind = kind
         self.producer = producer
@@ -157,13 +168,13 @@ class _Builder:
             return self.literal(atom.val, atom.aval) if type(atom) is Literal else env[atom]
 
         for eqn in jaxpr.eqns:
-            outs = self.apply(eqn, [read(v) for v in eqn.invars], source or eqn.source)
+            outs = self.apply(eqn, [read(v) for v in eqn.invars], eqn.source if eqn.source.file else source or UNKNOWN)
             env.update(zip(eqn.outvars, outs, strict=True))
         return [read(v) for v in jaxpr.outvars]
 
     def inline(self, closed: ClosedJaxpr, inputs: list[Value], source: Source) -> list[Value]:
         consts = [self.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
-        return self.run(closed.jaxpr, consts, inputs, source if source is not UNKNOWN else None)
+        return self.run(closed.jaxpr, consts, inputs, source)
 
     def apply(self, eqn, inputs: list[Value], source: Source) -> list[Value]:
         lower = eqn.primitive.lower
@@ -199,7 +210,9 @@ class _Builder:
         lower = primitive.lower
         if isinstance(lower, (Library, Reduction)) and is_narrow(avals[0].dtype):
             wide = [self._converted(v, np.dtype(np.float32), source) for v in inputs]
-            params = {**params, "preferred_element_type": np.dtype(np.float32)} if isinstance(lower, Library) else params
+            params = (
+                {**params, "preferred_element_type": np.dtype(np.float32)} if isinstance(lower, Library) else params
+            )
             [out] = self._node(primitive, params, wide, [avals[0].update(dtype=np.float32)], source, effects)
             return [self._converted(out, avals[0].dtype, source)]
         if isinstance(lower, Library):
@@ -303,5 +316,3 @@ def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = ()) -> Grap
         for v in node.inputs:
             v.users.append(node)
     return graph
-
-

@@ -124,7 +124,9 @@ class Kernel:
         turns = 1
         for v in self.variables:
             turns *= v.size
-        work = len(self.reduces) + sum(1 for e in self.expressions() if e.op not in ("load", "const", "index", "acc", "inner"))
+        work = len(self.reduces) + sum(
+            1 for e in self.expressions() if e.op not in ("load", "const", "index", "acc", "inner")
+        )
         return turns * work
 
     def reads(self) -> dict[int, Value]:

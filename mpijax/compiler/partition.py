@@ -35,7 +35,8 @@ def run_shards(builder, closed, params: dict[str, Any], inputs, source):
     mesh = params["mesh"]
     if mesh.is_multi_process and mesh.coordinates() is None:
         raise ValueError(
-            f"this rank's device is not part of the mesh {mesh} that shard_map runs on; every rank that runs the program "
+            f"this rank's device is not part of the mesh {mesh} that shard_map runs on; every rank that runs the "
+            f"program "
             "must have a device in the mesh"
         )
     local = []
@@ -107,7 +108,8 @@ def gathered(builder, v, layout, source):
             shape = list(v.aval.shape)
             shape[dim] *= size
             params = {
-                "all_gather_dimension": dim, "axis_name": axes, "axis_index_groups": None, "axis_size": size, "tiled": True,
+                "all_gather_dimension": dim, "axis_name": axes, "axis_index_groups": None, "axis_size": size,
+                "tiled": True,
             }  # fmt: skip
             primitive = registry["all_gather"]
             aval = v.aval.update(shape=tuple(shape))
@@ -136,8 +138,7 @@ def aligned(builder, eqn, inputs, avals, source):
         if all(v.aval.shape in ((), local[0].shape) for v in inputs):
             return inputs, local, present[0]
     whole = [
-        v if layout is None else gathered(builder, v, layout, source)
-        for v, layout in zip(inputs, layouts, strict=True)
+        v if layout is None else gathered(builder, v, layout, source) for v, layout in zip(inputs, layouts, strict=True)
     ]
     return whole, avals, None
 
@@ -154,7 +155,8 @@ def communicate(builder, primitive, params, inputs, avals, source, effects):
     mesh = next((m for m in reversed(builder.meshes) if all(n in m.axis_names for n in names)), None)
     if mesh is None:
         raise NameError(
-            f"Found an unbound axis name: {names}. {primitive.name} at {source} runs outside of the shard_map or vmap that "
+            f"Found an unbound axis name: {names}. {primitive.name} at {source} runs outside of the shard_map or vmap "
+            f"that "
             "names the axis."
         )
     if kind == "axis_index":

@@ -187,7 +187,11 @@ def _ref(r: Ref) -> str:
 
 
 def _step_text(s: Any) -> str:
-    where = f"   ; {s.source.file.rsplit('/', 1)[-1]}:{s.source.line}" if getattr(s, "source", None) and s.source.file else ""
+    where = (
+        f"   ; {s.source.file.rsplit('/', 1)[-1]}:{s.source.line}"
+        if getattr(s, "source", None) and s.source.file
+        else ""
+    )
     if isinstance(s, KernelCall):
         return f"kernel {s.label} ({', '.join(map(_ref, s.ptrs))}) params {s.params} extent {s.extent}{where}"
     if isinstance(s, GemmCall):

@@ -86,7 +86,7 @@ class Planner:
         node: Node = step
         if isinstance(node.primitive.lower, Library):
             return [self._matrix(node, k).base for k in (0, 1)], node.outputs
-        return [v for v in node.inputs], node.outputs
+        return list(node.inputs), node.outputs
 
     def _matrix(self, node: Node, k: int):
         found = product_operand(node, node.inputs[k], lambda v: id(v) in self.roots.ids)

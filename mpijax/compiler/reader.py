@@ -74,7 +74,9 @@ class Reader:
                 args.append(scope.read(k, ()))
             else:
                 aligned = index[: len(v.shape)]
-                args.append(scope.read(k, tuple(Lin(0) if d == 1 else i for d, i in zip(v.shape, aligned, strict=True))))
+                args.append(
+                    scope.read(k, tuple(Lin(0) if d == 1 else i for d, i in zip(v.shape, aligned, strict=True)))
+                )
         return self.table.apply(node.primitive, tuple(args), value.element, node.params, value.position)
 
 

@@ -29,8 +29,8 @@ SERIAL_BELOW = 96
 class Schedule:
     """The loop structure of a kernel.
 
-    strategy: `across`, `along`, `tiled` or `blocked` (see `compiler.emit`). loops: all loops, each a list of joined loop
-    variables. outer: those around everything; inner: the reduced ones; vector_loop: the vectorized kept one.
+    strategy: `across`, `along`, `tiled` or `blocked` (see `compiler.emit`). loops: all loops, each a list of joined
+    loop variables. outer: those around everything; inner: the reduced ones; vector_loop: the vectorized kept one.
     """
 
     def __init__(self, kernel: Kernel):
@@ -154,7 +154,9 @@ class Schedule:
         kernel = self.kernel
         kept = {id(m.value): m for m, _ in self.rows()}
         roots = [r.expr for r in kernel.reduces if r.phase == phase]
-        roots += [s.expr for s in kernel.inner if s.phase == phase] + [m.expr for m in kept.values() if m.phase == phase]
+        roots += [s.expr for s in kernel.inner if s.phase == phase] + [
+            m.expr for m in kept.values() if m.phase == phase
+        ]
         seen: dict[int, Any] = {}
         stack = list(roots)
         while stack:

@@ -119,7 +119,7 @@ def _dynamic_slice(r, index, avals, params):
 
 @rule("gather")
 def _gather(r, index, avals, params):
-    operand, indices = avals[0].shape, avals[1].shape
+    operand = avals[0].shape
     dn = params["dimension_numbers"]
     sizes = params["slice_sizes"]
     mode = params["mode"].name

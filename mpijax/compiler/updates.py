@@ -120,7 +120,7 @@ def _pad(node: Node, stored) -> list[tuple[str, Any]]:
         for a in range(n):
             before = [(low[b], high[b]) for b in range(a)]
             after = [(0, out.shape[b]) for b in range(a + 1, n)]
-            slabs += [tuple([*before, (0, low[a]), *after]), tuple([*before, (high[a], out.shape[a]), *after])]
+            slabs += [(*before, (0, low[a]), *after), (*before, (high[a], out.shape[a]), *after)]
     for slab in slabs:
         if any(e <= b for b, e in slab):
             continue

@@ -59,7 +59,7 @@ class ArrayImpl(ArrayBase):
 
     def __reduce__(self):
         if not self._is_whole:
-            self._value  # raises: another process has the rest
+            np.asarray(self)  # raises: another process has the rest
         return _restore, (self._physical, self.aval)
 
     def __copy__(self) -> ArrayImpl:

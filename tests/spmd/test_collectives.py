@@ -169,7 +169,9 @@ def test_specs_in_and_out(grid, spec):
     x = draw((2 * SIZE, SIZE))
     f = jax.shard_map(lambda x: x + 1, mesh=mesh, in_specs=spec, out_specs=spec)
     assert_same(f(x), x + 1)
-    local = jax.shard_map(lambda x: jnp.sum(x)[None, None], mesh=mesh, in_specs=spec, out_specs=P("i", "j"), check_vma=False)
+    local = jax.shard_map(
+        lambda x: jnp.sum(x)[None, None], mesh=mesh, in_specs=spec, out_specs=P("i", "j"), check_vma=False
+    )
     assert_same(local(x), model.join([p.sum()[None, None] for p in model.split(x, spec)], P("i", "j")))
 
 

@@ -57,7 +57,9 @@ def test_not_divisible():
 
 
 def test_the_message_names_the_parameter():
-    with pytest.raises(ValueError, match=r"(?s)function 'step'.*args\[1\], where args\[1\] is bound to step's parameter 'w'"):
+    with pytest.raises(
+        ValueError, match=r"(?s)function 'step'.*args\[1\], where args\[1\] is bound to step's parameter 'w'"
+    ):
 
         def step(x, w):
             return x

@@ -53,18 +53,23 @@ if rank == 1:
 f(x)
 """)
     assert status != 0 and seconds < 30
-    assert output.count("ValueError: rank one is unwell") == 1 and output.count("Traceback (most recent call last)") == 1
+    assert (
+        output.count("ValueError: rank one is unwell") == 1 and output.count("Traceback (most recent call last)") == 1
+    )
     assert "[rank 1]" in output
 
 
 def test_a_late_rank_is_waited_for():
-    status, output, _ = job("""
+    status, output, _ = job(
+        """
 for k in range(size):
     if rank == k:
         time.sleep(0.5)
     assert np.asarray(f(x)).tolist() == x.reshape(size, 2).sum(0).tolist()
 print("right")
-""", ranks=3)
+""",
+        ranks=3,
+    )
     assert status == 0 and output.count("right") == 3, output
 
 

@@ -18,9 +18,7 @@ ROWS = 2  # of a shard
 def _sharded(J, mesh, check, body, ins, outs):
     P = J.sharding.PartitionSpec
     specs = {"s": P("i"), "r": P()}
-    return J.shard_map(
-        body, mesh=mesh, in_specs=tuple(specs[c] for c in ins), out_specs=specs[outs], check_vma=check
-    )
+    return J.shard_map(body, mesh=mesh, in_specs=tuple(specs[c] for c in ins), out_specs=specs[outs], check_vma=check)
 
 
 def _program(ins, outs, body, finish=None):
@@ -227,6 +225,8 @@ def test_remat_and_custom_derivatives_within_a_body():
     f.defjvp(lambda p, t: (f(p[0]), jnp.cos(p[0]) * t[0]))
     x, w = real((ROWS * SIZE, 3), 1), real((3,), 2)
     mesh = jax.make_mesh((SIZE,), ("i",))
-    g = jax.shard_map(lambda x, w: jax.lax.psum(jnp.sum(f(x * w)), "i"), mesh=mesh, in_specs=(P("i"), P()), out_specs=P())
+    g = jax.shard_map(
+        lambda x, w: jax.lax.psum(jnp.sum(f(x * w)), "i"), mesh=mesh, in_specs=(P("i"), P()), out_specs=P()
+    )
     for got, want in zip(jax.grad(g, (0, 1))(x, w), jax.grad(PROGRAMS["psum"][1], (0, 1))(x, w), strict=True):
         assert_same(got, np.asarray(want), rtol=1e-4, atol=1e-5)

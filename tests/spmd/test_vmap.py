@@ -45,7 +45,9 @@ def test_collectives_over_a_batch(name, axis, jitted):
 def test_a_permutation_of_a_part_of_a_batch():
     """JAX refuses it; here, as over a mesh, those that nobody sends to get zeros, whatever they had."""
     x = np.array([1, np.inf, np.nan, 2], np.float32)
-    assert_same(jax.vmap(lambda x: lax.ppermute(x, "b", [(0, 2)]), axis_name="b")(x), np.array([0, 0, 1, 0], np.float32))
+    assert_same(
+        jax.vmap(lambda x: lax.ppermute(x, "b", [(0, 2)]), axis_name="b")(x), np.array([0, 0, 1, 0], np.float32)
+    )
 
 
 def test_vmap_of_shard_map():
