@@ -160,7 +160,7 @@ class _Builder:
             return partition.gathered(self, known, self.shards[id(known)], UNKNOWN)
         return known
 
-    def run(self, jaxpr: Jaxpr, consts: list[Value], args: list[Value], source: Source | None = None) -> list[Value]:
+    def run(self, jaxpr: Jaxpr, consts: list[Value], args: list[Value], source: Source = UNKNOWN) -> list[Value]:
         env: dict[Any, Value] = dict(zip(jaxpr.constvars, consts, strict=True))
         env.update(zip(jaxpr.invars, args, strict=True))
 
@@ -168,7 +168,7 @@ class _Builder:
             return self.literal(atom.val, atom.aval) if type(atom) is Literal else env[atom]
 
         for eqn in jaxpr.eqns:
-            outs = self.apply(eqn, [read(v) for v in eqn.invars], eqn.source if eqn.source.file else source or UNKNOWN)
+            outs = self.apply(eqn, [read(v) for v in eqn.invars], eqn.source if eqn.source.file else source)
             env.update(zip(eqn.outvars, outs, strict=True))
         return [read(v) for v in jaxpr.outvars]
 
@@ -179,7 +179,7 @@ class _Builder:
     def apply(self, eqn, inputs: list[Value], source: Source) -> list[Value]:
         lower = eqn.primitive.lower
         if isinstance(lower, Inline):
-            return self.inline_call(eqn.params[lower.param], inputs)
+            return self.inline(eqn.params[lower.param], inputs, source)
         if isinstance(lower, Partitioned):
             return partition.run_shards(self, eqn.params[lower.param], eqn.params, inputs, source)
         avals = [v.aval for v in eqn.outvars]
@@ -248,10 +248,6 @@ class _Builder:
         params = {"new_dtype": dtype, "weak_type": False, "sharding": None}
         aval = v.aval.update(dtype=dtype, weak_type=False)
         return self._node(registry["convert_element_type"], params, [v], [aval], source, fx.no_effects)[0]
-
-    def inline_call(self, closed: ClosedJaxpr, inputs: list[Value]) -> list[Value]:
-        consts = [self.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
-        return self.run(closed.jaxpr, consts, inputs)
 
 
 def is_narrow(dtype) -> bool:

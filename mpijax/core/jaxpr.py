@@ -9,7 +9,7 @@ import numpy as np
 
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
-from mpijax.core.source import UNKNOWN, Source
+from mpijax.core.source import UNKNOWN, Source, inherited
 
 
 class Var:
@@ -165,17 +165,21 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
     def read(atom):
         return atom.val if type(atom) is Literal else env[atom]
 
-    for i, eqn in enumerate(jaxpr.eqns):
-        inputs = [read(v) for v in eqn.invars]
-        outs = eqn.primitive.bind(*inputs, **eqn.params)
-        if not eqn.primitive.multiple_results:
-            outs = (outs,)
-        for var, out in zip(eqn.outvars, outs, strict=True):
-            if type(var) is not DropVar:
-                env[var] = out
-        for v in eqn.invars:
-            if type(v) is not Literal and last.get(v) == i:
-                env.pop(v, None)
+    outer = inherited.source
+    try:
+        for i, eqn in enumerate(jaxpr.eqns):
+            inherited.source = eqn.source if eqn.source.file else outer
+            outs = eqn.primitive.bind(*map(read, eqn.invars), **eqn.params)
+            if not eqn.primitive.multiple_results:
+                outs = (outs,)
+            for var, out in zip(eqn.outvars, outs, strict=True):
+                if type(var) is not DropVar:
+                    env[var] = out
+            for v in eqn.invars:
+                if type(v) is not Literal and last.get(v) == i:
+                    env.pop(v, None)
+    finally:
+        inherited.source = outer
     return [read(v) for v in jaxpr.outvars]
 
 
@@ -203,9 +207,7 @@ def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable:
 
 def is_literal_scalar(x: Any) -> bool:
     """Whether a constant is written into the program instead of being passed along."""
-    return isinstance(x, (bool, int, float, complex, np.generic)) or (
-        isinstance(x, np.ndarray) and x.ndim == 0
-    )
+    return isinstance(x, (bool, int, float, complex, np.generic)) or (isinstance(x, np.ndarray) and x.ndim == 0)
 
 
 def dead_code(jaxpr: Jaxpr, used_outputs: Sequence[bool]) -> tuple[Jaxpr, list[bool]]:

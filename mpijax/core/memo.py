@@ -6,6 +6,8 @@ import weakref
 from collections.abc import Callable
 from functools import wraps
 
+from mpijax.core.source import UNKNOWN, sources_from
+
 
 def memo_on_jaxpr(fun: Callable) -> Callable:
     """Cache `fun(closed_jaxpr, *hashable)` per Jaxpr, dropping the results with it."""
@@ -19,7 +21,9 @@ def memo_on_jaxpr(fun: Callable) -> Callable:
         try:
             return known[args]
         except KeyError:
-            result = known[args] = fun(closed, *args)
+            # The result serves all callers, so it does not get this one's line.
+            with sources_from(UNKNOWN):
+                result = known[args] = fun(closed, *args)
             return result
 
     return cached

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
+import threading
+from contextlib import contextmanager
 from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -31,8 +34,36 @@ def _is_internal(code) -> bool:
     return found
 
 
+class _Inherited(threading.local):
+    """The line of the equation from which others are being made: of its derivative, or of a Jaxpr evaluated again."""
+
+    source: Source | None = None
+
+
+inherited = _Inherited()
+
+
+@contextmanager
+def sources_from(source: Source | None):
+    """Equations made inside get `source`; with None the line that is being executed."""
+    outer = inherited.source
+    inherited.source = source
+    try:
+        yield
+    finally:
+        inherited.source = outer
+
+
+def sources_of_function(fun):
+    """While `fun` is traced: a function of mpijax itself is traced once for many callers, so it has no lines."""
+    code = getattr(inspect.unwrap(fun), "__code__", None)
+    return sources_from(UNKNOWN if code is not None and _is_internal(code) else None)
+
+
 def current_source() -> Source:
-    """The user's line that is being executed now."""
+    """The user's line that is being executed now, or that of the equation being transformed."""
+    if inherited.source is not None:
+        return inherited.source
     frame = sys._getframe(1)
     known = _internal
     while frame is not None:

@@ -67,8 +67,6 @@ def eval_shape(fun: Callable, *args, **kwargs):
     """The result's structure with `ShapeDtypeStruct`s as leaves; nothing is computed."""
     leaves, in_tree = tree.tree_flatten((args, kwargs))
     flat_fun = FlatFun(fun, in_tree)
-    jaxpr, _ = trace_to_jaxpr(
-        flat_fun, [typeof(x) for x in leaves], debug_info("eval_shape", fun, args, kwargs)
-    )
+    jaxpr, _ = trace_to_jaxpr(flat_fun, [typeof(x) for x in leaves], debug_info("eval_shape", fun, args, kwargs))
     shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in jaxpr.out_avals]
     return tree.tree_unflatten(flat_fun.out_tree, shapes)

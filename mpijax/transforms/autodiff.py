@@ -22,12 +22,8 @@ def _check_differentiable(what: str, leaves: Sequence[Any], holomorphic: bool, a
     for x in leaves:
         dtype = typeof(x).dtype
         if holomorphic and not dtypes.issubdtype(dtype, np.complexfloating):
-            raise TypeError(
-                f"{what} with holomorphic=True requires inputs with complex dtype, but got {dtype.name}."
-            )
-        if dtypes.issubdtype(dtype, dtypes.extended) or (
-            not allow_int and not dtypes.issubdtype(dtype, np.inexact)
-        ):
+            raise TypeError(f"{what} with holomorphic=True requires inputs with complex dtype, but got {dtype.name}.")
+        if dtypes.issubdtype(dtype, dtypes.extended) or (not allow_int and not dtypes.issubdtype(dtype, np.inexact)):
             raise TypeError(
                 f"{what} requires real- or complex-valued inputs (input dtype that is a sub-dtype of "
                 f"np.inexact), but got {dtype.name}. If you want to use Boolean- or integer-valued inputs, "
@@ -47,8 +43,7 @@ def _check_scalar_output(what: str, out: Any, holomorphic: bool) -> None:
     if holomorphic:
         if not dtypes.issubdtype(aval.dtype, np.complexfloating):
             raise TypeError(
-                f"{what} with holomorphic=True requires outputs with complex dtype, but got "
-                f"{aval.dtype.name}."
+                f"{what} with holomorphic=True requires outputs with complex dtype, but got {aval.dtype.name}."
             )
     elif dtypes.issubdtype(aval.dtype, np.complexfloating):
         raise TypeError(
@@ -84,9 +79,7 @@ def value_and_grad(
       TypeError: for integer arguments, or an output that is not a real scalar.
     """
     if reduce_axes:
-        raise NotImplementedError(
-            "reduce_axes argument to grad is deprecated: use shard_map, whose types reduce."
-        )
+        raise NotImplementedError("reduce_axes argument to grad is deprecated: use shard_map, whose types reduce.")
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun}")
 
@@ -255,9 +248,7 @@ def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes: Sequence[An
     of cotangents, one per primal.
     """
     if reduce_axes:
-        raise NotImplementedError(
-            "reduce_axes argument to vjp is deprecated: use shard_map, whose types reduce."
-        )
+        raise NotImplementedError("reduce_axes argument to vjp is deprecated: use shard_map, whose types reduce.")
     leaves, struct = tree.tree_flatten(primals)
     paths = [tree.keystr(p) for p, _ in tree.tree_flatten_with_path(primals)[0]]
     check_arguments(leaves, f"vjp of {callable_name(fun)}", lambda i: paths[i])

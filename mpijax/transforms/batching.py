@@ -141,9 +141,7 @@ def batch_at(x: Any, dim: int | None, target: int, size: int) -> Any:
 
 
 @memo_on_jaxpr
-def batch_jaxpr(
-    closed: ClosedJaxpr, axis: AxisData, in_batched: tuple[bool, ...], force: bool | tuple[bool, ...]
-):
+def batch_jaxpr(closed: ClosedJaxpr, axis: AxisData, in_batched: tuple[bool, ...], force: bool | tuple[bool, ...]):
     """A Jaxpr over batches, batch axes first.
 
     `force` says which results to return batched even when no example differs (True: all).
@@ -153,18 +151,12 @@ def batch_jaxpr(
 
     def fun(*args):
         dims = [0 if b else None for b in in_batched]
-        outs, out_dims = batch_flat(
-            lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), axis, args, dims
-        )
+        outs, out_dims = batch_flat(lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), axis, args, dims)
         forced = [force] * len(outs) if isinstance(force, bool) else force
         out_batched.extend(d is not None or f for d, f in zip(out_dims, forced, strict=True))
-        return [
-            batch_at(o, d, 0, axis.size) if b else o
-            for o, d, b in zip(outs, out_dims, out_batched, strict=True)
-        ]
+        return [batch_at(o, d, 0, axis.size) if b else o for o, d, b in zip(outs, out_dims, out_batched, strict=True)]
 
     avals = [
-        a.update(shape=(axis.size, *a.shape)) if b else a
-        for a, b in zip(closed.in_avals, in_batched, strict=True)
+        a.update(shape=(axis.size, *a.shape)) if b else a for a, b in zip(closed.in_avals, in_batched, strict=True)
     ]
     return trace_to_closed_jaxpr(fun, avals, closed.jaxpr.debug_info), out_batched

@@ -37,9 +37,7 @@ def _jvp(primals, tangents, **params):
     n = len(nonzero_out)
     rest = iter(outs[n:])
     primal_out = outs[:n]
-    return primal_out, [
-        next(rest) if nz else Zero.of_primal(p) for p, nz in zip(primal_out, nonzero_out, strict=True)
-    ]
+    return primal_out, [next(rest) if nz else Zero.of_primal(p) for p, nz in zip(primal_out, nonzero_out, strict=True)]
 
 
 def _linearize(trace, primals, tangents, params):
@@ -51,14 +49,11 @@ def _linearize(trace, primals, tangents, params):
     residuals = [next(returned) if i is None else primals[i] for i in split.forwarded]
     live = [t for t in tangents if type(t) is not Zero]
     linear_outs = iter(
-        jit_p.bind(*residuals, *live, **_without_donation(params, split.linear))
-        if any(split.nonzero_out)
-        else ()
+        jit_p.bind(*residuals, *live, **_without_donation(params, split.linear)) if any(split.nonzero_out) else ()
     )
     primal_out = outs[:n]
     out_tangents = [
-        next(linear_outs) if nz else Zero.of_primal(p)
-        for p, nz in zip(primal_out, split.nonzero_out, strict=True)
+        next(linear_outs) if nz else Zero.of_primal(p) for p, nz in zip(primal_out, split.nonzero_out, strict=True)
     ]
     return primal_out, out_tangents
 
@@ -71,10 +66,7 @@ def _transpose(cts, *args, **params):
     live = [ct for ct in cts if type(ct) is not Zero]
     outs = iter(jit_p.bind(*values, *live, **_without_donation(params, closed)))
     flags = iter(nonzero_out)
-    return [
-        (next(outs) if next(flags) else Zero(x.aval)) if lin else None
-        for x, lin in zip(args, linear, strict=True)
-    ]
+    return [(next(outs) if next(flags) else Zero(x.aval)) if lin else None for x, lin in zip(args, linear, strict=True)]
 
 
 def _batch(axis, args, dims, **params):
@@ -150,9 +142,7 @@ jit_p = _Jit(
 )
 
 
-def call_jaxpr(
-    closed: ClosedJaxpr, args, *, name: str, inline: bool = False, keep_unused=False, donated=None
-):
+def call_jaxpr(closed: ClosedJaxpr, args, *, name: str, inline: bool = False, keep_unused=False, donated=None):
     """Bind `jit` on flat arguments; constants that are tracers have become leading arguments already."""
     return jit_p.bind(
         *args,

@@ -153,9 +153,7 @@ class VjpCall(_Call):
             out_avals=out_avals,
             symbolic_zeros=self.symbolic_zeros,
         )
-        return outs, [
-            Zero(a) if a.dtype == dtypes.float0 else t for t, a in zip(flat, out_avals, strict=True)
-        ]
+        return outs, [Zero(a) if a.dtype == dtypes.float0 else t for t, a in zip(flat, out_avals, strict=True)]
 
     def bind_batched(self, axis, args, dims):
         out_dims: list = []
@@ -284,9 +282,7 @@ custom_jvp_call_p = _CustomPrimitive(
 )
 custom_vjp_call_p = _CustomPrimitive(
     "custom_vjp_call",
-    lambda params: VjpCall(
-        _fun_of(params), params["fwd"], params["bwd"], params["name"], params["symbolic_zeros"]
-    ),
+    lambda params: VjpCall(_fun_of(params), params["fwd"], params["bwd"], params["name"], params["symbolic_zeros"]),
 )
 
 
@@ -328,9 +324,7 @@ def _lin_batch(axis, args, dims, *, num_res, bwd, out_avals, symbolic_zeros):
         ]
 
     avals = tuple(a.update(shape=(size, *a.shape)) for a in out_avals)
-    outs = custom_lin_p.bind(
-        *moved, num_res=num_res, bwd=batched_bwd, out_avals=avals, symbolic_zeros=symbolic_zeros
-    )
+    outs = custom_lin_p.bind(*moved, num_res=num_res, bwd=batched_bwd, out_avals=avals, symbolic_zeros=symbolic_zeros)
     return outs, [0] * len(outs)
 
 
@@ -376,9 +370,7 @@ class custom_jvp:
       nondiff_argnums: positions of arguments that are not differentiated; they come first in the rule.
     """
 
-    def __init__(
-        self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
-    ):
+    def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
         import inspect
 
         update_wrapper(self, fun)
@@ -414,9 +406,7 @@ class custom_jvp:
 
             out = self(*primals)
             zero = tree.tree_map(Zero.of_primal, out)
-            parts = [
-                rule(t, out, *primals) for rule, t in zip(jvps, tangents, strict=True) if rule is not None
-            ]
+            parts = [rule(t, out, *primals) for rule, t in zip(jvps, tangents, strict=True) if rule is not None]
             total = zero
             for part in parts:
                 total = tree.tree_map(add_tangents, total, part)
@@ -492,9 +482,7 @@ def _checked_tangents(jvp, name, outs, tangents):
 class custom_vjp:
     """Decorate a function to give its reverse-mode derivative by `defvjp(fwd, bwd)`."""
 
-    def __init__(
-        self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
-    ):
+    def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
         import inspect
 
         update_wrapper(self, fun)
@@ -515,9 +503,7 @@ class custom_vjp:
 
         return partial(self, instance)
 
-    def defvjp(
-        self, fwd: Callable, bwd: Callable, symbolic_zeros: bool = False, optimize_remat: bool = False
-    ) -> None:
+    def defvjp(self, fwd: Callable, bwd: Callable, symbolic_zeros: bool = False, optimize_remat: bool = False) -> None:
         """Give `fwd(*args) -> (out, residuals)` and `bwd(*nondiff, residuals, ct) -> tuple of cotangents`."""
         self.fwd, self.bwd = fwd, bwd
         self.symbolic_zeros = symbolic_zeros
@@ -605,11 +591,7 @@ def _bwd_part(bwd, name, part, positions, avals) -> list[Any]:
     out: list[Any] = []
     for ct, i in zip(flat, indices, strict=True):
         want = avals[i].to_tangent_aval()
-        if (
-            ct is None
-            or want.dtype == dtypes.float0
-            or (isinstance(ct, np.ndarray) and ct.dtype == dtypes.float0)
-        ):
+        if ct is None or want.dtype == dtypes.float0 or (isinstance(ct, np.ndarray) and ct.dtype == dtypes.float0):
             out.append(Zero(want))
             continue
         aval = ct.aval if type(ct) is Zero else typeof(ct)

@@ -43,9 +43,7 @@ def parameter_names(fun: Callable, args: Sequence[Any], kwargs: dict[str, Any]) 
     try:
         bound = inspect.signature(fun).bind(*args, **kwargs)
     except (TypeError, ValueError):
-        pairs = [(f"args[{i}]", a) for i, a in enumerate(args)] + [
-            (f"kwargs[{k!r}]", v) for k, v in kwargs.items()
-        ]
+        pairs = [(f"args[{i}]", a) for i, a in enumerate(args)] + [(f"kwargs[{k!r}]", v) for k, v in kwargs.items()]
     else:
         pairs = []
         for name, value in bound.arguments.items():
@@ -56,9 +54,7 @@ def parameter_names(fun: Callable, args: Sequence[Any], kwargs: dict[str, Any]) 
                 pairs += [(f"{name}[{k!r}]", v) for k, v in value.items()]
             else:
                 pairs.append((name, value))
-    return [
-        name + tree.keystr(path) for name, value in pairs for path, _ in tree.tree_flatten_with_path(value)[0]
-    ]
+    return [name + tree.keystr(path) for name, value in pairs for path, _ in tree.tree_flatten_with_path(value)[0]]
 
 
 def debug_info(transformation: str, fun: Callable, args: Sequence[Any], kwargs: dict[str, Any]) -> DebugInfo:

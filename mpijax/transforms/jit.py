@@ -12,7 +12,7 @@ from mpijax._ext.dispatch import JitBase
 from mpijax.core import config, tree
 from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.jaxpr import ClosedJaxpr
-from mpijax.core.source import callable_name
+from mpijax.core.source import callable_name, sources_of_function
 from mpijax.core.trace import EVAL, Tracer, load_runtime, state, trace_to_jaxpr, typeof
 from mpijax.transforms.call import call_jaxpr, hoist_tracers
 from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, parameter_names
@@ -112,8 +112,7 @@ class JitFunction(JitBase):
         clash = set(self._static_argnums) & set(self._donate_argnums)
         if clash:
             raise ValueError(
-                f"static_argnums and donate_argnums cannot intersect. Argument numbers {sorted(clash)} "
-                "appear in both."
+                f"static_argnums and donate_argnums cannot intersect. Argument numbers {sorted(clash)} appear in both."
             )
         self._keep_unused = keep_unused
         self._inline = inline
@@ -245,7 +244,8 @@ class JitFunction(JitBase):
         if known is None:
             _, in_tree, avals, *_ = signature
             flat = FlatFun(fun, in_tree)
-            jaxpr, consts = trace_to_jaxpr(flat, avals, debug_info("jit", self._fun, args, kwargs))
+            with sources_of_function(self._fun):
+                jaxpr, consts = trace_to_jaxpr(flat, avals, debug_info("jit", self._fun, args, kwargs))
             known = *hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer)), flat.out_tree
             if not known[1]:
                 self._cache[signature] = known

@@ -121,12 +121,9 @@ def jvp_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...], wanted: bool | tup
     def fun(*args):
         primals, rest = args[:n], iter(args[n:])
         tangents = [
-            next(rest) if nz else Zero(a.to_tangent_aval())
-            for nz, a in zip(nonzero, closed.in_avals, strict=True)
+            next(rest) if nz else Zero(a.to_tangent_aval()) for nz, a in zip(nonzero, closed.in_avals, strict=True)
         ]
-        outs, out_tangents = jvp_flat(
-            lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), primals, tangents
-        )
+        outs, out_tangents = jvp_flat(lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), primals, tangents)
         force = [wanted] * len(outs) if isinstance(wanted, bool) else wanted
         nonzero_out.extend(f or type(t) is not Zero for f, t in zip(force, out_tangents, strict=True))
         return outs + [instantiate(t) for t, nz in zip(out_tangents, nonzero_out, strict=True) if nz]

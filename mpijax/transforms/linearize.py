@@ -158,8 +158,7 @@ class Linearized:
         live = [t for t, a in zip(tangents, self.in_avals, strict=True) if a.dtype != dtypes.float0]
         outs = iter(eval_jaxpr(self.jaxpr, self.residuals, *live))
         return [
-            next(outs) if nz else instantiate(Zero(a))
-            for nz, a in zip(self.nonzero_out, self.out_avals, strict=True)
+            next(outs) if nz else instantiate(Zero(a)) for nz, a in zip(self.nonzero_out, self.out_avals, strict=True)
         ]
 
 
@@ -243,6 +242,4 @@ def _pruned(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
     live.update(v for v in pruned.outvars if type(v) is not Literal)
     keep = [v in live for v in jaxpr.constvars]
     constvars = [v for v, k in zip(jaxpr.constvars, keep, strict=True) if k]
-    return pruned.replace(constvars=constvars, invars=jaxpr.invars), [
-        c for c, k in zip(consts, keep, strict=True) if k
-    ]
+    return pruned.replace(constvars=constvars, invars=jaxpr.invars), [c for c, k in zip(consts, keep, strict=True) if k]

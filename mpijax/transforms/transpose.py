@@ -9,6 +9,7 @@ from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal
 from mpijax.core.memo import memo_on_jaxpr
+from mpijax.core.source import inherited, sources_from
 from mpijax.core.trace import trace_to_closed_jaxpr
 from mpijax.transforms.zeros import Zero, add_tangents, instantiate
 
@@ -29,9 +30,7 @@ def is_undefined_primal(x: Any) -> bool:
     return type(x) is UndefPrimal
 
 
-def backward_pass(
-    jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangents: Sequence[Any]
-) -> list[Any]:
+def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
     """Cotangents of the arguments marked `UndefPrimal`; a Zero for each other argument.
 
     Equations that depend on no linear argument are evaluated first, the others are
@@ -74,17 +73,13 @@ def backward_pass(
         outs = [ct_env.pop(v, None) if type(v) is not DropVar else None for v in eqn.outvars]
         if all(ct is None for ct in outs):
             continue
-        outs = [
-            Zero(v.aval.to_tangent_aval()) if ct is None else ct
-            for ct, v in zip(outs, eqn.outvars, strict=True)
-        ]
-        inputs = [
-            UndefPrimal(v.aval) if type(v) is not Literal and v in linear else read(v) for v in eqn.invars
-        ]
+        outs = [Zero(v.aval.to_tangent_aval()) if ct is None else ct for ct, v in zip(outs, eqn.outvars, strict=True)]
+        inputs = [UndefPrimal(v.aval) if type(v) is not Literal and v in linear else read(v) for v in eqn.invars]
         ct = outs if eqn.primitive.multiple_results else outs[0]
-        for v, ct_in in zip(eqn.invars, eqn.primitive.transpose(ct, *inputs, **eqn.params), strict=True):
-            if type(v) is not Literal and v in linear:
-                accumulate(v, ct_in)
+        with sources_from(eqn.source if eqn.source.file else inherited.source):
+            for v, ct_in in zip(eqn.invars, eqn.primitive.transpose(ct, *inputs, **eqn.params), strict=True):
+                if type(v) is not Literal and v in linear:
+                    accumulate(v, ct_in)
     return [ct_env.get(v, Zero(v.aval.to_tangent_aval())) for v in jaxpr.invars]
 
 
@@ -101,12 +96,9 @@ def transpose_jaxpr(closed: ClosedJaxpr, linear: tuple[bool, ...], nonzero_cts: 
 
     def fun(*flat):
         values, cts = iter(flat[: len(plain)]), iter(flat[len(plain) :])
-        args = [
-            UndefPrimal(a) if lin else next(values) for a, lin in zip(closed.in_avals, linear, strict=True)
-        ]
+        args = [UndefPrimal(a) if lin else next(values) for a, lin in zip(closed.in_avals, linear, strict=True)]
         full = [
-            next(cts) if nz else Zero(a.to_tangent_aval())
-            for a, nz in zip(closed.out_avals, nonzero_cts, strict=True)
+            next(cts) if nz else Zero(a.to_tangent_aval()) for a, nz in zip(closed.out_avals, nonzero_cts, strict=True)
         ]
         result = backward_pass(closed.jaxpr, closed.consts, args, full)
         wanted = [ct for ct, lin in zip(result, linear, strict=True) if lin]

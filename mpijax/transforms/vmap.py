@@ -52,17 +52,14 @@ def _mapped_size(fun: Callable, leaves, axes, axis_size: int | None, names: Call
     if len(found) == 1:
         return found.pop()
     if not found:
-        raise ValueError(
-            "vmap must have at least one non-None value in in_axes or axis_size must be specified"
-        )
+        raise ValueError("vmap must have at least one non-None value in in_axes or axis_size must be specified")
     arg_names = names()
 
     def name(i):
         return f"argument {arg_names[i]}" if i < len(arg_names) else f"leaf {i}"
 
     lines = "\n".join(
-        f"  * axis {axes[i]} of {name(i)} of type {typeof(leaves[i]).str_short(False)} had size {s}"
-        for i, s in sizes
+        f"  * axis {axes[i]} of {name(i)} of type {typeof(leaves[i]).str_short(False)} had size {s}" for i, s in sizes
     )
     given = f"\n  * axis_size={axis_size} was given" if axis_size is not None else ""
     raise ValueError(f"vmap got inconsistent sizes for array axes to be mapped:\n{lines}{given}")
@@ -99,13 +96,11 @@ def vmap(
         )
     if not all(type(leaf) is int for leaf in tree.tree_leaves(in_axes)):
         raise TypeError(
-            "vmap in_axes must be an int, None, or (nested) container with those types as leaves, but got "
-            f"{in_axes}."
+            f"vmap in_axes must be an int, None, or (nested) container with those types as leaves, but got {in_axes}."
         )
     if not all(type(leaf) is int for leaf in tree.tree_leaves(out_axes)):
         raise TypeError(
-            "vmap out_axes must be an int, None, or (nested) container with those types as leaves, but got "
-            f"{out_axes}."
+            f"vmap out_axes must be an int, None, or (nested) container with those types as leaves, but got {out_axes}."
         )
 
     @wraps(fun)

@@ -81,16 +81,7 @@ def more_elementwise_functions(j):
     n = j.numpy
 
     def f(x):
-        y = (
-            n.expm1(x)
-            + n.log1p(x)
-            + n.square(x)
-            + n.exp2(x)
-            + n.cbrt(x)
-            + n.sinh(x)
-            + n.cosh(x)
-            + n.arctan(x)
-        )
+        y = n.expm1(x) + n.log1p(x) + n.square(x) + n.exp2(x) + n.cbrt(x) + n.sinh(x) + n.cosh(x) + n.arctan(x)
         return y, n.reciprocal(x), n.isnan(x), n.isfinite(x), n.negative(x), n.positive(x)
 
     return f, (X3,)
@@ -124,9 +115,7 @@ def types_that_promote(j):
 def half_precision(j):
     def f(x):
         y = x.astype(j.numpy.bfloat16)
-        return y * 2 + y.sum(), (x.astype(j.numpy.float16) @ x.astype(j.numpy.float16)).astype(
-            j.numpy.float32
-        )
+        return y * 2 + y.sum(), (x.astype(j.numpy.float16) @ x.astype(j.numpy.float16)).astype(j.numpy.float32)
 
     return f, (X3,)
 

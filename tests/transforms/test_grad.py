@@ -13,9 +13,7 @@ RTOL = 2e-5
 # Functions of one array (or scalar) that return a scalar.
 SCALARS = {
     "polynomial": lambda J: lambda x: (3 * x**3 - x**2 + 2 * x).sum(),
-    "elementwise": lambda J: (
-        lambda x: (J.numpy.sin(x) * J.numpy.exp(-x) + J.numpy.tanh(x) / (1 + x**2)).sum()
-    ),
+    "elementwise": lambda J: lambda x: (J.numpy.sin(x) * J.numpy.exp(-x) + J.numpy.tanh(x) / (1 + x**2)).sum(),
     "softmax": lambda J: lambda x: (J.nn.softmax(x) ** 2).sum(),
     "logsumexp": lambda J: lambda x: J.nn.logsumexp(x * 2),
     "max": lambda J: lambda x: (J.numpy.maximum(x, 0.3) * x).sum() + x.max(),
@@ -25,9 +23,7 @@ SCALARS = {
     "gather": lambda J: lambda x: (x[I3 % x.shape[0]] ** 3).sum(),
     "update": lambda J: lambda x: (x.at[0].multiply(3).at[-1].set(2.0) ** 2).sum(),
     "scatter-add": lambda J: lambda x: (x.at[np.array([0, 0, 1])].add(2 * x[0]) ** 2).sum(),
-    "shapes": lambda J: (
-        lambda x: (x.reshape(-1)[:, None] * J.numpy.concatenate([x.ravel(), x.ravel()])).sum()
-    ),
+    "shapes": lambda J: lambda x: (x.reshape(-1)[:, None] * J.numpy.concatenate([x.ravel(), x.ravel()])).sum(),
     "products": lambda J: lambda x: (J.numpy.outer(x, x) @ x.ravel()).sum() + x.ravel() @ x.ravel(),
     "standardized": lambda J: lambda x: (((x - x.mean()) / J.numpy.sqrt(x.var() + 1e-3)) ** 3).sum(),
     "cumulative": lambda J: lambda x: (J.numpy.cumsum(x) * x.ravel()).sum(),

@@ -214,9 +214,7 @@ def test_donated_arrays_are_deleted_and_others_are_not():
 
 def test_donation_by_name_of_a_pytree():
     state = {"w": OURS.numpy.ones(4), "n": OURS.numpy.ones(2)}
-    new = OURS.jit(lambda x, state: OURS.tree.map(lambda s: s * x, state), donate_argnames="state")(
-        2.0, state=state
-    )
+    new = OURS.jit(lambda x, state: OURS.tree.map(lambda s: s * x, state), donate_argnames="state")(2.0, state=state)
     assert all(s.is_deleted() for s in state.values())
     assert np.asarray(new["w"]).tolist() == [2, 2, 2, 2]
 
@@ -281,9 +279,7 @@ def test_eval_shape_computes_nothing():
     assert shape == {"y": OURS.ShapeDtypeStruct((100_000, 100_000), np.float32)}
 
 
-@pytest.mark.parametrize(
-    "transform", ["jit", "grad", "vmap", "jvp", "linearize", "jit grad", "vmap grad", "grad grad"]
-)
+@pytest.mark.parametrize("transform", ["jit", "grad", "vmap", "jvp", "linearize", "jit grad", "vmap grad", "grad grad"])
 def test_tracers_print_as_jaxs(transform):
     def shown(J):
         seen = []
@@ -320,3 +316,21 @@ def test_the_mesh_in_scope_belongs_to_the_signature():
     assert len(seen) == 2
     with pytest.raises(ValueError, match="shard_map needs a mesh"):
         f(X3)
+
+
+def test_operations_name_the_users_line():
+    def first(x):
+        return OURS.nn.log_softmax(x).sum()
+
+    def second(x):
+        return OURS.nn.log_softmax(OURS.numpy.sin(x)).sum()
+
+    for f in (first, second):
+        for transformed in (
+            f,
+            OURS.grad(f),
+            OURS.jit(OURS.grad(f)),
+            OURS.vmap(f, in_axes=None, out_axes=None, axis_size=2),
+        ):
+            text = OURS.jit(transformed).lower(X3).as_text()
+            assert f"({f.__name__})" in text and text.count("test_jit.py:") == text.count(f"({f.__name__})"), text

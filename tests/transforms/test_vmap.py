@@ -87,9 +87,7 @@ FORMS = {
     "grad of": (lambda J: J.grad(lambda w: J.vmap(lambda x: (w @ x) ** 2)(sample(5, 4)).sum()), (X34,)),
     "of jit of grad": (lambda J: J.vmap(J.jit(J.grad(lambda x: J.numpy.sin(x) * x))), (X3,)),
     "jacobian": (
-        lambda J: (
-            lambda x: J.vmap(lambda t: J.jvp(lambda y: y**2, (x,), (t,))[1])(np.eye(3, dtype=np.float32))
-        ),
+        lambda J: lambda x: J.vmap(lambda t: J.jvp(lambda y: y**2, (x,), (t,))[1])(np.eye(3, dtype=np.float32)),
         (X3,),
     ),
     "per-example gradients": (

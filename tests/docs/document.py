@@ -1,0 +1,58 @@
+"""Run the Python blocks of a Markdown file, one after the other in one namespace.
+
+    python tests/docs/document.py docs/how-it-works.md             compare what they print with the text blocks
+    python tests/docs/document.py --renew docs/how-it-works.md     write what they print into the text blocks
+
+A block marked `text` right after a Python block holds its output.
+"""
+
+import argparse
+import contextlib
+import io
+import re
+import sys
+from pathlib import Path
+
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def run(path: Path) -> tuple[list[str], str]:
+    """What differs from the file's text blocks, and the file with the true output in them."""
+    source = path.read_text()
+    namespace: dict = {"__name__": path.stem}
+    differences, pieces, done, printed = [], [], 0, None
+    for block in BLOCK.finditer(source):
+        language, body = block.groups()
+        line = source.count("\n", 0, block.start()) + 1
+        if language == "python":
+            if printed:
+                differences.append(f"{path.name}:{line}: output that no text block holds:\n{printed}")
+            output = io.StringIO()
+            with contextlib.redirect_stdout(output):
+                exec(compile("\n" * line + body, path.name, "exec"), namespace)
+            printed = stripped(output.getvalue())
+        elif language == "text" and printed is not None:
+            if printed != stripped(body):
+                differences.append(f"{path.name}:{line}: printed\n{printed}\n--- the document says\n{body}")
+            pieces += [source[done : block.start()], f"```text\n{printed}\n```"]
+            done, printed = block.end(), None
+    return differences, "".join(pieces) + source[done:]
+
+
+def stripped(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--renew", action="store_true")
+    arguments = parser.parse_args()
+    found = []
+    for file in arguments.files:
+        differences, renewed = run(file)
+        if arguments.renew:
+            file.write_text(renewed)
+        else:
+            found += differences
+    sys.exit("\n\n".join(found) or 0)
