@@ -28,7 +28,6 @@ DEPENDENCIES = [
     "ml_dtypes>=0.5",
     "opt_einsum>=3.3", # the order of contraction of einsum with three operands or more
     "llvmlite>=0.46",
-    "numba>=0.63",
     "mpi4py>=4.1",
 ]
 # The mpich wheel is MPI for those who have none. It would shadow a system MPI, therefore MPICC leaves it out.
