@@ -28,7 +28,7 @@ _HOMES = {
     "mpijax.core.dtypes": "float0",
     "mpijax.core.trace": "typeof",
     "mpijax.missing": """checkpoint closure_convert custom_gradient empty_ref free_ref freeze fwd_and_bwd
-        jacfwd jacobian jacrev hessian linear_transpose make_array_from_callback
+        jacfwd jacobian jacrev hessian make_array_from_callback
         make_array_from_process_local_data make_array_from_single_device_arrays new_ref pmap pure_callback
         remat reshard smap""",
     "mpijax.runtime.devices": """Device default_backend device_count devices host_count host_id
@@ -39,7 +39,7 @@ _HOMES = {
         named_call named_scope print_environment_info""",
     "mpijax.spmd.mesh": "NamedSharding make_mesh set_mesh",
     "mpijax.spmd.shard_map": "P shard_map",
-    "mpijax.transforms.api": """clear_caches custom_jvp custom_vjp eval_shape grad jit jvp linearize
+    "mpijax.transforms.api": """clear_caches custom_jvp custom_vjp eval_shape grad jit jvp linear_transpose linearize
     make_jaxpr
         value_and_grad vjp vmap""",
 }

@@ -37,7 +37,6 @@ INSTEAD: dict[str, str] = {
     "jacfwd": _JACOBIANS,
     "jacobian": _JACOBIANS,
     "jacrev": _JACOBIANS,
-    "linear_transpose": "vjp of a linear function at any point is its transpose",
     "make_array_from_callback": _ARRAYS,
     "make_array_from_process_local_data": _ARRAYS,
     "make_array_from_single_device_arrays": _ARRAYS,

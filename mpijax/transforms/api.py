@@ -9,14 +9,15 @@ from mpijax.core import tree
 from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.trace import named_axes, trace_to_jaxpr, typeof
-from mpijax.transforms.autodiff import grad, jvp, linearize, value_and_grad, vjp
+from mpijax.transforms.autodiff import grad, jvp, linear_transpose, linearize, value_and_grad, vjp
 from mpijax.transforms.custom import custom_jvp, custom_vjp
 from mpijax.transforms.flat import FlatFun, debug_info
 from mpijax.transforms.jit import clear_caches, jit
 from mpijax.transforms.vmap import vmap
 
 __all__ = [
-    "clear_caches", "custom_jvp", "custom_vjp", "eval_shape", "grad", "jit", "jvp", "linearize", "make_jaxpr",
+    "clear_caches", "custom_jvp", "custom_vjp", "eval_shape", "grad", "jit", "jvp", "linear_transpose", "linearize",
+    "make_jaxpr",
     "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from mpijax.core import dtypes, tree
 from mpijax.core.source import callable_name
-from mpijax.core.trace import typeof
-from mpijax.transforms.flat import FlatFun, check_arguments, normalize_argnums
+from mpijax.core.trace import trace_to_jaxpr, typeof
+from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, normalize_argnums
 from mpijax.transforms.jvp import jvp_flat
 from mpijax.transforms.linearize import Linearized, linearize_flat
-from mpijax.transforms.transpose import transposed
+from mpijax.transforms.transpose import UndefPrimal, backward_pass, transposed
 from mpijax.transforms.zeros import Zero, as_array, instantiate, scalar_of_type
 
 
@@ -286,3 +286,43 @@ def linearize(fun: Callable, *primals, has_aux: bool = False):
 
     f_jvp = tree.Partial(f_jvp)
     return (out, f_jvp, _escaped(flat_fun.aux)) if has_aux else (out, f_jvp)
+
+
+def linear_transpose(fun: Callable, *primals, reduce_axes: Sequence[Any] = ()) -> Callable:
+    """The transpose of a linear function of arguments of the types of `primals` (arrays or `ShapeDtypeStruct`s).
+
+    Returns a function of a cotangent of the result, which returns a tuple with one cotangent per argument.
+    `fun` must be linear: it is traced, not evaluated.
+
+    Raises:
+      TypeError: for arguments that are not inexact, or a cotangent that does not fit the result.
+    """
+    if reduce_axes:
+        raise NotImplementedError("reduce_axes argument to transpose is deprecated: use shard_map, whose types reduce.")
+    leaves, struct = tree.tree_flatten(primals)
+    avals = [typeof(x) for x in leaves]
+    if not all(dtypes.issubdtype(a.dtype, np.inexact) for a in avals):
+        raise TypeError(
+            "linear_transpose only supports [float or complex] -> [float or complex] functions, but got the argument "
+            f"types {[a.str_short() for a in avals]}."
+        )
+    flat_fun = FlatFun(fun, tree.tree_structure((primals, {})))
+    jaxpr, consts = trace_to_jaxpr(flat_fun, avals, debug_info("linear_transpose", fun, primals, {}))
+
+    def transposed_fun(cotangent):
+        cts, got = tree.tree_flatten(cotangent)
+        if got != flat_fun.out_tree:
+            raise TypeError(
+                f"cotangent tree does not match function output, expected {flat_fun.out_tree} but got {got}"
+            )
+        for ct, v in zip(cts, jaxpr.outvars, strict=True):
+            want, have = v.aval, typeof(ct)
+            if (want.shape, want.dtype) != (have.shape, have.dtype):
+                raise TypeError(
+                    f"cotangent type does not match function output, expected {want.str_short()} but got "
+                    f"{have.str_short()}"
+                )
+        outs = backward_pass(jaxpr, consts, [UndefPrimal(a) for a in avals], cts)
+        return tree.tree_unflatten(struct, _instantiated(outs))
+
+    return transposed_fun
