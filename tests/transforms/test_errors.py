@@ -271,9 +271,10 @@ ROWS = {
 
 
 def _use_twice(J):
-    x = J.numpy.arange(3.0)
+    """Reads an array that was given away. Passing it again makes JAX raise one of two classes, by what it has cached."""
+    x = J.numpy.ones(3)
     J.jit(lambda x: x + 1, donate_argnums=0)(x)
-    return x + 1
+    np.asarray(x)
 
 
 def _forward_through_vjp(J):
@@ -285,6 +286,14 @@ def _forward_through_vjp(J):
 @pytest.mark.parametrize("name", ROWS)
 def test_error_is_jaxs(name):
     check(*ROWS[name])
+
+
+def test_an_array_that_was_given_away_cannot_be_passed_again():
+    f = OURS.jit(lambda x: x + 1, donate_argnums=0)
+    x = OURS.numpy.ones(3)
+    f(x)
+    with pytest.raises(RuntimeError, match=r"Array has been deleted with shape=float32\[3\]"):
+        f(x)
 
 
 def test_errors_say_where_and_what_to_do():
