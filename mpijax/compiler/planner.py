@@ -182,7 +182,7 @@ class Planner:
                         root = key
                         while root in giver_of:
                             root = giver_of[root]
-                        if root in self.shares or root in self.buffer_of or self._overlaps_input(root):
+                        if root in self.shares or root in self.buffer_of:
                             continue
                         self.buffer_of[root] = self.buffer_of[id(v)]
                         taken.add(key)
@@ -194,9 +194,6 @@ class Planner:
                     giver_of[id(v)] = key
                     taken.add(key)
                     break
-
-    def _overlaps_input(self, root: int) -> bool:
-        return False
 
     def _candidates(self, kind: str, step: Any, v: Value, reads: list[Value]) -> list[Value]:
         """Operands whose memory `v` could take: read only at the element that is written."""

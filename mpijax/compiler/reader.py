@@ -54,7 +54,7 @@ class Reader:
         found = self.memo.get(key)
         if found is None:
             node = value.producer
-            scope = _NodeReader(self, node)
+            scope = NodeReader(self, node)
             if isinstance(node.primitive.lower, Elementwise):
                 found = self._elementwise(scope, node, value, index)
             else:
@@ -85,7 +85,7 @@ def is_key(value: Value) -> bool:
     return not isinstance(value.aval.dtype, np.dtype)
 
 
-class _NodeReader:
+class NodeReader:
     """What a rule sees: operands by number, and scalar operations."""
 
     __slots__ = ("reader", "node", "table", "word")

@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler.expr import ExprTable
 from mpijax.compiler.graph import Node, Value
 from mpijax.compiler.index import Lin, LoopVar, linearized, var
 from mpijax.compiler.kernel import Kernel, Store
-from mpijax.compiler.reader import Reader, is_key
-from mpijax.compiler.structural import as_dynamic, clamped
-from mpijax.core.primitive import registry
+from mpijax.compiler.reader import NodeReader, Reader, is_key
+from mpijax.compiler.structural import clamped
 
 INT64 = np.dtype(np.int64)
 _COMBINES = {"add": "add", "sub": "sub", "mul": "mul", "min": "min", "max": "max"}
@@ -46,32 +44,6 @@ def lower(node: Node, roots) -> list[tuple[str, Any]]:
 
 def _stored_by(roots):
     return lambda v: id(v) in roots.ids
-
-
-class _Scope:
-    """Just enough of a reader for helper functions of structural rules."""
-
-    def __init__(self, reader: Reader):
-        self.reader = reader
-        self.table: ExprTable = reader.table
-
-    def const(self, value, dtype):
-        return self.table.const(value, dtype)
-
-    def op(self, name, *args):
-        dtype = np.dtype(np.bool_) if name in ("ge", "le") else args[-1].dtype
-        return self.table.apply(registry[name], args, dtype, {})
-
-    def convert(self, x, dtype):
-        if x.dtype == dtype:
-            return x
-        if x.op == "const":
-            return self.const(np.asarray(x.attr).astype(dtype), dtype)
-        params = {"new_dtype": dtype, "weak_type": False, "sharding": None}
-        return self.table.apply(registry["convert_element_type"], (x,), dtype, params)
-
-    def as_index(self, expr, size):
-        return Lin(int(expr.attr)) if expr.op == "const" else as_dynamic(expr, size)
 
 
 def _part_kernel(node: Node, reader: Reader, variables, position: Lin, expr) -> tuple[str, Kernel]:
@@ -164,7 +136,7 @@ def _dynamic_update_slice(node: Node, stored) -> list[tuple[str, Any]]:
     if update.size == 0:
         return steps
     reader = Reader(stored)
-    scope = _Scope(reader)
+    scope = NodeReader(reader, node)
     variables = [LoopVar(d) for d in update.shape]
     index = tuple(var(v) for v in variables)
     target = list(index)
@@ -188,7 +160,7 @@ def _scatter(node: Node, stored, kind: str) -> list[tuple[str, Any]]:
     dn = node.params["dimension_numbers"]
     mode = node.params["mode"].name
     reader = Reader(stored)
-    scope = _Scope(reader)
+    scope = NodeReader(reader, node)
     variables = [LoopVar(d) for d in updates.shape]
     index = tuple(var(v) for v in variables)
     words = index[len(updates.aval.shape) :]

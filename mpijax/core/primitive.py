@@ -11,8 +11,6 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from mpijax.core import effects as fx
 from mpijax.core import trace as tr
 
@@ -125,7 +123,3 @@ class Primitive:
 
     def __repr__(self) -> str:
         return self.name
-
-
-def numpy_value(x: Any) -> np.ndarray:
-    return np.asarray(x)

@@ -17,7 +17,6 @@ import numpy as np
 
 from mpijax._ext import dispatch
 from mpijax.core import config, dtypes, errors
-from mpijax.core import effects as fx
 from mpijax.core.array_api import Array
 from mpijax.core.avals import NO_AXES, ShapedArray, ShapeDtypeStruct
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, is_literal_scalar
@@ -573,7 +572,3 @@ def unify_varying(primitive, args):
         x if a.vma == union else pvary(x, tuple(n for n in state.axis_env if n in union - a.vma))
         for x, a in zip(args, avals, strict=True)
     )
-
-
-def effects_of(closed: ClosedJaxpr) -> frozenset:
-    return closed.jaxpr.effects or fx.no_effects

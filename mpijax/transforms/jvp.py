@@ -64,29 +64,23 @@ class JVPTrace(Trace):
     def _wrap(self, primal, tangent):
         return primal if type(tangent) is Zero else JVPTracer(self, primal, tangent)
 
-    def process_custom_jvp_call(self, call, args):
+    def _process_custom(self, call, args, run):
         pairs = [self.pair(x) for x in args]
         saved = state.trace
         state.trace = self.parent
         try:
             if all(type(t) is Zero for _, t in pairs):
                 return call.bind(*[p for p, _ in pairs])
-            outs, tangents = call.run_jvp([p for p, _ in pairs], [t for _, t in pairs])
+            outs, tangents = run([p for p, _ in pairs], [t for _, t in pairs])
         finally:
             state.trace = saved
         return [self._wrap(p, t) for p, t in zip(outs, tangents, strict=True)]
 
+    def process_custom_jvp_call(self, call, args):
+        return self._process_custom(call, args, call.run_jvp)
+
     def process_custom_vjp_call(self, call, args):
-        pairs = [self.pair(x) for x in args]
-        saved = state.trace
-        state.trace = self.parent
-        try:
-            if all(type(t) is Zero for _, t in pairs):
-                return call.bind(*[p for p, _ in pairs])
-            outs, tangents = call.run_tangent_map([p for p, _ in pairs], [t for _, t in pairs])
-        finally:
-            state.trace = saved
-        return [self._wrap(p, t) for p, t in zip(outs, tangents, strict=True)]
+        return self._process_custom(call, args, call.run_tangent_map)
 
 
 def jvp_flat(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
