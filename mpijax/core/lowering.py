@@ -9,6 +9,7 @@
 - `Communication(kind)`: an exchange with other ranks.
 - `Partitioned(param)`: the Jaxpr in a parameter, on this rank's shards of the operands.
 - `Decompose(fun)`: a function of tracers, in terms of other primitives.
+- `ControlFlow(kind)`: a loop or branch over Jaxprs held in parameters: `cond`, `while` or `scan`.
 """
 
 from __future__ import annotations
@@ -85,3 +86,10 @@ class Partitioned:
     """The Jaxpr in a parameter, run by every rank on its shards: `shard_map`."""
 
     param: str
+
+
+@dataclass(frozen=True)
+class ControlFlow:
+    """A loop or branch over Jaxprs in parameters; `kind`: `cond`, `while` or `scan`, with those primitives' parameters."""
+
+    kind: str
