@@ -1,0 +1,1 @@
+"""Loops and branches as primitives: each holds the Jaxprs of its bodies as parameters."""

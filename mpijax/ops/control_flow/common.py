@@ -1,0 +1,221 @@
+"""What loops and branches share: tracing a body, comparing types leaf by leaf, promoting weak carries, splitting lists."""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mpijax.core import config, tree
+from mpijax.core.avals import ShapedArray
+from mpijax.core.jaxpr import ClosedJaxpr
+from mpijax.core.primitive import registry
+from mpijax.core.result_type import result_type
+from mpijax.core.source import sources_of_function
+from mpijax.core.trace import Tracer, state, trace_to_jaxpr, typeof
+from mpijax.transforms.call import hoist_tracers
+from mpijax.transforms.flat import FlatFun, debug_info
+from mpijax.transforms.zeros import Zero
+
+
+@dataclass(frozen=True)
+class Body:
+    """A traced function of pytrees: a Jaxpr without constants of its own.
+
+    Attributes:
+      jaxpr: takes the values of `consts`, then the flat arguments.
+      consts: the arrays and tracers that the function closes over.
+      out_tree: structure of the result.
+    """
+
+    jaxpr: ClosedJaxpr
+    consts: list[Any]
+    out_tree: Any
+
+    @property
+    def out_avals(self) -> list[ShapedArray]:
+        return self.jaxpr.out_avals
+
+
+# Per function: a function that is used twice is traced once, and its Jaxpr is one object.
+_bodies: weakref.WeakKeyDictionary[Callable, dict] = weakref.WeakKeyDictionary()
+
+
+def trace_body(fun: Callable, args: tuple, name: str) -> Body:
+    """Trace `fun(*args)`, where the leaves of `args` are types.
+
+    Arrays and tracers that `fun` closes over become leading arguments. `name` is what error
+    messages call the operation: `scan`, `cond`, `while_loop` ...
+    """
+    leaves, in_tree = tree.tree_flatten((args, {}))
+    key = (in_tree, tuple(leaves), config.trace_key(), tuple(state.axis_env.items()), state.manual_axes)
+    try:
+        known = _bodies.setdefault(fun, {})
+    except TypeError:  # not hashable, or without weak references
+        known = {}
+    body = known.get(key)
+    if body is None:
+        flat = FlatFun(fun, in_tree)
+        with sources_of_function(fun):
+            jaxpr, consts = trace_to_jaxpr(flat, leaves, debug_info(name, fun, args, {}))
+        closed, moved = hoist_tracers(jaxpr, consts, lambda _: True)
+        body = Body(closed, moved, flat.out_tree)
+        if not any(isinstance(c, Tracer) for c in moved):
+            known[key] = body
+    return body
+
+
+def same_type(a: ShapedArray, b: ShapedArray) -> bool:
+    """Whether two types agree in shape, dtype and varying axes; weak types do not count."""
+    return a.shape == b.shape and a.dtype == b.dtype and a.vma == b.vma
+
+
+def promote_weak(values: Sequence[Any], wanted: Sequence[ShapedArray]) -> tuple[list[Any], bool]:
+    """Convert weakly typed values to what goes with `wanted`; also whether any was converted."""
+    promoted = [_promoted(x, want) for x, want in zip(values, wanted, strict=True)]
+    return promoted, any(p is not x for p, x in zip(promoted, values, strict=True))
+
+
+def _promoted(x: Any, want: ShapedArray) -> Any:
+    have = typeof(x)
+    if not have.weak_type or same_type(have, want):
+        return x
+    return registry["convert_element_type"].bind(x, new_dtype=result_type(x, want), weak_type=False)
+
+
+# ---------------------------------------------------------------- errors, leaf by leaf
+
+
+def mismatch(a: ShapedArray, b: ShapedArray) -> str:
+    """In what two types differ, as the end of a sentence."""
+    found = [
+        text
+        for differs, text in (
+            (a.dtype != b.dtype, "the dtypes do not match"),
+            (a.shape != b.shape, "the shapes do not match"),
+            (a.vma != b.vma, "the mesh axes over which they vary do not match"),
+        )
+        if differs
+    ]
+    return f", so {', and '.join(found)}" if found else ""
+
+
+def listed(items: Sequence[str]) -> str:
+    """One sentence, or a list with a line for each."""
+    if len(items) == 1:
+        return f"{items[0][0].upper()}{items[0][1:]}.\n"
+    return "\n".join(f"  * {item};" for item in items[:-1]) + f"\n  * {items[-1]}.\n"
+
+
+def _component(fun: Callable) -> Callable[[tuple], str]:
+    """Names a leaf of the carry after the function's first parameter."""
+    try:
+        parameter = next(iter(inspect.signature(fun).parameters), None)
+    except (TypeError, ValueError):
+        parameter = None
+    if parameter is not None:
+        return lambda path: f"the input carry{' component' if path else ''} {parameter}{tree.keystr(path)}"
+    return lambda path: f"the input carry at path {tree.keystr(path)}" if path else "the input carry"
+
+
+def check_carry(
+    what: str,
+    fun: Callable,
+    in_tree: Any,
+    in_avals: Sequence[ShapedArray],
+    out_tree: Any,
+    out_avals: Sequence[ShapedArray],
+) -> None:
+    """Raise TypeError unless the carry comes out of `fun` with the structure and the types it goes in with.
+
+    `what` names the function in the message: `scan body`, `body_fun` ...
+    """
+    component = _component(fun)
+    if in_tree != out_tree:
+        _refuse_structure(what, component, in_tree, out_tree)
+    paths = [path for path, _ in tree.tree_flatten_with_path(tree.tree_unflatten(in_tree, in_avals))[0]]
+    triples = [t for t in zip(paths, in_avals, out_avals, strict=True) if not same_type(t[1], t[2])]
+    if not triples:
+        return
+    differences = [
+        f"{component(path)} has type {a.str_short()} but the corresponding output carry component has type "
+        f"{b.str_short()}{mismatch(a, b)}"
+        for path, a, b in triples
+    ]
+    raise TypeError(
+        f"{what} function carry input and carry output must have equal types, but they differ:\n\n"
+        f"{listed(differences)}\n{_vary_first(component, triples)}"
+        "Revise the function so that all output types match the corresponding input types."
+    )
+
+
+def _refuse_structure(what: str, component, in_tree, out_tree) -> None:
+    differences = [
+        f"{component(path)} is a {one} but the corresponding component of the carry output is a {other}, so {why}"
+        for path, one, other, why in tree.equality_errors_pytreedef(in_tree, out_tree)
+    ]
+    raise TypeError(
+        f"{what} function carry input and carry output must have the same pytree structure, but they differ:\n\n"
+        f"{listed(differences) if differences else f'{in_tree} and {out_tree}'}\n"
+        "Revise the function so that the carry output has the same pytree structure as the carry input."
+    )
+
+
+def _vary_first(component, triples) -> str:
+    """The way out when the carry starts the same on all ranks, but does not stay so."""
+    casts = [
+        f"jax.lax.pcast(..., {tuple(sorted(b.vma - a.vma, key=str))}, to='varying') applied to the initial value of "
+        f"{component(path)}"
+        for path, a, b in triples
+        if b.vma - a.vma
+    ]
+    return f"This might be fixed by:\n{listed(casts)}\n" if casts else ""
+
+
+def check_same_structure(what: str, tree1: Any, avals1, other: str, tree2: Any, avals2) -> None:
+    """Raise TypeError unless two results have the same structure and types: of branches, or of a body and its type."""
+    if tree1 != tree2:
+        differences = [
+            f"    * at output{tree.keystr(tuple(path))}, {what} has {one} and {other} has {two}, so {why}"
+            for path, one, two, why in tree.equality_errors_pytreedef(tree1, tree2)
+        ]
+        head = f"{what} must have same type structure as {other}, but there are differences: "
+        raise TypeError("\n".join([head, *differences]))
+    if all(same_type(a, b) for a, b in zip(avals1, avals2, strict=True)):
+        return
+    shown = [
+        str(a) if same_type(a, b) else f"DIFFERENT {a} vs. {b}" for a, b in zip(avals1, avals2, strict=True)
+    ]
+    raise TypeError(
+        f"{what} and {other} must have identical types, got\n{tree.tree_unflatten(tree1, shown)}."
+    )
+
+
+# ---------------------------------------------------------------- lists of operands
+
+
+def split(items: Sequence[Any], *sizes: int) -> list[list[Any]]:
+    """Consecutive parts of the given sizes, then the rest."""
+    parts, start = [], 0
+    for size in sizes:
+        parts.append(list(items[start : start + size]))
+        start += size
+    return [*parts, list(items[start:])]
+
+
+def chosen(items: Iterable[Any], flags: Iterable[bool]) -> list[Any]:
+    """The items with a flag."""
+    return [x for x, flag in zip(items, flags, strict=True) if flag]
+
+
+def merged(flags: Iterable[bool], with_flag: Iterable[Any], without: Iterable[Any]) -> list[Any]:
+    """The list of which `chosen` took one part and left the other."""
+    yes, no = iter(with_flag), iter(without)
+    return [next(yes) if flag else next(no) for flag in flags]
+
+
+def nonzero_flags(tangents: Iterable[Any]) -> list[bool]:
+    """Which tangents are not symbolic zeros."""
+    return [type(t) is not Zero for t in tangents]
