@@ -201,8 +201,13 @@ class LinearizedJaxpr:
 
 
 @memo_on_jaxpr
-def linearize_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...]) -> LinearizedJaxpr:
-    """Split a Jaxpr into its primal part and its derivative by the arguments marked `nonzero`."""
+def linearize_jaxpr(
+    closed: ClosedJaxpr, nonzero: tuple[bool, ...], wanted: bool | tuple[bool, ...] = False
+) -> LinearizedJaxpr:
+    """Split a Jaxpr into its primal part and its derivative by the arguments marked `nonzero`.
+
+    `wanted` says which output tangents the linear part returns even when they are zero.
+    """
     outer = JaxprTrace(state.trace, closed.jaxpr.debug_info)
     builder = JaxprTrace(outer, closed.jaxpr.debug_info)
     trace = LinearizeTrace(outer, builder)
@@ -216,9 +221,12 @@ def linearize_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...]) -> Linearize
     state.trace = trace
     try:
         outs = eval_jaxpr(closed.jaxpr, closed.consts, *wrapped)
+        pairs = [trace.pair(o) for o in outs]
+        force = [wanted] * len(pairs) if isinstance(wanted, bool) else wanted
+        state.trace = builder
+        pairs = [(p, instantiate(t) if f else t) for (p, t), f in zip(pairs, force, strict=True)]
     finally:
         state.trace = saved
-    pairs = [trace.pair(o) for o in outs]
     nonzero_out = [type(t) is not Zero for _, t in pairs]
     linear, residuals = _pruned(*builder.to_jaxpr([t for _, t in pairs if type(t) is not Zero]))
     # Residuals known outside (constants) stay constants of the linear part.

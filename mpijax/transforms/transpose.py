@@ -84,11 +84,17 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cota
 
 
 @memo_on_jaxpr
-def transpose_jaxpr(closed: ClosedJaxpr, linear: tuple[bool, ...], nonzero_cts: tuple[bool, ...]):
+def transpose_jaxpr(
+    closed: ClosedJaxpr,
+    linear: tuple[bool, ...],
+    nonzero_cts: tuple[bool, ...],
+    force: bool | tuple[bool, ...] = False,
+):
     """The transpose of a Jaxpr with respect to the arguments marked `linear`.
 
     The result takes the other arguments, then the cotangents marked `nonzero_cts`, and
     returns the cotangents of the linear arguments that are not zero, with the list of which those are.
+    `force` says for which of the linear arguments to return cotangents even when they are zero.
     """
     nonzero_out: list[bool] = []
     plain = [a for a, lin in zip(closed.in_avals, linear, strict=True) if not lin]
@@ -102,8 +108,9 @@ def transpose_jaxpr(closed: ClosedJaxpr, linear: tuple[bool, ...], nonzero_cts: 
         ]
         result = backward_pass(closed.jaxpr, closed.consts, args, full)
         wanted = [ct for ct, lin in zip(result, linear, strict=True) if lin]
-        nonzero_out.extend(type(ct) is not Zero for ct in wanted)
-        return [instantiate(ct) for ct in wanted if type(ct) is not Zero]
+        forced = [force] * len(wanted) if isinstance(force, bool) else force
+        nonzero_out.extend(f or type(ct) is not Zero for f, ct in zip(forced, wanted, strict=True))
+        return [instantiate(ct) for ct, nz in zip(wanted, nonzero_out, strict=True) if nz]
 
     return trace_to_closed_jaxpr(fun, plain + ct_avals, closed.jaxpr.debug_info), nonzero_out
 
