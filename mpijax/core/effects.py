@@ -1,7 +1,7 @@
 """Effects: what an equation does besides computing its outputs.
 
-An ordered effect pins an equation to its place in the program: it is neither
-removed nor reordered with respect to other ordered equations.
+An effect that is `kept` pins an equation: it is not removed though nobody reads its outputs, and not merged with
+an equal one. An `ordered` one also stays in its place with respect to other ordered equations.
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Effect:
-    """Base of effects; `ordered` ones keep program order among themselves."""
+    """Base of effects; `ordered` ones keep program order among themselves, `kept` ones happen exactly once."""
 
     @property
     def ordered(self) -> bool:
         return False
+
+    @property
+    def kept(self) -> bool:
+        return self.ordered
 
 
 @dataclass(frozen=True)
@@ -44,16 +48,23 @@ class CommunicationEffect(Effect):
 
 @dataclass(frozen=True)
 class CallbackEffect(Effect):
-    """The equation calls back into Python for its side effects."""
+    """The equation calls back into Python for its side effects; `kind` is "Debug" or "IO"."""
 
-    name: str = "Callback"
+    kind: str
+    in_order: bool = False
 
     @property
     def ordered(self) -> bool:
+        return self.in_order
+
+    @property
+    def kept(self) -> bool:
         return True
 
     def __str__(self) -> str:
-        return self.name
+        return f"Ordered{self.kind}" if self.in_order else self.kind
+
+    __repr__ = __str__
 
 
 communication = CommunicationEffect()
@@ -62,4 +73,4 @@ no_effects: frozenset = frozenset()
 
 def pins(effects) -> bool:
     """Whether an equation with these effects must stay although nobody reads its outputs."""
-    return any(e.ordered for e in effects)
+    return any(e.kept for e in effects)

@@ -39,10 +39,8 @@ class Trace:
     def process_primitive(self, primitive, args, params):
         raise NotImplementedError
 
-    def process_custom_jvp_call(self, call, args):
-        raise NotImplementedError
-
-    def process_custom_vjp_call(self, call, args):
+    def process_custom_call(self, call, args):
+        """A call of a function whose derivative the user gives; see `transforms.custom`."""
         raise NotImplementedError
 
 
@@ -184,10 +182,7 @@ class EvalTrace(Trace):
             return impl(*args, **params)
         return _evaluator(primitive, args, params)
 
-    def process_custom_jvp_call(self, call, args):
-        return call.fun(*args)
-
-    def process_custom_vjp_call(self, call, args):
+    def process_custom_call(self, call, args):
         return call.fun(*args)
 
 
@@ -210,6 +205,11 @@ def set_evaluator(evaluate: Callable) -> None:
     """Say how operations run outside of any transformation: `(primitive, args, params) -> value(s)`."""
     global _evaluator
     _evaluator = evaluate
+
+
+def evaluate(primitive, args, params):
+    """Run an operation as a program of its own, also where its primitive could run it directly."""
+    return _evaluator(primitive, args, params)
 
 
 EVAL = EvalTrace(None)
@@ -396,10 +396,7 @@ class JaxprTrace(Trace):
             return [JitTracer(self, v.aval, v) for v in outvars]
         return JitTracer(self, out, outvars[0])
 
-    def process_custom_jvp_call(self, call, args):
-        return call.stage(self, args)
-
-    def process_custom_vjp_call(self, call, args):
+    def process_custom_call(self, call, args):
         return call.stage(self, args)
 
     def origin_of(self, tracer: JitTracer) -> str:
