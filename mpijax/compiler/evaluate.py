@@ -1,0 +1,177 @@
+"""Expressions as vector instructions: loads, operations, stores, and what is computed before a loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpijax.compiler.addresses import Addresses, Scope
+from mpijax.compiler.expr import Expr
+from mpijax.compiler.groups import children
+from mpijax.compiler.index import Lin, LoopVar, linearized
+from mpijax.compiler.kernel import Store
+from mpijax.compiler.reductions import combining
+from mpijax.scalar.builder import Builder
+from mpijax.scalar.types import Scalar
+
+
+class Evaluator(Addresses):
+    """Values of expressions, in one lane or in all."""
+
+    def eval(self, e: Expr, scope: Scope) -> Scalar:
+        """The value of an expression: in all lanes if it varies along the vectorized loop, else one."""
+        found = scope.lookup(id(e))
+        if found is not None:
+            return found
+        target = scope
+        deps = self.deps(e)
+        value = self._compute(e, scope, deps)
+        target.known[id(e)] = value
+        return value
+
+    def vector(self, e: Expr, scope: Scope, lanes: int) -> Scalar:
+        """The value of an expression in `lanes` lanes."""
+        x = self.eval(e, scope)
+        if lanes == 1 or self._varies(self.deps(e), scope):
+            return x
+        found = scope.lookup(("splat", id(e), lanes))
+        if found is None:
+            found = self.builder(lanes).splat(x)
+            scope.known[("splat", id(e), lanes)] = found
+        return found
+
+    def _compute(self, e: Expr, scope: Scope, deps: frozenset) -> Scalar:
+        lanes = scope.lanes if self._varies(deps, scope) else 1
+        if e.op == "const":
+            return self.builder(1).const(e.attr, e.dtype)
+        if e.op == "index":
+            return self.int_value(e.attr, scope, e.dtype)
+        if e.op == "load":
+            return self._load(e, scope, lanes)
+        if e.op == "acc":
+            return self._accumulated(e.attr, scope)
+        if e.op == "inner":
+            return self._inner_member(e, scope)
+        primitive, params, result = e.attr
+        key = ("op", primitive.name, tuple(map(id, e.args)), id(params) if params else 0)
+        outs = scope.lookup(key) if result else None
+        if outs is None:
+            b = self.builder(lanes)
+            args = [self.vector(a, scope, lanes) for a in e.args]
+            outs = primitive.lower.rule(b, *args, **params)
+            if primitive.multiple_results:
+                scope.known[key] = outs
+        return outs[result] if isinstance(outs, (tuple, list)) else outs
+
+    def _load(self, e: Expr, scope: Scope, lanes: int) -> Scalar:
+        value, position = e.attr
+        b = self.builder(lanes)
+        if lanes == 1:
+            return b.load(self.pointer(value, position, scope), value.element)
+        step, parts = self._vector_step(position, scope)
+        ptr = self.pointer(value, position, scope)
+        if parts:
+            return b.load_gather(ptr, self._lane_offsets(position, scope, step, parts), value.element)
+        if step == 1:
+            return b.load(ptr, value.element)
+        return b.load_strided(ptr, self.param(step), value.element)
+
+    def _accumulated(self, member: Any, scope: Scope) -> Scalar:
+        found = self.acc_values[id(member)]
+        return found(scope) if callable(found) else found
+
+    def _inner_member(self, e: Expr, scope: Scope) -> Scalar:
+        """An element another member of the kernel computed: from memory if an earlier pass stored it."""
+        member = e.attr
+        row = self.rows.get(id(member.value))
+        if member.phase < self.phase and row is not None:
+            return self._load_row(row[1], member, scope)
+        if member.phase < self.phase and id(member.value) in self.kernel.saved:
+            position = linearized(member.index, member.value.shape)
+            load = Expr("load", (), member.value.element, (member.value, position))
+            self.keepalive.append(load)
+            return self._load(load, scope, scope.lanes if self._varies(self.deps(e), scope) else 1)
+        return self.eval(e.args[0], scope)
+
+    def _load_row(self, row: str, member, scope: Scope) -> Scalar:
+        index = scope.variable(scope.vector) if scope.vector in scope.available else "0"
+        lanes = scope.lanes if self._varies(self.deps(member.expr), scope) else 1
+        b = self.builder(lanes)
+        ptr = b.emit(f"getelementptr {b._element(member.value.element)}, ptr {row}, i64 {index}")
+        return b.load(ptr, member.value.element)
+
+    # ------------------------------------------------------------ hoisting
+
+    def hoist(self, exprs: list[Expr], stores: list[Store], scope: Scope, inner_vector: int | None, lanes: int) -> None:
+        """Before a loop: compute whatever its body needs that does not change in it."""
+        seen: set[int] = set()
+
+        def visit(e: Expr, wanted_in_vector: bool) -> None:
+            free = self.deps(e) <= scope.available
+            if free:
+                if e.op != "const":
+                    self.eval(e, scope)
+                    if wanted_in_vector and lanes > 1:
+                        self.vector(e, scope, lanes)
+                return
+            if id(e) in seen:
+                return
+            seen.add(id(e))
+            varies = inner_vector is not None and inner_vector in self.deps(e)
+            for a in children(e):
+                visit(a, varies and e.op not in ("load", "index"))
+            if e.op == "load":
+                self._hoist_pointer(e.attr[0], e.attr[1], scope)
+
+        for e in exprs:
+            visit(e, True)
+        for s in stores:
+            visit(s.expr, True)
+            self._hoist_pointer(s.value, s.position, scope)
+
+    def _hoist_pointer(self, value, position: Lin, scope: Scope) -> None:
+        terms = []
+        for atom, c in self._coefficients(position):
+            if type(atom) is LoopVar:
+                deps = frozenset({self._var_key(atom)})
+                if deps <= scope.available:
+                    terms.append((atom, c, deps))
+        self._pointer_in(value, position, terms, scope, scope)
+
+    # ------------------------------------------------------------ stores
+
+    def store(self, s: Store, scope: Scope) -> None:
+        lanes = scope.lanes
+        vector_dep = self._varies(self._lin_deps(s.position) | self.deps(s.expr), scope)
+        lanes = lanes if vector_dep else 1
+        b = self.builder(lanes)
+        x = self.vector(s.expr, scope, lanes)
+        ptr = self.pointer(s.value, s.position, scope)
+        if self.kernel.ordered:
+            self._ordered_store(s, b, ptr, x, scope)
+            return
+        if lanes == 1:
+            b.store(ptr, x)
+            return
+        step, parts = self._vector_step(s.position, scope)
+        if parts:
+            b.store_scatter(ptr, self._lane_offsets(s.position, scope, step, parts), x)
+        elif step == 1:
+            b.store(ptr, x)
+        else:
+            b.store_strided(ptr, self.param(step), x)
+
+    def _ordered_store(self, s: Store, b: Builder, ptr: str, x: Scalar, scope: Scope) -> None:
+        """A scatter's write: only where the guard holds, combined with what is there."""
+        skip = self.label("skip")
+        if s.guard is not None:
+            ok, then = self.eval(s.guard, scope), self.label("then")
+            self.emit(f"br i1 {ok.ir}, label %{then}, label %{skip}")
+            self.lines.append(f"{then}:")
+            self.block = then
+        if s.combine is not None:
+            x = combining(s.combine).lower.rule(b, b.load(ptr, s.value.element), x)
+        b.store(ptr, x)
+        if s.guard is not None:
+            self.emit(f"br label %{skip}")
+            self.lines.append(f"{skip}:")
+            self.block = skip

@@ -1,0 +1,238 @@
+"""Loops as basic blocks, and the two strategies that run through rows.
+
+- `across`: a kept axis is vectorized; reductions run serially inside, one per lane.
+- `along`: a reduced axis is; lanes hold partial results, combined at the end of the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mpijax.compiler.addresses import Scope
+from mpijax.compiler.evaluate import Evaluator
+from mpijax.compiler.index import LoopVar
+from mpijax.compiler.kernel import Reduce, Store
+from mpijax.compiler.reductions import combining, identity
+from mpijax.scalar.types import Scalar
+
+
+class Loops(Evaluator):
+    """Loops with carried values, and kernels that go through their elements row by row."""
+
+    def loop(
+        self,
+        lo: str,
+        hi: str,
+        step: int,
+        carried: list[Scalar],
+        lanes_of: list[int],
+        body: Callable[[str, list[Scalar]], list[Scalar]],
+    ) -> list[Scalar]:
+        """`for i in range(lo, hi, step)` with values carried from turn to turn; returns their last values."""
+        head, exit_, before = self.label("loop"), self.label("done"), self.block
+        b = self.builder(1)
+        enter = b.emit(f"icmp slt i64 {lo}, {hi}")
+        self.emit(f"br i1 {enter}, label %{head}, label %{exit_}")
+        self.lines.append(f"{head}:")
+        self.block = head
+        index = self.text.fresh()
+        phis = [self._phi_names(c) for c in carried]
+        at = len(self.lines)
+        inside = [
+            Scalar(c.dtype, n[0], None if c.imag is None else Scalar(c.imag.dtype, n[1]))
+            for c, n in zip(carried, phis, strict=True)
+        ]
+        after = body(index, inside)
+        nxt = b.emit(f"add nsw i64 {index}, {step}")
+        again = b.emit(f"icmp slt i64 {nxt}, {hi}")
+        self.emit(f"br i1 {again}, label %{head}, label %{exit_}")
+        latch = self.block
+        head_phis = [f"  {index} = phi i64 [ {lo}, %{before} ], [ {nxt}, %{latch} ]"]
+        for c, n, a, w in zip(carried, phis, after, lanes_of, strict=True):
+            head_phis += self._phi_lines(n, c, before, a, latch, w)
+        self.lines[at:at] = head_phis
+        self.lines.append(f"{exit_}:")
+        self.block = exit_
+        results = []
+        for c, a, w in zip(carried, after, lanes_of, strict=True):
+            names = self._phi_names(c)
+            self.lines += self._phi_lines(names, c, before, a, latch, w)
+            results.append(Scalar(c.dtype, names[0], None if c.imag is None else Scalar(c.imag.dtype, names[1])))
+        return results
+
+    def _phi_names(self, c: Scalar) -> tuple[str, str]:
+        return self.text.fresh(), self.text.fresh()
+
+    def _phi_lines(self, names, first: Scalar, before: str, later: Scalar, latch: str, lanes: int) -> list[str]:
+        t = self.builder(lanes).type(first.dtype)
+        lines = [f"  {names[0]} = phi {t} [ {first.ir}, %{before} ], [ {later.ir}, %{latch} ]"]
+        if first.imag is not None:
+            lines.append(f"  {names[1]} = phi {t} [ {first.imag.ir}, %{before} ], [ {later.imag.ir}, %{latch} ]")
+        return lines
+
+    def vector_bounds(self, lo: str, hi: str, lanes: int) -> str:
+        """Where the vector part of a loop over [lo, hi) ends."""
+        b = self.builder(1)
+        n = b.emit(f"sub i64 {hi}, {lo}")
+        rest = b.emit(f"and i64 {n}, {lanes - 1}")
+        return b.emit(f"sub i64 {hi}, {rest}")
+
+    def _extent(self, loop: list[LoopVar]) -> str:
+        size = 1
+        for v in loop:
+            size *= v.size
+        return self.param(size)
+
+    def _range(self, loop: list[LoopVar], outermost: bool) -> tuple[str, str]:
+        return ("%begin", "%end") if outermost else ("0", self._extent(loop))
+
+    # ------------------------------------------------------------ strategy: across
+
+    def _across(self, scope: Scope, outermost: bool) -> None:
+        """A kept axis is vectorized; reductions run inside, one per lane."""
+        loop = self.schedule.vector_loop
+        if loop is None:
+            self._reduce_and_store(Scope(scope, {}))
+            return
+        lo, hi = self._range(loop, outermost)
+        key = id(loop[-1])
+        lanes = self.schedule.lanes
+        self.hoist(self.kernel.roots(), self.kernel.inner + self.kernel.outer, scope, key, lanes)
+        if not outermost and self.schedule.whole_vectors():
+            for at in range(0, self.schedule.vector_size, lanes):
+                self._reduce_and_store(Scope(scope, {key: str(at)}, key, lanes))
+            return
+        start = lo
+        for width in self.schedule.widths:
+            end = hi if width == 1 else self.vector_bounds(start, hi, width)
+
+            def body(i: str, _, width=width):
+                self._reduce_and_store(Scope(scope, {key: i}, key, width))
+                return []
+
+            self.loop(start, end, width, [], [], body)
+            start = end
+
+    def _reduce_and_store(self, scope: Scope) -> None:
+        """All phases of reductions inside one (vector of) kept position(s), then the stores."""
+        kernel = self.kernel
+        for phase in range(kernel.phases):
+            self.phase = phase
+            reduces = [r for r in kernel.reduces if r.phase == phase]
+            stores = [s for s in kernel.inner if s.phase == phase]
+            self._serial_reduction(reduces, stores, scope)
+        self.phase = kernel.phases + 1
+        for s in kernel.outer:
+            self.store(s, scope)
+
+    def _serial_reduction(self, reduces: list[Reduce], stores: list[Store], scope: Scope) -> None:
+        if not self.schedule.inner:
+            if reduces:
+                for r in reduces:
+                    self.acc_values[id(r.member)] = self.vector(r.expr, scope, scope.lanes)
+            for s in stores:
+                self.eval(s.expr, scope)
+            for s in stores:
+                self.store(s, scope)
+            return
+        b = self.builder(scope.lanes)
+        first = [b.const(identity(r.op, r.dtype), r.dtype) for r in reduces]
+
+        def nest(depth: int, scope: Scope, accs: list[Scalar]) -> list[Scalar]:
+            if depth == len(self.schedule.inner):
+                new = []
+                for r, acc in zip(reduces, accs, strict=True):
+                    x = self.vector(r.expr, scope, scope.lanes)
+                    new.append(combining(r.op).lower.rule(self.builder(scope.lanes), acc, x))
+                for s in stores:
+                    self.store(s, scope)
+                return new
+            loop = self.schedule.inner[depth]
+            self.hoist([r.expr for r in reduces], stores, scope, scope.vector, scope.lanes)
+
+            def body(i: str, carried: list[Scalar]) -> list[Scalar]:
+                return nest(depth + 1, Scope(scope, {id(loop[-1]): i}), carried)
+
+            turns = self.schedule.unrolled(depth)
+            if turns:
+                for i in range(turns):
+                    accs = body(str(i), accs)
+                return accs
+            return self.loop("0", self._extent(loop), 1, accs, [scope.lanes] * len(accs), body)
+
+        done = nest(0, scope, first)
+        for r, acc in zip(reduces, done, strict=True):
+            self.acc_values[id(r.member)] = acc
+            scope.available |= {("acc", id(r.member))}
+
+    # ------------------------------------------------------------ strategy: along
+
+    def _along(self, scope: Scope, outermost: bool) -> None:
+        """The innermost reduced axis is vectorized; lanes are combined at the end."""
+        kernel = self.kernel
+        for phase in range(kernel.phases):
+            self.phase = phase
+            reduces = [r for r in kernel.reduces if r.phase == phase]
+            stores = [s for s in kernel.inner if s.phase == phase]
+            rows = [(m, name) for m, name in self.rows.values() if m.phase == phase]
+            self._row_pass(reduces, stores, rows, scope)
+        self.phase = kernel.phases + 1
+        for s in kernel.outer:
+            self.store(s, scope)
+
+    def _row_pass(self, reduces, stores, rows, scope: Scope) -> None:
+        lanes = self.schedule.pass_lanes(self.phase)
+        wide, one = self.builder(lanes), self.builder(1)
+        accs = [wide.const(identity(r.op, r.dtype), r.dtype) for r in reduces]
+        accs += [one.const(identity(r.op, r.dtype), r.dtype) for r in reduces]
+        n = len(reduces)
+        widths = [lanes] * n + [1] * n
+
+        def element(scope: Scope, carried: list[Scalar], lanes: int) -> list[Scalar]:
+            out = []
+            for r, acc in zip(reduces, carried, strict=True):
+                x = self.vector(r.expr, scope, lanes)
+                out.append(combining(r.op).lower.rule(self.builder(lanes), acc, x))
+            for s in stores:
+                self.store(s, scope)
+            for member, row in rows:
+                b = self.builder(lanes)
+                x = self.vector(member.expr, scope, lanes)
+                ptr = b.emit(f"getelementptr {b._element(x.dtype)}, ptr {row}, i64 {scope.variable(scope.vector)}")
+                b.store(ptr, x)
+            return out
+
+        exprs = [r.expr for r in reduces] + [m.expr for m, _ in rows]
+
+        def nest(depth: int, scope: Scope, carried: list[Scalar]) -> list[Scalar]:
+            loop = self.schedule.inner[depth]
+            key = id(loop[-1])
+            last = depth == len(self.schedule.inner) - 1
+            self.hoist(exprs, stores, scope, self.schedule.vector_id, lanes)
+            if not last:
+
+                def body(i, c):
+                    return nest(depth + 1, Scope(scope, {key: i}), c)
+
+                return self.loop("0", self._extent(loop), 1, carried, widths, body)
+            hi = self._extent(loop)
+            mid = self.vector_bounds("0", hi, lanes)
+            vec = self.loop(
+                "0",
+                mid,
+                lanes,
+                carried[:n],
+                [lanes] * n,
+                lambda i, c: element(Scope(scope, {key: i}, key, lanes), c, lanes),
+            )
+            rest = self.loop(
+                mid, hi, 1, carried[n:], [1] * n, lambda i, c: element(Scope(scope, {key: i}, key, 1), c, 1)
+            )
+            return vec + rest
+
+        done = nest(0, scope, accs)
+        for k, r in enumerate(reduces):
+            rule = combining(r.op).lower.rule
+            total = wide.reduce(rule, done[k])
+            self.acc_values[id(r.member)] = rule(one, total, done[n + k])
+            scope.available |= {("acc", id(r.member))}

@@ -1,0 +1,186 @@
+"""Kernels that go through their elements in tiles.
+
+- `tiled`: a kept axis is vectorized, with long reductions; partial results of a tile of it stay in a small array.
+- `blocked`: a map that reads an operand across its rows (see `compiler.blocked`).
+"""
+
+from __future__ import annotations
+
+from mpijax.compiler.addresses import Scope
+from mpijax.compiler.blocked import TILE as TILE_EDGE
+from mpijax.compiler.blocked import stage_tile
+from mpijax.compiler.loops import Loops
+from mpijax.compiler.reductions import combining, identity
+from mpijax.scalar.types import Scalar
+
+TILE = 1024
+
+
+class Tiles(Loops):
+    """Kernels in tiles of one axis or of two."""
+
+    # ------------------------------------------------------------ strategy: tiled
+
+    def _tiled(self, scope: Scope, outermost: bool) -> None:
+        """A kept axis in tiles; the partial results of a tile stay in an array on the stack."""
+        loop = self.schedule.vector_loop
+        key = id(loop[-1])
+        lo, hi = self._range(loop, outermost)
+        kernel = self.kernel
+        one = self.builder(1)
+        arrays = {}
+        for r in kernel.reduces:
+            name = self.text.fresh()
+            element = one._element(r.dtype)
+            self.entry.append(f"  {name} = alloca {element}, i64 {TILE}, align 64")
+            arrays[id(r.member)] = name
+        self.hoist(kernel.roots(), kernel.inner + kernel.outer, scope, key, self.schedule.lanes)
+
+        def tile(start: str, _):
+            stop = one.emit(f"add i64 {start}, {TILE}")
+            low = one.emit(f"icmp slt i64 {stop}, {hi}")
+            stop = one.emit(f"select i1 {low}, i64 {stop}, i64 {hi}")
+            tile_scope = Scope(scope, {})
+
+            def acc_pointer(member, scope: Scope) -> str:
+                b = self.builder(1)
+                at = b.emit(f"sub i64 {scope.variable(key)}, {start}")
+                return b.emit(f"getelementptr {b._element(member.value.element)}, ptr {arrays[id(member)]}, i64 {at}")
+
+            def read(member):
+                def load(scope: Scope) -> Scalar:
+                    return self.builder(scope.lanes).load(acc_pointer(member, scope), member.value.element)
+
+                return load
+
+            def sweep(scope: Scope, body) -> None:
+                at = start
+                for width in self.schedule.widths:
+                    end = stop if width == 1 else self.vector_bounds(at, stop, width)
+
+                    def turn(i, _, width=width):
+                        body(Scope(scope, {key: i}, key, width))
+                        return []
+
+                    self.loop(at, end, width, [], [], turn)
+                    at = end
+
+            for phase in range(kernel.phases):
+                self.phase = phase
+                reduces = [r for r in kernel.reduces if r.phase == phase]
+                stores = [s for s in kernel.inner if s.phase == phase]
+
+                def clear(scope, reduces=reduces):
+                    for r in reduces:
+                        b = self.builder(scope.lanes)
+                        b.store(acc_pointer(r.member, scope), b.const(identity(r.op, r.dtype), r.dtype))
+
+                if reduces:
+                    sweep(tile_scope, clear)
+
+                def combine(scope, reduces=reduces, stores=stores):
+                    for r in reduces:
+                        b = self.builder(scope.lanes)
+                        ptr = acc_pointer(r.member, scope)
+                        x = self.vector(r.expr, scope, scope.lanes)
+                        b.store(ptr, combining(r.op).lower.rule(b, b.load(ptr, r.dtype), x))
+                    for s in stores:
+                        self.store(s, scope)
+
+                def nest(depth: int, scope: Scope, combine=combine, reduces=reduces, stores=stores) -> None:
+                    if depth == len(self.schedule.inner):
+                        self.hoist([r.expr for r in reduces], stores, scope, key, self.schedule.lanes)
+                        sweep(scope, combine)
+                        return
+                    inner = self.schedule.inner[depth]
+                    self.hoist([r.expr for r in reduces], stores, scope, key, self.schedule.lanes)
+
+                    def body(i, _):
+                        nest(depth + 1, Scope(scope, {id(inner[-1]): i}))
+                        return []
+
+                    self.loop("0", self._extent(inner), 1, [], [], body)
+
+                nest(0, tile_scope)
+                for r in reduces:
+                    self.acc_values[id(r.member)] = read(r.member)
+                    tile_scope.available |= {("acc", id(r.member))}
+            self.phase = kernel.phases + 1
+
+            def finish(scope):
+                for s in kernel.outer:
+                    self.store(s, scope)
+
+            sweep(tile_scope, finish)
+            return []
+
+        self.loop(lo, hi, TILE, [], [], tile)
+
+    # ------------------------------------------------------------ strategy: blocked
+
+    def _blocked(self, scope: Scope, outermost: bool) -> None:
+        """Whole tiles with staged operands, then the edges without."""
+        schedule, kernel = self.schedule, self.kernel
+        rows, columns = schedule.tile_loop, schedule.vector_loop
+        row_key, column_key = id(rows[-1]), id(columns[-1])
+        lo, hi = self._range(rows, outermost)
+        end = self._extent(columns)
+        row_mid, column_mid = self.vector_bounds(lo, hi, TILE_EDGE), self.vector_bounds("0", end, TILE_EDGE)
+        one = self.builder(1)
+        tiles = {}
+        for e in schedule.staged:
+            name = self.text.fresh()
+            element = one._element(e.attr[0].element)
+            self.entry.append(f"  {name} = alloca {element}, i64 {TILE_EDGE * TILE_EDGE}, align 64")
+            tiles[id(e)] = name
+        self.hoist(kernel.roots(), kernel.inner + kernel.outer, scope, column_key, schedule.lanes)
+        lanes = min(schedule.lanes, TILE_EDGE)
+
+        def tile(row: str, column: str) -> None:
+            corner = Scope(scope, {row_key: row, column_key: column})
+            for e in schedule.staged:
+                value, position = e.attr
+                step = {id(a): c for a, c in position.terms}[column_key]
+                stage_tile(self, e, tiles[id(e)], self.pointer(value, position, corner), self.param(step))
+            row_end = one.emit(f"add i64 {row}, {TILE_EDGE}")
+
+            def line(i: str, _):
+                at = one.emit(f"sub i64 {i}, {row}")
+                base = one.emit(f"mul i64 {at}, {TILE_EDGE}")
+                for part in range(0, TILE_EDGE, lanes):
+                    j = column if part == 0 else one.emit(f"add i64 {column}, {part}")
+                    inner = Scope(Scope(scope, {row_key: i}), {column_key: j}, column_key, lanes)
+                    offset = base if part == 0 else one.emit(f"add i64 {base}, {part}")
+                    for e in schedule.staged:
+                        b = self.builder(lanes)
+                        dtype = e.attr[0].element
+                        ptr = b.emit(f"getelementptr {b._element(dtype)}, ptr {tiles[id(e)]}, i64 {offset}")
+                        inner.known[id(e)] = b.load(ptr, dtype)
+                    self._reduce_and_store(inner)
+                return []
+
+            self.loop(row, row_end, 1, [], [], line)
+
+        def tile_row(row: str, _):
+            def each(column: str, _):
+                tile(row, column)
+                return []
+
+            self.loop("0", column_mid, TILE_EDGE, [], [], each)
+            return []
+
+        self.loop(lo, row_mid, TILE_EDGE, [], [], tile_row)
+        # The edges: columns that fill no tile, then rows that fill none.
+        for row_from, row_to, column_from in ((lo, row_mid, column_mid), (row_mid, hi, "0")):
+
+            def edge(i: str, _, column_from=column_from):
+                row_scope = Scope(scope, {row_key: i})
+
+                def cell(j: str, _):
+                    self._reduce_and_store(Scope(row_scope, {column_key: j}))
+                    return []
+
+                self.loop(column_from, end, 1, [], [], cell)
+                return []
+
+            self.loop(row_from, row_to, 1, [], [], edge)
