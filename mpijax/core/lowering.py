@@ -3,6 +3,7 @@
 - `Elementwise(rule)`: the same scalar expression for every element.
 - `Structural(kind)`: elements are moved without computing: views, pads, gathers, iota.
 - `Reduction(op)`: elements combined along axes.
+- `Cumulative(op)`: elements combined with all before them along an axis.
 - `Library(kind)`: a matrix product.
 - `Inline(param)`: the Jaxpr in a parameter, in place of the call.
 - `HostCall(fun)`: a NumPy function called by the executor.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,13 @@ class Reduction:
 
 
 @dataclass(frozen=True)
+class Cumulative:
+    """Running combinations along `axis`, from its end if `reverse` (parameters), by `op`: add, mul, max, min, logaddexp."""
+
+    op: str
+
+
+@dataclass(frozen=True)
 class Library:
     """A library routine: `dot_general`."""
 
@@ -45,9 +54,17 @@ class Library:
 
 @dataclass(frozen=True)
 class Inline:
-    """Run the Jaxpr held in parameter `param` in place of the equation."""
+    """Run the Jaxpr held in parameter `param` in place of the equation.
+
+    apart: `(params) -> bool`, whether to compute again what has been computed before the equation instead of
+    keeping it until here.
+    """
 
     param: str
+    apart: Callable[[dict[str, Any]], bool] | None = None
+
+    def is_apart(self, params: dict[str, Any]) -> bool:
+        return self.apart is not None and self.apart(params)
 
 
 @dataclass(frozen=True)
