@@ -116,16 +116,11 @@ def value_and_grad(
         else:
             result = tuple(grads)
         if has_aux:
-            return (out, _escaped(flat_fun.aux)), result
+            return (out, flat_fun.aux), result
         return out, result
 
     value_and_grad_f = wraps(fun)(value_and_grad_f)
     return value_and_grad_f
-
-
-def _escaped(aux: Any) -> Any:
-    """Auxiliary output with the values behind this transformation's tracers."""
-    return tree.tree_map(lambda x: x.primal if hasattr(x, "primal") and hasattr(x, "_trace") else x, aux)
 
 
 def _instantiated(cts: Sequence[Any]) -> list[Any]:
@@ -190,7 +185,7 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
     outs, out_tangents = jvp_flat(flat_fun, primal_leaves, tangent_leaves)
     out = tree.tree_unflatten(flat_fun.out_tree, outs)
     out_tangent = tree.tree_unflatten(flat_fun.out_tree, _instantiated(out_tangents))
-    return (out, out_tangent, _escaped(flat_fun.aux)) if has_aux else (out, out_tangent)
+    return (out, out_tangent, flat_fun.aux) if has_aux else (out, out_tangent)
 
 
 class _Pullback:
@@ -258,7 +253,7 @@ def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes: Sequence[An
     pullback = tree.Partial(
         _Pullback(callable_name(fun), linearized, struct, flat_fun.out_tree, [typeof(o) for o in outs])
     )
-    return (out, pullback, _escaped(flat_fun.aux)) if has_aux else (out, pullback)
+    return (out, pullback, flat_fun.aux) if has_aux else (out, pullback)
 
 
 def linearize(fun: Callable, *primals, has_aux: bool = False):
@@ -285,7 +280,7 @@ def linearize(fun: Callable, *primals, has_aux: bool = False):
         return tree.tree_unflatten(flat_fun.out_tree, _instantiated(linearized(*flat)))
 
     f_jvp = tree.Partial(f_jvp)
-    return (out, f_jvp, _escaped(flat_fun.aux)) if has_aux else (out, f_jvp)
+    return (out, f_jvp, flat_fun.aux) if has_aux else (out, f_jvp)
 
 
 def linear_transpose(fun: Callable, *primals, reduce_axes: Sequence[Any] = ()) -> Callable:

@@ -87,7 +87,7 @@ class BatchTrace(Trace):
         effect = NamedAxisEffect(name)
         return any(effect in sub.effects for sub in subjaxprs(params))
 
-    def process_custom_jvp_call(self, call, args):
+    def process_custom_call(self, call, args):
         pairs = [self.unpack(x) for x in args]
         saved = state.trace
         state.trace = self.parent
@@ -96,8 +96,6 @@ class BatchTrace(Trace):
         finally:
             state.trace = saved
         return [self.wrap(o, d) for o, d in zip(outs, dims, strict=True)]
-
-    process_custom_vjp_call = process_custom_jvp_call
 
 
 def batch_flat(fun: Callable, axis: AxisData, args: Sequence[Any], dims: Sequence[int | None]):

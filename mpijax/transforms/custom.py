@@ -67,9 +67,9 @@ class JvpCall(_Call):
         self.primitive = custom_jvp_call_p
 
     def bind(self, *args):
-        return state.trace.process_custom_jvp_call(self, args)
+        return state.trace.process_custom_call(self, args)
 
-    def run_jvp(self, primals, tangents):
+    def differentiate(self, primals, tangents):
         """Results and tangents by the user's rule, in the current trace."""
         tangents = tangents if self.symbolic_zeros else [instantiate(t) for t in tangents]
         outs = self.rule(*primals, *tangents)
@@ -134,9 +134,9 @@ class VjpCall(_Call):
         self.primitive = custom_vjp_call_p
 
     def bind(self, *args):
-        return state.trace.process_custom_vjp_call(self, args)
+        return state.trace.process_custom_call(self, args)
 
-    def run_tangent_map(self, primals, tangents):
+    def differentiate(self, primals, tangents):
         """Results by `fwd`; tangents as a linear operation whose transpose is `bwd`."""
         outs, residuals = self.fwd(*primals)
         out_avals = tuple(typeof(o).to_tangent_aval() for o in outs)

@@ -37,6 +37,11 @@ class FlatFun:
         flat, self.out_tree = tree.tree_flatten(out)
         return flat
 
+    def release_aux(self, value_of: Callable[[Any], Any]) -> None:
+        """Replace the leaves of the auxiliary output, when the trace that made them ends."""
+        if self.has_aux:
+            self.aux = tree.tree_map(value_of, self.aux)
+
 
 def parameter_names(fun: Callable, args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
     """For each leaf of the arguments a name such as `x['a'][0]`, from the function's signature."""

@@ -8,79 +8,29 @@ from typing import Any
 from mpijax.core import dtypes
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.trace import Trace, Tracer, state, trace_to_closed_jaxpr, typeof
+from mpijax.core.trace import Trace, state, trace_to_closed_jaxpr, typeof
+from mpijax.transforms.dual import DualTrace, DualTracer
+from mpijax.transforms.flat import FlatFun
 from mpijax.transforms.zeros import Zero, instantiate
 
 
-class JVPTracer(Tracer):
+class JVPTracer(DualTracer):
     """A value with its tangent."""
 
-    __slots__ = ("primal", "tangent")
-
-    def __init__(self, trace: Trace, primal: Any, tangent: Any):
-        self._trace = trace
-        self.primal = primal
-        self.tangent = tangent
-
-    aval = property(lambda self: typeof(self.primal))
-
-    def concrete(self):
-        primal = self.primal
-        return primal.concrete() if isinstance(primal, Tracer) else primal
-
-    def _origin_msg(self) -> str:
-        return self.primal._origin_msg() if isinstance(self.primal, Tracer) else ""
+    __slots__ = ()
 
     def _contents(self) -> str:
         return f"primal={self.primal}, tangent={self.tangent}"
 
 
-class JVPTrace(Trace):
-    """Runs every operation together with its derivative."""
+class JVPTrace(DualTrace):
+    """Runs every operation together with its derivative, both in the parent."""
 
     __slots__ = ()
+    tracer = JVPTracer
 
-    def pair(self, x: Any) -> tuple[Any, Any]:
-        if type(x) is JVPTracer and x._trace is self:
-            return x.primal, x.tangent
-        return x, Zero.of_primal(x)
-
-    def process_primitive(self, primitive, args, params):
-        pairs = [self.pair(x) for x in args]
-        primals = [p for p, _ in pairs]
-        tangents = [t for _, t in pairs]
-        saved = state.trace
-        state.trace = self.parent
-        try:
-            if all(type(t) is Zero for t in tangents):
-                return primitive.bind(*primals, **params)
-            out, out_tangent = primitive.jvp(primals, tangents, **params)
-        finally:
-            state.trace = saved
-        if primitive.multiple_results:
-            return [self._wrap(p, t) for p, t in zip(out, out_tangent, strict=True)]
-        return self._wrap(out, out_tangent)
-
-    def _wrap(self, primal, tangent):
-        return primal if type(tangent) is Zero else JVPTracer(self, primal, tangent)
-
-    def _process_custom(self, call, args, run):
-        pairs = [self.pair(x) for x in args]
-        saved = state.trace
-        state.trace = self.parent
-        try:
-            if all(type(t) is Zero for _, t in pairs):
-                return call.bind(*[p for p, _ in pairs])
-            outs, tangents = run([p for p, _ in pairs], [t for _, t in pairs])
-        finally:
-            state.trace = saved
-        return [self._wrap(p, t) for p, t in zip(outs, tangents, strict=True)]
-
-    def process_custom_jvp_call(self, call, args):
-        return self._process_custom(call, args, call.run_jvp)
-
-    def process_custom_vjp_call(self, call, args):
-        return self._process_custom(call, args, call.run_tangent_map)
+    def __init__(self, parent: Trace):
+        super().__init__(parent, parent)
 
 
 def jvp_flat(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -96,6 +46,8 @@ def jvp_flat(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any]) -> 
         outs = fun(*args)
     finally:
         state.trace = parent
+    if isinstance(fun, FlatFun):
+        fun.release_aux(trace.primal_of)
     pairs = [trace.pair(o) for o in outs]
     return [p for p, _ in pairs], [t for _, t in pairs]
 

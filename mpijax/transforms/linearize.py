@@ -13,7 +13,9 @@ from typing import Any
 from mpijax.core import dtypes
 from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, dead_code, eval_jaxpr
 from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.trace import JaxprTrace, JitTracer, Trace, Tracer, state, typeof
+from mpijax.core.trace import JaxprTrace, JitTracer, Trace, state, typeof
+from mpijax.transforms.dual import DualTrace, DualTracer
+from mpijax.transforms.flat import FlatFun
 from mpijax.transforms.zeros import Zero, instantiate
 
 
@@ -38,107 +40,39 @@ class TangentTrace(Trace):
             return self.builder.process_primitive(primitive, args, params)
         return self.parent.process_primitive(primitive, args, params)
 
-    def process_custom_jvp_call(self, call, args):
+    def process_custom_call(self, call, args):
         if self._is_linear(args):
             return call.fun(*args)
         saved = state.trace
         state.trace = self.parent
         try:
-            return self.parent.process_custom_jvp_call(call, args)
-        finally:
-            state.trace = saved
-
-    def process_custom_vjp_call(self, call, args):
-        if self._is_linear(args):
-            return call.fun(*args)
-        saved = state.trace
-        state.trace = self.parent
-        try:
-            return self.parent.process_custom_vjp_call(call, args)
+            return self.parent.process_custom_call(call, args)
         finally:
             state.trace = saved
 
 
-class GradTracer(Tracer):
+class GradTracer(DualTracer):
     """A value with its tangent as a variable of the linear program."""
 
-    __slots__ = ("primal", "tangent")
-
-    def __init__(self, trace: Trace, primal: Any, tangent: Any):
-        self._trace = trace
-        self.primal = primal
-        self.tangent = tangent
-
-    aval = property(lambda self: typeof(self.primal))
-
-    def concrete(self):
-        primal = self.primal
-        return primal.concrete() if isinstance(primal, Tracer) else primal
-
-    def _origin_msg(self) -> str:
-        return self.primal._origin_msg() if isinstance(self.primal, Tracer) else ""
+    __slots__ = ()
 
     def _contents(self) -> str:
         return f"primal={self.primal}, typeof(tangent)={typeof(self.tangent).str_short()}"
 
 
-class LinearizeTrace(Trace):
+class LinearizeTrace(DualTrace):
     """Runs primal operations in the parent and records their derivatives."""
 
-    __slots__ = ("builder", "tangent_trace")
+    __slots__ = ()
+    tracer = GradTracer
 
     def __init__(self, parent: Trace, builder: JaxprTrace):
-        super().__init__(parent)
-        self.builder = builder
-        self.tangent_trace = TangentTrace(parent, builder)
+        super().__init__(parent, TangentTrace(parent, builder))
 
-    def pair(self, x: Any) -> tuple[Any, Any]:
-        if type(x) is GradTracer and x._trace is self:
-            return x.primal, x.tangent
-        return x, Zero.of_primal(x)
-
-    def _wrap(self, primal, tangent):
-        return primal if type(tangent) is Zero else GradTracer(self, primal, tangent)
-
-    def process_primitive(self, primitive, args, params):
-        pairs = [self.pair(x) for x in args]
-        primals = [p for p, _ in pairs]
-        tangents = [t for _, t in pairs]
-        saved = state.trace
-        try:
-            if all(type(t) is Zero for t in tangents):
-                state.trace = self.parent
-                return primitive.bind(*primals, **params)
-            state.trace = self.tangent_trace
-            rule = primitive.linearize
-            if rule is not None:
-                out, out_tangent = rule(self, primals, tangents, params)
-            else:
-                out, out_tangent = primitive.jvp(primals, tangents, **params)
-        finally:
-            state.trace = saved
-        if primitive.multiple_results:
-            return [self._wrap(p, t) for p, t in zip(out, out_tangent, strict=True)]
-        return self._wrap(out, out_tangent)
-
-    def _process_custom(self, call, args, run):
-        pairs = [self.pair(x) for x in args]
-        saved = state.trace
-        try:
-            if all(type(t) is Zero for _, t in pairs):
-                state.trace = self.parent
-                return call.bind(*[p for p, _ in pairs])
-            state.trace = self.tangent_trace
-            outs, tangents = run([p for p, _ in pairs], [t for _, t in pairs])
-        finally:
-            state.trace = saved
-        return [self._wrap(p, t) for p, t in zip(outs, tangents, strict=True)]
-
-    def process_custom_jvp_call(self, call, args):
-        return self._process_custom(call, args, call.run_jvp)
-
-    def process_custom_vjp_call(self, call, args):
-        return self._process_custom(call, args, call.run_tangent_map)
+    def differentiate(self, primitive, primals, tangents, params):
+        if primitive.linearize is not None:
+            return primitive.linearize(self, primals, tangents, params)
+        return primitive.jvp(primals, tangents, **params)
 
 
 class Linearized:
@@ -177,6 +111,8 @@ def linearize_flat(fun: Callable, primals: Sequence[Any]) -> tuple[list[Any], Li
         outs = fun(*args)
     finally:
         state.trace = parent
+    if isinstance(fun, FlatFun):
+        fun.release_aux(trace.primal_of)
     pairs = [trace.pair(o) for o in outs]
     nonzero = [type(t) is not Zero for _, t in pairs]
     jaxpr, residuals = builder.to_jaxpr([t for _, t in pairs if type(t) is not Zero])
@@ -202,17 +138,22 @@ class LinearizedJaxpr:
 
 @memo_on_jaxpr
 def linearize_jaxpr(
-    closed: ClosedJaxpr, nonzero: tuple[bool, ...], wanted: bool | tuple[bool, ...] = False
+    closed: ClosedJaxpr,
+    nonzero: tuple[bool, ...],
+    wanted: bool | tuple[bool, ...] = False,
+    forwardable: bool | tuple[bool, ...] = True,
 ) -> LinearizedJaxpr:
     """Split a Jaxpr into its primal part and its derivative by the arguments marked `nonzero`.
 
-    `wanted` says which output tangents the linear part returns even when they are zero.
+    `wanted` says which output tangents the linear part returns even when they are zero, `forwardable`
+    which arguments it may take as residuals as they are.
     """
     outer = JaxprTrace(state.trace, closed.jaxpr.debug_info)
     builder = JaxprTrace(outer, closed.jaxpr.debug_info)
     trace = LinearizeTrace(outer, builder)
     args = [outer.new_arg(a) for a in closed.in_avals]
-    position = {id(a): i for i, a in enumerate(args)}
+    allowed = [forwardable] * len(args) if isinstance(forwardable, bool) else forwardable
+    position = {id(a): i for i, (a, allow) in enumerate(zip(args, allowed, strict=True)) if allow}
     wrapped = [
         GradTracer(trace, x, builder.new_arg(x.aval.to_tangent_aval())) if nz else x
         for x, nz in zip(args, nonzero, strict=True)

@@ -1,0 +1,89 @@
+"""What forward mode and linearization share: values with tangents, and the trace that keeps the two together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpijax.core.trace import Trace, Tracer, state, typeof
+from mpijax.transforms.zeros import Zero
+
+
+class DualTracer(Tracer):
+    """A value and its tangent."""
+
+    __slots__ = ("primal", "tangent")
+
+    def __init__(self, trace: Trace, primal: Any, tangent: Any):
+        self._trace = trace
+        self.primal = primal
+        self.tangent = tangent
+
+    aval = property(lambda self: typeof(self.primal))
+
+    def concrete(self):
+        primal = self.primal
+        return primal.concrete() if isinstance(primal, Tracer) else primal
+
+    def _origin_msg(self) -> str:
+        return self.primal._origin_msg() if isinstance(self.primal, Tracer) else ""
+
+
+class DualTrace(Trace):
+    """Runs every operation together with its derivative, unless all its tangents are zero."""
+
+    __slots__ = ("rule_trace",)
+    tracer: type[DualTracer]
+
+    def __init__(self, parent: Trace, rule_trace: Trace):
+        super().__init__(parent)
+        self.rule_trace = rule_trace
+
+    def pair(self, x: Any) -> tuple[Any, Any]:
+        """A value and its tangent; a `Zero` for what is not a tracer of this trace."""
+        if type(x) is self.tracer and x._trace is self:
+            return x.primal, x.tangent
+        return x, Zero.of_primal(x)
+
+    def primal_of(self, x: Any) -> Any:
+        """`x` without the tangent it has in this trace; anything else unchanged."""
+        return x.primal if type(x) is self.tracer and x._trace is self else x
+
+    def wrap(self, primal: Any, tangent: Any) -> Any:
+        return primal if type(tangent) is Zero else self.tracer(self, primal, tangent)
+
+    def differentiate(self, primitive, primals, tangents, params) -> tuple[Any, Any]:
+        """Result(s) and tangent(s) of one operation, in `rule_trace`."""
+        return primitive.jvp(primals, tangents, **params)
+
+    def process_primitive(self, primitive, args, params):
+        pairs = [self.pair(x) for x in args]
+        primals = [p for p, _ in pairs]
+        tangents = [t for _, t in pairs]
+        saved = state.trace
+        try:
+            if all(type(t) is Zero for t in tangents):
+                state.trace = self.parent
+                return primitive.bind(*primals, **params)
+            state.trace = self.rule_trace
+            out, out_tangent = self.differentiate(primitive, primals, tangents, params)
+        finally:
+            state.trace = saved
+        if primitive.multiple_results:
+            return [self.wrap(p, t) for p, t in zip(out, out_tangent, strict=True)]
+        return self.wrap(out, out_tangent)
+
+    def process_custom_call(self, call, args):
+        """A call with a derivative given by the user: its rule instead of its operations."""
+        pairs = [self.pair(x) for x in args]
+        primals = [p for p, _ in pairs]
+        tangents = [t for _, t in pairs]
+        saved = state.trace
+        try:
+            if all(type(t) is Zero for t in tangents):
+                state.trace = self.parent
+                return call.bind(*primals)
+            state.trace = self.rule_trace
+            outs, out_tangents = call.differentiate(primals, tangents)
+        finally:
+            state.trace = saved
+        return [self.wrap(p, t) for p, t in zip(outs, out_tangents, strict=True)]
