@@ -30,13 +30,20 @@ def is_undefined_primal(x: Any) -> bool:
     return type(x) is UndefPrimal
 
 
-def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+def backward_pass(
+    jaxpr: Jaxpr,
+    consts: Sequence[Any],
+    args: Sequence[Any],
+    cotangents: Sequence[Any],
+    gathered: Sequence[Any] | None = None,
+) -> list[Any]:
     """Cotangents of the arguments marked `UndefPrimal`; a Zero for each other argument.
 
     Equations that depend on no linear argument are evaluated first, the others are
     transposed from the last to the first; cotangents of a variable read several times add up.
+    `gathered` holds, for each argument, what its cotangent starts from (a Zero: nothing).
     """
-    if all(type(ct) is Zero for ct in cotangents):
+    if gathered is None and all(type(ct) is Zero for ct in cotangents):
         return [Zero(v.aval.to_tangent_aval()) for v in jaxpr.invars]
     known: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     linear: set = set()
@@ -66,6 +73,8 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cota
             return
         ct_env[atom] = add_tangents(ct_env[atom], ct) if atom in ct_env else ct
 
+    for v, ct in zip(jaxpr.invars, gathered or (), strict=False):
+        accumulate(v, ct)
     for v, ct in zip(jaxpr.outvars, cotangents, strict=True):
         if type(v) is not Literal and v in linear:
             accumulate(v, ct)
