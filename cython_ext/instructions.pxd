@@ -38,9 +38,9 @@ cdef struct Instruction:
 
 ctypedef void (*KernelFunction)(void** ptrs, int64_t* params, int64_t begin, int64_t end) noexcept nogil
 
-ctypedef void (*GemmFunction)(char* transa, char* transb, int* m, int* n, int* k, void* alpha,
-                              void* a, int* lda, void* b, int* ldb, void* beta,
-                              void* c, int* ldc) noexcept nogil
+ctypedef void (*GemmFunction)(char* transa, char* transb, int64_t* m, int64_t* n, int64_t* k, void* alpha,
+                              void* a, int64_t* lda, void* b, int64_t* ldb, void* beta,
+                              void* c, int64_t* ldc) noexcept nogil
 
 
 cdef struct KernelData:
@@ -55,7 +55,7 @@ cdef struct KernelData:
 cdef struct GemmData:
     GemmFunction call
     char transa, transb
-    int m, n, k, lda, ldb, ldc
+    int64_t m, n, k, lda, ldb, ldc   # little-endian, so that a BLAS with 32-bit integers reads them too
     Place a, b, c
     int32_t ndim
     int64_t* batch      # sizes, then strides in bytes of a, b and c, each `ndim` long

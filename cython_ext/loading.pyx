@@ -6,7 +6,7 @@ Control flow becomes jumps here. Everything is checked that would make a run rea
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
-from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
+from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
@@ -43,9 +43,8 @@ cdef GemmFunction blas_function(name) except NULL:
     if blas_table is None:
         from mpijax.runtime import blas  # heavy: loads the library
 
-        blas_table = blas.load()
-    capsule = blas_table[BLAS_NAMES[name]]
-    return <GemmFunction>PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))
+        blas_table = blas.addresses()
+    return <GemmFunction><size_t>blas_table[BLAS_NAMES[name]]
 
 
 cdef int need_comm() except -1:
