@@ -14,6 +14,7 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
 from mpijax.core.lowering import (
     Communication,
+    Cumulative,
     Decompose,
     Elementwise,
     Inline,
@@ -101,6 +102,8 @@ def _kind(node: Node) -> str:
         return "update" if lower.kind in UPDATES else "map"
     if isinstance(lower, Reduction):
         return "reduce"
+    if isinstance(lower, Cumulative):
+        return "update"
     if isinstance(lower, Library):
         return "opaque" if use_blas(node) else "reduce"
     return "opaque"

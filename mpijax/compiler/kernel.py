@@ -38,6 +38,14 @@ class Reduce:
 
 
 @dataclass
+class Cumulate:
+    """The kernel's reduction is a running one: `running` is its value at each element, `reverse` where it starts."""
+
+    running: Expr
+    reverse: bool
+
+
+@dataclass
 class Kernel:
     """One loop nest.
 
@@ -56,6 +64,7 @@ class Kernel:
     name: str = "kernel"
     saved: set[int] = field(default_factory=set)
     members: list = field(default_factory=list)
+    cumulate: Cumulate | None = None
 
     @property
     def phases(self) -> int:

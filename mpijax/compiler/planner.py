@@ -7,6 +7,7 @@ from typing import Any
 
 from mpijax.compiler import updates
 from mpijax.compiler.combine import Combined, combine
+from mpijax.compiler.cumulative import CumulativeEmitter
 from mpijax.compiler.emit import Emitter
 from mpijax.compiler.gemm import product_operand
 from mpijax.compiler.graph import Graph, Node, Value, build_graph
@@ -256,7 +257,7 @@ class Planner:
     def _emit_kernel(self, kernel: Kernel) -> None:
         if any(v.size == 0 for v in kernel.variables) and not kernel.axes:
             return
-        emitter = Emitter(kernel, "KERNEL_NAME")
+        emitter = (Emitter if kernel.cumulate is None else CumulativeEmitter)(kernel, "KERNEL_NAME")
         text = emitter.function()
         name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
         if name not in self.plan.kernels:

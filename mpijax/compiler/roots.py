@@ -5,7 +5,7 @@ from __future__ import annotations
 from mpijax.compiler.gemm import product_operand, view_base
 from mpijax.compiler.graph import Graph, Node, Value
 from mpijax.compiler.views import is_view, keeps_layout
-from mpijax.core.lowering import Elementwise, Library, Structural
+from mpijax.core.lowering import Cumulative, Elementwise, Library, Structural
 
 # Above this cost a value read by several others is computed once.
 RECOMPUTE_BELOW = 4
@@ -133,7 +133,7 @@ def needs_memory(node: Node, k: int) -> bool:
     """Whether operand `k` must be an array in memory for the operation."""
     if node.kind == "opaque":
         return True
-    if node.kind == "update":
+    if node.kind == "update" and not isinstance(node.primitive.lower, Cumulative):
         kind = node.primitive.lower.kind
         return k == 0 and kind not in ("concatenate", "pad")
     return False

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.compiler import cumulative
 from mpijax.compiler.graph import Node, Value
 from mpijax.compiler.index import Lin, LoopVar, linearized, var
 from mpijax.compiler.kernel import Kernel, Store
 from mpijax.compiler.reader import NodeReader, Reader, is_key
 from mpijax.compiler.structural import clamped
+from mpijax.core.lowering import Cumulative
 
 INT64 = np.dtype(np.int64)
 _COMBINES = {"add": "add", "sub": "sub", "mul": "mul", "min": "min", "max": "max"}
@@ -31,8 +33,10 @@ class Begin:
 
 def lower(node: Node, roots) -> list[tuple[str, Any]]:
     """The steps of one update."""
-    kind = node.primitive.lower.kind
     stored = _stored_by(roots)
+    if isinstance(node.primitive.lower, Cumulative):
+        return cumulative.lower(node, stored)
+    kind = node.primitive.lower.kind
     if kind == "concatenate":
         return _concatenate(node, stored)
     if kind == "pad":

@@ -40,7 +40,7 @@ class Reduction:
 
 @dataclass(frozen=True)
 class Cumulative:
-    """Running combinations along `axis`, from its end if `reverse` (parameters), by `op`: add, mul, max, min, logaddexp."""
+    """Running combinations along `axis`, from its end if `reverse` (parameters): add, mul, max, min or logaddexp."""
 
     op: str
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.lowering import HostCall
+from mpijax.core.lowering import Cumulative
 from mpijax.core.primitive import Primitive, Unsupported, registry
 from mpijax.ops.families import LINEAR
 from mpijax.ops.moves import shape_of
@@ -156,7 +156,7 @@ _NOT_LINEAR = Unsupported(
 )
 
 
-def _define(name: str, accumulate: Callable, combine: Callable | None) -> Primitive:
+def _define(name: str, op: str, accumulate: Callable, combine: Callable | None) -> Primitive:
     reference = _reference(accumulate)
 
     def jvp(primals, tangents, *, axis, reverse):
@@ -167,7 +167,7 @@ def _define(name: str, accumulate: Callable, combine: Callable | None) -> Primit
         name,
         type_rule=_type(name),
         reference=reference,
-        lower=HostCall(reference),
+        lower=Cumulative(op),
         jvp=jvp,
         transpose=_NOT_LINEAR,
         batch=_batch(lambda: primitive),
@@ -179,10 +179,10 @@ def _apply(name: str) -> Callable:
     return lambda x, y: registry[name].bind(x, y)
 
 
-cumsum_p = _define("cumsum", lambda x, axis: np.add.accumulate(x, axis, dtype=x.dtype), None)
+cumsum_p = _define("cumsum", "add", lambda x, axis: np.add.accumulate(x, axis, dtype=x.dtype), None)
 cumsum_p.jvp = LINEAR.attach(cumsum_p)
 cumsum_p.transpose = lambda ct, _operand, *, axis, reverse: [cumsum(ct, axis, not reverse)]
-cumprod_p = _define("cumprod", lambda x, axis: np.multiply.accumulate(x, axis, dtype=x.dtype), _apply("mul"))
-cummax_p = _define("cummax", np.maximum.accumulate, _apply("max"))
-cummin_p = _define("cummin", np.minimum.accumulate, _apply("min"))
-cumlogsumexp_p = _define("cumlogsumexp", np.logaddexp.accumulate, logaddexp)
+cumprod_p = _define("cumprod", "mul", lambda x, axis: np.multiply.accumulate(x, axis, dtype=x.dtype), _apply("mul"))
+cummax_p = _define("cummax", "max", np.maximum.accumulate, _apply("max"))
+cummin_p = _define("cummin", "min", np.minimum.accumulate, _apply("min"))
+cumlogsumexp_p = _define("cumlogsumexp", "logaddexp", np.logaddexp.accumulate, logaddexp)
