@@ -10,8 +10,8 @@ from typing import Any as _Any
 from mpijax.version import __version__ as __version__
 
 _MODULES = frozenset(
-    """custom_derivatives debug distributed dlpack dtypes errors experimental flatten_util lax mpi nn numpy
-    random scipy sharding test_util tree tree_util typing version""".split()
+    """ad_checkpoint custom_derivatives debug distributed dlpack dtypes errors experimental flatten_util lax mpi
+    nn numpy random scipy sharding test_util tree tree_util typing version""".split()
 )
 
 # Where the public names live.
@@ -27,10 +27,10 @@ _HOMES = {
         transfer_guard_device_to_host transfer_guard_host_to_device""",
     "mpijax.core.dtypes": "float0",
     "mpijax.core.trace": "typeof",
-    "mpijax.missing": """checkpoint closure_convert custom_gradient empty_ref free_ref freeze fwd_and_bwd
+    "mpijax.missing": """closure_convert custom_gradient empty_ref free_ref freeze fwd_and_bwd
         jacfwd jacobian jacrev hessian make_array_from_callback
         make_array_from_process_local_data make_array_from_single_device_arrays new_ref pmap pure_callback
-        remat reshard smap""",
+        reshard smap""",
     "mpijax.runtime.devices": """Device default_backend device_count devices host_count host_id
     local_device_count
         local_devices process_count process_index process_indices""",
@@ -39,6 +39,8 @@ _HOMES = {
         named_call named_scope print_environment_info""",
     "mpijax.spmd.mesh": "NamedSharding make_mesh set_mesh",
     "mpijax.spmd.shard_map": "P shard_map",
+    "mpijax.transforms.checkpoint": "checkpoint remat",
+    "mpijax.transforms.policies": "checkpoint_policies",
     "mpijax.transforms.api": """clear_caches custom_jvp custom_vjp eval_shape grad jit jvp linear_transpose linearize
     make_jaxpr
         value_and_grad vjp vmap""",

@@ -12,7 +12,6 @@ _ARRAYS = (
 _JACOBIANS = (
     "vmap the derivative over a basis: vmap(lambda t: jvp(f, (x,), (t,))[1])(jnp.eye(n)), or vmap of a vjp"
 )
-_REMAT = "rematerialization comes with the memory tools; results are the same without it, only memory is not"
 _REFS = (
     "mutable arrays come with the stateful primitives; until then return the updated array (x.at[i].set(v))"
 )
@@ -23,7 +22,6 @@ _LOOPS = (
 
 INSTEAD: dict[str, str] = {
     "associative_scan": "it comes with control flow; use the cumulative functions of mpijax.numpy",
-    "checkpoint": _REMAT,
     "closure_convert": "pass what the function closes over as arguments",
     "cond": _LOOPS,
     "custom_gradient": "use custom_vjp, whose fwd and bwd say the same",
@@ -47,7 +45,6 @@ INSTEAD: dict[str, str] = {
         "Python callbacks come with the effects; outside of jit call the function directly, inside write it "
         "in mpijax.numpy"
     ),
-    "remat": _REMAT,
     "reshard": _ARRAYS,
     "scan": _LOOPS,
     "smap": "use shard_map over a mesh that has only the axes to be mapped",

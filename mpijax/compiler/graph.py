@@ -179,10 +179,19 @@ class _Builder:
         consts = [self.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
         return self.run(closed.jaxpr, consts, inputs, source)
 
+    def inline_apart(self, closed: ClosedJaxpr, inputs: list[Value], source: Source) -> list[Value]:
+        """Inline without merging work with equal work outside: its results would have to be kept until here."""
+        outside, self.seen = self.seen, {}
+        try:
+            return self.inline(closed, inputs, source)
+        finally:
+            self.seen = outside
+
     def apply(self, eqn, inputs: list[Value], source: Source) -> list[Value]:
         lower = eqn.primitive.lower
         if isinstance(lower, Inline):
-            return self.inline(eqn.params[lower.param], inputs, source)
+            call = self.inline_apart if lower.is_apart(eqn.params) else self.inline
+            return call(eqn.params[lower.param], inputs, source)
         if isinstance(lower, Partitioned):
             return partition.run_shards(self, eqn.params[lower.param], eqn.params, inputs, source)
         avals = [v.aval for v in eqn.outvars]

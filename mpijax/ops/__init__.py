@@ -14,6 +14,7 @@ from mpijax.ops import (  # noqa: F401
     cumulative,
     dot,
     dynamic,
+    naming,
     positions,
     power,
     random,

@@ -77,7 +77,8 @@ def _batch(axis, args, dims, **params):
 
 
 @memo_on_jaxpr
-def _pruned(closed: ClosedJaxpr, used: tuple[bool, ...]):
+def pruned_call(closed: ClosedJaxpr, used: tuple[bool, ...]) -> tuple[ClosedJaxpr, list[bool]]:
+    """A called Jaxpr without what only unused results need, and which arguments it still reads."""
     jaxpr, used_inputs = dead_code(closed.jaxpr, used)
     live = {v for e in jaxpr.eqns for v in e.invars if type(v) is not Literal} | set(jaxpr.outvars)
     keep = [v in live for v in jaxpr.constvars]
@@ -87,7 +88,7 @@ def _pruned(closed: ClosedJaxpr, used: tuple[bool, ...]):
 
 
 def _dce(used: list[bool], eqn: Eqn) -> Eqn:
-    closed, used_inputs = _pruned(eqn.params["jaxpr"], tuple(used))
+    closed, used_inputs = pruned_call(eqn.params["jaxpr"], tuple(used))
     return Eqn(
         eqn.primitive,
         [v for v, u in zip(eqn.invars, used_inputs, strict=True) if u],

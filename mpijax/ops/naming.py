@@ -1,0 +1,33 @@
+"""Names for values, which the policies of `checkpoint` refer to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpijax.core.lowering import Decompose
+from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.tree import tree_map
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """The identity on a pytree of arrays; policies such as `save_only_these_names(name)` see the name.
+
+    Tangents and cotangents pass without a name. Costs nothing in a compiled program.
+    """
+    return tree_map(lambda leaf: name_p.bind(leaf, name=name), x)
+
+
+def _jvp(primals, tangents, *, name):
+    return name_p.bind(primals[0], name=name), tangents[0]
+
+
+name_p = Primitive(
+    "name",
+    type_rule=lambda aval, *, name: aval,
+    reference=lambda x, *, name: x,
+    lower=Decompose(lambda x, *, name: x),
+    jvp=_jvp,
+    transpose=Unsupported("a name is not transposed: tangents pass it without a name"),
+    batch=lambda axis, args, dims, *, name: (name_p.bind(args[0], name=name), dims[0]),
+)
+name_p.impl = lambda x, *, name: x

@@ -1,0 +1,153 @@
+"""`checkpoint`: a function that keeps no intermediate values for its derivative, but computes them again."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any
+
+from mpijax.core import config, tree
+from mpijax.core.errors import ConcretizationTypeError
+from mpijax.core.jaxpr import ClosedJaxpr
+from mpijax.core.source import callable_name, sources_of_function
+from mpijax.core.trace import Tracer, state, trace_to_jaxpr, typeof
+from mpijax.transforms.call import hoist_tracers
+from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, parameter_names
+from mpijax.transforms.remat import remat_p
+
+# Traced programs, per function, so that uses of one function share them.
+_traced: weakref.WeakKeyDictionary[Callable, dict] = weakref.WeakKeyDictionary()
+
+_NOT_GIVEN: Any = object()
+
+
+def checkpoint(
+    fun: Callable,
+    *,
+    prevent_cse: bool | Sequence[bool] = True,
+    policy: Callable[..., Any] | None = None,
+    static_argnums: int | tuple[int, ...] = (),
+    static_argnames: str | Iterable[str] = (),
+    concrete: Any = _NOT_GIVEN,
+) -> Callable:
+    """A function that is differentiated without keeping its intermediate values: they are computed again.
+
+    Memory is traded for time: `grad` keeps the arguments of the call alone (and what the policy says), and the
+    backward pass evaluates the function once more. Values and derivatives are the same. Communication in the
+    function that the derivative needs happens again too, on all ranks alike.
+
+    Args:
+      fun: a function of pytrees of arrays.
+      prevent_cse: keep the compiler from using the values of the first evaluation in place of the second; also a
+        sequence, for each argument. Inside the body of a `scan` nothing is to be prevented.
+      policy: which values may be kept all the same, one of `checkpoint_policies`: called with a primitive, the
+        types of its operands and its parameters, it returns a bool.
+      static_argnums, static_argnames: arguments that are Python values known while tracing.
+
+    Raises:
+      TypeError: for an argument that is no array, or `static_argnums` that are no ints.
+      ValueError: for `static_argnums` out of range.
+      NotImplementedError: for `concrete`, which JAX removed.
+    """
+    if concrete is not _NOT_GIVEN:
+        raise NotImplementedError(
+            "checkpoint has no argument `concrete` any more, as in JAX 0.10: name the arguments that decide Python "
+            "control flow in `static_argnums`."
+        )
+    nums = (static_argnums,) if isinstance(static_argnums, int) else static_argnums
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    cse = tuple(prevent_cse) if isinstance(prevent_cse, Sequence) else prevent_cse
+    if not isinstance(cse, (bool, tuple)):
+        raise TypeError(f"prevent_cse must be a bool or a sequence of bools, got {cse!r} of type {type(cse)}.")
+
+    @wraps(fun)
+    def fun_remat(*args, **kwargs):
+        static = _static_positions(nums, len(args))
+        dynamic = [a for i, a in enumerate(args) if i not in static]
+        passed = {k: v for k, v in kwargs.items() if k not in names}
+        leaves, in_tree = tree.tree_flatten((dynamic, passed))
+        try:
+            avals = tuple([typeof(x) for x in leaves])
+        except TypeError:
+            listed = parameter_names(fun, args, kwargs)
+            check_arguments(leaves, f"checkpoint of {callable_name(fun)}", lambda i: listed[i])
+            raise
+        jaxpr, consts, out_tree = _trace(fun, args, kwargs, static, names, in_tree, avals)
+        flags = cse
+        if isinstance(cse, tuple):
+            given = (tuple(dynamic), passed) if passed else tuple(dynamic)
+            flags = (False,) * len(consts) + tuple(tree.broadcast_prefix(cse, given))
+        outs = remat_p.bind(
+            *consts, *leaves, jaxpr=jaxpr, prevent_cse=flags, differentiated=False, policy=policy
+        )
+        return tree.tree_unflatten(out_tree, outs)
+
+    return fun_remat
+
+
+def remat(
+    fun: Callable,
+    *,
+    prevent_cse: bool | Sequence[bool] = True,
+    policy: Callable[..., Any] | None = None,
+    static_argnums: int | tuple[int, ...] = (),
+    concrete: Any = _NOT_GIVEN,
+) -> Callable:
+    """Another name of `checkpoint`."""
+    return checkpoint(fun, prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums, concrete=concrete)
+
+
+def _static_positions(nums: Any, count: int) -> frozenset[int]:
+    if not isinstance(nums, tuple) or not all(type(i) is int for i in nums):
+        raise TypeError(f"static_argnums of checkpoint must be an int or a tuple of ints, but got {nums!r}.")
+    if not all(-count <= i < count for i in nums):
+        raise ValueError(
+            f"static_argnums of checkpoint must be at least -len(args) and less than len(args), but got {nums} for "
+            f"{count} positional arguments."
+        )
+    return frozenset(i % count for i in nums)
+
+
+def _trace(fun, args, kwargs, static, names, in_tree, avals) -> tuple[ClosedJaxpr, list[Any], Any]:
+    """The Jaxpr, which takes the values closed over first, these values, and the structure of the result."""
+    fixed = tuple((i, args[i]) for i in sorted(static)) + tuple((k, kwargs[k]) for k in names if k in kwargs)
+    scope = config.trace_key(), tuple(state.axis_env.items()), state.manual_axes
+    key = (in_tree, avals, fixed, len(args), *scope)
+    try:
+        known = _traced.setdefault(fun, {})
+        found = known.get(key)
+    except TypeError:  # a function without weak references, or a static argument without a hash
+        known, found = None, None
+    if found is None:
+        flat = FlatFun(_of_dynamic(fun, dict(fixed), len(args)), in_tree)
+        try:
+            with sources_of_function(fun):
+                jaxpr, consts = trace_to_jaxpr(flat, avals, debug_info("checkpoint / remat", fun, args, kwargs))
+        except ConcretizationTypeError as error:
+            _point_to_static_arguments(error)
+            raise
+        closed, moved = hoist_tracers(jaxpr, consts, lambda _: True)
+        found = closed, moved, flat.out_tree
+        if known is not None and not any(isinstance(c, Tracer) for c in moved):
+            known[key] = found
+    return found
+
+
+def _of_dynamic(fun: Callable, fixed: dict[Any, Any], count: int) -> Callable:
+    """`fun` as a function of the arguments that are arrays."""
+    named = {k: v for k, v in fixed.items() if isinstance(k, str)}
+
+    def call(*dynamic, **kwargs):
+        it = iter(dynamic)
+        return fun(*[fixed[i] if i in fixed else next(it) for i in range(count)], **named, **kwargs)
+
+    return call
+
+
+def _point_to_static_arguments(error: ConcretizationTypeError) -> None:
+    """Add to an error of `checkpoint`'s own tracing what to do about it."""
+    message = str(error)
+    if "for checkpoint" in message:
+        hint = "If it is an argument that Python decides by, name it in checkpoint's static_argnums."
+        error.args = (f"{message}\n{hint}",)

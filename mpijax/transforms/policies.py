@@ -1,0 +1,179 @@
+"""Policies of `checkpoint`: which values of a function its derivative may keep.
+
+A policy is called with the primitive of an equation, the types of its operands and its parameters. It returns
+whether the results may be kept: a bool, `Saveable`, `Recompute`, or `Offloadable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+
+class RecomputeType:
+    """The type of `Recompute`."""
+
+
+class SaveableType:
+    """The type of `Saveable`."""
+
+
+Recompute = RecomputeType()
+Saveable = SaveableType()
+
+
+class Offloadable(NamedTuple):
+    """Keep a value in another memory. Arrays are in host memory here, so that it is kept where it is."""
+
+    src: Any
+    dst: Any
+
+
+def keeps(policy: Callable, primitive, avals, params: dict[str, Any]) -> bool:
+    """Whether the results of an equation may be kept. Raises TypeError for an answer that is none."""
+    answer = policy(primitive, *avals, **params)
+    if isinstance(answer, bool):
+        return answer
+    if isinstance(answer, (SaveableType, Offloadable)):
+        return True
+    if isinstance(answer, RecomputeType):
+        return False
+    hint = " Make an instance of it: Offloadable(src=..., dst=...)." if answer is Offloadable else ""
+    raise TypeError(
+        "A policy of checkpoint returns a bool or ad_checkpoint.Recompute, ad_checkpoint.Saveable or "
+        f"ad_checkpoint.Offloadable(...). For {primitive} it returned {answer} of type {type(answer)}.{hint}"
+    )
+
+
+def everything_saveable(*_, **__) -> bool:
+    """Keep whatever the derivative needs, as without `checkpoint`."""
+    return True
+
+
+def nothing_saveable(*_, **__) -> bool:
+    """Keep the arguments alone and compute everything again: what `checkpoint` does without a policy."""
+    return False
+
+
+@dataclass(frozen=True)
+class DotsSaveable:
+    """Keep results of matrix products and convolutions, or only of matrix products without batch axes."""
+
+    only_if_no_batch_dims: bool
+
+    def __call__(self, primitive, *_, **params) -> bool:
+        if self.only_if_no_batch_dims:
+            return _is_unbatched_product(primitive, params)
+        return primitive.name in ("dot_general", "conv_general_dilated")
+
+
+def _is_unbatched_product(primitive, params: dict[str, Any]) -> bool:
+    if primitive.name != "dot_general":
+        return False
+    _, (lhs_batch, rhs_batch) = params["dimension_numbers"]
+    return not lhs_batch and not rhs_batch
+
+
+@dataclass(frozen=True)
+class SaveOnlyTheseNames:
+    """Keep the values which `checkpoint_name` gave one of these names."""
+
+    saveable_names: frozenset[str]
+
+    def __call__(self, primitive, *_, **params) -> bool:
+        return primitive.name == "name" and params["name"] in self.saveable_names
+
+
+@dataclass(frozen=True)
+class SaveAnyNamesButThese:
+    """Keep the values which `checkpoint_name` gave a name other than these."""
+
+    names: frozenset[str]
+
+    def __call__(self, primitive, *_, **params) -> bool:
+        return primitive.name == "name" and params["name"] not in self.names
+
+
+def save_only_these_names(*names_which_can_be_saved: str) -> Callable:
+    """Keep named values with these names, and nothing else."""
+    return SaveOnlyTheseNames(frozenset(names_which_can_be_saved))
+
+
+def save_any_names_but_these(*names_not_to_save: str) -> Callable:
+    """Keep named values except those with these names, and nothing without a name."""
+    return SaveAnyNamesButThese(frozenset(names_not_to_save))
+
+
+def save_anything_except_these_names(*names_not_to_save: str) -> Callable:
+    """Keep everything. A named value's operand has no name, so that JAX's policy excludes nothing either."""
+    return lambda *_, **__: True
+
+
+def save_from_both_policies(policy_1: Callable, policy_2: Callable) -> Callable:
+    """Keep what either policy keeps. Both must answer with bools, else the result raises ValueError."""
+
+    def policy(primitive, *args, **params) -> bool:
+        answers = [p(primitive, *args, **params) for p in (policy_1, policy_2)]
+        if not all(isinstance(a, bool) for a in answers):
+            raise ValueError(
+                f"save_from_both_policies joins policies that return bools; these returned {answers[0]} and "
+                f"{answers[1]} for {primitive}. Write one policy function that decides instead."
+            )
+        return any(answers)
+
+    return policy
+
+
+def offload_dot_with_no_batch_dims(offload_src: Any, offload_dst: Any) -> Callable:
+    """Like `dots_with_no_batch_dims_saveable`, kept in another memory."""
+
+    def policy(primitive, *_, **params):
+        kept = _is_unbatched_product(primitive, params)
+        return Offloadable(src=offload_src, dst=offload_dst) if kept else Recompute
+
+    return policy
+
+
+def save_and_offload_only_these_names(
+    *, names_which_can_be_saved, names_which_can_be_offloaded, offload_src: Any, offload_dst: Any
+) -> Callable:
+    """Keep named values with these names, some of them in another memory.
+
+    Raises:
+      ValueError: for a name that is in both collections.
+    """
+    saved, offloaded = frozenset(names_which_can_be_saved), frozenset(names_which_can_be_offloaded)
+    if saved & offloaded:
+        raise ValueError(
+            f"names_which_can_be_saved={sorted(saved)} and names_which_can_be_offloaded={sorted(offloaded)} must have "
+            f"no name in common, but both have {sorted(saved & offloaded)}."
+        )
+
+    def policy(primitive, *_, **params):
+        name = params["name"] if primitive.name == "name" else None
+        if name in saved:
+            return Saveable
+        return Offloadable(src=offload_src, dst=offload_dst) if name in offloaded else Recompute
+
+    return policy
+
+
+checkpoint_dots = dots_saveable = DotsSaveable(False)
+dots_with_no_batch_dims_saveable = DotsSaveable(True)
+
+checkpoint_policies = SimpleNamespace(
+    everything_saveable=everything_saveable,
+    nothing_saveable=nothing_saveable,
+    dots_saveable=dots_saveable,
+    checkpoint_dots=checkpoint_dots,
+    dots_with_no_batch_dims_saveable=dots_with_no_batch_dims_saveable,
+    checkpoint_dots_with_no_batch_dims=dots_with_no_batch_dims_saveable,
+    offload_dot_with_no_batch_dims=offload_dot_with_no_batch_dims,
+    save_anything_except_these_names=save_anything_except_these_names,
+    save_any_names_but_these=save_any_names_but_these,
+    save_only_these_names=save_only_these_names,
+    save_from_both_policies=save_from_both_policies,
+    save_and_offload_only_these_names=save_and_offload_only_these_names,
+)

@@ -1,0 +1,121 @@
+"""`remat2`: a call of a Jaxpr whose intermediate values are not kept for its derivative. The primitive of `checkpoint`.
+
+Differentiated, it evaluates the function in place, and its derivative is again such a call, `differentiated`, of the
+arguments: it computes the intermediate values once more before it uses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr
+from mpijax.core.lowering import Inline
+from mpijax.core.primitive import Primitive
+from mpijax.transforms.batching import batch_jaxpr, move_dim
+from mpijax.transforms.call import pruned_call
+from mpijax.transforms.jvp import jvp_jaxpr
+from mpijax.transforms.remat_split import split_jaxpr
+from mpijax.transforms.transpose import is_undefined_primal, transpose_jaxpr
+from mpijax.transforms.zeros import Zero
+
+
+def _evaluate(*args, jaxpr: ClosedJaxpr, **_):
+    return eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *args)
+
+
+def _flags(prevent_cse: bool | tuple[bool, ...], which: Sequence[bool], before: int = 0, after: int = 0):
+    """`prevent_cse` for the operands marked in `which`, with values between that are new."""
+    if isinstance(prevent_cse, bool):
+        return prevent_cse
+    kept = (p for p, w in zip(prevent_cse, which, strict=True) if w)
+    return (*(True,) * before, *kept, *(True,) * after)
+
+
+def _nonzero(tangents) -> tuple[bool, ...]:
+    return tuple(type(t) is not Zero for t in tangents)
+
+
+def _given(tangents) -> list[Any]:
+    return [t for t in tangents if type(t) is not Zero]
+
+
+def _with_zeros(primals, tangents, nonzero) -> list[Any]:
+    """A tangent for each result, of which those marked `nonzero` are given."""
+    rest = iter(tangents)
+    return [next(rest) if nz else Zero.of_primal(p) for p, nz in zip(primals, nonzero, strict=True)]
+
+
+def _jvp(primals, tangents, *, jaxpr, prevent_cse, **params):
+    closed, nonzero_out = jvp_jaxpr(jaxpr, _nonzero(tangents), False)
+    live = _given(tangents)
+    cse = _flags(prevent_cse, [True] * len(primals), after=len(live))
+    outs = remat_p.bind(*primals, *live, jaxpr=closed, prevent_cse=cse, **params)
+    n = len(nonzero_out)
+    return outs[:n], _with_zeros(outs[:n], outs[n:], nonzero_out)
+
+
+def _linearize(trace, primals, tangents, params):
+    split = split_jaxpr(params["jaxpr"], _nonzero(tangents), params["policy"])
+    outs = eval_jaxpr(split.known.jaxpr, split.known.consts, *primals)
+    n = len(split.nonzero_out)
+    if not any(split.nonzero_out):
+        return outs, [Zero.of_primal(p) for p in outs]
+    saved, live = outs[n:], _given(tangents)
+    used = [i in split.primal_inputs for i in range(len(primals))]
+    operands = [*saved, *(primals[i] for i in split.primal_inputs), *(live[i] for i in split.tangent_inputs)]
+    cse = _flags(params["prevent_cse"], used, len(saved), len(split.tangent_inputs))
+    changed = {"jaxpr": split.staged, "prevent_cse": cse, "differentiated": True}
+    linear_outs = remat_p.bind(*operands, **{**params, **changed})
+    return outs[:n], _with_zeros(outs[:n], linear_outs, split.nonzero_out)
+
+
+def _transpose(cts, *args, jaxpr, prevent_cse, **params):
+    linear = tuple(is_undefined_primal(x) for x in args)
+    closed, nonzero_out = transpose_jaxpr(jaxpr, linear, _nonzero(cts))
+    values, live = [x for x in args if not is_undefined_primal(x)], _given(cts)
+    cse = _flags(prevent_cse, [not lin for lin in linear], after=len(live))
+    outs = iter(remat_p.bind(*values, *live, jaxpr=closed, prevent_cse=cse, **params))
+    flags = iter(nonzero_out)
+    return [(next(outs) if next(flags) else Zero(x.aval)) if lin else None for x, lin in zip(args, linear, strict=True)]
+
+
+def _batch(axis, args, dims, *, jaxpr, **params):
+    moved = [x if d is None else move_dim(x, d, 0) for x, d in zip(args, dims, strict=True)]
+    closed, out_batched = batch_jaxpr(jaxpr, axis, tuple(d is not None for d in dims), False)
+    outs = remat_p.bind(*moved, jaxpr=closed, **params)
+    return outs, [0 if b else None for b in out_batched]
+
+
+def _dce(used: list[bool], eqn: Eqn) -> Eqn:
+    closed, used_inputs = pruned_call(eqn.params["jaxpr"], tuple(used))
+    return eqn.replace(
+        invars=[v for v, u in zip(eqn.invars, used_inputs, strict=True) if u],
+        outvars=[v for v, u in zip(eqn.outvars, used, strict=True) if u],
+        params={**eqn.params, "jaxpr": closed, "prevent_cse": _flags(eqn.params["prevent_cse"], used_inputs)},
+        effects=closed.effects,
+    )
+
+
+def _is_apart(params: dict[str, Any]) -> bool:
+    """Whether values must be computed again that the compiler could keep from their first computation."""
+    cse = params["prevent_cse"]
+    return params["differentiated"] and (cse if isinstance(cse, bool) else any(cse))
+
+
+remat_p = Primitive(
+    "remat2",
+    type_rule=lambda *_avals, jaxpr, **_: jaxpr.out_avals,
+    reference=_evaluate,
+    lower=Inline("jaxpr", apart=_is_apart),
+    jvp=_jvp,
+    transpose=_transpose,
+    batch=_batch,
+    multiple_results=True,
+    effects=lambda params: params["jaxpr"].effects,
+    dce=_dce,
+    linearize=_linearize,
+    pretty=lambda eqn, names: sorted({**eqn.params, "policy": str(eqn.params["policy"])}.items()),
+    vma=lambda avals, params: None,
+)
+remat_p.impl = _evaluate

@@ -1,0 +1,172 @@
+"""What `checkpoint` does to a function that is differentiated: which values are kept, which computed again."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mpijax.core import effects as fx
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, dead_code, eval_jaxpr
+from mpijax.core.lowering import Inline
+from mpijax.core.memo import memo_on_jaxpr
+from mpijax.core.source import inherited, sources_from
+from mpijax.core.trace import trace_to_closed_jaxpr
+from mpijax.transforms.linearize import LinearizedJaxpr, linearize_jaxpr
+from mpijax.transforms.policies import keeps, nothing_saveable
+
+
+class Split:
+    """A Jaxpr under `checkpoint` and its derivative.
+
+    known: takes all arguments; returns the results, then the values that are kept.
+    staged: takes the kept values, the arguments at `primal_inputs`, and of the nonzero tangents those at
+      `tangent_inputs`; computes again what it needs besides and returns the tangents that are not zero.
+    """
+
+    __slots__ = ("known", "staged", "primal_inputs", "tangent_inputs", "nonzero_out")
+
+    def __init__(self, known: ClosedJaxpr, staged: ClosedJaxpr, primal_inputs, tangent_inputs, nonzero_out):
+        self.known = known
+        self.staged = staged
+        self.primal_inputs: list[int] = primal_inputs
+        self.tangent_inputs: list[int] = tangent_inputs
+        self.nonzero_out: list[bool] = nonzero_out
+
+
+@memo_on_jaxpr
+def split_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...], policy: Callable | None) -> Split:
+    """Split a Jaxpr into what is computed once and what its derivative by the arguments marked `nonzero` computes."""
+    halves = linearize_jaxpr(closed, nonzero)
+    primal = halves.primal
+    if policy not in (None, nothing_saveable) or any(map(_runs_once, primal.eqns)):
+        primal = _flattened(primal)
+    count = len(halves.nonzero_out)
+    kept = _kept_values(primal.jaxpr, policy or nothing_saveable)
+    linear, tangents = _linear_part(halves, primal.jaxpr, count)
+    again = _computed_again(primal.jaxpr, [*linear.eqns, linear], kept)
+    body = Jaxpr([], [], linear.outvars, _in_turn(again, linear.eqns))
+    read = list(dict.fromkeys(v for e in [*body.eqns, body] for v in _reads(e)))
+    saved = [v for v in read if v in kept]
+    used = set(read)
+    primal_inputs = [i for i, v in enumerate(primal.jaxpr.invars) if v in used]
+    tangent_inputs = [i for i, v in enumerate(tangents) if v in used]
+    consts = [
+        (v, c)
+        for half, values in ((primal.jaxpr, primal.consts), (halves.linear.jaxpr, halves.linear.consts))
+        for v, c in zip(half.constvars, values, strict=True)
+        if v in used
+    ]
+    invars = [*saved, *(primal.jaxpr.invars[i] for i in primal_inputs), *(tangents[i] for i in tangent_inputs)]
+    staged = Jaxpr([v for v, _ in consts], invars, body.outvars, body.eqns, debug_info=closed.jaxpr.debug_info)
+    known = _first_pass(primal, count, saved)
+    return Split(
+        known, ClosedJaxpr(staged, [c for _, c in consts]), primal_inputs, tangent_inputs, halves.nonzero_out
+    )
+
+
+def _reads(e: Eqn | Jaxpr) -> list[Var]:
+    """The variables an equation reads, or a program returns."""
+    return [v for v in (e.outvars if isinstance(e, Jaxpr) else e.invars) if isinstance(v, Var)]
+
+
+def _runs_once(eqn: Eqn) -> bool:
+    """Whether an equation has effects besides communication, which is the same when it is done again."""
+    return any(not isinstance(e, (fx.NamedAxisEffect, fx.CommunicationEffect)) for e in eqn.effects)
+
+
+def _kept_values(jaxpr: Jaxpr, policy: Callable) -> set[Var]:
+    """Results of equations that the policy keeps, or that must not run twice."""
+    return {
+        v
+        for eqn in jaxpr.eqns
+        if _runs_once(eqn) or keeps(policy, eqn.primitive, [x.aval for x in eqn.invars], eqn.params)
+        for v in eqn.outvars
+    }
+
+
+def _linear_part(halves: LinearizedJaxpr, primal: Jaxpr, count: int) -> tuple[Jaxpr, list[Var]]:
+    """The linear equations in terms of the primal's variables, and the variables of the tangents."""
+    linear = halves.linear.jaxpr
+    returned = iter(primal.outvars[count:])
+    split = len(halves.forwarded)
+    value_of = {
+        v: next(returned) if i is None else primal.invars[i]
+        for v, i in zip(linear.invars[:split], halves.forwarded, strict=True)
+    }
+
+    def renamed(atoms: Sequence[Any]) -> list[Any]:
+        return [v if type(v) is Literal else value_of.get(v, v) for v in atoms]
+
+    eqns = [e.replace(invars=renamed(e.invars)) for e in linear.eqns]
+    return linear.replace(eqns=eqns, outvars=renamed(linear.outvars)), linear.invars[split:]
+
+
+def _computed_again(jaxpr: Jaxpr, readers: Sequence[Eqn | Jaxpr], kept: set[Var]) -> list[Eqn]:
+    """The equations that yield what `readers` read from what is kept. Communication nobody reads is left out."""
+    wanted = {v for e in readers for v in _reads(e)} - kept
+    again = []
+    for eqn in reversed(jaxpr.eqns):
+        needed = [v in wanted for v in eqn.outvars]
+        if not any(needed):
+            continue
+        if eqn.primitive.dce is not None and not all(needed):
+            eqn = eqn.primitive.dce(needed, eqn)
+        again.append(eqn)
+        wanted.update(v for v in _reads(eqn) if v not in kept)
+    return again[::-1]
+
+
+def _in_turn(eqns: Sequence[Eqn], linear: Sequence[Eqn]) -> list[Eqn]:
+    """Both lists in one, each linear equation as early as its operands allow: forward mode then keeps little."""
+    made_later = {v for e in eqns for v in e.outvars}
+    waiting = deque(linear)
+    ordered: list[Eqn] = []
+    for eqn in (None, *eqns):
+        if eqn is not None:
+            ordered.append(eqn)
+            made_later.difference_update(eqn.outvars)
+        while waiting and made_later.isdisjoint(_reads(waiting[0])):
+            ordered.append(waiting.popleft())
+    return ordered
+
+
+def _first_pass(primal: ClosedJaxpr, count: int, saved: list[Var]) -> ClosedJaxpr:
+    """The primal part returning its results and the values that are kept, and computing no more than these need."""
+    jaxpr = primal.jaxpr
+    outvars = [*jaxpr.outvars[:count], *saved]
+    pruned, _ = dead_code(jaxpr.replace(outvars=outvars), [True] * len(outvars))
+    return ClosedJaxpr(pruned.replace(invars=jaxpr.invars), primal.consts)
+
+
+def _is_plain_call(eqn: Eqn) -> bool:
+    lower = eqn.primitive.lower
+    return isinstance(lower, Inline) and not lower.is_apart(eqn.params)
+
+
+def _flattened(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The same program with the operations of called Jaxprs in place of the calls, so that each can be kept or not."""
+    if not any(map(_is_plain_call, closed.eqns)):
+        return closed
+
+    def evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+        env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
+
+        def read(atom):
+            return atom.val if type(atom) is Literal else env[atom]
+
+        for eqn in jaxpr.eqns:
+            values = [read(v) for v in eqn.invars]
+            with sources_from(eqn.source if eqn.source.file else inherited.source):
+                if _is_plain_call(eqn):
+                    inner = eqn.params[eqn.primitive.lower.param]
+                    outs = evaluate(inner.jaxpr, inner.consts, values)
+                else:
+                    single = Jaxpr([], eqn.invars, eqn.outvars, [eqn])
+                    outs = eval_jaxpr(single, (), *values)
+            env.update(zip(eqn.outvars, outs, strict=True))
+        return [read(v) for v in jaxpr.outvars]
+
+    return trace_to_closed_jaxpr(
+        lambda *args: evaluate(closed.jaxpr, closed.consts, args), closed.in_avals, closed.jaxpr.debug_info
+    )

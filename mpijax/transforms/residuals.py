@@ -1,0 +1,57 @@
+"""Which values the derivative of a function keeps from its evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from mpijax.core import tree
+from mpijax.core.avals import ShapedArray
+from mpijax.core.jaxpr import Eqn, Jaxpr, Literal
+from mpijax.core.trace import trace_to_jaxpr, typeof
+from mpijax.transforms.flat import FlatFun, debug_info, parameter_names
+from mpijax.transforms.linearize import linearize_flat
+
+
+def saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> list[tuple[ShapedArray, str]]:
+    """The type of each value that reverse mode keeps from evaluating `f`, and its origin. Nothing is computed."""
+    leaves, in_tree = tree.tree_flatten((args, kwargs))
+    flat = FlatFun(f, in_tree)
+
+    def residuals(*xs):
+        return linearize_flat(flat, xs)[1].residuals
+
+    avals = [typeof(x) for x in leaves]
+    jaxpr, _ = trace_to_jaxpr(residuals, avals, debug_info("saved_residuals", f, args, kwargs))
+    return list(_described(jaxpr, parameter_names(f, args, kwargs)))
+
+
+def print_saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> None:
+    """Print the values that reverse mode keeps from evaluating `f`, one a line."""
+    for aval, source in saved_residuals(f, *args, **kwargs):
+        print(f"{aval.str_short(short_dtypes=True)} {source}")
+
+
+def _described(jaxpr: Jaxpr, names: list[str]) -> Iterator[tuple[ShapedArray, str]]:
+    for x in jaxpr.outvars:
+        if type(x) is Literal:
+            yield x.aval, "from a literal"
+    kept = {v for v in jaxpr.outvars if type(v) is not Literal}
+    for v in jaxpr.constvars:
+        if v in kept:
+            yield v.aval, "from a constant"
+    for v, name in zip(jaxpr.invars, names, strict=True):
+        if v in kept:
+            yield v.aval, f"from the argument {name}"
+    for eqn in jaxpr.eqns:
+        for v in eqn.outvars:
+            if v in kept:
+                yield v.aval, _origin(eqn)
+
+
+def _origin(eqn: Eqn) -> str:
+    if eqn.primitive.name == "name":
+        return f"named '{eqn.params['name']}' from {eqn.source}"
+    if eqn.primitive.name == "jit":
+        return f"output of jitted function '{eqn.params['name']}' from {eqn.source}"
+    return f"output of {eqn.primitive.name} from {eqn.source}"
