@@ -28,9 +28,9 @@ from mpijax._ext.array cimport (
 from mpijax._ext.comm cimport CommArgs
 from mpijax._ext.instructions cimport (
     OP_ADVANCE, OP_COMM, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END, OP_FILL, OP_GEMM, OP_HOST_CALL,
-    OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_SWAP, RESULT_CONST, RESULT_OUTPUT, BranchData,
+    OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_SWAP, RESULT_CONST, RESULT_OUTPUT, BranchData,
     CommData, CopyData, CountData, FillData, GemmData, HostData, Instruction, KernelData, KernelFunction,
-    OutputEntry, Place, PointerData, ResultEntry,
+    OutputEntry, Place, PointData, PointerData, ResultEntry,
 )
 
 from mpijax._ext.array import from_numpy, rewrap
@@ -82,6 +82,7 @@ cdef int execute(Program program, void** table) except -1 nogil:
     cdef CopyData* copy
     cdef BranchData* branch
     cdef CountData* count
+    cdef PointData* point
     cdef PointerData* pointer
     cdef int32_t j, number
     cdef void* word
@@ -134,6 +135,9 @@ cdef int execute(Program program, void** table) except -1 nogil:
             if counters[count.counter] > 0:
                 i = start + i.jump
                 continue
+        elif i.op == OP_POINT:
+            point = <PointData*>i.data
+            table[point.buffer] = at(table, point.place)
         elif i.op == OP_ADVANCE:
             pointer = <PointerData*>i.data
             table[pointer.first] = <char*>table[pointer.first] + pointer.nbytes

@@ -18,6 +18,7 @@ cdef enum Opcode:
     OP_JUMP_TABLE       # by the int32 at a place
     OP_COUNT_START      # counter = count; jump if that is 0
     OP_COUNT_NEXT       # counter -= 1; jump unless that is 0
+    OP_POINT
     OP_ADVANCE
     OP_SWAP
     OP_END
@@ -97,6 +98,11 @@ cdef struct BranchData:     # OP_JUMP_UNLESS, OP_JUMP_TABLE
 cdef struct CountData:      # OP_COUNT_START, OP_COUNT_NEXT
     int32_t counter
     int64_t count
+
+
+cdef struct PointData:      # OP_POINT
+    int32_t buffer
+    Place place
 
 
 cdef struct PointerData:    # OP_ADVANCE, OP_SWAP

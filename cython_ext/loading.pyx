@@ -19,9 +19,9 @@ from mpijax._ext.comm cimport CommFunction
 from mpijax._ext.executor cimport Program
 from mpijax._ext.instructions cimport (
     OP_ADVANCE, OP_COMM, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END, OP_FILL, OP_GEMM, OP_HOST_CALL,
-    OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_SWAP, RESULT_CONST, RESULT_INPUT, RESULT_OUTPUT,
+    OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_SWAP, RESULT_CONST, RESULT_INPUT, RESULT_OUTPUT,
     AliasEntry, BranchData, CommData, CopyData, CountData, FillData, GemmData, GemmFunction, HostData,
-    InputEntry, Instruction, KernelData, KernelFunction, OutputEntry, Place, PointerData, ResultEntry,
+    InputEntry, Instruction, KernelData, KernelFunction, OutputEntry, Place, PointData, PointerData, ResultEntry,
     TempEntry,
 )
 
@@ -128,10 +128,11 @@ cdef int load_buffers(Program p, buffers) except -1:
             temp.offset = entry.offset
             p.num_temps += 1
         elif kind == "Alias":
-            alias = &p.aliases[p.num_aliases]
-            alias.buffer = number
-            fill_place(p, &alias.place, entry.ref)
-            p.num_aliases += 1
+            if entry.ref is not None:
+                alias = &p.aliases[p.num_aliases]
+                alias.buffer = number
+                fill_place(p, &alias.place, entry.ref)
+                p.num_aliases += 1
         elif kind == "Const":
             p.template[number] = const_pointer(p, entry.value)
         else:
@@ -275,6 +276,8 @@ cdef list straight(Program p, kind, x):
     if kind == "HostCall":
         p.pins = True
         return [<int>OP_HOST_CALL, host_data(p, x), 0]
+    if kind == "Point":
+        return [<int>OP_POINT, point_data(p, x), 0]
     if kind == "Advance":
         return [<int>OP_ADVANCE, pointer_data(p, x.buffer, x.buffer, x.nbytes), 0]
     if kind == "Swap":
@@ -390,6 +393,15 @@ cdef size_t host_data(Program p, x) except 0:
     data.places = <Place*>block(p, len(views) * sizeof(Place))
     for j in range(len(views)):
         fill_place(p, &data.places[j], views[j].ref)
+    return <size_t>data
+
+
+cdef size_t point_data(Program p, x) except 0:
+    cdef PointData* data = <PointData*>block(p, sizeof(PointData))
+    if not 0 <= x.buffer < p.num_buffers:
+        raise IndexError(f"buffer {x.buffer}: the program has {p.num_buffers} buffers")
+    data.buffer = x.buffer
+    fill_place(p, &data.place, x.ref)
     return <size_t>data
 
 

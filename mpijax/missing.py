@@ -38,7 +38,6 @@ INSTEAD: dict[str, str] = {
     "make_array_from_callback": _ARRAYS,
     "make_array_from_process_local_data": _ARRAYS,
     "make_array_from_single_device_arrays": _ARRAYS,
-    "map": "use vmap, or a Python loop of known length",
     "new_ref": _REFS,
     "pmap": "use jit(shard_map(f, mesh=..., in_specs=..., out_specs=...)), which names the same axes",
     "pure_callback": (
@@ -46,7 +45,6 @@ INSTEAD: dict[str, str] = {
         "in mpijax.numpy"
     ),
     "reshard": _ARRAYS,
-    "scan": _LOOPS,
     "smap": "use shard_map over a mesh that has only the axes to be mapped",
     "switch": _LOOPS,
     "while_loop": _LOOPS,

@@ -47,6 +47,8 @@ def _key(kind: str, step: Any):
 
 
 def _communicates(kind: str, step: Any) -> bool:
+    if kind == "control":
+        return bool(step.node.effects)
     return kind == "node" and isinstance(step.primitive.lower, Communication)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler import partition
+from mpijax.compiler import partition, regions
 from mpijax.compiler.products import dims_of, use_blas
 from mpijax.core import dtypes
 from mpijax.core import effects as fx
@@ -14,6 +14,7 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
 from mpijax.core.lowering import (
     Communication,
+    ControlFlow,
     Cumulative,
     Decompose,
     Elementwise,
@@ -69,9 +70,9 @@ class Value:
 
 
 class Node:
-    """An operation of the graph."""
+    """An operation of the graph. regions: bodies of a loop or branch (see `compiler.regions`)."""
 
-    __slots__ = ("primitive", "params", "inputs", "outputs", "source", "effects", "kind")
+    __slots__ = ("primitive", "params", "inputs", "outputs", "source", "effects", "kind", "regions")
 
     def __init__(self, primitive, params, inputs: list[Value], avals, source: Source, effects):
         self.primitive = primitive
@@ -79,6 +80,7 @@ class Node:
         self.inputs = inputs
         self.source = source
         self.effects = effects
+        self.regions: tuple = ()
         self.outputs = [Value(a, "node", self, i) for i, a in enumerate(avals)]
         self.kind = _kind(self)
 
@@ -123,6 +125,19 @@ class Graph:
         self.const_values: list[Value] = []
         self.nodes: list[Node] = []
 
+    def finish(self) -> None:
+        """Drop what no result needs, and fill in who reads each value."""
+        live: set[int] = {id(v.producer) for v in self.outputs if v.producer is not None}
+        kept = []
+        for node in reversed(self.nodes):
+            if id(node) in live or fx.pins(node.effects):
+                kept.append(node)
+                live.update(id(v.producer) for v in node.inputs if v.producer is not None)
+        self.nodes = kept[::-1]
+        for node in self.nodes:
+            for v in node.inputs:
+                v.users.append(node)
+
 
 class _Builder:
     """Runs a Jaxpr symbolically, adding nodes.
@@ -131,11 +146,17 @@ class _Builder:
     out); operations that are not done element by element gather it first.
     """
 
-    def __init__(self):
+    def __init__(self, parent: _Builder | None = None, leaves: bool = False):
         self.graph = Graph()
+        self.parent = parent
+        # Whether work on values from outside of this region may be done there.
+        self.leaves = leaves
+        self.owned: set[int] = set()
+        self.captured: list[tuple[Value, Value]] = []
+        self.inside: dict[int, Value] = {}
         self.shards: dict[int, Any] = {}
-        self.meshes: list[Any] = []
-        self.literals: dict[Any, Value] = {}
+        self.meshes: list[Any] = parent.meshes if parent else []
+        self.literals: dict[Any, Value] = parent.literals if parent else {}
         self.const_ids: dict[int, Value] = {}
         # The work already done, in the scope it was done in: a value of a body is a shard, and stays inside.
         self.seen: dict[Any, list[Value]] = {}
@@ -148,6 +169,8 @@ class _Builder:
         return self.literals[key]
 
     def const(self, value: Any, aval: ShapedArray) -> Value:
+        if self.parent is not None:
+            return self.parent.const(value, aval)
         known = self.const_ids.get(id(value))
         if known is None:
             layout = None if getattr(value, "_is_whole", True) else value._sharding
@@ -162,6 +185,70 @@ class _Builder:
         if self.meshes and id(known) in self.shards:
             return partition.gathered(self, known, self.shards[id(known)], UNKNOWN)
         return known
+
+    # ------------------------------------------------------------ regions
+
+    def child(self, leaves: bool) -> _Builder:
+        """A builder for a body inside this graph."""
+        return _Builder(self, leaves)
+
+    def owns(self, v: Value) -> bool:
+        """Whether a value is an argument or a result of this region's own operations."""
+        return id(v) in self.owned
+
+    def argument(self, aval: ShapedArray) -> Value:
+        """A new argument of the region."""
+        value = Value(aval, "input", position=len(self.graph.inputs))
+        self.graph.inputs.append(value)
+        self.owned.add(id(value))
+        return value
+
+    def local(self, v: Value) -> Value:
+        """What stands for a value in this region: a capture, or for index maps, the same map once more."""
+        if self.parent is None or v.scalar is not None or v.kind == "const" or self.owns(v):
+            return v
+        found = self.inside.get(id(v))
+        if found is None:
+            if regions.stays_view(v):
+                node = v.producer
+                inputs = [self.local(w) for w in node.inputs]
+                found = self._node(node.primitive, node.params, inputs, [v.aval], node.source, node.effects)[0]
+            else:
+                found = Value(v.aval, "input", position=-1)
+                self.owned.add(id(found))
+                self.captured.append((self.parent.local(v), found))
+            self.inside[id(v)] = found
+        return found
+
+    def whole(self, v: Value, source: Source) -> Value:
+        """A value as every rank has it: gathered, if it is this rank's shard."""
+        layout = None if self.meshes else self.shards.get(id(v))
+        return v if layout is None else partition.gathered(self, v, layout, source)
+
+    def node(self, primitive, params, inputs, avals, source) -> list[Value]:
+        """Add a pure operation."""
+        return self._node(primitive, params, inputs, avals, source, fx.no_effects)
+
+    def control(self, eqn, operands: list[Value], bodies: list, avals, source: Source) -> list[Value]:
+        """Add a loop or branch with its bodies."""
+        inputs = [self.local(v) for v in operands]
+        seen = {id(v) for v in inputs}
+        for v in (v for body in bodies for v in body.captures):
+            if id(v) not in seen:
+                seen.add(id(v))
+                inputs.append(v)
+        outputs = self._node(eqn.primitive, eqn.params, inputs, avals, source, eqn.effects)
+        self.graph.nodes[-1].regions = tuple(bodies)
+        return outputs
+
+    def finish(self, outputs: list[Value]) -> Graph:
+        """The region's graph."""
+        self.graph.outputs = outputs
+        self.graph.shardings = [None] * len(outputs)
+        self.graph.finish()
+        return self.graph
+
+    # ------------------------------------------------------------ running a Jaxpr
 
     def run(self, jaxpr: Jaxpr, consts: list[Value], args: list[Value], source: Source = UNKNOWN) -> list[Value]:
         env: dict[Any, Value] = dict(zip(jaxpr.constvars, consts, strict=True))
@@ -195,6 +282,12 @@ class _Builder:
         if isinstance(lower, Partitioned):
             return partition.run_shards(self, eqn.params[lower.param], eqn.params, inputs, source)
         avals = [v.aval for v in eqn.outvars]
+        if self.parent is not None:
+            outside = not any(self.owns(v) for v in inputs) and any(v.scalar is None for v in inputs)
+            if self.leaves and outside and regions.leaves_region(eqn, avals):
+                return self.parent.apply(eqn, inputs, source)
+            if not isinstance(lower, ControlFlow):
+                inputs = [self.local(v) for v in inputs]
         if self.shards and not self.meshes:
             inputs, avals, layout = partition.aligned(self, eqn, inputs, avals, source)
             if layout is not None:
@@ -205,6 +298,8 @@ class _Builder:
             return partition.communicate(self, eqn.primitive, eqn.params, inputs, avals, source, eqn.effects)
         if isinstance(lower, Decompose):
             return self.inline(_decomposed(eqn.primitive, [v.aval for v in inputs], eqn.params), inputs, source)
+        if isinstance(lower, ControlFlow):
+            return regions.control_node(self, eqn, inputs, avals, source)
         if lower is None:
             raise NotImplementedError(f"primitive {eqn.primitive.name} has no lowering")
         key = None
@@ -238,6 +333,8 @@ class _Builder:
                 return self._node(*swapped, avals, source, effects)  # type: ignore[call-arg]
         node = Node(primitive, params, inputs, avals, source, effects)
         self.graph.nodes.append(node)
+        if self.parent is not None:
+            self.owned.update(map(id, node.outputs))
         return node.outputs
 
     def _swapped_product(self, v: Value, permutation):
@@ -313,14 +410,5 @@ def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = ()) -> Grap
     consts = [builder.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
     graph.outputs = builder.run(closed.jaxpr, consts, graph.inputs)
     graph.shardings = [builder.shards.get(id(v)) for v in graph.outputs]
-    live: set[int] = {id(v.producer) for v in graph.outputs if v.producer is not None}
-    kept = []
-    for node in reversed(graph.nodes):
-        if id(node) in live or fx.pins(node.effects):
-            kept.append(node)
-            live.update(id(v.producer) for v in node.inputs if v.producer is not None)
-    graph.nodes = kept[::-1]
-    for node in graph.nodes:
-        for v in node.inputs:
-            v.users.append(node)
+    graph.finish()
     return graph

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mpijax.compiler.expr import Expr
+from mpijax.compiler.expr import Expr, children, dynamic_parts, loop_vars
 from mpijax.compiler.graph import Value
-from mpijax.compiler.groups import Group, children, loop_vars
+from mpijax.compiler.groups import Group
 from mpijax.compiler.index import Lin, LoopVar, linearized
 from mpijax.compiler.reductions import operator_of
 
@@ -52,6 +52,7 @@ class Kernel:
     variables: loop variables in memory order; axes: which are reduced.
     inner: stores for every element of the frame; outer: stores after the reductions.
     ordered: whether elements must be processed one by one in order (scatters).
+    computed: the expressions of members, by value. made: see `compiler.pieces`.
     """
 
     variables: list[LoopVar]
@@ -64,6 +65,8 @@ class Kernel:
     name: str = "kernel"
     saved: set[int] = field(default_factory=set)
     members: list = field(default_factory=list)
+    computed: dict[int, Expr] = field(default_factory=dict)
+    made: dict = field(default_factory=dict)
     cumulate: Cumulate | None = None
 
     @property
@@ -112,8 +115,6 @@ class Kernel:
         for e in self.roots():
             visit(e)
         for s in self.inner + self.outer:
-            from mpijax.compiler.groups import dynamic_parts
-
             for e in dynamic_parts(s.position):
                 visit(e)
         return order
@@ -134,9 +135,23 @@ class Kernel:
         for v in self.variables:
             turns *= v.size
         work = len(self.reduces) + sum(
-            1 for e in self.expressions() if e.op not in ("load", "const", "index", "acc", "inner")
+            1 for e in self.expressions() if e.op not in ("load", "const", "index", "acc", "inner", "choose")
         )
         return turns * work
+
+    def loaded_by(self, stores: list[Store]) -> set[int]:
+        """Ids of the values that are loaded to compute what is stored."""
+        found: set[int] = set()
+        seen: set[int] = set()
+        stack = [s.expr for s in stores]
+        while stack:
+            e = stack.pop()
+            if id(e) not in seen:
+                seen.add(id(e))
+                if e.op == "load":
+                    found.add(id(e.attr[0]))
+                stack.extend(children(e))
+        return found
 
     def reads(self) -> dict[int, Value]:
         """Values loaded from memory, by id."""
@@ -152,6 +167,7 @@ def kernel_of(group: Group) -> Kernel:
     names = []
     for m in group.members:
         names.append(m.value.producer.primitive.name)
+        kernel.computed[id(m.value)] = m.expr
         if m.kind == "reduce":
             kernel.reduces.append(Reduce(m, operator_of(m.value.producer), m.expr, m.phase, m.value.element))
             if m.stored:
@@ -166,15 +182,18 @@ def kernel_of(group: Group) -> Kernel:
     return kernel
 
 
-def collapsed(kernel: Kernel, order: list[LoopVar]) -> list[list[LoopVar]]:
-    """Neighbouring loops, outermost first, joined where all positions step through both as through one."""
+def collapsed(kernel: Kernel, order: list[LoopVar], parts: set[int] = frozenset()) -> list[list[LoopVar]]:
+    """Neighbouring loops, outermost first, joined where all positions step through both as through one.
+
+    parts: variables, by id, along which there are parts: they are the outermost of the loop they are in.
+    """
     positions = kernel.positions()
     loops: list[list[LoopVar]] = []
     axes = {id(kernel.variables[a]) for a in kernel.axes}
     for v in order:
         if v.size == 1:
             continue
-        if loops:
+        if loops and id(v) not in parts:
             last = loops[-1][-1]
             same_kind = (id(last) in axes) == (id(v) in axes)
             if same_kind and all(_steps_together(p, last, v) for p in positions):

@@ -29,8 +29,9 @@ class Ref:
 class Buffer:
     """An entry of the buffer table.
 
-    kind: `input` (index: which argument), `output` (index: which result), `temp` (offset in the arena) or
-    `const` (index: which constant). donor: for outputs, the input whose memory is reused, or -1.
+    kind: `input` (index: which argument), `output` (index: which result), `temp` (offset in the arena),
+    `const` (index: which constant) or `pointer` (set by a `PointStep`). donor: for outputs, the input whose memory
+    is reused, or -1.
     """
 
     kind: str
@@ -128,6 +129,77 @@ class CommStep:
 
 
 @dataclass
+class LoopStep:
+    """Run the steps of `body` `count` times."""
+
+    count: int
+    body: list[Any]
+    source: Source
+
+
+@dataclass
+class WhileStep:
+    """Run `cond`; while the byte at `flag` is not 0, run `body` and `cond` again."""
+
+    cond: list[Any]
+    flag: Ref
+    body: list[Any]
+    source: Source
+
+
+@dataclass
+class SwitchStep:
+    """Run the branch whose number, an int32, is at `index`; numbers out of range are clamped."""
+
+    index: Ref
+    branches: list[list[Any]]
+    source: Source
+
+
+@dataclass
+class PointStep:
+    """Let a pointer buffer point to a place."""
+
+    pointer: int
+    ref: Ref
+
+
+@dataclass
+class AdvanceStep:
+    """Move a pointer buffer on by `nbytes`."""
+
+    pointer: int
+    nbytes: int
+
+
+@dataclass
+class SwapStep:
+    """Exchange two pointer buffers."""
+
+    first: int
+    second: int
+
+
+def walk(steps: list[Any]):
+    """All steps, those in bodies of loops and branches too."""
+    for s in steps:
+        yield s
+        for body in bodies(s):
+            yield from walk(body)
+
+
+def bodies(step: Any) -> list[list[Any]]:
+    """The lists of steps inside a loop or branch."""
+    if isinstance(step, LoopStep):
+        return [step.body]
+    if isinstance(step, WhileStep):
+        return [step.cond, step.body]
+    if isinstance(step, SwitchStep):
+        return step.branches
+    return []
+
+
+@dataclass
 class Result:
     """A result of the program: a buffer, an argument passed through, or a constant.
 
@@ -174,9 +246,11 @@ class Plan:
         lines = [f"program: {len(self.in_avals)} arguments, {len(self.results)} results, arena {self.arena} bytes"]
         for i, b in enumerate(self.buffers):
             where = f"offset {b.offset}" if b.kind == "temp" else f"#{b.index}"
+            if b.kind == "pointer":
+                where = "set by the program"
             reuse = f" in the memory of argument {b.donor}" if b.donor >= 0 else ""
             lines.append(f"  buffer {i}: {b.kind} {where}, {b.nbytes} bytes{reuse}")
-        lines.extend(f"  {_step_text(s)}" for s in self.steps)
+        lines += _steps_text(self.steps, "  ")
         outs = ", ".join(f"{r.kind} {r.index}: {r.aval.str_short()}" for r in self.results)
         lines.append(f"  return {outs}")
         return "\n".join(lines)
@@ -184,6 +258,18 @@ class Plan:
 
 def _ref(r: Ref) -> str:
     return f"b{r.buffer}+{r.offset}" if r.offset else f"b{r.buffer}"
+
+
+def _steps_text(steps: list[Any], indent: str) -> list[str]:
+    lines = []
+    for s in steps:
+        lines.append(indent + _step_text(s))
+        names = ("if", "do") if isinstance(s, WhileStep) else [str(i) for i in range(len(bodies(s)))]
+        for name, body in zip(names, bodies(s), strict=True):
+            if len(names) > 1:
+                lines.append(f"{indent} {name}:")
+            lines += _steps_text(body, indent + "    ")
+    return lines
 
 
 def _step_text(s: Any) -> str:
@@ -200,6 +286,18 @@ def _step_text(s: Any) -> str:
         return f"gemm {s.dtype} {t} {s.m}x{s.n}x{s.k}{batch} {_ref(s.c)} = {_ref(s.a)} @ {_ref(s.b)}{where}"
     if isinstance(s, CopyCall):
         return f"copy {_ref(s.target)} = {_ref(s.origin)}, {s.nbytes} bytes"
+    if isinstance(s, LoopStep):
+        return f"loop {s.count} times{where}"
+    if isinstance(s, WhileStep):
+        return f"while {_ref(s.flag)}{where}"
+    if isinstance(s, SwitchStep):
+        return f"switch {_ref(s.index)}{where}"
+    if isinstance(s, PointStep):
+        return f"point b{s.pointer} to {_ref(s.ref)}"
+    if isinstance(s, AdvanceStep):
+        return f"advance b{s.pointer} by {s.nbytes}"
+    if isinstance(s, SwapStep):
+        return f"swap b{s.first} and b{s.second}"
     ins, outs = (", ".join(_ref(r) for r, _, _ in part) for part in (s.inputs, s.outputs))
     kind = "host" if isinstance(s, HostStep) else "communicate"
     return f"{kind} {s.label} ({ins}) -> ({outs}){where}"

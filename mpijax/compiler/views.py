@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from mpijax.compiler.graph import Node
+from typing import TYPE_CHECKING
+
 from mpijax.core.lowering import Structural
+
+if TYPE_CHECKING:
+    from mpijax.compiler.graph import Node
 
 _VIEWS = {"transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "slice", "rev", "pvary", "copy"}
 

@@ -62,7 +62,9 @@ _MODULES: dict[str, str] = {
     "ops.stacking": "stack stack_p tile tile_p unstack unstack_p",
     "ops.sort": "sort sort_key_val sort_p top_k top_k_p",
     # -- control flow: functions that say what to use until it is there
-    "missing": "associative_scan cond fori_loop map scan switch while_loop",
+    "missing": "associative_scan cond fori_loop switch while_loop",
+    "lax.loops": "map scan",
+    "ops.control_flow.scan": "scan_p",
     # -- communication
     "ops.collectives": """
         all_gather all_gather_p axis_index axis_index_p axis_size pcast pmax pmax_p pmean pmin pmin_p

@@ -27,3 +27,4 @@ from mpijax.ops import (  # noqa: F401
     transcendental,
     unary,
 )
+from mpijax.ops.control_flow import scan  # noqa: F401

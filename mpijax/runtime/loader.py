@@ -6,7 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler.plan import Buffer, CommStep, CopyCall, GemmCall, HostStep, KernelCall, Plan, Ref
+from mpijax.compiler.plan import (
+    AdvanceStep,
+    Buffer,
+    CommStep,
+    CopyCall,
+    GemmCall,
+    HostStep,
+    KernelCall,
+    LoopStep,
+    Plan,
+    PointStep,
+    Ref,
+    SwapStep,
+    SwitchStep,
+    WhileStep,
+    bodies,
+    walk,
+)
 from mpijax.runtime import code, program
 from mpijax.runtime.limits import check_memory
 
@@ -27,17 +44,17 @@ def _spec(plan: Plan, name: str) -> program.ProgramSpec:
     known = code.addresses(plan.kernels)
     outputs = {r.index: r for r in plan.results if r.kind == "buffer"}
     buffers = [_buffer(plan, i, b, outputs) for i, b in enumerate(plan.buffers)]
-    instructions: list[Any] = []
-    for step in plan.steps:
-        instructions += _instructions(step, known)
+    instructions = _all(plan.steps, known)
     results = []
     const_slots = {b.index: i for i, b in enumerate(plan.buffers) if b.kind == "const"}
     for r in plan.results:
         index = const_slots[r.index] if r.kind == "const" else r.index
         results.append(program.Result(r.kind, index, r.aval, r.sharding))
-    heavy = sum(b.nbytes for b in plan.buffers) > RELEASE_ABOVE or any(isinstance(s, CommStep) for s in plan.steps)
+    heavy = sum(b.nbytes for b in plan.buffers) > RELEASE_ABOVE or any(
+        isinstance(s, CommStep) or bodies(s) for s in walk(plan.steps)
+    )
     return program.ProgramSpec(
-        len(plan.in_avals), tuple(buffers), tuple(instructions), tuple(results), plan.arena, heavy, name
+        len(plan.in_avals), tuple(buffers), instructions, tuple(results), plan.arena, heavy, name
     )
 
 
@@ -46,6 +63,8 @@ def _buffer(plan: Plan, i: int, b: Buffer, outputs) -> Any:
         return program.Input(b.index, b.nbytes)
     if b.kind == "temp":
         return program.Temp(b.offset)
+    if b.kind == "pointer":
+        return program.Alias(None)
     if b.kind == "const":
         return program.Const(_constant(plan.consts[b.index], b))
     r = outputs[i]
@@ -67,6 +86,10 @@ def _view(item) -> program.View:
     return program.View(_ref(ref), tuple(shape), dtype)
 
 
+def _all(steps: list[Any], known: dict[str, int]) -> tuple:
+    return tuple([i for s in steps for i in _instructions(s, known)])
+
+
 def _instructions(step: Any, known: dict[str, int]) -> list[Any]:
     if isinstance(step, KernelCall):
         ptrs = tuple(_ref(r) for r in step.ptrs)
@@ -83,6 +106,23 @@ def _instructions(step: Any, known: dict[str, int]) -> list[Any]:
         return [program.Copy(_ref(step.target), _ref(step.origin), step.nbytes)]
     if isinstance(step, HostStep):
         return [program.HostCall(step.fun, tuple(map(_view, step.inputs)), tuple(map(_view, step.outputs)))]
+    if bodies(step) or isinstance(step, (PointStep, AdvanceStep, SwapStep)):
+        return [_control(step, known)]
     from mpijax.runtime.comm import instructions_for  # starts MPI
 
     return instructions_for(step)
+
+
+def _control(step: Any, known: dict[str, int]) -> Any:
+    """Loops, branches, and the pointers they move."""
+    if isinstance(step, LoopStep):
+        return program.Loop(step.count, _all(step.body, known))
+    if isinstance(step, WhileStep):
+        return program.While(_all(step.cond, known), _ref(step.flag), _all(step.body, known))
+    if isinstance(step, SwitchStep):
+        return program.Switch(_ref(step.index), tuple(_all(b, known) for b in step.branches))
+    if isinstance(step, PointStep):
+        return program.Point(step.pointer, _ref(step.ref))
+    if isinstance(step, AdvanceStep):
+        return program.Advance(step.pointer, step.nbytes)
+    return program.Swap(step.first, step.second)

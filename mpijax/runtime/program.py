@@ -18,7 +18,7 @@ from mpijax.runtime.cpus import cpus_per_rank
 
 __all__ = [
     "Advance", "Alias", "Comm", "Const", "Copy", "Fill", "Gemm", "HostCall", "Input", "Kernel", "Loop",
-    "Output", "Program", "ProgramSpec", "Ref", "Result", "Swap", "Switch", "Temp", "View", "While", "load",
+    "Output", "Point", "Program", "ProgramSpec", "Ref", "Result", "Swap", "Switch", "Temp", "View", "While", "load",
 ]  # fmt: skip
 
 
@@ -71,9 +71,9 @@ class Const:
 
 @dataclass(frozen=True)
 class Alias:
-    """A pointer of its own into an earlier entry, which `Advance` and `Swap` may move."""
+    """A pointer of its own into an earlier entry, which `Point`, `Advance` and `Swap` may move; None: not set yet."""
 
-    ref: Ref
+    ref: Ref | None
 
 
 # ---- instructions
@@ -214,6 +214,14 @@ class Switch:
 
     index: Ref
     branches: tuple[tuple, ...]
+
+
+@dataclass(frozen=True)
+class Point:
+    """Let an `Alias` point to a place."""
+
+    buffer: int
+    ref: Ref
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mpijax.compiler import llvm
-from mpijax.compiler.plan import CommStep, GemmCall, KernelCall, Plan, module_text
+from mpijax.compiler.plan import CommStep, GemmCall, KernelCall, Plan, module_text, walk
 from mpijax.compiler.planner import plan_program
 from mpijax.compiler.show import nest_text
 from mpijax.core import tree
@@ -110,14 +110,14 @@ class Compiled:
 
 def cost_analysis(plan: Plan) -> dict[str, float]:
     """Counts of one run of a program."""
-    flops = sum(2.0 * s.m * s.n * s.k * _batch(s) for s in plan.steps if isinstance(s, GemmCall))
+    flops = sum(2.0 * s.m * s.n * s.k * _batch(s) for s in walk(plan.steps) if isinstance(s, GemmCall))
     flops += sum(float(k.flops()) for k in plan.nests)
     return {
         "flops": flops,
         "bytes accessed": float(sum(b.nbytes for b in plan.buffers)),
-        "kernels": float(sum(isinstance(s, KernelCall) for s in plan.steps)),
-        "library calls": float(sum(isinstance(s, GemmCall) for s in plan.steps)),
-        "communications": float(sum(isinstance(s, CommStep) for s in plan.steps)),
+        "kernels": float(sum(isinstance(s, KernelCall) for s in walk(plan.steps))),
+        "library calls": float(sum(isinstance(s, GemmCall) for s in walk(plan.steps))),
+        "communications": float(sum(isinstance(s, CommStep) for s in walk(plan.steps))),
     }
 
 

@@ -1,4 +1,4 @@
-"""What loops and branches share: tracing a body, comparing types leaf by leaf, promoting weak carries, splitting lists."""
+"""What loops and branches share: tracing a body, comparing types leaf by leaf, splitting lists of operands."""
 
 from __future__ import annotations
 

@@ -1,0 +1,121 @@
+"""Bodies of loops and branches as graphs of their own.
+
+A region reads values from outside (its captures) and arguments that are new in each turn. What does not depend
+on those leaves the region where that saves work: it is computed once, before the loop. Index maps of outside
+values stay inside, where they cost nothing; outside they would need memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mpijax.compiler.views import is_view
+from mpijax.core import effects as fx
+from mpijax.core.avals import ShapedArray
+from mpijax.core.jaxpr import ClosedJaxpr, dead_code
+from mpijax.core.lowering import Communication, ControlFlow, Elementwise, Partitioned, Structural
+from mpijax.core.memo import memo_on_jaxpr
+from mpijax.core.primitive import registry
+
+# An elementwise result of at most this many elements is worth memory when that takes work out of a loop.
+SMALL = 4096
+# So is a larger one of an operation that costs at least this much.
+COSTLY = 4
+
+
+@dataclass
+class Region:
+    """A body: its graph, whose inputs are the arguments and then the captures, and the values captured."""
+
+    graph: Any
+    captures: list[Any] = field(default_factory=list)
+    arguments: int = 0
+
+
+def make_region(builder, closed: ClosedJaxpr, args: list[Any], source, *, leaves: bool, carries=()) -> Region:
+    """The region of a body.
+
+    args: for each argument a value from outside, or the type of one that is new in each turn.
+    leaves: whether unchanging work may be done outside. carries: pairs of result and argument positions; such a
+    result may be the argument itself, while all others are made of operations of the region.
+    """
+    child = builder.child(leaves)
+    inner = [child.argument(a) if isinstance(a, ShapedArray) else a for a in args]
+    outs = child.inline(_needed(closed), inner, source)
+    kept = dict(carries)
+    outputs: list[Any] = []
+    for k, v in enumerate(outs):
+        if k in kept and v is inner[kept[k]]:
+            outputs.append(v)
+            continue
+        v = child.whole(v, source)
+        if v.producer is None or not child.owns(v) or any(v is o for o in outputs):
+            [v] = child.node(registry["copy"], {}, [child.local(v)], [closed.out_avals[k]], source)
+        outputs.append(v)
+    graph = child.finish(outputs)
+    captures = [v for v, inside in child.captured if inside.users]
+    graph.inputs += [inside for _, inside in child.captured if inside.users]
+    return Region(graph, captures, len(graph.inputs) - len(captures))
+
+
+@memo_on_jaxpr
+def _needed(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """Without operations that no result needs."""
+    jaxpr, _ = dead_code(closed.jaxpr, [True] * len(closed.jaxpr.outvars))
+    return ClosedJaxpr(jaxpr.replace(invars=closed.jaxpr.invars), closed.consts)
+
+
+def leaves_region(eqn, avals) -> bool:
+    """Whether an operation on outside values is better done outside."""
+    lower = eqn.primitive.lower
+    if fx.pins(eqn.effects) or isinstance(lower, (Communication, Partitioned)):
+        return False
+    if isinstance(lower, (Elementwise, Structural)):
+        cost = lower.cost if isinstance(lower, Elementwise) else 0
+        return cost >= COSTLY or all(a.size <= SMALL for a in avals)
+    return not isinstance(lower, ControlFlow)
+
+
+def stays_view(value) -> bool:
+    """Whether an outside value is read through an index map, rather than from memory of its own."""
+    return value.producer is not None and is_view(value.producer)
+
+
+def control_node(builder, eqn, inputs: list[Any], avals, source):
+    """The operation of a loop or branch: its inputs are the operands, then what its regions capture.
+
+    Returns the results; a branch that is known is inlined.
+    """
+    kind = eqn.primitive.lower.kind
+    return {"cond": _cond, "while": _while, "scan": _scan}[kind](builder, eqn, inputs, avals, source)
+
+
+def _cond(builder, eqn, inputs, avals, source):
+    index, *operands = inputs
+    branches = eqn.params["branches"]
+    if index.scalar is not None:
+        return builder.inline(branches[min(max(int(index.scalar), 0), len(branches) - 1)], operands, source)
+    regions = [make_region(builder, b, operands, source, leaves=False) for b in branches]
+    return builder.control(eqn, [index], regions, avals, source)
+
+
+def _while(builder, eqn, inputs, avals, source):
+    p = eqn.params
+    nc, nb = p["cond_nconsts"], p["body_nconsts"]
+    carries = [v.aval for v in p["body_jaxpr"].jaxpr.invars[nb:]]
+    same = [(k, nb + k) for k in range(len(carries))]
+    cond = make_region(builder, p["cond_jaxpr"], [*inputs[:nc], *carries], source, leaves=True)
+    body = make_region(
+        builder, p["body_jaxpr"], [*inputs[nc : nc + nb], *carries], source, leaves=True, carries=same
+    )
+    return builder.control(eqn, inputs[nc + nb :], [cond, body], avals, source)
+
+
+def _scan(builder, eqn, inputs, avals, source):
+    p = eqn.params
+    consts, rest = inputs[: p["num_consts"]], inputs[p["num_consts"] :]
+    fresh = [v.aval for v in p["jaxpr"].jaxpr.invars[len(consts) :]]
+    same = [(k, len(consts) + k) for k in range(p["num_carry"])]
+    body = make_region(builder, p["jaxpr"], [*consts, *fresh], source, leaves=True, carries=same)
+    return builder.control(eqn, rest, [body], avals, source)

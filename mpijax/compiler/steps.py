@@ -1,0 +1,375 @@
+"""From a graph to steps: kernels, library calls, loops, and memory for every value."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from mpijax.compiler import updates
+from mpijax.compiler.combine import Combined, combine
+from mpijax.compiler.cumulative import CumulativeEmitter
+from mpijax.compiler.emit import Emitter
+from mpijax.compiler.gemm import product_operand
+from mpijax.compiler.graph import Graph, Node, Value
+from mpijax.compiler.groups import Grouper
+from mpijax.compiler.kernel import Kernel, kernel_of
+from mpijax.compiler.plan import (
+    ALIGN,
+    Buffer,
+    CommStep,
+    CopyCall,
+    GemmCall,
+    HostStep,
+    KernelCall,
+    KernelCode,
+    Plan,
+    Ref,
+)
+from mpijax.compiler.products import dims_of, sizes_of
+from mpijax.compiler.roots import Roots
+from mpijax.core.lowering import Communication, HostCall, Library
+
+# Elements of work that make it worth to wake another thread.
+GRAIN = 32768
+
+
+class Planner:
+    """What of one graph runs in which order, and where each value lives.
+
+    Whole programs and bodies of loops and branches differ in where arguments and results are; loops and branches
+    are left to `compiler.control`.
+    """
+
+    def __init__(self, graph: Graph, plan: Plan):
+        self.graph = graph
+        self.plan = plan
+        self.roots = Roots(graph)
+        self.grouper = Grouper(graph, self.roots)
+        # Entries of the buffer table that this graph needs, and the bytes of those that lie in the arena.
+        self.table: list[Buffer] = []
+        self.arena = 0
+        self.buffer_of: dict[int, int] = {}
+        self.last_use: dict[int, int] = {}
+        self.first_def: dict[int, int] = {}
+        self.shares: dict[int, int] = {}
+        self.donated: tuple[bool, ...] = (False,) * len(graph.inputs)
+        # Results in whose memory something else lives until they are made.
+        self.occupied: set[int] = set()
+        self.steps: list[tuple[str, Any]] = []
+        self.emitted: list[Any] = []
+        self._lower_units()
+
+    # ------------------------------------------------------------ lowering
+
+    def _lower_units(self) -> None:
+        for unit in self.grouper.units:
+            if unit.group is not None:
+                kernel = kernel_of(unit.group)
+                if kernel.inner or kernel.outer:
+                    self._add("kernel", kernel)
+                continue
+            node = unit.node
+            if node.regions:
+                self._add("control", self.plan_control(node))
+            elif node.kind == "update":
+                for kind, step in updates.lower(node, self.roots):
+                    self._add(kind, step)
+            else:
+                self._add("node", node)
+        self.steps = combine(self.steps, lambda kind, step: self._reads_writes(kind, step)[0])
+
+    def _add(self, kind: str, step: Any) -> None:
+        self.steps.append((kind, step))
+
+    def _reads_writes(self, kind: str, step: Any) -> tuple[list[Value], list[Value]]:
+        if kind == "kernel":
+            return list(step.reads().values()), list(step.writes().values())
+        if kind == "begin":
+            return ([step.base] if step.base is not None else []), [step.target]
+        if kind == "combined":
+            return step.inputs, [*step.outputs, step.packed, step.reduced]
+        if kind == "control":
+            return step.node.inputs, step.writes
+        node: Node = step
+        if isinstance(node.primitive.lower, Library):
+            return [self._matrix(node, k).base for k in (0, 1)], node.outputs
+        return list(node.inputs), node.outputs
+
+    def _matrix(self, node: Node, k: int):
+        found = product_operand(node, node.inputs[k], lambda v: id(v) in self.roots.ids)
+        if k == 1 and node.inputs[0] is node.inputs[1]:
+            found = _right_operand(node, lambda v: id(v) in self.roots.ids)
+        assert found is not None, node
+        return found
+
+    # ------------------------------------------------------------ memory
+
+    def _assign_memory(self) -> None:
+        """Liveness over steps, then arena offsets by first fit; results get memory of their own."""
+        for t, (kind, step) in enumerate(self.steps):
+            reads, writes = self._reads_writes(kind, step)
+            for v in writes:
+                self.first_def.setdefault(id(v), t)
+                self.last_use[id(v)] = max(self.last_use.get(id(v), t), t)
+            for v in reads:
+                if v.scalar is None:
+                    self.last_use[id(v)] = t
+        self._ends()
+        self._share({id(v) for v in self.graph.outputs} | {id(v) for v in self.roots.aliases.values()})
+        live: list[tuple[int, int, int]] = [(b.offset, b.offset + b.nbytes, len(self.steps)) for b in self._standing()]
+        for t, (kind, step) in enumerate(self.steps):
+            live = [x for x in live if x[2] >= t]
+            for v in self._reads_writes(kind, step)[1]:
+                if id(v) in self.buffer_of or self.first_def[id(v)] != t:
+                    continue
+                shared = self.shares.get(id(v))
+                if shared is not None and shared in self.buffer_of:
+                    self.buffer_of[id(v)] = self.buffer_of[shared]
+                    continue
+                end_t = self._group_last(id(v))
+                offset = _first_fit(live, v.nbytes)
+                live.append((offset, offset + v.nbytes, end_t))
+                self.arena = max(self.arena, aligned(offset + v.nbytes))
+                self._enter(v, Buffer("temp", v.nbytes, offset=offset, value=v))
+
+    def _ends(self) -> None:
+        """Enter the arguments and results into the table."""
+        raise NotImplementedError
+
+    def _standing(self) -> list[Buffer]:
+        """Temporaries that last from the first step to the last."""
+        return [b for b in self.table if b.kind == "temp"]
+
+    def _enter(self, v: Value, buffer: Buffer) -> None:
+        self.buffer_of[id(v)] = len(self.table)
+        self.table.append(buffer)
+
+    def _group_last(self, key: int) -> int:
+        """Last use of a value and of those that take over its memory."""
+        last = self.last_use[key]
+        for taker, giver in self.shares.items():
+            if giver == key:
+                last = max(last, self._group_last(taker))
+        return last
+
+    def _share(self, outputs: set[int]) -> None:
+        """Let results take over the memory of operands that die where they are made."""
+        giver_of: dict[int, int] = {}
+        inputs = {id(v): v for v in self.graph.inputs}
+        taken: set[int] = set()
+        for t, (kind, step) in enumerate(self.steps):
+            reads, writes = self._reads_writes(kind, step)
+            for v in writes:
+                if self.first_def[id(v)] != t:
+                    continue
+                for u in self._candidates(kind, step, v, reads):
+                    key = id(u)
+                    if key in taken or self.last_use.get(key, -1) != t or key in outputs:
+                        continue
+                    if u.nbytes != v.nbytes or u.kind == "const" or u.kind == "literal":
+                        continue
+                    if key in inputs:
+                        if self.donated[u.position] and id(v) in self.buffer_of:
+                            buffer = self.table[self.buffer_of[id(v)]]
+                            if buffer.kind == "output" and buffer.donor < 0:
+                                buffer.donor = u.position
+                                taken.add(key)
+                                break
+                        continue
+                    if id(v) in self.occupied:
+                        continue
+                    if id(v) in self.buffer_of:
+                        # A result has memory of its own; let the dying operand live in it from the start.
+                        root = key
+                        while root in giver_of:
+                            root = giver_of[root]
+                        if root in self.shares or root in self.buffer_of:
+                            continue
+                        self.buffer_of[root] = self.buffer_of[id(v)]
+                        taken.add(key)
+                        giver_of[id(v)] = key
+                        for taker in [k for k, g in self.shares.items() if g == root]:
+                            self.buffer_of[taker] = self.buffer_of[id(v)]
+                        break
+                    self.shares[id(v)] = key
+                    giver_of[id(v)] = key
+                    taken.add(key)
+                    break
+
+    def _candidates(self, kind: str, step: Any, v: Value, reads: list[Value]) -> list[Value]:
+        """Operands whose memory `v` could take: read only at the element that is written."""
+        if kind == "begin":
+            return [step.base] if step.base is not None else []
+        if kind == "control":
+            return step.replaceable(v)
+        if kind != "kernel" or step.reduces or step.ordered:
+            return []
+        stores = step.inner + step.outer
+        own = [n for n, s in enumerate(stores) if s.value is v]
+        if len(own) != 1 or any(s.value is not v for s in stores if s.guard is not None):
+            return []
+        key = stores[own[0]].position.key
+        # Elements are stored one result after the other: what is not read until then would be read too late.
+        read = step.loaded_by(stores[: own[0] + 1])
+        good: dict[int, Value] = {}
+        bad: set[int] = set()
+        for e in step.expressions():
+            if e.op == "load":
+                u, position = e.attr
+                if position.key == key and u.element.itemsize == v.element.itemsize:
+                    good[id(u)] = u
+                else:
+                    bad.add(id(u))
+        return [u for k, u in good.items() if k not in bad and k in read]
+
+    # ------------------------------------------------------------ instructions
+
+    def ref(self, v: Value, element_offset: int = 0) -> Ref:
+        """Where a value lies."""
+        place = self.place(v)
+        return Ref(place.buffer, place.offset + element_offset * v.element.itemsize)
+
+    def place(self, v: Value) -> Ref:
+        """Where a value's memory begins."""
+        raise NotImplementedError
+
+    def _emit_steps(self) -> None:
+        for kind, step in self.steps:
+            if kind == "kernel":
+                self._emit_kernel(step)
+            elif kind == "begin":
+                if step.base is not None:
+                    self.emitted += self.started(step.base, step.target, self.ref(step.target))
+            elif kind == "combined":
+                self._emit_combined(step)
+            elif kind == "control":
+                self.emitted += self.emit_control(step)
+            else:
+                self._emit_node(step)
+
+    def plan_control(self, node: Node) -> Any:
+        """The step of a loop or branch, its bodies planned."""
+        raise NotImplementedError
+
+    def emit_control(self, step: Any) -> list[Any]:
+        """The steps of a loop or branch, all memory being known."""
+        raise NotImplementedError
+
+    def started(self, base: Value, target: Value, to: Ref) -> list[CopyCall]:
+        """What makes the memory at `to` start as a copy of `base`: nothing, if `target` took over its memory."""
+        origin = self.ref_or_const(base)
+        if origin == to or (self._donates(base, target) and to == self.ref(target)):
+            return []
+        return [CopyCall(to, origin, target.nbytes)]
+
+    def _emit_combined(self, step: Combined) -> None:
+        """Pack, reduce once, unpack."""
+        packs, unpacks = [], []
+        at = 0
+        for v, w in zip(step.inputs, step.outputs, strict=True):
+            packs.append(CopyCall(self.ref(step.packed, at), self.ref_or_const(v), v.nbytes))
+            unpacks.append(CopyCall(self.ref(w), self.ref(step.reduced, at), w.nbytes))
+            at += v.size
+        first = step.nodes[0]
+        shape, element = step.packed.shape, step.packed.element
+        source, target = (self.ref(step.packed), shape, element), (self.ref(step.reduced), shape, element)
+        label = f"{first.primitive.name} x {len(step.nodes)}"
+        message = CommStep(first.primitive.lower.kind, first.params, [source], [target], first.source, label)
+        self.emitted += [*packs, message, *unpacks]
+
+    def _donates(self, base: Value, target: Value) -> bool:
+        buffer = self.table[self.buffer_of[id(target)]]
+        return buffer.kind == "output" and base.kind == "input" and buffer.donor == base.position
+
+    def _emit_kernel(self, kernel: Kernel) -> None:
+        if any(v.size == 0 for v in kernel.variables) and not kernel.axes:
+            return
+        emitter = (Emitter if kernel.cumulate is None else CumulativeEmitter)(kernel, "KERNEL_NAME")
+        text = emitter.function()
+        name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
+        if name not in self.plan.kernels:
+            self.plan.kernels[name] = KernelCode(
+                text.replace("KERNEL_NAME", name), frozenset(emitter.text.declares), dict(emitter.text.helpers)
+            )
+            self.plan.nests.append(kernel)
+        ptrs = [self.ref(v, offset) for v, offset in emitter.operands]
+        extent = emitter.schedule.extent
+        work = 1
+        for v in kernel.variables:
+            work *= max(v.size, 1)
+        grain = max(1, extent * GRAIN // max(work, 1))
+        if kernel.ordered:
+            grain = extent
+        if emitter.schedule.vector_loop is not None and not emitter.schedule.outer:
+            grain = max(grain, 1024)
+        self.emitted.append(
+            KernelCall(name, ptrs, emitter.params.values, extent, grain, kernel.source, kernel.name)
+        )
+
+    def _emit_node(self, node: Node) -> None:
+        lower = node.primitive.lower
+        if isinstance(lower, Library):
+            self._emit_gemm(node)
+            return
+        inputs = [(self.ref_or_const(v), v.shape, v.element) for v in node.inputs]
+        outputs = [(self.ref(v), v.shape, v.element) for v in node.outputs if id(v) in self.buffer_of]
+        if isinstance(lower, Communication):
+            self.emitted.append(CommStep(lower.kind, node.params, inputs, outputs, node.source, node.primitive.name))
+            return
+        fun = lower.fun if isinstance(lower, HostCall) else node.primitive.reference
+        params = node.params
+
+        def call(*arrays):
+            out = fun(*arrays, **params)
+            return list(out) if node.primitive.multiple_results else [out]
+
+        self.emitted.append(HostStep(call, inputs, outputs, node.source, node.primitive.name))
+
+    def ref_or_const(self, v: Value) -> Ref:
+        """Where an operand is; a literal becomes a constant."""
+        return self.ref(v) if v.scalar is None else self.literal(v)
+
+    def literal(self, v: Value) -> Ref:
+        """Where the constant made of a literal is."""
+        raise NotImplementedError
+
+    def _emit_gemm(self, node: Node) -> None:
+        d = dims_of(node)
+        _, m, n, k = sizes_of(node)
+        a, b = self._matrix(node, 0), self._matrix(node, 1)
+        out = node.outputs[0]
+        batch = tuple(node.inputs[0].shape[x] for x in d.lhs_batch)
+        c_strides = []
+        step = m * n
+        for size in reversed(batch):
+            c_strides.append(step)
+            step *= size
+        self.emitted.append(
+            GemmCall(
+                out.element, a.transposed, b.transposed, m, n, k, self.ref(a.base, a.offset), a.ld,
+                self.ref(b.base, b.offset), b.ld, self.ref(out), n, batch, a.batch_strides, b.batch_strides,
+                tuple(reversed(c_strides)), node.source,
+            )  # fmt: skip
+        )
+
+
+def _right_operand(node: Node, stored):
+    from mpijax.compiler.gemm import matrix_operand, strided_view
+
+    d = dims_of(node)
+    view = strided_view(node.inputs[1], stored)
+    return matrix_operand(view, node.inputs[1].shape, d.rhs_batch, d.rhs_contract, d.rhs_free)
+
+
+def aligned(n: int) -> int:
+    return (n + ALIGN - 1) // ALIGN * ALIGN
+
+
+def _first_fit(live: list[tuple[int, int, int]], nbytes: int) -> int:
+    """The lowest aligned offset where `nbytes` fit between what is live."""
+    offset = 0
+    for start, end, _ in sorted(live):
+        if offset + nbytes <= start:
+            break
+        offset = max(offset, aligned(end))
+    return offset

@@ -1,0 +1,249 @@
+"""`scan` and `map`: loops over the leading axis of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import config, errors, tree
+from mpijax.core.avals import ShapedArray
+from mpijax.core.jaxpr import ClosedJaxpr
+from mpijax.core.memo import memo_on_jaxpr
+from mpijax.core.trace import Tracer, typeof
+from mpijax.ops.control_flow.common import Body, check_carry, chosen, merged, promote_weak, split, trace_body
+from mpijax.ops.control_flow.scan import scan_p, slice_aval
+from mpijax.ops.convert import convert_element_type
+from mpijax.ops.shapes import expand_dims, reshape
+from mpijax.ops.slicing import concatenate, index_in_dim, slice
+from mpijax.transforms.vmap import vmap
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    _split_transpose: bool = False,
+) -> tuple[Any, Any]:
+    """Apply a function to the slices of arrays one after the other, carrying a value along.
+
+    Like this loop, for pytrees, as one operation that is traced and compiled once:
+
+        carry, ys = init, []
+        for x in xs:
+            carry, y = f(carry, x)
+            ys.append(y)
+        return carry, stack(ys)
+
+    Args:
+      f: `(carry, x) -> (carry, y)`. The carry keeps its structure, shapes and dtypes.
+      init: the carry of the first turn.
+      xs: arrays with a common leading axis, of which each turn gets a slice; None if there are none.
+      length: number of turns, where `xs` does not say it.
+      reverse: go from the last slice to the first; results stay at the places of their slices.
+      unroll: how many turns the compiled loop takes at once; True or 0: all of them.
+      _split_transpose: accepted as in JAX; there is one way to transpose.
+
+    Returns:
+      The last carry, and the `y`s stacked along a new leading axis of size `length`.
+
+    Raises:
+      TypeError: if `f` is not callable, does not return a pair, or changes the carry's type.
+      ValueError: if leading axes or `length` disagree, or neither gives the number of turns.
+    """
+    if not callable(f):
+        raise TypeError(f"lax.scan: f argument should be a callable, got {f!r} of type {type(f)}.")
+    init_leaves, init_tree = tree.tree_flatten(init)
+    xs_leaves, xs_tree = tree.tree_flatten(xs)
+    init_avals = [typeof(x) for x in init_leaves]
+    length = _scan_length(xs_leaves, length)
+    if config.disable_jit.value:
+        return _python_scan(f, init, xs, length, reverse)
+    x_avals = [slice_aval(typeof(x)) for x in xs_leaves]
+
+    def trace(avals: Sequence[ShapedArray]) -> tuple[Body, list[Any]]:
+        args = tree.tree_unflatten(init_tree, avals), tree.tree_unflatten(xs_tree, x_avals)
+        body = trace_body(f, args, "scan")
+        return body, _pair(body)
+
+    body, (carry_tree, ys_tree) = trace(init_avals)
+    if carry_tree.num_leaves == len(init_leaves):
+        init_leaves, changed = promote_weak(init_leaves, body.out_avals[: len(init_leaves)])
+        if changed:
+            init_avals = [typeof(x) for x in init_leaves]
+            body, (carry_tree, ys_tree) = trace(init_avals)
+    carry_avals = body.out_avals[: carry_tree.num_leaves]
+    check_carry("scan body", f, init_tree, init_avals, carry_tree, carry_avals)
+    carry, ys = _bind(body, init_leaves, xs_leaves, length, bool(reverse), _turns_at_once(unroll, length))
+    return tree.tree_unflatten(carry_tree, carry), tree.tree_unflatten(ys_tree, ys)
+
+
+def _pair(body: Body) -> list[Any]:
+    """The structures of carry and ys."""
+    parts = tree.treedef_children(body.out_tree)
+    if len(parts) != 2:
+        got = tree.tree_unflatten(body.out_tree, body.out_avals)
+        raise TypeError(
+            f"scan body output must be a pair, got {got}. Return the new carry and what to stack, or None there."
+        )
+    return parts
+
+
+def _scan_length(xs: list[Any], length: Any) -> int:
+    if not all(hasattr(x, "shape") for x in xs):
+        wrong = ", ".join(str(x) for x in xs if not hasattr(x, "shape"))
+        raise ValueError(f"scan got value with no leading axis to scan over: {wrong}.")
+    scalars = [x for x in xs if not x.shape]
+    if scalars:
+        raise IndexError(
+            f"scan got {len(scalars)} arrays without axes in xs, but it goes over the leading axis of each: close "
+            "over what is the same in each turn, or add an axis"
+        )
+    lengths = [x.shape[0] for x in xs]
+    if length is None:
+        if not lengths:
+            raise ValueError("scan got no values to scan over and `length` not provided.")
+        if len(set(lengths)) > 1:
+            shown = ", ".join(str(n) for n in lengths)
+            raise ValueError(f"scan got values with different leading axis sizes: {shown}.")
+        return lengths[0]
+    if isinstance(length, Tracer) and length.concrete() is None:
+        raise errors.ConcretizationTypeError(
+            length,
+            "The `length` argument to `scan` expects a concrete `int` value. For scan-like iteration with a "
+            "dynamic length, use `while_loop` or `fori_loop`.",
+        )
+    length = int(length)
+    if any(n != length for n in lengths):
+        raise ValueError(f"scan got `length` argument of {length} which disagrees with leading axis sizes {lengths}.")
+    return length
+
+
+def _turns_at_once(unroll: Any, length: int) -> int:
+    """The parameter `unroll`: True means all turns, False one; 0 is kept, and means all."""
+    if isinstance(unroll, Tracer):
+        raise errors.ConcretizationTypeError(
+            unroll, "The `unroll` argument to `scan` expects a concrete `int` or `bool` value."
+        )
+    if isinstance(unroll, bool):
+        unroll = max(length, 1) if unroll else 1
+    if unroll < 0:
+        raise ValueError(f"`unroll` must be a `bool` or a non-negative `int`, got {unroll}.")
+    return int(unroll)
+
+
+def _python_scan(f, init, xs, length: int, reverse: bool):
+    """The loop in Python, for `disable_jit`."""
+    if length == 0:
+        raise ValueError(
+            "zero-length scan is not supported in disable_jit() mode because the output type is unknown."
+        )
+    carry, ys = init, []
+    for i in reversed(range(length)) if reverse else range(length):
+        carry, y = f(carry, tree.tree_map(lambda x, i=i: index_in_dim(x, i, keepdims=False), xs))
+        ys.append(y)
+    if reverse:
+        ys.reverse()
+    return carry, tree.tree_map(lambda *parts: concatenate([expand_dims(p, (0,)) for p in parts], 0), *ys)
+
+
+# ---------------------------------------------------------------- what need not go through the loop
+
+
+def _bind(body: Body, init: list[Any], xs: list[Any], length: int, reverse: bool, unroll: int):
+    """The last carry and the stacked results.
+
+    A carry that every turn hands on as it is becomes a const, and an x that is returned as a y
+    is not copied.
+    """
+    n = len(body.consts)
+    closed, constant, copied = _without_forwarding(body.jaxpr, n, len(init))
+    moved = chosen(init, constant)
+    consts = [*moved, *body.consts]
+    carried = [x for x, c in zip(init, constant, strict=True) if not c]
+    outs = scan_p.bind(
+        *consts, *carried, *xs,
+        jaxpr=closed, length=length, num_carry=len(carried), num_consts=len(consts), reverse=reverse, unroll=unroll,
+    )  # fmt: skip
+    carry_out, computed = split(outs, len(carried))
+    rest = iter(computed)
+    ys = [next(rest) if i is None else _as_array(xs[i]) for i in copied]
+    return merged(constant, moved, carry_out), ys
+
+
+def _as_array(x: Any) -> Any:
+    if not isinstance(x, np.ndarray):
+        return x
+    return convert_element_type(x, x.dtype)
+
+
+@memo_on_jaxpr
+def _without_forwarding(closed: ClosedJaxpr, num_consts: int, num_carry: int):
+    """The body without carries and ys that are arguments as they are.
+
+    Returns it, with those carries as leading consts; which carries they are; and for each y the
+    number of the x that it is, or None.
+    """
+    jaxpr = closed.jaxpr
+    consts, carry, xs = split(jaxpr.invars, num_consts, num_carry)
+    carry_out, ys = split(jaxpr.outvars, num_carry)
+    constant = [a is b for a, b in zip(carry, carry_out, strict=True)]
+    position = {v: i for i, v in enumerate(xs)}
+    copied = [position.get(v) for v in ys]
+    changing = [not c for c in constant]
+    pruned = jaxpr.replace(
+        invars=[*chosen(carry, constant), *consts, *chosen(carry, changing), *xs],
+        outvars=[*chosen(carry_out, changing), *(v for v, i in zip(ys, copied, strict=True) if i is None)],
+    )
+    return ClosedJaxpr(pruned, closed.consts), constant, copied
+
+
+# ---------------------------------------------------------------- map
+
+
+def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
+    """Apply a function to the slices of arrays one after the other, and stack the results.
+
+    Args:
+      f: a function of a slice along the leading axis of each array in `xs`.
+      xs: arrays with a common leading axis.
+      batch_size: vectorize over this many slices in each turn; what remains at the end is done
+        by itself. 0: all at once, as `vmap` does.
+
+    Returns:
+      Results with a new leading axis of the size of that of `xs`.
+    """
+    if batch_size is None:
+        return scan(lambda _, x: ((), f(x)), (), xs)[1]
+    leaves, structure = tree.tree_flatten(xs)
+    length = _scan_length(leaves, None)
+    if batch_size == 0:
+        return vmap(f)(xs)
+    whole, left = divmod(length, batch_size)
+    batched, rest = [], []
+    for x in leaves:
+        if whole:
+            full = _rows(x, 0, length - left) if left else x
+            batched.append(reshape(full, (whole, batch_size, *x.shape[1:])))
+        if left:
+            rest.append(_rows(x, length - left, length))
+    if not whole:
+        return vmap(f)(tree.tree_unflatten(structure, rest))
+    _, ys = scan(lambda _, x: ((), vmap(f)(x)), (), tree.tree_unflatten(structure, batched))
+    if not left:
+        return tree.tree_map(_joined, ys)
+    last = vmap(f)(tree.tree_unflatten(structure, rest))
+    return tree.tree_map(lambda y, z: concatenate([_joined(y), z], 0), ys, last)
+
+
+def _rows(x: Any, start: int, stop: int) -> Any:
+    return slice(x, (start, *(0,) * (x.ndim - 1)), (stop, *x.shape[1:]))
+
+
+def _joined(x: Any) -> Any:
+    """The two leading axes as one."""
+    return reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]))

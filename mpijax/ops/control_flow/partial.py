@@ -1,0 +1,90 @@
+"""Splitting a Jaxpr into what known arguments determine and the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mpijax.core import effects as fx
+from mpijax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
+from mpijax.core.memo import memo_on_jaxpr
+
+
+class Split:
+    """A Jaxpr in two parts.
+
+    `known` takes the known arguments and returns `handed`: values that the rest reads or
+    returns, and of the results marked hoistable those it determines. `rest` takes values handed
+    on, then the other arguments. `hoisted[i]` says whether result i is one of `known`'s.
+
+    Attributes:
+      known: known arguments -> values for `rest`, then the hoisted results.
+      rest: values handed on, then the unknown arguments -> the results that are not hoisted.
+      num_handed: how many values are handed on.
+      hoisted: for each result whether `known` returns it.
+    """
+
+    __slots__ = ("known", "rest", "num_handed", "hoisted")
+
+    def __init__(self, known: ClosedJaxpr, rest: ClosedJaxpr, num_handed: int, hoisted: list[bool]):
+        self.known = known
+        self.rest = rest
+        self.num_handed = num_handed
+        self.hoisted = hoisted
+
+
+@memo_on_jaxpr
+def split_known(closed: ClosedJaxpr, known_inputs: tuple[bool, ...], hoistable: tuple[bool, ...]) -> Split:
+    """Split by which arguments are known. Equations that exchange data or call back all stay in the rest."""
+    jaxpr = closed.jaxpr
+    determined: set[Var] = set(jaxpr.constvars)
+    determined.update(v for v, known in zip(jaxpr.invars, known_inputs, strict=True) if known)
+
+    def is_known(atom: Atom) -> bool:
+        return type(atom) is Literal or atom in determined
+
+    known_eqns: list[Eqn] = []
+    rest_eqns: list[Eqn] = []
+    for eqn in jaxpr.eqns:
+        if all(map(is_known, eqn.invars)) and not fx.pins(eqn.effects):
+            known_eqns.append(eqn)
+            determined.update(eqn.outvars)
+        else:
+            rest_eqns.append(eqn)
+    hoisted = [may and is_known(v) for v, may in zip(jaxpr.outvars, hoistable, strict=True)]
+    results = [v for v, h in zip(jaxpr.outvars, hoisted, strict=True) if not h]
+    rest_eqns = _live(rest_eqns, results)
+    handed = _read_from(rest_eqns, results, determined)
+    constants = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    handed_vars = [v for v in handed if v not in constants]
+    rest_consts = [v for v in handed if v in constants]
+    outs = [*handed_vars, *(v for v, h in zip(jaxpr.outvars, hoisted, strict=True) if h)]
+    known_eqns = _live(known_eqns, outs)
+    known_consts = _read_from(known_eqns, outs, set(constants))
+    debug = jaxpr.debug_info
+    known_args = [v for v, known in zip(jaxpr.invars, known_inputs, strict=True) if known]
+    rest_args = [v for v, known in zip(jaxpr.invars, known_inputs, strict=True) if not known]
+    known = Jaxpr(known_consts, known_args, outs, known_eqns, debug_info=debug)
+    rest = Jaxpr(rest_consts, handed_vars + rest_args, results, rest_eqns, debug_info=debug)
+    return Split(
+        ClosedJaxpr(known, [constants[v] for v in known_consts]),
+        ClosedJaxpr(rest, [constants[v] for v in rest_consts]),
+        len(handed_vars),
+        hoisted,
+    )
+
+
+def _live(eqns: Sequence[Eqn], results: Sequence[Atom]) -> list[Eqn]:
+    """The equations that the results or an effect need."""
+    needed = {v for v in results if type(v) is not Literal}
+    kept: list[Eqn] = []
+    for eqn in reversed(eqns):
+        if fx.pins(eqn.effects) or any(v in needed for v in eqn.outvars):
+            kept.append(eqn)
+            needed.update(v for v in eqn.invars if type(v) is not Literal)
+    return kept[::-1]
+
+
+def _read_from(eqns: Sequence[Eqn], results: Sequence[Atom], among: set[Var]) -> list[Var]:
+    """The variables of a set that equations or results read, in the order in which they do."""
+    atoms = [v for eqn in eqns for v in eqn.invars] + list(results)
+    return list(dict.fromkeys(v for v in atoms if type(v) is not Literal and v in among))

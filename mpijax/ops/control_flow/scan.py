@@ -1,0 +1,133 @@
+"""`scan`: a loop of known length that carries values along, reads slices and stacks results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.avals import ShapedArray
+from mpijax.core.errors import JaxprTypeError
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, dead_code, eval_jaxpr
+from mpijax.core.lowering import ControlFlow
+from mpijax.core.memo import memo_on_jaxpr
+from mpijax.core.primitive import Primitive
+from mpijax.ops.control_flow import scan_rules
+from mpijax.ops.control_flow.common import chosen, same_type, split
+from mpijax.transforms.batching import batch_jaxpr, broadcast_dim, move_dim
+
+
+def stacked_aval(aval: ShapedArray, length: int) -> ShapedArray:
+    """The type of `length` values of a type, along a new leading axis."""
+    return aval.update(shape=(length, *aval.shape))
+
+
+def slice_aval(aval: ShapedArray) -> ShapedArray:
+    """The type of one slice along the leading axis."""
+    return aval.update(shape=aval.shape[1:])
+
+
+def _type_rule(*avals, jaxpr: ClosedJaxpr, length: int, num_consts: int, num_carry: int, **_):
+    if len(avals) != len(jaxpr.in_avals):
+        raise ValueError(
+            f"scan got {len(avals)} operands, but its jaxpr takes {len(jaxpr.in_avals)} arguments: they are the "
+            "consts, the initial carry and the scanned arrays"
+        )
+    carry_out, ys = split(jaxpr.out_avals, num_carry)
+    given = split(avals, num_consts, num_carry)
+    taken = split(jaxpr.in_avals, num_consts, num_carry)
+    taken[2] = [stacked_aval(a, length) for a in taken[2]]
+    for what, have, want in zip(("consts", "an initial carry", "arrays to scan"), given, taken, strict=True):
+        _check_types(f"scan was given {what} of type", have, "but its jaxpr takes", want)
+    _check_types("scan takes a carry of type", taken[1], "but its jaxpr returns one of type", carry_out)
+    return [*carry_out, *(stacked_aval(a, length) for a in ys)]
+
+
+def _check_types(what: str, have: list[ShapedArray], but: str, want: list[ShapedArray]) -> None:
+    if not all(same_type(a, b) for a, b in zip(have, want, strict=True)):
+        raise JaxprTypeError(f"{what}\n{_short(have)}\n{but}\n{_short(want)}")
+
+
+def _short(avals: list[ShapedArray]) -> str:
+    return " ".join(a.str_short() for a in avals)
+
+
+def _reference(
+    *args, jaxpr: ClosedJaxpr, length: int, num_consts: int, num_carry: int, reverse: bool, **_
+) -> list[Any]:
+    consts, carry, xs = split(args, num_consts, num_carry)
+    ys = [np.empty((length, *a.shape), a.dtype) for a in jaxpr.out_avals[num_carry:]]
+    for i in reversed(range(length)) if reverse else range(length):
+        outs = eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *consts, *carry, *(x[i] for x in xs))
+        carry = [np.asarray(o) for o in outs[:num_carry]]
+        for y, out in zip(ys, outs[num_carry:], strict=True):
+            y[i] = np.asarray(out)
+    return [*carry, *ys]
+
+
+def _batch(axis, args, dims, **params):
+    num_consts, num_carry = params["num_consts"], params["num_carry"]
+    num_ys = len(params["jaxpr"].out_avals) - num_carry
+    consts, start, xs = split([d is not None for d in dims], num_consts, num_carry)
+    carry = start
+    while True:
+        flags = (*consts, *carry, *xs)
+        body, batched = batch_jaxpr(params["jaxpr"], axis, flags, (*carry, *[False] * num_ys))
+        if batched[:num_carry] == carry:
+            break
+        carry = scan_rules.either(carry, batched[:num_carry])
+    targets = [0] * (num_consts + num_carry) + [1] * len(xs)
+    operands = [
+        x if not now else broadcast_dim(x, axis.size, target) if d is None else move_dim(x, d, target)
+        for x, d, now, target in zip(args, dims, flags, targets, strict=True)
+    ]
+    outs = scan_rules.bind(operands, params, body, num_consts, num_carry)
+    out_dims = [0] * num_carry + [1] * num_ys
+    return outs, [d if b else None for d, b in zip(out_dims, batched, strict=True)]
+
+
+@memo_on_jaxpr
+def _pruned(closed: ClosedJaxpr, num_consts: int, num_carry: int, used: tuple[bool, ...]):
+    """The body without what no used result needs, and which arguments and results it keeps."""
+    carry, ys = split(used, num_carry)
+    while True:
+        outputs = [*carry, *ys]
+        jaxpr, inputs = dead_code(closed.jaxpr, outputs)
+        read = inputs[num_consts : num_consts + num_carry]
+        if all(c or not r for c, r in zip(carry, read, strict=True)):
+            break
+        carry = scan_rules.either(carry, read)
+    inputs[num_consts : num_consts + num_carry] = carry
+    jaxpr = jaxpr.replace(invars=chosen(closed.jaxpr.invars, inputs))
+    return ClosedJaxpr(jaxpr, closed.consts), inputs, outputs
+
+
+def _dce(used: list[bool], eqn: Eqn) -> Eqn:
+    params = eqn.params
+    num_consts, num_carry = params["num_consts"], params["num_carry"]
+    closed, inputs, outputs = _pruned(params["jaxpr"], num_consts, num_carry, tuple(used))
+    kept = {"jaxpr": closed, "num_consts": sum(inputs[:num_consts]), "num_carry": sum(outputs[:num_carry])}
+    return Eqn(
+        eqn.primitive,
+        chosen(eqn.invars, inputs),
+        chosen(eqn.outvars, outputs),
+        {**params, **kept},
+        closed.effects,
+        eqn.source,
+    )
+
+
+scan_p = Primitive(
+    "scan",
+    type_rule=_type_rule,
+    reference=_reference,
+    lower=ControlFlow("scan"),
+    jvp=scan_rules.jvp,
+    transpose=scan_rules.transpose,
+    batch=_batch,
+    multiple_results=True,
+    effects=lambda params: params["jaxpr"].effects,
+    dce=_dce,
+    linearize=scan_rules.linearize,
+    vma=lambda avals, params: None,
+)

@@ -1,0 +1,227 @@
+"""Derivatives of `scan`: forward mode, linearization, transposition.
+
+Operands are consts, the initial carry, then xs; results are the last carry, then ys. Which
+carries have a tangent is a fixpoint: those whose initial value has one, and those into which
+one flows in the body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
+from mpijax.core.memo import memo_on_jaxpr
+from mpijax.core.primitive import registry
+from mpijax.core.trace import current_trace, trace_to_closed_jaxpr
+from mpijax.ops.control_flow.common import chosen, merged, nonzero_flags, split
+from mpijax.ops.control_flow.partial import split_known
+from mpijax.transforms.jvp import jvp_jaxpr
+from mpijax.transforms.linearize import LinearizedJaxpr, linearize_jaxpr
+from mpijax.transforms.transpose import UndefPrimal, backward_pass, is_undefined_primal
+from mpijax.transforms.zeros import Zero, instantiate, zeros
+
+
+def bind(operands: Sequence[Any], params: dict[str, Any], jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, **more):
+    """A scan of another body, which otherwise runs like the one with `params`."""
+    changed = {"jaxpr": jaxpr, "num_consts": num_consts, "num_carry": num_carry, **more}
+    return registry["scan"].bind(*operands, **{**params, **changed})
+
+
+@memo_on_jaxpr
+def rearranged(closed: ClosedJaxpr, inputs: tuple[int, ...], outputs: tuple[int, ...] | None = None) -> ClosedJaxpr:
+    """The Jaxpr with the arguments and results at these positions, in this order."""
+    jaxpr = closed.jaxpr
+    outvars = jaxpr.outvars if outputs is None else [jaxpr.outvars[i] for i in outputs]
+    return ClosedJaxpr(jaxpr.replace(invars=[jaxpr.invars[i] for i in inputs], outvars=outvars), closed.consts)
+
+
+def either(a: Sequence[bool], b: Sequence[bool]) -> list[bool]:
+    return [x or y for x, y in zip(a, b, strict=True)]
+
+
+# ---------------------------------------------------------------- forward mode
+
+
+def _carry_tangents(derive, flags: tuple[bool, ...], num_consts: int, num_carry: int, num_ys: int):
+    """Repeat `derive(nonzero, wanted) -> (result, nonzero_out)` until no more carries get a tangent.
+
+    Returns its last result, with `nonzero` and `nonzero_out`.
+    """
+    consts, carry, xs = split(flags, num_consts, num_carry)
+    while True:
+        nonzero = (*consts, *carry, *xs)
+        result, nonzero_out = derive(nonzero, (*carry, *[False] * num_ys))
+        if nonzero_out[:num_carry] == carry:
+            return result, nonzero, nonzero_out
+        carry = either(carry, nonzero_out[:num_carry])
+
+
+def jvp(primals, tangents, **params):
+    closed, num_consts, num_carry = params["jaxpr"], params["num_consts"], params["num_carry"]
+    num_ys = len(closed.out_avals) - num_carry
+    body, nonzero, nonzero_out = _carry_tangents(
+        lambda nonzero, wanted: jvp_jaxpr(closed, nonzero, wanted),
+        tuple(nonzero_flags(tangents)), num_consts, num_carry, num_ys,
+    )  # fmt: skip
+    tangents = [instantiate(t) if nz else t for t, nz in zip(tangents, nonzero, strict=True)]
+    parts = split(primals, num_consts, num_carry)
+    dots = [
+        chosen(t, nz)
+        for t, nz in zip(split(tangents, num_consts, num_carry), split(nonzero, num_consts, num_carry), strict=True)
+    ]
+    operands = [x for part, dot in zip(parts, dots, strict=True) for x in (*part, *dot)]
+    n_dot = len(dots[1])
+    order_in = _interleaved([len(p) for p in parts], [len(d) for d in dots])
+    order_out = _interleaved([num_carry, num_ys], [n_dot, sum(nonzero_out) - n_dot])
+    outs = bind(
+        operands, params, rearranged(body, order_in, order_out), num_consts + len(dots[0]), num_carry + n_dot
+    )
+    carry, carry_dot, ys, ys_dot = split(outs, num_carry, n_dot, num_ys)
+    live = iter([*carry_dot, *ys_dot])
+    results = [*carry, *ys]
+    return results, [next(live) if nz else Zero.of_primal(p) for p, nz in zip(results, nonzero_out, strict=True)]
+
+
+def _interleaved(firsts: Sequence[int], seconds: Sequence[int]) -> tuple[int, ...]:
+    """Positions that bring two lists, one after the other, into parts: some of the first, some of the second."""
+    order: list[int] = []
+    i, j = 0, sum(firsts)
+    for a, b in zip(firsts, seconds, strict=True):
+        order += [*range(i, i + a), *range(j, j + b)]
+        i, j = i + a, j + b
+    return tuple(order)
+
+
+# ---------------------------------------------------------------- linearization
+
+
+def linearize(trace, primals, tangents, params):
+    """A scan that also returns, stacked, what the derivative reads from each turn; a linear scan of the tangents.
+
+    What the derivative reads of consts and xs is not stored again, and what depends on consts
+    alone is computed once, before the loop.
+    """
+    closed, num_consts, num_carry = params["jaxpr"], params["num_consts"], params["num_carry"]
+    num_ys = len(closed.out_avals) - num_carry
+    num_xs = len(primals) - num_consts - num_carry
+    forwardable = (*[True] * num_consts, *[False] * num_carry, *[True] * num_xs)
+
+    def derive(nonzero, wanted):
+        parts = linearize_jaxpr(closed, nonzero, wanted, forwardable)
+        return parts, parts.nonzero_out
+
+    parts, nonzero, nonzero_out = _carry_tangents(
+        derive, tuple(nonzero_flags(tangents)), num_consts, num_carry, num_ys
+    )
+    outs, residuals, stacked = _run_primal(parts, primals, params, num_carry + num_ys)
+    if not any(nonzero_out):
+        return outs, [Zero.of_primal(p) for p in outs]
+    with current_trace(trace.rule_trace.builder):
+        live = [instantiate(t) for t, nz in zip(tangents, nonzero, strict=True) if nz]
+    constant = [not s for s in stacked]
+    at_res = range(len(residuals))
+    at_live = range(len(residuals), len(residuals) + len(live))
+    order = (*chosen(at_res, constant), *at_live, *chosen(at_res, stacked))
+    linear_outs = iter(
+        bind(
+            [*chosen(residuals, constant), *live, *chosen(residuals, stacked)],
+            params,
+            rearranged(parts.linear, order),
+            sum(constant) + sum(nonzero[:num_consts]),
+            sum(nonzero[num_consts : num_consts + num_carry]),
+        )
+    )
+    return outs, [next(linear_outs) if nz else Zero.of_primal(p) for p, nz in zip(outs, nonzero_out, strict=True)]
+
+
+def _run_primal(parts: LinearizedJaxpr, primals, params, num_outs: int):
+    """Results, residuals, and which of these have a leading axis over the turns."""
+    num_consts, num_carry = params["num_consts"], params["num_carry"]
+    num_res = len(parts.primal.out_avals) - num_outs
+    known_inputs = tuple(i < num_consts for i in range(len(primals)))
+    pieces = split_known(parts.primal, known_inputs, (*[False] * num_outs, *[True] * num_res))
+    known = pieces.known
+    handed, hoisted = split(eval_jaxpr(known.jaxpr, known.consts, *primals[:num_consts]), pieces.num_handed)
+    outs: list[Any] = []
+    if pieces.rest.out_avals or pieces.rest.effects:
+        outs = bind([*handed, *primals[num_consts:]], params, pieces.rest, pieces.num_handed, num_carry)
+    outs, stored = split(outs, num_outs)
+    was_hoisted = pieces.hoisted[num_outs:]
+    returned = iter(zip(merged(was_hoisted, hoisted, stored), was_hoisted, strict=True))
+    residuals, stacked = [], []
+    for position in parts.forwarded:
+        value, constant = next(returned) if position is None else (primals[position], position < num_consts)
+        residuals.append(value)
+        stacked.append(not constant)
+    return outs, residuals, stacked
+
+
+# ---------------------------------------------------------------- transposition
+
+
+def transpose(cts, *args, **params):
+    """A scan the other way round, which carries the cotangents of the carry and of linear consts.
+
+    All carries are linear: where linearization started one from zero, that is given as an array.
+    """
+    closed, num_consts, num_carry = params["jaxpr"], params["num_consts"], params["num_carry"]
+    linear = [is_undefined_primal(x) for x in args]
+    consts_lin, _, xs_lin = split(linear, num_consts, num_carry)
+    consts, carry, xs = split(args, num_consts, num_carry)
+    ct_carry, ct_ys = split(cts, num_carry)
+    ct_carry = [instantiate(ct) for ct in ct_carry]
+    ct_consts = [zeros(x.aval.to_tangent_aval()) for x in chosen(consts, consts_lin)]
+    ys_nonzero = nonzero_flags(ct_ys)
+    body = _transposed_body(closed, tuple(consts_lin), num_carry, tuple(xs_lin), tuple(ys_nonzero))
+    fixed = [x for x in consts if not is_undefined_primal(x)]
+    operands = [
+        *fixed, *ct_consts, *ct_carry, *chosen(ct_ys, ys_nonzero), *(x for x in xs if not is_undefined_primal(x))
+    ]  # fmt: skip
+    outs = bind(
+        operands, params, body, len(fixed), len(ct_consts) + num_carry, reverse=not params["reverse"]
+    )
+    ct_consts, ct_carry, ct_xs = split(outs, len(ct_consts), num_carry)
+    found = iter([*ct_consts, *(ct for ct, x in zip(ct_carry, carry, strict=True) if is_undefined_primal(x)), *ct_xs])
+    return [next(found) if lin else None for lin in linear]
+
+
+@memo_on_jaxpr
+def _transposed_body(closed: ClosedJaxpr, consts_lin, num_carry: int, xs_lin, ys_nonzero) -> ClosedJaxpr:
+    """The transpose of a linear body.
+
+    Before: consts, some of them linear, the linear carry, xs, some of them linear -> carry, ys.
+    After: other consts; cotangents of linear consts, of the carry; of the ys marked nonzero, other xs
+    -> cotangents of linear consts, of the carry, of linear xs.
+    """
+    consts, carry, xs = split(closed.in_avals, len(consts_lin), num_carry)
+    out_tangents = [a.to_tangent_aval() for a in closed.out_avals]
+    fixed = [a for a, lin in zip(consts, consts_lin, strict=True) if not lin]
+    gathering = [a.to_tangent_aval() for a in chosen(consts, consts_lin)]
+    scanned = [a for a, lin in zip(xs, xs_lin, strict=True) if not lin]
+    ct_ys = chosen(out_tangents[num_carry:], ys_nonzero)
+
+    def body(*flat):
+        values, cts_in, ct_carry, ct_live, others = split(
+            flat, len(fixed), len(gathering), num_carry, len(ct_ys)
+        )
+        given = iter(values)
+        gathered = iter(cts_in)
+        const_args = [UndefPrimal(a) if lin else next(given) for a, lin in zip(consts, consts_lin, strict=True)]
+        start = [next(gathered) if lin else Zero(a) for a, lin in zip(consts, consts_lin, strict=True)]
+        rest = iter(others)
+        x_args = [UndefPrimal(a) if lin else next(rest) for a, lin in zip(xs, xs_lin, strict=True)]
+        live = iter(ct_live)
+        ct_out = [next(live) if nz else Zero(a) for a, nz in zip(out_tangents[num_carry:], ys_nonzero, strict=True)]
+        result = backward_pass(
+            closed.jaxpr,
+            closed.consts,
+            [*const_args, *(UndefPrimal(a) for a in carry), *x_args],
+            [*ct_carry, *ct_out],
+            [*start, *map(Zero, [*carry, *xs])],
+        )
+        wanted = (*consts_lin, *[True] * num_carry, *xs_lin)
+        return [instantiate(ct) for ct in chosen(result, wanted)]
+
+    avals = [*fixed, *gathering, *out_tangents[:num_carry], *ct_ys, *scanned]
+    return trace_to_closed_jaxpr(body, avals, closed.jaxpr.debug_info)
