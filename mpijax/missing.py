@@ -21,7 +21,6 @@ _LOOPS = (
 )
 
 INSTEAD: dict[str, str] = {
-    "associative_scan": "it comes with control flow; use the cumulative functions of mpijax.numpy",
     "closure_convert": "pass what the function closes over as arguments",
     "cond": _LOOPS,
     "custom_gradient": "use custom_vjp, whose fwd and bwd say the same",

@@ -12,6 +12,7 @@ _MODULES: dict[str, str] = {
     # -- elementwise operations and reductions
     "ops.accuracy": "AccuracyMode Tolerance",
     "ops.ad_ops": "copy_p stop_gradient stop_gradient_p",
+    "ops.associative": "associative_scan",
     "ops.binary": """
         add add_p complex complex_p div div_p max max_p min min_p mul mul_p mulhi mulhi_p neg neg_p
         nextafter nextafter_p rem rem_p sub sub_p""",
@@ -62,7 +63,7 @@ _MODULES: dict[str, str] = {
     "ops.stacking": "stack stack_p tile tile_p unstack unstack_p",
     "ops.sort": "sort sort_key_val sort_p top_k top_k_p",
     # -- control flow: functions that say what to use until it is there
-    "missing": "associative_scan cond fori_loop switch while_loop",
+    "missing": "cond fori_loop switch while_loop",
     "lax.loops": "map scan",
     "ops.control_flow.scan": "scan_p",
     # -- communication

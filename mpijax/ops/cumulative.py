@@ -10,12 +10,9 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.lowering import Cumulative
 from mpijax.core.primitive import Primitive, Unsupported, registry
+from mpijax.ops.associative import associative_scan
 from mpijax.ops.families import LINEAR
-from mpijax.ops.moves import shape_of
-from mpijax.ops.padding import pad
 from mpijax.ops.rules import const_like, full_like
-from mpijax.ops.shapes import rev
-from mpijax.ops.slicing import concatenate, slice_p
 from mpijax.transforms.custom import custom_jvp
 from mpijax.transforms.jvp import jvp_flat
 
@@ -81,38 +78,6 @@ logaddexp.defjvp(_logaddexp_jvp)
 # ---------------------------------------------------------------- rules
 
 
-def _along(x: Any, axis: int, start: int, limit: int, stride: int) -> Any:
-    shape = shape_of(x)
-    starts, limits, strides = [0] * len(shape), list(shape), [1] * len(shape)
-    starts[axis], limits[axis], strides[axis] = start, limit, stride
-    return slice_p.bind(x, start_indices=tuple(starts), limit_indices=tuple(limits), strides=tuple(strides))
-
-
-def prefix_scan(combine: Callable, x: Any, axis: int, reverse: bool) -> Any:
-    """Running combinations in O(log n) steps, of operations that have derivatives.
-
-    Neighbours are combined, the scan of these pairs gives the odd results, and one more combination each the
-    even ones.
-    """
-    if reverse:
-        return rev(prefix_scan(combine, rev(x, (axis,)), axis, False), (axis,))
-    n = shape_of(x)[axis]
-    if n < 2:
-        return x
-    pairs = combine(_along(x, axis, 0, n - 1, 2), _along(x, axis, 1, n, 2))
-    odd = prefix_scan(combine, pairs, axis, False)
-    left = odd if n % 2 else _along(odd, axis, 0, n // 2 - 1, 1)
-    even = combine(left, _along(x, axis, 2, n, 2))
-    even = concatenate([_along(x, axis, 0, 1, 1), even], axis)
-
-    def spread(v, before, after):
-        config = [(before, after, 1) if d == axis else (0, 0, 0) for d in range(len(shape_of(v)))]
-        return pad(v, const_like(v, 0), config)
-
-    tail = n % 2
-    return registry["add"].bind(spread(even, 0, 1 - tail), spread(odd, 1, tail))
-
-
 def _type(name: str) -> Callable:
     def type_rule(x, *, axis, reverse):
         if axis < 0:
@@ -160,7 +125,7 @@ def _define(name: str, op: str, accumulate: Callable, combine: Callable | None) 
     reference = _reference(accumulate)
 
     def jvp(primals, tangents, *, axis, reverse):
-        outs, out_tangents = jvp_flat(lambda x: [prefix_scan(combine, x, axis, reverse)], primals, tangents)
+        outs, out_tangents = jvp_flat(lambda x: [associative_scan(combine, x, reverse, axis)], primals, tangents)
         return outs[0], out_tangents[0]
 
     primitive = Primitive(
