@@ -29,8 +29,9 @@ _HOMES = {
     "mpijax.core.trace": "typeof",
     "mpijax.missing": """closure_convert custom_gradient empty_ref free_ref freeze fwd_and_bwd
         jacfwd jacobian jacrev hessian make_array_from_callback
-        make_array_from_process_local_data make_array_from_single_device_arrays new_ref pmap pure_callback
+        make_array_from_process_local_data make_array_from_single_device_arrays new_ref pmap
         reshard smap""",
+    "mpijax.ops.callbacks": "pure_callback",
     "mpijax.runtime.devices": """Device default_backend device_count devices host_count host_id
     local_device_count
         local_devices process_count process_index process_indices""",

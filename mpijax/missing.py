@@ -30,7 +30,6 @@ INSTEAD: dict[str, str] = {
     "freeze": _REFS,
     "fwd_and_bwd": "use vjp, which returns the value and the backward function",
     "hessian": _JACOBIANS,
-    "io_callback": "Python callbacks come with the effects; return the value from the function instead",
     "jacfwd": _JACOBIANS,
     "jacobian": _JACOBIANS,
     "jacrev": _JACOBIANS,
@@ -39,10 +38,6 @@ INSTEAD: dict[str, str] = {
     "make_array_from_single_device_arrays": _ARRAYS,
     "new_ref": _REFS,
     "pmap": "use jit(shard_map(f, mesh=..., in_specs=..., out_specs=...)), which names the same axes",
-    "pure_callback": (
-        "Python callbacks come with the effects; outside of jit call the function directly, inside write it "
-        "in mpijax.numpy"
-    ),
     "reshard": _ARRAYS,
     "smap": "use shard_map over a mesh that has only the axes to be mapped",
     "switch": _LOOPS,

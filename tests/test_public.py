@@ -112,24 +112,6 @@ def test_environment_info_names_versions():
     assert mpijax.__version__ in text and np.__version__ in text and "ranks:  " in text
 
 
-# ---------------------------------------------------------------- debug
-
-
-def test_debug_print_where_values_are_known(capsys):
-    OURS.debug.print("x = {x}, {}", 3, x=OURS.numpy.ones(2))
-    OURS.grad(lambda x: OURS.debug.print("in grad {}", x * 2) or x**2)(3.0)
-    seen = []
-    OURS.debug.callback(lambda a, b: seen.append((a, b)), 1, b=2)
-    assert capsys.readouterr().out == "x = [1. 1.], 3\nin grad 6.0\n" and seen == [(1, 2)]
-
-
-def test_debug_print_of_traced_values_says_what_to_do():
-    with pytest.raises(NotImplementedError, match="return the value from the jitted function.*disable_jit"):
-        OURS.jit(lambda x: OURS.debug.print("{}", x))(1.0)
-    with pytest.raises(ValueError, match="does not use all arguments"):
-        OURS.debug.print("x", 3)
-
-
 # ---------------------------------------------------------------- vectors of trees, exchange of arrays
 
 

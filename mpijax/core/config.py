@@ -149,6 +149,9 @@ error_checking_behavior_oob = enum_option(
     traced=True,
 )
 pprint_use_color = bool_option("jax_pprint_use_color", True, "Colour printed programs on a terminal.")
+debug_print_rank = bool_option(
+    "mpijax_debug_print_rank", False, "debug.print and debug.log begin each message with the rank.", traced=True
+)
 logging_level = enum_option(
     "jax_logging_level", "NOTSET DEBUG INFO WARNING ERROR CRITICAL", None, "Level of this library's logger."
 )

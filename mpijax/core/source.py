@@ -27,7 +27,8 @@ class Source(NamedTuple):
 UNKNOWN = Source("", 0, "")
 
 
-def _is_internal(code) -> bool:
+def is_internal(code) -> bool:
+    """Whether a code object is mpijax's own, or Python's machinery around it."""
     name = code.co_filename
     found = name.startswith((_PACKAGE, "<frozen")) or name.endswith(".pyx") or os.sep + "functools.py" in name
     _internal[code] = found
@@ -57,7 +58,7 @@ def sources_from(source: Source | None):
 def sources_of_function(fun):
     """While `fun` is traced: a function of mpijax itself is traced once for many callers, so it has no lines."""
     code = getattr(inspect.unwrap(fun), "__code__", None)
-    return sources_from(UNKNOWN if code is not None and _is_internal(code) else None)
+    return sources_from(UNKNOWN if code is not None and is_internal(code) else None)
 
 
 def current_source() -> Source:
@@ -70,7 +71,7 @@ def current_source() -> Source:
         code = frame.f_code
         internal = known.get(code)
         if internal is None:
-            internal = _is_internal(code)
+            internal = is_internal(code)
         if not internal:
             return Source(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back

@@ -1,7 +1,7 @@
 """``mpijax.experimental``: the parts of ``jax.experimental`` that programs use."""
 
 from mpijax.core import config as _config
-from mpijax.missing import io_callback as io_callback
+from mpijax.ops.callbacks import io_callback as io_callback
 
 __all__ = ["disable_x64", "enable_x64", "io_callback"]
 

@@ -1,0 +1,294 @@
+"""Python functions called while a program runs: `pure_callback` and `io_callback`.
+
+The program hands the function arrays and takes arrays of the declared types back. Every rank calls its own
+function with its own values; nothing is communicated, except that an array spread over ranks is gathered first.
+"""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes, tree
+from mpijax.core.avals import ShapedArray
+from mpijax.core.effects import CallbackEffect
+from mpijax.core.errors import JaxRuntimeError
+from mpijax.core.lowering import HostCall
+from mpijax.core.primitive import Primitive
+from mpijax.core.source import callable_location, is_internal
+from mpijax.core.trace import EVAL, current_trace, evaluate, typeof
+from mpijax.ops.convert import stage
+from mpijax.ops.creation import full
+from mpijax.ops.rules import at_front
+from mpijax.ops.shapes import expand_dims
+from mpijax.ops.slicing import concatenate, index_in_dim
+from mpijax.transforms.batching import move_dim
+
+VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized", None)
+
+
+@dataclass(frozen=True)
+class FlatCallback:
+    """A Python function of flat arguments; two of the same function and structure are equal."""
+
+    callback_func: Callable
+    in_tree: Any
+
+    def __call__(self, *flat: Any) -> list[Any]:
+        args, kwargs = tree.tree_unflatten(self.in_tree, flat)
+        return tree.tree_leaves(self.callback_func(*args, **kwargs))
+
+    def __repr__(self) -> str:
+        return f"_FlatCallback(callback_func={self.callback_func!r}, in_tree={self.in_tree})"
+
+
+# ---------------------------------------------------------------- calling
+
+
+def as_arrays(values: Sequence[Any]) -> list[Any]:
+    """Arrays with the elements of `values`, which may be views that do not outlive the call."""
+    return [stage(v) for v in values]
+
+
+def call_python(callback: Callable, values: Sequence[Any]) -> Any:
+    """Call a function on arrays, outside of every transformation."""
+    with current_trace(EVAL):
+        return callback(*as_arrays(values))
+
+
+def called_by_program(who: str, run: Callable[[], Any]) -> Any:
+    """The result of `run`; an exception inside becomes JaxRuntimeError with the original traceback as text."""
+    try:
+        return run()
+    except Exception as error:
+        text = f"INTERNAL: CpuCallback error calling callback {who}: {_traceback_text(error)}"
+        raise JaxRuntimeError(text) from error
+
+
+def _traceback_text(error: Exception) -> str:
+    """The traceback as Python prints it, without mpijax's own frames."""
+    report = traceback.TracebackException.from_exception(error)
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    users = [line for line, code in zip(report.stack, codes, strict=True) if not is_internal(code)]
+    report.stack = traceback.StackSummary.from_list(users)
+    return "".join(report.format()).rstrip()
+
+
+def location(callback: Callable) -> str:
+    """Name, file and line of the user's function."""
+    return callable_location(callback.callback_func if isinstance(callback, FlatCallback) else inspect.unwrap(callback))
+
+
+def _host_call(*values: Any, callback: FlatCallback, result_avals, **_: Any) -> list[np.ndarray]:
+    """Results as ndarrays of exactly the declared types."""
+
+    def run():
+        return _checked(callback, call_python(callback, values), result_avals)
+
+    return called_by_program(location(callback), run)
+
+
+def _checked(callback: FlatCallback, outs: Sequence[Any], result_avals: Sequence[ShapedArray]) -> list[np.ndarray]:
+    arrays = [np.asarray(x) for x in outs]
+    arrays = [x.astype(dtypes.canonicalize_dtype(x.dtype), copy=False) for x in arrays]
+    who = f"The callback {location(callback)}"
+    if len(arrays) != len(result_avals):
+        raise RuntimeError(
+            f"Mismatched number of outputs from callback. Expected: {len(result_avals)}, Actual: {len(arrays)}. "
+            f"{who} must return the pytree of arrays that result_shape_dtypes describes."
+        )
+    for i, (x, aval) in enumerate(zip(arrays, result_avals, strict=True)):
+        differs = "shape" if x.shape != aval.shape else "dtype" if x.dtype != aval.dtype else ""
+        if differs:
+            raise RuntimeError(
+                f"Incorrect output {differs} for return value #{i}: Expected: {getattr(aval, differs)}, Actual: "
+                f"{getattr(x, differs)}. {who} returned {typeof(x).str_short()} where result_shape_dtypes says "
+                f"{aval.str_short()}."
+            )
+    return arrays
+
+
+def run_directly(primitive: Primitive, run: Callable) -> Callable:
+    """How a callback runs outside of programs: at once, unless an argument is one rank's shard of a larger array."""
+
+    def impl(*args, **params):
+        if all(getattr(x, "_is_whole", True) for x in args):
+            return run(*args, **params)
+        return evaluate(primitive, args, params)
+
+    return impl
+
+
+def _call_now(*args: Any, **params: Any) -> list[Any]:
+    return as_arrays(_host_call(*args, **params))
+
+
+# ---------------------------------------------------------------- vectorization
+
+
+def _sequentially(primitive: Primitive, args, dims, size: int, params) -> list[Any]:
+    """One call per example, in order: the results stacked."""
+    calls = [primitive.bind(*example(args, dims, i), **params) for i in range(size)]
+    if not calls:
+        return [full(0, (0, *a.shape), a.dtype) for a in params["result_avals"]]
+    return [concatenate([expand_dims(x, (0,)) for x in results], 0) for results in zip(*calls, strict=True)]
+
+
+def example(args: Sequence[Any], dims: Sequence[int | None], i: int) -> list[Any]:
+    """The arguments of the i-th example of a batch."""
+    return [x if d is None else index_in_dim(x, i, d, keepdims=False) for x, d in zip(args, dims, strict=True)]
+
+
+def _pure_batch(axis, args, dims, *, result_avals, vmap_method, **params):
+    if vmap_method is None:
+        methods = ", ".join(repr(m) for m in VMAP_METHODS[:4])
+        raise NotImplementedError(
+            f"vmap is only supported for the pure_callback primitive when vmap_method is one of {methods}, or "
+            f"'{VMAP_METHODS[4]}'. Got vmap_method=None."
+        )
+    params = {**params, "vmap_method": vmap_method}
+    if vmap_method in ("sequential", "sequential_unrolled"):
+        outs = _sequentially(pure_callback_p, args, dims, axis.size, {**params, "result_avals": result_avals})
+        return outs, [0] * len(outs)
+    batched_avals = tuple(a.update(shape=(axis.size, *a.shape)) for a in result_avals)
+    if vmap_method == "legacy_vectorized":
+        args = [x if d is None else move_dim(x, d, 0) for x, d in zip(args, dims, strict=True)]
+    else:
+        size = axis.size if vmap_method == "broadcast_all" else 1
+        args = [at_front(x, d, size) for x, d in zip(args, dims, strict=True)]
+    outs = pure_callback_p.bind(*args, result_avals=batched_avals, **params)
+    return outs, [0] * len(outs)
+
+
+def _io_batch(axis, args, dims, *, ordered, **params):
+    if ordered:
+        raise ValueError(
+            "Cannot `vmap` ordered IO callback. Its calls would have to come in the order of a program that runs once "
+            "for all examples: use ordered=False, or map with lax.map or a loop."
+        )
+    outs = _sequentially(io_callback_p, args, dims, axis.size, {**params, "ordered": False})
+    return outs, [0] * len(outs)
+
+
+# ---------------------------------------------------------------- the primitives
+
+
+def _no_derivative(message: str) -> Callable:
+    def rule(*_args, **_params):
+        raise ValueError(message)
+
+    return rule
+
+
+pure_callback_p = Primitive(
+    "pure_callback",
+    type_rule=lambda *_, result_avals, **params: list(result_avals),
+    reference=_host_call,
+    lower=HostCall(_host_call),
+    jvp=_no_derivative(
+        "Pure callbacks do not support JVP. Please use `jax.custom_jvp` to use callbacks while taking gradients."
+    ),
+    transpose=_no_derivative(
+        "Pure callbacks do not support transpose. Please use `jax.custom_vjp` to use callbacks while taking gradients."
+    ),
+    batch=_pure_batch,
+    multiple_results=True,
+)
+pure_callback_p.impl = run_directly(pure_callback_p, _call_now)
+
+io_callback_p = Primitive(
+    "io_callback",
+    type_rule=lambda *_, result_avals, **params: list(result_avals),
+    reference=_host_call,
+    lower=HostCall(_host_call),
+    jvp=_no_derivative("IO callbacks do not support JVP. Use jax.lax.stop_gradient on their arguments."),
+    transpose=_no_derivative("IO callbacks do not support transpose. Use `jax.custom_vjp` around them."),
+    batch=_io_batch,
+    multiple_results=True,
+    effects=lambda params: frozenset({CallbackEffect("IO", params["ordered"])}),
+)
+io_callback_p.impl = run_directly(io_callback_p, _call_now)
+
+
+# ---------------------------------------------------------------- the functions
+
+
+def _result_types(result_shape_dtypes: Any) -> tuple[tuple[ShapedArray, ...], Any]:
+    leaves, out_tree = tree.tree_flatten(result_shape_dtypes)
+    for leaf in leaves:
+        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+            raise TypeError(
+                f"result_shape_dtypes must be a pytree of objects with shape and dtype, such as jax.ShapeDtypeStruct; "
+                f"got {leaf!r} of type {type(leaf).__name__}."
+            )
+        if dtypes.canonicalize_dtype(leaf.dtype) != leaf.dtype:
+            raise ValueError("result_shape_dtypes cannot specify 64-bit types when `jax_enable_x64` is disabled")
+    return tuple(ShapedArray(leaf.shape, leaf.dtype) for leaf in leaves), out_tree
+
+
+def _bind(primitive: Primitive, callback, result_shape_dtypes, args, kwargs, **params):
+    if not callable(callback):
+        raise TypeError(f"{primitive.name} takes a function, got {callback!r} of type {type(callback).__name__}")
+    flat, in_tree = tree.tree_flatten((args, kwargs))
+    result_avals, out_tree = _result_types(result_shape_dtypes)
+    outs = primitive.bind(*flat, callback=FlatCallback(callback, in_tree), result_avals=result_avals, **params)
+    return tree.tree_unflatten(out_tree, outs)
+
+
+def pure_callback(
+    callback: Callable[..., Any],
+    result_shape_dtypes: Any,
+    *args: Any,
+    sharding: Any = None,
+    vmap_method: str | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Call a Python function without side effects from inside a program.
+
+    Args:
+      callback: gets arrays in the structure of `args` and `kwargs`; returns arrays (or NumPy arrays, or numbers).
+      result_shape_dtypes: a pytree of `ShapeDtypeStruct`, what `callback` returns.
+      sharding: accepted; every rank calls the function for itself.
+      vmap_method: what `vmap` does. "sequential": one call per example, in a loop; "sequential_unrolled": the same
+        without the loop; "expand_dims": one call, arguments that have no batch axis get one of size 1;
+        "broadcast_all": they are repeated; "legacy_vectorized": they stay as they are.
+
+    Calls whose results nobody reads are dropped, equal ones are merged. There is no derivative: wrap the call
+    in `custom_jvp` or `custom_vjp`.
+
+    Raises:
+      JaxRuntimeError: where the program runs, if the function raises or returns other types than declared.
+      NotImplementedError: under `vmap` without `vmap_method`.
+    """
+    if vmap_method not in VMAP_METHODS:
+        raise ValueError(f"vmap_method must be one of the allowed methods {list(VMAP_METHODS)}, but got: {vmap_method}")
+    return _bind(
+        pure_callback_p, callback, result_shape_dtypes, args, kwargs, sharding=sharding, vmap_method=vmap_method
+    )
+
+
+def io_callback(
+    callback: Callable[..., Any],
+    result_shape_dtypes: Any,
+    *args: Any,
+    sharding: Any = None,
+    ordered: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """Call a Python function for its side effects from inside a program; exactly once for each time it is reached.
+
+    Args:
+      callback: gets arrays in the structure of `args` and `kwargs`, and returns what `result_shape_dtypes` says.
+      ordered: keep the order of the program among all ordered callbacks.
+
+    There is no derivative. `vmap` calls once per example, and refuses ordered callbacks.
+
+    Raises:
+      JaxRuntimeError: where the program runs, if the function raises or returns other types than declared.
+    """
+    return _bind(io_callback_p, callback, result_shape_dtypes, args, kwargs, sharding=sharding, ordered=ordered)

@@ -1,0 +1,195 @@
+"""Looking at values while a program runs: the primitives behind `mpijax.debug`.
+
+They have no results. A program keeps them although nobody reads anything of them, and calls each as often as it is
+reached; the ordered ones in the order of the program.
+"""
+
+from __future__ import annotations
+
+import logging
+import string
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import config, tree
+from mpijax.core.effects import CallbackEffect
+from mpijax.core.lowering import HostCall
+from mpijax.core.primitive import Primitive, registry
+from mpijax.core.trace import typeof
+from mpijax.ops.callbacks import call_python, called_by_program, example, location, run_directly
+
+logger = logging.getLogger(__name__)
+
+UNORDERED, ORDERED = CallbackEffect("Debug"), CallbackEffect("Debug", in_order=True)
+
+
+@dataclass(frozen=True)
+class SplitCall:
+    """A function of a pytree of arguments of which only some are arrays: `static` holds the others by position."""
+
+    callback: Callable
+    in_tree: Any
+    static: tuple[tuple[int, Any], ...]
+
+    def __call__(self, *dynamic: Any) -> None:
+        fixed, rest = dict(self.static), iter(dynamic)
+        leaves = [fixed[i] if i in fixed else next(rest) for i in range(len(fixed) + len(dynamic))]
+        args, kwargs = tree.tree_unflatten(self.in_tree, leaves)
+        self.callback(*args, **kwargs)
+
+    @property
+    def __wrapped__(self) -> Callable:
+        return self.callback
+
+    def __repr__(self) -> str:
+        return repr(self.callback)
+
+
+def split_arguments(args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], Any, tuple[tuple[int, Any], ...]]:
+    """Arrays among the leaves, the structure, and the leaves that are no arrays with their positions."""
+    leaves, in_tree = tree.tree_flatten((args, kwargs))
+    dynamic, static = [], []
+    for i, leaf in enumerate(leaves):
+        try:
+            typeof(leaf)
+        except TypeError:
+            static.append((i, leaf))
+        else:
+            dynamic.append(leaf)
+    return dynamic, in_tree, tuple(static)
+
+
+# ---------------------------------------------------------------- rules of both
+
+
+def _jvp(name: str) -> Callable:
+    def jvp(primals, _tangents, **params):
+        return registry[name].bind(*primals, **params), []
+
+    return jvp
+
+
+def _batch(name: str) -> Callable:
+    """Once per example, one after the other."""
+
+    def batch(axis, args, dims, **params):
+        for i in range(axis.size):
+            registry[name].bind(*example(args, dims, i), **params)
+        return [], []
+
+    return batch
+
+
+def _observer(name: str, run: Callable, effect: Callable, pretty: Callable | None = None) -> Primitive:
+    """A primitive without results; `run(*arrays, **params)` looks at its operands."""
+
+    def host_call(*arrays, **params):
+        who = location(params["callback"]) if "callback" in params else f"of {name}"
+        called_by_program(who, lambda: run(*arrays, **params))
+        return []
+
+    def now(*args, **params):
+        run(*args, **params)
+        return []
+
+    primitive = Primitive(
+        name,
+        type_rule=lambda *_, **params: [],
+        reference=host_call,
+        lower=HostCall(host_call),
+        jvp=_jvp(name),
+        transpose=lambda cts, *args, **params: [None] * len(args),
+        batch=_batch(name),
+        multiple_results=True,
+        effects=lambda params: frozenset({effect(params)}),
+        pretty=pretty,
+    )
+    primitive.impl = run_directly(primitive, now)
+    return primitive
+
+
+# ---------------------------------------------------------------- debug_callback
+
+
+def _run_callback(*values, callback, effect, partitioned):
+    call_python(callback, values)
+
+
+debug_callback_p = _observer("debug_callback", _run_callback, lambda params: params["effect"])
+
+# ---------------------------------------------------------------- debug_print
+
+
+class _FormatChecker(string.Formatter):
+    """Formats nothing; raises for arguments that the format does not use or does not have."""
+
+    def format_field(self, value, format_spec):
+        return ""
+
+    def convert_field(self, value, conversion):
+        return value
+
+    def check_unused_args(self, used_args, args, kwargs):
+        unused = [arg for i, arg in enumerate(args) if i not in used_args]
+        if unused:
+            raise ValueError(f"Unused positional arguments to `jax.debug.print`: {unused}")
+        names = [k for k in kwargs if k not in used_args]
+        if names:
+            raise ValueError(
+                f"Unused keyword arguments to `jax.debug.print`: {names}. If the first argument is an f-string "
+                '(`f"{x}"`), pass a plain string: values are known, and formatted, when the program runs.'
+            )
+
+
+check_format = _FormatChecker().format
+
+
+def has_placeholders(fmt: str) -> bool:
+    """Whether a format shows values."""
+    return any(field is not None for _, field, _, _ in string.Formatter().parse(fmt))
+
+
+def _run_print(*values, fmt, in_tree, static_args, np_printoptions, has_placeholders, logging_record, show_rank, **_):
+    def write(*args, **kwargs):
+        if has_placeholders:
+            with np.printoptions(**dict(np_printoptions)):
+                text = fmt.format(*args, **kwargs)
+        else:
+            text = " ".join((fmt, *map(str, args)))
+        _emit(f"[rank {_rank()}] {text}" if show_rank else text, logging_record)
+
+    call_python(SplitCall(write, in_tree, static_args), values)
+
+
+def _rank() -> int:
+    from mpijax.runtime.devices import process_index  # starts MPI
+
+    return process_index()
+
+
+def _emit(text: str, logging_record) -> None:
+    """One write per message, at once: lines of several ranks do not mix, and none is lost if a rank fails."""
+    if logging_record is not None:
+        logger.handle(logging.makeLogRecord({**logging_record.__dict__, "msg": text}))
+        return
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _pretty_print(eqn, _names):
+    """JAX's parameters; the one that it does not have only where it is set."""
+    return sorted((k, v) for k, v in eqn.params.items() if k != "show_rank" or v)
+
+
+debug_print_p = _observer(
+    "debug_print", _run_print, lambda params: ORDERED if params["ordered"] else UNORDERED, _pretty_print
+)
+
+
+def shows_rank(show_rank: bool | None) -> bool:
+    """Whether a message begins with the rank: as the call says, else as the option `mpijax_debug_print_rank` says."""
+    return config.debug_print_rank.value if show_rank is None else show_rank

@@ -1,0 +1,230 @@
+"""Looking at values in running programs: what is printed, when, from where; the debugger; layouts."""
+
+from __future__ import annotations
+
+import io
+import re
+from functools import partial
+
+import numpy as np
+import pytest
+from oracle import OURS, THEIRS, jaxpr_text, run, sample
+
+from mpijax.core.config import debug_print_rank
+
+X = sample(3)
+
+
+def said(J, call, capfd) -> str:
+    """What a program prints."""
+    capfd.readouterr()
+    call(J)
+    J.effects_barrier()
+    return capfd.readouterr().out
+
+
+# ---------------------------------------------------------------- print
+
+
+def square(J):
+    def f(x):
+        J.debug.print("x={x} twice={}", x * 2, x=x)
+        return (x**2).sum()
+
+    return f
+
+
+PROGRAMS = [
+    lambda J: square(J)(X),
+    lambda J: J.jit(square(J))(X),
+    lambda J: J.grad(square(J))(X),
+    lambda J: J.grad(J.jit(square(J)))(X),
+    lambda J: J.jit(J.value_and_grad(square(J)))(X),
+    lambda J: J.jvp(square(J), (X,), (X,)),
+    lambda J: J.vmap(square(J))(sample(2, 3)),
+    lambda J: J.jit(J.vmap(square(J), in_axes=1))(sample(2, 3)),
+    lambda J: J.vmap(J.grad(square(J)))(sample(2, 3)),
+    lambda J: J.debug.print("no values"),
+    lambda J: J.debug.print("{:.2f} {name!r:>6} {t[0]}", 1.239, name="a", t=(3, 4)),
+    lambda J: J.jit(lambda x: J.debug.print("d: {d}", d={"a": [x, 1, "text"]}))(X),
+    lambda J: J.jit(lambda x: J.debug.print("{}", x > 0))(X),
+    lambda J: J.debug.print(ordered=True)("{ordered}", ordered=3),
+    lambda J: J.debug.print("a", X, skip_format_check=True),
+    lambda J: J.jit(lambda x: [J.debug.print("{}", i, ordered=True) for i in range(5)][1:1])(X),
+    lambda J: J.jit(lambda x: J.debug.callback(lambda v, s: print(s, v.sum()), x, s="sum"))(X),
+]
+
+
+@pytest.mark.parametrize("number", range(len(PROGRAMS)))
+def test_programs_print_what_jax_prints(number, capfd):
+    theirs, ours = (said(J, PROGRAMS[number], capfd).splitlines() for J in (THEIRS, OURS))
+    # What is not ordered comes in the order of XLA's schedule.
+    assert sorted(ours) == sorted(theirs) and ours
+
+
+def test_precision_is_that_of_the_call(capfd):
+    def call(J):
+        with np.printoptions(precision=2):
+            f = J.jit(lambda x: J.debug.print("{}", x))
+            f(X / 3)
+
+    assert said(OURS, call, capfd) == said(THEIRS, call, capfd)
+
+
+@pytest.mark.parametrize(
+    "args, kwargs",
+    [(("{} {}", X), {}), (("{}", X, 3), {}), (("a",), {"q": X}), (("a", X), {}), (("{q}",), {}), ((), {"x": 3})],
+)
+def test_formats_are_checked_while_tracing(args, kwargs):
+    theirs, ours = (run(lambda J=J: J.jit(lambda: J.debug.print(*args, **kwargs))()) for J in (THEIRS, OURS))
+    assert theirs[:2] == ours[:2] and ours[0] == "error"
+
+
+def test_unordered_messages_come_in_the_order_of_the_program_too(capfd):
+    def f(x):
+        OURS.debug.print("{{first}} {}", x)
+        OURS.debug.print("second")
+
+    assert said(OURS, lambda J: J.jit(f)(3), capfd) == "{first} 3\nsecond\n"
+
+
+def test_rank_in_front_of_a_message(capfd):
+    rank = OURS.process_index()
+    f = OURS.jit(lambda x: OURS.debug.print("x {rank}", rank=x, show_rank=True))
+    assert said(OURS, lambda J: f(3), capfd) == f"[rank {rank}] x 3\n"
+    with debug_print_rank(True):
+        assert said(OURS, lambda J: J.jit(lambda: J.debug.print("hello"))(), capfd) == f"[rank {rank}] hello\n"
+
+
+def test_log_goes_to_the_logger(caplog):
+    with caplog.at_level("INFO"):
+        OURS.jit(lambda x: OURS.debug.log("value {}", x))(3)
+    [record] = caplog.records
+    assert record.getMessage() == "value 3" and record.pathname == __file__
+
+
+def test_jaxpr_is_jaxs():
+    def make(J):
+        return lambda x: J.debug.print("{x} {}", x * 2, x=x, ordered=True)
+
+    assert jaxpr_text(OURS, make, (X,)) == jaxpr_text(THEIRS, make, (X,))
+    text = str(OURS.make_jaxpr(lambda x: OURS.debug.callback(print, x, ordered=True))(X))
+    assert re.sub(r"\s+", " ", text) == (
+        "{ lambda ; a:f32[3]. let debug_callback[ callback=<built-in function print> effect=OrderedDebug "
+        "partitioned=False ] a in () }"
+    )
+
+
+# ---------------------------------------------------------------- callback
+
+
+def test_callbacks_are_not_dropped_and_not_merged():
+    seen = []
+
+    @OURS.jit
+    def f(x):
+        for _ in range(2):
+            OURS.debug.callback(seen.append, x)
+        return 1.0
+
+    f(3.0)
+    OURS.grad(lambda x: OURS.jit(f)(x) * x)(4.0)
+    assert [float(v) for v in seen] == [3.0, 3.0, 4.0, 4.0]
+
+
+def test_callback_failures():
+    def fails(_):
+        raise KeyError("row")
+
+    with pytest.raises(KeyError):
+        OURS.debug.callback(fails, X)
+    with pytest.raises(OURS.errors.JaxRuntimeError, match=r"callback fails at (.|\n)*KeyError: 'row'"):
+        OURS.jit(lambda x: OURS.debug.callback(fails, x))(X)
+    with pytest.raises(TypeError, match="must be callable"):
+        OURS.debug.callback(3, X)
+
+
+# ---------------------------------------------------------------- breakpoint
+
+
+def talk(commands: str, f, *args, **options) -> list[str]:
+    """What the debugger answers to each command."""
+    out = io.StringIO()
+    f(partial(OURS.debug.breakpoint, stdin=io.StringIO(commands), stdout=out, **options))(*args)
+    return out.getvalue().replace("(jdb) ", "\x00").split("\x00")
+
+
+def program(stop):
+    @OURS.jit
+    def inner(x):
+        doubled = x * 2
+        stop()
+        return doubled
+
+    def outer(x):
+        scale = 10
+        return inner(x) * scale
+
+    return outer
+
+
+def test_breakpoint_evaluates_in_the_frames():
+    said = talk("p doubled\nx + 1\npp [1]\nnothing\nu\nlist\np scale\nd\nc\n", program, 3.0)
+    assert said[0] == "Entering jdb:\n"
+    assert said[1:4] == ["Array(6., dtype=float32)\n", "Array(4., dtype=float32)\n", "[1]\n"]
+    assert said[4].startswith("*** NameError") and "->          return inner(x) * scale" in said[5]
+    assert said[7].startswith("Array(10, dtype=int32")
+
+
+def test_breakpoint_shows_where_it_is():
+    said = talk("where\nlist\n\nc\n", program, 3.0)
+    assert said[1].startswith("Traceback:\n") and said[1].splitlines()[-1].strip() == "stop()"
+    assert "-> " in said[2]
+
+
+def test_breakpoint_number_of_frames_and_ends():
+    assert "At topmost frame." in talk("u\nd\nc\n", program, 3.0, num_frames=1)[1]
+    with pytest.raises(SystemExit):
+        talk("q\n", program, 3.0)
+    with pytest.raises(ValueError, match="no debugger is named 'web'"):
+        OURS.debug.breakpoint(backend="web")
+    with pytest.raises(ValueError, match="mutually exclusive"):
+        OURS.debug.breakpoint(ordered=True, token=X)
+
+
+def test_breakpoint_with_a_token_is_pure():
+    out = io.StringIO()
+
+    def f(x, used):
+        y = x * 2
+        token = OURS.debug.breakpoint(token=y, stdin=io.StringIO("p y\nc\n"), stdout=out)
+        return token if used else y
+
+    f = OURS.jit(f, static_argnums=1)
+    assert float(f(3.0, False)) == 6 and out.getvalue() == ""
+    assert float(f(3.0, True)) == 6 and "Array(6., dtype=float32)" in out.getvalue()
+
+
+# ---------------------------------------------------------------- layouts
+
+
+def test_sharding_of_arrays():
+    seen = []
+    OURS.debug.inspect_array_sharding(OURS.numpy.ones(3), callback=seen.append)
+    OURS.jit(lambda x: OURS.debug.inspect_array_sharding(x, callback=seen.append))(X)
+    assert len(seen) == 2 and all(isinstance(s, OURS.sharding.Sharding) for s in seen)
+
+
+def test_layouts_are_drawn(capsys):
+    class Columns:
+        def devices_indices_map(self, shape):
+            half = shape[1] // 2
+            return {type("D", (), {"id": i})(): (slice(None), slice(i * half, i * half + half)) for i in (0, 1)}
+
+    OURS.debug.visualize_sharding((4, 8), Columns())
+    drawn = capsys.readouterr().out.splitlines()
+    assert drawn[0] == "┌─────────┬─────────┐" and drawn[2] == "│  CPU 0  │  CPU 1  │"
+    OURS.debug.visualize_array_sharding(OURS.numpy.ones(4))
+    assert "CPU 0" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="1 and 2 dimensions"):
+        OURS.debug.visualize_sharding((1, 2, 3), Columns())
