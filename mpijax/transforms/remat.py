@@ -6,6 +6,7 @@ arguments: it computes the intermediate values once more before it uses them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -97,6 +98,12 @@ def _dce(used: list[bool], eqn: Eqn) -> Eqn:
     )
 
 
+def _pretty(eqn: Eqn, names):
+    """A policy that is a function is shown without its address, as JAX does."""
+    policy = re.sub(r"0x[0-9a-f]+", "0xXXXXXXXXXXXX", str(eqn.params["policy"]))
+    return sorted({**eqn.params, "policy": policy}.items())
+
+
 def _is_apart(params: dict[str, Any]) -> bool:
     """Whether values must be computed again that the compiler could keep from their first computation."""
     cse = params["prevent_cse"]
@@ -115,7 +122,7 @@ remat_p = Primitive(
     effects=lambda params: params["jaxpr"].effects,
     dce=_dce,
     linearize=_linearize,
-    pretty=lambda eqn, names: sorted({**eqn.params, "policy": str(eqn.params["policy"])}.items()),
+    pretty=_pretty,
     vma=lambda avals, params: None,
 )
 remat_p.impl = _evaluate

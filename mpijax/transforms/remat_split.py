@@ -39,7 +39,8 @@ def split_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...], policy: Callable
     """Split a Jaxpr into what is computed once and what its derivative by the arguments marked `nonzero` computes."""
     halves = linearize_jaxpr(closed, nonzero)
     primal = halves.primal
-    if policy not in (None, nothing_saveable) or any(map(_runs_once, primal.eqns)):
+    _refuse_side_effects(primal.jaxpr)
+    if policy not in (None, nothing_saveable):
         primal = _flattened(primal)
     count = len(halves.nonzero_out)
     kept = _kept_values(primal.jaxpr, policy or nothing_saveable)
@@ -70,17 +71,27 @@ def _reads(e: Eqn | Jaxpr) -> list[Var]:
     return [v for v in (e.outvars if isinstance(e, Jaxpr) else e.invars) if isinstance(v, Var)]
 
 
-def _runs_once(eqn: Eqn) -> bool:
-    """Whether an equation has effects besides communication, which is the same when it is done again."""
-    return any(not isinstance(e, (fx.NamedAxisEffect, fx.CommunicationEffect)) for e in eqn.effects)
+def _refuse_side_effects(jaxpr: Jaxpr) -> None:
+    """Raise NotImplementedError for effects on the world outside, which must not happen twice."""
+    found = sorted(str(e) for e in jaxpr.effects if isinstance(e, fx.CallbackEffect) and e.kind == "IO")
+    if found:
+        raise NotImplementedError(
+            f"checkpoint computes a function again for its derivative, but this one has the effects {', '.join(found)}, "
+            "which are to happen once. Take io_callback out of the function, or use pure_callback if it has no effect."
+        )
+
+
+def _is_shown(eqn: Eqn) -> bool:
+    """Whether an equation is there for what it shows: it does so each time the function is computed."""
+    return any(isinstance(e, fx.CallbackEffect) for e in eqn.effects)
 
 
 def _kept_values(jaxpr: Jaxpr, policy: Callable) -> set[Var]:
-    """Results of equations that the policy keeps, or that must not run twice."""
+    """Results of equations that the policy keeps."""
     return {
         v
         for eqn in jaxpr.eqns
-        if _runs_once(eqn) or keeps(policy, eqn.primitive, [x.aval for x in eqn.invars], eqn.params)
+        if keeps(policy, eqn.primitive, [x.aval for x in eqn.invars], eqn.params)
         for v in eqn.outvars
     }
 
@@ -108,7 +119,7 @@ def _computed_again(jaxpr: Jaxpr, readers: Sequence[Eqn | Jaxpr], kept: set[Var]
     again = []
     for eqn in reversed(jaxpr.eqns):
         needed = [v in wanted for v in eqn.outvars]
-        if not any(needed):
+        if not any(needed) and not _is_shown(eqn):
             continue
         if eqn.primitive.dce is not None and not all(needed):
             eqn = eqn.primitive.dce(needed, eqn)
