@@ -224,15 +224,14 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     if batch_size == 0:
         return vmap(f)(xs)
     whole, left = divmod(length, batch_size)
+    if not whole:
+        return vmap(f)(xs)
     batched, rest = [], []
     for x in leaves:
-        if whole:
-            full = _rows(x, 0, length - left) if left else x
-            batched.append(reshape(full, (whole, batch_size, *x.shape[1:])))
+        full = _rows(x, 0, length - left) if left else x
+        batched.append(reshape(full, (whole, batch_size, *x.shape[1:])))
         if left:
             rest.append(_rows(x, length - left, length))
-    if not whole:
-        return vmap(f)(tree.tree_unflatten(structure, rest))
     _, ys = scan(lambda _, x: ((), vmap(f)(x)), (), tree.tree_unflatten(structure, batched))
     if not left:
         return tree.tree_map(_joined, ys)

@@ -14,7 +14,7 @@ import numpy as np
 
 from mpijax.core import dtypes, tree
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
-from mpijax.core.lowering import Inline
+from mpijax.core.lowering import Decompose, Inline
 from mpijax.core.primitive import Primitive
 from mpijax.core.source import callable_name
 from mpijax.core.trace import Tracer, state, trace_to_jaxpr, typeof
@@ -332,7 +332,7 @@ custom_lin_p = Primitive(
     "custom_lin",
     type_rule=lambda *_avals, out_avals, **_: list(out_avals),
     reference=_no_forward_mode,
-    lower=Inline("custom_lin"),
+    lower=Decompose(_no_forward_mode),
     jvp=_no_forward_mode,
     transpose=_lin_transpose,
     batch=_lin_batch,
