@@ -15,17 +15,11 @@ _JACOBIANS = (
 _REFS = (
     "mutable arrays come with the stateful primitives; until then return the updated array (x.at[i].set(v))"
 )
-_LOOPS = (
-    "loops and branches come with the control-flow primitives; until then use a Python loop of known length, "
-    "which is unrolled, and jnp.where or lax.select for choices"
-)
 
 INSTEAD: dict[str, str] = {
     "closure_convert": "pass what the function closes over as arguments",
-    "cond": _LOOPS,
     "custom_gradient": "use custom_vjp, whose fwd and bwd say the same",
     "empty_ref": _REFS,
-    "fori_loop": _LOOPS,
     "free_ref": _REFS,
     "freeze": _REFS,
     "fwd_and_bwd": "use vjp, which returns the value and the backward function",
@@ -40,8 +34,6 @@ INSTEAD: dict[str, str] = {
     "pmap": "use jit(shard_map(f, mesh=..., in_specs=..., out_specs=...)), which names the same axes",
     "reshard": _ARRAYS,
     "smap": "use shard_map over a mesh that has only the axes to be mapped",
-    "switch": _LOOPS,
-    "while_loop": _LOOPS,
 }
 
 

@@ -27,3 +27,24 @@ def memo_on_jaxpr(fun: Callable) -> Callable:
             return result
 
     return cached
+
+
+def memo_on_jaxprs(fun: Callable) -> Callable:
+    """Cache `fun(closed_jaxprs, *hashable)`, dropping the results with the first of the Jaxprs.
+
+    Results must not hold that Jaxpr, or it would never go.
+    """
+    table: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+    @wraps(fun)
+    def cached(closed, *args):
+        known = table.setdefault(closed[0], {})
+        key = (tuple(weakref.ref(c) for c in closed[1:]), args)
+        try:
+            return known[key]
+        except KeyError:
+            with sources_from(UNKNOWN):
+                result = known[key] = fun(closed, *args)
+            return result
+
+    return cached

@@ -62,8 +62,11 @@ _MODULES: dict[str, str] = {
         concatenate concatenate_p index_in_dim slice slice_in_dim slice_p split split_p""",
     "ops.stacking": "stack stack_p tile tile_p unstack unstack_p",
     "ops.sort": "sort sort_key_val sort_p top_k top_k_p",
-    # -- control flow: functions that say what to use until it is there
-    "missing": "cond fori_loop switch while_loop",
+    # -- control flow
+    "lax.branches": "cond platform_dependent switch",
+    "lax.while_loops": "fori_loop while_loop",
+    "ops.control_flow.cond": "cond_p",
+    "ops.control_flow.while_loop": "while_p",
     "lax.loops": "map scan",
     "ops.control_flow.scan": "scan_p",
     # -- communication
@@ -81,7 +84,7 @@ _MISSING = frozenset(
     """
     all_to_all approx_max_k approx_min_k conv conv_dimension_numbers conv_general_dilated
     conv_general_dilated_local conv_general_dilated_patches conv_transpose conv_with_general_padding
-    custom_linear_solve custom_root fft linalg optimization_barrier platform_dependent pshuffle pswapaxes
+    custom_linear_solve custom_root fft linalg optimization_barrier pshuffle pswapaxes
     psum_scatter ragged_all_to_all ragged_dot reduce_window rng_bit_generator rng_uniform select_and_gather_add
     select_and_scatter select_and_scatter_add with_sharding_constraint""".split()
 )

@@ -29,4 +29,4 @@ from mpijax.ops import (  # noqa: F401
     transcendental,
     unary,
 )
-from mpijax.ops.control_flow import scan  # noqa: F401
+from mpijax.ops.control_flow import cond, platform, scan, while_loop  # noqa: F401

@@ -158,3 +158,24 @@ def batch_jaxpr(closed: ClosedJaxpr, axis: AxisData, in_batched: tuple[bool, ...
         a.update(shape=(axis.size, *a.shape)) if b else a for a, b in zip(closed.in_avals, in_batched, strict=True)
     ]
     return trace_to_closed_jaxpr(fun, avals, closed.jaxpr.debug_info), out_batched
+
+
+@memo_on_jaxpr
+def batch_jaxpr_axes(
+    closed: ClosedJaxpr, axis: AxisData, in_dims: tuple[int | None, ...], out_dims: tuple[int | None, ...]
+) -> ClosedJaxpr:
+    """A Jaxpr over batches, with batch axes where `in_dims` and `out_dims` say.
+
+    None means no batch axis; a result without one must not differ between examples.
+    """
+
+    def fun(*args):
+        outs, dims = batch_flat(lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), axis, args, in_dims)
+        places = zip(outs, dims, out_dims, strict=True)
+        return [o if to is None else batch_at(o, d, to, axis.size) for o, d, to in places]
+
+    avals = [
+        a if d is None else a.update(shape=(*a.shape[:d], axis.size, *a.shape[d:]))
+        for a, d in zip(closed.in_avals, in_dims, strict=True)
+    ]
+    return trace_to_closed_jaxpr(fun, avals, closed.jaxpr.debug_info)

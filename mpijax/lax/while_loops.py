@@ -1,0 +1,228 @@
+"""`while_loop` and `fori_loop`: a function applied again and again to what it returns."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import config, dtypes, errors, tree
+from mpijax.core.avals import ShapedArray
+from mpijax.core.trace import Tracer, typeof
+from mpijax.lax.loops import scan
+from mpijax.ops.binary import add
+from mpijax.ops.compare import lt
+from mpijax.ops.control_flow.common import Body, check_carry, chosen, merged, promote_weak, trace_body
+from mpijax.ops.control_flow.signatures import forwarded, inputs_first, pruned, with_inputs, with_outputs
+from mpijax.ops.control_flow.varying import vary, vary_jaxpr
+from mpijax.ops.control_flow.while_loop import bind_while
+from mpijax.ops.convert import convert_element_type, stage
+from mpijax.ops.rules import const_like
+
+
+def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
+    """Apply `body_fun` as long as `cond_fun` holds.
+
+    Like this loop, for pytrees, as one operation that is traced and compiled once:
+
+        val = init_val
+        while cond_fun(val):
+            val = body_fun(val)
+        return val
+
+    Under `vmap` with a condition that differs between examples the loop runs until it is false for all
+    of them; examples that are done keep their values. Under `shard_map` with a condition that varies
+    over a mesh axis the loop may not communicate over that axis. There is no reverse-mode derivative,
+    because the number of turns is not known; `fori_loop` with Python integers, and `scan`, have one.
+
+    Args:
+      cond_fun: `val -> bool scalar`.
+      body_fun: `val -> val`, of the same structure, shapes and dtypes.
+      init_val: the first value.
+
+    Raises:
+      TypeError: a function is none, `cond_fun` returns no bool scalar, or `body_fun` changes the type.
+    """
+    if not (callable(body_fun) and callable(cond_fun)):
+        raise TypeError(
+            f"lax.while_loop: body_fun and cond_fun arguments should be callable, got {body_fun!r} and {cond_fun!r}."
+        )
+    if config.disable_jit.value:
+        try:
+            return _python_while(cond_fun, body_fun, init_val)
+        except errors.ConcretizationTypeError:
+            pass  # vmap's values, say, cannot decide in Python: the primitive does it
+    leaves, in_tree = tree.tree_flatten(init_val)
+    leaves, cond, body = _traced(cond_fun, body_fun, leaves, in_tree)
+    return tree.tree_unflatten(body.out_tree, _bind(cond, body, leaves))
+
+
+def _python_while(cond_fun, body_fun, init_val):
+    val = tree.tree_map(stage, init_val)
+    while cond_fun(val):
+        val = tree.tree_map(stage, body_fun(val))
+    return val
+
+
+def _traced(cond_fun, body_fun, leaves: list[Any], in_tree) -> tuple[list[Any], Body, Body]:
+    """The carry, promoted to what the loop makes of it, and the traced functions."""
+    leaves, cond, body = _trace_pair(cond_fun, body_fun, leaves, in_tree)
+    if len(body.out_avals) == len(leaves):
+        leaves, changed = promote_weak(leaves, body.out_avals)
+        if changed:
+            leaves, cond, body = _trace_pair(cond_fun, body_fun, leaves, in_tree)
+        leaves, cond, body = _vary_together(cond_fun, body_fun, leaves, in_tree, cond, body)
+    check_carry("while_loop body", body_fun, in_tree, [typeof(x) for x in leaves], body.out_tree, body.out_avals)
+    return leaves, cond, body
+
+
+def _trace_pair(cond_fun, body_fun, leaves, in_tree) -> tuple[list[Any], Body, Body]:
+    args = (tree.tree_unflatten(in_tree, [typeof(x) for x in leaves]),)
+    cond = trace_body(cond_fun, args, "while_cond")
+    body = trace_body(body_fun, args, "while_body")
+    if not tree.treedef_is_leaf(cond.out_tree) or len(cond.out_avals) != 1:
+        raise TypeError(f"cond_fun must return a boolean scalar, but got pytree {cond.out_tree}.")
+    [flag] = cond.out_avals
+    if flag.shape or flag.dtype != np.bool_:
+        raise TypeError(f"cond_fun must return a boolean scalar, but got output type(s) {cond.out_avals}.")
+    return leaves, cond, body
+
+
+def _vary_together(cond_fun, body_fun, leaves, in_tree, cond: Body, body: Body):
+    """Make carries vary over the mesh axes over which they come out, and over which the number of turns varies."""
+    while True:
+        turns = cond.out_avals[0].vma
+        axes = [typeof(x).vma | a.vma | turns for x, a in zip(leaves, body.out_avals, strict=True)]
+        if all(typeof(x).vma == a for x, a in zip(leaves, axes, strict=True)):
+            closed = vary_jaxpr(body.jaxpr, [frozenset()] * len(body.jaxpr.in_avals), axes)
+            return leaves, cond, Body(closed, body.consts, body.out_tree)
+        leaves = [vary(x, a) for x, a in zip(leaves, axes, strict=True)]
+        leaves, cond, body = _trace_pair(cond_fun, body_fun, leaves, in_tree)
+
+
+def _bind(cond: Body, body: Body, init: list[Any]) -> list[Any]:
+    """The last carry. What the body hands on as it is, and the condition does not read, becomes a constant of it."""
+    n = len(body.consts)
+    changing = [source != n + i for i, source in enumerate(forwarded(body.jaxpr))]
+    cond_jaxpr, body_jaxpr, body_consts = cond.jaxpr, body.jaxpr, body.consts
+    pruned_cond, reads = pruned(cond_jaxpr, (True,))
+    constant = [not (c or r) for c, r in zip(changing, reads[len(cond.consts) :], strict=True)]
+    moved = chosen(init, constant)
+    if moved:
+        kept = tuple(not c for c in constant)
+        cond_jaxpr = with_inputs(pruned_cond, (*[True] * len(cond.consts), *kept))
+        body_jaxpr = inputs_first(with_outputs(body_jaxpr, kept), (*[False] * n, *constant))
+        body_consts = [*moved, *body_consts]
+        init = chosen(init, kept)
+    outs = bind_while(
+        *cond.consts, *body_consts, *init,
+        cond_jaxpr=cond_jaxpr, cond_nconsts=len(cond.consts), body_jaxpr=body_jaxpr, body_nconsts=len(body_consts),
+    )  # fmt: skip
+    return merged(constant, map(stage, moved), outs)
+
+
+# ---------------------------------------------------------------- fori_loop
+
+
+def fori_loop(
+    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, unroll: int | bool | None = None
+) -> Any:
+    """Apply `body_fun(i, val)` for i from `lower` up to, but not including, `upper`.
+
+    With bounds that are known while tracing this is a `scan`, which has a reverse-mode derivative; with
+    traced bounds it is a `while_loop`, which has none. No turn if `upper <= lower`.
+
+    Args:
+      lower, upper: integers of one dtype, or one of them a Python integer.
+      body_fun: `(i, val) -> val`, of the same structure, shapes and dtypes.
+      init_val: the first value.
+      unroll: how many turns the compiled loop takes at once, True for all of them; for known bounds only.
+
+    Raises:
+      TypeError: bounds of two dtypes, `body_fun` is no function, or changes the type.
+      ValueError: `unroll` with traced bounds.
+    """
+    if not callable(body_fun):
+        raise TypeError(f"lax.fori_loop: body_fun argument should be callable, got {body_fun!r}.")
+    dtype = _bounds_dtype(typeof(lower), typeof(upper))
+    known = _known_integer(lower), _known_integer(upper)
+    if known[0] is not None and known[1] is not None:
+        length = max(known[1] - known[0], 0)
+        if config.disable_jit.value and length == 0:
+            return init_val
+        unroll = False if unroll is None else unroll
+        (_, result), _ = scan(_scan_body(body_fun), (known[0], init_val), None, length=length, unroll=unroll)
+        return result
+    if unroll is not None and unroll is not False and unroll != 1:
+        raise ValueError("Can only use `unroll` in `fori_loop` if the loop bounds are statically known.")
+    lower, upper = (x if typeof(x).dtype == dtype else convert_element_type(x, dtype) for x in (lower, upper))
+    return while_loop(_below, _while_body(body_fun), (lower, upper, init_val))[2]
+
+
+def _bounds_dtype(lower: ShapedArray, upper: ShapedArray) -> Any:
+    """The loop counter's dtype; raises TypeError when the bounds do not go together."""
+    if lower.dtype == upper.dtype:
+        return lower.dtype
+    signed = all(dtypes.issubdtype(a.dtype, np.signedinteger) for a in (lower, upper))
+    if signed and lower.weak_type != upper.weak_type:
+        return upper.dtype if lower.weak_type else lower.dtype
+    raise TypeError(
+        f"lower and upper arguments to fori_loop must have equal types, got {lower.dtype.name} and {upper.dtype.name}: "
+        "convert one of them (x.astype(...))"
+    )
+
+
+def _known_integer(x: Any) -> int | None:
+    if isinstance(x, Tracer):
+        x = x.concrete()
+        if x is None:
+            return None
+    try:
+        return int(x)
+    except TypeError:
+        return None
+
+
+def _below(carry):
+    i, upper, _ = carry
+    return lt(i, upper)
+
+
+# The functions made of a loop's body, kept as long as it lives: so its second loop is traced no more.
+_scan_bodies: weakref.WeakKeyDictionary[Callable, Callable] = weakref.WeakKeyDictionary()
+_while_bodies: weakref.WeakKeyDictionary[Callable, Callable] = weakref.WeakKeyDictionary()
+
+
+def _scan_body(body_fun: Callable) -> Callable:
+    def make(fun):
+        def turn(carry, _):
+            i, x = carry
+            return (add(i, const_like(i, 1)), fun()(i, x)), None
+
+        return turn
+
+    return _made_of(body_fun, _scan_bodies, make)
+
+
+def _while_body(body_fun: Callable) -> Callable:
+    def make(fun):
+        def turn(carry):
+            i, upper, x = carry
+            return add(i, const_like(i, 1)), upper, fun()(i, x)
+
+        return turn
+
+    return _made_of(body_fun, _while_bodies, make)
+
+
+def _made_of(body_fun: Callable, known: weakref.WeakKeyDictionary, make: Callable) -> Callable:
+    """`make` of a reference to `body_fun`; what is remembered for a function must not hold it."""
+    try:
+        found = known.get(body_fun)
+        if found is None:
+            found = known[body_fun] = make(weakref.ref(body_fun))
+        return found
+    except TypeError:  # not hashable, or without weak references
+        return make(lambda: body_fun)

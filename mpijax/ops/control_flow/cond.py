@@ -1,0 +1,223 @@
+"""`cond`: one of several Jaxprs, chosen by an index, as a primitive with all its rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import effects as fx
+from mpijax.core import errors
+from mpijax.core.avals import ShapedArray
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr
+from mpijax.core.lowering import ControlFlow
+from mpijax.core.memo import memo_on_jaxprs
+from mpijax.core.primitive import Primitive, registry
+from mpijax.core.trace import EVAL, typeof
+from mpijax.ops import ad_ops
+from mpijax.ops.control_flow.common import chosen, nonzero_flags, same_type
+from mpijax.ops.control_flow.residuals import merge, return_all, take_all
+from mpijax.ops.control_flow.signatures import any_of, pruned, with_inputs
+from mpijax.ops.control_flow.varying import refuse_communication, vary, vary_jaxpr
+from mpijax.ops.rules import at_front
+from mpijax.ops.select import select, select_n
+from mpijax.transforms.batching import batch_jaxpr, move_dim
+from mpijax.transforms.call import jit_p
+from mpijax.transforms.jvp import jvp_jaxpr
+from mpijax.transforms.linearize import linearize_jaxpr
+from mpijax.transforms.transpose import is_undefined_primal, transpose_jaxpr
+from mpijax.transforms.zeros import Zero
+
+Branches = tuple[ClosedJaxpr, ...]
+
+
+def _type_rule(index: ShapedArray, *operands: ShapedArray, branches: Branches, **_) -> list[ShapedArray]:
+    first = branches[0]
+    if index.dtype != np.int32 or index.shape:
+        raise errors.JaxprTypeError(f"cond called with index of type {index.str_short()} instead of int32[]")
+    for i, branch in enumerate(branches):
+        if len(branch.in_avals) != len(operands):
+            raise errors.JaxprTypeError(
+                f"cond called with {len(operands)} non-predicate operands, but branch {i} takes "
+                f"{len(branch.in_avals)} inputs"
+            )
+        _check_types(f"cond branch {i} takes inputs", branch.in_avals, "the operands are", operands)
+        _check_types(f"cond branch {i} returns", branch.out_avals, "branch 0 returns", first.out_avals)
+    return [a.update(vma=a.vma | index.vma) for a in first.out_avals]
+
+
+def _check_types(what: str, avals, other: str, others) -> None:
+    if len(avals) == len(others) and all(a is b or same_type(a, b) for a, b in zip(avals, others, strict=True)):
+        return
+    one, two = (" ".join(a.str_short() for a in types) for types in (avals, others))
+    raise errors.JaxprTypeError(f"{what} of types {one}, but {other} of types {two}")
+
+
+def _effects(params) -> frozenset:
+    return frozenset().union(*(b.effects for b in params["branches"]))
+
+
+def _run(index, *operands, branches: Branches, **_) -> list[Any]:
+    """Run the one branch that is chosen, now; an index out of range means the last one."""
+    i = int(index)
+    branch = branches[i if 0 <= i < len(branches) else -1]
+    params = {"name": "cond", "inline": False, "keep_unused": False, "donated_invars": (False,) * len(operands)}
+    return EVAL.process_primitive(jit_p, operands, {"jaxpr": branch, **params})
+
+
+def _reference(index, *operands, branches: Branches, **params) -> list[np.ndarray]:
+    return [np.asarray(x) for x in _run(index, *operands, branches=branches, **params)]
+
+
+# ---------------------------------------------------------------- derivatives
+
+
+def _jvp(primals, tangents, *, branches: Branches, **params):
+    nonzero = tuple(nonzero_flags(tangents[1:]))
+    nonzero_out = any_of(jvp_jaxpr(b, nonzero, False)[1] for b in branches)
+    with_tangents = tuple(jvp_jaxpr(b, nonzero, nonzero_out)[0] for b in branches)
+    live = [t for t in tangents[1:] if type(t) is not Zero]
+    outs = cond_p.bind(*primals, *live, branches=with_tangents, **params)
+    count = len(nonzero_out)
+    return outs[:count], _tangents(outs[:count], outs[count:], nonzero_out)
+
+
+def _tangents(primal_out, live, nonzero_out) -> list[Any]:
+    rest = iter(live)
+    return [next(rest) if nz else Zero.of_primal(p) for p, nz in zip(primal_out, nonzero_out, strict=True)]
+
+
+@memo_on_jaxprs
+def _linearized(branches: Branches, nonzero: tuple[bool, ...]):
+    """Branches that return results and everybody's residuals, branches of the derivative, its nonzero results."""
+    nonzero_out = any_of(linearize_jaxpr(b, nonzero).nonzero_out for b in branches)
+    splits = [linearize_jaxpr(b, nonzero, nonzero_out, False) for b in branches]
+    avals, places = merge([s.primal.out_avals[len(nonzero_out) :] for s in splits])
+    primal = tuple(return_all(s.primal, p, avals) for s, p in zip(splits, places, strict=True))
+    linear = tuple(take_all(s.linear, p, avals) for s, p in zip(splits, places, strict=True))
+    return primal, linear, nonzero_out
+
+
+def _linearize(_trace, primals, tangents, params):
+    branches = params["branches"]
+    primal, linear, nonzero_out = _linearized(branches, tuple(nonzero_flags(tangents[1:])))
+    outs = cond_p.bind(*primals, **{**params, "branches": primal})
+    count = len(nonzero_out)
+    live = [t for t in tangents[1:] if type(t) is not Zero]
+    linear_outs = []
+    if any(nonzero_out):
+        linear_outs = cond_p.bind(primals[0], *outs[count:], *live, **{**params, "branches": linear})
+    return outs[:count], _tangents(outs[:count], linear_outs, nonzero_out)
+
+
+def _transpose(cts, index, *operands, branches: Branches, **params):
+    linear = tuple(is_undefined_primal(x) for x in operands)
+    nonzero = tuple(nonzero_flags(cts))
+    nonzero_out = any_of(transpose_jaxpr(b, linear, nonzero)[1] for b in branches)
+    transposed = tuple(transpose_jaxpr(b, linear, nonzero, nonzero_out)[0] for b in branches)
+    values = [x for x in operands if not is_undefined_primal(x)]
+    live = [ct for ct in cts if type(ct) is not Zero]
+    outs = iter(cond_p.bind(index, *values, *live, branches=transposed, **params))
+    flags = iter(nonzero_out)
+    cts_in = [(next(outs) if next(flags) else Zero(x.aval)) if lin else None
+              for x, lin in zip(operands, linear, strict=True)]  # fmt: skip
+    return [None, *cts_in]
+
+
+# ---------------------------------------------------------------- batches
+
+
+def _batch(axis, args, dims, *, branches: Branches, **params):
+    if dims[0] is not None:
+        return _batch_choice(axis, args, dims, branches)
+    index, *operands = args
+    batched = tuple(d is not None for d in dims[1:])
+    operands = [x if d is None else move_dim(x, d, 0) for x, d in zip(operands, dims[1:], strict=True)]
+    out_batched = any_of(batch_jaxpr(b, axis, batched, False)[1] for b in branches)
+    batches = tuple(batch_jaxpr(b, axis, batched, out_batched)[0] for b in branches)
+    outs = cond_p.bind(index, *operands, branches=batches, **params)
+    return outs, [0 if b else None for b in out_batched]
+
+
+def _batch_choice(axis, args, dims, branches: Branches):
+    """Each example chooses for itself: all branches run, and results are selected."""
+    index, *operands = (at_front(x, d, axis.size) for x, d in zip(args, dims, strict=True))
+    results = []
+    for i, branch in enumerate(branches):
+        batched, _ = batch_jaxpr(branch, axis, (True,) * len(operands), True)
+        _refuse_effects(batched)
+        # Examples of other branches give no derivatives here: where a branch is not defined they would be NaN.
+        mine = registry["eq"].bind(index, np.int32(i))
+        inputs = [_broadcast(select, mine, x, ad_ops.stop_gradient(x)) for x in operands]
+        results.append(eval_jaxpr(batched.jaxpr, batched.consts, *inputs))
+    outs = [_broadcast(select_n, index, *cases) for cases in zip(*results, strict=True)]
+    return outs, [0] * len(outs)
+
+
+def _broadcast(choose, which, *cases):
+    shape = typeof(cases[0]).shape
+    if len(shape) > 1:
+        which = registry["broadcast_in_dim"].bind(which, shape=shape, broadcast_dimensions=(0,), sharding=None)
+    return choose(which, *cases)
+
+
+def _refuse_effects(branch: ClosedJaxpr) -> None:
+    if not any(e.ordered or e == fx.CallbackEffect("IO") for e in branch.effects):
+        return
+    named = ", ".join(sorted(str(e) for e in branch.effects))
+    raise NotImplementedError(
+        f"vmap of cond with a batched predicate runs all branches and selects, but a branch has effects "
+        f"({named}), which would happen for examples that did not choose it. Take the communication or "
+        "callback out of the branches, or make the predicate the same for all examples (in_axes=None)."
+    )
+
+
+# ---------------------------------------------------------------- dead code
+
+
+def _dce(used: list[bool], eqn: Eqn) -> Eqn:
+    branches, keep = _pruned_branches(eqn.params["branches"], tuple(used))
+    params = {**eqn.params, "branches": branches}
+    invars = [eqn.invars[0], *chosen(eqn.invars[1:], keep)]
+    return eqn.replace(invars=invars, outvars=chosen(eqn.outvars, used), params=params, effects=_effects(params))
+
+
+@memo_on_jaxprs
+def _pruned_branches(branches: Branches, used: tuple[bool, ...]):
+    """Branches that return only the used results and take what at least one of them reads."""
+    parts, reads = zip(*(pruned(b, used) for b in branches), strict=True)
+    keep = any_of(reads)
+    return tuple(with_inputs(b, keep) for b in parts), keep
+
+
+# ---------------------------------------------------------------- record
+
+
+class _Cond(Primitive):
+    """Ranks that choose differently: operands and results vary as the index does."""
+
+    def bind(self, index, *operands, branches: Branches, **params):
+        axes = typeof(index).vma
+        if axes:
+            refuse_communication("the predicate of cond", "a branch", axes, branches)
+            operands = tuple(vary(x, axes) for x in operands)
+            everywhere = ([axes] * len(operands), [axes] * len(branches[0].out_avals))
+            branches = tuple(vary_jaxpr(b, *everywhere) for b in branches)
+        return super().bind(index, *operands, branches=branches, **params)
+
+
+cond_p = _Cond(
+    "cond",
+    type_rule=_type_rule,
+    reference=_reference,
+    lower=ControlFlow("cond"),
+    jvp=_jvp,
+    transpose=_transpose,
+    batch=_batch,
+    multiple_results=True,
+    effects=_effects,
+    dce=_dce,
+    linearize=_linearize,
+    vma=lambda avals, params: None,
+)
+cond_p.impl = _run

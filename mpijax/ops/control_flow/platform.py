@@ -1,0 +1,35 @@
+"""`platform_index`: which of several lists of platforms the program runs on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpijax.core.avals import ShapedArray
+from mpijax.core.lowering import Decompose
+from mpijax.core.primitive import Primitive
+from mpijax.ops.families import NOT_LINEAR
+
+PLATFORM = "cpu"
+
+
+def _index(*, platforms) -> np.int32:
+    """The first entry that names the platform, or the last one if that is None, for all others."""
+    for i, names in enumerate(platforms):
+        if names is None or PLATFORM in names:
+            return np.int32(i)
+    raise NotImplementedError(
+        f"platform_dependent has branches for {sorted(n for names in platforms for n in names)}, but programs run on "
+        f"{PLATFORM!r} here: add {PLATFORM}=function or default=function."
+    )
+
+
+platform_index_p = Primitive(
+    "platform_index",
+    type_rule=lambda *, platforms: ShapedArray((), np.dtype(np.int32)),
+    reference=_index,
+    lower=Decompose(_index),
+    jvp=NOT_LINEAR,
+    transpose=NOT_LINEAR,
+    batch=NOT_LINEAR,
+)
+platform_index_p.impl = _index

@@ -1,0 +1,89 @@
+"""What branches keep for their derivatives, brought to one format: branches must return the same types.
+
+Residuals of the same type share a place. A branch returns something arbitrary in the places of other
+branches' residuals; its derivative does not read them.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.avals import ShapedArray
+from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
+from mpijax.core.lowering import Decompose
+from mpijax.core.primitive import Primitive, registry
+from mpijax.core.trace import trace_to_closed_jaxpr
+from mpijax.ops.control_flow.signatures import spread
+from mpijax.ops.control_flow.varying import vary
+from mpijax.ops.families import NOT_LINEAR
+from mpijax.transforms.zeros import zeros
+
+
+class MemorySpace(enum.Enum):
+    """Where a value lives; ranks have one memory."""
+
+    Device = 1
+
+    def __str__(self) -> str:
+        return f"MemorySpace.{self.name}"
+
+
+empty2_p = Primitive(
+    "empty2",
+    type_rule=lambda *, dtype, memory_space: ShapedArray((), dtype),
+    reference=lambda *, dtype, memory_space: np.zeros((), dtype),
+    lower=Decompose(lambda *, dtype, memory_space: zeros(ShapedArray((), dtype))),
+    jvp=NOT_LINEAR,
+    transpose=NOT_LINEAR,
+    batch=NOT_LINEAR,
+)
+
+
+def empty(aval: ShapedArray) -> Any:
+    """An array that nobody reads."""
+    scalar = vary(empty2_p.bind(dtype=aval.dtype, memory_space=MemorySpace.Device), aval.vma)
+    if not aval.shape:
+        return scalar
+    return registry["broadcast_in_dim"].bind(scalar, shape=aval.shape, broadcast_dimensions=(), sharding=None)
+
+
+def merge(types: Sequence[Sequence[ShapedArray]]) -> tuple[list[ShapedArray], list[list[int]]]:
+    """Types that hold any branch's residuals, and for each branch the places of its own.
+
+    [x], [y], [x, x] become [x, y, x] with the places [0], [1], [0, 2].
+    """
+    place: dict[tuple[ShapedArray, int], int] = {}
+    places = []
+    for own in types:
+        seen: Counter = Counter()
+        row = []
+        for aval in own:
+            row.append(place.setdefault((aval, seen[aval]), len(place)))
+            seen[aval] += 1
+        places.append(row)
+    return [aval for aval, _ in place], places
+
+
+def return_all(closed: ClosedJaxpr, places: list[int], avals: list[ShapedArray]) -> ClosedJaxpr:
+    """`closed`, whose last results are its residuals, with a result for each of `avals` in their stead."""
+
+    def fun(*args):
+        outs = eval_jaxpr(closed.jaxpr, closed.consts, *args)
+        count = len(outs) - len(places)
+        filled = [empty(a) for a in avals]
+        for place, residual in zip(places, outs[count:], strict=True):
+            filled[place] = residual
+        return outs[:count] + filled
+
+    return trace_to_closed_jaxpr(fun, closed.in_avals, closed.jaxpr.debug_info)
+
+
+def take_all(closed: ClosedJaxpr, places: list[int], avals: list[ShapedArray]) -> ClosedJaxpr:
+    """`closed`, whose first arguments are its residuals, with an argument for each of `avals` in their stead."""
+    own, rest = closed.jaxpr.invars[: len(places)], closed.jaxpr.invars[len(places) :]
+    return closed.replace(jaxpr=closed.jaxpr.replace(invars=spread(own, places, avals) + rest))

@@ -1,0 +1,87 @@
+"""Bodies with other arguments and results: constants in common, results nobody needs, arguments passed through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from mpijax.core.avals import ShapedArray
+from mpijax.core.jaxpr import ClosedJaxpr, Literal, Var, dead_code
+from mpijax.core.memo import memo_on_jaxpr
+from mpijax.core.trace import typeof
+from mpijax.ops.control_flow.common import chosen
+
+
+def any_of(rows: Iterable[Sequence[bool]]) -> tuple[bool, ...]:
+    """Position by position, whether any of the rows is true there."""
+    return tuple(map(any, zip(*rows, strict=True)))
+
+
+def forwarded(closed: ClosedJaxpr) -> list[int | None]:
+    """For each result which argument it is, None if it is computed."""
+    position = {v: i for i, v in enumerate(closed.jaxpr.invars)}
+    return [None if type(v) is Literal else position.get(v) for v in closed.jaxpr.outvars]
+
+
+@memo_on_jaxpr
+def with_outputs(closed: ClosedJaxpr, keep: tuple[bool, ...]) -> ClosedJaxpr:
+    """Only the results marked `keep`; nothing else is removed."""
+    return closed.replace(jaxpr=closed.jaxpr.replace(outvars=chosen(closed.jaxpr.outvars, keep)))
+
+
+@memo_on_jaxpr
+def with_inputs(closed: ClosedJaxpr, keep: tuple[bool, ...]) -> ClosedJaxpr:
+    """Without the arguments not marked `keep`, which nothing reads."""
+    return closed.replace(jaxpr=closed.jaxpr.replace(invars=chosen(closed.jaxpr.invars, keep)))
+
+
+@memo_on_jaxpr
+def inputs_first(closed: ClosedJaxpr, first: tuple[bool, ...]) -> ClosedJaxpr:
+    """With the arguments marked `first` ahead of the others."""
+    invars = closed.jaxpr.invars
+    return closed.replace(
+        jaxpr=closed.jaxpr.replace(invars=chosen(invars, first) + chosen(invars, [not f for f in first]))
+    )
+
+
+@memo_on_jaxpr
+def pruned(closed: ClosedJaxpr, used: tuple[bool, ...]) -> tuple[ClosedJaxpr, list[bool]]:
+    """Only what the results marked `used` need, with all arguments; and which arguments it still reads."""
+    jaxpr, reads = dead_code(closed.jaxpr, used)
+    live = {v for e in jaxpr.eqns for v in e.invars if type(v) is not Literal}
+    live.update(v for v in jaxpr.outvars if type(v) is not Literal)
+    keep = [v in live for v in jaxpr.constvars]
+    jaxpr = jaxpr.replace(constvars=chosen(jaxpr.constvars, keep), invars=closed.jaxpr.invars)
+    return ClosedJaxpr(jaxpr, chosen(closed.consts, keep)), reads
+
+
+def join_consts(bodies: Sequence[tuple[ClosedJaxpr, Sequence[Any]]]) -> tuple[list[ClosedJaxpr], list[Any]]:
+    """Bodies that take each their own constants first: all take the same ones, each constant once."""
+    place: dict[int, int] = {}
+    consts = []
+    for _, own in bodies:
+        for c in own:
+            if id(c) not in place:
+                place[id(c)] = len(consts)
+                consts.append(c)
+    avals = tuple(typeof(c) for c in consts)
+    return [
+        closed if len(own) == len(avals) else _take_consts(closed, tuple(place[id(c)] for c in own), avals)
+        for closed, own in bodies
+    ], consts
+
+
+@memo_on_jaxpr
+def _take_consts(closed: ClosedJaxpr, places: tuple[int, ...], avals: tuple[ShapedArray, ...]) -> ClosedJaxpr:
+    """`closed`, whose constants are at `places`, as a body that is given values of all `avals` in their stead."""
+    count = len(places)
+    invars = spread(closed.jaxpr.invars[:count], places, avals) + closed.jaxpr.invars[count:]
+    return closed.replace(jaxpr=closed.jaxpr.replace(invars=invars))
+
+
+def spread(variables: Sequence[Var], places: Sequence[int], avals: Sequence[ShapedArray]) -> list[Var]:
+    """A variable for each of `avals`: the given ones at their places, new ones elsewhere."""
+    row = [Var(a) for a in avals]
+    for place, var in zip(places, variables, strict=True):
+        row[place] = var
+    return row

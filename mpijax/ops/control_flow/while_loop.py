@@ -1,0 +1,259 @@
+"""`while`: a body repeated as long as a condition holds, as a primitive with all its rules.
+
+Operands are the constants of the condition, those of the body, and the carry. Under `vmap` the condition
+may differ between examples: its result then has batch axes, which the carry has in front too, and an
+example is left alone once its condition is false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import effects as fx
+from mpijax.core import errors
+from mpijax.core.avals import ShapedArray
+from mpijax.core.jaxpr import ClosedJaxpr, Var, eval_jaxpr
+from mpijax.core.lowering import ControlFlow, Decompose
+from mpijax.core.memo import memo_on_jaxpr, memo_on_jaxprs
+from mpijax.core.primitive import Primitive, registry
+from mpijax.core.trace import EVAL, trace_to_closed_jaxpr, typeof
+from mpijax.ops.control_flow.common import merged, nonzero_flags, split
+from mpijax.ops.control_flow.varying import refuse_communication
+from mpijax.transforms.batching import AxisData, batch_at, batch_jaxpr, batch_jaxpr_axes
+from mpijax.transforms.call import jit_p
+from mpijax.transforms.jvp import jvp_jaxpr
+from mpijax.transforms.zeros import Zero, instantiate
+
+
+def bind_while(*args, **params) -> list[Any]:
+    """The loop, with the primitive for one condition or for a batch of them."""
+    primitive = batched_while_p if params["cond_jaxpr"].out_avals[0].shape else while_p
+    return primitive.bind(*args, **params)
+
+
+def _type_rule(*avals: ShapedArray, cond_jaxpr, cond_nconsts, body_jaxpr, body_nconsts) -> list[ShapedArray]:
+    cond_consts, body_consts, carry = split(avals, cond_nconsts, body_nconsts)
+    for name, closed, consts in (("cond", cond_jaxpr, cond_consts), ("body", body_jaxpr, body_consts)):
+        if len(closed.in_avals) != len(consts) + len(carry):
+            raise errors.JaxprTypeError(
+                f"while: the {name} takes {len(closed.in_avals)} inputs, but there are {len(consts)} constants "
+                f"and {len(carry)} carries"
+            )
+    axes = cond_jaxpr.out_avals[0].vma
+    if axes:
+        refuse_communication("the condition of while_loop", "the loop", axes, (cond_jaxpr, body_jaxpr))
+    return body_jaxpr.out_avals
+
+
+def _effects(params) -> frozenset:
+    return params["cond_jaxpr"].effects | params["body_jaxpr"].effects
+
+
+# ---------------------------------------------------------------- evaluation
+
+
+def _call(closed: ClosedJaxpr, name: str, args) -> list[Any]:
+    """Run a Jaxpr now, as a compiled program."""
+    params = {"name": name, "inline": False, "keep_unused": False, "donated_invars": (False,) * len(args)}
+    return EVAL.process_primitive(jit_p, args, {"jaxpr": closed, **params})
+
+
+def _reference(*args, cond_jaxpr, cond_nconsts, body_jaxpr, body_nconsts) -> list[np.ndarray]:
+    cond_consts, body_consts, carry = split(args, cond_nconsts, body_nconsts)
+    while np.asarray(_call(cond_jaxpr, "while_cond", [*cond_consts, *carry])[0]).item():
+        carry = _call(body_jaxpr, "while_body", [*body_consts, *carry])
+    return [np.asarray(x) for x in carry]
+
+
+def _run(*args, **params) -> list[Any]:
+    """The loop outside of any trace: a program of its own, found again by its Jaxprs."""
+    jaxprs = params["body_jaxpr"], params["cond_jaxpr"]
+    program = _program(jaxprs, params["body_nconsts"], params["cond_nconsts"], tuple(typeof(x) for x in args))
+    return _call(program, "while", args)
+
+
+@memo_on_jaxprs
+def _program(jaxprs, body_nconsts: int, cond_nconsts: int, avals: tuple[ShapedArray, ...]) -> ClosedJaxpr:
+    # Copies: what is remembered for a Jaxpr must not hold it.
+    body, cond = (closed.replace() for closed in jaxprs)
+    params = {"body_nconsts": body_nconsts, "cond_nconsts": cond_nconsts}
+    return trace_to_closed_jaxpr(lambda *args: bind_while(*args, cond_jaxpr=cond, body_jaxpr=body, **params), avals)
+
+
+def _one_condition(*args, cond_jaxpr, cond_nconsts, body_jaxpr, body_nconsts) -> list[Any]:
+    """A loop with a batch of conditions as one that runs while any of them holds, and selects in the body.
+
+    The conditions are carried along, so that each is computed once a turn.
+    """
+    cond_consts, body_consts, carry = split(args, cond_nconsts, body_nconsts)
+    going = eval_jaxpr(cond_jaxpr.jaxpr, cond_jaxpr.consts, *cond_consts, *carry)
+    jaxprs, sizes = (body_jaxpr, cond_jaxpr), (body_nconsts, cond_nconsts)
+    consts = tuple(typeof(x) for x in (*cond_consts, *body_consts))
+    body, cond = _selecting(jaxprs, *sizes, consts, tuple(typeof(x) for x in (*going, *carry)))
+    outs = while_p.bind(
+        *cond_consts, *body_consts, *going, *carry,
+        cond_jaxpr=cond, cond_nconsts=0, body_jaxpr=body, body_nconsts=body_nconsts + cond_nconsts,
+    )  # fmt: skip
+    return outs[1:]
+
+
+@memo_on_jaxprs
+def _selecting(jaxprs, body_nconsts: int, cond_nconsts: int, consts, carry) -> tuple[ClosedJaxpr, ClosedJaxpr]:
+    body, cond = jaxprs
+    axes = tuple(range(carry[0].ndim))
+
+    def any_going(going, *_):
+        return [registry["reduce_or"].bind(going, axes=axes, out_sharding=None)]
+
+    def turn(*args):
+        cond_consts, body_consts, [going], old = split(args, cond_nconsts, body_nconsts, 1)
+        new = eval_jaxpr(body.jaxpr, body.consts, *body_consts, *old)
+        new = [registry["select_n"].bind(_broadcast(going, x), x, y) for x, y in zip(old, new, strict=True)]
+        return eval_jaxpr(cond.jaxpr, cond.consts, *cond_consts, *new) + new
+
+    return trace_to_closed_jaxpr(turn, [*consts, *carry]), trace_to_closed_jaxpr(any_going, carry)
+
+
+def _broadcast(flags, x):
+    """Flags over the first axes of x, for all of its elements."""
+    shape, axes = typeof(x).shape, tuple(range(typeof(flags).ndim))
+    if len(shape) == len(axes):
+        return flags
+    return registry["broadcast_in_dim"].bind(flags, shape=shape, broadcast_dimensions=axes, sharding=None)
+
+
+# ---------------------------------------------------------------- derivatives
+
+
+def _carried_tangents(body: ClosedJaxpr, const_nonzero: list[bool], carry_nonzero: list[bool]) -> tuple[bool, ...]:
+    """Which carries have tangents: those that start with one, and those that get one from others."""
+    while True:
+        _, found = jvp_jaxpr(body, (*const_nonzero, *carry_nonzero), tuple(carry_nonzero))
+        if list(found) == carry_nonzero:
+            return tuple(found)
+        carry_nonzero = [a or b for a, b in zip(carry_nonzero, found, strict=True)]
+
+
+def _jvp(primals, tangents, *, cond_jaxpr, cond_nconsts, body_jaxpr, body_nconsts):
+    cond_consts, body_consts, carry = split(primals, cond_nconsts, body_nconsts)
+    _, const_tangents, carry_tangents = split(tangents, cond_nconsts, body_nconsts)
+    const_nonzero = nonzero_flags(const_tangents)
+    carry_nonzero = _carried_tangents(body_jaxpr, const_nonzero, nonzero_flags(carry_tangents))
+    const_tangents = [t for t in const_tangents if type(t) is not Zero]
+    carry_tangents = [instantiate(t) for t, nz in zip(carry_tangents, carry_nonzero, strict=True) if nz]
+    outs = bind_while(
+        *cond_consts, *body_consts, *const_tangents, *carry, *carry_tangents,
+        cond_jaxpr=_ignoring(cond_jaxpr, tuple(typeof(t) for t in carry_tangents)),
+        cond_nconsts=cond_nconsts,
+        body_jaxpr=_with_tangents(body_jaxpr, body_nconsts, tuple(const_nonzero), carry_nonzero),
+        body_nconsts=body_nconsts + len(const_tangents),
+    )  # fmt: skip
+    primal_out, live = split(outs, len(carry))
+    zeros = [Zero.of_primal(p) for p, nz in zip(primal_out, carry_nonzero, strict=True) if not nz]
+    return primal_out, merged(carry_nonzero, live, zeros)
+
+
+@memo_on_jaxpr
+def _with_tangents(body: ClosedJaxpr, num_consts: int, const_nonzero, carry_nonzero) -> ClosedJaxpr:
+    """The derivative of a body, with arguments in order: constants, their tangents, carries, their tangents."""
+    closed, _ = jvp_jaxpr(body, const_nonzero + carry_nonzero, carry_nonzero)
+    sizes = num_consts, len(carry_nonzero), sum(const_nonzero)
+    consts, carry, const_tangents, carry_tangents = split(closed.jaxpr.invars, *sizes)
+    return closed.replace(jaxpr=closed.jaxpr.replace(invars=consts + const_tangents + carry + carry_tangents))
+
+
+@memo_on_jaxpr
+def _ignoring(cond: ClosedJaxpr, avals: tuple[ShapedArray, ...]) -> ClosedJaxpr:
+    """A condition with further arguments that it does not read."""
+    return cond.replace(jaxpr=cond.jaxpr.replace(invars=cond.jaxpr.invars + [Var(a) for a in avals]))
+
+
+def _linearize(_trace, primals, tangents, params):
+    """Run the loop, and record its derivative as a loop that computes the primal values once more.
+
+    What a turn leaves for its derivative cannot be kept, for the number of turns is not known.
+    """
+    outs = bind_while(*primals, **params)
+    if all(type(t) is Zero for t in tangents[params["cond_nconsts"] :]):
+        return outs, [Zero.of_primal(x) for x in outs]
+    return outs, _jvp(primals, tangents, **params)[1]
+
+
+def _transpose(cts, *args, **params):
+    raise ValueError(
+        "Reverse-mode differentiation does not work for lax.while_loop or lax.fori_loop with dynamic start/stop "
+        "values: the number of turns, each of which must be remembered, is not known. Try using lax.scan, or "
+        "fori_loop with static start/stop (Python integers). Forward mode (jvp, jacfwd) works."
+    )
+
+
+# ---------------------------------------------------------------- batches
+
+
+def _batch(axis: AxisData, args, dims, *, cond_jaxpr, cond_nconsts, body_jaxpr, body_nconsts):
+    cond_consts, body_consts, carry = split(args, cond_nconsts, body_nconsts)
+    cond_dims, body_dims, start_dims = split(dims, cond_nconsts, body_nconsts)
+    batched = _batched_carries(body_jaxpr, axis, _flags(body_dims), _flags(start_dims))
+    _, [differs] = batch_jaxpr(cond_jaxpr, axis, (*_flags(cond_dims), *batched), False)
+    # The axes of the condition come first: a further batch of loops that go alike is behind them.
+    place = 0 if differs else len(cond_jaxpr.out_avals[0].shape)
+    carry_dims = [place if differs or b else None for b in batched]
+    carry = [
+        x if to is None else batch_at(x, d, to, axis.size)
+        for x, d, to in zip(carry, start_dims, carry_dims, strict=True)
+    ]
+    cond_batch = batch_jaxpr_axes(cond_jaxpr, axis, (*cond_dims, *carry_dims), (0 if differs else None,))
+    body_batch = batch_jaxpr_axes(body_jaxpr, axis, (*body_dims, *carry_dims), tuple(carry_dims))
+    if differs:
+        _refuse_effects(cond_batch)
+        _refuse_effects(body_batch)
+    outs = bind_while(
+        *cond_consts, *body_consts, *carry,
+        cond_jaxpr=cond_batch, cond_nconsts=cond_nconsts, body_jaxpr=body_batch, body_nconsts=body_nconsts,
+    )  # fmt: skip
+    return outs, carry_dims
+
+
+def _flags(dims: Sequence[int | None]) -> list[bool]:
+    return [d is not None for d in dims]
+
+
+def _batched_carries(body: ClosedJaxpr, axis: AxisData, const_batched, carry_batched: list[bool]) -> list[bool]:
+    """Which carries differ between examples: those that do at the start, and what becomes of others."""
+    while True:
+        _, found = batch_jaxpr(body, axis, (*const_batched, *carry_batched), tuple(carry_batched))
+        if list(found) == carry_batched:
+            return carry_batched
+        carry_batched = [a or b for a, b in zip(carry_batched, found, strict=True)]
+
+
+def _refuse_effects(closed: ClosedJaxpr) -> None:
+    if any(e.ordered or e == fx.CallbackEffect("IO") for e in closed.effects):
+        named = ", ".join(sorted(str(e) for e in closed.effects))
+        raise NotImplementedError(
+            f"vmap of while_loop with a condition that differs between examples runs until the last one is done, "
+            f"but the loop has effects ({named}), which would happen for examples that are done. Take the "
+            "communication or callback out of the loop, or make the condition the same for all examples."
+        )
+
+
+# ---------------------------------------------------------------- records
+
+_RULES: dict[str, Any] = {
+    "type_rule": _type_rule,
+    "reference": _reference,
+    "jvp": _jvp,
+    "transpose": _transpose,
+    "batch": _batch,
+    "multiple_results": True,
+    "effects": _effects,
+    "linearize": _linearize,
+    "vma": lambda avals, params: None,
+}
+while_p = Primitive("while", lower=ControlFlow("while"), **_RULES)
+# Prints as `while` too; programs are compiled from the loop with one condition.
+batched_while_p = Primitive("while", lower=Decompose(_one_condition), register=False, **_RULES)
+while_p.impl = batched_while_p.impl = _run
