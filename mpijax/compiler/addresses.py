@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler.expr import Expr
-from mpijax.compiler.groups import children
+from mpijax.compiler.expr import Expr, children
 from mpijax.compiler.index import Dynamic, Lin, LoopVar, Quotient, atom_key
 from mpijax.compiler.kernel import Kernel
 from mpijax.compiler.schedule import Schedule
@@ -152,7 +151,9 @@ class Addresses:
         """Loop variables and reductions an expression depends on."""
         found = self.dependencies.get(id(e))
         if found is None:
-            if e.op in ("load", "index"):
+            if e.op == "choose":
+                found = self._lin_deps(e.attr[0]).union(*(self.deps(a) for a in e.args))
+            elif e.op in ("load", "index"):
                 found = self._lin_deps(e.attr[1] if e.op == "load" else e.attr)
             elif e.op == "acc":
                 found = frozenset({("acc", id(e.attr))}) | self._kept_vars()

@@ -68,7 +68,7 @@ class Body(ControlPlanner):
     """
 
     def __init__(self, region: Region, plan: Plan, carries: int, *, keeps: bool):
-        super().__init__(region.graph, plan)
+        super().__init__(region.graph, plan, (True,) * carries)
         self.region = region
         self.carries = carries
         self.keeps = keeps

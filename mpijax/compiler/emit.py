@@ -39,17 +39,13 @@ class Emitter(Tiles):
             getattr(self, "_" + self.schedule.strategy)(scope, depth == 0)
             return
         lo, hi = self._range(loops[depth], depth == 0)
-        self.hoist(
-            self.kernel.roots(),
-            self.kernel.inner + self.kernel.outer,
-            scope,
-            self.schedule.vector_id,
-            self.schedule.lanes,
-        )
 
         def body(i: str, _):
             inner = Scope(scope, {id(loops[depth][-1]): i})
             self._outer_loops(loops, depth + 1, inner)
             return []
 
-        self.loop(lo, hi, 1, [], [], body)
+        for start, end, _ in self.parts(loops[depth], lo, hi):
+            stores = self.kernel.inner + self.kernel.outer
+            self.hoist(self.kernel.roots(), stores, scope, self.schedule.vector_id, self.schedule.lanes)
+            self.loop(start, end, 1, [], [], body)

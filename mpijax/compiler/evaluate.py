@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mpijax.compiler.addresses import Addresses, Scope
-from mpijax.compiler.expr import Expr
-from mpijax.compiler.groups import children
+from mpijax.compiler.expr import Expr, children
 from mpijax.compiler.index import Lin, LoopVar, linearized
 from mpijax.compiler.kernel import Store
 from mpijax.compiler.reductions import combining
@@ -84,7 +83,7 @@ class Evaluator(Addresses):
         member = e.attr
         row = self.rows.get(id(member.value))
         if member.phase < self.phase and row is not None:
-            return self._load_row(row[1], member, scope)
+            return self._load_row(row[1], e, scope)
         if member.phase < self.phase and id(member.value) in self.kernel.saved:
             position = linearized(member.index, member.value.shape)
             load = Expr("load", (), member.value.element, (member.value, position))
@@ -92,9 +91,10 @@ class Evaluator(Addresses):
             return self._load(load, scope, scope.lanes if self._varies(self.deps(e), scope) else 1)
         return self.eval(e.args[0], scope)
 
-    def _load_row(self, row: str, member, scope: Scope) -> Scalar:
+    def _load_row(self, row: str, e: Expr, scope: Scope) -> Scalar:
+        member = e.attr
         index = scope.variable(scope.vector) if scope.vector in scope.available else "0"
-        lanes = scope.lanes if self._varies(self.deps(member.expr), scope) else 1
+        lanes = scope.lanes if self._varies(self.deps(e), scope) else 1
         b = self.builder(lanes)
         ptr = b.emit(f"getelementptr {b._element(member.value.element)}, ptr {row}, i64 {index}")
         return b.load(ptr, member.value.element)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler.index import Lin
+from mpijax.compiler.index import Dynamic, Lin, LoopVar
 
 INT64 = np.dtype(np.int64)
 
@@ -63,3 +63,40 @@ class ExprTable:
         rule = primitive.lower
         attr = (primitive, params, result)
         return self.make(primitive.name, args, dtype, attr, (repr(sorted(params.items())), result), rule.cost)
+
+
+def children(e: Expr) -> list[Expr]:
+    """Operands, including integers that positions are computed from."""
+    position = position_of(e)
+    return list(e.args) if position is None else [*e.args, *dynamic_parts(position)]
+
+
+def position_of(e: Expr) -> Lin | None:
+    """The index form in an expression that has one."""
+    if e.op == "load":
+        return e.attr[1]
+    if e.op == "choose":
+        return e.attr[0]
+    return e.attr if e.op == "index" else None
+
+
+def dynamic_parts(position: Lin) -> list[Expr]:
+    """Run-time integers in an index."""
+    out: list[Expr] = []
+    for atom, _ in position.terms:
+        if type(atom) is Dynamic:
+            out.append(atom.expr)
+        elif type(atom) is not LoopVar:
+            out.extend(dynamic_parts(atom.of))
+    return out
+
+
+def loop_vars(position: Lin) -> set[int]:
+    """Loop variables in an index, by id, not those inside run-time integers."""
+    out: set[int] = set()
+    for atom, _ in position.terms:
+        if type(atom) is LoopVar:
+            out.add(id(atom))
+        elif hasattr(atom, "of"):
+            out |= loop_vars(atom.of)
+    return out

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler import partition, regions
+from mpijax.compiler import normalize, partition, regions
 from mpijax.compiler.products import dims_of, use_blas
 from mpijax.core import dtypes
 from mpijax.core import effects as fx
@@ -90,7 +90,8 @@ class Node:
 
 # Structural kinds that write into parts of an array instead of being read through an index map.
 UPDATES = {
-    "concatenate", "pad", "dynamic_update_slice", "scatter", "scatter-add", "scatter_add", "scatter-sub", "scatter_sub",
+    "concatenate", "pad", "static_update", "dynamic_update_slice", "scatter", "scatter-add", "scatter_add",
+    "scatter-sub", "scatter_sub",
     "scatter-mul", "scatter_mul", "scatter-min", "scatter_min", "scatter-max", "scatter_max", "scatter-apply",
 }  # fmt: skip
 
@@ -327,6 +328,10 @@ class _Builder:
         if isinstance(lower, Reduction) and all(inputs[0].aval.shape[a] == 1 for a in params["axes"]):
             params = {"dimensions": tuple(params["axes"])}
             return self._node(registry["squeeze"], params, inputs, avals, source, effects)
+        if isinstance(lower, Structural):
+            simpler = normalize.simplified(self, primitive, params, inputs, avals, source)
+            if simpler is not None:
+                return simpler
         if primitive.name == "transpose":
             swapped = self._swapped_product(inputs[0], params["permutation"])
             if swapped is not None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mpijax.compiler.expr import Expr, ExprTable
+from mpijax.compiler.expr import Expr, ExprTable, children, loop_vars, position_of
 from mpijax.compiler.graph import Graph, Node, Value
 from mpijax.compiler.index import Lin, LoopVar, var
+from mpijax.compiler.pieces import fits
 from mpijax.compiler.reader import CannotFuse, Reader
-from mpijax.compiler.roots import Roots
+from mpijax.compiler.roots import Roots, made_of_parts
 
 MAX_MEMBERS = 24
 
@@ -67,6 +68,50 @@ def _reduce_frame(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
     from mpijax.compiler.reductions import frame_of
 
     return frame_of(node)
+
+
+class TooManyParts(CannotFuse):
+    """The loops of a value on its own cannot be split for all operations made of parts that it reads."""
+
+    def __init__(self, value: Value):
+        super().__init__(value)
+        self.value = value
+
+
+def grouped(graph: Graph, donated: tuple[bool, ...] = ()) -> tuple[Roots, Grouper]:
+    """The values that get loops of their own, and the kernels these form.
+
+    Where loops cannot be split for all operations made of parts, these get memory; those that cannot be done
+    in loops of their own either are done part by part.
+    """
+    refused: set[int] = set()
+    stored: set[int] = set()
+    while True:
+        roots = Roots(graph, donated, frozenset(refused), frozenset(stored))
+        try:
+            return roots, Grouper(graph, roots)
+        except TooManyParts as e:
+            inside = _parts_read(e.value, roots)
+            if inside:
+                stored |= inside
+            else:
+                refused.add(id(e.value.producer))
+
+
+def _parts_read(v: Value, roots: Roots) -> set[int]:
+    """Results of operations made of parts that are evaluated for `v`, by id."""
+    found: set[int] = set()
+    seen: set[int] = set()
+    stack = list(v.producer.inputs)
+    while stack:
+        w = stack.pop()
+        if id(w) in seen or w.producer is None or id(w) in roots.ids:
+            continue
+        seen.add(id(w))
+        if made_of_parts(w.producer):
+            found.add(id(w))
+        stack.extend(w.producer.inputs)
+    return found
 
 
 class Grouper:
@@ -133,7 +178,10 @@ class Grouper:
         unit = Unit(None, None, len(self.units))
         self.unit_of[id(v)] = unit
         group = Group(unit.order, frame, axes, [v])
-        self._build(group)
+        try:
+            self._build(group)
+        except CannotFuse as e:
+            raise TooManyParts(v) from e
         unit.group = group
         self.units.append(unit)
 
@@ -174,6 +222,8 @@ class Grouper:
             reader.members[id(v)] = _Access(member, group, reader)
             group.reads |= reader.buffers
             group.reads_of_last = reader.buffers  # type: ignore[attr-defined]
+        if not fits(group.variables, [m.expr for m in group.members]):
+            raise CannotFuse
 
     def _stored(self, v: Value) -> bool:
         return id(v) in self.roots.ids
@@ -268,38 +318,6 @@ def phase_of(expr: Expr) -> int:
     return visit(expr)
 
 
-def children(e: Expr) -> list[Expr]:
-    """Operands, including integers that positions are computed from."""
-    if e.op == "load" or e.op == "index":
-        position = e.attr[1] if e.op == "load" else e.attr
-        return dynamic_parts(position)
-    return list(e.args)
-
-
-def dynamic_parts(position: Lin) -> list[Expr]:
-    """Run-time integers in an index."""
-    from mpijax.compiler.index import Dynamic
-
-    out: list[Expr] = []
-    for atom, _ in position.terms:
-        if type(atom) is Dynamic:
-            out.append(atom.expr)
-        elif type(atom) is not LoopVar:
-            out.extend(dynamic_parts(atom.of))
-    return out
-
-
-def loop_vars(position: Lin) -> set[int]:
-    """Loop variables in an index, by id, not those inside run-time integers."""
-    out: set[int] = set()
-    for atom, _ in position.terms:
-        if type(atom) is LoopVar:
-            out.add(id(atom))
-        elif hasattr(atom, "of"):
-            out |= loop_vars(atom.of)
-    return out
-
-
 def mentions_inner(expr: Expr, inner: set[int]) -> bool:
     """Whether the expression depends on one of the loop variables."""
     seen: set[int] = set()
@@ -309,9 +327,8 @@ def mentions_inner(expr: Expr, inner: set[int]) -> bool:
         if id(e) in seen:
             continue
         seen.add(id(e))
-        if e.op in ("load", "index"):
-            position = e.attr[1] if e.op == "load" else e.attr
-            if loop_vars(position) & inner:
-                return True
+        position = position_of(e)
+        if position is not None and loop_vars(position) & inner:
+            return True
         stack.extend(children(e))
     return False

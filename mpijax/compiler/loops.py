@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from mpijax.compiler.addresses import Scope
 from mpijax.compiler.evaluate import Evaluator
 from mpijax.compiler.index import LoopVar
 from mpijax.compiler.kernel import Reduce, Store
+from mpijax.compiler.pieces import split
 from mpijax.compiler.reductions import combining, identity
 from mpijax.scalar.types import Scalar
 
@@ -60,6 +61,35 @@ class Loops(Evaluator):
             results.append(Scalar(c.dtype, names[0], None if c.imag is None else Scalar(c.imag.dtype, names[1])))
         return results
 
+    def parts(self, loop: list[LoopVar], lo: str, hi: str) -> Iterator[tuple[str, str, int]]:
+        """The parts of a loop over [lo, hi) in which other alternatives hold: their bounds and largest size.
+
+        While a part is at hand, `self.kernel` is the kernel with the alternatives chosen.
+        """
+        kernel = self.kernel
+        found = split(kernel, loop[0])
+        step = 1
+        for v in loop[1:]:
+            step *= v.size
+        start = lo
+        for part in found:
+            end = hi if part is found[-1] else self._cut(part.end * step, start, lo, hi)
+            self.kernel = part.kernel
+            yield start, end, (part.end - part.begin) * step
+            start = end
+        self.kernel = kernel
+
+    def _cut(self, at: int, start: str, lo: str, hi: str) -> str:
+        """A constant, moved into [start, hi) where a thread runs a share of the loop."""
+        cut = self.param(at)
+        if lo == "0":
+            return cut
+        b = self.builder(1)
+        early = b.emit(f"icmp slt i64 {cut}, {start}")
+        cut = b.emit(f"select i1 {early}, i64 {start}, i64 {cut}")
+        late = b.emit(f"icmp slt i64 {hi}, {cut}")
+        return b.emit(f"select i1 {late}, i64 {hi}, i64 {cut}")
+
     def _phi_names(self, c: Scalar) -> tuple[str, str]:
         return self.text.fresh(), self.text.fresh()
 
@@ -95,6 +125,10 @@ class Loops(Evaluator):
             self._reduce_and_store(Scope(scope, {}))
             return
         lo, hi = self._range(loop, outermost)
+        for start, end, size in self.parts(loop, lo, hi):
+            self._across_part(loop, start, end, size, scope, outermost)
+
+    def _across_part(self, loop: list[LoopVar], lo: str, hi: str, size: int, scope: Scope, outermost: bool) -> None:
         key = id(loop[-1])
         lanes = self.schedule.lanes
         self.hoist(self.kernel.roots(), self.kernel.inner + self.kernel.outer, scope, key, lanes)
@@ -103,7 +137,7 @@ class Loops(Evaluator):
                 self._reduce_and_store(Scope(scope, {key: str(at)}, key, lanes))
             return
         start = lo
-        for width in self.schedule.widths:
+        for width in self.schedule.widths_of(size):
             end = hi if width == 1 else self.vector_bounds(start, hi, width)
 
             def body(i: str, _, width=width):
@@ -113,19 +147,22 @@ class Loops(Evaluator):
             self.loop(start, end, width, [], [], body)
             start = end
 
+    def of_phase(self) -> tuple[list[Reduce], list[Store]]:
+        """What the present pass over the reduced axes computes."""
+        kernel = self.kernel
+        return [r for r in kernel.reduces if r.phase == self.phase], [s for s in kernel.inner if s.phase == self.phase]
+
     def _reduce_and_store(self, scope: Scope) -> None:
         """All phases of reductions inside one (vector of) kept position(s), then the stores."""
-        kernel = self.kernel
-        for phase in range(kernel.phases):
+        for phase in range(self.kernel.phases):
             self.phase = phase
-            reduces = [r for r in kernel.reduces if r.phase == phase]
-            stores = [s for s in kernel.inner if s.phase == phase]
-            self._serial_reduction(reduces, stores, scope)
-        self.phase = kernel.phases + 1
-        for s in kernel.outer:
+            self._serial_reduction(scope)
+        self.phase = self.kernel.phases + 1
+        for s in self.kernel.outer:
             self.store(s, scope)
 
-    def _serial_reduction(self, reduces: list[Reduce], stores: list[Store], scope: Scope) -> None:
+    def _serial_reduction(self, scope: Scope) -> None:
+        reduces, stores = self.of_phase()
         if not self.schedule.inner:
             if reduces:
                 for r in reduces:
@@ -140,6 +177,7 @@ class Loops(Evaluator):
 
         def nest(depth: int, scope: Scope, accs: list[Scalar]) -> list[Scalar]:
             if depth == len(self.schedule.inner):
+                reduces, stores = self.of_phase()
                 new = []
                 for r, acc in zip(reduces, accs, strict=True):
                     x = self.vector(r.expr, scope, scope.lanes)
@@ -148,17 +186,20 @@ class Loops(Evaluator):
                     self.store(s, scope)
                 return new
             loop = self.schedule.inner[depth]
-            self.hoist([r.expr for r in reduces], stores, scope, scope.vector, scope.lanes)
 
             def body(i: str, carried: list[Scalar]) -> list[Scalar]:
                 return nest(depth + 1, Scope(scope, {id(loop[-1]): i}), carried)
 
-            turns = self.schedule.unrolled(depth)
-            if turns:
-                for i in range(turns):
-                    accs = body(str(i), accs)
-                return accs
-            return self.loop("0", self._extent(loop), 1, accs, [scope.lanes] * len(accs), body)
+            for lo, hi, size in self.parts(loop, "0", self._extent(loop)):
+                reduces, stores = self.of_phase()
+                self.hoist([r.expr for r in reduces], stores, scope, scope.vector, scope.lanes)
+                turns = self.schedule.unrolled(depth)
+                if turns == size:
+                    for i in range(turns):
+                        accs = body(str(i), accs)
+                else:
+                    accs = self.loop(lo, hi, 1, accs, [scope.lanes] * len(accs), body)
+            return accs
 
         done = nest(0, scope, first)
         for r, acc in zip(reduces, done, strict=True):
@@ -172,17 +213,16 @@ class Loops(Evaluator):
         kernel = self.kernel
         for phase in range(kernel.phases):
             self.phase = phase
-            reduces = [r for r in kernel.reduces if r.phase == phase]
-            stores = [s for s in kernel.inner if s.phase == phase]
-            rows = [(m, name) for m, name in self.rows.values() if m.phase == phase]
-            self._row_pass(reduces, stores, rows, scope)
+            self._row_pass(scope)
         self.phase = kernel.phases + 1
         for s in kernel.outer:
             self.store(s, scope)
 
-    def _row_pass(self, reduces, stores, rows, scope: Scope) -> None:
+    def _row_pass(self, scope: Scope) -> None:
         lanes = self.schedule.pass_lanes(self.phase)
         wide, one = self.builder(lanes), self.builder(1)
+        reduces, _ = self.of_phase()
+        rows = [(m, name) for m, name in self.rows.values() if m.phase == self.phase]
         accs = [wide.const(identity(r.op, r.dtype), r.dtype) for r in reduces]
         accs += [one.const(identity(r.op, r.dtype), r.dtype) for r in reduces]
         n = len(reduces)
@@ -190,6 +230,7 @@ class Loops(Evaluator):
 
         def element(scope: Scope, carried: list[Scalar], lanes: int) -> list[Scalar]:
             out = []
+            reduces, stores = self.of_phase()
             for r, acc in zip(reduces, carried, strict=True):
                 x = self.vector(r.expr, scope, lanes)
                 out.append(combining(r.op).lower.rule(self.builder(lanes), acc, x))
@@ -197,28 +238,16 @@ class Loops(Evaluator):
                 self.store(s, scope)
             for member, row in rows:
                 b = self.builder(lanes)
-                x = self.vector(member.expr, scope, lanes)
+                x = self.vector(self.kernel.computed[id(member.value)], scope, lanes)
                 ptr = b.emit(f"getelementptr {b._element(x.dtype)}, ptr {row}, i64 {scope.variable(scope.vector)}")
                 b.store(ptr, x)
             return out
 
-        exprs = [r.expr for r in reduces] + [m.expr for m, _ in rows]
-
-        def nest(depth: int, scope: Scope, carried: list[Scalar]) -> list[Scalar]:
-            loop = self.schedule.inner[depth]
+        def vectors(loop, lo: str, hi: str, scope: Scope, carried: list[Scalar]) -> list[Scalar]:
             key = id(loop[-1])
-            last = depth == len(self.schedule.inner) - 1
-            self.hoist(exprs, stores, scope, self.schedule.vector_id, lanes)
-            if not last:
-
-                def body(i, c):
-                    return nest(depth + 1, Scope(scope, {key: i}), c)
-
-                return self.loop("0", self._extent(loop), 1, carried, widths, body)
-            hi = self._extent(loop)
-            mid = self.vector_bounds("0", hi, lanes)
+            mid = self.vector_bounds(lo, hi, lanes)
             vec = self.loop(
-                "0",
+                lo,
                 mid,
                 lanes,
                 carried[:n],
@@ -229,6 +258,23 @@ class Loops(Evaluator):
                 mid, hi, 1, carried[n:], [1] * n, lambda i, c: element(Scope(scope, {key: i}, key, 1), c, 1)
             )
             return vec + rest
+
+        def nest(depth: int, scope: Scope, carried: list[Scalar]) -> list[Scalar]:
+            loop = self.schedule.inner[depth]
+            last = depth == len(self.schedule.inner) - 1
+
+            def body(i, c):
+                return nest(depth + 1, Scope(scope, {id(loop[-1]): i}), c)
+
+            for lo, hi, _ in self.parts(loop, "0", self._extent(loop)):
+                reduces, stores = self.of_phase()
+                exprs = [r.expr for r in reduces] + [self.kernel.computed[id(m.value)] for m, _ in rows]
+                self.hoist(exprs, stores, scope, self.schedule.vector_id, lanes)
+                if last:
+                    carried = vectors(loop, lo, hi, scope, carried)
+                else:
+                    carried = self.loop(lo, hi, 1, carried, widths, body)
+            return carried
 
         done = nest(0, scope, accs)
         for k, r in enumerate(reduces):

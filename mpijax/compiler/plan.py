@@ -257,7 +257,7 @@ class Plan:
 
 
 def _ref(r: Ref) -> str:
-    return f"b{r.buffer}+{r.offset}" if r.offset else f"b{r.buffer}"
+    return f"b{r.buffer}{r.offset:+}" if r.offset else f"b{r.buffer}"
 
 
 def _steps_text(steps: list[Any], indent: str) -> list[str]:

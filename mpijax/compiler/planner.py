@@ -15,7 +15,7 @@ class Program(ControlPlanner):
 
     def __init__(self, closed: ClosedJaxpr, donated: tuple[bool, ...] = (), in_shardings: tuple = ()):
         graph = build_graph(closed, in_shardings)
-        super().__init__(graph, Plan([v.aval for v in graph.inputs]))
+        super().__init__(graph, Plan([v.aval for v in graph.inputs]), donated)
         plan = self.plan
         self.donated = donated or self.donated
         self.table, self.emitted = plan.buffers, plan.steps

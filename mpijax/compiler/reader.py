@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from mpijax.compiler import structural
 from mpijax.compiler.expr import Expr, ExprTable
 from mpijax.compiler.graph import Node, Value
 from mpijax.compiler.index import Lin, linearized
+from mpijax.compiler.pieces import choice
 from mpijax.core.lowering import Elementwise
 from mpijax.core.primitive import registry
 
@@ -112,6 +114,10 @@ class NodeReader:
         if expr.op == "const":
             return Lin(int(expr.attr))
         return structural.as_dynamic(expr, size)
+
+    def choice(self, form: Lin, cuts: tuple[int, ...], parts: tuple[Callable[[], Expr], ...]) -> Expr:
+        """One of `parts`, by comparing an index with `cuts` (see `compiler.pieces`)."""
+        return choice(self.table, form, cuts, parts)
 
     def convert(self, x: Expr, dtype) -> Expr:
         dtype = np.dtype(dtype)

@@ -23,16 +23,37 @@ def node_cost(node: Node) -> int:
     return 0
 
 
-class Roots:
-    """The set of values computed by loops of their own (`values`), decided once per graph."""
+# Values made of parts that one expression may read; what reads more gets memory on the way.
+MAX_PIECES = 24
+_PIECES = {"pad", "concatenate", "static_update"}
 
-    def __init__(self, graph: Graph):
+
+class Roots:
+    """The set of values computed by loops of their own (`values`), decided once per graph.
+
+    refused: operations made of parts that must be done part by part (see `compiler.updates`). stored: values that must
+    have memory. donated: arguments that results may overwrite.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        donated: tuple[bool, ...] = (),
+        refused: frozenset[int] = frozenset(),
+        stored: frozenset[int] = frozenset(),
+    ):
         self.graph = graph
-        self.ids: set[int] = set()
+        self.donated = donated
+        self.ids: set[int] = set(stored)
+        # How many operations made of parts are evaluated where a value is.
+        self.pieces: dict[int, int] = {}
         self.inline_cost: dict[int, tuple[int, int]] = {}
         outputs = {id(v) for v in graph.outputs}
         for node in graph.nodes:
+            if made_of_parts(node):
+                node.kind = "update" if id(node) in refused or not self._as_expression(node, outputs) else "map"
             if node.kind != "map":
+                self._count_pieces(node)
                 for v in node.outputs:
                     self.ids.add(id(v))
                 for k, v in enumerate(node.inputs):
@@ -51,6 +72,31 @@ class Roots:
                 self.aliases[id(v)] = base
             else:
                 self._store(v)
+
+    def _as_expression(self, node: Node, outputs: set[int]) -> bool:
+        """Whether an operation made of parts is read through predicates instead of written part by part."""
+        kind = node.primitive.lower.kind
+        if kind == "pad":
+            return all(inner == 0 for _, _, inner in node.params["padding_config"])
+        if kind == "concatenate":
+            return sum(v.size > 0 for v in node.inputs) <= MAX_PIECES
+        return not self._dies_in(node.inputs[0], node, outputs)
+
+    def _dies_in(self, v: Value, node: Node, outputs: set[int]) -> bool:
+        """Whether an operand has memory that the operation may overwrite, because nothing else reads it."""
+        if id(v) in outputs or any(u is not node for u in v.users) or v is node.inputs[1]:
+            return False
+        if v.producer is None:
+            return v.kind == "input" and v.position < len(self.donated) and self.donated[v.position]
+        return id(v) in self.ids
+
+    def _count_pieces(self, node: Node) -> None:
+        """Loops other than maps and reductions take parts from memory."""
+        for v in node.inputs:
+            products = node.kind == "reduce" and isinstance(node.primitive.lower, Library)
+            if self.pieces.get(id(v), 0) and (node.kind != "reduce" or products):
+                self._store(v)
+                self.pieces[id(v)] = 0
 
     def _same_memory(self, v: Value) -> Value | None:
         """What a result is a mere reshape of, if that has memory of its own: then one serves for both."""
@@ -88,6 +134,10 @@ class Roots:
                 cost += c
                 loads += n
         self.inline_cost[id(out)] = (cost, max(loads, 1))
+        pieces = made_of_parts(node) + sum(self.pieces.get(id(v), 0) for v in node.inputs if id(v) not in self.ids)
+        self.pieces[id(out)] = pieces
+        if pieces > MAX_PIECES:
+            self.ids.add(id(out))
         readers = len({id(u) for u in out.users}) + is_output
         if is_view(node):
             return
@@ -127,6 +177,11 @@ def _only_splits(shape: tuple[int, ...], new_shape: tuple[int, ...]) -> bool:
             part *= new_shape[j]
             j += 1
     return True
+
+
+def made_of_parts(node: Node) -> bool:
+    """Whether elements of the result are those of different operands, by their position."""
+    return isinstance(node.primitive.lower, Structural) and node.primitive.lower.kind in _PIECES
 
 
 def needs_memory(node: Node, k: int) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from mpijax.compiler.blocked import TILE, crossing_loads
-from mpijax.compiler.groups import children
+from mpijax.compiler.expr import children
 from mpijax.compiler.index import LoopVar
 from mpijax.compiler.kernel import Kernel, collapsed
+from mpijax.compiler.pieces import largest, split_variables
 from mpijax.scalar.types import info
 
 VECTOR_BYTES = 32
@@ -34,7 +35,9 @@ class Schedule:
     """
 
     def __init__(self, kernel: Kernel):
-        self.kernel = kernel
+        # What is measured is the part where most elements lie.
+        self.kernel = largest(kernel)
+        apart = split_variables(kernel)
         axes = set(kernel.axes)
         kept = [v for a, v in enumerate(kernel.variables) if a not in axes]
         reduced = [v for a, v in enumerate(kernel.variables) if a in axes]
@@ -52,8 +55,8 @@ class Schedule:
             order_reduced = reduced
             long = self.reduced_size >= SERIAL_BELOW and best is not None and not self._is_product()
             self.strategy = "tiled" if kernel.reduces and long and best in kept else "across"
-        kept_loops = collapsed(kernel, order_kept)
-        self.inner = collapsed(kernel, order_reduced)
+        kept_loops = collapsed(kernel, order_kept, apart)
+        self.inner = collapsed(kernel, order_reduced, apart)
         self.loops = kept_loops + self.inner
         self.vector_loop: list[LoopVar] | None = None
         if self.strategy == "along":
@@ -69,8 +72,9 @@ class Schedule:
         self.lanes = 1 if kernel.ordered else self._lanes(size)
         self.tile_loop: list[LoopVar] | None = None
         self.staged: list = []
-        if self.strategy == "across" and not kernel.reduces and self.lanes > 1:
+        if self.strategy == "across" and not kernel.reduces and self.lanes > 1 and not apart:
             self._use_tiles()
+        self.whole = self.vector_loop is None or id(self.vector_loop[0]) not in apart
         self.widths = [self.lanes, 1] if self.lanes > 1 else [1]
         if self.strategy == "across" and self.vector_loop is None:
             self.lanes, self.widths = 1, [1]
@@ -99,7 +103,18 @@ class Schedule:
     def whole_vectors(self) -> bool:
         """Whether the vectorized loop is a few whole vectors, to be written out without a loop."""
         turns, rest = divmod(self.vector_size, self.lanes)
+        if not self.whole:
+            return False
         return rest == 0 and turns <= WRITE_OUT and (turns == 1 or len(self.kernel.expressions()) <= UNROLL_EXPRESSIONS)
+
+    def widths_of(self, size: int) -> list[int]:
+        """Elements per turn of the loops that run through `size` elements, or through less of them."""
+        if self.whole:
+            return self.widths
+        wide = self.lanes
+        while wide > size:
+            wide //= 2
+        return [wide, 1] if wide >= 4 else [1]
 
     def unrolled(self, depth: int) -> int:
         """How many times to write the body of the innermost serial loop out; 0 to leave it a loop."""
@@ -177,7 +192,7 @@ class Schedule:
         for e in expressions:
             if e.op == "load" or e.op == "acc":
                 widest = max(widest, _compute_bytes(e.dtype))
-            if e.op not in ("const", "load", "acc", "inner"):
+            if e.op not in ("const", "load", "acc", "inner", "choose"):
                 cost += max(e.attr[0].lower.cost, 1) if isinstance(e.attr, tuple) and len(e.attr) == 3 else 1
             hashes = hashes or e.op == "threefry2x32"
         for dtype in stored:

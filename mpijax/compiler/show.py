@@ -73,6 +73,11 @@ def _expr(e: Expr, names, shown, lines, indent: str) -> str:
     if e.op == "load":
         value, position = e.attr
         text = f"{_name(value)}[{_lin(position, names, shown, lines, indent)}]"
+    elif e.op == "choose":
+        form, cuts = e.attr
+        at = _lin(form, names, shown, lines, indent)
+        parts = [_expr(a, names, shown, lines, indent) for a in e.args]
+        text = ", ".join([*(f"{p} if {at} < {c}" for p, c in zip(parts, cuts, strict=False)), f"else {parts[-1]}"])
     elif e.op == "index":
         text = _lin(e.attr, names, shown, lines, indent)
     else:

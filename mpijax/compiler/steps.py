@@ -11,7 +11,7 @@ from mpijax.compiler.cumulative import CumulativeEmitter
 from mpijax.compiler.emit import Emitter
 from mpijax.compiler.gemm import product_operand
 from mpijax.compiler.graph import Graph, Node, Value
-from mpijax.compiler.groups import Grouper
+from mpijax.compiler.groups import grouped
 from mpijax.compiler.kernel import Kernel, kernel_of
 from mpijax.compiler.plan import (
     ALIGN,
@@ -26,7 +26,6 @@ from mpijax.compiler.plan import (
     Ref,
 )
 from mpijax.compiler.products import dims_of, sizes_of
-from mpijax.compiler.roots import Roots
 from mpijax.core.lowering import Communication, HostCall, Library
 
 # Elements of work that make it worth to wake another thread.
@@ -40,11 +39,10 @@ class Planner:
     are left to `compiler.control`.
     """
 
-    def __init__(self, graph: Graph, plan: Plan):
+    def __init__(self, graph: Graph, plan: Plan, donated: tuple[bool, ...] = ()):
         self.graph = graph
         self.plan = plan
-        self.roots = Roots(graph)
-        self.grouper = Grouper(graph, self.roots)
+        self.roots, self.grouper = grouped(graph, donated)
         # Entries of the buffer table that this graph needs, and the bytes of those that lie in the arena.
         self.table: list[Buffer] = []
         self.arena = 0

@@ -75,6 +75,57 @@ def _slice(r, index, avals, params):
     return r.read(0, tuple(i * s + b for i, s, b in zip(index, strides, params["start_indices"], strict=True)))
 
 
+# ---------------------------------------------------------------- parts
+
+
+@rule("concatenate")
+def _concatenate(r, index, avals, params):
+    axis = params["dimension"]
+    cuts, parts, at = [], [], 0
+    for k, aval in enumerate(avals):
+
+        def part(k=k, at=at):
+            return r.read(k, tuple(i - at if d == axis else i for d, i in enumerate(index)))
+
+        parts.append(part)
+        at += aval.shape[axis]
+        cuts.append(at)
+    return r.choice(index[axis], tuple(cuts[:-1]), tuple(parts))
+
+
+@rule("pad")
+def _pad(r, index, avals, params):
+    def outside():
+        return r.read(1, ())
+
+    start = [int(low) for low, _, _ in params["padding_config"]]
+    return _boxed(r, index, start, avals[0].shape, outside, lambda source: r.read(0, source))
+
+
+@rule("static_update")
+def _static_update(r, index, avals, params):
+    def outside():
+        return r.read(0, index)
+
+    def inside(source):
+        new = r.read(1, source)
+        return new if params["combine"] is None else r.op(params["combine"], outside(), new)
+
+    return _boxed(r, index, params["start"], avals[1].shape, outside, inside)
+
+
+def _boxed(r, index, start, shape, outside, inside):
+    """`inside(position in the box)` in the box of `shape` at `start`, else `outside()`."""
+
+    def along(axis: int, source: tuple[Lin, ...]):
+        if axis == len(index):
+            return inside(source)
+        at = index[axis] - start[axis]
+        return r.choice(at, (0, shape[axis]), (outside, lambda: along(axis + 1, (*source, at)), outside))
+
+    return along(0, ())
+
+
 @rule("copy")
 @rule("copy_p")
 @rule("pvary")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from mpijax.compiler.addresses import Scope
 from mpijax.compiler.blocked import TILE as TILE_EDGE
 from mpijax.compiler.blocked import stage_tile
+from mpijax.compiler.index import LoopVar
 from mpijax.compiler.loops import Loops
 from mpijax.compiler.reductions import combining, identity
 from mpijax.scalar.types import Scalar
@@ -24,8 +25,12 @@ class Tiles(Loops):
     def _tiled(self, scope: Scope, outermost: bool) -> None:
         """A kept axis in tiles; the partial results of a tile stay in an array on the stack."""
         loop = self.schedule.vector_loop
-        key = id(loop[-1])
         lo, hi = self._range(loop, outermost)
+        for start, end, _ in self.parts(loop, lo, hi):
+            self._tiled_part(loop, start, end, scope)
+
+    def _tiled_part(self, loop: list[LoopVar], lo: str, hi: str, scope: Scope) -> None:
+        key = id(loop[-1])
         kernel = self.kernel
         one = self.builder(1)
         arrays = {}
@@ -67,8 +72,7 @@ class Tiles(Loops):
 
             for phase in range(kernel.phases):
                 self.phase = phase
-                reduces = [r for r in kernel.reduces if r.phase == phase]
-                stores = [s for s in kernel.inner if s.phase == phase]
+                reduces, _ = self.of_phase()
 
                 def clear(scope, reduces=reduces):
                     for r in reduces:
@@ -78,7 +82,8 @@ class Tiles(Loops):
                 if reduces:
                     sweep(tile_scope, clear)
 
-                def combine(scope, reduces=reduces, stores=stores):
+                def combine(scope):
+                    reduces, stores = self.of_phase()
                     for r in reduces:
                         b = self.builder(scope.lanes)
                         ptr = acc_pointer(r.member, scope)
@@ -87,19 +92,22 @@ class Tiles(Loops):
                     for s in stores:
                         self.store(s, scope)
 
-                def nest(depth: int, scope: Scope, combine=combine, reduces=reduces, stores=stores) -> None:
+                def nest(depth: int, scope: Scope) -> None:
                     if depth == len(self.schedule.inner):
+                        reduces, stores = self.of_phase()
                         self.hoist([r.expr for r in reduces], stores, scope, key, self.schedule.lanes)
                         sweep(scope, combine)
                         return
                     inner = self.schedule.inner[depth]
-                    self.hoist([r.expr for r in reduces], stores, scope, key, self.schedule.lanes)
 
                     def body(i, _):
                         nest(depth + 1, Scope(scope, {id(inner[-1]): i}))
                         return []
 
-                    self.loop("0", self._extent(inner), 1, [], [], body)
+                    for low, high, _ in self.parts(inner, "0", self._extent(inner)):
+                        reduces, stores = self.of_phase()
+                        self.hoist([r.expr for r in reduces], stores, scope, key, self.schedule.lanes)
+                        self.loop(low, high, 1, [], [], body)
 
                 nest(0, tile_scope)
                 for r in reduces:

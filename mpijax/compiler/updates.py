@@ -41,6 +41,8 @@ def lower(node: Node, roots) -> list[tuple[str, Any]]:
         return _concatenate(node, stored)
     if kind == "pad":
         return _pad(node, stored)
+    if kind == "static_update":
+        return _static_update(node, stored)
     if kind == "dynamic_update_slice":
         return _dynamic_update_slice(node, stored)
     return _scatter(node, stored, kind)
@@ -131,6 +133,21 @@ def _pad_interior(node: Node, stored, config) -> tuple[str, Kernel] | None:
     source = tuple(var(v) + r[0] for v, r in zip(variables, ranges, strict=False)) + words
     target = tuple((var(v) + r[0]) * r[2] + r[3] for v, r in zip(variables, ranges, strict=False)) + words
     return _part_kernel(node, reader, variables, linearized(target, out.shape), reader.element(operand, source))
+
+
+def _static_update(node: Node, stored) -> list[tuple[str, Any]]:
+    operand, window = node.inputs
+    out = node.outputs[0]
+    reader = Reader(stored)
+    scope = NodeReader(reader, node)
+    variables = [LoopVar(d) for d in window.shape]
+    index = tuple(var(v) for v in variables)
+    start = (*node.params["start"], *(0,) * (len(out.shape) - len(node.params["start"])))
+    position = linearized(tuple(i + s for i, s in zip(index, start, strict=True)), out.shape)
+    value = reader.element(window, index)
+    if node.params["combine"] is not None:
+        value = scope.op(node.params["combine"], reader.table.load(out, position), value)
+    return [("begin", Begin(operand, out)), _part_kernel(node, reader, variables, position, value)]
 
 
 def _dynamic_update_slice(node: Node, stored) -> list[tuple[str, Any]]:

@@ -93,19 +93,30 @@ def interior(x, y):
 
 def test_update_of_a_temporary_is_in_place():
     p = plan(lambda x, y: interior(x * 2, y), X, floats(63, 198))
-    # The indices, two integers, are all that needs memory.
-    assert count(p, CopyCall) == 0 and p.arena <= 64, p.text()
+    assert count(p, CopyCall) == 0 and len(p.steps) == 1 and p.arena == 0, p.text()
 
 
-def test_update_of_an_argument_copies_unless_it_is_donated():
+def test_update_of_a_temporary_with_memory_writes_the_window_only():
+    p = plan(lambda x, y: interior(jnp.cumsum(x, axis=0), y), X, floats(63, 198))
+    assert count(p, CopyCall) == 0 and p.arena == 0, p.text()
+    assert p.steps[-1].extent == 63, p.text()
+
+
+def test_update_of_an_argument_is_one_pass_and_of_a_donated_one_writes_the_window_only():
     y = floats(63, 198)
-    assert count(plan(interior, X, y), CopyCall) == 1
+    p = plan(interior, X, y)
+    assert count(p, KernelCall) == len(p.steps) == 1 and p.steps[0].extent == 65, p.text()
     p = plan(interior, X, y, donated=(True, False))
-    assert count(p, CopyCall) == 0 and p.memory()["alias"] == X.nbytes, p.text()
+    assert len(p.steps) == 1 and p.steps[0].extent == 63 and p.memory()["alias"] == X.nbytes, p.text()
 
 
-def test_update_of_a_value_that_is_read_later_copies():
+def test_update_of_a_value_that_is_read_later_is_part_of_that_pass():
     p = plan(lambda x, y: (lambda t: interior(t, y) + t)(jnp.sin(x)), X, floats(63, 198))
+    assert count(p, KernelCall) == len(p.steps) == 1 and p.arena == 0, p.text()
+
+
+def test_update_at_a_run_time_index_copies_an_argument():
+    p = plan(lambda x, y, i: x.at[i].set(y), X, floats(200), np.int32(3))
     assert count(p, CopyCall) == 1, p.text()
 
 

@@ -1,0 +1,152 @@
+"""Indexing at positions that are known when compiling: gathers become slices, scatters static updates.
+
+`x.at[1:-1, 1:-1].set(y)` is traced, as in JAX, to a scatter whose indices are an array made of literals. What such an
+array holds is found here, so that the window is a part of the result like one of a pad or concatenation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mpijax.core import effects as fx
+from mpijax.core.lowering import Elementwise, Structural
+from mpijax.core.primitive import Primitive, Unsupported, registry
+
+if TYPE_CHECKING:
+    from mpijax.compiler.graph import Value
+
+# Arrays of more elements than this are not evaluated when compiling.
+LARGEST = 64
+SCATTERS = {
+    "scatter": None, "scatter-add": "add", "scatter_add": "add", "scatter-sub": "sub", "scatter_sub": "sub",
+    "scatter-mul": "mul", "scatter_mul": "mul", "scatter-min": "min", "scatter_min": "min", "scatter-max": "max",
+    "scatter_max": "max",
+}  # fmt: skip
+
+static_update_p = Primitive(
+    "static_update",
+    type_rule=Unsupported("made by the compiler"),
+    reference=Unsupported("made by the compiler"),
+    lower=Structural("static_update"),
+    jvp=Unsupported("made by the compiler"),
+    transpose=Unsupported("made by the compiler"),
+    batch=Unsupported("made by the compiler"),
+    register=False,
+)
+"""`operand` with `window`, of as many axes, put at `start` (all of it is inside), or combined with what is there by the
+primitive named `combine`."""
+
+
+def known(v: Value) -> np.ndarray | None:
+    """What a small array holds, if it is computed from literals alone."""
+    if v.scalar is not None:
+        return np.asarray(v.scalar)
+    node = v.producer
+    if node is None or v.size > LARGEST or not isinstance(v.aval.dtype, np.dtype) or node.primitive.multiple_results:
+        return None
+    lower = node.primitive.lower
+    if not isinstance(lower, (Elementwise, Structural)) or isinstance(node.primitive.reference, Unsupported):
+        return None
+    inputs = []
+    for w in node.inputs:
+        x = known(w)
+        if x is None:
+            return None
+        inputs.append(x)
+    return np.asarray(node.primitive.reference(*inputs, **node.params), v.element).reshape(v.shape)
+
+
+def simplified(builder: Any, primitive, params, inputs, avals, source) -> list | None:
+    """The results of an operation by simpler ones, or None where it is as simple as it can be."""
+    kind = primitive.lower.kind
+    if kind == "dynamic_slice":
+        start = _starts(inputs[1:], inputs[0].aval.shape, params["slice_sizes"])
+        return None if start is None else [_slice(builder, inputs[0], start, params["slice_sizes"], source)]
+    if kind == "dynamic_update_slice":
+        operand, window = inputs[:2]
+        start = _starts(inputs[2:], operand.aval.shape, window.aval.shape)
+        return None if start is None else _updated(builder, operand, window, start, None, avals, source)
+    if kind == "gather":
+        return _gather(builder, params, inputs, avals, source)
+    if kind in SCATTERS:
+        return _scatter(builder, params, inputs, SCATTERS[kind], avals, source)
+    return None
+
+
+def _starts(values, shape, sizes) -> tuple[int, ...] | None:
+    start = []
+    for v, full, part in zip(values, shape, sizes, strict=True):
+        x = np.asarray(0) if full == part else known(v)
+        if x is None:
+            return None
+        start.append(min(max(int(x), 0), full - part))
+    return tuple(start)
+
+
+def _pure(builder, primitive, params, inputs, aval, source):
+    [out] = builder._node(primitive, params, inputs, [aval], source, fx.no_effects)
+    return out
+
+
+def _slice(builder, v, start, sizes, source):
+    limits = tuple(s + n for s, n in zip(start, sizes, strict=True))
+    params = {"start_indices": tuple(start), "limit_indices": limits, "strides": None}
+    return _pure(builder, registry["slice"], params, [v], v.aval.update(shape=tuple(sizes)), source)
+
+
+def _reshaped(builder, v, shape, source):
+    if v.aval.shape == tuple(shape):
+        return v
+    params = {"new_sizes": tuple(shape), "dimensions": None, "sharding": None}
+    return _pure(builder, registry["reshape"], params, [v], v.aval.update(shape=tuple(shape)), source)
+
+
+def _updated(builder, operand, window, start, combine, avals, source) -> list:
+    if 0 in window.aval.shape:
+        return [operand]
+    params = {"start": start, "combine": combine}
+    return [_pure(builder, static_update_p, params, [operand, window], avals[0], source)]
+
+
+def _window_start(indices, dims, shape, sizes, clip: bool) -> tuple[int, ...] | str | None:
+    """Where the only window lies; "outside" if it does not lie in the array; None if that is not known."""
+    if indices.aval.shape and np.prod(indices.aval.shape[:-1], dtype=int) != 1:
+        return None
+    at = known(indices)
+    if at is None:
+        return None
+    start = [0] * len(shape)
+    for x, d in zip(at.reshape(-1).tolist(), dims, strict=True):
+        start[d] = int(x)
+    room = [full - part for full, part in zip(shape, sizes, strict=True)]
+    if clip:
+        return tuple(min(max(s, 0), r) for s, r in zip(start, room, strict=True))
+    return tuple(start) if all(0 <= s <= r for s, r in zip(start, room, strict=True)) else "outside"
+
+
+def _gather(builder, params, inputs, avals, source) -> list | None:
+    operand, indices = inputs
+    dn, sizes = params["dimension_numbers"], params["slice_sizes"]
+    clip = params["mode"].name != "FILL_OR_DROP"
+    start = _window_start(indices, dn.start_index_map, operand.aval.shape, sizes, clip)
+    if start is None or start == "outside" or 0 in operand.aval.shape:
+        return None
+    return [_reshaped(builder, _slice(builder, operand, start, sizes, source), avals[0].shape, source)]
+
+
+def _scatter(builder, params, inputs, combine, avals, source) -> list | None:
+    operand, indices, updates = inputs
+    dn, shape = params["dimension_numbers"], operand.aval.shape
+    removed = {*dn.inserted_window_dims, *dn.operand_batching_dims}
+    lengths = iter(updates.aval.shape[u] for u in dn.update_window_dims)
+    sizes = tuple(1 if d in removed else next(lengths) for d in range(len(shape)))
+    if 0 in updates.aval.shape or 0 in shape or any(n > full for n, full in zip(sizes, shape, strict=True)):
+        return None
+    start = _window_start(indices, dn.scatter_dims_to_operand_dims, shape, sizes, params["mode"].name == "CLIP")
+    if start is None:
+        return None
+    if start == "outside":
+        return [operand]
+    return _updated(builder, operand, _reshaped(builder, updates, sizes, source), start, combine, avals, source)

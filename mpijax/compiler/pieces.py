@@ -1,0 +1,224 @@
+"""Values made of parts: pads, concatenations, static updates.
+
+`choose` is an expression with several alternatives; which one it is follows from comparing an index with constants. A
+kernel is never asked at run time: loops are split where the answer changes, and each part runs a kernel in which
+the alternatives are chosen (`split`), so that the inner loop of the large part has no condition in it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from mpijax.compiler.expr import Expr, ExprTable, children, dynamic_parts, position_of
+from mpijax.compiler.index import Lin, LoopVar
+
+if TYPE_CHECKING:
+    from mpijax.compiler.kernel import Kernel
+
+# Copies of a kernel's body, and expressions in all of them, that splitting its loops may make.
+MAX_BODIES = 27
+MAX_EXPRESSIONS = 600
+
+
+def choice(table: ExprTable, form: Lin, cuts: tuple[int, ...], parts: tuple[Callable[[], Expr], ...]) -> Expr:
+    """`parts[k]` where `cuts[k - 1] <= form < cuts[k]`; parts that no index reaches are not asked for."""
+    cuts = tuple(c - form.offset for c in cuts)
+    form = form - form.offset
+    low, high = form.bounds()
+    ends = (*cuts, high + 1)
+    kept_cuts: list[int] = []
+    kept: list[Expr] = []
+    begin = low
+    for end, part in zip(ends, parts, strict=True):
+        end = min(end, high + 1)
+        if end <= begin:
+            continue
+        e = part()
+        if kept and kept[-1] is e:
+            kept_cuts.pop()
+        else:
+            kept.append(e)
+        kept_cuts.append(end)
+        begin = end
+    if len(kept) == 1:
+        return kept[0]
+    at = tuple(kept_cuts[:-1])
+    return table.make("choose", tuple(kept), kept[0].dtype, (form, at), (form.key, at))
+
+
+def choices(roots: Iterable[Expr]) -> list[Expr]:
+    """All `choose` nodes of expressions, those in integers that positions are computed from too."""
+    found: list[Expr] = []
+    seen: set[int] = set()
+    stack = list(roots)
+    while stack:
+        e = stack.pop()
+        if id(e) in seen:
+            continue
+        seen.add(id(e))
+        if e.op == "choose":
+            found.append(e)
+        stack.extend(children(e))
+    return found
+
+
+def breaks(e: Expr, v: LoopVar) -> list[int]:
+    """Where along a loop variable a `choose` node changes its alternative."""
+    form, cuts = e.attr
+    if len(form.terms) != 1 or form.terms[0][0] is not v:
+        return []
+    c, o = form.terms[0][1], form.offset
+    points = [-((o - k) // c) if c > 0 else (o - k) // -c + 1 for k in cuts]
+    return [p for p in points if 0 < p < v.size]
+
+
+class _Resolver:
+    """Expressions with the alternatives chosen that hold at one value of a loop variable."""
+
+    def __init__(self, made: dict[Any, Expr], v: LoopVar, at: int):
+        self.made, self.v, self.at = made, v, at
+        self.memo: dict[int, Expr] = {}
+
+    def __call__(self, e: Expr) -> Expr:
+        found = self.memo.get(id(e))
+        if found is None:
+            found = self.memo[id(e)] = self._resolved(e)
+        return found
+
+    def _resolved(self, e: Expr) -> Expr:
+        if e.op == "choose":
+            form, cuts = e.attr
+            if len(form.terms) == 1 and form.terms[0][0] is self.v:
+                return self(e.args[bisect_right(cuts, form.terms[0][1] * self.at + form.offset)])
+        if not e.args:
+            return e
+        args = tuple(map(self, e.args))
+        if e.op == "add_any":
+            # Sums of cotangents, where what a part does not reach is zero.
+            for a, b in (args, args[::-1]):
+                if a.op == "const" and a.attr == 0:
+                    return b
+        if all(a is b for a, b in zip(args, e.args, strict=True)):
+            return e
+        key = (id(e), tuple(map(id, args)))
+        found = self.made.get(key)
+        if found is None:
+            found = self.made[key] = Expr(e.op, args, e.dtype, e.attr)
+            found.cost += e.cost - sum(a.cost for a in e.args)
+        return found
+
+
+@dataclass
+class Part:
+    """A kernel in which loop variable `v` runs over `[begin, end)` only."""
+
+    begin: int
+    end: int
+    kernel: Kernel
+
+
+def _ranges(v: LoopVar, roots: list[Expr], made: dict) -> list[tuple[int, int, _Resolver]]:
+    """Where along a loop variable the same alternatives hold, with what chooses them."""
+    points = sorted({p for e in choices(roots) for p in breaks(e, v)})
+    found: list[tuple[int, int, _Resolver]] = []
+    last: list[int] = []
+    for begin, end in zip([0, *points], [*points, v.size], strict=True):
+        resolve = _Resolver(made, v, begin)
+        ids = [id(resolve(e)) for e in roots]
+        if found and ids == last:
+            found[-1] = (found[-1][0], end, found[-1][2])
+        else:
+            found.append((begin, end, resolve))
+        last = ids
+    return found
+
+
+def split(kernel: Kernel, v: LoopVar) -> list[Part]:
+    """The parts of a loop in which the same alternatives hold, with these chosen."""
+    roots = kernel.roots()
+    if not choices(roots):
+        return [Part(0, v.size, kernel)]
+    return [Part(begin, end, _chosen(kernel, resolve)) for begin, end, resolve in _ranges(v, roots, kernel.made)]
+
+
+def _chosen(kernel: Kernel, resolve: _Resolver) -> Kernel:
+    def store(s):
+        return replace(s, expr=resolve(s.expr), guard=None if s.guard is None else resolve(s.guard))
+
+    return replace(
+        kernel,
+        reduces=[replace(r, expr=resolve(r.expr)) for r in kernel.reduces],
+        inner=[store(s) for s in kernel.inner],
+        outer=[store(s) for s in kernel.outer],
+        computed={k: resolve(e) for k, e in kernel.computed.items()},
+    )
+
+
+def largest(kernel: Kernel) -> Kernel:
+    """The kernel of the part in which most elements lie."""
+    for v in kernel.variables:
+        kernel = max(split(kernel, v), key=lambda p: p.end - p.begin).kernel
+    return kernel
+
+
+def fits(variables: list[LoopVar], roots: list[Expr]) -> bool:
+    """Whether loops can be split for every choice, into not too much code."""
+    found = choices(roots)
+    if not found:
+        return True
+    known = {id(v) for v in variables}
+    for e in found:
+        form = e.attr[0]
+        if len(form.terms) != 1 or id(form.terms[0][0]) not in known:
+            return False
+    if _choices_in_positions(roots):
+        return False
+    code = _code(variables, roots, {}, [])
+    return len(code) <= MAX_BODIES and sum(code) <= MAX_EXPRESSIONS
+
+
+def _choices_in_positions(roots: list[Expr]) -> bool:
+    """Whether an integer that a position is computed from depends on a choice."""
+    seen: set[int] = set()
+    stack = list(roots)
+    while stack:
+        e = stack.pop()
+        if id(e) not in seen:
+            seen.add(id(e))
+            position = position_of(e)
+            if position is not None and choices(dynamic_parts(position)):
+                return True
+            stack.extend(e.args)
+    return False
+
+
+def _code(variables: list[LoopVar], roots: list[Expr], made: dict, sizes: list[int]) -> list[int]:
+    """The number of expressions in each body that splitting makes; stops when there are too many bodies."""
+    if len(sizes) > MAX_BODIES:
+        return sizes
+    if not variables or not choices(roots):
+        sizes.append(count(roots))
+        return sizes
+    for _, _, resolve in _ranges(variables[0], roots, made):
+        _code(variables[1:], [resolve(e) for e in roots], made, sizes)
+    return sizes
+
+
+def count(roots: list[Expr]) -> int:
+    """How many expressions there are."""
+    seen: set[int] = set()
+    stack = list(roots)
+    while stack:
+        e = stack.pop()
+        if id(e) not in seen:
+            seen.add(id(e))
+            stack.extend(children(e))
+    return len(seen)
+
+
+def split_variables(kernel: Kernel) -> set[int]:
+    """Loop variables, by id, along which parts lie."""
+    return {id(atom) for e in choices(kernel.roots()) for atom, _ in e.attr[0].terms}
