@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpijax.compiler.graph import Node, Value
+from mpijax.compiler.native import native
 from mpijax.compiler.plan import (
     AdvanceStep,
     Buffer,
@@ -50,14 +51,14 @@ class ControlPlanner(Planner):
         return ControlStep(node, bodies, scratch, carries)
 
     def emit_control(self, step: ControlStep) -> list[Any]:
-        base = 0
+        base, first = 0, len(self.plan.buffers)
         if step.scratch.nbytes:
             place = self.place(step.scratch)
             base = self.plan.buffers[place.buffer].offset + place.offset
         for body in step.bodies:
             body.settle(self, base)
             base += aligned(body.arena)
-        return _EMITTERS[step.node.primitive.lower.kind](self, step)
+        return native(_EMITTERS[step.node.primitive.lower.kind](self, step), self.plan, first)
 
 
 class Body(ControlPlanner):

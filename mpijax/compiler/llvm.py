@@ -1,10 +1,10 @@
 """From LLVM IR text to callable machine code.
 
 `compile_object` parses the text and emits an ELF object for this machine's CPU; `load_object` puts an object
-into memory and returns the addresses of its functions. The IR arrives vectorised and clean, so no
+into memory and returns the addresses of its functions. The IR of kernels arrives vectorised and clean, so no
 optimisation passes run but the inlining of helper functions where there are any: code generation
-(scheduling, register allocation, hoisting of constants) does the rest. LLVM is imported at the first
-compilation, not before.
+(scheduling, register allocation, hoisting of constants) does the rest. Loops around kernels get LLVM's own passes.
+LLVM is imported at the first compilation, not before.
 """
 
 from __future__ import annotations
@@ -44,14 +44,18 @@ def _target_machine():
         cpu=llvm.get_host_cpu_name(), features=features, opt=2, reloc="pic", codemodel="small")
 
 
-def _module(ir_text: str):
+def _module(ir_text: str, optimize: bool):
     llvm = _binding()
     machine = _target_machine()
     try:
         module = llvm.parse_assembly(ir_text)
     except RuntimeError as e:
         raise LLVMError(f"invalid LLVM IR: {e}") from None
-    if "alwaysinline" in ir_text:
+    if optimize:
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+    elif "alwaysinline" in ir_text:
         builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1))
         passes = llvm.create_new_module_pass_manager()
         passes.add_always_inliner_pass()
@@ -59,17 +63,17 @@ def _module(ir_text: str):
     return machine, module
 
 
-def compile_object(ir_text: str) -> bytes:
-    """Machine code of an LLVM module (its text) as an ELF object file."""
+def compile_object(ir_text: str, optimize: bool = False) -> bytes:
+    """Machine code of an LLVM module (its text) as an ELF object file; `optimize` runs LLVM's passes first."""
     with _lock:
-        machine, module = _module(ir_text)
+        machine, module = _module(ir_text, optimize)
         return machine.emit_object(module)
 
 
-def to_assembly(ir_text: str) -> str:
+def to_assembly(ir_text: str, optimize: bool = False) -> str:
     """The assembly `compile_object` would produce, for people to read."""
     with _lock:
-        machine, module = _module(ir_text)
+        machine, module = _module(ir_text, optimize)
         return machine.emit_assembly(module)
 
 

@@ -44,11 +44,15 @@ class Buffer:
 
 @dataclass
 class KernelCode:
-    """A kernel's function as LLVM IR, and the declarations and helper functions it refers to."""
+    """A kernel's function as LLVM IR, and the declarations and helper functions it refers to.
+
+    optimize: whether LLVM's passes are to run on it; kernels alone do not need them.
+    """
 
     define: str
     declares: frozenset[str]
     helpers: dict[str, str]
+    optimize: bool = False
 
 
 def module_text(codes: list[KernelCode]) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 
 from mpijax.compiler.control import ControlPlanner
 from mpijax.compiler.graph import Value, build_graph
-from mpijax.compiler.plan import Buffer, Plan, Ref, Result
+from mpijax.compiler.plan import Buffer, KernelCall, Plan, Ref, Result, walk
 from mpijax.core.jaxpr import ClosedJaxpr
 
 
@@ -24,6 +24,8 @@ class Program(ControlPlanner):
         plan.arena = self.arena
         self._emit_steps()
         self._results(closed.out_avals)
+        called = {s.name for s in walk(plan.steps) if isinstance(s, KernelCall)}
+        plan.kernels = {name: code for name, code in plan.kernels.items() if name in called}
         plan.largest = sorted(((b.nbytes, b.value) for b in plan.buffers), key=lambda x: -x[0])[:8]
 
     def _ends(self) -> None:

@@ -34,8 +34,10 @@ def addresses(kernels: dict[str, KernelCode]) -> dict[str, int]:
             cache = _cache()
             if cache is not None:
                 missing = [n for n in missing if not _load_from(cache, n)]
-            if missing:
-                _compile([kernels[n] for n in missing], missing, cache)
+            for optimize in (False, True):
+                names = [n for n in missing if kernels[n].optimize == optimize]
+                if names:
+                    _compile([kernels[n] for n in names], names, optimize, cache)
     return _addresses
 
 
@@ -55,9 +57,9 @@ def _load_from(cache: DiskCache, name: str) -> bool:
     return name in _addresses
 
 
-def _compile(codes: list[KernelCode], names: list[str], cache: DiskCache | None) -> None:
+def _compile(codes: list[KernelCode], names: list[str], optimize: bool, cache: DiskCache | None) -> None:
     text = module_text(codes)
-    code = llvm.compile_object(text)
+    code = llvm.compile_object(text, optimize)
     _addresses.update(llvm.load_object(code))
     if cache is not None:
         key = cache_key(text)
