@@ -15,24 +15,38 @@ from mpijax.core.primitive import Primitive, registry
 from mpijax.core.trace import Tracer, trace_to_closed_jaxpr, typeof
 from mpijax.core.tree import tree_flatten, tree_unflatten
 from mpijax.ops import binary, bitwise, reductions
-from mpijax.ops.families import NOT_LINEAR
+from mpijax.ops.convert import convert
+from mpijax.ops.families import ANY, BITS, NOT_LINEAR, accepts_dtype
 from mpijax.transforms.batching import batch_at
 from mpijax.transforms.jvp import jvp_flat
+from mpijax.transforms.zeros import Zero, instantiate
 
 
 def _zero(dtype):
     return dtype.type(0)
 
 
-# Functions that have a reduction of their own, and the value which leaves others unchanged.
-_KNOWN: dict[Callable, tuple[Callable, Callable]] = {
-    binary.add: (reductions.reduce_sum, _zero),
-    binary.mul: (reductions.reduce_prod, lambda dtype: dtype.type(1)),
-    binary.max: (reductions.reduce_max, lambda dtype: reductions.extreme(dtype, largest=False)),
-    binary.min: (reductions.reduce_min, lambda dtype: reductions.extreme(dtype, largest=True)),
-    bitwise.bitwise_and: (reductions.reduce_and, lambda dtype: np.array(-1).astype(dtype)[()]),
-    bitwise.bitwise_or: (reductions.reduce_or, _zero),
-    bitwise.bitwise_xor: (reductions.reduce_xor, _zero),
+def _ones(dtype):
+    return np.array(-1).astype(dtype)[()]
+
+
+def lowest(dtype):
+    return reductions.extreme(dtype, largest=False)
+
+
+def highest(dtype):
+    return reductions.extreme(dtype, largest=True)
+
+
+# Functions that have a reduction of their own, the value which leaves others unchanged, and for which dtypes.
+_KNOWN: dict[Callable, tuple[Callable, Callable, tuple[type, ...]]] = {
+    binary.add: (reductions.reduce_sum, _zero, ANY),
+    binary.mul: (reductions.reduce_prod, lambda dtype: dtype.type(1), ANY),
+    binary.max: (reductions.reduce_max, lowest, ANY),
+    binary.min: (reductions.reduce_min, highest, ANY),
+    bitwise.bitwise_and: (reductions.reduce_and, _ones, BITS),
+    bitwise.bitwise_or: (reductions.reduce_or, _zero, BITS),
+    bitwise.bitwise_xor: (reductions.reduce_xor, _zero, BITS),
 }
 _BY_NAME = {"add": "reduce_sum", "mul": "reduce_prod", "max": "reduce_max", "min": "reduce_min",
             "and": "reduce_and", "or": "reduce_or", "xor": "reduce_xor"}  # fmt: skip
@@ -59,39 +73,58 @@ def reduce(
     init, init_tree = tree_flatten(init_values)
     if tree != init_tree:
         raise ValueError(f"Operands must have the same tree structure as init_values: {tree} vs. {init_tree}")
-    if len(flat) != len(init):
-        raise ValueError(
-            f"Must have same total number of operands as init_values:  {len(flat)} vs. {len(init)}"
-        )
     dims = tuple(operator.index(d) for d in dimensions)
     if len(flat) == 1:
-        known = _known_reduction(computation, flat[0], init[0])
+        known = _known_reduction(computation, init[0])
         if known is not None:
-            return tree_unflatten(tree, [known(flat[0], tuple(d % typeof(flat[0]).ndim for d in dims))])
+            out = known(flat[0], dims)
+            weak = typeof(flat[0]).weak_type and typeof(init[0]).weak_type
+            return tree_unflatten(tree, [convert(out, typeof(out).dtype, weak)])
+    outs = reduce_p.bind(
+        *flat,
+        *init,
+        computation=computation,
+        jaxpr=monoid_jaxpr(computation, [typeof(x) for x in init], tree, "reduce"),
+        dimensions=dims,
+    )
+    return tree_unflatten(tree, outs)
+
+
+def monoid_jaxpr(computation: Callable, scalars: list[ShapedArray], tree: Any, where: str) -> ClosedJaxpr:
+    """The Jaxpr of `(values, values) -> values`, trees of scalars of the given types.
+
+    Raises:
+      ValueError: the result is another tree. NotImplementedError: the function uses values that are being traced.
+    """
 
     def flat_computation(*values):
         half = len(values) // 2
         out = computation(tree_unflatten(tree, values[:half]), tree_unflatten(tree, values[half:]))
-        return tree_flatten(out)[0]
+        leaves, out_tree = tree_flatten(out)
+        if out_tree != tree:
+            raise ValueError(f"The function of lax.{where} must return the tree {tree} it is given, not {out_tree}.")
+        return leaves
 
-    scalars = [typeof(x).update(shape=(), weak_type=False) for x in init]
-    jaxpr = trace_to_closed_jaxpr(flat_computation, scalars * 2)
-    outs = reduce_p.bind(*flat, *init, computation=computation, jaxpr=jaxpr, dimensions=dims)
-    return tree_unflatten(tree, outs)
+    jaxpr = trace_to_closed_jaxpr(flat_computation, [*scalars, *scalars])
+    if any(isinstance(c, Tracer) for c in jaxpr.consts):
+        raise NotImplementedError(
+            f"The function of lax.{where} uses a value that is being traced; make it one of the operands instead."
+        )
+    return jaxpr
 
 
-def _known_reduction(computation: Callable, x: Any, init: Any) -> Callable | None:
-    """The primitive's function, if `computation` has one and `init` is its neutral value."""
+def _known_reduction(computation: Callable, init: Any) -> Callable | None:
+    """The function of the primitive, if `computation` has one and `init` is its neutral value."""
     try:
         known = _KNOWN.get(computation)
     except TypeError:
         return None
     if known is None or isinstance(init, Tracer) or np.ndim(init) != 0:
         return None
-    dtype = typeof(x).dtype
-    if typeof(init).dtype != dtype and not isinstance(init, (bool, int, float)):
+    function, neutral, kinds = known
+    dtype = typeof(init).dtype
+    if not accepts_dtype(dtype, kinds):
         return None
-    function, neutral = known
     with np.errstate(all="ignore"):
         return function if np.asarray(init).astype(dtype) == neutral(dtype) else None
 
@@ -105,9 +138,16 @@ def _reduce_type(*avals: ShapedArray, computation, jaxpr: ClosedJaxpr, dimension
         )
     if any(a.shape != operands[0].shape for a in operands):
         raise ValueError(f"reduce found operands with different shapes: {[a.shape for a in operands]}")
-    dims = {d % a.ndim for a in operands for d in dimensions}
+    if any(a.shape for a in init):
+        raise ValueError(f"reduce found non-scalar initial value: {[a.shape for a in init]}")
+    ndim = operands[0].ndim
+    if any(not -ndim <= d < ndim for d in dimensions):
+        raise IndexError(f"reduce: dimensions {dimensions} are out of bounds for shape {operands[0].shape}")
+    dims = {d % ndim for d in dimensions}
     shape = tuple(d for i, d in enumerate(operands[0].shape) if i not in dims)
-    return [ShapedArray(shape, a.dtype, a.weak_type) for a in operands]
+    return [
+        ShapedArray(shape, a.dtype, a.weak_type and b.weak_type) for a, b in zip(operands, init, strict=True)
+    ]
 
 
 def _fold(operands: list, init: list, jaxpr: ClosedJaxpr, dimensions) -> list:
@@ -157,10 +197,12 @@ def _reference(*args, computation, jaxpr: ClosedJaxpr, dimensions):
 def _reduce_jvp(primals, tangents, *, computation, jaxpr, dimensions):
     """Through the tree of combinations; the initial values are taken for neutral."""
     half = len(primals) // 2
-    if half != 1:
-        raise NotImplementedError("differentiating lax.reduce of several operands is not supported")
-    init = list(primals[half:])
-    return jvp_flat(lambda *xs: _fold(list(xs), init, jaxpr, dimensions), primals[:half], tangents[:half])
+    if any(type(t) is not Zero for t in tangents[half:]):
+        raise NotImplementedError("lax.reduce cannot be differentiated by its initial values")
+    dims = tuple(d % typeof(primals[0]).ndim for d in dimensions)
+    primals, init = [reductions.lead(x, dims) for x in primals[:half]], list(primals[half:])
+    tangents = [reductions.lead(instantiate(t), dims) for t in tangents[:half]]
+    return jvp_flat(lambda *xs: _fold(list(xs), init, jaxpr, (0,)), primals, tangents)
 
 
 def _reduce_batch(axis, args, dims, *, computation, jaxpr, dimensions):
@@ -174,6 +216,10 @@ def _reduce_batch(axis, args, dims, *, computation, jaxpr, dimensions):
     return outs, [0] * half
 
 
+def _reduce_pretty(eqn, _names):
+    return sorted({**eqn.params, "computation": repr(eqn.params["computation"])}.items())
+
+
 reduce_p = Primitive(
     "reduce",
     type_rule=_reduce_type,
@@ -183,4 +229,5 @@ reduce_p = Primitive(
     transpose=NOT_LINEAR,
     batch=_reduce_batch,
     multiple_results=True,
+    pretty=_reduce_pretty,
 )

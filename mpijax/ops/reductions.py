@@ -160,7 +160,7 @@ def _slice(x, start: int, stop: int):
     )
 
 
-def _lead(x, axes: tuple[int, ...]):
+def lead(x, axes: tuple[int, ...]):
     """`axes` as one axis, the first."""
     shape = typeof(x).shape
     kept = [int(i) for i in complement(len(shape), axes)]
@@ -179,19 +179,17 @@ def by_halves(combine: Callable, operands: list, units: list, axes: tuple[int, .
     combine: `(values, values) -> values` of lists of arrays, one for each operand.
     units: for each operand the value that fills up odd lengths.
     """
-    operands = [_lead(x, axes) for x in operands]
+    operands = [lead(x, axes) for x in operands]
     n, *rest = typeof(operands[0]).shape
     if n == 0:
         return [broadcast_to(unit, tuple(rest)) for unit in units]
     while n > 1:
         half = (n + 1) // 2
         config = ((0, 2 * half - n, 0),) + ((0, 0, 0),) * len(rest)
-        pairs = [(_slice(x, 0, half), _slice(x, half, n)) for x in operands]
-        upper = [
-            high if n % 2 == 0 else registry["pad"].bind(high, unit, padding_config=config)
-            for (_, high), unit in zip(pairs, units, strict=True)
-        ]
-        operands, n = combine([low for low, _ in pairs], upper), half
+        low, high = [_slice(x, 0, half) for x in operands], [_slice(x, half, n) for x in operands]
+        if n % 2:
+            high = [registry["pad"].bind(x, u, padding_config=config) for x, u in zip(high, units, strict=True)]
+        operands, n = combine(low, high), half
     return [registry["squeeze"].bind(x, dimensions=(0,)) for x in operands]
 
 
