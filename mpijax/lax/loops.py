@@ -65,35 +65,37 @@ def scan(
         return _python_scan(f, init, xs, length, reverse)
     x_avals = [slice_aval(typeof(x)) for x in xs_leaves]
 
-    def trace(avals: Sequence[ShapedArray]) -> tuple[Body, list[Any]]:
+    def trace(avals: Sequence[ShapedArray]) -> tuple[Body, Any]:
         args = tree.tree_unflatten(init_tree, avals), tree.tree_unflatten(xs_tree, x_avals)
         body = trace_body(f, args, "scan")
-        return body, _pair(body)
+        return body, _carry_tree(body)
 
-    body, (carry_tree, ys_tree) = trace(init_avals)
+    body, carry_tree = trace(init_avals)
     if carry_tree.num_leaves == len(init_leaves):
         init_leaves, changed = promote_weak(init_leaves, body.out_avals[: len(init_leaves)])
         if changed:
             init_avals = [typeof(x) for x in init_leaves]
-            body, (carry_tree, ys_tree) = trace(init_avals)
+            body, carry_tree = trace(init_avals)
     carry_avals = body.out_avals[: carry_tree.num_leaves]
     check_carry("scan body", f, init_tree, init_avals, carry_tree, carry_avals)
     carry, ys = _bind(body, init_leaves, xs_leaves, length, bool(reverse), _turns_at_once(unroll, length))
-    return tree.tree_unflatten(carry_tree, carry), tree.tree_unflatten(ys_tree, ys)
+    return tree.tree_unflatten(body.out_tree, [*carry, *ys])
 
 
-def _pair(body: Body) -> list[Any]:
-    """The structures of carry and ys."""
+def _carry_tree(body: Body) -> Any:
+    """The structure of the first of the pair that the body returns."""
     parts = tree.treedef_children(body.out_tree)
     if len(parts) != 2:
         got = tree.tree_unflatten(body.out_tree, body.out_avals)
         raise TypeError(
             f"scan body output must be a pair, got {got}. Return the new carry and what to stack, or None there."
         )
-    return parts
+    return parts[0]
 
 
 def _scan_length(xs: list[Any], length: Any) -> int:
+    for x in xs:
+        typeof(x)
     if not all(hasattr(x, "shape") for x in xs):
         wrong = ", ".join(str(x) for x in xs if not hasattr(x, "shape"))
         raise ValueError(f"scan got value with no leading axis to scan over: {wrong}.")
@@ -118,6 +120,8 @@ def _scan_length(xs: list[Any], length: Any) -> int:
             "dynamic length, use `while_loop` or `fori_loop`.",
         )
     length = int(length)
+    if length < 0:
+        raise ValueError(f"scan got `length` argument of {length}, but it is the number of turns.")
     if any(n != length for n in lengths):
         raise ValueError(f"scan got `length` argument of {length} which disagrees with leading axis sizes {lengths}.")
     return length
@@ -221,6 +225,8 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
         return scan(lambda _, x: ((), f(x)), (), xs)[1]
     leaves, structure = tree.tree_flatten(xs)
     length = _scan_length(leaves, None)
+    if batch_size < 0:
+        raise ValueError(f"lax.map: batch_size must not be negative, got {batch_size}")
     if batch_size == 0:
         return vmap(f)(xs)
     whole, left = divmod(length, batch_size)

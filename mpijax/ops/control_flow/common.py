@@ -140,8 +140,8 @@ def check_carry(
     if not triples:
         return
     differences = [
-        f"{component(path)} has type {a.str_short()} but the corresponding output carry component has type "
-        f"{b.str_short()}{mismatch(a, b)}"
+        f"{component(path)} has type {a.str_short(False)} but the corresponding output carry component has "
+        f"type {b.str_short(False)}{mismatch(a, b)}"
         for path, a, b in triples
     ]
     raise TypeError(

@@ -12,7 +12,7 @@ from mpijax.core.jaxpr import ClosedJaxpr, Eqn, dead_code, eval_jaxpr
 from mpijax.core.lowering import ControlFlow
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import Primitive
-from mpijax.ops.control_flow import scan_rules
+from mpijax.ops.control_flow import scan_rules, scan_transpose
 from mpijax.ops.control_flow.common import chosen, same_type, split
 from mpijax.transforms.batching import batch_jaxpr, broadcast_dim, move_dim
 
@@ -123,7 +123,7 @@ scan_p = Primitive(
     reference=_reference,
     lower=ControlFlow("scan"),
     jvp=scan_rules.jvp,
-    transpose=scan_rules.transpose,
+    transpose=scan_transpose.transpose,
     batch=_batch,
     multiple_results=True,
     effects=lambda params: params["jaxpr"].effects,

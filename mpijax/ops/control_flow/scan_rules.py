@@ -1,4 +1,4 @@
-"""Derivatives of `scan`: forward mode, linearization, transposition.
+"""Derivatives of `scan`: forward mode and linearization.
 
 Operands are consts, the initial carry, then xs; results are the last carry, then ys. Which
 carries have a tangent is a fixpoint: those whose initial value has one, and those into which
@@ -13,13 +13,12 @@ from typing import Any
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import registry
-from mpijax.core.trace import current_trace, trace_to_closed_jaxpr
+from mpijax.core.trace import current_trace
 from mpijax.ops.control_flow.common import chosen, merged, nonzero_flags, split
 from mpijax.ops.control_flow.partial import split_known
 from mpijax.transforms.jvp import jvp_jaxpr
 from mpijax.transforms.linearize import LinearizedJaxpr, linearize_jaxpr
-from mpijax.transforms.transpose import UndefPrimal, backward_pass, is_undefined_primal
-from mpijax.transforms.zeros import Zero, instantiate, zeros
+from mpijax.transforms.zeros import Zero, instantiate
 
 
 def bind(operands: Sequence[Any], params: dict[str, Any], jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, **more):
@@ -155,73 +154,3 @@ def _run_primal(parts: LinearizedJaxpr, primals, params, num_outs: int):
         residuals.append(value)
         stacked.append(not constant)
     return outs, residuals, stacked
-
-
-# ---------------------------------------------------------------- transposition
-
-
-def transpose(cts, *args, **params):
-    """A scan the other way round, which carries the cotangents of the carry and of linear consts.
-
-    All carries are linear: where linearization started one from zero, that is given as an array.
-    """
-    closed, num_consts, num_carry = params["jaxpr"], params["num_consts"], params["num_carry"]
-    linear = [is_undefined_primal(x) for x in args]
-    consts_lin, _, xs_lin = split(linear, num_consts, num_carry)
-    consts, carry, xs = split(args, num_consts, num_carry)
-    ct_carry, ct_ys = split(cts, num_carry)
-    ct_carry = [instantiate(ct) for ct in ct_carry]
-    ct_consts = [zeros(x.aval.to_tangent_aval()) for x in chosen(consts, consts_lin)]
-    ys_nonzero = nonzero_flags(ct_ys)
-    body = _transposed_body(closed, tuple(consts_lin), num_carry, tuple(xs_lin), tuple(ys_nonzero))
-    fixed = [x for x in consts if not is_undefined_primal(x)]
-    operands = [
-        *fixed, *ct_consts, *ct_carry, *chosen(ct_ys, ys_nonzero), *(x for x in xs if not is_undefined_primal(x))
-    ]  # fmt: skip
-    outs = bind(
-        operands, params, body, len(fixed), len(ct_consts) + num_carry, reverse=not params["reverse"]
-    )
-    ct_consts, ct_carry, ct_xs = split(outs, len(ct_consts), num_carry)
-    found = iter([*ct_consts, *(ct for ct, x in zip(ct_carry, carry, strict=True) if is_undefined_primal(x)), *ct_xs])
-    return [next(found) if lin else None for lin in linear]
-
-
-@memo_on_jaxpr
-def _transposed_body(closed: ClosedJaxpr, consts_lin, num_carry: int, xs_lin, ys_nonzero) -> ClosedJaxpr:
-    """The transpose of a linear body.
-
-    Before: consts, some of them linear, the linear carry, xs, some of them linear -> carry, ys.
-    After: other consts; cotangents of linear consts, of the carry; of the ys marked nonzero, other xs
-    -> cotangents of linear consts, of the carry, of linear xs.
-    """
-    consts, carry, xs = split(closed.in_avals, len(consts_lin), num_carry)
-    out_tangents = [a.to_tangent_aval() for a in closed.out_avals]
-    fixed = [a for a, lin in zip(consts, consts_lin, strict=True) if not lin]
-    gathering = [a.to_tangent_aval() for a in chosen(consts, consts_lin)]
-    scanned = [a for a, lin in zip(xs, xs_lin, strict=True) if not lin]
-    ct_ys = chosen(out_tangents[num_carry:], ys_nonzero)
-
-    def body(*flat):
-        values, cts_in, ct_carry, ct_live, others = split(
-            flat, len(fixed), len(gathering), num_carry, len(ct_ys)
-        )
-        given = iter(values)
-        gathered = iter(cts_in)
-        const_args = [UndefPrimal(a) if lin else next(given) for a, lin in zip(consts, consts_lin, strict=True)]
-        start = [next(gathered) if lin else Zero(a) for a, lin in zip(consts, consts_lin, strict=True)]
-        rest = iter(others)
-        x_args = [UndefPrimal(a) if lin else next(rest) for a, lin in zip(xs, xs_lin, strict=True)]
-        live = iter(ct_live)
-        ct_out = [next(live) if nz else Zero(a) for a, nz in zip(out_tangents[num_carry:], ys_nonzero, strict=True)]
-        result = backward_pass(
-            closed.jaxpr,
-            closed.consts,
-            [*const_args, *(UndefPrimal(a) for a in carry), *x_args],
-            [*ct_carry, *ct_out],
-            [*start, *map(Zero, [*carry, *xs])],
-        )
-        wanted = (*consts_lin, *[True] * num_carry, *xs_lin)
-        return [instantiate(ct) for ct in chosen(result, wanted)]
-
-    avals = [*fixed, *gathering, *out_tangents[:num_carry], *ct_ys, *scanned]
-    return trace_to_closed_jaxpr(body, avals, closed.jaxpr.debug_info)
