@@ -1,4 +1,4 @@
-"""Machine code kept on disk between runs.
+"""Machine code, and plans of programs, kept on disk between runs.
 
 One file per key, in a folder that only its owner may enter. A file is used only if folder and file belong
 to this user and nobody else may write them, and if its checksum holds: a torn, foreign or altered file is
@@ -67,12 +67,13 @@ def _cpu() -> str:
 class DiskCache:
     """get(key) -> bytes or None, put(key, bytes). Without a usable folder both do nothing."""
 
-    def __init__(self, folder: str | os.PathLike):
+    def __init__(self, folder: str | os.PathLike, suffix: str = ".o"):
         self.folder = Path(folder)
+        self.suffix = suffix
         self._usable: bool | None = None
 
     @classmethod
-    def default(cls) -> DiskCache | None:
+    def default(cls, suffix: str = ".o") -> DiskCache | None:
         """The cache named by MPIJAX_CACHE_DIR (default ~/.cache/mpijax); None where MPIJAX_CACHE=0."""
         if os.environ.get("MPIJAX_CACHE", "1").lower() in ("0", "off", "false", "no"):
             return None
@@ -80,7 +81,7 @@ class DiskCache:
         if not folder:
             base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
             folder = os.path.join(base, "mpijax")
-        return cls(folder)
+        return cls(folder, suffix)
 
     def get(self, key: str) -> bytes | None:
         """What was put under key, if it can be trusted."""
@@ -115,7 +116,7 @@ class DiskCache:
                 os.unlink(temporary)
 
     def _path(self, key: str) -> Path:
-        return self.folder / f"{key}.o"
+        return self.folder / f"{key}{self.suffix}"
 
     def _folder_is_ours(self, create: bool = False) -> bool:
         if self._usable is None or (create and not self._usable):

@@ -12,6 +12,7 @@ from mpijax.compiler.emit import Emitter
 from mpijax.compiler.gemm import product_operand
 from mpijax.compiler.graph import Graph, Node, Value
 from mpijax.compiler.groups import grouped
+from mpijax.compiler.host import PrimitiveCall
 from mpijax.compiler.kernel import Kernel, kernel_of
 from mpijax.compiler.plan import (
     ALIGN,
@@ -26,7 +27,7 @@ from mpijax.compiler.plan import (
     Ref,
 )
 from mpijax.compiler.products import dims_of, sizes_of
-from mpijax.core.lowering import Communication, HostCall, Library
+from mpijax.core.lowering import Communication, Library
 
 # Elements of work that make it worth to wake another thread.
 GRAIN = 32768
@@ -314,13 +315,7 @@ class Planner:
         if isinstance(lower, Communication):
             self.emitted.append(CommStep(lower.kind, node.params, inputs, outputs, node.source, node.primitive.name))
             return
-        fun = lower.fun if isinstance(lower, HostCall) else node.primitive.reference
-        params = node.params
-
-        def call(*arrays):
-            out = fun(*arrays, **params)
-            return list(out) if node.primitive.multiple_results else [out]
-
+        call = PrimitiveCall(node.primitive, node.params)
         self.emitted.append(HostStep(call, inputs, outputs, node.source, node.primitive.name))
 
     def ref_or_const(self, v: Value) -> Ref:

@@ -73,3 +73,10 @@ class PRNGKeyDtype(ExtendedDType):
 
     def __reduce__(self):
         return PRNGKeyDtype, (self._impl,)
+
+    def _plain_(self) -> tuple[Any]:
+        return (self._impl,)
+
+    @staticmethod
+    def _from_plain_(impl: Any) -> "PRNGKeyDtype":
+        return PRNGKeyDtype(impl)

@@ -51,6 +51,12 @@ def trace_key() -> int:
     return values.trace_key
 
 
+def settings() -> list[str]:
+    """The traced options that are not at their default here and now, as text: what `trace_key` stands for."""
+    found = ((name, getattr(values, name)) for name in _traced)
+    return [f"{name}={value!r}" for name, value in found if value != _options[name].default]
+
+
 def _intern_settings(overrides: dict[str, Any]) -> int:
     settings = tuple(overrides[name] if name in overrides else getattr(_Values, name) for name in _traced)
     # The types are part of the key because True == 1 == 1.0.
@@ -122,6 +128,7 @@ class Option:
         if name in _options:
             raise ValueError(f"Config option {name} already defined")
         self.name, self.parse, self._bare, self.__doc__ = name, parse, bare, doc
+        self.default = default
         self.__name__ = name.removeprefix("jax_")
         with _lock:
             _options[name] = self

@@ -88,6 +88,13 @@ class NumpyInt(int):
     def __reduce__(self):
         return NumpyInt, (int(self),)
 
+    def _plain_(self) -> tuple[int]:
+        return (int(self),)
+
+    @staticmethod
+    def _from_plain_(value: int) -> NumpyInt:
+        return NumpyInt(value)
+
 
 def numpy_ints(values: Iterable[int]) -> tuple[NumpyInt, ...]:
     return tuple(map(NumpyInt, values))

@@ -43,6 +43,13 @@ class PRNGImpl:
     def __str__(self) -> str:
         return self.tag
 
+    def _plain_(self) -> tuple[str]:
+        return (self.name,)
+
+    @staticmethod
+    def _from_plain_(name: str) -> PRNGImpl:
+        return prngs[name]
+
 
 threefry_prng_impl = PRNGImpl("threefry2x32", "fry", (2,))
 prngs: dict[str, PRNGImpl] = {threefry_prng_impl.name: threefry_prng_impl}

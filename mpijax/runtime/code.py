@@ -9,6 +9,8 @@ from mpijax.compiler.disk_cache import DiskCache, cache_key
 from mpijax.compiler.plan import KernelCode, module_text
 
 _addresses: dict[str, int] = {}
+# The file that holds each kernel, as far as it is known; and the files that have been loaded.
+_objects: dict[str, str] = {}
 _loaded: set[str] = set()
 _lock = threading.Lock()
 _disk: list[DiskCache | None] = []
@@ -47,14 +49,41 @@ def _load_from(cache: DiskCache, name: str) -> bool:
     content = cache.get(cache_key(name))
     if content is None or not content.startswith(_REFERENCE):
         return False
-    key = content[len(_REFERENCE) :].decode()
+    return _load_object(cache, content[len(_REFERENCE) :].decode(), [name])
+
+
+def _load_object(cache: DiskCache, key: str, names: list[str]) -> bool:
+    """Load a file of machine code; whether it has these kernels."""
     if key not in _loaded:
         code = cache.get(key)
         if code is None:
             return False
-        _addresses.update(llvm.load_object(code))
+        found = llvm.load_object(code)
+        _addresses.update(found)
+        _objects.update(dict.fromkeys(found, key))
         _loaded.add(key)
-    return name in _addresses
+    return all(name in _addresses for name in names)
+
+
+def objects_of(names) -> dict[str, list[str]] | None:
+    """The files that hold these kernels, each with those it has; None if one is in no file."""
+    files: dict[str, list[str]] = {}
+    for name in names:
+        key = _objects.get(name)
+        if key is None:
+            return None
+        files.setdefault(key, []).append(name)
+    return files
+
+
+def load_objects(files: dict[str, list[str]]) -> bool:
+    """Load what `objects_of` told; False if a file is gone."""
+    cache = _cache()
+    with _lock:
+        return cache is not None and all(
+            all(name in _addresses for name in names) or _load_object(cache, key, names)
+            for key, names in files.items()
+        )
 
 
 def _compile(codes: list[KernelCode], names: list[str], optimize: bool, cache: DiskCache | None) -> None:
@@ -64,5 +93,6 @@ def _compile(codes: list[KernelCode], names: list[str], optimize: bool, cache: D
     if cache is not None:
         key = cache_key(text)
         cache.put(key, code)
+        _objects.update(dict.fromkeys(names, key))
         for name in names:
             cache.put(cache_key(name), _REFERENCE + key.encode())

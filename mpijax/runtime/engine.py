@@ -20,6 +20,7 @@ from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import Tracer, trace_to_closed_jaxpr, typeof
+from mpijax.runtime import plan_cache
 from mpijax.runtime.array import ArrayImpl
 from mpijax.runtime.loader import load_plan
 from mpijax.transforms.call import jit_p
@@ -64,8 +65,16 @@ def _eager_program(primitive: Primitive, avals, params, args):
 
 
 def compile_jaxpr(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...] = (), in_shardings: tuple = ()):
-    """The loaded program of a Jaxpr."""
-    return load_plan(plan_program(closed, donated, in_shardings), name)
+    """The loaded program of a Jaxpr; its plan comes from disk if an earlier process had the same program."""
+    kept = plan_cache.entry(closed, donated, in_shardings)
+    plan = kept.load() if kept is not None else None
+    if plan is not None:
+        return load_plan(plan, name)
+    plan = plan_program(closed, donated, in_shardings)
+    program = load_plan(plan, name)
+    if kept is not None:
+        kept.store(plan)
+    return program
 
 
 @memo_on_jaxpr

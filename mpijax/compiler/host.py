@@ -1,0 +1,30 @@
+"""A primitive as the function of a host call: data that says what to call, so that plans can be kept on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mpijax.core.lowering import HostCall
+from mpijax.core.primitive import Primitive, registry
+
+
+@dataclass(frozen=True)
+class PrimitiveCall:
+    """Call the NumPy function of a primitive on arrays; the result is a list."""
+
+    primitive: Primitive
+    params: dict[str, Any]
+
+    def __call__(self, *arrays):
+        primitive = self.primitive
+        fun = primitive.lower.fun if isinstance(primitive.lower, HostCall) else primitive.reference
+        out = fun(*arrays, **self.params)
+        return list(out) if primitive.multiple_results else [out]
+
+    def _plain_(self) -> tuple[str, dict[str, Any]]:
+        return self.primitive.name, self.params
+
+    @staticmethod
+    def _from_plain_(name: str, params: dict[str, Any]) -> PrimitiveCall:
+        return PrimitiveCall(registry[name], params)

@@ -1,0 +1,226 @@
+"""Values as plain data, and back: what JSON knows, with a tag where JSON would lose the kind.
+
+    3, "x", True, None, 2.5          themselves
+    (1, 2)                           ["t", 1, 2]
+    numpy.dtype("float32")           ["d", "float32"]
+    Ref(buffer=3, offset=8)          ["r", class number, 3, 8]
+
+Records are dataclasses, named tuples and enums of mpijax, and those of its classes that give their own data
+(`_plain_`, `_from_plain_`). Reading makes values and calls nothing else: no class outside mpijax, no function.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import importlib
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.avals import ShapedArray
+
+_SCALARS = frozenset((int, bool, str, type(None)))
+_PACKAGE = "mpijax."
+_TYPES = {t.__name__: t for t in (bool, int, float, complex)}
+
+
+class NotSerializable(NotImplementedError):
+    """A value that is no data: a function, a handle, an object of somebody else's class."""
+
+
+def refuse(x: Any, where: str) -> NoReturn:
+    """Say that x cannot be written, and the way around."""
+    kind = f"{type(x).__module__}.{type(x).__qualname__}"
+    if callable(x) and not isinstance(x, type):
+        raise NotSerializable(
+            f"{where} holds the Python function {getattr(x, '__qualname__', x)!r}, which cannot be serialised: only "
+            "data is written, never code. Call the function outside of the exported program, or replace the "
+            "callback by operations of mpijax.numpy and mpijax.lax."
+        )
+    raise NotSerializable(
+        f"{where} holds {x!r} of type {kind}, which cannot be serialised. Numbers, strings, dtypes, tuples, arrays and "
+        "mpijax's own records can be; pass anything else as an argument of the exported program."
+    )
+
+
+class Writer:
+    """Makes plain data of values. Types, sources and classes are kept in tables; arrays become `blobs`."""
+
+    def __init__(self) -> None:
+        self.avals: dict[ShapedArray, int] = {}
+        self.records: dict[type, int] = {}
+        self.blobs: list[bytes] = []
+        self.where = "the program"
+
+    def value(self, x: Any) -> Any:
+        """x as plain data. Raises NotSerializable."""
+        kind = type(x)
+        if kind in _SCALARS:
+            return x
+        write = _WRITERS.get(kind)
+        if write is not None:
+            return write(self, x)
+        return self.other(x, kind)
+
+    def values(self, xs) -> list[Any]:
+        scalars = _SCALARS
+        return [x if type(x) in scalars else self.value(x) for x in xs]
+
+    def other(self, x: Any, kind: type) -> Any:
+        """A value whose class is not in the table."""
+        if isinstance(x, np.dtype):
+            return ["d", "float0" if x == dtypes.float0 else x.name]
+        if isinstance(x, np.generic):
+            return ["n", x.dtype.name, x.tobytes().hex()]
+        if isinstance(x, type):
+            return self._type(x)
+        if kind.__module__.startswith(_PACKAGE):
+            if hasattr(x, "_plain_"):
+                return ["r", self._record(kind), *self.values(x._plain_())]
+            if isinstance(x, enum.Enum):
+                return ["r", self._record(kind), x.name]
+            if isinstance(x, tuple) and hasattr(kind, "_fields"):
+                return ["r", self._record(kind), *self.values(x)]
+            if dataclasses.is_dataclass(kind):
+                return ["r", self._record(kind), *self.values([getattr(x, name) for name in _fields(kind)])]
+        if hasattr(x, "aval") and hasattr(x, "_physical"):
+            return self.array(x)
+        refuse(x, self.where)
+
+    def _type(self, x: type) -> Any:
+        if x in _TYPES.values():
+            return ["y", x.__name__]
+        if issubclass(x, np.generic):
+            return ["y", np.dtype(x).name]
+        refuse(x, self.where)
+
+    def aval(self, a: ShapedArray) -> int:
+        """The number of a type in the table."""
+        return self.avals.setdefault(a, len(self.avals))
+
+    def _record(self, kind: type) -> int:
+        return self.records.setdefault(kind, len(self.records))
+
+    def array(self, x: Any) -> Any:
+        """An array by its bytes."""
+        if not getattr(x, "_is_whole", True):
+            raise NotSerializable(
+                f"{self.where} holds an array of type {x.aval.str_short()} that is spread over ranks, as a constant. "
+                "Pass it as an argument."
+            )
+        data = np.ascontiguousarray(x if isinstance(x, np.ndarray) else x._physical)
+        aval = None if isinstance(x, np.ndarray) else self.aval(x.aval)
+        self.blobs.append(data.tobytes())
+        return ["a", aval, self.value(data.dtype), list(np.shape(x)) if aval is None else list(data.shape)]
+
+    def tables(self) -> dict[str, Any]:
+        """What the numbers mean; to be asked for last."""
+        avals = []
+        for a in self.avals:
+            extra = [a.weak_type, self.values(sorted(a.vma, key=str))] if a.weak_type or a.vma else []
+            avals.append([self.value(a.dtype), list(a.shape), *extra])
+        names = [f"{k.__module__}:{k.__qualname__}" for k in self.records]
+        return {"types": avals, "records": names}
+
+
+def _fields(kind: type) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(kind))
+
+
+_WRITERS: dict[type, Callable[[Writer, Any], Any]] = {
+    float: lambda w, x: x,
+    tuple: lambda w, x: ["t", *w.values(x)],
+    list: lambda w, x: ["l", *w.values(x)],
+    dict: lambda w, x: ["m", *[item for pair in x.items() for item in w.values(pair)]],
+    frozenset: lambda w, x: ["f", *w.values(sorted(x, key=str))],
+    complex: lambda w, x: ["c", x.real, x.imag],
+    bytes: lambda w, x: ["b", x.hex()],
+    slice: lambda w, x: ["s", *w.values((x.start, x.stop, x.step))],
+    range: lambda w, x: ["g", x.start, x.stop, x.step],
+    type(Ellipsis): lambda w, x: ["e"],
+    ShapedArray: lambda w, x: ["v", w.aval(x)],
+    np.ndarray: lambda w, x: w.array(x),
+}
+
+
+def register_writer(kind: type, write: Callable[[Writer, Any], Any]) -> None:
+    """How values of one more class are written."""
+    _WRITERS[kind] = write
+
+
+class Reader:
+    """Makes values of plain data."""
+
+    def __init__(self, tables: dict[str, Any], blobs: list[memoryview]):
+        self.blobs = iter(blobs)
+        self.records = [_resolve(name) for name in tables["records"]]
+        self.avals = [self._aval(*a) for a in tables["types"]]
+
+    def _aval(self, dtype, shape, weak=False, vma=()) -> ShapedArray:
+        of = self.value(dtype)
+        return ShapedArray(tuple(shape), of, weak, frozenset(map(self.value, vma)))
+
+    def value(self, x: Any) -> Any:
+        return _READERS[x[0]](self, x) if type(x) is list else x
+
+    def values(self, xs) -> list[Any]:
+        return [_READERS[x[0]](self, x) if type(x) is list else x for x in xs]
+
+    def record(self, x: list) -> Any:
+        make = self.records[x[1]]
+        return make(*[_READERS[v[0]](self, v) if type(v) is list else v for v in x[2:]])
+
+    def array(self, x: list) -> Any:
+        from mpijax.runtime.array import from_numpy  # lies above: arrays are the runtime's
+
+        _, aval, dtype, shape = x
+        data = np.frombuffer(next(self.blobs), self.value(dtype)).reshape(shape)
+        return data if aval is None else from_numpy(data, self.avals[aval], True)
+
+
+def _dtype(name: str) -> Any:
+    return dtypes.float0 if name == "float0" else np.dtype(name)
+
+
+_READERS: dict[str, Callable[[Reader, list], Any]] = {
+    "t": lambda r, x: tuple(r.values(x[1:])),
+    "l": lambda r, x: r.values(x[1:]),
+    "m": lambda r, x: dict(zip(r.values(x[1::2]), r.values(x[2::2]), strict=True)),
+    "f": lambda r, x: frozenset(r.values(x[1:])),
+    "c": lambda r, x: complex(x[1], x[2]),
+    "b": lambda r, x: bytes.fromhex(x[1]),
+    "s": lambda r, x: slice(*r.values(x[1:])),
+    "g": lambda r, x: range(x[1], x[2], x[3]),
+    "e": lambda r, x: Ellipsis,
+    "v": lambda r, x: r.avals[x[1]],
+    "a": Reader.array,
+    "d": lambda r, x: _dtype(x[1]),
+    "n": lambda r, x: np.frombuffer(bytes.fromhex(x[2]), _dtype(x[1]))[0],
+    "y": lambda r, x: _TYPES.get(x[1]) or np.dtype(x[1]).type,
+    "r": Reader.record,
+}
+
+
+def register_reader(tag: str, read: Callable[[Reader, list], Any]) -> None:
+    """How data with one more tag is read."""
+    _READERS[tag] = read
+
+
+def _resolve(name: str) -> Callable:
+    """What makes a record of the class with this name, which must be one of mpijax's."""
+    module, _, qualname = name.partition(":")
+    if not module.startswith(_PACKAGE) or "." in qualname:
+        raise ValueError(f"{name!r} is no record of mpijax")
+    found = getattr(importlib.import_module(module), qualname, None)
+    if not isinstance(found, type) or found.__module__ != module:
+        raise ValueError(f"{name!r} is no record of this version of mpijax")
+    if hasattr(found, "_from_plain_"):
+        return found._from_plain_
+    if issubclass(found, enum.Enum):
+        return found.__getitem__
+    if dataclasses.is_dataclass(found) or (issubclass(found, tuple) and hasattr(found, "_fields")):
+        return found
+    raise ValueError(f"{name!r} is no record of mpijax")

@@ -1,0 +1,196 @@
+"""Jaxprs as data, and files of data: what `mpijax.export` writes, and what the cache of plans is keyed by.
+
+A file is a magic line, a SHA-256 of everything after it, the length of a header in JSON, the header, and the bytes
+of the arrays the header refers to. No code is in it, and reading runs none: primitives are found by name, and their
+parameters are plain data (`core.plain`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from mpijax.core import effects as fx
+from mpijax.core import plain
+from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
+from mpijax.core.lowering import Inline
+from mpijax.core.plain import NotSerializable
+from mpijax.core.primitive import registry
+from mpijax.core.source import UNKNOWN, Source
+
+__all__ = ["JaxprReader", "JaxprWriter", "NotSerializable", "fingerprint", "pack", "unpack"]
+
+# The primitive that calls a Jaxpr, and its parameters beside the Jaxpr.
+_CALL = "jit"
+
+
+class JaxprWriter(plain.Writer):
+    """Writes Jaxprs too. Equal programs give equal data, in any process.
+
+    constants: "bytes" to write arrays out, "types" to write only of what type they are: what the compiler makes of a
+    program does not depend on their values. Then `constants` lists them by the numbers that stand for them.
+    """
+
+    def __init__(self, constants: str = "bytes"):
+        super().__init__()
+        self._by_type = constants == "types"
+        self.constants: list[Any] = []
+        self._constant_numbers: dict[int, int] = {}
+        self.programs: list[Any] = []
+        self._program_numbers: dict[int, int] = {}
+        self._alive: list[Any] = []
+        self.sources: dict[Source, int] = {}
+        self.primitives: dict[str, int] = {}
+
+    def source(self, source: Source) -> int:
+        """The number of a line of the user's program."""
+        return self.sources.setdefault(source, len(self.sources))
+
+    def array(self, x: Any) -> Any:
+        if not self._by_type:
+            return super().array(x)
+        number = self._constant_numbers.get(id(x))
+        if number is None:
+            number = self._constant_numbers[id(x)] = len(self.constants)
+            self.constants.append(x)
+        return ["x", number]
+
+    def program(self, jaxpr: Jaxpr | ClosedJaxpr) -> int:
+        """The number of a Jaxpr in the table; one that is used twice is written once."""
+        number = self._program_numbers.get(id(jaxpr))
+        if number is None:
+            written = self._program(jaxpr)
+            number = self._program_numbers[id(jaxpr)] = len(self.programs)
+            self.programs.append(written)
+            self._alive.append(jaxpr)
+        return number
+
+    def _program(self, given: Jaxpr | ClosedJaxpr) -> list[Any]:
+        jaxpr, consts = (given.jaxpr, given.consts) if isinstance(given, ClosedJaxpr) else (given, None)
+        numbers: dict[Any, int] = {}
+        aval = self.aval
+        for v in (*jaxpr.constvars, *jaxpr.invars):
+            numbers[v] = len(numbers)
+        head = [[aval(v.aval) for v in jaxpr.constvars], [aval(v.aval) for v in jaxpr.invars]]
+
+        def atom(v):
+            return [aval(v.aval), self.value(v.val)] if type(v) is Literal else numbers[v]
+
+        eqns = []
+        for eqn in jaxpr.eqns:
+            name, params = self._operation(eqn)
+            inputs = [atom(v) for v in eqn.invars]
+            outputs = []
+            for v in eqn.outvars:
+                outputs.append(~aval(v.aval) if type(v) is DropVar else aval(v.aval))
+                numbers[v] = len(numbers)
+            number = self.primitives.setdefault(name, len(self.primitives))
+            eqns.append([number, inputs, outputs, params, self.source(eqn.source)])
+        self.where = "the program"
+        values = None if consts is None else [self.value(c) for c in consts]
+        return [*head, eqns, [atom(v) for v in jaxpr.outvars], values]
+
+    def _operation(self, eqn: Eqn) -> tuple[str, list[Any]]:
+        """Name and parameters. A call that is inlined whatever its rules are becomes a plain call."""
+        name, params, lower = eqn.primitive.name, eqn.params, eqn.primitive.lower
+        if type(lower) is Inline and name != _CALL:
+            params = {
+                "jaxpr": params.get(lower.param), "name": params.get("name") or name, "inline": False,
+                "keep_unused": False, "donated_invars": (False,) * len(eqn.invars),
+            }  # fmt: skip
+            name = _CALL
+            params["name"] = str(getattr(params["name"], "__name__", params["name"]))
+        self.where = f"parameter of {eqn.primitive.name} at {eqn.source}"
+        flat = []
+        for key, value in params.items():
+            flat += [key, self.value(value)]
+        return name, flat
+
+    def tables(self) -> dict[str, Any]:
+        inner = super().tables()
+        return {
+            **inner, "programs": self.programs, "primitives": list(self.primitives),
+            "sources": [list(s) for s in self.sources],
+        }  # fmt: skip
+
+
+plain.register_writer(Source, lambda w, x: ["u", w.source(x)])  # type: ignore[attr-defined]
+for _kind in (Jaxpr, ClosedJaxpr):
+    plain.register_writer(_kind, lambda w, x: ["j", w.program(x)])  # type: ignore[attr-defined]
+
+
+class JaxprReader(plain.Reader):
+    """Reads what a `JaxprWriter` wrote. constants: what the numbers stand for, if it wrote only types."""
+
+    def __init__(self, tables: dict[str, Any], blobs: list[memoryview], constants: list[Any] | None = None):
+        super().__init__(tables, blobs)
+        self.constants = constants or []
+        self.sources = [Source(*s) for s in tables["sources"]]
+        self.primitives = [registry[name] for name in tables["primitives"]]
+        self.programs: list[Any] = []
+        for program in tables["programs"]:
+            self.programs.append(self._program(*program))
+
+    def _program(self, constvars, invars, eqns, outs, values) -> Jaxpr | ClosedJaxpr:
+        variables = [Var(self.avals[a]) for a in (*constvars, *invars)]
+        constvars, invars = variables[: len(constvars)], variables[len(constvars) :]
+
+        def atom(x):
+            return Literal(self.value(x[1]), self.avals[x[0]]) if type(x) is list else variables[x]
+
+        read = []
+        for number, inputs, outputs, flat, source in eqns:
+            primitive = self.primitives[number]
+            params = dict(zip(flat[::2], self.values(flat[1::2]), strict=True))
+            ins = [atom(x) for x in inputs]
+            results = [Var(self.avals[a]) if a >= 0 else DropVar(self.avals[~a]) for a in outputs]
+            variables += results
+            effects = primitive.effects(params) if primitive.effects is not None else fx.no_effects
+            read.append(Eqn(primitive, ins, results, params, effects, self.sources[source]))
+        jaxpr = Jaxpr(constvars, invars, [atom(x) for x in outs], read)
+        return jaxpr if values is None else ClosedJaxpr(jaxpr, self.values(values))
+
+
+plain.register_reader("x", lambda r, x: r.constants[x[1]])  # type: ignore[attr-defined]
+plain.register_reader("u", lambda r, x: r.sources[x[1]] if r.sources[x[1]].file else UNKNOWN)  # type: ignore[attr-defined]
+plain.register_reader("j", lambda r, x: r.programs[x[1]])  # type: ignore[attr-defined]
+
+
+def fingerprint(*values: Any, writer: JaxprWriter) -> str:
+    """A hash of values that is equal in every process where they are."""
+    content = writer.values(values)
+    text = json.dumps([content, writer.tables()], separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def pack(magic: bytes, content: Any, writer: JaxprWriter) -> bytes:
+    """A file that holds plain data with the tables and arrays it refers to."""
+    sizes = [len(b) for b in writer.blobs]
+    header = json.dumps([content, writer.tables(), sizes], separators=(",", ":")).encode()
+    body = b"".join([len(header).to_bytes(8, "little"), header, *writer.blobs])
+    return magic + hashlib.sha256(magic + body).digest() + body
+
+
+def unpack(magic: bytes, data: bytes | bytearray | memoryview, what: str) -> tuple[Any, dict, list[memoryview]]:
+    """Plain data, tables and arrays of a file. Raises ValueError for one that is not whole, or not of this kind."""
+    view = memoryview(data).cast("B")
+    head, at = len(magic), len(magic) + 32
+    if bytes(view[:head]) != magic:
+        family = magic[: magic.rindex(b"-")]
+        if bytes(view[: len(family)]) == family:
+            theirs = bytes(view[:head]).split(b"\n")[0].decode("ascii", "replace")
+            raise ValueError(
+                f"{what} has format {theirs!r}, and this version of mpijax reads {magic.decode().strip()!r}: make it "
+                "again with this version"
+            )
+        raise ValueError(f"not {what} of mpijax: it begins with {bytes(view[:head])!r}")
+    if hashlib.sha256(magic + bytes(view[at:])).digest() != bytes(view[head:at]):
+        raise ValueError(f"{what} is damaged: its checksum does not hold ({len(view)} bytes were given)")
+    length = int.from_bytes(view[at : at + 8], "little")
+    content, tables, sizes = json.loads(bytes(view[at + 8 : at + 8 + length]))
+    blobs, start = [], at + 8 + length
+    for size in sizes:
+        blobs.append(view[start : start + size])
+        start += size
+    return content, tables, blobs
