@@ -224,7 +224,7 @@ def dead_code(jaxpr: Jaxpr, used_outputs: Sequence[bool]) -> tuple[Jaxpr, list[b
         if not any(needed) and not fx.pins(eqn.effects):
             continue
         rule = eqn.primitive.dce
-        if rule is not None and not all(needed):
+        if rule is not None:
             eqn = rule(needed, eqn)
             if eqn is None:
                 continue

@@ -115,7 +115,7 @@ def linearize_flat(fun: Callable, primals: Sequence[Any]) -> tuple[list[Any], Li
         fun.release_aux(trace.primal_of)
     pairs = [trace.pair(o) for o in outs]
     nonzero = [type(t) is not Zero for _, t in pairs]
-    jaxpr, residuals = builder.to_jaxpr([t for _, t in pairs if type(t) is not Zero])
+    jaxpr, residuals = _pruned(*builder.to_jaxpr([t for _, t in pairs if type(t) is not Zero]))
     out_avals = [typeof(p).to_tangent_aval() for p, _ in pairs]
     return [p for p, _ in pairs], Linearized(jaxpr, residuals, in_avals, nonzero, out_avals)
 
