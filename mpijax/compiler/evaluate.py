@@ -82,10 +82,12 @@ class Evaluator(Addresses):
         """An element another member of the kernel computed: from memory if an earlier pass stored it."""
         member = e.attr
         row = self.rows.get(id(member.value))
-        if member.phase < self.phase and row is not None:
+        if member.phase < self.phase and row is not None and scope.vector in scope.available:
             return self._load_row(row[1], e, scope)
-        if member.phase < self.phase and id(member.value) in self.kernel.saved:
-            position = linearized(member.index, member.value.shape)
+        position = linearized(member.index, member.value.shape)
+        # In a part where the element is the same everywhere it may be asked for outside of the loops.
+        here = self._lin_deps(position) <= scope.available
+        if member.phase < self.phase and here and id(member.value) in self.kernel.saved:
             load = Expr("load", (), member.value.element, (member.value, position))
             self.keepalive.append(load)
             return self._load(load, scope, scope.lanes if self._varies(self.deps(e), scope) else 1)
@@ -93,7 +95,7 @@ class Evaluator(Addresses):
 
     def _load_row(self, row: str, e: Expr, scope: Scope) -> Scalar:
         member = e.attr
-        index = scope.variable(scope.vector) if scope.vector in scope.available else "0"
+        index = scope.variable(scope.vector)
         lanes = scope.lanes if self._varies(self.deps(e), scope) else 1
         b = self.builder(lanes)
         ptr = b.emit(f"getelementptr {b._element(member.value.element)}, ptr {row}, i64 {index}")

@@ -66,7 +66,7 @@ class Loops(Evaluator):
 
         While a part is at hand, `self.kernel` is the kernel with the alternatives chosen.
         """
-        kernel = self.kernel
+        kernel, phase = self.kernel, self.phase
         found = split(kernel, loop[0])
         step = 1
         for v in loop[1:]:
@@ -75,9 +75,10 @@ class Loops(Evaluator):
         for part in found:
             end = hi if part is found[-1] else self._cut(part.end * step, start, lo, hi)
             self.kernel = part.kernel
+            self.phase = phase
             yield start, end, (part.end - part.begin) * step
             start = end
-        self.kernel = kernel
+        self.kernel, self.phase = kernel, phase
 
     def _cut(self, at: int, start: str, lo: str, hi: str) -> str:
         """A constant, moved into [start, hi) where a thread runs a share of the loop."""

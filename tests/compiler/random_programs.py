@@ -31,6 +31,8 @@ DTYPES = (
     ("float32",) * 6 + ("int32",) * 3 + ("uint8", "int8", "bool", "bool", "bfloat16", "float16", "complex64")
 )
 LARGEST = 30_000
+# Operations whose results are made of parts; some programs have more of them.
+PARTS = ("roll", "stencil", "window", "border", "concatenate", "stack", "static_index")
 # What a few rounding operations may be off by, relative to 1 or to the number.
 ERROR = {
     "float16": 2e-2,
@@ -144,7 +146,7 @@ class Program:
 class Maker:
     """Draws a program."""
 
-    def __init__(self, seed: int, length: int = 12, x64: bool = False):
+    def __init__(self, seed: int, length: int = 12, x64: bool = False, parts: bool = False):
         self.rng = np.random.default_rng(seed)
         self.x64 = x64
         count = self.rng.integers(1, 5)
@@ -157,6 +159,8 @@ class Maker:
             self.program.inputs.append(array(self.rng, shape, dtype))
             self.program.values.append(Value(shape, dtype))
         kinds = [getattr(self, n) for n in sorted(dir(self)) if n.startswith("make_")]
+        if parts:
+            kinds += 5 * [getattr(self, f"make_{n}") for n in PARTS]
         while len(self.program.steps) < length:
             self.pick(kinds)()
         n = len(self.program.values)
@@ -434,6 +438,86 @@ class Maker:
         if k is not None:
             index = (slice(1, -1),) * len(self.of(k).shape)
             self.add("at interior", lambda x: x.at[index].set(-x[index] if x.dtype != bool else ~x[index]), k)
+
+    def make_roll(self):
+        k = self.value(lambda v: v.shape != () and v.dtype != "bool")
+        if k is not None:
+            axes = self.axes_of(self.of(k))
+            shifts = tuple(self.number(-3, 4) for _ in axes)
+            self.add(f"- roll {shifts} {axes}", lambda x: x - jnp.roll(x, shifts, axes), k)
+
+    def make_border(self):
+        k = self.value()
+        config = [(self.number(-1, 3), self.number(-1, 3), 0) if d > 1 else (0, 1, 0) for d in self.of(k).shape]
+        self.add(f"border {config}", lambda x: lax.pad(x, jnp.zeros((), x.dtype), config), k)
+
+    def make_stencil(self):
+        k = self.value(lambda v: v.shape != () and min(v.shape) > 1 and v.dtype != "bool")
+        if k is None:
+            return
+        mode = self.pick(["constant", "constant", "edge", "wrap", "reflect"])
+        offsets = [tuple(self.number(0, 3) for _ in self.of(k).shape) for _ in range(self.number(2, 6))]
+
+        def fun(x):
+            p = jnp.pad(x, 1, mode=mode)
+            shifted = [p[tuple(slice(o, o + d) for o, d in zip(at, x.shape, strict=True))] for at in offsets]
+            return sum(shifted[1:], x) - shifted[0]
+
+        self.add(f"stencil {mode} {offsets}", fun, k)
+
+    def make_window(self):
+        k = self.value(lambda v: v.shape != () and v.size > 0)
+        if k is None:
+            return
+        how = self.pick(["set", "set", "add", "max", "multiply"])
+        v = self.of(k)
+        if how != "set" and v.dtype in ("bool", "complex64"):
+            how = "set"
+        index: list = []
+        for d in v.shape:
+            low = self.number(0, d)
+            index.append(self.pick([slice(None), slice(low, self.number(low, d) + 1), low, low - d]))
+        index = index[: self.number(1, len(index) + 1)]
+        other = self.value(lambda w: w.dtype == v.dtype and w.size > 0)
+
+        def fun(x, y):
+            new = jnp.ravel(y)[0] if len(offset) == 0 else x[offset] * 2 if x.dtype != bool else ~x[offset]
+            return getattr(x.at[tuple(index)], how)(new)
+
+        offset: tuple = ()
+        if self.rng.random() < 0.5:
+            # The window's new value are those of another window of the same shape, where there is one.
+            offset = tuple(
+                slice(i.start - 1, i.stop - 1) if isinstance(i, slice) and i.start else i for i in index
+            )
+        self.add(f"at {index} {how} {offset}", fun, k, other)
+
+    def make_stack(self):
+        k = self.value(lambda v: v.size < 5000)
+        if k is not None:
+            axis = self.number(0, len(self.of(k).shape) + 1)
+            self.add(f"stack {axis}", lambda x: jnp.stack([x, x * 2 if x.dtype != bool else ~x, x], axis), k)
+
+    def make_static_index(self):
+        k = self.value(lambda v: v.shape != () and v.size > 0)
+        if k is None:
+            return
+        shape = self.of(k).shape
+        starts = [self.number(-2, d + 2) for d in shape]
+        sizes = tuple(self.number(1, d + 1) for d in shape)
+        at = [self.number(-3, shape[0] + 3)]
+        self.add(
+            f"static {starts} {sizes} {at}",
+            self.pick(
+                [
+                    lambda x: lax.dynamic_slice(x, starts, sizes),
+                    lambda x: lax.dynamic_update_slice(x, lax.slice(x, (0,) * x.ndim, sizes), starts),
+                    lambda x: jnp.take(x, jnp.array(at), axis=0),
+                    lambda x: x.at[jnp.array(at)].set(x[0]),
+                ]
+            ),
+            k,
+        )
 
     def make_iota(self):
         k = self.value(lambda v: v.shape != () and v.dtype not in ("bool", "complex64", "int8", "uint8"))

@@ -66,6 +66,18 @@ def test_programs_x64(seed):
         check(Maker(seed, x64=True).program, eager=False)
 
 
+@pytest.mark.parametrize("seed", range(3000, 3040))
+def test_programs_of_parts(seed):
+    check(Maker(seed, length=8, parts=True).program, eager=seed % 4 == 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20_000, 22_000, 50))
+def test_many_programs_of_parts(seed):
+    for s in range(seed, seed + 50):
+        check(Maker(s, length=16, parts=True).program, eager=False)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10_000, 12_000, 50))
 def test_many_programs(seed):
