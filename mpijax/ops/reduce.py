@@ -10,15 +10,17 @@ import numpy as np
 
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
-from mpijax.core.lowering import Decompose
+from mpijax.core.lowering import Decompose, Elementwise
 from mpijax.core.primitive import Primitive, registry
 from mpijax.core.trace import Tracer, trace_to_closed_jaxpr, typeof
 from mpijax.core.tree import tree_flatten, tree_unflatten
 from mpijax.ops import binary, bitwise, reductions
 from mpijax.ops.convert import convert
 from mpijax.ops.families import ANY, BITS, NOT_LINEAR, accepts_dtype
+from mpijax.ops.windows import by_references
 from mpijax.transforms.batching import batch_at
 from mpijax.transforms.jvp import jvp_flat
+from mpijax.transforms.vmap import vmap
 from mpijax.transforms.zeros import Zero, instantiate
 
 
@@ -150,11 +152,23 @@ def _reduce_type(*avals: ShapedArray, computation, jaxpr: ClosedJaxpr, dimension
     ]
 
 
+def combining(jaxpr: ClosedJaxpr) -> Callable[[list, list], list]:
+    """The function of scalars on lists of arrays of one shape, element by element."""
+    elementwise = all(isinstance(e.primitive.lower, Elementwise) for e in jaxpr.jaxpr.eqns)
+
+    def combine(xs: list, ys: list) -> list:
+        fun = lambda *values: eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *values)
+        for _ in range(0 if elementwise else typeof(xs[0]).ndim):
+            fun = vmap(fun)
+        return list(fun(*xs, *ys))
+
+    return combine
+
+
 def _fold(operands: list, init: list, jaxpr: ClosedJaxpr, dimensions) -> list:
     """Combine halves until one is left; odd lengths are filled up with the initial values."""
-    combine = lambda xs, ys: eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *xs, *ys)
     ndim = typeof(operands[0]).ndim
-    return reductions.by_halves(combine, operands, init, tuple(d % ndim for d in dimensions))
+    return reductions.by_halves(combining(jaxpr), operands, init, tuple(d % ndim for d in dimensions))
 
 
 def _decomposed(*args, computation, jaxpr: ClosedJaxpr, dimensions):
@@ -169,9 +183,12 @@ def _decomposed(*args, computation, jaxpr: ClosedJaxpr, dimensions):
         function = getattr(reductions, _BY_NAME[eqns[0].primitive.name])
         out = function(operands[0], dims)
         return [registry[eqns[0].primitive.name].bind(out, init[0])]
-    outs = _fold(operands, init, jaxpr, dims)
+    if 0 in [typeof(operands[0]).shape[d] for d in dims]:
+        shape = tuple(n for d, n in enumerate(typeof(operands[0]).shape) if d not in dims)
+        return [_repeat(x, shape) for x in init]
+    outs = reductions.by_neighbours(combining(jaxpr), operands, dims)
     wide = [_repeat(x, typeof(o).shape) for x, o in zip(init, outs, strict=True)]
-    return eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *outs, *wide)
+    return combining(jaxpr)(wide, outs)
 
 
 def _repeat(x: Any, shape: tuple[int, ...]) -> Any:
@@ -189,8 +206,8 @@ def _reference(*args, computation, jaxpr: ClosedJaxpr, dimensions):
     rows = [x.transpose(*dims, *kept).reshape(-1, *rest) for x in operands]
     out = [np.broadcast_to(v, rest).astype(x.dtype) for v, x in zip(init, operands, strict=True)]
     for i in range(rows[0].shape[0]):
-        out = eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *out, *(r[i] for r in rows))
-        out = [np.broadcast_to(np.asarray(o), rest) for o in out]
+        out = by_references(jaxpr.jaxpr, jaxpr.consts, *out, *(r[i] for r in rows))
+        out = [np.broadcast_to(o, rest) for o in out]
     return [np.array(o) for o in out]
 
 

@@ -151,12 +151,13 @@ def reduce_prod(operand: Any, axes: Sequence[int]) -> Any:
     return reduce_prod_p.bind(operand, axes=_axes(operand, axes))
 
 
-def _slice(x, start: int, stop: int):
-    """Entries start to stop of the first axis."""
+def _slice(x, start: int, stop: int, step: int = 1, axis: int = 0):
+    """Entries start to stop of an axis."""
     shape = typeof(x).shape
-    zeros = (0,) * (len(shape) - 1)
+    starts, limits, strides = [0] * len(shape), list(shape), [1] * len(shape)
+    starts[axis], limits[axis], strides[axis] = start, stop, step
     return registry["slice"].bind(
-        x, start_indices=(start, *zeros), limit_indices=(stop, *shape[1:]), strides=(1,) * len(shape)
+        x, start_indices=tuple(starts), limit_indices=tuple(limits), strides=tuple(strides)
     )
 
 
@@ -191,6 +192,23 @@ def by_halves(combine: Callable, operands: list, units: list, axes: tuple[int, .
             high = [registry["pad"].bind(x, u, padding_config=config) for x, u in zip(high, units, strict=True)]
         operands, n = combine(low, high), half
     return [registry["squeeze"].bind(x, dimensions=(0,)) for x in operands]
+
+
+def by_neighbours(combine: Callable, operands: list, axes: tuple[int, ...]) -> list:
+    """Combine neighbours along `axes`, of which none is empty, in row-major order until one entry is left."""
+    for axis in sorted(axes, reverse=True):
+        n = typeof(operands[0]).shape[axis]
+        tail: list | None = None
+        while n > 1:
+            if n % 2:
+                last = [_slice(x, n - 1, n, axis=axis) for x in operands]
+                tail = last if tail is None else combine(last, tail)
+            even = [_slice(x, 0, n - 1, 2, axis) for x in operands]
+            operands = combine(even, [_slice(x, 1, n, 2, axis) for x in operands])
+            n //= 2
+        operands = operands if tail is None else combine(operands, tail)
+        operands = [registry["squeeze"].bind(x, dimensions=(axis,)) for x in operands]
+    return operands
 
 
 def _prod_jvp(primals, tangents, *, axes):

@@ -138,7 +138,7 @@ def scatter_reference(op: str | None) -> Callable:
     return reference
 
 
-def _by_references(jaxpr: Jaxpr, consts, *args) -> list[np.ndarray]:
+def by_references(jaxpr: Jaxpr, consts, *args) -> list[np.ndarray]:
     """Run a Jaxpr by the NumPy references of its primitives."""
     env: dict[Any, Any] = dict(zip(jaxpr.constvars, map(np.asarray, consts), strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
@@ -163,7 +163,7 @@ def apply_reference(x, indices, updates, *, dimension_numbers, mode, update_jaxp
     elements, counts = np.unique(flat, return_counts=True)
     while elements.size:
         old = values[elements]
-        new = _by_references(update_jaxpr, update_consts, old, np.zeros_like(old))[0]
+        new = by_references(update_jaxpr, update_consts, old, np.zeros_like(old))[0]
         values[elements] = np.broadcast_to(new, old.shape)
         counts = counts - 1
         elements, counts = elements[counts > 0], counts[counts > 0]
