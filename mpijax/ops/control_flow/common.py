@@ -166,7 +166,7 @@ def _refuse_structure(what: str, component, in_tree, out_tree) -> None:
 def _vary_first(component, triples) -> str:
     """The way out when the carry starts the same on all ranks, but does not stay so."""
     casts = [
-        f"jax.lax.pcast(..., {tuple(sorted(b.vma - a.vma, key=str))}, to='varying') applied to the initial value of "
+        f"applying `jax.lax.pcast(..., {tuple(sorted(b.vma - a.vma, key=str))}, to='varying')` to the initial value of "
         f"{component(path)}"
         for path, a, b in triples
         if b.vma - a.vma
