@@ -9,7 +9,6 @@ import numpy as np
 
 from mpijax.core import config, tree
 from mpijax.core.jaxpr import ClosedJaxpr
-from mpijax.core.result_type import result_type
 from mpijax.core.source import callable_location
 from mpijax.core.trace import Tracer, typeof
 from mpijax.ops.compare import ne
@@ -72,7 +71,7 @@ def switch(index, branches: Sequence[Callable], *operands, operand: Any = _NO_OP
     if np.ndim(index) != 0:
         raise TypeError(f"Branch index must be scalar, got {index} of shape {np.shape(index)}.")
     try:
-        dtype = result_type(index)
+        dtype = typeof(index).dtype
     except TypeError as error:
         raise TypeError(f"Index type must be an integer, got {index}.") from error
     if dtype.kind not in "iu":
@@ -146,7 +145,7 @@ def _predicate(pred: Any) -> Any:
     if np.ndim(pred) != 0:
         raise TypeError(f"Pred must be a scalar, got {pred} of shape {np.shape(pred)}.")
     try:
-        dtype = result_type(pred)
+        dtype = typeof(pred).dtype
     except TypeError as error:
         raise TypeError(f"Pred type must be either boolean or number, got {pred}.") from error
     if dtype.kind == "b":

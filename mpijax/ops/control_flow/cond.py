@@ -62,7 +62,16 @@ def _run(index, *operands, branches: Branches, **_) -> list[Any]:
     i = int(index)
     branch = branches[i if 0 <= i < len(branches) else -1]
     params = {"name": "cond", "inline": False, "keep_unused": False, "donated_invars": (False,) * len(operands)}
-    return EVAL.process_primitive(jit_p, operands, {"jaxpr": branch, **params})
+    outs = EVAL.process_primitive(jit_p, operands, {"jaxpr": branch, **params})
+    return [_with_weak_type(x, a.weak_type) for x, a in zip(outs, branches[0].out_avals, strict=True)]
+
+
+def _with_weak_type(x: Any, weak_type: bool) -> Any:
+    aval = typeof(x)
+    if aval.weak_type == weak_type:
+        return x
+    params = {"new_dtype": aval.dtype, "weak_type": weak_type, "sharding": None}
+    return EVAL.process_primitive(registry["convert_element_type"], (x,), params)
 
 
 def _reference(index, *operands, branches: Branches, **params) -> list[np.ndarray]:
