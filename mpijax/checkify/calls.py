@@ -1,0 +1,213 @@
+"""Checks inside calls, branches and loops: their Jaxprs take and return the error beside their own values.
+
+A loop's error has the same structure before and after each turn, and so have the errors of all branches: which kinds
+of failures can happen is found by tracing once, room for them is made, and the Jaxpr is traced again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mpijax.checkify.errors import NO_ERROR, Error
+from mpijax.checkify.interpreter import interpret, rules
+from mpijax.core import tree
+from mpijax.core.jaxpr import ClosedJaxpr
+from mpijax.core.trace import trace_to_closed_jaxpr, typeof
+from mpijax.transforms.custom import JvpCall, VjpCall
+from mpijax.transforms.zeros import Zero
+
+
+class Checked:
+    """A Jaxpr `(*before, *error, *after) -> (*error, *results)`, and the structure of the error it returns."""
+
+    def __init__(self, run: Callable, error: Error, before: Sequence[Any], after: Sequence[Any]):
+        leaves, err_tree = tree.tree_flatten(error)
+        start, stop = len(before), len(before) + len(leaves)
+        found: list[Any] = []
+
+        def fun(*flat):
+            result, outs = run(tree.tree_unflatten(err_tree, flat[start:stop]), [*flat[:start], *flat[stop:]])
+            out_leaves, out_tree = tree.tree_flatten(result)
+            found.append(out_tree)
+            return [*out_leaves, *outs]
+
+        self.jaxpr = trace_to_closed_jaxpr(fun, [*before, *map(typeof, leaves), *after])
+        self.leaves = leaves
+        self.out_tree = found[0]
+
+    def skeleton(self) -> Error:
+        """The error it returns, with numbers in place of its values."""
+        return tree.tree_unflatten(self.out_tree, range(self.out_tree.num_leaves))
+
+    def split(self, outs: Sequence[Any]) -> tuple[Error, list[Any]]:
+        n = self.out_tree.num_leaves
+        return tree.tree_unflatten(self.out_tree, outs[:n]), list(outs[n:])
+
+
+def _runs(closed: ClosedJaxpr, enabled) -> Callable:
+    return lambda error, args: interpret(closed.jaxpr, closed.consts, enabled, error, args)
+
+
+# ---------------------------------------------------------------- calls
+
+
+def _jit_rule(error, enabled, primitive, args, params):
+    checked = Checked(_runs(params["jaxpr"], enabled), error, (), params["jaxpr"].in_avals)
+    donated = (False,) * len(checked.leaves) + tuple(params["donated_invars"])
+    outs = primitive.bind(*checked.leaves, *args, **{**params, "jaxpr": checked.jaxpr, "donated_invars": donated})
+    return checked.split(outs)
+
+
+def _remat_rule(error, enabled, primitive, args, params):
+    checked = Checked(_runs(params["jaxpr"], enabled), error, (), params["jaxpr"].in_avals)
+    if isinstance(params["prevent_cse"], tuple):
+        params = {**params, "prevent_cse": (False,) * len(checked.leaves) + params["prevent_cse"]}
+    return checked.split(primitive.bind(*checked.leaves, *args, **{**params, "jaxpr": checked.jaxpr}))
+
+
+def _with_error(closed: ClosedJaxpr, enabled, error: Error):
+    """A flat function `(*error, *args) -> (*error, *results)`, and a list that gets the structure of its error."""
+    leaves, err_tree = tree.tree_flatten(error)
+    found: list[Any] = []
+
+    def fun(*flat):
+        before = tree.tree_unflatten(err_tree, flat[: len(leaves)])
+        result, outs = interpret(closed.jaxpr, closed.consts, enabled, before, flat[len(leaves) :])
+        out_leaves, out_tree = tree.tree_flatten(result)
+        found[:] = [out_tree]
+        return [*out_leaves, *outs]
+
+    return leaves, fun, found
+
+
+def _custom_jvp_rule(error, enabled, _primitive, args, params):
+    """The user's rule gives the derivative; it has no checks of its own, and the error has no derivative."""
+    leaves, fun, found = _with_error(params["call_jaxpr"], enabled, error)
+    n = len(leaves)
+
+    def rule(*flat):
+        half = len(flat) // 2
+        errors = fun(*flat[:half])[: found[0].num_leaves]
+        outs = params["jvp"](*flat[n:half], *flat[half + n :])
+        m = len(outs) // 2
+        return [*errors, *outs[:m], *map(Zero.of_primal, errors), *outs[m:]]
+
+    outs = JvpCall(fun, rule, params["name"], params["symbolic_zeros"]).bind(*leaves, *args)
+    return _split(found, outs)
+
+
+def _custom_vjp_rule(error, enabled, _primitive, args, params):
+    leaves, fun, found = _with_error(params["call_jaxpr"], enabled, error)
+    n = len(leaves)
+
+    def fwd(*flat):
+        errors = fun(*flat)[: found[0].num_leaves]
+        outs, residuals = params["fwd"](*flat[n:])
+        return [*errors, *outs], residuals
+
+    def bwd(residuals, cts):
+        return [None] * n + list(params["bwd"](residuals, cts[found[0].num_leaves :]))
+
+    outs = VjpCall(fun, fwd, bwd, params["name"], params["symbolic_zeros"]).bind(*leaves, *args)
+    return _split(found, outs)
+
+
+def _split(found, outs) -> tuple[Error, list[Any]]:
+    n = found[0].num_leaves
+    return tree.tree_unflatten(found[0], outs[:n]), list(outs[n:])
+
+
+# ---------------------------------------------------------------- branches and loops
+
+
+def _cond_rule(error, enabled, primitive, args, params):
+    index, *operands = args
+    branches = params["branches"]
+    avals = branches[0].in_avals
+
+    def traced(before: Error) -> list[Checked]:
+        return [Checked(_runs(b, enabled), before, (), avals) for b in branches]
+
+    error = error.with_kinds({e for c in traced(error) for e in c.skeleton()._pred})
+    checked = traced(error)
+    outs = primitive.bind(
+        index, *checked[0].leaves, *operands, **{**params, "branches": tuple(c.jaxpr for c in checked)}
+    )
+    error, results = checked[0].split(outs)
+    for other in checked[1:]:
+        error = error.knowing(other.skeleton()._metadata)
+    return error, results
+
+
+def _scan_rule(error, enabled, primitive, args, params):
+    closed, n = params["jaxpr"], params["num_consts"]
+    consts, rest = args[:n], args[n:]
+    run = _runs(closed, enabled)
+
+    def traced(before: Error) -> Checked:
+        return Checked(run, before, closed.in_avals[:n], closed.in_avals[n:])
+
+    checked = traced(error.with_kinds(traced(error).skeleton()._pred))
+    num_carry = params["num_carry"] + len(checked.leaves)
+    outs = primitive.bind(
+        *consts, *checked.leaves, *rest, **{**params, "jaxpr": checked.jaxpr, "num_carry": num_carry}
+    )
+    return checked.split(outs)
+
+
+def _while_rule(error, enabled, primitive, args, params):
+    """The condition is checked before the loop and, for the next turn, at the end of each."""
+    cond, body = params["cond_jaxpr"], params["body_jaxpr"]
+    if cond.out_avals[0].shape:
+        raise ValueError(
+            "Checkify does not support batched while-loops (checkify-of-vmap-of-while). \nHint: if possible, move the "
+            "vmap to the outer level to get vmap-of-checkify-of-while."
+        )
+    m, n = params["cond_nconsts"], params["body_nconsts"]
+    cond_consts, body_consts, carry = args[:m], args[m : m + n], args[m + n :]
+    error, _ = interpret(cond.jaxpr, cond.consts, enabled, error, [*cond_consts, *carry])
+
+    def turn(before: Error, flat):
+        after, outs = interpret(body.jaxpr, body.consts, enabled, before, flat[m:])
+        after, _ = interpret(cond.jaxpr, cond.consts, enabled, after, [*flat[:m], *outs])
+        return after, outs
+
+    def traced(before: Error) -> Checked:
+        return Checked(turn, before, [*cond.in_avals[:m], *body.in_avals[:n]], body.in_avals[n:])
+
+    checked = traced(error.with_kinds(traced(error).skeleton()._pred))
+    return checked.split(
+        primitive.bind(
+            *cond_consts, *cond_consts, *body_consts, *checked.leaves, *carry,
+            cond_nconsts=m,
+            cond_jaxpr=_ignoring(cond, m, checked.leaves),
+            body_nconsts=m + n,
+            body_jaxpr=checked.jaxpr,
+        )  # fmt: skip
+    )
+
+
+def _ignoring(cond: ClosedJaxpr, num_consts: int, leaves: Sequence[Any]) -> ClosedJaxpr:
+    """The condition of a loop that carries an error, at which it does not look."""
+
+    def fun(*flat):
+        return interpret(
+            cond.jaxpr, cond.consts, frozenset(), NO_ERROR, [*flat[:num_consts], *flat[num_consts + len(leaves) :]]
+        )[1]
+
+    avals = [*cond.in_avals[:num_consts], *map(typeof, leaves), *cond.in_avals[num_consts:]]
+    return trace_to_closed_jaxpr(fun, avals)
+
+
+rules.update(
+    {
+        "jit": _jit_rule,
+        "remat2": _remat_rule,
+        "custom_jvp_call": _custom_jvp_rule,
+        "custom_vjp_call": _custom_vjp_rule,
+        "cond": _cond_rule,
+        "scan": _scan_rule,
+        "while": _while_rule,
+    }
+)

@@ -1,0 +1,129 @@
+"""`check`: a condition that must hold when the program runs, as a primitive that `checkify` turns into an `Error`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax import numpy as jnp
+from mpijax.checkify.errors import NO_ERROR, Error, FailedCheckError, JaxRuntimeError
+from mpijax.core import tree
+from mpijax.core.array_api import Array
+from mpijax.core.lowering import Decompose
+from mpijax.core.primitive import Primitive
+from mpijax.core.source import current_source
+from mpijax.ops.rules import at_front
+
+
+def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs: Any) -> None:
+    """Fail with a message where `pred` is False.
+
+    Outside of `jit` and the like it raises at once. A function that is staged (`jit`, `scan`, ...) must be given to
+    `checkify` before, which returns the failure as a value.
+
+    Args:
+      pred: a bool scalar.
+      msg: a format as of `str.format`; `fmt_args` and `fmt_kwargs` are pytrees of arrays for it.
+      debug: do nothing unless the function is given to `checkify`.
+
+    Raises:
+      JaxRuntimeError: if `pred` is False, outside of `checkify`.
+      TypeError: if `pred` is no bool scalar, or an argument of the message is no array.
+      ValueError: if the check is compiled without `checkify`.
+    """
+    name = "debug_check" if debug else "check"
+    if not (isinstance(pred, bool) or (isinstance(pred, Array) and pred.shape == () and pred.dtype == np.bool_)):
+        raise TypeError(f"{name} takes a scalar pred as argument, got {pred}. Use jnp.all for an array of conditions.")
+    for arg in tree.tree_leaves((fmt_args, fmt_kwargs)):
+        if not isinstance(arg, (Array, np.ndarray)):
+            raise TypeError(
+                "Formatting arguments to checkify.check need to be PyTrees of arrays, but got "
+                f"{arg!r} of type {type(arg)}. Write it into the message, or make it an array with jnp.asarray."
+            )
+    failure = FailedCheckError(current_source(), msg).with_payload(fmt_args, fmt_kwargs)
+    _bind(NO_ERROR.failing(jnp.logical_not(pred), failure), debug)
+
+
+def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
+    """A `check` inside of `checkify`; nothing elsewhere."""
+    check(pred, msg, *fmt_args, debug=True, **fmt_kwargs)
+
+
+def check_error(error: Error) -> None:
+    """Raise if `error` says that a check failed; inside of `checkify` that failure becomes part of its result.
+
+    Raises:
+      JaxRuntimeError: the failure.
+      ValueError: if it is compiled without `checkify`.
+    """
+    if not isinstance(error, Error):
+        raise TypeError(f"check_error takes an Error as argument, got type {type(error)} instead.")
+    _bind(error, False)
+
+
+def _bind(error: Error, debug: bool) -> None:
+    if any(np.shape(p) for p in error._pred.values()):
+        error = _any_of(error)
+    leaves, err_tree = tree.tree_flatten(error)
+    check_p.bind(*leaves, err_tree=err_tree, debug=debug)
+
+
+def _any_of(error: Error) -> Error:
+    """One example's failure, for each kind, out of a batch."""
+    reduced = NO_ERROR.knowing(error._metadata)
+    for effect, preds in error._pred.items():
+        at = jnp.argsort(preds)[-1]
+        reduced = reduced.replaced(
+            effect, preds[at], error._code[effect][at], [x[at] for x in error._payload[effect]]
+        )
+    return reduced
+
+
+# ---------------------------------------------------------------- the primitive
+
+
+def _now(*leaves, err_tree, debug):
+    failure = None if debug else tree.tree_unflatten(err_tree, leaves).get_exception()
+    if failure is not None:
+        raise JaxRuntimeError(str(failure)) from failure
+    return []
+
+
+def _in_program(*_leaves, err_tree, debug):
+    if not debug:
+        raise ValueError(
+            "Cannot abstractly evaluate a checkify.check which was not functionalized: a check was compiled (jit, "
+            "scan, ...) outside of checkify. Give the function to checkify.checkify first: "
+            "err, out = jit(checkify.checkify(f))(x); err.throw()."
+        )
+    return []
+
+
+def _batch(axis, args, dims, *, err_tree, debug):
+    _bind(tree.tree_unflatten(err_tree, [at_front(x, d, axis.size) for x, d in zip(args, dims, strict=True)]), debug)
+    return [], []
+
+
+def _jvp(primals, _tangents, **params):
+    return check_p.bind(*primals, **params), []
+
+
+def _effects(params):
+    skeleton = tree.tree_unflatten(params["err_tree"], range(params["err_tree"].num_leaves))
+    return frozenset(skeleton._pred)
+
+
+check_p = Primitive(
+    "check",
+    type_rule=lambda *_, **params: [],
+    reference=_now,
+    lower=Decompose(_in_program),
+    jvp=_jvp,
+    transpose=lambda cts, *args, **params: [None] * len(args),
+    batch=_batch,
+    multiple_results=True,
+    effects=_effects,
+    pretty=lambda eqn, names: [("debug", eqn.params["debug"])],
+)
+check_p.impl = _now

@@ -1,0 +1,89 @@
+"""`checkify`: run a function's Jaxpr with an `Error` beside the values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+from mpijax.checkify.errors import (
+    NO_ERROR,
+    DivisionByZeroError,
+    Error,
+    ErrorCategory,
+    FailedCheckError,
+    NaNError,
+    OOBError,
+)
+from mpijax.core import tree
+from mpijax.core.jaxpr import Jaxpr, Literal
+from mpijax.core.source import inherited, sources_from
+from mpijax.core.trace import trace_to_jaxpr
+from mpijax.transforms.flat import FlatFun, debug_info
+
+user_checks: frozenset[ErrorCategory] = frozenset({FailedCheckError})
+nan_checks: frozenset[ErrorCategory] = frozenset({NaNError})
+index_checks: frozenset[ErrorCategory] = frozenset({OOBError})
+div_checks: frozenset[ErrorCategory] = frozenset({DivisionByZeroError})
+float_checks = nan_checks | div_checks
+automatic_checks = float_checks | index_checks
+all_checks = automatic_checks | user_checks
+
+# By the primitive's name: `(error, enabled, primitive, args, params) -> (error, results)`. A primitive that is not
+# here cannot fail, and is applied as it is.
+Rule = Callable[..., tuple[Error, Any]]
+rules: dict[str, Rule] = {}
+
+
+def interpret(
+    jaxpr: Jaxpr, consts: Sequence[Any], enabled: frozenset, error: Error, args: Sequence[Any]
+) -> tuple[Error, list[Any]]:
+    """Apply a Jaxpr's operations one by one, each with its checks."""
+    env: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+    env.update(zip(jaxpr.invars, args, strict=True))
+
+    def read(atom):
+        return atom.val if type(atom) is Literal else env[atom]
+
+    for eqn in jaxpr.eqns:
+        values = [read(v) for v in eqn.invars]
+        rule = rules.get(eqn.primitive.name)
+        with sources_from(eqn.source if eqn.source.file else inherited.source):
+            if rule is None:
+                outs = eqn.primitive.bind(*values, **eqn.params)
+            else:
+                error, outs = rule(error, enabled, eqn.primitive, values, eqn.params)
+        env.update(zip(eqn.outvars, outs if eqn.primitive.multiple_results else [outs], strict=True))
+    return error, [read(v) for v in jaxpr.outvars]
+
+
+def checkify(
+    fun: Callable[..., Any], errors: frozenset[ErrorCategory] = user_checks
+) -> Callable[..., tuple[Error, Any]]:
+    """A function that returns an `Error` beside the result of `fun`, instead of failing.
+
+    Args:
+      fun: may contain `check`s.
+      errors: what to look for, any union of
+
+        - `user_checks`: a `check` that does not hold,
+        - `nan_checks`: an operation that yields NaN,
+        - `div_checks`: a division by zero,
+        - `index_checks`: an index out of bounds,
+
+        and `float_checks`, `automatic_checks`, `all_checks`, which are unions of these.
+
+    Returns:
+      A function of the same arguments with the result `(error, out)`. `error.get()` is the message of the first
+      failure or None, `error.throw()` raises it. It can be transformed: `jit(checkify(f))`, `vmap(checkify(f))`,
+      `checkify(grad(f))`.
+    """
+
+    @wraps(fun)
+    def checked(*args, **kwargs):
+        flat = FlatFun(lambda: fun(*args, **kwargs), tree.tree_flatten(((), {}))[1])
+        jaxpr, consts = trace_to_jaxpr(flat, (), debug_info("checkify", fun, args, kwargs))
+        error, outs = interpret(jaxpr, consts, frozenset(errors), NO_ERROR, ())
+        return error, tree.tree_unflatten(flat.out_tree, outs)
+
+    return checked

@@ -1,0 +1,217 @@
+"""checkify beside JAX: the same functions fail with the same messages, through every transformation."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+from oracle import OURS, THEIRS, assert_same_values, jaxpr_text, run
+
+X = np.array([1.0, 2.0, 3.0], np.float32)
+BAD = np.array([1.0, -2.0, 0.0], np.float32)
+
+
+def of(J):
+    """The checkify module of a library."""
+    return importlib.import_module(f"{J.name}.experimental.checkify")
+
+
+def positive(J, x):
+    of(J).check(J.numpy.all(x > 0), "must be positive: {x} {name}", x=x, name=x * 2)
+    return J.numpy.sum(x)
+
+
+def checked_in_scan(J, x):
+    def step(carry, v):
+        of(J).check(v > 0, "step {v}", v=v)
+        return carry + v, J.numpy.log(v)
+
+    return J.lax.scan(step, np.float32(0), x)
+
+
+def checked_while(J, x):
+    def turn(state):
+        i, y = state
+        of(J).check(y[i] > 0, "turn {i}", i=i)
+        return i + 1, y / y[i]
+
+    return J.lax.while_loop(lambda s: s[0] < 3, turn, (0, x))
+
+
+def checked_condition(J, x):
+    def holds(s):
+        of(J).check(s < 3, "condition {s}", s=s)
+        return s < x[0] + 2
+
+    return J.lax.while_loop(holds, lambda s: s + 1, np.float32(0))
+
+
+def custom(J, x):
+    @J.custom_jvp
+    def f(v):
+        return J.numpy.log(v)
+
+    f.defjvp(lambda p, t: (f(p[0]), 3 * t[0]))
+    return f(x).sum()
+
+
+def custom_reverse(J, x):
+    @J.custom_vjp
+    def f(v):
+        return J.numpy.log(v)
+
+    f.defvjp(lambda v: (f(v), v), lambda v, ct: (5 * ct,))
+    return f(x).sum()
+
+
+FUNCTIONS = {
+    "user": positive,
+    "nan": lambda J, x: J.numpy.log(x) * 2,
+    "nan in jit": lambda J, x: J.jit(lambda v: J.numpy.log(v).sum())(x),
+    "first of two": lambda J, x: J.numpy.sqrt(x) + J.numpy.log(x),
+    "division": lambda J, x: 1 / x,
+    "integer division": lambda J, x: J.lax.div(J.numpy.int32(3), x.astype(np.int32)),
+    "get": lambda J, x: x[(x[0] * 5).astype(np.int32)],
+    "take": lambda J, x: J.numpy.tile(x, (2, 1))[:, (x * 2).astype(np.int32)],
+    "set": lambda J, x: x.at[(x * 4).astype(np.int32)].set(0.0),
+    "add": lambda J, x: x.at[(x * 4).astype(np.int32)].add(1.0),
+    "slice": lambda J, x: J.lax.dynamic_slice(x, ((x[1]).astype(np.int32),), (3,)),
+    "update": lambda J, x: J.lax.dynamic_update_slice(x, x[:2], ((x[1] * 4).astype(np.int32),)),
+    "cond": lambda J, x: J.lax.cond(x[1] < 0, lambda v: J.numpy.log(v).sum(), lambda v: (1 / v).sum(), x),
+    "switch": lambda J, x: J.lax.switch(2, [J.numpy.sum, J.numpy.max, lambda v: positive(J, v)], x),
+    "scan": checked_in_scan,
+    "while": checked_while,
+    "condition": checked_condition,
+    "fori": lambda J, x: J.lax.fori_loop(0, 3, lambda i, s: s + J.numpy.log(x[i]), np.float32(0)),
+    "map": lambda J, x: J.lax.map(lambda v: positive(J, v), x),
+    "remat": lambda J, x: J.checkpoint(lambda v: J.numpy.log(v).sum())(x),
+    "custom_jvp": custom,
+    "custom_vjp": custom_reverse,
+    "vmap inside": lambda J, x: J.vmap(lambda v: positive(J, v))(x),
+    "grad inside": lambda J, x: J.grad(lambda v: J.numpy.sqrt(v).sum() + positive(J, v))(x),
+    "debug": lambda J, x: of(J).debug_check(x[1] > 0, "debugging") or x,
+}
+
+
+def outcome(J, f, x, transform):
+    """The message, and the result if there was no failure."""
+    checkify = of(J)
+    error, out = transform(J, checkify.checkify(lambda v: f(J, v), errors=checkify.all_checks))(x)
+    message = error.get()
+    return message, J.tree.leaves(out)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_messages_are_jaxs(name):
+    for x in (X, BAD):
+        theirs = outcome(THEIRS, FUNCTIONS[name], x, lambda J, f: J.jit(f))
+        ours = outcome(OURS, FUNCTIONS[name], x, lambda J, f: J.jit(f))
+        assert ours[0] == theirs[0]
+        assert_same_values(theirs[1], ours[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["user", "nan", "take", "cond", "scan", "custom_jvp"])
+def test_without_jit(name):
+    for x in (X, BAD):
+        [theirs, ours] = (outcome(J, FUNCTIONS[name], x, lambda J, f: f)[0] for J in (THEIRS, OURS))
+        assert ours == theirs
+
+
+@pytest.mark.parametrize("name", ["user", "nan", "get", "scan", "while", "cond"])
+def test_vmap_reports_each_example(name):
+    batch = np.stack([X, BAD, X, BAD * 2])
+    [theirs, ours] = (outcome(J, FUNCTIONS[name], batch, lambda J, f: J.jit(J.vmap(f)))[0] for J in (THEIRS, OURS))
+    assert ours == theirs and "at mapped index 1: " in ours
+
+
+@pytest.mark.parametrize("name", ["custom_jvp", "custom_vjp", "nan in jit", "scan", "remat"])
+def test_derivatives_of_checked_functions(name):
+    def gradient(J, f):
+        def loss(v):
+            error, out = f(v)
+            return sum(J.numpy.sum(leaf) for leaf in J.tree.leaves(out)), error
+
+        def flipped(v):
+            grads, error = J.grad(loss, has_aux=True)(v)
+            return error, grads
+
+        return flipped
+
+    theirs, ours = (outcome(J, FUNCTIONS[name], X, gradient) for J in (THEIRS, OURS))
+    assert theirs[0] is ours[0] is None
+    assert_same_values(theirs[1], ours[1], rtol=1e-6)
+
+
+def test_only_what_is_asked_for_is_checked():
+    checkify = of(OURS)
+
+    def message(errors):
+        return checkify.checkify(lambda v: positive(OURS, v) + OURS.numpy.log(v)[7], errors=errors)(BAD)[0].get()
+
+    assert message(checkify.user_checks).startswith("must be positive: [ 1. -2.  0.]")
+    assert message(checkify.nan_checks) == "nan generated by primitive: log."
+    assert "index 7 is out of bounds for axis 0 with size 3" in message(checkify.index_checks)
+    assert message(checkify.div_checks) is None
+
+
+# ---------------------------------------------------------------- failing, and saying where
+
+
+def test_throw_names_the_users_line():
+    checkify = of(OURS)
+    error, _ = checkify.checkify(OURS.jit(lambda v: OURS.numpy.log(v)), errors=checkify.float_checks)(BAD)
+    with pytest.raises(checkify.JaxRuntimeError, match="nan generated by primitive: log.") as caught:
+        error.throw()
+    [note] = caught.value.__cause__.__notes__
+    assert __file__ in note and "test_throw_names" not in str(error)
+    checkify.checkify(OURS.numpy.log)(X)[0].throw()
+
+
+def test_check_error_goes_into_the_next_checkify():
+    def f(J, v):
+        error, out = J.jit(of(J).checkify(lambda u: positive(J, u)))(v)
+        of(J).check_error(error)
+        return out
+
+    [theirs, ours] = (outcome(J, f, BAD, lambda J, g: g)[0] for J in (THEIRS, OURS))
+    assert ours == theirs
+    assert float(f(OURS, X)) == 6
+    with pytest.raises(ValueError, match="must be positive"):
+        f(OURS, BAD)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda J, c: c.check(False, "plain"),
+        lambda J, c: J.vmap(lambda v: positive(J, v))(BAD),
+        lambda J, c: J.jit(lambda v: positive(J, v))(X),
+        lambda J, c: c.check(X > 0, "not a scalar"),
+        lambda J, c: c.check(True, "{}", "text"),
+        lambda J, c: c.check_error("no error"),
+        lambda J, c: c.checkify(J.vmap(lambda n: J.lax.while_loop(lambda i: i < n, lambda i: i + 1, 0)))(np.arange(3)),
+        lambda J, c: J.jit(lambda v: c.debug_check(v > 0, "not looked at") or v)(-1.0),
+        lambda J, c: c.debug_check(False, "not looked at"),
+    ],
+)
+def test_errors_are_of_jaxs_classes(call):
+    theirs, ours = (run(lambda J=J: call(J, of(J))) for J in (THEIRS, OURS))
+    assert theirs[0] == ours[0]
+    if theirs[0] == "error":
+        assert theirs[1] == ours[1]
+
+
+def test_jaxpr_of_a_check():
+    def make(J):
+        return lambda x: of(J).check(x.sum() > 0, "message {a}", a=x)
+
+    def without_codes(text):
+        return [line for line in text[1].splitlines() if "select_n" not in line]
+
+    assert without_codes(jaxpr_text(OURS, make, (X,))) == without_codes(jaxpr_text(THEIRS, make, (X,)))
+
+
+def test_public_names():
+    theirs = {n for n in dir(of(THEIRS)) if not n.startswith("_")}
+    assert theirs <= set(dir(of(OURS)))
