@@ -27,8 +27,8 @@ _HOMES = {
         transfer_guard_device_to_host transfer_guard_host_to_device""",
     "mpijax.core.dtypes": "float0",
     "mpijax.core.trace": "typeof",
-    "mpijax.missing": """closure_convert custom_gradient empty_ref free_ref freeze fwd_and_bwd
-        jacfwd jacobian jacrev hessian make_array_from_callback
+    "mpijax.missing": """closure_convert custom_gradient empty_ref free_ref freeze
+        make_array_from_callback
         make_array_from_process_local_data make_array_from_single_device_arrays new_ref pmap
         reshard smap""",
     "mpijax.ops.callbacks": "pure_callback",
@@ -42,8 +42,8 @@ _HOMES = {
     "mpijax.spmd.shard_map": "P shard_map",
     "mpijax.transforms.checkpoint": "checkpoint remat",
     "mpijax.transforms.policies": "checkpoint_policies",
-    "mpijax.transforms.api": """clear_caches custom_jvp custom_vjp eval_shape grad jit jvp linear_transpose linearize
-    make_jaxpr
+    "mpijax.transforms.api": """clear_caches custom_jvp custom_vjp eval_shape fwd_and_bwd grad hessian jacfwd jacobian
+        jacrev jit jvp linear_transpose linearize make_jaxpr
         value_and_grad vjp vmap""",
 }
 _WHERE = {name: home for home, names in _HOMES.items() for name in names.split()}

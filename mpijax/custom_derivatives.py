@@ -1,10 +1,16 @@
 """``mpijax.custom_derivatives``: derivatives given by the user, by JAX's names."""
 
+from typing import Any
+
+from mpijax.core import tree
 from mpijax.missing import closure_convert, custom_gradient
-from mpijax.transforms.custom import custom_jvp, custom_jvp_call_p, custom_vjp, custom_vjp_call_p
+from mpijax.transforms.custom_jvp import custom_jvp, custom_jvp_call_p
+from mpijax.transforms.custom_vjp import CustomVJPPrimal, custom_vjp, custom_vjp_call_p, custom_vjp_primal_tree_values
 from mpijax.transforms.zeros import Zero as SymbolicZero
+from mpijax.transforms.zeros import instantiate
 
 __all__ = [
+    "CustomVJPPrimal",
     "SymbolicZero",
     "closure_convert",
     "custom_gradient",
@@ -12,13 +18,12 @@ __all__ = [
     "custom_jvp_call_p",
     "custom_vjp",
     "custom_vjp_call_p",
+    "custom_vjp_primal_tree_values",
     "zero_from_primal",
 ]
 
 
-def zero_from_primal(x, symbolic_zeros: bool = False):
-    """The zero tangent of `x`: symbolic if asked for, else an array."""
-    from mpijax.transforms.zeros import instantiate
-
-    zero = SymbolicZero.of_primal(x)
-    return zero if symbolic_zeros else instantiate(zero)
+def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
+    """The zero tangent of `val` (a pytree): symbolic if asked for, else arrays."""
+    zeros = tree.tree_map(SymbolicZero.of_primal, val)
+    return zeros if symbolic_zeros else tree.tree_map(instantiate, zeros)

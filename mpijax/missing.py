@@ -9,9 +9,6 @@ _ARRAYS = (
     "arrays that are spread over ranks are made by shard_map: pass the whole array, of which every rank "
     "takes its shard, or build the shard inside the function from lax.axis_index"
 )
-_JACOBIANS = (
-    "vmap the derivative over a basis: vmap(lambda t: jvp(f, (x,), (t,))[1])(jnp.eye(n)), or vmap of a vjp"
-)
 _REFS = (
     "mutable arrays come with the stateful primitives; until then return the updated array (x.at[i].set(v))"
 )
@@ -22,11 +19,6 @@ INSTEAD: dict[str, str] = {
     "empty_ref": _REFS,
     "free_ref": _REFS,
     "freeze": _REFS,
-    "fwd_and_bwd": "use vjp, which returns the value and the backward function",
-    "hessian": _JACOBIANS,
-    "jacfwd": _JACOBIANS,
-    "jacobian": _JACOBIANS,
-    "jacrev": _JACOBIANS,
     "make_array_from_callback": _ARRAYS,
     "make_array_from_process_local_data": _ARRAYS,
     "make_array_from_single_device_arrays": _ARRAYS,

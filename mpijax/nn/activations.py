@@ -13,7 +13,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.numpy.util import ensure_arraylike, promote_args_inexact
-from mpijax.transforms.custom import custom_jvp
+from mpijax.transforms.custom_jvp import custom_jvp
 from mpijax.transforms.jit import jit
 
 

@@ -21,7 +21,7 @@ from mpijax.numpy.util import (
     is_complex,
     promote_args_inexact,
 )
-from mpijax.transforms.custom import custom_jvp
+from mpijax.transforms.custom_jvp import custom_jvp
 from mpijax.transforms.jit import jit
 
 

@@ -26,7 +26,7 @@ from mpijax.numpy.util import (
     strong_like,
 )
 from mpijax.transforms.api import jit
-from mpijax.transforms.custom import custom_jvp
+from mpijax.transforms.custom_jvp import custom_jvp
 
 _INEXACT = frozenset(FLOAT + COMPLEX)
 

@@ -29,7 +29,7 @@ from mpijax.numpy.util import (
     strong_like,
 )
 from mpijax.transforms.api import jit
-from mpijax.transforms.custom import custom_jvp
+from mpijax.transforms.custom_jvp import custom_jvp
 
 _BOOL = np.dtype(bool)
 _INTEGER_OF_BITS = {16: np.dtype(np.int16), 32: np.dtype(np.int32), 64: np.dtype(np.int64)}

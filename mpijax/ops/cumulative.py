@@ -13,7 +13,7 @@ from mpijax.core.primitive import Primitive, Unsupported, registry
 from mpijax.ops.associative import associative_scan
 from mpijax.ops.families import LINEAR
 from mpijax.ops.rules import const_like, full_like
-from mpijax.transforms.custom import custom_jvp
+from mpijax.transforms.custom_jvp import custom_jvp
 from mpijax.transforms.jvp import jvp_flat
 
 

@@ -9,15 +9,18 @@ from mpijax.core import tree
 from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.trace import named_axes, trace_to_jaxpr, typeof
-from mpijax.transforms.autodiff import grad, jvp, linear_transpose, linearize, value_and_grad, vjp
-from mpijax.transforms.custom import custom_jvp, custom_vjp
+from mpijax.transforms.autodiff import fwd_and_bwd, grad, value_and_grad
+from mpijax.transforms.custom_jvp import custom_jvp
+from mpijax.transforms.custom_vjp import custom_vjp
+from mpijax.transforms.derivatives import jvp, linear_transpose, linearize, vjp
 from mpijax.transforms.flat import FlatFun, debug_info
+from mpijax.transforms.jacobians import hessian, jacfwd, jacobian, jacrev
 from mpijax.transforms.jit import clear_caches, jit
 from mpijax.transforms.vmap import vmap
 
 __all__ = [
-    "clear_caches", "custom_jvp", "custom_vjp", "eval_shape", "grad", "jit", "jvp", "linear_transpose", "linearize",
-    "make_jaxpr",
+    "clear_caches", "custom_jvp", "custom_vjp", "eval_shape", "fwd_and_bwd", "grad", "hessian", "jacfwd", "jacobian",
+    "jacrev", "jit", "jvp", "linear_transpose", "linearize", "make_jaxpr",
     "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 

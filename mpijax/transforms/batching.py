@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from mpijax.core import dtypes
 from mpijax.core.effects import NamedAxisEffect
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr, subjaxprs
 from mpijax.core.memo import memo_on_jaxpr
@@ -25,8 +28,9 @@ class VmapTracer(Tracer):
     """One example of a batch: `batched` has the examples along axis `dim`."""
 
     __slots__ = ("batched", "dim", "_aval")
+    _trace: BatchTrace
 
-    def __init__(self, trace: Trace, batched: Any, dim: int):
+    def __init__(self, trace: BatchTrace, batched: Any, dim: int):
         self._trace = trace
         self.batched = batched
         self.dim = dim
@@ -44,16 +48,21 @@ class VmapTracer(Tracer):
 
 
 class BatchTrace(Trace):
-    """Runs every operation on whole batches."""
+    """Runs every operation on whole batches.
 
-    __slots__ = ("axis",)
+    `tag` is the `vmap` that it belongs to: a rule given by the user runs in a trace of its own, and may close over
+    examples of the trace in which it was made.
+    """
 
-    def __init__(self, parent: Trace, axis: AxisData):
+    __slots__ = ("axis", "tag")
+
+    def __init__(self, parent: Trace, axis: AxisData, tag: object = None):
         super().__init__(parent)
         self.axis = axis
+        self.tag = object() if tag is None else tag
 
     def unpack(self, x: Any) -> tuple[Any, int | None]:
-        if type(x) is VmapTracer and x._trace is self:
+        if type(x) is VmapTracer and x._trace.tag is self.tag:
             return x.batched, x.dim
         return x, None
 
@@ -92,16 +101,16 @@ class BatchTrace(Trace):
         saved = state.trace
         state.trace = self.parent
         try:
-            outs, dims = call.bind_batched(self.axis, [v for v, _ in pairs], [d for _, d in pairs])
+            outs, dims = call.bind_batched(self, [v for v, _ in pairs], [d for _, d in pairs])
         finally:
             state.trace = saved
         return [self.wrap(o, d) for o, d in zip(outs, dims, strict=True)]
 
 
-def batch_flat(fun: Callable, axis: AxisData, args: Sequence[Any], dims: Sequence[int | None]):
+def batch_flat(fun: Callable, axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], tag: object = None):
     """Run `fun` of flat arguments on batches; the results and their batch dimensions (None: not batched)."""
     parent = state.trace
-    trace = BatchTrace(parent, axis)
+    trace = BatchTrace(parent, axis, tag)
     wrapped = [trace.wrap(x, d) for x, d in zip(args, dims, strict=True)]
     scope = named_axes({} if axis.name is None else {axis.name: axis.size})
     with scope:
@@ -129,6 +138,8 @@ def broadcast_dim(x: Any, size: int, target: int) -> Any:
     """Repeat `x` along a new axis at position `target`."""
     shape = list(typeof(x).shape)
     shape.insert(target, size)
+    if typeof(x).dtype == dtypes.float0:
+        return np.zeros(shape, dtypes.float0)
     kept = tuple(i for i in range(len(shape)) if i != target)
     return registry["broadcast_in_dim"].bind(x, shape=tuple(shape), broadcast_dimensions=kept, sharding=None)
 

@@ -87,6 +87,10 @@ class Linearized:
         self.nonzero_out: list[bool] = nonzero_out
         self.out_avals = out_avals
 
+    def at(self, residuals: Sequence[Any]) -> Linearized:
+        """The same map with other residuals."""
+        return Linearized(self.jaxpr, residuals, self.in_avals, self.nonzero_out, self.out_avals)
+
     def __call__(self, *tangents: Any) -> list[Any]:
         """Output tangents, instantiated, for all input tangents."""
         live = [t for t, a in zip(tangents, self.in_avals, strict=True) if a.dtype != dtypes.float0]

@@ -13,12 +13,26 @@ from mpijax.core.trace import typeof
 
 
 class Zero:
-    """A tangent or cotangent known to be zero, never computed."""
+    """A tangent or cotangent known to be zero, never computed.
+
+    Rules with `symbolic_zeros` see it as `custom_derivatives.SymbolicZero`: it has a type, and no value.
+    """
 
     __slots__ = ("aval",)
 
     def __init__(self, aval: ShapedArray):
         self.aval = aval
+
+    shape = property(lambda self: self.aval.shape)
+    dtype = property(lambda self: self.aval.dtype)
+    ndim = property(lambda self: self.aval.ndim)
+    size = property(lambda self: self.aval.size)
+    weak_type = property(lambda self: self.aval.weak_type)
+
+    @staticmethod
+    def from_primal_value(x: Any) -> Zero:
+        """JAX's name for `of_primal`."""
+        return Zero.of_primal(x)
 
     @staticmethod
     def of_primal(x: Any) -> Zero:

@@ -1,0 +1,189 @@
+"""`custom_jvp`: functions with a forward-mode derivative given by the user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+from mpijax.core import dtypes, tree
+from mpijax.core.primitive import registry
+from mpijax.core.source import callable_name
+from mpijax.core.trace import Tracer, typeof
+from mpijax.transforms.custom import CustomCall, CustomFunction, CustomPrimitive, ResultTypes, Rule, RuleWords
+from mpijax.transforms.flat import FlatFun, debug_info
+from mpijax.transforms.zeros import Zero, add_tangents, as_array, instantiate
+
+
+class JvpCall(CustomCall):
+    """An application of a `custom_jvp` function; `rule(primals, tangents) -> (results, tangents)`, all flat."""
+
+    def __init__(self, fun, rule, name, symbolic_zeros, debug=None):
+        super().__init__(fun, name, symbolic_zeros, debug)
+        self.rule = rule
+        self.primitive = custom_jvp_call_p
+
+    def differentiate(self, primals, tangents):
+        return self.rule(primals, tangents if self.symbolic_zeros else [instantiate(t) for t in tangents])
+
+    def batched(self, trace, dims, axes):
+        def rule(primals, tangents):
+            count = len(primals)
+
+            def both(*xs):
+                outs, out_tangents = self.rule(xs[:count], xs[count:])
+                return [*outs, *out_tangents]
+
+            flat, found = axes.run_rule(both, [*primals, *tangents], [*dims, *dims])
+            n = len(flat) // 2
+            # A result and its tangent share one batch axis.
+            joint = [d if d is not None else t for d, t in zip(found[:n], found[n:], strict=True)]
+            target = axes.settle(joint)
+            outs = [axes.place(o, d, t) for o, d, t in zip(flat[:n], found[:n], target, strict=True)]
+            out_tangents = [
+                Zero.of_primal(o) if type(x) is Zero else axes.place(x, d, t)
+                for o, x, d, t in zip(outs, flat[n:], found[n:], target, strict=True)
+            ]
+            return outs, out_tangents
+
+        rule.__name__ = callable_name(self.rule)
+        return JvpCall(lambda *xs: axes.run(self.fun, xs, dims), rule, self.name, self.symbolic_zeros, self.debug)
+
+    def params(self, closed, hoisted):
+        rule = self.rule
+
+        def explicit(primals, tangents):
+            return rule(primals[hoisted:], tangents[hoisted:])
+
+        return {"jvp": Rule(callable_name(rule), explicit if hoisted else rule)}
+
+
+def _select(params, used):
+    rule = params["jvp"]
+
+    def selected(primals, tangents):
+        outs, out_tangents = rule(primals, tangents)
+        return [o for o, u in zip(outs, used, strict=True) if u], [
+            t for t, u in zip(out_tangents, used, strict=True) if u
+        ]
+
+    return {"jvp": Rule(rule.__name__, selected)}
+
+
+custom_jvp_call_p = CustomPrimitive(
+    "custom_jvp_call",
+    remake=lambda fun, params: JvpCall(fun, params["jvp"], params["name"], params["symbolic_zeros"]),
+    select=_select,
+    shown=lambda params: {"jvp": params["jvp"]},
+)
+
+
+class custom_jvp(CustomFunction):
+    """Decorate a function to give its derivative by `defjvp` or `defjvps`.
+
+    Args:
+      fun: the function.
+      nondiff_argnums, nondiff_argnames: arguments that are not differentiated; they come first in the rule.
+    """
+
+    kind = "custom_jvp"
+    jvp: Callable | None = None
+    symbolic_zeros = False
+
+    def defjvp(self, jvp: Callable, symbolic_zeros: bool = False) -> Callable:
+        """Give the rule `(*nondiff, primals, tangents) -> (primal_out, tangent_out)`.
+
+        With `symbolic_zeros`, tangents known to be zero are `custom_derivatives.SymbolicZero` objects, not arrays.
+        """
+        self.jvp = jvp
+        self.symbolic_zeros = symbolic_zeros
+        return jvp
+
+    def defjvps(self, *jvps: Callable | None) -> None:
+        """Give one rule per argument, `(tangent, primal_out, *primals) -> tangent_out` or None for zero."""
+        if self.nondiff_argnums:
+            raise TypeError("Can't use ``defjvps`` with ``nondiff_argnums``.")
+
+        def jvp(primals, tangents):
+            out = self(*primals)
+            zero = tree.tree_map(Zero.of_primal, out)
+            # Rules for the first arguments may be all there are.
+            parts = [rule(t, out, *primals) for rule, t in zip(jvps, tangents, strict=False) if rule is not None]
+            total = reduce(lambda x, y: tree.tree_map(add_tangents, x, y), parts, zero)
+            return out, tree.tree_map(instantiate, total)
+
+        self.defjvp(jvp)
+
+    def __call__(self, *args, **kwargs):
+        name = callable_name(self.fun)
+        if self.jvp is None:
+            raise AttributeError(f"No JVP defined for custom_jvp function {name} using defjvp.")
+        args = self._positional(args, kwargs)
+        args = tuple(_constant(a) if i in self.nondiff_argnums else a for i, a in enumerate(args))
+        fun, dynamic, nondiff = self._split(self.fun, args)
+        leaves, in_tree = tree.tree_flatten((dynamic, {}))
+        types = ResultTypes()
+        rule = _FlatRule(self.jvp, name, nondiff, in_tree, types)
+        debug = debug_info("custom_jvp", self.fun, args, {})
+        call = JvpCall(types.recorded(FlatFun(fun, in_tree)), rule, name, self.symbolic_zeros, debug)
+        outs = call.bind(*map(as_array, leaves))
+        return tree.tree_unflatten(types.structure, outs)
+
+
+def _constant(x: Any) -> Any:
+    """Traced values in an argument that is not differentiated have no tangent."""
+    return tree.tree_map(lambda v: registry["stop_gradient"].bind(v) if isinstance(v, Tracer) else v, x)
+
+
+_WORDS = RuleWords(
+    decorator="custom_jvp",
+    rule="JVP rule",
+    short="JVP rule",
+    equal="equal in value to the output of the {function}, and in particular {like})",
+)
+
+
+class _FlatRule:
+    """The user's rule as a function of flat primals and tangents; checks what it returns."""
+
+    def __init__(self, jvp: Callable, name: str, nondiff, in_tree, types: ResultTypes):
+        self.__name__ = callable_name(jvp)
+        self.jvp = jvp
+        self.name = name
+        self.nondiff = nondiff
+        self.in_tree = in_tree
+        self.types = types
+
+    def __call__(self, primals, tangents):
+        jvp_name = f"Custom JVP rule {self.__name__}"
+        structured = (tree.tree_unflatten(self.in_tree, list(map(as_array, xs)))[0] for xs in (primals, tangents))
+        pair = self.jvp(*self.nondiff, *structured)
+        if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+            raise TypeError(
+                f"{jvp_name} for function {self.name} must produce a pair (list or tuple of length two) representing "
+                f"primal and tangent outputs, but got {pair}."
+            )
+        outs, out_tree = tree.tree_flatten(pair[0])
+        out_tangents, tangent_tree = tree.tree_flatten(pair[1])
+        if tangent_tree != out_tree:
+            raise TypeError(
+                f"{jvp_name} for function {self.name} must produce primal and tangent outputs with equal container "
+                f"(pytree) structures, but got {out_tree} and {tangent_tree} respectively."
+            )
+        self.types.check_rule(out_tree, [typeof(x) for x in outs], _WORDS, self.__name__, self.name)
+        return outs, _checked_tangents(outs, out_tangents)
+
+
+def _checked_tangents(outs, tangents) -> list[Any]:
+    """The rule's tangents, symbolic zeros where there is no derivative; raises TypeError for one of a wrong type."""
+    wanted = [typeof(o).to_tangent_aval() for o in outs]
+    found = [t.aval if type(t) is Zero else typeof(t) for t in tangents]
+    wrong = [i for i, (w, f) in enumerate(zip(wanted, found, strict=True)) if (w.shape, w.dtype) != (f.shape, f.dtype)]
+    if wrong:
+        text = "Custom JVP rule must produce primal and tangent outputs with corresponding shapes and dtypes"
+        primal, want, got = ([a.str_short(False) for a in avals] for avals in (map(typeof, outs), wanted, found))
+        if len(outs) == 1:
+            raise TypeError(f"{text}. Expected {want[0]} (tangent type of {primal[0]}) but got {got[0]}.")
+        lines = "\n".join(f"  primal {primal[i]} with tangent {got[i]}, expecting tangent {want[i]}" for i in wrong)
+        raise TypeError(f"{text}, but got:\n{lines}")
+    return [Zero(w) if w.dtype == dtypes.float0 else t for w, t in zip(wanted, tangents, strict=True)]

@@ -1,0 +1,356 @@
+"""`custom_vjp`: functions with a reverse-mode derivative given by the user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes, errors, tree
+from mpijax.core.lowering import Decompose
+from mpijax.core.primitive import Primitive, registry
+from mpijax.core.source import callable_name
+from mpijax.core.trace import Tracer, typeof
+from mpijax.transforms.custom import CustomCall, CustomFunction, CustomPrimitive, ResultTypes, Rule, RuleWords
+from mpijax.transforms.flat import FlatFun, debug_info
+from mpijax.transforms.transpose import is_undefined_primal
+from mpijax.transforms.zeros import Zero, as_array, instantiate
+
+
+class CustomVJPException(Exception):
+    """Differentiation by a value over which a `custom_vjp` function closes."""
+
+    def __init__(self):
+        super().__init__(
+            "Detected differentiation of a custom_vjp function with respect to a closed-over value. That isn't "
+            "supported because the custom VJP rule only specifies how to differentiate the custom_vjp function with "
+            "respect to explicit input parameters. Try passing the closed-over value into the custom_vjp function as "
+            "an argument, and adapting the custom_vjp fwd and bwd rules."
+        )
+
+
+class VjpCall(CustomCall):
+    """An application of a `custom_vjp` function.
+
+    `fwd(primals, perturbed) -> (results, residuals, bwd)`, all flat, with `bwd(residuals, cotangents)` the cotangents
+    of the arguments. `perturbed` tells of each argument whether it is differentiated.
+    """
+
+    def __init__(self, fun, fwd, bwd_name, name, symbolic_zeros, debug=None):
+        super().__init__(fun, name, symbolic_zeros, debug)
+        self.fwd = fwd
+        self.bwd_name = bwd_name
+        self.primitive = custom_vjp_call_p
+
+    def differentiate(self, primals, tangents):
+        """Results by `fwd`; tangents as a linear operation whose transpose is `bwd`."""
+        nonzero = [type(t) is not Zero for t in tangents]
+        outs, residuals, bwd = self.fwd(primals, nonzero)
+        out_avals = tuple(typeof(o).to_tangent_aval() for o in outs)
+
+        def live_bwd(residuals, cts):
+            return [ct for ct, nz in zip(bwd(residuals, cts), nonzero, strict=True) if nz]
+
+        flat = custom_lin_p.bind(
+            *residuals,
+            *(t for t in tangents if type(t) is not Zero),
+            num_res=len(residuals),
+            bwd=live_bwd,
+            out_avals=out_avals,
+            symbolic_zeros=self.symbolic_zeros,
+        )
+        return outs, [Zero(a) if a.dtype == dtypes.float0 else t for t, a in zip(flat, out_avals, strict=True)]
+
+    def batched(self, trace, dims, axes):
+        def fwd(primals, perturbed):
+            found_bwd: list = []
+
+            def both(*xs):
+                outs, residuals, bwd = self.fwd(xs, perturbed)
+                found_bwd[:] = [bwd, len(outs)]
+                return [*outs, *residuals]
+
+            avals = [typeof(x).to_tangent_aval() for x in primals]
+            flat, found = axes.run_rule(both, primals, dims)
+            bwd, n = found_bwd
+            target = axes.settle(found[:n])
+            outs = [axes.place(o, d, t) for o, d, t in zip(flat[:n], found[:n], target, strict=True)]
+            return outs, flat[n:], _BatchedBwd(bwd, axes, avals, list(dims), target, found[n:])
+
+        fwd.__name__ = callable_name(self.fwd)
+        fun = lambda *xs: axes.run(self.fun, xs, dims)
+        return VjpCall(fun, fwd, self.bwd_name, self.name, self.symbolic_zeros, self.debug)
+
+    def params(self, closed, hoisted):
+        fwd = self.fwd
+
+        def explicit(primals, perturbed):
+            if any(perturbed[:hoisted]):
+                raise CustomVJPException
+            outs, residuals, bwd = fwd(primals[hoisted:], perturbed[hoisted:])
+            return outs, residuals, lambda res, cts: [None] * hoisted + bwd(res, cts)
+
+        rule = Rule(callable_name(fwd), explicit if hoisted else fwd)
+        return {"fwd": rule, "bwd_name": self.bwd_name}
+
+
+class _BatchedBwd:
+    """The backward rule over batches: axes of arguments, results and residuals are those of the forward rule."""
+
+    def __init__(self, bwd, axes, in_avals, in_dims, out_dims, res_dims):
+        self.bwd = bwd
+        self.axes = axes
+        self.in_avals = in_avals
+        self.in_dims = in_dims
+        self.out_dims = out_dims
+        self.res_dims = res_dims
+
+    def __call__(self, residuals, cts):
+        count = len(residuals)
+
+        def run(*xs):
+            return self.bwd(list(xs[:count]), list(xs[count:]))
+
+        result, found = self.axes.run_rule(run, [*residuals, *cts], [*self.res_dims, *self.out_dims])
+        return [self._whole(*each) for each in zip(result, found, self.in_dims, self.in_avals, strict=True)]
+
+    def _whole(self, ct, dim, wanted, aval):
+        """The cotangent of one argument: examples summed up where they share it."""
+        if type(ct) is Zero:
+            return Zero(aval)
+        if wanted is not None:
+            return self.axes.place(ct, dim, wanted)
+        return ct if dim is None else registry["reduce_sum"].bind(ct, axes=(dim,), out_sharding=None)
+
+
+def _select(params, used):
+    rule, out_avals = params["fwd"], params["call_jaxpr"].out_avals
+
+    def fwd(primals, perturbed):
+        outs, residuals, bwd = rule(primals, perturbed)
+
+        def full_bwd(residuals, cts):
+            given = iter(cts)
+            zeros = (Zero(a.to_tangent_aval()) for a in out_avals)
+            full = [next(given) if u else z for z, u in zip(zeros, used, strict=True)]
+            return bwd(residuals, full if params["symbolic_zeros"] else [instantiate(ct) for ct in full])
+
+        return [o for o, u in zip(outs, used, strict=True) if u], residuals, full_bwd
+
+    return {"fwd": Rule(rule.__name__, fwd)}
+
+
+custom_vjp_call_p = CustomPrimitive(
+    "custom_vjp_call",
+    remake=lambda fun, params: VjpCall(
+        fun, params["fwd"], params["bwd_name"], params["name"], params["symbolic_zeros"]
+    ),
+    select=_select,
+    shown=lambda params: {"fwd": params["fwd"], "bwd": params["bwd_name"]},
+)
+
+
+def _lin_transpose(cts, *args, num_res, bwd, out_avals, symbolic_zeros):
+    given = list(cts) if symbolic_zeros else [instantiate(ct) for ct in cts]
+    result = bwd(list(args[:num_res]), given)
+    linear = zip(result, args[num_res:], strict=True)
+    return [None] * num_res + [ct if is_undefined_primal(x) else None for ct, x in linear]
+
+
+def _no_forward_mode(*_args, **_params):
+    raise TypeError(
+        "can't apply forward-mode autodiff (jvp) to a custom_vjp function. Use custom_jvp for a function that needs "
+        "both modes."
+    )
+
+
+custom_lin_p = Primitive(
+    "custom_lin",
+    type_rule=lambda *_avals, out_avals, **_: list(out_avals),
+    reference=_no_forward_mode,
+    lower=Decompose(_no_forward_mode),
+    jvp=_no_forward_mode,
+    transpose=_lin_transpose,
+    batch=_no_forward_mode,
+    multiple_results=True,
+    vma=lambda avals, params: None,
+)
+custom_lin_p.impl = _no_forward_mode
+
+
+# ---------------------------------------------------------------- decorated functions
+
+
+@dataclass
+class CustomVJPPrimal:
+    """An argument of a forward rule with `symbolic_zeros`: its value, and whether it is differentiated."""
+
+    value: Any
+    perturbed: bool
+
+
+def custom_vjp_primal_tree_values(args: Any) -> Any:
+    """The values in a pytree of `CustomVJPPrimal`s."""
+
+    def value(leaf):
+        if type(leaf) is not CustomVJPPrimal:
+            raise TypeError(f"unexpected leaf type {type(leaf)}")
+        return leaf.value
+
+    return tree.tree_map(value, args)
+
+
+class custom_vjp(CustomFunction):
+    """Decorate a function to give its reverse-mode derivative by `defvjp(fwd, bwd)`.
+
+    Args:
+      fun: the function.
+      nondiff_argnums, nondiff_argnames: arguments that are not differentiated and not traced; `bwd` takes them first.
+    """
+
+    kind = "custom_vjp"
+    fwd: Callable | None = None
+    bwd: Callable | None = None
+    symbolic_zeros = False
+    optimize_remat = False
+
+    def defvjp(self, fwd: Callable, bwd: Callable, symbolic_zeros: bool = False, optimize_remat: bool = False) -> None:
+        """Give `fwd(*args) -> (out, residuals)` and `bwd(*nondiff, residuals, ct) -> tuple of cotangents`.
+
+        With `symbolic_zeros`, `fwd` takes `CustomVJPPrimal`s in place of arrays, and cotangents known to be zero are
+        `SymbolicZero` objects. `optimize_remat` changes no result: results of `fwd` that nobody reads are dropped in
+        any case.
+        """
+        if symbolic_zeros and optimize_remat:
+            raise NotImplementedError("remat optimization for custom_vjp does not support symbolic zeros")
+        self.fwd, self.bwd = fwd, bwd
+        self.symbolic_zeros = symbolic_zeros
+        self.optimize_remat = optimize_remat
+
+    def __call__(self, *args, **kwargs):
+        name = callable_name(self.fun)
+        if self.fwd is None or self.bwd is None:
+            raise AttributeError(f"No VJP defined for custom_vjp function {name} using defvjp.")
+        args = self._positional(args, kwargs)
+        fun, dynamic, nondiff = self._split(self.fun, args)
+        _check_untraced(nondiff)
+        leaves, in_tree = tree.tree_flatten((dynamic, {}))
+        leaves = list(map(as_array, leaves))
+        types = ResultTypes()
+        fwd, _, _ = self._split(self.fwd, args)
+        rule = _FlatFwd(self, name, fwd, nondiff, in_tree, [typeof(x) for x in leaves], types)
+        debug = debug_info("custom_vjp", self.fun, args, {})
+        flat = types.recorded(FlatFun(fun, in_tree))
+        outs = VjpCall(flat, rule, callable_name(self.bwd), name, self.symbolic_zeros, debug).bind(*leaves)
+        return tree.tree_unflatten(types.structure, outs)
+
+
+def _check_untraced(nondiff) -> None:
+    if any(isinstance(leaf, Tracer) for leaf in tree.tree_leaves(nondiff)):
+        raise errors.UnexpectedTracerError(
+            "Found a JAX Tracer object passed as an argument to a custom_vjp function in a position indicated by "
+            "nondiff_argnums as non-differentiable. Tracers cannot be passed as non-differentiable arguments to "
+            "custom_vjp functions; instead, nondiff_argnums should only be used for arguments that can't be or contain "
+            "JAX tracers, e.g. function-valued arguments. In particular, array-valued arguments should typically not "
+            "be indicated as nondiff_argnums."
+        )
+
+
+_WORDS = RuleWords(
+    decorator="custom_vjp",
+    rule="VJP fwd rule",
+    short="fwd rule",
+    equal="equal to the output of the {function}) and the second element represents residuals (i.e. values stored "
+    "from the forward pass for use on the backward pass)",
+)
+
+
+class _FlatFwd:
+    """The user's forward rule as a function of flat arguments; checks what it returns."""
+
+    def __init__(self, function: custom_vjp, name: str, fwd: Callable, nondiff, in_tree, in_avals, types: ResultTypes):
+        self.__name__ = callable_name(function.fwd)
+        self.name = name
+        self.fwd = fwd
+        self.bwd = function.bwd
+        self.symbolic_zeros = function.symbolic_zeros
+        self.nondiff = nondiff
+        self.in_tree = in_tree
+        self.in_avals = in_avals
+        self.types = types
+
+    def __call__(self, primals, perturbed):
+        leaves = list(map(as_array, primals))
+        if self.symbolic_zeros:
+            leaves = [CustomVJPPrimal(x, p) for x, p in zip(leaves, perturbed, strict=True)]
+        pair = self.fwd(*tree.tree_unflatten(self.in_tree, leaves)[0])
+        if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+            raise TypeError(
+                f"Custom VJP fwd rule {self.__name__} for function {self.name} must produce a pair (list or tuple of "
+                "length two) where the first element represents the primal output (equal to those of the "
+                f"custom_vjp-decorated function {self.name}) and the second element represents residuals (i.e. values "
+                "stored from the forward pass for use on the backward pass), but instead of a pair the fwd rule "
+                f"{self.__name__} produced {pair}."
+            )
+        outs, out_tree = tree.tree_flatten(pair[0])
+        residuals, res_tree = tree.tree_flatten(pair[1])
+        self.types.check_rule(out_tree, [typeof(x) for x in outs], _WORDS, self.__name__, self.name)
+
+        def bwd(residuals, cts):
+            cotangent = tree.tree_unflatten(out_tree, list(map(as_array, cts)))
+            return self._cotangents(self.bwd(*self.nondiff, tree.tree_unflatten(res_tree, residuals), cotangent))
+
+        return outs, residuals, bwd
+
+    def _cotangents(self, result: Any) -> list[Any]:
+        """What the backward rule returns, flat; checked against the arguments' types."""
+        args_tree = self.in_tree.children()[0]
+        places = tree.tree_unflatten(args_tree, list(range(len(self.in_avals))))
+        if isinstance(result, list) and len(result) == len(places):
+            result = tuple(result)
+        flat: list[Any] = [None] * len(self.in_avals)
+
+        def put(ct, place):
+            for i in tree.tree_leaves(place):
+                flat[i] = ct
+
+        try:
+            if not isinstance(result, tuple):
+                raise ValueError("not a tuple")
+            tree.tree_map(put, result, places, is_leaf=lambda x: x is None)
+        except ValueError:
+            raise TypeError(
+                "Custom VJP bwd rule must produce an output with the same container (pytree) structure as the args "
+                "tuple of the primal function, and in particular must produce a tuple of length equal to the number of "
+                f"arguments to the primal function, but got bwd output structure {tree.tree_structure(result)} for "
+                f"primal input structure {args_tree}."
+            ) from None
+        paths = [tree.keystr(path) for path, _ in tree.tree_flatten_with_path(places)[0]]
+        return [_checked_cotangent(*each) for each in zip(flat, self.in_avals, paths, strict=True)]
+
+
+def _checked_cotangent(ct: Any, primal: Any, path: str) -> Any:
+    """The cotangent of one argument, None as zero; raises ValueError if its type does not fit the argument's."""
+    want = primal.to_tangent_aval()
+    if ct is None or want.dtype == dtypes.float0:
+        return Zero(want)
+    got = ct.aval if type(ct) is Zero else typeof(ct)
+    if type(ct) is Zero:
+        if (got.shape, got.dtype) != (want.shape, want.dtype):
+            raise ValueError(
+                "Custom VJP bwd rule produced a SymbolicZero with a shape/dtype that does not match the corresponding "
+                f"input tangent shape/dtype: at output{path} the SymbolicZero had shape/dtype {got.str_short(False)} "
+                f"while the corresponding input had shape/dtype {primal.str_short(False)}. Consider just returning a "
+                "None here instead of a SymbolicZero object."
+            )
+        return ct
+    # Cotangents of another inexact dtype have always been let through.
+    if got.shape != want.shape or not dtypes.issubdtype(want.dtype, np.inexact):
+        raise ValueError(
+            "Custom VJP bwd rule must produce an output with the same type as the args tuple of the primal function, "
+            f"but at output{path} the bwd rule produced an output of type {got.str_short(False)} corresponding to an "
+            f"input of type {primal.str_short(False)}"
+        )
+    return ct

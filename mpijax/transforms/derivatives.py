@@ -1,0 +1,223 @@
+"""Derivatives at a point as linear maps: `jvp`, `vjp`, `linearize`, `linear_transpose`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes, tree
+from mpijax.core.source import callable_location, callable_name
+from mpijax.core.trace import trace_to_jaxpr, typeof
+from mpijax.core.tree_prefix import equality_errors_pytreedef
+from mpijax.transforms.flat import FlatFun, check_arguments, debug_info
+from mpijax.transforms.jvp import jvp_flat
+from mpijax.transforms.linearize import Linearized, linearize_flat
+from mpijax.transforms.transpose import UndefPrimal, backward_pass, transposed
+from mpijax.transforms.zeros import Zero, as_array, instantiate
+
+
+def checked_callable(fun: Any) -> None:
+    """Raise TypeError for what cannot be called."""
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun}")
+
+
+def instantiated(cts: Sequence[Any]) -> list[Any]:
+    """Tangents or cotangents as arrays."""
+    return [as_array(instantiate(ct)) for ct in cts]
+
+
+def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
+    """Value and directional derivative of `fun` at `primals` along `tangents`, of the same structure.
+
+    Returns `(out, tangent_out)`, or `(out, tangent_out, aux)` with `has_aux`.
+
+    Raises:
+      TypeError: when structures, shapes or dtypes of primals and tangents differ.
+    """
+    checked_callable(fun)
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise TypeError(
+            "primal and tangent arguments to jax.jvp must be tuples or lists; "
+            f"found {type(primals).__name__} and {type(tangents).__name__}."
+        )
+    primal_leaves, primal_tree = tree.tree_flatten(tuple(primals))
+    tangent_leaves, tangent_tree = tree.tree_flatten(tuple(tangents))
+    if primal_tree != tangent_tree:
+        raise TypeError(
+            "primal and tangent arguments to jax.jvp must have the same tree structure; primals have tree "
+            f"structure {primal_tree} whereas tangents have tree structure {tangent_tree}."
+        )
+    for p, t in zip(primal_leaves, tangent_leaves, strict=True):
+        want, got = typeof(p).to_tangent_aval(), typeof(t)
+        if want.dtype != got.dtype:
+            raise TypeError(
+                "primal and tangent arguments to jax.jvp do not match; dtypes must be equal, or in case of "
+                "int/bool primal dtype the tangent dtype must be float0.Got primal dtype "
+                f"{typeof(p).dtype.name} and so expected tangent dtype "
+                f"{want.dtype.name if want.dtype != dtypes.float0 else 'float0'}, but got tangent dtype "
+                f"{got.dtype.name} instead."
+            )
+        if want.shape != got.shape:
+            raise ValueError(
+                f"jvp called with different primal and tangent shapes;Got primal shape {want.shape} and "
+                f"tangent shape as {got.shape}"
+            )
+    flat_fun = FlatFun(fun, tree.tree_structure((tuple(primals), {})), has_aux)
+    outs, out_tangents = jvp_flat(flat_fun, primal_leaves, tangent_leaves)
+    out = tree.tree_unflatten(flat_fun.out_tree, outs)
+    out_tangent = tree.tree_unflatten(flat_fun.out_tree, instantiated(out_tangents))
+    return (out, out_tangent, flat_fun.aux) if has_aux else (out, out_tangent)
+
+
+class _Pullback:
+    """What `vjp` returns, but for the residuals: cotangents of the results to cotangents of the arguments."""
+
+    def __init__(self, fun: Callable, linearized: Linearized, in_tree, out_tree, out_avals):
+        self.__name__ = f"vjp({callable_name(fun)})"
+        self._name = callable_name(fun)
+        self._location = callable_location(fun)
+        self._linearized = linearized.at(())
+        self._in_tree = in_tree
+        self._out_tree = out_tree
+        self._out_avals = out_avals
+
+    def __call__(self, residuals, *cotangents):
+        if len(cotangents) != 1:
+            raise TypeError(
+                f"The function returned by `jax.vjp` applied to {self._name} was called with {len(cotangents)} "
+                "arguments, but functions returned by `jax.vjp` must be called with a single argument corresponding "
+                f"to the single value returned by {self._name} (even if that returned value is a tuple or other "
+                f"container). Call it with one tuple of {len(cotangents)} cotangents."
+            )
+        leaves, got = tree.tree_flatten(cotangents[0])
+        if got != self._out_tree:
+            self._refuse_structure(got)
+        wanted = [a.to_tangent_aval() for a in self._out_avals]
+        for ct, aval, want in zip(leaves, self._out_avals, wanted, strict=True):
+            have = typeof(ct)
+            # Integers have no derivative: cotangents are float0; ones of the integers' own type pass for it.
+            same = want.dtype == have.dtype or (want.dtype == dtypes.float0 and have.dtype == aval.dtype)
+            if not same or want.shape != have.shape:
+                raise ValueError(
+                    "unexpected JAX type (e.g. shape/dtype) for argument to VJP function: got "
+                    f"{have.str_short(False)}, but expected {want.str_short(False)} because the corresponding output "
+                    f"of the differentiated function had JAX type {aval.str_short(False)}"
+                )
+        given = [Zero(a) if a.dtype == dtypes.float0 else ct for ct, a in zip(leaves, wanted, strict=True)]
+        cts = instantiated(transposed(self._linearized.at(residuals), given))
+        return tree.tree_unflatten(self._in_tree, cts)
+
+    def _refuse_structure(self, got):
+        lines = "\n".join(
+            f"  * out{tree.keystr(path)} was a {a} in the original output, but a {b} here, so {why}."
+            for path, a, b, why in equality_errors_pytreedef(self._out_tree, got)
+        )
+        raise ValueError(
+            "unexpected tree structure.\n\nThe argument to a VJP function returned by `jax.vjp` must match the pytree "
+            f"structure of the differentiated function {self._location}.\n\nBut the tree structures differ:\n{lines}"
+        )
+
+
+def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes: Sequence[Any] = ()):
+    """Value of `fun` at `primals` and the function that pulls cotangents back.
+
+    Returns `(out, pullback)`, or `(out, pullback, aux)` with `has_aux`; `pullback(ct)` returns a tuple of cotangents,
+    one per primal. The pullback is a pytree, whose leaves are the values that it needs.
+    """
+    if reduce_axes:
+        raise NotImplementedError("reduce_axes argument to vjp is deprecated: use shard_map, whose types reduce.")
+    checked_callable(fun)
+    leaves, struct = tree.tree_flatten(primals)
+    paths = [tree.keystr(p) for p, _ in tree.tree_flatten_with_path(primals)[0]]
+    check_arguments(leaves, f"vjp of {callable_name(fun)}", lambda i: paths[i])
+    flat_fun = FlatFun(fun, tree.tree_structure((primals, {})), has_aux)
+    outs, linearized = linearize_flat(flat_fun, leaves)
+    out = tree.tree_unflatten(flat_fun.out_tree, outs)
+    pull = _Pullback(fun, linearized, struct, flat_fun.out_tree, [typeof(o) for o in outs])
+    pullback = tree.Partial(pull, linearized.residuals)
+    return (out, pullback, flat_fun.aux) if has_aux else (out, pullback)
+
+
+class _Pushforward:
+    """What `linearize` returns, but for the residuals: tangents of the arguments to tangents of the results."""
+
+    def __init__(self, fun: Callable, linearized: Linearized, in_tree, in_avals, out_tree):
+        self.__name__ = f"linearize({callable_name(fun)})"
+        self._linearized = linearized.at(())
+        self._in_tree = in_tree
+        self._in_avals = in_avals
+        self._out_tree = out_tree
+
+    def __call__(self, residuals, *tangents):
+        flat, got = tree.tree_flatten(tangents)
+        if got != self._in_tree:
+            raise TypeError(
+                "linearized function called with a different tree structure than at linearization: expected "
+                f"{self._in_tree}, got {got}"
+            )
+        for primal, t in zip(self._in_avals, flat, strict=True):
+            want, have = primal.to_tangent_aval(), typeof(t)
+            if (want.shape, want.dtype) != (have.shape, have.dtype):
+                raise ValueError(
+                    "linearized function called on tangent values inconsistent with the original primal values:\n"
+                    f"Got tangent aval {have} for primal aval {primal} but expected {want}."
+                )
+        return tree.tree_unflatten(self._out_tree, instantiated(self._linearized.at(residuals)(*flat)))
+
+
+def linearize(fun: Callable, *primals, has_aux: bool = False):
+    """Value of `fun` at `primals`, and its derivative as a function of tangents that does not run `fun`.
+
+    Returns `(out, f_jvp)`, or `(out, f_jvp, aux)` with `has_aux`; `f_jvp` is a pytree of the values that it needs.
+    """
+    checked_callable(fun)
+    leaves, struct = tree.tree_flatten(primals)
+    flat_fun = FlatFun(fun, tree.tree_structure((primals, {})), has_aux)
+    outs, linearized = linearize_flat(flat_fun, leaves)
+    out = tree.tree_unflatten(flat_fun.out_tree, outs)
+    push = _Pushforward(fun, linearized, struct, [typeof(x) for x in leaves], flat_fun.out_tree)
+    f_jvp = tree.Partial(push, linearized.residuals)
+    return (out, f_jvp, flat_fun.aux) if has_aux else (out, f_jvp)
+
+
+def linear_transpose(fun: Callable, *primals, reduce_axes: Sequence[Any] = ()) -> Callable:
+    """The transpose of a linear function of arguments of the types of `primals` (arrays or `ShapeDtypeStruct`s).
+
+    Returns a function of a cotangent of the result, which returns a tuple with one cotangent per argument.
+    `fun` must be linear: it is traced, not evaluated.
+
+    Raises:
+      TypeError: for arguments that are not inexact, or a cotangent that does not fit the result.
+    """
+    if reduce_axes:
+        raise NotImplementedError("reduce_axes argument to transpose is deprecated: use shard_map, whose types reduce.")
+    leaves, struct = tree.tree_flatten(primals)
+    avals = [typeof(x) for x in leaves]
+    if not all(dtypes.issubdtype(a.dtype, np.inexact) for a in avals):
+        raise TypeError(
+            "linear_transpose only supports [float or complex] -> [float or complex] functions, but got the argument "
+            f"types {[a.str_short() for a in avals]}."
+        )
+    flat_fun = FlatFun(fun, tree.tree_structure((primals, {})))
+    jaxpr, consts = trace_to_jaxpr(flat_fun, avals, debug_info("linear_transpose", fun, primals, {}))
+
+    def transposed_fun(cotangent):
+        cts, got = tree.tree_flatten(cotangent)
+        if got != flat_fun.out_tree:
+            raise TypeError(
+                f"cotangent tree does not match function output, expected {flat_fun.out_tree} but got {got}"
+            )
+        for ct, v in zip(cts, jaxpr.outvars, strict=True):
+            want, have = v.aval, typeof(ct)
+            if (want.shape, want.dtype) != (have.shape, have.dtype):
+                raise TypeError(
+                    f"cotangent type does not match function output, expected {want.str_short()} but got "
+                    f"{have.str_short()}"
+                )
+        outs = backward_pass(jaxpr, consts, [UndefPrimal(a) for a in avals], cts)
+        return tree.tree_unflatten(struct, instantiated(outs))
+
+    return transposed_fun

@@ -1,0 +1,188 @@
+"""Whole Jacobians: derivatives along every direction at once, by `vmap` over a basis.
+
+For a function from a pytree of arrays to a pytree of arrays, the result has the structure of the output with that of
+the input in the place of each leaf; a block has the shape of the output's leaf followed by the input's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes, tree
+from mpijax.core.primitive import registry
+from mpijax.core.result_type import result_type
+from mpijax.core.trace import typeof
+from mpijax.transforms.autodiff import as_argnums, check_real_output, check_reverse_input, selected_arguments
+from mpijax.transforms.derivatives import checked_callable, jvp, vjp
+from mpijax.transforms.vmap import vmap
+from mpijax.transforms.zeros import zeros
+
+
+def jacfwd(
+    fun: Callable,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable:
+    """A function that returns the Jacobian of `fun` by forward mode: one pass per element of the input, all at once.
+
+    Args:
+      fun: a function of pytrees of floating-point arrays; with `has_aux` it returns `(output, aux)`.
+      argnums: which positional arguments to differentiate with respect to; a tuple gives a tuple of blocks.
+      holomorphic: differentiate a complex function of complex arguments.
+
+    Raises:
+      TypeError: for arguments that are not real (not complex, with `holomorphic`).
+    """
+    checked_callable(fun)
+    argnums = as_argnums(argnums)
+
+    @wraps(fun)
+    def jacobian_f(*args, **kwargs):
+        f, chosen = selected_arguments(fun, argnums, args, kwargs, "jacfwd")
+        for leaf in tree.tree_leaves(chosen):
+            _check_forward_input(leaf, holomorphic)
+        push = partial(jvp, f, chosen, has_aux=has_aux)
+        y, columns, *aux = vmap(push, out_axes=(None, -1, *[None] * has_aux))(_basis(chosen))
+        for leaf in tree.tree_leaves(y):
+            _check_forward_output(leaf, holomorphic)
+        example = chosen[0] if isinstance(argnums, int) else chosen
+        jac = tree.tree_map(lambda out, block: _split_like(example, -1, out, block), y, columns)
+        return (jac, *aux) if has_aux else jac
+
+    return jacobian_f
+
+
+def _check_forward_input(x: Any, holomorphic: bool) -> None:
+    dtype = typeof(x).dtype
+    if dtypes.issubdtype(dtype, dtypes.extended):
+        raise TypeError(f"jacfwd with input element type {dtype.name}")
+    if holomorphic:
+        if not dtypes.issubdtype(dtype, np.complexfloating):
+            raise TypeError(f"jacfwd with holomorphic=True requires inputs with complex dtype, but got {dtype.name}.")
+    elif not dtypes.issubdtype(dtype, np.floating):
+        raise TypeError(
+            "jacfwd requires real-valued inputs (input dtype that is a sub-dtype of np.floating), but got "
+            f"{dtype.name}. For holomorphic differentiation, pass holomorphic=True. For differentiation of "
+            "non-holomorphic functions involving complex inputs or integer inputs, use jax.jvp directly."
+        )
+
+
+def _check_forward_output(x: Any, holomorphic: bool) -> None:
+    dtype = typeof(x).dtype
+    if holomorphic and not dtypes.issubdtype(dtype, np.complexfloating):
+        raise TypeError(f"jacfwd with holomorphic=True requires outputs with complex dtype, but got {dtype.name}.")
+
+
+def jacrev(
+    fun: Callable,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable:
+    """A function that returns the Jacobian of `fun` by reverse mode: one pass per element of the output, all at once.
+
+    Args and errors as for `jacfwd`; `allow_int` accepts integer arguments, whose blocks are zeros.
+    """
+    checked_callable(fun)
+    argnums = as_argnums(argnums)
+
+    @wraps(fun)
+    def jacobian_f(*args, **kwargs):
+        f, chosen = selected_arguments(fun, argnums, args, kwargs, "jacrev")
+        for leaf in tree.tree_leaves(chosen):
+            check_reverse_input("jacrev", leaf, holomorphic, allow_int)
+        y, pullback, *aux = vjp(f, *chosen, has_aux=has_aux)
+        for leaf in tree.tree_leaves(y):
+            check_real_output("jacrev", leaf, holomorphic)
+        rows = vmap(pullback)(_basis(y))
+        if isinstance(argnums, int):
+            example, rows = chosen[0], rows[0]
+        else:
+            example = chosen
+        jac = tree.tree_map(lambda x, block: _split_like(y, 0, x, block), example, rows)
+        jac = tree.tree_transpose(tree.tree_structure(example), tree.tree_structure(y), jac)
+        return (jac, *aux) if has_aux else jac
+
+    return jacobian_f
+
+
+def jacobian(
+    fun: Callable,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable:
+    """Another name for `jacrev`."""
+    return jacrev(fun, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic, allow_int=allow_int)
+
+
+def hessian(
+    fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable:
+    """A function that returns the matrix of second derivatives of `fun`: forward over reverse mode."""
+    gradient = jacrev(fun, argnums, has_aux=has_aux, holomorphic=holomorphic)
+    return jacfwd(gradient, argnums, has_aux=has_aux, holomorphic=holomorphic)
+
+
+def _basis(example: Any) -> Any:
+    """A pytree like `example`, each leaf with a new first axis: the standard basis of the space of all leaves."""
+    from mpijax.numpy.matrices import eye  # lies above
+
+    leaves = tree.tree_leaves(example)
+    size = sum(typeof(x).size for x in leaves)
+    dtype = result_type(*leaves) if leaves else np.dtype(np.float32)
+    return _split_like(example, 1, None, eye(size, dtype=dtype))
+
+
+def _split_like(structure: Any, axis: int, like: Any, block: Any) -> Any:
+    """Split `block` along `axis` into the leaves of `structure`, shaped as they are in place of that axis.
+
+    The parts have the dtype of `like`, or of the leaves themselves if that is None.
+    """
+    leaves, treedef = tree.tree_flatten(structure)
+    avals = [typeof(x) for x in leaves]
+    shape = np.shape(block)
+    axis %= len(shape)
+    shapes = [shape[:axis] + a.shape + shape[axis + 1 :] for a in avals]
+    parts = _split(block, [a.size for a in avals], axis)
+    target = None if like is None else typeof(like)
+    return tree.tree_unflatten(
+        treedef,
+        [_cast(_reshape(p, s), a if target is None else target) for p, s, a in zip(parts, shapes, avals, strict=True)],
+    )
+
+
+def _split(x: Any, sizes: list[int], axis: int) -> list[Any]:
+    if len(sizes) == 1:
+        return [x]
+    if typeof(x).dtype == dtypes.float0:
+        return np.split(x, np.cumsum(sizes[:-1]), axis)
+    return registry["split"].bind(x, sizes=tuple(sizes), axis=axis)
+
+
+def _reshape(x: Any, shape: tuple[int, ...]) -> Any:
+    if typeof(x).shape == shape:
+        return x
+    if typeof(x).dtype == dtypes.float0:
+        return np.reshape(x, shape)
+    return registry["reshape"].bind(x, new_sizes=shape, dimensions=None, sharding=None)
+
+
+def _cast(x: Any, aval: Any) -> Any:
+    """`x` in the dtype of `aval`; its real part where that is real."""
+    have = typeof(x).dtype
+    if have == dtypes.float0:  # blocks of integers: JAX gives them the dtype of the integers
+        return zeros(aval.update(shape=typeof(x).shape))
+    if dtypes.issubdtype(have, np.complexfloating) and not dtypes.issubdtype(aval.dtype, np.complexfloating):
+        x = registry["real"].bind(x)
+    want = typeof(x).update(dtype=aval.dtype, weak_type=aval.weak_type)
+    if want == typeof(x):
+        return x
+    return registry["convert_element_type"].bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None)
