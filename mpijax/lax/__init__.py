@@ -26,6 +26,8 @@ _MODULES: dict[str, str] = {
     "ops.positions": "argmax argmax_p argmin argmin_p",
     "ops.power": "integer_pow integer_pow_p pow pow_p reciprocal square square_p",
     "ops.reduce": "reduce reduce_p",
+    "ops.reduce_window": """
+        reduce_window reduce_window_max_p reduce_window_min_p reduce_window_p reduce_window_sum_p""",
     "ops.reductions": """
         reduce_and reduce_and_p reduce_max reduce_max_p reduce_min reduce_min_p reduce_or reduce_or_p
         reduce_prod reduce_prod_p reduce_sum reduce_sum_p reduce_xor reduce_xor_p""",
@@ -61,7 +63,9 @@ _MODULES: dict[str, str] = {
     "ops.slicing": """
         concatenate concatenate_p index_in_dim slice slice_in_dim slice_p split split_p""",
     "ops.stacking": "stack stack_p tile tile_p unstack unstack_p",
+    "ops.select_windows": "select_and_gather_add_p select_and_scatter_add_p",
     "ops.sort": "sort sort_key_val sort_p top_k top_k_p",
+    "ops.window_shapes": "padtype_to_pads reduce_window_shape_tuple",
     # -- control flow
     "lax.branches": "cond platform_dependent switch",
     "lax.while_loops": "fori_loop while_loop",
@@ -85,8 +89,7 @@ _MISSING = frozenset(
     all_to_all approx_max_k approx_min_k conv conv_dimension_numbers conv_general_dilated
     conv_general_dilated_local conv_general_dilated_patches conv_transpose conv_with_general_padding
     custom_linear_solve custom_root fft linalg optimization_barrier pshuffle pswapaxes
-    psum_scatter ragged_all_to_all ragged_dot reduce_window rng_bit_generator rng_uniform select_and_gather_add
-    select_and_scatter select_and_scatter_add with_sharding_constraint""".split()
+    psum_scatter ragged_all_to_all ragged_dot rng_bit_generator rng_uniform with_sharding_constraint""".split()
 )
 
 

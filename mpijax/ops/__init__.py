@@ -22,6 +22,7 @@ from mpijax.ops import (  # noqa: F401
     random,
     rank_ops,
     reduce,
+    reduce_window,
     reductions,
     select,
     sort,
