@@ -190,7 +190,8 @@ class Grouper:
         frame, axes = group.frame, group.axes
         if v.producer.kind == "reduce":
             f, a = _reduce_frame(v.producer)
-            if not axes and f == frame and all(w.shape == frame for w in group.values):
+            # A product without a sum (a reduction of no axes) has no place inside of one.
+            if not axes and f == frame and all(w.shape == frame and w.producer.kind != "reduce" for w in group.values):
                 axes = a
             elif (f, a) != (frame, axes):
                 return None

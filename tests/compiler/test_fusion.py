@@ -56,6 +56,18 @@ FUSED = {
 }
 
 
+def test_a_product_of_no_sum_beside_a_sum_of_its_frame():
+    x, y = floats(2, 3), floats(2, 4)
+
+    def f(x, y):
+        outer = jnp.einsum("ki,kj->kij", x, y)
+        return outer, jnp.sum(jnp.sin(x)[:, :, None] * y[:, None, :], axis=2)
+
+    outer, total = mpijax.jit(f)(x, y)
+    np.testing.assert_array_equal(outer, x[:, :, None] * y[:, None, :])
+    np.testing.assert_allclose(total, np.sin(x) * y.sum(1)[:, None], rtol=1e-5)
+
+
 @pytest.mark.parametrize("name", FUSED)
 def test_one_kernel_without_temporaries(name):
     fun, args = FUSED[name]
