@@ -76,8 +76,8 @@ def _refuse_side_effects(jaxpr: Jaxpr) -> None:
     found = sorted(str(e) for e in jaxpr.effects if isinstance(e, fx.CallbackEffect) and e.kind == "IO")
     if found:
         raise NotImplementedError(
-            f"checkpoint computes a function again for its derivative, but this one has the effects {', '.join(found)}, "
-            "which are to happen once. Take io_callback out of the function, or use pure_callback if it has no effect."
+            f"checkpoint computes a function again for its derivative, but this one has effects ({', '.join(found)}) "
+            "that are to happen once. Take io_callback out of the function, or use pure_callback if it has no effect."
         )
 
 
@@ -151,8 +151,9 @@ def _first_pass(primal: ClosedJaxpr, count: int, saved: list[Var]) -> ClosedJaxp
 
 
 def _is_plain_call(eqn: Eqn) -> bool:
+    """Whether an equation is a call that may be taken apart. One with a derivative of its own is kept or not as one."""
     lower = eqn.primitive.lower
-    return isinstance(lower, Inline) and not lower.is_apart(eqn.params)
+    return isinstance(lower, Inline) and eqn.primitive.dce is not None and not lower.is_apart(eqn.params)
 
 
 def _flattened(closed: ClosedJaxpr) -> ClosedJaxpr:
