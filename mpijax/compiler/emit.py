@@ -8,6 +8,7 @@ One loop is vectorized: W elements at a time, then the rest one by one. Which on
 strategy:
 - `across`: a kept axis; reductions run serially inside, one per lane. Plain maps are the case without reductions.
 - `along`: a reduced axis; lanes hold partial results, combined at the end of the row.
+- `rows`: a reduced axis too, for a block of rows at once (see `compiler.rows`).
 - `tiled`: a kept axis with long reductions; partial results of a tile of it stay in a small array.
 - `blocked`: a map that reads an operand across its rows; in tiles (see `compiler.blocked`).
 

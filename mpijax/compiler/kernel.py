@@ -129,6 +129,13 @@ class Kernel:
                 found.append(e.attr)
         return found
 
+    def positions_inside(self) -> set:
+        """Keys of the positions visited for every element of the reduced axes; empty without reductions."""
+        if not self.reduces:
+            return set()
+        inside = Kernel(self.variables, self.axes, self.reduces, self.inner)
+        return {p.key for p in inside.positions()}
+
     def flops(self) -> int:
         """Elementary operations of one run."""
         turns = 1

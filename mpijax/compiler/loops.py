@@ -134,8 +134,8 @@ class Loops(Evaluator):
         lanes = self.schedule.lanes
         self.hoist(self.kernel.roots(), self.kernel.inner + self.kernel.outer, scope, key, lanes)
         if not outermost and self.schedule.whole_vectors():
-            for at in range(0, self.schedule.vector_size, lanes):
-                self._reduce_and_store(Scope(scope, {key: str(at)}, key, lanes))
+            for at in range(0, self.schedule.vector_size, self.schedule.turn):
+                self._reduce_and_store(Scope(scope, {key: str(at)}, key, self.schedule.turn))
             return
         start = lo
         for width in self.schedule.widths_of(size):
@@ -159,8 +159,34 @@ class Loops(Evaluator):
             self.phase = phase
             self._serial_reduction(scope)
         self.phase = self.kernel.phases + 1
-        for s in self.kernel.outer:
-            self.store(s, scope)
+        for part in self._narrowed(scope):
+            for s in self.kernel.outer:
+                self.store(s, part)
+
+    def _narrowed(self, scope: Scope) -> Iterator[Scope]:
+        """The scope itself, or where a turn is wider than what follows its reductions, its parts one by one."""
+        lanes = self.schedule.lanes
+        if scope.lanes <= lanes:
+            yield scope
+            return
+        wide = self.builder(scope.lanes)
+        totals = {id(r.member): self.acc_values[id(r.member)] for r in self.kernel.reduces}
+        first = scope.variable(scope.vector)
+        for at in range(0, scope.lanes, lanes):
+            index = str(int(first) + at) if first.isdigit() else wide.emit(f"add i64 {first}, {at}")
+            part = Scope(scope.parent, {scope.vector: index}, scope.vector, lanes)
+            for key, total in totals.items():
+                self.acc_values[key] = wide.part(total, at, lanes)
+                part.available |= {("acc", key)}
+            yield part
+
+    def _accumulated_with(self, r: Reduce, acc: Scalar, scope: Scope, lanes: int) -> Scalar:
+        """A running value with one more element; products are added without rounding them first, as BLAS does."""
+        b = self.builder(lanes)
+        if self.schedule.is_fused_product(r):
+            left, right = [self.vector(e, scope, lanes) for e in r.expr.args]
+            return b.fma(left, right, acc)
+        return combining(r.op).lower.rule(b, acc, self.vector(r.expr, scope, lanes))
 
     def _serial_reduction(self, scope: Scope) -> None:
         reduces, stores = self.of_phase()
@@ -181,8 +207,7 @@ class Loops(Evaluator):
                 reduces, stores = self.of_phase()
                 new = []
                 for r, acc in zip(reduces, accs, strict=True):
-                    x = self.vector(r.expr, scope, scope.lanes)
-                    new.append(combining(r.op).lower.rule(self.builder(scope.lanes), acc, x))
+                    new.append(self._accumulated_with(r, acc, scope, scope.lanes))
                 for s in stores:
                     self.store(s, scope)
                 return new
@@ -233,8 +258,7 @@ class Loops(Evaluator):
             out = []
             reduces, stores = self.of_phase()
             for r, acc in zip(reduces, carried, strict=True):
-                x = self.vector(r.expr, scope, lanes)
-                out.append(combining(r.op).lower.rule(self.builder(lanes), acc, x))
+                out.append(self._accumulated_with(r, acc, scope, lanes))
             for s in stores:
                 self.store(s, scope)
             for member, row in rows:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from mpijax.compiler.blocked import TILE, crossing_loads
 from mpijax.compiler.expr import children
 from mpijax.compiler.index import LoopVar
-from mpijax.compiler.kernel import Kernel, collapsed
+from mpijax.compiler.kernel import Kernel, Reduce, collapsed
 from mpijax.compiler.pieces import largest, split_variables
 from mpijax.scalar.types import info
 
@@ -23,6 +25,8 @@ UNROLL_EXPRESSIONS = 12
 WRITE_OUT = 4
 # Bodies of at most this cost use four vector registers at a time.
 LIGHT = 6
+# What a position that is visited once a row counts beside those visited for every element.
+ONCE_A_ROW = 1 / 16
 # Reductions shorter than this run serially inside the vectorized kept axis.
 SERIAL_BELOW = 96
 
@@ -30,7 +34,7 @@ SERIAL_BELOW = 96
 class Schedule:
     """The loop structure of a kernel.
 
-    strategy: `across`, `along`, `tiled` or `blocked` (see `compiler.emit`). loops: all loops, each a list of joined
+    strategy: `across`, `along`, `rows`, `tiled` or `blocked` (see `compiler.emit`). loops: all loops, each a list of joined
     loop variables. outer: those around everything; inner: the reduced ones; vector_loop: the vectorized kept one.
     """
 
@@ -75,9 +79,13 @@ class Schedule:
         if self.strategy == "across" and not kernel.reduces and self.lanes > 1 and not apart:
             self._use_tiles()
         self.whole = self.vector_loop is None or id(self.vector_loop[0]) not in apart
-        self.widths = [self.lanes, 1] if self.lanes > 1 else [1]
         if self.strategy == "across" and self.vector_loop is None:
-            self.lanes, self.widths = 1, [1]
+            self.lanes = 1
+        if self.strategy == "along" and not apart and self._in_blocks():
+            self._use_blocks()
+        # Elements per turn whose reductions run side by side; what follows them is done `lanes` at a time.
+        self.turn = self._turn() if self.lanes > 1 else 1
+        self.widths = list(dict.fromkeys([self.turn, self.lanes, 1]))
 
     def _use_tiles(self) -> None:
         """Take the `blocked` strategy where an operand lies across the vectorized loop."""
@@ -91,6 +99,22 @@ class Schedule:
         self.staged = loads
         self.outer = [x for x in self.outer if x is not loop]
 
+    def _in_blocks(self) -> bool:
+        """Whether several rows are reduced at once: where they share an operand, or much is done with the result."""
+        kernel = self.kernel
+        if kernel.phases != 1 or kernel.inner or len(self.inner) != 1 or not self.outer or _size(self.outer[-1]) < 8:
+            return False
+        if any(r.op in ("argmax", "argmin") for r in kernel.reduces) or len(kernel.reduces) > 2:
+            return False
+        return self._is_product()
+
+    def _use_blocks(self) -> None:
+        """Take the `rows` strategy: one register holds the results of a block."""
+        widest = max(_compute_bytes(r.dtype) for r in self.kernel.reduces)
+        self.strategy = "rows"
+        self.vector_loop = self.outer.pop()
+        self.lanes = VECTOR_BYTES // widest
+
     @property
     def extent(self) -> int:
         """Turns of the outermost loop, over which threads may split the kernel."""
@@ -102,7 +126,7 @@ class Schedule:
 
     def whole_vectors(self) -> bool:
         """Whether the vectorized loop is a few whole vectors, to be written out without a loop."""
-        turns, rest = divmod(self.vector_size, self.lanes)
+        turns, rest = divmod(self.vector_size, self.turn)
         if not self.whole:
             return False
         return rest == 0 and turns <= WRITE_OUT and (turns == 1 or len(self.kernel.expressions()) <= UNROLL_EXPRESSIONS)
@@ -111,10 +135,10 @@ class Schedule:
         """Elements per turn of the loops that run through `size` elements, or through less of them."""
         if self.whole:
             return self.widths
-        wide = self.lanes
+        wide = self.turn
         while wide > size:
             wide //= 2
-        return [wide, 1] if wide >= 4 else [1]
+        return [w for w in dict.fromkeys([wide, min(wide, self.lanes), 1]) if w >= 4 or w == 1]
 
     def unrolled(self, depth: int) -> int:
         """How many times to write the body of the innermost serial loop out; 0 to leave it a loop."""
@@ -137,7 +161,12 @@ class Schedule:
         return kept
 
     def _is_product(self) -> bool:
-        return any(r.member.value.producer.primitive.name == "dot_general" for r in self.kernel.reduces)  # type: ignore[attr-defined]
+        return any(_sums_products(r) for r in self.kernel.reduces)
+
+    def is_fused_product(self, r: Reduce) -> bool:
+        """Whether a sum of products of single or double floats is taken with fused multiply-adds."""
+        multiplies = isinstance(r.expr.attr, tuple) and len(r.expr.attr) == 3 and r.expr.attr[0].name == "mul"
+        return multiplies and r.dtype in (np.float32, np.float64) and _sums_products(r)
 
     def _best_variable(self) -> LoopVar | None:
         """The loop along which most memory is read and written in steps of one; the last of equals."""
@@ -147,10 +176,12 @@ class Schedule:
             return None
         for v in candidates:
             scores[id(v)] = 0.0
+        often = self.kernel.positions_inside()
         for position in self.kernel.positions():
+            weight = 1.0 if not often or position.key in often else ONCE_A_ROW
             for atom, c in position.terms:
                 if type(atom) is LoopVar and id(atom) in scores:
-                    scores[id(atom)] += 1.0 if abs(c) == 1 else -0.25
+                    scores[id(atom)] += weight * (1.0 if abs(c) == 1 else -0.25)
         best = max(reversed(candidates), key=lambda v: (scores[id(v)], 0))
         # Short loops waste the vector's lanes: prefer a long one that is not worse by much.
         if best.size < 8:
@@ -163,6 +194,16 @@ class Schedule:
         """Lanes of the whole kernel."""
         stored = [s.value.element for s in self.kernel.inner + self.kernel.outer]
         return self._width(self.kernel.expressions(), stored, size)
+
+    def _turn(self) -> int:
+        """Running sums are chains of dependent operations: enough of them side by side keep the units busy."""
+        kernel = self.kernel
+        if self.strategy != "across" or kernel.phases != 1 or not kernel.reduces or kernel.inner or not self.inner:
+            return self.lanes
+        lanes = self.pass_lanes(0)
+        if self._is_product() and 2 * lanes <= self.vector_size:
+            lanes *= 2
+        return max(lanes, self.lanes)
 
     def pass_lanes(self, phase: int) -> int:
         """Lanes of one pass over a row: what a pass computes decides, not what the others do."""
@@ -203,6 +244,10 @@ class Schedule:
         while lanes > 1 and lanes > size:
             lanes //= 2
         return lanes if lanes >= min(native, 4) else 1
+
+
+def _sums_products(r: Reduce) -> bool:
+    return r.member.value.producer.primitive.name == "dot_general"  # type: ignore[attr-defined]
 
 
 def _compute_bytes(dtype) -> int:

@@ -10,14 +10,14 @@ from mpijax.compiler.addresses import Scope
 from mpijax.compiler.blocked import TILE as TILE_EDGE
 from mpijax.compiler.blocked import stage_tile
 from mpijax.compiler.index import LoopVar
-from mpijax.compiler.loops import Loops
 from mpijax.compiler.reductions import combining, identity
+from mpijax.compiler.rows import Rows
 from mpijax.scalar.types import Scalar
 
 TILE = 1024
 
 
-class Tiles(Loops):
+class Tiles(Rows):
     """Kernels in tiles of one axis or of two."""
 
     # ------------------------------------------------------------ strategy: tiled

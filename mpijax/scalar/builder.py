@@ -342,6 +342,22 @@ class Builder(Memory):
         ir = self.emit(f"shufflevector {t} {x.ir}, {t} poison, <{lanes} x i32> <{mask}>")
         return Scalar(x.dtype, ir, imag)
 
+    def every_second(self, a: Scalar, b: Scalar, start: int) -> Scalar:
+        """Lanes start, start + 2, ... of `a`, then those of `b`."""
+        imag = None if a.imag is None else self.every_second(a.imag, b.imag, start)
+        t, mask = self.type(a.dtype), ", ".join(f"i32 {i}" for i in range(start, 2 * self.lanes, 2))
+        ir = self.emit(f"shufflevector {t} {a.ir}, {t} {b.ir}, <{self.lanes} x i32> <{mask}>")
+        return Scalar(a.dtype, ir, imag)
+
+    def gathered(self, xs: list[Scalar]) -> Scalar:
+        """One-lane values as the lanes of one value."""
+        imag = None if xs[0].imag is None else self.gathered([x.imag for x in xs])
+        t, element = self.type(xs[0].dtype), info(xs[0].dtype).compute
+        ir = "poison"
+        for lane, x in enumerate(xs):
+            ir = self.emit(f"insertelement {t} {ir}, {element} {x.ir}, i64 {lane}")
+        return Scalar(xs[0].dtype, ir, imag)
+
     def combine(self, combine, a: Scalar, b: Scalar) -> Scalar:
         """One step of a reduction: add mul max min and or xor by name, or any rule(builder, a, b)."""
         if isinstance(combine, str):
