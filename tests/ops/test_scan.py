@@ -53,6 +53,15 @@ def with_rules(J, w, x):
     return J.lax.scan(lambda c, x: (step(twice(c) @ w, clipped(x, c)), None), J.numpy.ones(2), x)[0].sum()
 
 
+def branching(J, w, x):
+    """Another operation where the carry is positive."""
+
+    def step(c, x):
+        return J.lax.cond(c[0] > 0, lambda c: J.numpy.sin(c) * x, lambda c: c + w[1], c), c
+
+    return J.lax.scan(step, w[0], x)[1].sum()
+
+
 PROGRAMS = {
     "plain": lambda J: lambda w, x: rnn(J, w, x),
     "reverse": lambda J: lambda w, x: rnn(J, w, x, reverse=True),
@@ -86,6 +95,21 @@ PROGRAMS = {
     "forward over reverse": lambda J: lambda w, x: J.jvp(
         J.grad(lambda w: J.lax.scan(lambda c, x: (J.numpy.sin(w @ c) * x, c), w[0], x)[0].sum()), (w,), (w,)
     ),
+    "gradient, branch": lambda J: J.grad(lambda w, x: branching(J, w, x)),
+    "gradient, indexed": lambda J: J.grad(
+        lambda w, x: J.lax.scan(
+            lambda c, i: (c.at[i].set(c[i] * w[i, 0] + x.sum()), x[i]), w[0], J.numpy.array([0, 1, 1])
+        )[0].sum(),
+        (0, 1),
+    ),
+    "gradient of steps along gradients": lambda J: J.grad(
+        lambda w, x: J.lax.scan(
+            lambda c, x: (c - 0.125 * J.grad(lambda c: ((w @ c - x) ** 2).sum())(c), None), w[0], x
+        )[0].sum()
+    ),
+    "vmap of gradient, branch": lambda J: lambda w, x: J.vmap(J.grad(lambda w: branching(J, w, x)))(
+        J.numpy.stack([w, -w])
+    ),
     "vmap": lambda J: lambda w, x: J.vmap(lambda x: rnn(J, w, x), 1, 1)(J.numpy.stack([x, x * 2], 1)),
     "vmap, closure": lambda J: lambda w, x: J.vmap(lambda w: rnn(J, w, x))(J.numpy.stack([w, w * 2])),
     "vmap, part": lambda J: lambda w, x: J.vmap(lambda x: counter(J, x))(J.numpy.stack([x, x * 2])),
@@ -111,6 +135,19 @@ def test_as_jax(name):
 
 # JAX's text has leftovers of its own here: constants that no turn reads, sums with zeros, empty calls.
 VALUES = {
+    "random keys": lambda J: J.grad(
+        lambda w, x: J.lax.scan(
+            lambda c, k: ((J.random.split(c[0])[0], c[1] * J.random.uniform(k)), J.random.uniform(c[0])),
+            (J.random.key(1), w[0]),
+            J.random.split(J.random.key(0), 3),
+        )[0][1].sum()
+    ),
+    "normalized": lambda J: J.grad(
+        lambda w, x: J.lax.scan(lambda c, x: (J.nn.softmax(w @ c + x), J.nn.relu(c)), w[0], x)[0][0]
+    ),
+    "complex": lambda J: J.grad(
+        lambda w, x: J.numpy.abs(J.lax.scan(lambda c, x: (c * (1 + 1j) * x, None), w[0] * (1 + 0j), x)[0]).sum()
+    ),
     "transpose beside a counter": lambda J: lambda w, x: J.linear_transpose(
         lambda v: J.lax.scan(
             lambda c, y: ((c[0] + 1, w @ c[1] * y, c[2] * c[0] + y), c[1] * c[2]), (0, v, w[0]), x, reverse=True

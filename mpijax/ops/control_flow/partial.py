@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from mpijax.core import effects as fx
@@ -53,7 +54,8 @@ def split_known(closed: ClosedJaxpr, known_inputs: tuple[bool, ...], hoistable: 
     hoisted = [may and is_known(v) for v, may in zip(jaxpr.outvars, hoistable, strict=True)]
     results = [v for v, h in zip(jaxpr.outvars, hoisted, strict=True) if not h]
     rest_eqns = _live(rest_eqns, results)
-    handed = _read_from(rest_eqns, results, determined)
+    rest_args = [v for v, known in zip(jaxpr.invars, known_inputs, strict=True) if not known]
+    handed = _in_order_of_need(rest_eqns, rest_args, results, determined)
     constants = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     handed_vars = [v for v in handed if v not in constants]
     rest_consts = [v for v in handed if v in constants]
@@ -62,7 +64,6 @@ def split_known(closed: ClosedJaxpr, known_inputs: tuple[bool, ...], hoistable: 
     known_consts = _read_from(known_eqns, outs, set(constants))
     debug = jaxpr.debug_info
     known_args = [v for v, known in zip(jaxpr.invars, known_inputs, strict=True) if known]
-    rest_args = [v for v, known in zip(jaxpr.invars, known_inputs, strict=True) if not known]
     known = Jaxpr(known_consts, known_args, outs, known_eqns, debug_info=debug)
     rest = Jaxpr(rest_consts, handed_vars + rest_args, results, rest_eqns, debug_info=debug)
     return Split(
@@ -88,3 +89,45 @@ def _read_from(eqns: Sequence[Eqn], results: Sequence[Atom], among: set[Var]) ->
     """The variables of a set that equations or results read, in the order in which they do."""
     atoms = [v for eqn in eqns for v in eqn.invars] + list(results)
     return list(dict.fromkeys(v for v in atoms if type(v) is not Literal and v in among))
+
+
+def _in_order_of_need(eqns: Sequence[Eqn], args: Sequence[Var], results: Sequence[Atom], among: set[Var]) -> list[Var]:
+    """The variables of a set that equations or results read, in the order that JAX gives them.
+
+    JAX sorts topologically from the results: a value is visited when all that reads it has been, the
+    last one found first; the values wanted are listed from the last visited to the first.
+    """
+    made_by = {v: eqn for eqn in eqns for v in eqn.outvars}
+    uses: dict[Eqn, list] = {}
+
+    def parents(node) -> list:
+        eqn = made_by.get(node)
+        if eqn is None:
+            return []
+        if eqn not in uses:  # each reading of a wanted value is a node of its own
+            uses[eqn] = [(v,) if v in among else v for v in eqn.invars if type(v) is not Literal]
+        return uses[eqn]
+
+    ends: list = [*args, *((v,) if v in among else v for v in results if type(v) is not Literal)]
+    ends = list({id(node): node for node in ends}.values())
+    waiting: Counter[int] = Counter()
+    stack = list(ends)
+    while stack:
+        node = stack.pop()
+        waiting[id(node)] += 1
+        if waiting[id(node)] == 1:
+            stack.extend(parents(node))
+    for node in ends:
+        waiting[id(node)] -= 1
+    ready = [node for node in ends if not waiting[id(node)]]
+    visited = []
+    while ready:
+        node = ready.pop()
+        visited.append(node)
+        for parent in parents(node):
+            if waiting[id(parent)] == 1:
+                ready.append(parent)
+            else:
+                waiting[id(parent)] -= 1
+    found = [node[0] for node in reversed(visited) if isinstance(node, tuple)]
+    return list(dict.fromkeys([*found, *_read_from(eqns, results, among)]))
