@@ -25,6 +25,8 @@ UNROLL_EXPRESSIONS = 12
 WRITE_OUT = 4
 # Bodies of at most this cost use four vector registers at a time.
 LIGHT = 6
+# Loops of at most this many turns are vectorized only if there is no longer one.
+TOO_SHORT = 4
 # What a position that is visited once a row counts beside those visited for every element.
 ONCE_A_ROW = 1 / 16
 # Reductions shorter than this run serially inside the vectorized kept axis.
@@ -185,9 +187,9 @@ class Schedule:
         best = max(reversed(candidates), key=lambda v: (scores[id(v)], 0))
         # Short loops waste the vector's lanes: prefer a long one that is not worse by much.
         if best.size < 8:
-            longer = [v for v in candidates if v.size >= 8 and scores[id(v)] >= scores[id(best)] - 1.0]
-            if longer:
-                best = longer[-1]
+            enough = -np.inf if best.size <= TOO_SHORT else scores[id(best)] - 1.0
+            longer = [v for v in candidates if v.size >= 8 and scores[id(v)] >= enough]
+            best = max(reversed(longer), key=lambda v: scores[id(v)]) if longer else best
         return best
 
     def _lanes(self, size: int) -> int:
