@@ -65,7 +65,6 @@ class Addresses:
     """The text of one kernel so far, and where in memory its elements are."""
 
     def __init__(self, kernel: Kernel, name: str):
-        self.kernel = kernel
         self.name = name
         self.text = FunctionText()
         self.lines: list[str] = []
@@ -76,6 +75,7 @@ class Addresses:
         self.block = "entry"
         self.blocks = 0
         self.schedule = Schedule(kernel)
+        self.kernel = self.schedule.source
         self.dependencies: dict[int, frozenset] = {}
         self.loop_of: dict[int, tuple[LoopVar, list[LoopVar]]] = {}
         for loop in self.schedule.loops:

@@ -6,7 +6,7 @@ from typing import Any
 
 from mpijax.compiler.addresses import Addresses, Scope
 from mpijax.compiler.expr import Expr, children
-from mpijax.compiler.index import Lin, LoopVar, linearized
+from mpijax.compiler.index import Dynamic, Lin, LoopVar, linearized
 from mpijax.compiler.kernel import Store
 from mpijax.compiler.reductions import combining
 from mpijax.scalar.builder import Builder
@@ -137,6 +137,8 @@ class Evaluator(Addresses):
                 deps = frozenset({self._var_key(atom)})
                 if deps <= scope.available:
                     terms.append((atom, c, deps))
+            elif type(atom) is Dynamic and self.deps(atom.expr) <= scope.available:
+                terms.append((atom, c, self.deps(atom.expr)))
         self._pointer_in(value, position, terms, scope, scope)
 
     # ------------------------------------------------------------ stores

@@ -12,8 +12,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mpijax.compiler.expr import Expr, ExprTable, children, dynamic_parts, position_of
-from mpijax.compiler.index import Lin, LoopVar
+from mpijax.compiler.index import Dynamic, Lin, LoopVar
+from mpijax.core.primitive import registry
 
 if TYPE_CHECKING:
     from mpijax.compiler.kernel import Kernel
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 # Copies of a kernel's body, and expressions in all of them, that splitting its loops may make.
 MAX_BODIES = 27
 MAX_EXPRESSIONS = 600
+# Up to here every loop is split.
+FEW_BODIES = 3
+INT64 = np.dtype(np.int64)
 
 
 def choice(table: ExprTable, form: Lin, cuts: tuple[int, ...], parts: tuple[Callable[[], Expr], ...]) -> Expr:
@@ -75,24 +81,28 @@ def breaks(e: Expr, v: LoopVar) -> list[int]:
     return [p for p in points if 0 < p < v.size]
 
 
-class _Resolver:
-    """Expressions with the alternatives chosen that hold at one value of a loop variable."""
+class _Rewriter:
+    """Expressions with something else in the place of `choose` nodes; those of `made` are shared."""
 
-    def __init__(self, made: dict[Any, Expr], v: LoopVar, at: int):
-        self.made, self.v, self.at = made, v, at
+    def __init__(self, made: dict[Any, Expr]):
+        self.made = made
         self.memo: dict[int, Expr] = {}
+
+    def chosen(self, e: Expr) -> Expr | None:
+        """What stands for a `choose` node, or None to leave it."""
+        raise NotImplementedError
 
     def __call__(self, e: Expr) -> Expr:
         found = self.memo.get(id(e))
         if found is None:
-            found = self.memo[id(e)] = self._resolved(e)
+            found = self.memo[id(e)] = self._rewritten(e)
         return found
 
-    def _resolved(self, e: Expr) -> Expr:
+    def _rewritten(self, e: Expr) -> Expr:
         if e.op == "choose":
-            form, cuts = e.attr
-            if len(form.terms) == 1 and form.terms[0][0] is self.v:
-                return self(e.args[bisect_right(cuts, form.terms[0][1] * self.at + form.offset)])
+            found = self.chosen(e)
+            if found is not None:
+                return found
         if not e.args:
             return e
         args = tuple(map(self, e.args))
@@ -109,6 +119,53 @@ class _Resolver:
             found = self.made[key] = Expr(e.op, args, e.dtype, e.attr)
             found.cost += e.cost - sum(a.cost for a in e.args)
         return found
+
+
+class _Resolver(_Rewriter):
+    """Expressions with the alternatives that hold at one value of a loop variable."""
+
+    def __init__(self, made: dict[Any, Expr], v: LoopVar, at: int):
+        super().__init__(made)
+        self.v, self.at = v, at
+
+    def chosen(self, e: Expr) -> Expr | None:
+        form, cuts = e.attr
+        if len(form.terms) != 1 or form.terms[0][0] is not self.v:
+            return None
+        return self(e.args[bisect_right(cuts, form.terms[0][1] * self.at + form.offset)])
+
+
+class _Distances(_Rewriter):
+    """Expressions with loads at distances computed once a row in the place of alternatives."""
+
+    def __init__(self, made: dict[Any, Expr], rows: set[int]):
+        super().__init__(made)
+        self.rows = rows
+        self.table = ExprTable()
+
+    def chosen(self, e: Expr) -> Expr | None:
+        form, cuts = e.attr
+        if not {id(atom) for atom, _ in form.terms} <= self.rows:
+            return None
+        loads = [self(a) for a in e.args]
+        if any(x.op != "load" or x.attr[0] is not loads[0].attr[0] for x in loads):
+            return None
+        positions = [x.attr[1] for x in loads]
+        first = min(p.offset for p in positions)
+        if len({(p - p.offset).key for p in positions}) > 1:
+            return None
+        at = self.table.index(form)
+        distance = self._number(positions[-1].offset - first)
+        for p, cut in zip(positions[-2::-1], cuts[::-1], strict=True):
+            below = self.table.apply(registry["lt"], (at, self._number(cut)), np.dtype(np.bool_), {})
+            near = self._number(p.offset - first)
+            distance = self.table.apply(registry["select_n"], (below, distance, near), INT64, {})
+        size = max(p.offset for p in positions) - first + 1
+        moved = positions[0] + Lin(first - positions[0].offset, [(Dynamic(distance, size), 1)])
+        return self.table.load(loads[0].attr[0], moved)
+
+    def _number(self, n: int) -> Expr:
+        return self.table.const(n, INT64)
 
 
 @dataclass
@@ -155,6 +212,18 @@ def _chosen(kernel: Kernel, resolve: _Resolver) -> Kernel:
         outer=[store(s) for s in kernel.outer],
         computed={k: resolve(e) for k, e in kernel.computed.items()},
     )
+
+
+def by_rows(kernel: Kernel, variables: list[LoopVar]) -> Kernel:
+    """The kernel with loops over rows left whole where splitting them would make many bodies.
+
+    Alternatives that are elements of one array, a constant distance apart, as those of `roll` are, become one load
+    whose distance is computed once a row. `variables` are those of the loops around the vectorized one.
+    """
+    roots = kernel.roots()
+    if not choices(roots) or len(_code(kernel.variables, roots, {}, [])) <= FEW_BODIES:
+        return kernel
+    return _chosen(kernel, _Distances(kernel.made, {id(v) for v in variables}))
 
 
 def largest(kernel: Kernel) -> Kernel:

@@ -124,15 +124,13 @@ class Roots:
         """Decide on one result of an element-by-element operation."""
         cost = node_cost(node)
         loads = 0
+        alternatives = made_of_parts(node) and node.params.get("combine") is None
         for v in node.inputs:
             if v.scalar is not None:
                 continue
-            if v.producer is None or id(v) in self.ids:
-                loads += 1
-            else:
-                c, n = self.inline_cost[id(v)]
-                cost += c
-                loads += n
+            c, n = (0, 1) if v.producer is None or id(v) in self.ids else self.inline_cost[id(v)]
+            cost = max(cost, c) if alternatives else cost + c
+            loads = max(loads, n) if alternatives else loads + n
         self.inline_cost[id(out)] = (cost, max(loads, 1))
         pieces = made_of_parts(node) + sum(self.pieces.get(id(v), 0) for v in node.inputs if id(v) not in self.ids)
         self.pieces[id(out)] = pieces

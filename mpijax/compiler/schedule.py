@@ -10,7 +10,7 @@ from mpijax.compiler.blocked import TILE, crossing_loads
 from mpijax.compiler.expr import children
 from mpijax.compiler.index import LoopVar
 from mpijax.compiler.kernel import Kernel, Reduce, collapsed
-from mpijax.compiler.pieces import largest, split_variables
+from mpijax.compiler.pieces import by_rows, largest, split_variables
 from mpijax.scalar.types import info
 
 VECTOR_BYTES = 32
@@ -36,18 +36,21 @@ SERIAL_BELOW = 96
 class Schedule:
     """The loop structure of a kernel.
 
-    strategy: `across`, `along`, `rows`, `tiled` or `blocked` (see `compiler.emit`). loops: all loops, each a list of joined
-    loop variables. outer: those around everything; inner: the reduced ones; vector_loop: the vectorized kept one.
+    source: the kernel whose loops are split. kernel: that of the part where most elements lie, which is measured.
+    strategy: `across`, `along`, `rows`, `tiled` or `blocked` (see `compiler.emit`). loops: all loops, each a list
+    of joined loop variables. outer: those around everything; inner: the reduced ones; vector_loop: the vectorized
+    kept one.
     """
 
     def __init__(self, kernel: Kernel):
-        # What is measured is the part where most elements lie.
         self.kernel = largest(kernel)
-        apart = split_variables(kernel)
         axes = set(kernel.axes)
         kept = [v for a, v in enumerate(kernel.variables) if a not in axes]
         reduced = [v for a, v in enumerate(kernel.variables) if a in axes]
         best = self._best_variable()
+        kernel = self.source = by_rows(kernel, [v for v in kept if v is not best])
+        self.kernel = largest(kernel)
+        apart = split_variables(kernel)
         self.reduced_size = 1
         for v in reduced:
             self.reduced_size *= v.size
