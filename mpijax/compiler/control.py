@@ -171,7 +171,8 @@ class ControlStep:
         if v.producer is not self.node or v.position >= self.carries:
             return []
         first = self.node.inputs[v.position]
-        return [first] if sum(u is first for u in self.node.inputs) == 1 else []
+        read = [*self.node.inputs, *(c for region in self.node.regions for c in region.captures)]
+        return [first] if sum(u is first for u in read) == 1 else []
 
 
 def _emit_cond(planner: Planner, step: ControlStep) -> list[Any]:

@@ -99,7 +99,7 @@ def zero_like(x: Any) -> Any:
 
 def number_beside(x: Any, value: Any) -> Any:
     """A Python number as an operand beside the array x, with x's dtype and weak type."""
-    return convert(value, x.dtype, x.aval.weak_type)
+    return convert(value, x.dtype, typeof(x).weak_type)
 
 
 def requested_dtype(dtype: Any, fun_name: str) -> Any:
