@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes, tree
+from mpijax.core.jaxpr import dead_code
 from mpijax.core.source import callable_location, callable_name
 from mpijax.core.trace import trace_to_jaxpr, typeof
 from mpijax.core.tree_prefix import equality_errors_pytreedef
@@ -203,6 +204,7 @@ def linear_transpose(fun: Callable, *primals, reduce_axes: Sequence[Any] = ()) -
         )
     flat_fun = FlatFun(fun, tree.tree_structure((primals, {})))
     jaxpr, consts = trace_to_jaxpr(flat_fun, avals, debug_info("linear_transpose", fun, primals, {}))
+    jaxpr = dead_code(jaxpr, [True] * len(jaxpr.outvars))[0].replace(invars=jaxpr.invars)
 
     def transposed_fun(cotangent):
         cts, got = tree.tree_flatten(cotangent)

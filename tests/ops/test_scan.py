@@ -154,6 +154,9 @@ VALUES = {
         ),
         x[0],
     )(((np.zeros((), J.dtypes.float0), x[1], np.zeros(2, np.float32)), x * 3)),
+    "transpose beside a product that nobody reads": lambda J: lambda w, x: J.linear_transpose(
+        lambda x: J.lax.scan(lambda c, y: ((c[0] * 2, c[1] * y), c[1]), (x, w[0]), x)[0][0], x
+    )(x * 2),
     "transpose by xs and consts": lambda J: lambda w, x: J.linear_transpose(
         lambda v, x: J.lax.scan(lambda c, x: (w @ c + x + v, c), J.numpy.zeros(2), x), w[0], x
     )((w[1], x)),
