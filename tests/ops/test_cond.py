@@ -234,8 +234,5 @@ def test_errors_as_jax(name):
 
 def test_types_of_predicates():
     """Every dtype that can decide, and the Jaxprs it makes."""
-    cases = [
-        (str(type(p)), lambda J: lambda p: J.lax.cond(p, lambda: 1, lambda: 2), (p,))
-        for p in (True, 2, 0.5, np.bool_(False), np.int8(3), np.uint32(0), np.float16(1), np.float64(2))
-    ]
-    check_all(cases)
+    predicates = True, 2, 0.5, np.bool_(False), np.int8(3), np.uint32(0), np.float16(1), np.float64(2)
+    check_all([(str(p), lambda J: lambda x: J.lax.cond(x, lambda: 1, lambda: 2), (p,)) for p in predicates])

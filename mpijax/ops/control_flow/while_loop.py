@@ -63,9 +63,12 @@ def _call(closed: ClosedJaxpr, name: str, args) -> list[Any]:
 
 def _reference(*args, cond_jaxpr, cond_nconsts, body_jaxpr, body_nconsts) -> list[np.ndarray]:
     cond_consts, body_consts, carry = split(args, cond_nconsts, body_nconsts)
-    while np.asarray(_call(cond_jaxpr, "while_cond", [*cond_consts, *carry])[0]).item():
-        carry = _call(body_jaxpr, "while_body", [*body_consts, *carry])
-    return [np.asarray(x) for x in carry]
+    carry = [np.asarray(x) for x in carry]
+    while (going := np.asarray(_call(cond_jaxpr, "while_cond", [*cond_consts, *carry])[0])).any():
+        new = map(np.asarray, _call(body_jaxpr, "while_body", [*body_consts, *carry]))
+        carry = [np.where(going.reshape(going.shape + (1,) * (x.ndim - going.ndim)), y, x)
+                 for x, y in zip(carry, new, strict=True)]  # fmt: skip
+    return carry
 
 
 def _run(*args, **params) -> list[Any]:
@@ -106,7 +109,7 @@ def _selecting(jaxprs, body_nconsts: int, cond_nconsts: int, consts, carry) -> t
     axes = tuple(range(carry[0].ndim))
 
     def any_going(going, *_):
-        return [registry["reduce_or"].bind(going, axes=axes, out_sharding=None)]
+        return [registry["reduce_or"].bind(going, axes=axes)]
 
     def turn(*args):
         cond_consts, body_consts, [going], old = split(args, cond_nconsts, body_nconsts, 1)
