@@ -180,6 +180,9 @@ class EvalTrace(Trace):
         impl = primitive.impl
         if impl is not None:
             return impl(*args, **params)
+        options = config.values
+        if options.jax_debug_nans or options.jax_debug_infs:
+            return _checking_evaluator(primitive, args, params)
         return _evaluator(primitive, args, params)
 
     def process_custom_call(self, call, args):
@@ -193,18 +196,20 @@ def load_runtime() -> None:
 
 def _first_evaluation(primitive, args, params):
     load_runtime()
-    return (
-        primitive.impl(*args, **params) if primitive.impl is not None else _evaluator(primitive, args, params)
-    )
+    return EVAL.process_primitive(primitive, args, params)
 
 
 _evaluator: Callable = _first_evaluation
+_checking_evaluator: Callable = _first_evaluation
 
 
-def set_evaluator(evaluate: Callable) -> None:
-    """Say how operations run outside of any transformation: `(primitive, args, params) -> value(s)`."""
-    global _evaluator
-    _evaluator = evaluate
+def set_evaluator(evaluate: Callable, checking: Callable) -> None:
+    """Say how operations run outside of any transformation: `(primitive, args, params) -> value(s)`.
+
+    `checking` is for `debug_nans` and `debug_infs`.
+    """
+    global _evaluator, _checking_evaluator
+    _evaluator, _checking_evaluator = evaluate, checking
 
 
 def evaluate(primitive, args, params):

@@ -14,6 +14,7 @@ from mpijax.ops import (  # noqa: F401
     creation,
     cumulative,
     debug_callbacks,
+    debug_nans,
     dot,
     dynamic,
     naming,

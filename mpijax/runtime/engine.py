@@ -6,6 +6,7 @@ compiled, and the executor runs the program. Programs are found again by the typ
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,9 +21,11 @@ from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import Tracer, trace_to_closed_jaxpr, typeof
+from mpijax.ops import debug_nans
 from mpijax.runtime import plan_cache
 from mpijax.runtime.array import ArrayImpl
 from mpijax.runtime.loader import load_plan
+from mpijax.transforms import reports
 from mpijax.transforms.call import jit_p
 
 
@@ -66,26 +69,30 @@ def _eager_program(primitive: Primitive, avals, params, args):
 
 def compile_jaxpr(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...] = (), in_shardings: tuple = ()):
     """The loaded program of a Jaxpr; its plan comes from disk if an earlier process had the same program."""
-    kept = plan_cache.entry(closed, donated, in_shardings)
-    plan = kept.load() if kept is not None else None
-    if plan is not None:
-        return load_plan(plan, name)
-    plan = plan_program(closed, donated, in_shardings)
-    program = load_plan(plan, name)
-    if kept is not None:
-        kept.store(plan)
+    reports.compiling(name, closed.in_avals)
+    if debug_nans.wanted():
+        closed, donated = debug_nans.checked(closed, name), ()
+    with reports.timed(f"compilation of jit({name})"):
+        kept = plan_cache.entry(closed, donated, in_shardings)
+        plan = kept.load() if kept is not None else None
+        if plan is not None:
+            return load_plan(plan, name)
+        plan = plan_program(closed, donated, in_shardings)
+        program = load_plan(plan, name)
+        if kept is not None:
+            kept.store(plan)
     return program
 
 
 @memo_on_jaxpr
-def _program_of(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...], in_shardings: tuple):
+def _program_of(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...], in_shardings: tuple, _options: int):
     return compile_jaxpr(closed, name, donated, in_shardings)
 
 
 def run_call(*args, jaxpr: ClosedJaxpr, name: str, donated_invars=(), **_):
     """An eager `jit` equation: the compiled program on concrete arguments."""
     shardings = shardings_of(args) or ()
-    program = _program_of(jaxpr, name, donated_invars if any(donated_invars) else (), shardings)
+    program = _program_of(jaxpr, name, donated_invars if any(donated_invars) else (), shardings, config.trace_key())
     return program.run([physical(x, a) for x, a in zip(args, jaxpr.in_avals, strict=True)])
 
 
@@ -123,6 +130,17 @@ def dispatch(jitted, args, kwargs):
     return tree.tree_unflatten(out_tree, outs)
 
 
+@functools.cache
+def _checking(_nans: bool, _infs: bool) -> Eager:
+    """Programs of single operations that check their results; others do not get into this table."""
+    return Eager(typeof, _first_evaluation, physical)
+
+
+def _evaluate_checking(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    options = config.values
+    return _checking(options.jax_debug_nans, options.jax_debug_infs)(primitive, args, params)
+
+
 def install() -> None:
     """Make this the way operations run."""
     import mpijax.ops  # noqa: F401  (defines all primitives)
@@ -131,7 +149,7 @@ def install() -> None:
     from mpijax.runtime.placement import from_host
     from mpijax.transforms import jit
 
-    tr.set_evaluator(Eager(typeof, _first_evaluation, physical))
+    tr.set_evaluator(Eager(typeof, _first_evaluation, physical), _evaluate_checking)
     jit_p.impl = run_call
     jit.set_stages(stages)
     convert.set_array_factory(from_host)

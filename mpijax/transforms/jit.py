@@ -14,6 +14,7 @@ from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.source import callable_name, sources_of_function
 from mpijax.core.trace import EVAL, Tracer, load_runtime, state, trace_to_jaxpr, typeof
+from mpijax.transforms import reports
 from mpijax.transforms.call import call_jaxpr, hoist_tracers
 from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, parameter_names
 
@@ -244,7 +245,9 @@ class JitFunction(JitBase):
         if known is None:
             _, in_tree, avals, *_ = signature
             flat = FlatFun(fun, in_tree)
-            with sources_of_function(self._fun):
+            reports.refuse_tracing(self._fun)
+            reports.explain_miss(self._fun, signature, [k for k in self._cache if len(k) > 2], args, kwargs)
+            with sources_of_function(self._fun), reports.timed(f"tracing {self._name} for jit"):
                 jaxpr, consts = trace_to_jaxpr(flat, avals, debug_info("jit", self._fun, args, kwargs))
             known = *hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer)), flat.out_tree
             if not known[1]:

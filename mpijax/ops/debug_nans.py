@@ -1,0 +1,86 @@
+"""`debug_nans` and `debug_infs`: programs that look at their results, and find the operation that spoilt them.
+
+A program ends with one more equation, which reads the results. Where they hold a NaN, the program is run again from
+the same arguments, operation by operation, each of them checked in the same way, so that the first one to yield a NaN
+is named with the user's line. A program that communicates is not run again, since other ranks may be past it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import config, dtypes
+from mpijax.core.effects import CallbackEffect, communication
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal, eval_jaxpr
+from mpijax.core.lowering import HostCall
+from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.source import current_source
+from mpijax.ops.callbacks import call_python
+
+_EFFECTS = frozenset({CallbackEffect("Debug")})
+
+
+def wanted() -> bool:
+    """Whether programs are to be checked."""
+    return config.values.jax_debug_nans or config.values.jax_debug_infs
+
+
+def checked(closed: ClosedJaxpr, name: str) -> ClosedJaxpr:
+    """The program `name` with a check of its floating-point results in the end."""
+    jaxpr = closed.jaxpr
+    results = {v for v in jaxpr.outvars if type(v) is not Literal and dtypes.issubdtype(v.aval.dtype, np.inexact)}
+    if not results:
+        return closed
+    outputs = [v for v in jaxpr.outvars if v in results and not results.discard(v)]
+    params = {
+        "program": closed,
+        "name": name,
+        "num_outputs": len(outputs),
+        "nans": config.values.jax_debug_nans,
+        "infs": config.values.jax_debug_infs,
+    }
+    check = Eqn(nan_check_p, [*outputs, *jaxpr.invars], [], params, _EFFECTS)
+    return ClosedJaxpr(jaxpr.replace(eqns=[*jaxpr.eqns, check], effects=None), closed.consts)
+
+
+def _fault(arrays, nans: bool, infs: bool) -> str | None:
+    for x in arrays:
+        if nans and np.isnan(x).any():
+            return "nan"
+        if infs and np.isinf(x).any():
+            return "inf"
+    return None
+
+
+def _look(*arrays: Any, program: ClosedJaxpr, name: str, num_outputs: int, nans: bool, infs: bool) -> list[Any]:
+    fault = _fault(arrays[:num_outputs], nans, infs)
+    if fault is None:
+        return []
+    inputs = arrays[num_outputs:]
+    single = len(program.eqns) == 1 and program.eqns[0].primitive.name == name
+    whole = all(x.shape == a.shape for x, a in zip(inputs, program.in_avals, strict=True))
+    if not single and whole and communication not in program.effects:
+        with config.debug_nans(nans), config.debug_infs(infs):
+            call_python(lambda *args: eval_jaxpr(program.jaxpr, program.consts, *args), inputs)
+    what = name if single else f"the result of jit({name})"
+    raise FloatingPointError(
+        f"invalid value ({fault}) encountered in {what} at {current_source()}. Because jax_debug_{fault}s is set, "
+        "results of operations are checked."
+    )
+
+
+_ADDED_LATE = Unsupported("nan_check is added to programs that are not transformed any more")
+
+nan_check_p = Primitive(
+    "nan_check",
+    type_rule=lambda *_, **params: [],
+    reference=_look,
+    lower=HostCall(_look),
+    jvp=_ADDED_LATE,
+    transpose=_ADDED_LATE,
+    batch=_ADDED_LATE,
+    multiple_results=True,
+    effects=lambda params: _EFFECTS,
+)

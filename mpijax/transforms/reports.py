@@ -1,0 +1,91 @@
+"""What `jit` tells about itself: `log_compiles` and `explain_cache_misses`."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from mpijax.core import config
+from mpijax.core.source import callable_location, callable_name, current_source
+from mpijax.transforms.flat import parameter_names
+
+logger = logging.getLogger("mpijax.jit")
+
+
+def _level() -> int:
+    return logging.WARNING if config.values.jax_log_compiles else logging.DEBUG
+
+
+@contextmanager
+def timed(what: str) -> Iterator[None]:
+    """Log that something has finished, and how long it took."""
+    start = time.perf_counter()
+    yield
+    if logger.isEnabledFor(level := _level()):
+        logger.log(level, "Finished %s in %.9f sec", what, time.perf_counter() - start)
+
+
+def compiling(name: str, avals: Sequence[Any]) -> None:
+    """Log that a program is compiled, for which types of arguments."""
+    if logger.isEnabledFor(level := _level()):
+        logger.log(level, "Compiling jit(%s) with global shapes and types %s.", name, tuple(avals))
+
+
+def refuse_tracing(fun: Callable) -> None:
+    """Raise where a function would be traced although the option forbids it."""
+    if config.values.jax_no_tracing:
+        raise RuntimeError(
+            f"re-tracing function {callable_location(fun)} for `jit`, but 'no_tracing' is set: these argument types, "
+            "static arguments or options are new to it."
+        )
+
+
+def explain_miss(fun: Callable, key: tuple, seen: Sequence[tuple], args: tuple, kwargs: dict[str, Any]) -> None:
+    """Log why a call is traced: what is new in its key, beside the most similar one of an earlier call."""
+    if not config.values.jax_explain_cache_misses:
+        return
+    lines = [
+        f"TRACING CACHE MISS at {current_source()}:",
+        f"  for {callable_name(fun)} defined at {callable_location(fun).rpartition(' at ')[2]}",
+    ]
+    if not seen:
+        lines.append("  never seen function, or its earlier traces are gone")
+    else:
+        closest = min(seen, key=lambda old: _distance(old, key))
+        lines.append("  all previously seen cache keys differ. For the closest previous key:")
+        lines += _differences(closest, key, parameter_names(fun, args, kwargs))
+    logger.warning("\n".join(lines))
+
+
+def _distance(old: tuple, new: tuple) -> tuple[int, int]:
+    """How many parts of two keys differ, and how many types as they are printed."""
+    texts = zip(old[2], new[2], strict=False)
+    return sum(a != b for a, b in zip(old, new, strict=False)), sum(a.str_short() != b.str_short() for a, b in texts)
+
+
+def _differences(old: tuple, new: tuple, names: list[str]) -> list[str]:
+    """What differs between two keys of `JitFunction._trace`, in words."""
+    (_, old_tree, old_avals, old_statics, *old_scope) = old
+    (_, new_tree, new_avals, new_statics, *new_scope) = new
+    found = []
+    if old_tree != new_tree:
+        found += ["  different input pytree:", f"  * now {new_tree} and before {old_tree}"]
+    elif old_avals != new_avals:
+        found.append("  different input types:")
+        for name, now, before in zip(names, new_avals, old_avals, strict=False):
+            if now is not before:
+                same_text = now.str_short() == before.str_short()
+                weak = [f"{{weak_type={a.weak_type}}}" if same_text else "" for a in (now, before)]
+                found.append(f"  * at {name}, now {now.str_short()}{weak[0]} and before {before.str_short()}{weak[1]}")
+    if old_statics != new_statics:
+        found += ["  different static arguments:", f"  * now {_shown(new_statics)} and before {_shown(old_statics)}"]
+    if old_scope != new_scope:
+        found.append("  different options (jax.config, context managers) or named axes")
+    return found or ["  the declaration of static arguments differs"]
+
+
+def _shown(statics: tuple) -> str:
+    return ", ".join(f"{name}={value!r}" for name, _, value in statics) or "none"

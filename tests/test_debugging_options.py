@@ -1,0 +1,212 @@
+"""Options and contexts for finding faults: NaN, leaks, compilation logs, refused tracing, spans of time."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import numpy as np
+import pytest
+from oracle import OURS, THEIRS, run, sample
+
+X = sample(3)
+NEGATIVE = np.array([1.0, -1.0, 4.0], np.float32)
+
+# ---------------------------------------------------------------- NaN and infinity
+
+FAULTY = {
+    "eager": lambda J: J.numpy.log(J.numpy.asarray(NEGATIVE)),
+    "jit": lambda J: J.jit(lambda x: J.numpy.sin(J.numpy.log(x)) * 2)(NEGATIVE),
+    "jit in jit": lambda J: J.jit(lambda x: J.jit(lambda y: J.numpy.sqrt(y))(x * 2) + 1)(NEGATIVE),
+    "grad": lambda J: J.grad(lambda x: J.numpy.sqrt(x) * 0)(0.0),
+    "vmap": lambda J: J.vmap(lambda x: J.numpy.sqrt(x) + 1)(NEGATIVE),
+    "hidden": lambda J: J.jit(lambda x: J.numpy.where(x > 0, J.numpy.log(x), 0.0))(NEGATIVE),
+    "integers": lambda J: J.jit(lambda x: x + 1)(3),
+}
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_debug_nans(name):
+    outcomes = []
+    for J in (THEIRS, OURS):
+        with J.debug_nans(True):
+            outcomes.append(run(lambda J=J: FAULTY[name](J)))
+    theirs, ours = outcomes
+    assert theirs[:1] == ours[:1]
+    if theirs[0] == "error":
+        assert theirs[1] == ours[1] == "FloatingPointError"
+        primitive = theirs[2].split("\n")[0].removesuffix(".")
+        assert ours[2].startswith(primitive + " at ") and __file__ in ours[2]
+
+
+def test_debug_infs_and_both():
+    with OURS.debug_infs(True):
+        with pytest.raises(FloatingPointError, match=r"\(inf\) encountered in div"):
+            1 / OURS.numpy.zeros(2)
+        assert np.isnan(OURS.jit(OURS.numpy.log)(np.float32(-1)))
+    with OURS.debug_infs(True), OURS.debug_nans(True), pytest.raises(FloatingPointError, match="nan"):
+        OURS.jit(OURS.numpy.log)(np.float32(-1))
+    assert np.isinf(1 / OURS.numpy.zeros(2)).all()
+
+
+def test_checks_name_the_line_and_leave_donated_arguments():
+    @OURS.jit
+    def f(x):
+        y = OURS.numpy.log(x)  # the line
+        return y + x
+
+    with OURS.debug_nans(True), pytest.raises(FloatingPointError) as caught:
+        f(NEGATIVE)
+    assert f"{__file__}:{f.__wrapped__.__code__.co_firstlineno + 2}" in str(caught.value)
+    donating = OURS.jit(lambda x: x * 0 + np.nan, donate_argnums=0)
+    with OURS.debug_nans(True), pytest.raises(FloatingPointError):
+        donating(OURS.numpy.ones(1000))
+
+
+def test_loops_are_checked():
+    with OURS.debug_nans(True), pytest.raises(FloatingPointError, match="nan"):
+        OURS.jit(lambda x: OURS.lax.fori_loop(0, 3, lambda i, c: OURS.numpy.sqrt(c - 1), x))(X)
+
+
+# ---------------------------------------------------------------- disable_jit
+
+
+def test_disable_jit_runs_python():
+    seen = []
+
+    def program(J, x):
+        out = J.jit(lambda v: seen.append(float(v)) or v * 2)(x)
+        return J.lax.cond(out > 0, lambda v: seen.append(float(v)) or v, lambda v: -v, out)
+
+    for J in (THEIRS, OURS):
+        seen.clear()
+        with J.disable_jit():
+            assert float(program(J, J.numpy.float32(1.5))) == 3.0
+        assert seen == [1.5, 3.0]
+
+
+# ---------------------------------------------------------------- logs
+
+
+def messages(caplog, call) -> list[str]:
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        call()
+    return [r.getMessage() for r in caplog.records if r.name == "mpijax.jit"]
+
+
+def test_log_compiles(caplog):
+    def named(x):
+        return x * 3 + 1
+
+    with OURS.log_compiles():
+        said = messages(caplog, lambda: OURS.jit(named)(X))
+        assert messages(caplog, lambda: OURS.jit(named)(X)) == [] or "Compiling" in said[1]
+    assert said[0].startswith("Finished tracing named for jit in ") and said[0].endswith(" sec")
+    assert said[1] == "Compiling jit(named) with global shapes and types (ShapedArray(float32[3]),)."
+    assert said[2].startswith("Finished compilation of jit(named) in ")
+    assert messages(caplog, lambda: OURS.jit(lambda x: x * 5)(X)) == []
+
+
+def test_explain_cache_misses(caplog):
+    f = OURS.jit(lambda x, n: x * n, static_argnums=1)
+    f(X, 2)
+    with OURS.explain_cache_misses():
+        assert "never seen function" in messages(caplog, lambda: OURS.jit(lambda x: x + 7)(X))[0]
+        shapes = messages(caplog, lambda: f(X[:2], 2))[0]
+        statics = messages(caplog, lambda: f(X, 3))[0]
+        trees = messages(caplog, lambda: OURS.jit(lambda x: x)({"a": X}))[0]
+        assert messages(caplog, lambda: f(X, 3)) == []
+    assert f"TRACING CACHE MISS at {__file__}" in shapes and "at x, now f32[2] and before f32[3]" in shapes
+    assert "different static arguments:\n  * now 1=3 and before 1=2" in statics
+    assert "never seen" in trees
+
+
+def test_no_tracing():
+    f = OURS.jit(lambda x: x + 1)
+    f(X)
+    with OURS.no_tracing(True):
+        f(X)
+        with pytest.raises(RuntimeError, match="re-tracing function .* for `jit`, but 'no_tracing' is set"):
+            f(X[:2])
+
+
+# ---------------------------------------------------------------- leaks, names, options that only have to be there
+
+
+@pytest.mark.parametrize("context", ["checking_leaks", "check_tracer_leaks"])
+def test_leaked_tracers(context):
+    kept = []
+    with getattr(OURS, context)(), pytest.raises(Exception, match="Leaked trace"):
+        OURS.jit(lambda x: kept.append(x) or x)(X)
+
+
+CONTEXTS = {
+    "transfer_guard": "disallow",
+    "transfer_guard_host_to_device": "log",
+    "transfer_guard_device_to_host": "disallow",
+    "transfer_guard_device_to_device": "allow",
+    "numpy_rank_promotion": "allow",
+    "numpy_dtype_promotion": "standard",
+    "default_matmul_precision": "float32",
+    "default_prng_impl": "rbg",
+    "legacy_prng_key": "warn",
+    "enable_checks": True,
+    "debug_key_reuse": False,
+    "softmax_custom_jvp": True,
+    "threefry_partitionable": True,
+    "log_compiles": False,
+}
+
+
+@pytest.mark.parametrize("name", CONTEXTS)
+def test_contexts_are_those_of_jax(name):
+    option = f"jax_{name}"
+    for J in (THEIRS, OURS):
+        before = getattr(J.config, option)
+        with getattr(J, name)(CONTEXTS[name]):
+            assert getattr(J.config, option) == CONTEXTS[name]
+        assert getattr(J.config, option) == before
+
+
+def test_promotion_contexts_refuse():
+    ones = OURS.numpy.ones
+    with OURS.numpy_rank_promotion("raise"), pytest.raises(ValueError, match="could not be broadcast"):
+        ones((2, 3)) + ones(3)
+    with OURS.numpy_dtype_promotion("strict"), pytest.raises(Exception, match="[Pp]romotion"):
+        ones(3) + ones(3, "int32")
+
+
+# ---------------------------------------------------------------- spans of time
+
+
+def test_spans_are_recorded_and_written(tmp_path):
+    profiler = OURS.profiler
+
+    @profiler.annotate_function
+    def work(x):
+        return x + 1
+
+    with profiler.trace(tmp_path):
+        with profiler.StepTraceAnnotation("train", step_num=3):
+            work(X)
+        with profiler.TraceAnnotation("other", shape=(2, 3)):
+            pass
+        with pytest.raises(RuntimeError, match="already been started"):
+            profiler.start_trace(tmp_path)
+    work(X)
+    [file] = tmp_path.glob(f"rank{OURS.process_index()}.trace.json")
+    spans = {e["name"]: e for e in json.loads(file.read_text())["traceEvents"] if e["ph"] == "X"}
+    assert set(spans) == {work.__qualname__, "train", "other"}
+    inner, outer = spans[work.__qualname__], spans["train"]
+    assert outer["ts"] <= inner["ts"] and inner["ts"] + inner["dur"] <= outer["ts"] + outer["dur"]
+    assert outer["args"]["step_num"] == 3 and spans["other"]["args"] == {"shape": "(2, 3)"}
+    with pytest.raises(RuntimeError, match="No profile started"):
+        profiler.stop_trace()
+
+
+def test_profiler_has_jaxs_functions():
+    theirs = {n for n in dir(THEIRS.profiler) if n[0].islower() or n.endswith("Annotation")}
+    assert theirs - {"register_subprocess"} <= set(dir(OURS.profiler))
+    with pytest.raises(NotImplementedError, match="profiler.trace"):
+        OURS.profiler.start_server(9999)
