@@ -16,7 +16,7 @@ from mpijax.ops import reductions
 from mpijax.ops.indexing import GatherScatterMode
 from mpijax.ops.moves import shape_of
 from mpijax.ops.padding import pad
-from mpijax.ops.rules import at_front, full_like, is_linear
+from mpijax.ops.rules import at_front, const_like, full_like, is_linear
 from mpijax.ops.scatter import ScatterDimensionNumbers, scatter_add
 from mpijax.ops.select import select
 from mpijax.ops.shapes import reshape
@@ -164,9 +164,7 @@ def _scatter_decomposed(source, operand, *, select_prim, padding, **params):
         ScatterDimensionNumbers((), (0,), (0,)),
         mode=GatherScatterMode.PROMISE_IN_BOUNDS,
     )
-    starts = [lo for lo, _ in padding]
-    limits = [lo + d for lo, d in zip(starts, shape_of(operand), strict=True)]
-    return slice_(reshape(out, shape), starts, limits)
+    return pad(reshape(out, shape), const_like(out, 0), [(-lo, -hi, 0) for lo, hi in padding])
 
 
 def _scatter_reference(source, operand, *, select_prim, padding, **params):
@@ -178,8 +176,8 @@ def _scatter_reference(source, operand, *, select_prim, padding, **params):
     pairs = zip(numpy_windows(whole, worst, **params), numpy_windows(places, 0, **params), strict=True)
     out = np.zeros(whole.size, source.dtype)
     np.add.at(out, _selected(select_prim, pairs).reshape(-1), source.reshape(-1))
-    kept = tuple(slice(lo, lo + d) for (lo, _), d in zip(padding, operand.shape, strict=True))
-    return np.ascontiguousarray(out.reshape(whole.shape)[kept])
+    config = tuple((-lo, -hi, 0) for lo, hi in padding)
+    return registry["pad"].reference(out.reshape(whole.shape), out.dtype.type(0), padding_config=config)
 
 
 def _scatter_transpose(ct, source, operand, *, select_prim, **params):
