@@ -82,6 +82,10 @@ PROGRAMS = {
         lambda c, x: ({"a": c["a"] + x[0], "b": c["b"] * 2}, [x[1], c["b"]]), {"a": w[0], "b": w[1]}, (x, x * 2)
     ),
     "constants": lambda J: lambda w, x: J.lax.scan(lambda c, x: (c + J.numpy.zeros(2) + x, W[0] * c), w[0], x),
+    "results that are equal": lambda J: lambda w, x: J.lax.scan(
+        lambda c, y: ((c[1], c[1]), (c[0], c[0], y, y)), (w[0], w[1]), x
+    ),
+    "results that are constant": lambda J: lambda w, x: J.lax.scan(lambda c, y: (J.numpy.zeros(2), 3.0), w[0], x),
     "gradient": lambda J: J.grad(lambda w, x: loss(J, w, x)),
     "gradient by xs": lambda J: J.grad(lambda w, x: loss(J, w, x, reverse=True), 1),
     "gradient, counter": lambda J: lambda w, x: J.grad(lambda x: counter(J, x)[0][1].sum())(x),
@@ -135,6 +139,14 @@ def test_as_jax(name):
 
 # JAX's text has leftovers of its own here: constants that no turn reads, sums with zeros, empty calls.
 VALUES = {
+    "vmap of gradient, rules": lambda J: lambda w, x: J.vmap(J.grad(lambda w: with_rules(J, w, x)))(
+        J.numpy.stack([w, -w])
+    ),
+    "gradient of a loop of gradients": lambda J: J.grad(
+        lambda w, x: J.lax.scan(
+            lambda w, _: (w - 0.125 * J.grad(lambda w: loss(J, w, x))(w), loss(J, w, x)), w, None, length=2
+        )[1].sum()
+    ),
     "random keys": lambda J: J.grad(
         lambda w, x: J.lax.scan(
             lambda c, k: ((J.random.split(c[0])[0], c[1] * J.random.uniform(k)), J.random.uniform(c[0])),
