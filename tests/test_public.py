@@ -12,7 +12,7 @@ from oracle import OURS, THEIRS, sample
 import mpijax
 
 X3 = sample(3)
-SMALL_MODULES = "tree tree_util errors dtypes typing test_util flatten_util dlpack distributed".split()
+SMALL_MODULES = "ad_checkpoint tree tree_util errors dtypes typing test_util flatten_util dlpack distributed".split()
 # Names of JAX's that belong to XLA, to other accelerators or to parts which are not there yet.
 ELSEWHERE = set(
     """api_util core custom_batching export ffi image interpreters lib memory monitoring ops

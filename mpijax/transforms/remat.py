@@ -10,13 +10,16 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from mpijax.core import config
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr
 from mpijax.core.lowering import Inline
 from mpijax.core.primitive import Primitive
+from mpijax.core.trace import typeof
 from mpijax.transforms.batching import batch_jaxpr, move_dim
 from mpijax.transforms.call import pruned_call
 from mpijax.transforms.jvp import jvp_jaxpr
 from mpijax.transforms.remat_split import split_jaxpr
+from mpijax.transforms.residuals import log_kept
 from mpijax.transforms.transpose import is_undefined_primal, transpose_jaxpr
 from mpijax.transforms.zeros import Zero
 
@@ -62,6 +65,8 @@ def _linearize(trace, primals, tangents, params):
     n = len(split.nonzero_out)
     if not any(split.nonzero_out):
         return outs, [Zero.of_primal(p) for p in outs]
+    if config.log_checkpoint_residuals.value:
+        log_kept([typeof(primals[i]) for i in split.primal_inputs], split.known.jaxpr, n)
     saved, live = outs[n:], _given(tangents)
     used = [i in split.primal_inputs for i in range(len(primals))]
     operands = [*saved, *(primals[i] for i in split.primal_inputs), *(live[i] for i in split.tangent_inputs)]

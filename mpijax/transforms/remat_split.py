@@ -151,9 +151,9 @@ def _first_pass(primal: ClosedJaxpr, count: int, saved: list[Var]) -> ClosedJaxp
 
 
 def _is_plain_call(eqn: Eqn) -> bool:
-    """Whether an equation is a call that may be taken apart. One with a derivative of its own is kept or not as one."""
+    """Whether an equation is a call that is linearized by what it calls. One with a rule of the user's stays one."""
     lower = eqn.primitive.lower
-    return isinstance(lower, Inline) and eqn.primitive.dce is not None and not lower.is_apart(eqn.params)
+    return isinstance(lower, Inline) and eqn.primitive.linearize is not None and not lower.is_apart(eqn.params)
 
 
 def _flattened(closed: ClosedJaxpr) -> ClosedJaxpr:

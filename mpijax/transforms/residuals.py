@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from mpijax.core import tree
@@ -32,7 +33,15 @@ def print_saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> None:
         print(f"{aval.str_short(short_dtypes=True)} {source}")
 
 
-def _described(jaxpr: Jaxpr, names: list[str]) -> Iterator[tuple[ShapedArray, str]]:
+def log_kept(kept: Sequence[ShapedArray], known: Jaxpr, count: int) -> None:
+    """Log what a function under `checkpoint` keeps: arguments, and the results of `known` after the first `count`."""
+    values = _described(known.replace(outvars=known.outvars[count:]), [""] * len(known.invars))
+    lines = ["checkpoint keeps these arguments:", *(f"  {a.str_short()}" for a in kept)]
+    lines += ["and these intermediate values:", *(f"  {a.str_short()} {source}" for a, source in values)]
+    logging.getLogger(__name__).warning("\n".join(lines))
+
+
+def _described(jaxpr: Jaxpr, names: Sequence[str]) -> Iterator[tuple[ShapedArray, str]]:
     for x in jaxpr.outvars:
         if type(x) is Literal:
             yield x.aval, "from a literal"

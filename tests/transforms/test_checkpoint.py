@@ -1,6 +1,7 @@
 """checkpoint: values and derivatives of the function as it is, JAX's Jaxprs, and less memory."""
 
 import functools
+import importlib
 import re
 
 import numpy as np
@@ -345,6 +346,30 @@ def test_checkpoint_of_a_scan():
     assert all("from the argument" in source for _, source in kept)
 
 
+CONTROL = {
+    "cond": lambda x: jax.lax.cond(x.sum() > 1, lambda x: jnp.sin(jnp.sin(x)), lambda x: x * x, x),
+    "in a branch": lambda x: jax.lax.cond(x.sum() > 1, jax.checkpoint(lambda x: jnp.sin(jnp.sin(x))), jnp.cos, x),
+    "fori_loop": lambda x: jax.lax.fori_loop(0, 3, lambda i, x: jnp.sin(x) * x, x),
+    "while_loop": lambda x: jnp.sin(jnp.sin(x)) * jax.lax.while_loop(lambda i: i < 3, lambda i: i + 1, 0),
+    "scan": lambda x: jax.lax.scan(jax.checkpoint(lambda c, y: (jnp.sin(c) * y, c * y)), x[0], x)[1],
+    "pure_callback": lambda x: jnp.sin(
+        x * jax.pure_callback(np.sign, jax.ShapeDtypeStruct((4,), np.float32), jax.lax.stop_gradient(x))
+    ),
+}
+
+
+@pytest.mark.parametrize("policy", ["none", "own"])
+@pytest.mark.parametrize("name", CONTROL)
+def test_control_flow(name, policy):
+    def f(x):
+        return jnp.sum(CONTROL[name](x) ** 2)
+
+    g = jax.checkpoint(f, policy=POLICIES[policy](OURS))
+    twice = [jax.jit(jax.grad(lambda x, f=f: jnp.sum(jax.grad(f)(x) ** 2)))(X) for f in (f, g)]
+    assert_close(*twice)
+    assert_close(jax.grad(f)(X), jax.grad(g)(X))
+
+
 # ---------------------------------------------------------------- ways to call it
 
 
@@ -418,6 +443,30 @@ def test_errors_are_of_jaxs_classes(name):
     theirs, ours = (run(lambda J=J: ERRORS[name](J)) for J in (THEIRS, OURS))
     assert theirs[0] == ours[0] == "error"
     assert ours[1] == theirs[1], ours
+
+
+def test_effects_on_the_world_are_refused():
+    def effect(J):
+        io_callback = importlib.import_module(f"{J.name}.experimental").io_callback
+        shape = J.ShapeDtypeStruct((), np.float32)
+        return J.grad(J.checkpoint(lambda x: x * io_callback(lambda: np.float32(3), shape)))(1.0)
+
+    for J in (THEIRS, OURS):
+        with pytest.raises(NotImplementedError, match="IO"):
+            effect(J)
+
+
+def test_what_is_kept_can_be_logged(caplog):
+    f = jax.checkpoint(named(OURS), policy=jax.checkpoint_policies.save_only_these_names("a"))
+    jax.config.update("jax_log_checkpoint_residuals", True)
+    try:
+        jax.grad(f)(W, X)
+    finally:
+        jax.config.update("jax_log_checkpoint_residuals", False)
+    [message] = caplog.messages
+    arguments, values = message.split("and these intermediate values:")
+    assert arguments.split()[-2:] == ["f32[3,4]", "f32[4]"]
+    assert values.startswith("\n  f32[3] named 'a' from")
 
 
 def test_a_condition_points_to_static_arguments():
