@@ -1,6 +1,7 @@
 /* The least time the machine needs, in C: limit KERNEL [SIZE] prints seconds a call (the median of batches).
 
    copy, axpy, sum    on SIZE float32, arrays that exist already, one core
+   heat               ten steps of the heat equation on SIZE x SIZE float32, one core
    allreduce          of SIZE float32 over the ranks of the job
 */
 #include <mpi.h>
@@ -29,12 +30,27 @@ static void sum(void) {
   sink = total;
 }
 
+static void heat(void) {
+  long n = size;
+  memcpy(y, x, n * n * sizeof(float));
+  memcpy(z, x, n * n * sizeof(float));
+  for (int step = 0; step < 10; step++) {
+    const float *restrict u = step % 2 ? z : y;
+    float *restrict v = step % 2 ? y : z;
+    for (long i = 1; i < n - 1; i++)
+      for (long j = 1; j < n - 1; j++) {
+        const float *c = u + i * n + j;
+        v[i * n + j] = c[0] + 0.1f * (c[n] + c[-n] + c[1] + c[-1] - 4 * c[0]);
+      }
+  }
+}
+
 static void allreduce(void) { MPI_Allreduce(x, z, (int)size, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }
 
 static const struct {
   const char *name;
   void (*call)(void);
-} kernels[] = {{"copy", copy}, {"axpy", axpy}, {"sum", sum}, {"allreduce", allreduce}};
+} kernels[] = {{"copy", copy}, {"axpy", axpy}, {"sum", sum}, {"heat", heat}, {"allreduce", allreduce}};
 
 static int ascending(const void *a, const void *b) {
   double d = *(const double *)a - *(const double *)b;
@@ -46,17 +62,18 @@ int main(int argc, char **argv) {
   for (size_t i = 0; argc > 2 && i < sizeof kernels / sizeof *kernels; i++)
     if (!strcmp(argv[1], kernels[i].name)) call = kernels[i].call;
   if (!call) {
-    fprintf(stderr, "usage: limit copy|axpy|sum|allreduce SIZE\n");
+    fprintf(stderr, "usage: limit copy|axpy|sum|heat|allreduce SIZE\n");
     return 2;
   }
   MPI_Init(&argc, &argv);
   size = atol(argv[2]);
-  x = aligned_alloc(64, size * sizeof(float) + 64);
-  y = aligned_alloc(64, size * sizeof(float) + 64);
-  z = aligned_alloc(64, size * sizeof(float) + 64);
-  for (long i = 0; i < size; i++) x[i] = y[i] = z[i] = (float)(i % 1000);
+  long elements = call == heat ? size * size : size;
+  x = aligned_alloc(64, elements * sizeof(float) + 64);
+  y = aligned_alloc(64, elements * sizeof(float) + 64);
+  z = aligned_alloc(64, elements * sizeof(float) + 64);
+  for (long i = 0; i < elements; i++) x[i] = y[i] = z[i] = (float)(i % 1000);
   for (int i = 0; i < 3; i++) call();
-  int count = size > 100000 ? 5 : 20000;
+  int count = elements > 100000 ? 5 : 20000;
   double times[BATCHES];
   for (int b = 0; b < BATCHES; b++) {
     MPI_Barrier(MPI_COMM_WORLD);
