@@ -10,8 +10,8 @@ from typing import Any as _Any
 from mpijax.version import __version__ as __version__
 
 _MODULES = frozenset(
-    """ad_checkpoint custom_derivatives debug distributed dlpack dtypes errors experimental flatten_util lax mpi
-    nn numpy profiler random scipy sharding test_util tree tree_util typing version""".split()
+    """ad_checkpoint custom_batching custom_derivatives debug distributed dlpack dtypes errors experimental flatten_util lax
+    mpi nn numpy profiler random scipy sharding test_util tree tree_util typing version""".split()
 )
 
 # Where the public names live.
@@ -27,7 +27,7 @@ _HOMES = {
         transfer_guard_device_to_host transfer_guard_host_to_device""",
     "mpijax.core.dtypes": "float0",
     "mpijax.core.trace": "typeof",
-    "mpijax.missing": """closure_convert custom_gradient empty_ref free_ref freeze
+    "mpijax.missing": """empty_ref free_ref freeze
         make_array_from_callback
         make_array_from_process_local_data make_array_from_single_device_arrays new_ref pmap
         reshard smap""",
@@ -41,6 +41,7 @@ _HOMES = {
     "mpijax.spmd.mesh": "NamedSharding make_mesh set_mesh",
     "mpijax.spmd.shard_map": "P shard_map",
     "mpijax.transforms.checkpoint": "checkpoint remat",
+    "mpijax.transforms.custom_gradient": "closure_convert custom_gradient",
     "mpijax.transforms.policies": "checkpoint_policies",
     "mpijax.transforms.api": """clear_caches custom_jvp custom_vjp eval_shape fwd_and_bwd grad hessian jacfwd jacobian
         jacrev jit jvp linear_transpose linearize make_jaxpr

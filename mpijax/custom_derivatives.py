@@ -3,9 +3,10 @@
 from typing import Any
 
 from mpijax.core import tree
-from mpijax.missing import closure_convert, custom_gradient
+from mpijax.transforms.custom_gradient import closure_convert, custom_gradient
 from mpijax.transforms.custom_jvp import custom_jvp, custom_jvp_call_p
 from mpijax.transforms.custom_vjp import CustomVJPPrimal, custom_vjp, custom_vjp_call_p, custom_vjp_primal_tree_values
+from mpijax.transforms.linear_call import linear_call
 from mpijax.transforms.zeros import Zero as SymbolicZero
 from mpijax.transforms.zeros import instantiate
 
@@ -19,6 +20,7 @@ __all__ = [
     "custom_vjp",
     "custom_vjp_call_p",
     "custom_vjp_primal_tree_values",
+    "linear_call",
     "zero_from_primal",
 ]
 

@@ -14,8 +14,6 @@ _REFS = (
 )
 
 INSTEAD: dict[str, str] = {
-    "closure_convert": "pass what the function closes over as arguments",
-    "custom_gradient": "use custom_vjp, whose fwd and bwd say the same",
     "empty_ref": _REFS,
     "free_ref": _REFS,
     "freeze": _REFS,

@@ -69,8 +69,10 @@ _MODULES: dict[str, str] = {
     # -- control flow
     "lax.branches": "cond platform_dependent switch",
     "lax.while_loops": "fori_loop while_loop",
+    "ops.linear_solve": "linear_solve_p",
     "ops.control_flow.cond": "cond_p",
     "ops.control_flow.while_loop": "while_p",
+    "lax.implicit": "custom_linear_solve custom_root",
     "lax.loops": "map scan",
     "ops.control_flow.scan": "scan_p",
     # -- communication
@@ -88,7 +90,7 @@ _MISSING = frozenset(
     """
     all_to_all approx_max_k approx_min_k conv conv_dimension_numbers conv_general_dilated
     conv_general_dilated_local conv_general_dilated_patches conv_transpose conv_with_general_padding
-    custom_linear_solve custom_root fft linalg optimization_barrier pshuffle pswapaxes
+    fft linalg optimization_barrier pshuffle pswapaxes
     psum_scatter ragged_all_to_all ragged_dot rng_bit_generator rng_uniform with_sharding_constraint""".split()
 )
 

@@ -17,6 +17,7 @@ from mpijax.ops import (  # noqa: F401
     debug_nans,
     dot,
     dynamic,
+    linear_solve,
     naming,
     positions,
     power,

@@ -1,0 +1,97 @@
+"""`custom_gradient`: value and gradient function in one; `closure_convert`: closed-over values as arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mpijax.core import dtypes, tree
+from mpijax.core.jaxpr import Jaxpr, eval_jaxpr
+from mpijax.core.trace import JitTracer, Tracer, trace_to_jaxpr, typeof
+from mpijax.transforms.batching import VmapTracer
+from mpijax.transforms.custom_vjp import custom_vjp
+from mpijax.transforms.flat import FlatFun, debug_info
+
+
+class _Program:
+    """A traced function of pytrees, but for the values of its constants, which come first."""
+
+    def __init__(self, jaxpr: Jaxpr, in_tree, out_tree):
+        self.jaxpr = jaxpr
+        self.in_tree = in_tree
+        self.out_tree = out_tree
+
+    def __call__(self, consts, *args):
+        leaves, got = tree.tree_flatten(args)
+        if got != self.in_tree:
+            raise TypeError(
+                "The inputs to the closure produced by closure_convert must have the same Pytree structure as the "
+                f"example arguments passed when closure_convert was called. Expected {self.in_tree}, but got {got}"
+            )
+        return tree.tree_unflatten(self.out_tree, eval_jaxpr(self.jaxpr, consts, *leaves))
+
+
+def _trace(fun: Callable, what: str, *args) -> tuple[_Program, list[Any]]:
+    """The program of `fun` for arguments like these, and the values that it closes over."""
+    leaves, in_tree = tree.tree_flatten(args)
+    flat = FlatFun(fun, tree.tree_structure((args, {})))
+    jaxpr, consts = trace_to_jaxpr(flat, [typeof(x) for x in leaves], debug_info(what, fun, args, {}))
+    return _Program(jaxpr, in_tree, flat.out_tree), consts
+
+
+def custom_gradient(fun: Callable) -> custom_vjp:
+    """Decorate a function that returns its value and the function of its gradient.
+
+    `fun(*args) -> (value, gradient)`, where `gradient(ct)` returns the cotangents of the arguments: a tuple, or the
+    cotangent itself if there is one argument. `gradient` is traced, so it may close over intermediate values, but
+    may not branch on them.
+    """
+
+    @custom_vjp
+    def wrapped_fun(*args, **kwargs):
+        value, _ = fun(*args, **kwargs)
+        return value
+
+    def fwd(*args, **kwargs):
+        value, gradient = fun(*args, **kwargs)
+        tangent_types = tree.tree_map(lambda x: typeof(x).to_tangent_aval(), value)
+        program, consts = _trace(gradient, "custom_gradient fwd", tangent_types)
+        return value, tree.Partial(program, consts)
+
+    def bwd(gradient, ct):
+        cts = gradient(ct)
+        return (cts,) if tree.treedef_is_leaf(gradient.func.out_tree) else cts
+
+    wrapped_fun.defvjp(fwd, bwd)
+    return wrapped_fun
+
+
+def closure_convert(fun: Callable, *example_args) -> tuple[Callable, list[Any]]:
+    """`fun` with the values that it closes over as arguments, for higher-order functions with derivatives of their own.
+
+    Returns a function of `fun`'s arguments followed by those values, and the values. Only values by which one could
+    differentiate become arguments. `fun` is traced for arguments of the types of `example_args`.
+    """
+    program, consts = _trace(fun, "closure_convert", *example_args)
+    hoist = [may_be_differentiated(c) for c in consts]
+    hoisted = [c for c, h in zip(consts, hoist, strict=True) if h]
+    kept = [None if h else c for c, h in zip(consts, hoist, strict=True)]
+    count = len(hoisted)
+
+    def converted_fun(*args_and_consts):
+        split = len(args_and_consts) - count
+        given = iter(args_and_consts[split:])
+        values = [next(given) if h else c for c, h in zip(kept, hoist, strict=True)]
+        return program(values, *args_and_consts[:split])
+
+    return converted_fun, hoisted
+
+
+def may_be_differentiated(x: Any) -> bool:
+    """Whether `x` can carry a tangent, now or when the program being traced is differentiated."""
+    if not isinstance(x, Tracer):
+        return False
+    if isinstance(x, JitTracer):
+        return x.aval.to_tangent_aval().dtype != dtypes.float0
+    # Any other tracer has a tangent, unless it is an example of a batch that has none.
+    return may_be_differentiated(x.batched) if isinstance(x, VmapTracer) else True
