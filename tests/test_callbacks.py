@@ -54,6 +54,9 @@ def test_values_are_jaxs(make, args):
         lambda J: io(J, np.sin, (3,), ordered=True),
         lambda J: J.vmap(pure(J, np.sin, vmap_method="expand_dims")),
         lambda J: J.vmap(pure(J, np.sin, vmap_method="broadcast_all")),
+        lambda J: J.vmap(pure(J, np.sin, vmap_method="sequential")),
+        lambda J: J.vmap(pure(J, np.sin, vmap_method="sequential_unrolled")),
+        lambda J: J.vmap(io(J, np.sin)),
     ],
 )
 def test_jaxprs_are_jaxs(make):
@@ -148,6 +151,43 @@ def test_ordered_calls_keep_the_order_of_the_program():
 def test_a_callback_may_use_the_library():
     f = OURS.jit(pure(OURS, lambda v: OURS.numpy.cumsum(v), (3,)))
     np.testing.assert_array_equal(f(X), np.cumsum(X))
+
+
+# ---------------------------------------------------------------- in loops and branches
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda J: lambda x: J.lax.scan(lambda c, v: (c + pure(J, np.negative)(v), v), np.float32(0), x),
+        lambda J: lambda x: J.lax.fori_loop(0, 3, lambda i, c: c + pure(J, np.negative, (3,))(x) * i, x),
+        lambda J: lambda x: J.lax.while_loop(lambda c: pure(J, lambda v: v < 3, dtype=bool)(c), lambda c: c + 1, x[0]),
+        lambda J: lambda x: J.lax.cond(x[0] > 0, pure(J, np.negative, (3,)), pure(J, np.abs, (3,)), x),
+        lambda J: J.vmap(lambda v: J.lax.fori_loop(0, 3, lambda i, c: io(J, np.negative)(c) + i, v)),
+        lambda J: J.checkpoint(pure(J, np.negative, (3,))),
+    ],
+)
+def test_in_loops_and_branches(make):
+    check(make, X, jaxpr=False, eager=False)
+
+
+def test_ordered_calls_in_loops_keep_their_order():
+    seen = []
+
+    def note(v):
+        seen.append(float(v))
+
+    @OURS.jit
+    def f(x):
+        def turn(i, c):
+            io(OURS, lambda v: note(v) or v, ordered=True)(c)
+            negated = io(OURS, lambda u: note(-u) or u, ordered=True)
+            return OURS.lax.cond(i % 2 == 0, negated, lambda v: v, c + 1)
+
+        return OURS.lax.fori_loop(0, 4, turn, x)
+
+    f(10.0)
+    assert seen == [10, -11, 11, 12, -13, 13]
 
 
 # ---------------------------------------------------------------- what is wrong is said

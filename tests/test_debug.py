@@ -51,6 +51,14 @@ PROGRAMS = [
     lambda J: J.debug.print(ordered=True)("{ordered}", ordered=3),
     lambda J: J.debug.print("a", X, skip_format_check=True),
     lambda J: J.jit(lambda x: [J.debug.print("{}", i, ordered=True) for i in range(5)][1:1])(X),
+    lambda J: J.jit(lambda x: J.lax.scan(lambda c, v: (J.debug.print("{} {}", c, v) or c + v, v), 0.0, x))(X),
+    lambda J: J.jit(lambda x: J.lax.fori_loop(0, 3, lambda i, c: J.debug.print("{}", i, ordered=True) or c, x))(X),
+    lambda J: J.lax.cond(X[0] > 0, square(J), lambda x: J.debug.print("no") or 0.0, X),
+    lambda J: J.grad(lambda x: J.lax.scan(lambda c, v: (c * v + J.jit(square(J))(v), v), 1.0, x)[0])(X),
+    lambda J: J.jit(J.vmap(lambda n: J.lax.while_loop(lambda i: i < n, lambda i: J.debug.print("{}", i) or i + 1, 0)))(
+        np.arange(3)
+    ),
+    lambda J: J.grad(J.checkpoint(square(J)))(X),
     lambda J: J.jit(lambda x: J.debug.callback(lambda v, s: print(s, v.sum()), x, s="sum"))(X),
 ]
 

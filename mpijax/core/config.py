@@ -188,6 +188,19 @@ current_mesh = object_option(
     "mpijax_current_mesh", None, "The mesh that shard_map takes when it is given none.", traced=True
 )
 
+# Arrays lie in the memory of the process: nothing is transferred, so that no transfer is guarded against.
+_GUARDS = "allow log disallow log_explicit disallow_explicit"
+transfer_guard = enum_option("jax_transfer_guard", _GUARDS, None, "Guards transfers of all directions.")
+transfer_guard_host_to_device = enum_option(
+    "jax_transfer_guard_host_to_device", _GUARDS, None, "Guards transfers to devices."
+)
+transfer_guard_device_to_device = enum_option(
+    "jax_transfer_guard_device_to_device", _GUARDS, None, "Guards transfers between devices."
+)
+transfer_guard_device_to_host = enum_option(
+    "jax_transfer_guard_device_to_host", _GUARDS, None, "Guards transfers to the host."
+)
+
 # -- compilation ---------------------------------------------------------------------------------------------
 
 compilation_cache_dir = object_option("jax_compilation_cache_dir", None, "Folder of the compilation cache.")
@@ -218,8 +231,7 @@ exec_time_optimization_effort experimental_unsafe_xla_runtime_errors include_ful
 memory_fitting_effort memory_fitting_level mutable_array_checks persistent_cache_enable_xla_caches
 persistent_cache_min_compile_time_secs persistent_cache_min_entry_size_bytes pgle_profiling_runs
 raise_persistent_cache_errors rocm_visible_devices send_traceback_to_runtime share_binary_between_hosts
-threefry_gpu_kernel_lowering traceback_in_locations_limit transfer_guard transfer_guard_device_to_device
-transfer_guard_device_to_host transfer_guard_host_to_device use_direct_linearize use_magma
+threefry_gpu_kernel_lowering traceback_in_locations_limit use_direct_linearize use_magma
 use_shardy_partitioner use_simplified_jaxpr_constants xla_backend xla_profile_version
 """
 for _name in _ACCEPTED.split():

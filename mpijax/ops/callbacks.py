@@ -23,10 +23,8 @@ from mpijax.core.primitive import Primitive
 from mpijax.core.source import callable_location, is_internal
 from mpijax.core.trace import EVAL, current_trace, evaluate, typeof
 from mpijax.ops.convert import stage
-from mpijax.ops.creation import full
 from mpijax.ops.rules import at_front
-from mpijax.ops.shapes import expand_dims
-from mpijax.ops.slicing import concatenate, index_in_dim
+from mpijax.ops.slicing import index_in_dim
 from mpijax.transforms.batching import move_dim
 
 VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized", None)
@@ -131,12 +129,16 @@ def _call_now(*args: Any, **params: Any) -> list[Any]:
 # ---------------------------------------------------------------- vectorization
 
 
-def _sequentially(primitive: Primitive, args, dims, size: int, params) -> list[Any]:
-    """One call per example, in order: the results stacked."""
-    calls = [primitive.bind(*example(args, dims, i), **params) for i in range(size)]
-    if not calls:
-        return [full(0, (0, *a.shape), a.dtype) for a in params["result_avals"]]
-    return [concatenate([expand_dims(x, (0,)) for x in results], 0) for results in zip(*calls, strict=True)]
+def _sequentially(primitive: Primitive, args, dims, unroll: bool, params) -> list[Any]:
+    """One call per example, in a loop: the results stacked."""
+    from mpijax.lax.loops import scan  # which lies above
+
+    def call(_, examples):
+        each = iter(examples)
+        return (), primitive.bind(*(x if d is None else next(each) for x, d in zip(args, dims, strict=True)), **params)
+
+    batched = [move_dim(x, d, 0) for x, d in zip(args, dims, strict=True) if d is not None]
+    return scan(call, (), batched, unroll=unroll)[1]
 
 
 def example(args: Sequence[Any], dims: Sequence[int | None], i: int) -> list[Any]:
@@ -153,7 +155,9 @@ def _pure_batch(axis, args, dims, *, result_avals, vmap_method, **params):
         )
     params = {**params, "vmap_method": vmap_method}
     if vmap_method in ("sequential", "sequential_unrolled"):
-        outs = _sequentially(pure_callback_p, args, dims, axis.size, {**params, "result_avals": result_avals})
+        outs = _sequentially(
+            pure_callback_p, args, dims, vmap_method == "sequential_unrolled", {**params, "result_avals": result_avals}
+        )
         return outs, [0] * len(outs)
     batched_avals = tuple(a.update(shape=(axis.size, *a.shape)) for a in result_avals)
     if vmap_method == "legacy_vectorized":
@@ -171,7 +175,7 @@ def _io_batch(axis, args, dims, *, ordered, **params):
             "Cannot `vmap` ordered IO callback. Its calls would have to come in the order of a program that runs once "
             "for all examples: use ordered=False, or map with lax.map or a loop."
         )
-    outs = _sequentially(io_callback_p, args, dims, axis.size, {**params, "ordered": False})
+    outs = _sequentially(io_callback_p, args, dims, False, {**params, "ordered": False})
     return outs, [0] * len(outs)
 
 
