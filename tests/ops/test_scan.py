@@ -241,6 +241,32 @@ def test_residuals_are_stored_once():
     assert {v for v in backward.invars if v.aval.shape == (3, 2)} - set(stored) == {forward.invars[-1]}
 
 
+def test_what_a_call_computes_from_constants_leaves_the_loop():
+    """Of sin(w) @ c in a jitted function, sin(w) and cos(w) are computed once and have no axis over the turns."""
+
+    @OURS.jit
+    def layer(w, c, x):
+        return OURS.jit(lambda w, c: OURS.numpy.sin(w) @ c)(w, c) + OURS.jit(OURS.numpy.sin)(c) * x
+
+    def f(w, x):
+        return OURS.lax.scan(lambda c, x: (layer(w, layer(w, c, x), x), None), x[0], x)[0].sum()
+
+    traced = OURS.make_jaxpr(OURS.grad(f))(W, XS)
+    forward, backward = scans(traced)
+    assert {v.aval.shape for v in forward.outvars} == {(2,), (3, 2)}
+    assert not [v for v in backward.invars if v.aval.shape == (3, 2, 2)]
+    expected = THEIRS.grad(
+        lambda w, x: THEIRS.lax.scan(
+            lambda c, x: (plain_layer(w, plain_layer(w, c, x), x), None), x[0], x
+        )[0].sum()
+    )(W, XS)
+    np.testing.assert_allclose(np.asarray(OURS.grad(f)(W, XS)), np.asarray(expected), **TOLERANCE)
+
+
+def plain_layer(w, c, x):
+    return THEIRS.numpy.sin(w) @ c + THEIRS.numpy.sin(c) * x
+
+
 def test_dead_code_leaves_the_loop():
     def f(x):
         (a, _), (_, z) = OURS.lax.scan(lambda c, x: ((c[0] + x, c[1] * x[0]), (c[1], x * 2)), (x[0], 1.0), x)

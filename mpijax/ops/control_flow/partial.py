@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from mpijax.core import effects as fx
 from mpijax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 from mpijax.core.memo import memo_on_jaxpr
+from mpijax.ops.control_flow.opening import with_open_calls
 
 
 class Split:
@@ -36,6 +37,7 @@ class Split:
 @memo_on_jaxpr
 def split_known(closed: ClosedJaxpr, known_inputs: tuple[bool, ...], hoistable: tuple[bool, ...]) -> Split:
     """Split by which arguments are known. Equations that exchange data or call back all stay in the rest."""
+    closed = with_open_calls(closed, known_inputs)
     jaxpr = closed.jaxpr
     determined: set[Var] = set(jaxpr.constvars)
     determined.update(v for v, known in zip(jaxpr.invars, known_inputs, strict=True) if known)
