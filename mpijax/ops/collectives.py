@@ -310,7 +310,17 @@ psum_invariant_p = Primitive(
     vma=_without("axes"),
 )
 
-pvary_p = Primitive(
+
+class _Pvary(Primitive):
+    """Only axes over which the value does not vary yet count: each is summed over once in the transpose."""
+
+    def bind(self, x, *, axes):
+        already = typeof(x).vma
+        missing = tuple(a for a in axes if a not in already)
+        return super().bind(x, axes=missing) if missing else x
+
+
+pvary_p = _Pvary(
     "pvary",
     type_rule=_same_type,
     reference=lambda x, *, axes: x,
