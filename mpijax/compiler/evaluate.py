@@ -137,8 +137,10 @@ class Evaluator(Addresses):
                 deps = frozenset({self._var_key(atom)})
                 if deps <= scope.available:
                     terms.append((atom, c, deps))
-            elif type(atom) is Dynamic and self.deps(atom.expr) <= scope.available:
-                terms.append((atom, c, self.deps(atom.expr)))
+            elif type(atom) is Dynamic:
+                deps = self.deps(atom.expr)
+                if deps <= scope.available and not self._varies(deps, scope):
+                    terms.append((atom, c, deps))
         self._pointer_in(value, position, terms, scope, scope)
 
     # ------------------------------------------------------------ stores

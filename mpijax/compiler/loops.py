@@ -137,6 +137,12 @@ class Loops(Evaluator):
             for at in range(0, self.schedule.vector_size, self.schedule.turn):
                 self._reduce_and_store(Scope(scope, {key: str(at)}, key, self.schedule.turn))
             return
+        if not outermost and self.schedule.written_out(self.kernel, size):
+            one = self.builder(1)
+            for k in range(size):
+                at = lo if k == 0 else one.emit(f"add i64 {lo}, {k}")
+                self._reduce_and_store(Scope(scope, {key: at}, key, 1))
+            return
         start = lo
         for width in self.schedule.widths_of(size):
             end = hi if width == 1 else self.vector_bounds(start, hi, width)

@@ -136,6 +136,12 @@ class Schedule:
             return False
         return rest == 0 and turns <= WRITE_OUT and (turns == 1 or len(self.kernel.expressions()) <= UNROLL_EXPRESSIONS)
 
+    def written_out(self, part: Kernel, size: int) -> bool:
+        """Whether the part of a split loop is so short that its turns are written out one by one."""
+        if self.whole or size > UNROLL_UP_TO // 2:
+            return False
+        return size == 1 or size * len(part.expressions()) <= 2 * UNROLL_EXPRESSIONS
+
     def widths_of(self, size: int) -> list[int]:
         """Elements per turn of the loops that run through `size` elements, or through less of them."""
         if self.whole:
