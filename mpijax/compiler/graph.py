@@ -303,6 +303,9 @@ class _Builder:
             return regions.control_node(self, eqn, inputs, avals, source)
         if lower is None:
             raise NotImplementedError(f"primitive {eqn.primitive.name} has no lowering")
+        if isinstance(lower, Elementwise) and all(v.scalar is not None for v in inputs) and _is_count(avals):
+            known = eqn.primitive.reference(*[v.scalar for v in inputs], **eqn.params)
+            return [self.literal(known, avals[0])]
         key = None
         if not fx.pins(eqn.effects):
             key = _work_key(eqn.primitive, inputs, eqn.params, avals)
@@ -362,6 +365,12 @@ class _Builder:
         params = {"new_dtype": dtype, "weak_type": False, "sharding": None}
         aval = v.aval.update(dtype=dtype, weak_type=False)
         return self._node(registry["convert_element_type"], params, [v], [aval], source, fx.no_effects)[0]
+
+
+def _is_count(avals) -> bool:
+    """Whether the only result is one integer or bool: exact, so it can be known beforehand."""
+    dtype = avals[0].dtype
+    return len(avals) == 1 and avals[0].shape == () and isinstance(dtype, np.dtype) and dtype.kind in "iub"
 
 
 def is_narrow(dtype) -> bool:

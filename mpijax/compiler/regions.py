@@ -115,7 +115,23 @@ def _while(builder, eqn, inputs, avals, source):
 def _scan(builder, eqn, inputs, avals, source):
     p = eqn.params
     consts, rest = inputs[: p["num_consts"]], inputs[p["num_consts"] :]
+    if p["length"] == 1:
+        return _one_turn(builder, p, consts, rest, avals, source)
     fresh = [v.aval for v in p["jaxpr"].jaxpr.invars[len(consts) :]]
     same = [(k, len(consts) + k) for k in range(p["num_carry"])]
     body = make_region(builder, p["jaxpr"], [*consts, *fresh], source, leaves=True, carries=same)
     return builder.control(eqn, rest, [body], avals, source)
+
+
+def _one_turn(builder, p, consts, rest, avals, source):
+    """A scan of length 1 is its body."""
+    n = p["num_carry"]
+    slices = [v.aval for v in p["jaxpr"].jaxpr.invars[len(consts) + n :]]
+
+    def reshaped(v, aval):
+        params = {"new_sizes": aval.shape, "dimensions": None, "sharding": None}
+        return builder.node(registry["reshape"], params, [builder.local(v)], [aval], source)[0]
+
+    xs = [reshaped(v, aval) for v, aval in zip(rest[n:], slices, strict=True)]
+    outs = builder.inline(p["jaxpr"], [*consts, *rest[:n], *xs], source)
+    return [*outs[:n], *(reshaped(v, aval) for v, aval in zip(outs[n:], avals[n:], strict=True))]
