@@ -191,7 +191,7 @@ def _choose(name: str, index: Callable, labels, order: Sequence[int], operands: 
 def _join_axes(branches: list[ClosedJaxpr]) -> list[ClosedJaxpr]:
     """Results of all branches vary over the mesh axes over which any branch's does."""
     axes = [frozenset().union(*(a.vma for a in row)) for row in zip(*(b.out_avals for b in branches), strict=True)]
-    none = [frozenset()] * len(branches[0].in_avals)
+    none: list[frozenset] = [frozenset()] * len(branches[0].in_avals)
     return [vary_jaxpr(b, none, axes) for b in branches]
 
 

@@ -58,7 +58,7 @@ def pruned(closed: ClosedJaxpr, used: tuple[bool, ...]) -> tuple[ClosedJaxpr, li
 def join_consts(bodies: Sequence[tuple[ClosedJaxpr, Sequence[Any]]]) -> tuple[list[ClosedJaxpr], list[Any]]:
     """Bodies that take each their own constants first: all take the same ones, each constant once."""
     place: dict[int, int] = {}
-    consts = []
+    consts: list[Any] = []
     for _, own in bodies:
         for c in own:
             if id(c) not in place:
