@@ -72,9 +72,9 @@ class Writer:
     def other(self, x: Any, kind: type) -> Any:
         """A value whose class is not in the table."""
         if isinstance(x, np.dtype):
-            return ["d", "float0" if x == dtypes.float0 else x.name]
+            return ["d", _dtype_name(x)]
         if isinstance(x, np.generic):
-            return ["n", x.dtype.name, x.tobytes().hex()]
+            return ["n", _dtype_name(x.dtype), x.tobytes().hex()]
         if isinstance(x, type):
             return self._type(x)
         if kind.__module__.startswith(_PACKAGE):
@@ -181,8 +181,16 @@ class Reader:
         return data if aval is None else from_numpy(data, self.avals[aval], True)
 
 
+def _dtype_name(dtype: np.dtype) -> str:
+    return "float0" if dtype == dtypes.float0 else dtype.name
+
+
 def _dtype(name: str) -> Any:
     return dtypes.float0 if name == "float0" else np.dtype(name)
+
+
+def _scalar(name: str, data: bytes) -> Any:
+    return np.frombuffer(data, _dtype(name))[0] if data else np.zeros((), _dtype(name))[()]
 
 
 _READERS: dict[str, Callable[[Reader, list], Any]] = {
@@ -198,7 +206,7 @@ _READERS: dict[str, Callable[[Reader, list], Any]] = {
     "v": lambda r, x: r.avals[x[1]],
     "a": Reader.array,
     "d": lambda r, x: _dtype(x[1]),
-    "n": lambda r, x: np.frombuffer(bytes.fromhex(x[2]), _dtype(x[1]))[0],
+    "n": lambda r, x: _scalar(x[1], bytes.fromhex(x[2])),
     "y": lambda r, x: _TYPES.get(x[1]) or np.dtype(x[1]).type,
     "r": Reader.record,
 }

@@ -16,13 +16,14 @@ from mpijax.core import trace as tr
 
 
 class _Registry(dict):
-    """Primitives by name. For one that is not defined yet all of `mpijax.ops` is loaded, which lies above."""
+    """Primitives by name. For one that is not defined yet the modules that define them are loaded, which lie above."""
 
     def __missing__(self, name: str) -> Primitive:
-        importlib.import_module("mpijax.ops")
-        if name not in self:
-            raise KeyError(name)
-        return self[name]
+        for module in ("mpijax.ops", "mpijax.transforms.remat", "mpijax.spmd.shard_map"):
+            importlib.import_module(module)
+            if name in self:
+                return self[name]
+        raise KeyError(name)
 
 
 registry: dict[str, Primitive] = _Registry()

@@ -8,11 +8,15 @@ import numpy as np
 
 from mpijax.core import effects as fx
 from mpijax.core.lowering import Communication
+from mpijax.core.plain import NotSerializable
 from mpijax.core.primitive import Primitive, Unsupported, registry
 from mpijax.core.trace import typeof
 from mpijax.transforms.zeros import Zero
 
 _COMMUNICATES = frozenset({fx.communication})
+
+
+_PREDEFINED = "SUM PROD MAX MIN LAND LOR LXOR BAND BOR BXOR COMM_WORLD COMM_SELF".split()
 
 
 class Handle:
@@ -35,6 +39,30 @@ class Handle:
 
     def __repr__(self) -> str:
         return self.name
+
+    def _plain_(self) -> tuple[str, str]:
+        """MPI's name for the object and the name shown; only what MPI defines is the same in every process."""
+        if self.value is None:
+            return "", self.name
+        from mpi4py import MPI  # runs already: this is one of its objects
+
+        for name in _PREDEFINED:
+            if getattr(MPI, name) == self.value:
+                return name, self.name
+        raise NotSerializable(
+            f"the program uses {self.name!r}, a communicator or an operation made by this process, which cannot be "
+            "serialised: use the default communicator (comm=None) and MPI's operations, or lax.psum over a mesh"
+        )
+
+    @staticmethod
+    def _from_plain_(predefined: str, name: str) -> Handle:
+        if not predefined:
+            return Handle(None, name)
+        if predefined not in _PREDEFINED:
+            raise ValueError(f"MPI has no object {predefined!r} that is the same in every process")
+        from mpijax.runtime import mpi_start  # lies above
+
+        return Handle(getattr(mpi_start.start().MPI, predefined), name)
 
 
 def _effects(_params):

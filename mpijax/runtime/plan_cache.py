@@ -28,6 +28,7 @@ from mpijax.core.primitive import registry
 from mpijax.core.serialize import JaxprReader, JaxprWriter, NotSerializable, fingerprint, pack, unpack
 from mpijax.core.source import Source
 from mpijax.runtime import code
+from mpijax.runtime.devices import process_index
 
 _MAGIC = b"mpijax-plan-1\n"
 # Seconds of planning below which a file is not worth its time.
@@ -58,11 +59,15 @@ class Entry:
         data = self.disk.get(self.key)
         if data is None:
             return None
-        content, tables, blobs = unpack(_MAGIC, data, "a plan")
-        files, values = content
+        try:
+            content, tables, blobs = unpack(_MAGIC, data, "a plan")
+            files, values = content
+            read = JaxprReader(tables, blobs, self.constants).values(values)
+        except (ValueError, LookupError, TypeError):
+            return None
         if not code.load_objects(files):
             return None
-        plan = Plan(**dict(zip(_FIELDS, JaxprReader(tables, blobs, self.constants).values(values), strict=True)))
+        plan = Plan(**dict(zip(_FIELDS, read, strict=True)))
         plan.kernels = {name: None for names in files.values() for name in names}  # type: ignore[misc]
         return plan
 
@@ -89,7 +94,9 @@ def entry(closed: ClosedJaxpr, donated: tuple[bool, ...], in_shardings: tuple) -
         return None
     writer = JaxprWriter("types")
     try:
-        key = fingerprint(_environment(), option.settings(), closed, donated, in_shardings, _rank(), writer=writer)
+        writer.values((closed, in_shardings))
+        rank = _rank(writer)
+        key = fingerprint(_ENVIRONMENT, option.settings(), closed, donated, in_shardings, rank, writer=writer)
     except NotSerializable:
         return None
     return Entry(disk, key, writer) if all(map(_is_own, writer.primitives)) else None
@@ -145,17 +152,9 @@ def _home(rule: Any) -> str:
     return module.split(".")[0]
 
 
-def _rank() -> int:
-    """The rank, as far as the launcher's variables tell: what a rank does may depend on its place in the mesh."""
-    for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
-        if os.environ.get(name, "").isdigit():
-            return int(os.environ[name])
-    return 0
-
-
-@functools.cache
-def _environment() -> str:
-    return f"{host_id()}|{_state_of_files()}"
+def _rank(writer: JaxprWriter) -> int:
+    """This rank's number where the program has a mesh: what a rank does depends on its place there."""
+    return process_index() if any(kind.__name__ == "Mesh" for kind in writer.records) else 0
 
 
 def _state_of_files() -> str:
@@ -175,3 +174,7 @@ def _state_of_files() -> str:
                 elif "." not in file.name and file.name != "__pycache__":
                     names.append(Path(file.path))
     return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
+
+
+# As it is while the modules are loaded: a file that changes later is not what this process runs.
+_ENVIRONMENT = f"{host_id()}|{_state_of_files()}"

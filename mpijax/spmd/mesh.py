@@ -62,6 +62,13 @@ class PartitionSpec:
     def __reduce__(self):
         return PartitionSpec, self._parts
 
+    def _plain_(self) -> tuple:
+        return self._parts
+
+    @staticmethod
+    def _from_plain_(*parts) -> PartitionSpec:
+        return PartitionSpec(*parts)
+
     def axes_of(self, dim: int) -> tuple:
         """The mesh axes that array axis `dim` is split over."""
         if dim >= len(self._parts) or self._parts[dim] is None:
@@ -132,6 +139,23 @@ class Mesh:
         if not local:
             return None
         return tuple(int(i) for i in np.argwhere(self.device_ids == local[0].id)[0])
+
+    def _plain_(self) -> tuple:
+        return self.axis_names, self.devices.shape, tuple(d.id for d in self.devices.flat), self.axis_types
+
+    @staticmethod
+    def _from_plain_(axis_names, shape, ids, axis_types) -> Mesh:
+        """The mesh over the devices of this job that have those numbers."""
+        from mpijax.runtime.devices import devices  # starts MPI
+
+        known = {d.id: d for d in devices()}
+        absent = [i for i in ids if i not in known]
+        if absent:
+            raise ValueError(
+                f"the program was made for a mesh over devices {list(ids)}, and this job has {len(known)}: "
+                f"start it on {max(ids) + 1} ranks (mpirun -n {max(ids) + 1} python ...)"
+            )
+        return Mesh(np.array([known[i] for i in ids], dtype=object).reshape(shape), axis_names, axis_types)
 
     def __enter__(self):
         scope = config.current_mesh(self)
@@ -294,6 +318,13 @@ class NamedSharding(Sharding):
             if name not in split:
                 number = number * size + c
         return number
+
+    def _plain_(self) -> tuple:
+        return self.mesh, self.spec
+
+    @staticmethod
+    def _from_plain_(mesh: Mesh, spec: PartitionSpec) -> NamedSharding:
+        return NamedSharding(mesh, spec)
 
     def __eq__(self, other) -> bool:
         return isinstance(other, NamedSharding) and self.mesh == other.mesh and self.spec == other.spec

@@ -1,0 +1,37 @@
+"""``mpijax.export``: programs as bytes, to be loaded by other ranks or in later jobs.
+
+    exported = export.export(jax.jit(f))(jax.ShapeDtypeStruct((8, 3), jnp.float32))
+    blob = exported.serialize(vjp_order=1)
+    ...
+    f = export.deserialize(blob)
+    y = f.call(x)
+
+What is written is the traced program and nothing of Python: loading it runs no code of the file.
+"""
+
+from mpijax.export.checks import DisabledSafetyCheck, default_export_platform
+from mpijax.export.exported import (
+    Exported,
+    deserialize,
+    export,
+    maximum_supported_calling_convention_version,
+    minimum_supported_calling_convention_version,
+)
+from mpijax.export.symbolic import SymbolicScope, is_symbolic_dim, symbolic_args_specs, symbolic_shape
+from mpijax.export.trees import register_namedtuple_serialization, register_pytree_node_serialization
+
+__all__ = [
+    "DisabledSafetyCheck",
+    "Exported",
+    "SymbolicScope",
+    "default_export_platform",
+    "deserialize",
+    "export",
+    "is_symbolic_dim",
+    "maximum_supported_calling_convention_version",
+    "minimum_supported_calling_convention_version",
+    "register_namedtuple_serialization",
+    "register_pytree_node_serialization",
+    "symbolic_args_specs",
+    "symbolic_shape",
+]

@@ -1,0 +1,323 @@
+"""Exporting traced programs, writing and reading them, and calling them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mpijax.compiler.planner import plan_program
+from mpijax.compiler.show import nest_text
+from mpijax.core import config, dtypes, tree
+from mpijax.core.avals import ShapedArray
+from mpijax.core.jaxpr import ClosedJaxpr, jaxpr_as_fun
+from mpijax.core.lowering import Partitioned
+from mpijax.core.serialize import JaxprReader, JaxprWriter, pack, unpack
+from mpijax.core.trace import trace_to_closed_jaxpr, typeof
+from mpijax.export.checks import DisabledSafetyCheck, checked_platforms, default_export_platform
+from mpijax.export.trees import read_structure, write_structure
+from mpijax.transforms.autodiff import vjp
+from mpijax.transforms.call import call_jaxpr
+from mpijax.transforms.custom_vjp import custom_vjp
+from mpijax.transforms.jit import JitFunction
+from mpijax.version import __version__
+
+_MAGIC = b"mpijax-export-1\n"
+_WHAT = "an exported program"
+# The versions of the files that this version of mpijax reads and writes.
+minimum_supported_calling_convention_version = maximum_supported_calling_convention_version = 1
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Exported:
+    """A traced program on its own: no Python function is behind it.
+
+    Attributes:
+      fun_name: name of the function.
+      in_tree, in_avals: structure of ``(args, kwargs)``, and the types of their leaves.
+      out_tree, out_avals: structure of the result, and the types of its leaves.
+      nr_devices: how many devices the meshes of the program have; 1 without any.
+      platforms: for which it was exported. Programs run on CPUs.
+      ordered_effects, unordered_effects: of the program.
+      disabled_safety_checks: checks that were turned off when it was exported.
+      program: the Jaxpr.
+    """
+
+    fun_name: str
+    in_tree: tree.PyTreeDef
+    in_avals: tuple[ShapedArray, ...]
+    out_tree: tree.PyTreeDef
+    out_avals: tuple[ShapedArray, ...]
+    nr_devices: int
+    platforms: tuple[str, ...]
+    ordered_effects: tuple[Any, ...]
+    unordered_effects: tuple[Any, ...]
+    disabled_safety_checks: tuple[DisabledSafetyCheck, ...]
+    program: ClosedJaxpr = dataclasses.field(repr=False)
+    _get_vjp: Callable[[Exported], Exported] | None = dataclasses.field(repr=False)
+
+    calling_convention_version = maximum_supported_calling_convention_version
+    uses_global_constants = False
+
+    def __str__(self) -> str:
+        return f"Exported(fun_name={self.fun_name}, ...)"
+
+    @property
+    def module_kept_var_idx(self) -> tuple[int, ...]:
+        """The arguments that the program has: all."""
+        return tuple(range(len(self.in_avals)))
+
+    @cached_property
+    def mlir_module_serialized(self) -> bytes:
+        """The program as `serialize` writes it, without derivatives."""
+        return bytes(_write([self]))
+
+    def mlir_module(self, serialized: bool = True) -> str:
+        """The lowered program to read, where JAX has MLIR: the Jaxpr, the loop nests and the instructions."""
+        del serialized
+        plan = plan_program(self.program)
+        nests = "\n\n".join(nest_text(k) for k in plan.nests)
+        return f"{self.program}\n\n{nests}\n\n{plan.text()}\n"
+
+    def has_vjp(self) -> bool:
+        """Whether `vjp` is there."""
+        return self._get_vjp is not None
+
+    def vjp(self) -> Exported:
+        """The exported derivative: flat ``(*args, *cotangents) -> cotangents of the args``.
+
+        Raises ValueError for a program that was serialised without (see `serialize`).
+        """
+        if self._get_vjp is None:
+            raise ValueError(
+                f"No VJP is available: {self.fun_name!r} was serialised without derivatives. Serialise it with "
+                "exported.serialize(vjp_order=1), or 2 for derivatives of derivatives."
+            )
+        return self._get_vjp(self)
+
+    def serialize(self, vjp_order: int = 0) -> bytearray:
+        """The program as bytes, with its derivatives up to `vjp_order`.
+
+        Raises:
+          NotImplementedError: for what is no data, such as Python callbacks; the message says which.
+          ValueError: for pytree nodes whose type is not registered for serialisation.
+        """
+        chain = [self]
+        for _ in range(vjp_order):
+            chain.append(chain[-1].vjp())
+        return _write(chain)
+
+    def call(self, *args, **kwargs) -> Any:
+        """Call the program, also from functions that are traced; reverse-mode differentiation uses its `vjp`.
+
+        Raises ValueError for arguments of another structure, shape or dtype than it was exported for.
+        """
+        leaves, structure = tree.tree_flatten((args, kwargs))
+        if structure != self.in_tree:
+            self._refuse_structure(structure)
+        self._check_platform()
+        for i, (leaf, expected) in enumerate(zip(leaves, self.in_avals, strict=True)):
+            self._check_type(i, typeof(leaf), expected)
+        return tree.tree_unflatten(self.out_tree, self._flat(*leaves))
+
+    @cached_property
+    def _flat(self) -> Callable[..., list[Any]]:
+        """The program on flat arguments, with its exported derivative as the rule."""
+        wide = any(getattr(a.dtype, "itemsize", 0) >= 8 for a in (*self.in_avals, *self.out_avals))
+
+        @custom_vjp
+        def flat(*args):
+            real = [x for x, a in zip(args, self.in_avals, strict=True) if _is_real(a)]
+            with config.enable_x64(wide or config.enable_x64.value):
+                outs = iter(call_jaxpr(self.program, real, name=self.fun_name))
+            return [next(outs) if _is_real(a) else np.zeros(a.shape, a.dtype) for a in self.out_avals]
+
+        def backward(args, cotangents):
+            derivative = self.vjp()
+            return tuple(derivative.call(*args, *cotangents))
+
+        flat.defvjp(lambda *args: (flat(*args), args), backward)
+        return flat
+
+    def _refuse_structure(self, structure) -> None:
+        lines = [
+            f"   - {tree.keystr(path) or 'the whole'} is {given} in the call and {known} in what was exported, so {why}"
+            for path, given, known, why in tree.equality_errors_pytreedef(structure, self.in_tree)
+        ]
+        raise ValueError(
+            "The invocation args and kwargs must have the same pytree structure as when the function "
+            f"{self.fun_name!r} was exported, but:\n" + "\n".join(lines)
+        )
+
+    def _check_platform(self) -> None:
+        here = default_export_platform()
+        if here not in self.platforms and DisabledSafetyCheck.platform() not in self.disabled_safety_checks:
+            raise ValueError(
+                f"Function {self.fun_name!r} was exported for platforms {self.platforms} but it is used on {here!r}. "
+                f"Export it with platforms=({here!r}, ...), or with "
+                "disabled_checks=[export.DisabledSafetyCheck.platform()]."
+            )
+
+    def _check_type(self, i: int, given: ShapedArray, expected: ShapedArray) -> None:
+        if (given.shape, given.dtype) == (expected.shape, expected.dtype):
+            return
+        paths = tree.tree_leaves_with_path(tree.tree_unflatten(self.in_tree, range(len(self.in_avals))))
+        (side, *rest) = paths[i][0]
+        where = ("args" if side.idx == 0 else "kwargs") + tree.keystr(tuple(rest))
+        what = "Rank" if given.ndim != expected.ndim else "Dtype" if given.dtype != expected.dtype else "Shape"
+        raise ValueError(
+            f"{what} mismatch for {where} of {self.fun_name!r}: exported for {expected.str_short()}, called with "
+            f"{given.str_short()}. A program is for one shape and dtype: convert the argument, or export it again."
+        )
+
+
+def export(
+    fun_jit: Any,
+    *,
+    platforms: Sequence[str] | None = None,
+    disabled_checks: Sequence[DisabledSafetyCheck] = (),
+) -> Callable[..., Exported]:
+    """``export(jit(f))(*args, **kwargs) -> Exported``: trace for arguments, or `ShapeDtypeStruct`s in their place.
+
+    Args:
+      fun_jit: what `jit` returned.
+      platforms: for which platforms; "cpu" is where programs run.
+      disabled_checks: checks to leave out when the program is called.
+
+    Raises:
+      ValueError: for a function that is not jitted, or that closes over values being traced.
+      NotImplementedError: for programs with Python callbacks or other things that are no data.
+    """
+    if not isinstance(fun_jit, JitFunction):
+        raise ValueError(
+            f"Function to be exported must be the result of `jit` but is: {fun_jit}. Write export(jit(f))(...)."
+        )
+    named = checked_platforms(platforms)
+
+    def do_export(*args, **kwargs) -> Exported:
+        traced = fun_jit.trace(*args, **kwargs)
+        if traced.moved:
+            raise ValueError(
+                f"{traced.name!r} closes over values of an enclosing transformation, so it cannot be exported there: "
+                "pass them as arguments, or export outside of the transformation."
+            )
+        closed = traced.jaxpr
+        made = _exported(
+            traced.name, closed, closed.in_avals, traced.in_tree, closed.out_avals, traced.out_tree, named,
+            tuple(disabled_checks),
+        )  # fmt: skip
+        # Raises now what would otherwise be found out when the program is to be kept.
+        JaxprWriter("types").value(made.program)
+        return made
+
+    return do_export
+
+
+def _exported(name, closed: ClosedJaxpr, in_avals, in_tree, out_avals, out_tree, platforms, checks) -> Exported:
+    effects = sorted(closed.effects, key=str)
+    return Exported(
+        name, in_tree, tuple(in_avals), out_tree, tuple(out_avals), _devices_in(closed), platforms,
+        tuple(e for e in effects if e.ordered), tuple(e for e in effects if not e.ordered), checks, closed, _derivative,
+    )  # fmt: skip
+
+
+def _devices_in(closed: ClosedJaxpr) -> int:
+    """The devices of the largest mesh in a program."""
+    found = 1
+    for eqn in closed.eqns:
+        if isinstance(eqn.primitive.lower, Partitioned):
+            found = max(found, eqn.params["mesh"].size)
+        for value in eqn.params.values():
+            if isinstance(value, ClosedJaxpr):
+                found = max(found, _devices_in(value))
+    return found
+
+
+def _derivative(primal: Exported) -> Exported:
+    """The program of a program's vjp, as a flat function of arguments and cotangents."""
+    n = len(primal.program.in_avals)
+    fun = jaxpr_as_fun(primal.program)
+    tangents = [a.to_tangent_aval() for a in primal.program.out_avals]
+    differentiable = [_is_real(a.to_tangent_aval()) for a in primal.program.in_avals]
+
+    def fun_vjp(*flat):
+        _, pullback = vjp(fun, *flat[:n])
+        given = iter(flat[n:])
+        results = pullback([next(given) if _is_real(a) else np.zeros(a.shape, dtypes.float0) for a in tangents])
+        return [ct for ct, real in zip(results, differentiable, strict=True) if real]
+
+    in_avals = [*primal.in_avals, *(a.to_tangent_aval() for a in primal.out_avals)]
+    out_avals = [a.to_tangent_aval() for a in primal.in_avals]
+    return _exported(
+        f"{primal.fun_name}_vjp", trace_to_closed_jaxpr(fun_vjp, list(filter(_is_real, in_avals))),
+        in_avals, tree.tree_structure((tuple(range(len(in_avals))), {})),
+        out_avals, tree.tree_structure(tuple(range(len(out_avals)))),
+        primal.platforms, primal.disabled_safety_checks,
+    )  # fmt: skip
+
+
+def _is_real(aval: ShapedArray) -> bool:
+    """Whether the program has an argument or result for it: values of float0 carry nothing."""
+    return aval.dtype != dtypes.float0
+
+
+# ---------------------------------------------------------------- files
+
+
+def _write(chain: list[Exported]) -> bytearray:
+    """A program and its derivatives, in this order."""
+    writer = JaxprWriter()
+    entries = []
+    for e in chain:
+        entries.append(
+            {
+                "name": e.fun_name,
+                "in_tree": write_structure(e.in_tree, writer.value),
+                "out_tree": write_structure(e.out_tree, writer.value),
+                "platforms": list(e.platforms),
+                "checks": [str(c) for c in e.disabled_safety_checks],
+                "types": writer.values([list(e.in_avals), list(e.out_avals)]),
+                "program": writer.value(e.program),
+            }
+        )
+    return bytearray(pack(_MAGIC, {"mpijax": __version__, "programs": entries}, writer))
+
+
+def deserialize(blob: bytes | bytearray) -> Exported:
+    """The program that `Exported.serialize` wrote, perhaps on another rank or in an earlier job.
+
+    Raises:
+      ValueError: for bytes that are damaged, of another kind, of another version of the format, or that ask for
+        operations, pytree nodes or devices that are not there.
+    """
+    content, tables, blobs = unpack(_MAGIC, blob, _WHAT)
+    try:
+        with config.enable_x64(True):  # types are as they are written
+            reader = JaxprReader(tables, blobs)
+        chain = [_read(entry, reader) for entry in content["programs"]]
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{_WHAT} of mpijax {content.get('mpijax')} needs what mpijax {__version__} does not have: {error!r}"
+        ) from error
+    found = chain[-1]
+    for primal in reversed(chain[:-1]):
+        found = _with_derivative(primal, found)
+    return found
+
+
+def _with_derivative(primal: Exported, derivative: Exported) -> Exported:
+    return dataclasses.replace(primal, _get_vjp=lambda _: derivative)
+
+
+def _read(entry: dict[str, Any], reader: JaxprReader) -> Exported:
+    in_avals, out_avals = reader.values(entry["types"])
+    made = _exported(
+        entry["name"], reader.value(entry["program"]),
+        in_avals, read_structure(entry["in_tree"], reader.value),
+        out_avals, read_structure(entry["out_tree"], reader.value),
+        tuple(entry["platforms"]), tuple(map(DisabledSafetyCheck, entry["checks"])),
+    )  # fmt: skip
+    return dataclasses.replace(made, _get_vjp=None)

@@ -1,0 +1,33 @@
+"""Shapes with names for sizes: JAX's functions for them, which say what to do instead."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+_INSTEAD = (
+    "mpijax has no symbolic dimensions: an exported program is for one shape. Export it once for each shape that "
+    "occurs (kernels are shared between shapes, so each costs little), or pad to the largest and pass the length."
+)
+
+
+def symbolic_shape(*_args: Any, **_kwargs: Any) -> NoReturn:
+    """Not available: raises NotImplementedError."""
+    raise NotImplementedError(f"symbolic_shape: {_INSTEAD}")
+
+
+def symbolic_args_specs(*_args: Any, **_kwargs: Any) -> NoReturn:
+    """Not available: raises NotImplementedError."""
+    raise NotImplementedError(f"symbolic_args_specs: {_INSTEAD}")
+
+
+class SymbolicScope:
+    """Not available: raises NotImplementedError."""
+
+    def __init__(self, *_args: Any, **_kwargs: Any):
+        raise NotImplementedError(f"SymbolicScope: {_INSTEAD}")
+
+
+def is_symbolic_dim(p: Any) -> bool:
+    """Whether a dimension is symbolic: none is."""
+    del p
+    return False

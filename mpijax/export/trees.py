@@ -1,0 +1,143 @@
+"""Structures of pytrees as plain data. Types that users registered as nodes need a name and a text for their data."""
+
+from __future__ import annotations
+
+import collections
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from mpijax._ext import tree as _ext
+from mpijax.core import tree
+
+_BUILT_IN: dict[type, str] = {tuple: "tuple", list: "list", dict: "dict", type(None): "none"}
+_BY_NAME = {name: kind for kind, name in _BUILT_IN.items()}
+
+
+class _Registration(NamedTuple):
+    kind: type
+    name: str
+    to_bytes: Callable[[Any], bytes]
+    from_bytes: Callable[[bytes], Any]
+    from_children: Callable[[Any, Sequence[Any]], Any]
+
+
+_by_type: dict[type, _Registration] = {}
+_by_name: dict[str, _Registration] = {}
+
+
+def register_pytree_node_serialization(
+    nodetype: type,
+    *,
+    serialized_name: str,
+    serialize_auxdata: Callable[[Any], bytes],
+    deserialize_auxdata: Callable[[bytes], Any],
+    from_children: Callable[[Any, Sequence[Any]], Any] | None = None,
+) -> type:
+    """Say how nodes of a type are written where they are part of an exported function's arguments or result.
+
+    Args:
+      nodetype: a type registered with `tree_util.register_pytree_node`.
+      serialized_name: what stands for the type in the file; the loading process registers the same name.
+      serialize_auxdata, deserialize_auxdata: the node's `aux_data` to bytes and back.
+      from_children: ``(aux_data, children) -> node``; by default the registered unflatten function.
+
+    Raises:
+      ValueError: when the type or the name is registered already, or the type is no pytree node.
+    """
+    if nodetype in _by_type:
+        raise ValueError(
+            f"Duplicate serialization registration for type `{nodetype}`: it is registered as "
+            f"{_by_type[nodetype].name!r}"
+        )
+    if serialized_name in _by_name:
+        raise ValueError(
+            f"Duplicate serialization registration for serialized_name `{serialized_name}`: it stands for "
+            f"`{_by_name[serialized_name].kind}`"
+        )
+    if from_children is None:
+        node = _ext.lookup(nodetype)
+        if node is None:
+            raise ValueError(
+                f"`{nodetype}` is no pytree node: call mpijax.tree_util.register_pytree_node first, or pass "
+                "`from_children`"
+            )
+        from_children = node.from_iterable
+    found = _Registration(nodetype, serialized_name, serialize_auxdata, deserialize_auxdata, from_children)
+    _by_type[nodetype] = _by_name[serialized_name] = found
+    return nodetype
+
+
+def register_namedtuple_serialization(nodetype: type, *, serialized_name: str) -> type:
+    """Say by which name a named tuple is written where it is part of an exported function's arguments or result.
+
+    Raises:
+      ValueError: for a type that is no named tuple, or is registered already.
+    """
+    if not (isinstance(nodetype, type) and issubclass(nodetype, tuple) and hasattr(nodetype, "_fields")):
+        raise ValueError(
+            f"{nodetype!r} is no named tuple: use mpijax.export.register_pytree_node_serialization for other types"
+        )
+    fields: tuple[str, ...] = nodetype._fields
+    return register_pytree_node_serialization(
+        nodetype,
+        serialized_name=serialized_name,
+        serialize_auxdata=lambda _: json.dumps(fields).encode(),
+        deserialize_auxdata=lambda data: json.loads(data.decode()),
+        from_children=lambda keys, children: nodetype(**dict(zip(keys, children, strict=True))),
+    )
+
+
+def _ordered_keys(keys) -> bytes:
+    if not all(isinstance(k, str) for k in keys):
+        raise NotImplementedError(f"an OrderedDict can be serialised when its keys are strings, got {tuple(keys)}")
+    return json.dumps(list(keys)).encode()
+
+
+register_pytree_node_serialization(
+    collections.OrderedDict,
+    serialized_name="collections.OrderedDict",
+    serialize_auxdata=_ordered_keys,
+    deserialize_auxdata=lambda data: tuple(json.loads(data.decode())),
+)
+
+
+def write_structure(structure: tree.PyTreeDef, write: Callable[[Any], Any]) -> Any:
+    """A structure as plain data; `write` writes the keys of dicts.
+
+    Raises ValueError for a node of a type that nobody registered for this.
+    """
+    node = structure.node_data()
+    if node is None:
+        return "*"
+    kind, data = node
+    children = [write_structure(c, write) for c in structure.children()]
+    if kind in _BUILT_IN:
+        return [_BUILT_IN[kind], write(data), *children]
+    registered = _by_type.get(kind)
+    if registered is None:
+        way = "register_namedtuple_serialization" if hasattr(kind, "_fields") else "register_pytree_node_serialization"
+        raise ValueError(
+            f"Cannot serialize the pytree node of type {kind} in the arguments or the result of the exported function: "
+            f"its type must be registered with mpijax.export.{way}"
+        )
+    return ["node", [registered.name, bytes(registered.to_bytes(data)).hex()], *children]
+
+
+def read_structure(written: Any, read: Callable[[Any], Any]) -> tree.PyTreeDef:
+    """The structure that `write_structure` wrote. Raises ValueError for a name that is not registered here."""
+    if written == "*":
+        return tree.tree_structure(0)
+    name, data, *rest = written
+    children = [read_structure(c, read) for c in rest]
+    if name in _BY_NAME:
+        return _ext.treedef_of((_BY_NAME[name], read(data)), tuple(children))
+    name, text = data
+    registered = _by_name.get(name)
+    if registered is None:
+        raise ValueError(
+            f"the exported function has a pytree node called {name!r}: register its type under that name, as in the "
+            "process that exported it"
+        )
+    values = [c.unflatten(range(c.num_leaves)) for c in children]
+    return tree.tree_structure(registered.from_children(registered.from_bytes(bytes.fromhex(text)), values))

@@ -1,0 +1,41 @@
+"""Programs with communication, exported by one rank and loaded by all."""
+
+import numpy as np
+import pytest
+from spmd.ranks import SIZE, draw, mesh_1d
+
+import mpijax as jax
+from mpijax import export, lax
+from mpijax.experimental.multihost_utils import process_allgather
+from mpijax.runtime import mpi_start
+from mpijax.sharding import PartitionSpec as P
+
+pytestmark = pytest.mark.mpi
+
+
+def mixed(x):
+    right = [(i, (i + 1) % SIZE) for i in range(SIZE)]
+    return lax.psum(x * (1 + lax.axis_index("i")), "i") + lax.ppermute(x, "i", right)
+
+
+def test_one_rank_exports_and_all_load():
+    x = draw((SIZE * 2, 3))
+    program = jax.jit(jax.shard_map(mixed, mesh=mesh_1d(), in_specs=P("i"), out_specs=P("i")))
+    blob = bytes(export.export(program)(x).serialize(vjp_order=1))
+    found = export.deserialize(mpi_start.world().bcast(blob, root=0))
+    assert found.nr_devices == SIZE
+    np.testing.assert_array_equal(process_allgather(found.call(x), tiled=True), process_allgather(program(x), tiled=True))
+    ours, theirs = (jax.grad(lambda x, f=f: (f(x) ** 2).sum())(x) for f in (found.call, program))
+    np.testing.assert_allclose(process_allgather(ours, tiled=True), process_allgather(theirs, tiled=True), rtol=1e-6)
+
+
+def test_a_communicator_of_this_process_is_no_data():
+    mpi = jax.mpi
+    world = mpi_start.world()
+    from mpi4py import MPI  # started above
+
+    fun = jax.jit(lambda x: mpi.allreduce(x, op=MPI.SUM, comm=world))
+    with pytest.raises(NotImplementedError, match="default communicator"):
+        export.export(fun)(np.ones(3, np.float32))
+    found = export.deserialize(export.export(jax.jit(lambda x: mpi.allreduce(x, op=MPI.SUM)))(draw((3,))).serialize())
+    np.testing.assert_array_equal(found.call(draw((3,))), draw((3,)) * SIZE)
