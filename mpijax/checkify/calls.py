@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from mpijax import lax
+from mpijax import numpy as jnp
 from mpijax.checkify.errors import NO_ERROR, Error
 from mpijax.checkify.interpreter import interpret, rules
 from mpijax.core import tree
 from mpijax.core.jaxpr import ClosedJaxpr
-from mpijax.core.trace import trace_to_closed_jaxpr, typeof
-from mpijax.transforms.custom import JvpCall, VjpCall
+from mpijax.core.trace import axis_size, named_axes, state, trace_to_closed_jaxpr, typeof
+from mpijax.spmd.mesh import PartitionSpec
+from mpijax.transforms.custom import Rule
 from mpijax.transforms.zeros import Zero
 
 
@@ -81,36 +86,32 @@ def _with_error(closed: ClosedJaxpr, enabled, error: Error):
     return leaves, fun, found
 
 
-def _custom_jvp_rule(error, enabled, _primitive, args, params):
+def _custom_jvp_rule(error, enabled, primitive, args, params):
     """The user's rule gives the derivative; it has no checks of its own, and the error has no derivative."""
     leaves, fun, found = _with_error(params["call_jaxpr"], enabled, error)
-    n = len(leaves)
+    n, user_rule = len(leaves), params["jvp"]
 
-    def rule(*flat):
-        half = len(flat) // 2
-        errors = fun(*flat[:half])[: found[0].num_leaves]
-        outs = params["jvp"](*flat[n:half], *flat[half + n :])
-        m = len(outs) // 2
-        return [*errors, *outs[:m], *map(Zero.of_primal, errors), *outs[m:]]
+    def rule(primals, tangents):
+        errors = fun(*primals)[: found[0].num_leaves]
+        outs, out_tangents = user_rule(primals[n:], tangents[n:])
+        return [*errors, *outs], [*map(Zero.of_primal, errors), *out_tangents]
 
-    outs = JvpCall(fun, rule, params["name"], params["symbolic_zeros"]).bind(*leaves, *args)
-    return _split(found, outs)
+    call = primitive.remake(fun, {**params, "jvp": Rule(user_rule.__name__, rule)})
+    return _split(found, call.bind(*leaves, *args))
 
 
-def _custom_vjp_rule(error, enabled, _primitive, args, params):
+def _custom_vjp_rule(error, enabled, primitive, args, params):
+    """As for `custom_jvp`: the checks are those of the function, the derivative is the user's."""
     leaves, fun, found = _with_error(params["call_jaxpr"], enabled, error)
-    n = len(leaves)
+    n, user_fwd = len(leaves), params["fwd"]
 
-    def fwd(*flat):
-        errors = fun(*flat)[: found[0].num_leaves]
-        outs, residuals = params["fwd"](*flat[n:])
-        return [*errors, *outs], residuals
+    def fwd(primals, perturbed):
+        errors = fun(*primals)[: found[0].num_leaves]
+        outs, residuals, bwd = user_fwd(primals[n:], perturbed[n:])
+        return [*errors, *outs], residuals, lambda res, cts: [None] * n + list(bwd(res, cts[len(errors) :]))
 
-    def bwd(residuals, cts):
-        return [None] * n + list(params["bwd"](residuals, cts[found[0].num_leaves :]))
-
-    outs = VjpCall(fun, fwd, bwd, params["name"], params["symbolic_zeros"]).bind(*leaves, *args)
-    return _split(found, outs)
+    call = primitive.remake(fun, {**params, "fwd": Rule(user_fwd.__name__, fwd)})
+    return _split(found, call.bind(*leaves, *args))
 
 
 def _split(found, outs) -> tuple[Error, list[Any]]:
@@ -200,6 +201,42 @@ def _ignoring(cond: ClosedJaxpr, num_consts: int, leaves: Sequence[Any]) -> Clos
     return trace_to_closed_jaxpr(fun, avals)
 
 
+# ---------------------------------------------------------------- ranks
+
+
+def _shard_map_rule(error, enabled, primitive, args, params):
+    """Every rank checks its own shard; all of them get the errors of all, as examples along a new first axis."""
+    mesh, closed = params["mesh"], params["jaxpr"]
+    axes = tuple(mesh.axis_names)
+    run = _runs(closed, enabled)
+    if any(np.shape(x) for x in error._pred.values()):
+        raise ValueError("checkify of a shard_map inside of another one is not supported: check the outer function.")
+
+    def on_each_rank(before: Error, shards):
+        after, outs = run(before, shards)
+        return tree.tree_map(lambda x: _of_all_ranks(x, axes), after), outs
+
+    manual = frozenset(axes) if params["check_vma"] else frozenset()
+    with named_axes(dict(mesh.shape), state.manual_axes | manual):
+        checked = Checked(on_each_rank, error, (), closed.in_avals)
+    n, m = len(checked.leaves), checked.out_tree.num_leaves
+    specs = {
+        "in_specs": (PartitionSpec(),) * n + tuple(params["in_specs"]),
+        "out_specs": (PartitionSpec(),) * m + tuple(params["out_specs"]),
+    }
+    return checked.split(primitive.bind(*checked.leaves, *args, **{**params, "jaxpr": checked.jaxpr, **specs}))
+
+
+def _of_all_ranks(x: Any, axes: tuple) -> Any:
+    """The values of `x` on all ranks along a new first axis, the same everywhere: by a sum of one-hot rows."""
+    size = axis_size(axes)
+    here = jnp.arange(size) == lax.axis_index(axes)
+    x = jnp.asarray(x)
+    number = x.astype(np.int32) if x.dtype == np.bool_ else x
+    row = here.reshape((size,) + (1,) * x.ndim)
+    return lax.psum(jnp.where(row, number, jnp.zeros_like(number)), axes).astype(x.dtype)
+
+
 rules.update(
     {
         "jit": _jit_rule,
@@ -207,6 +244,7 @@ rules.update(
         "custom_jvp_call": _custom_jvp_rule,
         "custom_vjp_call": _custom_vjp_rule,
         "cond": _cond_rule,
+        "shard_map": _shard_map_rule,
         "scan": _scan_rule,
         "while": _while_rule,
     }
