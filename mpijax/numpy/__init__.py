@@ -63,6 +63,7 @@ _MODULES: dict[str, str] = {
     "statistics": """
         average count_nonzero mean nanmax nanmean nanmin nanprod nanstd nansum nanvar ptp std var""",
     "util": "ndim shape size",
+    "vectorize": "vectorize",
 }
 
 # The names that NumPy itself provides.
@@ -82,7 +83,7 @@ _MISSING = frozenset(
     partition percentile piecewise place poly polyadd polyder polydiv polyfit polyint polymul polysub polyval
     put quantile r_ ravel_multi_index roots s_ setdiff1d setxor1d sort_complex trapezoid trim_zeros ufunc
     union1d unique unique_all unique_counts unique_inverse unique_values unpackbits unravel_index unwrap
-    vander vectorize""".split()
+    vander""".split()
 )
 
 _HOME: dict[str, str] = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections import Counter
 from collections.abc import Callable, Hashable
 from functools import wraps
 from typing import Any
@@ -9,60 +11,61 @@ from typing import Any
 from mpijax.core import tree
 from mpijax.core.source import callable_name
 from mpijax.core.trace import typeof
+from mpijax.core.tree_prefix import flatten_axes
 from mpijax.transforms.batching import AxisData, batch_at, batch_flat
 from mpijax.transforms.flat import FlatFun, check_arguments, parameter_names
 
 
-def _flatten_axes(what: str, axes: Any, structure, kws: bool = False) -> list[int | None]:
-    """One axis per leaf from a prefix pytree of axes."""
-    dummy = tree.tree_unflatten(structure, [object()] * structure.num_leaves)
-    flat: list[int | None] = []
-    try:
-        tree.tree_map(
-            lambda ax, sub: flat.extend([ax] * len(tree.tree_leaves(sub))),
-            axes,
-            dummy,
-            is_leaf=lambda x: x is None,
-        )
-    except ValueError:
+def _mapped_size(fun: Callable, args, kwargs, leaves, axes, axis_size: int | None) -> int:
+    """The common size of the mapped axes; raises ValueError, naming the arguments, when they differ."""
+    if not leaves:
+        if axis_size is not None:
+            return axis_size
         raise ValueError(
-            f"{what} specification must be a tree prefix of the corresponding value, got specification "
-            f"{axes} for value tree {structure}."
-        ) from None
-    return flat
-
-
-def _mapped_size(fun: Callable, leaves, axes, axis_size: int | None, names: Callable[[], list[str]]) -> int:
-    """The common size of the mapped axes; raises ValueError, naming each argument, when they differ."""
-    sizes: list[tuple[int, int]] = []
-    for i, (x, ax) in enumerate(zip(leaves, axes, strict=True)):
-        if ax is None:
-            continue
-        aval = typeof(x)
-        if not -aval.ndim <= ax < aval.ndim:
-            raise ValueError(
-                f"vmap was requested to map its argument along axis {ax}, which implies that its rank should "
-                f"be at least {ax + 1 if ax >= 0 else -ax}, but is only {aval.ndim} (its shape is "
-                f"{aval.shape})"
-            )
-        sizes.append((i, aval.shape[ax]))
-    found = {s for _, s in sizes}
-    if axis_size is not None:
-        found.add(axis_size)
+            "vmap wrapped function must be passed at least one argument containing an array or axis_size must be "
+            f"specified, got empty *args={args} and **kwargs={kwargs}"
+        )
+    mapped = [(i, ax, _size(x, ax)) for i, (x, ax) in enumerate(zip(leaves, axes, strict=True)) if ax is not None]
+    found = {s for _, _, s in mapped} | ({axis_size} - {None})
     if len(found) == 1:
         return found.pop()
     if not found:
         raise ValueError("vmap must have at least one non-None value in in_axes or axis_size must be specified")
-    arg_names = names()
+    names = _argument_names(fun, args, kwargs)
+    lines = [] if axis_size is None else [f"  * the `axis_size` argument was {axis_size}"]
+    for rank, (size, count) in enumerate(Counter(s for _, _, s in mapped).most_common()):
+        i, ax = next((i, ax) for i, ax, s in mapped if s == size)
+        what = f"axis {ax} of {names[i]} of type {typeof(leaves[i]).str_short(False)}"
+        if count == 1:
+            lines.append(f"  * one axis had size {size}: {what}")
+        else:
+            lines.append(f"  * {'some' if rank else 'most'} axes ({count} of them) had size {size}, e.g. {what}")
+    text = ";\n".join(lines)
+    raise ValueError(f"vmap got inconsistent sizes for array axes to be mapped:\n{text}")
 
-    def name(i):
-        return f"argument {arg_names[i]}" if i < len(arg_names) else f"leaf {i}"
 
-    lines = "\n".join(
-        f"  * axis {axes[i]} of {name(i)} of type {typeof(leaves[i]).str_short(False)} had size {s}" for i, s in sizes
-    )
-    given = f"\n  * axis_size={axis_size} was given" if axis_size is not None else ""
-    raise ValueError(f"vmap got inconsistent sizes for array axes to be mapped:\n{lines}{given}")
+def _size(x: Any, axis: int) -> int:
+    shape = typeof(x).shape
+    if not -len(shape) <= axis < len(shape):
+        raise ValueError(
+            f"vmap was requested to map its argument along axis {axis}, which implies that its rank should be at "
+            f"least {axis + 1 if axis >= 0 else -axis}, but is only {len(shape)} (its shape is {shape})"
+        )
+    return shape[axis]
+
+
+def _argument_names(fun: Callable, args, kwargs) -> list[str]:
+    """For each leaf `argument x['a']`, `args[3]` beyond the named ones, `kwargs['k']`."""
+    try:
+        parameters = list(inspect.signature(fun).bind(*args, **kwargs).signature.parameters)
+    except (TypeError, ValueError):
+        parameters = []
+    names = []
+    for path, _ in tree.tree_flatten_with_path(tuple(args))[0]:
+        i = path[0].idx
+        known = i < len(parameters)
+        names.append(f"argument {parameters[i]}{tree.keystr(path[1:])}" if known else f"args{tree.keystr(path)}")
+    return names + [f"kwargs{tree.keystr(path)}" for path, _ in tree.tree_flatten_with_path(kwargs)[0]]
 
 
 def vmap(
@@ -87,6 +90,8 @@ def vmap(
     Raises:
       ValueError: when sizes disagree, axes do not exist, or specifications do not fit the arguments.
     """
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun}")
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
     if not (in_axes is None or isinstance(in_axes, (int, tuple, *tree.registered_types()))):
@@ -116,29 +121,30 @@ def vmap(
             return parameter_names(fun, args, kwargs)
 
         check_arguments(leaves, f"vmap of {callable_name(fun)}", lambda i: names()[i])
-        args_tree, kwargs_tree = in_tree.children()
-        axes = _flatten_axes("vmap in_axes", in_axes, args_tree) + [0] * kwargs_tree.num_leaves
-        size = _mapped_size(fun, leaves, axes, axis_size, names)
+        axes = flatten_axes("vmap in_axes", in_tree, (in_axes, 0), kws=True)
+        size = _mapped_size(fun, args, kwargs, leaves, axes, axis_size)
         dims = [None if ax is None else ax % typeof(x).ndim for x, ax in zip(leaves, axes, strict=True)]
         flat_fun = FlatFun(fun, in_tree)
         outs, out_dims = batch_flat(flat_fun, AxisData(axis_name, size), leaves, dims)
-        wanted = _flatten_axes("vmap out_axes", out_axes, flat_fun.out_tree)
-        return tree.tree_unflatten(
-            flat_fun.out_tree,
-            [_placed(fun, o, d, w, size) for o, d, w in zip(outs, out_dims, wanted, strict=True)],
-        )
+        wanted = flatten_axes("vmap out_axes", flat_fun.out_tree, out_axes)
+        placed = [
+            _placed(fun, flat_fun.out_tree, i, *each, size)
+            for i, each in enumerate(zip(outs, out_dims, wanted, strict=True))
+        ]
+        return tree.tree_unflatten(flat_fun.out_tree, placed)
 
     return vmap_f
 
 
-def _placed(fun: Callable, out: Any, dim: int | None, wanted: int | None, size: int) -> Any:
-    """A result with its batch axis where `out_axes` wants it."""
+def _placed(fun: Callable, structure, i: int, out: Any, dim: int | None, wanted: int | None, size: int) -> Any:
+    """The i-th result with its batch axis where `out_axes` wants it."""
     if wanted is None:
         if dim is not None:
+            places = tree.tree_flatten_with_path(tree.tree_unflatten(structure, range(structure.num_leaves)))[0]
             raise ValueError(
-                f"at vmap out_axes, got axis spec None but output was batched on axis {dim}: what "
-                f"{callable_name(fun)} returned, of type {typeof(out).str_short(False)}, differs from "
-                "example to example"
+                f"at vmap out_axes{tree.keystr(places[i][0])}, got axis spec None but output was batched on axis "
+                f"{dim}: what {callable_name(fun)} returned, of type {typeof(out).str_short(False)}, differs from example to "
+                "example"
             )
         return out
     ndim = typeof(out).ndim + (dim is None)
