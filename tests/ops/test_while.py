@@ -255,6 +255,20 @@ def test_errors_as_jax(name):
         assert word in theirs[2] and word in ours[2], (word, theirs[2], ours[2])
 
 
+def test_effects_under_vmap():
+    """What would happen once too often for examples that chose otherwise, or are done, is refused."""
+
+    def told(x):
+        return OURS.experimental.io_callback(lambda x: x, x, x)
+
+    for f in (
+        lambda x: OURS.lax.cond(x > 1, told, lambda x: x, x),
+        lambda x: OURS.lax.while_loop(lambda x: x < 9, lambda x: told(x) * 2, x),
+    ):
+        with pytest.raises(NotImplementedError, match="vmap of .* has effects .*IO"):
+            OURS.make_jaxpr(OURS.vmap(f))(X)
+
+
 def test_bounds_of_every_dtype():
     dtypes = (int, np.int8, np.uint8, np.int32, np.uint32, np.float32)
     cases = [
