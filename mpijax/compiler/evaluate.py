@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from mpijax.compiler.addresses import Addresses, Scope
-from mpijax.compiler.expr import Expr, children
+from mpijax.compiler.expr import Expr, children, dynamic_parts
 from mpijax.compiler.index import Dynamic, Lin, LoopVar, linearized
 from mpijax.compiler.kernel import Store
 from mpijax.compiler.reductions import combining
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar
+
+
+# Scatters into arrays of more bytes than this fetch the places that they write so many turns later.
+PREFETCH_ABOVE = 1 << 19
+PREFETCH_AHEAD = 24
 
 
 class Evaluator(Addresses):
@@ -169,6 +174,8 @@ class Evaluator(Addresses):
     def _ordered_store(self, s: Store, b: Builder, ptr: str, x: Scalar, scope: Scope) -> None:
         """A scatter's write: only where the guard holds, combined with what is there."""
         skip = self.label("skip")
+        if b.lanes == 1 and scope.vector is not None and s.value.nbytes > PREFETCH_ABOVE:
+            self._prefetch(s, scope)
         if s.guard is not None:
             ok, then = self.eval(s.guard, scope), self.label("then")
             self.emit(f"br i1 {ok.ir}, label %{then}, label %{skip}")
@@ -181,3 +188,18 @@ class Evaluator(Addresses):
             self.emit(f"br label %{skip}")
             self.lines.append(f"{skip}:")
             self.block = skip
+
+    def _prefetch(self, s: Store, scope: Scope) -> None:
+        """Fetch what is written some turns later, whose place no processor can guess; at the end, the last one's."""
+        loop = self.schedule.vector_loop
+        if scope.vector not in self._lin_deps(s.position) or loop is None or not dynamic_parts(s.position):
+            return
+        one = self.builder(1)
+        last = one.emit(f"sub i64 {self._extent(loop)}, 1")
+        ahead = one.emit(f"add i64 {scope.variable(scope.vector)}, {PREFETCH_AHEAD}")
+        inside = one.emit(f"icmp slt i64 {ahead}, {last}")
+        at = one.emit(f"select i1 {inside}, i64 {ahead}, i64 {last}")
+        later = Scope(scope.parent, {scope.vector: at}, scope.vector, 1)
+        ptr = self.pointer(s.value, s.position, later)
+        self.text.declares.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        self.emit(f"call void @llvm.prefetch.p0(ptr {ptr}, i32 1, i32 3, i32 1)")

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from mpijax.compiler.blocked import TILE, crossing_loads
-from mpijax.compiler.expr import children
-from mpijax.compiler.index import LoopVar
+from mpijax.compiler.expr import children, dynamic_parts, loop_vars
+from mpijax.compiler.groups import mentions_inner
+from mpijax.compiler.index import Lin, LoopVar
 from mpijax.compiler.kernel import Kernel, Reduce, collapsed
 from mpijax.compiler.pieces import by_rows, largest, split_variables
 from mpijax.scalar.types import info
@@ -47,7 +48,7 @@ class Schedule:
         axes = set(kernel.axes)
         kept = [v for a, v in enumerate(kernel.variables) if a not in axes]
         reduced = [v for a, v in enumerate(kernel.variables) if a in axes]
-        best = self._best_variable()
+        best = _last_variable(kernel) if kernel.ordered else self._best_variable()
         kernel = self.source = by_rows(kernel, [v for v in kept if v is not best])
         self.kernel = largest(kernel)
         apart = split_variables(kernel)
@@ -78,7 +79,7 @@ class Schedule:
             self.vector_id = id(self.vector_loop[-1]) if self.vector_loop else None
             size = _size(self.vector_loop) if self.vector_loop else 1
         self.vector_size = size
-        self.lanes = 1 if kernel.ordered else self._lanes(size)
+        self.lanes = 1 if kernel.ordered and not self._writes_rows() else self._lanes(size)
         self.tile_loop: list[LoopVar] | None = None
         self.staged: list = []
         if self.strategy == "across" and not kernel.reduces and self.lanes > 1 and not apart:
@@ -91,6 +92,19 @@ class Schedule:
         # Elements per turn whose reductions run side by side; what follows them is done `lanes` at a time.
         self.turn = self._turn() if self.lanes > 1 else 1
         self.widths = list(dict.fromkeys([self.turn, self.lanes, 1]))
+
+    def _writes_rows(self) -> bool:
+        """Whether a scatter's vectorized loop is along its window: then neighbours are written, under one guard."""
+        if self.vector_loop is None:
+            return False
+        inner, last = {id(v) for v in self.vector_loop}, self.vector_loop[-1]
+        for s in self.kernel.inner:
+            run_time = dynamic_parts(s.position) + ([] if s.guard is None else [s.guard])
+            others = Lin(0, [(atom, c) for atom, c in s.position.terms if type(atom) is not LoopVar])
+            steps = [c for atom, c in s.position.terms if atom is last]
+            if steps != [1] or loop_vars(others) & inner or any(mentions_inner(e, inner) for e in run_time):
+                return False
+        return True
 
     def _use_tiles(self) -> None:
         """Take the `blocked` strategy where an operand lies across the vectorized loop."""
@@ -255,6 +269,10 @@ class Schedule:
         while lanes > 1 and lanes > size:
             lanes //= 2
         return lanes if lanes >= min(native, 4) else 1
+
+
+def _last_variable(kernel: Kernel) -> LoopVar | None:
+    return next((v for v in reversed(kernel.variables) if v.size > 1), None)
 
 
 def _sums_products(r: Reduce) -> bool:

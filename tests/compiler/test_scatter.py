@@ -1,0 +1,55 @@
+"""Scatters as loops: large arrays, whose places are fetched ahead, and windows, which are written as vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mpijax
+from mpijax.compiler.evaluate import PREFETCH_ABOVE
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("n", (1, 23, 5000))
+@pytest.mark.parametrize("size", (100, PREFETCH_ABOVE // 4 + 1))
+def test_elements(size, n):
+    """Repeated, negative and missing places; the last of several values stays."""
+    x = RNG.normal(size=size).astype(np.float32)
+    index = RNG.integers(-size, size + size // 8, n)
+    values = RNG.integers(-8, 8, n).astype(np.float32)
+    inside = index < size
+    added, replaced = x.copy(), x.copy()
+    np.add.at(added, index[inside], values[inside])
+    for i, v in zip(index[inside], values[inside], strict=True):
+        replaced[i] = v
+    f = mpijax.jit(lambda x, i, v: (x.at[i].add(v), x.at[i].set(v)))
+    got = f(x, index.astype(np.int32), values)
+    np.testing.assert_allclose(got[0], added, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(got[1], replaced)
+
+
+@pytest.mark.parametrize("width", (1, 3, 8, 37, 256))
+def test_rows(width):
+    x = RNG.normal(size=(50, width)).astype(np.float32)
+    index = RNG.integers(0, 60, 200)
+    values = RNG.integers(-8, 8, (200, width)).astype(np.float32)
+    inside = index < 50
+    wanted = x.copy()
+    np.add.at(wanted, index[inside], values[inside])
+    got = mpijax.jit(lambda x, i, v: x.at[i].add(v))(x, index.astype(np.int32), values)
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-4)
+    columns = mpijax.jit(lambda x, i, v: x.at[:, i].add(v))(x.T.copy(), index.astype(np.int32), values.T.copy())
+    np.testing.assert_allclose(columns, wanted.T, rtol=1e-5, atol=1e-4)
+
+
+def test_overlapping_windows_are_written_in_order():
+    """Windows that share elements: each is written whole before the next one."""
+    starts = np.array([[0], [3], [1], [30]], np.int32)
+    windows = np.arange(40, dtype=np.float32).reshape(4, 10)
+    wanted = np.zeros(32, np.float32)
+    for [s], w in zip(starts[:3], windows, strict=False):
+        wanted[s : s + 10] = w
+    numbers = mpijax.lax.ScatterDimensionNumbers((1,), (), (0,))
+    got = mpijax.jit(lambda x: mpijax.lax.scatter(x, starts, windows, numbers))(np.zeros(32, np.float32))
+    np.testing.assert_array_equal(got, wanted)
