@@ -94,24 +94,26 @@ FUNCTIONS = {
 }
 
 
-def outcome(J, f, x, transform):
-    """The message, and the result if there was no failure."""
+def outcomes(J, f, transform, *inputs):
+    """For each input the message, and the results."""
     checkify = of(J)
-    error, out = transform(J, checkify.checkify(lambda v: f(J, v), errors=checkify.all_checks))(x)
-    message = error.get()
-    return message, J.tree.leaves(out)
+    checked = transform(J, checkify.checkify(lambda v: f(J, v), errors=checkify.all_checks))
+    return [(error.get(), J.tree.leaves(out)) for error, out in map(checked, inputs)]
+
+
+def outcome(J, f, x, transform):
+    return outcomes(J, f, transform, x)[0]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_messages_are_jaxs(name):
-    for x in (X, BAD):
-        theirs = outcome(THEIRS, FUNCTIONS[name], x, lambda J, f: J.jit(f))
-        ours = outcome(OURS, FUNCTIONS[name], x, lambda J, f: J.jit(f))
+    both = [outcomes(J, FUNCTIONS[name], lambda J, f: J.jit(f), X, BAD) for J in (THEIRS, OURS)]
+    for theirs, ours in zip(*both, strict=True):
         assert ours[0] == theirs[0]
         assert_same_values(theirs[1], ours[1], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["user", "nan", "take", "cond", "scan", "custom_jvp"])
+@pytest.mark.parametrize("name", ["user", "take", "scan"])
 def test_without_jit(name):
     for x in (X, BAD):
         [theirs, ours] = (outcome(J, FUNCTIONS[name], x, lambda J, f: f)[0] for J in (THEIRS, OURS))

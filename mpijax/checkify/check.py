@@ -13,6 +13,7 @@ from mpijax.core.array_api import Array
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive
 from mpijax.core.source import current_source
+from mpijax.core.trace import typeof
 from mpijax.ops.rules import at_front
 
 
@@ -33,7 +34,8 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
       ValueError: if the check is compiled without `checkify`.
     """
     name = "debug_check" if debug else "check"
-    if not (isinstance(pred, bool) or (isinstance(pred, Array) and pred.shape == () and pred.dtype == np.bool_)):
+    scalar = isinstance(pred, Array) and typeof(pred).shape == () and typeof(pred).dtype == np.bool_
+    if not (scalar or isinstance(pred, bool)):
         raise TypeError(f"{name} takes a scalar pred as argument, got {pred}. Use jnp.all for an array of conditions.")
     for arg in tree.tree_leaves((fmt_args, fmt_kwargs)):
         if not isinstance(arg, (Array, np.ndarray)):

@@ -30,10 +30,10 @@ def wanted() -> bool:
 def checked(closed: ClosedJaxpr, name: str) -> ClosedJaxpr:
     """The program `name` with a check of its floating-point results in the end."""
     jaxpr = closed.jaxpr
-    results = {v for v in jaxpr.outvars if type(v) is not Literal and dtypes.issubdtype(v.aval.dtype, np.inexact)}
-    if not results:
+    variables = dict.fromkeys(v for v in jaxpr.outvars if type(v) is not Literal)
+    outputs = [v for v in variables if dtypes.issubdtype(v.aval.dtype, np.inexact)]
+    if not outputs:
         return closed
-    outputs = [v for v in jaxpr.outvars if v in results and not results.discard(v)]
     params = {
         "program": closed,
         "name": name,

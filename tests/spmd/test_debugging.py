@@ -15,10 +15,11 @@ from mpijax.sharding import PartitionSpec as P
 pytestmark = pytest.mark.mpi
 
 RANK = jax.process_index()
+SHARDED = P("i")
 X = np.arange(2.0 * SIZE, dtype=np.float32) + 1
 
 
-def mapped(f, out=P("i")):
+def mapped(f, out=SHARDED):
     return jax.jit(jax.shard_map(f, mesh=mesh_1d(), in_specs=P("i"), out_specs=out))
 
 
