@@ -26,7 +26,9 @@ def _mapped_size(fun: Callable, args, kwargs, leaves, axes, axis_size: int | Non
             f"specified, got empty *args={args} and **kwargs={kwargs}"
         )
     mapped = [(i, ax, _size(x, ax)) for i, (x, ax) in enumerate(zip(leaves, axes, strict=True)) if ax is not None]
-    found = {s for _, _, s in mapped} | ({axis_size} - {None})
+    found = {s for _, _, s in mapped}
+    if axis_size is not None:
+        found.add(axis_size)
     if len(found) == 1:
         return found.pop()
     if not found:
@@ -142,9 +144,9 @@ def _placed(fun: Callable, structure, i: int, out: Any, dim: int | None, wanted:
         if dim is not None:
             places = tree.tree_flatten_with_path(tree.tree_unflatten(structure, range(structure.num_leaves)))[0]
             raise ValueError(
-                f"at vmap out_axes{tree.keystr(places[i][0])}, got axis spec None but output was batched on axis "
-                f"{dim}: what {callable_name(fun)} returned, of type {typeof(out).str_short(False)}, differs from example to "
-                "example"
+                f"at vmap out_axes{tree.keystr(places[i][0])}, got axis spec None but output was batched on axis {dim}"
+                f": what {callable_name(fun)} returned, of type {typeof(out).str_short(False)}, differs from example "
+                "to example"
             )
         return out
     ndim = typeof(out).ndim + (dim is None)
