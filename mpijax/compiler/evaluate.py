@@ -12,7 +12,6 @@ from mpijax.compiler.reductions import combining
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar
 
-
 # Scatters into arrays of more bytes than this fetch the places that they write so many turns later.
 PREFETCH_ABOVE = 1 << 19
 PREFETCH_AHEAD = 24
