@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = ["README.md", "docs/how-it-works.md", "docs/add-a-primitive.md"]
+DOCUMENTS = ["README.md", "docs/how-it-works.md", "docs/add-a-primitive.md", "docs/debugging.md"]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
