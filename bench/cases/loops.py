@@ -95,6 +95,20 @@ def heat_by_roll(backend):
     return lambda: f(u)
 
 
+@case("loops/heat stencil by pad 1024x1024, 10 steps", ratio=2)
+def heat_by_pad(backend):
+    jnp = backend.jnp
+
+    def step(_, u):
+        p = jnp.pad(u, 1)
+        near = p[2:, 1:-1] + p[:-2, 1:-1] + p[1:-1, 2:] + p[1:-1, :-2]
+        return u + 0.1 * (near - 4 * u)
+
+    f = backend.jax.jit(lambda u: backend.lax.fori_loop(0, 10, step, u))
+    u = normal(backend, 1024, 1024)
+    return lambda: f(u)
+
+
 @case("loops/n-body forces, 512 bodies", ratio=2)
 def n_body(backend):
     jnp = backend.jnp
