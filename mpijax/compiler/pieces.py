@@ -245,7 +245,17 @@ def fits(variables: list[LoopVar], roots: list[Expr]) -> bool:
             return False
     if _choices_in_positions(roots):
         return False
-    code = _code(variables, roots, {}, [])
+    if _is_little(_code(variables, roots, {}, [])):
+        return True
+    # Which loop is vectorized is not known yet.
+    for v in variables:
+        distances = _Distances({}, {id(w) for w in variables if w is not v})
+        if not _is_little(_code(variables, [distances(e) for e in roots], {}, [])):
+            return False
+    return True
+
+
+def _is_little(code: list[int]) -> bool:
     return len(code) <= MAX_BODIES and sum(code) <= MAX_EXPRESSIONS
 
 
