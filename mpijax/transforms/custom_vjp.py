@@ -315,6 +315,7 @@ class _FlatFwd:
         def put(ct, place):
             for i in tree.tree_leaves(place):
                 flat[i] = ct
+            return ct  # what users' nodes are made of again
 
         try:
             if not isinstance(result, tuple):
