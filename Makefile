@@ -33,8 +33,9 @@ demo: ready-examples
 
 test: test-alone test-mpi
 
+# Tests of one process run on all cores, a file at a time, so that what a file prepares is prepared once.
 test-alone: ready-test
-	$(PYTEST) --with-mpi
+	$(PYTEST) --with-mpi -n auto --dist loadfile
 
 test-mpi: ready-test
 	$(call MPI_TESTS,2)
