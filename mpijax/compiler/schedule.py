@@ -48,7 +48,7 @@ class Schedule:
         axes = set(kernel.axes)
         kept = [v for a, v in enumerate(kernel.variables) if a not in axes]
         reduced = [v for a, v in enumerate(kernel.variables) if a in axes]
-        best = _last_variable(kernel) if kernel.ordered else self._best_variable()
+        best = _last_variable(kernel) if kernel.ordered else self._best_variable(split_variables(kernel))
         kernel = self.source = by_rows(kernel, [v for v in kept if v is not best])
         self.kernel = largest(kernel)
         apart = split_variables(kernel)
@@ -193,7 +193,7 @@ class Schedule:
         multiplies = isinstance(r.expr.attr, tuple) and len(r.expr.attr) == 3 and r.expr.attr[0].name == "mul"
         return multiplies and r.dtype in (np.float32, np.float64) and _sums_products(r)
 
-    def _best_variable(self) -> LoopVar | None:
+    def _best_variable(self, apart: set[int]) -> LoopVar | None:
         """The loop along which most memory is read and written in steps of one; the last of equals."""
         scores: dict[int, float] = {}
         candidates = [v for v in self.kernel.variables if v.size > 1]
@@ -209,7 +209,8 @@ class Schedule:
                     scores[id(atom)] += weight * (1.0 if abs(c) == 1 else -0.25)
         best = max(reversed(candidates), key=lambda v: (scores[id(v)], 0))
         # Short loops waste the vector's lanes: prefer a long one that is not worse by much.
-        if best.size < 8:
+        joined = collapsed(self.kernel, self.kernel.variables, apart)
+        if _size(next(loop for loop in joined if best in loop)) < 8:
             enough = -np.inf if best.size <= TOO_SHORT else scores[id(best)] - 1.0
             longer = [v for v in candidates if v.size >= 8 and scores[id(v)] >= enough]
             best = max(reversed(longer), key=lambda v: scores[id(v)]) if longer else best

@@ -81,6 +81,12 @@ def strategy(fun, *args) -> str:
     return Schedule(nest).strategy
 
 
+def test_short_rows_are_joined():
+    for fun in (lambda x: x * 2, lambda x: x - jnp.roll(x, 1, 0)):
+        [nest] = plan(fun, floats(1000, 3)).nests
+        assert len(Schedule(nest).loops) == 1
+
+
 def test_strategies():
     assert strategy(FUSED["transpose_add"][0], *FUSED["transpose_add"][1]) == "blocked"
     assert strategy(lambda x: jnp.sum(x, axis=1), X) == "along"
