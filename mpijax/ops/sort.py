@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from mpijax.core.primitive import Primitive, Unsupported, registry
 from mpijax.core.trace import typeof
 from mpijax.ops.indexing import GatherDimensionNumbers, GatherScatterMode, gather
 from mpijax.ops.moves import canonical_axis, numpy_ints, shape_of
+from mpijax.ops.ordering import largest, permutation, sorted_values
 from mpijax.ops.shapes import broadcast_in_dim, expand_dims
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero
@@ -56,25 +56,12 @@ def _sort_type(*avals, dimension, is_stable, num_keys):
     return list(avals)
 
 
-def ordered(x: np.ndarray) -> list[np.ndarray]:
-    """Arrays that NumPy sorts as XLA sorts x: -0.0 as 0.0, NaN last; the most significant one first."""
-    if x.dtype.kind == "c":
-        return [*ordered(x.real), *ordered(x.imag)]
-    if x.dtype.kind == "V" or dtypes.issubdtype(x.dtype, np.floating):
-        x = x.astype(np.float32) if x.dtype.itemsize < 4 else x
-        return [np.where(x == 0, np.abs(x), x)]
-    return [x]
-
-
-def _permutation(keys: Sequence[np.ndarray], axis: int) -> np.ndarray:
-    parts = [part for k in keys for part in ordered(k)]
-    if len(parts) == 1:
-        return np.argsort(parts[0], axis, kind="stable")
-    return np.lexsort(parts[::-1], axis)
-
-
 def _sort_reference(*xs, dimension, is_stable, num_keys):
-    order = _permutation(xs[:num_keys], dimension)
+    if len(xs) == 1:
+        out = sorted_values(xs[0], dimension)
+        if out is not None:
+            return [out]
+    order = permutation(xs[:num_keys], dimension)
     if any(x.ndim > order.ndim for x in xs):
         return [
             np.take_along_axis(x, order.reshape(order.shape + (1,) * (x.ndim - order.ndim)), dimension)
@@ -156,20 +143,8 @@ def _top_k_type(operand, *, k, axis):
     ]
 
 
-def total_order(x: np.ndarray) -> np.ndarray:
-    """Numbers ordered as their bits: for floats -NaN, -inf, ..., -0.0, 0.0, ..., inf, NaN."""
-    if x.dtype == np.bool_ or x.dtype.kind in "iu":
-        return x
-    bits = x.view(np.dtype(f"i{x.dtype.itemsize}"))
-    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
-
-
 def _top_k_reference(x, *, k, axis):
-    key = total_order(x)
-    # Descending and stable: sort the reversed array, and read the result from its end.
-    order = np.argsort(np.flip(key, axis), axis, kind="stable")
-    order = x.shape[axis] - 1 - np.flip(order, axis)
-    order = np.take(order, np.arange(k), axis)
+    order = largest(x, k, axis)
     return [np.take_along_axis(x, order, axis), order.astype(np.int32)]
 
 

@@ -1,0 +1,104 @@
+"""How arrays are sorted by NumPy: orders of values as integers, stable permutations, the largest elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mpijax.core import dtypes
+
+# Rows of at least this many elements for each one wanted are searched block by block for the largest ones.
+SPARSE = 4096
+BLOCK = 1024
+
+
+def ordered(x: np.ndarray) -> list[np.ndarray]:
+    """Arrays that NumPy sorts as XLA sorts x: -0.0 as 0.0, NaN last; the most significant one first."""
+    if x.dtype.kind == "c":
+        return [*ordered(x.real), *ordered(x.imag)]
+    if x.dtype.kind == "V" or dtypes.issubdtype(x.dtype, np.floating):
+        x = x.astype(np.float32) if x.dtype.itemsize < 4 else x
+        return [np.where(x == 0, np.abs(x), x)]
+    return [x]
+
+
+def total_order(x: np.ndarray) -> np.ndarray:
+    """Numbers ordered as their bits: for floats -NaN, -inf, ..., -0.0, 0.0, ..., inf, NaN."""
+    if x.dtype == np.bool_ or x.dtype.kind in "iu":
+        return x
+    bits = x.view(np.dtype(f"i{x.dtype.itemsize}"))
+    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+
+
+def _upper_half(x: np.ndarray) -> np.ndarray | None:
+    """The order of numbers of at most 32 bits in the upper half of int64; None for wider ones."""
+    if x.dtype.itemsize > 4 or x.dtype.kind == "c":
+        return None
+    key = total_order(x).astype(np.int64)
+    if x.dtype == np.uint32:
+        key -= 2**31
+    key <<= 32
+    return key
+
+
+def _along(axis: int, ndim: int, values: np.ndarray) -> np.ndarray:
+    return values.reshape([-1 if d == axis else 1 for d in range(ndim)])
+
+
+def permutation(keys: Sequence[np.ndarray], axis: int) -> np.ndarray:
+    """Positions that sort along an axis by all keys, the first one first; equal elements stay in order.
+
+    Numbers of 32 bits are sorted as one integer with their positions, which NumPy does with vector instructions.
+    """
+    parts = [part for k in keys for part in ordered(k)]
+    if len(parts) > 1:
+        return np.lexsort(parts[::-1], axis)
+    [x] = parts
+    n = x.shape[axis]
+    key = _upper_half(np.where(np.isnan(x), np.float32(np.nan), x) if x.dtype == np.float32 else x)
+    if key is None or n >= 2**32:
+        return np.argsort(x, axis, kind="stable")
+    key |= _along(axis, x.ndim, np.arange(n))
+    key.sort(axis)
+    key &= 2**32 - 1
+    return key
+
+
+def sorted_values(x: np.ndarray, axis: int) -> np.ndarray | None:
+    """Elements in order, where equal ones are the same; None for complex and narrow floats, and where there is -0.0."""
+    if x.dtype.kind == "f" and x.dtype.itemsize >= 4:
+        if np.any((x == 0) & np.signbit(x)):
+            return None
+    elif x.dtype.kind not in "iub":
+        return None
+    return np.sort(x, axis)
+
+
+def largest(x: np.ndarray, k: int, axis: int) -> np.ndarray:
+    """Positions of the k largest elements along an axis in descending order; of equal ones the first."""
+    n = x.shape[axis]
+    if k and x.ndim == 1 and n // k >= SPARSE and x.dtype.kind in "fiu":
+        candidates = _candidates(x, k)
+        if candidates is not None:
+            return candidates[largest(x[candidates], k, 0)]
+    key = _upper_half(x)
+    if key is None or n >= 2**32:
+        # Descending and stable: sort the reversed array, and read the result from its end.
+        order = np.argsort(np.flip(total_order(x), axis), axis, kind="stable")
+        return np.take(n - 1 - np.flip(order, axis), np.arange(k), axis)
+    key |= _along(axis, x.ndim, np.arange(n - 1, -1, -1))
+    if 0 < k < n // 8:
+        key = np.take(np.partition(key, n - k, axis), np.arange(n - k, n), axis)
+    key = np.take(np.sort(key, axis), np.arange(key.shape[axis] - 1, key.shape[axis] - 1 - k, -1), axis)
+    return n - 1 - (key & (2**32 - 1))
+
+
+def _candidates(x: np.ndarray, k: int) -> np.ndarray | None:
+    """Positions of all elements not smaller than the k-th largest maximum of blocks; None if many, or with NaN."""
+    whole = x.size // BLOCK * BLOCK
+    maxima = x[:whole].reshape(-1, BLOCK).max(1)
+    if maxima.size < k or np.any(maxima != maxima):
+        return None
+    found = np.flatnonzero(x >= np.partition(maxima, maxima.size - k)[-k])
+    return found if found.size < x.size // 4 else None
