@@ -113,17 +113,59 @@ class ShapedArray:
 
 
 class ShapeDtypeStruct:
-    """Shape and dtype of an array that need not exist, for `eval_shape` and ahead-of-time lowering."""
+    """Shape and dtype of an array that need not exist, for `eval_shape` and ahead-of-time lowering.
+
+    Immutable; equal where all fields are. `sharding` is a layout of an array, or None.
+
+    Raises ValueError without a dtype, or for a sharding that is none.
+    """
 
     __slots__ = ("shape", "dtype", "sharding", "weak_type")
+
+    shape: tuple[int, ...]
+    dtype: Any
+    sharding: Any
+    weak_type: bool
 
     def __init__(self, shape, dtype, *, sharding=None, weak_type: bool = False):
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
-        self.shape = tuple(shape)
-        self.dtype = dtypes.dtype(dtype)
-        self.sharding = sharding
-        self.weak_type = weak_type
+        if sharding is not None and not (hasattr(sharding, "shard_shape") or hasattr(sharding, "axes_of")):
+            raise ValueError(
+                "sharding should be a mpijax.sharding.Sharding or PartitionSpec, got "
+                f"{sharding} of type {type(sharding)}"
+            )
+        put = object.__setattr__
+        put(self, "shape", tuple(shape))
+        # Not made canonical: it may describe what another process makes.
+        put(self, "dtype", dtype if isinstance(dtype, dtypes.ExtendedDType) else np.dtype(dtype))
+        put(self, "sharding", sharding)
+        put(self, "weak_type", weak_type)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise RuntimeError(f"{name} cannot be assigned: a ShapeDtypeStruct is immutable; make another with .update()")
+
+    @classmethod
+    def like(cls, x: Any) -> ShapeDtypeStruct:
+        """The shape and dtype of an array, traced value or scalar."""
+        from mpijax.core.trace import typeof  # lies above
+
+        aval = typeof(x)
+        sharding = getattr(x, "_sharding", None)
+        return cls(aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type)
+
+    def update(self, **changes: Any) -> ShapeDtypeStruct:
+        """This one with some fields replaced."""
+        get = changes.get
+        return ShapeDtypeStruct(
+            get("shape", self.shape),
+            get("dtype", self.dtype),
+            sharding=get("sharding", self.sharding),
+            weak_type=get("weak_type", self.weak_type),
+        )
+
+    def __reduce__(self):
+        return _struct, (self.shape, self.dtype, self.sharding, self.weak_type)
 
     @property
     def ndim(self) -> int:
@@ -151,3 +193,8 @@ class ShapeDtypeStruct:
 
     def __hash__(self) -> int:
         return hash(self._key())
+
+
+def _struct(shape, dtype, sharding, weak_type: bool) -> ShapeDtypeStruct:
+    """For pickle and copy."""
+    return ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type)

@@ -85,14 +85,14 @@ def compile_jaxpr(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...] = ()
 
 
 @memo_on_jaxpr
-def _program_of(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...], in_shardings: tuple, _options: int):
+def program_of(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...], in_shardings: tuple, _options: int):
     return compile_jaxpr(closed, name, donated, in_shardings)
 
 
 def run_call(*args, jaxpr: ClosedJaxpr, name: str, donated_invars=(), **_):
     """An eager `jit` equation: the compiled program on concrete arguments."""
     shardings = shardings_of(args) or ()
-    program = _program_of(jaxpr, name, donated_invars if any(donated_invars) else (), shardings, config.trace_key())
+    program = program_of(jaxpr, name, donated_invars if any(donated_invars) else (), shardings, config.trace_key())
     return program.run([physical(x, a) for x, a in zip(args, jaxpr.in_avals, strict=True)])
 
 

@@ -8,40 +8,65 @@ from mpijax.compiler import llvm
 from mpijax.compiler.plan import CommStep, GemmCall, KernelCall, Plan, module_text, walk
 from mpijax.compiler.planner import plan_program
 from mpijax.compiler.show import nest_text
-from mpijax.core import tree
-from mpijax.core.trace import typeof
-from mpijax.runtime.engine import dispatch, physical
+from mpijax.core import config, tree
+from mpijax.core.trace import Tracer, typeof
+from mpijax.runtime.engine import dispatch, physical, program_of, shardings_of
 from mpijax.runtime.loader import load_plan
+from mpijax.transforms.traced import Stage, check_structure
 
 __all__ = ["Compiled", "Lowered", "dispatch", "lower"]
 
 
-class Lowered:
-    """A traced function lowered to loop nests and instructions."""
+# JAX's names of program texts; loop nests stand for them.
+_DIALECTS = (None, "stablehlo", "hlo", "mhlo")
+
+
+class _Later(Stage):
+    """What the stages after tracing know from it."""
+
+    __slots__ = ("_traced", "_plan")
 
     def __init__(self, traced, plan: Plan):
         self._traced = traced
         self._plan = plan
-        self.in_tree = traced.in_tree
-        self.out_tree = traced.out_tree
 
-    in_avals = property(lambda self: self._traced.in_avals)
+    in_tree = property(lambda self: self._traced.in_tree)
+    out_tree = property(lambda self: self._traced.out_tree)
+    args_info = property(lambda self: self._traced.args_info)
     out_info = property(lambda self: self._traced.out_info)
 
+    def cost_analysis(self) -> dict[str, float]:
+        """Operations and bytes of one run, and the numbers of kernels, library calls and communications."""
+        return cost_analysis(self._plan)
+
+
+class Lowered(_Later):
+    """A traced function lowered to loop nests and instructions."""
+
+    __slots__ = ()
+
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
-        """The loop nests; with dialect 'jaxpr' the Jaxpr, with 'llvm' the code of the kernels."""
+        """The loop nests; with dialect 'jaxpr' the Jaxpr, with 'llvm' the code of the kernels.
+
+        debug_info: also the instructions, which name the user's lines. Raises ValueError for an unknown dialect.
+        """
         if dialect == "jaxpr":
             return str(self._traced.jaxpr)
         if dialect == "llvm":
             return module_text(list(self._plan.kernels.values()))
-        return "\n\n".join(nest_text(k) for k in self._plan.nests) + "\n"
+        if dialect not in _DIALECTS:
+            raise ValueError(f"unknown dialect: {dialect}; there are 'jaxpr', 'llvm' and, by default, the loop nests")
+        text = "\n\n".join(nest_text(k) for k in self._plan.nests) + "\n"
+        return f"{text}\n{self._plan.text()}\n" if debug_info else text
 
-    def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
-        """Machine code, ready to call."""
+    def compiler_ir(self, dialect: str | None = None) -> Any:
+        """The Jaxpr for 'jaxpr', else the plan: buffers, instructions and loop nests."""
+        return self._traced.jaxpr if dialect == "jaxpr" else self._plan
+
+    def compile(self, compiler_options: dict[str, Any] | None = None, *, device_assignment: Any = None) -> Compiled:
+        """Machine code, ready to call. The options are those of XLA, which has no part in this."""
+        del compiler_options, device_assignment
         return Compiled(self._traced, self._plan)
-
-    def cost_analysis(self) -> dict[str, float]:
-        return cost_analysis(self._plan)
 
 
 class MemoryAnalysis:
@@ -60,37 +85,66 @@ class MemoryAnalysis:
         return f"MemoryAnalysis({', '.join(f'{k}={v}' for k, v in vars(self).items())})"
 
 
-class Compiled:
+class Compiled(_Later):
     """A compiled program."""
 
-    def __init__(self, traced, plan: Plan):
-        self._traced = traced
-        self._plan = plan
-        self._program = load_plan(plan, traced.name)
-        self.in_tree = traced.in_tree
-        self.out_tree = traced.out_tree
+    __slots__ = ("_program",)
 
-    in_avals = property(lambda self: self._traced.in_avals)
-    out_info = property(lambda self: self._traced.out_info)
+    def __init__(self, traced, plan: Plan):
+        super().__init__(traced, plan)
+        self._program = load_plan(plan, traced.name)
 
     def __call__(self, *args, **kwargs):
-        leaves, in_tree = tree.tree_flatten((args, kwargs))
-        if in_tree != self.in_tree:
-            raise TypeError(
-                f"Function {self._traced.name} was called with arguments of another structure than it was compiled "
-                f"for: "
-                f"{in_tree} instead of {self.in_tree}"
-            )
+        """Run it. Raises TypeError for arguments of other types than it was compiled for, and for traced values."""
+        leaves, structure = tree.tree_flatten((args, kwargs))
+        check_structure(structure, self.in_tree, "compiled")
         avals = self._traced.jaxpr.in_avals
-        for x, a in zip(leaves, avals, strict=True):
-            got = typeof(x)
-            if (got.shape, got.dtype) != (a.shape, a.dtype):
-                raise TypeError(
-                    f"Argument types differ from the types for which this computation was compiled: compiled for "
-                    f"{a.str_short()}, called with {got.str_short()}"
-                )
-        outs = self._program.run([physical(x, a) for x, a in zip(leaves, avals, strict=True)])
+        self._check_types(leaves, avals)
+        program, layouts = self._program, shardings_of(leaves)
+        if layouts is not None:
+            donated = self._traced.donated if any(self._traced.donated) else ()
+            program = program_of(self._traced.jaxpr, self._traced.name, donated, layouts, config.trace_key())
+        outs = program.run([physical(x, a) for x, a in zip(leaves, avals, strict=True)])
         return tree.tree_unflatten(self.out_tree, outs)
+
+    def _check_types(self, leaves, avals) -> None:
+        wrong = []
+        for i, (x, expected) in enumerate(zip(leaves, avals, strict=True)):
+            if isinstance(x, Tracer):
+                raise TypeError(
+                    "Cannot apply JAX transformations to a function lowered and compiled for a particular signature. "
+                    f"Detected argument of Tracer type {type(x)}: call the function under jit instead."
+                )
+            given = typeof(x)
+            if (given.shape, given.dtype) != (expected.shape, expected.dtype):
+                wrong.append(f"  argument {self._name(i)} compiled with {expected.str_short()} and called with "
+                             f"{given.str_short()}")  # fmt: skip
+        if wrong:
+            raise TypeError(
+                "Argument types differ from the types for which this computation was compiled. "
+                f"{self._traced.name} differs in:\n" + "\n".join(wrong) + "\nCall the jitted function itself, which "
+                "compiles for new types, or convert the arguments."
+            )
+
+    def _name(self, i: int) -> str:
+        numbered = tree.tree_unflatten(self.in_tree, range(self.in_tree.num_leaves))
+        (side, *rest), _ = tree.tree_leaves_with_path(numbered)[i]
+        return ("args" if side.idx == 0 else "kwargs") + tree.keystr(tuple(rest))
+
+    @property
+    def input_shardings(self) -> Any:
+        """How the arguments are laid out, as a tree ``(args, kwargs)``: on this rank's device."""
+        return tree.tree_unflatten(self.in_tree, [_here()] * self.in_tree.num_leaves)
+
+    @property
+    def output_shardings(self) -> Any:
+        """How the results are laid out, as a tree."""
+        layouts = [r.sharding if r.sharding is not None else _here() for r in self._plan.results]
+        return tree.tree_unflatten(self.out_tree, layouts)
+
+    def runtime_executable(self) -> Any:
+        """The program of the executor."""
+        return self._program
 
     def as_text(self, assembly: bool = False) -> str:
         """The instructions; with `assembly`, also the machine code of the kernels."""
@@ -98,10 +152,6 @@ class Compiled:
         if assembly and self._plan.kernels:
             text += llvm.to_assembly(module_text(list(self._plan.kernels.values())))
         return text
-
-    def cost_analysis(self) -> dict[str, float]:
-        """Operations and bytes of one run, and the numbers of kernels, library calls and communications."""
-        return cost_analysis(self._plan)
 
     def memory_analysis(self) -> MemoryAnalysis:
         """Bytes of arguments, results and temporaries."""
@@ -126,6 +176,14 @@ def _batch(s: GemmCall) -> int:
     for d in s.batch:
         n *= d
     return n
+
+
+def _here() -> Any:
+    """The layout of arrays on this rank's device."""
+    from mpijax.runtime.devices import local_devices  # starts MPI: only when asked
+    from mpijax.spmd.mesh import SingleDeviceSharding  # lies above
+
+    return SingleDeviceSharding(local_devices()[0])
 
 
 def lower(traced) -> Lowered:

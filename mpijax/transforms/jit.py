@@ -10,13 +10,13 @@ from typing import Any
 
 from mpijax._ext.dispatch import JitBase
 from mpijax.core import config, tree
-from mpijax.core.avals import ShapeDtypeStruct
-from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.source import callable_name, sources_of_function
 from mpijax.core.trace import EVAL, Tracer, load_runtime, state, trace_to_jaxpr, typeof
 from mpijax.transforms import reports
 from mpijax.transforms.call import call_jaxpr, hoist_tracers
 from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, parameter_names
+from mpijax.transforms.parameters import parameters_of
+from mpijax.transforms.traced import Traced as TracedProgram
 
 # Traced programs, per function, so that two `jit`s of one function share them.
 _traced: weakref.WeakKeyDictionary[Callable, dict] = weakref.WeakKeyDictionary()
@@ -33,33 +33,15 @@ def set_stages(stages: Any) -> None:
     _stages = stages
 
 
-class Traced:
-    """A function traced for one signature: its Jaxpr and the structure around it."""
+class Traced(TracedProgram):
+    """What `jit(f).trace(...)` returns."""
 
-    __slots__ = ("jaxpr", "out_tree", "name", "donated", "in_tree", "keep_unused", "moved", "fun_name")
+    __slots__ = ()
 
-    def __init__(self, jaxpr: ClosedJaxpr, in_tree, out_tree, name: str, donated, keep_unused: bool, moved):
-        self.jaxpr = jaxpr
-        self.in_tree = in_tree
-        self.out_tree = out_tree
-        self.name = self.fun_name = name
-        self.donated = donated
-        self.keep_unused = keep_unused
-        self.moved = moved
-
-    @property
-    def in_avals(self):
-        return tree.tree_unflatten(self.in_tree, self.jaxpr.in_avals[len(self.moved) :])
-
-    @property
-    def out_info(self):
-        return tree.tree_unflatten(
-            self.out_tree,
-            [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in self.jaxpr.out_avals],
-        )
-
-    def lower(self):
-        """The program lowered to loop nests and instructions."""
+    def lower(self, *, lowering_platforms: tuple[str, ...] | None = None):
+        """The program lowered to loop nests and instructions. lowering_platforms: only "cpu" exists."""
+        if lowering_platforms is not None and "cpu" not in lowering_platforms:
+            raise NotImplementedError(f"mpijax lowers for 'cpu', not for lowering_platforms={lowering_platforms}")
         if _stages is None:
             load_runtime()
         return _stages.lower(self)
@@ -98,10 +80,6 @@ class JitFunction(JitBase):
         update_wrapper(self, fun)
         self.__wrapped__ = fun
         self._fun = fun
-        try:
-            self._signature = inspect.signature(fun)
-        except (TypeError, ValueError):
-            self._signature = None
         nums, names = _as_tuple(static_argnums, int), _as_tuple(static_argnames, str)
         self._static_argnums, self._static_argnames = self._complete(
             "static", nums, names, static_argnums, static_argnames
@@ -134,20 +112,19 @@ class JitFunction(JitBase):
 
     def _complete(self, kind, nums, names, given_nums, given_names):
         """Positions and names imply each other where the signature tells; -1 is the last position."""
-        if self._signature is None:
+        known = parameters_of(self._fun) if nums or names else None
+        if known is None:
             return nums, names
-        parameters = list(self._signature.parameters.values())
-        positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-        if nums and not variadic:
+        positional = known.positional
+        if nums and not known.variadic:
             for i in nums:
                 if not -len(positional) <= i < len(positional):
                     raise ValueError(
                         f"Jitted function has {kind}_argnums={nums}, but only accepts {len(positional)} "
                         "positional arguments."
                     )
-        if names and not any(p.kind is p.VAR_KEYWORD for p in parameters):
-            missing = [n for n in names if n not in self._signature.parameters]
+        if names and not known.any_keyword:
+            missing = [n for n in names if n not in known.names]
             if missing:
                 raise ValueError(
                     f"Jitted function has invalid argnames {set(missing)} in {kind}_argnames. Function does "
@@ -155,13 +132,9 @@ class JitFunction(JitBase):
                 )
         nums = tuple(i % len(positional) if i < 0 else i for i in nums)
         if nums and given_names is None:
-            names = tuple(
-                positional[i].name
-                for i in nums
-                if i < len(positional) and positional[i].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
-            )
+            names = tuple(positional[i] for i in nums if known.unnamed <= i < len(positional))
         elif names and given_nums is None:
-            nums = tuple(i for i, p in enumerate(positional) if p.name in names)
+            nums = tuple(i for i, name in enumerate(positional) if name in names)
         return tuple(sorted(set(nums))), tuple(sorted(set(names)))
 
     # ------------------------------------------------------------ calling

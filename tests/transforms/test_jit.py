@@ -264,7 +264,7 @@ def test_stages():
     np.testing.assert_allclose(compiled(X3, 2.0)["out"], np.sin(X3) * 2, rtol=1e-6)
     assert compiled.cost_analysis()["kernels"] == 1
     assert compiled.memory_analysis().output_size_in_bytes == 12
-    with pytest.raises(TypeError, match="compiled for"):
+    with pytest.raises(TypeError, match="types for which this computation was compiled"):
         compiled(X3[:2], 2.0)
 
 

@@ -1,0 +1,41 @@
+"""Which parameters a function has, as far as Python tells."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import FunctionType
+from typing import NamedTuple
+
+
+class Parameters(NamedTuple):
+    """positional: names that may be given by position, the first `unnamed` of them by position only."""
+
+    positional: tuple[str, ...]
+    unnamed: int
+    names: frozenset[str]
+    variadic: bool
+    any_keyword: bool
+
+
+def parameters_of(fun: Callable) -> Parameters | None:
+    """The parameters of a function; None where Python does not know them."""
+    if type(fun) is FunctionType and not fun.__dict__:
+        code = fun.__code__  # 50 times as quick as `inspect.signature`, and hundreds of functions are jitted
+        positional = code.co_varnames[: code.co_argcount]
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        star, stars = (bool(code.co_flags & flag) for flag in (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS))
+        return Parameters(positional, code.co_posonlyargcount, frozenset(names), star, stars)
+    try:
+        found = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        return None
+    kinds = {p.kind for p in found}
+    positional = tuple(p.name for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
+    return Parameters(
+        positional,
+        sum(p.kind is p.POSITIONAL_ONLY for p in found),
+        frozenset(p.name for p in found),
+        inspect.Parameter.VAR_POSITIONAL in kinds,
+        inspect.Parameter.VAR_KEYWORD in kinds,
+    )

@@ -1,0 +1,100 @@
+"""Ahead of time, the first stage: traced functions, and what all stages tell about arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mpijax.core import tree
+from mpijax.core.avals import ShapeDtypeStruct
+from mpijax.core.jaxpr import ClosedJaxpr, jaxpr_as_fun
+
+
+@dataclass(frozen=True)
+class ArgInfo:
+    """Type of an argument, and whether its memory is given away."""
+
+    _aval: Any
+    donated: bool
+
+    shape = property(lambda self: self._aval.shape)
+    dtype = property(lambda self: self._aval.dtype)
+
+
+class Stage:
+    """A function on its way to a program, for one signature."""
+
+    __slots__ = ()
+
+    in_tree: tree.PyTreeDef
+    args_info: Any
+
+    @property
+    def in_avals(self) -> Any:
+        """Types of the arguments, as a tree ``(args, kwargs)``."""
+        return tree.tree_map(lambda info: info._aval, self.args_info)
+
+    @property
+    def donate_argnums(self) -> tuple[int, ...]:
+        """Flat positions of the arguments whose memory is given away."""
+        return tuple(i for i, info in enumerate(tree.tree_leaves(self.args_info)) if info.donated)
+
+
+class Traced(Stage):
+    """A function traced for one signature: its Jaxpr and the structure around it.
+
+    Attributes:
+      jaxpr: the program. fun_name: the function's name.
+      in_tree, out_tree: structure of ``(args, kwargs)`` and of the result.
+      moved: the values of enclosing traces that the function closes over; leading arguments of the Jaxpr.
+    """
+
+    __slots__ = ("jaxpr", "out_tree", "name", "donated", "in_tree", "keep_unused", "moved", "fun_name", "__weakref__")
+
+    def __init__(self, jaxpr: ClosedJaxpr, in_tree, out_tree, name: str, donated, keep_unused: bool, moved):
+        self.jaxpr = jaxpr
+        self.in_tree = in_tree
+        self.out_tree = out_tree
+        self.name = self.fun_name = name
+        self.donated = donated
+        self.keep_unused = keep_unused
+        self.moved = moved
+
+    @property
+    def args_info(self) -> Any:
+        """For each argument its `ArgInfo`, as a tree ``(args, kwargs)``."""
+        n = len(self.moved)
+        infos = map(ArgInfo, self.jaxpr.in_avals[n:], self.donated[n:])
+        return tree.tree_unflatten(self.in_tree, list(infos))
+
+    @property
+    def out_avals(self) -> Any:
+        """Types of the result, as a tree."""
+        return tree.tree_unflatten(self.out_tree, self.jaxpr.out_avals)
+
+    @property
+    def out_info(self) -> Any:
+        """Shapes and dtypes of the result, as a tree."""
+        infos = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in self.jaxpr.out_avals]
+        return tree.tree_unflatten(self.out_tree, infos)
+
+    def __call__(self, *args, **kwargs) -> Any:
+        """Evaluate the traced program on arguments of the same structure."""
+        leaves, structure = tree.tree_flatten((args, kwargs))
+        check_structure(structure, self.in_tree, "traced")
+        return tree.tree_unflatten(self.out_tree, jaxpr_as_fun(self.jaxpr)(*self.moved, *leaves))
+
+
+def check_structure(given: tree.PyTreeDef, expected: tree.PyTreeDef, verb: str) -> None:
+    """Raise TypeError unless a call has the structure of arguments that a stage was made for."""
+    if given == expected:
+        return
+    errors = list(tree.equality_errors_pytreedef(given, expected))
+    lines = [
+        f"The input pytree does not match the one that the function was {verb} for; it differs in {len(errors)} "
+        "places:"
+    ]
+    for (side, *rest), now, before, explanation in errors:
+        where = ("args", "kwargs")[side.idx] + tree.keystr(tuple(rest))
+        lines.append(f"    * at {where}, seen {before} but now given {now}, so {explanation}")
+    raise TypeError("\n".join(lines))
