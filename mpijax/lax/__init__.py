@@ -12,6 +12,7 @@ _MODULES: dict[str, str] = {
     # -- elementwise operations and reductions
     "ops.accuracy": "AccuracyMode Tolerance",
     "ops.ad_ops": "copy_p stop_gradient stop_gradient_p",
+    "ops.approximate": "approx_max_k approx_min_k approx_top_k_p",
     "ops.associative": "associative_scan",
     "ops.binary": """
         add add_p complex complex_p div div_p max max_p min min_p mul mul_p mulhi mulhi_p neg neg_p
@@ -88,7 +89,7 @@ __all__ = sorted(name for name in _HOME if not name.endswith("_p"))  # noqa: PLE
 # What jax.lax has and this module does not have yet.
 _MISSING = frozenset(
     """
-    all_to_all approx_max_k approx_min_k conv conv_dimension_numbers conv_general_dilated
+    all_to_all conv conv_dimension_numbers conv_general_dilated
     conv_general_dilated_local conv_general_dilated_patches conv_transpose conv_with_general_padding
     fft linalg optimization_barrier pshuffle pswapaxes
     psum_scatter ragged_all_to_all ragged_dot rng_bit_generator rng_uniform with_sharding_constraint""".split()

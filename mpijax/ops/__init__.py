@@ -5,6 +5,7 @@ Rules refer to primitives of other modules by name, so all modules are loaded to
 
 from mpijax.ops import (  # noqa: F401
     ad_ops,
+    approximate,
     binary,
     bitwise,
     callbacks,

@@ -148,14 +148,18 @@ def _top_k_reference(x, *, k, axis):
     return [np.take_along_axis(x, order, axis), order.astype(np.int32)]
 
 
-def _top_k_jvp(primals, tangents, *, k, axis):
-    values, positions = top_k_p.bind(*primals, k=k, axis=axis)
+def gather_positions(x: Any, positions: Any, axis: int) -> Any:
+    """The elements of x at positions along an axis."""
     shape = shape_of(positions)
     index = registry["reshape"].bind(positions, new_sizes=(*shape, 1), dimensions=None, sharding=None)
     others = tuple(d for d in range(len(shape)) if d != axis)
     numbers = GatherDimensionNumbers((), (axis,), (axis,), others, others)
-    tangent = gather(tangents[0], index, numbers, (1,) * len(shape))
-    return [values, positions], [tangent, Zero.of_primal(positions)]
+    return gather(x, index, numbers, (1,) * len(shape))
+
+
+def _top_k_jvp(primals, tangents, *, k, axis):
+    values, positions = top_k_p.bind(*primals, k=k, axis=axis)
+    return [values, positions], [gather_positions(tangents[0], positions, axis), Zero.of_primal(positions)]
 
 
 def _top_k_batch(axis_data, args, dims, *, k, axis):

@@ -1,0 +1,117 @@
+"""approx_max_k, approx_min_k: on CPUs the exact largest and smallest elements, as in JAX."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.lowering import HostCall
+from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.ops.ordering import largest
+from mpijax.ops.sort import gather_positions
+from mpijax.transforms.zeros import Zero
+
+
+def approx_max_k(
+    operand: Any,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+) -> tuple[Any, Any]:
+    """The k largest floats along an axis, in descending order, and their positions (int32).
+
+    `recall_target` and `reduction_input_size_override` trade accuracy for speed on TPUs; here nothing is missed.
+
+    Raises:
+      ValueError: k is not between 1 and the axis' size, or the operand has no floats. NotImplementedError:
+        `aggregate_to_topk=False`, which asks for a TPU's partial results.
+    """
+    return _bind(
+        operand, k, reduction_dimension, recall_target, True, reduction_input_size_override, aggregate_to_topk
+    )
+
+
+def approx_min_k(
+    operand: Any,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+) -> tuple[Any, Any]:
+    """The k smallest floats along an axis, in ascending order, and their positions; see `approx_max_k`."""
+    return _bind(
+        operand, k, reduction_dimension, recall_target, False, reduction_input_size_override, aggregate_to_topk
+    )
+
+
+def _bind(operand, k, reduction_dimension, recall_target, is_max_k, size_override, aggregate) -> tuple[Any, Any]:
+    values, positions = approx_top_k_p.bind(
+        operand,
+        k=operator.index(k),
+        reduction_dimension=reduction_dimension,
+        recall_target=recall_target,
+        is_max_k=is_max_k,
+        reduction_input_size_override=size_override,
+        aggregate_to_topk=aggregate,
+    )
+    return values, positions
+
+
+def _type(operand, *, k, reduction_dimension, aggregate_to_topk, **_params):
+    if k <= 0:
+        raise ValueError(f"k must be positive, got {k}")
+    if not operand.shape:
+        raise TypeError(f"approx_top_k operand must have >= 1 dimension, got {operand.shape}")
+    shape = list(operand.shape)
+    if shape[reduction_dimension] < k:
+        raise ValueError(
+            f"k must be smaller than the size of reduction_dim {shape[reduction_dimension]}, got {k}"
+        )
+    if not dtypes.issubdtype(operand.dtype, np.floating):
+        raise ValueError(f"operand must be a floating type, got {operand.dtype}")
+    if not aggregate_to_topk:
+        raise NotImplementedError(
+            "aggregate_to_topk=False asks for the partial results of a TPU; leave it out to get the k elements."
+        )
+    shape[reduction_dimension] = k
+    values = operand.update(shape=tuple(shape))
+    return [values, values.update(dtype=np.dtype(np.int32), weak_type=False)]
+
+
+def _reference(x, *, k, reduction_dimension, is_max_k, **_params):
+    axis = reduction_dimension % x.ndim
+    order = largest(x if is_max_k else -x, k, axis)
+    return [np.take_along_axis(x, order, axis), order.astype(np.int32)]
+
+
+def _jvp(primals, tangents, *, reduction_dimension, **params):
+    values, positions = approx_top_k_p.bind(*primals, reduction_dimension=reduction_dimension, **params)
+    t = tangents[0]
+    if type(t) is Zero:
+        return [values, positions], [Zero.of_primal(values), Zero.of_primal(positions)]
+    axis = reduction_dimension % len(positions.shape)
+    return [values, positions], [gather_positions(t, positions, axis), Zero.of_primal(positions)]
+
+
+def _batch(_axis, args, dims, *, reduction_dimension, **params):
+    (x,), (dim,) = args, dims
+    kept = [d for d in range(x.ndim) if d != dim]
+    return approx_top_k_p.bind(x, reduction_dimension=kept[reduction_dimension], **params), [dim, dim]
+
+
+approx_top_k_p = Primitive(
+    "approx_top_k",
+    type_rule=_type,
+    reference=_reference,
+    lower=HostCall(_reference),
+    jvp=_jvp,
+    transpose=Unsupported("choosing elements is not linear; its derivative is a gather, which has a transpose"),
+    batch=_batch,
+    multiple_results=True,
+)
