@@ -1,0 +1,95 @@
+"""Sorting against JAX: stability, NaN, zeros of both signs, several keys, derivatives, batches, large arrays."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+from oracle import check
+
+import mpijax
+
+DTYPES = ("float32", "bfloat16", "int32", "int8", "uint32", "bool", "complex64")
+SHAPES = [((50,), 0), ((7, 30), 1), ((30, 7), 0), ((0,), 0)]
+X = np.random.default_rng(1).normal(size=(4, 9)).astype(np.float32)
+
+
+def numbers(dtype: str, shape) -> np.ndarray:
+    """Few different values, with NaN, infinities and -0.0 among floats."""
+    rng = np.random.default_rng(0)
+    v = np.round(rng.normal(size=shape) * 3) * np.where(rng.random(shape) < 0.5, 1, -1)
+    if dtype in ("float32", "bfloat16"):
+        for value, share in ((np.nan, 0.1), (np.inf, 0.05), (-np.inf, 0.05)):
+            v[rng.random(shape) < share] = value
+    if dtype == "uint32":
+        return rng.integers(0, 2**32, shape).astype(dtype)
+    if dtype == "complex64":
+        v = v + 1j * np.round(rng.normal(size=shape))
+    return v > 0 if dtype == "bool" else v.astype(getattr(jax.numpy, dtype))
+
+
+def assert_identical(make):
+    """Equal values, and equal signs of zeros."""
+    theirs, ours = (jax.tree.leaves(make(J)) for J in (jax, mpijax))
+    for a, b in zip(map(np.asarray, theirs), map(np.asarray, ours), strict=True):
+        assert a.dtype == b.dtype
+        a, b = (x.astype(np.float32) if x.dtype.kind == "V" else x for x in (a, b))
+        np.testing.assert_array_equal(b, a)
+        if a.dtype.kind == "f":
+            np.testing.assert_array_equal(np.signbit(b[~np.isnan(b)]), np.signbit(a[~np.isnan(a)]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sort(dtype):
+    for shape, axis in SHAPES:
+        x, y = numbers(dtype, shape), numbers("float32", shape)
+        z = np.arange(x.size, dtype=np.int32).reshape(shape)
+        assert_identical(lambda J, x=x, axis=axis: J.lax.sort(x, axis))
+        assert_identical(lambda J, x=x, z=z, axis=axis: J.lax.sort_key_val(x, z, axis))
+        assert_identical(lambda J, x=x, y=y, z=z, axis=axis: J.lax.sort((x, y, z), axis, num_keys=2))
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:-1])
+def test_top_k(dtype):
+    for shape, axis in SHAPES:
+        x = numbers(dtype, shape)
+        for k in {0, min(3, shape[axis]), shape[axis]}:
+            assert_identical(lambda J, x=x, k=k, axis=axis: tuple(J.lax.top_k(x, k, axis=axis)))
+
+
+@pytest.mark.parametrize("kind", ("plain", "ties", "nan", "zeros", "int"))
+def test_top_k_of_many(kind):
+    x = np.random.default_rng(0).normal(size=100_000).astype(np.float32)
+    if kind == "ties":
+        x[[5, 70_000]] = 9.0
+    if kind == "nan":
+        x[77] = np.nan
+    if kind == "zeros":
+        x = np.zeros_like(x)
+    if kind == "int":
+        x = (x * 100).astype(np.int32)
+    assert_identical(lambda J: tuple(J.lax.top_k(x, 7)))
+
+
+PROGRAMS = {
+    "vmap of two": lambda J: J.vmap(lambda a: J.lax.sort((a, a * 2), num_keys=1), in_axes=1),
+    "grad along": lambda J: J.grad(lambda a: (J.lax.sort((-a, a * 2), dimension=0)[1] ** 2 * a[:1]).sum()),
+    "grad of grad": lambda J: J.grad(lambda a: J.grad(lambda b: (J.lax.sort(b) ** 3).sum())(a)[0, 0]),
+    "grad of top_k": lambda J: J.grad(lambda a: (J.lax.top_k(a, 3, axis=0)[0] ** 2).sum()),
+    "vmap of top_k": lambda J: J.vmap(lambda a: tuple(J.lax.top_k(a, 2)), in_axes=1),
+    "argsort, descending": lambda J: lambda a: J.numpy.argsort(a, descending=True),
+    "approx_max_k": lambda J: lambda a: J.lax.approx_max_k(a, 3, recall_target=0.5),
+    "approx_min_k": lambda J: J.vmap(lambda a: J.lax.approx_min_k(a, 2, 0), in_axes=1),
+    "approx_max_k of none": lambda J: lambda a: J.lax.approx_max_k(a, 0),
+    "approx_max_k of too many": lambda J: lambda a: J.lax.approx_max_k(a, 10),
+    "approx_max_k of integers": lambda J: lambda a: J.lax.approx_max_k(a.astype("int32"), 1),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(name):
+    check(PROGRAMS[name], X, eager=False, rtol=1e-6)
+
+
+def test_derivative_of_approximate_maxima():
+    check(lambda J: J.grad(lambda a: (J.lax.approx_max_k(a, 3)[0] ** 2).sum()), X, jaxpr=False, eager=False, rtol=1e-6)
