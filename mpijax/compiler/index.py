@@ -117,7 +117,12 @@ class Lin:
         whole = Lin(self.offset // by, [(a, c // by) for a, c in self.terms if c % by == 0])
         rest = Lin(self.offset % by, [(a, c) for a, c in self.terms if c % by != 0])
         low, high = rest.bounds()
-        if 0 <= low and high < by:
+        if low < 0:
+            # Division is that of unsigned integers.
+            turns = -(low // by)
+            whole, rest = whole - turns, rest + turns * by
+            low, high = low + turns * by, high + turns * by
+        if high < by:
             return whole, rest
         if not rest.terms:
             return whole, rest
