@@ -461,7 +461,7 @@ cdef PyObject* other_result(ResultEntry* entry, PyObject** args, PyObject** made
     sharding = None if entry.sharding == NULL else <object>entry.sharding
     if entry.kind == RESULT_CONST:
         x = <object>entry.const_array
-        if (<ArrayBase>x).flags & DELETED:
+        if isinstance(x, ArrayBase) and (<ArrayBase>x).flags & DELETED:
             raise_deleted(entry.const_array)
     else:
         x = <object>(made[entry.index] if entry.kind == RESULT_OUTPUT else args[entry.index])

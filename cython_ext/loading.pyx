@@ -29,6 +29,8 @@ from mpijax._ext.array import from_numpy, rewrap
 
 cnp.import_array()
 
+FLOAT0 = np.dtype([("float0", np.void, 0)])
+
 
 # ---- libraries ----
 
@@ -161,7 +163,10 @@ cdef int load_results(Program p, results) except -1:
         entry = &p.results[k]
         entry.aval = hold(p, result.aval)
         entry.sharding = hold(p, result.sharding)
-        if result.kind == "buffer":
+        if result.aval.dtype == FLOAT0:        # holds nothing: an ndarray, as everywhere
+            entry.kind = RESULT_CONST
+            entry.const_array = hold(p, np.zeros(result.aval.shape, FLOAT0))
+        elif result.kind == "buffer":
             entry.kind = RESULT_OUTPUT
             entry.index = output_numbers.index(result.index)
             output = p.spec.buffers[result.index]

@@ -115,6 +115,13 @@ class Addresses:
             self.entry.append(f"  {name} = load i64, ptr %pp{slot}, align 8")
         return name
 
+    def _extent(self, loop: list[LoopVar]) -> str:
+        """The turns of a loop, as a run-time integer."""
+        size = 1
+        for v in loop:
+            size *= v.size
+        return self.param(size)
+
     def operand(self, value: Any, offset: int) -> str:
         """The pointer to an element of a value's memory."""
         key = (id(value), offset)

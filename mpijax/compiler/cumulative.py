@@ -235,7 +235,7 @@ class CumulativeEmitter(Emitter):
             inner = Scope(scope, {key: self._turn(at, block)}, key, block)
             parts.append((inner, self._prefixes(b, self.vector(self.reduce.expr, inner, block))))
         final = 0 if self.reverse else block - 1
-        totals = []
+        totals: list[Scalar] = []
         for _, x in parts:
             last = b.splat(b.lane(x, final))
             totals.append(self.combine(b, totals[-1], last) if totals else last)

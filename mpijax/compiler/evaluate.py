@@ -191,14 +191,15 @@ class Evaluator(Addresses):
     def _prefetch(self, s: Store, scope: Scope) -> None:
         """Fetch what is written some turns later, whose place no processor can guess; at the end, the last one's."""
         loop = self.schedule.vector_loop
-        if scope.vector not in self._lin_deps(s.position) or loop is None or not dynamic_parts(s.position):
+        vector = scope.vector
+        if vector is None or vector not in self._lin_deps(s.position) or loop is None or not dynamic_parts(s.position):
             return
         one = self.builder(1)
         last = one.emit(f"sub i64 {self._extent(loop)}, 1")
-        ahead = one.emit(f"add i64 {scope.variable(scope.vector)}, {PREFETCH_AHEAD}")
+        ahead = one.emit(f"add i64 {scope.variable(vector)}, {PREFETCH_AHEAD}")
         inside = one.emit(f"icmp slt i64 {ahead}, {last}")
         at = one.emit(f"select i1 {inside}, i64 {ahead}, i64 {last}")
-        later = Scope(scope.parent, {scope.vector: at}, scope.vector, 1)
+        later = Scope(scope.parent, {vector: at}, vector, 1)
         ptr = self.pointer(s.value, s.position, later)
         self.text.declares.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         self.emit(f"call void @llvm.prefetch.p0(ptr {ptr}, i32 1, i32 3, i32 1)")

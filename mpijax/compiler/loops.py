@@ -108,12 +108,6 @@ class Loops(Evaluator):
         rest = b.emit(f"and i64 {n}, {lanes - 1}")
         return b.emit(f"sub i64 {hi}, {rest}")
 
-    def _extent(self, loop: list[LoopVar]) -> str:
-        size = 1
-        for v in loop:
-            size *= v.size
-        return self.param(size)
-
     def _range(self, loop: list[LoopVar], outermost: bool) -> tuple[str, str]:
         return ("%begin", "%end") if outermost else ("0", self._extent(loop))
 
@@ -134,8 +128,8 @@ class Loops(Evaluator):
         lanes = self.schedule.lanes
         self.hoist(self.kernel.roots(), self.kernel.inner + self.kernel.outer, scope, key, lanes)
         if not outermost and self.schedule.whole_vectors():
-            for at in range(0, self.schedule.vector_size, self.schedule.turn):
-                self._reduce_and_store(Scope(scope, {key: str(at)}, key, self.schedule.turn))
+            for first in range(0, self.schedule.vector_size, self.schedule.turn):
+                self._reduce_and_store(Scope(scope, {key: str(first)}, key, self.schedule.turn))
             return
         if not outermost and self.schedule.written_out(self.kernel, size):
             one = self.builder(1)
@@ -172,7 +166,7 @@ class Loops(Evaluator):
     def _narrowed(self, scope: Scope) -> Iterator[Scope]:
         """The scope itself, or where a turn is wider than what follows its reductions, its parts one by one."""
         lanes = self.schedule.lanes
-        if scope.lanes <= lanes:
+        if scope.lanes <= lanes or scope.vector is None:
             yield scope
             return
         wide = self.builder(scope.lanes)

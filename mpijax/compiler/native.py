@@ -193,7 +193,8 @@ class _Function:
             # Small values have memory of their own, or are the same one: they never overlap in part.
             self._emit(_memcpy(target, origin, s.nbytes))
         else:
-            self._emit(f"call void @llvm.memmove.p0.p0.i64(ptr {target}, ptr {origin}, i64 {self._param(s.nbytes)}, i1 0)")
+            size = self._param(s.nbytes)
+            self._emit(f"call void @llvm.memmove.p0.p0.i64(ptr {target}, ptr {origin}, i64 {size}, i1 0)")
 
     def _loop(self, s: LoopStep) -> None:
         counter, n = self._fresh("c"), self._param(s.count)

@@ -107,6 +107,6 @@ class Partitioned:
 
 @dataclass(frozen=True)
 class ControlFlow:
-    """A loop or branch over Jaxprs in parameters; `kind`: `cond`, `while` or `scan`, with those primitives' parameters."""
+    """A loop or branch over Jaxprs in parameters: `cond`, `while` or `scan`, with the parameters of that primitive."""
 
     kind: str

@@ -13,7 +13,7 @@ import os
 import sys
 from types import ModuleType
 
-from numpy._core import _multiarray_umath
+from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
 from mpijax.runtime.cpus import cpus_per_rank
 

@@ -24,6 +24,7 @@ from mpijax.compiler.plan import (
     bodies,
     walk,
 )
+from mpijax.core import dtypes
 from mpijax.runtime import code, program
 from mpijax.runtime.limits import check_memory
 
@@ -60,7 +61,7 @@ def _spec(plan: Plan, name: str) -> program.ProgramSpec:
 
 def _buffer(plan: Plan, i: int, b: Buffer, outputs) -> Any:
     if b.kind == "input":
-        return program.Input(b.index, b.nbytes)
+        return program.Input(b.index, -1 if b.value.aval.dtype == dtypes.float0 else b.nbytes)
     if b.kind == "temp":
         return program.Temp(b.offset)
     if b.kind == "pointer":

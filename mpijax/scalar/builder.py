@@ -226,19 +226,16 @@ class Builder(Memory):
         return self.intrinsic("sqrt", a)
 
     def maximum(self, a: Scalar, b: Scalar) -> Scalar:
-        """The larger; NaN if either is; a where they compare equal (so the sign of a zero is that of a)."""
-        return self._extremum("gt", a, b)
+        """The larger; NaN if either is; 0.0 is larger than -0.0."""
+        if info(a.dtype).is_float:
+            return self._exact("maximum", a, b)
+        return self.select(self.compare("gt", b, a), b, a)
 
     def minimum(self, a: Scalar, b: Scalar) -> Scalar:
-        """The smaller; NaN if either is; a where they compare equal."""
-        return self._extremum("lt", a, b)
-
-    def _extremum(self, predicate: str, a: Scalar, b: Scalar) -> Scalar:
-        # The ordered compare keeps a NaN in a; a NaN in b needs one more select unless b is a literal.
-        best = self.select(self.compare(predicate, b, a), b, a)
-        if not info(a.dtype).is_float or b.is_constant:
-            return best
-        return self.select(self.is_nan(b), b, best)
+        """The smaller; NaN if either is; -0.0 is smaller than 0.0."""
+        if info(a.dtype).is_float:
+            return self._exact("minimum", a, b)
+        return self.select(self.compare("lt", b, a), b, a)
 
     # ---- bits and logic
 
@@ -351,7 +348,8 @@ class Builder(Memory):
 
     def gathered(self, xs: list[Scalar]) -> Scalar:
         """One-lane values as the lanes of one value."""
-        imag = None if xs[0].imag is None else self.gathered([x.imag for x in xs])
+        parts = [x.imag for x in xs if x.imag is not None]
+        imag = self.gathered(parts) if parts else None
         t, element = self.type(xs[0].dtype), info(xs[0].dtype).compute
         ir = "poison"
         for lane, x in enumerate(xs):

@@ -6,7 +6,7 @@ import pytest
 import mpijax as jax
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.compiler.plan import CopyCall, GemmCall, KernelCall, LoopStep, SwitchStep, WhileStep, walk
+from mpijax.compiler.plan import CopyCall, GemmCall, KernelCall, LoopStep, SwitchStep, walk
 from mpijax.compiler.planner import plan_program
 
 
@@ -200,7 +200,8 @@ def random_body(rng, width, depth):
             elif kind == "loop":
                 xs = loops.fori(n, lambda k, xs, inner=inner: [x + 0.1 * k for x in inner(xs, np, loops)], xs)
             elif kind == "cond":
-                xs = loops.cond(xs[i].sum() > 0, lambda xs, f=inner: f(xs, np, loops), lambda xs, f=other: f(xs, np, loops), xs)
+                branches = [lambda xs, f=f: f(xs, np, loops) for f in (inner, other)]
+                xs = loops.cond(xs[i].sum() > 0, *branches, xs)
             else:
                 xs = loops.bounded(n + 1, lambda xs, inner=inner: inner(xs, np, loops), xs)
         return [x / (1 + abs(x)) for x in xs]
