@@ -167,6 +167,11 @@ class Planner:
                         continue
                     if u.nbytes != v.nbytes or u.kind == "const" or u.kind == "literal":
                         continue
+                    chain = self._updated(v, outputs) if kind == "begin" and key in inputs else [v]
+                    if len(chain) > 1 and self._starts_in(u, chain[-1]):
+                        taken |= {key, *map(id, chain)}
+                        self.buffer_of.update((id(w), self.buffer_of[id(chain[-1])]) for w in chain)
+                        break
                     if key in inputs:
                         if self.donated[u.position] and id(v) in self.buffer_of:
                             buffer = self.table[self.buffer_of[id(v)]]
@@ -194,6 +199,28 @@ class Planner:
                     giver_of[id(v)] = key
                     taken.add(key)
                     break
+
+    def _updated(self, v: Value, outputs: set[int]) -> list[Value]:
+        """A value and what it becomes by updates, as long as nothing else reads it."""
+        begins = {id(s.base): (t, s.target) for t, (kind, s) in enumerate(self.steps) if kind == "begin" and s.base}
+        chain = [v]
+        while id(chain[-1]) in begins and id(chain[-1]) not in outputs:
+            t, target = begins[id(chain[-1])]
+            if self.last_use[id(chain[-1])] != t:
+                break
+            chain.append(target)
+        return chain
+
+    def _starts_in(self, argument: Value, result: Value) -> bool:
+        """Whether a result is to lie in the memory of an argument, which may be overwritten; makes it so if it can."""
+        entry = self.buffer_of.get(id(result))
+        if entry is None or entry == self.buffer_of.get(id(argument)):
+            return entry is not None
+        buffer = self.table[entry]
+        if not self.donated[argument.position] or buffer.kind != "output" or buffer.donor >= 0:
+            return False
+        buffer.donor = argument.position
+        return True
 
     def _candidates(self, kind: str, step: Any, v: Value, reads: list[Value]) -> list[Value]:
         """Operands whose memory `v` could take: read only at the element that is written."""

@@ -7,6 +7,7 @@ import pytest
 
 import mpijax
 import mpijax.numpy as jnp
+from mpijax import lax
 from mpijax.compiler.plan import CopyCall, GemmCall, KernelCall
 from mpijax.compiler.planner import plan_program
 from mpijax.compiler.schedule import Schedule
@@ -131,6 +132,26 @@ def test_update_of_an_argument_is_one_pass_and_of_a_donated_one_writes_the_windo
 def test_update_of_a_value_that_is_read_later_is_part_of_that_pass():
     p = plan(lambda x, y: (lambda t: interior(t, y) + t)(jnp.sin(x)), X, floats(63, 198))
     assert count(p, KernelCall) == len(p.steps) == 1 and p.arena == 0, p.text()
+
+
+def updated(x):
+    return x.at[3].set(1.0).at[:, 2].add(2.0).at[5, 5].multiply(3.0)
+
+
+def test_updates_of_a_donated_argument_are_in_place():
+    p = plan(updated, X, donated=(True,))
+    assert len(p.steps) == count(p, KernelCall) == 3 and p.memory()["alias"] == X.nbytes, p.text()
+    want = np.asarray(mpijax.jit(updated)(X))
+    got = mpijax.jit(updated, donate_argnums=0)(jnp.array(X, copy=True))
+    np.testing.assert_array_equal(np.asarray(got), want)
+
+
+def test_updates_of_a_carry_are_in_place():
+    p = plan(lambda x: lax.fori_loop(0, 3, lambda _, x: updated(x), x), X)
+    assert count(p, CopyCall) == 0 and p.arena < X.nbytes, p.text()
+    want = updated(updated(updated(jnp.asarray(X))))
+    got = mpijax.jit(lambda x: lax.fori_loop(0, 3, lambda _, x: updated(x), x))(X)
+    np.testing.assert_array_equal(np.asarray(got), np.asarray(want))
 
 
 def test_update_at_a_run_time_index_copies_an_argument():
