@@ -136,3 +136,17 @@ def test_errors(case):
     assert theirs[0] == ours[0] == "error"
     words = [message.split("\n")[0].split("Accepted")[0].strip() for _, _, message in (theirs, ours)]
     assert (ours[1], words[1]) == (theirs[1], words[0])
+
+
+@pytest.mark.parametrize("op", ("max", "min"))
+def test_zeros_of_both_signs_are_ordered(op):
+    """0.0 is larger than -0.0, for the elementwise operations and for the reductions."""
+    x, y = np.tile(np.float32([0, -0.0, 0, -0.0]), 9), np.tile(np.float32([-0.0, 0, 0, -0.0]), 9)
+    for make in (
+        lambda J: lambda x, y: getattr(J.lax, op)(x, y),
+        lambda J: lambda x, y: getattr(J.lax, f"reduce_{op}")(x.reshape(9, 4), (0,)),
+        lambda J: lambda x, y: getattr(J.lax, f"reduce_{op}")(x, (0,)),
+        lambda J: lambda x, y: getattr(J.lax, f"cum{op}")(x),
+    ):
+        wanted, got = (np.signbit(np.asarray(J.jit(make(J))(x, y))) for J in (jax, mpijax))
+        np.testing.assert_array_equal(got, wanted)
