@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +24,7 @@ _BOOL, _F32 = np.dtype(bool), np.dtype(np.float32)
 _HALF = (np.dtype(np.float16), np.dtype(dtypes.bfloat16))
 
 
-@dataclass(frozen=True)
-class Reduction:
+class Reduction(NamedTuple):
     """How one reduction works: lax operations for an array and for a pair, the identity."""
 
     name: str

@@ -64,16 +64,21 @@ def _eager_program(primitive: Primitive, avals, params, args):
         return list(out) if primitive.multiple_results else [out]
 
     closed = trace_to_closed_jaxpr(fun, avals)
-    return compile_jaxpr(closed, primitive.name, (), shardings_of(args) or ())
+    return compile_jaxpr(closed, primitive.name, (), shardings_of(args) or (), keep=False)
 
 
-def compile_jaxpr(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...] = (), in_shardings: tuple = ()):
-    """The loaded program of a Jaxpr; its plan comes from disk if an earlier process had the same program."""
+def compile_jaxpr(
+    closed: ClosedJaxpr, name: str, donated: tuple[bool, ...] = (), in_shardings: tuple = (), keep: bool = True
+):
+    """The loaded program of a Jaxpr; its plan comes from disk if an earlier process had the same program.
+
+    keep: whether to look there and to write it: not for single operations, which are planned as quickly.
+    """
     reports.compiling(name, closed.in_avals)
     if debug_nans.wanted():
         closed, donated = debug_nans.checked(closed, name), ()
     with reports.timed(f"compilation of jit({name})"):
-        kept = plan_cache.entry(closed, donated, in_shardings)
+        kept = plan_cache.entry(closed, donated, in_shardings) if keep else None
         plan = kept.load() if kept is not None else None
         if plan is not None:
             return load_plan(plan, name)

@@ -32,7 +32,7 @@ from mpijax.runtime.devices import process_index
 
 _MAGIC = b"mpijax-plan-1\n"
 # Seconds of planning below which a file is not worth its time.
-WORTH = 1e-3
+WORTH = 2e-3
 # Bytes of constants that the compiler made, above which a plan is not kept.
 LARGEST = 1 << 20
 
