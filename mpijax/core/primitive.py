@@ -14,12 +14,24 @@ from typing import Any
 from mpijax.core import effects as fx
 from mpijax.core import trace as tr
 
+_HOMES = (
+    "mpijax.ops",
+    "mpijax.ops.stacking",
+    "mpijax.ops.approximate",
+    "mpijax.transforms.remat",
+    "mpijax.transforms.custom_vjp",
+    "mpijax.transforms.custom_vmap",
+    "mpijax.transforms.linear_call",
+    "mpijax.spmd.shard_map",
+    "mpijax.checkify",
+)
+
 
 class _Registry(dict):
     """Primitives by name. For one that is not defined yet the modules that define them are loaded, which lie above."""
 
     def __missing__(self, name: str) -> Primitive:
-        for module in ("mpijax.ops", "mpijax.transforms.remat", "mpijax.spmd.shard_map"):
+        for module in _HOMES:
             importlib.import_module(module)
             if name in self:
                 return self[name]
