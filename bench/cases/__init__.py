@@ -7,6 +7,7 @@ TOPICS = [  # in the order of the table; a topic may use what an earlier one def
     "reductions",
     "networks",
     "indexing",
+    "scans",
     "random",
     "loops",
     "memory",
