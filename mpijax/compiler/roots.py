@@ -48,6 +48,7 @@ class Roots:
         # How many operations made of parts are evaluated where a value is.
         self.pieces: dict[int, int] = {}
         self.inline_cost: dict[int, tuple[int, int]] = {}
+        self.order = {id(node): k for k, node in enumerate(graph.nodes)}
         outputs = {id(v) for v in graph.outputs}
         for node in graph.nodes:
             if made_of_parts(node):
@@ -83,12 +84,28 @@ class Roots:
         return not self._dies_in(node.inputs[0], node, outputs)
 
     def _dies_in(self, v: Value, node: Node, outputs: set[int]) -> bool:
-        """Whether an operand has memory that the operation may overwrite, because nothing else reads it."""
-        if id(v) in outputs or any(u is not node for u in v.users) or v is node.inputs[1]:
+        """Whether an operand has memory that the operation may overwrite, because nothing reads it any more."""
+        if id(v) in outputs or v is node.inputs[1] or not self._read_before(v, node, outputs):
             return False
         if v.producer is None:
             return v.kind == "input" and v.position < len(self.donated) and self.donated[v.position]
         return id(v) in self.ids
+
+    def _read_before(self, v: Value, node: Node, outputs: set[int]) -> bool:
+        """Whether all that reads a value, but the operation itself, is computed before it."""
+        readers = [u for u in v.users if u is not node]
+        seen: set[int] = set()
+        while readers:
+            u = readers.pop()
+            if self.order[id(u)] >= self.order[id(node)]:
+                return False
+            if id(u) in seen or u.kind != "map":
+                continue
+            seen.add(id(u))
+            for w in u.outputs:
+                if id(w) not in self.ids and id(w) not in outputs:
+                    readers.extend(w.users)
+        return True
 
     def _count_pieces(self, node: Node) -> None:
         """Loops other than maps and reductions take parts from memory."""

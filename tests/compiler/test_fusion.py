@@ -121,6 +121,16 @@ def test_update_of_a_temporary_with_memory_writes_the_window_only():
     assert p.steps[-1].extent == 63, p.text()
 
 
+def test_update_after_the_last_other_read_writes_the_window_only():
+    def fun(x, y):
+        t = jnp.cumsum(x, axis=0)
+        return jnp.sum(t), jnp.max(jnp.sin(t[1:])), interior(t, y)
+
+    p = plan(fun, X, floats(63, 198))
+    assert count(p, CopyCall) == 0 and p.arena <= 64, p.text()
+    assert p.steps[-1].extent == 63, p.text()
+
+
 def test_update_of_an_argument_is_one_pass_and_of_a_donated_one_writes_the_window_only():
     y = floats(63, 198)
     p = plan(interior, X, y)
