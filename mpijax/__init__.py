@@ -11,7 +11,7 @@ from mpijax.version import __version__ as __version__
 
 _MODULES = frozenset(
     """ad_checkpoint custom_batching custom_derivatives debug distributed dlpack dtypes errors experimental export
-    flatten_util lax mpi nn numpy profiler random scipy sharding test_util tree tree_util typing version""".split()
+    ffi flatten_util lax mpi nn numpy profiler random scipy sharding test_util tree tree_util typing version""".split()
 )
 
 # Where the public names live.

@@ -13,6 +13,7 @@ from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
 from mpijax.core.lowering import (
+    STATUS_BYTES,
     Communication,
     ControlFlow,
     Cumulative,
@@ -20,6 +21,7 @@ from mpijax.core.lowering import (
     Elementwise,
     Inline,
     Library,
+    Native,
     Partitioned,
     Reduction,
     Structural,
@@ -311,7 +313,12 @@ class _Builder:
             key = _work_key(eqn.primitive, inputs, eqn.params, avals)
             if key is not None and key in self.seen:
                 return self.seen[key]
+        if isinstance(lower, Native):
+            # The status bytes are one more result, which nobody reads.
+            avals = [*avals, ShapedArray((STATUS_BYTES,), np.uint8)]
         outputs = self._node(eqn.primitive, eqn.params, inputs, avals, source, eqn.effects)
+        if isinstance(lower, Native):
+            outputs = outputs[:-1]
         if key is not None:
             self.seen[key] = outputs
         return outputs
@@ -380,7 +387,7 @@ def is_narrow(dtype) -> bool:
 
 def _work_key(primitive, inputs, params, avals):
     """Equal keys mean equal results."""
-    key = (primitive.name, tuple(map(id, inputs)), tuple(sorted(params.items(), key=lambda kv: kv[0])), tuple(avals))
+    key = (primitive, tuple(map(id, inputs)), tuple(sorted(params.items(), key=lambda kv: kv[0])), tuple(avals))
     try:
         hash(key)
     except TypeError:
@@ -398,7 +405,7 @@ def _decomposed(primitive, avals, params) -> ClosedJaxpr:
         out = primitive.lower.fun(*args, **params)
         return list(out) if primitive.multiple_results else [out]
 
-    key = (primitive.name, tuple(avals), tuple(sorted(params.items(), key=lambda kv: kv[0])))
+    key = (primitive, primitive.lower, tuple(avals), tuple(sorted(params.items(), key=lambda kv: kv[0])))
     try:
         if key not in _decompositions:
             _decompositions[key] = trace_to_closed_jaxpr(fun, avals)

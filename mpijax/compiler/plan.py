@@ -121,6 +121,21 @@ class HostStep:
 
 
 @dataclass
+class NativeCall:
+    """Call the user's machine code on operands, results and the status bytes.
+
+    `code` is a `core.lowering.NativeCode`; if it leaves an int32 at `status` that is not 0, its `failed` is called.
+    """
+
+    code: Any
+    inputs: list[tuple[Ref, tuple[int, ...], np.dtype]]
+    outputs: list[tuple[Ref, tuple[int, ...], np.dtype]]
+    status: tuple[Ref, tuple[int, ...], np.dtype]
+    source: Source
+    label: str
+
+
+@dataclass
 class CommStep:
     """An exchange with other ranks: `kind` says which, `params` over which axes, with whom, and so on."""
 
@@ -303,5 +318,5 @@ def _step_text(s: Any) -> str:
     if isinstance(s, SwapStep):
         return f"swap b{s.first} and b{s.second}"
     ins, outs = (", ".join(_ref(r) for r, _, _ in part) for part in (s.inputs, s.outputs))
-    kind = "host" if isinstance(s, HostStep) else "communicate"
+    kind = {HostStep: "host", NativeCall: "native"}.get(type(s), "communicate")
     return f"{kind} {s.label} ({ins}) -> ({outs}){where}"

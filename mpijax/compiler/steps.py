@@ -23,11 +23,13 @@ from mpijax.compiler.plan import (
     HostStep,
     KernelCall,
     KernelCode,
+    NativeCall,
     Plan,
     Ref,
 )
 from mpijax.compiler.products import dims_of, sizes_of
-from mpijax.core.lowering import Communication, Library
+from mpijax.core.avals import ShapedArray
+from mpijax.core.lowering import Communication, Library, Native
 
 # Elements of work that make it worth to wake another thread.
 GRAIN = 32768
@@ -228,6 +230,9 @@ class Planner:
             return [step.base] if step.base is not None else []
         if kind == "control":
             return step.replaceable(v)
+        if kind == "node" and isinstance(step.primitive.lower, Native):
+            pairs = [(step.inputs[i], step.outputs[o]) for i, o in step.primitive.lower.aliased(step.params)]
+            return [u for u, w in pairs if w is v and step.inputs.count(u) == 1]
         if kind != "kernel" or step.reduces or step.ordered:
             return []
         stores = step.inner + step.outer
@@ -342,8 +347,21 @@ class Planner:
         if isinstance(lower, Communication):
             self.emitted.append(CommStep(lower.kind, node.params, inputs, outputs, node.source, node.primitive.name))
             return
+        if isinstance(lower, Native):
+            self._emit_native(node, inputs, outputs)
+            return
         call = PrimitiveCall(node.primitive, node.params)
         self.emitted.append(HostStep(call, inputs, outputs, node.source, node.primitive.name))
+
+    def _emit_native(self, node: Node, inputs: list, outputs: list) -> None:
+        """The user's machine code; a result that begins with an operand's bytes is passed in its place."""
+        lower = node.primitive.lower
+        types = [[ShapedArray(v.shape, v.element) for v in values] for values in (node.inputs, node.outputs[:-1])]
+        code = lower.code(*types, **node.params)
+        for i, o in lower.aliased(node.params):
+            self.emitted += self.started(node.inputs[i], node.outputs[o], outputs[o][0])
+            inputs[i] = outputs[o]
+        self.emitted.append(NativeCall(code, inputs, outputs[:-1], outputs[-1], node.source, code.label))
 
     def ref_or_const(self, v: Value) -> Ref:
         """Where an operand is; a literal becomes a constant."""

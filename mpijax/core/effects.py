@@ -21,6 +21,11 @@ class Effect:
     def kept(self) -> bool:
         return self.ordered
 
+    @property
+    def everywhere(self) -> bool:
+        """Whether to transform the equation even where none of its operands is transformed."""
+        return False
+
 
 @dataclass(frozen=True)
 class NamedAxisEffect(Effect):
@@ -47,6 +52,35 @@ class CommunicationEffect(Effect):
 
 
 @dataclass(frozen=True)
+class ExchangeEffect(CommunicationEffect):
+    """The equation exchanges data with ranks that may run another program than this one.
+
+    What it gets can depend on what is differentiated or batched on another rank alone. So each rank derives,
+    transposes and batches such equations always: were that left to whether an operand has a tangent, some ranks
+    would wait for messages that others never send.
+    """
+
+    @property
+    def everywhere(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return "Exchange"
+
+
+@dataclass(frozen=True)
+class LinearEffect(Effect):
+    """The equation makes a linear value out of nothing: the zero tangent of what an exchange sends."""
+
+    @property
+    def everywhere(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return "Linear"
+
+
+@dataclass(frozen=True)
 class CallbackEffect(Effect):
     """The equation calls back into Python for its side effects; `kind` is "Debug" or "IO"."""
 
@@ -67,10 +101,31 @@ class CallbackEffect(Effect):
     __repr__ = __str__
 
 
+@dataclass(frozen=True)
+class FfiEffect(Effect):
+    """The equation calls the user's machine code for its side effects."""
+
+    @property
+    def ordered(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return "FFI"
+
+    __repr__ = __str__
+
+
 communication = CommunicationEffect()
+exchange = ExchangeEffect()
+linear = LinearEffect()
 no_effects: frozenset = frozenset()
 
 
 def pins(effects) -> bool:
     """Whether an equation with these effects must stay although nobody reads its outputs."""
     return any(e.kept for e in effects)
+
+
+def everywhere(primitive, params) -> bool:
+    """Whether transformations must not pass over an operation because its operands are not transformed."""
+    return primitive.effects is not None and any(e.everywhere for e in primitive.effects(params))

@@ -11,13 +11,14 @@
 - `Partitioned(param)`: the Jaxpr in a parameter, on this rank's shards of the operands.
 - `Decompose(fun)`: a function of tracers, in terms of other primitives.
 - `ControlFlow(kind)`: a loop or branch over Jaxprs held in parameters: `cond`, `while` or `scan`.
+- `Native(code)`: machine code that the user brings, called by the executor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
@@ -110,3 +111,38 @@ class ControlFlow:
     """A loop or branch over Jaxprs in parameters: `cond`, `while` or `scan`, with the parameters of that primitive."""
 
     kind: str
+
+
+class NativeCode(Protocol):
+    """Machine code and what it is called with.
+
+    The function is `void f(void **buffers, const int64_t *words)`. buffers: operands, results, and
+    `STATUS_BYTES` bytes that begin with an int32, which is 0 before the call and not 0 after one that failed.
+    """
+
+    words: tuple[int, ...]
+    label: str  # what the program's text calls it
+
+    def address(self) -> int:
+        """Where the function is; asked for when the program is loaded."""
+
+    def failed(self, *arrays: Any) -> Any:
+        """Raise what a failed call means; gets the operands and the status bytes as ndarrays."""
+
+
+STATUS_BYTES = 256
+
+
+@dataclass(frozen=True)
+class Native:
+    """Machine code that the user brings: `code(operand types, result types, **params) -> NativeCode`.
+
+    aliases: the parameter with pairs (operand, result): the result begins with the operand's bytes, and is passed in
+    the operand's place too.
+    """
+
+    code: Callable[..., NativeCode]
+    aliases: str = ""
+
+    def aliased(self, params: dict[str, Any]) -> tuple[tuple[int, int], ...]:
+        return params[self.aliases] if self.aliases else ()

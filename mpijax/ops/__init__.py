@@ -18,6 +18,7 @@ from mpijax.ops import (  # noqa: F401
     debug_nans,
     dot,
     dynamic,
+    ffi_call,
     linear_solve,
     naming,
     positions,

@@ -146,17 +146,18 @@ def example(args: Sequence[Any], dims: Sequence[int | None], i: int) -> list[Any
     return [x if d is None else index_in_dim(x, i, d, keepdims=False) for x, d in zip(args, dims, strict=True)]
 
 
-def _pure_batch(axis, args, dims, *, result_avals, vmap_method, **params):
+def batch_call(primitive, axis, args, dims, *, result_avals, vmap_method, **params):
+    """A call on a batch, by its `vmap_method`; other parameters stay as they are."""
     if vmap_method is None:
         methods = ", ".join(repr(m) for m in VMAP_METHODS[:4])
         raise NotImplementedError(
-            f"vmap is only supported for the pure_callback primitive when vmap_method is one of {methods}, or "
+            f"vmap is only supported for the {primitive.name} primitive when vmap_method is one of {methods}, or "
             f"'{VMAP_METHODS[4]}'. Got vmap_method=None."
         )
     params = {**params, "vmap_method": vmap_method}
     if vmap_method in ("sequential", "sequential_unrolled"):
         outs = _sequentially(
-            pure_callback_p, args, dims, vmap_method == "sequential_unrolled", {**params, "result_avals": result_avals}
+            primitive, args, dims, vmap_method == "sequential_unrolled", {**params, "result_avals": result_avals}
         )
         return outs, [0] * len(outs)
     batched_avals = tuple(a.update(shape=(axis.size, *a.shape)) for a in result_avals)
@@ -165,7 +166,7 @@ def _pure_batch(axis, args, dims, *, result_avals, vmap_method, **params):
     else:
         size = axis.size if vmap_method == "broadcast_all" else 1
         args = [at_front(x, d, size) for x, d in zip(args, dims, strict=True)]
-    outs = pure_callback_p.bind(*args, result_avals=batched_avals, **params)
+    outs = primitive.bind(*args, result_avals=batched_avals, **params)
     return outs, [0] * len(outs)
 
 
@@ -200,7 +201,7 @@ pure_callback_p = Primitive(
     transpose=_no_derivative(
         "Pure callbacks do not support transpose. Please use `jax.custom_vjp` to use callbacks while taking gradients."
     ),
-    batch=_pure_batch,
+    batch=lambda *args, **params: batch_call(pure_callback_p, *args, **params),
     multiple_results=True,
 )
 pure_callback_p.impl = run_directly(pure_callback_p, _call_now)
@@ -224,15 +225,20 @@ io_callback_p.impl = run_directly(io_callback_p, _call_now)
 
 def _result_types(result_shape_dtypes: Any) -> tuple[tuple[ShapedArray, ...], Any]:
     leaves, out_tree = tree.tree_flatten(result_shape_dtypes)
+    return canonical_results(leaves), out_tree
+
+
+def canonical_results(leaves: Sequence[Any], error: type[Exception] = TypeError) -> tuple[ShapedArray, ...]:
+    """Declared results as types. Raises `error` for what has no shape and dtype, ValueError for 64 bits without x64."""
     for leaf in leaves:
         if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
-            raise TypeError(
+            raise error(
                 f"result_shape_dtypes must be a pytree of objects with shape and dtype, such as jax.ShapeDtypeStruct; "
                 f"got {leaf!r} of type {type(leaf).__name__}."
             )
         if dtypes.canonicalize_dtype(leaf.dtype) != leaf.dtype:
             raise ValueError("result_shape_dtypes cannot specify 64-bit types when `jax_enable_x64` is disabled")
-    return tuple(ShapedArray(leaf.shape, leaf.dtype) for leaf in leaves), out_tree
+    return tuple(ShapedArray(leaf.shape, leaf.dtype) for leaf in leaves)
 
 
 def _bind(primitive: Primitive, callback, result_shape_dtypes, args, kwargs, **params):

@@ -15,6 +15,7 @@ from mpijax.compiler.plan import (
     HostStep,
     KernelCall,
     LoopStep,
+    NativeCall,
     Plan,
     PointStep,
     Ref,
@@ -52,7 +53,7 @@ def _spec(plan: Plan, name: str) -> program.ProgramSpec:
         index = const_slots[r.index] if r.kind == "const" else r.index
         results.append(program.Result(r.kind, index, r.aval, r.sharding))
     heavy = sum(b.nbytes for b in plan.buffers) > RELEASE_ABOVE or any(
-        isinstance(s, CommStep) or bodies(s) for s in walk(plan.steps)
+        isinstance(s, (CommStep, NativeCall)) or bodies(s) for s in walk(plan.steps)
     )
     return program.ProgramSpec(
         len(plan.in_avals), tuple(buffers), instructions, tuple(results), plan.arena, heavy, name
@@ -107,11 +108,25 @@ def _instructions(step: Any, known: dict[str, int]) -> list[Any]:
         return [program.Copy(_ref(step.target), _ref(step.origin), step.nbytes)]
     if isinstance(step, HostStep):
         return [program.HostCall(step.fun, tuple(map(_view, step.inputs)), tuple(map(_view, step.outputs)))]
+    if isinstance(step, NativeCall):
+        return _native(step)
     if bodies(step) or isinstance(step, (PointStep, AdvanceStep, SwapStep)):
         return [_control(step, known)]
     from mpijax.runtime.comm import instructions_for  # starts MPI
 
     return instructions_for(step)
+
+
+def _native(step: NativeCall) -> list[Any]:
+    """The call, and what is done where it leaves a status that is not 0."""
+    status = _ref(step.status[0])
+    places = [item[0] for item in (*step.inputs, *step.outputs, step.status)]
+    views = tuple(map(_view, (*step.inputs, step.status)))
+    return [
+        program.Fill(status, 4, b"\0"),
+        program.Kernel(step.code.address(), tuple(map(_ref, places)), tuple(step.code.words), 1, 1),
+        program.Switch(status, ((), (program.HostCall(step.code.failed, views, ()),))),
+    ]
 
 
 def _control(step: Any, known: dict[str, int]) -> Any:

@@ -1,0 +1,96 @@
+"""What a C function is told about a call: types and attributes as int64 words, as `mpijax/ffi.h` reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+VERSION = 1
+_CODES = {
+    name: code
+    for code, name in enumerate(
+        "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128 "
+        "string".split(),
+        start=1,
+    )
+}
+
+
+@dataclass(frozen=True, repr=False)
+class HashableArray:
+    """An array among the attributes, compared by its elements."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    data: bytes
+
+    @staticmethod
+    def of(x: np.ndarray) -> HashableArray:
+        return HashableArray(x.dtype, x.shape, x.tobytes())
+
+    @property
+    def val(self) -> np.ndarray:
+        return np.frombuffer(self.data, self.dtype).reshape(self.shape)
+
+    def __repr__(self) -> str:
+        return f"HashableArray({self.val!r})"
+
+
+def attributes_of(given: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Attributes in the order of their names, hashable. Raises TypeError for what C gets no value of."""
+    found = []
+    for name, value in sorted(given.items()):
+        if isinstance(value, np.ndarray):
+            value = HashableArray.of(value)
+        elif isinstance(value, (list, set, bytearray)):
+            raise TypeError(f"Non-hashable keyword argument to ffi_call {name}: {value}. Pass a NumPy array.")
+        _encoded(name, value)
+        found.append((name, value))
+    return tuple(found)
+
+
+def _encoded(name: str, value: Any) -> tuple[int, int, bytes]:
+    """Type, number of elements, and bytes of an attribute."""
+    if isinstance(value, str):
+        text = value.encode()
+        return _CODES["string"], len(text), text + b"\0"
+    if isinstance(value, HashableArray):
+        code = _CODES.get(value.dtype.name, 0)
+        if code:
+            return code, value.val.size, value.data
+    if isinstance(value, (bool, int, np.bool_, np.integer)) and -(2**63) <= int(value) < 2**63:
+        return _CODES["int64"], 1, np.int64(value).tobytes()
+    if isinstance(value, (float, np.floating)):
+        return _CODES["float64"], 1, np.float64(value).tobytes()
+    raise TypeError(
+        f"attribute {name} of ffi_call must be a bool, an integer of 64 bits, a float, a string or a NumPy array of "
+        f"numbers, got {value!r} of type {type(value).__name__}. Values that are computed go in as arguments."
+    )
+
+
+def words(types: Sequence[Any], num_args: int, attributes: Sequence[tuple[str, Any]]) -> tuple[int, ...]:
+    """The words of a call on operands and results of the given types (with shape and dtype)."""
+    head = [VERSION, num_args, len(types) - num_args, len(attributes)]
+    table: list[int] = []
+    rest: list[int] = []
+    start = len(head) + len(types) + 4 * len(attributes)
+
+    def placed(data: list[int]) -> int:
+        place = start + len(rest)
+        rest.extend(data)
+        return place
+
+    for t in types:
+        code = _CODES.get(t.dtype.name, 0)
+        table.append(placed([code, len(t.shape), t.size, *t.shape]))
+    for name, value in attributes:
+        code, count, data = _encoded(name, value)
+        table += [placed(_as_words(name.encode() + b"\0")), code, count, placed(_as_words(data))]
+    return (*head, *table, *rest)
+
+
+def _as_words(data: bytes) -> list[int]:
+    return np.frombuffer(data + bytes(-len(data) % 8), np.int64).tolist()
