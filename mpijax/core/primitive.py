@@ -14,6 +14,7 @@ from typing import Any
 from mpijax.core import effects as fx
 from mpijax.core import trace as tr
 
+# Modules whose primitives a program read from a file may use.
 _HOMES = (
     "mpijax.ops",
     "mpijax.ops.stacking",

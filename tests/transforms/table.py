@@ -70,11 +70,14 @@ def _elementwise() -> list[Row]:
     return found
 
 
+NAME_A_TYPE = ("iota", "pad negative", "dot_general precise")  # float32
+
+
 def _structural() -> list[Row]:
     return [
         Row(r.name, tuple(r.primitives.split()), lambda *xs, f=r.fun: f(lax, *xs), tuple(map(widened, r.args)),
             2 if r.derivatives else 0, batched=r.batched)
-        for r in table_structural.ROWS if "iota" not in r.name  # those rows name float32
+        for r in table_structural.ROWS if not any(word in r.name for word in NAME_A_TYPE)
     ]  # fmt: skip
 
 

@@ -1,0 +1,39 @@
+"""Random compositions of transformations have JAX's values, one operation at a time and compiled.
+
+    python -m pytest tests/transforms/test_random_compositions.py --slow -k 'slow and 123'     one of the long run
+"""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+from oracle import OURS, THEIRS
+from transforms.compositions import arguments, compose
+
+import mpijax
+
+SEEDS = range(40)
+MORE = range(40, 640)
+
+
+def check(seed: int, depth: int) -> None:
+    """Compare with JAX, whose loops and calls run as Python: it would compile each for a second."""
+    expression, args = compose(seed, depth), arguments(seed)
+    with jax.disable_jit():
+        want = np.asarray(expression.make(THEIRS)(*args))
+    for label, fun in (("eager", expression.make(OURS)), ("jit", mpijax.jit(expression.make(OURS)))):
+        got = np.asarray(fun(*args))
+        assert got.dtype == want.dtype, expression.text
+        np.testing.assert_allclose(got, want, rtol=2e-3, atol=2e-4, err_msg=f"{label}: {expression.text}")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_values_are_jaxs(seed):
+    check(seed, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", MORE)
+def test_more_values_are_jaxs(seed):
+    check(seed, 4 if seed % 4 else 5)
