@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler import normalize, partition, regions
+from mpijax.compiler import messages, normalize, partition, regions
 from mpijax.compiler.products import dims_of, use_blas
 from mpijax.core import dtypes
 from mpijax.core import effects as fx
@@ -298,7 +298,7 @@ class _Builder:
                 self.shards.update((id(v), layout) for v in outs)
                 return outs
         if isinstance(lower, Communication):
-            return partition.communicate(self, eqn.primitive, eqn.params, inputs, avals, source, eqn.effects)
+            return messages.communicate(self, eqn.primitive, eqn.params, inputs, avals, source, eqn.effects)
         if isinstance(lower, Decompose):
             return self.inline(_decomposed(eqn.primitive, [v.aval for v in inputs], eqn.params), inputs, source)
         if isinstance(lower, ControlFlow):
@@ -308,6 +308,8 @@ class _Builder:
         if isinstance(lower, Elementwise) and all(v.scalar is not None for v in inputs) and _is_count(avals):
             known = eqn.primitive.reference(*[v.scalar for v in inputs], **eqn.params)
             return [self.literal(known, avals[0])]
+        if eqn.primitive.name in ("eq", "ne") and any(not isinstance(v.aval.dtype, np.dtype) for v in inputs):
+            return self._compared_keys(eqn.primitive, inputs, avals, source)
         key = None
         if not fx.pins(eqn.effects):
             key = _work_key(eqn.primitive, inputs, eqn.params, avals)
@@ -365,6 +367,18 @@ class _Builder:
         (lc, rc), (lb, rb) = node.params["dimension_numbers"]
         params = {**node.params, "dimension_numbers": ((rc, lc), (rb, lb))}
         return node.primitive, params, [node.inputs[1], node.inputs[0]]
+
+    def _compared_keys(self, primitive, inputs, avals, source) -> list[Value]:
+        """PRNG keys are equal if all their words are."""
+        words = []
+        for v in inputs:
+            aval = ShapedArray(v.shape, v.element)
+            words += self.node(registry["random_unwrap"], {}, [v], [aval], source)
+        shape = words[0].shape
+        params = {"axes": (len(shape) - 1,), "out_sharding": None}
+        same = self.node(primitive, {}, words, [ShapedArray(shape, np.bool_)], source)
+        combine = registry["reduce_and" if primitive.name == "eq" else "reduce_or"]
+        return self.node(combine, params, same, avals, source)
 
     def _converted(self, v: Value, dtype, source) -> Value:
         if v.element == dtype:

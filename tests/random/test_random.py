@@ -167,3 +167,12 @@ def test_gradient_through_a_sample():
         jaxpr=False,
         rtol=1e-5,
     )
+
+
+def test_keys_are_equal_if_all_their_words_are():
+    keys = OURS.random.split(OURS.random.key(0), 3)
+    same = OURS.jit(lambda a, b: (a == b, a != b))
+    equal, different = same(keys, keys[::-1])
+    np.testing.assert_array_equal(equal, [False, True, False])
+    np.testing.assert_array_equal(different, [True, False, True])
+    assert bool(keys[0] == keys[0])
