@@ -23,6 +23,8 @@ PROGRAMS = {
     "sums": (lambda x: (x.sum(0), x.sum(1), x.max()), (f32(33, 65),)),
     "update": (lambda x, y: (x * 2).at[1:-1].set(y), (f32(9, 7), f32(7, 7))),
     "pad": (lambda x: lax.pad(x, np.float32(0), ((1, 2, 0), (0, -1, 1))), (f32(5, 7),)),
+    "border": (lambda x: lax.pad(x, np.float32(0), ((1, 2, 0), (0, -1, 0))) * 2, (f32(5, 7),)),
+    "roll": (lambda x: x - jnp.roll(x, (1, -2), (0, 1)), (f32(9, 70),)),
     "concatenate": (lambda x, y: jnp.concatenate([x, jnp.sin(y), x]), (f32(7), f32(3))),
     "gather": (lambda x, i: x[i] + 1, (f32(9, 7), np.zeros(5, np.int32))),
     "transpose_add": (lambda x, y: x.T + y, (f32(48, 64), f32(64, 48))),
