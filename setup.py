@@ -28,6 +28,7 @@ DEPENDENCIES = [
     "ml_dtypes>=0.5",
     "opt_einsum>=3.3", # the order of contraction of einsum with three operands or more
     "llvmlite>=0.46",
+    "numba>=0.63", # users' kernels (numba_call); the first version that goes with llvmlite 0.46
     "mpi4py>=4.1",
 ]
 # The mpich wheel is MPI for those who have none. It would shadow a system MPI, therefore MPICC leaves it out.

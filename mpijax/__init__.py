@@ -32,6 +32,7 @@ _HOMES = {
         make_array_from_process_local_data make_array_from_single_device_arrays new_ref pmap
         reshard smap""",
     "mpijax.ops.callbacks": "pure_callback",
+    "mpijax.ops.numba_call": "numba_call",
     "mpijax.runtime.devices": """Device default_backend device_count devices host_count host_id
     local_device_count
         local_devices process_count process_index process_indices""",

@@ -21,6 +21,7 @@ from mpijax.ops import (  # noqa: F401
     ffi_call,
     linear_solve,
     naming,
+    numba_call,
     positions,
     power,
     random,

@@ -226,6 +226,7 @@ EXCLUDED = {
     **dict.fromkeys("bitcast_same_width custom_lin empty2".split(), _INNER),
     "check": "is taken away by checkify: tests/test_checkify.py",
     "custom_vmap_call": "its batching is the user's: test_implicit.py",
+    **dict.fromkeys("ffi_call numba_call".split(), "calls machine code of the user: test_ffi.py, test_numba_call.py"),
     "linear_call": "its transpose is the user's: test_implicit.py",
     "platform_index": "chooses among platforms, of which there is one",
 }  # fmt: skip
