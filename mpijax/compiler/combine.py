@@ -43,7 +43,8 @@ def _key(kind: str, step: Any):
         return None
     if not step.primitive.lower.kind.startswith("allreduce") or step.inputs[0].nbytes > SMALL:
         return None
-    return step.primitive.lower.kind, step.params["mesh"], step.params["names"], step.inputs[0].element
+    over = step.params["mesh"], step.params["names"], step.params.get("axis_index_groups")
+    return step.primitive.lower.kind, *over, step.inputs[0].element
 
 
 def _communicates(kind: str, step: Any) -> bool:

@@ -10,22 +10,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
+from mpijax.compiler.messages import communicate
 from mpijax.core import effects as fx
-from mpijax.core.lowering import Elementwise, Structural
-from mpijax.core.primitive import Primitive, Unsupported, registry
-
-rank_index_p = Primitive(
-    "rank_index",
-    type_rule=Unsupported("made by the compiler"),
-    reference=lambda *, position: np.int32(position),
-    lower=Structural("rank_index"),
-    jvp=Unsupported("made by the compiler"),
-    transpose=Unsupported("made by the compiler"),
-    batch=Unsupported("made by the compiler"),
-    register=False,
-)
+from mpijax.core.lowering import Elementwise
+from mpijax.core.primitive import registry
 
 
 def run_shards(builder, closed, params: dict[str, Any], inputs, source):
@@ -141,62 +129,3 @@ def aligned(builder, eqn, inputs, avals, source):
         v if layout is None else gathered(builder, v, layout, source) for v, layout in zip(inputs, layouts, strict=True)
     ]
     return whole, avals, None
-
-
-def communicate(builder, primitive, params, inputs, avals, source, effects):
-    """A communication, with the mesh it runs on; over axes of size 1 it is no communication at all."""
-    kind = primitive.lower.kind
-    if "comm" in params:
-        return builder._node(primitive, params, inputs, avals, source, effects)
-    names = params.get("axes", params.get("axis_name"))
-    names = tuple(names) if isinstance(names, (tuple, list)) else (names,)
-    if all(isinstance(n, int) for n in names):
-        return _reduced(builder, kind, names, inputs, avals, source)
-    mesh = next((m for m in reversed(builder.meshes) if all(n in m.axis_names for n in names)), None)
-    if mesh is None:
-        raise NameError(
-            f"Found an unbound axis name: {names}. {primitive.name} at {source} runs outside of the shard_map or vmap "
-            f"that "
-            "names the axis."
-        )
-    if kind == "axis_index":
-        at = dict(zip(mesh.axis_names, mesh.coordinates() or (0,) * len(mesh.axis_names), strict=True))
-        return builder._node(rank_index_p, {"position": at[names[0]]}, [], avals, source, fx.no_effects)
-    size = math.prod(mesh.shape[n] for n in names)
-    full = {**params, "mesh": mesh, "names": names}
-    if kind.startswith("allreduce"):
-        return inputs if size == 1 else builder._node(primitive, full, inputs, avals, source, effects)
-    if kind == "permute":
-        if size == 1 and params["perm"]:
-            return inputs
-        return builder._node(primitive, full, inputs, avals, source, effects)
-    return [_all_gather(builder, primitive, full, inputs[0], avals[0], size, source, effects)]
-
-
-def _reduced(builder, kind, axes, inputs, avals, source):
-    """A collective over the axes of a batch is a reduction."""
-    name = {"allreduce_sum": "reduce_sum", "allreduce_max": "reduce_max", "allreduce_min": "reduce_min"}[kind]
-    params = {"axes": tuple(axes), "out_sharding": None}
-    return builder._node(registry[name], params, inputs, avals, source, fx.no_effects)
-
-
-def _all_gather(builder, primitive, params, v, aval, size, source, effects):
-    """Gathered along a new first axis, as MPI does it, which then is moved where it belongs."""
-    dim, tiled = params["all_gather_dimension"], params["tiled"]
-    stacked = v.aval.update(shape=(size, *v.aval.shape))
-    if size == 1:
-        [out] = _reshaped(builder, v, stacked, source)
-    else:
-        [out] = builder._node(primitive, params, [v], [stacked], source, effects)
-    if dim:
-        order = (*range(1, dim + 1), 0, *range(dim + 1, len(stacked.shape)))
-        moved = stacked.update(shape=tuple(stacked.shape[i] for i in order))
-        [out] = builder._node(registry["transpose"], {"permutation": order}, [out], [moved], source, fx.no_effects)
-    if tiled:
-        [out] = _reshaped(builder, out, aval, source)
-    return out
-
-
-def _reshaped(builder, v, aval, source):
-    params = {"new_sizes": aval.shape, "dimensions": None, "sharding": None}
-    return builder._node(registry["reshape"], params, [v], [aval], source, fx.no_effects)

@@ -78,8 +78,9 @@ _MODULES: dict[str, str] = {
     "ops.control_flow.scan": "scan_p",
     # -- communication
     "ops.collectives": """
-        all_gather all_gather_p axis_index axis_index_p axis_size pcast pmax pmax_p pmean pmin pmin_p
-        ppermute ppermute_p psum psum_invariant_p psum_p pvary pvary_p""",
+        all_gather all_gather_p all_to_all all_to_all_p axis_index axis_index_p axis_size pbroadcast pcast pmax pmax_p
+        pmean pmin pmin_p ppermute ppermute_p pshuffle psum psum_invariant_p psum_p psum_scatter pswapaxes pvary
+        pvary_p reduce_scatter_p""",
 }
 
 _HOME: dict[str, str] = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -89,10 +90,10 @@ __all__ = sorted(name for name in _HOME if not name.endswith("_p"))  # noqa: PLE
 # What jax.lax has and this module does not have yet.
 _MISSING = frozenset(
     """
-    all_to_all conv conv_dimension_numbers conv_general_dilated
+    conv conv_dimension_numbers conv_general_dilated
     conv_general_dilated_local conv_general_dilated_patches conv_transpose conv_with_general_padding
-    fft linalg optimization_barrier pshuffle pswapaxes
-    psum_scatter ragged_all_to_all ragged_dot rng_bit_generator rng_uniform with_sharding_constraint""".split()
+    fft linalg optimization_barrier
+    ragged_all_to_all ragged_dot rng_bit_generator rng_uniform with_sharding_constraint""".split()
 )
 
 

@@ -11,13 +11,19 @@ from mpijax.runtime import mpi_start, program
 _communicators: dict[Any, Any] = {}
 
 
-def communicator(mesh: Any, names: tuple[Any, ...]):
+def communicator(mesh: Any, names: tuple[Any, ...], groups: tuple[tuple[int, ...], ...] | None = None):
     """The communicator (of mpi4py) of this rank's group along mesh axes, ranked in row-major order of `names`.
 
-    Made once per mesh and axes; the first time is collective over all ranks of the job.
+    groups: positions along the axes, divided once more; ranked in the order in which a group lists them.
+    Made once per mesh, axes and groups; the first time is collective over all ranks of the job.
     """
-    key = (mesh, names)
+    key = (mesh, names, groups)
     found = _communicators.get(key)
+    if found is None and groups is not None:
+        whole = communicator(mesh, names)
+        here = whole.Get_rank()
+        number = next(k for k, g in enumerate(groups) if here in g)
+        found = _communicators[key] = whole.Split(number, groups[number].index(here))
     if found is None:
         world = mpi_start.world()
         ids = mesh.device_ids
@@ -49,7 +55,7 @@ def instructions_for(step: CommStep) -> list[Any]:
     line = str(step.source) if step.source.file else step.label
     if "comm" in step.params:
         return _per_rank(step, mpi, line)
-    comm = communicator(step.params["mesh"], step.params["names"])
+    comm = communicator(step.params["mesh"], step.params["names"], step.params.get("axis_index_groups"))
     return _over_mesh(step, mpi, comm, line)
 
 
@@ -68,10 +74,23 @@ def _over_mesh(step: CommStep, mpi, comm, line: str) -> list[Any]:
         return [_allreduce(mpi, handle, step.kind.split("_")[1], source, target, line)]
     nbytes = _count(source) * source[2].itemsize
     kind = mpi.move_type()
-    if step.kind == "allgather":
+    if step.kind in ("allgather", "alltoall"):
+        # Counts of one rank's block.
+        block = nbytes if step.kind == "allgather" else nbytes // comm.Get_size()
+        return [program.Comm(step.kind, handle, _at(source), _at(target), block, block, kind, kind, source_line=line)]
+    if step.kind == "reduce_scatter":
+        datatype, operation = mpi.reduction("sum", source[2])
+        n = _count(target)
+        return [program.Comm(
+            "reduce_scatter", handle, _at(source), _at(target), n, n, datatype, datatype, operation, source_line=line
+        )]  # fmt: skip
+    if step.kind == "broadcast":
+        # In place: every rank starts from a copy of its own value.
         return [
-            program.Comm("allgather", handle, _at(source), _at(target), nbytes, nbytes, kind, kind, source_line=line)
-        ]
+            program.Copy(_at(target), _at(source), nbytes),
+            program.Comm("bcast", handle, _at(target), _at(target), nbytes, nbytes, kind, kind,
+                         root=step.params["source"], source_line=line),
+        ]  # fmt: skip
     return _permute(step, mpi, comm, handle, source, target, nbytes, line)
 
 

@@ -19,6 +19,7 @@ from mpijax.core.lowering import Partitioned
 from mpijax.core.primitive import Primitive, registry
 from mpijax.core.source import callable_name
 from mpijax.core.trace import Tracer, named_axes, state, trace_to_closed_jaxpr, trace_to_jaxpr, typeof
+from mpijax.ops.collectives.scope import varying
 from mpijax.spmd.mesh import Mesh, PartitionSpec, current_mesh
 from mpijax.transforms.batching import AxisData, batch_jaxpr, move_dim
 from mpijax.transforms.call import hoist_tracers
@@ -101,15 +102,23 @@ def _call(f, mesh: Mesh, in_specs, out_specs, check_vma: bool, args):
     flat_fun = FlatFun(f, in_tree)
     sizes = dict(mesh.shape)
     manual = frozenset(mesh.axis_names) if check_vma else NO_AXES
+    flat_out: list[PartitionSpec] = []
+
+    def body(*shards):
+        outs = flat_fun(*shards)
+        structure = body.out_tree = flat_fun.out_tree  # type: ignore[attr-defined]
+        if not all(is_array(out) for out in outs):
+            return outs  # for tracing to refuse, with the place of what is no array
+        flat_out[:] = _flatten_specs("out_specs", out_specs, structure, tree.tree_unflatten(structure, outs), mesh)
+        for out, spec in zip(outs, flat_out, strict=True):
+            _check_out(f, mesh, typeof(out), spec, check_vma)
+        # A result that is put together of shards varies over the axes it is split over.
+        return [varying(out, spec.all_axes()) for out, spec in zip(outs, flat_out, strict=True)]
+
     with named_axes(sizes, state.manual_axes | manual if check_vma else state.manual_axes):
-        jaxpr, consts = trace_to_jaxpr(flat_fun, local, debug_info("shard_map", f, args, {}))
+        jaxpr, consts = trace_to_jaxpr(body, local, debug_info("shard_map", f, args, {}))
     closed, moved = hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer))
     out_tree = flat_fun.out_tree
-    flat_out = _flatten_specs(
-        "out_specs", out_specs, out_tree, tree.tree_unflatten(out_tree, [0] * out_tree.num_leaves), mesh  # type: ignore[attr-defined]
-    )
-    for aval, spec in zip(closed.out_avals, flat_out, strict=True):
-        _check_out(f, mesh, aval, spec, check_vma)
     outs = shard_map_p.bind(
         *moved,
         *leaves,
@@ -121,6 +130,14 @@ def _call(f, mesh: Mesh, in_specs, out_specs, check_vma: bool, args):
         newly_manual_axes=frozenset(mesh.axis_names),
     )
     return tree.tree_unflatten(out_tree, outs)
+
+
+def is_array(x: Any) -> bool:
+    try:
+        typeof(x)
+    except TypeError:
+        return False
+    return True
 
 
 # ---------------------------------------------------------------- checks

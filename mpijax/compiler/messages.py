@@ -1,0 +1,131 @@
+"""Collectives of a body as messages: over which ranks, and operands in the order in which MPI takes them.
+
+MPI's allgather, alltoall and reduce_scatter see one block of memory per rank; where an operation names other array
+axes they are moved to the front before, and to their places after.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mpijax.core import effects as fx
+from mpijax.core.lowering import Structural
+from mpijax.core.primitive import Primitive, Unsupported, registry
+
+rank_index_p = Primitive(
+    "rank_index",
+    type_rule=Unsupported("made by the compiler"),
+    reference=lambda *, position: np.int32(position),
+    lower=Structural("rank_index"),
+    jvp=Unsupported("made by the compiler"),
+    transpose=Unsupported("made by the compiler"),
+    batch=Unsupported("made by the compiler"),
+    register=False,
+)
+
+
+def communicate(builder, primitive, params, inputs, avals, source, effects):
+    """A communication, with the mesh it runs on; over axes of size 1 it is no communication at all."""
+    kind = primitive.lower.kind
+    if "comm" in params:
+        return builder._node(primitive, params, inputs, avals, source, effects)
+    names = params.get("axes", params.get("axis_name"))
+    names = tuple(names) if isinstance(names, (tuple, list)) else (names,)
+    if all(isinstance(n, int) for n in names):
+        return _reduced(builder, kind, names, inputs, avals, source)
+    mesh = _mesh_with(builder, names, primitive, source)
+    if kind == "axis_index":
+        at = dict(zip(mesh.axis_names, mesh.coordinates() or (0,) * len(mesh.axis_names), strict=True))
+        return builder._node(rank_index_p, {"position": at[names[0]]}, [], avals, source, fx.no_effects)
+    positional = tuple(n for n in names if isinstance(n, int))
+    if positional:
+        names = tuple(n for n in names if not isinstance(n, int))
+        inputs = _reduced(builder, kind, positional, inputs, avals, source)
+    groups = params.get("axis_index_groups")
+    size = math.prod(mesh.shape[n] for n in names) if groups is None else max(map(len, groups))
+    message = _Message(builder, primitive, {**params, "mesh": mesh, "names": names}, size, source, effects)
+    return message.send(kind, inputs[0], avals[0])
+
+
+def _mesh_with(builder, names, primitive, source):
+    mesh_names = [n for n in names if not isinstance(n, int)]
+    mesh = next((m for m in reversed(builder.meshes) if all(n in m.axis_names for n in mesh_names)), None)
+    if mesh is None:
+        raise NameError(
+            f"Found an unbound axis name: {names}. {primitive.name} at {source} runs outside of the shard_map or vmap "
+            "that names the axis."
+        )
+    return mesh
+
+
+def _reduced(builder, kind, axes, inputs, avals, source):
+    """A collective over the axes of a batch is a reduction."""
+    name = {"allreduce_sum": "reduce_sum", "allreduce_max": "reduce_max", "allreduce_min": "reduce_min"}[kind]
+    params = {"axes": tuple(axes), "out_sharding": None}
+    return builder._node(registry[name], params, inputs, avals, source, fx.no_effects)
+
+
+class _Message:
+    """One collective among `size` ranks."""
+
+    def __init__(self, builder, primitive, params, size: int, source, effects):
+        self.builder, self.primitive, self.params = builder, primitive, params
+        self.size, self.source, self.effects = size, source, effects
+
+    def send(self, kind: str, v, aval) -> list:
+        if kind.startswith("allreduce") or kind == "broadcast":
+            return [v] if self.size == 1 else [self._node(v, v.aval)]
+        if kind == "permute":
+            return [v] if self.size == 1 and self.params["perm"] else [self._node(v, v.aval)]
+        return [{"allgather": self._gather, "alltoall": self._exchange, "reduce_scatter": self._scatter}[kind](v, aval)]
+
+    def _node(self, v, aval):
+        [out] = self.builder._node(self.primitive, self.params, [v], [aval], self.source, self.effects)
+        return out
+
+    def _gather(self, v, aval):
+        """Along a new first axis, which then is moved where it belongs."""
+        dim = self.params["all_gather_dimension"]
+        shape = (self.size, *v.aval.shape)
+        out = self._reshaped(v, shape) if self.size == 1 else self._node(v, v.aval.update(shape=shape))
+        return self._reshaped(self._moved(out, 0, dim), aval.shape)
+
+    def _exchange(self, v, aval):
+        """Blocks for the ranks along a new first axis, blocks from the ranks from it."""
+        if self.size == 1:
+            return self._reshaped(v, aval.shape)
+        ndim = len(v.aval.shape)
+        split, concat = self.params["split_axis"] % ndim, self.params["concat_axis"] % ndim
+        blocks = self._blocks_first(v, split)
+        return self._reshaped(self._moved(self._node(blocks, blocks.aval), 0, concat), aval.shape)
+
+    def _scatter(self, v, aval):
+        """The block for each rank along a new first axis; the sum of those for this one."""
+        if self.size == 1:
+            return self._reshaped(v, aval.shape)
+        blocks = self._blocks_first(v, self.params["scatter_dimension"])
+        return self._reshaped(self._node(blocks, blocks.aval.update(shape=blocks.aval.shape[1:])), aval.shape)
+
+    def _blocks_first(self, v, dim: int):
+        shape = v.aval.shape
+        v = self._reshaped(v, (*shape[:dim], self.size, shape[dim] // self.size, *shape[dim + 1 :]))
+        return self._moved(v, dim, 0)
+
+    def _reshaped(self, v, shape):
+        if v.aval.shape == tuple(shape):
+            return v
+        params = {"new_sizes": tuple(shape), "dimensions": None, "sharding": None}
+        return self._pure("reshape", params, v, shape)
+
+    def _moved(self, v, origin: int, target: int):
+        if origin == target:
+            return v
+        order = [i for i in range(len(v.aval.shape)) if i != origin]
+        order.insert(target, origin)
+        return self._pure("transpose", {"permutation": tuple(order)}, v, [v.aval.shape[i] for i in order])
+
+    def _pure(self, name: str, params, v, shape):
+        aval = v.aval.update(shape=tuple(shape))
+        return self.builder._node(registry[name], params, [v], [aval], self.source, fx.no_effects)[0]

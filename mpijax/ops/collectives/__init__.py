@@ -1,0 +1,21 @@
+"""Collectives over named axes: of a mesh under `shard_map`, of a batch under `vmap`."""
+
+from mpijax.ops.collectives.exchange import all_to_all, all_to_all_p, pswapaxes
+from mpijax.ops.collectives.gather_scatter import (
+    all_gather,
+    all_gather_invariant_p,
+    all_gather_p,
+    psum_scatter,
+    reduce_scatter_p,
+)
+from mpijax.ops.collectives.permutations import pbroadcast, pbroadcast_p, ppermute, ppermute_p, pshuffle
+from mpijax.ops.collectives.position import axis_index, axis_index_p, axis_size
+from mpijax.ops.collectives.reductions import pmax, pmax_p, pmean, pmin, pmin_p, psum, psum_invariant_p, psum_p
+from mpijax.ops.collectives.varying import pcast, pvary, pvary_p
+
+__all__ = [
+    "all_gather", "all_gather_invariant_p", "all_gather_p", "all_to_all", "all_to_all_p", "axis_index", "axis_index_p",
+    "axis_size", "pbroadcast", "pbroadcast_p", "pcast", "pmax", "pmax_p", "pmean", "pmin", "pmin_p", "ppermute",
+    "ppermute_p", "pshuffle", "psum", "psum_invariant_p", "psum_p", "psum_scatter", "pswapaxes", "pvary", "pvary_p",
+    "reduce_scatter_p",
+]  # fmt: skip

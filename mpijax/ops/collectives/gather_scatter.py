@@ -1,0 +1,269 @@
+"""`all_gather` and `psum_scatter`, each the other's transpose."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpijax.core import tree
+from mpijax.core.lowering import Communication
+from mpijax.core.primitive import Primitive, registry
+from mpijax.core.trace import axis_size as named_axis_size
+from mpijax.core.trace import state, typeof
+from mpijax.ops.collectives.position import axis_index
+from mpijax.ops.collectives.reductions import numeric
+from mpijax.ops.collectives.scope import (
+    around,
+    batched,
+    check_bound,
+    divided,
+    effects,
+    group_size,
+    groups_of,
+    linear_jvp,
+    merge_axes,
+    names_of,
+    over_groups,
+    refuse_mixed_groups,
+    varying,
+    vma_with,
+    vma_without,
+)
+from mpijax.transforms.zeros import Zero
+
+
+def all_gather(x, axis_name, *, axis_index_groups=None, axis=0, tiled=False, to: str = "varying"):
+    """The shards' `x` (a pytree) side by side: along a new axis at `axis`, or joined along it with `tiled`.
+
+    Communicates one allgather a leaf. With `axis_index_groups` each shard gets those of its group.
+    to: how the result is typed: 'varying', or 'invarying', the same on all shards.
+    """
+    if to not in ("varying", "invarying"):
+        if to == "reduced":
+            raise NotImplementedError("all_gather(..., to='reduced') is not supported: use to='varying' or 'invarying'")
+        raise ValueError(
+            f"Got unexpected `to` value for `jax.lax.all_gather`: {to!r}. Allowed are 'varying' and 'invarying'."
+        )
+    names = names_of(axis_name)
+    check_bound(names)
+    groups = groups_of(axis_index_groups, names, equal=True)
+    if to == "invarying" and groups is not None:
+        raise NotImplementedError("all_gather(..., to='invarying') with axis_index_groups: the groups' results differ")
+    size = group_size(names, groups)
+    invariant = to == "invarying" and bool(state.manual_axes)
+
+    def one(leaf):
+        ndim = typeof(leaf).ndim + (not tiled)
+        if not -ndim <= axis < ndim:
+            raise ValueError(f"all_gather: axis {axis} is out of bounds for a result with {ndim} axes")
+        leaf = varying(leaf, names)
+        params = {"all_gather_dimension": axis % ndim, "axis_name": names, "axis_size": size, "tiled": tiled}
+        if invariant:
+            return all_gather_invariant_p.bind(leaf, **params)
+        return all_gather_p.bind(leaf, axis_index_groups=groups, **params)
+
+    return tree.tree_map(one, x)
+
+
+def psum_scatter(x, axis_name, *, scatter_dimension=0, axis_index_groups=None, tiled=False):
+    """Sum of `x` (a pytree) over named axes, of which each shard gets one part: that at its position.
+
+    The parts are the elements of axis `scatter_dimension`, which goes, or with `tiled` equal blocks along it.
+    Communicates one reduce_scatter a leaf. Raises ValueError where that axis does not have the size of the named axes
+    (with `tiled`, a multiple).
+    """
+    names = names_of(axis_name)
+    check_bound(names)
+    groups = groups_of(axis_index_groups, names, equal=True)
+    size = group_size(names, groups)
+
+    def one(leaf):
+        leaf = varying(numeric(leaf), names)
+        return reduce_scatter_p.bind(
+            leaf, axis_name=names, scatter_dimension=scatter_dimension, axis_index_groups=groups, axis_size=size,
+            tiled=tiled,
+        )  # fmt: skip
+
+    return tree.tree_map(one, x)
+
+
+# ---------------------------------------------------------------- all_gather
+
+
+def _all_gather_type(x, *, all_gather_dimension, axis_size, tiled, **_):
+    shape = list(x.shape)
+    if tiled:
+        shape[all_gather_dimension] *= axis_size
+    else:
+        shape.insert(all_gather_dimension, axis_size)
+    return x.update(shape=tuple(shape))
+
+
+def _all_gather_reference(x, *, all_gather_dimension, tiled, **_):
+    return x if tiled else np.expand_dims(x, all_gather_dimension)
+
+
+def _all_gather_transpose(ct, x, *, all_gather_dimension, **params):
+    """Every shard's cotangent for my part, summed."""
+    if type(ct) is Zero:
+        return [Zero(x.aval)]
+    return [reduce_scatter_p.bind(ct, scatter_dimension=all_gather_dimension, **params)]
+
+
+def _all_gather_batch(primitive_name: str):
+    def batch(axis, args, dims, *, all_gather_dimension, axis_name, axis_size, tiled, **groups):
+        [x], [d] = args, dims
+        primitive, at = registry[primitive_name], all_gather_dimension
+        if axis.name is None or axis.name not in axis_name:
+            # The batch axis comes along, before or behind the gathered one.
+            shifted = at + (d is not None and d <= at)
+            out = primitive.bind(
+                x, all_gather_dimension=shifted, axis_name=axis_name, axis_size=axis_size, tiled=tiled, **groups
+            )
+            return out, d if d is None else d + (not tiled and shifted <= d)
+        if groups.get("axis_index_groups") is not None:
+            if len(axis_name) != 1:
+                raise refuse_mixed_groups("all_gather", axis_name)
+            return over_groups(axis, x, d, groups["axis_index_groups"], lambda inner, part: (
+                _gathered(registry[primitive_name], inner, part, 0, at, axis_name, tiled), None))  # fmt: skip
+        return _gathered(primitive, axis, x, d, at, axis_name, tiled), None
+
+    return batch
+
+
+def _gathered(primitive, axis, x, d, at: int, names, tiled: bool):
+    """All examples, from all positions of the other axes, along one axis."""
+    before, behind = around(names, axis.name)
+    none = {} if primitive is all_gather_invariant_p else {"axis_index_groups": None}
+
+    def gather(x, over, at):
+        return primitive.bind(
+            x, all_gather_dimension=at, axis_name=over, axis_size=named_axis_size(over), tiled=False, **none
+        )
+
+    x = batched(axis, x, d)
+    if behind:
+        x = gather(x, behind, at + 1)
+    x = batched(axis, x, 0, at)
+    if before:
+        x = gather(x, before, at)
+    return merge_axes(x, at, 1 + bool(before) + bool(behind) + tiled)
+
+
+all_gather_p = Primitive(
+    "all_gather",
+    type_rule=_all_gather_type,
+    reference=_all_gather_reference,
+    lower=Communication("allgather"),
+    jvp=linear_jvp("all_gather"),
+    transpose=_all_gather_transpose,
+    batch=_all_gather_batch("all_gather"),
+    effects=effects("axis_name"),
+    vma=vma_with("axis_name"),
+)
+
+
+def _invariant_transpose(ct, x, *, all_gather_dimension, axis_name, axis_size, tiled):
+    """All shards have the same cotangent: each takes its part."""
+    if type(ct) is Zero:
+        return [Zero(x.aval)]
+    part = x.aval.shape[all_gather_dimension] if tiled else 1
+    here = axis_index(axis_name)
+    starts = [np.int32(0)] * typeof(ct).ndim
+    starts[all_gather_dimension] = here * np.int32(part)
+    shape = list(typeof(ct).shape)
+    shape[all_gather_dimension] = part
+    mine = registry["dynamic_slice"].bind(ct, *starts, slice_sizes=tuple(shape))
+    return [mine if tiled else registry["squeeze"].bind(mine, dimensions=(all_gather_dimension,))]
+
+
+all_gather_invariant_p = Primitive(
+    "all_gather_invariant",
+    type_rule=_all_gather_type,
+    reference=_all_gather_reference,
+    lower=Communication("allgather"),
+    jvp=linear_jvp("all_gather_invariant"),
+    transpose=_invariant_transpose,
+    batch=_all_gather_batch("all_gather_invariant"),
+    effects=effects("axis_name"),
+    vma=vma_without("axis_name"),
+)
+
+# ---------------------------------------------------------------- reduce_scatter
+
+
+def _reduce_scatter_type(x, *, scatter_dimension, axis_size, tiled, **_):
+    shape = list(x.shape)
+    size = shape[scatter_dimension]
+    if tiled:
+        if size % axis_size:
+            raise ValueError(
+                f"tiled reduce_scatter operand scatter dimension size {size} must be divisible by shard_count "
+                f"{axis_size}: axis {scatter_dimension} of {x.str_short()}"
+            )
+        shape[scatter_dimension] //= axis_size
+    else:
+        if size != axis_size:
+            raise ValueError(
+                f"reduce_scatter operand scatter dimension size {size} must match shard count {axis_size}: axis "
+                f"{scatter_dimension} of {x.str_short()}; with tiled=True it may be a multiple"
+            )
+        del shape[scatter_dimension]
+    return x.update(shape=tuple(shape))
+
+
+def _reduce_scatter_transpose(ct, x, *, scatter_dimension, **params):
+    if type(ct) is Zero:
+        return [Zero(x.aval)]
+    return [all_gather_p.bind(ct, all_gather_dimension=scatter_dimension, **params)]
+
+
+def _reduce_scatter_batch(
+    axis, args, dims, *, axis_name, scatter_dimension, axis_index_groups, axis_size, tiled
+):
+    [x], [d] = args, dims
+    if axis.name is None or axis.name not in axis_name:
+        at = scatter_dimension + (d is not None and d <= scatter_dimension)
+        out = reduce_scatter_p.bind(
+            x, axis_name=axis_name, scatter_dimension=at, axis_index_groups=axis_index_groups, axis_size=axis_size,
+            tiled=tiled,
+        )  # fmt: skip
+        return out, d if d is None else d - (not tiled and at < d)
+    if axis_index_groups is not None:
+        if len(axis_name) != 1:
+            raise refuse_mixed_groups("psum_scatter", axis_name)
+        return over_groups(axis, x, d, axis_index_groups, lambda inner, part: _scattered(
+            inner, part, 0, scatter_dimension, axis_name, tiled))  # fmt: skip
+    return _scattered(axis, x, d, scatter_dimension, axis_name, tiled)
+
+
+def _scattered(axis, x, d, at: int, names, tiled: bool):
+    """Sums over examples and over the other axes; the axis scattered becomes positions before, examples, behind."""
+    before, behind = around(names, axis.name)
+
+    def scatter(x, over, at):
+        return reduce_scatter_p.bind(
+            x, axis_name=over, scatter_dimension=at, axis_index_groups=None, axis_size=named_axis_size(over),
+            tiled=False,
+        )  # fmt: skip
+
+    sizes = [*([named_axis_size(before)] if before else []), axis.size, *([named_axis_size(behind)] if behind else [])]
+    x = divided(batched(axis, x, d), at + 1, sizes)
+    if before:
+        x = scatter(x, before, at + 1)
+    x = registry["reduce_sum"].bind(x, axes=(0,), out_sharding=None)
+    if behind:
+        x = scatter(x, behind, at + 1)
+    return (x if tiled else registry["squeeze"].bind(x, dimensions=(at + 1,))), at
+
+
+reduce_scatter_p = Primitive(
+    "reduce_scatter",
+    type_rule=_reduce_scatter_type,
+    reference=lambda x, *, scatter_dimension, tiled, **_: x if tiled else x.squeeze(scatter_dimension),
+    lower=Communication("reduce_scatter"),
+    jvp=linear_jvp("reduce_scatter"),
+    transpose=_reduce_scatter_transpose,
+    batch=_reduce_scatter_batch,
+    effects=effects("axis_name"),
+    vma=vma_with("axis_name"),
+)

@@ -1,0 +1,179 @@
+"""`ppermute`, `pshuffle`, `pbroadcast`: whole shards sent along a named axis."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpijax.core import tree
+from mpijax.core.lowering import Communication
+from mpijax.core.primitive import Primitive, registry
+from mpijax.core.trace import axis_size as named_axis_size
+from mpijax.core.trace import typeof
+from mpijax.ops.collectives.position import axis_index
+from mpijax.ops.collectives.reductions import psum_p
+from mpijax.ops.collectives.scope import (
+    around,
+    batched,
+    check_bound,
+    effects,
+    linear_jvp,
+    names_of,
+    row,
+    same_type,
+    varying,
+    vma_with,
+)
+from mpijax.transforms.zeros import Zero
+
+
+def ppermute(x, axis_name, perm):
+    """Send `x` (a pytree) along named axes: `perm` lists pairs (source, destination), row-major over several axes.
+
+    Shards that nobody sends to get zeros. Raises ValueError where a source or destination repeats.
+    """
+    names = names_of(axis_name)
+    check_bound(names)
+    perm = tuple((int(a), int(b)) for a, b in perm)
+    size = named_axis_size(names)
+    sources, targets = [a for a, _ in perm], [b for _, b in perm]
+    if len(set(sources)) != len(perm) or len(set(targets)) != len(perm):
+        raise ValueError(f"ppermute sources and destinations must be unique, got {perm}.")
+    if any(not 0 <= i < size for i in sources + targets):
+        raise ValueError(f"ppermute: perm {perm} names a position outside of axis {axis_name!r} of size {size}.")
+    return tree.tree_map(lambda leaf: ppermute_p.bind(varying(leaf, names), axis_name=names, perm=perm), x)
+
+
+def pshuffle(x, axis_name, perm):
+    """`x` (a pytree) rearranged along a named axis: shard `i` gets that of shard `perm[i]`.
+
+    Raises ValueError for a `perm` that is no permutation of the positions.
+    """
+    perm = [int(i) for i in perm]
+    size = named_axis_size(names_of(axis_name))
+    if sorted(perm) != list(range(size)):
+        raise ValueError(f"`perm` does not represent a permutation of the {size} positions of {axis_name!r}: {perm}")
+    return ppermute(x, axis_name, list(zip(perm, range(size), strict=True)))
+
+
+def pbroadcast(x, axis_name, source: int):
+    """The `x` (a pytree) of the shard at position `source` along a named axis, on every shard. One broadcast a leaf."""
+    names = names_of(axis_name)
+    check_bound(names)
+    size = named_axis_size(names)
+    source = int(source)
+    if not 0 <= source < size:
+        raise ValueError(f"pbroadcast: source {source} is not a position along axis {axis_name!r} of size {size}")
+    return tree.tree_map(lambda leaf: pbroadcast_p.bind(varying(leaf, names), axis_name=names, source=source), x)
+
+
+# ---------------------------------------------------------------- rules
+
+
+def _ppermute_transpose(ct, x, *, axis_name, perm):
+    if type(ct) is Zero:
+        return [Zero(x.aval)]
+    return [ppermute_p.bind(ct, axis_name=axis_name, perm=tuple((b, a) for a, b in perm))]
+
+
+def _ppermute_batch(axis, args, dims, *, axis_name, perm):
+    [x], [d] = args, dims
+    if axis.name is None or axis.name not in axis_name:
+        return ppermute_p.bind(x, axis_name=axis_name, perm=perm), d
+    x = batched(axis, x, d)
+    if len(axis_name) > 1:
+        return _mixed_ppermute(axis, x, axis_name, perm), 0
+    origin = {b: a for a, b in perm}
+    pieces = []
+    for i in range(axis.size):
+        piece = row(x, origin.get(i, 0), keep=True)
+        pieces.append(piece if i in origin else np.zeros(typeof(piece).shape, typeof(x).dtype))
+    return registry["concatenate"].bind(*pieces, dimension=0), 0
+
+
+def _mixed_ppermute(axis, x, names, perm):
+    """Over a batch axis and others: each row gets, from each row, what is sent there along the other axes."""
+    before, behind = around(names, axis.name)
+    inner, rest = named_axis_size(behind), named_axis_size((*before, *behind))
+
+    def split(position):
+        """The example, and the position along the other axes."""
+        high, low = divmod(position, axis.size * inner)
+        example, low = divmod(low, inner)
+        return example, high * inner + low
+
+    edges: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for a, b in perm:
+        (ea, pa), (eb, pb) = split(a), split(b)
+        edges.setdefault((ea, eb), []).append((pa, pb))
+    here = axis_index((*before, *behind))
+    out = []
+    for target in range(axis.size):
+        total = np.zeros(typeof(row(x, 0)).shape, typeof(x).dtype)
+        for source in range(axis.size):
+            pairs = edges.get((source, target))
+            if pairs is None:
+                continue
+            piece = ppermute_p.bind(row(x, source), axis_name=(*before, *behind), perm=tuple(pairs))
+            gets = np.zeros(rest, bool)
+            gets[[b for _, b in pairs]] = True
+            mine = registry["dynamic_slice"].bind(gets, here, slice_sizes=(1,))
+            mine = registry["squeeze"].bind(mine, dimensions=(0,))
+            total = registry["select_n"].bind(mine, total, piece)
+        out.append(registry["broadcast_in_dim"].bind(
+            total, shape=(1, *typeof(total).shape), broadcast_dimensions=tuple(range(1, typeof(total).ndim + 1)),
+            sharding=None,
+        ))  # fmt: skip
+    return registry["concatenate"].bind(*out, dimension=0)
+
+
+ppermute_p = Primitive(
+    "ppermute",
+    type_rule=same_type,
+    reference=lambda x, *, axis_name, perm: x if perm else np.zeros_like(x),
+    lower=Communication("permute"),
+    jvp=linear_jvp("ppermute"),
+    transpose=_ppermute_transpose,
+    batch=_ppermute_batch,
+    effects=effects("axis_name"),
+    vma=vma_with("axis_name"),
+)
+
+
+def _pbroadcast_transpose(ct, x, *, axis_name, source):
+    """The source's value goes everywhere: its cotangent is the sum of all, that of the others zero."""
+    if type(ct) is Zero:
+        return [Zero(x.aval)]
+    total = psum_p.bind(ct, axes=axis_name, axis_index_groups=None)
+    zero = np.zeros((), typeof(ct).dtype)[()]
+    none = registry["broadcast_in_dim"].bind(zero, shape=x.aval.shape, broadcast_dimensions=(), sharding=None)
+    is_source = registry["eq"].bind(axis_index(axis_name), np.int32(source))
+    return [registry["select_n"].bind(is_source, none, total)]
+
+
+def _pbroadcast_batch(axis, args, dims, *, axis_name, source):
+    [x], [d] = args, dims
+    if axis.name is None or axis.name not in axis_name:
+        return pbroadcast_p.bind(x, axis_name=axis_name, source=source), d
+    before, behind = around(axis_name, axis.name)
+    high, low = divmod(source, named_axis_size(behind) if behind else 1)
+    first, example = divmod(high, axis.size)
+    if d is not None:
+        x = row(batched(axis, x, d), example)
+    if behind:
+        x = pbroadcast_p.bind(x, axis_name=behind, source=low)
+    if before:
+        x = pbroadcast_p.bind(x, axis_name=before, source=first)
+    return x, None
+
+
+pbroadcast_p = Primitive(
+    "pbroadcast",
+    type_rule=same_type,
+    reference=lambda x, *, axis_name, source: x,
+    lower=Communication("broadcast"),
+    jvp=linear_jvp("pbroadcast"),
+    transpose=_pbroadcast_transpose,
+    batch=_pbroadcast_batch,
+    effects=effects("axis_name"),
+    vma=vma_with("axis_name"),
+)

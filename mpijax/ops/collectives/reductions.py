@@ -1,0 +1,217 @@
+"""`psum`, `pmean`, `pmax`, `pmin`: elements combined over named axes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpijax.core import tree
+from mpijax.core.lowering import Communication
+from mpijax.core.primitive import Primitive, Unsupported, registry
+from mpijax.core.trace import state, typeof
+from mpijax.ops.collectives.scope import (
+    check_bound,
+    effects,
+    group_size,
+    groups_of,
+    linear_jvp,
+    names_of,
+    over_groups,
+    refuse_mixed_groups,
+    same_type,
+    varying,
+    vma_without,
+)
+from mpijax.transforms.zeros import Zero
+
+
+def psum(x, axis_name, *, axis_index_groups=None):
+    """Sum of `x` (a pytree) over one or more named axes; every shard gets the sum. Communicates one allreduce a leaf.
+
+    A Python number is multiplied by the axis size. Truth values are counted, as int32.
+
+    axis_index_groups: lists of positions along the axis that together cover it; each shard gets its group's sum.
+
+    Raises NameError for an axis that is not in scope, ValueError for groups that do not cover the axis.
+    """
+    names = names_of(axis_name)
+    check_bound(names)
+    groups = groups_of(axis_index_groups, names, equal=False)
+
+    def one(leaf):
+        if isinstance(leaf, (bool, int, float, complex)):
+            if groups is not None:
+                groups_of(groups, names, equal=True)
+            return leaf * group_size(names, groups)
+        return _reduce(psum_p, numeric(leaf), names, groups)
+
+    return tree.tree_map(one, x)
+
+
+def numeric(x):
+    """Truth values as int32, to be added."""
+    if typeof(x).dtype == np.bool_:
+        return registry["convert_element_type"].bind(x, new_dtype=np.dtype(np.int32), weak_type=False, sharding=None)
+    return x
+
+
+def _reduce(primitive, x, names, groups):
+    """Over batch axes and over mesh axes, which types tell apart."""
+    if not state.manual_axes:
+        return primitive.bind(x, axes=names, axis_index_groups=groups)
+    mesh_names = tuple(n for n in names if n in state.manual_axes)
+    if groups is not None:
+        # The groups of an axis have results of their own: they vary along it.
+        return primitive.bind(varying(x, mesh_names), axes=names, axis_index_groups=groups)
+    others = tuple(n for n in names if n not in state.manual_axes)
+    if others:
+        x = primitive.bind(x, axes=others, axis_index_groups=None)
+    if mesh_names:
+        x = varying(x, mesh_names)
+        if primitive is psum_p:
+            return psum_invariant_p.bind(x, axes=mesh_names)
+        return primitive.bind(x, axes=mesh_names, axis_index_groups=None)
+    return x
+
+
+def pmean(x, axis_name, *, axis_index_groups=None):
+    """Mean of `x` (a pytree) over named axes; communicates as `psum`."""
+    names = names_of(axis_name)
+    check_bound(names)
+    groups = groups_of(axis_index_groups, names, equal=True)
+    total = psum(x, axis_name, axis_index_groups=groups)
+    count = group_size(names, groups)
+    return tree.tree_map(lambda v: v / count, total)
+
+
+def pmax(x, axis_name, *, axis_index_groups=None):
+    """Largest value of `x` (a pytree) over named axes, or over groups along them, element by element."""
+    return _extremum(pmax_p, x, axis_name, axis_index_groups)
+
+
+def pmin(x, axis_name, *, axis_index_groups=None):
+    """Smallest value of `x` (a pytree) over named axes, or over groups along them, element by element."""
+    return _extremum(pmin_p, x, axis_name, axis_index_groups)
+
+
+def _extremum(primitive, x, axis_name, groups):
+    names = names_of(axis_name)
+    check_bound(names)
+    groups = groups_of(groups, names, equal=False)
+    return tree.tree_map(lambda leaf: _reduce(primitive, leaf, names, groups), x)
+
+
+# ---------------------------------------------------------------- rules
+
+
+def _reduced_type(x, *, axes, **_):
+    positional = [a for a in axes if isinstance(a, int)]
+    return x.update(shape=tuple(d for i, d in enumerate(x.shape) if i not in positional))
+
+
+def _shifted(n, d):
+    return n + 1 if isinstance(n, int) and d is not None and n >= d else n
+
+
+def _batch(name: str):
+    """Over the batch's own axis the collective is a reduction; otherwise the batch just comes along."""
+
+    def batch(axis, args, dims, *, axes, axis_index_groups):
+        [x], [d] = args, dims
+        primitive = registry[name]
+        if axis.name is None or axis.name not in axes:
+            out = primitive.bind(
+                x, axes=tuple(_shifted(n, d) for n in axes), axis_index_groups=axis_index_groups
+            )
+            removed = sum(1 for n in axes if isinstance(n, int) and d is not None and _shifted(n, d) < d)
+            return out, None if d is None else d - removed
+        if axis_index_groups is not None:
+            if len(axes) != 1:
+                raise refuse_mixed_groups(name, axes)
+            return over_groups(axis, x, d, axis_index_groups, lambda inner, part: (
+                primitive.bind(part, axes=(0,), axis_index_groups=None), None))  # fmt: skip
+        names = tuple(n for n in axes if n != axis.name)
+        if d is None:
+            if name == "psum":
+                x = x * axis.size
+            return (primitive.bind(x, axes=names, axis_index_groups=None) if names else x), None
+        return primitive.bind(x, axes=(*(_shifted(n, d) for n in names), d), axis_index_groups=None), None
+
+    return batch
+
+
+def _psum_transpose(ct, x, *, axes, axis_index_groups):
+    if type(ct) is Zero:
+        return [Zero(x.aval)]
+    positional = [a for a in axes if isinstance(a, int)]
+    named = tuple(a for a in axes if not isinstance(a, int))
+    if positional:
+        shape = x.aval.shape
+        kept = tuple(i for i in range(len(shape)) if i not in positional)
+        ct = registry["broadcast_in_dim"].bind(ct, shape=shape, broadcast_dimensions=kept, sharding=None)
+    return [psum_p.bind(ct, axes=named, axis_index_groups=axis_index_groups) if named else ct]
+
+
+psum_p = Primitive(
+    "psum",
+    type_rule=_reduced_type,
+    reference=lambda x, *, axes, **_: x.sum(axis=tuple(a for a in axes if isinstance(a, int))),
+    lower=Communication("allreduce_sum"),
+    jvp=linear_jvp("psum"),
+    transpose=_psum_transpose,
+    batch=_batch("psum"),
+    effects=effects("axes"),
+    vma=lambda avals, params: avals[0].vma,
+)
+
+
+def _psum_invariant_transpose(ct, x, *, axes):
+    return [ct if type(ct) is Zero else registry["pvary"].bind(ct, axes=axes)]
+
+
+psum_invariant_p = Primitive(
+    "psum_invariant",
+    type_rule=same_type,
+    reference=lambda x, *, axes: x,
+    lower=Communication("allreduce_sum"),
+    jvp=linear_jvp("psum_invariant"),
+    transpose=_psum_invariant_transpose,
+    batch=lambda axis, args, dims, *, axes: (psum_invariant_p.bind(args[0], axes=axes), dims[0]),
+    effects=effects("axes"),
+    vma=vma_without("axes"),
+)
+
+
+def _extremum_jvp(name: str):
+    """The tangent of the winner; where several tie, their mean, as for a maximum along an array axis."""
+
+    def jvp(primals, tangents, **params):
+        primitive = registry[name]
+        [x], [t] = primals, tangents
+        out = primitive.bind(x, **params)
+        if type(t) is Zero:
+            return out, Zero.of_primal(out)
+        names, groups = params["axes"], params["axis_index_groups"]
+        wins = registry["eq"].bind(x, varying(out, names))
+        mask = registry["convert_element_type"].bind(wins, new_dtype=typeof(x).dtype, weak_type=False, sharding=None)
+        count = _reduce(psum_p, mask, names, groups)
+        return out, _reduce(psum_p, t * mask, names, groups) / count
+
+    return jvp
+
+
+def _extremum_primitive(name: str, ufunc) -> Primitive:
+    return Primitive(
+        name,
+        type_rule=_reduced_type,
+        reference=lambda x, *, axes, **_: ufunc.reduce(x, axis=tuple(a for a in axes if isinstance(a, int))),
+        lower=Communication(f"allreduce_{name[1:]}"),
+        jvp=_extremum_jvp(name),
+        transpose=Unsupported(f"{name} is not linear; it is differentiated by its jvp rule"),
+        batch=_batch(name),
+        effects=effects("axes"),
+        vma=vma_without("axes"),
+    )
+
+
+pmax_p = _extremum_primitive("pmax", np.maximum)
+pmin_p = _extremum_primitive("pmin", np.minimum)

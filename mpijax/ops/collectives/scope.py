@@ -1,0 +1,185 @@
+"""What all collectives share: names in scope, groups along an axis, varying axes in types, batches taken apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import effects as fx
+from mpijax.core.primitive import registry
+from mpijax.core.trace import axis_size as named_axis_size
+from mpijax.core.trace import state, typeof
+from mpijax.transforms.batching import batch_at
+from mpijax.transforms.zeros import Zero
+
+Groups = tuple[tuple[int, ...], ...]
+
+
+def names_of(axis_name) -> tuple:
+    """One name or several, as a tuple."""
+    return tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
+
+
+def check_bound(names) -> None:
+    """Raise NameError for a name that is not in scope; ints are positions of array axes."""
+    for n in names:
+        if not isinstance(n, int):
+            named_axis_size(n)
+
+
+def groups_of(groups, names, *, equal: bool) -> Groups | None:
+    """`axis_index_groups` as tuples: every position along the axis once. equal: all groups must have one size."""
+    if groups is None:
+        return None
+    if any(isinstance(n, int) for n in names):
+        raise ValueError(f"axis_index_groups only supported over named axes, got axes {names}")
+    found: Groups = tuple(tuple(int(i) for i in g) for g in groups)
+    size = named_axis_size(names)
+    if sorted(i for g in found for i in g) != list(range(size)):
+        raise ValueError(
+            f"axis_index_groups must cover all indices exactly once: 0 to {size - 1} for axis {_show(names)} of size "
+            f"{size}, got {found}"
+        )
+    if equal and len({len(g) for g in found}) > 1:
+        raise ValueError(f"axis_index_groups must all be the same size here, got {found}")
+    return found
+
+
+def _show(names) -> str:
+    return repr(names[0] if len(names) == 1 else names)
+
+
+def group_size(names, groups: Groups | None) -> int:
+    """How many shards take part in one exchange."""
+    return named_axis_size(names) if groups is None else len(groups[0])
+
+
+def effects(key: str) -> Callable:
+    """Effects of a communication over the names in parameter `key`; over array axes there are none."""
+
+    def rule(params):
+        names = [n for n in names_of(params[key]) if not isinstance(n, int)]
+        return frozenset([fx.communication, *(fx.NamedAxisEffect(n) for n in names)]) if names else fx.no_effects
+
+    return rule
+
+
+# ---------------------------------------------------------------- varying axes in types
+
+
+def varying(x: Any, names) -> Any:
+    """`x` typed as varying over those of `names` that are mesh axes."""
+    vma = typeof(x).vma
+    missing = tuple(n for n in names if n in state.manual_axes and n not in vma)
+    return registry["pvary"].bind(x, axes=missing) if missing else x
+
+
+def vma_without(key: str) -> Callable:
+    """A result is the same along the axes communicated over, unless groups along them differ."""
+
+    def rule(avals, params):
+        vma = avals[0].vma
+        return vma if params.get("axis_index_groups") is not None else vma - set(names_of(params[key]))
+
+    return rule
+
+
+def vma_with(key: str) -> Callable:
+    """A result differs along the axes communicated over."""
+
+    def rule(avals, params):
+        mesh_axes = frozenset(n for n in names_of(params[key]) if n in state.manual_axes)
+        return (avals[0].vma if avals else frozenset()) | mesh_axes
+
+    return rule
+
+
+# ---------------------------------------------------------------- rules
+
+
+def same_type(x, **_):
+    return x
+
+
+def linear_jvp(name: str) -> Callable:
+    """Linear operations: the tangent goes the same way."""
+
+    def jvp(primals, tangents, **params):
+        primitive = registry[name]
+        [x], [t] = primals, tangents
+        out = primitive.bind(x, **params)
+        return out, Zero.of_primal(out) if type(t) is Zero else primitive.bind(t, **params)
+
+    return jvp
+
+
+def around(names, name) -> tuple[tuple, tuple]:
+    """The names before and behind that of a batch: positions are counted in row-major order of all of them."""
+    k = names.index(name)
+    return tuple(names[:k]), tuple(names[k + 1 :])
+
+
+def batched(axis, x, d, target: int = 0):
+    """`x` with its examples along axis `target`, equal copies if it is the same for all."""
+    return batch_at(x, d, target, axis.size)
+
+
+def reshape(x, shape):
+    shape = tuple(shape)
+    if typeof(x).shape == shape:
+        return x
+    return registry["reshape"].bind(x, new_sizes=shape, dimensions=None, sharding=None)
+
+
+def divided(x, axis: int, sizes):
+    """Axis `axis` as several, the last of which takes what remains."""
+    shape = typeof(x).shape
+    rest = shape[axis] // math.prod(sizes)
+    return reshape(x, (*shape[:axis], *sizes, rest, *shape[axis + 1 :]))
+
+
+def merge_axes(x, axis: int, count: int):
+    """`count` axes from `axis` on as one."""
+    shape = typeof(x).shape
+    return reshape(x, (*shape[:axis], math.prod(shape[axis : axis + count]), *shape[axis + count :]))
+
+
+def row(x, i: int, keep: bool = False):
+    """Element `i` along the first axis."""
+    shape = typeof(x).shape
+    zeros = (0,) * (len(shape) - 1)
+    out = registry["slice"].bind(
+        x, start_indices=(i, *zeros), limit_indices=(i + 1, *shape[1:]), strides=None
+    )
+    return out if keep else reshape(out, shape[1:])
+
+
+def rows(x, order):
+    """The elements of the first axis in another order."""
+    order = list(order)
+    if order == list(range(typeof(x).shape[0])):
+        return x
+    return registry["concatenate"].bind(*(row(x, i, keep=True) for i in order), dimension=0)
+
+
+def over_groups(axis, x, d, groups: Groups, rule: Callable):
+    """A collective over the groups of a batch: `rule(axis of the group, its elements first) -> (result, dim)`."""
+    x = batched(axis, x, d)
+    parts = []
+    for g in groups:
+        inner = type(axis)(axis.name, len(g))
+        out, dim = rule(inner, rows(x, g))
+        parts.append(batched(inner, out, dim))
+    together = parts[0] if len(parts) == 1 else registry["concatenate"].bind(*parts, dimension=0)
+    members = [i for g in groups for i in g]
+    return rows(together, np.argsort(members).tolist()), 0
+
+
+def refuse_mixed_groups(name: str, axes) -> NotImplementedError:
+    return NotImplementedError(
+        f"{name} with axis_index_groups over a batch axis together with other axes, {axes}: communicate over one "
+        "at a time, or give the groups an axis of their own in the mesh"
+    )

@@ -1,0 +1,72 @@
+"""`pvary` and `pcast`: where a value that is the same along a mesh axis meets one that is not.
+
+`psum` of a varying value is invariant; where an invariant value meets a varying one, `pvary` marks the change, moves
+nothing, and is what `psum` transposes to. With that pairing, gradients through collectives are those of the global
+program.
+"""
+
+from __future__ import annotations
+
+from mpijax.core import tree
+from mpijax.core.lowering import Structural
+from mpijax.core.primitive import Primitive, registry
+from mpijax.core.trace import set_pvary, typeof
+from mpijax.ops.collectives.scope import linear_jvp, names_of, same_type, vma_with
+from mpijax.transforms.zeros import Zero
+
+
+def pvary(x, axis_name):
+    """`x` (a pytree), typed as varying over mesh axes; moves nothing."""
+    names = names_of(axis_name)
+    if not names:
+        return x
+    return tree.tree_map(lambda leaf: pvary_p.bind(leaf, axes=names), x)
+
+
+def pcast(x, axis_name, *, to: str):
+    """`x` (a pytree) typed as varying (`to='varying'`) over mesh axes; moves nothing.
+
+    Raises ValueError where it varies already, and for a `to` that JAX does not have.
+    """
+    if to in ("reduced", "unreduced"):
+        raise NotImplementedError(f"pcast(..., to={to!r}): only to='varying' is supported; reduce with psum instead.")
+    if to != "varying":
+        raise ValueError(
+            f"Got unexpected `to` value {to!r}. Allowed `to` values are: varying. To make a value the same on all "
+            "shards, reduce it with psum, or gather it with all_gather(..., to='invarying')."
+        )
+    names = names_of(axis_name)
+
+    def one(leaf):
+        already = [n for n in names if n in typeof(leaf).vma]
+        if already:
+            raise ValueError(f"pcast to varying: the value varies over {already} already, its type is {typeof(leaf)}")
+        return pvary(leaf, names)
+
+    return tree.tree_map(one, x)
+
+
+class _Pvary(Primitive):
+    """Only axes over which the value does not vary yet count: each is summed over once in the transpose."""
+
+    def bind(self, x, *, axes):
+        already = typeof(x).vma
+        missing = tuple(a for a in axes if a not in already)
+        return super().bind(x, axes=missing) if missing else x
+
+
+def _transpose(ct, x, *, axes):
+    return [ct if type(ct) is Zero else registry["psum_invariant"].bind(ct, axes=axes)]
+
+
+pvary_p = _Pvary(
+    "pvary",
+    type_rule=same_type,
+    reference=lambda x, *, axes: x,
+    lower=Structural("pvary"),
+    jvp=linear_jvp("pvary"),
+    transpose=_transpose,
+    batch=lambda axis, args, dims, *, axes: (pvary_p.bind(args[0], axes=axes), dims[0]),
+    vma=vma_with("axes"),
+)
+set_pvary(pvary)
