@@ -10,8 +10,8 @@ from typing import Any as _Any
 from mpijax.version import __version__ as __version__
 
 _MODULES = frozenset(
-    """ad_checkpoint custom_batching custom_derivatives debug distributed dlpack dtypes errors experimental export
-    ffi flatten_util lax mpi nn numpy profiler random scipy sharding test_util tree tree_util typing version""".split()
+    """ad_checkpoint core custom_batching custom_derivatives debug distributed dlpack dtypes errors experimental export
+    ffi flatten_util lax mpi nn numpy profiler random scipy sharding stages test_util tree tree_util typing version""".split()
 )
 
 # Where the public names live.
@@ -26,6 +26,7 @@ _HOMES = {
         softmax_custom_jvp thread_guard threefry_partitionable transfer_guard transfer_guard_device_to_device
         transfer_guard_device_to_host transfer_guard_host_to_device""",
     "mpijax.core.dtypes": "float0",
+    "mpijax.core": "ensure_compile_time_eval",
     "mpijax.core.trace": "typeof",
     "mpijax.missing": """empty_ref free_ref freeze
         make_array_from_callback
@@ -37,7 +38,7 @@ _HOMES = {
     local_device_count
         local_devices process_count process_index process_indices""",
     "mpijax.runtime.placement": "block_until_ready device_get device_put",
-    "mpijax.scopes": """checking_leaks copy_to_host_async disable_jit effects_barrier ensure_compile_time_eval
+    "mpijax.scopes": """checking_leaks copy_to_host_async disable_jit effects_barrier
         named_call named_scope print_environment_info""",
     "mpijax.spmd.mesh": "NamedSharding make_mesh set_mesh",
     "mpijax.spmd.shard_map": "P shard_map",

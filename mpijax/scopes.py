@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 from mpijax.core import config
-from mpijax.core.trace import EVAL, current_trace
 
 
 def disable_jit(disable: bool = True) -> Any:
@@ -20,14 +19,6 @@ def disable_jit(disable: bool = True) -> Any:
 def checking_leaks() -> Any:
     """Inside, a traced value that outlives its trace raises where the trace ends, not at its use."""
     return config.check_tracer_leaks(True)
-
-
-def ensure_compile_time_eval() -> Any:
-    """Inside, operations on concrete arrays run at once even while a function is being traced.
-
-    Its results can decide a Python `if`, a shape or a table that the traced function then uses as a constant.
-    """
-    return current_trace(EVAL)
 
 
 class named_scope(contextlib.ContextDecorator):

@@ -244,6 +244,14 @@ def current_trace(trace: Trace):
         state.trace = saved
 
 
+def eval_context() -> Any:
+    """Inside, operations on concrete arrays run at once even while a function is being traced.
+
+    Its results can decide a Python `if`, a shape or a table that the traced function then uses as a constant.
+    """
+    return current_trace(EVAL)
+
+
 @contextmanager
 def named_axes(axes: dict[Any, int], manual: frozenset | None = None):
     """Bring axis names into scope; `manual` replaces the set of mesh axes over which values may vary."""
