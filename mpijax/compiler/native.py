@@ -87,7 +87,8 @@ class _Function:
         """A kernel as a function of this one's own."""
         own = re.sub(r"@(k[0-9a-f]{24}\w*)", r"@\1_KERNEL_NAME", define)
         inline = " alwaysinline" if define.count("\n") <= INLINE_LINES else ""
-        return re.sub(r"define (?:internal )?void (.*?\))(?: alwaysinline)? \{", rf"define internal void \1{inline} {{", own)
+        head = r"define (?:internal )?void (.*?\))(?: alwaysinline)? \{"
+        return re.sub(head, rf"define internal void \1{inline} {{", own)
 
     def _define(self) -> str:
         head = "define void @KERNEL_NAME(ptr noalias %buffers, ptr noalias readonly %params, i64 %begin, i64 %end) {"
