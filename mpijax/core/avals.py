@@ -84,8 +84,13 @@ class ShapedArray:
 
     def _render(self, dtype_name: str) -> str:
         dims = ",".join(map(str, self.shape))
-        axes = f"{{V:{','.join(sorted(map(str, self.vma)))}}}" if self.vma else ""
-        return f"{dtype_name}[{dims}]{axes}"
+        return f"{dtype_name}[{dims}]{self._render_varying()}"
+
+    def _render_varying(self) -> str:
+        if not self.vma:
+            return ""
+        names = sorted(map(str, self.vma))
+        return f"{{V:{names[0]}}}" if len(names) == 1 else f"{{V:({','.join(names)})}}"
 
     def strip_weak_type(self) -> ShapedArray:
         return self.update(weak_type=False) if self.weak_type else self

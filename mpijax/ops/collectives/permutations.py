@@ -63,7 +63,7 @@ def pbroadcast(x, axis_name, source: int):
     source = int(source)
     if not 0 <= source < size:
         raise ValueError(f"pbroadcast: source {source} is not a position along axis {axis_name!r} of size {size}")
-    return tree.tree_map(lambda leaf: pbroadcast_p.bind(varying(leaf, names), axis_name=names, source=source), x)
+    return tree.tree_map(lambda leaf: pbroadcast_p.bind(varying(leaf, names), axis_name=axis_name, source=source), x)
 
 
 # ---------------------------------------------------------------- rules
@@ -143,7 +143,7 @@ def _pbroadcast_transpose(ct, x, *, axis_name, source):
     """The source's value goes everywhere: its cotangent is the sum of all, that of the others zero."""
     if type(ct) is Zero:
         return [Zero(x.aval)]
-    total = psum_p.bind(ct, axes=axis_name, axis_index_groups=None)
+    total = psum_p.bind(ct, axes=names_of(axis_name), axis_index_groups=None)
     zero = np.zeros((), typeof(ct).dtype)[()]
     none = registry["broadcast_in_dim"].bind(zero, shape=x.aval.shape, broadcast_dimensions=(), sharding=None)
     is_source = registry["eq"].bind(axis_index(axis_name), np.int32(source))
@@ -152,9 +152,10 @@ def _pbroadcast_transpose(ct, x, *, axis_name, source):
 
 def _pbroadcast_batch(axis, args, dims, *, axis_name, source):
     [x], [d] = args, dims
-    if axis.name is None or axis.name not in axis_name:
-        return pbroadcast_p.bind(x, axis_name=axis_name, source=source), d
-    before, behind = around(axis_name, axis.name)
+    names = names_of(axis_name)
+    if axis.name is None or axis.name not in names:
+        return pbroadcast_p.bind(x, axis_name=names, source=source), d
+    before, behind = around(names, axis.name)
     high, low = divmod(source, named_axis_size(behind) if behind else 1)
     first, example = divmod(high, axis.size)
     if d is not None:

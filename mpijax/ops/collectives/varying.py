@@ -10,14 +10,15 @@ from __future__ import annotations
 from mpijax.core import tree
 from mpijax.core.lowering import Structural
 from mpijax.core.primitive import Primitive, registry
-from mpijax.core.trace import set_pvary, typeof
-from mpijax.ops.collectives.scope import linear_jvp, names_of, same_type, vma_with
+from mpijax.core.trace import set_pvary, state, typeof
+from mpijax.ops.collectives.scope import check_bound, linear_jvp, names_of, same_type, vma_with
 from mpijax.transforms.zeros import Zero
 
 
 def pvary(x, axis_name):
     """`x` (a pytree), typed as varying over mesh axes; moves nothing."""
-    names = names_of(axis_name)
+    check_bound(names_of(axis_name))
+    names = tuple(n for n in names_of(axis_name) if n in state.manual_axes)
     if not names:
         return x
     return tree.tree_map(lambda leaf: pvary_p.bind(leaf, axes=names), x)
