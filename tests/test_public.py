@@ -15,8 +15,8 @@ X3 = sample(3)
 SMALL_MODULES = "ad_checkpoint tree tree_util errors dtypes typing test_util flatten_util dlpack distributed".split()
 # Names of JAX's that belong to XLA, to other accelerators or to parts which are not there yet.
 ELSEWHERE = set(
-    """api_util core export ffi image interpreters lib memory monitoring ops
-    stages extend Ref Shard host_ids live_arrays make_user_context
+    """api_util core export image lib memory monitoring ops
+    stages Ref Shard host_ids live_arrays make_user_context
     jax2tf_associative_scan_reductions ref ad ds""".split()
 )
 

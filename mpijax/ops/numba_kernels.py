@@ -140,10 +140,10 @@ def _check_returned(kernel: Kernel, in_types, out_types) -> None:
     import numba
     from numba.np.numpy_support import as_dtype
 
-    function = numba.njit(_forward(kernel, len(in_types)))  # so that default arguments are theirs
+    function: Any = numba.njit(_forward(kernel, len(in_types)))  # so that default arguments are theirs
     arguments = tuple(_numba_type(dtype, ndim) for dtype, ndim in in_types)
     function.compile(arguments)
-    found = function.overloads[arguments].signature.return_type
+    found: Any = function.overloads[arguments].signature.return_type
     parts = list(found) if isinstance(found, numba.types.BaseTuple) else [found]
     if not out_types:
         return

@@ -1,0 +1,149 @@
+"""Operations defined outside of mpijax: a primitive whose rules may be given one after the other.
+
+Two ways lead to the same record. Ours gives all rules at once, as keywords (`docs/add-a-primitive.md`). JAX's makes a
+primitive of a name, and adds rules by `def_impl`, `def_abstract_eval`, and the tables of `mpijax.interpreters`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from mpijax.core import primitive as core
+from mpijax.core import trace as tr
+from mpijax.core.lowering import Decompose
+
+# For each slot without a rule: what JAX calls the rule, and what gives one.
+_SLOTS = {
+    "impl": (
+        "Evaluation rule for '{name}' not implemented",
+        "call {name}.def_impl(function of arrays), or give it a lowering by mlir.register_lowering",
+    ),
+    "type_rule": (
+        "Abstract evaluation for '{name}' not implemented",
+        "call {name}.def_abstract_eval(function of the operands' types that returns a ShapedArray)",
+    ),
+    "lower": (
+        "MLIR translation rule for primitive '{name}' not found for platform cpu",
+        "call mlir.register_lowering({name}, mlir.lower_fun(function of mpijax.numpy operations, "
+        "multiple_results={multiple_results}))",
+    ),
+    "jvp": ("Differentiation rule for '{name}' not implemented", "set interpreters.ad.primitive_jvps[{name}]"),
+    "transpose": (
+        "Transpose rule (for reverse-mode differentiation) for '{name}' not implemented",
+        "set interpreters.ad.primitive_transposes[{name}]",
+    ),
+    "batch": ("Batching rule for '{name}' not implemented", "set interpreters.batching.primitive_batchers[{name}]"),
+    "reference": (
+        "NumPy reference of '{name}' not implemented",
+        "pass reference=..., or give it a lowering by mlir.register_lowering",
+    ),
+}
+
+
+class Unset:
+    """In place of a rule that was not given."""
+
+    def __init__(self, primitive: Primitive, slot: str):
+        self.primitive = primitive
+        self.slot = slot
+
+    def __call__(self, *_args: Any, **_params: Any) -> NoReturn:
+        what, fix = _SLOTS[self.slot]
+        p = self.primitive
+        words = {"name": p.name, "multiple_results": p.multiple_results}
+        raise NotImplementedError(f"{what.format(**words)}. To give it one, {fix.format(**words)}.")
+
+
+class Primitive(core.Primitive):
+    """An operation defined outside of mpijax.
+
+    Args:
+      name: as printed in Jaxprs; none that mpijax itself uses. A second primitive of a name takes the place of the
+        first where programs are read from files.
+      rules: those of `core.primitive.Primitive`: type_rule, reference, lower, jvp, transpose, batch, multiple_results,
+        effects, and so on. Any may be left out, and be set later as attributes or by the methods below; using one
+        that was never set raises NotImplementedError.
+
+    Outside of programs `def_impl`'s function is called with the arguments as they are; without it the lowering runs,
+    as a program of its own.
+    """
+
+    def __init__(self, name: str, **rules: Any):
+        if not isinstance(_known(name), (Primitive, type(None))):
+            raise ValueError(
+                f"mpijax itself has a primitive named {name!r}, which the compiler knows by that name. Choose "
+                "another name."
+            )
+        self._effectful_rule: Callable | None = None
+        self._lower: Any = None
+        given = {slot: rules.pop(slot, Unset(self, slot)) for slot in _SLOTS if slot != "impl"}
+        lower = given.pop("lower")
+        if isinstance(lower, Unset):
+            lower = Decompose(lower)
+        super().__init__(name, lower=lower, register=False, **given, **rules)
+        if not self.is_set("lower"):
+            self.impl = Unset(self, "impl")
+        core.registry[name] = self
+
+    def is_set(self, slot: str) -> bool:
+        """Whether a rule was given."""
+        rule = getattr(self, slot)
+        return not isinstance(rule.fun if isinstance(rule, Decompose) else rule, Unset)
+
+    def unset(self, slot: str) -> None:
+        """Take a rule away."""
+        setattr(self, slot, Unset(self, slot))
+
+    @property
+    def lower(self) -> Any:
+        """What it is to the compiler: a record of `mpijax.extend.lowering`."""
+        return self._lower
+
+    @lower.setter
+    def lower(self, record: Any) -> None:
+        self._lower = record
+        if isinstance(getattr(self, "impl", None), Unset):
+            self.impl = None  # runs as a program
+
+    def def_impl(self, impl: Callable) -> Callable:
+        """Say how it is computed outside of programs: `impl(*arrays, **params) -> array(s)`."""
+
+        def run(*args: Any, **params: Any) -> Any:
+            if all(getattr(x, "_is_whole", True) for x in args):
+                return impl(*args, **params)
+            return tr.evaluate(self, args, params)  # of an array spread over ranks: on all of it
+
+        self.impl = run
+        return impl
+
+    def def_abstract_eval(self, rule: Callable) -> Callable:
+        """Say of which type results are: `rule(*types, **params) -> type`, or a sequence with `multiple_results`."""
+        self.type_rule = rule
+        self._effectful_rule = None
+        return rule
+
+    def def_effectful_abstract_eval(self, rule: Callable) -> Callable:
+        """The same, for a rule that returns the type(s) and a set of effects."""
+        self._effectful_rule = rule
+
+        @functools.wraps(rule)
+        def type_rule(*avals: Any, **params: Any) -> Any:
+            return rule(*avals, **params)[0]
+
+        self.type_rule = type_rule
+        return rule
+
+    def infer(self, avals: Any, params: Any) -> tuple[Any, frozenset]:
+        out, effects = super().infer(avals, params)
+        if self._effectful_rule is not None:
+            effects = frozenset(self._effectful_rule(*avals, **params)[1])
+        return out, effects
+
+
+def _known(name: str) -> core.Primitive | None:
+    try:
+        return core.registry[name]
+    except KeyError:
+        return None

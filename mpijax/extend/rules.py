@@ -1,0 +1,62 @@
+"""Tables of rules by primitive, as JAX has them: each is one slot of all primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Any
+
+from mpijax.core import primitive as core
+from mpijax.extend.primitive import Primitive
+
+
+class RuleTable(MutableMapping):
+    """The rules of one slot. Those of mpijax's own primitives can be read, and not be replaced.
+
+    store: from a rule as JAX has it to one as the slot has it; show: back, for rules that were not set here.
+    """
+
+    def __init__(self, slot: str, store: Callable = lambda rule: rule, show: Callable = lambda rule: rule):
+        self._slot = slot
+        self._store = store
+        self._show = show
+        self._given: dict[core.Primitive, Callable] = {}
+
+    def __setitem__(self, primitive: core.Primitive, rule: Callable) -> None:
+        if not isinstance(primitive, Primitive):
+            kind = "mpijax's own primitive" if isinstance(primitive, core.Primitive) else type(primitive).__name__
+            raise TypeError(
+                f"rules can be set for primitives made by mpijax.extend.core.Primitive, got {primitive!r} ({kind}). To "
+                "change a derivative or how something is mapped, wrap the function in custom_jvp, custom_vjp or "
+                "custom_vmap."
+            )
+        if not callable(rule):
+            raise TypeError(f"the {self._slot} rule of {primitive} must be a function, got {rule!r}")
+        setattr(primitive, self._slot, self._store(rule))
+        self._given[primitive] = rule
+
+    def __getitem__(self, primitive: core.Primitive) -> Callable:
+        if primitive in self._given:
+            return self._given[primitive]
+        if not self._has(primitive):
+            raise KeyError(primitive)
+        return self._show(getattr(primitive, self._slot))
+
+    def __delitem__(self, primitive: core.Primitive) -> None:
+        del self._given[primitive]
+        primitive.unset(self._slot)  # type: ignore[attr-defined]
+
+    def _has(self, primitive: Any) -> bool:
+        if isinstance(primitive, Primitive):
+            return primitive.is_set(self._slot)
+        return isinstance(primitive, core.Primitive) and not isinstance(
+            getattr(primitive, self._slot), core.Unsupported
+        )
+
+    def __iter__(self) -> Iterator[core.Primitive]:
+        return iter([p for p in core.registry.values() if self._has(p)])
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __repr__(self) -> str:
+        return f"RuleTable({self._slot}, {len(self)} primitives)"

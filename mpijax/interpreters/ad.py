@@ -1,0 +1,103 @@
+"""``mpijax.interpreters.ad``: derivatives of primitives.
+
+    primitive_jvps[p] = rule           rule(primals, tangents, **params) -> (result, tangent)
+    primitive_transposes[p] = rule     rule(cotangent, *args, **params) -> a cotangent, or None, for each argument
+
+Tangents and cotangents may be `Zero`; arguments of a transpose rule to which the operation is linear are
+`UndefinedPrimal`, which has a type alone.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from mpijax.core.primitive import Primitive, registry
+from mpijax.extend.rules import RuleTable
+from mpijax.transforms.jvp import JVPTrace, JVPTracer
+from mpijax.transforms.transpose import UndefPrimal as UndefinedPrimal
+from mpijax.transforms.transpose import is_undefined_primal
+from mpijax.transforms.zeros import Zero, add_tangents
+from mpijax.transforms.zeros import instantiate as instantiate_zeros
+from mpijax.transforms.zeros import zeros as zeros_like_aval
+
+__all__ = [
+    "JVPTrace",
+    "JVPTracer",
+    "UndefinedPrimal",
+    "Zero",
+    "add_jaxvals",
+    "add_tangents",
+    "defbilinear",
+    "defjvp",
+    "defjvp2",
+    "deflinear",
+    "deflinear2",
+    "get_primitive_transpose",
+    "instantiate_zeros",
+    "is_undefined_primal",
+    "primitive_jvps",
+    "primitive_transposes",
+    "zeros_like_aval",
+]
+
+primitive_jvps = RuleTable("jvp")
+primitive_transposes = RuleTable("transpose")
+
+
+def add_jaxvals(x: Any, y: Any) -> Any:
+    """The sum of two tangents."""
+    return registry["add_any"].bind(x, y)
+
+
+def get_primitive_transpose(p: Primitive) -> Callable:
+    """The transpose rule of a primitive, which may be one that says why there is none."""
+    return primitive_transposes.get(p, p.transpose)
+
+
+def defjvp(primitive: Primitive, *jvprules: Callable | None) -> None:
+    """Derivatives by operand: `rule(tangent, *primals, **params)`, or None for an operand without."""
+    primitive_jvps[primitive] = functools.partial(_by_operand, primitive, jvprules, False)
+
+
+def defjvp2(primitive: Primitive, *jvprules: Callable | None) -> None:
+    """Derivatives by operand that read the result: `rule(tangent, result, *primals, **params)`."""
+    primitive_jvps[primitive] = functools.partial(_by_operand, primitive, jvprules, True)
+
+
+def _by_operand(primitive, rules, reads_result, primals, tangents, **params):
+    out = primitive.bind(*primals, **params)
+    known = (out,) if reads_result else ()
+    total = Zero.of_primal(out)
+    for rule, t in zip(rules, tangents, strict=True):
+        if rule is not None and type(t) is not Zero:
+            total = add_tangents(total, rule(t, *known, *primals, **params))
+    return out, total
+
+
+def deflinear(primitive: Primitive, transpose_rule: Callable) -> None:
+    """A linear primitive; `transpose_rule(cotangent, **params) -> [cotangent of each operand]`."""
+    deflinear2(primitive, lambda ct, *_, **params: transpose_rule(ct, **params))
+
+
+def deflinear2(primitive: Primitive, transpose_rule: Callable) -> None:
+    """A linear primitive; `transpose_rule(cotangent, *args, **params) -> [cotangent of each operand]`."""
+
+    def jvp(primals, tangents, **params):
+        return primitive.bind(*primals, **params), primitive.bind(*map(instantiate_zeros, tangents), **params)
+
+    primitive_jvps[primitive] = jvp
+    primitive_transposes[primitive] = transpose_rule
+
+
+def defbilinear(prim: Primitive, lhs_rule: Callable, rhs_rule: Callable) -> None:
+    """A primitive linear in each of two operands; `rule(cotangent, x, y, **params)` gives one operand's cotangent."""
+
+    def transpose(ct, x, y, **params):
+        if is_undefined_primal(x):
+            return lhs_rule(ct, x, y, **params), None
+        return None, rhs_rule(ct, x, y, **params)
+
+    defjvp(prim, lambda t, x, y, **p: prim.bind(t, y, **p), lambda t, x, y, **p: prim.bind(x, t, **p))
+    primitive_transposes[prim] = transpose

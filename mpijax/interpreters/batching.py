@@ -1,0 +1,99 @@
+"""``mpijax.interpreters.batching``: how primitives work on batches.
+
+    primitive_batchers[p] = rule         rule(args, dims, **params) -> (result, dim)
+    fancy_primitive_batchers[p] = rule   rule(axis, args, dims, **params) -> (result, dim); axis has `name` and `size`
+
+`dims` says along which axis of each argument the examples lie (None: it has none), `dim` the same of the result;
+with several results both are lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mpijax.core.primitive import Primitive
+from mpijax.core.trace import typeof
+from mpijax.extend.rules import RuleTable
+from mpijax.ops.rules import at_front as bdim_at_front
+from mpijax.ops.rules import expand_back
+from mpijax.ops.rules import repeat_at as _repeat_at
+from mpijax.transforms.batching import AxisData, move_dim
+
+__all__ = [
+    "bdim_at_front",
+    "broadcast",
+    "defbroadcasting",
+    "defreducer",
+    "defvectorized",
+    "fancy_primitive_batchers",
+    "moveaxis",
+    "not_mapped",
+    "primitive_batchers",
+]
+
+not_mapped = None
+moveaxis = move_dim
+
+
+def _without_axis(rule: Callable) -> Callable:
+    return lambda axis, args, dims, **params: rule(args, dims, **params)
+
+
+def _with_axis(rule: Callable) -> Callable:
+    def call(args, dims, **params):
+        size = next(typeof(x).shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
+        return rule(AxisData(None, size), args, dims, **params)
+
+    return call
+
+
+primitive_batchers = RuleTable("batch", _without_axis, _with_axis)
+fancy_primitive_batchers = RuleTable("batch")
+
+
+def broadcast(x: Any, sz: int, axis: int) -> Any:
+    """x repeated along a new axis."""
+    return _repeat_at(x, axis, sz)
+
+
+def defvectorized(prim: Primitive) -> None:
+    """A primitive of one operand, or of operands of equal shape, that works on each element by itself."""
+
+    def rule(args, dims, **params):
+        if len(set(dims)) > 1:
+            raise NotImplementedError(
+                f"defvectorized: the operands of {prim} have their examples along axes {tuple(dims)}. Use "
+                "defbroadcasting."
+            )
+        return prim.bind(*args, **params), dims[0]
+
+    primitive_batchers[prim] = rule
+
+
+def defbroadcasting(prim: Primitive) -> None:
+    """A primitive that works element by element, and takes operands with axes of size 1, and scalars, with others."""
+
+    def rule(args, dims, **params):
+        if len({(typeof(x).shape, d) for x, d in zip(args, dims, strict=True) if typeof(x).ndim}) == 1:
+            dim = next(d for d in dims if d is not None)
+        else:
+            args = [bdim_at_front(x, d, 1) if typeof(x).ndim else x for x, d in zip(args, dims, strict=True)]
+            ndim = max(typeof(x).ndim for x in args)
+            args = [x if d is None else expand_back(x, ndim) for x, d in zip(args, dims, strict=True)]
+            dim = 0
+        out = prim.bind(*args, **params)
+        return out, [dim] * len(out) if prim.multiple_results else dim
+
+    primitive_batchers[prim] = rule
+
+
+def defreducer(prim: Primitive) -> None:
+    """A primitive of one operand that takes away the axes in its parameter `axes`."""
+
+    def rule(args, dims, *, axes, **params):
+        (x,), (dim,) = args, dims
+        moved = tuple(a + (a >= dim) for a in axes)
+        return prim.bind(x, axes=moved, **params), dim - sum(a < dim for a in moved)
+
+    primitive_batchers[prim] = rule

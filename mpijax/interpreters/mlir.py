@@ -1,0 +1,104 @@
+"""``mpijax.interpreters.mlir``: what primitives are to the compiler.
+
+    register_lowering(p, lower_fun(fun, multiple_results=False))
+
+There is no MLIR here. A lowering is a function of `mpijax.numpy` and `mpijax.lax` operations, which is traced and
+compiled in place of the primitive, or a record of `mpijax.extend.lowering`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from mpijax.core.lowering import Decompose, Elementwise, HostCall, Native
+from mpijax.core.trace import typeof
+from mpijax.extend.primitive import Primitive
+
+__all__ = ["lower_fun", "register_lowering"]
+
+_INSTEAD = (
+    "Give mlir.lower_fun(a function of mpijax.numpy operations). For code of your own use mpijax.numba_call (a numba "
+    "kernel) or mpijax.ffi.ffi_call (a C function) in that function, or mpijax.pure_callback for Python."
+)
+
+
+@dataclass(frozen=True)
+class TraceableLowering:
+    """What `lower_fun` makes."""
+
+    fun: Callable
+    multiple_results: bool
+
+    def __call__(self, *_args: Any, **_params: Any) -> NoReturn:
+        raise TypeError(f"what lower_fun makes is for register_lowering; call {self.fun!r} itself")
+
+
+def lower_fun(fun: Callable, multiple_results: bool = True) -> TraceableLowering:
+    """A lowering made of a function of traced arrays, `fun(*args, **params)`.
+
+    Args:
+      multiple_results: whether `fun` returns a sequence; False for one array.
+    """
+    if not callable(fun):
+        raise TypeError(f"lower_fun takes a function, got {fun!r}")
+    return TraceableLowering(fun, multiple_results)
+
+
+def register_lowering(
+    prim: Primitive, rule: Any, platform: str | None = None, inline: bool = True, cacheable: bool = True
+) -> Any:
+    """Say what a primitive is to the compiler.
+
+    Args:
+      prim: made by `mpijax.extend.core.Primitive`.
+      rule: what `lower_fun` returns, or a record of `mpijax.extend.lowering`.
+      platform: None or "cpu"; lowerings for other platforms are accepted, and never used.
+      inline, cacheable: accepted; the function is always inlined.
+
+    Raises:
+      NotImplementedError: for a rule that makes MLIR.
+    """
+    if not isinstance(prim, Primitive):
+        raise TypeError(
+            f"register_lowering: {prim!r} is not made by mpijax.extend.core.Primitive: the lowerings of mpijax's own "
+            "primitives stay as they are."
+        )
+    if platform not in (None, "cpu"):
+        return rule
+    if isinstance(rule, TraceableLowering):
+        prim.lower = Decompose(_checked(prim, rule))
+    elif isinstance(rule, (Decompose, Elementwise, HostCall, Native)):
+        prim.lower = rule
+    else:
+        raise NotImplementedError(
+            f"register_lowering: {rule!r} makes MLIR for XLA, and mpijax has a compiler of its own. {_INSTEAD}"
+        )
+    return rule
+
+
+def _checked(prim: Primitive, rule: TraceableLowering) -> Callable:
+    """The function, which must return what the abstract evaluation says."""
+
+    @functools.wraps(rule.fun)
+    def lowered(*args: Any, **params: Any) -> Any:
+        outs = rule.fun(*args, **params)
+        outs = list(outs) if rule.multiple_results else [outs]
+        declared = prim.type_rule(*map(typeof, args), **params)
+        declared = list(declared) if prim.multiple_results else [declared]
+        found = [(typeof(x).shape, typeof(x).dtype) for x in outs]
+        if found != [(a.shape, a.dtype) for a in declared]:
+            shown = [", ".join(a.str_short() for a in avals) for avals in (map(typeof, outs), declared)]
+            raise TypeError(
+                f"the lowering of {prim} returns {shown[0]}, and its abstract evaluation says {shown[1]}. Both must be "
+                "of the same shapes and dtypes."
+            )
+        return outs if prim.multiple_results else outs[0]
+
+    return lowered
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise AttributeError(f"mpijax.interpreters.mlir has no {name!r}: there is no MLIR here. {_INSTEAD}")

@@ -1,0 +1,13 @@
+"""``mpijax.interpreters.xla``: how primitives run outside of programs."""
+
+from typing import Any
+
+from mpijax.core.primitive import Primitive
+from mpijax.core.trace import evaluate
+
+__all__ = ["apply_primitive"]
+
+
+def apply_primitive(prim: Primitive, *args: Any, **params: Any) -> Any:
+    """Run a primitive on arrays, as a program made of its lowering. `p.def_impl(partial(apply_primitive, p))`."""
+    return evaluate(prim, args, params)
