@@ -71,8 +71,14 @@ def total(f):
     return lambda *args: f(*args).sum()
 
 
+def in_another_order(J, pred, a, b):
+    return J.lax.cond(pred, lambda: a - b, lambda: b - 3 * a)
+
+
 PROGRAMS = {
     "closure": lambda J: lambda x: (closure(J, True, x), closure(J, x[0] > 0, x)),
+    "closures in another order": lambda J: lambda x: [in_another_order(J, x[0] > t, x * 2, x + 1) for t in (0, 9)],
+    "closures of other types": lambda J: lambda x: [in_another_order(J, x[0] > t, x[0].astype(int), x) for t in (0, 9)],
     "curved": lambda J: lambda x: curved(J, x),
     "trees": lambda J: lambda x: trees(J, x[0] > 9, x),
     "number as predicate": lambda J: lambda x: J.lax.cond(x[0], J.numpy.sin, lambda x: x * 2, x),

@@ -65,9 +65,11 @@ def join_consts(bodies: Sequence[tuple[ClosedJaxpr, Sequence[Any]]]) -> tuple[li
                 place[id(c)] = len(consts)
                 consts.append(c)
     avals = tuple(typeof(c) for c in consts)
+    places = [tuple(place[id(c)] for c in own) for _, own in bodies]
+    as_they_are = tuple(range(len(consts)))
     return [
-        closed if len(own) == len(avals) else _take_consts(closed, tuple(place[id(c)] for c in own), avals)
-        for closed, own in bodies
+        closed if own == as_they_are else _take_consts(closed, own, avals)
+        for (closed, _), own in zip(bodies, places, strict=True)
     ], consts
 
 
