@@ -26,26 +26,41 @@ COSTLY = 4
 
 @dataclass
 class Region:
-    """A body: its graph, whose inputs are the arguments and then the captures, and the values captured."""
+    """A body: its graph, whose inputs are the arguments and then the captures, and the values captured.
+
+    position: for each result of the Jaxpr, which result of the graph it is; equal ones can be one.
+    """
 
     graph: Any
     captures: list[Any] = field(default_factory=list)
     arguments: int = 0
+    position: list[int] = field(default_factory=list)
 
 
-def make_region(builder, closed: ClosedJaxpr, args: list[Any], source, *, leaves: bool, carries=()) -> Region:
+def make_region(
+    builder, closed: ClosedJaxpr, args: list[Any], source, *, leaves: bool, carries=(), merge_from: int | None = None
+) -> Region:
     """The region of a body.
 
     args: for each argument a value from outside, or the type of one that is new in each turn.
     leaves: whether unchanging work may be done outside. carries: pairs of result and argument positions; such a
-    result may be the argument itself, while all others are made of operations of the region.
+    result may be the argument itself, while all others are made of operations of the region. merge_from: results
+    from this one on are stored once where they are equal.
     """
     child = builder.child(leaves)
     inner = [child.argument(a) if isinstance(a, ShapedArray) else a for a in args]
     outs = child.inline(_needed(closed), inner, source)
     kept = dict(carries)
     outputs: list[Any] = []
+    position: list[int] = []
+    first: dict[int, int] = {}
     for k, v in enumerate(outs):
+        if merge_from is not None and k >= merge_from:
+            if id(v) in first:
+                position.append(first[id(v)])
+                continue
+            first[id(v)] = len(outputs)
+        position.append(len(outputs))
         if k in kept and v is inner[kept[k]]:
             outputs.append(v)
             continue
@@ -56,7 +71,7 @@ def make_region(builder, closed: ClosedJaxpr, args: list[Any], source, *, leaves
     graph = child.finish(outputs)
     captures = [v for v, inside in child.captured if inside.users]
     graph.inputs += [inside for _, inside in child.captured if inside.users]
-    return Region(graph, captures, len(graph.inputs) - len(captures))
+    return Region(graph, captures, len(graph.inputs) - len(captures), position)
 
 
 @memo_on_jaxpr
@@ -119,8 +134,12 @@ def _scan(builder, eqn, inputs, avals, source):
         return _one_turn(builder, p, consts, rest, avals, source)
     fresh = [v.aval for v in p["jaxpr"].jaxpr.invars[len(consts) :]]
     same = [(k, len(consts) + k) for k in range(p["num_carry"])]
-    body = make_region(builder, p["jaxpr"], [*consts, *fresh], source, leaves=True, carries=same)
-    return builder.control(eqn, rest, [body], avals, source)
+    body = make_region(
+        builder, p["jaxpr"], [*consts, *fresh], source, leaves=True, carries=same, merge_from=p["num_carry"]
+    )
+    stored = {at: aval for at, aval in reversed(list(zip(body.position, avals, strict=True)))}
+    outs = builder.control(eqn, rest, [body], [stored[at] for at in range(len(stored))], source)
+    return [outs[at] for at in body.position]
 
 
 def _one_turn(builder, p, consts, rest, avals, source):

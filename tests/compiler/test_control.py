@@ -124,6 +124,22 @@ def test_scanned_slices_are_read_where_they_are():
     assert not [s for s in walk(inside) if isinstance(s, CopyCall) and s.nbytes == xs[0].nbytes]
 
 
+def test_equal_stacked_results_are_stored_once():
+    xs = np.random.default_rng(2).normal(size=(1000, 64)).astype(np.float32)
+
+    def loss(xs):
+        def step(c, x):
+            h = jnp.tanh(c + x)
+            return h, h
+
+        return (lax.scan(step, jnp.zeros(64), xs)[1] ** 2).sum()
+
+    plan = plan_of(jax.grad(loss), xs)
+    stacked = [b for b in plan.buffers if b.kind == "temp" and b.nbytes == xs.nbytes]
+    # The states, which are a result and a residual, what else the derivative of tanh needs, and the cotangents.
+    assert len({b.offset for b in stacked}) == 3
+
+
 def test_branch_runs_only_the_one_taken():
     plan = plan_of(lambda p, x: lax.cond(p, lambda x: x @ x, lambda x: x, x), True, BIG)
     assert SwitchStep in kinds(plan)
