@@ -20,6 +20,7 @@ from mpijax.core.lowering import (
     Decompose,
     Elementwise,
     Inline,
+    Layout,
     Library,
     Native,
     Partitioned,
@@ -146,7 +147,7 @@ class _Builder:
     """Runs a Jaxpr symbolically, adding nodes.
 
     Outside of `shard_map` bodies a value may be one rank's shard of a global array (`shards` says how it is laid
-    out); operations that are not done element by element gather it first.
+    out), and so are operations on it where there is a rule for that; others gather it first.
     """
 
     def __init__(self, parent: _Builder | None = None, leaves: bool = False):
@@ -158,6 +159,8 @@ class _Builder:
         self.captured: list[tuple[Value, Value]] = []
         self.inside: dict[int, Value] = {}
         self.shards: dict[int, Any] = {}
+        # Values that are whole on purpose, and results then say so.
+        self.replicated: dict[int, Any] = {}
         self.meshes: list[Any] = parent.meshes if parent else []
         self.literals: dict[Any, Value] = parent.literals if parent else {}
         self.const_ids: dict[int, Value] = {}
@@ -173,7 +176,7 @@ class _Builder:
 
     def const(self, value: Any, aval: ShapedArray) -> Value:
         if self.parent is not None:
-            return self.parent.const(value, aval)
+            return self.parent.whole(self.parent.const(value, aval), UNKNOWN)
         known = self.const_ids.get(id(value))
         if known is None:
             layout = None if getattr(value, "_is_whole", True) else value._sharding
@@ -291,12 +294,16 @@ class _Builder:
                 return self.parent.apply(eqn, inputs, source)
             if not isinstance(lower, ControlFlow):
                 inputs = [self.local(v) for v in inputs]
+        if isinstance(lower, Layout):
+            return [partition.constrained(self, inputs[0], eqn.params[lower.param], source)]
         if self.shards and not self.meshes:
-            inputs, avals, layout = partition.aligned(self, eqn, inputs, avals, source)
-            if layout is not None:
-                outs = self._node(eqn.primitive, eqn.params, inputs, avals, source, eqn.effects)
-                self.shards.update((id(v), layout) for v in outs)
+            if isinstance(lower, Decompose):
+                whole = [partition.global_aval(self, v) for v in inputs]
+                return self.inline(_decomposed(eqn.primitive, whole, eqn.params), inputs, source)
+            outs = partition.spread(self, eqn, inputs, avals, source)
+            if outs is not None:
                 return outs
+            inputs = [self.whole(v, source) for v in inputs]
         if isinstance(lower, Communication):
             return messages.communicate(self, eqn.primitive, eqn.params, inputs, avals, source, eqn.effects)
         if isinstance(lower, Decompose):
@@ -444,6 +451,6 @@ def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = ()) -> Grap
             builder.shards[id(value)] = layout
     consts = [builder.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
     graph.outputs = builder.run(closed.jaxpr, consts, graph.inputs)
-    graph.shardings = [builder.shards.get(id(v)) for v in graph.outputs]
+    graph.shardings = [builder.shards.get(id(v), builder.replicated.get(id(v))) for v in graph.outputs]
     graph.finish()
     return graph

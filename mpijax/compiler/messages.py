@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from mpijax.core import effects as fx
-from mpijax.core.lowering import Structural
+from mpijax.core.lowering import Communication, Structural
 from mpijax.core.primitive import Primitive, Unsupported, registry
 
 rank_index_p = Primitive(
@@ -24,6 +24,21 @@ rank_index_p = Primitive(
     batch=Unsupported("made by the compiler"),
     register=False,
 )
+
+_made: dict[str, Primitive] = {}
+
+
+def reduction_p(op: str) -> Primitive:
+    """The reduction over ranks that MPI calls `op`, of the compiler's own making where users have none."""
+    if op == "sum":
+        return registry["psum"]
+    if op not in _made:
+        reason = Unsupported("made by the compiler")
+        _made[op] = Primitive(
+            f"allreduce_{op}", type_rule=reason, reference=lambda x, **_: x, lower=Communication(f"allreduce_{op}"),
+            jvp=reason, transpose=reason, batch=reason, register=False,
+        )  # fmt: skip
+    return _made[op]
 
 
 def communicate(builder, primitive, params, inputs, avals, source, effects):

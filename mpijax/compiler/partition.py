@@ -1,8 +1,8 @@
 """Programs over several ranks in the graph: shards of arguments, communication within shard_map bodies.
 
-Every rank builds its own graph. A global array is either whole on every rank or split, one shard a rank; a
-whole array is cut for free (a slice is only an index map), a split one is gathered where an operation
-outside of a body needs all of it.
+Every rank builds its own graph. A global array is either whole on every rank or split, one shard a rank; a whole
+array is cut for free (a slice is only an index map). Outside of bodies operations are done shard by shard where
+`compiler.layouts` has a rule for them; a split array is gathered where an operation needs all of it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mpijax.compiler.messages import communicate
+from mpijax.compiler.layouts import Operation, Plan, Split, axes_in, local_shape, rule_of, whole
+from mpijax.compiler.messages import communicate, reduction_p
 from mpijax.core import effects as fx
-from mpijax.core.lowering import Elementwise
 from mpijax.core.primitive import registry
 
 
@@ -27,15 +27,9 @@ def run_shards(builder, closed, params: dict[str, Any], inputs, source):
             f"program "
             "must have a device in the mesh"
         )
-    local = []
-    for v, spec in zip(inputs, params["in_specs"], strict=True):
-        wanted = NamedSharding(mesh, spec)
-        have = builder.shards.get(id(v)) if not builder.meshes else None
-        if have == wanted:
-            local.append(v)
-            continue
-        whole = gathered(builder, v, have, source) if have is not None else v
-        local.append(_cut(builder, whole, wanted, source))
+    local = [
+        relaid(builder, v, NamedSharding(mesh, spec), source) for v, spec in zip(inputs, params["in_specs"], strict=True)
+    ]
     builder.meshes.append(mesh)
     first, seen = len(builder.graph.nodes), builder.seen
     builder.seen = {}
@@ -48,19 +42,27 @@ def run_shards(builder, closed, params: dict[str, Any], inputs, source):
     results = []
     for v, spec in zip(outs, params["out_specs"], strict=True):
         layout = NamedSharding(mesh, spec)
-        layout = None if layout.is_fully_replicated else layout
-        if layout is not None and builder.meshes:
+        if builder.meshes and not layout.is_fully_replicated:
             raise NotImplementedError(
                 "a shard_map inside another must return replicated results: use one shard_map over both axes"
             )
-        known = None if builder.meshes else builder.shards.get(id(v))
-        # A value of the outside, which the body only handed on, stays there what it is.
-        if known != layout and (known is not None or id(v) not in made):
-            v = _copied(builder, v, source)
-        if layout is not None:
-            builder.shards[id(v)] = layout
-        results.append(v)
+        results.append(_marked(builder, v, layout, id(v) in made, source))
     return results
+
+
+def _marked(builder, v, layout, new: bool, source):
+    """A value with its layout; a copy, where the value is known by another one, or is not new, outside."""
+    if builder.meshes:
+        return v
+    known = builder.shards.get(id(v))
+    split = None if layout.is_fully_replicated else layout
+    if known != split and (known is not None or not new):
+        v = _copied(builder, v, source)
+    if split is not None:
+        builder.shards[id(v)] = split
+    elif v.scalar is None:
+        builder.replicated[id(v)] = layout
+    return v
 
 
 def _copied(builder, v, source):
@@ -69,63 +71,203 @@ def _copied(builder, v, source):
     return out
 
 
-def _cut(builder, v, layout, source):
-    """This rank's part of an array that is whole here."""
-    if layout.is_fully_replicated or v.scalar is not None:
+# ---------------------------------------------------------------- from one layout to another
+
+
+def split_of(layout, ndim: int) -> Split:
+    """The mesh axes each array axis is split over, without those of size 1, which split nothing."""
+    sizes = layout.mesh.shape
+    return tuple(tuple(a for a in layout.spec.axes_of(d) if sizes[a] > 1) for d in range(ndim))
+
+
+def global_aval(builder, v):
+    """The type of the whole array of which `v` may be a shard."""
+    layout = builder.shards.get(id(v)) if not builder.meshes else None
+    if layout is None:
+        return v.aval
+    sizes = layout.mesh.shape
+    split = split_of(layout, v.aval.ndim)
+    shape = tuple(n * math.prod(sizes[a] for a in axes) for n, axes in zip(v.aval.shape, split, strict=True))
+    return v.aval.update(shape=shape)
+
+
+def relaid(builder, v, layout, source):
+    """This rank's shard of a value in another layout."""
+    have = builder.shards.get(id(v)) if not builder.meshes else None
+    want = split_of(layout, v.aval.ndim)
+    if have is not None and have.mesh != layout.mesh:
+        v, have = gathered(builder, v, have, source), None
+    if v.scalar is not None:
         return v
-    slices = [slice(*s.indices(n)) for s, n in zip(layout.local_slices(v.aval.shape), v.aval.shape, strict=True)]
-    params = {
-        "start_indices": tuple(s.start for s in slices),
-        "limit_indices": tuple(s.stop for s in slices),
-        "strides": None,
-    }
-    aval = v.aval.update(shape=layout.shard_shape(v.aval.shape))
-    [out] = builder._node(registry["slice"], params, [v], [aval], source, fx.no_effects)
-    return out
+    held = whole(v.aval.shape) if have is None else split_of(have, v.aval.ndim)
+    return _Move(builder, layout.mesh, source).move(v, held, want)
 
 
 def gathered(builder, v, layout, source):
     """The whole of an array of which every rank has a shard. Communicates one allgather per split axis."""
-    builder.meshes.append(layout.mesh)
+    return _Move(builder, layout.mesh, source).move(v, split_of(layout, v.aval.ndim), whole(v.aval.shape))
+
+
+def constrained(builder, v, layout, source):
+    """A value laid out as `with_sharding_constraint` says; within bodies there is nothing to lay out."""
+    if builder.meshes:
+        return v
+    first = len(builder.graph.nodes)
+    out = relaid(builder, v, layout, source)
+    made = {id(o) for node in builder.graph.nodes[first:] for o in node.outputs}
+    return _marked(builder, out, layout, id(out) in made, source)
+
+
+class _Move:
+    """Shards from one split to another over a mesh, with as little communication as the two have in common."""
+
+    def __init__(self, builder, mesh, source):
+        self.builder, self.mesh, self.source = builder, mesh, source
+        self.sizes = mesh.shape
+
+    def move(self, v, have: Split, want: Split):
+        if have == want:
+            return v
+        common = [_common(h, w) for h, w in zip(have, want, strict=True)]
+        gone = [h[len(c) :] for h, c in zip(have, common, strict=True)]
+        new = [w[len(c) :] for w, c in zip(want, common, strict=True)]
+        v = self._exchange(v, gone, new)
+        v = self._cut(v, new, avoiding=axes_in(tuple(gone)))
+        for dim, axes in enumerate(gone):
+            if axes:
+                v = self._gather(v, dim, axes)
+        return self._cut(v, new)
+
+    def _exchange(self, v, gone, new):
+        """Axes that one array axis gives up and another one takes over: every rank sends to every other."""
+        for a, axes in enumerate(gone):
+            for b, wanted in enumerate(new):
+                if axes and axes == wanted and not gone[b] and not new[a]:
+                    v = self._send(v, "all_to_all", a, b, axes)
+                    gone[a] = new[b] = axes = ()
+        return v
+
+    def _send(self, v, name: str, a: int, b: int, axes):
+        count, shape = self._count(axes), list(v.aval.shape)
+        shape[a] *= count
+        shape[b] //= count
+        params = {"split_axis": b, "concat_axis": a, "axis_name": axes, "axis_index_groups": None, "tiled": True}
+        return self._communicate(v, name, params, shape)
+
+    def _gather(self, v, dim: int, axes):
+        count, shape = self._count(axes), list(v.aval.shape)
+        shape[dim] *= count
+        params = {
+            "all_gather_dimension": dim, "axis_name": axes, "axis_index_groups": None, "axis_size": count, "tiled": True,
+        }  # fmt: skip
+        return self._communicate(v, "all_gather", params, shape)
+
+    def _communicate(self, v, name: str, params, shape):
+        primitive, aval = registry[name], v.aval.update(shape=tuple(shape))
+        self.builder.meshes.append(self.mesh)
+        try:
+            effects = primitive.effects(params)
+            [out] = communicate(self.builder, primitive, params, [v], [aval], self.source, effects)
+        finally:
+            self.builder.meshes.pop()
+        return out
+
+    def _cut(self, v, new, avoiding=()):
+        """This rank's part along the axes to be split that are not in use."""
+        shape = list(v.aval.shape)
+        starts = [0] * len(shape)
+        for dim, axes in enumerate(new):
+            if axes and not set(axes) & set(avoiding):
+                shape[dim] //= self._count(axes)
+                starts[dim] = self._block(axes) * shape[dim]
+                new[dim] = ()
+        if tuple(shape) == v.aval.shape:
+            return v
+        limits = tuple(a + n for a, n in zip(starts, shape, strict=True))
+        params = {"start_indices": tuple(starts), "limit_indices": limits, "strides": None}
+        aval = v.aval.update(shape=tuple(shape))
+        return self.builder._node(registry["slice"], params, [v], [aval], self.source, fx.no_effects)[0]
+
+    def _count(self, axes) -> int:
+        return math.prod(self.sizes[a] for a in axes)
+
+    def _block(self, axes) -> int:
+        """This rank's number among the parts, in row-major order of `axes`."""
+        at = self.mesh.coordinates()
+        if at is None:
+            raise ValueError(
+                f"this rank's device is not part of {self.mesh}, over which an array is laid out; every rank that runs "
+                "the program must have a device in the mesh"
+            )
+        places = dict(zip(self.mesh.axis_names, at, strict=True))
+        block = 0
+        for a in axes:
+            block = block * self.sizes[a] + places[a]
+        return block
+
+
+def _common(have: tuple, want: tuple) -> tuple:
+    k = 0
+    while k < min(len(have), len(want)) and have[k] == want[k]:
+        k += 1
+    return have[:k]
+
+
+# ---------------------------------------------------------------- operations on shards
+
+
+def spread(builder, eqn, inputs, avals, source):
+    """An operation outside of shard_map bodies, done shard by shard; None where it needs whole operands."""
+    layouts = [builder.shards.get(id(v)) for v in inputs]
+    mesh = next((x.mesh for x in layouts if x is not None), None)
+    rule = rule_of(eqn.primitive)
+    if mesh is None or rule is None or fx.pins(eqn.effects):
+        return None
+    plan = rule(_seen_by_rules(builder, eqn, inputs, avals, layouts, mesh))
+    if plan is None:
+        return None
+    first = len(builder.graph.nodes)
+    operands = [
+        relaid(builder, v, _layout(mesh, split), source) for v, split in zip(inputs, plan.operands, strict=True)
+    ]
+    local = [
+        a.update(shape=local_shape(a.shape, split, mesh.shape)) for a, split in zip(avals, plan.results, strict=True)
+    ]
+    outs = builder._node(eqn.primitive, plan.params, operands, local, source, eqn.effects)
+    if plan.over:
+        outs = [_combined(builder, outs[0], plan, mesh, source)]
+    made = {id(o) for node in builder.graph.nodes[first:] for o in node.outputs}
+    return [
+        _marked(builder, o, _layout(mesh, split), id(o) in made, source)
+        for o, split in zip(outs, plan.results, strict=True)
+    ]
+
+
+def _seen_by_rules(builder, eqn, inputs, avals, layouts, mesh) -> Operation:
+    shapes = [global_aval(builder, v).shape for v in inputs]
+    splits = [
+        whole(shape) if x is None or x.mesh != mesh else split_of(x, len(shape))
+        for x, shape in zip(layouts, shapes, strict=True)
+    ]
+    return Operation(eqn.params, shapes, [a.shape for a in avals], splits, mesh.shape)
+
+
+def _layout(mesh, split: Split):
+    from mpijax.spmd.mesh import NamedSharding, PartitionSpec
+
+    parts = [axes[0] if len(axes) == 1 else axes or None for axes in split]
+    while parts and parts[-1] is None:
+        parts.pop()
+    return NamedSharding(mesh, PartitionSpec(*parts))
+
+
+def _combined(builder, v, plan: Plan, mesh, source):
+    """The ranks' partial results as one. Communicates one allreduce."""
+    primitive = reduction_p(plan.op)
+    params = {"axes": plan.over, "axis_index_groups": None}
+    builder.meshes.append(mesh)
     try:
-        for dim in range(len(layout.spec)):
-            axes = layout.spec.axes_of(dim)
-            size = math.prod(layout.mesh.shape[a] for a in axes)
-            if size == 1:
-                continue
-            shape = list(v.aval.shape)
-            shape[dim] *= size
-            params = {
-                "all_gather_dimension": dim, "axis_name": axes, "axis_index_groups": None, "axis_size": size,
-                "tiled": True,
-            }  # fmt: skip
-            primitive = registry["all_gather"]
-            aval = v.aval.update(shape=tuple(shape))
-            [v] = communicate(builder, primitive, params, [v], [aval], source, primitive.effects(params))
+        [out] = communicate(builder, primitive, params, [v], [v.aval], source, registry["psum"].effects(params))
     finally:
         builder.meshes.pop()
-    return v
-
-
-def aligned(builder, eqn, inputs, avals, source):
-    """Operands of an operation outside of shard_map bodies, some of them shards.
-
-    Returns operands, result types and layout: element by element on shards of one layout, else on gathered operands.
-    """
-    layouts = [builder.shards.get(id(v)) for v in inputs]
-    present = [x for x in layouts if x is not None]
-    if not present:
-        return inputs, avals, None
-    same = all(x == present[0] for x in present)
-    pointwise = isinstance(eqn.primitive.lower, Elementwise) and all(
-        x is not None or v.aval.shape == () for v, x in zip(inputs, layouts, strict=True)
-    )
-    full_shape = all(a.shape == avals[0].shape for a in avals)
-    if same and pointwise and full_shape and len({v.aval.shape for v in inputs if v.aval.shape != ()}) == 1:
-        local = [a.update(shape=present[0].shard_shape(a.shape)) for a in avals]
-        if all(v.aval.shape in ((), local[0].shape) for v in inputs):
-            return inputs, local, present[0]
-    whole = [
-        v if layout is None else gathered(builder, v, layout, source) for v, layout in zip(inputs, layouts, strict=True)
-    ]
-    return whole, avals, None
+    return out

@@ -10,6 +10,7 @@
 - `Communication(kind)`: an exchange with other ranks.
 - `Partitioned(param)`: the Jaxpr in a parameter, on this rank's shards of the operands.
 - `Decompose(fun)`: a function of tracers, in terms of other primitives.
+- `Layout(param)`: the operand, laid out over devices as a parameter says.
 - `ControlFlow(kind)`: a loop or branch over Jaxprs held in parameters: `cond`, `while` or `scan`.
 - `Native(code)`: machine code that the user brings, called by the executor.
 """
@@ -102,6 +103,13 @@ class Structural:
 @dataclass(frozen=True)
 class Partitioned:
     """The Jaxpr in a parameter, run by every rank on its shards: `shard_map`."""
+
+    param: str
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The operand unchanged, laid out over devices by the sharding in parameter `param`."""
 
     param: str
 
