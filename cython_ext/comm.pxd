@@ -21,7 +21,12 @@ cdef enum CommOp:
     COMM_RECV = 11
     COMM_SENDRECV = 12
     COMM_BARRIER = 13
-    COMM_OPS = 14               # how many there are
+    COMM_ALLGATHERV = 14
+    COMM_GATHERV = 15
+    COMM_SCATTERV = 16
+    COMM_ALLTOALLV = 17
+    COMM_REDUCE_SCATTERV = 18
+    COMM_OPS = 19               # how many there are
 
 
 cdef struct CommArgs:
@@ -32,6 +37,8 @@ cdef struct CommArgs:
     void* recvbuf               # NULL where the operation receives nothing
     int64_t sendcount           # elements; where each rank has a block, elements of one block
     int64_t recvcount
+    const int64_t* sendcounts   # elements of the block for each rank, one after the other in sendbuf; or NULL
+    const int64_t* recvcounts   # elements of the block from each rank
     intptr_t sendtype
     intptr_t recvtype
     intptr_t mpi_op
@@ -40,6 +47,7 @@ cdef struct CommArgs:
     int32_t dest
     int32_t sendtag
     int32_t recvtag
+    void* mpi_status            # out: an MPI_Status to be filled in by what receives; or NULL
     int32_t line                # the user's line: an index into the program's table of source lines
 
 

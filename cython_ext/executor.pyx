@@ -195,7 +195,8 @@ cdef int raise_comm(Program program, CommArgs* args, int code) except -1:
     name = [name for name, number in shims.CODES.items() if number == args.op][0]
     where = program.comm_lines[args.line]
     raise RuntimeError(
-        f"MPI reports from {name} ({args.sendcount} elements to send, {args.recvcount} to receive): "
+        f"MPI reports from {name} on rank {sys.modules['mpijax.runtime.mpi_start'].rank()} "
+        f"({args.sendcount} elements to send, {args.recvcount} to receive): "
         f"{shims.error_message(code)}" + (f"\nat {where}" if where else "")
     )
 

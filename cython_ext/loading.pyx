@@ -380,6 +380,9 @@ cdef size_t comm_data(Program p, x) except 0:
     data.args.sendtype, data.args.recvtype = x.sendtype, x.recvtype
     data.args.root, data.args.source, data.args.dest = x.root, x.source, x.dest
     data.args.sendtag, data.args.recvtag = x.sendtag, x.recvtag
+    data.args.sendcounts = counts_data(p, x.sendcounts)
+    data.args.recvcounts = counts_data(p, x.recvcounts)
+    data.args.mpi_status = <void*><size_t>x.status
     data.args.line = len(p.comm_lines)
     p.comm_lines.append(x.source_line)
     data.send.buffer = data.recv.buffer = -1
@@ -388,6 +391,16 @@ cdef size_t comm_data(Program p, x) except 0:
     if x.recv is not None:
         fill_place(p, &data.recv, x.recv)
     return <size_t>data
+
+
+cdef int64_t* counts_data(Program p, counts) except? NULL:
+    cdef int64_t* data = NULL
+    cdef Py_ssize_t j
+    if counts:
+        data = <int64_t*>block(p, len(counts) * sizeof(int64_t))
+        for j in range(len(counts)):
+            data[j] = counts[j]
+    return data
 
 
 cdef size_t host_data(Program p, x) except 0:

@@ -16,8 +16,9 @@ from libc.stdint cimport int64_t, intptr_t, uintptr_t
 from libc.string cimport memset
 
 from mpijax._ext.comm cimport (
-    COMM_ALLGATHER, COMM_ALLREDUCE, COMM_ALLTOALL, COMM_BARRIER, COMM_BCAST, COMM_EXSCAN, COMM_GATHER,
-    COMM_OPS, COMM_RECV, COMM_REDUCE, COMM_REDUCE_SCATTER, COMM_SCAN, COMM_SCATTER, COMM_SEND, COMM_SENDRECV,
+    COMM_ALLGATHER, COMM_ALLGATHERV, COMM_ALLREDUCE, COMM_ALLTOALL, COMM_ALLTOALLV, COMM_BARRIER, COMM_BCAST,
+    COMM_EXSCAN, COMM_GATHER, COMM_GATHERV, COMM_OPS, COMM_RECV, COMM_REDUCE, COMM_REDUCE_SCATTER,
+    COMM_REDUCE_SCATTERV, COMM_SCAN, COMM_SCATTER, COMM_SCATTERV, COMM_SEND, COMM_SENDRECV,
     CommArgs, CommFunction,
 )
 
@@ -52,9 +53,15 @@ cdef extern from "mpi_calls.h" nogil:
     int mj_gather(const void *, void *, int64_t, MPI_Datatype, int, MPI_Comm)
     int mj_scatter(const void *, void *, int64_t, MPI_Datatype, int, MPI_Comm)
     int mj_send(const void *, int64_t, MPI_Datatype, int, int, MPI_Comm)
-    int mj_recv(void *, int64_t, MPI_Datatype, int, int, MPI_Comm)
+    ctypedef struct MPI_Status
+    int mj_recv(void *, int64_t, MPI_Datatype, int, int, MPI_Comm, MPI_Status *)
+    int mj_allgatherv(const void *, int64_t, void *, const int64_t *, MPI_Datatype, MPI_Comm)
+    int mj_gatherv(const void *, int64_t, void *, const int64_t *, MPI_Datatype, int, MPI_Comm)
+    int mj_scatterv(const void *, const int64_t *, void *, int64_t, MPI_Datatype, int, MPI_Comm)
+    int mj_alltoallv(const void *, const int64_t *, void *, const int64_t *, MPI_Datatype, MPI_Comm)
+    int mj_reduce_scatterv(const void *, void *, const int64_t *, MPI_Datatype, MPI_Op, MPI_Comm)
     int mj_sendrecv(const void *, int64_t, MPI_Datatype, int, int,
-                    void *, int64_t, MPI_Datatype, int, int, MPI_Comm)
+                    void *, int64_t, MPI_Datatype, int, int, MPI_Comm, MPI_Status *)
     int mj_barrier(MPI_Comm)
 
 cdef extern from "mpi_ops.h" nogil:
@@ -130,7 +137,8 @@ cdef int _exscan(CommArgs *a) noexcept nogil:
 
 cdef int _sendrecv(CommArgs *a) noexcept nogil:
     return mj_sendrecv(a.sendbuf, a.sendcount, MJ_TYPE(a.sendtype), a.dest, a.sendtag,
-                       a.recvbuf, a.recvcount, MJ_TYPE(a.recvtype), a.source, a.recvtag, MJ_COMM(a.comm))
+                       a.recvbuf, a.recvcount, MJ_TYPE(a.recvtype), a.source, a.recvtag, MJ_COMM(a.comm),
+                       <MPI_Status *>a.mpi_status)
 
 
 cdef int _send(CommArgs *a) noexcept nogil:
@@ -138,7 +146,31 @@ cdef int _send(CommArgs *a) noexcept nogil:
 
 
 cdef int _recv(CommArgs *a) noexcept nogil:
-    return mj_recv(a.recvbuf, a.recvcount, MJ_TYPE(a.recvtype), a.source, a.recvtag, MJ_COMM(a.comm))
+    return mj_recv(a.recvbuf, a.recvcount, MJ_TYPE(a.recvtype), a.source, a.recvtag, MJ_COMM(a.comm),
+                   <MPI_Status *>a.mpi_status)
+
+
+cdef int _allgatherv(CommArgs *a) noexcept nogil:
+    return mj_allgatherv(a.sendbuf, a.sendcount, a.recvbuf, a.recvcounts, MJ_TYPE(a.sendtype), MJ_COMM(a.comm))
+
+
+cdef int _gatherv(CommArgs *a) noexcept nogil:
+    return mj_gatherv(a.sendbuf, a.sendcount, a.recvbuf, a.recvcounts, MJ_TYPE(a.sendtype), a.root,
+                      MJ_COMM(a.comm))
+
+
+cdef int _scatterv(CommArgs *a) noexcept nogil:
+    return mj_scatterv(a.sendbuf, a.sendcounts, a.recvbuf, a.recvcount, MJ_TYPE(a.recvtype), a.root,
+                       MJ_COMM(a.comm))
+
+
+cdef int _alltoallv(CommArgs *a) noexcept nogil:
+    return mj_alltoallv(a.sendbuf, a.sendcounts, a.recvbuf, a.recvcounts, MJ_TYPE(a.sendtype), MJ_COMM(a.comm))
+
+
+cdef int _reduce_scatterv(CommArgs *a) noexcept nogil:
+    return mj_reduce_scatterv(a.sendbuf, a.recvbuf, a.recvcounts, MJ_TYPE(a.sendtype), MJ_OP(a.mpi_op),
+                              MJ_COMM(a.comm))
 
 
 cdef int _barrier(CommArgs *a) noexcept nogil:
@@ -160,6 +192,11 @@ table[<int>COMM_SENDRECV] = _sendrecv
 table[<int>COMM_SEND] = _send
 table[<int>COMM_RECV] = _recv
 table[<int>COMM_BARRIER] = _barrier
+table[<int>COMM_ALLGATHERV] = _allgatherv
+table[<int>COMM_GATHERV] = _gatherv
+table[<int>COMM_SCATTERV] = _scatterv
+table[<int>COMM_ALLTOALLV] = _alltoallv
+table[<int>COMM_REDUCE_SCATTERV] = _reduce_scatterv
 
 comm_table = PyCapsule_New(<void *>table, "mpijax.comm_table", NULL)
 
@@ -178,6 +215,11 @@ CODES = {
     "send": COMM_SEND,
     "recv": COMM_RECV,
     "barrier": COMM_BARRIER,
+    "allgatherv": COMM_ALLGATHERV,
+    "gatherv": COMM_GATHERV,
+    "scatterv": COMM_SCATTERV,
+    "alltoallv": COMM_ALLTOALLV,
+    "reduce_scatterv": COMM_REDUCE_SCATTERV,
 }
 
 

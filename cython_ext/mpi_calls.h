@@ -38,14 +38,15 @@ static int64_t mj_chunk = INT_MAX;
 
 static int mj_yielding = 0;
 
-static int mj_wait(MPI_Request *request) {
+static int mj_wait_for(MPI_Request *request, MPI_Status *status) {
     int done = 0;
     for (;;) {
-        int rc = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+        int rc = MPI_Test(request, &done, status);
         if (rc != MPI_SUCCESS || done) return rc;
         sched_yield();
     }
 }
+static int mj_wait(MPI_Request *request) { return mj_wait_for(request, MPI_STATUS_IGNORE); }
 
 /* Calls `blocking`, or `nonblocking` (the same arguments, then a request) and waits. */
 #define MJ_RUN(blocking, nonblocking, ...)                        \
@@ -156,23 +157,27 @@ static int mj_send(const void *s, int64_t n, MPI_Datatype t, int dest, int tag, 
     MJ_PARTS(n, mj_send_part(mj_at(s, at, size), part, t, dest, tag, c));
 }
 
-static int mj_recv_part(void *r, int64_t n, MPI_Datatype t, int source, int tag, MPI_Comm c) {
-    if (!mj_yielding) return MJ(MPI_Recv)(r, (mj_count)n, t, source, tag, c, MPI_STATUS_IGNORE);
+static int mj_recv_part(void *r, int64_t n, MPI_Datatype t, int source, int tag, MPI_Comm c,
+                        MPI_Status *status) {
+    if (!mj_yielding) return MJ(MPI_Recv)(r, (mj_count)n, t, source, tag, c, status);
     MPI_Request request;
     int rc = MJ(MPI_Irecv)(r, (mj_count)n, t, source, tag, c, &request);
-    return rc != MPI_SUCCESS ? rc : mj_wait(&request);
+    return rc != MPI_SUCCESS ? rc : mj_wait_for(&request, status);
 }
-static int mj_recv(void *r, int64_t n, MPI_Datatype t, int source, int tag, MPI_Comm c) {
+/* `status`, or NULL: is filled in; of a message in parts it tells of the last. */
+static int mj_recv(void *r, int64_t n, MPI_Datatype t, int source, int tag, MPI_Comm c, MPI_Status *status) {
     int64_t size = mj_size(t);
-    MJ_PARTS(n, mj_recv_part(mj_at(r, at, size), part, t, source, tag, c));
+    if (status == NULL) status = MPI_STATUS_IGNORE;
+    MJ_PARTS(n, mj_recv_part(mj_at(r, at, size), part, t, source, tag, c, status));
 }
 
 /* One part each way at a time; a side whose message has fewer parts leaves its half of the exchange out. */
 static int mj_sendrecv(const void *s, int64_t sn, MPI_Datatype st, int dest, int stag, void *r, int64_t rn,
-                       MPI_Datatype rt, int source, int rtag, MPI_Comm c) {
+                       MPI_Datatype rt, int source, int rtag, MPI_Comm c, MPI_Status *status) {
     int64_t ssize = mj_size(st), rsize = mj_size(rt), sat = 0, rat = 0;
     void *copy = NULL;
     int rc = MPI_SUCCESS, first = 1;
+    if (status == NULL) status = MPI_STATUS_IGNORE;
     if (s == r && sn > 0) { /* MPI forbids overlap */
         copy = malloc((size_t)(sn * ssize));
         if (copy == NULL) return MPI_ERR_NO_MEM;
@@ -187,8 +192,10 @@ static int mj_sendrecv(const void *s, int64_t sn, MPI_Datatype st, int dest, int
             rc = MJ(MPI_Irecv)(mj_at(r, rat, rsize), (mj_count)rp, rt, source, rtag, c, &requests[0]);
         if (rc == MPI_SUCCESS && sends)
             rc = MJ(MPI_Isend)(mj_at(s, sat, ssize), (mj_count)sp, st, dest, stag, c, &requests[1]);
-        for (int i = 1; rc == MPI_SUCCESS && i >= 0; i--)
-            rc = mj_yielding ? mj_wait(&requests[i]) : MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+        for (int i = 1; rc == MPI_SUCCESS && i >= 0; i--) {
+            MPI_Status *out = i == 0 && receives ? status : MPI_STATUS_IGNORE;
+            rc = mj_yielding ? mj_wait_for(&requests[i], out) : MPI_Wait(&requests[i], out);
+        }
         sat += sends ? sp : 0;
         rat += receives ? rp : 0;
     }
@@ -268,6 +275,103 @@ static int mj_reduce_scatter(const void *s, void *r, int64_t n, MPI_Datatype t, 
     for (int to = 0; rc == MPI_SUCCESS && to < ranks; to++)
         rc = mj_reduce((const char *)s + to * bytes, to == rank ? r : NULL, n, t, op, to, c);
     return rc;
+}
+
+/* ---- blocks of different lengths: counts and displacements in elements, one for each rank ---- */
+
+#if MJ_LARGE_COUNTS
+typedef MPI_Aint mj_place;
+#else
+typedef int mj_place;
+#endif
+
+/* Counts and where the blocks begin, in the types of the MPI calls, in one piece of memory to be freed. */
+static int mj_layout(const int64_t *lengths, MPI_Comm c, mj_count **counts, mj_place **places) {
+    int ranks;
+    int64_t at = 0;
+    *counts = NULL;
+    *places = NULL;
+    if (lengths == NULL) return MPI_SUCCESS;
+    MPI_Comm_size(c, &ranks);
+    *counts = (mj_count *)malloc((size_t)ranks * (sizeof(mj_count) + sizeof(mj_place)));
+    if (*counts == NULL) return MPI_ERR_NO_MEM;
+    *places = (mj_place *)(*counts + ranks);
+    for (int i = 0; i < ranks; i++) {
+        (*counts)[i] = (mj_count)lengths[i];
+        (*places)[i] = (mj_place)at;
+        at += lengths[i];
+    }
+    if (!MJ_LARGE_COUNTS && at > INT_MAX) {
+        free(*counts);
+        *counts = NULL;
+        return MPI_ERR_COUNT;
+    }
+    return MPI_SUCCESS;
+}
+
+/* Runs `call`, which uses counts and places made from `lengths`. */
+#define MJ_WITH_LAYOUT(lengths, c, call)                          \
+    do {                                                          \
+        mj_count *counts;                                         \
+        mj_place *places;                                         \
+        int rc_ = mj_layout((lengths), (c), &counts, &places);    \
+        if (rc_ == MPI_SUCCESS) rc_ = call;                       \
+        free(counts);                                             \
+        return rc_;                                               \
+    } while (0)
+
+static int mj_allgatherv_run(const void *s, int64_t n, void *r, const mj_count *counts, const mj_place *places,
+                             MPI_Datatype t, MPI_Comm c) {
+    MJ_RUN(MPI_Allgatherv, MPI_Iallgatherv, s, (mj_count)n, t, r, counts, places, t, c);
+}
+static int mj_allgatherv(const void *s, int64_t n, void *r, const int64_t *lengths, MPI_Datatype t, MPI_Comm c) {
+    MJ_WITH_LAYOUT(lengths, c, mj_allgatherv_run(s, n, r, counts, places, t, c));
+}
+
+static int mj_gatherv_run(const void *s, int64_t n, void *r, const mj_count *counts, const mj_place *places,
+                          MPI_Datatype t, int root, MPI_Comm c) {
+    MJ_RUN(MPI_Gatherv, MPI_Igatherv, s, (mj_count)n, t, r, counts, places, t, root, c);
+}
+static int mj_gatherv(const void *s, int64_t n, void *r, const int64_t *lengths, MPI_Datatype t, int root,
+                      MPI_Comm c) {
+    MJ_WITH_LAYOUT(lengths, c, mj_gatherv_run(s, n, r, counts, places, t, root, c));
+}
+
+static int mj_scatterv_run(const void *s, const mj_count *counts, const mj_place *places, void *r, int64_t n,
+                           MPI_Datatype t, int root, MPI_Comm c) {
+    MJ_RUN(MPI_Scatterv, MPI_Iscatterv, s, counts, places, t, r, (mj_count)n, t, root, c);
+}
+static int mj_scatterv(const void *s, const int64_t *lengths, void *r, int64_t n, MPI_Datatype t, int root,
+                       MPI_Comm c) {
+    MJ_WITH_LAYOUT(lengths, c, mj_scatterv_run(s, counts, places, r, n, t, root, c));
+}
+
+static int mj_alltoallv_run(const void *s, const mj_count *sends, const mj_place *from, void *r,
+                            const mj_count *counts, const mj_place *places, MPI_Datatype t, MPI_Comm c) {
+    MJ_RUN(MPI_Alltoallv, MPI_Ialltoallv, s, sends, from, t, r, counts, places, t, c);
+}
+static int mj_alltoallv(const void *s, const int64_t *sent, void *r, const int64_t *received, MPI_Datatype t,
+                        MPI_Comm c) {
+    mj_count *sends;
+    mj_place *from;
+    mj_count *counts;
+    mj_place *places;
+    int rc = mj_layout(sent, c, &sends, &from);
+    if (rc != MPI_SUCCESS) return rc;
+    rc = mj_layout(received, c, &counts, &places);
+    if (rc == MPI_SUCCESS) rc = mj_alltoallv_run(s, sends, from, r, counts, places, t, c);
+    free(sends);
+    free(counts);
+    return rc;
+}
+
+static int mj_reduce_scatterv_run(const void *s, void *r, const mj_count *counts, MPI_Datatype t, MPI_Op op,
+                                  MPI_Comm c) {
+    MJ_RUN(MPI_Reduce_scatter, MPI_Ireduce_scatter, s, r, counts, t, op, c);
+}
+static int mj_reduce_scatterv(const void *s, void *r, const int64_t *lengths, MPI_Datatype t, MPI_Op op,
+                              MPI_Comm c) {
+    MJ_WITH_LAYOUT(lengths, c, ((void)places, mj_reduce_scatterv_run(s, r, counts, t, op, c)));
 }
 
 static int mj_barrier(MPI_Comm c) {

@@ -1,26 +1,36 @@
-"""MPI operations of each rank on its own values: the primitives behind `mpijax.mpi`."""
+"""Operations of each rank on its own values, the primitives behind `mpijax.mpi`: what they have in common.
+
+Ranks may run different programs, and what one of them differentiates or batches is decided by its own program
+alone. So that all ranks still make the same exchanges, such an operation is differentiated, transposed and
+batched on every rank that makes it inside of a transformation: with zeros where this rank has no tangent or
+cotangent, and repeated where its value is the same for all examples (`core.effects.ExchangeEffect`).
+
+Batch axes come first in what is sent (behind the axis over ranks where there is one), so that both sides of
+an exchange have the same layout.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from mpijax.core import dtypes
 from mpijax.core import effects as fx
-from mpijax.core.lowering import Communication
+from mpijax.core.avals import ShapedArray
+from mpijax.core.lowering import Communication, Decompose
 from mpijax.core.plain import NotSerializable
 from mpijax.core.primitive import Primitive, Unsupported, registry
-from mpijax.core.trace import typeof
-from mpijax.transforms.zeros import Zero
+from mpijax.core.trace import current_trace, typeof
+from mpijax.transforms.zeros import Zero, zeros
 
-_COMMUNICATES = frozenset({fx.communication})
-
-
+EXCHANGES = frozenset({fx.exchange})
 _PREDEFINED = "SUM PROD MAX MIN LAND LOR LXOR BAND BOR BXOR COMM_WORLD COMM_SELF".split()
 
 
 class Handle:
-    """An mpi4py object as a parameter of an equation: hashed by identity, printed by its name.
+    """An mpi4py object as a parameter of an equation: hashed by its kind, printed by its name.
 
     `value` None stands for the default communicator, which exists once MPI has started.
     """
@@ -35,7 +45,7 @@ class Handle:
         return isinstance(other, Handle) and (self.value is other.value or self.value == other.value)
 
     def __hash__(self) -> int:
-        return hash(("Handle", self.name))
+        return hash((Handle, type(self.value)))
 
     def __repr__(self) -> str:
         return self.name
@@ -50,7 +60,7 @@ class Handle:
             if getattr(MPI, name) == self.value:
                 return name, self.name
         raise NotSerializable(
-            f"the program uses {self.name!r}, a communicator or an operation made by this process, which cannot be "
+            f"the program uses {self.name!r}, an object of MPI made by this process, which cannot be "
             "serialised: use the default communicator (comm=None) and MPI's operations, or lax.psum over a mesh"
         )
 
@@ -65,104 +75,149 @@ class Handle:
         return Handle(getattr(mpi_start.start().MPI, predefined), name)
 
 
-def _effects(_params):
-    return _COMMUNICATES
+class Identity(Handle):
+    """A handle that equals only handles of the same object: for objects whose contents change."""
+
+    __slots__ = ()
+
+    def __eq__(self, other) -> bool:
+        return isinstance(other, Identity) and self.value is other.value
+
+    __hash__ = Handle.__hash__
 
 
-def _one_jvp(name: str):
+def communicator_of(comm: Handle) -> Any:
+    """mpi4py's communicator. Starts MPI."""
+    from mpijax.runtime import mpi_start  # lies above
+
+    return mpi_start.world() if comm.value is None else comm.value
+
+
+def rank_in(comm: Handle) -> int:
+    return communicator_of(comm).Get_rank()
+
+
+def size_of(comm: Handle) -> int:
+    return communicator_of(comm).Get_size()
+
+
+def nobody() -> int:
+    """The rank MPI.PROC_NULL, with which exchanges do nothing."""
+    from mpijax.runtime import mpi_start  # lies above
+
+    return mpi_start.start().MPI.PROC_NULL
+
+
+def checked(x: Any, what: str) -> Any:
+    """`x` if it is an array; raises TypeError naming the operation otherwise."""
+    try:
+        typeof(x)
+    except TypeError:
+        raise TypeError(f"{what} takes an array or a scalar, got {type(x).__name__}: {x!r}") from None
+    return x
+
+
+# ---------------------------------------------------------------- zero tangents
+
+
+def _zero_tangent_batch(axis, args, dims, *, shape, dtype):
+    return zero_tangent_p.bind(shape=shape, dtype=dtype), None
+
+
+zero_tangent_p = Primitive(
+    "zero_tangent",
+    type_rule=lambda *, shape, dtype: ShapedArray(shape, dtype),
+    reference=lambda *, shape, dtype: np.zeros(shape, dtype),
+    lower=Decompose(lambda *, shape, dtype: zeros(ShapedArray(shape, dtype))),
+    jvp=lambda primals, tangents, *, shape, dtype: (zeros(ShapedArray(shape, dtype)), Zero(ShapedArray(shape, dtype))),
+    transpose=lambda ct, *, shape, dtype: [],
+    batch=_zero_tangent_batch,
+    effects=lambda params: frozenset({fx.linear}),
+)
+
+
+def has_tangent(x: Any) -> bool:
+    """Whether values of this type have derivatives."""
+    return dtypes.issubdtype(typeof(x).dtype, np.inexact)
+
+
+def linear_zero(x: Any) -> Any:
+    """A zero tangent of `x` that counts as linear in the program it is recorded in."""
+    return zero_tangent_p.bind(shape=typeof(x).shape, dtype=typeof(x).dtype)
+
+
+def given(ct: Any) -> Any:
+    """A cotangent as an array."""
+    return zeros(ct.aval) if type(ct) is Zero else ct
+
+
+def aval_of(x: Any) -> ShapedArray:
+    """The type of an argument of a transpose rule."""
+    return x.aval if hasattr(x, "aval") else typeof(x)
+
+
+# ---------------------------------------------------------------- the record of an exchange
+
+
+def exchange(
+    name: str,
+    *,
+    type_rule: Callable,
+    reference: Callable,
+    derive: Callable,
+    transpose: Callable,
+    batch: Callable,
+    multiple_results: bool = False,
+    effects: Callable = lambda params: EXCHANGES,
+) -> Primitive:
+    """An operation that all ranks derive, transpose and batch.
+
+    Args:
+      derive: `(primals, tangents, **params) -> (out, tangent_out)`; operands of dtypes that have tangents have
+        arrays for tangents, others `Zero`.
+      transpose: `(ct, *args, **params) -> [ct, ...]`, with arrays for cotangents.
+      batch: `(axis, args, dims, **params) -> (out, dim)`, where any or all of `dims` may be None.
+    """
+
     def jvp(primals, tangents, **params):
-        primitive = registry[name]
-        out = primitive.bind(primals[0], **params)
-        t = tangents[0]
-        return out, Zero.of_primal(out) if type(t) is Zero else primitive.bind(t, **params)
+        tangents = [given(t) if has_tangent(x) else t for x, t in zip(primals, tangents, strict=True)]
+        return derive(primals, tangents, **params)
 
-    return jvp
+    def linearize(trace, primals, tangents, params):
+        with current_trace(trace.rule_trace.builder):
+            tangents = [
+                linear_zero(x) if type(t) is Zero and has_tangent(x) else t
+                for x, t in zip(primals, tangents, strict=True)
+            ]
+        return derive(primals, tangents, **params)
 
+    def back(ct, *args, **params):
+        return transpose([given(c) for c in ct] if multiple_results else given(ct), *args, **params)
 
-def _one_batch(name: str):
-    def batch(axis, args, dims, **params):
-        return registry[name].bind(args[0], **params), dims[0]
-
-    return batch
-
-
-def _single_process(name: str):
-    def reference(x, **_params):
-        return np.asarray(x)
-
-    reference.__name__ = name
-    return reference
-
-
-# ---------------------------------------------------------------- allreduce
-
-
-def _allreduce_jvp(primals, tangents, *, op, comm, transposed):
-    [x], [t] = primals, tangents
-    out = mpi_allreduce_p.bind(x, op=op, comm=comm, transposed=transposed)
-    if type(t) is Zero:
-        return out, Zero.of_primal(out)
-    if op.name != "SUM":
-        raise NotImplementedError(
-            f"allreduce with op={op.name} has no derivative: only SUM does. For the gradient of a maximum over ranks "
-            f"use "
-            "mpijax.lax.pmax under shard_map."
-        )
-    return out, mpi_allreduce_p.bind(t, op=op, comm=comm, transposed=transposed)
+    return Primitive(
+        name,
+        type_rule=type_rule,
+        reference=reference,
+        lower=Communication(name),
+        jvp=jvp,
+        linearize=linearize,
+        transpose=back,
+        batch=batch,
+        multiple_results=multiple_results,
+        effects=effects,
+    )
 
 
-def _allreduce_transpose(ct, x, *, op, comm, transposed):
-    if type(ct) is Zero:
-        return [Zero(x.aval)]
-    if op.name != "SUM":
-        raise NotImplementedError(f"the linear transpose of allreduce is defined for op=SUM, not for {op.name}.")
-    return [mpi_allreduce_p.bind(ct, op=op, comm=comm, transposed=not transposed)]
+def linear(name: str) -> Callable:
+    """The derivative of a linear operation of one operand: the same exchange of the tangent."""
 
+    def derive(primals, tangents, **params):
+        [x], [t] = primals, tangents
+        out = registry[name].bind(x, **params)
+        return out, registry[name].bind(t, **params) if has_tangent(x) else Zero.of_primal(out)
 
-mpi_allreduce_p = Primitive(
-    "mpi_allreduce",
-    type_rule=lambda x, **_: x,
-    reference=_single_process("allreduce"),
-    lower=Communication("mpi_allreduce"),
-    jvp=_allreduce_jvp,
-    transpose=_allreduce_transpose,
-    batch=_one_batch("mpi_allreduce"),
-    effects=lambda params: fx.no_effects if params["transposed"] else _COMMUNICATES,
-)
+    return derive
 
-# ---------------------------------------------------------------- bcast, reduce
-
-
-def _bcast_transpose(ct, x, *, root, comm):
-    """What was sent to everybody comes back from everybody, summed at the root."""
-    return [ct if type(ct) is Zero else mpi_reduce_p.bind(ct, root=root, comm=comm)]
-
-
-def _reduce_transpose(ct, x, *, root, comm):
-    return [ct if type(ct) is Zero else mpi_bcast_p.bind(ct, root=root, comm=comm)]
-
-
-mpi_bcast_p = Primitive(
-    "mpi_bcast",
-    type_rule=lambda x, **_: x,
-    reference=_single_process("bcast"),
-    lower=Communication("mpi_bcast"),
-    jvp=_one_jvp("mpi_bcast"),
-    transpose=_bcast_transpose,
-    batch=_one_batch("mpi_bcast"),
-    effects=_effects,
-)
-
-mpi_reduce_p = Primitive(
-    "mpi_reduce",
-    type_rule=lambda x, **_: x,
-    reference=_single_process("reduce"),
-    lower=Communication("mpi_reduce"),
-    jvp=_one_jvp("mpi_reduce"),
-    transpose=_reduce_transpose,
-    batch=_one_batch("mpi_reduce"),
-    effects=_effects,
-)
 
 # ---------------------------------------------------------------- barrier
 
@@ -175,14 +230,5 @@ mpi_barrier_p = Primitive(
     transpose=Unsupported("barrier has no arguments"),
     batch=lambda axis, args, dims, **params: ([], []),
     multiple_results=True,
-    effects=_effects,
+    effects=lambda params: frozenset({fx.communication}),
 )
-
-
-def checked(x: Any, what: str) -> Any:
-    """`x` if it is an array; raises TypeError naming the operation otherwise."""
-    try:
-        typeof(x)
-    except TypeError:
-        raise TypeError(f"{what} takes an array or a scalar, got {type(x).__name__}: {x!r}") from None
-    return x

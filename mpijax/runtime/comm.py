@@ -7,6 +7,7 @@ from typing import Any
 
 from mpijax.compiler.plan import CommStep
 from mpijax.runtime import mpi_start, program
+from mpijax.runtime.rank_comm import per_rank
 
 _communicators: dict[Any, Any] = {}
 
@@ -54,7 +55,7 @@ def instructions_for(step: CommStep) -> list[Any]:
     mpi_start.start()
     line = str(step.source) if step.source.file else step.label
     if "comm" in step.params:
-        return _per_rank(step, mpi, line)
+        return per_rank(step, mpi, line)
     comm = communicator(step.params["mesh"], step.params["names"], step.params.get("axis_index_groups"))
     return _over_mesh(step, mpi, comm, line)
 
@@ -128,35 +129,3 @@ def _permute(step: CommStep, mpi, comm, handle, source, target, nbytes: int, lin
         )  # fmt: skip
     )
     return out
-
-
-def _per_rank(step: CommStep, mpi, line: str) -> list[Any]:
-    """Operations of `mpijax.mpi`, on a communicator the user gave."""
-    comm = step.params["comm"].value or mpi_start.world()
-    handle = mpi.handle(comm)
-    if step.kind == "mpi_barrier":
-        return [program.Comm("barrier", handle, source_line=line)]
-    [source], [target] = step.inputs, step.outputs
-    nbytes = _count(source) * source[2].itemsize
-    copy = program.Copy(_at(target), _at(source), nbytes)
-    if step.kind == "mpi_allreduce":
-        if step.params["transposed"]:
-            return [copy]
-        return [_allreduce(mpi, handle, step.params["op"].value, source, target, line)]
-    root = step.params["root"]
-    if step.kind == "mpi_reduce":
-        datatype, operation = mpi.reduction("sum", source[2])
-        n = _count(source)
-        reduced = program.Comm(
-            "reduce", handle, _at(source), _at(target), n, n, datatype, datatype, operation, root, source_line=line
-        )
-        # Only the root has the sum: of the values of the others nothing is left.
-        return [reduced] if comm.Get_rank() == root else [reduced, program.Fill(_at(target), nbytes, b"\0")]
-    kind = mpi.move_type()
-    # Broadcast works in place: every rank starts from a copy of its own value.
-    return [
-        copy,
-        program.Comm(
-            "bcast", handle, _at(target), _at(target), nbytes, nbytes, kind, kind, root=root, source_line=line
-        ),
-    ]

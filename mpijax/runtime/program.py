@@ -143,7 +143,8 @@ class Comm:
     """An exchange with other ranks.
 
     op: name of an operation of ``comm.pxd`` in lower case ("allreduce"). Handles: MPI's as integers.
-    Counts are elements; where each rank has a block, elements of one block. source_line: the user's line.
+    Counts are elements; where each rank has a block, elements of one block, or of each rank's (`sendcounts`,
+    `recvcounts`). status: address of an MPI_Status to be filled in, or 0. source_line: the user's line.
     """
 
     op: str
@@ -160,6 +161,9 @@ class Comm:
     dest: int = 0
     sendtag: int = 0
     recvtag: int = 0
+    sendcounts: tuple[int, ...] = ()
+    recvcounts: tuple[int, ...] = ()
+    status: int = 0
     source_line: str = ""
 
 

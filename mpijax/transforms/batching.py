@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.effects import NamedAxisEffect
+from mpijax.core.effects import NamedAxisEffect, everywhere
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr, subjaxprs
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import registry
@@ -76,7 +76,7 @@ class BatchTrace(Trace):
         saved = state.trace
         state.trace = self.parent
         try:
-            if all(d is None for d in dims) and not self._names_axis(params):
+            if all(d is None for d in dims) and not self._names_axis(params) and not everywhere(primitive, params):
                 return primitive.bind(*values, **params)
             out, dim = primitive.batch(self.axis, values, dims, **params)
         finally:

@@ -49,7 +49,9 @@ def _linearize(trace, primals, tangents, params):
     residuals = [next(returned) if i is None else primals[i] for i in split.forwarded]
     live = [t for t in tangents if type(t) is not Zero]
     linear_outs = iter(
-        jit_p.bind(*residuals, *live, **_without_donation(params, split.linear)) if any(split.nonzero_out) else ()
+        trace.bind_linear(jit_p, [*residuals, *live], _without_donation(params, split.linear))
+        if any(split.nonzero_out) or split.linear.effects
+        else ()
     )
     primal_out = outs[:n]
     out_tangents = [

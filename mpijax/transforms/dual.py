@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mpijax.core.effects import everywhere
 from mpijax.core.trace import Trace, Tracer, state, typeof
 from mpijax.transforms.zeros import Zero
 
@@ -29,7 +30,7 @@ class DualTracer(Tracer):
 
 
 class DualTrace(Trace):
-    """Runs every operation together with its derivative, unless all its tangents are zero."""
+    """Runs every operation together with its derivative, unless all its tangents are zero on all ranks."""
 
     __slots__ = ("rule_trace",)
     tracer: type[DualTracer]
@@ -61,7 +62,7 @@ class DualTrace(Trace):
         tangents = [t for _, t in pairs]
         saved = state.trace
         try:
-            if all(type(t) is Zero for t in tangents):
+            if all(type(t) is Zero for t in tangents) and not everywhere(primitive, params):
                 state.trace = self.parent
                 return primitive.bind(*primals, **params)
             state.trace = self.rule_trace

@@ -13,7 +13,7 @@ from typing import Any
 from mpijax.core import dtypes
 from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, dead_code, eval_jaxpr
 from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.trace import JaxprTrace, JitTracer, Trace, state, typeof
+from mpijax.core.trace import JaxprTrace, JitTracer, Trace, current_trace, state, typeof
 from mpijax.transforms.dual import DualTrace, DualTracer
 from mpijax.transforms.flat import FlatFun
 from mpijax.transforms.zeros import Zero, instantiate
@@ -65,6 +65,7 @@ class LinearizeTrace(DualTrace):
 
     __slots__ = ()
     tracer = GradTracer
+    rule_trace: TangentTrace
 
     def __init__(self, parent: Trace, builder: JaxprTrace):
         super().__init__(parent, TangentTrace(parent, builder))
@@ -73,6 +74,11 @@ class LinearizeTrace(DualTrace):
         if primitive.linearize is not None:
             return primitive.linearize(self, primals, tangents, params)
         return primitive.jvp(primals, tangents, **params)
+
+    def bind_linear(self, primitive, args, params):
+        """Record an operation of the linear program, also if it reads no tangent: it may get one from another rank."""
+        with current_trace(self.rule_trace.builder):
+            return primitive.bind(*args, **params)
 
 
 class Linearized:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mpijax.core import dtypes
+from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal
 from mpijax.core.memo import memo_on_jaxpr
@@ -41,9 +42,11 @@ def backward_pass(
 
     Equations that depend on no linear argument are evaluated first, the others are
     transposed from the last to the first; cotangents of a variable read several times add up.
+    Exchanges with other ranks are transposed even if no cotangent has come here: one may have come there.
     `gathered` holds, for each argument, what its cotangent starts from (a Zero: nothing).
     """
-    if gathered is None and all(type(ct) is Zero for ct in cotangents):
+    exchanges = fx.exchange in jaxpr.effects
+    if gathered is None and not exchanges and all(type(ct) is Zero for ct in cotangents):
         return [Zero(v.aval.to_tangent_aval()) for v in jaxpr.invars]
     known: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     linear: set = set()
@@ -58,7 +61,7 @@ def backward_pass(
 
     linear_eqns = []
     for eqn in jaxpr.eqns:
-        if any(type(v) is not Literal and v in linear for v in eqn.invars):
+        if fx.linear in eqn.effects or any(type(v) is not Literal and v in linear for v in eqn.invars):
             linear.update(eqn.outvars)
             linear_eqns.append(eqn)
             continue
@@ -80,7 +83,7 @@ def backward_pass(
             accumulate(v, ct)
     for eqn in reversed(linear_eqns):
         outs = [ct_env.pop(v, None) if type(v) is not DropVar else None for v in eqn.outvars]
-        if all(ct is None for ct in outs):
+        if all(ct is None for ct in outs) and not (exchanges and fx.exchange in eqn.effects):
             continue
         outs = [Zero(v.aval.to_tangent_aval()) if ct is None else ct for ct, v in zip(outs, eqn.outvars, strict=True)]
         inputs = [UndefPrimal(v.aval) if type(v) is not Literal and v in linear else read(v) for v in eqn.invars]

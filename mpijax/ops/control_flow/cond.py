@@ -107,15 +107,16 @@ def _linearized(branches: Branches, nonzero: tuple[bool, ...]):
     return primal, linear, nonzero_out
 
 
-def _linearize(_trace, primals, tangents, params):
+def _linearize(trace, primals, tangents, params):
     branches = params["branches"]
     primal, linear, nonzero_out = _linearized(branches, tuple(nonzero_flags(tangents[1:])))
     outs = cond_p.bind(*primals, **{**params, "branches": primal})
     count = len(nonzero_out)
     live = [t for t in tangents[1:] if type(t) is not Zero]
     linear_outs = []
-    if any(nonzero_out):
-        linear_outs = cond_p.bind(primals[0], *outs[count:], *live, **{**params, "branches": linear})
+    if any(nonzero_out) or any(b.effects for b in linear):
+        linear_params = {**params, "branches": linear}
+        linear_outs = trace.bind_linear(cond_p, [primals[0], *outs[count:], *live], linear_params)
     return outs[:count], _tangents(outs[:count], linear_outs, nonzero_out)
 
 

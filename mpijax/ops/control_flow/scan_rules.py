@@ -114,7 +114,7 @@ def linearize(trace, primals, tangents, params):
         derive, tuple(nonzero_flags(tangents)), num_consts, num_carry, num_ys
     )
     outs, residuals, stacked = _run_primal(parts, primals, params, num_carry + num_ys)
-    if not any(nonzero_out):
+    if not any(nonzero_out) and not parts.linear.effects:
         return outs, [Zero.of_primal(p) for p in outs]
     with current_trace(trace.rule_trace.builder):
         live = [instantiate(t) for t, nz in zip(tangents, nonzero, strict=True) if nz]
@@ -122,15 +122,16 @@ def linearize(trace, primals, tangents, params):
     at_res = range(len(residuals))
     at_live = range(len(residuals), len(residuals) + len(live))
     order = (*chosen(at_res, constant), *at_live, *chosen(at_res, stacked))
-    linear_outs = iter(
-        bind(
-            [*chosen(residuals, constant), *live, *chosen(residuals, stacked)],
-            params,
-            rearranged(parts.linear, order),
-            sum(constant) + sum(nonzero[:num_consts]),
-            sum(nonzero[num_consts : num_consts + num_carry]),
+    with current_trace(trace.rule_trace.builder):
+        linear_outs = iter(
+            bind(
+                [*chosen(residuals, constant), *live, *chosen(residuals, stacked)],
+                params,
+                rearranged(parts.linear, order),
+                sum(constant) + sum(nonzero[:num_consts]),
+                sum(nonzero[num_consts : num_consts + num_carry]),
+            )
         )
-    )
     return outs, [next(linear_outs) if nz else Zero.of_primal(p) for p, nz in zip(outs, nonzero_out, strict=True)]
 
 

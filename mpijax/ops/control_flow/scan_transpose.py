@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mpijax.core import effects as fx
 from mpijax.core.jaxpr import ClosedJaxpr, Literal, Var
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.trace import trace_to_closed_jaxpr
@@ -115,7 +116,7 @@ def _reached(closed: ClosedJaxpr, marked: Sequence[bool]) -> set[Var]:
     """The variables that depend on marked arguments."""
     reached = set(chosen(closed.jaxpr.invars, marked))
     for eqn in closed.jaxpr.eqns:
-        if any(type(v) is not Literal and v in reached for v in eqn.invars):
+        if fx.linear in eqn.effects or any(type(v) is not Literal and v in reached for v in eqn.invars):
             reached.update(eqn.outvars)
     return reached
 
@@ -150,7 +151,11 @@ def _plain_body(closed: ClosedJaxpr, linear: tuple[bool, ...], num_consts: int, 
     plain = [not c for c in carried]
     results = chosen(jaxpr.outvars[:num_carry], plain)
     before = chosen(jaxpr.invars[num_consts : num_consts + num_carry], plain)
-    eqns = [e for e in jaxpr.eqns if not any(type(v) is not Literal and v in reached for v in e.invars)]
+    eqns = [
+        e
+        for e in jaxpr.eqns
+        if fx.linear not in e.effects and not any(type(v) is not Literal and v in reached for v in e.invars)
+    ]
     taken = [not m for m in marked]
     part = jaxpr.replace(
         invars=chosen(jaxpr.invars, taken), outvars=[*results, *before], eqns=eqns,

@@ -186,6 +186,8 @@ def _linearize(_trace, primals, tangents, params):
 
 
 def _transpose(cts, *args, **params):
+    if all(type(ct) is Zero for ct in cts):
+        return [None] * len(args)
     raise ValueError(
         "Reverse-mode differentiation does not work for lax.while_loop or lax.fori_loop with dynamic start/stop "
         "values: the number of turns, each of which must be remembered, is not known. Try using lax.scan, or "

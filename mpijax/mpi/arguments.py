@@ -1,0 +1,138 @@
+"""What users give to operations of MPI: checked, and in the form of parameters of equations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.trace import Tracer, typeof
+from mpijax.ops.rank_ops import Handle, Identity, checked, communicator_of
+from mpijax.runtime import mpi_start
+
+__all__ = ["array", "communicator", "counts_of", "operation", "rank_argument", "root_rank", "status_of", "tag_argument"]
+
+_default = Handle(None, "WORLD")
+_OPERATIONS = ("SUM", "PROD", "MAX", "MIN", "LAND", "LOR", "LXOR", "BAND", "BOR", "BXOR")
+
+
+def array(x: Any, what: str) -> Any:
+    """`x` if it is an array or a scalar; raises TypeError naming the operation otherwise."""
+    return checked(x, what)
+
+
+def communicator(comm: Any, what: str) -> Handle:
+    """The communicator as a parameter. Raises for what is none, for intercommunicators, and for freed ones."""
+    if comm is None:
+        mpi_start.start()
+        return _default
+    MPI = mpi_start.start().MPI
+    if not isinstance(comm, MPI.Comm):
+        raise TypeError(
+            f"{what}: comm must be a communicator of mpi4py (MPI.COMM_WORLD, comm.Split(...)), got {comm!r}"
+        )
+    if comm == MPI.COMM_NULL:
+        raise ValueError(
+            f"{what}: the communicator is MPI.COMM_NULL: it has been freed, or this rank is not part of it "
+            "(Split with color=MPI.UNDEFINED)"
+        )
+    if not isinstance(comm, MPI.Intracomm):
+        raise TypeError(f"{what}: comm must be an intracommunicator, got {comm!r}; comm.Merge() makes one of it")
+    return Handle(comm, comm.Get_name() or type(comm).__name__.lower())
+
+
+def operation(op: Any, what: str) -> Handle:
+    """A reduction of mpi4py, or its name, as a parameter."""
+    MPI = mpi_start.start().MPI
+    if isinstance(op, str):
+        if op.upper() not in _OPERATIONS:
+            raise ValueError(f"{what}: unknown reduction {op!r}; there are {', '.join(_OPERATIONS)}")
+        op = getattr(MPI, op.upper())
+    if not isinstance(op, MPI.Op):
+        raise TypeError(f"{what}: op must be an operation of mpi4py such as MPI.SUM, got {op!r}")
+    name = next((n for n in _OPERATIONS if getattr(MPI, n) == op), None)
+    if name is None and op in (MPI.OP_NULL, MPI.MAXLOC, MPI.MINLOC, MPI.REPLACE, MPI.NO_OP):
+        raise ValueError(f"{what}: arrays cannot be reduced with {op!r}; there are {', '.join(_OPERATIONS)}")
+    return Handle(op, name or "user-defined")
+
+
+def reducible(x: Any, op: Handle, what: str) -> None:
+    """Raise TypeError if MPI does not reduce arrays of this dtype by `op`."""
+    dtype = typeof(x).dtype
+    try:
+        mpi_start.start().ext.reduction(op.value, dtype)
+    except TypeError as error:
+        raise TypeError(f"{what}: {error}") from None
+
+
+def _integer(value: Any, what: str, name: str) -> int:
+    if isinstance(value, Tracer):
+        raise TypeError(
+            f"{what}: {name} must be an int that is known while tracing, got {value}. It decides which program a "
+            "rank runs: mark the argument as static (static_argnames of jit), or compute it outside."
+        )
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{what}: {name} must be an int, got {value!r} of type {type(value).__name__}")
+    return int(value)
+
+
+def root_rank(root: Any, comm: Handle, what: str) -> int:
+    """A rank of the communicator; raises ValueError for any other."""
+    root = _integer(root, what, "root")
+    size = communicator_of(comm).Get_size()
+    if not 0 <= root < size:
+        raise ValueError(f"{what}: root must be a rank of the communicator, 0 to {size - 1}, got {root}")
+    return root
+
+
+def rank_argument(rank: Any, comm: Handle, what: str, name: str, *, may_be_any: bool = False) -> int:
+    """The other side of a message: a rank, MPI.PROC_NULL, or for receivers MPI.ANY_SOURCE."""
+    MPI = mpi_start.start().MPI
+    rank = _integer(rank, what, name)
+    size = communicator_of(comm).Get_size()
+    if 0 <= rank < size or rank == MPI.PROC_NULL or (may_be_any and rank == MPI.ANY_SOURCE):
+        return rank
+    others = "MPI.PROC_NULL or MPI.ANY_SOURCE" if may_be_any else "or MPI.PROC_NULL"
+    raise ValueError(f"{what}: {name} must be a rank of the communicator, 0 to {size - 1}, {others}, got {rank}")
+
+
+def tag_argument(tag: Any, what: str, name: str, *, may_be_any: bool = False) -> int:
+    """A tag of a message; for receivers also MPI.ANY_TAG, which is what None means."""
+    MPI = mpi_start.start().MPI
+    if tag is None and may_be_any:
+        return MPI.ANY_TAG
+    tag = _integer(tag, what, name)
+    most = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
+    if 0 <= tag <= most or (may_be_any and tag == MPI.ANY_TAG):
+        return tag
+    raise ValueError(f"{what}: {name} must be from 0 to {most}{' or MPI.ANY_TAG' * may_be_any}, got {tag}")
+
+
+def status_of(status: Any, what: str) -> Identity | None:
+    """mpi4py's status object, which each run fills in."""
+    if status is None:
+        return None
+    if not isinstance(status, mpi_start.start().MPI.Status):
+        raise TypeError(f"{what}: status must be a status object of mpi4py (MPI.Status()), got {status!r}")
+    return Identity(status, "status")
+
+
+def counts_of(counts: Sequence[int], comm: Handle, what: str, name: str = "counts") -> tuple[int, ...]:
+    """Rows for or from each rank, known while tracing."""
+    size = communicator_of(comm).Get_size()
+    if isinstance(counts, Tracer):
+        _integer(counts, what, name)
+    if not isinstance(counts, (tuple, list, np.ndarray)) or len(counts) != size:
+        raise ValueError(f"{what}: {name} must have one entry for each of the {size} ranks, got {counts!r}")
+    counts = tuple(_integer(c, what, f"each of {name}") for c in counts)
+    if min(counts) < 0:
+        raise ValueError(f"{what}: {name} must not be negative, got {counts}")
+    return counts
+
+
+def check_rows(x: Any, rows: int, what: str, expected: str) -> None:
+    """Raise ValueError unless the first axis of `x` has `rows` elements."""
+    shape = typeof(x).shape
+    if not shape or shape[0] != rows:
+        raise ValueError(f"{what}: the first axis must have {rows} elements, {expected}; got shape {shape}")

@@ -1,0 +1,311 @@
+"""Operations that all ranks of a communicator make together, each with its own value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mpijax.core.primitive import registry
+from mpijax.core.trace import typeof
+from mpijax.mpi.arguments import array, check_rows, communicator, counts_of, operation, reducible, root_rank
+from mpijax.ops.rank_moves import mpi_allgather_p, mpi_alltoall_p, mpi_bcast_p, mpi_gather_p, mpi_scatter_p
+from mpijax.ops.rank_ops import Handle, mpi_barrier_p, rank_in, size_of
+from mpijax.ops.rank_reductions import (
+    mpi_allreduce_p,
+    mpi_exscan_p,
+    mpi_reduce_p,
+    mpi_reduce_scatter_p,
+    mpi_scan_p,
+)
+
+__all__ = [
+    "allgather", "allgatherv", "allreduce", "alltoall", "alltoallv", "barrier", "bcast", "exscan", "gather", "gatherv",
+    "pvary", "reduce", "reduce_scatter", "scan", "scatter", "scatterv",
+]  # fmt: skip
+
+
+# ---------------------------------------------------------------- reductions
+
+
+def _reduced(x, op, comm, what: str):
+    x, op, comm = array(x, what), operation(op, what), communicator(comm, what)
+    reducible(x, op, what)
+    return x, op, comm
+
+
+def allreduce(x, op, *, comm=None):
+    """Reduce `x` over all ranks; every rank gets the result, of the shape and dtype of `x`.
+
+    Args:
+      x: array, of the same shape and dtype on every rank. Bools are reduced as truth values.
+      op: an operation of mpi4py, such as `MPI.SUM`.
+      comm: a communicator of mpi4py; by default all ranks.
+
+    Communicates one MPI_Allreduce. Differentiable for SUM, PROD, MAX and MIN. All ranks are taken to go on with
+    the one result that they share: the transpose of SUM is the identity, as in mpi4jax, so that the gradient of a
+    loss that all ranks share counts it once. Where ranks go on differently with the result, pass it through
+    `pvary` first. Raises TypeError for a dtype that MPI cannot reduce by `op`.
+    """
+    x, op, comm = _reduced(x, op, comm, "allreduce")
+    return mpi_allreduce_p.bind(x, op=op, comm=comm, transposed=False)
+
+
+def pvary(x, *, comm=None):
+    """`x`, the same on all ranks, where ranks go on with it in different ways. Communicates nothing.
+
+    Its transpose sums the cotangents of all ranks, which are then parts of that of the one value: the counterpart
+    of `allreduce`, whose transpose it is.
+    """
+    x, op, comm = _reduced(x, "SUM", comm, "pvary")
+    return mpi_allreduce_p.bind(x, op=op, comm=comm, transposed=True)
+
+
+def reduce(x, op, root, *, comm=None):
+    """Reduce `x` over all ranks; the root gets the result, the others get `x` back.
+
+    Args:
+      x: array, of the same shape and dtype on every rank.
+      op: an operation of mpi4py, such as `MPI.SUM`.
+      root: the rank that gets the result.
+      comm: a communicator of mpi4py; by default all ranks.
+
+    Communicates one MPI_Reduce. Differentiable for SUM, PROD, MAX and MIN; the transpose of SUM is `bcast`.
+    """
+    x, op, comm = _reduced(x, op, comm, "reduce")
+    root = root_rank(root, comm, "reduce")
+    out = mpi_reduce_p.bind(x, op=op, root=root, comm=comm)
+    return out if rank_in(comm) == root else x
+
+
+def scan(x, op, *, comm=None):
+    """Reduce over this rank and those before it, element by element. Communicates one MPI_Scan.
+
+    Args:
+      x: array, of the same shape and dtype on every rank.
+      op: an operation of mpi4py, such as `MPI.SUM`.
+      comm: a communicator of mpi4py; by default all ranks.
+
+    Differentiable for SUM, PROD, MAX and MIN; derivatives communicate the values of all ranks.
+    """
+    x, op, comm = _reduced(x, op, comm, "scan")
+    return mpi_scan_p.bind(x, op=op, comm=comm)
+
+
+def exscan(x, op, *, comm=None):
+    """Reduce over the ranks before this one; zeros on rank 0. Communicates one MPI_Exscan; otherwise as `scan`."""
+    x, op, comm = _reduced(x, op, comm, "exscan")
+    return mpi_exscan_p.bind(x, op=op, comm=comm)
+
+
+def reduce_scatter(x, op, *, counts: Sequence[int] | None = None, comm=None):
+    """Reduce `x` over all ranks; each rank gets its block of the result.
+
+    Args:
+      x: array of shape (size, ...), a block for each rank; or, with `counts`, (sum(counts), ...).
+      op: an operation of mpi4py, such as `MPI.SUM`.
+      counts: rows of the block of each rank, the same on all ranks.
+      comm: a communicator of mpi4py; by default all ranks.
+
+    Returns: the block, of shape x.shape[1:], or (counts[rank], ...).
+
+    Communicates one MPI_Reduce_scatter. Differentiable for SUM (the transpose is `allgather`), PROD, MAX and MIN.
+    """
+    x, op, comm = _reduced(x, op, comm, "reduce_scatter")
+    counts = _blocks(x, counts, comm, "reduce_scatter")
+    return mpi_reduce_scatter_p.bind(x, op=op, counts=counts, comm=comm)
+
+
+def _blocks(x, counts, comm: Handle, what: str):
+    """The counts, checked against the blocks for all ranks in `x`."""
+    if counts is None:
+        check_rows(x, size_of(comm), what, "one for each rank")
+        return None
+    counts = counts_of(counts, comm, what)
+    check_rows(x, sum(counts), what, f"the sum of counts={counts}")
+    return counts
+
+
+# ---------------------------------------------------------------- moves
+
+
+def barrier(*, comm=None) -> None:
+    """Wait until all ranks have come here."""
+    mpi_barrier_p.bind(comm=communicator(comm, "barrier"))
+
+
+def bcast(x, root, *, comm=None):
+    """The root's `x` on every rank. Communicates one MPI_Bcast; the transpose is `reduce` with SUM.
+
+    Args:
+      x: array, of the same shape and dtype on every rank; its values count on the root only.
+      root: rank that sends.
+      comm: a communicator of mpi4py; by default all ranks.
+
+    Raises ValueError for a root outside of the communicator.
+    """
+    x, comm = array(x, "bcast"), communicator(comm, "bcast")
+    return mpi_bcast_p.bind(x, root=root_rank(root, comm, "bcast"), comm=comm)
+
+
+def allgather(x, *, comm=None):
+    """The `x` of all ranks on every rank, along a new first axis over ranks.
+
+    Args:
+      x: array, of the same shape and dtype on every rank.
+      comm: a communicator of mpi4py; by default all ranks.
+
+    Communicates one MPI_Allgather; the transpose is `reduce_scatter` with SUM.
+    """
+    x, comm = array(x, "allgather"), communicator(comm, "allgather")
+    return mpi_allgather_p.bind(x, counts=None, comm=comm)
+
+
+def allgatherv(x, counts: Sequence[int], *, comm=None):
+    """The rows of all ranks, one after the other, on every rank.
+
+    Args:
+      x: array of shape (counts[rank], ...).
+      counts: rows of each rank, the same on all ranks.
+      comm: a communicator of mpi4py; by default all ranks.
+
+    Returns: array of shape (sum(counts), ...). Communicates one MPI_Allgatherv.
+    """
+    x, comm = array(x, "allgatherv"), communicator(comm, "allgatherv")
+    return mpi_allgather_p.bind(x, counts=_own(x, counts, comm, "allgatherv"), comm=comm)
+
+
+def _own(x, counts, comm: Handle, what: str) -> tuple[int, ...]:
+    """The counts, checked against this rank's rows."""
+    counts = counts_of(counts, comm, what)
+    rank = rank_in(comm)
+    check_rows(x, counts[rank], what, f"counts[{rank}] of {counts}")
+    return counts
+
+
+def gather(x, root, *, comm=None):
+    """The `x` of all ranks on the root, along a new first axis over ranks; the others get `x` back.
+
+    Args:
+      x: array, of the same shape and dtype on every rank.
+      root: the rank that gets the result.
+      comm: a communicator of mpi4py; by default all ranks.
+
+    Communicates one MPI_Gather; the transpose is `scatter`.
+    """
+    x, comm = array(x, "gather"), communicator(comm, "gather")
+    root = root_rank(root, comm, "gather")
+    out = mpi_gather_p.bind(x, counts=None, root=root, comm=comm)
+    return out if rank_in(comm) == root else x
+
+
+def gatherv(x, counts: Sequence[int], root, *, comm=None):
+    """The rows of all ranks, one after the other, on the root; the others get `x` back.
+
+    Args:
+      x: array of shape (counts[rank], ...).
+      counts: rows of each rank, the same on all ranks.
+      root: the rank that gets the result, of shape (sum(counts), ...).
+      comm: a communicator of mpi4py; by default all ranks.
+
+    Communicates one MPI_Gatherv; the transpose is `scatterv`.
+    """
+    x, comm = array(x, "gatherv"), communicator(comm, "gatherv")
+    root = root_rank(root, comm, "gatherv")
+    out = mpi_gather_p.bind(x, counts=_own(x, counts, comm, "gatherv"), root=root, comm=comm)
+    return out if rank_in(comm) == root else x
+
+
+def scatter(x, root, *, comm=None):
+    """This rank's block of the root's `x`.
+
+    Args:
+      x: on the root an array of shape (size, ...), a block for each rank; on other ranks an array of the shape and
+        dtype of a block, whose values do not count.
+      root: the rank that sends.
+      comm: a communicator of mpi4py; by default all ranks.
+
+    Communicates one MPI_Scatter; the transpose is `gather`.
+    """
+    x, comm = array(x, "scatter"), communicator(comm, "scatter")
+    root = root_rank(root, comm, "scatter")
+    if rank_in(comm) == root:
+        check_rows(x, size_of(comm), "scatter", "one for each rank, on the root")
+    else:
+        x = _no_rows(_with_rank_axis(x))
+    return mpi_scatter_p.bind(x, counts=None, root=root, comm=comm)
+
+
+def scatterv(x, counts: Sequence[int], root, *, comm=None):
+    """This rank's rows of the root's `x`.
+
+    Args:
+      x: on the root an array of shape (sum(counts), ...); on other ranks of shape (counts[rank], ...), whose values
+        do not count.
+      counts: rows for each rank, the same on all ranks.
+      root: the rank that sends.
+      comm: a communicator of mpi4py; by default all ranks.
+
+    Communicates one MPI_Scatterv; the transpose is `gatherv`.
+    """
+    x, comm = array(x, "scatterv"), communicator(comm, "scatterv")
+    root, counts = root_rank(root, comm, "scatterv"), counts_of(counts, comm, "scatterv")
+    if rank_in(comm) == root:
+        check_rows(x, sum(counts), "scatterv", f"the sum of counts={counts}, on the root")
+    else:
+        x = _no_rows(_start_of_rows(x, counts, comm))
+    return mpi_scatter_p.bind(x, counts=counts, root=root, comm=comm)
+
+
+def _start_of_rows(x, counts, comm: Handle):
+    rank = rank_in(comm)
+    check_rows(x, counts[rank], "scatterv", f"counts[{rank}] of {counts}")
+    return x
+
+
+def _with_rank_axis(x):
+    return registry["reshape"].bind(x, new_sizes=(1, *typeof(x).shape), dimensions=None, sharding=None)
+
+
+def _no_rows(x):
+    """The operand of ranks that are not the root: empty, but it depends on what they gave."""
+    shape = typeof(x).shape
+    zeros = (0,) * len(shape)
+    return registry["slice"].bind(x, start_indices=zeros, limit_indices=(0, *shape[1:]), strides=None)
+
+
+def alltoall(x, *, comm=None):
+    """Block r of `x` goes to rank r; block r of the result comes from rank r.
+
+    Args:
+      x: array of shape (size, ...), the same on every rank.
+      comm: a communicator of mpi4py; by default all ranks.
+
+    Communicates one MPI_Alltoall, which is its own transpose.
+    """
+    x, comm = array(x, "alltoall"), communicator(comm, "alltoall")
+    check_rows(x, size_of(comm), "alltoall", "one for each rank")
+    return mpi_alltoall_p.bind(x, sendcounts=None, recvcounts=None, comm=comm)
+
+
+def alltoallv(x, sendcounts: Sequence[int], recvcounts: Sequence[int], *, comm=None):
+    """Rows go to and come from every rank, as many as the counts say.
+
+    Args:
+      x: array of shape (sum(sendcounts), ...): rows for rank 0, then for rank 1, and so on.
+      sendcounts: rows for each rank.
+      recvcounts: rows from each rank: what that rank has in its `sendcounts` for this one.
+      comm: a communicator of mpi4py; by default all ranks.
+
+    Returns: array of shape (sum(recvcounts), ...). Communicates one MPI_Alltoallv; the transpose swaps the counts.
+    Raises ValueError where counts do not fit.
+    """
+    x, comm = array(x, "alltoallv"), communicator(comm, "alltoallv")
+    sends = counts_of(sendcounts, comm, "alltoallv", "sendcounts")
+    receives = counts_of(recvcounts, comm, "alltoallv", "recvcounts")
+    check_rows(x, sum(sends), "alltoallv", f"the sum of sendcounts={sends}")
+    rank = rank_in(comm)
+    if sends[rank] != receives[rank]:
+        raise ValueError(
+            f"alltoallv: rank {rank} sends itself {sends[rank]} rows (sendcounts={sends}), "
+            f"but expects {receives[rank]} (recvcounts={receives})"
+        )
+    return mpi_alltoall_p.bind(x, sendcounts=sends, recvcounts=receives, comm=comm)

@@ -1,0 +1,77 @@
+"""Neighbour exchange on grids of ranks: cells along the border of each rank's part come from its neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mpijax import numpy as jnp
+from mpijax.mpi.arguments import array, communicator
+from mpijax.mpi.messages import send, sendrecv
+from mpijax.ops.rank_ops import communicator_of
+from mpijax.runtime import mpi_start
+
+__all__ = ["halo_exchange"]
+
+
+def halo_exchange(x, comm, *, halo: int | Sequence[int] = 1, axes: Sequence[int] | None = None):
+    """Fill the halo of each rank's part of a grid with its neighbours' cells.
+
+    Args:
+      x: this rank's part, with `halo` cells before and behind it along each exchanged axis.
+      comm: communicator of the grid (`create_cart`), which also says whether an axis is periodic.
+      halo: width in cells, for all axes or for each.
+      axes: the axis of `x` for each axis of the grid; by default its first ones.
+
+    Returns: `x` with new halos, corners too. At a border of the grid that is not periodic they stay as they are.
+    In a compiled program nothing but the halo moves: `x` is changed in place if it is not used otherwise.
+
+    Communicates one message to each neighbour, two along each axis. Raises TypeError without a grid, ValueError for a
+    part that is smaller than its halos.
+    """
+    x, handle = jnp.asarray(array(x, "halo_exchange")), communicator(comm, "halo_exchange")
+    comm = communicator_of(handle)
+    if not isinstance(comm, mpi_start.start().MPI.Cartcomm):
+        raise TypeError(f"halo_exchange: comm must be a grid of ranks, as create_cart makes it, got {comm!r}")
+    ndims = len(comm.dims)
+    axes = tuple(range(ndims)) if axes is None else tuple(axes)
+    widths = (halo,) * ndims if isinstance(halo, int) else tuple(halo)
+    if len(axes) != ndims or len(widths) != ndims:
+        raise ValueError(
+            f"halo_exchange: axes {axes} and widths {widths} must have one entry for each of the {ndims} axes of the grid"
+        )
+    for direction, (axis, width) in enumerate(zip(axes, widths, strict=True)):
+        axis = _checked_axis(x, axis, width)
+        if width:
+            below, above = comm.Shift(direction, 1)
+            x = _along(x, axis, width, below, above, comm)
+    return x
+
+
+def _checked_axis(x, axis: int, width: int) -> int:
+    if not -x.ndim <= axis < x.ndim:
+        raise ValueError(f"halo_exchange: axis {axis} is out of bounds for an array of shape {x.shape}")
+    axis %= x.ndim
+    if width < 0 or x.shape[axis] < 3 * width:
+        raise ValueError(
+            f"halo_exchange: axis {axis} of an array of shape {x.shape} needs at least {3 * width} cells: halos of "
+            f"{width} at both ends, and as many to send between them"
+        )
+    return axis
+
+
+def _along(x, axis: int, width: int, below: int, above: int, comm: Any):
+    """The exchange along one axis: upwards, then downwards."""
+    n = x.shape[axis]
+
+    def at(start: int):
+        return (*(slice(None) for _ in range(axis)), slice(start, start + width))
+
+    upwards, downwards = x[at(n - 2 * width)], x[at(width)]
+    nobody = mpi_start.start().MPI.PROC_NULL
+    for sent, source, dest, place in ((upwards, below, above, 0), (downwards, above, below, n - width)):
+        if source != nobody:
+            x = x.at[at(place)].set(sendrecv(sent, sent, source, dest, comm=comm))
+        elif dest != nobody:
+            send(sent, dest, comm=comm)
+    return x

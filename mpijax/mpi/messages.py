@@ -1,0 +1,94 @@
+"""Messages between two ranks of a communicator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpijax.mpi.arguments import array, communicator, rank_argument, status_of, tag_argument
+from mpijax.ops.rank_messages import mpi_recv_p, mpi_send_p, mpi_sendrecv_p
+from mpijax.runtime import mpi_start
+
+__all__ = ["recv", "send", "sendrecv", "sendrecv_replace"]
+
+
+def _nobody() -> int:
+    return mpi_start.start().MPI.PROC_NULL
+
+
+def send(x, dest, *, tag=0, comm=None) -> None:
+    """Send `x` to one rank, which receives it with `recv` or `sendrecv`.
+
+    Args:
+      x: array.
+      dest: rank that receives; MPI.PROC_NULL sends nothing.
+      tag: of the message.
+      comm: a communicator of mpi4py; by default all ranks.
+
+    Communicates one MPI_Send, which may wait until the receiver comes. In reverse mode the cotangent of `x` is
+    received from `dest`, whose program must therefore be differentiated too.
+    """
+    x, comm = array(x, "send"), communicator(comm, "send")
+    dest, tag = rank_argument(dest, comm, "send", "dest"), tag_argument(tag, "send", "tag")
+    if dest != _nobody():
+        mpi_send_p.bind(x, dest=dest, tag=tag, comm=comm)
+
+
+def recv(x, source=None, *, tag=None, comm=None, status=None):
+    """Receive an array from one rank.
+
+    Args:
+      x: array of the shape and dtype of the message, whose values do not count.
+      source: rank that sends; by default any (MPI.ANY_SOURCE). From MPI.PROC_NULL comes `x` itself.
+      tag: of the message; by default any (MPI.ANY_TAG).
+      comm: a communicator of mpi4py; by default all ranks.
+      status: `MPI.Status` that each run fills in.
+
+    Communicates one MPI_Recv. In reverse mode the cotangent of the result is sent to `source`, with the tag given
+    here (0 for any tag: what `send` uses by default). Raises RuntimeError for a message that is too long.
+    """
+    x, comm = array(x, "recv"), communicator(comm, "recv")
+    source = _source(source, comm, "recv")
+    tag, status = tag_argument(tag, "recv", "tag", may_be_any=True), status_of(status, "recv")
+    if source == _nobody():
+        return x
+    return mpi_recv_p.bind(x, source=source, tag=tag, comm=comm, status=status)
+
+
+def _source(source: Any, comm, what: str) -> int:
+    source = mpi_start.start().MPI.ANY_SOURCE if source is None else source
+    return rank_argument(source, comm, what, "source", may_be_any=True)
+
+
+def sendrecv(sendbuf, recvbuf, source, dest, *, sendtag=0, recvtag=None, comm=None, status=None):
+    """Send one array and receive another, at the same time.
+
+    Args:
+      sendbuf: array to send.
+      recvbuf: array of the shape and dtype of what is received. Its values count only where `source` is
+        MPI.PROC_NULL: then it is the result.
+      source: rank that sends to this one.
+      dest: rank that receives from this one; MPI.PROC_NULL sends nothing.
+      sendtag, recvtag: tags of the messages; by default 0, and any.
+      comm: a communicator of mpi4py; by default all ranks.
+      status: `MPI.Status` of what is received, that each run fills in.
+
+    Communicates one message each way. In reverse mode cotangents go back the same way.
+    """
+    what = "sendrecv"
+    sendbuf, recvbuf, comm = array(sendbuf, what), array(recvbuf, what), communicator(comm, what)
+    source, dest = _source(source, comm, what), rank_argument(dest, comm, what, "dest")
+    sendtag = tag_argument(sendtag, what, "sendtag")
+    recvtag = tag_argument(recvtag, what, "recvtag", may_be_any=True)
+    status = status_of(status, what)
+    if source == _nobody():
+        if dest != source:
+            mpi_send_p.bind(sendbuf, dest=dest, tag=sendtag, comm=comm)
+        return recvbuf
+    return mpi_sendrecv_p.bind(
+        sendbuf, recvbuf, source=source, dest=dest, sendtag=sendtag, recvtag=recvtag, comm=comm, status=status
+    )
+
+
+def sendrecv_replace(x, source, dest, *, sendtag=0, recvtag=None, comm=None, status=None):
+    """Send `x`, and receive an array of the same shape and dtype in its place; arguments as for `sendrecv`."""
+    return sendrecv(x, x, source, dest, sendtag=sendtag, recvtag=recvtag, comm=comm, status=status)

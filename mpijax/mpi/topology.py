@@ -1,0 +1,79 @@
+"""Which ranks communicate, and which part of a global array each one has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mpijax.mpi.arguments import communicator
+from mpijax.ops.rank_ops import communicator_of
+from mpijax.runtime import mpi_start
+
+__all__ = ["block_sizes", "block_slice", "create_cart", "dims_create", "split"]
+
+
+def split(color: int | None, key: int = 0, *, comm=None) -> Any:
+    """The communicator of the ranks that give the same `color`, ordered by `key`. Collective.
+
+    With color None a rank is in none of them, and gets MPI.COMM_NULL. Free it with `.Free()` when it is no longer
+    used by any program.
+    """
+    color = mpi_start.start().MPI.UNDEFINED if color is None else color
+    return communicator_of(communicator(comm, "split")).Split(color, key)
+
+
+def dims_create(size: int, ndims: int | Sequence[int]) -> tuple[int, ...]:
+    """A grid of `size` ranks with `ndims` axes of sizes close to each other, in decreasing order.
+
+    `ndims` may also be the sizes themselves, with 0 for those to be found. Raises ValueError where none fits.
+    """
+    given = [0] * ndims if isinstance(ndims, int) else list(ndims)
+    fixed = 1
+    for d in given:
+        fixed *= d or 1
+    if fixed < 1 or size % fixed or (0 not in given and fixed != size):
+        raise ValueError(f"dims_create: {size} ranks do not make a grid of {tuple(given)} (0: to be found)")
+    return tuple(mpi_start.start().MPI.Compute_dims(size, given))
+
+
+def create_cart(dims: int | Sequence[int], periods: bool | Sequence[bool] = False, *, comm=None, reorder: bool = False):
+    """A communicator (mpi4py's `Cartcomm`) of all ranks in a grid; collective.
+
+    Args:
+      dims: number of axes, or the number of ranks along each one (0: to be found). In the product: all ranks.
+      periods: whether the last rank along an axis is the neighbour of the first; for all axes or for each.
+      comm: the ranks, by default all of them.
+      reorder: whether ranks may get other numbers, nearer to their neighbours in the machine.
+    """
+    parent = communicator_of(communicator(comm, "create_cart"))
+    dims = dims_create(parent.Get_size(), dims)
+    wraps = [periods] * len(dims) if isinstance(periods, bool) else [bool(p) for p in periods]
+    if len(wraps) != len(dims):
+        raise ValueError(f"create_cart: {len(wraps)} periods {tuple(wraps)} for a grid of {len(dims)} axes {dims}")
+    cart = parent.Create_cart(dims, wraps, reorder)
+    cart.Set_name("cart")
+    return cart
+
+
+def block_sizes(n: int, parts: int) -> tuple[int, ...]:
+    """How many of `n` elements each of `parts` ranks has: as equal as possible, the first ones have one more."""
+    if n < 0 or parts < 1:
+        raise ValueError(f"block_sizes: {n} elements cannot be divided into {parts} parts")
+    each, rest = divmod(n, parts)
+    return tuple(each + (i < rest) for i in range(parts))
+
+
+def block_slice(n: int | Sequence[int], parts: int | Sequence[int], index: int | Sequence[int]) -> Any:
+    """Where the block of rank `index` lies in `n` elements divided by `block_sizes`.
+
+    For grids, with shape, grid and coordinates as sequences, a tuple of slices: `x[block_slice(x.shape, cart.dims,
+    cart.coords)]`.
+    """
+    if not isinstance(n, int):
+        axes = zip(n, parts, index, strict=True)  # type: ignore[arg-type]
+        return tuple(block_slice(*axis) for axis in axes)
+    sizes = block_sizes(n, parts)  # type: ignore[arg-type]
+    if not 0 <= index < len(sizes):  # type: ignore[operator]
+        raise ValueError(f"block_slice: there are blocks 0 to {len(sizes) - 1}, got {index}")
+    start = sum(sizes[:index])  # type: ignore[misc]
+    return slice(start, start + sizes[index])  # type: ignore[index]

@@ -1,0 +1,146 @@
+"""Messages between two ranks: send, recv, sendrecv.
+
+In reverse mode a cotangent goes back where the value came from, in the opposite order: where a rank sent, it
+receives the cotangent, and where it received it sends one. It is sent with the tag of the message; a receiver
+that took any tag sends it with tag 0, which is what `send` uses if no tag is given.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.primitive import registry
+from mpijax.core.trace import typeof
+from mpijax.ops.rank_ops import aval_of, exchange, has_tangent
+from mpijax.transforms.batching import batch_at
+from mpijax.transforms.zeros import Zero, zeros
+
+
+def _any_tag(tag: int) -> bool:
+    return tag < 0
+
+
+def _sender(name: str, source: int) -> int:
+    """The rank that gets the cotangent of a received value."""
+    from mpijax.runtime import mpi_start  # lies above
+
+    if source == mpi_start.start().MPI.ANY_SOURCE:
+        raise ValueError(
+            f"{name} from MPI.ANY_SOURCE cannot be transposed: its cotangent goes back to the sender, which is not "
+            "known while tracing. Name the source, or take jax.lax.stop_gradient of what is received."
+        )
+    return source
+
+
+def _front(axis, args, dims) -> list[Any]:
+    return [batch_at(x, d, 0, axis.size) for x, d in zip(args, dims, strict=True)]
+
+
+# ---------------------------------------------------------------- send
+
+
+def _send_derive(primals, tangents, **params):
+    mpi_send_p.bind(primals[0], **params)
+    if has_tangent(primals[0]):
+        mpi_send_p.bind(tangents[0], **params)
+    return [], []
+
+
+def _send_transpose(_cts, x, *, dest, tag, comm):
+    template = zeros(aval_of(x))
+    return [mpi_recv_p.bind(template, source=dest, tag=tag, comm=comm, status=None)]
+
+
+def _send_batch(axis, args, dims, **params):
+    mpi_send_p.bind(*_front(axis, args, dims), **params)
+    return [], []
+
+
+mpi_send_p = exchange(
+    "mpi_send",
+    type_rule=lambda x, **_: [],
+    reference=lambda x, **_: [],
+    derive=_send_derive,
+    transpose=_send_transpose,
+    batch=_send_batch,
+    multiple_results=True,
+)
+
+# ---------------------------------------------------------------- recv
+
+
+def _recv_derive(primals, tangents, *, status, **params):
+    out = mpi_recv_p.bind(primals[0], status=status, **params)
+    if not has_tangent(primals[0]):
+        return out, Zero.of_primal(out)
+    return out, mpi_recv_p.bind(tangents[0], status=None, **params)
+
+
+def _recv_transpose(ct, x, *, source, tag, comm, status):
+    mpi_send_p.bind(ct, dest=_sender("recv", source), tag=0 if _any_tag(tag) else tag, comm=comm)
+    return [Zero(aval_of(x))]
+
+
+def _recv_batch(axis, args, dims, **params):
+    return mpi_recv_p.bind(*_front(axis, args, dims), **params), 0
+
+
+# Of its operand only the type counts, and that it may be linear.
+mpi_recv_p = exchange(
+    "mpi_recv",
+    type_rule=lambda x, **_: x,
+    reference=lambda x, **_: np.asarray(x),
+    derive=_recv_derive,
+    transpose=_recv_transpose,
+    batch=_recv_batch,
+)
+
+# ---------------------------------------------------------------- sendrecv
+
+
+def _sendrecv_derive(primals, tangents, *, status, **params):
+    out = mpi_sendrecv_p.bind(*primals, status=status, **params)
+    sends, receives = map(has_tangent, primals)
+    if sends and receives:
+        return out, mpi_sendrecv_p.bind(*tangents, status=None, **params)
+    comm = params["comm"]
+    if sends:
+        mpi_send_p.bind(tangents[0], dest=params["dest"], tag=params["sendtag"], comm=comm)
+    if receives:
+        return out, mpi_recv_p.bind(
+            tangents[1], source=params["source"], tag=params["recvtag"], comm=comm, status=None
+        )
+    return out, Zero.of_primal(out)
+
+
+def _sendrecv_transpose(ct, sendbuf, recvbuf, *, source, dest, sendtag, recvtag, comm, status):
+    """Where the value was sent to, its cotangent comes from; tags go back as `recv` and `send` take them."""
+    open_tag = _any_tag(recvtag)
+    back = mpi_sendrecv_p.bind(
+        ct,
+        zeros(aval_of(sendbuf)),
+        source=dest,
+        dest=_sender("sendrecv", source),
+        sendtag=sendtag if open_tag else recvtag,
+        recvtag=recvtag if open_tag else sendtag,
+        comm=comm,
+        status=None,
+    )
+    return [back, Zero(aval_of(recvbuf))]
+
+
+def _sendrecv_batch(axis, args, dims, **params):
+    return mpi_sendrecv_p.bind(*_front(axis, args, dims), **params), 0
+
+
+# Of the second operand only the type counts. Received from nobody (PROC_NULL), the result is zeros.
+mpi_sendrecv_p = exchange(
+    "mpi_sendrecv",
+    type_rule=lambda sendbuf, recvbuf, **_: recvbuf,
+    reference=lambda sendbuf, recvbuf, **_: np.asarray(recvbuf),
+    derive=_sendrecv_derive,
+    transpose=_sendrecv_transpose,
+    batch=_sendrecv_batch,
+)

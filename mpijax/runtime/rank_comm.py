@@ -1,0 +1,193 @@
+"""Operations of `mpijax.mpi` as instructions: on a communicator the user gave, each rank in its own part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from mpijax.compiler.plan import CommStep
+from mpijax.runtime import mpi_start, program
+
+
+class Call:
+    """What an instruction is made from: the step, the communicator, and the memory of operand and result.
+
+    Moves are counted in bytes, reductions in elements. `send` and `recv` are (place, shape, dtype).
+    """
+
+    def __init__(self, step: CommStep, mpi: Any, line: str):
+        self.mpi = mpi
+        self.line = line
+        self.params = step.params
+        self.comm = step.params["comm"].value or mpi_start.world()
+        self.handle = mpi.handle(self.comm)
+        self.send = step.inputs[0] if step.inputs else None
+        self.recv = step.outputs[0] if step.outputs else None
+
+    @property
+    def rank(self) -> int:
+        return self.comm.Get_rank()
+
+    @property
+    def root(self) -> int:
+        return self.params["root"]
+
+    @property
+    def at_root(self) -> bool:
+        return self.rank == self.root
+
+    def move(self, op: str, **more: Any) -> program.Comm:
+        kind = self.mpi.move_type()
+        return self._comm(op, sendtype=kind, recvtype=kind, **more)
+
+    def reduction(self, op: str, count: int, **more: Any) -> program.Comm:
+        datatype, operation = self.mpi.reduction(self.params["op"].value, self.send[2])
+        return self._comm(
+            op, sendtype=datatype, recvtype=datatype, mpi_op=operation, sendcount=count, recvcount=count, **more
+        )
+
+    def _comm(self, op: str, **more: Any) -> program.Comm:
+        places = {"send": at(self.send), "recv": at(self.recv)}
+        return program.Comm(op, self.handle, **{**places, **more}, source_line=self.line)
+
+    def zeros(self) -> program.Fill:
+        return program.Fill(at(self.recv), nbytes(self.recv), b"\0")
+
+    def copy(self) -> program.Copy:
+        return program.Copy(at(self.recv), at(self.send), nbytes(self.send))
+
+
+def at(view: Any) -> program.Ref | None:
+    return None if view is None else program.Ref(view[0].buffer, view[0].offset)
+
+
+def nbytes(view: Any) -> int:
+    return math.prod(view[1]) * view[2].itemsize
+
+
+def row(view: Any) -> int:
+    """Bytes of one row along the first axis."""
+    return math.prod(view[1][1:]) * view[2].itemsize
+
+
+def elements(counts: tuple[int, ...], size: int) -> tuple[int, ...]:
+    return tuple(c * size for c in counts)
+
+
+# ---------------------------------------------------------------- reductions
+
+
+def _allreduce(c: Call) -> list[Any]:
+    if c.params["transposed"]:
+        return [c.copy()]
+    return [c.reduction("allreduce", math.prod(c.send[1]))]
+
+
+def _reduce(c: Call) -> list[Any]:
+    n = math.prod(c.send[1])
+    if c.at_root:
+        return [c.reduction("reduce", n, root=c.root)]
+    return [c.reduction("reduce", n, root=c.root, recv=None), c.zeros()]
+
+
+def _scan(c: Call) -> list[Any]:
+    return [c.reduction("scan", math.prod(c.send[1]))]
+
+
+def _exscan(c: Call) -> list[Any]:
+    return [c.reduction("exscan", math.prod(c.send[1]))]
+
+
+def _reduce_scatter(c: Call) -> list[Any]:
+    counts = c.params["counts"]
+    if counts is None:
+        return [c.reduction("reduce_scatter", math.prod(c.recv[1]))]
+    return [c.reduction("reduce_scatterv", 0, recvcounts=elements(counts, math.prod(c.send[1][1:])))]
+
+
+# ---------------------------------------------------------------- moves
+
+
+def _bcast(c: Call) -> list[Any]:
+    return [c.move("bcast", sendcount=nbytes(c.send), recvcount=nbytes(c.recv), root=c.root)]
+
+
+def _allgather(c: Call) -> list[Any]:
+    n, counts = nbytes(c.send), c.params["counts"]
+    if counts is None:
+        return [c.move("allgather", sendcount=n, recvcount=n)]
+    return [c.move("allgatherv", sendcount=n, recvcounts=elements(counts, row(c.send)))]
+
+
+def _gather(c: Call) -> list[Any]:
+    n, counts = nbytes(c.send), c.params["counts"]
+    if counts is None:
+        return [c.move("gather", sendcount=n, recvcount=n, root=c.root)]
+    return [c.move("gatherv", sendcount=n, recvcounts=elements(counts, row(c.send)), root=c.root)]
+
+
+def _scatter(c: Call) -> list[Any]:
+    n, counts = nbytes(c.recv), c.params["counts"]
+    if counts is None:
+        return [c.move("scatter", sendcount=n, recvcount=n, root=c.root)]
+    return [c.move("scatterv", recvcount=n, sendcounts=elements(counts, row(c.recv)), root=c.root)]
+
+
+def _alltoall(c: Call) -> list[Any]:
+    if c.params["sendcounts"] is None:
+        n = row(c.send)
+        return [c.move("alltoall", sendcount=n, recvcount=n)]
+    size = row(c.send)
+    counts = (elements(c.params[key], size) for key in ("sendcounts", "recvcounts"))
+    return [c.move("alltoallv", **dict(zip(("sendcounts", "recvcounts"), counts, strict=True)))]
+
+
+# ---------------------------------------------------------------- messages
+
+
+def _status(c: Call) -> int:
+    status = c.params["status"]
+    return 0 if status is None else mpi_start.start().MPI._addressof(status.value)
+
+
+def _send(c: Call) -> list[Any]:
+    return [c.move("send", sendcount=nbytes(c.send), dest=c.params["dest"], sendtag=c.params["tag"])]
+
+
+def _recv(c: Call) -> list[Any]:
+    source, tag, status = c.params["source"], c.params["tag"], _status(c)
+    message = c.move("recv", send=None, recvcount=nbytes(c.recv), source=source, recvtag=tag, status=status)
+    return [c.zeros(), message] if source == mpi_start.start().MPI.PROC_NULL else [message]
+
+
+def _sendrecv(c: Call) -> list[Any]:
+    p = c.params
+    message = c.move(
+        "sendrecv", sendcount=nbytes(c.send), recvcount=nbytes(c.recv), source=p["source"], dest=p["dest"],
+        sendtag=p["sendtag"], recvtag=p["recvtag"], status=_status(c),
+    )  # fmt: skip
+    return [c.zeros(), message] if p["source"] == mpi_start.start().MPI.PROC_NULL else [message]
+
+
+_LOWERINGS: dict[str, Callable[[Call], list[Any]]] = {
+    "mpi_allreduce": _allreduce,
+    "mpi_reduce": _reduce,
+    "mpi_scan": _scan,
+    "mpi_exscan": _exscan,
+    "mpi_reduce_scatter": _reduce_scatter,
+    "mpi_bcast": _bcast,
+    "mpi_allgather": _allgather,
+    "mpi_gather": _gather,
+    "mpi_scatter": _scatter,
+    "mpi_alltoall": _alltoall,
+    "mpi_send": _send,
+    "mpi_recv": _recv,
+    "mpi_sendrecv": _sendrecv,
+    "mpi_barrier": lambda c: [program.Comm("barrier", c.handle, source_line=c.line)],
+}
+
+
+def per_rank(step: CommStep, mpi: Any, line: str) -> list[Any]:
+    """The instructions of one operation of `mpijax.mpi` on this rank."""
+    return _LOWERINGS[step.kind](Call(step, mpi, line))

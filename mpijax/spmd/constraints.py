@@ -1,0 +1,142 @@
+"""`with_sharding_constraint` and `reshard`: how a value is laid out over devices, within a program.
+
+A layout changes no value. Under `jit` it says where the elements of an intermediate result are; its transpose lays the
+cotangent out alike.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from mpijax.core import tree
+from mpijax.core.lowering import Layout
+from mpijax.core.primitive import Primitive
+from mpijax.core.trace import typeof
+from mpijax.core.tree_prefix import flatten_axes
+from mpijax.spmd.mesh import Mesh, NamedSharding, PartitionSpec, Sharding, current_mesh
+from mpijax.transforms.zeros import Zero
+
+
+def named_sharding(layout: Any, what: str, name: str) -> NamedSharding | None:
+    """A layout that users may give: a sharding, a PartitionSpec over the mesh in context, or None.
+
+    Raises RuntimeError for a PartitionSpec without a mesh in context, TypeError for anything else.
+    """
+    if layout is None or isinstance(layout, NamedSharding):
+        return layout
+    if isinstance(layout, PartitionSpec):
+        mesh = current_mesh()
+        if mesh is None:
+            raise RuntimeError(
+                f"{name} requires a non-empty mesh in context if you are passing `PartitionSpec`s to {what}. You can "
+                "define a context mesh via `jax.set_mesh(mesh)`. Alternatively, provide `Sharding`s to "
+                f"{what} and then the mesh context manager is not required."
+            )
+        return NamedSharding(mesh, layout)
+    if isinstance(layout, Sharding):
+        return None  # one device: nothing is split
+    raise TypeError(
+        f"{what} leaf specifications are expected to be PartitionSpec instances or None, but got {layout!r} of type "
+        f"{type(layout).__name__}"
+    )
+
+
+def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+    """`x` (a pytree) laid out as `shardings` says: a prefix pytree of shardings, PartitionSpecs or None.
+
+    Where an axis does not divide evenly among the devices, it stays whole. May communicate.
+
+    Raises ValueError for a specification longer than an array has axes.
+    """
+    return _laid_out(x, shardings, "with_sharding_constraint", strict=False)
+
+
+def reshard(xs: Any, out_shardings: Any) -> Any:
+    """`xs` (a pytree) in another layout; ValueError where an axis does not divide evenly. May communicate."""
+    return _laid_out(xs, out_shardings, "reshard", strict=True)
+
+
+def _laid_out(x, shardings, name: str, strict: bool):
+    leaves, structure = tree.tree_flatten(x)
+    flat = flatten_axes(f"{name} shardings", structure, shardings)
+    out = []
+    for leaf, given in zip(leaves, flat, strict=True):
+        layout = named_sharding(given, "shardings", name)
+        if layout is not None:
+            check_fits(layout, typeof(leaf), f"One of {name} arguments", strict=strict)
+        out.append(leaf if layout is None else lay_out(leaf, layout))
+    return tree.tree_unflatten(structure, out)
+
+
+def lay_out(x: Any, layout: NamedSharding) -> Any:
+    """One array in a layout."""
+    return sharding_constraint_p.bind(
+        x, sharding=layout, layout=None, context_mesh=current_mesh(), unconstrained_dims=layout.spec.unconstrained_dims
+    )
+
+
+def check_fits(layout: NamedSharding, aval, what: str, strict: bool = True) -> None:
+    """Raise ValueError for an array with fewer axes than the layout, or (strict) one that it does not divide."""
+    if len(layout.spec) > aval.ndim:
+        raise ValueError(
+            f"{what} is incompatible with its sharding annotation {layout}: Sharding {layout} is only valid for values "
+            f"of rank at least {len(layout.spec)}, but was applied to a value of rank {aval.ndim}."
+        )
+    if not strict:
+        return
+    for dim, size in enumerate(aval.shape):
+        parts = math.prod(layout.mesh.shape[a] for a in layout.spec.axes_of(dim))
+        if size % parts:
+            raise ValueError(
+                f"{what}: Sharding {layout} implies that array axis {dim} is partitioned {parts} times, but the "
+                f"dimension size is {size} (full shape: {aval.shape}). Pad the array, or leave that axis whole: None "
+                "in the PartitionSpec."
+            )
+
+
+# ---------------------------------------------------------------- the primitive
+
+
+def _transpose(ct, x, **params):
+    return [Zero(x.aval) if type(ct) is Zero else sharding_constraint_p.bind(ct, **params)]
+
+
+def _jvp(primals, tangents, **params):
+    [x], [t] = primals, tangents
+    out = sharding_constraint_p.bind(x, **params)
+    return out, Zero.of_primal(out) if type(t) is Zero else sharding_constraint_p.bind(t, **params)
+
+
+def _batch(axis, args, dims, *, sharding, unconstrained_dims, **params):
+    """The examples lie as they lay: their axis is free."""
+    [x], [d] = args, dims
+    if d is not None:
+        parts = list(sharding.spec)
+        parts += [None] * (d - len(parts))
+        parts.insert(d, PartitionSpec.UNCONSTRAINED)
+        unconstrained_dims = frozenset({d, *(i + (d <= i) for i in unconstrained_dims)})
+        sharding = NamedSharding(sharding.mesh, PartitionSpec(*parts))
+    return sharding_constraint_p.bind(x, sharding=sharding, unconstrained_dims=unconstrained_dims, **params), d
+
+
+def _pretty(eqn, _names):
+    p = eqn.params
+    mesh: Mesh | None = p["context_mesh"]
+    free = ", ".join(map(str, sorted(p["unconstrained_dims"])))
+    return [
+        ("context_mesh", "Mesh()" if mesh is None else mesh), ("layout", None), ("sharding", p["sharding"]),
+        ("unconstrained_dims", f"frozenset({{{free}}})"),
+    ]  # fmt: skip
+
+
+sharding_constraint_p = Primitive(
+    "sharding_constraint",
+    type_rule=lambda x, **_: x,
+    reference=lambda x, **_: x,
+    lower=Layout("sharding"),
+    jvp=_jvp,
+    transpose=_transpose,
+    batch=_batch,
+    pretty=_pretty,
+)

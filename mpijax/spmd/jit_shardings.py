@@ -1,0 +1,95 @@
+"""`in_shardings` and `out_shardings` of `jit`: arguments and results of a program, laid out over devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpijax.core import tree
+from mpijax.core.trace import typeof
+from mpijax.core.tree_prefix import flatten_axes
+from mpijax.spmd.constraints import check_fits, lay_out, named_sharding
+from mpijax.spmd.mesh import NamedSharding
+from mpijax.transforms.flat import FlatFun
+
+
+class JitShardings:
+    """The layouts one `jit` was given, prefixes of the arguments (without static ones) and of the result.
+
+    key: tells apart programs of one function.
+    """
+
+    def __init__(self, in_shardings: Any, out_shardings: Any):
+        self._in = tuple(in_shardings) if isinstance(in_shardings, list) else in_shardings
+        self._out = out_shardings
+        parts = [(what, *tree.tree_flatten(given, is_leaf=_is_none)) for what, given in
+                 (("in_shardings", self._in), ("out_shardings", self._out))]  # fmt: skip
+        for what, leaves, _ in parts:
+            for leaf in leaves:
+                if not hasattr(leaf, "axes_of"):  # PartitionSpecs wait for the mesh in context at the call
+                    named_sharding(leaf, what, "jit")
+        self.key = tuple((tuple(leaves), structure) for _, leaves, structure in parts)
+
+    def of_arguments(self, name: str, args: tuple, kwargs: dict, avals, leaves) -> tuple[NamedSharding | None, ...]:
+        """A layout for each leaf of the arguments, or None. Raises ValueError for those that do not fit."""
+        if self._in is None:
+            return (None,) * len(avals)
+        if kwargs:
+            raise ValueError(
+                f"pjit does not support kwargs when in_shardings is specified: jit({name}) got {sorted(kwargs)}; pass "
+                "them by position"
+            )
+        if isinstance(self._in, tuple) and len(self._in) != len(args):
+            raise ValueError(
+                "pjit in_shardings specification must be a tree prefix of the positional arguments tuple. In "
+                "particular, pjit in_shardings must either be a Sharding, a PartitionSpec, or a tuple of length equal "
+                f"to the number of positional arguments. But pjit in_shardings is the wrong length: got a tuple or list "
+                f"of length {len(self._in)} for an args tuple of length {len(args)}."
+            )
+        flat = flatten_axes("pjit in_shardings", tree.tree_structure(args), self._in, tupled_args=True)
+        layouts = tuple(named_sharding(s, "in_shardings", "jit") for s in flat)
+        paths = [path for path, _ in tree.tree_flatten_with_path(args)[0]]
+        for layout, aval, leaf, path in zip(layouts, avals, leaves, paths, strict=True):
+            if layout is not None:
+                check_fits(layout, aval, f"One of pjit arguments of {name}, args{tree.keystr(path)},")
+                _check_given(layout, getattr(leaf, "_sharding", None), aval, tree.keystr(path))
+        return layouts
+
+    def function(self, fun, in_tree, layouts) -> FlatFun:
+        """The flat function whose arguments and results are laid out."""
+        return _LaidOut(fun, in_tree, layouts, self._out)
+
+
+def _is_none(x) -> bool:
+    return x is None
+
+
+def _check_given(layout: NamedSharding, given: Any, aval, path: str) -> None:
+    if given is not None and not given.is_equivalent_to(layout, aval.ndim):
+        raise ValueError(
+            f"Sharding passed to jit does not match the sharding on the respective arg. Got jit sharding: {layout},\n"
+            f"arg sharding: {given} for args{path} of type {aval.str_short(False)}. Lay the argument out with "
+            "jax.device_put(x, sharding), or leave in_shardings out: jit takes arrays as they lie."
+        )
+
+
+class _LaidOut(FlatFun):
+    __slots__ = ("_layouts", "_out")
+
+    def __init__(self, fun, in_tree, layouts, out_shardings):
+        super().__init__(fun, in_tree)
+        self._layouts, self._out = layouts, out_shardings
+
+    def __call__(self, *leaves):
+        placed = [x if s is None else lay_out(x, s) for x, s in zip(leaves, self._layouts, strict=True)]
+        outs = super().__call__(*placed)
+        if self._out is None:
+            return outs
+        flat = flatten_axes("pjit out_shardings", self.out_tree, self._out)
+        return [self._placed(out, given, i) for i, (out, given) in enumerate(zip(outs, flat, strict=True))]
+
+    def _placed(self, out, given, i: int):
+        layout = named_sharding(given, "out_shardings", "jit")
+        if layout is None:
+            return out
+        check_fits(layout, typeof(out), f"One of pjit outputs, number {i},")
+        return lay_out(out, layout)
