@@ -1,5 +1,9 @@
-"""``mpijax.extend.lowering``: what a primitive can be to the compiler."""
+"""``mpijax.extend.lowering``: what a primitive can be to the compiler.
+
+`on_floats(b, fun, *scalars)` writes the rule of an `Elementwise` with arithmetic: `fun` gets scalar expressions.
+"""
 
 from mpijax.core.lowering import Decompose, Elementwise, HostCall, Native, NativeCode
+from mpijax.scalar.expr import on_floats
 
-__all__ = ["Decompose", "Elementwise", "HostCall", "Native", "NativeCode"]
+__all__ = ["Decompose", "Elementwise", "HostCall", "Native", "NativeCode", "on_floats"]

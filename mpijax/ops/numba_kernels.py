@@ -78,7 +78,7 @@ def make_kernel(function: Any, num_inputs: int, num_outputs: int, check_bounds: 
             f"numba_call: {callable_location(function) if callable(function) else repr(function)} of type "
             f"{type(function).__name__} is not compiled by numba. Decorate it with @numba.njit."
         )
-    kernel = Kernel(function, "fills" if low > num_inputs else "returns")
+    kernel = Kernel(function, "fills" if low > num_inputs and not isinstance(function, DUFunc) else "returns")
     if not low <= num_inputs + (num_outputs if kernel.style == "fills" else 0) <= high:
         number = low if low == high else f"{low} to {high}"
         raise TypeError(
@@ -140,11 +140,13 @@ def _check_returned(kernel: Kernel, in_types, out_types) -> None:
     import numba
     from numba.np.numpy_support import as_dtype
 
-    function: Any = numba.njit(_forward(kernel, len(in_types)))  # so that default arguments are theirs
+    function = kernel.function
+    if not hasattr(function, "overloads") or len(inspect.signature(function.py_func).parameters) != len(in_types):
+        function = numba.njit(_forward(kernel, len(in_types)))
     arguments = tuple(_numba_type(dtype, ndim) for dtype, ndim in in_types)
     function.compile(arguments)
     found: Any = function.overloads[arguments].signature.return_type
-    parts = list(found) if isinstance(found, numba.types.BaseTuple) else [found]
+    parts = list(found) if isinstance(found, numba.types.BaseTuple) else [found]  # type: ignore[call-overload]
     if not out_types:
         return
     fits = len(parts) == len(out_types)
