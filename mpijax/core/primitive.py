@@ -19,11 +19,12 @@ _HOMES = (
     "mpijax.ops",
     "mpijax.ops.stacking",
     "mpijax.ops.approximate",
+    "mpijax.ops.linalg",
     "mpijax.transforms.remat",
     "mpijax.transforms.custom_vjp",
     "mpijax.transforms.custom_vmap",
     "mpijax.transforms.linear_call",
-    "mpijax.spmd.shard_map",
+    "mpijax.spmd.shard_map", "mpijax.spmd.constraints",
     "mpijax.checkify",
 )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from ops import table_elementwise, table_structural
+from ops import table_elementwise, table_linalg, table_structural
 
 import mpijax
 from mpijax import lax
@@ -213,7 +213,9 @@ CALLS = [
     Row("callback", ("pure_callback",), _python, (V,), 0),
 ]  # fmt: skip
 
-ROWS = [*_elementwise(), *_structural(), *SPECIAL, *RANDOM, *WINDOWS, *CALLS]
+LINALG = [Row(*row[:1], tuple(row[1].split()), *row[2:], thorough=False) for row in table_linalg.ROWS]
+
+ROWS = [*_elementwise(), *_structural(), *SPECIAL, *RANDOM, *WINDOWS, *CALLS, *LINALG]
 
 _COLLECTIVE = "communicates between ranks or along a named axis: tests/spmd, test_vmap_axes.py"
 _EFFECT = "is there for its effect: tests/test_debug.py, tests/test_callbacks.py"
@@ -224,6 +226,7 @@ EXCLUDED = {
         "pvary shard_map".split(), _COLLECTIVE),
     **dict.fromkeys("debug_callback debug_print io_callback nan_check".split(), _EFFECT),
     **dict.fromkeys("bitcast_same_width custom_lin empty2".split(), _INNER),
+    "cholesky_update": "takes one matrix, not stacks, and has no derivative: tests/lax/test_linalg.py",
     "check": "is taken away by checkify: tests/test_checkify.py",
     "custom_vmap_call": "its batching is the user's: test_implicit.py",
     **dict.fromkeys("ffi_call numba_call".split(), "calls machine code of the user: test_ffi.py, test_numba_call.py"),

@@ -1,0 +1,134 @@
+"""Cholesky factorization, its rank-1 update, and products of a matrix with its transpose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.ops.families import FLOATING
+from mpijax.ops.linalg.common import linalg_primitive, nan_unless, routine, square
+from mpijax.ops.linalg.matrices import (
+    exact_product,
+    eye,
+    lower_triangle,
+    symmetrized,
+    transposed,
+)
+from mpijax.ops.linalg.triangular import triangular_solve
+from mpijax.ops.rules import const_like
+from mpijax.ops.shapes import expand_dims
+
+
+def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
+    """The lower triangular L with L L^H = x.
+
+    Args:
+      x: Hermitian positive definite matrices [..., n, n], of floats or complex numbers.
+      symmetrize_input: take (x + x^H) / 2; else only the lower triangle of x is read.
+
+    Returns:
+      Matrices like x; NaN in place of those that are not positive definite.
+    """
+    if symmetrize_input:
+        x = symmetrized(x)
+    return lower_triangle(cholesky_p.bind(x))
+
+
+def _cholesky(x):
+    if not x.size:
+        return [x]
+    factor, info = routine("potrf", x.dtype)(x, lower=1, clean=1)
+    return nan_unless(info == 0, factor)
+
+
+def _cholesky_jvp(primals, tangents):
+    """With P(X) the lower triangle of X with half its diagonal: dL = L P(L^-1 dA L^-H).
+
+    S. F. Walter, "Structured higher-order algorithmic differentiation in the forward and reverse mode" (2012);
+    I. Murray, "Differentiation of the Cholesky decomposition" (2016), section 3.1.
+    """
+    (x,), (x_dot,) = primals, tangents
+    factor = lower_triangle(cholesky_p.bind(x))
+    right = triangular_solve(factor, x_dot, left_side=False, transpose_a=True, conjugate_a=True, lower=True)
+    both = lower_triangle(triangular_solve(factor, right, left_side=True, transpose_a=False, lower=True))
+    n = both.shape[-1]
+    halves = const_like(both, 1) + eye(both.dtype, (n, n))
+    return factor, exact_product(factor, both / expand_dims(halves, range(both.ndim - 2)))
+
+
+cholesky_p = linalg_primitive("cholesky", (2,), square("cholesky"), _cholesky, jvp=_cholesky_jvp)
+
+# ---------------------------------------------------------------- update
+
+
+def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
+    """The upper triangular factor of R^T R + w w^T, from that of R^T R, in O(n^2) operations.
+
+    Args:
+      r_matrix: real upper triangular matrix [n, n].
+      w_vector: real vector [n].
+    """
+    return cholesky_update_p.bind(r_matrix, w_vector)
+
+
+def _update_shapes(r, w):
+    if r[0] != r[1] or w[0] != r[1]:
+        raise ValueError(
+            "Rank-1 update to Cholesky decomposition takes a square matrix and a vector of the same size as input. "
+            f"Got shapes {r} and {w} instead"
+        )
+    return [r]
+
+
+def _update(r, w):
+    """A rotation for each row takes w to zero, element by element."""
+    r, w = r.copy(), w.copy()
+    for k in range(len(w)):
+        if w[k] == 0:
+            continue
+        length = np.hypot(r[k, k], w[k])
+        c, s = r[k, k] / length, w[k] / length
+        r[k], w = c * r[k] + s * w, c * w - s * r[k]
+    return [r]
+
+
+cholesky_update_p = linalg_primitive(
+    "cholesky_update", (2, 1), _update_shapes, _update, accepts=(FLOATING, FLOATING), stacks=False
+)
+
+# ---------------------------------------------------------------- symmetric products
+
+
+def symmetric_product(
+    a_matrix: Any, c_matrix: Any, *, alpha: float = 1.0, beta: float = 0.0, symmetrize_output: bool = False
+) -> Any:
+    """alpha A A^T + beta C.
+
+    Args:
+      a_matrix: real matrices [..., n, m].
+      c_matrix: real symmetric matrices [..., n, n].
+      symmetrize_output: copy the lower triangle of the result to the upper one.
+    """
+    result = symmetric_product_p.bind(a_matrix, c_matrix, alpha=alpha, beta=beta)
+    if symmetrize_output:
+        result = lower_triangle(result) + transposed(lower_triangle(result, -1))
+    return result
+
+
+def _product_shapes(a, c, **_):
+    if a[0] != c[1] or c[0] != c[1]:
+        raise ValueError(
+            "symmetric_update expects a rectangular matrix of shape (m, n) and a square matrix of shape (n, n). "
+            f"Got shapes {a} and {c}."
+        )
+    return [c]
+
+
+def _product(a, c, *, alpha, beta):
+    return [alpha * (a @ a.T) + beta * c]
+
+
+symmetric_product_p = linalg_primitive(
+    "symmetric_product", (2, 2), _product_shapes, _product, accepts=(FLOATING, FLOATING)
+)

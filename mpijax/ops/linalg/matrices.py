@@ -1,0 +1,91 @@
+"""What rules of linear algebra are written with: transposes, triangles, diagonals, products.
+
+Arguments are arrays or tracers; their operators and methods are those of `mpijax.numpy`, which are loaded when first
+used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.trace import typeof
+from mpijax.ops.binary import add
+from mpijax.ops.compare import eq, ge
+from mpijax.ops.convert import convert_element_type
+from mpijax.ops.creation import broadcasted_iota, full, full_like, iota
+from mpijax.ops.dot import Precision, batch_matmul, dot
+from mpijax.ops.select import select
+from mpijax.ops.shapes import broadcast, broadcast_in_dim, expand_dims
+from mpijax.ops.shapes import transpose as permuted
+
+_I32 = np.dtype(np.int32)
+
+
+def transposed(x: Any) -> Any:
+    """The transpose of each matrix."""
+    n = x.ndim
+    return permuted(x, (*range(n - 2), n - 1, n - 2))
+
+
+def adjoint(x: Any) -> Any:
+    """The conjugate transpose of each matrix."""
+    return transposed(x).conj()
+
+
+def symmetrized(x: Any) -> Any:
+    """The Hermitian part of each matrix, (x + x^H) / 2."""
+    return (x + adjoint(x)) / 2
+
+
+def lower_triangle(x: Any, k: int = 0) -> Any:
+    """Zeros above the diagonal number k."""
+    return select(broadcast(_triangle(x, k), x.shape[:-2]), x, full_like(x, 0))
+
+
+def upper_triangle(x: Any, k: int = 0) -> Any:
+    """Zeros below the diagonal number k."""
+    return select(broadcast(_triangle(x, k - 1), x.shape[:-2]), full_like(x, 0), x)
+
+
+def _triangle(x: Any, k: int) -> Any:
+    """bool matrix, true on and below the diagonal number k."""
+    shape = x.shape[-2:]
+    rows = add(broadcasted_iota(_I32, shape, 0), np.int32(k))
+    return ge(rows, broadcasted_iota(_I32, shape, 1))
+
+
+def eye(dtype: Any, shape: tuple[int, int]) -> Any:
+    """Ones on the diagonal, zeros elsewhere."""
+    rows = add(broadcasted_iota(_I32, shape, 0), np.int32(0))
+    return convert_element_type(eq(rows, broadcasted_iota(_I32, shape, 1)), dtype)
+
+
+def eye_beside(x: Any) -> Any:
+    """The identity with the dtype and size of the matrices in x, with axes of size 1 for the stack's."""
+    return expand_dims(eye(x.dtype, x.shape[-2:]), range(x.ndim - 2))
+
+
+def diagonal(x: Any) -> Any:
+    """The diagonal of each matrix."""
+    i = iota(_I32, min(x.shape[-2], x.shape[-1]))
+    return x[..., i, i]
+
+
+def diagonal_matrix(x: Any) -> Any:
+    """Matrices with the vectors of x on their diagonals."""
+    i = iota(_I32, x.shape[-1])
+    return full((*x.shape, x.shape[-1]), 0, x.dtype).at[..., i, i].set(x)
+
+
+def exact_product(x: Any, y: Any) -> Any:
+    """Products of matrices in full precision."""
+    product = dot if x.ndim == 2 else batch_matmul
+    return product(x, y, precision=Precision.HIGHEST)
+
+
+def broadcast_behind(x: Any, shape: tuple[int, ...]) -> Any:
+    """x repeated along new leading axes, and along those of size 1, to `shape`."""
+    ndim = typeof(x).ndim
+    return broadcast_in_dim(x, shape, range(len(shape) - ndim, len(shape)))
