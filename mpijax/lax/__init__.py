@@ -92,7 +92,7 @@ _MISSING = frozenset(
     """
     conv conv_dimension_numbers conv_general_dilated
     conv_general_dilated_local conv_general_dilated_patches conv_transpose conv_with_general_padding
-    fft linalg optimization_barrier
+    fft optimization_barrier
     ragged_all_to_all ragged_dot rng_bit_generator rng_uniform with_sharding_constraint""".split()
 )
 
