@@ -166,6 +166,8 @@ class _Builder:
         self.const_ids: dict[int, Value] = {}
         # The work already done, in the scope it was done in: a value of a body is a shard, and stays inside.
         self.seen: dict[Any, list[Value]] = {}
+        # max(x, 0) by x: `x > 0`, which the derivative asks for, is `max(x, 0) > 0`, and x need not be kept.
+        self.rectified: dict[int, Value] = {}
 
     def literal(self, val: Any, aval: ShapedArray) -> Value:
         scalar = np.asarray(val, aval.dtype)[()]
@@ -325,7 +327,11 @@ class _Builder:
         if isinstance(lower, Native):
             # The status bytes are one more result, which nobody reads.
             avals = [*avals, ShapedArray((STATUS_BYTES,), np.uint8)]
+        if eqn.primitive.name == "gt" and _is_zero(inputs[1]):
+            inputs = [self.rectified.get(id(inputs[0]), inputs[0]), inputs[1]]
         outputs = self._node(eqn.primitive, eqn.params, inputs, avals, source, eqn.effects)
+        if eqn.primitive.name == "max" and _is_zero(inputs[1]):
+            self.rectified[id(inputs[0])] = outputs[0]
         if isinstance(lower, Native):
             outputs = outputs[:-1]
         if key is not None:
@@ -393,6 +399,10 @@ class _Builder:
         params = {"new_dtype": dtype, "weak_type": False, "sharding": None}
         aval = v.aval.update(dtype=dtype, weak_type=False)
         return self._node(registry["convert_element_type"], params, [v], [aval], source, fx.no_effects)[0]
+
+
+def _is_zero(v: Value) -> bool:
+    return v.scalar is not None and v.scalar == 0
 
 
 def _is_count(avals) -> bool:

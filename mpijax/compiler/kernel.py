@@ -146,11 +146,11 @@ class Kernel:
         )
         return turns * work
 
-    def loaded_by(self, stores: list[Store]) -> set[int]:
-        """Ids of the values that are loaded to compute what is stored."""
+    def loaded_by(self, roots: list[Expr]) -> set[int]:
+        """Ids of the values that are loaded to compute expressions."""
         found: set[int] = set()
         seen: set[int] = set()
-        stack = [s.expr for s in stores]
+        stack = list(roots)
         while stack:
             e = stack.pop()
             if id(e) not in seen:

@@ -233,15 +233,15 @@ class Planner:
         if kind == "node" and isinstance(step.primitive.lower, Native):
             pairs = [(step.inputs[i], step.outputs[o]) for i, o in step.primitive.lower.aliased(step.params)]
             return [u for u, w in pairs if w is v and step.inputs.count(u) == 1]
-        if kind != "kernel" or step.reduces or step.ordered:
+        if kind != "kernel" or step.ordered or step.cumulate is not None or step.phases > 1:
             return []
         stores = step.inner + step.outer
-        own = [n for n, s in enumerate(stores) if s.value is v]
+        own = [n for n, s in enumerate(step.inner if step.reduces else stores) if s.value is v]
         if len(own) != 1 or any(s.value is not v for s in stores if s.guard is not None):
             return []
         key = stores[own[0]].position.key
-        # Elements are stored one result after the other: what is not read until then would be read too late.
-        read = step.loaded_by(stores[: own[0] + 1])
+        # Elements are reduced, then stored one result after the other: what is not read until then comes too late.
+        read = step.loaded_by([*(r.expr for r in step.reduces), *(s.expr for s in stores[: own[0] + 1])])
         good: dict[int, Value] = {}
         bad: set[int] = set()
         for e in step.expressions():

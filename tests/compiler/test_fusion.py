@@ -188,3 +188,26 @@ def test_kernels_serve_other_sizes(name):
 def test_dead_work_is_dropped_and_equal_work_shared():
     p = plan(lambda x: (jnp.sin(x), x * 3, jnp.sin(x))[0:3:2], X)
     assert len(p.steps) == 1 and [r.index for r in p.results][0] == [r.index for r in p.results][1], p.text()
+
+
+def test_gradient_of_relu_keeps_its_result_only():
+    w = floats(65, 65)
+    p = plan(mpijax.grad(lambda x: jnp.sum(mpijax.nn.relu(x @ w) ** 2)), floats(65, 65))
+    x = floats(65, 65)
+    expected = 2 * np.maximum(x @ w, 0) @ w.T
+    np.testing.assert_allclose(mpijax.grad(lambda x: jnp.sum(mpijax.nn.relu(x @ w) ** 2))(x), expected, rtol=1e-4)
+    assert p.arena <= 2 * 65 * 65 * 4 + 128
+
+
+def test_what_is_reduced_too_may_be_overwritten():
+    def f(x):
+        y = jnp.sin(x) @ x
+        z = y * 2
+        return jnp.sum(z, axis=0), z @ x
+
+    x = floats(200, 200)
+    p = plan(f, x)
+    assert p.arena <= 2 * 200 * 200 * 4 + 128
+    z = np.sin(x) @ x * 2
+    for got, wanted in zip(mpijax.jit(f)(x), (z.sum(0), z @ x), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=2e-3, atol=1e-2)
