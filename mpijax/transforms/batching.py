@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
+from mpijax.core.avals import ShapedArray
 from mpijax.core.effects import NamedAxisEffect, everywhere
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr, subjaxprs
 from mpijax.core.memo import memo_on_jaxpr
@@ -172,6 +173,21 @@ def batch_jaxpr(closed: ClosedJaxpr, axis: AxisData, in_batched: tuple[bool, ...
 
 
 @memo_on_jaxpr
+def batch_jaxpr_in_place(
+    closed: ClosedJaxpr, axis: AxisData, in_dims: tuple[int | None, ...]
+) -> tuple[ClosedJaxpr, list[int | None]]:
+    """A Jaxpr over batches whose axes are at `in_dims`, and where its results have theirs: nothing is moved."""
+    out_dims: list[int | None] = []
+
+    def fun(*args):
+        outs, dims = batch_flat(lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), axis, args, in_dims)
+        out_dims.extend(dims)
+        return outs
+
+    return trace_to_closed_jaxpr(fun, _with_axes(closed, axis, in_dims), closed.jaxpr.debug_info), out_dims
+
+
+@memo_on_jaxpr
 def batch_jaxpr_axes(
     closed: ClosedJaxpr, axis: AxisData, in_dims: tuple[int | None, ...], out_dims: tuple[int | None, ...]
 ) -> ClosedJaxpr:
@@ -185,8 +201,12 @@ def batch_jaxpr_axes(
         places = zip(outs, dims, out_dims, strict=True)
         return [o if to is None else batch_at(o, d, to, axis.size) for o, d, to in places]
 
-    avals = [
+    return trace_to_closed_jaxpr(fun, _with_axes(closed, axis, in_dims), closed.jaxpr.debug_info)
+
+
+def _with_axes(closed: ClosedJaxpr, axis: AxisData, dims: Sequence[int | None]) -> list[ShapedArray]:
+    """The types of a Jaxpr's arguments, those of batches with an axis more."""
+    return [
         a if d is None else a.update(shape=(*a.shape[:d], axis.size, *a.shape[d:]))
-        for a, d in zip(closed.in_avals, in_dims, strict=True)
+        for a, d in zip(closed.in_avals, dims, strict=True)
     ]
-    return trace_to_closed_jaxpr(fun, avals, closed.jaxpr.debug_info)

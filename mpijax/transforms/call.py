@@ -9,7 +9,7 @@ from mpijax.core.lowering import Inline
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import state
-from mpijax.transforms.batching import batch_jaxpr, move_dim
+from mpijax.transforms.batching import batch_jaxpr_in_place
 from mpijax.transforms.jvp import jvp_jaxpr
 from mpijax.transforms.linearize import linearize_jaxpr
 from mpijax.transforms.transpose import is_undefined_primal, transpose_jaxpr
@@ -72,10 +72,8 @@ def _transpose(cts, *args, **params):
 
 
 def _batch(axis, args, dims, **params):
-    moved = [x if d is None else move_dim(x, d, 0) for x, d in zip(args, dims, strict=True)]
-    closed, out_batched = batch_jaxpr(params["jaxpr"], axis, tuple(d is not None for d in dims), False)
-    outs = jit_p.bind(*moved, **_without_donation(params, closed))
-    return outs, [0 if b else None for b in out_batched]
+    closed, out_dims = batch_jaxpr_in_place(params["jaxpr"], axis, tuple(dims))
+    return jit_p.bind(*args, **_without_donation(params, closed)), out_dims
 
 
 @memo_on_jaxpr
