@@ -81,9 +81,9 @@ cdef extern from *:
 
 
 cdef PyObject* leaf_type(object leaf, object typeof, bint* plain) except NULL:
-    """The type of a leaf (borrowed for arrays; kept by the intern table for others)."""
+    """The type of a leaf (borrowed for arrays; kept by the intern table for others). A shard is not plain."""
     if is_array(<PyObject*>leaf):
-        if (<ArrayBase>leaf).sharding != NULL:
+        if (<ArrayBase>leaf).sharding != NULL and not (<object>(<ArrayBase>leaf).sharding).is_fully_replicated:
             plain[0] = False
         return (<ArrayBase>leaf).aval
     aval = typeof(leaf)

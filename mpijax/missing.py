@@ -22,7 +22,6 @@ INSTEAD: dict[str, str] = {
     "make_array_from_single_device_arrays": _ARRAYS,
     "new_ref": _REFS,
     "pmap": "use jit(shard_map(f, mesh=..., in_specs=..., out_specs=...)), which names the same axes",
-    "reshard": _ARRAYS,
     "smap": "use shard_map over a mesh that has only the axes to be mapped",
 }
 

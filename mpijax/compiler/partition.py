@@ -27,9 +27,8 @@ def run_shards(builder, closed, params: dict[str, Any], inputs, source):
             f"program "
             "must have a device in the mesh"
         )
-    local = [
-        relaid(builder, v, NamedSharding(mesh, spec), source) for v, spec in zip(inputs, params["in_specs"], strict=True)
-    ]
+    layouts = [NamedSharding(mesh, spec) for spec in params["in_specs"]]
+    local = [relaid(builder, v, layout, source) for v, layout in zip(inputs, layouts, strict=True)]
     builder.meshes.append(mesh)
     first, seen = len(builder.graph.nodes), builder.seen
     builder.seen = {}
@@ -113,9 +112,23 @@ def constrained(builder, v, layout, source):
     if builder.meshes:
         return v
     first = len(builder.graph.nodes)
+    layout = _layout(layout.mesh, _possible(builder, v, layout))
     out = relaid(builder, v, layout, source)
     made = {id(o) for node in builder.graph.nodes[first:] for o in node.outputs}
     return _marked(builder, out, layout, id(out) in made, source)
+
+
+def _possible(builder, v, layout) -> Split:
+    """What a constraint asks for, where it goes: free axes stay split as they are, odd ones stay whole."""
+    shape, sizes = global_aval(builder, v).shape, layout.mesh.shape
+    have = builder.shards.get(id(v))
+    held = whole(shape) if have is None or have.mesh != layout.mesh else split_of(have, len(shape))
+    free, named = layout.spec.unconstrained_dims, set(layout.spec.all_axes())
+    return tuple(
+        (held[d] if not named & set(held[d]) else ()) if d in free
+        else axes if n % math.prod(sizes[a] for a in axes) == 0 else ()
+        for d, (n, axes) in enumerate(zip(shape, split_of(layout, len(shape)), strict=True))
+    )  # fmt: skip
 
 
 class _Move:
@@ -158,7 +171,8 @@ class _Move:
         count, shape = self._count(axes), list(v.aval.shape)
         shape[dim] *= count
         params = {
-            "all_gather_dimension": dim, "axis_name": axes, "axis_index_groups": None, "axis_size": count, "tiled": True,
+            "all_gather_dimension": dim, "axis_name": axes, "axis_index_groups": None, "axis_size": count,
+            "tiled": True,
         }  # fmt: skip
         return self._communicate(v, "all_gather", params, shape)
 

@@ -19,6 +19,7 @@ _HOMES = (
     "mpijax.ops",
     "mpijax.ops.stacking",
     "mpijax.ops.approximate",
+    "mpijax.ops.convolution",
     "mpijax.ops.linalg",
     "mpijax.transforms.remat",
     "mpijax.transforms.custom_vjp",

@@ -22,6 +22,12 @@ _MODULES: dict[str, str] = {
         population_count_p shift_left shift_left_p shift_right_arithmetic shift_right_arithmetic_p
         shift_right_logical shift_right_logical_p xor_p""",
     "ops.compare": "eq eq_p eq_to_p ge ge_p gt gt_p le le_p le_to_p lt lt_p lt_to_p ne ne_p",
+    "ops.conv_shapes": """
+        ConvDimensionNumbers ConvGeneralDilatedDimensionNumbers conv_dimension_numbers conv_general_permutations
+        conv_general_shape_tuple conv_shape_tuple conv_transpose_shape_tuple""",
+    "ops.convolution": "conv_general_dilated conv_general_dilated_p",
+    "lax.convolution": """
+        conv conv_general_dilated_local conv_general_dilated_patches conv_transpose conv_with_general_padding""",
     "ops.convert": """
         bitcast_convert_type bitcast_convert_type_p convert_element_type convert_element_type_p stage""",
     "ops.positions": "argmax argmax_p argmin argmin_p",
@@ -77,6 +83,7 @@ _MODULES: dict[str, str] = {
     "lax.loops": "map scan",
     "ops.control_flow.scan": "scan_p",
     # -- communication
+    "spmd.constraints": "with_sharding_constraint",
     "ops.collectives": """
         all_gather all_gather_p all_to_all all_to_all_p axis_index axis_index_p axis_size pbroadcast pcast pmax pmax_p
         pmean pmin pmin_p ppermute ppermute_p pshuffle psum psum_invariant_p psum_p psum_scatter pswapaxes pvary
@@ -85,19 +92,21 @@ _MODULES: dict[str, str] = {
 
 _HOME: dict[str, str] = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = sorted(name for name in _HOME if not name.endswith("_p"))  # noqa: PLE0605
+_SUBMODULES = frozenset({"linalg"})
+
+__all__ = sorted({*(name for name in _HOME if not name.endswith("_p")), *_SUBMODULES})  # noqa: PLE0605
 
 # What jax.lax has and this module does not have yet.
 _MISSING = frozenset(
     """
-    conv conv_dimension_numbers conv_general_dilated
-    conv_general_dilated_local conv_general_dilated_patches conv_transpose conv_with_general_padding
-    fft optimization_barrier
-    ragged_all_to_all ragged_dot rng_bit_generator rng_uniform with_sharding_constraint""".split()
+            fft optimization_barrier
+    ragged_all_to_all ragged_dot rng_bit_generator rng_uniform""".split()
 )
 
 
 def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return importlib.import_module(f"mpijax.lax.{name}")
     module = _HOME.get(name)
     if module is None:
         if name in _MISSING:
@@ -109,4 +118,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+    return sorted({*globals(), *_HOME, *_SUBMODULES})

@@ -43,9 +43,28 @@ def physical(x: Any, aval) -> Any:
 def _first_evaluation(programs: dict, key, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """Run an operation whose program is not known; remember it under `key` unless that is None."""
     avals = tuple([typeof(x) for x in args])
+    if key is None:
+        return _evaluate_shards(primitive, args, avals, params)
     program = _eager_program(primitive, avals, params, args)
-    if key is not None:
-        programs[key] = program
+    programs[key] = program
+    outs = program.run([physical(x, a) for x, a in zip(args, avals, strict=True)])
+    return outs if primitive.multiple_results else outs[0]
+
+
+_programs_of_shards: dict[Any, Any] = {}
+
+
+def _evaluate_shards(primitive: Primitive, args: Sequence[Any], avals, params: dict[str, Any]) -> Any:
+    """An operation on arrays of which this rank has a shard; or with parameters that cannot be looked up."""
+    key: Any = (primitive, tuple(params.items()), avals, config.trace_key(), shardings_of(args))
+    try:
+        program = _programs_of_shards.get(key)
+    except TypeError:
+        key = program = None
+    if program is None:
+        program = _eager_program(primitive, avals, params, args)
+        if key is not None:
+            _programs_of_shards[key] = program
     outs = program.run([physical(x, a) for x, a in zip(args, avals, strict=True)])
     return outs if primitive.multiple_results else outs[0]
 
@@ -53,7 +72,7 @@ def _first_evaluation(programs: dict, key, primitive: Primitive, args: Sequence[
 def shardings_of(args: Sequence[Any]) -> tuple[Any, ...] | None:
     """Layouts of the arguments of which this rank has a shard; None if there are none."""
     found = [x._sharding if isinstance(x, ArrayBase) else None for x in args]
-    if not any(s is not None for s in found):
+    if all(s is None or s.is_fully_replicated for s in found):
         return None
     return tuple(None if s is None or s.is_fully_replicated else s for s in found)
 
@@ -106,9 +125,10 @@ def dispatch(jitted, args, kwargs):
     statics, dynamic, _ = jitted._split(args, kwargs)
     leaves, in_tree = tree.tree_flatten(dynamic)
     key = entry = None
-    if statics or not jitted._plain:
+    layouts = shardings_of(leaves)
+    if statics or not jitted._plain or layouts is not None:
         try:
-            key = (in_tree, tuple([typeof(x) for x in leaves]), statics, config.trace_key(), shardings_of(leaves))
+            key = (in_tree, tuple([typeof(x) for x in leaves]), statics, config.trace_key(), layouts)
         except TypeError:
             jitted._prepare(args, kwargs)
             raise
@@ -119,17 +139,12 @@ def dispatch(jitted, args, kwargs):
             return jitted._bind(leaves, traced)
         donated = traced.donated if any(traced.donated) else ()
         avals = traced.jaxpr.in_avals
-        layouts = shardings_of(leaves)
-        if key is None and layouts is not None:
-            key = (in_tree, tuple(avals), config.trace_key(), layouts)
-            entry = jitted._programs.get(key)
-        if entry is None:
-            program = compile_jaxpr(traced.jaxpr, traced.name, donated, layouts or ())
-            entry = (program, traced.out_tree, avals)
-            if key is not None:
-                jitted._programs[key] = entry
-            else:
-                jitted._remember(jitted._key(args, kwargs), program, traced.out_tree, avals, physical)
+        program = compile_jaxpr(traced.jaxpr, traced.name, donated, layouts or ())
+        entry = (program, traced.out_tree, avals)
+        if key is not None:
+            jitted._programs[key] = entry
+        else:
+            jitted._remember(jitted._key(args, kwargs), program, traced.out_tree, avals, physical)
     program, out_tree, avals = entry
     outs = program.run([x if type(x) is ArrayImpl else physical(x, a) for x, a in zip(leaves, avals, strict=True)])
     return tree.tree_unflatten(out_tree, outs)

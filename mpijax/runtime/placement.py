@@ -33,11 +33,13 @@ def device_put(
 
 def _put(x: Any, layout: Any) -> Any:
     if isinstance(x, Tracer):
-        return x
+        return _laid_out(x, layout) if hasattr(layout, "mesh") else x
     aval = typeof(x)
     if isinstance(x, ArrayBase):
         if layout is None or x._sharding == layout:
             return x
+        if hasattr(layout, "mesh") and not x._is_whole:
+            return _laid_out(x, layout)
         if not hasattr(layout, "mesh") and x._is_whole:
             return x
         value = x._physical if x._is_whole else gathered(x)._physical
@@ -47,6 +49,13 @@ def _put(x: Any, layout: Any) -> Any:
         return from_host(value, aval)
     part = value if layout.is_fully_replicated else value[layout.local_slices(aval.shape)]
     return from_numpy(part, aval, copy=True, sharding=layout)
+
+
+def _laid_out(x: Any, layout: Any) -> Any:
+    """An array or traced value in another layout. Communicates: every rank must call it."""
+    from mpijax.spmd.constraints import reshard  # that layer lies above this one
+
+    return reshard(x, layout)
 
 
 def gathered(x: Any) -> Any:

@@ -25,10 +25,24 @@ class AxisType(enum.Enum):
         return self.name
 
 
+class _Unconstrained:
+    """In place of the mesh axes of an array axis: whatever it is split over."""
+
+    def __repr__(self) -> str:
+        return "UNCONSTRAINED"
+
+    def __reduce__(self) -> str:
+        return "UNCONSTRAINED"
+
+
+UNCONSTRAINED = _Unconstrained()
+
+
 class PartitionSpec:
     """For each array axis the mesh axis or axes it is split over, or None."""
 
     __slots__ = ("_parts",)
+    UNCONSTRAINED = UNCONSTRAINED
 
     def __init__(self, *parts):
         for p in parts:
@@ -63,15 +77,21 @@ class PartitionSpec:
         return PartitionSpec, self._parts
 
     def _plain_(self) -> tuple:
-        return self._parts
+        # No axis is called None.
+        return tuple((None,) if p is UNCONSTRAINED else p for p in self._parts)
 
     @staticmethod
     def _from_plain_(*parts) -> PartitionSpec:
-        return PartitionSpec(*parts)
+        return PartitionSpec(*(UNCONSTRAINED if p == (None,) else p for p in parts))
+
+    @property
+    def unconstrained_dims(self) -> frozenset[int]:
+        """The array axes that stay split as they are."""
+        return frozenset(i for i, p in enumerate(self._parts) if p is UNCONSTRAINED)
 
     def axes_of(self, dim: int) -> tuple:
         """The mesh axes that array axis `dim` is split over."""
-        if dim >= len(self._parts) or self._parts[dim] is None:
+        if dim >= len(self._parts) or self._parts[dim] is None or self._parts[dim] is UNCONSTRAINED:
             return ()
         part = self._parts[dim]
         return part if isinstance(part, tuple) else (part,)
@@ -254,20 +274,50 @@ class NamedSharding(Sharding):
         unknown = [a for a in spec.all_axes() if a not in mesh.axis_names]
         if unknown:
             raise ValueError(f"Resource axis: {unknown[0]} of {spec} is not found in mesh: {mesh.axis_names}.")
+        named = spec.all_axes()
+        if len(set(named)) != len(named):
+            raise ValueError(f"A single NamedSharding spec specification can map every mesh axis to at most one "
+                             f"positional dimension, but {spec} has repeated entries: {named}")  # fmt: skip
         self.mesh = mesh
         self.spec = spec
+        self.is_fully_replicated = all(mesh.shape[a] == 1 for a in named)
+        self._hash = hash((mesh, spec))
 
     @property
     def device_set(self) -> set:
         return set(self.mesh.devices.flat)
 
     @property
-    def is_fully_addressable(self) -> bool:
-        return not self.mesh.is_multi_process
+    def num_devices(self) -> int:
+        return self.mesh.size
 
     @property
-    def is_fully_replicated(self) -> bool:
-        return all(self.mesh.shape[a] == 1 for a in self.spec.all_axes())
+    def addressable_devices(self) -> set:
+        """The devices of this process among those of the mesh."""
+        return set(self.mesh.local_devices)
+
+    def addressable_devices_indices_map(self, global_shape: tuple[int, ...]) -> dict:
+        """For each device of this process its part of a global array, as slices."""
+        mine = self.addressable_devices
+        return {d: index for d, index in self.devices_indices_map(global_shape).items() if d in mine}
+
+    def is_equivalent_to(self, other: Any, ndim: int) -> bool:
+        """Whether arrays of `ndim` axes lie alike: `P('i')` and `P('i', None)` are one layout."""
+        if self is other:
+            return True
+        if not isinstance(other, NamedSharding):
+            return self.mesh.size == 1 and isinstance(other, Sharding) and self.device_set == other.device_set
+        if self.is_fully_replicated and other.is_fully_replicated:
+            return self.device_set == other.device_set
+        return self.mesh == other.mesh and all(self._split(d) == other._split(d) for d in range(ndim))
+
+    def _split(self, dim: int) -> tuple:
+        """The mesh axes that do split array axis `dim`."""
+        return tuple(a for a in self.spec.axes_of(dim) if self.mesh.shape[a] > 1)
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        return not self.mesh.is_multi_process
 
     def shard_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of one shard; raises ValueError where an axis is not divisible."""
@@ -330,7 +380,7 @@ class NamedSharding(Sharding):
         return isinstance(other, NamedSharding) and self.mesh == other.mesh and self.spec == other.spec
 
     def __hash__(self) -> int:
-        return hash((self.mesh, self.spec))
+        return self._hash
 
     def __repr__(self) -> str:
         return f"NamedSharding(mesh={self.mesh}, spec={self.spec}, memory_kind=device)"
@@ -360,6 +410,21 @@ class SingleDeviceSharding(Sharding):
 
     def replica(self) -> int:
         return 0
+
+    num_devices = 1
+
+    @property
+    def addressable_devices(self) -> set:
+        return self.device_set
+
+    def addressable_devices_indices_map(self, global_shape):
+        return self.devices_indices_map(global_shape)
+
+    def is_equivalent_to(self, other: Any, ndim: int) -> bool:
+        """Whether arrays of `ndim` axes lie alike."""
+        if isinstance(other, SingleDeviceSharding):
+            return self == other
+        return isinstance(other, NamedSharding) and other.is_equivalent_to(self, ndim)
 
     def __eq__(self, other) -> bool:
         return isinstance(other, SingleDeviceSharding) and self._device is other._device

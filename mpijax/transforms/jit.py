@@ -76,6 +76,7 @@ class JitFunction(JitBase):
         donate_argnames,
         keep_unused,
         inline,
+        shardings=None,
     ):
         update_wrapper(self, fun)
         self.__wrapped__ = fun
@@ -95,6 +96,7 @@ class JitFunction(JitBase):
             )
         self._keep_unused = keep_unused
         self._inline = inline
+        self._shardings = shardings
         self._name = callable_name(fun)
         self._options = (
             self._static_argnums, self._static_argnames,
@@ -201,23 +203,30 @@ class JitFunction(JitBase):
             self._refuse_arguments(args, kwargs, leaves)
             raise
         scope = config.trace_key(), tuple(state.axis_env.items()), state.manual_axes
+        layouts = None
+        if self._shardings is not None:
+            positional, named = dynamic
+            layouts = self._shardings.of_arguments(self._name, positional, named, avals, leaves)
+            scope = *scope, layouts, self._shardings.key
         signature = (self._options[:2], in_tree, avals, statics, *scope)
         key = (signature, self._options[2:])
         traced = self._cache.get(key)
         if traced is None:
-            closed, moved, out_tree = self._trace(fun, signature, args, kwargs)
+            closed, moved, out_tree = self._trace(fun, signature, args, kwargs, layouts)
             donated = (False,) * len(moved) + self._donated(args, kwargs)
             traced = Traced(closed, in_tree, out_tree, self._name, donated, self._keep_unused, moved)
             if not moved:
                 self._cache[key] = traced
         return leaves, traced
 
-    def _trace(self, fun, signature, args, kwargs):
+    def _trace(self, fun, signature, args, kwargs, layouts=None):
         """The Jaxpr, the tracers it closes over, the result's structure; shared by the function's `jit`s."""
         known = self._cache.get(signature)
         if known is None:
             _, in_tree, avals, *_ = signature
-            flat = FlatFun(fun, in_tree)
+            flat = (
+                FlatFun(fun, in_tree) if self._shardings is None else self._shardings.function(fun, in_tree, layouts)
+            )
             reports.refuse_tracing(self._fun)
             reports.explain_miss(self._fun, signature, [k for k in self._cache if len(k) > 2], args, kwargs)
             with sources_of_function(self._fun), reports.timed(f"tracing {self._name} for jit"):
@@ -298,6 +307,9 @@ def jit(
 
     Args:
       fun: a function of pytrees of arrays. Without it, `jit(**options)` is a decorator.
+      in_shardings, out_shardings: how arguments and results are laid out over devices: prefix pytrees of shardings,
+        of PartitionSpecs over the mesh of `set_mesh`, or None, which leaves arguments as they lie and results to the
+        program. Whole arguments are cut without communication; results are cut or gathered.
       static_argnums, static_argnames: arguments that are Python values known while tracing; they
         must be hashable, and each new value traces anew.
       donate_argnums, donate_argnames: arguments whose memory the program may reuse; the arrays
@@ -306,14 +318,15 @@ def jit(
       inline: inside another traced function, write the operations down without a call.
 
     Raises:
-      ValueError: for an unhashable static argument, or argument positions that do not exist.
+      ValueError: for an unhashable static argument, argument positions that do not exist, and layouts that do not
+        fit: sizes that do not divide evenly, or an argument laid out otherwise.
       TypeError: for an argument that is no array.
     """
+    shardings = None
     if in_shardings is not None or out_shardings is not None:
-        raise NotImplementedError(
-            "mpijax.jit does not partition programs by in_shardings/out_shardings yet: write the function "
-            "per shard and use mpijax.shard_map(f, mesh=..., in_specs=..., out_specs=...) inside jit."
-        )
+        from mpijax.spmd.jit_shardings import JitShardings  # lies above, and few programs need it
+
+        shardings = JitShardings(in_shardings, out_shardings)
     make = partial(
         JitFunction,
         static_argnums=static_argnums,
@@ -322,6 +335,7 @@ def jit(
         donate_argnames=donate_argnames,
         keep_unused=keep_unused,
         inline=inline,
+        shardings=shardings,
     )
     if fun is None:
         return make
