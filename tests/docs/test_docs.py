@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = ["README.md", "docs/how-it-works.md", "docs/add-a-primitive.md", "docs/debugging.md"]
+DOCUMENTS = [
+    "README.md",
+    "docs/how-it-works.md",
+    "docs/add-a-primitive.md",
+    "docs/custom-operations.md",
+    "docs/debugging.md",
+]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
