@@ -33,6 +33,8 @@ from mpijax._ext.instructions cimport (
     OutputEntry, Place, PointData, PointerData, ResultEntry,
 )
 
+from mpijax._ext.record cimport Entry, Region, begin_operation, end_operation, region_place
+
 from mpijax._ext.array import from_numpy, rewrap
 
 cnp.import_array()
@@ -180,14 +182,31 @@ cdef void run_fill(FillData* f, void** table) noexcept nogil:
 
 cdef int run_comm(Program program, CommData* comm, void** table) except -1 nogil:
     cdef CommArgs args = comm.args
+    cdef Entry* entry = begin_operation(record[0], comm.site, comm.sequence, comm.nbytes)
     cdef int code
+    if entry == NULL:
+        with gil:
+            raise_busy(program, &args)
     args.sendbuf = at(table, comm.send) if comm.send.buffer >= 0 else NULL
     args.recvbuf = at(table, comm.recv) if comm.recv.buffer >= 0 else NULL
     code = comm.call(&args)
+    end_operation(record[0], entry)
     if code != 0:
         with gil:
             raise_comm(program, &args, code)
     return 0
+
+
+cdef Region** record = region_place()
+
+
+cdef int raise_busy(Program program, CommArgs* args) except -1:
+    where = program.comm_lines[args.line]
+    raise RuntimeError(
+        "this rank communicates in another thread at this moment: MPI allows one thread at a time, and the ranks would "
+        "not know which operations belong together. Let one thread run the programs that communicate, or hold a lock "
+        "around them." + (f"\nat {where}" if where else "")
+    )
 
 
 cdef int raise_comm(Program program, CommArgs* args, int code) except -1:
@@ -290,6 +309,9 @@ cdef class Program:
         cdef int num_made = 0, j
         cdef Py_ssize_t i
         cdef bint pinned = False
+        if self.first is not None:
+            self.first()
+            self.first = None
         if self.table_words > STACK_WORDS:
             table = <void**>malloc(self.table_words * sizeof(void*))
             if table == NULL:

@@ -1,7 +1,7 @@
 # What a loaded program is made of, in C: `loading.pyx` fills it in, `executor.pyx` runs it.
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from mpijax._ext.comm cimport CommArgs, CommFunction
 
@@ -82,6 +82,9 @@ cdef struct CommData:
     CommArgs args       # complete but for the buffers
     Place send          # buffer -1: none
     Place recv
+    uint32_t site       # of the record: what, where, on which communicator
+    uint32_t sequence   # of the record: which operations it is counted with
+    int64_t nbytes
 
 
 cdef struct HostData:

@@ -38,6 +38,7 @@ BLAS_NAMES = {"float32": "sgemm", "float64": "dgemm", "complex64": "cgemm", "com
 cdef dict blas_table = None
 cdef CommFunction* comm_table = NULL
 cdef object comm_codes = None
+cdef object note_site = None
 
 
 cdef GemmFunction blas_function(name) except NULL:
@@ -51,12 +52,12 @@ cdef GemmFunction blas_function(name) except NULL:
 
 cdef int need_comm() except -1:
     """Starts MPI, and gets the communication functions."""
-    global comm_table, comm_codes
+    global comm_table, comm_codes, note_site
     if comm_table == NULL:
-        from mpijax.runtime import mpi_start  # must not start MPI before there is communication
+        from mpijax.runtime import mpi_start, recorder  # must not start MPI before there is communication
 
         shims = mpi_start.start().ext
-        comm_codes = shims.CODES
+        comm_codes, note_site = shims.CODES, recorder.note_site
         comm_table = <CommFunction*>PyCapsule_GetPointer(shims.comm_table, "mpijax.comm_table")
     return 0
 
@@ -385,6 +386,8 @@ cdef size_t comm_data(Program p, x) except 0:
     data.args.mpi_status = <void*><size_t>x.status
     data.args.line = len(p.comm_lines)
     p.comm_lines.append(x.source_line)
+    data.site, data.sequence = note_site(x)
+    data.nbytes = x.nbytes
     data.send.buffer = data.recv.buffer = -1
     if x.send is not None:
         fill_place(p, &data.send, x.send)

@@ -22,6 +22,8 @@ from mpijax._ext.comm cimport (
     CommArgs, CommFunction,
 )
 
+from mpijax._ext.record cimport Region, region_place
+
 
 cdef extern from "mpi_calls.h" nogil:
     ctypedef void *MPI_Comm
@@ -68,6 +70,9 @@ cdef extern from "mpi_ops.h" nogil:
     MPI_Datatype MJ_F16, MJ_BF16
     MPI_Op MJ_SUM, MJ_PROD, MJ_MAX, MJ_MIN
     int mj_make_operations()
+
+cdef extern from "mpi_exit.h":
+    int mj_leave_properly(MPI_Comm, int, int, Region**)
 
 cdef extern from * nogil:
     """
@@ -386,6 +391,15 @@ def same_library(str path):
 def library_path():
     """The file of the MPI library that this module calls."""
     return mj_file_of(<void *>&MPI_Allreduce).decode()
+
+
+def leave_properly(intptr_t comm, bint finalizes, bint meets):
+    """When the process ends, note its status and (`finalizes`) leave MPI, or end the job if the status is not 0.
+
+    meets: every rank of `comm` finalizes in this way, so they wait for each other before they do.
+    """
+    if mj_leave_properly(MJ_COMM(comm), finalizes, meets, region_place()) != 0:
+        raise RuntimeError("no more functions can be registered for the end of the process")
 
 
 # ---- from Python ----

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+from dataclasses import replace
 from typing import Any
 
 from mpijax.compiler.plan import CommStep
 from mpijax.runtime import mpi_start, program
 from mpijax.runtime.rank_comm import per_rank
+from mpijax.runtime.recorder import GUARD, MESSAGES, VARYING, Site, recorder
 
 _communicators: dict[Any, Any] = {}
 
@@ -24,7 +27,7 @@ def communicator(mesh: Any, names: tuple[Any, ...], groups: tuple[tuple[int, ...
         whole = communicator(mesh, names)
         here = whole.Get_rank()
         number = next(k for k, g in enumerate(groups) if here in g)
-        found = _communicators[key] = whole.Split(number, groups[number].index(here))
+        found = _communicators[key] = _split(whole, number, groups[number].index(here), names)
     if found is None:
         world = mpi_start.world()
         ids = mesh.device_ids
@@ -34,7 +37,7 @@ def communicator(mesh: Any, names: tuple[Any, ...], groups: tuple[tuple[int, ...
         if len(along) == len(sizes) and along == sorted(along) and list(ids.flat) == list(range(world.Get_size())):
             found = world
         elif coords is None:
-            found = world.Split(mpi_start.start().MPI.UNDEFINED, 0)
+            found = _split(world, mpi_start.start().MPI.UNDEFINED, 0, names)
         else:
             color = 0
             for axis, c in enumerate(coords):
@@ -43,9 +46,15 @@ def communicator(mesh: Any, names: tuple[Any, ...], groups: tuple[tuple[int, ...
             rank = 0
             for axis in along:
                 rank = rank * sizes[axis] + coords[axis]
-            found = world.Split(color, rank)
+            found = _split(world, color, rank, names)
         _communicators[key] = found
     return found
+
+
+def _split(comm: Any, color: int, rank: int, names: tuple[Any, ...]) -> Any:
+    what = Site(f"making the communicator of mesh axes {names}", "", recorder.group(comm, mpi_start.world()))
+    with recorder.operation(what, GUARD):
+        return comm.Split(color, rank)
 
 
 def instructions_for(step: CommStep) -> list[Any]:
@@ -55,9 +64,40 @@ def instructions_for(step: CommStep) -> list[Any]:
     mpi_start.start()
     line = str(step.source) if step.source.file else step.label
     if "comm" in step.params:
-        return per_rank(step, mpi, line)
-    comm = communicator(step.params["mesh"], step.params["names"], step.params.get("axis_index_groups"))
-    return _over_mesh(step, mpi, comm, line)
+        comm = step.params["comm"].value or mpi_start.world()
+        found = per_rank(step, mpi, line)
+    else:
+        comm = communicator(step.params["mesh"], step.params["names"], step.params.get("axis_index_groups"))
+        found = _over_mesh(step, mpi, comm, line)
+    return _labelled(found, step, recorder.group(comm, mpi_start.world(), "comm" in step.params))
+
+
+def _labelled(instructions: list[Any], step: CommStep, group: Any) -> list[Any]:
+    """The instructions with what reports and the matching guard say of them."""
+    nbytes = sum(_count(view) * view[2].itemsize for view in step.inputs)
+    messages = MESSAGES if "comm" in step.params else ()  # along a mesh axis all ranks exchange
+    return [
+        replace(i, label=_label(step, i.op), nbytes=nbytes, group=group, matched=i.op not in messages)
+        if isinstance(i, program.Comm)
+        else i
+        for i in instructions
+    ]
+
+
+def _label(step: CommStep, op: str) -> str:
+    """What the ranks must agree on: ``allreduce float32[4] sum``. Sizes that differ between ranks are left out."""
+    params = step.params
+    words = [op if "comm" in params else step.kind]
+    views = step.outputs if op in ("scatter", "recv") else step.inputs
+    for _, shape, dtype in views[:1]:
+        words.append(str(dtype) if op in VARYING else f"{dtype}[{','.join(map(str, shape))}]")
+    operation = params.get("op")
+    words += [] if operation is None else [getattr(operation, "name", str(operation)).lower()]
+    for name in ("counts", "root", "source", "dest", "perm"):
+        if params.get(name) is not None:
+            value = str(params[name])
+            words.append(f"{name}={value if len(value) < 80 else hashlib.sha256(value.encode()).hexdigest()[:12]}")
+    return " ".join(words)
 
 
 def _count(view) -> int:

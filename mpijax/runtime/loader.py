@@ -39,7 +39,13 @@ def load_plan(plan: Plan, name: str) -> program.Program:
     Raises JaxRuntimeError (RESOURCE_EXHAUSTED) if it cannot fit this rank's memory.
     """
     check_memory(plan, name)
-    return program.load(_spec(plan, name))
+    spec = _spec(plan, name)
+    loaded = program.load(spec)
+    if any(isinstance(s, CommStep) for s in walk(plan.steps)):
+        from mpijax.runtime.guard import before_first_run  # needs MPI to be running
+
+        loaded.first = before_first_run(spec.instructions, name)
+    return loaded
 
 
 def _spec(plan: Plan, name: str) -> program.ProgramSpec:

@@ -7,12 +7,14 @@ the whole job (the other ranks would wait for this one for ever).
 
 import importlib.util
 import os
+import secrets
 import sys
 import threading
 import traceback
 from typing import Any
 
-from mpijax.runtime import cpus
+from mpijax.runtime import cpus, watchdog
+from mpijax.runtime.recorder import recorder
 
 _lock = threading.RLock()
 _state: "Start | None" = None
@@ -31,16 +33,21 @@ class Start:
     """What is decided when MPI starts.
 
     Attributes: `world`, the private communicator (mpi4py); `rank`, `size`; `yields`, whether waiting ranks
-    must hand their core over (more ranks than cores); `ext`, the module with the communication shims.
+    must hand their core over (more ranks than cores); `control`, a communicator for what ranks agree on apart from
+    programs; `ext`, the module with the communication shims.
     """
 
     def __init__(self):
         import mpi4py
 
+        finalizes = False
         if "mpi4py.MPI" not in sys.modules:
             # A level above SERIALIZED makes every small call take locks: 2.0 µs instead of 0.2 µs an
             # allreduce.
             mpi4py.rc.thread_level = "serialized"
+            # mpi4py would leave MPI before the exit status is known.
+            finalizes = mpi4py.rc.finalize is not False
+            mpi4py.rc.finalize = False
         self.MPI = MPI = _import_mpi()
         if MPI.Is_finalized():
             raise RuntimeError("MPI has been finalized: mpijax cannot communicate or list devices any more.")
@@ -52,12 +59,24 @@ class Start:
         self.world = MPI.COMM_WORLD.Dup()
         self.world.Set_name("mpijax")
         self.world.Set_errhandler(MPI.ERRORS_RETURN)
-        self.yields = self._must_yield()
+        self.control = MPI.COMM_WORLD.Dup() if self.size > 1 else self.world
+        node = self.world.Split_type(MPI.COMM_TYPE_SHARED)
+        self.yields = self._must_yield(node)
         self.ext.set_yielding(self.yields)
+        if self.size > 1:
+            job = self.world.bcast(secrets.token_hex(4))
+            self.ext.leave_properly(
+                self.ext.handle(self.control), finalizes, all(self.world.allgather(finalizes))
+            )
+            recorder.share(self.world, node, job, MPI.Query_thread() < MPI.THREAD_MULTIPLE)
+            watchdog.start()
+        else:
+            self.ext.leave_properly(self.ext.handle(self.world), finalizes, False)
+        node.Free()
         if self.size > 1:
             _install_abort(self.rank, MPI)
 
-    def _must_yield(self) -> bool:
+    def _must_yield(self, node: Any) -> bool:
         """Whether this node has more ranks than CPUs to run them, so that a rank that polls keeps another
         from running."""
         choice = os.environ.get("MPIJAX_WAIT", "").lower()
@@ -67,9 +86,7 @@ class Start:
             raise ValueError(f"MPIJAX_WAIT must be 'block' or 'yield', got {choice!r}")
         if self.size == 1:
             return False
-        node = self.world.Split_type(self.MPI.COMM_TYPE_SHARED)
         masks = node.allgather((cpus.affinity(), cpus.cgroup_cpus()))
-        node.Free()
         available = min(
             [len(frozenset().union(*(mask for mask, _ in masks)))] + [quota for _, quota in masks]
         )

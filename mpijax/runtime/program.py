@@ -145,6 +145,9 @@ class Comm:
     op: name of an operation of ``comm.pxd`` in lower case ("allreduce"). Handles: MPI's as integers.
     Counts are elements; where each rank has a block, elements of one block, or of each rank's (`sendcounts`,
     `recvcounts`). status: address of an MPI_Status to be filled in, or 0. source_line: the user's line.
+
+    For reports: `label`, what the ranks agree on ("allreduce float32[4] sum"); `nbytes` that this rank sends; `group`,
+    the `runtime.recorder.Group` of the communicator; `matched`: all of its ranks do this operation.
     """
 
     op: str
@@ -165,6 +168,10 @@ class Comm:
     recvcounts: tuple[int, ...] = ()
     status: int = 0
     source_line: str = ""
+    label: str = ""
+    nbytes: int = 0
+    group: Any = None
+    matched: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,128 @@
+/* The record of communication: a region of memory in which a rank notes each operation when it begins and ends.
+
+   Regions of the ranks of one node lie in one shared file, so that any of them can be read by all, also while
+   its rank hangs or after it was killed. Only the rank itself writes its region; readers bear with an entry
+   that is being written. mpijax/runtime/recorder.py describes the same layout to NumPy. */
+
+#ifndef MPIJAX_RECORD_H
+#define MPIJAX_RECORD_H
+
+#include <semaphore.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+#define MJ_RING 1024        /* operations that are kept; a power of 2 */
+#define MJ_SITES 512        /* places in programs that are kept */
+#define MJ_COUNTS 512       /* sequences of operations that are counted: a few for each communicator */
+
+typedef struct {
+    uint64_t begin, end;    /* ticks; end 0: not finished */
+    int64_t nbytes;
+    uint32_t site, number;  /* number: of the operation in its sequence */
+} mj_entry;
+
+typedef struct {
+    uint64_t id, count;     /* id: equal on all ranks; count: operations begun */
+} mj_sequence;
+
+typedef struct {
+    uint32_t site, sequence;
+    char text[120];
+} mj_site;
+
+typedef struct {
+    _Atomic uint64_t started, finished; /* operations; an operation is in progress where they differ */
+    int32_t state;                      /* 0 not begun, 1 runs, 2 the interpreter has ended */
+    int32_t status;                     /* exit status, once it has ended */
+    uint32_t dumps;                     /* how many times other ranks asked for this record in a file */
+    int32_t exclusive;                  /* whether two threads must not communicate at once */
+    char unused[32];
+    mj_sequence sequences[MJ_COUNTS];
+    mj_site sites[MJ_SITES];
+    mj_entry ring[MJ_RING];
+} mj_region;
+
+/* A counter that all cores of a node share and that takes a few nanoseconds to read. */
+static inline uint64_t mj_ticks(void) {
+#if defined(__x86_64__)
+    return __rdtsc();
+#elif defined(__aarch64__)
+    uint64_t ticks;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#else
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+#endif
+}
+
+/* Notes that an operation begins. NULL if another thread is in the middle of one and must be alone. */
+static inline mj_entry *mj_begin(mj_region *r, uint32_t site, uint32_t sequence, int64_t nbytes) {
+    uint64_t n = atomic_load_explicit(&r->started, memory_order_relaxed);
+    if (r->exclusive && n != atomic_load_explicit(&r->finished, memory_order_relaxed)) return NULL;
+    mj_entry *e = &r->ring[++n & (MJ_RING - 1)];
+    e->begin = mj_ticks();
+    e->end = 0;
+    e->nbytes = nbytes;
+    e->site = site;
+    e->number = (uint32_t)++r->sequences[sequence].count;
+    atomic_store_explicit(&r->started, n, memory_order_release);
+    return e;
+}
+
+static inline void mj_end(mj_region *r, mj_entry *e) {
+    e->end = mj_ticks();
+    atomic_store_explicit(&r->finished, atomic_load_explicit(&r->started, memory_order_relaxed),
+                          memory_order_release);
+}
+
+/* ---- signals: a handler counts them and wakes who waits; Python's own handlers run only between its
+   instructions, so not while a rank waits inside MPI ---- */
+
+#define MJ_SIGNALS 65
+
+static volatile sig_atomic_t mj_signal_counts[MJ_SIGNALS];
+static struct sigaction mj_signal_before[MJ_SIGNALS];
+static sem_t mj_wake;
+
+static void mj_on_signal(int number, siginfo_t *info, void *context) {
+    int saved = errno;
+    struct sigaction *before = &mj_signal_before[number];
+    mj_signal_counts[number] = mj_signal_counts[number] + 1;
+    sem_post(&mj_wake);
+    if (before->sa_flags & SA_SIGINFO) before->sa_sigaction(number, info, context);
+    else if (before->sa_handler != SIG_DFL && before->sa_handler != SIG_IGN) before->sa_handler(number);
+    errno = saved;
+}
+
+/* Counts a signal from now on, and passes it to the handler that it had. 0, or an errno. */
+static int mj_watch_signal(int number) {
+    struct sigaction action;
+    if (sigaction(number, NULL, &action) != 0) return errno;
+    if ((action.sa_flags & SA_SIGINFO) && action.sa_sigaction == mj_on_signal) return 0;
+    mj_signal_before[number] = action;
+    action.sa_sigaction = mj_on_signal;
+    action.sa_flags = SA_SIGINFO | SA_RESTART | (action.sa_flags & SA_ONSTACK);
+    return sigaction(number, &action, NULL) == 0 ? 0 : errno;
+}
+
+/* Sleeps until a signal that is watched comes, or some time has passed. */
+static void mj_wait_for_signal(double seconds) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    int64_t nanoseconds = until.tv_nsec + (int64_t)(seconds * 1e9);
+    until.tv_sec += nanoseconds / 1000000000;
+    until.tv_nsec = nanoseconds % 1000000000;
+    sem_timedwait(&mj_wake, &until);
+}
+
+#endif

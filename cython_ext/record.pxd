@@ -1,0 +1,17 @@
+# The record of communication, for the executor.
+
+from libc.stdint cimport int64_t, uint32_t
+
+
+cdef extern from "record.h" nogil:
+    ctypedef struct Region "mj_region":
+        int state
+        int status
+    ctypedef struct Entry "mj_entry":
+        pass
+    Entry* begin_operation "mj_begin"(Region* region, uint32_t site, uint32_t sequence, int64_t nbytes)
+    void end_operation "mj_end"(Region* region, Entry* entry)
+
+
+# Where the pointer to this rank's region is; the region moves once, when MPI has started.
+cdef Region** region_place() noexcept nogil

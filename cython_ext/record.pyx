@@ -1,0 +1,91 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""This rank's record of communication (``record.h``): where it is, notes from Python, signals that ask for it."""
+
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+cdef extern from "record.h" nogil:
+    ctypedef struct sem_t:
+        pass
+    uint64_t mj_ticks()
+    int mj_signal_counts[65]
+    sem_t mj_wake
+    int sem_init(sem_t*, int, unsigned int)
+    int mj_watch_signal(int)
+    void mj_wait_for_signal(double)
+    int MJ_RING, MJ_SITES, MJ_COUNTS
+
+cdef extern from "Python.h":
+    int Py_AtExit(void (*)() noexcept nogil)
+
+cdef Region alone                   # of a process that shares its record with nobody
+cdef Region* region = &alone
+cdef Py_buffer memory               # keeps the shared memory mapped
+cdef bint watched = False
+cdef Entry* noted = NULL
+
+RING, SITES, COUNTS = MJ_RING, MJ_SITES, MJ_COUNTS
+REGION_BYTES = sizeof(Region)
+sem_init(&mj_wake, 0, 0)
+
+
+cdef Region** region_place() noexcept nogil:
+    return &region
+
+
+cdef void _ended() noexcept nogil:
+    region.state = 2
+
+
+def own_region():
+    """The bytes of this process's region, writable."""
+    return <char[:sizeof(Region)]><char*>region
+
+
+def move(buffer):
+    """From now on the record is kept in `buffer`, which stays alive; nothing has been recorded so far."""
+    global region, watched
+    PyObject_GetBuffer(buffer, &memory, PyBUF_WRITABLE)
+    if memory.len < <Py_ssize_t>sizeof(Region):
+        PyBuffer_Release(&memory)
+        raise ValueError(f"a record takes {sizeof(Region)} bytes, got {memory.len}")
+    region = <Region*>memory.buf
+    region.state = 1
+    if not watched and Py_AtExit(_ended) == 0:
+        watched = True
+
+
+def ticks():
+    """The counter in which times are recorded."""
+    return mj_ticks()
+
+
+def begin(uint32_t site, uint32_t sequence, int64_t nbytes):
+    """Note that Python begins an operation. False if another thread is in the middle of one."""
+    global noted
+    noted = begin_operation(region, site, sequence, nbytes)
+    return noted != NULL
+
+
+def end():
+    """Note that the operation of the last `begin` has ended."""
+    if noted != NULL:
+        end_operation(region, noted)
+
+
+def watch_signal(int number):
+    """Count a signal from now on, in place of its default action or before its handler."""
+    cdef int code = mj_watch_signal(number)
+    if code != 0:
+        raise OSError(code, f"signal {number} cannot be watched")
+
+
+def signals(int number):
+    """How many times a watched signal has come."""
+    return mj_signal_counts[number]
+
+
+def wait(double seconds):
+    """Sleep, without the GIL, until a watched signal comes or the time is over."""
+    with nogil:
+        mj_wait_for_signal(seconds)

@@ -1,0 +1,285 @@
+"""The matching guard: ranks agree that their programs communicate alike before one of them waits for ever.
+
+The first time a schedule of collectives runs on a communicator, its ranks compare a hash of it: operations, shapes,
+dtypes, reductions, roots and permutations in program order, with the structure of loops and branches. Where they
+differ EVERY rank raises `MismatchError`, which shows the schedules, who has which, and the lines. Messages (send,
+recv) are exempt: there ranks differ.
+
+Schedules, not programs, are remembered: a rank that compiles a second program with the same schedule (another static
+argument, a donated argument) must not wait for ranks that do not. What a communicator has agreed to is the same on all
+of its ranks, so ranks that run matching programs decide alike whether to compare.
+
+The comparison goes up and down a binary tree of messages on a communicator of its own, so no communicator has to be
+made, and none of the user's messages can be mistaken for it: 2 log2(ranks) messages of 17 bytes, once.
+MPIJAX_GUARD=0 turns it off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.errors import JaxRuntimeError
+from mpijax.runtime import mpi_start
+from mpijax.runtime.program import Comm, Loop, Switch, While
+from mpijax.runtime.recorder import COLLECTIVE, GUARD, Group, Site, ranges, recorder
+
+# Bytes of a schedule's text that are sent when schedules differ, and of the message that comes back.
+TEXT = 1 << 14
+# Seconds after which a rank that waits looks whether it waits in vain.
+PATIENCE = 1.0
+_PRIME = (1 << 127) - 1
+_BASE = 0x9E3779B97F4A7C15F39CC0605CEDC835 % _PRIME
+
+
+class MismatchError(JaxRuntimeError):
+    """Ranks of a communicator are about to run collectives that do not belong together."""
+
+
+def enabled() -> bool:
+    return os.environ.get("MPIJAX_GUARD", "1").lower() not in ("0", "off", "false", "no")
+
+
+# ---------------------------------------------------------------- schedules
+#
+# A sequence is hashed as a polynomial, (number of operations, value), so that sequences are joined and repeated
+# without being written out, and a loop of 3 turns equals its 3 turns one after the other.
+
+_Hash = tuple[int, int]
+_EMPTY: _Hash = (0, 0)
+
+
+def _joined(a: _Hash, b: _Hash) -> _Hash:
+    return a[0] + b[0], (a[1] * pow(_BASE, b[0], _PRIME) + b[1]) % _PRIME
+
+
+def _repeated(a: _Hash, times: int) -> _Hash:
+    out = _EMPTY
+    while times > 0:
+        out = _joined(out, a) if times & 1 else out
+        a, times = _joined(a, a), times >> 1
+    return out
+
+
+def _atom(*parts: Any) -> _Hash:
+    return 1, int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=15).digest(), "little")
+
+
+def schedule(instructions: tuple, group: Group) -> _Hash:
+    """The hash of what the ranks of a group must do in the same order: collectives on it, and on groups around it."""
+    out = _EMPTY
+    for x in instructions:
+        out = _joined(out, _of_instruction(x, group))
+    return out
+
+
+def _of_instruction(x: Any, group: Group) -> _Hash:
+    if isinstance(x, Comm):
+        counts = x.matched and x.group is not None and set(group.ranks) <= set(x.group.ranks)
+        return _atom(x.label, x.group.id) if counts else _EMPTY
+    if isinstance(x, Loop):
+        return _repeated(schedule(x.body, group), x.count)
+    if isinstance(x, While):
+        turn = schedule(x.cond, group), schedule(x.body, group)
+        return _EMPTY if turn == (_EMPTY, _EMPTY) else _atom("while", *turn)
+    if isinstance(x, Switch):
+        branches = [schedule(b, group) for b in x.branches]
+        return branches[0] if branches.count(branches[0]) == len(branches) else _atom("branches", *branches)
+    return _EMPTY
+
+
+def text(instructions: tuple, group: Group, indent: str = "  ") -> list[str]:
+    """The schedule for people, a line for each operation."""
+    out: list[str] = []
+    for x in instructions:
+        if _of_instruction(x, group) == _EMPTY:
+            continue
+        if isinstance(x, Comm):
+            where = "" if x.group is group else f" on {x.group.name}"
+            out.append(f"{indent}{x.label}{where}" + (f"   at {x.source_line}" if x.source_line else ""))
+        elif isinstance(x, Loop):
+            out += [f"{indent}{x.count} times:", *text(x.body, group, indent + "  ")]
+        elif isinstance(x, While):
+            out += [f"{indent}while:", *text(x.cond + x.body, group, indent + "  ")]
+        else:
+            for k, branch in enumerate(x.branches):
+                out += [f"{indent}branch {k}:", *(text(branch, group, indent + "  ") or [f"{indent}  nothing"])]
+    return out
+
+
+def groups_of(instructions: tuple) -> list[Group]:
+    """The groups with collectives among the instructions, in order of their first."""
+    found: dict[Group, None] = {}
+    for x in instructions:
+        if isinstance(x, Comm):
+            inner = [x.group] if x.matched and x.group is not None else []
+        elif isinstance(x, Loop):
+            inner = groups_of(x.body) if x.count else []
+        elif isinstance(x, While):
+            inner = groups_of(x.cond + x.body)
+        elif isinstance(x, Switch):
+            inner = [g for b in x.branches for g in groups_of(b)]
+        else:
+            continue
+        found.update(dict.fromkeys(inner))
+    return list(found)
+
+
+# ---------------------------------------------------------------- agreement
+
+
+def before_first_run(instructions: tuple, name: str) -> Callable[[], None] | None:
+    """What a program calls before it runs for the first time; None if there is nothing to agree on."""
+    groups = [g for g in groups_of(instructions) if len(g.ranks) > 1] if mpi_start.started() else []
+    if not groups or not enabled():
+        return None
+    schedules = [(g, schedule(instructions, g)[1].to_bytes(16, "little")) for g in groups]
+    return lambda: _agree(schedules, instructions, name)
+
+
+def _agree(schedules: list[tuple[Group, bytes]], instructions: tuple, name: str) -> None:
+    """Compare on all groups at once, since ranks may disagree on which comes first. Raises MismatchError."""
+    new = [(g, digest) for g, digest in schedules if digest not in g.agreed]
+    if not new:
+        return
+    where = _first_line(instructions)
+    with recorder.operation(Site(f"agreement on the collectives of {name!r}", where, new[0][0]), GUARD):
+        exchanges = [_compare(g, digest, lambda g=g: _described(instructions, g, name)) for g, digest in new]
+        answers = _all(exchanges, new[0][0], name)
+    for (g, digest), answer in zip(new, answers, strict=True):
+        if answer:
+            raise MismatchError(answer)
+        g.agreed.add(digest)
+
+
+def _described(instructions: tuple, group: Group, name: str) -> str:
+    return "\n".join([f"program {name!r}:", *text(instructions, group)])
+
+
+def _first_line(instructions: tuple) -> str:
+    for x in instructions:
+        if isinstance(x, Comm) and x.matched and x.group is not None:
+            return x.source_line
+        inner = x.body if isinstance(x, (Loop, While)) else sum(x.branches, ()) if isinstance(x, Switch) else ()
+        found = _first_line(inner)
+        if found:
+            return found
+    return ""
+
+
+def _all(exchanges: list[Iterator[str | None]], group: Group, name: str) -> list[str]:
+    """Advance the exchanges until each has yielded its answer: '' or the difference."""
+    answers: list[Any] = [None] * len(exchanges)
+    began = looked = time.monotonic()
+    suspicion: dict[int, int] = {}
+    while True:
+        for i, exchange in enumerate(exchanges):
+            if answers[i] is None:
+                answers[i] = next(exchange)
+        if None not in answers:
+            return answers
+        now = time.monotonic()
+        if now - looked > PATIENCE:
+            looked = now
+            _check_for_absent(group, name, suspicion)
+        if now - began < 1e-3:
+            os.sched_yield()
+        else:
+            time.sleep(2e-4 if now - began < PATIENCE else 5e-3)
+
+
+def _compare(group: Group, digest: bytes, describe: Callable[[], str]) -> Iterator[str | None]:
+    """Up the tree: is all below me like me? Down: is everything alike? Yields None while it waits, then the answer."""
+    comm = mpi_start.start().control
+    tag = group.id % 30011 + 1
+    place, n = group.ranks.index(recorder.rank), len(group.ranks)
+    children = [group.ranks[c] for c in (2 * place + 1, 2 * place + 2) if c < n]
+    parent = group.ranks[(place - 1) // 2]
+    heard = [np.zeros(17, np.uint8) for _ in children]
+    yield from _wait([comm.Irecv(h, c, tag) for h, c in zip(heard, children)])
+    mine = np.frombuffer(digest + b"\1", np.uint8).copy()
+    mine[16] = all(bytes(h) == bytes(mine) for h in heard)
+    verdict = mine[16:].copy()
+    if place:
+        yield from _wait([comm.Isend(mine, parent, tag)])
+        yield from _wait([comm.Irecv(verdict, parent, tag)])
+    yield from _wait([comm.Isend(verdict, c, tag) for c in children])
+    if verdict[0]:
+        yield ""
+        return
+    yield from _difference(group, comm, tag, describe().encode()[: TEXT - 1])
+
+
+def _difference(group: Group, comm: Any, tag: int, own: bytes) -> Iterator[str | None]:
+    """All schedules go to the group's first rank, which tells everybody."""
+    first, others = group.ranks[0], group.ranks[1:]
+    answer = np.zeros(4 * TEXT, np.uint8)
+    if recorder.rank == first:
+        texts = np.zeros((len(others), TEXT), np.uint8)
+        yield from _wait([comm.Irecv(t, r, tag) for t, r in zip(texts, others)])
+        schedules: dict[str, list[int]] = {}
+        for rank, data in zip(group.ranks, [own, *(bytes(t).rstrip(b"\0") for t in texts)]):
+            schedules.setdefault(data.decode("utf-8", "replace"), []).append(rank)
+        data = _message(group, schedules).encode()[: 4 * TEXT - 1]
+        answer[: len(data)] = np.frombuffer(data, np.uint8)
+        yield from _wait([comm.Isend(answer, r, tag) for r in others])
+    else:
+        sent = np.zeros(TEXT, np.uint8)
+        sent[: len(own)] = np.frombuffer(own, np.uint8)
+        yield from _wait([comm.Isend(sent, first, tag)])
+        yield from _wait([comm.Irecv(answer, first, tag)])
+    yield bytes(answer).rstrip(b"\0").decode("utf-8", "replace")
+
+
+def _wait(requests: list[Any]) -> Iterator[None]:
+    for request in requests:
+        while not request.Test():
+            yield None
+
+
+def _message(group: Group, schedules: dict[str, list[int]]) -> str:
+    parts = [
+        f"ranks do not agree on what to communicate: on the communicator of {group.name} they would run",
+        *(f"rank{'s' if len(r) > 1 else ''} {ranges(r)}: {t}" for t, r in list(schedules.items())[:8]),
+    ]
+    if len(schedules) > 8:
+        parts.append(f"... and {len(schedules) - 8} more")
+    parts.append(
+        "Every rank of a communicator must run the same collectives, with the same shapes and dtypes, in the same "
+        "order. Usual causes: `if rank == 0:` around a collective, shapes that depend on the rank, iteration over a "
+        "set. (MPIJAX_GUARD=0 turns this check off.)"
+    )
+    return "\n".join(parts)
+
+
+# ---------------------------------------------------------------- ranks that will not come
+
+
+def _check_for_absent(group: Group, name: str, suspicion: dict[int, int]) -> None:
+    """Raise if a rank of this node is gone, or waits in a collective that this one will never enter.
+
+    A rank in a collective of this group that has not come to this agreement waits for us, as we for it. It must be seen
+    there twice. suspicion: operation in which a rank was seen.
+    """
+    agreed = recorder.count(recorder.mine, group.id + GUARD)
+    for rank in group.ranks:
+        region = recorder.region(rank)
+        if region is None or rank == recorder.rank or recorder.count(region, group.id + GUARD) >= agreed:
+            continue
+        if recorder.is_gone(rank):
+            raise MismatchError(f"rank {rank} has ended; rank {recorder.rank} waits for it to run {name!r}")
+        number, busy = recorder.progress(region)
+        site = int(recorder.last(region)["site"])
+        if busy and recorder.sequence_of(region, site) == group.id + COLLECTIVE:
+            if suspicion.get(rank) == number:
+                raise MismatchError(
+                    f"ranks do not agree on what to communicate: rank {recorder.rank} is about to run {name!r} for the "
+                    f"first time on the communicator of {group.name}, while rank {rank} waits in "
+                    f"{recorder.text_of(region, site)}, which is no part of it"
+                )
+            suspicion[rank] = number

@@ -1,0 +1,269 @@
+"""The flight recorder: what each rank communicates, in memory that the ranks of its node share.
+
+Every operation is noted when it begins and when it ends (``cython_ext/record.h``, 15 ns): where in the program, how
+many bytes, which one in its sequence on the communicator. The last 1,024 are kept. The regions of a node's ranks are
+one file that has no name any more, so nothing is left behind however a rank ends, and each rank can read where the
+others are, without MPI, from any thread. On other nodes nothing is known of them.
+
+Layout of a region: `REGION`. A *sequence* counts operations that the ranks of a communicator do in the same order:
+its collectives, its messages, its guard's agreements. A *site* is an operation at a place of the user's program.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import stat
+import struct
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from mmap import mmap
+from typing import Any
+
+import numpy as np
+
+from mpijax._ext import record
+
+REGION = np.dtype(
+    [
+        ("started", "u8"), ("finished", "u8"), ("state", "i4"), ("status", "i4"), ("dumps", "u4"),
+        ("exclusive", "i4"), ("unused", "V32"),
+        ("sequences", [("id", "u8"), ("count", "u8")], record.COUNTS),
+        ("sites", [("site", "u4"), ("sequence", "u4"), ("text", "S120")], record.SITES),
+        ("ring", [("begin", "u8"), ("end", "u8"), ("nbytes", "i8"), ("site", "u4"), ("number", "u4")], record.RING),
+    ]
+)  # fmt: skip
+ENDED = 2
+# Operations that some ranks do without the others: they are counted apart from the collectives.
+MESSAGES = frozenset(("send", "recv", "sendrecv", "sendrecv_replace", "isend", "irecv"))
+# Operations in which ranks have blocks of different sizes.
+VARYING = frozenset(("gatherv", "scatterv", "allgatherv", "alltoallv", "reduce_scatterv"))
+COLLECTIVE, MESSAGE, GUARD = range(3)
+
+
+@dataclass(eq=False)
+class Group:
+    """A communicator as reports name it. `ranks`: of the job; `id`: equal on all of them; `agreed`: see `guard`."""
+
+    id: int
+    name: str
+    ranks: tuple[int, ...]
+    sequence: int
+    agreed: set[bytes] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Site:
+    """An operation at a line.
+
+    peers: of a message, the ranks of the job it waits for, the sender first; none for a message from anybody.
+    """
+
+    label: str
+    line: str
+    group: Group | None
+    peers: tuple[int, ...] | None = None
+
+    def __str__(self) -> str:
+        return self.label + (f" on {self.group.name}" if self.group else "") + (f" at {self.line}" if self.line else "")
+
+
+class Recorder:
+    """The records of this node: `regions[i]` belongs to rank `ranks[i]` of the job; this rank's is `regions[own]`."""
+
+    def __init__(self):
+        self.sites: list[Site] = []
+        self._numbers: dict[Any, tuple[int, int]] = {}
+        self.groups: dict[tuple, Group] = {}
+        self._handles: dict[tuple, list[int]] = {}
+        self.regions = np.frombuffer(record.own_region(), REGION)
+        self.ranks, self.own, self.rank, self.size = [0], 0, 0, 1
+        self.job = f"{os.getpid():x}"
+        self._file = -1
+        self._clock = record.ticks(), time.time_ns()
+
+    def region(self, rank: int) -> Any:
+        """The region of a rank of the job; None if it is not on this node."""
+        return self.regions[self.ranks.index(rank)] if rank in self.ranks else None
+
+    @property
+    def mine(self) -> Any:
+        return self.regions[self.own]
+
+    def share(self, world: Any, node: Any, job: str, exclusive: bool) -> None:
+        """Keep the record where the other ranks of `node` see it. Collective over them; before any operation."""
+        self.rank, self.size, self.job = world.Get_rank(), world.Get_size(), job
+        ranks = node.allgather(self.rank)
+        shared = _shared_file(node, record.REGION_BYTES * len(ranks))
+        if shared is None:
+            self.ranks = [self.rank]
+            memory: Any = bytearray(record.REGION_BYTES)
+        else:
+            self._file, memory = shared
+            self.ranks, self.own = ranks, node.Get_rank()
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, self.own)
+        at = self.own * record.REGION_BYTES
+        record.move(memoryview(memory)[at : at + record.REGION_BYTES])
+        self.regions = np.frombuffer(memory, REGION)
+        self.mine["exclusive"] = exclusive
+        node.Barrier()  # who finds a region unlocked from now on finds that its rank is gone
+
+    def is_gone(self, rank: int) -> bool:
+        """Whether the process of a rank of this node does not exist any more: the system has released its lock."""
+        if rank == self.rank or self._file < 0:
+            return False
+        ask = struct.pack("@hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, self.ranks.index(rank), 1, 0)
+        answer = fcntl.fcntl(self._file, fcntl.F_GETLK, ask)
+        return struct.unpack("@hhqqi4x", answer)[0] == fcntl.F_UNLCK
+
+    # ---- what operations are
+
+    def group(self, comm: Any, world: Any, users: bool = False) -> Group | None:
+        """The communicator's group; None where ranks outside of this job take part.
+
+        Communicators of the same ranks are told apart by the order in which they are first used, those of users (which
+        ranks may use in different orders) apart from mpijax's own.
+        """
+        from mpi4py import MPI  # runs already
+
+        if comm == MPI.COMM_NULL or comm.Is_inter():
+            return None
+        inside = comm.Get_group()
+        ranks = tuple(MPI.Group.Translate_ranks(inside, None, world.Get_group()))
+        if MPI.UNDEFINED in ranks:
+            return None
+        users = users and comm is not world
+        handles = self._handles.setdefault((ranks, users), [])
+        handle = MPI._handleof(comm)
+        if handle not in handles:
+            handles.append(handle)
+        key = (ranks, users, handles.index(handle))
+        if key not in self.groups:
+            everybody = ranks == tuple(range(self.size))
+            name = "all ranks" if everybody else f"ranks {ranges(ranks)}"
+            if key[2]:
+                name += f" (communicator {key[2] + 1} of these)"
+            digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
+            self.groups[key] = self._counted(int.from_bytes(digest, "little") & ~3, name, ranks)
+        return self.groups[key]
+
+    def _counted(self, number: int, name: str, ranks: tuple[int, ...]) -> Group:
+        """A group with its sequences. Sequence 0 takes what finds no place."""
+        first = 1 + 3 * len(self.groups)
+        if first + 3 > record.COUNTS:
+            return Group(number, name, ranks, 0)
+        for kind in range(3):
+            self.mine["sequences"][first + kind] = (number + kind, 0)
+        return Group(number, name, ranks, first)
+
+    def site(self, what: Site, kind: int) -> tuple[int, int]:
+        """(number, sequence) of a site in this rank's region."""
+        key = (what, kind)
+        if key not in self._numbers:
+            number = len(self.sites)
+            sequence = what.group.sequence + kind if what.group is not None and what.group.sequence else 0
+            self.sites.append(what)
+            self.mine["sites"][number % record.SITES] = (number, sequence, _shortened(str(what), 120))
+            self._numbers[key] = number, sequence
+        return self._numbers[key]
+
+    @contextmanager
+    def operation(self, what: Site, kind: int = COLLECTIVE, nbytes: int = 0) -> Iterator[None]:
+        """Note an operation that Python runs."""
+        number, sequence = self.site(what, kind)
+        noted = record.begin(number, sequence, nbytes)
+        try:
+            yield
+        finally:
+            if noted:
+                record.end()
+
+    # ---- what a region says
+
+    def progress(self, region: Any) -> tuple[int, bool]:
+        """(number of the last operation, whether it is in progress)"""
+        started = int(region["started"])
+        return started, started != int(region["finished"])
+
+    def last(self, region: Any) -> Any:
+        """The entry of the last operation of a region."""
+        return region["ring"][int(region["started"]) % record.RING]
+
+    def text_of(self, region: Any, site: int) -> str:
+        found = region["sites"][site % record.SITES]
+        return found["text"].decode("utf-8", "replace") if int(found["site"]) == site else "an operation"
+
+    def sequence_of(self, region: Any, site: int) -> int:
+        """The id of the sequence of a site; 0 if it is not known."""
+        found = region["sites"][site % record.SITES]
+        return int(region["sequences"][found["sequence"]]["id"]) if int(found["site"]) == site else 0
+
+    def count(self, region: Any, sequence: int) -> int:
+        """How many operations of the sequence with that id the rank has begun."""
+        [found] = np.nonzero(region["sequences"]["id"] == sequence)
+        return int(region["sequences"]["count"][found[0]]) if len(found) else 0
+
+    def nanoseconds(self) -> tuple[float, int]:
+        """(nanoseconds of a tick, the time in ns since 1970 at tick 0)"""
+        (tick, then), now_tick, now = self._clock, record.ticks(), time.time_ns()
+        scale = (now - then) / max(now_tick - tick, 1)
+        return scale, int(now - now_tick * scale)
+
+
+def _shared_file(node: Any, nbytes: int) -> tuple[int, mmap] | None:
+    """(descriptor, memory) of a file that all ranks of a node have mapped, and that has no name any more."""
+    path, descriptor, memory = "", -1, None
+    if node.Get_rank() == 0:
+        try:
+            folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+            descriptor, path = tempfile.mkstemp(prefix="mpijax-", dir=folder)
+            os.posix_fallocate(descriptor, 0, nbytes)  # a full disk says so here, not at the first write
+        except OSError:
+            descriptor = -1
+    made = path
+    path = node.bcast(path if descriptor >= 0 else "")
+    try:
+        if path and descriptor < 0:
+            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        status = os.fstat(descriptor)
+        if status.st_uid == os.geteuid() and stat.S_ISREG(status.st_mode) and status.st_size >= nbytes:
+            memory = mmap(descriptor, nbytes)
+    except OSError:
+        pass
+    everywhere = all(node.allgather(memory is not None))
+    if made:
+        os.unlink(made)
+    return (descriptor, memory) if everywhere and memory is not None else None
+
+
+def _shortened(text: str, limit: int) -> bytes:
+    data = text.encode()
+    return data if len(data) < limit else data[: limit // 2 - 3] + b"..." + data[-limit // 2 + 1 :]
+
+
+def ranges(ranks: Any) -> str:
+    """``0-3,7`` for [0, 1, 2, 3, 7]."""
+    out: list[list[int]] = []
+    for r in sorted(ranks):
+        if out and out[-1][1] == r - 1:
+            out[-1][1] = r
+        else:
+            out.append([r, r])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in out)
+
+
+recorder = Recorder()
+
+
+def note_site(x: Any) -> tuple[int, int]:
+    """The site and the sequence of a communication instruction that is being loaded."""
+    peers = None
+    if x.op in MESSAGES and x.group is not None:
+        sides = [x.source] if x.op == "recv" else [x.dest] if x.op == "send" else [x.source, x.dest]
+        peers = tuple(x.group.ranks[p] for p in dict.fromkeys(sides) if 0 <= p < len(x.group.ranks))
+    what = Site(x.label or x.op, x.source_line, x.group, peers)
+    return recorder.site(what, COLLECTIVE if x.matched else MESSAGE)

@@ -1,0 +1,188 @@
+"""The stall watchdog: a thread that tells what a rank waits for, when it has waited too long.
+
+It reads the records of the ranks of its node (`recorder`) and makes no MPI calls. After MPIJAX_STALL_SECONDS (60) in
+one operation it warns, and asks all ranks of the node for their records in files; again after twice that
+time, and so on.
+It ends this process only where waiting is in vain or unwanted: MPIJAX_STALL_ABORT=1 was set, a rank that is needed has
+ended, or Ctrl-C was pressed. The launcher then ends the others.
+
+SIGUSR1 writes a rank's record to a file (`MPIJAX_TRACE_DIR`, or the current folder), also while it waits inside MPI.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+from mpijax._ext import record
+from mpijax.runtime import record_file
+from mpijax.runtime.recorder import COLLECTIVE, ENDED, Site, ranges, recorder
+
+# Seconds: between two looks, at most; until a rank that has ended is waited for in vain; until Ctrl-C ends by force.
+LOOK = 0.5
+VAIN = 3.0
+INTERRUPT = 1.0
+# Ranks that a report describes one by one.
+DESCRIBED = 8
+
+
+class Watchdog:
+    """What has been seen of this rank so far. `seen`: its last operation, `since`: when that was first in progress."""
+
+    def __init__(self, seconds: float, abort: bool):
+        self.seconds = seconds
+        self.abort = abort
+        self.seen, self.since, self.next_report = -1, 0.0, seconds
+        self.signals = record.signals(signal.SIGUSR1)
+        self.interrupts = record.signals(signal.SIGINT)
+        self.interrupted: float | None = None
+        self.dumps = int(recorder.mine["dumps"])
+
+    def run(self) -> None:
+        while True:
+            record.wait(min(LOOK, self.seconds / 4))
+            try:
+                self.look(time.monotonic())
+            except Exception as error:  # a fault in reports is no reason to end a job
+                _say(f"the stall watchdog failed: {type(error).__name__}: {error}")
+                return
+
+    def look(self, now: float) -> None:
+        self._write_if_asked()
+        number, busy = recorder.progress(recorder.mine)
+        if not busy or number != self.seen:
+            self.seen, self.since, self.next_report = number if busy else -1, now, self.seconds
+            if busy:
+                self._note_interrupts(now)
+            else:
+                self.interrupts, self.interrupted = record.signals(signal.SIGINT), None
+            return
+        self._note_interrupts(now)
+        waited = now - self.since
+        what = recorder.sites[int(recorder.last(recorder.mine)["site"])]
+        if self.interrupted is not None and now - self.interrupted > INTERRUPT:
+            _end(130, f"interrupted by Ctrl-C in {what}")
+        if waited > VAIN:
+            self._end_if_in_vain(what)
+        if waited > self.next_report:
+            self.next_report = 2 * waited
+            _say(report(what, waited))
+            recorder.regions["dumps"] += 1
+            self._write_if_asked()
+            if self.abort:
+                _end(1, f"ended after {waited:.0f} s in {what}, as MPIJAX_STALL_ABORT asks")
+
+    def _note_interrupts(self, now: float) -> None:
+        """Python notices Ctrl-C only when the operation has ended."""
+        if record.signals(signal.SIGINT) > self.interrupts and self.interrupted is None:
+            self.interrupted = now
+
+    def _write_if_asked(self) -> None:
+        signals, dumps = record.signals(signal.SIGUSR1), int(recorder.mine["dumps"])
+        if (signals, dumps) != (self.signals, self.dumps):
+            self.signals, self.dumps = signals, dumps
+            _say(f"the last operations are in {record_file.write()} (merge the ranks' files with `mpijax trace`)")
+
+    def _end_if_in_vain(self, what: Site) -> None:
+        sender = what.peers[:1] if what.peers is not None else None  # who a message goes to may end before we do
+        for rank in missing(what):
+            if sender is not None and rank not in sender:
+                continue
+            region = recorder.region(rank)
+            if region is None or not (recorder.is_gone(rank) or int(region["state"]) == ENDED):
+                continue
+            status = int(region["status"])
+            _end(status or 1, f"rank {rank} has ended, and rank {recorder.rank} waits for it in {what}")
+
+
+def missing(what: Site) -> list[int]:
+    """The ranks of this node that have not come to this rank's operation, as far as can be known."""
+    members = what.group.ranks if what.group else recorder.ranks
+    here = [r for r in members if r in recorder.ranks and r != recorder.rank]
+    if what.peers is not None:
+        return [r for r in what.peers if r in here]
+    if what.group is None:
+        return []
+    mine = recorder.mine
+    sequence = recorder.sequence_of(mine, int(recorder.last(mine)["site"])) or what.group.id + COLLECTIVE
+    count = recorder.count(mine, sequence)
+    return [r for r in here if recorder.count(recorder.region(r), sequence) < count]
+
+
+def report(what: Site, waited: float) -> str:
+    """What this rank waits in, for whom, and where those are."""
+    absent = missing(what)
+    entry = recorder.last(recorder.mine)
+    lines = [
+        f"rank {recorder.rank} has waited {waited:.0f} s in {what}",
+        f"    its operation number {recorder.progress(recorder.mine)[0]}, {int(entry['nbytes'])} bytes",
+    ]
+    verb = "is needed" if what.peers else "has not come"
+    lines += [f"    rank {r} {verb}: {_whereabouts(r)}" for r in absent[:DESCRIBED]]
+    if len(absent) > DESCRIBED:
+        lines.append(f"    nor have ranks {ranges(absent[DESCRIBED:])}")
+    members = what.peers if what.peers is not None else what.group.ranks if what.group else ()
+    elsewhere = [r for r in members if r not in recorder.ranks]
+    if elsewhere:
+        lines.append(f"    ranks {ranges(elsewhere)} are on other nodes: where they are is told there")
+    if what.peers == ():
+        lines.append("    it takes a message from any rank")
+    elif not absent and not elsewhere:
+        lines.append("    all of its ranks are in it: they may disagree on sizes, or on communicators")
+    return "\n".join(lines)
+
+
+def _whereabouts(rank: int) -> str:
+    region: Any = recorder.region(rank)
+    number, busy = recorder.progress(region)
+    if recorder.is_gone(rank):
+        state = "its process has ended"
+    elif int(region["state"]) == ENDED:
+        state = "its program has ended"
+    else:
+        state = "it computes, or waits outside of mpijax's communication"
+    if number == 0:
+        return f"{state}; it has not communicated"
+    entry = recorder.last(region)
+    scale, _ = recorder.nanoseconds()
+    last = recorder.text_of(region, int(entry["site"]))
+    if busy:
+        return f"for {_ago(entry['begin'], scale)} in {last}, its operation number {number}"
+    return f"{state}; {_ago(entry['end'], scale)} ago it finished {last}, its operation number {number}"
+
+
+def _ago(tick: Any, scale: float) -> str:
+    return f"{max(record.ticks() - int(tick), 0) * scale / 1e9:.1f} s"
+
+
+def _say(text: str) -> None:
+    sys.stderr.write("".join(f"[rank {recorder.rank}] mpijax: {line}\n" for line in text.splitlines()))
+    sys.stderr.flush()
+
+
+def _end(status: int, reason: str) -> None:
+    """End this process although its main thread is inside MPI, which another thread may not call."""
+    try:
+        _say(reason + ": ending the job")
+        sys.stdout.flush()
+    finally:
+        os._exit(status)
+
+
+def start() -> None:
+    """Watch this rank from now on. Raises ValueError for settings that are no numbers."""
+    setting = os.environ.get("MPIJAX_STALL_SECONDS", "60")
+    try:
+        seconds = float(setting)
+    except ValueError:
+        raise ValueError(f"MPIJAX_STALL_SECONDS must be a number of seconds (0: never warn), got {setting!r}") from None
+    abort = os.environ.get("MPIJAX_STALL_ABORT", "").lower() in ("1", "on", "true", "yes")
+    if signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL:  # else the program uses it
+        record.watch_signal(signal.SIGUSR1)
+    record.watch_signal(signal.SIGINT)
+    watchdog = Watchdog(seconds if seconds > 0 else float("inf"), abort)
+    threading.Thread(target=watchdog.run, name="mpijax-watchdog", daemon=True).start()
