@@ -145,6 +145,28 @@ def broadcast_dim(x: Any, size: int, target: int) -> Any:
     return registry["broadcast_in_dim"].bind(x, shape=tuple(shape), broadcast_dimensions=kept, sharding=None)
 
 
+def same_for_all(x: Any) -> Any:
+    """A value that does not differ between the examples of the current `vmap`, as one example.
+
+    What other ranks sent is a batch even if nothing differs on this rank.
+    """
+    trace = state.trace
+    if not isinstance(trace, BatchTrace):
+        return x
+    batch, dim = trace.unpack(x)
+    if dim is None:
+        return batch
+    state.trace = trace.parent
+    try:
+        shape = typeof(batch).shape
+        starts = (0,) * len(shape)
+        limits = (*shape[:dim], 1, *shape[dim + 1 :])
+        first = registry["slice"].bind(batch, start_indices=starts, limit_indices=limits, strides=None)
+        return registry["squeeze"].bind(first, dimensions=(dim,))
+    finally:
+        state.trace = trace
+
+
 def batch_at(x: Any, dim: int | None, target: int, size: int) -> Any:
     """`x` with its batch axis at `target`, made by repetition if it has none."""
     return broadcast_dim(x, size, target) if dim is None else move_dim(x, dim, target)

@@ -7,7 +7,7 @@ the input in the place of each leaf; a block has the shape of the output's leaf 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from mpijax.core.primitive import registry
 from mpijax.core.result_type import result_type
 from mpijax.core.trace import typeof
 from mpijax.transforms.autodiff import as_argnums, check_real_output, check_reverse_input, selected_arguments
+from mpijax.transforms.batching import same_for_all
 from mpijax.transforms.derivatives import checked_callable, jvp, vjp
 from mpijax.transforms.vmap import vmap
 from mpijax.transforms.zeros import zeros
@@ -46,7 +47,11 @@ def jacfwd(
         f, chosen = selected_arguments(fun, argnums, args, kwargs, "jacfwd")
         for leaf in tree.tree_leaves(chosen):
             _check_forward_input(leaf, holomorphic)
-        push = partial(jvp, f, chosen, has_aux=has_aux)
+
+        def push(tangents):
+            y, column, *aux = jvp(f, chosen, tangents, has_aux=has_aux)
+            return (tree.tree_map(same_for_all, y), column, *tree.tree_map(same_for_all, aux))
+
         y, columns, *aux = vmap(push, out_axes=(None, -1, *[None] * has_aux))(_basis(chosen))
         for leaf in tree.tree_leaves(y):
             _check_forward_output(leaf, holomorphic)
