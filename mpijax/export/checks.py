@@ -20,7 +20,7 @@ class DisabledSafetyCheck:
 
     @classmethod
     def custom_call(cls, target_name: str) -> DisabledSafetyCheck:
-        """Accepted; programs of mpijax hold no custom calls."""
+        """Accepted; C functions (`ffi_call`) are called by name, and must be registered where the program runs."""
         return cls(f"custom_call:{target_name}")
 
     def is_custom_call(self) -> str | None:
