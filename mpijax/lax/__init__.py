@@ -99,7 +99,7 @@ __all__ = sorted({*(name for name in _HOME if not name.endswith("_p")), *_SUBMOD
 # What jax.lax has and this module does not have yet.
 _MISSING = frozenset(
     """
-            fft optimization_barrier
+    fft optimization_barrier
     ragged_all_to_all ragged_dot rng_bit_generator rng_uniform""".split()
 )
 

@@ -1,0 +1,31 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Convolutions as machine code for the executor; `convolution.h` says how they are computed."""
+
+from libc.stdint cimport int64_t
+
+cdef extern from "convolution.h":
+    ctypedef void (*gemm_function)(const char*, const char*, const int64_t*, const int64_t*, const int64_t*,
+                                   const void*, const void*, const int64_t*, const void*, const int64_t*,
+                                   const void*, void*, const int64_t*) noexcept nogil
+    gemm_function conv_gemm[4]
+    int MAX_AXES
+    int64_t conv_scratch(const int64_t* words) noexcept nogil
+    void conv_run_all(void** buffers, const int64_t* words) noexcept nogil
+
+MAX_RANK = MAX_AXES - 1
+
+
+cdef void run(void** buffers, const int64_t* words, int64_t begin, int64_t end) noexcept nogil:
+    conv_run_all(buffers, words)
+
+
+def address(blas):
+    """Where the function for the executor is. blas: addresses of the matrix products by name ("sgemm")."""
+    for i, name in enumerate(("sgemm", "dgemm", "cgemm", "zgemm")):
+        conv_gemm[i] = <gemm_function><size_t>blas[name]
+    return <size_t>&run
+
+
+def scratch(const int64_t[::1] words not None):
+    """How many bytes of memory a convolution works in."""
+    return conv_scratch(&words[0])

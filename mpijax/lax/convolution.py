@@ -1,0 +1,174 @@
+"""Convolutions by other signatures: plain, transposed, as patches, and with a kernel of its own at every position."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.trace import typeof
+from mpijax.ops.conv_shapes import (
+    ConvGeneralDilatedDimensionNumbers,
+    conv_dimension_numbers,
+    conv_transpose_padding,
+)
+from mpijax.ops.convolution import conv_general_dilated
+from mpijax.ops.convert import stage
+from mpijax.ops.dot import Precision, canonicalize_precision, dot_general
+from mpijax.ops.shapes import broadcast_in_dim, reshape, rev, transpose
+from mpijax.ops.window_shapes import dilated
+
+# Layouts of transposed convolutions by rank.
+_LAYOUTS = {
+    2: ("NC", "IO", "NC"), 3: ("NHC", "HIO", "NHC"), 4: ("NHWC", "HWIO", "NHWC"), 5: ("NHWDC", "HWDIO", "NHWDC"),
+}  # fmt: skip
+
+
+def conv(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Sequence[int],
+    padding: str,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """`conv_general_dilated` of [N, C, ...] and [O, I, ...] without gaps and groups."""
+    return conv_general_dilated(
+        lhs, rhs, window_strides, padding, precision=precision, preferred_element_type=preferred_element_type
+    )
+
+
+def conv_with_general_padding(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None,
+    rhs_dilation: Sequence[int] | None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """`conv_general_dilated` of [N, C, ...] and [O, I, ...] without groups."""
+    return conv_general_dilated(
+        lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, precision=precision,
+        preferred_element_type=preferred_element_type,
+    )  # fmt: skip
+
+
+def conv_transpose(
+    lhs: Any,
+    rhs: Any,
+    strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
+    transpose_kernel: bool = False,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    use_consistent_padding: bool = False,
+) -> Any:
+    """A convolution that enlarges: elements of lhs are put `strides` apart.
+
+    Args:
+      lhs: [N, space ..., C]. rhs: [space ..., I, O]; other layouts by `dimension_numbers`.
+      strides: by how much every spatial axis grows.
+      padding: `SAME` or `VALID` of the convolution that this one undoes, or what to pad lhs with, before and after.
+      transpose_kernel: reverse the kernel's positions and exchange its features, as the gradient of a convolution does.
+      use_consistent_padding: numbers too are the padding of the convolution that this one undoes.
+
+    Raises:
+      ValueError: more than three spatial axes and no `dimension_numbers`; an unknown name of padding.
+    """
+    ndim = typeof(lhs).ndim
+    assert ndim == typeof(rhs).ndim and ndim >= 2
+    if dimension_numbers is None:
+        if ndim not in _LAYOUTS:
+            raise ValueError("No 4+ dimensional dimension_number defaults.")
+        dimension_numbers = _LAYOUTS[ndim]
+    numbers = conv_dimension_numbers(typeof(lhs).shape, typeof(rhs).shape, dimension_numbers)
+    ones = (1,) * (ndim - 2)
+    rhs_dilation = ones if rhs_dilation is None else rhs_dilation
+    if use_consistent_padding or (isinstance(padding, str) and padding in ("SAME", "VALID")):
+        window = dilated([typeof(rhs).shape[a] for a in numbers.rhs_spec[2:]], rhs_dilation)
+        each = [padding] * len(strides) if isinstance(padding, str) else padding
+        padding = tuple(conv_transpose_padding(k, s, p) for k, s, p in zip(window, strides, each, strict=False))
+    if transpose_kernel:
+        rhs = rev(rhs, numbers.rhs_spec[2:])
+        order = list(range(ndim))
+        o, i = numbers.rhs_spec[:2]
+        order[o], order[i] = i, o
+        rhs = transpose(rhs, order)
+    return conv_general_dilated(
+        lhs, rhs, ones, padding, strides, rhs_dilation, numbers, precision=precision,
+        preferred_element_type=preferred_element_type,
+    )  # fmt: skip
+
+
+def conv_general_dilated_patches(
+    lhs: Any,
+    filter_shape: Sequence[int],
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """What a kernel of `filter_shape` sees at every position.
+
+    Returns:
+      Array as of `conv_general_dilated`, whose features are the elements of the patch: features of lhs, then positions.
+    """
+    lhs = stage(lhs)
+    filter_shape = tuple(filter_shape)
+    numbers = conv_dimension_numbers(lhs.shape, (1, 1, *filter_shape), dimension_numbers)
+    size, features = math.prod(filter_shape), lhs.shape[numbers.lhs_spec[1]]
+    kernel = np.eye(size, dtype=lhs.dtype)
+    kernel = broadcast_in_dim(kernel, (features, size, size), (1, 2))
+    kernel = reshape(kernel, (features * size, 1, *filter_shape))
+    order = list(range(2, kernel.ndim))
+    for axis, place in sorted(zip(numbers.rhs_spec[:2], (0, 1), strict=True)):
+        order.insert(axis, place)
+    kernel = transpose(kernel, order)
+    return conv_general_dilated(
+        lhs, kernel, window_strides, padding, lhs_dilation, rhs_dilation, numbers, feature_group_count=features,
+        precision=None if precision is None else (precision, Precision.DEFAULT),
+        preferred_element_type=preferred_element_type,
+    )  # fmt: skip
+
+
+def conv_general_dilated_local(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    filter_shape: Sequence[int],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
+    precision: Any = None,
+) -> Any:
+    """A convolution whose kernel is another one at every position.
+
+    Args:
+      rhs: its spatial axes are the positions of the result; its input features are the elements of a patch, in the
+        order of `conv_general_dilated_patches`.
+      filter_shape: size of the kernel.
+    """
+    both = canonicalize_precision(precision)
+    patches = conv_general_dilated_patches(
+        lhs, filter_shape, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers,
+        precision=None if both is None else both[0],
+    )  # fmt: skip
+    numbers = conv_dimension_numbers(typeof(lhs).shape, (1, 1, *filter_shape), dimension_numbers)
+    _, rhs_spec, out_spec = numbers
+    pairs = sorted(zip(out_spec[2:], rhs_spec[2:], strict=True))
+    batch = [a for a, _ in pairs], [b for _, b in pairs]
+    out = dot_general(patches, rhs, (([out_spec[1]], [rhs_spec[1]]), batch), precision=precision)
+    order = list(range(typeof(out).ndim - 2))
+    for axis, place in sorted(zip(out_spec[:2], (len(order), len(order) + 1), strict=True)):
+        order.insert(axis, place)
+    return transpose(out, order)

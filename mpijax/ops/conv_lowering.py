@@ -1,0 +1,184 @@
+"""How convolutions are computed: types of a machine, then one call of machine code that reads any layout."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.avals import ShapedArray
+from mpijax.core.lowering import Native
+from mpijax.core.primitive import Primitive, Unsupported, registry
+from mpijax.core.trace import typeof
+from mpijax.ops.conv_shapes import conv_shape_tuple, permuted, spread
+from mpijax.ops.convert import convert_element_type
+from mpijax.ops.creation import full
+from mpijax.ops.window_shapes import dilated
+
+# The types that the machine code knows, in the order of its table.
+_TYPES = [np.dtype(t) for t in ("f4", "f8", "c8", "c16", "u1", "u2", "u4", "u8")]
+# Kernels of at most this many elements that have one input feature each are sums of shifted arrays.
+SHIFTED_UP_TO = 32
+
+
+def lowered(lhs: Any, rhs: Any, *, preferred_element_type, precision, out_sharding, **params) -> Any:
+    """A convolution in a type of the machine: narrow floats in float32, rounded once."""
+    dtype = typeof(lhs).dtype if preferred_element_type is None else np.dtype(preferred_element_type)
+    wide = _computed_in(dtype)
+    out = _computed(convert_element_type(lhs, wide), convert_element_type(rhs, wide), **params)
+    if dtype == np.bool_:
+        return registry["ne"].bind(out, np.zeros((), wide)[()])
+    return convert_element_type(out, dtype)
+
+
+def _computed_in(dtype: np.dtype) -> np.dtype:
+    if dtype == np.bool_:
+        return np.dtype(np.int32)
+    if dtypes.issubdtype(dtype, np.floating) and dtype.itemsize < 4:
+        return np.dtype(np.float32)
+    return dtype if dtype.kind in "fciu" else np.dtype(np.int8)
+
+
+def _computed(lhs: Any, rhs: Any, *, dimension_numbers, feature_group_count, **params) -> Any:
+    lhs_spec, rhs_spec, _ = dimension_numbers
+    features, kernel = typeof(rhs).shape[rhs_spec[1]], permuted(typeof(rhs).shape, rhs_spec[2:])
+    if features == 1 < feature_group_count and 0 < math.prod(kernel) <= SHIFTED_UP_TO:
+        return _shifted(lhs, rhs, dimension_numbers=dimension_numbers, **params)
+    groups = {"feature_group_count": feature_group_count, "batch_group_count": params.pop("batch_group_count")}
+    out, _ = convolution_p.bind(lhs, rhs, dimension_numbers=dimension_numbers, **groups, **params)
+    return out
+
+
+def _shifted(lhs, rhs, *, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, **_) -> Any:
+    """Each feature has kernels of its own: a sum over the kernel's elements, which the compiler makes one loop of.
+
+    Axes are (batch, feature, kernel, space ...) until the end.
+    """
+    bind = registry.__getitem__
+    lhs_spec, rhs_spec, out_spec = dimension_numbers
+    config = [(0, 0, 0)] * len(lhs_spec)
+    for axis, (lo, hi), k in zip(lhs_spec[2:], padding, lhs_dilation, strict=True):
+        config[axis] = (lo, hi, k - 1)
+    x = bind("pad").bind(lhs, np.zeros((), typeof(lhs).dtype)[()], padding_config=tuple(config))
+    x = bind("transpose").bind(x, permutation=tuple(lhs_spec))
+    w = bind("transpose").bind(rhs, permutation=tuple(rhs_spec))
+    (n, c, *space), (o, _, *kernel) = typeof(x).shape, typeof(w).shape
+    ones = [(0, 0)] * len(space)
+    space = conv_shape_tuple((n, c, *space), (o, 1, *dilated(kernel, rhs_dilation)), window_strides, ones)[2:]
+    shape = (n, c, o // c, *space)
+    if 0 in shape:
+        return full(spread((n, o, *space), out_spec), 0, typeof(x).dtype)
+    total = None
+    for at in itertools.product(*map(range, kernel)):
+        starts = [a * k for a, k in zip(at, rhs_dilation, strict=True)]
+        limits = [b + s * (size - 1) + 1 for b, s, size in zip(starts, window_strides, space, strict=True)]
+        part = bind("slice").bind(
+            x, start_indices=(0, 0, *starts), limit_indices=(n, c, *limits), strides=(1, 1, *window_strides)
+        )
+        element = bind("slice").bind(
+            w, start_indices=(0, 0, *at), limit_indices=(o, 1, *(a + 1 for a in at)), strides=None
+        )
+        element = bind("reshape").bind(element, new_sizes=(c, o // c), dimensions=None, sharding=None)
+        axes = (0, 1, *range(3, len(shape)))
+        part = bind("broadcast_in_dim").bind(part, shape=shape, broadcast_dimensions=axes, sharding=None)
+        element = bind("broadcast_in_dim").bind(element, shape=shape, broadcast_dimensions=(1, 2), sharding=None)
+        product = bind("mul").bind(part, element)
+        total = product if total is None else bind("add").bind(total, product)
+    out = bind("reshape").bind(total, new_sizes=(n, o, *space), dimensions=None, sharding=None)
+    return bind("transpose").bind(out, permutation=tuple(int(a) for a in np.argsort(out_spec)))
+
+
+# ---------------------------------------------------------------- machine code
+
+
+@dataclass(frozen=True)
+class ConvCode:
+    """A call of the compiled convolution: its words say types, sizes and strides."""
+
+    words: tuple[int, ...]
+    label: str = "conv"
+
+    def address(self) -> int:
+        from mpijax._ext import convolution  # what lies above: the runtime knows the BLAS
+        from mpijax.runtime import blas
+
+        return convolution.address(blas.addresses())
+
+    def failed(self, *_arrays: np.ndarray) -> NoReturn:
+        raise AssertionError("a convolution does not fail")
+
+
+def _strides(shape: tuple[int, ...]) -> list[int]:
+    """Of a row-major array, in elements."""
+    return [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+
+
+def _words(
+    lhs: ShapedArray, rhs: ShapedArray, *, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers,
+    feature_group_count, batch_group_count,
+) -> tuple[int, ...]:  # fmt: skip
+    """What `conv_read` in convolution.h reads, behind the type."""
+    lhs_spec, rhs_spec, out_spec = dimension_numbers
+    out = _shape(
+        lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, batch_group_count
+    )
+    groups = max(feature_group_count, batch_group_count)
+    x, w, y = (permuted(s, spec) for s, spec in zip((lhs.shape, rhs.shape, out), dimension_numbers, strict=True))
+    xs, ws, ys = (
+        permuted(_strides(s), spec) for s, spec in zip((lhs.shape, rhs.shape, out), dimension_numbers, strict=True)
+    )
+    features, outputs = w[1], w[0] // groups
+    group = xs[1] * features if feature_group_count > 1 else xs[0] * y[0]
+    words = [y[0], groups, features, outputs, len(x) - 2]
+    words += [group, xs[0], xs[1], outputs * ws[0], ws[0], ws[1], outputs * ys[1], ys[0], ys[1]]
+    for d in range(2, len(x)):
+        i = d - 2
+        words += [x[d], y[d], w[d], window_strides[i], padding[i][0], lhs_dilation[i], rhs_dilation[i]]
+        words += [xs[d], ws[d], ys[d]]
+    kind = lhs.dtype if lhs.dtype.kind in "fc" else np.dtype(f"u{lhs.dtype.itemsize}")
+    return tuple(int(n) for n in (_TYPES.index(kind), *words))
+
+
+def _shape(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, batch_group_count):
+    lhs_spec, rhs_spec, out_spec = dimension_numbers
+    x, w = permuted(lhs.shape, lhs_spec), permuted(rhs.shape, rhs_spec)
+    x, w = (*x[:2], *dilated(x[2:], lhs_dilation)), (*w[:2], *dilated(w[2:], rhs_dilation))
+    return spread(conv_shape_tuple(x, w, window_strides, padding, batch_group_count), out_spec)
+
+
+def _code(in_types, _out_types, **params) -> ConvCode:
+    return ConvCode(_words(*in_types, **params))
+
+
+def _type(lhs: ShapedArray, rhs: ShapedArray, **params) -> list[ShapedArray]:
+    from mpijax._ext import convolution
+
+    words = _words(lhs, rhs, **params)
+    own = {k: v for k, v in params.items() if k != "feature_group_count"}
+    nbytes = convolution.scratch(np.array(words, np.int64))
+    return [ShapedArray(_shape(lhs, rhs, **own), lhs.dtype), ShapedArray((nbytes,), np.uint8)]
+
+
+def _reference(lhs, rhs, **params):
+    whole = {"precision": None, "preferred_element_type": None, "out_sharding": None}
+    out = registry["conv_general_dilated"].reference(lhs, rhs, **params, **whole)
+    return [out, np.zeros(_type(typeof(lhs), typeof(rhs), **params)[1].shape, np.uint8)]
+
+
+_INSIDE = Unsupported("this stands for conv_general_dilated inside compiled programs, which are not transformed")
+
+convolution_p = Primitive(
+    "convolution",
+    type_rule=_type,
+    reference=_reference,
+    lower=Native(_code),
+    jvp=_INSIDE,
+    transpose=_INSIDE,
+    batch=_INSIDE,
+    multiple_results=True,
+)
+"""`conv_general_dilated` in a type of the machine. Results: the convolution, and memory that it worked in (bytes)."""
