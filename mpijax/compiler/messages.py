@@ -45,6 +45,8 @@ def communicate(builder, primitive, params, inputs, avals, source, effects):
     """A communication, with the mesh it runs on; over axes of size 1 it is no communication at all."""
     kind = primitive.lower.kind
     if "comm" in params:
+        if params.get("transposed"):  # what an allreduce transposes to: every rank keeps what it has
+            return inputs
         return builder._node(primitive, params, inputs, avals, source, effects)
     names = params.get("axes", params.get("axis_name"))
     names = tuple(names) if isinstance(names, (tuple, list)) else (names,)

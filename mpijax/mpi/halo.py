@@ -38,7 +38,8 @@ def halo_exchange(x, comm, *, halo: int | Sequence[int] = 1, axes: Sequence[int]
     widths = (halo,) * ndims if isinstance(halo, int) else tuple(halo)
     if len(axes) != ndims or len(widths) != ndims:
         raise ValueError(
-            f"halo_exchange: axes {axes} and widths {widths} must have one entry for each of the {ndims} axes of the grid"
+            f"halo_exchange: axes {axes} and widths {widths} must have one entry for each of the {ndims} axes of the "
+            "grid"
         )
     for direction, (axis, width) in enumerate(zip(axes, widths, strict=True)):
         axis = _checked_axis(x, axis, width)

@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.primitive import registry
-from mpijax.core.trace import typeof
 from mpijax.ops.rank_ops import aval_of, exchange, has_tangent
 from mpijax.transforms.batching import batch_at
 from mpijax.transforms.zeros import Zero, zeros

@@ -14,9 +14,7 @@ import numpy as np
 from mpijax.core.primitive import registry
 from mpijax.core.trace import typeof
 from mpijax.ops.rank_ops import (
-    EXCHANGES,
     Handle,
-    aval_of,
     exchange,
     has_tangent,
     rank_in,
@@ -31,7 +29,7 @@ _LOCAL = {"MAX": "reduce_max", "MIN": "reduce_min", "PROD": "reduce_prod"}
 
 def _only_sum(name: str, op: Handle, what: str) -> None:
     if op.name != "SUM":
-        raise NotImplementedError(f"the {what} of {name} is defined for op=SUM, not for {op.name}, which is not linear.")
+        raise NotImplementedError(f"the {what} of {name} is defined for op=SUM; {op.name} is not linear.")
 
 
 def _check_derivative(name: str, op: Handle) -> None:

@@ -54,9 +54,6 @@ class Call:
     def zeros(self) -> program.Fill:
         return program.Fill(at(self.recv), nbytes(self.recv), b"\0")
 
-    def copy(self) -> program.Copy:
-        return program.Copy(at(self.recv), at(self.send), nbytes(self.send))
-
 
 def at(view: Any) -> program.Ref | None:
     return None if view is None else program.Ref(view[0].buffer, view[0].offset)
@@ -79,8 +76,6 @@ def elements(counts: tuple[int, ...], size: int) -> tuple[int, ...]:
 
 
 def _allreduce(c: Call) -> list[Any]:
-    if c.params["transposed"]:
-        return [c.copy()]
     return [c.reduction("allreduce", math.prod(c.send[1]))]
 
 
