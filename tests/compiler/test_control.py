@@ -217,7 +217,7 @@ def random_body(rng, width, depth):
                 xs = loops.fori(n, lambda k, xs, inner=inner: [x + 0.1 * k for x in inner(xs, np, loops)], xs)
             elif kind == "cond":
                 branches = [lambda xs, f=f: f(xs, np, loops) for f in (inner, other)]
-                xs = loops.cond(xs[i].sum() > 0, *branches, xs)
+                xs = loops.cond(xs[i].sum() > 0.37, *branches, xs)
             else:
                 xs = loops.bounded(n + 1, lambda xs, inner=inner: inner(xs, np, loops), xs)
         return [x / (1 + abs(x)) for x in xs]
