@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mpijax import lax
 from mpijax import numpy as jnp
 from mpijax.mpi.arguments import array, communicator
 from mpijax.mpi.messages import send, sendrecv
@@ -62,8 +63,9 @@ def _checked_axis(x, axis: int, width: int) -> int:
 
 
 def _along(x, axis: int, width: int, below: int, above: int, comm: Any):
-    """The exchange along one axis: upwards, then downwards."""
+    """The exchange along one axis, upwards, then downwards; only then is `x` written, in place where it may be."""
     n = x.shape[axis]
+    received = []
 
     def at(start: int):
         return (*(slice(None) for _ in range(axis)), slice(start, start + width))
@@ -72,7 +74,9 @@ def _along(x, axis: int, width: int, below: int, above: int, comm: Any):
     nobody = mpi_start.start().MPI.PROC_NULL
     for sent, source, dest, place in ((upwards, below, above, 0), (downwards, above, below, n - width)):
         if source != nobody:
-            x = x.at[at(place)].set(sendrecv(sent, sent, source, dest, comm=comm))
+            received.append((place, sendrecv(sent, sent, source, dest, comm=comm)))
         elif dest != nobody:
             send(sent, dest, comm=comm)
+    for place, slab in received:
+        x = lax.dynamic_update_slice_in_dim(x, slab, place, axis)
     return x
