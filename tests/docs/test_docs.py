@@ -11,8 +11,10 @@ DOCUMENTS = [
     "README.md",
     "docs/how-it-works.md",
     "docs/add-a-primitive.md",
+    "docs/communication.md",
     "docs/custom-operations.md",
     "docs/debugging.md",
+    "docs/transformations.md",
 ]
 
 
