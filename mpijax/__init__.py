@@ -29,10 +29,7 @@ _HOMES = {
     "mpijax.core.dtypes": "float0",
     "mpijax.core": "ensure_compile_time_eval",
     "mpijax.core.trace": "typeof",
-    "mpijax.missing": """empty_ref free_ref freeze
-        make_array_from_callback
-        make_array_from_process_local_data make_array_from_single_device_arrays new_ref pmap
-        smap""",
+    "mpijax.missing": """empty_ref free_ref freeze new_ref""",
     "mpijax.ops.callbacks": "pure_callback",
     "mpijax.ops.numba_call": "numba_call",
     "mpijax.runtime.devices": """Device default_backend device_count devices host_count host_id
@@ -41,9 +38,12 @@ _HOMES = {
     "mpijax.runtime.placement": "block_until_ready device_get device_put",
     "mpijax.scopes": """checking_leaks copy_to_host_async disable_jit effects_barrier
         named_call named_scope print_environment_info""",
+    "mpijax.spmd.arrays": """make_array_from_callback make_array_from_process_local_data
+        make_array_from_single_device_arrays""",
     "mpijax.spmd.constraints": "reshard",
     "mpijax.spmd.mesh": "NamedSharding make_mesh set_mesh",
-    "mpijax.spmd.shard_map": "P shard_map",
+    "mpijax.spmd.pmap": "pmap",
+    "mpijax.spmd.shard_map": "P shard_map smap",
     "mpijax.transforms.checkpoint": "checkpoint remat",
     "mpijax.transforms.custom_gradient": "closure_convert custom_gradient",
     "mpijax.transforms.policies": "checkpoint_policies",

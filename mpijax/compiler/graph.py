@@ -159,6 +159,8 @@ class _Builder:
         self.captured: list[tuple[Value, Value]] = []
         self.inside: dict[int, Value] = {}
         self.shards: dict[int, Any] = {}
+        # Values in other layouts, by value, mesh and split: none is sent twice.
+        self.moved: dict[Any, Value] = {}
         # Values that are whole on purpose, and results then say so.
         self.replicated: dict[int, Any] = {}
         self.meshes: list[Any] = parent.meshes if parent else []
@@ -297,7 +299,7 @@ class _Builder:
             if not isinstance(lower, ControlFlow):
                 inputs = [self.local(v) for v in inputs]
         if isinstance(lower, Layout):
-            return [partition.constrained(self, inputs[0], eqn.params[lower.param], source)]
+            return [partition.laid_out(self, lower.kind, inputs[0], eqn.params[lower.param], source)]
         if self.shards and not self.meshes:
             if isinstance(lower, Decompose):
                 whole = [partition.global_aval(self, v) for v in inputs]

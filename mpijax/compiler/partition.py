@@ -55,7 +55,7 @@ def _marked(builder, v, layout, new: bool, source):
         return v
     known = builder.shards.get(id(v))
     split = None if layout.is_fully_replicated else layout
-    if known != split and (known is not None or not new):
+    if (known != split and (known is not None or not new)) or builder.replicated.get(id(v), layout) != layout:
         v = _copied(builder, v, source)
     if split is not None:
         builder.shards[id(v)] = split
@@ -107,12 +107,27 @@ def gathered(builder, v, layout, source):
     return _Move(builder, layout.mesh, source).move(v, split_of(layout, v.aval.ndim), whole(v.aval.shape))
 
 
-def constrained(builder, v, layout, source):
+def laid_out(builder, kind: str, v, layout, source):
+    """A value in a layout that the program asks for."""
+    if kind == "constraint":
+        return _constrained(builder, v, layout, source)
+    if builder.meshes:
+        raise NotImplementedError("pmap and arrays of one host within the body of a shard_map: call them outside of it")
+    if kind == "from_local":
+        whole_here = builder.whole(v, source)
+        return _marked(builder, whole_here, layout, False, source)
+    shard = relaid(builder, v, layout, source)
+    return _copied(builder, shard, source) if id(shard) in builder.shards else shard
+
+
+def _constrained(builder, v, layout, source):
     """A value laid out as `with_sharding_constraint` says; within bodies there is nothing to lay out."""
     if builder.meshes:
         return v
     first = len(builder.graph.nodes)
-    layout = _layout(layout.mesh, _possible(builder, v, layout))
+    split = _possible(builder, v, layout)
+    if layout.spec.unconstrained_dims or split != split_of(layout, len(split)):
+        layout = _layout(layout.mesh, split)
     out = relaid(builder, v, layout, source)
     made = {id(o) for node in builder.graph.nodes[first:] for o in node.outputs}
     return _marked(builder, out, layout, id(out) in made, source)
@@ -141,6 +156,12 @@ class _Move:
     def move(self, v, have: Split, want: Split):
         if have == want:
             return v
+        key = (id(v), self.mesh, want)
+        if key not in self.builder.moved:
+            self.builder.moved[key] = self._moved(v, have, want)
+        return self.builder.moved[key]
+
+    def _moved(self, v, have: Split, want: Split):
         common = [_common(h, w) for h, w in zip(have, want, strict=True)]
         gone = [h[len(c) :] for h, c in zip(have, common, strict=True)]
         new = [w[len(c) :] for w, c in zip(want, common, strict=True)]

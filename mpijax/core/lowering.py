@@ -109,9 +109,14 @@ class Partitioned:
 
 @dataclass(frozen=True)
 class Layout:
-    """The operand unchanged, laid out over devices by the sharding in parameter `param`."""
+    """The operand, laid out over devices by the sharding in parameter `param`.
+
+    kind: "constraint": the same array; "from_local": each rank's array is its shard of the result; "to_local": the
+    result is this rank's shard.
+    """
 
     param: str
+    kind: str = "constraint"
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ _HOMES = (
     "mpijax.ops.stacking",
     "mpijax.ops.approximate",
     "mpijax.ops.convolution",
+    "mpijax.ops.fft",
     "mpijax.ops.linalg",
     "mpijax.transforms.remat",
     "mpijax.transforms.custom_vjp",

@@ -8,7 +8,10 @@ import numpy as np
 
 from mpijax.core import tree
 
-__all__ = ["broadcast_one_to_all", "process_allgather", "sync_global_devices"]
+__all__ = [
+    "assert_equal", "broadcast_one_to_all", "global_array_to_host_local_array", "host_local_array_to_global_array",
+    "process_allgather", "sync_global_devices",
+]  # fmt: skip
 
 
 def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
@@ -47,3 +50,40 @@ def sync_global_devices(name: str) -> None:
     names = mpi_start.world().allgather(name)
     if len(set(names)) != 1:
         raise AssertionError(f"sync_global_devices name mismatch: the processes gave {names}")
+
+
+def assert_equal(in_tree: Any, fail_message: str = "") -> None:
+    """AssertionError, on every process that differs, unless all have the values of process 0; all must call it."""
+    expected = broadcast_one_to_all(in_tree)
+    same = tree.tree_leaves(tree.tree_map(lambda a, b: np.array_equal(a, b), in_tree, expected))
+    if not all(same):
+        raise AssertionError(f"{fail_message} Expected: {expected}; got: {in_tree}.")
+
+
+def host_local_array_to_global_array(local_inputs: Any, global_mesh: Any, pspecs: Any) -> Any:
+    """Arrays (a pytree) of each process as the shards of global ones, laid out by `pspecs`, a prefix pytree."""
+    from mpijax.spmd.local_views import to_global
+
+    return _over_specs("host_local_array_to_global_array", to_global, local_inputs, global_mesh, pspecs)
+
+
+def global_array_to_host_local_array(global_inputs: Any, global_mesh: Any, pspecs: Any) -> Any:
+    """This process's shards of arrays (a pytree) laid out by `pspecs`, as arrays of its own.
+
+    Communicates where they are laid out otherwise.
+    """
+    from mpijax.spmd.local_views import to_local
+
+    return _over_specs("global_array_to_host_local_array", to_local, global_inputs, global_mesh, pspecs)
+
+
+def _over_specs(name: str, convert, inputs, mesh, pspecs):
+    from mpijax.core.tree_prefix import flatten_axes
+    from mpijax.spmd.mesh import PartitionSpec
+
+    leaves, structure = tree.tree_flatten(inputs)
+    specs = flatten_axes(f"{name} pspecs", structure, pspecs)
+    for s in specs:
+        if not isinstance(s, PartitionSpec):
+            raise ValueError(f"`None` is not a valid input to the pspecs argument of {name}, got {s!r}: use P()")
+    return tree.tree_unflatten(structure, [convert(x, mesh, s) for x, s in zip(leaves, specs, strict=True)])

@@ -20,13 +20,14 @@ _OPENING = "Array("
 class Shard:
     """One device's part of an array.
 
-    index: which part of the whole it is. replica_id: which of the equal copies of that part.
+    index: which part of the whole it is. replica_id: which of the equal copies of that part. data: the part as an
+    array; None if the device belongs to another process.
     """
 
     device: Any
     index: tuple[slice, ...]
     replica_id: int
-    data: ArrayImpl
+    data: ArrayImpl | None
 
 
 class ArrayImpl(ArrayBase):
@@ -94,6 +95,15 @@ class ArrayImpl(ArrayBase):
         layout = self.sharding
         [device] = devices.local_devices()
         return [Shard(device, layout.local_slices(self.shape), layout.replica(), self._local())]
+
+    @property
+    def global_shards(self) -> list[Shard]:
+        """The parts on all devices; `data` is None for those of other processes."""
+        layout = self.sharding
+        mine = self.addressable_shards
+        here = {s.device: s for s in mine}
+        indices = layout.devices_indices_map(self.shape)
+        return [here.get(d) or Shard(d, index, layout.replica(d), None) for d, index in indices.items()]
 
     def addressable_data(self, index: int) -> ArrayImpl:
         """The part of the array on a device of this process, which is number 0."""

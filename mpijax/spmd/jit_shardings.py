@@ -42,8 +42,8 @@ class JitShardings:
             raise ValueError(
                 "pjit in_shardings specification must be a tree prefix of the positional arguments tuple. In "
                 "particular, pjit in_shardings must either be a Sharding, a PartitionSpec, or a tuple of length equal "
-                f"to the number of positional arguments. But pjit in_shardings is the wrong length: got a tuple or list "
-                f"of length {len(self._in)} for an args tuple of length {len(args)}."
+                f"to the number of positional arguments. But pjit in_shardings is the wrong length: got a tuple or "
+                f"list of length {len(self._in)} for an args tuple of length {len(args)}."
             )
         flat = flatten_axes("pjit in_shardings", tree.tree_structure(args), self._in, tupled_args=True)
         layouts = tuple(named_sharding(s, "in_shardings", "jit") for s in flat)

@@ -360,11 +360,12 @@ class NamedSharding(Sharding):
         places = np.ndindex(self.mesh.devices.shape)
         return {self.mesh.devices[at]: self._slices_at(global_shape, at) for at in places}
 
-    def replica(self) -> int:
-        """Among the ranks with the same part as this one, in row-major order, which one this is."""
+    def replica(self, device: Any = None) -> int:
+        """Among the devices with the same part as this one (this rank's), in row-major order, which one this is."""
         split = self.spec.all_axes()
+        at = self._coordinates() if device is None else np.argwhere(self.mesh.device_ids == device.id)[0].tolist()
         number = 0
-        for name, c, size in zip(self.mesh.axis_names, self._coordinates(), self.mesh.devices.shape, strict=True):
+        for name, c, size in zip(self.mesh.axis_names, at, self.mesh.devices.shape, strict=True):
             if name not in split:
                 number = number * size + c
         return number
@@ -408,7 +409,7 @@ class SingleDeviceSharding(Sharding):
     def devices_indices_map(self, global_shape):
         return {self._device: self.local_slices(global_shape)}
 
-    def replica(self) -> int:
+    def replica(self, device: Any = None) -> int:
         return 0
 
     num_devices = 1

@@ -50,6 +50,7 @@ def shard_map(
       mesh: the mesh; by default that of the enclosing `with mesh:`.
       in_specs: a `PartitionSpec` per argument (a pytree prefix): how arguments are cut into shards.
       out_specs: the same for results; axes not mentioned must be replicated, unless `check_vma=False`.
+      axis_names: the axes of the mesh that `f` is mapped over, by default all. Over the others arguments are whole.
       check_vma: track over which axes values vary. Without it, gradients of replicated arguments are
         not summed for you.
 
@@ -75,29 +76,28 @@ def shard_map(
             raise ValueError(
                 "shard_map needs a mesh: pass mesh=Mesh(mpijax.devices(), ('i',)) or call it inside `with mesh:`."
             )
-        if axis_names is not None and set(axis_names) not in (set(), set(the_mesh.axis_names)):
-            raise NotImplementedError(
-                "shard_map over a part of the mesh axes (axis_names=...) is not supported: give the function a mesh "
-                "with "
-                "only those axes."
+        names = frozenset(axis_names or the_mesh.axis_names)
+        if not names <= set(the_mesh.axis_names):
+            raise ValueError(
+                f"shard_map requires axis_names to be axes of the mesh, got axis_names={set(names)} for {the_mesh}"
             )
-        return _call(f, the_mesh, in_specs, out_specs, check_vma, args)
+        return _call(f, the_mesh, names, in_specs, out_specs, check_vma, args)
 
     return wrapped
 
 
-def _call(f, mesh: Mesh, in_specs, out_specs, check_vma: bool, args):
+def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool, args):
     specs_in = tuple(in_specs) if isinstance(in_specs, list) else in_specs
     leaves, in_tree = tree.tree_flatten((args, {}))
     args_tree = in_tree.children()[0]
-    flat_in = _flatten_specs("in_specs", specs_in, args_tree, args, mesh)
+    flat_in = _flatten_specs("in_specs", specs_in, args_tree, args, mesh, names)
     avals = [typeof(x) for x in leaves]
 
-    def names():
+    def parameters():
         return parameter_names(f, args, {})
 
     for i, (a, s) in enumerate(zip(avals, flat_in, strict=True)):
-        _check_fits(f, mesh, a, s, i, names)
+        _check_fits(f, mesh, a, s, i, parameters)
     local = [shard_aval(mesh, s, a, check_vma) for a, s in zip(avals, flat_in, strict=True)]
     flat_fun = FlatFun(f, in_tree)
     sizes = dict(mesh.shape)
@@ -109,7 +109,9 @@ def _call(f, mesh: Mesh, in_specs, out_specs, check_vma: bool, args):
         structure = body.out_tree = flat_fun.out_tree  # type: ignore[attr-defined]
         if not all(is_array(out) for out in outs):
             return outs  # for tracing to refuse, with the place of what is no array
-        flat_out[:] = _flatten_specs("out_specs", out_specs, structure, tree.tree_unflatten(structure, outs), mesh)
+        flat_out[:] = _flatten_specs(
+            "out_specs", out_specs, structure, tree.tree_unflatten(structure, outs), mesh, names
+        )
         for out, spec in zip(outs, flat_out, strict=True):
             _check_out(f, mesh, typeof(out), spec, check_vma)
         # A result that is put together of shards varies over the axes it is split over.
@@ -127,9 +129,33 @@ def _call(f, mesh: Mesh, in_specs, out_specs, check_vma: bool, args):
         in_specs=(P(),) * len(moved) + tuple(flat_in),
         out_specs=tuple(flat_out),
         check_vma=check_vma,
-        newly_manual_axes=frozenset(mesh.axis_names),
+        newly_manual_axes=names,
     )
     return tree.tree_unflatten(out_tree, outs)
+
+
+def smap(f: Callable | None = None, /, *, in_axes: Any = 0, out_axes: Any, axis_name: Any) -> Any:
+    """`shard_map` over one axis of the mesh in context.
+
+    Args:
+      f: a function of shards.
+      in_axes: the array axis of each argument that is split over `axis_name` (None: none), a prefix pytree.
+      out_axes: the same for results.
+      axis_name: an axis of the mesh of `set_mesh`.
+
+    Raises ValueError without a mesh in context, or one without that axis.
+    """
+    if f is None:
+        return lambda g: smap(g, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name)
+
+    def spec(axis):
+        return P() if axis is None else P(*[None] * axis, axis_name)
+
+    def is_axis(x):
+        return x is None or isinstance(x, int)
+
+    specs = [tree.tree_map(spec, axes, is_leaf=is_axis) for axes in (in_axes, out_axes)]
+    return shard_map(f, in_specs=specs[0], out_specs=specs[1], axis_names={axis_name})
 
 
 def is_array(x: Any) -> bool:
@@ -143,7 +169,7 @@ def is_array(x: Any) -> bool:
 # ---------------------------------------------------------------- checks
 
 
-def _flatten_specs(what: str, specs, structure, value, mesh: Mesh) -> list[PartitionSpec]:
+def _flatten_specs(what: str, specs, structure, value, mesh: Mesh, names) -> list[PartitionSpec]:
     """One specification per leaf, from a prefix pytree."""
     flat: list[Any] = []
 
@@ -173,10 +199,10 @@ def _flatten_specs(what: str, specs, structure, value, mesh: Mesh) -> list[Parti
                 f"{type(s).__name__}."
             )
         for a in s.all_axes():
-            if a not in mesh.axis_names:
+            if a not in names:
                 raise ValueError(
                     f"shard_map {what} argument must refer to an axis marked as manual "
-                    f"(frozenset({set(mesh.axis_names)})), "
+                    f"(frozenset({set(names)})), "
                     f"but:\n\n  {what} refers to {a!r}\n\nThe mesh is {mesh}. Check the {what} values passed to "
                     f"shard_map."
                 )

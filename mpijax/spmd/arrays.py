@@ -1,0 +1,103 @@
+"""Arrays laid out over devices, made from what each process has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.avals import ShapedArray
+from mpijax.core.trace import typeof
+from mpijax.runtime.array import from_numpy
+from mpijax.spmd.mesh import NamedSharding, Sharding
+
+
+def make_array_from_callback(
+    shape: Sequence[int],
+    sharding: Sharding,
+    data_callback: Callable[[tuple[slice, ...] | None], Any],
+    *,
+    dtype: Any = None,
+) -> Any:
+    """An array whose shards a function gives.
+
+    Args:
+      shape: of the whole array.
+      sharding: how it is laid out.
+      data_callback: gets the part of the whole that is asked for, as a tuple of slices; returns its elements. Each
+        process calls it for its own part alone.
+      dtype: of the array, if not that of the elements.
+
+    Raises ValueError where the elements do not have the shape of the part. Does not communicate.
+    """
+    shape = tuple(shape)
+    part = data_callback(sharding.local_slices(shape))
+    return _from_part(shape, sharding, part, dtype, "make_array_from_callback: data_callback returned")
+
+
+def make_array_from_process_local_data(
+    sharding: Sharding, local_data: Any, global_shape: Sequence[int | None] | None = None
+) -> Any:
+    """An array of which each process has its own part, `local_data`.
+
+    global_shape: of the whole; without it (or with None for an axis) the parts are taken to be of equal shape, side by
+    side along the axes that are split. An axis of `local_data` as long as the whole is cut.
+
+    Raises ValueError where neither fits. Does not communicate.
+    """
+    local = np.asarray(local_data) if not hasattr(local_data, "aval") else np.asarray(local_data._physical)
+    parts = _parts(sharding, local.ndim)
+    given = tuple(global_shape) if global_shape is not None else (None,) * local.ndim
+    if len(given) != local.ndim:
+        raise ValueError(f"global_shape {given} and local_data of shape {local.shape} have different numbers of axes")
+    shape = tuple(n * p if g is None else g for n, p, g in zip(local.shape, parts, given, strict=True))
+    cut = sharding.local_slices(shape)
+    places = zip(local.shape, shape, parts, cut, strict=True)
+    own = tuple(c if n == whole and p > 1 else slice(None) for n, whole, p, c in places)
+    what = "make_array_from_process_local_data: local_data is"
+    return _from_part(shape, sharding, local[own] if own else local, None, what)
+
+
+def _parts(sharding: Sharding, ndim: int) -> list[int]:
+    if not isinstance(sharding, NamedSharding):
+        return [1] * ndim
+    return [math.prod(sharding.mesh.shape[a] for a in sharding.spec.axes_of(d)) for d in range(ndim)]
+
+
+def make_array_from_single_device_arrays(
+    shape: Sequence[int], sharding: Sharding, arrays: Sequence[Any], *, dtype: Any = None
+) -> Any:
+    """An array put together of arrays on single devices: those of this process, one per device of its own.
+
+    Raises ValueError for another number of arrays, or shapes that are not those of shards. Does not communicate.
+    """
+    if not isinstance(arrays, (list, tuple)):
+        raise TypeError(f"arrays must be a list or tuple of arrays, got {type(arrays).__name__}")
+    expected = len(sharding.addressable_devices)
+    if len(arrays) != expected:
+        raise ValueError(
+            f"Expected {expected} per-device arrays (this is how many devices are addressable by the sharding), but "
+            f"got {len(arrays)}"
+        )
+    [part] = arrays
+    if dtype is not None and typeof(part).dtype != dtypes.dtype(dtype):
+        raise ValueError(f"arrays have dtype {typeof(part).dtype}, expected dtype={dtype}")
+    return _from_part(tuple(shape), sharding, part, dtype, "make_array_from_single_device_arrays: arrays[0] is")
+
+
+def _from_part(shape: tuple[int, ...], sharding: Sharding, part: Any, dtype: Any, what: str) -> Any:
+    aval = typeof(part) if hasattr(part, "aval") else typeof(np.asarray(part))
+    if dtype is not None:
+        aval = aval.update(dtype=dtype)
+    wanted = sharding.shard_shape(shape)
+    if aval.shape != tuple(wanted):
+        raise ValueError(
+            f"{what} of shape {aval.shape}, but one part of an array of shape {shape} has shape {tuple(wanted)} in "
+            f"{sharding}"
+        )
+    value = part._physical if hasattr(part, "_physical") else np.asarray(part).astype(aval.dtype, copy=False)
+    layout = sharding if isinstance(sharding, NamedSharding) else None
+    return from_numpy(value, ShapedArray(shape, aval.dtype), True, layout)

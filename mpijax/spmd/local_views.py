@@ -1,0 +1,88 @@
+"""Arrays of each process as parts of one array laid out over all of them, and back.
+
+Nothing is moved: what a process has is its shard. Each of the two is the other's transpose.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from mpijax.core.lowering import Layout
+from mpijax.core.primitive import Primitive, registry
+from mpijax.core.trace import typeof
+from mpijax.spmd.constraints import check_fits
+from mpijax.spmd.mesh import Mesh, NamedSharding, PartitionSpec
+from mpijax.transforms.zeros import Zero
+
+
+def to_global(x: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
+    """The array of which every process has the shard `x`; whole arrays where `spec` splits nothing."""
+    if not mesh.is_multi_process:
+        return x
+    check_fits(NamedSharding(mesh, spec), typeof(x), "host_local_array_to_global_array", strict=False)
+    return from_local_p.bind(x, sharding=NamedSharding(mesh, spec))
+
+
+def to_local(x: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
+    """This process's shard of an array, as an array of its own. Communicates if it is laid out otherwise."""
+    if not mesh.is_multi_process:
+        return x
+    check_fits(NamedSharding(mesh, spec), typeof(x), "global_array_to_host_local_array")
+    return to_local_p.bind(x, sharding=NamedSharding(mesh, spec))
+
+
+def _global_type(x, *, sharding: NamedSharding):
+    sizes = sharding.mesh.shape
+    axes = map(sharding.spec.axes_of, range(x.ndim))
+    return x.update(shape=tuple(n * math.prod(sizes[a] for a in names) for n, names in zip(x.shape, axes, strict=True)))
+
+
+def _local_type(x, *, sharding: NamedSharding):
+    return x.update(shape=sharding.shard_shape(x.shape))
+
+
+def _jvp(name: str):
+    def jvp(primals, tangents, *, sharding):
+        [x], [t] = primals, tangents
+        out = registry[name].bind(x, sharding=sharding)
+        return out, Zero.of_primal(out) if type(t) is Zero else registry[name].bind(t, sharding=sharding)
+
+    return jvp
+
+
+def _transpose(name: str):
+    def transpose(ct, x, *, sharding):
+        return [Zero(x.aval) if type(ct) is Zero else registry[name].bind(ct, sharding=sharding)]
+
+    return transpose
+
+
+def _batch(name: str):
+    def batch(axis, args, dims, *, sharding):
+        [x], [d] = args, dims
+        if d is not None:
+            parts = list(sharding.spec)
+            parts += [None] * (d - len(parts))
+            parts.insert(d, None)
+            sharding = NamedSharding(sharding.mesh, PartitionSpec(*parts))
+        return registry[name].bind(x, sharding=sharding), d
+
+    return batch
+
+
+def _view(name: str, other: str, kind: str, type_rule) -> Primitive:
+    return Primitive(
+        name,
+        type_rule=type_rule,
+        reference=lambda x, *, sharding: x,
+        lower=Layout("sharding", kind),
+        jvp=_jvp(name),
+        transpose=_transpose(other),
+        batch=_batch(name),
+    )
+
+
+_NAMES = "host_local_array_to_global_array", "global_array_to_host_local_array"
+from_local_p = _view(*_NAMES, "from_local", _global_type)
+to_local_p = _view(*_NAMES[::-1], "to_local", _local_type)

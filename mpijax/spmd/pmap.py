@@ -1,0 +1,226 @@
+"""`pmap`: a function on every device at once, each on its part of the arguments along an axis.
+
+Every process gives the parts of its own devices, and gets the results of these. It is `jit` of a `shard_map` over a
+mesh of one axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial, wraps
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import tree
+from mpijax.core.primitive import registry
+from mpijax.core.source import callable_name
+from mpijax.core.trace import typeof
+from mpijax.core.tree_prefix import flatten_axes
+from mpijax.spmd.local_views import to_global, to_local
+from mpijax.spmd.mesh import Mesh, PartitionSpec
+from mpijax.spmd.shard_map import shard_map
+from mpijax.transforms.jit import jit
+
+_NO_NAME = "_internal_pmap_axis_name"
+
+
+def pmap(
+    fun: Callable,
+    axis_name: Hashable | None = None,
+    *,
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    static_broadcasted_argnums: int | Iterable[int] = (),
+    devices: Sequence[Any] | None = None,
+    backend: str | None = None,
+    axis_size: int | None = None,
+    donate_argnums: int | Iterable[int] = (),
+) -> Callable:
+    """Run `fun` on every device, each on one element of the mapped axis of the arguments.
+
+    The axis has one element per device of this process, so length 1 on a rank with one device; collectives over
+    `axis_name` go over the devices of all processes, and every process must call it alike.
+
+    Args:
+      fun: a function of one example.
+      axis_name: what collectives call the axis.
+      in_axes: which axis of each argument is mapped (None: none, all devices get the whole); a prefix pytree. Keyword
+        arguments are mapped over axis 0.
+      out_axes: where the axis goes in each result; None for results that are the same on all devices.
+      static_broadcasted_argnums: positions of arguments that are hashable Python values.
+      devices: the devices to run on, of all processes; by default all.
+      backend: "cpu" or None.
+      axis_size: the number of devices of all processes, which is checked.
+      donate_argnums: positions of arguments whose memory may be reused.
+
+    Raises:
+      ValueError: where the mapped axis does not have one element per device of this process, no argument is mapped, or
+        a static argument is not hashable.
+    """
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun}")
+    if devices is not None and not devices:
+        raise ValueError("'devices' argument to pmap must be non-empty, or None.")
+    if any(type(ax) is int and ax < 0 for ax in tree.tree_leaves(out_axes)):
+        raise ValueError(f"pmap out_axes must not be negative, got {out_axes}")
+    for what, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
+        if not all(type(leaf) is int for leaf in tree.tree_leaves(axes)):
+            raise TypeError(
+                f"pmap {what} must be an int, None, or (nested) container with those types as leaves, but got {axes}."
+            )
+    mapped = _Pmap(
+        fun, _NO_NAME if axis_name is None else axis_name, tuple(in_axes) if isinstance(in_axes, list) else in_axes,
+        out_axes, _positions(static_broadcasted_argnums), devices, backend, axis_size, _positions(donate_argnums),
+    )  # fmt: skip
+
+    @wraps(fun)
+    def wrapped(*args, **kwargs):
+        program, leaves = mapped.program_for(args, kwargs)
+        return program(*leaves)
+
+    def lower(*args, **kwargs):
+        """The program lowered to loop nests, ready to compile."""
+        program, leaves = mapped.program_for(args, kwargs)
+        return program.lower(*leaves)
+
+    wrapped.lower = lower  # type: ignore[attr-defined]
+    return wrapped
+
+
+def _positions(argnums) -> tuple[int, ...]:
+    return (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+
+class _Pmap:
+    """A mapped function: its programs, by structure of the arguments, their axes and the static ones."""
+
+    def __init__(self, fun, axis_name, in_axes, out_axes, static, devices, backend, axis_size, donated):
+        self.fun, self.axis_name, self.in_axes, self.out_axes = fun, axis_name, in_axes, out_axes
+        self.static, self.devices, self.backend = static, devices, backend
+        self.axis_size, self.donated = axis_size, donated
+        self._mesh: Mesh | None = None
+        self._programs: dict[Any, Callable] = {}
+
+    @property
+    def mesh(self) -> Mesh:
+        if self._mesh is None:
+            from mpijax.runtime.devices import devices  # starts MPI
+
+            chosen = list(self.devices) if self.devices is not None else devices(self.backend)
+            self._mesh = Mesh(np.array(chosen, dtype=object), (self.axis_name,))
+            if not self._mesh.local_devices:
+                raise ValueError(f"pmap over {chosen}: none of these devices belongs to this process")
+        return self._mesh
+
+    def program_for(self, args, kwargs) -> tuple[Any, list[Any]]:
+        """The jitted function of the flat arguments, and these."""
+        statics, dynamic, in_axes = self._split(args)
+        leaves, structure = tree.tree_flatten((dynamic, kwargs))
+        given = flatten_axes("pmap in_axes", structure, (in_axes, 0), kws=True)
+        self._check_sizes(leaves, given)
+        axes = tuple(ax if ax is None else ax % typeof(x).ndim for x, ax in zip(leaves, given, strict=True))
+        key = structure, axes, statics
+        program = self._programs.get(key)
+        if program is None:
+            fun = partial(_with_statics, self.fun, dict(statics)) if statics else self.fun
+            donated = self._donated(dynamic, len(args))
+            program = self._programs[key] = jit(self._body(fun, structure, axes), donate_argnums=donated)
+        return program, leaves
+
+    def _split(self, args):
+        """Static arguments as pairs (position, value), the others, and the axes of these."""
+        if not self.static:
+            return (), args, self.in_axes
+        if max(self.static) >= len(args):
+            raise ValueError(
+                f"pmapped function has static_broadcasted_argnums={self.static} but was called with only {len(args)} "
+                f"positional argument{'s' if len(args) > 1 else ''}. All static broadcasted arguments must be passed "
+                "positionally."
+            )
+        for i in self.static:
+            try:
+                hash(args[i])
+            except TypeError:
+                raise ValueError(
+                    "Non-hashable static arguments are not supported, as this can lead to unexpected cache-misses. "
+                    f"Static argument (index {i}) of type {type(args[i])} for function {callable_name(self.fun)} is "
+                    "non-hashable."
+                ) from None
+        dynamic = [i for i in range(len(args)) if i not in self.static]
+        axes = tuple(self.in_axes[i] for i in dynamic) if isinstance(self.in_axes, tuple) else self.in_axes
+        return tuple((i, args[i]) for i in self.static), tuple(args[i] for i in dynamic), axes
+
+    def _donated(self, dynamic, count: int) -> tuple[int, ...]:
+        """Flat positions of donated arguments."""
+        positions = [i for i in range(count) if i not in self.static]
+        flags = [
+            i in self.donated for i, a in zip(positions, dynamic, strict=True) for _ in tree.tree_leaves(a)
+        ]
+        return tuple(k for k, given in enumerate(flags) if given)
+
+    def _check_sizes(self, leaves, axes) -> None:
+        mesh = self.mesh
+        if all(ax is None for ax in axes):
+            raise ValueError("pmap requires at least one argument with a mapped axis.")
+        local = len(mesh.local_devices)
+        for x, ax in zip(leaves, axes, strict=True):
+            if ax is None:
+                continue
+            shape = typeof(x).shape
+            if not -len(shape) <= ax < len(shape):
+                raise ValueError(f"pmap was asked to map axis {ax} of an argument of shape {shape}, which it lacks")
+            if shape[ax] != local:
+                raise ValueError(
+                    f"pmap: axis {ax} of an argument of shape {shape} has size {shape[ax]}, and this process has "
+                    f"{local} of the {mesh.size} devices: give every process the elements of its own devices "
+                    f"(rank r of {mesh.size} gives x[r:r+1]), or start {shape[ax]} ranks. On one rank, vmap maps over "
+                    "any size."
+                )
+        if self.axis_size is not None and self.axis_size != mesh.size:
+            raise ValueError(f"Specified axis_size {self.axis_size} doesn't match received axis_size {mesh.size}.")
+
+    def _body(self, fun, structure, axes) -> Callable:
+        mesh, out_axes = self.mesh, self.out_axes
+        in_specs = tuple(self._spec(ax) for ax in axes)
+        out_specs = tree.tree_map(self._spec, out_axes, is_leaf=lambda ax: ax is None)
+
+        def axes_of_results(structure) -> list:
+            return flatten_axes("pmap out_axes", structure, out_axes)
+
+        def shards(*flat):
+            args = [x if ax is None else _squeeze(x, ax) for x, ax in zip(flat, axes, strict=True)]
+            positional, named = tree.tree_unflatten(structure, args)
+            outs, out_structure = tree.tree_flatten(fun(*positional, **named))
+            placed = zip(outs, axes_of_results(out_structure), strict=True)
+            return tree.tree_unflatten(out_structure, [x if ax is None else _expand(x, ax) for x, ax in placed])
+
+        mapped = shard_map(shards, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
+
+        def _fun(*flat):
+            out = mapped(*(to_global(x, mesh, s) for x, s in zip(flat, in_specs, strict=True)))
+            outs, out_structure = tree.tree_flatten(out)
+            placed = zip(outs, axes_of_results(out_structure), strict=True)
+            return tree.tree_unflatten(out_structure, [to_local(x, mesh, self._spec(ax)) for x, ax in placed])
+
+        return _fun
+
+    def _spec(self, axis: int | None) -> PartitionSpec:
+        return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, self.axis_name)
+
+
+def _with_statics(fun, statics: dict[int, Any], *dynamic, **named):
+    rest = iter(dynamic)
+    count = len(statics) + len(dynamic)
+    return fun(*(statics[i] if i in statics else next(rest) for i in range(count)), **named)
+
+
+def _squeeze(x, axis: int):
+    return registry["squeeze"].bind(x, dimensions=(axis,))
+
+
+def _expand(x, axis: int):
+    shape = list(typeof(x).shape)
+    shape.insert(axis, 1)
+    kept = tuple(i for i in range(len(shape)) if i != axis)
+    return registry["broadcast_in_dim"].bind(x, shape=tuple(shape), broadcast_dimensions=kept, sharding=None)
