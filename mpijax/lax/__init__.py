@@ -59,6 +59,7 @@ _MODULES: dict[str, str] = {
         dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_slice_p
         dynamic_update_index_in_dim dynamic_update_slice dynamic_update_slice_in_dim
         dynamic_update_slice_p""",
+    "ops.fft": "FftType fft fft_p",
     "ops.indexing": "GatherDimensionNumbers GatherScatterMode gather gather_p index_take",
     "ops.padding": "pad pad_p",
     "ops.scatter": """
@@ -99,7 +100,7 @@ __all__ = sorted({*(name for name in _HOME if not name.endswith("_p")), *_SUBMOD
 # What jax.lax has and this module does not have yet.
 _MISSING = frozenset(
     """
-    fft optimization_barrier
+    optimization_barrier
     ragged_all_to_all ragged_dot rng_bit_generator rng_uniform""".split()
 )
 

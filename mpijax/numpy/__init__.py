@@ -30,7 +30,9 @@ _MODULES: dict[str, str] = {
     "floats": """
         around ceil clip copysign floor fmax fmin frexp heaviside ldexp modf nan_to_num nextafter rint round
         signbit spacing trunc""",
+    "convolution": "convolve correlate",
     "indexing": "take take_along_axis",
+    "products": "cross",
     "queries": """
         ComplexWarning can_cast finfo get_printoptions iinfo isdtype isscalar issubdtype load printoptions
         promote_types result_type set_printoptions""",
@@ -76,10 +78,10 @@ _NUMPYS = frozenset(
 # What jax.numpy has and this module does not have yet.
 _MISSING = frozenset(
     """
-    apply_along_axis apply_over_axes argpartition bartlett bincount blackman c_ choose compress convolve
-    corrcoef correlate cov cross delete diff ediff1d extract fft fill_diagonal frompyfunc gradient hamming
+    apply_along_axis apply_over_axes argpartition bartlett bincount blackman c_ choose compress
+    corrcoef cov delete diff ediff1d extract fill_diagonal frompyfunc gradient hamming
     hanning histogram histogram2d histogram_bin_edges histogramdd i0 index_exp insert interp intersect1d isin
-    ix_ kaiser lexsort linalg mask_indices median mgrid nanmedian nanpercentile nanquantile ogrid packbits
+    ix_ kaiser lexsort mask_indices median mgrid nanmedian nanpercentile nanquantile ogrid packbits
     partition percentile piecewise place poly polyadd polyder polydiv polyfit polyint polymul polysub polyval
     put quantile r_ ravel_multi_index roots s_ setdiff1d setxor1d sort_complex trapezoid trim_zeros ufunc
     union1d unique unique_all unique_counts unique_inverse unique_values unpackbits unravel_index unwrap
@@ -88,13 +90,17 @@ _MISSING = frozenset(
 
 _HOME: dict[str, str] = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = sorted([*_HOME, *_NUMPYS, "bool", "ndarray"])  # noqa: PLE0605
+_SUBMODULES = frozenset({"fft", "linalg"})
+
+__all__ = sorted([*_HOME, *_NUMPYS, *_SUBMODULES, "bool", "ndarray"])  # noqa: PLE0605
 
 
 def _find(name: str) -> Any:
     module = _HOME.get(name)
     if module is not None:
         return getattr(importlib.import_module(f"mpijax.numpy.{module}"), name)
+    if name in _SUBMODULES:
+        return importlib.import_module(f"mpijax.numpy.{name}")
     if name in _NUMPYS:
         return getattr(importlib.import_module("numpy"), name)
     if name == "ndarray":

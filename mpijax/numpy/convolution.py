@@ -1,0 +1,65 @@
+"""convolve and correlate, of one-dimensional arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax import lax
+from mpijax.numpy.rearrange import flip
+from mpijax.numpy.ufuncs import conj
+from mpijax.numpy.util import ensure_arraylike, promote_dtypes, promote_dtypes_inexact
+from mpijax.transforms.api import jit
+
+
+@jit(static_argnames=("mode", "precision", "preferred_element_type"))
+def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """Sums of products of an array with another one that is reversed and moves over it.
+
+    Args:
+      a, v: one-dimensional, not empty.
+      mode: "full", wherever they overlap; "valid", where the shorter one lies in the longer; "same", as many as the
+        longer one has, in the middle of "full".
+      preferred_element_type: dtype of sums and result, a float or complex one if None.
+
+    Raises:
+      ValueError: another number of axes, empty arrays, an unknown mode.
+    """
+    a, v = ensure_arraylike("convolve", a, v)
+    return _conv(a, v, mode, "convolve", precision, preferred_element_type)
+
+
+@jit(static_argnames=("mode", "precision", "preferred_element_type"))
+def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """Sums of products of an array with the conjugates of another one that moves over it; arguments as of `convolve`."""
+    a, v = ensure_arraylike("correlate", a, v)
+    return _conv(a, v, mode, "correlate", precision, preferred_element_type)
+
+
+@jit(static_argnames=("mode", "op", "precision", "preferred_element_type"))
+def _conv(x: Any, y: Any, mode: str, op: str, precision: Any, preferred_element_type: Any = None) -> Any:
+    if np.ndim(x) != 1 or np.ndim(y) != 1:
+        raise ValueError(f"{op}() only support 1-dimensional inputs, got shapes {np.shape(x)} and {np.shape(y)}.")
+    x, y = promote_dtypes_inexact(x, y) if preferred_element_type is None else promote_dtypes(x, y)
+    if len(x) == 0 or len(y) == 0:
+        raise ValueError(f"{op}: inputs cannot be empty, got shapes {x.shape} and {y.shape}.")
+    order = slice(None)
+    if op == "correlate":
+        y = conj(y)
+        if len(x) < len(y):
+            x, y = y, x
+            order = slice(None, None, -1)
+    else:
+        if len(x) < len(y):
+            x, y = y, x
+        y = flip(y)
+    n = y.shape[0]
+    padding = {"valid": (0, 0), "same": (n // 2, n - n // 2 - 1), "full": (n - 1, n - 1)}.get(mode)
+    if padding is None:
+        raise ValueError(f"mode must be one of ['full', 'same', 'valid'], got {mode!r}")
+    out = lax.conv_general_dilated(
+        x[None, None, :], y[None, None, :], (1,), [padding], precision=precision,
+        preferred_element_type=preferred_element_type,
+    )  # fmt: skip
+    return out[0, 0, order]

@@ -1,0 +1,252 @@
+"""Discrete Fourier transforms, by NumPy's names.
+
+Of the `norm`s, "backward" (the default) divides inverse transforms by the number of elements, "forward" the others,
+"ortho" both by its root. Transforms of reals are in the precision of the input: float32 gives complex64.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import mpijax.numpy as jnp
+from mpijax.core import dtypes
+from mpijax.numpy.util import ensure_arraylike, promote_dtypes_inexact
+from mpijax.ops.fft import FftType
+from mpijax.ops.fft import fft as transform
+
+Axes = Sequence[int] | None
+
+__all__ = [
+    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft",
+    "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
+]  # fmt: skip
+
+# ---------------------------------------------------------------- any number of axes
+
+
+def _transform(name: str, kind: FftType, a: Any, s: Sequence[int] | None, axes: Axes, norm: str | None) -> Any:
+    """The transform over `axes`, which become the last ones meanwhile; lengths `s` cut off, or fill up with zeros."""
+    full_name = f"jax.numpy.fft.{name}"
+    x = ensure_arraylike(full_name, a)
+    if s is not None:
+        s = tuple(map(operator.index, s))
+        if any(n <= 0 for n in s):
+            raise ValueError(f"{full_name}: Shape should be positive, got {s}.")
+    if s is not None and axes is not None and len(s) != len(axes):
+        raise ValueError(f"{full_name}: Shape and axes have different lengths, got {s} and {axes}.")
+    count = len(axes) if axes is not None else x.ndim if s is None else len(s)
+    last = tuple(range(x.ndim - count, x.ndim))
+    if axes is not None:
+        if len(axes) != len(set(axes)):
+            raise ValueError(f"{full_name} does not support repeated axes. Got axes {axes}.")
+        x = jnp.moveaxis(x, axes, last)
+    if s is None:
+        s = [x.shape[d] for d in last]
+        if kind == FftType.IRFFT and s:
+            s[-1] = max(0, 2 * (s[-1] - 1))
+    else:
+        x = _resized(x, last, s, kind)
+    out = _by_threes(x, kind, tuple(s))
+    if norm is not None:
+        out = out * _factor(jnp.array(s, dtype=out.dtype), name, norm)
+    return out if axes is None else jnp.moveaxis(out, last, axes)
+
+
+def _resized(x: Any, axes: Sequence[int], s: Sequence[int], kind: FftType) -> Any:
+    sizes = list(x.shape)
+    for d, n in zip(axes, s, strict=True):
+        sizes[d] = n
+    if kind == FftType.IRFFT:
+        sizes[-1] = sizes[-1] // 2 + 1
+    x = x[tuple(slice(n) for n in sizes)]
+    return jnp.pad(x, [(0, n - own) for n, own in zip(sizes, x.shape, strict=True)])
+
+
+def _by_threes(x: Any, kind: FftType, s: tuple[int, ...]) -> Any:
+    """The primitive transforms up to three axes at once; of four axes two at a time."""
+    if len(s) <= 3:
+        return transform(x, kind, s)
+    n = 2 if len(s) == 4 else 3
+    first = tuple(range(x.ndim - len(s), x.ndim - n))
+    later = tuple(range(x.ndim - len(s) + n, x.ndim))
+    if kind in (FftType.RFFT, FftType.FFT):
+        x = jnp.moveaxis(transform(x, kind, s[-n:]), first, later)
+        return jnp.moveaxis(_by_threes(x, FftType.FFT, s[:-n]), later, first)
+    x = _by_threes(jnp.moveaxis(x, first, later), FftType.IFFT, s[:-n])
+    return transform(jnp.moveaxis(x, later, first), kind, s[-n:])
+
+
+def _factor(s: Any, name: str, norm: str) -> Any:
+    if norm == "backward":
+        return jnp.array(1)
+    (s,) = promote_dtypes_inexact(s)
+    if norm not in ("ortho", "forward"):
+        raise ValueError(f'Invalid norm value {norm}; should be "backward","ortho" or "forward".')
+    total = jnp.prod(s)
+    total = jnp.sqrt(total) if norm == "ortho" else total
+    return total if name.startswith("i") else 1 / total
+
+
+def fftn(a: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Any:
+    """Fourier transform over several axes.
+
+    Args:
+      a: array of any dtype.
+      s: sizes of the transformed axes of the result (those of `a`).
+      axes: which axes to transform: all, or the last ones where `s` says how many.
+
+    Returns:
+      Complex array.
+
+    Raises:
+      ValueError: sizes that are not positive or not as many as axes, repeated axes, an unknown norm.
+    """
+    return _transform("fftn", FftType.FFT, a, s, axes, norm)
+
+
+def ifftn(a: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Any:
+    """The inverse of `fftn`."""
+    return _transform("ifftn", FftType.IFFT, a, s, axes, norm)
+
+
+def rfftn(a: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Any:
+    """`fftn` of reals; the last axis of the result has the first n // 2 + 1 of n elements."""
+    return _transform("rfftn", FftType.RFFT, a, s, axes, norm)
+
+
+def irfftn(a: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Any:
+    """The inverse of `rfftn`: real, the last axis of size 2 * (n - 1) unless `s` says another one."""
+    return _transform("irfftn", FftType.IRFFT, a, s, axes, norm)
+
+
+# ---------------------------------------------------------------- one axis
+
+
+def _single(name: str, kind: FftType, a: Any, n: int | None, axis: int | None, norm: str | None) -> Any:
+    _check_axis(name, axis)
+    return _transform(name, kind, a, None if n is None else [n], None if axis is None else [axis], norm)
+
+
+def _check_axis(name: str, axis: Any) -> None:
+    if isinstance(axis, (list, tuple)):
+        full_name = f"jax.numpy.fft.{name}"
+        raise ValueError(f"{full_name} does not support multiple axes. Please use {full_name}n. Got axis = {axis!r}.")
+
+
+def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """Fourier transform along an axis, cut or filled with zeros to `n` elements."""
+    return _single("fft", FftType.FFT, a, n, axis, norm)
+
+
+def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The inverse of `fft`."""
+    return _single("ifft", FftType.IFFT, a, n, axis, norm)
+
+
+def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """`fft` of reals: the first n // 2 + 1 of n elements, of which the others are the conjugates."""
+    return _single("rfft", FftType.RFFT, a, n, axis, norm)
+
+
+def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The inverse of `rfft`, of 2 * (m - 1) elements for m if `n` does not say another number."""
+    return _single("irfft", FftType.IRFFT, a, n, axis, norm)
+
+
+def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The real spectrum of a signal of which half is given, the other half being its conjugates."""
+    conjugates = jnp.conj(a)
+    _check_axis("hfft", axis)
+    count = (conjugates.shape[axis] - 1) * 2 if n is None else n
+    return _single("hfft", FftType.IRFFT, conjugates, n, axis, norm) * count
+
+
+def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The inverse of `hfft`."""
+    _check_axis("ihfft", axis)
+    x = jnp.asarray(a)
+    count = x.shape[axis] if n is None else n
+    return jnp.conj(_single("ihfft", FftType.RFFT, x, n, axis, norm)) * (1 / count)
+
+
+# ---------------------------------------------------------------- two axes
+
+
+def _double(name: str, kind: FftType, a: Any, s: Sequence[int] | None, axes: Sequence[int], norm: str | None) -> Any:
+    if len(axes) != 2:
+        raise ValueError(f"jax.numpy.fft.{name} only supports 2 axes. Got axes = {axes!r}.")
+    return _transform(name, kind, a, s, axes, norm)
+
+
+def fft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
+    """`fftn` over two axes."""
+    return _double("fft2", FftType.FFT, a, s, axes, norm)
+
+
+def ifft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
+    """`ifftn` over two axes."""
+    return _double("ifft2", FftType.IFFT, a, s, axes, norm)
+
+
+def rfft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
+    """`rfftn` over two axes."""
+    return _double("rfft2", FftType.RFFT, a, s, axes, norm)
+
+
+def irfft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
+    """`irfftn` over two axes."""
+    return _double("irfft2", FftType.IRFFT, a, s, axes, norm)
+
+
+# ---------------------------------------------------------------- frequencies
+
+
+def _check_counts(name: str, n: Any, d: Any) -> None:
+    if isinstance(n, (list, tuple)):
+        raise ValueError(f"The n argument of jax.numpy.fft.{name} only takes an int. Got n = {list(n)}.")
+    if isinstance(d, (list, tuple)):
+        raise ValueError(f"The d argument of jax.numpy.fft.{name} only takes a single value. Got d = {list(d)}.")
+
+
+def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
+    """The frequencies of the elements of an FFT of n samples that are d apart: 0, 1 ..., and the negative ones."""
+    dtype = dtype or dtypes.default_float_dtype()
+    _check_counts("fftfreq", n, d)
+    inner = dtypes.finfo(dtypes.to_inexact_dtype(np.dtype(dtype))).dtype
+    i = jnp.arange(n, dtype=inner, device=device)
+    k = (i + n // 2) % n - n // 2
+    return (k.astype(inner) / jnp.array(d * n, dtype=inner, device=device)).astype(dtype)
+
+
+def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
+    """The frequencies of the elements of an RFFT of n samples that are d apart."""
+    dtype = dtype or dtypes.default_float_dtype()
+    _check_counts("rfftfreq", n, d)
+    k = jnp.arange(0, n // 2 + 1, dtype=dtype, device=device)
+    return k / jnp.array(d * n, dtype=dtype, device=device)
+
+
+def fftshift(x: Any, axes: int | Axes = None) -> Any:
+    """Roll the axes so that the element of frequency 0 is in the middle."""
+    x = ensure_arraylike("fftshift", x)
+    shift, axes = _halves(x, axes)
+    return jnp.roll(x, shift, axes)
+
+
+def ifftshift(x: Any, axes: int | Axes = None) -> Any:
+    """The inverse of `fftshift`."""
+    x = ensure_arraylike("ifftshift", x)
+    shift, axes = _halves(x, axes)
+    return jnp.roll(x, -shift if isinstance(shift, int) else [-n for n in shift], axes)
+
+
+def _halves(x: Any, axes: int | Axes) -> tuple[int | list[int], int | Sequence[int]]:
+    if axes is None:
+        axes = tuple(range(x.ndim))
+    if isinstance(axes, int):
+        return x.shape[axes] // 2, axes
+    return [x.shape[d] // 2 for d in axes], axes
