@@ -20,13 +20,18 @@ from mpijax.transforms.zeros import Zero, instantiate
 
 
 class TangentTrace(Trace):
-    """Records operations on tangents in `builder`; everything else runs in the parent."""
+    """Records operations on tangents in `builder`; everything else runs in the parent.
 
-    __slots__ = ("builder",)
+    A user's rule may give both to one call, whose results then are of both kinds: the call is split, unless
+    `whole`, where a rule of the call itself binds its linear part.
+    """
+
+    __slots__ = ("builder", "whole")
 
     def __init__(self, parent: Trace, builder: JaxprTrace):
         super().__init__(parent)
         self.builder = builder
+        self.whole = False
 
     def _is_linear(self, args) -> bool:
         builder = self.builder
@@ -36,9 +41,22 @@ class TangentTrace(Trace):
         return self._is_linear(args) or self.parent.records(args)
 
     def process_primitive(self, primitive, args, params):
-        if self._is_linear(args):
+        if not self._is_linear(args):
+            return self.parent.process_primitive(primitive, args, params)
+        if primitive.linearize is None or self.whole or all(self._is_linear([x]) for x in args):
             return self.builder.process_primitive(primitive, args, params)
-        return self.parent.process_primitive(primitive, args, params)
+        return self._split(primitive, args, params)
+
+    def _split(self, primitive, args, params):
+        """A call f(x, t), linear in t: what does not depend on t is f(x, 0), the rest is its derivative there."""
+        linear = [self._is_linear([x]) for x in args]
+        zeros = [Zero(typeof(x).to_tangent_aval()) for x in args]
+        primals = [instantiate(zero) if now else x for x, zero, now in zip(args, zeros, linear, strict=True)]
+        tangents = [x if now else zero for x, zero, now in zip(args, zeros, linear, strict=True)]
+        outs, out_tangents = LinearizeTrace(self.parent, self.builder).differentiate(
+            primitive, primals, tangents, params
+        )
+        return [out if type(t) is Zero else t for out, t in zip(outs, out_tangents, strict=True)]
 
     def process_custom_call(self, call, args):
         if self._is_linear(args):
@@ -72,8 +90,17 @@ class LinearizeTrace(DualTrace):
 
     def differentiate(self, primitive, primals, tangents, params):
         if primitive.linearize is not None:
-            return primitive.linearize(self, primals, tangents, params)
+            return self._linearize(primitive, primals, tangents, params)
         return primitive.jvp(primals, tangents, **params)
+
+    def _linearize(self, primitive, primals, tangents, params):
+        saved, state.trace = state.trace, self.rule_trace
+        self.rule_trace.whole = True
+        try:
+            return primitive.linearize(self, primals, tangents, params)
+        finally:
+            self.rule_trace.whole = False
+            state.trace = saved
 
     def bind_linear(self, primitive, args, params):
         """Record an operation of the linear program, also if it reads no tangent: it may get one from another rank."""

@@ -43,7 +43,7 @@ def operations(J) -> dict[str, Callable]:
         "sort": lambda x, y: n.sort(x * y) + x,
         "reversed": lambda x, y: x[::-1] * 0.8 + y[0],
         "gather": lambda x, y: n.sin(x)[PICK] + y * x[1],
-        "scatter": lambda x, y: x.at[PICK].add(y).at[1].multiply(y[0]),
+        "scatter": lambda x, y: n.asarray(x).at[PICK].add(y).at[1].multiply(y[0]),
         "update": lambda x, y: lax.dynamic_update_slice(n.sin(x), n.cos(y[:2]), (1,)),
         "at an index": lambda x, y: x * n.take(y, n.argmax(x)),
         "where": lambda x, y: n.where(x > 0.13, x * y, n.sin(y)),

@@ -88,7 +88,31 @@ def with_integers(J):
     return f
 
 
+def by_jvp_of(J, call):
+    """A rule that is the derivative of a call, and reads its result once more."""
+    f = J.custom_jvp(lambda x: call(x))
+
+    @f.defjvp
+    def rule(primals, tangents):
+        out, tangent = J.jvp(call, primals, tangents)
+        return f(*primals), tangent * 1.5 + out * tangents[0]
+
+    return f
+
+
+CALLS = {
+    "jit": lambda J: J.jit(J.numpy.sin),
+    "checkpoint": lambda J: J.checkpoint(J.numpy.sin),
+    "cond": lambda J: lambda x: J.lax.cond(x[0] > 0.1, J.numpy.sin, J.numpy.cos, x),
+    "scan": lambda J: lambda x: J.lax.scan(lambda c, _: (J.numpy.sin(c) * c, None), x, length=2)[0],
+}
+
 PROGRAMS = {
+    **{
+        f"jvp: rule by jvp of {name}": (
+            lambda J, call=call: J.grad(lambda x: by_jvp_of(J, call(J))(x).sum()), (X3,))
+        for name, call in CALLS.items()
+    },
     "jvp: value": (lambda J: doubled(J), (X3, X3)),
     "jvp: forward": (lambda J: lambda x: J.jvp(doubled(J), (x, x), (X3, X3)), (X3,)),
     "jvp: reverse": (lambda J: J.grad(lambda x, y: doubled(J)(x, y).sum(), (0, 1)), (X3, X3)),

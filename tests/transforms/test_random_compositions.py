@@ -13,8 +13,8 @@ from transforms.compositions import arguments, compose
 
 import mpijax
 
-SEEDS = range(40)
-MORE = range(40, 640)
+SEEDS = range(32)
+MORE = range(32, 632)
 
 
 def check(seed: int, depth: int) -> None:
