@@ -1,4 +1,6 @@
-from collections.abc import Buffer
+"""Types of ``cython_ext/record.pyx``."""
+
+from typing_extensions import Buffer
 
 RING: int
 SITES: int

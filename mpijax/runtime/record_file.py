@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def content(source: Recorder) -> dict[str, Any]:
     sites = {str(i): _site(source, i) for i in used}
     return {
         "job": source.job, "rank": source.rank, "size": source.size, "host": socket.gethostname(),
-        "pid": os.getpid(), "sites": sites, "operations": operations,
+        "pid": os.getpid(), "written": time.time_ns(), "sites": sites, "operations": operations,
     }  # fmt: skip
 
 

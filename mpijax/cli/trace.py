@@ -1,0 +1,148 @@
+"""``mpijax trace``: the records of all ranks as one timeline, and who waited for whom.
+
+A record (`runtime.record_file`) knows when its rank began and ended each operation. Operations of different ranks
+belong together when they have the same number in the same sequence; in a collective every rank waits for the one that
+begins last. Between nodes, clocks are compared as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mpijax.cli.trace_page import page
+
+
+@dataclass
+class Operation:
+    """An operation of one rank; times in ns. `wait`: until the last rank came, which was `late` (itself: -1)."""
+
+    rank: int
+    number: int
+    site: dict[str, Any]
+    position: int
+    nbytes: int
+    begin: int
+    end: int
+    done: bool
+    wait: int = 0
+    late: int = -1
+
+
+def load(paths: list[Path]) -> tuple[int, list[Operation]]:
+    """(number of ranks of the job, operations of all records). Raises ValueError for files of different jobs."""
+    operations: list[Operation] = []
+    jobs: dict[str, int] = {}
+    for path in paths:
+        try:
+            record = json.loads(path.read_text())
+            jobs[record["job"]] = record["size"]
+            now = record["written"]
+            for number, site, position, nbytes, begin, end in record["operations"]:
+                what = record["sites"][str(site)]
+                done = end is not None
+                operations.append(
+                    Operation(record["rank"], number, what, position, nbytes, begin, end if done else now, done)
+                )
+        except (KeyError, TypeError, json.JSONDecodeError) as error:
+            raise ValueError(f"{path} is no record of mpijax: {type(error).__name__}: {error}") from None
+    if len(jobs) != 1:
+        raise ValueError(f"the records are of {len(jobs)} jobs ({', '.join(jobs)}): give those of one")
+    return max(jobs.values()), operations
+
+
+def find_waits(operations: list[Operation]) -> None:
+    """Fill in for whom each operation waited."""
+    together: dict[tuple[int, int], list[Operation]] = defaultdict(list)
+    for o in operations:
+        if o.site["peers"] is None:
+            together[o.site["sequence"], o.position].append(o)
+        elif o.site["peers"]:
+            o.late, o.wait = o.site["peers"][0], o.end - o.begin
+    for group in together.values():
+        last = max(group, key=lambda o: o.begin)
+        absent = set(group[0].site["ranks"]) - {o.rank for o in group}
+        for o in group:
+            if not o.done and absent:
+                o.late, o.wait = min(absent), o.end - o.begin
+            elif o is not last:
+                o.late, o.wait = last.rank, min(last.begin, o.end) - o.begin
+
+
+def volumes(size: int, operations: list[Operation]) -> list[list[int]]:
+    """Bytes that the program sends from rank to rank: messages to their receiver, collectives to all others."""
+    matrix = [[0] * size for _ in range(size)]
+    for o in operations:
+        peers = o.site["peers"]
+        for r in o.site["ranks"] if peers is None else peers[-1:]:
+            if r != o.rank and not (peers is not None and o.site["label"].startswith("recv")):
+                matrix[o.rank][r] += o.nbytes
+    return matrix
+
+
+def chrome(operations: list[Operation]) -> dict[str, Any]:
+    """The trace for Perfetto and chrome://tracing: a process for each rank, times in µs from the first operation."""
+    zero = min((o.begin for o in operations), default=0)
+    ranks = sorted({o.rank for o in operations})
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "pid": r, "name": "process_name", "args": {"name": f"rank {r}"}} for r in ranks
+    ]
+    for o in operations:
+        where = {"line": o.site["line"], "bytes": o.nbytes, "number": o.number, "communicator": o.site["group"]}
+        if o.late >= 0:
+            where |= {"waited for rank": o.late, "waited for µs": o.wait / 1000}
+        start, length = (o.begin - zero) / 1000, (o.end - o.begin) / 1000
+        name = o.site["label"] + ("" if o.done else " (not finished)")
+        events.append({"ph": "X", "pid": o.rank, "tid": 0, "name": name, "ts": start, "dur": length, "args": where})
+    return {"traceEvents": events, "displayTimeUnit": "ns"}
+
+
+def summary(operations: list[Operation]) -> str:
+    """Who waited for whom, and in which lines."""
+    pairs: dict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0])
+    lines: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for o in operations:
+        if o.late >= 0:
+            pairs[o.rank, o.late][0] += o.wait
+            pairs[o.rank, o.late][1] += 1
+        row = lines[o.site["label"], o.site["line"]]
+        row[0] += o.wait
+        row[1] += o.end - o.begin
+        row[2] += 1
+    out = [f"{len(operations)} operations of {len({o.rank for o in operations})} ranks"]
+    out += [
+        f"  rank {a} waited {t / 1e6:.3f} ms for rank {b} in {n} operations"
+        for (a, b), (t, n) in sorted(pairs.items(), key=lambda item: -item[1][0])[:20]
+    ]
+    out.append("by line, of all ranks:")
+    out += [
+        f"  {total / 1e6:10.3f} ms, of which {wait / 1e6:.3f} ms waiting, in {n} x {label}  {line}"
+        for (label, line), (wait, total, n) in sorted(lines.items(), key=lambda item: -item[1][1])[:20]
+    ]
+    out += [f"  rank {o.rank} is still in {o.site['label']}  {o.site['line']}" for o in operations if not o.done]
+    return "\n".join(out)
+
+
+def main(arguments: list[str]) -> int:
+    """Merge records; 1 if they are not records of one job."""
+    parser = argparse.ArgumentParser(prog="mpijax trace", description=__doc__)
+    parser.add_argument("files", nargs="+", type=Path, help="mpijax-record-*.json, one of each rank")
+    parser.add_argument("-o", "--output", type=Path, default=Path("mpijax-trace"), help="name of the results")
+    options = parser.parse_args(arguments)
+    try:
+        size, operations = load(options.files)
+    except (OSError, ValueError) as error:
+        print(f"mpijax trace: {error}", file=sys.stderr)
+        return 1
+    find_waits(operations)
+    trace, html = options.output.with_suffix(".json"), options.output.with_suffix(".html")
+    trace.write_text(json.dumps(chrome(operations)))
+    html.write_text(page(operations, volumes(size, operations), summary(operations)))
+    print(summary(operations))
+    print(f"{trace}: for https://ui.perfetto.dev or chrome://tracing; {html}: to look at in a browser")
+    return 0
