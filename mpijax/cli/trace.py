@@ -49,7 +49,7 @@ def load(paths: list[Path]) -> tuple[int, list[Operation]]:
                 operations.append(
                     Operation(record["rank"], number, what, position, nbytes, begin, end if done else now, done)
                 )
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is no record of mpijax: {type(error).__name__}: {error}") from None
     if len(jobs) != 1:
         raise ValueError(f"the records are of {len(jobs)} jobs ({', '.join(jobs)}): give those of one")

@@ -41,7 +41,8 @@ def content(source: Recorder) -> dict[str, Any]:
         return zero + int(int(tick) * scale)
 
     operations = []
-    for number in range(max(1, last - record.RING + 1), last + 1):
+    first = int(region["started"]) - record.RING + 2  # what came meanwhile has replaced the oldest, the next is coming
+    for number in range(max(1, first), last + 1):
         e = ring[number % record.RING]
         end = nanoseconds(e["end"]) if e["end"] else None
         operations.append([number, int(e["site"]), int(e["number"]), int(e["nbytes"]), nanoseconds(e["begin"]), end])

@@ -1,0 +1,80 @@
+"""Jobs of several ranks that tests start themselves, all at once, since ranks that wait need no core."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+MPIRUN = shutil.which("mpirun", path=str(Path(sys.executable).parent)) or shutil.which("mpirun")
+ROOT = Path(__file__).parents[2]
+LAUNCHER = ("PMI_", "PMIX_", "OMPI_", "HYDRA_", "HYDI_", "MPI_")
+
+starts_jobs = [
+    pytest.mark.skipif(MPIRUN is None, reason="there is no mpirun"),
+    pytest.mark.skipif(any(v in os.environ for v in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")), reason="starts jobs itself"),
+]
+
+START = """
+import os, signal, sys, threading, time
+import numpy as np
+import mpijax as jax
+from mpi4py import MPI
+from mpijax import lax, mpi
+from mpijax.errors import JaxRuntimeError
+rank, size = jax.process_index(), jax.process_count()
+total = jax.jit(lambda x: mpi.allreduce(x, op=MPI.SUM))
+x = np.arange(4, dtype=np.float32)
+"""
+# Without mpi4py.MPI, so that MPI is started by mpijax.
+START_ALONE = START.replace("from mpi4py import MPI\n", "").replace("MPI.SUM", "'SUM'")
+
+
+@dataclass
+class Job:
+    """body: what each rank runs; settings: of the environment; signal: sent to mpirun's ranks after a second."""
+
+    body: str
+    ranks: int = 2
+    settings: dict[str, str] = field(default_factory=dict)
+    start: str = START_ALONE
+    limit: float = 60
+
+
+@dataclass
+class Outcome:
+    status: int
+    output: str
+    seconds: float
+
+
+def run_all(jobs: dict[str, Job], folder: Path) -> dict[str, Outcome]:
+    """Run the jobs at once; what came of each."""
+    running = {}
+    env = {k: v for k, v in os.environ.items() if not k.startswith((*LAUNCHER, "MPIJAX_STALL"))}
+    env |= {"PYTHONPATH": str(ROOT), "MPIJAX_TRACE_DIR": str(folder)}
+    for name, job in jobs.items():
+        file = (folder / f"{name}.txt").open("w+")
+        process = subprocess.Popen(
+            [MPIRUN, "-n", str(job.ranks), sys.executable, "-c", job.start + job.body], env=env | job.settings,
+            stdout=file, stderr=subprocess.STDOUT, cwd=ROOT, start_new_session=True,
+        )  # fmt: skip
+        running[name] = process, file, time.monotonic()
+    outcomes = {}
+    for name, (process, file, began) in running.items():
+        try:
+            process.wait(jobs[name].limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        file.seek(0)
+        outcomes[name] = Outcome(process.returncode, file.read(), time.monotonic() - began)
+        file.close()
+    return outcomes

@@ -1,0 +1,172 @@
+"""Stalls, ranks that fail in all the ways there are, and the flight recorder, in jobs with time limits."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+from mpi.jobs import START, Job, run_all, starts_jobs
+
+from mpijax._ext import record
+from mpijax.cli import main
+from mpijax.runtime.recorder import REGION, Group, Recorder, Site, ranges
+
+SOON = {"MPIJAX_STALL_SECONDS": "1"}
+JOBS = {
+    "asleep": Job("total(x)\nif rank == 1: time.sleep(2.5)\nprint(total(x))", 3, SOON),
+    "absent": Job("total(x)\nif rank == 0: total(x)\nelse: time.sleep(100)", settings=SOON | {"MPIJAX_STALL_ABORT": "1"}),
+    "receives": Job(
+        "if rank == 0: jax.jit(lambda x: mpi.recv(x, source=1))(x)\nelse: time.sleep(100)",
+        settings=SOON | {"MPIJAX_STALL_ABORT": "1"},
+    ),
+    "killed": Job("total(x)\nif rank == 1: os.kill(os.getpid(), signal.SIGKILL)\ntotal(x)"),
+    "raises": Job("total(x)\nprint('before', flush=True)\nif rank == 1: raise ValueError('unwell')\ntotal(x)"),
+    "exits": Job("total(x)\nprint('before', rank)\nif rank == 1: sys.exit(3)\ntotal(x)"),
+    "exits, started by mpi4py": Job("total(x)\nprint('before', rank)\nif rank == 1: sys.exit(3)\ntotal(x)", start=START),
+    "leaves": Job("total(x)\nif rank == 0: total(x)"),
+    "all exit": Job("total(x)\nsys.exit(5)"),
+    "interrupted": Job(
+        "total(x)\nif rank: time.sleep(100)\nthreading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()\ntotal(x)"
+    ),
+    "callback": Job("""
+def check(y):
+    if rank == 1: raise KeyError('bad value')
+@jax.jit
+def f(x):
+    jax.debug.callback(check, x)
+    return mpi.allreduce(x, op='SUM')
+total(x); f(x); total(x)
+"""),
+    "thread": Job("""
+def fail(): raise ValueError('in a thread')
+total(x); t = threading.Thread(target=fail); t.start(); t.join(); total(x); print('went on')
+"""),
+    "two threads": Job("""
+total(x)
+def first():
+    try: total(x)
+    except RuntimeError as error: print('told:', error, flush=True)
+if rank == 1: time.sleep(3)
+t = threading.Thread(target=first); t.start(); time.sleep(1)
+if rank == 0: first()
+t.join()
+"""),
+    "signal": Job("""
+loop = jax.jit(lambda x: lax.fori_loop(0, 600, lambda i, y: mpi.allreduce(y, op='MAX'), x))
+loop(x); loop(x)
+if rank == 1: time.sleep(2)
+else: threading.Timer(1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+total(x)
+"""),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("jobs")
+
+
+@pytest.fixture(scope="module")
+def outcomes(folder):
+    jobs = {name: Job(**{**vars(job), "settings": dict(job.settings)}) for name, job in JOBS.items()}
+    for name, job in jobs.items():
+        job.settings["MPIJAX_TRACE_DIR"] = str(folder / f"records of {name}")
+    return run_all(jobs, folder)
+
+
+def marked(test):
+    for mark in starts_jobs:
+        test = mark(test)
+    return test
+
+
+# (job, exit status or None for any but 0, patterns of the output)
+EXPECTED = [
+    ("asleep", 0, [
+        r"rank 0\] mpijax: rank 0 has waited 1 s in allreduce float32\[4\] sum on all ranks at <string>:\d+",
+        r"rank [02]\] mpijax:     its operation number \d+, 16 bytes",
+        r"rank [02]\] mpijax:     rank 1 has not come: it computes.* ago it finished allreduce float32\[4\] sum",
+        r"\[ ?0\. +3\. +6\. +9\.\]",
+    ]),
+    ("absent", 1, [r"rank 1 has not come", r"ended after 1 s in allreduce.*, as MPIJAX_STALL_ABORT asks: ending the job"]),
+    ("receives", 1, [r"waited 1 s in recv float32\[4\] source=1 on all ranks", r"rank 1 is needed: .*it has not communicated"]),
+    ("killed", None, []),
+    ("raises", 1, [r"\[rank 1\] ValueError: unwell", r"before"]),
+    ("exits", 3, [r"before 0", r"before 1", r"rank 1\b.*ending the job"]),
+    ("exits, started by mpi4py", None, [r"before 1", r"rank 1 has ended, and rank 0 waits for it in allreduce"]),
+    ("leaves", 1, [r"rank 1 has ended, and rank 0 waits for it in allreduce float32\[4\] sum on all ranks at <string>"]),
+    ("all exit", 5, []),
+    ("interrupted", 130, [r"rank 0\] mpijax: interrupted by Ctrl-C in allreduce"]),
+    ("callback", 1, [r"\[rank 1\].*bad value"]),
+    ("thread", 0, [r"ValueError: in a thread", r"went on[\s\S]*went on"]),
+    ("two threads", 0, [r"told: this rank communicates in another thread", r"at <string>:\d+"]),
+    ("signal", 0, [r"rank 0\] mpijax: the last operations are in .*json"]),
+]  # fmt: skip
+
+
+@marked
+@pytest.mark.parametrize("name, status, patterns", EXPECTED, ids=[e[0] for e in EXPECTED])
+def test_jobs_end_and_tell(outcomes, name, status, patterns):
+    found = outcomes[name]
+    assert found.seconds < JOBS[name].limit, found.output
+    assert found.status == status if status is not None else found.status != 0, found.output
+    for pattern in patterns:
+        assert re.search(pattern, found.output), (pattern, found.output)
+
+
+@marked
+def test_only_stalls_are_told(outcomes):
+    assert "has waited" not in outcomes["signal"].output + outcomes["thread"].output + outcomes["all exit"].output
+
+
+@marked
+def test_records(outcomes, folder, capsys):
+    """A stall leaves the records of all ranks, which show who waited for whom."""
+    files = sorted(map(str, (folder / "records of asleep").glob("mpijax-record-*.json")))
+    assert len(files) == 3 and outcomes["asleep"].status == 0
+    assert main(["trace", *files, "-o", str(folder / "merged")]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"rank 0 waited 1\d{3}\.\d+ ms for rank 1 in", told) or re.search(r"rank 0 waited \d{4}", told), told
+    assert "rank 0 is still in allreduce float32[4] sum" in told and "rank 1 is still" not in told
+    events = json.loads((folder / "merged.json").read_text())["traceEvents"]
+    assert {e["pid"] for e in events} == {0, 1, 2}
+    last = [e for e in events if e["pid"] == 2][-1]
+    assert last["name"].endswith("(not finished)") and last["args"]["waited for rank"] == 1 and last["dur"] > 5e5
+    page = (folder / "merged.html").read_text()
+    assert "rank 2, operation" in page and "http" not in page.split("<script>")[0]
+    files = list((folder / "records of signal").glob("*.json"))
+    [written] = [json.loads(f.read_text()) for f in files]
+    numbers = [o[0] for o in written["operations"]]
+    assert written["rank"] == 0 and len(numbers) == 1023 and numbers == list(range(numbers[0], numbers[0] + 1023))
+    times = [t for o in written["operations"][:-1] for t in o[4:]]
+    assert times == sorted(times) and written["operations"][-1][5] is None
+    assert sum(o[3] for o in written["operations"]) == 16 * 1023
+
+
+def test_trace_refuses_what_is_no_record(tmp_path, capsys):
+    file = tmp_path / "x.json"
+    for content in ("{}", "[", json.dumps({"job": "a", "size": 2, "rank": 0, "written": 0, "operations": [[1]]})):
+        file.write_text(content)
+        assert main(["trace", str(file)]) == 1
+        assert "is no record of mpijax" in capsys.readouterr().err
+    assert main(["trace", str(tmp_path / "absent")]) == 1
+    assert main(["dance"]) == 2 and "trace" in capsys.readouterr().err
+
+
+def test_layout_and_names():
+    assert REGION.itemsize == record.REGION_BYTES
+    assert [ranges(r) for r in ([], [3], [0, 1, 2, 7, 9, 8])] == ["", "3", "0-2,7-9"]
+
+
+def test_more_places_than_are_kept():
+    """Places beyond those that are kept take the room of earlier ones, whose text is then not shown for them."""
+    own = Recorder()
+    own.regions = np.zeros(1, REGION)
+    group = Group(8, "all ranks", (0,), 0)
+    for n in range(record.SITES + 3):
+        assert own.site(Site(f"allreduce {n}", "a" * 300, group), 0)[0] == n
+    assert own.text_of(own.mine, record.SITES + 1).startswith(f"allreduce {record.SITES + 1} on all ranks at aaa")
+    assert own.text_of(own.mine, 1) == "an operation" and own.text_of(own.mine, 5).startswith("allreduce 5 ")
+    assert own.site(Site("allreduce 0", "a" * 300, group), 0) == (0, 0)
