@@ -11,17 +11,22 @@ from typing import Any
 from mpijax.core.trace import load_runtime as _load_runtime
 
 _MODULES: dict[str, str] = {
+    "apply": "apply_along_axis apply_over_axes",
     "arithmetic": """
         abs absolute add divide divmod float_power floor_divide fmod gcd lcm maximum minimum mod multiply
         negative positive pow power remainder sign subtract true_divide""",
     "argreductions": "argmax argmin nanargmax nanargmin",
     "at": "put_along_axis",
+    "bit_packing": "packbits unpackbits",
+    "choosing": "choose compress extract piecewise",
     "complexes": "angle conj conjugate imag iscomplexobj isrealobj real",
     "conditions": "argwhere flatnonzero nonzero where",
     "constructors": "array asarray",
     "contraction": "einsum einsum_path",
     "conversion": "ascontiguousarray astype copy from_dlpack frombuffer fromfile fromiter fromstring",
+    "covariance": "corrcoef cov",
     "cumulative": "cumprod cumsum cumulative_prod cumulative_sum nancumprod nancumsum",
+    "differences": "diff ediff1d gradient trapezoid unwrap",
     "elementwise": """
         acos acosh arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh
         bitwise_count cbrt cos cosh deg2rad degrees exp exp2 expm1 fabs hypot log log10 log1p log2 logaddexp
@@ -31,8 +36,17 @@ _MODULES: dict[str, str] = {
         around ceil clip copysign floor fmax fmin frexp heaviside ldexp modf nan_to_num nextafter rint round
         signbit spacing trunc""",
     "convolution": "convolve correlate",
+    "grids": "c_ index_exp ix_ mgrid ogrid r_ s_",
+    "histograms": "bincount histogram histogram2d histogram_bin_edges histogramdd",
     "indexing": "take take_along_axis",
+    "insertion": "delete insert",
+    "interpolation": "interp",
+    "partitions": "argpartition lexsort partition sort_complex",
+    "polyfit": "polyfit",
+    "polynomials": "poly polyadd polyder polydiv polyint polymul polysub polyval roots vander",
+    "positions": "mask_indices ravel_multi_index unravel_index",
     "products": "cross",
+    "quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
     "queries": """
         ComplexWarning can_cast finfo get_printoptions iinfo isdtype isscalar issubdtype load printoptions
         promote_types result_type set_printoptions""",
@@ -58,14 +72,19 @@ _MODULES: dict[str, str] = {
         float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float_ int1 int16 int2 int32 int4 int64
         int8 int_ single uint uint1 uint16 uint2 uint32 uint4 uint64 uint8""",
     "selection": "select",
+    "sets": "intersect1d isin setdiff1d setxor1d union1d",
     "shapes": """
         atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_shapes broadcast_to expand_dims
         matrix_transpose moveaxis permute_dims ravel reshape resize squeeze swapaxes transpose""",
     "sorting": "argsort digitize searchsorted sort",
     "statistics": """
         average count_nonzero mean nanmax nanmean nanmin nanprod nanstd nansum nanvar ptp std var""",
+    "trimming": "trim_zeros",
+    "unique": "unique unique_all unique_counts unique_inverse unique_values",
+    "updates": "fill_diagonal place put",
     "util": "ndim shape size",
     "vectorize": "vectorize",
+    "windows": "bartlett blackman hamming hanning i0 kaiser",
 }
 
 # The names that NumPy itself provides.
@@ -78,14 +97,7 @@ _NUMPYS = frozenset(
 # What jax.numpy has and this module does not have yet.
 _MISSING = frozenset(
     """
-    apply_along_axis apply_over_axes argpartition bartlett bincount blackman c_ choose compress
-    corrcoef cov delete diff ediff1d extract fill_diagonal frompyfunc gradient hamming
-    hanning histogram histogram2d histogram_bin_edges histogramdd i0 index_exp insert interp intersect1d isin
-    ix_ kaiser lexsort mask_indices median mgrid nanmedian nanpercentile nanquantile ogrid packbits
-    partition percentile piecewise place poly polyadd polyder polydiv polyfit polyint polymul polysub polyval
-    put quantile r_ ravel_multi_index roots s_ setdiff1d setxor1d sort_complex trapezoid trim_zeros ufunc
-    union1d unique unique_all unique_counts unique_inverse unique_values unpackbits unravel_index unwrap
-    vander""".split()
+    frompyfunc ufunc""".split()
 )
 
 _HOME: dict[str, str] = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -1,0 +1,49 @@
+"""Applying functions along axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import mpijax.numpy as jnp
+from mpijax.numpy.util import canonical_axis, check_arraylike, ensure_arraylike, shape_of
+from mpijax.transforms.vmap import vmap
+
+
+def apply_along_axis(func1d: Callable, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+    """`func1d` of each line of an array along an axis; its results take the place of the axis.
+
+    Args:
+      func1d: function of an array of one axis, and of `args` and `kwargs`; traced once.
+    """
+    check_arraylike("apply_along_axis", arr)
+    ndim = len(shape_of(arr))
+    axis = canonical_axis(axis, ndim)
+
+    def func(line):
+        return func1d(line, *args, **kwargs)
+
+    for i in range(1, ndim - axis):
+        func = vmap(func, in_axes=i, out_axes=-1)
+    for _ in range(axis):
+        func = vmap(func, in_axes=0, out_axes=0)
+    return func(arr)
+
+
+def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Sequence[int]) -> Any:
+    """`func(a, axis)` for one axis after the other; axes that it takes away are put back with size 1.
+
+    Raises:
+      ValueError: func returns an array of another number of axes.
+    """
+    a = ensure_arraylike("apply_over_axes", a)
+    for axis in axes:
+        out = func(a, axis)
+        if out.ndim == a.ndim - 1:
+            out = jnp.expand_dims(out, axis)
+        if out.ndim != a.ndim:
+            raise ValueError(
+                f"function is not returning an array of the correct shape: {out.shape} for an array of shape {a.shape}"
+            )
+        a = out
+    return a

@@ -1,0 +1,85 @@
+"""Fitting a polynomial to points, by least squares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import mpijax.numpy as jnp
+from mpijax.core import dtypes
+from mpijax.numpy.util import ensure_arraylike, promote_dtypes_inexact, static
+from mpijax.transforms.jit import jit
+
+
+def _check_points(x: Any, y: Any, deg: int) -> None:
+    if deg < 0:
+        raise ValueError("expected deg >= 0")
+    if x.ndim != 1:
+        raise TypeError("expected 1D vector for x")
+    if x.size == 0:
+        raise TypeError("expected non-empty vector for x")
+    if y.ndim not in (1, 2):
+        raise TypeError("expected 1D or 2D array for y")
+    if x.shape[0] != y.shape[0]:
+        raise TypeError("expected x and y to have same length")
+
+
+def _weighted(a: Any, w: Any) -> Any:
+    return a * w[:, np.newaxis] if a.ndim == 2 else a * w
+
+
+@jit(static_argnames=("deg", "rcond", "full", "cov"))
+def polyfit(
+    x: Any,
+    y: Any,
+    deg: int,
+    rcond: float | None = None,
+    full: bool = False,
+    w: Any = None,
+    cov: bool | str = False,
+) -> Any:
+    """Coefficients of the polynomial of degree `deg` closest to points, the highest power first.
+
+    Args:
+      x, y: points: [n], and [n] or [n, k] for k polynomials.
+      rcond: singular values below this share of the largest count as 0; default n times the precision.
+      w: weights of the points, [n].
+      full: return also (residuals, rank, singular values, rcond).
+      cov: return also the covariance matrix of the coefficients, scaled by the residuals unless "unscaled".
+    """
+    x, y = ensure_arraylike("polyfit", x, y)
+    deg = static(deg, "deg must be int", int)
+    _check_points(x, y, deg)
+    if rcond is None:
+        rcond = len(x) * float(dtypes.finfo(x.dtype).eps)
+    rcond = static(rcond, "rcond must be float", float)
+    left, right = jnp.vander(x, deg + 1), y
+    if w is not None:
+        (w,) = promote_dtypes_inexact(ensure_arraylike("polyfit", w))
+        if w.ndim != 1:
+            raise TypeError("expected a 1-d array for weights")
+        if w.shape[0] != y.shape[0]:
+            raise TypeError("expected w and y to have the same length")
+        left, right = _weighted(left, w), _weighted(right, w)
+    # Columns of length 1 make the problem better conditioned.
+    scale = jnp.sqrt((left * left).sum(axis=0))
+    left = left / scale
+    c, residuals, rank, singular = jnp.linalg.lstsq(left, right, rcond)
+    c = (c.T / scale).T
+    if full:
+        return c, residuals, rank, singular, jnp.asarray(rcond)
+    return (c, _covariance(left, scale, residuals, len(x), cov, y.ndim)) if cov else c
+
+
+def _covariance(left: Any, scale: Any, residuals: Any, n: int, cov: bool | str, ndim: int) -> Any:
+    base = jnp.linalg.inv(jnp.dot(left.T, left)) / jnp.outer(scale, scale)
+    order = left.shape[1]
+    if cov == "unscaled":
+        factor = jnp.array(1.0)
+    elif n <= order:
+        raise ValueError("the number of data points must exceed order to scale the covariance matrix")
+    else:
+        factor = residuals / (n - order)
+    factor = jnp.atleast_1d(factor)
+    return base * factor if ndim == 1 else base[:, :, np.newaxis] * factor

@@ -1,0 +1,83 @@
+"""Window functions: weights that fade towards both ends of a stretch of data; and the Bessel function of Kaiser's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import mpijax.numpy as jnp
+from mpijax import lax
+from mpijax.core import dtypes
+from mpijax.numpy.util import promote_args_inexact, static
+from mpijax.transforms.custom_jvp import custom_jvp
+from mpijax.transforms.derivatives import jvp
+from mpijax.transforms.jit import jit
+
+
+def _window(name: str, M: Any, weights: Callable[[Any, int], Any]) -> Any:
+    """`weights(n, M)` at n = 0 ... M - 1; of a single point, 1."""
+    M = static(M, f"M argument of jnp.{name}", int)
+    dtype = dtypes.default_float_dtype()
+    return lax.full((M,), 1, dtype) if M <= 1 else weights(lax.iota(dtype, M), M)
+
+
+def bartlett(M: int) -> Any:
+    """The triangle from 0 up to 1 and down to 0: float [M]."""
+    return _window("bartlett", M, lambda n, M: 1 - jnp.abs(2 * n + 1 - M) / (M - 1))
+
+
+def blackman(M: int) -> Any:
+    """Blackman's window, 0.42 - 0.5 cos(2πt) + 0.08 cos(4πt) for t in [0, 1]: float [M]."""
+
+    def weights(n, M):
+        return 0.42 - 0.5 * jnp.cos(2 * np.pi * n / (M - 1)) + 0.08 * jnp.cos(4 * np.pi * n / (M - 1))
+
+    return _window("blackman", M, weights)
+
+
+def hamming(M: int) -> Any:
+    """Hamming's window, 0.54 - 0.46 cos(2πt) for t in [0, 1]: float [M]."""
+    return _window("hamming", M, lambda n, M: 0.54 - 0.46 * jnp.cos(2 * np.pi * n / (M - 1)))
+
+
+def hanning(M: int) -> Any:
+    """Hann's window, 0.5 - 0.5 cos(2πt) for t in [0, 1]: float [M]."""
+    return _window("hanning", M, lambda n, M: 0.5 * (1 - jnp.cos(2 * np.pi * n / (M - 1))))
+
+
+def kaiser(M: int, beta: Any) -> Any:
+    """Kaiser's window, i0(β √(1 - t²)) / i0(β) for t in [-1, 1]: float [M]. The larger β, the narrower."""
+
+    def weights(n, M):
+        middle = 0.5 * (M - 1)
+        return i0(beta * jnp.sqrt(1 - ((n - middle) / middle) ** 2)) / i0(beta)
+
+    return _window("kaiser", M, weights)
+
+
+@jit
+def i0(x: Any) -> Any:
+    """Modified Bessel function of the first kind, of order 0, elementwise.
+
+    Raises:
+      ValueError: x is complex.
+    """
+    (x,) = promote_args_inexact("i0", x)
+    if not dtypes.issubdtype(x.dtype, np.floating):
+        raise ValueError(f"Unsupported input type to jax.numpy.i0: {x.dtype}")
+    return _i0(x)
+
+
+@custom_jvp
+def _i0(x):
+    size = lax.abs(x)
+    return lax.mul(lax.exp(size), lax.bessel_i0e(size))
+
+
+@_i0.defjvp
+def _i0_jvp(primals, tangents):
+    # The rule of abs is 0 at 0 and that of bessel_i0e of the sign of what is 0: the even function's slope is 0.
+    out, tangent = jvp(_i0.fun, primals, tangents)
+    return out, jnp.where(primals[0] == 0, 0.0, tangent)
