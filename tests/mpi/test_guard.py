@@ -86,6 +86,9 @@ MISMATCHES = {
     "nothing": "jax.jit(lambda x: mpi.scan(mpi.allreduce(x, op=MPI.MIN), op=MPI.SUM) if rank else mpi.allreduce(x, op=MPI.MIN))(x)",
 }
 BODY = f"""
+def say(what, text=""):  # in one piece, so that lines of ranks do not mix
+    sys.stdout.write(what + text.replace("\\n", "|") + "\\n")
+    sys.stdout.flush()
 pair = MPI.COMM_WORLD.Split(rank // 2)
 @jax.jit
 def order(x):
@@ -96,26 +99,26 @@ def order(x):
 for name, code in {MISMATCHES!r}.items():
     try:
         eval(code)
-        print(f"{{name}} passed on {{rank}}", flush=True)
+        say(f"{{name}} passed on {{rank}}")
     except JaxRuntimeError as error:
         text = str(error)
         assert "on the communicator of all ranks" in text and text.count("program '") >= 2, text
         assert text.count("rank ") + text.count("ranks ") > 2, text
-        print(f"{{name}} told to {{rank}}:", text.replace("\\n", "|"), flush=True)
+        say(f"{{name}} told to {{rank}}: ", text)
     assert np.asarray(total(x)).tolist() == (size * x).tolist()
 try:  # among ranks 0 and 1 alone; rank 2 has a communicator of its own
     total2 = jax.jit(lambda x: mpi.allreduce(x, op=MPI.SUM, comm=pair))
     total2(x[: 2 + rank])
-    print(f"pair passed on {{rank}}", flush=True)
+    say(f"pair passed on {{rank}}")
 except JaxRuntimeError as error:
-    print(f"pair told to {{rank}}:", str(error).replace("\\n", "|"), flush=True)
+    say(f"pair told to {{rank}}: ", str(error))
 # Right programs that ranks compile at different times, with branches that differ, and messages that do.
 static = jax.jit(lambda x, k: mpi.allreduce(x * k, op=MPI.SUM), static_argnums=1)
 for k in range(4):
     static(x, min(k, rank))
 exchange = jax.jit(lambda x: mpi.send(x, dest=1) if rank == 0 else mpi.recv(x, source=0) if rank == 1 else None)
 exchange(x)
-print(f"right to the end on {{rank}}", flush=True)
+say(f"right to the end on {{rank}}")
 """
 KNOWN = """
 low = jax.jit(lambda x: mpi.allreduce(x, op='MIN'))
