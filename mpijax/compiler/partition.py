@@ -18,7 +18,7 @@ from mpijax.core.primitive import registry
 
 def run_shards(builder, closed, params: dict[str, Any], inputs, source):
     """The body of a `shard_map` on this rank's shards."""
-    from mpijax.spmd.mesh import NamedSharding
+    from mpijax.spmd.mesh import NamedSharding  # lies above
 
     mesh = params["mesh"]
     if mesh.is_multi_process and mesh.coordinates() is None:
@@ -166,11 +166,14 @@ class _Move:
         gone = [h[len(c) :] for h, c in zip(have, common, strict=True)]
         new = [w[len(c) :] for w, c in zip(want, common, strict=True)]
         v = self._exchange(v, gone, new)
-        v = self._cut(v, new, avoiding=axes_in(tuple(gone)))
+        # What is cut first need not be gathered; along an axis that is to be gathered, blocks would get mixed.
+        free = [() if g else n for g, n in zip(gone, new, strict=True)]
+        early = [() if set(n) & set(axes_in(tuple(gone))) else n for n in free]
+        v = self._cut(v, early)
         for dim, axes in enumerate(gone):
             if axes:
                 v = self._gather(v, dim, axes)
-        return self._cut(v, new)
+        return self._cut(v, [() if e else n for e, n in zip(early, new, strict=True)])
 
     def _exchange(self, v, gone, new):
         """Axes that one array axis gives up and another one takes over: every rank sends to every other."""
@@ -207,15 +210,14 @@ class _Move:
             self.builder.meshes.pop()
         return out
 
-    def _cut(self, v, new, avoiding=()):
-        """This rank's part along the axes to be split that are not in use."""
+    def _cut(self, v, new):
+        """This rank's part, along axes to be split over those in `new`."""
         shape = list(v.aval.shape)
         starts = [0] * len(shape)
         for dim, axes in enumerate(new):
-            if axes and not set(axes) & set(avoiding):
+            if axes:
                 shape[dim] //= self._count(axes)
                 starts[dim] = self._block(axes) * shape[dim]
-                new[dim] = ()
         if tuple(shape) == v.aval.shape:
             return v
         limits = tuple(a + n for a, n in zip(starts, shape, strict=True))
@@ -288,7 +290,7 @@ def _seen_by_rules(builder, eqn, inputs, avals, layouts, mesh) -> Operation:
 
 
 def _layout(mesh, split: Split):
-    from mpijax.spmd.mesh import NamedSharding, PartitionSpec
+    from mpijax.spmd.mesh import NamedSharding, PartitionSpec  # lies above
 
     parts = [axes[0] if len(axes) == 1 else axes or None for axes in split]
     while parts and parts[-1] is None:

@@ -35,7 +35,7 @@ PROGRAMS = {
     "any": (lambda x: (x > 0.9).any(0), [(N, 3)], [S], P(), 1),
     "all": (lambda x: (x > -0.9).all(), [(N, 3)], [S], P(), 1),
     "argmax": (lambda x: jnp.argmax(x, axis=1), [(N, 5)], [S], S, 0),
-    "argmax over": (lambda x: lax.argmax(x, 0, np.int32), [(N, 5)], [S], P(), 1),
+    "argmax over": (lambda x: lax.argmax(x, 0, np.int32), [(N, 5)], [S], P(), 2),
     "mean and var": (lambda x: (x - x.mean(0)) / (1 + x.var(0)), [(N, 3)], [S], S, 2),
     "softmax": (lambda x: jax.nn.softmax(x, axis=-1), [(N, 5)], [S], S, 0),
     "softmax over": (lambda x: jax.nn.softmax(x, axis=0), [(N, 5)], [S], S, 2),
