@@ -63,17 +63,16 @@ def block_sizes(n: int, parts: int) -> tuple[int, ...]:
     return tuple(each + (i < rest) for i in range(parts))
 
 
-def block_slice(n: int | Sequence[int], parts: int | Sequence[int], index: int | Sequence[int]) -> Any:
+def block_slice(n: Any, parts: Any, index: Any) -> Any:
     """Where the block of rank `index` lies in `n` elements divided by `block_sizes`.
 
-    For grids, with shape, grid and coordinates as sequences, a tuple of slices: `x[block_slice(x.shape, cart.dims,
-    cart.coords)]`.
+    Args are ints; or for grids a shape, a grid and coordinates, for a tuple of slices: `x[block_slice(x.shape,
+    cart.dims, cart.coords)]`.
     """
     if not isinstance(n, int):
-        axes = zip(n, parts, index, strict=True)  # type: ignore[arg-type]
-        return tuple(block_slice(*axis) for axis in axes)
-    sizes = block_sizes(n, parts)  # type: ignore[arg-type]
-    if not 0 <= index < len(sizes):  # type: ignore[operator]
+        return tuple(block_slice(*axis) for axis in zip(n, parts, index, strict=True))
+    sizes = block_sizes(n, parts)
+    if not 0 <= index < len(sizes):
         raise ValueError(f"block_slice: there are blocks 0 to {len(sizes) - 1}, got {index}")
-    start = sum(sizes[:index])  # type: ignore[misc]
-    return slice(start, start + sizes[index])  # type: ignore[index]
+    start = sum(sizes[:index])
+    return slice(start, start + sizes[index])

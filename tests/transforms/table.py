@@ -222,8 +222,11 @@ _EFFECT = "is there for its effect: tests/test_debug.py, tests/test_callbacks.py
 _INNER = "appears in what a transformation or the compiler makes, not in functions"
 EXCLUDED = {
     **dict.fromkeys(
-        "all_gather axis_index mpi_allreduce mpi_barrier mpi_bcast mpi_reduce pmax pmin ppermute psum psum_invariant "
-        "pvary shard_map".split(), _COLLECTIVE),
+        "all_gather axis_index pmax pmin ppermute psum psum_invariant pvary shard_map".split(), _COLLECTIVE),
+    **dict.fromkeys(
+        "mpi_allgather mpi_allreduce mpi_alltoall mpi_barrier mpi_bcast mpi_exscan mpi_gather mpi_recv mpi_reduce "
+        "mpi_reduce_scatter mpi_scan mpi_scatter mpi_send mpi_sendrecv zero_tangent".split(),
+        "communicates between ranks, or is part of the derivative of what does: tests/mpi"),
     **dict.fromkeys("debug_callback debug_print io_callback nan_check".split(), _EFFECT),
     **dict.fromkeys("bitcast_same_width custom_lin empty2".split(), _INNER),
     "cholesky_update": "takes one matrix, not stacks, and has no derivative: tests/lax/test_linalg.py",
