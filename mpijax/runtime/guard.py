@@ -16,6 +16,7 @@ MPIJAX_GUARD=0 turns it off.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import time
@@ -149,7 +150,7 @@ def _agree(schedules: list[tuple[Group, bytes]], instructions: tuple, name: str)
         return
     where = _first_line(instructions)
     with recorder.operation(Site(f"agreement on the collectives of {name!r}", where, new[0][0]), GUARD):
-        exchanges = [_compare(g, digest, lambda g=g: _described(instructions, g, name)) for g, digest in new]
+        exchanges = [_compare(g, digest, functools.partial(_described, instructions, g, name)) for g, digest in new]
         answers = _all(exchanges, new[0][0], name)
     for (g, digest), answer in zip(new, answers, strict=True):
         if answer:

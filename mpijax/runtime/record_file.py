@@ -40,7 +40,7 @@ def content(source: Recorder) -> dict[str, Any]:
     def nanoseconds(tick: Any) -> int:
         return zero + int(int(tick) * scale)
 
-    operations = []
+    operations: list[list[Any]] = []
     first = int(region["started"]) - record.RING + 2  # what came meanwhile has replaced the oldest, the next is coming
     for number in range(max(1, first), last + 1):
         e = ring[number % record.RING]
