@@ -6,19 +6,18 @@ in SciPy, called by the program.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.lowering import HostCall
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.trace import typeof
 from mpijax.ops.binary import add, mul, neg, sub
 from mpijax.ops.compare import gt
-from mpijax.ops.families import FLOATING, PerOperand, elementwise, wide
+from mpijax.ops.families import FLOATING, PerOperand, elementwise
+from mpijax.ops.hosted import hosted, scipy_function
 from mpijax.ops.power import integer_pow, square
 from mpijax.ops.rules import const_like, full_like
 from mpijax.ops.select import select
@@ -28,34 +27,9 @@ from mpijax.ops.unary import abs, sign
 # ---------------------------------------------------------------- construction
 
 
-def _scipy(name: str) -> Callable:
-    """A function of scipy.special, which is slow to import and therefore loaded at the first call."""
-
-    def call(*args):
-        return getattr(importlib.import_module("scipy.special"), name)(*args)
-
-    return call
-
-
 def _compiled(name: str, derivative: Callable, cost: int, scipy_name: str | None = None) -> Primitive:
-    reference = _scipy(scipy_name or name.replace("_", ""))
+    reference = scipy_function(scipy_name or name.replace("_", ""))
     return elementwise(name, FLOATING, reference=reference, cost=cost, jvp=PerOperand(derivative))
-
-
-def _hosted(name: str, operands: int, function: Callable, jvp: Any) -> Primitive:
-    """A function that the program calls in NumPy."""
-    return elementwise(
-        name, *[FLOATING] * operands, reference=function, lower=HostCall(_broadcast(wide(function))), jvp=jvp
-    )
-
-
-def _broadcast(function: Callable) -> Callable:
-    """For programs, whose buffers have the shape of the result."""
-
-    def call(*args, **params):
-        return np.asarray(function(*np.broadcast_arrays(*args), **params), order="C")
-
-    return call
 
 
 # ---------------------------------------------------------------- error functions
@@ -111,8 +85,8 @@ def _numpy_polygamma(m, x):
     """(-1) ** (m + 1) gamma(m + 1) zeta(m + 1, x); digamma for m = 0."""
     m, x = np.broadcast_arrays(np.asarray(m, np.float64), np.asarray(x, np.float64))
     signed = np.where(m % 2 == 0, -1.0, 1.0)
-    higher = signed * _scipy("gamma")(m + 1) * _scipy("zeta")(m + 1, x)
-    return np.where(m == 0, _scipy("digamma")(x), np.where((m < 0) | (m % 1 != 0), np.nan, higher))
+    higher = signed * scipy_function("gamma")(m + 1) * scipy_function("zeta")(m + 1, x)
+    return np.where(m == 0, scipy_function("digamma")(x), np.where((m < 0) | (m % 1 != 0), np.nan, higher))
 
 
 def _no_derivative_by_order(*_args):
@@ -125,13 +99,13 @@ def _digamma_tangent(g, ans, x):
 
 lgamma_p = _compiled("lgamma", lambda g, ans, x: mul(g, digamma(x)), 40, "gammaln")
 digamma_p = _compiled("digamma", _digamma_tangent, 40)
-polygamma_p = _hosted(
+polygamma_p = hosted(
     "polygamma",
     2,
     _numpy_polygamma,
     PerOperand(_no_derivative_by_order, lambda g, ans, m, x: mul(g, polygamma(add(m, const_like(m, 1)), x))),
 )
-zeta_p = _hosted("zeta", 2, _scipy("zeta"), Unsupported("Differentiation rule for 'zeta' not implemented"))
+zeta_p = hosted("zeta", 2, scipy_function("zeta"), Unsupported("Differentiation rule for 'zeta' not implemented"))
 
 
 # ---------------------------------------------------------------- incomplete gamma and beta functions
@@ -174,7 +148,7 @@ def _igamma_by_a(a, x):
     moderate x; beyond that differences of fourth order.
     """
     a, x = (np.asarray(v, np.float64) for v in np.broadcast_arrays(a, x))
-    gammaln, psi, gammainc = _scipy("gammaln"), _scipy("digamma"), _scipy("gammainc")
+    gammaln, psi, gammainc = scipy_function("gammaln"), scipy_function("digamma"), scipy_function("gammainc")
     near = np.where(x <= _SERIES_UP_TO, x, 1.0)
     logx = np.log(np.where(near > 0, near, 1.0))
     total = np.zeros(x.shape)
@@ -196,7 +170,7 @@ def _igamma_by_a(a, x):
 def _sample_by_a(a, x):
     """-(d igamma / d a) / (d igamma / d x)."""
     a, x = (np.asarray(v, np.float64) for v in np.broadcast_arrays(a, x))
-    density = np.exp((a - 1) * np.log(x) - x - _scipy("gammaln")(a))
+    density = np.exp((a - 1) * np.log(x) - x - scipy_function("gammaln")(a))
     return -_igamma_by_a(a, x) / density
 
 
@@ -205,25 +179,25 @@ def _density(a, x):
     return exp(sub(add(neg(x), mul(sub(a, full_like(a, 1)), log(x))), lgamma(a)))
 
 
-igamma_grad_a_p = _hosted(
+igamma_grad_a_p = hosted(
     "igamma_grad_a", 2, _igamma_by_a, Unsupported("Differentiation rule for 'igamma_grad_a' not implemented")
 )
-random_gamma_grad_p = _hosted(
+random_gamma_grad_p = hosted(
     "random_gamma_grad",
     2,
     _sample_by_a,
     Unsupported("Differentiation rule for 'random_gamma_grad' not implemented"),
 )
-igamma_p = _hosted(
+igamma_p = hosted(
     "igamma",
     2,
-    _scipy("gammainc"),
+    scipy_function("gammainc"),
     PerOperand(lambda g, ans, a, x: mul(g, igamma_grad_a(a, x)), lambda g, ans, a, x: mul(g, _density(a, x))),
 )
-igammac_p = _hosted(
+igammac_p = hosted(
     "igammac",
     2,
-    _scipy("gammaincc"),
+    scipy_function("gammaincc"),
     PerOperand(
         lambda g, ans, a, x: neg(mul(g, igamma_grad_a(a, x))),
         lambda g, ans, a, x: neg(mul(g, _density(a, x))),
@@ -243,10 +217,10 @@ def _beta_tangent(g, ans, a, b, x):
     return mul(exp(sub(add(upper, lower), log_beta)), g)
 
 
-regularized_incomplete_beta_p = _hosted(
+regularized_incomplete_beta_p = hosted(
     "regularized_incomplete_beta",
     3,
-    _scipy("betainc"),
+    scipy_function("betainc"),
     PerOperand(_no_derivative_by_shape, _no_derivative_by_shape, _beta_tangent),
 )
 
@@ -272,10 +246,10 @@ def _bessel_i1e_tangent(g, ans, x):
     return mul(g, select(away, slope, full_like(x, 0.5)))
 
 
-bessel_i0e_p = _hosted(
+bessel_i0e_p = hosted(
     "bessel_i0e",
     1,
-    _scipy("i0e"),
+    scipy_function("i0e"),
     PerOperand(lambda g, ans, x: mul(g, sub(bessel_i1e(x), mul(sign(x), ans)))),
 )
-bessel_i1e_p = _hosted("bessel_i1e", 1, _scipy("i1e"), PerOperand(_bessel_i1e_tangent))
+bessel_i1e_p = hosted("bessel_i1e", 1, scipy_function("i1e"), PerOperand(_bessel_i1e_tangent))

@@ -1,4 +1,31 @@
-"""Functions of SciPy, for arrays that can be traced."""
+"""Functions of SciPy, for arrays that can be traced. Subpackages are loaded when first used."""
 
-# ruff: noqa: F401
-from mpijax.scipy import special
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__all__ = [
+    "cluster",
+    "fft",
+    "integrate",
+    "interpolate",
+    "linalg",
+    "ndimage",
+    "optimize",
+    "signal",
+    "sparse",
+    "spatial",
+    "special",
+    "stats",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'mpijax.scipy' has no attribute {name!r}")
+    return importlib.import_module(f"mpijax.scipy.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

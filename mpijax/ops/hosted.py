@@ -1,0 +1,55 @@
+"""Elementwise operations that the program calls in SciPy, as host functions."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.lowering import HostCall
+from mpijax.core.primitive import Primitive
+from mpijax.ops.families import FLOATING, elementwise, wide
+
+
+def scipy_function(name: str) -> Callable:
+    """A function of scipy.special, which is slow to import and therefore loaded at the first call."""
+
+    def call(*args):
+        return getattr(importlib.import_module("scipy.special"), name)(*args)
+
+    return call
+
+
+def in_double(function: Callable) -> Callable:
+    """A function that gets its arguments in double precision, whatever their own; see `hosted` for results."""
+
+    def call(*args, **params):
+        doubles = [np.asarray(a, np.complex128 if a.dtype.kind == "c" else np.float64) for a in args]
+        return np.asarray(function(*doubles, **params)).astype(args[0].dtype)
+
+    return call
+
+
+def hosted(name: str, operands: int, function: Callable, jvp: Any, kinds: Any = FLOATING) -> Primitive:
+    """An elementwise primitive whose value is a NumPy function's.
+
+    Args:
+      name: of the primitive.
+      operands: how many; all have one dtype, which is the result's.
+      function: of arrays that broadcast.
+      jvp: as in `families.elementwise`.
+      kinds: dtypes it accepts.
+    """
+    lower = HostCall(_broadcast(wide(function)))
+    return elementwise(name, *[kinds] * operands, reference=function, lower=lower, jvp=jvp)
+
+
+def _broadcast(function: Callable) -> Callable:
+    """For programs, whose buffers have the shape of the result."""
+
+    def call(*args, **params):
+        return np.asarray(function(*np.broadcast_arrays(*args), **params), order="C")
+
+    return call

@@ -1,0 +1,98 @@
+"""Images of any number of axes, by SciPy's names."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import mpijax.numpy as jnp
+from mpijax import lax
+from mpijax.core import dtypes
+from mpijax.transforms.api import jit
+
+
+def _mirrored(index: Any, size: int) -> Any:
+    last = size - 1
+    return jnp.abs((index + last) % (2 * last) - last)
+
+
+def _reflected(index: Any, size: int) -> Any:
+    return jnp.floor_divide(_mirrored(2 * index + 1, 2 * size + 1) - 1, 2)
+
+
+# Where an index outside of an axis is taken to be.
+_PLACES: dict[str, Callable[[Any, int], Any]] = {
+    "constant": lambda index, size: index,
+    "nearest": lambda index, size: jnp.clip(index, 0, size - 1),
+    "wrap": lambda index, size: index % size,
+    "mirror": _mirrored,
+    "reflect": _reflected,
+}
+
+
+def _rounded(a: Any) -> Any:
+    return a if dtypes.issubdtype(a.dtype, np.integer) else lax.round(a)
+
+
+def _nearest(coordinate: Any) -> list[tuple[Any, Any]]:
+    return [(_rounded(coordinate).astype(np.int32), coordinate.dtype.type(1))]
+
+
+def _linear(coordinate: Any) -> list[tuple[Any, Any]]:
+    lower = jnp.floor(coordinate)
+    above = coordinate - lower
+    index = lower.astype(np.int32)
+    return [(index, 1 - above), (index + 1, above)]
+
+
+def map_coordinates(
+    input: Any, coordinates: Sequence[Any], order: int, mode: str = "constant", cval: Any = 0.0
+) -> Any:
+    """Values of an array between its elements.
+
+    Args:
+      coordinates: an array for each axis of `input`, of equal shapes.
+      order: 0, of the nearest element; 1, linear.
+      mode: what is outside: `cval` ("constant"), the nearest element, or copies that are wrapped, mirrored at the
+        middle of the last element ("mirror") or at its end ("reflect").
+
+    Returns:
+      Array of the shape of a coordinate and the dtype of `input`.
+
+    Raises:
+      ValueError: not as many coordinates as axes. NotImplementedError: another mode or order.
+    """
+    return _map_coordinates(input, coordinates, order, mode, cval)
+
+
+@jit(static_argnums=(2, 3, 4))
+def _map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: str, cval: Any) -> Any:
+    x = jnp.asarray(input)
+    if len(coordinates) != x.ndim:
+        raise ValueError(f"coordinates must be a sequence of length input.ndim, but {len(coordinates)} != {x.ndim}")
+    if mode not in _PLACES:
+        raise NotImplementedError(
+            f"jax.scipy.ndimage.map_coordinates does not yet support mode {mode}. Currently supported modes are "
+            f"{set(_PLACES)}."
+        )
+    if order not in (0, 1):
+        raise NotImplementedError(f"jax.scipy.ndimage.map_coordinates currently requires order<=1, got {order}")
+    outside = jnp.asarray(cval, x.dtype)
+    axes = []
+    for coordinate, size in zip(map(jnp.asarray, coordinates), x.shape, strict=True):
+        nodes = (_linear if order else _nearest)(coordinate)
+        axes.append([(_PLACES[mode](i, size), (0 <= i) & (i < size), weight) for i, weight in nodes])
+    parts = []
+    for corner in itertools.product(*axes):
+        indices, inside, weights = zip(*corner, strict=True)
+        part = x[indices]
+        if mode == "constant":
+            part = jnp.where(functools.reduce(operator.and_, inside), part, outside)
+        parts.append(functools.reduce(operator.mul, weights) * part)
+    out = sum(parts[1:], parts[0])
+    return (_rounded(out) if dtypes.issubdtype(x.dtype, np.integer) else out).astype(x.dtype)

@@ -1,0 +1,103 @@
+"""Products with logarithms, entropies, the logistic function, the transformation of Box and Cox."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import mpijax.numpy as jnp
+from mpijax import lax
+from mpijax.scipy.special.arguments import inexact_args, real_args
+from mpijax.transforms.custom_jvp import custom_jvp
+
+
+@custom_jvp
+def logit(x: Any) -> Any:
+    """log(x / (1 - x)), the inverse of `expit`."""
+    (x,) = inexact_args("logit", x)
+    return lax.log(x / (1 - x))
+
+
+logit.defjvps(lambda g, ans, x: g / (x * (1 - x)))
+
+
+def expit(x: Any) -> Any:
+    """1 / (1 + e⁻ˣ)"""
+    return lax.logistic(*inexact_args("expit", x))
+
+
+@custom_jvp
+def xlogy(x: Any, y: Any) -> Any:
+    """x log y, which is 0 at x = 0 whatever y (except NaN)."""
+    x, y = inexact_args("xlogy", x, y)
+    return jnp.where((x != 0) | jnp.isnan(y), x * lax.log(y), jnp.zeros_like(x))
+
+
+@xlogy.defjvp
+def _xlogy_jvp(primals, tangents):
+    (x, y), (dx, dy) = primals, tangents
+    ans = xlogy(x, y)
+    return ans, (dx * jnp.log(y) + dy * x / y).astype(ans.dtype)
+
+
+@custom_jvp
+def xlog1py(x: Any, y: Any) -> Any:
+    """x log(1 + y), which is 0 at x = 0 whatever y (except NaN)."""
+    x, y = inexact_args("xlog1py", x, y)
+    return jnp.where((x != 0) | jnp.isnan(y), x * lax.log1p(y), jnp.zeros_like(x))
+
+
+@xlog1py.defjvp
+def _xlog1py_jvp(primals, tangents):
+    (x, y), (dx, dy) = primals, tangents
+    ans = xlog1py(x, y)
+    return ans, (dx * jnp.log1p(y) + dy * x / (1 + y)).astype(ans.dtype)
+
+
+@custom_jvp
+def _xlogx(x):
+    return xlogy(x, x)
+
+
+_xlogx.defjvps(lambda g, ans, x: g * (lax.log(x) + 1))
+
+
+def entr(x: Any) -> Any:
+    """-x log x; 0 at 0, -inf below."""
+    (x,) = real_args("entr", x)
+    return jnp.where(x < 0, -np.inf, -_xlogx(x))
+
+
+def rel_entr(p: Any, q: Any) -> Any:
+    """p log(p / q) for p, q > 0; 0 for p = 0 and q >= 0; inf elsewhere."""
+    p, q = real_args("rel_entr", p, q)
+    positive = (p > 0) & (q > 0)
+    inside_p, inside_q = jnp.where(positive, p, 1), jnp.where(positive, q, 1)
+    inside = _xlogx(inside_p) - xlogy(inside_p, inside_q)
+    return jnp.where(positive, inside, jnp.where((p == 0) & (q >= 0), 0.0, np.inf))
+
+
+def kl_div(p: Any, q: Any) -> Any:
+    """rel_entr(p, q) - p + q"""
+    p, q = real_args("kl_div", p, q)
+    return rel_entr(p, q) - p + q
+
+
+def _power_or_log(log, lmbda):
+    """(e ** (lmbda log) - 1) / lmbda; its limit `log` at lmbda = 0."""
+    zero = lmbda == 0
+    nonzero = jnp.where(zero, jnp.ones_like(lmbda), lmbda)
+    return jnp.where(zero, log, jnp.expm1(nonzero * log) / nonzero)
+
+
+def boxcox(x: Any, lmbda: Any) -> Any:
+    """(x ** lmbda - 1) / lmbda; log x for lmbda = 0."""
+    x, lmbda = inexact_args("boxcox", x, lmbda)
+    return _power_or_log(jnp.log(x), lmbda)
+
+
+def boxcox1p(x: Any, lmbda: Any) -> Any:
+    """boxcox(1 + x, lmbda), exact for small x too."""
+    x, lmbda = inexact_args("boxcox1p", x, lmbda)
+    return _power_or_log(jnp.log1p(x), lmbda)

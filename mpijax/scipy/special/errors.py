@@ -1,0 +1,134 @@
+"""Error functions, the normal distribution and its quantiles, the plasma dispersion function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import mpijax.numpy as jnp
+from mpijax import lax
+from mpijax.numpy.util import dtype_of, is_complex, promote_args_complex
+from mpijax.ops.families import PerOperand
+from mpijax.ops.hosted import hosted, in_double, scipy_function
+from mpijax.scipy.special.arguments import check_single_or_double, inexact_args, real_args
+
+_SLOPE = float(2 / np.sqrt(np.pi))
+_LOG_SQRT_2PI = float(np.log(2 * np.pi) / 2)
+
+
+def erf(x: Any) -> Any:
+    """2 / √π times the integral of exp(-t²) from 0 to x."""
+    return lax.erf(*inexact_args("erf", x))
+
+
+def erfc(x: Any) -> Any:
+    """1 - erf(x), exact for large x too."""
+    return lax.erfc(*inexact_args("erfc", x))
+
+
+def erfinv(x: Any) -> Any:
+    """The y with erf(y) = x."""
+    return lax.erf_inv(*inexact_args("erfinv", x))
+
+
+def wofz(z: Any) -> Any:
+    """Faddeeva's function exp(-z²) erfc(-iz), of complex z."""
+    return wofz_p.bind(*promote_args_complex("wofz", z))
+
+
+wofz_p = hosted(
+    "wofz",
+    1,
+    in_double(scipy_function("wofz")),
+    PerOperand(lambda g, ans, z: g * (_SLOPE * 1j - 2 * z * ans)),
+    (np.complexfloating,),
+)
+
+
+def erfcx(x: Any) -> Any:
+    """exp(x²) erfc(x), which neither overflows nor vanishes for large x; of real or complex x."""
+    (x,) = inexact_args("erfcx", x)
+    return wofz(1j * x) if is_complex(dtype_of(x)) else erfcx_p.bind(x)
+
+
+erfcx_p = hosted(
+    "erfcx", 1, in_double(scipy_function("erfcx")), PerOperand(lambda g, ans, x: g * (2 * x * ans - _SLOPE))
+)
+
+
+def dawsn(x: Any) -> Any:
+    """Dawson's integral: exp(-x²) times the integral of exp(t²) from 0 to x."""
+    return dawsn_p.bind(*real_args("dawsn", x))
+
+
+dawsn_p = hosted(
+    "dawsn", 1, in_double(scipy_function("dawsn")), PerOperand(lambda g, ans, x: g * (1 - 2 * x * ans))
+)
+
+# ---------------------------------------------------------------- the normal distribution
+
+
+def ndtr(x: Any) -> Any:
+    """The probability that a standard normal variable is below x; float32 or float64."""
+    x = jnp.asarray(x)
+    check_single_or_double("ndtr", x)
+    w = x * float(np.sqrt(0.5))
+    near = abs(w) < np.sqrt(0.5)
+    tail = lax.erfc(abs(w))
+    return 0.5 * jnp.where(near, 1 + lax.erf(w), jnp.where(w > 0, 2 - tail, tail))
+
+
+def ndtri(p: Any) -> Any:
+    """The quantile of the standard normal distribution, the inverse of `ndtr`; float32 or float64."""
+    check_single_or_double("ndtri", p)
+    return ndtri_p.bind(p)
+
+
+ndtri_p = hosted(
+    "ndtri",
+    1,
+    in_double(scipy_function("ndtri")),
+    PerOperand(lambda g, ans, p: g * lax.exp(0.5 * ans * ans + _LOG_SQRT_2PI)),
+)
+
+
+def log_ndtr(x: Any, series_order: int = 3) -> Any:
+    """log(ndtr(x)), exact in both tails; float32 or float64.
+
+    `series_order` (0 … 30) is how many terms JAX takes of its series for the lower tail; here the value is exact
+    whatever it says.
+    """
+    if not isinstance(series_order, int):
+        raise TypeError(f"series_order must be a Python integer; got {series_order!r}.")
+    if not 0 <= series_order <= 30:
+        raise ValueError(f"series_order must be non-negative and at most 30; got {series_order}.")
+    x = jnp.asarray(x)
+    check_single_or_double("log_ndtr", x)
+    return log_ndtr_p.bind(x)
+
+
+def _density_ratio(x, log_ndtr_of_x):
+    """The normal density at x by the probability below x."""
+    return lax.exp(-0.5 * x * x - _LOG_SQRT_2PI - log_ndtr_of_x)
+
+
+log_ndtr_p = hosted(
+    "log_ndtr", 1, in_double(scipy_function("log_ndtr")), PerOperand(lambda g, ans, x: g * _density_ratio(x, ans))
+)
+
+
+def owens_t(h: Any, a: Any) -> Any:
+    """Owen's T: the probability that X > h and 0 < Y < aX for standard normal X and Y."""
+    return owens_t_p.bind(*inexact_args("owens_t", h, a))
+
+
+def _by_h(g, ans, h, a):
+    return g * lax.exp(-0.5 * h * h) * lax.erf(a * h * float(np.sqrt(0.5))) * float(-1 / np.sqrt(8 * np.pi))
+
+
+def _by_a(g, ans, h, a):
+    return g * lax.exp(-0.5 * (a * a + 1) * h * h) / ((a * a + 1) * float(2 * np.pi))
+
+
+owens_t_p = hosted("owens_t", 2, in_double(scipy_function("owens_t")), PerOperand(_by_h, _by_a))

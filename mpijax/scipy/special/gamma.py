@@ -1,0 +1,234 @@
+"""Gamma and beta functions, their logarithms and derivatives, incomplete ones, factorials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import mpijax.numpy as jnp
+from mpijax import lax
+from mpijax.core.primitive import Unsupported
+from mpijax.numpy.util import dtype_of, is_complex, static_int
+from mpijax.ops.families import PerOperand
+from mpijax.ops.hosted import hosted, in_double, scipy_function
+from mpijax.scipy.special.arguments import inexact_args, real_args
+from mpijax.transforms.custom_jvp import custom_jvp
+from mpijax.transforms.derivatives import jvp
+
+COMPLEX = (np.complexfloating,)
+
+
+def gammaln(x: Any) -> Any:
+    """log |Γ(x)|"""
+    return lax.lgamma(*inexact_args("gammaln", x))
+
+
+def gammasgn(x: Any) -> Any:
+    """The sign of Γ(x): 1 or -1, NaN at its poles below 0 and for NaN."""
+    (x,) = real_args("gammasgn", x)
+    below, odd = x < 0, lax.floor(x) % 2 != 0
+    pole = (below & (x == lax.floor(x))) | jnp.isnan(x)
+    negative = (below & odd) | ((x == 0) & jnp.signbit(x))
+    return jnp.where(pole, np.nan, jnp.where(negative, -1.0, 1.0)).astype(x.dtype)
+
+
+def gamma(x: Any) -> Any:
+    """Γ(x), of real or complex x; NaN at its poles below 0."""
+    (x,) = inexact_args("gamma", x)
+    if is_complex(dtype_of(x)):
+        return complex_gamma_p.bind(x)
+    return gammasgn(x) * lax.exp(lax.lgamma(x))
+
+
+def loggamma(x: Any) -> Any:
+    """log Γ(x), of complex x on its principal branch; of real x NaN where Γ may be negative."""
+    (x,) = inexact_args("loggamma", x)
+    if is_complex(dtype_of(x)):
+        return complex_loggamma_p.bind(x)
+    return jnp.where(x > 0, lax.lgamma(x), np.nan)
+
+
+def digamma(x: Any) -> Any:
+    """The derivative of log Γ(x)."""
+    return lax.digamma(*inexact_args("digamma", x))
+
+
+def polygamma(n: Any, x: Any) -> Any:
+    """The n-th derivative of `digamma`, for integers n >= 0."""
+    if not jnp.issubdtype(dtype_of(n), np.integer):
+        raise ValueError(f"Argument `n` to polygamma must be of integer type. Got dtype {dtype_of(n)}.")
+    return lax.polygamma(*real_args("polygamma", n, x))
+
+
+def _nan_at_poles(function):
+    """SciPy's functions are infinite at the poles of Γ, from where it is approached matters."""
+
+    def call(z):
+        pole = (z.imag == 0) & (z.real <= 0) & (z.real == np.floor(z.real))
+        return np.where(pole | np.isnan(z), complex(np.nan, np.nan), function(z))
+
+    return call
+
+
+complex_digamma_p = hosted(
+    "complex_digamma",
+    1,
+    in_double(scipy_function("digamma")),
+    Unsupported("loggamma of complex numbers can be differentiated once"),
+    COMPLEX,
+)
+complex_loggamma_p = hosted(
+    "complex_loggamma",
+    1,
+    in_double(_nan_at_poles(scipy_function("loggamma"))),
+    PerOperand(lambda g, ans, z: g * complex_digamma_p.bind(z)),
+    COMPLEX,
+)
+complex_gamma_p = hosted(
+    "complex_gamma",
+    1,
+    in_double(_nan_at_poles(scipy_function("gamma"))),
+    PerOperand(lambda g, ans, z: g * ans * complex_digamma_p.bind(z)),
+    COMPLEX,
+)
+
+# ---------------------------------------------------------------- beta, factorials
+
+
+def betaln(a: Any, b: Any) -> Any:
+    """log |B(a, b)|"""
+    return betaln_p.bind(*inexact_args("betaln", a, b))
+
+
+betaln_p = hosted(
+    "betaln",
+    2,
+    in_double(scipy_function("betaln")),
+    PerOperand(
+        lambda g, ans, a, b: g * (lax.digamma(a) - lax.digamma(a + b)),
+        lambda g, ans, a, b: g * (lax.digamma(b) - lax.digamma(a + b)),
+    ),
+)
+
+
+def beta(a: Any, b: Any) -> Any:
+    """Γ(a) Γ(b) / Γ(a + b)"""
+    a, b = real_args("beta", a, b)
+    return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * lax.exp(betaln(a, b))
+
+
+def factorial(n: Any, exact: bool = False) -> Any:
+    """Γ(n + 1); 0 for n below 0. Floats: `exact` must be False."""
+    if exact:
+        raise NotImplementedError("factorial with exact=True: arrays have no integers of any size; use math.factorial.")
+    (n,) = inexact_args("factorial", n)
+    return jnp.where(n < 0, 0, lax.exp(lax.lgamma(n + 1)))
+
+
+def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
+    """The number of ways to choose k of N, with repetition or without; 0 where there is none."""
+    N, k = inexact_args("comb", N, k)
+    if repetition:
+        return jnp.where((k == 0) & (N >= 0), 1.0, comb(N + k - 1, k))
+    possible = (k <= N) & (N >= 0) & (k >= 0)
+    N, k = jnp.where(possible, N, 0.0), jnp.where(possible, k, 0.0)
+    ways = lax.exp(gammaln(N + 1) - gammaln(k + 1) - gammaln(N + 1 - k))
+    return jnp.where(possible, ways, 0.0)
+
+
+def poch(z: Any, m: Any) -> Any:
+    """Pochhammer's symbol Γ(z + m) / Γ(z), with derivatives by both."""
+    return poch_p.bind(*real_args("poch", z, m))
+
+
+poch_p = hosted(
+    "poch",
+    2,
+    in_double(scipy_function("poch")),
+    PerOperand(
+        lambda g, ans, z, m: g * ans * (lax.digamma(z + m) - lax.digamma(z)),
+        lambda g, ans, z, m: g * ans * lax.digamma(z + m),
+    ),
+)
+
+
+def multigammaln(a: Any, d: Any) -> Any:
+    """The logarithm of the gamma function of `d` variables, which the Wishart distribution has.
+
+    Args:
+      a: array, above (d - 1) / 2.
+      d: an int, known while tracing.
+    """
+    d = static_int(d, "d argument of multigammaln")
+    (a,) = inexact_args("multigammaln", a)
+    halves = jnp.arange(d, dtype=a.dtype) / 2
+    return gammaln(jnp.expand_dims(a, -1) - halves).sum(-1) + d * (d - 1) / 4 * float(np.log(np.pi))
+
+
+# ---------------------------------------------------------------- incomplete functions
+
+
+def gammainc(a: Any, x: Any) -> Any:
+    """The regularized lower incomplete gamma function."""
+    return lax.igamma(*inexact_args("gammainc", a, x))
+
+
+def gammaincc(a: Any, x: Any) -> Any:
+    """The regularized upper incomplete gamma function, 1 - gammainc(a, x)."""
+    return lax.igammac(*inexact_args("gammaincc", a, x))
+
+
+def betainc(a: Any, b: Any, x: Any) -> Any:
+    """The regularized incomplete beta function, with a derivative by x."""
+    return lax.betainc(*real_args("betainc", a, b, x))
+
+
+# ---------------------------------------------------------------- zeta, Bernoulli numbers
+
+# B(2j) / (2j)! for j = 1, 2, …
+_EULER_MACLAURIN = np.cumprod([1 / (k * (k + 1)) for k in range(1, 21, 2)]) * np.array(
+    [1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330]
+)
+_TERMS = 16
+
+
+@custom_jvp
+def zeta(x: Any, q: Any = None) -> Any:
+    """Hurwitz' zeta function: the sum over k >= 0 of (k + q) ** -x, for x > 1. `q` must be given (1: Riemann's)."""
+    return lax.zeta(*_zeta_args(x, q))
+
+
+def _zeta_args(x, q):
+    if q is None:
+        raise NotImplementedError(
+            "zeta needs its second argument: Riemann's zeta function is not there, but zeta(x, 1) is the same."
+        )
+    return inexact_args("zeta", x, q)
+
+
+def _zeta_expansion(x, q):
+    """Zeta by the formula of Euler and Maclaurin, which can be differentiated."""
+    x, q = _zeta_args(x, q)
+    first = sum((q + k) ** -x for k in range(_TERMS))
+    end = q + _TERMS
+    total = first + end ** (1 - x) / (x - 1) + 0.5 * end**-x
+    factor = x * end ** (-x - 1)
+    for j, coefficient in enumerate(_EULER_MACLAURIN):
+        total = total + float(coefficient) * factor
+        factor = factor * (x + 2 * j + 1) * (x + 2 * j + 2) / (end * end)
+    return total
+
+
+@zeta.defjvp
+def _zeta_jvp(primals, tangents):
+    _, slope = jvp(_zeta_expansion, primals, tangents)
+    return zeta(*primals), slope
+
+
+def bernoulli(n: int) -> Any:
+    """The Bernoulli numbers B(0) … B(n), float32 or float64 by the default dtype; n is known while tracing."""
+    n = static_int(n, "Argument n of bernoulli")
+    if n < 0:
+        raise ValueError(f"n must be a non-negative integer; got {n}.")
+    return jnp.asarray(scipy_function("bernoulli")(max(n, 2))[: n + 1], dtype=float)

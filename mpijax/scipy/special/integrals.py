@@ -1,0 +1,112 @@
+"""Integrals without a closed form: exponential, sine and cosine, Fresnel's, Spence's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import mpijax.numpy as jnp
+from mpijax import lax
+from mpijax.ops.families import PerOperand
+from mpijax.ops.hosted import hosted, in_double, scipy_function
+from mpijax.scipy.special.arguments import check_single_or_double, inexact_args, real_args
+
+
+def expi(x: Any) -> Any:
+    """The integral of eᵗ / t from -inf to x."""
+    return expi_p.bind(*real_args("expi", x))
+
+
+def exp1(x: Any) -> Any:
+    """The integral of e⁻ᵗ / t from x to inf; NaN below 0."""
+    return exp1_p.bind(*real_args("exp1", x))
+
+
+def expn(n: Any, x: Any) -> Any:
+    """The integral of e ** (-x t) / t ** n over t from 1 to inf, for ints n >= 0; NaN below 0. Derivative by x."""
+    return expn_p.bind(*real_args("expn", n, x))
+
+
+def _exp1(x):
+    return np.where(x < 0, np.nan, scipy_function("exp1")(x))
+
+
+def _expn(n, x):
+    return np.where((n < 0) | (x < 0), np.nan, scipy_function("expn")(np.floor(n), x))
+
+
+def _no_derivative_by_order(*_args):
+    raise ValueError("expn has no derivative by its order n.")
+
+
+expi_p = hosted(
+    "expi", 1, in_double(scipy_function("expi")), PerOperand(lambda g, ans, x: g * lax.exp(x) / x)
+)
+exp1_p = hosted("exp1", 1, in_double(_exp1), PerOperand(lambda g, ans, x: -g * lax.exp(-x) / x))
+expn_p = hosted(
+    "expn",
+    2,
+    in_double(_expn),
+    PerOperand(_no_derivative_by_order, lambda g, ans, n, x: -g * expn_p.bind(n - 1, x)),
+)
+
+# ---------------------------------------------------------------- sine and cosine integrals
+
+
+def sici(x: Any) -> tuple[Any, Any]:
+    """The integrals of sin t / t from 0 to x and, of |x|, of cos t / t from inf to x."""
+    (x,) = real_args("sici", x)
+    return sine_integral_p.bind(x), cosine_integral_p.bind(x)
+
+
+sine_integral_p = hosted(
+    "sine_integral",
+    1,
+    in_double(lambda x: scipy_function("sici")(x)[0]),
+    PerOperand(lambda g, ans, x: g * jnp.sinc(x / np.pi)),
+)
+cosine_integral_p = hosted(
+    "cosine_integral",
+    1,
+    in_double(lambda x: scipy_function("sici")(x)[1]),
+    PerOperand(lambda g, ans, x: g * jnp.cos(x) / x),
+)
+
+
+def fresnel(x: Any) -> tuple[Any, Any]:
+    """The integrals of sin(π t² / 2) and of cos(π t² / 2) from 0 to x."""
+    (x,) = inexact_args("fresnel", x)
+    return fresnel_sine_p.bind(x), fresnel_cosine_p.bind(x)
+
+
+fresnel_sine_p = hosted(
+    "fresnel_sine",
+    1,
+    in_double(lambda x: scipy_function("fresnel")(x)[0]),
+    PerOperand(lambda g, ans, x: g * jnp.sin(np.pi / 2 * x * x)),
+)
+fresnel_cosine_p = hosted(
+    "fresnel_cosine",
+    1,
+    in_double(lambda x: scipy_function("fresnel")(x)[1]),
+    PerOperand(lambda g, ans, x: g * jnp.cos(np.pi / 2 * x * x)),
+)
+
+# ---------------------------------------------------------------- dilogarithm
+
+
+def spence(x: Any) -> Any:
+    """Spence's function: the integral of log t / (1 - t) from 1 to x; float32 or float64."""
+    x = jnp.asarray(x)
+    check_single_or_double("spence", x)
+    return spence_p.bind(x)
+
+
+def _spence_tangent(g, ans, x):
+    """log x / (1 - x), and -1, its limit, at 1."""
+    away = jnp.where(x == 1, 2.0, x)
+    return g * jnp.where(x == 1, -1.0, jnp.log(away) / (1 - away))
+
+
+spence_p = hosted("spence", 1, in_double(scipy_function("spence")), PerOperand(_spence_tangent))
