@@ -11,8 +11,8 @@ from mpijax.version import __version__ as __version__
 
 _MODULES = frozenset(
     """ad_checkpoint core custom_batching custom_derivatives debug distributed dlpack dtypes errors
-    experimental export extend ffi flatten_util interpreters lax mpi nn numpy profiler random scipy sharding
-    stages test_util tree tree_util typing version""".split()
+    experimental export extend ffi flatten_util image interpreters lax mpi nn numpy ops profiler random scipy
+    sharding stages test_util tree tree_util typing version""".split()
 )
 
 # Where the public names live.

@@ -3,6 +3,12 @@
 Rules refer to primitives of other modules by name, so all modules are loaded together.
 """
 
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
 from mpijax.ops import (  # noqa: F401
     ad_ops,
     approximate,
@@ -39,3 +45,12 @@ from mpijax.ops import (  # noqa: F401
     unary,
 )
 from mpijax.ops.control_flow import cond, platform, scan, while_loop  # noqa: F401
+
+_SEGMENTS = ("segment_max", "segment_min", "segment_prod", "segment_sum")
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    """The functions of `jax.ops`, which lie above: sums, products and extrema by groups."""
+    if name not in _SEGMENTS:
+        raise AttributeError(f"module 'mpijax.ops' has no attribute {name!r}")
+    return getattr(importlib.import_module("mpijax.numpy.segments"), name)

@@ -1,0 +1,91 @@
+"""Elements combined by groups: `mpijax.ops.segment_sum` and its kin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import mpijax.numpy as jnp
+from mpijax.core import dtypes
+from mpijax.core.errors import ConcretizationTypeError
+from mpijax.core.trace import Tracer
+from mpijax.numpy.util import check_arraylike
+from mpijax.ops.indexing import GatherScatterMode
+
+
+def _lowest(dtype: Any) -> Any:
+    if dtype == np.bool_:
+        return False
+    return dtypes.iinfo(dtype).min if dtypes.issubdtype(dtype, np.integer) else -np.inf
+
+
+def _highest(dtype: Any) -> Any:
+    if dtype == np.bool_:
+        return True
+    return dtypes.iinfo(dtype).max if dtypes.issubdtype(dtype, np.integer) else np.inf
+
+
+def _count(name: str, ids: Any, num_segments: Any) -> int:
+    """How many groups; the ids decide it if they are known."""
+    decides = ids if num_segments is None else num_segments
+    if isinstance(decides, Tracer):
+        raise ConcretizationTypeError(decides, f"{name}() `num_segments` argument.")
+    if num_segments is None:
+        num_segments = np.max(np.asarray(ids)) + 1
+    count = int(num_segments)
+    if count < 0:
+        raise ValueError(f"{name}: num_segments must be non-negative, got {count}.")
+    return count
+
+
+def _define(name: str, method: str, neutral: Callable[[Any], Any], reduction: str, what: str) -> Callable[..., Any]:
+    def segment(
+        data: Any,
+        segment_ids: Any,
+        num_segments: int | None = None,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        bucket_size: int | None = None,
+        mode: Any = None,
+        out_sharding: Any = None,
+    ) -> Any:
+        check_arraylike(name, data, segment_ids)
+        mode = GatherScatterMode.FILL_OR_DROP if mode is None else mode
+        data, ids = jnp.asarray(data), jnp.asarray(segment_ids)
+        count = _count(name, segment_ids, num_segments)
+        flags = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode}
+        flags["wrap_negative_indices"] = False
+        shape = (count, *data.shape[1:])
+        unit = neutral(data.dtype)
+        if bucket_size is None:
+            out = jnp.full(shape, unit, dtype=data.dtype)
+            return getattr(out.at[ids], method)(data, **flags)
+        buckets = -(-ids.size // bucket_size)
+        out = jnp.full((buckets, *shape), unit, dtype=data.dtype)
+        where = jnp.arange(ids.shape[0]) // bucket_size, ids
+        out = getattr(out.at[where], method)(data, **flags)
+        return getattr(jnp, reduction)(out, axis=0).astype(data.dtype)
+
+    segment.__name__ = segment.__qualname__ = name
+    segment.__doc__ = f"""{what} of the elements of each group.
+
+    Args:
+      data: array [n, ...]. segment_ids: integers [n], the group of every element; those outside of the groups,
+        negative ones too, are dropped.
+      num_segments: how many groups there are; needed where `segment_ids` is traced, else the highest number and 1.
+      indices_are_sorted, unique_indices: what is known of `segment_ids`.
+      bucket_size: combine so many elements first, then the results: sums of floats are more exact.
+      mode: what to do with numbers of no group, as of `x.at[...]`.
+
+    Returns:
+      Array [num_segments, ...]; a group without elements has the neutral value.
+    """
+    return segment
+
+
+segment_sum = _define("segment_sum", "add", lambda dtype: 0, "sum", "Sums")
+segment_prod = _define("segment_prod", "multiply", lambda dtype: 1, "prod", "Products")
+segment_max = _define("segment_max", "max", _lowest, "max", "Maxima")
+segment_min = _define("segment_min", "min", _highest, "min", "Minima")
