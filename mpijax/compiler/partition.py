@@ -204,7 +204,7 @@ class _Move:
         primitive, aval = registry[name], v.aval.update(shape=tuple(shape))
         self.builder.meshes.append(self.mesh)
         try:
-            effects = primitive.effects(params)
+            effects = primitive.effects(params)  # type: ignore[misc]
             [out] = communicate(self.builder, primitive, params, [v], [aval], self.source, effects)
         finally:
             self.builder.meshes.pop()
@@ -302,9 +302,10 @@ def _combined(builder, v, plan: Plan, mesh, source):
     """The ranks' partial results as one. Communicates one allreduce."""
     primitive = reduction_p(plan.op)
     params = {"axes": plan.over, "axis_index_groups": None}
+    effects = registry["psum"].effects(params)  # type: ignore[misc]
     builder.meshes.append(mesh)
     try:
-        [out] = communicate(builder, primitive, params, [v], [v.aval], source, registry["psum"].effects(params))
+        [out] = communicate(builder, primitive, params, [v], [v.aval], source, effects)
     finally:
         builder.meshes.pop()
     return out

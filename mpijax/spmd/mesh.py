@@ -259,9 +259,17 @@ class Sharding:
     """How an array is laid out over devices."""
 
     memory_kind = "device"
+    device_set: Any
+    addressable_devices: Any
+    is_fully_addressable: Any
+    is_fully_replicated: bool
 
-    @property
-    def is_fully_addressable(self) -> bool:
+    def shard_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of one shard of an array of the given shape."""
+        raise NotImplementedError
+
+    def local_slices(self, global_shape: tuple[int, ...]) -> tuple[slice, ...]:
+        """This rank's part of a global array."""
         raise NotImplementedError
 
 
