@@ -138,7 +138,7 @@ class Loops(Evaluator):
                 self._reduce_and_store(Scope(scope, {key: at}, key, 1))
             return
         start = lo
-        for width in self.schedule.widths_of(size):
+        for width in self.schedule.widths_of(size, row=not outermost):
             end = hi if width == 1 else self.vector_bounds(start, hi, width)
 
             def body(i: str, _, width=width):

@@ -156,10 +156,14 @@ class Schedule:
             return False
         return size == 1 or size * len(part.expressions()) <= 2 * UNROLL_EXPRESSIONS
 
-    def widths_of(self, size: int) -> list[int]:
-        """Elements per turn of the loops that run through `size` elements, or through less of them."""
+    def widths_of(self, size: int, *, row: bool) -> list[int]:
+        """Elements per turn of the loops that run through `size` elements, or through less of them.
+
+        row: whether they run once for each row: then what is left at the end of each is worth vectors of its own.
+        """
         if self.whole:
-            return self.widths
+            native = self._native()
+            return list(dict.fromkeys([*self.widths[:-1], native, 1])) if row and self.lanes > native else self.widths
         wide = self.turn
         while wide > size:
             wide //= 2
@@ -250,6 +254,12 @@ class Schedule:
             stack.extend(() if again or e.op == "acc" else children(e))
         stored = [s.value.element for s in kernel.inner if s.phase == phase]
         return self._width(list(seen.values()), stored, self.vector_size)
+
+    def _native(self) -> int:
+        """Elements of one vector register."""
+        dtypes = [e.dtype for e in self.kernel.expressions() if e.op in ("load", "acc")]
+        dtypes += [s.value.element for s in self.kernel.inner + self.kernel.outer]
+        return VECTOR_BYTES // max([4, *map(_compute_bytes, dtypes)])
 
     def _width(self, expressions: list, stored: list, size: int) -> int:
         """Elements per turn: one vector register for heavy bodies, several for light ones."""
