@@ -1,0 +1,215 @@
+"""Factorizations and eigenvalues of `numpy.linalg`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mpijax import lax
+from mpijax.lax import linalg
+from mpijax.numpy.complexes import conjugate
+from mpijax.numpy.indexing import take_along_axis
+from mpijax.numpy.shapes import matrix_transpose
+from mpijax.numpy.util import ensure_arraylike, promote_dtypes_inexact
+from mpijax.transforms.api import jit
+
+
+class EighResult(NamedTuple):
+    """Real eigenvalues in ascending order, and eigenvectors in columns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+class EigResult(NamedTuple):
+    """Complex eigenvalues, and eigenvectors in columns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+class QRResult(NamedTuple):
+    """A = Q R."""
+
+    Q: Any
+    R: Any
+
+
+class SVDResult(NamedTuple):
+    """A = U diag(S) Vh."""
+
+    U: Any
+    S: Any
+    Vh: Any
+
+
+def adjoint(x: Any) -> Any:
+    """The conjugate transpose of each matrix."""
+    return conjugate(matrix_transpose(x))
+
+
+def inexact(name: str, x: Any) -> Any:
+    """x as an Array of floats or complex numbers. Raises TypeError, naming the function, for what is no array."""
+    (x,) = promote_dtypes_inexact(ensure_arraylike(f"jnp.linalg.{name}", x))
+    return x
+
+
+@jit(static_argnames=("upper", "symmetrize_input"))
+def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Any:
+    """The lower triangular L with L L^H = a; with `upper` its conjugate transpose.
+
+    Args:
+      a: Hermitian positive definite matrices [..., n, n].
+      symmetrize_input: take (a + a^H) / 2; else only the lower triangle of a is read.
+
+    Returns:
+      Matrices like a; NaN in place of those that are not positive definite.
+
+    >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]])).tolist()
+    [[2.0, 0.0], [1.0, 2.0]]
+    """
+    factor = linalg.cholesky(inexact("cholesky", a), symmetrize_input=symmetrize_input)
+    return factor.mT.conj() if upper else factor
+
+
+@jit(static_argnames=("full_matrices", "compute_uv", "hermitian", "subset_by_index"))
+def svd(
+    a: Any,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    hermitian: bool = False,
+    subset_by_index: tuple[int, int] | None = None,
+) -> Any:
+    """Singular value decomposition, a = U diag(s) Vh.
+
+    Args:
+      a: matrices [..., m, n].
+      full_matrices: U is [..., m, m] and Vh [..., n, n]; else [..., m, k] and [..., k, n] with k = min(m, n).
+      compute_uv: whether to return U and Vh.
+      hermitian: a is Hermitian, which `eigh` is used for.
+      subset_by_index: None, or (0, k).
+
+    Returns:
+      SVDResult(U, S, Vh), or S alone: [..., k], descending.
+
+    >>> svd(np.diag([3.0, 2.0]), compute_uv=False).tolist()
+    [3.0, 2.0]
+    """
+    a = inexact("svd", a)
+    if hermitian:
+        return _hermitian_svd(a, compute_uv, subset_by_index)
+    found = linalg.svd(a, full_matrices=full_matrices, compute_uv=compute_uv, subset_by_index=subset_by_index)
+    return SVDResult(*found) if compute_uv else found
+
+
+def _hermitian_svd(a, compute_uv, subset_by_index):
+    """Singular values are the sizes of the eigenvalues, whose signs go to Vh."""
+    vectors, values = linalg.eigh(a, subset_by_index=subset_by_index)
+    s = lax.abs(values)
+    last = s.ndim - 1
+    if not compute_uv:
+        return lax.rev(lax.sort(s, dimension=-1), dimensions=[last])
+    order = lax.broadcasted_iota(np.dtype(np.uint32), s.shape, dimension=last)
+    s, order, sign = lax.sort((s, order, lax.sign(values)), dimension=-1, num_keys=1)
+    s, order, sign = (lax.rev(x, dimensions=[last]) for x in (s, order, sign))
+    u = take_along_axis(vectors, order[..., None, :], axis=-1)
+    return SVDResult(u, s, adjoint(u * sign[..., None, :].astype(u.dtype)))
+
+
+def svdvals(x: Any, /) -> Any:
+    """The singular values of matrices [..., m, n], descending: [..., min(m, n)].
+
+    >>> svdvals(np.diag([3.0, 2.0])).tolist()
+    [3.0, 2.0]
+    """
+    x = ensure_arraylike("jnp.linalg.svdvals", x)
+    return svd(x, compute_uv=False, hermitian=False)
+
+
+@jit(static_argnames=("mode",))
+def qr(a: Any, mode: str = "reduced") -> Any:
+    """QR factorization, a = Q R.
+
+    Args:
+      a: matrices [..., m, n].
+      mode: "reduced": Q is [..., m, k] and R [..., k, n] with k = min(m, n); "complete": [..., m, m] and [..., m, n];
+        "r": R alone; "raw": LAPACK's matrices with reflections, transposed, and their factors.
+
+    Returns:
+      QRResult(Q, R), or R.
+
+    >>> abs(qr(np.array([[3.0], [4.0]])).R).tolist()
+    [[5.0]]
+    """
+    a = inexact("qr", a)
+    if mode == "raw":
+        from mpijax.ops.linalg.orthogonal import geqrf
+
+        factors, taus = geqrf(a)
+        return QRResult(factors.mT, taus)
+    if mode not in ("reduced", "r", "full", "complete"):
+        raise ValueError(f"Unsupported QR decomposition mode '{mode}'")
+    q, r = linalg.qr(a, pivoting=False, full_matrices=mode == "complete")
+    return r if mode == "r" else QRResult(q, r)
+
+
+def eig(a: Any) -> EigResult:
+    """Eigenvalues and eigenvectors of square matrices.
+
+    Args:
+      a: matrices [..., n, n].
+
+    Returns:
+      EigResult(eigenvalues, eigenvectors): complex [..., n] in no particular order, and [..., n, n], vectors of
+      length 1 in columns.
+
+    >>> eig(np.diag([1.0, 2.0])).eigenvalues.tolist()
+    [(1+0j), (2+0j)]
+    """
+    values, vectors = linalg.eig(inexact("eig", a), compute_left_eigenvectors=False)
+    return EigResult(values, vectors)
+
+
+@jit
+def eigvals(a: Any) -> Any:
+    """Eigenvalues of square matrices [..., n, n]: complex [..., n], in no particular order.
+
+    >>> eigvals(np.array([[0.0, 1.0], [-1.0, 0.0]])).tolist()
+    [1j, -1j]
+    """
+    a = inexact("eigvals", a)
+    return linalg.eig(a, compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0]
+
+
+@jit(static_argnames=("UPLO", "symmetrize_input"))
+def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
+    """Eigenvalues and eigenvectors of Hermitian matrices.
+
+    Args:
+      a: matrices [..., n, n].
+      UPLO: "L" or "U", the triangle that is read, if not `symmetrize_input`; "L" if None.
+      symmetrize_input: take (a + a^H) / 2.
+
+    Returns:
+      EighResult(eigenvalues, eigenvectors): real [..., n], ascending, and orthonormal columns [..., n, n].
+
+    >>> eigh(np.diag([2.0, 1.0])).eigenvalues.tolist()
+    [1.0, 2.0]
+    """
+    if UPLO not in (None, "L", "U"):
+        raise ValueError(f"UPLO must be one of None, 'L', or 'U', got {UPLO}")
+    a = inexact("eigh", a)
+    vectors, values = linalg.eigh(a, lower=UPLO != "U", symmetrize_input=symmetrize_input)
+    return EighResult(values, vectors)
+
+
+@jit(static_argnames=("UPLO", "symmetrize_input"))
+def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
+    """Eigenvalues of Hermitian matrices [..., n, n]: real [..., n], ascending. The arguments are those of `eigh`.
+
+    >>> eigvalsh(np.diag([2.0, 1.0])).tolist()
+    [1.0, 2.0]
+    """
+    values, _ = eigh(inexact("eigvalsh", a), UPLO, symmetrize_input=symmetrize_input)
+    return values

@@ -1,0 +1,135 @@
+"""`jax.numpy.linalg`: linear algebra on stacks of matrices, the last two axes of an array."""
+
+# ruff: noqa: F401
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from mpijax import lax
+from mpijax.numpy import linear, matrices
+from mpijax.numpy.contraction import einsum
+from mpijax.numpy.determinants import det, slogdet
+from mpijax.numpy.factorizations import cholesky, eig, eigh, eigvals, eigvalsh, qr, svd, svdvals
+from mpijax.numpy.norms import matrix_norm, norm, vector_norm
+from mpijax.numpy.products import cross as _cross
+from mpijax.numpy.solutions import (
+    cond,
+    inv,
+    lstsq,
+    matrix_power,
+    matrix_rank,
+    pinv,
+    solve,
+    tensorinv,
+    tensorsolve,
+)
+from mpijax.numpy.util import ensure_arraylike
+
+
+def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """Cross products of vectors with three elements along an axis.
+
+    >>> cross(np.array([1, 0, 0]), np.array([0, 1, 0])).tolist()
+    [0, 0, 1]
+    """
+    x1, x2 = ensure_arraylike("jnp.linalg.outer", x1, x2)
+    if x1.shape[axis] != 3 or x2.shape[axis] != 3:
+        raise ValueError(
+            "Both input arrays must be (arrays of) 3-dimensional vectors, but they have "
+            f"x1.shape[axis]={x1.shape[axis]!r} and x2.shape[axis]={x2.shape[axis]!r}"
+        )
+    return _cross(x1, x2, axis=axis)
+
+
+def outer(x1: Any, x2: Any, /) -> Any:
+    """All products of an element of one vector and one of the other.
+
+    >>> outer(np.array([1, 2]), np.array([3, 4])).tolist()
+    [[3, 4], [6, 8]]
+    """
+    x1, x2 = ensure_arraylike("jnp.linalg.outer", x1, x2)
+    if x1.ndim != 1 or x2.ndim != 1:
+        raise ValueError(f"Input arrays must be one-dimensional, but they are x1.ndim={x1.ndim!r} x2.ndim={x2.ndim!r}")
+    return x1[:, None] * x2[None, :]
+
+
+def matrix_transpose(x: Any, /) -> Any:
+    """The transpose of each matrix [..., m, n]."""
+    x = ensure_arraylike("jnp.linalg.matrix_transpose", x)
+    if x.ndim < 2:
+        raise ValueError(f"matrix_transpose requires at least 2 dimensions; got ndim={x.ndim!r}")
+    return lax.transpose(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """`jax.numpy.vecdot`."""
+    x1, x2 = ensure_arraylike("jnp.linalg.vecdot", x1, x2)
+    return linear.vecdot(x1, x2, axis=axis, precision=precision, preferred_element_type=preferred_element_type)
+
+
+def matmul(x1: Any, x2: Any, /, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """`jax.numpy.matmul`."""
+    x1, x2 = ensure_arraylike("jnp.linalg.matmul", x1, x2)
+    return linear.matmul(x1, x2, precision=precision, preferred_element_type=preferred_element_type)
+
+
+def tensordot(
+    x1: Any,
+    x2: Any,
+    /,
+    *,
+    axes: Any = 2,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """`jax.numpy.tensordot`."""
+    x1, x2 = ensure_arraylike("jnp.linalg.tensordot", x1, x2)
+    kind = {"precision": precision, "preferred_element_type": preferred_element_type, "out_sharding": out_sharding}
+    return linear.tensordot(x1, x2, axes=axes, **kind)
+
+
+def diagonal(x: Any, /, *, offset: int = 0) -> Any:
+    """The diagonal number `offset` of each matrix [..., m, n]."""
+    x = ensure_arraylike("jnp.linalg.diagonal", x)
+    return matrices.diagonal(x, offset=offset, axis1=-2, axis2=-1)
+
+
+def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+    """The sum along the diagonal number `offset` of each matrix [..., m, n]."""
+    x = ensure_arraylike("jnp.linalg.trace", x)
+    return matrices.trace(x, offset=offset, axis1=-2, axis2=-1, dtype=dtype)
+
+
+def multi_dot(arrays: Any, *, precision: Any = None) -> Any:
+    """The product of several matrices, in the order that takes the fewest multiplications.
+
+    Args:
+      arrays: at least two matrices; the first and the last may be vectors.
+    """
+    arrays = list(ensure_arraylike("jnp.linalg.multi_dot", *arrays))
+    _check_multi_dot(arrays)
+    axes: list[tuple[int, ...]] = [(i, i + 1) for i in range(len(arrays))]
+    if arrays[0].ndim == 1:
+        axes[0] = axes[0][1:]
+    if arrays[-1].ndim == 1:
+        axes[-1] = axes[-1][:1]
+    operands = itertools.chain(*zip(arrays, axes, strict=True))
+    return einsum(*operands, optimize="auto", precision=precision)
+
+
+def _check_multi_dot(arrays: list[Any]) -> None:
+    shapes = [a.shape for a in arrays]
+    if len(arrays) < 2:
+        raise ValueError(f"multi_dot requires at least two arrays; got len(arrays)={len(arrays)}")
+    if any(a.ndim not in (1, 2) for a in (arrays[0], arrays[-1])) or any(a.ndim != 2 for a in arrays[1:-1]):
+        raise ValueError(
+            "multi_dot: input arrays must all be two-dimensional, except for the first and last array which may be 1 "
+            f"or 2 dimensional. Got array shapes {shapes}"
+        )
+    if any(a.shape[-1] != b.shape[0] for a, b in itertools.pairwise(arrays)):
+        raise ValueError(
+            "multi_dot: last dimension of each array must match first dimension of following array. Got array shapes "
+            f"{shapes}"
+        )
