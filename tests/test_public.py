@@ -1,6 +1,7 @@
 """The public names: where JAX's programs look for them, loaded lazily, and what the small modules do."""
 
 import importlib
+import importlib.util
 import subprocess
 import sys
 
@@ -56,6 +57,14 @@ def test_small_modules_have_jaxs_names(module):
     ours = importlib.import_module(f"mpijax.{module}")
     missing = {n for n in dir(theirs) if not n.startswith("_")} - set(dir(ours)) - ELSEWHERE
     assert {n for n in missing if not isinstance(getattr(theirs, n), type(sys))} == set()
+
+
+def test_no_module_stands_in_for_a_function():
+    """A module named like a function would take its place in the package once something imports it."""
+    import mpijax.numpy as jnp
+
+    names = [name for name in jnp.__all__ if name not in ("fft", "linalg")]
+    assert [n for n in names if importlib.util.find_spec(f"mpijax.numpy.{n}") is not None] == []
 
 
 def test_unknown_names_are_attribute_errors():

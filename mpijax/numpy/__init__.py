@@ -13,8 +13,8 @@ from mpijax.core.trace import load_runtime as _load_runtime
 _MODULES: dict[str, str] = {
     "apply": "apply_along_axis apply_over_axes",
     "arithmetic": """
-        abs absolute add divide divmod float_power floor_divide fmod gcd lcm maximum minimum mod multiply
-        negative positive pow power remainder sign subtract true_divide""",
+        abs absolute divide divmod float_power floor_divide fmod gcd lcm mod positive pow power remainder sign
+        true_divide""",
     "argreductions": "argmax argmin nanargmax nanargmin",
     "at": "put_along_axis",
     "bit_packing": "packbits unpackbits",
@@ -27,10 +27,11 @@ _MODULES: dict[str, str] = {
     "covariance": "corrcoef cov",
     "cumulative": "cumprod cumsum cumulative_prod cumulative_sum nancumprod nancumsum",
     "differences": "diff ediff1d gradient trapezoid unwrap",
+    "distinct": "unique unique_all unique_counts unique_inverse unique_values",
     "elementwise": """
         acos acosh arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh
-        bitwise_count cbrt cos cosh deg2rad degrees exp exp2 expm1 fabs hypot log log10 log1p log2 logaddexp
-        logaddexp2 rad2deg radians reciprocal sin sinc sinh sqrt square tan tanh""",
+        bitwise_count cbrt cos cosh deg2rad degrees exp exp2 expm1 fabs hypot log log10 log1p log2 rad2deg
+        radians reciprocal sin sinc sinh sqrt square tan tanh""",
     "fills": "empty empty_like full full_like ones ones_like zeros zeros_like",
     "floats": """
         around ceil clip copysign floor fmax fmin frexp heaviside ldexp modf nan_to_num nextafter rint round
@@ -42,7 +43,7 @@ _MODULES: dict[str, str] = {
     "insertion": "delete insert",
     "interpolation": "interp",
     "partitions": "argpartition lexsort partition sort_complex",
-    "polyfit": "polyfit",
+    "polynomial_fit": "polyfit",
     "polynomials": "poly polyadd polyder polydiv polyint polymul polysub polyval roots vander",
     "positions": "mask_indices ravel_multi_index unravel_index",
     "products": "cross",
@@ -55,10 +56,9 @@ _MODULES: dict[str, str] = {
         vsplit vstack""",
     "linear": "dot inner kron matmul matvec outer tensordot vdot vecdot vecmat",
     "logic": """
-        allclose array_equal array_equiv bitwise_and bitwise_invert bitwise_left_shift bitwise_not bitwise_or
-        bitwise_right_shift bitwise_xor equal greater greater_equal invert isclose iscomplex isfinite isinf
-        isnan isneginf isposinf isreal left_shift less less_equal logical_and logical_not logical_or
-        logical_xor not_equal right_shift""",
+        allclose array_equal array_equiv bitwise_invert bitwise_left_shift bitwise_not bitwise_right_shift
+        equal greater greater_equal invert isclose iscomplex isfinite isinf isnan isneginf isposinf isreal
+        left_shift less less_equal logical_not not_equal right_shift""",
     "matrices": """
         diag diag_indices diag_indices_from diagflat diagonal eye identity trace tri tril tril_indices
         tril_indices_from triu triu_indices triu_indices_from""",
@@ -80,10 +80,13 @@ _MODULES: dict[str, str] = {
     "statistics": """
         average count_nonzero mean nanmax nanmean nanmin nanprod nanstd nansum nanvar ptp std var""",
     "trimming": "trim_zeros",
-    "unique": "unique unique_all unique_counts unique_inverse unique_values",
+    "ufunc_type": "frompyfunc ufunc",
+    "ufunc_objects": """
+        add bitwise_and bitwise_or bitwise_xor logaddexp logaddexp2 logical_and logical_or logical_xor maximum
+        minimum multiply negative subtract""",
     "updates": "fill_diagonal place put",
     "util": "ndim shape size",
-    "vectorize": "vectorize",
+    "vectorization": "vectorize",
     "windows": "bartlett blackman hamming hanning i0 kaiser",
 }
 
@@ -92,12 +95,6 @@ _NUMPYS = frozenset(
     """
     array_repr array_str character complexfloating dtype e euler_gamma flexible floating generic inexact inf
     integer iterable nan newaxis number object_ pi save savez signedinteger unsignedinteger""".split()
-)
-
-# What jax.numpy has and this module does not have yet.
-_MISSING = frozenset(
-    """
-    frompyfunc ufunc""".split()
 )
 
 _HOME: dict[str, str] = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -119,8 +116,6 @@ def _find(name: str) -> Any:
         return importlib.import_module("mpijax.core.array_api").Array
     if name == "bool":
         return importlib.import_module("mpijax.numpy.scalar_types").bool_
-    if name in _MISSING:
-        raise AttributeError(f"mpijax.numpy does not have {name} yet (jax.numpy has it)")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

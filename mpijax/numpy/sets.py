@@ -12,8 +12,8 @@ from typing import Any
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.numpy.distinct import distinct, unique
 from mpijax.numpy.index_plan import index_dtype
-from mpijax.numpy.unique import distinct, unique
 from mpijax.numpy.util import ensure_arraylike, promote_dtypes, static
 from mpijax.transforms.jit import jit
 
