@@ -135,4 +135,7 @@ def check_rows(x: Any, rows: int, what: str, expected: str) -> None:
     """Raise ValueError unless the first axis of `x` has `rows` elements."""
     shape = typeof(x).shape
     if not shape or shape[0] != rows:
-        raise ValueError(f"{what}: the first axis must have {rows} elements, {expected}; got shape {shape}")
+        raise ValueError(
+            f"{what.capitalize()} input must have shape (nproc, ...): the first axis must have {rows} elements, "
+            f"{expected}; got shape {shape}"
+        )

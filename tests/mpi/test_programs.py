@@ -305,8 +305,8 @@ def test_gradient_of_a_halo_exchange():
     (lambda: mpi.send(X, 0, tag=-1), ValueError, "send: tag must be from 0 to"),
     (lambda: mpi.recv(X, 0, status=3), TypeError, "recv: status must be a status object of mpi4py"),
     (lambda: mpi.alltoall(np.ones((SIZE + 1, 2), np.float32)), ValueError, f"first axis must have {SIZE} elements"),
-    (lambda: mpi.alltoall(np.float32(1)), ValueError, "alltoall: the first axis must have"),
-    (lambda: mpi.allgatherv(X, [4] * SIZE), ValueError, r"allgatherv: the first axis must have 4 elements, counts\["),
+    (lambda: mpi.alltoall(np.float32(1)), ValueError, r"Alltoall input must have shape \(nproc, ...\): the first axis must have"),
+    (lambda: mpi.allgatherv(X, [4] * SIZE), ValueError, r"the first axis must have 4 elements, counts\["),
     (lambda: mpi.allgatherv(X, [3]), ValueError, "one entry for each") if SIZE > 1 else
     (lambda: mpi.allgatherv(X, [3, 3]), ValueError, "one entry for each"),
     (lambda: mpi.gatherv(X, [-3] * SIZE, 0), ValueError, "counts must not be negative"),
