@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax._ext import executor
+from mpijax._ext import executor, loading  # noqa: F401  (the executor asks for the other at the first program)
 from mpijax._ext.executor import Program
 from mpijax.runtime.cpus import cpus_per_rank
 
