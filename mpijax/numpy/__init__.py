@@ -132,5 +132,5 @@ def __dir__() -> list[str]:
 # compiler, the methods of arrays, the elementwise functions) is loaded here, so that the first call does not wait
 # for it; LLVM, SciPy and MPI still wait for their first use.
 _load_runtime()
-for _module in ("array_methods", "elementwise", "arithmetic", "ufunc_objects", "reductions", "statistics", "shapes", "join"):
+for _module in "array_methods elementwise arithmetic ufunc_objects reductions statistics shapes join".split():
     importlib.import_module(f"mpijax.numpy.{_module}")
