@@ -24,7 +24,7 @@ from mpijax.numpy.norms import norm
 from mpijax.numpy.reductions import sum as sum_of
 from mpijax.numpy.shapes import broadcast_to, expand_dims, moveaxis
 from mpijax.numpy.util import ensure_arraylike, promote_dtypes_inexact
-from mpijax.numpy.vectorize import vectorize
+from mpijax.numpy.vectorization import vectorize
 from mpijax.ops.linalg.solve import solve as solve_matrices
 from mpijax.transforms.api import jit
 from mpijax.transforms.custom_jvp import custom_jvp
@@ -252,9 +252,10 @@ def _least_squares(a, b, rcond):
     rcond = float(eps) * max(a.shape) if rcond is None else where(rcond < 0, eps, rcond)
     u, s, vt = svd(a, full_matrices=False)
     taken = (s > 0) & (s >= array(rcond, dtype=s.dtype) * s[0])
+    rank = taken.sum()
     inverses = where(taken, 1 / where(taken, s, 1).astype(a.dtype), 0)[:, np.newaxis]
     coordinates = matmul(u.conj().T, b, precision=_HIGHEST)
-    return matmul(vt.conj().T, inverses * coordinates, precision=_HIGHEST), taken.sum(), s
+    return matmul(vt.conj().T, inverses * coordinates, precision=_HIGHEST), rank, s
 
 
 _jit_lstsq = jit(partial(_lstsq, numpy_resid=False))

@@ -3,8 +3,9 @@
 import numpy as np
 
 from mpijax.lax import linalg
-from mpijax.ops.linalg.orthogonal import geqp3, geqrf
 from mpijax.numpy import matmul
+from mpijax.ops.linalg.orthogonal import geqp3, geqrf
+from mpijax.ops.linalg.tridiagonal import tridiagonal_eigh_p
 
 A = np.cos(np.arange(1.0, 10.0) ** 2).reshape(3, 3)
 TALL = np.sin(np.arange(1.0, 13.0) ** 2).reshape(4, 3)
@@ -42,6 +43,7 @@ ROWS = [
     ("schur", "schur", lambda x: linalg.schur(x), (A,), 0),
     ("tridiagonal", "tridiagonal", lambda x: linalg.tridiagonal(_positive(x)), (A,), 0),
     ("symmetric_product", "symmetric_product", lambda x: linalg.symmetric_product(x, x, alpha=2.0, beta=0.5), (A,), 0),
+    ("tridiagonal_eigh", "tridiagonal_eigh", lambda d, e: tridiagonal_eigh_p.bind(d, e), (A[0], A[1, :2]), 0),
     ("pivots", "lu_pivots_to_permutation", lambda p: linalg.lu_pivots_to_permutation(p, 4),
         (np.array([1, 2, 2], np.int32),), 0),
 ]  # fmt: skip

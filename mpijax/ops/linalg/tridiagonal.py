@@ -8,6 +8,7 @@ import numpy as np
 
 from mpijax.ops.convert import stage
 from mpijax.ops.creation import full_like
+from mpijax.ops.families import FLOATING
 from mpijax.ops.linalg.common import check_square, linalg_primitive, nan_unless, real_dtype, routine
 from mpijax.ops.rules import at_front
 from mpijax.ops.shapes import reshape
@@ -170,4 +171,27 @@ def _batch(axis, args, dims, *, perturb_singular):
 
 tridiagonal_solve_p = linalg_primitive(
     "tridiagonal_solve", (1, 1, 1, 2), _solve_shapes, _solve, jvp=_jvp, transpose=_transpose, batch=_batch
+)
+
+# ---------------------------------------------------------------- eigenvalues
+
+
+def _eigh_shapes(d, e):
+    if e[0] != max(d[0] - 1, 0):
+        raise ValueError(f"tridiagonal_eigh: a diagonal of shape {d} needs an off-diagonal of {d[0] - 1}, got {e}")
+    return [d, (d[0], d[0])]
+
+
+def _eigh(d, e):
+    if len(d) < 2:
+        return d, np.eye(len(d))
+    if not (np.isfinite(d).all() and np.isfinite(e).all()):
+        return nan_unless(False, d, np.zeros((len(d), len(d)), d.dtype))
+    values, vectors, info = routine("stevd", d.dtype)(d, e)
+    return nan_unless(info == 0, values, vectors)
+
+
+# Real symmetric tridiagonal matrices, by their diagonals: eigenvalues in ascending order, eigenvectors in columns.
+tridiagonal_eigh_p = linalg_primitive(
+    "tridiagonal_eigh", (1, 1), _eigh_shapes, _eigh, accepts=(FLOATING, FLOATING), multiple_results=True
 )

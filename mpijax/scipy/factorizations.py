@@ -1,0 +1,473 @@
+"""Factorizations and solutions of `scipy.linalg`, with SciPy's arguments.
+
+Arguments that tell SciPy to overwrite an operand or to look for NaN have no effect.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mpijax import lax
+from mpijax import numpy as jnp
+from mpijax.core import config, dtypes
+from mpijax.lax import linalg
+from mpijax.numpy.util import promote_dtypes_complex, promote_dtypes_inexact
+from mpijax.ops.linalg import lu as lu_rules
+from mpijax.ops.linalg import orthogonal
+from mpijax.ops.linalg import solve as solve_rules
+from mpijax.transforms.api import jit
+
+_HIGHEST = lax.Precision.HIGHEST
+
+
+def _inexact(*xs: Any) -> list[Any]:
+    return promote_dtypes_inexact(*map(jnp.asarray, xs))
+
+
+def _signature(name: str, a: Any, b: Any) -> str:
+    """Of a solve with matrices a: whether b holds vectors, by its rank."""
+    stacked = a.ndim == b.ndim + 1 and a.shape[-1] == b.shape[-1]
+    if b.ndim > 1 and stacked:
+        warnings.warn(
+            f"jax.scipy.linalg.{name}: batched 1D solves with b.ndim > 1 are deprecated, and in the future will be "
+            f"treated as a batched 2D solve. Use {name}(..., b[..., None]).squeeze(-1) to avoid this warning.",
+            category=FutureWarning,
+            stacklevel=4,
+        )
+    return "(n)->(n)" if b.ndim == 1 or stacked else "(n,k)->(n,k)"
+
+
+# ---------------------------------------------------------------- Cholesky
+
+
+@jit(static_argnames=("lower",))
+def _cholesky(a, lower):
+    (a,) = _inexact(a)
+    factor = linalg.cholesky(a if lower else jnp.conj(a.mT), symmetrize_input=False)
+    return factor if lower else jnp.conj(factor.mT)
+
+
+def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """The triangular factor of Hermitian positive definite matrices [..., n, n].
+
+    Returns:
+      L with L L^H = a if `lower`, else R with R^H R = a; NaN for matrices that are not positive definite.
+    """
+    return _cholesky(a, lower)
+
+
+def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, bool]:
+    """(`cholesky(a, lower)`, lower), as `cho_solve` takes it."""
+    return cholesky(a, lower=lower), lower
+
+
+@jit(static_argnames=("lower",))
+def _cho_solve(c, b, lower):
+    c, b = _inexact(c, b)
+    signature = "(n,n)," + _signature("cho_solve", c, b)
+
+    def half(transpose, b):
+        solve = partial(
+            linalg.triangular_solve, left_side=True, lower=lower, transpose_a=transpose, conjugate_a=transpose
+        )
+        return jnp.vectorize(solve, signature=signature)(c, b)
+
+    return half(lower, half(not lower, b))
+
+
+def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
+    """The x with a x = b, from `cho_factor(a)`; b is [n], or [..., n, k]."""
+    c, lower = c_and_lower
+    return _cho_solve(c, b, lower)
+
+
+# ---------------------------------------------------------------- eigenvalues, singular values
+
+
+@jit(static_argnames=("full_matrices", "compute_uv"))
+def _svd(a, *, full_matrices, compute_uv):
+    (a,) = _inexact(a)
+    return linalg.svd(a, full_matrices=full_matrices, compute_uv=compute_uv)
+
+
+def svd(
+    a: Any,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+    lapack_driver: str = "gesdd",
+) -> Any:
+    """Singular value decomposition, (U, s, Vh) or s: see `numpy.linalg.svd`. `lapack_driver` has no effect."""
+    return _svd(a, full_matrices=full_matrices, compute_uv=compute_uv)
+
+
+@jit(static_argnames=("lower", "eigvals_only", "eigvals", "type"))
+def _eigh(a, b, lower, eigvals_only, eigvals, type):
+    if b is not None:
+        raise NotImplementedError("Only the b=None case of eigh is implemented")
+    if type != 1:
+        raise NotImplementedError("Only the type=1 case of eigh is implemented.")
+    if eigvals is not None:
+        raise NotImplementedError("Only the eigvals=None case of eigh is implemented.")
+    (a,) = _inexact(a)
+    vectors, values = linalg.eigh(a, lower=lower)
+    return values if eigvals_only else (values, vectors)
+
+
+def eigh(
+    a: Any,
+    b: Any = None,
+    lower: bool = True,
+    eigvals_only: bool = False,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    turbo: bool = True,
+    eigvals: None = None,
+    type: int = 1,
+    check_finite: bool = True,
+) -> Any:
+    """Eigenvalues, ascending, and eigenvectors of Hermitian matrices [..., n, n]; or the values alone.
+
+    Raises NotImplementedError for generalized problems (`b`, `type`) and ranges (`eigvals`).
+    """
+    return _eigh(a, b, lower, eigvals_only, eigvals, type)
+
+
+@jit(static_argnames=("output",))
+def _schur(a, output):
+    return linalg.schur(a.astype(dtypes.to_complex_dtype(a.dtype)) if output == "complex" else a)
+
+
+def schur(a: Any, output: str = "real") -> tuple[Any, Any]:
+    """Schur form, a = Z T Z^H: (T, Z), matrices like a.
+
+    Args:
+      output: "real", for which T may have 2 x 2 blocks on the diagonal if a is real; or "complex".
+    """
+    if output not in ("real", "complex"):
+        raise ValueError(f"Expected 'output' to be either 'real' or 'complex', got output={output!r}.")
+    return _schur(jnp.asarray(a), output)
+
+
+@jit(static_argnames=("check_finite",))
+def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:
+    """The complex Schur form (T, Z) of a matrix from its real one: stacks of matrices [..., n, n]."""
+    T, Z = jnp.asarray(T), jnp.asarray(Z)
+    for name, x in (("T", T), ("Z", Z)):
+        if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+            raise ValueError(f"Input '{name}' must be square.")
+    if T.shape[-1] != Z.shape[-1]:
+        raise ValueError(f"Input array shapes must match: Z: {Z.shape} vs. T: {T.shape}")
+    return jnp.vectorize(_rsf2csf, signature="(n,n),(n,n)->(n,n),(n,n)")(T, Z)
+
+
+@jit
+def _rsf2csf(T, Z):
+    """A rotation for each element below the diagonal, from the last one on, takes it to zero."""
+    T, Z = promote_dtypes_complex(T, Z)
+    eps, n = dtypes.finfo(T.dtype).eps, T.shape[0]
+    if n <= 1:
+        return T, Z
+
+    def rotate(m, T, Z):
+        value = jnp.linalg.eigvals(lax.dynamic_slice(T, (m - 1, m - 1), (2, 2))) - T[m, m]
+        length = jnp.linalg.norm(jnp.array([value[0], T[m, m - 1]])).astype(T.dtype)
+        c, s = value[0] / length, T[m, m - 1] / length
+        rotation = jnp.array([[c.conj(), s], [-s, c]], dtype=T.dtype)
+        rows = lax.dynamic_slice_in_dim(T, m - 1, 2, axis=0)
+        rows = jnp.where(jnp.arange(n) >= m - 1, rotation @ rows, rows)
+        T = lax.dynamic_update_slice_in_dim(T, rows, m - 1, axis=0)
+        columns = lax.dynamic_slice_in_dim(T, m - 1, 2, axis=1)
+        columns = jnp.where(jnp.arange(n)[:, None] < m + 1, columns @ rotation.conj().T, columns)
+        T = lax.dynamic_update_slice_in_dim(T, columns, m - 1, axis=1)
+        columns = lax.dynamic_slice_in_dim(Z, m - 1, 2, axis=1) @ rotation.conj().T
+        return T, lax.dynamic_update_slice_in_dim(Z, columns, m - 1, axis=1)
+
+    def step(i, matrices):
+        m = n - i
+        T, Z = matrices
+        large = jnp.abs(T[m, m - 1]) > eps * (jnp.abs(T[m - 1, m - 1]) + jnp.abs(T[m, m]))
+        T, Z = lax.cond(large, rotate, lambda m, T, Z: (T, Z), m, T, Z)
+        return T.at[m, m - 1].set(0.0), Z
+
+    return lax.fori_loop(1, n, step, (T, Z))
+
+
+@jit(static_argnames=("calc_q", "check_finite", "overwrite_a"))
+def hessenberg(a: Any, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """Upper Hessenberg form, a = Q H Q^H: H, or (H, Q) with `calc_q`, of matrices [..., n, n]."""
+    n = np.shape(a)[-1]
+    if n == 0:
+        return (jnp.zeros_like(a), jnp.zeros_like(a)) if calc_q else jnp.zeros_like(a)
+    form, taus = linalg.hessenberg(a)
+    h = jnp.triu(form, -1)
+    if not calc_q:
+        return h
+    q = linalg.householder_product(form[..., 1:, :-1], taus)
+    stack = form.shape[:-2]
+    corner = jnp.ones((*stack, 1, 1), form.dtype)
+    row, column = jnp.zeros((*stack, 1, n - 1), form.dtype), jnp.zeros((*stack, n - 1, 1), form.dtype)
+    return h, jnp.block([[corner, row], [column, q]])
+
+
+# ---------------------------------------------------------------- LU
+
+
+def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """Determinants of matrices [..., n, n]."""
+    return jnp.linalg.det(a)
+
+
+def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """Inverses of matrices [..., n, n]."""
+    return jnp.linalg.inv(a)
+
+
+@jit(static_argnames=("overwrite_a", "check_finite"))
+def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
+    """(LU, pivots) of matrices [..., m, n]: see `lax.linalg.lu`."""
+    factors, pivots, _ = linalg.lu(*_inexact(a))
+    return factors, pivots
+
+
+@jit(static_argnames=("trans", "overwrite_b", "check_finite"))
+def lu_solve(
+    lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True
+) -> Any:
+    """The x with op(a) x = b, from `lu_factor(a)`.
+
+    Args:
+      b: [n], or [..., n, k].
+      trans: 0: op(a) is a; 1: its transpose; 2: its conjugate transpose.
+    """
+    factors, pivots = lu_and_piv
+    factors, b = _inexact(factors, b)
+    order = linalg.lu_pivots_to_permutation(pivots, factors.shape[-2])
+    signature = "(n,n),(n)," + _signature("lu_solve", factors, b)
+    return jnp.vectorize(partial(lu_rules.lu_solve, trans=trans), signature=signature)(factors, order, b)
+
+
+@jit(static_argnums=(1,))
+def _lu(a, permute_l):
+    (a,) = _inexact(a)
+    factors, _, order = linalg.lu(a)
+    m, n = a.shape
+    k = min(m, n)
+    p = jnp.real(jnp.array(order[None, :] == jnp.arange(m, dtype=order.dtype)[:, None], dtype=a.dtype))
+    lower = jnp.tril(factors, -1)[:, :k] + jnp.eye(m, k, dtype=a.dtype)
+    upper = jnp.triu(factors)[:k, :]
+    return (jnp.matmul(p, lower, precision=_HIGHEST), upper) if permute_l else (p, lower, upper)
+
+
+@jit(static_argnames=("permute_l", "overwrite_a", "check_finite"))
+def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple:
+    """(P, L, U) with a = P L U, for a matrix [m, n]; (P L, U) with `permute_l`."""
+    return _lu(a, permute_l)
+
+
+@jit(static_argnames=("assume_a", "lower"))
+def _solve(a, b, assume_a, lower):
+    if assume_a != "pos":
+        return jnp.linalg.solve(a, b)
+    a, b = _inexact(a, b)
+    solve_rules.check_shapes(a, b)
+    factors = cho_factor(lax.stop_gradient(a), lower=lower)
+    by_factors = partial(
+        lax.custom_linear_solve,
+        lambda x: solve_rules.matvec(a, x),
+        solve=lambda _, x: cho_solve(factors, x),
+        symmetric=True,
+    )
+    return solve_rules.by_columns(a, b, by_factors)
+
+
+def solve(
+    a: Any,
+    b: Any,
+    lower: bool = False,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    debug: bool = False,
+    check_finite: bool = True,
+    assume_a: str = "gen",
+) -> Any:
+    """The x with a x = b.
+
+    Args:
+      a: matrices [..., n, n].
+      b: [n], or [..., n, k].
+      lower: which triangle is read of a positive definite matrix.
+      assume_a: "pos" for positive definite matrices; "gen", "sym" and "her" for others.
+    """
+    known = ["gen", "sym", "her", "pos"]
+    if assume_a not in known:
+        raise ValueError(f"Expected assume_a to be one of {known}; got {assume_a!r}")
+    return _solve(a, b, assume_a, lower)
+
+
+_TRANSPOSES = {0: (False, False), "N": (False, False), 1: (True, False), "T": (True, False),
+               2: (True, True), "C": (True, True)}  # fmt: skip
+
+
+@jit(static_argnames=("trans", "lower", "unit_diagonal"))
+def _solve_triangular(a, b, trans, lower, unit_diagonal):
+    if trans not in _TRANSPOSES:
+        raise ValueError(f"Invalid 'trans' value {trans}")
+    transpose, conjugate = _TRANSPOSES[trans]
+    a, b = _inexact(a, b)
+    kind = {"transpose_a": transpose, "conjugate_a": conjugate, "unit_diagonal": unit_diagonal}
+    solve = partial(linalg.triangular_solve, left_side=True, lower=lower, **kind)
+    return jnp.vectorize(solve, signature="(n,n)," + _signature("solve_triangular", a, b))(a, b)
+
+
+def solve_triangular(
+    a: Any,
+    b: Any,
+    trans: int | str = 0,
+    lower: bool = False,
+    unit_diagonal: bool = False,
+    overwrite_b: bool = False,
+    debug: Any = None,
+    check_finite: bool = True,
+) -> Any:
+    """The x with op(a) x = b, for triangular matrices a.
+
+    Args:
+      a: [..., n, n]; the other triangle is not read.
+      b: [n], or [..., n, k].
+      trans: 0 or "N": op(a) is a; 1 or "T": its transpose; 2 or "C": its conjugate transpose.
+      lower: whether a is lower triangular.
+      unit_diagonal: take the diagonal as ones.
+    """
+    return _solve_triangular(a, b, trans, lower, unit_diagonal)
+
+
+# ---------------------------------------------------------------- QR, polar
+
+
+@jit(static_argnames=("mode", "pivoting"))
+def _qr(a, mode, pivoting):
+    if mode not in ("full", "r", "economic"):
+        raise ValueError(f"Unsupported QR decomposition mode '{mode}'")
+    q, *rest = linalg.qr(*_inexact(a), pivoting=pivoting, full_matrices=mode != "economic")
+    return tuple(rest) if mode == "r" else (q, *rest)
+
+
+def qr(
+    a: Any,
+    overwrite_a: bool = False,
+    lwork: Any = None,
+    mode: str = "full",
+    pivoting: bool = False,
+    check_finite: bool = True,
+) -> tuple:
+    """QR factorization of matrices [..., m, n].
+
+    Args:
+      mode: "full": (Q, R) with Q [..., m, m]; "economic": Q [..., m, k], k = min(m, n); "r": (R,).
+      pivoting: exchange columns; the order p with a[:, p] = Q R is returned too.
+    """
+    return _qr(a, mode, pivoting)
+
+
+def qr_multiply(
+    a: Any,
+    c: Any,
+    mode: str = "right",
+    pivoting: bool = False,
+    conjugate: bool = False,
+    overwrite_a: bool = False,
+    overwrite_c: bool = False,
+) -> tuple:
+    """c Q, or Q c, with the Q of a = Q R, without making Q.
+
+    Args:
+      a: matrices [..., m, n]; k = min(m, n).
+      c: matrices [..., p, m] for mode "right", [..., k, p] for "left"; or a vector.
+      mode: the side of c on which Q stands.
+      pivoting: exchange columns of a; the order is returned too.
+      conjugate: take the conjugate of Q.
+
+    Returns:
+      (product, R), or (product, R, order).
+    """
+    a, c = _inexact(a, c)
+    if mode not in ("right", "left"):
+        raise ValueError(f"mode must be 'right' or 'left', got {mode!r}")
+    vector = c.ndim == 1
+    if vector:
+        c = c[:, None] if mode == "left" else c[None, :]
+    m, n = a.shape[-2:]
+    k = min(m, n)
+    _check_multiply(a, c, mode, k)
+    stack = jnp.broadcast_shapes(a.shape[:-2], c.shape[:-2])
+    a, c = (jnp.broadcast_to(x, stack + x.shape[-2:]) for x in (a, c))
+    order = []
+    if pivoting:
+        r, found, taus = orthogonal.geqp3(a, jnp.zeros((*stack, n), np.int32))
+        order = [found - 1]
+    else:
+        r, taus = orthogonal.geqrf(a)
+    if m > n and mode == "left":
+        c = jnp.concatenate([c, jnp.zeros((*stack, m - k, c.shape[-1]), c.dtype)], axis=-2)
+    c = c.swapaxes(-1, -2) if conjugate else c
+    product = linalg.ormqr(r, taus, c, left=(mode == "left") != conjugate, transpose=conjugate)
+    product = product.swapaxes(-1, -2) if conjugate else product
+    product = product[..., :k] if mode == "right" else product
+    return (product.ravel() if vector else product, jnp.triu(r[..., :k, :]), *order)
+
+
+def _check_multiply(a, c, mode, k):
+    left = mode == "left"
+    wanted, found = (k, c.shape[-2]) if left else (a.shape[-2], c.shape[-1])
+    if wanted != found:
+        raise ValueError(
+            f"Array shapes are not compatible for {'Q @ c' if left else 'c @ Q'} operation: a has shape "
+            f"{tuple(a.shape)} so Q has {wanted} {'columns' if left else 'rows'}, but c has {found} "
+            f"{'rows' if left else 'columns'} (expected {wanted})."
+        )
+
+
+@jit(static_argnames=("side", "method"))
+def polar(
+    a: Any, side: str = "right", *, method: str = "qdwh", eps: Any = None, max_iterations: Any = None
+) -> tuple[Any, Any]:
+    """Polar decomposition, a = U P ("right") or a = P U ("left"), with P Hermitian positive semidefinite.
+
+    Args:
+      a: matrices [..., m, n].
+      method: "svd"; or "qdwh", for which JAX iterates, and which is computed by "svd" too: for m >= n with "right",
+        m < n with "left".
+      eps, max_iterations: have no effect.
+
+    Returns:
+      (U, P): [..., m, n], and [..., n, n] or [..., m, m].
+    """
+    a = jnp.asarray(a)
+    if a.ndim < 2:
+        raise ValueError("The input `a` must be at least a 2-D array.")
+    if side not in ("right", "left"):
+        raise ValueError("The argument `side` must be either 'right' or 'left'.")
+    signature = "(m,n)->(m,n)," + ("(n,n)" if side == "right" else "(m,m)")
+    return jnp.vectorize(partial(_polar, side=side, method=method), signature=signature)(a)
+
+
+def _polar(a, side, method):
+    m, n = a.shape
+    if method not in ("svd", "qdwh"):
+        raise ValueError(f"Unknown polar decomposition method {method}.")
+    if method == "qdwh" and (m >= n) != (side == "right"):
+        raise NotImplementedError(
+            "method='qdwh' only supports mxn matrices where m < n where side='left' and m >= n side='right', got "
+            f"{a.shape} with side={side!r}: use method='svd'."
+        )
+    with config.default_matmul_precision("float32"):
+        u, s, vh = linalg.svd(a, full_matrices=False)
+        s = s.astype(u.dtype)
+        p = vh.T.conj() * s[None, :] @ vh if side == "right" else u * s[None, :] @ u.T.conj()
+        return u @ vh, p

@@ -1,0 +1,43 @@
+"""`jax.scipy.linalg`: factorizations, solutions, functions of matrices, and special matrices."""
+
+# ruff: noqa: F401
+from mpijax.scipy.factorizations import (
+    cho_factor,
+    cho_solve,
+    cholesky,
+    det,
+    eigh,
+    hessenberg,
+    inv,
+    lu,
+    lu_factor,
+    lu_solve,
+    polar,
+    qr,
+    qr_multiply,
+    rsf2csf,
+    schur,
+    solve,
+    solve_triangular,
+    svd,
+)
+from mpijax.scipy.matrix_functions import expm, expm_frechet, funm, solve_sylvester, sqrtm
+from mpijax.scipy.special_matrices import (
+    block_diag,
+    circulant,
+    companion,
+    convolution_matrix,
+    dft,
+    fiedler,
+    fiedler_companion,
+    hadamard,
+    hankel,
+    helmert,
+    hilbert,
+    invhilbert,
+    invpascal,
+    leslie,
+    pascal,
+    toeplitz,
+)
+from mpijax.scipy.tridiagonal import eigh_tridiagonal

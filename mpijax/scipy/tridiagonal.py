@@ -1,0 +1,72 @@
+"""Eigenvalues and eigenvectors of Hermitian tridiagonal matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax import numpy as jnp
+from mpijax.core import dtypes
+from mpijax.ops.linalg.tridiagonal import tridiagonal_eigh_p
+from mpijax.transforms.api import jit
+
+_KINDS = ("float32", "float64", "complex64", "complex128")
+
+
+@jit(static_argnames=("eigvals_only", "select", "select_range"))
+def eigh_tridiagonal(
+    d: Any,
+    e: Any,
+    *,
+    eigvals_only: bool = False,
+    select: str = "a",
+    select_range: tuple[int, int] | None = None,
+    tol: Any = None,
+    key: Any = None,
+) -> Any:
+    """Eigenvalues, ascending, and eigenvectors of a Hermitian tridiagonal matrix, by LAPACK.
+
+    Args:
+      d: the diagonal [n].
+      e: the diagonal above it [n - 1], of the same dtype; the one below is its conjugate.
+      eigvals_only: return the values alone.
+      select: "a": all; "i": those numbered from `select_range[0]` to `select_range[1]`, which is included.
+      tol, key: have no effect: LAPACK finds values to working precision, and vectors without random starts.
+
+    Returns:
+      Real values [k], or (values, vectors [n, k] in columns).
+
+    Raises:
+      TypeError: for other dtypes. ValueError: for a range that is missing or empty, or another `select`.
+      NotImplementedError: for select="v".
+    """
+    d, e = jnp.asarray(d), jnp.asarray(e)
+    if d.dtype != e.dtype:
+        raise TypeError(f"diagonal and off-diagonal values must have same dtype, got {d.dtype} and {e.dtype}")
+    if d.dtype.name not in _KINDS:
+        raise TypeError(f"eigh_tridiagonal takes {', '.join(_KINDS)}, got {d.dtype} and {e.dtype}")
+    taken = _selected(d.shape[0], select, select_range)
+    is_complex = dtypes.issubdtype(e.dtype, np.complexfloating)
+    values, vectors = tridiagonal_eigh_p.bind(jnp.real(d), jnp.abs(e) if is_complex else e)
+    if is_complex:
+        # The matrix is P T P^H with the real T of the sizes |e| and a diagonal P of phases.
+        turns = jnp.where(e == 0, 1, jnp.conj(e) / jnp.where(e == 0, 1, jnp.abs(e)))
+        phases = jnp.concatenate([jnp.ones(1, e.dtype)[: d.shape[0]], jnp.cumprod(turns)])
+        vectors = phases[:, None] * vectors
+    return values[taken] if eigvals_only else (values[taken], vectors[:, taken])
+
+
+def _selected(n: int, select: str, select_range: Any) -> slice:
+    if n <= 1 or select == "a":
+        return slice(None)
+    if select == "v":
+        raise NotImplementedError("eigh_tridiagonal(..., select='v') is not implemented")
+    if select != "i":
+        raise ValueError("'select must have a value in {'a', 'i', 'v'}.")
+    if select_range is None:
+        raise ValueError("for select='i', select_range must be specified.")
+    first, last = select_range
+    if first > last:
+        raise ValueError("Got empty index range in select_range.")
+    return slice(first, last + 1)
