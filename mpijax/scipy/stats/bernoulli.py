@@ -1,0 +1,38 @@
+"""Bernoulli distribution: 1 with probability p, else 0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import mpijax.numpy as jnp
+from mpijax.scipy.special import xlog1py, xlogy
+from mpijax.scipy.stats.shared import args_of, exp_of
+
+
+def logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
+    """The logarithm of the probability of each value k; -inf beyond loc and loc + 1."""
+    k, p, loc = args_of("bernoulli.logpmf", k, p, loc)
+    x = k - loc
+    return jnp.where((x < 0) | (x > 1), -np.inf, xlogy(x, p) + xlog1py(1 - x, -p))
+
+
+pmf = exp_of(logpmf, "pmf")
+
+
+def _invalid(x, p):
+    return jnp.isnan(x) | jnp.isnan(p) | (p < 0) | (p > 1)
+
+
+def cdf(k: Any, p: Any) -> Any:
+    """The probability of values up to k."""
+    k, p = args_of("bernoulli.cdf", k, p)
+    inside = jnp.where(k < 0, 0.0, jnp.where(k < 1, 1 - p, 1.0))
+    return jnp.where(_invalid(k, p), np.nan, inside)
+
+
+def ppf(q: Any, p: Any) -> Any:
+    """The least value up to which the probability is at least q."""
+    q, p = args_of("bernoulli.ppf", q, p)
+    return jnp.where(_invalid(q, p) | (q < 0) | (q > 1), np.nan, jnp.where(q <= 1 - p, 0.0, 1.0)).astype(q.dtype)

@@ -1,0 +1,24 @@
+"""Binomial distribution: successes in n trials of probability p."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import mpijax.numpy as jnp
+from mpijax.scipy.special import gammaln, xlog1py, xlogy
+from mpijax.scipy.stats.shared import args_of, exp_of
+
+
+def logpmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Any:
+    """The logarithm of the probability of each value k."""
+    k, n, p, loc = args_of("binom.logpmf", k, n, p, loc)
+    y = k - loc
+    ways = gammaln(n + 1) - gammaln(y + 1) - gammaln(n - y + 1)
+    chances = xlogy(y, p) + xlog1py(n - y, -p)
+    certain = ((y == 0) & (n == 0)) | (chances == 0)
+    return jnp.where((k >= loc) & (k < loc + n + 1), jnp.where(certain, 0.0, ways + chances), -np.inf)
+
+
+pmf = exp_of(logpmf, "pmf")

@@ -1,0 +1,21 @@
+"""Geometric distribution: the number of trials of probability p up to the first success."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import mpijax.numpy as jnp
+from mpijax.scipy.special import xlog1py
+from mpijax.scipy.stats.shared import args_of, exp_of
+
+
+def logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
+    """The logarithm of the probability of each value k, from loc + 1 on."""
+    k, p, loc = args_of("geom.logpmf", k, p, loc)
+    x = k - loc
+    return jnp.where(x <= 0, -np.inf, xlog1py(x - 1, -p) + jnp.log(p))
+
+
+pmf = exp_of(logpmf, "pmf")

@@ -1,0 +1,45 @@
+"""Gumbel distribution of the smallest of many values. All functions are NaN unless scale is positive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import mpijax.numpy as jnp
+from mpijax.scipy.special import xlogy
+from mpijax.scipy.stats.shared import args_of, exp_of
+
+
+def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the density."""
+    x, loc, scale = args_of("gumbel_l.logpdf", x, loc, scale)
+    z = (x - loc) / scale
+    return jnp.where(scale > 0, xlogy(-1, scale) + z - jnp.exp(z), np.nan)
+
+
+pdf = exp_of(logpdf, "pdf")
+
+
+def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the probability of values up to x."""
+    x, loc, scale = args_of("gumbel_l.logcdf", x, loc, scale)
+    return jnp.where(scale > 0, jnp.log(-jnp.expm1(-jnp.exp((x - loc) / scale))), np.nan)
+
+
+cdf = exp_of(logcdf, "cdf")
+
+
+def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the probability of values above x."""
+    x, loc, scale = args_of("gumbel_l.logsf", x, loc, scale)
+    return jnp.where(scale > 0, -jnp.exp((x - loc) / scale), np.nan)
+
+
+sf = exp_of(logsf, "sf")
+
+
+def ppf(p: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The value up to which the probability is p, strictly between 0 and 1."""
+    p, loc, scale = args_of("gumbel_l.ppf", p, loc, scale)
+    return jnp.where((p > 0) & (p < 1), loc + scale * jnp.log(-jnp.log1p(-p)), np.nan)

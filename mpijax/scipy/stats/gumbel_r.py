@@ -1,0 +1,49 @@
+"""Gumbel distribution of the largest of many values. All functions are NaN unless scale is positive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import mpijax.numpy as jnp
+from mpijax.nn.activations import log1mexp
+from mpijax.scipy.special import xlogy
+from mpijax.scipy.stats.shared import args_of, exp_of
+
+
+def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the density."""
+    x, loc, scale = args_of("gumbel_r.logpdf", x, loc, scale)
+    z = (x - loc) / scale
+    return jnp.where(scale > 0, xlogy(-1, scale) - z - jnp.exp(-z), np.nan)
+
+
+pdf = exp_of(logpdf, "pdf")
+
+
+def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the probability of values up to x."""
+    x, loc, scale = args_of("gumbel_r.logcdf", x, loc, scale)
+    return jnp.where(scale > 0, -jnp.exp(-(x - loc) / scale), np.nan)
+
+
+cdf = exp_of(logcdf, "cdf")
+
+
+def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the probability of values above x."""
+    x, loc, scale = args_of("gumbel_r.logsf", x, loc, scale)
+    return jnp.where(scale > 0, log1mexp(jnp.exp((loc - x) / scale)), np.nan)
+
+
+def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The probability of values above x."""
+    x, loc, scale = args_of("gumbel_r.sf", x, loc, scale)
+    return jnp.where(scale > 0, -jnp.expm1(-jnp.exp((loc - x) / scale)), np.nan)
+
+
+def ppf(p: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The value up to which the probability is p, strictly between 0 and 1."""
+    p, loc, scale = args_of("gumbel_r.ppf", p, loc, scale)
+    return jnp.where((p > 0) & (p < 1), loc - scale * jnp.log(-jnp.log(p)), np.nan)

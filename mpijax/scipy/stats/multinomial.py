@@ -1,0 +1,32 @@
+"""Multinomial distribution: how often each of several outcomes comes in n trials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import mpijax.numpy as jnp
+from mpijax.numpy.util import promote_args_numeric
+from mpijax.scipy.special import gammaln, xlogy
+from mpijax.scipy.stats.shared import args_of, exp_of
+
+
+def logpmf(x: Any, n: Any, p: Any) -> Any:
+    """The logarithm of the probability of counts x (ints, outcomes along the last axis), of n trials in all.
+
+    Args:
+      x: counts; -inf results unless they add up to n.
+      n: int, trials.
+      p: probabilities of the outcomes, along the last axis.
+    """
+    (p,) = args_of("multinomial.logpmf", p)
+    x, n = promote_args_numeric("multinomial.logpmf", x, n)
+    if not jnp.issubdtype(x.dtype, np.integer):
+        raise ValueError(f"x and n must be of integer type; got x.dtype={x.dtype}, n.dtype={n.dtype}")
+    x, n = x.astype(p.dtype), n.astype(p.dtype)
+    inside = gammaln(n + 1) + (xlogy(x, p) - gammaln(x + 1)).sum(-1)
+    return jnp.where(jnp.sum(x) == n, inside, -np.inf)
+
+
+pmf = exp_of(logpmf, "pmf")

@@ -1,0 +1,22 @@
+"""Negative binomial distribution: failures before the n-th success of probability p."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import mpijax.numpy as jnp
+from mpijax.scipy.special import gammaln, xlogy
+from mpijax.scipy.stats.shared import args_of, exp_of
+
+
+def logpmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Any:
+    """The logarithm of the probability of each value k."""
+    k, n, p, loc = args_of("nbinom.logpmf", k, n, p, loc)
+    y = k - loc
+    ways = gammaln(y + n) - gammaln(n) - gammaln(y + 1)
+    return jnp.where(k < loc, -np.inf, ways + xlogy(n, p) + xlogy(y, 1 - p))
+
+
+pmf = exp_of(logpmf, "pmf")

@@ -1,0 +1,60 @@
+"""Normal distribution cut off at a and b, in units of scale from loc."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import mpijax.numpy as jnp
+from mpijax.scipy.special import log_ndtr, logsumexp, ndtr
+from mpijax.scipy.stats import norm
+from mpijax.scipy.stats.shared import args_of, exp_of
+
+
+def _log_difference(x, y):
+    """log(eˣ - eʸ)"""
+    return logsumexp(jnp.stack([x, y]), b=jnp.stack([jnp.ones_like(x), -jnp.ones_like(y)]), axis=0)
+
+
+def _log_mass(a, b):
+    """The logarithm of the normal probability between a and b: by the tails on the side where it is small."""
+    a, b = jnp.broadcast_arrays(a, b)
+    right = a > 0
+    central = ~((b <= 0) | right)
+    tail = _log_difference(log_ndtr(jnp.where(right, -a, b)), log_ndtr(jnp.where(right, -b, a)))
+    return jnp.where(central, jnp.log1p(-ndtr(a) - ndtr(-b)), tail)
+
+
+def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the density; NaN unless a < b."""
+    x, a, b, loc, scale = args_of("truncnorm.logpdf", x, a, b, loc, scale)
+    y = (x - loc) / scale
+    inside = norm.logpdf(x, loc, scale) - _log_mass(a, b)
+    return jnp.where(a >= b, np.nan, jnp.where((y < a) | (y > b), -np.inf, inside))
+
+
+pdf = exp_of(logpdf, "pdf")
+
+
+def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the probability of values up to x."""
+    x, a, b, loc, scale = args_of("truncnorm.logcdf", x, a, b, loc, scale)
+    y, a, b = jnp.broadcast_arrays((x - loc) / scale, a, b)
+    whole = _log_mass(a, b)
+    below, above = _log_mass(a, y) - whole, _log_mass(y, b) - whole
+    inside = jnp.where(below > -0.1, jnp.log1p(-jnp.exp(above)), below)
+    supported = jnp.where(y >= b, 0.0, jnp.where(y <= a, -np.inf, inside))
+    return jnp.where(a >= b, np.nan, supported)
+
+
+cdf = exp_of(logcdf, "cdf")
+
+
+def logsf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the probability of values above x."""
+    x, a, b, loc, scale = args_of("truncnorm.logsf", x, a, b, loc, scale)
+    return logcdf(-x, -b, -a, -loc, scale)
+
+
+sf = exp_of(logsf, "sf")
