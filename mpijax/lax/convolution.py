@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.trace import typeof
+from mpijax.ops.binary import add
+from mpijax.ops.compare import eq
 from mpijax.ops.conv_shapes import (
     ConvGeneralDilatedDimensionNumbers,
     conv_dimension_numbers,
     conv_transpose_padding,
 )
 from mpijax.ops.convolution import conv_general_dilated
-from mpijax.ops.convert import stage
+from mpijax.ops.convert import convert_element_type, stage
+from mpijax.ops.creation import broadcasted_iota
 from mpijax.ops.dot import Precision, canonicalize_precision, dot_general
 from mpijax.ops.shapes import broadcast_in_dim, reshape, rev, transpose
 from mpijax.ops.window_shapes import dilated
@@ -95,7 +98,8 @@ def conv_transpose(
         each = [padding] * len(strides) if isinstance(padding, str) else padding
         padding = tuple(conv_transpose_padding(k, s, p) for k, s, p in zip(window, strides, each, strict=False))
     if transpose_kernel:
-        rhs = rev(rhs, numbers.rhs_spec[2:])
+        for axis in numbers.rhs_spec[2:]:
+            rhs = rev(rhs, (axis,))
         order = list(range(ndim))
         o, i = numbers.rhs_spec[:2]
         order[o], order[i] = i, o
@@ -126,7 +130,8 @@ def conv_general_dilated_patches(
     filter_shape = tuple(filter_shape)
     numbers = conv_dimension_numbers(lhs.shape, (1, 1, *filter_shape), dimension_numbers)
     size, features = math.prod(filter_shape), lhs.shape[numbers.lhs_spec[1]]
-    kernel = np.eye(size, dtype=lhs.dtype)
+    rows, columns = (broadcasted_iota(np.int32, (size, size), axis) for axis in (0, 1))
+    kernel = convert_element_type(eq(add(rows, np.int32(0)), columns), lhs.dtype)
     kernel = broadcast_in_dim(kernel, (features, size, size), (1, 2))
     kernel = reshape(kernel, (features * size, 1, *filter_shape))
     order = list(range(2, kernel.ndim))

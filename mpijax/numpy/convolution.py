@@ -32,7 +32,7 @@ def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, prefe
 
 @jit(static_argnames=("mode", "precision", "preferred_element_type"))
 def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """Sums of products of an array with the conjugates of another one that moves over it; arguments as of `convolve`."""
+    """Sums of products of an array with the conjugates of one that moves over it; arguments as of `convolve`."""
     a, v = ensure_arraylike("correlate", a, v)
     return _conv(a, v, mode, "correlate", precision, preferred_element_type)
 

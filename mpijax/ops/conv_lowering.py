@@ -43,29 +43,38 @@ def _computed_in(dtype: np.dtype) -> np.dtype:
     return dtype if dtype.kind in "fciu" else np.dtype(np.int8)
 
 
-def _computed(lhs: Any, rhs: Any, *, dimension_numbers, feature_group_count, **params) -> Any:
-    lhs_spec, rhs_spec, _ = dimension_numbers
+def _computed(
+    lhs: Any, rhs: Any, *, padding, lhs_dilation, window_strides, rhs_dilation, dimension_numbers, feature_group_count,
+    batch_group_count,
+) -> Any:  # fmt: skip
+    """Padding and gaps are made by the operation for it, which the compiler joins with what makes lhs."""
+    lhs_spec, rhs_spec, out_spec = dimension_numbers
+    config = [(0, 0, 0)] * len(lhs_spec)
+    for axis, (lo, hi), k in zip(lhs_spec[2:], padding, lhs_dilation, strict=True):
+        config[axis] = (lo, hi, k - 1)
+    if any(any(c) for c in config):
+        lhs = registry["pad"].bind(lhs, np.zeros((), typeof(lhs).dtype)[()], padding_config=tuple(config))
     features, kernel = typeof(rhs).shape[rhs_spec[1]], permuted(typeof(rhs).shape, rhs_spec[2:])
+    where = {"window_strides": window_strides, "rhs_dilation": rhs_dilation, "dimension_numbers": dimension_numbers}
     if features == 1 < feature_group_count and 0 < math.prod(kernel) <= SHIFTED_UP_TO:
-        return _shifted(lhs, rhs, dimension_numbers=dimension_numbers, **params)
-    groups = {"feature_group_count": feature_group_count, "batch_group_count": params.pop("batch_group_count")}
-    out, _ = convolution_p.bind(lhs, rhs, dimension_numbers=dimension_numbers, **groups, **params)
+        return _shifted(lhs, rhs, **where)
+    groups = {"feature_group_count": feature_group_count, "batch_group_count": batch_group_count}
+    shape = _shape(typeof(lhs), typeof(rhs), batch_group_count=batch_group_count, **where)
+    if 0 in (*shape, features, *kernel):
+        return full(shape, 0, typeof(lhs).dtype)
+    out, _ = convolution_p.bind(lhs, rhs, **groups, **where)
     return out
 
 
-def _shifted(lhs, rhs, *, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, **_) -> Any:
+def _shifted(x, w, *, window_strides, rhs_dilation, dimension_numbers) -> Any:
     """Each feature has kernels of its own: a sum over the kernel's elements, which the compiler makes one loop of.
 
     Axes are (batch, feature, kernel, space ...) until the end.
     """
     bind = registry.__getitem__
     lhs_spec, rhs_spec, out_spec = dimension_numbers
-    config = [(0, 0, 0)] * len(lhs_spec)
-    for axis, (lo, hi), k in zip(lhs_spec[2:], padding, lhs_dilation, strict=True):
-        config[axis] = (lo, hi, k - 1)
-    x = bind("pad").bind(lhs, np.zeros((), typeof(lhs).dtype)[()], padding_config=tuple(config))
     x = bind("transpose").bind(x, permutation=tuple(lhs_spec))
-    w = bind("transpose").bind(rhs, permutation=tuple(rhs_spec))
+    w = bind("transpose").bind(w, permutation=tuple(rhs_spec))
     (n, c, *space), (o, _, *kernel) = typeof(x).shape, typeof(w).shape
     ones = [(0, 0)] * len(space)
     space = conv_shape_tuple((n, c, *space), (o, 1, *dilated(kernel, rhs_dilation)), window_strides, ones)[2:]
@@ -118,36 +127,32 @@ def _strides(shape: tuple[int, ...]) -> list[int]:
 
 
 def _words(
-    lhs: ShapedArray, rhs: ShapedArray, *, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers,
-    feature_group_count, batch_group_count,
+    lhs: ShapedArray, rhs: ShapedArray, *, window_strides, rhs_dilation, dimension_numbers, feature_group_count,
+    batch_group_count,
 ) -> tuple[int, ...]:  # fmt: skip
-    """What `conv_read` in convolution.h reads, behind the type."""
-    lhs_spec, rhs_spec, out_spec = dimension_numbers
-    out = _shape(
-        lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, batch_group_count
-    )
+    """The type, and what `conv_read` in convolution.h reads."""
+    out = _shape(lhs, rhs, window_strides, rhs_dilation, dimension_numbers, batch_group_count)
     groups = max(feature_group_count, batch_group_count)
-    x, w, y = (permuted(s, spec) for s, spec in zip((lhs.shape, rhs.shape, out), dimension_numbers, strict=True))
-    xs, ws, ys = (
+    shapes = [permuted(s, spec) for s, spec in zip((lhs.shape, rhs.shape, out), dimension_numbers, strict=True)]
+    strides = [
         permuted(_strides(s), spec) for s, spec in zip((lhs.shape, rhs.shape, out), dimension_numbers, strict=True)
-    )
+    ]
+    (_, w, y), (xs, ws, ys) = shapes, strides
     features, outputs = w[1], w[0] // groups
     group = xs[1] * features if feature_group_count > 1 else xs[0] * y[0]
-    words = [y[0], groups, features, outputs, len(x) - 2]
+    words = [y[0], groups, features, outputs, len(w) - 2]
     words += [group, xs[0], xs[1], outputs * ws[0], ws[0], ws[1], outputs * ys[1], ys[0], ys[1]]
-    for d in range(2, len(x)):
-        i = d - 2
-        words += [x[d], y[d], w[d], window_strides[i], padding[i][0], lhs_dilation[i], rhs_dilation[i]]
-        words += [xs[d], ws[d], ys[d]]
+    for d, stride, dilation in zip(range(2, len(w)), window_strides, rhs_dilation, strict=True):
+        words += [y[d], w[d], stride * xs[d], dilation * xs[d], ws[d], ys[d]]
     kind = lhs.dtype if lhs.dtype.kind in "fc" else np.dtype(f"u{lhs.dtype.itemsize}")
     return tuple(int(n) for n in (_TYPES.index(kind), *words))
 
 
-def _shape(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, batch_group_count):
+def _shape(lhs, rhs, window_strides, rhs_dilation, dimension_numbers, batch_group_count) -> tuple[int, ...]:
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     x, w = permuted(lhs.shape, lhs_spec), permuted(rhs.shape, rhs_spec)
-    x, w = (*x[:2], *dilated(x[2:], lhs_dilation)), (*w[:2], *dilated(w[2:], rhs_dilation))
-    return spread(conv_shape_tuple(x, w, window_strides, padding, batch_group_count), out_spec)
+    w = (*w[:2], *dilated(w[2:], rhs_dilation))
+    return spread(conv_shape_tuple(x, w, window_strides, [(0, 0)] * (len(x) - 2), batch_group_count), out_spec)
 
 
 def _code(in_types, _out_types, **params) -> ConvCode:
@@ -164,8 +169,10 @@ def _type(lhs: ShapedArray, rhs: ShapedArray, **params) -> list[ShapedArray]:
 
 
 def _reference(lhs, rhs, **params):
-    whole = {"precision": None, "preferred_element_type": None, "out_sharding": None}
-    out = registry["conv_general_dilated"].reference(lhs, rhs, **params, **whole)
+    rest = {"precision": None, "preferred_element_type": None, "out_sharding": None}
+    rank = lhs.ndim - 2
+    rest |= {"padding": ((0, 0),) * rank, "lhs_dilation": (1,) * rank}
+    out = registry["conv_general_dilated"].reference(lhs, rhs, **params, **rest)
     return [out, np.zeros(_type(typeof(lhs), typeof(rhs), **params)[1].shape, np.uint8)]
 
 
@@ -181,4 +188,4 @@ convolution_p = Primitive(
     batch=_INSIDE,
     multiple_results=True,
 )
-"""`conv_general_dilated` in a type of the machine. Results: the convolution, and memory that it worked in (bytes)."""
+"""`conv_general_dilated` without padding and gaps, in a type of the machine. Results: the convolution, and memory that it worked in (bytes)."""

@@ -201,7 +201,8 @@ def _conv_reference(
     config = ((0, 0, 0), (0, 0, 0), *((lo, hi, k - 1) for (lo, hi), k in zip(padding, lhs_dilation, strict=True)))
     x = registry["pad"].reference(x, np.zeros((), wide), padding_config=config)
     window = dilated(w.shape[2:], rhs_dilation)
-    shape = conv_shape_tuple(x.shape, (*w.shape[:2], *window), window_strides, [(0, 0)] * len(window), batch_group_count)
+    pads = [(0, 0)] * len(window)
+    shape = conv_shape_tuple(x.shape, (*w.shape[:2], *window), window_strides, pads, batch_group_count)
     out = np.zeros(shape, wide)
     if 0 in shape:
         return out.transpose(np.argsort(out_spec)).astype(dtype)

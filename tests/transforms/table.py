@@ -215,7 +215,26 @@ CALLS = [
 
 LINALG = [Row(*row[:1], tuple(row[1].split()), *row[2:], thorough=False) for row in table_linalg.ROWS]
 
-ROWS = [*_elementwise(), *_structural(), *SPECIAL, *RANDOM, *WINDOWS, *CALLS, *LINALG]
+IMAGES, KERNELS = np.sin(np.arange(96.0)).reshape(4, 4, 3, 2), np.cos(np.arange(32.0)).reshape(4, 2, 2, 2)
+
+
+def _conv(x, w, **how):
+    return lax.conv_general_dilated(x, w, (2, 1), ((1, 1), (0, 1)), dimension_numbers=("NCHW", "OIHW", "NHWC"), **how)
+
+
+TRANSFORMS = [
+    Row("conv", ("conv_general_dilated",), lambda x, w: _conv(x[:, :2], w), (IMAGES[:2], KERNELS), thorough=False),
+    Row("conv groups", ("conv_general_dilated",), lambda x, w: _conv(x, w, feature_group_count=2),
+        (IMAGES[:2], KERNELS), thorough=False),
+    Row("conv batch groups", ("conv_general_dilated",), lambda x, w: _conv(x[:, :2], w, batch_group_count=2),
+        (IMAGES, KERNELS), thorough=False),
+    Row("fft", ("fft",), lambda x: lax.fft(x, "FFT", (4, 2)), (IMAGES[0, :, 0] + 1j * IMAGES[1, :, 0],)),
+    Row("rfft", ("fft",), lambda x: lax.fft(x, "RFFT", (3, 2)), (IMAGES[0],)),
+    Row("irfft", ("fft",), lambda x: lax.fft(x, lax.FftType.IRFFT, (5,)),
+        (IMAGES[0, :, :, 0] + 1j * IMAGES[1, :, :, 0],)),
+]  # fmt: skip
+
+ROWS = [*TRANSFORMS, *_elementwise(), *_structural(), *SPECIAL, *RANDOM, *WINDOWS, *CALLS, *LINALG]
 
 _COLLECTIVE = "communicates between ranks or along a named axis: tests/spmd, test_vmap_axes.py"
 _EFFECT = "is there for its effect: tests/test_debug.py, tests/test_callbacks.py"
@@ -228,7 +247,7 @@ EXCLUDED = {
         "mpi_reduce_scatter mpi_scan mpi_scatter mpi_send mpi_sendrecv zero_tangent".split(),
         "communicates between ranks, or is part of the derivative of what does: tests/mpi"),
     **dict.fromkeys("debug_callback debug_print io_callback nan_check".split(), _EFFECT),
-    **dict.fromkeys("bitcast_same_width custom_lin empty2".split(), _INNER),
+    **dict.fromkeys("bitcast_same_width convolution custom_lin empty2".split(), _INNER),
     "cholesky_update": "takes one matrix, not stacks, and has no derivative: tests/lax/test_linalg.py",
     "check": "is taken away by checkify: tests/test_checkify.py",
     "custom_vmap_call": "its batching is the user's: test_implicit.py",
