@@ -13,6 +13,7 @@ from mpijax.ops.linalg.eig import EigImplementation, eig, eig_p
 from mpijax.ops.linalg.eigh import EighImplementation, eigh, eigh_p
 from mpijax.ops.linalg.lu import lu, lu_p, lu_pivots_to_permutation, lu_pivots_to_permutation_p
 from mpijax.ops.linalg.orthogonal import householder_product, householder_product_p, ormqr, ormqr_p
+from mpijax.ops.linalg.polar import qdwh
 from mpijax.ops.linalg.qr import qr, qr_p
 from mpijax.ops.linalg.schur import hessenberg, hessenberg_p, schur, schur_p
 from mpijax.ops.linalg.svd import SvdAlgorithm, svd, svd_p

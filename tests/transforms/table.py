@@ -248,7 +248,7 @@ EXCLUDED = {
         "communicates between ranks, or is part of the derivative of what does: tests/mpi"),
     **dict.fromkeys("debug_callback debug_print io_callback nan_check".split(), _EFFECT),
     **dict.fromkeys("bitcast_same_width convolution custom_lin empty2".split(), _INNER),
-    "cholesky_update": "takes one matrix, not stacks, and has no derivative: tests/lax/test_linalg.py",
+    "cholesky_update": "takes one matrix, not stacks, and has no derivative: tests/numpy/test_linalg.py",
     "check": "is taken away by checkify: tests/test_checkify.py",
     "custom_vmap_call": "its batching is the user's: test_implicit.py",
     **dict.fromkeys("ffi_call numba_call".split(), "calls machine code of the user: test_ffi.py, test_numba_call.py"),

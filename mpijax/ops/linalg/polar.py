@@ -1,0 +1,40 @@
+"""Polar decomposition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.ops.convert import stage
+from mpijax.ops.linalg.matrices import adjoint, exact_product
+from mpijax.ops.linalg.svd import svd
+
+
+def qdwh(
+    x: Any,
+    *,
+    is_hermitian: bool = False,
+    max_iterations: int | None = None,
+    eps: float | None = None,
+    dynamic_shape: tuple[int, int] | None = None,
+) -> tuple[Any, Any, Any, Any]:
+    """Polar decomposition x = U H with a Hermitian H, in one step by the singular value decomposition.
+
+    JAX iterates instead (QDWH is what it has on TPUs); `is_hermitian`, `max_iterations` and `eps` have no effect.
+
+    Args:
+      x: matrix [m, n], m >= n.
+      dynamic_shape: None: other shapes than that of x are not supported.
+
+    Returns:
+      (U, H, number of steps, whether they converged): [m, n], [n, n], int32, bool.
+    """
+    m, n = np.shape(x)
+    if m < n:
+        raise ValueError(f"The input matrix of shape M x N must have M >= N, got {np.shape(x)}.")
+    if dynamic_shape is not None:
+        raise NotImplementedError("qdwh: dynamic_shape is not supported: slice the matrix instead")
+    u, s, vh = svd(x, full_matrices=False)
+    h = exact_product(adjoint(vh) * s[None, :].astype(vh.dtype), vh)
+    return exact_product(u, vh), h, stage(np.int32(1)), stage(np.bool_(True))
