@@ -16,8 +16,8 @@ from mpijax.ops.conv_shapes import (
     conv_dimension_numbers,
     conv_transpose_padding,
 )
-from mpijax.ops.convolution import conv_general_dilated
 from mpijax.ops.convert import convert_element_type, stage
+from mpijax.ops.convolution import conv_general_dilated
 from mpijax.ops.creation import broadcasted_iota
 from mpijax.ops.dot import Precision, canonicalize_precision, dot_general
 from mpijax.ops.shapes import broadcast_in_dim, reshape, rev, transpose
@@ -130,8 +130,9 @@ def conv_general_dilated_patches(
     filter_shape = tuple(filter_shape)
     numbers = conv_dimension_numbers(lhs.shape, (1, 1, *filter_shape), dimension_numbers)
     size, features = math.prod(filter_shape), lhs.shape[numbers.lhs_spec[1]]
-    rows, columns = (broadcasted_iota(np.int32, (size, size), axis) for axis in (0, 1))
-    kernel = convert_element_type(eq(add(rows, np.int32(0)), columns), lhs.dtype)
+    shape = (size, size)
+    rows = add(broadcasted_iota(np.int32, shape, 0), np.int32(0))  # as JAX writes an identity matrix
+    kernel = convert_element_type(eq(rows, broadcasted_iota(np.int32, shape, 1)), lhs.dtype)
     kernel = broadcast_in_dim(kernel, (features, size, size), (1, 2))
     kernel = reshape(kernel, (features * size, 1, *filter_shape))
     order = list(range(2, kernel.ndim))

@@ -19,7 +19,7 @@ from mpijax.ops.convert import convert_element_type
 from mpijax.ops.creation import full
 from mpijax.ops.dynamic import dynamic_update_slice
 from mpijax.ops.families import LINEAR
-from mpijax.ops.rules import broadcast_to, const_like
+from mpijax.ops.rules import const_like
 from mpijax.ops.shapes import expand_dims
 from mpijax.ops.unary import conj
 from mpijax.transforms.api import jit
@@ -143,7 +143,7 @@ def _rfft_transpose(ct: Any, fft_lengths: tuple[int, ...]) -> Any:
     aval = typeof(ct)
     weights = _halves(aval.dtype, aval.shape[-1], fft_lengths[-1])
     weights = expand_dims(weights, range(aval.ndim - 1))
-    out = fft(binary.div(conj(ct), broadcast_to(weights, aval.shape)), FftType.IRFFT, fft_lengths)
+    out = fft(binary.div(conj(ct), weights), FftType.IRFFT, fft_lengths)
     return binary.mul(const_like(out, math.prod(fft_lengths)), out)
 
 
@@ -152,7 +152,7 @@ def _irfft_transpose(ct: Any, fft_lengths: tuple[int, ...]) -> Any:
     aval = typeof(out)
     weights = expand_dims(_halves(aval.dtype, aval.shape[-1], fft_lengths[-1]), range(aval.ndim - 1))
     weights = binary.mul(const_like(out, 1 / math.prod(fft_lengths)), weights)
-    return conj(binary.mul(broadcast_to(weights, aval.shape), out))
+    return conj(binary.mul(weights, out))
 
 
 def _fft_batch(_axis, args, dims, *, fft_type, fft_lengths):

@@ -2,11 +2,11 @@
 
 import itertools
 
-import mpijax
 import numpy as np
 import pytest
 from oracle import OURS, THEIRS, check, jaxpr_text, same_text, sample
 
+import mpijax
 from mpijax import lax
 from mpijax.ops.convolution import conv_general_dilated_p
 from mpijax.test_util import check_grads
