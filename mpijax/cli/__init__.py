@@ -10,6 +10,7 @@ import sys
 
 # name: (module, what it does)
 COMMANDS = {
+    "run": ("mpijax.cli.run", "run a program on several ranks"),
     "trace": ("mpijax.cli.trace", "merge the ranks' records of communication into a timeline"),
 }
 

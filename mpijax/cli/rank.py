@@ -1,0 +1,75 @@
+"""One rank of ``mpijax run``: pins itself, sends its output to the one who asked, starts the program, and notes how
+it ended. Run as a file, by ``python -I -S``, so that it costs 10 ms: it imports the standard library alone.
+
+    rank.py FOLDER COMMAND...
+
+FOLDER, made by `cli.run` on the first machine of the job, has `plan.json` ({"cpus": a list for each rank, "prefix"}),
+pipes `RANK.out` and `RANK.err`, and gets `RANK.pid` and `RANK.exit` ("TIME STATUS"). On other machines there is no such
+folder: the command then runs as it is.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+_RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
+_PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
+
+
+def main() -> int:
+    folder, command = sys.argv[1], sys.argv[2:]
+    rank = next((os.environ[name] for name in _RANKS if name in os.environ), "0")
+    try:
+        with open(os.path.join(folder, "plan.json")) as file:
+            plan = json.load(file)
+    except OSError:
+        os.execvp(command[0], command)
+    if plan["cpus"]:
+        os.sched_setaffinity(0, plan["cpus"][int(rank)])
+    if plan["prefix"]:
+        for number, name in ((1, "out"), (2, "err")):
+            pipe = os.open(os.path.join(folder, f"{rank}.{name}"), os.O_WRONLY)
+            os.dup2(pipe, number)
+            os.close(pipe)
+    status = supervise(command, lambda pid: _note(folder, f"{rank}.pid", str(pid)))
+    _note(folder, f"{rank}.exit", f"{time.monotonic_ns()} {status}")
+    return status
+
+
+def supervise(command: list[str], started) -> int:
+    """Run command; its exit status, 128 + the signal's number if one ended it."""
+    libc = ctypes.CDLL(None)
+
+    def die_with_parent() -> None:
+        libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: launchers end the process that they started
+
+    # Signals wait until there is a child to pass them to.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED)
+
+    def begin() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
+        die_with_parent()
+
+    child = subprocess.Popen(command, preexec_fn=begin, close_fds=False)  # PMI speaks over an inherited descriptor
+    for number in _PASSED:
+        signal.signal(number, lambda received, _: child.send_signal(received))
+    started(child.pid)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
+    code = child.wait()
+    return code if code >= 0 else 128 - code
+
+
+def _note(folder: str, name: str, text: str) -> None:
+    """Write a small file in one piece."""
+    path = os.path.join(folder, name)
+    with open(path + ".new", "w") as file:
+        file.write(text)
+    os.rename(path + ".new", path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

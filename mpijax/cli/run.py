@@ -1,0 +1,254 @@
+"""``mpijax run -n 4 script.py``: a program on several ranks, by the launcher that belongs to the MPI library.
+
+Ranks are pinned to cores of their own when there are enough; lines of output carry the rank that wrote them; signals
+reach the program; the exit status is that of the rank that failed first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from mpijax.cli import cores, rank
+from mpijax.cli.launcher import Launcher, NoLauncher, clean_environment, find_launcher, find_library
+from mpijax.cli.lines import Merger, ranges
+
+_PROGRAM = "script.py args ... | -m module args ... | -c code args ..."
+_PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+# Seconds from an interrupt until ranks that do not end are ended.
+GRACE = 10.0
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(
+        prog="mpijax run", description=__doc__, usage=f"mpijax run [options] {_PROGRAM}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    p.add_argument("-n", "--ranks", type=int, help="number of ranks (default: one for each core)")
+    p.add_argument("--bind", choices=("core", "none"), help="pin ranks to cores (default: if there are enough)")
+    p.add_argument("--threads", type=int, help="threads of a rank (default: its share of the cores)")
+    p.add_argument(
+        "--prefix", action=argparse.BooleanOptionalAction, default=None, help="[rank] before each line (default)"
+    )
+    p.add_argument("--launcher", help="mpirun, mpiexec or srun to use (default: the library's own)")
+    p.add_argument("--dry-run", action="store_true", help="print the command instead of running it")
+    return p
+
+
+def split_program(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """(options of mpijax run, the program with its arguments). The program begins at the first word that is no option,
+    or at -m or -c."""
+    valued = ("-n", "--ranks", "--bind", "--threads", "--launcher")
+    i = 0
+    while i < len(arguments) and arguments[i].startswith("-") and not arguments[i].startswith(("-m", "-c")):
+        if arguments[i] == "--":
+            return arguments[:i], arguments[i + 1 :]
+        i += 2 if arguments[i] in valued else 1
+    return arguments[:i], arguments[i:]
+
+
+@dataclass
+class Job:
+    """What is to be run: `program` are the words after ``python``."""
+
+    program: list[str]
+    ranks: int
+    bind: str | None = None
+    threads: int | None = None
+    prefix: bool = True
+    launcher: str | None = None
+
+    def placement(self) -> tuple[list[list[int]], int]:
+        """(CPUs of each rank, or [] if none is pinned; threads of a rank, or 0 to let each rank decide)."""
+        if cores.several_machines():
+            return [], self.threads or 0
+        available = cores.physical()
+        share = max(1, min(len(available), int(cores.quota())) // self.ranks)
+        enough = self.ranks <= len(available)
+        if self.bind == "core" and not enough:
+            raise NoLauncher(
+                f"{self.ranks} ranks cannot be pinned to {len(available)} cores: use fewer ranks, or --bind none"
+            )
+        # Under a quota of CPU time the cores are shared with others, who may be pinned to the same ones.
+        pin = self.bind == "core" or (self.bind is None and enough and cores.quota() >= len(available))
+        width = min(max(share, self.threads or 1), len(available) // self.ranks) if pin else 0
+        cpus = [sum(available[r * width : (r + 1) * width], []) for r in range(self.ranks)] if pin else []
+        return cpus, self.threads or share
+
+
+def main(arguments: list[str]) -> int:
+    """The exit status of the job; 2 for wrong arguments, 1 if there is no launcher."""
+    given, program = split_program(arguments)
+    options = parser().parse_args(given)
+    if not program:
+        parser().error(f"there is no program: {_PROGRAM}")
+    if not program[0].startswith("-") and not Path(program[0]).is_file():
+        parser().error(f"there is no file {program[0]!r}; a module is run by -m")
+    ranks = options.ranks if options.ranks is not None else len(cores.physical())
+    if ranks < 1 or (options.threads is not None and options.threads < 1):
+        parser().error("ranks and threads must be at least 1")
+    prefix = ranks > 1 if options.prefix is None else options.prefix
+    job = Job(program, ranks, options.bind, options.threads, prefix, options.launcher)
+    try:
+        return run(job, dry=options.dry_run)
+    except NoLauncher as error:
+        print(f"mpijax run: {error}", file=sys.stderr)
+        return 1
+
+
+def run(job: Job, *, dry: bool = False, stdout=None) -> int:
+    """Run a job, its exit status. `stdout`: a binary stream for the ranks' lines instead of this process's."""
+    cpus, threads = job.placement()
+    launcher = find_launcher(find_library(), job.launcher)
+    environment = clean_environment()
+    if threads:
+        environment.setdefault("MPIJAX_NUM_THREADS", str(threads))
+        if job.threads:
+            environment["MPIJAX_NUM_THREADS"] = str(threads)
+    folder = Path(tempfile.mkdtemp(prefix="mpijax-run-"))
+    try:
+        command = _command(job, launcher, folder)
+        if dry:
+            print(" ".join(command))
+            return 0
+        (folder / "plan.json").write_text(json.dumps({"cpus": cpus, "prefix": job.prefix}))
+        return _Running(job, command, environment, folder, stdout or sys.stdout.buffer).wait()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _command(job: Job, launcher: Launcher, folder: Path) -> list[str]:
+    supervisor = [sys.executable, "-I", "-S", rank.__file__, str(folder)]
+    program = [sys.executable, *(["-u"] if job.prefix else []), *job.program]
+    return [*launcher.command(job.ranks, len(cores.physical())), *supervisor, *program]
+
+
+class _Running:
+    """A job that runs: its output is merged, signals are passed to its ranks."""
+
+    def __init__(self, job: Job, command: list[str], environment: dict[str, str], folder: Path, stdout):
+        self.job = job
+        self.folder = folder
+        self.selector = selectors.DefaultSelector()
+        self.mergers = [Merger(job.ranks, _writer(out)) for out in (stdout, sys.stderr.buffer)]
+        self.signalled = 0
+        self.deadline = float("inf")
+        if job.prefix:
+            self._open_pipes()
+        self._wake, wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        os.set_blocking(wake, False)
+        self.selector.register(self._wake, selectors.EVENT_READ, None)
+        handlers = {number: signal.signal(number, self._pass_on) for number in (*_PASSED, signal.SIGCHLD)}
+        previous = signal.set_wakeup_fd(wake)
+        # In a session of its own, so that Ctrl-C reaches the ranks once: from here.
+        stdin = subprocess.DEVNULL if _is_terminal() else None
+        try:
+            self.process = subprocess.Popen(command, env=environment, stdin=stdin, start_new_session=True)
+            self.status = self._serve()
+        finally:
+            signal.set_wakeup_fd(previous)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            self.selector.close()
+
+    def wait(self) -> int:
+        """The status of the rank that failed first; else that of the launcher."""
+        ends = []
+        for file in self.folder.glob("*.exit"):
+            when, status = file.read_text().split()
+            if status != "0":
+                ends.append((int(when), int(file.stem), int(status)))
+        if not ends:
+            return self.status if self.status >= 0 else 128 - self.status
+        _, first, status = min(ends)
+        if not self.signalled:
+            others = sorted({r for _, r, _ in ends} - {first})
+            also = f" (then {ranges(others)})" if others else ""
+            print(f"mpijax run: rank {first} failed first, with status {status}{also}", file=sys.stderr)
+        return status
+
+    def _open_pipes(self) -> None:
+        for r in range(self.job.ranks):
+            for merger, name in zip(self.mergers, ("out", "err"), strict=True):
+                path = self.folder / f"{r}.{name}"
+                os.mkfifo(path, 0o600)
+                # Open for writing too: the pipe then never ends, whoever opens and closes it.
+                self.selector.register(os.open(path, os.O_RDWR | os.O_NONBLOCK), selectors.EVENT_READ, (merger, r))
+
+    def _serve(self) -> int:
+        while self.process.poll() is None:
+            self._read(0.02 if any(m.waiting for m in self.mergers) else 0.5)
+            if time.monotonic() > self.deadline:
+                self.process.terminate()
+                self.deadline = float("inf")
+        while self._read(0.0):
+            pass
+        for merger in self.mergers:
+            merger.flush(everything=True)
+        return self.process.returncode
+
+    def _read(self, timeout: float) -> bool:
+        """Take what the ranks wrote, waiting at most `timeout` seconds; whether there was anything."""
+        some = False
+        for key, _ in self.selector.select(timeout):
+            try:
+                data = os.read(key.fd, 1 << 16)
+            except BlockingIOError:
+                continue
+            if key.data is not None:
+                merger, r = key.data
+                merger.feed(r, data)
+                some = True
+        for merger in self.mergers:
+            merger.flush()
+        return some
+
+    def _pass_on(self, number: int, _frame) -> None:
+        """To the ranks themselves, so that the program decides; to the launcher if they cannot be reached, or on a
+        second interrupt."""
+        if number == signal.SIGCHLD:
+            return
+        pids = [int(file.read_text()) for file in self.folder.glob("*.pid")]
+        stops = number in (signal.SIGINT, signal.SIGTERM)
+        if len(pids) < self.job.ranks or (stops and self.signalled):
+            self.process.send_signal(number)
+        else:
+            for pid in pids:
+                _send(pid, number)
+        if stops:
+            self.signalled = number
+            if number == signal.SIGINT:
+                self.deadline = time.monotonic() + GRACE
+
+
+def _writer(stream):
+    def write(data: bytes) -> None:
+        stream.write(data)
+        stream.flush()
+
+    return write
+
+
+def _send(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def _is_terminal() -> bool:
+    try:
+        return os.isatty(0)
+    except OSError:
+        return False
