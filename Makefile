@@ -33,9 +33,9 @@ demo: ready-examples
 
 test: test-alone test-mpi
 
-# Tests of one process run on all cores, a file at a time, so that what a file prepares is prepared once.
+# Tests of one process run on all cores, neighbours together, so that what a file prepares is mostly prepared once.
 test-alone: ready-test
-	$(PYTEST) --with-mpi -n auto --dist loadfile
+	$(PYTEST) --with-mpi -n auto --dist worksteal
 
 test-mpi: ready-test
 	$(call MPI_TESTS,2)
