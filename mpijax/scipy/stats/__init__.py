@@ -5,23 +5,50 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_DISTRIBUTIONS = """
-    bernoulli beta betabinom binom cauchy chi2 dirichlet expon gamma gennorm geom gumbel_l gumbel_r laplace
-    logistic multinomial multivariate_normal nbinom norm pareto poisson t truncnorm uniform vonmises
-    wrapcauchy""".split()
-_FUNCTIONS = {"gaussian_kde": "kde", "mode": "samples", "rankdata": "samples", "sem": "samples"}
+__all__ = [
+    "bernoulli",
+    "beta",
+    "betabinom",
+    "binom",
+    "cauchy",
+    "chi2",
+    "dirichlet",
+    "expon",
+    "gamma",
+    "gaussian_kde",
+    "gennorm",
+    "geom",
+    "gumbel_l",
+    "gumbel_r",
+    "laplace",
+    "logistic",
+    "mode",
+    "multinomial",
+    "multivariate_normal",
+    "nbinom",
+    "norm",
+    "pareto",
+    "poisson",
+    "rankdata",
+    "sem",
+    "t",
+    "truncnorm",
+    "uniform",
+    "vonmises",
+    "wrapcauchy",
+]
 
-__all__: list[str] = []
-__all__ += _DISTRIBUTIONS
-__all__ += _FUNCTIONS
+# Where the functions live; all other names are modules.
+_FUNCTIONS = {"gaussian_kde": "kde", "mode": "samples", "rankdata": "samples", "sem": "samples"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _DISTRIBUTIONS:
-        return importlib.import_module(f"mpijax.scipy.stats.{name}")
-    if name not in _FUNCTIONS:
+    if name not in __all__:
         raise AttributeError(f"module 'mpijax.scipy.stats' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(f"mpijax.scipy.stats.{_FUNCTIONS[name]}"), name)
+    module = importlib.import_module(f"mpijax.scipy.stats.{_FUNCTIONS.get(name, name)}")
+    if name not in _FUNCTIONS:
+        return module
+    value = globals()[name] = getattr(module, name)
     return value
 
 

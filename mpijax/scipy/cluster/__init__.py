@@ -1,0 +1,4 @@
+"""Clustering."""
+
+# ruff: noqa: F401
+from mpijax.scipy.cluster import vq

@@ -1,0 +1,4 @@
+"""Integrals of sampled functions."""
+
+# ruff: noqa: F401
+from mpijax.numpy import trapezoid

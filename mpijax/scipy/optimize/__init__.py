@@ -1,0 +1,4 @@
+"""Minimization of functions."""
+
+# ruff: noqa: F401
+from mpijax.scipy.optimize.minimize import OptimizeResults, minimize

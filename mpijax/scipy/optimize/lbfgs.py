@@ -1,0 +1,70 @@
+"""BFGS of limited memory: the inverse Hessian as the last few steps and changes of the gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import mpijax.numpy as jnp
+from mpijax import lax
+from mpijax.scipy.optimize.descent import Descent, descend
+
+
+class _Memory(NamedTuple):
+    """The last steps and changes, (m, n) each, newest last, 1 / <step, change>, (m,), 0 where there is none yet;
+    and the estimate's scale."""
+
+    steps: Any
+    changes: Any
+    rho: Any
+    scale: Any
+
+
+def minimize_lbfgs(
+    fun: Callable,
+    x0: Any,
+    maxcor: int = 10,
+    ftol: float = 2.220446049250313e-09,
+    gtol: float = 1e-05,
+    norm: Any = np.inf,
+    maxiter: Any = None,
+    maxls: int = 20,
+) -> Descent:
+    """Minimize `fun` from x0, (n,), keeping `maxcor` steps; `maxls` is the line search's limit. See `minimize`."""
+    x0 = jnp.asarray(x0)
+    none = jnp.zeros((maxcor, x0.size), x0.dtype)
+    memory = _Memory(none, none, none[:, 0], jnp.ones((), x0.dtype))
+    limits = {"maxiter": maxiter, "norm": norm, "gtol": gtol, "ftol": ftol, "line_search_maxiter": maxls}
+    return descend(fun, x0, memory, _direction, _learn, **limits)
+
+
+def _direction(memory: _Memory, gradient: Any) -> Any:
+    """-H g by two passes over the memory: down from the newest step, and up again."""
+
+    def down(q, pair):
+        step, change, rho = pair
+        alpha = rho * jnp.dot(step, q)
+        return q - alpha * change, alpha
+
+    def up(q, pair):
+        step, change, rho, alpha = pair
+        return q + (alpha - rho * jnp.dot(change, q)) * step, None
+
+    pairs = memory.steps, memory.changes, memory.rho
+    q, alphas = lax.scan(down, -gradient, pairs, reverse=True)
+    return lax.scan(up, memory.scale * q, (*pairs, alphas))[0]
+
+
+def _learn(memory: _Memory, step: Any, change: Any) -> _Memory:
+    product = jnp.dot(step, change)
+    useful = product > 0
+    push = lambda rows, row: jnp.concatenate([rows[1:], row[None]])
+    new = _Memory(
+        push(memory.steps, step),
+        push(memory.changes, change),
+        push(memory.rho, 1 / jnp.where(useful, product, 1)),
+        product / jnp.where(useful, jnp.dot(change, change), 1),
+    )
+    return _Memory(*(jnp.where(useful, a, b) for a, b in zip(new, memory, strict=True)))

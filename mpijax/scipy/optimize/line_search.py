@@ -1,0 +1,105 @@
+"""A point along a line where a function has fallen enough and is flat enough: the strong conditions of Wolfe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import mpijax.numpy as jnp
+from mpijax import lax
+
+# Fractions of the slope at the start: how far the function must fall, how steep it may still be.
+_FALL, _STEEP = 1e-4, 0.9
+
+
+class Found(NamedTuple):
+    """The step taken, the function and its gradient there, evaluations, whether the conditions do not hold, and why:
+    1: no bracket was found, 3: no point in it."""
+
+    step: Any
+    value: Any
+    gradient: Any
+    evaluations: Any
+    failed: Any
+    status: Any
+
+
+class _Point(NamedTuple):
+    """A point of the line: how far, the function's value, its slope along the line, its gradient."""
+
+    at: Any
+    value: Any
+    slope: Any
+    gradient: Any
+
+
+class _Search(NamedTuple):
+    """`low` is the best point so far; once `zooming`, a good point lies between it and `high`."""
+
+    low: _Point
+    high: _Point
+    trial: Any
+    zooming: Any
+    done: Any
+    evaluations: Any
+    limit: Any
+
+
+def line_search(
+    evaluate: Callable, x: Any, direction: Any, value: Any, gradient: Any, previous: Any, maxiter: int
+) -> Found:
+    """Search along `direction` from x.
+
+    Args:
+      evaluate: x -> (value, gradient).
+      value, gradient: the function at x.
+      previous: its value one step before, from which the first trial is guessed.
+      maxiter: most evaluations while looking for a bracket, and again inside it.
+    """
+    slope = jnp.dot(gradient, direction)
+    start = _Point(jnp.zeros((), x.dtype), value, slope, gradient)
+    guess = 2.02 * (value - previous) / slope
+    trial = jnp.where((guess > 0) & (guess < 1), guess, 1).astype(x.dtype)
+    no = jnp.zeros((), bool)
+
+    def point_at(at):
+        value, gradient = evaluate(x + at * direction)
+        return _Point(at, value, jnp.dot(gradient, direction), gradient)
+
+    def advance(s):
+        return _advance(s, point_at(s.trial), start, maxiter)
+
+    first = _Search(start, start, trial, no, no, 0, maxiter)
+    end = lax.while_loop(lambda s: ~s.done & (s.evaluations < s.limit), advance, first)
+    best = end.low
+    status = jnp.where(end.done, 0, jnp.where(end.zooming, 3, 1))
+    return Found(best.at * direction, best.value, best.gradient, end.evaluations, ~end.done, status)
+
+
+def _choose(which: Any, a: Any, b: Any) -> Any:
+    return type(a)(*(jnp.where(which, x, y) for x, y in zip(a, b, strict=True)))
+
+
+def _advance(s: _Search, p: _Point, start: _Point, maxiter: int) -> _Search:
+    """Take the point evaluated last into account, as in Nocedal and Wright, algorithms 3.5 and 3.6."""
+    high_value = ~(p.value <= start.value + _FALL * p.at * start.slope)
+    too_high = high_value | ((p.value >= s.low.value) & (s.zooming | (s.low.at > 0)))
+    done = ~too_high & (abs(p.slope) <= -_STEEP * start.slope)
+    ahead = jnp.where(s.zooming, p.slope * (s.high.at - s.low.at) >= 0, p.slope >= 0)
+    high = _choose(too_high, p, _choose(ahead, s.low, s.high))
+    low = _choose(too_high, s.low, p)
+    zooming = s.zooming | too_high | ahead
+    limit = jnp.where(zooming & ~s.zooming, s.evaluations + 1 + maxiter, s.limit)
+    trial = jnp.where(zooming, _between(low, high), 2 * p.at)
+    return _Search(low, high, trial, zooming, done, s.evaluations + 1, limit)
+
+
+def _between(low: _Point, high: _Point) -> Any:
+    """The minimum of the cubic through both points and slopes; their middle if that is near an end or there is none."""
+    width = high.at - low.at
+    d = low.slope + high.slope - 3 * (high.value - low.value) / width
+    root = d * d - low.slope * high.slope
+    turn = jnp.sign(width) * jnp.sqrt(jnp.where(root > 0, root, 0))
+    part = 1 - (high.slope + turn - d) / (high.slope - low.slope + 2 * turn)
+    usable = (root > 0) & (part > 0.1) & (part < 0.9)
+    return low.at + width * jnp.where(usable, part, 0.5)

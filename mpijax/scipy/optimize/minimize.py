@@ -1,0 +1,78 @@
+"""`minimize`, by SciPy's signature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from mpijax.scipy.optimize.bfgs import minimize_bfgs
+from mpijax.scipy.optimize.lbfgs import minimize_lbfgs
+
+
+class OptimizeResults(NamedTuple):
+    """What `minimize` found.
+
+    Attributes:
+      x: the solution, (n,).
+      success: whether the gradient is as small as asked for.
+      status: 0: converged; 1: most iterations reached; from 2 on: the line search failed.
+      fun, jac: the function's value and gradient at x.
+      hess_inv: an estimate of the inverse Hessian, (n, n); None if the method has none.
+      nfev, njev: evaluations of the function and of its gradient.
+      nit: iterations.
+    """
+
+    x: Any
+    success: Any
+    status: Any
+    fun: Any
+    jac: Any
+    hess_inv: Any
+    nfev: Any
+    njev: Any
+    nit: Any
+
+
+_METHODS = {"bfgs": minimize_bfgs, "l-bfgs-experimental-do-not-rely-on-this": minimize_lbfgs}
+
+
+def minimize(
+    fun: Callable,
+    x0: Any,
+    args: tuple = (),
+    *,
+    method: str,
+    tol: float | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> OptimizeResults:
+    """Minimize a scalar function of one array.
+
+    Args:
+      fun: fun(x, *args) -> scalar, differentiable.
+      x0: where to start, (n,), floats.
+      args: further arguments of `fun`.
+      method: "BFGS"; or "l-bfgs-experimental-do-not-rely-on-this", which keeps few vectors instead of a matrix.
+      tol: not used: give `gtol` in options.
+      options: of BFGS: maxiter, norm (order of the gradient's norm, inf by default), gtol (1e-5),
+        line_search_maxiter; of L-BFGS also maxcor (vectors kept) and ftol.
+
+    Raises:
+      TypeError: `args` is no tuple.
+      ValueError: the method is unknown.
+    """
+    if not isinstance(args, tuple):
+        raise TypeError(f"args argument to minimize must be a tuple, got {args}")
+    if method.lower() not in _METHODS:
+        raise ValueError(f"Method {method} not recognized: methods are BFGS and {list(_METHODS)[1]}.")
+    found = _METHODS[method.lower()](lambda x: fun(x, *args), x0, **(options or {}))
+    return OptimizeResults(
+        x=found.x,
+        success=found.converged & ~found.failed,
+        status=found.status,
+        fun=found.value,
+        jac=found.gradient,
+        hess_inv=found.memory if method.lower() == "bfgs" else None,
+        nfev=found.evaluations,
+        njev=found.evaluations,
+        nit=found.iterations,
+    )

@@ -1,0 +1,176 @@
+"""Iterative solvers, minimization, interpolation, clustering, integration."""
+
+import jax.scipy.cluster.vq
+import jax.scipy.interpolate
+import jax.scipy.optimize
+import jax.scipy.sparse.linalg
+import numpy as np
+import pytest
+import scipy.cluster.vq
+import scipy.interpolate
+import scipy.optimize
+from oracle import OURS, THEIRS
+
+import mpijax
+import mpijax.numpy as jnp
+from mpijax.scipy import cluster, integrate, interpolate, optimize
+from mpijax.scipy.sparse.linalg import bicgstab, cg, gmres
+
+RNG = np.random.default_rng(0)
+N = 12
+ROOT = RNG.normal(size=(N, N))
+SYMMETRIC = (ROOT @ ROOT.T / N + np.eye(N)).astype(np.float32)
+GENERAL = (np.eye(N) * 3 + ROOT / 3).astype(np.float32)
+HERMITIAN = (SYMMETRIC + 0.2j * (ROOT - ROOT.T) / N).astype(np.complex64)
+B = RNG.normal(size=N).astype(np.float32)
+SOLVERS = [
+    (cg, SYMMETRIC),
+    (cg, HERMITIAN),
+    (bicgstab, GENERAL),
+    (bicgstab, GENERAL + 0.2j * np.eye(N, k=1)),
+    (gmres, GENERAL),
+    (gmres, GENERAL + 0.2j * np.eye(N, k=1)),
+    (lambda *args, **kw: gmres(*args, solve_method="incremental", **kw), GENERAL),
+    (lambda *args, **kw: gmres(*args, restart=3, **kw), GENERAL),
+]
+IDS = "cg cg-complex bicgstab bicgstab-complex gmres gmres-complex gmres-incremental gmres-restarted".split()
+
+
+@pytest.mark.parametrize(("solver", "A"), SOLVERS, ids=IDS)
+@pytest.mark.parametrize("form", ["function", "preconditioned", "jit"])
+def test_solutions(solver, A, form):
+    A = A.astype(np.complex64 if np.iscomplexobj(A) else np.float32)
+    b = B.astype(A.dtype)
+    calls = {
+        "function": lambda: solver(lambda x: {"v": jnp.asarray(A) @ x["v"]}, {"v": b})[0]["v"],
+        "preconditioned": lambda: solver(A, b, x0=np.ones_like(b), tol=0.0, atol=1e-5, M=np.diag(1 / np.diag(A)))[0],
+        "jit": lambda: mpijax.jit(lambda A, b: solver(A, b)[0])(A, b),
+    }
+    np.testing.assert_allclose(calls[form](), np.linalg.solve(A, b), rtol=2e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize(("solver", "A"), [SOLVERS[0], SOLVERS[2], SOLVERS[4]], ids=["cg", "bicgstab", "gmres"])
+def test_derivatives_of_solutions(solver, A):
+    loss = lambda solve: lambda A, b: jnp.sum(jnp.sin(solve(A, b)))
+    ours = mpijax.jit(mpijax.grad(loss(lambda A, b: solver(A, b, tol=1e-6)[0]), (0, 1)))(A, B)
+    x = np.linalg.solve(A, B)
+    by_b = np.linalg.solve(A.T, np.cos(x))
+    np.testing.assert_allclose(ours[1], by_b, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(ours[0], -np.outer(by_b, x), rtol=5e-3, atol=5e-4)
+    many = mpijax.vmap(lambda b: solver(A, b)[0])(np.stack([B, 2 * B]))
+    np.testing.assert_allclose(many[1], 2 * x, rtol=2e-3, atol=5e-4)
+
+
+def test_ends_of_iterations():
+    assert cg(SYMMETRIC, np.zeros(N, np.float32))[1] is None
+    for solver in (cg, bicgstab, gmres):
+        assert np.all(np.asarray(solver(SYMMETRIC, np.zeros(N, np.float32))[0]) == 0)
+        np.testing.assert_array_equal(solver(SYMMETRIC, B, maxiter=0)[0], np.zeros(N))
+    x, info = gmres(np.eye(N, dtype=np.float32), B)
+    assert int(info) == 0
+    np.testing.assert_allclose(x, B, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda J: J.scipy.sparse.linalg.cg(np.ones((2, 3)), np.ones(2)),
+        lambda J: J.scipy.sparse.linalg.cg(3, np.ones(2)),
+        lambda J: J.scipy.sparse.linalg.gmres(np.eye(2), np.ones(2), solve_method="best"),
+        lambda J: J.scipy.sparse.linalg.bicgstab(np.eye(2), np.ones(2), (np.ones(2),)),
+        lambda J: J.scipy.optimize.minimize(lambda x: x.sum(), np.ones(2), method="newton"),
+        lambda J: J.scipy.optimize.minimize(lambda x: x.sum(), np.ones(2), 3, method="BFGS"),
+        lambda J: J.scipy.interpolate.RegularGridInterpolator((np.arange(3.0),), np.ones(3), "cubic"),
+        lambda J: J.scipy.interpolate.RegularGridInterpolator((np.arange(3.0),), np.ones(3), bounds_error=True),
+        lambda J: J.scipy.interpolate.RegularGridInterpolator((np.arange(3.0),) * 2, np.ones(3)),
+        lambda J: J.scipy.interpolate.RegularGridInterpolator((np.arange(3.0),), np.ones(3), fill_value=1j),
+        lambda J: J.scipy.interpolate.RegularGridInterpolator((np.arange(3.0),), np.ones(3))(np.ones((2, 2))),
+        lambda J: J.scipy.cluster.vq.vq(np.ones(3), np.ones((3, 1))),
+        lambda J: J.scipy.cluster.vq.vq(np.ones((3, 1, 1)), np.ones((3, 1, 1))),
+    ],
+)
+def test_errors_are_jaxs(call):
+    kinds = []
+    for library in (THEIRS, OURS):
+        with pytest.raises(Exception) as caught:
+            call(library)
+        kinds.append(caught.type.__name__)
+    assert kinds[0] == kinds[1]
+
+
+# ---------------------------------------------------------------- minimization
+
+FUNCTIONS = {
+    "rosenbrock": (lambda np: lambda x: np.sum(100 * np.diff(x) ** 2 + (1 - x[:-1]) ** 2), np.zeros(2)),
+    "himmelblau": (lambda np: lambda p: (p[0] ** 2 + p[1] - 11) ** 2 + (p[0] + p[1] ** 2 - 7) ** 2, np.ones(2)),
+    "matyas": (lambda np: lambda p: 0.26 * (p[0] ** 2 + p[1] ** 2) - 0.48 * p[0] * p[1], np.ones(2)),
+    "eggholder": (
+        lambda np: lambda p: -(p[1] + 47) * np.sin(np.sqrt(abs(p[0] / 2 + p[1] + 47)))
+        - p[0] * np.sin(np.sqrt(abs(p[0] - p[1] - 47))),
+        np.full(2, 100.0),
+    ),
+    "quartic": (lambda np: lambda x: np.sum((x - 3) ** 4 + x**2), np.zeros(5)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("method", ["BFGS", "l-bfgs-experimental-do-not-rely-on-this"])
+def test_minima(name, method):
+    make, x0 = FUNCTIONS[name]
+    theirs = scipy.optimize.minimize(make(np), x0, method="BFGS")
+    with mpijax.enable_x64():
+        ours = mpijax.jit(lambda x: optimize.minimize(make(jnp), x, method=method))(x0)
+        assert bool(ours.success) and int(ours.status) == 0
+        np.testing.assert_allclose(ours.fun, theirs.fun, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(ours.x, theirs.x, rtol=2e-3, atol=2e-3)
+        assert 0 < int(ours.nit) < 200 and int(ours.nfev) >= int(ours.nit)
+
+
+def test_minimize_in_float32_with_arguments_and_limits():
+    fun = lambda x, c: jnp.sum((x - c) ** 2 * jnp.arange(1.0, 4))
+    found = optimize.minimize(fun, jnp.zeros(3), (2.0,), method="bfgs")
+    np.testing.assert_allclose(found.x, np.full(3, 2), rtol=1e-4)
+    assert found.hess_inv.shape == (3, 3) and bool(found.success)
+    stopped = optimize.minimize(fun, jnp.zeros(3), (2.0,), method="bfgs", options={"maxiter": 1})
+    assert int(stopped.status) == 1 and not bool(stopped.success)
+
+
+# ---------------------------------------------------------------- interpolation, clusters, integrals
+
+
+@pytest.mark.parametrize("method", ["linear", "nearest"])
+@pytest.mark.parametrize("fill", [np.nan, -1.0, None])
+def test_interpolation(method, fill):
+    grid = (np.array([0.0, 1, 3, 4]), np.linspace(-1, 1, 5))
+    values = RNG.normal(size=(4, 5, 2))
+    at = np.stack([RNG.uniform(-0.5, 4.5, size=30), RNG.uniform(-1.2, 1.2, size=30)], -1).reshape(5, 6, 2)
+    theirs = scipy.interpolate.RegularGridInterpolator(grid, values, method, bounds_error=False, fill_value=fill)(at)
+    interpolator = interpolate.RegularGridInterpolator(grid, values, method, fill_value=fill)
+    ours = mpijax.jit(lambda f, x: f(x))(interpolator, at)
+    assert ours.shape == (5, 6, 2)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(interpolator((at[..., 0], at[..., 1])), ours, rtol=1e-5, atol=1e-6)
+    line = interpolate.RegularGridInterpolator((grid[0],), grid[0] ** 2)
+    assert float(mpijax.grad(lambda x: line(jnp.array([x]))[0])(2.0)) == 4
+
+
+@pytest.mark.parametrize("features", [0, 3])
+def test_vq(features):
+    shape = (features,) if features else ()
+    obs, book = RNG.normal(size=(9, *shape)), RNG.normal(size=(4, *shape))
+    ours, theirs = cluster.vq.vq(obs, book), scipy.cluster.vq.vq(obs, book)
+    np.testing.assert_array_equal(ours[0], theirs[0])
+    np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-5)
+
+
+def test_trapezoid():
+    x = np.array([0.0, 1, 3])
+    assert float(integrate.trapezoid(x**2, x)) == pytest.approx(np.trapezoid(x**2, x))
+    assert float(integrate.trapezoid(x, dx=0.5)) == pytest.approx(np.trapezoid(x, dx=0.5))
+
+
+@pytest.mark.parametrize("module", ["sparse.linalg", "optimize", "interpolate", "cluster.vq", "integrate"])
+def test_all_of_jaxs_names_are_there(module):
+    ours = __import__(f"mpijax.scipy.{module}", fromlist=["x"])
+    theirs = __import__(f"jax.scipy.{module}", fromlist=["x"])
+    assert {n for n in dir(theirs) if not n.startswith("_")} - set(dir(ours)) == set()
