@@ -8,6 +8,7 @@ TOPICS = [  # in the order of the table; a topic may use what an earlier one def
     "networks",
     "indexing",
     "scans",
+    "transforms",
     "random",
     "loops",
     "memory",

@@ -106,7 +106,7 @@ def _shifted(x, w, *, window_strides, rhs_dilation, dimension_numbers) -> Any:
 
 @dataclass(frozen=True)
 class ConvCode:
-    """A call of the compiled convolution: its words say types, sizes and strides."""
+    """A call of the compiled convolution in `mpijax._ext`, which is loaded with the first one."""
 
     words: tuple[int, ...]
     label: str = "conv"
@@ -162,6 +162,10 @@ def _code(in_types, _out_types, **params) -> ConvCode:
 def _type(lhs: ShapedArray, rhs: ShapedArray, **params) -> list[ShapedArray]:
     from mpijax._ext import convolution
 
+    if lhs.ndim - 2 > convolution.MAX_RANK:
+        raise NotImplementedError(
+            f"convolutions have at most {convolution.MAX_RANK} spatial axes, got an array of shape {lhs.shape}"
+        )
     words = _words(lhs, rhs, **params)
     own = {k: v for k, v in params.items() if k != "feature_group_count"}
     nbytes = convolution.scratch(np.array(words, np.int64))
@@ -188,4 +192,7 @@ convolution_p = Primitive(
     batch=_INSIDE,
     multiple_results=True,
 )
-"""`conv_general_dilated` without padding and gaps, in a type of the machine. Results: the convolution, and memory that it worked in (bytes)."""
+"""`conv_general_dilated` without padding and gaps, in a type of the machine.
+
+Results: the convolution, and memory that it worked in, as bytes.
+"""
