@@ -161,4 +161,7 @@ def clean_environment() -> dict[str, str]:
 
 def is_rank() -> bool:
     """Whether a launcher started this process."""
-    return any(v in os.environ for v in ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_STEP_ID"))
+    if any(v in os.environ for v in ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")):
+        return True
+    tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")  # a shell started by srun --pty is one task
+    return tasks.isdigit() and int(tasks) > 1

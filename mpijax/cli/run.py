@@ -122,7 +122,7 @@ def run(job: Job, *, dry: bool = False, stdout=None) -> int:
             print(" ".join(command))
             return 0
         (folder / "plan.json").write_text(json.dumps({"cpus": cpus, "prefix": job.prefix}))
-        return _Running(job, command, environment, folder, stdout or sys.stdout.buffer).wait()
+        return _Running(job, command, environment, folder, stdout or sys.stdout.buffer).outcome()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -155,16 +155,16 @@ class _Running:
         stdin = subprocess.DEVNULL if _is_terminal() else None
         try:
             self.process = subprocess.Popen(command, env=environment, stdin=stdin, start_new_session=True)
-            self.status = self._serve()
+            self.status: int = self._serve()
         finally:
             signal.set_wakeup_fd(previous)
             for number, handler in handlers.items():
                 signal.signal(number, handler)
             self.selector.close()
 
-    def wait(self) -> int:
+    def outcome(self) -> int:
         """The status of the rank that failed first; else that of the launcher."""
-        ends = []
+        ends: list[tuple[int, int, int]] = []
         for file in self.folder.glob("*.exit"):
             when, status = file.read_text().split()
             if status != "0":
@@ -188,7 +188,7 @@ class _Running:
 
     def _serve(self) -> int:
         while self.process.poll() is None:
-            self._read(0.02 if any(m.waiting for m in self.mergers) else 0.5)
+            self._read(0.02 if any(m.waiting for m in self.mergers) else 0.5)  # SIGCHLD wakes it
             if time.monotonic() > self.deadline:
                 self.process.terminate()
                 self.deadline = float("inf")
@@ -196,7 +196,7 @@ class _Running:
             pass
         for merger in self.mergers:
             merger.flush(everything=True)
-        return self.process.returncode
+        return self.process.wait()
 
     def _read(self, timeout: float) -> bool:
         """Take what the ranks wrote, waiting at most `timeout` seconds; whether there was anything."""

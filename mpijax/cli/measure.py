@@ -1,0 +1,125 @@
+"""What an operation of communication costs inside a compiled loop: run on every rank, results on rank 0.
+
+    python -m mpijax.cli.measure '{"operations": ["allreduce"], "sizes": [16], "seconds": 0.05}'
+
+Rank 0 prints one line of JSON after `MARK`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+MARK = "mpijax-measured "
+OPERATIONS = ("allreduce", "allgather", "alltoall", "bcast", "sendrecv")
+
+
+def measure(operations: list[str], sizes: list[int], seconds: float) -> Iterator[dict[str, Any]]:
+    """{"operation", "bytes" (of a rank's argument), "us" (of the slowest rank), "MB/s" (bytes over time)} for each
+    operation and size. Collective; `seconds` is spent on each."""
+    import numpy as np
+
+    from mpijax.runtime import mpi_start
+
+    world = mpi_start.world()
+    ranks = world.size
+    for name in operations:
+        for nbytes in sizes:
+            count = max(1, nbytes // 4)
+            if name == "alltoall":  # a row for each rank
+                count = max(1, count // ranks) * ranks
+            x = np.zeros((ranks, count // ranks) if name == "alltoall" else count, np.float32)
+            run = _loop(name, world.rank, ranks)
+            seconds_of = _timer(world, run, x)
+            seconds_of(1)  # compiles
+            turns = int(min(max(seconds / max(seconds_of(5), 1e-9), 5), 20_000))
+            best = min(seconds_of(turns) for _ in range(3))
+            yield {"operation": name, "bytes": x.nbytes, "us": best * 1e6, "MB/s": x.nbytes / best / 1e6}
+
+
+def _loop(name: str, rank: int, ranks: int) -> Callable:
+    """A program of (turns, x) that communicates x that many times."""
+    import mpijax
+    from mpijax import lax, mpi
+
+    calls: dict[str, Callable] = {
+        "allreduce": lambda x: mpi.allreduce(x, op="SUM"),
+        "allgather": mpi.allgather,
+        "alltoall": mpi.alltoall,
+        "bcast": lambda x: mpi.bcast(x, 0),
+        "sendrecv": lambda x: mpi.sendrecv(x, x, (rank - 1) % ranks, (rank + 1) % ranks),
+    }
+
+    def turn(_, x):
+        calls[name](x)
+        return x
+
+    return mpijax.jit(lambda turns, x: lax.fori_loop(0, turns, turn, x))
+
+
+def _timer(world: Any, run: Callable, x: Any) -> Callable[[int], float]:
+    """seconds_of(turns): of one turn, on the slowest rank."""
+
+    def seconds_of(turns: int) -> float:
+        world.Barrier()
+        begin = time.perf_counter()
+        run(turns, x)
+        return max(world.allgather((time.perf_counter() - begin) / turns))
+
+    return seconds_of
+
+
+def mpi_latency(world: Any, turns: int = 2000) -> float:
+    """µs of mpi4py's own allreduce of 4 floats: what the library and Python need without mpijax."""
+    import numpy as np
+
+    x, y = np.zeros(4, np.float32), np.zeros(4, np.float32)
+    for _ in range(10):
+        world.Allreduce(x, y)
+    begin = time.perf_counter()
+    for _ in range(turns):
+        world.Allreduce(x, y)
+    return (time.perf_counter() - begin) / turns * 1e6
+
+
+def copy_rate() -> float:
+    """MB/s of copying 4 MB of memory: what messages between ranks of a machine are held against."""
+    import numpy as np
+
+    x, y = np.ones(1 << 20, np.float32), np.empty(1 << 20, np.float32)
+    best = float("inf")
+    for _ in range(20):
+        begin = time.perf_counter()
+        np.copyto(y, x)
+        best = min(best, time.perf_counter() - begin)
+    return x.nbytes / best / 1e6
+
+
+def main() -> None:
+    wanted = json.loads(sys.argv[1])
+    from mpijax.runtime import cpus, mpi_start
+
+    start = mpi_start.start()
+    rows = list(measure(wanted["operations"], wanted["sizes"], wanted["seconds"]))
+    here = {
+        "node": os.uname().nodename, "cpus": sorted(cpus.affinity()), "threads": cpus.cpus_per_rank(),
+    }  # fmt: skip
+    ranks = start.world.gather(here)
+    plain = mpi_latency(start.world, 50 if start.yields else 2000)
+    if start.rank == 0:
+        levels = ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
+        constants = [getattr(start.MPI, f"THREAD_{level}") for level in levels]
+        found = {
+            "rows": rows, "ranks": ranks, "level": levels[constants.index(start.MPI.Query_thread())],
+            "mpi4py_us": plain, "yields": start.yields, "library": mpi_start.library_version(),
+            "copy_MB/s": copy_rate(),
+        }  # fmt: skip
+        print(MARK + json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()

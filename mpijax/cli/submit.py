@@ -1,0 +1,210 @@
+"""``mpijax submit``: a batch script for a program, made from the templates in ``launch/``, and handed to the scheduler.
+
+The script uses the environment of this Python, gives each rank its cores, and starts the ranks by the launcher.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mpijax.cli.launcher import NoLauncher, find_library
+
+_TIME = re.compile(r"(?:(\d+):)?(\d+):(\d\d)")
+
+
+@dataclass
+class Request:
+    """What is asked for; `minutes` of time, `program` the script with its arguments."""
+
+    nodes: int
+    ranks_per_node: int
+    cores_per_rank: int
+    minutes: int
+    program: list[str]
+    queue: str | None = None
+    account: str | None = None
+    pmi: str = "pmi2"
+
+    @property
+    def ranks(self) -> int:
+        return self.nodes * self.ranks_per_node
+
+    @property
+    def words(self) -> str:
+        """The program as words of a shell."""
+        return shlex.join(self.program)
+
+    @property
+    def clock(self) -> str:
+        return f"{self.minutes // 60:02d}:{self.minutes % 60:02d}"
+
+
+def templates() -> Path:
+    """The folder of the batch scripts: in the package where it is installed, else beside it in the sources."""
+    installed = Path(__file__).parent / "launch"
+    return installed if installed.is_dir() else Path(__file__).parents[2] / "launch"
+
+
+def render(scheduler: str, request: Request) -> str:
+    """The batch script."""
+    text = (templates() / f"{scheduler}.sh").read_text()
+    for pattern, replacement in _SCHEDULERS[scheduler].replacements(request):
+        text, times = re.subn(pattern, lambda _, r=replacement: r, text, flags=re.MULTILINE)  # type: ignore[misc]
+        if not times:
+            raise ValueError(f"launch/{scheduler}.sh has no {pattern}")
+    text = re.sub(r'^source ".*/bin/activate"$', lambda _: _activation(), text, flags=re.MULTILINE)
+    lines = text.splitlines()
+    lines[1] = "# Written by mpijax submit; to submit it: " + shlex.join(
+        _SCHEDULERS[scheduler].command(request, "SCRIPT")
+    ).replace("SCRIPT", "THIS_FILE")
+    return "\n".join(lines) + "\n"
+
+
+def _activation() -> str:
+    """Shell lines that make ``python`` and ``mpirun`` those of this environment."""
+    if sys.prefix != sys.base_prefix and (Path(sys.prefix) / "bin" / "activate").exists():
+        return f"source {shlex.quote(sys.prefix + '/bin/activate')}"
+    return f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH"
+
+
+def _slurm(r: Request) -> list[tuple[str, str]]:
+    extra = [f"#SBATCH --{k}={v}" for k, v in (("partition", r.queue), ("account", r.account)) if v]
+    return [
+        (r"--nodes=2$", f"--nodes={r.nodes}"),
+        (r"--ntasks-per-node=4$", f"--ntasks-per-node={r.ranks_per_node}"),
+        (r"--cpus-per-task=2$", f"--cpus-per-task={r.cores_per_rank}"),
+        (r"^#SBATCH --time=.*$", "\n".join([f"#SBATCH --time={r.clock}:00", *extra])),
+        (r"MPIJAX_PMI:-pmi2", f"MPIJAX_PMI:-{r.pmi}"),
+        (r'python "\$@"$', f"python {r.words}"),
+    ]
+
+
+def _pbs(r: Request) -> list[tuple[str, str]]:
+    extra = [f"#PBS -{k} {v}" for k, v in (("q", r.queue), ("A", r.account)) if v]
+    select = f"{r.nodes}:ncpus={r.ranks_per_node * r.cores_per_rank}:mpiprocs={r.ranks_per_node}"
+    return [
+        (r"select=\S+$", f"select={select}:ompthreads={r.cores_per_rank}"),
+        (r"^#PBS -l walltime=.*$", "\n".join([f"#PBS -l walltime={r.clock}:00", *extra])),
+        (r"NCPUS_PER_RANK:-2", f"NCPUS_PER_RANK:-{r.cores_per_rank}"),
+        (r"^# shellcheck disable=SC2086.*\n", ""),
+        (r'python "\$\{PROGRAM.*$', f"python {r.words}"),
+    ]
+
+
+def _lsf(r: Request) -> list[tuple[str, str]]:
+    extra = [f"#BSUB -{k} {v}" for k, v in (("q", r.queue), ("P", r.account)) if v]
+    return [
+        (r"^#BSUB -n 8$", f"#BSUB -n {r.ranks}"),
+        (r"ptile=4", f"ptile={r.ranks_per_node}"),
+        (r"affinity\[core\(2\)\]", f"affinity[core({r.cores_per_rank})]"),
+        (r"^#BSUB -W .*$", "\n".join([f"#BSUB -W {r.clock}", *extra])),
+        (r"slot:PE=2", f"slot:PE={r.cores_per_rank}"),
+        (r"-bind-to core:2", f"-bind-to core:{r.cores_per_rank}"),
+        (r"^# shellcheck disable=SC2086.*\n", ""),
+        (r'python "\$\{PROGRAM.*$', f"python {r.words}"),
+    ]
+
+
+def _flux(r: Request) -> list[tuple[str, str]]:
+    pmix = " -o pmi=pmix" if r.pmi == "pmix" else ""
+    return [
+        (r"RANKS:-8", f"RANKS:-{r.ranks}"),
+        (r"CORES:-2", f"CORES:-{r.cores_per_rank}"),
+        (r"-o exit-timeout=10s", f"-o exit-timeout=10s{pmix}"),
+        (r'python "\$@"$', f"python {r.words}"),
+    ]
+
+
+def _flux_command(r: Request, script: str) -> list[str]:
+    options = [f"--nodes={r.nodes}", f"--nslots={r.ranks}", f"--cores-per-slot={r.cores_per_rank}"]
+    options += [f"--time-limit={r.minutes}m"]
+    options += [f"--{k}={v}" for k, v in (("queue", r.queue), ("bank", r.account)) if v]
+    return ["flux", "batch", *options, script]
+
+
+@dataclass(frozen=True)
+class _Scheduler:
+    replacements: Callable[[Request], list[tuple[str, str]]]
+    command: Callable[[Request, str], list[str]]
+
+
+_SCHEDULERS = {
+    "slurm": _Scheduler(_slurm, lambda _, script: ["sbatch", script]),
+    "pbs": _Scheduler(_pbs, lambda _, script: ["qsub", script]),
+    "lsf": _Scheduler(_lsf, lambda _, script: ["sh", "-c", 'bsub < "$0"', script]),
+    "flux": _Scheduler(_flux, _flux_command),
+}
+_NEEDED = {"slurm": "sbatch", "pbs": "qsub", "lsf": "bsub", "flux": "flux"}
+
+
+def minutes(text: str) -> int:
+    """Minutes of ``90``, ``30:00`` (minutes and seconds) or ``1:30:00``, rounded up."""
+    if text.isdigit() and int(text):
+        return int(text)
+    parts = _TIME.fullmatch(text)
+    found = -(-sum(int(p or 0) * s for p, s in zip(parts.groups(), (3600, 60, 1), strict=True)) // 60) if parts else 0
+    if not found:
+        raise argparse.ArgumentTypeError(f"a time is like 90 (minutes), 30:00 or 1:30:00; got {text!r}")
+    return found
+
+
+def positive(text: str) -> int:
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def main(arguments: list[str]) -> int:
+    """Print or submit the script; 1 if the scheduler's command is not there, else its status."""
+    p = argparse.ArgumentParser(
+        prog="mpijax submit", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    p.add_argument("--scheduler", choices=tuple(_SCHEDULERS), required=True)
+    p.add_argument("--nodes", type=positive, required=True)
+    p.add_argument("--ranks-per-node", type=positive, required=True)
+    p.add_argument("--cores-per-rank", type=positive, default=1, help="cores, and threads, of a rank (default: 1)")
+    p.add_argument("--time", type=minutes, default=30, help="minutes, or H:MM:SS (default: 30)")
+    p.add_argument("--queue", help="partition or queue")
+    p.add_argument("--account", help="account, project or bank")
+    p.add_argument("--dry-run", action="store_true", help="print the script")
+    p.add_argument("script")
+    p.add_argument("arguments", nargs=argparse.REMAINDER)
+    o = p.parse_args(arguments)
+    if not Path(o.script).is_file():
+        p.error(f"there is no file {o.script!r}")
+    request = Request(
+        o.nodes, o.ranks_per_node, o.cores_per_rank, o.time, [o.script, *o.arguments], o.queue, o.account, _pmi()
+    )
+    script = render(o.scheduler, request)
+    if o.dry_run:
+        print(script, end="")
+        return 0
+    needed = _NEEDED[o.scheduler]
+    if shutil.which(needed) is None:
+        print(
+            f"mpijax submit: there is no {needed} here: run this on a login node of the cluster, or write the script by "
+            "--dry-run and submit it there",
+            file=sys.stderr,
+        )
+        return 1
+    with tempfile.NamedTemporaryFile("w", prefix="mpijax-", suffix=".sh") as file:
+        file.write(script)
+        file.flush()
+        return subprocess.run(_SCHEDULERS[o.scheduler].command(request, file.name)).returncode
+
+
+def _pmi() -> str:
+    """The protocol that the library speaks to srun."""
+    try:
+        return "pmix" if find_library().family == "openmpi" else "pmi2"
+    except NoLauncher:
+        return "pmi2"
