@@ -31,6 +31,7 @@ from mpijax.ops import (  # noqa: F401
     positions,
     power,
     random,
+    random_gamma,
     rank_messages,
     rank_moves,
     rank_ops,

@@ -26,6 +26,8 @@ from mpijax.random.continuous import (
     wald,
     weibull_min,
 )
+from mpijax.random.counting import binomial, multinomial, poisson
+from mpijax.random.gammas import ball, beta, chisquare, dirichlet, f, gamma, generalized_normal, loggamma, t
 from mpijax.random.keys import (
     PRNGKey,
     clone,
@@ -37,16 +39,5 @@ from mpijax.random.keys import (
     split,
     wrap_key_data,
 )
+from mpijax.random.matrices import multivariate_normal, orthogonal
 from mpijax.random.uniform import bernoulli, bits, randint, uniform
-
-# Samplers of JAX that need loops or linear algebra.
-_MISSING = frozenset(
-    """ball beta binomial chisquare dirichlet f gamma generalized_normal loggamma multinomial
-    multivariate_normal orthogonal poisson t""".split()
-)
-
-
-def __getattr__(name: str):
-    if name in _MISSING:
-        raise AttributeError(f"mpijax.random does not have {name} yet (jax.random has it)")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

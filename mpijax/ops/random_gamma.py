@@ -1,0 +1,49 @@
+"""`random_gamma`: gamma variables from keys, with the derivative by the shape parameter.
+
+Operands: keys, of the leading axes of the second operand; the shape parameter of each variable. The elements that
+belong to a key draw from keys split off it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from mpijax.core.lowering import Decompose
+from mpijax.core.primitive import Primitive
+from mpijax.ops.binary import div, mul
+from mpijax.ops.families import NOT_LINEAR, PerOperand
+from mpijax.ops.special import random_gamma_grad
+from mpijax.transforms.batching import batch_at
+
+
+def _algorithm() -> Any:
+    """Loops that draw normal and uniform numbers, which lie above."""
+    return importlib.import_module("mpijax.random.gamma_algorithm")
+
+
+def _draw(key: Any, a: Any, *, log_space: bool) -> Any:
+    return _algorithm().draw(key, a, log_space)
+
+
+def _tangent(g: Any, ans: Any, _key: Any, a: Any, *, log_space: bool) -> Any:
+    if not log_space:
+        return mul(g, random_gamma_grad(a, ans))
+    sample = _algorithm().sample_of_log(ans)
+    return mul(g, div(random_gamma_grad(a, sample), sample))
+
+
+def _batch(axis: Any, args: Any, dims: Any, *, log_space: bool) -> Any:
+    key, a = (batch_at(x, d, 0, axis.size) for x, d in zip(args, dims, strict=True))
+    return random_gamma_p.bind(key, a, log_space=log_space), 0
+
+
+random_gamma_p = Primitive(
+    "random_gamma",
+    type_rule=lambda key, a, *, log_space: a,
+    reference=_draw,
+    lower=Decompose(_draw),
+    jvp=PerOperand(None, _tangent),
+    transpose=NOT_LINEAR,
+    batch=_batch,
+)

@@ -1,0 +1,231 @@
+"""The gamma distribution, and those that come from it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import mpijax.numpy as jnp
+from mpijax import lax
+from mpijax.core import dtypes
+from mpijax.numpy.util import canonical_shape, scalar_like, shape_of, static
+from mpijax.ops.random_gamma import random_gamma_p
+from mpijax.random.arguments import (
+    broadcast_shape,
+    check_castable,
+    check_shape,
+    refuse_sharding,
+    sampler_dtype,
+)
+from mpijax.random.continuous import exponential, normal, rademacher
+from mpijax.random.keys import check_key, split_key
+from mpijax.transforms.jit import jit
+
+
+def _optional_shape(shape: Sequence[int] | None) -> tuple[int, ...] | None:
+    return None if shape is None else canonical_shape(shape)
+
+
+def gamma(
+    key: Any, a: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
+    """Gamma: density x^(a-1) exp(-x) / Γ(a) for x > 0. It has a derivative by `a`.
+
+    Args:
+      key: PRNG key.
+      a: shape parameter: number or array.
+      shape: of the result; default that of `a`.
+      dtype: a float dtype; default float.
+    """
+    key, _ = check_key("gamma", key)
+    dtype = sampler_dtype("gamma", dtype, float)
+    refuse_sharding(out_sharding)
+    return _gamma(key, a, shape=_optional_shape(shape), dtype=dtype)
+
+
+def loggamma(
+    key: Any, a: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
+    """Logarithms of gamma variables, which stay apart where the variables themselves are all 0. See `gamma`."""
+    key, _ = check_key("loggamma", key)
+    dtype = sampler_dtype("gamma", dtype, float)
+    refuse_sharding(out_sharding)
+    return _gamma(key, a, shape=_optional_shape(shape), dtype=dtype, log_space=True)
+
+
+@jit(static_argnames=("shape", "dtype", "log_space"))
+def _gamma(key, a, shape, dtype, log_space=False):
+    if shape is None:
+        shape = shape_of(a)
+    else:
+        check_shape("gamma", shape, shape_of(a))
+    a = lax.convert_element_type(a, dtype)
+    if shape_of(a) != shape:
+        a = jnp.broadcast_to(a, shape)
+    return random_gamma_p.bind(key, a, log_space=log_space)
+
+
+def beta(
+    key: Any, a: Any, b: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
+    """Beta: density proportional to x^(a-1) (1-x)^(b-1) for x in (0, 1)."""
+    key, _ = check_key("beta", key)
+    dtype = sampler_dtype("beta", dtype, float)
+    check_castable("beta", dtype, a, b)
+    shape = broadcast_shape("beta", shape, a, b)
+    refuse_sharding(out_sharding)
+    return _beta(key, a, b, shape, dtype)
+
+
+@jit(static_argnums=(3, 4))
+def _beta(key, a, b, shape, dtype):
+    a, b = lax.convert_element_type(a, dtype), lax.convert_element_type(b, dtype)
+    key_a, key_b = split_key(key)
+    a, b = jnp.broadcast_to(a, shape), jnp.broadcast_to(b, shape)
+    log_a, log_b = loggamma(key_a, a, shape, dtype), loggamma(key_b, b, shape, dtype)
+    largest = lax.max(log_a, log_b)
+    a, b = jnp.exp(log_a - largest), jnp.exp(log_b - largest)
+    return a / (a + b)
+
+
+def dirichlet(
+    key: Any, alpha: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
+    """Dirichlet: n shares with sum 1, density proportional to the product of x_i^(alpha_i - 1).
+
+    Args:
+      key: PRNG key.
+      alpha: array [..., n].
+      shape: of the result without n; default that of `alpha`.
+      dtype: a float dtype; default float.
+    """
+    key, _ = check_key("dirichlet", key)
+    dtype = sampler_dtype("dirichlet", dtype, float)
+    refuse_sharding(out_sharding)
+    return _dirichlet(key, alpha, _optional_shape(shape), dtype)
+
+
+@jit(static_argnums=(2, 3))
+def _dirichlet(key, alpha, shape, dtype):
+    from mpijax.nn import softmax  # nn lies above
+
+    sizes = shape_of(alpha)
+    if not sizes:
+        raise ValueError(f"dirichlet requires alpha.ndim >= 1, got alpha.ndim == {len(sizes)}")
+    if shape is None:
+        shape = sizes[:-1]
+    else:
+        check_shape("dirichlet", shape, sizes[:-1])
+    alpha = lax.convert_element_type(alpha, dtype)
+    return softmax(loggamma(key, alpha, shape + sizes[-1:], dtype), -1)
+
+
+def chisquare(
+    key: Any, df: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
+    """Chi-square: the sum of the squares of `df` standard normals."""
+    key, _ = check_key("chisquare", key)
+    dtype = sampler_dtype("chisquare", dtype, float)
+    shape = broadcast_shape("chisquare", shape, df)
+    check_castable("chisquare", dtype, df)
+    refuse_sharding(out_sharding)
+    return _chisquare(key, df, shape, dtype, None)
+
+
+@jit(static_argnums=(2, 3, 4))
+def _chisquare(key, df, shape, dtype, out_sharding):
+    df = lax.convert_element_type(df, dtype)
+    two = scalar_like(df, 2)
+    return lax.mul(jnp.exp(loggamma(key, lax.div(df, two), shape, dtype)), two)
+
+
+def f(
+    key: Any,
+    dfnum: Any,
+    dfden: Any,
+    shape: Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """F: the ratio of two chi-square variables, each divided by its degrees of freedom."""
+    key, _ = check_key("f", key)
+    dtype = sampler_dtype("f", dtype, float)
+    shape = broadcast_shape("f", shape, dfnum, dfden)
+    refuse_sharding(out_sharding)
+    check_castable("f", dtype, dfnum, dfden)
+    return _f(key, dfnum, dfden, shape, dtype, None)
+
+
+@jit(static_argnums=(3, 4, 5))
+def _f(key, dfnum, dfden, shape, dtype, out_sharding):
+    dfden, dfnum = lax.convert_element_type(dfden, dtype), lax.convert_element_type(dfnum, dtype)
+    key_below, key_above = split_key(key)
+    above, below = chisquare(key_above, dfnum, shape, dtype), chisquare(key_below, dfden, shape, dtype)
+    return lax.div(lax.div(above, _spread(dfnum, shape)), lax.div(below, _spread(dfden, shape)))
+
+
+def _spread(x: Any, shape: tuple[int, ...]) -> Any:
+    """A parameter with as many axes as the samples; scalars go beside arrays as they are."""
+    return x if not x.ndim else lax.broadcast_to_rank(x, len(shape))
+
+
+def t(key: Any, df: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Student's t with `df` degrees of freedom."""
+    key, _ = check_key("t", key)
+    dtype = sampler_dtype("t", dtype, float)
+    shape = broadcast_shape("t", shape, df)
+    refuse_sharding(out_sharding)
+    check_castable("t", dtype, df)
+    return _t(key, df, shape, dtype)
+
+
+@jit(static_argnums=(2, 3))
+def _t(key, df, shape, dtype):
+    df = lax.convert_element_type(df, dtype)
+    key_normal, key_gamma = split_key(key)
+    n = normal(key_normal, shape, dtype)
+    half = lax.div(df, scalar_like(n, 2))
+    return n * jnp.sqrt(half / gamma(key_gamma, half, shape, dtype))
+
+
+def generalized_normal(
+    key: Any, p: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
+    """Generalized normal: density proportional to exp(-|x|^p)."""
+    shape = canonical_shape(shape)
+    key, _ = check_key("generalized_normal", key)
+    dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype)
+    refuse_sharding(out_sharding)
+    return _generalized_normal(key, p, shape, dtype)
+
+
+@jit(static_argnums=(2, 3))
+def _generalized_normal(key, p, shape, dtype):
+    keys = split_key(key)
+    g = gamma(keys[0], 1 / p, shape, dtype)
+    return rademacher(keys[1], shape, dtype) * g ** (1 / p)
+
+
+def ball(
+    key: Any, d: int, p: Any = 2, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
+    """Uniform points in the unit ball of the p-norm in `d` dimensions: [*shape, d].
+
+    Barthe, Guédon, Mendelson and Naor (2005).
+    """
+    shape = canonical_shape(shape)
+    key, _ = check_key("ball", key)
+    dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype)
+    d = static(d, "The error occurred in jax.random.ball()", operator.index)
+    refuse_sharding(out_sharding)
+    return _ball(key, p, d, shape, dtype)
+
+
+@jit(static_argnums=(2, 3, 4))
+def _ball(key, p, d, shape, dtype):
+    key_direction, key_radius = split_key(key)
+    g = generalized_normal(key_direction, p, (*shape, d), dtype)
+    e = exponential(key_radius, shape, dtype)
+    return g / (((jnp.abs(g) ** p).sum(-1) + e) ** (1 / p))[..., None]

@@ -1,0 +1,112 @@
+"""Random vectors and matrices by linear algebra."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import mpijax.numpy as jnp
+from mpijax import lax
+from mpijax.core import dtypes
+from mpijax.core.config import numpy_rank_promotion
+from mpijax.numpy.util import canonical_shape, promote_dtypes_inexact, static
+from mpijax.random.arguments import check_shape, refuse_sharding, sampler_dtype
+from mpijax.random.continuous import normal
+from mpijax.random.keys import check_key
+from mpijax.transforms.jit import jit
+
+
+def multivariate_normal(
+    key: Any,
+    mean: Any,
+    cov: Any,
+    shape: Sequence[int] | None = None,
+    dtype: Any = None,
+    method: str = "cholesky",
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Normal vectors: [*shape, n].
+
+    Args:
+      key: PRNG key.
+      mean: array [..., n].
+      cov: covariance matrix, [..., n, n].
+      shape: of the result without n; default that to which the leading axes of `mean` and `cov` broadcast.
+      dtype: a float dtype; default that of `mean` and `cov`.
+      method: how a square root of `cov` is found: "cholesky", or "eigh" or "svd" where it is only semidefinite.
+    """
+    key, _ = check_key("multivariate_normal", key)
+    mean, cov = promote_dtypes_inexact(mean, cov)
+    if method not in ("svd", "eigh", "cholesky"):
+        raise ValueError(f"method must be one of {{'svd', 'eigh', 'cholesky'}}; got {method!r}")
+    dtype = sampler_dtype("multivariate_normal", mean.dtype if dtype is None else dtype, float)
+    refuse_sharding(out_sharding)
+    return _multivariate_normal(key, mean, cov, None if shape is None else canonical_shape(shape), dtype, method)
+
+
+@jit(static_argnums=(3, 4, 5))
+def _multivariate_normal(key, mean, cov, shape, dtype, method):
+    if mean.ndim < 1:
+        raise ValueError(f"multivariate_normal requires mean.ndim >= 1, got mean.ndim == {mean.ndim}")
+    if cov.ndim < 2:
+        raise ValueError(f"multivariate_normal requires cov.ndim >= 2, got cov.ndim == {cov.ndim}")
+    n = mean.shape[-1]
+    if cov.shape[-2:] != (n, n):
+        raise ValueError(
+            f"multivariate_normal requires cov.shape == (..., n, n) for n={n}, but got cov.shape == {cov.shape}."
+        )
+    if shape is None:
+        shape = lax.broadcast_shapes(mean.shape[:-1], cov.shape[:-2])
+    else:
+        check_shape("normal", shape, mean.shape[:-1], cov.shape[:-2])
+    samples = normal(key, (*shape, n), dtype)
+    with numpy_rank_promotion("allow"):
+        return mean + jnp.einsum("...ij,...j->...i", _square_root(cov, method), samples)
+
+
+def _square_root(cov: Any, method: str) -> Any:
+    """A matrix L with L Lᵀ = cov."""
+    if method == "svd":
+        u, s, _ = jnp.linalg.svd(cov)
+        return u * jnp.sqrt(s[..., None, :])
+    if method == "eigh":
+        w, v = jnp.linalg.eigh(cov)
+        return v * jnp.sqrt(w[..., None, :])
+    return jnp.linalg.cholesky(cov)
+
+
+def orthogonal(
+    key: Any,
+    n: int,
+    shape: Sequence[int] = (),
+    dtype: Any = None,
+    m: int | None = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Orthogonal matrices, uniformly distributed: [*shape, n, m] with orthonormal columns, or rows if n < m.
+
+    Args:
+      key: PRNG key.
+      n, m: rows and columns; default as many columns as rows.
+      shape: of the leading axes.
+      dtype: a float or complex dtype (then unitary); default float.
+    """
+    shape = canonical_shape(shape)
+    key, _ = check_key("orthogonal", key)
+    dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype)
+    where = "The error occurred in jax.random.orthogonal()"
+    n = static(n, where, operator.index)
+    columns = n if m is None else static(m, where, operator.index)
+    refuse_sharding(out_sharding)
+    return _orthogonal(key, n, columns, shape, dtype)
+
+
+@jit(static_argnums=(1, 2, 3, 4))
+def _orthogonal(key, n, _m, shape, dtype):
+    q, r = jnp.linalg.qr(normal(key, (*shape, max(n, _m), min(n, _m)), dtype))
+    # With positive diagonals of r the factorization is unique, and q as uniform as the normal matrix.
+    q = q * jnp.expand_dims(jnp.sign(jnp.linalg.diagonal(r)), -2)
+    return q.mT if n < _m else q
