@@ -43,7 +43,8 @@ random_gamma_p = Primitive(
     type_rule=lambda key, a, *, log_space: a,
     reference=_draw,
     lower=Decompose(_draw),
-    jvp=PerOperand(None, _tangent),
+    jvp=NOT_LINEAR,  # set below, as it refers to the primitive
     transpose=NOT_LINEAR,
     batch=_batch,
 )
+random_gamma_p.jvp = PerOperand(None, _tangent).attach(random_gamma_p)

@@ -116,6 +116,8 @@ RANDOM = [
         lambda d, i: _data(mpijax.random.fold_in(mpijax.random.wrap_key_data(d), i)), (KEY, np.uint32(3)), 0),
     Row("bits", ("random_bits",), _keyed(lambda k: mpijax.random.bits(k, (2, 3))), (KEY,), 0),
     Row("clone", ("random_clone",), _keyed(lambda k: _data(mpijax.random.clone(k))), (KEY,), 0),
+    # Its derivative is that of the quantile, not of the draw, which jumps.
+    Row("gamma", ("random_gamma",), _keyed(lambda k: mpijax.random.gamma(k, 2.5, (3,))), (KEY,), 0),
     Row("threefry", ("threefry2x32",), lambda d: mpijax.random.bits(d, (5,)), (KEY,), 0),
 ]  # fmt: skip
 
