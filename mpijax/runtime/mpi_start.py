@@ -170,8 +170,16 @@ def _check_launcher(size: int, library: str) -> None:
     alone."""
     if size > 1:
         return
+    if "MPIJAX_BOOTSTRAP" in os.environ:  # set by mpijax.distributed while it starts MPI
+        raise RuntimeError(
+            f"distributed.initialize brought {os.environ.get('PMI_SIZE')} processes together, but the MPI library "
+            f"({library.splitlines()[0].strip()}) cannot be started so: it does not speak PMI-1, as MPICH does. "
+            "Start the program with that library's mpirun (or srun), or use MPICH (pip install mpich)."
+        )
     for variable, launcher in _LAUNCHER_SIZES:
         expected = os.environ.get(variable, "")
+        if variable == "PMI_SIZE" and not {"PMI_FD", "PMI_PORT"} & os.environ.keys():
+            continue  # left behind by a job of which this process is no part
         if expected.isdigit() and int(expected) > 1:
             raise RuntimeError(
                 f"{launcher} started {expected} processes ({variable}={expected}), but MPI sees only one: "

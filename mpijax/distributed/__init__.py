@@ -1,0 +1,131 @@
+"""``mpijax.distributed``: joining the ranks of a job, and leaving it when asked to.
+
+Under a launcher (mpirun, srun) the ranks find each other by MPI, and nothing needs to be called: `initialize`
+then only starts MPI now, and checks that the arguments agree with what the launcher did. Without a launcher it
+brings the processes together itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from mpijax.distributed.preemption import should_stop as should_stop
+
+__all__ = ["initialize", "is_initialized", "should_stop", "shutdown"]
+
+
+class _State:
+    initialized = False
+
+
+_state = _State()
+
+
+def initialize(
+    coordinator_address: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
+    local_device_ids: int | Sequence[int] | None = None,
+    cluster_detection_method: str | None = None,
+    initialization_timeout: int = 300,
+    heartbeat_timeout_seconds: int = 100,
+    shutdown_timeout_seconds: int = 300,
+    coordinator_bind_address: str | None = None,
+    slice_index: int | None = None,
+    partition_index: int | None = None,
+) -> None:
+    """Start MPI. Under a launcher, or once MPI runs, the arguments are only checked; without one, the processes
+    meet at process 0 and become ranks there (MPICH only). Collective.
+
+    Args:
+      coordinator_address: ``host:port`` of process 0, the port free; also ``MPIJAX_COORDINATOR_ADDRESS`` or
+        ``JAX_COORDINATOR_ADDRESS``. Processes that come prove that they know the job's secret: ``MPIJAX_SECRET``,
+        a file ``MPIJAX_SECRET_FILE``, or one in the user's home directory, which is made if need be.
+      num_processes, process_id: the number of processes and which this is; None under a launcher.
+      local_device_ids: a rank has one device, number 0.
+      initialization_timeout: seconds to wait for the others.
+      coordinator_bind_address: where process 0 listens: by default every address of its machine, or the loopback
+        alone if the coordinator address is on it.
+      cluster_detection_method, heartbeat_timeout_seconds, shutdown_timeout_seconds, slice_index, partition_index:
+        JAX's; MPI has no use for them. A rank's end is noticed at once.
+
+    Raises:
+      RuntimeError: called twice; the job is not the one that the arguments describe; processes that did not come,
+        with their numbers; an MPI library that cannot start without its launcher.
+      ValueError, TypeError: arguments that are incomplete or out of range.
+    """
+    from mpijax.runtime import mpi_start  # loads MPI's module
+
+    if _state.initialized:
+        raise RuntimeError("distributed.initialize should only be called once.")
+    ids = [local_device_ids] if isinstance(local_device_ids, int) else list(local_device_ids or [0])
+    if ids != [0]:
+        raise ValueError(
+            f"a rank of mpijax owns one device, number 0; got local_device_ids={local_device_ids}"
+        )
+    address = (
+        coordinator_address
+        or os.environ.get("MPIJAX_COORDINATOR_ADDRESS")
+        or os.environ.get("JAX_COORDINATOR_ADDRESS")
+    )
+    if address and num_processes != 1 and not _mpi_decides():
+        _bring_together(address, coordinator_bind_address, num_processes, process_id, initialization_timeout)
+    _check(num_processes, process_id, mpi_start.size(), mpi_start.rank())
+    _state.initialized = True
+
+
+def is_initialized() -> bool:
+    """Whether `initialize` has been called."""
+    return _state.initialized
+
+
+def shutdown() -> None:
+    """Forget `initialize`; MPI ends with the process, by itself."""
+    _state.initialized = False
+
+
+def _mpi_decides() -> bool:
+    """Whether this process's rank is settled: a launcher's, or MPI runs."""
+    import sys
+
+    from mpijax.distributed import launchers
+
+    loaded = sys.modules.get("mpi4py.MPI")
+    return launchers.under_launcher() or (loaded is not None and loaded.Is_initialized())
+
+
+def _bring_together(
+    address: str, bind: str | None, size: int | None, rank: int | None, seconds: float
+) -> None:
+    from mpijax.distributed import bootstrap
+    from mpijax.runtime import mpi_start
+
+    if size is None:
+        raise ValueError("Number of processes must be defined: num_processes=... (no launcher tells it)")
+    if rank is None:
+        raise ValueError("The process id of this process must be defined: process_id=... (no launcher tells it)")
+    for name, value in (("num_processes", size), ("process_id", rank)):
+        if not isinstance(value, int):
+            raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value)}")
+    if not 0 <= rank < size:
+        raise ValueError(f"process_id must be in [0, num_processes), got process_id={rank}, num_processes={size}")
+    bootstrap.connect(address, bind, size, rank, seconds)
+    try:
+        mpi_start.start()
+    finally:
+        bootstrap.forget()
+
+
+def _check(num_processes: int | None, process_id: int | None, size: int, rank: int) -> None:
+    if num_processes is not None and num_processes != size:
+        raise RuntimeError(
+            f"distributed.initialize expects {num_processes} processes, but this job has {size}. Start it "
+            f"with mpirun -n {num_processes} python ... (or srun -n {num_processes}); without a launcher, give the "
+            "coordinator_address, and call it before anything that starts MPI."
+        )
+    if process_id is not None and process_id != rank:
+        raise RuntimeError(
+            f"distributed.initialize expects this process to be number {process_id}, but the launcher made "
+            f"it rank {rank} of {size}. Leave process_id out: the launcher numbers the processes."
+        )

@@ -1,0 +1,152 @@
+"""Starting a job without a launcher: every process comes to the coordinator, then starts MPI.
+
+MPICH takes an open connection to its process manager as ``PMI_FD``. So the process connects and proves that it
+knows the secret itself, waits until all have come, and hands MPI the connection: MPI never waits for a process
+that is missing, and no port is open to strangers.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+from mpijax.distributed import handshake, launchers
+
+_RETRY_SECONDS = 0.1
+_GRACE_SECONDS = 2.0  # the coordinator's verdict comes this much after a process's own time-out
+BOOTSTRAPPED = "MPIJAX_BOOTSTRAP"
+
+
+def connect(address: str, bind: str | None, size: int, rank: int, seconds: float) -> None:
+    """Joins the job, and sets the variables that make the next start of MPI rank `rank` of `size`.
+
+    Raises:
+      ValueError: an address that is not ``host:port``.
+      RuntimeError: the time-out, naming the processes that did not come; a port in use; a secret or number of
+        processes that is not process 0's.
+    """
+    host, port = split_address(address)
+    secret = handshake.job_secret()
+    deadline = time.monotonic() + seconds
+    if rank == 0:
+        host = _serve(host, port, bind, size, secret, seconds)
+    connections = {role: _join(host, port, role, secret, rank, size, deadline) for role in handshake.ROLES}
+    try:
+        for connection in connections.values():
+            _wait_for_all(connection, address, size, deadline + _GRACE_SECONDS, seconds)
+    except BaseException:
+        for connection in connections.values():
+            connection.close()
+        raise
+    _watch(connections["life"])
+    connections["pmi"].settimeout(None)
+    os.environ |= {
+        "PMI_FD": str(connections["pmi"].detach()),
+        "PMI_RANK": str(rank),
+        "PMI_SIZE": str(size),
+        BOOTSTRAPPED: address,
+    }
+
+
+def forget() -> None:
+    """Takes the variables away: they are this process's alone, not its children's."""
+    for name in ("PMI_FD", "PMI_RANK", "PMI_SIZE", BOOTSTRAPPED):
+        os.environ.pop(name, None)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"a coordinator address is host:port, as in 'node1:12345'; got {address!r}")
+    return host.strip("[]"), int(port)
+
+
+def _serve(host: str, port: int, bind: str | None, size: int, secret: bytes, seconds: float) -> str:
+    """Starts the coordinator; returns the host at which process 0 itself reaches it."""
+    local = host == "localhost" or host.startswith("127.") or host == "::1"
+    if bind:
+        where, port = split_address(bind)
+    else:
+        where = host if local else ""
+    try:
+        listener = _listen(where, port)
+    except OSError as error:
+        raise RuntimeError(
+            f"process 0 cannot serve the coordinator address {host}:{port}: {error.strerror or error}. Choose a "
+            "free port of this machine (process 0 must run on the host that the address names)."
+        ) from error
+    with listener:
+        listener.set_inheritable(True)
+        command = [sys.executable, "-m", "mpijax.distributed.server", str(listener.fileno()), str(size), str(seconds)]
+        subprocess.run(
+            command, input=secret, pass_fds=[listener.fileno()], env=launchers.outside(os.environ), check=True
+        )
+    return where if where not in ("", "0.0.0.0", "::") else "localhost"
+
+
+def _listen(where: str, port: int) -> socket.socket:
+    if where in ("", "::") and socket.has_dualstack_ipv6():
+        return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024)
+    found = socket.getaddrinfo(where or "0.0.0.0", port, type=socket.SOCK_STREAM)
+    found.sort(key=lambda entry: entry[0] != socket.AF_INET)  # localhost: 127.0.0.1 first
+    return socket.create_server(found[0][4][:2], family=found[0][0], backlog=1024)
+
+
+def _join(
+    host: str, port: int, role: str, secret: bytes, rank: int, size: int, deadline: float
+) -> socket.socket:
+    last: Exception | None = None
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            connection = socket.create_connection((host, port), timeout=left)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            handshake.join(connection, secret, role, rank, size, deadline)
+            return connection
+        except handshake.Refused as error:
+            connection.close()
+            raise RuntimeError(
+                f"process {rank} was not taken into the job at {host}:{port}: {error}. All processes must have "
+                "the same num_processes, each its own process_id, and the same secret (MPIJAX_SECRET, "
+                "MPIJAX_SECRET_FILE, or a home directory that the hosts share)."
+            ) from None
+        except OSError as error:  # process 0 is not there yet
+            last = error
+            time.sleep(min(_RETRY_SECONDS, max(left, 0.0)))
+    raise RuntimeError(
+        f"process {rank} of {size} could not reach process 0 at {host}:{port} in the time allowed "
+        f"(initialization_timeout); the last attempt: {last}. Is process 0 started, on that host, and the port open?"
+    )
+
+
+def _wait_for_all(connection: socket.socket, address: str, size: int, deadline: float, seconds: float) -> None:
+    try:
+        line = handshake.read_line(connection, deadline)
+    except OSError as error:
+        raise RuntimeError(f"the coordinator at {address} ended before all processes had come: {error}") from error
+    if line != "go":
+        names = line.partition(" ")[2].split()
+        one = len(names) == 1
+        raise RuntimeError(
+            f"process{'' if one else 'es'} {', '.join(names)} of {size} did not come to {address} within "
+            f"{seconds:g} s. Start {'it' if one else 'them'}, or allow more time: initialization_timeout=..."
+        )
+
+
+def _watch(lifeline: socket.socket) -> None:
+    """Ends this process when another rank has died or aborted, as mpirun would."""
+    lifeline.settimeout(None)
+
+    def listen() -> None:
+        with lifeline:
+            words = lifeline.recv(256).decode().split()
+        if words[:1] == ["ended"]:
+            print(f"mpijax: rank {words[1]} has ended the job (status {words[2]})", file=sys.stderr)
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            os._exit(int(words[2]))
+
+    threading.Thread(target=listen, name="mpijax lifeline", daemon=True).start()

@@ -1,0 +1,110 @@
+"""Who may join a job: both sides prove that they know the job's secret, and the secret never travels.
+
+The lines of a connection, before it carries anything else::
+
+    coordinator  mpijax 1 <nonce>
+    process      join <role> <id> <count> <nonce> <proof>
+    coordinator  welcome <proof>                        or: refused <why>
+    coordinator  go          (once all have come)       or: missing <id> <id> ...
+
+A proof is HMAC-SHA256 of the secret over both nonces and what is claimed, so that a recorded conversation is worth
+nothing. After it the connection is as open as those of mpirun's own: MPI encrypts nothing.
+"""
+
+import hashlib
+import hmac
+import os
+import secrets
+import socket
+import time
+from pathlib import Path
+
+GREETING = "mpijax 1"
+ROLES = ("pmi", "life")
+_LONGEST_LINE = 4096
+
+
+class Refused(RuntimeError):
+    """The coordinator does not take this process, or is not ours."""
+
+
+def job_secret() -> bytes:
+    """``MPIJAX_SECRET``, or the content of ``MPIJAX_SECRET_FILE``, or of ``~/.cache/mpijax/secret``.
+
+    The last is made at the first use, readable by its owner alone: hosts that share a home directory share it.
+
+    Raises:
+      ValueError: the named secret is empty.
+    """
+    if "MPIJAX_SECRET" in os.environ:
+        secret, source = os.environ["MPIJAX_SECRET"].strip().encode(), "MPIJAX_SECRET"
+    elif "MPIJAX_SECRET_FILE" in os.environ:
+        source = os.environ["MPIJAX_SECRET_FILE"]
+        secret = Path(source).read_bytes().strip()
+    else:
+        path = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpijax" / "secret"
+        secret, source = _own_secret(path), str(path)
+    if not secret:
+        raise ValueError(f"the secret that guards the coordinator's port is empty ({source})")
+    return secret
+
+
+def _own_secret(path: Path) -> bytes:
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        mine = path.with_name(f"secret.{secrets.token_hex(8)}")
+        mine.touch(mode=0o600)
+        mine.write_text(secrets.token_hex(32))
+        try:
+            os.link(mine, path)  # whole or not at all: several processes come here at once
+        except FileExistsError:
+            pass
+        mine.unlink()
+    return path.read_bytes().strip()
+
+
+def proof(secret: bytes, side: str, *claims: object) -> str:
+    text = "|".join([side, *map(str, claims)])
+    return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
+
+
+def proves(given: str, secret: bytes, side: str, *claims: object) -> bool:
+    return hmac.compare_digest(given.encode(), proof(secret, side, *claims).encode())
+
+
+def join(connection: socket.socket, secret: bytes, role: str, process_id: int, count: int, deadline: float) -> None:
+    """The process's side, up to ``welcome``.
+
+    Raises:
+      Refused: the coordinator's reason, or that it does not know the secret itself.
+      TimeoutError, ConnectionError: nobody answers.
+    """
+    greeting = read_line(connection, deadline)
+    if not greeting.startswith(GREETING + " "):
+        raise Refused(f"the port belongs to another service: it says {greeting[:60]!r}")
+    theirs, mine = greeting.split()[-1], secrets.token_hex(16)
+    claims = (theirs, mine, role, process_id, count)
+    line = f"join {role} {process_id} {count} {mine} {proof(secret, 'process', *claims)}\n"
+    connection.sendall(line.encode())
+    word, _, rest = read_line(connection, deadline).partition(" ")
+    if word == "refused":
+        raise Refused(rest)
+    if word != "welcome" or not proves(rest, secret, "coordinator", *claims):
+        raise Refused("what listens there does not know this job's secret")
+
+
+def read_line(connection: socket.socket, deadline: float) -> str:
+    """One line, and not a byte more: what follows is for MPI to read."""
+    line = b""
+    while not line.endswith(b"\n"):
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        connection.settimeout(left)
+        byte = connection.recv(1)
+        if not byte:
+            raise ConnectionResetError("the coordinator closed the connection")
+        line += byte
+        if len(line) > _LONGEST_LINE:
+            raise Refused("the port belongs to another service: it sends no lines")
+    return line.decode(errors="replace").rstrip("\n")

@@ -1,0 +1,53 @@
+"""A program that is asked to stop: all ranks learn of it at the same step."""
+
+import signal
+import threading
+from typing import Any
+
+import numpy as np
+
+_SIGNALS = (signal.SIGTERM, signal.SIGUSR2)
+_asked = threading.Event()
+_installed = False
+
+
+def should_stop() -> bool:
+    """Whether any rank has got SIGTERM or SIGUSR2 since the first call: time to save and leave.
+
+    Collective: every rank calls it, and every rank gets the same answer (one allreduce of 4 bytes). The first
+    call installs the handlers; handlers that were there are called too. It stays true.
+
+    Raises:
+      RuntimeError: the first call is not in the main thread, where Python's signal handlers live.
+    """
+    from mpijax.runtime import mpi_start  # starts MPI
+
+    _install()
+    state = mpi_start.start()
+    asked = np.array([_asked.is_set()], np.int32)
+    if state.size > 1:
+        state.control.Allreduce(state.MPI.IN_PLACE, asked, state.MPI.MAX)
+    return bool(asked[0])
+
+
+def _install() -> None:
+    global _installed
+    if _installed:
+        return
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError(
+            "distributed.should_stop() was called first in another thread than the main one, which cannot install "
+            "signal handlers. Call it once in the main thread before."
+        )
+    for number in _SIGNALS:
+        signal.signal(number, _handler(signal.getsignal(number)))
+    _installed = True
+
+
+def _handler(previous: Any) -> Any:
+    def handle(number, frame):
+        _asked.set()
+        if callable(previous):
+            previous(number, frame)
+
+    return handle

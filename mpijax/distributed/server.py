@@ -1,0 +1,130 @@
+"""The coordinator: a small process beside process 0 that gathers a job's processes and serves them PMI-1.
+
+A process of its own, because starting MPI keeps Python's lock in process 0. Each process of the job makes two
+connections: MPI's, and a lifeline on which it is told that another rank has died or aborted, as mpirun would. The
+coordinator ends when all connections have.
+
+    python -m mpijax.distributed.server <fd of the listening socket> <number of processes> <seconds>  < secret
+"""
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import sys
+
+from mpijax.distributed.handshake import GREETING, ROLES, proof, proves
+from mpijax.distributed.pmi import Job
+
+_HANDSHAKE_SECONDS = 10.0
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Coordinator:
+    """Gathers `size` processes that know `secret`, then serves them."""
+
+    def __init__(self, size: int, secret: bytes):
+        self.size = size
+        self._secret = secret
+        self._joined: dict[tuple[str, int], Streams] = {}
+        self._complete = asyncio.Event()
+        self._job = Job(size, self._ended)
+
+    async def run(self, listener: socket.socket, seconds: float) -> None:
+        """Up to the end of the job, or the time-out, which every process that came is told of."""
+        server = await asyncio.start_server(self._meet, sock=listener)
+        try:
+            await asyncio.wait_for(self._complete.wait(), seconds)
+        except TimeoutError:
+            await self._tell_all(f"missing {' '.join(map(str, self.missing()))}")
+            return
+        finally:
+            server.close()
+        await self._tell_all("go")
+        await asyncio.gather(
+            *(self._job.serve(rank, *streams) for (role, rank), streams in self._joined.items() if role == "pmi")
+        )
+        # The lifelines are closed by the processes' ends: what is written to them has arrived by then.
+        await asyncio.gather(*(_drained(*streams) for (role, _), streams in self._joined.items() if role == "life"))
+
+    def missing(self) -> list[int]:
+        return [rank for rank in range(self.size) if any((role, rank) not in self._joined for role in ROLES)]
+
+    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection's handshake; a stranger is told why it is refused, and costs nothing else."""
+        nonce = secrets.token_hex(16)
+        writer.write(f"{GREETING} {nonce}\n".encode())
+        try:
+            line = await asyncio.wait_for(reader.readline(), _HANDSHAKE_SECONDS)
+            refusal, claims = self._judge(line.decode(errors="replace").split(), nonce)
+        except (TimeoutError, ConnectionError, ValueError):
+            refusal, claims = "no handshake", ()
+        if refusal:
+            writer.write(f"refused {refusal}\n".encode())
+            writer.close()
+            return
+        writer.write(f"welcome {proof(self._secret, 'coordinator', *claims)}\n".encode())
+        self._joined[claims[2], int(claims[3])] = reader, writer
+        if not self.missing():
+            self._complete.set()
+
+    def _judge(self, words: list[str], nonce: str) -> tuple[str, tuple[str, ...]]:
+        """(why not, or nothing; what the process claims: both nonces, role, id, count)."""
+        if len(words) != 6 or words[0] != "join":
+            return "no handshake", ()
+        _, role, rank, count, theirs, given = words
+        claims = (nonce, theirs, role, rank, count)
+        if not proves(given, self._secret, "process", *claims):
+            return "the secret differs from that of process 0", claims
+        if int(count) != self.size:
+            return f"process 0 expects {self.size} processes, this one {count}", claims
+        if role not in ROLES or not 0 <= int(rank) < self.size:
+            return f"there is no process {rank} among {self.size}", claims
+        held = self._joined.get((role, int(rank)))
+        if held and not held[0].at_eof():
+            return f"there is a process {rank} already", claims
+        return "", claims
+
+    async def _tell_all(self, line: str) -> None:
+        for _, writer in self._joined.values():
+            writer.write(f"{line}\n".encode())
+        for _, writer in self._joined.values():
+            try:
+                await writer.drain()
+            except ConnectionError:
+                continue
+
+    def _ended(self, rank: int, code: int) -> None:
+        for (role, other), (_, writer) in self._joined.items():
+            if role == "life" and other != rank:
+                writer.write(f"ended {rank} {code}\n".encode())
+
+
+async def _drained(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        await writer.drain()
+        await reader.read()
+    except ConnectionError:
+        pass
+    writer.close()
+
+
+def main() -> None:
+    descriptor, size, seconds = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+    secret = sys.stdin.buffer.read()
+    if os.fork():  # nobody's child: process 0 has nothing to wait for, and leaves no zombie
+        os._exit(0)
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the ranks
+    listener = socket.socket(fileno=descriptor)
+
+    async def serve() -> None:
+        await Coordinator(size, secret).run(listener, seconds)
+
+    asyncio.run(serve())
+
+
+if __name__ == "__main__":
+    main()
