@@ -164,6 +164,36 @@ def test_norms():
         close(L.norm(x, order, axis=0), np.linalg.norm(x, order, axis=0), "float64")
 
 
+# -- LAPACK by pointer
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 17, 17), (0, 3), (3, 0), (2, 0, 3, 3), (0, 3, 3)])
+def test_kernels_do_what_references_do(dtype, shape):
+    """The machine code and SciPy's wrappers call the same LAPACK: signs and pivots agree too."""
+    cases = [(ops.lu_p, {})]
+    cases += [(ops.qr_p, {"pivoting": p, "full_matrices": f, "use_magma": None}) for p in (0, 1) for f in (0, 1)]
+    cases += [(ops.svd_p, {"compute_uv": True, "full_matrices": f, "subset_by_index": None, "algorithm": None})
+              for f in (0, 1)]  # fmt: skip
+    x = numbers(shape, dtype)
+    if shape[-1] == shape[-2]:
+        algorithm = {"sort_eigenvalues": True, "subset_by_index": None, "algorithm": None}
+        cases += [(ops.eigh_p, {"lower": lower, **algorithm}) for lower in (False, True)]
+        x = x + 3 * np.eye(shape[-1], dtype=dtype)
+    for primitive, params in cases:
+        for got, want in zip(primitive.bind(x, **params), primitive.reference(x, **params), strict=True):
+            close(got, want, dtype)
+
+
+def test_narrow_floats_are_solved_in_float32():
+    a, b = OURS.numpy.asarray(positive((3, 3)), "bfloat16"), OURS.numpy.ones(3, "bfloat16")
+    x = ops.triangular_solve(a, b, left_side=True)
+    assert x.dtype == b.dtype
+    np.testing.assert_allclose((OURS.numpy.triu(a) @ x).astype("float32"), np.ones(3), atol=0.05)
+    with pytest.raises(NotImplementedError, match="unsupported dtype bfloat16"):
+        ops.cholesky(a)
+
+
 # -- singular, indefinite and undefined matrices
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from mpijax.ops.families import FLOATING
 from mpijax.ops.linalg.common import linalg_primitive, nan_unless, routine, square
+from mpijax.ops.linalg.kernels import lapack
 from mpijax.ops.linalg.matrices import (
     exact_product,
     eye,
@@ -57,7 +58,9 @@ def _cholesky_jvp(primals, tangents):
     return factor, exact_product(factor, both / expand_dims(halves, range(both.ndim - 2)))
 
 
-cholesky_p = linalg_primitive("cholesky", (2,), square("cholesky"), _cholesky, jvp=_cholesky_jvp)
+cholesky_p = linalg_primitive(
+    "cholesky", (2,), square("cholesky"), _cholesky, jvp=_cholesky_jvp, lower=lapack("cholesky")
+)
 
 # ---------------------------------------------------------------- update
 

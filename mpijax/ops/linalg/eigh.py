@@ -9,6 +9,7 @@ import numpy as np
 
 from mpijax.core import config
 from mpijax.ops.linalg.common import linalg_primitive, nan_unless, real_dtype, routine
+from mpijax.ops.linalg.kernels import lapack
 from mpijax.ops.linalg.matrices import adjoint, diagonal, exact_product, eye, symmetrized
 from mpijax.ops.power import integer_pow
 
@@ -99,7 +100,12 @@ def _jvp(primals, tangents, *, lower, sort_eigenvalues, subset_by_index, algorit
     return [v, w_real], [exact_product(v, factors * turned), diagonal(turned.real)]
 
 
+def _options(x, *, lower, sort_eigenvalues, subset_by_index, algorithm):
+    check_supported(x.shape[-1], subset_by_index, algorithm)
+    return (lower,)
+
+
 eigh_p = linalg_primitive(
     "eigh", (2,), _shapes, _eigh, jvp=_jvp, multiple_results=True,
-    result_dtypes=lambda dtype, **_: [dtype, real_dtype(dtype)],
+    result_dtypes=lambda dtype, **_: [dtype, real_dtype(dtype)], lower=lapack("eigh", _options),
 )  # fmt: skip

@@ -11,6 +11,7 @@ from mpijax.core import config
 from mpijax.core.trace import typeof
 from mpijax.ops.creation import iota
 from mpijax.ops.linalg.common import linalg_primitive, nan_unless, routine
+from mpijax.ops.linalg.kernels import lapack
 from mpijax.ops.linalg.matrices import broadcast_behind, eye, lower_triangle, upper_triangle
 from mpijax.ops.linalg.triangular import triangular_solve
 from mpijax.ops.padding import pad
@@ -89,7 +90,7 @@ def _tangent(factors, a_dot, permutation):
 
 lu_p = linalg_primitive(
     "lu", (2,), _lu_shapes, _lu, jvp=_lu_jvp, multiple_results=True,
-    result_dtypes=lambda dtype: [dtype, _I32, _I32],
+    result_dtypes=lambda dtype: [dtype, _I32, _I32], lower=lapack("lu"),
 )  # fmt: skip
 
 # ---------------------------------------------------------------- pivots

@@ -8,6 +8,7 @@ import numpy as np
 
 from mpijax.ops.creation import full
 from mpijax.ops.linalg.common import linalg_primitive, routine
+from mpijax.ops.linalg.kernels import lapack
 from mpijax.ops.linalg.lu import lu, lu_solve
 from mpijax.ops.linalg.matrices import adjoint, eye_beside, lower_triangle
 from mpijax.ops.linalg.triangular import triangular_solve
@@ -118,4 +119,7 @@ def _columns(x, order):
     return take_along_axis(x, order, axis=-1)
 
 
-qr_p = linalg_primitive("qr", (2,), _shapes, _qr, result_dtypes=_dtypes, multiple_results=True, jvp=_jvp)
+qr_p = linalg_primitive(
+    "qr", (2,), _shapes, _qr, result_dtypes=_dtypes, multiple_results=True, jvp=_jvp,
+    lower=lapack("qr", lambda x, *, pivoting, full_matrices, use_magma: (full_matrices, pivoting)),
+)  # fmt: skip

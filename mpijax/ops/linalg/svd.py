@@ -9,6 +9,7 @@ import numpy as np
 
 from mpijax.core import config
 from mpijax.ops.linalg.common import linalg_primitive, nan_unless, real_dtype, routine
+from mpijax.ops.linalg.kernels import lapack
 from mpijax.ops.linalg.matrices import adjoint, diagonal, diagonal_matrix, eye_beside, transposed
 
 
@@ -37,7 +38,7 @@ def svd(
       full_matrices: U is [..., m, m] and V^H [..., n, n]; else [..., m, k] and [..., k, n] with k = min(m, n).
       compute_uv: whether to return U and V^H.
       subset_by_index: None, or (0, k).
-      algorithm: None, DEFAULT, QR or DIVIDE_AND_CONQUER (LAPACK's gesvd and gesdd; the latter if not given).
+      algorithm: None, DEFAULT, QR or DIVIDE_AND_CONQUER: all stand for LAPACK's gesdd.
 
     Returns:
       (U, s, V^H), or s alone; NaN where the algorithm does not converge.
@@ -87,7 +88,7 @@ def _svd(x, *, full_matrices, compute_uv, subset_by_index, algorithm):
         )  # fmt: skip
         return (s, u, v) if compute_uv else (s,)
     else:
-        solve = routine("gesvd" if algorithm is SvdAlgorithm.QR else "gesdd", x.dtype)
+        solve = routine("gesdd", x.dtype)
         u, s, v, info = solve(x, compute_uv=compute_uv, full_matrices=full_matrices)
         s, u, v = nan_unless(info == 0, s, u, v)
         return (s, u, v) if compute_uv else (s,)
@@ -136,4 +137,11 @@ def _tangents(a, a_dot, full_matrices, compute_uv, subset_by_index, algorithm):
     return [s, u, vt], [s_dot, u_dot, adjoint(v_dot)]
 
 
-svd_p = linalg_primitive("svd", (2,), _shapes, _svd, result_dtypes=_dtypes, jvp=_jvp, multiple_results=True)
+def _options(x, *, full_matrices, compute_uv, subset_by_index, algorithm):
+    check_supported(*x.shape[-2:], subset_by_index, algorithm)
+    return compute_uv, full_matrices
+
+
+svd_p = linalg_primitive(
+    "svd", (2,), _shapes, _svd, result_dtypes=_dtypes, jvp=_jvp, multiple_results=True, lower=lapack("svd", _options)
+)

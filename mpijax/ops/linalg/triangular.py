@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core import dtypes
 from mpijax.core.trace import typeof
 from mpijax.ops.binary import neg
+from mpijax.ops.convert import convert_element_type
 from mpijax.ops.linalg.common import is_complex, linalg_primitive
+from mpijax.ops.linalg.kernels import lapack
 from mpijax.ops.linalg.matrices import exact_product, lower_triangle, transposed, upper_triangle
 from mpijax.ops.rules import at_front
 from mpijax.ops.shapes import expand_dims
@@ -39,14 +42,19 @@ def triangular_solve(
     Returns:
       An array like b, with infinities and NaN where A is singular.
     """
-    conjugate_a = conjugate_a and is_complex(typeof(a).dtype)
+    dtype = typeof(b).dtype
+    conjugate_a = conjugate_a and is_complex(dtype)
     vector = typeof(b).ndim == typeof(a).ndim - 1
     if vector:
         b = expand_dims(b, (-1 if left_side else -2,))
+    narrow = dtype.itemsize < 4 and dtypes.issubdtype(dtype, np.floating)
+    if narrow:  # LAPACK has no narrower floats than float32
+        a, b = convert_element_type(a, np.float32), convert_element_type(b, np.float32)
     out = triangular_solve_p.bind(
         a, b, left_side=left_side, lower=lower, transpose_a=transpose_a, conjugate_a=conjugate_a,
         unit_diagonal=unit_diagonal,
     )  # fmt: skip
+    out = convert_element_type(out, dtype) if narrow else out
     if vector:
         out = out[..., 0] if left_side else out[..., 0, :]
     return out
@@ -61,13 +69,10 @@ def _shapes(a, b, *, left_side, **_):
 
 
 def _solve(a, b, *, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
-    """By SciPy's BLAS; narrow floats in float32."""
     import scipy.linalg.blas  # 150 ms, for references alone
 
     if not b.size:
         return [b]
-    wide = np.float32 if a.dtype.itemsize < 4 else a.dtype
-    a, b = a.astype(wide), b.astype(wide)
     if conjugate_a and not transpose_a:
         a = a.conj()
     trsm = scipy.linalg.blas.get_blas_funcs("trsm", (a, b))
@@ -125,6 +130,13 @@ def _batch(axis, args, dims, *, left_side, **params):
     return out.reshape(b.shape), b.ndim + (place if left_side else -2)
 
 
+def _options(_a, _b, *, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
+    """Kinds of op(A): 0 A, 1 its transpose, 2 its conjugate transpose, 3 its conjugate."""
+    kind = (2 if transpose_a else 3) if conjugate_a else int(transpose_a)
+    return left_side, lower, kind, unit_diagonal
+
+
 triangular_solve_p = linalg_primitive(
-    "triangular_solve", (2, 2), _shapes, _solve, jvp=_jvp, transpose=_transpose, batch=_batch
+    "triangular_solve", (2, 2), _shapes, _solve, jvp=_jvp, transpose=_transpose, batch=_batch,
+    lower=lapack("triangular_solve", _options),
 )

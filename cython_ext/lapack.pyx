@@ -1,0 +1,397 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""LAPACK on stacks of matrices, as machine code that programs call without Python's lock.
+
+A kernel is `void f(void **buffers, const int64_t *words)`. buffers: operands and results, row-major; words: the kind
+of number (0 float32, 1 float64, 2 complex64, 3 complex128), the number of matrices, then sizes and options. LAPACK's
+matrices are column-major, so each is transposed on the way in and out. A matrix for which LAPACK fails becomes NaN.
+Where there is no memory for a copy, the results are NaN too.
+"""
+
+from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
+from libc.math cimport NAN, isfinite
+from libc.stdint cimport int32_t, int64_t, uintptr_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+cdef enum:
+    POTRF, GETRF, TRSM, GEQRF, GEQP3, ORGQR, SYEVD, GESDD, ROUTINES
+
+cdef void* table[ROUTINES][4]
+
+ctypedef void (*F5)(void*, void*, void*, void*, void*) noexcept nogil
+ctypedef void (*F6)(void*, void*, void*, void*, void*, void*) noexcept nogil
+ctypedef void (*F8)(void*, void*, void*, void*, void*, void*, void*, void*) noexcept nogil
+ctypedef void (*F9)(void*, void*, void*, void*, void*, void*, void*, void*, void*) noexcept nogil
+ctypedef void (*F10)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*) noexcept nogil
+ctypedef void (*F11)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*) noexcept nogil
+ctypedef void (*F13)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*,
+                     void*) noexcept nogil
+ctypedef void (*F14)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*,
+                     void*, void*) noexcept nogil
+ctypedef void (*F15)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*,
+                     void*, void*, void*) noexcept nogil
+
+
+def install(routines):
+    """Takes capsules of the functions: for each routine those of the four kinds."""
+    for i, kinds in enumerate(routines):
+        for j, capsule in enumerate(kinds):
+            table[i][j] = PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))
+
+
+# ---- numbers of four kinds
+
+cdef inline int64_t bytes_of(int64_t kind) noexcept nogil:
+    return 4 if kind == 0 else (16 if kind == 3 else 8)
+
+
+cdef inline int64_t real_bytes(int64_t kind) noexcept nogil:
+    return 8 if kind & 1 else 4
+
+
+ctypedef fused item:
+    float
+    double
+    double complex
+
+
+cdef void move_tiles(item* out, const item* x, int64_t rows, int64_t columns) noexcept nogil:
+    cdef int64_t i, j, i0, j0
+    for i0 in range(0, rows, 16):
+        for j0 in range(0, columns, 16):
+            for i in range(i0, min(i0 + 16, rows)):
+                for j in range(j0, min(j0 + 16, columns)):
+                    out[j * rows + i] = x[i * columns + j]
+
+
+cdef void transpose(void* out, const void* x, int64_t rows, int64_t columns, int64_t size) noexcept nogil:
+    """out[columns, rows] from x[rows, columns], row-major both."""
+    if size == 4:
+        move_tiles(<float*>out, <const float*>x, rows, columns)
+    elif size == 8:
+        move_tiles(<double*>out, <const double*>x, rows, columns)
+    else:
+        move_tiles(<double complex*>out, <const double complex*>x, rows, columns)
+
+
+cdef void fill_nan(void* x, int64_t count, int64_t kind) noexcept nogil:
+    """NaN in place of `count` numbers; NaN + NaN i of complex ones."""
+    cdef int64_t i, n = count * (2 if kind > 1 else 1)
+    for i in range(n):
+        if kind & 1:
+            (<double*>x)[i] = NAN
+        else:
+            (<float*>x)[i] = NAN
+
+
+cdef bint all_finite(const void* x, int64_t count, int64_t kind) noexcept nogil:
+    cdef int64_t i, n = count * (2 if kind > 1 else 1)
+    for i in range(n):
+        if not (isfinite((<double*>x)[i]) if kind & 1 else isfinite((<float*>x)[i])):
+            return False
+    return True
+
+
+cdef int length_of(const void* work, int64_t kind) noexcept nogil:
+    """What LAPACK answers to the question for the length of its workspace."""
+    return <int>((<double*>work)[0] if kind & 1 else (<float*>work)[0])
+
+
+cdef inline char* at(void* x, int64_t offset) noexcept nogil:
+    return <char*>x + offset
+
+
+# ---- kernels
+
+cdef void cholesky(void** buffers, const int64_t* words) noexcept nogil:
+    """a -> l. The lower triangle of a row-major matrix is the upper one of a column-major matrix: no transpose."""
+    cdef int64_t kind = words[0], k, size = bytes_of(kind)
+    cdef int n = words[2], info = 0
+    cdef int64_t step = <int64_t>n * n * size
+    memcpy(buffers[1], buffers[0], words[1] * step)
+    if n == 0:
+        return
+    for k in range(words[1]):
+        (<F5>table[POTRF][kind])(<char*>"U", &n, at(buffers[1], k * step), &n, &info)
+        if info:
+            fill_nan(at(buffers[1], k * step), <int64_t>n * n, kind)
+
+
+cdef void lu(void** buffers, const int64_t* words) noexcept nogil:
+    """a -> factors, pivots, permutation."""
+    cdef int64_t kind = words[0], k, i, size = bytes_of(kind)
+    cdef int m = words[2], n = words[3], info = 0
+    cdef int64_t few = min(m, n), step = <int64_t>m * n * size
+    cdef void* a = malloc(step + 1)
+    cdef int32_t *pivots
+    cdef int32_t *order
+    cdef int32_t held
+    for k in range(words[1]):
+        pivots = <int32_t*>buffers[2] + k * few
+        order = <int32_t*>buffers[3] + k * m
+        for i in range(m):
+            order[i] = <int32_t>i
+        if few == 0:
+            continue
+        info = -1
+        if a != NULL:
+            transpose(a, at(buffers[0], k * step), m, n, size)
+            (<F6>table[GETRF][kind])(&m, &n, a, &m, pivots, &info)
+        if info < 0:
+            memset(pivots, 0, few * 4)
+            fill_nan(at(buffers[1], k * step), <int64_t>m * n, kind)
+            continue
+        transpose(at(buffers[1], k * step), a, n, m, size)
+        for i in range(few):
+            pivots[i] -= 1
+            held = order[i]
+            order[i] = order[pivots[i]]
+            order[pivots[i]] = held
+    free(a)
+
+
+cdef void negate_imaginary(void* x, int64_t count, int64_t kind) noexcept nogil:
+    cdef int64_t i
+    for i in range(count):
+        if kind == 3:
+            (<double*>x)[2 * i + 1] = -(<double*>x)[2 * i + 1]
+        else:
+            (<float*>x)[2 * i + 1] = -(<float*>x)[2 * i + 1]
+
+
+cdef void triangular_solve(void** buffers, const int64_t* words) noexcept nogil:
+    """a, b -> x; options: left, lower, kind of transpose, unit diagonal.
+
+    Of row-major matrices read as column-major ones the sides and the triangles are exchanged. A conjugate without a
+    transpose is put on b and x instead.
+    """
+    cdef int64_t kind = words[0], k, size = bytes_of(kind), conjugate = words[6] == 3
+    cdef int rows = words[2], columns = words[3]
+    cdef bint left = words[4] != 0
+    cdef int n = rows if left else columns
+    cdef int64_t step = <int64_t>rows * columns * size, a_step = <int64_t>n * n * size
+    cdef char side = c"R" if left else c"L"
+    cdef char triangle = c"U" if words[5] else c"L"
+    cdef char form = c"T" if words[6] == 1 else (c"C" if words[6] == 2 else c"N")
+    cdef char unit = c"U" if words[7] else c"N"
+    cdef double complex one = 1
+    cdef float complex one_single = 1
+    cdef double real_one = 1
+    cdef float real_one_single = 1
+    cdef void* alpha
+    if kind > 1:
+        alpha = <void*>&one if kind == 3 else <void*>&one_single
+    else:
+        alpha = <void*>&real_one if kind == 1 else <void*>&real_one_single
+    memcpy(buffers[2], buffers[1], words[1] * step)
+    if step == 0:
+        return
+    for k in range(words[1]):
+        if conjugate:
+            negate_imaginary(at(buffers[2], k * step), <int64_t>rows * columns, kind)
+        (<F11>table[TRSM][kind])(&side, &triangle, &form, &unit, &columns, &rows, alpha,
+                                 at(buffers[0], k * a_step), &n, at(buffers[2], k * step), &columns)
+        if conjugate:
+            negate_imaginary(at(buffers[2], k * step), <int64_t>rows * columns, kind)
+
+
+cdef void eigh(void** buffers, const int64_t* words) noexcept nogil:
+    """a -> vectors, values; option: lower."""
+    cdef int64_t kind = words[0], k, size = bytes_of(kind), real = real_bytes(kind)
+    cdef int n = words[2], info = 0, lwork = -1, lrwork = -1, liwork = -1, integer = 1
+    cdef int64_t step = <int64_t>n * n * size
+    cdef char triangle = c"L" if words[4] else c"U"
+    cdef double complex asked = 0, asked_real = 0
+    cdef void *a
+    cdef void *work
+    cdef void *rwork
+    cdef void *iwork
+    if n == 0 or words[1] == 0:
+        return
+    if kind > 1:
+        (<F13>table[SYEVD][kind])(<char*>"V", &triangle, &n, NULL, &n, NULL, &asked, &lwork, &asked_real, &lrwork,
+                                  &integer, &liwork, &info)
+        lrwork = length_of(&asked_real, kind)
+    else:
+        (<F11>table[SYEVD][kind])(<char*>"V", &triangle, &n, NULL, &n, NULL, &asked, &lwork, &integer, &liwork, &info)
+        lrwork = 0
+    lwork, liwork = length_of(&asked, kind), integer
+    a = malloc(step)
+    work = malloc(lwork * size)
+    rwork = malloc(lrwork * real + 1)
+    iwork = malloc(<int64_t>liwork * 4)
+    for k in range(words[1]):
+        info = -1
+        if a != NULL and work != NULL and rwork != NULL and iwork != NULL:
+            if all_finite(at(buffers[0], k * step), <int64_t>n * n, kind):
+                transpose(a, at(buffers[0], k * step), n, n, size)
+                if kind > 1:
+                    (<F13>table[SYEVD][kind])(<char*>"V", &triangle, &n, a, &n, at(buffers[2], k * n * real), work,
+                                              &lwork, rwork, &lrwork, iwork, &liwork, &info)
+                else:
+                    (<F11>table[SYEVD][kind])(<char*>"V", &triangle, &n, a, &n, at(buffers[2], k * n * real), work,
+                                              &lwork, iwork, &liwork, &info)
+        if info:
+            fill_nan(at(buffers[1], k * step), <int64_t>n * n, kind)
+            fill_nan(at(buffers[2], k * n * real), n, kind & 1)
+        else:
+            transpose(at(buffers[1], k * step), a, n, n, size)
+    free(a)
+    free(work)
+    free(rwork)
+    free(iwork)
+
+
+cdef void call_gesdd(int64_t kind, char* job, int* m, int* n, void* a, void* s, void* u, void* vt, int* ldvt,
+                     void* work, int* lwork, void* rwork, void* iwork, int* info) noexcept nogil:
+    if kind > 1:
+        (<F15>table[GESDD][kind])(job, m, n, a, m, s, u, m, vt, ldvt, work, lwork, rwork, iwork, info)
+    else:
+        (<F14>table[GESDD][kind])(job, m, n, a, m, s, u, m, vt, ldvt, work, lwork, iwork, info)
+
+
+cdef void svd(void** buffers, const int64_t* words) noexcept nogil:
+    """a -> values, u, vh, or values alone; options: whether u and vh are wanted, whether they are square."""
+    cdef int64_t kind = words[0], k, size = bytes_of(kind), real = real_bytes(kind)
+    cdef int m = words[2], n = words[3], info = 0, lwork = -1
+    cdef int few = min(m, n), many = max(m, n)
+    cdef bint vectors = words[4] != 0
+    cdef int u_columns = m if words[5] else few, vt_rows = n if words[5] else few
+    cdef char job = (c"A" if words[5] else c"S") if vectors else c"N"
+    cdef int64_t step = <int64_t>m * n * size, u_step = <int64_t>m * u_columns * size
+    cdef int64_t vt_step = <int64_t>vt_rows * n * size
+    cdef int64_t reals = 7 * few + max(5 * <int64_t>few * few + 7 * few, 2 * <int64_t>many * few
+                                       + 2 * <int64_t>few * few + few)
+    cdef double complex asked = 0
+    cdef void *a
+    cdef void *u
+    cdef void *vt
+    cdef void *work
+    cdef void *rwork
+    cdef void *iwork
+    if step == 0 or words[1] == 0:
+        if vectors:
+            fill_eyes(buffers[2], words[1], m, u_columns, kind)
+            fill_eyes(buffers[3], words[1], vt_rows, n, kind)
+        return
+    call_gesdd(kind, &job, &m, &n, NULL, NULL, NULL, NULL, &vt_rows, &asked, &lwork, NULL, NULL, &info)
+    lwork = length_of(&asked, kind)
+    a = malloc(step)
+    u = malloc(u_step)
+    vt = malloc(vt_step)
+    work = malloc(lwork * size)
+    rwork = malloc(reals * real if kind > 1 else 1)
+    iwork = malloc(<int64_t>few * 8 * 4)
+    for k in range(words[1]):
+        info = -1
+        if a != NULL and u != NULL and vt != NULL and work != NULL and rwork != NULL and iwork != NULL:
+            if all_finite(at(buffers[0], k * step), <int64_t>m * n, kind):
+                transpose(a, at(buffers[0], k * step), m, n, size)
+                call_gesdd(kind, &job, &m, &n, a, at(buffers[1], k * few * real), u,
+                           vt, &vt_rows, work, &lwork, rwork, iwork, &info)
+        if info:
+            fill_nan(at(buffers[1], k * few * real), few, kind & 1)
+        if vectors and info:
+            fill_nan(at(buffers[2], k * u_step), <int64_t>m * u_columns, kind)
+            fill_nan(at(buffers[3], k * vt_step), <int64_t>vt_rows * n, kind)
+        elif vectors:
+            transpose(at(buffers[2], k * u_step), u, u_columns, m, size)
+            transpose(at(buffers[3], k * vt_step), vt, n, vt_rows, size)
+    free(a)
+    free(u)
+    free(vt)
+    free(work)
+    free(rwork)
+    free(iwork)
+
+
+cdef void fill_eyes(void* x, int64_t count, int64_t rows, int64_t columns, int64_t kind) noexcept nogil:
+    """Identities, as far as they go."""
+    cdef int64_t k, i, scale = 2 if kind > 1 else 1
+    cdef char* one
+    memset(x, 0, count * rows * columns * bytes_of(kind))
+    for k in range(count):
+        for i in range(min(rows, columns)):
+            one = at(x, ((k * rows + i) * columns + i) * bytes_of(kind))
+            if kind & 1:
+                (<double*>one)[0] = 1
+            else:
+                (<float*>one)[0] = 1
+
+
+cdef void take_triangle(char* r, const char* a, int64_t rows, int64_t m, int64_t n, int64_t size) noexcept nogil:
+    """r[rows, n], row-major, from the upper triangle of the column-major a[m, n]."""
+    cdef int64_t i, j
+    memset(r, 0, rows * n * size)
+    for i in range(min(rows, n)):
+        for j in range(i, n):
+            memcpy(r + (i * n + j) * size, a + (j * m + i) * size, size)
+
+
+cdef void qr(void** buffers, const int64_t* words) noexcept nogil:
+    """a -> q, r, and the order of columns if they are exchanged; options: square q, exchanges."""
+    cdef int64_t kind = words[0], k, i, size = bytes_of(kind), real = real_bytes(kind)
+    cdef int m = words[2], n = words[3], info = 0, question = -1, lwork
+    cdef int few = min(m, n), columns = m if words[4] else few
+    cdef bint exchanges = words[5] != 0
+    cdef int64_t step = <int64_t>m * n * size, q_step = <int64_t>m * columns * size, r_step = <int64_t>columns * n * size
+    cdef double complex asked = 0
+    cdef void *a
+    cdef void *tau
+    cdef void *work
+    cdef void *rwork
+    cdef int32_t *order
+    if step == 0 or words[1] == 0:
+        fill_eyes(buffers[1], words[1], m, columns, kind)
+        memset(buffers[2], 0, words[1] * r_step)
+        if exchanges:
+            memset(buffers[3], 0, words[1] * n * 4)
+        return
+    if exchanges:
+        call_geqp3(kind, &m, &n, NULL, NULL, NULL, &asked, &question, NULL, &info)
+    else:
+        (<F8>table[GEQRF][kind])(&m, &n, NULL, &m, NULL, &asked, &question, &info)
+    lwork = length_of(&asked, kind)
+    (<F9>table[ORGQR][kind])(&m, &columns, &few, NULL, &m, NULL, &asked, &question, &info)
+    lwork = max(lwork, length_of(&asked, kind))
+    a = malloc(<int64_t>m * max(n, columns) * size)
+    tau = malloc(few * size)
+    work = malloc(lwork * size)
+    rwork = malloc(2 * n * real)
+    for k in range(words[1]):
+        order = (<int32_t*>buffers[3]) + k * n if exchanges else NULL
+        if a == NULL or tau == NULL or work == NULL or rwork == NULL:
+            fill_nan(at(buffers[1], k * q_step), <int64_t>m * columns, kind)
+            fill_nan(at(buffers[2], k * r_step), <int64_t>columns * n, kind)
+            continue
+        transpose(a, at(buffers[0], k * step), m, n, size)
+        if exchanges:
+            memset(order, 0, n * 4)
+            call_geqp3(kind, &m, &n, a, order, tau, work, &lwork, rwork, &info)
+            for i in range(n):
+                order[i] -= 1
+        else:
+            (<F8>table[GEQRF][kind])(&m, &n, a, &m, tau, work, &lwork, &info)
+        take_triangle(at(buffers[2], k * r_step), <char*>a, columns, m, n, size)
+        (<F9>table[ORGQR][kind])(&m, &columns, &few, a, &m, tau, work, &lwork, &info)
+        transpose(at(buffers[1], k * q_step), a, columns, m, size)
+    free(a)
+    free(tau)
+    free(work)
+    free(rwork)
+
+
+cdef void call_geqp3(int64_t kind, int* m, int* n, void* a, void* order, void* tau, void* work, int* lwork,
+                     void* rwork, int* info) noexcept nogil:
+    if kind > 1:
+        (<F10>table[GEQP3][kind])(m, n, a, m, order, tau, work, lwork, rwork, info)
+    else:
+        (<F9>table[GEQP3][kind])(m, n, a, m, order, tau, work, lwork, info)
+
+
+def addresses():
+    """Where the kernels are, by name."""
+    return {
+        "cholesky": <uintptr_t>&cholesky, "lu": <uintptr_t>&lu, "triangular_solve": <uintptr_t>&triangular_solve,
+        "eigh": <uintptr_t>&eigh, "svd": <uintptr_t>&svd, "qr": <uintptr_t>&qr,
+    }

@@ -1,0 +1,44 @@
+"""Factorizations as machine code of a program: LAPACK by pointer, on whole stacks, without Python's lock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from mpijax.core.avals import ShapedArray
+from mpijax.core.errors import JaxRuntimeError
+from mpijax.core.lowering import Native
+from mpijax.ops.linalg.common import letter
+
+
+@dataclass(frozen=True)
+class LapackCode:
+    """A call of one of the kernels of `_ext.lapack`."""
+
+    label: str
+    words: tuple[int, ...]
+
+    def address(self) -> int:
+        from mpijax.runtime.lapack import addresses  # lies above; SciPy is loaded when a program is
+
+        return addresses()[self.label]
+
+    def failed(self, *arrays: Any) -> NoReturn:
+        raise JaxRuntimeError(f"INTERNAL: {self.label} failed")
+
+
+def lapack(name: str, options: Callable[..., Sequence[int]] = lambda *_avals, **_params: ()) -> Native:
+    """The lowering to a kernel: its words are the kind of number, the size of the stack, that of a matrix, options.
+
+    options: `(*operand types, **params) -> ints`; raises for params that LAPACK does not have.
+    """
+
+    def code(in_types: Sequence[ShapedArray], _out_types: Sequence[ShapedArray], **params: Any) -> LapackCode:
+        last = in_types[-1]
+        kind = "sdcz".index(letter(last.dtype, name))
+        stack = math.prod(last.shape[:-2])
+        return LapackCode(name, (kind, stack, *last.shape[-2:], *map(int, options(*in_types, **params))))
+
+    return Native(code)
