@@ -1,9 +1,5 @@
 """Iterative solvers, minimization, interpolation, clustering, integration."""
 
-import jax.scipy.cluster.vq
-import jax.scipy.interpolate
-import jax.scipy.optimize
-import jax.scipy.sparse.linalg
 import numpy as np
 import pytest
 import scipy.cluster.vq

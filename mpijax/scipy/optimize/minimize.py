@@ -33,7 +33,7 @@ class OptimizeResults(NamedTuple):
     nit: Any
 
 
-_METHODS = {"bfgs": minimize_bfgs, "l-bfgs-experimental-do-not-rely-on-this": minimize_lbfgs}
+_METHODS: dict[str, Callable] = {"bfgs": minimize_bfgs, "l-bfgs-experimental-do-not-rely-on-this": minimize_lbfgs}
 
 
 def minimize(

@@ -31,10 +31,9 @@ def gmres_solve(
       restart, maxiter: steps of a cycle, most cycles.
     """
     b, unravel = ravel_pytree(b)
-    flat = lambda fun: lambda v: ravel_pytree(fun(unravel(v)))[0].astype(b.dtype)
+    flat = lambda fun: lambda v: jnp.asarray(ravel_pytree(fun(unravel(v)))[0], b.dtype)
     A, M = flat(A), flat(M)
-    x, _ = ravel_pytree(x0)
-    x = x.astype(b.dtype)
+    x = jnp.asarray(ravel_pytree(x0)[0], b.dtype)
 
     def unsolved(state):
         _, r, cycles = state
