@@ -243,7 +243,11 @@ _EFFECT = "is there for its effect: tests/test_debug.py, tests/test_callbacks.py
 _INNER = "appears in what a transformation or the compiler makes, not in functions"
 EXCLUDED = {
     **dict.fromkeys(
-        "all_gather axis_index pmax pmin ppermute psum psum_invariant pvary shard_map".split(), _COLLECTIVE),
+        "all_gather all_gather_invariant all_to_all axis_index pbroadcast pmax pmin ppermute psum psum_invariant pvary "
+        "reduce_scatter shard_map".split(), _COLLECTIVE),
+    **dict.fromkeys(
+        "global_array_to_host_local_array host_local_array_to_global_array sharding_constraint".split(),
+        "says how arrays are laid out over ranks: tests/spmd"),
     **dict.fromkeys(
         "mpi_allgather mpi_allreduce mpi_alltoall mpi_barrier mpi_bcast mpi_exscan mpi_gather mpi_recv mpi_reduce "
         "mpi_reduce_scatter mpi_scan mpi_scatter mpi_send mpi_sendrecv zero_tangent".split(),
