@@ -20,6 +20,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 SOURCES = Path("cython_ext")
 DEPENDENCIES = [
@@ -109,6 +110,18 @@ def exclusive(folder: Path):
         yield
 
 
+class BuildPy(build_py):
+    """Puts the batch scripts, which ``mpijax submit`` fills in, into the package."""
+
+    def run(self):
+        super().run()
+        if not self.editable_mode:
+            for script in sorted(Path("launch").glob("*.sh")):
+                target = Path(self.build_lib, "mpijax", "cli", "launch", script.name)
+                self.mkpath(str(target.parent))
+                self.copy_file(str(script), str(target))
+
+
 class BuildExt(build_ext):
     """Translates and compiles one extension after the other, only what is out of date."""
 
@@ -146,5 +159,5 @@ class BuildExt(build_ext):
 setup(
     ext_modules=[extension(source) for source in sorted(SOURCES.glob("*.pyx"))],
     install_requires=DEPENDENCIES,
-    cmdclass={"build_ext": BuildExt},
+    cmdclass={"build_ext": BuildExt, "build_py": BuildPy},
 )

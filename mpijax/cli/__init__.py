@@ -11,6 +11,9 @@ import sys
 # name: (module, what it does)
 COMMANDS = {
     "run": ("mpijax.cli.run", "run a program on several ranks"),
+    "bench": ("mpijax.cli.bench", "measure latency and bandwidth of communication"),
+    "doctor": ("mpijax.cli.doctor", "check MPI, launcher, cores, libraries and cache, with remedies"),
+    "submit": ("mpijax.cli.submit", "write a batch script and hand it to the scheduler"),
     "trace": ("mpijax.cli.trace", "merge the ranks' records of communication into a timeline"),
 }
 

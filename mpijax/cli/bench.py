@@ -126,7 +126,8 @@ def plot(found: dict[str, Any], file: Path) -> None:
 
     figure = Figure(figsize=(10, 4), layout="constrained")
     FigureCanvasAgg(figure)
-    for axes, quantity, title in zip(figure.subplots(1, 2), ("us", "MB/s"), ("time, µs", "bandwidth, MB/s"), strict=True):
+    quantities = (("us", "time, µs"), ("MB/s", "bandwidth, MB/s"))
+    for axes, (quantity, title) in zip(figure.subplots(1, 2), quantities, strict=True):
         for name in dict.fromkeys(row["operation"] for row in found["rows"]):
             rows = [row for row in found["rows"] if row["operation"] == name]
             axes.loglog([r["bytes"] for r in rows], [r[quantity] for r in rows], marker="o", label=name)

@@ -171,12 +171,12 @@ class _Running:
                 ends.append((int(when), int(file.stem), int(status)))
         if not ends:
             return self.status if self.status >= 0 else 128 - self.status
-        _, first, status = min(ends)
+        _, first, code = min(ends)
         if not self.signalled:
             others = sorted({r for _, r, _ in ends} - {first})
             also = f" (then {ranges(others)})" if others else ""
-            print(f"mpijax run: rank {first} failed first, with status {status}{also}", file=sys.stderr)
-        return status
+            print(f"mpijax run: rank {first} failed first, with status {code}{also}", file=sys.stderr)
+        return code
 
     def _open_pipes(self) -> None:
         for r in range(self.job.ranks):

@@ -191,8 +191,8 @@ def main(arguments: list[str]) -> int:
     needed = _NEEDED[o.scheduler]
     if shutil.which(needed) is None:
         print(
-            f"mpijax submit: there is no {needed} here: run this on a login node of the cluster, or write the script by "
-            "--dry-run and submit it there",
+            f"mpijax submit: there is no {needed} here: run this on a login node of the cluster, or write the script "
+            "by --dry-run and submit it there",
             file=sys.stderr,
         )
         return 1

@@ -1,0 +1,245 @@
+"""What ``mpijax doctor`` looks at: each check gives findings, with the remedy where something is wrong.
+
+What needs MPI or the compiler runs in a process of its own: it may end there, as MPI_Init does on login nodes.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mpijax.cli import cores
+from mpijax.cli.launcher import RANK_VARIABLES, Launcher, Library, NoLauncher, clean_environment, is_rank
+from mpijax.cli.lines import ranges
+from mpijax.cli.measure import MARK
+
+OK, WARNING, ERROR = "ok", "warning", "error"
+_THREAD_SETTINGS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+# Bytes that MPI libraries want in /dev/shm, at the least.
+_SHARED_MEMORY = 64 << 20
+
+_COMPILE = """
+import time
+import numpy as np
+import mpijax as jax, mpijax.numpy as jnp
+x = np.linspace(0, 1, 1001, dtype=np.float32)
+begin = time.perf_counter()
+y = jax.jit(lambda x: jnp.sin(x) * x + jnp.sum(x))(x)
+seconds = time.perf_counter() - begin
+np.testing.assert_allclose(np.asarray(y), np.sin(x) * x + x.sum(), rtol=1e-5)
+print(seconds)
+"""
+
+_BLAS = """
+import ctypes, json, os
+import numpy as np
+from mpijax.runtime import blas
+blas.addresses()
+def threads(file):
+    library = ctypes.CDLL(file, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    for prefix, suffix in blas._NAMES:
+        get = getattr(library, f"{prefix}openblas_get_num_threads{suffix}", None)
+        if get is not None:
+            return get()
+info = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+found = [(os.path.basename(file), threads(file)) for file in blas.openblas_libraries()]
+print(json.dumps({"name": info.get("name"), "version": info.get("version"), "libraries": found}))
+"""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`state`: OK, WARNING or ERROR; `remedy`: what to do about it."""
+
+    check: str
+    state: str
+    text: str
+    remedy: str = ""
+
+
+def in_process(code: str, *arguments: str, **settings: str) -> tuple[str, str]:
+    """(output, error) of Python code run apart, or of a module given as ``-m``; one of them is ''."""
+    words = [code, *arguments] if code == "-m" else ["-c", code, *arguments]
+    try:
+        ran = subprocess.run(
+            [sys.executable, *words], capture_output=True, text=True, timeout=120, env=clean_environment() | settings
+        )
+    except subprocess.TimeoutExpired:
+        return "", "it did not end within 120 s"
+    if ran.returncode == 0:
+        return ran.stdout, ""
+    said = (ran.stderr or ran.stdout).strip().splitlines()
+    return "", said[-1] if said else f"it ended with status {ran.returncode}"
+
+
+def versions() -> Iterator[Finding]:
+    """mpijax, Python, and what compiles."""
+    from mpijax.version import __version__
+
+    yield Finding("mpijax", OK, f"{__version__}, Python {sys.version.split()[0]}, {sys.prefix}")
+    found = {}
+    for name in ("numpy", "scipy", "numba", "llvmlite", "mpi4py"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            yield Finding("packages", ERROR, f"{name} is not installed", f"pip install {name}")
+    yield Finding("packages", OK, ", ".join(f"{k} {v}" for k, v in found.items()))
+
+
+def compiler() -> Finding:
+    """Whether a small program compiles, without the cache, and gives the right numbers."""
+    output, error = in_process(_COMPILE, MPIJAX_CACHE="0")
+    if error:
+        return Finding("compiler", ERROR, f"a small program failed: {error}", "pip install --force-reinstall llvmlite")
+    return Finding("compiler", OK, f"a small program compiled and ran in {float(output) * 1e3:.0f} ms")
+
+
+def libraries(library: Library, launcher: Launcher | NoLauncher) -> Iterator[Finding]:
+    """The MPI library and its launcher."""
+    abi = f", MPI ABI {library.abi[0]}.{library.abi[1]}" if library.abi[0] > 0 else ""
+    standard = ".".join(map(str, library.standard))
+    yield Finding("MPI library", OK, f"{library.name} (MPI {standard}{abi}), {', '.join(library.files)}")
+    yield Finding("mpi4py", OK, f"{library.mpi4py}, {Path(library.module).name}")
+    if isinstance(launcher, NoLauncher):
+        text, _, remedy = str(launcher).partition("\n")
+        yield Finding("launcher", ERROR, text, remedy)
+    else:
+        yield Finding("launcher", OK, f"{launcher.path} ({launcher.version}), of the same MPI")
+
+
+def alone() -> Finding:
+    """Whether MPI starts in a process without a launcher, and the thread level it gives."""
+    wanted = json.dumps({"operations": [], "sizes": [], "seconds": 0})
+    output, error = in_process("-m", "mpijax.cli.measure", wanted)
+    if error:
+        remedy = "on a login node MPI may not start: run this in a job. Else reinstall mpijax for this MPI: pip "
+        return Finding("MPI start", ERROR, error, remedy + "install --force-reinstall --no-deps mpijax")
+    level = json.loads(output.partition(MARK)[2])["level"]
+    if level == "MULTIPLE":
+        remedy = 'before importing MPI: mpi4py.rc.thread_level = "serialized", or unset MPI4PY_RC_THREAD_LEVEL'
+        return Finding("MPI start", WARNING, "thread level MULTIPLE: small messages take locks", remedy)
+    return Finding("MPI start", OK, f"thread level {level}")
+
+
+def environment() -> Iterator[Finding]:
+    """Variables that launchers left, and threads that the user set."""
+    stray = sorted(name for name in os.environ if name.startswith(RANK_VARIABLES))
+    if stray and not is_rank():
+        text = f"variables of a launcher, although this is no rank: {', '.join(stray)}"
+        yield Finding("environment", WARNING, text, f"unset {' '.join(stray)}")
+    count = len(cores.physical())
+    for name in (*_THREAD_SETTINGS, "MPIJAX_NUM_THREADS"):
+        value = os.environ.get(name, "")
+        if value.isdigit() and int(value) > count:
+            text = f"{name}={value}, but there are {count} cores"
+            yield Finding("environment", WARNING, text, f"unset {name}: threads then follow each rank's share of cores")
+
+
+def machine(ranks: int) -> Iterator[Finding]:
+    """Cores, affinity mask and quota against the number of ranks; shared memory."""
+    available, quota = cores.physical(), cores.quota()
+    cpus = sorted(cpu for core in available for cpu in core)
+    text = f"{len(available)} cores (CPUs {ranges(cpus)} of {os.cpu_count()})"
+    if quota < len(available):
+        text += f", with a quota of {quota:g} CPUs"
+    room = min(len(available), int(quota)) or 1
+    if ranks > room:
+        remedy = f"use at most {room} ranks here; ranks that share a core wait for each other's time slices"
+        yield Finding("cores", WARNING, f"{text} for {ranks} ranks", remedy)
+    else:
+        yield Finding("cores", OK, f"{text} for {ranks} ranks")
+    try:
+        status = os.statvfs("/dev/shm")
+    except OSError:
+        return
+    free = status.f_bavail * status.f_frsize
+    if free < _SHARED_MEMORY:
+        text = f"/dev/shm has {free >> 20} MB free; MPI passes messages between ranks of a machine through it"
+        yield Finding("shared memory", WARNING, text, "clear /dev/shm, or start the container with --shm-size=1g")
+    else:
+        yield Finding("shared memory", OK, f"/dev/shm has {free >> 20} MB free")
+
+
+def blas() -> Finding:
+    """The BLAS in use and its threads, which should be this rank's share of the cores."""
+    output, error = in_process(_BLAS)
+    if error:
+        return Finding("BLAS", ERROR, error, "pip install --force-reinstall numpy scipy")
+    found = json.loads(output)
+    threads = [n for _, n in found["libraries"] if n]
+    text = f"{found['name']} {found['version']}, " + (f"{max(threads)} threads" if threads else "threads not known")
+    room = min(len(cores.physical()), int(cores.quota())) or 1
+    if threads and max(threads) > 2 * room:
+        return Finding("BLAS", WARNING, f"{text} on {room} cores", "unset OPENBLAS_NUM_THREADS and OMP_NUM_THREADS")
+    return Finding("BLAS", OK, text)
+
+
+def cache() -> Finding:
+    """The folder of compiled programs: there, ours, closed to others."""
+    from mpijax.compiler.disk_cache import DiskCache
+
+    disk = DiskCache.default()
+    if disk is None:
+        return Finding("cache", WARNING, "off (MPIJAX_CACHE=0): every process compiles anew", "unset MPIJAX_CACHE")
+    folder = disk.folder
+    move = "name another folder by MPIJAX_CACHE_DIR"
+    try:
+        status = folder.lstat()
+    except OSError:
+        return _cache_to_be(folder, move)
+    if not stat.S_ISDIR(status.st_mode):
+        return Finding("cache", ERROR, f"{folder} is no folder, so nothing is kept", move)
+    if status.st_uid != os.geteuid():
+        return Finding("cache", ERROR, f"{folder} belongs to user {status.st_uid}, so it is not used", move)
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & 0o077:
+        text = f"{folder} is open to others (mode {mode:o}), so it may not be used"
+        return Finding("cache", WARNING, text, f"chmod 700 {folder}")
+    sizes = [entry.stat().st_size for entry in os.scandir(folder) if entry.is_file(follow_symlinks=False)]
+    text = f"{folder}: {len(sizes)} files, {sum(sizes) / 1e6:.1f} MB, yours alone (mode {mode:o})"
+    if not os.access(folder, os.W_OK):
+        return Finding("cache", WARNING, f"{folder} cannot be written", move)
+    return Finding("cache", OK, text)
+
+
+def _cache_to_be(folder: Path, move: str) -> Finding:
+    above = next((p for p in folder.parents if p.exists()), Path("/"))
+    if os.access(above, os.W_OK):
+        return Finding("cache", OK, f"{folder}: empty, made at the first compilation")
+    return Finding("cache", WARNING, f"{folder} cannot be made: {above} is not writable", move)
+
+
+def pinning(found: dict[str, Any]) -> Finding:
+    """Whether the ranks that were started have CPUs of their own."""
+    masks = [frozenset(r["cpus"]) for r in found["ranks"]]
+    shown = "; ".join(f"rank {i}: CPUs {ranges(mask)}, {r['threads']} threads"
+                      for i, (mask, r) in enumerate(zip(masks, found["ranks"], strict=True)))  # fmt: skip
+    apart = sum(map(len, masks)) == len(frozenset().union(*masks))
+    if apart or found["yields"] or cores.quota() < len(cores.physical()):
+        return Finding("pinning", OK, shown)
+    return Finding("pinning", WARNING, f"ranks share CPUs ({shown})", "mpijax run --bind core; see docs/launching.md")
+
+
+def speed(found: dict[str, Any]) -> Iterator[Finding]:
+    """Latency against mpi4py's own call, bandwidth against the speed of memory."""
+    small, large = found["rows"][0], found["rows"][-1]
+    text = f"allreduce of {small['bytes']} bytes: {small['us']:.2f} µs (mpi4py's: {found['mpi4py_us']:.2f} µs)"
+    busy = "other processes may use these cores (look at top); pin ranks (--bind core), use no more than cores"
+    slow = not found["yields"] and small["us"] > max(10.0, 3 * found["mpi4py_us"])
+    yield Finding("latency", WARNING, text, busy) if slow else Finding("latency", OK, text)
+    rate = large["MB/s"]
+    text = (f"allreduce of {large['bytes'] / 1e6:.0f} MB: {rate:,.0f} MB/s "
+            f"(copying in memory: {found['copy_MB/s']:,.0f} MB/s)")  # fmt: skip
+    if rate < found["copy_MB/s"] / 40:
+        remedy = "MPI may pass messages over a network device within the machine: for MPICH try UCX_TLS=posix,cma,self"
+        yield Finding("bandwidth", WARNING, text, f"{remedy}, and {busy}")
+    else:
+        yield Finding("bandwidth", OK, text)

@@ -1,0 +1,91 @@
+"""``mpijax doctor``: what this machine and this installation offer to MPI programs, and what to do where it is wrong.
+
+Exit status 1 if something does not work at all, 0 otherwise (warnings included).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from mpijax.cli import bench, checks
+from mpijax.cli.checks import ERROR, OK, WARNING, Finding
+from mpijax.cli.launcher import Launcher, NoLauncher, find_launcher, find_library
+
+# Bytes of the messages whose time tells latency and bandwidth.
+_SIZES = [16, 4 << 20]
+
+
+def findings(ranks: int, given: str | None = None) -> Iterator[Finding]:
+    """All of them, one after the other; each as soon as it is known."""
+    yield from checks.versions()
+    yield checks.compiler()
+    yield from checks.environment()
+    yield from checks.machine(ranks)
+    yield checks.blas()
+    yield checks.cache()
+    try:
+        library = find_library()
+    except NoLauncher as error:
+        text, _, remedy = str(error).partition("\n")
+        yield Finding("MPI library", ERROR, text, remedy)
+        return
+    launcher: Launcher | NoLauncher
+    try:
+        launcher = find_launcher(library, given)
+    except NoLauncher as error:
+        launcher = error
+    yield from checks.libraries(library, launcher)
+    start = checks.alone()
+    yield start
+    if isinstance(launcher, Launcher) and start.state != ERROR:
+        yield from job(ranks, launcher)
+
+
+def job(ranks: int, launcher: Launcher) -> Iterator[Finding]:
+    """What a job of `ranks` ranks shows."""
+    try:
+        found = bench.measured(ranks, ["allreduce"], _SIZES, 0.05, launcher=launcher.path)
+    except NoLauncher as error:
+        text, _, said = str(error).partition("\n")
+        remedy = "the launcher and the library may not belong together: name the right one by --launcher"
+        yield Finding("job", ERROR, f"{text}: {said.strip().splitlines()[-1]}" if said.strip() else text, remedy)
+        return
+    if found is not None:
+        yield Finding("job", OK, f"{ranks} ranks started and communicated")
+        yield checks.pinning(found)
+        yield from checks.speed(found)
+
+
+def shown(finding: Finding) -> str:
+    """A line, and the remedy below it."""
+    mark = {OK: "ok     ", WARNING: "WARNING", ERROR: "ERROR  "}[finding.state]
+    line = f"{mark}  {finding.check}: {finding.text}"
+    return line if not finding.remedy else f"{line}\n         -> {finding.remedy}"
+
+
+def main(arguments: list[str]) -> int:
+    """Print the findings; 1 if one is an error."""
+    p = argparse.ArgumentParser(
+        prog="mpijax doctor", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    p.add_argument("-n", "--ranks", type=int, default=2, help="ranks of the job that is tried (default: 2)")
+    p.add_argument("--launcher", help="as in mpijax run")
+    p.add_argument("--json", action="store_true", help="print a list of {check, state, text, remedy}")
+    options = p.parse_args(arguments)
+    if options.ranks < 2:
+        p.error("a job to try has at least 2 ranks")
+    if checks.is_rank():
+        print("mpijax doctor: start it without a launcher; it starts ranks itself", file=sys.stderr)
+        return 1
+    found = []
+    for finding in findings(options.ranks, options.launcher):
+        found.append(finding)
+        if not options.json:
+            print(shown(finding), flush=True)
+    if options.json:
+        print(json.dumps([asdict(f) for f in found], indent=2))
+    return int(any(f.state == ERROR for f in found))
