@@ -29,6 +29,8 @@ _HOMES = {
     "mpijax.core.dtypes": "float0",
     "mpijax.core": "ensure_compile_time_eval",
     "mpijax.core.trace": "typeof",
+    "mpijax.distributed.notebook": "load_ipython_extension",
+    "mpijax.distributed.spawning": "spawn",
     "mpijax.missing": """empty_ref free_ref freeze new_ref""",
     "mpijax.ops.callbacks": "pure_callback",
     "mpijax.ops.numba_call": "numba_call",

@@ -172,8 +172,8 @@ def _check_launcher(size: int, library: str) -> None:
         return
     if "MPIJAX_BOOTSTRAP" in os.environ:  # set by mpijax.distributed while it starts MPI
         raise RuntimeError(
-            f"distributed.initialize brought {os.environ.get('PMI_SIZE')} processes together, but the MPI library "
-            f"({library.splitlines()[0].strip()}) cannot be started so: it does not speak PMI-1, as MPICH does. "
+            f"{os.environ.get('PMI_SIZE')} processes have been brought together without a launcher, but the MPI "
+            f"library ({library.splitlines()[0].strip()}) sees only one: it does not speak PMI-1, as MPICH does. "
             "Start the program with that library's mpirun (or srun), or use MPICH (pip install mpich)."
         )
     for variable, launcher in _LAUNCHER_SIZES:

@@ -1,0 +1,171 @@
+"""``mpijax.spawn``: a function on n fresh ranks of this machine, from a script, a test or a notebook.
+
+The parent serves the ranks PMI-1 over socket pairs that they inherit, so no port is opened; functions and results
+travel over pipes of our own children.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, Pipe, wait
+from typing import Any
+
+from mpijax.distributed import functions, launchers
+from mpijax.distributed.output import Merger
+from mpijax.distributed.pmi import Job
+
+_GRACE_SECONDS = 0.5  # for the other ranks' own messages, once one has failed
+
+
+class RankTraceback(Exception):
+    """The traceback of a rank, as text: the cause of the exception that `spawn` raises."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+def spawn(
+    fn: Callable[..., Any],
+    nprocs: int,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    timeout: float | None = None,
+    env: Mapping[str, str] | None = None,
+) -> list[Any]:
+    """``[fn(*args, **kwargs) on rank 0, ... on rank nprocs - 1]``, on fresh processes of this machine.
+
+    Inside `fn` there are `nprocs` ranks with one device each. Arrays of mpijax among the results come back as NumPy
+    arrays; what `fn` and its arguments and results hold must be plain data, arrays, functions and modules. Lines that
+    the ranks print appear here with their ranks where this process's output is not a file of the system's (notebooks).
+
+    Args:
+      nprocs: the number of ranks, at least 1.
+      timeout: seconds after which the ranks are ended; None to wait.
+      env: variables set in the ranks besides this process's own.
+
+    Raises:
+      The exception of the first rank that failed, its traceback as the cause; the other ranks are ended.
+      RuntimeError: a rank died without an exception, or MPI is not MPICH.
+      TimeoutError: after `timeout`.
+      TypeError: `fn` or its arguments cannot be sent.
+    """
+    if not isinstance(nprocs, int) or nprocs < 1:
+        raise ValueError(f"spawn needs a number of ranks of at least 1, got nprocs={nprocs!r}")
+    task = functions.dumps((fn, tuple(args), dict(kwargs or {})))
+    merger = Merger(nprocs) if not _is_file(sys.stdout) else None
+    ranks = _start(nprocs, {**os.environ, **(env or {})}, merger)
+    try:
+        for rank in ranks:
+            _send(rank.pipe, task)
+        return _collect(ranks, timeout)
+    finally:
+        for rank in ranks:
+            rank.pipe.close()  # which ends a rank that still runs
+        for rank in ranks:
+            rank.end()
+        if merger:
+            merger.close()
+
+
+@dataclass
+class _Rank:
+    number: int
+    process: subprocess.Popen
+    pipe: Connection
+
+    def end(self) -> None:
+        try:
+            self.process.wait(_GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def death(self) -> str:
+        code = self.process.wait()
+        if code < 0:
+            return f"rank {self.number} was ended by {signal.Signals(-code).name}"
+        return f"rank {self.number} ended with status {code} before it had a result"
+
+
+def _start(size: int, environment: Mapping[str, str], merger: Merger | None) -> list[_Rank]:
+    pairs = [socket.socketpair() for _ in range(size)]
+    threading.Thread(target=asyncio.run, args=(_serve([ours for ours, _ in pairs]),), daemon=True).start()
+    ranks = []
+    for number, (_, theirs) in enumerate(pairs):
+        pipe, child_pipe = Pipe()
+        variables = {"PMI_FD": str(theirs.fileno()), "PMI_RANK": str(number), "PMI_SIZE": str(size)}
+        output = merger.stream(number) if merger else None
+        process = subprocess.Popen(
+            [sys.executable, "-m", "mpijax.distributed.worker", str(child_pipe.fileno())],
+            env={**launchers.outside(environment), **variables, "MPIJAX_BOOTSTRAP": "spawn", "PYTHONUNBUFFERED": "1"},
+            pass_fds=[theirs.fileno(), child_pipe.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT if output else None,
+        )
+        theirs.close()
+        child_pipe.close()
+        if output:
+            os.close(output)
+        ranks.append(_Rank(number, process, pipe))
+    if merger:
+        merger.start()
+    return ranks
+
+
+async def _serve(sockets: list[socket.socket]) -> None:
+    """The ranks' process manager. That a rank ends early is seen on its pipe."""
+    job = Job(len(sockets), ended=lambda rank, code: None)
+    streams = [await asyncio.open_connection(sock=each) for each in sockets]
+    await asyncio.gather(*(job.serve(rank, *pair) for rank, pair in enumerate(streams)))
+
+
+def _send(pipe: Connection, task: bytes) -> None:
+    try:
+        pipe.recv()  # "started": a task larger than the pipe needs its reader
+        pipe.send_bytes(task)
+    except (EOFError, OSError):
+        pass  # it died: _collect says how
+
+
+def _collect(ranks: list[_Rank], timeout: float | None) -> list[Any]:
+    results: dict[int, Any] = {}
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while len(results) < len(ranks):
+        waiting = {rank.pipe: rank for rank in ranks if rank.number not in results}
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        ready = wait(list(waiting), left)
+        if not ready:
+            late = ", ".join(str(rank.number) for rank in waiting.values())
+            raise TimeoutError(f"no result of rank {late} after {timeout:g} s; the ranks have been ended")
+        for pipe in ready:
+            rank = waiting[pipe]  # type: ignore[index]
+            try:
+                kind, *content = pickle.loads(rank.pipe.recv_bytes())
+            except (EOFError, OSError):
+                raise RuntimeError(f"{rank.death()}; what it printed tells more") from None
+            if kind == "error":
+                error, text = content
+                error.add_note(f"raised by rank {rank.number} of {len(ranks)}")
+                raise error from RankTraceback(text)
+            results[rank.number] = content[0]
+    return [results[rank.number] for rank in ranks]
+
+
+def _is_file(stream: Any) -> bool:
+    """Whether children that inherit our output write where `stream` writes."""
+    try:
+        return stream.fileno() == 1
+    except (AttributeError, OSError, ValueError):
+        return False

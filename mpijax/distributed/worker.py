@@ -1,0 +1,67 @@
+"""A rank that `mpijax.spawn` started: gets a function over its pipe, calls it, sends back what came of it."""
+
+import os
+import pickle
+import sys
+import threading
+import traceback
+from multiprocessing.connection import Connection
+from typing import Any
+
+
+def main() -> None:
+    """Runs in a fresh process; ``argv[1]`` is the descriptor of the pipe to the parent."""
+    from mpijax.distributed import bootstrap
+
+    pipe = Connection(int(sys.argv[1]))
+    pipe.send("started")
+    try:
+        fn, args, kwargs = pickle.loads(pipe.recv_bytes())
+        threading.Thread(target=_end_with_parent, args=(pipe,), daemon=True).start()
+        from mpijax.runtime import mpi_start
+
+        mpi_start.start()
+        bootstrap.forget()
+        answer = pickle.dumps(("result", _plain(fn(*args, **kwargs))))
+    except BaseException as error:
+        _flush()
+        pipe.send_bytes(_failure(error))
+        os._exit(1)  # the others may wait for this rank: the parent ends them
+    pipe.send_bytes(answer)
+    _flush()
+
+
+def _plain(value: Any) -> Any:
+    """`value` with NumPy arrays in place of mpijax's."""
+    import numpy as np
+
+    from mpijax import Array, tree
+
+    return tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, Array) else leaf, value)
+
+
+def _failure(error: BaseException) -> bytes:
+    text = "".join(traceback.format_exception(error))
+    try:
+        pickle.loads(pickle.dumps(error))  # some exceptions can be written and not read
+    except Exception:
+        error = RuntimeError(f"{type(error).__name__}: {error}")
+    return pickle.dumps(("error", error.with_traceback(None), text))
+
+
+def _end_with_parent(pipe: Connection) -> None:
+    """A rank does not outlive the process that asked for it."""
+    try:
+        pipe.poll(None)
+        pipe.recv_bytes()
+    except (EOFError, OSError):
+        os._exit(1)
+
+
+def _flush() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    main()
