@@ -26,7 +26,9 @@ _HOMES = (
     "mpijax.transforms.custom_vjp",
     "mpijax.transforms.custom_vmap",
     "mpijax.transforms.linear_call",
-    "mpijax.spmd.shard_map", "mpijax.spmd.constraints",
+    "mpijax.spmd.shard_map",
+    "mpijax.spmd.constraints",
+    "mpijax.spmd.local_views",
     "mpijax.checkify",
 )
 
