@@ -36,5 +36,6 @@ from mpijax.nn.normalize import (
     softmax,
     standardize,
 )
+from mpijax.nn.scaled import get_scaled_dot_general_config, scaled_dot_general, scaled_matmul
 from mpijax.numpy import tanh
 from mpijax.numpy.one_hot import one_hot
