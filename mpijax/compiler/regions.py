@@ -137,8 +137,8 @@ def _scan(builder, eqn, inputs, avals, source):
     body = make_region(
         builder, p["jaxpr"], [*consts, *fresh], source, leaves=True, carries=same, merge_from=p["num_carry"]
     )
-    stored = {at: aval for at, aval in reversed(list(zip(body.position, avals, strict=True)))}
-    outs = builder.control(eqn, rest, [body], [stored[at] for at in range(len(stored))], source)
+    first = [body.position.index(at) for at in range(len(body.graph.outputs))]
+    outs = builder.control(eqn, rest, [body], [avals[k] for k in first], source)
     return [outs[at] for at in body.position]
 
 

@@ -13,7 +13,7 @@ SHARES = np.array([0.2, 0.3, 0.5], F32)
 CASES = [
     ("gamma", (np.array([0.3, 1, 5], F32), (2, 3))), ("gamma", (1.0, (3,), int)),
     ("gamma", (np.ones(3), (2,))), ("loggamma", (0.01, (4,))), ("beta", (0.5, 2.0, (3,))),
-    ("dirichlet", (np.array([0.5, 1, 3], F32), (2,))), ("dirichlet", (1.0,)), 
+    ("dirichlet", (np.array([0.5, 1, 3], F32), (2,))), ("dirichlet", (1.0,)),
     ("f", (np.array([3.0, 2.0], F32), 4.0)), ("t", (3.0, (4,))),
     ("ball", (3, 2, (2,))), ("poisson", (np.array([0, 1, 30, 1000, -1], F32),)), ("poisson", (3.0, (3,), np.int16)),
     ("binomial", (np.array([100, 1000, 3, -1, np.inf, 3], F32), np.array([0.3, 0.9, 0.5, 0.5, 0.5, np.nan], F32))),

@@ -13,8 +13,8 @@ from transforms.compositions import arguments, compose
 
 import mpijax
 
-SEEDS = range(32)
-MORE = range(32, 632)
+SEEDS = range(16)
+MORE = range(16, 632)
 
 
 def check(seed: int, depth: int) -> None:
