@@ -62,6 +62,7 @@ _MODULES: dict[str, str] = {
     "matrices": """
         diag diag_indices diag_indices_from diagflat diagonal eye identity trace tri tril tril_indices
         tril_indices_from triu triu_indices triu_indices_from""",
+    "namespace_info": "__array_api_version__ __array_namespace_info__",
     "padding": "pad",
     "ranges": "arange fromfunction geomspace indices linspace logspace meshgrid",
     "rearrange": "append flip fliplr flipud repeat roll rollaxis rot90 tile",

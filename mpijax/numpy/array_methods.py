@@ -18,6 +18,7 @@ from mpijax.numpy import ufuncs
 from mpijax.numpy.at import IndexUpdateHelper
 from mpijax.numpy.indexing import getitem
 from mpijax.numpy.linear import matmul
+from mpijax.numpy.namespace_info import __array_api_version__
 from mpijax.numpy.util import index_tuple
 
 # -- operators
@@ -307,9 +308,21 @@ def _flat(self):
 
 def _array_namespace(self, *, api_version: str | None = None) -> Any:
     """The module of functions for this array, as the array API standard has it."""
-    if api_version not in (None, "2023.12", "2024.12"):
-        raise ValueError(f"api_version {api_version!r} is not available; expected 2024.12 or None")
+    if api_version not in (None, __array_api_version__):
+        raise ValueError(
+            f"api_version={api_version!r} is not available; available versions are: {[__array_api_version__]}"
+        )
     return jnp
+
+
+def _array_module(self, types) -> Any:
+    """The module of functions for arrays of several types (NEP 37), if all of them are of this library."""
+    return jnp if all(issubclass(t, Array) for t in types) else NotImplemented
+
+
+def _tobytes(self, order: str = "C") -> bytes:
+    """The elements as bytes, in row-major order."""
+    return np.asarray(self).tobytes(order)
 
 
 METHODS: dict[str, Any] = {
@@ -320,6 +333,7 @@ METHODS: dict[str, Any] = {
     "__iter__": _iter,
     "__contains__": _contains,
     "__round__": _round_operator,
+    "__array_module__": _array_module,
     "__array_namespace__": _array_namespace,
     "astype": _astype,
     "byteswap": _byteswap,
@@ -329,6 +343,7 @@ METHODS: dict[str, Any] = {
     "ravel": _ravel,
     "reshape": _reshape,
     "to_device": _to_device,
+    "tobytes": _tobytes,
     "trace": _trace,
     "transpose": _transpose,
     "view": _view,

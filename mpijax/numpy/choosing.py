@@ -14,7 +14,6 @@ from mpijax.numpy.util import (
     ensure_arraylike,
     ensure_arraylike_tuple,
     is_integer,
-    promote_dtypes,
     static,
 )
 from mpijax.transforms.jit import jit
@@ -48,8 +47,8 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
         a = jnp.clip(a, 0, len(choices) - 1)
     else:
         raise ValueError(f"{mode=} not understood. Must be 'raise', 'wrap', or 'clip'")
-    a, *choices = jnp.broadcast_arrays(a, *promote_dtypes(*choices))
-    return jnp.stack(choices)[(a, *jnp.indices(a.shape, sparse=True))]
+    a, *choices = jnp.broadcast_arrays(a, *choices)
+    return jnp.array(choices)[(a, *jnp.indices(a.shape, sparse=True))]
 
 
 def compress(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.dtypes import can_cast, finfo, iinfo, isdtype, issubdtype, promote_types  # noqa: F401
+from mpijax.core.dtypes import can_cast, finfo, iinfo, isdtype, promote_types  # noqa: F401
 from mpijax.numpy.util import unwrap
 
 ComplexWarning = np.exceptions.ComplexWarning
@@ -16,6 +16,11 @@ ComplexWarning = np.exceptions.ComplexWarning
 def result_type(*args: Any) -> np.dtype:
     """The dtype that values and dtypes promote to together."""
     return dtypes.result_type(*args)
+
+
+def issubdtype(arg1: Any, arg2: Any) -> bool:
+    """Whether a dtype, or kind of dtypes, belongs to another one."""
+    return dtypes.issubdtype(arg1, arg2)
 
 
 def isscalar(element: Any) -> bool:
