@@ -307,7 +307,7 @@ cdef void svd(void** buffers, const int64_t* words) noexcept nogil:
 
 cdef void fill_eyes(void* x, int64_t count, int64_t rows, int64_t columns, int64_t kind) noexcept nogil:
     """Identities, as far as they go."""
-    cdef int64_t k, i, scale = 2 if kind > 1 else 1
+    cdef int64_t k, i
     cdef char* one
     memset(x, 0, count * rows * columns * bytes_of(kind))
     for k in range(count):
@@ -334,7 +334,8 @@ cdef void qr(void** buffers, const int64_t* words) noexcept nogil:
     cdef int m = words[2], n = words[3], info = 0, question = -1, lwork
     cdef int few = min(m, n), columns = m if words[4] else few
     cdef bint exchanges = words[5] != 0
-    cdef int64_t step = <int64_t>m * n * size, q_step = <int64_t>m * columns * size, r_step = <int64_t>columns * n * size
+    cdef int64_t step = <int64_t>m * n * size, q_step = <int64_t>m * columns * size
+    cdef int64_t r_step = <int64_t>columns * n * size
     cdef double complex asked = 0
     cdef void *a
     cdef void *tau

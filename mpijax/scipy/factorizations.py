@@ -1,4 +1,4 @@
-"""Factorizations and solutions of `scipy.linalg`, with SciPy's arguments.
+"""Factorizations of `scipy.linalg`, with SciPy's arguments.
 
 Arguments that tell SciPy to overwrite an operand or to look for NaN have no effect.
 """
@@ -16,19 +16,15 @@ from mpijax import numpy as jnp
 from mpijax.core import config, dtypes
 from mpijax.lax import linalg
 from mpijax.numpy.util import promote_dtypes_complex, promote_dtypes_inexact
-from mpijax.ops.linalg import lu as lu_rules
 from mpijax.ops.linalg import orthogonal
-from mpijax.ops.linalg import solve as solve_rules
 from mpijax.transforms.api import jit
 
-_HIGHEST = lax.Precision.HIGHEST
 
-
-def _inexact(*xs: Any) -> list[Any]:
+def inexact(*xs: Any) -> list[Any]:
     return promote_dtypes_inexact(*map(jnp.asarray, xs))
 
 
-def _signature(name: str, a: Any, b: Any) -> str:
+def solve_signature(name: str, a: Any, b: Any) -> str:
     """Of a solve with matrices a: whether b holds vectors, by its rank."""
     stacked = a.ndim == b.ndim + 1 and a.shape[-1] == b.shape[-1]
     if b.ndim > 1 and stacked:
@@ -46,7 +42,7 @@ def _signature(name: str, a: Any, b: Any) -> str:
 
 @jit(static_argnames=("lower",))
 def _cholesky(a, lower):
-    (a,) = _inexact(a)
+    (a,) = inexact(a)
     factor = linalg.cholesky(a if lower else jnp.conj(a.mT), symmetrize_input=False)
     return factor if lower else jnp.conj(factor.mT)
 
@@ -67,8 +63,8 @@ def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_fin
 
 @jit(static_argnames=("lower",))
 def _cho_solve(c, b, lower):
-    c, b = _inexact(c, b)
-    signature = "(n,n)," + _signature("cho_solve", c, b)
+    c, b = inexact(c, b)
+    signature = "(n,n)," + solve_signature("cho_solve", c, b)
 
     def half(transpose, b):
         solve = partial(
@@ -90,7 +86,7 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, 
 
 @jit(static_argnames=("full_matrices", "compute_uv"))
 def _svd(a, *, full_matrices, compute_uv):
-    (a,) = _inexact(a)
+    (a,) = inexact(a)
     return linalg.svd(a, full_matrices=full_matrices, compute_uv=compute_uv)
 
 
@@ -114,7 +110,7 @@ def _eigh(a, b, lower, eigvals_only, eigvals, type):
         raise NotImplementedError("Only the type=1 case of eigh is implemented.")
     if eigvals is not None:
         raise NotImplementedError("Only the eigvals=None case of eigh is implemented.")
-    (a,) = _inexact(a)
+    (a,) = inexact(a)
     vectors, values = linalg.eigh(a, lower=lower)
     return values if eigvals_only else (values, vectors)
 
@@ -215,138 +211,6 @@ def hessenberg(a: Any, *, calc_q: bool = False, overwrite_a: bool = False, check
     return h, jnp.block([[corner, row], [column, q]])
 
 
-# ---------------------------------------------------------------- LU
-
-
-def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """Determinants of matrices [..., n, n]."""
-    return jnp.linalg.det(a)
-
-
-def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """Inverses of matrices [..., n, n]."""
-    return jnp.linalg.inv(a)
-
-
-@jit(static_argnames=("overwrite_a", "check_finite"))
-def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
-    """(LU, pivots) of matrices [..., m, n]: see `lax.linalg.lu`."""
-    factors, pivots, _ = linalg.lu(*_inexact(a))
-    return factors, pivots
-
-
-@jit(static_argnames=("trans", "overwrite_b", "check_finite"))
-def lu_solve(
-    lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True
-) -> Any:
-    """The x with op(a) x = b, from `lu_factor(a)`.
-
-    Args:
-      b: [n], or [..., n, k].
-      trans: 0: op(a) is a; 1: its transpose; 2: its conjugate transpose.
-    """
-    factors, pivots = lu_and_piv
-    factors, b = _inexact(factors, b)
-    order = linalg.lu_pivots_to_permutation(pivots, factors.shape[-2])
-    signature = "(n,n),(n)," + _signature("lu_solve", factors, b)
-    return jnp.vectorize(partial(lu_rules.lu_solve, trans=trans), signature=signature)(factors, order, b)
-
-
-@jit(static_argnums=(1,))
-def _lu(a, permute_l):
-    (a,) = _inexact(a)
-    factors, _, order = linalg.lu(a)
-    m, n = a.shape
-    k = min(m, n)
-    p = jnp.real(jnp.array(order[None, :] == jnp.arange(m, dtype=order.dtype)[:, None], dtype=a.dtype))
-    lower = jnp.tril(factors, -1)[:, :k] + jnp.eye(m, k, dtype=a.dtype)
-    upper = jnp.triu(factors)[:k, :]
-    return (jnp.matmul(p, lower, precision=_HIGHEST), upper) if permute_l else (p, lower, upper)
-
-
-@jit(static_argnames=("permute_l", "overwrite_a", "check_finite"))
-def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple:
-    """(P, L, U) with a = P L U, for a matrix [m, n]; (P L, U) with `permute_l`."""
-    return _lu(a, permute_l)
-
-
-@jit(static_argnames=("assume_a", "lower"))
-def _solve(a, b, assume_a, lower):
-    if assume_a != "pos":
-        return jnp.linalg.solve(a, b)
-    a, b = _inexact(a, b)
-    solve_rules.check_shapes(a, b)
-    factors = cho_factor(lax.stop_gradient(a), lower=lower)
-    by_factors = partial(
-        lax.custom_linear_solve,
-        lambda x: solve_rules.matvec(a, x),
-        solve=lambda _, x: cho_solve(factors, x),
-        symmetric=True,
-    )
-    return solve_rules.by_columns(a, b, by_factors)
-
-
-def solve(
-    a: Any,
-    b: Any,
-    lower: bool = False,
-    overwrite_a: bool = False,
-    overwrite_b: bool = False,
-    debug: bool = False,
-    check_finite: bool = True,
-    assume_a: str = "gen",
-) -> Any:
-    """The x with a x = b.
-
-    Args:
-      a: matrices [..., n, n].
-      b: [n], or [..., n, k].
-      lower: which triangle is read of a positive definite matrix.
-      assume_a: "pos" for positive definite matrices; "gen", "sym" and "her" for others.
-    """
-    known = ["gen", "sym", "her", "pos"]
-    if assume_a not in known:
-        raise ValueError(f"Expected assume_a to be one of {known}; got {assume_a!r}")
-    return _solve(a, b, assume_a, lower)
-
-
-_TRANSPOSES = {0: (False, False), "N": (False, False), 1: (True, False), "T": (True, False),
-               2: (True, True), "C": (True, True)}  # fmt: skip
-
-
-@jit(static_argnames=("trans", "lower", "unit_diagonal"))
-def _solve_triangular(a, b, trans, lower, unit_diagonal):
-    if trans not in _TRANSPOSES:
-        raise ValueError(f"Invalid 'trans' value {trans}")
-    transpose, conjugate = _TRANSPOSES[trans]
-    a, b = _inexact(a, b)
-    kind = {"transpose_a": transpose, "conjugate_a": conjugate, "unit_diagonal": unit_diagonal}
-    solve = partial(linalg.triangular_solve, left_side=True, lower=lower, **kind)
-    return jnp.vectorize(solve, signature="(n,n)," + _signature("solve_triangular", a, b))(a, b)
-
-
-def solve_triangular(
-    a: Any,
-    b: Any,
-    trans: int | str = 0,
-    lower: bool = False,
-    unit_diagonal: bool = False,
-    overwrite_b: bool = False,
-    debug: Any = None,
-    check_finite: bool = True,
-) -> Any:
-    """The x with op(a) x = b, for triangular matrices a.
-
-    Args:
-      a: [..., n, n]; the other triangle is not read.
-      b: [n], or [..., n, k].
-      trans: 0 or "N": op(a) is a; 1 or "T": its transpose; 2 or "C": its conjugate transpose.
-      lower: whether a is lower triangular.
-      unit_diagonal: take the diagonal as ones.
-    """
-    return _solve_triangular(a, b, trans, lower, unit_diagonal)
-
-
 # ---------------------------------------------------------------- QR, polar
 
 
@@ -354,7 +218,7 @@ def solve_triangular(
 def _qr(a, mode, pivoting):
     if mode not in ("full", "r", "economic"):
         raise ValueError(f"Unsupported QR decomposition mode '{mode}'")
-    q, *rest = linalg.qr(*_inexact(a), pivoting=pivoting, full_matrices=mode != "economic")
+    q, *rest = linalg.qr(*inexact(a), pivoting=pivoting, full_matrices=mode != "economic")
     return tuple(rest) if mode == "r" else (q, *rest)
 
 
@@ -396,7 +260,7 @@ def qr_multiply(
     Returns:
       (product, R), or (product, R, order).
     """
-    a, c = _inexact(a, c)
+    a, c = inexact(a, c)
     if mode not in ("right", "left"):
         raise ValueError(f"mode must be 'right' or 'left', got {mode!r}")
     vector = c.ndim == 1

@@ -5,20 +5,13 @@ from mpijax.scipy.factorizations import (
     cho_factor,
     cho_solve,
     cholesky,
-    det,
     eigh,
     hessenberg,
-    inv,
-    lu,
-    lu_factor,
-    lu_solve,
     polar,
     qr,
     qr_multiply,
     rsf2csf,
     schur,
-    solve,
-    solve_triangular,
     svd,
 )
 from mpijax.scipy.matrix_functions import expm, expm_frechet, funm, solve_sylvester, sqrtm
@@ -40,4 +33,5 @@ from mpijax.scipy.special_matrices import (
     pascal,
     toeplitz,
 )
+from mpijax.scipy.systems import det, inv, lu, lu_factor, lu_solve, solve, solve_triangular
 from mpijax.scipy.tridiagonal import eigh_tridiagonal

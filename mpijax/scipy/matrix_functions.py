@@ -12,7 +12,8 @@ from mpijax import lax
 from mpijax import numpy as jnp
 from mpijax.core import dtypes
 from mpijax.numpy.util import promote_dtypes_inexact
-from mpijax.scipy.factorizations import inv, rsf2csf, schur, solve, solve_triangular
+from mpijax.scipy.factorizations import rsf2csf, schur
+from mpijax.scipy.systems import inv, solve, solve_triangular
 from mpijax.transforms.api import jit, jvp
 
 _HIGHEST = lax.Precision.HIGHEST
