@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -25,6 +26,10 @@ OK, WARNING, ERROR = "ok", "warning", "error"
 _THREAD_SETTINGS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 # Bytes that MPI libraries want in /dev/shm, at the least.
 _SHARED_MEMORY = 64 << 20
+
+# The line of a traceback that names the error; what it says may go on below.
+_RAISED = re.compile(r"^[\w.]*(Error|Exception|Interrupt): ", re.MULTILINE)
+_AGAIN = "install mpijax with its dependencies again: pip install --force-reinstall mpijax"
 
 _COMPILE = """
 import time
@@ -76,8 +81,9 @@ def in_process(code: str, *arguments: str, **settings: str) -> tuple[str, str]:
         return "", "it did not end within 120 s"
     if ran.returncode == 0:
         return ran.stdout, ""
-    said = (ran.stderr or ran.stdout).strip().splitlines()
-    return "", said[-1] if said else f"it ended with status {ran.returncode}"
+    said = (ran.stderr or ran.stdout).strip()
+    raised = list(_RAISED.finditer(said))
+    return "", said[raised[-1].start() :] if raised else said or f"it ended with status {ran.returncode}"
 
 
 def versions() -> Iterator[Finding]:
@@ -86,7 +92,7 @@ def versions() -> Iterator[Finding]:
 
     yield Finding("mpijax", OK, f"{__version__}, Python {sys.version.split()[0]}, {sys.prefix}")
     found = {}
-    for name in ("numpy", "scipy", "numba", "llvmlite", "mpi4py"):
+    for name in ("numpy", "scipy", "numba", "llvmlite", "ml_dtypes", "mpi4py"):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -98,7 +104,7 @@ def compiler() -> Finding:
     """Whether a small program compiles, without the cache, and gives the right numbers."""
     output, error = in_process(_COMPILE, MPIJAX_CACHE="0")
     if error:
-        return Finding("compiler", ERROR, f"a small program failed: {error}", "pip install --force-reinstall llvmlite")
+        return Finding("compiler", ERROR, f"a small program failed: {error}", _AGAIN)
     return Finding("compiler", OK, f"a small program compiled and ran in {float(output) * 1e3:.0f} ms")
 
 
@@ -120,8 +126,8 @@ def alone() -> Finding:
     wanted = json.dumps({"operations": [], "sizes": [], "seconds": 0})
     output, error = in_process("-m", "mpijax.cli.measure", wanted)
     if error:
-        remedy = "on a login node MPI may not start: run this in a job. Else reinstall mpijax for this MPI: pip "
-        return Finding("MPI start", ERROR, error, remedy + "install --force-reinstall --no-deps mpijax")
+        text, _, remedy = error.partition("\n")
+        return Finding("MPI start", ERROR, text, remedy or "on a login node MPI may not start: run this in a job")
     level = json.loads(output.partition(MARK)[2])["level"]
     if level == "MULTIPLE":
         remedy = 'before importing MPI: mpi4py.rc.thread_level = "serialized", or unset MPI4PY_RC_THREAD_LEVEL'
@@ -172,7 +178,7 @@ def blas() -> Finding:
     """The BLAS in use and its threads, which should be this rank's share of the cores."""
     output, error = in_process(_BLAS)
     if error:
-        return Finding("BLAS", ERROR, error, "pip install --force-reinstall numpy scipy")
+        return Finding("BLAS", ERROR, error, _AGAIN)
     found = json.loads(output)
     threads = [n for _, n in found["libraries"] if n]
     text = f"{found['name']} {found['version']}, " + (f"{max(threads)} threads" if threads else "threads not known")

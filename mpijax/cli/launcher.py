@@ -41,7 +41,8 @@ class Library:
     @property
     def name(self) -> str:
         """The first line of what the library says of itself."""
-        return " ".join(self.version.splitlines()[0].strip("\0 ").split())
+        first = self.version.splitlines()[0].partition(", package:")[0]
+        return " ".join(first.strip("\0 ").split())
 
     @property
     def family(self) -> str:

@@ -1,0 +1,456 @@
+"""The command line: jobs by ``mpijax run``, merged lines, batch scripts, findings, figures."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mpijax.cli import bench, checks, cores, doctor, launcher, main, submit
+from mpijax.cli.checks import Finding
+from mpijax.cli.launcher import Launcher, Library, NoLauncher
+from mpijax.cli.lines import Merger, ranges
+from mpijax.cli.run import Job, split_program
+
+ROOT = Path(__file__).parents[1]
+MPIRUN = shutil.which("mpirun", path=str(Path(sys.executable).parent)) or shutil.which("mpirun")
+UNDER_LAUNCHER = any(v in os.environ for v in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"))
+starts_jobs = pytest.mark.skipif(MPIRUN is None or UNDER_LAUNCHER, reason="starts ranks by mpirun")
+
+
+def command(*words):
+    return [sys.executable, "-m", "mpijax", *map(str, words)]
+
+
+def mpijax(*words, **settings):
+    env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT)} | settings
+    return subprocess.run(command(*words), capture_output=True, text=True, env=env, timeout=90)
+
+
+# ---- lines ----
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [([0], "0"), ([0, 1, 2, 3], "0-3"), ([5, 0, 1, 3], "0-1,3,5"), ([2, 4], "2,4")]
+)
+def test_ranges(numbers, text):
+    assert ranges(numbers) == text
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def merged(*events, ranks=3):
+    """What comes out of (rank, data) and numbers, which are seconds that pass."""
+    out, clock = [], Clock()
+    merger = Merger(ranks, out.append, clock)
+    for event in events:
+        if isinstance(event, float):
+            clock.now += event
+            merger.flush()
+        else:
+            merger.feed(*event)
+    merger.flush(everything=True)
+    return b"".join(out).decode().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("events", "lines"),
+    [
+        ([(0, b"a\n"), (2, b"a\n"), (1, b"a\n")], ["[0-2] a"]),
+        ([(0, b"a\n"), 1.0, (1, b"a\n")], ["[0] a", "[1] a"]),
+        # A rank's own order stays, and a line twice is two lines.
+        ([(0, b"a\nb\n"), (1, b"b\na\n")], ["[0] a", "[0-1] b", "[1] a"]),
+        ([(0, b"a\na\n"), (1, b"a\na\n")], ["[0-1] a", "[0-1] a"]),
+        # Pieces of lines, a line without an end, ends of other kinds.
+        ([(0, b"he"), (1, b"x\n"), (0, b"llo\nrest")], ["[1] x", "[0] hello", "[0] rest"]),
+        ([(0, b"10%\r20%\r\n")], ["[0] 10%", "[0] 20%"]),
+        ([(0, "é\n".encode())], ["[0] é"]),
+    ],
+)
+def test_lines_are_merged(events, lines):
+    assert merged(*events) == lines
+
+
+def test_a_complete_line_does_not_wait():
+    out = []
+    merger = Merger(2, out.append, Clock())
+    merger.feed(0, b"a\n")
+    assert out == []
+    merger.feed(1, b"a\n")
+    assert out == [b"[0-1] a\n"]
+
+
+# ---- the launcher ----
+
+
+def library(version, files=()):
+    return Library(version, tuple(map(str, files)), (4, 1), (-1, -1), "MPI.so", "4.1")
+
+
+def script(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def mpis(tmp_path, monkeypatch):
+    """An MPICH and an Open MPI, of which only the launchers' words are there."""
+    script(tmp_path / "mpich/bin/mpirun", 'echo "HYDRA build details:"; echo "    Version:    4.2.1"')
+    script(tmp_path / "open/bin/mpirun", 'echo "mpirun (Open MPI) 5.0.3"')
+    monkeypatch.setenv("PATH", f"{tmp_path}/open/bin:{tmp_path}/mpich/bin:/usr/bin:/bin")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python/bin/python"))
+    for name in ("MPIJAX_LAUNCHER", "SLURM_JOB_ID"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def test_launcher_of_the_library_is_found(mpis):
+    hydra = launcher.find_launcher(library("MPICH Version: 4.2.1"))
+    assert (hydra.path, hydra.family, hydra.version) == (f"{mpis}/mpich/bin/mpirun", "hydra", "Hydra 4.2.1")
+    assert launcher.find_launcher(library("Open MPI v5.0.3")).path == f"{mpis}/open/bin/mpirun"
+    # The one beside the library comes first.
+    script(mpis / "mine/bin/mpiexec", 'echo "mpirun (Open MPI) 4.1"')
+    assert launcher.find_launcher(library("Open MPI v4.1", [mpis / "mine/lib/libmpi.so"])).path.startswith(
+        f"{mpis}/mine"
+    )
+
+
+def test_wrong_launcher_is_told(mpis, monkeypatch):
+    with pytest.raises(NoLauncher, match=r"Open MPI\) 5.0.3\) does not belong to MPICH Version: 4.2.1"):
+        launcher.find_launcher(library("MPICH Version: 4.2.1"), f"{mpis}/open/bin/mpirun")
+    with pytest.raises(NoLauncher, match="there is no launcher 'nothere'"):
+        launcher.find_launcher(library("MPICH Version: 4.2.1"), "nothere")
+    monkeypatch.setenv("PATH", f"{mpis}/open/bin")
+    with pytest.raises(NoLauncher, match="of other MPIs: .*open/bin/mpirun.\nPut its bin folder"):
+        launcher.find_launcher(library("MPICH Version: 4.2.1"))
+
+
+def test_commands_of_launchers(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert Launcher("m", "hydra", "").command(4, 2) == ["m", "-n", "4"]
+    assert Launcher("m", "openmpi", "").command(4, 2) == ["m", "--bind-to", "none", "--oversubscribe", "-n", "4"]
+    assert "--mpi=pmix" in Launcher("srun", "srun", "pmix").command(2, 2)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert "--allow-run-as-root" in Launcher("m", "openmpi", "").command(2, 2)
+
+
+# ---- placement ----
+
+
+@pytest.mark.parametrize(
+    ("job", "count", "quota", "expected"),
+    [
+        (Job(["a"], 2), 4, 4.0, ([[0, 1], [2, 3]], 2)),
+        (Job(["a"], 3), 4, 4.0, ([[0], [1], [2]], 1)),
+        (Job(["a"], 8), 4, 4.0, ([], 1)),  # more ranks than cores: none is pinned
+        (Job(["a"], 2), 8, 2.0, ([], 1)),  # a quota: others use these cores too
+        (Job(["a"], 2, bind="none"), 4, 4.0, ([], 2)),
+        (Job(["a"], 2, threads=1), 4, 4.0, ([[0, 1], [2, 3]], 1)),
+        (Job(["a"], 2, bind="core"), 8, 2.0, ([[0], [1]], 1)),
+    ],
+)
+def test_placement(job, count, quota, expected, monkeypatch):
+    monkeypatch.setattr(cores, "physical", lambda: [[i] for i in range(count)])
+    monkeypatch.setattr(cores, "quota", lambda: quota)
+    monkeypatch.setattr(cores, "several_machines", lambda: False)
+    assert job.placement() == expected
+
+
+def test_more_ranks_than_cores_cannot_be_pinned(monkeypatch):
+    monkeypatch.setattr(cores, "physical", lambda: [[0], [1]])
+    with pytest.raises(NoLauncher, match="3 ranks cannot be pinned to 2 cores"):
+        Job(["a"], 3, bind="core").placement()
+
+
+def test_hardware_threads_are_one_core(tmp_path, monkeypatch):
+    for cpu, core in enumerate([0, 1, 0, 1]):
+        folder = tmp_path / f"cpu{cpu}/topology"
+        folder.mkdir(parents=True)
+        (folder / "physical_package_id").write_text("0\n")
+        (folder / "core_id").write_text(f"{core}\n")
+    monkeypatch.setattr(cores, "affinity", lambda: frozenset(range(4)))
+    assert cores.physical(str(tmp_path)) == [[0, 2], [1, 3]]
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "program"),
+    [
+        ("-n 4 a.py -n 5", "-n 4", "a.py -n 5"),
+        ("-n 4 --bind none -m mod -x", "-n 4 --bind none", "-m mod -x"),
+        ("--no-prefix -c code", "--no-prefix", "-c code"),
+        ("-n 2 -- a.py --", "-n 2", "a.py --"),
+    ],
+)
+def test_program_and_options_are_told_apart(words, options, program):
+    assert split_program(words.split()) == (options.split(), program.split())
+
+
+# ---- mpijax run ----
+
+RANK = 'import os, sys, time; r = int(os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK")))\n'
+
+
+@starts_jobs
+def test_run_communicates_and_merges(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, numpy as np, mpijax as jax\nfrom mpijax import mpi\n"
+        "r = jax.process_index()\nprint('sum', int(mpi.allreduce(np.int32(r + 1), 'SUM')), sys.argv[1:])\n"
+        "print('I am', r)\nprint('oops', file=sys.stderr)\nsys.exit(7 * r)"
+    )
+    ran = mpijax("run", "-n", 2, program, "--flag", "x")
+    assert ran.returncode == 7
+    assert "[0-1] sum 3 ['--flag', 'x']" in ran.stdout.splitlines()
+    assert {"[0] I am 0", "[1] I am 1"} <= set(ran.stdout.splitlines())
+    assert "[0-1] oops" in ran.stderr and "rank 1 failed first, with status 7" in ran.stderr
+
+
+@starts_jobs
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("time.sleep(0.3 * (1 - r)); sys.exit(3 + r)", 4),  # rank 1 is first
+        ("os.kill(os.getpid(), 9) if r == 1 else time.sleep(0.2)", 137),
+        ("pass", 0),
+    ],
+)
+def test_status_of_the_first_that_fails(body, status):
+    assert mpijax("run", "-n", 2, "-c", RANK + body).returncode == status
+
+
+@starts_jobs
+def test_module_without_prefix_and_variables_of_a_launcher():
+    ran = mpijax("run", "-n", 2, "--no-prefix", "-m", "this", PMI_FD="9", PMI_RANK="5", PMI_SIZE="9")
+    assert ran.returncode == 0 and ran.stdout.count("Beautiful is better than ugly.\n") == 2
+    assert "[0" not in ran.stdout
+
+
+@starts_jobs
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_reach_the_program(number):
+    body = RANK + (
+        "import signal\nsignal.signal(signal.SIGTERM, signal.default_int_handler)\n"
+        "try:\n    print('ready'); time.sleep(60)\nexcept KeyboardInterrupt: print('told'); sys.exit(5)"
+    )
+    env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT)}
+    job = subprocess.Popen(command("run", "-n", 2, "-c", body), stdout=subprocess.PIPE, text=True, env=env)
+    assert job.stdout.readline() == "[0-1] ready\n"
+    began = time.monotonic()
+    job.send_signal(number)
+    assert job.communicate(timeout=30)[0] == "[0-1] told\n"
+    assert job.returncode == 5 and time.monotonic() - began < 5
+
+
+@starts_jobs
+def test_ranks_are_pinned_apart():
+    if len(cores.physical()) < 2:
+        pytest.skip("one core")
+    body = RANK + "print(sorted(os.sched_getaffinity(0)), os.environ['MPIJAX_NUM_THREADS'])"
+    ran = mpijax("run", "-n", 2, "--bind", "core", "-c", body)
+    masks = dict(re.findall(r"^\[(\d)\] \[([\d, ]+)\]", ran.stdout, re.MULTILINE))
+    assert set(masks) == {"0", "1"}
+    assert not set(masks["0"].split(", ")) & set(masks["1"].split(", "))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "-n", "2"], "there is no program"),
+        (["run", "-n", "0", "-c", "pass"], "must be at least 1"),
+        (["run", "-n", "2", "nothere.py"], "there is no file 'nothere.py'"),
+        (["bench", "--sizes", "1Q"], "sizes are like"),
+        (["bench", "--operations", "gossip"], "there is no gossip"),
+        (["doctor", "-n", "1"], "at least 2 ranks"),
+        (["submit", "--scheduler", "slurm", "--nodes", "0", "--ranks-per-node", "1", "x.py"], "got '0'"),
+        (["submit", "--scheduler", "slurm", "--nodes", "1", "--ranks-per-node", "1", "x.py"], "no file 'x.py'"),
+    ],
+)
+def test_wrong_arguments(words, said, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2 and said in capsys.readouterr().err
+
+
+def test_command_that_is_not_there(capsys):
+    assert main(["dance"]) == 2
+    assert "there is no command 'dance'; there are run, bench, doctor, submit, trace" in capsys.readouterr().err
+
+
+def test_commands_are_light():
+    code = (
+        "import sys, mpijax.cli.run, mpijax.cli.submit, mpijax.cli.bench, mpijax.cli.doctor\n"
+        "print([m for m in ('mpi4py', 'numba', 'llvmlite', 'matplotlib', 'scipy') if m in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+# ---- mpijax bench ----
+
+
+def test_sizes():
+    assert bench.sizes("16,1k,4M") == [16, 1024, 4 << 20]
+
+
+@starts_jobs
+def test_bench_measures_and_draws(tmp_path):
+    pytest.importorskip("matplotlib")
+    drawn = tmp_path / "figures.png"
+    ran = mpijax("bench", "-n", 2, "--sizes", "16", "--seconds", "0.002", "--plot", drawn, "--json")
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)
+    assert [row["operation"] for row in found["rows"]] == list(bench.OPERATIONS)
+    assert all(row["bytes"] == 16 and 0 < row["us"] < 1e6 for row in found["rows"])
+    rows = bench.table(found).splitlines()
+    assert rows[0].startswith("2 ranks on 1 machine, ") and len(rows) == 7
+    assert drawn.read_bytes()[:4] == b"\x89PNG"
+
+
+# ---- mpijax doctor ----
+
+
+@starts_jobs
+def test_doctor_finds_a_working_machine():
+    ran = mpijax("doctor", "--json")
+    found = json.loads(ran.stdout)
+    by_check = {f["check"]: f for f in found}
+    assert ran.returncode == 0, [f for f in found if f["state"] == "error"]
+    assert {"compiler", "cores", "BLAS", "cache", "MPI library", "launcher", "MPI start", "job", "pinning", "latency",
+            "bandwidth"} <= set(by_check)  # fmt: skip
+    assert all(f["remedy"] for f in found if f["state"] != "ok")
+    assert "SERIALIZED" in by_check["MPI start"]["text"]
+
+
+def test_doctor_names_a_wrong_launcher(mpis, monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "find_library", lambda: library("MPICH Version: 4.2.1"))
+    for name in ("compiler", "blas", "alone"):
+        monkeypatch.setattr(checks, name, lambda name=name: Finding(name, "ok", "fine"))
+    monkeypatch.setattr(checks, "is_rank", lambda: False)
+    assert main(["doctor", "--launcher", f"{mpis}/open/bin/mpirun"]) == 1
+    printed = capsys.readouterr().out
+    assert re.search(r"^ERROR    launcher: .*does not belong to MPICH Version: 4.2.1", printed, re.MULTILINE)
+    assert "job" not in printed
+
+
+def cache_of(folder, monkeypatch):
+    monkeypatch.setenv("MPIJAX_CACHE_DIR", str(folder))
+    monkeypatch.delenv("MPIJAX_CACHE", raising=False)
+    return checks.cache()
+
+
+def test_doctor_looks_at_the_cache(tmp_path, monkeypatch):
+    folder = tmp_path / "cache"
+    assert "made at the first compilation" in cache_of(folder, monkeypatch).text
+    folder.mkdir(mode=0o700)
+    (folder / "a.o").write_bytes(b"x" * 1000)
+    good = cache_of(folder, monkeypatch)
+    assert good.state == "ok" and "1 files, 0.0 MB" in good.text
+    folder.chmod(0o777)
+    bad = cache_of(folder, monkeypatch)
+    assert (bad.state, bad.remedy) == ("warning", f"chmod 700 {folder}")
+    assert cache_of(tmp_path / "cache/a.o", monkeypatch).state == "error"
+    monkeypatch.setenv("MPIJAX_CACHE", "0")
+    assert checks.cache().state == "warning"
+
+
+def test_doctor_looks_at_the_environment(monkeypatch):
+    for name in [n for n in os.environ if n.startswith(launcher.RANK_VARIABLES)]:
+        monkeypatch.delenv(name)
+    for name in ("SLURM_STEP_NUM_TASKS", *checks._THREAD_SETTINGS, "MPIJAX_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    assert list(checks.environment()) == []
+    monkeypatch.setenv("PMI_SIZE", "4")
+    monkeypatch.setenv("OMP_NUM_THREADS", "4096")
+    stray, threads = checks.environment()
+    assert (stray.state, stray.remedy) == ("warning", "unset PMI_SIZE")
+    assert threads.text.startswith("OMP_NUM_THREADS=4096, but there are ")
+
+
+def test_doctor_counts_cores(monkeypatch):
+    monkeypatch.setattr(cores, "physical", lambda: [[0], [1]])
+    monkeypatch.setattr(cores, "quota", lambda: 2.0)
+    assert next(checks.machine(2)).state == "ok"
+    assert "use at most 2 ranks" in next(checks.machine(3)).remedy
+
+
+def found(**changes):
+    rows = [{"bytes": 16, "us": 1.0, "MB/s": 16.0}, {"bytes": 1 << 22, "us": 1e3, "MB/s": 4000.0}]
+    ranks = [{"cpus": [i], "threads": 1} for i in range(2)]
+    return {"rows": rows, "ranks": ranks, "yields": False, "mpi4py_us": 2.0, "copy_MB/s": 8000.0} | changes
+
+
+def test_doctor_judges_what_was_measured(monkeypatch):
+    monkeypatch.setattr(cores, "physical", lambda: [[0], [1]])
+    monkeypatch.setattr(cores, "quota", lambda: 2.0)
+    assert checks.pinning(found()).state == "ok"
+    shared = checks.pinning(found(ranks=[{"cpus": [0, 1], "threads": 1}] * 2))
+    assert shared.state == "warning" and "--bind core" in shared.remedy
+    assert [f.state for f in checks.speed(found())] == ["ok", "ok"]
+    slow = [{"bytes": 16, "us": 90.0, "MB/s": 0.2}, {"bytes": 1 << 22, "us": 1e5, "MB/s": 40.0}]
+    assert [f.state for f in checks.speed(found(rows=slow))] == ["warning", "warning"]
+
+
+# ---- mpijax submit ----
+
+REQUEST = submit.Request(3, 8, 4, 90, ["my program.py", "--lr", "0.1"], "big", "me")
+EXPECTED = {
+    "slurm": ["--nodes=3", "--ntasks-per-node=8", "--cpus-per-task=4", "--time=01:30:00", "--partition=big"],
+    "pbs": ["select=3:ncpus=32:mpiprocs=8:ompthreads=4", "walltime=01:30:00", "#PBS -q big", "NCPUS_PER_RANK:-4"],
+    "lsf": ["#BSUB -n 24", "ptile=8", "core(4)", "#BSUB -W 01:30", "#BSUB -q big", "-bind-to core:4"],
+    "flux": ["--tasks=\"${RANKS:-24}\"", "CORES:-4", "--nodes=3 --nslots=24 --cores-per-slot=4 --time-limit=90m"],
+}
+
+
+@pytest.mark.parametrize("scheduler", EXPECTED)
+def test_batch_script(scheduler, tmp_path):
+    text = submit.render(scheduler, REQUEST)
+    assert [part for part in [*EXPECTED[scheduler], "python 'my program.py' --lr 0.1\n"] if part not in text] == []
+    assert "PROGRAM" not in text and ".venv" not in text
+    file = tmp_path / "script.sh"
+    file.write_text(text)
+    subprocess.run(["bash", "-n", file], check=True)
+    if shutil.which("shellcheck"):
+        subprocess.run(["shellcheck", "-e", "SC1091,SC2086", file], check=True)
+
+
+@pytest.mark.parametrize("scheduler", EXPECTED)
+def test_batch_script_is_submitted(scheduler, tmp_path, monkeypatch, capfd):
+    program = tmp_path / "program.py"
+    program.touch()
+    words = ["submit", "--scheduler", scheduler, "--nodes", "1", "--ranks-per-node", "2", str(program), "--x"]
+    assert main([*words[:1], "--dry-run", *words[1:]]) == 0
+    printed = capfd.readouterr().out
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(submit, "_pmi", lambda: "pmi2")
+    name = submit._NEEDED[scheduler]
+    if shutil.which(name) is None:
+        assert main(words) == 1
+        assert f"there is no {name} here" in capfd.readouterr().err
+    last = 'for last; do :; done; if [ -f "$last" ]; then cat "$last"; else cat; fi'
+    script(tmp_path / name, last)
+    assert main(words) == 0
+    assert capfd.readouterr().out == printed
+
+
+def test_slurm_speaks_pmix_with_open_mpi():
+    request = submit.Request(1, 2, 1, 30, ["a.py"], pmi="pmix")
+    assert "MPIJAX_PMI:-pmix" in submit.render("slurm", request)
+    assert "-o pmi=pmix" in submit.render("flux", request)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("90", 90), ("30:00", 30), ("1:30:00", 90), ("0:01", 1)])
+def test_minutes(text, expected):
+    assert submit.minutes(text) == expected
