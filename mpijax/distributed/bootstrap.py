@@ -17,7 +17,7 @@ import time
 from mpijax.distributed import handshake, launchers
 
 _RETRY_SECONDS = 0.1
-_GRACE_SECONDS = 2.0  # the coordinator's verdict comes this much after a process's own time-out
+_GRACE_SECONDS = 10.0  # a coordinator that is there gives its verdict: it may have started later than we
 BOOTSTRAPPED = "MPIJAX_BOOTSTRAP"
 
 
@@ -104,7 +104,7 @@ def _join(
         try:
             connection = socket.create_connection((host, port), timeout=left)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            handshake.join(connection, secret, role, rank, size, deadline)
+            handshake.join(connection, secret, role, rank, size, deadline + _GRACE_SECONDS)
             return connection
         except handshake.Refused as error:
             connection.close()

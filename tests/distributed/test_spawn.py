@@ -1,0 +1,120 @@
+"""`mpijax.spawn` and the notebook magic."""
+
+import io
+import os
+import pickle
+import signal
+import sys
+import time
+import types
+
+import numpy as np
+import pytest
+
+import mpijax
+from mpijax import mpi
+from mpijax import numpy as jnp
+from mpijax.distributed import functions, launchers
+from mpijax.distributed.output import _ranges
+from mpijax.distributed.spawning import RankTraceback
+
+pytestmark = pytest.mark.skipif(launchers.under_launcher(), reason="starts jobs itself")
+
+
+def gather(offset, scale=1):
+    rank = mpijax.process_index()
+    return {"ranks": mpi.allgather(jnp.asarray(rank + offset)), "mine": scale * rank, "n": mpijax.process_count()}
+
+
+def test_results_of_three_ranks_in_order():
+    results = mpijax.spawn(gather, 3, (np.int32(10),), {"scale": 2})
+    assert [(result["mine"], result["n"]) for result in results] == [(0, 3), (2, 3), (4, 3)]
+    for result in results:
+        assert type(result["ranks"]) is np.ndarray
+        np.testing.assert_array_equal(result["ranks"], [10, 11, 12])
+
+
+def test_an_exception_has_the_ranks_traceback_and_ends_the_others():
+    def fails():
+        if mpijax.process_index() == 1:
+            raise KeyError("lost")
+        mpi.barrier()
+
+    begin = time.monotonic()
+    with pytest.raises(KeyError, match="lost") as caught:
+        mpijax.spawn(fails, 2)
+    assert time.monotonic() - begin < 15
+    assert caught.value.__notes__ == ["raised by rank 1 of 2"]
+    assert isinstance(caught.value.__cause__, RankTraceback)
+    assert 'raise KeyError("lost")' in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize(
+    "fn, how, error, message",
+    [
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), {}, RuntimeError, "rank 0 was ended by SIGKILL"),
+        (lambda: os._exit(3), {}, RuntimeError, "rank 0 ended with status 3 before it had a result"),
+        (lambda: time.sleep(60), {"timeout": 2}, TimeoutError, "no result of rank 0 after 2 s"),
+    ],
+)
+def test_ranks_that_do_not_answer(fn, how, error, message):
+    with pytest.raises(error, match=message):
+        mpijax.spawn(fn, 1, **how)
+
+
+def test_what_cannot_be_sent_is_told_before_anything_starts():
+    with pytest.raises(TypeError, match="cannot be sent to the ranks.*plain data"):
+        mpijax.spawn(gather, 2, (sys.stdout,))
+    with pytest.raises(ValueError, match="nprocs=0"):
+        mpijax.spawn(gather, 0)
+
+
+def test_functions_of_main_travel_with_what_they_use():
+    main = types.ModuleType("__main__")
+    source = """
+import math
+factor = 3
+def even(n): return True if n == 0 else odd(n - 1)
+def odd(n): return False if n == 0 else even(n - 1)
+def outer(k, *, more=1):
+    def inner(x): return [math.floor(x * factor * k + more) for _ in range(2)]
+    return inner
+class Own: pass
+def uses_own(): return Own()
+"""
+    exec(source, main.__dict__)
+    assert pickle.loads(functions.dumps(main.even))(10) is True
+    assert pickle.loads(functions.dumps(main.outer(2.5)))(2) == [16, 16]
+    with pytest.raises(TypeError, match="class Own is defined in __main__"):
+        functions.dumps(main.uses_own)
+
+
+class FakeNotebook:
+    """The two parts of IPython's shell that the magic uses."""
+
+    def __init__(self):
+        self.magics, self.user_ns = {}, {"start": np.arange(2)}
+
+    def register_magic_function(self, function, kind, name):
+        assert kind == "cell"
+        self.magics[name] = function
+
+
+def test_a_cell_on_three_ranks_prints_merged_lines(monkeypatch):
+    shell = FakeNotebook()
+    mpijax.load_ipython_extension(shell)
+    shown = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", shown)
+    cell = "import mpijax\nprint('all', start)\ndef f(): return mpijax.process_index()\nprint('rank', f())\n"
+    shell.magics["mpijax"]("-n 3 start", cell)
+    lines = shown.getvalue().splitlines()
+    assert sorted(lines[-3:]) == ["[0] rank 0", "[1] rank 1", "[2] rank 2"]
+    assert lines[0].endswith("] all [0 1]") and lines[0].startswith("[0")
+    with pytest.raises(ZeroDivisionError) as caught:
+        shell.magics["mpijax"]("-n 1", "x = 1\nx / 0\n")
+    assert 'line 2, in <module>\n    x / 0' in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize("ranks, text", [([0], "0"), ([0, 1, 2, 3], "0-3"), ([0, 2, 3, 7], "0,2-3,7")])
+def test_ranges_of_ranks(ranks, text):
+    assert _ranges(ranks) == text
