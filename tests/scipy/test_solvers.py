@@ -1,5 +1,7 @@
 """Iterative solvers, minimization, interpolation, clustering, integration."""
 
+import importlib
+
 import numpy as np
 import pytest
 import scipy.cluster.vq
@@ -11,6 +13,9 @@ import mpijax
 import mpijax.numpy as jnp
 from mpijax.scipy import cluster, integrate, interpolate, optimize
 from mpijax.scipy.sparse.linalg import bicgstab, cg, gmres
+
+for module in ("cluster.vq", "interpolate", "optimize", "sparse.linalg"):
+    importlib.import_module(f"jax.scipy.{module}")  # which `jax.scipy` does not load by itself
 
 RNG = np.random.default_rng(0)
 N = 12
@@ -170,3 +175,10 @@ def test_all_of_jaxs_names_are_there(module):
     ours = __import__(f"mpijax.scipy.{module}", fromlist=["x"])
     theirs = __import__(f"jax.scipy.{module}", fromlist=["x"])
     assert {n for n in dir(theirs) if not n.startswith("_")} - set(dir(ours)) == set()
+
+
+def test_what_is_left_out_says_so():
+    with pytest.raises(AttributeError, match="use scipy.spatial.transform"):
+        mpijax.scipy.spatial  # noqa: B018
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        mpijax.scipy.nothing  # noqa: B018

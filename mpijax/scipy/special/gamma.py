@@ -62,7 +62,7 @@ def polygamma(n: Any, x: Any) -> Any:
 
 
 def _nan_at_poles(function):
-    """SciPy's functions are infinite at the poles of Γ, from where it is approached matters."""
+    """`function`, but NaN at the poles of Γ, where SciPy's are infinite."""
 
     def call(z):
         pole = (z.imag == 0) & (z.real <= 0) & (z.real == np.floor(z.real))
