@@ -1,0 +1,50 @@
+"""The commands in docs/launching.md run, and print what it says; `...` there stands for anything."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpijax.cli.launcher import clean_environment
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docs" / "launching.md").read_text()
+MPIRUN = shutil.which("mpirun", path=str(Path(sys.executable).parent)) or shutil.which("mpirun")
+COMMANDS = [
+    re.match(r"\$ (.*)\n((?s:.*))", part).groups()
+    for block in re.findall(r"^```console\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+    for part in re.split(r"^(?=\$ )", block, flags=re.MULTILINE)
+    if part
+]
+
+pytestmark = [
+    pytest.mark.skipif(MPIRUN is None, reason="there is no mpirun"),
+    pytest.mark.skipif(any(v in os.environ for v in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")), reason="starts ranks"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """With the document's files, and the command on the PATH."""
+    folder = tmp_path_factory.mktemp("launching")
+    for name, body in re.findall(r"^```python\n# (\S+)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL):
+        (folder / name).write_text(body)
+    command = folder / "bin" / "mpijax"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m mpijax "$@"\n')
+    command.chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize(("command", "expected"), COMMANDS, ids=[command[:40] for command, _ in COMMANDS])
+def test_command_prints_what_the_document_says(command, expected, folder):
+    path = os.pathsep.join([str(folder / "bin"), os.environ["PATH"]])
+    env = clean_environment() | {"PATH": path, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(["bash", "-c", f"exec 2>&1; {command}"], cwd=folder, env=env, capture_output=True, text=True, timeout=120)
+    pattern = re.escape(expected.strip()).replace(r"\.\.\.", ".*")
+    assert re.fullmatch(pattern, ran.stdout.strip(), re.DOTALL), ran.stdout
+    assert ran.returncode == 0
