@@ -192,6 +192,7 @@ def _check_launcher(size: int, library: str) -> None:
 def _install_abort(rank: int, MPI: Any) -> None:
     """Makes an uncaught exception of this rank end the job, after its traceback is printed once."""
     previous = sys.excepthook
+    launched = "MPIJAX_BOOTSTRAP" not in os.environ
 
     def hook(kind, value, trace):
         try:
@@ -205,6 +206,9 @@ def _install_abort(rank: int, MPI: Any) -> None:
             sys.stderr.flush()
         finally:
             if not hasattr(sys, "ps1") and not MPI.Is_finalized():  # an interactive session goes on
-                MPI.COMM_WORLD.Abort(130 if issubclass(kind, KeyboardInterrupt) else 1)
+                status = 130 if issubclass(kind, KeyboardInterrupt) else 1
+                if not launched:  # nobody kills a rank that aborts: it goes, and the coordinator tells the others
+                    os._exit(status)
+                MPI.COMM_WORLD.Abort(status)
 
     sys.excepthook = hook
