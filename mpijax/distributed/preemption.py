@@ -2,9 +2,8 @@
 
 import signal
 import threading
+from array import array
 from typing import Any
-
-import numpy as np
 
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR2)
 _asked = threading.Event()
@@ -24,7 +23,7 @@ def should_stop() -> bool:
 
     _install()
     state = mpi_start.start()
-    asked = np.array([_asked.is_set()], np.int32)
+    asked = array("i", [_asked.is_set()])
     if state.size > 1:
         state.control.Allreduce(state.MPI.IN_PLACE, asked, state.MPI.MAX)
     return bool(asked[0])
