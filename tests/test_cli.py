@@ -255,6 +255,20 @@ def test_signals_reach_the_program(number):
 
 
 @starts_jobs
+def test_ranks_end_with_the_one_that_started_them():
+    env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT)}
+    body = RANK + "print(os.getpid(), flush=True); time.sleep(60)"
+    job = subprocess.Popen(command("run", "-n", 2, "-c", body), stdout=subprocess.PIPE, text=True, env=env)
+    pids = [int(job.stdout.readline().split()[1]) for _ in range(2)]
+    job.kill()
+    job.communicate()
+    limit = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < limit, "ranks are left behind"
+        time.sleep(0.05)
+
+
+@starts_jobs
 def test_ranks_are_pinned_apart():
     if len(cores.physical()) < 2:
         pytest.skip("one core")

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 _RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
 _PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
@@ -40,19 +41,22 @@ def main() -> int:
     return status
 
 
-def supervise(command: list[str], started) -> int:
-    """Run command; its exit status, 128 + the signal's number if one ended it."""
+def end_with_parent(number: int) -> Callable[[], object]:
+    """What a new process calls to get signal `number` when the one that started it ends, however that does."""
     libc = ctypes.CDLL(None)
+    return lambda: libc.prctl(1, int(number))  # PR_SET_PDEATHSIG
 
-    def die_with_parent() -> None:
-        libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: launchers end the process that they started
+
+def supervise(command: list[str], started: Callable[[int], object]) -> int:
+    """Run command; its exit status, 128 + the signal's number if one ended it."""
+    with_parent = end_with_parent(signal.SIGKILL)  # launchers end the process that they started
 
     # Signals wait until there is a child to pass them to.
     signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED)
 
     def begin() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
-        die_with_parent()
+        with_parent()
 
     child = subprocess.Popen(command, preexec_fn=begin, close_fds=False)  # PMI speaks over an inherited descriptor
     for number in _PASSED:

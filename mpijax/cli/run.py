@@ -24,7 +24,7 @@ from mpijax.cli.launcher import Launcher, NoLauncher, clean_environment, find_la
 from mpijax.cli.lines import Merger, ranges
 
 _PROGRAM = "script.py args ... | -m module args ... | -c code args ..."
-_PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+_PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 # Seconds from an interrupt until ranks that do not end are ended.
 GRACE = 10.0
 
@@ -154,7 +154,10 @@ class _Running:
         # In a session of its own, so that Ctrl-C reaches the ranks once: from here.
         stdin = subprocess.DEVNULL if _is_terminal() else None
         try:
-            self.process = subprocess.Popen(command, env=environment, stdin=stdin, start_new_session=True)
+            self.process = subprocess.Popen(
+                command, env=environment, stdin=stdin, start_new_session=True,
+                preexec_fn=rank.end_with_parent(signal.SIGTERM),
+            )  # fmt: skip
             self.status: int = self._serve()
         finally:
             signal.set_wakeup_fd(previous)
@@ -220,7 +223,7 @@ class _Running:
         if number == signal.SIGCHLD:
             return
         pids = [int(file.read_text()) for file in self.folder.glob("*.pid")]
-        stops = number in (signal.SIGINT, signal.SIGTERM)
+        stops = number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         if len(pids) < self.job.ranks or (stops and self.signalled):
             self.process.send_signal(number)
         else:
@@ -228,7 +231,7 @@ class _Running:
                 _send(pid, number)
         if stops:
             self.signalled = number
-            if number == signal.SIGINT:
+            if number != signal.SIGTERM:  # that one may announce a preemption: the program takes its time
                 self.deadline = time.monotonic() + GRACE
 
 
