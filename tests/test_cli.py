@@ -255,8 +255,8 @@ def test_signals_reach_the_program(number):
 
 
 @starts_jobs
-def test_ranks_end_with_the_one_that_started_them():
-    env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT)}
+def test_ranks_end_with_the_one_that_started_them(tmp_path):
+    env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
     body = RANK + "print(os.getpid(), flush=True); time.sleep(60)"
     job = subprocess.Popen(command("run", "-n", 2, "-c", body), stdout=subprocess.PIPE, text=True, env=env)
     pids = [int(job.stdout.readline().split()[1]) for _ in range(2)]
