@@ -16,6 +16,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -123,10 +125,11 @@ class BuildPy(build_py):
 
 
 class BuildExt(build_ext):
-    """Translates and compiles one extension after the other, only what is out of date."""
+    """Translates the extensions one after the other, and compiles them beside that; only what is out of date."""
 
     def run(self):
         self.failures: list[tuple[str, BaseException]] = []
+        self.translating = threading.Lock()  # Cython is not made for threads
         with exclusive(Path("build")):
             super().run()
         if self.failures:
@@ -135,12 +138,16 @@ class BuildExt(build_ext):
 
     def build_extensions(self):
         self.check_extensions_list(self.extensions)
-        for ext in list(self.extensions):
+
+        def attempt(ext):
             try:
                 self.build_extension(ext)
             except Exception as error:
                 self.failures.append((ext.name, error))
                 self.extensions.remove(ext)  # nothing to copy into the source tree
+
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            list(pool.map(attempt, list(self.extensions)))
 
     def build_extension(self, ext):
         from Cython.Build import cythonize
@@ -150,7 +157,8 @@ class BuildExt(build_ext):
         if ext.name == "mpijax._ext.mpi":
             for key, value in mpi_flags().items():
                 setattr(ext, key, getattr(ext, key) + value)
-        (translated,) = cythonize([ext], build_dir="build/cython", include_path=[declarations()], quiet=True)
+        with self.translating:
+            (translated,) = cythonize([ext], build_dir="build/cython", include_path=[declarations()], quiet=True)
         ext.sources = translated.sources
         ext._needs_stub = False
         super().build_extension(ext)
