@@ -170,7 +170,8 @@ def _check_launcher(size: int, library: str) -> None:
     alone."""
     if size > 1:
         return
-    if "MPIJAX_BOOTSTRAP" in os.environ and os.environ.get("PMI_SIZE") != "1":  # set by mpijax.distributed while it starts MPI
+    # Set by mpijax.distributed while it starts MPI.
+    if "MPIJAX_BOOTSTRAP" in os.environ and os.environ.get("PMI_SIZE") != "1":
         raise RuntimeError(
             f"{os.environ.get('PMI_SIZE')} processes have been brought together without a launcher, but the MPI "
             f"library ({library.splitlines()[0].strip()}) sees only one: it does not speak PMI-1, as MPICH does. "
