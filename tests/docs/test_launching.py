@@ -33,10 +33,11 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("launching")
     for name, body in re.findall(r"^```python\n# (\S+)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL):
         (folder / name).write_text(body)
-    command = folder / "bin" / "mpijax"
-    command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m mpijax "$@"\n')
-    command.chmod(0o755)
+    (folder / "bin").mkdir()
+    for name, what in {"mpijax": f"{sys.executable} -m mpijax", "python": sys.executable}.items():
+        command = folder / "bin" / name
+        command.write_text(f'#!/bin/sh\nexec {what} "$@"\n')
+        command.chmod(0o755)
     return folder
 
 
