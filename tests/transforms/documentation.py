@@ -99,7 +99,7 @@ def jaxpr_of_a_counted_loop_of_fixed_length(j):
 @valued
 def jaxpr_of_a_while_loop(j):
     def f(x):
-        return j.lax.while_loop(lambda s: s[1] < 100.0, lambda s: (s[0] + 1, s[1] * 2.0 + x.sum()), (0, x[0] ** 2))
+        return j.lax.while_loop(lambda s: s[1] < 100.0, lambda s: (s[0] + 1, s[1] * 2.0 + (x * x).sum()), (0, x[0] ** 2))
 
     return f, (X3,)
 
