@@ -13,7 +13,7 @@ from typing import Any
 from mpijax.compiler.views import is_view
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr, dead_code
+from mpijax.core.jaxpr import ClosedJaxpr, without_dead_code
 from mpijax.core.lowering import Communication, ControlFlow, Elementwise, Partitioned, Structural
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import registry
@@ -77,8 +77,8 @@ def make_region(
 @memo_on_jaxpr
 def _needed(closed: ClosedJaxpr) -> ClosedJaxpr:
     """Without operations that no result needs."""
-    jaxpr, _ = dead_code(closed.jaxpr, [True] * len(closed.jaxpr.outvars))
-    return ClosedJaxpr(jaxpr.replace(invars=closed.jaxpr.invars), closed.consts)
+    jaxpr, consts, _ = without_dead_code(closed.jaxpr, closed.consts)
+    return ClosedJaxpr(jaxpr.replace(invars=closed.jaxpr.invars), consts)
 
 
 def leaves_region(eqn, avals) -> bool:

@@ -234,3 +234,18 @@ def dead_code(jaxpr: Jaxpr, used_outputs: Sequence[bool]) -> tuple[Jaxpr, list[b
     invars = [v for v, used in zip(jaxpr.invars, used_inputs, strict=True) if used]
     constvars = jaxpr.constvars
     return Jaxpr(constvars, invars, outvars, kept[::-1], debug_info=jaxpr.debug_info), used_inputs
+
+
+def without_dead_code(
+    jaxpr: Jaxpr, consts: Sequence[Any], used: Sequence[bool] | None = None
+) -> tuple[Jaxpr, list[Any], list[bool]]:
+    """`dead_code`, and constants that are not read any more go too; by default all outputs are used.
+
+    Returns the Jaxpr, the values of its constants, and which arguments it still has.
+    """
+    kept, used_inputs = dead_code(jaxpr, [True] * len(jaxpr.outvars) if used is None else used)
+    live = {v for e in kept.eqns for v in e.invars if type(v) is not Literal}
+    live.update(v for v in kept.outvars if type(v) is not Literal)
+    reads = [v in live for v in jaxpr.constvars]
+    constvars = [v for v, r in zip(jaxpr.constvars, reads, strict=True) if r]
+    return kept.replace(constvars=constvars), [c for c, r in zip(consts, reads, strict=True) if r], used_inputs

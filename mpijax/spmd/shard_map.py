@@ -14,7 +14,7 @@ from typing import Any
 from mpijax.core import tree
 from mpijax.core.avals import NO_AXES, ShapedArray
 from mpijax.core.effects import NamedAxisEffect
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal, dead_code, eval_jaxpr
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr, without_dead_code
 from mpijax.core.lowering import Partitioned
 from mpijax.core.primitive import Primitive, registry
 from mpijax.core.source import callable_name
@@ -475,13 +475,8 @@ def _batch(axis: AxisData, args, dims, **params):
 
 def _dce(used: list[bool], eqn: Eqn) -> Eqn:
     closed: ClosedJaxpr = eqn.params["jaxpr"]
-    jaxpr, used_inputs = dead_code(closed.jaxpr, used)
-    live = {v for e in jaxpr.eqns for v in e.invars if type(v) is not Literal} | set(jaxpr.outvars)
-    keep = [v in live for v in jaxpr.constvars]
-    pruned = ClosedJaxpr(
-        jaxpr.replace(constvars=[v for v, k in zip(jaxpr.constvars, keep, strict=True) if k]),
-        [c for c, k in zip(closed.consts, keep, strict=True) if k],
-    )
+    jaxpr, consts, used_inputs = without_dead_code(closed.jaxpr, closed.consts, used)
+    pruned = ClosedJaxpr(jaxpr, consts)
     params = {
         **eqn.params,
         "jaxpr": pruned,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, dead_code, eval_jaxpr
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, eval_jaxpr, without_dead_code
 from mpijax.core.lowering import Inline
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import Primitive
@@ -79,12 +79,8 @@ def _batch(axis, args, dims, **params):
 @memo_on_jaxpr
 def pruned_call(closed: ClosedJaxpr, used: tuple[bool, ...]) -> tuple[ClosedJaxpr, list[bool]]:
     """A called Jaxpr without what only unused results need, and which arguments it still reads."""
-    jaxpr, used_inputs = dead_code(closed.jaxpr, used)
-    live = {v for e in jaxpr.eqns for v in e.invars if type(v) is not Literal} | set(jaxpr.outvars)
-    keep = [v in live for v in jaxpr.constvars]
-    consts = [c for c, k in zip(closed.consts, keep, strict=True) if k]
-    constvars = [v for v, k in zip(jaxpr.constvars, keep, strict=True) if k]
-    return ClosedJaxpr(jaxpr.replace(constvars=constvars), consts), used_inputs
+    jaxpr, consts, used_inputs = without_dead_code(closed.jaxpr, closed.consts, used)
+    return ClosedJaxpr(jaxpr, consts), used_inputs
 
 
 def _dce(used: list[bool], eqn: Eqn) -> Eqn:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpijax.core import dtypes
-from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, dead_code, eval_jaxpr
+from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, eval_jaxpr, without_dead_code
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.trace import JaxprTrace, JitTracer, Trace, current_trace, state, typeof
 from mpijax.transforms.dual import DualTrace, DualTracer
@@ -223,9 +223,5 @@ def linearize_jaxpr(
 
 def _pruned(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
     """Without what no result needs; arguments all stay."""
-    pruned, _ = dead_code(jaxpr, [True] * len(jaxpr.outvars))
-    live = {v for e in pruned.eqns for v in e.invars if type(v) is not Literal}
-    live.update(v for v in pruned.outvars if type(v) is not Literal)
-    keep = [v in live for v in jaxpr.constvars]
-    constvars = [v for v, k in zip(jaxpr.constvars, keep, strict=True) if k]
-    return pruned.replace(constvars=constvars, invars=jaxpr.invars), [c for c, k in zip(consts, keep, strict=True) if k]
+    kept, consts, _ = without_dead_code(jaxpr, consts)
+    return kept.replace(invars=jaxpr.invars), consts

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr, Literal, Var, dead_code
+from mpijax.core.jaxpr import ClosedJaxpr, Literal, Var, without_dead_code
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.trace import typeof
 from mpijax.ops.control_flow.common import chosen
@@ -47,12 +47,8 @@ def inputs_first(closed: ClosedJaxpr, first: tuple[bool, ...]) -> ClosedJaxpr:
 @memo_on_jaxpr
 def pruned(closed: ClosedJaxpr, used: tuple[bool, ...]) -> tuple[ClosedJaxpr, list[bool]]:
     """Only what the results marked `used` need, with all arguments; and which arguments it still reads."""
-    jaxpr, reads = dead_code(closed.jaxpr, used)
-    live = {v for e in jaxpr.eqns for v in e.invars if type(v) is not Literal}
-    live.update(v for v in jaxpr.outvars if type(v) is not Literal)
-    keep = [v in live for v in jaxpr.constvars]
-    jaxpr = jaxpr.replace(constvars=chosen(jaxpr.constvars, keep), invars=closed.jaxpr.invars)
-    return ClosedJaxpr(jaxpr, chosen(closed.consts, keep)), reads
+    jaxpr, consts, reads = without_dead_code(closed.jaxpr, closed.consts, used)
+    return ClosedJaxpr(jaxpr.replace(invars=closed.jaxpr.invars), consts), reads
 
 
 def join_consts(bodies: Sequence[tuple[ClosedJaxpr, Sequence[Any]]]) -> tuple[list[ClosedJaxpr], list[Any]]:
