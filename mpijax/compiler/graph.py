@@ -168,8 +168,6 @@ class _Builder:
         self.const_ids: dict[int, Value] = {}
         # The work already done, in the scope it was done in: a value of a body is a shard, and stays inside.
         self.seen: dict[Any, list[Value]] = {}
-        # max(x, 0) by x: `x > 0`, which the derivative asks for, is `max(x, 0) > 0`, and x need not be kept.
-        self.rectified: dict[int, Value] = {}
 
     def literal(self, val: Any, aval: ShapedArray) -> Value:
         scalar = np.asarray(val, aval.dtype)[()]
@@ -234,6 +232,11 @@ class _Builder:
         """A value as every rank has it: gathered, if it is this rank's shard."""
         layout = None if self.meshes else self.shards.get(id(v))
         return v if layout is None else partition.gathered(self, v, layout, source)
+
+    def done(self, primitive, params, inputs, avals) -> list[Value] | None:
+        """The results of an operation where it has been done already."""
+        key = _work_key(primitive, inputs, params, avals)
+        return None if key is None else self.seen.get(key)
 
     def node(self, primitive, params, inputs, avals, source) -> list[Value]:
         """Add a pure operation."""
@@ -316,11 +319,11 @@ class _Builder:
             return regions.control_node(self, eqn, inputs, avals, source)
         if lower is None:
             raise NotImplementedError(f"primitive {eqn.primitive.name} has no lowering")
-        if isinstance(lower, Elementwise) and all(v.scalar is not None for v in inputs) and _is_count(avals):
-            known = eqn.primitive.reference(*[v.scalar for v in inputs], **eqn.params)
-            return [self.literal(known, avals[0])]
-        if eqn.primitive.name in ("eq", "ne") and any(not isinstance(v.aval.dtype, np.dtype) for v in inputs):
-            return self._compared_keys(eqn.primitive, inputs, avals, source)
+        if isinstance(lower, Elementwise):
+            inputs = normalize.operands(self, eqn.primitive, inputs)
+            outs = normalize.known_or_simpler(self, eqn.primitive, eqn.params, inputs, avals, source)
+            if outs is not None:
+                return outs
         key = None
         if not fx.pins(eqn.effects):
             key = _work_key(eqn.primitive, inputs, eqn.params, avals)
@@ -329,11 +332,7 @@ class _Builder:
         if isinstance(lower, Native):
             # The status bytes are one more result, which nobody reads.
             avals = [*avals, ShapedArray((STATUS_BYTES,), np.uint8)]
-        if eqn.primitive.name == "gt" and _is_zero(inputs[1]):
-            inputs = [self.rectified.get(id(inputs[0]), inputs[0]), inputs[1]]
         outputs = self._node(eqn.primitive, eqn.params, inputs, avals, source, eqn.effects)
-        if eqn.primitive.name == "max" and _is_zero(inputs[1]):
-            self.rectified[id(inputs[0])] = outputs[0]
         if isinstance(lower, Native):
             outputs = outputs[:-1]
         if key is not None:
@@ -383,34 +382,12 @@ class _Builder:
         params = {**node.params, "dimension_numbers": ((rc, lc), (rb, lb))}
         return node.primitive, params, [node.inputs[1], node.inputs[0]]
 
-    def _compared_keys(self, primitive, inputs, avals, source) -> list[Value]:
-        """PRNG keys are equal if all their words are."""
-        words = []
-        for v in inputs:
-            aval = ShapedArray(v.shape, v.element)
-            words += self.node(registry["random_unwrap"], {}, [v], [aval], source)
-        shape = words[0].shape
-        params = {"axes": (len(shape) - 1,), "out_sharding": None}
-        same = self.node(primitive, {}, words, [ShapedArray(shape, np.bool_)], source)
-        combine = registry["reduce_and" if primitive.name == "eq" else "reduce_or"]
-        return self.node(combine, params, same, avals, source)
-
     def _converted(self, v: Value, dtype, source) -> Value:
         if v.element == dtype:
             return v
         params = {"new_dtype": dtype, "weak_type": False, "sharding": None}
         aval = v.aval.update(dtype=dtype, weak_type=False)
         return self._node(registry["convert_element_type"], params, [v], [aval], source, fx.no_effects)[0]
-
-
-def _is_zero(v: Value) -> bool:
-    return v.scalar is not None and v.scalar == 0
-
-
-def _is_count(avals) -> bool:
-    """Whether the only result is one integer or bool: exact, so it can be known beforehand."""
-    dtype = avals[0].dtype
-    return len(avals) == 1 and avals[0].shape == () and isinstance(dtype, np.dtype) and dtype.kind in "iub"
 
 
 def is_narrow(dtype) -> bool:

@@ -1,4 +1,6 @@
-"""Indexing at positions that are known when compiling: gathers become slices, scatters static updates.
+"""Operations as simpler ones, where what they do is known when compiling.
+
+Indexing at positions that are known: gathers become slices, scatters static updates.
 
 `x.at[1:-1, 1:-1].set(y)` is traced, as in JAX, to a scatter whose indices are an array made of literals. What such an
 array holds is found here, so that the window is a part of the result like one of a pad or concatenation.
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpijax.core import effects as fx
+from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Elementwise, Structural
 from mpijax.core.primitive import Primitive, Unsupported, registry
 
@@ -56,6 +59,43 @@ def known(v: Value) -> np.ndarray | None:
             return None
         inputs.append(x)
     return np.asarray(node.primitive.reference(*inputs, **node.params), v.element).reshape(v.shape)
+
+
+def operands(builder: Any, primitive, inputs: list) -> list:
+    """The operands of an elementwise operation, or others that give the same.
+
+    `x > 0`, which the derivative of relu asks for, is `max(x, 0) > 0`: where that is there, x need not be kept.
+    """
+    if primitive.name != "gt" or inputs[1].scalar is None or inputs[1].scalar != 0:
+        return inputs
+    largest = builder.done(registry["max"], {}, inputs, [inputs[0].aval])
+    return inputs if largest is None else [largest[0], inputs[1]]
+
+
+def known_or_simpler(builder: Any, primitive, params, inputs, avals, source) -> list | None:
+    """The results of an elementwise operation that is known when compiling or done by others; None for the rest."""
+    if all(v.scalar is not None for v in inputs) and _is_count(avals):
+        return [builder.literal(primitive.reference(*[v.scalar for v in inputs], **params), avals[0])]
+    if primitive.name in ("eq", "ne") and any(not isinstance(v.aval.dtype, np.dtype) for v in inputs):
+        return _compared_keys(builder, primitive, inputs, avals, source)
+    return None
+
+
+def _is_count(avals) -> bool:
+    """Whether the only result is one integer or bool: exact, so it can be known beforehand."""
+    dtype = avals[0].dtype
+    return len(avals) == 1 and avals[0].shape == () and isinstance(dtype, np.dtype) and dtype.kind in "iub"
+
+
+def _compared_keys(builder, primitive, inputs, avals, source) -> list:
+    """PRNG keys are equal if all their words are."""
+    words = [
+        _pure(builder, registry["random_unwrap"], {}, [v], ShapedArray(v.shape, v.element), source) for v in inputs
+    ]
+    shape = words[0].shape
+    same = _pure(builder, primitive, {}, words, ShapedArray(shape, np.bool_), source)
+    combine = registry["reduce_and" if primitive.name == "eq" else "reduce_or"]
+    return [_pure(builder, combine, {"axes": (len(shape) - 1,), "out_sharding": None}, [same], avals[0], source)]
 
 
 def simplified(builder: Any, primitive, params, inputs, avals, source) -> list | None:
