@@ -71,42 +71,43 @@ def newton(backend):
     return lambda: f(a)
 
 
+def ten_steps(backend, step, size):
+    """A call of ten steps `u -> u` on a square grid."""
+    f = backend.jax.jit(lambda u: backend.lax.fori_loop(0, 10, lambda _, u: step(u), u))
+    u = normal(backend, size, size)
+    return lambda: f(u)
+
+
 @case("loops/heat stencil 2048x2048, 10 steps", ratio=5, c_ratio=1.3, c="heat 2048")
 def heat(backend):
-    def step(_, u):
+    def step(u):
         near = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2]
         return u.at[1:-1, 1:-1].add(0.1 * (near - 4 * u[1:-1, 1:-1]))
 
-    f = backend.jax.jit(lambda u: backend.lax.fori_loop(0, 10, step, u))
-    u = normal(backend, 2048, 2048)
-    return lambda: f(u)
+    return ten_steps(backend, step, 2048)
 
 
 @case("loops/heat stencil by roll 1024x1024, 10 steps", ratio=2)
 def heat_by_roll(backend):
     jnp = backend.jnp
 
-    def step(_, u):
+    def step(u):
         near = jnp.roll(u, 1, 0) + jnp.roll(u, -1, 0) + jnp.roll(u, 1, 1) + jnp.roll(u, -1, 1)
         return u + 0.1 * (near - 4 * u)
 
-    f = backend.jax.jit(lambda u: backend.lax.fori_loop(0, 10, step, u))
-    u = normal(backend, 1024, 1024)
-    return lambda: f(u)
+    return ten_steps(backend, step, 1024)
 
 
 @case("loops/heat stencil by pad 1024x1024, 10 steps", ratio=2)
 def heat_by_pad(backend):
     jnp = backend.jnp
 
-    def step(_, u):
+    def step(u):
         p = jnp.pad(u, 1)
         near = p[2:, 1:-1] + p[:-2, 1:-1] + p[1:-1, 2:] + p[1:-1, :-2]
         return u + 0.1 * (near - 4 * u)
 
-    f = backend.jax.jit(lambda u: backend.lax.fori_loop(0, 10, step, u))
-    u = normal(backend, 1024, 1024)
-    return lambda: f(u)
+    return ten_steps(backend, step, 1024)
 
 
 @case("loops/n-body forces, 512 bodies", ratio=2)
