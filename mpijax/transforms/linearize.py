@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpijax.core import dtypes
-from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, eval_jaxpr, without_dead_code
+from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr, without_dead_code
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.trace import JaxprTrace, JitTracer, Trace, current_trace, state, typeof
 from mpijax.transforms.dual import DualTrace, DualTracer
