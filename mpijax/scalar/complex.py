@@ -55,7 +55,7 @@ def div(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     infinite = b.compare("eq", b.abs(large), b.const(np.inf, p.dtype))
     unit = b.mul(b.copysign(b.const(1, p.dtype), small), b.copysign(b.const(1, p.dtype), large))
     ratio = b.select(b.and_(both, infinite), unit, ratio)
-    nothing = b.compare("eq", large, zero)
+    nothing = b.and_(b.compare("eq", large, zero), b.compare("eq", small, zero))
     ratio = b.select(nothing, zero, ratio)
     denominator = b.select(nothing, large, b.add(large, b.mul(small, ratio)))
 

@@ -1,7 +1,8 @@
 """Transcendental functions of complex arguments, from those of reals.
 
 The inverse functions follow Kahan ("Branch cuts for complex elementary functions", 1987): square roots of
-1 + z and 1 - z, whose signs of zero put the result on the right side of the cuts.
+1 + z and 1 - z, whose signs of zero put the result on the right side of the cuts. Infinities, NaN and zeros
+are those of C99's Annex G, which the Python Array API standard has too.
 """
 
 from __future__ import annotations
@@ -51,11 +52,31 @@ def _size(z: Pair) -> Expr:
     return Expr(z[0].b, cx.abs_(z[0].b, _join(z)))
 
 
+def _finite(x: Expr) -> Expr:
+    return abs(x) < np.inf
+
+
+def _infinite(x: Expr) -> Expr:
+    return abs(x).eq(np.inf)
+
+
+def _without_angle(z: Pair) -> tuple[Pair, Expr]:
+    """z with y = 0 where e^x is 0 and y is no angle (then e^z is 0 in any case); where e^x is infinite so."""
+    x, y = z
+    no_angle = ~_finite(y)
+    return (x, where(x.eq(-np.inf) & no_angle, 0.0, y)), x.eq(np.inf) & no_angle
+
+
 @on_pairs
 def exp(z: Pair) -> Pair:
-    """e^x (cos y + i sin y); y = 0 stays 0 where e^x is infinite, and any y gives 0 where e^x is 0."""
+    """e^x (cos y + i sin y); y = 0 stays 0 where e^x is infinite."""
+    z, overflows = _without_angle(z)
+    real, imag = _plain_exp(z)
+    return where(overflows, np.inf, real), imag
+
+
+def _plain_exp(z: Pair) -> Pair:
     x, y = z
-    y = where(x.eq(-np.inf), 0.0, y)
     size = exponential.exp(x)
     return size * trigonometric.cos(y), where(y.eq(0.0), y, size * trigonometric.sin(y))
 
@@ -68,10 +89,10 @@ def exp2(z: Pair) -> Pair:
 @on_pairs
 def expm1(z: Pair) -> Pair:
     """e^z - 1; the real part as (e^x - 1) cos y - 2 sin^2(y/2)."""
-    x, y = z
+    (x, y), overflows = _without_angle(z)
     half = trigonometric.sin(y * 0.5)
     real = exponential.expm1(x) * trigonometric.cos(y) - 2.0 * half * half
-    return real, where(y.eq(0.0), y, exponential.exp(x) * trigonometric.sin(y))
+    return where(overflows, np.inf, real), where(y.eq(0.0), y, exponential.exp(x) * trigonometric.sin(y))
 
 
 @on_pairs
@@ -130,15 +151,22 @@ def cbrt(z: Pair) -> Pair:
 
 @on_pairs
 def sin(z: Pair) -> Pair:
+    """sin x cosh y + i cos x sinh y; where x is no angle, y that is 0 or infinite stays."""
     x, y = z
-    return (trigonometric.sin(x) * hyperbolic.cosh(y),
-            where(y.eq(0.0), y, trigonometric.cos(x) * hyperbolic.sinh(y)))
+    stays = (y.eq(0.0) | _infinite(y)) & ~_finite(x)
+    return (where(x.eq(0.0), x, trigonometric.sin(x) * hyperbolic.cosh(y)),
+            where(stays, y, trigonometric.cos(x) * hyperbolic.sinh(y)))
 
 
 @on_pairs
 def cos(z: Pair) -> Pair:
+    """cos x cosh y - i sin x sinh y; a zero times an infinity, or times what is no angle, is a zero."""
     x, y = z
-    return trigonometric.cos(x) * hyperbolic.cosh(y), -(trigonometric.sin(x) * hyperbolic.sinh(y))
+    no_angle = ~_finite(x)
+    product = trigonometric.sin(x) * hyperbolic.sinh(y)
+    product = where(x.eq(0.0) & ~_finite(y), x * y.const(1.0).with_sign_of(y), product)
+    return (where(_infinite(y) & no_angle, np.inf, trigonometric.cos(x) * hyperbolic.cosh(y)),
+            -where(y.eq(0.0) & no_angle, y, product))
 
 
 @on_pairs
@@ -148,7 +176,9 @@ def tan(z: Pair) -> Pair:
     t, h = trigonometric.tan(x), hyperbolic.tanh(y)
     sech = 1.0 / hyperbolic.cosh(y)
     below = (t * h).fma(t * h, 1.0)
-    return t * sech * sech / below, h * t.fma(t, 1.0) / below
+    no_angle = ~_finite(x)
+    real = where(x.eq(0.0) | (_infinite(y) & no_angle), x.const(0.0).with_sign_of(x), t * sech * sech / below)
+    return real, where((y.eq(0.0) | _infinite(y)) & no_angle, h, h * t.fma(t, 1.0) / below)
 
 
 def _turned(function: Callable[[Pair], Pair]) -> Callable[[Pair], Pair]:
@@ -186,24 +216,32 @@ def logistic(z: Pair) -> Pair:
 def asin(z: Pair) -> Pair:
     x, y = z
     minus, plus = sqrt((1.0 - x, -y)), sqrt((1.0 + x, y))
-    real = inverse_trigonometric.atan2(x, _times(minus, plus)[0])
-    return real, hyperbolic.asinh(_times((minus[0], -minus[1]), plus)[1])
+    far = _infinite(x) | _infinite(y)
+    real = inverse_trigonometric.atan2(x, where(far, abs(y), _times(minus, plus)[0]))
+    size = hyperbolic.asinh(_times((minus[0], -minus[1]), plus)[1])
+    return where(x.eq(0.0), x, real), where(far, y.const(np.inf).with_sign_of(y), size)
 
 
 @on_pairs
 def acos(z: Pair) -> Pair:
     x, y = z
     minus, plus = sqrt((1.0 - x, -y)), sqrt((1.0 + x, y))
-    real = 2.0 * inverse_trigonometric.atan2(minus[0], plus[0])
-    return real, hyperbolic.asinh(_times((plus[0], -plus[1]), minus)[1])
+    far = _infinite(x) | _infinite(y)
+    half = inverse_trigonometric.atan2(where(far, abs(y), minus[0]), where(far, x, plus[0]))
+    size = hyperbolic.asinh(_times((plus[0], -plus[1]), minus)[1])
+    real = where(x.eq(0.0) & y.is_nan(), np.pi / 2, where(far, half, 2.0 * half))
+    return real, where(far, -y.const(np.inf).with_sign_of(y), size)
 
 
 @on_pairs
 def acosh(z: Pair) -> Pair:
     x, y = z
     minus, plus = sqrt((x - 1.0, y)), sqrt((x + 1.0, y))
+    far = _infinite(x) | _infinite(y)
     real = hyperbolic.asinh(_times((minus[0], -minus[1]), plus)[0])
-    return real, 2.0 * inverse_trigonometric.atan2(minus[1], plus[0])
+    half = inverse_trigonometric.atan2(where(far, y, minus[1]), where(far, x, plus[0]))
+    angle = where(x.eq(0.0) & y.is_nan(), np.pi / 2, where(far, half, 2.0 * half))
+    return where(far, np.inf, real), angle
 
 
 @on_pairs
@@ -212,11 +250,11 @@ def atanh(z: Pair) -> Pair:
     x, y = z
     a = abs(x)
     rest = 1.0 - a
-    infinite = a.at_least(abs(y)).eq(np.inf)
+    far = _infinite(x) | _infinite(y)
     real = 0.25 * logarithm.log1p(4.0 * a / rest.fma(rest, y * y))
     angle = 0.5 * inverse_trigonometric.atan2(2.0 * y, rest * (1.0 + a) - y * y)
-    return (where(infinite, 0.0, real).with_sign_of(x),
-            where(infinite, y.const(np.pi / 2).with_sign_of(y), angle))
+    quarter = where(y.is_nan(), y, y.const(np.pi / 2).with_sign_of(y))
+    return where(far | x.eq(0.0), 0.0, real).with_sign_of(x), where(far, quarter, angle)
 
 
 _register("asinh", _turned(asin))
@@ -228,7 +266,7 @@ def power(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     dtype = x.dtype if x.imag is not None else y.dtype
     x, y = (s if s.imag is not None else b.convert(s, dtype) for s in (x, y))
     base, exponent = _parts(b, x), _parts(b, y)
-    result = exp(_times(exponent, log(base)))
+    result = _plain_exp(_times(exponent, log(base)))
     nothing = base[0].eq(0.0) & base[1].eq(0.0)
     none = exponent[0].eq(0.0) & exponent[1].eq(0.0)
     vanishes = nothing & (exponent[0] > 0.0)
