@@ -300,6 +300,19 @@ def typeof(x: Any) -> ShapedArray:
 get_aval = typeof
 
 
+def abstractify(x: Any) -> ShapedArray:
+    """Like `typeof`, where no value is needed: any object with `shape` and `dtype` has a type then."""
+    try:
+        return typeof(x)
+    except TypeError:
+        shape, dtype = getattr(x, "shape", None), getattr(x, "dtype", None)
+        if shape is None or dtype is None:
+            raise
+        return ShapedArray(
+            tuple(shape), dtypes.canonicalize_dtype(dtype), bool(getattr(x, "weak_type", False))
+        )
+
+
 def _typeof_other(x: Any) -> ShapedArray:
     kind = type(x)
     if kind in (bool, int, float, complex):

@@ -46,6 +46,11 @@ def check_dtype(name: str, dtype: Any, kinds: Sequence[type], where: str = "") -
     """Raise TypeError unless `dtype` is one of `kinds`."""
     if not accepts_dtype(dtype, kinds):
         listed = ", ".join(k.__name__.rstrip("_") for k in kinds)
+        if dtype == dtypes.float0:
+            raise TypeError(
+                f"Called {name} with a float0{where}. float0s do not support any operations by design: they are the "
+                "tangents of integer and bool values."
+            )
         given = dtype.name if isinstance(dtype, np.dtype) else dtypes.short_name(dtype)
         raise TypeError(
             f"{name} does not accept dtype {given}{where}. Accepted dtypes{where} are subtypes of {listed}."

@@ -8,7 +8,7 @@ from typing import Any
 from mpijax.core import tree
 from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.jaxpr import ClosedJaxpr
-from mpijax.core.trace import named_axes, trace_to_jaxpr, typeof
+from mpijax.core.trace import abstractify, named_axes, trace_to_jaxpr
 from mpijax.transforms.autodiff import fwd_and_bwd, grad, value_and_grad
 from mpijax.transforms.custom_jvp import custom_jvp
 from mpijax.transforms.custom_vjp import custom_vjp
@@ -54,7 +54,7 @@ def make_jaxpr(
         flat_fun = FlatFun(call, in_tree)
         with named_axes(dict(axis_env or ())):
             jaxpr, consts = trace_to_jaxpr(
-                flat_fun, [typeof(x) for x in leaves], debug_info("make_jaxpr", fun, args, kwargs)
+                flat_fun, [abstractify(x) for x in leaves], debug_info("make_jaxpr", fun, args, kwargs)
             )
         closed = ClosedJaxpr(jaxpr, consts)
         if not return_shape:
@@ -71,6 +71,7 @@ def eval_shape(fun: Callable, *args, **kwargs):
     """The result's structure with `ShapeDtypeStruct`s as leaves; nothing is computed."""
     leaves, in_tree = tree.tree_flatten((args, kwargs))
     flat_fun = FlatFun(fun, in_tree)
-    jaxpr, _ = trace_to_jaxpr(flat_fun, [typeof(x) for x in leaves], debug_info("eval_shape", fun, args, kwargs))
+    avals = [abstractify(x) for x in leaves]
+    jaxpr, _ = trace_to_jaxpr(flat_fun, avals, debug_info("eval_shape", fun, args, kwargs))
     shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in jaxpr.out_avals]
     return tree.tree_unflatten(flat_fun.out_tree, shapes)

@@ -10,7 +10,7 @@ import numpy as np
 from mpijax.core import dtypes, tree
 from mpijax.core.jaxpr import dead_code
 from mpijax.core.source import callable_location, callable_name
-from mpijax.core.trace import trace_to_jaxpr, typeof
+from mpijax.core.trace import abstractify, trace_to_jaxpr, typeof
 from mpijax.core.tree_prefix import equality_errors_pytreedef
 from mpijax.transforms.flat import FlatFun, check_arguments, debug_info
 from mpijax.transforms.jvp import jvp_flat
@@ -44,8 +44,8 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
             "primal and tangent arguments to jax.jvp must be tuples or lists; "
             f"found {type(primals).__name__} and {type(tangents).__name__}."
         )
-    primal_leaves, primal_tree = tree.tree_flatten(tuple(primals))
-    tangent_leaves, tangent_tree = tree.tree_flatten(tuple(tangents))
+    primal_leaves, primal_tree = tree.tree_flatten(primals)
+    tangent_leaves, tangent_tree = tree.tree_flatten(tangents)
     if primal_tree != tangent_tree:
         raise TypeError(
             "primal and tangent arguments to jax.jvp must have the same tree structure; primals have tree "
@@ -191,19 +191,20 @@ def linear_transpose(fun: Callable, *primals, reduce_axes: Sequence[Any] = ()) -
     `fun` must be linear: it is traced, not evaluated.
 
     Raises:
-      TypeError: for arguments that are not inexact, or a cotangent that does not fit the result.
+      TypeError: unless arguments and results are all inexact or all integers; for a cotangent that does not fit.
     """
     if reduce_axes:
         raise NotImplementedError("reduce_axes argument to transpose is deprecated: use shard_map, whose types reduce.")
     leaves, struct = tree.tree_flatten(primals)
-    avals = [typeof(x) for x in leaves]
-    if not all(dtypes.issubdtype(a.dtype, np.inexact) for a in avals):
-        raise TypeError(
-            "linear_transpose only supports [float or complex] -> [float or complex] functions, but got the argument "
-            f"types {[a.str_short() for a in avals]}."
-        )
+    avals = [abstractify(x) for x in leaves]
     flat_fun = FlatFun(fun, tree.tree_structure((primals, {})))
     jaxpr, consts = trace_to_jaxpr(flat_fun, avals, debug_info("linear_transpose", fun, primals, {}))
+    found = [a.dtype for a in (*avals, *jaxpr.out_avals)]
+    if not any(all(dtypes.issubdtype(d, kind) for d in found) for kind in (np.inexact, np.integer)):
+        raise TypeError(
+            "linear_transpose only supports [float or complex] -> [float or complex], and integer -> integer "
+            f"functions, but got {[a.str_short() for a in avals]} -> {[a.str_short() for a in jaxpr.out_avals]}."
+        )
     jaxpr = dead_code(jaxpr, [True] * len(jaxpr.outvars))[0].replace(invars=jaxpr.invars)
 
     def transposed_fun(cotangent):

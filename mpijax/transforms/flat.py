@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import reprlib
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -94,9 +95,10 @@ def check_arguments(leaves: Sequence[Any], where: str, name: Callable[[int], str
         except TypeError:
             raise TypeError(
                 f"Error interpreting argument to {where} as an abstract array. The problematic value is of "
-                f"type {type(x)} and was passed to the function at path {name(i)}: it is not a valid JAX "
-                "type. Arguments are arrays, numbers and pytrees of them; anything else is passed to jit as "
-                "a static argument (static_argnums or static_argnames), or closed over."
+                f"type {type(x)} and was passed to the function at path {name(i)}: Argument {reprlib.repr(x)} "
+                f"of type {type(x)} is not a valid JAX type. Arguments are arrays, numbers and pytrees of them; "
+                "anything else is passed to jit as a static argument (static_argnums or static_argnames), or "
+                "closed over."
             ) from None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from mpijax._ext.dispatch import JitBase
 from mpijax.core import config, tree
 from mpijax.core.source import callable_name, sources_of_function
-from mpijax.core.trace import EVAL, Tracer, load_runtime, state, trace_to_jaxpr, typeof
+from mpijax.core.trace import EVAL, Tracer, abstractify, load_runtime, state, trace_to_jaxpr, typeof
 from mpijax.transforms import reports
 from mpijax.transforms.call import call_jaxpr, hoist_tracers
 from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, parameter_names
@@ -193,12 +193,12 @@ class JitFunction(JitBase):
 
         return tuple((k, type(v), v) for k, v in statics), (tuple(dynamic), dyn_kwargs), call
 
-    def _prepare(self, args, kwargs) -> tuple[list[Any], Traced]:
+    def _prepare(self, args, kwargs, type_of: Callable = typeof) -> tuple[list[Any], Traced]:
         """Flat dynamic arguments and the traced program for their types, from the cache if known."""
         statics, dynamic, fun = self._split(args, kwargs)
         leaves, in_tree = tree.tree_flatten(dynamic)
         try:
-            avals = tuple([typeof(x) for x in leaves])
+            avals = tuple([type_of(x) for x in leaves])
         except TypeError:
             self._refuse_arguments(args, kwargs, leaves)
             raise
@@ -254,8 +254,8 @@ class JitFunction(JitBase):
     # ------------------------------------------------------------ stages
 
     def trace(self, *args, **kwargs) -> Traced:
-        """The traced program for these arguments (or `ShapeDtypeStruct`s in their place)."""
-        return self._prepare(args, kwargs)[1]
+        """The traced program for these arguments, or for anything with `shape` and `dtype` in their place."""
+        return self._prepare(args, kwargs, abstractify)[1]
 
     def lower(self, *args, **kwargs):
         """The program lowered to loop nests, ready to compile."""

@@ -122,15 +122,17 @@ def vmap(
         def names():
             return parameter_names(fun, args, kwargs)
 
-        check_arguments(leaves, f"vmap of {callable_name(fun)}", lambda i: names()[i])
         axes = flatten_axes("vmap in_axes", in_tree, (in_axes, 0), kws=True)
+        # What is the same for all examples goes to the function as it is, arrays or not.
+        mapped = [i for i, ax in enumerate(axes) if ax is not None]
+        check_arguments([leaves[i] for i in mapped], f"vmap of {callable_name(fun)}", lambda i: names()[mapped[i]])
         size = _mapped_size(fun, args, kwargs, leaves, axes, axis_size)
         dims = [None if ax is None else ax % typeof(x).ndim for x, ax in zip(leaves, axes, strict=True)]
         flat_fun = FlatFun(fun, in_tree)
         outs, out_dims = batch_flat(flat_fun, AxisData(axis_name, size), leaves, dims)
         wanted = flatten_axes("vmap out_axes", flat_fun.out_tree, out_axes)
         placed = [
-            _placed(fun, flat_fun.out_tree, i, *each, size)
+            _placed(fun, axis_name, flat_fun.out_tree, i, *each, size)
             for i, each in enumerate(zip(outs, out_dims, wanted, strict=True))
         ]
         return tree.tree_unflatten(flat_fun.out_tree, placed)
@@ -138,15 +140,18 @@ def vmap(
     return vmap_f
 
 
-def _placed(fun: Callable, structure, i: int, out: Any, dim: int | None, wanted: int | None, size: int) -> Any:
+def _placed(
+    fun: Callable, axis_name: Any, structure, i: int, out: Any, dim: int | None, wanted: int | None, size: int
+) -> Any:
     """The i-th result with its batch axis where `out_axes` wants it."""
     if wanted is None:
         if dim is not None:
             places = tree.tree_flatten_with_path(tree.tree_unflatten(structure, range(structure.num_leaves)))[0]
+            named = "" if axis_name is None else f" (axis_name={axis_name})"
             raise ValueError(
                 f"at vmap out_axes{tree.keystr(places[i][0])}, got axis spec None but output was batched on axis {dim}"
-                f": what {callable_name(fun)} returned, of type {typeof(out).str_short(False)}, differs from example "
-                "to example"
+                f": vmap has mapped output{named} but out_axes is None. What {callable_name(fun)} returned, of type "
+                f"{typeof(out).str_short(False)}, differs from example to example"
             )
         return out
     ndim = typeof(out).ndim + (dim is None)

@@ -161,6 +161,23 @@ DERIVATIVES = {
         "must be tuples or lists; found ndarray and ndarray",
     ),
     "jvp structures": (lambda J: J.jvp(lambda x: x, (X3,), ((X3,),)), "must have the same tree structure"),
+    "jvp of a tuple along a list": (
+        lambda J: J.jvp(lambda x: x, (X3,), [X3]),
+        "must have the same tree structure",
+    ),
+    "a word": (lambda J: J.grad(lambda x: x)("foo"), "Argument 'foo' of type <class 'str'> is not a valid JAX"),
+    "linear_transpose of integers to floats": (
+        lambda J: J.linear_transpose(lambda x: x * 2.5, 1),
+        "linear_transpose only supports [float or complex] -> [float or complex]",
+    ),
+    "float0 in lax": (
+        lambda J: J.lax.add(np.zeros(2, J.float0), X3[:2]),
+        "float0s do not support any operations by design",
+    ),
+    "float0": (
+        lambda J: J.numpy.add(np.zeros(2, J.float0), X3[:2]),
+        "float0s do not support any operations by design",
+    ),
     "jvp dtypes": (lambda J: J.jvp(lambda x: x, (1,), (1,)), "the tangent dtype must be float0"),
     "jvp shapes": (lambda J: J.jvp(lambda x: x, (X3,), (X3[:2],)), "different primal and tangent shapes"),
     "vjp of two": (lambda J: J.vjp(lambda x: x, X3)[1](X3, X3), "must be called with a single argument"),
@@ -246,6 +263,10 @@ BATCHES = {
         lambda J: J.vmap(lambda x: x, out_axes=None)(X3),
         "got axis spec None but output was batched on axis 0",
     ),
+    "out_axes None, of a named axis": (
+        lambda J: J.vmap(lambda x: x, out_axes=None, axis_name="foo")(X3),
+        "vmap has mapped output (axis_name=foo) but out_axes is None",
+    ),
     "out_axes bounds": (
         lambda J: J.vmap(lambda x: x, out_axes=2)(X3),
         "axis 2 is out of bounds for array of dimension 1",
@@ -286,6 +307,25 @@ def _forward_through_vjp(J):
 @pytest.mark.parametrize("name", ROWS)
 def test_error_is_jaxs(name):
     check(*ROWS[name])
+
+
+class Duck:
+    """Has a shape and a dtype, and no value."""
+
+    shape, dtype = (3,), np.dtype("float32")
+
+
+def test_types_are_enough_where_nothing_is_computed():
+    f = lambda x: x * 2
+    assert OURS.eval_shape(f, Duck()) == OURS.jit(f).eval_shape(Duck()) == OURS.ShapeDtypeStruct((3,), "float32")
+    assert str(OURS.make_jaxpr(f)(Duck())) == str(OURS.make_jaxpr(f)(X3))
+    assert OURS.linear_transpose(f, Duck())(X3)[0].tolist() == [0, 2, 4]
+    assert OURS.linear_transpose(f, 1)(3)[0] == 6
+
+
+def test_vmap_hands_on_what_is_not_mapped_as_it_is():
+    out = OURS.vmap(lambda f, x: f(x), in_axes=(None, 0))(lambda x: x + 1, X3)
+    assert out.tolist() == [1, 2, 3]
 
 
 def test_an_array_that_was_given_away_cannot_be_passed_again():
