@@ -37,9 +37,10 @@ class Value:
 
     shape, element: as laid out in memory (a PRNG key is two uint32 along a last axis).
     scalar: the NumPy scalar of a literal, which needs no memory.
+    outside: in a loop or branch, the value of the graph around it that this one stands for.
     """
 
-    __slots__ = ("aval", "shape", "element", "producer", "kind", "position", "scalar", "users")
+    __slots__ = ("aval", "shape", "element", "producer", "kind", "position", "scalar", "users", "outside")
 
     def __init__(
         self, aval: ShapedArray, kind: str, producer: Node | None = None, position: int = 0, scalar: Any = None
@@ -49,6 +50,7 @@ class Value:
         self.producer = producer
         self.position = position
         self.scalar = scalar
+        self.outside: Value | None = None
         self.users: list[Node] = []
         if isinstance(aval.dtype, np.dtype):
             self.shape, self.element = aval.shape, aval.dtype
@@ -223,6 +225,7 @@ class _Builder:
                 found = self._node(node.primitive, node.params, inputs, [v.aval], node.source, node.effects)[0]
             else:
                 found = Value(v.aval, "input", position=-1)
+                found.outside = v
                 self.owned.add(id(found))
                 self.captured.append((self.parent.local(v), found))
             self.inside[id(v)] = found

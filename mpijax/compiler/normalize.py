@@ -46,6 +46,8 @@ def known(v: Value) -> np.ndarray | None:
     """What a small array holds, if it is computed from literals alone."""
     if v.scalar is not None:
         return np.asarray(v.scalar)
+    if v.outside is not None:
+        return known(v.outside)
     node = v.producer
     if node is None or v.size > LARGEST or not isinstance(v.aval.dtype, np.dtype) or node.primitive.multiple_results:
         return None

@@ -273,3 +273,24 @@ def test_random_programs_with_loops(seed):
 def test_many_random_programs_with_loops():
     for seed in range(1000, 1600):
         check_random_program(seed)
+
+
+def test_index_known_outside_is_known_in_the_body():
+    """Where a checkpointed loop is in another one, the indices of `x.at[1:-1].add` are made in that, not in its own."""
+
+    def loss(x):
+        def step(i, x):
+            return x.at[1:-1].add(jnp.sin(x[1:-1]))
+
+        segment = jax.checkpoint(lambda x, _: (lax.fori_loop(0, 3, step, x), None))
+        return lax.scan(segment, x, None, length=2)[0].sum()
+
+    plan = plan_of(jax.grad(loss), BIG)
+    labels = [s.label for s in walk(plan.steps) if isinstance(s, KernelCall)]
+    assert labels and not [label for label in labels if "scatter" in label or "gather" in label]
+    x, d = BIG.astype(np.float64), np.ones_like(BIG, np.float64)
+    inner = slice(1, -1)
+    for _ in range(6):
+        d[inner] *= 1 + np.cos(x[inner])
+        x[inner] += np.sin(x[inner])
+    np.testing.assert_allclose(jax.jit(jax.grad(loss))(BIG), d, rtol=1e-3, atol=1e-4)
