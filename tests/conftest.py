@@ -52,6 +52,13 @@ def pytest_unconfigure(config):
         shutil.rmtree(config.stash[OWN_TMP], ignore_errors=True)
 
 
+def pytest_ignore_collect(collection_path, config):
+    """`-m mpi`, on several ranks: files without such tests are not even imported."""
+    if config.option.markexpr == "mpi" and collection_path.suffix == ".py":
+        return "mark.mpi" not in collection_path.read_text() or None
+    return None
+
+
 def pytest_collection_modifyitems(config, items):
     if not config.getoption("--slow"):
         for item in items:
