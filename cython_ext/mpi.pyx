@@ -39,6 +39,9 @@ cdef extern from "mpi_calls.h" nogil:
     int MPI_Allreduce(...)
     int MJ_LARGE_COUNTS
     int mj_yielding
+    int mj_sharing
+    int64_t mj_node_id
+    int mj_share_nodes(int, int64_t)
     int64_t mj_chunk
     MPI_Comm MJ_COMM(intptr_t)
     MPI_Datatype MJ_TYPE(intptr_t)
@@ -366,6 +369,19 @@ def set_yielding(bint value):
 
 def yielding():
     return bool(mj_yielding)
+
+
+def share_nodes(bint shares, int64_t node):
+    """Whether collectives of small messages meet in memory on nodes where ranks hand their cores over.
+
+    shares: the same on all ranks of the job. node: a number of this rank's node that no other node has.
+    """
+    _check(mj_share_nodes(shares, node))
+
+
+def shares_nodes():
+    """What `share_nodes` was given last: (shares, node)."""
+    return bool(mj_sharing), mj_node_id
 
 
 def large_counts():

@@ -64,6 +64,7 @@ class Start:
         self.yields = self._must_yield(node)
         self.ext.set_yielding(self.yields)
         if self.size > 1:
+            self._share_nodes(node)
             job = self.world.bcast(secrets.token_hex(4))
             self.ext.leave_properly(
                 self.ext.handle(self.control), finalizes, all(self.world.allgather(finalizes))
@@ -91,6 +92,12 @@ class Start:
             [len(frozenset().union(*(mask for mask, _ in masks)))] + [quota for _, quota in masks]
         )
         return len(masks) > available
+
+    def _share_nodes(self, node: Any) -> None:
+        """Let collectives meet in the memory of nodes with more ranks than CPUs, unless MPIJAX_SHARED_MEMORY=0."""
+        setting = os.environ.get("MPIJAX_SHARED_MEMORY", "1").lower()
+        yields, wanted = zip(*self.world.allgather((self.yields, setting not in ("0", "off", "false", "no"))))
+        self.ext.share_nodes(any(yields) and all(wanted), node.bcast(secrets.randbits(62)))
 
 
 def start() -> Start:

@@ -5,6 +5,7 @@ Runs on any number of ranks, also one: ``mpirun -n 4 python -m pytest --with-mpi
 tests/runtime/test_mpi.py``.
 """
 
+import contextlib
 import functools
 import operator
 from itertools import product
@@ -222,19 +223,66 @@ def test_ring(mpi, yielding):
         mpi.ext.set_yielding(before)
 
 
-@pytest.mark.parametrize("yielding", [False, True], ids=["blocking", "yielding"])
-def test_both_ways_of_waiting_give_the_same(mpi, yielding):
-    before = mpi.ext.yielding()
-    mpi.ext.set_yielding(yielding)
+@contextlib.contextmanager
+def waiting(mpi, way):
+    """Ranks wait by 'blocking' or 'yielding' calls of MPI, or by 'meeting' in memory that they share."""
+    before = mpi.ext.yielding(), mpi.ext.shares_nodes()
+    mpi.ext.set_yielding(way != "blocking")
+    mpi.ext.share_nodes(way == "meeting", before[1][1])
     try:
-        for name in ("float32", "bfloat16", "complex64"):
-            test_reduce_scatter(mpi, name)
-            test_scan_and_exscan(mpi, name)
+        yield
+    finally:
+        mpi.ext.set_yielding(before[0])
+        mpi.ext.share_nodes(*before[1])
+
+
+@pytest.mark.parametrize("way", ["blocking", "yielding", "meeting"])
+def test_all_ways_of_waiting_give_the_same(mpi, way):
+    with waiting(mpi, way):
+        for name in ("float32", "bfloat16", "complex64", "bool"):
+            if name != "bool":
+                test_reduce_scatter(mpi, name)
+                test_scan_and_exscan(mpi, name)
             test_reduce_leaves_other_ranks_what_they_sent(mpi, name, 0)
+            test_reduce_leaves_other_ranks_what_they_sent(mpi, name, -1)
             test_moves(mpi, name)
             test_allreduce(mpi, name, "sum")
-    finally:
-        mpi.ext.set_yielding(before)
+        test_sub_communicators(mpi)
+        test_mpi4py_operations_are_understood(mpi)
+        test_nan_and_signed_zero_go_through_max_and_min(mpi)
+        test_an_error_of_mpi_is_an_exception(mpi)
+
+
+def test_a_message_of_mpi_goes_on_while_ranks_meet(mpi):
+    """A large message needs its sender's help, who waits for its receiver in a barrier."""
+    with waiting(mpi, "meeting"):
+        x = np.arange(1 << 20, dtype=np.int64)
+        sent = [mpi.world.Isend(x, r) for r in range(1, mpi.size)] if mpi.rank == 0 else []
+        if mpi.rank > 0:
+            got = np.empty_like(x)
+            mpi.world.Recv(got, 0)
+            np.testing.assert_array_equal(got, x)
+        call(mpi, "barrier", None, None)
+        for request in sent:
+            request.Wait()
+
+
+def test_ranks_that_meet_for_different_things_are_told(mpi):
+    """All of them, and the communicator can be used afterwards."""
+    if mpi.size == 1:
+        pytest.skip("nobody to differ from")
+    x, y = np.ones(4, "float32"), np.empty(4, "float32")
+    with waiting(mpi, "meeting"):
+        wrong = [
+            lambda: call(mpi, "bcast", x, y, root=min(mpi.rank, 1), **moved(mpi, x)),
+            lambda: call(mpi, "allreduce", x, y, **reduction_arguments(mpi, "sum", "float32", 2 + min(mpi.rank, 1))),
+            lambda: call(mpi, "barrier" if mpi.rank else "allgather", x, np.empty((mpi.size, 4), "f4"), **moved(mpi, x)),
+        ]
+        for each in wrong:
+            with pytest.raises(RuntimeError, match="call different operations at this point"):
+                each()
+            call(mpi, "allreduce", x, y, **reduction_arguments(mpi, "sum", "float32", 4))
+            assert y.tolist() == 4 * [mpi.size]
 
 
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "int16"])
