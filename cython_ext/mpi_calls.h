@@ -374,6 +374,11 @@ static int mj_reduce_scatterv_run(const void *s, void *r, const mj_count *counts
 }
 static int mj_reduce_scatterv(const void *s, void *r, const int64_t *lengths, MPI_Datatype t, MPI_Op op,
                               MPI_Comm c) {
+    int rank;
+    char nothing = 0;
+    MPI_Comm_rank(c, &rank);
+    /* An empty result has no memory of its own: it may have the address of the operand, which MPI forbids. */
+    if (lengths[rank] == 0) r = &nothing;
     MJ_WITH_LAYOUT(lengths, c, ((void)places, mj_reduce_scatterv_run(s, r, counts, t, op, c)));
 }
 
