@@ -23,8 +23,8 @@ class PrimitiveCall:
         return list(out) if primitive.multiple_results else [out]
 
     def _plain_(self) -> tuple[str, dict[str, Any]]:
-        return self.primitive.name, self.params
+        return self.primitive.key, self.params
 
     @staticmethod
-    def _from_plain_(name: str, params: dict[str, Any]) -> PrimitiveCall:
-        return PrimitiveCall(registry[name], params)
+    def _from_plain_(key: str, params: dict[str, Any]) -> PrimitiveCall:
+        return PrimitiveCall(registry[key], params)

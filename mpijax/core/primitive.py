@@ -19,6 +19,9 @@ _HOMES = (
     "mpijax.ops",
     "mpijax.ops.stacking",
     "mpijax.ops.approximate",
+    "mpijax.ops.barrier",
+    "mpijax.ops.bit_generators",
+    "mpijax.lax.composite",
     "mpijax.ops.convolution",
     "mpijax.ops.fft",
     "mpijax.ops.linalg",
@@ -62,6 +65,7 @@ class Primitive:
 
     Args:
       name: as printed in Jaxprs.
+      key: the name under which files refer to it, where another primitive prints the same name.
       type_rule: `(*avals, **params) -> aval`, or a list of avals with `multiple_results`.
         Raises TypeError or ValueError for operands that do not fit.
       reference: `(*numpy arrays, **params) -> array(s)`, what the operation means, in NumPy.
@@ -81,6 +85,7 @@ class Primitive:
         self,
         name: str,
         *,
+        key: str | None = None,
         type_rule: Callable,
         reference: Callable,
         lower: Any,
@@ -96,6 +101,7 @@ class Primitive:
         register: bool = True,
     ):
         self.name = name
+        self.key = key or name
         self.type_rule = type_rule
         self.reference = reference
         self.lower = lower
@@ -110,9 +116,9 @@ class Primitive:
         self.vma = vma
         self.impl: Callable | None = None
         if register:
-            if name in registry:
-                raise ValueError(f"primitive {name!r} is defined twice")
-            registry[name] = self
+            if self.key in registry:
+                raise ValueError(f"primitive {self.key!r} is defined twice")
+            registry[self.key] = self
 
     def bind(self, *args, **params):
         """Apply the primitive in the current trace."""

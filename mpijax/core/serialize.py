@@ -92,8 +92,8 @@ class JaxprWriter(plain.Writer):
         return [*head, eqns, [atom(v) for v in jaxpr.outvars], values]
 
     def _operation(self, eqn: Eqn) -> tuple[str, list[Any]]:
-        """Name and parameters. A call that is inlined whatever its rules are becomes a plain call."""
-        name, params, lower = eqn.primitive.name, eqn.params, eqn.primitive.lower
+        """Key and parameters. A call that is inlined whatever its rules are becomes a plain call."""
+        name, params, lower = eqn.primitive.key, eqn.params, eqn.primitive.lower
         if type(lower) is Inline and name != _CALL:
             params = {
                 "jaxpr": params.get(lower.param), "name": params.get("name") or name, "inline": False,

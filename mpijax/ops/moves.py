@@ -118,7 +118,7 @@ def movement(
     batch: Callable,
     lower: Any = None,
     pretty: Callable | None = None,
-    register: bool = True,
+    key: str | None = None,
 ) -> Primitive:
     """An operation of one operand that moves elements: linear, its dtype unchanged.
 
@@ -139,7 +139,7 @@ def movement(
         transpose=transpose,
         batch=lambda axis, args, dims, **params: batch(axis, args[0], dims[0], **params),
         pretty=pretty,
-        register=register,
+        key=key,
     )
     primitive.jvp = LINEAR.attach(primitive)
     return primitive

@@ -73,7 +73,7 @@ def _same_dim(primitive_of):
     return batch
 
 
-def _define(name: str, *, type_rule, reference, batch=None, lower=None, register=True) -> Primitive:
+def _define(name: str, *, type_rule, reference, batch=None, lower=None, key=None) -> Primitive:
     """An operation on keys; it has no derivative."""
     primitive = Primitive(
         name,
@@ -83,7 +83,7 @@ def _define(name: str, *, type_rule, reference, batch=None, lower=None, register
         jvp=CONSTANT,
         transpose=NOT_LINEAR,
         batch=batch or _same_dim(lambda: primitive),
-        register=register,
+        key=key,
     )
     primitive.jvp = CONSTANT.attach(primitive)
     return primitive
@@ -300,7 +300,7 @@ def _fold_equal_shapes(keys, msgs):
     return _fold_in_p.bind(broadcast_to(keys, shape), broadcast_to(msgs, shape))
 
 
-_fold_in_p = _define("random_fold_in", type_rule=_fold_type, reference=_fold_reference, register=False)
+_fold_in_p = _define("random_fold_in", type_rule=_fold_type, reference=_fold_reference, key="fold_in_equal_shapes")
 
 random_fold_in_p = _define(
     "random_fold_in",

@@ -468,11 +468,11 @@ _NO_APPLY_DERIVATIVE = Unsupported("scatter_apply JVP not implemented")
 # Prints as `scatter`, which in JAX it is; a primitive of its own because it computes.
 scatter_apply_p = Primitive(
     "scatter",
+    key="scatter_apply",
     type_rule=_scatter_type,
     reference=apply_reference,
     lower=HostCall(apply_reference),
     jvp=_NO_APPLY_DERIVATIVE,
     transpose=_NO_APPLY_DERIVATIVE,
     batch=_batch_rule(lambda: scatter_apply_p),
-    register=False,
 )

@@ -263,7 +263,7 @@ reshape_permuted_p = movement(
     transpose=_reshape_transpose,
     batch=_reshape_batch,
     lower=Decompose(_permute_then_reshape),
-    register=False,
+    key="reshape_permuted",
 )
 
 # ---------------------------------------------------------------- transpose

@@ -67,6 +67,8 @@ PROGRAMS = {
     "scan": (lambda x: jax.lax.scan(lambda c, row: (c @ x + row, c.sum()), x[0], x), [(40, 40)]),
     "branches": (lambda x: jax.lax.cond(x[0, 0] > 0, lambda y: jnp.sort(y), lambda y: y @ y, x), [(50, 50)]),
     "while": (lambda x: jax.lax.while_loop(lambda y: y.sum() < 9, lambda y: y * 2 + 1, x), [(3,)]),
+    "while for each row": (jax.vmap(lambda x: jax.lax.while_loop(lambda y: y < 9, lambda y: y * y + 1, x)), [(3,)]),
+    "applied update": (lambda x: x.at[1].apply(lambda v: v * v + 1), [(4,)]),
     "empty": (lambda x: x * 2, [(0, 3)]),
 }
 

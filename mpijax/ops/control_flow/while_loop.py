@@ -260,5 +260,5 @@ _RULES: dict[str, Any] = {
 }
 while_p = Primitive("while", lower=ControlFlow("while"), **_RULES)
 # Prints as `while` too; programs are compiled from the loop with one condition.
-batched_while_p = Primitive("while", lower=Decompose(_one_condition), register=False, **_RULES)
+batched_while_p = Primitive("while", key="batched_while", lower=Decompose(_one_condition), **_RULES)
 while_p.impl = batched_while_p.impl = _run
