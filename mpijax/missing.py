@@ -17,6 +17,21 @@ INSTEAD: dict[str, str] = {
 }
 
 
+# What JAX has and mpijax does not have on purpose, by its name without "jax."; docs/coverage.md lists it.
+_TOKENS = "tokens of XLA are not needed: communication and callbacks run in the order of the source"
+LEFT_OUT: dict[str, str] = {
+    "lax.after_all": _TOKENS,
+    "lax.create_token": _TOKENS,
+}
+
+
+def error(module: str, name: str) -> AttributeError:
+    """The error for a name that module `module` of mpijax does not have: with the reason, where there is one."""
+    reason = LEFT_OUT.get(f"{module.removeprefix('mpijax.')}.{name}")
+    text = f"module {module!r} has no attribute {name!r}"
+    return AttributeError(text if reason is None else f"{text}: {reason}.")
+
+
 def missing(name: str, instead: str) -> Callable[..., NoReturn]:
     """A function in place of JAX's `name` that says what to use instead."""
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from mpijax import missing
+
 _MODULES: dict[str, str] = {
     # -- elementwise operations and reductions
     "ops.accuracy": "AccuracyMode Tolerance",
@@ -17,6 +19,12 @@ _MODULES: dict[str, str] = {
     "ops.binary": """
         add add_p complex complex_p div div_p max max_p min min_p mul mul_p mulhi mulhi_p neg neg_p
         nextafter nextafter_p rem rem_p sub sub_p""",
+    "ops.barrier": "optimization_barrier optimization_barrier_p",
+    "ops.bit_generators": "RandomAlgorithm rng_bit_generator rng_bit_generator_p rng_uniform rng_uniform_p",
+    "lax.arrays": "broadcast_like dtype empty shape_as_value",
+    "lax.composite": "composite",
+    "lax.ragged": "RaggedDotDimensionNumbers ragged_all_to_all ragged_dot ragged_dot_general",
+    "lax.scaled": "scaled_dot",
     "ops.bitwise": """
         and_p bitwise_and bitwise_not bitwise_or bitwise_xor clz clz_p not_p or_p population_count
         population_count_p shift_left shift_left_p shift_right_arithmetic shift_right_arithmetic_p
@@ -54,6 +62,7 @@ _MODULES: dict[str, str] = {
     "ops.creation": "broadcasted_iota full full_like iota iota_p",
     "ops.cumulative": """
         cumlogsumexp cumlogsumexp_p cummax cummax_p cummin cummin_p cumprod cumprod_p cumsum cumsum_p""",
+    "ops.dot_algorithm": "DotAlgorithm DotAlgorithmPreset",
     "ops.dot": "DotDimensionNumbers Precision batch_matmul dot dot_general dot_general_p",
     "ops.dynamic": """
         dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_slice_p
@@ -97,22 +106,13 @@ _SUBMODULES = frozenset({"linalg"})
 
 __all__ = sorted({*(name for name in _HOME if not name.endswith("_p")), *_SUBMODULES})  # noqa: PLE0605
 
-# What jax.lax has and this module does not have yet.
-_MISSING = frozenset(
-    """
-    optimization_barrier
-    ragged_all_to_all ragged_dot rng_bit_generator rng_uniform""".split()
-)
-
 
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return importlib.import_module(f"mpijax.lax.{name}")
     module = _HOME.get(name)
     if module is None:
-        if name in _MISSING:
-            raise AttributeError(f"mpijax.lax does not have {name} yet (jax.lax has it)")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise missing.error(__name__, name)
     value = getattr(importlib.import_module(f"mpijax.{module}"), name)
     globals()[name] = value
     return value

@@ -15,6 +15,7 @@ from mpijax.core.option import values as options
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import typeof
 from mpijax.ops.convert import convert
+from mpijax.ops.dot_algorithm import DotAlgorithm, DotAlgorithmPreset, algorithm_of
 from mpijax.ops.moves import index_tuple, shape_of
 from mpijax.ops.rules import is_linear
 from mpijax.ops.shapes import transpose
@@ -50,7 +51,7 @@ _PRECISIONS = {
 }  # fmt: skip
 
 
-def canonicalize_precision(precision: Any) -> tuple[Precision, Precision] | None:
+def canonicalize_precision(precision: Any) -> tuple[Precision, Precision] | DotAlgorithm | DotAlgorithmPreset | None:
     """A precision for each operand, from one for both, a pair, or their names; or ValueError."""
     if precision is None:
         default = options.jax_default_matmul_precision
@@ -59,6 +60,9 @@ def canonicalize_precision(precision: Any) -> tuple[Precision, Precision] | None
         return precision, precision
     if isinstance(precision, str) and precision in _PRECISIONS:
         return (_PRECISIONS[precision],) * 2
+    algorithm = algorithm_of(precision)
+    if algorithm is not None:
+        return algorithm
     if isinstance(precision, (list, tuple)) and len(precision) == 2:
         first, second = (_PRECISIONS.get(p) if isinstance(p, str) else p for p in precision)
         if isinstance(first, Precision) and isinstance(second, Precision):

@@ -15,18 +15,13 @@ __all__ = [
     "optimize",
     "signal",
     "sparse",
+    "spatial",
     "special",
     "stats",
 ]
 
-_INSTEAD = {
-    "spatial": "rotations are not traced; use scipy.spatial.transform and pass its matrices (Rotation.as_matrix)",
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name in _INSTEAD:
-        raise AttributeError(f"mpijax.scipy does not have {name} yet: {_INSTEAD[name]}.")
     if name not in __all__:
         raise AttributeError(f"module 'mpijax.scipy' has no attribute {name!r}")
     return importlib.import_module(f"mpijax.scipy.{name}")

@@ -1,0 +1,34 @@
+"""Small functions of jax.lax about arrays: uninitialized ones, shapes as values, dtypes, shapes of others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import canonical, dtypes
+from mpijax.core.trace import typeof
+from mpijax.ops.convert import stage
+from mpijax.ops.creation import full
+from mpijax.ops.shapes import broadcast_to
+
+
+def empty(shape: int | Sequence[int], dtype: Any, *, out_sharding: Any = None) -> Any:
+    """An array whose values do not matter; they are zeros."""
+    return full((shape,) if isinstance(shape, int) else shape, 0, dtypes.check_user_dtype_supported(dtype, "lax.empty"))
+
+
+def broadcast_like(arr: Any, like_arr: Any) -> Any:
+    """`arr` repeated to the shape of another array. Raises ValueError where it does not fit."""
+    return broadcast_to(arr, typeof(like_arr).shape)
+
+
+def shape_as_value(shape: Sequence[int]) -> Any:
+    """A shape as a vector of int32."""
+    return stage(np.array(shape, np.int32))
+
+
+def dtype(x: Any) -> np.dtype:
+    """The dtype that arrays made of x have: of an array, a Python number, or a dtype."""
+    return canonical.dtype(x)

@@ -1,0 +1,292 @@
+"""Products and exchanges of ragged arrays: consecutive groups of rows, whose sizes are values."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.trace import axis_size, typeof
+from mpijax.ops.binary import add, max, min, sub
+from mpijax.ops.bitwise import bitwise_and
+from mpijax.ops.collectives import all_gather, axis_index
+from mpijax.ops.compare import ge, lt
+from mpijax.ops.convert import convert_element_type
+from mpijax.ops.creation import broadcasted_iota, full_like
+from mpijax.ops.cumulative import cumsum
+from mpijax.ops.dot import DotDimensionNumbers, dot_general
+from mpijax.ops.dynamic import dynamic_index_in_dim
+from mpijax.ops.indexing import index_take
+from mpijax.ops.select import select
+from mpijax.ops.shapes import broadcast_in_dim, transpose
+from mpijax.ops.slicing import index_in_dim
+
+
+@dataclasses.dataclass(frozen=True)
+class RaggedDotDimensionNumbers:
+    """Which axes a ragged product contracts, repeats and divides into groups.
+
+    Attributes:
+      dot_dimension_numbers: `((lhs_contract, rhs_contract), (lhs_batch, rhs_batch))`, as of `dot_general`.
+      lhs_ragged_dimensions: the one axis of the left operand that consists of groups.
+      rhs_group_dimensions: the axis of the right operand with an entry for each group, where there is one.
+    """
+
+    dot_dimension_numbers: DotDimensionNumbers
+    lhs_ragged_dimensions: Sequence[int]
+    rhs_group_dimensions: Sequence[int]
+
+    def __post_init__(self) -> None:
+        numbers = tuple(tuple(tuple(axes) for axes in pair) for pair in self.dot_dimension_numbers)
+        object.__setattr__(self, "dot_dimension_numbers", numbers)
+        object.__setattr__(self, "lhs_ragged_dimensions", tuple(self.lhs_ragged_dimensions))
+        object.__setattr__(self, "rhs_group_dimensions", tuple(self.rhs_group_dimensions))
+
+
+_ROWS = RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,))
+
+
+class _Kind(enum.Enum):
+    """What the ragged axis of the left operand is in the product."""
+
+    KEPT = "noncontracting"
+    CONTRACTED = "contracting"
+    BATCH = "batch"
+
+
+def ragged_dot(
+    lhs: Any,
+    rhs: Any,
+    group_sizes: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    group_offset: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Multiply groups of rows by a matrix each: rows of group i by `rhs[i]`. Rows beyond the groups give zeros.
+
+    Args:
+      lhs: (m, k).
+      rhs: (g, k, n).
+      group_sizes: (g,) integers; the groups lie one after the other.
+      precision, preferred_element_type: as of `dot_general`.
+
+    Returns:
+      (m, n).
+    """
+    return ragged_dot_general(
+        lhs, rhs, group_sizes, _ROWS, precision, preferred_element_type, group_offset, out_sharding
+    )
+
+
+def ragged_dot_general(
+    lhs: Any,
+    rhs: Any,
+    group_sizes: Any,
+    ragged_dot_dimension_numbers: RaggedDotDimensionNumbers,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    group_offset: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """A product of arrays one of whose axes consists of groups, of sizes that are values.
+
+    Batch axes b, contracted axes k, other axes m and n as in `dot_general`; g groups. The ragged axis of `lhs` is
+
+    - one of m: [b, m, k] x [g, b, k, n] -> [b, m, n], where `rhs_group_dimensions` says which axis g is;
+    - one of k: [b, m, k] x [b, k, n] -> [g, b, m, n], each group's sum of products;
+    - one of b: [b, m, k] x [b, k, n] -> [b, m, n], which is `dot_general`.
+
+    Args:
+      group_sizes: (g,) integers, or with the axes of `lhs` that stand before the ragged one in front.
+
+    Raises:
+      TypeError: axes or shapes do not fit. NotImplementedError: `group_offset`, which JAX declares and refuses too.
+    """
+    if group_offset is not None:
+        raise NotImplementedError("ragged_dot_general takes no group_offset; take a slice of the groups instead.")
+    shape, other = typeof(lhs).shape, typeof(rhs).shape
+    numbers = ragged_dot_dimension_numbers
+    (contract, rhs_contract), (batch, rhs_batch) = numbers.dot_dimension_numbers
+    kind, ragged = _kind(shape, numbers)
+    groups = _check_groups(typeof(group_sizes), kind, other, numbers)
+
+    def product(x: Any, y: Any, contracted: tuple, batched: tuple) -> Any:
+        return dot_general(x, y, (contracted, batched), precision, preferred_element_type)
+
+    if kind is _Kind.BATCH:
+        return product(lhs, rhs, (contract, rhs_contract), (batch, rhs_batch))
+    prefix = _axes_before(kind, ragged, len(shape), batch, contract)
+    _check_sizes(typeof(group_sizes).shape, shape, prefix, groups)
+    parts = _by_group(lhs, group_sizes, ragged, prefix)
+    later = lambda axes: tuple(a + 1 for a in axes)
+    if kind is _Kind.KEPT:
+        contracted = (*later(contract), 0), (*rhs_contract, *numbers.rhs_group_dimensions)
+        return product(parts, rhs, contracted, (later(batch), rhs_batch))
+    rhs_ragged = rhs_contract[contract.index(ragged)]
+    rhs_prefix = _axes_before(kind, rhs_ragged, len(other), rhs_batch, rhs_contract)
+    rhs_parts = _by_group(rhs, group_sizes, rhs_ragged, rhs_prefix)
+    contracted = later(contract), later(rhs_contract)
+    return product(parts, rhs_parts, contracted, ((0, *later(batch)), (0, *later(rhs_batch))))
+
+
+def _kind(shape: tuple[int, ...], numbers: RaggedDotDimensionNumbers) -> tuple[_Kind, int]:
+    if len(numbers.lhs_ragged_dimensions) != 1:
+        raise TypeError(
+            "ragged_dot_general expects exactly one lhs ragged dimension, got "
+            f"lhs_ragged_dimensions={numbers.lhs_ragged_dimensions}."
+        )
+    ragged = numbers.lhs_ragged_dimensions[0]
+    if not 0 <= ragged < len(shape):
+        raise TypeError(f"ragged_dot_general: lhs ragged dimension {ragged} is no axis of an lhs of shape {shape}.")
+    (contract, _), (batch, _) = numbers.dot_dimension_numbers
+    kind = _Kind.CONTRACTED if ragged in contract else _Kind.BATCH if ragged in batch else _Kind.KEPT
+    expected = 1 if kind is _Kind.KEPT else 0
+    if len(numbers.rhs_group_dimensions) != expected:
+        raise TypeError(
+            f"ragged_dot_general requires {expected} group dimensions in the rhs when the lhs ragged dimension is "
+            f"{kind.value}, got rhs_group_dimensions={numbers.rhs_group_dimensions}."
+        )
+    return kind, ragged
+
+
+def _check_groups(sizes: Any, kind: _Kind, other: tuple[int, ...], numbers: RaggedDotDimensionNumbers) -> int:
+    """The number of groups."""
+    if not dtypes.issubdtype(sizes.dtype, np.integer):
+        raise TypeError(f"ragged_dot_general requires group_sizes of an integer dtype, got {sizes.dtype}.")
+    if not sizes.shape:
+        raise TypeError("ragged_dot_general: expected group_sizes of at least one axis, got a scalar.")
+    groups = sizes.shape[-1]
+    if kind is _Kind.KEPT:
+        axis = numbers.rhs_group_dimensions[0]
+        if not 0 <= axis < len(other) or other[axis] != groups:
+            raise TypeError(
+                f"ragged_dot_general: rhs group dimension {axis} of an rhs of shape {other} must be an axis of size "
+                f"{groups}, the number of group_sizes."
+            )
+    return groups
+
+
+def _axes_before(
+    kind: _Kind, ragged: int, ndim: int, batch: Sequence[int], contract: Sequence[int]
+) -> tuple[int, ...]:
+    """The axes that group sizes may depend on: those of the batch, and those of the ragged one's kind before it."""
+    kept = [i for i in range(ndim) if i not in batch and i not in contract]
+    same = list(contract) if kind is _Kind.CONTRACTED else kept
+    return (*batch, *same[: same.index(ragged)])
+
+
+def _check_sizes(given: tuple[int, ...], shape: tuple[int, ...], prefix: tuple[int, ...], groups: int) -> None:
+    expected = (*(shape[i] for i in prefix), groups)
+    if len(given) > 1 and given != expected:
+        raise TypeError(f"ragged_dot_general: expected group_sizes of shape {(groups,)} or {expected}, got {given}.")
+
+
+def _by_group(x: Any, sizes: Any, ragged: int, prefix: tuple[int, ...]) -> Any:
+    """(g, *x.shape): x for every group, with zeros outside of it."""
+    ndim = typeof(sizes).ndim
+    ends = cumsum(sizes, axis=ndim - 1)
+    starts = sub(ends, sizes)
+    groups, shape = typeof(sizes).shape[-1], typeof(x).shape
+    full = (groups, *shape)
+    order = sorted(range(len(prefix)), key=prefix.__getitem__) if ndim > 1 else []
+    dims = (0, *(prefix[i] + 1 for i in order))
+    spread = lambda v: broadcast_in_dim(transpose(v, (ndim - 1, *order)), full, dims)
+    position = broadcasted_iota(typeof(sizes).dtype, full, ragged + 1)
+    inside = bitwise_and(ge(position, spread(starts)), lt(position, spread(ends)))
+    repeated = broadcast_in_dim(x, full, tuple(range(1, len(full))))
+    return select(inside, repeated, full_like(repeated, 0))
+
+
+def ragged_all_to_all(
+    operand: Any,
+    output: Any,
+    input_offsets: Any,
+    send_sizes: Any,
+    output_offsets: Any,
+    recv_sizes: Any,
+    *,
+    axis_name: Any,
+    axis_index_groups: Any = None,
+) -> Any:
+    """Slices of rows of `operand` go to the shards, at places of `output` that the sender says.
+
+    Slice i, `operand[input_offsets[i]:][:send_sizes[i]]`, is written by shard `i // (N // size)` at its row
+    `output_offsets[i]`, N being the length of the four integer vectors. Rows nobody writes stay as in `output`.
+
+    Sizes are values, so that no message can be shorter than the operand: communicates an allgather of `operand` and
+    of the vectors. Where sizes are known while tracing, `mpijax.mpi.alltoallv` sends just them.
+
+    Args:
+      operand: (m, ...).
+      output: (n, ...), of the same dtype and further axes.
+      recv_sizes: what the slices received measure; they follow from the senders' `send_sizes`, and are not read.
+
+    Raises:
+      ValueError: shapes or dtypes do not fit.
+    """
+    vectors = (input_offsets, send_sizes, output_offsets, recv_sizes)
+    size = axis_size(axis_name) if axis_index_groups is None else len(axis_index_groups[0])
+    count = _check_exchange(typeof(operand), typeof(output), [typeof(v) for v in vectors], size)
+    gather = lambda x: all_gather(x, axis_name, axis_index_groups=axis_index_groups)
+    rows, starts, sizes, targets = map(gather, (operand, input_offsets, send_sizes, output_offsets))
+    me = _position(axis_name, axis_index_groups)
+    result = output
+    for source in range(size):
+        for part in range(count // size):
+            slot = add(convert_element_type(me, np.int32) * np.int32(count // size), np.int32(part))
+            start, length, target = (
+                dynamic_index_in_dim(index_in_dim(v, source, keepdims=False), slot, keepdims=False)
+                for v in (starts, sizes, targets)
+            )
+            result = _written(result, index_in_dim(rows, source, keepdims=False), start, length, target)
+    return result
+
+
+def _position(axis_name: Any, groups: Any) -> Any:
+    """This shard's place among those it exchanges with."""
+    if groups is None:
+        return axis_index(axis_name)
+    places = np.zeros(axis_size(axis_name), np.int32)
+    for group in groups:
+        places[list(group)] = np.arange(len(group))
+    return dynamic_index_in_dim(places, axis_index(axis_name), keepdims=False)
+
+
+def _check_exchange(operand: Any, output: Any, vectors: list[Any], size: int) -> int:
+    """The length of the vectors."""
+    if operand.dtype != output.dtype or operand.shape[1:] != output.shape[1:]:
+        raise ValueError(
+            "ragged_all_to_all: operand and output must have the same dtype and the same axes after the first, got "
+            f"{operand.str_short()} and {output.str_short()}."
+        )
+    shapes = {v.shape for v in vectors}
+    if len(shapes) != 1 or any(v.ndim != 1 or not dtypes.issubdtype(v.dtype, np.integer) for v in vectors):
+        listed = ", ".join(v.str_short() for v in vectors)
+        raise ValueError(
+            "ragged_all_to_all: input_offsets, send_sizes, output_offsets and recv_sizes must be integer vectors of "
+            f"the same length, got {listed}."
+        )
+    count = vectors[0].shape[0]
+    if not count or count % size:
+        raise ValueError(
+            f"ragged_all_to_all: the number of offsets ({count}) must be a multiple of the axis size ({size})."
+        )
+    return count
+
+
+def _written(result: Any, rows: Any, start: Any, length: Any, target: Any) -> Any:
+    """`result` with `length` of the rows from `start` at its row `target`."""
+    shape, available = typeof(result).shape, typeof(rows).shape[0]
+    if not available:
+        return result
+    row = broadcasted_iota(typeof(start).dtype, shape[:1], 0)
+    inside = bitwise_and(ge(row, target), lt(row, add(target, length)))
+    last = typeof(start).dtype.type(available - 1)
+    source = max(min(add(sub(row, target), start), last), last.dtype.type(0))
+    taken = index_take(rows, (source,), (0,))
+    return select(broadcast_in_dim(inside, shape, (0,)), taken, result)

@@ -1,0 +1,36 @@
+"""optimization_barrier: the identity on a tree, which keeps its values apart from equal ones computed elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpijax.core import tree
+from mpijax.core.lowering import Decompose
+from mpijax.core.primitive import Primitive
+from mpijax.transforms.zeros import instantiate
+
+
+def optimization_barrier(operand: Any, /) -> Any:
+    """The same tree of values. In a Jaxpr what uses the result is seen to depend on all of them.
+
+    The order of communication and callbacks never depends on it: that is the order of the source.
+    """
+    leaves, treedef = tree.tree_flatten(operand)
+    return tree.tree_unflatten(treedef, optimization_barrier_p.bind(*leaves))
+
+
+def _jvp(primals, tangents):
+    return optimization_barrier_p.bind(*primals), optimization_barrier_p.bind(*map(instantiate, tangents))
+
+
+optimization_barrier_p = Primitive(
+    "optimization_barrier",
+    type_rule=lambda *avals: list(avals),
+    reference=lambda *args: list(args),
+    lower=Decompose(lambda *args: list(args)),
+    jvp=_jvp,
+    transpose=lambda cts, *args: optimization_barrier_p.bind(*map(instantiate, cts)),
+    batch=lambda axis, args, dims: (optimization_barrier_p.bind(*args), list(dims)),
+    multiple_results=True,
+    vma=lambda avals, params: None,
+)

@@ -1,0 +1,58 @@
+"""Algorithms of products by name, as other devices offer them. Here all are exact to the accumulator's rounding."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, NamedTuple
+
+
+class DotAlgorithm(NamedTuple):
+    """How a product rounds its operands and in which dtype it adds; a wish, as `Precision` is.
+
+    On CPUs operands are not rounded, float16 and bfloat16 are added in float32, and others in their own dtype, which
+    is at least as precise as any of these.
+    """
+
+    lhs_precision_type: Any
+    rhs_precision_type: Any
+    accumulation_type: Any
+    lhs_component_count: int = 1
+    rhs_component_count: int = 1
+    num_primitive_operations: int = 1
+    allow_imprecise_accumulation: bool = False
+
+
+class DotAlgorithmPreset(enum.Enum):
+    """Algorithms by name, `LHS_RHS_ACCUMULATOR`; accepted wherever a `precision` is, also as a string."""
+
+    DEFAULT = enum.auto()
+    ANY_F8_ANY_F8_F32 = enum.auto()
+    ANY_F8_ANY_F8_F32_FAST_ACCUM = enum.auto()
+    ANY_F8_ANY_F8_ANY = enum.auto()
+    ANY_F8_ANY_F8_ANY_FAST_ACCUM = enum.auto()
+    F16_F16_F16 = enum.auto()
+    F16_F16_F32 = enum.auto()
+    BF16_BF16_BF16 = enum.auto()
+    BF16_BF16_F32 = enum.auto()
+    BF16_BF16_F32_X3 = enum.auto()
+    BF16_BF16_F32_X6 = enum.auto()
+    BF16_BF16_F32_X9 = enum.auto()
+    TF32_TF32_F32 = enum.auto()
+    TF32_TF32_F32_X3 = enum.auto()
+    F32_F32_F32 = enum.auto()
+    F64_F64_F64 = enum.auto()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def algorithm_of(precision: Any) -> DotAlgorithm | DotAlgorithmPreset | None:
+    """The algorithm that a `precision` names, or None."""
+    if isinstance(precision, (DotAlgorithm, DotAlgorithmPreset)):
+        return precision
+    if isinstance(precision, str):
+        return DotAlgorithmPreset.__members__.get(precision)
+    return None
