@@ -32,7 +32,9 @@ def in_double(function: Callable) -> Callable:
     return call
 
 
-def hosted(name: str, operands: int, function: Callable, jvp: Any, kinds: Any = FLOATING) -> Primitive:
+def hosted(
+    name: str, operands: int, function: Callable, jvp: Any, kinds: Any = FLOATING, weak: bool = True
+) -> Primitive:
     """An elementwise primitive whose value is a NumPy function's.
 
     Args:
@@ -41,9 +43,14 @@ def hosted(name: str, operands: int, function: Callable, jvp: Any, kinds: Any = 
       function: of arrays that broadcast.
       jvp: as in `families.elementwise`.
       kinds: dtypes it accepts.
+      weak: whether the result's type is weak where the operands' are.
     """
     lower = HostCall(_broadcast(wide(function)))
-    return elementwise(name, *[kinds] * operands, reference=function, lower=lower, jvp=jvp)
+    primitive = elementwise(name, *[kinds] * operands, reference=function, lower=lower, jvp=jvp)
+    if not weak:
+        elementwise_type = primitive.type_rule
+        primitive.type_rule = lambda *avals, **params: elementwise_type(*avals, **params).update(weak_type=False)
+    return primitive
 
 
 def _broadcast(function: Callable) -> Callable:

@@ -10,6 +10,8 @@ import numpy as np
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar, info
 
+Parts = tuple[Scalar, Scalar]
+
 
 def real_part(x: Scalar) -> Scalar:
     """The real part as a real Scalar (x itself if real)."""
@@ -43,7 +45,8 @@ def scale(b: Builder, x: Scalar, factor: Scalar) -> Scalar:
 def div(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     """Smith's method: divide by the larger part of y first, so that no square overflows.
 
-    y = 0 gives infinities of the sign of the parts of x (NaN for 0/0), as the division of reals does.
+    y = 0 gives infinities of the sign of the parts of x (NaN for 0/0), as the division of reals does. An infinite
+    number by a finite one is infinite, and a finite one by an infinite one is 0, whatever the other parts are.
     """
     a, c, p, q = real_part(x), x.imag, real_part(y), y.imag
     swap = b.compare("lt", b.abs(p), b.abs(q))
@@ -68,6 +71,33 @@ def div(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     im_plain = b.sub(c, share(a))
     im_swapped = b.sub(share(c), a)
     im = b.div(b.select(swap, im_swapped, im_plain), denominator)
+    return _recovered(b, (re, im), (a, c), (p, q))
+
+
+def _recovered(b: Builder, quotient: Parts, x: Parts, y: Parts) -> Scalar:
+    """x / y where both parts of the quotient are NaN: infinities and zeros by C99, Annex G.5.1."""
+    (re, im), (a, c), (p, q) = quotient, x, y
+    zero, one, inf = (b.const(v, p.dtype) for v in (0, 1, np.inf))
+
+    def infinite(v: Scalar) -> Scalar:
+        return b.compare("eq", b.abs(v), inf)
+
+    def finite(v: Scalar) -> Scalar:
+        return b.compare("lt", b.abs(v), inf)
+
+    def unit(v: Scalar) -> Scalar:
+        """1 for an infinity and 0 for other numbers, of their sign."""
+        return b.copysign(b.select(infinite(v), one, zero), v)
+
+    lost = b.and_(b.compare("ne", re, re), b.compare("ne", im, im))
+    large = b.and_(b.or_(infinite(a), infinite(c)), b.and_(finite(p), finite(q)))
+    small = b.and_(b.or_(infinite(p), infinite(q)), b.and_(finite(a), finite(c)))
+    a, c = b.select(large, unit(a), a), b.select(large, unit(c), c)
+    p, q = b.select(small, unit(p), p), b.select(small, unit(q), q)
+    factor = b.select(large, inf, zero)
+    lost = b.and_(lost, b.or_(large, small))
+    re = b.select(lost, b.mul(factor, b.add(b.mul(a, p), b.mul(c, q))), re)
+    im = b.select(lost, b.mul(factor, b.sub(b.mul(c, p), b.mul(a, q))), im)
     return pair(re, im)
 
 

@@ -76,6 +76,16 @@ def test_division_needs_no_squares():
         np.testing.assert_allclose(run("div", x, y), [1, 1e300, complex(np.inf, np.nan)])
 
 
+def test_division_knows_infinities():
+    """As C99 and XLA: an infinite number stays one whatever it is divided by, and divides to nothing."""
+    inf, nan = np.inf, np.nan
+    x = [1 + 0j, 2 - 3j, complex(inf, -inf), complex(-inf, nan), complex(inf, 1), complex(1, nan)]
+    y = [complex(inf, nan), complex(-inf, inf), 1 + 0j, complex(0, 2), complex(nan, 1), complex(inf, 1)]
+    got = run("div", np.array(x), np.array(y))
+    np.testing.assert_array_equal(got.real, [0, 0, inf, nan, nan, nan])
+    np.testing.assert_array_equal(got.imag, [0, 0, -inf, inf, nan, nan])
+
+
 def test_order_and_equality():
     x = np.array([1 + 2j, 1 + 2j, 2 + 0j], np.complex64)
     y = np.array([1 + 3j, 1 + 2j, 1 + 9j], np.complex64)

@@ -43,6 +43,7 @@ wofz_p = hosted(
     in_double(scipy_function("wofz")),
     PerOperand(lambda g, ans, z: g * (_SLOPE * 1j - 2 * z * ans)),
     (np.complexfloating,),
+    weak=False,
 )
 
 
@@ -53,7 +54,7 @@ def erfcx(x: Any) -> Any:
 
 
 erfcx_p = hosted(
-    "erfcx", 1, in_double(scipy_function("erfcx")), PerOperand(lambda g, ans, x: g * (2 * x * ans - _SLOPE))
+    "erfcx", 1, in_double(scipy_function("erfcx")), PerOperand(lambda g, ans, x: g * (2 * x * ans - _SLOPE)), weak=False
 )
 
 
@@ -63,7 +64,7 @@ def dawsn(x: Any) -> Any:
 
 
 dawsn_p = hosted(
-    "dawsn", 1, in_double(scipy_function("dawsn")), PerOperand(lambda g, ans, x: g * (1 - 2 * x * ans))
+    "dawsn", 1, in_double(scipy_function("dawsn")), PerOperand(lambda g, ans, x: g * (1 - 2 * x * ans)), weak=False
 )
 
 # ---------------------------------------------------------------- the normal distribution
@@ -76,7 +77,7 @@ def ndtr(x: Any) -> Any:
     w = x * float(np.sqrt(0.5))
     near = abs(w) < np.sqrt(0.5)
     tail = lax.erfc(abs(w))
-    return 0.5 * jnp.where(near, 1 + lax.erf(w), jnp.where(w > 0, 2 - tail, tail))
+    return 0.5 * jnp.where(near, 1 + lax.erf(w), jnp.where(w > 0, 2 - tail, tail)).astype(x.dtype)
 
 
 def ndtri(p: Any) -> Any:
@@ -90,6 +91,7 @@ ndtri_p = hosted(
     1,
     in_double(scipy_function("ndtri")),
     PerOperand(lambda g, ans, p: g * lax.exp(0.5 * ans * ans + _LOG_SQRT_2PI)),
+    weak=False,
 )
 
 
@@ -114,7 +116,11 @@ def _density_ratio(x, log_ndtr_of_x):
 
 
 log_ndtr_p = hosted(
-    "log_ndtr", 1, in_double(scipy_function("log_ndtr")), PerOperand(lambda g, ans, x: g * _density_ratio(x, ans))
+    "log_ndtr",
+    1,
+    in_double(scipy_function("log_ndtr")),
+    PerOperand(lambda g, ans, x: g * _density_ratio(x, ans)),
+    weak=False,
 )
 
 
@@ -131,4 +137,4 @@ def _by_a(g, ans, h, a):
     return g * lax.exp(-0.5 * (a * a + 1) * h * h) / ((a * a + 1) * float(2 * np.pi))
 
 
-owens_t_p = hosted("owens_t", 2, in_double(scipy_function("owens_t")), PerOperand(_by_h, _by_a))
+owens_t_p = hosted("owens_t", 2, in_double(scipy_function("owens_t")), PerOperand(_by_h, _by_a), weak=False)

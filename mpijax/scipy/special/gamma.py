@@ -84,6 +84,7 @@ complex_loggamma_p = hosted(
     in_double(_nan_at_poles(scipy_function("loggamma"))),
     PerOperand(lambda g, ans, z: g * complex_digamma_p.bind(z)),
     COMPLEX,
+    weak=False,
 )
 complex_gamma_p = hosted(
     "complex_gamma",
@@ -91,6 +92,7 @@ complex_gamma_p = hosted(
     in_double(_nan_at_poles(scipy_function("gamma"))),
     PerOperand(lambda g, ans, z: g * ans * complex_digamma_p.bind(z)),
     COMPLEX,
+    weak=False,
 )
 
 # ---------------------------------------------------------------- beta, factorials
@@ -150,6 +152,7 @@ poch_p = hosted(
         lambda g, ans, z, m: g * ans * (lax.digamma(z + m) - lax.digamma(z)),
         lambda g, ans, z, m: g * ans * lax.digamma(z + m),
     ),
+    weak=False,
 )
 
 

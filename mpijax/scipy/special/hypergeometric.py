@@ -70,6 +70,7 @@ hyp1f1_p = hosted(
     3,
     in_double(scipy_function("hyp1f1")),
     _rules(_derivatives("hyp1f1", 1, 1), lambda g, ans, a, b, x: g * a / b * hyp1f1_p.bind(a + 1, b + 1, x)),
+    weak=False,
 )
 hyp2f1_p = hosted(
     "hyp2f1",
@@ -79,4 +80,5 @@ hyp2f1_p = hosted(
         _derivatives("hyp2f1", 2, 1),
         lambda g, ans, a, b, c, x: g * a * b / c * hyp2f1_p.bind(a + 1, b + 1, c + 1, x),
     ),
+    weak=False,
 )

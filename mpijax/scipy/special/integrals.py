@@ -8,6 +8,7 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import lax
+from mpijax.numpy.util import dtype_of, is_complex
 from mpijax.ops.families import PerOperand
 from mpijax.ops.hosted import hosted, in_double, scipy_function
 from mpijax.scipy.special.arguments import check_single_or_double, inexact_args, real_args
@@ -41,14 +42,15 @@ def _no_derivative_by_order(*_args):
 
 
 expi_p = hosted(
-    "expi", 1, in_double(scipy_function("expi")), PerOperand(lambda g, ans, x: g * lax.exp(x) / x)
+    "expi", 1, in_double(scipy_function("expi")), PerOperand(lambda g, ans, x: g * lax.exp(x) / x), weak=False
 )
-exp1_p = hosted("exp1", 1, in_double(_exp1), PerOperand(lambda g, ans, x: -g * lax.exp(-x) / x))
+exp1_p = hosted("exp1", 1, in_double(_exp1), PerOperand(lambda g, ans, x: -g * lax.exp(-x) / x), weak=False)
 expn_p = hosted(
     "expn",
     2,
     in_double(_expn),
     PerOperand(_no_derivative_by_order, lambda g, ans, n, x: -g * expn_p.bind(n - 1, x)),
+    weak=False,
 )
 
 # ---------------------------------------------------------------- sine and cosine integrals
@@ -65,18 +67,22 @@ sine_integral_p = hosted(
     1,
     in_double(lambda x: scipy_function("sici")(x)[0]),
     PerOperand(lambda g, ans, x: g * jnp.sinc(x / np.pi)),
+    weak=False,
 )
 cosine_integral_p = hosted(
     "cosine_integral",
     1,
     in_double(lambda x: scipy_function("sici")(x)[1]),
     PerOperand(lambda g, ans, x: g * jnp.cos(x) / x),
+    weak=False,
 )
 
 
 def fresnel(x: Any) -> tuple[Any, Any]:
     """The integrals of sin(π t² / 2) and of cos(π t² / 2) from 0 to x."""
     (x,) = inexact_args("fresnel", x)
+    if is_complex(dtype_of(x)):
+        raise NotImplementedError(f"fresnel takes real numbers, got dtype {dtype_of(x)}.")
     return fresnel_sine_p.bind(x), fresnel_cosine_p.bind(x)
 
 
@@ -85,12 +91,14 @@ fresnel_sine_p = hosted(
     1,
     in_double(lambda x: scipy_function("fresnel")(x)[0]),
     PerOperand(lambda g, ans, x: g * jnp.sin(np.pi / 2 * x * x)),
+    weak=False,
 )
 fresnel_cosine_p = hosted(
     "fresnel_cosine",
     1,
     in_double(lambda x: scipy_function("fresnel")(x)[1]),
     PerOperand(lambda g, ans, x: g * jnp.cos(np.pi / 2 * x * x)),
+    weak=False,
 )
 
 # ---------------------------------------------------------------- dilogarithm
@@ -109,4 +117,4 @@ def _spence_tangent(g, ans, x):
     return g * jnp.where(x == 1, -1.0, jnp.log(away) / (1 - away))
 
 
-spence_p = hosted("spence", 1, in_double(scipy_function("spence")), PerOperand(_spence_tangent))
+spence_p = hosted("spence", 1, in_double(scipy_function("spence")), PerOperand(_spence_tangent), weak=False)
