@@ -43,9 +43,10 @@ def split_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...], policy: Callable
     if policy not in (None, nothing_saveable):
         primal = _flattened(primal)
     count = len(halves.nonzero_out)
-    kept = _kept_values(primal.jaxpr, policy or nothing_saveable)
+    policy = policy or nothing_saveable
+    kept = _kept_values(primal.jaxpr, policy)
     linear, tangents = _linear_part(halves, primal.jaxpr, count)
-    again = _computed_again(primal.jaxpr, [*linear.eqns, linear], kept)
+    again = _computed_again(primal.jaxpr, [*linear.eqns, linear], kept, policy)
     body = Jaxpr([], [], linear.outvars, _in_turn(again, linear.eqns))
     read = list(dict.fromkeys(v for e in [*body.eqns, body] for v in _reads(e)))
     saved = [v for v in read if v in kept]
@@ -88,12 +89,11 @@ def _is_shown(eqn: Eqn) -> bool:
 
 def _kept_values(jaxpr: Jaxpr, policy: Callable) -> set[Var]:
     """Results of equations that the policy keeps."""
-    return {
-        v
-        for eqn in jaxpr.eqns
-        if keeps(policy, eqn.primitive, [x.aval for x in eqn.invars], eqn.params)
-        for v in eqn.outvars
-    }
+    return {v for eqn in jaxpr.eqns if _is_kept(eqn, policy) for v in eqn.outvars}
+
+
+def _is_kept(eqn: Eqn, policy: Callable) -> bool:
+    return keeps(policy, eqn.primitive, [x.aval for x in eqn.invars], eqn.params)
 
 
 def _linear_part(halves: LinearizedJaxpr, primal: Jaxpr, count: int) -> tuple[Jaxpr, list[Var]]:
@@ -113,13 +113,20 @@ def _linear_part(halves: LinearizedJaxpr, primal: Jaxpr, count: int) -> tuple[Ja
     return linear.replace(eqns=eqns, outvars=renamed(linear.outvars)), linear.invars[split:]
 
 
-def _computed_again(jaxpr: Jaxpr, readers: Sequence[Eqn | Jaxpr], kept: set[Var]) -> list[Eqn]:
-    """The equations that yield what `readers` read from what is kept. Communication nobody reads is left out."""
+def _computed_again(
+    jaxpr: Jaxpr, readers: Sequence[Eqn | Jaxpr], kept: set[Var], policy: Callable
+) -> list[Eqn]:
+    """The equations that yield what `readers` read from what is kept.
+
+    Collectives over named axes that nobody reads are left out, on all ranks alike. An exchange with ranks that may run
+    another program is made again in any case: one of them may need what this rank sends.
+    """
     wanted = {v for e in readers for v in _reads(e)} - kept
     again = []
     for eqn in reversed(jaxpr.eqns):
         needed = [v in wanted for v in eqn.outvars]
-        if not any(needed) and not _is_shown(eqn):
+        exchanges = fx.exchange in eqn.effects and not _is_kept(eqn, policy)
+        if not any(needed) and not exchanges and not _is_shown(eqn):
             continue
         if eqn.primitive.dce is not None and not all(needed):
             eqn = eqn.primitive.dce(needed, eqn)

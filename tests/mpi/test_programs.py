@@ -116,6 +116,23 @@ def test_custom_rules_and_checkpoint(transform):
     close(g, 2 * SIZE * (SIZE + 1) / 2 * 2 * X)
 
 
+@several
+def test_what_is_sent_from_a_checkpointed_function_is_sent_again_with_it():
+    """The first rank only sends, and needs nothing of that for its derivative; the second one receives."""
+
+    def pair(x):
+        if RANK == 0:
+            mpi.send(x, 1)
+            return x
+        return x * mpi.recv(x, 0) if RANK == 1 else x
+
+    def loss(x):
+        return jnp.sum(lax.fori_loop(0, 3, lambda _, x: jax.checkpoint(pair)(x), x))
+
+    a, b = VALUES[:2]
+    close(jax.jit(jax.grad(loss))(X), {0: 1 + 3 * b * a**2, 1: a**3}.get(RANK, np.ones_like(X)))
+
+
 def test_pvary():
     """A norm over all ranks, with which each goes on in its own way."""
     weights = [real((3,), seed=20 + r) for r in range(SIZE)]
