@@ -314,7 +314,7 @@ cdef tuple local_type(object aval, object sharding):
     if sharding is None:
         return physical_type(aval)
     dtype = aval.dtype
-    shape = sharding.shard_shape(aval.shape)
+    shape = sharding.process_shape(aval.shape)
     if isinstance(dtype, np.dtype):
         return dtype, shape
     return dtype.physical_dtype, shape + dtype.physical_shape

@@ -83,7 +83,7 @@ cdef extern from *:
 cdef PyObject* leaf_type(object leaf, object typeof, bint* plain) except NULL:
     """The type of a leaf (borrowed for arrays; kept by the intern table for others). A shard is not plain."""
     if is_array(<PyObject*>leaf):
-        if (<ArrayBase>leaf).sharding != NULL and not (<object>(<ArrayBase>leaf).sharding).is_fully_replicated:
+        if (<ArrayBase>leaf).sharding != NULL and (<object>(<ArrayBase>leaf).sharding).is_followed:
             plain[0] = False
         return (<ArrayBase>leaf).aval
     aval = typeof(leaf)

@@ -163,8 +163,8 @@ class _Builder:
         self.shards: dict[int, Any] = {}
         # Values in other layouts, by value, mesh and split: none is sent twice.
         self.moved: dict[Any, Value] = {}
-        # Values that are whole on purpose, and results then say so.
-        self.replicated: dict[int, Any] = {}
+        # Values that are whole here, with what is said of them: replicated on purpose, or over devices of this process.
+        self.placed: dict[int, Any] = {}
         self.meshes: list[Any] = parent.meshes if parent else []
         self.literals: dict[Any, Value] = parent.literals if parent else {}
         self.const_ids: dict[int, Value] = {}
@@ -185,7 +185,7 @@ class _Builder:
         if known is None:
             layout = None if getattr(value, "_is_whole", True) else value._sharding
             if layout is not None:
-                aval = aval.update(shape=layout.shard_shape(aval.shape))
+                aval = aval.update(shape=layout.process_shape(aval.shape))
             known = Value(aval, "const", position=len(self.graph.consts))
             self.graph.consts.append(value)
             self.graph.const_values.append(known)
@@ -274,7 +274,11 @@ class _Builder:
             return self.literal(atom.val, atom.aval) if type(atom) is Literal else env[atom]
 
         for eqn in jaxpr.eqns:
-            outs = self.apply(eqn, [read(v) for v in eqn.invars], eqn.source if eqn.source.file else source)
+            where = eqn.source if eqn.source.file else source
+            inputs = [read(v) for v in eqn.invars]
+            outs = self.apply(eqn, inputs, where)
+            if self.placed and not self.meshes:
+                outs = partition.followed(self, eqn, inputs, outs, where)
             env.update(zip(eqn.outvars, outs, strict=True))
         return [read(v) for v in jaxpr.outvars]
 
@@ -430,19 +434,20 @@ def _decomposed(primitive, avals, params) -> ClosedJaxpr:
 def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = ()) -> Graph:
     """The graph of a Jaxpr, with `users` filled in.
 
-    in_shardings: for arguments of which this rank holds one shard, how they are laid out (else None).
+    in_shardings: for arguments of which this rank holds one shard, or that lie on several devices of this process,
+    how they are laid out (else None).
     """
     builder = _Builder()
     graph = builder.graph
     layouts = in_shardings or (None,) * len(closed.jaxpr.invars)
     for i, (v, layout) in enumerate(zip(closed.jaxpr.invars, layouts, strict=True)):
-        aval = v.aval if layout is None else v.aval.update(shape=layout.shard_shape(v.aval.shape))
+        aval = v.aval if layout is None else v.aval.update(shape=layout.process_shape(v.aval.shape))
         value = Value(aval, "input", position=i)
         graph.inputs.append(value)
         if layout is not None:
-            builder.shards[id(value)] = layout
+            (builder.placed if layout.keeps_whole else builder.shards)[id(value)] = layout
     consts = [builder.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
     graph.outputs = builder.run(closed.jaxpr, consts, graph.inputs)
-    graph.shardings = [builder.shards.get(id(v), builder.replicated.get(id(v))) for v in graph.outputs]
+    graph.shardings = [builder.shards.get(id(v), builder.placed.get(id(v))) for v in graph.outputs]
     graph.finish()
     return graph

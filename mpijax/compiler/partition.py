@@ -3,6 +3,9 @@
 Every rank builds its own graph. A global array is either whole on every rank or split, one shard a rank; a whole
 array is cut for free (a slice is only an index map). Outside of bodies operations are done shard by shard where
 `compiler.layouts` has a rule for them; a split array is gathered where an operation needs all of it.
+
+An array over several devices of this one process is whole too: its layout is only what is said of it, and follows
+through operations by the same rules.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from mpijax.compiler import local_shards
 from mpijax.compiler.layouts import Operation, Plan, Split, axes_in, local_shape, rule_of, whole
 from mpijax.compiler.messages import communicate, reduction_p
 from mpijax.core import effects as fx
@@ -21,6 +25,8 @@ def run_shards(builder, closed, params: dict[str, Any], inputs, source):
     from mpijax.spmd.mesh import NamedSharding  # lies above
 
     mesh = params["mesh"]
+    if mesh.is_local:
+        return _run_local_shards(builder, closed, params, inputs, source)
     if mesh.is_multi_process and mesh.coordinates() is None:
         raise ValueError(
             f"this rank's device is not part of the mesh {mesh} that shard_map runs on; every rank that runs the "
@@ -49,18 +55,28 @@ def run_shards(builder, closed, params: dict[str, Any], inputs, source):
     return results
 
 
+def _run_local_shards(builder, closed, params: dict[str, Any], inputs, source):
+    from mpijax.spmd.mesh import NamedSharding  # lies above
+
+    first = len(builder.graph.nodes)
+    outs = local_shards.run(builder, closed, params, inputs, source)
+    made = {id(v) for node in builder.graph.nodes[first:] for v in node.outputs}
+    layouts = (NamedSharding(params["mesh"], spec) for spec in params["out_specs"])
+    return [_marked(builder, v, layout, id(v) in made, source) for v, layout in zip(outs, layouts, strict=True)]
+
+
 def _marked(builder, v, layout, new: bool, source):
     """A value with its layout; a copy, where the value is known by another one, or is not new, outside."""
     if builder.meshes:
         return v
     known = builder.shards.get(id(v))
-    split = None if layout.is_fully_replicated else layout
-    if (known != split and (known is not None or not new)) or builder.replicated.get(id(v), layout) != layout:
+    split = None if layout.keeps_whole else layout
+    if (known != split and (known is not None or not new)) or builder.placed.get(id(v), layout) != layout:
         v = _copied(builder, v, source)
     if split is not None:
         builder.shards[id(v)] = split
     elif v.scalar is None:
-        builder.replicated[id(v)] = layout
+        builder.placed[id(v)] = layout
     return v
 
 
@@ -74,7 +90,11 @@ def _copied(builder, v, source):
 
 
 def split_of(layout, ndim: int) -> Split:
-    """The mesh axes each array axis is split over, without those of size 1, which split nothing."""
+    """The mesh axes each array axis is split over ranks by, without those of size 1, which split nothing."""
+    return whole((0,) * ndim) if layout.keeps_whole else _named_split(layout, ndim)
+
+
+def _named_split(layout, ndim: int) -> Split:
     sizes = layout.mesh.shape
     return tuple(tuple(a for a in layout.spec.axes_of(d) if sizes[a] > 1) for d in range(ndim))
 
@@ -126,7 +146,7 @@ def _constrained(builder, v, layout, source):
         return v
     first = len(builder.graph.nodes)
     split = _possible(builder, v, layout)
-    if layout.spec.unconstrained_dims or split != split_of(layout, len(split)):
+    if layout.spec.unconstrained_dims or split != _named_split(layout, len(split)):
         layout = _layout(layout.mesh, split)
     out = relaid(builder, v, layout, source)
     made = {id(o) for node in builder.graph.nodes[first:] for o in node.outputs}
@@ -136,13 +156,13 @@ def _constrained(builder, v, layout, source):
 def _possible(builder, v, layout) -> Split:
     """What a constraint asks for, where it goes: free axes stay split as they are, odd ones stay whole."""
     shape, sizes = global_aval(builder, v).shape, layout.mesh.shape
-    have = builder.shards.get(id(v))
-    held = whole(shape) if have is None or have.mesh != layout.mesh else split_of(have, len(shape))
+    have = builder.shards.get(id(v)) or builder.placed.get(id(v))
+    held = whole(shape) if getattr(have, "mesh", None) != layout.mesh else _named_split(have, len(shape))
     free, named = layout.spec.unconstrained_dims, set(layout.spec.all_axes())
     return tuple(
         (held[d] if not named & set(held[d]) else ()) if d in free
         else axes if n % math.prod(sizes[a] for a in axes) == 0 else ()
-        for d, (n, axes) in enumerate(zip(shape, split_of(layout, len(shape)), strict=True))
+        for d, (n, axes) in enumerate(zip(shape, _named_split(layout, len(shape)), strict=True))
     )  # fmt: skip
 
 
@@ -280,10 +300,38 @@ def spread(builder, eqn, inputs, avals, source):
     ]
 
 
+def followed(builder, eqn, inputs, outs, source) -> list:
+    """The results of an operation on values over devices of this process, laid out as its operands are."""
+    known = (builder.placed.get(id(v)) for v in inputs)
+    layouts = [x if x is not None and x.is_fully_addressable else None for x in known]
+    first = next((x for x in layouts if x is not None), None)
+    if first is None:
+        return outs
+    avals = [v.aval for v in eqn.outvars]
+
+    def marked(out, layout):
+        known = id(out) in builder.placed or id(out) in builder.shards or out.scalar is not None
+        return out if known else _marked(builder, out, layout, True, source)
+
+    return list(map(marked, outs, _layouts_of_results(builder, eqn, inputs, avals, layouts, first)))
+
+
+def _layouts_of_results(builder, eqn, inputs, avals, layouts, first) -> list:
+    if not hasattr(first, "mesh"):
+        return [first] * len(avals)
+    mesh, rule = first.mesh, rule_of(eqn.primitive)
+    over_mesh = [x if hasattr(x, "mesh") else None for x in layouts]
+    plan = rule(_seen_by_rules(builder, eqn, inputs, avals, over_mesh, mesh)) if rule is not None else None
+    if plan is not None:
+        return [_layout(mesh, split) for split in plan.results]
+    of_shape = {v.aval.shape: x for v, x in zip(inputs, over_mesh, strict=True) if x is not None}
+    return [of_shape.get(a.shape) or _layout(mesh, whole(a.shape)) for a in avals]
+
+
 def _seen_by_rules(builder, eqn, inputs, avals, layouts, mesh) -> Operation:
     shapes = [global_aval(builder, v).shape for v in inputs]
     splits = [
-        whole(shape) if x is None or x.mesh != mesh else split_of(x, len(shape))
+        whole(shape) if x is None or x.mesh != mesh else _named_split(x, len(shape))
         for x, shape in zip(layouts, shapes, strict=True)
     ]
     return Operation(eqn.params, shapes, [a.shape for a in avals], splits, mesh.shape)

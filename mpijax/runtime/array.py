@@ -81,7 +81,10 @@ class ArrayImpl(ArrayBase):
         """The device that holds the array; its sharding if that is over several."""
         from mpijax.runtime import devices  # starts MPI: only when asked
 
-        return devices.local_devices()[0] if self._sharding is None else self._sharding
+        if self._sharding is None:
+            return devices.local_devices()[0]
+        held = self._sharding.device_set
+        return next(iter(held)) if len(held) == 1 else self._sharding
 
     def devices(self) -> set:
         """The devices over which the array is laid out."""
@@ -89,12 +92,10 @@ class ArrayImpl(ArrayBase):
 
     @property
     def addressable_shards(self) -> list[Shard]:
-        """The part of the array that this process has, as a list of one."""
-        from mpijax.runtime import devices
-
+        """The parts of the array that this process has, one for each of its devices."""
         layout = self.sharding
-        [device] = devices.local_devices()
-        return [Shard(device, layout.local_slices(self.shape), layout.replica(), self._local())]
+        parts = layout.addressable_devices_indices_map(self.shape)
+        return [Shard(d, index, layout.replica(d), self._part(d, index)) for d, index in parts.items()]
 
     @property
     def global_shards(self) -> list[Shard]:
@@ -106,17 +107,24 @@ class ArrayImpl(ArrayBase):
         return [here.get(d) or Shard(d, index, layout.replica(d), None) for d, index in indices.items()]
 
     def addressable_data(self, index: int) -> ArrayImpl:
-        """The part of the array on a device of this process, which is number 0."""
-        if index != 0:
-            raise IndexError(f"addressable_data: this process has one device, number 0; got index {index}")
-        return self._local()
+        """The part of the array on one of the devices of this process that it lies on, counted from 0."""
+        parts = list(self.sharding.addressable_devices_indices_map(self.shape).items())
+        if not 0 <= index < len(parts):
+            raise IndexError(f"addressable_data: this process has {len(parts)} of the devices; got index {index}")
+        return self._part(*parts[index])
 
-    def _local(self) -> ArrayImpl:
-        """This process's shard as an array on its own; the memory is shared."""
+    def _part(self, device: Any, index: tuple[slice, ...]) -> ArrayImpl:
+        """The shard on one device of this process as an array of its own; shares the memory where it can."""
+        from mpijax.runtime.placement import device_put  # makes arrays of this class
+
         layout = self._sharding
         if layout is None:
             return self
-        return rewrap(self, self.aval.update(shape=layout.shard_shape(self.shape)))
+        aval = self.aval.update(shape=layout.shard_shape(self.shape))
+        if not self._is_whole:
+            return rewrap(self, aval)
+        value = np.ascontiguousarray(self._physical[index])
+        return device_put(from_numpy(value, aval, False), device)
 
     @property
     def committed(self) -> bool:

@@ -1,12 +1,19 @@
 """Devices and processes, JAX's view of an MPI job: a rank is a process, and owns one CPU device.
 
+A program of one process may have several devices, which share its cores: `local_count` says how many. Then meshes,
+`shard_map` and `pmap` can be tried without a launcher.
+
 Every function but `default_backend` starts MPI on its first call, because only MPI knows how many ranks there
 are.
 """
 
+import os
+import re
+import warnings
 from functools import cache
 from typing import Any
 
+from mpijax.core import config
 from mpijax.runtime import mpi_start
 
 PLATFORM = "cpu"
@@ -18,16 +25,17 @@ class Device:
     """The place of an array: the memory and the cores of one rank. One object per device, so identity is
     equality.
 
-    Attributes: `id` counts over the whole job; `process_index` is the rank that owns the device.
+    Attributes: `id` counts over the whole job; `process_index` is the rank that owns the device;
+    `local_hardware_id` counts over the devices of that rank.
     """
 
     platform = PLATFORM
     device_kind = PLATFORM
-    local_hardware_id = 0
 
-    def __init__(self, id: int, process_index: int):
+    def __init__(self, id: int, process_index: int, local_hardware_id: int = 0):
         self.id = id
         self.process_index = process_index
+        self.local_hardware_id = local_hardware_id
 
     @property
     def host_id(self) -> int:
@@ -76,9 +84,37 @@ class Client:
 CLIENT = Client()
 
 
+def local_count() -> int:
+    """How many devices a process is asked to have: by the option `jax_num_cpu_devices`, MPIJAX_NUM_LOCAL_DEVICES, or
+    --xla_force_host_platform_device_count in XLA_FLAGS, in that order; otherwise 1.
+
+    Raises ValueError for what is not a positive number.
+    """
+    given = config.values.jax_num_cpu_devices
+    what, text = "jax_num_cpu_devices", "" if given == -1 else str(given)
+    if not text:
+        what, text = "MPIJAX_NUM_LOCAL_DEVICES", os.environ.get("MPIJAX_NUM_LOCAL_DEVICES", "").strip()
+    if not text:
+        flag = "--xla_force_host_platform_device_count"
+        found = re.findall(rf"{flag}=(\S+)", os.environ.get("XLA_FLAGS", ""))
+        what, text = flag, found[-1] if found else "1"
+    if not text.isdigit() or int(text) == 0:
+        raise ValueError(f"{what} must be the number of devices of a process, 1 or more, got {text!r}")
+    return int(text)
+
+
 @cache
 def _all_devices() -> tuple[Device, ...]:
-    return tuple(Device(rank, rank) for rank in range(mpi_start.size()))
+    ranks, count = mpi_start.size(), local_count()
+    if ranks == 1:
+        return tuple(Device(i, 0, i) for i in range(count))
+    if count > 1 and mpi_start.rank() == 0:
+        warnings.warn(
+            f"{count} devices per process were asked for; in this job of {ranks} ranks each rank has one. Several "
+            "devices per process are for programs of one process.",
+            stacklevel=2,
+        )
+    return tuple(Device(rank, rank) for rank in range(ranks))
 
 
 def _device_with_id(id: int) -> Device:
@@ -98,7 +134,7 @@ def _check_backend(backend: Any) -> None:
 
 
 def devices(backend: Any = None) -> list[Device]:
-    """All devices of the job, one per rank, in rank order."""
+    """All devices of the job, in rank order: one per rank, or those of the only one."""
     _check_backend(backend)
     return list(_all_devices())
 

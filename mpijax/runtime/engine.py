@@ -70,11 +70,28 @@ def _evaluate_shards(primitive: Primitive, args: Sequence[Any], avals, params: d
 
 
 def shardings_of(args: Sequence[Any]) -> tuple[Any, ...] | None:
-    """Layouts of the arguments of which this rank has a shard; None if there are none."""
+    """Layouts of the arguments of which this rank has a shard, or that say where results go; None without any."""
     found = [x._sharding if isinstance(x, ArrayBase) else None for x in args]
-    if all(s is None or s.is_fully_replicated for s in found):
+    if all(s is None or not s.is_followed for s in found):
         return None
-    return tuple(None if s is None or s.is_fully_replicated else s for s in found)
+    layouts = tuple(None if s is None or not s.is_followed else s for s in found)
+    _check_devices(args, layouts)
+    return layouts
+
+
+def _check_devices(args: Sequence[Any], layouts) -> None:
+    """Raise ValueError for arrays put on different devices of this process: which one is meant cannot be known."""
+    here = [(x, s) for x, s in zip(args, layouts, strict=True) if s is not None and s.is_fully_addressable]
+    if len({frozenset(s.device_set) for _, s in here}) < 2:
+        return
+    said = " and ".join(
+        f"an argument with shape {typeof(x).str_short(False)} and device ids {sorted(d.id for d in s.device_set)}"
+        for x, s in here
+    )
+    raise ValueError(
+        f"Received incompatible devices for jitted computation. Got {said}. Put them on the same devices with "
+        "jax.device_put."
+    )
 
 
 def _eager_program(primitive: Primitive, avals, params, args):

@@ -10,7 +10,8 @@ from mpijax._ext.array import ArrayBase
 from mpijax.core import tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.trace import Tracer, typeof
-from mpijax.runtime.array import from_numpy  # which also makes known the class of arrays
+from mpijax.runtime.array import from_numpy, rewrap  # which also makes known the class of arrays
+from mpijax.runtime.devices import Device, local_devices
 
 
 def from_host(value: np.ndarray, aval: ShapedArray) -> Any:
@@ -24,6 +25,8 @@ def device_put(
     """`x` (a pytree) as arrays on a device, or laid out as a `NamedSharding` says.
 
     For a sharding over several ranks every rank passes the same whole array and keeps its shard.
+
+    Raises ValueError for a device of another process, TypeError for what is neither device nor sharding.
     """
     layouts = device
     if layouts is None or not isinstance(layouts, (list, tuple, dict)):
@@ -35,20 +38,52 @@ def _put(x: Any, layout: Any) -> Any:
     if isinstance(x, Tracer):
         return _laid_out(x, layout) if hasattr(layout, "mesh") else x
     aval = typeof(x)
-    if isinstance(x, ArrayBase):
-        if layout is None or x._sharding == layout:
-            return x
-        if hasattr(layout, "mesh") and not x._is_whole:
-            return _laid_out(x, layout)
-        if not hasattr(layout, "mesh") and x._is_whole:
-            return x
-        value = x._physical if x._is_whole else gathered(x)._physical
-    else:
+    if not isinstance(x, ArrayBase):
         value = np.asarray(x).astype(aval.dtype, copy=False)
-    if layout is None or not hasattr(layout, "mesh"):
+        return _placed(value, aval, carried_sharding(layout))
+    if layout is None:
+        return x
+    sharding = carried_sharding(layout)
+    if x._sharding == sharding:
+        return x
+    if x._is_whole and (sharding is None or sharding.keeps_whole):
+        if sharding is not None:
+            sharding.shard_shape(aval.shape)  # raises where it does not fit
+        return rewrap(x, aval, sharding)
+    if sharding is not None and not x._is_whole:
+        return _laid_out(x, sharding)
+    return _placed(x._physical if x._is_whole else gathered(x)._physical, aval, sharding)
+
+
+def carried_sharding(layout: Any) -> Any:
+    """What an array carries of a device or sharding: None for the default device of this process."""
+    if layout is None or hasattr(layout, "mesh"):
+        return layout
+    from mpijax.spmd.mesh import SingleDeviceSharding  # that layer lies above this one
+
+    if isinstance(layout, Device):
+        layout = SingleDeviceSharding(layout)
+    if not isinstance(layout, SingleDeviceSharding):
+        raise TypeError(
+            f"device_put takes a device (jax.devices()[i]) or a sharding, got {layout!r} of type "
+            f"{type(layout).__name__}"
+        )
+    [device] = layout.device_set
+    here = local_devices()
+    if device not in here:
+        raise ValueError(
+            f"device_put to {device!r} of process {device.process_index}: this process has {here}. Every rank puts "
+            "arrays on its own devices, jax.local_devices(); a NamedSharding spreads one array over all."
+        )
+    return None if device is here[0] else layout
+
+
+def _placed(value: np.ndarray, aval: ShapedArray, sharding: Any) -> Any:
+    """A copy of the elements of a whole array, or of this process's part."""
+    if sharding is None:
         return from_host(value, aval)
-    part = value if layout.is_fully_replicated else value[layout.local_slices(aval.shape)]
-    return from_numpy(part, aval, copy=True, sharding=layout)
+    part = value if sharding.keeps_whole else value[sharding.local_slices(aval.shape)]
+    return from_numpy(part, aval, copy=True, sharding=sharding)
 
 
 def _laid_out(x: Any, layout: Any) -> Any:

@@ -28,7 +28,7 @@ from mpijax.core.primitive import registry
 from mpijax.core.serialize import JaxprReader, JaxprWriter, NotSerializable, fingerprint, pack, unpack
 from mpijax.core.source import Source
 from mpijax.runtime import code
-from mpijax.runtime.devices import process_index
+from mpijax.runtime.devices import local_device_count, process_index
 
 _MAGIC = b"mpijax-plan-1\n"
 # Seconds of planning below which a file is not worth its time.
@@ -152,9 +152,10 @@ def _home(rule: Any) -> str:
     return module.split(".")[0]
 
 
-def _rank(writer: JaxprWriter) -> int:
-    """This rank's number where the program has a mesh: what a rank does depends on its place there."""
-    return process_index() if any(kind.__name__ == "Mesh" for kind in writer.records) else 0
+def _rank(writer: JaxprWriter) -> tuple[int, int]:
+    """This rank's number and that of its devices where the program has a mesh: what a rank does depends on both."""
+    has_mesh = any(kind.__name__ == "Mesh" for kind in writer.records)
+    return (process_index(), local_device_count()) if has_mesh else (0, 0)
 
 
 def _state_of_files() -> str:

@@ -12,6 +12,7 @@ from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.trace import typeof
 from mpijax.runtime.array import from_numpy
+from mpijax.runtime.placement import carried_sharding
 from mpijax.spmd.mesh import NamedSharding, Sharding
 
 
@@ -28,14 +29,16 @@ def make_array_from_callback(
       shape: of the whole array.
       sharding: how it is laid out.
       data_callback: gets the part of the whole that is asked for, as a tuple of slices; returns its elements. Each
-        process calls it for its own part alone.
+        process calls it for the parts of its own devices alone.
       dtype: of the array, if not that of the elements.
 
     Raises ValueError where the elements do not have the shape of the part. Does not communicate.
     """
     shape = tuple(shape)
-    part = data_callback(sharding.local_slices(shape))
-    return _from_part(shape, sharding, part, dtype, "make_array_from_callback: data_callback returned")
+    what = "make_array_from_callback: data_callback returned"
+    indices = list(sharding.addressable_devices_indices_map(shape).values())
+    distinct = [index for i, index in enumerate(indices) if index not in indices[:i]]
+    return _from_parts(shape, sharding, distinct, [data_callback(index) for index in distinct], dtype, what)
 
 
 def make_array_from_process_local_data(
@@ -62,7 +65,8 @@ def make_array_from_process_local_data(
 
 
 def _parts(sharding: Sharding, ndim: int) -> list[int]:
-    if not isinstance(sharding, NamedSharding):
+    """Along each axis, the number of parts that different processes have."""
+    if not isinstance(sharding, NamedSharding) or sharding.keeps_whole:
         return [1] * ndim
     return [math.prod(sharding.mesh.shape[a] for a in sharding.spec.axes_of(d)) for d in range(ndim)]
 
@@ -82,22 +86,50 @@ def make_array_from_single_device_arrays(
             f"Expected {expected} per-device arrays (this is how many devices are addressable by the sharding), but "
             f"got {len(arrays)}"
         )
-    [part] = arrays
-    if dtype is not None and typeof(part).dtype != dtypes.dtype(dtype):
-        raise ValueError(f"arrays have dtype {typeof(part).dtype}, expected dtype={dtype}")
-    return _from_part(tuple(shape), sharding, part, dtype, "make_array_from_single_device_arrays: arrays[0] is")
+    for part in arrays:
+        if dtype is not None and typeof(part).dtype != dtypes.dtype(dtype):
+            raise ValueError(f"arrays have dtype {typeof(part).dtype}, expected dtype={dtype}")
+    parts = sharding.addressable_devices_indices_map(tuple(shape))
+    what = "make_array_from_single_device_arrays: an array is"
+    return _from_parts(tuple(shape), sharding, list(parts.values()), _by_device(arrays, list(parts)), dtype, what)
+
+
+def _by_device(arrays: Sequence[Any], devices: list[Any]) -> list[Any]:
+    """Arrays in the order of the devices that they lie on; as they are given, if several lie on one."""
+    held = [getattr(x, "device", None) for x in arrays]
+    return [arrays[held.index(d)] for d in devices] if set(held) == set(devices) else list(arrays)
+
+
+def _from_parts(shape: tuple[int, ...], sharding: Sharding, indices, parts, dtype: Any, what: str) -> Any:
+    """An array put together of the parts that the devices of this process have."""
+    if len(parts) == 1:
+        return _from_part(shape, sharding, parts[0], dtype, what)
+    wanted = sharding.shard_shape(shape)
+    checked = [_checked(part, wanted, dtype, what, shape, sharding) for part in parts]
+    first, aval = checked[0]
+    whole = np.empty((*shape, *first.shape[len(wanted) :]), first.dtype)
+    for index, (value, _) in zip(indices, checked, strict=True):
+        whole[index] = value
+    return from_numpy(whole, ShapedArray(shape, aval.dtype), False, sharding)
 
 
 def _from_part(shape: tuple[int, ...], sharding: Sharding, part: Any, dtype: Any, what: str) -> Any:
+    """An array of which this process has `part`."""
+    value, aval = _checked(part, sharding.process_shape(shape), dtype, what, shape, sharding)
+    return from_numpy(value, ShapedArray(shape, aval.dtype), True, carried_sharding(sharding))
+
+
+def _checked(
+    part: Any, wanted: Any, dtype: Any, what: str, shape, sharding: Sharding
+) -> tuple[np.ndarray, ShapedArray]:
+    """The elements of a part and its type. Raises ValueError unless it has the shape `wanted`."""
     aval = typeof(part) if hasattr(part, "aval") else typeof(np.asarray(part))
     if dtype is not None:
         aval = aval.update(dtype=dtype)
-    wanted = sharding.shard_shape(shape)
     if aval.shape != tuple(wanted):
         raise ValueError(
             f"{what} of shape {aval.shape}, but one part of an array of shape {shape} has shape {tuple(wanted)} in "
             f"{sharding}"
         )
     value = part._physical if hasattr(part, "_physical") else np.asarray(part).astype(aval.dtype, copy=False)
-    layout = sharding if isinstance(sharding, NamedSharding) else None
-    return from_numpy(value, ShapedArray(shape, aval.dtype), True, layout)
+    return value, aval

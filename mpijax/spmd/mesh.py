@@ -153,6 +153,11 @@ class Mesh:
     def is_multi_process(self) -> bool:
         return len({d.process_index for d in self.devices.flat}) > 1
 
+    @cached_property
+    def is_local(self) -> bool:
+        """Whether it is of several devices, all of this process."""
+        return self.size > 1 and len(self.local_devices) == self.size
+
     def coordinates(self) -> tuple[int, ...] | None:
         """Where this rank's device stands in the grid; None if it is not part of the mesh."""
         local = self.local_devices
@@ -238,7 +243,7 @@ class set_mesh:
 def make_mesh(
     axis_shapes: Sequence[int], axis_names: Sequence[Any], axis_types: Any = None, *, devices: Any = None
 ) -> Mesh:
-    """A mesh of the given shape over the first devices, in rank order."""
+    """A mesh of the given shape over the first devices, in rank order; its axes are of type Explicit unless given."""
     from mpijax.runtime import devices as dev
 
     available = dev.devices() if devices is None else list(devices)
@@ -250,9 +255,11 @@ def make_mesh(
     if count > len(available):
         raise ValueError(
             f"Number of devices {len(available)} must be >= the product of mesh_shape {tuple(axis_shapes)}. "
-            f"Start the program on {count} ranks: mpirun -n {count} python ..."
+            f"Start the program on {count} ranks: mpirun -n {count} python ..., or try it in one process of {count} "
+            f"devices: MPIJAX_NUM_LOCAL_DEVICES={count}"
         )
-    return Mesh(np.array(available[:count], dtype=object).reshape(tuple(axis_shapes)), axis_names, axis_types)
+    kinds = AxisType.Explicit if axis_types is None else axis_types
+    return Mesh(np.array(available[:count], dtype=object).reshape(tuple(axis_shapes)), axis_names, kinds)
 
 
 class Sharding:
@@ -264,12 +271,26 @@ class Sharding:
     is_fully_addressable: Any
     is_fully_replicated: bool
 
+    # Whether every process has the whole of an array.
+    keeps_whole: bool
+    # Whether results of operations on an array are laid out by it.
+    is_followed: bool
+
     def shard_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of one shard of an array of the given shape."""
         raise NotImplementedError
 
+    def addressable_devices_indices_map(self, global_shape: tuple[int, ...]) -> dict:
+        """For each device of this process its part of a global array, as slices."""
+        raise NotImplementedError
+
+    def process_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of what this process has of an array of the given shape."""
+        shard = self.shard_shape(global_shape)
+        return tuple(global_shape) if self.keeps_whole else shard
+
     def local_slices(self, global_shape: tuple[int, ...]) -> tuple[slice, ...]:
-        """This rank's part of a global array."""
+        """This process's part of a global array."""
         raise NotImplementedError
 
 
@@ -290,6 +311,14 @@ class NamedSharding(Sharding):
         self.spec = spec
         self.is_fully_replicated = all(mesh.shape[a] == 1 for a in named)
         self._hash = hash((mesh, spec))
+
+    @cached_property
+    def keeps_whole(self) -> bool:  # type: ignore[override]
+        return self.is_fully_replicated or self.mesh.is_local
+
+    @cached_property
+    def is_followed(self) -> bool:  # type: ignore[override]
+        return not self.is_fully_replicated or self.mesh.is_local
 
     @property
     def device_set(self) -> set:
@@ -360,7 +389,9 @@ class NamedSharding(Sharding):
         return found
 
     def local_slices(self, global_shape: tuple[int, ...]) -> tuple[slice, ...]:
-        """This rank's part of a global array."""
+        """This process's part of a global array."""
+        if self.mesh.is_local:
+            return (slice(None),) * len(global_shape)
         return self._slices_at(global_shape, self._coordinates())
 
     def devices_indices_map(self, global_shape: tuple[int, ...]) -> dict:
@@ -400,8 +431,10 @@ class SingleDeviceSharding(Sharding):
 
     is_fully_addressable = True
     is_fully_replicated = True
+    keeps_whole = True
+    is_followed = True  # arrays on the default device carry no sharding
 
-    def __init__(self, device):
+    def __init__(self, device, *, memory_kind: str | None = None):
         self._device = device
 
     @property
@@ -421,6 +454,15 @@ class SingleDeviceSharding(Sharding):
         return 0
 
     num_devices = 1
+
+    def _plain_(self) -> tuple[int]:
+        return (self._device.id,)
+
+    @staticmethod
+    def _from_plain_(id: int) -> SingleDeviceSharding:
+        from mpijax.runtime.devices import devices  # starts MPI
+
+        return SingleDeviceSharding(devices()[id])
 
     @property
     def addressable_devices(self) -> set:

@@ -48,7 +48,8 @@ def shard_map(
     Args:
       f: a function of shards; inside, collectives refer to the mesh's axes by name.
       mesh: the mesh; by default that of the enclosing `with mesh:`.
-      in_specs: a `PartitionSpec` per argument (a pytree prefix): how arguments are cut into shards.
+      in_specs: a `PartitionSpec` per argument (a pytree prefix): how arguments are cut into shards. Without it, as
+        they are laid out over the mesh; within a traced function it must be given.
       out_specs: the same for results; axes not mentioned must be replicated, unless `check_vma=False`.
       axis_names: the axes of the mesh that `f` is mapped over, by default all. Over the others arguments are whole.
       check_vma: track over which axes values vary. Without it, gradients of replicated arguments are
@@ -66,8 +67,8 @@ def shard_map(
         )
     if not callable(f):
         raise TypeError(f"shard_map requires a callable for its first argument, but got {f} of type {type(f)}.")
-    if in_specs is None or out_specs is None:
-        raise TypeError("shard_map needs in_specs and out_specs: a PartitionSpec for each argument and result.")
+    if out_specs is None:
+        raise TypeError("shard_map needs out_specs: a PartitionSpec for each result.")
 
     @wraps(f)
     def wrapped(*args):
@@ -87,10 +88,12 @@ def shard_map(
 
 
 def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool, args):
-    specs_in = tuple(in_specs) if isinstance(in_specs, list) else in_specs
     leaves, in_tree = tree.tree_flatten((args, {}))
-    args_tree = in_tree.children()[0]
-    flat_in = _flatten_specs("in_specs", specs_in, args_tree, args, mesh, names)
+    if in_specs is None:
+        flat_in = [_given_spec(x, mesh, i) for i, x in enumerate(leaves)]
+    else:
+        specs_in = tuple(in_specs) if isinstance(in_specs, list) else in_specs
+        flat_in = _flatten_specs("in_specs", specs_in, in_tree.children()[0], args, mesh, names)
     avals = [typeof(x) for x in leaves]
 
     def parameters():
@@ -167,6 +170,17 @@ def is_array(x: Any) -> bool:
 
 
 # ---------------------------------------------------------------- checks
+
+
+def _given_spec(x, mesh: Mesh, i: int) -> PartitionSpec:
+    """How an argument is laid out over the mesh."""
+    if isinstance(x, Tracer):
+        raise ValueError(
+            f"shard_map needs in_specs within a traced function: the type of argument {i}, "
+            f"{typeof(x).str_short(short_dtypes=False)}, does not say how it is laid out. Pass in_specs."
+        )
+    layout = getattr(x, "_sharding", None)
+    return layout.spec if getattr(layout, "mesh", None) == mesh else P()
 
 
 def _flatten_specs(what: str, specs, structure, value, mesh: Mesh, names) -> list[PartitionSpec]:

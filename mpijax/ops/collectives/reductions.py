@@ -168,6 +168,16 @@ def _psum_invariant_transpose(ct, x, *, axes):
     return [ct if type(ct) is Zero else registry["pvary"].bind(ct, axes=axes)]
 
 
+def _invariant_batch(axis, args, dims, *, axes):
+    """Over a mesh axis of this process, whose shards are the batch, a reduction."""
+    [x], [d] = args, dims
+    if axis.name is None or axis.name not in axes:
+        return psum_invariant_p.bind(x, axes=axes), d
+    rest = tuple(n for n in axes if n != axis.name)
+    x = x * axis.size if d is None else psum_p.bind(x, axes=(d,), axis_index_groups=None)
+    return (psum_invariant_p.bind(x, axes=rest) if rest else x), None
+
+
 psum_invariant_p = Primitive(
     "psum_invariant",
     type_rule=same_type,
@@ -175,7 +185,7 @@ psum_invariant_p = Primitive(
     lower=Communication("allreduce_sum"),
     jvp=linear_jvp("psum_invariant"),
     transpose=_psum_invariant_transpose,
-    batch=lambda axis, args, dims, *, axes: (psum_invariant_p.bind(args[0], axes=axes), dims[0]),
+    batch=_invariant_batch,
     effects=effects("axes"),
     vma=vma_without("axes"),
 )

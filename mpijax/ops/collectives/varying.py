@@ -60,6 +60,13 @@ def _transpose(ct, x, *, axes):
     return [ct if type(ct) is Zero else registry["psum_invariant"].bind(ct, axes=axes)]
 
 
+def _batch(axis, args, dims, *, axes):
+    """Along the batch's own axis the examples are what varies."""
+    [x], [d] = args, dims
+    rest = tuple(n for n in axes if n != axis.name)
+    return (pvary_p.bind(x, axes=rest) if rest else x), d
+
+
 pvary_p = _Pvary(
     "pvary",
     type_rule=same_type,
@@ -67,7 +74,7 @@ pvary_p = _Pvary(
     lower=Structural("pvary"),
     jvp=linear_jvp("pvary"),
     transpose=_transpose,
-    batch=lambda axis, args, dims, *, axes: (pvary_p.bind(args[0], axes=axes), dims[0]),
+    batch=_batch,
     vma=vma_with("axes"),
 )
 set_pvary(pvary)

@@ -1,0 +1,231 @@
+"""Programs over four devices of one process, beside the real JAX with as many. Run by test_local_devices.py."""
+
+from __future__ import annotations
+
+import jax as real
+import numpy as np
+import pytest
+
+import mpijax as ours
+
+rng = np.random.default_rng(7)
+X = rng.normal(size=(8, 4)).astype(np.float32)
+V = rng.normal(size=8).astype(np.float32)
+
+
+class System:
+    """One of the two systems, with the names that programs use."""
+
+    def __init__(self, jax):
+        self.jax, self.jnp, self.lax, self.random = jax, jax.numpy, jax.lax, jax.random
+        self.P, self.NamedSharding = jax.sharding.PartitionSpec, jax.sharding.NamedSharding
+        devices = np.array(jax.devices()[:4], dtype=object)
+        self.line = jax.sharding.Mesh(devices, ("i",))
+        self.grid = jax.sharding.Mesh(devices.reshape(2, 2), ("i", "j"))
+
+    def over(self, f, mesh, in_specs, out_specs, **options):
+        return self.jax.shard_map(f, mesh=mesh, in_specs=in_specs, out_specs=out_specs, **options)
+
+    def put(self, x, spec, mesh=None):
+        return self.jax.device_put(x, self.NamedSharding(self.line if mesh is None else mesh, spec))
+
+
+OURS, REAL = System(ours), System(real)
+
+
+def on_line(body, out="i", **options):
+    return lambda s: s.jax.jit(s.over(lambda x: body(s, x), s.line, s.P("i"), s.P(out), **options))(X)
+
+
+def on_grid(body, out=("i", "j"), **options):
+    return lambda s: s.jax.jit(s.over(lambda x: body(s, x), s.grid, s.P("i", "j"), s.P(*out), **options))(X)
+
+
+def while_all(s, x):
+    def go_on(c):
+        return s.lax.pmax(s.jnp.max(c[0]), "i") < 50.0
+
+    return s.lax.while_loop(go_on, lambda c: (c[0] * 2 + 1, c[1]), (x, x))[0]
+
+
+def scanned(s, x):
+    def step(c, row):
+        c = c + s.lax.ppermute(row, "i", [(k, (k + 1) % 4) for k in range(4)])
+        return c, s.lax.psum(c, "i")
+
+    start = s.lax.pcast(s.jnp.zeros(4), "i", to="varying")
+    return s.lax.scan(step, start, x)[0][None]
+
+
+def of_gradients(s):
+    """The gradient of a global loss, through a sum, a permutation and a replicated weight."""
+
+    def shard(w, x):
+        y = s.jnp.tanh(x @ w)
+        y = y + s.lax.ppermute(y, "i", [(0, 1), (1, 0)])
+        return s.lax.psum(s.jnp.sum(y * y), ("i", "j"))
+
+    loss = s.over(shard, s.grid, (s.P("j"), s.P("i", "j")), s.P())
+    return s.jax.jit(s.jax.value_and_grad(loss, argnums=(0, 1)))(X[:4].T @ X[:4] * 0.1, X)
+
+
+def of_pmap(s):
+    f = s.jax.pmap(lambda a, b: s.lax.pmean(a * b, "n") + s.lax.axis_index("n"), axis_name="n", in_axes=(0, None))
+    return f(X[:4], X[0])
+
+
+def of_second_order(s):
+    f = s.over(lambda x: s.lax.psum(s.jnp.sum(s.jnp.sin(x) * x), "i"), s.line, s.P("i"), s.P())
+    return s.jax.jit(s.jax.hessian(lambda v: f(v) ** 2))(V)
+
+
+def of_vmap(s):
+    f = s.over(lambda x: s.lax.all_gather(x, "i", tiled=True) * x.sum(), s.line, s.P("i"), s.P("i"))
+    return s.jax.vmap(f, in_axes=1)(X)
+
+
+def of_partial_axes(s):
+    inner = s.over(lambda x: s.lax.psum(x, "i"), s.grid, s.P("i"), s.P(), axis_names={"i"})
+    return s.jax.jit(inner)(X)
+
+
+def of_keys(s):
+    f = s.over(lambda k: s.random.normal(k[0], (2, 3)), s.line, s.P("i"), s.P("i"))
+    return f(s.random.split(s.random.key(3), 4))
+
+
+def of_callbacks(s):
+    def host(x):
+        return np.cumsum(np.asarray(x), axis=0)
+
+    def shard(x):
+        return s.jax.pure_callback(host, s.jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    return s.over(shard, s.line, s.P("i"), s.P("i"))(X)
+
+
+PROGRAMS = {
+    "psum": on_line(lambda s, x: s.lax.psum(x, "i"), None),
+    "psum of two axes": on_grid(lambda s, x: s.lax.psum(x, ("i", "j")), ()),
+    "pmax and pmin": on_grid(lambda s, x: s.lax.pmax(x, "j") - s.lax.pmin(x, "j"), ("i",)),
+    "pmean of one": on_grid(lambda s, x: s.lax.pmean(x, "i"), (None, "j")),
+    "all_gather": on_line(lambda s, x: s.lax.all_gather(x, "i").sum(0) + x),
+    "all_gather of two axes": on_grid(lambda s, x: s.lax.all_gather(x, ("i", "j"), axis=1, tiled=True)[:, :2]),
+    "reduce scatter": on_line(lambda s, x: s.lax.psum_scatter(s.jnp.tile(x, (2, 1)), "i", tiled=True)),
+    "all_to_all": on_line(lambda s, x: s.lax.all_to_all(x, "i", 1, 0, tiled=True), None, check_vma=False),
+    "ppermute": on_grid(lambda s, x: s.lax.ppermute(x, "j", [(0, 1)])),
+    "positions": on_grid(lambda s, x: x + 10 * s.lax.axis_index("i") + s.lax.axis_index(("j", "i"))),
+    "groups": on_line(lambda s, x: s.lax.psum(x, "i", axis_index_groups=[[0, 3], [1, 2]]), check_vma=False),
+    "loop until all": on_line(while_all),
+    "scan": on_line(scanned),
+    "branch by position": on_line(
+        lambda s, x: s.lax.cond(s.lax.axis_index("i") == 2, lambda v: v * 10, lambda v: -v, x)
+    ),
+    "unchecked": on_grid(lambda s, x: s.lax.psum(x, "i"), (None, "j"), check_vma=False),
+    "gradients": of_gradients,
+    "second order": of_second_order,
+    "vmap": of_vmap,
+    "some axes": of_partial_axes,
+    "pmap": of_pmap,
+    "keys": of_keys,
+    "callbacks": of_callbacks,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(name):
+    got, want = (real.tree.leaves(PROGRAMS[name](s)) for s in (OURS, REAL))
+    assert len(got) == len(want)
+    for a, b in zip(got, want, strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-5, atol=2e-5)
+
+
+OPERATIONS = {
+    "element by element": lambda s, x: s.jnp.sin(x) + 1,
+    "reduced": lambda s, x: x.sum(0),
+    "reduced to a number": lambda s, x: x.sum(),
+    "kept": lambda s, x: x.max(1),
+    "product": lambda s, x: x @ X.T,
+    "transposed": lambda s, x: x.T,
+    "one row": lambda s, x: x[0],
+    "under jit": lambda s, x: s.jax.jit(lambda a: (a * 2, a.sum(0)))(x),
+    "gradient": lambda s, x: s.jax.grad(lambda a: (a * a).sum())(x),
+    "asked for": lambda s, x: s.jax.jit(lambda a: a, out_shardings=s.NamedSharding(s.line, s.P(None, "i")))(x),
+    "constrained": lambda s, x: s.jax.jit(
+        lambda a: s.lax.with_sharding_constraint(a * 2, s.NamedSharding(s.line, s.P(None, "i")))
+    )(x),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_layouts_follow_through_operations(name):
+    got, want = (real.tree.leaves(OPERATIONS[name](s, s.put(X, s.P("i")))) for s in (OURS, REAL))
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-6, atol=2e-6)
+        assert str(a.sharding) == str(b.sharding)
+
+
+def test_devices():
+    for s in (OURS, REAL):
+        assert s.jax.device_count() == s.jax.local_device_count() == 4 and s.jax.process_count() == 1
+    for a, b in zip(ours.devices(), real.devices(), strict=True):
+        assert (repr(a), str(a), a.id, a.process_index) == (repr(b), str(b), b.id, b.process_index)
+        assert a.local_hardware_id == b.local_hardware_id
+
+
+@pytest.mark.parametrize("spec", [("i",), (None, "i"), ()])
+def test_shards(spec):
+    a, b = (s.put(X, s.P(*spec)) for s in (OURS, REAL))
+    assert a.is_fully_addressable and a.is_fully_replicated == b.is_fully_replicated
+    assert {d.id for d in a.devices()} == {d.id for d in b.devices()}
+    for p, q in zip(a.addressable_shards, b.addressable_shards, strict=True):
+        assert (p.index, p.replica_id, p.device.id) == (q.index, q.replica_id, q.device.id)
+        np.testing.assert_array_equal(np.asarray(p.data), np.asarray(q.data))
+        assert p.data.devices() == {p.device}
+    np.testing.assert_array_equal(np.asarray(a.addressable_data(2)), np.asarray(b.addressable_data(2)))
+    with pytest.raises(IndexError):
+        a.addressable_data(4)
+
+
+def test_one_of_the_devices():
+    for s in (OURS, REAL):
+        second = s.jax.devices()[1]
+        x = s.jax.device_put(V, second)
+        assert x.devices() == {second} == (x * 2).devices() == s.jnp.sum(x).devices()
+        assert x.device == second and x.committed
+        assert s.jax.device_put(x, s.jax.devices()[0]).devices() == {s.jax.devices()[0]}
+        with pytest.raises(ValueError, match="incompatible devices for jitted computation"):
+            x + s.jax.device_put(V, s.jax.devices()[2])
+
+
+@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+def test_arrays_of_parts(s):
+    layout = s.NamedSharding(s.grid, s.P("j", None))
+    asked = []
+
+    def part(index):
+        asked.append(index[0].indices(8)[:2])
+        return X[index]
+
+    np.testing.assert_array_equal(np.asarray(s.jax.make_array_from_callback(X.shape, layout, part)), X)
+    assert set(asked) == {(0, 4), (4, 8)}
+    parts = [s.jax.device_put(X[k : k + 2], d) for k, d in zip(range(0, 8, 2), s.jax.devices(), strict=True)]
+    whole = s.jax.make_array_from_single_device_arrays(X.shape, s.NamedSharding(s.line, s.P("i")), parts[::-1])
+    np.testing.assert_array_equal(np.asarray(whole), X)
+    local = s.jax.make_array_from_process_local_data(layout, X)
+    assert local.shape == X.shape and local.sharding == layout
+
+
+def test_specifications_from_the_arguments():
+    x = OURS.put(X, OURS.P("i"))
+    f = ours.shard_map(lambda a: a.sum(0, keepdims=True), mesh=OURS.line, out_specs=OURS.P("i"))
+    np.testing.assert_allclose(np.asarray(f(x)), X.reshape(4, 2, 4).sum(1), rtol=1e-6)
+    with pytest.raises(ValueError, match="needs in_specs within a traced function"):
+        ours.jit(f)(x)
+
+
+def test_a_sum_over_devices_is_one_loop():
+    f = OURS.over(lambda x: OURS.lax.psum(x, "i") * x, OURS.line, OURS.P("i"), OURS.P("i"))
+    text = ours.jit(f).lower(X).compile().as_text()
+    assert "communicate" not in text and text.count("kernel") == 1
