@@ -2,7 +2,6 @@
 
 import signal
 import threading
-from array import array
 from typing import Any
 
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR2)
@@ -19,14 +18,10 @@ def should_stop() -> bool:
     Raises:
       RuntimeError: the first call is not in the main thread, where Python's signal handlers live.
     """
-    from mpijax.runtime import mpi_start  # starts MPI
+    from mpijax.runtime import objects  # starts MPI
 
     _install()
-    state = mpi_start.start()
-    asked = array("i", [_asked.is_set()])
-    if state.size > 1:
-        state.control.Allreduce(state.MPI.IN_PLACE, asked, state.MPI.MAX)
-    return bool(asked[0])
+    return objects.any_rank(_asked.is_set(), "distributed.should_stop")
 
 
 def _install() -> None:

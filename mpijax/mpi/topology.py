@@ -7,7 +7,7 @@ from typing import Any
 
 from mpijax.mpi.arguments import communicator
 from mpijax.ops.rank_ops import communicator_of
-from mpijax.runtime import mpi_start
+from mpijax.runtime import mpi_start, objects
 
 __all__ = ["block_sizes", "block_slice", "create_cart", "dims_create", "split"]
 
@@ -19,7 +19,9 @@ def split(color: int | None, key: int = 0, *, comm=None) -> Any:
     used by any program.
     """
     color = mpi_start.start().MPI.UNDEFINED if color is None else color
-    return communicator_of(communicator(comm, "split")).Split(color, key)
+    parent = communicator_of(communicator(comm, "split"))
+    with objects.recorded("split", parent, users=True):
+        return parent.Split(color, key)
 
 
 def dims_create(size: int, ndims: int | Sequence[int]) -> tuple[int, ...]:
@@ -50,7 +52,8 @@ def create_cart(dims: int | Sequence[int], periods: bool | Sequence[bool] = Fals
     wraps = [periods] * len(dims) if isinstance(periods, bool) else [bool(p) for p in periods]
     if len(wraps) != len(dims):
         raise ValueError(f"create_cart: {len(wraps)} periods {tuple(wraps)} for a grid of {len(dims)} axes {dims}")
-    cart = parent.Create_cart(dims, wraps, reorder)
+    with objects.recorded("create_cart", parent, users=True):
+        cart = parent.Create_cart(dims, wraps, reorder)
     cart.Set_name("cart")
     return cart
 

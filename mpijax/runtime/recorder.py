@@ -110,6 +110,7 @@ class Recorder:
         record.move(memoryview(memory)[at : at + record.REGION_BYTES])
         self.regions = np.frombuffer(memory, REGION)
         self.mine["exclusive"] = exclusive
+        self.group(world, world)  # the first of its ranks' communicators, whichever is used first
         node.Barrier()  # who finds a region unlocked from now on finds that its rank is gone
 
     def is_gone(self, rank: int) -> bool:
@@ -173,14 +174,17 @@ class Recorder:
 
     @contextmanager
     def operation(self, what: Site, kind: int = COLLECTIVE, nbytes: int = 0) -> Iterator[None]:
-        """Note an operation that Python runs."""
+        """Note an operation that Python runs. Raises RuntimeError while another thread of this rank communicates."""
         number, sequence = self.site(what, kind)
-        noted = record.begin(number, sequence, nbytes)
+        if not record.begin(number, sequence, nbytes):
+            raise RuntimeError(
+                f"this rank communicates in another thread at this moment, and MPI allows one at a time: {what}. Let "
+                "one thread communicate, or hold a lock around it."
+            )
         try:
             yield
         finally:
-            if noted:
-                record.end()
+            record.end()
 
     # ---- what a region says
 

@@ -39,6 +39,30 @@ def f(x):
     return mpi.allreduce(x, op='SUM')
 total(x); f(x); total(x)
 """),
+    "values": Job(
+        """
+from mpijax import distributed
+from mpijax.experimental import multihost_utils as hosts
+assert hosts.process_allgather(np.full(3, rank)).tolist() == [[0, 0, 0], [1, 1, 1]]
+assert hosts.broadcast_one_to_all({'a': np.arange(3) * (1 - rank)})['a'].tolist() == [0, 1, 2]
+distributed.should_stop()
+pair = mpi.split(0)
+if rank == 0: hosts.sync_global_devices('there')
+else: total(x)
+""", settings=SOON | {"MPIJAX_STALL_ABORT": "1", "MPIJAX_GUARD": "0"},
+    ),
+    "truncated": Job("""
+def told(f):
+    try: f(x)
+    except RuntimeError as error: print('told', rank, str(error).replace('\\n', '|'), flush=True)
+told(jax.jit(lambda x: mpi.send(x, dest=1) if rank == 0 else mpi.recv(x[:2], source=0)))
+total(x)
+pair = MPI.COMM_WORLD.Dup()
+freed = jax.jit(lambda x: mpi.allreduce(x, op=MPI.SUM, comm=pair))
+freed(x)
+pair.Free()
+told(freed)
+""", start=START),
     "thread": Job("""
 def fail(): raise ValueError('in a thread')
 total(x); t = threading.Thread(target=fail); t.start(); t.join(); total(x); print('went on')
@@ -100,6 +124,14 @@ EXPECTED = [
     ("all exit", 5, []),
     ("interrupted", 130, [r"rank 0\] mpijax: interrupted by Ctrl-C in allreduce"]),
     ("callback", 1, [r"\[rank 1\].*bad value"]),
+    ("values", 1, [
+        r"rank 0 has waited 1 s in multihost_utils.sync_global_devices on all ranks at <string>:\d+ \(<module>\)",
+        r"rank 1 has not come: .*in allreduce float32\[4\] sum on all ranks at <string>",
+    ]),
+    ("truncated", 0, [
+        r"told 1 MPI reports from recv on rank 1 \(0 elements to send, 8 to receive\): .*truncate.*\|at <string>:\d+",
+        r"told 0 MPI reports from allreduce on rank 0 .*[Ii]nvalid communicator.*\|at <string>:\d+", r"told 1 MPI reports from all",
+    ]),
     ("thread", 0, [r"ValueError: in a thread", r"went on[\s\S]*went on"]),
     ("two threads", 0, [r"told: this rank communicates in another thread", r"at <string>:\d+"]),
     ("signal", 0, [r"rank 0\] mpijax: the last operations are in .*json"]),
@@ -143,6 +175,18 @@ def test_records(outcomes, folder, capsys):
     times = [t for o in written["operations"][:-1] for t in o[4:]]
     assert times == sorted(times) and written["operations"][-1][5] is None
     assert sum(o[3] for o in written["operations"]) == 16 * 1022  # and one agreement, of the last program
+
+
+@marked
+def test_what_python_communicates_is_recorded(outcomes, folder):
+    records = [json.loads(f.read_text()) for f in (folder / "records of values").glob("*.json")]
+    for r in records:
+        labels = [r["sites"][str(o[1])]["label"].removeprefix("multihost_utils.") for o in r["operations"]]
+        last = "sync_global_devices" if r["rank"] == 0 else "allreduce float32[4] sum"
+        gathered = ["process_allgather", "broadcast_one_to_all", "broadcast_one_to_all", "distributed.should_stop", "split"]
+        assert labels == [*gathered, last]
+        assert r["operations"][0][3] > 24 and all(o[5] for o in r["operations"][:-1])
+    assert records
 
 
 def test_trace_refuses_what_is_no_record(tmp_path, capsys):
