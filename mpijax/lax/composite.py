@@ -20,9 +20,9 @@ from mpijax.transforms.flat import FlatFun, debug_info
 
 
 def composite(decomposition: Callable, name: str, version: int = 0) -> Callable:
-    """The function `decomposition`, as one operation `name` of the Jaxpr. The program computes the decomposition.
+    """The function `decomposition` as one operation `name` of the Jaxpr; programs compute the decomposition.
 
-    Positional arguments are operands, keyword arguments attributes: Python values and NumPy arrays, known while tracing.
+    Positional arguments are operands, keyword arguments attributes: values and NumPy arrays known while tracing.
 
     Raises:
       UnexpectedTracerError: an attribute is traced. ValueError: it is differentiated; `custom_jvp` or `custom_vjp`

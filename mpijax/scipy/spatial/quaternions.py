@@ -45,7 +45,7 @@ def inverse(quat: Any) -> Any:
 
 
 def canonical(quat: Any) -> Any:
-    """Of the two quaternions of a rotation the one whose last component that is not 0, in order w x y z, is positive."""
+    """Of a rotation's two quaternions the one whose first component that is not 0, in order w x y z, is positive."""
     x, y, z, w = parts(quat)
     negative = (w < 0) | ((w == 0) & ((x < 0) | ((x == 0) & ((y < 0) | ((y == 0) & (z < 0))))))
     return jnp.where(negative[..., None], -quat, quat)

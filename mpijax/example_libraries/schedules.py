@@ -1,0 +1,69 @@
+"""Step sizes as functions of the iteration's number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import mpijax.numpy as jnp
+
+Schedule = Callable[[Any], Any]
+
+
+def constant(step_size: float) -> Schedule:
+    """The same step size always."""
+    return lambda i: step_size
+
+
+def exponential_decay(step_size: float, decay_steps: int, decay_rate: float) -> Schedule:
+    """`step_size * decay_rate ** (i / decay_steps)`."""
+    return lambda i: step_size * decay_rate ** (i / decay_steps)
+
+
+def inverse_time_decay(step_size: float, decay_steps: int, decay_rate: float, staircase: bool = False) -> Schedule:
+    """`step_size / (1 + decay_rate * i / decay_steps)`; with `staircase` the quotient is rounded down."""
+
+    def schedule(i: Any) -> Any:
+        turns = jnp.floor(i / decay_steps) if staircase else i / decay_steps
+        return step_size / (1 + decay_rate * turns)
+
+    return schedule
+
+
+def polynomial_decay(step_size: float, decay_steps: int, final_step_size: float, power: float = 1.0) -> Schedule:
+    """From `step_size` to `final_step_size` in `decay_steps` iterations, then constant."""
+
+    def schedule(i: Any) -> Any:
+        rest = (1 - jnp.minimum(i, decay_steps) / decay_steps) ** power
+        return rest * (step_size - final_step_size) + final_step_size
+
+    return schedule
+
+
+def piecewise_constant(boundaries: Sequence[int], values: Sequence[float]) -> Schedule:
+    """`values[k]` after k of the boundaries have been passed.
+
+    Raises:
+      ValueError: not one value more than boundaries, or they are not vectors.
+    """
+    edges, steps = jnp.array(boundaries), jnp.array(values)
+    if edges.ndim != 1 or steps.ndim != 1:
+        raise ValueError(f"boundaries and values must be sequences, got shapes {edges.shape} and {steps.shape}")
+    if steps.shape[0] != edges.shape[0] + 1:
+        raise ValueError(
+            f"boundaries length must be one shorter than values length, got {edges.shape[0]} and {steps.shape[0]}"
+        )
+    return lambda i: steps[jnp.sum(i > edges)]
+
+
+def make_schedule(scalar_or_schedule: Any) -> Schedule:
+    """A schedule as it is, or a constant one of a number.
+
+    Raises:
+      TypeError: neither.
+    """
+    if callable(scalar_or_schedule):
+        return scalar_or_schedule
+    if jnp.ndim(scalar_or_schedule) == 0:
+        return constant(scalar_or_schedule)
+    raise TypeError(f"a step size is a number or a function of the iteration, got {type(scalar_or_schedule)}")
