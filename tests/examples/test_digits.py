@@ -1,16 +1,14 @@
 """The digits example: its loss curve is JAX's on any number of ranks, and it learns."""
 
-import importlib.util
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from examples.programs import load_example, path_of
 
 pytest.importorskip("sklearn")
-EXAMPLE = Path(__file__).parents[2] / "examples" / "digits.py"
 
 # Mean training loss of the first epochs, from the same file run on jax 0.10.2 (one process).
 JAX_CURVES = {
@@ -19,17 +17,10 @@ JAX_CURVES = {
 }
 
 
-def load_example():
-    spec = importlib.util.spec_from_file_location("digits_example", EXAMPLE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.mpi
 @pytest.mark.parametrize("name", JAX_CURVES)
 def test_loss_curve_is_that_of_jax_on_any_number_of_ranks(name):
-    digits = load_example()
+    digits = load_example("digits")
     mesh = digits.Mesh(np.array(digits.jax.devices()), ("data",))
     curve, _, _ = digits.train(name, digits.load_digits(), mesh, len(JAX_CURVES[name]), 64, digits.silent)
     np.testing.assert_allclose(curve, JAX_CURVES[name], atol=1e-4)
@@ -38,7 +29,7 @@ def test_loss_curve_is_that_of_jax_on_any_number_of_ranks(name):
 def test_script_reaches_97_percent_and_draws_the_curves(tmp_path):
     plot = tmp_path / "digits.png"
     done = subprocess.run(
-        [sys.executable, EXAMPLE, "--out", plot], capture_output=True, text=True, timeout=110, check=True
+        [sys.executable, path_of("digits"), "--out", plot], capture_output=True, text=True, timeout=110, check=True
     )
     accuracies = [float(x) for x in re.findall(r"test accuracy ([0-9.]+) %", done.stdout)]
     assert len(accuracies) == 2 and min(accuracies) >= 97
