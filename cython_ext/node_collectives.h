@@ -1,11 +1,13 @@
 /* Collectives of small messages in the memory of `node.h`. Each does what the function of the same name does in
    `mpi_calls.h`; *done is 0, and nothing has happened, where that one has to.
 
-   Reductions combine in the order of the ranks, on every rank: results are equal on all of them to the last bit. */
+   Reductions combine in the order of the ranks, on every rank: results are equal on all of them to the last bit.
+   float16 and bfloat16 are reduced in float. */
 
 #ifndef MPIJAX_NODE_COLLECTIVES_H
 #define MPIJAX_NODE_COLLECTIVES_H
 
+#include "half.h"
 #include "node.h"
 
 enum { MJ_N_BARRIER = 1, MJ_N_ALLREDUCE, MJ_N_REDUCE, MJ_N_SCAN, MJ_N_EXSCAN, MJ_N_BCAST, MJ_N_ALLGATHER, MJ_N_ALLTOALL,
@@ -23,9 +25,26 @@ enum { MJ_N_BARRIER = 1, MJ_N_ALLREDUCE, MJ_N_REDUCE, MJ_N_SCAN, MJ_N_EXSCAN, MJ
     mj_slot *slots = mj_exchange(node, call, data, nbytes, written);          \
     if (slots == NULL) return mj_mismatch
 
+/* What `mj_combine` does, for sums (`adds`) and products of halves: rounded once. */
+static void mj_combine_halves(mj_slot *slots, int last, int64_t at, uint16_t *r, int64_t n, int brain, int adds) {
+    for (int64_t j = 0; j < n; j++) {
+        float sum = 0;
+        for (int i = last; i >= 0; i--) {
+            uint16_t bits = ((const uint16_t *)(slots[i].data + at))[j];
+            float x = brain ? mj_from_bf16(bits) : mj_from_f16(bits);
+            sum = i == last ? x : adds ? x + sum : x * sum;
+        }
+        r[j] = brain ? mj_to_bf16(sum) : mj_to_f16(sum);
+    }
+}
+
 /* r = the reduction of n elements at offset `at` of slots 0 .. last. */
 static int mj_combine(mj_slot *slots, int last, int64_t at, void *r, int64_t n, int64_t size, MPI_Datatype t,
                       MPI_Op op) {
+    if ((t == MJ_F16 || t == MJ_BF16) && (op == MJ_SUM || op == MJ_PROD)) {
+        mj_combine_halves(slots, last, at, (uint16_t *)r, n, t == MJ_BF16, op == MJ_SUM);
+        return MPI_SUCCESS;
+    }
     memcpy(r, slots[last].data + at, (size_t)(n * size));
     for (int i = last - 1; n > 0 && i >= 0; i--) {
         int rc = MPI_Reduce_local(slots[i].data + at, r, (int)n, t, op);

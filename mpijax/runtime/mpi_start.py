@@ -21,7 +21,7 @@ _state: "Start | None" = None
 
 # (variable with the number of processes, launcher): set by the launcher in every process it starts
 _LAUNCHER_SIZES = (
-    ("PMI_SIZE", "an MPICH-like mpirun/mpiexec (Hydra)"),
+    ("PMI_SIZE", "an MPICH-like mpirun (Hydra), or srun --mpi=pmi2,"),
     ("OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun"),
     ("SLURM_STEP_NUM_TASKS", "srun"),
     ("FLUX_JOB_SIZE", "flux run"),
