@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from mpijax import missing as _missing
 from mpijax.core import tree
 from mpijax.transforms.custom_gradient import closure_convert, custom_gradient
 from mpijax.transforms.custom_jvp import custom_jvp, custom_jvp_call_p
@@ -29,3 +30,7 @@ def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
     """The zero tangent of `val` (a pytree): symbolic if asked for, else arrays."""
     zeros = tree.tree_map(SymbolicZero.of_primal, val)
     return zeros if symbolic_zeros else tree.tree_map(instantiate, zeros)
+
+
+def __getattr__(name: str):
+    raise _missing.error(__name__, name)

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax import missing as _missing
 from mpijax.core.source import current_source
 from mpijax.core.trace import Tracer
 from mpijax.debugger import breakpoint
@@ -202,3 +203,7 @@ def _print_boxes(cells: list[list[str]], width: int, blank: int) -> None:
     import builtins
 
     builtins.print("\n".join(lines))
+
+
+def __getattr__(name: str):
+    raise _missing.error(__name__, name)

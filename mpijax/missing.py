@@ -1,14 +1,20 @@
-"""Functions of JAX that mpijax does not have yet: what each would do, and what to use instead."""
+"""What JAX has and mpijax does not have: why, and what to use instead. docs/coverage.md lists it.
+
+A name that is left out raises an error that says so: modules call `error` for names that they do not have.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NoReturn
 
 _REFS = (
     "mutable arrays come with the stateful primitives; until then return the updated array (x.at[i].set(v))"
 )
+_PRIMITIVE = "it is a function of other operations here, without a primitive of its own"
 
+# Functions that can be imported, and say what to use instead when they are called.
 INSTEAD: dict[str, str] = {
     "empty_ref": _REFS,
     "free_ref": _REFS,
@@ -16,19 +22,104 @@ INSTEAD: dict[str, str] = {
     "new_ref": _REFS,
 }
 
+# Reason, names without "jax."; "module." is a whole module, "module.*" all else of a module.
+_LEFT_OUT: tuple[tuple[str, str], ...] = (
+    (_REFS, "Ref ds ref. experimental.hijax. experimental.random."),
+    (
+        "XLA's tokens are not needed: communication and callbacks run in the order of the source",
+        "lax.after_all lax.after_all_p lax.create_token lax.create_token_p extend.core.Token extend.core.AbstractToken",
+    ),
+    ("messages between two ranks are mpijax.mpi.send, recv and sendrecv", "lax.precv lax.psend"),
+    (
+        _PRIMITIVE,
+        """lax.dce_sink_p lax.device_put_p lax.ragged_all_to_all_p lax.select_and_scatter_p lax.stage_p
+        custom_derivatives.remat_opt_p interpreters.ad.add_jaxvals_p""",
+    ),
+    (
+        "there is no XLA here: mpijax has a compiler and a runtime of its own",
+        """cloud_tpu_init. collect_profile. lib. tools. jax2tf_associative_scan_reductions make_user_context
+        extend.backend. extend.ifrt_programs. extend.mlir. extend.sharding. extend.xla. extend.lowering.*
+        interpreters.mlir.* interpreters.pxla. interpreters.xla.* interpreters.partial_eval.*
+        experimental.buffer_callback. experimental.compilation_cache. experimental.compute_on.
+        experimental.control_deps. experimental.custom_partitioning. experimental.fused. experimental.roofline.
+        experimental.scheduling_groups. experimental.shard_alike. experimental.source_mapper. experimental.topologies.
+        experimental.xla_metadata. experimental.layout.with_layout_constraint extend.core.CallPrimitive
+        extend.core.call_impl extend.core.check_jaxpr debug.DebugEffect debug.OrderedDebugEffect
+        experimental.mesh_utils.device_kind_handler_dict""",
+    ),
+    (
+        "kernels for CPUs are numba's (mpijax.numba_call) or C's (mpijax.ffi)",
+        "experimental.pallas. experimental.mosaic. extend.pallas.",
+    ),
+    ("programs that are saved are those of mpijax.export", "experimental.jax2tf. experimental.serialize_executable."),
+    (
+        "ranks are processes of MPI: exchange arrays by mpijax.mpi, save them by mpijax.experimental.multihost_utils",
+        "experimental.array_serialization. experimental.colocated_python. experimental.transfer.",
+    ),
+    (
+        "Taylor series are not propagated; nest jax.jvp, or jax.jacfwd, for derivatives of higher order",
+        "experimental.jet.",
+    ),
+    ("it calls cuDNN; write the loop with jax.lax.scan", "experimental.rnn."),
+    ("keys that are used twice are not looked for", "experimental.key_reuse."),
+    (
+        "profiles are files in Chrome's format, read by Perfetto (docs/debugging.md)",
+        """profiler.ProfileData profiler.ProfileEvent profiler.ProfileOptions profiler.ProfilePlane
+        profiler.register_subprocess experimental.profiler.""",
+    ),
+    (
+        "sparse arrays are BCOO here: use its methods, or todense()",
+        """experimental.sparse.*""",
+    ),
+    (
+        "memory is that of the process, in one kind; arrays end when the last reference to them does",
+        "live_arrays memory",
+    ),
+    (
+        "layouts are given by shardings and by shard_map here",
+        """sharding.AbstractDevice sharding.ManualAxisType sharding.auto_axes sharding.explicit_axes
+        sharding.use_abstract_mesh""",
+    ),
+    (
+        "keys are of Threefry; their algorithms cannot be defined from outside",
+        "extend.random.",
+    ),
+    (
+        "it is of JAX's inner workings; rules are given by mpijax.extend (docs/custom-operations.md)",
+        """ad extend.source_info_util.* interpreters.ad.jvp interpreters.ad.linearize
+        interpreters.batching.register_vmappable interpreters.batching.unregister_vmappable
+        experimental.multihost_utils.* experimental.ode.* experimental.EArray experimental.cur_qdd
+        experimental.primal_tangent_dtype""",
+    ),
+)
 
-# What JAX has and mpijax does not have on purpose, by its name without "jax."; docs/coverage.md lists it.
-_TOKENS = "tokens of XLA are not needed: communication and callbacks run in the order of the source"
-LEFT_OUT: dict[str, str] = {
-    "lax.after_all": _TOKENS,
-    "lax.create_token": _TOKENS,
-}
+
+@cache
+def left_out() -> dict[str, str]:
+    """Reasons by name, as the table has them."""
+    return {name: reason for reason, names in _LEFT_OUT for name in names.split()}
 
 
-def error(module: str, name: str) -> AttributeError:
-    """The error for a name that module `module` of mpijax does not have: with the reason, where there is one."""
-    reason = LEFT_OUT.get(f"{module.removeprefix('mpijax.')}.{name}")
+def reason_for(module: str, name: str) -> str | None:
+    """Why `module` (of mpijax or jax) does not have `name`; None where nothing is said."""
+    table, inside = left_out(), module.partition(".")[2]
+    full = f"{inside}.{name}" if inside else name
+    if full in INSTEAD:
+        return INSTEAD[full]
+    return table.get(full) or table.get(f"{full}.") or (table.get(f"{inside}.*") if inside else None)
+
+
+def error(module: str, name: str) -> AttributeError | ImportError:
+    """The error for a name that `module` does not have, with the reason where one is known.
+
+    An ImportError for a module, so that `from mpijax.experimental import pallas` shows the reason.
+    """
     text = f"module {module!r} has no attribute {name!r}"
+    inside = module.partition(".")[2]
+    if f"{inside}.{name}.".lstrip(".") in left_out():
+        return ImportError(f"mpijax has no {f'{inside}.{name}'.lstrip('.')}: {reason_for(module, name)}.")
+    # Names like __path__ are asked for by Python itself.
+    reason = None if name.startswith("_") else reason_for(module, name)
     return AttributeError(text if reason is None else f"{text}: {reason}.")
 
 
@@ -40,6 +131,7 @@ def missing(name: str, instead: str) -> Callable[..., NoReturn]:
 
     unavailable.__name__ = unavailable.__qualname__ = name
     unavailable.__doc__ = f"Not available yet: {instead}."
+    unavailable.instead = instead  # type: ignore[attr-defined]
     return unavailable
 
 

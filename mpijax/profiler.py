@@ -21,6 +21,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+from mpijax import missing as _missing
+
 __all__ = [
     "StepTraceAnnotation", "TraceAnnotation", "annotate_function", "device_memory_profile",
     "save_device_memory_profile", "start_server", "start_trace", "stop_server", "stop_trace", "trace",
@@ -148,3 +150,7 @@ def _no_memory_profile(*_args: Any, **_kwargs: Any) -> Any:
 
 
 device_memory_profile = save_device_memory_profile = _no_memory_profile
+
+
+def __getattr__(name: str):
+    raise _missing.error(__name__, name)

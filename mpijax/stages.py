@@ -1,7 +1,12 @@
 """``mpijax.stages``: what `jit(f)`, `.trace()`, `.lower()` and `.compile()` return."""
 
+from __future__ import annotations
+
 from mpijax.runtime.stages import Compiled, Lowered
 from mpijax.transforms.jit import JitFunction as Wrapped
 from mpijax.transforms.traced import ArgInfo, Traced
 
-__all__ = ["ArgInfo", "Compiled", "Lowered", "Traced", "Wrapped"]
+__all__ = ["ArgInfo", "Compiled", "CompilerOptions", "Lowered", "Traced", "Wrapped"]
+
+# What `jit(compiler_options=...)` and `.compile(compiler_options=...)` take.
+CompilerOptions = dict[str, str | bool]

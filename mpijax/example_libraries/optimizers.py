@@ -24,11 +24,13 @@ from mpijax.example_libraries.schedules import (
 )
 
 __all__ = [
-    "JoinPoint", "Optimizer", "OptimizerState", "Schedule", "adagrad", "adam", "adamax", "clip_grads", "constant",
-    "exponential_decay", "inverse_time_decay", "l2_norm", "make_schedule", "momentum", "nesterov", "optimizer",
-    "pack_optimizer_state", "piecewise_constant", "polynomial_decay", "rmsprop", "rmsprop_momentum", "sgd", "sm3",
-    "unpack_optimizer_state",
+    "JoinPoint", "Optimizer", "OptimizerState", "Schedule", "Step", "adagrad", "adam", "adamax", "clip_grads",
+    "constant", "exponential_decay", "inverse_time_decay", "l2_norm", "make_schedule", "momentum", "nesterov",
+    "optimizer", "pack_optimizer_state", "piecewise_constant", "polynomial_decay", "rmsprop",
+    "rmsprop_momentum", "sgd", "sm3", "unpack_optimizer_state",
 ]  # fmt: skip
+
+Step = int
 
 
 class OptimizerState(NamedTuple):

@@ -1,9 +1,17 @@
 """``mpijax.experimental``: the parts of ``jax.experimental`` that programs use."""
 
+from __future__ import annotations
+
+import importlib as _importlib
+from typing import Any
+
+from mpijax import missing as _missing
 from mpijax.core import config as _config
 from mpijax.ops.callbacks import io_callback as io_callback
 
-__all__ = ["disable_x64", "enable_x64", "io_callback"]
+_MODULES = frozenset("checkify layout mesh_utils multihost_utils ode pjit shard_map sparse".split())
+
+__all__ = ["disable_x64", "enable_x64", "io_callback", *sorted(_MODULES)]  # noqa: PLE0604
 
 
 def enable_x64(new_val: bool = True):
@@ -14,3 +22,9 @@ def enable_x64(new_val: bool = True):
 def disable_x64():
     """Inside, 64-bit types become 32-bit."""
     return _config.enable_x64(False)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise _missing.error(__name__, name)
+    return _importlib.import_module(f"{__name__}.{name}")

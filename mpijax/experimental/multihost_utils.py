@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax import missing as _missing
 from mpijax.core import tree
 
 __all__ = [
@@ -87,3 +88,7 @@ def _over_specs(name: str, convert, inputs, mesh, pspecs):
         if not isinstance(s, PartitionSpec):
             raise ValueError(f"`None` is not a valid input to the pspecs argument of {name}, got {s!r}: use P()")
     return tree.tree_unflatten(structure, [convert(x, mesh, s) for x, s in zip(leaves, specs, strict=True)])
+
+
+def __getattr__(name: str):
+    raise _missing.error(__name__, name)

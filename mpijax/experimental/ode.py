@@ -14,6 +14,7 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import lax
+from mpijax import missing as _missing
 from mpijax.core import dtypes, tree
 from mpijax.core.trace import typeof
 from mpijax.flatten_util import ravel_pytree
@@ -230,3 +231,7 @@ def _no_cotangent(x: Any) -> Any:
 
 
 _solve.defvjp(_solve_forward, _solve_backward)
+
+
+def __getattr__(name: str):
+    raise _missing.error(__name__, name)

@@ -13,6 +13,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from mpijax import missing as _missing
 from mpijax.core.primitive import Primitive, registry
 from mpijax.extend.rules import RuleTable
 from mpijax.transforms.jvp import JVPTrace, JVPTracer
@@ -101,3 +102,7 @@ def defbilinear(prim: Primitive, lhs_rule: Callable, rhs_rule: Callable) -> None
 
     defjvp(prim, lambda t, x, y, **p: prim.bind(t, y, **p), lambda t, x, y, **p: prim.bind(x, t, **p))
     primitive_transposes[prim] = transpose
+
+
+def __getattr__(name: str):
+    raise _missing.error(__name__, name)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from mpijax import missing as _missing
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import evaluate
 
@@ -11,3 +12,7 @@ __all__ = ["apply_primitive"]
 def apply_primitive(prim: Primitive, *args: Any, **params: Any) -> Any:
     """Run a primitive on arrays, as a program made of its lowering. `p.def_impl(partial(apply_primitive, p))`."""
     return evaluate(prim, args, params)
+
+
+def __getattr__(name: str):
+    raise _missing.error(__name__, name)

@@ -13,6 +13,7 @@ from mpijax import missing
 _MODULES: dict[str, str] = {
     # -- elementwise operations and reductions
     "ops.accuracy": "AccuracyMode Tolerance",
+    "lax.sinks": "dce_sink",
     "ops.ad_ops": "copy_p stop_gradient stop_gradient_p",
     "ops.approximate": "approx_max_k approx_min_k approx_top_k_p",
     "ops.associative": "associative_scan",
@@ -81,7 +82,8 @@ _MODULES: dict[str, str] = {
         concatenate concatenate_p index_in_dim slice slice_in_dim slice_p split split_p""",
     "ops.stacking": "stack stack_p tile tile_p unstack unstack_p",
     "ops.select_windows": "select_and_gather_add_p select_and_scatter_add_p",
-    "ops.sort": "sort sort_key_val sort_p top_k top_k_p",
+    "ops.sort": "sort sort_key_val sort_p",
+    "ops.top_k": "top_k top_k_p",
     "ops.window_shapes": "padtype_to_pads reduce_window_shape_tuple",
     # -- control flow
     "lax.branches": "cond platform_dependent switch",
@@ -93,7 +95,7 @@ _MODULES: dict[str, str] = {
     "lax.loops": "map scan",
     "ops.control_flow.scan": "scan_p",
     # -- communication
-    "spmd.constraints": "with_sharding_constraint",
+    "spmd.constraints": "sharding_constraint_p with_sharding_constraint",
     "ops.collectives": """
         all_gather all_gather_p all_to_all all_to_all_p axis_index axis_index_p axis_size pbroadcast pcast pmax pmax_p
         pmean pmin pmin_p ppermute ppermute_p pshuffle psum psum_invariant_p psum_p psum_scatter pswapaxes pvary

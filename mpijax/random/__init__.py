@@ -6,6 +6,7 @@ x = random.normal(subkey, (3,))
 """
 
 # ruff: noqa: F401
+from mpijax.ops.random_gamma import random_gamma_p as random_gamma_p
 from mpijax.random.choosing import categorical, choice, permutation
 from mpijax.random.continuous import (
     cauchy,

@@ -186,6 +186,11 @@ def host_id(backend: Any = None) -> int:
     return process_index(backend)
 
 
+def host_ids(backend: Any = None) -> list[int]:
+    """The older name of `process_indices`."""
+    return process_indices(backend)
+
+
 def host_count(backend: Any = None) -> int:
     """The older name of `process_count`."""
     return process_count(backend)

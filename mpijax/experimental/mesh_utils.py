@@ -1,0 +1,103 @@
+"""``jax.experimental.mesh_utils``: devices in a grid, for `Mesh`. Ranks have no torus to follow: they stay in order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax import missing as _missing
+
+__all__ = ["create_device_mesh", "create_hybrid_device_mesh"]
+
+
+def create_device_mesh(
+    mesh_shape: Sequence[int],
+    devices: Sequence[Any] | None = None,
+    *,
+    contiguous_submeshes: bool = False,
+    allow_split_physical_axes: bool = False,
+) -> np.ndarray:
+    """All devices, in the order of ranks, as an array of a shape; the last axis holds neighbours.
+
+    Args:
+      mesh_shape: of the result.
+      devices: by default all, `mpijax.devices()`.
+      contiguous_submeshes, allow_split_physical_axes: of other machines; nothing depends on them here.
+
+    Raises:
+      ValueError: `mesh_shape` is not of as many devices.
+    """
+    shape = _sizes(mesh_shape)
+    found = _devices(devices)
+    if math.prod(shape) != len(found):
+        raise ValueError(
+            f"Number of devices {len(found)} must equal the product of mesh_shape {shape}. Start the program on "
+            f"{math.prod(shape)} ranks, or pass that many devices."
+        )
+    return _array(found).reshape(shape)
+
+
+def create_hybrid_device_mesh(
+    mesh_shape: Sequence[int],
+    dcn_mesh_shape: Sequence[int],
+    devices: Sequence[Any] | None = None,
+    *,
+    process_is_granule: bool = False,
+    should_sort_granules_by_key: bool = True,
+    allow_split_physical_axes: bool = False,
+) -> np.ndarray:
+    """A mesh within each process and one of processes, as one: of shape `mesh_shape * dcn_mesh_shape`.
+
+    Raises:
+      ValueError: the shapes are not those of the processes and of the devices of each; or `process_is_granule=False`,
+        which asks for TPU slices.
+    """
+    found = _devices(devices)
+    if not process_is_granule:
+        raise ValueError(
+            f"Device {found[0]} does not have attribute slice_index: that is of TPUs. With process_is_granule=True "
+            "processes are what the outer mesh consists of."
+        )
+    by_process: dict[int, list[Any]] = {}
+    for device in found:
+        by_process.setdefault(device.process_index, []).append(device)
+    order = sorted(by_process) if should_sort_granules_by_key else list(by_process)
+    inner, outer = _sizes(mesh_shape), _sizes(dcn_mesh_shape)
+    if math.prod(outer) != len(order):
+        raise ValueError(
+            f"Number of processes {len(order)} must equal the product of dcn_mesh_shape {outer}."
+        )
+    if len(inner) != len(outer):
+        raise ValueError(f"mesh_shape {inner} and dcn_mesh_shape {outer} must have the same number of axes.")
+    blocks = np.stack([create_device_mesh(inner, by_process[p]) for p in order]).reshape(*outer, *inner)
+    ndim = len(inner)
+    mixed = blocks.transpose([axis for k in range(ndim) for axis in (k, k + ndim)])
+    return mixed.reshape([a * b for a, b in zip(outer, inner)])
+
+
+def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
+    sizes = tuple(shape)
+    if not all(isinstance(n, (int, np.integer)) for n in sizes):
+        raise ValueError(f"a mesh shape is a sequence of ints, got {shape}")
+    return tuple(int(n) for n in sizes)
+
+
+def _devices(devices: Sequence[Any] | None) -> list[Any]:
+    if devices is not None:
+        return list(devices)
+    from mpijax.runtime.devices import devices as every  # starts MPI
+
+    return every()
+
+
+def _array(devices: list[Any]) -> np.ndarray:
+    out = np.empty(len(devices), dtype=object)
+    out[:] = devices
+    return out
+
+
+def __getattr__(name: str):
+    raise _missing.error(__name__, name)

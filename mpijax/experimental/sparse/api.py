@@ -1,0 +1,86 @@
+"""Making sparse arrays: of zeros, the identity, at random; and dense arrays of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import mpijax.numpy as jnp
+from mpijax import random
+from mpijax.core import tree
+from mpijax.experimental.sparse import operations as ops
+from mpijax.experimental.sparse.bcoo import BCOO
+
+
+def is_sparse(x: Any) -> bool:
+    """Whether x is a sparse array."""
+    return isinstance(x, BCOO)
+
+
+def todense(arr: Any) -> Any:
+    """Sparse arrays in a tree as dense ones; other leaves as they are."""
+    return tree.tree_map(lambda x: ops.bcoo_todense(x) if is_sparse(x) else x, arr, is_leaf=is_sparse)
+
+
+def _check_format(name: str, sparse_format: str) -> None:
+    if sparse_format != "bcoo":
+        raise NotImplementedError(f"sparse.{name} with sparse_format={sparse_format!r}; mpijax has 'bcoo'.")
+
+
+def empty(
+    shape: Sequence[int], dtype: Any = None, index_dtype: Any = "int32", sparse_format: str = "bcoo", **kwds: Any
+) -> BCOO:
+    """A sparse array of zeros, with no element stored, or `nse` of them."""
+    _check_format("empty", sparse_format)
+    nse = kwds.get("nse", 0)
+    indices = jnp.broadcast_to(jnp.array(tuple(shape), index_dtype), (nse, len(shape)))
+    return BCOO((jnp.zeros(nse, dtype), indices), shape=tuple(shape), indices_sorted=True, unique_indices=nse < 2)
+
+
+def eye(
+    N: int,
+    M: int | None = None,
+    k: int = 0,
+    dtype: Any = None,
+    index_dtype: Any = "int32",
+    sparse_format: str = "bcoo",
+    **kwds: Any,
+) -> BCOO:
+    """A matrix (N, M) with ones on its k-th diagonal."""
+    _check_format("eye", sparse_format)
+    columns = N if M is None else M
+    count = max(0, min(N, columns - k) if k >= 0 else min(N + k, columns))
+    along = np.arange(count)
+    indices = np.stack([along - min(k, 0), along + max(k, 0)], axis=1).astype(index_dtype)
+    return BCOO((jnp.ones(count, dtype), indices), shape=(N, columns), indices_sorted=True, unique_indices=True)
+
+
+def random_bcoo(
+    key: Any,
+    shape: Sequence[int],
+    *,
+    dtype: Any = np.float32,
+    indices_dtype: Any = None,
+    nse: float = 0.2,
+    n_batch: int = 0,
+    n_dense: int = 0,
+    unique_indices: bool = True,
+    sorted_indices: bool = False,
+    generator: Any = None,
+    **kwds: Any,
+) -> BCOO:
+    """A sparse array with elements at random coordinates: `nse` of them, or a share of all below 1."""
+    if n_batch or n_dense:
+        raise NotImplementedError("random_bcoo with n_batch or n_dense; use vmap over keys.")
+    size = math.prod(shape)
+    count = int(math.ceil(nse * size)) if nse < 1 else int(nse)
+    places, values = random.split(key)
+    flat = random.choice(places, size, (count,), replace=not unique_indices)
+    flat = jnp.sort(flat) if sorted_indices else flat
+    indices = jnp.stack(jnp.unravel_index(flat, tuple(shape)), axis=-1).astype(indices_dtype or "int32")
+    draw = random.uniform if generator is None else generator
+    data = draw(values, shape=(count,), dtype=dtype, **kwds)
+    return BCOO((data, indices), shape=tuple(shape), indices_sorted=sorted_indices, unique_indices=unique_indices)

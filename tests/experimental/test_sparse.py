@@ -1,0 +1,126 @@
+"""Sparse arrays against dense ones and against JAX."""
+
+import importlib
+
+import numpy as np
+import pytest
+from oracle import OURS, THEIRS, sample
+
+RNG = np.random.default_rng(0)
+
+
+def sparse_of(J):
+    return importlib.import_module(f"{J.name}.experimental.sparse")
+
+
+sparse = sparse_of(OURS)
+
+
+def thinned(*shape, seed=0):
+    values = sample(*shape, seed=seed)
+    return np.where(np.random.default_rng(seed).random(shape) < 0.4, values, 0).astype(np.float32)
+
+
+A, B, V = thinned(4, 5), thinned(5, 3, seed=1), sample(5, seed=2)
+
+
+def test_dense_and_back():
+    for nse, kwargs in ((None, {}), (12, {}), (None, {"n_dense": 1}), (None, {"n_batch": 1}), (20, {"n_batch": 1})):
+        theirs, ours = (sparse_of(J).BCOO.fromdense(A, nse=nse, **kwargs) for J in (THEIRS, OURS))
+        assert repr(ours) == repr(theirs) and ours.shape == theirs.shape and ours.nse == theirs.nse
+        np.testing.assert_array_equal(ours.data, theirs.data)
+        np.testing.assert_array_equal(ours.indices, theirs.indices)
+        np.testing.assert_array_equal(ours.todense(), A)
+    assert (ours.n_batch, ours.n_sparse, ours.n_dense) == (1, 1, 0)
+
+
+def test_under_jit():
+    dense = OURS.jit(lambda x: sparse.BCOO.fromdense(x, nse=12).todense())(A)
+    np.testing.assert_array_equal(dense, A)
+    with pytest.raises(OURS.errors.ConcretizationTypeError):
+        OURS.jit(lambda x: sparse.BCOO.fromdense(x).todense())(A)
+    product = OURS.jit(lambda m, v: m @ v)(sparse.BCOO.fromdense(A, nse=12), V)
+    np.testing.assert_allclose(product, A @ V, rtol=1e-6)
+
+
+def close(got, expected):
+    np.testing.assert_allclose(got.todense() if sparse.is_sparse(got) else got, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_operations_are_those_of_dense_arrays():
+    a, b = sparse.BCOO.fromdense(A, nse=14), sparse.BCOO.fromdense(B)
+    other = thinned(4, 5, seed=3)
+    c = sparse.BCOO.fromdense(other)
+    cases = [
+        (a @ B, A @ B), (B.T @ a.T, B.T @ A.T), (a @ V, A @ V), (V @ b, V @ B), (a @ b, A @ B),
+        (a + c, A + other), (a - c, A - other), (a + other, A + other), (a * c, A * other), (a * V, A * V),
+        (2 * a, 2 * A), (a / 2, A / 2), (-a, -A), (abs(a), abs(A)), (a.T, A.T), (a.sum(), A.sum()), (a.sum(0), A.sum(0)),
+        (a.sum((0, 1)), A.sum()), (a.reshape(2, 10), A.reshape(2, 10)), (a.reshape((-1, 4)), A.reshape(-1, 4)),
+        (a.astype("int32"), A.astype(np.int32)), ((a + a).sum_duplicates(), 2 * A), ((a + c).sort_indices(), A + other),
+        (sparse.bcoo_concatenate([a, c], dimension=1), np.concatenate([A, other], 1)),
+        (sparse.bcoo_extract(sparse.BCOO.fromdense(np.ones((4, 5), np.float32)), other), other),
+        (sparse.BCOO.fromdense(A, n_dense=1).sum(1), A.sum(1)),
+        (sparse.bcoo_dot_general(a, c, dimension_numbers=(((0, 1), (0, 1)), ((), ()))), (A * other).sum()),
+        (sparse.bcoo_dot_general(a, A, dimension_numbers=(((0, 1), (0, 1)), ((), ()))), (A * A).sum()),
+    ]  # fmt: skip
+    for got, expected in cases:
+        close(got, expected)
+
+
+def test_duplicates_are_added():
+    indices = np.array([[1, 2], [0, 1], [1, 2], [4, 5]], np.int32)
+    mat = sparse.BCOO((np.arange(1, 5, dtype=np.float32), indices), shape=(4, 5))
+    once = mat.sum_duplicates()
+    assert once.nse == 2 and once.unique_indices and once.indices_sorted
+    np.testing.assert_array_equal(once.indices, [[0, 1], [1, 2]])
+    np.testing.assert_array_equal(once.data, [2, 4])
+    close(mat, once.todense())
+
+
+def test_derivatives_by_the_stored_elements():
+    a = sparse.BCOO.fromdense(A)
+    gradient = sparse.grad(lambda m, v: ((m @ v) ** 2).sum(), argnums=(0, 1))(a, V)
+    np.testing.assert_allclose(gradient[0].todense(), np.where(A != 0, np.outer(2 * A @ V, V), 0), rtol=1e-5)
+    np.testing.assert_allclose(gradient[1], 2 * A.T @ (A @ V), rtol=1e-5)
+    value, _ = sparse.value_and_grad(lambda m: m.sum().todense())(a)
+    np.testing.assert_allclose(value, A.sum(), rtol=1e-6)
+
+
+def test_batches():
+    stack = np.stack([A, 2 * A])
+    mat = sparse.BCOO.fromdense(stack, n_batch=1)
+    close(mat, stack)
+    got = OURS.vmap(lambda m: m @ V)(mat_without_batch(mat))
+    np.testing.assert_allclose(got, stack @ V, rtol=1e-5)
+
+
+def mat_without_batch(mat):
+    """For vmap: the shape of one example."""
+    return OURS.tree.unflatten(
+        OURS.tree.structure(sparse.BCOO.fromdense(A, nse=mat.nse)), [mat.data, mat.indices]
+    )
+
+
+def test_makers():
+    for args in ((4,), (4, 6, 1), (4, 3, -2)):
+        np.testing.assert_array_equal(sparse.eye(*args).todense(), np.eye(*args))
+    assert sparse.empty((2, 3)).nse == 0
+    close(sparse.empty((2, 3), nse=2), np.zeros((2, 3)))
+    drawn = sparse.random_bcoo(OURS.random.key(0), (6, 5), nse=7, sorted_indices=True)
+    assert drawn.nse == 7 and (np.asarray(drawn.todense()) != 0).sum() == 7
+    np.testing.assert_array_equal(sparse.todense({"a": drawn, "b": V})["b"], V)
+    scipy_sparse = pytest.importorskip("scipy.sparse")
+    close(sparse.BCOO.from_scipy_sparse(scipy_sparse.csr_matrix(A)), A)
+
+
+def test_misfits():
+    with pytest.raises(ValueError, match=r"data of shape \(3,\) and indices of shape \(2, 2\)"):
+        sparse.BCOO((np.ones(3), np.zeros((2, 2), int)), shape=(4, 5))
+    with pytest.raises(TypeError, match="must be integers"):
+        sparse.BCOO((np.ones(2), np.zeros((2, 2))), shape=(4, 5))
+    with pytest.raises(TypeError, match="contracted sizes"):
+        sparse.BCOO.fromdense(A) @ A
+    with pytest.raises(ValueError, match="must be equal"):
+        sparse.BCOO.fromdense(A) + sparse.BCOO.fromdense(B)
+    with pytest.raises(AttributeError, match="sparse arrays are BCOO here"):
+        sparse.BCSR  # noqa: B018
