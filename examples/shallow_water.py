@@ -84,7 +84,7 @@ def make_grid(shape, comm=None):
 
 
 def borders(rows, n):
-    """Coriolis parameter and openness of the borders of `rows`, a slice of the channel's `n`, the southern one first."""
+    """Coriolis parameter and openness of the borders of `rows`, a slice of `n`; the southern one comes first."""
     border = np.arange(rows.start, rows.stop + 1)[:, None]
     coriolis = CORIOLIS + BETA * CELL * (border - n / 2)
     openness = (border > 0) & (border < n)
