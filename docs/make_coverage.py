@@ -19,7 +19,8 @@ PACKAGES = """
     api_util core custom_batching custom_derivatives debug distributed dlpack dtypes errors
     example_libraries example_libraries.optimizers example_libraries.stax experimental export extend extend.core
     extend.linear_util extend.source_info_util ffi flatten_util image interpreters interpreters.ad
-    interpreters.batching interpreters.mlir interpreters.partial_eval interpreters.xla monitoring ops profiler sharding stages test_util typing""".split()
+    interpreters.batching interpreters.mlir interpreters.partial_eval interpreters.xla monitoring ops profiler sharding
+    stages test_util typing""".split()
 # Parts of which every module is looked at.
 WHOLE = ("scipy", "experimental")
 # Names of JAX's own helpers, which some of its modules do not hide.
