@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from oracle import OURS, THEIRS
@@ -9,6 +11,7 @@ from spmd.ranks import SIZE, P, assert_same, draw, mesh_1d, real
 
 import mpijax as jax
 from mpijax import lax
+from mpijax import numpy as jnp
 
 pytestmark = pytest.mark.mpi
 
@@ -40,6 +43,24 @@ def test_collectives_over_a_batch(name, axis, jitted):
     half = len(values) // 2
     for ours, theirs in zip(values[:half], values[half:], strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["pmax", "pmin"])
+def test_derivatives_of_extrema_over_a_batch_and_a_mesh(name):
+    """What JAX lacks: those of a maximum along array axes, where ties share; also over a batch and a mesh axis."""
+    along = {"pmax": jnp.max, "pmin": jnp.min}[name]
+    shape = (SIZE, 4, 2, 3)
+    for axes, names, x in ((1, "b", draw(shape)), ((0, 1), ("i", "b"), real(shape))):
+
+        def model(x, axes=axes):
+            return jnp.sum(jnp.sin(x * along(x, axis=axes, keepdims=True)))
+
+        @functools.partial(jax.shard_map, mesh=mesh_1d(), in_specs=P("i"), out_specs=P("i"))
+        def body(x, names=names):
+            return jax.vmap(lambda x: jnp.sin(x * getattr(lax, name)(x, names)), axis_name="b")(x[0])[None]
+
+        got = jax.jit(jax.grad(lambda x, body=body: jnp.sum(body(x))))(x)
+        assert_same(got, np.asarray(jax.grad(model)(x)), rtol=2e-5, atol=2e-5)
 
 
 def test_a_permutation_of_a_part_of_a_batch():

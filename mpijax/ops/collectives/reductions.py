@@ -142,12 +142,8 @@ def _batch(name: str):
 def _psum_transpose(ct, x, *, axes, axis_index_groups):
     if type(ct) is Zero:
         return [Zero(x.aval)]
-    positional = [a for a in axes if isinstance(a, int)]
     named = tuple(a for a in axes if not isinstance(a, int))
-    if positional:
-        shape = x.aval.shape
-        kept = tuple(i for i in range(len(shape)) if i not in positional)
-        ct = registry["broadcast_in_dim"].bind(ct, shape=shape, broadcast_dimensions=kept, sharding=None)
+    ct = _spread(ct, x.aval.shape, axes)
     return [psum_p.bind(ct, axes=named, axis_index_groups=axis_index_groups) if named else ct]
 
 
@@ -201,12 +197,21 @@ def _extremum_jvp(name: str):
         if type(t) is Zero:
             return out, Zero.of_primal(out)
         names, groups = params["axes"], params["axis_index_groups"]
-        wins = registry["eq"].bind(x, varying(out, names))
+        wins = registry["eq"].bind(x, _spread(varying(out, names), typeof(x).shape, names))
         mask = registry["convert_element_type"].bind(wins, new_dtype=typeof(x).dtype, weak_type=False, sharding=None)
         count = _reduce(psum_p, mask, names, groups)
         return out, _reduce(psum_p, t * mask, names, groups) / count
 
     return jvp
+
+
+def _spread(out, shape, axes):
+    """`out` along the array axes over which a value of this shape was reduced."""
+    positional = [a for a in axes if isinstance(a, int)]
+    if not positional:
+        return out
+    kept = tuple(i for i in range(len(shape)) if i not in positional)
+    return registry["broadcast_in_dim"].bind(out, shape=shape, broadcast_dimensions=kept, sharding=None)
 
 
 def _extremum_primitive(name: str, ufunc) -> Primitive:
