@@ -495,7 +495,8 @@ cdef class ArrayBase:
     def __dlpack__(self, **kwargs):
         """A capsule over the same memory, which the consumer must not write to."""
         value = numpy_value(self)
-        if kwargs.get("max_version") is None:   # an older consumer: gets only what is writeable
+        version = kwargs.get("max_version")
+        if version is None or version[0] < 1:   # an older consumer: gets only what is writeable
             value = ndarray_over(value.dtype, value.shape, self.ptr, shared_owner(<PyObject*>self), True)
         return value.__dlpack__(**kwargs)
 
