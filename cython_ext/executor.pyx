@@ -30,7 +30,7 @@ from mpijax._ext.instructions cimport (
     OP_ADVANCE, OP_COMM, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END, OP_FILL, OP_GEMM, OP_HOST_CALL,
     OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_SWAP, RESULT_CONST, RESULT_OUTPUT, BranchData,
     CommData, CopyData, CountData, FillData, GemmData, HostData, Instruction, KernelData, KernelFunction,
-    OutputEntry, Place, PointData, PointerData, ResultEntry,
+    OutputEntry, Place, PointData, PointerData, ResultEntry, RowsData,
 )
 
 from mpijax._ext.record cimport Entry, Region, begin_operation, end_operation, region_place
@@ -183,18 +183,41 @@ cdef void run_fill(FillData* f, void** table) noexcept nogil:
 cdef int run_comm(Program program, CommData* comm, void** table) except -1 nogil:
     cdef CommArgs args = comm.args
     cdef Entry* entry = begin_operation(record[0], comm.site, comm.sequence, comm.nbytes)
+    cdef RowsData* misfit
     cdef int code
     if entry == NULL:
         with gil:
             raise_busy(program, &args)
     args.sendbuf = at(table, comm.send) if comm.send.buffer >= 0 else NULL
     args.recvbuf = at(table, comm.recv) if comm.recv.buffer >= 0 else NULL
-    code = comm.call(&args)
+    misfit = NULL
+    if comm.sendrows != NULL and not count_rows(comm.sendrows, table, &args.recvcount):
+        misfit = comm.sendrows
+    elif comm.recvrows != NULL and not count_rows(comm.recvrows, table, &args.sendcount):
+        misfit = comm.recvrows
+    code = comm.call(&args) if misfit == NULL else 0
     end_operation(record[0], entry)
+    if misfit != NULL:
+        with gil:
+            raise_rows(program, &args, misfit, <int32_t*>at(table, misfit.counts))
     if code != 0:
         with gil:
             raise_comm(program, &args, code)
     return 0
+
+
+cdef bint count_rows(RowsData* rows, void** table, int64_t* own) noexcept nogil:
+    """Elements of each rank's block, and of this rank's own, from its rows; False where there is no room."""
+    cdef int32_t* counts = <int32_t*>at(table, rows.counts)
+    cdef int64_t total = 0
+    cdef int32_t r
+    for r in range(rows.ranks):
+        if counts[r] < 0:
+            return False
+        total += counts[r]
+        rows.elements[r] = counts[r] * rows.row
+    own[0] = rows.elements[rows.rank]
+    return total <= rows.limit and (rows.block < 0 or counts[rows.rank] <= rows.block)
 
 
 cdef Region** record = region_place()
@@ -209,12 +232,28 @@ cdef int raise_busy(Program program, CommArgs* args) except -1:
     )
 
 
+cdef int raise_rows(Program program, CommArgs* args, RowsData* rows, int32_t* given) except -1:
+    counts = [given[r] for r in range(rows.ranks)]
+    where = program.comm_lines[args.line]
+    if min(counts) < 0:
+        reason = "must not be negative"
+    elif rows.block >= 0 and given[rows.rank] > rows.block:
+        reason = f"give rank {rows.rank} {given[rows.rank]} rows, and its block has room for {rows.block}"
+    else:
+        reason = f"make {sum(counts)} rows, and there is room for {rows.limit}: give a larger capacity"
+    raise RuntimeError(f"{operation_name(args)} on rank {rows.rank}: counts {counts} {reason}"
+                       + (f"\nat {where}" if where else ""))
+
+
+cdef str operation_name(CommArgs* args):
+    return next(name for name, number in sys.modules["mpijax._ext.mpi"].CODES.items() if number == args.op)
+
+
 cdef int raise_comm(Program program, CommArgs* args, int code) except -1:
     shims = sys.modules["mpijax._ext.mpi"]
-    name = [name for name, number in shims.CODES.items() if number == args.op][0]
     where = program.comm_lines[args.line]
     raise RuntimeError(
-        f"MPI reports from {name} on rank {sys.modules['mpijax.runtime.mpi_start'].rank()} "
+        f"MPI reports from {operation_name(args)} on rank {sys.modules['mpijax.runtime.mpi_start'].rank()} "
         f"({args.sendcount} elements to send, {args.recvcount} to receive): "
         f"{shims.error_message(code)}" + (f"\nat {where}" if where else "")
     )

@@ -77,9 +77,21 @@ cdef struct FillData:
     char[16] pattern
 
 
+cdef struct RowsData:       # counts that are read when the operation runs
+    Place counts        # int32, one for each rank
+    int32_t ranks
+    int32_t rank
+    int64_t limit       # rows for which there is room in the buffer of all blocks
+    int64_t block       # and in that of this rank's block; -1: none
+    int64_t row         # elements of a row
+    int64_t* elements   # where the operation finds them, in elements
+
+
 cdef struct CommData:
     CommFunction call
     CommArgs args       # complete but for the buffers
+    RowsData* sendrows  # or NULL
+    RowsData* recvrows
     Place send          # buffer -1: none
     Place recv
     uint32_t site       # of the record: what, where, on which communicator

@@ -22,7 +22,7 @@ from mpijax._ext.instructions cimport (
     OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_SWAP, RESULT_CONST, RESULT_INPUT, RESULT_OUTPUT,
     AliasEntry, BranchData, CommData, CopyData, CountData, FillData, GemmData, GemmFunction, HostData,
     InputEntry, Instruction, KernelData, KernelFunction, OutputEntry, Place, PointData, PointerData, ResultEntry,
-    TempEntry,
+    RowsData, TempEntry,
 )
 
 from mpijax._ext.array import from_numpy, rewrap
@@ -383,6 +383,12 @@ cdef size_t comm_data(Program p, x) except 0:
     data.args.sendtag, data.args.recvtag = x.sendtag, x.recvtag
     data.args.sendcounts = counts_data(p, x.sendcounts)
     data.args.recvcounts = counts_data(p, x.recvcounts)
+    if x.sendrows is not None:
+        data.sendrows = rows_data(p, x.sendrows)
+        data.args.sendcounts = data.sendrows.elements
+    if x.recvrows is not None:
+        data.recvrows = rows_data(p, x.recvrows)
+        data.args.recvcounts = data.recvrows.elements
     data.args.mpi_status = <void*><size_t>x.status
     data.args.line = len(p.comm_lines)
     p.comm_lines.append(x.source_line)
@@ -403,6 +409,15 @@ cdef int64_t* counts_data(Program p, counts) except? NULL:
         data = <int64_t*>block(p, len(counts) * sizeof(int64_t))
         for j in range(len(counts)):
             data[j] = counts[j]
+    return data
+
+
+cdef RowsData* rows_data(Program p, x) except NULL:
+    cdef RowsData* data = <RowsData*>block(p, sizeof(RowsData))
+    fill_place(p, &data.counts, x.counts)
+    data.ranks, data.rank = x.ranks, x.rank
+    data.limit, data.block, data.row = x.limit, x.block, x.row
+    data.elements = <int64_t*>block(p, x.ranks * sizeof(int64_t))
     return data
 
 

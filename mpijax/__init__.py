@@ -8,9 +8,10 @@ import importlib as _importlib
 from typing import Any as _Any
 
 from mpijax.version import __version__ as __version__
+from mpijax.version import __version_info__ as __version_info__
 
 _MODULES = frozenset(
-    """ad_checkpoint core custom_batching custom_derivatives debug distributed dlpack dtypes errors
+    """ad_checkpoint api_util core custom_batching custom_derivatives debug distributed dlpack dtypes errors
     experimental export extend ffi flatten_util image interpreters lax mpi nn numpy ops profiler random scipy
     sharding stages test_util tree tree_util typing version""".split()
 )

@@ -16,22 +16,19 @@ rank's values depend on: all ranks must differentiate, or `vmap` over the same n
 
 from mpijax.mpi.collectives import (
     allgather,
-    allgatherv,
     allreduce,
     alltoall,
-    alltoallv,
     barrier,
     bcast,
     exscan,
     gather,
-    gatherv,
     pvary,
     reduce,
     reduce_scatter,
     scan,
     scatter,
-    scatterv,
 )
+from mpijax.mpi.counted import allgatherv, alltoallv, gatherv, scatterv
 from mpijax.mpi.halo import halo_exchange
 from mpijax.mpi.messages import recv, send, sendrecv, sendrecv_replace
 from mpijax.mpi.topology import block_sizes, block_slice, create_cart, dims_create, split

@@ -11,7 +11,10 @@ from mpijax.core.trace import Tracer, typeof
 from mpijax.ops.rank_ops import Handle, Identity, checked, communicator_of
 from mpijax.runtime import mpi_start
 
-__all__ = ["array", "communicator", "counts_of", "operation", "rank_argument", "root_rank", "status_of", "tag_argument"]
+__all__ = [
+    "array", "check_rows", "communicator", "counts_of", "operation", "rank_argument", "reducible", "root_rank",
+    "status_of", "tag_argument", "whole",
+]  # fmt: skip
 
 _default = Handle(None, "WORLD")
 _OPERATIONS = ("SUM", "PROD", "MAX", "MIN", "LAND", "LOR", "LXOR", "BAND", "BOR", "BXOR")
@@ -66,20 +69,22 @@ def reducible(x: Any, op: Handle, what: str) -> None:
         raise TypeError(f"{what}: {error}") from None
 
 
-def _integer(value: Any, what: str, name: str) -> int:
+def whole(value: Any, what: str, name: str) -> int:
+    """An int that is known while tracing; raises TypeError for anything else."""
     if isinstance(value, Tracer):
         raise TypeError(
-            f"{what}: {name} must be an int that is known while tracing, got {value}. It decides which program a "
-            "rank runs: mark the argument as static (static_argnames of jit), or compute it outside."
+            f"{what}: {name} must be an int that is known while tracing, but an abstract tracer was passed: {value}. "
+            "It decides which program a rank runs: mark the argument as static (static_argnames of jit), or compute it "
+            "outside."
         )
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{what}: {name} must be an int, got {value!r} of type {type(value).__name__}")
+        raise TypeError(f"{what}: {name} must be an int; expected: integer, got: {type(value)} {value!r}")
     return int(value)
 
 
 def root_rank(root: Any, comm: Handle, what: str) -> int:
     """A rank of the communicator; raises ValueError for any other."""
-    root = _integer(root, what, "root")
+    root = whole(root, what, "root")
     size = communicator_of(comm).Get_size()
     if not 0 <= root < size:
         raise ValueError(f"{what}: root must be a rank of the communicator, 0 to {size - 1}, got {root}")
@@ -89,7 +94,7 @@ def root_rank(root: Any, comm: Handle, what: str) -> int:
 def rank_argument(rank: Any, comm: Handle, what: str, name: str, *, may_be_any: bool = False) -> int:
     """The other side of a message: a rank, MPI.PROC_NULL, or for receivers MPI.ANY_SOURCE."""
     MPI = mpi_start.start().MPI
-    rank = _integer(rank, what, name)
+    rank = whole(rank, what, name)
     size = communicator_of(comm).Get_size()
     if 0 <= rank < size or rank == MPI.PROC_NULL or (may_be_any and rank == MPI.ANY_SOURCE):
         return rank
@@ -102,7 +107,7 @@ def tag_argument(tag: Any, what: str, name: str, *, may_be_any: bool = False) ->
     MPI = mpi_start.start().MPI
     if tag is None and may_be_any:
         return MPI.ANY_TAG
-    tag = _integer(tag, what, name)
+    tag = whole(tag, what, name)
     most = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
     if 0 <= tag <= most or (may_be_any and tag == MPI.ANY_TAG):
         return tag
@@ -122,10 +127,13 @@ def counts_of(counts: Sequence[int], comm: Handle, what: str, name: str = "count
     """Rows for or from each rank, known while tracing."""
     size = communicator_of(comm).Get_size()
     if isinstance(counts, Tracer):
-        _integer(counts, what, name)
+        raise TypeError(
+            f"{what}: {name} must be known while tracing, but an abstract tracer was passed: {counts}. Mark the "
+            "argument as static; or, where rows may be left empty, give the number of rows of the result (capacity=...)."
+        )
     if not isinstance(counts, (tuple, list, np.ndarray)) or len(counts) != size:
         raise ValueError(f"{what}: {name} must have one entry for each of the {size} ranks, got {counts!r}")
-    counts = tuple(_integer(c, what, f"each of {name}") for c in counts)
+    counts = tuple(whole(c, what, f"each of {name}") for c in counts)
     if min(counts) < 0:
         raise ValueError(f"{what}: {name} must not be negative, got {counts}")
     return counts

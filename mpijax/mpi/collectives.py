@@ -18,8 +18,8 @@ from mpijax.ops.rank_reductions import (
 )
 
 __all__ = [
-    "allgather", "allgatherv", "allreduce", "alltoall", "alltoallv", "barrier", "bcast", "exscan", "gather", "gatherv",
-    "pvary", "reduce", "reduce_scatter", "scan", "scatter", "scatterv",
+    "allgather", "allreduce", "alltoall", "barrier", "bcast", "exscan", "gather", "no_rows", "pvary", "reduce",
+    "reduce_scatter", "scan", "scatter",
 ]  # fmt: skip
 
 
@@ -159,28 +159,6 @@ def allgather(x, *, comm=None):
     return mpi_allgather_p.bind(x, counts=None, comm=comm)
 
 
-def allgatherv(x, counts: Sequence[int], *, comm=None):
-    """The rows of all ranks, one after the other, on every rank.
-
-    Args:
-      x: array of shape (counts[rank], ...).
-      counts: rows of each rank, the same on all ranks.
-      comm: a communicator of mpi4py; by default all ranks.
-
-    Returns: array of shape (sum(counts), ...). Communicates one MPI_Allgatherv.
-    """
-    x, comm = array(x, "allgatherv"), communicator(comm, "allgatherv")
-    return mpi_allgather_p.bind(x, counts=_own(x, counts, comm, "allgatherv"), comm=comm)
-
-
-def _own(x, counts, comm: Handle, what: str) -> tuple[int, ...]:
-    """The counts, checked against this rank's rows."""
-    counts = counts_of(counts, comm, what)
-    rank = rank_in(comm)
-    check_rows(x, counts[rank], what, f"counts[{rank}] of {counts}")
-    return counts
-
-
 def gather(x, root, *, comm=None):
     """The `x` of all ranks on the root, along a new first axis over ranks; the others get `x` back.
 
@@ -194,23 +172,6 @@ def gather(x, root, *, comm=None):
     x, comm = array(x, "gather"), communicator(comm, "gather")
     root = root_rank(root, comm, "gather")
     out = mpi_gather_p.bind(x, counts=None, root=root, comm=comm)
-    return out if rank_in(comm) == root else x
-
-
-def gatherv(x, counts: Sequence[int], root, *, comm=None):
-    """The rows of all ranks, one after the other, on the root; the others get `x` back.
-
-    Args:
-      x: array of shape (counts[rank], ...).
-      counts: rows of each rank, the same on all ranks.
-      root: the rank that gets the result, of shape (sum(counts), ...).
-      comm: a communicator of mpi4py; by default all ranks.
-
-    Communicates one MPI_Gatherv; the transpose is `scatterv`.
-    """
-    x, comm = array(x, "gatherv"), communicator(comm, "gatherv")
-    root = root_rank(root, comm, "gatherv")
-    out = mpi_gather_p.bind(x, counts=_own(x, counts, comm, "gatherv"), root=root, comm=comm)
     return out if rank_in(comm) == root else x
 
 
@@ -230,42 +191,15 @@ def scatter(x, root, *, comm=None):
     if rank_in(comm) == root:
         check_rows(x, size_of(comm), "scatter", "one for each rank, on the root")
     else:
-        x = _no_rows(_with_rank_axis(x))
+        x = no_rows(_with_rank_axis(x))
     return mpi_scatter_p.bind(x, counts=None, root=root, comm=comm)
-
-
-def scatterv(x, counts: Sequence[int], root, *, comm=None):
-    """This rank's rows of the root's `x`.
-
-    Args:
-      x: on the root an array of shape (sum(counts), ...); on other ranks of shape (counts[rank], ...), whose values
-        do not count.
-      counts: rows for each rank, the same on all ranks.
-      root: the rank that sends.
-      comm: a communicator of mpi4py; by default all ranks.
-
-    Communicates one MPI_Scatterv; the transpose is `gatherv`.
-    """
-    x, comm = array(x, "scatterv"), communicator(comm, "scatterv")
-    root, counts = root_rank(root, comm, "scatterv"), counts_of(counts, comm, "scatterv")
-    if rank_in(comm) == root:
-        check_rows(x, sum(counts), "scatterv", f"the sum of counts={counts}, on the root")
-    else:
-        x = _no_rows(_start_of_rows(x, counts, comm))
-    return mpi_scatter_p.bind(x, counts=counts, root=root, comm=comm)
-
-
-def _start_of_rows(x, counts, comm: Handle):
-    rank = rank_in(comm)
-    check_rows(x, counts[rank], "scatterv", f"counts[{rank}] of {counts}")
-    return x
 
 
 def _with_rank_axis(x):
     return registry["reshape"].bind(x, new_sizes=(1, *typeof(x).shape), dimensions=None, sharding=None)
 
 
-def _no_rows(x):
+def no_rows(x):
     """The operand of ranks that are not the root: empty, but it depends on what they gave."""
     shape = typeof(x).shape
     zeros = (0,) * len(shape)
@@ -284,28 +218,3 @@ def alltoall(x, *, comm=None):
     x, comm = array(x, "alltoall"), communicator(comm, "alltoall")
     check_rows(x, size_of(comm), "alltoall", "one for each rank")
     return mpi_alltoall_p.bind(x, sendcounts=None, recvcounts=None, comm=comm)
-
-
-def alltoallv(x, sendcounts: Sequence[int], recvcounts: Sequence[int], *, comm=None):
-    """Rows go to and come from every rank, as many as the counts say.
-
-    Args:
-      x: array of shape (sum(sendcounts), ...): rows for rank 0, then for rank 1, and so on.
-      sendcounts: rows for each rank.
-      recvcounts: rows from each rank: what that rank has in its `sendcounts` for this one.
-      comm: a communicator of mpi4py; by default all ranks.
-
-    Returns: array of shape (sum(recvcounts), ...). Communicates one MPI_Alltoallv; the transpose swaps the counts.
-    Raises ValueError where counts do not fit.
-    """
-    x, comm = array(x, "alltoallv"), communicator(comm, "alltoallv")
-    sends = counts_of(sendcounts, comm, "alltoallv", "sendcounts")
-    receives = counts_of(recvcounts, comm, "alltoallv", "recvcounts")
-    check_rows(x, sum(sends), "alltoallv", f"the sum of sendcounts={sends}")
-    rank = rank_in(comm)
-    if sends[rank] != receives[rank]:
-        raise ValueError(
-            f"alltoallv: rank {rank} sends itself {sends[rank]} rows (sendcounts={sends}), "
-            f"but expects {receives[rank]} (recvcounts={receives})"
-        )
-    return mpi_alltoall_p.bind(x, sendcounts=sends, recvcounts=receives, comm=comm)

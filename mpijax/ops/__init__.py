@@ -35,6 +35,7 @@ from mpijax.ops import (  # noqa: F401
     rank_messages,
     rank_moves,
     rank_ops,
+    rank_ragged,
     rank_reductions,
     reduce,
     reduce_window,

@@ -139,12 +139,29 @@ class Fill:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """Counts that an exchange reads when it runs: int32 at `counts`, rows of the block of each of `ranks` ranks.
+
+    limit: rows for which there is room in the buffer of all blocks; block: and in the other one, which is the block of
+    this rank (-1: it is not). row: elements of a row. Counts for which there is no room are an error.
+    """
+
+    counts: Ref
+    ranks: int
+    rank: int
+    limit: int
+    block: int
+    row: int
+
+
+@dataclass(frozen=True)
 class Comm:
     """An exchange with other ranks.
 
     op: name of an operation of ``comm.pxd`` in lower case ("allreduce"). Handles: MPI's as integers.
     Counts are elements; where each rank has a block, elements of one block, or of each rank's (`sendcounts`,
-    `recvcounts`). status: address of an MPI_Status to be filled in, or 0. source_line: the user's line.
+    `recvcounts`, or `sendrows` and `recvrows` where they are read when it runs). status: address of an MPI_Status to
+    be filled in, or 0. source_line: the user's line.
 
     For reports: `label`, what the ranks agree on ("allreduce float32[4] sum"); `nbytes` that this rank sends; `group`,
     the `runtime.recorder.Group` of the communicator; `matched`: all of its ranks do this operation.
@@ -166,6 +183,8 @@ class Comm:
     recvtag: int = 0
     sendcounts: tuple[int, ...] = ()
     recvcounts: tuple[int, ...] = ()
+    sendrows: Rows | None = None
+    recvrows: Rows | None = None
     status: int = 0
     source_line: str = ""
     label: str = ""

@@ -22,6 +22,7 @@ class Call:
         self.params = step.params
         self.comm = step.params["comm"].value or mpi_start.world()
         self.handle = mpi.handle(self.comm)
+        self.inputs = step.inputs
         self.send = step.inputs[0] if step.inputs else None
         self.recv = step.outputs[0] if step.outputs else None
 
@@ -46,6 +47,15 @@ class Call:
         return self._comm(
             op, sendtype=datatype, recvtype=datatype, mpi_op=operation, sendcount=count, recvcount=count, **more
         )
+
+    def rows(self, operand: int, all_blocks: Any, block: Any, elements: bool = False) -> program.Rows:
+        """The counts in an operand. all_blocks, block: the memory that they describe, or None where it is not here."""
+        view = block if all_blocks is None else all_blocks
+        size = math.prod(view[1][1:]) * (1 if elements else view[2].itemsize)
+        limit = _ANY if all_blocks is None else all_blocks[1][0]
+        counts = at(self.inputs[operand])
+        assert counts is not None
+        return program.Rows(counts, self.comm.Get_size(), self.rank, limit, -1 if block is None else block[1][0], size)
 
     def _comm(self, op: str, **more: Any) -> program.Comm:
         places = {"send": at(self.send), "recv": at(self.recv)}
@@ -138,6 +148,34 @@ def _alltoall(c: Call) -> list[Any]:
     return [c.move("alltoallv", **dict(zip(("sendcounts", "recvcounts"), counts, strict=True)))]
 
 
+# ---------------------------------------------------------------- moves of rows that are counted when they move
+
+_ANY = 1 << 62
+
+
+def _ragged_allgather(c: Call) -> list[Any]:
+    return [c.zeros(), c.move("allgatherv", recvrows=c.rows(1, c.recv, c.send))]
+
+
+def _ragged_reduce_scatter(c: Call) -> list[Any]:
+    return [c.zeros(), c.reduction("reduce_scatterv", 0, recvrows=c.rows(1, c.send, c.recv, elements=True))]
+
+
+def _ragged_gather(c: Call) -> list[Any]:
+    rows = c.rows(1, c.recv if c.at_root else None, c.send)
+    return [c.zeros(), c.move("gatherv", recvrows=rows, root=c.root)]
+
+
+def _ragged_scatter(c: Call) -> list[Any]:
+    rows = c.rows(1, c.send if c.at_root else None, c.recv)
+    return [c.zeros(), c.move("scatterv", sendrows=rows, root=c.root)]
+
+
+def _ragged_alltoall(c: Call) -> list[Any]:
+    rows = {"sendrows": c.rows(1, c.send, None), "recvrows": c.rows(2, c.recv, None)}
+    return [c.zeros(), c.move("alltoallv", **rows)]
+
+
 # ---------------------------------------------------------------- messages
 
 
@@ -176,6 +214,11 @@ _LOWERINGS: dict[str, Callable[[Call], list[Any]]] = {
     "mpi_gather": _gather,
     "mpi_scatter": _scatter,
     "mpi_alltoall": _alltoall,
+    "mpi_allgatherv": _ragged_allgather,
+    "mpi_gatherv": _ragged_gather,
+    "mpi_scatterv": _ragged_scatter,
+    "mpi_alltoallv": _ragged_alltoall,
+    "mpi_reduce_scatterv": _ragged_reduce_scatter,
     "mpi_send": _send,
     "mpi_recv": _recv,
     "mpi_sendrecv": _sendrecv,

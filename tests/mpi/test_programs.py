@@ -314,8 +314,8 @@ def test_gradient_of_a_halo_exchange():
 @pytest.mark.parametrize("call, error, text", [
     (lambda: mpi.reduce(X, MPI.SUM, SIZE), ValueError, f"reduce: root must be a rank of the communicator, 0 to {SIZE - 1}"),
     (lambda: mpi.gather(X, -1), ValueError, "gather: root must be a rank"),
-    (lambda: mpi.scatter(X, 1.0), TypeError, "scatter: root must be an int, got 1.0"),
-    (lambda: jax.jit(lambda r: mpi.bcast(X, r))(0), TypeError, "root must be an int that is known while tracing"),
+    (lambda: mpi.scatter(X, 1.0), TypeError, "scatter: root must be an int; .* got: <class 'float'> 1.0"),
+    (lambda: jax.jit(lambda r: mpi.bcast(X, r))(0), TypeError, "root must be .* abstract tracer was passed"),
     (lambda: mpi.send(X, SIZE), ValueError, "send: dest must be a rank of the communicator"),
     (lambda: mpi.send(X, MPI.ANY_SOURCE), ValueError, "send: dest must be a rank of the communicator"),
     (lambda: mpi.recv(X, SIZE), ValueError, "recv: source must be a rank .* or MPI.ANY_SOURCE"),

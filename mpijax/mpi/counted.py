@@ -1,0 +1,172 @@
+"""Moves of blocks of different lengths: each rank has as many rows as `counts` says.
+
+Counts are known while tracing; or, with `capacity`, they are values of the program, and the capacity is the number of
+rows of the result: first the rows that there are, then zeros. Operands may then have more rows than the counts say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.primitive import registry
+from mpijax.core.trace import typeof
+from mpijax.mpi.arguments import array, check_rows, communicator, counts_of, root_rank, whole
+from mpijax.mpi.collectives import no_rows
+from mpijax.ops.rank_moves import mpi_allgather_p, mpi_alltoall_p, mpi_gather_p, mpi_scatter_p
+from mpijax.ops.rank_ops import Handle, rank_in, size_of
+from mpijax.ops.rank_ragged import mpi_allgatherv_p, mpi_alltoallv_p, mpi_gatherv_p, mpi_scatterv_p
+
+__all__ = ["allgatherv", "alltoallv", "gatherv", "scatterv"]
+
+
+def allgatherv(x, counts: Sequence[int] | Any, *, capacity: int | None = None, comm=None):
+    """The rows of all ranks, one after the other, on every rank.
+
+    Args:
+      x: array of shape (counts[rank], ...).
+      counts: rows of each rank, the same on all ranks.
+      capacity: rows of the result, at least sum(counts): then `counts` may be a traced array of integers, of which x
+        has counts[rank] rows or more.
+      comm: a communicator of mpi4py; by default all ranks.
+
+    Returns: array of shape (sum(counts), ...); or (capacity, ...), with zeros behind the rows that there are.
+
+    Communicates one MPI_Allgatherv; the transpose is a reduce_scatter. Raises ValueError where counts do not fit, and
+    with a capacity RuntimeError when it runs.
+    """
+    what = "allgatherv"
+    x, comm = array(x, what), communicator(comm, what)
+    if capacity is None:
+        return mpi_allgather_p.bind(x, counts=_own(x, counts, comm, what), comm=comm)
+    x, counts, capacity = _with_rows(x, what), _vector(counts, comm, what), _checked(capacity, what)
+    return mpi_allgatherv_p.bind(x, counts, capacity=capacity, comm=comm)
+
+
+def gatherv(x, counts: Sequence[int] | Any, root, *, capacity: int | None = None, comm=None):
+    """The rows of all ranks, one after the other, on the root; the others get `x` back.
+
+    Args:
+      x: array of shape (counts[rank], ...).
+      counts: rows of each rank, the same on all ranks.
+      root: the rank that gets the result, of shape (sum(counts), ...) or (capacity, ...).
+      capacity: as for `allgatherv`.
+      comm: a communicator of mpi4py; by default all ranks.
+
+    Communicates one MPI_Gatherv; the transpose is `scatterv`. Raises as `allgatherv`.
+    """
+    what = "gatherv"
+    x, comm = array(x, what), communicator(comm, what)
+    root = root_rank(root, comm, what)
+    if capacity is None:
+        out = mpi_gather_p.bind(x, counts=_own(x, counts, comm, what), root=root, comm=comm)
+    else:
+        x, counts, capacity = _with_rows(x, what), _vector(counts, comm, what), _checked(capacity, what)
+        out = mpi_gatherv_p.bind(x, counts, capacity=capacity, root=root, comm=comm)
+    return out if rank_in(comm) == root else x
+
+
+def scatterv(x, counts: Sequence[int] | Any, root, *, capacity: int | None = None, comm=None):
+    """This rank's rows of the root's `x`.
+
+    Args:
+      x: on the root an array of shape (sum(counts), ...), or with a capacity of more rows; on other ranks of shape
+        (counts[rank], ...), whose values do not count, nor with a capacity its rows.
+      counts: rows for each rank, the same on all ranks.
+      root: the rank that sends.
+      capacity: rows of the result, at least counts[rank]: then `counts` may be a traced array of integers.
+      comm: a communicator of mpi4py; by default all ranks.
+
+    Returns: array of shape (counts[rank], ...); or (capacity, ...), with zeros behind the rows that there are.
+
+    Communicates one MPI_Scatterv; the transpose is `gatherv`. Raises as `allgatherv`.
+    """
+    what = "scatterv"
+    x, comm = array(x, what), communicator(comm, what)
+    root = root_rank(root, comm, what)
+    at_root = rank_in(comm) == root
+    if capacity is not None:
+        x, counts, capacity = _with_rows(x, what), _vector(counts, comm, what), _checked(capacity, what)
+        x = x if at_root else no_rows(x)
+        return mpi_scatterv_p.bind(x, counts, capacity=capacity, root=root, comm=comm)
+    if at_root:
+        counts = counts_of(counts, comm, what)
+        check_rows(x, sum(counts), what, f"the sum of counts={counts}, on the root")
+    else:
+        counts = _own(x, counts, comm, what)
+        x = no_rows(x)
+    return mpi_scatter_p.bind(x, counts=counts, root=root, comm=comm)
+
+
+def alltoallv(
+    x, sendcounts: Sequence[int] | Any, recvcounts: Sequence[int] | Any, *, capacity: int | None = None, comm=None
+):
+    """Rows go to and come from every rank, as many as the counts say.
+
+    Args:
+      x: array of shape (sum(sendcounts), ...): rows for rank 0, then for rank 1, and so on.
+      sendcounts: rows for each rank.
+      recvcounts: rows from each rank: what that rank has in its `sendcounts` for this one (`alltoall` tells it).
+      capacity: rows of the result, at least sum(recvcounts): then counts may be traced arrays of integers, and `x` may
+        have more rows than are sent.
+      comm: a communicator of mpi4py; by default all ranks.
+
+    Returns: array of shape (sum(recvcounts), ...); or (capacity, ...), with zeros behind the rows that there are.
+
+    Communicates one MPI_Alltoallv; the transpose swaps the counts. Raises as `allgatherv`.
+    """
+    what = "alltoallv"
+    x, comm = array(x, what), communicator(comm, what)
+    if capacity is not None:
+        x, capacity = _with_rows(x, what), _checked(capacity, what)
+        both = _vector(sendcounts, comm, what, "sendcounts"), _vector(recvcounts, comm, what, "recvcounts")
+        return mpi_alltoallv_p.bind(x, *both, capacity=capacity, comm=comm)
+    sends = counts_of(sendcounts, comm, what, "sendcounts")
+    receives = counts_of(recvcounts, comm, what, "recvcounts")
+    check_rows(x, sum(sends), what, f"the sum of sendcounts={sends}")
+    rank = rank_in(comm)
+    if sends[rank] != receives[rank]:
+        raise ValueError(
+            f"alltoallv: rank {rank} sends itself {sends[rank]} rows (sendcounts={sends}), "
+            f"but expects {receives[rank]} (recvcounts={receives})"
+        )
+    return mpi_alltoall_p.bind(x, sendcounts=sends, recvcounts=receives, comm=comm)
+
+
+def _own(x, counts, comm: Handle, what: str) -> tuple[int, ...]:
+    """The counts, checked against this rank's rows."""
+    counts = counts_of(counts, comm, what)
+    rank = rank_in(comm)
+    check_rows(x, counts[rank], what, f"counts[{rank}] of {counts}")
+    return counts
+
+
+# ---------------------------------------------------------------- with a capacity
+
+
+def _with_rows(x, what: str):
+    if not typeof(x).shape:
+        raise ValueError(f"{what}: input must have shape (rows, ...), got a scalar")
+    return x
+
+
+def _checked(capacity, what: str) -> int:
+    capacity = whole(capacity, what, "capacity")
+    if capacity < 0:
+        raise ValueError(f"{what}: capacity must not be negative, got {capacity}")
+    return capacity
+
+
+def _vector(counts, comm: Handle, what: str, name: str = "counts"):
+    """The counts as int32, one for each rank."""
+    if isinstance(counts, (tuple, list)):
+        counts = np.asarray(counts_of(counts, comm, what, name), np.int32)
+    aval, size = typeof(array(counts, what)), size_of(comm)
+    if aval.shape != (size,) or not dtypes.issubdtype(aval.dtype, np.integer):
+        raise ValueError(
+            f"{what}: {name} must be integers, one for each of the {size} ranks, got {aval.dtype} of shape {aval.shape}"
+        )
+    return registry["convert_element_type"].bind(counts, new_dtype=np.dtype(np.int32), weak_type=False, sharding=None)

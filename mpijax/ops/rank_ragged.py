@@ -1,0 +1,116 @@
+"""Moves of rows between ranks whose numbers are values of the program, in arrays of a static capacity.
+
+The rows that count come first, the blocks of the ranks one after the other; behind them is zero in results, and
+operands are not read. `counts` is an int32 vector over ranks, the same on all of them; with `sendcounts` and
+`recvcounts` each rank has its own. So every operation is linear in the rows, and its transpose is that with
+the same counts in the other direction.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpijax.core.primitive import registry
+from mpijax.ops.rank_ops import aval_of, exchange, has_tangent, rank_in
+from mpijax.ops.rank_reductions import _only_sum, _sum
+from mpijax.transforms.batching import batch_at
+from mpijax.transforms.zeros import Zero
+
+
+def _rows(x, capacity: int):
+    return x.update(shape=(capacity, *x.shape[1:]))
+
+
+def _capacity_of(x) -> int:
+    return aval_of(x).shape[0]
+
+
+def _alone(x, counts, *_, capacity, **__):
+    """What a single rank gets: its own rows."""
+    out = np.zeros((capacity, *np.shape(x)[1:]), x.dtype)
+    out[: counts[0]] = x[: counts[0]]
+    return out
+
+
+def _derive(name: str):
+    def derive(primals, tangents, **params):
+        x, *counts = primals
+        out = registry[name].bind(x, *counts, **params)
+        if not has_tangent(x):
+            return out, Zero.of_primal(out)
+        return out, registry[name].bind(tangents[0], *counts, **params)
+
+    return derive
+
+
+def _batch(name: str):
+    """With the same counts for all examples their rows go together; otherwise one example goes after the other."""
+
+    def batch(axis, args, dims, **params):
+        x, *counts = args
+        if all(d is None for d in dims[1:]):
+            return registry[name].bind(batch_at(x, dims[0], 1, axis.size), *counts, **params), 1
+        from mpijax.lax.loops import map as loop_map  # lies above
+
+        examples = [batch_at(v, d, 0, axis.size) for v, d in zip(args, dims, strict=True)]
+        return loop_map(lambda example: registry[name].bind(*example, **params), examples), 0
+
+    return batch
+
+
+def _ragged(name: str, type_rule, transpose):
+    return exchange(
+        name,
+        type_rule=type_rule,
+        reference=_alone,
+        derive=_derive(name),
+        transpose=lambda ct, x, *counts, **params: [transpose(ct, x, *counts, **params), *(None for _ in counts)],
+        batch=_batch(name),
+    )
+
+
+mpi_allgatherv_p = _ragged(
+    "mpi_allgatherv",
+    lambda x, counts, *, capacity, comm: _rows(x, capacity),
+    lambda ct, x, counts, *, capacity, comm: mpi_reduce_scatterv_p.bind(
+        ct, counts, op=_sum(), capacity=_capacity_of(x), comm=comm
+    ),
+)
+
+
+def _reduce_scatterv_transpose(ct, x, counts, *, op, capacity, comm):
+    _only_sum("reduce_scatter", op, "linear transpose")
+    return mpi_allgatherv_p.bind(ct, counts, capacity=_capacity_of(x), comm=comm)
+
+
+mpi_reduce_scatterv_p = _ragged(
+    "mpi_reduce_scatterv",
+    lambda x, counts, *, op, capacity, comm: _rows(x, capacity),
+    _reduce_scatterv_transpose,
+)
+
+# The result has no rows on ranks other than the root.
+mpi_gatherv_p = _ragged(
+    "mpi_gatherv",
+    lambda x, counts, *, capacity, root, comm: _rows(x, capacity if rank_in(comm) == root else 0),
+    lambda ct, x, counts, *, capacity, root, comm: mpi_scatterv_p.bind(
+        ct, counts, capacity=_capacity_of(x), root=root, comm=comm
+    ),
+)
+
+# The operand has no rows on ranks other than the root.
+mpi_scatterv_p = _ragged(
+    "mpi_scatterv",
+    lambda x, counts, *, capacity, root, comm: _rows(x, capacity),
+    lambda ct, x, counts, *, capacity, root, comm: mpi_gatherv_p.bind(
+        ct, counts, capacity=_capacity_of(x), root=root, comm=comm
+    ),
+)
+
+mpi_alltoallv_p = _ragged(
+    "mpi_alltoallv",
+    lambda x, sendcounts, recvcounts, *, capacity, comm: _rows(x, capacity),
+    lambda ct, x, sendcounts, recvcounts, *, capacity, comm: mpi_alltoallv_p.bind(
+        ct, recvcounts, sendcounts, capacity=_capacity_of(x), comm=comm
+    ),
+)
