@@ -11,6 +11,7 @@ TOPICS = [  # in the order of the table; a topic may use what an earlier one def
     "transforms",
     "random",
     "loops",
+    "examples",
     "memory",
     "compile",
 ]
