@@ -1,3 +1,6 @@
 """The version, in one place: packaging reads it from this file, disk-cache keys include it."""
 
 __version__ = "0.1.0"
+
+# The version of JAX whose interface this is, by which libraries decide what they may use.
+__version_info__ = (0, 10, 2)

@@ -292,7 +292,7 @@ def test_missing_rules_are_named_as_jax_names_them(call, says, fix):
 @pytest.mark.parametrize(
     "call, error, message",
     [
-        (lambda ad, b, mlir, p: mlir.register_lowering(p, lambda ctx, x: [x]), NotImplementedError, r"(?s)numba_call.*ffi_call.*pure_callback"),
+        (lambda ad, b, mlir, p: (p.def_abstract_eval(lambda x: x), mlir.register_lowering(p, lambda ctx, x: [x]), p.bind(X)), NotImplementedError, r"(?s)numba_call.*ffi_call.*pure_callback"),
         (lambda ad, b, mlir, p: mlir.ir_constant(3), AttributeError, "no MLIR here.*numba_call"),
         (lambda ad, b, mlir, p: mlir.lower_fun(lambda x: x)(None, X), TypeError, "register_lowering"),
         (lambda ad, b, mlir, p: mlir.register_lowering(OURS.lax.sin_p, mlir.lower_fun(abs)), TypeError, "not made by mpijax.extend"),

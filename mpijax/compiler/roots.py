@@ -88,7 +88,7 @@ class Roots:
         if id(v) in outputs or v is node.inputs[1] or not self._read_before(v, node, outputs):
             return False
         if v.producer is None:
-            return v.kind == "input" and v.position < len(self.donated) and self.donated[v.position]
+            return v.kind == "input" and 0 <= v.position < len(self.donated) and self.donated[v.position]
         return id(v) in self.ids
 
     def _read_before(self, v: Value, node: Node, outputs: set[int]) -> bool:

@@ -5,17 +5,27 @@ Public as ``mpijax.core`` are the names of ``jax.core``, loaded when they are fi
 
 import importlib as _importlib
 import typing as _typing
+import warnings as _warnings
 
 _HOMES = {
     "Atom": "mpijax.core.jaxpr",
     "ShapedArray": "mpijax.core.avals",
     "Trace": "mpijax.core.trace",
     "Tracer": "mpijax.core.trace",
+    "ensure_compile_time_eval": "mpijax.core.trace",
     "eval_context": "mpijax.core.trace",
     "eval_jaxpr": "mpijax.core.jaxpr",
 }
 
-_RENAMED = {"AbstractValue": "ShapedArray", "ensure_compile_time_eval": "eval_context"}
+# Names that moved to `mpijax.extend.core`; asking for them here warns, as in JAX.
+_MOVED = frozenset(
+    """DebugInfo DropVar Effect Effects InconclusiveDimensionOperation JaxprTypeError concrete_or_error find_top_trace
+    gensym get_opaque_trace_state jaxprs_in_params new_jaxpr_eqn no_effects nonempty_axis_env_DO_NOT_USE
+    primal_dtype_to_tangent_dtype unsafe_am_i_under_a_jit_DO_NOT_USE unsafe_am_i_under_a_vmap_DO_NOT_USE
+    unsafe_get_axis_names_DO_NOT_USE valid_jaxtype""".split()
+)
+
+_RENAMED = {"AbstractValue": "ShapedArray"}
 
 ParamDict = dict[str, _typing.Any]
 Value = _typing.Any
@@ -26,6 +36,11 @@ __all__ = ["ParamDict", "Value", "max_dim", "min_dim", *_HOMES, *_RENAMED]  # no
 
 
 def __getattr__(name: str) -> _typing.Any:
+    if name in _MOVED:
+        _warnings.warn(
+            f"jax.core.{name} is deprecated. Use jax.extend.core.{name}.", DeprecationWarning, stacklevel=2
+        )
+        return getattr(_importlib.import_module("mpijax.extend.core"), name)
     source = _RENAMED.get(name, name)
     home = _HOMES.get(source)
     if home is None:

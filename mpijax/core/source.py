@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _internal: dict = {}
+# Files and folders of other libraries whose lines are not the user's.
+excluded: list[str] = []
 
 
 class Source(NamedTuple):
@@ -27,10 +29,16 @@ class Source(NamedTuple):
 UNKNOWN = Source("", 0, "")
 
 
+def register_exclusion(path: str) -> None:
+    """Take the files below `path`, or the file, for a library's own: lines of its callers are named instead."""
+    excluded.append(path)
+    _internal.clear()
+
+
 def is_internal(code) -> bool:
-    """Whether a code object is mpijax's own, or Python's machinery around it."""
+    """Whether a code object is mpijax's own, or Python's machinery around it, or of a library that is left out."""
     name = code.co_filename
-    found = name.startswith((_PACKAGE, "<frozen")) or name.endswith(".pyx") or os.sep + "functools.py" in name
+    found = name.startswith((_PACKAGE, "<frozen", *excluded)) or name.endswith((".pyx", os.sep + "functools.py"))
     _internal[code] = found
     return found
 

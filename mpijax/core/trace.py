@@ -29,8 +29,17 @@ class Trace:
 
     __slots__ = ("parent", "__weakref__")
 
-    def __init__(self, parent: Trace | None):
+    def __init__(self, parent: Trace | None = None):
         self.parent = parent
+
+    def recorder(self) -> JaxprTrace | None:
+        """The trace that constants are written into; None where they stay arrays."""
+        return None if self.parent is None else self.parent.recorder()
+
+    @property
+    def main(self) -> Any:
+        """What the tracers of one use of a transformation have in common."""
+        return self
 
     def records(self, args) -> bool:
         """Whether an operation on `args` ends up written into a Jaxpr, rather than run."""
@@ -245,11 +254,42 @@ def current_trace(trace: Trace):
 
 
 def eval_context() -> Any:
+    """Inside, all operations run at once, also while a function is being traced; traced values must not occur."""
+    return current_trace(EVAL)
+
+
+class FoldingTrace(Trace):
+    """Runs operations on known values now, and hands those on traced ones to its parent."""
+
+    __slots__ = ()
+
+    def recorder(self) -> None:
+        return None
+
+    def _for(self, args) -> Trace:
+        return self.parent if any(isinstance(x, Tracer) for x in args) else EVAL  # type: ignore[return-value]
+
+    def records(self, args) -> bool:
+        return self._for(args).records(args)
+
+    def process_primitive(self, primitive, args, params):
+        with current_trace(self._for(args)) as trace:
+            return trace.process_primitive(primitive, args, params)
+
+    def process_custom_call(self, call, args):
+        with current_trace(self._for(args)) as trace:
+            return trace.process_custom_call(call, args)
+
+
+@contextmanager
+def ensure_compile_time_eval():
     """Inside, operations on concrete arrays run at once even while a function is being traced.
 
-    Its results can decide a Python `if`, a shape or a table that the traced function then uses as a constant.
+    Their results can decide a Python `if`, a shape or a table that the traced function then uses as a constant.
+    Operations on traced values are traced as ever.
     """
-    return current_trace(EVAL)
+    with current_trace(EVAL if state.trace is EVAL else FoldingTrace(state.trace)):
+        yield
 
 
 @contextmanager
@@ -383,6 +423,9 @@ class JaxprTrace(Trace):
 
     def records(self, args) -> bool:
         return True
+
+    def recorder(self) -> JaxprTrace | None:
+        return self
 
     def new_arg(self, aval: ShapedArray) -> JitTracer:
         var = Var(aval)

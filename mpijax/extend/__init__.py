@@ -1,10 +1,18 @@
 """``mpijax.extend``: define operations outside of mpijax, and look into programs.
 
 `core` has the names of ``jax.extend.core``, `core.primitives` mpijax's own primitives, `lowering` what a primitive can
-be to the compiler. ``docs/custom-operations.md`` leads through them.
+be to the compiler, `linear_util` functions with a stack of transformations. ``docs/custom-operations.md`` leads through
+them.
 """
 
+from mpijax import missing as _missing
 from mpijax.extend import core as core
+from mpijax.extend import linear_util as linear_util
 from mpijax.extend import lowering as lowering
+from mpijax.extend import source_info_util as source_info_util
 
-__all__ = ["core", "lowering"]
+__all__ = ["core", "linear_util", "lowering", "source_info_util"]
+
+
+def __getattr__(name: str):
+    raise _missing.error(__name__, name)

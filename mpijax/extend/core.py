@@ -1,33 +1,77 @@
 """``mpijax.extend.core``: primitives and Jaxprs for code that defines operations or interprets programs."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mpijax import missing as _missing
+from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
 from mpijax.core.effects import Effect, no_effects
+from mpijax.core.errors import ConcretizationTypeError, InconclusiveDimensionOperation, JaxprTypeError
 from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal, Var, jaxpr_as_fun, subjaxprs
 from mpijax.core.jaxpr import Eqn as JaxprEqn
 from mpijax.core.primitive import Unsupported
+from mpijax.core.source import current_source
+from mpijax.core.trace import DebugInfo, Tracer
 from mpijax.extend import primitives
 from mpijax.extend.primitive import Primitive
+from mpijax.extend.traces import (
+    TraceTag,
+    find_top_trace,
+    get_opaque_trace_state,
+    set_current_trace,
+    take_current_trace,
+)
+from mpijax.extend.traces import nonempty_axis_env as nonempty_axis_env_DO_NOT_USE
+from mpijax.extend.traces import unsafe_am_i_under_a_jit as unsafe_am_i_under_a_jit_DO_NOT_USE
+from mpijax.extend.traces import unsafe_am_i_under_a_vmap as unsafe_am_i_under_a_vmap_DO_NOT_USE
+from mpijax.extend.traces import unsafe_get_axis_names as unsafe_get_axis_names_DO_NOT_USE
 
 __all__ = [
     "ClosedJaxpr",
+    "DebugInfo",
     "DropVar",
     "Effect",
+    "Effects",
+    "InconclusiveDimensionOperation",
     "Jaxpr",
     "JaxprEqn",
+    "JaxprTypeError",
     "Literal",
     "Primitive",
     "ShapedArray",
+    "TraceTag",
     "Unsupported",
     "Var",
+    "array_types",
+    "concrete_or_error",
+    "find_top_trace",
+    "gensym",
+    "get_opaque_trace_state",
     "jaxpr_as_fun",
     "jaxprs_in_params",
     "mapped_aval",
+    "new_jaxpr_eqn",
     "no_effects",
+    "nonempty_axis_env_DO_NOT_USE",
+    "primal_dtype_to_tangent_dtype",
     "primitives",
+    "set_current_trace",
     "subjaxprs",
+    "take_current_trace",
     "unmapped_aval",
+    "unsafe_am_i_under_a_jit_DO_NOT_USE",
+    "unsafe_am_i_under_a_vmap_DO_NOT_USE",
+    "unsafe_get_axis_names_DO_NOT_USE",
     "valid_jaxtype",
 ]
+
+Effects = frozenset[Effect]
+array_types = {np.ndarray, np.generic, Array}
 
 
 def jaxprs_in_params(params):
@@ -58,3 +102,37 @@ def valid_jaxtype(x) -> bool:
     except TypeError:
         return False
     return True
+
+
+def concrete_or_error(force: Callable | None, val: Any, context: str = "") -> Any:
+    """`force(val)`, or `val` itself; `context` says in the error what a value was needed for.
+
+    Raises:
+      ConcretizationTypeError: for a traced value that is not known.
+    """
+    if isinstance(val, Tracer):
+        known = val.concrete()
+        if known is None:
+            raise ConcretizationTypeError(val, context)
+        val = known
+    return val if force is None else force(val)
+
+
+def primal_dtype_to_tangent_dtype(primal_dtype: Any) -> Any:
+    """The dtype of tangents of values of a dtype: float0 for integers and bool."""
+    return ShapedArray((), primal_dtype).to_tangent_aval().dtype
+
+
+def gensym(suffix: str = "") -> Callable[[ShapedArray], Var]:
+    """What makes a new variable of a type. Variables get their names where a program is printed."""
+    return Var
+
+
+def new_jaxpr_eqn(invars, outvars, primitive, params, effects=no_effects, source_info=None, ctx=None) -> JaxprEqn:
+    """An equation, by default of the line that is being executed. `ctx` is of JAX, and not used."""
+    source = current_source() if source_info is None else source_info
+    return JaxprEqn(primitive, list(invars), list(outvars), params, effects, source)
+
+
+def __getattr__(name: str):
+    raise _missing.error(__name__, name)

@@ -10,7 +10,7 @@ from mpijax.extend.primitive import Primitive
 
 
 class RuleTable(MutableMapping):
-    """The rules of one slot. Those of mpijax's own primitives can be read, and not be replaced.
+    """The rules of one slot. Those of mpijax's own primitives can be read, and be set only where they have none.
 
     store: from a rule as JAX has it to one as the slot has it; show: back, for rules that were not set here.
     """
@@ -22,7 +22,8 @@ class RuleTable(MutableMapping):
         self._given: dict[core.Primitive, Callable] = {}
 
     def __setitem__(self, primitive: core.Primitive, rule: Callable) -> None:
-        if not isinstance(primitive, Primitive):
+        fills_gap = isinstance(primitive, core.Primitive) and not self._has(primitive)
+        if not (isinstance(primitive, Primitive) or fills_gap):
             kind = "mpijax's own primitive" if isinstance(primitive, core.Primitive) else type(primitive).__name__
             raise TypeError(
                 f"rules can be set for primitives made by mpijax.extend.core.Primitive, got {primitive!r} ({kind}). To "

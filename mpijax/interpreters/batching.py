@@ -2,6 +2,7 @@
 
     primitive_batchers[p] = rule         rule(args, dims, **params) -> (result, dim)
     fancy_primitive_batchers[p] = rule   rule(axis, args, dims, **params) -> (result, dim); axis has `name` and `size`
+    axis_primitive_batchers[p] = rule    rule(size, name, None, args, dims, **params) -> (result, dim)
 
 `dims` says along which axis of each argument the examples lie (None: it has none), `dim` the same of the result;
 with several results both are lists.
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mpijax import missing as _missing
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import typeof
 from mpijax.extend.rules import RuleTable
@@ -21,6 +23,7 @@ from mpijax.ops.rules import repeat_at as _repeat_at
 from mpijax.transforms.batching import AxisData, move_dim
 
 __all__ = [
+    "axis_primitive_batchers",
     "bdim_at_front",
     "broadcast",
     "defbroadcasting",
@@ -48,8 +51,17 @@ def _with_axis(rule: Callable) -> Callable:
     return call
 
 
+def _with_size_and_name(rule: Callable) -> Callable:
+    return lambda axis, args, dims, **params: rule(axis.size, axis.name, None, args, dims, **params)
+
+
+def _with_record(rule: Callable) -> Callable:
+    return lambda size, name, _trace_type, args, dims, **params: rule(AxisData(name, size), args, dims, **params)
+
+
 primitive_batchers = RuleTable("batch", _without_axis, _with_axis)
 fancy_primitive_batchers = RuleTable("batch")
+axis_primitive_batchers = RuleTable("batch", _with_size_and_name, _with_record)
 
 
 def broadcast(x: Any, sz: int, axis: int) -> Any:
@@ -97,3 +109,7 @@ def defreducer(prim: Primitive) -> None:
         return prim.bind(x, axes=moved, **params), dim - sum(a < dim for a in moved)
 
     primitive_batchers[prim] = rule
+
+
+def __getattr__(name: str):
+    raise _missing.error(__name__, name)

@@ -58,8 +58,7 @@ def register_lowering(
       platform: None or "cpu"; lowerings for other platforms are accepted, and never used.
       inline, cacheable: accepted; the function is always inlined.
 
-    Raises:
-      NotImplementedError: for a rule that makes MLIR.
+    A rule that makes MLIR is accepted: what needs it raises NotImplementedError.
     """
     if not isinstance(prim, Primitive):
         raise TypeError(
@@ -72,11 +71,18 @@ def register_lowering(
         prim.lower = Decompose(_checked(prim, rule))
     elif isinstance(rule, (Decompose, Elementwise, HostCall, Native)):
         prim.lower = rule
+    elif callable(rule):
+        prim.lower = Decompose(functools.partial(_makes_mlir, prim, rule))
     else:
-        raise NotImplementedError(
-            f"register_lowering: {rule!r} makes MLIR for XLA, and mpijax has a compiler of its own. {_INSTEAD}"
-        )
+        raise TypeError(f"register_lowering: a lowering of {prim} is what lower_fun returns, got {rule!r}")
     return rule
+
+
+def _makes_mlir(prim: Primitive, rule: Any, *_args: Any, **_params: Any) -> NoReturn:
+    """A lowering that a library has for JAX: the library may be of use without it."""
+    raise NotImplementedError(
+        f"the lowering of {prim}, {rule!r}, makes MLIR for XLA, and mpijax has a compiler of its own. {_INSTEAD}"
+    )
 
 
 def _checked(prim: Primitive, rule: TraceableLowering) -> Callable:

@@ -1,11 +1,36 @@
-"""``mpijax.interpreters.partial_eval``: tracers of programs, and dead code."""
+"""``mpijax.interpreters.partial_eval``: programs of functions, partial evaluation, and dead code."""
 
 from collections.abc import Sequence
+from typing import Any
 
+from mpijax import missing as _missing
+from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import Jaxpr, dead_code
 from mpijax.core.trace import JitTracer as DynamicJaxprTracer
+from mpijax.core.trace import trace_to_jaxpr
+from mpijax.extend.linear_util import WrappedFun
+from mpijax.transforms.partial_eval import PartialVal, partially_evaluate
 
-__all__ = ["DynamicJaxprTracer", "dce_jaxpr"]
+__all__ = ["DynamicJaxprTracer", "PartialVal", "dce_jaxpr", "trace_to_jaxpr_dynamic", "trace_to_jaxpr_nounits"]
+
+
+def trace_to_jaxpr_dynamic(
+    fun: WrappedFun, in_avals: Sequence[ShapedArray]
+) -> tuple[Jaxpr, list[ShapedArray], list[Any]]:
+    """The program of a wrapped function of flat arguments, the types of its results, the values of its constants."""
+    jaxpr, consts = trace_to_jaxpr(fun.call_wrapped, in_avals, fun.debug_info)
+    return jaxpr, jaxpr.out_avals, consts
+
+
+def trace_to_jaxpr_nounits(
+    fun: WrappedFun, pvals: Sequence[PartialVal], instantiate: bool | Sequence[bool] = False
+) -> tuple[Jaxpr, list[PartialVal], list[Any]]:
+    """Run a wrapped function of flat arguments as far as they are known; the rest as a program.
+
+    Returns the program of the unknown arguments that computes the unknown results, the results as `PartialVal`s, and
+    the values of the program's constants. instantiate: which results to make unknown in any case.
+    """
+    return partially_evaluate(fun.call_wrapped, pvals, instantiate, fun.debug_info)
 
 
 def dce_jaxpr(
@@ -19,3 +44,7 @@ def dce_jaxpr(
     forced = [instantiate] * len(used) if isinstance(instantiate, bool) else list(instantiate)
     kept = [u or f for u, f in zip(used, forced, strict=True)]
     return pruned.replace(invars=[v for v, k in zip(jaxpr.invars, kept, strict=True) if k]), kept
+
+
+def __getattr__(name: str):
+    raise _missing.error(__name__, name)

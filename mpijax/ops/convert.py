@@ -13,7 +13,7 @@ from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose, Elementwise
 from mpijax.core.primitive import Primitive, registry
-from mpijax.core.trace import EVAL, JaxprTrace, literal_value, load_runtime, state, typeof
+from mpijax.core.trace import EVAL, literal_value, load_runtime, state, typeof
 from mpijax.ops.families import CONSTANT, NOT_LINEAR, hide_unset, scalar_rule
 from mpijax.transforms.zeros import Zero
 
@@ -45,9 +45,7 @@ asarray = stage
 
 
 def _staged(x: Any, aval: ShapedArray) -> Any:
-    trace = state.trace
-    while trace is not None and not isinstance(trace, JaxprTrace):
-        trace = trace.parent
+    trace = state.trace.recorder()
     value = np.asarray(x).astype(aval.dtype, copy=False)
     if trace is None:
         return _make_array(value, aval)

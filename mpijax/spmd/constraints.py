@@ -14,6 +14,7 @@ from mpijax.core.lowering import Layout
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import typeof
 from mpijax.core.tree_prefix import flatten_axes
+from mpijax.spmd.layout import Format
 from mpijax.spmd.mesh import Mesh, NamedSharding, PartitionSpec, Sharding, current_mesh
 from mpijax.transforms.zeros import Zero
 
@@ -23,6 +24,8 @@ def named_sharding(layout: Any, what: str, name: str) -> NamedSharding | None:
 
     Raises RuntimeError for a PartitionSpec without a mesh in context, TypeError for anything else.
     """
+    if isinstance(layout, Format):
+        layout = layout.sharding
     if layout is None or isinstance(layout, NamedSharding):
         return layout
     if isinstance(layout, PartitionSpec):

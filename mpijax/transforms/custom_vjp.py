@@ -297,12 +297,18 @@ class _FlatFwd:
         outs, out_tree = tree.tree_flatten(pair[0])
         residuals, res_tree = tree.tree_flatten(pair[1])
         self.types.check_rule(out_tree, [typeof(x) for x in outs], _WORDS, self.__name__, self.name)
+        # Python's own numbers reach the backward rule as they are, which may branch on them.
+        static = [type(x) in (bool, int, float, complex) for x in residuals]
+        values = [x for x, s in zip(residuals, static, strict=True) if not s]
 
-        def bwd(residuals, cts):
+        def bwd(values, cts):
             cotangent = tree.tree_unflatten(out_tree, list(map(as_array, cts)))
-            return self._cotangents(self.bwd(*self.nondiff, tree.tree_unflatten(res_tree, residuals), cotangent))
+            arrays = iter(values)
+            leaves = [x if s else next(arrays) for x, s in zip(numbers, static, strict=True)]
+            return self._cotangents(self.bwd(*self.nondiff, tree.tree_unflatten(res_tree, leaves), cotangent))
 
-        return outs, residuals, bwd
+        numbers = [x if s else None for x, s in zip(residuals, static, strict=True)]
+        return outs, values, bwd
 
     def _cotangents(self, result: Any) -> list[Any]:
         """What the backward rule returns, flat; checked against the arguments' types."""

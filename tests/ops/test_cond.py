@@ -242,3 +242,16 @@ def test_types_of_predicates():
     """Every dtype that can decide, and the Jaxprs it makes."""
     predicates = True, 2, 0.5, np.bool_(False), np.int8(3), np.uint32(0), np.float16(1), np.float64(2)
     check_all([(str(p), lambda J: lambda x: J.lax.cond(x, lambda: 1, lambda: 2), (p,)) for p in predicates])
+
+
+def test_a_branch_that_updates_part_of_what_it_closes_over():
+    """Captured values have no position among a body's arguments."""
+    x = np.arange(5, dtype=np.float32)
+
+    def f(J):
+        def g(x, i):
+            return J.lax.cond(i > 0, lambda: x.at[1:3].set(J.numpy.cos(x)[1:3] * 2).sum(), lambda: x[0])
+
+        return J.jit(g)(x, 2)
+
+    np.testing.assert_allclose(f(OURS), f(THEIRS), rtol=1e-6)

@@ -301,3 +301,22 @@ def test_rules_of_decorated_functions_are_defined_through_the_outer_decorator():
     f.defjvp(lambda primals, tangents: (primals[0], tangents[0]))
     with pytest.raises(AttributeError, match="no attribute 'other'"):
         f.other  # noqa: B018
+
+
+@pytest.mark.parametrize("transform", [lambda J, f: f, lambda J, f: J.jit(f)], ids=["eager", "jit"])
+def test_numbers_among_the_residuals_stay_pythons_own(transform):
+    """The backward rule may branch on them."""
+    for J in (THEIRS, OURS):
+        seen = []
+
+        @J.custom_vjp
+        def f(x):
+            return x * 2
+
+        def bwd(residuals, ct, seen=seen):
+            x, flag, scale = residuals
+            seen.append((type(flag) is bool, isinstance(scale, float)))
+            return (ct * x * scale if flag else ct,)
+
+        f.defvjp(lambda x: (x * 2, (x, True, 3.0)), bwd)
+        assert float(transform(J, J.grad(f))(2.0)) == 6.0 and seen == [(True, True)]

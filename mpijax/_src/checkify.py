@@ -1,0 +1,3 @@
+"""Checks that work in compiled programs."""
+
+from mpijax.checkify import *  # noqa: F403

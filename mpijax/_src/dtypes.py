@@ -1,0 +1,19 @@
+"""Types of elements, and how they promote."""
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.extended import ExtendedDType, extended
+from mpijax.core.promotion import TypePromotionError
+from mpijax.dtypes import *  # noqa: F403
+from mpijax.numpy import finfo
+
+__all__ = ["DType", "ExtendedDType", "TypePromotionError", "extended", "finfo", "supports_inf"]
+
+DType = np.dtype
+
+
+def supports_inf(dtype: Any) -> bool:
+    """Whether a dtype has an infinity."""
+    return bool(np.isinf(np.asarray(np.inf).astype(dtype)))

@@ -1,0 +1,3 @@
+"""Pytrees."""
+
+from mpijax.tree_util import *  # noqa: F403

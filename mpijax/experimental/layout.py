@@ -1,0 +1,10 @@
+"""``mpijax.experimental.layout``: how arrays lie in memory and over devices."""
+
+from mpijax import missing as _missing
+from mpijax.spmd.layout import Format, Layout
+
+__all__ = ["Format", "Layout"]
+
+
+def __getattr__(name: str):
+    raise _missing.error(__name__, name)

@@ -1,0 +1,221 @@
+"""``mpijax.extend.linear_util``: functions with a stack of transformations, for interpreters of one's own.
+
+    wrapped = wrap_init(f)
+    wrapped, aux = some_transformation(wrapped, static_argument)
+    out = wrapped.call_wrapped(*args)        # now aux() is what the transformation stored
+
+A transformation sees the arguments before `f` does, and the result after it; the one added last is outermost.
+`transformation2` makes one of a function ``(f, *static, *args, **kwargs) -> result``; `transformation` of a generator
+``(*static, *args, **kwargs)`` that yields new ``(args, kwargs)``, receives the result, and yields a new one. The forms
+`_with_aux` give out a second value: the function form stores it in its second parameter, a `Store`.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any
+
+from mpijax.core import config
+from mpijax.core.source import callable_name
+from mpijax.core.trace import DebugInfo
+
+__all__ = [
+    "Store",
+    "StoreException",
+    "WrappedFun",
+    "cache",
+    "merge_linear_aux",
+    "transformation",
+    "transformation2",
+    "transformation_with_aux",
+    "transformation_with_aux2",
+    "wrap_init",
+]
+
+_EMPTY = object()
+
+
+class StoreException(Exception):
+    """A value was stored twice, or read before it was stored."""
+
+
+class Store:
+    """A place for one value."""
+
+    __slots__ = ("_val",)
+
+    def __init__(self):
+        self._val: Any = _EMPTY
+
+    def store(self, val: Any) -> None:
+        if self:
+            raise StoreException("Store occupied: a wrapped function runs once")
+        self._val = val
+
+    def reset(self) -> None:
+        self._val = _EMPTY
+
+    @property
+    def val(self) -> Any:
+        if not self:
+            raise StoreException("Store empty: call the wrapped function first")
+        return self._val
+
+    def __bool__(self) -> bool:
+        return self._val is not _EMPTY
+
+
+class WrappedFun:
+    """A function and the transformations around it; two are equal that compute the same.
+
+    Attributes:
+      f: the function. transforms: pairs of transformation and its static arguments, the outermost first.
+      stores: for each transformation its `Store`, or None. params: keyword arguments that `f` always gets.
+    """
+
+    __slots__ = ("f", "transforms", "stores", "params", "debug_info", "_call", "__weakref__")
+
+    def __init__(self, f: Callable, call: Callable, transforms=(), stores=(), params=(), debug_info=None):
+        self.f = f
+        self._call = call
+        self.transforms = transforms
+        self.stores = stores
+        self.params = params
+        self.debug_info = debug_info
+
+    @property
+    def __name__(self) -> str:
+        return callable_name(self.f)
+
+    def wrap(self, transform: Callable, static: tuple, store: Store | None) -> WrappedFun:
+        """One more transformation around it, and where that stores its auxiliary value."""
+        first = (self._call,) if store is None else (self._call, store)
+        return WrappedFun(
+            self.f,
+            partial(transform, *first, *static),
+            ((transform, static), *self.transforms),
+            (store, *self.stores),
+            self.params,
+            self.debug_info,
+        )
+
+    def call_wrapped(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, transformed."""
+        return self._call(*args, **kwargs)
+
+    def populate_stores(self, stores) -> None:
+        """Take the auxiliary values over from an equal function that has run."""
+        for mine, other in zip(self.stores, stores, strict=True):
+            if mine is not None:
+                mine.store(other.val)
+
+    def _identity(self) -> tuple:
+        return self.f, self.transforms, self.params
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WrappedFun) and self._identity() == other._identity()
+
+    def __repr__(self) -> str:
+        around = "".join(f"{callable_name(t)}{static} of " for t, static in self.transforms)
+        return f"<wrapped function: {around}{self.__name__}>"
+
+
+def wrap_init(f: Callable, params: dict[str, Any] | None = None, *, debug_info: DebugInfo | None = None) -> WrappedFun:
+    """A function without transformations as yet; `params` are keyword arguments that it always gets."""
+    params = params or {}
+    return WrappedFun(f, partial(f, **params), params=tuple(sorted(params.items())), debug_info=debug_info)
+
+
+def transformation2(transform: Callable) -> Callable[..., WrappedFun]:
+    """Makes a transformation of wrapped functions from ``(f, *static, *args, **kwargs) -> result``."""
+
+    @wraps(transform)
+    def add(fun: WrappedFun, *static: Any) -> WrappedFun:
+        return fun.wrap(transform, static, None)
+
+    return add
+
+
+def transformation_with_aux2(transform: Callable) -> Callable[..., tuple[WrappedFun, Callable[[], Any]]]:
+    """Like `transformation2`, from ``(f, store, *static, *args, **kwargs) -> result``, which stores a value."""
+
+    @wraps(transform)
+    def add(fun: WrappedFun, *static: Any) -> tuple[WrappedFun, Callable[[], Any]]:
+        store = Store()
+        return fun.wrap(transform, static, store), lambda: store.val
+
+    return add
+
+
+def transformation(generator: Callable) -> Callable[..., WrappedFun]:
+    """`transformation2` from a generator that yields new ``(args, kwargs)``, and then a new result."""
+
+    @wraps(generator)
+    def transform(f: Callable, *args: Any, **kwargs: Any) -> Any:
+        steps = generator(*args, **kwargs)
+        new_args, new_kwargs = next(steps)
+        return steps.send(f(*new_args, **new_kwargs))
+
+    return transformation2(transform)
+
+
+def transformation_with_aux(generator: Callable) -> Callable[..., tuple[WrappedFun, Callable[[], Any]]]:
+    """`transformation` whose generator yields a pair last: the result and a value to store."""
+
+    @wraps(generator)
+    def transform(f: Callable, store: Store, *args: Any, **kwargs: Any) -> Any:
+        steps = generator(*args, **kwargs)
+        new_args, new_kwargs = next(steps)
+        result, aux = steps.send(f(*new_args, **new_kwargs))
+        store.store(aux)
+        return result
+
+    return transformation_with_aux2(transform)
+
+
+def merge_linear_aux(aux1: Callable[[], Any], aux2: Callable[[], Any]) -> tuple[bool, Any]:
+    """Which of two transformations has run, and what it stored: `(whether the first, value)`."""
+    found = []
+    for first, aux in ((True, aux1), (False, aux2)):
+        try:
+            found.append((first, aux()))
+        except StoreException:
+            continue
+    if len(found) != 1:
+        raise StoreException("neither store occupied" if not found else "both stores occupied")
+    return found[0]
+
+
+def cache(call: Callable, *, explain: Callable | None = None) -> Callable:
+    """Memoizes `call(wrapped, *args)` by what the wrapped function computes, by the arguments, and by the options.
+
+    Values that transformations stored in the run that is remembered are given to the new function's stores.
+    explain: called with ``(wrapped, whether its function is new, known results, key, seconds)`` after a call that
+    was not remembered, while the option `jax_explain_cache_misses` is set.
+    """
+    known: weakref.WeakKeyDictionary[Callable, dict] = weakref.WeakKeyDictionary()
+
+    @wraps(call)
+    def memoized(fun: WrappedFun, *args: Any) -> Any:
+        first_use = fun.f not in known
+        results = known.setdefault(fun.f, {})
+        key = (fun.transforms, fun.params, args, config.trace_key())
+        if key in results:
+            result, stores = results[key]
+            fun.populate_stores(stores)
+            return result
+        start = time.perf_counter()
+        result = call(fun, *args)
+        if explain is not None and config.values.jax_explain_cache_misses:
+            explain(fun, first_use, results, key, time.perf_counter() - start)
+        results[key] = result, fun.stores
+        return result
+
+    memoized.cache_clear = known.clear  # type: ignore[attr-defined]
+    return memoized

@@ -1,0 +1,90 @@
+"""The current trace, for interpreters of one's own and for libraries that keep state between calls."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mpijax.core.trace import EVAL, JaxprTrace, Trace, current_trace, state
+from mpijax.transforms.batching import BatchTrace
+
+
+class TraceTag:
+    """Says which tracers belong to one use of a transformation; all tags are equal, for memoized functions' sake."""
+
+    def __hash__(self) -> int:
+        return hash(TraceTag)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TraceTag)
+
+
+class OpaqueTraceState:
+    """The trace that was current; two are equal if it was the same one, which lives still."""
+
+    __slots__ = ("_trace", "_name")
+
+    def __init__(self, trace: Trace):
+        self._trace = weakref.ref(trace)
+        self._name = type(trace).__name__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OpaqueTraceState) and self._trace == other._trace and self._trace() is not None
+
+    def __hash__(self) -> int:
+        return hash(self._name)
+
+    def __repr__(self) -> str:
+        return f"OpaqueTraceState({self._name})"
+
+
+def get_opaque_trace_state(convention: str | None = None) -> OpaqueTraceState:
+    """What can be compared to know whether a transformation was begun or ended in between."""
+    return OpaqueTraceState(state.trace)
+
+
+def find_top_trace(_values: Any = ()) -> Trace:
+    """The current trace."""
+    return state.trace
+
+
+def set_current_trace(trace: Trace):
+    """Inside, operations go to `trace`."""
+    return current_trace(trace)
+
+
+@contextmanager
+def take_current_trace() -> Iterator[Trace]:
+    """Gives the current trace; what is done inside goes to the trace that `set_current_trace` names there."""
+    outer = state.trace
+    with current_trace(EVAL):
+        yield outer
+
+
+def nonempty_axis_env() -> bool:
+    """Whether names of axes are in scope."""
+    return bool(state.axis_env)
+
+
+def unsafe_get_axis_names() -> list[Any]:
+    """The names of axes in scope, outermost first."""
+    return list(state.axis_env)
+
+
+def _stack() -> Iterator[Trace]:
+    trace: Trace | None = state.trace
+    while trace is not None:
+        yield trace
+        trace = trace.parent
+
+
+def unsafe_am_i_under_a_jit() -> bool:
+    """Whether operations are being written into a program."""
+    return any(isinstance(t, JaxprTrace) for t in _stack())
+
+
+def unsafe_am_i_under_a_vmap() -> bool:
+    """Whether operations are being batched."""
+    return any(isinstance(t, BatchTrace) for t in _stack())

@@ -1,0 +1,52 @@
+"""How the elements of an array lie in memory: row by row, and never otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+
+class AutoLayout:
+    """Leaves the order in memory to mpijax."""
+
+    def __repr__(self) -> str:
+        return "AUTO"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The order of an array's axes in memory, the one that varies slowest first.
+
+    Raises:
+      NotImplementedError: for another order than that of the axes, or tiles: arrays lie row by row here.
+    """
+
+    major_to_minor: tuple[int, ...]
+    tiling: tuple[tuple[int, ...], ...] | None = None
+    sub_byte_element_size_in_bits: int = 0
+    AUTO: ClassVar[AutoLayout] = AutoLayout()
+
+    def __post_init__(self):
+        object.__setattr__(self, "major_to_minor", tuple(self.major_to_minor))
+        if self.major_to_minor != tuple(range(len(self.major_to_minor))) or self.tiling:
+            raise NotImplementedError(
+                f"arrays lie row by row in memory, without tiles; got major_to_minor={self.major_to_minor}, "
+                f"tiling={self.tiling}. Transpose the array instead."
+            )
+
+
+@dataclass(frozen=True)
+class Format:
+    """A layout in memory, and one over devices; taken wherever a sharding is."""
+
+    layout: Layout | AutoLayout | None = None
+    sharding: Any = field(default=None)
+
+    def __post_init__(self):
+        if not isinstance(self.layout, (Layout, AutoLayout, type(None))):
+            raise TypeError(
+                "Invalid value received for the layout argument: expected None, `Layout.AUTO` or a `Layout`, got "
+                f"{self.layout} of type {type(self.layout)}"
+            )
+        if isinstance(self.layout, Layout) and self.sharding is None:
+            raise ValueError("Sharding has to be concrete when the layout is a Layout; pass a NamedSharding.")

@@ -1,0 +1,84 @@
+"""Partial evaluation: what is known is computed now, and the rest becomes a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mpijax.core.avals import ShapedArray
+from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr, without_dead_code
+from mpijax.core.lowering import Inline
+from mpijax.core.trace import DebugInfo, JaxprTrace, JitTracer, current_trace, state
+
+
+class PartialVal(tuple):
+    """A value that is known, `(None, value)`, or of which the type alone is, `(type, None)`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def known(cls, const: Any) -> PartialVal:
+        return cls((None, const))
+
+    @classmethod
+    def unknown(cls, aval: ShapedArray) -> PartialVal:
+        return cls((aval, None))
+
+    def is_known(self) -> bool:
+        return self[0] is None
+
+    def get_known(self) -> Any:
+        """The value; None where it is not known."""
+        return self[1]
+
+
+class PartialTrace(JaxprTrace):
+    """Hands operations on known values to its parent, and writes the others down."""
+
+    __slots__ = ()
+
+    def recorder(self) -> JaxprTrace | None:
+        return self.parent.recorder()
+
+    def is_unknown(self, x: Any) -> bool:
+        return type(x) is JitTracer and x._trace is self
+
+    def records(self, args) -> bool:
+        return any(map(self.is_unknown, args))
+
+    def process_primitive(self, primitive, args, params):
+        if not self.records(args):
+            with current_trace(self.parent):
+                return primitive.bind(*args, **params)
+        if isinstance(primitive.lower, Inline):  # of a call some results may be known
+            inner = params[primitive.lower.param]
+            jaxpr, consts = (inner.jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else (inner, ())
+            return eval_jaxpr(jaxpr, consts, *args)
+        return super().process_primitive(primitive, args, params)
+
+    def process_custom_call(self, call, args):
+        with current_trace(self if self.records(args) else self.parent) as trace:
+            return call.fun(*args) if trace is self else trace.process_custom_call(call, args)
+
+
+def partially_evaluate(
+    fun: Callable, pvals: Sequence[PartialVal], instantiate: bool | Sequence[bool], debug: DebugInfo | None
+) -> tuple[Jaxpr, list[PartialVal], list[Any]]:
+    """Run a function of flat arguments as far as they are known.
+
+    instantiate: which results to make results of the program although they are known.
+
+    Returns the program of the unknown arguments that computes the unknown results, the results, and the values of the
+    program's constants.
+    """
+    trace = PartialTrace(state.trace, debug)
+    args = [const if aval is None else trace.new_arg(aval) for aval, const in pvals]
+    with current_trace(trace):
+        outs = list(fun(*args))
+    forced = [instantiate] * len(outs) if isinstance(instantiate, bool) else list(instantiate)
+    outs = [trace.lift(o) if f else o for o, f in zip(outs, forced, strict=True)]
+    unknown = [o for o in outs if trace.is_unknown(o)]
+    jaxpr, consts, used = without_dead_code(*trace.to_jaxpr(unknown))
+    del used
+    results = [PartialVal.unknown(o.aval) if trace.is_unknown(o) else PartialVal.known(o) for o in outs]
+    return jaxpr.replace(invars=trace.invars), results, consts

@@ -1,0 +1,290 @@
+"""What interpreters of one's own are built from: `extend.linear_util`, `api_util`, partial evaluation, the trace state."""
+
+# ruff: noqa: B023 (functions of loop variables are called before the next turn)
+import gc
+import importlib
+import warnings
+
+import numpy as np
+import pytest
+from oracle import OURS, THEIRS, clean
+
+X = np.arange(3, dtype=np.float32)
+IN_BOTH = pytest.mark.parametrize("J", [THEIRS, OURS], ids=["jax", "mpijax"])
+
+
+def part(J, name):
+    return importlib.import_module(f"{J.name}.{name}")
+
+
+def wrapped(J, f, *args):
+    return part(J, "extend.linear_util").wrap_init(f, debug_info=part(J, "api_util").debug_info("a test", f, args, {}))
+
+
+# ---------------------------------------------------------------- linear_util
+
+
+@IN_BOTH
+def test_the_transformation_added_last_is_outermost(J):
+    lu = part(J, "extend.linear_util")
+    order = []
+
+    @lu.transformation
+    def scaled(factor, x):
+        order.append(factor)
+        out = yield (x * factor,), {}
+        yield out + 1
+
+    @lu.transformation2
+    def negated(f, x):
+        order.append("negated")
+        return -f(x)
+
+    f = negated(scaled(wrapped(J, lambda x: x * x), 3))
+    assert f.call_wrapped(2) == -37 and order == ["negated", 3]
+    assert f.__name__ == "<lambda>" and len(f.transforms) == 2
+
+
+@IN_BOTH
+def test_auxiliary_values_are_there_after_the_call_and_only_once(J):
+    lu = part(J, "extend.linear_util")
+
+    @lu.transformation_with_aux
+    def counted(*args):
+        out = yield args, {}
+        yield out, len(args)
+
+    f, aux = counted(wrapped(J, lambda x, y: x + y))
+    with pytest.raises(lu.StoreException, match="empty"):
+        aux()
+    assert f.call_wrapped(1, 2) == 3 and aux() == 2
+    with pytest.raises(lu.StoreException, match="occupied"):
+        f.call_wrapped(1, 2)
+    g, other = counted(wrapped(J, lambda x: x))
+    assert lu.merge_linear_aux(aux, other) == (True, 2) and lu.merge_linear_aux(other, aux) == (False, 2)
+    with pytest.raises(lu.StoreException, match="neither store occupied"):
+        lu.merge_linear_aux(other, other)
+
+
+@IN_BOTH
+def test_equal_wrapped_functions_share_what_is_remembered(J):
+    lu = part(J, "extend.linear_util")
+    calls = []
+
+    @lu.transformation_with_aux2
+    def doubled(f, store, x):
+        store.store("aux")
+        return 2 * f(x)
+
+    @lu.cache
+    def run(fun, x):
+        calls.append(x)
+        return fun.call_wrapped(x)
+
+    def f(x):
+        return x + 1
+
+    results = []
+    for x in (1, 1, 2):
+        g, aux = doubled(wrapped(J, f))
+        results.append((run(g, x), aux()))
+    assert results == [(4, "aux"), (4, "aux"), (6, "aux")] and calls == [1, 2]
+    run.cache_clear()
+    assert run(doubled(wrapped(J, f))[0], 1) == 4 and calls == [1, 2, 1]
+
+
+# ---------------------------------------------------------------- api_util
+
+
+@IN_BOTH
+def test_flat_functions(J):
+    util = part(J, "api_util")
+    leaves, tree = J.tree.flatten(((X, {"a": X}), {"k": 2.0}))
+    f, out_tree = util.flatten_fun(wrapped(J, lambda x, d, k: {"out": (x + d["a"], k)}), tree)
+    np.testing.assert_array_equal(f.call_wrapped(*leaves)[0], 2 * X)
+    assert str(out_tree()) == "PyTreeDef({'out': (*, *)})"
+    g, out_tree = util.flatten_fun_nokwargs(wrapped(J, lambda x, y: [x, y]), J.tree.structure((1, 2)))
+    assert g.call_wrapped(3, 4) == [3, 4] and out_tree() == J.tree.structure([1, 2])
+
+
+@IN_BOTH
+def test_positions_of_arguments(J):
+    util = part(J, "api_util")
+    f, dynamic = util.argnums_partial(wrapped(J, lambda a, b, c: (a, b, c)), (0, 2), (1, "b", 3))
+    assert dynamic == (1, 3) and f.call_wrapped(10, 30) == (10, "b", 30)
+    with pytest.raises(ValueError, match="non-hashable"):
+        util.argnums_partial(wrapped(J, lambda a, b: a), (0,), (1, []))
+    assert util.rebase_donate_argnums((3, 4), (0, 1)) == (1, 2)
+    with pytest.raises(ValueError, match="cannot intersect"):
+        util.rebase_donate_argnums((0,), (0,))
+    tree = J.tree.structure((((1, 2), 3), {"a": 4, "b": (5, 6)}))
+    assert util.donation_vector((0,), ("b",), tree) == (True, True, False, False, True, True)
+    assert util.safe_map(lambda x, y: x + y, [1, 2], [3, 4]) == [4, 6]
+    assert util.shaped_abstractify(X).str_short() == util.shaped_abstractify(J.ShapeDtypeStruct((3,), "float32")).str_short()
+
+
+# ---------------------------------------------------------------- partial evaluation
+
+
+@IN_BOTH
+def test_what_is_known_is_computed_and_the_rest_is_a_program(J):
+    pe = part(J, "interpreters.partial_eval")
+    ran = []
+
+    def f(x, y):
+        known = J.jit(lambda x, y: (J.numpy.sin(x), x * y))(x, y)
+        ran.append(known[0])
+        return known[0], known[1] + 1, J.numpy.ones(()) * 3
+
+    aval = J.typeof(X)
+    jaxpr, outs, consts = pe.trace_to_jaxpr_nounits(
+        wrapped(J, f, X, X), [pe.PartialVal.known(X), pe.PartialVal.unknown(aval)]
+    )
+    assert [o.is_known() for o in outs] == [True, False, True] and outs[2].get_known() == 3.0
+    np.testing.assert_allclose(outs[0].get_known(), np.sin(X), rtol=1e-6)
+    pv, const = outs[1]
+    assert (pv.shape, pv.dtype, const) == ((3,), np.float32, None)
+    np.testing.assert_allclose(J.core.eval_jaxpr(jaxpr, consts, 2 * X)[0], X * 2 * X + 1)
+
+
+@IN_BOTH
+def test_known_results_can_be_made_results_of_the_program(J):
+    pe = part(J, "interpreters.partial_eval")
+    jaxpr, outs, consts = pe.trace_to_jaxpr_nounits(
+        wrapped(J, lambda x: [x * 2, x], X), [pe.PartialVal.known(X)], instantiate=[True, False]
+    )
+    assert [o.is_known() for o in outs] == [False, True]
+    np.testing.assert_array_equal(J.core.eval_jaxpr(jaxpr, consts)[0], 2 * X)
+
+
+def test_rules_given_by_the_user_are_left_where_something_is_unknown():
+    J, pe = OURS, part(OURS, "interpreters.partial_eval")
+    f = J.custom_jvp(lambda x, y: x * y)
+    f.defjvp(lambda p, t: (f(*p), t[0]))
+    args = [pe.PartialVal.known(X), pe.PartialVal.unknown(J.typeof(X))]
+    jaxpr, (out, known), consts = pe.trace_to_jaxpr_nounits(wrapped(J, lambda x, y: [f(x, y), f(x, x)], X, X), args)
+    assert [e.primitive.name for e in jaxpr.eqns] == ["mul"] and not out.is_known()
+    np.testing.assert_array_equal(known.get_known(), X * X)
+
+
+def test_programs_of_wrapped_functions_are_those_of_make_jaxpr():
+    texts = []
+    for J in (THEIRS, OURS):
+        pe = part(J, "interpreters.partial_eval")
+        jaxpr, avals, consts = pe.trace_to_jaxpr_dynamic(wrapped(J, lambda x: [J.numpy.sin(x) * 2], X), [J.typeof(X)])
+        texts.append((clean(str(jaxpr)), [(a.shape, a.dtype) for a in avals], consts))
+    assert texts[0] == texts[1]
+
+
+# ---------------------------------------------------------------- the current trace
+
+
+@IN_BOTH
+def test_the_trace_state_tells_transformations_apart(J):
+    core = part(J, "extend.core")
+    outside = core.get_opaque_trace_state()
+    inside = []
+    J.jit(lambda x: inside.extend([core.get_opaque_trace_state(), core.get_opaque_trace_state()]) or x)(1.0)
+    assert outside == core.get_opaque_trace_state() and inside[0] != outside
+    gc.collect()
+    assert isinstance(core.find_top_trace(()), J.core.Trace)
+
+
+@IN_BOTH
+def test_what_is_around(J):
+    core = part(J, "extend.core")
+    seen = []
+
+    def look(x):
+        seen.append(
+            (
+                core.unsafe_am_i_under_a_jit_DO_NOT_USE(),
+                core.unsafe_am_i_under_a_vmap_DO_NOT_USE(),
+                core.unsafe_get_axis_names_DO_NOT_USE(),
+                core.nonempty_axis_env_DO_NOT_USE(),
+            )
+        )
+        return x
+
+    look(X)
+    J.jit(look)(X)
+    J.vmap(look, axis_name="i")(X)
+    J.jit(J.vmap(look))(X)
+    assert seen[:3] == [(False, False, [], False), (True, False, [], False), (False, True, ["i"], True)]
+    assert seen[3][:2] == (True, True)
+
+
+@IN_BOTH
+def test_operations_on_known_values_run_at_once_and_the_others_are_traced(J):
+    @J.jit
+    def f(x):
+        with J.ensure_compile_time_eval():
+            table = J.numpy.cumsum(J.numpy.ones(3))
+            assert not isinstance(table, J.core.Tracer) and int(table[-1]) == 3
+            y = J.vmap(J.numpy.sin)(x) + table[-1]
+            assert isinstance(y, J.core.Tracer)
+        return J.grad(lambda x: (y * x).sum())(x)
+
+    np.testing.assert_allclose(f(X), np.sin(X) + 3, rtol=1e-6)
+    with J.ensure_compile_time_eval():
+        assert float(J.numpy.sum(X)) == 3.0
+
+
+@IN_BOTH
+def test_small_tools(J):
+    core = part(J, "extend.core")
+    assert core.concrete_or_error(int, 3.5) == 3 and core.concrete_or_error(None, "a") == "a"
+    with pytest.raises(J.errors.ConcretizationTypeError, match="for a reason"):
+        J.jit(lambda x: core.concrete_or_error(int, x, "for a reason"))(1)
+    assert core.primal_dtype_to_tangent_dtype(np.dtype("int32")) == J.float0
+    assert core.primal_dtype_to_tangent_dtype(np.dtype("float32")) == np.float32
+    closed = J.make_jaxpr(lambda x: x + x)(X)
+    (eqn,) = closed.jaxpr.eqns
+    var = core.gensym()(eqn.outvars[0].aval)
+    new = core.new_jaxpr_eqn(eqn.invars, [var], eqn.primitive, eqn.params, core.no_effects)
+    jaxpr = closed.jaxpr.replace(eqns=[new], outvars=[var])
+    np.testing.assert_array_equal(core.jaxpr_as_fun(core.ClosedJaxpr(jaxpr, []))(X)[0], 2 * X)
+
+
+def test_names_that_moved_say_where():
+    core = importlib.import_module("mpijax.core")
+    with pytest.warns(DeprecationWarning, match="Use jax.extend.core.DropVar"):
+        assert core.DropVar is part(OURS, "extend.core").DropVar
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert core.Tracer and core.ShapedArray
+
+
+# ---------------------------------------------------------------- libraries
+
+
+def test_lines_of_a_library_are_not_the_users():
+    info = part(OURS, "extend.source_info_util")
+    library = {}
+    exec(compile("def double(x):\n    return x + x\n", "/a/library/doubling.py", "exec"), library)
+    before = OURS.make_jaxpr(library["double"])(X).jaxpr.eqns[0].source_info
+    info.register_exclusion("/a/library")
+    after = OURS.make_jaxpr(library["double"])(X).jaxpr.eqns[0].source_info
+    assert before.file == "/a/library/doubling.py" and after.file == __file__
+    assert __file__ in info.summarize(after)
+
+
+def test_private_names_are_the_public_ones():
+    for private, public in [
+        ("_src.core", "extend.core"),
+        ("_src.flatten_util", "flatten_util"),
+        ("_src.api_util", "api_util"),
+        ("_src.tree_util", "tree_util"),
+        ("_src.linear_util", "extend.linear_util"),
+        ("_src.checkify", "experimental.checkify"),
+    ]:
+        for name in part(OURS, public).__all__:
+            assert getattr(part(OURS, private), name) is getattr(part(OURS, public), name)
+    assert part(OURS, "_src.core").trace_state_clean()
+    assert issubclass(part(OURS, "_src.dtypes").TypePromotionError, ValueError)
+    assert part(OURS, "_src.dtypes").supports_inf("float32")
+    assert part(OURS, "_src.dispatch").wait_for_tokens() is None
+
+
+def test_the_version_of_the_interface():
+    assert OURS.__version_info__ == part(OURS, "version").__version_info__ == THEIRS.__version_info__
