@@ -6,17 +6,16 @@ operands into blocks and putting results together only changes how they are read
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-from mpijax.compiler.layouts import Split
 from mpijax.core.avals import NO_AXES
 from mpijax.core.jaxpr import ClosedJaxpr, Literal
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import registry
 from mpijax.core.trace import named_axes
 from mpijax.transforms.batching import AxisData, batch_jaxpr
+from mpijax.transforms.blocks import Blocks, Split
 
 Axes = tuple[tuple[Any, int], ...]
 
@@ -25,7 +24,7 @@ def run(builder, closed, params: dict[str, Any], inputs, source) -> list:
     """The results of the body on all shards of the operands, which are whole."""
     mesh = params["mesh"]
     axes: Axes = tuple((n, s) for n, s in mesh.shape.items() if n in params["newly_manual_axes"])
-    blocks = _Blocks(builder, axes, source)
+    blocks = _GraphBlocks(builder, axes, source)
     in_splits = [_split(spec, v.aval.ndim) for spec, v in zip(params["in_specs"], inputs, strict=True)]
     with named_axes(dict(mesh.shape)):
         batched, leading = _over(closed, axes, [blocks.named(split) for split in in_splits])
@@ -87,85 +86,18 @@ def _for_each_shard(closed: ClosedJaxpr) -> ClosedJaxpr:
     )
 
 
-class _Blocks:
-    """Arrays as stacks of shards, the stacking axes first and in the order of the mesh, and back."""
+class _GraphBlocks(Blocks):
+    """Blocks of values of a graph."""
 
     def __init__(self, builder, axes: Axes, source):
+        super().__init__(axes)
         self.builder, self.source = builder, source
-        self.sizes = dict(axes)
 
-    def named(self, split: Split) -> tuple:
-        """The axes of the mesh in a split, in the mesh's order."""
-        used = {a for names in split for a in names}
-        return tuple(n for n in self.sizes if n in used)
+    def shape(self, x) -> tuple[int, ...]:
+        return x.aval.shape
 
-    def apart(self, v, split: Split):
-        """The shards of a whole array."""
-        names = self.named(split)
-        if not names:
-            return v
-        own = [n // math.prod(self.sizes[a] for a in axes) for n, axes in zip(v.aval.shape, split, strict=True)]
-        interleaved = [(a, self.sizes[a]) for axes in split for a in axes]
-        if v.scalar is not None:
-            return self.builder.literal(v.scalar, v.aval.update(shape=(*(self.sizes[n] for n in names), *own)))
-        shape: list[int] = []
-        places: dict[Any, int] = {}
-        inner: list[int] = []
-        cursor = iter(interleaved)
-        for n, axes in zip(own, split, strict=True):
-            for name, size in (next(cursor) for _ in axes):
-                places[name] = len(shape)
-                shape.append(size)
-            inner.append(len(shape))
-            shape.append(n)
-        return self._transposed(self._reshaped(v, shape), [*(places[n] for n in names), *inner])
-
-    def together(self, v, names: tuple, split: Split):
-        """The whole of which `v` has the shards, differing along `names`.
-
-        A result that is said to be the same along an axis is what the first device has.
-        """
-        named = {a for axes in split for a in axes}
-        v, names = self._first(v, names, named)
-        v, names = self._repeated(v, names, [a for axes in split for a in axes if a not in names])
-        order, shape = [], []
-        for d, axes in enumerate(split):
-            order += [*(names.index(a) for a in axes), len(names) + d]
-            shape.append(v.aval.shape[len(names) + d] * math.prod(self.sizes[a] for a in axes))
-        return self._reshaped(self._transposed(v, order), shape) if names else v
-
-    def _first(self, v, names: tuple, kept: set):
-        gone = tuple(i for i, n in enumerate(names) if n not in kept)
-        if not gone:
-            return v, names
-        shape = v.aval.shape
-        limits = tuple(1 if d in gone else n for d, n in enumerate(shape))
-        v = self._node("slice", v, limits, start_indices=(0,) * len(shape), limit_indices=limits, strides=None)
-        rest = tuple(n for d, n in enumerate(shape) if d not in gone)
-        return self._node("squeeze", v, rest, dimensions=gone), tuple(n for n in names if n in kept)
-
-    def _repeated(self, v, names: tuple, new: list):
-        if not new:
-            return v, names
-        shape = (*(self.sizes[a] for a in new), *v.aval.shape)
-        dims = tuple(range(len(new), len(shape)))
-        if v.scalar is not None:
-            return self.builder.literal(v.scalar, v.aval.update(shape=shape)), (*new, *names)
-        v = self._node("broadcast_in_dim", v, shape, shape=shape, broadcast_dimensions=dims, sharding=None)
-        return v, (*new, *names)
-
-    def _transposed(self, v, order: list[int]):
-        if order == list(range(len(order))):
-            return v
-        return self._node("transpose", v, tuple(v.aval.shape[d] for d in order), permutation=tuple(order))
-
-    def _reshaped(self, v, shape: Sequence[int]):
-        shape = tuple(shape)
-        if v.scalar is not None:
-            return self.builder.literal(v.scalar, v.aval.update(shape=shape))
-        if shape == v.aval.shape:
-            return v
-        return self._node("reshape", v, shape, new_sizes=shape, dimensions=None, sharding=None)
-
-    def _node(self, name: str, v, to: tuple[int, ...], /, **params):
-        return self.builder.node(registry[name], params, [v], [v.aval.update(shape=to)], self.source)[0]
+    def apply(self, name: str, x, to: tuple[int, ...], params: dict[str, Any]):
+        aval = x.aval.update(shape=to)
+        if x.scalar is not None:
+            return self.builder.literal(x.scalar, aval)
+        return self.builder.node(registry[name], params, [x], [aval], self.source)[0]

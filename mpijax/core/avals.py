@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,15 @@ import numpy as np
 from mpijax.core import dtypes
 
 NO_AXES: frozenset = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManualAxisType:
+    """Over which mesh axes a value varies inside `shard_map`; unreduced and reduced axes there are none here."""
+
+    varying: frozenset = NO_AXES
+    unreduced: frozenset = NO_AXES
+    reduced: frozenset = NO_AXES
 
 
 class ShapedArray:
@@ -64,6 +74,11 @@ class ShapedArray:
             get("weak_type", self.weak_type),
             get("vma", self.vma),
         )
+
+    @property
+    def mat(self) -> ManualAxisType:
+        """How the value lies over mesh axes inside `shard_map`, by JAX's name."""
+        return ManualAxisType(varying=self.vma)
 
     @property
     def itemsize(self) -> int:

@@ -59,10 +59,13 @@ def carried_sharding(layout: Any) -> Any:
     """What an array carries of a device or sharding: None for the default device of this process."""
     if layout is None or hasattr(layout, "mesh"):
         return layout
-    from mpijax.spmd.mesh import SingleDeviceSharding  # that layer lies above this one
+    from mpijax.spmd.constraints import named_sharding  # that layer lies above this one
+    from mpijax.spmd.mesh import PartitionSpec, SingleDeviceSharding
 
     if isinstance(layout, Device):
         layout = SingleDeviceSharding(layout)
+    if isinstance(layout, PartitionSpec):
+        return named_sharding(layout, "device", "device_put")
     if not isinstance(layout, SingleDeviceSharding):
         raise TypeError(
             f"device_put takes a device (jax.devices()[i]) or a sharding, got {layout!r} of type "

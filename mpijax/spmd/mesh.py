@@ -158,6 +158,17 @@ class Mesh:
         """Whether it is of several devices, all of this process."""
         return self.size > 1 and len(self.local_devices) == self.size
 
+    @cached_property
+    def abstract_mesh(self) -> Any:
+        """The same axes without devices."""
+        from mpijax.spmd.abstract_mesh import AbstractMesh  # which knows this class
+
+        return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
+
+    @property
+    def shape_tuple(self) -> tuple[tuple[Any, int], ...]:
+        return tuple(self.shape.items())
+
     def coordinates(self) -> tuple[int, ...] | None:
         """Where this rank's device stands in the grid; None if it is not part of the mesh."""
         local = self.local_devices

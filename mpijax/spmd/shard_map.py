@@ -14,14 +14,19 @@ from typing import Any
 from mpijax.core import tree
 from mpijax.core.avals import NO_AXES, ShapedArray
 from mpijax.core.effects import NamedAxisEffect
+from mpijax.core.errors import ConcretizationTypeError
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr, without_dead_code
 from mpijax.core.lowering import Partitioned
 from mpijax.core.primitive import Primitive, registry
 from mpijax.core.source import callable_name
-from mpijax.core.trace import Tracer, named_axes, state, trace_to_closed_jaxpr, trace_to_jaxpr, typeof
+from mpijax.core.trace import EVAL, Tracer, named_axes, state, trace_to_closed_jaxpr, trace_to_jaxpr, typeof
+from mpijax.core.tree_prefix import flatten_axes
 from mpijax.ops.collectives.scope import varying
-from mpijax.spmd.mesh import Mesh, PartitionSpec, current_mesh
-from mpijax.transforms.batching import AxisData, batch_jaxpr, move_dim
+from mpijax.spmd.abstract_mesh import AbstractMesh
+from mpijax.spmd.constraints import lay_out
+from mpijax.spmd.mesh import Mesh, NamedSharding, PartitionSpec, current_mesh
+from mpijax.transforms.batching import AxisData, batch_flat, batch_jaxpr, move_dim
+from mpijax.transforms.blocks import Blocks
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.flat import FlatFun, debug_info, parameter_names
 from mpijax.transforms.jvp import jvp_jaxpr
@@ -32,13 +37,17 @@ from mpijax.transforms.zeros import Zero
 P = PartitionSpec
 
 
+class Infer:
+    """In place of `in_specs`: arguments are cut as they are laid out."""
+
+
 def shard_map(
     f: Callable | None = None,
     /,
     *,
-    mesh: Mesh | None = None,
-    in_specs: Any = None,
-    out_specs: Any = None,
+    mesh: Any = None,
+    in_specs: Any = Infer,
+    out_specs: Any = Infer,
     axis_names: Any = None,
     check_vma: bool = True,
     check_rep: bool | None = None,
@@ -47,9 +56,10 @@ def shard_map(
 
     Args:
       f: a function of shards; inside, collectives refer to the mesh's axes by name.
-      mesh: the mesh; by default that of the enclosing `with mesh:`.
-      in_specs: a `PartitionSpec` per argument (a pytree prefix): how arguments are cut into shards. Without it, as
-        they are laid out over the mesh; within a traced function it must be given.
+      mesh: the mesh; by default that of the enclosing `with mesh:`. An `AbstractMesh` stands for the mesh that the
+        arguments are laid out over.
+      in_specs: a `PartitionSpec` per argument (a pytree prefix; None is `P()`): how arguments are cut into shards.
+        Without it, as they are laid out over the mesh; within a traced function it must be given.
       out_specs: the same for results; axes not mentioned must be replicated, unless `check_vma=False`.
       axis_names: the axes of the mesh that `f` is mapped over, by default all. Over the others arguments are whole.
       check_vma: track over which axes values vary. Without it, gradients of replicated arguments are
@@ -67,12 +77,14 @@ def shard_map(
         )
     if not callable(f):
         raise TypeError(f"shard_map requires a callable for its first argument, but got {f} of type {type(f)}.")
-    if out_specs is None:
+    if out_specs is Infer:
         raise TypeError("shard_map needs out_specs: a PartitionSpec for each result.")
 
     @wraps(f)
     def wrapped(*args):
         the_mesh = mesh if mesh is not None else current_mesh()
+        if isinstance(the_mesh, AbstractMesh):
+            the_mesh = _mesh_of_arguments(the_mesh, args)
         if the_mesh is None:
             raise ValueError(
                 "shard_map needs a mesh: pass mesh=Mesh(mpijax.devices(), ('i',)) or call it inside `with mesh:`."
@@ -89,11 +101,11 @@ def shard_map(
 
 def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool, args):
     leaves, in_tree = tree.tree_flatten((args, {}))
-    if in_specs is None:
+    if in_specs is Infer:
         flat_in = [_given_spec(x, mesh, i) for i, x in enumerate(leaves)]
     else:
         specs_in = tuple(in_specs) if isinstance(in_specs, list) else in_specs
-        flat_in = _flatten_specs("in_specs", specs_in, in_tree.children()[0], args, mesh, names)
+        flat_in = _flatten_specs("in_specs", specs_in, in_tree.children()[0], mesh, names)
     avals = [typeof(x) for x in leaves]
 
     def parameters():
@@ -112,16 +124,19 @@ def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool,
         structure = body.out_tree = flat_fun.out_tree  # type: ignore[attr-defined]
         if not all(is_array(out) for out in outs):
             return outs  # for tracing to refuse, with the place of what is no array
-        flat_out[:] = _flatten_specs(
-            "out_specs", out_specs, structure, tree.tree_unflatten(structure, outs), mesh, names
-        )
+        flat_out[:] = _flatten_specs("out_specs", out_specs, structure, mesh, names)
         for out, spec in zip(outs, flat_out, strict=True):
             _check_out(f, mesh, typeof(out), spec, check_vma)
         # A result that is put together of shards varies over the axes it is split over.
         return [varying(out, spec.all_axes()) for out, spec in zip(outs, flat_out, strict=True)]
 
-    with named_axes(sizes, state.manual_axes | manual if check_vma else state.manual_axes):
-        jaxpr, consts = trace_to_jaxpr(body, local, debug_info("shard_map", f, args, {}))
+    try:
+        with named_axes(sizes, state.manual_axes | manual if check_vma else state.manual_axes):
+            jaxpr, consts = trace_to_jaxpr(body, local, debug_info("shard_map", f, args, {}))
+    except ConcretizationTypeError:
+        if state.trace is not EVAL or mesh.is_multi_process or state.axis_env:
+            raise
+        return _run_eagerly(f, mesh, names, flat_in, out_specs, check_vma, args)
     closed, moved = hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer))
     out_tree = flat_fun.out_tree
     outs = shard_map_p.bind(
@@ -135,6 +150,51 @@ def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool,
         newly_manual_axes=names,
     )
     return tree.tree_unflatten(out_tree, outs)
+
+
+def _run_eagerly(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool, args):
+    """The body operation by operation, over all devices of this process at once: for Python that looks at values.
+
+    Values that are the same on all devices are known then; those that differ are not.
+    """
+    leaves, in_tree = tree.tree_flatten((args, {}))
+    axes = [(n, s) for n, s in mesh.shape.items() if n in names]
+    blocks, flat_fun = Blocks(axes), FlatFun(f, in_tree)
+    splits = [_split(s, typeof(x).ndim) for s, x in zip(in_specs, leaves, strict=True)]
+    operands = [blocks.apart(x, split) for x, split in zip(leaves, splits, strict=True)]
+    outs, differing = _over_axes(flat_fun, axes, operands, [blocks.named(split) for split in splits])
+    specs = _flatten_specs("out_specs", out_specs, flat_fun.out_tree, mesh, names)
+    results = []
+    for x, along, spec in zip(outs, differing, specs, strict=True):
+        aval = typeof(x)
+        shard = aval.update(shape=aval.shape[len(along) :], vma=frozenset(along))
+        _check_out(f, mesh, shard, spec, check_vma)
+        results.append(lay_out(blocks.together(x, along, _split(spec, shard.ndim)), NamedSharding(mesh, spec)))
+    return tree.tree_unflatten(flat_fun.out_tree, results)
+
+
+def _split(spec: PartitionSpec, ndim: int) -> tuple:
+    return tuple(spec.axes_of(d) for d in range(ndim))
+
+
+def _over_axes(fun: Callable, axes, args, leading) -> tuple[list, list[tuple]]:
+    """Run `fun` over all of `axes`; `leading` are those along which arguments differ, at their first array axes.
+
+    Returns the results, and for each the axes that it differs along, which lead.
+    """
+    if not axes:
+        outs = fun(*args)
+        return outs, [()] * len(outs)
+    (name, size), *rest = axes
+    inner: list[tuple] = []
+
+    def one(*xs):
+        outs, inner[:] = _over_axes(fun, rest, xs, [tuple(n for n in names if n != name) for names in leading])
+        return outs
+
+    outs, dims = batch_flat(one, AxisData(name, size), args, [0 if name in names else None for names in leading])
+    outs = [x if d is None else move_dim(x, d, 0) for x, d in zip(outs, dims, strict=True)]
+    return outs, [names if d is None else (name, *names) for names, d in zip(inner, dims, strict=True)]
 
 
 def smap(f: Callable | None = None, /, *, in_axes: Any = 0, out_axes: Any, axis_name: Any) -> Any:
@@ -183,29 +243,27 @@ def _given_spec(x, mesh: Mesh, i: int) -> PartitionSpec:
     return layout.spec if getattr(layout, "mesh", None) == mesh else P()
 
 
-def _flatten_specs(what: str, specs, structure, value, mesh: Mesh, names) -> list[PartitionSpec]:
-    """One specification per leaf, from a prefix pytree."""
-    flat: list[Any] = []
-
-    def is_spec(x):
-        return isinstance(x, PartitionSpec) or x is None
-
-    if isinstance(specs, tuple) and not isinstance(specs, PartitionSpec) and isinstance(value, tuple):
-        if len(specs) != len(value) and not hasattr(specs, "_fields"):
-            raise ValueError(
-                f"pytree structure error: different lengths of tuple at key path\n    shard_map {what}\nAt that key "
-                f"path, the "
-                f"prefix pytree shard_map {what} has a subtree of type tuple of length {len(specs)}, but the full "
-                f"pytree has "
-                f"a subtree of the same type but of length {len(value)}."
-            )
-    dummy = tree.tree_unflatten(structure, [object()] * structure.num_leaves)
-    try:
-        tree.tree_map(lambda s, sub: flat.extend([s] * len(tree.tree_leaves(sub))), specs, dummy, is_leaf=is_spec)
-    except ValueError as e:
+def _mesh_of_arguments(abstract: AbstractMesh, args) -> Mesh:
+    """The mesh with the axes of `abstract` that arguments are laid out over."""
+    found = [getattr(getattr(x, "_sharding", None), "mesh", None) for x in tree.tree_leaves(args)]
+    mesh = next((m for m in found if m is not None), None) or current_mesh()
+    if mesh is None:
         raise ValueError(
-            f"shard_map {what} do not match the structure of the {what[:-6]}put: {specs} for {structure}. {e}"
-        ) from None
+            "Please pass `jax.Array`s with a `NamedSharding` as input to `shard_map` when passing `AbstractMesh` to "
+            f"the mesh argument: {abstract} has no devices."
+        )
+    for m in (*filter(None, found), mesh):
+        if m.abstract_mesh.shape_tuple != abstract.shape_tuple:
+            raise ValueError(
+                f"Mesh shape of the input {m.abstract_mesh} does not match the mesh shape passed to shard_map "
+                f"{abstract}"
+            )
+    return mesh
+
+
+def _flatten_specs(what: str, specs, structure, mesh: Mesh, names) -> list[PartitionSpec]:
+    """One specification per leaf, from a prefix pytree."""
+    flat = [P() if s is None else s for s in flatten_axes(f"shard_map {what}", structure, specs)]
     for s in flat:
         if not isinstance(s, PartitionSpec):
             raise TypeError(
@@ -242,6 +300,7 @@ def _check_fits(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, i: int, n
             "Entries in in_specs must be of length no greater than the number of axes in the corresponding input "
             "value.\n\n"
             f"Either revise the spec to be shorter, or modify '{name}' so that its inputs have sufficient rank."
+            + ("\n\nFor scalar values (rank 0), consider using an in_specs entry of `P()`." if not aval.ndim else "")
         )
     for dim, size in enumerate(aval.shape):
         axes = spec.axes_of(dim)
@@ -286,22 +345,27 @@ def _check_out(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, check_vma:
             "constant over the mesh, add at least one (singleton) axis to them so that they can be concatenated using "
             "out_specs."
         )
-    if check_vma:
-        missing = sorted(str(a) for a in aval.vma - set(spec.all_axes()))
-        if missing:
-            raise ValueError(
-                f"shard_map applied to the function '{name}' was given out_specs which require replication which "
-                f"can't be "
-                f"statically inferred given the mesh:\n\nThe mesh given has shape {tuple(mesh.devices.shape)} with "
-                f"corresponding axis names {mesh.axis_names}.\n\nout_specs is {spec}, which implies that the "
-                f"corresponding "
-                f"output value is replicated across mesh axis {', '.join(map(repr, missing))}, but could not infer "
-                f"replication "
-                f"over it.\n\nCheck if these output values are meant to be replicated over those mesh axes. If not, "
-                f"consider "
-                "revising the corresponding out_specs entries. If so, consider disabling the check by passing the "
-                "check_vma=False argument to `jax.shard_map`."
-            )
+    if not check_vma or aval.vma <= set(spec.all_axes()):
+        return
+    missing = [str(n) for n in mesh.axis_names if n in aval.vma - set(spec.all_axes())]
+    if len(missing) == 1:
+        claim = f"replicated across mesh axis '{missing[0]}', but could not infer replication over "
+        known = [str(n) for n in mesh.axis_names if n not in aval.vma]
+        found = f"only {','.join(known)}" if known else "any axes"
+    else:
+        said, varies = (
+            ",".join(str(n) for n in mesh.axis_names if n in names) for names in (spec.all_axes(), aval.vma)
+        )
+        claim = f"only varying across mesh axes {{{said}}} and not {{{','.join(missing)}}}, "
+        found = f"but it was inferred to be possibly varying over {{{varies}}}"
+    raise ValueError(
+        f"shard_map applied to the function '{name}' was given out_specs which require replication which can't be "
+        f"statically inferred given the mesh:\n\nThe mesh given has shape {tuple(mesh.devices.shape)} with "
+        f"corresponding axis names {mesh.axis_names}.\n\nout_specs is {spec} which implies that the corresponding "
+        f"output value is {claim}{found}\n\nCheck if these output values are meant to be replicated over those mesh "
+        "axes. If not, consider revising the corresponding out_specs entries. If so, consider disabling the check by "
+        "passing the check_vma=False argument to `jax.shard_map`."
+    )
 
 
 # ---------------------------------------------------------------- types
@@ -479,6 +543,8 @@ def _number(like, value):
 def _batch(axis: AxisData, args, dims, **params):
     moved = [x if d is None else move_dim(x, d, 0) for x, d in zip(args, dims, strict=True)]
     batched = tuple(d is not None for d in dims)
+    if axis.name in params["mesh"].axis_names:  # in the body that name is the mesh's
+        axis = AxisData(None, axis.size)
     with _inside(params):
         closed, out_batched = batch_jaxpr(params["jaxpr"], axis, batched, False)
     in_specs = [P(None, *s) if b else s for s, b in zip(params["in_specs"], batched, strict=True)]

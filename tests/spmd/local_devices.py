@@ -104,6 +104,16 @@ def of_callbacks(s):
     return s.over(shard, s.line, s.P("i"), s.P("i"))(X)
 
 
+def of_looks(s):
+    """Outside of jit, what is the same on all devices is known to Python."""
+
+    def shard(x):
+        total = s.lax.psum(s.jnp.sum(x), ("i", "j"))
+        return x * 2 if total > 0 else x + total
+
+    return s.over(shard, s.grid, s.P("i", "j"), s.P("i", "j"))(X)
+
+
 PROGRAMS = {
     "psum": on_line(lambda s, x: s.lax.psum(x, "i"), None),
     "psum of two axes": on_grid(lambda s, x: s.lax.psum(x, ("i", "j")), ()),
@@ -116,6 +126,16 @@ PROGRAMS = {
     "ppermute": on_grid(lambda s, x: s.lax.ppermute(x, "j", [(0, 1)])),
     "positions": on_grid(lambda s, x: x + 10 * s.lax.axis_index("i") + s.lax.axis_index(("j", "i"))),
     "groups": on_line(lambda s, x: s.lax.psum(x, "i", axis_index_groups=[[0, 3], [1, 2]]), check_vma=False),
+    "groups over two axes": on_grid(
+        lambda s, x: s.lax.psum_scatter(x, ("i", "j"), axis_index_groups=[[0, 2], [1, 3]], tiled=True), check_vma=False
+    ),
+    "groups side by side": on_grid(
+        lambda s, x: s.lax.all_gather(x, ("j", "i"), axis_index_groups=[[0, 3], [1, 2]], axis=1), check_vma=False
+    ),
+    "groups exchange": on_grid(
+        lambda s, x: s.lax.all_to_all(x, ("i", "j"), 0, 1, axis_index_groups=[[3, 0], [1, 2]], tiled=True),
+        check_vma=False,
+    ),
     "loop until all": on_line(while_all),
     "scan": on_line(scanned),
     "branch by position": on_line(
@@ -129,6 +149,10 @@ PROGRAMS = {
     "pmap": of_pmap,
     "keys": of_keys,
     "callbacks": of_callbacks,
+    "Python looks at a sum": of_looks,
+    "no specification": lambda s: s.over(lambda x, y: x * 2, s.line, (None, s.P("i")), s.P())(X, V),
+    "a mesh without devices": lambda s: s.over(s.jnp.sin, s.line.abstract_mesh, s.P("i"), s.P("i"))(s.put(X, s.P("i"))),
+    "a vmap of the same name": lambda s: s.jax.vmap(s.over(s.jnp.sin, s.line, s.P("i"), s.P("i")), axis_name="i")(X.T),
 }
 
 
@@ -215,6 +239,24 @@ def test_arrays_of_parts(s):
     np.testing.assert_array_equal(np.asarray(whole), X)
     local = s.jax.make_array_from_process_local_data(layout, X)
     assert local.shape == X.shape and local.sharding == layout
+
+
+@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+def test_specifications_in_the_context_of_a_mesh(s):
+    with s.jax.set_mesh(s.line):
+        assert s.jax.device_put(X, s.P("i")).sharding == s.NamedSharding(s.line, s.P("i"))
+
+
+@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+def test_refused(s):
+    with pytest.raises(ValueError, match=r"only varying across mesh axes \{\} and not \{i,j\}"):
+        s.over(lambda x: x, s.grid, s.P("i", "j"), s.P())(X)
+    with pytest.raises(ValueError, match=r"shard_map in_specs\[0\]"):
+        s.over(lambda x: x, s.line, ([s.P("i")],), s.P("i"))([X, X])
+    with pytest.raises(ValueError, match=r"consider using an in_specs entry of `P\(\)`"):
+        s.over(lambda x: x, s.line, s.P(None), s.P())(3.0)
+    with pytest.raises(ValueError, match="Please pass `jax.Array`s with a `NamedSharding`"):
+        s.over(lambda x: x, s.line.abstract_mesh, s.P("i"), s.P("i"))(X)
 
 
 def test_specifications_from_the_arguments():

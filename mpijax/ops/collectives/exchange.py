@@ -7,6 +7,7 @@ from mpijax.core.lowering import Communication
 from mpijax.core.primitive import Primitive, registry
 from mpijax.core.trace import axis_size as named_axis_size
 from mpijax.core.trace import typeof
+from mpijax.ops.collectives.mixed_groups import exchanged, over_mixed_groups
 from mpijax.ops.collectives.scope import (
     around,
     batched,
@@ -19,7 +20,6 @@ from mpijax.ops.collectives.scope import (
     merge_axes,
     names_of,
     over_groups,
-    refuse_mixed_groups,
     varying,
     vma_with,
 )
@@ -115,7 +115,7 @@ def _batch(axis, args, dims, *, split_axis, concat_axis, axis_name, axis_index_g
         return out, d
     if axis_index_groups is not None:
         if len(names) != 1:
-            raise refuse_mixed_groups("all_to_all", names)
+            return over_mixed_groups(axis, x, d, names, axis_index_groups, exchanged(split, concat))
         return over_groups(
             axis, x, d, axis_index_groups, lambda inner, part: _exchanged(inner, part, 0, split, concat, names)
         )

@@ -9,6 +9,8 @@ from mpijax.core.lowering import Communication
 from mpijax.core.primitive import Primitive, registry
 from mpijax.core.trace import axis_size as named_axis_size
 from mpijax.core.trace import state, typeof
+from mpijax.ops.collectives import mixed_groups
+from mpijax.ops.collectives.mixed_groups import over_mixed_groups
 from mpijax.ops.collectives.position import axis_index
 from mpijax.ops.collectives.reductions import numeric
 from mpijax.ops.collectives.scope import (
@@ -23,7 +25,6 @@ from mpijax.ops.collectives.scope import (
     merge_axes,
     names_of,
     over_groups,
-    refuse_mixed_groups,
     varying,
     vma_with,
     vma_without,
@@ -122,7 +123,9 @@ def _all_gather_batch(primitive_name: str):
             return out, d if d is None else d + (not tiled and shifted <= d)
         if groups.get("axis_index_groups") is not None:
             if len(axis_name) != 1:
-                raise refuse_mixed_groups("all_gather", axis_name)
+                return over_mixed_groups(
+                    axis, x, d, axis_name, groups["axis_index_groups"], mixed_groups.gathered(at, tiled)
+                )
             return over_groups(axis, x, d, groups["axis_index_groups"], lambda inner, part: (
                 _gathered(registry[primitive_name], inner, part, 0, at, axis_name, tiled), None))  # fmt: skip
         return _gathered(primitive, axis, x, d, at, axis_name, tiled), None
@@ -230,7 +233,8 @@ def _reduce_scatter_batch(
         return out, d if d is None else d - (not tiled and at < d)
     if axis_index_groups is not None:
         if len(axis_name) != 1:
-            raise refuse_mixed_groups("psum_scatter", axis_name)
+            rule = mixed_groups.scattered(scatter_dimension, tiled)
+            return over_mixed_groups(axis, x, d, axis_name, axis_index_groups, rule)
         return over_groups(axis, x, d, axis_index_groups, lambda inner, part: _scattered(
             inner, part, 0, scatter_dimension, axis_name, tiled))  # fmt: skip
     return _scattered(axis, x, d, scatter_dimension, axis_name, tiled)

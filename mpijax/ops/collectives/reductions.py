@@ -8,6 +8,7 @@ from mpijax.core import tree
 from mpijax.core.lowering import Communication
 from mpijax.core.primitive import Primitive, Unsupported, registry
 from mpijax.core.trace import state, typeof
+from mpijax.ops.collectives.mixed_groups import over_mixed_groups, reduced
 from mpijax.ops.collectives.scope import (
     check_bound,
     effects,
@@ -16,7 +17,6 @@ from mpijax.ops.collectives.scope import (
     linear_jvp,
     names_of,
     over_groups,
-    refuse_mixed_groups,
     same_type,
     varying,
     vma_without,
@@ -112,6 +112,9 @@ def _shifted(n, d):
     return n + 1 if isinstance(n, int) and d is not None and n >= d else n
 
 
+_ALONG_AXES = {"psum": "reduce_sum", "pmax": "reduce_max", "pmin": "reduce_min"}
+
+
 def _batch(name: str):
     """Over the batch's own axis the collective is a reduction; otherwise the batch just comes along."""
 
@@ -126,7 +129,8 @@ def _batch(name: str):
             return out, None if d is None else d - removed
         if axis_index_groups is not None:
             if len(axes) != 1:
-                raise refuse_mixed_groups(name, axes)
+                rule = reduced(_ALONG_AXES[name])
+                return over_mixed_groups(axis, x, d, axes, axis_index_groups, rule)
             return over_groups(axis, x, d, axis_index_groups, lambda inner, part: (
                 primitive.bind(part, axes=(0,), axis_index_groups=None), None))  # fmt: skip
         names = tuple(n for n in axes if n != axis.name)

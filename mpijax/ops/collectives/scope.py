@@ -176,10 +176,3 @@ def over_groups(axis, x, d, groups: Groups, rule: Callable):
     together = parts[0] if len(parts) == 1 else registry["concatenate"].bind(*parts, dimension=0)
     members = [i for g in groups for i in g]
     return rows(together, np.argsort(members).tolist()), 0
-
-
-def refuse_mixed_groups(name: str, axes) -> NotImplementedError:
-    return NotImplementedError(
-        f"{name} with axis_index_groups over a batch axis together with other axes, {axes}: communicate over one "
-        "at a time, or give the groups an axis of their own in the mesh"
-    )
