@@ -4,11 +4,11 @@ A case is a function of the library, `lambda J: lambda x: J.numpy.sin(x)`. What 
 text, the values (exactly, unless a tolerance is given), dtypes, weak types; for errors the class.
 """
 
-# ruff: noqa: B023 (functions of loop variables are called before the next turn)
 from __future__ import annotations
 
 import importlib
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,9 +41,14 @@ def run(call) -> tuple:
         return ("error", type(error).__name__, str(error))
 
 
-def jaxpr_text(library: Library, make, args) -> tuple:
+def jaxpr_of(library: Library, make, args) -> tuple:
     fun = make(library)
-    return run(lambda: clean(str(library.make_jaxpr(fun)(*args))))
+    return run(lambda: library.make_jaxpr(fun)(*args))
+
+
+def jaxpr_text(library: Library, make, args) -> tuple:
+    outcome = jaxpr_of(library, make, args)
+    return ("value", clean(str(outcome[1]))) if outcome[0] == "value" else outcome
 
 
 def clean(text: str) -> str:
@@ -68,6 +73,11 @@ def leaves_of(x: Any) -> list[Any]:
 
 def described(library: Library, leaf: Any) -> tuple:
     """(array, dtype name, weak type) of a result."""
+    if isinstance(leaf, Typed):
+        array, dtype, _ = described(library, leaf.value)
+        if dtype != str(leaf.aval.dtype):
+            array = array.astype(leaf.aval.dtype)
+        return array, str(leaf.aval.dtype), leaf.aval.weak_type
     dtype = getattr(leaf, "dtype", None)
     if dtype is not None and str(dtype).startswith("key<"):
         return np.asarray(library.random.key_data(leaf)), str(dtype), False
@@ -75,19 +85,68 @@ def described(library: Library, leaf: Any) -> tuple:
     return np.asarray(leaf), str(np.asarray(leaf).dtype), weak
 
 
-def check(make, *args, jaxpr: bool = True, eager: bool = True, jitted: bool = True, rtol: float = 0, atol: float = 0):
-    """Assert that `make(library)(*args)` is the same for both libraries."""
+def check(
+    make,
+    *args,
+    jaxpr: bool = True,
+    eager: bool = True,
+    jitted: bool = True,
+    compiled: bool = False,
+    rtol: float = 0,
+    atol: float = 0,
+):
+    """Assert that `make(library)(*args)` is the same for both libraries: its Jaxpr, its results one operation at a time,
+    and under `jit`.
+
+    What costs is that JAX compiles: a function that it has run one operation at a time it compiles no second time, as
+    under `jit` it has the same values, with the types that its Jaxpr says.
+
+    Args:
+      compiled: JAX's values one operation at a time are those under `jit` too: for functions of many operations, each
+        of which JAX would compile.
+    """
+    traced, values = None, None
     if jaxpr:
-        theirs, ours = (jaxpr_text(library, make, args) for library in (THEIRS, OURS))
-        assert_same_outcome(theirs, ours)
-        if theirs[0] == "value":
-            assert same_text(theirs[1], ours[1]), f"Jaxprs differ.\nJAX:\n{theirs[1]}\nmpijax:\n{ours[1]}"
-    forms = ([lambda J: make(J)] if eager else []) + ([lambda J: J.jit(make(J))] if jitted else [])
-    for form in forms:
-        theirs, ours = (run(lambda library=library: form(library)(*args)) for library in (THEIRS, OURS))
-        assert_same_outcome(theirs, ours)
-        if theirs[0] == "value":
-            assert_same_values(theirs[1], ours[1], rtol, atol)
+        ours = jaxpr_of(OURS, make, args)
+        traced = jaxpr_of(THEIRS, make, args)
+        assert_same_outcome(traced, ours)
+        if traced[0] == "value":
+            texts = [clean(str(closed)) for closed in (traced[1], ours[1])]
+            assert same_text(*texts), "Jaxprs differ.\nJAX:\n{}\nmpijax:\n{}".format(*texts)
+    if eager:
+        values = run(lambda: (THEIRS.jit(make(THEIRS)) if compiled else make(THEIRS))(*args))
+        if compiled and values[0] == "error":
+            values = run(lambda: make(THEIRS)(*args))
+        compare(values, run(lambda: make(OURS)(*args)), rtol, atol)
+    if jitted:
+        theirs = jitted_outcome(make, args, traced, values)
+        compare(theirs, run(lambda: OURS.jit(make(OURS))(*args)), rtol, atol)
+
+
+@dataclass
+class Typed:
+    """A leaf of the results of JAX: its value, and its type under `jit`."""
+
+    value: Any
+    aval: Any
+
+
+def jitted_outcome(make, args, traced: tuple | None, values: tuple | None) -> tuple:
+    """What JAX returns or raises under `jit`; by its Jaxpr and its values without, if it has values without."""
+    if values is not None:
+        traced = traced or jaxpr_of(THEIRS, make, args)
+        if traced[0] == "error":
+            return traced
+        if values[0] == "value":
+            leaves, structure = THEIRS.tree.flatten(values[1])
+            return "value", THEIRS.tree.unflatten(structure, map(Typed, leaves, traced[1].out_avals))
+    return run(lambda: THEIRS.jit(make(THEIRS))(*args))
+
+
+def compare(theirs: tuple, ours: tuple, rtol: float, atol: float) -> None:
+    assert_same_outcome(theirs, ours)
+    if theirs[0] == "value":
+        assert_same_values(theirs[1], ours[1], rtol, atol)
 
 
 def assert_same_outcome(theirs: tuple, ours: tuple) -> None:
