@@ -129,7 +129,7 @@ def counts_of(counts: Sequence[int], comm: Handle, what: str, name: str = "count
     if isinstance(counts, Tracer):
         raise TypeError(
             f"{what}: {name} must be known while tracing, but an abstract tracer was passed: {counts}. Mark the "
-            "argument as static; or, where rows may be left empty, give the number of rows of the result (capacity=...)."
+            "argument as static; or, where rows may be left empty, give the rows of the result (capacity=...)."
         )
     if not isinstance(counts, (tuple, list, np.ndarray)) or len(counts) != size:
         raise ValueError(f"{what}: {name} must have one entry for each of the {size} ranks, got {counts!r}")
