@@ -43,6 +43,7 @@ from mpijax.ops import (  # noqa: F401
     select,
     sort,
     special,
+    top_k,
     transcendental,
     unary,
 )

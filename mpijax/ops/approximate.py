@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.lowering import HostCall
-from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.lowering import Decompose
+from mpijax.core.primitive import Primitive
+from mpijax.ops.binary import neg
 from mpijax.ops.ordering import largest
-from mpijax.ops.sort import gather_positions
+from mpijax.ops.top_k import NOT_LINEAR, gather_positions, top_k
 from mpijax.transforms.zeros import Zero
 
 
@@ -90,6 +91,14 @@ def _reference(x, *, k, reduction_dimension, is_max_k, **_params):
     return [np.take_along_axis(x, order, axis), order.astype(np.int32)]
 
 
+def _by_top_k(x, *, k, reduction_dimension, is_max_k, **_params):
+    axis = reduction_dimension % x.ndim
+    if is_max_k:
+        return top_k(x, k, axis=axis)
+    values, positions = top_k(neg(x), k, axis=axis)
+    return [neg(values), positions]
+
+
 def _jvp(primals, tangents, *, reduction_dimension, **params):
     values, positions = approx_top_k_p.bind(*primals, reduction_dimension=reduction_dimension, **params)
     t = tangents[0]
@@ -109,9 +118,9 @@ approx_top_k_p = Primitive(
     "approx_top_k",
     type_rule=_type,
     reference=_reference,
-    lower=HostCall(_reference),
+    lower=Decompose(_by_top_k),
     jvp=_jvp,
-    transpose=Unsupported("choosing elements is not linear; its derivative is a gather, which has a transpose"),
+    transpose=NOT_LINEAR,
     batch=_batch,
     multiple_results=True,
 )

@@ -1,19 +1,17 @@
-"""Sorting: sort, sort_key_val, top_k."""
+"""Sorting: sort, sort_key_val."""
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes
 from mpijax.core.lowering import HostCall
 from mpijax.core.primitive import Primitive, Unsupported, registry
 from mpijax.core.trace import typeof
 from mpijax.ops.indexing import GatherDimensionNumbers, GatherScatterMode, gather
 from mpijax.ops.moves import canonical_axis, numpy_ints, shape_of
-from mpijax.ops.ordering import largest, permutation, sorted_values
+from mpijax.ops.ordering import permutation, sorted_values
 from mpijax.ops.shapes import broadcast_in_dim, expand_dims
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero
@@ -108,72 +106,5 @@ sort_p = Primitive(
     jvp=_sort_jvp,
     transpose=_NO_TRANSPOSE,
     batch=_sort_batch,
-    multiple_results=True,
-)
-
-# ---------------------------------------------------------------- top_k
-
-
-def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
-    """The k largest values along an axis, in descending order, and their positions (int32).
-
-    Of equal values the one that comes first is taken first; 0.0 is larger than -0.0, NaN the largest.
-    """
-    k = operator.index(k)
-    if k < 0:
-        raise ValueError(f"k argument to top_k must be nonnegative, got {k}")
-    return top_k_p.bind(operand, k=k, axis=canonical_axis(axis, typeof(operand).ndim))
-
-
-def _top_k_type(operand, *, k, axis):
-    shape = operand.shape
-    if dtypes.issubdtype(operand.dtype, np.complexfloating):
-        raise ValueError("top_k is not compatible with complex inputs.")
-    if not shape:
-        raise TypeError(f"top_k operand must have >= 1 dimension, got {shape}")
-    if shape[axis] < k:
-        raise ValueError(
-            f"k argument to top_k must be no larger than size along axis; got {k=} with shape={list(shape)} "
-            f"and {axis=}"
-        )
-    shape = (*shape[:axis], k, *shape[axis + 1 :])
-    return [
-        operand.update(shape=shape),
-        operand.update(shape=shape, dtype=np.dtype(np.int32), weak_type=False),
-    ]
-
-
-def _top_k_reference(x, *, k, axis):
-    order = largest(x, k, axis)
-    return [np.take_along_axis(x, order, axis), order.astype(np.int32)]
-
-
-def gather_positions(x: Any, positions: Any, axis: int) -> Any:
-    """The elements of x at positions along an axis."""
-    shape = shape_of(positions)
-    index = registry["reshape"].bind(positions, new_sizes=(*shape, 1), dimensions=None, sharding=None)
-    others = tuple(d for d in range(len(shape)) if d != axis)
-    numbers = GatherDimensionNumbers((), (axis,), (axis,), others, others)
-    return gather(x, index, numbers, (1,) * len(shape))
-
-
-def _top_k_jvp(primals, tangents, *, k, axis):
-    values, positions = top_k_p.bind(*primals, k=k, axis=axis)
-    return [values, positions], [gather_positions(tangents[0], positions, axis), Zero.of_primal(positions)]
-
-
-def _top_k_batch(axis_data, args, dims, *, k, axis):
-    (dim,) = dims
-    return top_k_p.bind(*args, k=k, axis=axis + (dim <= axis)), [dim, dim]
-
-
-top_k_p = Primitive(
-    "top_k",
-    type_rule=_top_k_type,
-    reference=_top_k_reference,
-    lower=HostCall(_top_k_reference),
-    jvp=_top_k_jvp,
-    transpose=_NO_TRANSPOSE,
-    batch=_top_k_batch,
     multiple_results=True,
 )

@@ -8,6 +8,7 @@ import pytest
 from oracle import check
 
 import mpijax
+from mpijax.ops.ordering import largest
 
 DTYPES = ("float32", "bfloat16", "int32", "int8", "uint32", "bool", "complex64")
 SHAPES = [((50,), 0), ((7, 30), 1), ((30, 7), 0), ((0,), 0)]
@@ -69,6 +70,36 @@ def test_top_k_of_many(kind):
     if kind == "int":
         x = (x * 100).astype(np.int32)
     assert_identical(lambda J: tuple(J.lax.top_k(x, 7)))
+
+
+WIDTHS = "bool int8 uint8 int16 uint16 int32 uint32 float16 bfloat16 float32 float8_e4m3fn".split()
+
+
+@pytest.mark.parametrize("dtype", WIDTHS)
+def test_top_k_of_every_width(dtype):
+    """Values and places by the bits, for few and many of short and long rows; of equal elements the first."""
+    rng = np.random.default_rng(0)
+    for shape, axis, ks in [((5, 300), 1, (1, 16, 17, 300)), ((150, 7), 0, (3, 60)), ((3000,), 0, (5, 400, 2900))]:
+        x = np.round(rng.normal(size=shape) * 20)
+        if "float" in dtype:
+            for value, share in ((np.nan, 0.05), (-0.0, 0.05), (np.inf, 0.02)):
+                x[rng.random(shape) < share] = value
+        else:
+            x = x.astype(np.int64)
+        x = x.astype(getattr(jax.numpy, dtype))
+        for k in ks:
+            values, places = mpijax.lax.top_k(x, k, axis=axis)
+            wanted = largest(x, k, axis)
+            np.testing.assert_array_equal(places, wanted)
+            assert np.asarray(values).tobytes() == np.take_along_axis(x, wanted, axis).tobytes()
+
+
+@pytest.mark.parametrize("order", (1, -1))
+def test_top_k_of_sorted_rows(order):
+    """Where every element is larger than those before it, and where none is."""
+    x = np.arange(5000, dtype=np.float32)[::order].copy()
+    for k in (4, 100):
+        np.testing.assert_array_equal(mpijax.lax.top_k(x, k)[0], np.arange(4999, 4999 - k, -1))
 
 
 PROGRAMS = {
