@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from launching import MPIRUN, UNDER_LAUNCHER
 
 from mpijax.cli import bench, checks, cores, doctor, launcher, main, submit
 from mpijax.cli.checks import Finding
@@ -19,8 +20,6 @@ from mpijax.cli.lines import Merger, ranges
 from mpijax.cli.run import Job, split_program
 
 ROOT = Path(__file__).parents[1]
-MPIRUN = shutil.which("mpirun", path=str(Path(sys.executable).parent)) or shutil.which("mpirun")
-UNDER_LAUNCHER = any(v in os.environ for v in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"))
 starts_jobs = pytest.mark.skipif(MPIRUN is None or UNDER_LAUNCHER, reason="starts ranks by mpirun")
 
 

@@ -129,8 +129,12 @@ def size() -> int:
 
 
 def library_version() -> str:
-    """``MPICH Version: 5.0.2 ...``, the first line of what the MPI library says of itself."""
-    return start().MPI.Get_library_version().splitlines()[0].strip()
+    """``MPICH Version: 5.0.2`` or ``Open MPI v5.0.11``: what the MPI library says first of itself."""
+    return _name(start().MPI.Get_library_version())
+
+
+def _name(library: str) -> str:
+    return " ".join(library.splitlines()[0].split(",")[0].split())
 
 
 def _import_mpi() -> Any:
@@ -148,7 +152,7 @@ def _import_mpi() -> Any:
 def _import_shims(MPI: Any) -> Any:
     """The compiled shims, checked to call the library that mpi4py runs: two MPI libraries in one process
     corrupt both."""
-    library = MPI.Get_library_version().splitlines()[0].strip()
+    library = _name(MPI.Get_library_version())
     rebuild = (
         "Rebuild mpijax for it: MPICC=/path/to/its/mpicc pip install --force-reinstall --no-deps . (and pip "
         "uninstall mpich if a system MPI is meant), or name the library it was built for with "
@@ -181,8 +185,9 @@ def _check_launcher(size: int, library: str) -> None:
     if "MPIJAX_BOOTSTRAP" in os.environ and os.environ.get("PMI_SIZE") != "1":
         raise RuntimeError(
             f"{os.environ.get('PMI_SIZE')} processes have been brought together without a launcher, but the MPI "
-            f"library ({library.splitlines()[0].strip()}) sees only one: it does not speak PMI-1, as MPICH does. "
-            "Start the program with that library's mpirun (or srun), or use MPICH (pip install mpich)."
+            f"library ({_name(library)}) sees only one: it does not speak PMI-1, as MPICH does. Start the program "
+            f"by `mpijax run -n {os.environ.get('PMI_SIZE')} ...`, that library's mpirun, or srun; or use MPICH "
+            "(pip install mpich)."
         )
     for variable, launcher in _LAUNCHER_SIZES:
         expected = os.environ.get(variable, "")
@@ -191,7 +196,7 @@ def _check_launcher(size: int, library: str) -> None:
         if expected.isdigit() and int(expected) > 1:
             raise RuntimeError(
                 f"{launcher} started {expected} processes ({variable}={expected}), but MPI sees only one: "
-                f"the launcher and the MPI library ({library.splitlines()[0].strip()}) do not belong "
+                f"the launcher and the MPI library ({_name(library)}) do not belong "
                 "together. Use the mpirun of that library (for the mpich wheel: the one beside this Python), "
                 "or, under srun, try srun --mpi=pmi2 or --mpi=pmix."
             )

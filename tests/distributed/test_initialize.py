@@ -24,7 +24,7 @@ folder, came, port, size, rank = sys.argv[1], *map(int, sys.argv[2:])
 open(f"{folder}/here{rank}", "w").close()
 while len([name for name in os.listdir(folder) if name.startswith("here")]) < came:
     time.sleep(0.02)  # Python starts slowly where many start: no matter of the time-outs below
-def join(seconds=20, **more):
+def join(seconds=60, **more):
     mpijax.distributed.initialize(f"localhost:{port}", size, rank, initialization_timeout=seconds, **more)
 def total():
     from mpijax import mpi, numpy as jnp
@@ -78,7 +78,7 @@ def outcomes(tmp_path_factory):
             running[case, rank] = process, file
     found = {case: [] for case in CASES}
     ends = {}
-    while len(ends) < len(running) and time.monotonic() - begin < 60:
+    while len(ends) < len(running) and time.monotonic() - begin < 200:
         for key, (process, _) in running.items():
             if key not in ends and process.poll() is not None:
                 ends[key] = time.monotonic() - begin

@@ -1,16 +1,13 @@
 """`distributed.should_stop` under mpirun: all ranks stop at the same step."""
 
 import os
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from launching import MPIRUN, mpirun
 
 from mpijax.distributed import launchers
-
-MPIRUN = shutil.which("mpirun", path=str(Path(sys.executable).parent)) or shutil.which("mpirun")
 
 PROGRAM = """
 import os, signal, sys
@@ -33,7 +30,7 @@ sys.stdout.write(f"rank {rank} stops at {step} {seen}\\n")
 @pytest.mark.skipif(MPIRUN is None or launchers.under_launcher(), reason="starts mpirun itself")
 @pytest.mark.parametrize("number, rank", [("SIGTERM", 1), ("SIGUSR2", 0)])
 def test_all_ranks_stop_at_the_same_step(number, rank):
-    command = [MPIRUN, "-n", "2", sys.executable, "-c", PROGRAM, number, str(rank)]
+    command = [*mpirun(2), sys.executable, "-c", PROGRAM, number, str(rank)]
     env = launchers.outside(os.environ)
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr

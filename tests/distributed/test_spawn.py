@@ -43,7 +43,7 @@ def test_an_exception_has_the_ranks_traceback_and_ends_the_others():
     begin = time.monotonic()
     with pytest.raises(KeyError, match="lost") as caught:
         mpijax.spawn(fails, 2)
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < 60
     assert caught.value.__notes__ == ["raised by rank 1 of 2"]
     assert isinstance(caught.value.__cause__, RankTraceback)
     assert 'raise KeyError("lost")' in str(caught.value.__cause__)

@@ -8,20 +8,19 @@ output into the text, to be read before it is committed.
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+from launching import MPIRUN, mpirun
 
 import mpijax
 from mpijax import missing
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "first-steps.md"
-MPIRUN = shutil.which("mpirun", path=str(Path(sys.executable).parent)) or shutil.which("mpirun")
 
 BLOCK = re.compile(r"^```(python|text)(?: ranks=(\d+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 END = "-- end of a block --"
@@ -43,7 +42,7 @@ def outputs(ranks: int, blocks: list, folder: Path) -> list[str]:
     launcher = ("PMI", "OMPI_", "HYDRA", "MPI_LOCAL")
     env = {name: value for name, value in os.environ.items() if not name.startswith(launcher)}
     env["PYTHONPATH"] = str(ROOT)
-    command = [*([MPIRUN, "--bind-to", "none", "-n", str(ranks)] if ranks else []), sys.executable, "program.py"]
+    command = [*(mpirun(ranks) if ranks else []), sys.executable, "program.py"]
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return [part.strip("\n") + "\n" for part in done.stdout.split(END)]

@@ -2,18 +2,17 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from launching import starts_jobs
 
 from mpijax.cli.launcher import clean_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "launching.md").read_text()
-MPIRUN = shutil.which("mpirun", path=str(Path(sys.executable).parent)) or shutil.which("mpirun")
 COMMANDS = [
     re.match(r"\$ (.*)\n((?s:.*))", part).groups()
     for block in re.findall(r"^```console\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
@@ -21,10 +20,7 @@ COMMANDS = [
     if part
 ]
 
-pytestmark = [
-    pytest.mark.skipif(MPIRUN is None, reason="there is no mpirun"),
-    pytest.mark.skipif(any(v in os.environ for v in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")), reason="starts ranks"),
-]
+pytestmark = starts_jobs
 
 
 @pytest.fixture(scope="module")

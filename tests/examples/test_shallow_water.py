@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 from examples.programs import load_example, path_of
-from mpi.jobs import MPIRUN, starts_jobs
+from launching import mpirun, starts_jobs
 from mpi4py import MPI
 
 import mpijax as jax
@@ -129,7 +129,7 @@ class TestScript:
         pytest.importorskip("matplotlib")
         fields, frames = tmp_path / "fields.npy", tmp_path / "frames"
         options = ["--cells", *map(str, SHAPE), "--days", "0.004", "--pictures", "2", "--save", fields, "--frames", frames]
-        command = [MPIRUN, "-n", "6", sys.executable, path_of("shallow_water"), *options]
+        command = [*mpirun(6), sys.executable, path_of("shallow_water"), *options]
         done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
         assert "13 x 17 cells on 3 x 2 ranks" in done.stdout and "18 steps" in done.stdout
         assert "#" * 30 in done.stderr

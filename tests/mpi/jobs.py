@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -11,16 +10,10 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
+from launching import mpirun
 
-MPIRUN = shutil.which("mpirun", path=str(Path(sys.executable).parent)) or shutil.which("mpirun")
 ROOT = Path(__file__).parents[2]
 LAUNCHER = ("PMI_", "PMIX_", "OMPI_", "HYDRA_", "HYDI_", "MPI_")
-
-starts_jobs = [
-    pytest.mark.skipif(MPIRUN is None, reason="there is no mpirun"),
-    pytest.mark.skipif(any(v in os.environ for v in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")), reason="starts jobs itself"),
-]
 
 START = """
 import os, signal, sys, threading, time
@@ -63,7 +56,7 @@ def run_all(jobs: dict[str, Job], folder: Path) -> dict[str, Outcome]:
     for name, job in jobs.items():
         file = (folder / f"{name}.txt").open("w+")
         process = subprocess.Popen(
-            [MPIRUN, "-n", str(job.ranks), sys.executable, "-c", job.start + job.body], env=env | job.settings,
+            [*mpirun(job.ranks), sys.executable, "-c", job.start + job.body], env=env | job.settings,
             stdout=file, stderr=subprocess.STDOUT, cwd=ROOT, start_new_session=True,
         )  # fmt: skip
         running[name] = process, file, time.monotonic()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from mpi.jobs import START, Job, run_all, starts_jobs
+from launching import starts_jobs
+from mpi.jobs import START, Job, run_all
 
 from mpijax.runtime.guard import groups_of, schedule, text
 from mpijax.runtime.program import Comm, Fill, Loop, Ref, Switch, While

@@ -7,7 +7,8 @@ import re
 
 import numpy as np
 import pytest
-from mpi.jobs import START, Job, run_all, starts_jobs
+from launching import starts_jobs
+from mpi.jobs import START, Job, run_all
 
 from mpijax._ext import record
 from mpijax.cli import main

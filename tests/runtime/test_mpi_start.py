@@ -1,22 +1,19 @@
 """When MPI starts, and how a job ends: programs of their own, some under mpirun."""
 
 import os
-import shutil
 import subprocess
 import sys
 
 import pytest
+from launching import mpirun, starts_jobs
 
-OPEN_MPI = "Open MPI" in subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout
-FREE = ["--oversubscribe", "--allow-run-as-root"] if OPEN_MPI else []
-
-pytestmark = pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun on PATH")
+pytestmark = starts_jobs
 
 
 def run(source, ranks=None, **environment):
     command = [sys.executable, "-c", source]
     if ranks:
-        command = ["mpirun", *FREE, "-n", str(ranks), *command]
+        command = [*mpirun(ranks), *command]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=60, env={**os.environ, **environment}
     )

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import pytest
+from launching import mpirun, starts_jobs
 
-MPIRUN = shutil.which("mpirun", path=str(Path(sys.executable).parent)) or shutil.which("mpirun")
 ROOT = Path(__file__).parents[2]
 LAUNCHER = ("PMI_", "PMIX_", "OMPI_", "HYDRA_", "HYDI_", "MPI_")
 
-pytestmark = [
-    pytest.mark.skipif(MPIRUN is None, reason="there is no mpirun"),
-    pytest.mark.skipif(any(v in os.environ for v in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")), reason="starts jobs itself"),
-]
+pytestmark = starts_jobs
 
 START = """
 import sys, time
@@ -38,7 +33,7 @@ def job(body: str, ranks: int = 2, limit: float = 40):
     env["PYTHONPATH"] = str(ROOT)
     began = time.monotonic()
     done = subprocess.run(
-        [MPIRUN, "-n", str(ranks), sys.executable, "-c", START + body], env=env, timeout=limit, text=True,
+        [*mpirun(ranks), sys.executable, "-c", START + body], env=env, timeout=limit, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=ROOT,
     )  # fmt: skip
     return done.returncode, done.stdout, time.monotonic() - began

@@ -1,0 +1,31 @@
+"""How tests start ranks: by the launcher beside this Python, where any number of ranks may share the cores."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MPIRUN = shutil.which("mpirun", path=str(Path(sys.executable).parent)) or shutil.which("mpirun")
+UNDER_LAUNCHER = any(v in os.environ for v in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"))
+
+starts_jobs = [
+    pytest.mark.skipif(MPIRUN is None, reason="there is no mpirun"),
+    pytest.mark.skipif(UNDER_LAUNCHER, reason="starts jobs itself"),
+]
+
+
+@functools.cache
+def is_open_mpi() -> bool:
+    return "Open MPI" in subprocess.run([str(MPIRUN), "--version"], capture_output=True, text=True).stdout
+
+
+def mpirun(ranks: int) -> list[str]:
+    """The first words of a command that runs the others on so many ranks."""
+    more = ["--oversubscribe", "--allow-run-as-root"] if is_open_mpi() else []
+    return [str(MPIRUN), *more, "--bind-to", "none", "-n", str(ranks)]
