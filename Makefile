@@ -1,6 +1,7 @@
 # make demo    the digits example on 2 ranks          make lint    ruff, cython-lint, mypy
 # make test    all tests: alone, on 2 and on 4 ranks  make ext     rebuild the extensions that changed
 # make bench   the benchmark table                    make clean   remove .venv and what was built
+# make test-many   communication on 16 and on 64 ranks, which may share the cores
 #
 # Each target makes its own .venv (tools/environment.sh says what it needs). Variables: PYTHON (python3) to start from,
 # MPICC for a system MPI in place of the mpich wheel, MPIRUN for another launcher, PY to use a Python that is already set up.
@@ -25,7 +26,7 @@ MPIRUN_FREE = $(MPIRUN) $(if $(OPEN_MPI),--oversubscribe --allow-run-as-root) --
 PYTEST = $(PY) -m pytest $(PYTEST_ARGS)
 MPI_TESTS = $(MPIRUN_FREE) -n $(1) $(PYTEST) --with-mpi --timeout-method=thread -m "mpi"
 
-.PHONY: demo test test-alone test-mpi test-slow bench lint ext clean
+.PHONY: demo test test-alone test-mpi test-many test-slow bench lint ext clean
 .SECONDARY:
 
 demo: ready-examples
@@ -40,6 +41,11 @@ test-alone: ready-test
 test-mpi: ready-test
 	$(call MPI_TESTS,2)
 	$(call MPI_TESTS,4)
+
+# All of it on 16 ranks, the collectives on 64. It takes as much longer as there are ranks on a core.
+test-many: ready-test
+	$(call MPI_TESTS,16) --timeout=3000
+	$(call MPI_TESTS,64) --timeout=3000 tests/runtime/test_mpi.py
 
 test-slow: ready-test
 	$(PYTEST) --slow -m slow

@@ -13,7 +13,8 @@ source "${MPIJAX_VENV:-$LS_SUBCWD/.venv}/bin/activate"
 # LSF gives "host ranks host ranks ..."; both MPICH and Open MPI can be told so, each in its own words.
 hosts=$(mktemp)
 trap 'rm -f "$hosts"' EXIT
-set -- $LSB_MCPU_HOSTS
+read -r -a words <<< "$LSB_MCPU_HOSTS"
+set -- "${words[@]}"
 open_mpi=$(mpirun --version 2>&1 | grep -c "Open MPI")
 while [ $# -gt 1 ]; do
     if [ "$open_mpi" -gt 0 ]; then echo "$1 slots=$2"; else echo "$1:$2"; fi >> "$hosts"

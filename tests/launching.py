@@ -22,10 +22,19 @@ starts_jobs = [
 
 @functools.cache
 def is_open_mpi() -> bool:
-    return "Open MPI" in subprocess.run([str(MPIRUN), "--version"], capture_output=True, text=True).stdout
+    return MPIRUN is not None and "Open MPI" in subprocess.run([MPIRUN, "--version"], capture_output=True, text=True).stdout
 
 
 def mpirun(ranks: int) -> list[str]:
     """The first words of a command that runs the others on so many ranks."""
     more = ["--oversubscribe", "--allow-run-as-root"] if is_open_mpi() else []
     return [str(MPIRUN), *more, "--bind-to", "none", "-n", str(ranks)]
+
+
+def check_script(file: Path, *allowed: str) -> None:
+    """Have bash, and shellcheck where it is, read a script. allowed: findings of shellcheck that are meant."""
+    subprocess.run(["bash", "-n", file], check=True)
+    shellcheck = shutil.which("shellcheck", path=str(Path(sys.executable).parent)) or shutil.which("shellcheck")
+    if shellcheck is not None:  # SC1091: it cannot look into the environment that is activated
+        found = subprocess.run([shellcheck, "-e", ",".join(["SC1091", *allowed]), file], capture_output=True, text=True)
+        assert found.returncode == 0, found.stdout

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from launching import MPIRUN, UNDER_LAUNCHER
+from launching import MPIRUN, UNDER_LAUNCHER, check_script
 
 from mpijax.cli import bench, checks, cores, doctor, launcher, main, submit
 from mpijax.cli.checks import Finding
@@ -434,9 +434,7 @@ def test_batch_script(scheduler, tmp_path):
     assert "PROGRAM" not in text and ".venv" not in text.replace(sys.prefix, "")
     file = tmp_path / "script.sh"
     file.write_text(text)
-    subprocess.run(["bash", "-n", file], check=True)
-    if shutil.which("shellcheck"):
-        subprocess.run(["shellcheck", "-e", "SC1091,SC2086", file], check=True)
+    check_script(file, "SC2086")
 
 
 @pytest.mark.parametrize("scheduler", EXPECTED)

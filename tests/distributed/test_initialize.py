@@ -100,14 +100,14 @@ def test_processes_become_ranks_once(outcomes):
 
 def test_a_missing_process_is_named_to_all_that_came(outcomes):
     for status, output, seconds in outcomes["missing"]:
-        assert status == 1 and seconds < 20
+        assert status == 1 and seconds < 100
         assert "process 2 of 3 did not come" in output and "within 3 s" in output
 
 
 @pytest.mark.parametrize("case", ["killed", "raises"])
 def test_a_rank_that_dies_ends_the_others(outcomes, case):
     (status0, output0, seconds0), (status1, output1, _) = outcomes[case]
-    assert status0 == 1 and "rank 1 has ended the job" in output0 and seconds0 < 30
+    assert status0 == 1 and "rank 1 has ended the job" in output0 and seconds0 < 100
     assert status1 == -9 if case == "killed" else status1 == 1 and "ValueError: on rank 1" in output1
 
 

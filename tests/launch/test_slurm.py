@@ -1,0 +1,93 @@
+"""launch/slurm.sh and `mpijax submit` on Debian's real Slurm, on this machine."""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from launch import slurm
+from launching import UNDER_LAUNCHER, is_open_mpi
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import os, sys
+import numpy as np
+import mpijax as jax
+from mpijax import mpi
+rank = jax.process_index()
+total = int(mpi.allreduce(np.int32(rank + 1), "SUM"))
+cores = sorted(os.sched_getaffinity(0))
+sys.stdout.write(f"rank {rank} of {jax.process_count()}: {total} {cores} {sys.argv[1:]}\\n")
+if "fail" in sys.argv and rank == 1:
+    raise ValueError("on rank 1")
+mpi.barrier()
+"""
+
+pytestmark = [
+    pytest.mark.skipif(UNDER_LAUNCHER, reason="starts jobs itself"),
+    pytest.mark.skipif(bool(slurm.missing()), reason=slurm.missing() or "there is one"),
+    pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="two ranks with a core of their own each"),
+    pytest.mark.skipif(is_open_mpi(), reason="Debian's Slurm has no PMIx that Open MPI's wheel speaks"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("slurm")
+    (folder / "program.py").write_text(PROGRAM)
+    with slurm.running(folder) as found:
+        found.env["PYTHONPATH"] = str(ROOT)
+        yield found
+
+
+def submitted(cluster, *words, **settings):
+    """(state, output) of what a command submits."""
+    done = cluster.run(*words, **settings)
+    assert done.returncode == 0, done.stderr
+    return cluster.output_of(re.search(r"Submitted batch job (\d+)", done.stdout)[1])
+
+
+def ranks_in(output, arguments):
+    """The cores of each rank, where both ranks report what they should."""
+    found = re.findall(r"^rank (\d) of 2: 3 \[([\d, ]+)\] (.*)$", output, re.MULTILINE)
+    assert sorted(rank for rank, _, _ in found) == ["0", "1"], output
+    assert {a for _, _, a in found} == {str(arguments)}
+    return [set(cores.split(", ")) for _, cores, _ in found]
+
+
+def test_the_script_as_it_is(cluster):
+    shape = ["--nodes=1", "--ntasks-per-node=2", "--cpus-per-task=1"]
+    words = ["sbatch", *shape, str(ROOT / "launch/slurm.sh"), "program.py", "a b"]
+    state, output = submitted(cluster, *words, MPIJAX_VENV=sys.prefix)
+    first, second = ranks_in(output, ["a b"])
+    assert state == "COMPLETED" and not first & second
+
+
+def test_submit(cluster):
+    words = "-m mpijax submit --scheduler slurm --nodes 1 --ranks-per-node 2 --time 5 program.py --x".split()
+    state, output = submitted(cluster, sys.executable, *words)
+    ranks_in(output, ["--x"])
+    assert state == "COMPLETED"
+
+
+def test_a_rank_that_fails_ends_the_job(cluster):
+    words = "-m mpijax submit --scheduler slurm --nodes 1 --ranks-per-node 2 --time 5 program.py fail".split()
+    state, output = submitted(cluster, sys.executable, *words)
+    assert state == "FAILED" and output.count("[rank 1] ValueError: on rank 1") == 1
+
+
+def test_a_protocol_that_mpi_does_not_speak_is_told(cluster):
+    done = cluster.run("srun", "--mpi=none", "-n", "2", sys.executable, "program.py")
+    assert done.returncode != 0
+    assert "srun started 2 processes" in done.stderr and "try srun --mpi=pmi2" in done.stderr
+
+
+def test_variables_of_an_allocation_do_no_harm(cluster):
+    """A program that the batch script itself runs is alone, and can start ranks of its own."""
+    alone = cluster.folder / "alone.sh"
+    alone.write_text(f"#!/bin/sh\n{sys.executable} -c 'import mpijax; print(mpijax.process_count())'\n"
+                     f"{sys.executable} -m mpijax run -n 2 program.py in\n")  # fmt: skip
+    state, output = submitted(cluster, "sbatch", "--ntasks=2", str(alone))
+    assert state == "COMPLETED" and output.startswith("1\n"), output
+    assert len(re.findall(r"rank \d of 2: 3 .*\['in'\]$", output, re.MULTILINE)) == 2, output
