@@ -172,8 +172,8 @@ def to_numeric(x: Any) -> Any:
 
 
 def to_bool(x: Any) -> Any:
-    """Whether elements differ from 0; of complex numbers, whether the real part does."""
-    return convert(lax.real(x) if is_complex(x.dtype) else x, _BOOL)
+    """Whether elements differ from 0. (JAX looks at the real part only of complex numbers; NumPy does not.)"""
+    return lax.ne(x, lax.full_like(x, 0, shape=())) if is_complex(x.dtype) else convert(x, _BOOL)
 
 
 def _require_integer(x: Any) -> Any:

@@ -24,20 +24,23 @@ def test_jaxpr(name):
     mask = array("bool", 2, 3)
     cases = []
     for dtype in ("bool", "int8", "uint32", "bfloat16", "float32", "complex64"):
-        if "arg" in name and dtype == "complex64":
-            continue  # JAX refuses it only when it compiles
+        if dtype == "complex64" and ("arg" in name or name in ("all", "any")):
+            continue  # JAX refuses the former only when it compiles, and loses imaginary parts of the latter
         x, line, empty = array(dtype, 2, 3), array(dtype, 3), array(dtype, 2, 0, 3)
         options = [{}, {"axis": -1}, {"axis": (0, 1)}, {"axis": 5}]
         cases += [(f"{name} {kw}", function(name, **kw), (a,)) for kw in options for a in (x, line)]
         options = [{"axis": 0}, {"axis": 1}]
         cases += [(f"{name} of an empty array {kw}", function(name, **kw), (empty,)) for kw in options]
         options = [
-            {"axis": 1, "keepdims": True}, {"keepdims": True}, {"initial": 2.5}, {"axis": 0, "where": mask},
-            {"axis": 0, "where": mask, "initial": 2}, {"where": mask, "keepdims": True}, {"ddof": 1},
-            {"axis": 0, "correction": 1}, {"axis": 0, "promote_integers": False},
-            {"axis": 0, "include_initial": True},
+            {"axis": 1, "keepdims": True}, {"axis": 0, "promote_integers": False},
             *({"axis": 0, "dtype": d} for d in (np.int8, np.float16, bool, float)),
         ]  # fmt: skip
+        if dtype in ("int8", "float32"):  # what is not about dtypes
+            options += [
+                {"keepdims": True}, {"initial": 2.5}, {"axis": 0, "where": mask}, {"axis": 0, "where": mask, "initial": 2},
+                {"where": mask, "keepdims": True}, {"ddof": 1}, {"axis": 0, "correction": 1},
+                {"axis": 0, "include_initial": True},
+            ]  # fmt: skip
         cases += [(f"{name} {kw}", function(name, **kw), (x,)) for kw in options]
         if name in ("var", "std", "nanvar", "nanstd"):
             mean = lambda J, dtype=dtype: lambda x, m: getattr(J.numpy, name)(x, axis=0, mean=m)
@@ -91,8 +94,8 @@ def test_values(name, dtype):
     if name.startswith("cumulative"):
         check(function(name, axis=1), values(dtype), jaxpr=False, eager=False, rtol=1e-5)
         return
-    for axis in (None, 0, 1):
-        check(function(name, axis=axis), values(dtype), jaxpr=False, eager=False, rtol=1e-5)
+    along_each = lambda J: lambda x: [getattr(J.numpy, name)(x, axis=axis) for axis in (None, 0, 1)]
+    check(along_each, values(dtype), jaxpr=False, eager=False, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["sum", "mean", "max", "var", "any", "argmin"])
@@ -112,6 +115,7 @@ def test_half_precision_sums_do_not_stop_growing():
 
 def test_gradients():
     x = array("float32", 3, 4)
-    for name in ("sum", "mean", "max", "prod", "var", "std", "ptp"):
-        make = lambda J, name=name: J.grad(lambda x: getattr(J.numpy, name)(x, axis=1).sum())
-        check(make, x, jaxpr=False, eager=False, rtol=1e-4, atol=1e-6)
+    names = ("sum", "mean", "max", "prod", "var", "std", "ptp")
+    gradient = lambda J, name: J.grad(lambda x: getattr(J.numpy, name)(x, axis=1).sum())
+    make = lambda J: lambda x: [gradient(J, name)(x) for name in names]
+    check(make, x, jaxpr=False, eager=False, rtol=1e-4, atol=1e-6)
