@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core import dtypes
 from mpijax.core.trace import Tracer, typeof
 from mpijax.ops.rank_ops import Handle, Identity, checked, communicator_of
 from mpijax.runtime import mpi_start
@@ -63,6 +64,8 @@ def operation(op: Any, what: str) -> Handle:
 def reducible(x: Any, op: Handle, what: str) -> None:
     """Raise TypeError if MPI does not reduce arrays of this dtype by `op`."""
     dtype = typeof(x).dtype
+    if dtypes.issubdtype(dtype, dtypes.prng_key):
+        raise TypeError(f"{what}: PRNG keys, {typeof(x)}, are not numbers; moves of them work: bcast, allgather, send")
     try:
         mpi_start.start().ext.reduction(op.value, dtype)
     except TypeError as error:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mpijax import lax
 from mpijax import numpy as jnp
-from mpijax.mpi.arguments import array, communicator
+from mpijax.mpi.arguments import array, communicator, whole
 from mpijax.mpi.messages import send, sendrecv
 from mpijax.ops.rank_ops import communicator_of
 from mpijax.runtime import mpi_start
@@ -36,14 +36,17 @@ def halo_exchange(x, comm, *, halo: int | Sequence[int] = 1, axes: Sequence[int]
         raise TypeError(f"halo_exchange: comm must be a grid of ranks, as create_cart makes it, got {comm!r}")
     ndims = len(comm.dims)
     axes = tuple(range(ndims)) if axes is None else tuple(axes)
-    widths = (halo,) * ndims if isinstance(halo, int) else tuple(halo)
+    widths = tuple(halo) if isinstance(halo, (tuple, list)) else (halo,) * ndims
+    widths = tuple(whole(w, "halo_exchange", "halo") for w in widths)
     if len(axes) != ndims or len(widths) != ndims:
         raise ValueError(
             f"halo_exchange: axes {axes} and widths {widths} must have one entry for each of the {ndims} axes of the "
             "grid"
         )
-    for direction, (axis, width) in enumerate(zip(axes, widths, strict=True)):
-        axis = _checked_axis(x, axis, width)
+    places = [_checked_axis(x, axis, width) for axis, width in zip(axes, widths, strict=True)]
+    if len(set(places)) != ndims:
+        raise ValueError(f"halo_exchange: axes {axes} of an array of shape {x.shape} must be different ones")
+    for direction, (axis, width) in enumerate(zip(places, widths, strict=True)):
         if width:
             below, above = comm.Shift(direction, 1)
             x = _along(x, axis, width, below, above, comm)
@@ -54,7 +57,9 @@ def _checked_axis(x, axis: int, width: int) -> int:
     if not -x.ndim <= axis < x.ndim:
         raise ValueError(f"halo_exchange: axis {axis} is out of bounds for an array of shape {x.shape}")
     axis %= x.ndim
-    if width < 0 or x.shape[axis] < 3 * width:
+    if width < 0:
+        raise ValueError(f"halo_exchange: halo must not be negative, got {width}")
+    if x.shape[axis] < 3 * width:
         raise ValueError(
             f"halo_exchange: axis {axis} of an array of shape {x.shape} needs at least {3 * width} cells: halos of "
             f"{width} at both ends, and as many to send between them"

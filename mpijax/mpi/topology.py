@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mpijax.mpi.arguments import communicator
+from mpijax.mpi.arguments import communicator, whole
 from mpijax.ops.rank_ops import communicator_of
 from mpijax.runtime import mpi_start, objects
 
@@ -16,10 +16,14 @@ def split(color: int | None, key: int = 0, *, comm=None) -> Any:
     """The communicator of the ranks that give the same `color`, ordered by `key`. Collective.
 
     With color None a rank is in none of them, and gets MPI.COMM_NULL. Free it with `.Free()` when it is no longer
-    used by any program.
+    used by any program. Raises ValueError for a negative color.
     """
-    color = mpi_start.start().MPI.UNDEFINED if color is None else color
     parent = communicator_of(communicator(comm, "split"))
+    key = whole(key, "split", "key")
+    if color is None:
+        color = mpi_start.start().MPI.UNDEFINED
+    elif whole(color, "split", "color") < 0 and color != mpi_start.start().MPI.UNDEFINED:
+        raise ValueError(f"split: color must not be negative, got {color}; None: in none of the communicators")
     with objects.recorded("split", parent, users=True):
         return parent.Split(color, key)
 

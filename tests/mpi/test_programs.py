@@ -263,15 +263,14 @@ def test_split():
         mpi.allgather(X, comm=comm)
 
 
-def padded(field, cart, periods, width):
+def padded(field, cart, periods, widths, outside=-1):
     """Each rank's part with its halo, from the whole field; outside of it is -1."""
-    modes = [[(0, 0), (width, width)][i == a] for a in range(2) for i in range(2)]
-    for axis, wraps in enumerate(periods):
-        how = {"mode": "wrap"} if wraps else {"mode": "constant", "constant_values": -1}
-        field = np.pad(field, modes[2 * axis : 2 * axis + 2], **how)
-    inner = [n // d for n, d in zip((8, 12), cart.dims)]
+    inner = [n // d for n, d in zip(field.shape, cart.dims)]
     starts = [c * n for c, n in zip(cart.coords, inner)]
-    return field[tuple(slice(s, s + n + 2 * width) for s, n in zip(starts, inner))]
+    for axis, (wraps, width) in enumerate(zip(periods, widths)):
+        how = {"mode": "wrap"} if wraps else {"mode": "constant", "constant_values": outside}
+        field = np.pad(field, [(width, width) if i == axis else (0, 0) for i in range(field.ndim)], **how)
+    return field[tuple(slice(s, s + n + 2 * w) for s, n, w in zip(starts, inner, widths))]
 
 
 @pytest.mark.parametrize("periods", [(True, True), (True, False), (False, False)], ids=str)
@@ -279,8 +278,8 @@ def padded(field, cart, periods, width):
 def test_halo_exchange(periods, width):
     cart = mpi.create_cart(2, periods)
     assert np.prod(cart.dims) == SIZE
-    field = np.arange(96, dtype=np.float32).reshape(8, 12)
-    want = padded(field, cart, periods, width)
+    field = np.arange(144, dtype=np.float32).reshape(12, 12)
+    want = padded(field, cart, periods, (width, width))
     start = np.full_like(want, -1)
     inside = (slice(width, -width), slice(width, -width))
     start[inside] = want[inside]
@@ -289,6 +288,27 @@ def test_halo_exchange(periods, width):
     assert_same(mpi.halo_exchange(start, cart, halo=(width, width), axes=(0, 1)), want)
     batch = jax.vmap(f, in_axes=2, out_axes=2)(np.stack([start, start], axis=2))
     assert_same(batch, np.stack([want, want], axis=2))
+    cart.Free()
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "bfloat16", "float32", "complex64"])
+def test_halos_along_any_axes(dtype):
+    """The grid's axes are axes 2 and 0 of the array, with halos of their own; reverse mode is the adjoint."""
+    cart = mpi.create_cart(2, periods=(False, True))
+    fields = [draw((12, 12), dtype, seed=90 + k) for k in range(3)]
+    wants = [padded(f, cart, (False, True), (2, 1), outside=0) for f in fields]
+    inside = [np.pad(w[2:-2, 1:-1], ((2, 2), (1, 1))) for w in wants]
+    x, want = np.stack(inside).transpose(2, 0, 1), np.stack(wants).transpose(2, 0, 1)
+
+    def exchange(x):
+        return mpi.halo_exchange(x, cart, halo=(2, 1), axes=(2, 0))
+
+    assert_same(jax.jit(exchange)(x), want)
+    if dtype in ("float32", "complex64"):
+        y = np.asarray(real(x.shape, seed=RANK), dtype)
+        back = jax.jit(jax.linear_transpose(exchange, x))(y)[0]
+        total = MPI.COMM_WORLD.allreduce(np.array([np.sum(want * y), np.sum(x * np.asarray(back))]))
+        np.testing.assert_allclose(total[0], total[1], rtol=1e-4)
     cart.Free()
 
 
@@ -335,17 +355,42 @@ def test_gradient_of_a_halo_exchange():
     (lambda: mpi.allgather(X, comm=MPI.COMM_NULL), ValueError, "allgather: the communicator is MPI.COMM_NULL"),
     (lambda: mpi.halo_exchange(X, None), TypeError, "comm must be a grid of ranks"),
     (lambda: mpi.create_cart((SIZE + 1,)), ValueError, "do not make a grid"),
+    (lambda: mpi.split(-3), ValueError, "split: color must not be negative, got -3"),
+    (lambda: mpi.split("a"), TypeError, "split: color must be an int"),
+    (lambda: mpi.allreduce(jax.random.key(0), MPI.SUM), TypeError, "PRNG keys, key<fry>.*, are not numbers"),
+    (lambda: mpi.allreduce(X, MPI.SUM, comm="world"), TypeError, "comm must be a communicator of mpi4py .* got 'world'"),
+    (lambda: mpi.allreduce(X, max), TypeError, "op must be an operation of mpi4py such as MPI.SUM, got <built-in"),
+    (lambda: mpi.allreduce(X, "avg"), ValueError, "unknown reduction 'avg'; there are SUM"),
+    (lambda: mpi.allgather([X]), TypeError, "allgather takes an array or a scalar, got list"),
+    (lambda: mpi.bcast(X, True), TypeError, "bcast: root must be an int; .* <class 'bool'> True"),
 ])  # fmt: skip
 def test_wrong_calls(call, error, text):
     with pytest.raises(error, match=text):
         call()
 
 
-def test_parts_smaller_than_their_halos():
-    cart = mpi.create_cart(1, True)
-    with pytest.raises(ValueError, match="axis 0 of an array of shape .* needs at least 6 cells"):
-        mpi.halo_exchange(np.ones(5, np.float32), cart, halo=2)
+@pytest.mark.parametrize("shape, settings, error, text", [
+    ((5, 9), {"halo": (2, 1)}, ValueError, "axis 0 of an array of shape .* needs at least 6 cells"),
+    ((9, 9), {"halo": 1.5}, TypeError, "halo must be an int"),
+    ((9, 9), {"halo": -1}, ValueError, "halo must not be negative, got -1"),
+    ((9, 9), {"axes": (1, -1)}, ValueError, r"axes \(1, -1\) of an array of shape \(9, 9\) must be different"),
+    ((9, 9), {"axes": (0,)}, ValueError, "must have one entry for each of the 2 axes"),
+    ((9,), {}, ValueError, r"axis 1 is out of bounds for an array of shape \(9,\)"),
+])  # fmt: skip
+def test_wrong_halos(shape, settings, error, text):
+    cart = mpi.create_cart(2, True)
+    with pytest.raises(error, match=text):
+        mpi.halo_exchange(np.ones(shape, np.float32), cart, **settings)
     cart.Free()
+
+
+def test_a_communicator_that_is_freed_after_its_program_was_compiled():
+    comm = MPI.COMM_WORLD.Dup()
+    f = jax.jit(lambda x: mpi.allreduce(x, MPI.SUM, comm=comm))
+    close(f(X), np.sum(VALUES, axis=0))
+    comm.Free()
+    with pytest.raises(RuntimeError, match="allreduce on rank(.|\n)*[Ii]nvalid communicator(.|\n)*test_programs.py"):
+        f(X)
 
 
 def test_a_message_from_any_source_has_no_way_back():
