@@ -2,6 +2,8 @@
 #
 # The shims are an array of C functions, `mpijax._ext.mpi.comm_table` (a capsule named "mpijax.comm_table"),
 # indexed by the codes below. Arguments are filled in when a program is loaded; a run only sets the buffers.
+# `mpijax._ext.mpi.comm_halves` ("mpijax.comm_halves") are three more, for all operations: start one, move messages
+# on, and finish it. From the first to the last the arguments, the buffers and the flight stay where they are.
 
 from libc.stdint cimport int32_t, int64_t, intptr_t
 
@@ -49,6 +51,22 @@ cdef struct CommArgs:
     int32_t recvtag
     void* mpi_status            # out: an MPI_Status to be filled in by what receives; or NULL
     int32_t line                # the user's line: an index into the program's table of source lines
+    int32_t early               # whether what starts it uses MPI's non-blocking form; the same on all ranks
+    void* window                # shared memory of the communicator (mpi_window.h), or NULL
 
 
 ctypedef int (*CommFunction)(CommArgs*) noexcept nogil
+
+
+cdef enum:
+    FLIGHT_WORDS = 20
+
+
+cdef struct CommFlight:         # an operation in progress; the halves' business
+    int64_t[FLIGHT_WORDS] words
+
+
+cdef struct CommHalves:
+    int (*start)(CommArgs*, CommFlight*) noexcept nogil
+    void (*advance)(CommFlight*) noexcept nogil
+    int (*finish)(CommFlight*) noexcept nogil

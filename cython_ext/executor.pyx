@@ -25,15 +25,18 @@ from mpijax._ext.array cimport (
     DELETED, ArrayBase, allocate, delete_array, end_use, is_array, new_array, raise_deleted, release,
     take_memory,
 )
-from mpijax._ext.comm cimport CommArgs
+from mpijax._ext.comm cimport CommArgs, CommFlight
 from mpijax._ext.instructions cimport (
-    OP_ADVANCE, OP_COMM, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END, OP_FILL, OP_GEMM, OP_HOST_CALL,
+    OP_ADVANCE, OP_COMM, OP_COMM_FINISH, OP_COMM_START, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END,
+    OP_FILL, OP_GEMM, OP_HOST_CALL,
     OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_SWAP, RESULT_CONST, RESULT_OUTPUT, BranchData,
     CommData, CopyData, CountData, FillData, GemmData, HostData, Instruction, KernelData, KernelFunction,
     OutputEntry, Place, PointData, PointerData, ResultEntry, RowsData,
 )
 
-from mpijax._ext.record cimport Entry, Region, begin_operation, end_operation, region_place
+from mpijax._ext.record cimport (
+    Entry, Region, begin_operation, end_operation, leave_operation, region_place, return_to_operation,
+)
 
 from mpijax._ext.array import from_numpy, rewrap
 
@@ -88,12 +91,16 @@ cdef int execute(Program program, void** table) except -1 nogil:
     cdef PointerData* pointer
     cdef int32_t j, number
     cdef void* word
+    cdef Exchange exchange
+    exchange.comm = NULL
     while True:
         if i.op == OP_KERNEL:
             kernel = <KernelData*>i.data
             for j in range(kernel.num_places):
                 ptrs[j] = at(table, kernel.places[j])
-            if kernel.extent < 2 * kernel.grain:
+            if exchange.comm != NULL:
+                run_kernel_meanwhile(kernel, ptrs, &exchange)
+            elif kernel.extent < 2 * kernel.grain:
                 kernel.call(ptrs, kernel.params, 0, kernel.extent)
             else:
                 mt_run(kernel.call, ptrs, kernel.params, kernel.extent, kernel.grain)
@@ -108,6 +115,10 @@ cdef int execute(Program program, void** table) except -1 nogil:
             run_fill(<FillData*>i.data, table)
         elif i.op == OP_COMM:
             run_comm(program, <CommData*>i.data, table)
+        elif i.op == OP_COMM_START:
+            start_comm(program, <CommData*>i.data, table, &exchange)
+        elif i.op == OP_COMM_FINISH:
+            finish_comm(program, &exchange)
         elif i.op == OP_HOST_CALL:
             with gil:
                 call_host(<HostData*>i.data, table)
@@ -180,22 +191,40 @@ cdef void run_fill(FillData* f, void** table) noexcept nogil:
         done = 2 * done
 
 
-cdef int run_comm(Program program, CommData* comm, void** table) except -1 nogil:
-    cdef CommArgs args = comm.args
+cdef struct Exchange:       # of a run, while it goes on
+    CommData* comm          # NULL: there is none
+    Entry* entry
+    CommArgs args
+    CommFlight flight
+
+
+cdef inline Entry* begin_comm(Program program, CommData* comm, void** table, CommArgs* args) except? NULL nogil:
     cdef Entry* entry = begin_operation(record[0], comm.site, comm.sequence, comm.nbytes)
-    cdef RowsData* misfit
-    cdef int code
+    args[0] = comm.args
     if entry == NULL:
         with gil:
-            raise_busy(program, &args)
+            raise_busy(program, args)
     args.sendbuf = at(table, comm.send) if comm.send.buffer >= 0 else NULL
     args.recvbuf = at(table, comm.recv) if comm.recv.buffer >= 0 else NULL
-    misfit = NULL
+    return entry
+
+
+cdef int run_comm(Program program, CommData* comm, void** table) except -1 nogil:
+    cdef CommArgs args
+    cdef CommFlight flight
+    cdef Entry* entry = begin_comm(program, comm, table, &args)
+    cdef RowsData* misfit = NULL
+    cdef int code = 0
     if comm.sendrows != NULL and not count_rows(comm.sendrows, table, &args.recvcount):
         misfit = comm.sendrows
     elif comm.recvrows != NULL and not count_rows(comm.recvrows, table, &args.sendcount):
         misfit = comm.recvrows
-    code = comm.call(&args) if misfit == NULL else 0
+    elif comm.halves == NULL:
+        code = comm.call(&args)
+    else:
+        code = comm.halves.start(&args, &flight)
+        if code == 0:
+            code = comm.halves.finish(&flight)
     end_operation(record[0], entry)
     if misfit != NULL:
         with gil:
@@ -204,6 +233,49 @@ cdef int run_comm(Program program, CommData* comm, void** table) except -1 nogil
         with gil:
             raise_comm(program, &args, code)
     return 0
+
+
+cdef int start_comm(Program program, CommData* comm, void** table, Exchange* x) except -1 nogil:
+    """Between this and `finish_comm` only kernels, products and copies run: nothing that raises or communicates."""
+    cdef int code
+    x.entry = begin_comm(program, comm, table, &x.args)
+    code = comm.halves.start(&x.args, &x.flight)
+    if code != 0:
+        end_operation(record[0], x.entry)
+        with gil:
+            raise_comm(program, &x.args, code)
+    leave_operation(record[0])
+    x.comm = comm
+    return 0
+
+
+cdef int finish_comm(Program program, Exchange* x) except -1 nogil:
+    cdef int code
+    return_to_operation(record[0], x.entry)
+    code = x.comm.halves.finish(&x.flight)
+    end_operation(record[0], x.entry)
+    x.comm = NULL
+    if code != 0:
+        with gil:
+            raise_comm(program, &x.args, code)
+    return 0
+
+
+cdef void run_kernel_meanwhile(KernelData* kernel, void** ptrs, Exchange* x) noexcept nogil:
+    """Part by part, and messages move on between; where there are threads, in one."""
+    cdef int64_t begin, end
+    if mt_threads > 1 and kernel.extent >= 2 * kernel.grain:
+        mt_run(kernel.call, ptrs, kernel.params, kernel.extent, kernel.grain)
+        x.comm.halves.advance(&x.flight)
+        return
+    begin = 0
+    while True:
+        end = min(begin + kernel.grain, kernel.extent)
+        kernel.call(ptrs, kernel.params, begin, end)
+        x.comm.halves.advance(&x.flight)
+        begin = end
+        if begin >= kernel.extent:
+            return
 
 
 cdef bint count_rows(RowsData* rows, void** table, int64_t* own) noexcept nogil:

@@ -3,7 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
-from mpijax._ext.comm cimport CommArgs, CommFunction
+from mpijax._ext.comm cimport CommArgs, CommFunction, CommHalves
 
 
 cdef enum Opcode:
@@ -12,6 +12,8 @@ cdef enum Opcode:
     OP_COPY
     OP_FILL
     OP_COMM
+    OP_COMM_START       # and go on; one at a time
+    OP_COMM_FINISH      # what was started last
     OP_HOST_CALL
     OP_JUMP
     OP_JUMP_UNLESS      # the byte at a place is not 0
@@ -89,6 +91,7 @@ cdef struct RowsData:       # counts that are read when the operation runs
 
 cdef struct CommData:
     CommFunction call
+    CommHalves* halves  # instead of `call`, or NULL
     CommArgs args       # complete but for the buffers
     RowsData* sendrows  # or NULL
     RowsData* recvrows

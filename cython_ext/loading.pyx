@@ -15,10 +15,10 @@ import numpy as np
 cimport numpy as cnp
 
 from mpijax._ext.array cimport DELETED, ArrayBase, block_class, raise_deleted
-from mpijax._ext.comm cimport CommFunction
+from mpijax._ext.comm cimport CommFunction, CommHalves
 from mpijax._ext.executor cimport Program
 from mpijax._ext.instructions cimport (
-    OP_ADVANCE, OP_COMM, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END, OP_FILL, OP_GEMM, OP_HOST_CALL,
+    OP_ADVANCE, OP_COMM, OP_COMM_FINISH, OP_COMM_START, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END, OP_FILL, OP_GEMM, OP_HOST_CALL,
     OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_SWAP, RESULT_CONST, RESULT_INPUT, RESULT_OUTPUT,
     AliasEntry, BranchData, CommData, CopyData, CountData, FillData, GemmData, GemmFunction, HostData,
     InputEntry, Instruction, KernelData, KernelFunction, OutputEntry, Place, PointData, PointerData, ResultEntry,
@@ -37,7 +37,9 @@ FLOAT0 = np.dtype([("float0", np.void, 0)])
 BLAS_NAMES = {"float32": "sgemm", "float64": "dgemm", "complex64": "cgemm", "complex128": "zgemm"}
 cdef dict blas_table = None
 cdef CommFunction* comm_table = NULL
+cdef CommHalves* comm_halves = NULL
 cdef object comm_codes = None
+cdef object window_of = None
 cdef object note_site = None
 
 
@@ -52,12 +54,13 @@ cdef GemmFunction blas_function(name) except NULL:
 
 cdef int need_comm() except -1:
     """Starts MPI, and gets the communication functions."""
-    global comm_table, comm_codes, note_site
+    global comm_table, comm_halves, comm_codes, note_site, window_of
     if comm_table == NULL:
         from mpijax.runtime import mpi_start, recorder  # must not start MPI before there is communication
 
         shims = mpi_start.start().ext
-        comm_codes, note_site = shims.CODES, recorder.note_site
+        comm_codes, note_site, window_of = shims.CODES, recorder.note_site, shims.window_of
+        comm_halves = <CommHalves*>PyCapsule_GetPointer(shims.comm_halves, "mpijax.comm_halves")
         comm_table = <CommFunction*>PyCapsule_GetPointer(shims.comm_table, "mpijax.comm_table")
     return 0
 
@@ -205,22 +208,39 @@ cdef int load_instructions(Program p, instructions) except -1:
     return 0
 
 
-cdef int flatten(Program p, instructions, list code) except -1:
-    """Appends [opcode, address of its data, target] for each instruction; control flow becomes jumps."""
+# What may run while an exchange goes on: it neither raises nor communicates.
+COMPUTES = {"Kernel", "Gemm", "Copy", "Fill", "Loop", "While", "Switch", "Point", "Advance", "Swap"}
+
+
+cdef int flatten(Program p, instructions, list code, bint inside=False) except -1:
+    """Appends [opcode, address of its data, target] for each instruction; control flow becomes jumps.
+
+    inside: whether an exchange goes on around all of them.
+    """
+    cdef bint goes_on = inside
     for x in instructions:
         kind = type(x).__name__
+        if goes_on and kind not in COMPUTES and (inside or kind != "Finish"):
+            raise ValueError(f"{x} must wait until the exchange before it is finished")
+        if kind == "Finish":
+            if not goes_on:
+                raise ValueError("Finish: no exchange goes on")
+            goes_on = False
+        goes_on |= kind == "Comm" and x.goes_on
         if kind == "Loop":
-            flatten_loop(p, x, code)
+            flatten_loop(p, x, code, goes_on)
         elif kind == "While":
-            flatten_while(p, x, code)
+            flatten_while(p, x, code, goes_on)
         elif kind == "Switch":
-            flatten_switch(p, x, code)
+            flatten_switch(p, x, code, goes_on)
         else:
             code.append(straight(p, kind, x))
+    if goes_on != inside:
+        raise ValueError("an exchange that goes on must be finished in the same list of instructions")
     return 0
 
 
-cdef int flatten_loop(Program p, x, list code) except -1:
+cdef int flatten_loop(Program p, x, list code, bint goes_on) except -1:
     cdef CountData* data = <CountData*>block(p, sizeof(CountData))
     data.counter = p.num_counters
     data.count = x.count
@@ -228,26 +248,26 @@ cdef int flatten_loop(Program p, x, list code) except -1:
     begin = [<int>OP_COUNT_START, <size_t>data, 0]
     code.append(begin)
     first = len(code)
-    flatten(p, x.body, code)
+    flatten(p, x.body, code, goes_on)
     code.append([<int>OP_COUNT_NEXT, <size_t>data, first])
     begin[2] = len(code)
     return 0
 
 
-cdef int flatten_while(Program p, x, list code) except -1:
+cdef int flatten_while(Program p, x, list code, bint goes_on) except -1:
     cdef BranchData* data = <BranchData*>block(p, sizeof(BranchData))
     fill_place(p, &data.place, x.flag)
     first = len(code)
-    flatten(p, x.cond, code)
+    flatten(p, x.cond, code, goes_on)
     leave = [<int>OP_JUMP_UNLESS, <size_t>data, 0]
     code.append(leave)
-    flatten(p, x.body, code)
+    flatten(p, x.body, code, goes_on)
     code.append([<int>OP_JUMP, 0, first])
     leave[2] = len(code)
     return 0
 
 
-cdef int flatten_switch(Program p, x, list code) except -1:
+cdef int flatten_switch(Program p, x, list code, bint goes_on) except -1:
     cdef BranchData* data = <BranchData*>block(p, sizeof(BranchData))
     cdef int j
     fill_place(p, &data.place, x.index)
@@ -259,7 +279,7 @@ cdef int flatten_switch(Program p, x, list code) except -1:
     leaves = []
     for j, branch in enumerate(x.branches):
         data.targets[j] = len(code)
-        flatten(p, branch, code)
+        flatten(p, branch, code, goes_on)
         leave = [<int>OP_JUMP, 0, 0]
         leaves.append(leave)
         code.append(leave)
@@ -278,7 +298,9 @@ cdef list straight(Program p, kind, x):
     if kind == "Fill":
         return [<int>OP_FILL, fill_data(p, x), 0]
     if kind == "Comm":
-        return [<int>OP_COMM, comm_data(p, x), 0]
+        return [<int>(OP_COMM_START if x.goes_on else OP_COMM), comm_data(p, x), 0]
+    if kind == "Finish":
+        return [<int>OP_COMM_FINISH, 0, 0]
     if kind == "HostCall":
         p.pins = True
         return [<int>OP_HOST_CALL, host_data(p, x), 0]
@@ -390,6 +412,11 @@ cdef size_t comm_data(Program p, x) except 0:
         data.recvrows = rows_data(p, x.recvrows)
         data.args.recvcounts = data.recvrows.elements
     data.args.mpi_status = <void*><size_t>x.status
+    data.args.early = x.early
+    if x.matched:
+        data.args.window = <void*><size_t>window_of(x.op, x.comm, x.nbytes)
+    if x.early or x.goes_on or data.args.window != NULL:
+        data.halves = comm_halves
     data.args.line = len(p.comm_lines)
     p.comm_lines.append(x.source_line)
     data.site, data.sequence = note_site(x)

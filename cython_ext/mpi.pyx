@@ -19,7 +19,7 @@ from mpijax._ext.comm cimport (
     COMM_ALLGATHER, COMM_ALLGATHERV, COMM_ALLREDUCE, COMM_ALLTOALL, COMM_ALLTOALLV, COMM_BARRIER, COMM_BCAST,
     COMM_EXSCAN, COMM_GATHER, COMM_GATHERV, COMM_OPS, COMM_RECV, COMM_REDUCE, COMM_REDUCE_SCATTER,
     COMM_REDUCE_SCATTERV, COMM_SCAN, COMM_SCATTER, COMM_SCATTERV, COMM_SEND, COMM_SENDRECV,
-    CommArgs, CommFunction,
+    CommArgs, CommFlight, CommFunction, CommHalves,
 )
 
 from mpijax._ext.record cimport Region, region_place
@@ -68,6 +68,42 @@ cdef extern from "mpi_calls.h" nogil:
     int mj_sendrecv(const void *, int64_t, MPI_Datatype, int, int,
                     void *, int64_t, MPI_Datatype, int, int, MPI_Comm, MPI_Status *)
     int mj_barrier(MPI_Comm)
+
+cdef extern from "mpi_window.h" nogil:
+    ctypedef struct Window "mj_window":
+        int state
+    ctypedef struct Transfer "mj_transfer":
+        Window* window
+        int kind, root, source, dest
+        const char* s
+        char* r
+        int64_t n
+        MPI_Datatype type
+        MPI_Op op
+    int MJ_WINDOW_NEW, MJ_WINDOW_READY
+    int MJ_ALLREDUCE, MJ_BCAST, MJ_ALLGATHER, MJ_ALLTOALL, MJ_REDUCE_SCATTER, MJ_SHIFT, MJ_BARRIER
+    Window* mj_window_of(MPI_Comm)
+    int mj_window_open(Window*, MPI_Comm)
+    void mj_window_start(Transfer*)
+    int64_t mj_size(MPI_Datatype)
+
+cdef extern from "mpi_early.h" nogil:
+    ctypedef void *MPI_Request
+    ctypedef struct Flight "mj_flight":
+        int way
+        Transfer transfer
+        MPI_Request[2] requests
+    MPI_Request MPI_REQUEST_NULL
+    int MJ_DONE, MJ_THROUGH_WINDOW, MJ_REQUESTED
+    int mj_start_allreduce(Flight*, const void *, void *, int64_t, MPI_Datatype, MPI_Op, MPI_Comm)
+    int mj_start_reduce_scatter(Flight*, const void *, void *, int64_t, MPI_Datatype, MPI_Op, MPI_Comm)
+    int mj_start_allgather(Flight*, const void *, void *, int64_t, MPI_Datatype, MPI_Comm)
+    int mj_start_alltoall(Flight*, const void *, void *, int64_t, MPI_Datatype, MPI_Comm)
+    int mj_start_bcast(Flight*, const void *, void *, int64_t, MPI_Datatype, int, MPI_Comm)
+    int mj_start_sendrecv(Flight*, const void *, int64_t, MPI_Datatype, int, int,
+                          void *, int64_t, MPI_Datatype, int, int, MPI_Comm)
+    void mj_advance(Flight*)
+    int mj_finish(Flight*)
 
 cdef extern from "mpi_ops.h" nogil:
     MPI_Datatype MJ_F16, MJ_BF16
@@ -207,6 +243,116 @@ table[<int>COMM_ALLTOALLV] = _alltoallv
 table[<int>COMM_REDUCE_SCATTERV] = _reduce_scatterv
 
 comm_table = PyCapsule_New(<void *>table, "mpijax.comm_table", NULL)
+
+
+# ---- in two halves ----
+
+cdef int[<int>COMM_OPS] transfer_kind       # what an operation is in a window; -1: MPI's alone
+for op in range(COMM_OPS):
+    transfer_kind[op] = -1
+transfer_kind[<int>COMM_ALLREDUCE] = MJ_ALLREDUCE
+transfer_kind[<int>COMM_BCAST] = MJ_BCAST
+transfer_kind[<int>COMM_ALLGATHER] = MJ_ALLGATHER
+transfer_kind[<int>COMM_ALLTOALL] = MJ_ALLTOALL
+transfer_kind[<int>COMM_REDUCE_SCATTER] = MJ_REDUCE_SCATTER
+transfer_kind[<int>COMM_SENDRECV] = MJ_SHIFT
+transfer_kind[<int>COMM_BARRIER] = MJ_BARRIER
+
+
+cdef int _start(CommArgs *a, CommFlight *flight) noexcept nogil:
+    """Through shared memory or with MPI's non-blocking call if that is how it goes, else all of it."""
+    cdef Flight *f = <Flight *>flight
+    cdef Window *window = <Window *>a.window
+    cdef int code
+    f.way = MJ_DONE
+    if window != NULL:
+        if window.state == MJ_WINDOW_NEW:
+            code = mj_window_open(window, MJ_COMM(a.comm))
+            if code != MPI_SUCCESS:
+                return code
+        if window.state == MJ_WINDOW_READY:
+            _start_transfer(f, a, window)
+            return MPI_SUCCESS
+    if a.early and a.sendcount <= mj_chunk and a.recvcount <= mj_chunk:
+        f.way = MJ_REQUESTED
+        f.requests[0] = f.requests[1] = MPI_REQUEST_NULL
+        return _start_request(f, a)
+    return table[a.op](a)
+
+
+cdef void _start_transfer(Flight *f, CommArgs *a, Window *window) noexcept nogil:
+    cdef Transfer *x = &f.transfer
+    f.way = MJ_THROUGH_WINDOW
+    x.window, x.kind = window, transfer_kind[a.op]
+    x.root, x.source, x.dest = a.root, a.source, a.dest
+    x.s, x.r = <const char *>a.sendbuf, <char *>a.recvbuf
+    x.type, x.op = MJ_TYPE(a.sendtype), MJ_OP(a.mpi_op)
+    x.n = a.sendcount * mj_size(x.type) if a.op != COMM_BARRIER else 0
+    mj_window_start(x)
+
+
+cdef int _start_request(Flight *f, CommArgs *a) noexcept nogil:
+    if a.op == COMM_ALLREDUCE:
+        return mj_start_allreduce(f, a.sendbuf, a.recvbuf, a.sendcount, MJ_TYPE(a.sendtype), MJ_OP(a.mpi_op),
+                                  MJ_COMM(a.comm))
+    if a.op == COMM_REDUCE_SCATTER:
+        return mj_start_reduce_scatter(f, a.sendbuf, a.recvbuf, a.sendcount, MJ_TYPE(a.sendtype), MJ_OP(a.mpi_op),
+                                       MJ_COMM(a.comm))
+    if a.op == COMM_ALLGATHER:
+        return mj_start_allgather(f, a.sendbuf, a.recvbuf, a.sendcount, MJ_TYPE(a.sendtype), MJ_COMM(a.comm))
+    if a.op == COMM_ALLTOALL:
+        return mj_start_alltoall(f, a.sendbuf, a.recvbuf, a.sendcount, MJ_TYPE(a.sendtype), MJ_COMM(a.comm))
+    if a.op == COMM_BCAST:
+        return mj_start_bcast(f, a.sendbuf, a.recvbuf, a.sendcount, MJ_TYPE(a.sendtype), a.root, MJ_COMM(a.comm))
+    if a.op == COMM_SENDRECV and a.sendbuf != a.recvbuf:
+        return mj_start_sendrecv(f, a.sendbuf, a.sendcount, MJ_TYPE(a.sendtype), a.dest, a.sendtag,
+                                 a.recvbuf, a.recvcount, MJ_TYPE(a.recvtype), a.source, a.recvtag, MJ_COMM(a.comm))
+    f.way = MJ_DONE
+    return table[a.op](a)
+
+
+cdef void _advance(CommFlight *flight) noexcept nogil:
+    mj_advance(<Flight *>flight)
+
+
+cdef int _finish(CommFlight *flight) noexcept nogil:
+    return mj_finish(<Flight *>flight)
+
+
+cdef CommHalves halves
+halves.start, halves.advance, halves.finish = _start, _advance, _finish
+comm_halves = PyCapsule_New(<void *>&halves, "mpijax.comm_halves", NULL)
+if sizeof(Flight) > sizeof(CommFlight):
+    raise ImportError(f"an operation in progress takes {sizeof(Flight)} bytes; comm.pxd has too few")
+
+
+# Bytes of what a rank sends above which MPI moves it with one copy instead of two (the window combines any size).
+cdef enum:
+    MOVED_AT_MOST = 1 << 17
+
+
+def window_of(str op, intptr_t comm, int64_t nbytes):
+    """The address of a communicator's window, for operations that go through it; else 0. Not collective.
+
+    nbytes: what each rank sends, the same on all.
+    """
+    if not uses_windows or transfer_kind[<int>CODES[op]] < 0:
+        return 0
+    if nbytes > MOVED_AT_MOST and op not in ("allreduce", "reduce_scatter"):
+        return 0
+    return <size_t>mj_window_of(MJ_COMM(comm))
+
+
+cdef bint uses_windows = True
+
+
+def set_windows(bint value):
+    """Whether operations among ranks of one node go through shared memory. Gives the former value; for all ranks alike."""
+    global uses_windows
+    before = uses_windows
+    uses_windows = value
+    return before
+
 
 CODES = {
     "allreduce": COMM_ALLREDUCE,

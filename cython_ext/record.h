@@ -79,6 +79,19 @@ static inline mj_entry *mj_begin(mj_region *r, uint32_t site, uint32_t sequence,
     return e;
 }
 
+/* The last operation goes on by itself: its rank does not wait for it. */
+static inline void mj_leave(mj_region *r) {
+    atomic_store_explicit(&r->finished, atomic_load_explicit(&r->started, memory_order_relaxed),
+                          memory_order_release);
+}
+
+/* From now on the rank waits for the operation that it has left. */
+static inline void mj_return(mj_region *r, mj_entry *e) {
+    e->begin = mj_ticks();
+    atomic_store_explicit(&r->finished, atomic_load_explicit(&r->started, memory_order_relaxed) - 1,
+                          memory_order_release);
+}
+
 static inline void mj_end(mj_region *r, mj_entry *e) {
     e->end = mj_ticks();
     atomic_store_explicit(&r->finished, atomic_load_explicit(&r->started, memory_order_relaxed),

@@ -137,7 +137,10 @@ class NativeCall:
 
 @dataclass
 class CommStep:
-    """An exchange with other ranks: `kind` says which, `params` over which axes, with whom, and so on."""
+    """An exchange with other ranks: `kind` says which, `params` over which axes, with whom, and so on.
+
+    goes_on: later steps run beside it, up to a `WaitStep`.
+    """
 
     kind: str
     params: dict[str, Any]
@@ -145,6 +148,15 @@ class CommStep:
     outputs: list[tuple[Ref, tuple[int, ...], np.dtype]]
     source: Source
     label: str
+    goes_on: bool = False
+
+
+@dataclass
+class WaitStep:
+    """Wait for the exchange that goes on."""
+
+    label: str
+    source: Source
 
 
 @dataclass
@@ -317,6 +329,10 @@ def _step_text(s: Any) -> str:
         return f"advance b{s.pointer} by {s.nbytes}"
     if isinstance(s, SwapStep):
         return f"swap b{s.first} and b{s.second}"
+    if isinstance(s, WaitStep):
+        return f"wait for {s.label}{where}"
     ins, outs = (", ".join(_ref(r) for r, _, _ in part) for part in (s.inputs, s.outputs))
     kind = {HostStep: "host", NativeCall: "native"}.get(type(s), "communicate")
+    if isinstance(s, CommStep) and s.goes_on:
+        kind = "start"
     return f"{kind} {s.label} ({ins}) -> ({outs}){where}"

@@ -14,6 +14,7 @@ from mpijax.compiler.graph import Graph, Node, Value
 from mpijax.compiler.groups import grouped
 from mpijax.compiler.host import PrimitiveCall
 from mpijax.compiler.kernel import Kernel, kernel_of
+from mpijax.compiler.overlap import Halves, Overlap
 from mpijax.compiler.plan import (
     ALIGN,
     Buffer,
@@ -26,8 +27,10 @@ from mpijax.compiler.plan import (
     NativeCall,
     Plan,
     Ref,
+    WaitStep,
 )
 from mpijax.compiler.products import dims_of, sizes_of
+from mpijax.core import config
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Communication, Library, Native
 
@@ -78,6 +81,8 @@ class Planner:
             else:
                 self._add("node", node)
         self.steps = combine(self.steps, lambda kind, step: self._reads_writes(kind, step)[0])
+        if config.values.mpijax_overlap:
+            self.steps = Overlap(self.steps, self._reads_writes, self._candidates).steps()
 
     def _add(self, kind: str, step: Any) -> None:
         self.steps.append((kind, step))
@@ -91,6 +96,8 @@ class Planner:
             return step.inputs, [*step.outputs, step.packed, step.reduced]
         if kind == "control":
             return step.node.inputs, step.writes
+        if kind in ("start", "wait"):
+            return step.reads_writes(kind)
         node: Node = step
         if isinstance(node.primitive.lower, Library):
             return [self._matrix(node, k).base for k in (0, 1)], node.outputs
@@ -273,6 +280,8 @@ class Planner:
                     self.emitted += self.started(step.base, step.target, self.ref(step.target))
             elif kind == "combined":
                 self._emit_combined(step)
+            elif kind in ("start", "wait"):
+                self._emit_half(kind, step)
             elif kind == "control":
                 self.emitted += self.emit_control(step)
             else:
@@ -292,6 +301,21 @@ class Planner:
         if origin == to or (self._donates(base, target) and to == self.ref(target)):
             return []
         return [CopyCall(to, origin, target.nbytes)]
+
+    def _emit_half(self, kind: str, halves: Halves) -> None:
+        """Start an exchange, or wait for it."""
+        first = len(self.emitted)
+        if isinstance(halves.step, Combined):
+            self._emit_combined(halves.step)
+        else:
+            self._emit_node(halves.step)
+        [at] = [i for i, s in enumerate(self.emitted) if i >= first and isinstance(s, CommStep)]
+        message = self.emitted[at]
+        if kind == "start":
+            message.goes_on = True
+            del self.emitted[at + 1 :]
+        else:
+            self.emitted[first : at + 1] = [WaitStep(message.label, message.source)]
 
     def _emit_combined(self, step: Combined) -> None:
         """Pack, reduce once, unpack."""

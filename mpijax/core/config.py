@@ -160,6 +160,13 @@ thread_guard = bool_option(
     "jax_thread_guard", False, "Raise when communication is started by a second thread."
 )
 
+overlap = bool_option(
+    "mpijax_overlap",
+    True,
+    "Compiled programs go on with what does not need an exchange's result until it is there.",
+    traced=True,
+)
+
 # -- devices -------------------------------------------------------------------------------------------------
 
 default_device = object_option("jax_default_device", None, "Device that new arrays go to.", traced=True)

@@ -14,6 +14,10 @@ from mpijax.runtime.recorder import GUARD, MESSAGES, VARYING, Site, recorder
 
 _communicators: dict[Any, Any] = {}
 
+# What MPI can do beside computation, and bytes from which its non-blocking form costs nothing.
+EARLY = frozenset(("allreduce", "reduce_scatter", "allgather", "alltoall", "bcast", "sendrecv"))
+EARLY_ABOVE = 1 << 16
+
 
 def communicator(mesh: Any, names: tuple[Any, ...], groups: tuple[tuple[int, ...], ...] | None = None):
     """The communicator (of mpi4py) of this rank's group along mesh axes, ranked in row-major order of `names`.
@@ -77,11 +81,26 @@ def _labelled(instructions: list[Any], step: CommStep, group: Any) -> list[Any]:
     nbytes = sum(_count(view) * view[2].itemsize for view in step.inputs)
     messages = MESSAGES if "comm" in step.params else ()  # along a mesh axis all ranks exchange
     return [
-        replace(i, label=_label(step, i.op), nbytes=nbytes, group=group, matched=i.op not in messages)
+        replace(
+            i, label=_label(step, i.op), nbytes=nbytes, group=group, matched=i.op not in messages,
+            early=_early(step, i.op, nbytes), goes_on=step.goes_on,
+        )  # fmt: skip
         if isinstance(i, program.Comm)
         else i
         for i in instructions
     ]
+
+
+def _early(step: CommStep, op: str, nbytes: int) -> bool:
+    """Whether an operation takes MPI's non-blocking form, which matches no blocking one on another rank.
+
+    So it does not depend on whether this rank has something to do meanwhile. Sums that round do in any case: the two
+    forms may add in different orders.
+    """
+    if op not in EARLY or nbytes < EARLY_ABOVE:
+        return False
+    rounds = op in ("allreduce", "reduce_scatter") and step.inputs[0][2].kind not in "biu"
+    return rounds or mpi_start.start().overlaps
 
 
 def _label(step: CommStep, op: str) -> str:

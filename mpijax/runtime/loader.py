@@ -21,6 +21,7 @@ from mpijax.compiler.plan import (
     Ref,
     SwapStep,
     SwitchStep,
+    WaitStep,
     WhileStep,
     bodies,
     walk,
@@ -118,6 +119,8 @@ def _instructions(step: Any, known: dict[str, int]) -> list[Any]:
         return _native(step)
     if bodies(step) or isinstance(step, (PointStep, AdvanceStep, SwapStep)):
         return [_control(step, known)]
+    if isinstance(step, WaitStep):
+        return [program.Finish()]
     from mpijax.runtime.comm import instructions_for  # starts MPI
 
     return instructions_for(step)

@@ -13,6 +13,7 @@ import threading
 import traceback
 from typing import Any
 
+from mpijax.core import config
 from mpijax.runtime import cpus, watchdog
 from mpijax.runtime.recorder import recorder
 
@@ -33,8 +34,9 @@ class Start:
     """What is decided when MPI starts.
 
     Attributes: `world`, the private communicator (mpi4py); `rank`, `size`; `yields`, whether waiting ranks
-    must hand their core over (more ranks than cores); `control`, a communicator for what ranks agree on apart from
-    programs; `ext`, the module with the communication shims.
+    must hand their core over (more ranks than cores); `overlaps`, whether exchanges go on beside computation, as
+    rank 0 says; `control`, a communicator for what ranks agree on apart from programs; `ext`, the module with the
+    communication shims.
     """
 
     def __init__(self):
@@ -62,10 +64,11 @@ class Start:
         self.control = MPI.COMM_WORLD.Dup() if self.size > 1 else self.world
         node = self.world.Split_type(MPI.COMM_TYPE_SHARED)
         self.yields = self._must_yield(node)
+        self.overlaps = False
         self.ext.set_yielding(self.yields)
         if self.size > 1:
             self._share_nodes(node)
-            job = self.world.bcast(secrets.token_hex(4))
+            job, self.overlaps = self.world.bcast((secrets.token_hex(4), config.values.mpijax_overlap))
             self.ext.leave_properly(
                 self.ext.handle(self.control), finalizes, all(self.world.allgather(finalizes))
             )
@@ -94,10 +97,14 @@ class Start:
         return len(masks) > available
 
     def _share_nodes(self, node: Any) -> None:
-        """Let collectives meet in the memory of nodes with more ranks than CPUs, unless MPIJAX_SHARED_MEMORY=0."""
+        """Let collectives go through memory that the ranks of a node share, unless MPIJAX_SHARED_MEMORY=0.
+
+        Where every rank has a CPU that is a window through which they poll, else a meeting in which they sleep.
+        """
         setting = os.environ.get("MPIJAX_SHARED_MEMORY", "1").lower()
         yields, wanted = zip(*self.world.allgather((self.yields, setting not in ("0", "off", "false", "no"))))
         self.ext.share_nodes(any(yields) and all(wanted), node.bcast(secrets.randbits(62)))
+        self.ext.set_windows(all(wanted))
 
 
 def start() -> Start:

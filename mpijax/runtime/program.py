@@ -17,7 +17,7 @@ from mpijax._ext.executor import Program
 from mpijax.runtime.cpus import cpus_per_rank
 
 __all__ = [
-    "Advance", "Alias", "Comm", "Const", "Copy", "Fill", "Gemm", "HostCall", "Input", "Kernel", "Loop",
+    "Advance", "Alias", "Comm", "Const", "Copy", "Fill", "Finish", "Gemm", "HostCall", "Input", "Kernel", "Loop",
     "Output", "Point", "Program", "ProgramSpec", "Ref", "Result", "Swap", "Switch", "Temp", "View", "While", "load",
 ]  # fmt: skip
 
@@ -163,6 +163,9 @@ class Comm:
     `recvcounts`, or `sendrows` and `recvrows` where they are read when it runs). status: address of an MPI_Status to
     be filled in, or 0. source_line: the user's line.
 
+    early: with MPI's non-blocking call where it has one: all ranks must say the same. goes_on: instructions that only
+    compute run before a `Finish`, which waits; one at a time, and in the same list.
+
     For reports: `label`, what the ranks agree on ("allreduce float32[4] sum"); `nbytes` that this rank sends; `group`,
     the `runtime.recorder.Group` of the communicator; `matched`: all of its ranks do this operation.
     """
@@ -191,6 +194,13 @@ class Comm:
     nbytes: int = 0
     group: Any = None
     matched: bool = False
+    early: bool = False
+    goes_on: bool = False
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Wait for the exchange that goes on."""
 
 
 @dataclass(frozen=True)

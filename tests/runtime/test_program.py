@@ -22,6 +22,7 @@ from mpijax.runtime.program import (
     Const,
     Copy,
     Fill,
+    Finish,
     Gemm,
     HostCall,
     Input,
@@ -641,3 +642,23 @@ def test_communication_without_buffers():
 def test_unknown_communication_is_refused():
     with pytest.raises(ValueError, match="no operation 'shout'; there are allreduce"):
         load(ProgramSpec(0, (), (Comm("shout", 0),), ()))
+
+
+GOES_ON = Comm("barrier", 0, goes_on=True)
+CALL = HostCall(print, (), ())
+UNFINISHED = {
+    "nothing goes on": ((Finish(),), "no exchange goes on"),
+    "never": ((GOES_ON, Fill(Ref(0), 4, b"a")), "finished in the same list"),
+    "in another list": ((GOES_ON, Loop(2, (Finish(),))), "must wait until the exchange before it is finished"),
+    "began in another list": ((Loop(2, (GOES_ON,)), Finish()), "finished in the same list"),
+    "two at a time": ((GOES_ON, GOES_ON, Finish()), "must wait until the exchange before it is finished"),
+    "a call of Python": ((GOES_ON, CALL, Finish()), "must wait"),
+    "a call of Python in a loop": ((GOES_ON, Loop(2, (CALL,)), Finish()), "must wait"),
+}
+
+
+@pytest.mark.parametrize("name", UNFINISHED)
+def test_exchanges_that_go_on_are_finished(name):
+    instructions, message = UNFINISHED[name]
+    with pytest.raises(ValueError, match=message):
+        load(ProgramSpec(0, (Temp(0),), instructions, (), 64))

@@ -1,0 +1,70 @@
+/* Operations in two halves: what starts one returns before it is done, what finishes it waits.
+
+   MPI's non-blocking calls do not match blocking ones on other ranks. So which form an operation takes must depend on
+   nothing but the operation, its size and its communicator; only where it is finished is free. */
+
+#ifndef MPIJAX_MPI_EARLY_H
+#define MPIJAX_MPI_EARLY_H
+
+#include "mpi_window.h"
+
+/* An operation between its halves. */
+typedef struct {
+    enum { MJ_DONE, MJ_THROUGH_WINDOW, MJ_REQUESTED } way;
+    MPI_Request requests[2];
+    mj_transfer transfer;
+} mj_flight;
+
+static int mj_start_allreduce(mj_flight *f, const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op op, MPI_Comm c) {
+    if (s == r) s = MPI_IN_PLACE;
+    return MJ(MPI_Iallreduce)(s, r, (mj_count)n, t, op, c, &f->requests[0]);
+}
+
+static int mj_start_reduce_scatter(mj_flight *f, const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op op,
+                                   MPI_Comm c) {
+    if (s == r) s = MPI_IN_PLACE;
+    return MJ(MPI_Ireduce_scatter_block)(s, r, (mj_count)n, t, op, c, &f->requests[0]);
+}
+
+static int mj_start_allgather(mj_flight *f, const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Comm c) {
+    return MJ(MPI_Iallgather)(s, (mj_count)n, t, r, (mj_count)n, t, c, &f->requests[0]);
+}
+
+static int mj_start_alltoall(mj_flight *f, const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Comm c) {
+    if (s == r) s = MPI_IN_PLACE;
+    return MJ(MPI_Ialltoall)(s, (mj_count)n, t, r, (mj_count)n, t, c, &f->requests[0]);
+}
+
+static int mj_start_bcast(mj_flight *f, const void *s, void *r, int64_t n, MPI_Datatype t, int root, MPI_Comm c) {
+    int rank;
+    MPI_Comm_rank(c, &rank);
+    if (rank == root && s != r) memcpy(r, s, (size_t)(n * mj_size(t)));
+    return MJ(MPI_Ibcast)(r, (mj_count)n, t, root, c, &f->requests[0]);
+}
+
+/* The buffers must not be the same. */
+static int mj_start_sendrecv(mj_flight *f, const void *s, int64_t sn, MPI_Datatype st, int dest, int stag, void *r,
+                             int64_t rn, MPI_Datatype rt, int source, int rtag, MPI_Comm c) {
+    int rc = MJ(MPI_Irecv)(r, (mj_count)rn, rt, source, rtag, c, &f->requests[0]);
+    if (rc != MPI_SUCCESS) return rc;
+    return MJ(MPI_Isend)(s, (mj_count)sn, st, dest, stag, c, &f->requests[1]);
+}
+
+/* MPI moves messages on only in its own calls. */
+static void mj_advance(mj_flight *f) {
+    int done;
+    for (int i = 0; f->way == MJ_REQUESTED && i < 2; i++)
+        if (f->requests[i] != MPI_REQUEST_NULL) MPI_Test(&f->requests[i], &done, MPI_STATUS_IGNORE);
+}
+
+static int mj_finish(mj_flight *f) {
+    int rc = MPI_SUCCESS;
+    if (f->way == MJ_THROUGH_WINDOW) return mj_window_finish(&f->transfer);
+    for (int i = 0; f->way == MJ_REQUESTED && i < 2; i++) {
+        int code = mj_yielding ? mj_wait(&f->requests[i]) : MPI_Wait(&f->requests[i], MPI_STATUS_IGNORE);
+        if (rc == MPI_SUCCESS) rc = code;
+    }
+    return rc;
+}
+
+#endif

@@ -1,0 +1,167 @@
+"""Communication beside computation: an exchange starts as early as its operands are there and ends at its first use.
+
+In a list of steps an exchange moves up to where its last operand is made, but not past another exchange; what does not
+need its result runs before the wait, in the order it had; what does runs after. Exchanges keep their order, and each is
+waited for before the next one starts, before anything that may fail or call Python, and before the list ends.
+
+Memory is planned afterwards: a wait reads the exchange's operands and results, so that none of them is used for
+something else before. A step that changes an array in place is not moved before those that still read it, since that
+would make a copy of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mpijax.compiler.combine import Combined
+from mpijax.core import effects as fx
+from mpijax.core.lowering import Communication, Library
+
+if TYPE_CHECKING:
+    from mpijax.compiler.graph import Value
+
+Step = tuple[str, Any]
+
+# Bytes of a message, and elements computed meanwhile, below which starting early gains nothing.
+MESSAGE = 1 << 14
+WORK = 1 << 12
+
+# Operations that come in two halves; of these, those with a `status` or counts of each rank's own do not.
+_MOVES = frozenset(
+    "allgather alltoall reduce_scatter broadcast permute mpi_allreduce mpi_allgather mpi_alltoall mpi_reduce_scatter "
+    "mpi_bcast mpi_sendrecv".split()
+)
+_WHOLE = ("status", "counts", "sendcounts")
+
+
+@dataclass
+class Halves:
+    """An exchange (a node, or several combined) that is started at one step and waited for at another."""
+
+    step: Any
+
+    @property
+    def operands(self) -> list[Value]:
+        return self.step.inputs
+
+    @property
+    def sent(self) -> list[Value]:
+        """What must stay as it is until the wait."""
+        return [self.step.packed] if isinstance(self.step, Combined) else self.step.inputs
+
+    @property
+    def received(self) -> list[Value]:
+        return [self.step.reduced] if isinstance(self.step, Combined) else self.step.outputs
+
+    def reads_writes(self, kind: str) -> tuple[list[Value], list[Value]]:
+        """Of the start or the wait."""
+        combined = isinstance(self.step, Combined)
+        if kind == "start":
+            return self.operands, [*self.received, *(self.sent if combined else [])]
+        return [*self.sent, *self.received], (self.step.outputs if combined else [])
+
+
+class Overlap:
+    """Rearranges a list of steps.
+
+    reads_writes(kind, step): values. takers(kind, step, value, reads): operands whose memory a result could take over.
+    """
+
+    def __init__(self, steps: list[Step], reads_writes: Callable, takers: Callable):
+        self.reads_writes, self.takers = reads_writes, takers
+        self.last_reader: dict[int, int] = {}
+        for kind, step in steps:
+            self.last_reader.update((id(v), id(step)) for v in reads_writes(kind, step)[0])
+        self.done: list[Step] = []
+        self.rest = list(steps)
+
+    def steps(self) -> list[Step]:
+        while self.rest:
+            item = self.rest.pop(0)
+            if not (_has_halves(*item) and self._start(item)):
+                self.done.append(item)
+        return self.done
+
+    def _start(self, item: Step) -> bool:
+        """Place an exchange in two halves, if there is enough to do between."""
+        exchange = Halves(item[1])
+        at = self._earliest(exchange)
+        meanwhile, later, barrier = self._sorted(exchange)
+        if sum(_work(*s) for s in [*self.done[at:], *meanwhile]) < WORK:
+            return False
+        self.done.insert(at, ("start", exchange))
+        self.done += [*meanwhile, ("wait", exchange)]
+        self.rest = [*later, *self.rest[barrier:]]
+        return True
+
+    def _earliest(self, exchange: Halves) -> int:
+        needed = {id(v) for v in exchange.operands}
+        at = len(self.done)
+        while at and _computes(*self.done[at - 1]):
+            if needed & {id(v) for v in self.reads_writes(*self.done[at - 1])[1]}:
+                break
+            at -= 1
+        return at
+
+    def _sorted(self, exchange: Halves) -> tuple[list[Step], list[Step], int]:
+        """(what can run before the wait, what cannot, how many steps that are)"""
+        late = {id(v) for v in exchange.step.outputs}
+        still_read = {id(v) for v in exchange.sent}
+        meanwhile: list[Step] = []
+        later: list[Step] = []
+        for count, item in enumerate(self.rest):
+            if not _computes(*item):
+                return meanwhile, later, count
+            reads, writes = self.reads_writes(*item)
+            touched = {id(v) for v in reads} | {id(v) for v in writes}
+            if touched & late or self._overwrites(item, reads, writes, still_read):
+                later.append(item)
+                late |= {id(v) for v in writes}
+                still_read |= {id(v) for v in reads}
+            else:
+                meanwhile.append(item)
+        return meanwhile, later, len(self.rest)
+
+    def _overwrites(self, item: Step, reads: list[Value], writes: list[Value], still_read: set[int]) -> bool:
+        """Whether a step changes in place a value that what runs after the wait reads, or the exchange until then."""
+        if item[0] == "kernel":  # which makes a new value: in other memory, at no cost
+            return False
+        dying = {id(v) for v in reads if id(v) in still_read and self.last_reader[id(v)] == id(item[1])}
+        return bool(dying) and any(id(u) in dying for w in writes for u in self.takers(*item, w, reads))
+
+
+def _has_halves(kind: str, step: Any) -> bool:
+    if kind == "combined":
+        return step.packed.nbytes >= MESSAGE
+    if kind != "node" or not isinstance(step.primitive.lower, Communication):
+        return False
+    name = step.primitive.lower.kind
+    if not (name in _MOVES or name.startswith("allreduce")) or any(step.params.get(p) is not None for p in _WHOLE):
+        return False
+    return sum(v.nbytes for v in step.inputs) >= MESSAGE
+
+
+def _computes(kind: str, step: Any) -> bool:
+    """Whether a step neither communicates, nor may fail, nor calls Python."""
+    if kind in ("kernel", "begin"):
+        return True
+    if kind == "node":
+        return isinstance(step.primitive.lower, Library)
+    if kind == "control":
+        return not fx.pins(step.node.effects) and all(_computes(*s) for body in step.bodies for s in body.steps)
+    return False
+
+
+def _work(kind: str, step: Any) -> int:
+    """Elements that a step computes, counting each term of a sum."""
+    if kind == "kernel":
+        return math.prod(v.size for v in step.variables)
+    if kind == "node":
+        return step.outputs[0].size * max(v.shape[-1] for v in step.inputs)
+    if kind == "control":
+        turns = step.node.params.get("length", 1)
+        return turns * sum(_work(*s) for body in step.bodies for s in body.steps)
+    return 0
