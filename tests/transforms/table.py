@@ -71,12 +71,13 @@ def _elementwise() -> list[Row]:
 
 
 NAME_A_TYPE = ("iota", "pad negative", "dot_general precise")  # float32
+LIKE_CUMSUM = ("cumprod", "cummax", "cummin")  # their rules are made by the same function
 
 
 def _structural() -> list[Row]:
     return [
         Row(r.name, tuple(r.primitives.split()), lambda *xs, f=r.fun: f(lax, *xs), tuple(map(widened, r.args)),
-            2 if r.derivatives else 0, batched=r.batched)
+            2 if r.derivatives else 0, batched=r.batched, thorough=r.primitives not in LIKE_CUMSUM)
         for r in table_structural.ROWS if not any(word in r.name for word in NAME_A_TYPE)
     ]  # fmt: skip
 
