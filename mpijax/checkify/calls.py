@@ -207,7 +207,7 @@ def _ignoring(cond: ClosedJaxpr, num_consts: int, leaves: Sequence[Any]) -> Clos
 def _shard_map_rule(error, enabled, primitive, args, params):
     """Every rank checks its own shard; all of them get the errors of all, as examples along a new first axis."""
     mesh, closed = params["mesh"], params["jaxpr"]
-    axes = tuple(mesh.axis_names)
+    axes = tuple(n for n in mesh.axis_names if n in params["newly_manual_axes"])
     run = _runs(closed, enabled)
     if any(np.shape(x) for x in error._pred.values()):
         raise ValueError("checkify of a shard_map inside of another one is not supported: check the outer function.")
@@ -217,7 +217,7 @@ def _shard_map_rule(error, enabled, primitive, args, params):
         return tree.tree_map(lambda x: _of_all_ranks(x, axes), after), outs
 
     manual = frozenset(axes) if params["check_vma"] else frozenset()
-    with named_axes(dict(mesh.shape), state.manual_axes | manual):
+    with named_axes({n: mesh.shape[n] for n in axes}, state.manual_axes | manual):
         checked = Checked(on_each_rank, error, (), closed.in_avals)
     n, m = len(checked.leaves), checked.out_tree.num_leaves
     specs = {

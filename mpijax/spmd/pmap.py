@@ -39,8 +39,9 @@ def pmap(
 ) -> Callable:
     """Run `fun` on every device, each on one element of the mapped axis of the arguments.
 
-    The axis has one element per device of this process, so length 1 on a rank with one device; collectives over
-    `axis_name` go over the devices of all processes, and every process must call it alike.
+    The axis has one element per device of this process, so length 1 on a rank with one device; in a job of one process
+    it may be shorter, and the first devices are used. Collectives over `axis_name` go over the devices of all
+    processes, and every process must call it alike.
 
     Args:
       fun: a function of one example.
@@ -99,33 +100,36 @@ class _Pmap:
         self.fun, self.axis_name, self.in_axes, self.out_axes = fun, axis_name, in_axes, out_axes
         self.static, self.devices, self.backend = static, devices, backend
         self.axis_size, self.donated = axis_size, donated
-        self._mesh: Mesh | None = None
+        self._meshes: dict[int, Mesh] = {}
         self._programs: dict[Any, Callable] = {}
 
-    @property
-    def mesh(self) -> Mesh:
-        if self._mesh is None:
+    def mesh_of(self, size: int) -> Mesh:
+        """The devices for `size` elements in this process: all, unless this process is the only one and needs fewer."""
+        if size not in self._meshes:
             from mpijax.runtime.devices import devices  # starts MPI
 
             chosen = list(self.devices) if self.devices is not None else devices(self.backend)
-            self._mesh = Mesh(np.array(chosen, dtype=object), (self.axis_name,))
-            if not self._mesh.local_devices:
+            mesh = Mesh(np.array(chosen, dtype=object), (self.axis_name,))
+            if not mesh.local_devices:
                 raise ValueError(f"pmap over {chosen}: none of these devices belongs to this process")
-        return self._mesh
+            if self.devices is None and mesh.is_local and 0 < size < mesh.size:
+                mesh = Mesh(np.array(chosen[:size], dtype=object), (self.axis_name,))
+            self._meshes[size] = mesh
+        return self._meshes[size]
 
     def program_for(self, args, kwargs) -> tuple[Any, list[Any]]:
         """The jitted function of the flat arguments, and these."""
         statics, dynamic, in_axes = self._split(args)
         leaves, structure = tree.tree_flatten((dynamic, kwargs))
         given = flatten_axes("pmap in_axes", structure, (in_axes, 0), kws=True)
-        self._check_sizes(leaves, given)
+        mesh = self._checked_mesh(leaves, given)
         axes = tuple(ax if ax is None else ax % typeof(x).ndim for x, ax in zip(leaves, given, strict=True))
-        key = structure, axes, statics
+        key = structure, axes, statics, mesh.size
         program = self._programs.get(key)
         if program is None:
             fun = partial(_with_statics, self.fun, dict(statics)) if statics else self.fun
             donated = self._donated(dynamic, len(args))
-            program = self._programs[key] = jit(self._body(fun, structure, axes), donate_argnums=donated)
+            program = self._programs[key] = jit(self._body(fun, mesh, structure, axes), donate_argnums=donated)
         return program, leaves
 
     def _split(self, args):
@@ -159,17 +163,16 @@ class _Pmap:
         ]
         return tuple(k for k, given in enumerate(flags) if given)
 
-    def _check_sizes(self, leaves, axes) -> None:
-        mesh = self.mesh
+    def _checked_mesh(self, leaves, axes) -> Mesh:
         if all(ax is None for ax in axes):
             raise ValueError("pmap requires at least one argument with a mapped axis.")
-        local = len(mesh.local_devices)
-        for x, ax in zip(leaves, axes, strict=True):
-            if ax is None:
-                continue
-            shape = typeof(x).shape
+        mapped = [(typeof(x).shape, ax) for x, ax in zip(leaves, axes, strict=True) if ax is not None]
+        for shape, ax in mapped:
             if not -len(shape) <= ax < len(shape):
                 raise ValueError(f"pmap was asked to map axis {ax} of an argument of shape {shape}, which it lacks")
+        mesh = self.mesh_of(mapped[0][0][mapped[0][1]])
+        local = len(mesh.local_devices)
+        for shape, ax in mapped:
             if shape[ax] != local:
                 raise ValueError(
                     f"pmap: axis {ax} of an argument of shape {shape} has size {shape[ax]}, and this process has "
@@ -179,9 +182,10 @@ class _Pmap:
                 )
         if self.axis_size is not None and self.axis_size != mesh.size:
             raise ValueError(f"Specified axis_size {self.axis_size} doesn't match received axis_size {mesh.size}.")
+        return mesh
 
-    def _body(self, fun, structure, axes) -> Callable:
-        mesh, out_axes = self.mesh, self.out_axes
+    def _body(self, fun, mesh: Mesh, structure, axes) -> Callable:
+        out_axes = self.out_axes
         in_specs = tuple(self._spec(ax) for ax in axes)
         out_specs = tree.tree_map(self._spec, out_axes, is_leaf=lambda ax: ax is None)
 

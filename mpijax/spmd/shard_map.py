@@ -115,8 +115,6 @@ def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool,
         _check_fits(f, mesh, a, s, i, parameters)
     local = [shard_aval(mesh, s, a, check_vma) for a, s in zip(avals, flat_in, strict=True)]
     flat_fun = FlatFun(f, in_tree)
-    sizes = dict(mesh.shape)
-    manual = frozenset(mesh.axis_names) if check_vma else NO_AXES
     flat_out: list[PartitionSpec] = []
 
     def body(*shards):
@@ -126,12 +124,12 @@ def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool,
             return outs  # for tracing to refuse, with the place of what is no array
         flat_out[:] = _flatten_specs("out_specs", out_specs, structure, mesh, names)
         for out, spec in zip(outs, flat_out, strict=True):
-            _check_out(f, mesh, typeof(out), spec, check_vma)
+            _check_out(f, mesh, typeof(out), spec, names if check_vma else NO_AXES)
         # A result that is put together of shards varies over the axes it is split over.
         return [varying(out, spec.all_axes()) for out, spec in zip(outs, flat_out, strict=True)]
 
     try:
-        with named_axes(sizes, state.manual_axes | manual if check_vma else state.manual_axes):
+        with _scope(mesh, names, check_vma):
             jaxpr, consts = trace_to_jaxpr(body, local, debug_info("shard_map", f, args, {}))
     except ConcretizationTypeError:
         if state.trace is not EVAL or mesh.is_multi_process or state.axis_env:
@@ -168,7 +166,7 @@ def _run_eagerly(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma
     for x, along, spec in zip(outs, differing, specs, strict=True):
         aval = typeof(x)
         shard = aval.update(shape=aval.shape[len(along) :], vma=frozenset(along))
-        _check_out(f, mesh, shard, spec, check_vma)
+        _check_out(f, mesh, shard, spec, names if check_vma else NO_AXES)
         results.append(lay_out(blocks.together(x, along, _split(spec, shard.ndim)), NamedSharding(mesh, spec)))
     return tree.tree_unflatten(flat_fun.out_tree, results)
 
@@ -326,7 +324,9 @@ def _check_fits(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, i: int, n
             )
 
 
-def _check_out(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, check_vma: bool) -> None:
+def _check_out(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, checked: frozenset) -> None:
+    """Raise ValueError for a specification with too many entries, or one that leaves out one of the axes in `checked`
+    over which the result varies."""
     name = callable_name(f)
     if len(spec) > aval.ndim:
         raise ValueError(
@@ -345,9 +345,9 @@ def _check_out(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, check_vma:
             "constant over the mesh, add at least one (singleton) axis to them so that they can be concatenated using "
             "out_specs."
         )
-    if not check_vma or aval.vma <= set(spec.all_axes()):
+    missing = [str(n) for n in mesh.axis_names if n in (aval.vma & checked) - set(spec.all_axes())]
+    if not missing:
         return
-    missing = [str(n) for n in mesh.axis_names if n in aval.vma - set(spec.all_axes())]
     if len(missing) == 1:
         claim = f"replicated across mesh axis '{missing[0]}', but could not infer replication over "
         known = [str(n) for n in mesh.axis_names if n not in aval.vma]
@@ -378,21 +378,24 @@ def shard_aval(mesh: Mesh, spec: PartitionSpec, aval: ShapedArray, check_vma: bo
     return aval.update(shape=shape, vma=aval.vma | vma)
 
 
-def unshard_aval(mesh: Mesh, spec: PartitionSpec, aval: ShapedArray) -> ShapedArray:
-    """The type of the whole of which `aval` is one shard."""
+def unshard_aval(mesh: Mesh, spec: PartitionSpec, aval: ShapedArray, over: frozenset) -> ShapedArray:
+    """The type of the whole of which `aval` is one shard along the axes in `over`."""
     shape = tuple(d * math.prod(mesh.shape[a] for a in spec.axes_of(i)) for i, d in enumerate(aval.shape))
-    return aval.update(shape=shape, vma=aval.vma - set(mesh.axis_names))
+    return aval.update(shape=shape, vma=aval.vma - over)
 
 
-def _type_rule(*_avals, jaxpr: ClosedJaxpr, mesh: Mesh, out_specs, **_):
-    return [unshard_aval(mesh, s, a) for s, a in zip(out_specs, jaxpr.out_avals, strict=True)]
+def _type_rule(*_avals, jaxpr: ClosedJaxpr, mesh: Mesh, out_specs, newly_manual_axes, **_):
+    return [unshard_aval(mesh, s, a, newly_manual_axes) for s, a in zip(out_specs, jaxpr.out_avals, strict=True)]
 
 
 def _inside(params):
     """The scope of the body: named axes and the axes over which values may vary."""
-    mesh: Mesh = params["mesh"]
-    manual = state.manual_axes | frozenset(mesh.axis_names) if params["check_vma"] else state.manual_axes
-    return named_axes(dict(mesh.shape), manual)
+    return _scope(params["mesh"], params["newly_manual_axes"], params["check_vma"])
+
+
+def _scope(mesh: Mesh, names: frozenset, check_vma: bool):
+    sizes = {n: s for n, s in mesh.shape.items() if n in names}
+    return named_axes(sizes, state.manual_axes | names if check_vma else state.manual_axes)
 
 
 def _rebind(args, params, jaxpr: ClosedJaxpr, in_specs, out_specs):
@@ -401,9 +404,10 @@ def _rebind(args, params, jaxpr: ClosedJaxpr, in_specs, out_specs):
     )
 
 
-def _all_axes_spec(mesh: Mesh, aval: ShapedArray, check_vma: bool) -> PartitionSpec:
+def _all_axes_spec(params, aval: ShapedArray) -> PartitionSpec:
     """How to carry a value of a shard out of the body: its first axis split over all axes it varies over."""
-    axes = tuple(n for n in mesh.axis_names if n in aval.vma) if check_vma else mesh.axis_names
+    over = params["newly_manual_axes"] & aval.vma if params["check_vma"] else params["newly_manual_axes"]
+    axes = tuple(n for n in params["mesh"].axis_names if n in over)
     if not axes:
         return P()
     return P(axes[0] if len(axes) == 1 else axes)
@@ -428,13 +432,12 @@ def _jvp(primals, tangents, **params):
 
 def _linearize(trace, primals, tangents, params):
     nonzero = tuple(type(t) is not Zero for t in tangents)
-    mesh, check = params["mesh"], params["check_vma"]
     with _inside(params):
         split = linearize_jaxpr(params["jaxpr"], nonzero)
         n = len(split.nonzero_out)
         primal, linear = _with_ranked_residuals(split, n)
     res_avals = primal.out_avals[n:]
-    res_specs = [_all_axes_spec(mesh, a, check) for a in res_avals]
+    res_specs = [_all_axes_spec(params, a) for a in res_avals]
     # Residuals first, then results, as JAX orders them.
     reordered = primal.jaxpr.replace(outvars=primal.jaxpr.outvars[n:] + primal.jaxpr.outvars[:n])
     outs = _rebind(
@@ -518,7 +521,7 @@ def _unchecked_cotangents(closed: ClosedJaxpr, params, linear, nonzero, nonzero_
     in_specs = [s for s, nz in zip(in_specs, nonzero_out, strict=True) if nz]
 
     def copies(spec) -> tuple:
-        return tuple(n for n in mesh.axis_names if n not in spec.all_axes())
+        return tuple(n for n in mesh.axis_names if n in params["newly_manual_axes"] and n not in spec.all_axes())
 
     def fun(*args):
         cts = [
@@ -543,7 +546,7 @@ def _number(like, value):
 def _batch(axis: AxisData, args, dims, **params):
     moved = [x if d is None else move_dim(x, d, 0) for x, d in zip(args, dims, strict=True)]
     batched = tuple(d is not None for d in dims)
-    if axis.name in params["mesh"].axis_names:  # in the body that name is the mesh's
+    if axis.name in params["newly_manual_axes"]:  # in the body that name is the mesh's
         axis = AxisData(None, axis.size)
     with _inside(params):
         closed, out_batched = batch_jaxpr(params["jaxpr"], axis, batched, False)
@@ -575,7 +578,7 @@ def _dce(used: list[bool], eqn: Eqn) -> Eqn:
 
 def _outer_effects(params):
     """Effects of the body, except references to the mesh's own axes, which are bound here."""
-    names = set(params["mesh"].axis_names)
+    names = params["newly_manual_axes"]
     return frozenset(e for e in params["jaxpr"].effects if not (isinstance(e, NamedAxisEffect) and e.name in names))
 
 

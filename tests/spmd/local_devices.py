@@ -147,6 +147,7 @@ PROGRAMS = {
     "vmap": of_vmap,
     "some axes": of_partial_axes,
     "pmap": of_pmap,
+    "pmap of some devices": lambda s: s.jax.pmap(lambda v: s.lax.psum(v, "n"), axis_name="n")(V[:3]),
     "keys": of_keys,
     "callbacks": of_callbacks,
     "Python looks at a sum": of_looks,
@@ -265,6 +266,22 @@ def test_specifications_from_the_arguments():
     np.testing.assert_allclose(np.asarray(f(x)), X.reshape(4, 2, 4).sum(1), rtol=1e-6)
     with pytest.raises(ValueError, match="needs in_specs within a traced function"):
         ours.jit(f)(x)
+
+
+def test_one_axis_inside_of_the_other():
+    def outer(x):
+        inner = OURS.over(lambda y: OURS.lax.psum(y, "j"), OURS.grid, OURS.P("j"), OURS.P(), axis_names={"j"})
+        return inner(x) * (1 + OURS.lax.axis_index("i"))
+
+    f = OURS.over(outer, OURS.grid, OURS.P("i"), OURS.P("i"), axis_names={"i"})
+    want = (V.reshape(2, 2, 2).sum(1) * [[1], [2]]).ravel()
+    np.testing.assert_allclose(np.asarray(ours.jit(f)(V)), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+def test_names_are_strings_or_tuples(s):
+    with pytest.raises(TypeError, match="must be a tuple or a str"):
+        s.over(lambda x: s.lax.pcast(x, {"i"}, to="varying"), s.line, s.P(), s.P("i"))(V)
 
 
 def test_a_sum_over_devices_is_one_loop():

@@ -27,7 +27,8 @@ def pvary(x, axis_name):
 def pcast(x, axis_name, *, to: str):
     """`x` (a pytree) typed as varying (`to='varying'`) over mesh axes; moves nothing.
 
-    Raises ValueError where it varies already, and for a `to` that JAX does not have.
+    Raises ValueError where it varies already, and for a `to` that JAX does not have; TypeError for names that are
+    neither a string nor a tuple.
     """
     if to in ("reduced", "unreduced"):
         raise NotImplementedError(f"pcast(..., to={to!r}): only to='varying' is supported; reduce with psum instead.")
@@ -36,6 +37,8 @@ def pcast(x, axis_name, *, to: str):
             f"Got unexpected `to` value {to!r}. Allowed `to` values are: varying. To make a value the same on all "
             "shards, reduce it with psum, or gather it with all_gather(..., to='invarying')."
         )
+    if not isinstance(axis_name, (str, tuple)):
+        raise TypeError(f"axis_name={axis_name} must be a tuple or a str. Got {axis_name!r}")
     names = names_of(axis_name)
 
     def one(leaf):
