@@ -246,15 +246,21 @@ def acosh(z: Pair) -> Pair:
 
 @on_pairs
 def atanh(z: Pair) -> Pair:
-    """log1p(4 |x| / ((1 - |x|)^2 + y^2)) / 4 with the sign of x, and half the angle of the same quotient."""
+    """log1p(4 |x| / ((1 - |x|)^2 + y^2)) / 4 with the sign of x, and half the angle of the same quotient.
+
+    Far from 0 that is |x| / (x^2 + y^2) and a right angle, and no square is taken.
+    """
     x, y = z
-    a = abs(x)
+    a, b = abs(x), abs(y)
     rest = 1.0 - a
-    far = _infinite(x) | _infinite(y)
+    large = a.at_least(b)
+    far = _infinite(x) | _infinite(y) | (large > (1e18 if is_single(x) else 1e150))
+    ratio = a.at_most(b) / large
+    distant = where(_infinite(large) | large.is_nan(), 0.0, (a / large) / ratio.fma(ratio, 1.0) / large)
     real = 0.25 * logarithm.log1p(4.0 * a / rest.fma(rest, y * y))
     angle = 0.5 * inverse_trigonometric.atan2(2.0 * y, rest * (1.0 + a) - y * y)
     quarter = where(y.is_nan(), y, y.const(np.pi / 2).with_sign_of(y))
-    return where(far | x.eq(0.0), 0.0, real).with_sign_of(x), where(far, quarter, angle)
+    return where(x.eq(0.0), 0.0, where(far, distant, real)).with_sign_of(x), where(far, quarter, angle)
 
 
 _register("asinh", _turned(asin))
@@ -266,7 +272,15 @@ def power(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     dtype = x.dtype if x.imag is not None else y.dtype
     x, y = (s if s.imag is not None else b.convert(s, dtype) for s in (x, y))
     base, exponent = _parts(b, x), _parts(b, y)
-    result = _plain_exp(_times(exponent, log(base)))
+    size, angle = log(base)
+    # A real exponent must not meet the infinite logarithm with its imaginary zero.
+    turned = _times(exponent, (size, angle))
+    real_exponent = exponent[1].eq(0.0)
+    turned = (
+        where(real_exponent, exponent[0] * size, turned[0]),
+        where(real_exponent, exponent[0] * angle, turned[1]),
+    )
+    result = _plain_exp(turned)
     nothing = base[0].eq(0.0) & base[1].eq(0.0)
     none = exponent[0].eq(0.0) & exponent[1].eq(0.0)
     vanishes = nothing & (exponent[0] > 0.0)
