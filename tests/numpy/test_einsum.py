@@ -100,7 +100,11 @@ PRODUCTS = ["dot", "matmul", "inner", "outer", "kron", "vdot", "tensordot", "vec
 def test_product(product, shapes):
     for dtypes in ((np.float32, np.float32), (np.int32, np.float32), (np.complex64, np.float32)):
         a, b = (sample(*shape, dtype=d, seed=i) for i, (shape, d) in enumerate(zip(shapes, dtypes, strict=True)))
-        check(lambda J: lambda a, b: getattr(J.numpy, product)(a, b), a, b, eager=False, rtol=1e-5, atol=1e-5)
+        # Where the Jaxprs are the same, the values of one product tell enough about the other dtypes.
+        jitted = dtypes[0] is np.float32 or shapes == ((2, 3), (3, 4))
+        check(
+            lambda J: lambda a, b: getattr(J.numpy, product)(a, b), a, b, eager=False, jitted=jitted, rtol=1e-5, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("axes", [0, 1, 2, 3, (0, 1), ([0, 1], [1, 0]), (-1, -1), ([0], [0, 1]), "x"], ids=repr)
