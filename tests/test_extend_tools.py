@@ -288,3 +288,33 @@ def test_private_names_are_the_public_ones():
 
 def test_the_version_of_the_interface():
     assert OURS.__version_info__ == part(OURS, "version").__version_info__ == THEIRS.__version_info__
+
+
+def test_calls_are_written_down_as_their_operations():
+    J = OURS
+    primitives = part(J, "extend.core.primitives")
+    closed = J.make_jaxpr(lambda x: x * 2)(X)
+    text = str(J.make_jaxpr(lambda x: primitives.closed_call_p.bind(x, call_jaxpr=closed))(X))
+    assert text == str(J.make_jaxpr(lambda x: primitives.call_p.bind(wrapped(J, lambda x: [x * 2], X), x))(X))
+    assert text == str(J.make_jaxpr(lambda x: [x * 2])(X))
+
+
+@IN_BOTH
+def test_types_have_a_layout_that_splits_nothing(J):
+    layout = J.typeof(np.ones((2, 3))).sharding
+    P = J.sharding.PartitionSpec
+    assert layout.spec == P(None, None) and layout.mesh.empty and layout.mesh == J.sharding.get_abstract_mesh()
+    assert layout.update(spec=P(None)).spec == P(None)
+    assert J.core.ShapedArray((3,), np.dtype("float32"), sharding=None).shape == (3,)
+
+
+@IN_BOTH
+def test_meshes_without_devices(J):
+    Mesh, kinds = J.sharding.AbstractMesh, J.sharding.AxisType
+    mesh = Mesh((2, 3), ("a", "b"), (kinds.Auto, kinds.Manual))
+    assert mesh == Mesh((2, 3), ("a", "b"), (kinds.Auto, kinds.Manual)) != Mesh((2, 3), ("a", "c"))
+    assert dict(mesh.shape) == {"a": 2, "b": 3} and mesh.size == 6 and not mesh.empty
+    assert (mesh.auto_axes, mesh.manual_axes, mesh.explicit_axes) == (("a",), ("b",), ())
+    assert not mesh.are_all_axes_auto and mesh.update(axis_sizes=(1, 1)).size == 1
+    with pytest.raises(ValueError, match="AbstractMesh does not implement devices"):
+        mesh.devices  # noqa: B018

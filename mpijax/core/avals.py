@@ -46,7 +46,10 @@ class ShapedArray:
     _text: str | None
     _table: dict[tuple, ShapedArray] = {}
 
-    def __new__(cls, shape, dtype, weak_type: bool = False, vma: frozenset = NO_AXES):
+    def __new__(
+        cls, shape, dtype, weak_type: bool = False, vma: frozenset = NO_AXES, *, sharding: Any = None, memory_space=None
+    ):
+        # A layout belongs to an array here, not to its type: `sharding` and `memory_space` are of JAX.
         key = (shape, dtype, weak_type, vma)
         try:
             return cls._table[key]
@@ -79,6 +82,13 @@ class ShapedArray:
     def mat(self) -> ManualAxisType:
         """How the value lies over mesh axes inside `shard_map`, by JAX's name."""
         return ManualAxisType(varying=self.vma)
+
+    @property
+    def sharding(self) -> Any:
+        """How the type splits axes, by JAX's name: not at all. Layouts belong to arrays here, not to types."""
+        from mpijax.spmd.abstract_mesh import unsplit  # lies above
+
+        return unsplit(self.ndim)
 
     @property
     def itemsize(self) -> int:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NoReturn
 
 from mpijax.core.trace import state
-from mpijax.spmd.mesh import AxisType, current_mesh
+from mpijax.spmd.mesh import AxisType, NamedSharding, PartitionSpec, current_mesh
 
 
 class AbstractMesh:
@@ -34,6 +35,7 @@ class AbstractMesh:
         self.axis_types = tuple(kinds) if isinstance(kinds, (tuple, list)) else (kinds,) * len(self.axis_names)
 
     size = property(lambda self: math.prod(self.axis_sizes) if self.axis_sizes else 0)
+    is_local = False
     empty = property(lambda self: self.size == 0)
     shape_tuple = property(lambda self: tuple(zip(self.axis_names, self.axis_sizes, strict=True)))
     shape = property(lambda self: OrderedDict(self.shape_tuple))
@@ -75,6 +77,12 @@ class AbstractMesh:
     def __repr__(self) -> str:
         axes = ", ".join(f"'{n}': {s}" for n, s in self.shape_tuple) or "()"
         return f"AbstractMesh({axes}, axis_types={self.axis_types})"
+
+
+@cache
+def unsplit(ndim: int) -> NamedSharding:
+    """The layout, over no mesh, of an array of which no axis is split."""
+    return NamedSharding(AbstractMesh((), ()), PartitionSpec(*[None] * ndim))
 
 
 def get_abstract_mesh() -> AbstractMesh:

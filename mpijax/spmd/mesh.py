@@ -155,8 +155,11 @@ class Mesh:
 
     @cached_property
     def is_local(self) -> bool:
-        """Whether it is of several devices, all of this process."""
-        return self.size > 1 and len(self.local_devices) == self.size
+        """Whether it is of several devices, all of this process, or of one that is not the default one."""
+        from mpijax.runtime.devices import local_devices
+
+        mine = self.local_devices
+        return len(mine) == self.size > 0 and (self.size > 1 or mine[0] is not local_devices()[0])
 
     @cached_property
     def abstract_mesh(self) -> Any:
@@ -316,8 +319,11 @@ class NamedSharding(Sharding):
             raise ValueError(f"Resource axis: {unknown[0]} of {spec} is not found in mesh: {mesh.axis_names}.")
         named = spec.all_axes()
         if len(set(named)) != len(named):
-            raise ValueError(f"A single NamedSharding spec specification can map every mesh axis to at most one "
-                             f"positional dimension, but {spec} has repeated entries: {named}")  # fmt: skip
+            again = next(a for a in named if named.count(a) > 1)
+            raise ValueError(
+                "A single NamedSharding spec specification can map every mesh axis to at most one positional dimension, "
+                f"but {spec} has duplicate entries for `{again}`"
+            )
         self.mesh = mesh
         self.spec = spec
         self.is_fully_replicated = all(mesh.shape[a] == 1 for a in named)
@@ -330,6 +336,10 @@ class NamedSharding(Sharding):
     @cached_property
     def is_followed(self) -> bool:  # type: ignore[override]
         return not self.is_fully_replicated or self.mesh.is_local
+
+    def update(self, **changes: Any) -> NamedSharding:
+        """This layout over another `mesh`, or by another `spec`."""
+        return NamedSharding(changes.get("mesh", self.mesh), changes.get("spec", self.spec))
 
     @property
     def device_set(self) -> set:
@@ -374,8 +384,9 @@ class NamedSharding(Sharding):
             parts = math.prod(self.mesh.shape[a] for a in self.spec.axes_of(dim))
             if size % parts:
                 raise ValueError(
-                    f"One of the arguments has shape {global_shape}: axis {dim} of size {size} should be divisible by "
-                    f"{parts}, the size of mesh axes {self.spec.axes_of(dim)}, for {self}."
+                    f"Sharding {self} implies that array axis {dim} is partitioned {parts} times, but the dimension size "
+                    f"is {size} (full shape: {tuple(global_shape)}). Pad the array, or leave that axis whole: None in "
+                    "the PartitionSpec."
                 )
             out.append(size // parts)
         if len(self.spec) > len(global_shape):

@@ -2,7 +2,10 @@
 
 from typing import Any
 
+from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from mpijax.core.primitive import registry
+from mpijax.extend.linear_util import WrappedFun
+from mpijax.extend.primitive import Primitive
 
 # Where JAX's name is not that of the primitive.
 _NAMES = {
@@ -13,6 +16,24 @@ _NAMES = {
     "scatter_mul_p": "scatter-mul",
     "scatter_sub_p": "scatter-sub",
 }
+
+
+class _Call(Primitive):
+    """Calls a wrapped function; written into a program are the operations of what is called."""
+
+    def bind(self, fun: WrappedFun, *args: Any, **_params: Any) -> list[Any]:  # type: ignore[override]
+        return fun.call_wrapped(*args)
+
+
+class _ClosedCall(Primitive):
+    """The same of a Jaxpr."""
+
+    def bind(self, *args: Any, call_jaxpr: ClosedJaxpr, **_params: Any) -> list[Any]:  # type: ignore[override]
+        return eval_jaxpr(call_jaxpr.jaxpr, call_jaxpr.consts, *args)
+
+
+call_p = _Call("call", multiple_results=True)
+closed_call_p = _ClosedCall("closed_call", multiple_results=True)
 
 
 def __getattr__(name: str) -> Any:

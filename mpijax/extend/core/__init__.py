@@ -17,7 +17,7 @@ from mpijax.core.jaxpr import Eqn as JaxprEqn
 from mpijax.core.primitive import Unsupported
 from mpijax.core.source import current_source
 from mpijax.core.trace import DebugInfo, Tracer
-from mpijax.extend import primitives
+from mpijax.extend.core import primitives
 from mpijax.extend.primitive import Primitive
 from mpijax.extend.traces import (
     TraceTag,
