@@ -26,7 +26,7 @@ def _cumulate(name, operation, a, axis, dtype, out, *, replace_nan=None, promote
     a = ensure_arraylike(name, a)
     if out is not None:
         raise NotImplementedError(f"The 'out' argument to jnp.{name} is not supported")
-    if axis is None or a.ndim == 0:
+    if axis is None:
         a = lax.reshape(a, (a.size,))
     axis = canonical_axis(0 if axis is None else axis, a.ndim)
     if replace_nan is not None:

@@ -22,7 +22,7 @@ from mpijax.ops.reduce import combining, highest, lowest, monoid_jaxpr
 from mpijax.ops.rules import const_like
 from mpijax.ops.select_windows import select_and_gather_add
 from mpijax.ops.window_folds import fold_windows, numpy_windows
-from mpijax.ops.window_shapes import dilated, padtype_to_pads, transposed_padding, window_shape, with_axis
+from mpijax.ops.window_shapes import check_rank, dilated, padtype_to_pads, transposed_padding, window_shape, with_axis
 from mpijax.ops.windows import by_references
 from mpijax.transforms.batching import batch_at
 from mpijax.transforms.jvp import jvp_jaxpr
@@ -67,6 +67,7 @@ def reduce_window(
     base = ones if base_dilation is None else tuple(base_dilation)
     dilation = ones if window_dilation is None else tuple(window_dilation)
     if isinstance(padding, str):
+        check_rank(typeof(flat[0]), window_dimensions)
         window = dilated(window_dimensions, dilation)
         padding = padtype_to_pads(typeof(flat[0]).shape, window, strides, padding)
     params = {

@@ -66,6 +66,15 @@ def _check_sizes(name: str, sizes: Any, positive: bool = True) -> None:
         raise TypeError(f"reduce_window: every size in {name} must be at least {least}, got {sizes}.")
 
 
+def check_rank(operand: ShapedArray, window_dimensions: Sequence[int]) -> None:
+    """Raise TypeError unless the window has a size for each axis of the operand."""
+    if operand.ndim != len(window_dimensions):
+        raise TypeError(
+            "reduce_window got the wrong number of window_dimensions for operand: got operand shape "
+            f"{operand.shape} with window_dimensions {window_dimensions}."
+        )
+
+
 def window_shape(
     operand: ShapedArray, *, window_dimensions, window_strides, padding, base_dilation, window_dilation
 ) -> tuple[int, ...]:
@@ -74,11 +83,7 @@ def window_shape(
     _check_sizes("window_strides", window_strides)
     _check_sizes("base_dilation", base_dilation, positive=False)
     _check_sizes("window_dilation", window_dilation, positive=False)
-    if operand.ndim != len(window_dimensions):
-        raise TypeError(
-            "reduce_window got the wrong number of window_dimensions for operand: got operand shape "
-            f"{operand.shape} with window_dimensions {window_dimensions}."
-        )
+    check_rank(operand, window_dimensions)
     others = {
         "window_strides": window_strides,
         "base_dilation": base_dilation,
