@@ -8,6 +8,8 @@ TOPICS = [  # in the order of the table; a topic may use what an earlier one def
     "networks",
     "indexing",
     "scans",
+    "sorting",
+    "linalg",
     "transforms",
     "random",
     "loops",

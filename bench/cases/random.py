@@ -15,3 +15,9 @@ def normal(backend):
     f = backend.jax.jit(lambda key: backend.random.normal(key, (F32_4M,)))
     key = backend.random.key(0)
     return lambda: f(key)
+
+
+@case("random/first gamma of a shape", mode="first", seconds=1.5, cache="empty")
+def first_gamma(backend):
+    key = backend.random.key(0)
+    return [lambda: backend.random.gamma(key, 0.7, (1000,))]

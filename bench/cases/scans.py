@@ -23,7 +23,7 @@ def cumsum_columns(backend):
     return lambda: f(x)
 
 
-@case("1M/sort", ratio=10)
+@case("1M/sort", ratio=20)
 def sort(backend):
     f = backend.jax.jit(lambda x: backend.jnp.sort(x))
     x = floats(backend, 1 << 20)
