@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from mpijax.compiler.kernel import Kernel
 
 # Copies of a kernel's body, and expressions in all of them, that splitting its loops may make.
-MAX_BODIES = 27
-MAX_EXPRESSIONS = 600
+MAX_BODIES = 64
+MAX_EXPRESSIONS = 1500
 # Up to here every loop is split.
 FEW_BODIES = 3
 INT64 = np.dtype(np.int64)
