@@ -7,13 +7,14 @@ starts at the first use of devices or communication.
 import importlib as _importlib
 from typing import Any as _Any
 
+from mpijax import missing as _missing
 from mpijax.version import __version__ as __version__
 from mpijax.version import __version_info__ as __version_info__
 
 _MODULES = frozenset(
     """ad_checkpoint api_util core custom_batching custom_derivatives debug distributed dlpack dtypes errors
-    experimental export extend ffi flatten_util image interpreters lax mpi nn numpy ops profiler random scipy
-    sharding stages test_util tree tree_util typing version""".split()
+    example_libraries experimental export extend ffi flatten_util image interpreters lax monitoring mpi nn numpy ops
+    profiler random scipy sharding stages test_util tree tree_util typing version""".split()
 )
 
 # Where the public names live.
@@ -35,9 +36,10 @@ _HOMES = {
     "mpijax.missing": """empty_ref free_ref freeze new_ref""",
     "mpijax.ops.callbacks": "pure_callback",
     "mpijax.ops.numba_call": "numba_call",
-    "mpijax.runtime.devices": """Device default_backend device_count devices host_count host_id
-    local_device_count
+    "mpijax.runtime.devices": """Device default_backend device_count devices host_count host_id host_ids
+        local_device_count
         local_devices process_count process_index process_indices""",
+    "mpijax.runtime.array": "Shard",
     "mpijax.runtime.placement": "block_until_ready device_get device_put",
     "mpijax.scopes": """checking_leaks copy_to_host_async disable_jit effects_barrier
         named_call named_scope print_environment_info""",
@@ -64,7 +66,7 @@ def __getattr__(name: str) -> _Any:
         return _importlib.import_module(f"mpijax.{name}")
     home = _WHERE.get(name)
     if home is None:
-        raise AttributeError(f"module 'mpijax' has no attribute {name!r}")
+        raise _missing.error("mpijax", name)
     value = globals()[name] = getattr(_importlib.import_module(home), name)
     return value
 

@@ -1,5 +1,10 @@
 """``mpijax.sharding``: meshes and how arrays are laid out over them, by JAX's names."""
 
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from mpijax import missing as _missing
 from mpijax.spmd.abstract_mesh import AbstractMesh, get_abstract_mesh
 from mpijax.spmd.constraints import reshard
 from mpijax.spmd.mesh import (
@@ -11,6 +16,7 @@ from mpijax.spmd.mesh import (
     SingleDeviceSharding,
     set_mesh,
 )
+from mpijax.spmd.mesh import current_mesh as _current_mesh
 
 __all__ = [
     "AbstractMesh",
@@ -21,6 +27,25 @@ __all__ = [
     "Sharding",
     "SingleDeviceSharding",
     "get_abstract_mesh",
+    "get_mesh",
+    "make_single_device_sharding",
     "reshard",
     "set_mesh",
 ]
+
+
+def get_mesh() -> Mesh:
+    """The mesh of the enclosing `with mesh:` or of `set_mesh`. Raises ValueError if there is none."""
+    mesh = _current_mesh()
+    if mesh is None:
+        raise ValueError("get_mesh: there is no mesh; enter one by `with mesh:` or jax.set_mesh(mesh).")
+    return mesh
+
+
+def make_single_device_sharding(device: Any, *, memory_kind: str | None = None) -> SingleDeviceSharding:
+    """The layout of an array that lies on one device."""
+    return SingleDeviceSharding(device)
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise _missing.error(__name__, name)
