@@ -42,12 +42,20 @@ class Backend:
             importlib.import_module("mpi4jax")
         return importlib.import_module("mpi4py.MPI").COMM_WORLD
 
+    @property
+    def messages(self):
+        """The library for explicit MPI calls in traced code."""
+        return importlib.import_module("mpijax.mpi" if self.native_ranks else "mpi4jax")
+
+    @property
+    def mpi_grids(self):
+        """What has `create_cart` and `halo_exchange`; ask for `comm` first, which starts MPI."""
+        return importlib.import_module("mpijax.mpi" if self.native_ranks else "bench.peer_mpi")
+
     def allreduce(self, x):
-        """Sum over the ranks, by the library for explicit MPI calls in traced code."""
+        """Sum over the ranks."""
         comm = self.comm
-        library = importlib.import_module("mpijax.mpi" if self.native_ranks else "mpi4jax")
-        summation = importlib.import_module("mpi4py.MPI").SUM
-        return library.allreduce(x, op=summation, comm=comm)
+        return self.messages.allreduce(x, op=importlib.import_module("mpi4py.MPI").SUM, comm=comm)
 
     def array(self, x):
         """A host array as an array of the system, not computed by it (so that nothing is compiled for it)."""

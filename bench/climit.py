@@ -31,7 +31,7 @@ def measure(wanted: set[str], system: System, folder: Path, say) -> dict[str, fl
     limits = {}
     for arguments in sorted(wanted):
         command = [str(program), *arguments.split()]
-        together = arguments.startswith("allreduce")
+        together = arguments.startswith("all")  # ranks
         command = [*launcher(system.program("mpirun"), 2), *command] if together else pinned(command)
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         if done.returncode:

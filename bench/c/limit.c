@@ -2,7 +2,8 @@
 
    copy, axpy, sum    on SIZE float32, arrays that exist already, one core
    heat               ten steps of the heat equation on SIZE x SIZE float32, one core
-   allreduce          of SIZE float32 over the ranks of the job
+   allreduce, alltoall, allgather
+                      of SIZE float32 of each rank over the ranks of the job
 */
 #include <mpi.h>
 #include <stdio.h>
@@ -47,10 +48,19 @@ static void heat(void) {
 
 static void allreduce(void) { MPI_Allreduce(x, z, (int)size, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }
 
+static int ranks = 1;
+
+static void alltoall(void) {
+  MPI_Alltoall(x, (int)(size / ranks), MPI_FLOAT, z, (int)(size / ranks), MPI_FLOAT, MPI_COMM_WORLD);
+}
+
+static void allgather(void) { MPI_Allgather(x, (int)size, MPI_FLOAT, z, (int)size, MPI_FLOAT, MPI_COMM_WORLD); }
+
 static const struct {
   const char *name;
   void (*call)(void);
-} kernels[] = {{"copy", copy}, {"axpy", axpy}, {"sum", sum}, {"heat", heat}, {"allreduce", allreduce}};
+} kernels[] = {{"copy", copy}, {"axpy", axpy}, {"sum", sum}, {"heat", heat}, {"allreduce", allreduce},
+             {"alltoall", alltoall}, {"allgather", allgather}};
 
 static int ascending(const void *a, const void *b) {
   double d = *(const double *)a - *(const double *)b;
@@ -66,11 +76,12 @@ int main(int argc, char **argv) {
     return 2;
   }
   MPI_Init(&argc, &argv);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   size = atol(argv[2]);
   long elements = call == heat ? size * size : size;
   x = aligned_alloc(64, elements * sizeof(float) + 64);
   y = aligned_alloc(64, elements * sizeof(float) + 64);
-  z = aligned_alloc(64, elements * sizeof(float) + 64);
+  z = aligned_alloc(64, elements * ranks * sizeof(float) + 64);
   for (long i = 0; i < elements; i++) x[i] = y[i] = z[i] = (float)(i % 1000);
   for (int i = 0; i < 3; i++) call();
   int count = elements > 100000 ? 5 : 20000;

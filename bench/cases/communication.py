@@ -21,6 +21,83 @@ def allreduce_bandwidth(backend):
     return allreduce(backend, 4 << 20)
 
 
+@case("ranks/allreduce 4 MB", ranks=2, c_ratio=1.05, c=f"allreduce {1 << 20}")
+def allreduce_of_gradients(backend):
+    return allreduce(backend, 1 << 20)
+
+
+def exchange(backend, name, size):
+    """`alltoall` or `allgather` of `size` float32 of each rank."""
+    comm = backend.comm
+    call = getattr(backend.messages, name)
+    f = backend.jax.jit(lambda x: call(x, comm=comm))
+    x = backend.array(np.full((comm.size, size // comm.size), 1.5, np.float32))
+    return lambda: f(x)
+
+
+@case("ranks/alltoall 64 B", ranks=2, c_ratio=1.0, c="alltoall 16")
+def alltoall_latency(backend):
+    return exchange(backend, "alltoall", 16)
+
+
+@case("ranks/alltoall 1 MB", ranks=2, c_ratio=1.1, c=f"alltoall {1 << 18}")
+def alltoall_bandwidth(backend):
+    return exchange(backend, "alltoall", 1 << 18)
+
+
+@case("ranks/allgather 1 MB", ranks=2, c_ratio=1.1, c=f"allgather {1 << 18}")
+def allgather_bandwidth(backend):
+    return exchange(backend, "allgather", 1 << 18)
+
+
+def halos(backend, n, turns):
+    """Exchanges of the halo of a field of n x n cells, in bands of rows; the field is given from call to call."""
+    ranks, mpi = backend.comm.size, backend.mpi_grids
+    cart = mpi.create_cart(1, True)
+    field = backend.array(np.ones((n // ranks + 2, n), np.float32))
+
+    def turn(i, u):
+        return mpi.halo_exchange(u, cart, axes=(0,))
+
+    f = backend.jax.jit(lambda u: backend.lax.fori_loop(0, turns, turn, u), donate_argnums=0)
+
+    def call():
+        nonlocal field
+        field = f(field)
+        return field
+
+    return call
+
+
+@case("ranks/halo of 64x64, 100 exchanges", ranks=2, ratio=1)
+def halo_of_small(backend):
+    return halos(backend, 64, 100)
+
+
+@case("ranks/halo of 1024x1024", ranks=2, seconds=150e-6)
+def halo_of_large(backend):
+    return halos(backend, 1024, 1)
+
+
+def beside_computation(backend, overlap):
+    """An exchange of 256 kB and as much computation, which does not need it."""
+    if not overlap and backend.native_ranks:
+        backend.jax.config.update("mpijax_overlap", False)
+    f = backend.jax.jit(lambda x, y: (backend.allreduce(x) * 0.5, backend.jnp.sin(y)))
+    x, y = (backend.array(np.full(n, 0.5, np.float32)) for n in (1 << 16, 1 << 17))
+    return lambda: f(x, y)
+
+
+@case("ranks/allreduce 256 kB beside computation", ranks=2, ratio=1)
+def overlapped(backend):
+    return beside_computation(backend, True)
+
+
+@case("ranks/allreduce 256 kB, then computation", ranks=2, ratio=1)
+def one_after_the_other(backend):
+    return beside_computation(backend, False)
+
+
 def explicit_step(backend, digits, model, flat):
     """The step of the example for a library where each rank is a world of its own: gradients by allreduce.
 
