@@ -74,8 +74,13 @@ def _filled_like(name: str, a: Any, value: int, dtype: Any, shape: Any, device: 
     a = _like(name, a)
     dtype = requested_dtype(dtype, name)
     shape = None if shape is None else canonical_shape(shape)
-    sharding = device_sharding(device, out_sharding, f"jnp.{name}")
+    sharding = _sharding_like(a, shape, device_sharding(device, out_sharding, f"jnp.{name}"))
     return place(lax.full_like(a, value, dtype, shape), sharding)
+
+
+def _sharding_like(a: Any, shape: Any, asked: Any) -> Any:
+    """Where an array like `a` goes: where it is asked for, or else as `a` lies, if it is of that shape."""
+    return asked if asked is not None or shape is not None else getattr(a, "_sharding", None)
 
 
 def zeros_like(a, dtype=None, shape=None, *, device=None, out_sharding=None):
@@ -99,7 +104,7 @@ def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_shardin
     check_arraylike("full_like", 0, fill_value)
     dtype = requested_dtype(dtype, "full_like")
     shape = None if shape is None else canonical_shape(shape)
-    sharding = device_sharding(device, out_sharding, "full_like")
+    sharding = _sharding_like(a, shape, device_sharding(device, out_sharding, "full_like"))
     if not shape_of(fill_value):
         return place(lax.full_like(a, fill_value, dtype, shape), sharding)
     shape = np.shape(a) if shape is None else shape

@@ -128,7 +128,10 @@ class ArrayImpl(ArrayBase):
 
     @property
     def committed(self) -> bool:
+        """Whether the array was laid out on purpose, and so decides where results go."""
         return self._sharding is not None
+
+    _committed = committed
 
     @property
     def is_fully_addressable(self) -> bool:

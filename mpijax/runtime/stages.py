@@ -100,8 +100,8 @@ class Compiled(_Later):
         check_structure(structure, self.in_tree, "compiled")
         avals = self._traced.jaxpr.in_avals
         self._check_types(leaves, avals)
-        program, layouts = self._program, shardings_of(leaves)
-        if layouts is not None:
+        program, layouts = self._program, shardings_of(leaves) or ()
+        if layouts != _layouts(self._traced):
             donated = self._traced.donated if any(self._traced.donated) else ()
             program = program_of(self._traced.jaxpr, self._traced.name, donated, layouts, config.trace_key())
         outs = program.run([physical(x, a) for x, a in zip(leaves, avals, strict=True)])
@@ -133,8 +133,9 @@ class Compiled(_Later):
 
     @property
     def input_shardings(self) -> Any:
-        """How the arguments are laid out, as a tree ``(args, kwargs)``: on this rank's device."""
-        return tree.tree_unflatten(self.in_tree, [_here()] * self.in_tree.num_leaves)
+        """How the arguments are laid out, as a tree ``(args, kwargs)``."""
+        here = _here()
+        return tree.tree_unflatten(self.in_tree, [here if s is None else s for s in self._traced.layouts])
 
     @property
     def output_shardings(self) -> Any:
@@ -188,4 +189,11 @@ def _here() -> Any:
 
 def lower(traced) -> Lowered:
     """Plan a traced program."""
-    return Lowered(traced, plan_program(traced.jaxpr, traced.donated if any(traced.donated) else ()))
+    donated = traced.donated if any(traced.donated) else ()
+    return Lowered(traced, plan_program(traced.jaxpr, donated, _layouts(traced)))
+
+
+def _layouts(traced) -> tuple[Any, ...]:
+    """Those of the arguments of the Jaxpr; empty if all of them are on this rank's device."""
+    found = tuple(s if s is not None and s.is_followed else None for s in traced.layouts)
+    return (None,) * len(traced.moved) + found if any(found) else ()

@@ -35,7 +35,7 @@ def make_array_from_callback(
     Raises ValueError where the elements do not have the shape of the part. Does not communicate.
     """
     shape = tuple(shape)
-    what = "make_array_from_callback: data_callback returned"
+    what = "That is what data_callback returned"
     indices = list(sharding.addressable_devices_indices_map(shape).values())
     distinct = [index for i, index in enumerate(indices) if index not in indices[:i]]
     return _from_parts(shape, sharding, distinct, [data_callback(index) for index in distinct], dtype, what)
@@ -60,7 +60,7 @@ def make_array_from_process_local_data(
     cut = sharding.local_slices(shape)
     places = zip(local.shape, shape, parts, cut, strict=True)
     own = tuple(c if n == whole and p > 1 else slice(None) for n, whole, p, c in places)
-    what = "make_array_from_process_local_data: local_data is"
+    what = "That is the shape of local_data"
     return _from_part(shape, sharding, local[own] if own else local, None, what)
 
 
@@ -90,14 +90,28 @@ def make_array_from_single_device_arrays(
         if dtype is not None and typeof(part).dtype != dtypes.dtype(dtype):
             raise ValueError(f"arrays have dtype {typeof(part).dtype}, expected dtype={dtype}")
     parts = sharding.addressable_devices_indices_map(tuple(shape))
-    what = "make_array_from_single_device_arrays: an array is"
+    what = "That is the shape of one of the arrays"
     return _from_parts(tuple(shape), sharding, list(parts.values()), _by_device(arrays, list(parts)), dtype, what)
 
 
 def _by_device(arrays: Sequence[Any], devices: list[Any]) -> list[Any]:
-    """Arrays in the order of the devices that they lie on; as they are given, if several lie on one."""
-    held = [getattr(x, "device", None) for x in arrays]
-    return [arrays[held.index(d)] for d in devices] if set(held) == set(devices) else list(arrays)
+    """Arrays in the order of the devices that they lie on; NumPy arrays as they are given."""
+    held = [next(iter(x.devices()), None) if hasattr(x, "devices") else None for x in arrays]
+    if None in held:
+        return list(arrays)
+    if len(set(held)) < len(held):
+        raise ValueError(
+            "When making an array from single-device arrays, the input arrays must be from distinct devices, but got "
+            f"device IDs {[d.id for d in held]}"
+        )
+    if set(held) != set(devices):
+        absent, other = ({d.id for d in a} for a in (set(devices) - set(held), set(held) - set(devices)))
+        raise ValueError(
+            "Addressable devices and per-device arrays devices do not match. Sharding contains devices "
+            f"{absent} that are not present in per-device arrays. Per-device arrays contain devices {other} that are "
+            "not present in the sharding."
+        )
+    return [arrays[held.index(d)] for d in devices]
 
 
 def _from_parts(shape: tuple[int, ...], sharding: Sharding, indices, parts, dtype: Any, what: str) -> Any:
@@ -128,8 +142,8 @@ def _checked(
         aval = aval.update(dtype=dtype)
     if aval.shape != tuple(wanted):
         raise ValueError(
-            f"{what} of shape {aval.shape}, but one part of an array of shape {shape} has shape {tuple(wanted)} in "
-            f"{sharding}"
+            f"Expected shard shape {tuple(wanted)} doesn't match the single device array shape {aval.shape}. Shape of "
+            f"Array is {aval.update(shape=shape).str_short(False)} with sharding {sharding}. {what}."
         )
     value = part._physical if hasattr(part, "_physical") else np.asarray(part).astype(aval.dtype, copy=False)
     return value, aval

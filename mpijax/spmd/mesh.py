@@ -321,8 +321,8 @@ class NamedSharding(Sharding):
         if len(set(named)) != len(named):
             again = next(a for a in named if named.count(a) > 1)
             raise ValueError(
-                "A single NamedSharding spec specification can map every mesh axis to at most one positional dimension, "
-                f"but {spec} has duplicate entries for `{again}`"
+                "A single NamedSharding spec specification can map every mesh axis to at most one positional "
+                f"dimension, but {spec} has duplicate entries for `{again}`"
             )
         self.mesh = mesh
         self.spec = spec
@@ -384,9 +384,9 @@ class NamedSharding(Sharding):
             parts = math.prod(self.mesh.shape[a] for a in self.spec.axes_of(dim))
             if size % parts:
                 raise ValueError(
-                    f"Sharding {self} implies that array axis {dim} is partitioned {parts} times, but the dimension size "
-                    f"is {size} (full shape: {tuple(global_shape)}). Pad the array, or leave that axis whole: None in "
-                    "the PartitionSpec."
+                    f"Sharding {self} implies that array axis {dim} is partitioned {parts} times, but the dimension "
+                    f"size is {size} (full shape: {tuple(global_shape)}). Pad the array, or leave that axis whole: None "
+                    "in the PartitionSpec."
                 )
             out.append(size // parts)
         if len(self.spec) > len(global_shape):

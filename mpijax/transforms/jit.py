@@ -47,6 +47,12 @@ class Traced(TracedProgram):
         return _stages.lower(self)
 
 
+def _layout_of(x: Any) -> Any:
+    """How an argument, or what stands for it, is laid out over devices; None if that is not said."""
+    layout = getattr(x, "_sharding", None) or getattr(x, "sharding", None)
+    return layout if getattr(layout, "is_followed", False) else None
+
+
 def _hashable(value: Any, what: str, fun: Callable) -> None:
     try:
         hash(value)
@@ -255,7 +261,12 @@ class JitFunction(JitBase):
 
     def trace(self, *args, **kwargs) -> Traced:
         """The traced program for these arguments, or for anything with `shape` and `dtype` in their place."""
-        return self._prepare(args, kwargs, abstractify)[1]
+        leaves, traced = self._prepare(args, kwargs, abstractify)
+        if self._shardings is None:
+            return traced.of_layouts(tuple(map(_layout_of, leaves)))
+        positional, named = self._split(args, kwargs)[1]
+        avals = traced.jaxpr.in_avals[len(traced.moved) :]
+        return traced.of_layouts(self._shardings.of_arguments(self._name, positional, named, avals, leaves))
 
     def lower(self, *args, **kwargs):
         """The program lowered to loop nests, ready to compile."""

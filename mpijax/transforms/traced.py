@@ -47,11 +47,16 @@ class Traced(Stage):
       jaxpr: the program. fun_name: the function's name.
       in_tree, out_tree: structure of ``(args, kwargs)`` and of the result.
       moved: the values of enclosing traces that the function closes over; leading arguments of the Jaxpr.
+      layouts: how the arguments are laid out over devices, for each a sharding or None.
     """
 
-    __slots__ = ("jaxpr", "out_tree", "name", "donated", "in_tree", "keep_unused", "moved", "fun_name", "__weakref__")
+    __slots__ = (
+        "jaxpr", "out_tree", "name", "donated", "in_tree", "keep_unused", "moved", "fun_name", "layouts", "__weakref__"
+    )  # fmt: skip
 
-    def __init__(self, jaxpr: ClosedJaxpr, in_tree, out_tree, name: str, donated, keep_unused: bool, moved):
+    def __init__(
+        self, jaxpr: ClosedJaxpr, in_tree, out_tree, name: str, donated, keep_unused: bool, moved, layouts=None
+    ):
         self.jaxpr = jaxpr
         self.in_tree = in_tree
         self.out_tree = out_tree
@@ -59,6 +64,15 @@ class Traced(Stage):
         self.donated = donated
         self.keep_unused = keep_unused
         self.moved = moved
+        self.layouts = (None,) * (len(jaxpr.jaxpr.invars) - len(moved)) if layouts is None else layouts
+
+    def of_layouts(self, layouts: tuple[Any, ...]) -> Any:
+        """This program for arguments laid out in another way."""
+        if layouts == self.layouts:
+            return self
+        return type(self)(
+            self.jaxpr, self.in_tree, self.out_tree, self.name, self.donated, self.keep_unused, self.moved, layouts
+        )
 
     @property
     def args_info(self) -> Any:

@@ -174,6 +174,7 @@ OPERATIONS = {
     "product": lambda s, x: x @ X.T,
     "transposed": lambda s, x: x.T,
     "one row": lambda s, x: x[0],
+    "zeros alike": lambda s, x: (s.jnp.zeros_like(x), s.jnp.full_like(x, 2.0), s.jnp.ones_like(x, dtype=np.int32)),
     "under jit": lambda s, x: s.jax.jit(lambda a: (a * 2, a.sum(0)))(x),
     "gradient": lambda s, x: s.jax.grad(lambda a: (a * a).sum())(x),
     "asked for": lambda s, x: s.jax.jit(lambda a: a, out_shardings=s.NamedSharding(s.line, s.P(None, "i")))(x),
@@ -258,6 +259,29 @@ def test_refused(s):
         s.over(lambda x: x, s.line, s.P(None), s.P())(3.0)
     with pytest.raises(ValueError, match="Please pass `jax.Array`s with a `NamedSharding`"):
         s.over(lambda x: x, s.line.abstract_mesh, s.P("i"), s.P("i"))(X)
+
+
+@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+def test_parts_that_do_not_fit(s):
+    layout, (a, b, c) = s.NamedSharding(s.line, s.P("i")), s.jax.devices()[:3]
+    with pytest.raises(ValueError, match=r"Expected shard shape \(2, 4\) doesn't match the single device array shape"):
+        s.jax.make_array_from_callback(X.shape, layout, lambda index: X)
+    pair = s.NamedSharding(s.jax.sharding.Mesh([a, b], "i"), s.P("i"))
+    for devices, message in [((a, a), "must be from distinct devices"), ((c, a), "per-device arrays devices do not mat")]:
+        with pytest.raises(ValueError, match=message):
+            s.jax.make_array_from_single_device_arrays((8,), pair, [s.jax.device_put(V[:4], d) for d in devices])
+    with pytest.raises(ValueError, match="implies that array axis 0 is partitioned 4 times, but the dimension size is 7"):
+        s.put(V[:7], s.P("i"))
+
+
+@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+def test_layouts_of_compiled_programs(s):
+    layout = s.NamedSharding(s.line, s.P("i"))
+    struct = s.jax.ShapeDtypeStruct((8,), np.float32, sharding=layout)
+    for f, x in [(s.jax.jit(lambda x: x * 2), struct), (s.jax.jit(lambda x: x * 2, in_shardings=layout), V)]:
+        compiled = f.lower(x).compile()
+        assert compiled.input_shardings == ((layout,), {}) and compiled.output_shardings == layout
+        np.testing.assert_array_equal(np.asarray(compiled(s.put(V, s.P("i")))), V * 2)
 
 
 def test_specifications_from_the_arguments():

@@ -186,7 +186,7 @@ def test_shards():
 @many
 def test_parts_that_do_not_fit():
     sharding = NamedSharding(mesh_1d(), P("i"))
-    with pytest.raises(ValueError, match="one part of an array of shape"):
+    with pytest.raises(ValueError, match="doesn't match the single device array shape"):
         jax.make_array_from_callback((2 * SIZE,), sharding, lambda index: np.ones(3))
     with pytest.raises(ValueError, match="Expected 1 per-device arrays"):
         jax.make_array_from_single_device_arrays((SIZE,), sharding, [])
