@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 import scipy.sparse.linalg
 from examples.programs import load_example, path_of
-from mpi.jobs import MPIRUN, starts_jobs
+from launching import mpirun, starts_jobs
 from mpi4py import MPI
 
 import mpijax as jax
@@ -93,7 +93,7 @@ class TestScript:
     def test_four_ranks_have_the_solution_of_a_direct_solver_and_draw_it(self, cg, tmp_path):
         pytest.importorskip("matplotlib")
         field, picture = tmp_path / "u.npy", tmp_path / "cg.png"
-        command = [MPIRUN, "-n", "4", sys.executable, path_of("cg"), "--cells", *map(str, SHAPE), "--save", field]
+        command = [*mpirun(4), sys.executable, path_of("cg"), "--cells", *map(str, SHAPE), "--save", field]
         done = subprocess.run([*command, "--out", picture], capture_output=True, text=True, timeout=250, check=True)
         assert "17 x 14 cells on 2 x 2 ranks" in done.stdout
         assert done.stderr.count("#") == 60
