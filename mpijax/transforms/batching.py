@@ -15,14 +15,17 @@ from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr, subjaxprs
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import registry
 from mpijax.core.trace import Trace, Tracer, named_axes, state, trace_to_closed_jaxpr, typeof
+from mpijax.transforms.zeros import zeros
 
 
 @dataclass(frozen=True)
 class AxisData:
-    """The axis being vectorized over: its name (None if unnamed) and size."""
+    """The axis being vectorized over: its name (None if unnamed) and size, and mesh axes that the examples are split
+    over wherever a layout is said inside."""
 
     name: Any
     size: int
+    spmd: tuple[Any, ...] = ()
 
 
 class VmapTracer(Tracer):
@@ -148,7 +151,7 @@ def broadcast_dim(x: Any, size: int, target: int) -> Any:
 def same_for_all(x: Any) -> Any:
     """A value that does not differ between the examples of the current `vmap`, as one example.
 
-    What other ranks sent is a batch even if nothing differs on this rank.
+    What other ranks sent is a batch even if nothing differs on this rank. Of no examples at all it is zeros.
     """
     trace = state.trace
     if not isinstance(trace, BatchTrace):
@@ -159,6 +162,8 @@ def same_for_all(x: Any) -> Any:
     state.trace = trace.parent
     try:
         shape = typeof(batch).shape
+        if shape[dim] == 0:
+            return zeros(typeof(batch).update(shape=(*shape[:dim], *shape[dim + 1 :])))
         starts = (0,) * len(shape)
         limits = (*shape[:dim], 1, *shape[dim + 1 :])
         first = registry["slice"].bind(batch, start_indices=starts, limit_indices=limits, strides=None)

@@ -409,6 +409,13 @@ def test_errors_of_mpi_name_operation_rank_and_line():
     mpi.barrier()
 
 
+def test_derivatives_by_no_elements():
+    """With no rows there are no directions in which to go forwards."""
+    nothing = jnp.zeros((0, 2))
+    assert jax.jacfwd(mpi.allgather)(nothing).shape == (SIZE, 0, 2, 0, 2)
+    assert jax.jacrev(mpi.allgather)(nothing).shape == (SIZE, 0, 2, 0, 2)
+
+
 def test_integers_have_no_derivative_and_do_no_harm():
     counts = draw((2,), "int32", seed=RANK)
     g = jax.grad(lambda x: jnp.sum(x) * jnp.sum(mpi.allreduce(counts, MPI.SUM)))(X)
