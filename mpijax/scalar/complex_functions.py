@@ -134,7 +134,9 @@ def sqrt(z: Pair) -> Pair:
     other = where(root.eq(0.0), abs(y), abs(y) / (root + root))
     other = where(root.eq(np.inf) & abs(y).eq(np.inf), root, other)
     left = x < 0.0
-    return where(left, other, root) * back, (where(left, root, other) * back).with_sign_of(y)
+    real, imag = where(left, other, root) * back, where(left, root, other) * back
+    upright = _infinite(y)
+    return where(upright, np.inf, real), where(upright, np.inf, imag).with_sign_of(y)
 
 
 @on_pairs
