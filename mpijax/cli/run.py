@@ -178,7 +178,7 @@ class _Running:
         if not self.signalled:
             others = sorted({r for _, r, _ in ends} - {first})
             also = f" (then {ranges(others)})" if others else ""
-            print(f"mpijax run: rank {first} failed first, with status {code}{also}", file=sys.stderr)
+            print(f"mpijax run: rank {first} failed first, with {_described(code)}{also}", file=sys.stderr)
         return code
 
     def _open_pipes(self) -> None:
@@ -233,6 +233,12 @@ class _Running:
             self.signalled = number
             if number != signal.SIGTERM:  # that one may announce a preemption: the program takes its time
                 self.deadline = time.monotonic() + GRACE
+
+
+def _described(status: int) -> str:
+    """``status 3``, or ``status 137 (SIGKILL)``."""
+    known = {128 + s: s.name for s in signal.Signals}
+    return f"status {status} ({known[status]})" if status in known else f"status {status}"
 
 
 def _writer(stream):

@@ -43,20 +43,24 @@ class Job:
 
 @dataclass
 class Outcome:
+    """left: processes that the job left behind."""
+
     status: int
     output: str
     seconds: float
+    left: list[int] = field(default_factory=list)
 
 
 def run_all(jobs: dict[str, Job], folder: Path) -> dict[str, Outcome]:
     """Run the jobs at once; what came of each."""
     running = {}
     env = {k: v for k, v in os.environ.items() if not k.startswith((*LAUNCHER, "MPIJAX_STALL"))}
+    mark = f"mpijax-jobs-{os.getpid()}-{folder.name}"
     env |= {"PYTHONPATH": str(ROOT), "MPIJAX_TRACE_DIR": str(folder)}
     for name, job in jobs.items():
         file = (folder / f"{name}.txt").open("w+")
         process = subprocess.Popen(
-            [*mpirun(job.ranks), sys.executable, "-c", job.start + job.body], env=env | job.settings,
+            [*mpirun(job.ranks), sys.executable, "-c", job.start + job.body], env=env | job.settings | {"TEST_JOB": f"{mark}-{name}"},
             stdout=file, stderr=subprocess.STDOUT, cwd=ROOT, start_new_session=True,
         )  # fmt: skip
         running[name] = process, file, time.monotonic()
@@ -70,4 +74,22 @@ def run_all(jobs: dict[str, Job], folder: Path) -> dict[str, Outcome]:
         file.seek(0)
         outcomes[name] = Outcome(process.returncode, file.read(), time.monotonic() - began)
         file.close()
+        outcomes[name].left = left_behind(f"TEST_JOB={mark}-{name}")
     return outcomes
+
+
+def left_behind(setting: str, limit: float = 10) -> list[int]:
+    """The processes that have a setting in their environment, and do not end within `limit` seconds."""
+    end = time.monotonic() + limit
+    while found := [int(p.parent.name) for p in Path("/proc").glob("[0-9]*/environ") if _has(p, setting.encode())]:
+        if time.monotonic() > end:
+            break
+        time.sleep(0.1)
+    return found
+
+
+def _has(file: Path, setting: bytes) -> bool:
+    try:
+        return setting in file.read_bytes().split(b"\0")
+    except OSError:  # it has ended, or is not ours
+        return False

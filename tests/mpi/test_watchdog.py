@@ -150,6 +150,11 @@ def test_jobs_end_and_tell(outcomes, name, status, patterns):
 
 
 @marked
+def test_no_job_leaves_a_process_behind(outcomes):
+    assert {name: found.left for name, found in outcomes.items() if found.left} == {}
+
+
+@marked
 def test_only_stalls_are_told(outcomes):
     assert "has waited" not in outcomes["signal"].output + outcomes["thread"].output + outcomes["all exit"].output
 
