@@ -52,6 +52,7 @@ cdef struct CommArgs:
     void* mpi_status            # out: an MPI_Status to be filled in by what receives; or NULL
     int32_t line                # the user's line: an index into the program's table of source lines
     int32_t early               # whether what starts it uses MPI's non-blocking form; the same on all ranks
+    int32_t paired              # whether the other side of a message uses a channel of the window too
     void* window                # shared memory of the communicator (mpi_window.h), or NULL
 
 

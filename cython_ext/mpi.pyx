@@ -94,7 +94,8 @@ cdef extern from "mpi_early.h" nogil:
         Transfer transfer
         MPI_Request[2] requests
     MPI_Request MPI_REQUEST_NULL
-    int MJ_DONE, MJ_THROUGH_WINDOW, MJ_REQUESTED
+    int MJ_DONE, MJ_THROUGH_WINDOW, MJ_THROUGH_CHANNEL, MJ_REQUESTED, MJ_CHANNEL
+    void mj_channel_put(Window*, int, const void*, int64_t)
     int mj_start_allreduce(Flight*, const void *, void *, int64_t, MPI_Datatype, MPI_Op, MPI_Comm)
     int mj_start_reduce_scatter(Flight*, const void *, void *, int64_t, MPI_Datatype, MPI_Op, MPI_Comm)
     int mj_start_allgather(Flight*, const void *, void *, int64_t, MPI_Datatype, MPI_Comm)
@@ -270,8 +271,11 @@ cdef int _start(CommArgs *a, CommFlight *flight) noexcept nogil:
             code = mj_window_open(window, MJ_COMM(a.comm))
             if code != MPI_SUCCESS:
                 return code
-        if window.state == MJ_WINDOW_READY:
+        if window.state == MJ_WINDOW_READY and not a.paired:
             _start_transfer(f, a, window)
+            return MPI_SUCCESS
+        if window.state == MJ_WINDOW_READY and a.sendcount <= MJ_CHANNEL and a.recvcount <= MJ_CHANNEL:
+            _start_message(f, a, window)
             return MPI_SUCCESS
     if a.early and a.sendcount <= mj_chunk and a.recvcount <= mj_chunk:
         f.way = MJ_REQUESTED
@@ -289,6 +293,16 @@ cdef void _start_transfer(Flight *f, CommArgs *a, Window *window) noexcept nogil
     x.type, x.op = MJ_TYPE(a.sendtype), MJ_OP(a.mpi_op)
     x.n = a.sendcount * mj_size(x.type) if a.op != COMM_BARRIER else 0
     mj_window_start(x)
+
+
+cdef void _start_message(Flight *f, CommArgs *a, Window *window) noexcept nogil:
+    """Counts are bytes."""
+    cdef Transfer *x = &f.transfer
+    if a.op != COMM_RECV and a.dest >= 0:
+        mj_channel_put(window, a.dest, a.sendbuf, a.sendcount)
+    if a.op != COMM_SEND and a.source >= 0:
+        f.way = MJ_THROUGH_CHANNEL
+        x.window, x.source, x.r, x.n = window, a.source, <char *>a.recvbuf, a.recvcount
 
 
 cdef int _start_request(Flight *f, CommArgs *a) noexcept nogil:
@@ -331,12 +345,16 @@ cdef enum:
     MOVED_AT_MOST = 1 << 17
 
 
-def window_of(str op, intptr_t comm, int64_t nbytes):
+def window_of(str op, intptr_t comm, int64_t nbytes, bint paired):
     """The address of a communicator's window, for operations that go through it; else 0. Not collective.
 
-    nbytes: what each rank sends, the same on all.
+    nbytes: what each rank sends, the same on all. paired: of messages, in whatever size: the first one makes the window.
     """
-    if not uses_windows or transfer_kind[<int>CODES[op]] < 0:
+    if not uses_windows:
+        return 0
+    if paired:
+        return <size_t>mj_window_of(MJ_COMM(comm))
+    if transfer_kind[<int>CODES[op]] < 0:
         return 0
     if nbytes > MOVED_AT_MOST and op not in ("allreduce", "reduce_scatter"):
         return 0

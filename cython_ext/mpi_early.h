@@ -6,11 +6,11 @@
 #ifndef MPIJAX_MPI_EARLY_H
 #define MPIJAX_MPI_EARLY_H
 
-#include "mpi_window.h"
+#include "mpi_channel.h"
 
 /* An operation between its halves. */
 typedef struct {
-    enum { MJ_DONE, MJ_THROUGH_WINDOW, MJ_REQUESTED } way;
+    enum { MJ_DONE, MJ_THROUGH_WINDOW, MJ_THROUGH_CHANNEL, MJ_REQUESTED } way;
     MPI_Request requests[2];
     mj_transfer transfer;
 } mj_flight;
@@ -60,6 +60,8 @@ static void mj_advance(mj_flight *f) {
 static int mj_finish(mj_flight *f) {
     int rc = MPI_SUCCESS;
     if (f->way == MJ_THROUGH_WINDOW) return mj_window_finish(&f->transfer);
+    if (f->way == MJ_THROUGH_CHANNEL)
+        return mj_channel_take(f->transfer.window, f->transfer.source, f->transfer.r, f->transfer.n);
     for (int i = 0; f->way == MJ_REQUESTED && i < 2; i++) {
         int code = mj_yielding ? mj_wait(&f->requests[i]) : MPI_Wait(&f->requests[i], MPI_STATUS_IGNORE);
         if (rc == MPI_SUCCESS) rc = code;

@@ -13,17 +13,30 @@
 
 #include "mpi_calls.h"
 #include <stdatomic.h>
+#include <stddef.h>
 
 #define MJ_WINDOW_RANKS 16            /* more ranks than this combine faster in a tree, which is what MPI has */
 #define MJ_WINDOW_PART (1 << 18)           /* bytes of a part: it stays in the second-level cache */
 #define MJ_SHARED_WORK (1 << 13)    /* bytes above which more than two ranks divide the work of a reduction */
 #define MJ_LINE 128                 /* bytes that processors fetch together */
+#define MJ_CHANNEL (1 << 13)        /* bytes of the longest message of a channel */
 #define MJ_SPINS 2000               /* looks at a flag before a rank lets others run */
 
 typedef struct {
     _Atomic uint64_t value;
     char unused[MJ_LINE - sizeof(uint64_t)];
 } mj_flag;
+
+/* Messages from one rank to another, of which two can be unread (mpi_channel.h). */
+typedef struct {
+    _Atomic uint64_t sent;
+    char unused1[MJ_LINE - sizeof(uint64_t)];
+    _Atomic uint64_t read;
+    char unused2[MJ_LINE - sizeof(uint64_t)];
+    int64_t nbytes[2];
+    char unused3[MJ_LINE - 2 * sizeof(int64_t)];
+    char data[2][MJ_CHANNEL];
+} mj_channel;
 
 /* A communicator's shared memory, as this rank sees it. */
 typedef struct {
@@ -32,6 +45,7 @@ typedef struct {
     uint64_t tick;      /* this rank's flag */
     uint64_t round;     /* which of the two slots is next */
     mj_flag *flags;
+    mj_channel *channels;
     char *slots;
     MPI_Win memory;
 } mj_window;
@@ -93,13 +107,17 @@ static int mj_window_open(mj_window *window, MPI_Comm comm) {
     if (local == window->size) rc = MPI_Allreduce(MPI_IN_PLACE, &yields, 1, MPI_INT, MPI_MAX, here);
     if (rc == MPI_SUCCESS && local == window->size && !yields) {
         MPI_Comm_set_errhandler(here, MPI_ERRORS_RETURN);   /* without memory to share, messages do */
-        bytes = window->rank ? 0 : window->size * (MJ_LINE + 2 * (MPI_Aint)MJ_WINDOW_PART) + MJ_LINE;
+        bytes = MJ_LINE + window->size * (MJ_LINE + 2 * (MPI_Aint)MJ_WINDOW_PART);
+        bytes = window->rank ? 0 : bytes + window->size * window->size * (MPI_Aint)sizeof(mj_channel);
         done = MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, here, &memory, &window->memory) == MPI_SUCCESS;
         if (done) done = MPI_Win_shared_query(window->memory, 0, &bytes, &unit, &memory) == MPI_SUCCESS;
         memory += (MJ_LINE - (uintptr_t)memory % MJ_LINE) % MJ_LINE;
         window->flags = (mj_flag *)memory;
         window->slots = memory + window->size * MJ_LINE;
+        window->channels = (mj_channel *)(window->slots + 2 * window->size * (int64_t)MJ_WINDOW_PART);
         if (done) atomic_store(&window->flags[window->rank].value, 0);
+        for (int to = 0; done && to < window->size; to++)
+            memset(&window->channels[window->rank * window->size + to], 0, offsetof(mj_channel, data));
         rc = MPI_Allreduce(MPI_IN_PLACE, &done, 1, MPI_INT, MPI_MIN, here);
         if (done) window->state = MJ_WINDOW_READY;
     }

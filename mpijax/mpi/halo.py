@@ -9,6 +9,7 @@ from mpijax import lax
 from mpijax import numpy as jnp
 from mpijax.mpi.arguments import array, communicator, whole
 from mpijax.mpi.messages import send, sendrecv
+from mpijax.ops.rank_messages import HALO_TAG
 from mpijax.ops.rank_ops import communicator_of
 from mpijax.runtime import mpi_start
 
@@ -79,9 +80,10 @@ def _along(x, axis: int, width: int, below: int, above: int, comm: Any):
     nobody = mpi_start.start().MPI.PROC_NULL
     for sent, source, dest, place in ((upwards, below, above, 0), (downwards, above, below, n - width)):
         if source != nobody:
-            received.append((place, sendrecv(sent, sent, source, dest, comm=comm)))
+            slab = sendrecv(sent, sent, source, dest, sendtag=HALO_TAG, recvtag=HALO_TAG, comm=comm)
+            received.append((place, slab))
         elif dest != nobody:
-            send(sent, dest, comm=comm)
+            send(sent, dest, tag=HALO_TAG, comm=comm)
     for place, slab in received:
         x = lax.dynamic_update_slice_in_dim(x, slab, place, axis)
     return x

@@ -15,6 +15,9 @@ from mpijax.ops.rank_ops import aval_of, exchange, has_tangent
 from mpijax.transforms.batching import batch_at
 from mpijax.transforms.zeros import Zero, zeros
 
+# The tag of halo exchanges, of which both ends of a message are: these may go another way than MPI's.
+HALO_TAG = 32719
+
 
 def _any_tag(tag: int) -> bool:
     return tag < 0

@@ -163,8 +163,9 @@ class Comm:
     `recvcounts`, or `sendrows` and `recvrows` where they are read when it runs). status: address of an MPI_Status to
     be filled in, or 0. source_line: the user's line.
 
-    early: with MPI's non-blocking call where it has one: all ranks must say the same. goes_on: instructions that only
-    compute run before a `Finish`, which waits; one at a time, and in the same list.
+    paired: of messages, all ranks of the communicator take part, and the other side says the same. early: with MPI's
+    non-blocking call where it has one: all ranks must say the same. goes_on: instructions that only compute run before a
+    `Finish`, which waits; one at a time, and in the same list.
 
     For reports: `label`, what the ranks agree on ("allreduce float32[4] sum"); `nbytes` that this rank sends; `group`,
     the `runtime.recorder.Group` of the communicator; `matched`: all of its ranks do this operation.
@@ -194,6 +195,7 @@ class Comm:
     nbytes: int = 0
     group: Any = None
     matched: bool = False
+    paired: bool = False
     early: bool = False
     goes_on: bool = False
 

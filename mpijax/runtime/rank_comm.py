@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mpijax.compiler.plan import CommStep
+from mpijax.ops.rank_messages import HALO_TAG
 from mpijax.runtime import mpi_start, program
 
 
@@ -185,12 +186,15 @@ def _status(c: Call) -> int:
 
 
 def _send(c: Call) -> list[Any]:
-    return [c.move("send", sendcount=nbytes(c.send), dest=c.params["dest"], sendtag=c.params["tag"])]
+    tag = c.params["tag"]
+    return [c.move("send", sendcount=nbytes(c.send), dest=c.params["dest"], sendtag=tag, paired=tag == HALO_TAG)]
 
 
 def _recv(c: Call) -> list[Any]:
     source, tag, status = c.params["source"], c.params["tag"], _status(c)
-    message = c.move("recv", send=None, recvcount=nbytes(c.recv), source=source, recvtag=tag, status=status)
+    message = c.move(
+        "recv", send=None, recvcount=nbytes(c.recv), source=source, recvtag=tag, status=status, paired=tag == HALO_TAG
+    )
     return [c.zeros(), message] if source == mpi_start.start().MPI.PROC_NULL else [message]
 
 
@@ -198,7 +202,7 @@ def _sendrecv(c: Call) -> list[Any]:
     p = c.params
     message = c.move(
         "sendrecv", sendcount=nbytes(c.send), recvcount=nbytes(c.recv), source=p["source"], dest=p["dest"],
-        sendtag=p["sendtag"], recvtag=p["recvtag"], status=_status(c),
+        sendtag=p["sendtag"], recvtag=p["recvtag"], status=_status(c), paired=p["sendtag"] == p["recvtag"] == HALO_TAG,
     )  # fmt: skip
     return [c.zeros(), message] if p["source"] == mpi_start.start().MPI.PROC_NULL else [message]
 

@@ -199,6 +199,26 @@ for perm in ([(k, (k + 1) % size) for k in range(size)], [(0, size - 1)], [(k, k
     assert bits(z.addressable_shards[0].data) == bits(want[rank])
 print('as they should be')
 """
+HALOS = """
+from mpijax.runtime import mpi_start
+shims = mpi_start.start().ext
+def same(fun, *args):
+    found = []
+    for windows in (False, True):
+        before = shims.set_windows(windows)
+        found.append([np.asarray(y).tobytes() for y in jax.tree.leaves(jax.jit(lambda *xs: fun(*xs))(*args))])
+        shims.set_windows(before)
+    assert found[0] == found[1]
+for dims, periods in (((size, 1), True), ((size, 1), False), ((1, size), (True, False)), (mpi.dims_create(size, 2), True)):
+    cart = mpi.create_cart(dims, periods=periods)
+    for columns in (3 * size + 1, 3000 * size):
+        where = mpi.block_slice((5 * size + 2, columns), cart.dims, cart.coords)
+        u = np.random.default_rng(rank).standard_normal([s.stop - s.start + 2 for s in where]).astype(np.float32)
+        turn = lambda i, u: jax.numpy.tanh(mpi.halo_exchange(u, cart)) + 0.1 * u
+        same(lambda u: lax.fori_loop(0, 4, turn, u), u)
+        if columns < 1000: same(jax.grad(lambda u: (mpi.halo_exchange(jax.numpy.sin(u), cart) ** 2).sum()), u)
+print('the same halos')
+"""
 STALL = """
 step = jax.jit(lambda x: (mpi.allreduce(x, op='SUM') + 1, jax.numpy.sin(x)))
 x = np.ones((100, 100), np.float32)
@@ -214,9 +234,10 @@ POLL = {"MPIJAX_WAIT": "block"}
 SOON = {"MPIJAX_STALL_SECONDS": "1"}
 JOBS = {
     "1 rank": Job(COMPARE, 1, start=START),
-    "2 ranks": Job(COMPARE + OPERATIONS, 2, POLL, START),
+    "2 ranks": Job(COMPARE + OPERATIONS + HALOS, 2, POLL, START),
     "3 ranks that share cores": Job(COMPARE + OPERATIONS, 3, {"MPIJAX_WAIT": "yield"}, START),
-    "4 ranks": Job(COMPARE + OPERATIONS, 4, POLL, START),
+    "3 ranks": Job(HALOS, 3, POLL, START),
+    "4 ranks": Job(COMPARE + OPERATIONS + HALOS, 4, POLL, START),
     "2 ranks, messages": Job(COMPARE + OPERATIONS, 2, ALONE | POLL, START),
     "4 ranks, messages": Job(COMPARE, 4, ALONE, START),
     "stall": Job(STALL, 2, SOON | POLL, START),
@@ -235,7 +256,7 @@ def outcomes(tmp_path_factory):
 def test_jobs(outcomes, name):
     found = outcomes[name]
     assert found.status == 0, found.output
-    for told, body in (("the same bits", COMPARE), ("as they should be", OPERATIONS)):
+    for told, body in (("the same bits", COMPARE), ("as they should be", OPERATIONS), ("the same halos", HALOS)):
         assert found.output.count(told) == JOBS[name].ranks * (body in JOBS[name].body), found.output
     if name.startswith("stall"):
         assert re.search(r"rank 0 has waited 1 s in allreduce float32\[100,100\] sum .*at <string>:\d+", found.output)
