@@ -33,8 +33,8 @@ def test_derivatives(name):
         return lambda x: getattr(J.nn, name)(x).sum()
 
     # The identity's Jaxpr is not compared: JAX drops results of calls that are their arguments.
-    check(lambda J: J.grad(loss(J)), X, jaxpr=name != "identity", **CLOSE)
-    check(lambda J: J.grad(lambda x: (J.grad(loss(J))(x) * X).sum()), X, jaxpr=False, rtol=1e-4, atol=1e-5)
+    check(lambda J: J.grad(loss(J)), X, jaxpr=name != "identity", compiled=True, **CLOSE)
+    check(lambda J: J.grad(lambda x: (J.grad(loss(J))(x) * X).sum()), X, jaxpr=False, compiled=True, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", NORMALIZERS)
