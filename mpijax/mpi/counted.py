@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.primitive import registry
 from mpijax.core.trace import typeof
 from mpijax.mpi.arguments import array, check_rows, communicator, counts_of, root_rank, whole
 from mpijax.mpi.collectives import no_rows
+from mpijax.ops.convert import convert_element_type
 from mpijax.ops.rank_moves import mpi_allgather_p, mpi_alltoall_p, mpi_gather_p, mpi_scatter_p
 from mpijax.ops.rank_ops import Handle, rank_in, size_of
 from mpijax.ops.rank_ragged import mpi_allgatherv_p, mpi_alltoallv_p, mpi_gatherv_p, mpi_scatterv_p
@@ -169,4 +169,4 @@ def _vector(counts, comm: Handle, what: str, name: str = "counts"):
         raise ValueError(
             f"{what}: {name} must be integers, one for each of the {size} ranks, got {aval.dtype} of shape {aval.shape}"
         )
-    return registry["convert_element_type"].bind(counts, new_dtype=np.dtype(np.int32), weak_type=False, sharding=None)
+    return convert_element_type(counts, np.int32)

@@ -409,6 +409,18 @@ def test_errors_of_mpi_name_operation_rank_and_line():
     mpi.barrier()
 
 
+def test_ranks_that_get_no_rows():
+    """Their result is empty, and may lie where what they give begins, which MPI forbids."""
+    counts = [3] + [0] * (SIZE - 1)
+
+    def f(x):
+        return mpi.reduce_scatter(2 * x, MPI.SUM, counts=counts) + 1
+
+    want = 2 * np.sum(VALUES, axis=0)[: counts[RANK]] + 1
+    close(jax.jit(f)(X), want)
+    close(jax.jit(jax.vmap(f, 1, 1))(np.stack([X, X], 1)), np.stack([want, want], 1))
+
+
 def test_derivatives_by_no_elements():
     """With no rows there are no directions in which to go forwards."""
     nothing = jnp.zeros((0, 2))
