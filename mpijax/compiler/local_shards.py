@@ -1,4 +1,4 @@
-"""`shard_map` over several devices of one process: all shards at once, as the examples of a `vmap` over the mesh's axes.
+"""`shard_map` over several devices of one process: all shards at once, as examples of a `vmap` over the mesh's axes.
 
 Collectives are then what they are under `vmap`: sums, permutations and concatenations along array axes. Cutting
 operands into blocks and putting results together only changes how they are read.

@@ -340,8 +340,8 @@ def _seen_by_rules(builder, eqn, inputs, avals, layouts, mesh) -> Operation:
 def _layout(mesh, split: Split):
     from mpijax.spmd.mesh import NamedSharding, PartitionSpec  # lies above
 
-    parts = [axes[0] if len(axes) == 1 else axes or None for axes in split]
-    while parts and parts[-1] is None:
+    parts = list(split)
+    while parts and not parts[-1]:
         parts.pop()
     return NamedSharding(mesh, PartitionSpec(*parts))
 

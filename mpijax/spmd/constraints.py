@@ -112,13 +112,14 @@ def _jvp(primals, tangents, **params):
 
 
 def _batch(axis, args, dims, *, sharding, unconstrained_dims, **params):
-    """The examples lie as they lay: their axis is free."""
+    """The examples lie as they lay: their axis is free, unless `vmap` was told what it is split over."""
     [x], [d] = args, dims
     if d is not None:
         parts = list(sharding.spec)
         parts += [None] * (d - len(parts))
-        parts.insert(d, PartitionSpec.UNCONSTRAINED)
-        unconstrained_dims = frozenset({d, *(i + (d <= i) for i in unconstrained_dims)})
+        parts.insert(d, axis.spmd or PartitionSpec.UNCONSTRAINED)
+        free = (i + (d <= i) for i in unconstrained_dims)
+        unconstrained_dims = frozenset(free if axis.spmd else {d, *free})
         sharding = NamedSharding(sharding.mesh, PartitionSpec(*parts))
     return sharding_constraint_p.bind(x, sharding=sharding, unconstrained_dims=unconstrained_dims, **params), d
 

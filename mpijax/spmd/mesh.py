@@ -48,7 +48,7 @@ class PartitionSpec:
         for p in parts:
             if not (p is None or isinstance(p, (str, tuple, list)) or hasattr(p, "__hash__")):
                 raise TypeError(f"PartitionSpec entries are None, axis names or tuples of them; got {p!r}")
-        self._parts = tuple(tuple(p) if isinstance(p, list) else p for p in parts)
+        self._parts = tuple(_entry(tuple(p)) if isinstance(p, (tuple, list)) else p for p in parts)
 
     def __iter__(self):
         return iter(self._parts)
@@ -99,6 +99,11 @@ class PartitionSpec:
     def all_axes(self) -> tuple:
         """Every mesh axis named, in order."""
         return tuple(a for d in range(len(self._parts)) for a in self.axes_of(d))
+
+
+def _entry(names: tuple) -> Any:
+    """Mesh axes as an entry of a PartitionSpec: None for none, and one by itself."""
+    return names if len(names) > 1 else names[0] if names else None
 
 
 class Mesh:
@@ -385,8 +390,8 @@ class NamedSharding(Sharding):
             if size % parts:
                 raise ValueError(
                     f"Sharding {self} implies that array axis {dim} is partitioned {parts} times, but the dimension "
-                    f"size is {size} (full shape: {tuple(global_shape)}). Pad the array, or leave that axis whole: None "
-                    "in the PartitionSpec."
+                    f"size is {size} (full shape: {tuple(global_shape)}). Pad the array, or leave that axis whole: "
+                    "None in the PartitionSpec."
                 )
             out.append(size // parts)
         if len(self.spec) > len(global_shape):

@@ -408,9 +408,7 @@ def _all_axes_spec(params, aval: ShapedArray) -> PartitionSpec:
     """How to carry a value of a shard out of the body: its first axis split over all axes it varies over."""
     over = params["newly_manual_axes"] & aval.vma if params["check_vma"] else params["newly_manual_axes"]
     axes = tuple(n for n in params["mesh"].axis_names if n in over)
-    if not axes:
-        return P()
-    return P(axes[0] if len(axes) == 1 else axes)
+    return P(axes) if axes else P()
 
 
 # ---------------------------------------------------------------- rules
@@ -546,14 +544,24 @@ def _number(like, value):
 def _batch(axis: AxisData, args, dims, **params):
     moved = [x if d is None else move_dim(x, d, 0) for x, d in zip(args, dims, strict=True)]
     batched = tuple(d is not None for d in dims)
-    if axis.name in params["newly_manual_axes"]:  # in the body that name is the mesh's
-        axis = AxisData(None, axis.size)
+    closed, split = params["jaxpr"], tuple(n for n in axis.spmd if n in params["newly_manual_axes"])
+    size = axis.size // math.prod(params["mesh"].shape[n] for n in split)
+    # In the body the names of the mesh are the mesh's.
+    inner = AxisData(None if axis.name in params["newly_manual_axes"] else axis.name, size, axis.spmd)
     with _inside(params):
-        closed, out_batched = batch_jaxpr(params["jaxpr"], axis, batched, False)
-    in_specs = [P(None, *s) if b else s for s, b in zip(params["in_specs"], batched, strict=True)]
-    out_specs = [P(None, *s) if b else s for s, b in zip(params["out_specs"], out_batched, strict=True)]
+        if split and params["check_vma"]:
+            closed = _varying_over(closed, batched, frozenset(split))
+        closed, out_batched = batch_jaxpr(closed, inner, batched, False)
+    in_specs = [P(split, *s) if b else s for s, b in zip(params["in_specs"], batched, strict=True)]
+    out_specs = [P(split, *s) if b else s for s, b in zip(params["out_specs"], out_batched, strict=True)]
     outs = _rebind(moved, params, closed, in_specs, out_specs)
     return outs, [0 if b else None for b in out_batched]
+
+
+def _varying_over(closed: ClosedJaxpr, which: tuple[bool, ...], axes: frozenset) -> ClosedJaxpr:
+    """The body for arguments of which some vary over more axes."""
+    avals = [a.update(vma=a.vma | axes) if w else a for a, w in zip(closed.in_avals, which, strict=True)]
+    return trace_to_closed_jaxpr(lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), avals)
 
 
 def _dce(used: list[bool], eqn: Eqn) -> Eqn:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes
+from mpijax.core import config, dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.effects import NamedAxisEffect, everywhere
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr, subjaxprs
@@ -124,6 +124,11 @@ def batch_flat(fun: Callable, axis: AxisData, args: Sequence[Any], dims: Sequenc
         finally:
             state.trace = parent
     pairs = [trace.unpack(o) for o in outs]
+    if tag is None and config.checking_leaks():
+        from mpijax.core.leaks import check_leaks
+
+        del outs, wrapped
+        check_leaks(trace, None)
     return [v for v, _ in pairs], [d for _, d in pairs]
 
 

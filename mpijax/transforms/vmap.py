@@ -88,6 +88,7 @@ def vmap(
       out_axes: where that axis goes in each result; None for results without it.
       axis_name: a name by which collectives inside `fun` refer to the axis.
       axis_size: the number of examples, where no argument tells.
+      spmd_axis_name: mesh axes that the examples are split over by layouts and `shard_map`s inside of `fun`.
 
     Raises:
       ValueError: when sizes disagree, axes do not exist, or specifications do not fit the arguments.
@@ -129,7 +130,9 @@ def vmap(
         size = _mapped_size(fun, args, kwargs, leaves, axes, axis_size)
         dims = [None if ax is None else ax % typeof(x).ndim for x, ax in zip(leaves, axes, strict=True)]
         flat_fun = FlatFun(fun, in_tree)
-        outs, out_dims = batch_flat(flat_fun, AxisData(axis_name, size), leaves, dims)
+        spmd = spmd_axis_name if isinstance(spmd_axis_name, tuple) else (spmd_axis_name,)
+        axis = AxisData(axis_name, size, () if spmd_axis_name is None else spmd)
+        outs, out_dims = batch_flat(flat_fun, axis, leaves, dims)
         wanted = flatten_axes("vmap out_axes", flat_fun.out_tree, out_axes)
         placed = [
             _placed(fun, axis_name, flat_fun.out_tree, i, *each, size)

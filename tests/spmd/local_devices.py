@@ -303,6 +303,17 @@ def test_one_axis_inside_of_the_other():
 
 
 @pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+def test_examples_split_over_a_mesh_axis(s):
+    f = s.over(lambda x: s.lax.psum(x, "i") * 2, s.grid, s.P("i"), s.P())
+    g = s.jax.vmap(f, spmd_axis_name="j")
+    np.testing.assert_allclose(np.asarray(g(X)), 2 * X.reshape(8, 2, 2).sum(1), rtol=1e-6)
+    text = str(s.jax.make_jaxpr(g)(X))
+    assert "in_specs=(P('j', 'i'),)" in text and "out_specs=(P('j',),)" in text and "f32[4,2]{V:(i,j)}" in text
+    h = s.jax.vmap(lambda x: s.lax.with_sharding_constraint(x * 2, s.NamedSharding(s.grid, s.P("i"))), spmd_axis_name="j")
+    assert s.jax.jit(h)(X).sharding.spec == s.P("j", "i")
+
+
+@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
 def test_names_are_strings_or_tuples(s):
     with pytest.raises(TypeError, match="must be a tuple or a str"):
         s.over(lambda x: s.lax.pcast(x, {"i"}, to="varying"), s.line, s.P(), s.P("i"))(V)
