@@ -14,7 +14,7 @@ def check_leaks(trace: Any, debug: Any) -> None:
     The trace's own table of constants is emptied first. The garbage collector runs, so that tracers in cycles
     that nobody can reach do not count.
     """
-    trace._const_tracers.clear()
+    getattr(trace, "_const_tracers", {}).clear()
     gc.collect()
     leaked = [x for x in gc.get_referrers(trace) if isinstance(x, Tracer) and x._trace is trace]
     if not leaked:

@@ -18,9 +18,12 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
+
+from mpijax.core import flags
 
 _TRUE = ("y", "yes", "t", "true", "on", "1")
 _FALSE = ("n", "no", "f", "false", "off", "0")
@@ -191,6 +194,14 @@ class Config:
         if name not in _options:
             raise AttributeError(f"Unrecognized config option: {name}")
         return getattr(values, name)
+
+    def parse_flags_with_absl(self) -> None:
+        """Take options from the command line (`--jax_enable_x64=true`), and make them known to absl if it is in use."""
+        flags.tell_absl(_options)
+        for name, text in flags.given(sys.argv[1:], _options).items():
+            self.update(name, text)
+
+    config_with_absl = parse_flags_with_absl
 
     @property
     def values(self) -> dict[str, Any]:

@@ -207,3 +207,39 @@ def test_checking_leaks():
     assert config.checking_leaks() is False
     with config.check_tracer_leaks():
         assert config.checking_leaks() is True
+
+
+ABSL = """
+import sys, types
+
+class Flags(dict):
+    def define(self, name, default, doc): self[name] = default
+flags = types.ModuleType("absl.flags")
+flags.FLAGS = Flags()
+flags.DEFINE_bool = flags.DEFINE_string = flags.FLAGS.define
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["--jax_enable_x64", "--mine=3"], "True allow"),
+        (["--nojax_enable_x64", "--jax_numpy_rank_promotion=raise"], "False raise"),
+        (["-jax_enable_x64=1", "--jax_numpy_rank_promotion", "warn", "jax_debug_nans"], "True warn"),
+        ([], "False allow"),
+    ],
+)
+def test_options_on_the_command_line(arguments, expected):
+    program = ABSL + (
+        "sys.modules['absl.flags'] = flags\nimport mpijax\nmpijax.config.parse_flags_with_absl()\n"
+        "c = mpijax.config\nprint(c.jax_enable_x64, c.jax_numpy_rank_promotion)\n"
+        "assert flags.FLAGS['jax_debug_nans'] is False and flags.FLAGS['jax_platforms'] is None\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == expected, done.stderr
+
+
+def test_an_option_on_the_command_line_is_checked():
+    program = "import mpijax; mpijax.config.parse_flags_with_absl()"
+    done = subprocess.run([sys.executable, "-c", program, "--jax_enable_x64=perhaps"], capture_output=True, text=True, check=False)
+    assert done.returncode and "'perhaps'" in done.stderr

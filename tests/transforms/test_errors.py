@@ -365,12 +365,21 @@ def test_checking_leaks_raises_where_the_value_escapes():
         OURS.jit(lambda x: stored.append(x * 1) or x)(1.0)
 
 
+def test_checking_leaks_raises_where_an_example_escapes():
+    for J in IN_BOTH:
+        stored = []
+        with pytest.raises(Exception, match="Leaked trace"), J.checking_leaks():
+            J.vmap(lambda x, stored=stored: stored.append(x) or x)(X3)
+
+
 @pytest.mark.parametrize(
     "make",
     [
         lambda J: J.jit(lambda x: J.numpy.sin(x) + J.jit(lambda y: y * 2)(x)),
         lambda J: J.jit(J.grad(lambda x: J.nn.relu(x) * J.numpy.where(x > 0, x, 2.0))),
         lambda J: J.jit(lambda x: J.nn.softplus(x) * 2),
+        lambda J: lambda x: J.vmap(J.grad(lambda x: J.nn.relu(x) * J.numpy.sin(x)))(J.numpy.ones(3) * x),
+        lambda J: lambda x: J.jit(J.vmap(J.vmap(lambda y: J.nn.softplus(y) * x)))(J.numpy.ones((2, 3))),
     ],
 )
 def test_checking_leaks_accepts_programs_without_leaks(make):

@@ -1,0 +1,42 @@
+"""Options given on the command line, as `--jax_enable_x64=true`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def given(arguments: Sequence[str], options: Mapping[str, Any]) -> dict[str, str]:
+    """Which options the arguments name, and the text given for each.
+
+    Forms are ``--jax_name=value``, ``--jax_name value``, and for options that are on or off ``--jax_name`` and
+    ``--nojax_name``. Everything else is left alone.
+    """
+    found: dict[str, str] = {}
+    for i, argument in enumerate(arguments):
+        name, has_value, value = argument.lstrip("-").partition("=")
+        if not argument.startswith("-"):
+            continue
+        if name.removeprefix("no") in options and name.startswith("no"):
+            found[name.removeprefix("no")] = "false"
+        elif name in options and has_value:
+            found[name] = value
+        elif name in options and isinstance(options[name].default, bool):
+            found[name] = "true"
+        elif name in options and i + 1 < len(arguments):
+            found[name] = arguments[i + 1]
+    return found
+
+
+def tell_absl(options: Mapping[str, Any]) -> None:
+    """Where a program parses its own flags with absl, let it know the options, so that it does not refuse them."""
+    flags = sys.modules.get("absl.flags")
+    if flags is None:
+        return
+    for name, option in options.items():
+        if name.startswith("jax_") and name not in flags.FLAGS:
+            if isinstance(option.default, bool):
+                flags.DEFINE_bool(name, option.default, option.__doc__)
+            else:
+                flags.DEFINE_string(name, None, option.__doc__)
