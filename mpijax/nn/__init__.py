@@ -1,6 +1,5 @@
 """Functions that neural networks are made of."""
 
-# ruff: noqa: F401
 from mpijax.nn import initializers
 from mpijax.nn.activations import (
     celu,
@@ -39,3 +38,11 @@ from mpijax.nn.normalize import (
 from mpijax.nn.scaled import get_scaled_dot_general_config, scaled_dot_general, scaled_matmul
 from mpijax.numpy import tanh
 from mpijax.numpy.one_hot import one_hot
+
+__all__ = [
+    "celu", "dot_product_attention", "elu", "gelu", "get_scaled_dot_general_config", "glu", "hard_sigmoid",
+    "hard_silu", "hard_swish", "hard_tanh", "identity", "initializers", "leaky_relu", "log1mexp", "log_sigmoid",
+    "log_softmax", "logmeanexp", "logsumexp", "mish", "one_hot", "relu", "relu6", "scaled_dot_general",
+    "scaled_matmul", "selu", "sigmoid", "silu", "soft_sign", "softmax", "softplus", "sparse_plus",
+    "sparse_sigmoid", "squareplus", "standardize", "swish", "tanh",
+]  # fmt: skip

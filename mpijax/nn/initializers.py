@@ -17,6 +17,13 @@ from mpijax import random
 from mpijax.core import dtypes
 from mpijax.numpy.util import canonical_shape
 
+__all__ = [
+    "Initializer", "constant", "delta_orthogonal", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",
+    "kaiming_normal", "kaiming_uniform", "lecun_normal", "lecun_uniform", "normal", "ones", "orthogonal",
+    "truncated_normal", "uniform", "variance_scaling", "xavier_normal", "xavier_uniform", "zeros",
+]  # fmt: skip
+
+
 Axes = int | Sequence[int]
 
 

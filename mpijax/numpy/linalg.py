@@ -1,6 +1,5 @@
 """`jax.numpy.linalg`: linear algebra on stacks of matrices, the last two axes of an array."""
 
-# ruff: noqa: F401
 from __future__ import annotations
 
 import itertools
@@ -25,6 +24,13 @@ from mpijax.numpy.solutions import (
     tensorsolve,
 )
 from mpijax.numpy.util import ensure_arraylike
+
+__all__ = [
+    "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq",
+    "matmul", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer",
+    "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensordot", "tensorinv", "tensorsolve", "trace",
+    "vecdot", "vector_norm",
+]  # fmt: skip
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:

@@ -5,7 +5,6 @@ key, subkey = random.split(key)
 x = random.normal(subkey, (3,))
 """
 
-# ruff: noqa: F401
 from mpijax.ops.random_gamma import random_gamma_p as random_gamma_p
 from mpijax.random.choosing import categorical, choice, permutation
 from mpijax.random.continuous import (
@@ -42,3 +41,12 @@ from mpijax.random.keys import (
 )
 from mpijax.random.matrices import multivariate_normal, orthogonal
 from mpijax.random.uniform import bernoulli, bits, randint, uniform
+
+__all__ = [
+    "PRNGKey", "ball", "bernoulli", "beta", "binomial", "bits", "categorical", "cauchy", "chisquare", "choice",
+    "clone", "dirichlet", "double_sided_maxwell", "exponential", "f", "fold_in", "gamma", "generalized_normal",
+    "geometric", "gumbel", "key", "key_data", "key_dtype", "key_impl", "laplace", "loggamma", "logistic",
+    "lognormal", "maxwell", "multinomial", "multivariate_normal", "normal", "orthogonal", "pareto", "permutation",
+    "poisson", "rademacher", "randint", "random_gamma_p", "rayleigh", "split", "t", "triangular",
+    "truncated_normal", "uniform", "wald", "weibull_min", "wrap_key_data",
+]  # fmt: skip

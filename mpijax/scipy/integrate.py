@@ -1,4 +1,7 @@
 """Integrals of sampled functions."""
 
-# ruff: noqa: F401
 from mpijax.numpy import trapezoid
+
+__all__ = [
+    "trapezoid",
+]  # fmt: skip

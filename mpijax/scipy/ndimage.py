@@ -15,6 +15,10 @@ from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.transforms.api import jit
 
+__all__ = [
+    "map_coordinates",
+]  # fmt: skip
+
 
 def _mirrored(index: Any, size: int) -> Any:
     last = size - 1

@@ -44,7 +44,7 @@ class PartitionSpec:
     __slots__ = ("_parts",)
     UNCONSTRAINED = UNCONSTRAINED
 
-    def __init__(self, *parts):
+    def __init__(self, *parts: Any) -> None:
         for p in parts:
             if not (p is None or isinstance(p, (str, tuple, list)) or hasattr(p, "__hash__")):
                 raise TypeError(f"PartitionSpec entries are None, axis names or tuples of them; got {p!r}")

@@ -1,4 +1,7 @@
 """Clustering."""
 
-# ruff: noqa: F401
 from mpijax.scipy.cluster import vq
+
+__all__ = [
+    "vq",
+]  # fmt: skip

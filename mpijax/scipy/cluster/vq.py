@@ -7,6 +7,10 @@ from typing import Any
 import mpijax.numpy as jnp
 from mpijax.numpy.util import as_array, check_arraylike, promote_dtypes_inexact
 
+__all__ = [
+    "vq",
+]  # fmt: skip
+
 
 def vq(obs: Any, code_book: Any, check_finite: bool = True) -> tuple[Any, Any]:
     """For each observation the nearest vector of a code book.

@@ -1,4 +1,7 @@
 """Interpolation on grids."""
 
-# ruff: noqa: F401
 from mpijax.scipy.interpolate.grid import RegularGridInterpolator
+
+__all__ = [
+    "RegularGridInterpolator",
+]  # fmt: skip

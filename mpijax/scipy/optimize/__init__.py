@@ -1,4 +1,7 @@
 """Minimization of functions."""
 
-# ruff: noqa: F401
 from mpijax.scipy.optimize.minimize import OptimizeResults, minimize
+
+__all__ = [
+    "OptimizeResults", "minimize",
+]  # fmt: skip

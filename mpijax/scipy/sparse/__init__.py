@@ -1,4 +1,7 @@
 """Solvers for linear systems given by products with a matrix."""
 
-# ruff: noqa: F401
 from mpijax.scipy.sparse import linalg
+
+__all__ = [
+    "linalg",
+]  # fmt: skip

@@ -20,6 +20,11 @@ from mpijax.core import tree
 from mpijax.numpy.util import as_array, is_arraylike
 from mpijax.scipy.sparse.gmres_cycles import gmres_solve
 
+__all__ = [
+    "bicgstab", "cg", "gmres",
+]  # fmt: skip
+
+
 # ---------------------------------------------------------------- vectors that are trees
 
 

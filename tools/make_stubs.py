@@ -1,0 +1,104 @@
+"""Write the type stubs of the packages whose names are loaded when they are first used: their tables as imports.
+
+    python tools/make_stubs.py            write mpijax/__init__.pyi and its like
+    python tools/make_stubs.py --check    exit with 1 where one is not up to date
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import sys
+import types
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+LAZY = ("mpijax", "mpijax.lax", "mpijax.numpy")
+HEADER = '"""{summary} Written by tools/make_stubs.py from the table of {module}."""\n\n'
+
+
+def homes(package: str) -> Iterable[tuple[str, list[str]]]:
+    """(module, names) of what a package loads from where, sorted."""
+    module = importlib.import_module(package)
+    found: dict[str, list[str]] = {}
+    if package == "mpijax":
+        for name, home in module._WHERE.items():
+            found.setdefault(home, []).append(name)
+    else:
+        base = "mpijax" if package == "mpijax.lax" else package
+        for name, home in module._HOME.items():
+            found.setdefault(f"{base}.{home}", []).append(name)
+    if package == "mpijax.numpy":
+        found["numpy"] = sorted(module._NUMPYS)
+        found["mpijax.core.array_api"] = ["Array as ndarray"]
+        found.setdefault("mpijax.numpy.scalar_types", []).append("bool_ as bool")
+    return sorted((home, sorted(names)) for home, names in found.items())
+
+
+def submodules(package: str) -> list[str]:
+    module = importlib.import_module(package)
+    return sorted(getattr(module, "_SUBMODULES", None) or module._MODULES)
+
+
+def stub(package: str) -> str:
+    """The text of a package's stub."""
+    lines = [f"from {package} import {name} as {name}" for name in submodules(package)]
+    for home, names in homes(package):
+        for name in names:
+            lines.append(declaration(home, name))
+    if package == "mpijax":
+        lines += [f"from mpijax.version import {n} as {n}" for n in ("__version__", "__version_info__")]
+    summary = f"Names of {package}."
+    return HEADER.format(summary=summary, module=package) + "\n".join(lines) + "\n"
+
+
+def declaration(home: str, name: str) -> str:
+    """How the stub declares a name: imported where it has types, with `Any` where it has none."""
+    if home == "numpy" or " as " in name:
+        return f"from {home} import {name if ' as ' in name else f'{name} as {name}'}"
+    value = getattr(importlib.import_module(home), name)
+    if isinstance(value, type):
+        defined = getattr(value, "__module__", home)
+        if defined in LAZY:
+            return f"{name}: Any"
+        owner = defined if getattr(sys.modules.get(defined), name, None) is value else home
+        return f"from {owner} import {name} as {name}"
+    if isinstance(value, types.FunctionType) and value.__module__ == home and _typed(value):
+        return f"from {home} import {name} as {name}"
+    if not callable(value) or not hasattr(value, "__name__"):
+        return f"{name}: Any"
+    try:
+        return f"def {name}({_parameters(inspect.signature(value))}) -> Any: ..."
+    except (TypeError, ValueError):
+        return f"{name}: Any"
+
+
+def _typed(function: types.FunctionType) -> bool:
+    signature = inspect.signature(function)
+    parts = [p.annotation for p in signature.parameters.values()] + [signature.return_annotation]
+    return inspect.Parameter.empty not in parts
+
+
+def _parameters(signature: inspect.Signature) -> str:
+    plain = [
+        p.replace(annotation="Any", default=... if p.default is not p.empty else p.empty)
+        for p in signature.parameters.values()
+    ]
+    text = str(inspect.Signature(plain))[1:-1]
+    return text.replace("'Any'", "Any").replace("Ellipsis", "...")
+
+
+def path(package: str) -> Path:
+    return ROOT.joinpath(*package.split("."), "__init__.pyi")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    stale = [p for p in LAZY if not path(p).exists() or path(p).read_text() != stub(p)]
+    if parser.parse_args().check:
+        sys.exit(f"stubs of {', '.join(stale)} are not up to date: run {sys.argv[0]}" if stale else 0)
+    for package in stale:
+        path(package).write_text(stub(package))
