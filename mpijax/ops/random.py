@@ -23,7 +23,7 @@ from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.trace import typeof
 from mpijax.ops.convert import stage
 from mpijax.ops.families import CONSTANT, NOT_LINEAR, broadcast_type, scalar_rule
-from mpijax.ops.moves import canonical_shape
+from mpijax.ops.moves import canonical_shape, check_shapelike
 from mpijax.ops.rules import broadcast_to, expand_front
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero
@@ -273,6 +273,7 @@ def _counters(keys, shape):
 
 def _split_type(keys, *, shape):
     _check_keys("random_split", keys)
+    check_shapelike("random_split", "shape", shape)
     return keys.update(shape=keys.shape + tuple(shape))
 
 
@@ -320,6 +321,7 @@ def random_bits(keys: Any, bit_width: int, shape: Any) -> Any:
 
 def _bits_type(keys, *, bit_width, shape):
     _check_keys("random_bits", keys)
+    check_shapelike("random_bits", "shape", shape)
     if bit_width not in _WIDTHS:
         raise TypeError("requires 8-, 16-, 32- or 64-bit field width.")
     return ShapedArray(keys.shape + tuple(shape), dtypes.canonicalize_dtype(np.dtype(f"uint{bit_width}")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial, update_wrapper
@@ -333,6 +334,12 @@ def jit(
         fit: sizes that do not divide evenly, or an argument laid out otherwise.
       TypeError: for an argument that is no array.
     """
+    if device is not None or backend is not None:
+        warnings.warn(
+            "backend and device argument on jit is deprecated: place the arguments with jax.device_put.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
     shardings = None
     if in_shardings is not None or out_shardings is not None:
         from mpijax.spmd.jit_shardings import JitShardings  # lies above, and few programs need it

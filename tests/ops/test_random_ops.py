@@ -130,5 +130,9 @@ def test_errors():
         ops.random_wrap(np.zeros(2, np.float32))
     with pytest.raises(TypeError, match="PRNG key seed must be an integer"):
         ops.random_seed(1.5)
+    with pytest.raises(TypeError, match=r"random_bits shape must have every element be nonnegative, got \(-1,\)"):
+        ops.random_bits(key, 32, (-1,))
+    with pytest.raises(TypeError, match=r"random_split shape must have every element be nonnegative, got \(2, -1\)"):
+        ops.random_split(key, (2, -1))
     with pytest.raises(TypeError, match="requires 8-, 16-, 32- or 64-bit field width"):
         ops.random_bits(key, 12, (3,))

@@ -309,6 +309,14 @@ def test_error_is_jaxs(name):
     check(*ROWS[name])
 
 
+@pytest.mark.parametrize("options", [{"backend": "cpu"}, {"device": 0}])
+def test_jit_warns_of_where_it_would_run(options):
+    for J in IN_BOTH:
+        given = {"device": J.devices()[0]} if "device" in options else options
+        with pytest.warns(DeprecationWarning, match="backend and device argument on jit is deprecated"):
+            assert J.jit(lambda x: x + 1, **given)(1.0) == 2.0
+
+
 class Duck:
     """Has a shape and a dtype, and no value."""
 
