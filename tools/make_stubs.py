@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 LAZY = ("mpijax", "mpijax.lax", "mpijax.numpy")
-HEADER = '"""{summary} Written by tools/make_stubs.py from the table of {module}."""\n\n'
+HEADER = '"""Names of {module}. Written by tools/make_stubs.py from its table."""\n\nfrom typing import Any\n\n'
 
 
 def homes(package: str) -> Iterable[tuple[str, list[str]]]:
@@ -32,8 +32,6 @@ def homes(package: str) -> Iterable[tuple[str, list[str]]]:
             found.setdefault(f"{base}.{home}", []).append(name)
     if package == "mpijax.numpy":
         found["numpy"] = sorted(module._NUMPYS)
-        found["mpijax.core.array_api"] = ["Array as ndarray"]
-        found.setdefault("mpijax.numpy.scalar_types", []).append("bool_ as bool")
     return sorted((home, sorted(names)) for home, names in found.items())
 
 
@@ -48,16 +46,19 @@ def stub(package: str) -> str:
     for home, names in homes(package):
         for name in names:
             lines.append(declaration(home, name))
+    if package == "mpijax.numpy":
+        lines += ["from mpijax.core.array_api import Array", "ndarray = Array", "bool: Any"]
     if package == "mpijax":
         lines += [f"from mpijax.version import {n} as {n}" for n in ("__version__", "__version_info__")]
-    summary = f"Names of {package}."
-    return HEADER.format(summary=summary, module=package) + "\n".join(lines) + "\n"
+    imports = [line for line in lines if line.startswith("from ")]
+    others = [line for line in lines if not line.startswith("from ")]
+    return HEADER.format(module=package) + "\n".join(imports) + "\n\n" + "\n".join(others) + "\n"
 
 
 def declaration(home: str, name: str) -> str:
     """How the stub declares a name: imported where it has types, with `Any` where it has none."""
-    if home == "numpy" or " as " in name:
-        return f"from {home} import {name if ' as ' in name else f'{name} as {name}'}"
+    if home == "numpy":
+        return f"from {home} import {name} as {name}"
     value = getattr(importlib.import_module(home), name)
     if isinstance(value, type):
         defined = getattr(value, "__module__", home)

@@ -1,10 +1,97 @@
-"""Names of mpijax.numpy. Written by tools/make_stubs.py from the table of mpijax.numpy."""
+"""Names of mpijax.numpy. Written by tools/make_stubs.py from its table."""
+
+from typing import Any
 
 from mpijax.numpy import fft as fft
 from mpijax.numpy import linalg as linalg
-from mpijax.core.array_api import Array as ndarray
 from mpijax.numpy.apply import apply_along_axis as apply_along_axis
 from mpijax.numpy.apply import apply_over_axes as apply_over_axes
+from mpijax.numpy.choosing import choose as choose
+from mpijax.numpy.choosing import compress as compress
+from mpijax.numpy.choosing import extract as extract
+from mpijax.numpy.choosing import piecewise as piecewise
+from mpijax.numpy.complexes import iscomplexobj as iscomplexobj
+from mpijax.numpy.complexes import isrealobj as isrealobj
+from mpijax.numpy.conditions import argwhere as argwhere
+from mpijax.numpy.conditions import flatnonzero as flatnonzero
+from mpijax.numpy.conditions import nonzero as nonzero
+from mpijax.numpy.conditions import where as where
+from mpijax.numpy.contraction import einsum as einsum
+from mpijax.numpy.contraction import einsum_path as einsum_path
+from mpijax.numpy.distinct import unique as unique
+from mpijax.numpy.distinct import unique_all as unique_all
+from mpijax.numpy.distinct import unique_counts as unique_counts
+from mpijax.numpy.distinct import unique_inverse as unique_inverse
+from mpijax.numpy.distinct import unique_values as unique_values
+from mpijax.numpy.grids import ix_ as ix_
+from mpijax.numpy.histograms import bincount as bincount
+from mpijax.numpy.histograms import histogram as histogram
+from mpijax.numpy.histograms import histogram2d as histogram2d
+from mpijax.numpy.histograms import histogram_bin_edges as histogram_bin_edges
+from mpijax.numpy.histograms import histogramdd as histogramdd
+from mpijax.numpy.indexing import take as take
+from mpijax.numpy.insertion import delete as delete
+from mpijax.numpy.insertion import insert as insert
+from mpijax.numpy.interpolation import interp as interp
+from mpijax.numpy.linear import tensordot as tensordot
+from mpijax.numpy.linear import vecdot as vecdot
+from mpijax.numpy.namespace_info import __array_namespace_info__ as __array_namespace_info__
+from mpijax.numpy.polynomials import polydiv as polydiv
+from mpijax.numpy.polynomials import polymul as polymul
+from mpijax.numpy.polynomials import roots as roots
+from mpijax.numpy.positions import mask_indices as mask_indices
+from mpijax.numpy.positions import ravel_multi_index as ravel_multi_index
+from mpijax.numpy.positions import unravel_index as unravel_index
+from numpy.exceptions import ComplexWarning as ComplexWarning
+from ml_dtypes._finfo import finfo as finfo
+from mpijax.numpy.queries import get_printoptions as get_printoptions
+from ml_dtypes._iinfo import iinfo as iinfo
+from mpijax.numpy.queries import isscalar as isscalar
+from mpijax.numpy.queries import issubdtype as issubdtype
+from mpijax.numpy.queries import printoptions as printoptions
+from mpijax.numpy.queries import result_type as result_type
+from mpijax.numpy.queries import set_printoptions as set_printoptions
+from mpijax.numpy.sets import intersect1d as intersect1d
+from mpijax.numpy.sets import setdiff1d as setdiff1d
+from mpijax.numpy.sets import setxor1d as setxor1d
+from mpijax.numpy.sets import union1d as union1d
+from mpijax.numpy.trimming import trim_zeros as trim_zeros
+from mpijax.numpy.ufunc_type import frompyfunc as frompyfunc
+from mpijax.numpy.ufunc_type import ufunc as ufunc
+from mpijax.numpy.updates import fill_diagonal as fill_diagonal
+from mpijax.numpy.updates import place as place
+from mpijax.numpy.updates import put as put
+from mpijax.numpy.vectorization import vectorize as vectorize
+from mpijax.numpy.windows import bartlett as bartlett
+from mpijax.numpy.windows import blackman as blackman
+from mpijax.numpy.windows import hamming as hamming
+from mpijax.numpy.windows import hanning as hanning
+from mpijax.numpy.windows import kaiser as kaiser
+from numpy import array_repr as array_repr
+from numpy import array_str as array_str
+from numpy import character as character
+from numpy import complexfloating as complexfloating
+from numpy import dtype as dtype
+from numpy import e as e
+from numpy import euler_gamma as euler_gamma
+from numpy import flexible as flexible
+from numpy import floating as floating
+from numpy import generic as generic
+from numpy import inexact as inexact
+from numpy import inf as inf
+from numpy import integer as integer
+from numpy import iterable as iterable
+from numpy import nan as nan
+from numpy import newaxis as newaxis
+from numpy import number as number
+from numpy import object_ as object_
+from numpy import pi as pi
+from numpy import save as save
+from numpy import savez as savez
+from numpy import signedinteger as signedinteger
+from numpy import unsignedinteger as unsignedinteger
+from mpijax.core.array_api import Array
+
 def argmax(a: Any, axis: Any = ..., out: Any = ..., keepdims: Any = ...) -> Any: ...
 def argmin(a: Any, axis: Any = ..., out: Any = ..., keepdims: Any = ...) -> Any: ...
 def nanargmax(a: Any, axis: Any = ..., out: Any = ..., keepdims: Any = ...) -> Any: ...
@@ -28,25 +115,13 @@ def true_divide(x1: Any, x2: Any, /) -> Any: ...
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any, inplace: Any = ..., *, mode: Any = ...) -> Any: ...
 def packbits(a: Any, axis: Any = ..., bitorder: Any = ...) -> Any: ...
 def unpackbits(a: Any, axis: Any = ..., count: Any = ..., bitorder: Any = ...) -> Any: ...
-from mpijax.numpy.choosing import choose as choose
-from mpijax.numpy.choosing import compress as compress
-from mpijax.numpy.choosing import extract as extract
-from mpijax.numpy.choosing import piecewise as piecewise
 def angle(z: Any, deg: Any = ...) -> Any: ...
 def conj(x: Any, /) -> Any: ...
 def conjugate(x: Any, /) -> Any: ...
 def imag(val: Any, /) -> Any: ...
-from mpijax.numpy.complexes import iscomplexobj as iscomplexobj
-from mpijax.numpy.complexes import isrealobj as isrealobj
 def real(val: Any, /) -> Any: ...
-from mpijax.numpy.conditions import argwhere as argwhere
-from mpijax.numpy.conditions import flatnonzero as flatnonzero
-from mpijax.numpy.conditions import nonzero as nonzero
-from mpijax.numpy.conditions import where as where
 def array(object: Any, dtype: Any = ..., *args: Any, copy: Any = ..., order: Any = ..., ndmin: Any = ..., device: Any = ..., out_sharding: Any = ...) -> Any: ...
 def asarray(a: Any, dtype: Any = ..., order: Any = ..., *, copy: Any = ..., device: Any = ..., out_sharding: Any = ...) -> Any: ...
-from mpijax.numpy.contraction import einsum as einsum
-from mpijax.numpy.contraction import einsum_path as einsum_path
 def ascontiguousarray(a: Any, dtype: Any = ...) -> Any: ...
 def astype(x: Any, dtype: Any, /, *, copy: Any = ..., device: Any = ...) -> Any: ...
 def copy(a: Any, order: Any = ...) -> Any: ...
@@ -70,11 +145,6 @@ def ediff1d(ary: Any, to_end: Any = ..., to_begin: Any = ...) -> Any: ...
 def gradient(f: Any, *varargs: Any, axis: Any = ..., edge_order: Any = ...) -> Any: ...
 def trapezoid(y: Any, x: Any = ..., dx: Any = ..., axis: Any = ...) -> Any: ...
 def unwrap(p: Any, discont: Any = ..., axis: Any = ..., period: Any = ...) -> Any: ...
-from mpijax.numpy.distinct import unique as unique
-from mpijax.numpy.distinct import unique_all as unique_all
-from mpijax.numpy.distinct import unique_counts as unique_counts
-from mpijax.numpy.distinct import unique_inverse as unique_inverse
-from mpijax.numpy.distinct import unique_values as unique_values
 def acos(x: Any, /) -> Any: ...
 def acosh(x: Any, /) -> Any: ...
 def arccos(x: Any, /) -> Any: ...
@@ -142,21 +212,11 @@ def spacing(x: Any, /) -> Any: ...
 def trunc(x: Any) -> Any: ...
 c_: Any
 index_exp: Any
-from mpijax.numpy.grids import ix_ as ix_
 mgrid: Any
 ogrid: Any
 r_: Any
 s_: Any
-from mpijax.numpy.histograms import bincount as bincount
-from mpijax.numpy.histograms import histogram as histogram
-from mpijax.numpy.histograms import histogram2d as histogram2d
-from mpijax.numpy.histograms import histogram_bin_edges as histogram_bin_edges
-from mpijax.numpy.histograms import histogramdd as histogramdd
-from mpijax.numpy.indexing import take as take
 def take_along_axis(arr: Any, indices: Any, axis: Any = ..., mode: Any = ..., fill_value: Any = ..., *, wrap_negative_indices: Any = ...) -> Any: ...
-from mpijax.numpy.insertion import delete as delete
-from mpijax.numpy.insertion import insert as insert
-from mpijax.numpy.interpolation import interp as interp
 def array_split(ary: Any, indices_or_sections: Any, axis: Any = ...) -> Any: ...
 def block(arrays: Any) -> Any: ...
 def column_stack(tup: Any) -> Any: ...
@@ -177,9 +237,7 @@ def kron(a: Any, b: Any) -> Any: ...
 def matmul(a: Any, b: Any, *, precision: Any = ..., preferred_element_type: Any = ..., out_sharding: Any = ...) -> Any: ...
 def matvec(x1: Any, x2: Any, /) -> Any: ...
 def outer(a: Any, b: Any, out: Any = ...) -> Any: ...
-from mpijax.numpy.linear import tensordot as tensordot
 def vdot(a: Any, b: Any, *, precision: Any = ..., preferred_element_type: Any = ...) -> Any: ...
-from mpijax.numpy.linear import vecdot as vecdot
 def vecmat(x1: Any, x2: Any, /) -> Any: ...
 def allclose(a: Any, b: Any, rtol: Any = ..., atol: Any = ..., equal_nan: Any = ...) -> Any: ...
 def array_equal(a1: Any, a2: Any, equal_nan: Any = ...) -> Any: ...
@@ -222,7 +280,6 @@ def triu(m: Any, k: Any = ...) -> Any: ...
 def triu_indices(n: Any, k: Any = ..., m: Any = ...) -> Any: ...
 def triu_indices_from(arr: Any, k: Any = ...) -> Any: ...
 __array_api_version__: Any
-from mpijax.numpy.namespace_info import __array_namespace_info__ as __array_namespace_info__
 def pad(array: Any, pad_width: Any, mode: Any = ..., **kwargs: Any) -> Any: ...
 def argpartition(a: Any, kth: Any, axis: Any = ...) -> Any: ...
 def lexsort(keys: Any, axis: Any = ...) -> Any: ...
@@ -232,16 +289,10 @@ def polyfit(x: Any, y: Any, deg: Any, rcond: Any = ..., full: Any = ..., w: Any 
 def poly(seq_of_zeros: Any) -> Any: ...
 def polyadd(a1: Any, a2: Any) -> Any: ...
 def polyder(p: Any, m: Any = ...) -> Any: ...
-from mpijax.numpy.polynomials import polydiv as polydiv
 def polyint(p: Any, m: Any = ..., k: Any = ...) -> Any: ...
-from mpijax.numpy.polynomials import polymul as polymul
 def polysub(a1: Any, a2: Any) -> Any: ...
 def polyval(p: Any, x: Any, *, unroll: Any = ...) -> Any: ...
-from mpijax.numpy.polynomials import roots as roots
 def vander(x: Any, N: Any = ..., increasing: Any = ...) -> Any: ...
-from mpijax.numpy.positions import mask_indices as mask_indices
-from mpijax.numpy.positions import ravel_multi_index as ravel_multi_index
-from mpijax.numpy.positions import unravel_index as unravel_index
 def cross(a: Any, b: Any, axisa: Any = ..., axisb: Any = ..., axisc: Any = ..., axis: Any = ...) -> Any: ...
 def median(a: Any, axis: Any = ..., out: Any = ..., overwrite_input: Any = ..., keepdims: Any = ...) -> Any: ...
 def nanmedian(a: Any, axis: Any = ..., out: Any = ..., overwrite_input: Any = ..., keepdims: Any = ...) -> Any: ...
@@ -249,19 +300,10 @@ def nanpercentile(a: Any, q: Any, axis: Any = ..., out: Any = ..., overwrite_inp
 def nanquantile(a: Any, q: Any, axis: Any = ..., out: Any = ..., overwrite_input: Any = ..., method: Any = ..., keepdims: Any = ..., *, weights: Any = ...) -> Any: ...
 def percentile(a: Any, q: Any, axis: Any = ..., out: Any = ..., overwrite_input: Any = ..., method: Any = ..., keepdims: Any = ..., *, weights: Any = ..., out_sharding: Any = ...) -> Any: ...
 def quantile(a: Any, q: Any, axis: Any = ..., out: Any = ..., overwrite_input: Any = ..., method: Any = ..., keepdims: Any = ..., *, weights: Any = ...) -> Any: ...
-from numpy.exceptions import ComplexWarning as ComplexWarning
 def can_cast(from_: Any, to: Any, casting: Any = ...) -> Any: ...
-from ml_dtypes._finfo import finfo as finfo
-from mpijax.numpy.queries import get_printoptions as get_printoptions
-from ml_dtypes._iinfo import iinfo as iinfo
 def isdtype(dtype: Any, kind: Any) -> Any: ...
-from mpijax.numpy.queries import isscalar as isscalar
-from mpijax.numpy.queries import issubdtype as issubdtype
 def load(file: Any, *args: Any, **kwargs: Any) -> Any: ...
-from mpijax.numpy.queries import printoptions as printoptions
 def promote_types(a: Any, b: Any) -> Any: ...
-from mpijax.numpy.queries import result_type as result_type
-from mpijax.numpy.queries import set_printoptions as set_printoptions
 def arange(start: Any, stop: Any = ..., step: Any = ..., dtype: Any = ..., *, device: Any = ..., out_sharding: Any = ...) -> Any: ...
 def fromfunction(function: Any, shape: Any, *, dtype: Any = ..., **kwargs: Any) -> Any: ...
 def geomspace(start: Any, stop: Any, num: Any = ..., endpoint: Any = ..., dtype: Any = ..., axis: Any = ...) -> Any: ...
@@ -288,7 +330,6 @@ def prod(a: Any, axis: Any = ..., dtype: Any = ..., out: Any = ..., keepdims: An
 def sum(a: Any, axis: Any = ..., dtype: Any = ..., out: Any = ..., keepdims: Any = ..., initial: Any = ..., where: Any = ..., promote_integers: Any = ...) -> Any: ...
 bfloat16: Any
 bool_: Any
-from mpijax.numpy.scalar_types import bool_ as bool
 cdouble: Any
 complex128: Any
 complex64: Any
@@ -328,11 +369,7 @@ uint4: Any
 uint64: Any
 uint8: Any
 def select(condlist: Any, choicelist: Any, default: Any = ...) -> Any: ...
-from mpijax.numpy.sets import intersect1d as intersect1d
 def isin(element: Any, test_elements: Any, assume_unique: Any = ..., invert: Any = ..., *, method: Any = ...) -> Any: ...
-from mpijax.numpy.sets import setdiff1d as setdiff1d
-from mpijax.numpy.sets import setxor1d as setxor1d
-from mpijax.numpy.sets import union1d as union1d
 def atleast_1d(*arys: Any) -> Any: ...
 def atleast_2d(*arys: Any) -> Any: ...
 def atleast_3d(*arys: Any) -> Any: ...
@@ -366,7 +403,6 @@ def nanvar(a: Any, axis: Any = ..., dtype: Any = ..., out: Any = ..., ddof: Any 
 def ptp(a: Any, axis: Any = ..., out: Any = ..., keepdims: Any = ...) -> Any: ...
 def std(a: Any, axis: Any = ..., dtype: Any = ..., out: Any = ..., ddof: Any = ..., keepdims: Any = ..., *, where: Any = ..., mean: Any = ..., correction: Any = ...) -> Any: ...
 def var(a: Any, axis: Any = ..., dtype: Any = ..., out: Any = ..., ddof: Any = ..., keepdims: Any = ..., *, where: Any = ..., mean: Any = ..., correction: Any = ...) -> Any: ...
-from mpijax.numpy.trimming import trim_zeros as trim_zeros
 def add(*args: Any, out: Any = ..., where: Any = ...) -> Any: ...
 def bitwise_and(*args: Any, out: Any = ..., where: Any = ...) -> Any: ...
 def bitwise_or(*args: Any, out: Any = ..., where: Any = ...) -> Any: ...
@@ -381,41 +417,9 @@ def minimum(*args: Any, out: Any = ..., where: Any = ...) -> Any: ...
 def multiply(*args: Any, out: Any = ..., where: Any = ...) -> Any: ...
 def negative(*args: Any, out: Any = ..., where: Any = ...) -> Any: ...
 def subtract(*args: Any, out: Any = ..., where: Any = ...) -> Any: ...
-from mpijax.numpy.ufunc_type import frompyfunc as frompyfunc
-from mpijax.numpy.ufunc_type import ufunc as ufunc
-from mpijax.numpy.updates import fill_diagonal as fill_diagonal
-from mpijax.numpy.updates import place as place
-from mpijax.numpy.updates import put as put
 def ndim(a: Any) -> Any: ...
 def shape(a: Any) -> Any: ...
 def size(a: Any, axis: Any = ...) -> Any: ...
-from mpijax.numpy.vectorization import vectorize as vectorize
-from mpijax.numpy.windows import bartlett as bartlett
-from mpijax.numpy.windows import blackman as blackman
-from mpijax.numpy.windows import hamming as hamming
-from mpijax.numpy.windows import hanning as hanning
 def i0(x: Any) -> Any: ...
-from mpijax.numpy.windows import kaiser as kaiser
-from numpy import array_repr as array_repr
-from numpy import array_str as array_str
-from numpy import character as character
-from numpy import complexfloating as complexfloating
-from numpy import dtype as dtype
-from numpy import e as e
-from numpy import euler_gamma as euler_gamma
-from numpy import flexible as flexible
-from numpy import floating as floating
-from numpy import generic as generic
-from numpy import inexact as inexact
-from numpy import inf as inf
-from numpy import integer as integer
-from numpy import iterable as iterable
-from numpy import nan as nan
-from numpy import newaxis as newaxis
-from numpy import number as number
-from numpy import object_ as object_
-from numpy import pi as pi
-from numpy import save as save
-from numpy import savez as savez
-from numpy import signedinteger as signedinteger
-from numpy import unsignedinteger as unsignedinteger
+ndarray = Array
+bool: Any
