@@ -62,6 +62,7 @@ pair = MPI.COMM_WORLD.Dup()
 freed = jax.jit(lambda x: mpi.allreduce(x, op=MPI.SUM, comm=pair))
 freed(x)
 pair.Free()
+time.sleep(0.5 * rank)  # so that the ranks' lines do not mix
 told(freed)
 """, start=START),
     "thread": Job("""
