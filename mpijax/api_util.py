@@ -88,8 +88,8 @@ def donation_vector(
     args_tree, kwargs_tree = in_tree.children() if kws else (in_tree, None)
     flags = [i in donate_argnums for i, a in enumerate(args_tree.children()) for _ in range(a.num_leaves)]
     if kwargs_tree is not None:
-        _, names = kwargs_tree.node_data()
-        named = zip(names, kwargs_tree.children(), strict=True)
+        keyword = kwargs_tree.node_data()
+        named = zip(keyword[1] if keyword else (), kwargs_tree.children(), strict=True)
         flags += [name in donate_argnames for name, a in named for _ in range(a.num_leaves)]
     return tuple(flags)
 
