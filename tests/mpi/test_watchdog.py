@@ -24,8 +24,8 @@ JOBS = {
     ),
     "killed": Job("total(x)\nif rank == 1: os.kill(os.getpid(), signal.SIGKILL)\ntotal(x)"),
     "raises": Job("total(x)\nprint('before', flush=True)\nif rank == 1: raise ValueError('unwell')\ntotal(x)"),
-    "exits": Job("total(x)\nprint('before', rank)\nif rank == 1: sys.exit(3)\ntotal(x)"),
-    "exits, started by mpi4py": Job("total(x)\nprint('before', rank)\nif rank == 1: sys.exit(3)\ntotal(x)", start=START),
+    "exits": Job("total(x)\nprint(f'before {rank}')\nif rank == 1: sys.exit(3)\ntotal(x)"),
+    "exits, started by mpi4py": Job("total(x)\nprint(f'before {rank}')\nif rank == 1: sys.exit(3)\ntotal(x)", start=START),
     "leaves": Job("total(x)\nif rank == 0: total(x)"),
     "all exit": Job("total(x)\nsys.exit(5)"),
     "interrupted": Job(
