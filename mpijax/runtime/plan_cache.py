@@ -1,8 +1,8 @@
 """Plans of whole programs on disk, so that a second process neither plans nor emits what a first one did.
 
-A plan is found by what it is made from: the Jaxpr with its sources, the types (not the values) of its constants, which
-arguments are donated or sharded, the options, the CPU, and the version of mpijax, or in a checkout the state of its
-files. It is kept as data (`core.plain`): buffers, steps, and in which files of machine code its kernels are.
+A plan is found by what it is made from: the Jaxpr with its sources, the types and layouts (not the values) of its
+constants, which arguments are donated or sharded, the options, the CPU, and the version of mpijax, or in a checkout the
+state of its files. It is kept as data (`core.plain`): buffers, steps, and in which files of machine code its kernels are.
 
 Programs that hold what is no data are planned in each process: Python callbacks, communicators, and operations defined
 outside of mpijax, whose rules may change without a change of version.
@@ -95,8 +95,10 @@ def entry(closed: ClosedJaxpr, donated: tuple[bool, ...], in_shardings: tuple) -
     writer = JaxprWriter("types")
     try:
         writer.values((closed, in_shardings))
+        layouts = in_shardings, tuple(getattr(x, "_sharding", None) for x in writer.constants)
+        writer.values(layouts)
         rank = _rank(writer)
-        key = fingerprint(_ENVIRONMENT, option.settings(), closed, donated, in_shardings, rank, writer=writer)
+        key = fingerprint(_ENVIRONMENT, option.settings(), closed, donated, layouts, rank, writer=writer)
     except NotSerializable:
         return None
     return Entry(disk, key, writer) if all(map(_is_own, writer.primitives)) else None

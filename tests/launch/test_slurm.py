@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from launch import slurm
 from launching import UNDER_LAUNCHER, is_open_mpi
+
+from launch import slurm
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """

@@ -132,6 +132,15 @@ def test_a_plan_is_for_any_values_of_its_constants(disk):
     assert plan_cache.entry(wide, (), ()).load() is None
 
 
+def test_layouts_of_constants_count(disk):
+    """What a rank reads of its operands depends on where it is in the mesh of an array that is closed over."""
+    x = np.ones((4, 3), np.float32)
+    mesh = jax.make_mesh((1,), ("i",))
+    split = [jax.device_put(x, jax.NamedSharding(mesh, spec)) for spec in (jax.P("i"), jax.P(None, "i"))]
+    keys = {key(lambda z, y=y: z + y, x) for y in (jnp.asarray(x), *split)}
+    assert len(keys) == 3
+
+
 def test_constants_that_are_one_array_differ_from_two(disk):
     a, b = np.ones(3, np.float32), np.ones(3, np.float32)
     x = np.ones(3, np.float32)
