@@ -21,7 +21,7 @@ _HOMES = (
     "mpijax.ops.approximate",
     "mpijax.ops.barrier",
     "mpijax.ops.bit_generators",
-    "mpijax.lax.composite",
+    "mpijax.lax.composites",
     "mpijax.ops.convolution",
     "mpijax.ops.fft",
     "mpijax.ops.linalg",

@@ -23,7 +23,7 @@ _MODULES: dict[str, str] = {
     "ops.barrier": "optimization_barrier optimization_barrier_p",
     "ops.bit_generators": "RandomAlgorithm rng_bit_generator rng_bit_generator_p rng_uniform rng_uniform_p",
     "lax.arrays": "broadcast_like dtype empty shape_as_value",
-    "lax.composite": "composite",
+    "lax.composites": "composite",
     "lax.ragged": "RaggedDotDimensionNumbers ragged_all_to_all ragged_dot ragged_dot_general",
     "lax.scaled": "scaled_dot",
     "ops.bitwise": """

@@ -8,7 +8,7 @@ from mpijax.lax.arrays import dtype as dtype
 from mpijax.lax.arrays import empty as empty
 from mpijax.lax.arrays import shape_as_value as shape_as_value
 from mpijax.lax.branches import platform_dependent as platform_dependent
-from mpijax.lax.composite import composite as composite
+from mpijax.lax.composites import composite as composite
 from mpijax.lax.convolution import conv as conv
 from mpijax.lax.convolution import conv_general_dilated_local as conv_general_dilated_local
 from mpijax.lax.convolution import conv_general_dilated_patches as conv_general_dilated_patches

@@ -172,7 +172,7 @@ def _split(name: str, ary, indices_or_sections, axis=0):
         if rest and name != "array_split":
             raise ValueError(f"array split does not result in an equal division: rest is {rest}")
         sizes = [part + 1] * rest + [part] * (sections - rest)
-    return list(lax.split(ary, [np.int64(n) for n in sizes], axis=axis))
+    return list(lax.split(ary, [np.int64(n) for n in sizes], axis=axis))  # type: ignore[misc]
 
 
 def split(ary, indices_or_sections, axis=0):

@@ -187,7 +187,8 @@ def _mirror(array, pad_width: Pairs, without_edge: bool, odd: bool):
 
 def _mirror_side(array, axis: int, size: int, width: int, before: bool, without_edge: bool, odd: bool):
     """Add a margin on one side, one image of the array of original `size` after another."""
-    edge = lax.slice_in_dim(array, *((0, 1) if before else (-1, None)), axis=axis)
+    start, stop = (0, 1) if before else (-1, None)
+    edge = lax.slice_in_dim(array, start, stop, axis=axis)
     skipped = 1 if without_edge and size > 1 else 0
     while width > 0:
         taken = min(width, size - skipped)
@@ -197,8 +198,8 @@ def _mirror_side(array, axis: int, size: int, width: int, before: bool, without_
         if odd:
             image = subtract(multiply(2, edge), image)
             if size > 1:
-                ends = (0, 1) if before else (-1, None)
-                edge = lax.slice_in_dim(image, *ends, axis=axis)
+                start, stop = (0, 1) if before else (-1, None)
+                edge = lax.slice_in_dim(image, start, stop, axis=axis)
         array = lax.concatenate([image, array] if before else [array, image], dimension=axis)
     return array
 
