@@ -1,0 +1,118 @@
+"""JAX's types for all combinations of dtypes, at the ends of their ranges, of empty and 0-d arrays, and of numbers."""
+
+import warnings
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy_oracle import check_error, check_types, function
+from oracle import OURS, THEIRS, assert_same_outcome, leaves_of, run
+
+FLOATS = [0, -0.0, 1, -1, 0.5, -0.5, 1.5, -2.5, 3, -7.25, 30.25, 88.9, -88.9, 1e-3, 0.999, np.inf, -np.inf, np.nan]
+
+
+def edges(dtype: str) -> np.ndarray:
+    if dtype == "bool":
+        return np.array([False, True])
+    if dtype.startswith(("int", "uint")):
+        limits = np.iinfo(dtype)
+        return np.array([0, 1, 2, 3, 7, 100, limits.max, limits.max - 1, limits.min, limits.min + 1], dtype)
+    if dtype.startswith("complex"):
+        parts = [0, -0.0, 1, -1.5, 0.25, 40, 1e-3]
+        return np.array([complex(a, b) for a in parts for b in parts], dtype)
+    limits = ml_dtypes.finfo(dtype)
+    ends = [float(limits.max), -float(limits.max), float(limits.tiny), -float(limits.tiny), 1 + float(limits.eps)]
+    return np.array(FLOATS + ends).astype(dtype)
+
+
+UNARY = {
+    "float32": """
+        abs acosh arccos arcsin arcsinh arctan arctanh cbrt ceil conj cos cosh deg2rad exp exp2 expm1 fabs floor
+        frexp i0 isfinite isinf isnan isneginf isposinf log log10 log1p log2 logical_not nan_to_num negative
+        rad2deg real reciprocal rint signbit sin sinh sqrt square tan tanh trunc""",
+    "int32 uint8": """
+        abs arctan bitwise_count bitwise_not conj exp2 imag invert isfinite isnan log1p logical_not negative positive
+        sign sin sqrt square""",
+    "bool": "abs cos exp invert isnan logical_not sqrt",
+    "complex64": "abs angle conj cos cosh exp exp2 isfinite log log10 reciprocal sin sinh sqrt square tan tanh",
+}
+BINARY = {
+    "float32": """
+        add arctan2 copysign divide equal floor_divide fmax fmin fmod greater greater_equal heaviside hypot less
+        less_equal logaddexp logical_and logical_xor maximum minimum multiply nextafter not_equal power remainder
+        subtract""",
+    "int8 uint8": """
+        add bitwise_and bitwise_or bitwise_xor equal gcd greater less_equal logical_or maximum minimum multiply
+        subtract""",
+    "complex64": "add equal greater less_equal maximum minimum multiply subtract",
+}
+
+# ---------------------------------------------------------------- types
+
+DTYPES = ["bool", "int8", "uint8", "int32", "uint32", "float16", "float32", "complex64"]
+SPECIAL = """
+    dawsn digamma entr erf erfc erfcx erfinv exp1 expi expit factorial gamma gammaln gammasgn i0 i0e i1 i1e log_ndtr
+    logit loggamma ndtr ndtri spence wofz""".split()
+ANY_UNARY = sorted({name for names in UNARY.values() for name in names.split()})
+ANY_BINARY = sorted({name for names in BINARY.values() for name in names.split()} | {"left_shift", "float_power"})
+
+
+def same_types(source: str, *args) -> None:
+    """Assert equal shapes, dtypes and weak types, or errors of one class, without computing anything."""
+    make = function(source, ", ".join("xyz"[: len(args)]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # JAX's constants, some of which float16 does not have
+        theirs, ours = (run(lambda L=L: L.eval_shape(make(L), *args)) for L in (THEIRS, OURS))
+    assert_same_outcome(theirs, ours)
+    if theirs[0] == "value":
+        described = [[(t.shape, t.dtype, t.weak_type) for t in leaves_of(out[1])] for out in (theirs, ours)]
+        assert described[0] == described[1], source
+
+
+@pytest.mark.parametrize("name", [*(f"n.{u}" for u in ANY_UNARY), *(f"J.scipy.special.{u}" for u in SPECIAL)])
+def test_types_of_one_operand(name):
+    for x in (*map(edges, DTYPES), np.zeros((0, 3), np.float32), 3, 0.5, True, 1j):
+        same_types(f"{name}(x)", x)
+
+
+@pytest.mark.parametrize("name", ANY_BINARY)
+def test_types_of_two_operands(name):
+    arrays = [np.ones(3, dtype) for dtype in DTYPES[:3] + DTYPES[4:]]
+    for x in arrays:
+        for y in (*arrays, 2, 0.5):
+            same_types(f"n.{name}(x, y)", x, y)
+    same_types(f"n.{name}(x, y)", 2, True)
+    same_types(f"n.{name}(x, y)", np.ones((2, 1, 3), np.float32), np.ones((4, 1), np.float32))
+    same_types(f"n.{name}(x, y)", np.ones(3, np.float32), np.ones(4, np.float32))
+
+
+REDUCTIONS = "all any argmax count_nonzero cumprod cumsum max mean min nanmax nansum prod sort std sum var".split()
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_types_of_reductions(name):
+    for dtype in ("bool", "int8", "uint32", "float16", "float32"):
+        for shape in ((2, 3), (2, 0)):
+            for axis in (None, 0, -1):
+                same_types(f"n.{name}(x, axis={axis})", np.zeros(shape, dtype))
+        same_types(f"n.{name}(x)", np.ones((), dtype))
+
+
+# ---------------------------------------------------------------- what went wrong once
+
+
+@pytest.mark.parametrize("name", ("cumsum", "cumprod", "nancumsum", "nancumprod"))
+def test_running_sums_of_0d(name):
+    check_error(f"n.{name}(x, axis=-1)", x=np.float32(2))
+    check_types(f"n.{name}(x)", x=np.float32(2))
+
+
+def test_window_for_another_rank():
+    check_error("J.lax.reduce_window(x, 0, J.lax.add, (2,), (1,), 'SAME')", x=np.ones((2, 3), np.int32))
+    check_error("J.lax.reduce_window(x, 0, J.lax.add, (2,), (), 'SAME')", x=np.int32(3))
+
+
+def test_powers_of_complex_infinities():
+    """A real exponent leaves the angle of an infinity alone."""
+    power = OURS.jit(lambda x: x ** np.complex64(2))(np.array([np.inf, -3, 0], np.complex64))
+    np.testing.assert_allclose(power, [complex(np.inf, 0), 9, 0], rtol=1e-6, atol=1e-5)
