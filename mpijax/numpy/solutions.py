@@ -131,7 +131,8 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
         return (M != 0).any().astype(np.int32)
     s = svd(M, full_matrices=False, compute_uv=False, hermitian=hermitian)
     if rtol is None:
-        rtol = s.max(-1, initial=0) * np.max(M.shape[-2:]).astype(s.dtype) * dtypes.finfo(s.dtype).eps
+        largest = s.max(-1) if s.shape[-1] else s.sum(-1)
+        rtol = largest * np.max(M.shape[-2:]).astype(s.dtype) * dtypes.finfo(s.dtype).eps
     return sum_of(s > expand_dims(rtol, np.ndim(rtol)), axis=-1)
 
 

@@ -157,6 +157,7 @@ def test_every_primitive_has_a_row():
         "indexing",
         "scatter",
         "sort",
+        "top_k",
         "cumulative",
         "stacking",
     )

@@ -190,7 +190,5 @@ def test_all_of_jaxs_names_are_there(module):
 
 
 def test_what_is_left_out_says_so():
-    with pytest.raises(AttributeError, match="use scipy.spatial.transform"):
-        mpijax.scipy.spatial  # noqa: B018
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         mpijax.scipy.nothing  # noqa: B018

@@ -213,6 +213,7 @@ CALLS = [
     Row("while", ("while",), _loop, (np.int32(4), V), reverse=False),
     Row("fori_loop", ("scan",), lambda x: lax.fori_loop(0, 3, lambda i, y: lax.sin(y) * x + i, x), (V,)),
     Row("linear solve", ("custom_linear_solve",), _solve, (np.sin(np.arange(9.0)).reshape(3, 3), V[:3])),
+    Row("barrier", ("optimization_barrier",), lambda x, y: lax.sin(lax.optimization_barrier((x, y))[0]) * y, (V, POSITIVE)),
     Row("callback", ("pure_callback",), _python, (V,), 0),
 ]  # fmt: skip
 
@@ -250,8 +251,9 @@ EXCLUDED = {
         "global_array_to_host_local_array host_local_array_to_global_array sharding_constraint".split(),
         "says how arrays are laid out over ranks: tests/spmd"),
     **dict.fromkeys(
-        "mpi_allgather mpi_allreduce mpi_alltoall mpi_barrier mpi_bcast mpi_exscan mpi_gather mpi_recv mpi_reduce "
-        "mpi_reduce_scatter mpi_scan mpi_scatter mpi_send mpi_sendrecv zero_tangent".split(),
+        "mpi_allgather mpi_allgatherv mpi_allreduce mpi_alltoall mpi_alltoallv mpi_barrier mpi_bcast mpi_exscan "
+        "mpi_gather mpi_gatherv mpi_recv mpi_reduce mpi_reduce_scatter mpi_reduce_scatterv mpi_scan mpi_scatter "
+        "mpi_scatterv mpi_send mpi_sendrecv zero_tangent".split(),
         "communicates between ranks, or is part of the derivative of what does: tests/mpi"),
     **dict.fromkeys("debug_callback debug_print io_callback nan_check".split(), _EFFECT),
     **dict.fromkeys("bitcast_same_width convolution custom_lin empty2 fold_in_equal_shapes".split(), _INNER),
@@ -262,6 +264,7 @@ EXCLUDED = {
     "check": "is taken away by checkify: tests/test_checkify.py",
     "custom_vmap_call": "its batching is the user's: test_implicit.py",
     **dict.fromkeys("ffi_call numba_call".split(), "calls machine code of the user: test_ffi.py, test_numba_call.py"),
+    **dict.fromkeys("rng_bit_generator rng_uniform".split(), "draws bits: tests/lax/test_bits_and_composites.py"),
     "linear_call": "its transpose is the user's: test_implicit.py",
     "platform_index": "chooses among platforms, of which there is one",
 }  # fmt: skip
