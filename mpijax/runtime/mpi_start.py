@@ -10,6 +10,7 @@ import os
 import secrets
 import sys
 import threading
+import time
 import traceback
 from typing import Any
 
@@ -209,6 +210,10 @@ def _check_launcher(size: int, library: str) -> None:
             )
 
 
+# Seconds for srun to read what a rank said last: it drops what is unread when the step is cancelled.
+_READING = 0.3
+
+
 def _install_abort(rank: int, MPI: Any) -> None:
     """Makes an uncaught exception of this rank end the job, after its traceback is printed once."""
     previous = sys.excepthook
@@ -229,6 +234,8 @@ def _install_abort(rank: int, MPI: Any) -> None:
                 status = 130 if issubclass(kind, KeyboardInterrupt) else 1
                 if not launched:  # nobody kills a rank that aborts: it goes, and the coordinator tells the others
                     os._exit(status)
+                if "SLURM_STEP_ID" in os.environ:
+                    time.sleep(_READING)
                 MPI.COMM_WORLD.Abort(status)
 
     sys.excepthook = hook
