@@ -140,6 +140,14 @@ def sqrt(z: Pair) -> Pair:
 
 
 @on_pairs
+def atan2(y: Pair, x: Pair) -> Pair:
+    """-i log((x + i y) / sqrt(x^2 + y^2)), which for real numbers is the angle of (x, y)."""
+    square = x[0] * x[0] - x[1] * x[1] + y[0] * y[0] - y[1] * y[1], 2.0 * (x[0] * x[1] + y[0] * y[1])
+    size, angle = log(_divide((x[0] - y[1], x[1] + y[0]), sqrt(square)))
+    return angle, -size
+
+
+@on_pairs
 def rsqrt(z: Pair) -> Pair:
     one = z[0].const(1.0), z[0].const(0.0)
     return _divide(one, sqrt(z))

@@ -98,3 +98,12 @@ def test_order_and_equality():
     np.testing.assert_array_equal(run("complex", x.real.copy(), x.imag.copy()), x)
     np.testing.assert_array_equal(run("imag", x), x.imag)
     np.testing.assert_array_equal(run("real", x), x.real)
+
+
+def test_angle_of_a_pair():
+    rng = np.random.default_rng(5)
+    y, x = (rng.normal(size=40) + 1j * rng.normal(size=40) for _ in range(2))
+    want = -1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y))
+    np.testing.assert_allclose(run("atan2", y, x), want, rtol=1e-12)
+    flat = run("atan2", y.real + 0j, x.real + 0j)
+    np.testing.assert_allclose(flat.real, np.arctan2(y.real, x.real), rtol=1e-12)
