@@ -15,7 +15,7 @@ from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import registry
 from mpijax.core.trace import named_axes
 from mpijax.transforms.batching import AxisData, batch_jaxpr
-from mpijax.transforms.blocks import Blocks, Split
+from mpijax.transforms.blocks import Blocks
 
 Axes = tuple[tuple[Any, int], ...]
 
@@ -25,7 +25,7 @@ def run(builder, closed, params: dict[str, Any], inputs, source) -> list:
     mesh = params["mesh"]
     axes: Axes = tuple((n, s) for n, s in mesh.shape.items() if n in params["newly_manual_axes"])
     blocks = _GraphBlocks(builder, axes, source)
-    in_splits = [_split(spec, v.aval.ndim) for spec, v in zip(params["in_specs"], inputs, strict=True)]
+    in_splits = [spec.split(v.aval.ndim) for spec, v in zip(params["in_specs"], inputs, strict=True)]
     with named_axes(dict(axes)):
         batched, leading = _over(closed, axes, [blocks.named(split) for split in in_splits])
     operands = [blocks.apart(v, split) for v, split in zip(inputs, in_splits, strict=True)]
@@ -35,11 +35,7 @@ def run(builder, closed, params: dict[str, Any], inputs, source) -> list:
     finally:
         builder.meshes.pop()
     placed = zip(outs, leading, params["out_specs"], strict=True)
-    return [blocks.together(v, names, _split(spec, v.aval.ndim - len(names))) for v, names, spec in placed]
-
-
-def _split(spec, ndim: int) -> Split:
-    return tuple(spec.axes_of(d) for d in range(ndim))
+    return [blocks.together(v, names, spec.split(v.aval.ndim - len(names))) for v, names, spec in placed]
 
 
 def _over(closed, axes: Axes, in_names: Sequence[tuple]) -> tuple[Any, list[tuple]]:

@@ -96,7 +96,7 @@ def split_of(layout, ndim: int) -> Split:
 
 def _named_split(layout, ndim: int) -> Split:
     sizes = layout.mesh.shape
-    return tuple(tuple(a for a in layout.spec.axes_of(d) if sizes[a] > 1) for d in range(ndim))
+    return tuple(tuple(a for a in axes if sizes[a] > 1) for axes in layout.spec.split(ndim))
 
 
 def global_aval(builder, v):

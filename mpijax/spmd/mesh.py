@@ -96,6 +96,10 @@ class PartitionSpec:
         part = self._parts[dim]
         return part if isinstance(part, tuple) else (part,)
 
+    def split(self, ndim: int) -> tuple[tuple[Any, ...], ...]:
+        """The mesh axes that each of `ndim` array axes is split over."""
+        return tuple(map(self.axes_of, range(ndim)))
+
     def all_axes(self) -> tuple:
         """Every mesh axis named, in order."""
         return tuple(a for d in range(len(self._parts)) for a in self.axes_of(d))

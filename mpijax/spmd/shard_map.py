@@ -158,7 +158,7 @@ def _run_eagerly(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma
     leaves, in_tree = tree.tree_flatten((args, {}))
     axes = [(n, s) for n, s in mesh.shape.items() if n in names]
     blocks, flat_fun = Blocks(axes), FlatFun(f, in_tree)
-    splits = [_split(s, typeof(x).ndim) for s, x in zip(in_specs, leaves, strict=True)]
+    splits = [s.split(typeof(x).ndim) for s, x in zip(in_specs, leaves, strict=True)]
     operands = [blocks.apart(x, split) for x, split in zip(leaves, splits, strict=True)]
     outs, differing = _over_axes(flat_fun, axes, operands, [blocks.named(split) for split in splits])
     specs = _flatten_specs("out_specs", out_specs, flat_fun.out_tree, mesh, names)
@@ -167,12 +167,8 @@ def _run_eagerly(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma
         aval = typeof(x)
         shard = aval.update(shape=aval.shape[len(along) :], vma=frozenset(along))
         _check_out(f, mesh, shard, spec, names if check_vma else NO_AXES)
-        results.append(lay_out(blocks.together(x, along, _split(spec, shard.ndim)), NamedSharding(mesh, spec)))
+        results.append(lay_out(blocks.together(x, along, spec.split(shard.ndim)), NamedSharding(mesh, spec)))
     return tree.tree_unflatten(flat_fun.out_tree, results)
-
-
-def _split(spec: PartitionSpec, ndim: int) -> tuple:
-    return tuple(spec.axes_of(d) for d in range(ndim))
 
 
 def _over_axes(fun: Callable, axes, args, leading) -> tuple[list, list[tuple]]:
