@@ -55,7 +55,7 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
     Returns:
       SlogdetResult(sign, logabsdet): arrays [...]; 0 and -inf for singular matrices.
 
-    >>> [float(x) for x in slogdet(np.diag([-1.0, 1.0]))]
+    >>> [float(x) for x in jnp.linalg.slogdet(np.diag([-1.0, 1.0]))]
     [-1.0, 0.0]
     """
     a = inexact("slogdet", a)
@@ -157,7 +157,7 @@ _slogdet_qr.defjvp(_slogdet_jvp)
 def det(a: Any) -> Any:
     """Determinants of matrices [..., n, n]: [...].
 
-    >>> float(det(np.array([[1.0, 2.0], [3.0, 4.0]])))
+    >>> float(jnp.linalg.det(np.array([[1.0, 2.0], [3.0, 4.0]])))
     -2.0
     """
     a = inexact("det", a)

@@ -66,7 +66,7 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
     Returns:
       Matrices like a; NaN in place of those that are not positive definite.
 
-    >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]])).tolist()
+    >>> jnp.linalg.cholesky(np.array([[4.0, 2.0], [2.0, 5.0]])).tolist()
     [[2.0, 0.0], [1.0, 2.0]]
     """
     factor = linalg.cholesky(inexact("cholesky", a), symmetrize_input=symmetrize_input)
@@ -93,7 +93,7 @@ def svd(
     Returns:
       SVDResult(U, S, Vh), or S alone: [..., k], descending.
 
-    >>> svd(np.diag([3.0, 2.0]), compute_uv=False).round(4).tolist()
+    >>> jnp.linalg.svd(np.diag([3.0, 2.0]), compute_uv=False).round(4).tolist()
     [3.0, 2.0]
     """
     a = inexact("svd", a)
@@ -120,7 +120,7 @@ def _hermitian_svd(a, compute_uv, subset_by_index):
 def svdvals(x: Any, /) -> Any:
     """The singular values of matrices [..., m, n], descending: [..., min(m, n)].
 
-    >>> svdvals(np.diag([3.0, 2.0])).round(4).tolist()
+    >>> jnp.linalg.svdvals(np.diag([3.0, 2.0])).round(4).tolist()
     [3.0, 2.0]
     """
     x = ensure_arraylike("jnp.linalg.svdvals", x)
@@ -139,7 +139,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     Returns:
       QRResult(Q, R), or R.
 
-    >>> abs(qr(np.array([[3.0], [4.0]])).R).tolist()
+    >>> abs(jnp.linalg.qr(np.array([[3.0], [4.0]])).R).tolist()
     [[5.0]]
     """
     a = inexact("qr", a)
@@ -164,7 +164,7 @@ def eig(a: Any) -> EigResult:
       EigResult(eigenvalues, eigenvectors): complex [..., n] in no particular order, and [..., n, n], vectors of
       length 1 in columns.
 
-    >>> eig(np.diag([1.0, 2.0])).eigenvalues.tolist()
+    >>> jnp.linalg.eig(np.diag([1.0, 2.0])).eigenvalues.tolist()
     [(1+0j), (2+0j)]
     """
     values, vectors = linalg.eig(inexact("eig", a), compute_left_eigenvectors=False)
@@ -175,7 +175,7 @@ def eig(a: Any) -> EigResult:
 def eigvals(a: Any) -> Any:
     """Eigenvalues of square matrices [..., n, n]: complex [..., n], in no particular order.
 
-    >>> eigvals(np.array([[0.0, 1.0], [-1.0, 0.0]])).tolist()
+    >>> jnp.linalg.eigvals(np.array([[0.0, 1.0], [-1.0, 0.0]])).tolist()
     [1j, -1j]
     """
     a = inexact("eigvals", a)
@@ -194,7 +194,7 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Eigh
     Returns:
       EighResult(eigenvalues, eigenvectors): real [..., n], ascending, and orthonormal columns [..., n, n].
 
-    >>> eigh(np.diag([2.0, 1.0])).eigenvalues.tolist()
+    >>> jnp.linalg.eigh(np.diag([2.0, 1.0])).eigenvalues.tolist()
     [1.0, 2.0]
     """
     if UPLO not in (None, "L", "U"):
@@ -208,7 +208,7 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Eigh
 def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
     """Eigenvalues of Hermitian matrices [..., n, n]: real [..., n], ascending. The arguments are those of `eigh`.
 
-    >>> eigvalsh(np.diag([2.0, 1.0])).tolist()
+    >>> jnp.linalg.eigvalsh(np.diag([2.0, 1.0])).tolist()
     [1.0, 2.0]
     """
     values, _ = eigh(inexact("eigvalsh", a), UPLO, symmetrize_input=symmetrize_input)

@@ -36,7 +36,7 @@ __all__ = [
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """Cross products of vectors with three elements along an axis.
 
-    >>> cross(np.array([1, 0, 0]), np.array([0, 1, 0])).tolist()
+    >>> jnp.linalg.cross(np.array([1, 0, 0]), np.array([0, 1, 0])).tolist()
     [0, 0, 1]
     """
     x1, x2 = ensure_arraylike("jnp.linalg.outer", x1, x2)
@@ -51,7 +51,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 def outer(x1: Any, x2: Any, /) -> Any:
     """All products of an element of one vector and one of the other.
 
-    >>> outer(np.array([1, 2]), np.array([3, 4])).tolist()
+    >>> jnp.linalg.outer(np.array([1, 2]), np.array([3, 4])).tolist()
     [[3, 4], [6, 8]]
     """
     x1, x2 = ensure_arraylike("jnp.linalg.outer", x1, x2)

@@ -33,7 +33,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
       axis: one axis, a pair of axes, or None: all axes, of which there may be any number if `ord` is None too.
       keepdims: keep the axes, with size 1.
 
-    >>> float(norm(np.array([3.0, 4.0])))
+    >>> float(jnp.linalg.norm(np.array([3.0, 4.0])))
     5.0
     """
     x = inexact("norm", x)
@@ -88,7 +88,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
       keepdims: keep these axes, with size 1.
       ord: a number; inf and -inf are the largest and smallest size, 0 counts elements that are not 0.
 
-    >>> float(vector_norm(np.array([3.0, 4.0])))
+    >>> float(jnp.linalg.vector_norm(np.array([3.0, 4.0])))
     5.0
     """
     x = ensure_arraylike("jnp.linalg.vector_norm", x)
@@ -114,7 +114,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     """Norms of matrices [..., m, n]; the arguments are those of `norm`.
 
-    >>> float(matrix_norm(np.array([[3.0, 4.0]])))
+    >>> float(jnp.linalg.matrix_norm(np.array([[3.0, 4.0]])))
     5.0
     """
     x = ensure_arraylike("jnp.linalg.matrix_norm", x)

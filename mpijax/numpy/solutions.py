@@ -43,7 +43,7 @@ def solve(a: Any, b: Any) -> Any:
     Returns:
       An array like b, with infinities and NaN where a is singular.
 
-    >>> solve(np.array([[2.0, 0.0], [0.0, 4.0]]), np.array([1.0, 1.0])).tolist()
+    >>> jnp.linalg.solve(np.array([[2.0, 0.0], [0.0, 4.0]]), np.array([1.0, 1.0])).tolist()
     [0.5, 0.25]
     """
     a, b = promote_dtypes_inexact(*ensure_arraylike("jnp.linalg.solve", a, b))
@@ -62,7 +62,7 @@ def solve(a: Any, b: Any) -> Any:
 def inv(a: Any) -> Any:
     """Inverses of matrices [..., n, n], with infinities and NaN for singular ones.
 
-    >>> inv(np.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
+    >>> jnp.linalg.inv(np.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
     """
     a = ensure_arraylike("jnp.linalg.inv", a)
@@ -79,7 +79,7 @@ def matrix_power(a: Any, n: int) -> Any:
       a: matrices [..., m, m].
       n: an integer known while tracing.
 
-    >>> matrix_power(np.array([[1.0, 1.0], [0.0, 1.0]]), 5).tolist()
+    >>> jnp.linalg.matrix_power(np.array([[1.0, 1.0], [0.0, 1.0]]), 5).tolist()
     [[1.0, 5.0], [0.0, 1.0]]
     """
     a = ensure_arraylike("jnp.linalg.matrix_power", a)
@@ -118,7 +118,7 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
       hermitian: M is Hermitian.
       tol: another name of `rtol`.
 
-    >>> int(matrix_rank(np.ones((3, 3))))
+    >>> int(jnp.linalg.matrix_rank(np.ones((3, 3))))
     1
     """
     M = ensure_arraylike("jnp.linalg.matrix_rank", M)
@@ -151,7 +151,7 @@ def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None
     Returns:
       Matrices [..., n, m].
 
-    >>> pinv(np.array([[2.0], [0.0]])).tolist()
+    >>> jnp.linalg.pinv(np.array([[2.0], [0.0]])).tolist()
     [[0.5, 0.0]]
     """
     if rcond is not None:
@@ -215,7 +215,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> tu
     Returns:
       (x, residuals, rank, s): [n] or [n, k]; the squared lengths of b - a x; the rank; singular values [min(m, n)].
 
-    >>> lstsq(np.array([[1.0], [1.0]]), np.array([1.0, 3.0]))[0].round(4).tolist()
+    >>> jnp.linalg.lstsq(np.array([[1.0], [1.0]]), np.array([1.0, 3.0]))[0].round(4).tolist()
     [2.0]
     """
     a, b = ensure_arraylike("jnp.linalg.lstsq", a, b)
@@ -270,7 +270,7 @@ def cond(x: Any, p: Any = None) -> Any:
       x: matrices [..., m, n], square unless p is None, 2 or -2.
       p: the norm, as `norm` takes it; None and 2: the ratio of the largest and the smallest singular value.
 
-    >>> float(cond(np.diag([4.0, 2.0])))
+    >>> float(jnp.linalg.cond(np.diag([4.0, 2.0])))
     2.0
     """
     a = ensure_arraylike("cond", x)
@@ -300,7 +300,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
     Args:
       a: an array whose first `ind` axes have as many elements as the others.
 
-    >>> tensorinv(np.eye(4).reshape(2, 2, 4), ind=2).shape
+    >>> jnp.linalg.tensorinv(np.eye(4).reshape(2, 2, 4), ind=2).shape
     (4, 2, 2)
     """
     a = ensure_arraylike("tensorinv", a)
@@ -325,7 +325,7 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
       b: an array.
       axes: axes of a to move to its end first.
 
-    >>> tensorsolve(np.eye(6).reshape(2, 3, 6), np.ones((2, 3))).shape
+    >>> jnp.linalg.tensorsolve(np.eye(6).reshape(2, 3, 6), np.ones((2, 3))).shape
     (6,)
     """
     a, b = ensure_arraylike("tensorsolve", a, b)

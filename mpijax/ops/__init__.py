@@ -49,11 +49,11 @@ from mpijax.ops import (  # noqa: F401
 )
 from mpijax.ops.control_flow import cond, platform, scan, while_loop  # noqa: F401
 
-_SEGMENTS = ("segment_max", "segment_min", "segment_prod", "segment_sum")
+__all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
     """The functions of `jax.ops`, which lie above: sums, products and extrema by groups."""
-    if name not in _SEGMENTS:
+    if name not in __all__:
         raise AttributeError(f"module 'mpijax.ops' has no attribute {name!r}")
     return getattr(importlib.import_module("mpijax.numpy.segments"), name)
