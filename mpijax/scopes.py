@@ -12,17 +12,33 @@ from mpijax.core import config
 
 
 def disable_jit(disable: bool = True) -> Any:
-    """Inside, functions under `jit` run operation by operation, so that `print` sees every value."""
+    """Inside, functions under `jit` run operation by operation, so that `print` sees every value.
+
+    >>> f = mpijax.jit(lambda x: print("x is", x))
+    >>> with mpijax.disable_jit():
+    ...     f(jnp.arange(3))
+    x is [0 1 2]
+    """
     return config.disable_jit(disable)
 
 
 def checking_leaks() -> Any:
-    """Inside, a traced value that outlives its trace raises where the trace ends, not at its use."""
+    """Inside, a traced value that outlives its trace raises where the trace ends, not at its use.
+
+    >>> with mpijax.checking_leaks():
+    ...     mpijax.jit(jnp.negative)(jnp.arange(3))
+    Array([ 0, -1, -2], dtype=int32)
+    """
     return config.check_tracer_leaks(True)
 
 
 class named_scope(contextlib.ContextDecorator):
-    """A name for the operations inside; accepted for JAX's sake, programs name source lines instead."""
+    """A name for the operations inside; accepted for JAX's sake, programs name source lines instead.
+
+    >>> with mpijax.named_scope("inner"):
+    ...     jnp.square(jnp.arange(3))
+    Array([0, 1, 4], dtype=int32)
+    """
 
     def __init__(self, name: str):
         if not isinstance(name, str):
@@ -37,21 +53,36 @@ class named_scope(contextlib.ContextDecorator):
 
 
 def named_call(fun: Callable, *, name: str | None = None) -> Callable:
-    """`fun` itself; see `named_scope`."""
+    """`fun` itself; see `named_scope`.
+
+    >>> mpijax.named_call(jnp.square, name="square")(jnp.arange(3))
+    Array([0, 1, 4], dtype=int32)
+    """
     return fun
 
 
 def effects_barrier() -> None:
-    """Wait until side effects have happened; execution is synchronous, so they have."""
+    """Wait until side effects have happened; execution is synchronous, so they have.
+
+    >>> mpijax.effects_barrier()
+    """
 
 
 def copy_to_host_async(x: Any) -> Any:
-    """`x` itself: arrays are in the host's memory."""
+    """`x` itself: arrays are in the host's memory.
+
+    >>> mpijax.copy_to_host_async(jnp.arange(3))
+    Array([0, 1, 2], dtype=int32)
+    """
     return x
 
 
 def print_environment_info(return_string: bool = False) -> str | None:
-    """Print the versions and the machine, for bug reports; or return them as text. Starts MPI."""
+    """Print the versions and the machine, for bug reports; or return them as text. Starts MPI.
+
+    >>> "mpijax" in mpijax.print_environment_info(return_string=True)
+    True
+    """
     import numpy as np
 
     from mpijax import version

@@ -33,6 +33,9 @@ class Array(metaclass=_ArrayMeta):
 
     Immutable. Supports NumPy's operators, indexing and methods; `x.at[i].set(v)` and
     its kin return an updated copy.
+
+    >>> isinstance(jnp.arange(3), mpijax.Array)
+    True
     """
 
     __slots__ = ()

@@ -148,6 +148,9 @@ class ShapeDtypeStruct:
     Immutable; equal where all fields are. `sharding` is a layout of an array, or None.
 
     Raises ValueError without a dtype, or for a sharding that is none.
+
+    >>> mpijax.eval_shape(jnp.sin, mpijax.ShapeDtypeStruct((2, 3), jnp.float32))
+    ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
 
     __slots__ = ("shape", "dtype", "sharding", "weak_type")

@@ -287,6 +287,14 @@ def ensure_compile_time_eval():
 
     Their results can decide a Python `if`, a shape or a table that the traced function then uses as a constant.
     Operations on traced values are traced as ever.
+
+    >>> @mpijax.jit
+    ... def f(x):
+    ...     with mpijax.ensure_compile_time_eval():
+    ...         small = jnp.max(jnp.arange(3)) < 5
+    ...     return x if small else -x
+    >>> f(jnp.arange(2))
+    Array([0, 1], dtype=int32)
     """
     with current_trace(EVAL if state.trace is EVAL else FoldingTrace(state.trace)):
         yield
@@ -330,7 +338,11 @@ _scalar_avals: dict[type, ShapedArray] = {}
 
 
 def typeof(x: Any) -> ShapedArray:
-    """The type of an array, tracer, NumPy array or scalar. Raises TypeError for anything else."""
+    """The type of an array, tracer, NumPy array or scalar. Raises TypeError for anything else.
+
+    >>> mpijax.typeof(jnp.zeros((2, 3)))
+    ShapedArray(float32[2,3])
+    """
     try:
         return x.aval
     except AttributeError:

@@ -8,7 +8,13 @@ from mpijax.distributed.spawning import spawn
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Adds the magic ``%%mpijax [-n RANKS] [--timeout SECONDS] [NAME ...]``."""
+    """Adds the magic ``%%mpijax [-n RANKS] [--timeout SECONDS] [NAME ...]``.
+
+    >>> from types import SimpleNamespace
+    >>> shell = SimpleNamespace(register_magic_function=lambda magic, kind, name: print(kind, name))
+    >>> mpijax.load_ipython_extension(shell)
+    cell mpijax
+    """
     ipython.register_magic_function(_magic(ipython), "cell", "mpijax")
 
 

@@ -59,6 +59,9 @@ def spawn(
       RuntimeError: a rank died without an exception, or MPI is not MPICH.
       TimeoutError: after `timeout`.
       TypeError: `fn` or its arguments cannot be sent.
+
+    >>> mpijax.spawn(mpijax.process_index, 2)
+    [0, 1]
     """
     if not isinstance(nprocs, int) or nprocs < 1:
         raise ValueError(f"spawn needs a number of ranks of at least 1, got nprocs={nprocs!r}")

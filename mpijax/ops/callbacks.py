@@ -273,6 +273,10 @@ def pure_callback(
     Raises:
       JaxRuntimeError: where the program runs, if the function raises or returns other types than declared.
       NotImplementedError: under `vmap` without `vmap_method`.
+
+    >>> f = mpijax.jit(lambda x: mpijax.pure_callback(np.cumsum, mpijax.typeof(x), x))
+    >>> f(jnp.array([1.0, 2.0, 3.0]))
+    Array([1., 3., 6.], dtype=float32)
     """
     if vmap_method not in VMAP_METHODS:
         raise ValueError(f"vmap_method must be one of the allowed methods {list(VMAP_METHODS)}, but got: {vmap_method}")

@@ -79,6 +79,12 @@ def numba_call(
         (with numba's message).
       JaxRuntimeError: where the program runs, if the kernel raises, or returns another shape than declared.
       NotImplementedError: under `vmap` without `vmap_method`. ValueError: under `grad` and `jvp`.
+
+    >>> import numba
+    >>> kernel = numba.njit(lambda x: x * x)
+    >>> square = mpijax.numba_call(kernel, lambda x: x)
+    >>> mpijax.jit(square)(jnp.arange(3.0))
+    Array([0., 1., 4.], dtype=float32)
     """
     if vmap_method not in VMAP_METHODS:
         raise ValueError(f"vmap_method must be one of the allowed methods {list(VMAP_METHODS)}, but got: {vmap_method}")

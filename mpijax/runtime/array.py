@@ -22,6 +22,9 @@ class Shard:
 
     index: which part of the whole it is. replica_id: which of the equal copies of that part. data: the part as an
     array; None if the device belongs to another process.
+
+    >>> jnp.arange(3).addressable_shards[0].index
+    (slice(None, None, None),)
     """
 
     device: Any

@@ -27,6 +27,9 @@ class Device:
 
     Attributes: `id` counts over the whole job; `process_index` is the rank that owns the device;
     `local_hardware_id` counts over the devices of that rank.
+
+    >>> mpijax.local_devices()[0].platform
+    'cpu'
     """
 
     platform = PLATFORM
@@ -134,7 +137,11 @@ def _check_backend(backend: Any) -> None:
 
 
 def devices(backend: Any = None) -> list[Device]:
-    """All devices of the job, in rank order: one per rank, or those of the only one."""
+    """All devices of the job, in rank order: one per rank, or those of the only one.
+
+    >>> [device.id for device in mpijax.devices()] == list(range(mpijax.device_count()))
+    True
+    """
     _check_backend(backend)
     return list(_all_devices())
 
@@ -142,7 +149,11 @@ def devices(backend: Any = None) -> list[Device]:
 def local_devices(
     process_index: int | None = None, backend: Any = None, host_id: int | None = None
 ) -> list[Device]:
-    """The devices of one rank: this one, or the one given."""
+    """The devices of one rank: this one, or the one given.
+
+    >>> [device.process_index for device in mpijax.local_devices()]
+    [0]
+    """
     _check_backend(backend)
     index = process_index if process_index is not None else host_id
     if index is None:
@@ -161,18 +172,30 @@ def process_index(backend: Any = None) -> int:
 
 
 def process_count(backend: Any = None) -> int:
-    """The number of ranks of the job."""
+    """The number of ranks of the job.
+
+    >>> mpijax.process_count()
+    1
+    """
     _check_backend(backend)
     return mpi_start.size()
 
 
 def process_indices(backend: Any = None) -> list[int]:
-    """The numbers of all ranks."""
+    """The numbers of all ranks.
+
+    >>> mpijax.process_indices()
+    [0]
+    """
     return list(range(process_count(backend)))
 
 
 def device_count(backend: Any = None) -> int:
-    """The number of devices of the whole job."""
+    """The number of devices of the whole job.
+
+    >>> mpijax.device_count() == len(mpijax.devices())
+    True
+    """
     return len(devices(backend))
 
 
@@ -182,20 +205,36 @@ def local_device_count(backend: Any = None) -> int:
 
 
 def host_id(backend: Any = None) -> int:
-    """The older name of `process_index`."""
+    """The older name of `process_index`.
+
+    >>> mpijax.host_id() == mpijax.process_index()
+    True
+    """
     return process_index(backend)
 
 
 def host_ids(backend: Any = None) -> list[int]:
-    """The older name of `process_indices`."""
+    """The older name of `process_indices`.
+
+    >>> mpijax.host_ids() == mpijax.process_indices()
+    True
+    """
     return process_indices(backend)
 
 
 def host_count(backend: Any = None) -> int:
-    """The older name of `process_count`."""
+    """The older name of `process_count`.
+
+    >>> mpijax.host_count() == mpijax.process_count()
+    True
+    """
     return process_count(backend)
 
 
 def default_backend() -> str:
-    """The platform of the default device; does not start MPI."""
+    """The platform of the default device; does not start MPI.
+
+    >>> mpijax.default_backend()
+    'cpu'
+    """
     return PLATFORM

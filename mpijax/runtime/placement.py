@@ -27,6 +27,9 @@ def device_put(
     For a sharding over several ranks every rank passes the same whole array and keeps its shard.
 
     Raises ValueError for a device of another process, TypeError for what is neither device nor sharding.
+
+    >>> mpijax.device_put(np.arange(3.0), mpijax.local_devices()[0])
+    Array([0., 1., 2.], dtype=float32)
     """
     layouts = device
     if layouts is None or not isinstance(layouts, (list, tuple, dict)):
@@ -106,12 +109,20 @@ def gathered(x: Any) -> Any:
 
 
 def device_get(x: Any) -> Any:
-    """`x` (a pytree) with arrays as NumPy arrays (read-only views of the same memory)."""
+    """`x` (a pytree) with arrays as NumPy arrays (read-only views of the same memory).
+
+    >>> mpijax.device_get({"a": jnp.arange(3)})
+    {'a': array([0, 1, 2], dtype=int32)}
+    """
     return tree.tree_map(lambda leaf: np.asarray(leaf) if isinstance(leaf, ArrayBase) else leaf, x)
 
 
 def block_until_ready(x: Any) -> Any:
-    """`x` itself: results are complete when they are returned."""
+    """`x` itself: results are complete when they are returned.
+
+    >>> mpijax.block_until_ready(jnp.arange(3))
+    Array([0, 1, 2], dtype=int32)
+    """
     for leaf in tree.tree_leaves(x):
         if hasattr(leaf, "block_until_ready"):
             leaf.block_until_ready()

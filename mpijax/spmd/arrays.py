@@ -33,6 +33,10 @@ def make_array_from_callback(
       dtype: of the array, if not that of the elements.
 
     Raises ValueError where the elements do not have the shape of the part. Does not communicate.
+
+    >>> rows = mpijax.NamedSharding(mpijax.make_mesh((mpijax.device_count(),), ("x",)), mpijax.P("x"))
+    >>> mpijax.make_array_from_callback((4,), rows, lambda index: np.arange(4)[index])
+    Array([0, 1, 2, 3], dtype=int32)
     """
     shape = tuple(shape)
     what = "That is what data_callback returned"
@@ -50,6 +54,10 @@ def make_array_from_process_local_data(
     side along the axes that are split. An axis of `local_data` as long as the whole is cut.
 
     Raises ValueError where neither fits. Does not communicate.
+
+    >>> rows = mpijax.NamedSharding(mpijax.make_mesh((mpijax.device_count(),), ("x",)), mpijax.P("x"))
+    >>> mpijax.make_array_from_process_local_data(rows, np.arange(4.0))
+    Array([0., 1., 2., 3.], dtype=float32)
     """
     local = np.asarray(local_data) if not hasattr(local_data, "aval") else np.asarray(local_data._physical)
     parts = _parts(sharding, local.ndim)
@@ -77,6 +85,10 @@ def make_array_from_single_device_arrays(
     """An array put together of arrays on single devices: those of this process, one per device of its own.
 
     Raises ValueError for another number of arrays, or shapes that are not those of shards. Does not communicate.
+
+    >>> one = mpijax.sharding.SingleDeviceSharding(mpijax.local_devices()[0])
+    >>> mpijax.make_array_from_single_device_arrays((3,), one, [jnp.arange(3)])
+    Array([0, 1, 2], dtype=int32)
     """
     if not isinstance(arrays, (list, tuple)):
         raise TypeError(f"arrays must be a list or tuple of arrays, got {type(arrays).__name__}")

@@ -56,7 +56,12 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
 
 
 def reshard(xs: Any, out_shardings: Any) -> Any:
-    """`xs` (a pytree) in another layout; ValueError where an axis does not divide evenly. May communicate."""
+    """`xs` (a pytree) in another layout; ValueError where an axis does not divide evenly. May communicate.
+
+    >>> mesh = mpijax.make_mesh((1,), ("x",))
+    >>> mpijax.reshard(jnp.arange(3), mpijax.NamedSharding(mesh, mpijax.P("x"))).sharding.spec
+    P('x',)
+    """
     return _laid_out(xs, out_shardings, "reshard", strict=True)
 
 

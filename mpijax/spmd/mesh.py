@@ -39,7 +39,11 @@ UNCONSTRAINED = _Unconstrained()
 
 
 class PartitionSpec:
-    """For each array axis the mesh axis or axes it is split over, or None."""
+    """For each array axis the mesh axis or axes it is split over, or None.
+
+    >>> mpijax.P("x", None, ("y", "z"))
+    P('x', None, ('y', 'z'))
+    """
 
     __slots__ = ("_parts",)
     UNCONSTRAINED = UNCONSTRAINED
@@ -248,7 +252,12 @@ def current_mesh() -> Mesh | None:
 
 
 class set_mesh:
-    """Make `mesh` the one that `shard_map` takes when given none; as a context manager, until the block ends."""
+    """Make `mesh` the one that `shard_map` takes when given none; as a context manager, until the block ends.
+
+    >>> with mpijax.set_mesh(mpijax.make_mesh((1,), ("x",))):
+    ...     mpijax.sharding.get_mesh().axis_names
+    ('x',)
+    """
 
     def __init__(self, mesh: Mesh | None):
         if not (mesh is None or isinstance(mesh, Mesh)):
@@ -266,7 +275,11 @@ class set_mesh:
 def make_mesh(
     axis_shapes: Sequence[int], axis_names: Sequence[Any], axis_types: Any = None, *, devices: Any = None
 ) -> Mesh:
-    """A mesh of the given shape over the first devices, in rank order; its axes are of type Explicit unless given."""
+    """A mesh of the given shape over the first devices, in rank order; its axes are of type Explicit unless given.
+
+    >>> mpijax.make_mesh((1,), ("x",)).shape
+    OrderedDict([('x', 1)])
+    """
     from mpijax.runtime import devices as dev
 
     available = dev.devices() if devices is None else list(devices)
@@ -318,7 +331,12 @@ class Sharding:
 
 
 class NamedSharding(Sharding):
-    """Array axes split over the named axes of a mesh."""
+    """Array axes split over the named axes of a mesh.
+
+    >>> mesh = mpijax.make_mesh((1,), ("x",))
+    >>> mpijax.NamedSharding(mesh, mpijax.P("x")).shard_shape((4, 2))
+    (4, 2)
+    """
 
     def __init__(self, mesh: Mesh, spec: PartitionSpec, *, memory_kind: str | None = None):
         if not isinstance(spec, PartitionSpec):

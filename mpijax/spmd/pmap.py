@@ -58,6 +58,9 @@ def pmap(
     Raises:
       ValueError: where the mapped axis does not have one element per device of this process, no argument is mapped, or
         a static argument is not hashable.
+
+    >>> mpijax.pmap(lambda x: x + 1)(jnp.zeros((mpijax.local_device_count(), 2)))
+    Array([[1., 1.]], dtype=float32)
     """
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun}")

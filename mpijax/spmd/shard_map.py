@@ -68,6 +68,11 @@ def shard_map(
     Raises:
       ValueError: for specifications that do not fit, sizes that are not divisible by the mesh, or results
         that are not replicated as claimed.
+
+    >>> mesh = mpijax.make_mesh((mpijax.device_count(),), ("x",))
+    >>> f = lambda x: lax.psum(jnp.sum(x), "x")
+    >>> mpijax.shard_map(f, mesh=mesh, in_specs=mpijax.P("x"), out_specs=mpijax.P())(jnp.arange(4))
+    Array(6, dtype=int32)
     """
     if check_rep is not None:
         check_vma = check_rep
@@ -201,6 +206,11 @@ def smap(f: Callable | None = None, /, *, in_axes: Any = 0, out_axes: Any, axis_
       axis_name: an axis of the mesh of `set_mesh`.
 
     Raises ValueError without a mesh in context, or one without that axis.
+
+    >>> centred = mpijax.smap(lambda x: x - lax.pmean(x, "x"), in_axes=0, out_axes=0, axis_name="x")
+    >>> with mpijax.set_mesh(mpijax.make_mesh((1,), ("x",))):
+    ...     centred(jnp.arange(3.0))
+    Array([0., 0., 0.], dtype=float32)
     """
     if f is None:
         return lambda g: smap(g, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name)

@@ -38,6 +38,9 @@ def make_jaxpr(
       static_argnums: positional arguments to take as Python values.
       axis_env: named axes in scope, as pairs of name and size.
       return_shape: also return the result's structure, with `ShapeDtypeStruct`s as leaves.
+
+    >>> mpijax.make_jaxpr(lambda x: jnp.sin(x) * 2)(1.0)
+    { lambda ; a:f32[]. let b:f32[] = sin a; c:f32[] = mul b 2.0:f32[] in (c,) }
     """
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun}")
@@ -68,7 +71,11 @@ def make_jaxpr(
 
 
 def eval_shape(fun: Callable, *args, **kwargs):
-    """The result's structure with `ShapeDtypeStruct`s as leaves; nothing is computed."""
+    """The result's structure with `ShapeDtypeStruct`s as leaves; nothing is computed.
+
+    >>> mpijax.eval_shape(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4)))
+    ShapeDtypeStruct(shape=(2, 4), dtype=float32)
+    """
     leaves, in_tree = tree.tree_flatten((args, kwargs))
     flat_fun = FlatFun(fun, in_tree)
     avals = [abstractify(x) for x in leaves]

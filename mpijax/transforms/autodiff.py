@@ -110,6 +110,9 @@ def value_and_grad(
 
     Raises:
       TypeError: for integer arguments, or an output that is not a real scalar.
+
+    >>> mpijax.value_and_grad(lambda x: jnp.sum(x**2))(jnp.array([1.0, 2.0]))
+    (Array(5., dtype=float32), Array([2., 4.], dtype=float32))
     """
     if reduce_axes:
         raise NotImplementedError("reduce_axes argument to grad is deprecated: use shard_map, whose types reduce.")
@@ -145,7 +148,11 @@ def grad(
     allow_int: bool = False,
     reduce_axes: Sequence[Any] = (),
 ) -> Callable:
-    """A function that returns `fun`'s gradient; see `value_and_grad`. With `has_aux`, `(gradient, aux)`."""
+    """A function that returns `fun`'s gradient; see `value_and_grad`. With `has_aux`, `(gradient, aux)`.
+
+    >>> mpijax.grad(lambda x: jnp.sum(x**3))(jnp.array([1.0, 2.0]))
+    Array([ 3., 12.], dtype=float32)
+    """
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
     @wraps(fun)
@@ -163,6 +170,11 @@ def fwd_and_bwd(
 
     `fwd(*args)` returns `(out, residuals)`, or `(out, residuals, aux)` with `has_aux`; `bwd(residuals, ct)` the
     cotangents of the arguments in `argnums`.
+
+    >>> fwd, bwd = mpijax.fwd_and_bwd(jnp.dot, argnums=(0, 1))
+    >>> out, residuals = fwd(jnp.array([1.0, 2.0]), jnp.array([3.0, 4.0]))
+    >>> bwd(residuals, jnp.array(1.0))
+    (Array([3., 4.], dtype=float32), Array([1., 2.], dtype=float32))
     """
     checked_callable(fun)
     argnums = as_argnums(argnums)

@@ -49,6 +49,10 @@ def checkpoint(
       TypeError: for an argument that is no array, or `static_argnums` that are no ints.
       ValueError: for `static_argnums` out of range.
       NotImplementedError: for `concrete`, which JAX removed.
+
+    >>> f = mpijax.checkpoint(lambda x: jnp.sum(x**2))
+    >>> mpijax.grad(f)(jnp.array([1.0, 2.0, 3.0]))
+    Array([2., 4., 6.], dtype=float32)
     """
     if concrete is not _NOT_GIVEN:
         raise NotImplementedError(
@@ -94,7 +98,11 @@ def remat(
     static_argnums: int | tuple[int, ...] = (),
     concrete: Any = _NOT_GIVEN,
 ) -> Callable:
-    """Another name of `checkpoint`."""
+    """Another name of `checkpoint`.
+
+    >>> mpijax.grad(mpijax.remat(lambda x: x**3))(jnp.float32(2))
+    Array(12., dtype=float32)
+    """
     return checkpoint(fun, prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums, concrete=concrete)
 
 

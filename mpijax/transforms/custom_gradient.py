@@ -45,6 +45,12 @@ def custom_gradient(fun: Callable) -> custom_vjp:
     `fun(*args) -> (value, gradient)`, where `gradient(ct)` returns the cotangents of the arguments: a tuple, or the
     cotangent itself if there is one argument. `gradient` is traced, so it may close over intermediate values, but
     may not branch on them.
+
+    >>> @mpijax.custom_gradient
+    ... def bounded(x):
+    ...     return x**2, lambda ct: jnp.clip(2 * x * ct, -1, 1)
+    >>> mpijax.grad(bounded)(jnp.array([5.0])[0])
+    Array(1., dtype=float32)
     """
 
     @custom_vjp
@@ -71,6 +77,12 @@ def closure_convert(fun: Callable, *example_args) -> tuple[Callable, list[Any]]:
 
     Returns a function of `fun`'s arguments followed by those values, and the values. Only values by which one could
     differentiate become arguments. `fun` is traced for arguments of the types of `example_args`.
+
+    >>> def scaled(w):
+    ...     f, values = mpijax.closure_convert(lambda x: w * x, 1.0)
+    ...     return f(2.0, *values)
+    >>> mpijax.grad(scaled)(jnp.float32(3))
+    Array(2., dtype=float32)
     """
     program, consts = _trace(fun, "closure_convert", *example_args)
     hoist = [may_be_differentiated(c) for c in consts]

@@ -84,6 +84,15 @@ class custom_jvp(CustomFunction):
     Args:
       fun: the function.
       nondiff_argnums, nondiff_argnames: arguments that are not differentiated; they come first in the rule.
+
+    >>> @mpijax.custom_jvp
+    ... def f(x):
+    ...     return x**2
+    >>> @f.defjvp
+    ... def rule(primals, tangents):
+    ...     return f(*primals), 10 * tangents[0]
+    >>> mpijax.grad(f)(jnp.float32(3))
+    Array(10., dtype=float32)
     """
 
     kind = "custom_jvp"

@@ -208,6 +208,13 @@ class custom_vjp(CustomFunction):
     Args:
       fun: the function.
       nondiff_argnums, nondiff_argnames: arguments that are not differentiated and not traced; `bwd` takes them first.
+
+    >>> @mpijax.custom_vjp
+    ... def f(x):
+    ...     return x**2
+    >>> f.defvjp(lambda x: (f(x), x), lambda x, ct: (10 * x * ct,))
+    >>> mpijax.grad(f)(jnp.float32(3))
+    Array(30., dtype=float32)
     """
 
     kind = "custom_vjp"

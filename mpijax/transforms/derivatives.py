@@ -37,6 +37,9 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
 
     Raises:
       TypeError: when structures, shapes or dtypes of primals and tangents differ.
+
+    >>> mpijax.jvp(jnp.square, (jnp.float32(3),), (jnp.float32(1),))
+    (Array(9., dtype=float32), Array(6., dtype=float32))
     """
     checked_callable(fun)
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
@@ -127,6 +130,10 @@ def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes: Sequence[An
 
     Returns `(out, pullback)`, or `(out, pullback, aux)` with `has_aux`; `pullback(ct)` returns a tuple of cotangents,
     one per primal. The pullback is a pytree, whose leaves are the values that it needs.
+
+    >>> y, pullback = mpijax.vjp(lambda x: x[0] * x[1:], jnp.array([2.0, 3.0, 4.0]))
+    >>> pullback(jnp.array([1.0, 0.0]))
+    (Array([3., 2., 0.], dtype=float32),)
     """
     if reduce_axes:
         raise NotImplementedError("reduce_axes argument to vjp is deprecated: use shard_map, whose types reduce.")
@@ -173,6 +180,10 @@ def linearize(fun: Callable, *primals, has_aux: bool = False):
     """Value of `fun` at `primals`, and its derivative as a function of tangents that does not run `fun`.
 
     Returns `(out, f_jvp)`, or `(out, f_jvp, aux)` with `has_aux`; `f_jvp` is a pytree of the values that it needs.
+
+    >>> y, f_jvp = mpijax.linearize(jnp.square, jnp.float32(3))
+    >>> y, f_jvp(jnp.float32(2))
+    (Array(9., dtype=float32), Array(12., dtype=float32))
     """
     checked_callable(fun)
     leaves, struct = tree.tree_flatten(primals)
@@ -192,6 +203,10 @@ def linear_transpose(fun: Callable, *primals, reduce_axes: Sequence[Any] = ()) -
 
     Raises:
       TypeError: unless arguments and results are all inexact or all integers; for a cotangent that does not fit.
+
+    >>> transpose = mpijax.linear_transpose(lambda x: 2 * x[:2], jnp.zeros(3))
+    >>> transpose(jnp.array([1.0, 5.0]))
+    (Array([ 2., 10.,  0.], dtype=float32),)
     """
     if reduce_axes:
         raise NotImplementedError("reduce_axes argument to transpose is deprecated: use shard_map, whose types reduce.")

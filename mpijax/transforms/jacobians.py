@@ -38,6 +38,10 @@ def jacfwd(
 
     Raises:
       TypeError: for arguments that are not real (not complex, with `holomorphic`).
+
+    >>> mpijax.jacfwd(lambda x: jnp.stack([x[0] * x[1], x[0] ** 2]))(jnp.array([2.0, 3.0]))
+    Array([[3., 2.],
+           [4., 0.]], dtype=float32)
     """
     checked_callable(fun)
     argnums = as_argnums(argnums)
@@ -93,6 +97,10 @@ def jacrev(
     """A function that returns the Jacobian of `fun` by reverse mode: one pass per element of the output, all at once.
 
     Args and errors as for `jacfwd`; `allow_int` accepts integer arguments, whose blocks are zeros.
+
+    >>> mpijax.jacrev(lambda x: x**2)(jnp.array([1.0, 2.0]))
+    Array([[2., 0.],
+           [0., 4.]], dtype=float32)
     """
     checked_callable(fun)
     argnums = as_argnums(argnums)
@@ -124,14 +132,24 @@ def jacobian(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable:
-    """Another name for `jacrev`."""
+    """Another name for `jacrev`.
+
+    >>> mpijax.jacobian(lambda x: x**2)(jnp.array([1.0, 2.0]))
+    Array([[2., 0.],
+           [0., 4.]], dtype=float32)
+    """
     return jacrev(fun, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic, allow_int=allow_int)
 
 
 def hessian(
     fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable:
-    """A function that returns the matrix of second derivatives of `fun`: forward over reverse mode."""
+    """A function that returns the matrix of second derivatives of `fun`: forward over reverse mode.
+
+    >>> mpijax.hessian(lambda x: x[0] ** 2 * x[1])(jnp.array([1.0, 2.0]))
+    Array([[4., 2.],
+           [2., 0.]], dtype=float32)
+    """
     gradient = jacrev(fun, argnums, has_aux=has_aux, holomorphic=holomorphic)
     return jacfwd(gradient, argnums, has_aux=has_aux, holomorphic=holomorphic)
 

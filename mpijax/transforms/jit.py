@@ -294,7 +294,16 @@ class JitFunction(JitBase):
 
 
 def clear_caches() -> None:
-    """Forget all traced and compiled programs of functions under `jit`."""
+    """Forget all traced and compiled programs of functions under `jit`.
+
+    >>> f = mpijax.jit(lambda x: print("traced"))
+    >>> f(1), f(2)
+    traced
+    (None, None)
+    >>> mpijax.clear_caches()
+    >>> f(3)
+    traced
+    """
     for jitted in list(_jitted):
         jitted.clear_cache()
 
@@ -333,6 +342,9 @@ def jit(
       ValueError: for an unhashable static argument, argument positions that do not exist, and layouts that do not
         fit: sizes that do not divide evenly, or an argument laid out otherwise.
       TypeError: for an argument that is no array.
+
+    >>> mpijax.jit(lambda x: jnp.sum(x * x))(jnp.arange(4))
+    Array(14, dtype=int32)
     """
     if device is not None or backend is not None:
         warnings.warn(

@@ -92,6 +92,9 @@ def vmap(
 
     Raises:
       ValueError: when sizes disagree, axes do not exist, or specifications do not fit the arguments.
+
+    >>> mpijax.vmap(jnp.dot)(jnp.ones((2, 3)), jnp.arange(6.0).reshape(2, 3))
+    Array([ 3., 12.], dtype=float32)
     """
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun}")
