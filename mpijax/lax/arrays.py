@@ -15,20 +15,38 @@ from mpijax.ops.shapes import broadcast_to
 
 
 def empty(shape: int | Sequence[int], dtype: Any, *, out_sharding: Any = None) -> Any:
-    """An array whose values do not matter; they are zeros."""
+    """An array whose values do not matter; they are zeros.
+
+    >>> lax.empty((2, 3), jnp.float32).shape
+    (2, 3)
+    """
     return full((shape,) if isinstance(shape, int) else shape, 0, dtypes.check_user_dtype_supported(dtype, "lax.empty"))
 
 
 def broadcast_like(arr: Any, like_arr: Any) -> Any:
-    """`arr` repeated to the shape of another array. Raises ValueError where it does not fit."""
+    """`arr` repeated to the shape of another array. Raises ValueError where it does not fit.
+
+    >>> lax.broadcast_like(jnp.array([1, 2]), jnp.zeros((3, 2)))
+    Array([[1, 2],
+           [1, 2],
+           [1, 2]], dtype=int32)
+    """
     return broadcast_to(arr, typeof(like_arr).shape)
 
 
 def shape_as_value(shape: Sequence[int]) -> Any:
-    """A shape as a vector of int32."""
+    """A shape as a vector of int32.
+
+    >>> lax.shape_as_value((2, 3))
+    Array([2, 3], dtype=int32)
+    """
     return stage(np.array(shape, np.int32))
 
 
 def dtype(x: Any) -> np.dtype:
-    """The dtype that arrays made of x have: of an array, a Python number, or a dtype."""
+    """The dtype that arrays made of x have: of an array, a Python number, or a dtype.
+
+    >>> lax.dtype(1.0), lax.dtype("int8")
+    (dtype('float32'), dtype('int8'))
+    """
     return canonical.dtype(x)

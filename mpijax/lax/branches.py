@@ -39,6 +39,10 @@ def cond(pred, true_fun: Callable, false_fun: Callable, *operands, operand: Any 
     Raises:
       TypeError: `pred` is no scalar number, or the results differ; the message says where.
       ValueError: ranks that decide differently would communicate.
+
+    >>> halve_or_grow = lambda x: lax.cond(x % 2 == 0, lambda: x // 2, lambda: 3 * x + 1)
+    >>> halve_or_grow(6), halve_or_grow(5)
+    (Array(3, dtype=int32, weak_type=True), Array(16, dtype=int32, weak_type=True))
     """
     if not (callable(true_fun) and callable(false_fun)):
         if callable(false_fun) and len(operands) == 2 and callable(operands[1]):
@@ -64,6 +68,9 @@ def switch(index, branches: Sequence[Callable], *operands, operand: Any = _NO_OP
     Raises:
       TypeError: `index` is no integer scalar, or results differ.
       ValueError: there are no branches.
+
+    >>> lax.switch(2, [lambda x: x, lambda x: x + 1, lambda x: x**2], jnp.array([3, 4]))
+    Array([ 9, 16], dtype=int32)
     """
     if not all(callable(branch) for branch in branches):
         raise TypeError("lax.switch: branches argument should be a sequence of callables.")
@@ -97,6 +104,9 @@ def platform_dependent(*args: Any, default: Callable | None = None, **per_platfo
       TypeError: for a branch that is no function.
       ValueError: for the platform "gpu", which has no such name.
       NotImplementedError: if there is neither a function for `cpu` nor a default.
+
+    >>> lax.platform_dependent(jnp.arange(3), cpu=lambda x: x + 1, default=lambda x: x)
+    Array([1, 2, 3], dtype=int32)
     """
     platforms: list[tuple[str, ...] | None] = []
     branches: list[Callable] = []

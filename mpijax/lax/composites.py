@@ -27,6 +27,10 @@ def composite(decomposition: Callable, name: str, version: int = 0) -> Callable:
     Raises:
       UnexpectedTracerError: an attribute is traced. ValueError: it is differentiated; `custom_jvp` or `custom_vjp`
         around it says how.
+
+    >>> twice = lax.composite(lambda x: x + x, "my.twice")
+    >>> twice(jnp.arange(3))
+    Array([0, 2, 4], dtype=int32)
     """
 
     @functools.wraps(decomposition)

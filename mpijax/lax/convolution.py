@@ -37,7 +37,11 @@ def conv(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """`conv_general_dilated` of [N, C, ...] and [O, I, ...] without gaps and groups."""
+    """`conv_general_dilated` of [N, C, ...] and [O, I, ...] without gaps and groups.
+
+    >>> lax.conv(jnp.arange(5.0).reshape(1, 1, 5), jnp.array([[[1.0, 1.0]]]), (1,), "VALID")
+    Array([[[1., 3., 5., 7.]]], dtype=float32)
+    """
     return conv_general_dilated(
         lhs, rhs, window_strides, padding, precision=precision, preferred_element_type=preferred_element_type
     )
@@ -53,7 +57,11 @@ def conv_with_general_padding(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """`conv_general_dilated` of [N, C, ...] and [O, I, ...] without groups."""
+    """`conv_general_dilated` of [N, C, ...] and [O, I, ...] without groups.
+
+    >>> lax.conv_with_general_padding(jnp.ones((1, 1, 3)), jnp.ones((1, 1, 2)), (1,), [(1, 1)], None, None)
+    Array([[[1., 2., 2., 1.]]], dtype=float32)
+    """
     return conv_general_dilated(
         lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, precision=precision,
         preferred_element_type=preferred_element_type,
@@ -83,6 +91,9 @@ def conv_transpose(
 
     Raises:
       ValueError: more than three spatial axes and no `dimension_numbers`; an unknown name of padding.
+
+    >>> lax.conv_transpose(jnp.array([[[1.0], [2.0]]]), jnp.ones((2, 1, 1)), (2,), "VALID")[0, :, 0]
+    Array([1., 1., 2., 2.], dtype=float32)
     """
     ndim = typeof(lhs).ndim
     assert ndim == typeof(rhs).ndim and ndim >= 2
@@ -125,6 +136,10 @@ def conv_general_dilated_patches(
 
     Returns:
       Array as of `conv_general_dilated`, whose features are the elements of the patch: features of lhs, then positions.
+
+    >>> lax.conv_general_dilated_patches(jnp.arange(4.0).reshape(1, 1, 4), (2,), (1,), "VALID")
+    Array([[[0., 1., 2.],
+            [1., 2., 3.]]], dtype=float32)
     """
     lhs = stage(lhs)
     filter_shape = tuple(filter_shape)
@@ -163,6 +178,10 @@ def conv_general_dilated_local(
       rhs: its spatial axes are the positions of the result; its input features are the elements of a patch, in the
         order of `conv_general_dilated_patches`.
       filter_shape: size of the kernel.
+
+    >>> x, kernels = jnp.arange(4.0).reshape(1, 1, 4), jnp.ones((1, 2, 3))
+    >>> lax.conv_general_dilated_local(x, kernels, (1,), "VALID", filter_shape=(2,))
+    Array([[[1., 3., 5.]]], dtype=float32)
     """
     both = canonicalize_precision(precision)
     patches = conv_general_dilated_patches(

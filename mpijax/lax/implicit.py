@@ -72,6 +72,11 @@ def custom_linear_solve(
     Raises:
       TypeError: when a function returns another structure than `b` has; in reverse mode without `transpose_solve`.
       ValueError: when it returns other shapes.
+
+    >>> halve = lambda matvec, b: b / 2
+    >>> solve = lambda b: lax.custom_linear_solve(lambda x: 2 * x, b, halve, transpose_solve=halve)
+    >>> solve(jnp.array([4.0, 6.0])), mpijax.grad(lambda b: jnp.sum(solve(b)))(jnp.array([4.0, 6.0]))
+    (Array([2., 3.], dtype=float32), Array([0.5, 0.5], dtype=float32))
     """
     if transpose_solve is None and symmetric:
         transpose_solve = solve
@@ -139,6 +144,12 @@ def custom_root(
 
     Raises:
       TypeError: when a function returns another structure than `initial_guess` has.
+
+    >>> newton = lambda f, x: lax.fori_loop(0, 9, lambda i, x: x - f(x) / mpijax.grad(f)(x), x)
+    >>> linear = lambda g, y: y / g(jnp.float32(1))
+    >>> root = lambda a: lax.custom_root(lambda x: x * x - a, jnp.float32(1), newton, linear)
+    >>> root(4.0), mpijax.grad(root)(4.0)
+    (Array(2., dtype=float32), Array(0.25, dtype=float32, weak_type=True))
     """
     guess, structure = tree.tree_flatten(initial_guess)
     f_jaxpr, f_consts, found = _traced(f, "custom_root", initial_guess)

@@ -54,6 +54,9 @@ def scan(
     Raises:
       TypeError: if `f` is not callable, does not return a pair, or changes the carry's type.
       ValueError: if leading axes or `length` disagree, or neither gives the number of turns.
+
+    >>> lax.scan(lambda total, x: (total + x, total * x), 0, jnp.array([1, 2, 3]))
+    (Array(6, dtype=int32), Array([0, 2, 9], dtype=int32))
     """
     if not callable(f):
         raise TypeError(f"lax.scan: f argument should be a callable, got {f!r} of type {type(f)}.")
@@ -220,6 +223,9 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
 
     Returns:
       Results with a new leading axis of the size of that of `xs`.
+
+    >>> lax.map(lambda x: x**2, jnp.arange(4))
+    Array([0, 1, 4, 9], dtype=int32)
     """
     if batch_size is None:
         return scan(lambda _, x: ((), f(x)), (), xs)[1]

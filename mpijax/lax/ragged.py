@@ -34,6 +34,12 @@ class RaggedDotDimensionNumbers:
       dot_dimension_numbers: `((lhs_contract, rhs_contract), (lhs_batch, rhs_batch))`, as of `dot_general`.
       lhs_ragged_dimensions: the one axis of the left operand that consists of groups.
       rhs_group_dimensions: the axis of the right operand with an entry for each group, where there is one.
+
+    >>> rows = lax.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), [0], [0])
+    >>> lax.ragged_dot_general(jnp.ones((3, 2)), jnp.ones((2, 2, 1)), jnp.array([1, 2]), rows)
+    Array([[2.],
+           [2.],
+           [2.]], dtype=float32)
     """
 
     dot_dimension_numbers: DotDimensionNumbers
@@ -77,6 +83,11 @@ def ragged_dot(
 
     Returns:
       (m, n).
+
+    >>> lax.ragged_dot(jnp.ones((3, 2)), jnp.array([[[1.0], [1.0]], [[5.0], [5.0]]]), jnp.array([1, 2]))
+    Array([[ 2.],
+           [10.],
+           [10.]], dtype=float32)
     """
     return ragged_dot_general(
         lhs, rhs, group_sizes, _ROWS, precision, preferred_element_type, group_offset, out_sharding
@@ -106,6 +117,10 @@ def ragged_dot_general(
 
     Raises:
       TypeError: axes or shapes do not fit. NotImplementedError: `group_offset`, which JAX declares and refuses too.
+
+    >>> rows = lax.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), [0], [0])
+    >>> lax.ragged_dot_general(jnp.ones((3, 2)), jnp.ones((2, 2, 4)), jnp.array([1, 2]), rows).shape
+    (3, 4)
     """
     if group_offset is not None:
         raise NotImplementedError("ragged_dot_general takes no group_offset; take a slice of the groups instead.")
@@ -228,6 +243,12 @@ def ragged_all_to_all(
 
     Raises:
       ValueError: shapes or dtypes do not fit.
+
+    >>> mesh, all_rows = mpijax.make_mesh((1,), ("x",)), mpijax.P("x")
+    >>> move = lambda rows: lax.ragged_all_to_all(
+    ...     rows, jnp.zeros(4), *jnp.array([[1], [2], [0], [2]]), axis_name="x")
+    >>> mpijax.shard_map(move, mesh=mesh, in_specs=all_rows, out_specs=all_rows)(jnp.array([5.0, 6.0, 7.0]))
+    Array([6., 7., 0., 0.], dtype=float32)
     """
     vectors = (input_offsets, send_sizes, output_offsets, recv_sizes)
     size = axis_size(axis_name) if axis_index_groups is None else len(axis_index_groups[0])

@@ -36,6 +36,11 @@ def scaled_dot(
 
     Raises:
       TypeError: ranks or shapes do not fit.
+
+    >>> x, scales = jnp.ones((2, 8)), jnp.array([[1.0, 3.0], [2.0, 0.0]])
+    >>> lax.scaled_dot(x, jnp.ones((8, 1)), lhs_scale=scales, preferred_element_type=jnp.float32)
+    Array([[16.],
+           [ 8.]], dtype=float32)
     """
     shape, other = typeof(lhs).shape, typeof(rhs).shape
     if dimension_numbers is None:

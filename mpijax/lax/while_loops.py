@@ -44,6 +44,9 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
 
     Raises:
       TypeError: a function is none, `cond_fun` returns no bool scalar, or `body_fun` changes the type.
+
+    >>> lax.while_loop(lambda x: x < 100, lambda x: x * 2, 1)
+    Array(128, dtype=int32, weak_type=True)
     """
     if not (callable(body_fun) and callable(cond_fun)):
         raise TypeError(
@@ -143,6 +146,9 @@ def fori_loop(
     Raises:
       TypeError: bounds of two dtypes, `body_fun` is no function, or changes the type.
       ValueError: `unroll` with traced bounds.
+
+    >>> lax.fori_loop(0, 5, lambda i, total: total + i, 0)
+    Array(10, dtype=int32, weak_type=True)
     """
     if not callable(body_fun):
         raise TypeError(f"lax.fori_loop: body_fun argument should be callable, got {body_fun!r}.")

@@ -6,14 +6,22 @@ import enum
 
 
 class AccuracyMode(enum.Enum):
-    """HIGHEST: as exact as there is; DEFAULT: as fast. mpijax has one implementation of each function."""
+    """HIGHEST: as exact as there is; DEFAULT: as fast. mpijax has one implementation of each function.
+
+    >>> lax.sin(jnp.array([0.0]), accuracy=lax.AccuracyMode.HIGHEST)
+    Array([0.], dtype=float32)
+    """
 
     HIGHEST = 1
     DEFAULT = 2
 
 
 class Tolerance:
-    """Largest accepted error, absolute, relative and in units in the last place."""
+    """Largest accepted error, absolute, relative and in units in the last place.
+
+    >>> lax.exp(jnp.array([0.0]), accuracy=lax.Tolerance(rtol=1e-3))
+    Array([1.], dtype=float32)
+    """
 
     def __init__(self, atol: float = 0.0, rtol: float = 0.0, ulps: int = 0):
         if atol < 0.0 or rtol < 0.0 or ulps < 0.0:

@@ -31,6 +31,9 @@ def approx_max_k(
     Raises:
       ValueError: k is not between 1 and the axis' size, or the operand has no floats. NotImplementedError:
         `aggregate_to_topk=False`, which asks for a TPU's partial results.
+
+    >>> lax.approx_max_k(jnp.array([3.0, 9.0, 5.0]), 2)
+    (Array([9., 5.], dtype=float32), Array([1, 2], dtype=int32))
     """
     return _bind(
         operand, k, reduction_dimension, recall_target, True, reduction_input_size_override, aggregate_to_topk
@@ -45,7 +48,11 @@ def approx_min_k(
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
 ) -> tuple[Any, Any]:
-    """The k smallest floats along an axis, in ascending order, and their positions; see `approx_max_k`."""
+    """The k smallest floats along an axis, in ascending order, and their positions; see `approx_max_k`.
+
+    >>> lax.approx_min_k(jnp.array([3.0, 9.0, 5.0]), 2)
+    (Array([3., 5.], dtype=float32), Array([0, 2], dtype=int32))
+    """
     return _bind(
         operand, k, reduction_dimension, recall_target, False, reduction_input_size_override, aggregate_to_topk
     )

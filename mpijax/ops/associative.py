@@ -31,6 +31,9 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
 
     Raises:
       TypeError: fn is not callable. ValueError: sizes along `axis` differ.
+
+    >>> lax.associative_scan(jnp.maximum, jnp.array([1, 3, 2, 5, 4]))
+    Array([1, 3, 3, 5, 5], dtype=int32)
     """
     if not callable(fn):
         raise TypeError(f"lax.associative_scan takes a function to combine elements with, not {fn!r}.")

@@ -14,6 +14,9 @@ def optimization_barrier(operand: Any, /) -> Any:
     """The same tree of values. In a Jaxpr what uses the result is seen to depend on all of them.
 
     The order of communication and callbacks never depends on it: that is the order of the source.
+
+    >>> lax.optimization_barrier((jnp.arange(2), jnp.ones(1)))
+    (Array([0, 1], dtype=int32), Array([1.], dtype=float32))
     """
     leaves, treedef = tree.tree_flatten(operand)
     return tree.tree_unflatten(treedef, optimization_barrier_p.bind(*leaves))

@@ -35,7 +35,11 @@ def _shape(*args) -> tuple[int, ...]:
 
 
 def add(x: Any, y: Any) -> Any:
-    """Sum x + y of numbers."""
+    """Sum x + y of numbers.
+
+    >>> lax.add(jnp.array([1.0, 2.0]), 10.0)
+    Array([11., 12.], dtype=float32)
+    """
     return add_p.bind(x, y)
 
 
@@ -71,7 +75,11 @@ add_p = elementwise(
 
 
 def sub(x: Any, y: Any) -> Any:
-    """Difference x - y of numbers."""
+    """Difference x - y of numbers.
+
+    >>> lax.sub(jnp.array([1.0, 2.0]), 10.0)
+    Array([-9., -8.], dtype=float32)
+    """
     return sub_p.bind(x, y)
 
 
@@ -93,7 +101,11 @@ def _neg_transpose(ct, x):
 
 
 def neg(x: Any) -> Any:
-    """-x of numbers; unsigned integers wrap around."""
+    """-x of numbers; unsigned integers wrap around.
+
+    >>> lax.neg(jnp.array([1, -2]))
+    Array([-1,  2], dtype=int32)
+    """
     return neg_p.bind(x)
 
 
@@ -103,7 +115,11 @@ neg_p = elementwise("neg", NUMERIC, reference=np.negative, jvp=LINEAR, transpose
 
 
 def mul(x: Any, y: Any) -> Any:
-    """Product x * y of numbers."""
+    """Product x * y of numbers.
+
+    >>> lax.mul(jnp.array([1.0, 2.0]), 10.0)
+    Array([10., 20.], dtype=float32)
+    """
     return mul_p.bind(x, y)
 
 
@@ -124,7 +140,11 @@ mul_p = elementwise(
 
 
 def div(x: Any, y: Any) -> Any:
-    """Quotient x / y of numbers. Integers truncate towards zero; x / 0 is -1."""
+    """Quotient x / y of numbers. Integers truncate towards zero; x / 0 is -1.
+
+    >>> lax.div(jnp.array([7, -7]), 2)
+    Array([ 3, -3], dtype=int32)
+    """
     return div_p.bind(x, y)
 
 
@@ -156,7 +176,11 @@ div_p = elementwise(
 
 
 def rem(x: Any, y: Any) -> Any:
-    """Remainder of x / y truncated towards zero: it has the sign of x. For integers x rem 0 is x."""
+    """Remainder of x / y truncated towards zero: it has the sign of x. For integers x rem 0 is x.
+
+    >>> lax.rem(jnp.array([7, -7]), 3)
+    Array([ 1, -1], dtype=int32)
+    """
     return rem_p.bind(x, y)
 
 
@@ -190,12 +214,20 @@ rem_p = elementwise(
 
 
 def max(x: Any, y: Any) -> Any:
-    """The larger of x and y, NaN if either is; complex numbers by real, then imaginary part."""
+    """The larger of x and y, NaN if either is; complex numbers by real, then imaginary part.
+
+    >>> lax.max(jnp.array([1.0, 5.0]), 3.0)
+    Array([3., 5.], dtype=float32)
+    """
     return max_p.bind(x, y)
 
 
 def min(x: Any, y: Any) -> Any:
-    """The smaller of x and y, NaN if either is; complex numbers by real, then imaginary part."""
+    """The smaller of x and y, NaN if either is; complex numbers by real, then imaginary part.
+
+    >>> lax.min(jnp.array([1.0, 5.0]), 3.0)
+    Array([1., 3.], dtype=float32)
+    """
     return min_p.bind(x, y)
 
 
@@ -226,7 +258,11 @@ min_p = _extremum("min", np.minimum)
 
 
 def nextafter(x1: Any, x2: Any) -> Any:
-    """The next representable value after x1 towards x2. Has no derivative."""
+    """The next representable value after x1 towards x2. Has no derivative.
+
+    >>> lax.nextafter(jnp.float32(1), jnp.float32(2)) - 1
+    Array(1.1920929e-07, dtype=float32)
+    """
     return nextafter_p.bind(x1, x2)
 
 
@@ -242,7 +278,11 @@ nextafter_p.reference = np.nextafter
 
 
 def complex(x: Any, y: Any) -> Any:
-    """x + iy of two float32 or float64."""
+    """x + iy of two float32 or float64.
+
+    >>> lax.complex(jnp.array([1.0]), jnp.array([2.0]))
+    Array([1.+2.j], dtype=complex64)
+    """
     return complex_p.bind(x, y)
 
 
@@ -270,7 +310,11 @@ complex_p = elementwise(
 
 
 def mulhi(x: Any, y: Any, /) -> Any:
-    """The upper half of the double-width product of two integers."""
+    """The upper half of the double-width product of two integers.
+
+    >>> lax.mulhi(jnp.array([200], dtype="uint8"), jnp.array([100], dtype="uint8"))
+    Array([78], dtype=uint8)
+    """
     return mulhi_p.bind(x, y)
 
 

@@ -26,7 +26,12 @@ _HALF = np.uint64(32)
 
 
 class RandomAlgorithm(enum.IntEnum):
-    """How `rng_bit_generator` makes bits; the default is Philox, as XLA's on CPUs."""
+    """How `rng_bit_generator` makes bits; the default is Philox, as XLA's on CPUs.
+
+    >>> state = jnp.array([1, 2, 3, 4], dtype="uint32")
+    >>> lax.rng_bit_generator(state, (3,), algorithm=lax.RandomAlgorithm.RNG_THREE_FRY)[1].dtype
+    dtype('uint32')
+    """
 
     RNG_DEFAULT = 0
     RNG_THREE_FRY = 1
@@ -56,6 +61,10 @@ def rng_bit_generator(
 
     Raises:
       TypeError: another dtype, or a state that is not of those.
+
+    >>> state, bits = lax.rng_bit_generator(jnp.zeros(4, "uint32"), (2, 3))
+    >>> bits.shape, bits.dtype
+    ((2, 3), dtype('uint32'))
     """
     dtype = dtypes.check_user_dtype_supported(dtype, "rng_bit_generator")
     if np.dtype(dtype).name not in ("uint8", "uint16", "uint32", "uint64"):
@@ -154,6 +163,9 @@ def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Any:
 
     Raises:
       ValueError: a or b is no scalar, or the dtypes differ.
+
+    >>> lax.rng_uniform(0.0, 1.0, (2, 3)).shape
+    (2, 3)
     """
     return rng_uniform_p.bind(a, b, shape=tuple(shape))
 

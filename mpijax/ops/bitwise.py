@@ -10,47 +10,83 @@ from mpijax.ops.families import BITS, CONSTANT, INTEGER, elementwise
 
 
 def bitwise_not(x: Any) -> Any:
-    """All bits flipped; for bool the negation."""
+    """All bits flipped; for bool the negation.
+
+    >>> lax.bitwise_not(jnp.array([0, 5]))
+    Array([-1, -6], dtype=int32)
+    """
     return not_p.bind(x)
 
 
 def bitwise_and(x: Any, y: Any) -> Any:
-    """Bits set in both."""
+    """Bits set in both.
+
+    >>> lax.bitwise_and(jnp.array([12, 10]), 6)
+    Array([4, 2], dtype=int32)
+    """
     return and_p.bind(x, y)
 
 
 def bitwise_or(x: Any, y: Any) -> Any:
-    """Bits set in either."""
+    """Bits set in either.
+
+    >>> lax.bitwise_or(jnp.array([12, 10]), 6)
+    Array([14, 14], dtype=int32)
+    """
     return or_p.bind(x, y)
 
 
 def bitwise_xor(x: Any, y: Any) -> Any:
-    """Bits set in one of both."""
+    """Bits set in one of both.
+
+    >>> lax.bitwise_xor(jnp.array([12, 10]), 6)
+    Array([10, 12], dtype=int32)
+    """
     return xor_p.bind(x, y)
 
 
 def shift_left(x: Any, y: Any) -> Any:
-    """x << y; 0 where y is negative or at least the number of bits."""
+    """x << y; 0 where y is negative or at least the number of bits.
+
+    >>> lax.shift_left(jnp.array([1, 3]), 2)
+    Array([ 4, 12], dtype=int32)
+    """
     return shift_left_p.bind(x, y)
 
 
 def shift_right_logical(x: Any, y: Any) -> Any:
-    """x >> y, filled with zeros; 0 where y is negative or at least the number of bits."""
+    """x >> y, filled with zeros; 0 where y is negative or at least the number of bits.
+
+    >>> lax.shift_right_logical(jnp.array([-8, 8]), 1)
+    Array([2147483644,          4], dtype=int32)
+    """
     return shift_right_logical_p.bind(x, y)
 
 
 def shift_right_arithmetic(x: Any, y: Any) -> Any:
-    """x >> y, filled with the sign; all sign where y is negative or at least the number of bits."""
+    """x >> y, filled with the sign; all sign where y is negative or at least the number of bits.
+
+    >>> lax.shift_right_arithmetic(jnp.array([-8, 8]), 1)
+    Array([-4,  4], dtype=int32)
+    """
     return shift_right_arithmetic_p.bind(x, y)
 
 
 def population_count(x: Any) -> Any:
-    """The number of set bits."""
+    """The number of set bits.
+
+    >>> lax.population_count(jnp.array([0, 1, 255], dtype="uint8"))
+    Array([0, 1, 8], dtype=uint8)
+    """
     return population_count_p.bind(x)
 
 
 def clz(x: Any) -> Any:
-    """The number of leading zero bits."""
+    """The number of leading zero bits.
+
+    >>> lax.clz(jnp.array([0, 1, 255], dtype="uint8"))
+    Array([8, 7, 0], dtype=uint8)
+    """
     return clz_p.bind(x)
 
 

@@ -14,32 +14,56 @@ _EQUALITY = (*ANY, dtypes.extended)
 
 
 def eq(x: Any, y: Any) -> Any:
-    """x == y."""
+    """x == y.
+
+    >>> lax.eq(jnp.array([1, 2, 3]), 2)
+    Array([False,  True, False], dtype=bool)
+    """
     return eq_p.bind(x, y)
 
 
 def ne(x: Any, y: Any) -> Any:
-    """x != y."""
+    """x != y.
+
+    >>> lax.ne(jnp.array([1, 2, 3]), 2)
+    Array([ True, False,  True], dtype=bool)
+    """
     return ne_p.bind(x, y)
 
 
 def lt(x: Any, y: Any) -> Any:
-    """x < y."""
+    """x < y.
+
+    >>> lax.lt(jnp.array([1, 2, 3]), 2)
+    Array([ True, False, False], dtype=bool)
+    """
     return lt_p.bind(x, y)
 
 
 def le(x: Any, y: Any) -> Any:
-    """x <= y."""
+    """x <= y.
+
+    >>> lax.le(jnp.array([1, 2, 3]), 2)
+    Array([ True,  True, False], dtype=bool)
+    """
     return le_p.bind(x, y)
 
 
 def gt(x: Any, y: Any) -> Any:
-    """x > y."""
+    """x > y.
+
+    >>> lax.gt(jnp.array([1, 2, 3]), 2)
+    Array([False, False,  True], dtype=bool)
+    """
     return gt_p.bind(x, y)
 
 
 def ge(x: Any, y: Any) -> Any:
-    """x >= y."""
+    """x >= y.
+
+    >>> lax.ge(jnp.array([1, 2, 3]), 2)
+    Array([False,  True,  True], dtype=bool)
+    """
     return ge_p.bind(x, y)
 
 

@@ -15,6 +15,9 @@ class ConvDimensionNumbers(NamedTuple):
     """The axes of a convolution's arrays.
 
     lhs_spec, out_spec: (batch, feature, spatial axes ...). rhs_spec: (output feature, input feature, spatial axes ...).
+
+    >>> lax.conv_dimension_numbers((1, 8, 8, 3), (3, 3, 3, 16), ("NHWC", "HWIO", "NHWC")).lhs_spec
+    (0, 3, 1, 2)
     """
 
     lhs_spec: Sequence[int]
@@ -38,6 +41,9 @@ def conv_dimension_numbers(
 
     Raises:
       TypeError: letters that do not fit, or arrays of different rank.
+
+    >>> lax.conv_dimension_numbers((1, 8, 8, 3), (3, 3, 3, 16), ("NHWC", "HWIO", "NHWC"))
+    ConvDimensionNumbers(lhs_spec=(0, 3, 1, 2), rhs_spec=(3, 2, 0, 1), out_spec=(0, 3, 1, 2))
     """
     if isinstance(dimension_numbers, ConvDimensionNumbers):
         return dimension_numbers
@@ -65,7 +71,11 @@ def conv_dimension_numbers(
 
 
 def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-    """For each of three strings its axes: first the two with a role, then the spatial ones as rhs has them."""
+    """For each of three strings its axes: first the two with a role, then the spatial ones as rhs has them.
+
+    >>> lax.conv_general_permutations(("NHWC", "HWIO", "NHWC"))
+    ((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
+    """
     for i, (spec, (a, b)) in enumerate(zip(dimension_numbers, _ROLES, strict=True)):
         if not spec.count(a) == spec.count(b) == 1:
             raise TypeError(
@@ -104,7 +114,11 @@ def conv_shape_tuple(
     pads: str | Sequence[tuple[int, int]],
     batch_group_count: int = 1,
 ) -> tuple[int, ...]:
-    """The result's shape: batch, feature, then spatial axes, as in both operands."""
+    """The result's shape: batch, feature, then spatial axes, as in both operands.
+
+    >>> lax.conv_shape_tuple((1, 3, 8), (16, 3, 3), strides=(1,), pads=[(0, 0)])
+    (1, 16, 6)
+    """
     if isinstance(pads, str):
         pads = padtype_to_pads(lhs_shape[2:], rhs_shape[2:], strides, pads)
     if len(pads) != len(lhs_shape) - 2:
@@ -122,14 +136,24 @@ def conv_shape_tuple(
 
 
 def conv_general_shape_tuple(lhs_shape, rhs_shape, window_strides, padding, dimension_numbers) -> tuple[int, ...]:
-    """The result's shape, the layouts given as three strings."""
+    """The result's shape, the layouts given as three strings.
+
+    >>> layouts = ("NHWC", "HWIO", "NHWC")
+    >>> lax.conv_general_shape_tuple((1, 8, 8, 3), (3, 3, 3, 16), (2, 2), "SAME", layouts)
+    (1, 4, 4, 16)
+    """
     lhs_perm, rhs_perm, out_perm = conv_general_permutations(dimension_numbers)
     shape = conv_shape_tuple(permuted(lhs_shape, lhs_perm), permuted(rhs_shape, rhs_perm), window_strides, padding)
     return spread(shape, out_perm)
 
 
 def conv_transpose_shape_tuple(lhs_shape, rhs_shape, window_strides, padding, dimension_numbers) -> tuple[int, ...]:
-    """The shape of the result of `conv_transpose`, the layouts given as three strings."""
+    """The shape of the result of `conv_transpose`, the layouts given as three strings.
+
+    >>> layouts = ("NHC", "HIO", "NHC")
+    >>> lax.conv_transpose_shape_tuple((1, 4, 3), (2, 3, 5), (2,), "VALID", layouts)
+    (1, 8, 5)
+    """
     lhs_perm, rhs_perm, out_perm = conv_general_permutations(dimension_numbers)
     lhs, rhs = permuted(lhs_shape, lhs_perm), permuted(rhs_shape, rhs_perm)
     if isinstance(padding, str):

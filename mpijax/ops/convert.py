@@ -35,7 +35,11 @@ def set_array_factory(make: Callable[[np.ndarray, ShapedArray], Any]) -> None:
 
 
 def stage(x: Any, /) -> Any:
-    """A Python scalar or NumPy array as a value of what is being traced; outside of traces, as an array."""
+    """A Python scalar or NumPy array as a value of what is being traced; outside of traces, as an array.
+
+    >>> lax.stage(np.arange(3))
+    Array([0, 1, 2], dtype=int32)
+    """
     if isinstance(x, Array):
         return x
     return _staged(x, typeof(x))
@@ -65,6 +69,9 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
 
     Floats are truncated towards zero to integers, values out of range become the nearest
     representable one, NaN becomes 0; anything but 0 becomes True.
+
+    >>> lax.convert_element_type(jnp.array([-1.7, 2.9]), jnp.int32)
+    Array([-1,  2], dtype=int32)
     """
     return convert(operand, new_dtype, weak_type=False)
 
@@ -179,6 +186,9 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
 
     A dtype that is k times narrower adds a last axis of size k; one that is k times wider
     consumes a last axis of size k.
+
+    >>> lax.bitcast_convert_type(jnp.float32(1), jnp.int32)
+    Array(1065353216, dtype=int32)
     """
     return bitcast_convert_type_p.bind(operand, new_dtype=dtypes.canonicalize_dtype(dtypes.dtype(new_dtype)))
 

@@ -70,6 +70,13 @@ def conv_general_dilated(
 
     Raises:
       TypeError: ranks, dtypes or layouts do not fit. ValueError: sizes, groups, padding do not.
+
+    >>> image, edges = jnp.eye(4).reshape(1, 1, 4, 4), jnp.array([[[[1.0, -1.0]]]])
+    >>> lax.conv_general_dilated(image, edges, window_strides=(1, 1), padding="VALID")[0, 0]
+    Array([[ 1.,  0.,  0.],
+           [-1.,  1.,  0.],
+           [ 0., -1.,  1.],
+           [ 0.,  0., -1.]], dtype=float32)
     """
     lhs_shape, rhs_shape = typeof(lhs).shape, typeof(rhs).shape
     numbers = conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers)

@@ -22,7 +22,12 @@ _NUMERIC = (np.integer, np.floating, np.complexfloating)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding=None) -> Any:
-    """An array filled with a scalar, of its dtype unless another one is given."""
+    """An array filled with a scalar, of its dtype unless another one is given.
+
+    >>> lax.full((2, 2), 7)
+    Array([[7, 7],
+           [7, 7]], dtype=int32, weak_type=True)
+    """
     shape = canonical_shape(shape)
     if shape_of(fill_value):
         raise TypeError(
@@ -46,7 +51,11 @@ def _full_of_keys(shape, fill_value, dtype):
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding=None) -> Any:
-    """An array filled with a scalar, with the shape and dtype of x unless others are given."""
+    """An array filled with a scalar, with the shape and dtype of x unless others are given.
+
+    >>> lax.full_like(jnp.zeros(3), 7)
+    Array([7., 7., 7.], dtype=float32)
+    """
     aval = typeof(x)
     shape = aval.shape if shape is None else canonical_shape(shape)
     weak = dtype is None and aval.weak_type
@@ -61,12 +70,21 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sha
 
 
 def iota(dtype: Any, size: int) -> Any:
-    """`[0, 1, ..., size - 1]`."""
+    """`[0, 1, ..., size - 1]`.
+
+    >>> lax.iota(jnp.int32, 4)
+    Array([0, 1, 2, 3], dtype=int32)
+    """
     return broadcasted_iota(dtype, (size,), 0)
 
 
 def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sharding=None) -> Any:
-    """An array whose elements are their position along one axis."""
+    """An array whose elements are their position along one axis.
+
+    >>> lax.broadcasted_iota(jnp.int32, (2, 3), 1)
+    Array([[0, 1, 2],
+           [0, 1, 2]], dtype=int32)
+    """
     dtype = dtypes.check_user_dtype_supported(dtype, "broadcasted_iota")
     return iota_p.bind(
         dtype=dtype, shape=canonical_shape(shape), dimension=operator.index(dimension), sharding=None

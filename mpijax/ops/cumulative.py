@@ -18,27 +18,47 @@ from mpijax.transforms.jvp import jvp_flat
 
 
 def cumsum(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """Sums of the elements up to each one along an axis; from each one on if `reverse`."""
+    """Sums of the elements up to each one along an axis; from each one on if `reverse`.
+
+    >>> lax.cumsum(jnp.array([1, 2, 3, 4]), reverse=True)
+    Array([10,  9,  7,  4], dtype=int32)
+    """
     return cumsum_p.bind(operand, axis=int(axis), reverse=bool(reverse))
 
 
 def cumprod(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """Products of the elements up to each one along an axis; from each one on if `reverse`."""
+    """Products of the elements up to each one along an axis; from each one on if `reverse`.
+
+    >>> lax.cumprod(jnp.array([1, 2, 3, 4]))
+    Array([ 1,  2,  6, 24], dtype=int32)
+    """
     return cumprod_p.bind(operand, axis=int(axis), reverse=bool(reverse))
 
 
 def cummax(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """Maxima of the elements up to each one along an axis; from each one on if `reverse`."""
+    """Maxima of the elements up to each one along an axis; from each one on if `reverse`.
+
+    >>> lax.cummax(jnp.array([1, 3, 2, 5, 4]))
+    Array([1, 3, 3, 5, 5], dtype=int32)
+    """
     return cummax_p.bind(operand, axis=int(axis), reverse=bool(reverse))
 
 
 def cummin(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """Minima of the elements up to each one along an axis; from each one on if `reverse`."""
+    """Minima of the elements up to each one along an axis; from each one on if `reverse`.
+
+    >>> lax.cummin(jnp.array([4, 5, 2, 3, 1]))
+    Array([4, 4, 2, 2, 1], dtype=int32)
+    """
     return cummin_p.bind(operand, axis=int(axis), reverse=bool(reverse))
 
 
 def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """log(sum(exp(x))) of the elements up to each one along an axis; from each one on if `reverse`."""
+    """log(sum(exp(x))) of the elements up to each one along an axis; from each one on if `reverse`.
+
+    >>> lax.cumlogsumexp(jnp.zeros(3)).round(4)
+    Array([0.    , 0.6931, 1.0986], dtype=float32)
+    """
     return cumlogsumexp_p.bind(operand, axis=int(axis), reverse=bool(reverse))
 
 

@@ -27,7 +27,11 @@ DotDimensionNumbers = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[
 
 
 class Precision(enum.Enum):
-    """How precisely float32 products are computed on accelerators. On CPUs all are the same."""
+    """How precisely float32 products are computed on accelerators. On CPUs all are the same.
+
+    >>> lax.dot(jnp.ones((2, 3)), jnp.ones(3), precision=lax.Precision.HIGHEST)
+    Array([3., 3.], dtype=float32)
+    """
 
     DEFAULT = 0
     HIGH = 1
@@ -87,7 +91,12 @@ def dot_general(
     *,
     out_sharding=None,
 ) -> Any:
-    """See `dot`."""
+    """See `dot`.
+
+    >>> pairs = lax.dot_general(jnp.ones((5, 2, 3)), jnp.ones((5, 4, 3)), (((2,), (2,)), ((0,), (0,))))
+    >>> pairs.shape
+    (5, 2, 4)
+    """
     return dot(
         lhs,
         rhs,
@@ -115,6 +124,9 @@ def dot(
 
     Returns:
       An array with the batch axes, then the other axes of lhs, then those of rhs.
+
+    >>> lax.dot(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1.0, 1.0]))
+    Array([3., 7.], dtype=float32)
     """
     if dimension_numbers is None:
         lhs_shape, rhs_shape = shape_of(lhs), shape_of(rhs)
@@ -142,7 +154,11 @@ def dot(
 
 
 def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
-    """Products of matrices, which are the last two axes of the operands."""
+    """Products of matrices, which are the last two axes of the operands.
+
+    >>> lax.batch_matmul(jnp.ones((2, 1, 3)), jnp.ones((2, 3, 1))).shape
+    (2, 1, 1)
+    """
     m, n = typeof(lhs).ndim, typeof(rhs).ndim
     if min(m, n) < 2:
         raise ValueError(f"Arguments to batch_matmul must be at least 2D, got {m}, {n}")

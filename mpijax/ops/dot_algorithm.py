@@ -11,6 +11,10 @@ class DotAlgorithm(NamedTuple):
 
     On CPUs operands are not rounded, float16 and bfloat16 are added in float32, and others in their own dtype, which
     is at least as precise as any of these.
+
+    >>> whole = lax.DotAlgorithm(np.float32, np.float32, np.float32)
+    >>> lax.dot(jnp.arange(3.0), jnp.arange(3.0), precision=whole)
+    Array(5., dtype=float32)
     """
 
     lhs_precision_type: Any
@@ -23,7 +27,11 @@ class DotAlgorithm(NamedTuple):
 
 
 class DotAlgorithmPreset(enum.Enum):
-    """Algorithms by name, `LHS_RHS_ACCUMULATOR`; accepted wherever a `precision` is, also as a string."""
+    """Algorithms by name, `LHS_RHS_ACCUMULATOR`; accepted wherever a `precision` is, also as a string.
+
+    >>> lax.dot(jnp.arange(3.0), jnp.arange(3.0), precision=lax.DotAlgorithmPreset.F32_F32_F32)
+    Array(5., dtype=float32)
+    """
 
     DEFAULT = enum.auto()
     ANY_F8_ANY_F8_F32 = enum.auto()

@@ -37,6 +37,9 @@ def dynamic_slice(
 
     Starts are moved so that the slice lies in the array. Negative ones count from the end, unless
     `allow_negative_indices` (for all axes or for each) says that there are none.
+
+    >>> mpijax.jit(lambda i: lax.dynamic_slice(jnp.arange(6), (i,), (3,)))(2)
+    Array([2, 3, 4], dtype=int32)
     """
     starts = _starts(operand, start_indices, allow_negative_indices)
     return dynamic_slice_p.bind(operand, *starts, slice_sizes=canonical_shape(slice_sizes))
@@ -45,7 +48,11 @@ def dynamic_slice(
 def dynamic_update_slice(
     operand: Any, update: Any, start_indices: Any, *, allow_negative_indices: bool | Sequence[bool] = True
 ) -> Any:
-    """`operand` with the slice at `start_indices` replaced by `update`; starts as for `dynamic_slice`."""
+    """`operand` with the slice at `start_indices` replaced by `update`; starts as for `dynamic_slice`.
+
+    >>> lax.dynamic_update_slice(jnp.zeros(5), jnp.array([1.0, 2.0]), (3,))
+    Array([0., 0., 0., 1., 2.], dtype=float32)
+    """
     starts = _starts(operand, start_indices, allow_negative_indices)
     return dynamic_update_slice_p.bind(operand, update, *starts)
 
@@ -53,7 +60,11 @@ def dynamic_update_slice(
 def dynamic_slice_in_dim(
     operand: Any, start_index: Any, slice_size: int, axis: int = 0, *, allow_negative_indices: bool = True
 ) -> Any:
-    """`dynamic_slice` along one axis."""
+    """`dynamic_slice` along one axis.
+
+    >>> lax.dynamic_slice_in_dim(jnp.arange(6), 5, 3)
+    Array([3, 4, 5], dtype=int32)
+    """
     shape, axis = shape_of(operand), int(axis)
     sizes = list(shape)
     sizes[axis] = operator.index(slice_size)
@@ -64,7 +75,11 @@ def dynamic_slice_in_dim(
 def dynamic_update_slice_in_dim(
     operand: Any, update: Any, start_index: Any, axis: int, *, allow_negative_indices: bool = True
 ) -> Any:
-    """`dynamic_update_slice` along one axis."""
+    """`dynamic_update_slice` along one axis.
+
+    >>> lax.dynamic_update_slice_in_dim(jnp.zeros(4), jnp.array([1.0, 2.0]), 1, axis=0)
+    Array([0., 1., 2., 0.], dtype=float32)
+    """
     starts, negative = _along(start_index, int(axis), typeof(operand).ndim, allow_negative_indices)
     return dynamic_update_slice(operand, update, starts, allow_negative_indices=negative)
 
@@ -72,7 +87,11 @@ def dynamic_update_slice_in_dim(
 def _dynamic_index_in_dim(
     operand: Any, index: Any, axis: int = 0, keepdims: bool = True, *, allow_negative_indices: bool = True
 ) -> Any:
-    """`operand[index]` along one axis, which stays with size 1 if `keepdims`."""
+    """`operand[index]` along one axis, which stays with size 1 if `keepdims`.
+
+    >>> lax.dynamic_index_in_dim(jnp.array([[1, 2], [3, 4]]), 1, axis=1, keepdims=False)
+    Array([2, 4], dtype=int32)
+    """
     result = dynamic_slice_in_dim(operand, index, 1, axis, allow_negative_indices=allow_negative_indices)
     return result if keepdims else squeeze(result, (int(axis),))
 
@@ -80,7 +99,12 @@ def _dynamic_index_in_dim(
 def _dynamic_update_index_in_dim(
     operand: Any, update: Any, index: Any, axis: int, *, allow_negative_indices: bool = True
 ) -> Any:
-    """`operand` with the slice at `index` along one axis replaced by `update`, with or without that axis."""
+    """`operand` with the slice at `index` along one axis replaced by `update`, with or without that axis.
+
+    >>> lax.dynamic_update_index_in_dim(jnp.zeros((2, 2)), jnp.array([7.0, 8.0]), 1, axis=0)
+    Array([[0., 0.],
+           [7., 8.]], dtype=float32)
+    """
     axis = int(axis)
     if typeof(update).ndim != typeof(operand).ndim:
         update = expand_dims(update, (axis,))

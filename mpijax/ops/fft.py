@@ -27,7 +27,11 @@ from mpijax.transforms.batching import move_dim
 
 
 class FftType(enum.IntEnum):
-    """What is transformed into what."""
+    """What is transformed into what.
+
+    >>> lax.fft(jnp.ones(4), lax.FftType.RFFT, (4,))
+    Array([4.+0.j, 0.+0.j, 0.+0.j], dtype=complex64)
+    """
 
     FFT = 0
     IFFT = 1
@@ -57,6 +61,9 @@ def fft(x: Any, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Any:
 
     Raises:
       ValueError: complex input for RFFT, sizes that do not fit. TypeError: an unknown kind of transform.
+
+    >>> lax.fft(jnp.array([1.0, 2.0, 3.0, 4.0]), "RFFT", (4,))
+    Array([10.+0.j, -2.+2.j, -2.+0.j], dtype=complex64)
     """
     kind = _type_of(fft_type)
     dtype = typeof(x).dtype

@@ -30,6 +30,11 @@ class GatherDimensionNumbers(NamedTuple):
       start_index_map: the axis of the operand that each component of an index is for.
       operand_batching_dims: axes of the operand that run along with axes of `start_indices`, ascending.
       start_indices_batching_dims: those axes of `start_indices`.
+
+    >>> rows = lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
+    >>> lax.gather(jnp.arange(6).reshape(3, 2), jnp.array([[2], [0]]), rows, slice_sizes=(1, 2))
+    Array([[4, 5],
+           [0, 1]], dtype=int32)
     """
 
     offset_dims: tuple[int, ...]
@@ -44,6 +49,10 @@ class GatherScatterMode(enum.Enum):
 
     CLIP moves them into it. FILL_OR_DROP reads a fill value, and drops updates. PROMISE_IN_BOUNDS says there
     are none. ONE_HOT is a hint for accelerators, taken as CLIP.
+
+    >>> points = lax.GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,))
+    >>> lax.gather(jnp.arange(3), jnp.array([[1], [7]]), points, (1,), mode=lax.GatherScatterMode.CLIP)
+    Array([1, 2], dtype=int32)
     """
 
     CLIP = enum.auto()
@@ -93,6 +102,11 @@ def gather(
 
     Returns:
       An array with the axes of `start_indices` but the last, and the window's at `offset_dims`.
+
+    >>> rows = lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
+    >>> lax.gather(jnp.arange(6).reshape(3, 2), jnp.array([[2], [0]]), rows, slice_sizes=(1, 2))
+    Array([[4, 5],
+           [0, 1]], dtype=int32)
     """
     mode = GatherScatterMode.from_any(GatherScatterMode.PROMISE_IN_BOUNDS if mode is None else mode)
     if mode is not GatherScatterMode.FILL_OR_DROP:
@@ -124,7 +138,12 @@ def _default_fill(dtype) -> Any:
 
 
 def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
-    """`src[idxs]` where `idxs` are 1-D arrays of integers for the given axes; indices wrap around."""
+    """`src[idxs]` where `idxs` are 1-D arrays of integers for the given axes; indices wrap around.
+
+    >>> lax.index_take(jnp.arange(6).reshape(3, 2), (jnp.array([2, 0]),), axes=(0,))
+    Array([[4, 5],
+           [0, 1]], dtype=int32)
+    """
     shape = shape_of(src)
     indices = concatenate([expand_dims(i, (1,)) for i in idxs], 1)
     sizes = np.array([shape[a] for a in axes], typeof(indices).dtype)

@@ -23,6 +23,9 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
     Args:
       padding_config: for each axis the number of values to put before, after and between every two
         elements. Negative numbers before and after take elements off.
+
+    >>> lax.pad(jnp.array([1, 2, 3]), 0, [(1, 2, 1)])
+    Array([0, 1, 0, 2, 0, 3, 0, 0], dtype=int32)
     """
     config = tuple(tuple(c) for c in padding_config)
     return pad_p.bind(operand, padding_value, padding_config=config)

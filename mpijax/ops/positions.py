@@ -22,12 +22,20 @@ from mpijax.ops.select import select
 
 
 def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
-    """Position of the maximum along `axis`, the first of equal ones; of the first NaN if there is one."""
+    """Position of the maximum along `axis`, the first of equal ones; of the first NaN if there is one.
+
+    >>> lax.argmax(jnp.array([3, 9, 5]), axis=0, index_dtype=jnp.int32)
+    Array(1, dtype=int32)
+    """
     return _arg_extremum(argmax_p, operand, axis, index_dtype)
 
 
 def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
-    """Position of the minimum along `axis`, the first of equal ones; of the first NaN if there is one."""
+    """Position of the minimum along `axis`, the first of equal ones; of the first NaN if there is one.
+
+    >>> lax.argmin(jnp.array([3, 9, 5]), axis=0, index_dtype=jnp.int32)
+    Array(0, dtype=int32)
+    """
     return _arg_extremum(argmin_p, operand, axis, index_dtype)
 
 

@@ -21,17 +21,29 @@ from mpijax.ops.select import select
 
 
 def integer_pow(x: Any, y: int) -> Any:
-    """x ** y for a fixed Python integer y, by repeated multiplication."""
+    """x ** y for a fixed Python integer y, by repeated multiplication.
+
+    >>> lax.integer_pow(jnp.array([2.0, 3.0]), 3)
+    Array([ 8., 27.], dtype=float32)
+    """
     return integer_pow_p.bind(x, y=y)
 
 
 def reciprocal(x: Any) -> Any:
-    """1 / x."""
+    """1 / x.
+
+    >>> lax.reciprocal(jnp.array([2.0, 4.0]))
+    Array([0.5 , 0.25], dtype=float32)
+    """
     return integer_pow(x, -1)
 
 
 def square(x: Any) -> Any:
-    """x * x."""
+    """x * x.
+
+    >>> lax.square(jnp.array([2.0, -3.0]))
+    Array([4., 9.], dtype=float32)
+    """
     return square_p.bind(x)
 
 
@@ -70,7 +82,11 @@ square_p = elementwise(
 
 
 def pow(x: Any, y: Any) -> Any:
-    """x ** y for a float or complex x; y has the same dtype or is an integer."""
+    """x ** y for a float or complex x; y has the same dtype or is an integer.
+
+    >>> lax.pow(jnp.array([2.0, 3.0]), jnp.array([3, 2]))
+    Array([8., 9.], dtype=float32)
+    """
     return pow_p.bind(x, y)
 
 

@@ -71,6 +71,9 @@ def reduce(
     Raises:
       ValueError: operands and initial values differ in structure.
       TypeError: their dtypes differ.
+
+    >>> lax.reduce(jnp.array([[1, 2], [3, 4]]), 1, lambda x, y: x * y % 7, (1,))
+    Array([2, 5], dtype=int32)
     """
     flat, tree = tree_flatten(operands)
     init, init_tree = tree_flatten(init_values)

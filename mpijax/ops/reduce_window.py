@@ -55,6 +55,9 @@ def reduce_window(
 
     Raises:
       ValueError: operands and initial values differ in structure. TypeError: sizes or dtypes do not fit.
+
+    >>> lax.reduce_window(jnp.array([1, 2, 3, 4, 5]), 0, lax.add, (3,), (1,), "VALID")
+    Array([ 6,  9, 12], dtype=int32)
     """
     flat, tree = tree_flatten(operand)
     init, init_tree = tree_flatten(init_value)

@@ -120,7 +120,11 @@ def _axes(operand: Any, axes: Sequence[int]) -> tuple[int, ...]:
 
 
 def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
-    """Sum over `axes`, which disappear. Numbers only; no axis may be negative."""
+    """Sum over `axes`, which disappear. Numbers only; no axis may be negative.
+
+    >>> lax.reduce_sum(jnp.array([[1, 2], [4, 3]]), (1,))
+    Array([3, 7], dtype=int32)
+    """
     return reduce_sum_p.bind(operand, axes=_axes(operand, axes), out_sharding=out_sharding)
 
 
@@ -147,7 +151,11 @@ reduce_sum_p.jvp = _sum_jvp
 
 
 def reduce_prod(operand: Any, axes: Sequence[int]) -> Any:
-    """Product over `axes`, which disappear."""
+    """Product over `axes`, which disappear.
+
+    >>> lax.reduce_prod(jnp.array([[1, 2], [4, 3]]), (1,))
+    Array([ 2, 12], dtype=int32)
+    """
     return reduce_prod_p.bind(operand, axes=_axes(operand, axes))
 
 
@@ -226,12 +234,20 @@ reduce_prod_p.jvp = _prod_jvp
 
 
 def reduce_max(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
-    """Maximum over `axes`, which disappear; NaN if there is one; -inf or the smallest integer of nothing."""
+    """Maximum over `axes`, which disappear; NaN if there is one; -inf or the smallest integer of nothing.
+
+    >>> lax.reduce_max(jnp.array([[1, 2], [4, 3]]), (1,))
+    Array([2, 4], dtype=int32)
+    """
     return reduce_max_p.bind(operand, axes=_axes(operand, axes))
 
 
 def reduce_min(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
-    """Minimum over `axes`, which disappear; NaN if there is one; inf or the largest integer of nothing."""
+    """Minimum over `axes`, which disappear; NaN if there is one; inf or the largest integer of nothing.
+
+    >>> lax.reduce_min(jnp.array([[1, 2], [4, 3]]), (1,))
+    Array([1, 3], dtype=int32)
+    """
     return reduce_min_p.bind(operand, axes=_axes(operand, axes))
 
 
@@ -263,17 +279,29 @@ for _primitive in (reduce_max_p, reduce_min_p):
 
 
 def reduce_and(operand: Any, axes: Sequence[int]) -> Any:
-    """Bitwise and over `axes`, which disappear; for bool: whether all are True."""
+    """Bitwise and over `axes`, which disappear; for bool: whether all are True.
+
+    >>> lax.reduce_and(jnp.array([[True, False], [True, True]]), (1,))
+    Array([False,  True], dtype=bool)
+    """
     return reduce_and_p.bind(operand, axes=_axes(operand, axes))
 
 
 def reduce_or(operand: Any, axes: Sequence[int]) -> Any:
-    """Bitwise or over `axes`, which disappear; for bool: whether any is True."""
+    """Bitwise or over `axes`, which disappear; for bool: whether any is True.
+
+    >>> lax.reduce_or(jnp.array([[True, False], [False, False]]), (1,))
+    Array([ True, False], dtype=bool)
+    """
     return reduce_or_p.bind(operand, axes=_axes(operand, axes))
 
 
 def reduce_xor(operand: Any, axes: Sequence[int]) -> Any:
-    """Bitwise exclusive or over `axes`, which disappear."""
+    """Bitwise exclusive or over `axes`, which disappear.
+
+    >>> lax.reduce_xor(jnp.array([5, 3]), (0,))
+    Array(6, dtype=int32)
+    """
     return reduce_xor_p.bind(operand, axes=_axes(operand, axes))
 
 

@@ -42,6 +42,10 @@ class ScatterDimensionNumbers(NamedTuple):
       scatter_dims_to_operand_dims: the axis of the operand that each component of an index is for.
       operand_batching_dims: axes of the operand that run along with axes of the indices, ascending.
       scatter_indices_batching_dims: those axes of the indices.
+
+    >>> points = lax.ScatterDimensionNumbers((), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
+    >>> lax.scatter(jnp.zeros(4), jnp.array([[3], [1]]), jnp.array([5.0, 6.0]), points)
+    Array([0., 6., 0., 5.], dtype=float32)
     """
 
     update_window_dims: Sequence[int]
@@ -94,12 +98,16 @@ def scatter(
     Args:
       scatter_indices: integers of shape `(..., number of components)`.
       mode: for windows outside of the operand; by default their updates are dropped.
+
+    >>> points = lax.ScatterDimensionNumbers((), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
+    >>> lax.scatter(jnp.zeros(4), jnp.array([[3], [1]]), jnp.array([5.0, 6.0]), points)
+    Array([0., 6., 0., 5.], dtype=float32)
     """
     flags = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode}
     return _scatter(scatter_p, operand, scatter_indices, updates, dimension_numbers, None, flags)
 
 
-def _combining(name: str, does: str) -> Callable:
+def _combining(name: str, does: str, shown: str) -> Callable:
     def wrapper(
         operand: Any,
         scatter_indices: Any,
@@ -117,15 +125,21 @@ def _combining(name: str, does: str) -> Callable:
         )
 
     wrapper.__name__ = wrapper.__qualname__ = f"scatter_{name}"
-    wrapper.__doc__ = f"Like `scatter`, but {does}; several updates of an element all count."
+    wrapper.__doc__ = f"""Like `scatter`, but {does}; several updates of an element all count.
+
+    >>> points = lax.ScatterDimensionNumbers((), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
+    >>> updates = jnp.array([5.0, -6.0])
+    >>> lax.scatter_{name}(jnp.array([1.0, 2.0, 3.0]), jnp.array([[2], [0]]), updates, points)
+    Array({shown}, dtype=float32)
+    """
     return wrapper
 
 
-scatter_add = _combining("add", "updates are added to the elements")
-scatter_sub = _combining("sub", "updates are subtracted from the elements")
-scatter_mul = _combining("mul", "elements are multiplied by the updates")
-scatter_min = _combining("min", "elements become the minimum of themselves and the updates")
-scatter_max = _combining("max", "elements become the maximum of themselves and the updates")
+scatter_add = _combining("add", "updates are added to the elements", "[-5.,  2.,  8.]")
+scatter_sub = _combining("sub", "updates are subtracted from the elements", "[ 7.,  2., -2.]")
+scatter_mul = _combining("mul", "elements are multiplied by the updates", "[-6.,  2., 15.]")
+scatter_min = _combining("min", "elements become the minimum of themselves and the updates", "[-6.,  2.,  3.]")
+scatter_max = _combining("max", "elements become the maximum of themselves and the updates", "[1., 2., 5.]")
 
 
 def transposed_gather(
@@ -155,7 +169,12 @@ def scatter_apply(
     unique_indices: bool = False,
     mode: str | GatherScatterMode | None = None,
 ) -> Any:
-    """`operand` with `func`, a function of a scalar, applied to elements once for each mention."""
+    """`operand` with `func`, a function of a scalar, applied to elements once for each mention.
+
+    >>> points = lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> lax.scatter_apply(jnp.array([1.0, 2.0, 3.0]), jnp.array([[2], [0]]), lambda x: -x, points, update_shape=(2,))
+    Array([-1.,  2., -3.], dtype=float32)
+    """
     aval = typeof(operand)
     unused = full_like(operand, 0, canonical_shape(update_shape))
     scalar = ShapedArray((), aval.dtype)

@@ -20,7 +20,11 @@ from mpijax.transforms.zeros import Zero
 
 
 def select(pred: Any, on_true: Any, on_false: Any) -> Any:
-    """on_true where pred, else on_false. pred is a bool array of their shape, or a scalar."""
+    """on_true where pred, else on_false. pred is a bool array of their shape, or a scalar.
+
+    >>> lax.select(jnp.array([True, False]), jnp.array([1, 2]), jnp.array([10, 20]))
+    Array([ 1, 20], dtype=int32)
+    """
     return select_n_p.bind(pred, on_false, on_true)
 
 
@@ -30,6 +34,9 @@ def select_n(which: Any, *cases: Any) -> Any:
     which: bool for up to two cases (False chooses the first), or an int32 index; of the shape of the
       cases, or a scalar.
     cases: arrays of one shape and dtype.
+
+    >>> lax.select_n(jnp.array([0, 2, 1]), jnp.zeros(3), jnp.ones(3), jnp.full(3, 2.0))
+    Array([0., 2., 1.], dtype=float32)
     """
     if not cases:
         raise ValueError("select_n() must have at least one case")
@@ -126,7 +133,11 @@ select_n_p = Primitive(
 
 
 def clamp(min: Any, x: Any, max: Any) -> Any:
-    """min if x < min, max if x > max, else x. The bounds have x's shape or are scalars."""
+    """min if x < min, max if x > max, else x. The bounds have x's shape or are scalars.
+
+    >>> lax.clamp(0, jnp.array([-3, 1, 8]), 5)
+    Array([0, 1, 5], dtype=int32)
+    """
     return clamp_p.bind(min, x, max)
 
 

@@ -33,6 +33,9 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
 
     Raises:
       ValueError: an axis has two sizes other than 1.
+
+    >>> lax.broadcast_shapes((3, 1), (2,))
+    (3, 2)
     """
     shapes = tuple(canonical_shape(s) for s in shapes)
     if not shapes:
@@ -50,7 +53,13 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
 
 
 def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding=None) -> Any:
-    """Repeat an array along new leading axes of the given sizes."""
+    """Repeat an array along new leading axes of the given sizes.
+
+    >>> lax.broadcast(jnp.array([1, 2]), (3,))
+    Array([[1, 2],
+           [1, 2],
+           [1, 2]], dtype=int32)
+    """
     if len(sizes) == 0:
         return stage(operand)
     shape = shape_of(operand)
@@ -59,7 +68,13 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding=None) -> Any:
 
 
 def broadcast_to(arr: Any, shape: Sequence[int], sharding=None) -> Any:
-    """Repeat an array to `shape` by NumPy's rules. Raises ValueError where they do not allow it."""
+    """Repeat an array to `shape` by NumPy's rules. Raises ValueError where they do not allow it.
+
+    >>> lax.broadcast_to(jnp.array([1, 2]), (3, 2))
+    Array([[1, 2],
+           [1, 2],
+           [1, 2]], dtype=int32)
+    """
     shape = canonical_shape(shape)
     aval = typeof(arr)
     if aval.shape == shape:
@@ -83,6 +98,10 @@ def broadcast_in_dim(
     """Repeat an array to `shape`; axis i of the operand becomes axis `broadcast_dimensions[i]` of the result.
 
     An axis of the operand has the size of its axis in the result, or 1.
+
+    >>> lax.broadcast_in_dim(jnp.array([1, 2]), (2, 3), broadcast_dimensions=(0,))
+    Array([[1, 1, 1],
+           [2, 2, 2]], dtype=int32)
     """
     shape, dims = canonical_shape(shape), tuple(broadcast_dimensions)
     if isinstance(operand, Array) and operand.shape == shape and dims == tuple(range(len(shape))):  # type: ignore[attr-defined]
@@ -91,7 +110,11 @@ def broadcast_in_dim(
 
 
 def broadcast_to_rank(x: Any, rank: int) -> Any:
-    """Put axes of size 1 in front until x has `rank` axes."""
+    """Put axes of size 1 in front until x has `rank` axes.
+
+    >>> lax.broadcast_to_rank(jnp.array([1, 2]), 3).shape
+    (1, 1, 2)
+    """
     ndim = typeof(x).ndim
     return stage(x) if ndim == rank else broadcast(x, (1,) * (rank - ndim))
 
@@ -183,6 +206,10 @@ def reshape(
 
     Args:
       dimensions: an order in which to take the operand's axes first.
+
+    >>> lax.reshape(jnp.arange(6), (2, 3))
+    Array([[0, 1, 2],
+           [3, 4, 5]], dtype=int32)
     """
     new_sizes = canonical_shape(new_sizes)
     shape = shape_of(operand)
@@ -196,7 +223,11 @@ def reshape(
 
 
 def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
-    """Make one axis of the axes [start_dimension, stop_dimension), all further ones if that is None."""
+    """Make one axis of the axes [start_dimension, stop_dimension), all further ones if that is None.
+
+    >>> lax.collapse(jnp.zeros((2, 3, 4)), 1, 3).shape
+    (2, 12)
+    """
     shape = shape_of(operand)
     low, high, _ = slice(start_dimension, stop_dimension).indices(len(shape))
     if high < low:
@@ -270,7 +301,11 @@ reshape_permuted_p = movement(
 
 
 def transpose(operand: Any, permutation: Sequence[int]) -> Any:
-    """Reorder axes: axis i of the result is axis `permutation[i]` of the operand."""
+    """Reorder axes: axis i of the result is axis `permutation[i]` of the operand.
+
+    >>> lax.transpose(jnp.zeros((2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
     permutation = tuple(operator.index(d) for d in permutation)
     if permutation == tuple(range(typeof(operand).ndim)) and isinstance(operand, Array):
         return operand
@@ -306,7 +341,11 @@ transpose_p = movement(
 
 
 def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
-    """Remove axes of size 1."""
+    """Remove axes of size 1.
+
+    >>> lax.squeeze(jnp.zeros((1, 3, 1)), (0, 2)).shape
+    (3,)
+    """
     ndim = typeof(array).ndim
     dims = tuple(sorted(canonical_axis(d, ndim) for d in dimensions))
     if not dims and isinstance(array, Array):
@@ -315,7 +354,11 @@ def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
 
 
 def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
-    """Insert axes of size 1, which are axes `dimensions` of the result."""
+    """Insert axes of size 1, which are axes `dimensions` of the result.
+
+    >>> lax.expand_dims(jnp.zeros((2, 3)), (0, 3)).shape
+    (1, 2, 3, 1)
+    """
     if not len(dimensions) and isinstance(array, Array):
         return array
     if len(set(dimensions)) != len(dimensions):
@@ -357,7 +400,11 @@ squeeze_p = movement(
 
 
 def rev(operand: Any, dimensions: Sequence[int]) -> Any:
-    """Reverse the order of elements along axes."""
+    """Reverse the order of elements along axes.
+
+    >>> lax.rev(jnp.array([1, 2, 3]), (0,))
+    Array([3, 2, 1], dtype=int32)
+    """
     return rev_p.bind(operand, dimensions=tuple(dimensions))
 
 

@@ -31,7 +31,11 @@ def slice(
     limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
 ) -> Any:
-    """`operand[start:limit:stride, ...]` with one start, limit and stride (1 by default) for each axis."""
+    """`operand[start:limit:stride, ...]` with one start, limit and stride (1 by default) for each axis.
+
+    >>> lax.slice(jnp.arange(10), (1,), (8,), (3,))
+    Array([1, 4, 7], dtype=int32)
+    """
     return slice_p.bind(
         operand,
         start_indices=tuple(start_indices),
@@ -43,7 +47,11 @@ def slice(
 def slice_in_dim(
     operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0
 ) -> Any:
-    """`operand[start:limit:stride]` along one axis; negative indices count from its end."""
+    """`operand[start:limit:stride]` along one axis; negative indices count from its end.
+
+    >>> lax.slice_in_dim(jnp.arange(10), 1, -2, 3)
+    Array([1, 4, 7], dtype=int32)
+    """
     shape = shape_of(operand)
     size = shape[axis]
     start = 0 if start_index is None else operator.index(start_index)
@@ -56,7 +64,11 @@ def slice_in_dim(
 
 
 def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
-    """`operand[index]` along one axis, which stays with size 1 if `keepdims`."""
+    """`operand[index]` along one axis, which stays with size 1 if `keepdims`.
+
+    >>> lax.index_in_dim(jnp.array([[1, 2], [3, 4]]), -1, axis=1, keepdims=False)
+    Array([2, 4], dtype=int32)
+    """
     index, axis = operator.index(index), int(axis)
     size = shape_of(operand)[axis]
     wrapped = index + size if index < 0 else index
@@ -141,7 +153,11 @@ slice_p = movement(
 
 
 def concatenate(operands: Any, dimension: int) -> Any:
-    """Join arrays of equal dtype along an axis; their other axes have equal sizes."""
+    """Join arrays of equal dtype along an axis; their other axes have equal sizes.
+
+    >>> lax.concatenate([jnp.array([1, 2]), jnp.array([3])], dimension=0)
+    Array([1, 2, 3], dtype=int32)
+    """
     if len(operands) == 0:
         raise ValueError("concatenate requires a non-empty sequences of arrays")
     if len(operands) == 1 and isinstance(operands[0], Array):
@@ -201,7 +217,11 @@ concatenate_p = Primitive(
 
 
 def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
-    """Cut an array along an axis into parts of the given sizes."""
+    """Cut an array along an axis into parts of the given sizes.
+
+    >>> lax.split(jnp.arange(5), (2, 3))
+    [Array([0, 1], dtype=int32), Array([2, 3, 4], dtype=int32)]
+    """
     ndim = typeof(operand).ndim
     return split_p.bind(operand, sizes=tuple(sizes), axis=canonical_axis(axis, ndim))
 

@@ -26,6 +26,9 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
 
     Args:
       num_keys: by how many of the arrays to sort, the first one first; the others are permuted along.
+
+    >>> lax.sort((jnp.array([2, 1, 2]), jnp.array([5, 6, 4])), num_keys=2)
+    (Array([1, 2, 2], dtype=int32), Array([6, 4, 5], dtype=int32))
     """
     if isinstance(operand, (list, tuple)):
         if not operand:
@@ -41,7 +44,11 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
 
 
 def sort_key_val(keys: Any, values: Any, dimension: int = -1, is_stable: bool = True) -> tuple[Any, Any]:
-    """Sort `keys` along an axis and permute `values` along with them."""
+    """Sort `keys` along an axis and permute `values` along with them.
+
+    >>> lax.sort_key_val(jnp.array([2, 3, 1]), jnp.array([20, 30, 10]))
+    (Array([1, 2, 3], dtype=int32), Array([10, 20, 30], dtype=int32))
+    """
     dimension = canonical_axis(dimension, typeof(keys).ndim)
     k, v = sort_p.bind(keys, values, dimension=dimension, is_stable=is_stable, num_keys=1)
     return k, v

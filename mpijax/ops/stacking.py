@@ -24,7 +24,12 @@ from mpijax.transforms.zeros import Zero, instantiate
 
 
 def stack(operands: Sequence[Any], axis: int = 0) -> Any:
-    """Join arrays of equal shape and dtype along a new axis."""
+    """Join arrays of equal shape and dtype along a new axis.
+
+    >>> lax.stack([jnp.array([1, 2]), jnp.array([3, 4])], axis=1)
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
     if not len(operands):
         raise ValueError("stack expects at least one operand, got 0.")
     operands = [stage(x) for x in operands]
@@ -80,7 +85,11 @@ stack_p = Primitive(
 
 
 def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
-    """The slices of an array along an axis, without that axis."""
+    """The slices of an array along an axis, without that axis.
+
+    >>> lax.unstack(jnp.array([[1, 2], [3, 4]]))
+    (Array([1, 2], dtype=int32), Array([3, 4], dtype=int32))
+    """
     x = stage(x)
     return tuple(unstack_p.bind(x, axis=canonical_axis(axis, x.ndim)))
 
@@ -125,7 +134,11 @@ unstack_p = Primitive(
 
 
 def tile(operand: Any, reps: Sequence[int]) -> Any:
-    """Repeat an array as a whole `reps[i]` times along each axis i."""
+    """Repeat an array as a whole `reps[i]` times along each axis i.
+
+    >>> lax.tile(jnp.array([1, 2]), (3,))
+    Array([1, 2, 1, 2, 1, 2], dtype=int32)
+    """
     return tile_p.bind(operand, reps=tuple(reps))
 
 

@@ -28,6 +28,9 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
     """The k largest values along an axis, in descending order, and their positions (int32).
 
     Of equal values the one that comes first is taken first; 0.0 is larger than -0.0, NaN the largest.
+
+    >>> lax.top_k(jnp.array([3, 9, 5]), 2)
+    [Array([9, 5], dtype=int32), Array([1, 2], dtype=int32)]
     """
     k = operator.index(k)
     if k < 0:

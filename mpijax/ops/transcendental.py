@@ -37,32 +37,56 @@ def _accurate(name: str, reference: Callable, cost: int, derivative: Callable, a
 
 
 def exp(x: Any, *, accuracy=None) -> Any:
-    """e ** x."""
+    """e ** x.
+
+    >>> lax.exp(jnp.array([0.0, 1.0])).round(4)
+    Array([1.    , 2.7183], dtype=float32)
+    """
     return exp_p.bind(x, accuracy=accuracy)
 
 
 def exp2(x: Any, *, accuracy=None) -> Any:
-    """2 ** x."""
+    """2 ** x.
+
+    >>> lax.exp2(jnp.array([0.0, 3.0]))
+    Array([1., 8.], dtype=float32)
+    """
     return exp2_p.bind(x, accuracy=accuracy)
 
 
 def expm1(x: Any, *, accuracy=None) -> Any:
-    """e ** x - 1, exact near 0."""
+    """e ** x - 1, exact near 0.
+
+    >>> lax.expm1(jnp.array([0.0, 1e-6]))
+    Array([0.0000000e+00, 1.0000005e-06], dtype=float32)
+    """
     return expm1_p.bind(x, accuracy=accuracy)
 
 
 def log(x: Any, *, accuracy=None) -> Any:
-    """The natural logarithm."""
+    """The natural logarithm.
+
+    >>> lax.log(jnp.array([1.0, 10.0])).round(4)
+    Array([0.    , 2.3026], dtype=float32)
+    """
     return log_p.bind(x, accuracy=accuracy)
 
 
 def log1p(x: Any, *, accuracy=None) -> Any:
-    """log(1 + x), exact near 0."""
+    """log(1 + x), exact near 0.
+
+    >>> lax.log1p(jnp.array([0.0, 1e-6]))
+    Array([0.000000e+00, 9.999995e-07], dtype=float32)
+    """
     return log1p_p.bind(x, accuracy=accuracy)
 
 
 def logistic(x: Any, *, accuracy=None) -> Any:
-    """1 / (1 + e ** -x)."""
+    """1 / (1 + e ** -x).
+
+    >>> lax.logistic(jnp.array([0.0, 2.0])).round(4)
+    Array([0.5   , 0.8808], dtype=float32)
+    """
     return logistic_p.bind(x, accuracy=accuracy)
 
 
@@ -82,17 +106,29 @@ logistic_p = _accurate(
 
 
 def sqrt(x: Any, *, accuracy=None) -> Any:
-    """The square root; NaN below 0."""
+    """The square root; NaN below 0.
+
+    >>> lax.sqrt(jnp.array([4.0, 9.0]))
+    Array([2., 3.], dtype=float32)
+    """
     return sqrt_p.bind(x, accuracy=accuracy)
 
 
 def rsqrt(x: Any, *, accuracy=None) -> Any:
-    """1 / sqrt(x)."""
+    """1 / sqrt(x).
+
+    >>> lax.rsqrt(jnp.array([4.0, 16.0]))
+    Array([0.5 , 0.25], dtype=float32)
+    """
     return rsqrt_p.bind(x, accuracy=accuracy)
 
 
 def cbrt(x: Any, *, accuracy=None) -> Any:
-    """The real cube root."""
+    """The real cube root.
+
+    >>> lax.cbrt(jnp.array([8.0, -27.0])).round(4)
+    Array([ 2., -3.], dtype=float32)
+    """
     return cbrt_p.bind(x, accuracy=accuracy)
 
 
@@ -108,32 +144,56 @@ cbrt_p = _accurate(
 
 
 def sin(x: Any, *, accuracy=None) -> Any:
-    """Sine of x in radians."""
+    """Sine of x in radians.
+
+    >>> lax.sin(jnp.array([0.0, 1.0])).round(4)
+    Array([0.    , 0.8415], dtype=float32)
+    """
     return sin_p.bind(x, accuracy=accuracy)
 
 
 def cos(x: Any, *, accuracy=None) -> Any:
-    """Cosine of x in radians."""
+    """Cosine of x in radians.
+
+    >>> lax.cos(jnp.array([0.0, 1.0])).round(4)
+    Array([1.    , 0.5403], dtype=float32)
+    """
     return cos_p.bind(x, accuracy=accuracy)
 
 
 def tan(x: Any, *, accuracy=None) -> Any:
-    """Tangent of x in radians."""
+    """Tangent of x in radians.
+
+    >>> lax.tan(jnp.array([0.0, 1.0])).round(4)
+    Array([0.    , 1.5574], dtype=float32)
+    """
     return tan_p.bind(x, accuracy=accuracy)
 
 
 def asin(x: Any) -> Any:
-    """Arc sine, in [-pi/2, pi/2]."""
+    """Arc sine, in [-pi/2, pi/2].
+
+    >>> lax.asin(jnp.array([0.0, 1.0])).round(4)
+    Array([0.    , 1.5708], dtype=float32)
+    """
     return asin_p.bind(x)
 
 
 def acos(x: Any) -> Any:
-    """Arc cosine, in [0, pi]."""
+    """Arc cosine, in [0, pi].
+
+    >>> lax.acos(jnp.array([1.0, 0.0])).round(4)
+    Array([0.    , 1.5708], dtype=float32)
+    """
     return acos_p.bind(x)
 
 
 def atan(x: Any) -> Any:
-    """Arc tangent, in [-pi/2, pi/2]."""
+    """Arc tangent, in [-pi/2, pi/2].
+
+    >>> lax.atan(jnp.array([0.0, 1.0])).round(4)
+    Array([0.    , 0.7854], dtype=float32)
+    """
     return atan_p.bind(x)
 
 
@@ -150,7 +210,11 @@ atan_p = _function("atan", np.arctan, 15, lambda g, ans, x: div(g, add(const_lik
 
 
 def atan2(x: Any, y: Any) -> Any:
-    """The angle of the point (y, x), in (-pi, pi]."""
+    """The angle of the point (y, x), in (-pi, pi].
+
+    >>> lax.atan2(jnp.array([1.0, 1.0]), jnp.array([1.0, 0.0])).round(4)
+    Array([0.7854, 1.5708], dtype=float32)
+    """
     return atan2_p.bind(x, y)
 
 
@@ -170,32 +234,56 @@ atan2_p = elementwise(
 
 
 def sinh(x: Any) -> Any:
-    """(e ** x - e ** -x) / 2."""
+    """(e ** x - e ** -x) / 2.
+
+    >>> lax.sinh(jnp.array([0.0, 1.0])).round(4)
+    Array([0.    , 1.1752], dtype=float32)
+    """
     return sinh_p.bind(x)
 
 
 def cosh(x: Any) -> Any:
-    """(e ** x + e ** -x) / 2."""
+    """(e ** x + e ** -x) / 2.
+
+    >>> lax.cosh(jnp.array([0.0, 1.0])).round(4)
+    Array([1.    , 1.5431], dtype=float32)
+    """
     return cosh_p.bind(x)
 
 
 def tanh(x: Any, *, accuracy=None) -> Any:
-    """sinh(x) / cosh(x)."""
+    """sinh(x) / cosh(x).
+
+    >>> lax.tanh(jnp.array([0.0, 1.0])).round(4)
+    Array([0.    , 0.7616], dtype=float32)
+    """
     return tanh_p.bind(x, accuracy=accuracy)
 
 
 def asinh(x: Any) -> Any:
-    """The inverse of sinh."""
+    """The inverse of sinh.
+
+    >>> lax.asinh(jnp.array([0.0, 1.0])).round(4)
+    Array([0.    , 0.8814], dtype=float32)
+    """
     return asinh_p.bind(x)
 
 
 def acosh(x: Any) -> Any:
-    """The inverse of cosh, not negative; NaN below 1."""
+    """The inverse of cosh, not negative; NaN below 1.
+
+    >>> lax.acosh(jnp.array([1.0, 2.0])).round(4)
+    Array([0.   , 1.317], dtype=float32)
+    """
     return acosh_p.bind(x)
 
 
 def atanh(x: Any) -> Any:
-    """The inverse of tanh; NaN outside [-1, 1]."""
+    """The inverse of tanh; NaN outside [-1, 1].
+
+    >>> lax.atanh(jnp.array([0.0, 0.5])).round(4)
+    Array([0.    , 0.5493], dtype=float32)
+    """
     return atanh_p.bind(x)
 
 

@@ -39,7 +39,11 @@ def _is_complex(x: Any) -> bool:
 
 
 def abs(x: Any) -> Any:
-    """|x|: of complex numbers the modulus, a real."""
+    """|x|: of complex numbers the modulus, a real.
+
+    >>> lax.abs(jnp.array([-2.0, 3.0]))
+    Array([2., 3.], dtype=float32)
+    """
     return abs_p.bind(x)
 
 
@@ -63,7 +67,11 @@ abs_p = elementwise(
 
 
 def sign(x: Any) -> Any:
-    """-1, 0 or 1 by the sign of x, zeros and NaN unchanged; of complex numbers x / |x|, 0 at 0."""
+    """-1, 0 or 1 by the sign of x, zeros and NaN unchanged; of complex numbers x / |x|, 0 at 0.
+
+    >>> lax.sign(jnp.array([-2.0, 0.0, 3.0]))
+    Array([-1.,  0.,  1.], dtype=float32)
+    """
     return sign_p.bind(x)
 
 
@@ -77,7 +85,11 @@ sign_p = elementwise("sign", NUMERIC, reference=_numpy_sign, cost=3, jvp=CONSTAN
 
 
 class RoundingMethod(enum.IntEnum):
-    """Where `round` takes numbers halfway between two integers."""
+    """Where `round` takes numbers halfway between two integers.
+
+    >>> lax.round(jnp.array([0.5, 1.5, 2.5]), lax.RoundingMethod.TO_NEAREST_EVEN)
+    Array([0., 2., 2.], dtype=float32)
+    """
 
     AWAY_FROM_ZERO = 0
     TO_NEAREST_EVEN = 1
@@ -86,22 +98,38 @@ class RoundingMethod(enum.IntEnum):
 
 
 def floor(x: Any) -> Any:
-    """The largest integer not above x, as a float."""
+    """The largest integer not above x, as a float.
+
+    >>> lax.floor(jnp.array([-1.5, 0.2]))
+    Array([-2.,  0.], dtype=float32)
+    """
     return floor_p.bind(x)
 
 
 def ceil(x: Any) -> Any:
-    """The smallest integer not below x, as a float."""
+    """The smallest integer not below x, as a float.
+
+    >>> lax.ceil(jnp.array([-1.5, 0.2]))
+    Array([-1.,  1.], dtype=float32)
+    """
     return ceil_p.bind(x)
 
 
 def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Any:
-    """The nearest integer, as a float."""
+    """The nearest integer, as a float.
+
+    >>> lax.round(jnp.array([-1.5, 0.2, 2.5]))
+    Array([-2.,  0.,  3.], dtype=float32)
+    """
     return round_p.bind(x, rounding_method=RoundingMethod(rounding_method))
 
 
 def is_finite(x: Any) -> Any:
-    """Whether x is neither infinite nor NaN: bool."""
+    """Whether x is neither infinite nor NaN: bool.
+
+    >>> lax.is_finite(jnp.array([1.0, np.inf, np.nan]))
+    Array([ True, False, False], dtype=bool)
+    """
     return is_finite_p.bind(x)
 
 
@@ -130,17 +158,29 @@ _COMPLEX = (np.complexfloating,)
 
 
 def real(x: Any) -> Any:
-    """The real part of a complex number."""
+    """The real part of a complex number.
+
+    >>> lax.real(jnp.array([1 + 2j]))
+    Array([1.], dtype=float32)
+    """
     return real_p.bind(x)
 
 
 def imag(x: Any) -> Any:
-    """The imaginary part of a complex number."""
+    """The imaginary part of a complex number.
+
+    >>> lax.imag(jnp.array([1 + 2j]))
+    Array([2.], dtype=float32)
+    """
     return imag_p.bind(x)
 
 
 def conj(x: Any) -> Any:
-    """The complex conjugate; float32 and float64 become complex."""
+    """The complex conjugate; float32 and float64 become complex.
+
+    >>> lax.conj(jnp.array([1 + 2j]))
+    Array([1.-2.j], dtype=complex64)
+    """
     return conj_p.bind(x, input_dtype=typeof(x).dtype)
 
 
@@ -180,7 +220,11 @@ conj_p = elementwise(
 
 
 def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
-    """Round to a float format of the given widths; the dtype stays."""
+    """Round to a float format of the given widths; the dtype stays.
+
+    >>> lax.reduce_precision(jnp.float32(3.14159), exponent_bits=8, mantissa_bits=7)
+    Array(3.140625, dtype=float32)
+    """
     return reduce_precision_p.bind(
         operand, exponent_bits=int(exponent_bits), mantissa_bits=int(mantissa_bits)
     )

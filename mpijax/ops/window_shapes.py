@@ -26,6 +26,9 @@ def padtype_to_pads(
 
     Raises:
       RuntimeError: another name. TypeError: no name.
+
+    >>> lax.padtype_to_pads((5,), (3,), (2,), "SAME")
+    [(1, 1)]
     """
     if not isinstance(padding, str):
         raise TypeError(f"Unknown padding type: {padding}.")
@@ -45,7 +48,11 @@ def padtype_to_pads(
 def reduce_window_shape_tuple(
     operand_shape, window_dimensions, window_strides, padding, base_dilation=None, window_dilation=None
 ) -> tuple[int, ...]:
-    """How many windows there are along each axis."""
+    """How many windows there are along each axis.
+
+    >>> lax.reduce_window_shape_tuple((8,), (3,), (2,), [(1, 1)])
+    (4,)
+    """
     if base_dilation is not None:
         operand_shape = dilated(operand_shape, base_dilation)
     if window_dilation is not None:

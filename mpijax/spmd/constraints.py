@@ -51,6 +51,10 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     Where an axis does not divide evenly among the devices, it stays whole. May communicate.
 
     Raises ValueError for a specification longer than an array has axes.
+
+    >>> rows = mpijax.NamedSharding(mpijax.make_mesh((1,), ("x",)), mpijax.P("x"))
+    >>> mpijax.jit(lambda x: lax.with_sharding_constraint(2 * x, rows))(jnp.arange(3))
+    Array([0, 2, 4], dtype=int32)
     """
     return _laid_out(x, shardings, "with_sharding_constraint", strict=False)
 

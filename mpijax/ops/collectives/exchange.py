@@ -33,6 +33,10 @@ def all_to_all(x, axis_name, split_axis, concat_axis, *, axis_index_groups=None,
     at `concat_axis`; with `tiled` the parts are blocks, which are joined. Communicates one alltoall a leaf.
 
     Raises ValueError where `split_axis` does not have that size, or a multiple.
+
+    >>> mpijax.vmap(lambda x: lax.all_to_all(x, "i", 0, 0), axis_name="i")(jnp.array([[1, 2], [3, 4]]))
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
     """
     names = names_of(axis_name)
     check_bound(names)
@@ -79,7 +83,12 @@ def _with_new_axis(x, at: int):
 
 
 def pswapaxes(x, axis_name, axis, *, axis_index_groups=None):
-    """`x` (a pytree) with array axis `axis` and the named axis exchanged; both have the same size."""
+    """`x` (a pytree) with array axis `axis` and the named axis exchanged; both have the same size.
+
+    >>> mpijax.vmap(lambda x: lax.pswapaxes(x, "i", 0), axis_name="i")(jnp.array([[1, 2], [3, 4]]))
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
 
 

@@ -37,6 +37,10 @@ def all_gather(x, axis_name, *, axis_index_groups=None, axis=0, tiled=False, to:
 
     Communicates one allgather a leaf. With `axis_index_groups` each shard gets those of its group.
     to: how the result is typed: 'varying', or 'invarying', the same on all shards.
+
+    >>> mpijax.vmap(lambda x: lax.all_gather(x, "i"), axis_name="i")(jnp.array([1, 2]))
+    Array([[1, 2],
+           [1, 2]], dtype=int32)
     """
     if to not in ("varying", "invarying"):
         if to == "reduced":
@@ -71,6 +75,9 @@ def psum_scatter(x, axis_name, *, scatter_dimension=0, axis_index_groups=None, t
     The parts are the elements of axis `scatter_dimension`, which goes, or with `tiled` equal blocks along it.
     Communicates one reduce_scatter a leaf. Raises ValueError where that axis does not have the size of the named axes
     (with `tiled`, a multiple).
+
+    >>> mpijax.vmap(lambda x: lax.psum_scatter(x, "i"), axis_name="i")(jnp.array([[1, 2], [3, 4]]))
+    Array([4, 6], dtype=int32)
     """
     names = names_of(axis_name)
     check_bound(names)

@@ -30,6 +30,9 @@ def ppermute(x, axis_name, perm):
     """Send `x` (a pytree) along named axes: `perm` lists pairs (source, destination), row-major over several axes.
 
     Shards that nobody sends to get zeros. Raises ValueError where a source or destination repeats.
+
+    >>> mpijax.vmap(lambda x: lax.ppermute(x, "i", [(0, 1), (1, 2)]), axis_name="i")(jnp.array([7, 8, 9]))
+    Array([0, 7, 8], dtype=int32)
     """
     names = names_of(axis_name)
     check_bound(names)
@@ -47,6 +50,9 @@ def pshuffle(x, axis_name, perm):
     """`x` (a pytree) rearranged along a named axis: shard `i` gets that of shard `perm[i]`.
 
     Raises ValueError for a `perm` that is no permutation of the positions.
+
+    >>> mpijax.vmap(lambda x: lax.pshuffle(x, "i", [2, 0, 1]), axis_name="i")(jnp.array([7, 8, 9]))
+    Array([9, 7, 8], dtype=int32)
     """
     perm = [int(i) for i in perm]
     size = named_axis_size(names_of(axis_name))
@@ -56,7 +62,11 @@ def pshuffle(x, axis_name, perm):
 
 
 def pbroadcast(x, axis_name, source: int):
-    """The `x` (a pytree) of the shard at position `source` along a named axis, on every shard. One broadcast a leaf."""
+    """The `x` (a pytree) of the shard at position `source` along a named axis, on every shard. One broadcast a leaf.
+
+    >>> mpijax.vmap(lambda x: lax.pbroadcast(x, "i", source=1), axis_name="i")(jnp.array([3, 4, 5]))
+    Array([4, 4, 4], dtype=int32)
+    """
     names = names_of(axis_name)
     check_bound(names)
     size = named_axis_size(names)

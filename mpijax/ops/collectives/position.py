@@ -13,7 +13,11 @@ from mpijax.ops.collectives.scope import check_bound, names_of, vma_with
 
 
 def axis_index(axis_name):
-    """Position of this shard along a named axis (row-major over several), an int32 scalar."""
+    """Position of this shard along a named axis (row-major over several), an int32 scalar.
+
+    >>> mpijax.vmap(lambda x: 10 * x + lax.axis_index("i"), axis_name="i")(jnp.array([1, 1, 1]))
+    Array([10, 11, 12], dtype=int32)
+    """
     check_bound(names_of(axis_name))
     if not isinstance(axis_name, (tuple, list)):
         return axis_index_p.bind(axis_name=axis_name)
@@ -25,7 +29,11 @@ def axis_index(axis_name):
 
 
 def axis_size(axis_name) -> int:
-    """Size of a named axis (the product over several), a Python int."""
+    """Size of a named axis (the product over several), a Python int.
+
+    >>> mpijax.vmap(lambda x: x / lax.axis_size("i"), axis_name="i")(jnp.array([2.0, 4.0]))
+    Array([1., 2.], dtype=float32)
+    """
     return named_axis_size(axis_name)
 
 

@@ -32,6 +32,9 @@ def psum(x, axis_name, *, axis_index_groups=None):
     axis_index_groups: lists of positions along the axis that together cover it; each shard gets its group's sum.
 
     Raises NameError for an axis that is not in scope, ValueError for groups that do not cover the axis.
+
+    >>> mpijax.vmap(lambda x: x / lax.psum(x, "i"), axis_name="i")(jnp.array([1.0, 3.0, 4.0]))
+    Array([0.125, 0.375, 0.5  ], dtype=float32)
     """
     names = names_of(axis_name)
     check_bound(names)
@@ -74,7 +77,11 @@ def _reduce(primitive, x, names, groups):
 
 
 def pmean(x, axis_name, *, axis_index_groups=None):
-    """Mean of `x` (a pytree) over named axes; communicates as `psum`."""
+    """Mean of `x` (a pytree) over named axes; communicates as `psum`.
+
+    >>> mpijax.vmap(lambda x: x - lax.pmean(x, "i"), axis_name="i")(jnp.array([1.0, 5.0, 3.0]))
+    Array([-2.,  2.,  0.], dtype=float32)
+    """
     names = names_of(axis_name)
     check_bound(names)
     groups = groups_of(axis_index_groups, names, equal=True)
@@ -84,12 +91,20 @@ def pmean(x, axis_name, *, axis_index_groups=None):
 
 
 def pmax(x, axis_name, *, axis_index_groups=None):
-    """Largest value of `x` (a pytree) over named axes, or over groups along them, element by element."""
+    """Largest value of `x` (a pytree) over named axes, or over groups along them, element by element.
+
+    >>> mpijax.vmap(lambda x: lax.pmax(x, "i"), axis_name="i")(jnp.array([1, 5, 3]))
+    Array([5, 5, 5], dtype=int32)
+    """
     return _extremum(pmax_p, x, axis_name, axis_index_groups)
 
 
 def pmin(x, axis_name, *, axis_index_groups=None):
-    """Smallest value of `x` (a pytree) over named axes, or over groups along them, element by element."""
+    """Smallest value of `x` (a pytree) over named axes, or over groups along them, element by element.
+
+    >>> mpijax.vmap(lambda x: lax.pmin(x, "i"), axis_name="i")(jnp.array([1, 5, 3]))
+    Array([1, 1, 1], dtype=int32)
+    """
     return _extremum(pmin_p, x, axis_name, axis_index_groups)
 
 

@@ -16,7 +16,13 @@ from mpijax.transforms.zeros import Zero
 
 
 def pvary(x, axis_name):
-    """`x` (a pytree), typed as varying over mesh axes; moves nothing."""
+    """`x` (a pytree), typed as varying over mesh axes; moves nothing.
+
+    >>> mesh = mpijax.make_mesh((1,), ("x",))
+    >>> f = mpijax.shard_map(lambda x: lax.pvary(x, "x"), mesh=mesh, in_specs=mpijax.P(), out_specs=mpijax.P("x"))
+    >>> f(jnp.arange(3))
+    Array([0, 1, 2], dtype=int32)
+    """
     check_bound(names_of(axis_name))
     names = tuple(n for n in names_of(axis_name) if n in state.manual_axes)
     if not names:
@@ -29,6 +35,11 @@ def pcast(x, axis_name, *, to: str):
 
     Raises ValueError where it varies already, and for a `to` that JAX does not have; TypeError for names that are
     neither a string nor a tuple.
+
+    >>> f = lambda x: x + lax.pcast(jnp.zeros(()), "x", to="varying")
+    >>> mesh = mpijax.make_mesh((1,), ("x",))
+    >>> mpijax.shard_map(f, mesh=mesh, in_specs=mpijax.P("x"), out_specs=mpijax.P("x"))(jnp.arange(3.0))
+    Array([0., 1., 2.], dtype=float32)
     """
     if to in ("reduced", "unreduced"):
         raise NotImplementedError(f"pcast(..., to={to!r}): only to='varying' is supported; reduce with psum instead.")
