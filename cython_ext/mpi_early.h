@@ -45,6 +45,10 @@ static int mj_start_bcast(mj_flight *f, const void *s, void *r, int64_t n, MPI_D
 /* The buffers must not be the same. */
 static int mj_start_sendrecv(mj_flight *f, const void *s, int64_t sn, MPI_Datatype st, int dest, int stag, void *r,
                              int64_t rn, MPI_Datatype rt, int source, int rtag, MPI_Comm c) {
+    if (mj_is_to_itself(dest, stag, source, rtag, c)) {
+        f->way = MJ_DONE;
+        return mj_copy_to_itself(s, sn, st, dest, stag, r, rn, rt, MPI_STATUS_IGNORE);
+    }
     int rc = MJ(MPI_Irecv)(r, (mj_count)rn, rt, source, rtag, c, &f->requests[0]);
     if (rc != MPI_SUCCESS) return rc;
     return MJ(MPI_Isend)(s, (mj_count)sn, st, dest, stag, c, &f->requests[1]);
