@@ -492,13 +492,13 @@ cdef class ArrayBase:
     def __dlpack_device__(self):
         return np.ndarray.__dlpack_device__(numpy_value(self))
 
-    def __dlpack__(self, **kwargs):
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         """A capsule over the same memory, which the consumer must not write to."""
         value = numpy_value(self)
-        version = kwargs.get("max_version")
-        if version is None or version[0] < 1:   # an older consumer: gets only what is writeable
+        if max_version is None or max_version[0] < 1:   # an older consumer: gets only what is writeable
             value = ndarray_over(value.dtype, value.shape, self.ptr, shared_owner(<PyObject*>self), True)
-        return value.__dlpack__(**kwargs)
+        options = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+        return value.__dlpack__(**{name: option for name, option in options.items() if option is not None})
 
     def unsafe_buffer_pointer(self):
         """The address of the first element."""

@@ -267,6 +267,7 @@ def test_keywords_of_functions():
         (xp.take_along_axis, "axis"), (xp.count_nonzero, "axis keepdims"), (xp.from_dlpack, "device copy"),
         (xp.linalg.pinv, "rtol"), (xp.linalg.matrix_rank, "rtol"), (xp.linalg.vector_norm, "axis keepdims ord"),
         (xp.fft.fftfreq, "d dtype device"), (xp.fft.rfftn, "s axes norm"), (xp.astype, "copy device"),
+        (xp.zeros(2).__dlpack__, "stream max_version dl_device copy"), (xp.zeros(2).__array_namespace__, "api_version"),
     ):  # fmt: skip
         have = inspect.signature(function).parameters
         assert [n for n in names.split() if n not in have] == [], function
