@@ -46,6 +46,10 @@ def dot_product_attention(
 
     Returns:
       Array of the shape of `query`; or a pair.
+
+    >>> query, key, value = jnp.ones((2, 1, 4)), jnp.ones((3, 1, 4)), jnp.arange(12.0).reshape(3, 1, 4)
+    >>> mpijax.nn.dot_product_attention(query, key, value)[0].round(4)
+    Array([[4., 5., 6., 7.]], dtype=float32)
     """
     if implementation not in (None, "xla"):
         raise ValueError(f"Unsupported implementation option: {implementation}")

@@ -29,7 +29,11 @@ Axes = int | Sequence[int]
 
 @runtime_checkable
 class Initializer(Protocol):
-    """A function that makes the initial value of an array."""
+    """A function that makes the initial value of an array.
+
+    >>> isinstance(mpijax.nn.initializers.normal(), mpijax.nn.initializers.Initializer)
+    True
+    """
 
     def __call__(self, key: Any, shape: Sequence[int], dtype: Any = None, out_sharding: Any = None) -> Any:
         """Array of the given shape and dtype (default float), made with the PRNG key `key`."""
@@ -46,27 +50,59 @@ def _initializer(make: Callable, dtype: Any) -> Initializer:
     return init
 
 
-zeros = _initializer(lambda key, shape, dtype: jnp.zeros(shape, dtype), None)
-ones = _initializer(lambda key, shape, dtype: jnp.ones(shape, dtype), None)
+def zeros(key: Any, shape: Sequence[int], dtype: Any = None, out_sharding: Any = None) -> Any:
+    """All elements 0: an array of the given shape and dtype (default float). The key is not used.
+
+    >>> mpijax.nn.initializers.zeros(mpijax.random.key(0), (2,))
+    Array([0., 0.], dtype=float32)
+    """
+    return constant(0)(key, shape, dtype, out_sharding)
+
+
+def ones(key: Any, shape: Sequence[int], dtype: Any = None, out_sharding: Any = None) -> Any:
+    """All elements 1: an array of the given shape and dtype (default float). The key is not used.
+
+    >>> mpijax.nn.initializers.ones(mpijax.random.key(0), (2,))
+    Array([1., 1.], dtype=float32)
+    """
+    return constant(1)(key, shape, dtype, out_sharding)
 
 
 def constant(value: Any, dtype: Any = None) -> Initializer:
-    """All elements `value`."""
+    """All elements `value`.
+
+    >>> mpijax.nn.initializers.constant(7.0)(mpijax.random.key(0), (2,))
+    Array([7., 7.], dtype=float32)
+    """
     return _initializer(lambda key, shape, dtype: jnp.full(shape, value, dtype=dtype), dtype)
 
 
 def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
-    """Uniform in [0, scale)."""
+    """Uniform in [0, scale).
+
+    >>> w = mpijax.nn.initializers.uniform(scale=0.1)(mpijax.random.key(0), (2, 3))
+    >>> w.shape, bool(jnp.all((0 <= w) & (w < 0.1)))
+    ((2, 3), True)
+    """
     return _initializer(lambda key, shape, dtype: random.uniform(key, shape, dtype) * jnp.array(scale, dtype), dtype)
 
 
 def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
-    """Normal with mean 0 and standard deviation `stddev`."""
+    """Normal with mean 0 and standard deviation `stddev`.
+
+    >>> mpijax.nn.initializers.normal(stddev=2.0)(mpijax.random.key(0), (2, 3)).shape
+    (2, 3)
+    """
     return _initializer(lambda key, shape, dtype: random.normal(key, shape, dtype) * jnp.array(stddev, dtype), dtype)
 
 
 def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0) -> Initializer:
-    """Standard normal conditioned to [lower, upper], times `stddev`."""
+    """Standard normal conditioned to [lower, upper], times `stddev`.
+
+    >>> w = mpijax.nn.initializers.truncated_normal(stddev=1.0)(mpijax.random.key(0), (100,))
+    >>> bool(jnp.all(jnp.abs(w) < 2))
+    True
+    """
     return _initializer(
         lambda key, shape, dtype: random.truncated_normal(key, lower, upper, shape, dtype) * jnp.array(stddev, dtype),
         dtype,
@@ -122,6 +158,11 @@ def variance_scaling(
       distribution: "truncated_normal" (at two standard deviations), "normal" or "uniform".
       in_axis, out_axis, batch_axis: axes of the inputs and outputs; batch axes count for neither.
       dtype: default dtype of the initializer; may be complex.
+
+    >>> make = mpijax.nn.initializers.variance_scaling(1.0, "fan_in", "normal")
+    >>> w = make(mpijax.random.key(0), (100, 200))
+    >>> jnp.allclose(jnp.var(w), 1 / 100, rtol=0.05)
+    Array(True, dtype=bool)
     """
 
     def make(key, shape, dtype):
@@ -172,26 +213,32 @@ def _complex_truncated_normal(key: Any, upper: Any, shape: Sequence[int], dtype:
     return _on_circles(jnp.sqrt(-jnp.log(1 - reached)), key_angle, shape, dtype, real)
 
 
-def _scaling(name: str, doc: str, scale: float, mode: str, distribution: str) -> Callable[..., Initializer]:
+def _scaling(name: str, source: str, variance: str, scale: float, mode: str, distribution: str) -> Callable:
     def make(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None) -> Initializer:
         return variance_scaling(
             scale, mode, distribution, in_axis=in_axis, out_axis=out_axis, batch_axis=batch_axis, dtype=dtype
         )
 
     make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"{doc} See `variance_scaling` for the arguments."
+    make.__doc__ = f"""Variance {variance}: {source}. See `variance_scaling` for the arguments.
+
+    >>> fan_in, fan_out = 100, 200
+    >>> w = mpijax.nn.initializers.{name}()(mpijax.random.key(0), (fan_in, fan_out))
+    >>> jnp.allclose(jnp.var(w), {variance}, rtol=0.05)
+    Array(True, dtype=bool)
+    """
     return make
 
 
-_GLOROT = "Variance 2 / (fan_in + fan_out): Glorot and Bengio (2010)."
-_LECUN = "Variance 1 / fan_in: LeCun et al. (1998)."
-_HE = "Variance 2 / fan_in: He et al. (2015)."
-glorot_uniform = xavier_uniform = _scaling("glorot_uniform", _GLOROT, 1.0, "fan_avg", "uniform")
-glorot_normal = xavier_normal = _scaling("glorot_normal", _GLOROT, 1.0, "fan_avg", "truncated_normal")
-lecun_uniform = _scaling("lecun_uniform", _LECUN, 1.0, "fan_in", "uniform")
-lecun_normal = _scaling("lecun_normal", _LECUN, 1.0, "fan_in", "truncated_normal")
-he_uniform = kaiming_uniform = _scaling("he_uniform", _HE, 2.0, "fan_in", "uniform")
-he_normal = kaiming_normal = _scaling("he_normal", _HE, 2.0, "fan_in", "truncated_normal")
+_GLOROT = "Glorot and Bengio (2010)", "2 / (fan_in + fan_out)", 1.0, "fan_avg"
+_LECUN = "LeCun et al. (1998)", "1 / fan_in", 1.0, "fan_in"
+_HE = "He et al. (2015)", "2 / fan_in", 2.0, "fan_in"
+glorot_uniform = xavier_uniform = _scaling("glorot_uniform", *_GLOROT, "uniform")
+glorot_normal = xavier_normal = _scaling("glorot_normal", *_GLOROT, "truncated_normal")
+lecun_uniform = _scaling("lecun_uniform", *_LECUN, "uniform")
+lecun_normal = _scaling("lecun_normal", *_LECUN, "truncated_normal")
+he_uniform = kaiming_uniform = _scaling("he_uniform", *_HE, "uniform")
+he_normal = kaiming_normal = _scaling("he_normal", *_HE, "truncated_normal")
 
 
 def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
@@ -201,6 +248,10 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
       scale: number.
       column_axis: the axis of the columns; all others together are the rows.
       dtype: default dtype of the initializer.
+
+    >>> q = mpijax.nn.initializers.orthogonal()(mpijax.random.key(0), (3, 2))
+    >>> jnp.allclose(q.T @ q, jnp.eye(2), atol=1e-5)
+    Array(True, dtype=bool)
     """
 
     def make(key, shape, dtype):
@@ -221,6 +272,10 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
     (2018).
 
     Shapes have one to three window axes, then inputs, then outputs, of which there are at least as many.
+
+    >>> w = mpijax.nn.initializers.delta_orthogonal()(mpijax.random.key(0), (3, 2, 4))
+    >>> jnp.sum(w**2, axis=(1, 2)).round(4)
+    Array([0., 2., 0.], dtype=float32)
     """
 
     def make(key, shape, dtype):

@@ -32,6 +32,10 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
       x: array.
       axis: axis or axes that sum to 1; None for all.
       where: bool array that broadcasts to `x`; elements where it is False count as missing and give 0.
+
+    >>> mpijax.nn.softmax(jnp.array([[1.0, 1.0], [0.0, np.log(3.0)]])).round(4)
+    Array([[0.5 , 0.5 ],
+           [0.25, 0.75]], dtype=float32)
     """
     if options.jax_softmax_custom_jvp:
         return _softmax(x, axis, where)
@@ -61,7 +65,11 @@ def _softmax_jvp(axis, primals, tangents):
 
 @jit(static_argnames=("axis",))
 def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
-    """log(softmax(x)), exact for small probabilities too; -inf where `where` is False. See `softmax`."""
+    """log(softmax(x)), exact for small probabilities too; -inf where `where` is False. See `softmax`.
+
+    >>> mpijax.nn.log_softmax(jnp.array([1.0, 1.0, -np.inf])).round(4)
+    Array([-0.6931, -0.6931,    -inf], dtype=float32)
+    """
     x = ensure_arraylike("log_softmax", x)
     largest = jnp.max(x, axis, where=where, initial=-np.inf, keepdims=True)
     safe = x if where is None else jnp.where(where, x, -np.inf)
@@ -91,6 +99,9 @@ def logsumexp(
 
     Returns:
       Array, or (array, sign).
+
+    >>> mpijax.nn.logsumexp(jnp.array([1000.0, 1000.0])).round(4)
+    Array(1000.6932, dtype=float32)
     """
     if where is not None:
         a = jnp.where(where, a, 0)
@@ -122,7 +133,11 @@ def logsumexp(
 
 @jit(static_argnames=("axis", "keepdims"))
 def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Any:
-    """log(mean(exp(x))), without overflow. See `logsumexp`."""
+    """log(mean(exp(x))), without overflow. See `logsumexp`.
+
+    >>> mpijax.nn.logmeanexp(jnp.array([1000.0, 1000.0]))
+    Array(1000., dtype=float32)
+    """
     total = logsumexp(x, axis=axis, where=where, keepdims=keepdims)
     return total - jnp.log(_count(x, axis, where, keepdims, total.dtype))
 
@@ -155,6 +170,9 @@ def standardize(
       epsilon: added to the variance.
       where: bool array; which elements count for mean and variance.
       algorithm: "fast", by the mean of squares; or "stable", by the mean squared distance from the mean.
+
+    >>> mpijax.nn.standardize(jnp.array([1.0, 3.0])).round(3)
+    Array([-1.,  1.], dtype=float32)
     """
     check_arraylike("standardize", x)
     check_arraylike_or_none("standardize", mean, variance, where)

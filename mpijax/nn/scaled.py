@@ -27,6 +27,11 @@ def scaled_matmul(
 
     Returns:
       (B, M, N).
+
+    >>> lhs, rhs, one = jnp.ones((1, 2, 4)), jnp.ones((1, 3, 4)), jnp.ones((1, 3, 2))
+    >>> mpijax.nn.scaled_matmul(lhs, rhs, jnp.array([[[1.0, 2.0], [3.0, 4.0]]]), one)
+    Array([[[ 6.,  6.,  6.],
+            [14., 14., 14.]]], dtype=float32)
     """
     lhs, rhs, lhs_scales, rhs_scales = map(jnp.asarray, (lhs, rhs, lhs_scales, rhs_scales))
     _check_shapes(lhs.shape, rhs.shape, lhs_scales.shape, rhs_scales.shape)
@@ -73,7 +78,11 @@ class BlockScaleConfig:
 
 
 def get_scaled_dot_general_config(mode: str, global_scale: Any = None) -> BlockScaleConfig:
-    """The configuration of `scaled_dot_general` for "nvfp4" (4 bits, blocks of 16) or "mxfp8" (8 bits, of 32)."""
+    """The configuration of `scaled_dot_general` for "nvfp4" (4 bits, blocks of 16) or "mxfp8" (8 bits, of 32).
+
+    >>> mpijax.nn.get_scaled_dot_general_config("mxfp8").block_size
+    32
+    """
     if mode == "nvfp4":
         scale = jnp.ones((1,), np.float32) if global_scale is None else global_scale
         return BlockScaleConfig(mode, 16, dtypes.dtype("float4_e2m1fn"), dtypes.dtype("float8_e4m3fn"), scale, False)
@@ -94,6 +103,11 @@ def scaled_dot_general(
 
     Raises:
       NotImplementedError: `configs` is given.
+
+    >>> product = (((1,), (0,)), ((), ()))
+    >>> mpijax.nn.scaled_dot_general(jnp.ones((2, 3)), jnp.ones((3, 1)), product)
+    Array([[3.],
+           [3.]], dtype=float32)
     """
     if implementation is not None:
         warnings.warn("`implementation` of scaled_dot_general is ignored.", DeprecationWarning, stacklevel=2)

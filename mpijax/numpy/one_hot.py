@@ -27,6 +27,11 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int | Any = -1
 
     Returns:
       Array of the shape of `x` with an axis of size `num_classes` inserted.
+
+    >>> mpijax.nn.one_hot(jnp.array([1, 0, 5]), 3)
+    Array([[0., 1., 0.],
+           [1., 0., 0.],
+           [0., 0., 0.]], dtype=float32)
     """
     num_classes = util.static_int(num_classes, "The error arose in jax.nn.one_hot argument `num_classes`.")
     x = asarray(x)

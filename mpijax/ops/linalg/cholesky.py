@@ -30,6 +30,10 @@ def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
 
     Returns:
       Matrices like x; NaN in place of those that are not positive definite.
+
+    >>> lax.linalg.cholesky(jnp.array([[4.0, 2.0], [2.0, 5.0]]))
+    Array([[2., 0.],
+           [1., 2.]], dtype=float32)
     """
     if symmetrize_input:
         x = symmetrized(x)
@@ -71,6 +75,10 @@ def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
     Args:
       r_matrix: real upper triangular matrix [n, n].
       w_vector: real vector [n].
+
+    >>> lax.linalg.cholesky_update(jnp.array([[3.0, 0.0], [0.0, 1.0]]), jnp.array([4.0, 0.0]))
+    Array([[5., 0.],
+           [0., 1.]], dtype=float32)
     """
     return cholesky_update_p.bind(r_matrix, w_vector)
 
@@ -112,6 +120,10 @@ def symmetric_product(
       a_matrix: real matrices [..., n, m].
       c_matrix: real symmetric matrices [..., n, n].
       symmetrize_output: copy the lower triangle of the result to the upper one.
+
+    >>> lax.linalg.symmetric_product(jnp.array([[1.0], [2.0]]), jnp.eye(2), alpha=2.0, beta=1.0)
+    Array([[3., 4.],
+           [4., 9.]], dtype=float32)
     """
     result = symmetric_product_p.bind(a_matrix, c_matrix, alpha=alpha, beta=beta)
     if symmetrize_output:

@@ -22,7 +22,11 @@ from mpijax.ops.unary import abs as magnitude
 
 
 class EigImplementation(enum.Enum):
-    """Where to compute, by JAX's names; here LAPACK is the only place."""
+    """Where to compute, by JAX's names; here LAPACK is the only place.
+
+    >>> lax.linalg.eig(jnp.diag(jnp.array([1.0, 2.0])), implementation=lax.linalg.EigImplementation.LAPACK)[0]
+    Array([1.+0.j, 2.+0.j], dtype=complex64)
+    """
 
     CUSOLVER = "cusolver"
     MAGMA = "magma"
@@ -50,6 +54,10 @@ def eig(
     Returns:
       [w, left vectors, right vectors] without those not asked for: complex [..., n] and [..., n, n], vectors in
       columns; NaN where the algorithm does not converge.
+
+    >>> w, v = lax.linalg.eig(jnp.array([[0.0, 1.0], [-1.0, 0.0]]), compute_left_eigenvectors=False)
+    >>> jnp.sort(w.imag)
+    Array([-1.,  1.], dtype=float32)
     """
     if use_magma is not None:
         message = "use_magma is deprecated, please use implementation=EigImplementation.MAGMA instead."

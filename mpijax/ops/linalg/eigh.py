@@ -15,7 +15,11 @@ from mpijax.ops.power import integer_pow
 
 
 class EighImplementation(enum.Enum):
-    """Algorithms by JAX's names; on CPUs LAPACK's divide and conquer is the only one."""
+    """Algorithms by JAX's names; on CPUs LAPACK's divide and conquer is the only one.
+
+    >>> lax.linalg.EighImplementation.JACOBI.name
+    'JACOBI'
+    """
 
     QR = "qr"
     JACOBI = "jacobi"
@@ -44,6 +48,9 @@ def eigh(
       (V, w): matrices like x, and real vectors [..., n]; NaN where the algorithm does not converge.
 
     Raises NotImplementedError for other subsets and implementations.
+
+    >>> lax.linalg.eigh(jnp.array([[2.0, 1.0], [1.0, 2.0]]))[1].round(4)
+    Array([1., 3.], dtype=float32)
     """
     if symmetrize_input:
         x = symmetrized(x)

@@ -34,6 +34,10 @@ def lu(x: Any) -> tuple[Any, Any, Any]:
     Returns:
       (lu, pivots, permutation): matrices like x with U on and above the diagonal and L below it, whose diagonal of
       ones is not kept; int32 [..., min(m, n)], the row exchanged with each; int32 [..., m], the rows' order.
+
+    >>> lax.linalg.lu(jnp.array([[1.0, 2.0], [4.0, 6.0]]))
+    (Array([[4.  , 6.  ],
+           [0.25, 0.5 ]], dtype=float32), Array([1, 1], dtype=int32), Array([1, 0], dtype=int32))
     """
     factors, pivots, permutation = lu_p.bind(x)
     return factors, pivots, permutation
@@ -105,6 +109,9 @@ def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
 
     Returns:
       int32 [..., permutation_size].
+
+    >>> lax.linalg.lu_pivots_to_permutation(jnp.array([2, 1], dtype="int32"), 3)
+    Array([2, 1, 0], dtype=int32)
     """
     return lu_pivots_to_permutation_p.bind(pivots, permutation_size=permutation_size)
 

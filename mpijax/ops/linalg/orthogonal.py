@@ -104,6 +104,10 @@ def householder_product(a: Any, taus: Any) -> Any:
 
     Returns:
       Matrices like a.
+
+    >>> a, taus = jnp.array([[1.0], [0.0]]), jnp.array([2.0])
+    >>> lax.linalg.householder_product(a, taus)[0]
+    Array([-1.], dtype=float32)
     """
     return householder_product_p.bind(a, taus)
 
@@ -146,6 +150,10 @@ def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = Fal
 
     Returns:
       Matrices like c.
+
+    >>> lax.linalg.ormqr(jnp.array([[1.0], [0.0]]), jnp.array([2.0]), jnp.array([[3.0], [4.0]]))
+    Array([[-3.],
+           [ 4.]], dtype=float32)
     """
     return ormqr_p.bind(a, taus, c, left=left, transpose=transpose)
 

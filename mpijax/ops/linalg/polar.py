@@ -29,6 +29,10 @@ def qdwh(
 
     Returns:
       (U, H, number of steps, whether they converged): [m, n], [n, n], int32, bool.
+
+    >>> u, h, steps, converged = lax.linalg.qdwh(jnp.array([[0.0, -2.0], [2.0, 0.0]]))
+    >>> jnp.diagonal(h).round(4), converged
+    (Array([2., 2.], dtype=float32), Array(True, dtype=bool))
     """
     m, n = np.shape(x)
     if m < n:

@@ -29,6 +29,13 @@ def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True, use_magma:
 
     Returns:
       (Q, R), and with `pivoting` p, int32 [..., n].
+
+    >>> a = jnp.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    >>> q, r = lax.linalg.qr(a, full_matrices=False)
+    >>> q.shape, r.shape
+    ((3, 2), (2, 2))
+    >>> jnp.allclose(q @ r, a, atol=1e-5)
+    Array(True, dtype=bool)
     """
     return tuple(qr_p.bind(x, pivoting=pivoting, full_matrices=full_matrices, use_magma=use_magma))
 

@@ -28,6 +28,11 @@ def schur(
 
     Returns:
       [T, Z], or [T]; NaN where the algorithm does not converge.
+
+    >>> a = jnp.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> t, z = lax.linalg.schur(a)
+    >>> jnp.allclose(z @ t @ z.T, a, atol=1e-4)
+    Array(True, dtype=bool)
     """
     return schur_p.bind(
         x,
@@ -66,6 +71,10 @@ def hessenberg(a: Any) -> tuple[Any, Any]:
     Returns:
       (matrices like a, factors [..., n - 1]): the form on and above the first subdiagonal, below it Householder
       reflections, and their factors.
+
+    >>> h, taus = lax.linalg.hessenberg(jnp.arange(9.0).reshape(3, 3))
+    >>> h.shape, taus.shape
+    ((3, 3), (2,))
     """
     form, taus = hessenberg_p.bind(a)
     return form, taus

@@ -14,7 +14,11 @@ from mpijax.ops.linalg.matrices import adjoint, diagonal, diagonal_matrix, eye_b
 
 
 class SvdAlgorithm(enum.Enum):
-    """Algorithms by JAX's names."""
+    """Algorithms by JAX's names.
+
+    >>> lax.linalg.svd(jnp.eye(2), compute_uv=False, algorithm=lax.linalg.SvdAlgorithm.QR)
+    Array([1., 1.], dtype=float32)
+    """
 
     DEFAULT = "default"
     QR = "QR"
@@ -42,6 +46,9 @@ def svd(
 
     Returns:
       (U, s, V^H), or s alone; NaN where the algorithm does not converge.
+
+    >>> lax.linalg.svd(jnp.array([[0.0, 2.0], [3.0, 0.0]]), compute_uv=False).round(4)
+    Array([3., 2.], dtype=float32)
     """
     found = svd_p.bind(
         x, full_matrices=full_matrices, compute_uv=compute_uv, subset_by_index=subset_by_index, algorithm=algorithm

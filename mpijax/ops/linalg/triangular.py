@@ -41,6 +41,11 @@ def triangular_solve(
 
     Returns:
       An array like b, with infinities and NaN where A is singular.
+
+    >>> a, b = jnp.array([[2.0, 0.0], [1.0, 4.0]]), jnp.array([[2.0], [9.0]])
+    >>> lax.linalg.triangular_solve(a, b, left_side=True, lower=True)
+    Array([[1.],
+           [2.]], dtype=float32)
     """
     dtype = typeof(b).dtype
     conjugate_a = conjugate_a and is_complex(dtype)

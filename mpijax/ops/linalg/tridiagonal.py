@@ -30,6 +30,10 @@ def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
       (arr, d, e, taus): matrices like a with the form on their diagonals and Householder reflections in the rest of
       the triangle; real vectors [..., n], the diagonal; real [..., n - 1], the first off-diagonal; the factors of the
       reflections [..., n - 1].
+
+    >>> a = jnp.array([[2.0, 1.0, 0.0], [1.0, 2.0, 1.0], [0.0, 1.0, 2.0]])
+    >>> lax.linalg.tridiagonal(a)[1].round(4)
+    Array([2., 2., 2.], dtype=float32)
     """
     arr, d, e, taus = tridiagonal_p.bind(stage(a), lower=lower)
     return arr, d, e, taus
@@ -75,6 +79,11 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: boo
 
     Returns:
       An array like b; NaN where A is singular, without `perturb_singular`.
+
+    >>> dl, d, du = jnp.array([0.0, 1.0]), jnp.array([2.0, 2.0]), jnp.array([1.0, 0.0])
+    >>> lax.linalg.tridiagonal_solve(dl, d, du, jnp.array([[3.0], [3.0]]))
+    Array([[1.],
+           [1.]], dtype=float32)
     """
     return tridiagonal_solve_p.bind(dl, d, du, b, perturb_singular=perturb_singular)
 
