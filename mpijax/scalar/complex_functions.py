@@ -88,10 +88,10 @@ def exp2(z: Pair) -> Pair:
 
 @on_pairs
 def expm1(z: Pair) -> Pair:
-    """e^z - 1; the real part as (e^x - 1) cos y - 2 sin^2(y/2)."""
+    """e^z - 1; the real part as (e^x - 1) cos y - 2 sin^2(y/2); that is +0 at z = 0, whatever the zeros' signs."""
     (x, y), overflows = _without_angle(z)
     half = trigonometric.sin(y * 0.5)
-    real = exponential.expm1(x) * trigonometric.cos(y) - 2.0 * half * half
+    real = exponential.expm1(x) * trigonometric.cos(y) + (0.0 - 2.0 * half * half)
     return where(overflows, np.inf, real), where(y.eq(0.0), y, exponential.exp(x) * trigonometric.sin(y))
 
 

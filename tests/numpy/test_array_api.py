@@ -167,6 +167,13 @@ def test_exponentials_where_the_angle_is_no_number():
         np.testing.assert_allclose([abs(got.real), abs(got.imag)], [abs(real), abs(imag)], err_msg=f"{name}({a}, {b})")
 
 
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_expm1_of_a_complex_zero_has_a_positive_real_part(zero):
+    for imag in (0.0, -0.0):
+        got = complex(xp.expm1(xp.asarray(complex(zero, imag))))
+        assert str(got) == str(complex(0.0, imag))
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_real_functions_at_the_edges(dtype):
     x, y = (v.ravel() for v in np.meshgrid(np.array(EDGES, dtype), np.array(EDGES, dtype)))
