@@ -42,10 +42,18 @@ __all__ = [
 
 
 def has_cuda_support() -> bool:
-    """Whether arrays in the memory of NVIDIA's devices can be sent: never, arrays are in main memory."""
+    """Whether arrays in the memory of NVIDIA's devices can be sent: never, arrays are in main memory.
+
+    >>> mpijax.mpi.has_cuda_support()
+    False
+    """
     return False
 
 
 def has_sycl_support() -> bool:
-    """Whether arrays in the memory of Intel's devices can be sent: never, arrays are in main memory."""
+    """Whether arrays in the memory of Intel's devices can be sent: never, arrays are in main memory.
+
+    >>> mpijax.mpi.has_sycl_support()
+    False
+    """
     return False

@@ -44,6 +44,10 @@ def allreduce(x, op, *, comm=None):
     the one result that they share: the transpose of SUM is the identity, as in mpi4jax, so that the gradient of a
     loss that all ranks share counts it once. Where ranks go on differently with the result, pass it through
     `pvary` first. Raises TypeError for a dtype that MPI cannot reduce by `op`.
+
+    >>> from mpi4py import MPI
+    >>> mpijax.jit(lambda x: mpijax.mpi.allreduce(x, op=MPI.SUM))(jnp.array([1.0, 2.0]))
+    Array([1., 2.], dtype=float32)
     """
     x, op, comm = _reduced(x, op, comm, "allreduce")
     return mpi_allreduce_p.bind(x, op=op, comm=comm, transposed=False)
@@ -54,6 +58,9 @@ def pvary(x, *, comm=None):
 
     Its transpose sums the cotangents of all ranks, which are then parts of that of the one value: the counterpart
     of `allreduce`, whose transpose it is.
+
+    >>> mpijax.mpi.pvary(jnp.array([1.0, 2.0]))
+    Array([1., 2.], dtype=float32)
     """
     x, op, comm = _reduced(x, "SUM", comm, "pvary")
     return mpi_allreduce_p.bind(x, op=op, comm=comm, transposed=True)
@@ -69,6 +76,10 @@ def reduce(x, op, root, *, comm=None):
       comm: a communicator of mpi4py; by default all ranks.
 
     Communicates one MPI_Reduce. Differentiable for SUM, PROD, MAX and MIN; the transpose of SUM is `bcast`.
+
+    >>> from mpi4py import MPI
+    >>> mpijax.mpi.reduce(jnp.array([1.0, 2.0]), op=MPI.MAX, root=0)
+    Array([1., 2.], dtype=float32)
     """
     x, op, comm = _reduced(x, op, comm, "reduce")
     root = root_rank(root, comm, "reduce")
@@ -85,13 +96,22 @@ def scan(x, op, *, comm=None):
       comm: a communicator of mpi4py; by default all ranks.
 
     Differentiable for SUM, PROD, MAX and MIN; derivatives communicate the values of all ranks.
+
+    >>> from mpi4py import MPI
+    >>> mpijax.mpi.scan(jnp.array([1.0, 2.0]), op=MPI.SUM)
+    Array([1., 2.], dtype=float32)
     """
     x, op, comm = _reduced(x, op, comm, "scan")
     return mpi_scan_p.bind(x, op=op, comm=comm)
 
 
 def exscan(x, op, *, comm=None):
-    """Reduce over the ranks before this one; zeros on rank 0. Communicates one MPI_Exscan; otherwise as `scan`."""
+    """Reduce over the ranks before this one; zeros on rank 0. Communicates one MPI_Exscan; otherwise as `scan`.
+
+    >>> from mpi4py import MPI
+    >>> mpijax.mpi.exscan(jnp.array([1.0, 2.0]), op=MPI.SUM)
+    Array([0., 0.], dtype=float32)
+    """
     x, op, comm = _reduced(x, op, comm, "exscan")
     return mpi_exscan_p.bind(x, op=op, comm=comm)
 
@@ -108,6 +128,10 @@ def reduce_scatter(x, op, *, counts: Sequence[int] | None = None, comm=None):
     Returns: the block, of shape x.shape[1:], or (counts[rank], ...).
 
     Communicates one MPI_Reduce_scatter. Differentiable for SUM (the transpose is `allgather`), PROD, MAX and MIN.
+
+    >>> from mpi4py import MPI
+    >>> mpijax.mpi.reduce_scatter(jnp.array([[1.0, 2.0]]), op=MPI.SUM)
+    Array([1., 2.], dtype=float32)
     """
     x, op, comm = _reduced(x, op, comm, "reduce_scatter")
     counts = _blocks(x, counts, comm, "reduce_scatter")
@@ -128,7 +152,10 @@ def _blocks(x, counts, comm: Handle, what: str):
 
 
 def barrier(*, comm=None) -> None:
-    """Wait until all ranks have come here."""
+    """Wait until all ranks have come here.
+
+    >>> mpijax.mpi.barrier()
+    """
     mpi_barrier_p.bind(comm=communicator(comm, "barrier"))
 
 
@@ -141,6 +168,9 @@ def bcast(x, root, *, comm=None):
       comm: a communicator of mpi4py; by default all ranks.
 
     Raises ValueError for a root outside of the communicator.
+
+    >>> mpijax.mpi.bcast(jnp.array([1.0, 2.0]), root=0)
+    Array([1., 2.], dtype=float32)
     """
     x, comm = array(x, "bcast"), communicator(comm, "bcast")
     return mpi_bcast_p.bind(x, root=root_rank(root, comm, "bcast"), comm=comm)
@@ -154,6 +184,9 @@ def allgather(x, *, comm=None):
       comm: a communicator of mpi4py; by default all ranks.
 
     Communicates one MPI_Allgather; the transpose is `reduce_scatter` with SUM.
+
+    >>> mpijax.mpi.allgather(jnp.array([1.0, 2.0]))
+    Array([[1., 2.]], dtype=float32)
     """
     x, comm = array(x, "allgather"), communicator(comm, "allgather")
     return mpi_allgather_p.bind(x, counts=None, comm=comm)
@@ -168,6 +201,9 @@ def gather(x, root, *, comm=None):
       comm: a communicator of mpi4py; by default all ranks.
 
     Communicates one MPI_Gather; the transpose is `scatter`.
+
+    >>> mpijax.mpi.gather(jnp.array([1.0, 2.0]), root=0)
+    Array([[1., 2.]], dtype=float32)
     """
     x, comm = array(x, "gather"), communicator(comm, "gather")
     root = root_rank(root, comm, "gather")
@@ -185,6 +221,9 @@ def scatter(x, root, *, comm=None):
       comm: a communicator of mpi4py; by default all ranks.
 
     Communicates one MPI_Scatter; the transpose is `gather`.
+
+    >>> mpijax.mpi.scatter(jnp.array([[1.0, 2.0]]), root=0)
+    Array([1., 2.], dtype=float32)
     """
     x, comm = array(x, "scatter"), communicator(comm, "scatter")
     root = root_rank(root, comm, "scatter")
@@ -214,6 +253,9 @@ def alltoall(x, *, comm=None):
       comm: a communicator of mpi4py; by default all ranks.
 
     Communicates one MPI_Alltoall, which is its own transpose.
+
+    >>> mpijax.mpi.alltoall(jnp.array([[1.0, 2.0]]))
+    Array([[1., 2.]], dtype=float32)
     """
     x, comm = array(x, "alltoall"), communicator(comm, "alltoall")
     check_rows(x, size_of(comm), "alltoall", "one for each rank")

@@ -37,6 +37,9 @@ def allgatherv(x, counts: Sequence[int] | Any, *, capacity: int | None = None, c
 
     Communicates one MPI_Allgatherv; the transpose is a reduce_scatter. Raises ValueError where counts do not fit, and
     with a capacity RuntimeError when it runs.
+
+    >>> mpijax.mpi.allgatherv(jnp.array([1.0, 2.0]), counts=[2])
+    Array([1., 2.], dtype=float32)
     """
     what = "allgatherv"
     x, comm = array(x, what), communicator(comm, what)
@@ -57,6 +60,9 @@ def gatherv(x, counts: Sequence[int] | Any, root, *, capacity: int | None = None
       comm: a communicator of mpi4py; by default all ranks.
 
     Communicates one MPI_Gatherv; the transpose is `scatterv`. Raises as `allgatherv`.
+
+    >>> mpijax.mpi.gatherv(jnp.array([1.0, 2.0]), counts=[2], root=0)
+    Array([1., 2.], dtype=float32)
     """
     what = "gatherv"
     x, comm = array(x, what), communicator(comm, what)
@@ -83,6 +89,9 @@ def scatterv(x, counts: Sequence[int] | Any, root, *, capacity: int | None = Non
     Returns: array of shape (counts[rank], ...); or (capacity, ...), with zeros behind the rows that there are.
 
     Communicates one MPI_Scatterv; the transpose is `gatherv`. Raises as `allgatherv`.
+
+    >>> mpijax.mpi.scatterv(jnp.array([1.0, 2.0]), counts=[2], root=0)
+    Array([1., 2.], dtype=float32)
     """
     what = "scatterv"
     x, comm = array(x, what), communicator(comm, what)
@@ -117,6 +126,9 @@ def alltoallv(
     Returns: array of shape (sum(recvcounts), ...); or (capacity, ...), with zeros behind the rows that there are.
 
     Communicates one MPI_Alltoallv; the transpose swaps the counts. Raises as `allgatherv`.
+
+    >>> mpijax.mpi.alltoallv(jnp.array([1.0, 2.0]), sendcounts=[2], recvcounts=[2])
+    Array([1., 2.], dtype=float32)
     """
     what = "alltoallv"
     x, comm = array(x, what), communicator(comm, what)

@@ -30,6 +30,10 @@ def halo_exchange(x, comm, *, halo: int | Sequence[int] = 1, axes: Sequence[int]
 
     Communicates one message to each neighbour, two along each axis. Raises TypeError without a grid, ValueError for a
     part that is smaller than its halos.
+
+    >>> ring = mpijax.mpi.create_cart(1, periods=True)
+    >>> mpijax.mpi.halo_exchange(jnp.array([0.0, 1.0, 2.0, 3.0, 0.0]), ring)
+    Array([3., 1., 2., 3., 1.], dtype=float32)
     """
     x, handle = jnp.asarray(array(x, "halo_exchange")), communicator(comm, "halo_exchange")
     comm = communicator_of(handle)

@@ -26,6 +26,9 @@ def send(x, dest, *, tag=0, comm=None) -> None:
 
     Communicates one MPI_Send, which may wait until the receiver comes. In reverse mode the cotangent of `x` is
     received from `dest`, whose program must therefore be differentiated too.
+
+    >>> from mpi4py import MPI
+    >>> mpijax.mpi.send(jnp.array([1.0, 2.0]), dest=MPI.PROC_NULL)
     """
     x, comm = array(x, "send"), communicator(comm, "send")
     dest, tag = rank_argument(dest, comm, "send", "dest"), tag_argument(tag, "send", "tag")
@@ -45,6 +48,11 @@ def recv(x, source=None, *, tag=None, comm=None, status=None):
 
     Communicates one MPI_Recv. In reverse mode the cotangent of the result is sent to `source`, with the tag given
     here (0 for any tag: what `send` uses by default). Raises RuntimeError for a message that is too long.
+
+    >>> from mpi4py import MPI
+    >>> request = MPI.COMM_SELF.Isend(np.array([1, 2], np.float32), dest=0)
+    >>> mpijax.mpi.recv(jnp.zeros(2), source=0, comm=MPI.COMM_SELF), request.Wait()
+    (Array([1., 2.], dtype=float32), True)
     """
     x, comm = array(x, "recv"), communicator(comm, "recv")
     source = _source(source, comm, "recv")
@@ -73,6 +81,9 @@ def sendrecv(sendbuf, recvbuf, source, dest, *, sendtag=0, recvtag=None, comm=No
       status: `MPI.Status` of what is received, that each run fills in.
 
     Communicates one message each way. In reverse mode cotangents go back the same way.
+
+    >>> mpijax.mpi.sendrecv(jnp.array([1.0, 2.0]), jnp.zeros(2), source=0, dest=0)
+    Array([1., 2.], dtype=float32)
     """
     what = "sendrecv"
     sendbuf, recvbuf, comm = array(sendbuf, what), array(recvbuf, what), communicator(comm, what)
@@ -90,5 +101,9 @@ def sendrecv(sendbuf, recvbuf, source, dest, *, sendtag=0, recvtag=None, comm=No
 
 
 def sendrecv_replace(x, source, dest, *, sendtag=0, recvtag=None, comm=None, status=None):
-    """Send `x`, and receive an array of the same shape and dtype in its place; arguments as for `sendrecv`."""
+    """Send `x`, and receive an array of the same shape and dtype in its place; arguments as for `sendrecv`.
+
+    >>> mpijax.mpi.sendrecv_replace(jnp.array([1.0, 2.0]), source=0, dest=0)
+    Array([1., 2.], dtype=float32)
+    """
     return sendrecv(x, x, source, dest, sendtag=sendtag, recvtag=recvtag, comm=comm, status=status)

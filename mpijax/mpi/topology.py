@@ -17,6 +17,9 @@ def split(color: int | None, key: int = 0, *, comm=None) -> Any:
 
     With color None a rank is in none of them, and gets MPI.COMM_NULL. Free it with `.Free()` when it is no longer
     used by any program. Raises ValueError for a negative color.
+
+    >>> mpijax.mpi.split(color=0).Get_size()
+    1
     """
     parent = communicator_of(communicator(comm, "split"))
     key = whole(key, "split", "key")
@@ -32,6 +35,9 @@ def dims_create(size: int, ndims: int | Sequence[int]) -> tuple[int, ...]:
     """A grid of `size` ranks with `ndims` axes of sizes close to each other, in decreasing order.
 
     `ndims` may also be the sizes themselves, with 0 for those to be found. Raises ValueError where none fits.
+
+    >>> mpijax.mpi.dims_create(12, 2)
+    (4, 3)
     """
     given = [0] * ndims if isinstance(ndims, int) else list(ndims)
     fixed = 1
@@ -50,6 +56,10 @@ def create_cart(dims: int | Sequence[int], periods: bool | Sequence[bool] = Fals
       periods: whether the last rank along an axis is the neighbour of the first; for all axes or for each.
       comm: the ranks, by default all of them.
       reorder: whether ranks may get other numbers, nearer to their neighbours in the machine.
+
+    >>> cart = mpijax.mpi.create_cart(2, periods=True)
+    >>> cart.dims, cart.periods
+    ([1, 1], [1, 1])
     """
     parent = communicator_of(communicator(comm, "create_cart"))
     dims = dims_create(parent.Get_size(), dims)
@@ -63,7 +73,11 @@ def create_cart(dims: int | Sequence[int], periods: bool | Sequence[bool] = Fals
 
 
 def block_sizes(n: int, parts: int) -> tuple[int, ...]:
-    """How many of `n` elements each of `parts` ranks has: as equal as possible, the first ones have one more."""
+    """How many of `n` elements each of `parts` ranks has: as equal as possible, the first ones have one more.
+
+    >>> mpijax.mpi.block_sizes(10, 4)
+    (3, 3, 2, 2)
+    """
     if n < 0 or parts < 1:
         raise ValueError(f"block_sizes: {n} elements cannot be divided into {parts} parts")
     each, rest = divmod(n, parts)
@@ -75,6 +89,9 @@ def block_slice(n: Any, parts: Any, index: Any) -> Any:
 
     Args are ints; or for grids a shape, a grid and coordinates, for a tuple of slices: `x[block_slice(x.shape,
     cart.dims, cart.coords)]`.
+
+    >>> mpijax.mpi.block_slice(10, 4, 1)
+    slice(3, 6, None)
     """
     if not isinstance(n, int):
         return tuple(block_slice(*axis) for axis in zip(n, parts, index, strict=True))

@@ -36,6 +36,9 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, o
       x: array; or an integer, for a permutation of 0 ... x - 1.
       axis: axis to permute.
       independent: permute each line along `axis` on its own, rather than all alike.
+
+    >>> mpijax.random.permutation(mpijax.random.key(1), jnp.array([10, 20, 30]))
+    Array([30, 10, 20], dtype=int32)
     """
     key, _ = check_key("permutation", key)
     check_arraylike("permutation", x)
@@ -85,6 +88,9 @@ def choice(
 
     Returns:
       Array of `shape` in place of `axis`.
+
+    >>> mpijax.random.choice(mpijax.random.key(1), jnp.array([10, 20, 30, 40]), (2,), replace=False)
+    Array([40, 30], dtype=int32)
     """
     key, _ = check_key("choice", key)
     if not isinstance(shape, Sequence):
@@ -150,6 +156,9 @@ def categorical(
       shape: of the result; ends in the shape of `logits` without `axis`, which is the default.
       replace: whether the leading axes of `shape` may draw a category twice.
       mode: of `gumbel`.
+
+    >>> mpijax.random.categorical(mpijax.random.key(0), jnp.log(jnp.array([0.1, 0.2, 0.7])), shape=(6,))
+    Array([1, 2, 2, 1, 2, 2], dtype=int32)
     """
     key, _ = check_key("categorical", key)
     check_arraylike("categorical", logits)

@@ -30,6 +30,9 @@ def poisson(
       lam: rate: number or array.
       shape: of the result; default that of `lam`.
       dtype: an integer dtype; default int.
+
+    >>> mpijax.random.poisson(mpijax.random.key(0), 4.0, (5,))
+    Array([0, 1, 5, 5, 2], dtype=int32)
     """
     key, _ = check_key("poisson", key)
     dtype = dtypes.check_user_dtype_supported(int if dtype is None else dtype)
@@ -126,6 +129,9 @@ def binomial(key: Any, n: Any, p: Any, shape: Sequence[int] | None = None, dtype
 
     Returns:
       Whole numbers as floats; NaN where n is negative or p is no probability.
+
+    >>> mpijax.random.binomial(mpijax.random.key(0), 10, 0.3, (4,))
+    Array([2., 2., 1., 2.], dtype=float32)
     """
     key, _ = check_key("binomial", key)
     check_arraylike("binomial", n, p)
@@ -253,6 +259,9 @@ def multinomial(
       shape: of the result, with k; default that of `p`.
       dtype: default that to which `n` and `p` promote.
       unroll: how many steps of the loop over outcomes are written out.
+
+    >>> mpijax.random.multinomial(mpijax.random.key(0), 10.0, jnp.array([0.2, 0.3, 0.5]))
+    Array([1., 1., 8.], dtype=float32)
     """
     key, _ = check_key("multinomial", key)
     check_arraylike("multinomial", n, p)

@@ -37,6 +37,9 @@ def gamma(
       a: shape parameter: number or array.
       shape: of the result; default that of `a`.
       dtype: a float dtype; default float.
+
+    >>> mpijax.random.gamma(mpijax.random.key(0), 3.0, (2,)).round(3)
+    Array([2.569, 2.784], dtype=float32)
     """
     key, _ = check_key("gamma", key)
     dtype = sampler_dtype("gamma", dtype, float)
@@ -47,7 +50,11 @@ def gamma(
 def loggamma(
     key: Any, a: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Logarithms of gamma variables, which stay apart where the variables themselves are all 0. See `gamma`."""
+    """Logarithms of gamma variables, which stay apart where the variables themselves are all 0. See `gamma`.
+
+    >>> mpijax.random.loggamma(mpijax.random.key(0), 1e-4, (2,)).round(0)
+    Array([-1102.,  -953.], dtype=float32)
+    """
     key, _ = check_key("loggamma", key)
     dtype = sampler_dtype("gamma", dtype, float)
     refuse_sharding(out_sharding)
@@ -69,7 +76,11 @@ def _gamma(key, a, shape, dtype, log_space=False):
 def beta(
     key: Any, a: Any, b: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Beta: density proportional to x^(a-1) (1-x)^(b-1) for x in (0, 1)."""
+    """Beta: density proportional to x^(a-1) (1-x)^(b-1) for x in (0, 1).
+
+    >>> mpijax.random.beta(mpijax.random.key(0), 2.0, 3.0, (2,)).round(3)
+    Array([0.236, 0.49 ], dtype=float32)
+    """
     key, _ = check_key("beta", key)
     dtype = sampler_dtype("beta", dtype, float)
     check_castable("beta", dtype, a, b)
@@ -99,6 +110,9 @@ def dirichlet(
       alpha: array [..., n].
       shape: of the result without n; default that of `alpha`.
       dtype: a float dtype; default float.
+
+    >>> mpijax.random.dirichlet(mpijax.random.key(0), jnp.array([1.0, 2.0, 3.0])).round(3)
+    Array([0.142, 0.405, 0.453], dtype=float32)
     """
     key, _ = check_key("dirichlet", key)
     dtype = sampler_dtype("dirichlet", dtype, float)
@@ -124,7 +138,11 @@ def _dirichlet(key, alpha, shape, dtype):
 def chisquare(
     key: Any, df: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Chi-square: the sum of the squares of `df` standard normals."""
+    """Chi-square: the sum of the squares of `df` standard normals.
+
+    >>> mpijax.random.chisquare(mpijax.random.key(0), 3.0, (2,)).round(3)
+    Array([2.205, 2.49 ], dtype=float32)
+    """
     key, _ = check_key("chisquare", key)
     dtype = sampler_dtype("chisquare", dtype, float)
     shape = broadcast_shape("chisquare", shape, df)
@@ -149,7 +167,11 @@ def f(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """F: the ratio of two chi-square variables, each divided by its degrees of freedom."""
+    """F: the ratio of two chi-square variables, each divided by its degrees of freedom.
+
+    >>> mpijax.random.f(mpijax.random.key(0), 2.0, 3.0, (2,)).round(3)
+    Array([3.27 , 0.063], dtype=float32)
+    """
     key, _ = check_key("f", key)
     dtype = sampler_dtype("f", dtype, float)
     shape = broadcast_shape("f", shape, dfnum, dfden)
@@ -172,7 +194,11 @@ def _spread(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def t(key: Any, df: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Student's t with `df` degrees of freedom."""
+    """Student's t with `df` degrees of freedom.
+
+    >>> mpijax.random.t(mpijax.random.key(0), 3.0, (2,)).round(3)
+    Array([ 0.69 , -3.239], dtype=float32)
+    """
     key, _ = check_key("t", key)
     dtype = sampler_dtype("t", dtype, float)
     shape = broadcast_shape("t", shape, df)
@@ -193,7 +219,11 @@ def _t(key, df, shape, dtype):
 def generalized_normal(
     key: Any, p: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Generalized normal: density proportional to exp(-|x|^p)."""
+    """Generalized normal: density proportional to exp(-|x|^p).
+
+    >>> mpijax.random.generalized_normal(mpijax.random.key(0), 4.0, (2,)).round(3)
+    Array([0.879, 0.103], dtype=float32)
+    """
     shape = canonical_shape(shape)
     key, _ = check_key("generalized_normal", key)
     dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype)
@@ -214,6 +244,10 @@ def ball(
     """Uniform points in the unit ball of the p-norm in `d` dimensions: [*shape, d].
 
     Barthe, Guédon, Mendelson and Naor (2005).
+
+    >>> mpijax.random.ball(mpijax.random.key(0), d=2, shape=(2,)).round(3)
+    Array([[ 0.917,  0.393],
+           [ 0.043, -0.909]], dtype=float32)
     """
     shape = canonical_shape(shape)
     key, _ = check_key("ball", key)

@@ -65,7 +65,11 @@ def resolve_prng_impl(spec: Any) -> Any:
 
 
 def key_dtype(impl_spec: PRNGSpecDesc | None = None) -> Any:
-    """The dtype of keys of a generator."""
+    """The dtype of keys of a generator.
+
+    >>> mpijax.random.key_dtype("threefry2x32")
+    key<fry>
+    """
     return dtypes.PRNGKeyDtype(resolve_prng_impl(impl_spec))
 
 
@@ -141,6 +145,10 @@ def key(seed: Any, *, impl: PRNGSpecDesc | None = None, dtype: Any = None) -> An
       seed: integer.
       impl: the generator: "threefry2x32".
       dtype: the dtype of the key instead.
+
+    >>> mpijax.random.key(0)
+    Array((), dtype=key<fry>) overlaying:
+    [0 0]
     """
     if dtype is not None:
         if impl is not None:
@@ -150,12 +158,21 @@ def key(seed: Any, *, impl: PRNGSpecDesc | None = None, dtype: Any = None) -> An
 
 
 def PRNGKey(seed: Any, *, impl: PRNGSpecDesc | None = None) -> Any:
-    """A raw key, uint32 [2]. See `key` for the arguments."""
+    """A raw key, uint32 [2]. See `key` for the arguments.
+
+    >>> mpijax.random.PRNGKey(0)
+    Array([0, 0], dtype=uint32)
+    """
     return _as_given(True, _make_key("PRNGKey", seed, impl))
 
 
 def fold_in(key: Any, data: Any) -> Any:
-    """A new key from a key and an integer."""
+    """A new key from a key and an integer.
+
+    >>> key = mpijax.random.key(0)
+    >>> mpijax.random.fold_in(key, 1) == mpijax.random.fold_in(key, 2)
+    Array(False, dtype=bool)
+    """
     key, was_raw = check_key("fold_in", key)
     if np.ndim(data):
         raise TypeError(
@@ -177,20 +194,32 @@ def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
     Args:
       key: a single key.
       num: how many, or the shape of the array of keys.
+
+    >>> key, subkey = mpijax.random.split(mpijax.random.key(0))
+    >>> mpijax.random.key_data(subkey)
+    Array([ 928981903, 3453687069], dtype=uint32)
     """
     key, was_raw = check_key("split", key)
     return _as_given(was_raw, split_key(key, num))
 
 
 def key_impl(keys: Any) -> str | PRNGSpec:
-    """The generator of keys: its name, or a `PRNGSpec`."""
+    """The generator of keys: its name, or a `PRNGSpec`.
+
+    >>> mpijax.random.key_impl(mpijax.random.key(0))
+    'threefry2x32'
+    """
     keys, _ = check_key("key_impl", keys, allow_batched=True)
     impl = keys.dtype._impl
     return impl.name if impl.name in ops.prngs else PRNGSpec(impl)
 
 
 def key_data(keys: Any) -> Any:
-    """The numbers that typed keys stand for: uint32 [*keys.shape, 2]."""
+    """The numbers that typed keys stand for: uint32 [*keys.shape, 2].
+
+    >>> mpijax.random.key_data(mpijax.random.key(7))
+    Array([0, 7], dtype=uint32)
+    """
     keys, _ = check_key("key_data", keys, allow_batched=True)
     return ops.random_unwrap(keys)
 
@@ -201,6 +230,9 @@ def wrap_key_data(key_bits_array: Any, *, impl: PRNGSpecDesc | None = None, dtyp
     Args:
       key_bits_array: uint32 [..., 2].
       impl, dtype: as of `key`.
+
+    >>> mpijax.random.wrap_key_data(jnp.array([0, 7], dtype="uint32")) == mpijax.random.key(7)
+    Array(True, dtype=bool)
     """
     if dtype is not None:
         if impl is not None:
@@ -210,5 +242,9 @@ def wrap_key_data(key_bits_array: Any, *, impl: PRNGSpecDesc | None = None, dtyp
 
 
 def clone(key: Any) -> Any:
-    """The same key, which the check for keys used twice takes for another one."""
+    """The same key, which the check for keys used twice takes for another one.
+
+    >>> mpijax.random.clone(mpijax.random.key(0)) == mpijax.random.key(0)
+    Array(True, dtype=bool)
+    """
     return ops.random_clone(key)

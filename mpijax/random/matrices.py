@@ -36,6 +36,9 @@ def multivariate_normal(
       shape: of the result without n; default that to which the leading axes of `mean` and `cov` broadcast.
       dtype: a float dtype; default that of `mean` and `cov`.
       method: how a square root of `cov` is found: "cholesky", or "eigh" or "svd" where it is only semidefinite.
+
+    >>> mpijax.random.multivariate_normal(mpijax.random.key(0), jnp.zeros(2), jnp.eye(2)).round(3)
+    Array([1.623, 2.025], dtype=float32)
     """
     key, _ = check_key("multivariate_normal", key)
     mean, cov = promote_dtypes_inexact(mean, cov)
@@ -93,6 +96,10 @@ def orthogonal(
       n, m: rows and columns; default as many columns as rows.
       shape: of the leading axes.
       dtype: a float or complex dtype (then unitary); default float.
+
+    >>> q = mpijax.random.orthogonal(mpijax.random.key(0), 3)
+    >>> jnp.allclose(q @ q.T, jnp.eye(3), atol=1e-5)
+    Array(True, dtype=bool)
     """
     shape = canonical_shape(shape)
     key, _ = check_key("orthogonal", key)

@@ -26,6 +26,9 @@ def bits(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding
       key: PRNG key.
       shape: of the result.
       dtype: an unsigned integer dtype; default uint32.
+
+    >>> mpijax.random.bits(mpijax.random.key(0), (2,), "uint8")
+    Array([167, 146], dtype=uint8)
     """
     key, _ = check_key("bits", key)
     dtype = dtypes.default_uint_dtype() if dtype is None else dtypes.check_user_dtype_supported(dtype)
@@ -51,6 +54,9 @@ def uniform(
       shape: of the result.
       dtype: a float dtype; default float.
       minval, maxval: numbers or arrays that broadcast to `shape`.
+
+    >>> mpijax.random.uniform(mpijax.random.key(0), (2,)).round(3)
+    Array([0.948, 0.979], dtype=float32)
     """
     key, _ = check_key("uniform", key)
     dtype = sampler_dtype("uniform", dtype, float)
@@ -89,6 +95,9 @@ def randint(
       shape: of the result.
       minval, maxval: integers or arrays of them that broadcast to `shape`.
       dtype: an integer dtype; default int.
+
+    >>> mpijax.random.randint(mpijax.random.key(0), (5,), 0, 10)
+    Array([9, 0, 2, 3, 1], dtype=int32)
     """
     key, _ = check_key("randint", key)
     dtype = dtypes.check_user_dtype_supported(int if dtype is None else dtype)
@@ -152,6 +161,9 @@ def bernoulli(
       p: probability: float or array of floats.
       shape: of the result; default that of `p`.
       mode: "low" compares one random float; "high" compares with twice the bits, for `p` near 0.
+
+    >>> mpijax.random.bernoulli(mpijax.random.key(0), 0.7, (5,))
+    Array([False, False,  True,  True,  True], dtype=bool)
     """
     if mode not in ("high", "low"):
         raise ValueError(f"got mode={mode!r}, expected 'high' or 'low'")
