@@ -2,7 +2,7 @@
 
     python tests/docstrings.py mpijax.numpy            run the examples of a module
     python tests/docstrings.py mpijax.numpy add sum    ... of some of its names
-    python tests/docstrings.py --shrink                take names that have an example off the lists of those without
+    python tests/docstrings.py --shrink mpijax.numpy   take its names that have an example off the list of those without
 
 An example reaches everything through `mpijax`, `jnp` (mpijax.numpy), `lax` (mpijax.lax) and `np` (NumPy), and starts
 with nothing else. Its output is compared as text, in which floats may differ in their last digits.
@@ -115,14 +115,14 @@ def listed(module: str) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
-def shrink() -> None:
-    for module, names in owned().items():
-        path = LISTS / f"{module}.txt"
-        kept = [name for name in listed(module) if name in without_example(names)]
-        if kept:
-            path.write_text("\n".join(kept) + "\n")
-        elif path.exists():
-            path.unlink()
+def shrink(module: str) -> None:
+    path = LISTS / f"{module}.txt"
+    without = without_example(owned()[module])
+    kept = [name for name in listed(module) if name in without]
+    if kept:
+        path.write_text("\n".join(kept) + "\n")
+    else:
+        path.unlink(missing_ok=True)
 
 
 # ---------------------------------------------------------------- running
@@ -164,10 +164,11 @@ if __name__ == "__main__":
     parser.add_argument("names", nargs="*")
     parser.add_argument("--shrink", action="store_true")
     given = parser.parse_args()
-    if given.shrink:
-        shrink()
     failed = 0
-    for module in [given.module] if given.module else [] if given.shrink else MODULES:
+    for module in [given.module] if given.module else MODULES:
+        if given.shrink:
+            shrink(module)
+            continue
         for name, value in public(module).items():
             if not given.names or name in given.names:
                 report = run(f"{module}.{name}", value)

@@ -104,6 +104,9 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     Args:
         kind: "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating",
             "numeric", a dtype (for equality), or a tuple of these (for any).
+
+    >>> jnp.isdtype(jnp.bfloat16, "real floating"), jnp.isdtype(jnp.int8, ("bool", "unsigned integer"))
+    (True, False)
     """
     wanted: set[np.dtype] = set()
     for entry in kind if isinstance(kind, tuple) else (kind,):

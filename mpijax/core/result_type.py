@@ -49,7 +49,11 @@ def _keep(cache: dict[tuple, tuple[Any, bool]], args: tuple, dtypes: Any, result
 
 
 def promote_types(a: Any, b: Any) -> np.dtype:
-    """The dtype that operands of the dtypes `a` and `b` are brought to; int, float and complex are weak."""
+    """The dtype that operands of the dtypes `a` and `b` are brought to; int, float and complex are weak.
+
+    >>> jnp.promote_types(jnp.int32, jnp.bfloat16), jnp.promote_types(jnp.int8, jnp.uint8)
+    (dtype(bfloat16), dtype('int16'))
+    """
     nodes = [t if type(t) is type and t in promotion.WEAK else np.dtype(t) for t in (a, b)]
     strict = _options.jax_numpy_dtype_promotion == "strict"
     return np.dtype(promotion.join(strict, _options.jax_enable_x64, *nodes))

@@ -15,6 +15,13 @@ def apply_along_axis(func1d: Callable, axis: int, arr: Any, *args: Any, **kwargs
 
     Args:
       func1d: function of an array of one axis, and of `args` and `kwargs`; traced once.
+
+    Raises:
+      ValueError: `axis` is not an axis of `arr`.
+
+    >>> jnp.apply_along_axis(lambda row: row / row.sum(), 1, jnp.array([[1.0, 3.0], [2.0, 2.0]]))
+    Array([[0.25, 0.75],
+           [0.5 , 0.5 ]], dtype=float32)
     """
     check_arraylike("apply_along_axis", arr)
     ndim = len(shape_of(arr))
@@ -35,6 +42,9 @@ def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Sequence[int]
 
     Raises:
       ValueError: func returns an array of another number of axes.
+
+    >>> jnp.apply_over_axes(jnp.sum, jnp.ones((2, 3, 4)), [0, 2]).shape
+    (1, 3, 1)
     """
     a = ensure_arraylike("apply_over_axes", a)
     for axis in axes:

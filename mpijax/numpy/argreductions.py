@@ -35,6 +35,15 @@ def argmax(a, axis=None, out=None, keepdims=None):
     """The index of the largest element along an axis, the first of equals or of NaNs.
 
     Without an axis, the index into the elements in row-major order.
+
+    Returns:
+      int32 (int64 with jax_enable_x64): a scalar, or an array without the axis (size 1 with `keepdims`).
+
+    Raises:
+      ValueError: there is no element to choose from.
+
+    >>> jnp.argmax(jnp.array([[3, 9, 9], [8, 1, 0]]), axis=1)
+    Array([1, 0], dtype=int32)
     """
     a, axis = _arguments("argmax", a, axis, out)
     return _position("argmax", lax.argmax, a, axis, bool(keepdims))
@@ -44,19 +53,36 @@ def argmin(a, axis=None, out=None, keepdims=None):
     """The index of the smallest element along an axis, the first of equals or of NaNs.
 
     Without an axis, the index into the elements in row-major order.
+
+    The result, and what is refused, as for `argmax`.
+
+    >>> jnp.argmin(jnp.array([[3, 9, 9], [8, 1, 0]]), axis=1)
+    Array([0, 2], dtype=int32)
     """
     a, axis = _arguments("argmin", a, axis, out)
     return _position("argmin", lax.argmin, a, axis, bool(keepdims))
 
 
 def nanargmax(a, axis=None, out=None, keepdims=None):
-    """The index of the largest element along an axis, skipping NaN; -1 where there is nothing else."""
+    """The index of the largest element along an axis, skipping NaN; -1 where there is nothing else.
+
+    The result is as of `argmax`.
+
+    >>> jnp.nanargmax(jnp.array([[3.0, jnp.nan, 4.0], [jnp.nan, jnp.nan, jnp.nan]]), axis=1)
+    Array([ 2, -1], dtype=int32)
+    """
     a, axis = _arguments("nanargmax", a, axis, out)
     return _nanargmax(a, axis, bool(keepdims))
 
 
 def nanargmin(a, axis=None, out=None, keepdims=None):
-    """The index of the smallest element along an axis, skipping NaN; -1 where there is nothing else."""
+    """The index of the smallest element along an axis, skipping NaN; -1 where there is nothing else.
+
+    The result is as of `argmax`.
+
+    >>> jnp.nanargmin(jnp.array([[3.0, jnp.nan, 4.0], [jnp.nan, jnp.nan, jnp.nan]]), axis=1)
+    Array([ 0, -1], dtype=int32)
+    """
     a, axis = _arguments("nanargmin", a, axis, out)
     return _nanargmin(a, axis, bool(keepdims))
 

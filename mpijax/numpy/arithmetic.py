@@ -38,19 +38,44 @@ _BOOL = np.dtype(bool)
 
 
 def add(x, y, /):
-    """x + y, elementwise; of bools the logical or."""
+    """x + y, elementwise; of bools the logical or.
+
+    Raises:
+      TypeError: an argument is no array or number (a list, say), or the shapes do not broadcast.
+
+    >>> jnp.add(jnp.array([[1], [2]]), jnp.array([10, 20]))
+    Array([[11, 21],
+           [12, 22]], dtype=int32)
+    >>> jnp.add.accumulate(jnp.array([1, 2, 3]))
+    Array([1, 3, 6], dtype=int32)
+    """
     x, y = promote_pair("add", x, y)
     return lax.add(x, y) if x.dtype != _BOOL else lax.bitwise_or(x, y)
 
 
 def subtract(x, y, /):
-    """x - y, elementwise."""
+    """x - y, elementwise.
+
+    Bools are a TypeError: they have no difference.
+
+    >>> jnp.subtract(jnp.array([5, 7]), 2)
+    Array([3, 5], dtype=int32)
+    >>> jnp.subtract.outer(jnp.array([10, 20]), jnp.array([1, 2]))
+    Array([[ 9,  8],
+           [19, 18]], dtype=int32)
+    """
     x, y = promote_pair("subtract", x, y)
     return lax.sub(x, y)
 
 
 def multiply(x, y, /):
-    """x * y, elementwise; of bools the logical and."""
+    """x * y, elementwise; of bools the logical and.
+
+    >>> jnp.multiply(jnp.array([1, 2, 3]), 0.5)
+    Array([0.5, 1. , 1.5], dtype=float32, weak_type=True)
+    >>> jnp.multiply.reduce(jnp.array([[1, 2], [3, 4]]))
+    Array([3, 8], dtype=int32)
+    """
     x, y = promote_pair("multiply", x, y)
     return lax.mul(x, y) if x.dtype != _BOOL else lax.bitwise_and(x, y)
 
@@ -59,7 +84,11 @@ _FLOATS = frozenset(d for d in dtypes.valid_dtypes if is_inexact(d))
 
 
 def true_divide(x1, x2, /):
-    """x1 / x2, elementwise; integers become floats first."""
+    """x1 / x2, elementwise; integers become floats first.
+
+    >>> jnp.true_divide(jnp.array([1, 2, 3]), 4)
+    Array([0.25, 0.5 , 0.75], dtype=float32)
+    """
     aval = getattr(x1, "aval", None)
     if aval is not None and aval.dtype in _FLOATS:
         x1, x2 = promote_pair("true_divide", x1, x2)
@@ -69,22 +98,46 @@ def true_divide(x1, x2, /):
 
 
 def divide(x1, x2, /):
-    """x1 / x2, elementwise; integers become floats first."""
+    """x1 / x2, elementwise; integers become floats first.
+
+    The arguments broadcast; x / 0 is an infinity, 0 / 0 NaN.
+
+    >>> jnp.divide(jnp.array([6.0, -1.0, 0.0]), jnp.array([4.0, 0.0, 0.0]))
+    Array([ 1.5, -inf,  nan], dtype=float32)
+    """
     return true_divide(x1, x2)
 
 
 def negative(x, /):
-    """-x, elementwise."""
+    """-x, elementwise.
+
+    The dtype is kept; bool is a TypeError.
+
+    >>> jnp.negative(jnp.array([1, -2, 0]))
+    Array([-1,  2,  0], dtype=int32)
+    """
     return lax.neg(*promote_args("negative", x))
 
 
 def positive(x, /):
-    """x itself."""
+    """x itself.
+
+    Its dtype is kept.
+
+    >>> jnp.positive(jnp.array([-1.5, 2.0]))
+    Array([-1.5,  2. ], dtype=float32)
+    """
     return as_array(*promote_args("positive", x))
 
 
 def absolute(x, /):
-    """Absolute value, elementwise; of complex numbers the modulus."""
+    """Absolute value, elementwise; of complex numbers the modulus.
+
+    Integers and bool keep their dtype; that of a complex result is real.
+
+    >>> jnp.absolute(jnp.array([3 + 4j, -2]))
+    Array([5., 2.], dtype=float32)
+    """
     x = ensure_arraylike("absolute", x)
     if x.dtype == _BOOL or dtypes.issubdtype(x.dtype, np.unsignedinteger):
         return x
@@ -92,30 +145,60 @@ def absolute(x, /):
 
 
 def abs(x, /):
-    """Absolute value, elementwise; of complex numbers the modulus."""
+    """Absolute value, elementwise; of complex numbers the modulus.
+
+    Integers and bool keep their dtype; that of a complex result is real.
+
+    >>> jnp.abs(jnp.array([-3, 0, 2]))
+    Array([3, 0, 2], dtype=int32)
+    """
     return absolute(x)
 
 
 def sign(x, /):
-    """-1, 0 or 1 by the sign of x, elementwise; of complex numbers x / abs(x)."""
+    """-1, 0 or 1 by the sign of x, elementwise; of complex numbers x / abs(x).
+
+    NaN stays NaN; the dtype is kept; bool is a TypeError.
+
+    >>> jnp.sign(jnp.array([-2.5, 0.0, 3.0]))
+    Array([-1.,  0.,  1.], dtype=float32)
+    """
     return lax.sign(*promote_args("sign", x))
 
 
 def maximum(x, y, /):
-    """The larger of x and y, elementwise; NaN if either is NaN."""
+    """The larger of x and y, elementwise; NaN if either is NaN.
+
+    Complex numbers are ordered by real, then by imaginary part.
+
+    >>> jnp.maximum(jnp.array([1.0, jnp.nan, 3.0]), 2.0)
+    Array([ 2., nan,  3.], dtype=float32)
+    """
     x, y = promote_pair("maximum", x, y)
     return lax.max(x, y)
 
 
 def minimum(x, y, /):
-    """The smaller of x and y, elementwise; NaN if either is NaN."""
+    """The smaller of x and y, elementwise; NaN if either is NaN.
+
+    Complex numbers are ordered by real, then by imaginary part.
+
+    >>> jnp.minimum(jnp.array([1.0, jnp.nan, 3.0]), 2.0)
+    Array([ 1., nan,  2.], dtype=float32)
+    """
     x, y = promote_pair("minimum", x, y)
     return lax.min(x, y)
 
 
 @jit
 def floor_divide(x1, x2, /):
-    """The largest integer <= x1 / x2, elementwise, in the promoted dtype."""
+    """The largest integer <= x1 / x2, elementwise, in the promoted dtype.
+
+    A quotient of integers by 0 means nothing. Complex numbers are a TypeError.
+
+    >>> jnp.floor_divide(jnp.array([7, -7]), 2)
+    Array([ 3, -4], dtype=int32)
+    """
     x1, x2 = promote_args_numeric("floor_divide", x1, x2)
     if dtypes.issubdtype(x1.dtype, np.unsignedinteger):
         return lax.div(x1, x2)
@@ -134,7 +217,11 @@ def floor_divide(x1, x2, /):
 
 @jit
 def divmod(x1, x2, /):
-    """(floor_divide(x1, x2), remainder(x1, x2))."""
+    """(floor_divide(x1, x2), remainder(x1, x2)).
+
+    >>> jnp.divmod(jnp.array([7, -7]), 3)
+    (Array([ 2, -3], dtype=int32), Array([1, 2], dtype=int32))
+    """
     x1, x2 = promote_args_numeric("divmod", x1, x2)
     if is_integer(x1.dtype):
         return floor_divide(x1, x2), remainder(x1, x2)
@@ -155,7 +242,11 @@ def _float_divmod(x1, x2):
 
 @jit
 def remainder(x1, x2, /):
-    """x1 modulo x2, elementwise, with the sign of x2; integers modulo 0 are 0."""
+    """x1 modulo x2, elementwise, with the sign of x2; integers modulo 0 are 0.
+
+    >>> jnp.remainder(jnp.array([5.5, -5.5]), 2)
+    Array([1.5, 0.5], dtype=float32)
+    """
     x1, x2 = promote_args_numeric("remainder", x1, x2)
     zero = strong_like(x1, 0)
     if is_integer(x2.dtype):
@@ -167,13 +258,21 @@ def remainder(x1, x2, /):
 
 
 def mod(x1, x2, /):
-    """x1 modulo x2, elementwise, with the sign of x2."""
+    """x1 modulo x2, elementwise, with the sign of x2.
+
+    >>> jnp.mod(jnp.array([7, -7]), 3)
+    Array([1, 2], dtype=int32)
+    """
     return remainder(x1, x2)
 
 
 @jit
 def fmod(x1, x2, /):
-    """The rest of x1 / x2 rounded towards zero, elementwise; it has the sign of x1."""
+    """The rest of x1 / x2 rounded towards zero, elementwise; it has the sign of x1.
+
+    >>> jnp.fmod(jnp.array([7, -7]), 3)
+    Array([ 1, -1], dtype=int32)
+    """
     x1, x2 = ensure_arraylike("fmod", x1, x2)
     if is_integer(dtypes.result_type(x1, x2)):
         x2 = _where(equal(x2, 0), lax.full_like(x2, 1), x2)
@@ -195,6 +294,9 @@ def power(x1, x2, /):
 
     An exponent that is a Python int (or another integer known now) becomes repeated multiplication. Integers
     to the power of an integer array wrap around; a negative exponent gives 0 there.
+
+    >>> jnp.power(jnp.array([2, 3, 4]), jnp.array([3, 2, 1]))
+    Array([8, 9, 4], dtype=int32)
     """
     check_arraylike("power", x1, x2)
     x1, x2 = unwrap(x1), unwrap(x2)
@@ -207,7 +309,13 @@ def power(x1, x2, /):
 
 
 def pow(x1, x2, /):
-    """x1 ** x2, elementwise."""
+    """x1 ** x2, elementwise.
+
+    See `power`.
+
+    >>> jnp.pow(jnp.array([2.0, 3.0]), 2)
+    Array([4., 9.], dtype=float32)
+    """
     return power(x1, x2)
 
 
@@ -235,13 +343,26 @@ def _integer_power(x, exponent):
 
 
 def float_power(x, y, /):
-    """x ** y, elementwise, in floating point."""
+    """x ** y, elementwise, in floating point.
+
+    Integers become floats first; of negative numbers to a power that is no integer, NaN.
+
+    >>> jnp.float_power(jnp.array([2, 4]), -2)
+    Array([0.25  , 0.0625], dtype=float32)
+    """
     return lax.pow(*promote_args_inexact("float_power", x, y))
 
 
 @jit
 def gcd(x1, x2):
-    """Greatest common divisor of the absolute values of integers, elementwise."""
+    """Greatest common divisor of the absolute values of integers, elementwise.
+
+    Raises:
+      ValueError: an argument is not of an integer dtype.
+
+    >>> jnp.gcd(jnp.array([12, 18, 0]), 8)
+    Array([4, 2, 8], dtype=int32)
+    """
     x1, x2 = promote_dtypes(*ensure_arraylike("gcd", x1, x2))
     if not is_integer(x1.dtype):
         raise ValueError("Arguments to jax.numpy.gcd must be integers.")
@@ -274,7 +395,14 @@ def _gcd_step(pair):
 
 @jit
 def lcm(x1, x2):
-    """Least common multiple of the absolute values of integers, elementwise."""
+    """Least common multiple of the absolute values of integers, elementwise.
+
+    Raises:
+      ValueError: an argument is not of an integer dtype.
+
+    >>> jnp.lcm(jnp.array([4, 6]), jnp.array([6, 7]))
+    Array([12, 42], dtype=int32)
+    """
     x1, x2 = promote_dtypes(*ensure_arraylike("lcm", x1, x2))
     x1, x2 = absolute(x1), absolute(x2)
     if not is_integer(x1.dtype):

@@ -45,6 +45,10 @@ class IndexUpdateHelper:
       indices_are_sorted, unique_indices: promises that allow faster code.
       fill_value: of `get` with mode "fill": NaN unless given; for integers the least, for unsigned ones the
         greatest number, True for bool.
+
+    >>> x = jnp.arange(4)
+    >>> x.at[1].set(10), x.at[2:].add(100)
+    (Array([ 0, 10,  2,  3], dtype=int32), Array([  0,   1, 102, 103], dtype=int32))
     """
 
     __slots__ = ("array",)
@@ -72,17 +76,30 @@ class IndexUpdateRef:
         return f"_IndexUpdateRef({self.array!r}, {self.index!r})"
 
     def get(self, *, out_sharding: Any = None, **how: Any) -> Any:
-        """`x[index]`; see `x.at` for the keyword arguments."""
+        """`x[index]`; see `x.at` for the keyword arguments.
+
+        >>> jnp.array([10, 20, 30]).at[jnp.array([2, 7])].get(mode="fill", fill_value=-1)
+        Array([30, -1], dtype=int32)
+        """
         _refuse_sharding(out_sharding)
         return indexing.get(self.array, self.index, **how)
 
     def set(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
-        """Copy of x with `x[index] = values`."""
+        """Copy of x with `x[index] = values`.
+
+        >>> jnp.zeros((2, 3)).at[:, 1].set(jnp.array([5.0, 6.0]))
+        Array([[0., 5., 0.],
+               [0., 6., 0.]], dtype=float32)
+        """
         _refuse_sharding(out_sharding)
         return scatter_update(self.array, self.index, values, lax.scatter, **how)
 
     def apply(self, func: Callable, *, out_sharding: Any = None, **how: Any) -> Any:
-        """Copy of x in which `func` was applied to each element named, once for each time it is named."""
+        """Copy of x in which `func` was applied to each element named, once for each time it is named.
+
+        >>> jnp.array([1.0, 4.0, 9.0]).at[1:].apply(jnp.sqrt)
+        Array([1., 2., 3.], dtype=float32)
+        """
         _refuse_sharding(out_sharding)
 
         def scatter_apply(x, indices, updates, dimension_numbers, **kwargs):
@@ -91,28 +108,48 @@ class IndexUpdateRef:
         return scatter_update(self.array, self.index, util.zero_like(self.array), scatter_apply, **how)
 
     def add(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
-        """Copy of x with `x[index] += values`."""
+        """Copy of x with `x[index] += values`.
+
+        >>> jnp.zeros(3).at[jnp.array([0, 2, 2])].add(1.0)
+        Array([1., 0., 2.], dtype=float32)
+        """
         _refuse_sharding(out_sharding)
         return scatter_update(self.array, self.index, values, lax.scatter_add, **how)
 
     def subtract(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
-        """Copy of x with `x[index] -= values`."""
+        """Copy of x with `x[index] -= values`.
+
+        >>> jnp.array([10, 20, 30]).at[1].subtract(5)
+        Array([10, 15, 30], dtype=int32)
+        """
         _refuse_sharding(out_sharding)
         return scatter_update(self.array, self.index, values, lax.scatter_sub, **how)
 
     def multiply(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
-        """Copy of x with `x[index] *= values`."""
+        """Copy of x with `x[index] *= values`.
+
+        >>> jnp.array([1, 2, 3]).at[::2].multiply(10)
+        Array([10,  2, 30], dtype=int32)
+        """
         _refuse_sharding(out_sharding)
         return scatter_update(self.array, self.index, values, lax.scatter_mul, **how)
 
     mul = multiply
 
     def divide(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
-        """Copy of x with `x[index] /= values`."""
+        """Copy of x with `x[index] /= values`.
+
+        >>> jnp.array([1.0, 2.0, 3.0]).at[-1].divide(2.0)
+        Array([1. , 2. , 1.5], dtype=float32)
+        """
         return divide(self.array, self._factors(values, out_sharding, how))
 
     def power(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
-        """Copy of x with `x[index] **= values`."""
+        """Copy of x with `x[index] **= values`.
+
+        >>> jnp.array([1, 2, 3]).at[1:].power(2)
+        Array([1, 4, 9], dtype=int32)
+        """
         return power(self.array, self._factors(values, out_sharding, how))
 
     def _factors(self, values: Any, out_sharding: Any, how: dict[str, Any]) -> Any:
@@ -121,12 +158,20 @@ class IndexUpdateRef:
         return scatter_update(ones_like(self.array), self.index, values, lax.scatter_mul, **how)
 
     def min(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
-        """Copy of x with `x[index] = minimum(x[index], values)`."""
+        """Copy of x with `x[index] = minimum(x[index], values)`.
+
+        >>> jnp.array([1, 5, 9]).at[:].min(4)
+        Array([1, 4, 4], dtype=int32)
+        """
         _refuse_sharding(out_sharding)
         return scatter_update(self.array, self.index, values, lax.scatter_min, **how)
 
     def max(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
-        """Copy of x with `x[index] = maximum(x[index], values)`."""
+        """Copy of x with `x[index] = maximum(x[index], values)`.
+
+        >>> jnp.array([1, 5, 9]).at[:].max(4)
+        Array([4, 5, 9], dtype=int32)
+        """
         _refuse_sharding(out_sharding)
         return scatter_update(self.array, self.index, values, lax.scatter_max, **how)
 
@@ -215,6 +260,12 @@ def put_along_axis(
       axis: axis to index; None for `arr` flattened.
       inplace: must be False: arrays are immutable.
       mode: as in `arr.at[...].set`.
+
+    >>> scores = jnp.array([[7, 1, 5], [2, 9, 4]])
+    >>> worst = jnp.argmin(scores, axis=1, keepdims=True)
+    >>> jnp.put_along_axis(scores, worst, 0, axis=1, inplace=False)
+    Array([[7, 0, 5],
+           [0, 9, 4]], dtype=int32)
     """
     if inplace:
         raise ValueError(

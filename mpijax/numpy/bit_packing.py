@@ -34,6 +34,12 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
 
     Returns:
       uint8 array, the axis of length ceil(n / 8): missing bits are 0.
+
+    Raises:
+      TypeError: `a` holds floats or complex numbers.
+
+    >>> jnp.packbits(jnp.array([1, 0, 0, 0, 0, 0, 1, 1]))
+    Array([131], dtype=uint8)
     """
     a = ensure_arraylike("packbits", a)
     if not (is_integer(a.dtype) or a.dtype == np.bool_):
@@ -54,6 +60,12 @@ def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitord
     Args:
       a: uint8 array.
       count: how many bits to return, the first ones if positive, without the last ones if negative.
+
+    Raises:
+      TypeError: `a` is not of uint8.
+
+    >>> jnp.unpackbits(jnp.array([131], dtype=jnp.uint8))
+    Array([1, 0, 0, 0, 0, 0, 1, 1], dtype=uint8)
     """
     a = ensure_arraylike("unpackbits", a)
     if a.dtype != np.uint8:

@@ -65,7 +65,11 @@ def _where(condition, x, y):
 
 
 def ndim(a: Any) -> int:
-    """Number of axes of an array or scalar; lists are deprecated."""
+    """Number of axes of an array or scalar; lists are deprecated.
+
+    >>> jnp.ndim(jnp.ones((2, 3))), jnp.ndim(5.0)
+    (2, 0)
+    """
     if hasattr(a, "ndim"):
         return a.ndim
     check_arraylike("ndim", a, emit_warning=True)
@@ -73,7 +77,11 @@ def ndim(a: Any) -> int:
 
 
 def shape(a: Any) -> tuple[int, ...]:
-    """Shape of an array or scalar; lists are deprecated."""
+    """Shape of an array or scalar; lists are deprecated.
+
+    >>> jnp.shape(jnp.ones((2, 3))), jnp.shape(5.0)
+    ((2, 3), ())
+    """
     if hasattr(a, "shape"):
         return a.shape
     check_arraylike("shape", a, emit_warning=True)
@@ -81,7 +89,11 @@ def shape(a: Any) -> tuple[int, ...]:
 
 
 def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
-    """Number of elements of an array or scalar, or the product of its sizes along `axis`."""
+    """Number of elements of an array or scalar, or the product of its sizes along `axis`.
+
+    >>> jnp.size(jnp.ones((2, 3))), jnp.size(jnp.ones((2, 3)), axis=1)
+    (6, 3)
+    """
     if axis is None and hasattr(a, "size"):
         return a.size
     if not hasattr(a, "shape"):

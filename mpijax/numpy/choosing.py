@@ -26,6 +26,9 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
       a: integers.
       choices: sequence of arrays, or an array of them; all broadcast against `a`.
       mode: of numbers out of bounds: "raise", which `jit` cannot, "wrap" around, or "clip" to the ends.
+
+    >>> jnp.choose(jnp.array([2, 0, 1]), [jnp.array([1, 2, 3]), jnp.array([10, 20, 30]), jnp.array([100, 200, 300])])
+    Array([100,   2,  30], dtype=int32)
     """
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.choose is not supported.")
@@ -66,6 +69,10 @@ def compress(
       condition: bool array of one axis; where it is shorter than that of `a`, the rest is left out.
       size: the length of the result, which must be known where `condition` is traced.
       fill_value: what to fill up with.
+
+    >>> jnp.compress(jnp.array([True, False, True]), jnp.array([[1, 2, 3], [4, 5, 6]]), axis=1)
+    Array([[1, 3],
+           [4, 6]], dtype=int32)
     """
     condition, a, fill_value = ensure_arraylike("compress", condition, a, fill_value)
     condition = condition.astype(bool)
@@ -95,7 +102,12 @@ def compress(
 
 
 def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
-    """The elements of the flattened `arr` where `condition` holds. `size`, `fill_value`: see `compress`."""
+    """The elements of the flattened `arr` where `condition` holds. `size`, `fill_value`: see `compress`.
+
+    >>> x = jnp.array([[4, -1], [-3, 2]])
+    >>> jnp.extract(x > 0, x)
+    Array([4, 2], dtype=int32)
+    """
     check_arraylike("extract", condition, arr, fill_value)
     return compress(jnp.ravel(condition), jnp.ravel(arr), size=size, fill_value=fill_value)
 
@@ -111,6 +123,10 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
 
     Returns:
       Array of the shape and dtype of `x`.
+
+    >>> x = jnp.array([-2.0, 0.5, 3.0])
+    >>> jnp.piecewise(x, [x < 0, x > 1], [0.0, jnp.sqrt, lambda v: v**2])
+    Array([0.       , 0.25     , 1.7320508], dtype=float32)
     """
     x = ensure_arraylike("piecewise", x)
     pieces = list(funclist)

@@ -13,31 +13,59 @@ from mpijax.transforms.api import jit
 
 
 def real(val, /):
-    """Real part, elementwise; of real numbers the array itself."""
+    """Real part, elementwise; of real numbers the array itself.
+
+    Complex64 gives float32, complex128 float64.
+
+    >>> jnp.real(jnp.array([1 + 2j, 3]))
+    Array([1., 3.], dtype=float32)
+    """
     val = ensure_arraylike("real", val)
     return lax.real(val) if is_complex(val.dtype) else val
 
 
 def imag(val, /):
-    """Imaginary part, elementwise; of real numbers 0."""
+    """Imaginary part, elementwise; of real numbers 0.
+
+    Complex64 gives float32, complex128 float64; other dtypes are kept.
+
+    >>> jnp.imag(jnp.array([1 + 2j, 3]))
+    Array([2., 0.], dtype=float32)
+    """
     val = ensure_arraylike("imag", val)
     return lax.imag(val) if is_complex(val.dtype) else lax.full_like(val, 0)
 
 
 def conjugate(x, /):
-    """Complex conjugate, elementwise."""
+    """Complex conjugate, elementwise.
+
+    The dtype is kept; real numbers stay as they are.
+
+    >>> jnp.conjugate(jnp.array([1 - 4j, 2j]))
+    Array([1.+4.j, 0.-2.j], dtype=complex64)
+    """
     x = ensure_arraylike("conjugate", x)
     return lax.conj(x) if is_complex(x.dtype) else x
 
 
 def conj(x, /):
-    """Complex conjugate, elementwise."""
+    """Complex conjugate, elementwise.
+
+    >>> jnp.conj(jnp.array([1 + 2j, 3]))
+    Array([1.-2.j, 3.-0.j], dtype=complex64)
+    """
     return conjugate(x)
 
 
 @jit(static_argnames=("deg",))
 def angle(z, deg=False):
-    """The angle of z in the complex plane in (-pi, pi], elementwise, in radians (degrees if `deg`)."""
+    """The angle of z in the complex plane in (-pi, pi], elementwise, in radians (degrees if `deg`).
+
+    Complex64 gives float32, complex128 float64; real numbers are 0 or pi.
+
+    >>> jnp.angle(jnp.array([1j, -1, 1 + 1j]), deg=True)
+    Array([ 90., 180.,  45.], dtype=float32)
+    """
     z = ensure_arraylike("angle", z)
     re, im = real(z), imag(z)
     if not is_inexact(re.dtype) or (is_float(z.dtype) and z.ndim == 0):
@@ -48,7 +76,11 @@ def angle(z, deg=False):
 
 
 def iscomplexobj(x: Any) -> bool:
-    """Whether x is a complex number or an array of them."""
+    """Whether x is a complex number or an array of them.
+
+    >>> jnp.iscomplexobj(jnp.zeros(2, jnp.complex64)), jnp.iscomplexobj(0.0)
+    (True, False)
+    """
     if isinstance(x, (complex, np.complexfloating)):
         return True
     if x is None or isinstance(x, (bool, int, float, str, np.generic)):
@@ -60,5 +92,9 @@ def iscomplexobj(x: Any) -> bool:
 
 
 def isrealobj(x: Any) -> bool:
-    """Whether x is no complex number or array of them."""
+    """Whether x is no complex number or array of them.
+
+    >>> jnp.isrealobj(jnp.zeros(2, jnp.complex64)), jnp.isrealobj(0.0)
+    (False, True)
+    """
     return not iscomplexobj(x)

@@ -27,6 +27,10 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
 
     Returns:
       Array of the broadcast shape; or a tuple of arrays of positions.
+
+    >>> x = jnp.array([-2, 3, -1])
+    >>> jnp.where(x > 0, x, 0)
+    Array([0, 3, 0], dtype=int32)
     """
     if x is None and y is None:
         util.check_arraylike("where", condition)
@@ -57,6 +61,12 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
 
     Returns:
       For each axis an int array [size] of positions along it.
+
+    Raises:
+      ConcretizationTypeError: `a` is traced, and there is no `size`.
+
+    >>> jnp.nonzero(jnp.array([0, 5, 0, 7]), size=3, fill_value=-1)
+    (Array([ 1,  3, -1], dtype=int32),)
     """
     arr = util.ensure_arraylike("nonzero", a)
     if arr.ndim == 0:
@@ -98,12 +108,21 @@ def _filled(positions: tuple[Any, ...], mask: Any, count: int, fill_value: Any) 
 
 
 def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """Positions in the flattened array of the elements that are not 0; see `nonzero`."""
+    """Positions in the flattened array of the elements that are not 0; see `nonzero`.
+
+    >>> jnp.flatnonzero(jnp.array([[0, 5], [7, 0]]))
+    Array([1, 2], dtype=int32)
+    """
     return nonzero(util.ensure_arraylike("flatnonzero", a).ravel(), size=size, fill_value=fill_value)[0]
 
 
 def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """Positions of the elements that are not 0: int array [count, a.ndim]. See `nonzero`."""
+    """Positions of the elements that are not 0: int array [count, a.ndim]. See `nonzero`.
+
+    >>> jnp.argwhere(jnp.array([[0, 5], [7, 0]]))
+    Array([[0, 1],
+           [1, 0]], dtype=int32)
+    """
     a = util.ensure_arraylike("argwhere", a)
     rows = jnp.transpose(jnp.vstack(nonzero(jnp.atleast_1d(a), size=size, fill_value=fill_value)))
     return rows if a.ndim else rows[:0].reshape(rows.shape[0], 0)

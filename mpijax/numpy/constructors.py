@@ -30,13 +30,19 @@ def array(
 
     Args:
       object: what to convert. Lists are promoted to one dtype.
-      dtype: element type; by default that of the input, with 64-bit types narrowed unless jax_enable_x64 is
-      on. copy: whether the result may not share memory with the input. order: None or "K". ndmin: leading
-      axes of size 1 are added up to so many axes. device, out_sharding: where to put it, one of the two.
+      dtype: element type; by default that of the input, with 64-bit types narrowed unless jax_enable_x64 is on.
+      copy: whether the result may not share memory with the input.
+      order: None or "K".
+      ndmin: leading axes of size 1 are added up to so many axes.
+      device, out_sharding: where to put it, one of the two.
 
     Raises:
       TypeError: something in `object` is no number.
       ValueError: lists of uneven length, or None among them.
+
+    >>> jnp.array([[1, 2.5], [3, 4]])
+    Array([[1. , 2.5],
+           [3. , 4. ]], dtype=float32)
     """
     if args:
         copy, order, ndmin = _positional(args, copy, order, ndmin)
@@ -190,6 +196,10 @@ def asarray(
     """An array of the numbers in `a`; an array of the right dtype is returned as it is unless `copy` is true.
 
     See `array` for the arguments.
+
+    >>> x = jnp.array([1, 2])
+    >>> jnp.asarray(x) is x, jnp.asarray([1, 2], dtype=jnp.float32)
+    (True, Array([1., 2.], dtype=float32))
     """
     if (
         dtype is None

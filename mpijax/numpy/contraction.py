@@ -45,6 +45,9 @@ def einsum(
 
     Returns:
       Array with the axes named after "->".
+
+    >>> jnp.einsum("ij,j->i", jnp.array([[1, 2], [3, 4]]), jnp.array([1, 10]))
+    Array([21, 43], dtype=int32)
     """
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.einsum is not supported.")
@@ -58,7 +61,15 @@ def einsum_path(
     subscripts: Any, /, *operands: Any, optimize: bool | str | list[tuple[int, ...]] = "auto"
 ) -> tuple[list[tuple[int, ...]], Any]:
     """The order in which `einsum` would contract its operands, and what it costs; see
-    opt_einsum.contract_path."""
+    opt_einsum.contract_path.
+
+    Returns:
+      (pairs of positions of the operands to contract, one after the other; a report).
+
+    >>> a, b, c = jnp.ones((50, 2)), jnp.ones((2, 50)), jnp.ones((50, 3))
+    >>> jnp.einsum_path("ij,jk,kl->il", a, b, c)[0]
+    [(1, 2), (0, 1)]
+    """
     import opt_einsum  # slow to import, rarely needed
 
     count = len(operands) if isinstance(subscripts, str) else (len(operands) + 1) // 2

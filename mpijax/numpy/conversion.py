@@ -18,6 +18,9 @@ def astype(x, dtype, /, *, copy=False, device=None):
 
     Floats are cut to integers, clamped to their range (NaN becomes 0); complex numbers lose their imaginary
     part, with a warning.
+
+    >>> jnp.astype(jnp.array([1.7, -2.2, 300.0]), jnp.uint8)
+    Array([  1,   0, 255], dtype=uint8)
     """
     x = ensure_arraylike("astype", x)
     if dtype is None:
@@ -39,28 +42,58 @@ def astype(x, dtype, /, *, copy=False, device=None):
 
 
 def copy(a, order=None):
-    """A copy of the array."""
+    """A copy of the array.
+
+    >>> x = jnp.arange(3)
+    >>> jnp.copy(x) is x
+    False
+    """
     check_arraylike("copy", a)
     return array(a, copy=True, order=order)
 
 
 def ascontiguousarray(a, dtype=None):
-    """The array with at least one axis; all arrays are contiguous."""
+    """The array with at least one axis; all arrays are contiguous.
+
+    >>> jnp.ascontiguousarray(3.0).shape
+    (1,)
+    """
     return array(a, dtype=dtype, copy=False, ndmin=1)
 
 
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0):
-    """A 1-d array of the numbers that lie in a buffer."""
+    """A 1-d array of the numbers that lie in a buffer.
+
+    Args:
+      buffer: bytes, or what has their interface.
+      count: how many numbers to read; -1 for all.
+      offset: the byte to start at.
+
+    >>> jnp.frombuffer(b"abc", dtype=jnp.uint8, offset=1)
+    Array([98, 99], dtype=uint8)
+    """
     return asarray(np.frombuffer(buffer=buffer, dtype=dtype, count=count, offset=offset))
 
 
 def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str):
-    """A 1-d array of the numbers in a text, separated by `sep`."""
+    """A 1-d array of the numbers in a text, separated by `sep`.
+
+    >>> jnp.fromstring("1 2 5", dtype=int, sep=" ")
+    Array([1, 2, 5], dtype=int32)
+    """
     return asarray(np.fromstring(string=string, dtype=dtype, count=count, sep=sep))
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None):
-    """An array that shares the memory of another library's array, through DLPack."""
+    """An array that shares the memory of another library's array, through DLPack.
+
+    Args:
+      x: an array with `__dlpack__`, or a capsule of one.
+      copy: True for memory of its own; False to refuse what cannot be shared.
+
+    >>> jnp.from_dlpack(np.arange(3.0, dtype=np.float32))
+    Array([0., 1., 2.], dtype=float32)
+    """
     from mpijax.dlpack import from_dlpack as take  # the runtime lies above this layer
 
     return take(x, device=device, copy=copy)

@@ -25,6 +25,9 @@ def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, prefe
 
     Raises:
       ValueError: another number of axes, empty arrays, an unknown mode.
+
+    >>> jnp.convolve(jnp.array([1, 2, 3]), jnp.array([1, 10]))
+    Array([ 1., 12., 23., 30.], dtype=float32)
     """
     a, v = ensure_arraylike("convolve", a, v)
     return _conv(a, v, mode, "convolve", precision, preferred_element_type)
@@ -32,7 +35,11 @@ def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, prefe
 
 @jit(static_argnames=("mode", "precision", "preferred_element_type"))
 def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """Sums of products of an array with the conjugates of one that moves over it; arguments as of `convolve`."""
+    """Sums of products of an array with the conjugates of one that moves over it; arguments as of `convolve`.
+
+    >>> jnp.correlate(jnp.array([1, 2, 3, 4]), jnp.array([1, 10]))
+    Array([21., 32., 43.], dtype=float32)
+    """
     a, v = ensure_arraylike("correlate", a, v)
     return _conv(a, v, mode, "correlate", precision, preferred_element_type)
 

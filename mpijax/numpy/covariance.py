@@ -43,6 +43,10 @@ def cov(
 
     Returns:
       Array [variables, variables], without axes of size 1.
+
+    >>> jnp.cov(jnp.array([[1.0, 2.0, 3.0], [6.0, 4.0, 2.0]]))
+    Array([[ 1., -2.],
+           [-2.,  4.]], dtype=float32)
     """
     _check_dtype("cov", dtype)
     x = _observations(m, y, rowvar)
@@ -108,7 +112,15 @@ def _weights(fweights: Any, aweights: Any, n: int) -> tuple[Any, Any]:
 
 @jit(static_argnames=("rowvar", "dtype"))
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Any:
-    """Correlation coefficients of variables: `cov` divided by the standard deviations, in [-1, 1]."""
+    """Correlation coefficients of variables: `cov` divided by the standard deviations, in [-1, 1].
+
+    Arguments and shapes are those of `cov`.
+
+    >>> x = jnp.array([1.0, 2.0, 3.0])
+    >>> jnp.corrcoef(x, -2 * x)
+    Array([[ 1., -1.],
+           [-1.,  1.]], dtype=float32)
+    """
     check_arraylike("corrcoef", x)
     _check_dtype("corrcoef", dtype)
     c = cov(x, y, rowvar, dtype=dtype)

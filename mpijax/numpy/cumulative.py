@@ -87,11 +87,19 @@ def _array_api(name: str, run, first: int, x, axis, dtype, include_initial):
 
 
 def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
-    """Running sums along an axis, left out only for 1-d arrays; starting with 0 if asked for."""
+    """Running sums along an axis, left out only for 1-d arrays; starting with 0 if asked for.
+
+    >>> jnp.cumulative_sum(jnp.array([2, 3, 4]), include_initial=True)
+    Array([0, 2, 5, 9], dtype=int32)
+    """
     return _array_api("cumulative_sum", _cumsum_with_promotion, 0, x, axis, dtype, include_initial)
 
 
 def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
-    """Running products along an axis, left out only for 1-d arrays; starting with 1 if asked for."""
+    """Running products along an axis, left out only for 1-d arrays; starting with 1 if asked for.
+
+    >>> jnp.cumulative_prod(jnp.array([2, 3, 4]), include_initial=True)
+    Array([ 1,  2,  6, 24], dtype=int32)
+    """
     run = partial(_cumulate, "cumulative_prod", "cumprod", out=None)
     return _array_api("cumulative_prod", run, 1, x, axis, dtype, include_initial)

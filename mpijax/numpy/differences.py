@@ -33,6 +33,9 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
       n: how many times; each makes the axis shorter by 1.
       axis: axis to take differences along.
       prepend, append: values to put before and after `a` first; scalars stand for one along the axis.
+
+    >>> jnp.diff(jnp.array([1, 4, 9, 16]), n=2)
+    Array([2, 2], dtype=int32)
     """
     arr = ensure_arraylike("diff", a)
     n = static_int(n, "'n' argument of jnp.diff")
@@ -67,7 +70,11 @@ def _beside(value: Any, arr: Any, axis: int) -> Any:
 
 @jit
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
-    """Differences of neighbours of the flattened array, between what `to_begin` and `to_end` hold."""
+    """Differences of neighbours of the flattened array, between what `to_begin` and `to_end` hold.
+
+    >>> jnp.ediff1d(jnp.array([1, 4, 9]), to_begin=0)
+    Array([0, 3, 5], dtype=int32)
+    """
     arr = ensure_arraylike("ediff1d", ary).ravel()
     result = lax.sub(arr[1:], arr[:-1])
     if to_begin is not None:
@@ -92,6 +99,9 @@ def gradient(f: Any, *varargs: Any, axis: int | Sequence[int] | None = None, edg
 
     Returns:
       An array of the shape of `f` for one axis, else a list of one for each.
+
+    >>> jnp.gradient(jnp.array([0.0, 1.0, 4.0, 9.0]))
+    Array([1., 2., 4., 5.], dtype=float32)
     """
     if edge_order is not None:
         raise NotImplementedError("The 'edge_order' argument to jnp.gradient is not supported.")
@@ -147,6 +157,9 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
       x: their positions: of the shape of `y`, or of one axis.
       dx: the distances of the positions instead: a number or an array.
       axis: axis to integrate along.
+
+    >>> jnp.trapezoid(jnp.array([0.0, 1.0, 4.0]), x=jnp.array([0.0, 1.0, 3.0]))
+    Array(5.5, dtype=float32)
     """
     if x is None:
         (y,) = promote_dtypes_inexact(ensure_arraylike("trapezoid", y))
@@ -170,6 +183,9 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * np.pi)
     Args:
       p: array of angles, or of other real numbers that count up to a multiple of `period`.
       discont: the least step that counts as a jump; default half a period.
+
+    >>> jnp.unwrap(jnp.array([350.0, 358.0, 5.0, 12.0]), period=360)
+    Array([350., 358., 365., 372.], dtype=float32)
     """
     p = ensure_arraylike("unwrap", p)
     p, period = promote_dtypes(p, period)

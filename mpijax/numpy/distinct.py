@@ -134,6 +134,9 @@ def unique(
 
     Returns:
       Array [size], or a tuple of it and of int arrays.
+
+    >>> jnp.unique(jnp.array([3, 1, 3, 2, 1]), return_counts=True)
+    (Array([1, 2, 3], dtype=int32), Array([2, 1, 2], dtype=int32))
     """
     arr = ensure_arraylike("unique", ar)
     if size is None:
@@ -179,25 +182,43 @@ class _UniqueInverseResult(NamedTuple):
 
 
 def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueAllResult:
-    """(values, indices, inverse_indices, counts): see `unique`; each NaN counts as one of its own."""
+    """(values, indices, inverse_indices, counts): see `unique`; each NaN counts as one of its own.
+
+    >>> result = jnp.unique_all(jnp.array([5, 2, 5]))
+    >>> result.values, result.indices
+    (Array([2, 5], dtype=int32), Array([1, 0], dtype=int32))
+    """
     x = ensure_arraylike("unique_all", x)
     found = unique(x, True, True, True, equal_nan=False, size=size, fill_value=fill_value)
     return _UniqueAllResult(*found)
 
 
 def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueCountsResult:
-    """(values, counts): see `unique`; each NaN counts as one of its own."""
+    """(values, counts): see `unique`; each NaN counts as one of its own.
+
+    >>> jnp.unique_counts(jnp.array([5, 2, 5]))
+    _UniqueCountsResult(values=Array([2, 5], dtype=int32), counts=Array([1, 2], dtype=int32))
+    """
     x = ensure_arraylike("unique_counts", x)
     return _UniqueCountsResult(*unique(x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value))
 
 
 def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueInverseResult:
-    """(values, inverse_indices): see `unique`; each NaN counts as one of its own."""
+    """(values, inverse_indices): see `unique`; each NaN counts as one of its own.
+
+    >>> values, inverse = jnp.unique_inverse(jnp.array([5, 2, 5]))
+    >>> values[inverse]
+    Array([5, 2, 5], dtype=int32)
+    """
     x = ensure_arraylike("unique_inverse", x)
     return _UniqueInverseResult(*unique(x, return_inverse=True, equal_nan=False, size=size, fill_value=fill_value))
 
 
 def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The distinct elements: see `unique`; each NaN counts as one of its own."""
+    """The distinct elements: see `unique`; each NaN counts as one of its own.
+
+    >>> jnp.unique_values(jnp.array([5, 2, 5]))
+    Array([2, 5], dtype=int32)
+    """
     x = ensure_arraylike("unique_values", x)
     return unique(x, equal_nan=False, size=size, fill_value=fill_value)

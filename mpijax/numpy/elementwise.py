@@ -74,7 +74,13 @@ atanh = _unary("atanh", lax.atanh, "Inverse hyperbolic tangent")
 
 @jit
 def arccosh(x, /):
-    """Inverse hyperbolic cosine, elementwise; of complex numbers the branch with a real part >= 0."""
+    """Inverse hyperbolic cosine, elementwise; of complex numbers the branch with a real part >= 0.
+
+    Real x below 1 gives NaN.
+
+    >>> jnp.arccosh(jnp.array([1.0, 2.0, 0.5]))
+    Array([0.      , 1.316958,      nan], dtype=float32)
+    """
     (x,) = promote_args_inexact("arccosh", x)
     result = lax.acosh(x)
     if is_complex(result.dtype):
@@ -84,13 +90,25 @@ def arccosh(x, /):
 
 
 def acosh(x, /):
-    """Inverse hyperbolic cosine, elementwise."""
+    """Inverse hyperbolic cosine, elementwise.
+
+    See `arccosh`.
+
+    >>> jnp.acosh(jnp.array([1.0, 2.0]))
+    Array([0.      , 1.316958], dtype=float32)
+    """
     return arccosh(*promote_args("acosh", x))
 
 
 @jit(inline=True)
 def log2(x, /):
-    """Logarithm to base 2, elementwise."""
+    """Logarithm to base 2, elementwise.
+
+    Integers and bool become floats first; complex numbers are allowed.
+
+    >>> jnp.log2(jnp.array([1, 8, 0.25]))
+    Array([ 0.,  3., -2.], dtype=float32)
+    """
     (x,) = promote_args_inexact("log2", x)
     if is_complex(x.dtype):
         logarithm = lax.log(x)
@@ -102,7 +120,13 @@ def log2(x, /):
 
 @jit(inline=True)
 def log10(x, /):
-    """Logarithm to base 10, elementwise."""
+    """Logarithm to base 10, elementwise.
+
+    Integers and bool become floats first; complex numbers are allowed.
+
+    >>> jnp.log10(jnp.array([1000, 0.1, 0]))
+    Array([  3.,  -1., -inf], dtype=float32)
+    """
     (x,) = promote_args_inexact("log10", x)
     scale = np.asarray(np.log10(np.e), dtypes.finfo(x.dtype).dtype)[()]
     if is_complex(x.dtype):
@@ -113,42 +137,76 @@ def log10(x, /):
 
 
 def square(x, /):
-    """x * x, elementwise."""
+    """x * x, elementwise.
+
+    The dtype is kept; bool becomes the default integer type.
+
+    >>> jnp.square(jnp.array([-3, 4]))
+    Array([ 9, 16], dtype=int32)
+    """
     (x,) = promote_dtypes_numeric(ensure_arraylike("square", x))
     return lax.square(x)
 
 
 def reciprocal(x, /):
-    """1 / x, elementwise."""
+    """1 / x, elementwise.
+
+    Integers and bool become floats first; complex numbers are allowed.
+
+    >>> jnp.reciprocal(jnp.array([4, -2, 0]))
+    Array([ 0.25, -0.5 ,   inf], dtype=float32)
+    """
     (x,) = promote_dtypes_inexact(ensure_arraylike("reciprocal", x))
     return lax.integer_pow(x, -1)
 
 
 def deg2rad(x, /):
-    """Degrees to radians."""
+    """Degrees to radians, elementwise. Integers and bool become floats first.
+
+    >>> jnp.deg2rad(jnp.array([180, 90]))
+    Array([3.1415927, 1.5707964], dtype=float32)
+    """
     (x,) = promote_args_inexact("deg2rad", x)
     return lax.mul(x, scalar_like(x, np.pi / 180))
 
 
 def rad2deg(x, /):
-    """Radians to degrees."""
+    """Radians to degrees, elementwise. Integers and bool become floats first.
+
+    >>> jnp.rad2deg(jnp.array([jnp.pi, jnp.pi / 4]))
+    Array([180.,  45.], dtype=float32)
+    """
     (x,) = promote_args_inexact("rad2deg", x)
     return lax.mul(x, scalar_like(x, 180 / np.pi))
 
 
 def radians(x, /):
-    """Degrees to radians."""
+    """Degrees to radians, elementwise. Integers and bool become floats first.
+
+    >>> jnp.radians(jnp.array([180, 90]))
+    Array([3.1415927, 1.5707964], dtype=float32)
+    """
     return deg2rad(x)
 
 
 def degrees(x, /):
-    """Radians to degrees."""
+    """Radians to degrees, elementwise. Integers and bool become floats first.
+
+    >>> jnp.degrees(jnp.array([jnp.pi, jnp.pi / 4]))
+    Array([180.,  45.], dtype=float32)
+    """
     return rad2deg(x)
 
 
 @jit
 def sinc(x, /):
-    """sin(pi x) / (pi x), elementwise, with all derivatives right at 0."""
+    """sin(pi x) / (pi x), elementwise, with all derivatives right at 0.
+
+    Integers and bool become floats first.
+
+    >>> jnp.sinc(jnp.array([0.0, 0.5, 1.5]))
+    Array([ 1.        ,  0.63661975, -0.21220659], dtype=float32)
+    """
     (x,) = promote_dtypes_inexact(ensure_arraylike("sinc", x))
     at_zero = lax.eq(x, scalar_like(x, 0))
     angle = lax.mul(scalar_like(x, np.pi), x)
@@ -174,7 +232,14 @@ def _sinc_maclaurin_jvp(order, primals, tangents):
 
 @jit(inline=True)
 def fabs(x, /):
-    """Absolute value as a float, elementwise; complex numbers are not allowed."""
+    """Absolute value as a float, elementwise; complex numbers are not allowed.
+
+    Raises:
+      TypeError: x is complex.
+
+    >>> jnp.fabs(jnp.array([-3, 2]))
+    Array([3., 2.], dtype=float32)
+    """
     x = ensure_arraylike("fabs", x)
     if is_complex(x.dtype):
         raise TypeError("ufunc 'fabs' does not support complex dtypes")
@@ -182,18 +247,37 @@ def fabs(x, /):
 
 
 def arctan2(x1, x2, /):
-    """The angle of the point (x2, x1) in (-pi, pi], elementwise."""
+    """The angle of the point (x2, x1) in (-pi, pi], elementwise.
+
+    The arguments broadcast; integers and bool become floats first.
+
+    >>> jnp.rad2deg(jnp.arctan2(jnp.array([1.0, 0.0, -1.0]), jnp.array([1.0, -1.0, 0.0])))
+    Array([ 45., 180., -90.], dtype=float32)
+    """
     return lax.atan2(*promote_args_inexact("arctan2", x1, x2))
 
 
 def atan2(x1, x2, /):
-    """The angle of the point (x2, x1) in (-pi, pi], elementwise."""
+    """The angle of the point (x2, x1) in (-pi, pi], elementwise.
+
+    See `arctan2`.
+
+    >>> jnp.rad2deg(jnp.atan2(jnp.array([1.0, 0.0]), jnp.array([1.0, -1.0])))
+    Array([ 45., 180.], dtype=float32)
+    """
     return arctan2(*promote_args("atan2", x1, x2))
 
 
 @jit
 def hypot(x1, x2, /):
-    """sqrt(x1**2 + x2**2), elementwise, without overflow on the way."""
+    """sqrt(x1**2 + x2**2), elementwise, without overflow on the way.
+
+    Raises:
+      ValueError: an argument is complex.
+
+    >>> jnp.hypot(jnp.array([3.0, 3e30]), jnp.array([4.0, 4e30]))
+    Array([5.e+00, 5.e+30], dtype=float32)
+    """
     x1, x2 = promote_args_inexact("hypot", x1, x2)
     if is_complex(x1.dtype):
         raise ValueError(
@@ -285,19 +369,38 @@ def _zero_if_infinite(x):
 
 @jit(inline=True)
 def logaddexp(x1, x2, /):
-    """log(exp(x1) + exp(x2)), elementwise, without overflow on the way."""
+    """log(exp(x1) + exp(x2)), elementwise, without overflow on the way.
+
+    Integers become floats first; complex numbers are allowed.
+
+    >>> jnp.logaddexp(1000.0, jnp.array([1000.0, 0.0]))
+    Array([1000.6932, 1000.    ], dtype=float32)
+    """
     return _logaddexp(*promote_args_inexact("logaddexp", x1, x2))
 
 
 @jit(inline=True)
 def logaddexp2(x1, x2, /):
-    """log2(2**x1 + 2**x2), elementwise, without overflow on the way."""
+    """log2(2**x1 + 2**x2), elementwise, without overflow on the way.
+
+    Integers become floats first; complex numbers are allowed.
+
+    >>> jnp.logaddexp2(jnp.array([3.0, 500.0]), jnp.array([3.0, 500.0]))
+    Array([  4., 501.], dtype=float32)
+    """
     return _logaddexp2(*promote_args_inexact("logaddexp2", x1, x2))
 
 
 @jit
 def bitwise_count(x, /):
-    """Number of 1 bits of abs(x), elementwise, as uint8."""
+    """Number of 1 bits of abs(x), elementwise, as uint8.
+
+    Raises:
+      TypeError: x is neither of integers nor bools.
+
+    >>> jnp.bitwise_count(jnp.array([7, 8, -3]))
+    Array([3, 1, 2], dtype=uint8)
+    """
     (x,) = promote_args_numeric("bitwise_count", x)
     if not dtypes.issubdtype(x.dtype, np.unsignedinteger):
         x = lax.abs(x)

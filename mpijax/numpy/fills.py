@@ -37,22 +37,53 @@ def _filled(name: str, shape: Any, value: int, dtype: Any, device: Any, out_shar
 
 
 def zeros(shape, dtype=None, *, device=None, out_sharding=None):
-    """An array of zeros; the default dtype is float32 (float64 with jax_enable_x64)."""
+    """An array of zeros; the default dtype is float32 (float64 with jax_enable_x64).
+
+    Args:
+      shape: an int or a sequence of them, known while tracing.
+      device, out_sharding: where to put the array, one of the two.
+
+    >>> jnp.zeros((2, 3))
+    Array([[0., 0., 0.],
+           [0., 0., 0.]], dtype=float32)
+    """
     return _filled("zeros", shape, 0, dtype, device, out_sharding)
 
 
 def ones(shape, dtype=None, *, device=None, out_sharding=None):
-    """An array of ones; the default dtype is float32 (float64 with jax_enable_x64)."""
+    """An array of ones; the default dtype is float32 (float64 with jax_enable_x64).
+
+    Args:
+      shape: an int or a sequence of them, known while tracing.
+      device, out_sharding: where to put the array, one of the two.
+
+    >>> jnp.ones((2, 2), dtype=jnp.int32)
+    Array([[1, 1],
+           [1, 1]], dtype=int32)
+    """
     return _filled("ones", shape, 1, dtype, device, out_sharding)
 
 
 def empty(shape, dtype=None, *, device=None, out_sharding=None):
-    """An array of zeros: there are no uninitialised arrays."""
+    """An array of zeros: there are no uninitialised arrays.
+
+    Arguments as of `zeros`.
+
+    >>> jnp.empty((2, 0)).shape
+    (2, 0)
+    """
     return _filled("empty", shape, 0, dtype, device, out_sharding)
 
 
 def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
-    """An array of `fill_value`, which may be an array that broadcasts to the shape."""
+    """An array of `fill_value`, which may be an array that broadcasts to the shape.
+
+    The dtype is that of `fill_value` unless given.
+
+    >>> jnp.full((2, 3), jnp.array([1, 2, 3]))
+    Array([[1, 2, 3],
+           [1, 2, 3]], dtype=int32)
+    """
     dtype = requested_dtype(dtype, "full")
     check_arraylike("full", fill_value)
     sharding = device_sharding(device, out_sharding, "full")
@@ -84,22 +115,38 @@ def _sharding_like(a: Any, shape: Any, asked: Any) -> Any:
 
 
 def zeros_like(a, dtype=None, shape=None, *, device=None, out_sharding=None):
-    """Zeros with the shape and dtype of `a`, unless given."""
+    """Zeros with the shape and dtype of `a`, unless given.
+
+    >>> jnp.zeros_like(jnp.array([[1.5, 2.5]]), dtype=jnp.int32)
+    Array([[0, 0]], dtype=int32)
+    """
     return _filled_like("zeros_like", a, 0, dtype, shape, device, out_sharding)
 
 
 def ones_like(a, dtype=None, shape=None, *, device=None, out_sharding=None):
-    """Ones with the shape and dtype of `a`, unless given."""
+    """Ones with the shape and dtype of `a`, unless given.
+
+    >>> jnp.ones_like(jnp.array([[1.5, 2.5]]))
+    Array([[1., 1.]], dtype=float32)
+    """
     return _filled_like("ones_like", a, 1, dtype, shape, device, out_sharding)
 
 
 def empty_like(prototype, dtype=None, shape=None, *, device=None):
-    """Zeros with the shape and dtype of `prototype`, unless given."""
+    """Zeros with the shape and dtype of `prototype`, unless given.
+
+    >>> jnp.empty_like(jnp.array([5, 6], dtype=jnp.int8))
+    Array([0, 0], dtype=int8)
+    """
     return _filled_like("empty_like", prototype, 0, dtype, shape, device)
 
 
 def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_sharding=None):
-    """`fill_value`, broadcast, with the shape and dtype of `a`, unless given."""
+    """`fill_value`, broadcast, with the shape and dtype of `a`, unless given.
+
+    >>> jnp.full_like(jnp.array([1.0, 2.0]), 7)
+    Array([7., 7.], dtype=float32)
+    """
     a = _like("full_like", a)
     check_arraylike("full_like", 0, fill_value)
     dtype = requested_dtype(dtype, "full_like")

@@ -43,20 +43,34 @@ def _is_exact(dtype) -> bool:
 
 
 def floor(x, /):
-    """The largest integer <= x, elementwise, as a float; integers and bool stay as they are."""
+    """The largest integer <= x, elementwise, as a float; integers and bool stay as they are.
+
+    >>> jnp.floor(jnp.array([1.7, -1.2]))
+    Array([ 1., -2.], dtype=float32)
+    """
     x = ensure_arraylike("floor", x)
     return x if _is_exact(x.dtype) else lax.floor(x)
 
 
 def ceil(x, /):
-    """The smallest integer >= x, elementwise, as a float; integers and bool stay as they are."""
+    """The smallest integer >= x, elementwise, as a float; integers and bool stay as they are.
+
+    >>> jnp.ceil(jnp.array([1.2, -1.7]))
+    Array([ 2., -1.], dtype=float32)
+    """
     x = ensure_arraylike("ceil", x)
     return x if _is_exact(x.dtype) else lax.ceil(x)
 
 
 @jit
 def trunc(x):
-    """x rounded towards 0, elementwise."""
+    """x rounded towards 0, elementwise.
+
+    Integers and bool stay as they are.
+
+    >>> jnp.trunc(jnp.array([1.7, -1.7]))
+    Array([ 1., -1.], dtype=float32)
+    """
     x = ensure_arraylike("trunc", x)
     if _is_exact(x.dtype):
         return x
@@ -65,7 +79,11 @@ def trunc(x):
 
 @jit
 def rint(x, /):
-    """x rounded to the nearest integer, halves to even, elementwise, as a float."""
+    """x rounded to the nearest integer, halves to even, elementwise, as a float.
+
+    >>> jnp.rint(jnp.array([0.5, 1.5, -2.7]))
+    Array([ 0.,  2., -3.], dtype=float32)
+    """
     x = ensure_arraylike("rint", x)
     if _is_exact(x.dtype):
         return convert(x, dtypes.default_float_dtype())
@@ -76,7 +94,13 @@ def rint(x, /):
 
 @jit(static_argnames=("decimals",))
 def round(a, decimals=0, out=None):
-    """x rounded to `decimals` decimal places, halves to even, elementwise."""
+    """x rounded to `decimals` decimal places, halves to even, elementwise.
+
+    Integers stay as they are, with a negative number of places they are a NotImplementedError.
+
+    >>> jnp.round(jnp.array([1.25, 2.675, -3.14159]), 1)
+    Array([ 1.2,  2.7, -3.1], dtype=float32)
+    """
     a = ensure_arraylike("round", a)
     decimals = static_int(decimals, "'decimals' argument of jnp.round")
     if out is not None:
@@ -104,13 +128,23 @@ def _round(x, decimals: int):
 
 @jit(static_argnames=("decimals",))
 def around(a, decimals=0, out=None):
-    """x rounded to `decimals` decimal places, see `round`."""
+    """x rounded to `decimals` decimal places, see `round`.
+
+    >>> jnp.around(jnp.array([1234.0, 5678.0]), -2)
+    Array([1200., 5700.], dtype=float32)
+    """
     return round(a, decimals, out)
 
 
 @jit
 def modf(x, /, out=None):
-    """(fractional part, integral part) of x, elementwise, both with its sign."""
+    """(fractional part, integral part) of x, elementwise, both with its sign.
+
+    Integers become floats first.
+
+    >>> jnp.modf(jnp.array([2.75, -2.75]))
+    (Array([ 0.75, -0.75], dtype=float32), Array([ 2., -2.], dtype=float32))
+    """
     (x,) = promote_dtypes_inexact(ensure_arraylike("modf", x))
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.modf is not supported.")
@@ -123,7 +157,14 @@ def modf(x, /, out=None):
 
 @jit
 def clip(arr=None, /, min=None, max=None):
-    """Values below `min` become `min`, those above `max` become `max`; either may be None."""
+    """Values below `min` become `min`, those above `max` become `max`; either may be None.
+
+    Raises:
+      ValueError: an argument is complex.
+
+    >>> jnp.clip(jnp.array([-4, 1, 9]), 0, 5)
+    Array([0, 1, 5], dtype=int32)
+    """
     if arr is None:
         raise ValueError("No input was provided to the clip function.")
     check_arraylike("clip", arr)
@@ -142,19 +183,31 @@ def clip(arr=None, /, min=None, max=None):
 
 @jit
 def fmin(x1, x2):
-    """The smaller of x1 and x2, elementwise; the other one where either is NaN."""
+    """The smaller of x1 and x2, elementwise; the other one where either is NaN.
+
+    >>> jnp.fmin(jnp.array([1.0, jnp.nan]), jnp.array([3.0, 2.0]))
+    Array([1., 2.], dtype=float32)
+    """
     return _where(bitwise_or(less(x1, x2), isnan(x2)), x1, x2)
 
 
 @jit
 def fmax(x1, x2):
-    """The larger of x1 and x2, elementwise; the other one where either is NaN."""
+    """The larger of x1 and x2, elementwise; the other one where either is NaN.
+
+    >>> jnp.fmax(jnp.array([1.0, jnp.nan]), jnp.array([3.0, 2.0]))
+    Array([3., 2.], dtype=float32)
+    """
     return _where(bitwise_or(greater(x1, x2), isnan(x2)), x1, x2)
 
 
 @jit
 def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
-    """NaN replaced by `nan`, infinities by `posinf` and `neginf` (default: largest, smallest number)."""
+    """NaN replaced by `nan`, infinities by `posinf` and `neginf` (default: largest, smallest number).
+
+    >>> jnp.nan_to_num(jnp.array([1.0, jnp.nan, -jnp.inf]), nan=-1.0, neginf=0.0)
+    Array([ 1., -1.,  0.], dtype=float32)
+    """
     del copy
     x = ensure_arraylike("nan_to_num", x)
     if not is_inexact(x.dtype):
@@ -176,7 +229,13 @@ def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
 
 @jit
 def heaviside(x1, x2, /):
-    """0 where x1 < 0, 1 where x1 > 0, x2 where x1 is 0, elementwise."""
+    """0 where x1 < 0, 1 where x1 > 0, x2 where x1 is 0, elementwise.
+
+    Integers become floats first.
+
+    >>> jnp.heaviside(jnp.array([-2.0, 0.0, 3.0]), 0.5)
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
     x1, x2 = promote_dtypes_inexact(*ensure_arraylike("heaviside", x1, x2))
     zero, one = scalar_like(x1, 0), scalar_like(x1, 1)
     negative, positive, undefined = lax.lt(x1, zero), lax.gt(x1, zero), lax.ne(x1, x1)
@@ -188,7 +247,13 @@ def heaviside(x1, x2, /):
 
 @jit
 def signbit(x, /):
-    """Whether the sign bit is set, elementwise: true for -0.0, and for NaNs with it."""
+    """Whether the sign bit is set, elementwise: true for -0.0, and for NaNs with it.
+
+    Of integers whether they are negative. Complex numbers are a ValueError.
+
+    >>> jnp.signbit(jnp.array([-1.5, -0.0, 0.0]))
+    Array([ True,  True, False], dtype=bool)
+    """
     (x,) = promote_args("signbit", x)
     if is_integer(x.dtype):
         return lax.lt(x, strong_like(x, 0))
@@ -205,7 +270,13 @@ def signbit(x, /):
 
 @jit
 def copysign(x1, x2, /):
-    """abs(x1) with the sign of x2, elementwise."""
+    """abs(x1) with the sign of x2, elementwise.
+
+    Integers become floats first; complex numbers are a TypeError.
+
+    >>> jnp.copysign(jnp.array([1.0, -2.0]), jnp.array([-0.0, 3.0]))
+    Array([-1.,  2.], dtype=float32)
+    """
     x1, x2 = promote_args_inexact("copysign", x1, x2)
     if is_complex(x1.dtype):
         raise TypeError("copysign does not support complex-valued inputs")
@@ -214,13 +285,25 @@ def copysign(x1, x2, /):
 
 
 def nextafter(x, y, /):
-    """The next representable number after x towards y, elementwise."""
+    """The next representable number after x towards y, elementwise.
+
+    Integers become floats first.
+
+    >>> jnp.nextafter(jnp.bfloat16(1), jnp.bfloat16(2))
+    Array(1.00781, dtype=bfloat16)
+    """
     return lax.nextafter(*promote_args_inexact("nextafter", x, y))
 
 
 @jit(inline=True)
 def spacing(x, /):
-    """The distance from x to the next representable number away from 0, elementwise, with the sign of x."""
+    """The distance from x to the next representable number away from 0, elementwise, with the sign of x.
+
+    Integers become floats first.
+
+    >>> jnp.spacing(jnp.array([1.0, 1024.0]))
+    Array([1.1920929e-07, 1.2207031e-04], dtype=float32)
+    """
     (x,) = promote_args_inexact("spacing", x)
     if is_complex(x.dtype):
         raise ValueError("jnp.spacing is not defined for complex inputs.")
@@ -234,7 +317,13 @@ def spacing(x, /):
 
 @jit
 def frexp(x, /):
-    """(mantissa in [0.5, 1), int32 exponent) with x = mantissa * 2**exponent, elementwise."""
+    """(mantissa in [0.5, 1), int32 exponent) with x = mantissa * 2**exponent, elementwise.
+
+    Integers become floats first; complex numbers are a TypeError.
+
+    >>> jnp.frexp(jnp.array([6.0, 0.3125]))
+    (Array([0.75 , 0.625], dtype=float32), Array([ 3, -1], dtype=int32))
+    """
     (x,) = promote_dtypes_inexact(ensure_arraylike("frexp", x))
     if is_complex(x.dtype):
         raise TypeError("frexp does not support complex-valued inputs")
@@ -284,7 +373,14 @@ def _frexp_jvp(primals, tangents):
 
 @jit
 def ldexp(x1, x2, /):
-    """x1 * 2**x2, elementwise; x2 holds integers."""
+    """x1 * 2**x2, elementwise; x2 holds integers.
+
+    Raises:
+      ValueError: x2 is a float, or x1 complex.
+
+    >>> jnp.ldexp(jnp.array([0.75, 3.0]), jnp.array([3, -1]))
+    Array([6. , 1.5], dtype=float32)
+    """
     x1, x2 = ensure_arraylike("ldexp", x1, x2)
     if is_complex(x1.dtype) or is_inexact(x2.dtype):
         raise ValueError(f"ldexp not supported for input types {(x1.dtype, x2.dtype)}")

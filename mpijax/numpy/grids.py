@@ -112,6 +112,11 @@ def ix_(*args: Any) -> tuple[Any, ...]:
 
     Raises:
       ValueError: an argument has not one axis.
+
+    >>> rows, columns = jnp.ix_(jnp.array([0, 2]), jnp.array([1, 3]))
+    >>> jnp.arange(12).reshape(3, 4)[rows, columns]
+    Array([[ 1,  3],
+           [ 9, 11]], dtype=int32)
     """
     arrays = ensure_arraylike_tuple("ix", args)
     meshes = []

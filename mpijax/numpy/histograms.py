@@ -38,6 +38,9 @@ def bincount(
 
     Returns:
       Array [length] of the dtype of the weights.
+
+    >>> jnp.bincount(jnp.array([1, 3, 1, 0]), length=5)
+    Array([1, 2, 0, 1, 0], dtype=int32)
     """
     if out_sharding is not None:
         raise NotImplementedError("bincount takes no out_sharding: an array lives on one rank")
@@ -76,6 +79,9 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
       bins: number of bins of equal width, or an array of their edges.
       range: (least, largest) edge; default those of the values.
       weights: not looked at.
+
+    >>> jnp.histogram_bin_edges(jnp.array([1.0, 5.0, 2.0]), bins=4)
+    Array([1., 2., 3., 4., 5.], dtype=float32)
     """
     if isinstance(bins, str):
         raise NotImplementedError("string values for `bins` not implemented.")
@@ -107,6 +113,9 @@ def histogram(
       bins, range: see `histogram_bin_edges`.
       weights: what each value counts, of the shape of `a`.
       density: divide so that the integral over all bins is 1.
+
+    >>> jnp.histogram(jnp.array([1.0, 1.5, 4.0]), bins=3, range=(0, 6))
+    (Array([2., 0., 1.], dtype=float32), Array([0., 2., 4., 6.], dtype=float32))
     """
     if weights is None:
         a, _ = ensure_arraylike("histogram", a, bins)
@@ -142,6 +151,12 @@ def histogram2d(
       bins: of both, or a pair of those of each; as of `histogram`.
       range: a pair of ranges.
       weights, density: as of `histogram`.
+
+    >>> x, y = jnp.array([0.1, 0.9, 0.8]), jnp.array([0.2, 0.3, 0.9])
+    >>> counts, _, _ = jnp.histogram2d(x, y, bins=2, range=[(0, 1), (0, 1)])
+    >>> counts
+    Array([[1, 0],
+           [1, 1]], dtype=int32)
     """
     x, y = ensure_arraylike("histogram2d", x, y)
     given = len(bins) if hasattr(bins, "__len__") else 1
@@ -165,6 +180,10 @@ def histogramdd(
       bins, range: of all axes, or a sequence of those of each; as of `histogram`.
       weights: what each point counts, [n].
       density: divide so that the integral over all cells is 1.
+
+    >>> counts, edges = jnp.histogramdd(jnp.array([[0.1, 0.2], [0.9, 0.3], [0.8, 0.9]]), bins=2, range=[(0, 1), (0, 1)])
+    >>> counts.shape, edges[0]
+    ((2, 2), Array([0. , 0.5, 1. ], dtype=float32))
     """
     if weights is None:
         (sample,) = promote_dtypes_inexact(ensure_arraylike("histogramdd", sample))

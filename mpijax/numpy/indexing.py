@@ -167,6 +167,10 @@ def take(
 
     Returns:
       `a` with the shape of `indices` in place of `axis`.
+
+    >>> jnp.take(jnp.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), jnp.array([2, 0, 9]), axis=1)
+    Array([[ 3.,  1., nan],
+           [ 6.,  4., nan]], dtype=float32)
     """
     return _take(
         a,
@@ -261,6 +265,11 @@ def take_along_axis(
 
     Returns:
       Array of the shape of `indices`, broadcast.
+
+    >>> x = jnp.array([[30, 10, 20], [5, 7, 6]])
+    >>> jnp.take_along_axis(x, jnp.argsort(x, axis=1), axis=1)
+    Array([[10, 20, 30],
+           [ 5,  6,  7]], dtype=int32)
     """
     a, indices = ensure_arraylike("take_along_axis", arr, indices)
     if not dtypes.issubdtype(indices.dtype, np.integer):

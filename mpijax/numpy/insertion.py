@@ -20,6 +20,10 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
       obj: which slices: an integer, a slice, an array of integers or a mask. Masks, and integers that may be
         the same, must be known while tracing.
       assume_unique_indices: a promise that no two integers in `obj` are the same; they may be traced then.
+
+    >>> jnp.delete(jnp.array([[1, 2, 3], [4, 5, 6]]), 1, axis=1)
+    Array([[1, 3],
+           [4, 6]], dtype=int32)
     """
     a = ensure_arraylike("delete", arr)
     if axis is None:
@@ -75,6 +79,9 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     Args:
       obj: positions in `arr`: an integer, a slice, or an array of integers along one axis.
       values: what to put in; broadcast against the slices.
+
+    >>> jnp.insert(jnp.array([1, 2, 3]), jnp.array([0, 2]), jnp.array([10, 20]))
+    Array([10,  1,  2, 20,  3], dtype=int32)
     """
     a, _, values = ensure_arraylike("insert", arr, 0 if isinstance(obj, slice) else obj, values)
     if axis is None:

@@ -28,7 +28,20 @@ def _is_one_array(x: Any) -> bool:
 
 
 def concatenate(arrays, axis=0, dtype=None):
-    """Arrays one after another along an existing axis; without an axis, their elements in row-major order."""
+    """Arrays one after another along an existing axis; without an axis, their elements in row-major order.
+
+    Args:
+      arrays: at least one, of one shape except along `axis`; promoted to one dtype unless `dtype` is given.
+
+    Raises:
+      ValueError: no arrays.
+      TypeError: the shapes differ along other axes, or the numbers of axes.
+
+    >>> jnp.concatenate([jnp.array([[1, 2]]), jnp.array([[3, 4], [5, 6]])])
+    Array([[1, 2],
+           [3, 4],
+           [5, 6]], dtype=int32)
+    """
     if _is_one_array(arrays):
         return _merge_leading_axis(asarray(arrays, dtype=dtype), axis)
     arrays = ensure_arraylike_tuple("concatenate", arrays)
@@ -61,13 +74,22 @@ def _merge_leading_axis(a, axis):
 
 
 def concat(arrays, /, *, axis=0):
-    """Arrays one after another along an existing axis, see `concatenate`."""
+    """Arrays one after another along an existing axis, see `concatenate`.
+
+    >>> jnp.concat([jnp.array([1, 2]), jnp.array([3.5])])
+    Array([1. , 2. , 3.5], dtype=float32)
+    """
     check_arraylike("concat", *arrays)
     return concatenate(arrays, axis=axis)
 
 
 def stack(arrays, axis=0, out=None, dtype=None):
-    """Arrays of one shape along a new axis."""
+    """Arrays of one shape along a new axis.
+
+    >>> jnp.stack([jnp.array([1, 2]), jnp.array([3, 4])], axis=1)
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
     if not len(arrays):
         raise ValueError("Need at least one array to stack.")
     if out is not None:
@@ -84,7 +106,12 @@ def stack(arrays, axis=0, out=None, dtype=None):
 
 
 def unstack(x, /, *, axis=0):
-    """The subarrays along an axis, as a tuple."""
+    """The subarrays along an axis, as a tuple.
+
+    >>> x, y = jnp.unstack(jnp.array([[1, 2], [3, 4]]), axis=1)
+    >>> y
+    Array([2, 4], dtype=int32)
+    """
     return lax.unstack(ensure_arraylike("unstack", x), axis=axis)
 
 
@@ -99,14 +126,24 @@ def _with_axes(name: str, arrays, expand):
 
 
 def vstack(tup, dtype=None):
-    """Arrays on top of each other, along the first of at least two axes."""
+    """Arrays on top of each other, along the first of at least two axes.
+
+    >>> jnp.vstack([jnp.array([1, 2]), jnp.array([3, 4])])
+    Array([[1, 2],
+           [3, 4]], dtype=int32)
+    """
     from mpijax.numpy.shapes import atleast_2d
 
     return concatenate(_with_axes("vstack", tup, atleast_2d), axis=0, dtype=dtype)
 
 
 def hstack(tup, dtype=None):
-    """Arrays beside each other, along the second axis (the first of 1-d arrays)."""
+    """Arrays beside each other, along the second axis (the first of 1-d arrays).
+
+    >>> jnp.hstack([jnp.array([[1], [2]]), jnp.array([[3, 4], [5, 6]])])
+    Array([[1, 3, 4],
+           [2, 5, 6]], dtype=int32)
+    """
     from mpijax.numpy.shapes import atleast_1d
 
     arrays = _with_axes("hstack", tup, atleast_1d)
@@ -115,14 +152,24 @@ def hstack(tup, dtype=None):
 
 
 def dstack(tup, dtype=None):
-    """Arrays behind each other, along the third of at least three axes."""
+    """Arrays behind each other, along the third of at least three axes.
+
+    >>> jnp.dstack([jnp.array([1, 2]), jnp.array([10, 20])])
+    Array([[[ 1, 10],
+            [ 2, 20]]], dtype=int32)
+    """
     from mpijax.numpy.shapes import atleast_3d
 
     return concatenate(_with_axes("dstack", tup, atleast_3d), axis=2, dtype=dtype)
 
 
 def column_stack(tup):
-    """1-d arrays as the columns of a matrix; 2-d arrays beside each other."""
+    """1-d arrays as the columns of a matrix; 2-d arrays beside each other.
+
+    >>> jnp.column_stack([jnp.array([1, 2]), jnp.array([10, 20])])
+    Array([[ 1, 10],
+           [ 2, 20]], dtype=int32)
+    """
     from mpijax.numpy.shapes import atleast_2d, transpose
 
     def column(a):
@@ -136,7 +183,13 @@ def column_stack(tup):
 
 @jit
 def block(arrays):
-    """An array from nested lists of blocks; the innermost lists are joined along the last axis."""
+    """An array from nested lists of blocks; the innermost lists are joined along the last axis.
+
+    >>> jnp.block([[jnp.eye(2), jnp.zeros((2, 1))], [jnp.ones((1, 3))]])
+    Array([[1., 0., 0.],
+           [0., 1., 0.],
+           [1., 1., 1.]], dtype=float32)
+    """
     return _block(arrays)[0]
 
 
@@ -176,26 +229,55 @@ def _split(name: str, ary, indices_or_sections, axis=0):
 
 
 def split(ary, indices_or_sections, axis=0):
-    """The array cut along an axis: into so many equal parts, or before each of the indices."""
+    """The array cut along an axis: into so many equal parts, or before each of the indices.
+
+    Returns:
+      A list of arrays.
+
+    Raises:
+      ValueError: the axis does not divide into so many equal parts.
+
+    >>> jnp.split(jnp.arange(6), [2, 3])
+    [Array([0, 1], dtype=int32), Array([2], dtype=int32), Array([3, 4, 5], dtype=int32)]
+    """
     return _split("split", ary, indices_or_sections, axis)
 
 
 def array_split(ary, indices_or_sections, axis=0):
-    """As `split`; parts may differ in size by one."""
+    """As `split`; parts may differ in size by one.
+
+    >>> jnp.array_split(jnp.arange(5), 2)
+    [Array([0, 1, 2], dtype=int32), Array([3, 4], dtype=int32)]
+    """
     return _split("array_split", ary, indices_or_sections, axis)
 
 
 def vsplit(ary, indices_or_sections):
-    """The array cut along its first axis, see `split`."""
+    """The array cut along its first axis, see `split`.
+
+    >>> jnp.vsplit(jnp.array([[1, 2], [3, 4]]), 2)
+    [Array([[1, 2]], dtype=int32), Array([[3, 4]], dtype=int32)]
+    """
     return _split("vsplit", ary, indices_or_sections)
 
 
 def hsplit(ary, indices_or_sections):
-    """The array cut along its second axis (the first of a 1-d array), see `split`."""
+    """The array cut along its second axis (the first of a 1-d array), see `split`.
+
+    >>> jnp.hsplit(jnp.array([[1, 2, 3], [4, 5, 6]]), [1])
+    [Array([[1],
+           [4]], dtype=int32), Array([[2, 3],
+           [5, 6]], dtype=int32)]
+    """
     ary = ensure_arraylike("hsplit", ary)
     return _split("hsplit", ary, indices_or_sections, 0 if ary.ndim == 1 else 1)
 
 
 def dsplit(ary, indices_or_sections):
-    """The array cut along its third axis, see `split`."""
+    """The array cut along its third axis, see `split`.
+
+    >>> left, right = jnp.dsplit(jnp.zeros((2, 3, 4)), 2)
+    >>> left.shape
+    (2, 3, 2)
+    """
     return _split("dsplit", ary, indices_or_sections, 2)

@@ -43,6 +43,9 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
 
     Returns:
       Array with the other axes of `a`, then those of `b`; the product if either is a scalar.
+
+    >>> jnp.dot(jnp.array([[1, 2], [3, 4]]), jnp.array([10, 1]))
+    Array([12, 34], dtype=int32)
     """
     a, b = ensure_arraylike("dot", a, b)
     dtype, weak_type = result_type("dot", preferred_element_type, a, b)
@@ -74,6 +77,14 @@ def matmul(
 
     Returns:
       Array [..., m, k], without m or k where an operand is a vector.
+
+    Raises:
+      ValueError: an operand is a scalar.
+      TypeError: the sizes n differ.
+
+    >>> jnp.matmul(jnp.array([[1, 2], [3, 4]]), jnp.array([[0, 1], [1, 0]]))
+    Array([[2, 1],
+           [4, 3]], dtype=int32)
     """
     a, b = ensure_arraylike("matmul", a, b)
     for position, x in enumerate((a, b)):
@@ -159,7 +170,11 @@ class _matmul_axes:
 
 @jit(static_argnames=("precision", "preferred_element_type"), inline=True)
 def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """Sum of products of all elements, `a` conjugated. Returns a scalar."""
+    """Sum of products of all elements, `a` conjugated. Returns a scalar.
+
+    >>> jnp.vdot(jnp.array([1j, 2]), jnp.array([1j, 3]))
+    Array(7.+0.j, dtype=complex64)
+    """
     a, b = ensure_arraylike("vdot", a, b)
     if is_complex(a.dtype):
         a = conj(a)
@@ -174,6 +189,9 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, prefer
 
     Returns:
       Array of the broadcast shape without `axis`.
+
+    >>> jnp.vecdot(jnp.array([[1, 2], [3, 4]]), jnp.array([10, 1]))
+    Array([12, 34], dtype=int32)
     """
     x1, x2 = ensure_arraylike("jnp.vecdot", x1, x2)
     if x1.shape[axis] != x2.shape[axis]:
@@ -224,6 +242,9 @@ def tensordot(
 
     Returns:
       Array with the other axes of `a`, then those of `b`.
+
+    >>> jnp.tensordot(jnp.ones((2, 3, 4)), jnp.ones((4, 5, 2)), axes=([0, 2], [2, 0])).shape
+    (3, 5)
     """
     a, b = ensure_arraylike("tensordot", a, b)
     dtype, weak_type = result_type("tensordot", preferred_element_type, a, b)
@@ -258,7 +279,12 @@ def _tensordot_axes(axes: Any, a: Any, b: Any) -> tuple[tuple[int, ...], tuple[i
 
 @jit(static_argnames=("precision", "preferred_element_type"), inline=True)
 def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """Sum of products over the last axes of both; the product if either is a scalar."""
+    """Sum of products over the last axes of both; the product if either is a scalar.
+
+    >>> jnp.inner(jnp.array([[1, 2], [3, 4]]), jnp.array([[1, 0], [1, 1], [0, 1]]))
+    Array([[1, 3, 2],
+           [3, 7, 4]], dtype=int32)
+    """
     a, b = ensure_arraylike("inner", a, b)
     if a.ndim == 0 or b.ndim == 0:
         if preferred_element_type is not None:
@@ -269,7 +295,12 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
 
 @jit(inline=True)
 def outer(a: Any, b: Any, out: None = None) -> Any:
-    """All products of an element of `a` and one of `b`: array [a.size, b.size]."""
+    """All products of an element of `a` and one of `b`: array [a.size, b.size].
+
+    >>> jnp.outer(jnp.array([1, 2]), jnp.array([10, 20, 30]))
+    Array([[10, 20, 30],
+           [20, 40, 60]], dtype=int32)
+    """
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.outer is not supported.")
     a, b = ensure_arraylike("outer", a, b)
@@ -279,7 +310,12 @@ def outer(a: Any, b: Any, out: None = None) -> Any:
 
 @jit
 def kron(a: Any, b: Any) -> Any:
-    """Kronecker product: blocks `a[i, j] * b`, for any number of axes."""
+    """Kronecker product: blocks `a[i, j] * b`, for any number of axes.
+
+    >>> jnp.kron(jnp.array([[1, 10]]), jnp.array([[1, 2], [3, 4]]))
+    Array([[ 1,  2, 10, 20],
+           [ 3,  4, 30, 40]], dtype=int32)
+    """
     check_arraylike("kron", a, b)
     a, b = promote_dtypes(a, b)
     ndim = max(a.ndim, b.ndim)
@@ -290,7 +326,13 @@ def kron(a: Any, b: Any) -> Any:
 
 @jit
 def matvec(x1: Any, x2: Any, /) -> Any:
-    """Matrix times vector over stacks: [..., m, n], [..., n] -> [..., m]."""
+    """Matrix times vector over stacks: [..., m, n], [..., n] -> [..., m].
+
+    >>> jnp.matvec(jnp.array([[1, 2], [3, 4]]), jnp.array([[1, 0], [0, 1], [1, 1]]))
+    Array([[1, 3],
+           [2, 4],
+           [3, 7]], dtype=int32)
+    """
     x1, x2 = ensure_arraylike("matvec", x1, x2)
     if x1.shape[-1:] != x2.shape[-1:]:
         raise ValueError(f"inconsistent size for core dimension 'm': matvec of shapes {x1.shape} and {x2.shape}")
@@ -299,7 +341,11 @@ def matvec(x1: Any, x2: Any, /) -> Any:
 
 @jit
 def vecmat(x1: Any, x2: Any, /) -> Any:
-    """Conjugated vector times matrix over stacks: [..., n], [..., n, m] -> [..., m]."""
+    """Conjugated vector times matrix over stacks: [..., n], [..., n, m] -> [..., m].
+
+    >>> jnp.vecmat(jnp.array([1, 10]), jnp.array([[1, 2], [3, 4]]))
+    Array([31, 42], dtype=int32)
+    """
     x1, x2 = ensure_arraylike("vecmat", x1, x2)
     if x1.shape[-1:] != x2.shape[-2:-1]:
         raise ValueError(f"inconsistent size for core dimension 'n': vecmat of shapes {x1.shape} and {x2.shape}")

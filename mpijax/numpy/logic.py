@@ -34,13 +34,23 @@ _BOOL = np.dtype(bool)
 
 
 def equal(x, y, /):
-    """x == y, elementwise."""
+    """x == y, elementwise.
+
+    NaN equals nothing.
+
+    >>> jnp.equal(jnp.array([1.0, 2.0, jnp.nan]), jnp.array([1.0, 3.0, jnp.nan]))
+    Array([ True, False, False], dtype=bool)
+    """
     x, y = promote_pair("equal", x, y)
     return lax.eq(x, y)
 
 
 def not_equal(x, y, /):
-    """x != y, elementwise."""
+    """x != y, elementwise.
+
+    >>> jnp.not_equal(jnp.array([1, 2, 3]), 2)
+    Array([ True, False,  True], dtype=bool)
+    """
     x, y = promote_pair("not_equal", x, y)
     return lax.ne(x, y)
 
@@ -73,74 +83,140 @@ def to_bool(x):
 
 
 def logical_and(x, y, /):
-    """Whether both are true (nonzero), elementwise."""
+    """Whether both are true (nonzero), elementwise.
+
+    >>> jnp.logical_and(jnp.array([0, 1, 2]), jnp.array([True, True, False]))
+    Array([False,  True, False], dtype=bool)
+    """
     x, y = promote_pair("logical_and", x, y)
     return lax.bitwise_and(to_bool(x), to_bool(y))
 
 
 def logical_or(x, y, /):
-    """Whether either is true (nonzero), elementwise."""
+    """Whether either is true (nonzero), elementwise.
+
+    >>> jnp.logical_or(jnp.array([0, 1, 0]), jnp.array([True, True, False]))
+    Array([ True,  True, False], dtype=bool)
+    """
     x, y = promote_pair("logical_or", x, y)
     return lax.bitwise_or(to_bool(x), to_bool(y))
 
 
 def logical_xor(x, y, /):
-    """Whether exactly one is true (nonzero), elementwise."""
+    """Whether exactly one is true (nonzero), elementwise.
+
+    >>> jnp.logical_xor(jnp.array([0, 1, 2]), jnp.array([True, True, False]))
+    Array([ True, False,  True], dtype=bool)
+    """
     x, y = promote_pair("logical_xor", x, y)
     return lax.bitwise_xor(to_bool(x), to_bool(y))
 
 
 def logical_not(x, /):
-    """Whether x is false (zero), elementwise."""
+    """Whether x is false (zero), elementwise.
+
+    >>> jnp.logical_not(jnp.array([0, 0.5, jnp.nan]))
+    Array([ True, False, False], dtype=bool)
+    """
     (x,) = promote_args("logical_not", x)
     return lax.bitwise_not(to_bool(x))
 
 
 def bitwise_and(x, y, /):
-    """x & y, elementwise, of integers or bools."""
+    """x & y, elementwise, of integers or bools.
+
+    Raises:
+      TypeError: an argument is a float or complex.
+
+    >>> jnp.bitwise_and(jnp.array([12, 10]), 6)
+    Array([4, 2], dtype=int32)
+    """
     x, y = promote_pair("bitwise_and", x, y)
     return lax.bitwise_and(x, y)
 
 
 def bitwise_or(x, y, /):
-    """x | y, elementwise, of integers or bools."""
+    """x | y, elementwise, of integers or bools.
+
+    Raises:
+      TypeError: an argument is a float or complex.
+
+    >>> jnp.bitwise_or(jnp.array([12, 10]), 6)
+    Array([14, 14], dtype=int32)
+    """
     x, y = promote_pair("bitwise_or", x, y)
     return lax.bitwise_or(x, y)
 
 
 def bitwise_xor(x, y, /):
-    """x ^ y, elementwise, of integers or bools."""
+    """x ^ y, elementwise, of integers or bools.
+
+    Raises:
+      TypeError: an argument is a float or complex.
+
+    >>> jnp.bitwise_xor(jnp.array([12, 10]), 6)
+    Array([10, 12], dtype=int32)
+    """
     x, y = promote_pair("bitwise_xor", x, y)
     return lax.bitwise_xor(x, y)
 
 
 def bitwise_not(x, /):
-    """~x, elementwise, of integers or bools."""
+    """~x, elementwise, of integers or bools.
+
+    >>> jnp.bitwise_not(jnp.array([0, 5], dtype=jnp.uint8))
+    Array([255, 250], dtype=uint8)
+    """
     return lax.bitwise_not(*promote_args("bitwise_not", x))
 
 
 def bitwise_invert(x, /):
-    """~x, elementwise, of integers or bools."""
+    """~x, elementwise, of integers or bools.
+
+    >>> jnp.bitwise_invert(jnp.array([True, False]))
+    Array([False,  True], dtype=bool)
+    """
     return lax.bitwise_not(*promote_args("bitwise_invert", x))
 
 
 def invert(x, /):
-    """~x, elementwise, of integers or bools."""
+    """~x, elementwise, of integers or bools.
+
+    Raises:
+      TypeError: x is a float or complex.
+
+    >>> jnp.invert(jnp.array([0, 5, -1]))
+    Array([-1, -6,  0], dtype=int32)
+    """
     return lax.bitwise_not(*promote_args("invert", x))
 
 
 def left_shift(x, y, /):
-    """x << y, elementwise, of integers."""
+    """x << y, elementwise, of integers.
+
+    Shifts by the number of bits or more give 0.
+
+    >>> jnp.left_shift(1, jnp.array([0, 3, 32]))
+    Array([1, 8, 0], dtype=int32)
+    """
     return lax.shift_left(*promote_args_numeric("left_shift", x, y))
 
 
 def bitwise_left_shift(x, y, /):
-    """x << y, elementwise, of integers."""
+    """x << y, elementwise, of integers.
+
+    >>> jnp.bitwise_left_shift(jnp.array([1, 5]), 2)
+    Array([ 4, 20], dtype=int32)
+    """
     return lax.shift_left(*promote_args_numeric("bitwise_left_shift", x, y))
 
 
 def right_shift(x1, x2, /):
-    """x1 >> x2, elementwise, of integers; the sign of signed integers is kept."""
+    """x1 >> x2, elementwise, of integers; the sign of signed integers is kept.
+
+    >>> jnp.right_shift(jnp.array([20, -20]), 2)
+    Array([ 5, -5], dtype=int32)
+    """
     x1, x2 = promote_args_numeric("right_shift", x1, x2)
     if dtypes.issubdtype(x1.dtype, np.unsignedinteger):
         return lax.shift_right_logical(x1, x2)
@@ -148,7 +224,11 @@ def right_shift(x1, x2, /):
 
 
 def bitwise_right_shift(x1, x2, /):
-    """x1 >> x2, elementwise, of integers; the sign of signed integers is kept."""
+    """x1 >> x2, elementwise, of integers; the sign of signed integers is kept.
+
+    >>> jnp.bitwise_right_shift(jnp.array([20, -20]), 2)
+    Array([ 5, -5], dtype=int32)
+    """
     return right_shift(x1, x2)
 
 
@@ -156,14 +236,22 @@ def bitwise_right_shift(x1, x2, /):
 
 
 def isnan(x, /):
-    """Whether x is NaN, elementwise."""
+    """Whether x is NaN, elementwise.
+
+    >>> jnp.isnan(jnp.array([1.0, jnp.nan, jnp.inf]))
+    Array([False,  True, False], dtype=bool)
+    """
     x = ensure_arraylike("isnan", x)
     return lax.ne(x, x)
 
 
 @jit(inline=True)
 def isfinite(x, /):
-    """Whether x is neither NaN nor infinite, elementwise."""
+    """Whether x is neither NaN nor infinite, elementwise.
+
+    >>> jnp.isfinite(jnp.array([1.0, jnp.nan, jnp.inf]))
+    Array([ True, False, False], dtype=bool)
+    """
     x = ensure_arraylike("isfinite", x)
     if is_float(x.dtype):
         return lax.is_finite(x)
@@ -174,7 +262,11 @@ def isfinite(x, /):
 
 @jit
 def isinf(x, /):
-    """Whether x is infinite, elementwise."""
+    """Whether x is infinite, elementwise.
+
+    >>> jnp.isinf(jnp.array([1.0, jnp.nan, -jnp.inf]))
+    Array([False, False,  True], dtype=bool)
+    """
     x = ensure_arraylike("isinf", x)
     if is_float(x.dtype):
         return lax.eq(lax.abs(x), strong_like(x, np.inf))
@@ -196,12 +288,26 @@ def _is_signed_infinity(x, infinity: float, out):
 
 
 def isposinf(x, /, out=None):
-    """Whether x is positive infinity, elementwise."""
+    """Whether x is positive infinity, elementwise.
+
+    Raises:
+      ValueError: x is complex.
+
+    >>> jnp.isposinf(jnp.array([jnp.inf, -jnp.inf, 1.0]))
+    Array([ True, False, False], dtype=bool)
+    """
     return _is_signed_infinity(ensure_arraylike("isposinf", x), np.inf, out)
 
 
 def isneginf(x, /, out=None):
-    """Whether x is negative infinity, elementwise."""
+    """Whether x is negative infinity, elementwise.
+
+    Raises:
+      ValueError: x is complex.
+
+    >>> jnp.isneginf(jnp.array([jnp.inf, -jnp.inf, 1.0]))
+    Array([False,  True, False], dtype=bool)
+    """
     return _is_signed_infinity(ensure_arraylike("isneginf", x), -np.inf, out)
 
 
@@ -217,6 +323,9 @@ def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
     """Whether abs(a - b) <= atol + rtol * abs(b), elementwise.
 
     Infinities are close to themselves; NaNs are close if `equal_nan`.
+
+    >>> jnp.isclose(jnp.array([1.0, 1.1, jnp.nan]), jnp.array([1.000001, 1.0, jnp.nan]), equal_nan=True)
+    Array([ True, False,  True], dtype=bool)
     """
     a, b = promote_args("isclose", a, b)
     if dtypes.issubdtype(a.dtype, dtypes.extended):
@@ -233,13 +342,23 @@ def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 @jit(static_argnames=("equal_nan",))
 def allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Whether all elements are close, see `isclose`."""
+    """Whether all elements are close, see `isclose`.
+
+    >>> jnp.allclose(jnp.array([1.0, 2.0]), jnp.array([1.0, 2.001]), rtol=1e-2)
+    Array(True, dtype=bool)
+    """
     check_arraylike("allclose", a, b)
     return _all(isclose(a, b, rtol, atol, equal_nan))
 
 
 def array_equal(a1, a2, equal_nan=False):
-    """Whether two arrays have the same shape and equal elements."""
+    """Whether two arrays have the same shape and equal elements.
+
+    The result is a scalar of dtype bool. NaNs are equal if `equal_nan`.
+
+    >>> jnp.array_equal(jnp.array([1, 2]), jnp.array([[1, 2]]))
+    Array(False, dtype=bool)
+    """
     a1, a2 = asarray(a1), asarray(a2)
     if a1.shape != a2.shape:
         return as_array(False)
@@ -250,7 +369,13 @@ def array_equal(a1, a2, equal_nan=False):
 
 
 def array_equiv(a1, a2):
-    """Whether two arrays are equal after broadcasting; False if they do not broadcast."""
+    """Whether two arrays are equal after broadcasting; False if they do not broadcast.
+
+    The result is a scalar of dtype bool.
+
+    >>> jnp.array_equiv(jnp.array([1, 2]), jnp.array([[1, 2], [1, 2]]))
+    Array(True, dtype=bool)
+    """
     a1, a2 = asarray(a1), asarray(a2)
     try:
         lax.broadcast_shapes(a1.shape, a2.shape)
@@ -261,13 +386,21 @@ def array_equiv(a1, a2):
 
 @jit
 def iscomplex(x):
-    """Whether the imaginary part is not 0, elementwise."""
+    """Whether the imaginary part is not 0, elementwise.
+
+    >>> jnp.iscomplex(jnp.array([1 + 2j, 3]))
+    Array([ True, False], dtype=bool)
+    """
     im = imag(x)
     return lax.ne(im, scalar_like(im, 0))
 
 
 @jit
 def isreal(x):
-    """Whether the imaginary part is 0, elementwise."""
+    """Whether the imaginary part is 0, elementwise.
+
+    >>> jnp.isreal(jnp.array([1 + 2j, 3]))
+    Array([False,  True], dtype=bool)
+    """
     im = imag(x)
     return lax.eq(im, scalar_like(im, 0))

@@ -32,7 +32,12 @@ _I32 = np.dtype(np.int32)
 
 
 def eye(N, M=None, k=0, dtype=None, *, device=None):
-    """An N x M (default N x N) matrix with ones on the diagonal number k, zeros elsewhere."""
+    """An N x M (default N x N) matrix with ones on the diagonal number k, zeros elsewhere.
+
+    >>> jnp.eye(2, 3, k=1)
+    Array([[0., 1., 0.],
+           [0., 0., 1.]], dtype=float32)
+    """
     dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype, "eye")
     rows = static_int(N, "argument of 'N' jnp.eye()")
     columns = rows if M is None else static_int(M, "argument 'M' of jnp.eye()")
@@ -54,12 +59,22 @@ def _eye(offset, shape, dtype):
 
 
 def identity(n, dtype=None):
-    """The n x n identity matrix."""
+    """The n x n identity matrix.
+
+    >>> jnp.identity(2, dtype=jnp.int32)
+    Array([[1, 0],
+           [0, 1]], dtype=int32)
+    """
     return eye(n, dtype=requested_dtype(dtype, "identity"))
 
 
 def tri(N, M=None, k=0, dtype=None):
-    """An N x M (default N x N) matrix with ones on and below the diagonal number k, zeros above."""
+    """An N x M (default N x N) matrix with ones on and below the diagonal number k, zeros above.
+
+    >>> jnp.tri(2, 3, dtype=jnp.int32)
+    Array([[1, 0, 0],
+           [1, 1, 0]], dtype=int32)
+    """
     dtype = np.dtype(np.float32) if dtype is None else dtypes.check_user_dtype_supported(dtype, "tri")
     offset = as_array(k)
     if not is_integer(offset.dtype):
@@ -84,7 +99,15 @@ def _triangle_mask(name: str, m, k: int):
 
 @jit(static_argnames=("k",))
 def tril(m, k=0):
-    """The lower triangle of matrices: zeros above the diagonal number k."""
+    """The lower triangle of matrices: zeros above the diagonal number k.
+
+    Raises:
+      ValueError: `m` has fewer than two axes.
+
+    >>> jnp.tril(jnp.array([[1, 2], [3, 4]]))
+    Array([[1, 0],
+           [3, 4]], dtype=int32)
+    """
     m = ensure_arraylike("tril", m)
     mask = _triangle_mask("tril", m, k)
     return lax.select(mask, m, lax.full_like(m, 0))
@@ -92,14 +115,31 @@ def tril(m, k=0):
 
 @jit(static_argnames=("k",))
 def triu(m, k=0):
-    """The upper triangle of matrices: zeros below the diagonal number k."""
+    """The upper triangle of matrices: zeros below the diagonal number k.
+
+    Raises:
+      ValueError: `m` has fewer than two axes.
+
+    >>> jnp.triu(jnp.array([[1, 2], [3, 4]]), k=1)
+    Array([[0, 2],
+           [0, 0]], dtype=int32)
+    """
     m = ensure_arraylike("triu", m)
     mask = _triangle_mask("triu", m, k - 1)
     return lax.select(mask, lax.full_like(m, 0), m)
 
 
 def diag(v, k=0):
-    """The diagonal number k of a matrix, or the matrix with that diagonal for a 1-d array."""
+    """The diagonal number k of a matrix, or the matrix with that diagonal for a 1-d array.
+
+    Raises:
+      ValueError: `v` has neither one axis nor two.
+
+    >>> jnp.diag(jnp.array([1, 2]), k=1)
+    Array([[0, 1, 0],
+           [0, 0, 2],
+           [0, 0, 0]], dtype=int32)
+    """
     return _diag(ensure_arraylike("diag", v), operator.index(k))
 
 
@@ -117,7 +157,14 @@ def _diag(v, k):
 
 @jit(static_argnames=("offset", "axis1", "axis2"))
 def diagonal(a, offset=0, axis1=0, axis2=1):
-    """The diagonal number `offset` of the matrices in two axes, as a last axis in place of those."""
+    """The diagonal number `offset` of the matrices in two axes, as a last axis in place of those.
+
+    Raises:
+      ValueError: `a` has fewer than two axes.
+
+    >>> jnp.diagonal(jnp.arange(6).reshape(2, 3), offset=1)
+    Array([1, 5], dtype=int32)
+    """
     from mpijax.numpy.indexing import getitem
 
     a = ensure_arraylike("diagonal", a)
@@ -134,7 +181,11 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
 
 @jit(static_argnames=("axis1", "axis2", "dtype"))
 def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
-    """The sum along the diagonal number `offset` of the matrices in two axes."""
+    """The sum along the diagonal number `offset` of the matrices in two axes.
+
+    >>> jnp.trace(jnp.array([[1, 2], [3, 4]]))
+    Array(5, dtype=int32)
+    """
     from mpijax.numpy.reductions import sum as array_sum
 
     a = ensure_arraylike("trace", a)
@@ -153,7 +204,13 @@ def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
 
 
 def diagflat(v, k=0):
-    """The matrix with the elements of v, in row-major order, on the diagonal number k."""
+    """The matrix with the elements of v, in row-major order, on the diagonal number k.
+
+    >>> jnp.diagflat(jnp.array([[1, 2]]), k=-1)
+    Array([[0, 0, 0],
+           [1, 0, 0],
+           [0, 2, 0]], dtype=int32)
+    """
     from mpijax.numpy.shapes import ravel
 
     check_arraylike("diagflat", v)
@@ -170,7 +227,12 @@ def diagflat(v, k=0):
 
 
 def diag_indices(n, ndim=2):
-    """The indices of the main diagonal of an array with `ndim` axes of size n."""
+    """The indices of the main diagonal of an array with `ndim` axes of size n.
+
+    >>> jnp.zeros((2, 2)).at[jnp.diag_indices(2)].set(7.0)
+    Array([[7., 0.],
+           [0., 7.]], dtype=float32)
+    """
     n = static_int(n, "'n' argument of jnp.diag_indices()")
     ndim = static_int(ndim, "'ndim' argument of jnp.diag_indices()")
     if n < 0:
@@ -181,7 +243,12 @@ def diag_indices(n, ndim=2):
 
 
 def diag_indices_from(arr):
-    """The indices of the main diagonal of an array whose axes have one size."""
+    """The indices of the main diagonal of an array whose axes have one size.
+
+    >>> rows, columns = jnp.diag_indices_from(jnp.zeros((3, 3)))
+    >>> rows
+    Array([0, 1, 2], dtype=int32)
+    """
     arr = ensure_arraylike("diag_indices_from", arr)
     if arr.ndim < 2:
         raise ValueError("input array must be at least 2-d")
@@ -211,12 +278,22 @@ def _triangle_indices(name: str, triangle, n, k, m):
 
 
 def triu_indices(n, k=0, m=None):
-    """The indices of the upper triangle of an n x m (default n x n) matrix."""
+    """The indices of the upper triangle of an n x m (default n x n) matrix.
+
+    >>> rows, columns = jnp.triu_indices(3, k=1)
+    >>> rows, columns
+    (Array([0, 0, 1], dtype=int32), Array([1, 2, 2], dtype=int32))
+    """
     return _triangle_indices("triu_indices", triu, n, k, m)
 
 
 def tril_indices(n, k=0, m=None):
-    """The indices of the lower triangle of an n x m (default n x n) matrix."""
+    """The indices of the lower triangle of an n x m (default n x n) matrix.
+
+    >>> rows, columns = jnp.tril_indices(3, k=-1)
+    >>> rows, columns
+    (Array([1, 2, 2], dtype=int32), Array([0, 0, 1], dtype=int32))
+    """
     return _triangle_indices("tril_indices", tril, n, k, m)
 
 
@@ -228,12 +305,22 @@ def _matrix_shape(name: str, arr) -> tuple[int, int]:
 
 
 def triu_indices_from(arr, k=0):
-    """The indices of the upper triangle of a matrix."""
+    """The indices of the upper triangle of a matrix.
+
+    >>> x = jnp.array([[1, 2], [3, 4]])
+    >>> x[jnp.triu_indices_from(x)]
+    Array([1, 2, 4], dtype=int32)
+    """
     n, m = _matrix_shape("triu_indices_from", arr)
     return triu_indices(n, k=k, m=m)
 
 
 def tril_indices_from(arr, k=0):
-    """The indices of the lower triangle of a matrix."""
+    """The indices of the lower triangle of a matrix.
+
+    >>> x = jnp.array([[1, 2], [3, 4]])
+    >>> x[jnp.tril_indices_from(x)]
+    Array([1, 3, 4], dtype=int32)
+    """
     n, m = _matrix_shape("tril_indices_from", arr)
     return tril_indices(n, k=k, m=m)

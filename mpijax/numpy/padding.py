@@ -74,6 +74,9 @@ def pad(array, pad_width, mode: str | Callable[..., Any] = "constant", **kwargs)
         "linear_ramp": values from the edge to `end_values`;
         "maximum", "minimum", "mean": that of the nearest `stat_length` elements;
         "empty": zeros.
+
+    >>> jnp.pad(jnp.array([1, 2, 3]), (2, 1), mode="reflect")
+    Array([3, 2, 1, 2, 3, 2], dtype=int32)
     """
     array = ensure_arraylike("pad", array)
     pad_width = _pairs(pad_width, array.ndim, "pad_width")

@@ -39,6 +39,9 @@ def partition(a: Any, kth: int, axis: int = -1) -> Any:
     """The elements along an axis with the one that sorting puts at `kth` there, smaller ones before it, others after.
 
     Unlike NumPy's, NaNs do not come last in an order of their own, and `kth` is one position.
+
+    >>> jnp.partition(jnp.array([5, 1, 4, 2]), 1)[:2]
+    Array([1, 2], dtype=int32)
     """
     lines, kth = _lines("partition", a, kth, axis)
     bottom, _ = _smallest(lines, kth + 1)
@@ -48,7 +51,15 @@ def partition(a: Any, kth: int, axis: int = -1) -> Any:
 
 @jit(static_argnames=("kth", "axis"))
 def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
-    """Positions along an axis in the order into which `partition` brings the elements."""
+    """Positions along an axis in the order into which `partition` brings the elements.
+
+    Returns:
+      Integers of the shape of `a`.
+
+    >>> x = jnp.array([5, 1, 4, 2])
+    >>> x[jnp.argpartition(x, 1)[:2]]
+    Array([1, 2], dtype=int32)
+    """
     lines, kth = _lines("argpartition", a, kth, axis)
     _, bottom = _smallest(lines, kth + 1)
 
@@ -64,7 +75,11 @@ def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
 
 @jit
 def sort_complex(a: Any) -> Any:
-    """`a` sorted along its last axis, by the real and then by the imaginary part, as complex numbers."""
+    """`a` sorted along its last axis, by the real and then by the imaginary part, as complex numbers.
+
+    >>> jnp.sort_complex(jnp.array([2 + 1j, 1 + 5j, 2 - 1j]))
+    Array([1.+5.j, 2.-1.j, 2.+1.j], dtype=complex64)
+    """
     a = lax.sort(ensure_arraylike("sort_complex", a))
     return lax.convert_element_type(a, dtypes.to_complex_dtype(a.dtype))
 
@@ -76,6 +91,13 @@ def lexsort(keys: Sequence[Any], axis: int = -1) -> Any:
     Args:
       keys: arrays of one shape, or an array whose rows they are.
       axis: axis to sort along.
+
+    Returns:
+      Integers of the shape of one key.
+
+    >>> last, first = jnp.array([2, 1, 2]), jnp.array([1, 9, 0])
+    >>> jnp.lexsort([first, last])
+    Array([1, 2, 0], dtype=int32)
     """
     arrays = ensure_arraylike_tuple("lexsort", tuple(keys))
     if not arrays:

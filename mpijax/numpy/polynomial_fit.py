@@ -47,6 +47,10 @@ def polyfit(
       w: weights of the points, [n].
       full: return also (residuals, rank, singular values, rcond).
       cov: return also the covariance matrix of the coefficients, scaled by the residuals unless "unscaled".
+
+    >>> x = jnp.array([0.0, 1.0, 2.0, 3.0])
+    >>> jnp.polyfit(x, 2 * x + 1, 1).round(3)
+    Array([2., 1.], dtype=float32)
     """
     x, y = ensure_arraylike("polyfit", x, y)
     deg = static(deg, "deg must be int", int)

@@ -28,6 +28,10 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
 
     Raises:
       ValueError: x has not one axis, or N is negative.
+
+    >>> jnp.vander(jnp.array([2, 3]), 3)
+    Array([[4, 2, 1],
+           [9, 3, 1]], dtype=int32)
     """
     x = ensure_arraylike("vander", x)
     if x.ndim != 1:
@@ -49,6 +53,9 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
       p: coefficients, [n] or [n, *shape].
       x: array.
       unroll: how many steps of the loop are written out.
+
+    >>> jnp.polyval(jnp.array([1, 0, 2]), jnp.array([0, 3]))
+    Array([ 2, 11], dtype=int32)
     """
     p, x = promote_dtypes(*ensure_arraylike("polyval", p, x))
     shape = lax.broadcast_shapes(p.shape[1:], x.shape)
@@ -58,7 +65,13 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
 
 @jit
 def polyadd(a1: Any, a2: Any) -> Any:
-    """The sum of two polynomials."""
+    """The sum of two polynomials.
+
+    Coefficients, the highest power first.
+
+    >>> jnp.polyadd(jnp.array([1, 0, 2]), jnp.array([3, 1]))
+    Array([1, 3, 3], dtype=int32)
+    """
     long, short = promote_dtypes(*ensure_arraylike("polyadd", a1, a2))
     if long.shape[0] < short.shape[0]:
         long, short = short, long
@@ -67,7 +80,13 @@ def polyadd(a1: Any, a2: Any) -> Any:
 
 @jit
 def polysub(a1: Any, a2: Any) -> Any:
-    """The difference of two polynomials."""
+    """The difference of two polynomials.
+
+    Coefficients, the highest power first.
+
+    >>> jnp.polysub(jnp.array([1, 0, 2]), jnp.array([3, 1]))
+    Array([ 1, -3,  1], dtype=int32)
+    """
     a1, a2 = promote_dtypes(*ensure_arraylike("polysub", a1, a2))
     return polyadd(a1, -a2)
 
@@ -77,6 +96,9 @@ def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
 
     Args:
       trim_leading_zeros: leave out coefficients 0 of the highest powers first, which `jit` cannot.
+
+    >>> jnp.polymul(jnp.array([1, 1]), jnp.array([1, -1]))
+    Array([ 1.,  0., -1.], dtype=float32)
     """
     a1, a2 = promote_dtypes_inexact(*ensure_arraylike("polymul", a1, a2))
     if trim_leading_zeros and (len(a1) > 1 or len(a2) > 1):
@@ -93,6 +115,9 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
 
     Returns:
       (quotient, remainder), the latter as long as `u`.
+
+    >>> jnp.polydiv(jnp.array([1.0, 0.0, -1.0]), jnp.array([1.0, -1.0]))
+    (Array([1., 1.], dtype=float32), Array([0., 0., 0.], dtype=float32))
     """
     u, v = promote_dtypes_inexact(*ensure_arraylike("polydiv", u, v))
     steps = len(u) - len(v) + 1
@@ -115,7 +140,13 @@ def _falling(first: int, last: int, m: int, dtype: Any) -> Any:
 
 @jit(static_argnames=("m",))
 def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
-    """The `m`-th integral of a polynomial, with `k` as constants: one, or one for each integration."""
+    """The `m`-th integral of a polynomial, with `k` as constants: one, or one for each integration.
+
+    Coefficients, the highest power first.
+
+    >>> jnp.polyint(jnp.array([6.0, 2.0]), k=5.0)
+    Array([3., 2., 5.], dtype=float32)
+    """
     m = static_int(m, "'m' argument of jnp.polyint")
     p, k = promote_dtypes_inexact(*ensure_arraylike("polyint", p, 0 if k is None else k))
     if m < 0:
@@ -132,7 +163,13 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
 
 @jit(static_argnames=("m",))
 def polyder(p: Any, m: int = 1) -> Any:
-    """The `m`-th derivative of a polynomial."""
+    """The `m`-th derivative of a polynomial.
+
+    Coefficients, the highest power first.
+
+    >>> jnp.polyder(jnp.array([1.0, 2.0, 3.0]))
+    Array([2., 2.], dtype=float32)
+    """
     p = ensure_arraylike("polyder", p)
     m = static_int(m, "'m' argument of jnp.polyder")
     (p,) = promote_dtypes_inexact(p)
@@ -147,6 +184,9 @@ def poly(seq_of_zeros: Any) -> Any:
 
     Returns:
       Coefficients [n + 1]; for no roots the number 1.
+
+    >>> jnp.poly(jnp.array([1.0, 2.0]))
+    Array([ 1., -3.,  2.], dtype=float32)
     """
     (roots_,) = promote_dtypes_inexact(ensure_arraylike("poly", seq_of_zeros))
     roots_ = jnp.atleast_1d(roots_)
@@ -170,6 +210,9 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
       p: coefficients [n].
       strip_zeros: leave out coefficients 0 of the highest powers, which `jit` cannot; else the roots that they
         take away are NaN.
+
+    >>> jnp.sort(jnp.roots(jnp.array([1.0, -3.0, 2.0])).real)
+    Array([1., 2.], dtype=float32)
     """
     (p,) = promote_dtypes_inexact(ensure_arraylike("roots", p))
     p = jnp.atleast_1d(p)

@@ -25,6 +25,9 @@ def ravel_multi_index(
       mode: of positions out of bounds: "raise", which `jit` cannot, "wrap" around, "clip" to the ends, or "ignore".
       order: "C" for row-major order, "F" for column-major order.
       dtype: an integer dtype; default that of the positions and int.
+
+    >>> jnp.ravel_multi_index((jnp.array([0, 1]), jnp.array([2, 1])), (2, 3))
+    Array([2, 4], dtype=int32)
     """
     if len(multi_index) != len(dims):
         raise AssertionError(f"{len(multi_index)=} != {len(dims)=}")
@@ -75,7 +78,11 @@ def _in_bounds(position: Any, size: int, mode: str) -> Any:
 
 
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
-    """Positions along each axis from positions in the flattened array; those out of bounds go to the ends."""
+    """Positions along each axis from positions in the flattened array; those out of bounds go to the ends.
+
+    >>> jnp.unravel_index(jnp.array([2, 4]), (2, 3))
+    (Array([0, 1], dtype=int32), Array([2, 1], dtype=int32))
+    """
     flat = ensure_arraylike("unravel_index", indices)
     sizes = list(shape) if hasattr(shape, "__iter__") and shape_of(shape) != () else [shape]
     if any(shape_of(s) != () for s in sizes):
@@ -98,6 +105,10 @@ def mask_indices(
 
     Args:
       size: how many positions to return, see `nonzero`.
+
+    >>> rows, columns = jnp.mask_indices(3, jnp.triu, 1)
+    >>> rows, columns
+    (Array([0, 0, 1], dtype=int32), Array([1, 2, 2], dtype=int32))
     """
     i, j = jnp.nonzero(mask_func(jnp.ones((n, n)), k), size=size)
     return i, j

@@ -21,6 +21,12 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
       axisa, axisb: the axes of the vectors' elements.
       axisc: where that axis goes in the result.
       axis: one number for all three.
+
+    Raises:
+      ValueError: vectors of another number of elements.
+
+    >>> jnp.cross(jnp.array([1, 0, 0]), jnp.array([0, 1, 0]))
+    Array([0, 0, 1], dtype=int32)
     """
     check_arraylike("cross", a, b)
     if axis is not None:

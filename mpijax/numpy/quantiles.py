@@ -53,6 +53,10 @@ def quantile(
 
     Returns:
       Array of the shape of `q` and then of what is left of that of `a`.
+
+    >>> x = jnp.array([0.0, 10.0, 20.0])
+    >>> jnp.quantile(x, 0.9), jnp.quantile(x, 0.9, method="lower")
+    (Array(18., dtype=float32), Array(10., dtype=float32))
     """
     a, q, weights = _arguments("quantile", a, q, out, overwrite_input, weights)
     return _quantile(a, q, axis, method, keepdims, False, weights)
@@ -70,7 +74,11 @@ def nanquantile(
     *,
     weights: Any = None,
 ) -> Any:
-    """As `quantile`, of the elements that are not NaN; NaN where there are none."""
+    """As `quantile`, of the elements that are not NaN; NaN where there are none.
+
+    >>> jnp.nanquantile(jnp.array([1.0, jnp.nan, 3.0]), 0.25)
+    Array(1.5, dtype=float32)
+    """
     a, q, weights = _arguments("nanquantile", a, q, out, overwrite_input, weights)
     return _quantile(a, q, axis, method, keepdims, True, weights)
 
@@ -88,7 +96,11 @@ def percentile(
     weights: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """As `quantile`, with shares in percent."""
+    """As `quantile`, with shares in percent.
+
+    >>> jnp.percentile(jnp.array([0.0, 10.0, 20.0]), jnp.array([5, 50]))
+    Array([ 1., 10.], dtype=float32)
+    """
     if out_sharding is not None:
         raise NotImplementedError("percentile takes no out_sharding: an array lives on one rank")
     a, q, weights = _percent("percentile", a, q, weights)
@@ -107,7 +119,11 @@ def nanpercentile(
     *,
     weights: Any = None,
 ) -> Any:
-    """As `nanquantile`, with shares in percent."""
+    """As `nanquantile`, with shares in percent.
+
+    >>> jnp.nanpercentile(jnp.array([1.0, jnp.nan, 3.0]), 50)
+    Array(2., dtype=float32)
+    """
     a, q, weights = _percent("nanpercentile", a, q, weights)
     return nanquantile(a, q, axis, out, overwrite_input, method, keepdims, weights=weights)
 
@@ -116,7 +132,13 @@ def nanpercentile(
 def median(
     a: Any, axis: _Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Any:
-    """The middle one of the elements along axes, or the mean of the middle two."""
+    """The middle one of the elements along axes, or the mean of the middle two.
+
+    Arguments and result are those of `quantile`.
+
+    >>> jnp.median(jnp.array([[1, 9, 5], [4, 2, 8]]), axis=1)
+    Array([5., 4.], dtype=float32)
+    """
     a = ensure_arraylike("median", a)
     return quantile(a, 0.5, axis, out, overwrite_input, "midpoint", keepdims)
 
@@ -125,7 +147,13 @@ def median(
 def nanmedian(
     a: Any, axis: _Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Any:
-    """The median of the elements that are not NaN."""
+    """The median of the elements that are not NaN.
+
+    Arguments and result are those of `quantile`.
+
+    >>> jnp.nanmedian(jnp.array([1.0, jnp.nan, 5.0, 7.0]))
+    Array(5., dtype=float32)
+    """
     a = ensure_arraylike("nanmedian", a)
     return nanquantile(a, 0.5, axis, out, overwrite_input, "midpoint", keepdims)
 

@@ -14,17 +14,29 @@ ComplexWarning = np.exceptions.ComplexWarning
 
 
 def result_type(*args: Any) -> np.dtype:
-    """The dtype that values and dtypes promote to together."""
+    """The dtype that values and dtypes promote to together.
+
+    >>> jnp.result_type(jnp.bfloat16(1), 2.0), jnp.result_type(jnp.int8(1), 2.0)
+    (dtype(bfloat16), dtype('float32'))
+    """
     return dtypes.result_type(*args)
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:
-    """Whether a dtype, or kind of dtypes, belongs to another one."""
+    """Whether a dtype, or kind of dtypes, belongs to another one.
+
+    >>> jnp.issubdtype(jnp.int8, jnp.integer), jnp.issubdtype(jnp.bfloat16, jnp.floating)
+    (True, True)
+    """
     return dtypes.issubdtype(arg1, arg2)
 
 
 def isscalar(element: Any) -> bool:
-    """Whether `element` is a number or an array without axes."""
+    """Whether `element` is a number or an array without axes.
+
+    >>> jnp.isscalar(2.5), jnp.isscalar(jnp.ones(1))
+    (True, False)
+    """
     if np.isscalar(element):
         return True
     element = unwrap(element)
@@ -32,22 +44,46 @@ def isscalar(element: Any) -> bool:
 
 
 def get_printoptions() -> Any:
-    """NumPy's print options, which arrays follow."""
+    """NumPy's print options, which arrays follow.
+
+    >>> jnp.get_printoptions()["precision"]
+    8
+    """
     return np.get_printoptions()
 
 
 def set_printoptions(*args: Any, **kwargs: Any) -> None:
-    """Set NumPy's print options, which arrays follow."""
+    """Set NumPy's print options, which arrays follow.
+
+    >>> with jnp.printoptions():
+    ...     jnp.set_printoptions(precision=2)
+    ...     print(jnp.array([0.12345, 2.0]))
+    [0.12 2.  ]
+    """
     np.set_printoptions(*args, **kwargs)
 
 
 def printoptions(*args: Any, **kwargs: Any) -> Any:
-    """Set NumPy's print options inside a `with` block."""
+    """Set NumPy's print options inside a `with` block.
+
+    >>> with jnp.printoptions(precision=2):
+    ...     print(jnp.array([0.12345, 2.0]))
+    [0.12 2.  ]
+    """
     return np.printoptions(*args, **kwargs)
 
 
 def load(file: Any, *args: Any, **kwargs: Any):
-    """Arrays from a file that `numpy.save` wrote; from an ``.npz`` file NumPy's dictionary of arrays."""
+    """Arrays from a file that `numpy.save` wrote; from an ``.npz`` file NumPy's dictionary of arrays.
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> jnp.save(file, jnp.arange(3))
+    >>> file.seek(0)
+    0
+    >>> jnp.load(file)
+    Array([0, 1, 2], dtype=int32)
+    """
     from mpijax.numpy.constructors import asarray
 
     out = np.load(file, *args, **kwargs)

@@ -38,6 +38,9 @@ def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding
     """Numbers from `start` (0 if only one is given) up to but without `stop`, `step` apart.
 
     The arguments are scalars known while tracing: they decide the length.
+
+    >>> jnp.arange(3), jnp.arange(0, 1, 0.25)
+    (Array([0, 1, 2], dtype=int32), Array([0.  , 0.25, 0.5 , 0.75], dtype=float32))
     """
     sharding = device_sharding(device, out_sharding, "jnp.arange")
     return place(_arange(start, stop, step, requested_dtype(dtype, "arange")), sharding)
@@ -91,6 +94,9 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
     Args:
       start, stop: scalars or arrays that broadcast together; the numbers run along the new axis `axis`.
       retstep: return (numbers, step).
+
+    >>> jnp.linspace(0, 1, 5)
+    Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
     num = static_int(num, "'num' argument of jnp.linspace")
     axis = static_int(axis, "'axis' argument of jnp.linspace")
@@ -150,7 +156,11 @@ def _inexact_result(name: str, dtype, start, stop):
 
 
 def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
-    """base ** x for `num` evenly spaced x from `start` to `stop`."""
+    """base ** x for `num` evenly spaced x from `start` to `stop`.
+
+    >>> jnp.logspace(0, 3, 4, base=2)
+    Array([1., 2., 4., 8.], dtype=float32)
+    """
     num = static_int(num, "'num' argument of jnp.logspace")
     axis = static_int(axis, "'axis' argument of jnp.logspace")
     return _logspace(start, stop, num, endpoint, base, dtype, axis)
@@ -167,7 +177,11 @@ def _logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0)
 
 
 def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
-    """`num` numbers from `start` to `stop`, each the same multiple of the one before."""
+    """`num` numbers from `start` to `stop`, each the same multiple of the one before.
+
+    >>> jnp.geomspace(1, 1000, 4).round(3)
+    Array([   1.,   10.,  100., 1000.], dtype=float32)
+    """
     num = static_int(num, "'num' argument of jnp.geomspace")
     axis = static_int(axis, "'axis' argument of jnp.geomspace")
     return _geomspace(start, stop, num, endpoint, dtype, axis)
@@ -196,6 +210,11 @@ def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
     Args:
       sparse: leave axes along which an array does not change at size 1.
       indexing: "ij" for result axes in the order of the arguments, "xy" with the first two swapped.
+
+    >>> x, y = jnp.meshgrid(jnp.array([1, 2, 3]), jnp.array([10, 20]))
+    >>> x + y
+    Array([[11, 12, 13],
+           [21, 22, 23]], dtype=int32)
     """
     axes = list(ensure_arraylike_tuple("meshgrid", xi))
     if not copy:
@@ -218,7 +237,13 @@ def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
 
 
 def indices(dimensions, dtype=None, sparse=False):
-    """For each axis of a grid, the index along it: an array (axes, *dimensions), or a tuple if sparse."""
+    """For each axis of a grid, the index along it: an array (axes, *dimensions), or a tuple if sparse.
+
+    >>> rows, columns = jnp.indices((2, 3))
+    >>> columns
+    Array([[0, 1, 2],
+           [0, 1, 2]], dtype=int32)
+    """
     dtype = dtypes.check_user_dtype_supported(int if dtype is None else dtype, "indices")
     dimensions = tuple(static_int(d, "dimensions argument of jnp.indices") for d in dimensions)
     grids = []
@@ -231,7 +256,12 @@ def indices(dimensions, dtype=None, sparse=False):
 
 
 def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float, **kwargs: Any):
-    """`function(i, j, ...)` at every index of the shape; the function is vectorised by `vmap`."""
+    """`function(i, j, ...)` at every index of the shape; the function is vectorised by `vmap`.
+
+    >>> jnp.fromfunction(lambda i, j: 10 * i + j, (2, 3), dtype=int)
+    Array([[ 0,  1,  2],
+           [10, 11, 12]], dtype=int32)
+    """
     from mpijax.transforms.api import vmap
 
     shape = canonical_shape(shape, context="shape argument of jnp.fromfunction()")

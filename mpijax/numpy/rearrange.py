@@ -27,7 +27,12 @@ _I32 = np.dtype(np.int32)
 
 
 def flip(m, axis=None):
-    """The array backwards along axes (default: all)."""
+    """The array backwards along axes (default: all).
+
+    >>> jnp.flip(jnp.array([[1, 2], [3, 4]]), axis=1)
+    Array([[2, 1],
+           [4, 3]], dtype=int32)
+    """
     return _flip(ensure_arraylike("flip", m), optional_axes(axis))
 
 
@@ -38,18 +43,33 @@ def _flip(m, axis=None):
 
 
 def fliplr(m):
-    """The array backwards along its second axis."""
+    """The array backwards along its second axis.
+
+    >>> jnp.fliplr(jnp.array([[1, 2, 3], [4, 5, 6]]))
+    Array([[3, 2, 1],
+           [6, 5, 4]], dtype=int32)
+    """
     return _flip(ensure_arraylike("fliplr", m), 1)
 
 
 def flipud(m):
-    """The array backwards along its first axis."""
+    """The array backwards along its first axis.
+
+    >>> jnp.flipud(jnp.array([[1, 2], [3, 4]]))
+    Array([[3, 4],
+           [1, 2]], dtype=int32)
+    """
     return _flip(ensure_arraylike("flipud", m), 0)
 
 
 @jit(static_argnames=("k", "axes"))
 def rot90(m, k=1, axes=(0, 1)):
-    """The array turned k times by 90 degrees in the plane of two axes, from the first towards the second."""
+    """The array turned k times by 90 degrees in the plane of two axes, from the first towards the second.
+
+    >>> jnp.rot90(jnp.array([[1, 2], [3, 4]]))
+    Array([[2, 4],
+           [1, 3]], dtype=int32)
+    """
     m = ensure_arraylike("rot90", m)
     if m.ndim < 2:
         raise ValueError(
@@ -77,6 +97,9 @@ def roll(a, shift, axis=None):
     Args:
       shift: an int or one per axis; may be a traced array.
       axis: an int or several.
+
+    >>> jnp.roll(jnp.arange(5), 2)
+    Array([3, 4, 0, 1, 2], dtype=int32)
     """
     a = ensure_arraylike("roll", a)
     if axis is None:
@@ -119,7 +142,11 @@ def _roll_dynamic(a, shift, axis):
 
 @jit(static_argnames=("axis", "start"))
 def rollaxis(a, axis, start=0):
-    """The array with one axis moved before the axis `start`."""
+    """The array with one axis moved before the axis `start`.
+
+    >>> jnp.rollaxis(jnp.ones((2, 3, 4)), 2).shape
+    (4, 2, 3)
+    """
     from mpijax.numpy.shapes import moveaxis
 
     a = ensure_arraylike("rollaxis", a)
@@ -133,7 +160,12 @@ def rollaxis(a, axis, start=0):
 
 
 def tile(A, reps):
-    """The array repeated as a whole `reps` times, or so many times along each axis."""
+    """The array repeated as a whole `reps` times, or so many times along each axis.
+
+    >>> jnp.tile(jnp.array([1, 2]), (2, 2))
+    Array([[1, 2, 1, 2],
+           [1, 2, 1, 2]], dtype=int32)
+    """
     a = ensure_arraylike("tile", A)
     try:
         reps = tuple(reps)
@@ -150,9 +182,12 @@ def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None
     """Each element (or subarray along an axis) repeated.
 
     Args:
-      repeats: how often, one number or one per element; must be known while tracing unless
-      `total_repeat_length` is. axis: where the elements lie; without it those of the whole array in row-major
-      order. total_repeat_length: the length of the result: cut, or filled up with the last element.
+      repeats: how often, one number or one per element; must be known while tracing unless `total_repeat_length` is.
+      axis: where the elements lie; without it those of the whole array in row-major order.
+      total_repeat_length: the length of the result: cut, or filled up with the last element.
+
+    >>> jnp.repeat(jnp.array([7, 8, 9]), jnp.array([1, 0, 3]))
+    Array([7, 9, 9, 9], dtype=int32)
     """
     del out_sharding
     check_arraylike("repeat", a, *(() if type(repeats) is int else (repeats,)))
@@ -214,7 +249,11 @@ def _repeat_each(a, repeats, axis: int, length: int):
 
 @jit(static_argnames=("axis",))
 def append(arr, values, axis=None):
-    """`values` after `arr` along an axis; without one, the elements of both in row-major order."""
+    """`values` after `arr` along an axis; without one, the elements of both in row-major order.
+
+    >>> jnp.append(jnp.array([1, 2]), jnp.array([[3], [4]]))
+    Array([1, 2, 3, 4], dtype=int32)
+    """
     if axis is None:
         arr, values = (ensure_arraylike("ravel", x) for x in (arr, values))
         return concatenate([lax.reshape(arr, (arr.size,)), lax.reshape(values, (values.size,))])

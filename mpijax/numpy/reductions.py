@@ -83,12 +83,17 @@ def sum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=
 
     Args:
       axis: an int, a tuple of ints, or None for all; names of mapped axes stand for those.
-      dtype: of the result, in which the sum is taken. By default 16-bit floats are added up in float32, and
-      integers
+      dtype: of the result, in which the sum is taken. By default 16-bit floats are added up in float32, and integers
         narrower than the default integer type become that type unless `promote_integers` is false.
       keepdims: keep the axes with size 1.
       initial: a scalar to start from.
       where: a mask of the elements to take.
+
+    Returns:
+      A scalar, or an array without the axes.
+
+    >>> jnp.sum(jnp.array([[1, 2], [3, 4]]), axis=0)
+    Array([4, 6], dtype=int32)
     """
     if dtype is None and out is None and keepdims is False and initial is None and where is None:
         dims = _plain_axes(a, axis)
@@ -101,7 +106,11 @@ def sum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=
 
 
 def prod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None, promote_integers=True):
-    """Product of the elements along axes (default: all); the arguments are those of `sum`."""
+    """Product of the elements along axes (default: all); the arguments are those of `sum`.
+
+    >>> jnp.prod(jnp.array([[1, 2], [3, 4]]), axis=1)
+    Array([ 2, 12], dtype=int32)
+    """
     return _run(
         _prod, "prod", a, axis, out, dtype=dtype, keepdims=keepdims, initial=initial, where=where,
         upcast=dtype is None, promote_integers=promote_integers,
@@ -120,30 +129,58 @@ def max(a, axis=None, out=None, keepdims=False, initial=None, where=None):
     """The largest element along axes (default: all), NaN if there is one.
 
     Empty arrays, and a `where` mask, need `initial`; the other arguments are those of `sum`.
+
+    >>> jnp.max(jnp.array([[1, 5], [3, 4]]), axis=1, keepdims=True)
+    Array([[5],
+           [4]], dtype=int32)
     """
     return _extremum(_MAX, _max, a, axis, out, keepdims, initial, where)
 
 
 def min(a, axis=None, out=None, keepdims=False, initial=None, where=None):
-    """The smallest element along axes (default: all), NaN if there is one; arguments as for `max`."""
+    """The smallest element along axes (default: all), NaN if there is one; arguments as for `max`.
+
+    >>> jnp.min(jnp.array([1, 5, 3]), where=jnp.array([False, True, True]), initial=100)
+    Array(3, dtype=int32)
+    """
     return _extremum(_MIN, _min, a, axis, out, keepdims, initial, where)
 
 
 def amax(a, axis=None, out=None, keepdims=False, initial=None, where=None):
-    """The largest element along axes, see `max`."""
+    """The largest element along axes, see `max`.
+
+    >>> jnp.amax(jnp.array([[1, 5], [3, 4]]), axis=0)
+    Array([3, 5], dtype=int32)
+    """
     return max(a, axis=axis, out=out, keepdims=keepdims, initial=initial, where=where)
 
 
 def amin(a, axis=None, out=None, keepdims=False, initial=None, where=None):
-    """The smallest element along axes, see `min`."""
+    """The smallest element along axes, see `min`.
+
+    >>> jnp.amin(jnp.array([[1, 5], [3, 4]]), axis=0)
+    Array([1, 4], dtype=int32)
+    """
     return min(a, axis=axis, out=out, keepdims=keepdims, initial=initial, where=where)
 
 
 def all(a, axis=None, out=None, keepdims=False, *, where=None):
-    """Whether all elements along axes (default: all) are true (nonzero)."""
+    """Whether all elements along axes (default: all) are true (nonzero).
+
+    A bool scalar, or an array without the axes (size 1 with `keepdims`); True of nothing.
+
+    >>> jnp.all(jnp.array([[1, 0], [2, 3]]), axis=1)
+    Array([False,  True], dtype=bool)
+    """
     return _run(_all, "all", a, axis, out, keepdims=keepdims, where=where)
 
 
 def any(a, axis=None, out=None, keepdims=False, *, where=None):
-    """Whether any element along axes (default: all) is true (nonzero)."""
+    """Whether any element along axes (default: all) is true (nonzero).
+
+    A bool scalar, or an array without the axes (size 1 with `keepdims`); False of nothing.
+
+    >>> jnp.any(jnp.array([[0, 0], [0, 3]]), axis=1)
+    Array([False,  True], dtype=bool)
+    """
     return _run(_any, "any", a, axis, out, keepdims=keepdims, where=where)

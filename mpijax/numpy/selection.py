@@ -11,7 +11,16 @@ from mpijax.numpy.util import broadcast_together, check_arraylike, promote_dtype
 
 
 def select(condlist, choicelist, default=0):
-    """For each element, the choice that belongs to the first condition that holds, else `default`."""
+    """For each element, the choice that belongs to the first condition that holds, else `default`.
+
+    Args:
+      condlist: bool arrays.
+      choicelist: as many arrays; all broadcast against each other and are promoted to one dtype.
+
+    >>> x = jnp.array([-5, 1, 20])
+    >>> jnp.select([x < 0, x > 10], [0, 10], x)
+    Array([ 0,  1, 10], dtype=int32)
+    """
     if len(condlist) != len(choicelist):
         raise ValueError(
             f"condlist must have length equal to choicelist ({len(condlist)} vs {len(choicelist)})"

@@ -25,6 +25,10 @@ def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: 
       assume_unique: a promise that both hold distinct elements, which the method "sort" makes use of.
       invert: whether it does not occur instead.
       method: "compare_all" (the default) compares every pair, "binary_search" sorts `test_elements`, "sort" both.
+
+    >>> jnp.isin(jnp.array([[1, 2], [3, 4]]), jnp.array([2, 3]))
+    Array([[False,  True],
+           [ True, False]], dtype=bool)
     """
     element, test_elements = ensure_arraylike("isin", element, test_elements)
     return _in1d(element, test_elements, invert, method, assume_unique).reshape(element.shape)
@@ -55,7 +59,11 @@ def _in1d(ar1, ar2, invert, method="auto", assume_unique=False):
 
 
 def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The elements that occur in either array. `size`, `fill_value`: see `unique`."""
+    """The elements that occur in either array. `size`, `fill_value`: see `unique`.
+
+    >>> jnp.union1d(jnp.array([3, 1]), jnp.array([2, 3]))
+    Array([1, 2, 3], dtype=int32)
+    """
     arrays = ensure_arraylike("union1d", ar1, ar2)
     where = "The error arose in union1d()"
     if size is None:
@@ -74,6 +82,9 @@ def setdiff1d(
     Args:
       assume_unique: take the elements of `ar1` as they are, rather than the distinct ones in order.
       size, fill_value: the length of the result, and what it is filled up with, default 0.
+
+    >>> jnp.setdiff1d(jnp.array([3, 1, 2, 3]), jnp.array([2, 5]))
+    Array([1, 3], dtype=int32)
     """
     x, y = (a.ravel() for a in ensure_arraylike("setdiff1d", ar1, ar2))
     where = "The error arose in setdiff1d()"
@@ -104,6 +115,9 @@ def setxor1d(
     Args:
       assume_unique: a promise that each array holds distinct elements.
       size, fill_value: the length of the result, and what it is filled up with, default the least element of it.
+
+    >>> jnp.setxor1d(jnp.array([3, 1, 2]), jnp.array([2, 5]))
+    Array([1, 3, 5], dtype=int32)
     """
     x, y = promote_dtypes(*(a.ravel() for a in ensure_arraylike("setxor1d", ar1, ar2)))
     if size is not None:
@@ -178,6 +192,9 @@ def intersect1d(
       assume_unique: a promise that each array holds distinct elements.
       return_indices: return also where they come first in each array.
       size, fill_value: the length of the result, and what it is filled up with, default the least element of it.
+
+    >>> jnp.intersect1d(jnp.array([3, 1, 2, 3]), jnp.array([3, 2, 5]))
+    Array([2, 3], dtype=int32)
     """
     x, y = (a.ravel() for a in promote_dtypes(*ensure_arraylike("intersect1d", ar1, ar2)))
     if size is not None:

@@ -81,6 +81,13 @@ def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
     """The elements of `a`, in row-major order (column-major for order "F"), in another shape.
 
     One size may be -1: what remains.
+
+    Raises:
+      TypeError: the shape has another number of elements.
+
+    >>> jnp.reshape(jnp.arange(6), (2, -1))
+    Array([[0, 1, 2],
+           [3, 4, 5]], dtype=int32)
     """
     del copy, out_sharding
     check_arraylike("reshape", a)
@@ -97,7 +104,14 @@ def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
 
 
 def ravel(a, order="C", *, out_sharding=None):
-    """The elements of `a` as a 1-d array."""
+    """The elements of `a` as a 1-d array.
+
+    Args:
+      order: "C" for row-major order, "F" for column-major order.
+
+    >>> jnp.ravel(jnp.array([[1, 2], [3, 4]]), order="F")
+    Array([1, 3, 2, 4], dtype=int32)
+    """
     a = ensure_arraylike("ravel", a)
     if order == "K":
         raise NotImplementedError("Ravel not implemented for order='K'.")
@@ -108,7 +122,13 @@ def ravel(a, order="C", *, out_sharding=None):
 
 
 def transpose(a, axes=None):
-    """The array with its axes in the order `axes` (default: reversed)."""
+    """The array with its axes in the order `axes` (default: reversed).
+
+    >>> jnp.transpose(jnp.array([[1, 2, 3], [4, 5, 6]]))
+    Array([[1, 4],
+           [2, 5],
+           [3, 6]], dtype=int32)
+    """
     a = ensure_arraylike("transpose", a)
     if axes is None:
         return lax.transpose(a, tuple(range(a.ndim))[::-1])
@@ -116,12 +136,20 @@ def transpose(a, axes=None):
 
 
 def permute_dims(a, /, axes):
-    """The array with its axes in the order `axes`."""
+    """The array with its axes in the order `axes`.
+
+    >>> jnp.permute_dims(jnp.ones((2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
     return lax.transpose(ensure_arraylike("permute_dims", a), axes)
 
 
 def matrix_transpose(x, /):
-    """Matrices in the last two axes transposed."""
+    """Matrices in the last two axes transposed.
+
+    >>> jnp.matrix_transpose(jnp.ones((5, 2, 3))).shape
+    (5, 3, 2)
+    """
     x = ensure_arraylike("matrix_transpose", x)
     if x.ndim < 2:
         raise ValueError(f"x must be at least two-dimensional for matrix_transpose; got ndim={x.ndim!r}")
@@ -130,7 +158,11 @@ def matrix_transpose(x, /):
 
 
 def swapaxes(a, axis1, axis2):
-    """The array with two axes exchanged."""
+    """The array with two axes exchanged.
+
+    >>> jnp.swapaxes(jnp.ones((2, 3, 4)), 0, 2).shape
+    (4, 3, 2)
+    """
     a = ensure_arraylike("swapaxes", a)
     order = np.arange(a.ndim)
     order[axis1], order[axis2] = order[axis2], order[axis1]
@@ -138,7 +170,11 @@ def swapaxes(a, axis1, axis2):
 
 
 def moveaxis(a, source, destination):
-    """The array with the axes `source` at the places `destination`, the others in their order."""
+    """The array with the axes `source` at the places `destination`, the others in their order.
+
+    >>> jnp.moveaxis(jnp.ones((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
     a = ensure_arraylike("moveaxis", a)
     source = tuple(canonical_axis(i, a.ndim) for i in index_tuple(source))
     destination = tuple(canonical_axis(i, a.ndim) for i in index_tuple(destination))
@@ -154,12 +190,23 @@ def moveaxis(a, source, destination):
 
 
 def expand_dims(a, axis):
-    """The array with new axes of size 1 at the places `axis` of the result."""
+    """The array with new axes of size 1 at the places `axis` of the result.
+
+    >>> jnp.expand_dims(jnp.ones((2, 3)), (0, 2)).shape
+    (1, 2, 1, 3)
+    """
     return lax.expand_dims(ensure_arraylike("expand_dims", a), index_tuple(axis))
 
 
 def squeeze(a, axis=None):
-    """The array without the axes `axis` (default: all) of size 1."""
+    """The array without the axes `axis` (default: all) of size 1.
+
+    Raises:
+      ValueError: an axis named has another size.
+
+    >>> jnp.squeeze(jnp.ones((1, 3, 1)), axis=0).shape
+    (3, 1)
+    """
     a = ensure_arraylike("squeeze", a)
     axes = tuple(i for i, n in enumerate(a.shape) if n == 1) if axis is None else index_tuple(axis)
     return lax.squeeze(a, axes)
@@ -172,19 +219,31 @@ def _at_least(name: str, arys: tuple[Any, ...], convert):
 
 @jit
 def atleast_1d(*arys):
-    """Arrays with at least one axis: one array for one argument, else a list."""
+    """Arrays with at least one axis: one array for one argument, else a list.
+
+    >>> jnp.atleast_1d(5.0)
+    Array([5.], dtype=float32, weak_type=True)
+    """
     return _at_least("atleast_1d", arys, lambda a: array(a, copy=False, ndmin=1))
 
 
 @jit
 def atleast_2d(*arys):
-    """Arrays with at least two axes, new ones in front: one array for one argument, else a list."""
+    """Arrays with at least two axes, new ones in front: one array for one argument, else a list.
+
+    >>> jnp.atleast_2d(jnp.array([1, 2]))
+    Array([[1, 2]], dtype=int32)
+    """
     return _at_least("atleast_2d", arys, lambda a: array(a, copy=False, ndmin=2))
 
 
 @jit
 def atleast_3d(*arys):
-    """Arrays with at least three axes, (n,) as (1, n, 1) and (n, m) as (n, m, 1)."""
+    """Arrays with at least three axes, (n,) as (1, n, 1) and (n, m) as (n, m, 1).
+
+    >>> jnp.atleast_3d(jnp.ones((2, 3))).shape
+    (2, 3, 1)
+    """
     if len(arys) > 1:
         check_arraylike("atleast_3d", *arys)
         return [atleast_3d(a) for a in arys]
@@ -200,25 +259,51 @@ def _with_three_axes(a):
 
 
 def broadcast_shapes(*shapes):
-    """The shape that arrays of these shapes broadcast to."""
+    """The shape that arrays of these shapes broadcast to.
+
+    Raises:
+      ValueError: they do not broadcast.
+
+    >>> jnp.broadcast_shapes((2, 1), (3,), ())
+    (2, 3)
+    """
     if not shapes:
         return ()
     return lax.broadcast_shapes(*((s,) if np.ndim(s) == 0 else tuple(s) for s in shapes))
 
 
 def broadcast_arrays(*args):
-    """The arrays broadcast to their common shape, as a list."""
+    """The arrays broadcast to their common shape, as a list.
+
+    >>> x, y = jnp.broadcast_arrays(jnp.array([1, 2]), jnp.array([[10], [20]]))
+    >>> x
+    Array([[1, 2],
+           [1, 2]], dtype=int32)
+    """
     return broadcast_together(*ensure_arraylike_tuple("broadcast_arrays", args))
 
 
 def broadcast_to(array, shape, *, out_sharding=None):
-    """The array broadcast to a shape."""
+    """The array broadcast to a shape.
+
+    Raises:
+      ValueError: it does not broadcast to that shape.
+
+    >>> jnp.broadcast_to(jnp.array([1, 2]), (2, 2))
+    Array([[1, 2],
+           [1, 2]], dtype=int32)
+    """
     del out_sharding
     return _broadcast_to(array, shape)
 
 
 def resize(a, new_shape):
-    """The elements of `a` in row-major order, repeated or cut to fill the shape."""
+    """The elements of `a` in row-major order, repeated or cut to fill the shape.
+
+    >>> jnp.resize(jnp.array([1, 2, 3]), (2, 2))
+    Array([[1, 2],
+           [3, 1]], dtype=int32)
+    """
     return _resize(a, index_tuple(new_shape))
 
 

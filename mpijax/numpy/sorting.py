@@ -42,7 +42,12 @@ def sort(
     stable: bool = True,
     descending: bool = False,
 ) -> Any:
-    """`a` sorted along `axis` (flattened if None), NaN last."""
+    """`a` sorted along `axis` (flattened if None), NaN last.
+
+    >>> jnp.sort(jnp.array([[3.0, jnp.nan, 1.0], [9.0, 7.0, 8.0]]))
+    Array([[ 1.,  3., nan],
+           [ 7.,  8.,  9.]], dtype=float32)
+    """
     a, axis = _line("sort", a, axis, kind, order)
     out = lax.sort(a, dimension=axis, is_stable=stable)
     return lax.rev(out, dimensions=[axis]) if descending else out
@@ -60,7 +65,11 @@ def argsort(
     dtype: Any = None,
 ) -> Any:
     """The positions that sort `a` along `axis` (flattened if None). Equal elements keep their order if
-    `stable`."""
+    `stable`.
+
+    >>> jnp.argsort(jnp.array([30, 10, 20]))
+    Array([1, 2, 0], dtype=int32)
+    """
     a, axis = _line("argsort", a, axis, kind, order)
     if dtype is None:
         dtype = index_dtype(a.shape[axis : axis + 1])
@@ -91,6 +100,9 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, meth
 
     Returns:
       int array of the shape of `v`, in [0, a.size].
+
+    >>> jnp.searchsorted(jnp.array([10, 20, 30]), jnp.array([5, 20, 25]))
+    Array([0, 1, 2], dtype=int32)
     """
     a, v = ensure_arraylike("searchsorted", a, v)
     if a.ndim != 1:
@@ -148,6 +160,9 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
       bins: edges, in rising or falling order.
       right: whether an edge belongs to the bin on its left.
       method: of `searchsorted`.
+
+    >>> jnp.digitize(jnp.array([0.5, 1.0, 7.0]), jnp.array([0.0, 1.0, 5.0]))
+    Array([1, 2, 3], dtype=int32)
     """
     x, bins = ensure_arraylike("digitize", x, bins)
     if bins.ndim != 1:

@@ -55,6 +55,9 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=None):
     """Mean of the elements along axes (default: all).
 
     16-bit floats are added up in float32, integers become floats. The arguments are those of `sum`.
+
+    >>> jnp.mean(jnp.array([[1, 2], [3, 6]]), axis=1)
+    Array([1.5, 4.5], dtype=float32)
     """
     _no_out("mean", out)
     a = ensure_arraylike("mean", a)
@@ -80,6 +83,9 @@ def average(a, axis=None, weights=None, returned=False, keepdims=False):
     Args:
       weights: of the shape of `a`, or of its sizes along `axis`; all 1 by default.
       returned: return (average, sum of weights).
+
+    >>> jnp.average(jnp.array([1.0, 2.0, 6.0]), weights=jnp.array([2, 1, 1]))
+    Array(2.5, dtype=float32)
     """
     return _average(a, optional_axes(axis), weights, returned, keepdims)
 
@@ -148,6 +154,9 @@ def var(
 
     Returns:
       The variance; NaN where nothing is left to divide by. Of complex numbers the mean of abs(x - mean)**2.
+
+    >>> jnp.var(jnp.array([[1.0, 3.0], [2.0, 8.0]]), axis=1)
+    Array([1., 9.], dtype=float32)
     """
     correction = _correction(ddof, correction)
     _no_out("var", out)
@@ -185,7 +194,11 @@ def _squared(x):
 def std(
     a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=None, mean=None, correction=None
 ):  # fmt: skip
-    """Standard deviation along axes: the square root of `var`, with the same arguments."""
+    """Standard deviation along axes: the square root of `var`, with the same arguments.
+
+    >>> jnp.std(jnp.array([[1.0, 5.0], [2.0, 8.0]]), axis=1)
+    Array([2., 3.], dtype=float32)
+    """
     correction = _correction(ddof, correction)
     _no_out("std", out)
     a = ensure_arraylike("std", a)
@@ -212,7 +225,11 @@ def _std(a, *, axis=None, dtype=None, correction=0, keepdims=False, where=None, 
 
 
 def ptp(a, axis=None, out=None, keepdims=False):
-    """The largest minus the smallest element along axes (default: all)."""
+    """The largest minus the smallest element along axes (default: all).
+
+    >>> jnp.ptp(jnp.array([[1, 9], [4, 6]]), axis=1)
+    Array([8, 2], dtype=int32)
+    """
     _no_out("ptp", out)
     return _ptp(ensure_arraylike("ptp", a), optional_axes(axis), None, keepdims)
 
@@ -226,7 +243,11 @@ def _ptp(a, axis=None, out=None, keepdims=False):
 
 @jit(static_argnames=("axis", "keepdims"))
 def count_nonzero(a, axis=None, keepdims=False):
-    """Number of elements along axes (default: all) that differ from 0."""
+    """Number of elements along axes (default: all) that differ from 0.
+
+    >>> jnp.count_nonzero(jnp.array([[0, 7], [5, 5]]), axis=0)
+    Array([1, 2], dtype=int32)
+    """
     a = ensure_arraylike("count_nonzero", a)
     nonzero = lax.ne(a, scalar_like(a, 0))
     return reductions.sum(nonzero, axis=axis, dtype=dtypes.default_int_dtype(), keepdims=keepdims)
@@ -254,7 +275,11 @@ def _skipping_nan(name, reduction, identity, nan_if_all_nan, a, axis, keepdims, 
 
 @jit(static_argnames=("axis", "keepdims"))
 def nanmin(a, axis=None, out=None, keepdims=False, initial=None, where=None):
-    """The smallest element along axes, skipping NaN; NaN where there is nothing else."""
+    """The smallest element along axes, skipping NaN; NaN where there is nothing else.
+
+    >>> jnp.nanmin(jnp.array([[1.0, jnp.nan], [3.0, 2.0]]), axis=0)
+    Array([1., 2.], dtype=float32)
+    """
     return _skipping_nan(
         "nanmin", reductions.min, np.inf, initial is None, a, axis, keepdims, where, out=out, initial=initial
     )
@@ -262,7 +287,11 @@ def nanmin(a, axis=None, out=None, keepdims=False, initial=None, where=None):
 
 @jit(static_argnames=("axis", "keepdims"))
 def nanmax(a, axis=None, out=None, keepdims=False, initial=None, where=None):
-    """The largest element along axes, skipping NaN; NaN where there is nothing else."""
+    """The largest element along axes, skipping NaN; NaN where there is nothing else.
+
+    >>> jnp.nanmax(jnp.array([[1.0, jnp.nan], [3.0, 2.0]]), axis=0)
+    Array([3., 2.], dtype=float32)
+    """
     return _skipping_nan(
         "nanmax", reductions.max, -np.inf, initial is None, a, axis, keepdims, where, out=out, initial=initial
     )
@@ -270,7 +299,11 @@ def nanmax(a, axis=None, out=None, keepdims=False, initial=None, where=None):
 
 @jit(static_argnames=("axis", "dtype", "keepdims"))
 def nansum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):
-    """Sum of the elements along axes, skipping NaN."""
+    """Sum of the elements along axes, skipping NaN.
+
+    >>> jnp.nansum(jnp.array([[1.0, jnp.nan], [3.0, 2.0]]), axis=0)
+    Array([4., 2.], dtype=float32)
+    """
     dtype = requested_dtype(dtype, "nansum")
     return _skipping_nan(
         "nansum", reductions.sum, 0, False, a, axis, keepdims, where, dtype=dtype, out=out, initial=initial
@@ -279,7 +312,11 @@ def nansum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, whe
 
 @jit(static_argnames=("axis", "dtype", "keepdims"))
 def nanprod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):
-    """Product of the elements along axes, skipping NaN."""
+    """Product of the elements along axes, skipping NaN.
+
+    >>> jnp.nanprod(jnp.array([2.0, jnp.nan, 4.0]))
+    Array(8., dtype=float32)
+    """
     dtype = requested_dtype(dtype, "nanprod")
     return _skipping_nan(
         "nanprod", reductions.prod, 1, False, a, axis, keepdims, where, dtype=dtype, out=out, initial=initial
@@ -288,7 +325,11 @@ def nanprod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, wh
 
 @jit(static_argnames=("axis", "dtype", "keepdims"))
 def nanmean(a, axis=None, dtype=None, out=None, keepdims=False, where=None):
-    """Mean of the elements along axes, skipping NaN."""
+    """Mean of the elements along axes, skipping NaN.
+
+    >>> jnp.nanmean(jnp.array([1.0, jnp.nan, 4.0]))
+    Array(2.5, dtype=float32)
+    """
     a = ensure_arraylike("nanmean", a)
     where = check_where("nanmean", where)
     _no_out("nanmean", out)
@@ -303,7 +344,11 @@ def nanmean(a, axis=None, dtype=None, out=None, keepdims=False, where=None):
 
 @jit(static_argnames=("axis", "dtype", "keepdims"))
 def nanvar(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=None, mean=None):
-    """Variance of the elements along axes, skipping NaN; the arguments are those of `var`."""
+    """Variance of the elements along axes, skipping NaN; the arguments are those of `var`.
+
+    >>> jnp.nanvar(jnp.array([1.0, jnp.nan, 5.0]), ddof=1)
+    Array(8., dtype=float32)
+    """
     a = ensure_arraylike("nanvar", a)
     where = check_where("nanvar", where)
     _no_out("nanvar", out)
@@ -325,7 +370,11 @@ def nanvar(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=Non
 
 @jit(static_argnames=("axis", "dtype", "keepdims"))
 def nanstd(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=None, mean=None):
-    """Standard deviation along axes, skipping NaN: the square root of `nanvar`."""
+    """Standard deviation along axes, skipping NaN: the square root of `nanvar`.
+
+    >>> jnp.nanstd(jnp.array([1.0, jnp.nan, 5.0]))
+    Array(2., dtype=float32)
+    """
     a = ensure_arraylike("nanstd", a)
     where = check_where("nanstd", where)
     dtype = requested_dtype(dtype, "nanstd")

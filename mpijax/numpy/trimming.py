@@ -16,6 +16,9 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: int | Sequence[int] | None = N
 
     Raises:
       ConcretizationTypeError: `filt` is traced; the shape of the result depends on its values.
+
+    >>> jnp.trim_zeros(jnp.array([0, 0, 1, 0, 2, 0]))
+    Array([1, 0, 2], dtype=int32)
     """
     filt = ensure_arraylike("trim_zeros", filt)
     known = np.asarray(static(filt, "Error arose in the `filt` argument of trim_zeros()"))

@@ -39,6 +39,11 @@ class ufunc:
       nargs: number of arguments that matter to `func`; default `nin`.
       identity: what leaves the other argument as it is, for reductions; None if there is none.
       call, reduce, accumulate, at, reduceat: forms of the methods to use in place of the general ones.
+
+    >>> average = jnp.ufunc(lambda x, y: (x + y) / 2, nin=2, nout=1, name="average")
+    >>> average.outer(jnp.array([0.0, 10.0]), jnp.array([2.0, 4.0]))
+    Array([[1., 2.],
+           [6., 7.]], dtype=float32)
     """
 
     def __init__(
@@ -104,6 +109,9 @@ class ufunc:
           keepdims: keep the axis with size 1.
           initial: what to start from; default the identity, or the first element.
           where: bool array of the elements to take.
+
+        >>> jnp.maximum.reduce(jnp.array([[1, 5], [3, 4]]), axis=1)
+        Array([5, 4], dtype=int32)
         """
         name = f"{self.__name__}.reduce"
         check_arraylike(name, a)
@@ -116,7 +124,11 @@ class ufunc:
         return _reduce(self, a, axis, dtype, keepdims, initial, where)
 
     def accumulate(self, a: Any, axis: int = 0, dtype: Any = None, out: None = None) -> Any:
-        """The results of `reduce` of 1, 2, 3 ... elements along an axis; of the shape of `a`."""
+        """The results of `reduce` of 1, 2, 3 ... elements along an axis; of the shape of `a`.
+
+        >>> jnp.maximum.accumulate(jnp.array([2, 1, 5, 3]))
+        Array([2, 2, 5, 5], dtype=int32)
+        """
         self._require_binary("accumulate")
         _refuse_out(f"{self.__name__}.accumulate", out)
         check_arraylike(f"{self.__name__}.accumulate", a)
@@ -128,6 +140,9 @@ class ufunc:
         Args:
           b: the second argument of a function that takes two; broadcast against the indices.
           inplace: must be False: the updated copy is returned.
+
+        >>> jnp.add.at(jnp.zeros(3), jnp.array([0, 2, 2]), 1.0, inplace=False)
+        Array([1., 0., 2.], dtype=float32)
         """
         if inplace:
             raise NotImplementedError(
@@ -141,13 +156,21 @@ class ufunc:
         """`reduce` of stretches of an axis: each from one of `indices` up to before the next, the last to the end.
 
         A stretch that does not go forward gives its first element.
+
+        >>> jnp.add.reduceat(jnp.array([1, 2, 3, 4]), jnp.array([0, 3]))
+        Array([6, 4], dtype=int32)
         """
         self._require_binary("reduceat")
         _refuse_out(f"{self.__name__}.reduceat", out)
         return _reduceat(self, a, indices, axis, dtype)
 
     def outer(self, A: Any, B: Any, /) -> Any:
-        """The function of each element of `A` with each of `B`: an array of shape `[*A.shape, *B.shape]`."""
+        """The function of each element of `A` with each of `B`: an array of shape `[*A.shape, *B.shape]`.
+
+        >>> jnp.multiply.outer(jnp.array([1, 2]), jnp.array([10, 20, 30]))
+        Array([[10, 20, 30],
+               [20, 40, 60]], dtype=int32)
+        """
         self._require_binary("outer")
         check_arraylike(f"{self.__name__}.outer", A, B)
         return _outer(self, A, B)
@@ -174,7 +197,12 @@ class ufunc:
 
 
 def frompyfunc(func: Callable, /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
-    """A `ufunc` from a function of `nin` scalars that returns `nout`."""
+    """A `ufunc` from a function of `nin` scalars that returns `nout`.
+
+    >>> clipped_sum = jnp.frompyfunc(lambda x, y: jnp.minimum(x + y, 10), nin=2, nout=1)
+    >>> clipped_sum.accumulate(jnp.array([4, 3, 5, 1]))
+    Array([ 4,  7, 10, 10], dtype=int32)
+    """
     return ufunc(func, nin, nout, identity=identity)
 
 

@@ -30,6 +30,13 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
 
     Args:
       mode: of positions out of bounds: dropped (None), "clip" to the ends or "wrap" around.
+
+    Raises:
+      ValueError: `inplace` is not False: arrays are immutable.
+
+    >>> jnp.put(jnp.zeros((2, 2), int), jnp.array([0, 3]), jnp.array([7, 8]), inplace=False)
+    Array([[7, 0],
+           [0, 8]], dtype=int32)
     """
     _refuse_in_place("put", inplace)
     a, ind, v = ensure_arraylike("put", a, ind, v)
@@ -49,7 +56,15 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
 
 
 def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
-    """`arr` with the elements where `mask` holds replaced by those of `vals`, in order, over and over."""
+    """`arr` with the elements where `mask` holds replaced by those of `vals`, in order, over and over.
+
+    Raises:
+      ValueError: `mask` has another size; or `inplace` is not False: arrays are immutable.
+
+    >>> x = jnp.array([1, -2, 3, -4])
+    >>> jnp.place(x, x < 0, jnp.array([0]), inplace=False)
+    Array([1, 0, 3, 0], dtype=int32)
+    """
     arr, mask, vals = ensure_arraylike("place", arr, mask, vals)
     vals = vals.ravel()
     _refuse_in_place("place", inplace)
@@ -69,6 +84,14 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True)
     Args:
       a: array of two axes, or of more of one size.
       wrap: not supported.
+
+    Raises:
+      ValueError: fewer than two axes; or `inplace` is not False: arrays are immutable.
+
+    >>> jnp.fill_diagonal(jnp.zeros((3, 3), int), jnp.array([1, 2, 3]), inplace=False)
+    Array([[1, 0, 0],
+           [0, 2, 0],
+           [0, 0, 3]], dtype=int32)
     """
     if inplace:
         raise NotImplementedError("JAX arrays are immutable, must use inplace=False")

@@ -105,6 +105,10 @@ def vectorize(
     Raises:
       ValueError: for a signature that does not parse, core dimensions that disagree, negative excluded positions.
       TypeError: for a wrong number of arguments or results.
+
+    >>> distance = jnp.vectorize(lambda x, y: jnp.sqrt(jnp.sum((x - y) ** 2)), signature="(n),(n)->()")
+    >>> distance(jnp.array([[0.0, 0.0], [3.0, 0.0]]), jnp.array([3.0, 4.0]))
+    Array([5., 4.], dtype=float32)
     """
     if any(not isinstance(e, (str, int)) for e in excluded):
         raise TypeError(f"jax.numpy.vectorize can only exclude integer or string arguments, but {excluded=!r}")

@@ -24,12 +24,20 @@ def _window(name: str, M: Any, weights: Callable[[Any, int], Any]) -> Any:
 
 
 def bartlett(M: int) -> Any:
-    """The triangle from 0 up to 1 and down to 0: float [M]."""
+    """The triangle from 0 up to 1 and down to 0: float [M].
+
+    >>> jnp.bartlett(5)
+    Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)
+    """
     return _window("bartlett", M, lambda n, M: 1 - jnp.abs(2 * n + 1 - M) / (M - 1))
 
 
 def blackman(M: int) -> Any:
-    """Blackman's window, 0.42 - 0.5 cos(2πt) + 0.08 cos(4πt) for t in [0, 1]: float [M]."""
+    """Blackman's window, 0.42 - 0.5 cos(2πt) + 0.08 cos(4πt) for t in [0, 1]: float [M].
+
+    >>> jnp.blackman(5).round(3) + 0.0
+    Array([0.  , 0.34, 1.  , 0.34, 0.  ], dtype=float32)
+    """
 
     def weights(n, M):
         return 0.42 - 0.5 * jnp.cos(2 * np.pi * n / (M - 1)) + 0.08 * jnp.cos(4 * np.pi * n / (M - 1))
@@ -38,17 +46,29 @@ def blackman(M: int) -> Any:
 
 
 def hamming(M: int) -> Any:
-    """Hamming's window, 0.54 - 0.46 cos(2πt) for t in [0, 1]: float [M]."""
+    """Hamming's window, 0.54 - 0.46 cos(2πt) for t in [0, 1]: float [M].
+
+    >>> jnp.hamming(5).round(3)
+    Array([0.08, 0.54, 1.  , 0.54, 0.08], dtype=float32)
+    """
     return _window("hamming", M, lambda n, M: 0.54 - 0.46 * jnp.cos(2 * np.pi * n / (M - 1)))
 
 
 def hanning(M: int) -> Any:
-    """Hann's window, 0.5 - 0.5 cos(2πt) for t in [0, 1]: float [M]."""
+    """Hann's window, 0.5 - 0.5 cos(2πt) for t in [0, 1]: float [M].
+
+    >>> jnp.hanning(5)
+    Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)
+    """
     return _window("hanning", M, lambda n, M: 0.5 * (1 - jnp.cos(2 * np.pi * n / (M - 1))))
 
 
 def kaiser(M: int, beta: Any) -> Any:
-    """Kaiser's window, i0(β √(1 - t²)) / i0(β) for t in [-1, 1]: float [M]. The larger β, the narrower."""
+    """Kaiser's window, i0(β √(1 - t²)) / i0(β) for t in [-1, 1]: float [M]. The larger β, the narrower.
+
+    >>> jnp.kaiser(3, 2.0).round(3)
+    Array([0.439, 1.   , 0.439], dtype=float32)
+    """
 
     def weights(n, M):
         middle = 0.5 * (M - 1)
@@ -63,6 +83,9 @@ def i0(x: Any) -> Any:
 
     Raises:
       ValueError: x is complex.
+
+    >>> jnp.i0(jnp.array([0.0, 1.0]))
+    Array([1.       , 1.2660658], dtype=float32)
     """
     (x,) = promote_args_inexact("i0", x)
     if not dtypes.issubdtype(x.dtype, np.floating):
