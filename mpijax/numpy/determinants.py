@@ -55,6 +55,10 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
     Returns:
       SlogdetResult(sign, logabsdet): arrays [...]; 0 and -inf for singular matrices.
 
+    Raises:
+      ValueError: a is not [..., n, n], or another method.
+      NotImplementedError: "qr" of complex matrices.
+
     >>> [float(x) for x in jnp.linalg.slogdet(np.diag([-1.0, 1.0]))]
     [-1.0, 0.0]
     """
@@ -156,6 +160,9 @@ _slogdet_qr.defjvp(_slogdet_jvp)
 @jit
 def det(a: Any) -> Any:
     """Determinants of matrices [..., n, n]: [...].
+
+    Raises:
+      ValueError: a is not [..., n, n].
 
     >>> float(jnp.linalg.det(np.array([[1.0, 2.0], [3.0, 4.0]])))
     -2.0

@@ -66,6 +66,9 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
     Returns:
       Matrices like a; NaN in place of those that are not positive definite.
 
+    Raises:
+      TypeError, ValueError: a is not [..., n, n].
+
     >>> jnp.linalg.cholesky(np.array([[4.0, 2.0], [2.0, 5.0]])).tolist()
     [[2.0, 0.0], [1.0, 2.0]]
     """
@@ -88,10 +91,15 @@ def svd(
       full_matrices: U is [..., m, m] and Vh [..., n, n]; else [..., m, k] and [..., k, n] with k = min(m, n).
       compute_uv: whether to return U and Vh.
       hermitian: a is Hermitian, which `eigh` is used for.
-      subset_by_index: None, or (0, k).
+      subset_by_index: None, or (0, min(m, n)), which is all.
 
     Returns:
       SVDResult(U, S, Vh), or S alone: [..., k], descending.
+
+    Raises:
+      TypeError: a has fewer than two axes.
+      ValueError: a subset together with `full_matrices`.
+      NotImplementedError: a subset that is not all.
 
     >>> jnp.linalg.svd(np.diag([3.0, 2.0]), compute_uv=False).round(4).tolist()
     [3.0, 2.0]
@@ -120,6 +128,9 @@ def _hermitian_svd(a, compute_uv, subset_by_index):
 def svdvals(x: Any, /) -> Any:
     """The singular values of matrices [..., m, n], descending: [..., min(m, n)].
 
+    Raises:
+      TypeError: x has fewer than two axes.
+
     >>> jnp.linalg.svdvals(np.diag([3.0, 2.0])).round(4).tolist()
     [3.0, 2.0]
     """
@@ -138,6 +149,10 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 
     Returns:
       QRResult(Q, R), or R.
+
+    Raises:
+      TypeError: a has fewer than two axes.
+      ValueError: another mode.
 
     >>> abs(jnp.linalg.qr(np.array([[3.0], [4.0]])).R).tolist()
     [[5.0]]
@@ -164,6 +179,10 @@ def eig(a: Any) -> EigResult:
       EigResult(eigenvalues, eigenvectors): complex [..., n] in no particular order, and [..., n, n], vectors of
       length 1 in columns.
 
+    Raises:
+      TypeError: a has fewer than two axes.
+      ValueError: its matrices are not square.
+
     >>> jnp.linalg.eig(np.diag([1.0, 2.0])).eigenvalues.tolist()
     [(1+0j), (2+0j)]
     """
@@ -174,6 +193,9 @@ def eig(a: Any) -> EigResult:
 @jit
 def eigvals(a: Any) -> Any:
     """Eigenvalues of square matrices [..., n, n]: complex [..., n], in no particular order.
+
+    Raises:
+      TypeError, ValueError: as of `eig`.
 
     >>> jnp.linalg.eigvals(np.array([[0.0, 1.0], [-1.0, 0.0]])).tolist()
     [1j, -1j]
@@ -194,6 +216,10 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Eigh
     Returns:
       EighResult(eigenvalues, eigenvectors): real [..., n], ascending, and orthonormal columns [..., n, n].
 
+    Raises:
+      ValueError: another UPLO.
+      TypeError, ValueError: a is not [..., n, n].
+
     >>> jnp.linalg.eigh(np.diag([2.0, 1.0])).eigenvalues.tolist()
     [1.0, 2.0]
     """
@@ -207,6 +233,9 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Eigh
 @jit(static_argnames=("UPLO", "symmetrize_input"))
 def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
     """Eigenvalues of Hermitian matrices [..., n, n]: real [..., n], ascending. The arguments are those of `eigh`.
+
+    Raises:
+      ValueError, TypeError: as of `eigh`.
 
     >>> jnp.linalg.eigvalsh(np.diag([2.0, 1.0])).tolist()
     [1.0, 2.0]

@@ -96,30 +96,49 @@ def fftn(a: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | 
 
     Args:
       a: array of any dtype.
-      s: sizes of the transformed axes of the result (those of `a`).
+      s: sizes of the transformed axes of the result, which `a` is cut or filled up with zeros to (those of `a`).
       axes: which axes to transform: all, or the last ones where `s` says how many.
+      norm: "backward" (None too), "ortho" or "forward".
 
     Returns:
-      Complex array.
+      Complex array: complex64, or complex128 for inputs of double precision.
 
     Raises:
       ValueError: sizes that are not positive or not as many as axes, repeated axes, an unknown norm.
+
+    >>> jnp.fft.fftn(jnp.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
+    [[(10+0j), (-2+0j)], [(-4+0j), 0j]]
     """
     return _transform("fftn", FftType.FFT, a, s, axes, norm)
 
 
 def ifftn(a: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Any:
-    """The inverse of `fftn`."""
+    """The inverse of `fftn`, with its arguments, result and errors.
+
+    >>> jnp.fft.ifftn(jnp.array([[10.0, -2.0], [-4.0, 0.0]])).tolist()
+    [[(1+0j), (2+0j)], [(3+0j), (4+0j)]]
+    """
     return _transform("ifftn", FftType.IFFT, a, s, axes, norm)
 
 
 def rfftn(a: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Any:
-    """`fftn` of reals; the last axis of the result has the first n // 2 + 1 of n elements."""
+    """`fftn` of reals; the last axis of the result has the first n // 2 + 1 of n elements.
+
+    Raises:
+      ValueError: `a` is complex, or what `fftn` refuses.
+
+    >>> jnp.fft.rfftn(jnp.ones((4, 6))).shape
+    (4, 4)
+    """
     return _transform("rfftn", FftType.RFFT, a, s, axes, norm)
 
 
 def irfftn(a: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Any:
-    """The inverse of `rfftn`: real, the last axis of size 2 * (n - 1) unless `s` says another one."""
+    """The inverse of `rfftn`: real, the last axis of size 2 * (n - 1) unless `s` says another one. Errors as of `fftn`.
+
+    >>> jnp.fft.irfftn(jnp.fft.rfftn(jnp.eye(2))).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
     return _transform("irfftn", FftType.IRFFT, a, s, axes, norm)
 
 
@@ -138,27 +157,69 @@ def _check_axis(name: str, axis: Any) -> None:
 
 
 def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """Fourier transform along an axis, cut or filled with zeros to `n` elements."""
+    """Fourier transform along an axis.
+
+    Args:
+      a: array of any dtype.
+      n: the size of the axis in the result, which `a` is cut or filled up with zeros to (that of `a`).
+      axis: an integer.
+      norm: "backward" (None too), "ortho" or "forward".
+
+    Returns:
+      Complex array: complex64, or complex128 for inputs of double precision.
+
+    Raises:
+      ValueError: several axes, an n that is not positive, an unknown norm.
+
+    >>> jnp.fft.fft(jnp.array([1.0, 2.0, 3.0, 4.0]))
+    Array([10.+0.j, -2.+2.j, -2.+0.j, -2.-2.j], dtype=complex64)
+    """
     return _single("fft", FftType.FFT, a, n, axis, norm)
 
 
 def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The inverse of `fft`."""
+    """The inverse of `fft`, with its arguments, result and errors.
+
+    >>> jnp.fft.ifft(jnp.array([10, -2 + 2j, -2, -2 - 2j]))
+    Array([1.+0.j, 2.+0.j, 3.+0.j, 4.+0.j], dtype=complex64)
+    """
     return _single("ifft", FftType.IFFT, a, n, axis, norm)
 
 
 def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """`fft` of reals: the first n // 2 + 1 of n elements, of which the others are the conjugates."""
+    """`fft` of reals: the first n // 2 + 1 of n elements, of which the others are the conjugates.
+
+    Raises:
+      ValueError: `a` is complex, or what `fft` refuses.
+
+    >>> jnp.fft.rfft(jnp.array([1.0, 2.0, 3.0, 4.0]))
+    Array([10.+0.j, -2.+2.j, -2.+0.j], dtype=complex64)
+    """
     return _single("rfft", FftType.RFFT, a, n, axis, norm)
 
 
 def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The inverse of `rfft`, of 2 * (m - 1) elements for m if `n` does not say another number."""
+    """The inverse of `rfft`: real, of 2 * (m - 1) elements for m unless `n` says another number. Errors as of `fft`.
+
+    >>> jnp.fft.irfft(jnp.array([10, -2 + 2j, -2]))
+    Array([1., 2., 3., 4.], dtype=float32)
+    """
     return _single("irfft", FftType.IRFFT, a, n, axis, norm)
 
 
 def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The real spectrum of a signal of which half is given, the other half being its conjugates."""
+    """The real spectrum of a signal of which half is given, the other half being its conjugates.
+
+    Args:
+      a: array of any dtype, with m elements along `axis`.
+      n: the size of the axis in the result (2 * (m - 1)).
+
+    Returns:
+      Real array. Errors as of `fft`.
+
+    >>> jnp.fft.hfft(jnp.array([1.0, 2.0, 3.0]))
+    Array([ 8., -2.,  0., -2.], dtype=float32)
+    """
     conjugates = jnp.conj(a)
     _check_axis("hfft", axis)
     count = (conjugates.shape[axis] - 1) * 2 if n is None else n
@@ -166,7 +227,14 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 
 
 def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The inverse of `hfft`."""
+    """The inverse of `hfft`: complex, n // 2 + 1 elements of n real ones.
+
+    Raises:
+      ValueError: `a` is complex, or what `fft` refuses.
+
+    >>> jnp.fft.ihfft(jnp.array([8.0, -2.0, 0.0, -2.0])).real
+    Array([1., 2., 3.], dtype=float32)
+    """
     _check_axis("ihfft", axis)
     x = jnp.asarray(a)
     count = x.shape[axis] if n is None else n
@@ -183,22 +251,41 @@ def _double(name: str, kind: FftType, a: Any, s: Sequence[int] | None, axes: Seq
 
 
 def fft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
-    """`fftn` over two axes."""
+    """`fftn` over two axes, the last ones by default.
+
+    Raises:
+      ValueError: not two axes, or what `fftn` refuses; so of the other transforms over two axes.
+
+    >>> jnp.fft.fft2(jnp.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
+    [[(10+0j), (-2+0j)], [(-4+0j), 0j]]
+    """
     return _double("fft2", FftType.FFT, a, s, axes, norm)
 
 
 def ifft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
-    """`ifftn` over two axes."""
+    """`ifftn` over two axes, the last ones by default.
+
+    >>> jnp.fft.ifft2(jnp.array([[10.0, -2.0], [-4.0, 0.0]])).tolist()
+    [[(1+0j), (2+0j)], [(3+0j), (4+0j)]]
+    """
     return _double("ifft2", FftType.IFFT, a, s, axes, norm)
 
 
 def rfft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
-    """`rfftn` over two axes."""
+    """`rfftn` over two axes, the last ones by default.
+
+    >>> jnp.fft.rfft2(jnp.ones((3, 4, 6))).shape
+    (3, 4, 4)
+    """
     return _double("rfft2", FftType.RFFT, a, s, axes, norm)
 
 
 def irfft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
-    """`irfftn` over two axes."""
+    """`irfftn` over two axes, the last ones by default.
+
+    >>> jnp.fft.irfft2(jnp.array([[10.0, -2.0], [-4.0, 0.0]])).tolist()
+    [[1.0, 2.0], [3.0, 4.0]]
+    """
     return _double("irfft2", FftType.IRFFT, a, s, axes, norm)
 
 
@@ -213,7 +300,22 @@ def _check_counts(name: str, n: Any, d: Any) -> None:
 
 
 def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
-    """The frequencies of the elements of an FFT of n samples that are d apart: 0, 1 ..., and the negative ones."""
+    """The frequencies of the elements of an FFT of n samples that are d apart: 0, 1 ..., and the negative ones.
+
+    Args:
+      n: an integer known while tracing.
+      d: the time between samples; the frequencies are in units of 1 / d.
+      dtype: the default float if None.
+
+    Returns:
+      Array [n].
+
+    Raises:
+      ValueError: n or d is a sequence.
+
+    >>> jnp.fft.fftfreq(4)
+    Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32)
+    """
     dtype = dtype or dtypes.default_float_dtype()
     _check_counts("fftfreq", n, d)
     inner = dtypes.finfo(dtypes.to_inexact_dtype(np.dtype(dtype))).dtype
@@ -223,7 +325,11 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> A
 
 
 def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
-    """The frequencies of the elements of an RFFT of n samples that are d apart."""
+    """The frequencies of the elements of an RFFT of n samples that are d apart: [n // 2 + 1]. As `fftfreq` else.
+
+    >>> jnp.fft.rfftfreq(4)
+    Array([0.  , 0.25, 0.5 ], dtype=float32)
+    """
     dtype = dtype or dtypes.default_float_dtype()
     _check_counts("rfftfreq", n, d)
     k = jnp.arange(0, n // 2 + 1, dtype=dtype, device=device)
@@ -231,14 +337,29 @@ def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> 
 
 
 def fftshift(x: Any, axes: int | Axes = None) -> Any:
-    """Roll the axes so that the element of frequency 0 is in the middle."""
+    """Roll the axes so that the element of frequency 0 is in the middle.
+
+    Args:
+      x: array of any dtype.
+      axes: one axis or several; None: all.
+
+    Returns:
+      Array like x.
+
+    >>> jnp.fft.fftshift(jnp.fft.fftfreq(4))
+    Array([-0.5 , -0.25,  0.  ,  0.25], dtype=float32)
+    """
     x = ensure_arraylike("fftshift", x)
     shift, axes = _halves(x, axes)
     return jnp.roll(x, shift, axes)
 
 
 def ifftshift(x: Any, axes: int | Axes = None) -> Any:
-    """The inverse of `fftshift`."""
+    """The inverse of `fftshift`.
+
+    >>> jnp.fft.ifftshift(jnp.array([-2, -1, 0, 1]))
+    Array([ 0,  1, -2, -1], dtype=int32)
+    """
     x = ensure_arraylike("ifftshift", x)
     shift, axes = _halves(x, axes)
     return jnp.roll(x, -shift if isinstance(shift, int) else [-n for n in shift], axes)

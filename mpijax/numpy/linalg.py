@@ -34,7 +34,10 @@ __all__ = [
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    """Cross products of vectors with three elements along an axis.
+    """Cross products of vectors with three elements along an axis; the other axes broadcast.
+
+    Raises:
+      ValueError: the axis has another size than 3.
 
     >>> jnp.linalg.cross(np.array([1, 0, 0]), np.array([0, 1, 0])).tolist()
     [0, 0, 1]
@@ -49,7 +52,10 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 
 
 def outer(x1: Any, x2: Any, /) -> Any:
-    """All products of an element of one vector and one of the other.
+    """All products of an element of one vector [m] and one of the other [n]: [m, n].
+
+    Raises:
+      ValueError: one of them is no vector.
 
     >>> jnp.linalg.outer(np.array([1, 2]), np.array([3, 4])).tolist()
     [[3, 4], [6, 8]]
@@ -61,7 +67,14 @@ def outer(x1: Any, x2: Any, /) -> Any:
 
 
 def matrix_transpose(x: Any, /) -> Any:
-    """The transpose of each matrix [..., m, n]."""
+    """The transpose of each matrix [..., m, n]: [..., n, m].
+
+    Raises:
+      ValueError: x has fewer than two axes.
+
+    >>> jnp.linalg.matrix_transpose(jnp.array([[1, 2], [3, 4]])).tolist()
+    [[1, 3], [2, 4]]
+    """
     x = ensure_arraylike("jnp.linalg.matrix_transpose", x)
     if x.ndim < 2:
         raise ValueError(f"matrix_transpose requires at least 2 dimensions; got ndim={x.ndim!r}")
@@ -69,13 +82,32 @@ def matrix_transpose(x: Any, /) -> Any:
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """`jax.numpy.vecdot`."""
+    """Inner products of vectors along an axis, the first conjugated, as `jax.numpy.vecdot`.
+
+    Args:
+      x1, x2: arrays; the other axes broadcast.
+      axis: where the elements of the vectors are, as many in one as in the other.
+
+    Raises:
+      ValueError: vectors of different sizes.
+
+    >>> jnp.linalg.vecdot(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 10]))
+    Array([21, 43], dtype=int32)
+    """
     x1, x2 = ensure_arraylike("jnp.linalg.vecdot", x1, x2)
     return linear.vecdot(x1, x2, axis=axis, precision=precision, preferred_element_type=preferred_element_type)
 
 
 def matmul(x1: Any, x2: Any, /, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """`jax.numpy.matmul`."""
+    """Products of matrices [..., m, k] and [..., k, n], or vectors [k], as `jax.numpy.matmul`.
+
+    Raises:
+      ValueError: scalars.
+      TypeError: sizes that do not fit.
+
+    >>> jnp.linalg.matmul(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 10]))
+    Array([21, 43], dtype=int32)
+    """
     x1, x2 = ensure_arraylike("jnp.linalg.matmul", x1, x2)
     return linear.matmul(x1, x2, precision=precision, preferred_element_type=preferred_element_type)
 
@@ -90,20 +122,48 @@ def tensordot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """`jax.numpy.tensordot`."""
+    """Sums of products over several axes of two arrays, as `jax.numpy.tensordot`.
+
+    Args:
+      x1, x2: arrays.
+      axes: how many last axes of x1 meet the first ones of x2, or which of either: a pair of axes or of sequences.
+
+    Returns:
+      Array whose axes are the others of x1, then those of x2.
+
+    Raises:
+      TypeError: axes that do not fit.
+
+    >>> jnp.linalg.tensordot(jnp.ones((2, 3, 4)), jnp.ones((3, 4, 5))).shape
+    (2, 5)
+    """
     x1, x2 = ensure_arraylike("jnp.linalg.tensordot", x1, x2)
     kind = {"precision": precision, "preferred_element_type": preferred_element_type, "out_sharding": out_sharding}
     return linear.tensordot(x1, x2, axes=axes, **kind)
 
 
 def diagonal(x: Any, /, *, offset: int = 0) -> Any:
-    """The diagonal number `offset` of each matrix [..., m, n]."""
+    """The diagonal number `offset` of each matrix [..., m, n], above the main one if positive: [..., k].
+
+    Raises:
+      ValueError: x has fewer than two axes.
+
+    >>> jnp.linalg.diagonal(jnp.array([[1, 2], [3, 4]]))
+    Array([1, 4], dtype=int32)
+    """
     x = ensure_arraylike("jnp.linalg.diagonal", x)
     return matrices.diagonal(x, offset=offset, axis1=-2, axis2=-1)
 
 
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
-    """The sum along the diagonal number `offset` of each matrix [..., m, n]."""
+    """The sum along the diagonal number `offset` of each matrix [..., m, n]: [...], in `dtype`, or in that of `sum`.
+
+    Raises:
+      ValueError: x has fewer than two axes.
+
+    >>> jnp.linalg.trace(jnp.array([[1, 2], [3, 4]]))
+    Array(5, dtype=int32)
+    """
     x = ensure_arraylike("jnp.linalg.trace", x)
     return matrices.trace(x, offset=offset, axis1=-2, axis2=-1, dtype=dtype)
 
@@ -113,6 +173,12 @@ def multi_dot(arrays: Any, *, precision: Any = None) -> Any:
 
     Args:
       arrays: at least two matrices; the first and the last may be vectors.
+
+    Raises:
+      ValueError: fewer than two arrays, other numbers of axes, sizes that do not fit.
+
+    >>> jnp.linalg.multi_dot([jnp.ones((2, 3)), jnp.ones((3, 4)), jnp.ones(4)])
+    Array([12., 12.], dtype=float32)
     """
     arrays = list(ensure_arraylike("jnp.linalg.multi_dot", *arrays))
     _check_multi_dot(arrays)

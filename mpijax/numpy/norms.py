@@ -33,6 +33,9 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
       axis: one axis, a pair of axes, or None: all axes, of which there may be any number if `ord` is None too.
       keepdims: keep the axes, with size 1.
 
+    Raises:
+      ValueError: more than two axes, axes that are not there, an order that is not listed.
+
     >>> float(jnp.linalg.norm(np.array([3.0, 4.0])))
     5.0
     """
@@ -88,6 +91,9 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
       keepdims: keep these axes, with size 1.
       ord: a number; inf and -inf are the largest and smallest size, 0 counts elements that are not 0.
 
+    Raises:
+      ValueError: a string as order, axes that are not there.
+
     >>> float(jnp.linalg.vector_norm(np.array([3.0, 4.0])))
     5.0
     """
@@ -113,6 +119,9 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
 
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     """Norms of matrices [..., m, n]; the arguments are those of `norm`.
+
+    Raises:
+      ValueError: fewer than two axes, an order that is not listed.
 
     >>> float(jnp.linalg.matrix_norm(np.array([[3.0, 4.0]])))
     5.0

@@ -43,6 +43,9 @@ def solve(a: Any, b: Any) -> Any:
     Returns:
       An array like b, with infinities and NaN where a is singular.
 
+    Raises:
+      ValueError: shapes that do not fit.
+
     >>> jnp.linalg.solve(np.array([[2.0, 0.0], [0.0, 4.0]]), np.array([1.0, 1.0])).tolist()
     [0.5, 0.25]
     """
@@ -62,6 +65,9 @@ def solve(a: Any, b: Any) -> Any:
 def inv(a: Any) -> Any:
     """Inverses of matrices [..., n, n], with infinities and NaN for singular ones.
 
+    Raises:
+      ValueError: a is not [..., n, n].
+
     >>> jnp.linalg.inv(np.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
     """
@@ -78,6 +84,9 @@ def matrix_power(a: Any, n: int) -> Any:
     Args:
       a: matrices [..., m, m].
       n: an integer known while tracing.
+
+    Raises:
+      TypeError: a is not [..., m, m], or n no integer.
 
     >>> jnp.linalg.matrix_power(np.array([[1.0, 1.0], [0.0, 1.0]]), 5).tolist()
     [[1.0, 5.0], [0.0, 1.0]]
@@ -118,6 +127,9 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
       hermitian: M is Hermitian.
       tol: another name of `rtol`.
 
+    Raises:
+      ValueError: both names of the tolerance.
+
     >>> int(jnp.linalg.matrix_rank(np.ones((3, 3))))
     1
     """
@@ -151,6 +163,9 @@ def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None
     Returns:
       Matrices [..., n, m].
 
+    Raises:
+      ValueError: both names of the tolerance, or fewer than two axes.
+
     >>> jnp.linalg.pinv(np.array([[2.0], [0.0]])).tolist()
     [[0.5, 0.0]]
     """
@@ -165,6 +180,8 @@ def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None
 @jit(static_argnames="hermitian")
 def _pinv(a, rtol=None, hermitian=False):
     a = inexact("pinv", a)
+    if a.ndim < 2:
+        raise ValueError(f"Argument to pinv must have shape [..., m, n], got {a.shape}.")
     m, n = a.shape[-2:]
     if not m or not n:
         return empty(a.shape[:-2] + (n, m), a.dtype)
@@ -214,6 +231,10 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> tu
 
     Returns:
       (x, residuals, rank, s): [n] or [n, k]; the squared lengths of b - a x; the rank; singular values [min(m, n)].
+
+    Raises:
+      ValueError: a and b have different numbers of rows.
+      TypeError: they have other numbers of axes.
 
     >>> jnp.linalg.lstsq(np.array([[1.0], [1.0]]), np.array([1.0, 3.0]))[0].round(4).tolist()
     [2.0]
@@ -270,6 +291,9 @@ def cond(x: Any, p: Any = None) -> Any:
       x: matrices [..., m, n], square unless p is None, 2 or -2.
       p: the norm, as `norm` takes it; None and 2: the ratio of the largest and the smallest singular value.
 
+    Raises:
+      ValueError: fewer than two axes, no elements, or matrices that are not square with another p.
+
     >>> float(jnp.linalg.cond(np.diag([4.0, 2.0])))
     2.0
     """
@@ -300,6 +324,9 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
     Args:
       a: an array whose first `ind` axes have as many elements as the others.
 
+    Raises:
+      ValueError: `ind` is not positive, or the first axes have another number of elements than the rest.
+
     >>> jnp.linalg.tensorinv(np.eye(4).reshape(2, 2, 4), ind=2).shape
     (4, 2, 2)
     """
@@ -324,6 +351,9 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
       a: an array of shape b.shape + x.shape, with as many elements in one as in the other.
       b: an array.
       axes: axes of a to move to its end first.
+
+    Raises:
+      ValueError: shapes that do not fit.
 
     >>> jnp.linalg.tensorsolve(np.eye(6).reshape(2, 3, 6), np.ones((2, 3))).shape
     (6,)
