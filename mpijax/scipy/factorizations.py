@@ -52,12 +52,22 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finit
 
     Returns:
       L with L L^H = a if `lower`, else R with R^H R = a; NaN for matrices that are not positive definite.
+
+    >>> mpijax.scipy.linalg.cholesky(jnp.array([[4.0, 2.0], [2.0, 5.0]]))
+    Array([[2., 1.],
+           [0., 2.]], dtype=float32)
     """
     return _cholesky(a, lower)
 
 
 def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, bool]:
-    """(`cholesky(a, lower)`, lower), as `cho_solve` takes it."""
+    """(`cholesky(a, lower)`, lower), as `cho_solve` takes it.
+
+    >>> factor, lower = mpijax.scipy.linalg.cho_factor(jnp.array([[4.0, 2.0], [2.0, 5.0]]), lower=True)
+    >>> factor, lower
+    (Array([[2., 0.],
+           [1., 2.]], dtype=float32), True)
+    """
     return cholesky(a, lower=lower), lower
 
 
@@ -76,7 +86,12 @@ def _cho_solve(c, b, lower):
 
 
 def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
-    """The x with a x = b, from `cho_factor(a)`; b is [n], or [..., n, k]."""
+    """The x with a x = b, from `cho_factor(a)`; b is [n], or [..., n, k].
+
+    >>> factor = mpijax.scipy.linalg.cho_factor(jnp.array([[4.0, 0.0], [0.0, 9.0]]))
+    >>> mpijax.scipy.linalg.cho_solve(factor, jnp.array([4.0, 18.0]))
+    Array([1., 2.], dtype=float32)
+    """
     c, lower = c_and_lower
     return _cho_solve(c, b, lower)
 
@@ -98,7 +113,11 @@ def svd(
     check_finite: bool = True,
     lapack_driver: str = "gesdd",
 ) -> Any:
-    """Singular value decomposition, (U, s, Vh) or s: see `numpy.linalg.svd`. `lapack_driver` has no effect."""
+    """Singular value decomposition, (U, s, Vh) or s: see `numpy.linalg.svd`. `lapack_driver` has no effect.
+
+    >>> mpijax.scipy.linalg.svd(jnp.array([[0.0, 2.0], [3.0, 0.0]]), compute_uv=False).round(4)
+    Array([3., 2.], dtype=float32)
+    """
     return _svd(a, full_matrices=full_matrices, compute_uv=compute_uv)
 
 
@@ -130,6 +149,9 @@ def eigh(
     """Eigenvalues, ascending, and eigenvectors of Hermitian matrices [..., n, n]; or the values alone.
 
     Raises NotImplementedError for generalized problems (`b`, `type`) and ranges (`eigvals`).
+
+    >>> mpijax.scipy.linalg.eigh(jnp.array([[2.0, 1.0], [1.0, 2.0]]), eigvals_only=True).round(4)
+    Array([1., 3.], dtype=float32)
     """
     return _eigh(a, b, lower, eigvals_only, eigvals, type)
 
@@ -144,6 +166,11 @@ def schur(a: Any, output: str = "real") -> tuple[Any, Any]:
 
     Args:
       output: "real", for which T may have 2 x 2 blocks on the diagonal if a is real; or "complex".
+
+    >>> a = jnp.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> t, z = mpijax.scipy.linalg.schur(a)
+    >>> jnp.allclose(z @ t @ z.T, a, atol=1e-4)
+    Array(True, dtype=bool)
     """
     if output not in ("real", "complex"):
         raise ValueError(f"Expected 'output' to be either 'real' or 'complex', got output={output!r}.")
@@ -152,7 +179,13 @@ def schur(a: Any, output: str = "real") -> tuple[Any, Any]:
 
 @jit(static_argnames=("check_finite",))
 def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:
-    """The complex Schur form (T, Z) of a matrix from its real one: stacks of matrices [..., n, n]."""
+    """The complex Schur form (T, Z) of a matrix from its real one: stacks of matrices [..., n, n].
+
+    >>> t, z = mpijax.scipy.linalg.schur(jnp.array([[0.0, 1.0], [-1.0, 0.0]]))
+    >>> t, z = mpijax.scipy.linalg.rsf2csf(t, z)
+    >>> jnp.sort(jnp.diagonal(t).imag).round(4)
+    Array([-1.,  1.], dtype=float32)
+    """
     T, Z = jnp.asarray(T), jnp.asarray(Z)
     for name, x in (("T", T), ("Z", Z)):
         if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
@@ -196,7 +229,12 @@ def _rsf2csf(T, Z):
 
 @jit(static_argnames=("calc_q", "check_finite", "overwrite_a"))
 def hessenberg(a: Any, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """Upper Hessenberg form, a = Q H Q^H: H, or (H, Q) with `calc_q`, of matrices [..., n, n]."""
+    """Upper Hessenberg form, a = Q H Q^H: H, or (H, Q) with `calc_q`, of matrices [..., n, n].
+
+    >>> mpijax.scipy.linalg.hessenberg(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
+    Array([[1., 2.],
+           [3., 4.]], dtype=float32)
+    """
     n = np.shape(a)[-1]
     if n == 0:
         return (jnp.zeros_like(a), jnp.zeros_like(a)) if calc_q else jnp.zeros_like(a)
@@ -235,6 +273,11 @@ def qr(
     Args:
       mode: "full": (Q, R) with Q [..., m, m]; "economic": Q [..., m, k], k = min(m, n); "r": (R,).
       pivoting: exchange columns; the order p with a[:, p] = Q R is returned too.
+
+    >>> a = jnp.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    >>> q, r = mpijax.scipy.linalg.qr(a, mode="economic")
+    >>> jnp.allclose(q @ r, a, atol=1e-5)
+    Array(True, dtype=bool)
     """
     return _qr(a, mode, pivoting)
 
@@ -259,6 +302,11 @@ def qr_multiply(
 
     Returns:
       (product, R), or (product, R, order).
+
+    >>> a, c = jnp.array([[3.0, 0.0], [4.0, 5.0]]), jnp.array([[1.0, 2.0]])
+    >>> cq, r = mpijax.scipy.linalg.qr_multiply(a, c)
+    >>> jnp.allclose(cq @ r, c @ a, atol=1e-4)
+    Array(True, dtype=bool)
     """
     a, c = inexact(a, c)
     if mode not in ("right", "left"):
@@ -311,6 +359,10 @@ def polar(
 
     Returns:
       (U, P): [..., m, n], and [..., n, n] or [..., m, m].
+
+    >>> mpijax.scipy.linalg.polar(jnp.array([[0.0, -2.0], [2.0, 0.0]]))[1].round(4)
+    Array([[2., 0.],
+           [0., 2.]], dtype=float32)
     """
     a = jnp.asarray(a)
     if a.ndim < 2:

@@ -77,6 +77,9 @@ def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str |
 
     Raises:
       NotImplementedError: another type. ValueError: an unknown norm.
+
+    >>> mpijax.scipy.fft.dct(jnp.array([1.0, 1.0, 1.0, 1.0]), norm="ortho").round(4)
+    Array([2., 0., 0., 0.], dtype=float32)
     """
     x = _checked("dct", x, type, norm)
     if dtypes.issubdtype(x.dtype, np.complexfloating):
@@ -115,7 +118,12 @@ def _axes_and_sizes(x: Any, s: Any, axes: Sequence[int] | None) -> tuple[tuple[i
 def dctn(
     x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Any:
-    """`dct` along several axes: all, or the last ones where `s` says how many."""
+    """`dct` along several axes: all, or the last ones where `s` says how many.
+
+    >>> mpijax.scipy.fft.dctn(jnp.ones((2, 2)), norm="ortho").round(4)
+    Array([[2., 0.],
+           [0., 0.]], dtype=float32)
+    """
     x = _checked("dctn", x, type, norm)
     if dtypes.issubdtype(x.dtype, np.complexfloating):
         return _by_parts(lambda part: dctn(part, type, s, axes, norm), x)
@@ -132,7 +140,11 @@ def dctn(
 
 
 def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The inverse of `dct`."""
+    """The inverse of `dct`.
+
+    >>> mpijax.scipy.fft.idct(mpijax.scipy.fft.dct(jnp.array([1.0, 2.0, 3.0]))).round(4)
+    Array([1., 2., 3.], dtype=float32)
+    """
     x = _checked("idct", x, type, norm)
     if dtypes.issubdtype(x.dtype, np.complexfloating):
         return _by_parts(lambda part: idct(part, type, n, axis, norm), x)
@@ -152,7 +164,11 @@ def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str 
 def idctn(
     x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Any:
-    """The inverse of `dctn`."""
+    """The inverse of `dctn`.
+
+    >>> mpijax.scipy.fft.idctn(mpijax.scipy.fft.dctn(jnp.array([[1.0, 2.0]]))).round(4)
+    Array([[1., 2.]], dtype=float32)
+    """
     x = _checked("idctn", x, type, norm)
     if dtypes.issubdtype(x.dtype, np.complexfloating):
         return _by_parts(lambda part: idctn(part, type, s, axes, norm), x)

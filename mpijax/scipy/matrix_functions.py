@@ -47,6 +47,10 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
 
     Returns:
       Matrices like A.
+
+    >>> mpijax.scipy.linalg.expm(jnp.array([[0.0, 2.0], [0.0, 0.0]])).round(4)
+    Array([[1., 2.],
+           [0., 1.]], dtype=float32)
     """
     (A,) = promote_dtypes_inexact(A)
     if A.ndim < 2 or A.shape[-1] != A.shape[-2]:
@@ -128,6 +132,11 @@ def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: boo
       A, E: matrices [..., n, n].
       method: has no effect.
       compute_expm: return (expm(A), derivative) instead of the derivative.
+
+    >>> direction = jnp.array([[0.0, 1.0], [2.0, 0.0]])
+    >>> mpijax.scipy.linalg.expm_frechet(jnp.zeros((2, 2)), direction, compute_expm=False).round(4)
+    Array([[0., 1.],
+           [2., 0.]], dtype=float32)
     """
     A, E = jnp.asarray(A), jnp.asarray(E)
     for name, x in (("A", A), ("E", E)):
@@ -143,7 +152,12 @@ def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: boo
 
 
 def sqrtm(A: Any, blocksize: int = 1) -> Any:
-    """The principal square root of a matrix [n, n], complex, by its Schur form."""
+    """The principal square root of a matrix [n, n], complex, by its Schur form.
+
+    >>> mpijax.scipy.linalg.sqrtm(jnp.array([[4.0, 0.0], [0.0, 9.0]])).real.round(4)
+    Array([[2., 0.],
+           [0., 3.]], dtype=float32)
+    """
     if blocksize > 1:
         raise NotImplementedError("Blocked version is not implemented yet.")
     return _sqrtm(A)
@@ -192,6 +206,10 @@ def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:
 
     Returns:
       The complex matrix, or (matrix, error).
+
+    >>> mpijax.scipy.linalg.funm(jnp.array([[1.0, 0.0], [0.0, 4.0]]), jnp.sqrt).real.round(4)
+    Array([[1., 0.],
+           [0., 2.]], dtype=float32)
     """
     A = jnp.asarray(A)
     if A.ndim != 2 or A.shape[0] != A.shape[1]:
@@ -247,6 +265,10 @@ def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float
       A, B, C: matrices [..., m, m], [..., n, n] and [..., m, n].
       method: "schur" or "eigen".
       tol: the result is NaN if the sum of an eigenvalue of A and one of B is smaller.
+
+    >>> mpijax.scipy.linalg.solve_sylvester(jnp.eye(2), 2 * jnp.eye(2), jnp.array([[3.0, 6.0], [9.0, 12.0]])).round(4)
+    Array([[1., 2.],
+           [3., 4.]], dtype=float32)
     """
     A, B, C = promote_dtypes_inexact(jnp.asarray(A), jnp.asarray(B), jnp.asarray(C))
     m, n = C.shape[-2:]

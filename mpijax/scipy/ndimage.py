@@ -70,6 +70,9 @@ def map_coordinates(
 
     Raises:
       ValueError: not as many coordinates as axes. NotImplementedError: another mode or order.
+
+    >>> mpijax.scipy.ndimage.map_coordinates(jnp.array([0.0, 10.0, 20.0]), [jnp.array([0.5, 1.25])], order=1)
+    Array([ 5. , 12.5], dtype=float32)
     """
     return _map_coordinates(input, coordinates, order, mode, cval)
 

@@ -38,6 +38,9 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Sequence[int] | No
 
     Raises:
       ValueError: shapes that do not fit, an unknown mode.
+
+    >>> mpijax.scipy.signal.fftconvolve(jnp.array([1.0, 2.0, 3.0]), jnp.array([1.0, 1.0])).round(4)
+    Array([1., 3., 5., 3.], dtype=float32)
     """
     check_arraylike("fftconvolve", in1, in2)
     in1, in2 = promote_dtypes_inexact(in1, in2)
@@ -115,6 +118,9 @@ def convolve(in1: Any, in2: Any, mode: ModeString = "full", method: str = "auto"
 
     Raises:
       ValueError: shapes that do not fit, empty arrays, an unknown mode or method.
+
+    >>> mpijax.scipy.signal.convolve(jnp.array([1.0, 2.0, 3.0]), jnp.array([1.0, 1.0]))
+    Array([1., 3., 5., 3.], dtype=float32)
     """
     if method == "fft":
         return fftconvolve(in1, in2, mode=mode)
@@ -124,7 +130,11 @@ def convolve(in1: Any, in2: Any, mode: ModeString = "full", method: str = "auto"
 
 
 def correlate(in1: Any, in2: Any, mode: ModeString = "full", method: str = "auto", precision: Any = None) -> Any:
-    """`convolve` with the reversed conjugates of in2."""
+    """`convolve` with the reversed conjugates of in2.
+
+    >>> mpijax.scipy.signal.correlate(jnp.array([1.0, 2.0, 3.0]), jnp.array([0.0, 1.0]), mode="valid")
+    Array([2., 3.], dtype=float32)
+    """
     return convolve(in1, jnp.flip(jnp.asarray(in2).conj()), mode, precision=precision, method=method)
 
 
@@ -140,7 +150,12 @@ def _check_planes(name: str, in1: Any, in2: Any, boundary: str, fillvalue: float
 def convolve2d(
     in1: Any, in2: Any, mode: ModeString = "full", boundary: str = "fill", fillvalue: float = 0, precision: Any = None
 ) -> Any:
-    """Convolution of two matrices, around which there are zeros."""
+    """Convolution of two matrices, around which there are zeros.
+
+    >>> mpijax.scipy.signal.convolve2d(jnp.ones((2, 2)), jnp.ones((2, 2)), mode="same")
+    Array([[1., 2.],
+           [2., 4.]], dtype=float32)
+    """
     _check_planes("convolve2d", in1, in2, boundary, fillvalue)
     return _direct(jnp.asarray(in1), jnp.asarray(in2), mode, precision)
 
@@ -148,7 +163,11 @@ def convolve2d(
 def correlate2d(
     in1: Any, in2: Any, mode: ModeString = "full", boundary: str = "fill", fillvalue: float = 0, precision: Any = None
 ) -> Any:
-    """Correlation of two matrices, around which there are zeros."""
+    """Correlation of two matrices, around which there are zeros.
+
+    >>> mpijax.scipy.signal.correlate2d(jnp.arange(4.0).reshape(2, 2), jnp.eye(2), mode="valid")
+    Array([[3.]], dtype=float32)
+    """
     _check_planes("correlate2d", in1, in2, boundary, fillvalue)
     in1, in2 = jnp.asarray(in1), jnp.asarray(in2)
     _, smaller = _order(in1, in2)

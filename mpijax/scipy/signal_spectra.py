@@ -35,6 +35,9 @@ def detrend(
 
     Raises:
       ValueError: an unknown type, breakpoints outside of the data. NotImplementedError: `overwrite_data` is given.
+
+    >>> mpijax.scipy.signal.detrend(jnp.array([1.0, 2.0, 3.0, 2.0]), type="constant")
+    Array([-1.,  0.,  1.,  0.], dtype=float32)
     """
     if overwrite_data is not None:
         raise NotImplementedError("overwrite_data argument not implemented: arrays are never overwritten.")
@@ -256,6 +259,10 @@ def stft(
 
     Returns:
       Frequencies, times, and complex array [..., frequency, time].
+
+    >>> frequencies, times, spectra = mpijax.scipy.signal.stft(jnp.sin(jnp.arange(64.0)), nperseg=16)
+    >>> frequencies.shape, times.shape, spectra.shape
+    ((9,), (9,), (9, 9))
     """
     return _spectra(
         x, None, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, "spectrum", axis, "stft", boundary,
@@ -275,6 +282,11 @@ def csd(
 
     Returns:
       Frequencies, and array [..., frequency].
+
+    >>> x = jnp.sin(2 * np.pi * jnp.arange(64) / 8)
+    >>> frequencies, power = mpijax.scipy.signal.csd(x, x, nperseg=16)
+    >>> frequencies[jnp.argmax(jnp.abs(power))]
+    Array(0.125, dtype=float32)
     """
     freqs, _, power = _spectra(
         x, y, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, "psd"
@@ -303,7 +315,13 @@ def welch(
     nfft: int | None = None, detrend: Any = "constant", return_onesided: bool = True, scaling: str = "density",
     axis: int = -1, average: str = "mean",
 ) -> tuple[Any, Any]:  # fmt: skip
-    """The power of a signal by frequency, averaged over segments; arguments as of `csd`."""
+    """The power of a signal by frequency, averaged over segments; arguments as of `csd`.
+
+    >>> x = jnp.sin(2 * np.pi * jnp.arange(64) / 8)
+    >>> frequencies, power = mpijax.scipy.signal.welch(x, nperseg=16)
+    >>> frequencies[jnp.argmax(power)]
+    Array(0.125, dtype=float32)
+    """
     freqs, power = csd(
         x, None, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, average
     )
@@ -336,6 +354,11 @@ def istft(
 
     Returns:
       Times, and array [..., time].
+
+    >>> x = jnp.sin(jnp.arange(64.0))
+    >>> times, same = mpijax.scipy.signal.istft(mpijax.scipy.signal.stft(x, nperseg=16)[2], nperseg=16)
+    >>> jnp.allclose(same, x, atol=1e-5)
+    Array(True, dtype=bool)
     """
     z = ensure_arraylike("istft", Zxx)
     if z.ndim < 2:

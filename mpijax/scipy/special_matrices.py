@@ -20,7 +20,13 @@ from mpijax.transforms.api import jit
 
 @jit
 def block_diag(*arrs: Any) -> Any:
-    """The matrix with the given ones along its diagonal, zeros elsewhere; vectors are rows."""
+    """The matrix with the given ones along its diagonal, zeros elsewhere; vectors are rows.
+
+    >>> mpijax.scipy.linalg.block_diag(jnp.eye(2), jnp.array([5.0, 6.0]))
+    Array([[1., 0., 0., 0.],
+           [0., 1., 0., 0.],
+           [0., 0., 5., 6.]], dtype=float32)
+    """
     arrs = tuple(promote_dtypes(*(arrs or (jnp.zeros((1, 0)),))))
     for i, a in enumerate(arrs):
         if np.ndim(a) > 2:
@@ -54,6 +60,11 @@ def toeplitz(c: Any, r: Any = None) -> Any:
 
     Returns:
       [..., m, n].
+
+    >>> mpijax.scipy.linalg.toeplitz(jnp.array([1, 2, 3]))
+    Array([[1, 2, 3],
+           [2, 1, 2],
+           [3, 2, 1]], dtype=int32)
     """
     check_arraylike("toeplitz", c, *(() if r is None else (r,)))
     c = jnp.atleast_1d(jnp.asarray(c))
@@ -77,6 +88,11 @@ def hankel(c: Any, r: Any = None) -> Any:
 
     Returns:
       [..., m, n].
+
+    >>> mpijax.scipy.linalg.hankel(jnp.array([1, 2, 3]))
+    Array([[1, 2, 3],
+           [2, 3, 0],
+           [3, 0, 0]], dtype=int32)
     """
     check_arraylike("hankel", c, *(() if r is None else (r,)))
     c = jnp.asarray(c)
@@ -95,7 +111,13 @@ def _hankel(c, r):
 
 
 def circulant(c: Any) -> Any:
-    """Matrices whose columns are the first one, c [..., n], rotated down by one place each: [..., n, n]."""
+    """Matrices whose columns are the first one, c [..., n], rotated down by one place each: [..., n, n].
+
+    >>> mpijax.scipy.linalg.circulant(jnp.array([1, 2, 3]))
+    Array([[1, 3, 2],
+           [2, 1, 3],
+           [3, 2, 1]], dtype=int32)
+    """
     check_arraylike("circulant", c)
 
     def one(c):
@@ -106,7 +128,12 @@ def circulant(c: Any) -> Any:
 
 
 def leslie(f: Any, s: Any) -> Any:
-    """Leslie matrices [..., n, n]: f [..., n] in the first row, s [..., n - 1] below the diagonal."""
+    """Leslie matrices [..., n, n]: f [..., n] in the first row, s [..., n - 1] below the diagonal.
+
+    >>> mpijax.scipy.linalg.leslie(jnp.array([0.0, 2.0]), jnp.array([0.5]))
+    Array([[0. , 2. ],
+           [0.5, 0. ]], dtype=float32)
+    """
     check_arraylike("leslie", f, s)
     f, s = jnp.atleast_1d(f), jnp.atleast_1d(s)
     if f.shape[-1] < 2:
@@ -125,7 +152,12 @@ def leslie(f: Any, s: Any) -> Any:
 
 
 def companion(a: Any) -> Any:
-    """Companion matrices [..., n - 1, n - 1] of polynomials with coefficients a [..., n], the highest first."""
+    """Companion matrices [..., n - 1, n - 1] of polynomials with coefficients a [..., n], the highest first.
+
+    >>> mpijax.scipy.linalg.companion(jnp.array([1.0, -3.0, 2.0]))
+    Array([[ 3., -2.],
+           [ 1.,  0.]], dtype=float32)
+    """
     (a,) = promote_args_inexact("companion", a)
     a = jnp.atleast_1d(a)
     if a.shape[-1] < 2:
@@ -139,14 +171,25 @@ def companion(a: Any) -> Any:
 
 
 def fiedler(a: Any) -> Any:
-    """Fiedler matrices [..., n, n] of vectors [..., n]: |a_i - a_j|."""
+    """Fiedler matrices [..., n, n] of vectors [..., n]: |a_i - a_j|.
+
+    >>> mpijax.scipy.linalg.fiedler(jnp.array([1, 4, 9]))
+    Array([[0, 3, 8],
+           [3, 0, 5],
+           [8, 5, 0]], dtype=int32)
+    """
     check_arraylike("fiedler", a)
     a = jnp.atleast_1d(a)
     return jnp.abs(a[..., None] - a[..., None, :])
 
 
 def fiedler_companion(a: Any) -> Any:
-    """Fiedler companion matrices [..., n - 1, n - 1], with five diagonals, of polynomials a [..., n]."""
+    """Fiedler companion matrices [..., n - 1, n - 1], with five diagonals, of polynomials a [..., n].
+
+    >>> mpijax.scipy.linalg.fiedler_companion(jnp.array([1.0, -3.0, 2.0]))
+    Array([[ 3., -2.],
+           [ 1.,  0.]], dtype=float32)
+    """
     (a,) = promote_args_inexact("fiedler_companion", a)
     a = jnp.atleast_1d(a)
     if a.shape[-1] == 0:
@@ -185,6 +228,10 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
 
     Returns:
       [..., k, n], with k = m + n - 1 rows for "full".
+
+    >>> mpijax.scipy.linalg.convolution_matrix(jnp.array([1, -1]), 3, mode="valid")
+    Array([[-1,  1,  0],
+           [ 0, -1,  1]], dtype=int32)
     """
     n = operator.index(n)
     if n <= 0:
@@ -213,14 +260,24 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
 
 @jit(static_argnames=("n",))
 def hilbert(n: int) -> Any:
-    """The Hilbert matrix [n, n]: 1 / (i + j + 1)."""
+    """The Hilbert matrix [n, n]: 1 / (i + j + 1).
+
+    >>> mpijax.scipy.linalg.hilbert(2).round(4)
+    Array([[1.    , 0.5   ],
+           [0.5   , 0.3333]], dtype=float32)
+    """
     a = lax.broadcasted_iota(float, (n, 1), 0)
     return 1 / (a + a.T + 1)
 
 
 @jit(static_argnames=("n",))
 def invhilbert(n: int) -> Any:
-    """The inverse of the Hilbert matrix [n, n]."""
+    """The inverse of the Hilbert matrix [n, n].
+
+    >>> mpijax.scipy.linalg.invhilbert(2)
+    Array([[ 4., -6.],
+           [-6., 12.]], dtype=float32)
+    """
     dtype = dtypes.default_float_dtype()
     values = [[_inverse_hilbert(n, i, j) for j in range(n)] for i in range(n)]
     return jnp.asarray(np.array(values, float).reshape(n, n).astype(dtype))
@@ -244,7 +301,13 @@ def _binomials(n, k):
 
 @jit(static_argnames=("n", "kind"))
 def pascal(n: int, kind: str | None = None) -> Any:
-    """Pascal's triangle as a matrix [n, n]: "lower", "upper", or their product, "symmetric" (the default)."""
+    """Pascal's triangle as a matrix [n, n]: "lower", "upper", or their product, "symmetric" (the default).
+
+    >>> mpijax.scipy.linalg.pascal(3)
+    Array([[1., 1., 1.],
+           [1., 2., 3.],
+           [1., 3., 6.]], dtype=float32)
+    """
     kind = _kind(kind)
     a = jnp.arange(n, dtype=np.float32)
     lower = _binomials(a[:, None], a[None, :])
@@ -255,7 +318,13 @@ def pascal(n: int, kind: str | None = None) -> Any:
 
 @jit(static_argnames=("n", "kind"))
 def invpascal(n: int, kind: str | None = None) -> Any:
-    """The inverse of `pascal(n, kind)`."""
+    """The inverse of `pascal(n, kind)`.
+
+    >>> mpijax.scipy.linalg.invpascal(3)
+    Array([[ 3., -3.,  1.],
+           [-3.,  5., -2.],
+           [ 1., -2.,  1.]], dtype=float32)
+    """
     kind = _kind(kind)
     a = jnp.arange(n, dtype=dtypes.default_float_dtype())
     i, j = a[:, None], a[None, :]
@@ -267,7 +336,11 @@ def invpascal(n: int, kind: str | None = None) -> Any:
 
 @jit(static_argnames=("n", "full"))
 def helmert(n: int, full: bool = False) -> Any:
-    """Helmert's orthogonal matrix [n, n] if `full`, else without its first row, of equal elements."""
+    """Helmert's orthogonal matrix [n, n] if `full`, else without its first row, of equal elements.
+
+    >>> mpijax.scipy.linalg.helmert(2).round(4)
+    Array([[ 0.7071, -0.7071]], dtype=float32)
+    """
     if n < 1:
         raise ValueError(f"n must be a positive integer; got {n}.")
     i, j = jnp.arange(n - 1)[:, None], jnp.arange(n)[None, :]
@@ -281,7 +354,12 @@ def helmert(n: int, full: bool = False) -> Any:
 
 @partial(jit, static_argnames=("n", "dtype"))
 def hadamard(n: int, dtype: Any = int) -> Any:
-    """Hadamard's matrix [n, n] of 1 and -1, for n a power of 2."""
+    """Hadamard's matrix [n, n] of 1 and -1, for n a power of 2.
+
+    >>> mpijax.scipy.linalg.hadamard(2, dtype="int32")
+    Array([[ 1,  1],
+           [ 1, -1]], dtype=int32)
+    """
     if n < 1 or not math.log2(n).is_integer():
         raise ValueError(f"n must be a positive power of 2; got {n}.")
     out = jnp.ones((1, 1), dtype=dtype)
@@ -292,7 +370,12 @@ def hadamard(n: int, dtype: Any = int) -> Any:
 
 @jit(static_argnames=("n", "scale", "dtype"))
 def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
-    """The matrix [n, n] of the discrete Fourier transform, divided by n or sqrt(n) for scale "n" or "sqrtn"."""
+    """The matrix [n, n] of the discrete Fourier transform, divided by n or sqrt(n) for scale "n" or "sqrtn".
+
+    >>> mpijax.scipy.linalg.dft(2).real.round(4)
+    Array([[ 1.,  1.],
+           [ 1., -1.]], dtype=float32)
+    """
     if scale not in (None, "sqrtn", "n"):
         raise ValueError(f"scale must be None, 'sqrtn', or 'n'; got {scale!r}.")
     if dtype is None:

@@ -20,18 +20,32 @@ _HIGHEST = lax.Precision.HIGHEST
 
 
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """Determinants of matrices [..., n, n]."""
+    """Determinants of matrices [..., n, n].
+
+    >>> mpijax.scipy.linalg.det(jnp.array([[1.0, 2.0], [3.0, 4.0]])).round(4)
+    Array(-2., dtype=float32)
+    """
     return jnp.linalg.det(a)
 
 
 def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """Inverses of matrices [..., n, n]."""
+    """Inverses of matrices [..., n, n].
+
+    >>> mpijax.scipy.linalg.inv(jnp.array([[2.0, 0.0], [0.0, 4.0]]))
+    Array([[0.5 , 0.  ],
+           [0.  , 0.25]], dtype=float32)
+    """
     return jnp.linalg.inv(a)
 
 
 @jit(static_argnames=("overwrite_a", "check_finite"))
 def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
-    """(LU, pivots) of matrices [..., m, n]: see `lax.linalg.lu`."""
+    """(LU, pivots) of matrices [..., m, n]: see `lax.linalg.lu`.
+
+    >>> mpijax.scipy.linalg.lu_factor(jnp.array([[1.0, 2.0], [4.0, 6.0]]))
+    (Array([[4.  , 6.  ],
+           [0.25, 0.5 ]], dtype=float32), Array([1, 1], dtype=int32))
+    """
     factors, pivots, _ = linalg.lu(*inexact(a))
     return factors, pivots
 
@@ -45,6 +59,10 @@ def lu_solve(
     Args:
       b: [n], or [..., n, k].
       trans: 0: op(a) is a; 1: its transpose; 2: its conjugate transpose.
+
+    >>> factors = mpijax.scipy.linalg.lu_factor(jnp.array([[1.0, 2.0], [4.0, 6.0]]))
+    >>> mpijax.scipy.linalg.lu_solve(factors, jnp.array([3.0, 10.0])).round(4)
+    Array([1., 1.], dtype=float32)
     """
     factors, pivots = lu_and_piv
     factors, b = inexact(factors, b)
@@ -67,7 +85,12 @@ def _lu(a, permute_l):
 
 @jit(static_argnames=("permute_l", "overwrite_a", "check_finite"))
 def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple:
-    """(P, L, U) with a = P L U, for a matrix [m, n]; (P L, U) with `permute_l`."""
+    """(P, L, U) with a = P L U, for a matrix [m, n]; (P L, U) with `permute_l`.
+
+    >>> mpijax.scipy.linalg.lu(jnp.array([[1.0, 2.0], [4.0, 6.0]]))[2]
+    Array([[4. , 6. ],
+           [0. , 0.5]], dtype=float32)
+    """
     return _lu(a, permute_l)
 
 
@@ -104,6 +127,9 @@ def solve(
       b: [n], or [..., n, k].
       lower: which triangle is read of a positive definite matrix.
       assume_a: "pos" for positive definite matrices; "gen", "sym" and "her" for others.
+
+    >>> mpijax.scipy.linalg.solve(jnp.array([[2.0, 0.0], [1.0, 4.0]]), jnp.array([2.0, 9.0]))
+    Array([1., 2.], dtype=float32)
     """
     known = ["gen", "sym", "her", "pos"]
     if assume_a not in known:
@@ -144,5 +170,8 @@ def solve_triangular(
       trans: 0 or "N": op(a) is a; 1 or "T": its transpose; 2 or "C": its conjugate transpose.
       lower: whether a is lower triangular.
       unit_diagonal: take the diagonal as ones.
+
+    >>> mpijax.scipy.linalg.solve_triangular(jnp.array([[2.0, 0.0], [1.0, 4.0]]), jnp.array([2.0, 9.0]), lower=True)
+    Array([1., 2.], dtype=float32)
     """
     return _solve_triangular(a, b, trans, lower, unit_diagonal)

@@ -40,6 +40,9 @@ def eigh_tridiagonal(
     Raises:
       TypeError: for other dtypes. ValueError: for a range that is missing or empty, or another `select`.
       NotImplementedError: for select="v".
+
+    >>> mpijax.scipy.linalg.eigh_tridiagonal(jnp.array([2.0, 2.0]), jnp.array([1.0]), eigvals_only=True).round(4)
+    Array([1., 3.], dtype=float32)
     """
     d, e = jnp.asarray(d), jnp.asarray(e)
     if d.dtype != e.dtype:

@@ -22,6 +22,9 @@ def vq(obs: Any, code_book: Any, check_finite: bool = True) -> tuple[Any, Any]:
 
     Returns:
       (index of the nearest vector, (m,) of int32; distance to it, (m,)).
+
+    >>> mpijax.scipy.cluster.vq.vq(jnp.array([[0.0, 1.0], [5.0, 5.0]]), jnp.array([[0.0, 0.0], [5.0, 4.0]]))
+    (Array([0, 1], dtype=int32), Array([1., 1.], dtype=float32))
     """
     check_arraylike("scipy.cluster.vq.vq", obs, code_book)
     obs, code_book = map(as_array, promote_dtypes_inexact(obs, code_book))

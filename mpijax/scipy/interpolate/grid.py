@@ -30,6 +30,11 @@ class RegularGridInterpolator:
       method: "linear" or "nearest".
       bounds_error: must be False: values are not known while tracing.
       fill_value: result beyond the grid; None: extrapolate.
+
+    >>> points, values = jnp.array([0.0, 1.0, 3.0]), jnp.array([0.0, 10.0, 20.0])
+    >>> f = mpijax.scipy.interpolate.RegularGridInterpolator((points,), values)
+    >>> f(jnp.array([[0.5], [2.0]]))
+    Array([ 5., 15.], dtype=float32)
     """
 
     def __init__(

@@ -20,6 +20,9 @@ class OptimizeResults(NamedTuple):
       hess_inv: an estimate of the inverse Hessian, (n, n); None if the method has none.
       nfev, njev: evaluations of the function and of its gradient.
       nit: iterations.
+
+    >>> mpijax.scipy.optimize.minimize(lambda x: jnp.sum((x - 1) ** 2), jnp.zeros(2), method="BFGS").success
+    Array(True, dtype=bool)
     """
 
     x: Any
@@ -59,6 +62,9 @@ def minimize(
     Raises:
       TypeError: `args` is no tuple.
       ValueError: the method is unknown.
+
+    >>> mpijax.scipy.optimize.minimize(lambda x: jnp.sum((x - 1) ** 2), jnp.zeros(2), method="BFGS").x.round(4)
+    Array([1., 1.], dtype=float32)
     """
     if not isinstance(args, tuple):
         raise TypeError(f"args argument to minimize must be a tuple, got {args}")

@@ -173,6 +173,9 @@ def cg(
 
     Returns:
       (x, None); the second is for SciPy's status, which is not there.
+
+    >>> mpijax.scipy.sparse.linalg.cg(lambda x: jnp.array([2.0, 4.0]) * x, jnp.array([2.0, 8.0]))[0].round(4)
+    Array([1., 2.], dtype=float32)
     """
     symmetric = not any(jnp.iscomplexobj(leaf) for leaf in tree.tree_leaves(b))
     return _solve(_cg, A, b, x0, tol, atol, maxiter, M, symmetric), None
@@ -181,7 +184,11 @@ def cg(
 def bicgstab(
     A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0, maxiter: Any = None, M: Any = None
 ) -> tuple[Any, None]:
-    """Solve A x = b by stabilized bi-conjugate gradients, for any regular A. Arguments and result as of `cg`."""
+    """Solve A x = b by stabilized bi-conjugate gradients, for any regular A. Arguments and result as of `cg`.
+
+    >>> mpijax.scipy.sparse.linalg.bicgstab(jnp.array([[2.0, 0.0], [1.0, 4.0]]), jnp.array([2.0, 9.0]))[0].round(4)
+    Array([1., 2.], dtype=float32)
+    """
     return _solve(_bicgstab, A, b, x0, tol, atol, maxiter, M, False), None
 
 
@@ -210,6 +217,9 @@ def gmres(
 
     Returns:
       (x, info): info is 0, or -1 where x is not a number.
+
+    >>> mpijax.scipy.sparse.linalg.gmres(jnp.array([[2.0, 0.0], [1.0, 4.0]]), jnp.array([2.0, 9.0]))[0].round(4)
+    Array([1., 2.], dtype=float32)
     """
     if solve_method not in ("batched", "incremental"):
         raise ValueError(f"invalid solve_method {solve_method}, must be either 'incremental' or 'batched'")

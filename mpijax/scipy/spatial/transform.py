@@ -19,6 +19,10 @@ class Rotation(NamedTuple):
 
     Attributes:
       quat: unit quaternions (x, y, z, w), of shape (4,) or (n, 4).
+
+    >>> turn = mpijax.scipy.spatial.transform.Rotation.from_rotvec(jnp.array([0.0, 0.0, np.pi / 2]))
+    >>> turn.apply(jnp.array([1.0, 0.0, 2.0])).round(4)
+    Array([-0.,  1.,  2.], dtype=float32)
     """
 
     quat: Any
@@ -188,6 +192,11 @@ class Slerp(NamedTuple):
       timedelta: (n - 1,), their differences.
       rotations: at the beginnings of the intervals.
       rotvecs: (n - 1, 3), the turn within each.
+
+    >>> turns = mpijax.scipy.spatial.transform.Rotation.from_euler("z", jnp.array([[0.0], [90.0]]), degrees=True)
+    >>> between = mpijax.scipy.spatial.transform.Slerp.init(jnp.array([0.0, 1.0]), turns)
+    >>> between(jnp.array([0.5])).as_euler("xyz", degrees=True).round(2)
+    Array([[ 0.,  0., 45.]], dtype=float32)
     """
 
     times: Any

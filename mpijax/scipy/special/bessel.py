@@ -15,23 +15,39 @@ from mpijax.scipy.special.arguments import inexact_args, real_args
 
 
 def i0e(x: Any) -> Any:
-    """e ** -|x| times the modified Bessel function of order 0."""
+    """e ** -|x| times the modified Bessel function of order 0.
+
+    >>> mpijax.scipy.special.i0e(jnp.array([0.0, 1.0])).round(4)
+    Array([1.    , 0.4658], dtype=float32)
+    """
     return lax.bessel_i0e(*inexact_args("i0e", x))
 
 
 def i0(x: Any) -> Any:
-    """The modified Bessel function of order 0."""
+    """The modified Bessel function of order 0.
+
+    >>> mpijax.scipy.special.i0(jnp.array([0.0, 1.0])).round(4)
+    Array([1.    , 1.2661], dtype=float32)
+    """
     (x,) = inexact_args("i0", x)
     return lax.exp(lax.abs(x)) * lax.bessel_i0e(x)
 
 
 def i1e(x: Any) -> Any:
-    """e ** -|x| times the modified Bessel function of order 1."""
+    """e ** -|x| times the modified Bessel function of order 1.
+
+    >>> mpijax.scipy.special.i1e(jnp.array([0.0, 1.0])).round(4)
+    Array([0.    , 0.2079], dtype=float32)
+    """
     return lax.bessel_i1e(*inexact_args("i1e", x))
 
 
 def i1(x: Any) -> Any:
-    """The modified Bessel function of order 1."""
+    """The modified Bessel function of order 1.
+
+    >>> mpijax.scipy.special.i1(jnp.array([0.0, 1.0])).round(4)
+    Array([0.    , 0.5652], dtype=float32)
+    """
     (x,) = inexact_args("i1", x)
     return lax.exp(lax.abs(x)) * lax.bessel_i1e(x)
 
@@ -47,6 +63,10 @@ def bessel_jn(z: Any, *, v: int, n_iter: int = 50) -> Any:
     """Bessel functions of the first kind of the orders 0 … v, stacked at the front: shape (v + 1, *z.shape).
 
     `n_iter` is how many steps JAX takes of its recurrence; here values are exact whatever it says.
+
+    >>> mpijax.scipy.special.bessel_jn(jnp.array([0.0, 1.0]), v=1).round(4)
+    Array([[1.    , 0.7652],
+           [0.    , 0.4401]], dtype=float32)
     """
     (z,) = real_args("bessel_jn", z)
     v = static_int(v, "Argument v of bessel_jn.")
@@ -76,6 +96,9 @@ def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, diff_n: int | None = None, 
       phi: azimuthal angles.
       diff_n: must be None; use transformations to differentiate by the angles.
       n_max: the largest degree, which JAX needs to be told under `jit`; not used here.
+
+    >>> mpijax.scipy.special.sph_harm_y(jnp.array([0]), jnp.array([0]), jnp.array([1.0]), jnp.array([2.0])).round(4)
+    Array([0.2821+0.j], dtype=complex64)
     """
     del n_max
     if diff_n is not None:

@@ -20,12 +20,20 @@ COMPLEX = (np.complexfloating,)
 
 
 def gammaln(x: Any) -> Any:
-    """log |Γ(x)|"""
+    """log |Γ(x)|
+
+    >>> mpijax.scipy.special.gammaln(jnp.array([5.0, 100.0])).round(4)
+    Array([  3.1781, 359.1342], dtype=float32)
+    """
     return lax.lgamma(*inexact_args("gammaln", x))
 
 
 def gammasgn(x: Any) -> Any:
-    """The sign of Γ(x): 1 or -1, NaN at its poles below 0 and for NaN."""
+    """The sign of Γ(x): 1 or -1, NaN at its poles below 0 and for NaN.
+
+    >>> mpijax.scipy.special.gammasgn(jnp.array([0.5, -0.5, -1.5]))
+    Array([ 1., -1.,  1.], dtype=float32)
+    """
     (x,) = real_args("gammasgn", x)
     below, odd = x < 0, lax.floor(x) % 2 != 0
     pole = (below & (x == lax.floor(x))) | jnp.isnan(x)
@@ -34,7 +42,11 @@ def gammasgn(x: Any) -> Any:
 
 
 def gamma(x: Any) -> Any:
-    """Γ(x), of real or complex x; NaN at its poles below 0."""
+    """Γ(x), of real or complex x; NaN at its poles below 0.
+
+    >>> mpijax.scipy.special.gamma(jnp.array([0.5, 5.0])).round(4)
+    Array([ 1.7725, 24.    ], dtype=float32)
+    """
     (x,) = inexact_args("gamma", x)
     if is_complex(dtype_of(x)):
         return complex_gamma_p.bind(x)
@@ -42,7 +54,11 @@ def gamma(x: Any) -> Any:
 
 
 def loggamma(x: Any) -> Any:
-    """log Γ(x), of complex x on its principal branch; of real x NaN where Γ may be negative."""
+    """log Γ(x), of complex x on its principal branch; of real x NaN where Γ may be negative.
+
+    >>> mpijax.scipy.special.loggamma(jnp.array([5.0, -0.5])).round(4)
+    Array([3.1781,    nan], dtype=float32)
+    """
     (x,) = inexact_args("loggamma", x)
     if is_complex(dtype_of(x)):
         return complex_loggamma_p.bind(x)
@@ -50,12 +66,20 @@ def loggamma(x: Any) -> Any:
 
 
 def digamma(x: Any) -> Any:
-    """The derivative of log Γ(x)."""
+    """The derivative of log Γ(x).
+
+    >>> mpijax.scipy.special.digamma(jnp.array([1.0, 2.0])).round(4)
+    Array([-0.5772,  0.4228], dtype=float32)
+    """
     return lax.digamma(*inexact_args("digamma", x))
 
 
 def polygamma(n: Any, x: Any) -> Any:
-    """The n-th derivative of `digamma`, for integers n >= 0."""
+    """The n-th derivative of `digamma`, for integers n >= 0.
+
+    >>> mpijax.scipy.special.polygamma(1, jnp.array([1.0])).round(4)
+    Array([1.6449], dtype=float32)
+    """
     if not jnp.issubdtype(dtype_of(n), np.integer):
         raise ValueError(f"Argument `n` to polygamma must be of integer type. Got dtype {dtype_of(n)}.")
     return lax.polygamma(*real_args("polygamma", n, x))
@@ -99,7 +123,11 @@ complex_gamma_p = hosted(
 
 
 def betaln(a: Any, b: Any) -> Any:
-    """log |B(a, b)|"""
+    """log |B(a, b)|
+
+    >>> mpijax.scipy.special.betaln(2.0, jnp.array([1.0, 2.0])).round(4)
+    Array([-0.6931, -1.7918], dtype=float32)
+    """
     return betaln_p.bind(*inexact_args("betaln", a, b))
 
 
@@ -115,13 +143,21 @@ betaln_p = hosted(
 
 
 def beta(a: Any, b: Any) -> Any:
-    """Γ(a) Γ(b) / Γ(a + b)"""
+    """Γ(a) Γ(b) / Γ(a + b)
+
+    >>> mpijax.scipy.special.beta(2.0, jnp.array([1.0, 2.0])).round(4)
+    Array([0.5   , 0.1667], dtype=float32)
+    """
     a, b = real_args("beta", a, b)
     return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * lax.exp(betaln(a, b))
 
 
 def factorial(n: Any, exact: bool = False) -> Any:
-    """Γ(n + 1); 0 for n below 0. Floats: `exact` must be False."""
+    """Γ(n + 1); 0 for n below 0. Floats: `exact` must be False.
+
+    >>> mpijax.scipy.special.factorial(jnp.array([0, 3, 5])).round(2)
+    Array([  1.,   6., 120.], dtype=float32)
+    """
     if exact:
         raise NotImplementedError("factorial with exact=True: arrays have no integers of any size; use math.factorial.")
     (n,) = inexact_args("factorial", n)
@@ -129,7 +165,11 @@ def factorial(n: Any, exact: bool = False) -> Any:
 
 
 def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
-    """The number of ways to choose k of N, with repetition or without; 0 where there is none."""
+    """The number of ways to choose k of N, with repetition or without; 0 where there is none.
+
+    >>> mpijax.scipy.special.comb(jnp.array([4, 5]), 2).round(4)
+    Array([ 6., 10.], dtype=float32)
+    """
     N, k = inexact_args("comb", N, k)
     if repetition:
         return jnp.where((k == 0) & (N >= 0), 1.0, comb(N + k - 1, k))
@@ -140,7 +180,11 @@ def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
 
 
 def poch(z: Any, m: Any) -> Any:
-    """Pochhammer's symbol Γ(z + m) / Γ(z), with derivatives by both."""
+    """Pochhammer's symbol Γ(z + m) / Γ(z), with derivatives by both.
+
+    >>> mpijax.scipy.special.poch(jnp.array([3.0]), 2.0).round(4)
+    Array([12.], dtype=float32)
+    """
     return poch_p.bind(*real_args("poch", z, m))
 
 
@@ -162,6 +206,9 @@ def multigammaln(a: Any, d: Any) -> Any:
     Args:
       a: array, above (d - 1) / 2.
       d: an int, known while tracing.
+
+    >>> mpijax.scipy.special.multigammaln(jnp.array([3.0]), 2).round(4)
+    Array([1.5502], dtype=float32)
     """
     d = static_int(d, "d argument of multigammaln")
     (a,) = inexact_args("multigammaln", a)
@@ -173,17 +220,29 @@ def multigammaln(a: Any, d: Any) -> Any:
 
 
 def gammainc(a: Any, x: Any) -> Any:
-    """The regularized lower incomplete gamma function."""
+    """The regularized lower incomplete gamma function.
+
+    >>> mpijax.scipy.special.gammainc(2.0, jnp.array([0.0, 1.0])).round(4)
+    Array([0.    , 0.2642], dtype=float32)
+    """
     return lax.igamma(*inexact_args("gammainc", a, x))
 
 
 def gammaincc(a: Any, x: Any) -> Any:
-    """The regularized upper incomplete gamma function, 1 - gammainc(a, x)."""
+    """The regularized upper incomplete gamma function, 1 - gammainc(a, x).
+
+    >>> mpijax.scipy.special.gammaincc(2.0, jnp.array([0.0, 1.0])).round(4)
+    Array([1.    , 0.7358], dtype=float32)
+    """
     return lax.igammac(*inexact_args("gammaincc", a, x))
 
 
 def betainc(a: Any, b: Any, x: Any) -> Any:
-    """The regularized incomplete beta function, with a derivative by x."""
+    """The regularized incomplete beta function, with a derivative by x.
+
+    >>> mpijax.scipy.special.betainc(2.0, 2.0, jnp.array([0.0, 0.5, 1.0])).round(4)
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
     return lax.betainc(*real_args("betainc", a, b, x))
 
 
@@ -198,7 +257,11 @@ _TERMS = 16
 
 @custom_jvp
 def zeta(x: Any, q: Any = None) -> Any:
-    """Hurwitz' zeta function: the sum over k >= 0 of (k + q) ** -x, for x > 1. `q` must be given (1: Riemann's)."""
+    """Hurwitz' zeta function: the sum over k >= 0 of (k + q) ** -x, for x > 1. `q` must be given (1: Riemann's).
+
+    >>> mpijax.scipy.special.zeta(2.0, jnp.array([1.0])).round(4)
+    Array([1.6449], dtype=float32)
+    """
     return lax.zeta(*_zeta_args(x, q))
 
 
@@ -230,7 +293,11 @@ def _zeta_jvp(primals, tangents):
 
 
 def bernoulli(n: int) -> Any:
-    """The Bernoulli numbers B(0) … B(n), float32 or float64 by the default dtype; n is known while tracing."""
+    """The Bernoulli numbers B(0) … B(n), float32 or float64 by the default dtype; n is known while tracing.
+
+    >>> mpijax.scipy.special.bernoulli(4).round(4)
+    Array([ 1.    , -0.5   ,  0.1667,  0.    , -0.0333], dtype=float32)
+    """
     n = static_int(n, "Argument n of bernoulli")
     if n < 0:
         raise ValueError(f"n must be a non-negative integer; got {n}.")

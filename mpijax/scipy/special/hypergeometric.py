@@ -15,7 +15,11 @@ _MOST_TERMS = 2000
 
 
 def hyp1f1(a: Any, b: Any, x: Any) -> Any:
-    """Kummer's function: the sum over k of (a)ₖ / (b)ₖ xᵏ / k!. Derivatives by all arguments."""
+    """Kummer's function: the sum over k of (a)ₖ / (b)ₖ xᵏ / k!. Derivatives by all arguments.
+
+    >>> mpijax.scipy.special.hyp1f1(1.0, 1.0, jnp.array([0.0, 1.0])).round(4)
+    Array([1.    , 2.7183], dtype=float32)
+    """
     return hyp1f1_p.bind(*real_args("hyp1f1", a, b, x))
 
 
@@ -23,6 +27,9 @@ def hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
     """Gauss' function: the sum over k of (a)ₖ (b)ₖ / (c)ₖ xᵏ / k!, continued beyond |x| = 1.
 
     Derivatives by x everywhere, by a, b and c for |x| < 1.
+
+    >>> mpijax.scipy.special.hyp2f1(1.0, 1.0, 1.0, jnp.array([0.0, 0.5])).round(4)
+    Array([1., 2.], dtype=float32)
     """
     return hyp2f1_p.bind(*real_args("hyp2f1", a, b, c, x))
 

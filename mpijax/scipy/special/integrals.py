@@ -15,17 +15,29 @@ from mpijax.scipy.special.arguments import check_single_or_double, inexact_args,
 
 
 def expi(x: Any) -> Any:
-    """The integral of eᵗ / t from -inf to x."""
+    """The integral of eᵗ / t from -inf to x.
+
+    >>> mpijax.scipy.special.expi(jnp.array([1.0, 2.0])).round(4)
+    Array([1.8951, 4.9542], dtype=float32)
+    """
     return expi_p.bind(*real_args("expi", x))
 
 
 def exp1(x: Any) -> Any:
-    """The integral of e⁻ᵗ / t from x to inf; NaN below 0."""
+    """The integral of e⁻ᵗ / t from x to inf; NaN below 0.
+
+    >>> mpijax.scipy.special.exp1(jnp.array([1.0, 2.0])).round(4)
+    Array([0.2194, 0.0489], dtype=float32)
+    """
     return exp1_p.bind(*real_args("exp1", x))
 
 
 def expn(n: Any, x: Any) -> Any:
-    """The integral of e ** (-x t) / t ** n over t from 1 to inf, for ints n >= 0; NaN below 0. Derivative by x."""
+    """The integral of e ** (-x t) / t ** n over t from 1 to inf, for ints n >= 0; NaN below 0. Derivative by x.
+
+    >>> mpijax.scipy.special.expn(2, jnp.array([0.0, 1.0])).round(4)
+    Array([1.    , 0.1485], dtype=float32)
+    """
     return expn_p.bind(*real_args("expn", n, x))
 
 
@@ -57,7 +69,11 @@ expn_p = hosted(
 
 
 def sici(x: Any) -> tuple[Any, Any]:
-    """The integrals of sin t / t from 0 to x and, of |x|, of cos t / t from inf to x."""
+    """The integrals of sin t / t from 0 to x and, of |x|, of cos t / t from inf to x.
+
+    >>> mpijax.scipy.special.sici(jnp.array([1.0]))[0].round(4)
+    Array([0.9461], dtype=float32)
+    """
     (x,) = real_args("sici", x)
     return sine_integral_p.bind(x), cosine_integral_p.bind(x)
 
@@ -79,7 +95,11 @@ cosine_integral_p = hosted(
 
 
 def fresnel(x: Any) -> tuple[Any, Any]:
-    """The integrals of sin(π t² / 2) and of cos(π t² / 2) from 0 to x."""
+    """The integrals of sin(π t² / 2) and of cos(π t² / 2) from 0 to x.
+
+    >>> mpijax.scipy.special.fresnel(1.0)[0].round(4)
+    Array(0.4383, dtype=float32)
+    """
     (x,) = inexact_args("fresnel", x)
     if is_complex(dtype_of(x)):
         raise NotImplementedError(f"fresnel takes real numbers, got dtype {dtype_of(x)}.")
@@ -105,7 +125,11 @@ fresnel_cosine_p = hosted(
 
 
 def spence(x: Any) -> Any:
-    """Spence's function: the integral of log t / (1 - t) from 1 to x; float32 or float64."""
+    """Spence's function: the integral of log t / (1 - t) from 1 to x; float32 or float64.
+
+    >>> mpijax.scipy.special.spence(jnp.array([0.0, 1.0])).round(4)
+    Array([1.6449, 0.    ], dtype=float32)
+    """
     x = jnp.asarray(x)
     check_single_or_double("spence", x)
     return spence_p.bind(x)

@@ -31,6 +31,9 @@ class gaussian_kde:
       neff: effective number of samples.
       dataset, weights: as given, weights adding up to 1.
       covariance, inv_cov: of a kernel, (d, d), and its inverse.
+
+    >>> mpijax.scipy.stats.gaussian_kde(jnp.array([-1.0, 0.0, 1.0]))(jnp.array([0.0])).round(4)
+    Array([0.3182], dtype=float32)
     """
 
     __slots__ = _FIELDS

@@ -55,6 +55,9 @@ def mode(a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: 
       axis: which axis; None for all elements together.
       nan_policy: "propagate": NaN counts as a value.
       keepdims: keep the axis with size 1.
+
+    >>> mpijax.scipy.stats.mode(jnp.array([3, 1, 3, 2]))
+    ModeResult(mode=Array(3, dtype=int32), count=Array(2, dtype=int32))
     """
     x = jnp.atleast_1d(ensure_arraylike("mode", a))
     _check_nan_policy("mode", nan_policy)
@@ -85,6 +88,9 @@ def rankdata(a: Any, method: str = "average", *, axis: int | None = None, nan_po
         next element has the next rank; "ordinal": in the order of their positions.
       axis: rank along this axis, result of a's shape; None: all elements together, one axis.
       nan_policy: "propagate".
+
+    >>> mpijax.scipy.stats.rankdata(jnp.array([10, 30, 20, 20]))
+    Array([1. , 4. , 2.5, 2.5], dtype=float32)
     """
     x = ensure_arraylike("rankdata", a)
     _check_nan_policy("rankdata", nan_policy)
@@ -123,6 +129,9 @@ def sem(
       ddof: degrees of freedom to subtract.
       nan_policy: "propagate"; or "omit", to leave NaNs out.
       keepdims: keep the axis with size 1.
+
+    >>> mpijax.scipy.stats.sem(jnp.array([1.0, 2.0, 3.0])).round(4)
+    Array(0.5774, dtype=float32)
     """
     x = as_array(*promote_args_inexact("sem", a))
     if nan_policy == "propagate":
