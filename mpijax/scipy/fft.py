@@ -14,6 +14,8 @@ from mpijax.core import dtypes
 from mpijax.numpy import fft as jnp_fft
 from mpijax.numpy.util import canonical_axis, ensure_arraylike, promote_dtypes_complex, promote_dtypes_inexact
 
+__all__ = ["dct", "dctn", "idct", "idctn"]
+
 
 def _checked(name: str, x: Any, type: int, norm: str | None) -> Any:
     x = ensure_arraylike(name, x)

@@ -10,9 +10,15 @@ import mpijax.numpy as jnp
 from mpijax.scipy.special import betaln
 from mpijax.scipy.stats.shared import args_of, exp_of
 
+__all__ = ["logpmf", "pmf"]
+
 
 def logpmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Any:
-    """The logarithm of the probability of each value k; NaN for n < 0 and unless a and b are positive."""
+    """The logarithm of the probability of each value k; NaN for n < 0 and unless a and b are positive.
+
+    >>> mpijax.scipy.stats.betabinom.logpmf(jnp.array([0, 2]), 4, 2.0, 3.0).round(4)
+    Array([-1.5404, -1.3581], dtype=float32)
+    """
     k, n, a, b, loc = args_of("betabinom.logpmf", k, n, a, b, loc)
     y = jnp.floor(k) - loc
     ways = -jnp.log1p(n) - betaln(n - y + 1, y + 1)
@@ -22,4 +28,4 @@ def logpmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Any:
     return jnp.where((n < 0) | (a <= 0) | (b <= 0), np.nan, supported)
 
 
-pmf = exp_of(logpmf, "pmf")
+pmf = exp_of(logpmf, "pmf", "2, 4, 2.0, 3.0", 0.2571)

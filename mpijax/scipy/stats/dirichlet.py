@@ -11,6 +11,8 @@ from mpijax.numpy.util import as_array, promote_dtypes_inexact
 from mpijax.scipy.special import gammaln, xlogy
 from mpijax.scipy.stats.shared import exp_of
 
+__all__ = ["logpdf", "pdf"]
+
 
 def logpdf(x: Any, alpha: Any) -> Any:
     """The logarithm of the density at x; -inf unless x is positive and adds up to 1.
@@ -21,6 +23,9 @@ def logpdf(x: Any, alpha: Any) -> Any:
 
     Returns:
       Array of shape x.shape[1:].
+
+    >>> mpijax.scipy.stats.dirichlet.logpdf(jnp.array([0.2, 0.8]), jnp.array([2.0, 3.0])).round(4)
+    Array(0.4292, dtype=float32)
     """
     x, alpha = (as_array(v) for v in promote_dtypes_inexact(x, alpha))
     if alpha.ndim != 1:
@@ -39,4 +44,4 @@ def logpdf(x: Any, alpha: Any) -> Any:
     return jnp.where(on_simplex, inside, -np.inf)
 
 
-pdf = exp_of(logpdf, "pdf")
+pdf = exp_of(logpdf, "pdf", "jnp.array([0.2, 0.8]), jnp.array([2.0, 3.0])", 1.536)

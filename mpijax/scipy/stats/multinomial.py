@@ -11,6 +11,8 @@ from mpijax.numpy.util import promote_args_numeric
 from mpijax.scipy.special import gammaln, xlogy
 from mpijax.scipy.stats.shared import args_of, exp_of
 
+__all__ = ["logpmf", "pmf"]
+
 
 def logpmf(x: Any, n: Any, p: Any) -> Any:
     """The logarithm of the probability of counts x (ints, outcomes along the last axis), of n trials in all.
@@ -19,6 +21,9 @@ def logpmf(x: Any, n: Any, p: Any) -> Any:
       x: counts; -inf results unless they add up to n.
       n: int, trials.
       p: probabilities of the outcomes, along the last axis.
+
+    >>> mpijax.scipy.stats.multinomial.logpmf(jnp.array([1, 2]), 3, jnp.array([0.4, 0.6])).round(4)
+    Array(-0.8393, dtype=float32)
     """
     (p,) = args_of("multinomial.logpmf", p)
     x, n = promote_args_numeric("multinomial.logpmf", x, n)
@@ -29,4 +34,4 @@ def logpmf(x: Any, n: Any, p: Any) -> Any:
     return jnp.where(jnp.sum(x) == n, inside, -np.inf)
 
 
-pmf = exp_of(logpmf, "pmf")
+pmf = exp_of(logpmf, "pmf", "jnp.array([1, 2]), 3, jnp.array([0.4, 0.6])", 0.432)

@@ -11,6 +11,8 @@ from mpijax import lax
 from mpijax.numpy.util import as_array, promote_dtypes_inexact
 from mpijax.scipy.stats.shared import exp_of
 
+__all__ = ["logpdf", "pdf"]
+
 _LOG_2PI = float(np.log(2 * np.pi))
 
 
@@ -22,6 +24,10 @@ def logpdf(x: Any, mean: Any, cov: Any, allow_singular: None = None) -> Any:
       mean: (..., n) or a scalar, for one variable.
       cov: covariance, (..., n, n); or a scalar: of independent variables with this variance.
       allow_singular: must be None.
+
+    >>> x = jnp.array([[0.0, 0.0], [1.0, 0.0]])
+    >>> mpijax.scipy.stats.multivariate_normal.logpdf(x, jnp.zeros(2), jnp.eye(2)).round(4)
+    Array([-1.8379, -2.3379], dtype=float32)
     """
     if allow_singular is not None:
         raise NotImplementedError("allow_singular argument of multivariate_normal.logpdf")
@@ -45,4 +51,4 @@ def logpdf(x: Any, mean: Any, cov: Any, allow_singular: None = None) -> Any:
     return -0.5 * ((white * white).sum(-1) + n * _LOG_2PI) - half_log_det
 
 
-pdf = exp_of(logpdf, "pdf")
+pdf = exp_of(logpdf, "pdf", "jnp.zeros(2), jnp.zeros(2), jnp.eye(2)", 0.1592)

@@ -10,19 +10,29 @@ import mpijax.numpy as jnp
 from mpijax.scipy.special import entr, gammaincc, gammaln, xlogy
 from mpijax.scipy.stats.shared import args_of, exp_of
 
+__all__ = ["cdf", "entropy", "logpmf", "pmf"]
+
 
 def logpmf(k: Any, mu: Any, loc: Any = 0) -> Any:
-    """The logarithm of the probability of each value k."""
+    """The logarithm of the probability of each value k.
+
+    >>> mpijax.scipy.stats.poisson.logpmf(jnp.array([0, 2]), 3.0).round(4)
+    Array([-3.    , -1.4959], dtype=float32)
+    """
     k, mu, loc = args_of("poisson.logpmf", k, mu, loc)
     x = k - loc
     return jnp.where((x < 0) | (jnp.round(k) != k), -np.inf, xlogy(x, mu) - gammaln(x + 1) - mu)
 
 
-pmf = exp_of(logpmf, "pmf")
+pmf = exp_of(logpmf, "pmf", "2, 3.0", 0.224)
 
 
 def cdf(k: Any, mu: Any, loc: Any = 0) -> Any:
-    """The probability of values up to k."""
+    """The probability of values up to k.
+
+    >>> mpijax.scipy.stats.poisson.cdf(jnp.array([0, 2]), 3.0).round(4)
+    Array([0.0498, 0.4232], dtype=float32)
+    """
     k, mu, loc = args_of("poisson.cdf", k, mu, loc)
     x = k - loc
     below = x < 0
@@ -34,7 +44,11 @@ _SUMMED_UP_TO, _TERMS = 100, 250
 
 
 def entropy(mu: Any, loc: Any = 0) -> Any:
-    """The entropy in nats: 0 for mu = 0. `loc` does not change it, but broadcasts."""
+    """The entropy in nats: 0 for mu = 0. `loc` does not change it, but broadcasts.
+
+    >>> mpijax.scipy.stats.poisson.entropy(jnp.array([0.5, 3.0])).round(4)
+    Array([0.9276, 1.9315], dtype=float32)
+    """
     mu, loc = args_of("poisson.entropy", mu, loc)
     k = jnp.arange(_TERMS, dtype=mu.dtype).reshape(-1, *(1,) * mu.ndim)
     summed = entr(pmf(k, jnp.clip(mu, 0, _SUMMED_UP_TO))).sum(0)

@@ -24,21 +24,25 @@ def args_of(name: str, *args: Any) -> list[Any]:
     return [as_array(x) for x in promote_args_inexact(name, *args)]
 
 
-def _derived(name: str, outer: Callable, inner: Callable) -> Callable:
+def _derived(name: str, outer: Callable, inner: Callable, given: str, result: float) -> Callable:
     @functools.wraps(inner)
     def function(*args: Any, **kwargs: Any) -> Any:
         return outer(inner(*args, **kwargs))
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{_WHAT[name]}. See `{inner.__name__}`."
+    function.__doc__ = f"""{_WHAT[name]}. See `{inner.__name__}`.
+
+    >>> round(float({inner.__module__}.{name}({given})), 4)
+    {result}
+    """
     return function
 
 
-def exp_of(inner: Callable, name: str) -> Callable:
-    """The function `name`, which is exp of `inner`, with the same arguments."""
-    return _derived(name, lax.exp, inner)
+def exp_of(inner: Callable, name: str, given: str, result: float) -> Callable:
+    """The function `name`, which is exp of `inner`, with the same arguments; `given` and `result` are an example."""
+    return _derived(name, lax.exp, inner, given, result)
 
 
-def log_of(inner: Callable, name: str) -> Callable:
-    """The function `name`, which is log of `inner`, with the same arguments."""
-    return _derived(name, lax.log, inner)
+def log_of(inner: Callable, name: str, given: str, result: float) -> Callable:
+    """The function `name`, which is log of `inner`, with the same arguments; `given` and `result` are an example."""
+    return _derived(name, lax.log, inner, given, result)
