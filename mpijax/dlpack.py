@@ -24,6 +24,9 @@ def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = Non
     Raises:
       TypeError: for an object without the protocol, or in the memory of another device.
       ValueError: for a copy that `copy=False` forbids.
+
+    >>> mpijax.dlpack.from_dlpack(np.arange(3.0, dtype="float32"))
+    Array([0., 1., 2.], dtype=float32)
     """
     from mpijax.runtime.array import from_numpy
 
@@ -46,6 +49,10 @@ def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = Non
 
 
 def is_supported_dtype(dtype: Any) -> bool:
-    """Whether arrays of the dtype can be exchanged: bool, integers, float16 to float64, complex."""
+    """Whether arrays of the dtype can be exchanged: bool, integers, float16 to float64, complex.
+
+    >>> mpijax.dlpack.is_supported_dtype(jnp.float32)
+    True
+    """
     dtype = np.dtype(dtype)
     return dtype.kind in "biufc" and dtype.type.__module__ == "numpy"

@@ -20,6 +20,10 @@ def ravel_pytree(pytree: Any) -> tuple[Array, Callable[[Array], Any]]:
 
     The vector has the dtype to which the leaves' dtypes promote; an empty pytree gives float32[0]. When all
     leaves have one dtype, the returned function takes vectors of any dtype, else of that dtype only.
+
+    >>> vector, unravel = mpijax.flatten_util.ravel_pytree({"a": jnp.array([1.0, 2.0]), "b": 3.0})
+    >>> vector, unravel(10 * vector)
+    (Array([1., 2., 3.], dtype=float32), {'a': Array([10., 20.], dtype=float32), 'b': Array(30., dtype=float32)})
     """
     leaves, structure = tree.tree_flatten(pytree)
     if not leaves:

@@ -21,7 +21,11 @@ _NOTHING = 1000.0 * float(np.finfo(np.float32).eps)
 
 
 class ResizeMethod(enum.Enum):
-    """How values between pixels are made."""
+    """How values between pixels are made.
+
+    >>> mpijax.image.resize(jnp.array([0.0, 10.0]), (4,), mpijax.image.ResizeMethod.LINEAR)
+    Array([ 0. ,  2.5,  7.5, 10. ], dtype=float32)
+    """
 
     NEAREST = 0
     LINEAR = 1
@@ -174,6 +178,10 @@ def scale_and_translate(
 
     Raises:
       ValueError: a shape with other axes than the image, an unknown method.
+
+    >>> scale, translation = jnp.array([1.0]), jnp.array([1.0])
+    >>> mpijax.image.scale_and_translate(jnp.array([1.0, 2.0, 3.0]), (3,), (0,), scale, translation, "linear")
+    Array([0., 1., 2.], dtype=float32)
     """
     shape = canonical_shape(shape)
     _check_shape(image, shape)
@@ -225,5 +233,8 @@ def resize(
 
     Raises:
       ValueError: a shape with other axes than the image, an unknown method.
+
+    >>> mpijax.image.resize(jnp.array([0.0, 10.0]), (4,), "nearest")
+    Array([ 0.,  0., 10., 10.], dtype=float32)
     """
     return _resize(image, canonical_shape(shape), method, antialias, precision)

@@ -35,7 +35,12 @@ __all__ = [
 
 
 def get_mesh() -> Mesh:
-    """The mesh of the enclosing `with mesh:` or of `set_mesh`. Raises ValueError if there is none."""
+    """The mesh of the enclosing `with mesh:` or of `set_mesh`. Raises ValueError if there is none.
+
+    >>> with mpijax.set_mesh(mpijax.make_mesh((1,), ("x",))):
+    ...     mpijax.sharding.get_mesh().shape["x"]
+    1
+    """
     mesh = _current_mesh()
     if mesh is None:
         raise ValueError("get_mesh: there is no mesh; enter one by `with mesh:` or jax.set_mesh(mesh).")
@@ -43,7 +48,11 @@ def get_mesh() -> Mesh:
 
 
 def make_single_device_sharding(device: Any, *, memory_kind: str | None = None) -> SingleDeviceSharding:
-    """The layout of an array that lies on one device."""
+    """The layout of an array that lies on one device.
+
+    >>> mpijax.sharding.make_single_device_sharding(mpijax.local_devices()[0]).shard_shape((4, 2))
+    (4, 2)
+    """
     return SingleDeviceSharding(device)
 
 

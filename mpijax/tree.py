@@ -20,6 +20,16 @@ unflatten = _tree.tree_unflatten
 
 
 def static(**kwargs):
-    """A `dataclasses.field` that `tree_util.register_dataclass` takes as static; the same arguments."""
+    """A `dataclasses.field` that `tree_util.register_dataclass` takes as static; the same arguments.
+
+    >>> import dataclasses
+    >>> @mpijax.tree_util.register_dataclass
+    ... @dataclasses.dataclass
+    ... class Layer:
+    ...     weight: object
+    ...     name: str = mpijax.tree.static()
+    >>> mpijax.tree.leaves(Layer(1.0, "first"))
+    [1.0]
+    """
     metadata = {"static": True, **(kwargs.pop("metadata", None) or {})}
     return _dataclasses.field(metadata=metadata, **kwargs)

@@ -32,6 +32,14 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
       JaxRuntimeError: if `pred` is False, outside of `checkify`.
       TypeError: if `pred` is no bool scalar, or an argument of the message is no array.
       ValueError: if the check is compiled without `checkify`.
+
+    >>> from mpijax.experimental import checkify
+    >>> def root(x):
+    ...     checkify.check(x >= 0, "negative: {x}", x=x)
+    ...     return jnp.sqrt(x)
+    >>> error, y = checkify.checkify(mpijax.jit(root))(-4.0)
+    >>> error.get().split(" (")[0]
+    'negative: -4.0'
     """
     name = "debug_check" if debug else "check"
     scalar = isinstance(pred, Array) and typeof(pred).shape == () and typeof(pred).dtype == np.bool_
@@ -48,7 +56,15 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
 
 
 def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
-    """A `check` inside of `checkify`; nothing elsewhere."""
+    """A `check` inside of `checkify`; nothing elsewhere.
+
+    >>> from mpijax.experimental import checkify
+    >>> def root(x):
+    ...     checkify.debug_check(x >= 0, "negative")
+    ...     return jnp.sqrt(x)
+    >>> root(4.0)
+    Array(2., dtype=float32, weak_type=True)
+    """
     check(pred, msg, *fmt_args, debug=True, **fmt_kwargs)
 
 
@@ -58,6 +74,11 @@ def check_error(error: Error) -> None:
     Raises:
       JaxRuntimeError: the failure.
       ValueError: if it is compiled without `checkify`.
+
+    >>> from mpijax.experimental import checkify
+    >>> checked = checkify.checkify(lambda x: 1 / x, errors=checkify.div_checks)
+    >>> error, y = checked(2.0)
+    >>> checkify.check_error(error)
     """
     if not isinstance(error, Error):
         raise TypeError(f"check_error takes an Error as argument, got type {type(error)} instead.")

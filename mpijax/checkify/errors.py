@@ -133,7 +133,13 @@ _codes = itertools.count(1)
 @register_pytree_node_class
 @dataclass(frozen=True)
 class Error:
-    """Whether checks failed, and the first that did. Made by `checkify`; see `get` and `throw`."""
+    """Whether checks failed, and the first that did. Made by `checkify`; see `get` and `throw`.
+
+    >>> from mpijax.experimental import checkify
+    >>> f = checkify.checkify(jnp.log, errors=checkify.nan_checks)
+    >>> f(1.0)[0].get() is None, f(-1.0)[0].get() is None
+    (True, False)
+    """
 
     _pred: dict[ErrorEffect, Any]
     _code: dict[ErrorEffect, Any]

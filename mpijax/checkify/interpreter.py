@@ -77,6 +77,11 @@ def checkify(
       A function of the same arguments with the result `(error, out)`. `error.get()` is the message of the first
       failure or None, `error.throw()` raises it. It can be transformed: `jit(checkify(f))`, `vmap(checkify(f))`,
       `checkify(grad(f))`.
+
+    >>> from mpijax.experimental import checkify
+    >>> error, y = checkify.checkify(lambda x, i: x[i], errors=checkify.index_checks)(jnp.arange(3), 5)
+    >>> "out-of-bounds" in error.get()
+    True
     """
 
     @wraps(fun)

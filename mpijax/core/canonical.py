@@ -58,6 +58,9 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
     """The dtype that arrays asked for `dtype` have.
 
     Silent; what a user wrote goes through `check_user_dtype_supported`, which warns.
+
+    >>> mpijax.dtypes.canonicalize_dtype("float64")
+    dtype('float32')
     """
     found = ALWAYS_CANONICAL.get(dtype)
     if found is not None:
@@ -236,7 +239,11 @@ def scalar_dtype(x: Any, value: Any = None) -> np.dtype:
 
 
 def scalar_type_of(x: Any) -> type:
-    """The Python scalar type (bool, int, float, complex) of the elements of a value or dtype."""
+    """The Python scalar type (bool, int, float, complex) of the elements of a value or dtype.
+
+    >>> mpijax.dtypes.scalar_type_of(jnp.zeros(3, "bfloat16"))
+    <class 'float'>
+    """
     kind = python_type(dtype(x))
     if kind is None:
         raise TypeError(f"Invalid scalar value {x}")

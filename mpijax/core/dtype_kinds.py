@@ -76,6 +76,9 @@ def issubdtype(a: Any, b: Any) -> bool:
     Args:
         a: a dtype, scalar type, name, or None (float64, as in NumPy).
         b: the same, or an abstract scalar type such as `numpy.floating`, `prng_key`.
+
+    >>> mpijax.dtypes.issubdtype(jnp.bfloat16, np.floating)
+    True
     """
     try:
         return _issubdtype(a, b)
@@ -144,7 +147,11 @@ def supports_inf(dtype: Any) -> bool:
 
 
 def itemsize_bits(dtype: Any) -> int:
-    """Bits of one element: 4 for int4; 8 for bool, which takes a byte."""
+    """Bits of one element: 4 for int4; 8 for bool, which takes a byte.
+
+    >>> mpijax.dtypes.itemsize_bits("int4")
+    4
+    """
     if dtype is None:
         raise ValueError("dtype cannot be None.")
     if issubdtype(dtype, np.bool_):

@@ -10,11 +10,19 @@ import numpy as np
 
 
 class extended(np.generic):
-    """Abstract scalar type above all extended dtypes: ``issubdtype(key.dtype, extended)`` is true."""
+    """Abstract scalar type above all extended dtypes: ``issubdtype(key.dtype, extended)`` is true.
+
+    >>> mpijax.dtypes.issubdtype(mpijax.random.key(0).dtype, mpijax.dtypes.extended)
+    True
+    """
 
 
 class prng_key(extended):
-    """Abstract scalar type above all PRNG key dtypes: ``issubdtype(key.dtype, prng_key)`` is true."""
+    """Abstract scalar type above all PRNG key dtypes: ``issubdtype(key.dtype, prng_key)`` is true.
+
+    >>> mpijax.dtypes.issubdtype(mpijax.random.key(0).dtype, mpijax.dtypes.prng_key)
+    True
+    """
 
 
 class ExtendedDType:

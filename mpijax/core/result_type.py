@@ -113,6 +113,9 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
 
     Returns:
         The dtype, or (dtype, weak_type) if `return_weak_type_flag`.
+
+    >>> mpijax.dtypes.result_type(jnp.int32, jnp.float16), mpijax.dtypes.result_type(jnp.int8, 1)
+    (dtype('float16'), dtype('int8'))
     """
     if not args:
         raise ValueError("at least one array or dtype is required")

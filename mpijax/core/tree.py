@@ -50,7 +50,11 @@ _MISSING: Any = object()
 
 
 def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
-    """Whether every element of `iterable` is a leaf."""
+    """Whether every element of `iterable` is a leaf.
+
+    >>> mpijax.tree_util.all_leaves([1, 2]), mpijax.tree_util.all_leaves([1, (2, 3)])
+    (True, False)
+    """
     if is_leaf is None:
         return _ext.all_leaves(iterable)
     items = list(iterable)
@@ -59,12 +63,20 @@ def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
 
 
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
-    """The structures of the immediate children."""
+    """The structures of the immediate children.
+
+    >>> mpijax.tree_util.treedef_children(mpijax.tree_util.tree_structure({"a": 0, "b": (0, 0)}))
+    [PyTreeDef(*), PyTreeDef((*, *))]
+    """
     return treedef.children()
 
 
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
-    """Whether the structure has a single node: a leaf, or an empty container."""
+    """Whether the structure has a single node: a leaf, or an empty container.
+
+    >>> mpijax.tree_util.treedef_is_leaf(mpijax.tree_util.tree_structure(3))
+    True
+    """
     return treedef.num_nodes == 1
 
 
@@ -74,17 +86,29 @@ def treedef_is_strict_leaf(treedef: PyTreeDef) -> bool:
 
 
 def build_tree(treedef: PyTreeDef, xs: Any) -> Any:
-    """The pytree of this structure from nested iterables that follow it."""
+    """The pytree of this structure from nested iterables that follow it.
+
+    >>> mpijax.tree_util.build_tree(mpijax.tree_util.tree_structure({"a": 0, "b": (0, 0)}), [1, [2, 3]])
+    {'a': 1, 'b': (2, 3)}
+    """
     return treedef.from_iterable_tree(xs)
 
 
 def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Any]:
-    """(children, data) of a node; ValueError for a leaf."""
+    """(children, data) of a node; ValueError for a leaf.
+
+    >>> mpijax.tree_util.flatten_one_level({"a": 1, "b": (2, 3)})
+    ((1, (2, 3)), ('a', 'b'))
+    """
     return _one_level(_ext.flatten_one_level, tree)
 
 
 def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[tuple[KeyEntry, Any]], Any]:
-    """(pairs (key, child), data) of a node; ValueError for a leaf."""
+    """(pairs (key, child), data) of a node; ValueError for a leaf.
+
+    >>> mpijax.tree_util.flatten_one_level_with_keys([5, 6])[0]
+    [(SequenceKey(idx=0), 5), (SequenceKey(idx=1), 6)]
+    """
     return _one_level(tree_keys.keyed_children, tree)
 
 
@@ -115,6 +139,9 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = Non
 
     Raises:
       ValueError: when a tree of `rest` does not fit; the message gives the key path.
+
+    >>> mpijax.tree_util.tree_map(lambda x, y: x + y, {"a": 1, "b": [2, 3]}, {"a": 10, "b": [20, 30]})
+    {'a': 11, 'b': [22, 33]}
     """
     leaves, treedef = tree_flatten(tree, is_leaf)
     if not rest:
@@ -129,6 +156,10 @@ def tree_flatten_with_path(
     """([(path, leaf), ...], structure).
 
     With `is_leaf_takes_path`, `is_leaf` is called with the path and the object.
+
+    >>> leaves, structure = mpijax.tree_util.tree_flatten_with_path({"a": 1, "b": [2, 3]})
+    >>> [(mpijax.tree_util.keystr(path), leaf) for path, leaf in leaves]
+    [("['a']", 1), ("['b'][0]", 2), ("['b'][1]", 3)]
     """
     return tree_keys.flatten_with_path(tree, is_leaf, is_leaf_takes_path)
 
@@ -136,7 +167,11 @@ def tree_flatten_with_path(
 def tree_leaves_with_path(
     tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
 ) -> list[tuple[KeyPath, Any]]:
-    """[(path, leaf), ...]; see `tree_flatten_with_path`."""
+    """[(path, leaf), ...]; see `tree_flatten_with_path`.
+
+    >>> [mpijax.tree_util.keystr(path) for path, leaf in mpijax.tree_util.tree_leaves_with_path({"a": [5, 6]})]
+    ["['a'][0]", "['a'][1]"]
+    """
     return tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
@@ -150,7 +185,12 @@ def tree_map_with_path(
     is_leaf: Callable[..., bool] | None = None,
     is_leaf_takes_path: bool = False,
 ) -> Any:
-    """`tree_map` with the path of each leaf as first argument of `f`."""
+    """`tree_map` with the path of each leaf as first argument of `f`.
+
+    >>> show = lambda path, leaf: f"{mpijax.tree_util.keystr(path)}={leaf}"
+    >>> mpijax.tree_util.tree_map_with_path(show, {"a": 1, "b": [2]})
+    {'a': "['a']=1", 'b': ["['b'][0]=2"]}
+    """
     keyed, treedef = tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     plain_is_leaf = None if is_leaf_takes_path else is_leaf
     others = _flatten_rest("tree_map_with_path tree", treedef, tree, rest, plain_is_leaf)
@@ -163,6 +203,10 @@ def tree_transpose(
     """A tree of structure outer∘inner turned into one of structure inner∘outer.
 
     `inner_treedef` None: that of the first subtree.
+
+    >>> outer, inner = mpijax.tree_util.tree_structure([0, 0]), mpijax.tree_util.tree_structure({"a": 0})
+    >>> mpijax.tree_util.tree_transpose(outer, inner, [{"a": 1}, {"a": 2}])
+    {'a': [1, 2]}
     """
     flat, treedef = tree_flatten(pytree_to_transpose)
     if inner_treedef is None:
@@ -176,7 +220,11 @@ def tree_transpose(
 def tree_reduce(
     function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _MISSING, is_leaf: IsLeaf = None
 ) -> Any:
-    """`functools.reduce` over the leaves."""
+    """`functools.reduce` over the leaves.
+
+    >>> mpijax.tree_util.tree_reduce(lambda x, y: x + y, {"a": 1, "b": [2, 3]})
+    6
+    """
     leaves = tree_leaves(tree, is_leaf)
     return (
         functools.reduce(function, leaves)
@@ -188,7 +236,11 @@ def tree_reduce(
 def tree_reduce_associative(
     operation: Callable[[Any, Any], Any], tree: Any, *, identity: Any = _MISSING, is_leaf: IsLeaf = None
 ) -> Any:
-    """Reduces the leaves by halves: a tree of depth log(leaves), for an associative operation."""
+    """Reduces the leaves by halves: a tree of depth log(leaves), for an associative operation.
+
+    >>> mpijax.tree_util.tree_reduce_associative(lambda x, y: x + y, {"a": 1, "b": [2, 3]})
+    6
+    """
     leaves = tree_leaves(tree, is_leaf)
     if not leaves:
         if identity is _MISSING:
@@ -205,7 +257,11 @@ def tree_reduce_associative(
 
 
 def tree_all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
-    """``all`` of the leaves."""
+    """``all`` of the leaves.
+
+    >>> mpijax.tree_util.tree_all({"a": True, "b": [True, False]})
+    False
+    """
     return all(tree_leaves(tree, is_leaf))
 
 
@@ -223,5 +279,9 @@ def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -
 
 
 def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
-    """The leaves of `prefix_tree` in the structure of `full_tree`."""
+    """The leaves of `prefix_tree` in the structure of `full_tree`.
+
+    >>> mpijax.tree_util.tree_broadcast({"a": 1, "b": 2}, {"a": [0, 0], "b": 0})
+    {'a': [1, 1], 'b': 2}
+    """
     return tree_structure(full_tree).unflatten(broadcast_prefix(prefix_tree, full_tree, is_leaf))

@@ -40,7 +40,11 @@ class _Key:
 
 
 class SequenceKey(_Key):
-    """The item `idx` of a list or tuple."""
+    """The item `idx` of a list or tuple.
+
+    >>> mpijax.tree_util.keystr((mpijax.tree_util.SequenceKey(2),))
+    '[2]'
+    """
 
     __slots__ = ()
     __match_args__ = ("idx",)
@@ -56,7 +60,11 @@ class SequenceKey(_Key):
 
 
 class DictKey(_Key):
-    """The value at `key` of a dict."""
+    """The value at `key` of a dict.
+
+    >>> mpijax.tree_util.keystr((mpijax.tree_util.DictKey("a"),))
+    "['a']"
+    """
 
     __slots__ = ()
     __match_args__ = ("key",)
@@ -71,7 +79,11 @@ class DictKey(_Key):
 
 
 class GetAttrKey(_Key):
-    """The attribute `name` of a namedtuple, a dataclass or the like."""
+    """The attribute `name` of a namedtuple, a dataclass or the like.
+
+    >>> mpijax.tree_util.keystr((mpijax.tree_util.GetAttrKey("bias"),))
+    '.bias'
+    """
 
     __slots__ = ()
     __match_args__ = ("name",)
@@ -87,7 +99,11 @@ class GetAttrKey(_Key):
 
 
 class FlattenedIndexKey(_Key):
-    """The child number `key` of a node that was registered without names for its children."""
+    """The child number `key` of a node that was registered without names for its children.
+
+    >>> mpijax.tree_util.keystr((mpijax.tree_util.FlattenedIndexKey(1),))
+    '[<flat index 1>]'
+    """
 
     __slots__ = ()
     __match_args__ = ("key",)
@@ -114,8 +130,9 @@ def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
       simple: only the key itself of each entry: shorter, but 0 may be an index or a key.
       separator: stands between entries.
 
-    Examples:
-      ``['foo'][0].bar``; with ``simple=True, separator='/'``: ``foo/0/bar``.
+    >>> path = (mpijax.tree_util.DictKey("foo"), mpijax.tree_util.SequenceKey(0))
+    >>> mpijax.tree_util.keystr(path), mpijax.tree_util.keystr(path, simple=True, separator="/")
+    ("['foo'][0]", 'foo/0')
     """
     return separator.join(str(key._value if simple and isinstance(key, _Key) else key) for key in keys)
 

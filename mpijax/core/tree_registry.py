@@ -37,6 +37,14 @@ def register_pytree_node(
 
     Raises:
       ValueError: when the type is a node already.
+
+    >>> class Pair:
+    ...     def __init__(self, left, right):
+    ...         self.left, self.right = left, right
+    >>> flatten = lambda pair: ((pair.left, pair.right), None)
+    >>> mpijax.tree_util.register_pytree_node(Pair, flatten, lambda aux, children: Pair(*children))
+    >>> mpijax.tree_util.tree_leaves(Pair(1, [2, 3]))
+    [1, 2, 3]
     """
     if not isinstance(nodetype, type):
         raise TypeError(f"register_pytree_node: expected a type, got {nodetype!r}")
@@ -59,6 +67,14 @@ def register_pytree_with_keys(
       flatten_with_keys: ``object -> (pairs (key, child), aux_data)``; a key is a `DictKey`, `GetAttrKey`, ...
         or anything whose ``str`` says how to get to the child.
       flatten_func: the same without keys, where that is faster.
+
+    >>> class Named:
+    ...     def __init__(self, value):
+    ...         self.value = value
+    >>> flatten = lambda named: (((mpijax.tree_util.GetAttrKey("value"), named.value),), None)
+    >>> mpijax.tree_util.register_pytree_with_keys(Named, flatten, lambda aux, children: Named(*children))
+    >>> mpijax.tree_util.keystr(mpijax.tree_util.tree_leaves_with_path(Named(3))[0][0])
+    '.value'
     """
 
     def without_keys(tree):
@@ -69,13 +85,39 @@ def register_pytree_with_keys(
 
 
 def register_pytree_node_class(cls: Class) -> Class:
-    """Decorator: registers a class by its ``tree_flatten()`` and ``tree_unflatten(aux_data, children)``."""
+    """Decorator: registers a class by its ``tree_flatten()`` and ``tree_unflatten(aux_data, children)``.
+
+    >>> @mpijax.tree_util.register_pytree_node_class
+    ... class Box:
+    ...     def __init__(self, content):
+    ...         self.content = content
+    ...     def tree_flatten(self):
+    ...         return (self.content,), None
+    ...     @classmethod
+    ...     def tree_unflatten(cls, aux_data, children):
+    ...         return cls(*children)
+    >>> mpijax.tree_util.tree_map(lambda x: 10 * x, Box(7)).content
+    70
+    """
     register_pytree_node(cls, operator.methodcaller("tree_flatten"), cls.tree_unflatten)
     return cls
 
 
 def register_pytree_with_keys_class(cls: Class) -> Class:
-    """Decorator: as `register_pytree_node_class`, with a method ``tree_flatten_with_keys()``."""
+    """Decorator: as `register_pytree_node_class`, with a method ``tree_flatten_with_keys()``.
+
+    >>> @mpijax.tree_util.register_pytree_with_keys_class
+    ... class Cell:
+    ...     def __init__(self, value):
+    ...         self.value = value
+    ...     def tree_flatten_with_keys(self):
+    ...         return ((mpijax.tree_util.GetAttrKey("value"), self.value),), None
+    ...     @classmethod
+    ...     def tree_unflatten(cls, aux_data, children):
+    ...         return cls(*children)
+    >>> mpijax.tree_util.keystr(mpijax.tree_util.tree_leaves_with_path(Cell(3))[0][0])
+    '.value'
+    """
     flatten = operator.methodcaller("tree_flatten") if hasattr(cls, "tree_flatten") else None
     register_pytree_with_keys(
         cls, operator.methodcaller("tree_flatten_with_keys"), cls.tree_unflatten, flatten
@@ -122,6 +164,15 @@ def register_dataclass(
       meta_fields: names of the attributes that are part of the structure. For a dataclass both may be left
         out: fields with ``metadata=dict(static=True)`` (see ``tree.static``) are static, the others are data.
       drop_fields: fields of the dataclass to leave out; they take their defaults when unflattened.
+
+    >>> import dataclasses
+    >>> @mpijax.tree_util.register_dataclass
+    ... @dataclasses.dataclass
+    ... class Layer:
+    ...     weight: object
+    ...     name: str = dataclasses.field(metadata={"static": True})
+    >>> mpijax.tree_util.tree_leaves(Layer(jnp.zeros(2), "first"))
+    [Array([0., 0.], dtype=float32)]
     """
     if data_fields is None and meta_fields is None and dataclasses.is_dataclass(nodetype):
         data_fields, meta_fields = _split_fields(nodetype)
@@ -141,7 +192,14 @@ def register_dataclass(
 
 
 def register_static(cls: Class) -> Class:
-    """Decorator: objects of this hashable class are nodes without leaves: ``jit`` takes them as static."""
+    """Decorator: objects of this hashable class are nodes without leaves: ``jit`` takes them as static.
+
+    >>> @mpijax.tree_util.register_static
+    ... class Mode(str):
+    ...     pass
+    >>> mpijax.jit(lambda mode, x: x + 1 if mode == "up" else x - 1)(Mode("up"), jnp.arange(3))
+    Array([1, 2, 3], dtype=int32)
+    """
     register_pytree_with_keys(cls, lambda obj: ((), obj), lambda obj, _: obj)
     return cls
 

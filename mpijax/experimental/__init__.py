@@ -15,12 +15,22 @@ __all__ = ["disable_x64", "enable_x64", "io_callback", *sorted(_MODULES)]  # noq
 
 
 def enable_x64(new_val: bool = True):
-    """Inside, 64-bit types are allowed (or not)."""
+    """Inside, 64-bit types are allowed (or not).
+
+    >>> with mpijax.experimental.enable_x64():
+    ...     jnp.arange(2.0).dtype
+    dtype('float64')
+    """
     return _config.enable_x64(new_val)
 
 
 def disable_x64():
-    """Inside, 64-bit types become 32-bit."""
+    """Inside, 64-bit types become 32-bit.
+
+    >>> with mpijax.experimental.disable_x64():
+    ...     jnp.arange(2.0).dtype
+    dtype('float32')
+    """
     return _config.enable_x64(False)
 
 

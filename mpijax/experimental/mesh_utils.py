@@ -29,6 +29,9 @@ def create_device_mesh(
 
     Raises:
       ValueError: `mesh_shape` is not of as many devices.
+
+    >>> mpijax.experimental.mesh_utils.create_device_mesh((mpijax.device_count(), 1)).shape[1]
+    1
     """
     shape = _sizes(mesh_shape)
     found = _devices(devices)
@@ -54,6 +57,10 @@ def create_hybrid_device_mesh(
     Raises:
       ValueError: the shapes are not those of the processes and of the devices of each; or `process_is_granule=False`,
         which asks for TPU slices.
+
+    >>> inside, across = (mpijax.local_device_count(),), (mpijax.process_count(),)
+    >>> mpijax.experimental.mesh_utils.create_hybrid_device_mesh(inside, across, process_is_granule=True).size > 0
+    True
     """
     found = _devices(devices)
     if not process_is_granule:

@@ -20,6 +20,10 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
 
     Of an array laid out over processes, the whole. Of arrays that each process has to itself, all of them
     along a new first axis, or joined along the first one with `tiled`.
+
+    >>> from mpijax.experimental import multihost_utils
+    >>> multihost_utils.process_allgather(jnp.arange(3))
+    array([[0, 1, 2]], dtype=int32)
     """
     from mpijax.runtime import objects
     from mpijax.runtime.placement import gathered
@@ -34,7 +38,12 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
 
 
 def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
-    """The values of process 0, or of the one with `is_source`, as NumPy arrays on every process."""
+    """The values of process 0, or of the one with `is_source`, as NumPy arrays on every process.
+
+    >>> from mpijax.experimental import multihost_utils
+    >>> multihost_utils.broadcast_one_to_all(jnp.arange(3))
+    array([0, 1, 2], dtype=int32)
+    """
     from mpijax.runtime import mpi_start, objects
 
     what = "multihost_utils.broadcast_one_to_all"
@@ -45,7 +54,11 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
 
 
 def sync_global_devices(name: str) -> None:
-    """Wait until all processes have come here with the same name; AssertionError where names differ."""
+    """Wait until all processes have come here with the same name; AssertionError where names differ.
+
+    >>> from mpijax.experimental import multihost_utils
+    >>> multihost_utils.sync_global_devices("after set-up")
+    """
     from mpijax.runtime import objects
 
     names = objects.allgather(name, "multihost_utils.sync_global_devices")
@@ -54,7 +67,11 @@ def sync_global_devices(name: str) -> None:
 
 
 def assert_equal(in_tree: Any, fail_message: str = "") -> None:
-    """AssertionError, on every process that differs, unless all have the values of process 0; all must call it."""
+    """AssertionError, on every process that differs, unless all have the values of process 0; all must call it.
+
+    >>> from mpijax.experimental import multihost_utils
+    >>> multihost_utils.assert_equal(jnp.arange(3))
+    """
     expected = broadcast_one_to_all(in_tree)
     same = tree.tree_leaves(tree.tree_map(lambda a, b: np.array_equal(a, b), in_tree, expected))
     if not all(same):
@@ -62,7 +79,13 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
 
 
 def host_local_array_to_global_array(local_inputs: Any, global_mesh: Any, pspecs: Any) -> Any:
-    """Arrays (a pytree) of each process as the shards of global ones, laid out by `pspecs`, a prefix pytree."""
+    """Arrays (a pytree) of each process as the shards of global ones, laid out by `pspecs`, a prefix pytree.
+
+    >>> from mpijax.experimental import multihost_utils
+    >>> mesh, rows = mpijax.make_mesh((1,), ("x",)), mpijax.P("x")
+    >>> multihost_utils.host_local_array_to_global_array(jnp.arange(3), mesh, rows)
+    Array([0, 1, 2], dtype=int32)
+    """
     from mpijax.spmd.local_views import to_global
 
     return _over_specs("host_local_array_to_global_array", to_global, local_inputs, global_mesh, pspecs)
@@ -72,6 +95,11 @@ def global_array_to_host_local_array(global_inputs: Any, global_mesh: Any, pspec
     """This process's shards of arrays (a pytree) laid out by `pspecs`, as arrays of its own.
 
     Communicates where they are laid out otherwise.
+
+    >>> from mpijax.experimental import multihost_utils
+    >>> mesh, rows = mpijax.make_mesh((1,), ("x",)), mpijax.P("x")
+    >>> multihost_utils.global_array_to_host_local_array(jnp.arange(3), mesh, rows)
+    Array([0, 1, 2], dtype=int32)
     """
     from mpijax.spmd.local_views import to_local
 

@@ -62,6 +62,9 @@ def odeint(
 
     Raises:
       TypeError: `t` is not of floats, or `args` has leaves that are no arrays.
+
+    >>> mpijax.experimental.ode.odeint(lambda y, t: -y, jnp.array(1.0), jnp.array([0.0, 1.0])).round(4)
+    Array([1.    , 0.3679], dtype=float32)
     """
     for leaf in tree.tree_leaves(args):
         try:

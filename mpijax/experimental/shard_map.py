@@ -18,7 +18,13 @@ def shard_map(
     check_rep: bool = True,
     auto: frozenset = frozenset(),
 ) -> Callable:
-    """As `mpijax.shard_map`; `check_rep` is its `check_vma`; over axes in `auto` it is not mapped."""
+    """As `mpijax.shard_map`; `check_rep` is its `check_vma`; over axes in `auto` it is not mapped.
+
+    >>> mesh = mpijax.make_mesh((1,), ("x",))
+    >>> f = mpijax.experimental.shard_map.shard_map(lambda x: lax.psum(x, "x"), mesh, mpijax.P("x"), mpijax.P())
+    >>> f(jnp.arange(3))
+    Array([0, 1, 2], dtype=int32)
+    """
     names = None if not auto else set(mesh.axis_names) - set(auto)
     return _shard_map.shard_map(
         f, mesh=mesh, in_specs=in_specs, out_specs=out_specs, axis_names=names, check_vma=check_rep

@@ -40,7 +40,9 @@ def _count(name: str, ids: Any, num_segments: Any) -> int:
     return count
 
 
-def _define(name: str, method: str, neutral: Callable[[Any], Any], reduction: str, what: str) -> Callable[..., Any]:
+def _define(
+    name: str, method: str, neutral: Callable[[Any], Any], reduction: str, what: str, shown: str
+) -> Callable[..., Any]:
     def segment(
         data: Any,
         segment_ids: Any,
@@ -81,11 +83,14 @@ def _define(name: str, method: str, neutral: Callable[[Any], Any], reduction: st
 
     Returns:
       Array [num_segments, ...]; a group without elements has the neutral value.
+
+    >>> mpijax.ops.{name}(jnp.array([5, 2, 4]), jnp.array([0, 1, 1]))
+    Array({shown}, dtype=int32)
     """
     return segment
 
 
-segment_sum = _define("segment_sum", "add", lambda dtype: 0, "sum", "Sums")
-segment_prod = _define("segment_prod", "multiply", lambda dtype: 1, "prod", "Products")
-segment_max = _define("segment_max", "max", _lowest, "max", "Maxima")
-segment_min = _define("segment_min", "min", _highest, "min", "Minima")
+segment_sum = _define("segment_sum", "add", lambda dtype: 0, "sum", "Sums", "[5, 6]")
+segment_prod = _define("segment_prod", "multiply", lambda dtype: 1, "prod", "Products", "[5, 8]")
+segment_max = _define("segment_max", "max", _lowest, "max", "Maxima", "[5, 4]")
+segment_min = _define("segment_min", "min", _highest, "min", "Minima", "[5, 2]")

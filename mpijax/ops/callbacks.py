@@ -303,5 +303,8 @@ def io_callback(
 
     Raises:
       JaxRuntimeError: where the program runs, if the function raises or returns other types than declared.
+
+    >>> mpijax.jit(lambda x: mpijax.experimental.io_callback(print, None, x))(jnp.arange(3))
+    [0 1 2]
     """
     return _bind(io_callback_p, callback, result_shape_dtypes, args, kwargs, sharding=sharding, ordered=ordered)

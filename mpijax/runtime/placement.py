@@ -22,7 +22,7 @@ def from_host(value: np.ndarray, aval: ShapedArray) -> Any:
 def device_put(
     x: Any, device: Any = None, *, src: Any = None, donate: bool = False, may_alias: bool | None = None
 ) -> Any:
-    """`x` (a pytree) as arrays on a device, or laid out as a `NamedSharding` says.
+    """`x` (a pytree) as arrays on a device, or laid out as a `NamedSharding` (or a `Format` with one) says.
 
     For a sharding over several ranks every rank passes the same whole array and keeps its shard.
 
@@ -39,6 +39,7 @@ def device_put(
 
 def _put(x: Any, layout: Any) -> Any:
     if isinstance(x, Tracer):
+        layout = getattr(layout, "sharding", layout)
         return _laid_out(x, layout) if hasattr(layout, "mesh") else x
     aval = typeof(x)
     if not isinstance(x, ArrayBase):
@@ -63,8 +64,11 @@ def carried_sharding(layout: Any) -> Any:
     if layout is None or hasattr(layout, "mesh"):
         return layout
     from mpijax.spmd.constraints import named_sharding  # that layer lies above this one
+    from mpijax.spmd.layout import Format
     from mpijax.spmd.mesh import PartitionSpec, SingleDeviceSharding
 
+    if isinstance(layout, Format):  # every array has the one layout in memory that there is
+        return carried_sharding(layout.sharding)
     if isinstance(layout, Device):
         layout = SingleDeviceSharding(layout)
     if isinstance(layout, PartitionSpec):

@@ -18,6 +18,9 @@ class AbstractMesh:
     Args:
       axis_sizes, axis_names: of equal length.
       axis_types: an `AxisType` for each axis, or one for all (Auto).
+
+    >>> mpijax.sharding.AbstractMesh((4, 2), ("x", "y")).axis_sizes
+    (4, 2)
     """
 
     def __init__(
@@ -86,7 +89,12 @@ def unsplit(ndim: int) -> NamedSharding:
 
 
 def get_abstract_mesh() -> AbstractMesh:
-    """The mesh of the enclosing `shard_map`, or that of `set_mesh`, without its devices; one without axes if none."""
+    """The mesh of the enclosing `shard_map`, or that of `set_mesh`, without its devices; one without axes if none.
+
+    >>> with mpijax.set_mesh(mpijax.make_mesh((1,), ("x",))):
+    ...     mpijax.sharding.get_abstract_mesh().axis_names
+    ('x',)
+    """
     if state.manual_axes:
         sizes = {n: s for n, s in state.axis_env.items() if n in state.manual_axes}
         return AbstractMesh(tuple(sizes.values()), tuple(sizes), AxisType.Manual)

@@ -19,6 +19,9 @@ class Layout:
 
     Raises:
       NotImplementedError: for another order than that of the axes, or tiles: arrays lie row by row here.
+
+    >>> mpijax.experimental.layout.Layout(major_to_minor=(0, 1)).major_to_minor
+    (0, 1)
     """
 
     major_to_minor: tuple[int, ...]
@@ -37,7 +40,13 @@ class Layout:
 
 @dataclass(frozen=True)
 class Format:
-    """A layout in memory, and one over devices; taken wherever a sharding is."""
+    """A layout in memory, and one over devices; taken wherever a sharding is.
+
+    >>> order = mpijax.experimental.layout.Layout(major_to_minor=(0, 1))
+    >>> place = mpijax.sharding.SingleDeviceSharding(mpijax.local_devices()[0])
+    >>> mpijax.device_put(jnp.ones((2, 2)), mpijax.experimental.layout.Format(order, place)).shape
+    (2, 2)
+    """
 
     layout: Layout | AutoLayout | None = None
     sharding: Any = field(default=None)

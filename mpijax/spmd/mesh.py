@@ -15,7 +15,11 @@ from mpijax.core import config
 
 
 class AxisType(enum.Enum):
-    """How an axis of a mesh is partitioned over; mpijax partitions by hand (`shard_map`), whichever is given."""
+    """How an axis of a mesh is partitioned over; mpijax partitions by hand (`shard_map`), whichever is given.
+
+    >>> mpijax.make_mesh((1,), ("x",), axis_types=(mpijax.sharding.AxisType.Auto,)).axis_types
+    (Auto,)
+    """
 
     Auto = enum.auto()
     Explicit = enum.auto()
@@ -122,6 +126,10 @@ class Mesh:
       axis_names: one name per axis of that array.
 
     Used as a context manager it is the mesh `shard_map` takes when given none.
+
+    >>> mesh = mpijax.sharding.Mesh(np.array(mpijax.local_devices()).reshape(-1, 1), ("x", "y"))
+    >>> mesh.axis_names, mesh.shape["y"]
+    (('x', 'y'), 1)
     """
 
     def __init__(self, devices, axis_names: str | Sequence[Any], axis_types: Any = None):
@@ -277,8 +285,8 @@ def make_mesh(
 ) -> Mesh:
     """A mesh of the given shape over the first devices, in rank order; its axes are of type Explicit unless given.
 
-    >>> mpijax.make_mesh((1,), ("x",)).shape
-    OrderedDict([('x', 1)])
+    >>> mpijax.make_mesh((1, 1), ("x", "y")).axis_names
+    ('x', 'y')
     """
     from mpijax.runtime import devices as dev
 
@@ -299,7 +307,11 @@ def make_mesh(
 
 
 class Sharding:
-    """How an array is laid out over devices."""
+    """How an array is laid out over devices.
+
+    >>> isinstance(jnp.arange(3).sharding, mpijax.sharding.Sharding)
+    True
+    """
 
     memory_kind = "device"
     device_set: Any
@@ -476,7 +488,11 @@ class NamedSharding(Sharding):
 
 
 class SingleDeviceSharding(Sharding):
-    """The whole array on one device."""
+    """The whole array on one device.
+
+    >>> mpijax.sharding.SingleDeviceSharding(mpijax.local_devices()[0]).is_fully_replicated
+    True
+    """
 
     is_fully_addressable = True
     is_fully_replicated = True

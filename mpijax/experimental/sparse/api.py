@@ -16,12 +16,23 @@ from mpijax.experimental.sparse.bcoo import BCOO
 
 
 def is_sparse(x: Any) -> bool:
-    """Whether x is a sparse array."""
+    """Whether x is a sparse array.
+
+    >>> from mpijax.experimental import sparse
+    >>> sparse.is_sparse(jnp.zeros(3))
+    False
+    """
     return isinstance(x, BCOO)
 
 
 def todense(arr: Any) -> Any:
-    """Sparse arrays in a tree as dense ones; other leaves as they are."""
+    """Sparse arrays in a tree as dense ones; other leaves as they are.
+
+    >>> from mpijax.experimental import sparse
+    >>> sparse.todense({"a": sparse.eye(2), "b": 1})
+    {'a': Array([[1., 0.],
+           [0., 1.]], dtype=float32), 'b': 1}
+    """
     return tree.tree_map(lambda x: ops.bcoo_todense(x) if is_sparse(x) else x, arr, is_leaf=is_sparse)
 
 
@@ -33,7 +44,12 @@ def _check_format(name: str, sparse_format: str) -> None:
 def empty(
     shape: Sequence[int], dtype: Any = None, index_dtype: Any = "int32", sparse_format: str = "bcoo", **kwds: Any
 ) -> BCOO:
-    """A sparse array of zeros, with no element stored, or `nse` of them."""
+    """A sparse array of zeros, with no element stored, or `nse` of them.
+
+    >>> from mpijax.experimental import sparse
+    >>> sparse.empty((2, 3)).todense().shape
+    (2, 3)
+    """
     _check_format("empty", sparse_format)
     nse = kwds.get("nse", 0)
     indices = jnp.broadcast_to(jnp.array(tuple(shape), index_dtype), (nse, len(shape)))
@@ -49,7 +65,13 @@ def eye(
     sparse_format: str = "bcoo",
     **kwds: Any,
 ) -> BCOO:
-    """A matrix (N, M) with ones on its k-th diagonal."""
+    """A matrix (N, M) with ones on its k-th diagonal.
+
+    >>> from mpijax.experimental import sparse
+    >>> sparse.eye(2).todense()
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
     _check_format("eye", sparse_format)
     columns = N if M is None else M
     count = max(0, min(N, columns - k) if k >= 0 else min(N + k, columns))
@@ -72,7 +94,12 @@ def random_bcoo(
     generator: Any = None,
     **kwds: Any,
 ) -> BCOO:
-    """A sparse array with elements at random coordinates: `nse` of them, or a share of all below 1."""
+    """A sparse array with elements at random coordinates: `nse` of them, or a share of all below 1.
+
+    >>> from mpijax.experimental import sparse
+    >>> sparse.random_bcoo(mpijax.random.key(0), (4, 5), nse=3).nse
+    3
+    """
     if n_batch or n_dense:
         raise NotImplementedError("random_bcoo with n_batch or n_dense; use vmap over keys.")
     size = math.prod(shape)

@@ -23,6 +23,12 @@ class BCOO:
         integers.
       shape: of the array.
       indices_sorted, unique_indices: what is known about the coordinates.
+
+    >>> from mpijax.experimental import sparse
+    >>> x = sparse.BCOO((jnp.array([5.0, 6.0]), jnp.array([[0, 1], [1, 0]])), shape=(2, 2))
+    >>> x.todense()
+    Array([[0., 5.],
+           [6., 0.]], dtype=float32)
     """
 
     def __init__(

@@ -11,7 +11,14 @@ from mpijax.transforms import autodiff
 
 
 def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs: Any) -> Callable:
-    """As `jax.value_and_grad`; the derivative by a sparse argument is a sparse array with its coordinates."""
+    """As `jax.value_and_grad`; the derivative by a sparse argument is a sparse array with its coordinates.
+
+    >>> from mpijax.experimental import sparse
+    >>> x = sparse.BCOO.fromdense(jnp.array([0.0, 2.0]))
+    >>> value, slope = sparse.value_and_grad(lambda x: x @ jnp.array([5.0, 6.0]))(x)
+    >>> value, slope.data
+    (Array(12., dtype=float32), Array([6.], dtype=float32))
+    """
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     @wraps(fun)
@@ -32,7 +39,13 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
 
 
 def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs: Any) -> Callable:
-    """As `jax.grad`; the derivative by a sparse argument is a sparse array with its coordinates."""
+    """As `jax.grad`; the derivative by a sparse argument is a sparse array with its coordinates.
+
+    >>> from mpijax.experimental import sparse
+    >>> x = sparse.BCOO.fromdense(jnp.array([0.0, 2.0]))
+    >>> sparse.grad(lambda x: x @ jnp.array([5.0, 6.0]))(x).data
+    Array([6.], dtype=float32)
+    """
     differentiated = value_and_grad(fun, argnums, has_aux, **kwargs)
 
     @wraps(fun)

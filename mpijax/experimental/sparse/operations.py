@@ -70,6 +70,11 @@ def bcoo_fromdense(
 
     Raises:
       ConcretizationTypeError: `mat` is traced and `nse` is not given.
+
+    >>> from mpijax.experimental import sparse
+    >>> sparse.bcoo_fromdense(jnp.array([[0, 5], [6, 0]])).indices
+    Array([[0, 1],
+           [1, 0]], dtype=int32)
     """
     mat = jnp.asarray(mat)
     sparse = mat.shape[n_batch : mat.ndim - n_dense]
@@ -90,7 +95,13 @@ def bcoo_fromdense(
 
 
 def bcoo_todense(mat: Any) -> Any:
-    """The dense array of a BCOO."""
+    """The dense array of a BCOO.
+
+    >>> from mpijax.experimental import sparse
+    >>> x = sparse.BCOO((jnp.array([5, 6]), jnp.array([[2], [0]])), shape=(3,))
+    >>> sparse.bcoo_todense(x)
+    Array([6, 0, 5], dtype=int32)
+    """
 
     def one(data: Any, indices: Any) -> Any:
         shape = mat.shape[mat.n_batch :]
@@ -107,7 +118,13 @@ def bcoo_todense(mat: Any) -> Any:
 
 
 def bcoo_extract(sparr: Any, arr: Any) -> Any:
-    """The values of a dense array at the coordinates of a BCOO, as a BCOO."""
+    """The values of a dense array at the coordinates of a BCOO, as a BCOO.
+
+    >>> from mpijax.experimental import sparse
+    >>> x = sparse.BCOO.fromdense(jnp.array([0, 5, 6]))
+    >>> sparse.bcoo_extract(x, jnp.array([7, 8, 9])).data
+    Array([8, 9], dtype=int32)
+    """
     mat = _plain(sparr, "bcoo_extract")
     if tuple(arr.shape) != mat.shape:
         raise ValueError(f"bcoo_extract: shapes {mat.shape} and {tuple(arr.shape)} must be equal.")
@@ -119,7 +136,13 @@ def bcoo_extract(sparr: Any, arr: Any) -> Any:
 
 
 def bcoo_sort_indices(mat: Any) -> Any:
-    """Coordinates in the order of rows; missing ones come last."""
+    """Coordinates in the order of rows; missing ones come last.
+
+    >>> from mpijax.experimental import sparse
+    >>> x = sparse.BCOO((jnp.array([5, 6]), jnp.array([[2], [0]])), shape=(3,))
+    >>> sparse.bcoo_sort_indices(x).data
+    Array([6, 5], dtype=int32)
+    """
     order = jnp.lexsort(_columns(_plain(mat, "bcoo_sort_indices").indices)[::-1])
     return _new(mat.data[order], mat.indices[order], mat.shape, True, mat.unique_indices)
 
@@ -128,6 +151,11 @@ def bcoo_sum_duplicates(mat: Any, nse: int | None = None, remove_zeros: bool = T
     """Equal coordinates once, with the sum of their values, sorted.
 
     `nse` elements are stored, by default as many as there are, which under `jit` must be given. Zeros stay in any case.
+
+    >>> from mpijax.experimental import sparse
+    >>> x = sparse.BCOO((jnp.array([5, 6]), jnp.array([[2], [2]])), shape=(3,))
+    >>> sparse.bcoo_sum_duplicates(x).data
+    Array([11], dtype=int32)
     """
     mat = bcoo_sort_indices(_plain(mat, "bcoo_sum_duplicates"))
     columns, shape = _columns(mat.indices), np.array(mat.shape)
@@ -143,7 +171,14 @@ def bcoo_sum_duplicates(mat: Any, nse: int | None = None, remove_zeros: bool = T
 
 
 def bcoo_transpose(mat: Any, *, permutation: Sequence[int]) -> Any:
-    """Axes in the order `permutation`, which keeps batch, sparse and dense axes among themselves."""
+    """Axes in the order `permutation`, which keeps batch, sparse and dense axes among themselves.
+
+    >>> from mpijax.experimental import sparse
+    >>> x = sparse.BCOO.fromdense(jnp.array([[0, 5], [0, 6]]))
+    >>> sparse.bcoo_transpose(x, permutation=(1, 0)).todense()
+    Array([[0, 0],
+           [5, 6]], dtype=int32)
+    """
     batch, sparse = mat.n_batch, mat.n_sparse
     parts = permutation[:batch], permutation[batch : batch + sparse], permutation[batch + sparse :]
     kept = sorted(parts[0]) == list(range(batch)) and sorted(parts[1]) == list(range(batch, batch + sparse))
@@ -160,7 +195,13 @@ def bcoo_transpose(mat: Any, *, permutation: Sequence[int]) -> Any:
 
 
 def bcoo_reshape(mat: Any, *, new_sizes: Sequence[int]) -> Any:
-    """Another shape of the same size; one size may be -1."""
+    """Another shape of the same size; one size may be -1.
+
+    >>> from mpijax.experimental import sparse
+    >>> x = sparse.BCOO.fromdense(jnp.array([[0, 5], [6, 0]]))
+    >>> sparse.bcoo_reshape(x, new_sizes=(4,)).todense()
+    Array([0, 5, 6, 0], dtype=int32)
+    """
     mat = _plain(mat, "bcoo_reshape")
     known = math.prod(n for n in new_sizes if n != -1)
     sizes = tuple(mat.size // max(known, 1) if n == -1 else n for n in new_sizes)
@@ -174,7 +215,13 @@ def bcoo_reshape(mat: Any, *, new_sizes: Sequence[int]) -> Any:
 
 
 def bcoo_reduce_sum(mat: Any, *, axes: Sequence[int]) -> Any:
-    """Sums along axes, which may be sparse or dense ones. Coordinates may then be equal."""
+    """Sums along axes, which may be sparse or dense ones. Coordinates may then be equal.
+
+    >>> from mpijax.experimental import sparse
+    >>> x = sparse.BCOO.fromdense(jnp.array([[0, 5], [6, 1]]))
+    >>> sparse.bcoo_reduce_sum(x, axes=(1,)).todense()
+    Array([5, 7], dtype=int32)
+    """
     if any(a < mat.n_batch for a in axes):
         raise NotImplementedError(f"sums of a BCOO along batch axes (n_batch={mat.n_batch}, axes={tuple(axes)}).")
     last = mat.n_batch + mat.n_sparse
@@ -189,7 +236,13 @@ def bcoo_reduce_sum(mat: Any, *, axes: Sequence[int]) -> Any:
 
 
 def bcoo_concatenate(operands: Sequence[Any], *, dimension: int) -> Any:
-    """BCOO arrays joined along an axis."""
+    """BCOO arrays joined along an axis.
+
+    >>> from mpijax.experimental import sparse
+    >>> x = sparse.BCOO.fromdense(jnp.array([0, 5]))
+    >>> sparse.bcoo_concatenate([x, x], dimension=0).todense()
+    Array([0, 5, 0, 5], dtype=int32)
+    """
     first = _plain(operands[0], "bcoo_concatenate")
     shape, start, indices = list(first.shape), 0, []
     for mat in operands:
@@ -209,7 +262,13 @@ def bcoo_concatenate(operands: Sequence[Any], *, dimension: int) -> Any:
 
 
 def bcoo_multiply_dense(sp_mat: Any, v: Any) -> Any:
-    """A BCOO times an array that broadcasts to it: a value for each element stored."""
+    """A BCOO times an array that broadcasts to it: a value for each element stored.
+
+    >>> from mpijax.experimental import sparse
+    >>> x = sparse.BCOO.fromdense(jnp.array([0, 5, 6]))
+    >>> sparse.bcoo_multiply_dense(x, jnp.array([1, 2, 3]))
+    BCOO(int32[3], nse=2)
+    """
     mat, v = sp_mat, jnp.asarray(v)
     if v.ndim == 0:
         return _new(mat.data * v, mat.indices, mat.shape, mat.indices_sorted, mat.unique_indices)
@@ -219,7 +278,14 @@ def bcoo_multiply_dense(sp_mat: Any, v: Any) -> Any:
 
 
 def bcoo_multiply_sparse(lhs: Any, rhs: Any) -> Any:
-    """Products of the elements at equal coordinates; stores as many as the smaller operand, duplicates added before."""
+    """Products of the elements at equal coordinates; stores as many as the smaller operand, duplicates added before.
+
+    >>> from mpijax.experimental import sparse
+    >>> x = sparse.BCOO.fromdense(jnp.array([0, 5, 6]))
+    >>> y = sparse.BCOO.fromdense(jnp.array([2, 2, 0]))
+    >>> sparse.bcoo_multiply_sparse(x, y).todense()
+    Array([ 0, 10,  0], dtype=int32)
+    """
     if lhs.shape != rhs.shape:
         raise ValueError(f"bcoo_multiply_sparse: shapes {lhs.shape} and {rhs.shape} must be equal.")
     small, large = (lhs, rhs) if lhs.nse <= rhs.nse else (rhs, lhs)
@@ -264,6 +330,12 @@ def bcoo_dot_general(
 
     Raises:
       TypeError: shapes do not fit. NotImplementedError: batch axes.
+
+    >>> from mpijax.experimental import sparse
+    >>> x = sparse.BCOO.fromdense(jnp.array([[0.0, 2.0], [3.0, 0.0]]))
+    >>> columns_with_rows = (((1,), (0,)), ((), ()))
+    >>> sparse.bcoo_dot_general(x, jnp.array([1.0, 10.0]), dimension_numbers=columns_with_rows)
+    Array([20.,  3.], dtype=float32)
     """
     (lhs_contract, rhs_contract), batch = dimension_numbers
     if tuple(map(tuple, batch)) != ((), ()):
