@@ -12,6 +12,7 @@ import numpy as np
 from mpijax import lax
 from mpijax.core import dtypes, errors
 from mpijax.core.trace import Tracer
+from mpijax.ops.moves import canonical_axis
 
 FLOAT0 = dtypes.float0
 
@@ -125,14 +126,6 @@ def static(x: Any, context: str, force: Callable[[Any], Any] | None = None) -> A
 
 def static_int(x: Any, context: str) -> int:
     return static(x, context, operator.index)
-
-
-def canonical_axis(axis: Any, ndim: int) -> int:
-    """An axis counted from the front."""
-    axis = operator.index(axis)
-    if not -ndim <= axis < ndim:
-        raise ValueError(f"axis {axis} is out of bounds for array of dimension {ndim}")
-    return axis + ndim if axis < 0 else axis
 
 
 def canonical_axes(axes: Any, ndim: int) -> tuple[int, ...]:

@@ -43,10 +43,10 @@ def canonical_shape(shape: Any) -> tuple[int, ...]:
 
 
 def canonical_axis(axis: Any, ndim: int) -> int:
-    """An axis in [0, ndim). Raises ValueError where there is no such axis."""
+    """An axis in [0, ndim). Raises AxisError, which is a ValueError and an IndexError, where there is no such axis."""
     axis = operator.index(axis)
     if not -ndim <= axis < ndim:
-        raise ValueError(f"axis {axis} is out of bounds for array of dimension {ndim}")
+        raise np.exceptions.AxisError(axis, ndim)
     return axis + ndim if axis < 0 else axis
 
 

@@ -230,6 +230,9 @@ def test_indices_and_masks():
     same(y[xp.asarray(mask)], x[mask])
     same(y[xp.asarray(mask[0, :, 0])[None, :].repeat(2, 0)], x[np.repeat(mask[0, :, 0][None], 2, 0)])
     same(y[xp.asarray(True)], x[True])
+    for axis in (2, -3):
+        with pytest.raises(IndexError, match="out of bounds"):
+            xp.expand_dims(xp.arange(3), axis=axis)
     with pytest.raises(IndexError):
         y[xp.ones((2, 2), dtype=bool)]
 
