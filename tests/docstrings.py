@@ -145,7 +145,7 @@ class Checker(doctest.OutputChecker):
 def _close(a: str, b: str) -> bool:
     if any(set(text) & set(".eE") == set() for text in (a, b)):
         return a == b
-    return math.isclose(float(a), float(b), rel_tol=1e-5, abs_tol=1e-6)
+    return math.isclose(float(a), float(b), rel_tol=1e-5, abs_tol=1e-9)
 
 
 def run(name: str, value: object) -> str:

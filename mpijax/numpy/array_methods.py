@@ -1,10 +1,9 @@
-"""The operators and methods of arrays, for concrete arrays and tracers alike."""
+"""The methods of arrays, for concrete arrays and tracers alike; with the operators they are put on the classes here."""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,188 +12,73 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.array_api import Array, install_array_methods
-from mpijax.core.trace import Tracer
 from mpijax.numpy import ufuncs
+from mpijax.numpy.array_operators import OPERATORS
 from mpijax.numpy.at import IndexUpdateHelper
-from mpijax.numpy.indexing import getitem
-from mpijax.numpy.linear import matmul
+from mpijax.numpy.forwarded_methods import FORWARDED
 from mpijax.numpy.namespace_info import __array_api_version__
 from mpijax.numpy.util import index_tuple
 
-# -- operators
-# --------------------------------------------------------------------------------------------------------
-
-_SCALARS = (int, float, complex, np.generic, np.ndarray, Array)
-# Types whose values need no look: filled as they come.
-_operand_types: set[type] = {bool, int, float, complex, np.ndarray}
-
-
-def _operand(x: Any) -> Any:
-    """What an operator makes of its other side: an array or scalar, or NotImplemented."""
-    method = getattr(x, "__jax_array__", None)
-    if method is not None:
-        x = method()
-    if not isinstance(x, _SCALARS):
-        return NotImplemented
-    if method is None:
-        _operand_types.add(type(x))
-    return x
-
-
-def _binary(symbol: str, fun: Callable, *, swapped: bool = False, refused: tuple[type, ...] = ()) -> Callable:
-    """The operator `symbol`. Values of the types `refused` raise at once, rather than let Python try other
-    ways."""
-
-    def apply(self, other):
-        if type(other) not in _operand_types:
-            given = other
-            other = _operand(other)
-            if other is NotImplemented:
-                if type(given) in refused:
-                    left, right = (given, self) if swapped else (self, given)
-                    raise TypeError(
-                        f"unsupported operand type(s) for {symbol}: {type(left).__name__!r} and "
-                        f"{type(right).__name__!r}"
-                    )
-                return NotImplemented
-        return fun(other, self) if swapped else fun(self, other)
-
-    return apply
-
-
-def _operators() -> dict[str, Callable]:
-    sequences: tuple[type, ...] = (tuple, list)
-    containers: tuple[type, ...] = (dict, list, set, tuple)
-    refused: tuple[type, ...]
-    table = {}
-    for name, symbol, fun, refused in (
-        ("add", "+", ufuncs.add, sequences),
-        ("sub", "-", ufuncs.subtract, ()),
-        ("mul", "*", ufuncs.multiply, sequences),
-        ("truediv", "/", ufuncs.true_divide, ()),
-        ("floordiv", "//", ufuncs.floor_divide, ()),
-        ("divmod", "divmod()", ufuncs.divmod, ()),
-        ("mod", "%", ufuncs.remainder, ()),
-        ("pow", "**", ufuncs.power, ()),
-        ("matmul", "@", matmul, ()),
-        ("and", "&", ufuncs.bitwise_and, ()),
-        ("or", "|", ufuncs.bitwise_or, ()),
-        ("xor", "^", ufuncs.bitwise_xor, ()),
-        ("lshift", "<<", ufuncs.left_shift, ()),
-        ("rshift", ">>", ufuncs.right_shift, ()),
-    ):
-        table[f"__{name}__"] = _binary(symbol, fun, refused=refused)
-        table[f"__r{name}__"] = _binary(symbol, fun, swapped=True, refused=refused)
-    for name, symbol, fun, refused in (
-        ("eq", "==", ufuncs.equal, containers),
-        ("ne", "!=", ufuncs.not_equal, containers),
-        ("lt", "<", ufuncs.less, ()),
-        ("le", "<=", ufuncs.less_equal, ()),
-        ("gt", ">", ufuncs.greater, ()),
-        ("ge", ">=", ufuncs.greater_equal, ()),
-    ):
-        table[f"__{name}__"] = _binary(symbol, fun, refused=refused)
-    for name, fun in (
-        ("neg", ufuncs.negative),
-        ("pos", ufuncs.positive),
-        ("abs", ufuncs.absolute),
-        ("invert", ufuncs.invert),
-    ):
-        table[f"__{name}__"] = _unary(fun)
-    return table
-
-
-def _unary(fun: Callable) -> Callable:
-    def apply(self):
-        return fun(self)
-
-    return apply
-
-
-def _setitem(self, index, value):
-    raise TypeError(
-        "JAX arrays are immutable and do not support in-place item assignment. Instead of x[idx] = y, use "
-        "x = x.at[idx].set(y) or another .at[] method: "
-        "https://docs.jax.dev/en/latest/_autosummary/jax.numpy.ndarray.at.html"
-    )
-
-
-def _iter(self) -> Iterator[Any]:
-    if self.ndim == 0:
-        raise TypeError("iteration over a 0-d array")
-    rows = range(self.shape[0])
-    if isinstance(self, Tracer):
-        return (lax.index_in_dim(self, i, keepdims=False) for i in rows)
-    return (getitem(self, i) for i in rows)
-
-
-def _contains(self, value) -> Any:
-    """Whether a one-dimensional array has an element equal to the scalar `value`."""
-    if value is None or isinstance(value, str):
-        raise TypeError(f"Array.__contains__: unsupported operand type {type(value)}.")
-    value = jnp.asarray(value)
-    if self.ndim != 1:
-        raise ValueError(f"Array.__contains__: search array must be one-dimensional, got arr.shape={self.shape}.")
-    if value.ndim != 0:
-        raise ValueError(f"Array.__contains__: query value must be a scalar, got query.shape={value.shape}")
-    return jnp.any(self == value)
-
-
-def _round_operator(self, ndigits: int | None = None) -> Any:
-    out = jnp.round(self, decimals=ndigits or 0)
-    # As for Python's floats: round(x) is an integer, round(x, 0) is not.
-    return out.astype(int) if ndigits is None else out
-
-
-# -- methods
-# ----------------------------------------------------------------------------------------------------------
-
-
-def _forward(name: str) -> Callable:
-    """The method that is the function `mpijax.numpy.<name>` of the array."""
-
-    def method(self, *args, **kwargs):
-        return getattr(jnp, name)(self, *args, **kwargs)
-
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"See `mpijax.numpy.{name}`."
-    return method
-
-
-_FORWARDED = (
-    "all any argmax argmin argpartition argsort choose conj conjugate copy cumprod cumsum diagonal dot max "
-    "mean min "
-    "nonzero prod ptp repeat round searchsorted sort squeeze std sum swapaxes take var"
-).split()
-
 
 def _astype(self, dtype, copy: bool = False, device=None) -> Any:
-    """The array with another dtype; see `mpijax.numpy.astype`."""
+    """The array with another dtype; see `mpijax.numpy.astype`.
+
+    >>> jnp.array([1.7, -2.2]).astype(jnp.int32)
+    Array([ 1, -2], dtype=int32)
+    """
     return jnp.astype(self, dtype, copy=copy, device=device)
 
 
 def _clip(self, min=None, max=None) -> Any:
-    """The array with its elements brought into [min, max]; see `mpijax.numpy.clip`."""
+    """The array with its elements brought into [min, max]; see `mpijax.numpy.clip`.
+
+    >>> jnp.array([-4, 1, 9]).clip(0, 5)
+    Array([0, 1, 5], dtype=int32)
+    """
     return jnp.clip(self, min=min, max=max)
 
 
 def _trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype=None, out=None) -> Any:
-    """Sum along a diagonal; see `mpijax.numpy.trace`."""
+    """Sum along a diagonal; see `mpijax.numpy.trace`.
+
+    >>> jnp.array([[1, 2], [3, 4]]).trace()
+    Array(5, dtype=int32)
+    """
     return jnp.trace(self, offset=offset, axis1=axis1, axis2=axis2, dtype=dtype, out=out)
 
 
 def _compress(self, condition, axis: int | None = None, *, out=None, size: int | None = None, fill_value=0) -> Any:
-    """Slices of the array where `condition` holds; see `mpijax.numpy.compress`."""
+    """Slices of the array where `condition` holds; see `mpijax.numpy.compress`.
+
+    >>> jnp.array([10, 20, 30]).compress(jnp.array([True, False, True]))
+    Array([10, 30], dtype=int32)
+    """
     return jnp.compress(condition, self, axis=axis, out=out, size=size, fill_value=fill_value)
 
 
 def _ravel(self, order: str = "C", *, out_sharding=None) -> Any:
-    """The elements along one axis; see `mpijax.numpy.ravel`."""
+    """The elements along one axis; see `mpijax.numpy.ravel`.
+
+    >>> jnp.array([[1, 2], [3, 4]]).ravel()
+    Array([1, 2, 3, 4], dtype=int32)
+    """
     return jnp.ravel(self, order=order)
 
 
 def _reshape(self, *args, order: str = "C", out_sharding=None) -> Any:
-    """The elements in another shape; one size may be -1, to be worked out."""
+    """The elements in another shape; one size may be -1, to be worked out.
+
+    Args:
+      args: the sizes, or one sequence of them.
+      order: "C" for row-major order, "F" for column-major order.
+
+    Raises:
+      TypeError: the shape has another number of elements, or two sizes are -1.
+
+    >>> jnp.arange(6).reshape(2, -1)
+    Array([[0, 1, 2],
+           [3, 4, 5]], dtype=int32)
+    """
     shape = _new_shape(self, args[0] if len(args) == 1 else args)
     if order == "C":
         return lax.reshape(self, shape, None)
@@ -238,14 +122,22 @@ def _canonical_sizes(sizes: tuple) -> tuple[int, ...]:
 
 
 def _transpose(self, *args) -> Any:
-    """The array with its axes permuted: reversed, or in the order given as ints or as one tuple."""
+    """The array with its axes permuted: reversed, or in the order given as ints or as one tuple.
+
+    >>> jnp.ones((2, 3, 4)).transpose(2, 0, 1).shape
+    (4, 2, 3)
+    """
     if not args or (len(args) == 1 and args[0] is None):
         return jnp.transpose(self)
     return jnp.transpose(self, index_tuple(args[0] if len(args) == 1 else args))
 
 
 def _to_device(self, device, *, stream=None) -> Any:
-    """The array on another device."""
+    """The array on another device.
+
+    >>> jnp.arange(3).to_device(mpijax.devices()[0])
+    Array([0, 1, 2], dtype=int32)
+    """
     if stream is not None:
         raise NotImplementedError("stream argument of array.to_device()")
     from mpijax import device_put  # the runtime lies above this layer
@@ -254,7 +146,11 @@ def _to_device(self, device, *, stream=None) -> Any:
 
 
 def _byteswap(self) -> Any:
-    """The array with the bytes of each element in reverse order."""
+    """The array with the bytes of each element in reverse order.
+
+    >>> jnp.array([1, 256], dtype=jnp.int16).byteswap()
+    Array([256,   1], dtype=int16)
+    """
     if dtypes.issubdtype(self.dtype, np.complexfloating):
         return lax.complex(self.real.byteswap(), self.imag.byteswap())
     if self.dtype.itemsize == 1:
@@ -264,7 +160,14 @@ def _byteswap(self) -> Any:
 
 
 def _view(self, dtype=None, type=None) -> Any:
-    """The bits of the array as another dtype; the last axis grows or shrinks with its size."""
+    """The bits of the array as another dtype; the last axis grows or shrinks with its size.
+
+    Raises:
+      ValueError: the size of the last axis does not divide, or there is no axis and the size of an element changes.
+
+    >>> jnp.array([1.0, -2.0]).view(jnp.uint32)
+    Array([1065353216, 3221225472], dtype=uint32)
+    """
     if type is not None:
         raise NotImplementedError("`type` argument of array.view() is not supported.")
     if dtype is None:
@@ -302,7 +205,51 @@ def _view_bits(x: Any, dtype: Any, bits: int, new_bits: int) -> Any:
     return out.reshape(*out.shape[:-2], out.shape[-2] * out.shape[-1]) if bits > new_bits else out
 
 
+def _reversed_axes(self) -> Any:
+    """The array with its axes reversed; see `mpijax.numpy.transpose`.
+
+    >>> jnp.array([[1, 2], [3, 4]]).T
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
+    return jnp.transpose(self)
+
+
+def _transposed_matrices(self) -> Any:
+    """The matrices in the last two axes transposed; a ValueError for fewer axes.
+
+    >>> jnp.ones((5, 2, 3)).mT.shape
+    (5, 3, 2)
+    """
+    return jnp.matrix_transpose(self)
+
+
+def _imag(self) -> Any:
+    """The imaginary parts; see `mpijax.numpy.imag`.
+
+    >>> jnp.array([1 + 2j, 3]).imag
+    Array([2., 0.], dtype=float32)
+    """
+    return ufuncs.imag(self)
+
+
+def _real(self) -> Any:
+    """The real parts; see `mpijax.numpy.real`.
+
+    >>> jnp.array([1 + 2j, 3]).real
+    Array([1., 3.], dtype=float32)
+    """
+    return ufuncs.real(self)
+
+
 def _flat(self):
+    """Not there: arrays are immutable, so nothing can be assigned through it.
+
+    >>> jnp.ones((2, 2)).flat
+    Traceback (most recent call last):
+        ...
+    NotImplementedError: JAX Arrays do not implement the arr.flat property...
+    """
     raise NotImplementedError("JAX Arrays do not implement the arr.flat property: consider arr.flatten() instead.")
 
 
@@ -321,18 +268,17 @@ def _array_module(self, types) -> Any:
 
 
 def _tobytes(self, order: str = "C") -> bytes:
-    """The elements as bytes, in row-major order."""
+    """The elements as bytes, in row-major order.
+
+    >>> jnp.array([1, 2], dtype=jnp.uint8).tobytes() == bytes([1, 2])
+    True
+    """
     return np.asarray(self).tobytes(order)
 
 
 METHODS: dict[str, Any] = {
-    **_operators(),
-    **{name: _forward(name) for name in _FORWARDED},
-    "__getitem__": getitem,
-    "__setitem__": _setitem,
-    "__iter__": _iter,
-    "__contains__": _contains,
-    "__round__": _round_operator,
+    **OPERATORS,
+    **FORWARDED,
     "__array_module__": _array_module,
     "__array_namespace__": _array_namespace,
     "astype": _astype,
@@ -347,12 +293,12 @@ METHODS: dict[str, Any] = {
     "trace": _trace,
     "transpose": _transpose,
     "view": _view,
-    "T": property(lambda self: jnp.transpose(self)),
-    "mT": property(lambda self: jnp.matrix_transpose(self)),
+    "T": property(_reversed_axes),
+    "mT": property(_transposed_matrices),
     "at": property(IndexUpdateHelper),
     "flat": property(_flat),
-    "imag": property(lambda self: ufuncs.imag(self)),
-    "real": property(lambda self: ufuncs.real(self)),
+    "imag": property(_imag),
+    "real": property(_real),
 }
 
 install_array_methods(METHODS)

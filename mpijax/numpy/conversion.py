@@ -109,7 +109,13 @@ def _unsafe(name: str, reads: str):
         )
 
     fun.__name__ = fun.__qualname__ = name
-    fun.__doc__ = f"Not implemented: it has the side effect of consuming {reads}."
+    fun.__doc__ = f"""Not implemented: it has the side effect of consuming {reads}.
+
+    >>> jnp.{name}("numbers")
+    Traceback (most recent call last):
+        ...
+    NotImplementedError: jnp.{name}() is not implemented because it may be non-pure...
+    """
     return fun
 
 

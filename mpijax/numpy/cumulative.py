@@ -43,19 +43,28 @@ def _cumulate(name, operation, a, axis, dtype, out, *, replace_nan=None, promote
     return convert(_operation(operation)(convert(a, working), axis), result_dtype)
 
 
-def _public(name: str, operation: str, summary: str, replace_nan: int | None = None):
+def _public(name: str, operation: str, summary: str, result: str, replace_nan: int | None = None):
+    """The function `name`; its docstring shows the `result` of it on 2, 3, 5, with NaN for 3 if that is replaced."""
+    given = "[2, 3, 5]" if replace_nan is None else "[2, jnp.nan, 5]"
+
     def fun(a, axis=None, dtype=None, out=None):
         return _cumulate(name, operation, a, axis, dtype, out, replace_nan=replace_nan)
 
     fun.__name__ = fun.__qualname__ = name
-    fun.__doc__ = f"{summary} along an axis; without one, of the elements in row-major order."
+    fun.__doc__ = f"""{summary} along an axis; without one, of the elements in row-major order.
+
+    The result has the shape of `a`, or one axis, and the dtype of `a` unless given; bools are counted as integers.
+
+    >>> jnp.{name}(jnp.array({given}))
+    Array({result})
+    """
     return jit(fun, static_argnames=("axis", "dtype"))
 
 
-cumsum = _public("cumsum", "cumsum", "Running sums")
-cumprod = _public("cumprod", "cumprod", "Running products")
-nancumsum = _public("nancumsum", "cumsum", "Running sums that skip NaN", 0)
-nancumprod = _public("nancumprod", "cumprod", "Running products that skip NaN", 1)
+cumsum = _public("cumsum", "cumsum", "Running sums", "[ 2,  5, 10], dtype=int32")
+cumprod = _public("cumprod", "cumprod", "Running products", "[ 2,  6, 30], dtype=int32")
+nancumsum = _public("nancumsum", "cumsum", "Running sums that skip NaN", "[2., 2., 7.], dtype=float32", 0)
+nancumprod = _public("nancumprod", "cumprod", "Running products that skip NaN", "[ 2.,  2., 10.], dtype=float32", 1)
 
 
 @jit(static_argnames=("axis", "dtype"))

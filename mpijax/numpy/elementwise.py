@@ -31,8 +31,13 @@ from mpijax.transforms.custom_jvp import custom_jvp
 _INEXACT = frozenset(FLOAT + COMPLEX)
 
 
-def _unary(name: str, op: Callable[[Any], Any], summary: str) -> Callable[[Any], Any]:
-    """The function `name`: floats (after promotion of bool and integers) through the lax operation `op`."""
+def _unary(
+    name: str, op: Callable[[Any], Any], summary: str, given: str, result: str, *, of_complex: str = "allowed"
+) -> Callable[[Any], Any]:
+    """The function `name`: floats (after promotion of bool and integers) through the lax operation `op`.
+
+    Its docstring is made of `summary`, and shows that it takes the numbers `given` to `result`.
+    """
 
     def fun(x, /):
         aval = getattr(x, "aval", None)
@@ -41,35 +46,37 @@ def _unary(name: str, op: Callable[[Any], Any], summary: str) -> Callable[[Any],
         return op(*promote_args_inexact(name, x))
 
     fun.__name__ = fun.__qualname__ = name
-    fun.__doc__ = (
-        f"{summary}, elementwise. Integers and bool become floats first; complex numbers are allowed."
-    )
+    fun.__doc__ = f"""{summary}, elementwise. Integers and bool become floats first; complex numbers are {of_complex}.
+
+    >>> jnp.{name}(jnp.array({given}))
+    Array({result}, dtype=float32)
+    """
     return fun
 
 
-exp = _unary("exp", lax.exp, "e**x")
-exp2 = _unary("exp2", lax.exp2, "2**x")
-expm1 = _unary("expm1", lax.expm1, "e**x - 1, precise near 0")
-log = _unary("log", lax.log, "Natural logarithm")
-log1p = _unary("log1p", lax.log1p, "log(1 + x), precise near 0")
-sqrt = _unary("sqrt", lax.sqrt, "Square root")
-cbrt = _unary("cbrt", lax.cbrt, "Cube root")
-sin = _unary("sin", lax.sin, "Sine, x in radians")
-cos = _unary("cos", lax.cos, "Cosine, x in radians")
-tan = _unary("tan", lax.tan, "Tangent, x in radians")
-arcsin = _unary("arcsin", lax.asin, "Inverse sine, in radians")
-arccos = _unary("arccos", lax.acos, "Inverse cosine, in radians")
-arctan = _unary("arctan", lax.atan, "Inverse tangent, in radians")
-asin = _unary("asin", lax.asin, "Inverse sine, in radians")
-acos = _unary("acos", lax.acos, "Inverse cosine, in radians")
-atan = _unary("atan", lax.atan, "Inverse tangent, in radians")
-sinh = _unary("sinh", lax.sinh, "Hyperbolic sine")
-cosh = _unary("cosh", lax.cosh, "Hyperbolic cosine")
-tanh = _unary("tanh", lax.tanh, "Hyperbolic tangent")
-arcsinh = _unary("arcsinh", lax.asinh, "Inverse hyperbolic sine")
-arctanh = _unary("arctanh", lax.atanh, "Inverse hyperbolic tangent")
-asinh = _unary("asinh", lax.asinh, "Inverse hyperbolic sine")
-atanh = _unary("atanh", lax.atanh, "Inverse hyperbolic tangent")
+exp = _unary("exp", lax.exp, "e**x", "[0, 1]", "[1.       , 2.7182817]")
+exp2 = _unary("exp2", lax.exp2, "2**x", "[-1, 10]", "[5.000e-01, 1.024e+03]")
+expm1 = _unary("expm1", lax.expm1, "e**x - 1, precise near 0", "[0, 1e-7]", "[0.0000000e+00, 1.0000001e-07]")
+log = _unary("log", lax.log, "Natural logarithm", "[1, 10, 0]", "[0.       , 2.3025851,      -inf]")
+log1p = _unary("log1p", lax.log1p, "log(1 + x), precise near 0", "[0, 1e-7]", "[0.0000000e+00, 9.9999994e-08]")
+sqrt = _unary("sqrt", lax.sqrt, "Square root", "[4, 2, -1]", "[2.       , 1.4142135,       nan]")
+cbrt = _unary("cbrt", lax.cbrt, "Cube root", "[27, -8]", "[ 3., -2.]", of_complex="not allowed")
+sin = _unary("sin", lax.sin, "Sine, x in radians", "[0, jnp.pi / 2]", "[0., 1.]")
+cos = _unary("cos", lax.cos, "Cosine, x in radians", "[0, jnp.pi]", "[ 1., -1.]")
+tan = _unary("tan", lax.tan, "Tangent, x in radians", "[0, jnp.pi / 4]", "[0., 1.]")
+arcsin = _unary("arcsin", lax.asin, "Inverse sine, in radians", "[0, 1]", "[0.       , 1.5707964]")
+arccos = _unary("arccos", lax.acos, "Inverse cosine, in radians", "[1, 0]", "[0.       , 1.5707964]")
+arctan = _unary("arctan", lax.atan, "Inverse tangent, in radians", "[1, -jnp.inf]", "[ 0.7853982, -1.5707964]")
+asin = _unary("asin", lax.asin, "Inverse sine, in radians", "[0, 1]", "[0.       , 1.5707964]")
+acos = _unary("acos", lax.acos, "Inverse cosine, in radians", "[1, 0]", "[0.       , 1.5707964]")
+atan = _unary("atan", lax.atan, "Inverse tangent, in radians", "[1, -jnp.inf]", "[ 0.7853982, -1.5707964]")
+sinh = _unary("sinh", lax.sinh, "Hyperbolic sine", "[0, 1]", "[0.       , 1.1752012]")
+cosh = _unary("cosh", lax.cosh, "Hyperbolic cosine", "[0, 1]", "[1.       , 1.5430806]")
+tanh = _unary("tanh", lax.tanh, "Hyperbolic tangent", "[0, 0.5, 20]", "[0.        , 0.46211717, 1.        ]")
+arcsinh = _unary("arcsinh", lax.asinh, "Inverse hyperbolic sine", "[0, 1]", "[0.       , 0.8813736]")
+arctanh = _unary("arctanh", lax.atanh, "Inverse hyperbolic tangent", "[0, 1]", "[ 0., inf]")
+asinh = _unary("asinh", lax.asinh, "Inverse hyperbolic sine", "[0, 1]", "[0.       , 0.8813736]")
+atanh = _unary("atanh", lax.atanh, "Inverse hyperbolic tangent", "[0, 1]", "[ 0., inf]")
 
 
 @jit

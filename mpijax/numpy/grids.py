@@ -29,8 +29,8 @@ def _points(name: str, piece: slice) -> Any:
 class _Grid:
     """Coordinates of the points of a grid given by a slice for each axis."""
 
-    def __init__(self, name: str, sparse: bool):
-        self._name, self._sparse = name, sparse
+    def __init__(self, name: str, sparse: bool, doc: str):
+        self._name, self._sparse, self.__doc__ = name, sparse, doc
 
     def __repr__(self) -> str:
         return f"<mpijax.numpy.{self._name}>"
@@ -47,8 +47,33 @@ class _Grid:
         return jnp.stack(grids, 0) if grids else jnp.arange(0)
 
 
-mgrid = _Grid("mgrid", sparse=False)
-ogrid = _Grid("ogrid", sparse=True)
+mgrid = _Grid(
+    "mgrid",
+    sparse=False,
+    doc="""Coordinates of the points of a grid given by a slice for each axis: an array [axes, n, m, ...].
+
+    A slice is as in `arange`; an imaginary step n * 1j makes n points that include both ends.
+
+    >>> jnp.mgrid[0:2, 5:8]
+    Array([[[0, 0, 0],
+            [1, 1, 1]],
+    <BLANKLINE>
+           [[5, 6, 7],
+            [5, 6, 7]]], dtype=int32)
+    """,
+)
+ogrid = _Grid(
+    "ogrid",
+    sparse=True,
+    doc="""Coordinates along the axes of a grid given by slices: for each axis an array, of size 1 along the others.
+
+    The slices are those of `mgrid`.
+
+    >>> jnp.ogrid[0:2, 5:8]
+    [Array([[0],
+           [1]], dtype=int32), Array([[5, 6, 7]], dtype=int32)]
+    """,
+)
 
 
 class _Concatenator:
@@ -58,8 +83,9 @@ class _Concatenator:
     axis, the least number of axes, and where the axis of a one-dimensional entry goes.
     """
 
-    def __init__(self, name: str, axis: int, ndmin: int, place: int):
+    def __init__(self, name: str, axis: int, ndmin: int, place: int, example: str):
         self._name, self._defaults = name, (axis, ndmin, place)
+        self.__doc__ = f"{type(self).__doc__}{example}"
 
     def __repr__(self) -> str:
         return f"<mpijax.numpy.{self._name}>"
@@ -103,8 +129,28 @@ class _Concatenator:
         return jnp.transpose(array, axes[shift:] + axes[:shift])
 
 
-r_ = _Concatenator("r_", axis=0, ndmin=1, place=-1)
-c_ = _Concatenator("c_", axis=-1, ndmin=2, place=0)
+r_ = _Concatenator(
+    "r_",
+    axis=0,
+    ndmin=1,
+    place=-1,
+    example="""
+    >>> jnp.r_[1:4, 7, jnp.array([8, 9])]
+    Array([1, 2, 3, 7, 8, 9], dtype=int32)
+    """,
+)
+c_ = _Concatenator(
+    "c_",
+    axis=-1,
+    ndmin=2,
+    place=0,
+    example="""
+    >>> jnp.c_[1:4, jnp.array([7, 8, 9])]
+    Array([[1, 7],
+           [2, 8],
+           [3, 9]], dtype=int32)
+    """,
+)
 
 
 def ix_(*args: Any) -> tuple[Any, ...]:

@@ -55,7 +55,9 @@ def not_equal(x, y, /):
     return lax.ne(x, y)
 
 
-def _ordering(name: str, op: Callable[[Any, Any], Any], summary: str) -> Callable[[Any, Any], Any]:
+def _ordering(name: str, op: Callable[[Any, Any], Any], summary: str, result: str) -> Callable[[Any, Any], Any]:
+    """The comparison `name`; its docstring shows the `result` of it between 1, 2, 3 and 2."""
+
     def fun(x, y, /):
         x, y = promote_pair(name, x, y)
         if x.dtype.kind == "c":
@@ -64,14 +66,18 @@ def _ordering(name: str, op: Callable[[Any, Any], Any], summary: str) -> Callabl
         return op(x, y)
 
     fun.__name__ = fun.__qualname__ = name
-    fun.__doc__ = f"{summary}, elementwise; complex numbers are ordered by real, then by imaginary part."
+    fun.__doc__ = f"""{summary}, elementwise; complex numbers are ordered by real, then by imaginary part.
+
+    >>> jnp.{name}(jnp.array([1, 2, 3]), 2)
+    Array({result}, dtype=bool)
+    """
     return fun
 
 
-less = _ordering("less", lax.lt, "x < y")
-less_equal = _ordering("less_equal", lax.le, "x <= y")
-greater = _ordering("greater", lax.gt, "x > y")
-greater_equal = _ordering("greater_equal", lax.ge, "x >= y")
+less = _ordering("less", lax.lt, "x < y", "[ True, False, False]")
+less_equal = _ordering("less_equal", lax.le, "x <= y", "[ True,  True, False]")
+greater = _ordering("greater", lax.gt, "x > y", "[False, False,  True]")
+greater_equal = _ordering("greater_equal", lax.ge, "x >= y", "[False,  True,  True]")
 
 
 # -- logical and bitwise -------------------------------------------------------------------------------------

@@ -40,34 +40,57 @@ class ScalarMeta(type):
         return cls.__name__
 
 
-def _scalar_type(of: type) -> ScalarMeta:
+def _scalar_type(of: type, given: str, result: str) -> ScalarMeta:
+    """The dtype `of` as such a type; its docstring shows the `result` of calling it with `given`."""
     made = ScalarMeta(of.__name__, (object,), {"dtype": np.dtype(of)})
     made.__module__ = "mpijax.numpy"
-    made.__doc__ = f"The dtype {of.__name__}; calling it makes a 0-d array of it."
+    made.__doc__ = f"""The dtype {of.__name__}; calling it casts an array or a number to it, which becomes a 0-d array.
+
+    {_example(of.__name__, given, result)}
+    """
     return made
 
 
-bool_ = _scalar_type(np.bool_)
-uint2, uint4 = _scalar_type(dtypes.uint2), _scalar_type(dtypes.uint4)
-uint8, uint16, uint32, uint64 = map(_scalar_type, (np.uint8, np.uint16, np.uint32, np.uint64))
-int2, int4 = _scalar_type(dtypes.int2), _scalar_type(dtypes.int4)
-int8, int16, int32, int64 = map(_scalar_type, (np.int8, np.int16, np.int32, np.int64))
-float4_e2m1fn = _scalar_type(dtypes.float4_e2m1fn)
-float6_e2m3fn = _scalar_type(dtypes.float6_e2m3fn)
-float6_e3m2fn = _scalar_type(dtypes.float6_e3m2fn)
-float8_e3m4 = _scalar_type(dtypes.float8_e3m4)
-float8_e4m3 = _scalar_type(dtypes.float8_e4m3)
-float8_e4m3b11fnuz = _scalar_type(dtypes.float8_e4m3b11fnuz)
-float8_e4m3fn = _scalar_type(dtypes.float8_e4m3fn)
-float8_e4m3fnuz = _scalar_type(dtypes.float8_e4m3fnuz)
-float8_e5m2 = _scalar_type(dtypes.float8_e5m2)
-float8_e5m2fnuz = _scalar_type(dtypes.float8_e5m2fnuz)
-float8_e8m0fnu = _scalar_type(dtypes.float8_e8m0fnu)
+def _example(name: str, given: str, result: str) -> str:
+    call = f"jnp.{name}({given})\n    Array({result}, dtype={name})"
+    if name not in _WIDE:
+        return f">>> {call}"
+    return f"""Without `jax_enable_x64` it is narrowed, with a warning.
+
+    >>> with mpijax.enable_x64(True):
+    ...     {call}"""
+
+
+_WIDE = frozenset("int64 uint64 float64 complex128".split())
+
+# The examples: what the integers keep of two numbers, and the floats of pi.
+_SIGNED = "jnp.array([1.9, -1.9])", "[ 1, -1]"
+_UNSIGNED = "jnp.array([1.2, 3.9])", "[1, 3]"
+_COMPLEX = "2", "2.+0.j"
+
+bool_ = _scalar_type(np.bool_, "jnp.array([0.0, 0.5])", "[False,  True]")
+uint2, uint4 = _scalar_type(dtypes.uint2, "3", "3"), _scalar_type(dtypes.uint4, "15", "15")
+uint8, uint16, uint32, uint64 = (_scalar_type(t, *_UNSIGNED) for t in (np.uint8, np.uint16, np.uint32, np.uint64))
+int2, int4 = _scalar_type(dtypes.int2, "-2", "-2"), _scalar_type(dtypes.int4, "-8", "-8")
+int8, int16, int32, int64 = (_scalar_type(t, *_SIGNED) for t in (np.int8, np.int16, np.int32, np.int64))
+float4_e2m1fn = _scalar_type(dtypes.float4_e2m1fn, "3.14159", "3")
+float6_e2m3fn = _scalar_type(dtypes.float6_e2m3fn, "3.14159", "3.25")
+float6_e3m2fn = _scalar_type(dtypes.float6_e3m2fn, "3.14159", "3")
+float8_e3m4 = _scalar_type(dtypes.float8_e3m4, "3.14159", "3.125")
+float8_e4m3 = _scalar_type(dtypes.float8_e4m3, "3.14159", "3.25")
+float8_e4m3b11fnuz = _scalar_type(dtypes.float8_e4m3b11fnuz, "3.14159", "3.25")
+float8_e4m3fn = _scalar_type(dtypes.float8_e4m3fn, "3.14159", "3.25")
+float8_e4m3fnuz = _scalar_type(dtypes.float8_e4m3fnuz, "3.14159", "3.25")
+float8_e5m2 = _scalar_type(dtypes.float8_e5m2, "3.14159", "3")
+float8_e5m2fnuz = _scalar_type(dtypes.float8_e5m2fnuz, "3.14159", "3")
+float8_e8m0fnu = _scalar_type(dtypes.float8_e8m0fnu, "3.14159", "4")
 if hasattr(ml_dtypes, "int1"):  # came with ml_dtypes 0.6
-    int1, uint1 = _scalar_type(ml_dtypes.int1), _scalar_type(ml_dtypes.uint1)
-bfloat16, float16 = _scalar_type(dtypes.bfloat16), _scalar_type(np.float16)
-float32 = single = _scalar_type(np.float32)
-float64 = double = _scalar_type(np.float64)
-complex64 = csingle = _scalar_type(np.complex64)
-complex128 = cdouble = _scalar_type(np.complex128)
+    int1 = _scalar_type(ml_dtypes.int1, "-1", "-1")
+    uint1 = _scalar_type(ml_dtypes.uint1, "1", "1")
+bfloat16 = _scalar_type(dtypes.bfloat16, "3.14159", "3.14062")
+float16 = _scalar_type(np.float16, "3.14159", "3.14")
+float32 = single = _scalar_type(np.float32, "3.14159", "3.14159")
+float64 = double = _scalar_type(np.float64, "3.14159", "3.14159")
+complex64 = csingle = _scalar_type(np.complex64, *_COMPLEX)
+complex128 = cdouble = _scalar_type(np.complex128, *_COMPLEX)
 int_, uint, float_, complex_ = int64, uint64, float64, complex128
