@@ -219,6 +219,9 @@ def floor_divide(x1, x2, /):
 def divmod(x1, x2, /):
     """(floor_divide(x1, x2), remainder(x1, x2)).
 
+    Raises:
+      TypeError: an argument is complex.
+
     >>> jnp.divmod(jnp.array([7, -7]), 3)
     (Array([ 2, -3], dtype=int32), Array([1, 2], dtype=int32))
     """
@@ -269,6 +272,9 @@ def mod(x1, x2, /):
 @jit
 def fmod(x1, x2, /):
     """The rest of x1 / x2 rounded towards zero, elementwise; it has the sign of x1.
+
+    Raises:
+      TypeError: an argument is complex.
 
     >>> jnp.fmod(jnp.array([7, -7]), 3)
     Array([ 1, -1], dtype=int32)

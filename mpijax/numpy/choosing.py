@@ -27,6 +27,9 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
       choices: sequence of arrays, or an array of them; all broadcast against `a`.
       mode: of numbers out of bounds: "raise", which `jit` cannot, "wrap" around, or "clip" to the ends.
 
+    Raises:
+      ValueError: an element of `a` names no choice, with the mode "raise".
+
     >>> jnp.choose(jnp.array([2, 0, 1]), [jnp.array([1, 2, 3]), jnp.array([10, 20, 30]), jnp.array([100, 200, 300])])
     Array([100,   2,  30], dtype=int32)
     """

@@ -46,6 +46,9 @@ def einsum(
     Returns:
       Array with the axes named after "->".
 
+    Raises:
+      ValueError: sizes of one name that differ, or a name of the result that no operand has.
+
     >>> jnp.einsum("ij,j->i", jnp.array([[1, 2], [3, 4]]), jnp.array([1, 10]))
     Array([21, 43], dtype=int32)
     """

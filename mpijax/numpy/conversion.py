@@ -78,6 +78,13 @@ def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0
 def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str):
     """A 1-d array of the numbers in a text, separated by `sep`.
 
+    Args:
+      dtype: of the numbers; default float.
+      count: how many numbers to read; -1 for all.
+
+    Raises:
+      ValueError: the text has something else in it.
+
     >>> jnp.fromstring("1 2 5", dtype=int, sep=" ")
     Array([1, 2, 5], dtype=int32)
     """

@@ -34,6 +34,9 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
       axis: axis to take differences along.
       prepend, append: values to put before and after `a` first; scalars stand for one along the axis.
 
+    Raises:
+      ValueError: `a` has no axis, or `n` is negative.
+
     >>> jnp.diff(jnp.array([1, 4, 9, 16]), n=2)
     Array([2, 2], dtype=int32)
     """
@@ -99,6 +102,9 @@ def gradient(f: Any, *varargs: Any, axis: int | Sequence[int] | None = None, edg
 
     Returns:
       An array of the shape of `f` for one axis, else a list of one for each.
+
+    Raises:
+      ValueError: fewer than two samples along an axis.
 
     >>> jnp.gradient(jnp.array([0.0, 1.0, 4.0, 9.0]))
     Array([1., 2., 4., 5.], dtype=float32)

@@ -144,6 +144,10 @@ def empty_like(prototype, dtype=None, shape=None, *, device=None):
 def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_sharding=None):
     """`fill_value`, broadcast, with the shape and dtype of `a`, unless given.
 
+    Args:
+      a: array or number; only its shape and dtype count.
+      shape: in place of that of `a`.
+
     >>> jnp.full_like(jnp.array([1.0, 2.0]), 7)
     Array([7., 7.], dtype=float32)
     """

@@ -45,6 +45,9 @@ def _is_exact(dtype) -> bool:
 def floor(x, /):
     """The largest integer <= x, elementwise, as a float; integers and bool stay as they are.
 
+    Raises:
+      TypeError: x is complex.
+
     >>> jnp.floor(jnp.array([1.7, -1.2]))
     Array([ 1., -2.], dtype=float32)
     """
@@ -54,6 +57,9 @@ def floor(x, /):
 
 def ceil(x, /):
     """The smallest integer >= x, elementwise, as a float; integers and bool stay as they are.
+
+    Raises:
+      TypeError: x is complex.
 
     >>> jnp.ceil(jnp.array([1.2, -1.7]))
     Array([ 2., -1.], dtype=float32)
@@ -185,6 +191,8 @@ def clip(arr=None, /, min=None, max=None):
 def fmin(x1, x2):
     """The smaller of x1 and x2, elementwise; the other one where either is NaN.
 
+    The dtype is the promoted one.
+
     >>> jnp.fmin(jnp.array([1.0, jnp.nan]), jnp.array([3.0, 2.0]))
     Array([1., 2.], dtype=float32)
     """
@@ -194,6 +202,8 @@ def fmin(x1, x2):
 @jit
 def fmax(x1, x2):
     """The larger of x1 and x2, elementwise; the other one where either is NaN.
+
+    The dtype is the promoted one.
 
     >>> jnp.fmax(jnp.array([1.0, jnp.nan]), jnp.array([3.0, 2.0]))
     Array([3., 2.], dtype=float32)

@@ -39,6 +39,10 @@ def bincount(
     Returns:
       Array [length] of the dtype of the weights.
 
+    Raises:
+      TypeError: `x` is not of integers.
+      ValueError: `x` has not one axis.
+
     >>> jnp.bincount(jnp.array([1, 3, 1, 0]), length=5)
     Array([1, 2, 0, 1, 0], dtype=int32)
     """

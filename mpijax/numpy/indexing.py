@@ -168,6 +168,9 @@ def take(
     Returns:
       `a` with the shape of `indices` in place of `axis`.
 
+    Raises:
+      ValueError: the indices are not integers.
+
     >>> jnp.take(jnp.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), jnp.array([2, 0, 9]), axis=1)
     Array([[ 3.,  1., nan],
            [ 6.,  4., nan]], dtype=float32)

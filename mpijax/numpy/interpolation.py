@@ -23,6 +23,9 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         the first and the last line.
       period: of the function; `xp` needs no order then, and `left` and `right` do not count.
 
+    Raises:
+      ValueError: `x` is complex, or `xp` and `fp` are not of one axis and size.
+
     >>> jnp.interp(jnp.array([0.5, 2.0, 9.0]), jnp.array([0.0, 1.0, 3.0]), jnp.array([0.0, 10.0, 20.0]))
     Array([ 5., 15., 20.], dtype=float32)
     """

@@ -76,6 +76,10 @@ def _merge_leading_axis(a, axis):
 def concat(arrays, /, *, axis=0):
     """Arrays one after another along an existing axis, see `concatenate`.
 
+    Raises:
+      ValueError: no arrays.
+      TypeError: the shapes differ along other axes.
+
     >>> jnp.concat([jnp.array([1, 2]), jnp.array([3.5])])
     Array([1. , 2. , 3.5], dtype=float32)
     """
@@ -85,6 +89,9 @@ def concat(arrays, /, *, axis=0):
 
 def stack(arrays, axis=0, out=None, dtype=None):
     """Arrays of one shape along a new axis.
+
+    Raises:
+      ValueError: no arrays, or of different shapes.
 
     >>> jnp.stack([jnp.array([1, 2]), jnp.array([3, 4])], axis=1)
     Array([[1, 3],
@@ -108,6 +115,9 @@ def stack(arrays, axis=0, out=None, dtype=None):
 def unstack(x, /, *, axis=0):
     """The subarrays along an axis, as a tuple.
 
+    Raises:
+      ValueError: the array has no such axis.
+
     >>> x, y = jnp.unstack(jnp.array([[1, 2], [3, 4]]), axis=1)
     >>> y
     Array([2, 4], dtype=int32)
@@ -128,6 +138,8 @@ def _with_axes(name: str, arrays, expand):
 def vstack(tup, dtype=None):
     """Arrays on top of each other, along the first of at least two axes.
 
+    Vectors [n] count as rows [1, n]. The dtype is the promoted one unless given.
+
     >>> jnp.vstack([jnp.array([1, 2]), jnp.array([3, 4])])
     Array([[1, 2],
            [3, 4]], dtype=int32)
@@ -139,6 +151,8 @@ def vstack(tup, dtype=None):
 
 def hstack(tup, dtype=None):
     """Arrays beside each other, along the second axis (the first of 1-d arrays).
+
+    The dtype is the promoted one unless given.
 
     >>> jnp.hstack([jnp.array([[1], [2]]), jnp.array([[3, 4], [5, 6]])])
     Array([[1, 3, 4],
@@ -154,6 +168,8 @@ def hstack(tup, dtype=None):
 def dstack(tup, dtype=None):
     """Arrays behind each other, along the third of at least three axes.
 
+    Vectors [n] become [1, n, count], matrices [n, m] become [n, m, count].
+
     >>> jnp.dstack([jnp.array([1, 2]), jnp.array([10, 20])])
     Array([[[ 1, 10],
             [ 2, 20]]], dtype=int32)
@@ -165,6 +181,9 @@ def dstack(tup, dtype=None):
 
 def column_stack(tup):
     """1-d arrays as the columns of a matrix; 2-d arrays beside each other.
+
+    Returns:
+      Array [n, columns] of the promoted dtype.
 
     >>> jnp.column_stack([jnp.array([1, 2]), jnp.array([10, 20])])
     Array([[ 1, 10],
@@ -184,6 +203,11 @@ def column_stack(tup):
 @jit
 def block(arrays):
     """An array from nested lists of blocks; the innermost lists are joined along the last axis.
+
+    The lists' depth says how many axes there are at least; dtypes are promoted.
+
+    Raises:
+      ValueError: an empty list, or lists of different depth beside each other.
 
     >>> jnp.block([[jnp.eye(2), jnp.zeros((2, 1))], [jnp.ones((1, 3))]])
     Array([[1., 0., 0.],
@@ -245,6 +269,9 @@ def split(ary, indices_or_sections, axis=0):
 
 def array_split(ary, indices_or_sections, axis=0):
     """As `split`; parts may differ in size by one.
+
+    Returns:
+      A list of arrays.
 
     >>> jnp.array_split(jnp.arange(5), 2)
     [Array([0, 1, 2], dtype=int32), Array([3, 4], dtype=int32)]

@@ -44,6 +44,9 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
     Returns:
       Array with the other axes of `a`, then those of `b`; the product if either is a scalar.
 
+    Raises:
+      TypeError: the sizes n differ.
+
     >>> jnp.dot(jnp.array([[1, 2], [3, 4]]), jnp.array([10, 1]))
     Array([12, 34], dtype=int32)
     """
@@ -172,6 +175,9 @@ class _matmul_axes:
 def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """Sum of products of all elements, `a` conjugated. Returns a scalar.
 
+    Raises:
+      TypeError: the numbers of elements differ.
+
     >>> jnp.vdot(jnp.array([1j, 2]), jnp.array([1j, 3]))
     Array(7.+0.j, dtype=complex64)
     """
@@ -243,6 +249,9 @@ def tensordot(
     Returns:
       Array with the other axes of `a`, then those of `b`.
 
+    Raises:
+      TypeError: the sizes of a pair differ.
+
     >>> jnp.tensordot(jnp.ones((2, 3, 4)), jnp.ones((4, 5, 2)), axes=([0, 2], [2, 0])).shape
     (3, 5)
     """
@@ -281,6 +290,12 @@ def _tensordot_axes(axes: Any, a: Any, b: Any) -> tuple[tuple[int, ...], tuple[i
 def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """Sum of products over the last axes of both; the product if either is a scalar.
 
+    Args:
+      a, b: arrays [..., n] and [..., n]; the leading axes need not match.
+
+    Returns:
+      Array with the leading axes of `a`, then those of `b`.
+
     >>> jnp.inner(jnp.array([[1, 2], [3, 4]]), jnp.array([[1, 0], [1, 1], [0, 1]]))
     Array([[1, 3, 2],
            [3, 7, 4]], dtype=int32)
@@ -297,6 +312,8 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
 def outer(a: Any, b: Any, out: None = None) -> Any:
     """All products of an element of `a` and one of `b`: array [a.size, b.size].
 
+    Both are flattened; the dtype is the promoted one.
+
     >>> jnp.outer(jnp.array([1, 2]), jnp.array([10, 20, 30]))
     Array([[10, 20, 30],
            [20, 40, 60]], dtype=int32)
@@ -311,6 +328,9 @@ def outer(a: Any, b: Any, out: None = None) -> Any:
 @jit
 def kron(a: Any, b: Any) -> Any:
     """Kronecker product: blocks `a[i, j] * b`, for any number of axes.
+
+    Returns:
+      Array with the products of the sizes of `a` and `b` along each axis, the last axes aligned.
 
     >>> jnp.kron(jnp.array([[1, 10]]), jnp.array([[1, 2], [3, 4]]))
     Array([[ 1,  2, 10, 20],
@@ -328,6 +348,9 @@ def kron(a: Any, b: Any) -> Any:
 def matvec(x1: Any, x2: Any, /) -> Any:
     """Matrix times vector over stacks: [..., m, n], [..., n] -> [..., m].
 
+    Raises:
+      ValueError: the sizes n differ.
+
     >>> jnp.matvec(jnp.array([[1, 2], [3, 4]]), jnp.array([[1, 0], [0, 1], [1, 1]]))
     Array([[1, 3],
            [2, 4],
@@ -342,6 +365,9 @@ def matvec(x1: Any, x2: Any, /) -> Any:
 @jit
 def vecmat(x1: Any, x2: Any, /) -> Any:
     """Conjugated vector times matrix over stacks: [..., n], [..., n, m] -> [..., m].
+
+    Raises:
+      ValueError: the sizes n differ.
 
     >>> jnp.vecmat(jnp.array([1, 10]), jnp.array([[1, 2], [3, 4]]))
     Array([31, 42], dtype=int32)

@@ -350,6 +350,9 @@ def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
 def allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
     """Whether all elements are close, see `isclose`.
 
+    Returns:
+      A bool scalar; the arguments broadcast.
+
     >>> jnp.allclose(jnp.array([1.0, 2.0]), jnp.array([1.0, 2.001]), rtol=1e-2)
     Array(True, dtype=bool)
     """

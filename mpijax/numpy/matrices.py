@@ -34,6 +34,9 @@ _I32 = np.dtype(np.int32)
 def eye(N, M=None, k=0, dtype=None, *, device=None):
     """An N x M (default N x N) matrix with ones on the diagonal number k, zeros elsewhere.
 
+    Raises:
+      ValueError: a negative size.
+
     >>> jnp.eye(2, 3, k=1)
     Array([[0., 1., 0.],
            [0., 0., 1.]], dtype=float32)
@@ -61,6 +64,8 @@ def _eye(offset, shape, dtype):
 def identity(n, dtype=None):
     """The n x n identity matrix.
 
+    The dtype is float32 (float64 with jax_enable_x64) unless given.
+
     >>> jnp.identity(2, dtype=jnp.int32)
     Array([[1, 0],
            [0, 1]], dtype=int32)
@@ -70,6 +75,8 @@ def identity(n, dtype=None):
 
 def tri(N, M=None, k=0, dtype=None):
     """An N x M (default N x N) matrix with ones on and below the diagonal number k, zeros above.
+
+    The dtype is float32 (float64 with jax_enable_x64) unless given.
 
     >>> jnp.tri(2, 3, dtype=jnp.int32)
     Array([[1, 0, 0],
@@ -183,6 +190,11 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
 def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     """The sum along the diagonal number `offset` of the matrices in two axes.
 
+    Integers narrower than the default integer type become that type, unless `dtype` is given.
+
+    Raises:
+      ValueError: fewer than two axes.
+
     >>> jnp.trace(jnp.array([[1, 2], [3, 4]]))
     Array(5, dtype=int32)
     """
@@ -229,6 +241,9 @@ def diagflat(v, k=0):
 def diag_indices(n, ndim=2):
     """The indices of the main diagonal of an array with `ndim` axes of size n.
 
+    Returns:
+      A tuple of `ndim` int arrays [n].
+
     >>> jnp.zeros((2, 2)).at[jnp.diag_indices(2)].set(7.0)
     Array([[7., 0.],
            [0., 7.]], dtype=float32)
@@ -244,6 +259,9 @@ def diag_indices(n, ndim=2):
 
 def diag_indices_from(arr):
     """The indices of the main diagonal of an array whose axes have one size.
+
+    Raises:
+      ValueError: the axes differ in size, or there are fewer than two.
 
     >>> rows, columns = jnp.diag_indices_from(jnp.zeros((3, 3)))
     >>> rows
@@ -280,6 +298,9 @@ def _triangle_indices(name: str, triangle, n, k, m):
 def triu_indices(n, k=0, m=None):
     """The indices of the upper triangle of an n x m (default n x n) matrix.
 
+    Returns:
+      A pair of int arrays: rows and columns, row by row.
+
     >>> rows, columns = jnp.triu_indices(3, k=1)
     >>> rows, columns
     (Array([0, 0, 1], dtype=int32), Array([1, 2, 2], dtype=int32))
@@ -289,6 +310,9 @@ def triu_indices(n, k=0, m=None):
 
 def tril_indices(n, k=0, m=None):
     """The indices of the lower triangle of an n x m (default n x n) matrix.
+
+    Returns:
+      A pair of int arrays: rows and columns, row by row.
 
     >>> rows, columns = jnp.tril_indices(3, k=-1)
     >>> rows, columns
@@ -307,6 +331,9 @@ def _matrix_shape(name: str, arr) -> tuple[int, int]:
 def triu_indices_from(arr, k=0):
     """The indices of the upper triangle of a matrix.
 
+    Raises:
+      ValueError: the array has not two axes.
+
     >>> x = jnp.array([[1, 2], [3, 4]])
     >>> x[jnp.triu_indices_from(x)]
     Array([1, 2, 4], dtype=int32)
@@ -317,6 +344,9 @@ def triu_indices_from(arr, k=0):
 
 def tril_indices_from(arr, k=0):
     """The indices of the lower triangle of a matrix.
+
+    Raises:
+      ValueError: the array has not two axes.
 
     >>> x = jnp.array([[1, 2], [3, 4]])
     >>> x[jnp.tril_indices_from(x)]

@@ -75,6 +75,10 @@ def pad(array, pad_width, mode: str | Callable[..., Any] = "constant", **kwargs)
         "maximum", "minimum", "mean": that of the nearest `stat_length` elements;
         "empty": zeros.
 
+    Raises:
+      ValueError: a negative margin.
+      NotImplementedError: an unknown mode.
+
     >>> jnp.pad(jnp.array([1, 2, 3]), (2, 1), mode="reflect")
     Array([3, 2, 1, 2, 3, 2], dtype=int32)
     """

@@ -56,6 +56,9 @@ def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
     Returns:
       Integers of the shape of `a`.
 
+    Raises:
+      ValueError: `kth` is no position along the axis.
+
     >>> x = jnp.array([5, 1, 4, 2])
     >>> x[jnp.argpartition(x, 1)[:2]]
     Array([1, 2], dtype=int32)

@@ -167,6 +167,9 @@ def polyder(p: Any, m: int = 1) -> Any:
 
     Coefficients, the highest power first.
 
+    Raises:
+      ValueError: `m` is negative.
+
     >>> jnp.polyder(jnp.array([1.0, 2.0, 3.0]))
     Array([2., 2.], dtype=float32)
     """

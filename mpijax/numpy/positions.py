@@ -80,6 +80,9 @@ def _in_bounds(position: Any, size: int, mode: str) -> Any:
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     """Positions along each axis from positions in the flattened array; those out of bounds go to the ends.
 
+    Returns:
+      An int array of the shape of `indices` for each axis of `shape`.
+
     >>> jnp.unravel_index(jnp.array([2, 4]), (2, 3))
     (Array([0, 1], dtype=int32), Array([2, 1], dtype=int32))
     """

@@ -54,6 +54,9 @@ def quantile(
     Returns:
       Array of the shape of `q` and then of what is left of that of `a`.
 
+    Raises:
+      ValueError: `a` is complex.
+
     >>> x = jnp.array([0.0, 10.0, 20.0])
     >>> jnp.quantile(x, 0.9), jnp.quantile(x, 0.9, method="lower")
     (Array(18., dtype=float32), Array(10., dtype=float32))

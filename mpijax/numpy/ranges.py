@@ -95,6 +95,12 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
       start, stop: scalars or arrays that broadcast together; the numbers run along the new axis `axis`.
       retstep: return (numbers, step).
 
+    Returns:
+      Array with `num` elements along `axis`, of a float dtype unless given; integers are rounded down.
+
+    Raises:
+      ValueError: `num` is negative.
+
     >>> jnp.linspace(0, 1, 5)
     Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
@@ -158,6 +164,8 @@ def _inexact_result(name: str, dtype, start, stop):
 def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
     """base ** x for `num` evenly spaced x from `start` to `stop`.
 
+    The arguments are those of `linspace`.
+
     >>> jnp.logspace(0, 3, 4, base=2)
     Array([1., 2., 4., 8.], dtype=float32)
     """
@@ -178,6 +186,8 @@ def _logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0)
 
 def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     """`num` numbers from `start` to `stop`, each the same multiple of the one before.
+
+    The arguments are those of `linspace`.
 
     >>> jnp.geomspace(1, 1000, 4).round(3)
     Array([   1.,   10.,  100., 1000.], dtype=float32)
@@ -211,6 +221,12 @@ def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
       sparse: leave axes along which an array does not change at size 1.
       indexing: "ij" for result axes in the order of the arguments, "xy" with the first two swapped.
 
+    Returns:
+      A list of arrays; those of sizes n and m are [m, n] with "xy", [n, m] with "ij".
+
+    Raises:
+      ValueError: an argument has more than one axis.
+
     >>> x, y = jnp.meshgrid(jnp.array([1, 2, 3]), jnp.array([10, 20]))
     >>> x + y
     Array([[11, 12, 13],
@@ -239,6 +255,10 @@ def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
 def indices(dimensions, dtype=None, sparse=False):
     """For each axis of a grid, the index along it: an array (axes, *dimensions), or a tuple if sparse.
 
+    Args:
+      dimensions: the sizes of the axes.
+      dtype: default int32 (int64 with jax_enable_x64).
+
     >>> rows, columns = jnp.indices((2, 3))
     >>> columns
     Array([[0, 1, 2],
@@ -257,6 +277,10 @@ def indices(dimensions, dtype=None, sparse=False):
 
 def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float, **kwargs: Any):
     """`function(i, j, ...)` at every index of the shape; the function is vectorised by `vmap`.
+
+    Args:
+      function: of scalars, one for each axis, and of `kwargs`.
+      dtype: of these scalars; default float.
 
     >>> jnp.fromfunction(lambda i, j: 10 * i + j, (2, 3), dtype=int)
     Array([[ 0,  1,  2],

@@ -29,6 +29,9 @@ _I32 = np.dtype(np.int32)
 def flip(m, axis=None):
     """The array backwards along axes (default: all).
 
+    Raises:
+      ValueError: the array has no such axis.
+
     >>> jnp.flip(jnp.array([[1, 2], [3, 4]]), axis=1)
     Array([[2, 1],
            [4, 3]], dtype=int32)
@@ -45,6 +48,9 @@ def _flip(m, axis=None):
 def fliplr(m):
     """The array backwards along its second axis.
 
+    Raises:
+      ValueError: fewer than two axes.
+
     >>> jnp.fliplr(jnp.array([[1, 2, 3], [4, 5, 6]]))
     Array([[3, 2, 1],
            [6, 5, 4]], dtype=int32)
@@ -54,6 +60,9 @@ def fliplr(m):
 
 def flipud(m):
     """The array backwards along its first axis.
+
+    Raises:
+      ValueError: no axes.
 
     >>> jnp.flipud(jnp.array([[1, 2], [3, 4]]))
     Array([[3, 4],
@@ -65,6 +74,9 @@ def flipud(m):
 @jit(static_argnames=("k", "axes"))
 def rot90(m, k=1, axes=(0, 1)):
     """The array turned k times by 90 degrees in the plane of two axes, from the first towards the second.
+
+    Raises:
+      ValueError: the two axes are the same.
 
     >>> jnp.rot90(jnp.array([[1, 2], [3, 4]]))
     Array([[2, 4],
@@ -97,6 +109,9 @@ def roll(a, shift, axis=None):
     Args:
       shift: an int or one per axis; may be a traced array.
       axis: an int or several.
+
+    Returns:
+      Array of the shape of `a`.
 
     >>> jnp.roll(jnp.arange(5), 2)
     Array([3, 4, 0, 1, 2], dtype=int32)
@@ -161,6 +176,9 @@ def rollaxis(a, axis, start=0):
 
 def tile(A, reps):
     """The array repeated as a whole `reps` times, or so many times along each axis.
+
+    Returns:
+      Array whose sizes are multiplied by `reps`, the last axes aligned.
 
     >>> jnp.tile(jnp.array([1, 2]), (2, 2))
     Array([[1, 2, 1, 2],
@@ -250,6 +268,12 @@ def _repeat_each(a, repeats, axis: int, length: int):
 @jit(static_argnames=("axis",))
 def append(arr, values, axis=None):
     """`values` after `arr` along an axis; without one, the elements of both in row-major order.
+
+    Returns:
+      Array of the promoted dtype; without an axis, of one axis.
+
+    Raises:
+      TypeError: with an axis, the shapes differ along others.
 
     >>> jnp.append(jnp.array([1, 2]), jnp.array([[3], [4]]))
     Array([1, 2, 3, 4], dtype=int32)

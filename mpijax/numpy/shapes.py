@@ -124,6 +124,9 @@ def ravel(a, order="C", *, out_sharding=None):
 def transpose(a, axes=None):
     """The array with its axes in the order `axes` (default: reversed).
 
+    Raises:
+      TypeError: `axes` does not name each axis once.
+
     >>> jnp.transpose(jnp.array([[1, 2, 3], [4, 5, 6]]))
     Array([[1, 4],
            [2, 5],
@@ -138,6 +141,9 @@ def transpose(a, axes=None):
 def permute_dims(a, /, axes):
     """The array with its axes in the order `axes`.
 
+    Raises:
+      TypeError: `axes` does not name each axis once.
+
     >>> jnp.permute_dims(jnp.ones((2, 3, 4)), (2, 0, 1)).shape
     (4, 2, 3)
     """
@@ -146,6 +152,9 @@ def permute_dims(a, /, axes):
 
 def matrix_transpose(x, /):
     """Matrices in the last two axes transposed.
+
+    Raises:
+      ValueError: fewer than two axes.
 
     >>> jnp.matrix_transpose(jnp.ones((5, 2, 3))).shape
     (5, 3, 2)
@@ -172,6 +181,9 @@ def swapaxes(a, axis1, axis2):
 def moveaxis(a, source, destination):
     """The array with the axes `source` at the places `destination`, the others in their order.
 
+    Raises:
+      ValueError: `source` and `destination` differ in number, or the array has no such axis.
+
     >>> jnp.moveaxis(jnp.ones((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
     """
@@ -191,6 +203,9 @@ def moveaxis(a, source, destination):
 
 def expand_dims(a, axis):
     """The array with new axes of size 1 at the places `axis` of the result.
+
+    Raises:
+      ValueError: a place is named twice, or does not exist.
 
     >>> jnp.expand_dims(jnp.ones((2, 3)), (0, 2)).shape
     (1, 2, 1, 3)
@@ -274,6 +289,9 @@ def broadcast_shapes(*shapes):
 
 def broadcast_arrays(*args):
     """The arrays broadcast to their common shape, as a list.
+
+    Raises:
+      ValueError: they do not broadcast.
 
     >>> x, y = jnp.broadcast_arrays(jnp.array([1, 2]), jnp.array([[10], [20]]))
     >>> x

@@ -44,6 +44,12 @@ def sort(
 ) -> Any:
     """`a` sorted along `axis` (flattened if None), NaN last.
 
+    Returns:
+      Array like `a`, of one axis if `axis` is None.
+
+    Raises:
+      ValueError: `a` has no axis.
+
     >>> jnp.sort(jnp.array([[3.0, jnp.nan, 1.0], [9.0, 7.0, 8.0]]))
     Array([[ 1.,  3., nan],
            [ 7.,  8.,  9.]], dtype=float32)

@@ -84,6 +84,9 @@ def average(a, axis=None, weights=None, returned=False, keepdims=False):
       weights: of the shape of `a`, or of its sizes along `axis`; all 1 by default.
       returned: return (average, sum of weights).
 
+    Raises:
+      ValueError: the weights fit neither the shape nor the axis.
+
     >>> jnp.average(jnp.array([1.0, 2.0, 6.0]), weights=jnp.array([2, 1, 1]))
     Array(2.5, dtype=float32)
     """
@@ -227,6 +230,9 @@ def _std(a, *, axis=None, dtype=None, correction=0, keepdims=False, where=None, 
 def ptp(a, axis=None, out=None, keepdims=False):
     """The largest minus the smallest element along axes (default: all).
 
+    Raises:
+      ValueError: there are no elements.
+
     >>> jnp.ptp(jnp.array([[1, 9], [4, 6]]), axis=1)
     Array([8, 2], dtype=int32)
     """
@@ -244,6 +250,9 @@ def _ptp(a, axis=None, out=None, keepdims=False):
 @jit(static_argnames=("axis", "keepdims"))
 def count_nonzero(a, axis=None, keepdims=False):
     """Number of elements along axes (default: all) that differ from 0.
+
+    Returns:
+      int32 (int64 with jax_enable_x64): a scalar, or an array without the axes.
 
     >>> jnp.count_nonzero(jnp.array([[0, 7], [5, 5]]), axis=0)
     Array([1, 2], dtype=int32)
@@ -277,6 +286,8 @@ def _skipping_nan(name, reduction, identity, nan_if_all_nan, a, axis, keepdims, 
 def nanmin(a, axis=None, out=None, keepdims=False, initial=None, where=None):
     """The smallest element along axes, skipping NaN; NaN where there is nothing else.
 
+    The arguments are those of `max`.
+
     >>> jnp.nanmin(jnp.array([[1.0, jnp.nan], [3.0, 2.0]]), axis=0)
     Array([1., 2.], dtype=float32)
     """
@@ -289,6 +300,8 @@ def nanmin(a, axis=None, out=None, keepdims=False, initial=None, where=None):
 def nanmax(a, axis=None, out=None, keepdims=False, initial=None, where=None):
     """The largest element along axes, skipping NaN; NaN where there is nothing else.
 
+    The arguments are those of `max`.
+
     >>> jnp.nanmax(jnp.array([[1.0, jnp.nan], [3.0, 2.0]]), axis=0)
     Array([3., 2.], dtype=float32)
     """
@@ -300,6 +313,8 @@ def nanmax(a, axis=None, out=None, keepdims=False, initial=None, where=None):
 @jit(static_argnames=("axis", "dtype", "keepdims"))
 def nansum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):
     """Sum of the elements along axes, skipping NaN.
+
+    0 where there is nothing else; the arguments are those of `sum`.
 
     >>> jnp.nansum(jnp.array([[1.0, jnp.nan], [3.0, 2.0]]), axis=0)
     Array([4., 2.], dtype=float32)
@@ -314,6 +329,8 @@ def nansum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, whe
 def nanprod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):
     """Product of the elements along axes, skipping NaN.
 
+    1 where there is nothing else; the arguments are those of `sum`.
+
     >>> jnp.nanprod(jnp.array([2.0, jnp.nan, 4.0]))
     Array(8., dtype=float32)
     """
@@ -326,6 +343,8 @@ def nanprod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, wh
 @jit(static_argnames=("axis", "dtype", "keepdims"))
 def nanmean(a, axis=None, dtype=None, out=None, keepdims=False, where=None):
     """Mean of the elements along axes, skipping NaN.
+
+    NaN where there is nothing else; the arguments are those of `mean`.
 
     >>> jnp.nanmean(jnp.array([1.0, jnp.nan, 4.0]))
     Array(2.5, dtype=float32)
