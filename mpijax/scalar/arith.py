@@ -6,6 +6,7 @@ import numpy as np
 
 from mpijax.scalar import complex as cx
 from mpijax.scalar.builder import Builder
+from mpijax.scalar.reciprocal import reciprocal_parts
 from mpijax.scalar.registry import named, rule
 from mpijax.scalar.types import BOOL, FLOAT32, FLOAT64, INT32, UINT32, Scalar, info
 
@@ -40,8 +41,17 @@ def div(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     if x.imag:
         return cx.div(b, x, y)
     if info(x.dtype).is_float:
-        return b.div(x, y)
+        return _float_quotient(b, x, y)
     return _integer_division(b, x, y)[0]
+
+
+def _float_quotient(b: Builder, x: Scalar, y: Scalar) -> Scalar:
+    """x / y, by multiplication where that gives the same number."""
+    parts = None if y.constant is None else reciprocal_parts(y.constant, x.dtype)
+    if parts is None:
+        return b.div(x, y)
+    high, low = (b.const(part, x.dtype) for part in parts)
+    return b.mul(x, high) if parts[1] == 0 else b.fma(x, high, b.mul(x, low))
 
 
 @rule

@@ -89,6 +89,14 @@ class Scalar:
         """Whether the text is a literal rather than the name of a computed value."""
         return not self.ir.startswith("%") and (self.imag is None or self.imag.is_constant)
 
+    @property
+    def constant(self) -> float | None:
+        """The value of a real floating point literal, the same in all lanes; None for anything else."""
+        text = self.ir.rsplit(" ", 1)[-1].rstrip(")")
+        if not text.startswith("0x") or self.imag is not None:
+            return None
+        return struct.unpack(">d", bytes.fromhex(text[2:]))[0]
+
 
 def float_text(value: float, single: bool) -> str:
     """LLVM's exact (hexadecimal) text of a floating point constant."""
