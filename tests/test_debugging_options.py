@@ -131,6 +131,31 @@ def test_no_tracing():
             f(X[:2])
 
 
+@pytest.mark.parametrize("J", [OURS, THEIRS])
+@pytest.mark.parametrize("make", [lambda J: J.numpy.negative, lambda J: J.jit(lambda x: -x), lambda J: lambda x: x + 1])
+def test_nothing_runs_under_no_execution(J, make):
+    run, x = make(J), J.numpy.asarray(X)
+    run(x)
+    with J.no_execution(True):
+        assert J.eval_shape(run, x).shape == x.shape
+        with pytest.raises(RuntimeError, match="the no_execution config option is set"):
+            run(x)
+    run(x)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("J", [OURS, THEIRS])
+def test_sums_over_narrow_floats_can_be_refused(J, dtype):
+    total = lambda x: J.lax.reduce_sum_p.bind(x, axes=(0,), out_sharding=None)
+    narrow, wide = J.numpy.ones((3, 1), dtype), J.numpy.ones(3)
+    assert float(total(narrow)[0]) == 3
+    with J.allow_f16_reductions(False):
+        assert float(total(wide)) == 3 and total(narrow[:1]).shape == (1,)
+        with pytest.raises(ValueError, match="not allowed when jax_allow_f16_reductions=False"):
+            total(narrow)
+    assert float(total(narrow)[0]) == 3
+
+
 # ---------------------------------------------------------------- leaks, names, options that only have to be there
 
 

@@ -60,7 +60,7 @@ default_matmul_precision = enum_option(
     traced=True,
 )
 allow_f16_reductions = bool_option(
-    "jax_allow_f16_reductions", True, "Allow sums over float16 and bfloat16; off, they raise.", traced=True
+    "jax_allow_f16_reductions", True, "Allow sums over float16 and bfloat16; off, they raise.", checks=True
 )
 softmax_custom_jvp = bool_option(
     "jax_softmax_custom_jvp", False, "Differentiate softmax by a rule of its own.", traced=True
@@ -95,7 +95,10 @@ legacy_prng_key = enum_option(
     "jax_legacy_prng_key", "allow warn error", "allow", "What passing a raw uint32 key to jax.random does."
 )
 debug_key_reuse = bool_option(
-    "jax_debug_key_reuse", False, "Raise when a PRNG key is used twice.", traced=True
+    "jax_debug_key_reuse",
+    False,
+    "Accepted without effect: keys that are used twice are not looked for.",
+    traced=True,
 )
 
 # -- debugging -----------------------------------------------------------------------------------------------
@@ -103,9 +106,11 @@ debug_key_reuse = bool_option(
 disable_jit = bool_option(
     "jax_disable_jit", False, "Run functions under jit operation by operation.", traced=True
 )
-debug_nans = bool_option("jax_debug_nans", False, "Raise where a NaN first appears.", traced=True)
-debug_infs = bool_option("jax_debug_infs", False, "Raise where an infinity first appears.", traced=True)
-enable_checks = bool_option("jax_enable_checks", False, "Check types after every pass (slow).", traced=True)
+debug_nans = bool_option("jax_debug_nans", False, "Raise where a NaN first appears.", checks=True)
+debug_infs = bool_option("jax_debug_infs", False, "Raise where an infinity first appears.", checks=True)
+enable_checks = bool_option(
+    "jax_enable_checks", False, "Accepted without effect: types are checked while tracing alone.", traced=True
+)
 check_tracer_leaks = bool_option(
     "jax_check_tracer_leaks", False, "Raise when a traced value outlives its trace.", traced=True
 )
@@ -116,7 +121,7 @@ check_vma = bool_option(
     "check_vma", False, "Check which mesh axes values vary over inside shard_map.", traced=True
 )
 no_tracing = bool_option("jax_no_tracing", False, "Raise when a jitted function would be traced again.")
-no_execution = bool_option("jax_no_execution", False, "Raise when a compiled program would run.", traced=True)
+no_execution = bool_option("jax_no_execution", False, "Raise when a compiled program would run.", checks=True)
 log_compiles = bool_option("jax_log_compiles", False, "Log each compilation at WARNING.")
 explain_cache_misses = bool_option("jax_explain_cache_misses", False, "Log why a call was traced again.")
 log_checkpoint_residuals = bool_option(
@@ -157,7 +162,7 @@ logging_level = enum_option(
 )
 debug_log_modules = object_option("jax_debug_log_modules", "", "Comma-separated modules logged at DEBUG.")
 thread_guard = bool_option(
-    "jax_thread_guard", False, "Raise when communication is started by a second thread."
+    "jax_thread_guard", False, "Accepted without effect: which thread communicates is not looked at."
 )
 
 overlap = bool_option(
@@ -179,7 +184,10 @@ num_cpu_devices = number_option(
 platforms = object_option("jax_platforms", None, "Comma-separated platforms; only 'cpu' exists here.")
 platform_name = object_option("jax_platform_name", "", "Platform; only 'cpu' exists here.")
 auto_pcast = bool_option(
-    "jax_auto_pcast", True, "Make values vary over mesh axes where an operation needs it.", traced=True
+    "jax_auto_pcast",
+    True,
+    "Accepted without effect: values are made to vary over mesh axes wherever an operation needs it.",
+    traced=True,
 )
 disable_bwd_checks = bool_option(
     "jax_disable_bwd_checks",
@@ -188,7 +196,10 @@ disable_bwd_checks = bool_option(
     traced=True,
 )
 remove_size_one_mesh_axis_from_type = bool_option(
-    "jax_remove_size_one_mesh_axis_from_type", False, "Leave mesh axes of size one out of types.", traced=True
+    "jax_remove_size_one_mesh_axis_from_type",
+    False,
+    "Accepted without effect: mesh axes of size one stay in types.",
+    traced=True,
 )
 
 current_mesh = object_option(
@@ -197,15 +208,17 @@ current_mesh = object_option(
 
 # Arrays lie in the memory of the process: nothing is transferred, so that no transfer is guarded against.
 _GUARDS = "allow log disallow log_explicit disallow_explicit"
-transfer_guard = enum_option("jax_transfer_guard", _GUARDS, None, "Guards transfers of all directions.")
+transfer_guard = enum_option(
+    "jax_transfer_guard", _GUARDS, None, "Accepted without effect: arrays are in the host's memory."
+)
 transfer_guard_host_to_device = enum_option(
-    "jax_transfer_guard_host_to_device", _GUARDS, None, "Guards transfers to devices."
+    "jax_transfer_guard_host_to_device", _GUARDS, None, "As `transfer_guard`, for transfers to devices."
 )
 transfer_guard_device_to_device = enum_option(
-    "jax_transfer_guard_device_to_device", _GUARDS, None, "Guards transfers between devices."
+    "jax_transfer_guard_device_to_device", _GUARDS, None, "As `transfer_guard`, for transfers between devices."
 )
 transfer_guard_device_to_host = enum_option(
-    "jax_transfer_guard_device_to_host", _GUARDS, None, "Guards transfers to the host."
+    "jax_transfer_guard_device_to_host", _GUARDS, None, "As `transfer_guard`, for transfers to the host."
 )
 
 # -- compilation ---------------------------------------------------------------------------------------------

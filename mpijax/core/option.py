@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mpijax.core import flags
+from mpijax.core.option_examples import EXAMPLES
 
 _TRUE = ("y", "yes", "t", "true", "on", "1")
 _FALSE = ("n", "no", "f", "false", "off", "0")
@@ -35,6 +36,8 @@ class _Values(threading.local):
     """Values in force: the class holds the process's, an instance dictionary one thread's overrides."""
 
     trace_key: int = 0
+    # Whether an option is not at its default that single operations depend on: those are looked up without a key.
+    checks_operations: bool = False
 
 
 values = _Values()
@@ -42,6 +45,7 @@ values = _Values()
 _lock = threading.RLock()
 _options: dict[str, Option] = {}
 _traced: list[str] = []
+_checking: list[str] = []
 # Interned settings of the traced options; the position in the dictionary is the key.
 _interned: dict[tuple, int] = {}
 # Instance dictionaries of the threads that override something now: an update of the process-wide value of
@@ -66,13 +70,19 @@ def _intern_settings(overrides: dict[str, Any]) -> int:
     return _interned.setdefault((settings, tuple(map(type, settings))), len(_interned))
 
 
+def _checks_operations(overrides: dict[str, Any]) -> bool:
+    return any(overrides.get(name, getattr(_Values, name)) != _options[name].default for name in _checking)
+
+
 def _set_global(name: str, value: Any) -> None:
     with _lock:
         setattr(_Values, name, value)
         if name in _traced:
             _Values.trace_key = _intern_settings({})
+            _Values.checks_operations = _checks_operations({})
             for overrides in _overriding.values():
                 overrides["trace_key"] = _intern_settings(overrides)
+                overrides["checks_operations"] = _checks_operations(overrides)
 
 
 def _swap_local(name: str, value: Any) -> Any:
@@ -85,9 +95,11 @@ def _swap_local(name: str, value: Any) -> Any:
         with _lock:
             if any(traced in mine for traced in _traced):
                 mine["trace_key"] = _intern_settings(mine)
+                mine["checks_operations"] = _checks_operations(mine)
                 _overriding[id(mine)] = mine
             else:
                 mine.pop("trace_key", None)
+                mine.pop("checks_operations", None)
                 _overriding.pop(id(mine), None)
     return previous
 
@@ -123,20 +135,25 @@ class Option:
         default: value when neither the environment nor the program says otherwise.
         parse: turns what a user gives (text, when it comes from the environment) into a value, or raises.
         traced: the option changes what a trace yields, so it belongs to the keys of jit caches.
+        checks: it checks single operations too: while it is not at its default they are looked up by those keys.
         bare: the value that ``with option():`` means; without it, the argument is required.
         doc: what the option does.
     """
 
-    def __init__(self, name, default, parse, *, traced=False, bare=_REQUIRED, doc=""):
+    def __init__(self, name, default, parse, *, traced=False, checks=False, bare=_REQUIRED, doc=""):
         if name in _options:
             raise ValueError(f"Config option {name} already defined")
-        self.name, self.parse, self._bare, self.__doc__ = name, parse, bare, doc
+        self.name, self.parse, self._bare = name, parse, bare
         self.default = default
         self.__name__ = name.removeprefix("jax_")
+        example = EXAMPLES.get(self.__name__)
+        self.__doc__ = doc if example is None else f"{doc}\n{example}\n    "
         with _lock:
             _options[name] = self
-            if traced:
+            if traced or checks:
                 _traced.append(name)
+            if checks:
+                _checking.append(name)
             _set_global(name, _from_environment(name, default, parse))
 
     @property
@@ -242,9 +259,9 @@ def _parse_bool(value: Any) -> bool:
     return bool(value)
 
 
-def bool_option(name: str, default: bool, doc: str, *, traced: bool = False) -> Option:
+def bool_option(name: str, default: bool, doc: str, *, traced: bool = False, checks: bool = False) -> Option:
     """Define an option that is on or off; ``with option():`` turns it on."""
-    return Option(name, default, _parse_bool, traced=traced, bare=True, doc=doc)
+    return Option(name, default, _parse_bool, traced=traced, checks=checks, bare=True, doc=doc)
 
 
 def enum_option(name: str, choices: str, default: str | None, doc: str, *, traced: bool = False) -> Option:

@@ -189,8 +189,7 @@ class EvalTrace(Trace):
         impl = primitive.impl
         if impl is not None:
             return impl(*args, **params)
-        options = config.values
-        if options.jax_debug_nans or options.jax_debug_infs:
+        if config.values.checks_operations:
             return _checking_evaluator(primitive, args, params)
         return _evaluator(primitive, args, params)
 
@@ -215,7 +214,7 @@ _checking_evaluator: Callable = _first_evaluation
 def set_evaluator(evaluate: Callable, checking: Callable) -> None:
     """Say how operations run outside of any transformation: `(primitive, args, params) -> value(s)`.
 
-    `checking` is for `debug_nans` and `debug_infs`.
+    `checking` is for while an option is set that checks single operations, as `debug_nans` does.
     """
     global _evaluator, _checking_evaluator
     _evaluator, _checking_evaluator = evaluate, checking

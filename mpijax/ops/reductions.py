@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes
+from mpijax.core import config, dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Reduction
 from mpijax.core.primitive import Primitive, registry
@@ -142,9 +142,20 @@ def _sum_transpose(ct, x, *, axes, out_sharding):
     return [registry["broadcast_in_dim"].bind(ct, shape=shape, broadcast_dimensions=kept, sharding=None)]
 
 
-reduce_sum_p = _reduction(
-    "reduce_sum", "add", np.add, _reduction_type("reduce_sum", (np.number,)), transpose=_sum_transpose
-)
+_number_sum_type = _reduction_type("reduce_sum", (np.number,))
+
+
+def _sum_type(x: ShapedArray, *, axes, out_sharding=None) -> ShapedArray:
+    out = _number_sum_type(x, axes=axes)
+    if x.dtype.name in ("float16", "bfloat16") and not config.values.jax_allow_f16_reductions and x.size > out.size:
+        raise ValueError(
+            f"reduce_sum on operand {x.str_short(True)} is not allowed when jax_allow_f16_reductions=False: convert "
+            "it to float32 first."
+        )
+    return out
+
+
+reduce_sum_p = _reduction("reduce_sum", "add", np.add, _sum_type, transpose=_sum_transpose)
 reduce_sum_p.jvp = _sum_jvp
 
 # ---------------------------------------------------------------- product

@@ -99,8 +99,18 @@ def _eager_program(primitive: Primitive, avals, params, args):
         out = primitive.bind(*xs, **params)
         return list(out) if primitive.multiple_results else [out]
 
+    _check_execution(primitive.name)
     closed = trace_to_closed_jaxpr(fun, avals)
     return compile_jaxpr(closed, primitive.name, (), shardings_of(args) or (), keep=False)
+
+
+def _check_execution(name: str) -> None:
+    """Raise RuntimeError under `no_execution`: called where a program is not found by the options' key."""
+    if config.values.jax_no_execution:
+        raise RuntimeError(
+            f"jit({name}) would be executed, but the no_execution config option is set; eval_shape, make_jaxpr and "
+            "lower(...).compile() execute nothing."
+        )
 
 
 def compile_jaxpr(
@@ -127,6 +137,7 @@ def compile_jaxpr(
 
 @memo_on_jaxpr
 def program_of(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...], in_shardings: tuple, _options: int):
+    _check_execution(name)
     return compile_jaxpr(closed, name, donated, in_shardings)
 
 
@@ -156,6 +167,7 @@ def dispatch(jitted, args, kwargs):
             return jitted._bind(leaves, traced)
         donated = traced.donated if any(traced.donated) else ()
         avals = traced.jaxpr.in_avals
+        _check_execution(traced.name)
         program = compile_jaxpr(traced.jaxpr, traced.name, donated, layouts or ())
         entry = (program, traced.out_tree, avals)
         if key is not None:
@@ -168,14 +180,13 @@ def dispatch(jitted, args, kwargs):
 
 
 @functools.cache
-def _checking(_nans: bool, _infs: bool) -> Eager:
-    """Programs of single operations that check their results; others do not get into this table."""
+def _checking(_options: int) -> Eager:
+    """Programs of single operations under options that check them; others do not get into this table."""
     return Eager(typeof, _first_evaluation, physical)
 
 
 def _evaluate_checking(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    options = config.values
-    return _checking(options.jax_debug_nans, options.jax_debug_infs)(primitive, args, params)
+    return _checking(config.trace_key())(primitive, args, params)
 
 
 def install() -> None:
