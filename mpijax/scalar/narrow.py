@@ -15,6 +15,8 @@ import numpy as np
 
 from mpijax.scalar.types import BFLOAT16, FLOAT16, FLOAT32, UINT32, Scalar
 
+EXPONENT = np.dtype(ml_dtypes.float8_e8m0fnu)  # powers of two and a NaN: no sign, no mantissa, no zero
+
 if TYPE_CHECKING:
     from mpijax.scalar.builder import Builder
 
@@ -53,7 +55,7 @@ def round_to(b: Builder, x: Scalar) -> Scalar:
         return Scalar(x.dtype, b.emit(f"fpext {b.vector('half')} {half} to {b.vector('float')}"))
     if x.dtype == BFLOAT16:
         return Scalar(x.dtype, b.bitcast(_round_bits(b, Scalar(FLOAT32, x.ir), 16), FLOAT32).ir)
-    return _round_fp8(b, x)
+    return _round_exponent(b, x) if x.dtype == EXPONENT else _round_fp8(b, x)
 
 
 def _round_bits(b: Builder, x: Scalar, drop: int) -> Scalar:
@@ -84,6 +86,24 @@ def _round_fp8(b: Builder, x: Scalar) -> Scalar:
     return Scalar(x.dtype, result.ir)
 
 
+def _round_exponent(b: Builder, x: Scalar) -> Scalar:
+    """The nearest power of two of at least 2^-127, halves up; NaN for 0, negative numbers, and 1.5 * 2^127 and more."""
+    u = lambda v: b.const(v, UINT32)
+    bits = b.bitcast(Scalar(FLOAT32, x.ir), UINT32)
+    # 2^-127, which is half of the least normal float, stays what it is.
+    half = b.select(b.icmp("ult", bits, u(1 << 23)), u((1 << 22) - 1), u(1 << 22))
+    power = _power_of_two(b, b.lshr(b.add(bits, half), u(23)))
+    allowed = b.icmp("ult", b.sub(bits, u(1)), u(0x7F400000 - 1))
+    return Scalar(x.dtype, b.select(allowed, power, b.const(np.nan, FLOAT32)).ir)
+
+
+def _power_of_two(b: Builder, exponent: Scalar) -> Scalar:
+    """The float 2^(exponent - 127), of which the least is not a normal float."""
+    u = lambda v: b.const(v, UINT32)
+    bits = b.select(b.icmp("eq", exponent, u(0)), u(1 << 22), b.shl(exponent, u(23)))
+    return b.bitcast(bits, FLOAT32)
+
+
 def unpack(b: Builder, bits: str, dtype: np.dtype) -> str:
     """Storage bits (operand text; half for float16, i16, i8) to the float they stand for."""
     if dtype == FLOAT16:
@@ -93,6 +113,8 @@ def unpack(b: Builder, bits: str, dtype: np.dtype) -> str:
     u = lambda v: b.const(v, UINT32)
     if dtype == BFLOAT16:
         return b.bitcast(b.shl(wide, u(16)), FLOAT32).ir
+    if dtype == EXPONENT:
+        return b.select(b.icmp("eq", wide, u(0xFF)), b.const(np.nan, FLOAT32), _power_of_two(b, wide)).ir
     f = format_of(dtype)
     magnitude = b.bitcast(b.shl(b.and_(wide, u(0x7F)), u(23 - f.mantissa)), FLOAT32)
     # The exponent field is that of a float with another bias: one exact multiplication, denormals included.
@@ -118,6 +140,9 @@ def pack(b: Builder, x: Scalar) -> str:
     bits = b.bitcast(value, UINT32)
     if x.dtype == BFLOAT16:
         return b.emit(f"trunc {b.vector('i32')} {b.lshr(bits, u(16)).ir} to {b.vector('i16')}")
+    if x.dtype == EXPONENT:  # 0xFF of a NaN, and for what has changed its sign since
+        packed = b.select(b.icmp("ult", bits, u(1 << 31)), b.lshr(bits, u(23)), u(0xFF))
+        return b.emit(f"trunc {b.vector('i32')} {packed.ir} to {b.vector('i8')}")
     f = format_of(x.dtype)
     sign = b.and_(b.lshr(bits, u(24)), u(0x80))
     # Times a power of two the float's exponent field becomes the narrow one's; every step is exact.

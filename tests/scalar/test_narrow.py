@@ -17,6 +17,7 @@ NARROW = [
         ml_dtypes.float8_e4m3b11fnuz,
         ml_dtypes.float8_e4m3,
         ml_dtypes.float8_e3m4,
+        ml_dtypes.float8_e8m0fnu,
     )
 ]
 
@@ -72,6 +73,13 @@ def test_arithmetic(dtype):
         with np.errstate(all="ignore"):
             expected = function(x.astype(np.float32), y.astype(np.float32)).astype(dtype)
         same(run(name, x, y), expected)
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+def test_sign_changes(dtype):
+    x = every_value(dtype)
+    with np.errstate(invalid="ignore"):
+        same(run("neg", x), (-x.astype(np.float32)).astype(dtype))
 
 
 @pytest.mark.parametrize("name, function", [("exp", np.exp), ("tanh", np.tanh), ("log", np.log)])
