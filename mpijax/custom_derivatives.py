@@ -27,7 +27,11 @@ __all__ = [
 
 
 def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
-    """The zero tangent of `val` (a pytree): symbolic if asked for, else arrays."""
+    """The zero tangent of `val` (a pytree): symbolic if asked for, else arrays.
+
+    >>> mpijax.custom_derivatives.zero_from_primal(jnp.ones(3))
+    Array([0., 0., 0.], dtype=float32)
+    """
     zeros = tree.tree_map(SymbolicZero.of_primal, val)
     return zeros if symbolic_zeros else tree.tree_map(instantiate, zeros)
 

@@ -57,6 +57,9 @@ def callback(
       callback: gets arrays; what it returns is ignored.
       ordered: keep the order of the program among ordered callbacks and prints.
       partitioned: accepted; inside `shard_map` a rank always sees its own shard.
+
+    >>> mpijax.jit(lambda x: mpijax.debug.callback(print, x * 2))(jnp.arange(3))
+    [0 2 4]
     """
 
     def bind(fun: Callable[..., None], *fun_args: Any, **fun_kwargs: Any) -> None:
@@ -98,6 +101,9 @@ def print(
     Raises:
       ValueError: for arguments that the format does not use.
       IndexError, KeyError: for values that the format names and the call does not give.
+
+    >>> mpijax.jit(lambda x: mpijax.debug.print("the sum of {} is {total}", x, total=jnp.sum(x)))(jnp.arange(3))
+    the sum of [0 1 2] is 3
     """
 
     def bind(fmt: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
@@ -146,6 +152,9 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> No
 
     Inside a traced function the layout of a value is not part of its type; there it is that of the array known now
     (under `grad`), or of one device.
+
+    >>> mpijax.debug.inspect_array_sharding(jnp.arange(3), callback=lambda s: print(s.is_fully_replicated))
+    True
     """
     known = value.concrete() if isinstance(value, Tracer) else value
     if known is None or not hasattr(known, "sharding"):
@@ -158,7 +167,15 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> No
 
 
 def visualize_array_sharding(arr: Any, **options: Any) -> None:
-    """Print which device holds which part of a one- or two-dimensional array; see `visualize_sharding`."""
+    """Print which device holds which part of a one- or two-dimensional array; see `visualize_sharding`.
+
+    >>> mpijax.debug.visualize_array_sharding(jnp.ones((2, 2)))
+    ┌─────────┐
+    │         │
+    │  CPU 0  │
+    │         │
+    └─────────┘
+    """
     inspect_array_sharding(arr, callback=lambda sharding: visualize_sharding(arr.shape, sharding, **options))
 
 
@@ -175,6 +192,14 @@ def visualize_sharding(
 
     Raises:
       ValueError: for another number of dimensions.
+
+    >>> place = mpijax.sharding.SingleDeviceSharding(mpijax.local_devices()[0])
+    >>> mpijax.debug.visualize_sharding((2, 2), place)
+    ┌─────────┐
+    │         │
+    │  CPU 0  │
+    │         │
+    └─────────┘
     """
     if len(shape) not in (1, 2):
         raise ValueError("`visualize_sharding` only works for shapes with 1 and 2 dimensions.")

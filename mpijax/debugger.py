@@ -174,6 +174,14 @@ def breakpoint(
 
     Returns:
       `token`, or None.
+
+    >>> import io
+    >>> commands, screen = io.StringIO("c"), io.StringIO()
+    >>> def f(x):
+    ...     mpijax.debug.breakpoint(stdin=commands, stdout=screen)
+    ...     return x + 1
+    >>> f(2)
+    3
     """
     if token is not None and ordered:
         raise ValueError("`ordered` and `token` are mutually exclusive arguments.")

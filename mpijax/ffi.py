@@ -30,7 +30,12 @@ register_ffi_type_id = _missing("ffi.register_ffi_type_id", "keep state of a tar
 
 
 def include_dir() -> str:
-    """The folder to compile with (`-I`), in which `mpijax/ffi.h` is."""
+    """The folder to compile with (`-I`), in which `mpijax/ffi.h` is.
+
+    >>> import os
+    >>> os.path.exists(os.path.join(mpijax.ffi.include_dir(), "mpijax", "ffi.h"))
+    True
+    """
     return str(Path(__file__).parent / "include")
 
 
@@ -39,6 +44,10 @@ def pycapsule(funcptr: Any) -> Any:
 
     Args:
       funcptr: a function of a library loaded with ctypes, or its address as an integer.
+
+    >>> import ctypes
+    >>> type(mpijax.ffi.pycapsule(ctypes.CDLL(None).abs)).__name__
+    'PyCapsule'
     """
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
@@ -57,6 +66,9 @@ def register_ffi_target(name: str, fn: Any, platform: str = "cpu", api_version: 
     Raises:
       TypeError: for anything else, functions of XLA's interface among them, as far as they can be told.
       ValueError: if the name is taken by another function.
+
+    >>> import ctypes
+    >>> mpijax.ffi.register_ffi_target("a_function_of_c", ctypes.CDLL(None).abs)
     """
     if kwargs or api_version != 1:
         raise ValueError(

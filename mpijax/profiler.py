@@ -42,7 +42,12 @@ _recording: _Recording | None = None
 
 
 class TraceAnnotation(ContextDecorator):
-    """A span of time with a name, and details given by keyword; also a decorator."""
+    """A span of time with a name, and details given by keyword; also a decorator.
+
+    >>> with mpijax.profiler.TraceAnnotation("sum"):
+    ...     jnp.sum(jnp.arange(3))
+    Array(3, dtype=int32)
+    """
 
     def __init__(self, name: str, **details: Any):
         self.name = name
@@ -71,14 +76,23 @@ class TraceAnnotation(ContextDecorator):
 
 
 class StepTraceAnnotation(TraceAnnotation):
-    """The span of one step of a program; give its number as `step_num`."""
+    """The span of one step of a program; give its number as `step_num`.
+
+    >>> with mpijax.profiler.StepTraceAnnotation("train", step_num=0):
+    ...     jnp.sum(jnp.arange(3))
+    Array(3, dtype=int32)
+    """
 
     def __init__(self, name: str, **details: Any):
         super().__init__(name, _r=1, **details)
 
 
 def annotate_function(func: Callable, name: str | None = None, **details: Any) -> Callable:
-    """`func`, each call of which is a span under its name."""
+    """`func`, each call of which is a span under its name.
+
+    >>> mpijax.profiler.annotate_function(jnp.sum, name="sum")(jnp.arange(3))
+    Array(3, dtype=int32)
+    """
     label = name or getattr(func, "__qualname__", None) or func.__class__.__name__
 
     @wraps(func)
@@ -94,6 +108,14 @@ def start_trace(log_dir: str | os.PathLike, *_options: Any, **_more: Any) -> Non
 
     Raises:
       RuntimeError: if a trace is being recorded.
+
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     mpijax.profiler.start_trace(folder)
+    ...     y = jnp.sum(jnp.arange(3))
+    ...     mpijax.profiler.stop_trace()
+    ...     os.listdir(folder)
+    ['rank0.trace.json']
     """
     global _recording
     with _lock:
@@ -107,6 +129,14 @@ def stop_trace() -> None:
 
     Raises:
       RuntimeError: if no trace is being recorded.
+
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     mpijax.profiler.start_trace(folder)
+    ...     y = jnp.sum(jnp.arange(3))
+    ...     mpijax.profiler.stop_trace()
+    ...     os.listdir(folder)
+    ['rank0.trace.json']
     """
     global _recording
     from mpijax.runtime.devices import process_index  # starts MPI
@@ -124,7 +154,15 @@ def stop_trace() -> None:
 
 @contextmanager
 def trace(log_dir: str | os.PathLike, *_options: Any, **_more: Any) -> Iterator[None]:
-    """Record what happens inside; see `start_trace`."""
+    """Record what happens inside; see `start_trace`.
+
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with mpijax.profiler.trace(folder):
+    ...         y = jnp.sum(jnp.arange(3))
+    ...     os.listdir(folder)
+    ['rank0.trace.json']
+    """
     start_trace(log_dir)
     try:
         yield
@@ -133,6 +171,13 @@ def trace(log_dir: str | os.PathLike, *_options: Any, **_more: Any) -> Iterator[
 
 
 def _no_server(*_args: Any, **_kwargs: Any) -> Any:
+    """Not available: raises NotImplementedError, which says what to do instead.
+
+    >>> mpijax.profiler.start_server(9999)
+    Traceback (most recent call last):
+    ...
+    NotImplementedError: mpijax has no profiler server: record spans with profiler.trace(folder), ...
+    """
     raise NotImplementedError(
         "mpijax has no profiler server: record spans with profiler.trace(folder), and look at compiled programs with "
         "jit(f).lower(x).compile().cost_analysis()."
@@ -143,6 +188,13 @@ start_server = stop_server = _no_server
 
 
 def _no_memory_profile(*_args: Any, **_kwargs: Any) -> Any:
+    """Not available: raises NotImplementedError, which says what to do instead.
+
+    >>> mpijax.profiler.device_memory_profile()
+    Traceback (most recent call last):
+    ...
+    NotImplementedError: mpijax has no device memory profile: arrays lie in the memory of the process. ...
+    """
     raise NotImplementedError(
         "mpijax has no device memory profile: arrays lie in the memory of the process. "
         "jit(f).lower(x).compile().memory_analysis() tells what a program needs."

@@ -128,6 +128,9 @@ def check_jvp(
 
     Raises:
       AssertionError: if value, tangent or their dtypes differ by more than the tolerance.
+
+    >>> from functools import partial
+    >>> mpijax.test_util.check_jvp(jnp.sin, partial(mpijax.jvp, jnp.sin), (0.5,), atol=1e-2, rtol=1e-2)
     """
     rng = np.random.RandomState(0)
     args = _arrays(args)
@@ -155,6 +158,9 @@ def check_vjp(
     Raises:
       AssertionError: if the value, or the cotangents' product with a direction, differ by more than the
         tolerance.
+
+    >>> from functools import partial
+    >>> mpijax.test_util.check_vjp(jnp.sin, partial(mpijax.vjp, jnp.sin), (0.5,), atol=1e-2, rtol=1e-2)
     """
     rng = np.random.RandomState(0)
     args = _arrays(args)
@@ -195,6 +201,8 @@ def check_grads(
 
     Raises:
       AssertionError: if a derivative is wrong.
+
+    >>> mpijax.test_util.check_grads(jnp.sin, (0.5,), order=2)
     """
     from mpijax.transforms.api import jvp, vjp
 

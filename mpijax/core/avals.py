@@ -33,6 +33,9 @@ class ShapedArray:
       dtype: `numpy.dtype`, or an extended dtype such as a PRNG key's.
       weak_type: True for values born from Python scalars, which promote weakly.
       vma: the mesh axes over which the value varies inside `shard_map`.
+
+    >>> mpijax.core.ShapedArray((2, 3), np.dtype("float32"))
+    ShapedArray(float32[2,3])
     """
 
     __slots__ = ("shape", "dtype", "weak_type", "vma", "ndim", "size", "_text")

@@ -157,6 +157,10 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
     """Run a Jaxpr by binding its equations one after the other in the current trace.
 
     Values are dropped after their last use.
+
+    >>> closed = mpijax.make_jaxpr(lambda x: x * x)(3.0)
+    >>> mpijax.core.eval_jaxpr(closed.jaxpr, closed.consts, jnp.float32(5))
+    [Array(25., dtype=float32)]
     """
     env: dict[Var, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))

@@ -25,7 +25,12 @@ from mpijax.core.tree import keystr, tree_leaves_with_path
 
 
 class Trace:
-    """Interprets operations in one way. `parent` is the trace it hands operations on to."""
+    """Interprets operations in one way. `parent` is the trace it hands operations on to.
+
+    >>> mpijax.eval_shape(lambda x: print(isinstance(x._trace, mpijax.core.Trace)) or x, 1.0).shape
+    True
+    ()
+    """
 
     __slots__ = ("parent", "__weakref__")
 
@@ -54,7 +59,12 @@ class Trace:
 
 
 class Tracer(Array):
-    """A value inside a transformation."""
+    """A value inside a transformation.
+
+    >>> mpijax.eval_shape(lambda x: print(isinstance(x, mpijax.core.Tracer)) or x, 1.0).shape
+    True
+    ()
+    """
 
     __slots__ = ("_trace", "__weakref__")
     __hash__ = None  # type: ignore[assignment]
@@ -253,7 +263,15 @@ def current_trace(trace: Trace):
 
 
 def eval_context() -> Any:
-    """Inside, all operations run at once, also while a function is being traced; traced values must not occur."""
+    """Inside, all operations run at once, also while a function is being traced; traced values must not occur.
+
+    >>> def f(x):
+    ...     with mpijax.core.eval_context():
+    ...         table = [float(v) for v in jnp.arange(3.0)]
+    ...     return x + sum(table)
+    >>> mpijax.jit(f)(jnp.float32(1))
+    Array(4., dtype=float32)
+    """
     return current_trace(EVAL)
 
 
@@ -352,7 +370,11 @@ get_aval = typeof
 
 
 def abstractify(x: Any) -> ShapedArray:
-    """Like `typeof`, where no value is needed: any object with `shape` and `dtype` has a type then."""
+    """Like `typeof`, where no value is needed: any object with `shape` and `dtype` has a type then.
+
+    >>> mpijax.api_util.shaped_abstractify(np.zeros((2, 3), np.float32))
+    ShapedArray(float32[2,3])
+    """
     try:
         return typeof(x)
     except TypeError:

@@ -210,6 +210,9 @@ def flatten_axes(
 
     Raises:
       ValueError: when it is no prefix; the message lists the places.
+
+    >>> mpijax.api_util.flatten_axes("in_axes", mpijax.tree.structure((1, (2, 3))), (0, None))
+    [0, None, None]
     """
     leaves, axis_treedef = _ext.tree_flatten_none_is_leaf(axis_tree)
     try:

@@ -54,6 +54,11 @@ def initialize(
       RuntimeError: called twice; the job is not the one that the arguments describe; processes that did not come,
         with their numbers; an MPI library that cannot start without its launcher.
       ValueError, TypeError: arguments that are incomplete or out of range.
+
+    >>> mpijax.distributed.initialize()
+    >>> mpijax.distributed.is_initialized()
+    True
+    >>> mpijax.distributed.shutdown()
     """
     from mpijax.runtime import mpi_start  # loads MPI's module
 
@@ -76,12 +81,22 @@ def initialize(
 
 
 def is_initialized() -> bool:
-    """Whether `initialize` has been called."""
+    """Whether `initialize` has been called.
+
+    >>> mpijax.distributed.is_initialized()
+    False
+    """
     return _state.initialized
 
 
 def shutdown() -> None:
-    """Forget `initialize`; MPI ends with the process, by itself."""
+    """Forget `initialize`; MPI ends with the process, by itself.
+
+    >>> mpijax.distributed.initialize()
+    >>> mpijax.distributed.shutdown()
+    >>> mpijax.distributed.is_initialized()
+    False
+    """
     _state.initialized = False
 
 

@@ -17,6 +17,9 @@ def should_stop() -> bool:
 
     Raises:
       RuntimeError: the first call is not in the main thread, where Python's signal handlers live.
+
+    >>> mpijax.spawn(mpijax.distributed.should_stop, 2)
+    [False, False]
     """
     from mpijax.runtime import objects  # starts MPI
 

@@ -8,7 +8,11 @@ KNOWN_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 
 class DisabledSafetyCheck:
-    """A check to leave out: `DisabledSafetyCheck.platform()`, `DisabledSafetyCheck.custom_call(name)`."""
+    """A check to leave out: `DisabledSafetyCheck.platform()`, `DisabledSafetyCheck.custom_call(name)`.
+
+    >>> mpijax.export.DisabledSafetyCheck.platform()
+    platform
+    """
 
     def __init__(self, _impl: str):
         self._impl = _impl
@@ -39,7 +43,11 @@ class DisabledSafetyCheck:
 
 
 def default_export_platform() -> str:
-    """The platform that programs are exported for unless told otherwise: "cpu"."""
+    """The platform that programs are exported for unless told otherwise: "cpu".
+
+    >>> mpijax.export.default_export_platform()
+    'cpu'
+    """
     return "cpu"
 
 

@@ -44,6 +44,9 @@ class Exported:
       ordered_effects, unordered_effects: of the program.
       disabled_safety_checks: checks that were turned off when it was exported.
       program: the Jaxpr.
+
+    >>> mpijax.export.export(mpijax.jit(jnp.sin))(jnp.ones(3)).in_avals
+    (ShapedArray(float32[3]),)
     """
 
     fun_name: str
@@ -190,6 +193,9 @@ def export(
     Raises:
       ValueError: for a function that is not jitted, or that closes over values being traced.
       NotImplementedError: for programs with Python callbacks or other things that are no data.
+
+    >>> mpijax.export.export(mpijax.jit(lambda x: x * x))(jnp.arange(3)).call(jnp.array([1, 2, 3]))
+    Array([1, 4, 9], dtype=int32)
     """
     if not isinstance(fun_jit, JitFunction):
         raise ValueError(
@@ -292,6 +298,10 @@ def deserialize(blob: bytes | bytearray) -> Exported:
     Raises:
       ValueError: for bytes that are damaged, of another kind, of another version of the format, or that ask for
         operations, pytree nodes or devices that are not there.
+
+    >>> blob = mpijax.export.export(mpijax.jit(lambda x: x * x))(jnp.arange(3)).serialize()
+    >>> mpijax.export.deserialize(blob).call(jnp.array([1, 2, 3]))
+    Array([1, 4, 9], dtype=int32)
     """
     content, tables, blobs = unpack(_MAGIC, blob, _WHAT)
     try:

@@ -44,6 +44,17 @@ def register_pytree_node_serialization(
 
     Raises:
       ValueError: when the type or the name is registered already, or the type is no pytree node.
+
+    >>> class Box:
+    ...     def __init__(self, content):
+    ...         self.content = content
+    >>> mpijax.tree_util.register_pytree_node(Box, lambda box: ((box.content,), None), lambda aux, cs: Box(*cs))
+    >>> as_bytes = {"serialize_auxdata": lambda aux: b"", "deserialize_auxdata": lambda data: None}
+    >>> mpijax.export.register_pytree_node_serialization(Box, serialized_name="example.Box", **as_bytes).__name__
+    'Box'
+    >>> blob = mpijax.export.export(mpijax.jit(lambda box: box.content))(Box(1)).serialize()
+    >>> mpijax.export.deserialize(blob).call(Box(3))
+    Array(3, dtype=int32, weak_type=True)
     """
     if nodetype in _by_type:
         raise ValueError(
@@ -73,6 +84,13 @@ def register_namedtuple_serialization(nodetype: type, *, serialized_name: str) -
 
     Raises:
       ValueError: for a type that is no named tuple, or is registered already.
+
+    >>> import collections
+    >>> Pair = collections.namedtuple("Pair", "left right")
+    >>> Pair = mpijax.export.register_namedtuple_serialization(Pair, serialized_name="example.Pair")
+    >>> blob = mpijax.export.export(mpijax.jit(lambda pair: pair.left + pair.right))(Pair(1, 2)).serialize()
+    >>> mpijax.export.deserialize(blob).call(Pair(3, 4))
+    Array(7, dtype=int32, weak_type=True)
     """
     if not (isinstance(nodetype, type) and issubclass(nodetype, tuple) and hasattr(nodetype, "_fields")):
         raise ValueError(

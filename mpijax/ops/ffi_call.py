@@ -119,6 +119,10 @@ def ffi_call(
         C function reports an error by `mpijax_fail`.
       ValueError: for results that are no types, aliases that do not fit, an unknown `vmap_method`; under `grad`.
       TypeError: for attributes of other types.
+
+    >>> scale = mpijax.ffi.ffi_call("scale", mpijax.ShapeDtypeStruct((3,), jnp.float32))
+    >>> mpijax.eval_shape(scale, jnp.ones(3))
+    ShapeDtypeStruct(shape=(3,), dtype=float32)
     """
     if vmap_method not in VMAP_METHODS:
         raise ValueError(f"vmap_method must be one of the allowed methods {list(VMAP_METHODS)}, but got: {vmap_method}")

@@ -166,7 +166,11 @@ def local_devices(
 
 
 def process_index(backend: Any = None) -> int:
-    """The rank of this process in the job."""
+    """The rank of this process in the job.
+
+    >>> mpijax.process_index()
+    0
+    """
     _check_backend(backend)
     return mpi_start.rank()
 
@@ -200,7 +204,11 @@ def device_count(backend: Any = None) -> int:
 
 
 def local_device_count(backend: Any = None) -> int:
-    """The number of devices of this rank."""
+    """The number of devices of this rank.
+
+    >>> mpijax.local_device_count() == len(mpijax.local_devices())
+    True
+    """
     return len(local_devices(backend=backend))
 
 

@@ -41,7 +41,11 @@ class _Later(Stage):
 
 
 class Lowered(_Later):
-    """A traced function lowered to loop nests and instructions."""
+    """A traced function lowered to loop nests and instructions.
+
+    >>> mpijax.jit(jnp.sin).lower(jnp.ones(3)).out_info.shape
+    (3,)
+    """
 
     __slots__ = ()
 
@@ -86,7 +90,12 @@ class MemoryAnalysis:
 
 
 class Compiled(_Later):
-    """A compiled program."""
+    """A compiled program.
+
+    >>> compiled = mpijax.jit(lambda x: x * x).lower(jnp.arange(3)).compile()
+    >>> type(compiled).__name__, compiled(jnp.arange(3))
+    ('Compiled', Array([0, 1, 4], dtype=int32))
+    """
 
     __slots__ = ("_program",)
 

@@ -185,14 +185,23 @@ custom_lin_p.impl = _no_forward_mode
 
 @dataclass
 class CustomVJPPrimal:
-    """An argument of a forward rule with `symbolic_zeros`: its value, and whether it is differentiated."""
+    """An argument of a forward rule with `symbolic_zeros`: its value, and whether it is differentiated.
+
+    >>> mpijax.custom_derivatives.CustomVJPPrimal(value=3.0, perturbed=True).perturbed
+    True
+    """
 
     value: Any
     perturbed: bool
 
 
 def custom_vjp_primal_tree_values(args: Any) -> Any:
-    """The values in a pytree of `CustomVJPPrimal`s."""
+    """The values in a pytree of `CustomVJPPrimal`s.
+
+    >>> primal = mpijax.custom_derivatives.CustomVJPPrimal(1.0, perturbed=True)
+    >>> mpijax.custom_derivatives.custom_vjp_primal_tree_values({"x": primal})
+    {'x': 1.0}
+    """
 
     def value(leaf):
         if type(leaf) is not CustomVJPPrimal:

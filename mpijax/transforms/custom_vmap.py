@@ -24,6 +24,15 @@ class custom_vmap:
     """Decorate a function to say by `def_vmap` what `vmap` makes of it.
 
     The function cannot be differentiated in reverse mode; put `custom_vjp` around it for that.
+
+    >>> @mpijax.custom_batching.custom_vmap
+    ... def double(x):
+    ...     return 2 * x
+    >>> @double.def_vmap
+    ... def rule(axis_size, in_batched, xs):
+    ...     return jnp.full_like(xs, axis_size), in_batched[0]
+    >>> mpijax.vmap(double)(jnp.array([5.0, 6.0]))
+    Array([2., 2.], dtype=float32)
     """
 
     def __init__(self, fun: Callable):
@@ -205,7 +214,12 @@ custom_vmap_p = Primitive(
 
 
 def sequential_vmap(f: Callable) -> custom_vmap:
-    """Decorate a function so that `vmap` calls it for one example after the other, in a loop."""
+    """Decorate a function so that `vmap` calls it for one example after the other, in a loop.
+
+    >>> square = mpijax.custom_batching.sequential_vmap(lambda x: x * x)
+    >>> mpijax.vmap(square)(jnp.arange(3))
+    Array([0, 1, 4], dtype=int32)
+    """
     from mpijax.lax.loops import map as loop_map  # lies above
 
     f = custom_vmap(f)

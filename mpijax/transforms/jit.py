@@ -72,7 +72,11 @@ def _as_tuple(value, kind) -> tuple:
 
 
 class JitFunction(JitBase):
-    """What `jit` returns: call it, or take it apart with `trace`, `lower` and `eval_shape`."""
+    """What `jit` returns: call it, or take it apart with `trace`, `lower` and `eval_shape`.
+
+    >>> isinstance(mpijax.jit(jnp.sin), mpijax.stages.Wrapped)
+    True
+    """
 
     def __init__(
         self,

@@ -24,6 +24,11 @@ def linear_call(fun: Callable, fun_transpose: Callable, residual_args: Any, line
 
     Raises:
       TypeError: when the transpose's result has another structure than `linear_args`.
+
+    >>> scale = lambda factor, x: factor * x
+    >>> f = lambda x: mpijax.custom_derivatives.linear_call(scale, scale, 3.0, x)
+    >>> mpijax.linear_transpose(f, jnp.float32(0))(jnp.float32(2))
+    (Array(6., dtype=float32),)
     """
     residuals, res_tree = tree.tree_flatten(residual_args)
     operands, lin_tree = tree.tree_flatten(linear_args)

@@ -25,7 +25,11 @@ Saveable = SaveableType()
 
 
 class Offloadable(NamedTuple):
-    """Keep a value in another memory. Arrays are in host memory here, so that it is kept where it is."""
+    """Keep a value in another memory. Arrays are in host memory here, so that it is kept where it is.
+
+    >>> mpijax.ad_checkpoint.Offloadable(src="device", dst="pinned_host").dst
+    'pinned_host'
+    """
 
     src: Any
     dst: Any

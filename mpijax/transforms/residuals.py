@@ -15,7 +15,11 @@ from mpijax.transforms.linearize import linearize_flat
 
 
 def saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> list[tuple[ShapedArray, str]]:
-    """The type of each value that reverse mode keeps from evaluating `f`, and its origin. Nothing is computed."""
+    """The type of each value that reverse mode keeps from evaluating `f`, and its origin. Nothing is computed.
+
+    >>> [str(aval) for aval, origin in mpijax.ad_checkpoint.saved_residuals(lambda x: x * x * x, jnp.ones(3))]
+    ['float32[3]', 'float32[3]']
+    """
     leaves, in_tree = tree.tree_flatten((args, kwargs))
     flat = FlatFun(f, in_tree)
 
@@ -28,7 +32,11 @@ def saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> list[tuple[Shaped
 
 
 def print_saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> None:
-    """Print the values that reverse mode keeps from evaluating `f`, one a line."""
+    """Print the values that reverse mode keeps from evaluating `f`, one a line.
+
+    >>> mpijax.ad_checkpoint.print_saved_residuals(lambda x: jnp.sin(x), 1.0)
+    f32[] output of cos from ...:1 (<lambda>)
+    """
     for aval, source in saved_residuals(f, *args, **kwargs):
         print(f"{aval.str_short(short_dtypes=True)} {source}")
 

@@ -12,7 +12,11 @@ from mpijax.core.jaxpr import ClosedJaxpr, jaxpr_as_fun
 
 @dataclass(frozen=True)
 class ArgInfo:
-    """Type of an argument, and whether its memory is given away."""
+    """Type of an argument, and whether its memory is given away.
+
+    >>> mpijax.jit(jnp.sin).lower(jnp.ones(3)).args_info[0][0].shape
+    (3,)
+    """
 
     _aval: Any
     donated: bool
@@ -48,6 +52,9 @@ class Traced(Stage):
       in_tree, out_tree: structure of ``(args, kwargs)`` and of the result.
       moved: the values of enclosing traces that the function closes over; leading arguments of the Jaxpr.
       layouts: how the arguments are laid out over devices, for each a sharding or None.
+
+    >>> mpijax.jit(lambda x: x * x).trace(jnp.float32(3)).jaxpr
+    { lambda ; a:f32[]. let b:f32[] = mul a a in (b,) }
     """
 
     __slots__ = (

@@ -16,6 +16,9 @@ class Zero:
     """A tangent or cotangent known to be zero, never computed.
 
     Rules with `symbolic_zeros` see it as `custom_derivatives.SymbolicZero`: it has a type, and no value.
+
+    >>> mpijax.custom_derivatives.SymbolicZero(mpijax.typeof(jnp.zeros(3))).shape
+    (3,)
     """
 
     __slots__ = ("aval",)
