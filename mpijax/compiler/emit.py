@@ -29,6 +29,8 @@ class Emitter(Tiles):
         """The text of the function; declarations and helpers it needs are in `self.text`."""
         top = Scope(None, {})
         self._outer_loops(self.schedule.outer, 0, top)
+        if "nontemporal" in self.text.helpers:
+            self.builder(1).fence()
         body = [
             f"define void @{self.name}(ptr %buffers, ptr %params, i64 %begin, i64 %end) {{", "entry:", *self.entry,
             "  br label %start", "start:", *self.lines, "  ret void", "}",

@@ -9,6 +9,8 @@ from mpijax.compiler.expr import Expr, children, dynamic_parts
 from mpijax.compiler.index import Dynamic, Lin, LoopVar, linearized
 from mpijax.compiler.kernel import Store
 from mpijax.compiler.reductions import combining
+from mpijax.compiler.schedule import VECTOR_BYTES
+from mpijax.compiler.streaming import streams
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar
 
@@ -165,10 +167,12 @@ class Evaluator(Addresses):
         step, parts = self._vector_step(s.position, scope)
         if parts:
             b.store_scatter(ptr, self._lane_offsets(s.position, scope, step, parts), x)
-        elif step == 1:
-            b.store(ptr, x)
-        else:
+        elif step != 1:
             b.store_strided(ptr, self.param(step), x)
+        elif streams(s, self.kernel, self.schedule) and lanes * s.value.element.itemsize >= VECTOR_BYTES:
+            b.store_past_caches(ptr, x)
+        else:
+            b.store(ptr, x)
 
     def _ordered_store(self, s: Store, b: Builder, ptr: str, x: Scalar, scope: Scope) -> None:
         """A scatter's write: only where the guard holds, combined with what is there."""

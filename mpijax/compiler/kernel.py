@@ -53,6 +53,7 @@ class Kernel:
     inner: stores for every element of the frame; outer: stores after the reductions.
     ordered: whether elements must be processed one by one in order (scatters).
     computed: the expressions of members, by value. made: see `compiler.pieces`.
+    streamed: the results, by identity, whose stores may go past the caches (see `compiler.streaming`).
     """
 
     variables: list[LoopVar]
@@ -68,6 +69,7 @@ class Kernel:
     computed: dict[int, Expr] = field(default_factory=dict)
     made: dict = field(default_factory=dict)
     cumulate: Cumulate | None = None
+    streamed: frozenset[int] = frozenset()
 
     @property
     def phases(self) -> int:

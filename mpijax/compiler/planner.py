@@ -6,7 +6,9 @@ import numpy as np
 
 from mpijax.compiler.control import ControlPlanner
 from mpijax.compiler.graph import Value, build_graph
+from mpijax.compiler.kernel import Kernel
 from mpijax.compiler.plan import Buffer, KernelCall, Plan, Ref, Result, walk
+from mpijax.compiler.streaming import stream_above
 from mpijax.core.jaxpr import ClosedJaxpr
 
 
@@ -49,6 +51,17 @@ class Program(ControlPlanner):
             self._enter(v, Buffer("const", v.nbytes, index=len(self.plan.consts), value=v))
             self.plan.consts.append(np.asarray(v.scalar))
         return self.place(v)
+
+    def streamed(self, kernel: Kernel) -> frozenset[int]:
+        """The large results that take over no operand's memory. Memory here begins at a multiple of `ALIGN`."""
+        read = {self.place(v).buffer for v in kernel.reads().values() if v.scalar is None}
+        found = set()
+        for v in kernel.writes().values():
+            buffer = self.table[self.place(v).buffer]
+            if v.nbytes >= stream_above() and buffer.kind in ("output", "temp") and buffer.donor < 0:
+                if self.place(v).buffer not in read:
+                    found.add(id(v))
+        return frozenset(found)
 
     def _results(self, out_avals) -> None:
         for v, aval, sharding in zip(self.graph.outputs, out_avals, self.graph.shardings, strict=True):

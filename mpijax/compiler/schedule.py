@@ -40,7 +40,7 @@ class Schedule:
     source: the kernel whose loops are split. kernel: that of the part where most elements lie, which is measured.
     strategy: `across`, `along`, `rows`, `tiled` or `blocked` (see `compiler.emit`). loops: all loops, each a list
     of joined loop variables. outer: those around everything; inner: the reduced ones; vector_loop: the vectorized
-    kept one.
+    kept one. split: whether there are loops whose parts are emitted one by one.
     """
 
     def __init__(self, kernel: Kernel):
@@ -52,6 +52,7 @@ class Schedule:
         kernel = self.source = by_rows(kernel, [v for v in kept if v is not best])
         self.kernel = largest(kernel)
         apart = split_variables(kernel)
+        self.split = bool(apart)
         self.reduced_size = 1
         for v in reduced:
             self.reduced_size *= v.size

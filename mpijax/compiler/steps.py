@@ -30,6 +30,7 @@ from mpijax.compiler.plan import (
     WaitStep,
 )
 from mpijax.compiler.products import dims_of, sizes_of
+from mpijax.compiler.streaming import SHARE
 from mpijax.core import config
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Communication, Library, Native
@@ -339,6 +340,7 @@ class Planner:
     def _emit_kernel(self, kernel: Kernel) -> None:
         if any(v.size == 0 for v in kernel.variables) and not kernel.axes:
             return
+        kernel.streamed = self.streamed(kernel)
         emitter = (Emitter if kernel.cumulate is None else CumulativeEmitter)(kernel, "KERNEL_NAME")
         text = emitter.function()
         name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
@@ -356,10 +358,14 @@ class Planner:
         if kernel.ordered:
             grain = extent
         if emitter.schedule.vector_loop is not None and not emitter.schedule.outer:
-            grain = max(grain, 1024)
+            grain = -(-max(grain, 1024) // SHARE) * SHARE
         self.emitted.append(
             KernelCall(name, ptrs, emitter.params.values, extent, grain, kernel.source, kernel.name)
         )
+
+    def streamed(self, kernel: Kernel) -> frozenset[int]:
+        """The results of a kernel that may be stored past the caches."""
+        return frozenset()
 
     def _emit_node(self, node: Node) -> None:
         lower = node.primitive.lower

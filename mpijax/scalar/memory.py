@@ -168,6 +168,17 @@ class Memory:
         pairs = self.emit(f"shufflevector {t} {x.ir}, {t} {x.imag.ir}, <{2 * n} x i32> <{mask}>")
         self.effect(f"store <{2 * n} x {i.storage}> {pairs}, ptr {ptr}, align {align}{note}")
 
+    def store_past_caches(self, ptr: str, x: Scalar) -> None:
+        """W consecutive elements, whole vector registers at a multiple of their size; `fence` must follow."""
+        i = info(x.dtype)
+        self.function.helpers["nontemporal"] = "!0 = !{i32 1}"
+        self.effect(f"store {self.vector(i.storage)} {self._storage(x)}, ptr {ptr}, align 32, !nontemporal !0")
+
+    def fence(self) -> None:
+        """What was stored past the caches is seen by other threads before what follows."""
+        self.function.declares.add("declare void @llvm.x86.sse.sfence()")
+        self.effect("call void @llvm.x86.sse.sfence()")
+
     def store_strided(self, ptr: str, stride: str, x: Scalar, note: str = "") -> None:
         """Elements ptr[0], ptr[stride], ..., stride in elements."""
         if self.lanes == 1:
