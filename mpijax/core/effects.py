@@ -11,7 +11,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Effect:
-    """Base of effects; `ordered` ones keep program order among themselves, `kept` ones happen exactly once."""
+    """Base of effects; `ordered` ones keep program order among themselves, `kept` ones happen exactly once.
+
+    >>> effects = mpijax.make_jaxpr(lambda x: mpijax.debug.print("{}", x))(1.0).effects
+    >>> [isinstance(effect, mpijax.extend.core.Effect) for effect in effects]
+    [True]
+    """
 
     @property
     def ordered(self) -> bool:

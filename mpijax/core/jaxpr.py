@@ -13,7 +13,11 @@ from mpijax.core.source import UNKNOWN, Source, inherited
 
 
 class Var:
-    """A variable, bound once."""
+    """A variable, bound once.
+
+    >>> mpijax.make_jaxpr(jnp.sin)(jnp.ones(3)).jaxpr.invars[0].aval
+    ShapedArray(float32[3])
+    """
 
     __slots__ = ("aval",)
 
@@ -25,7 +29,11 @@ class Var:
 
 
 class DropVar(Var):
-    """An output nobody reads; prints as `_`."""
+    """An output nobody reads; prints as `_`.
+
+    >>> mpijax.extend.core.DropVar(mpijax.typeof(1.0))
+    _
+    """
 
     __slots__ = ()
 
@@ -34,7 +42,11 @@ class DropVar(Var):
 
 
 class Literal:
-    """A scalar written into the program."""
+    """A scalar written into the program.
+
+    >>> mpijax.make_jaxpr(lambda x: x * 2)(1.0).eqns[0].invars[1].val
+    2.0
+    """
 
     __slots__ = ("val", "aval")
 
@@ -50,7 +62,11 @@ Atom = Var | Literal
 
 
 class Eqn:
-    """`outvars = primitive[params] invars`."""
+    """`outvars = primitive[params] invars`.
+
+    >>> mpijax.make_jaxpr(lambda x: jnp.sin(x) * 2)(1.0).eqns[0].primitive
+    sin
+    """
 
     __slots__ = ("primitive", "invars", "outvars", "params", "effects", "source")
 
@@ -80,7 +96,11 @@ JaxprEqn = Eqn
 
 
 class Jaxpr:
-    """A program: constants, arguments, equations in order, results."""
+    """A program: constants, arguments, equations in order, results.
+
+    >>> len(mpijax.make_jaxpr(lambda x: jnp.sin(x) * 2)(1.0).jaxpr.eqns)
+    2
+    """
 
     __slots__ = ("constvars", "invars", "eqns", "outvars", "effects", "debug_info", "__weakref__")
 
@@ -116,7 +136,11 @@ class Jaxpr:
 
 
 class ClosedJaxpr:
-    """A Jaxpr with values for its constants."""
+    """A Jaxpr with values for its constants.
+
+    >>> mpijax.make_jaxpr(lambda x: x + 1)(2).in_avals
+    [ShapedArray(int32[], weak_type=True)]
+    """
 
     __slots__ = ("jaxpr", "consts", "__weakref__")
 
@@ -144,7 +168,11 @@ class ClosedJaxpr:
 
 
 def subjaxprs(params: dict[str, Any]):
-    """The Jaxprs among an equation's parameters, in order."""
+    """The Jaxprs among an equation's parameters, in order.
+
+    >>> len(list(mpijax.extend.core.subjaxprs(mpijax.make_jaxpr(mpijax.jit(jnp.sin))(1.0).eqns[0].params)))
+    1
+    """
     for value in params.values():
         for item in value if isinstance(value, (tuple, list)) else (value,):
             if isinstance(item, Jaxpr):
@@ -201,7 +229,11 @@ def last_uses(jaxpr: Jaxpr) -> dict[Var, int]:
 
 
 def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable:
-    """A function of flat arguments that evaluates `closed`."""
+    """A function of flat arguments that evaluates `closed`.
+
+    >>> mpijax.extend.core.jaxpr_as_fun(mpijax.make_jaxpr(lambda x: x * x)(1.0))(jnp.float32(3))
+    [Array(9., dtype=float32)]
+    """
 
     def call(*args):
         return eval_jaxpr(closed.jaxpr, closed.consts, *args)

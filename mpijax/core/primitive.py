@@ -51,7 +51,11 @@ registry: dict[str, Primitive] = _Registry()
 
 
 class Unsupported:
-    """In place of a rule: why there is none, and what to use instead."""
+    """In place of a rule: why there is none, and what to use instead.
+
+    >>> mpijax.extend.core.Unsupported("integers have no derivative").reason
+    'integers have no derivative'
+    """
 
     def __init__(self, reason: str):
         self.reason = reason

@@ -16,7 +16,11 @@ excluded: list[str] = []
 
 
 class Source(NamedTuple):
-    """File, line and function of the innermost frame outside mpijax."""
+    """File, line and function of the innermost frame outside mpijax.
+
+    >>> mpijax.extend.source_info_util.SourceInfo("model.py", 7, "step").line
+    7
+    """
 
     file: str
     line: int
@@ -30,7 +34,10 @@ UNKNOWN = Source("", 0, "")
 
 
 def register_exclusion(path: str) -> None:
-    """Take the files below `path`, or the file, for a library's own: lines of its callers are named instead."""
+    """Take the files below `path`, or the file, for a library's own: lines of its callers are named instead.
+
+    >>> mpijax.extend.source_info_util.register_exclusion("/opt/my_library")
+    """
     excluded.append(path)
     _internal.clear()
 
@@ -70,7 +77,11 @@ def sources_of_function(fun):
 
 
 def current_source() -> Source:
-    """The user's line that is being executed now, or that of the equation being transformed."""
+    """The user's line that is being executed now, or that of the equation being transformed.
+
+    >>> mpijax.extend.source_info_util.current().function
+    '<module>'
+    """
     if inherited.source is not None:
         return inherited.source
     frame = sys._getframe(1)

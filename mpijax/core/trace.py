@@ -416,7 +416,12 @@ def _builtin_scalar(kind: type) -> type:
 
 
 class JitTracer(Tracer):
-    """A value of which only the type is known: an output of a Jaxpr under construction."""
+    """A value of which only the type is known: an output of a Jaxpr under construction.
+
+    >>> mpijax.make_jaxpr(lambda x: print(type(x) is mpijax.interpreters.partial_eval.DynamicJaxprTracer) or x)(1.0)
+    True
+    { lambda ; a:f32[]. let  in (a,) }
+    """
 
     __slots__ = ("_aval", "atom")
 
@@ -534,7 +539,11 @@ class JaxprTrace(Trace):
 
 
 class DebugInfo:
-    """Names for error messages: the function traced, the transformation, the arguments."""
+    """Names for error messages: the function traced, the transformation, the arguments.
+
+    >>> mpijax.extend.core.DebugInfo("model.py:7", "jit").transformation
+    'jit'
+    """
 
     __slots__ = ("location", "transformation", "_arg_names")
 

@@ -40,6 +40,9 @@ class OptimizerState(NamedTuple):
       packed_state: for each parameter the arrays of its state.
       tree_def: the structure of the parameters.
       subtree_defs: for each parameter the structure of its state.
+
+    >>> mpijax.example_libraries.optimizers.sgd(0.1).init_fn({"w": jnp.ones(2)}).packed_state
+    ([Array([1., 1.], dtype=float32)],)
     """
 
     packed_state: Any
@@ -61,6 +64,9 @@ class Optimizer(NamedTuple):
       init_fn: `(params) -> state`.
       update_fn: `(iteration, gradients, state) -> state`.
       params_fn: `(state) -> params`.
+
+    >>> type(mpijax.example_libraries.optimizers.sgd(0.1)).__name__
+    'Optimizer'
     """
 
     init_fn: Callable
@@ -73,6 +79,13 @@ def optimizer(opt_maker: Callable[..., Any]) -> Callable[..., Optimizer]:
 
     The optimizer's functions raise TypeError for gradients of another structure than the parameters', and where a
     state changes its structure.
+
+    >>> @mpijax.example_libraries.optimizers.optimizer
+    ... def halving():
+    ...     return lambda x: x, lambda i, gradient, x: x / 2, lambda x: x
+    >>> init, update, params = halving()
+    >>> params(update(0, {"w": jnp.ones(2)}, init({"w": jnp.ones(2)})))
+    {'w': Array([0.5, 0.5], dtype=float32)}
     """
 
     @functools.wraps(opt_maker)
@@ -123,14 +136,24 @@ def _first(state: Any) -> Any:
 
 @optimizer
 def sgd(step_size: Any) -> Any:
-    """Gradient descent. `step_size`: a number, or a function of the iteration, as for all optimizers here."""
+    """Gradient descent. `step_size`: a number, or a function of the iteration, as for all optimizers here.
+
+    >>> init, update, params = mpijax.example_libraries.optimizers.sgd(0.1)
+    >>> params(update(0, jnp.array([1.0, -2.0]), init(jnp.zeros(2)))).round(4)
+    Array([-0.1,  0.2], dtype=float32)
+    """
     step_size = make_schedule(step_size)
     return lambda x: x, lambda i, g, x: x - step_size(i) * g, lambda x: x
 
 
 @optimizer
 def momentum(step_size: Any, mass: float) -> Any:
-    """Gradient descent with a velocity that keeps the share `mass` of itself."""
+    """Gradient descent with a velocity that keeps the share `mass` of itself.
+
+    >>> init, update, params = mpijax.example_libraries.optimizers.momentum(0.1, mass=0.9)
+    >>> params(update(0, jnp.array([1.0, -2.0]), init(jnp.zeros(2)))).round(4)
+    Array([-0.1,  0.2], dtype=float32)
+    """
     step_size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
@@ -143,7 +166,12 @@ def momentum(step_size: Any, mass: float) -> Any:
 
 @optimizer
 def nesterov(step_size: Any, mass: float) -> Any:
-    """Nesterov's accelerated gradients."""
+    """Nesterov's accelerated gradients.
+
+    >>> init, update, params = mpijax.example_libraries.optimizers.nesterov(0.1, mass=0.9)
+    >>> params(update(0, jnp.array([1.0, -2.0]), init(jnp.zeros(2)))).round(4)
+    Array([-0.19,  0.38], dtype=float32)
+    """
     step_size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
@@ -161,7 +189,12 @@ def _inverse_root(squares: Any) -> Any:
 
 @optimizer
 def adagrad(step_size: Any, momentum: float = 0.9) -> Any:
-    """Steps divided by the root of the sum of squared gradients (Duchi, Hazan and Singer, JMLR 12, 2011)."""
+    """Steps divided by the root of the sum of squared gradients (Duchi, Hazan and Singer, JMLR 12, 2011).
+
+    >>> init, update, params = mpijax.example_libraries.optimizers.adagrad(0.1)
+    >>> params(update(0, jnp.array([1.0, -2.0]), init(jnp.zeros(2)))).round(4)
+    Array([-0.01,  0.01], dtype=float32)
+    """
     step_size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
@@ -175,7 +208,12 @@ def adagrad(step_size: Any, momentum: float = 0.9) -> Any:
 
 @optimizer
 def rmsprop(step_size: Any, gamma: float = 0.9, eps: float = 1e-8) -> Any:
-    """Steps divided by the root of a running mean of squared gradients, which keeps the share `gamma`."""
+    """Steps divided by the root of a running mean of squared gradients, which keeps the share `gamma`.
+
+    >>> init, update, params = mpijax.example_libraries.optimizers.rmsprop(0.1)
+    >>> params(update(0, jnp.array([1.0, -2.0]), init(jnp.zeros(2)))).round(4)
+    Array([-0.3162,  0.3162], dtype=float32)
+    """
     step_size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
@@ -188,7 +226,12 @@ def rmsprop(step_size: Any, gamma: float = 0.9, eps: float = 1e-8) -> Any:
 
 @optimizer
 def rmsprop_momentum(step_size: Any, gamma: float = 0.9, eps: float = 1e-8, momentum: float = 0.9) -> Any:
-    """`rmsprop` with a velocity."""
+    """`rmsprop` with a velocity.
+
+    >>> init, update, params = mpijax.example_libraries.optimizers.rmsprop_momentum(0.1)
+    >>> params(update(0, jnp.array([1.0, -2.0]), init(jnp.zeros(2)))).round(4)
+    Array([-0.3162,  0.3162], dtype=float32)
+    """
     step_size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
@@ -207,7 +250,12 @@ def _bias(decay: float, i: Any, like: Any) -> Any:
 
 @optimizer
 def adam(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Any:
-    """Running means of gradients and of their squares (Kingma and Ba, arXiv:1412.6980)."""
+    """Running means of gradients and of their squares (Kingma and Ba, arXiv:1412.6980).
+
+    >>> init, update, params = mpijax.example_libraries.optimizers.adam(0.1)
+    >>> params(update(0, jnp.array([1.0, -2.0]), init(jnp.zeros(2)))).round(4)
+    Array([-0.1,  0.1], dtype=float32)
+    """
     step_size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
@@ -221,7 +269,12 @@ def adam(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) 
 
 @optimizer
 def adamax(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Any:
-    """Adam with the largest gradient in place of the mean square."""
+    """Adam with the largest gradient in place of the mean square.
+
+    >>> init, update, params = mpijax.example_libraries.optimizers.adamax(0.1)
+    >>> params(update(0, jnp.array([1.0, -2.0]), init(jnp.zeros(2)))).round(4)
+    Array([-0.1,  0.1], dtype=float32)
+    """
     step_size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
@@ -235,7 +288,12 @@ def adamax(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
 
 @optimizer
 def sm3(step_size: Any, momentum: float = 0.9) -> Any:
-    """Adagrad with one vector of squares for each axis (Anil and others, arXiv:1901.11150)."""
+    """Adagrad with one vector of squares for each axis (Anil and others, arXiv:1901.11150).
+
+    >>> init, update, params = mpijax.example_libraries.optimizers.sm3(0.1)
+    >>> params(update(0, jnp.array([1.0, -2.0]), init(jnp.zeros(2)))).round(4)
+    Array([-0.01,  0.01], dtype=float32)
+    """
     step_size = make_schedule(step_size)
 
     def init(x: Any) -> Any:
@@ -260,18 +318,30 @@ def sm3(step_size: Any, momentum: float = 0.9) -> Any:
 
 
 def l2_norm(tree_of_arrays: Any) -> Any:
-    """The Euclidean norm of all elements of a tree together."""
+    """The Euclidean norm of all elements of a tree together.
+
+    >>> mpijax.example_libraries.optimizers.l2_norm({"a": jnp.array([3.0]), "b": jnp.array([4.0])})
+    Array(5., dtype=float32)
+    """
     return jnp.sqrt(sum(jnp.vdot(x, x) for x in tree.tree_leaves(tree_of_arrays)))
 
 
 def clip_grads(grad_tree: Any, max_norm: float) -> Any:
-    """The gradients, scaled down where their norm is larger than `max_norm`."""
+    """The gradients, scaled down where their norm is larger than `max_norm`.
+
+    >>> mpijax.example_libraries.optimizers.clip_grads(jnp.array([3.0, 4.0]), max_norm=1.0).round(4)
+    Array([0.6, 0.8], dtype=float32)
+    """
     norm = l2_norm(grad_tree)
     return tree.tree_map(lambda g: jnp.where(norm < max_norm, g, g * (max_norm / norm)), grad_tree)
 
 
 class JoinPoint:
-    """Marks, in a tree, where the state of one parameter begins."""
+    """Marks, in a tree, where the state of one parameter begins.
+
+    >>> mpijax.example_libraries.optimizers.JoinPoint((1.0, 2.0)).subtree
+    (1.0, 2.0)
+    """
 
     def __init__(self, subtree: Any):
         self.subtree = subtree
@@ -281,7 +351,13 @@ class JoinPoint:
 
 
 def unpack_optimizer_state(opt_state: OptimizerState) -> Any:
-    """A state as the tree of the parameters, with a `JoinPoint` of its state for each: to be saved."""
+    """A state as the tree of the parameters, with a `JoinPoint` of its state for each: to be saved.
+
+    >>> from mpijax.example_libraries import optimizers
+    >>> state = optimizers.sgd(0.1).init_fn({"w": jnp.ones(2)})
+    >>> optimizers.unpack_optimizer_state(state)["w"].subtree
+    Array([1., 1.], dtype=float32)
+    """
     return tree.tree_unflatten(opt_state.tree_def, [JoinPoint(state) for state in _states(opt_state)])
 
 
@@ -290,6 +366,12 @@ def pack_optimizer_state(marked_pytree: Any) -> OptimizerState:
 
     Raises:
       TypeError: a leaf is no JoinPoint.
+
+    >>> from mpijax.example_libraries import optimizers
+    >>> state = optimizers.sgd(0.1).init_fn({"w": jnp.ones(2)})
+    >>> saved = optimizers.unpack_optimizer_state(state)
+    >>> optimizers.pack_optimizer_state(saved).packed_state
+    ([Array([1., 1.], dtype=float32)],)
     """
     points, tree_def = tree.tree_flatten(marked_pytree)
     strange = [type(p).__name__ for p in points if not isinstance(p, JoinPoint)]

@@ -11,17 +11,29 @@ Schedule = Callable[[Any], Any]
 
 
 def constant(step_size: float) -> Schedule:
-    """The same step size always."""
+    """The same step size always.
+
+    >>> mpijax.example_libraries.optimizers.constant(0.1)(7)
+    0.1
+    """
     return lambda i: step_size
 
 
 def exponential_decay(step_size: float, decay_steps: int, decay_rate: float) -> Schedule:
-    """`step_size * decay_rate ** (i / decay_steps)`."""
+    """`step_size * decay_rate ** (i / decay_steps)`.
+
+    >>> mpijax.example_libraries.optimizers.exponential_decay(1.0, decay_steps=10, decay_rate=0.5)(20)
+    0.25
+    """
     return lambda i: step_size * decay_rate ** (i / decay_steps)
 
 
 def inverse_time_decay(step_size: float, decay_steps: int, decay_rate: float, staircase: bool = False) -> Schedule:
-    """`step_size / (1 + decay_rate * i / decay_steps)`; with `staircase` the quotient is rounded down."""
+    """`step_size / (1 + decay_rate * i / decay_steps)`; with `staircase` the quotient is rounded down.
+
+    >>> mpijax.example_libraries.optimizers.inverse_time_decay(1.0, decay_steps=10, decay_rate=0.5)(20)
+    0.5
+    """
 
     def schedule(i: Any) -> Any:
         turns = jnp.floor(i / decay_steps) if staircase else i / decay_steps
@@ -31,7 +43,11 @@ def inverse_time_decay(step_size: float, decay_steps: int, decay_rate: float, st
 
 
 def polynomial_decay(step_size: float, decay_steps: int, final_step_size: float, power: float = 1.0) -> Schedule:
-    """From `step_size` to `final_step_size` in `decay_steps` iterations, then constant."""
+    """From `step_size` to `final_step_size` in `decay_steps` iterations, then constant.
+
+    >>> mpijax.example_libraries.optimizers.polynomial_decay(1.0, decay_steps=10, final_step_size=0.5)(5)
+    Array(0.75, dtype=float32, weak_type=True)
+    """
 
     def schedule(i: Any) -> Any:
         rest = (1 - jnp.minimum(i, decay_steps) / decay_steps) ** power
@@ -45,6 +61,9 @@ def piecewise_constant(boundaries: Sequence[int], values: Sequence[float]) -> Sc
 
     Raises:
       ValueError: not one value more than boundaries, or they are not vectors.
+
+    >>> mpijax.example_libraries.optimizers.piecewise_constant([10, 20], [1.0, 0.5, 0.25])(15)
+    Array(0.5, dtype=float32)
     """
     edges, steps = jnp.array(boundaries), jnp.array(values)
     if edges.ndim != 1 or steps.ndim != 1:
@@ -61,6 +80,9 @@ def make_schedule(scalar_or_schedule: Any) -> Schedule:
 
     Raises:
       TypeError: neither.
+
+    >>> mpijax.example_libraries.optimizers.make_schedule(0.1)(7)
+    0.1
     """
     if callable(scalar_or_schedule):
         return scalar_or_schedule

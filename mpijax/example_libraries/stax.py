@@ -36,7 +36,13 @@ logsoftmax = log_softmax
 
 
 def Dense(out_dim: int, W_init: Callable = glorot_normal(), b_init: Callable = normal()) -> Layer:  # noqa: B008
-    """Inputs (..., n) times a matrix (n, out_dim), plus a vector."""
+    """Inputs (..., n) times a matrix (n, out_dim), plus a vector.
+
+    >>> init, apply = mpijax.example_libraries.stax.Dense(3)
+    >>> shape, params = init(mpijax.random.key(0), (-1, 2))
+    >>> shape, apply(params, jnp.ones((5, 2))).shape
+    ((-1, 3), (5, 3))
+    """
 
     def init_fun(rng: Any, input_shape: tuple[int, ...]) -> Any:
         k1, k2 = random.split(rng)
@@ -82,7 +88,12 @@ def GeneralConv(
     W_init: Callable | None = None,
     b_init: Callable = normal(1e-6),  # noqa: B008
 ) -> Layer:
-    """A convolution with a kernel of `filter_shape`, in any layout."""
+    """A convolution with a kernel of `filter_shape`, in any layout.
+
+    >>> init, apply = mpijax.example_libraries.stax.GeneralConv(("NHWC", "HWIO", "NHWC"), 4, (3, 3))
+    >>> init(mpijax.random.key(0), (-1, 8, 8, 3))[0]
+    (-1, 6, 6, 4)
+    """
     return _convolution(
         lax.conv_general_shape_tuple, lax.conv_general_dilated, dimension_numbers, out_chan, filter_shape, strides,
         padding, W_init, b_init,
@@ -98,7 +109,12 @@ def GeneralConvTranspose(
     W_init: Callable | None = None,
     b_init: Callable = normal(1e-6),  # noqa: B008
 ) -> Layer:
-    """A transposed convolution, in any layout."""
+    """A transposed convolution, in any layout.
+
+    >>> init, apply = mpijax.example_libraries.stax.GeneralConvTranspose(("NHWC", "HWIO", "NHWC"), 4, (2, 2), (2, 2))
+    >>> init(mpijax.random.key(0), (-1, 8, 8, 3))[0]
+    (-1, 16, 16, 4)
+    """
     return _convolution(
         lax.conv_transpose_shape_tuple, lax.conv_transpose, dimension_numbers, out_chan, filter_shape, strides,
         padding, W_init, b_init,
@@ -118,7 +134,14 @@ def BatchNorm(
     beta_init: Callable = zeros,
     gamma_init: Callable = ones,
 ) -> Layer:
-    """Inputs less their mean over `axis`, divided by the standard deviation; then scaled and shifted."""
+    """Inputs less their mean over `axis`, divided by the standard deviation; then scaled and shifted.
+
+    >>> init, apply = mpijax.example_libraries.stax.BatchNorm(axis=0)
+    >>> shape, params = init(mpijax.random.key(0), (2, 1))
+    >>> apply(params, jnp.array([[1.0], [3.0]])).round(3)
+    Array([[-1.],
+           [ 1.]], dtype=float32)
+    """
     axes = (axis,) if jnp.isscalar(axis) else tuple(axis)
 
     def init_fun(rng: Any, input_shape: tuple[int, ...]) -> Any:
@@ -136,7 +159,12 @@ def BatchNorm(
 
 
 def elementwise(fun: Callable, **fun_kwargs: Any) -> Layer:
-    """A layer of a function that keeps the shape."""
+    """A layer of a function that keeps the shape.
+
+    >>> init, apply = mpijax.example_libraries.stax.elementwise(jnp.square)
+    >>> apply((), jnp.array([2, 3]))
+    Array([4, 9], dtype=int32)
+    """
     return lambda rng, input_shape: (input_shape, ()), lambda params, inputs, **kwargs: fun(inputs, **fun_kwargs)
 
 
@@ -153,14 +181,13 @@ Selu = elementwise(selu)
 Gelu = elementwise(gelu)
 
 
-def _pooling(reducer: Callable, start: float, mean: bool = False) -> Callable[..., Layer]:
+def _pooling(name: str, shown: str, reducer: Callable, start: float, mean: bool = False) -> Callable[..., Layer]:
     def layer(
         window_shape: Sequence[int],
         strides: Sequence[int] | None = None,
         padding: Any = "VALID",
         spec: str | None = None,
     ) -> Layer:
-        """Windows of an image reduced to one value each; `spec` is the layout, "NHWC" if None."""
         ndim = len(window_shape) + 2
         apart = sorted((spec.index("N"), spec.index("C")) if spec else (0, ndim - 1))
         window, steps = list(window_shape), list(strides or (1,) * len(window_shape))
@@ -183,12 +210,19 @@ def _pooling(reducer: Callable, start: float, mean: bool = False) -> Callable[..
 
         return init_fun, apply_fun
 
+    layer.__name__ = layer.__qualname__ = name
+    layer.__doc__ = f"""Windows of an image reduced to one value each; `spec` is the layout, "NHWC" if None.
+
+    >>> init, apply = mpijax.example_libraries.stax.{name}((1, 2))
+    >>> apply((), jnp.array([1.0, 2.0, 6.0]).reshape(1, 1, 3, 1))[0, 0, :, 0]
+    Array({shown}, dtype=float32)
+    """
     return layer
 
 
-MaxPool = _pooling(lax.max, -jnp.inf)
-SumPool = _pooling(lax.add, 0.0)
-AvgPool = _pooling(lax.add, 0.0, mean=True)
+MaxPool = _pooling("MaxPool", "[2., 6.]", lax.max, -jnp.inf)
+SumPool = _pooling("SumPool", "[3., 8.]", lax.add, 0.0)
+AvgPool = _pooling("AvgPool", "[1.5, 4. ]", lax.add, 0.0, mean=True)
 
 # All axes after the first as one.
 Flatten: Layer = (
@@ -204,12 +238,22 @@ FanInSum: Layer = (
 
 
 def FanOut(num: int) -> Layer:
-    """A list of `num` times the input."""
+    """A list of `num` times the input.
+
+    >>> init, apply = mpijax.example_libraries.stax.FanOut(2)
+    >>> apply((), jnp.array([1, 2]))
+    [Array([1, 2], dtype=int32), Array([1, 2], dtype=int32)]
+    """
     return lambda rng, input_shape: ([input_shape] * num, ()), lambda params, inputs, **kwargs: [inputs] * num
 
 
 def FanInConcat(axis: int = -1) -> Layer:
-    """A list of inputs, joined along an axis."""
+    """A list of inputs, joined along an axis.
+
+    >>> init, apply = mpijax.example_libraries.stax.FanInConcat()
+    >>> apply((), [jnp.array([1, 2]), jnp.array([3])])
+    Array([1, 2, 3], dtype=int32)
+    """
 
     def init_fun(rng: Any, input_shape: Any) -> Any:
         at = axis % len(input_shape[0])
@@ -221,7 +265,12 @@ def FanInConcat(axis: int = -1) -> Layer:
 
 
 def Dropout(rate: float, mode: str = "train") -> Layer:
-    """In mode "train", zeros in place of inputs, which stay with probability `rate` and are divided by it."""
+    """In mode "train", zeros in place of inputs, which stay with probability `rate` and are divided by it.
+
+    >>> init, apply = mpijax.example_libraries.stax.Dropout(0.5, mode="test")
+    >>> apply((), jnp.array([1.0, 2.0]), rng=mpijax.random.key(0))
+    Array([1., 2.], dtype=float32)
+    """
 
     def apply_fun(params: Any, inputs: Any, **kwargs: Any) -> Any:
         rng = kwargs.get("rng")
@@ -245,7 +294,14 @@ def _keys(rng: Any, count: int) -> Any:
 
 
 def serial(*layers: Layer) -> Layer:
-    """Each layer applied to what the one before returns; `params` is the list of theirs."""
+    """Each layer applied to what the one before returns; `params` is the list of theirs.
+
+    >>> from mpijax.example_libraries import stax
+    >>> init, apply = stax.serial(stax.Dense(8), stax.Relu, stax.Dense(2))
+    >>> shape, params = init(mpijax.random.key(0), (-1, 4))
+    >>> apply(params, jnp.ones((5, 4))).shape
+    (5, 2)
+    """
 
     def init_fun(rng: Any, input_shape: Any) -> Any:
         params = []
@@ -265,7 +321,13 @@ def serial(*layers: Layer) -> Layer:
 
 
 def parallel(*layers: Layer) -> Layer:
-    """The layers applied to the inputs of a list, one each; between `FanOut` and `FanInSum`, for instance."""
+    """The layers applied to the inputs of a list, one each; between `FanOut` and `FanInSum`, for instance.
+
+    >>> from mpijax.example_libraries import stax
+    >>> init, apply = stax.serial(stax.FanOut(2), stax.parallel(stax.Identity, stax.Relu), stax.FanInSum)
+    >>> apply(init(mpijax.random.key(0), (2,))[1], jnp.array([-1.0, 2.0]))
+    Array([-1.,  4.], dtype=float32)
+    """
 
     def init_fun(rng: Any, input_shape: Any) -> Any:
         rngs = random.split(rng, len(layers))
@@ -280,7 +342,13 @@ def parallel(*layers: Layer) -> Layer:
 
 
 def shape_dependent(make_layer: Callable[[Any], Layer]) -> Layer:
-    """The layer that `make_layer` makes of the input's shape."""
+    """The layer that `make_layer` makes of the input's shape.
+
+    >>> from mpijax.example_libraries import stax
+    >>> init, apply = stax.shape_dependent(lambda shape: stax.Dense(2 * shape[-1]))
+    >>> init(mpijax.random.key(0), (-1, 3))[0]
+    (-1, 6)
+    """
     return (
         lambda rng, input_shape: make_layer(input_shape)[0](rng, input_shape),
         lambda params, inputs, **kwargs: make_layer(inputs.shape)[1](params, inputs, **kwargs),

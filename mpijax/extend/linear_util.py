@@ -43,7 +43,13 @@ class StoreException(Exception):
 
 
 class Store:
-    """A place for one value."""
+    """A place for one value.
+
+    >>> store = mpijax.extend.linear_util.Store()
+    >>> store.store(3)
+    >>> store.val
+    3
+    """
 
     __slots__ = ("_val",)
 
@@ -74,6 +80,9 @@ class WrappedFun:
     Attributes:
       f: the function. transforms: pairs of transformation and its static arguments, the outermost first.
       stores: for each transformation its `Store`, or None. params: keyword arguments that `f` always gets.
+
+    >>> type(mpijax.extend.linear_util.wrap_init(lambda x: x + 1)).__name__
+    'WrappedFun'
     """
 
     __slots__ = ("f", "transforms", "stores", "params", "debug_info", "_call", "__weakref__")
@@ -127,13 +136,22 @@ class WrappedFun:
 
 
 def wrap_init(f: Callable, params: dict[str, Any] | None = None, *, debug_info: DebugInfo | None = None) -> WrappedFun:
-    """A function without transformations as yet; `params` are keyword arguments that it always gets."""
+    """A function without transformations as yet; `params` are keyword arguments that it always gets.
+
+    >>> mpijax.extend.linear_util.wrap_init(lambda x, y: x + y, {"y": 10}).call_wrapped(3)
+    13
+    """
     params = params or {}
     return WrappedFun(f, partial(f, **params), params=tuple(sorted(params.items())), debug_info=debug_info)
 
 
 def transformation2(transform: Callable) -> Callable[..., WrappedFun]:
-    """Makes a transformation of wrapped functions from ``(f, *static, *args, **kwargs) -> result``."""
+    """Makes a transformation of wrapped functions from ``(f, *static, *args, **kwargs) -> result``.
+
+    >>> negated = mpijax.extend.linear_util.transformation2(lambda f, x: -f(x))
+    >>> negated(mpijax.extend.linear_util.wrap_init(lambda x: x + 1)).call_wrapped(3)
+    -4
+    """
 
     @wraps(transform)
     def add(fun: WrappedFun, *static: Any) -> WrappedFun:
@@ -143,7 +161,16 @@ def transformation2(transform: Callable) -> Callable[..., WrappedFun]:
 
 
 def transformation_with_aux2(transform: Callable) -> Callable[..., tuple[WrappedFun, Callable[[], Any]]]:
-    """Like `transformation2`, from ``(f, store, *static, *args, **kwargs) -> result``, which stores a value."""
+    """Like `transformation2`, from ``(f, store, *static, *args, **kwargs) -> result``, which stores a value.
+
+    >>> def keep_input(f, store, x):
+    ...     store.store(x)
+    ...     return f(x)
+    >>> keeping = mpijax.extend.linear_util.transformation_with_aux2(keep_input)
+    >>> f, kept = keeping(mpijax.extend.linear_util.wrap_init(lambda x: x + 1))
+    >>> f.call_wrapped(3), kept()
+    (4, 3)
+    """
 
     @wraps(transform)
     def add(fun: WrappedFun, *static: Any) -> tuple[WrappedFun, Callable[[], Any]]:
@@ -154,7 +181,15 @@ def transformation_with_aux2(transform: Callable) -> Callable[..., tuple[Wrapped
 
 
 def transformation(generator: Callable) -> Callable[..., WrappedFun]:
-    """`transformation2` from a generator that yields new ``(args, kwargs)``, and then a new result."""
+    """`transformation2` from a generator that yields new ``(args, kwargs)``, and then a new result.
+
+    >>> @mpijax.extend.linear_util.transformation
+    ... def negated(x):
+    ...     y = yield (x,), {}
+    ...     yield -y
+    >>> negated(mpijax.extend.linear_util.wrap_init(lambda x: x + 1)).call_wrapped(3)
+    -4
+    """
 
     @wraps(generator)
     def transform(f: Callable, *args: Any, **kwargs: Any) -> Any:
@@ -166,7 +201,16 @@ def transformation(generator: Callable) -> Callable[..., WrappedFun]:
 
 
 def transformation_with_aux(generator: Callable) -> Callable[..., tuple[WrappedFun, Callable[[], Any]]]:
-    """`transformation` whose generator yields a pair last: the result and a value to store."""
+    """`transformation` whose generator yields a pair last: the result and a value to store.
+
+    >>> @mpijax.extend.linear_util.transformation_with_aux
+    ... def negated(x):
+    ...     y = yield (x,), {}
+    ...     yield -y, "negated"
+    >>> f, aux = negated(mpijax.extend.linear_util.wrap_init(lambda x: x + 1))
+    >>> f.call_wrapped(3), aux()
+    (-4, 'negated')
+    """
 
     @wraps(generator)
     def transform(f: Callable, store: Store, *args: Any, **kwargs: Any) -> Any:
@@ -180,7 +224,14 @@ def transformation_with_aux(generator: Callable) -> Callable[..., tuple[WrappedF
 
 
 def merge_linear_aux(aux1: Callable[[], Any], aux2: Callable[[], Any]) -> tuple[bool, Any]:
-    """Which of two transformations has run, and what it stored: `(whether the first, value)`."""
+    """Which of two transformations has run, and what it stored: `(whether the first, value)`.
+
+    >>> from mpijax.extend import linear_util
+    >>> storing = linear_util.transformation_with_aux2(lambda f, store, x: store.store(x) or f(x))
+    >>> (f, first), (g, second) = storing(linear_util.wrap_init(abs)), storing(linear_util.wrap_init(abs))
+    >>> g.call_wrapped(-3), linear_util.merge_linear_aux(first, second)
+    (3, (False, -3))
+    """
     found = []
     for first, aux in ((True, aux1), (False, aux2)):
         try:
@@ -198,6 +249,14 @@ def cache(call: Callable, *, explain: Callable | None = None) -> Callable:
     Values that transformations stored in the run that is remembered are given to the new function's stores.
     explain: called with ``(wrapped, whether its function is new, known results, key, seconds)`` after a call that
     was not remembered, while the option `jax_explain_cache_misses` is set.
+
+    >>> slow = mpijax.extend.linear_util.cache(lambda f, x: print("computed") or f.call_wrapped(x))
+    >>> square = lambda x: x * x
+    >>> slow(mpijax.extend.linear_util.wrap_init(square), 3)
+    computed
+    9
+    >>> slow(mpijax.extend.linear_util.wrap_init(square), 3)
+    9
     """
     known: weakref.WeakKeyDictionary[Callable, dict] = weakref.WeakKeyDictionary()
 

@@ -68,6 +68,11 @@ class Primitive(core.Primitive):
 
     Outside of programs `def_impl`'s function is called with the arguments as they are; without it the lowering runs,
     as a program of its own.
+
+    >>> double_p = mpijax.extend.core.Primitive("doubled")
+    >>> result = double_p.def_impl(lambda x: 2 * x)
+    >>> double_p.bind(jnp.arange(3))
+    Array([0, 2, 4], dtype=int32)
     """
 
     def __init__(self, name: str, **rules: Any):

@@ -9,7 +9,11 @@ __all__ = ["SourceInfo", "current", "register_exclusion", "summarize"]
 
 
 def summarize(source_info: SourceInfo, num_frames: int = 1) -> str:
-    """`file:line (function)` of the innermost of the user's frames, which is the one that is kept."""
+    """`file:line (function)` of the innermost of the user's frames, which is the one that is kept.
+
+    >>> mpijax.extend.source_info_util.summarize(mpijax.extend.source_info_util.SourceInfo("model.py", 7, "step"))
+    'model.py:7 (step)'
+    """
     return str(source_info)
 
 

@@ -12,7 +12,11 @@ from mpijax.transforms.batching import BatchTrace
 
 
 class TraceTag:
-    """Says which tracers belong to one use of a transformation; all tags are equal, for memoized functions' sake."""
+    """Says which tracers belong to one use of a transformation; all tags are equal, for memoized functions' sake.
+
+    >>> mpijax.extend.core.TraceTag() == mpijax.extend.core.TraceTag()
+    True
+    """
 
     def __hash__(self) -> int:
         return hash(TraceTag)
@@ -41,35 +45,62 @@ class OpaqueTraceState:
 
 
 def get_opaque_trace_state(convention: str | None = None) -> OpaqueTraceState:
-    """What can be compared to know whether a transformation was begun or ended in between."""
+    """What can be compared to know whether a transformation was begun or ended in between.
+
+    >>> mpijax.extend.core.get_opaque_trace_state() == mpijax.extend.core.get_opaque_trace_state()
+    True
+    """
     return OpaqueTraceState(state.trace)
 
 
 def find_top_trace(_values: Any = ()) -> Trace:
-    """The current trace."""
+    """The current trace.
+
+    >>> type(mpijax.extend.core.find_top_trace()).__name__
+    'EvalTrace'
+    """
     return state.trace
 
 
 def set_current_trace(trace: Trace):
-    """Inside, operations go to `trace`."""
+    """Inside, operations go to `trace`.
+
+    >>> with mpijax.extend.core.take_current_trace() as trace, mpijax.extend.core.set_current_trace(trace):
+    ...     jnp.arange(3) + 1
+    Array([1, 2, 3], dtype=int32)
+    """
     return current_trace(trace)
 
 
 @contextmanager
 def take_current_trace() -> Iterator[Trace]:
-    """Gives the current trace; what is done inside goes to the trace that `set_current_trace` names there."""
+    """Gives the current trace; what is done inside goes to the trace that `set_current_trace` names there.
+
+    >>> with mpijax.extend.core.take_current_trace() as trace:
+    ...     type(trace).__name__
+    'EvalTrace'
+    """
     outer = state.trace
     with current_trace(EVAL):
         yield outer
 
 
 def nonempty_axis_env() -> bool:
-    """Whether names of axes are in scope."""
+    """Whether names of axes are in scope.
+
+    >>> mpijax.extend.core.nonempty_axis_env_DO_NOT_USE()
+    False
+    """
     return bool(state.axis_env)
 
 
 def unsafe_get_axis_names() -> list[Any]:
-    """The names of axes in scope, outermost first."""
+    """The names of axes in scope, outermost first.
+
+    >>> show = lambda x: print(mpijax.extend.core.unsafe_get_axis_names_DO_NOT_USE())
+    >>> mpijax.vmap(show, axis_name="i")(jnp.arange(2))
+    ['i']
+    """
     return list(state.axis_env)
 
 
@@ -81,10 +112,18 @@ def _stack() -> Iterator[Trace]:
 
 
 def unsafe_am_i_under_a_jit() -> bool:
-    """Whether operations are being written into a program."""
+    """Whether operations are being written into a program.
+
+    >>> mpijax.extend.core.unsafe_am_i_under_a_jit_DO_NOT_USE()
+    False
+    """
     return any(isinstance(t, JaxprTrace) for t in _stack())
 
 
 def unsafe_am_i_under_a_vmap() -> bool:
-    """Whether operations are being batched."""
+    """Whether operations are being batched.
+
+    >>> mpijax.extend.core.unsafe_am_i_under_a_vmap_DO_NOT_USE()
+    False
+    """
     return any(isinstance(t, BatchTrace) for t in _stack())

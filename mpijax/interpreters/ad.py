@@ -48,22 +48,44 @@ primitive_transposes = RuleTable("transpose")
 
 
 def add_jaxvals(x: Any, y: Any) -> Any:
-    """The sum of two tangents."""
+    """The sum of two tangents.
+
+    >>> mpijax.interpreters.ad.add_jaxvals(jnp.ones(2), jnp.ones(2))
+    Array([2., 2.], dtype=float32)
+    """
     return registry["add_any"].bind(x, y)
 
 
 def get_primitive_transpose(p: Primitive) -> Callable:
-    """The transpose rule of a primitive, which may be one that says why there is none."""
+    """The transpose rule of a primitive, which may be one that says why there is none.
+
+    >>> callable(mpijax.interpreters.ad.get_primitive_transpose(lax.neg_p))
+    True
+    """
     return primitive_transposes.get(p, p.transpose)
 
 
 def defjvp(primitive: Primitive, *jvprules: Callable | None) -> None:
-    """Derivatives by operand: `rule(tangent, *primals, **params)`, or None for an operand without."""
+    """Derivatives by operand: `rule(tangent, *primals, **params)`, or None for an operand without.
+
+    >>> ad, half_p = mpijax.interpreters.ad, mpijax.extend.core.Primitive("half")
+    >>> implementation, types = half_p.def_impl(lambda x: x / 2), half_p.def_abstract_eval(lambda x: x)
+    >>> ad.defjvp(half_p, lambda t, x: t / 2)
+    >>> mpijax.jvp(half_p.bind, (jnp.float32(3),), (jnp.float32(1),))
+    (Array(1.5, dtype=float32), Array(0.5, dtype=float32))
+    """
     primitive_jvps[primitive] = functools.partial(_by_operand, primitive, jvprules, False)
 
 
 def defjvp2(primitive: Primitive, *jvprules: Callable | None) -> None:
-    """Derivatives by operand that read the result: `rule(tangent, result, *primals, **params)`."""
+    """Derivatives by operand that read the result: `rule(tangent, result, *primals, **params)`.
+
+    >>> ad, root_p = mpijax.interpreters.ad, mpijax.extend.core.Primitive("root")
+    >>> implementation, types = root_p.def_impl(jnp.sqrt), root_p.def_abstract_eval(lambda x: x)
+    >>> ad.defjvp2(root_p, lambda t, root, x: t / (2 * root))
+    >>> mpijax.jvp(root_p.bind, (jnp.float32(4),), (jnp.float32(1),))
+    (Array(2., dtype=float32), Array(0.25, dtype=float32))
+    """
     primitive_jvps[primitive] = functools.partial(_by_operand, primitive, jvprules, True)
 
 
@@ -78,12 +100,26 @@ def _by_operand(primitive, rules, reads_result, primals, tangents, **params):
 
 
 def deflinear(primitive: Primitive, transpose_rule: Callable) -> None:
-    """A linear primitive; `transpose_rule(cotangent, **params) -> [cotangent of each operand]`."""
+    """A linear primitive; `transpose_rule(cotangent, **params) -> [cotangent of each operand]`.
+
+    >>> ad, half_p = mpijax.interpreters.ad, mpijax.extend.core.Primitive("half_linear")
+    >>> implementation, types = half_p.def_impl(lambda x: x / 2), half_p.def_abstract_eval(lambda x: x)
+    >>> ad.deflinear(half_p, lambda ct: [half_p.bind(ct)])
+    >>> mpijax.grad(half_p.bind)(jnp.float32(3))
+    Array(0.5, dtype=float32)
+    """
     deflinear2(primitive, lambda ct, *_, **params: transpose_rule(ct, **params))
 
 
 def deflinear2(primitive: Primitive, transpose_rule: Callable) -> None:
-    """A linear primitive; `transpose_rule(cotangent, *args, **params) -> [cotangent of each operand]`."""
+    """A linear primitive; `transpose_rule(cotangent, *args, **params) -> [cotangent of each operand]`.
+
+    >>> ad, half_p = mpijax.interpreters.ad, mpijax.extend.core.Primitive("half_linear2")
+    >>> implementation, types = half_p.def_impl(lambda x: x / 2), half_p.def_abstract_eval(lambda x: x)
+    >>> ad.deflinear2(half_p, lambda ct, x: [half_p.bind(ct)])
+    >>> mpijax.grad(half_p.bind)(jnp.float32(3))
+    Array(0.5, dtype=float32)
+    """
 
     def jvp(primals, tangents, **params):
         return primitive.bind(*primals, **params), primitive.bind(*map(instantiate_zeros, tangents), **params)
@@ -93,7 +129,14 @@ def deflinear2(primitive: Primitive, transpose_rule: Callable) -> None:
 
 
 def defbilinear(prim: Primitive, lhs_rule: Callable, rhs_rule: Callable) -> None:
-    """A primitive linear in each of two operands; `rule(cotangent, x, y, **params)` gives one operand's cotangent."""
+    """A primitive linear in each of two operands; `rule(cotangent, x, y, **params)` gives one operand's cotangent.
+
+    >>> ad, times_p = mpijax.interpreters.ad, mpijax.extend.core.Primitive("times")
+    >>> implementation, types = times_p.def_impl(lambda x, y: x * y), times_p.def_abstract_eval(lambda x, y: x)
+    >>> ad.defbilinear(times_p, lambda ct, x, y: ct * y, lambda ct, x, y: x * ct)
+    >>> mpijax.grad(times_p.bind, argnums=(0, 1))(jnp.float32(3), jnp.float32(5))
+    (Array(5., dtype=float32), Array(3., dtype=float32))
+    """
 
     def transpose(ct, x, y, **params):
         if is_undefined_primal(x):

@@ -65,12 +65,24 @@ axis_primitive_batchers = RuleTable("batch", _with_size_and_name, _with_record)
 
 
 def broadcast(x: Any, sz: int, axis: int) -> Any:
-    """x repeated along a new axis."""
+    """x repeated along a new axis.
+
+    >>> mpijax.interpreters.batching.broadcast(jnp.array([1, 2]), 3, 1)
+    Array([[1, 1, 1],
+           [2, 2, 2]], dtype=int32)
+    """
     return _repeat_at(x, axis, sz)
 
 
 def defvectorized(prim: Primitive) -> None:
-    """A primitive of one operand, or of operands of equal shape, that works on each element by itself."""
+    """A primitive of one operand, or of operands of equal shape, that works on each element by itself.
+
+    >>> half_p = mpijax.extend.core.Primitive("half_vectorized")
+    >>> implementation, types = half_p.def_impl(lambda x: x / 2), half_p.def_abstract_eval(lambda x: x)
+    >>> mpijax.interpreters.batching.defvectorized(half_p)
+    >>> mpijax.vmap(half_p.bind)(jnp.arange(3.0))
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
 
     def rule(args, dims, **params):
         if len(set(dims)) > 1:
@@ -84,7 +96,14 @@ def defvectorized(prim: Primitive) -> None:
 
 
 def defbroadcasting(prim: Primitive) -> None:
-    """A primitive that works element by element, and takes operands with axes of size 1, and scalars, with others."""
+    """A primitive that works element by element, and takes operands with axes of size 1, and scalars, with others.
+
+    >>> plus_p = mpijax.extend.core.Primitive("plus")
+    >>> implementation, types = plus_p.def_impl(lambda x, y: x + y), plus_p.def_abstract_eval(lambda x, y: x)
+    >>> mpijax.interpreters.batching.defbroadcasting(plus_p)
+    >>> mpijax.vmap(plus_p.bind, in_axes=(0, None))(jnp.arange(3.0), jnp.float32(10))
+    Array([10., 11., 12.], dtype=float32)
+    """
 
     def rule(args, dims, **params):
         if len({(typeof(x).shape, d) for x, d in zip(args, dims, strict=True) if typeof(x).ndim}) == 1:
@@ -101,7 +120,15 @@ def defbroadcasting(prim: Primitive) -> None:
 
 
 def defreducer(prim: Primitive) -> None:
-    """A primitive of one operand that takes away the axes in its parameter `axes`."""
+    """A primitive of one operand that takes away the axes in its parameter `axes`.
+
+    >>> total_p = mpijax.extend.core.Primitive("total")
+    >>> implementation = total_p.def_impl(lambda x, *, axes: lax.reduce_sum(x, axes))
+    >>> types = total_p.def_abstract_eval(lambda x, *, axes: mpijax.core.ShapedArray((), x.dtype))
+    >>> mpijax.interpreters.batching.defreducer(total_p)
+    >>> mpijax.vmap(lambda x: total_p.bind(x, axes=(0,)))(jnp.arange(6.0).reshape(2, 3))
+    Array([ 3., 12.], dtype=float32)
+    """
 
     def rule(args, dims, *, axes, **params):
         (x,), (dim,) = args, dims

@@ -41,6 +41,9 @@ def lower_fun(fun: Callable, multiple_results: bool = True) -> TraceableLowering
 
     Args:
       multiple_results: whether `fun` returns a sequence; False for one array.
+
+    >>> callable(mpijax.interpreters.mlir.lower_fun(lambda x: 2 * x, multiple_results=False).fun)
+    True
     """
     if not callable(fun):
         raise TypeError(f"lower_fun takes a function, got {fun!r}")
@@ -59,6 +62,14 @@ def register_lowering(
       inline, cacheable: accepted; the function is always inlined.
 
     A rule that makes MLIR is accepted: what needs it raises NotImplementedError.
+
+    >>> from mpijax.extend.core import Primitive
+    >>> double_p = Primitive("doubled_by_a_lowering")
+    >>> shape_of_result = double_p.def_abstract_eval(lambda x: x)
+    >>> rule = mpijax.interpreters.mlir.lower_fun(lambda x: 2 * x, multiple_results=False)
+    >>> kept = mpijax.interpreters.mlir.register_lowering(double_p, rule)
+    >>> mpijax.jit(double_p.bind)(jnp.arange(3))
+    Array([0, 2, 4], dtype=int32)
     """
     if not isinstance(prim, Primitive):
         raise TypeError(

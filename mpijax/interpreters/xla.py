@@ -10,7 +10,11 @@ __all__ = ["apply_primitive"]
 
 
 def apply_primitive(prim: Primitive, *args: Any, **params: Any) -> Any:
-    """Run a primitive on arrays, as a program made of its lowering. `p.def_impl(partial(apply_primitive, p))`."""
+    """Run a primitive on arrays, as a program made of its lowering. `p.def_impl(partial(apply_primitive, p))`.
+
+    >>> mpijax.interpreters.xla.apply_primitive(lax.sin_p, jnp.zeros(2), accuracy=None)
+    Array([0., 0.], dtype=float32)
+    """
     return evaluate(prim, args, params)
 
 

@@ -81,7 +81,11 @@ def expand_front(x: Any, ndim: int) -> Any:
 
 
 def at_front(x: Any, dim: int | None, size: int) -> Any:
-    """x with its batch axis first, repeated for all examples if it has none."""
+    """x with its batch axis first, repeated for all examples if it has none.
+
+    >>> mpijax.interpreters.batching.bdim_at_front(jnp.zeros((2, 5)), 1, 5).shape
+    (5, 2)
+    """
     return repeat_at(x, 0, size) if dim is None else move_dim(x, dim, 0)
 
 

@@ -133,7 +133,11 @@ def batch_flat(fun: Callable, axis: AxisData, args: Sequence[Any], dims: Sequenc
 
 
 def move_dim(x: Any, source: int, target: int) -> Any:
-    """Transpose so that axis `source` becomes axis `target`."""
+    """Transpose so that axis `source` becomes axis `target`.
+
+    >>> mpijax.interpreters.batching.moveaxis(jnp.zeros((2, 3, 4)), 0, 2).shape
+    (3, 4, 2)
+    """
     ndim = typeof(x).ndim
     source, target = source % ndim, target % ndim
     if source == target:

@@ -15,7 +15,12 @@ from mpijax.transforms.zeros import Zero, instantiate
 
 
 class JVPTracer(DualTracer):
-    """A value with its tangent."""
+    """A value with its tangent.
+
+    >>> mpijax.jvp(lambda x: print(isinstance(x, mpijax.interpreters.ad.JVPTracer)) or x, (1.0,), (1.0,))[1]
+    True
+    Array(1., dtype=float32, weak_type=True)
+    """
 
     __slots__ = ()
 
@@ -24,7 +29,12 @@ class JVPTracer(DualTracer):
 
 
 class JVPTrace(DualTrace):
-    """Runs every operation together with its derivative, both in the parent."""
+    """Runs every operation together with its derivative, both in the parent.
+
+    >>> mpijax.jvp(lambda x: print(type(x._trace).__name__) or x, (1.0,), (1.0,))[1]
+    JVPTrace
+    Array(1., dtype=float32, weak_type=True)
+    """
 
     __slots__ = ()
     tracer = JVPTracer

@@ -12,7 +12,11 @@ from mpijax.core.trace import DebugInfo, JaxprTrace, JitTracer, current_trace, s
 
 
 class PartialVal(tuple):
-    """A value that is known, `(None, value)`, or of which the type alone is, `(type, None)`."""
+    """A value that is known, `(None, value)`, or of which the type alone is, `(type, None)`.
+
+    >>> mpijax.interpreters.partial_eval.PartialVal((None, 3.0)).is_known()
+    True
+    """
 
     __slots__ = ()
 

@@ -16,7 +16,11 @@ from mpijax.transforms.zeros import Zero, add_tangents, instantiate
 
 
 class UndefPrimal:
-    """In place of a linear argument in transpose rules: only its type is known."""
+    """In place of a linear argument in transpose rules: only its type is known.
+
+    >>> mpijax.interpreters.ad.UndefinedPrimal(mpijax.typeof(jnp.zeros(3))).aval
+    ShapedArray(float32[3])
+    """
 
     __slots__ = ("aval",)
 
@@ -28,6 +32,11 @@ class UndefPrimal:
 
 
 def is_undefined_primal(x: Any) -> bool:
+    """Whether `x`, an operand in a transpose rule, is a linear one, of which only the type is known.
+
+    >>> mpijax.interpreters.ad.is_undefined_primal(3.0)
+    False
+    """
     return type(x) is UndefPrimal
 
 

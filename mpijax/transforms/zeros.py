@@ -61,7 +61,11 @@ def as_array(x: Any) -> Any:
 
 
 def zeros(aval: ShapedArray) -> Any:
-    """An array of zeros of the given type, made in the current trace; float0 zeros are NumPy arrays."""
+    """An array of zeros of the given type, made in the current trace; float0 zeros are NumPy arrays.
+
+    >>> mpijax.interpreters.ad.zeros_like_aval(mpijax.typeof(jnp.ones(2)))
+    Array([0., 0.], dtype=float32)
+    """
     if aval.dtype == dtypes.float0:
         return np.zeros(aval.shape, dtypes.float0)
     zero = scalar_of_type(0, aval)
@@ -75,12 +79,20 @@ def zeros(aval: ShapedArray) -> Any:
 
 
 def instantiate(tangent: Any) -> Any:
-    """A symbolic zero as an array; anything else unchanged."""
+    """A symbolic zero as an array; anything else unchanged.
+
+    >>> mpijax.interpreters.ad.instantiate_zeros(mpijax.interpreters.ad.Zero(mpijax.typeof(jnp.ones(2))))
+    Array([0., 0.], dtype=float32)
+    """
     return zeros(tangent.aval) if type(tangent) is Zero else tangent
 
 
 def add_tangents(x: Any, y: Any) -> Any:
-    """The sum of two tangents, either of which may be a symbolic zero."""
+    """The sum of two tangents, either of which may be a symbolic zero.
+
+    >>> mpijax.interpreters.ad.add_tangents(mpijax.interpreters.ad.Zero(mpijax.typeof(jnp.ones(2))), jnp.ones(2))
+    Array([1., 1.], dtype=float32)
+    """
     if type(x) is Zero:
         return y
     if type(y) is Zero:

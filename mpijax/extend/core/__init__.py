@@ -75,12 +75,20 @@ array_types = {np.ndarray, np.generic, Array}
 
 
 def jaxprs_in_params(params):
-    """The Jaxprs among the parameters of an equation."""
+    """The Jaxprs among the parameters of an equation.
+
+    >>> len(list(mpijax.extend.core.jaxprs_in_params(mpijax.make_jaxpr(mpijax.jit(jnp.sin))(1.0).eqns[0].params)))
+    1
+    """
     return [x.jaxpr if isinstance(x, ClosedJaxpr) else x for x in subjaxprs(params)]
 
 
 def mapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
-    """The type of one example, given that of a batch of `size` along `axis`."""
+    """The type of one example, given that of a batch of `size` along `axis`.
+
+    >>> mpijax.extend.core.mapped_aval(5, 0, mpijax.typeof(jnp.ones((5, 3))))
+    ShapedArray(float32[3])
+    """
     if axis is None:
         return aval
     if aval.shape[axis] != size:
@@ -89,12 +97,20 @@ def mapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
 
 
 def unmapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
-    """The type of a batch of `size` along `axis`, given that of one example."""
+    """The type of a batch of `size` along `axis`, given that of one example.
+
+    >>> mpijax.extend.core.unmapped_aval(5, 0, mpijax.typeof(jnp.ones(3)))
+    ShapedArray(float32[5,3])
+    """
     return aval if axis is None else aval.update(shape=(*aval.shape[:axis], size, *aval.shape[axis:]))
 
 
 def valid_jaxtype(x) -> bool:
-    """Whether a value has a type in programs."""
+    """Whether a value has a type in programs.
+
+    >>> mpijax.extend.core.valid_jaxtype(1.0), mpijax.extend.core.valid_jaxtype("text")
+    (True, False)
+    """
     from mpijax.core.trace import typeof
 
     try:
@@ -109,6 +125,9 @@ def concrete_or_error(force: Callable | None, val: Any, context: str = "") -> An
 
     Raises:
       ConcretizationTypeError: for a traced value that is not known.
+
+    >>> mpijax.extend.core.concrete_or_error(int, jnp.array(3))
+    3
     """
     if isinstance(val, Tracer):
         known = val.concrete()
@@ -119,17 +138,30 @@ def concrete_or_error(force: Callable | None, val: Any, context: str = "") -> An
 
 
 def primal_dtype_to_tangent_dtype(primal_dtype: Any) -> Any:
-    """The dtype of tangents of values of a dtype: float0 for integers and bool."""
+    """The dtype of tangents of values of a dtype: float0 for integers and bool.
+
+    >>> mpijax.extend.core.primal_dtype_to_tangent_dtype(np.dtype("float32"))
+    dtype('float32')
+    """
     return ShapedArray((), primal_dtype).to_tangent_aval().dtype
 
 
 def gensym(suffix: str = "") -> Callable[[ShapedArray], Var]:
-    """What makes a new variable of a type. Variables get their names where a program is printed."""
+    """What makes a new variable of a type. Variables get their names where a program is printed.
+
+    >>> mpijax.extend.core.gensym()(mpijax.typeof(jnp.ones(3))).aval
+    ShapedArray(float32[3])
+    """
     return Var
 
 
 def new_jaxpr_eqn(invars, outvars, primitive, params, effects=no_effects, source_info=None, ctx=None) -> JaxprEqn:
-    """An equation, by default of the line that is being executed. `ctx` is of JAX, and not used."""
+    """An equation, by default of the line that is being executed. `ctx` is of JAX, and not used.
+
+    >>> x = mpijax.extend.core.Var(mpijax.typeof(1.0))
+    >>> mpijax.extend.core.new_jaxpr_eqn([x], [mpijax.extend.core.Var(x.aval)], lax.neg_p, {}).primitive
+    neg
+    """
     source = current_source() if source_info is None else source_info
     return JaxprEqn(primitive, list(invars), list(outvars), params, effects, source)
 
