@@ -14,7 +14,7 @@ from mpijax.version import __version_info__ as __version_info__
 _MODULES = frozenset(
     """ad_checkpoint api_util core custom_batching custom_derivatives debug distributed dlpack dtypes errors
     example_libraries experimental export extend ffi flatten_util image interpreters lax monitoring mpi nn numpy ops
-    profiler random scipy sharding stages test_util tree tree_util typing version""".split()
+    profiler random ref scipy sharding stages test_util tree tree_util typing version""".split()
 )
 
 # Where the public names live.
@@ -33,7 +33,7 @@ _HOMES = {
     "mpijax.core.trace": "typeof",
     "mpijax.distributed.notebook": "load_ipython_extension",
     "mpijax.distributed.spawning": "spawn",
-    "mpijax.missing": """empty_ref free_ref freeze new_ref""",
+    "mpijax.core.refs": "Ref empty_ref free_ref freeze new_ref",
     "mpijax.ops.callbacks": "pure_callback",
     "mpijax.ops.numba_call": "numba_call",
     "mpijax.runtime.devices": """Device default_backend device_count devices host_count host_id host_ids

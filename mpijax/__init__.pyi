@@ -28,6 +28,7 @@ from mpijax import numpy as numpy
 from mpijax import ops as ops
 from mpijax import profiler as profiler
 from mpijax import random as random
+from mpijax import ref as ref
 from mpijax import scipy as scipy
 from mpijax import sharding as sharding
 from mpijax import stages as stages
@@ -38,13 +39,14 @@ from mpijax import typing as typing
 from mpijax import version as version
 from mpijax.core.array_api import Array as Array
 from mpijax.core.avals import ShapeDtypeStruct as ShapeDtypeStruct
+from mpijax.core.refs import Ref as Ref
+from mpijax.core.refs import empty_ref as empty_ref
+from mpijax.core.refs import free_ref as free_ref
+from mpijax.core.refs import freeze as freeze
+from mpijax.core.refs import new_ref as new_ref
 from mpijax.core.trace import typeof as typeof
 from mpijax.distributed.notebook import load_ipython_extension as load_ipython_extension
 from mpijax.distributed.spawning import spawn as spawn
-from mpijax.missing import empty_ref as empty_ref
-from mpijax.missing import free_ref as free_ref
-from mpijax.missing import freeze as freeze
-from mpijax.missing import new_ref as new_ref
 from mpijax.ops.callbacks import pure_callback as pure_callback
 from mpijax.ops.numba_call import numba_call as numba_call
 from mpijax.runtime.array import Shard as Shard

@@ -9,22 +9,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NoReturn
 
-_REFS = (
-    "mutable arrays come with the stateful primitives; until then return the updated array (x.at[i].set(v))"
-)
 _PRIMITIVE = "it is a function of other operations here, without a primitive of its own"
-
-# Functions that can be imported, and say what to use instead when they are called.
-INSTEAD: dict[str, str] = {
-    "empty_ref": _REFS,
-    "free_ref": _REFS,
-    "freeze": _REFS,
-    "new_ref": _REFS,
-}
 
 # Reason, names without "jax."; "module." is a whole module, "module.*" all else of a module.
 _LEFT_OUT: tuple[tuple[str, str], ...] = (
-    (_REFS, "Ref ds ref. experimental.hijax. experimental.random."),
+    ("indices are NumPy's slices: x[start:stop]", "ds"),
+    ("generators that keep their keys are left to libraries", "experimental.random."),
     (
         "XLA's tokens are not needed: communication and callbacks run in the order of the source",
         "lax.after_all lax.after_all_p lax.create_token lax.create_token_p extend.core.Token extend.core.AbstractToken",
@@ -104,8 +94,6 @@ def reason_for(module: str, name: str) -> str | None:
     """Why `module` (of mpijax or jax) does not have `name`; None where nothing is said."""
     table, inside = left_out(), module.partition(".")[2]
     full = f"{inside}.{name}" if inside else name
-    if full in INSTEAD:
-        return INSTEAD[full]
     return table.get(full) or table.get(f"{full}.") or (table.get(f"{inside}.*") if inside else None)
 
 
@@ -133,9 +121,3 @@ def missing(name: str, instead: str) -> Callable[..., NoReturn]:
     unavailable.__doc__ = f"Not available yet: {instead}."
     unavailable.instead = instead  # type: ignore[attr-defined]
     return unavailable
-
-
-def __getattr__(name: str) -> Callable[..., NoReturn]:
-    if name not in INSTEAD:
-        raise AttributeError(f"module 'mpijax.missing' has no attribute {name!r}")
-    return missing(name, INSTEAD[name])

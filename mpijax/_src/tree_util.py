@@ -1,3 +1,14 @@
 """Pytrees."""
 
+from mpijax.core.tree_registry import is_tree_node
 from mpijax.tree_util import *  # noqa: F403
+
+
+class _Registry:
+    """The types of nodes, as a container."""
+
+    def __contains__(self, nodetype: type) -> bool:
+        return nodetype is type(None) or is_tree_node(nodetype)
+
+
+_registry = _Registry()

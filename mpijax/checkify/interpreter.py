@@ -20,6 +20,7 @@ from mpijax.core.jaxpr import Jaxpr, Literal
 from mpijax.core.source import inherited, sources_from
 from mpijax.core.trace import trace_to_jaxpr
 from mpijax.transforms.flat import FlatFun, debug_info
+from mpijax.transforms.ref_state import values_of
 
 user_checks: frozenset[ErrorCategory] = frozenset({FailedCheckError})
 nan_checks: frozenset[ErrorCategory] = frozenset({NaNError})
@@ -88,7 +89,7 @@ def checkify(
     def checked(*args, **kwargs):
         flat = FlatFun(lambda: fun(*args, **kwargs), tree.tree_flatten(((), {}))[1])
         jaxpr, consts = trace_to_jaxpr(flat, (), debug_info("checkify", fun, args, kwargs))
-        error, outs = interpret(jaxpr, consts, frozenset(errors), NO_ERROR, ())
+        error, outs = interpret(jaxpr, values_of(consts), frozenset(errors), NO_ERROR, ())
         return error, tree.tree_unflatten(flat.out_tree, outs)
 
     return checked

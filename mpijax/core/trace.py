@@ -57,6 +57,22 @@ class Trace:
         """A call of a function whose derivative the user gives; see `transforms.custom`."""
         raise NotImplementedError
 
+    def without_derivative(self, value: Any) -> Any:
+        """A value of this trace without what it carries for derivatives."""
+        return value if self.parent is None else self.parent.without_derivative(value)
+
+    def read_ref(self, ref) -> Any:
+        """The value of a mutable array reference that was made outside of this trace; see `core.refs`."""
+        if self.parent is None:
+            raise ref.leaked()
+        return ref.read_in(self.parent)
+
+    def write_ref(self, ref, value) -> None:
+        """Replace the value of a reference that was made outside of this trace."""
+        if self.parent is None:
+            raise ref.leaked()
+        ref.write_in(self.parent, value)
+
 
 class Tracer(Array):
     """A value inside a transformation.
@@ -445,9 +461,16 @@ def literal_value(x: Any) -> Any:
 
 
 class JaxprTrace(Trace):
-    """Writes operations down as equations."""
+    """Writes operations down as equations.
 
-    __slots__ = ("eqns", "invars", "constvars", "constvals", "_const_tracers", "debug", "finished", "hoist")
+    Attributes:
+      refs: values, as of here, of the references from outside that are read or written; a reference that is read
+        first is a constant of the program. written: those of them that are written, in order.
+    """
+
+    __slots__ = (
+        "eqns", "invars", "constvars", "constvals", "_const_tracers", "debug", "finished", "hoist", "refs", "written"
+    )  # fmt: skip
 
     def __init__(self, parent: Trace | None = None, debug: DebugInfo | None = None):
         super().__init__(parent)
@@ -458,6 +481,8 @@ class JaxprTrace(Trace):
         self._const_tracers: dict[int, JitTracer] = {}
         self.debug = debug
         self.finished = False
+        self.refs: dict[Any, Any] = {}
+        self.written: dict[Any, None] = {}
 
     def records(self, args) -> bool:
         return True
@@ -466,6 +491,8 @@ class JaxprTrace(Trace):
         return self
 
     def new_arg(self, aval: ShapedArray) -> JitTracer:
+        if type(aval) is not ShapedArray:
+            return aval.argument(self)  # type: ignore[attr-defined]  # a mutable array reference
         var = Var(aval)
         self.invars.append(var)
         return JitTracer(self, aval, var)
@@ -483,11 +510,27 @@ class JaxprTrace(Trace):
             return JitTracer(self, aval, Literal(value, aval))
         known = self._const_tracers.get(id(x))
         if known is None:
-            var = Var(typeof(x))
-            self.constvars.append(var)
-            self.constvals.append(x)
-            known = self._const_tracers[id(x)] = JitTracer(self, var.aval, var)
+            aval = typeof(x)
+            if type(aval) is not ShapedArray:
+                raise TypeError(f"a mutable array reference of type {aval} is no array: read it first (ref[...])")
+            known = self._const_tracers[id(x)] = self._new_const(x, aval)
         return known
+
+    def _new_const(self, x: Any, aval: ShapedArray) -> JitTracer:
+        var = Var(aval)
+        self.constvars.append(var)
+        self.constvals.append(x)
+        return JitTracer(self, aval, var)
+
+    def read_ref(self, ref) -> Any:
+        known = self.refs.get(ref)
+        if known is None:
+            known = self.refs[ref] = self._new_const(ref, ref.aval.inner_aval)
+        return known
+
+    def write_ref(self, ref, value) -> None:
+        self.refs[ref] = self.lift(value)
+        self.written[ref] = None
 
     def process_primitive(self, primitive, args, params):
         if self.finished:
@@ -525,6 +568,21 @@ class JaxprTrace(Trace):
             f"{plural} of the argument{plural} {_and_list(names)}."
         )
 
+    @contextmanager
+    def holding(self, refs: Sequence[Any], values: Sequence[Any]):
+        """Inside, references from outside have the given values here; the list gets their values at the end."""
+        self.refs.update(zip(refs, map(self.lift, values), strict=True))
+        finals: list[Any] = []
+        yield finals
+        for ref in refs:
+            finals.append(self.refs.pop(ref))
+            self.written.pop(ref, None)
+
+    def refuse_refs(self) -> None:
+        """Raise NotImplementedError if the program reads or writes a mutable array reference from outside."""
+        if self.refs:
+            raise refs_refused(self.debug)
+
     def to_jaxpr(self, outs: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
         """Close the trace; the program with the given results, and the values of its constants."""
         tracers = [self.lift(x) for x in outs]
@@ -536,6 +594,16 @@ class JaxprTrace(Trace):
         jaxpr = Jaxpr(constvars, self.invars, [t.atom for t in tracers], self.eqns, debug_info=self.debug)
         self.finished = True
         return jaxpr, constvals
+
+
+def refs_refused(debug: DebugInfo | None) -> NotImplementedError:
+    """The error for a mutable array reference in a function whose program cannot hand its value on."""
+    where = f"{debug.location} traced for {debug.transformation}" if debug else "a function inside of a transformation"
+    return NotImplementedError(
+        f"{where} uses a mutable array reference from outside, which is not possible there. Pass the value in and "
+        "return the new one; rules of custom derivatives may use references where the function is differentiated "
+        "without `jit` around it (move jit outside of grad)."
+    )
 
 
 class DebugInfo:
@@ -599,11 +667,14 @@ def _leak_message(tracer: Tracer | None, trace) -> str:
 
 
 def trace_to_jaxpr(
-    fun: Callable, avals: Sequence[ShapedArray], debug: DebugInfo | None = None
+    fun: Callable, avals: Sequence[ShapedArray], debug: DebugInfo | None = None, written: list[Any] | None = None
 ) -> tuple[Jaxpr, list[Any]]:
     """Trace a function of flat arguments that returns a flat list.
 
-    Returns the Jaxpr and the values of its constants, which may be tracers of an enclosing trace.
+    Returns the Jaxpr and the values of its constants, which may be tracers of an enclosing trace, and mutable array
+    references: the constant is the value of that reference when the program is called.
+    written: gets the references that the function writes to, arguments by number; their new values are further
+    results of the Jaxpr. Without it such a function raises NotImplementedError.
     """
     trace = JaxprTrace(state.trace, debug)
     args = [trace.new_arg(a) for a in avals]
@@ -612,9 +683,9 @@ def trace_to_jaxpr(
     try:
         outs = fun(*args)
         try:
-            jaxpr, consts = trace.to_jaxpr(outs)
+            jaxpr, consts = trace.to_jaxpr([*outs, *_written_values(trace, args, written)])
         except TypeError:
-            _check_results(fun, outs, debug)
+            _check_results(fun, outs, debug, trace)
             raise
     finally:
         state.trace = saved
@@ -627,23 +698,37 @@ def trace_to_jaxpr(
     return jaxpr, consts
 
 
-def _check_results(fun: Callable, outs: Sequence[Any], debug: DebugInfo | None) -> None:
-    """Raise TypeError, naming function and place in its result, for a result that is no array."""
+def _written_values(trace: JaxprTrace, args: Sequence[Any], written: list[Any] | None) -> list[Any]:
+    """The new values of references that a traced function has written to; which they are is added to `written`."""
+    given = [(i, x) for i, x in enumerate(args) if type(x) is not JitTracer]
+    changed = [(i, x.read_in(trace)) for i, x in given]
+    changed = [(i, v) for i, v in changed if type(v) is not JitTracer or v.atom is not trace.invars[i]]
+    found = [*changed, *((ref, trace.refs[ref]) for ref in trace.written)]
+    if found and written is None:
+        raise refs_refused(trace.debug)
+    if written is not None:
+        written += [which for which, _ in found]
+    return [value for _, value in found]
+
+
+def _check_results(fun: Callable, outs: Sequence[Any], debug: DebugInfo | None, trace: JaxprTrace) -> None:
+    """Raise TypeError, naming function and place in its result, for a result that is no array.
+
+    ValueError for a mutable array reference.
+    """
+    where = f"function {debug.location} traced for {debug.transformation}" if debug else "a traced function"
+    structure = getattr(fun, "out_tree", None)
     for i, x in enumerate(outs):
+        leaves = tree_leaves_with_path(structure.unflatten(range(len(outs)))) if structure else None
+        path = keystr(leaves[i][0]) if leaves else ""
         try:
-            typeof(x)
+            if type(typeof(x)) is not ShapedArray:
+                raise ValueError(
+                    f"{where} returned a mutable array reference of type {x.aval}"
+                    f"{f' at output tree path result{path}' if path else ''}, but mutable array references cannot be "
+                    f"returned.{x.origin(trace)} Return its value (ref[...]), or nothing."
+                )
         except TypeError:
-            where = (
-                f"function {debug.location} traced for {debug.transformation}"
-                if debug
-                else "a traced function"
-            )
-            structure = getattr(fun, "out_tree", None)
-            path = (
-                keystr(tree_leaves_with_path(structure.unflatten(range(len(outs))))[i][0])
-                if structure
-                else ""
-            )
             place = f" at output component {path}" if path else ""
             raise TypeError(
                 f"{where} returned a value of type {type(x)}{place}, which is not a valid JAX type. Return "
@@ -653,7 +738,10 @@ def _check_results(fun: Callable, outs: Sequence[Any], debug: DebugInfo | None) 
 
 def trace_to_closed_jaxpr(fun: Callable, avals, debug: DebugInfo | None = None) -> ClosedJaxpr:
     """Like `trace_to_jaxpr`; constants that are tracers stay among the constants."""
-    return ClosedJaxpr(*trace_to_jaxpr(fun, avals, debug))
+    jaxpr, consts = trace_to_jaxpr(fun, avals, debug)
+    if any(type(typeof(c)) is not ShapedArray for c in consts):
+        raise refs_refused(debug)
+    return ClosedJaxpr(jaxpr, consts)
 
 
 # ---------------------------------------------------------------- varying axes

@@ -205,6 +205,8 @@ def export(
 
     def do_export(*args, **kwargs) -> Exported:
         traced = fun_jit.trace(*args, **kwargs)
+        if traced.uses_refs:
+            raise ValueError(f"{traced.name!r} uses mutable array references: pass and return their values.")
         if traced.moved:
             raise ValueError(
                 f"{traced.name!r} closes over values of an enclosing transformation, so it cannot be exported there: "

@@ -19,6 +19,16 @@ from mpijax.ops.control_flow.signatures import forwarded, join_consts, with_outp
 from mpijax.ops.control_flow.varying import vary_jaxpr
 from mpijax.ops.convert import convert_element_type, stage
 from mpijax.ops.select import clamp
+from mpijax.transforms.flat import debug_info
+from mpijax.transforms.ref_state import (
+    check_aliases,
+    has_refs,
+    of_values,
+    state_passing,
+    values_in,
+    values_of,
+    write_all,
+)
 
 _NO_OPERAND = object()
 
@@ -182,8 +192,16 @@ def _switch(index, branches: Sequence[Callable], operands: tuple, **params) -> A
 def _choose(name: str, index: Callable, labels, order: Sequence[int], operands: tuple, **params) -> Any:
     """Trace the functions of `labels` in the given order, and bind `cond` with them as branches."""
     leaves, in_tree = tree.tree_flatten(operands)
+    if has_refs(leaves):
+        return _choose_with_refs(name, index, labels, order, operands, **params)
     types = tree.tree_unflatten(in_tree, [typeof(x) for x in leaves])
     bodies = {i: trace_body(labels[i][1], types, name) for i in order}
+    written = tuple(dict.fromkeys(ref for i in order for ref in bodies[i].written))
+    if written:
+        passing = [(label, state_passing(branch, written)) for label, branch in labels]
+        values, out = _choose(name, index, passing, order, (values_of(written), *operands), **params)
+        write_all(written, values)
+        return out
     joined, consts = join_consts([(bodies[i].jaxpr, bodies[i].consts) for i in order])
     branches = [closed for _, closed in sorted(zip(order, joined, strict=True))]
     first = bodies[order[0]]
@@ -196,6 +214,16 @@ def _choose(name: str, index: Callable, labels, order: Sequence[int], operands: 
     given = [*consts, *leaves]
     outs = iter(cond_p.bind(index(), *given, branches=tuple(with_outputs(b, keep) for b in branches), **params))
     return tree.tree_unflatten(first.out_tree, [next(outs) if i is None else stage(given[i]) for i in sources])
+
+
+def _choose_with_refs(name: str, index: Callable, labels, order: Sequence[int], operands: tuple, **params) -> Any:
+    """`_choose` with mutable array references among the operands: their values go in and come out."""
+    check_aliases((), tree.tree_leaves(operands), lambda: debug_info(name, labels[0][1], operands, {}))
+    values, refs = values_in(operands)
+    branches = [(label, of_values(branch, operands)) for label, branch in labels]
+    out, finals = _choose(name, index, branches, order, values, **params)
+    write_all(refs, finals)
+    return out
 
 
 def _join_axes(branches: list[ClosedJaxpr]) -> list[ClosedJaxpr]:

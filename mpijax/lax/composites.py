@@ -17,6 +17,7 @@ from mpijax.core.trace import Tracer, trace_to_jaxpr, typeof
 from mpijax.transforms.batching import batch_jaxpr_in_place
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.flat import FlatFun, debug_info
+from mpijax.transforms.ref_state import values_of
 
 
 def composite(decomposition: Callable, name: str, version: int = 0) -> Callable:
@@ -46,6 +47,7 @@ def composite(decomposition: Callable, name: str, version: int = 0) -> Callable:
         info = debug_info("composite", decomposition, args, {})
         jaxpr, consts = trace_to_jaxpr(flat, [typeof(x) for x in leaves], info)
         closed, moved = hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer))
+        moved = values_of(moved)
         attributes = tuple((key, *_hashable(value)) for key, value in kwargs.items())
         outs = composite_p.bind(
             *moved, *leaves, name=name, attributes=attributes, version=version, jaxpr=closed

@@ -16,6 +16,7 @@ from mpijax.transforms.custom_jvp import custom_jvp
 from mpijax.transforms.derivatives import linear_transpose, linearize
 from mpijax.transforms.flat import FlatFun, debug_info
 from mpijax.transforms.jvp import jvp_flat
+from mpijax.transforms.ref_state import values_of
 from mpijax.transforms.zeros import Zero, zeros
 
 __all__ = ["custom_linear_solve", "custom_root"]
@@ -27,7 +28,7 @@ def _traced(fun: Callable, what: str, *args: Any) -> tuple[ClosedJaxpr, list[Any
     avals = [typeof(x) for x in tree.tree_leaves(args)]
     jaxpr, consts = trace_to_jaxpr(flat, avals, debug_info(what, fun, args, {}))
     closed, moved = hoist_tracers(jaxpr, consts, lambda _: True)
-    return closed, moved, flat.out_tree
+    return closed, values_of(moved), flat.out_tree
 
 
 def _check_structure(what: str, expected: str, found, wanted, has_aux: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,12 +12,24 @@ from mpijax.core import config, errors, tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.memo import memo_on_jaxpr
+from mpijax.core.refs import Ref
 from mpijax.core.trace import Tracer, typeof
 from mpijax.ops.control_flow.common import Body, check_carry, chosen, merged, promote_weak, split, trace_body
 from mpijax.ops.control_flow.scan import scan_p, slice_aval
 from mpijax.ops.convert import convert_element_type
 from mpijax.ops.shapes import expand_dims, reshape
 from mpijax.ops.slicing import concatenate, index_in_dim, slice
+from mpijax.transforms.flat import debug_info
+from mpijax.transforms.ref_state import (
+    check_aliases,
+    has_refs,
+    made_of,
+    refs_in,
+    state_passing,
+    values_in,
+    values_of,
+    write_all,
+)
 from mpijax.transforms.vmap import vmap
 
 
@@ -64,6 +77,8 @@ def scan(
     xs_leaves, xs_tree = tree.tree_flatten(xs)
     init_avals = [typeof(x) for x in init_leaves]
     length = _scan_length(xs_leaves, length)
+    if has_refs(init_leaves) or has_refs(xs_leaves):
+        return _scan_over_refs(f, init, xs, length, reverse, unroll)
     if config.disable_jit.value:
         return _python_scan(f, init, xs, length, reverse)
     x_avals = [slice_aval(typeof(x)) for x in xs_leaves]
@@ -74,6 +89,8 @@ def scan(
         return body, _carry_tree(body)
 
     body, carry_tree = trace(init_avals)
+    if body.written:
+        return _scan_writing(f, body.written, init, xs, length, reverse, unroll)
     if carry_tree.num_leaves == len(init_leaves):
         init_leaves, changed = promote_weak(init_leaves, body.out_avals[: len(init_leaves)])
         if changed:
@@ -83,6 +100,44 @@ def scan(
     check_carry("scan body", f, init_tree, init_avals, carry_tree, carry_avals)
     carry, ys = _bind(body, init_leaves, xs_leaves, length, bool(reverse), _turns_at_once(unroll, length))
     return tree.tree_unflatten(body.out_tree, [*carry, *ys])
+
+
+def _scan_writing(f: Callable, written: Sequence[Ref], init, xs, length: int, reverse: bool, unroll) -> tuple[Any, Any]:
+    """`scan` where `f` writes to references from outside: their values are carried."""
+    explicit = state_passing(f, written)
+    turn = made_of(explicit, _carrying, lambda fun: lambda carry, x: _pair_carried(fun()(carry[0], carry[1], x)))
+    (values, carry), ys = scan(turn, (values_of(written), init), xs, length, reverse, unroll)
+    write_all(written, values)
+    return carry, ys
+
+
+# The bodies of scans that carry the values of references, by function of values.
+_carrying: weakref.WeakKeyDictionary[Callable, Callable] = weakref.WeakKeyDictionary()
+
+
+def _pair_carried(result):
+    values, (carry, y) = result
+    return (values, carry), y
+
+
+def _scan_over_refs(f: Callable, init: Any, xs: Any, length: int, reverse: bool, unroll) -> tuple[Any, Any]:
+    """`scan` over the slices of references: what a turn leaves in its slice is stacked."""
+    if has_refs(tree.tree_leaves(init)):
+        raise ValueError(
+            "scan: the carry is returned, and mutable array references cannot be returned. Close over the reference, "
+            "or scan over its slices (xs)."
+        )
+    check_aliases((), tree.tree_leaves(xs), lambda: debug_info("scan", f, (init, xs), {}))
+    values, refs = values_in(xs)
+
+    def turn(carry, x):
+        slices, inner = refs_in(x, xs)
+        carry, y = f(carry, slices)
+        return carry, (y, values_of(inner))
+
+    carry, (ys, finals) = scan(turn, init, values, length, reverse, unroll)
+    write_all(refs, finals)
+    return carry, ys
 
 
 def _carry_tree(body: Body) -> Any:

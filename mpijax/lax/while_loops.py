@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from mpijax.core import config, dtypes, errors, tree
 from mpijax.core.avals import ShapedArray
+from mpijax.core.refs import Ref
 from mpijax.core.trace import Tracer, typeof
 from mpijax.lax.loops import scan
 from mpijax.ops.binary import add
@@ -20,6 +21,7 @@ from mpijax.ops.control_flow.varying import vary, vary_jaxpr
 from mpijax.ops.control_flow.while_loop import bind_while
 from mpijax.ops.convert import convert_element_type, stage
 from mpijax.ops.rules import const_like
+from mpijax.transforms.ref_state import has_refs, made_of, state_passing, values_of, write_all
 
 
 def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
@@ -58,8 +60,37 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
         except errors.ConcretizationTypeError:
             pass  # vmap's values, say, cannot decide in Python: the primitive does it
     leaves, in_tree = tree.tree_flatten(init_val)
+    if has_refs(leaves):
+        raise ValueError(
+            "while_loop: the carry is returned, and mutable array references cannot be returned. Close over the "
+            "reference."
+        )
+    written = _written(cond_fun, body_fun, tree.tree_map(typeof, init_val))
+    if written:
+        return _while_writing(cond_fun, body_fun, written, init_val)
     leaves, cond, body = _traced(cond_fun, body_fun, leaves, in_tree)
     return tree.tree_unflatten(body.out_tree, _bind(cond, body, leaves))
+
+
+def _written(cond_fun, body_fun, types) -> tuple[Ref, ...]:
+    """The mutable array references from outside that the loop writes to."""
+    if trace_body(cond_fun, (types,), "while_cond").written:
+        raise NotImplementedError("while_loop: cond_fun writes to a mutable array reference: write in body_fun.")
+    return trace_body(body_fun, (types,), "while_body").written
+
+
+def _while_writing(cond_fun, body_fun, written: Sequence[Ref], init_val: Any) -> Any:
+    """`while_loop` where `body_fun` writes to references from outside: their values are carried."""
+    cond, body = state_passing(cond_fun, written), state_passing(body_fun, written)
+    going = made_of(cond, _conditions, lambda fun: lambda carry: fun()(*carry)[1])
+    turn = made_of(body, _turns, lambda fun: lambda carry: fun()(*carry))
+    values, val = while_loop(going, turn, (values_of(written), init_val))
+    write_all(written, values)
+    return val
+
+
+_conditions: weakref.WeakKeyDictionary[Callable, Callable] = weakref.WeakKeyDictionary()
+_turns: weakref.WeakKeyDictionary[Callable, Callable] = weakref.WeakKeyDictionary()
 
 
 def _python_while(cond_fun, body_fun, init_val):
@@ -209,7 +240,7 @@ def _scan_body(body_fun: Callable) -> Callable:
 
         return turn
 
-    return _made_of(body_fun, _scan_bodies, make)
+    return made_of(body_fun, _scan_bodies, make)
 
 
 def _while_body(body_fun: Callable) -> Callable:
@@ -220,15 +251,4 @@ def _while_body(body_fun: Callable) -> Callable:
 
         return turn
 
-    return _made_of(body_fun, _while_bodies, make)
-
-
-def _made_of(body_fun: Callable, known: weakref.WeakKeyDictionary, make: Callable) -> Callable:
-    """`make` of a reference to `body_fun`; what is remembered for a function must not hold it."""
-    try:
-        found = known.get(body_fun)
-        if found is None:
-            found = known[body_fun] = make(weakref.ref(body_fun))
-        return found
-    except TypeError:  # not hashable, or without weak references
-        return make(lambda: body_fun)
+    return made_of(body_fun, _while_bodies, make)

@@ -163,7 +163,7 @@ def dispatch(jitted, args, kwargs):
         entry = jitted._programs.get(key)
     if entry is None:
         leaves, traced = jitted._prepare(args, kwargs)
-        if traced.moved:
+        if traced.moved or traced.uses_refs:
             return jitted._bind(leaves, traced)
         donated = traced.donated if any(traced.donated) else ()
         avals = traced.jaxpr.in_avals

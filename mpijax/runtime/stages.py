@@ -12,6 +12,7 @@ from mpijax.core import config, tree
 from mpijax.core.trace import Tracer, typeof
 from mpijax.runtime.engine import dispatch, physical, program_of, shardings_of
 from mpijax.runtime.loader import load_plan
+from mpijax.transforms import ref_state
 from mpijax.transforms.traced import Stage, check_structure
 
 __all__ = ["Compiled", "Lowered", "dispatch", "lower"]
@@ -107,14 +108,20 @@ class Compiled(_Later):
         """Run it. Raises TypeError for arguments of other types than it was compiled for, and for traced values."""
         leaves, structure = tree.tree_flatten((args, kwargs))
         check_structure(structure, self.in_tree, "compiled")
+        traced = self._traced
+        if not traced.uses_refs:
+            return tree.tree_unflatten(self.out_tree, self._run(leaves))
+        outs = ref_state.call(lambda operands, _: self._run(operands), traced.moved, leaves, traced.written)
+        return tree.tree_unflatten(self.out_tree, outs)
+
+    def _run(self, leaves: list[Any]) -> list[Any]:
         avals = self._traced.jaxpr.in_avals
         self._check_types(leaves, avals)
         program, layouts = self._program, shardings_of(leaves) or ()
         if layouts != _layouts(self._traced):
             donated = self._traced.donated if any(self._traced.donated) else ()
             program = program_of(self._traced.jaxpr, self._traced.name, donated, layouts, config.trace_key())
-        outs = program.run([physical(x, a) for x, a in zip(leaves, avals, strict=True)])
-        return tree.tree_unflatten(self.out_tree, outs)
+        return program.run([physical(x, a) for x, a in zip(leaves, avals, strict=True)])
 
     def _check_types(self, leaves, avals) -> None:
         wrong = []

@@ -31,6 +31,7 @@ from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.flat import FlatFun, debug_info, parameter_names
 from mpijax.transforms.jvp import jvp_jaxpr
 from mpijax.transforms.linearize import linearize_jaxpr
+from mpijax.transforms.ref_state import has_refs, is_ref, of_values, values_in, values_of, write_all
 from mpijax.transforms.transpose import is_undefined_primal, transpose_jaxpr
 from mpijax.transforms.zeros import Zero
 
@@ -118,6 +119,12 @@ def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool,
 
     for i, (a, s) in enumerate(zip(avals, flat_in, strict=True)):
         _check_fits(f, mesh, a, s, i, parameters)
+    if has_refs(leaves):
+        values, refs = values_in(args)
+        specs = [s for s, x in zip(flat_in, leaves, strict=True) if is_ref(x)]
+        out, finals = _call(of_values(f, args), mesh, names, in_specs, (out_specs, specs), check_vma, values)
+        write_all(refs, finals)
+        return out
     local = [shard_aval(mesh, s, a, check_vma) for a, s in zip(avals, flat_in, strict=True)]
     flat_fun = FlatFun(f, in_tree)
     flat_out: list[PartitionSpec] = []
@@ -141,6 +148,7 @@ def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool,
             raise
         return _run_eagerly(f, mesh, names, flat_in, out_specs, check_vma, args)
     closed, moved = hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer))
+    moved = values_of(moved)
     out_tree = flat_fun.out_tree
     outs = shard_map_p.bind(
         *moved,

@@ -16,6 +16,7 @@ from mpijax.transforms.derivatives import jvp, linear_transpose, linearize, vjp
 from mpijax.transforms.flat import FlatFun, debug_info
 from mpijax.transforms.jacobians import hessian, jacfwd, jacobian, jacrev
 from mpijax.transforms.jit import clear_caches, jit
+from mpijax.transforms.ref_state import check_aliases, values_of
 from mpijax.transforms.vmap import vmap
 
 __all__ = [
@@ -32,6 +33,8 @@ def make_jaxpr(
     return_shape: bool = False,
 ) -> Callable[..., Any]:
     """A function that returns the Jaxpr of `fun` for its arguments; nothing is computed.
+
+    Programs know no mutable array references: their values are arguments, what is written comes after the results.
 
     Args:
       fun: a function of pytrees of arrays.
@@ -56,14 +59,17 @@ def make_jaxpr(
 
         flat_fun = FlatFun(call, in_tree)
         with named_axes(dict(axis_env or ())):
+            check_aliases((), leaves, lambda: debug_info("make_jaxpr", fun, args, kwargs))
             jaxpr, consts = trace_to_jaxpr(
-                flat_fun, [abstractify(x) for x in leaves], debug_info("make_jaxpr", fun, args, kwargs)
+                flat_fun, [abstractify(x) for x in leaves], debug_info("make_jaxpr", fun, args, kwargs), []
             )
-        closed = ClosedJaxpr(jaxpr, consts)
+        closed = ClosedJaxpr(jaxpr, values_of(consts))
         if not return_shape:
             return closed
-        shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in closed.out_avals]
-        return closed, tree.tree_unflatten(flat_fun.out_tree, shapes)
+        structure: Any = flat_fun.out_tree
+        avals = closed.out_avals[: structure.num_leaves]
+        shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals]
+        return closed, tree.tree_unflatten(structure, shapes)
 
     name = getattr(fun, "__name__", "function")
     make_jaxpr_f.__name__ = f"make_jaxpr({name})"
@@ -79,6 +85,7 @@ def eval_shape(fun: Callable, *args, **kwargs):
     leaves, in_tree = tree.tree_flatten((args, kwargs))
     flat_fun = FlatFun(fun, in_tree)
     avals = [abstractify(x) for x in leaves]
-    jaxpr, _ = trace_to_jaxpr(flat_fun, avals, debug_info("eval_shape", fun, args, kwargs))
+    jaxpr, _ = trace_to_jaxpr(flat_fun, avals, debug_info("eval_shape", fun, args, kwargs), [])
     shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in jaxpr.out_avals]
-    return tree.tree_unflatten(flat_fun.out_tree, shapes)
+    structure: Any = flat_fun.out_tree
+    return tree.tree_unflatten(structure, shapes[: structure.num_leaves])

@@ -8,6 +8,7 @@ from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, eval_jaxpr, without_dead_
 from mpijax.core.lowering import Inline
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import Primitive
+from mpijax.core.refs import Ref
 from mpijax.core.trace import state
 from mpijax.transforms.batching import batch_jaxpr_in_place
 from mpijax.transforms.jvp import jvp_jaxpr
@@ -152,8 +153,8 @@ def call_jaxpr(closed: ClosedJaxpr, args, *, name: str, inline: bool = False, ke
 
 
 def hoist_tracers(jaxpr: Jaxpr, consts, is_tracer) -> tuple[ClosedJaxpr, list[Any]]:
-    """Turn constants that are tracers into leading arguments; returns their values too."""
-    traced = [is_tracer(c) for c in consts]
+    """Turn constants that are tracers, or mutable array references, into leading arguments; returns those too."""
+    traced = [type(c) is Ref or is_tracer(c) for c in consts]
     moved = [c for c, t in zip(consts, traced, strict=True) if t]
     if not moved:
         return ClosedJaxpr(jaxpr, consts), []

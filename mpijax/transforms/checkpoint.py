@@ -11,9 +11,18 @@ from mpijax.core import config, tree
 from mpijax.core.errors import ConcretizationTypeError
 from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.source import callable_name, sources_of_function
-from mpijax.core.trace import Tracer, state, trace_to_jaxpr, typeof
+from mpijax.core.trace import state, trace_to_jaxpr, typeof
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, parameter_names
+from mpijax.transforms.ref_state import (
+    has_refs,
+    may_be_kept,
+    of_values,
+    state_passing,
+    values_in,
+    values_of,
+    write_all,
+)
 from mpijax.transforms.remat import remat_p
 
 # Traced programs, per function, so that uses of one function share them.
@@ -65,19 +74,39 @@ def checkpoint(
     if not isinstance(cse, (bool, tuple)):
         raise TypeError(f"prevent_cse must be a bool or a sequence of bools, got {cse!r} of type {type(cse)}.")
 
+    def again_of(explicit: Callable) -> Callable:
+        """A function of the values of mutable array references under the same options."""
+        return checkpoint(
+            explicit, prevent_cse=bool(cse), policy=policy, static_argnums=nums, static_argnames=names
+        )
+
     @wraps(fun)
     def fun_remat(*args, **kwargs):
         static = _static_positions(nums, len(args))
         dynamic = [a for i, a in enumerate(args) if i not in static]
         passed = {k: v for k, v in kwargs.items() if k not in names}
         leaves, in_tree = tree.tree_flatten((dynamic, passed))
+        if has_refs(leaves):
+            values, refs = values_in((args, kwargs))
+            explicit = of_values(lambda args, kwargs: fun(*args, **kwargs), (args, kwargs))
+            again = again_of(lambda *args, **kwargs: explicit(args, kwargs))
+            out, new_values = again(*values[0], **values[1])
+            write_all(refs, new_values)
+            return out
         try:
             avals = tuple([typeof(x) for x in leaves])
         except TypeError:
             listed = parameter_names(fun, args, kwargs)
             check_arguments(leaves, f"checkpoint of {callable_name(fun)}", lambda i: listed[i])
             raise
-        jaxpr, consts, out_tree = _trace(fun, args, kwargs, static, names, in_tree, avals)
+        jaxpr, consts, out_tree, written = _trace(fun, args, kwargs, static, names, in_tree, avals)
+        if written:
+            explicit = state_passing(fun, written)
+            again = again_of(lambda *args, values_of_refs, **kwargs: explicit(values_of_refs, *args, **kwargs))
+            new_values, out = again(*args, values_of_refs=values_of(written), **kwargs)
+            write_all(written, new_values)
+            return out
+        consts = values_of(consts)
         flags = cse
         if isinstance(cse, tuple):
             given = (tuple(dynamic), passed) if passed else tuple(dynamic)
@@ -117,8 +146,8 @@ def _static_positions(nums: Any, count: int) -> frozenset[int]:
     return frozenset(i % count for i in nums)
 
 
-def _trace(fun, args, kwargs, static, names, in_tree, avals) -> tuple[ClosedJaxpr, list[Any], Any]:
-    """The Jaxpr, which takes the values closed over first, these values, and the structure of the result."""
+def _trace(fun, args, kwargs, static, names, in_tree, avals) -> tuple[ClosedJaxpr, list[Any], Any, list]:
+    """The Jaxpr, which takes the values closed over first, these, the result's structure, and the refs written to."""
     fixed = tuple((i, args[i]) for i in sorted(static)) + tuple((k, kwargs[k]) for k in names if k in kwargs)
     scope = config.trace_key(), tuple(state.axis_env.items()), state.manual_axes
     key = (in_tree, avals, fixed, len(args), *scope)
@@ -128,16 +157,18 @@ def _trace(fun, args, kwargs, static, names, in_tree, avals) -> tuple[ClosedJaxp
     except TypeError:  # a function without weak references, or a static argument without a hash
         known, found = None, None
     if found is None:
+        written: list[Any] = []
         flat = FlatFun(_of_dynamic(fun, dict(fixed), len(args)), in_tree)
         try:
             with sources_of_function(fun):
-                jaxpr, consts = trace_to_jaxpr(flat, avals, debug_info("checkpoint / remat", fun, args, kwargs))
+                debug = debug_info("checkpoint / remat", fun, args, kwargs)
+                jaxpr, consts = trace_to_jaxpr(flat, avals, debug, written)
         except ConcretizationTypeError as error:
             _point_to_static_arguments(error)
             raise
         closed, moved = hoist_tracers(jaxpr, consts, lambda _: True)
-        found = closed, moved, flat.out_tree
-        if known is not None and not any(isinstance(c, Tracer) for c in moved):
+        found = closed, moved, flat.out_tree, written
+        if known is not None and may_be_kept(moved):
             known[key] = found
     return found
 

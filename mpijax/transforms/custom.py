@@ -23,6 +23,7 @@ from mpijax.core.trace import Tracer, state, trace_to_jaxpr, typeof
 from mpijax.transforms.batching import batch_at, batch_flat
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.flat import FlatFun
+from mpijax.transforms.ref_state import has_refs, values_of
 from mpijax.transforms.zeros import Zero
 
 # ---------------------------------------------------------------- decorated functions
@@ -111,6 +112,11 @@ class ResultTypes:
 
         def fun(*leaves):
             outs = flat(*leaves)
+            if has_refs(outs):
+                raise ValueError(
+                    "the primal function of a custom derivative returned a mutable array reference, but mutable array "
+                    "references cannot be returned there"
+                )
             self.of_fun = flat.out_tree, [typeof(x) for x in outs]
             return outs
 
@@ -194,6 +200,7 @@ class CustomCall:
         """Record the application as an equation that holds the traced function."""
         jaxpr, consts = trace_to_jaxpr(self.fun, [typeof(x) for x in args], self.debug)
         closed, moved = hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer))
+        moved = values_of(moved)
         params = {"name": self.name, "call_jaxpr": closed, "num_consts": len(moved)}
         params |= {**self.params(closed, len(moved)), "symbolic_zeros": self.symbolic_zeros}
         return trace.process_primitive(self.primitive, (*moved, *args), params)

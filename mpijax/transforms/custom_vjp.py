@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,12 @@ import numpy as np
 from mpijax.core import dtypes, errors, tree
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive, registry
+from mpijax.core.refs import Ref
 from mpijax.core.source import callable_name
 from mpijax.core.trace import Tracer, typeof
 from mpijax.transforms.custom import CustomCall, CustomFunction, CustomPrimitive, ResultTypes, Rule, RuleWords
 from mpijax.transforms.flat import FlatFun, debug_info
+from mpijax.transforms.ref_state import check_aliases, is_ref
 from mpijax.transforms.transpose import is_undefined_primal
 from mpijax.transforms.zeros import Zero, as_array, instantiate
 
@@ -253,14 +255,52 @@ class custom_vjp(CustomFunction):
         fun, dynamic, nondiff = self._split(self.fun, args)
         _check_untraced(nondiff)
         leaves, in_tree = tree.tree_flatten((dynamic, {}))
-        leaves = list(map(as_array, leaves))
+        refs = _References(leaves)
+        debug = debug_info("custom_vjp", self.fun, args, {})
+        check_aliases((), leaves, lambda: debug)
+        leaves = list(map(as_array, refs.without(leaves)))
         types = ResultTypes()
         fwd, _, _ = self._split(self.fwd, args)
-        rule = _FlatFwd(self, name, fwd, nondiff, in_tree, [typeof(x) for x in leaves], types)
-        debug = debug_info("custom_vjp", self.fun, args, {})
-        flat = types.recorded(FlatFun(fun, in_tree))
+        avals = [typeof(x) for x in refs.merged(leaves)]
+        rule = _FlatFwd(self, name, fwd, nondiff, in_tree, avals, types, refs)
+        flat = types.recorded(refs.closed_over(FlatFun(fun, in_tree)))
         outs = VjpCall(flat, rule, callable_name(self.bwd), name, self.symbolic_zeros, debug).bind(*leaves)
         return tree.tree_unflatten(types.structure, outs)
+
+
+class _References:
+    """The mutable array references among the arguments, by position: rules get them as they are, programs do not."""
+
+    def __init__(self, leaves: list[Any]):
+        self.at = {i: x for i, x in enumerate(leaves) if is_ref(x)}
+
+    def without(self, leaves: Sequence[Any]) -> list[Any]:
+        """What belongs to the other arguments."""
+        return [x for i, x in enumerate(leaves) if i not in self.at]
+
+    def merged(self, others: Sequence[Any]) -> list[Any]:
+        """All arguments."""
+        rest = iter(others)
+        return [self.at[i] if i in self.at else next(rest) for i in range(len(others) + len(self.at))]
+
+    def closed_over(self, flat: FlatFun) -> Any:
+        """The flat function of the other arguments."""
+        return _OfOthers(flat, self) if self.at else flat
+
+
+class _OfOthers:
+    """A flat function that closes over the references among its arguments."""
+
+    def __init__(self, flat: FlatFun, refs: _References):
+        self.flat = flat
+        self.refs = refs
+
+    def __call__(self, *others: Any) -> list[Any]:
+        return self.flat(*self.refs.merged(others))
+
+    @property
+    def out_tree(self) -> Any:
+        return self.flat.out_tree
 
 
 def _check_untraced(nondiff) -> None:
@@ -286,7 +326,11 @@ _WORDS = RuleWords(
 class _FlatFwd:
     """The user's forward rule as a function of flat arguments; checks what it returns."""
 
-    def __init__(self, function: custom_vjp, name: str, fwd: Callable, nondiff, in_tree, in_avals, types: ResultTypes):
+    def __init__(
+        self, function: custom_vjp, name: str, fwd: Callable, nondiff, in_tree, in_avals, types: ResultTypes,
+        refs: _References,
+    ):  # fmt: skip
+        self.refs = refs
         self.__name__ = callable_name(function.fwd)
         self.name = name
         self.fwd = fwd
@@ -301,7 +345,7 @@ class _FlatFwd:
         leaves = list(map(as_array, primals))
         if self.symbolic_zeros:
             leaves = [CustomVJPPrimal(x, p) for x, p in zip(leaves, perturbed, strict=True)]
-        pair = self.fwd(*tree.tree_unflatten(self.in_tree, leaves)[0])
+        pair = self.fwd(*tree.tree_unflatten(self.in_tree, self.refs.merged(leaves))[0])
         if not isinstance(pair, (list, tuple)) or len(pair) != 2:
             raise TypeError(
                 f"Custom VJP fwd rule {self.__name__} for function {self.name} must produce a pair (list or tuple of "
@@ -312,9 +356,10 @@ class _FlatFwd:
             )
         outs, out_tree = tree.tree_flatten(pair[0])
         residuals, res_tree = tree.tree_flatten(pair[1])
+        self._check_refs(outs, residuals)
         self.types.check_rule(out_tree, [typeof(x) for x in outs], _WORDS, self.__name__, self.name)
-        # Python's own numbers reach the backward rule as they are, which may branch on them.
-        static = [type(x) in (bool, int, float, complex) for x in residuals]
+        # Python's own numbers reach the backward rule as they are, which may branch on them; references do too.
+        static = [type(x) in (bool, int, float, complex, Ref) for x in residuals]
         values = [x for x, s in zip(residuals, static, strict=True) if not s]
 
         def bwd(values, cts):
@@ -326,8 +371,18 @@ class _FlatFwd:
         numbers = [x if s else None for x, s in zip(residuals, static, strict=True)]
         return outs, values, bwd
 
+    def _check_refs(self, outs: list[Any], residuals: list[Any]) -> None:
+        """Raise ValueError for references that are returned, but for arguments among the residuals."""
+        given = list(self.refs.at.values())
+        wrong = [x for x in outs if is_ref(x)] or [x for x in residuals if is_ref(x) and x not in given]
+        if wrong:
+            raise ValueError(
+                f"custom_vjp fwd function {self.__name__} returned a mutable array reference of type {wrong[0].aval}: "
+                "among the residuals may be those that it got as arguments, no others."
+            )
+
     def _cotangents(self, result: Any) -> list[Any]:
-        """What the backward rule returns, flat; checked against the arguments' types."""
+        """What the backward rule returns for arguments that are no references, flat; checked against their types."""
         args_tree = self.in_tree.children()[0]
         places = tree.tree_unflatten(args_tree, list(range(len(self.in_avals))))
         if isinstance(result, list) and len(result) == len(places):
@@ -351,7 +406,8 @@ class _FlatFwd:
                 f"primal input structure {args_tree}."
             ) from None
         paths = [tree.keystr(path) for path, _ in tree.tree_flatten_with_path(places)[0]]
-        return [_checked_cotangent(*each) for each in zip(flat, self.in_avals, paths, strict=True)]
+        checked = self.refs.without(list(zip(flat, self.in_avals, paths, strict=True)))
+        return [_checked_cotangent(*each) for each in checked]
 
 
 def _checked_cotangent(ct: Any, primal: Any, path: str) -> Any:

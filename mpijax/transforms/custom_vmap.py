@@ -17,6 +17,7 @@ from mpijax.transforms.custom import positional_arguments
 from mpijax.transforms.derivatives import jvp
 from mpijax.transforms.flat import FlatFun, debug_info
 from mpijax.transforms.jvp import jvp_jaxpr
+from mpijax.transforms.ref_state import values_of
 from mpijax.transforms.zeros import Zero, instantiate, zeros
 
 
@@ -64,6 +65,7 @@ class custom_vmap:
         avals = [typeof(x) for x in leaves]
         jaxpr, consts = trace_to_jaxpr(flat, avals, debug_info("custom_vmap", self.fun, args, {}))
         closed, moved = hoist_tracers(jaxpr, consts, lambda _: True)
+        moved = values_of(moved)
         outs = custom_vmap_p.bind(
             *moved,
             *leaves,

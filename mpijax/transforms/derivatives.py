@@ -15,6 +15,7 @@ from mpijax.core.tree_prefix import equality_errors_pytreedef
 from mpijax.transforms.flat import FlatFun, check_arguments, debug_info
 from mpijax.transforms.jvp import jvp_flat
 from mpijax.transforms.linearize import Linearized, linearize_flat
+from mpijax.transforms.ref_state import refuse_refs
 from mpijax.transforms.transpose import UndefPrimal, backward_pass, transposed
 from mpijax.transforms.zeros import Zero, as_array, instantiate
 
@@ -69,6 +70,7 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
                 f"jvp called with different primal and tangent shapes;Got primal shape {want.shape} and "
                 f"tangent shape as {got.shape}"
             )
+    refuse_refs(primal_leaves, "jvp")
     flat_fun = FlatFun(fun, tree.tree_structure((tuple(primals), {})), has_aux)
     outs, out_tangents = jvp_flat(flat_fun, primal_leaves, tangent_leaves)
     out = tree.tree_unflatten(flat_fun.out_tree, outs)
@@ -141,6 +143,7 @@ def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes: Sequence[An
     leaves, struct = tree.tree_flatten(primals)
     paths = [tree.keystr(p) for p, _ in tree.tree_flatten_with_path(primals)[0]]
     check_arguments(leaves, f"vjp of {callable_name(fun)}", lambda i: paths[i])
+    refuse_refs(leaves, "vjp")
     flat_fun = FlatFun(fun, tree.tree_structure((primals, {})), has_aux)
     outs, linearized = linearize_flat(flat_fun, leaves)
     out = tree.tree_unflatten(flat_fun.out_tree, outs)
@@ -187,6 +190,7 @@ def linearize(fun: Callable, *primals, has_aux: bool = False):
     """
     checked_callable(fun)
     leaves, struct = tree.tree_flatten(primals)
+    refuse_refs(leaves, "linearize")
     flat_fun = FlatFun(fun, tree.tree_structure((primals, {})), has_aux)
     outs, linearized = linearize_flat(flat_fun, leaves)
     out = tree.tree_unflatten(flat_fun.out_tree, outs)

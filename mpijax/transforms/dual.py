@@ -73,6 +73,19 @@ class DualTrace(Trace):
             return [self.wrap(p, t) for p, t in zip(out, out_tangent, strict=True)]
         return self.wrap(out, out_tangent)
 
+    def without_derivative(self, value):
+        return self.parent.without_derivative(self.primal_of(value))
+
+    def write_ref(self, ref, value):
+        primal, tangent = self.pair(value)
+        if type(tangent) is not Zero and ref.aval.kind is None:
+            raise ValueError(
+                "performing a set/swap operation with a differentiated value on a non-differentiated array reference "
+                f"of type {ref.aval}. Write jax.lax.stop_gradient of the value, or make the reference inside of the "
+                "differentiated function."
+            )
+        ref.write_in(self.parent, primal)
+
     def process_custom_call(self, call, args):
         """A call with a derivative given by the user: its rule instead of its operations."""
         pairs = [self.pair(x) for x in args]

@@ -13,7 +13,7 @@ from mpijax._ext.dispatch import JitBase
 from mpijax.core import config, tree
 from mpijax.core.source import callable_name, sources_of_function
 from mpijax.core.trace import EVAL, Tracer, abstractify, load_runtime, state, trace_to_jaxpr, typeof
-from mpijax.transforms import reports
+from mpijax.transforms import ref_state, reports
 from mpijax.transforms.call import call_jaxpr, hoist_tracers
 from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, parameter_names
 from mpijax.transforms.parameters import parameters_of
@@ -164,6 +164,8 @@ class JitFunction(JitBase):
         return self._bind(leaves, traced)
 
     def _bind(self, leaves, traced: Traced):
+        if traced.uses_refs:
+            return self._bind_refs(leaves, traced)
         outs = call_jaxpr(
             traced.jaxpr,
             [*traced.moved, *leaves],
@@ -173,6 +175,19 @@ class JitFunction(JitBase):
             donated=traced.donated,
         )
         return tree.tree_unflatten(traced.out_tree, outs)
+
+    def _bind_refs(self, leaves, traced: Traced):
+        """`_bind` where mutable array references are among the arguments or closed over."""
+        ref_state.check_aliases(traced.moved, leaves, lambda: traced.jaxpr.jaxpr.debug_info)
+
+        def bind(operands, given_away):
+            donated = tuple(map(any, zip(traced.donated, given_away, strict=True)))
+            return call_jaxpr(
+                traced.jaxpr, operands, name=traced.name, inline=self._inline, keep_unused=traced.keep_unused,
+                donated=donated,
+            )  # fmt: skip
+
+        return tree.tree_unflatten(traced.out_tree, ref_state.call(bind, traced.moved, leaves, traced.written))
 
     def _split(self, args, kwargs):
         """Static arguments as a hashable key, the others as a pytree."""
@@ -223,15 +238,24 @@ class JitFunction(JitBase):
         key = (signature, self._options[2:])
         traced = self._cache.get(key)
         if traced is None:
-            closed, moved, out_tree = self._trace(fun, signature, args, kwargs, layouts)
+            ref_state.check_aliases((), leaves, lambda: debug_info("jit", self._fun, args, kwargs))
+            closed, moved, out_tree, written = self._trace(fun, signature, args, kwargs, layouts)
             donated = (False,) * len(moved) + self._donated(args, kwargs)
-            traced = Traced(closed, in_tree, out_tree, self._name, donated, self._keep_unused, moved)
-            if not moved:
+            uses_refs = bool(written) or ref_state.has_refs(moved) or ref_state.has_refs(leaves)
+            if uses_refs and self._shardings is not None:
+                raise NotImplementedError("jit with in_shardings or out_shardings takes no mutable array references")
+            traced = Traced(
+                closed, in_tree, out_tree, self._name, donated, self._keep_unused, moved, None, written, uses_refs
+            )
+            if ref_state.may_be_kept(moved):
                 self._cache[key] = traced
         return leaves, traced
 
     def _trace(self, fun, signature, args, kwargs, layouts=None):
-        """The Jaxpr, the tracers it closes over, the result's structure; shared by the function's `jit`s."""
+        """The Jaxpr, the tracers and references it closes over, the result's structure, what it writes to.
+
+        Shared by the function's `jit`s.
+        """
         known = self._cache.get(signature)
         if known is None:
             _, in_tree, avals, *_ = signature
@@ -241,9 +265,10 @@ class JitFunction(JitBase):
             reports.refuse_tracing(self._fun)
             reports.explain_miss(self._fun, signature, [k for k in self._cache if len(k) > 2], args, kwargs)
             with sources_of_function(self._fun), reports.timed(f"tracing {self._name} for jit"):
-                jaxpr, consts = trace_to_jaxpr(flat, avals, debug_info("jit", self._fun, args, kwargs))
-            known = *hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer)), flat.out_tree
-            if not known[1]:
+                written: list[Any] = []
+                jaxpr, consts = trace_to_jaxpr(flat, avals, debug_info("jit", self._fun, args, kwargs), written)
+            known = *hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer)), flat.out_tree, written
+            if ref_state.may_be_kept(known[1]):
                 self._cache[signature] = known
         return known
 

@@ -13,6 +13,7 @@ from mpijax.core.trace import trace_to_jaxpr, typeof
 from mpijax.transforms.batching import batch_at, batch_jaxpr, move_dim
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.flat import FlatFun, debug_info
+from mpijax.transforms.ref_state import values_of
 from mpijax.transforms.zeros import Zero, instantiate
 
 
@@ -69,7 +70,7 @@ def _traced(what, fun, first_tree, second_tree, first_avals, second_avals):
     examples = tree.tree_unflatten(pair, avals)
     jaxpr, consts = trace_to_jaxpr(flat, avals, debug_info(what, fun, examples, {}))
     closed, moved = hoist_tracers(jaxpr, consts, lambda _: True)
-    return closed, moved, flat.out_tree
+    return closed, values_of(moved), flat.out_tree
 
 
 def _jvp(primals, tangents, **params):

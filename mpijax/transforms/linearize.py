@@ -215,6 +215,7 @@ def linearize_jaxpr(
     constvals = [r for r, t in zip(residuals, traced, strict=True) if not t]
     res_vars = [v for v, t in zip(linear.constvars, traced, strict=True) if t]
     linear_jaxpr = linear.replace(constvars=constvars, invars=res_vars + linear.invars)
+    outer.refuse_refs()
     primal_jaxpr, primal_consts = _pruned(*outer.to_jaxpr([p for p, _ in pairs] + returned))
     return LinearizedJaxpr(
         ClosedJaxpr(primal_jaxpr, primal_consts), ClosedJaxpr(linear_jaxpr, constvals), forwarded, nonzero_out

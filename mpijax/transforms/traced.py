@@ -8,6 +8,7 @@ from typing import Any
 from mpijax.core import tree
 from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.jaxpr import ClosedJaxpr, jaxpr_as_fun
+from mpijax.transforms import ref_state
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class Traced(Stage):
       jaxpr: the program. fun_name: the function's name.
       in_tree, out_tree: structure of ``(args, kwargs)`` and of the result.
       moved: the values of enclosing traces that the function closes over; leading arguments of the Jaxpr.
+      written: the mutable array references, arguments by number, whose new values are further results of the Jaxpr.
+      uses_refs: whether references are among the arguments or closed over.
       layouts: how the arguments are laid out over devices, for each a sharding or None.
 
     >>> mpijax.jit(lambda x: x * x).trace(jnp.float32(3)).jaxpr
@@ -58,12 +61,14 @@ class Traced(Stage):
     """
 
     __slots__ = (
-        "jaxpr", "out_tree", "name", "donated", "in_tree", "keep_unused", "moved", "fun_name", "layouts", "__weakref__"
+        "jaxpr", "out_tree", "name", "donated", "in_tree", "keep_unused", "moved", "fun_name", "layouts", "written",
+        "uses_refs", "__weakref__"
     )  # fmt: skip
 
     def __init__(
-        self, jaxpr: ClosedJaxpr, in_tree, out_tree, name: str, donated, keep_unused: bool, moved, layouts=None
-    ):
+        self, jaxpr: ClosedJaxpr, in_tree, out_tree, name: str, donated, keep_unused: bool, moved, layouts=None,
+        written=(), uses_refs=False,
+    ):  # fmt: skip
         self.jaxpr = jaxpr
         self.in_tree = in_tree
         self.out_tree = out_tree
@@ -71,6 +76,8 @@ class Traced(Stage):
         self.donated = donated
         self.keep_unused = keep_unused
         self.moved = moved
+        self.written = written
+        self.uses_refs = uses_refs
         self.layouts = (None,) * (len(jaxpr.jaxpr.invars) - len(moved)) if layouts is None else layouts
 
     def of_layouts(self, layouts: tuple[Any, ...]) -> Any:
@@ -78,8 +85,9 @@ class Traced(Stage):
         if layouts == self.layouts:
             return self
         return type(self)(
-            self.jaxpr, self.in_tree, self.out_tree, self.name, self.donated, self.keep_unused, self.moved, layouts
-        )
+            self.jaxpr, self.in_tree, self.out_tree, self.name, self.donated, self.keep_unused, self.moved, layouts,
+            self.written, self.uses_refs,
+        )  # fmt: skip
 
     @property
     def args_info(self) -> Any:
@@ -91,19 +99,21 @@ class Traced(Stage):
     @property
     def out_avals(self) -> Any:
         """Types of the result, as a tree."""
-        return tree.tree_unflatten(self.out_tree, self.jaxpr.out_avals)
+        return tree.tree_unflatten(self.out_tree, self.jaxpr.out_avals[: self.out_tree.num_leaves])
 
     @property
     def out_info(self) -> Any:
         """Shapes and dtypes of the result, as a tree."""
         infos = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in self.jaxpr.out_avals]
-        return tree.tree_unflatten(self.out_tree, infos)
+        return tree.tree_unflatten(self.out_tree, infos[: self.out_tree.num_leaves])
 
     def __call__(self, *args, **kwargs) -> Any:
         """Evaluate the traced program on arguments of the same structure."""
         leaves, structure = tree.tree_flatten((args, kwargs))
         check_structure(structure, self.in_tree, "traced")
-        return tree.tree_unflatten(self.out_tree, jaxpr_as_fun(self.jaxpr)(*self.moved, *leaves))
+        run = jaxpr_as_fun(self.jaxpr)
+        outs = ref_state.call(lambda operands, _: run(*operands), self.moved, leaves, self.written)
+        return tree.tree_unflatten(self.out_tree, outs)
 
 
 def check_structure(given: tree.PyTreeDef, expected: tree.PyTreeDef, verb: str) -> None:

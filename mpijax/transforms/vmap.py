@@ -9,11 +9,13 @@ from functools import wraps
 from typing import Any
 
 from mpijax.core import tree
+from mpijax.core.refs import Ref, read, write
 from mpijax.core.source import callable_name
 from mpijax.core.trace import typeof
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.transforms.batching import AxisData, batch_at, batch_flat
-from mpijax.transforms.flat import FlatFun, check_arguments, parameter_names
+from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, parameter_names
+from mpijax.transforms.ref_state import check_aliases, is_ref
 
 
 def _mapped_size(fun: Callable, args, kwargs, leaves, axes, axis_size: int | None) -> int:
@@ -133,9 +135,15 @@ def vmap(
         size = _mapped_size(fun, args, kwargs, leaves, axes, axis_size)
         dims = [None if ax is None else ax % typeof(x).ndim for x, ax in zip(leaves, axes, strict=True)]
         flat_fun = FlatFun(fun, in_tree)
+        refs = [i for i in mapped if is_ref(leaves[i])]
+        if refs:
+            check_aliases((), leaves, lambda: debug_info("vmap", fun, args, kwargs))
         spmd = spmd_axis_name if isinstance(spmd_axis_name, tuple) else (spmd_axis_name,)
         axis = AxisData(axis_name, size, () if spmd_axis_name is None else spmd)
-        outs, out_dims = batch_flat(flat_fun, axis, leaves, dims)
+        if refs:
+            outs, out_dims = _batch_refs(flat_fun, axis, leaves, dims, refs)
+        else:
+            outs, out_dims = batch_flat(flat_fun, axis, leaves, dims)
         wanted = flatten_axes("vmap out_axes", flat_fun.out_tree, out_axes)
         placed = [
             _placed(fun, axis_name, flat_fun.out_tree, i, *each, size)
@@ -144,6 +152,26 @@ def vmap(
         return tree.tree_unflatten(flat_fun.out_tree, placed)
 
     return vmap_f
+
+
+def _batch_refs(flat_fun: FlatFun, axis: AxisData, leaves, dims, positions: list[int]):
+    """`batch_flat` where the arguments at `positions` are references, of which each example gets a part."""
+    values = list(leaves)
+    for i in positions:
+        values[i] = read(leaves[i])
+
+    def with_refs(*examples):
+        given = list(examples)
+        for i in positions:
+            given[i] = Ref.of(given[i], leaves[i].aval.kind)
+        outs = flat_fun(*given)
+        return [*outs, *(read(given[i]) for i in positions)]
+
+    outs, out_dims = batch_flat(with_refs, axis, values, dims)
+    n = len(outs) - len(positions)
+    for i, value, dim in zip(positions, outs[n:], out_dims[n:], strict=True):
+        write(leaves[i], batch_at(value, dim, dims[i], axis.size))
+    return outs[:n], out_dims[:n]
 
 
 def _placed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mpijax.core import config, tree
@@ -14,9 +14,10 @@ from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.primitive import registry
 from mpijax.core.result_type import result_type
 from mpijax.core.source import sources_of_function
-from mpijax.core.trace import Tracer, state, trace_to_jaxpr, typeof
+from mpijax.core.trace import state, trace_to_jaxpr, typeof
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.flat import FlatFun, debug_info
+from mpijax.transforms.ref_state import may_be_kept, values_of
 from mpijax.transforms.zeros import Zero
 
 
@@ -28,11 +29,14 @@ class Body:
       jaxpr: takes the values of `consts`, then the flat arguments.
       consts: the arrays and tracers that the function closes over.
       out_tree: structure of the result.
+      written: the mutable array references from outside that the function writes to. Their new values are further
+        results of the Jaxpr: trace `state_passing(fun, written)` instead.
     """
 
     jaxpr: ClosedJaxpr
     consts: list[Any]
     out_tree: Any
+    written: tuple[Any, ...] = ()
 
     @property
     def out_avals(self) -> list[ShapedArray]:
@@ -55,16 +59,16 @@ def trace_body(fun: Callable, args: tuple, name: str) -> Body:
         known = _bodies.setdefault(fun, {})
     except TypeError:  # not hashable, or without weak references
         known = {}
-    body = known.get(key)
-    if body is None:
+    found = known.get(key)
+    if found is None:
         flat = FlatFun(fun, in_tree)
+        written: list[Any] = []
         with sources_of_function(fun):
-            jaxpr, consts = trace_to_jaxpr(flat, leaves, debug_info(name, fun, args, {}))
-        closed, moved = hoist_tracers(jaxpr, consts, lambda _: True)
-        body = Body(closed, moved, flat.out_tree)
-        if not any(isinstance(c, Tracer) for c in moved):
-            known[key] = body
-    return body
+            jaxpr, consts = trace_to_jaxpr(flat, leaves, debug_info(name, fun, args, {}), written)
+        found = Body(*hoist_tracers(jaxpr, consts, lambda _: True), flat.out_tree, tuple(written))
+        if may_be_kept(found.consts):
+            known[key] = found
+    return replace(found, consts=values_of(found.consts))
 
 
 def same_type(a: ShapedArray, b: ShapedArray) -> bool:

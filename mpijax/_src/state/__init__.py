@@ -1,0 +1,1 @@
+"""Where JAX keeps mutable array references."""

@@ -1,0 +1,433 @@
+"""Mutable array references: boxes that hold an array, each at home in one trace.
+
+In the trace that was current when it was made, a reference simply holds its value. Any other trace is asked for the
+value: one that runs operations asks its parent and passes writes on, one that records keeps the value as of its own
+program, which takes it as an argument and returns what was written (`JaxprTrace.read_ref`). So programs know no
+references, and all transformations of functions that use some are those of functions of arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes, errors
+from mpijax.core.array_api import Array
+from mpijax.core.avals import ShapedArray
+from mpijax.core.primitive import registry
+from mpijax.core.ref_index import checked_index, indexed_shape
+from mpijax.core.source import Source, current_source
+from mpijax.core.trace import EVAL, JaxprTrace, Trace, Tracer, state, typeof
+
+
+class AbstractRef:
+    """The type of a reference.
+
+    Attributes:
+      inner_aval: the type of the array that it refers to.
+      memory_space: accepted by JAX's name; there is one.
+      kind: "no_grad_no_remat" for a reference into which values may be written without their derivatives, or None.
+    """
+
+    __slots__ = ("inner_aval", "memory_space", "kind")
+
+    def __init__(self, inner_aval: ShapedArray, memory_space: Any = None, kind: str | None = None):
+        self.inner_aval = inner_aval
+        self.memory_space = memory_space
+        self.kind = kind
+
+    shape = property(lambda self: self.inner_aval.shape)
+    dtype = property(lambda self: self.inner_aval.dtype)
+    ndim = property(lambda self: self.inner_aval.ndim)
+    size = property(lambda self: self.inner_aval.size)
+    weak_type = property(lambda self: self.inner_aval.weak_type)
+    vma = property(lambda self: self.inner_aval.vma)
+    sharding = property(lambda self: self.inner_aval.sharding)
+
+    def update(self, inner_aval=None, memory_space=None, kind=None) -> AbstractRef:
+        """This type with some fields replaced."""
+        return AbstractRef(inner_aval or self.inner_aval, memory_space or self.memory_space, kind or self.kind)
+
+    def to_tangent_aval(self) -> AbstractRef:
+        return self.update(self.inner_aval.to_tangent_aval())
+
+    def argument(self, trace: JaxprTrace) -> Ref:
+        """A reference that is an argument of the program under construction."""
+        number = len(trace.invars)
+        return Ref(trace, trace.new_arg(self.inner_aval), self, number)
+
+    def str_short(self, short_dtypes: bool = True) -> str:
+        return f"Ref{{{self.inner_aval.str_short(short_dtypes)}}}"
+
+    def __repr__(self) -> str:
+        return self.str_short(False)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is AbstractRef and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple:
+        return AbstractRef, self.inner_aval, self.memory_space, self.kind
+
+
+class Ref:
+    """A reference to an array that can be read and written in place: `ref[...]`, `ref[i] = x`, `ref[i] += x`.
+
+    Made by `jax.new_ref`. A reference can be closed over by, and passed to, functions under `jit`, `scan`, `cond` and
+    the other transformations; they cannot return it. It is a leaf of pytrees.
+
+    >>> ref = mpijax.new_ref(jnp.zeros(3))
+    >>> ref[1] += 2.0
+    >>> ref
+    Ref([0., 2., 0.], dtype=float32)
+    """
+
+    # home: the trace that it was made in. is_shared: whether somebody else may have the array, so that its memory must
+    # not be written to.
+    __slots__ = ("aval", "home", "is_shared", "_value", "_made", "__weakref__")
+
+    def __init__(self, home: Trace, value: Any, aval: AbstractRef, argument: int | None = None):
+        self.aval = aval
+        self.home = home
+        self._value = value
+        self.is_shared = True
+        self._made: int | Source = current_source() if argument is None else argument
+
+    @staticmethod
+    def of(value: Any, kind: str | None = None) -> Ref:
+        """A reference at home in the current trace that holds an array."""
+        return Ref(state.trace, value, AbstractRef(typeof(value), None, kind))
+
+    shape = property(lambda self: self.aval.shape)
+    dtype = property(lambda self: self.aval.dtype)
+    ndim = property(lambda self: self.aval.ndim)
+    size = property(lambda self: self.aval.size)
+    weak_type = property(lambda self: self.aval.weak_type)
+    committed = _committed = property(lambda self: True)
+    sharding = property(lambda self: read(self).sharding)
+    format = property(lambda self: read(self).format)
+
+    # ------------------------------------------------------------ the value, by trace
+
+    def read_in(self, trace: Trace) -> Any:
+        """The value as `trace` sees it."""
+        return self._value if trace is self.home else trace.read_ref(self)
+
+    def write_in(self, trace: Trace, value: Any) -> None:
+        """Replace the value, as `trace` sees it, by one of the same type."""
+        if trace is not self.home:
+            trace.write_ref(self, value)
+            return
+        if self.aval.kind is not None:
+            value = trace.without_derivative(value)
+        if trace is EVAL and isinstance(value, Tracer):
+            raise errors.UnexpectedTracerError(
+                f"a traced value {value!r} was written to a reference of type {self.aval} outside of its trace"
+            )
+        else:
+            self._value, self.is_shared = value, True
+
+    def origin(self, trace: JaxprTrace) -> str:
+        """Where the reference comes from, as the end of a message about a function traced by `trace`."""
+        if self.home is not trace:
+            return ""
+        if isinstance(self._made, int):
+            names = list(trace.debug.arg_names()) if trace.debug else []
+            known = self._made < len(names)
+            return f"\n\nThe returned mutable array was passed in as the argument {names[self._made]}." if known else ""
+        return f"\n\nThe returned mutable array was created on line {self._made}."
+
+    def leaked(self) -> errors.UnexpectedTracerError:
+        """The error for the use of a reference outside of the trace in which it was made."""
+        debug = getattr(self.home, "debug", None)
+        where = f" It was made in {debug.location} traced for {debug.transformation}." if debug else ""
+        return errors.UnexpectedTracerError(
+            "Encountered an unexpected tracer. A function transformed by JAX had a side effect, allowing for a "
+            f"reference to an intermediate value with type {self.aval} to escape the scope of the transformation.\n"
+            "JAX transformations require that functions explicitly return their outputs, and disallow saving "
+            f"intermediate values, mutable array references among them, to global state.{where} Make the reference "
+            "outside, or return its value (ref[...])."
+        )
+
+    # ------------------------------------------------------------ for users
+
+    def __getitem__(self, index: Any) -> Any:
+        return get(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        swap(self, index, value, False)
+
+    def get(self, idx: Any = ()) -> Any:
+        """`ref[idx]`."""
+        return get(self, idx)
+
+    def set(self, value: Any, idx: Any = ()) -> None:
+        """`ref[idx] = value`."""
+        swap(self, idx, value, False)
+
+    def swap(self, value: Any, idx: Any = ()) -> Any:
+        """`ref[idx] = value`; returns what was there."""
+        return swap(self, idx, value)
+
+    def addupdate(self, x: Any, idx: Any = ()) -> None:
+        """Add `x` at `idx`."""
+        addupdate(self, idx, x)
+
+    @property
+    def at(self) -> _Views:
+        """`ref.at[idx]` is a view of a part, which can be read and written as a reference can."""
+        return _Views(self)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self):
+        return (self[i] for i in range(len(self)))
+
+    def __array__(self, *_args, **_kwargs):
+        raise TypeError(f"a mutable array reference of type {self.aval} is no array: read it (ref[...])")
+
+    def block_until_ready(self) -> Ref:
+        return self
+
+    def unsafe_buffer_pointer(self) -> int:
+        return read(self).unsafe_buffer_pointer()
+
+    def __copy__(self) -> Ref:
+        return new_ref(read(self), kind=self.aval.kind)
+
+    def __deepcopy__(self, _memo: dict) -> Ref:
+        return self.__copy__()
+
+    def __repr__(self) -> str:
+        if self.home is not EVAL:
+            return f"{self.aval} made while tracing"
+        return f"Ref{repr(self._value)[5:]}"
+
+
+def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None) -> Ref:
+    """A mutable array reference that holds a copy of `init_val`.
+
+    Args:
+      init_val: an array or number.
+      memory_space: there is only one here: must be None.
+      kind: "no_grad_no_remat" lets values with derivatives be written, without their derivatives.
+
+    Raises:
+      TypeError: `init_val` is no array.
+      NotImplementedError: for a memory space.
+
+    >>> ref = mpijax.new_ref(jnp.arange(3))
+    >>> ref[0] = 5
+    >>> ref[...]
+    Array([5, 1, 2], dtype=int32)
+    """
+    if memory_space is not None:
+        raise NotImplementedError("new_ref: memory is that of the process, in one kind; got memory_space")
+    try:
+        aval = typeof(init_val)
+    except TypeError:
+        raise TypeError(
+            "Error interpreting argument to new_ref as a JAX value. The problematic value is of type "
+            f"{type(init_val)} and was passed to new_ref at position 0. Make it an array with jnp.asarray."
+        ) from None
+    if type(aval) is AbstractRef:
+        raise ValueError(f"new_ref: there are no references to references, got {aval}; read it first (ref[...])")
+    value = init_val if isinstance(init_val, Array) else _converted(init_val, aval)
+    return Ref.of(value, kind)
+
+
+def read(ref: Ref) -> Any:
+    """The whole value in the current trace, for use at once: not to be kept."""
+    return ref.read_in(state.trace)
+
+
+def write(ref: Ref, value: Any) -> None:
+    """Replace the whole value, in the current trace."""
+    ref.write_in(state.trace, value)
+
+
+# ---------------------------------------------------------------- parts
+
+
+def get(ref: Any, idx: Any = None) -> Any:
+    """`ref[idx]`, an array. Indices are NumPy's, slices with positive steps; None and `...` mean all of it.
+
+    Raises:
+      ValueError: `ref` is no reference, or an index is out of bounds.
+    """
+    if type(ref) is RefView:
+        return ref.get(idx)
+    idx = _place(ref, idx, "ref_get")
+    value = read(ref)
+    if not idx:
+        ref.is_shared = True
+        return value
+    return value[idx]
+
+
+def swap(ref: Any, idx: Any, value: Any, wanted: bool = True) -> Any:
+    """`ref[idx] = value`; returns what was there, unless that is not `wanted`.
+
+    Raises:
+      ValueError: shape or dtype of `value` is not that of `ref[idx]`; Python's numbers are converted to the dtype.
+    """
+    if type(ref) is RefView:
+        return ref.swap(value, idx)
+    idx = _place(ref, idx, "ref_swap" if wanted else "ref_set")
+    aval = typeof(value)
+    kinds = [k for k in (np.floating, np.integer) if dtypes.issubdtype(ref.dtype, k)]
+    cast = any(dtypes.issubdtype(aval.dtype, k) and (aval.weak_type or k is np.integer) for k in kinds)
+    value = _fitting(ref, idx, value, "swap", cast)
+    if not idx:
+        before = read(ref) if wanted else None
+        write(ref, value)
+        return before
+    whole = read(ref)
+    before = whole[idx] if wanted else None
+    _replace(ref, whole.at[idx].set(value))
+    return before
+
+
+def addupdate(ref: Any, idx: Any, x: Any) -> None:
+    """Add `x` to `ref[idx]`.
+
+    Raises:
+      ValueError: shape or dtype of `x` is not that of `ref[idx]`.
+    """
+    if type(ref) is RefView:
+        return ref.addupdate(x, idx)
+    idx = _place(ref, idx, "ref_addupdate")
+    x = _fitting(ref, idx, x, "addupdate", False)
+    whole = read(ref)
+    _replace(ref, whole.at[idx].add(x) if idx else whole + x)
+
+
+def _place(ref: Any, idx: Any, function: str) -> tuple:
+    """The index as a tuple, () for all; raises ValueError for what is no reference, or out of bounds."""
+    if type(ref) is not Ref:
+        raise ValueError(f"Can only call `{function}` on a `Ref`: {ref}.")
+    return checked_index(idx, ref.shape)
+
+
+def _fitting(ref: Ref, idx: tuple, value: Any, operation: str, cast: bool) -> Any:
+    """`value` as an array of the type of `ref[idx]`, converted only if `cast`."""
+    aval, inner = typeof(value), ref.aval.inner_aval
+    if type(aval) is AbstractRef:
+        raise ValueError("Cannot store a Ref into another Ref. Did you forget to load from it using `[...]`?")
+    shape = indexed_shape(ref.shape, idx)
+    if aval.shape != shape:
+        raise ValueError(
+            f"Invalid shape for `{operation}`. Ref shape: {ref.shape}. Expected shape: {shape}. Value shape: "
+            f"{aval.shape}. Values are not broadcast: use jnp.full or jnp.broadcast_to."
+        )
+    if aval.dtype != ref.dtype and not cast:
+        raise ValueError(
+            f"Invalid dtype for `{operation}`. Ref dtype: {ref.dtype.name}. Value dtype: {aval.dtype.name}. Convert "
+            "the value with astype."
+        )
+    wanted = inner.update(shape=shape, vma=aval.vma)
+    return value if aval is wanted and isinstance(value, Array) else _converted(value, wanted)
+
+
+def _converted(value: Any, aval: ShapedArray) -> Any:
+    """A value of the same shape as an array of dtype and weak type of `aval`."""
+    convert = registry["convert_element_type"]
+    return convert.bind(value, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None)
+
+
+def _replace(ref: Ref, value: Any) -> None:
+    """Write what was computed here, and so is nobody else's."""
+    write(ref, value)
+    ref.is_shared = False
+
+
+def freeze(ref: Ref) -> Any:
+    """The final value of a reference, which is not to be used any more.
+
+    >>> mpijax.freeze(mpijax.new_ref(jnp.arange(3)))
+    Array([0, 1, 2], dtype=int32)
+    """
+    return get(ref)
+
+
+def free_ref(ref: Ref) -> tuple[()]:
+    """Say that a reference is not used any more. Its memory is freed with the last Python reference to it."""
+    _place(ref, None, "free_ref")
+    return ()
+
+
+def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
+    """A reference for values of the type of `ty`: anything with a shape and a dtype. It starts with zeros."""
+    zeros = np.zeros(ty.shape, dtypes.canonicalize_dtype(ty.dtype))
+    return new_ref(zeros, memory_space=memory_space)
+
+
+def ref_set(ref: Any, idx: Any, value: Any) -> None:
+    """`ref[idx] = value`; see `swap`."""
+    swap(ref, idx, value, False)
+
+
+class _Views:
+    """What `ref.at` is."""
+
+    def __init__(self, ref: Ref | RefView):
+        self._ref = ref
+
+    def __getitem__(self, index: Any) -> RefView:
+        return RefView(self._ref, index)
+
+
+class RefView:
+    """A part of a reference, to be read and written as a whole one."""
+
+    def __init__(self, ref: Ref | RefView, index: Any):
+        self._ref = ref
+        self._index = checked_index(index, ref.shape)
+        self.shape = indexed_shape(ref.shape, self._index)
+        self.dtype = ref.dtype
+
+    ndim = property(lambda self: len(self.shape))
+    size = property(lambda self: math.prod(self.shape))
+    at = property(lambda self: _Views(self))
+
+    def _of_part(self, change: Callable[[Ref], Any]) -> Any:
+        """Apply an operation to a reference that holds the part, and put the part back."""
+        whole = self._ref
+        part = new_ref(get(whole, self._index))
+        result = change(part)
+        swap(whole, self._index, read(part), False)
+        return result
+
+    def get(self, idx: Any = ()) -> Any:
+        """`view[idx]`."""
+        return get(new_ref(get(self._ref, self._index)), idx)
+
+    def swap(self, value: Any, idx: Any = ()) -> Any:
+        """`view[idx] = value`; returns what was there."""
+        return self._of_part(lambda part: swap(part, idx, value))
+
+    def set(self, value: Any, idx: Any = ()) -> None:
+        """`view[idx] = value`."""
+        self._of_part(lambda part: swap(part, idx, value, False))
+
+    def addupdate(self, x: Any, idx: Any = ()) -> None:
+        """Add `x` at `idx`."""
+        self._of_part(lambda part: addupdate(part, idx, x))
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.get(index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.set(value, index)

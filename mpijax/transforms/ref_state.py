@@ -1,0 +1,180 @@
+"""Mutable array references at the edge of traced functions: their values go in, what was written comes out.
+
+A traced program takes the values of the references that it reads as arguments and returns what it wrote (see
+`core.trace.trace_to_jaxpr`). `jit` calls such programs; loops, branches and the like trace a function again that has
+the values as further arguments and results, so that they need no rules for references.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import tree
+from mpijax.core.primitive import registry
+from mpijax.core.refs import Ref, read, write
+from mpijax.core.trace import EVAL, DebugInfo, Tracer, state
+
+
+def is_ref(x: Any) -> bool:
+    return type(x) is Ref
+
+
+def has_refs(leaves: Sequence[Any]) -> bool:
+    """Whether references are among the leaves of arguments."""
+    return Ref in map(type, leaves)
+
+
+def refuse_refs(leaves: Sequence[Any], what: str) -> None:
+    """Raise ValueError for a reference by which a function would be differentiated."""
+    for x in filter(is_ref, leaves):
+        raise ValueError(
+            f"{what}: a function is differentiated by arrays, but got a mutable array reference of type {x.aval}. "
+            "Close over the reference, or differentiate by its value (ref[...])."
+        )
+
+
+def values_of(operands: Sequence[Any]) -> list[Any]:
+    """Operands with references replaced by their values in the current trace."""
+    return [read(x) if type(x) is Ref else x for x in operands]
+
+
+def may_be_kept(consts: Sequence[Any]) -> bool:
+    """Whether a program with these constants serves later calls too: none belongs to a trace."""
+    return not any(isinstance(c, Tracer) or (type(c) is Ref and c.home is not EVAL) for c in consts)
+
+
+def check_aliases(consts: Sequence[Any], leaves: Sequence[Any], debug: Callable[[], DebugInfo]) -> None:
+    """Raise ValueError for a reference that a function gets twice: as two arguments, or closed over and as one."""
+    seen: dict[Ref, int] = {}
+    closed_over = {c for c in consts if type(c) is Ref}
+    for i, x in enumerate(leaves):
+        if type(x) is not Ref:
+            continue
+        info = debug()
+        names = [*info.arg_names()] or [f"flat index {k}" for k in range(len(leaves))]
+        where = f"when tracing {info.location} for {info.transformation}"
+        if x in closed_over:
+            raise ValueError(
+                f"{where}, a mutable array reference of type {x.aval} was both closed over and passed as the argument "
+                f"{names[i]}"
+            )
+        first = seen.setdefault(x, i)
+        if first != i:
+            raise ValueError(
+                "only one reference to a mutable array may be passed as an argument to a function, but "
+                f"{where} the mutable array reference of type {x.aval} appeared at both {names[first]} and {names[i]}."
+            )
+
+
+# ---------------------------------------------------------------- calls of programs
+
+
+def call(
+    bind: Callable[[list[Any], list[bool]], list[Any]], consts: Sequence[Any], leaves: Sequence[Any], written: Sequence
+) -> list[Any]:
+    """Call a program that takes `consts` and `leaves`, and returns what was `written` after its other results.
+
+    bind: `(operands, which of them are given away) -> results`. Outside of all traces the memory of references that
+    the program writes to is used for their new values; where somebody else may read it, it is copied first.
+    """
+    operands = [*consts, *leaves]
+    targets = [leaves[w] if type(w) is int else w for w in written]
+    given_away = [False] * len(operands)
+    values = values_of(operands)
+    if state.trace is EVAL:
+        renewed = set(targets)
+        for i, x in enumerate(operands):
+            if type(x) is Ref and x in renewed and isinstance(x.dtype, np.dtype) and not values[i].committed:
+                given_away[i] = True
+                values[i] = registry["copy"].bind(values[i]) if x.is_shared else values[i]
+    outs = bind(values, given_away)
+    count = len(outs) - len(targets)
+    results, finals = outs[:count], outs[count:]
+    for ref, value in zip(targets, finals, strict=True):
+        write(ref, value)
+    if any(given_away):
+        _claim(targets, [*results, *(v for v, gone in zip(values, given_away, strict=True) if not gone)])
+    return results
+
+
+def _claim(refs: Sequence[Ref], others: Sequence[Any]) -> None:
+    """Note which references now have memory of their own: a program may return one buffer twice."""
+    taken = [x.unsafe_buffer_pointer() for x in others if hasattr(x, "unsafe_buffer_pointer")]
+    own = [read(ref).unsafe_buffer_pointer() for ref in refs]
+    for ref, pointer in zip(refs, own, strict=True):
+        ref.is_shared = pointer in taken or own.count(pointer) > 1
+
+
+# ---------------------------------------------------------------- functions with state passed
+
+
+def made_of(fun: Callable, known: weakref.WeakKeyDictionary, make: Callable, key: Any = None) -> Callable:
+    """`make` of a reference to `fun`, kept in `known` as long as `fun` lives: made once, it is traced once.
+
+    What is remembered for a function must not hold it.
+    """
+    try:
+        table = known.setdefault(fun, {})
+        found = table.get(key)
+        if found is None:
+            found = table[key] = make(weakref.ref(fun))
+        return found
+    except TypeError:  # not hashable, or without weak references
+        return make(lambda: fun)
+
+
+_state_passing: weakref.WeakKeyDictionary[Callable, dict] = weakref.WeakKeyDictionary()
+
+
+def state_passing(fun: Callable, refs: Sequence[Ref]) -> Callable:
+    """`fun` with the values of references from outside passed: `(values, *args) -> (new values, result)`.
+
+    It is one function object for `fun` and `refs`.
+    """
+
+    def make(reference):
+        def explicit(values, *args, **kwargs):
+            with state.trace.holding(refs, values) as new_values:  # type: ignore[attr-defined]
+                out = reference()(*args, **kwargs)
+            return new_values, out
+
+        return explicit
+
+    return made_of(fun, _state_passing, make, tuple(refs))
+
+
+def values_in(args: Any) -> tuple[Any, list[Ref]]:
+    """A pytree with values in place of references, and these references."""
+    leaves, structure = tree.tree_flatten(args)
+    return tree.tree_unflatten(structure, values_of(leaves)), list(filter(is_ref, leaves))
+
+
+def refs_in(values: Any, args: Any) -> tuple[Any, list[Ref]]:
+    """A pytree of values with new references, made in the current trace, where `args` has references; and these."""
+    leaves, structure = tree.tree_flatten(args)
+    inner = [
+        Ref.of(value, x.aval.kind) if is_ref(x) else value
+        for value, x in zip(structure.flatten_up_to(values), leaves, strict=True)
+    ]
+    return tree.tree_unflatten(structure, inner), list(filter(is_ref, inner))
+
+
+def of_values(fun: Callable, args: Any) -> Callable:
+    """`fun` of values in place of the references in `args`, its arguments: `(*values) -> (result, new values)`."""
+
+    def explicit(*values):
+        given, inner = refs_in(values, args)
+        out = fun(*given)
+        return out, values_of(inner)
+
+    return explicit
+
+
+def write_all(refs: Sequence[Ref], values: Sequence[Any]) -> None:
+    """Write the new values of references in the current trace."""
+    for ref, value in zip(refs, values, strict=True):
+        write(ref, value)
