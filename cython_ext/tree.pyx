@@ -85,7 +85,11 @@ def registered_types():
 
 
 def is_node_type(cls):
-    """Whether objects of this type are nodes: built in, registered, or a namedtuple."""
+    """Whether objects of this type are nodes: built in, registered, or a namedtuple.
+
+    >>> mpijax.tree_util.is_tree_node(dict), mpijax.tree_util.is_tree_node(int)
+    (True, False)
+    """
     return cls in BUILTIN_NODES or cls in registry or is_namedtuple_type(cls)
 
 
@@ -130,7 +134,12 @@ cdef inline int classify(object x, PyObject** node_type) except -1:
 # ---- treedefs ----------------------------------------------------------------------------------------------
 
 cdef class PyTreeDef:
-    """The structure of a pytree: node types, auxiliary data, places of the leaves. Immutable, hashable."""
+    """The structure of a pytree: node types, auxiliary data, places of the leaves. Immutable, hashable.
+
+    >>> structure = mpijax.tree_util.tree_structure({"a": 1, "b": [2, 3]})
+    >>> structure, structure.num_leaves
+    (PyTreeDef({'a': *, 'b': [*, *]}), 3)
+    """
 
     def __init__(self):
         raise TypeError("PyTreeDef: no constructor defined! Use tree_structure(tree).")
@@ -356,7 +365,12 @@ def treedef_of(node_data, tuple children):
 
 
 def treedef_tuple(treedefs):
-    """The treedef of a tuple of the given structures."""
+    """The treedef of a tuple of the given structures.
+
+    >>> leaf = mpijax.tree_util.tree_structure(0)
+    >>> mpijax.tree_util.treedef_tuple([leaf, leaf])
+    PyTreeDef((*, *))
+    """
     return treedef_of((tuple, None), tuple(treedefs))
 
 
@@ -607,6 +621,9 @@ def tree_flatten(tree, is_leaf=None):
     """The list of leaves of `tree` and its structure.
 
     `is_leaf` is asked at every step, with the object, whether to take the whole subtree as a leaf.
+
+    >>> mpijax.tree_util.tree_flatten({"a": 1, "b": [2, 3]})
+    ([1, 2, 3], PyTreeDef({'a': *, 'b': [*, *]}))
     """
     cdef list leaves = room_for(tree)
     treedef = flatten(tree, leaves, is_leaf, False)
@@ -614,14 +631,22 @@ def tree_flatten(tree, is_leaf=None):
 
 
 def tree_leaves(tree, is_leaf=None):
-    """The list of leaves of `tree`."""
+    """The list of leaves of `tree`.
+
+    >>> mpijax.tree_util.tree_leaves({"b": 1, "a": [2, 3]})
+    [2, 3, 1]
+    """
     cdef list leaves = room_for(tree)
     flatten(tree, leaves, is_leaf, False)
     return leaves
 
 
 def tree_structure(tree, is_leaf=None):
-    """The structure of `tree`."""
+    """The structure of `tree`.
+
+    >>> mpijax.tree_util.tree_structure({"b": 1, "a": [2, 3]})
+    PyTreeDef({'a': [*, *], 'b': *})
+    """
     return flatten(tree, [], is_leaf, False)
 
 
@@ -662,7 +687,12 @@ def flatten_one_level(tree):
 # ---- unflattening ------------------------------------------------------------------------------------------
 
 def tree_unflatten(PyTreeDef treedef not None, leaves):
-    """The pytree with the structure `treedef` and these leaves."""
+    """The pytree with the structure `treedef` and these leaves.
+
+    >>> leaves, structure = mpijax.tree_util.tree_flatten({"a": 1, "b": [2, 3]})
+    >>> mpijax.tree_util.tree_unflatten(structure, [10 * leaf for leaf in leaves])
+    {'a': 10, 'b': [20, 30]}
+    """
     return treedef.unflatten_list(leaves if type(leaves) is list else list(leaves))
 
 

@@ -254,6 +254,10 @@ class Partial(functools.partial):
 
     So a function with its data can be passed through ``jit``, ``grad``, ... ``Partial(f)`` makes any function
     a valid argument. Under tracing all bound arguments are traced.
+
+    >>> scale = mpijax.tree_util.Partial(jnp.multiply, jnp.float32(3))
+    >>> mpijax.jit(lambda f, x: f(x) + 1)(scale, jnp.arange(3.0))
+    Array([1., 4., 7.], dtype=float32)
     """
 
     __module__ = "mpijax.tree_util"
