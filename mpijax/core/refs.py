@@ -30,6 +30,9 @@ class AbstractRef:
       inner_aval: the type of the array that it refers to.
       memory_space: accepted by JAX's name; there is one.
       kind: "no_grad_no_remat" for a reference into which values may be written without their derivatives, or None.
+
+    >>> mpijax.typeof(mpijax.new_ref(jnp.zeros(3)))
+    Ref{float32[3]}
     """
 
     __slots__ = ("inner_aval", "memory_space", "kind")
@@ -266,6 +269,10 @@ def get(ref: Any, idx: Any = None) -> Any:
 
     Raises:
       ValueError: `ref` is no reference, or an index is out of bounds.
+
+    >>> ref = mpijax.new_ref(jnp.array([1, 2, 3]))
+    >>> mpijax.ref.get(ref, slice(1, 3))
+    Array([2, 3], dtype=int32)
     """
     if type(ref) is RefView:
         return ref.get(idx)
@@ -282,6 +289,10 @@ def swap(ref: Any, idx: Any, value: Any, wanted: bool = True) -> Any:
 
     Raises:
       ValueError: shape or dtype of `value` is not that of `ref[idx]`; Python's numbers are converted to the dtype.
+
+    >>> ref = mpijax.new_ref(jnp.array([1.0, 2.0, 3.0]))
+    >>> mpijax.ref.swap(ref, 1, 5.0), ref[...]
+    (Array(2., dtype=float32), Array([1., 5., 3.], dtype=float32))
     """
     if type(ref) is RefView:
         return ref.swap(value, idx)
@@ -305,6 +316,11 @@ def addupdate(ref: Any, idx: Any, x: Any) -> None:
 
     Raises:
       ValueError: shape or dtype of `x` is not that of `ref[idx]`.
+
+    >>> ref = mpijax.new_ref(jnp.ones(3))
+    >>> mpijax.ref.addupdate(ref, 1, 5.0)
+    >>> ref[...]
+    Array([1., 6., 1.], dtype=float32)
     """
     if type(ref) is RefView:
         return ref.addupdate(x, idx)
@@ -363,19 +379,34 @@ def freeze(ref: Ref) -> Any:
 
 
 def free_ref(ref: Ref) -> tuple[()]:
-    """Say that a reference is not used any more. Its memory is freed with the last Python reference to it."""
+    """Say that a reference is not used any more. Its memory is freed with the last Python reference to it.
+
+    >>> ref = mpijax.new_ref(jnp.zeros(3))
+    >>> mpijax.free_ref(ref)
+    ()
+    """
     _place(ref, None, "free_ref")
     return ()
 
 
 def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
-    """A reference for values of the type of `ty`: anything with a shape and a dtype. It starts with zeros."""
+    """A reference for values of the type of `ty`: anything with a shape and a dtype. It starts with zeros.
+
+    >>> mpijax.empty_ref(mpijax.ShapeDtypeStruct((2,), jnp.float32)).shape
+    (2,)
+    """
     zeros = np.zeros(ty.shape, dtypes.canonicalize_dtype(ty.dtype))
     return new_ref(zeros, memory_space=memory_space)
 
 
 def ref_set(ref: Any, idx: Any, value: Any) -> None:
-    """`ref[idx] = value`; see `swap`."""
+    """`ref[idx] = value`; see `swap`.
+
+    >>> ref = mpijax.new_ref(jnp.zeros(3))
+    >>> mpijax.ref.set(ref, 1, 5.0)
+    >>> ref[...]
+    Array([0., 5., 0.], dtype=float32)
+    """
     swap(ref, idx, value, False)
 
 
