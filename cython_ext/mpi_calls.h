@@ -76,6 +76,8 @@ static inline int64_t mj_size(MPI_Datatype type) {
     return size;
 }
 
+#include "mpi_self.h"
+
 /* ---- element by element: any part of the message can go on its own ---- */
 
 static int mj_allreduce_part(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op op, MPI_Comm c) {
@@ -152,6 +154,7 @@ static int mj_send_part(const void *s, int64_t n, MPI_Datatype t, int dest, int 
 }
 static int mj_send(const void *s, int64_t n, MPI_Datatype t, int dest, int tag, MPI_Comm c) {
     int64_t size = mj_size(t);
+    if (mj_is_this_rank(dest, c)) MJ_PARTS(n, mj_keep(mj_at(s, at, size), (mj_count)part, size, t, dest, tag, c));
     MJ_PARTS(n, mj_send_part(mj_at(s, at, size), part, t, dest, tag, c));
 }
 
@@ -166,33 +169,8 @@ static int mj_recv_part(void *r, int64_t n, MPI_Datatype t, int source, int tag,
 static int mj_recv(void *r, int64_t n, MPI_Datatype t, int source, int tag, MPI_Comm c, MPI_Status *status) {
     int64_t size = mj_size(t);
     if (status == NULL) status = MPI_STATUS_IGNORE;
+    if (mj_waits_in_vain(source, tag, c)) return mj_not_sent();
     MJ_PARTS(n, mj_recv_part(mj_at(r, at, size), part, t, source, tag, c, status));
-}
-
-/* Whether a message to `dest` with `stag` is what a receive from `source` with `rtag` gets, being on this rank: both
-   ends are here, and nothing sent to this rank before waits to be received. */
-static int mj_is_to_itself(int dest, int stag, int source, int rtag, MPI_Comm c) {
-    int rank, earlier = 1;
-    if (dest != source || (rtag != stag && rtag != MPI_ANY_TAG)) return 0;
-    if (MPI_Comm_rank(c, &rank) != MPI_SUCCESS || rank != dest) return 0;
-    return MPI_Iprobe(rank, rtag, c, &earlier, MPI_STATUS_IGNORE) == MPI_SUCCESS && !earlier;
-}
-
-/* A message of a rank to itself: a copy. With more than one rank, libraries send it through the transport. */
-static int mj_copy_to_itself(const void *s, int64_t sn, MPI_Datatype st, int rank, int stag, void *r, int64_t rn,
-                             MPI_Datatype rt, MPI_Status *status) {
-    int64_t nbytes = sn * mj_size(st);
-    if (nbytes > rn * mj_size(rt)) return MPI_ERR_TRUNCATE;
-    if (s != r) memmove(r, s, (size_t)nbytes);
-    if (status == MPI_STATUS_IGNORE) return MPI_SUCCESS;
-    status->MPI_SOURCE = rank;
-    status->MPI_TAG = stag;
-    status->MPI_ERROR = MPI_SUCCESS;
-#if MJ_LARGE_COUNTS
-    return MPI_Status_set_elements_c(status, st, (MPI_Count)sn);
-#else
-    return MPI_Status_set_elements_x(status, st, (MPI_Count)sn);
-#endif
 }
 
 /* One part each way at a time; a side whose message has fewer parts leaves its half of the exchange out. */
@@ -204,6 +182,11 @@ static int mj_sendrecv(const void *s, int64_t sn, MPI_Datatype st, int dest, int
     if (status == NULL) status = MPI_STATUS_IGNORE;
     if (mj_is_to_itself(dest, stag, source, rtag, c))
         return mj_copy_to_itself(s, sn, st, dest, stag, r, rn, rt, status);
+    if (mj_is_this_rank(dest, c)) {
+        rc = mj_send(s, sn, st, dest, stag, c);
+        return rc != MPI_SUCCESS ? rc : mj_recv(r, rn, rt, source, rtag, c, status);
+    }
+    if (mj_waits_in_vain(source, rtag, c)) return mj_not_sent();
     if (s == r && sn > 0) { /* MPI forbids overlap */
         copy = malloc((size_t)(sn * ssize));
         if (copy == NULL) return MPI_ERR_NO_MEM;

@@ -49,6 +49,10 @@ static int mj_start_sendrecv(mj_flight *f, const void *s, int64_t sn, MPI_Dataty
         f->way = MJ_DONE;
         return mj_copy_to_itself(s, sn, st, dest, stag, r, rn, rt, MPI_STATUS_IGNORE);
     }
+    if (mj_is_this_rank(dest, c) || mj_is_this_rank(source, c)) {
+        f->way = MJ_DONE;
+        return mj_sendrecv(s, sn, st, dest, stag, r, rn, rt, source, rtag, c, MPI_STATUS_IGNORE);
+    }
     int rc = MJ(MPI_Irecv)(r, (mj_count)rn, rt, source, rtag, c, &f->requests[0]);
     if (rc != MPI_SUCCESS) return rc;
     return MJ(MPI_Isend)(s, (mj_count)sn, st, dest, stag, c, &f->requests[1]);

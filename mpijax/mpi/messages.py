@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mpijax.mpi.arguments import array, communicator, rank_argument, status_of, tag_argument
-from mpijax.ops.rank_messages import mpi_recv_p, mpi_send_p, mpi_sendrecv_p
+from mpijax.ops.rank_messages import VALUE, mpi_recv_p, mpi_send_p, mpi_sendrecv_p
 from mpijax.runtime import mpi_start
 
 __all__ = ["recv", "send", "sendrecv", "sendrecv_replace"]
@@ -33,7 +33,7 @@ def send(x, dest, *, tag=0, comm=None) -> None:
     x, comm = array(x, "send"), communicator(comm, "send")
     dest, tag = rank_argument(dest, comm, "send", "dest"), tag_argument(tag, "send", "tag")
     if dest != _nobody():
-        mpi_send_p.bind(x, dest=dest, tag=tag, comm=comm)
+        mpi_send_p.bind(x, dest=dest, tag=tag, comm=comm, role=VALUE)
 
 
 def recv(x, source=None, *, tag=None, comm=None, status=None):
@@ -59,7 +59,7 @@ def recv(x, source=None, *, tag=None, comm=None, status=None):
     tag, status = tag_argument(tag, "recv", "tag", may_be_any=True), status_of(status, "recv")
     if source == _nobody():
         return x
-    return mpi_recv_p.bind(x, source=source, tag=tag, comm=comm, status=status)
+    return mpi_recv_p.bind(x, source=source, tag=tag, comm=comm, status=status, role=VALUE)
 
 
 def _source(source: Any, comm, what: str) -> int:
@@ -93,11 +93,12 @@ def sendrecv(sendbuf, recvbuf, source, dest, *, sendtag=0, recvtag=None, comm=No
     status = status_of(status, what)
     if source == _nobody():
         if dest != source:
-            mpi_send_p.bind(sendbuf, dest=dest, tag=sendtag, comm=comm)
+            mpi_send_p.bind(sendbuf, dest=dest, tag=sendtag, comm=comm, role=VALUE)
         return recvbuf
     return mpi_sendrecv_p.bind(
-        sendbuf, recvbuf, source=source, dest=dest, sendtag=sendtag, recvtag=recvtag, comm=comm, status=status
-    )
+        sendbuf, recvbuf, source=source, dest=dest, sendtag=sendtag, recvtag=recvtag, comm=comm, status=status,
+        role=VALUE,
+    )  # fmt: skip
 
 
 def sendrecv_replace(x, source, dest, *, sendtag=0, recvtag=None, comm=None, status=None):

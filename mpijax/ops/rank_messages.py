@@ -3,6 +3,9 @@
 In reverse mode a cotangent goes back where the value came from, in the opposite order: where a rank sent, it
 receives the cotangent, and where it received it sends one. It is sent with the tag of the message; a receiver
 that took any tag sends it with tag 0, which is what `send` uses if no tag is given.
+
+Each message knows its role, so that the matching guard can tell a rank that differentiates its end of a message from
+one that does not, and reports can say what is waited for.
 """
 
 from __future__ import annotations
@@ -15,8 +18,23 @@ from mpijax.ops.rank_ops import aval_of, exchange, has_tangent
 from mpijax.transforms.batching import batch_at
 from mpijax.transforms.zeros import Zero, zeros
 
+# Roles of messages: a value; a value whose derivative is a message too; that message, forwards and backwards.
+VALUE, PRIMAL, TANGENT, COTANGENT = "value", "primal", "tangent", "cotangent"
+DERIVATIVES = (TANGENT, COTANGENT)
+# As reports show them behind the name of the operation.
+SHOWN = {PRIMAL: "(differentiated)", TANGENT: "(tangent)", COTANGENT: "(cotangent)"}
+
 # The tag of halo exchanges, of which both ends of a message are: these may go another way than MPI's.
 HALO_TAG = 32719
+
+
+def _primal(role: str) -> str:
+    """The role of a message of which a derivative is taken."""
+    return PRIMAL if role == VALUE else role
+
+
+def _tangent(role: str) -> str:
+    return COTANGENT if role == COTANGENT else TANGENT
 
 
 def _any_tag(tag: int) -> bool:
@@ -42,16 +60,18 @@ def _front(axis, args, dims) -> list[Any]:
 # ---------------------------------------------------------------- send
 
 
-def _send_derive(primals, tangents, **params):
-    mpi_send_p.bind(primals[0], **params)
-    if has_tangent(primals[0]):
-        mpi_send_p.bind(tangents[0], **params)
+def _send_derive(primals, tangents, *, role, **params):
+    if not has_tangent(primals[0]):
+        mpi_send_p.bind(primals[0], role=role, **params)
+        return [], []
+    mpi_send_p.bind(primals[0], role=_primal(role), **params)
+    mpi_send_p.bind(tangents[0], role=_tangent(role), **params)
     return [], []
 
 
-def _send_transpose(_cts, x, *, dest, tag, comm):
+def _send_transpose(_cts, x, *, dest, tag, comm, role):
     template = zeros(aval_of(x))
-    return [mpi_recv_p.bind(template, source=dest, tag=tag, comm=comm, status=None)]
+    return [mpi_recv_p.bind(template, source=dest, tag=tag, comm=comm, status=None, role=COTANGENT)]
 
 
 def _send_batch(axis, args, dims, **params):
@@ -72,15 +92,16 @@ mpi_send_p = exchange(
 # ---------------------------------------------------------------- recv
 
 
-def _recv_derive(primals, tangents, *, status, **params):
-    out = mpi_recv_p.bind(primals[0], status=status, **params)
+def _recv_derive(primals, tangents, *, status, role, **params):
     if not has_tangent(primals[0]):
+        out = mpi_recv_p.bind(primals[0], status=status, role=role, **params)
         return out, Zero.of_primal(out)
-    return out, mpi_recv_p.bind(tangents[0], status=None, **params)
+    out = mpi_recv_p.bind(primals[0], status=status, role=_primal(role), **params)
+    return out, mpi_recv_p.bind(tangents[0], status=None, role=_tangent(role), **params)
 
 
-def _recv_transpose(ct, x, *, source, tag, comm, status):
-    mpi_send_p.bind(ct, dest=_sender("recv", source), tag=0 if _any_tag(tag) else tag, comm=comm)
+def _recv_transpose(ct, x, *, source, tag, comm, status, role):
+    mpi_send_p.bind(ct, dest=_sender("recv", source), tag=0 if _any_tag(tag) else tag, comm=comm, role=COTANGENT)
     return [Zero(aval_of(x))]
 
 
@@ -101,22 +122,22 @@ mpi_recv_p = exchange(
 # ---------------------------------------------------------------- sendrecv
 
 
-def _sendrecv_derive(primals, tangents, *, status, **params):
-    out = mpi_sendrecv_p.bind(*primals, status=status, **params)
+def _sendrecv_derive(primals, tangents, *, status, role, **params):
     sends, receives = map(has_tangent, primals)
+    out = mpi_sendrecv_p.bind(*primals, status=status, role=_primal(role) if sends or receives else role, **params)
     if sends and receives:
-        return out, mpi_sendrecv_p.bind(*tangents, status=None, **params)
-    comm = params["comm"]
+        return out, mpi_sendrecv_p.bind(*tangents, status=None, role=_tangent(role), **params)
+    more = {"comm": params["comm"], "role": _tangent(role)}
     if sends:
-        mpi_send_p.bind(tangents[0], dest=params["dest"], tag=params["sendtag"], comm=comm)
+        mpi_send_p.bind(tangents[0], dest=params["dest"], tag=params["sendtag"], **more)
     if receives:
         return out, mpi_recv_p.bind(
-            tangents[1], source=params["source"], tag=params["recvtag"], comm=comm, status=None
+            tangents[1], source=params["source"], tag=params["recvtag"], status=None, **more
         )
     return out, Zero.of_primal(out)
 
 
-def _sendrecv_transpose(ct, sendbuf, recvbuf, *, source, dest, sendtag, recvtag, comm, status):
+def _sendrecv_transpose(ct, sendbuf, recvbuf, *, source, dest, sendtag, recvtag, comm, status, role):
     """Where the value was sent to, its cotangent comes from; tags go back as `recv` and `send` take them."""
     open_tag = _any_tag(recvtag)
     back = mpi_sendrecv_p.bind(
@@ -128,6 +149,7 @@ def _sendrecv_transpose(ct, sendbuf, recvbuf, *, source, dest, sendtag, recvtag,
         recvtag=recvtag if open_tag else sendtag,
         comm=comm,
         status=None,
+        role=COTANGENT,
     )
     return [back, Zero(aval_of(recvbuf))]
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from mpijax.compiler.plan import CommStep
+from mpijax.ops.rank_messages import SHOWN
 from mpijax.runtime import mpi_start, program
 from mpijax.runtime.rank_comm import per_rank
 from mpijax.runtime.recorder import GUARD, MESSAGES, VARYING, Site, recorder
@@ -84,6 +85,7 @@ def _labelled(instructions: list[Any], step: CommStep, group: Any) -> list[Any]:
         replace(
             i, label=_label(step, i.op), nbytes=nbytes, group=group, matched=i.op not in messages,
             early=_early(step, i.op, nbytes), goes_on=step.goes_on,
+            role=step.params.get("role", ""),
         )  # fmt: skip
         if isinstance(i, program.Comm)
         else i
@@ -95,9 +97,9 @@ def _early(step: CommStep, op: str, nbytes: int) -> bool:
     """Whether an operation takes MPI's non-blocking form, which matches no blocking one on another rank.
 
     So it does not depend on whether this rank has something to do meanwhile. Sums that round do in any case: the two
-    forms may add in different orders.
+    forms may add in different orders. Messages match in any form; the non-blocking one fills in no status.
     """
-    if op not in EARLY or nbytes < EARLY_ABOVE:
+    if op not in EARLY or nbytes < EARLY_ABOVE or step.params.get("status") is not None:
         return False
     rounds = op in ("allreduce", "reduce_scatter") and step.inputs[0][2].kind not in "biu"
     return rounds or mpi_start.start().overlaps
@@ -107,6 +109,7 @@ def _label(step: CommStep, op: str) -> str:
     """What the ranks must agree on: ``allreduce float32[4] sum``. Sizes that differ between ranks are left out."""
     params = step.params
     words = [op if "comm" in params else step.kind]
+    words += [SHOWN[params["role"]]] if params.get("role") in SHOWN else []
     views = step.outputs if op in ("scatter", "recv") else step.inputs
     for _, shape, dtype in views[:1]:
         words.append(str(dtype) if op in VARYING else f"{dtype}[{','.join(map(str, shape))}]")

@@ -3,7 +3,7 @@
 The first time a schedule of collectives runs on a communicator, its ranks compare a hash of it: operations, shapes,
 dtypes, reductions, roots and permutations in program order, with the structure of loops and branches. Where they
 differ EVERY rank raises `MismatchError`, which shows the schedules, who has which, and the lines. Messages (send,
-recv) are exempt: there ranks differ.
+recv) are exempt: there ranks differ. Of messages that are differentiated, see `pairing`.
 
 Schedules, not programs, are remembered: a rank that compiles a second program with the same schedule (another static
 argument, a donated argument) must not wait for ranks that do not. What a communicator has agreed to is the same on all
@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.errors import JaxRuntimeError
-from mpijax.runtime import mpi_start
+from mpijax.runtime import mpi_start, pairing
+from mpijax.runtime.pairing import MismatchError
 from mpijax.runtime.program import Comm, Loop, Switch, While
 from mpijax.runtime.recorder import COLLECTIVE, GUARD, Group, Site, ranges, recorder
 
@@ -36,10 +36,6 @@ TEXT = 1 << 14
 PATIENCE = 1.0
 _PRIME = (1 << 127) - 1
 _BASE = 0x9E3779B97F4A7C15F39CC0605CEDC835 % _PRIME
-
-
-class MismatchError(JaxRuntimeError):
-    """Ranks of a communicator are about to run collectives that do not belong together."""
 
 
 def enabled() -> bool:
@@ -136,11 +132,20 @@ def groups_of(instructions: tuple) -> list[Group]:
 
 def before_first_run(instructions: tuple, name: str) -> Callable[[], None] | None:
     """What a program calls before it runs for the first time; None if there is nothing to agree on."""
-    groups = [g for g in groups_of(instructions) if len(g.ranks) > 1] if mpi_start.started() else []
-    if not groups or not enabled():
+    if not mpi_start.started() or not enabled():
         return None
+    pairs = pairing.before_first_run(instructions, name)
+    groups = [g for g in groups_of(instructions) if len(g.ranks) > 1]
+    if not groups:
+        return pairs
     schedules = [(g, schedule(instructions, g)[1].to_bytes(16, "little")) for g in groups]
-    return lambda: _agree(schedules, instructions, name)
+
+    def agree() -> None:
+        _agree(schedules, instructions, name)
+        if pairs is not None:
+            pairs()
+
+    return agree
 
 
 def _agree(schedules: list[tuple[Group, bytes]], instructions: tuple, name: str) -> None:

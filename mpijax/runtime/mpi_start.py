@@ -5,6 +5,7 @@ messages of the user's own mpi4py code never match ours. With more than one rank
 the whole job (the other ranks would wait for this one for ever).
 """
 
+import atexit
 import importlib.util
 import os
 import secrets
@@ -78,6 +79,7 @@ class Start:
         else:
             self.ext.leave_properly(self.ext.handle(self.world), finalizes, False)
         node.Free()
+        atexit.register(_tell_of_messages, self)
         if self.size > 1:
             _install_abort(self.rank, MPI)
 
@@ -209,6 +211,22 @@ def _check_launcher(size: int, library: str) -> None:
                 "or, under srun, try srun --mpi=pmi2 or --mpi=pmix."
             )
 
+
+def _tell_of_messages(mpi: Start) -> None:
+    """Say at the end of the program that a message has not been received, if one is there."""
+    MPI, status = mpi.MPI, mpi.MPI.Status()
+    if MPI.Is_finalized() or recorder.progress(recorder.mine)[1]:
+        return
+    if any(mpi.world.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status) for _ in range(_LOOKS)):
+        sys.stderr.write(
+            f"[rank {mpi.rank}] mpijax: the program ends, and a message of rank {status.source} with tag {status.tag} "
+            f"({status.Get_count(MPI.BYTE)} bytes) has not been received: a `send` without `recv`, or the cotangent "
+            "of a message that only one of the two ranks differentiates\n"
+        )
+
+
+# Looks for messages, which libraries may hand over a little late.
+_LOOKS = 100
 
 # Seconds for srun to read what a rank said last: it drops what is unread when the step is cancelled.
 _READING = 0.3

@@ -198,6 +198,7 @@ class Comm:
     paired: bool = False
     early: bool = False
     goes_on: bool = False
+    role: str = ""
 
 
 @dataclass(frozen=True)

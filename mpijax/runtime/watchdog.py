@@ -4,7 +4,7 @@ It reads the records of the ranks of its node (`recorder`) and makes no MPI call
 one operation it warns, and asks all ranks of the node for their records in files; again after twice that
 time, and so on.
 It ends this process only where waiting is in vain or unwanted: MPIJAX_STALL_ABORT=1 was set, a rank that is needed has
-ended, or Ctrl-C was pressed. The launcher then ends the others.
+ended or waits for this one (`deadlock`), or Ctrl-C was pressed. The launcher then ends the others.
 
 SIGUSR1 writes a rank's record to a file (`MPIJAX_TRACE_DIR`, or the current folder), also while it waits inside MPI.
 """
@@ -19,7 +19,7 @@ import time
 from typing import Any
 
 from mpijax._ext import record
-from mpijax.runtime import record_file
+from mpijax.runtime import deadlock, record_file
 from mpijax.runtime.recorder import COLLECTIVE, ENDED, Site, ranges, recorder
 
 # Seconds: between two looks, at most; until a rank that has ended is waited for in vain; until Ctrl-C ends by force.
@@ -40,6 +40,7 @@ class Watchdog:
         self.signals = record.signals(signal.SIGUSR1)
         self.interrupts = record.signals(signal.SIGINT)
         self.interrupted: float | None = None
+        self.suspicion = deadlock.Suspicion()
         self.dumps = int(recorder.mine["dumps"])
 
     def run(self) -> None:
@@ -68,6 +69,7 @@ class Watchdog:
             _end(130, f"interrupted by Ctrl-C in {what}")
         if waited > VAIN:
             self._end_if_in_vain(what)
+            self._end_if_stuck(what, now)
         if waited > self.next_report:
             self.next_report = 2 * waited
             _say(report(what, waited))
@@ -97,6 +99,12 @@ class Watchdog:
                 continue
             status = int(region["status"])
             _end(status or 1, f"rank {rank} has ended, and rank {recorder.rank} waits for it in {what}")
+
+
+    def _end_if_stuck(self, what: Site, now: float) -> None:
+        found = self.suspicion.confirmed(what, missing(what), now)
+        if found:
+            _end(1, f"{found}: neither can go on")
 
 
 def missing(what: Site) -> list[int]:

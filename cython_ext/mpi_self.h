@@ -1,0 +1,120 @@
+/* Messages of a rank to itself. Nobody else can end its waiting, so it never waits: what it sends is kept until it is
+   received, and a receive for which nothing has been sent is an error. */
+
+#ifndef MPIJAX_MPI_SELF_H
+#define MPIJAX_MPI_SELF_H
+
+#include "mpi_wait.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Looks before a message of this rank to itself counts as not sent: libraries may hand it over a little later. Where
+   threads may communicate at once another one might still send it; then a look is a millisecond long. */
+#define MJ_LOOKS 64
+#define MJ_LOOKS_FOR_THREADS 5000
+
+typedef struct mj_kept {
+    struct mj_kept *next;
+    MPI_Request request;
+    char data[];
+} mj_kept;
+
+static mj_kept *mj_kept_messages = NULL;
+static int mj_has_kept = 0;      /* whether there ever was one */
+static int mj_not_sent_code = 0;
+
+static int mj_is_this_rank(int rank, MPI_Comm c) {
+    int own;
+    return rank >= 0 && MPI_Comm_rank(c, &own) == MPI_SUCCESS && own == rank;
+}
+
+/* The error code of a receive that would wait for ever. */
+static int mj_not_sent(void) {
+    if (mj_not_sent_code == 0) {
+        int class;
+        if (MPI_Add_error_class(&class) != MPI_SUCCESS || MPI_Add_error_code(class, &mj_not_sent_code) != MPI_SUCCESS)
+            return MPI_ERR_OTHER;
+        MPI_Add_error_string(mj_not_sent_code, "this rank waits for a message that it has not sent to itself, for ever");
+    }
+    return mj_not_sent_code;
+}
+
+/* Whether a receive would wait for ever: for a message of this rank, which has sent none. */
+static int mj_waits_in_vain(int source, int tag, MPI_Comm c) {
+    const struct timespec millisecond = {0, 1000000};
+    int size, level, looks, come = 0;
+    if (source == MPI_ANY_SOURCE) {
+        if (MPI_Comm_size(c, &size) != MPI_SUCCESS || size > 1) return 0;
+    } else if (!mj_is_this_rank(source, c)) {
+        return 0;
+    }
+    if (MPI_Query_thread(&level) != MPI_SUCCESS) return 0;
+    looks = level == MPI_THREAD_MULTIPLE ? MJ_LOOKS_FOR_THREADS : MJ_LOOKS;
+    for (int look = 0; look < looks; look++) {
+        if (MPI_Iprobe(source, tag, c, &come, MPI_STATUS_IGNORE) != MPI_SUCCESS || come) return 0;
+        if (look >= MJ_LOOKS) nanosleep(&millisecond, NULL);
+    }
+    return 1;
+}
+
+/* Frees the messages that have been received. */
+static void mj_let_go(void) {
+    for (mj_kept **at = &mj_kept_messages; *at != NULL;) {
+        mj_kept *m = *at;
+        int done = 0;
+        if (MPI_Test(&m->request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done) {
+            *at = m->next;
+            free(m);
+        } else {
+            at = &m->next;
+        }
+    }
+}
+
+/* Sends n elements of `size` bytes to this rank, without waiting. */
+static int mj_keep(const void *s, mj_count n, int64_t size, MPI_Datatype t, int rank, int tag, MPI_Comm c) {
+    mj_kept *m;
+    int rc;
+    mj_let_go();
+    m = malloc(sizeof(mj_kept) + (size_t)(n * size));
+    if (m == NULL) return MPI_ERR_NO_MEM;
+    if (n > 0) memcpy(m->data, s, (size_t)(n * size));
+    rc = MJ(MPI_Isend)(m->data, n, t, rank, tag, c, &m->request);
+    if (rc != MPI_SUCCESS) {
+        free(m);
+        return rc;
+    }
+    mj_has_kept = 1;
+    m->next = mj_kept_messages;
+    mj_kept_messages = m;
+    return MPI_SUCCESS;
+}
+
+/* Whether a message to `dest` with `stag` is what a receive from `source` with `rtag` gets, being on this rank: both
+   ends are here, and nothing sent to this rank before waits to be received. */
+static int mj_is_to_itself(int dest, int stag, int source, int rtag, MPI_Comm c) {
+    int earlier = 0;
+    if (dest != source || (rtag != stag && rtag != MPI_ANY_TAG) || !mj_is_this_rank(dest, c)) return 0;
+    for (int look = mj_has_kept ? 0 : MJ_LOOKS - 1; look < MJ_LOOKS; look++)
+        if (MPI_Iprobe(dest, rtag, c, &earlier, MPI_STATUS_IGNORE) != MPI_SUCCESS || earlier) return 0;
+    return 1;
+}
+
+/* Such a message is a copy. With more than one rank, libraries send it through the transport. */
+static int mj_copy_to_itself(const void *s, int64_t sn, MPI_Datatype st, int rank, int stag, void *r, int64_t rn,
+                             MPI_Datatype rt, MPI_Status *status) {
+    int64_t nbytes = sn * mj_size(st);
+    if (nbytes > rn * mj_size(rt)) return MPI_ERR_TRUNCATE;
+    if (s != r) memmove(r, s, (size_t)nbytes);
+    if (status == MPI_STATUS_IGNORE) return MPI_SUCCESS;
+    status->MPI_SOURCE = rank;
+    status->MPI_TAG = stag;
+    status->MPI_ERROR = MPI_SUCCESS;
+#if MJ_LARGE_COUNTS
+    return MPI_Status_set_elements_c(status, st, (MPI_Count)sn);
+#else
+    return MPI_Status_set_elements_x(status, st, (MPI_Count)sn);
+#endif
+}
+
+#endif

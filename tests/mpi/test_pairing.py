@@ -1,0 +1,177 @@
+"""Messages that only one of two ranks differentiates: told before anything waits, or soon after, and never where all is right."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from launching import starts_jobs
+from mpi.jobs import START_ALONE, Job, run_all
+
+import mpijax as jax
+from mpijax import mpi
+from mpijax import numpy as jnp
+from mpijax.ops.rank_messages import COTANGENT, PRIMAL, TANGENT, VALUE
+from mpijax.runtime import pairing
+from mpijax.runtime.program import Comm, Loop, Ref, Switch, While
+from mpijax.runtime.recorder import Group
+
+RANK = jax.process_index()
+ALL = Group(8, "all ranks", (0, 1, 2), 0)
+
+
+def comm(op, role, source=-2, dest=-2, tag=0, nbytes=12):
+    return Comm(op, 0, label=f"{op} {role}", group=ALL, source_line="model.py:3", role=role, source=source, dest=dest,
+                sendtag=tag, recvtag=tag, sendcount=nbytes, recvcount=nbytes)  # fmt: skip
+
+
+SEND, BACK = comm("send", PRIMAL, dest=1), comm("recv", COTANGENT, source=1)
+
+
+def test_edges():
+    [edge] = pairing.edges((SEND, Loop(3, (BACK,)), comm("send", VALUE, dest=2)))
+    assert (edge.peer, edge.whole, edge.counted, edge.items) == (1, True, True, {("from", 0, 12): 3})
+    assert edge.lines == {("from", 0, 12): "recv cotangent at model.py:3"}
+    assert [e.whole for e in pairing.edges((BACK,))] == [False]
+    assert not pairing.edges((SEND, comm("recv", VALUE, source=1), Loop(0, (BACK,))))
+    for unknown in (While((), Ref(0), (BACK,)), Switch(Ref(0), ((BACK,), ()))):
+        [edge] = pairing.edges((SEND, unknown))
+        assert edge.text() == b"?" and not edge.counted
+    both = comm("sendrecv", TANGENT, source=2, dest=1)
+    assert [(e.peer, dict(e.items)) for e in pairing.edges((both,))] == [(1, {("to", 0, 12): 1}), (2, {("from", 0, 12): 1})]
+
+
+# (derivatives here, derivatives of the peer, how many differ)
+LISTS = [
+    ((BACK,), (comm("send", COTANGENT, dest=1),), 0),
+    ((BACK, BACK), (Loop(2, (comm("send", COTANGENT, dest=1),)),), 0),
+    ((BACK, BACK), (comm("send", COTANGENT, dest=1),), 1),
+    ((BACK,), (comm("send", COTANGENT, dest=1, tag=4),), 2),
+    ((BACK,), (comm("send", COTANGENT, dest=1, nbytes=8),), 2),
+    ((BACK,), (BACK,), 2),
+    ((comm("recv", TANGENT, source=1, tag=-1),), (comm("send", TANGENT, dest=1, tag=7),), 0),
+    ((comm("recv", TANGENT, source=1, tag=-1),) * 2, (comm("send", TANGENT, dest=1, tag=7),), 1),
+    ((BACK, comm("recv", TANGENT, source=1, tag=-1)), (comm("send", TANGENT, dest=1, tag=7), comm("send", TANGENT, dest=1)), 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("here, there, number", LISTS)
+def test_differences(here, there, number):
+    [mine], [theirs] = pairing.edges(here), pairing.edges(there)
+    assert len(pairing.differences(mine, json.loads(theirs.text()))) == number
+    assert len(pairing.differences(theirs, json.loads(mine.text()))) == number
+
+
+START = START_ALONE + """
+from mpijax import numpy as jnp
+x = jnp.arange(3.0)
+def told(f):
+    try:
+        f(x)
+        sys.stdout.write(f"passed on {rank}\\n")
+    except JaxRuntimeError as error:
+        sys.stdout.write(f"told to {rank}: {str(error)}\\n".replace("\\n", "|")[:-1] + "\\n")
+    sys.stdout.flush()
+def link(x, tag=0):                     # a value of each rank goes to the next one
+    y = x if rank == 0 else mpi.recv(x, rank - 1, tag=tag)
+    if rank + 1 < size: mpi.send(y * y, rank + 1, tag=tag)
+    return jnp.sum(y * x)
+"""
+JOBS = {
+    "right": Job("""
+for k in range(3): jax.jit(jax.value_and_grad(lambda x: k * link(x)))(x)
+jax.jit(jax.jacfwd(link))(x); jax.jit(jax.hessian(link))(x); jax.grad(jax.jit(link))(x); jax.grad(link)(x)
+def ring(x): return jnp.sum(lax.fori_loop(0, 3, lambda i, y: mpi.sendrecv(y * x, y, (rank - 1) % size, (rank + 1) % size), x))
+jax.jit(jax.grad(ring))(x)
+print('all right', flush=True)
+""", 3),
+    "by operations": Job("(jax.jit(jax.grad(link)) if rank == 0 else jax.grad(link))(x); print('all right', flush=True)"),
+    "tags": Job("""
+told(jax.jit(jax.grad(lambda x: link(x, 5 if rank == 0 else None))))
+total(x); told(jax.jit(jax.grad(link)))
+"""),
+    "counts": Job("""
+def pair(x):
+    if rank == 0: mpi.send(x, 1); mpi.send(x * x, 1); return jnp.sum(x)
+    y = mpi.recv(x, 0)
+    return jnp.sum(x * y)
+told(jax.jit(jax.grad(pair)))
+"""),
+    "receiver": Job("(jax.jit(link) if rank else jax.jit(jax.grad(link)))(x)"),
+    "sender": Job("(jax.jit(jax.grad(link)) if rank else jax.jit(link))(x); total(x)"),
+    "middle": Job("(jax.jit(link) if rank == 1 else jax.jit(jax.grad(link)))(x); total(x)", 3),
+    "forward": Job("(jax.jit(jax.jacfwd(link)) if rank == 0 else jax.jit(link))(x); total(x)"),
+    "in pieces": Job("(link if rank == 2 else jax.grad(jax.jit(link)))(x); total(x)", 3),
+    "receive both": Job("jax.jit(lambda x: mpi.recv(x, 1 - rank))(x)"),
+    "lost": Job("(jax.grad(jax.jit(link)) if rank else link)(x); total(x)"),
+}  # fmt: skip
+# (job, exit status or None for any but 0, patterns)
+DIFFER = r"do not differentiate the same messages:"
+EXPECTED = [
+    ("right", 0, [r"all right([\s\S]*all right){2}"]),
+    ("by operations", 0, [r"all right[\s\S]*all right"]),
+    ("tags", 0, [
+        rf"told to 0: rank 0 and rank 1 {DIFFER}.*rank 0: recv \(cotangent\) float32\[3\] source=1 at <string>.*no other end on rank 1",
+        rf"told to 1: rank 1 and rank 0 {DIFFER}.*rank 1: send \(cotangent\) float32\[3\] dest=0 at <string>.*no other end on rank 0",
+        r"passed on 0", r"passed on 1",
+    ]),
+    ("counts", 0, [rf"told to 0: rank 0 and rank 1 {DIFFER}", rf"told to 1: rank 1 and rank 0 {DIFFER}\|  rank 0: recv \(cotangent\)"]),
+    ("receiver", None, [rf"{DIFFER}\n.*rank 0: recv \(cotangent\) float32\[3\] source=1 at <string>", r"rank 1 waits in recv float32\[3\] source=0"]),
+    ("sender", None, [rf"{DIFFER}\n.*rank 1: send \(cotangent\) float32\[3\] dest=0 at <string>", r"rank 0 waits in agreement on the collectives"]),
+    ("middle", None, [DIFFER, r"rank 1 waits in recv float32\[3\] source=0"]),
+    ("forward", None, [rf"{DIFFER}\n.*rank 0: send \(tangent\) float32\[3.*\] dest=1"]),
+    ("in pieces", None, [r"rank [12] waits for rank [12] in .*recv \(cotangent\) float32\[3\] source=2.*: neither can go on"]),
+    ("receive both", None, [r"rank \d waits for rank \d in recv float32\[3\].*, and rank \d for it in recv float32\[3\].*: neither can go on"]),
+    ("lost", 0, [r"rank 0\] mpijax: the program ends, and a message of rank 1 with tag 0 \(12 bytes\) has not been received"]),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    for job in JOBS.values():
+        job.start, job.limit = START, 120
+    return run_all(JOBS, tmp_path_factory.mktemp("pairing"))
+
+
+def test_a_message_to_oneself_that_is_not_received():
+    def f(x):
+        mpi.send(x * x, RANK)
+        return jnp.sum(x)
+
+    with pytest.raises(pairing.MismatchError, match=r"(?s)recv \(cotangent\) float32\[3\].* at .*test_pairing.py.*no other end on rank"):
+        jax.jit(jax.grad(f))(jnp.ones(3))
+    with pytest.raises(RuntimeError, match=r"(?s)message that it has not sent to itself.*test_pairing.py"):
+        jax.jit(lambda x: mpi.recv(x, RANK))(jnp.ones(3))
+    with pytest.raises(RuntimeError, match="has not sent to itself"):
+        mpi.sendrecv(jnp.ones(3), jnp.ones(3), RANK, RANK, sendtag=1, recvtag=2)
+    assert mpi.recv(jnp.zeros(3), RANK, tag=1).tolist() == [1, 1, 1]
+
+
+def test_messages_to_oneself_wait_and_keep_their_order():
+    def f(x):
+        mpi.send(jnp.sin(x), RANK, tag=3)
+        mpi.send(x, RANK, tag=3)
+        y = mpi.sendrecv(x + 1, x, RANK, RANK, sendtag=3)
+        return jnp.sum(y * mpi.recv(x, RANK, tag=3) ** 2 + mpi.recv(x, RANK))
+
+    x = jnp.arange(3.0)
+    want = jax.grad(lambda x: jnp.sum(jnp.sin(x) * x**2 + x + 1))(x)
+    for g in (jax.grad(f), jax.jit(jax.grad(f)), jax.grad(jax.jit(f))):
+        assert g(x).tolist() == want.tolist()
+
+
+def marked(test):
+    for mark in starts_jobs:
+        test = mark(test)
+    return test
+
+
+@marked
+@pytest.mark.parametrize("name, status, patterns", EXPECTED, ids=[e[0] for e in EXPECTED])
+def test_jobs(outcomes, name, status, patterns):
+    found = outcomes[name]
+    assert found.status == status if status is not None else found.status != 0, found.output[-3000:]
+    assert found.seconds < JOBS[name].limit, found.output[-3000:]
+    for pattern in patterns:
+        assert re.search(pattern, found.output), (pattern, found.output[-3000:])
