@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,10 @@ __all__ = [
 ]  # fmt: skip
 
 _default = Handle(None, "WORLD")
+# What has been found of MPI's own operations, which live as long as the process: by identity of the object, and
+# (operation, dtype) that can be reduced.
+_known: dict[int, Handle] = {}
+_reducible: set[tuple[Handle, Any]] = set()
 _OPERATIONS = ("SUM", "PROD", "MAX", "MIN", "LAND", "LOR", "LXOR", "BAND", "BOR", "BXOR")
 
 
@@ -48,6 +53,9 @@ def communicator(comm: Any, what: str) -> Handle:
 
 def operation(op: Any, what: str) -> Handle:
     """A reduction of mpi4py, or its name, as a parameter."""
+    known = _known.get(id(op))
+    if known is not None and known.value is op:
+        return known
     MPI = mpi_start.start().MPI
     if isinstance(op, str):
         if op.upper() not in _OPERATIONS:
@@ -58,18 +66,25 @@ def operation(op: Any, what: str) -> Handle:
     name = next((n for n in _OPERATIONS if getattr(MPI, n) == op), None)
     if name is None and op in (MPI.OP_NULL, MPI.MAXLOC, MPI.MINLOC, MPI.REPLACE, MPI.NO_OP):
         raise ValueError(f"{what}: arrays cannot be reduced with {op!r}; there are {', '.join(_OPERATIONS)}")
-    return Handle(op, name or "user-defined")
+    handle = Handle(op, name or "user-defined")
+    if name is not None and op is getattr(MPI, name):
+        _known[id(op)] = handle
+    return handle
 
 
 def reducible(x: Any, op: Handle, what: str) -> None:
     """Raise TypeError if MPI does not reduce arrays of this dtype by `op`."""
     dtype = typeof(x).dtype
+    if (op, dtype) in _reducible:
+        return
     if dtypes.issubdtype(dtype, dtypes.prng_key):
         raise TypeError(f"{what}: PRNG keys, {typeof(x)}, are not numbers; moves of them work: bcast, allgather, send")
     try:
         mpi_start.start().ext.reduction(op.value, dtype)
     except TypeError as error:
         raise TypeError(f"{what}: {error}") from None
+    if op is _known.get(id(op.value)):
+        _reducible.add((op, dtype))
 
 
 def whole(value: Any, what: str, name: str) -> int:
@@ -105,13 +120,19 @@ def rank_argument(rank: Any, comm: Handle, what: str, name: str, *, may_be_any: 
     raise ValueError(f"{what}: {name} must be a rank of the communicator, 0 to {size - 1}, {others}, got {rank}")
 
 
+@functools.cache
+def _last_tag() -> int:
+    MPI = mpi_start.start().MPI
+    return MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
+
+
 def tag_argument(tag: Any, what: str, name: str, *, may_be_any: bool = False) -> int:
     """A tag of a message; for receivers also MPI.ANY_TAG, which is what None means."""
     MPI = mpi_start.start().MPI
     if tag is None and may_be_any:
         return MPI.ANY_TAG
     tag = whole(tag, what, name)
-    most = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
+    most = _last_tag()
     if 0 <= tag <= most or (may_be_any and tag == MPI.ANY_TAG):
         return tag
     raise ValueError(f"{what}: {name} must be from 0 to {most}{' or MPI.ANY_TAG' * may_be_any}, got {tag}")

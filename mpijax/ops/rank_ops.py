@@ -35,17 +35,18 @@ class Handle:
     `value` None stands for the default communicator, which exists once MPI has started.
     """
 
-    __slots__ = ("value", "name")
+    __slots__ = ("value", "name", "_hash")
 
     def __init__(self, value: Any, name: str):
         self.value = value
         self.name = name
+        self._hash = hash((Handle, type(value)))
 
     def __eq__(self, other) -> bool:
         return isinstance(other, Handle) and (self.value is other.value or self.value == other.value)
 
     def __hash__(self) -> int:
-        return hash((Handle, type(self.value)))
+        return self._hash
 
     def __repr__(self) -> str:
         return self.name
