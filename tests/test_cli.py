@@ -137,6 +137,16 @@ def test_wrong_launcher_is_told(mpis, monkeypatch):
         launcher.find_launcher(library("MPICH Version: 4.2.1"))
 
 
+def test_settings_of_users_reach_the_ranks(monkeypatch):
+    for variable in ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_STEP_NUM_TASKS"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("OMPI_MCA_osc", "sm")
+    assert launcher.clean_environment()["OMPI_MCA_osc"] == "sm"
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")  # then a launcher may have set it
+    assert not {"OMPI_MCA_osc", "OMPI_COMM_WORLD_RANK"} & launcher.clean_environment().keys()
+    assert Launcher("m", "openmpi", "").settings() and not Launcher("m", "mpich", "").settings()
+
+
 def test_commands_of_launchers(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert Launcher("m", "hydra", "").command(4, 2) == ["m", "-n", "4"]

@@ -10,7 +10,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-# What a launcher leaves in the environment of its ranks; a launcher that finds it believes it is a rank.
+# What a launcher leaves in the environment of its ranks; a launcher that finds it believes it is a rank. Some of it is
+# the user's, where no launcher has been.
+SETTINGS = ("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_")
 RANK_VARIABLES = ("PMI_", "PMIX_", "OMPI_", "PRTE_", "HYDRA_", "HYDI_", "MPI_LOCAL", "PALS_")
 
 # MPI.Get_library_version may be called before MPI_Init, which login nodes do not survive.
@@ -65,6 +67,14 @@ class Launcher:
             words += ["--bind-to", "none"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
             words += ["--oversubscribe"] if ranks > cores else []
         return [*words, "-n", str(ranks)]
+
+    def settings(self) -> dict[str, str]:
+        """Variables for the ranks unless the user sets them.
+
+        Without a fast network Open MPI's UCX says "OSC UCX component priority set inside component query failed", as an
+        error, when ranks make a shared window. Nothing has failed: Open MPI takes another component.
+        """
+        return {"OMPI_MCA_opal_common_ucx_verbose": "-1"} if self.family == "openmpi" else {}
 
 
 class NoLauncher(RuntimeError):
@@ -157,7 +167,8 @@ def identify(path: str) -> Launcher | None:
 
 def clean_environment() -> dict[str, str]:
     """The environment without what a launcher told this process if it is a rank itself."""
-    return {k: v for k, v in os.environ.items() if not k.startswith(RANK_VARIABLES)}
+    kept = () if is_rank() else SETTINGS
+    return {k: v for k, v in os.environ.items() if not k.startswith(RANK_VARIABLES) or k.startswith(kept)}
 
 
 def is_rank() -> bool:
