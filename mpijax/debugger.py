@@ -50,6 +50,25 @@ class Frame:
         return shown
 
 
+@dataclass(frozen=True)
+class _Opaque:
+    """A local value that is no pytree: a dict with keys of several types, or a container that holds itself."""
+
+    value: Any
+
+
+def _as_pytree(value: Any) -> Any:
+    try:
+        tree.tree_flatten(value)
+    except (RecursionError, TypeError, ValueError):
+        return _Opaque(value)
+    return value
+
+
+def _as_it_was(value: Any) -> Any:
+    return value.value if type(value) is _Opaque else value
+
+
 def _frame_of(info: inspect.FrameInfo) -> Frame:
     try:
         source, first = inspect.getsourcelines(info.frame)
@@ -190,10 +209,12 @@ def breakpoint(
         raise ValueError(f"no debugger is named {backend!r}; there are: {', '.join(_backends)}")
     infos = [i for i in inspect.stack()[1:] if not (filter_frames and is_internal(i.frame.f_code))][:num_frames]
     frames = [_frame_of(i) for i in infos]
-    dynamic, in_tree, static = split_arguments((tuple(dict(f.locals) for f in frames),), {})
+    names = tuple({name: _as_pytree(value) for name, value in f.locals.items()} for f in frames)
+    dynamic, in_tree, static = split_arguments((names,), {})
 
     def enter(all_locals: tuple[dict[str, Any], ...]) -> None:
-        seen = [replace(f, locals=names) for f, names in zip(frames, all_locals, strict=True)]
+        known = [{name: _as_it_was(value) for name, value in names.items()} for names in all_locals]
+        seen = [replace(f, locals=names) for f, names in zip(frames, known, strict=True)]
         with _one_at_a_time:
             debugger(seen, **options)
 

@@ -184,6 +184,22 @@ def test_breakpoint_evaluates_in_the_frames():
     assert said[7].startswith("Array(10, dtype=int32")
 
 
+def test_breakpoint_among_values_that_are_no_pytrees():
+    def containers(stop):
+        def f(x):
+            holds_itself: dict = {}
+            holds_itself["again"], mixed = holds_itself, {1: x, "a": 3}
+            kind, spec = OURS.core.Tracer, OURS.ShapeDtypeStruct((2,), np.float32)
+            stop()
+            return mixed["a"], kind, spec
+
+        return f
+
+    commands = "p holds_itself['again'] is holds_itself\np sorted(map(str, mixed))\np kind.__name__, spec.shape\nc\n"
+    said = talk(commands, containers, 3.0)
+    assert said[1:4] == ["True\n", "['1', 'a']\n", "('Tracer', (2,))\n"]
+
+
 def test_breakpoint_shows_where_it_is():
     said = talk("where\nlist\n\nc\n", program, 3.0)
     assert said[1].startswith("Traceback:\n") and said[1].splitlines()[-1].strip() == "stop()"

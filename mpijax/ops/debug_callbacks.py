@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import config, tree
+from mpijax.core.array_api import Array
 from mpijax.core.effects import CallbackEffect
 from mpijax.core.lowering import HostCall
 from mpijax.core.primitive import Primitive, registry
@@ -54,13 +55,22 @@ def split_arguments(args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], Any
     leaves, in_tree = tree.tree_flatten((args, kwargs))
     dynamic, static = [], []
     for i, leaf in enumerate(leaves):
-        try:
-            typeof(leaf)
-        except TypeError:
-            static.append((i, leaf))
-        else:
+        if _is_value(leaf):
             dynamic.append(leaf)
+        else:
+            static.append((i, leaf))
     return dynamic, in_tree, tuple(static)
+
+
+def _is_value(leaf: Any) -> bool:
+    """Whether it can be an operand; `ShapeDtypeStruct`s and variables have types too, but no values."""
+    if not isinstance(leaf, (Array, np.ndarray, np.generic, int, float, complex)):
+        return hasattr(leaf, "__jax_array__") and not isinstance(leaf, type)
+    try:
+        typeof(leaf)
+    except TypeError:
+        return False
+    return True
 
 
 # ---------------------------------------------------------------- rules of both
