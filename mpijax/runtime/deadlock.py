@@ -30,7 +30,9 @@ class Suspicion:
         own = recorder.progress(recorder.mine)[0]
         if own != self.own:
             self.own, self.seen = own, {}
-        for rank in absent[:1] if what.peers is not None else absent:  # a receiver waits for the first one
+        if what.peers is not None:  # the first one sends; where the message goes to may come later
+            absent = [rank for rank in absent if rank in what.peers[:1]]
+        for rank in absent:
             region = recorder.region(rank)
             number, busy = recorder.progress(region)
             certain = busy and int(region["exclusive"]) and int(recorder.mine["exclusive"])
