@@ -37,6 +37,9 @@ def _shape(*args) -> tuple[int, ...]:
 def add(x: Any, y: Any) -> Any:
     """Sum x + y of numbers.
 
+    Elementwise on integers, floats or complex numbers of one shape and dtype, or scalars; the result has the same shape
+    and dtype. TypeError for others.
+
     >>> lax.add(jnp.array([1.0, 2.0]), 10.0)
     Array([11., 12.], dtype=float32)
     """
@@ -77,6 +80,9 @@ add_p = elementwise(
 def sub(x: Any, y: Any) -> Any:
     """Difference x - y of numbers.
 
+    Elementwise on integers, floats or complex numbers of one shape and dtype, or scalars; the result has the same shape
+    and dtype. TypeError for others.
+
     >>> lax.sub(jnp.array([1.0, 2.0]), 10.0)
     Array([-9., -8.], dtype=float32)
     """
@@ -103,6 +109,8 @@ def _neg_transpose(ct, x):
 def neg(x: Any) -> Any:
     """-x of numbers; unsigned integers wrap around.
 
+    Elementwise on integers, floats or complex numbers; the result has the same shape and dtype. TypeError for others.
+
     >>> lax.neg(jnp.array([1, -2]))
     Array([-1,  2], dtype=int32)
     """
@@ -116,6 +124,9 @@ neg_p = elementwise("neg", NUMERIC, reference=np.negative, jvp=LINEAR, transpose
 
 def mul(x: Any, y: Any) -> Any:
     """Product x * y of numbers.
+
+    Elementwise on integers, floats or complex numbers of one shape and dtype, or scalars; the result has the same shape
+    and dtype. TypeError for others.
 
     >>> lax.mul(jnp.array([1.0, 2.0]), 10.0)
     Array([10., 20.], dtype=float32)
@@ -141,6 +152,9 @@ mul_p = elementwise(
 
 def div(x: Any, y: Any) -> Any:
     """Quotient x / y of numbers. Integers truncate towards zero; x / 0 is -1.
+
+    Elementwise on integers, floats or complex numbers of one shape and dtype, or scalars; the result has the same shape
+    and dtype. TypeError for others.
 
     >>> lax.div(jnp.array([7, -7]), 2)
     Array([ 3, -3], dtype=int32)
@@ -177,6 +191,9 @@ div_p = elementwise(
 
 def rem(x: Any, y: Any) -> Any:
     """Remainder of x / y truncated towards zero: it has the sign of x. For integers x rem 0 is x.
+
+    Elementwise on integers or floats of one shape and dtype, or scalars; the result has the same shape and dtype.
+    TypeError for others.
 
     >>> lax.rem(jnp.array([7, -7]), 3)
     Array([ 1, -1], dtype=int32)
@@ -216,6 +233,8 @@ rem_p = elementwise(
 def max(x: Any, y: Any) -> Any:
     """The larger of x and y, NaN if either is; complex numbers by real, then imaginary part.
 
+    Elementwise on values of one shape and dtype, or scalars; the result has the same shape and dtype.
+
     >>> lax.max(jnp.array([1.0, 5.0]), 3.0)
     Array([3., 5.], dtype=float32)
     """
@@ -224,6 +243,8 @@ def max(x: Any, y: Any) -> Any:
 
 def min(x: Any, y: Any) -> Any:
     """The smaller of x and y, NaN if either is; complex numbers by real, then imaginary part.
+
+    Elementwise on values of one shape and dtype, or scalars; the result has the same shape and dtype.
 
     >>> lax.min(jnp.array([1.0, 5.0]), 3.0)
     Array([1., 3.], dtype=float32)
@@ -260,6 +281,9 @@ min_p = _extremum("min", np.minimum)
 def nextafter(x1: Any, x2: Any) -> Any:
     """The next representable value after x1 towards x2. Has no derivative.
 
+    Elementwise on floats of one shape and dtype, or scalars; the result has the same shape and dtype. TypeError for
+    others.
+
     >>> lax.nextafter(jnp.float32(1), jnp.float32(2)) - 1
     Array(1.1920929e-07, dtype=float32)
     """
@@ -279,6 +303,8 @@ nextafter_p.reference = np.nextafter
 
 def complex(x: Any, y: Any) -> Any:
     """x + iy of two float32 or float64.
+
+    Elementwise on floats of one shape and dtype, or scalars; the result is complex. TypeError for others.
 
     >>> lax.complex(jnp.array([1.0]), jnp.array([2.0]))
     Array([1.+2.j], dtype=complex64)
@@ -311,6 +337,9 @@ complex_p = elementwise(
 
 def mulhi(x: Any, y: Any, /) -> Any:
     """The upper half of the double-width product of two integers.
+
+    Elementwise on integers of one shape and dtype, or scalars; the result has the same shape and dtype. TypeError for
+    others.
 
     >>> lax.mulhi(jnp.array([200], dtype="uint8"), jnp.array([100], dtype="uint8"))
     Array([78], dtype=uint8)

@@ -12,6 +12,8 @@ from mpijax.ops.families import BITS, CONSTANT, INTEGER, elementwise
 def bitwise_not(x: Any) -> Any:
     """All bits flipped; for bool the negation.
 
+    Elementwise on bool or integers; the result has the same shape and dtype. TypeError for others.
+
     >>> lax.bitwise_not(jnp.array([0, 5]))
     Array([-1, -6], dtype=int32)
     """
@@ -20,6 +22,9 @@ def bitwise_not(x: Any) -> Any:
 
 def bitwise_and(x: Any, y: Any) -> Any:
     """Bits set in both.
+
+    Elementwise on bool or integers of one shape and dtype, or scalars; the result has the same shape and dtype.
+    TypeError for others.
 
     >>> lax.bitwise_and(jnp.array([12, 10]), 6)
     Array([4, 2], dtype=int32)
@@ -30,6 +35,9 @@ def bitwise_and(x: Any, y: Any) -> Any:
 def bitwise_or(x: Any, y: Any) -> Any:
     """Bits set in either.
 
+    Elementwise on bool or integers of one shape and dtype, or scalars; the result has the same shape and dtype.
+    TypeError for others.
+
     >>> lax.bitwise_or(jnp.array([12, 10]), 6)
     Array([14, 14], dtype=int32)
     """
@@ -38,6 +46,9 @@ def bitwise_or(x: Any, y: Any) -> Any:
 
 def bitwise_xor(x: Any, y: Any) -> Any:
     """Bits set in one of both.
+
+    Elementwise on bool or integers of one shape and dtype, or scalars; the result has the same shape and dtype.
+    TypeError for others.
 
     >>> lax.bitwise_xor(jnp.array([12, 10]), 6)
     Array([10, 12], dtype=int32)
@@ -48,6 +59,9 @@ def bitwise_xor(x: Any, y: Any) -> Any:
 def shift_left(x: Any, y: Any) -> Any:
     """x << y; 0 where y is negative or at least the number of bits.
 
+    Elementwise on integers of one shape and dtype, or scalars; the result has the same shape and dtype. TypeError for
+    others.
+
     >>> lax.shift_left(jnp.array([1, 3]), 2)
     Array([ 4, 12], dtype=int32)
     """
@@ -56,6 +70,9 @@ def shift_left(x: Any, y: Any) -> Any:
 
 def shift_right_logical(x: Any, y: Any) -> Any:
     """x >> y, filled with zeros; 0 where y is negative or at least the number of bits.
+
+    Elementwise on integers of one shape and dtype, or scalars; the result has the same shape and dtype. TypeError for
+    others.
 
     >>> lax.shift_right_logical(jnp.array([-8, 8]), 1)
     Array([2147483644,          4], dtype=int32)
@@ -66,6 +83,9 @@ def shift_right_logical(x: Any, y: Any) -> Any:
 def shift_right_arithmetic(x: Any, y: Any) -> Any:
     """x >> y, filled with the sign; all sign where y is negative or at least the number of bits.
 
+    Elementwise on integers of one shape and dtype, or scalars; the result has the same shape and dtype. TypeError for
+    others.
+
     >>> lax.shift_right_arithmetic(jnp.array([-8, 8]), 1)
     Array([-4,  4], dtype=int32)
     """
@@ -75,6 +95,8 @@ def shift_right_arithmetic(x: Any, y: Any) -> Any:
 def population_count(x: Any) -> Any:
     """The number of set bits.
 
+    Elementwise on integers; the result has the same shape and dtype. TypeError for others.
+
     >>> lax.population_count(jnp.array([0, 1, 255], dtype="uint8"))
     Array([0, 1, 8], dtype=uint8)
     """
@@ -83,6 +105,8 @@ def population_count(x: Any) -> Any:
 
 def clz(x: Any) -> Any:
     """The number of leading zero bits.
+
+    Elementwise on integers; the result has the same shape and dtype. TypeError for others.
 
     >>> lax.clz(jnp.array([0, 1, 255], dtype="uint8"))
     Array([8, 7, 0], dtype=uint8)

@@ -16,6 +16,8 @@ _EQUALITY = (*ANY, dtypes.extended)
 def eq(x: Any, y: Any) -> Any:
     """x == y.
 
+    Elementwise on values of one shape and dtype, or scalars; the result is bool.
+
     >>> lax.eq(jnp.array([1, 2, 3]), 2)
     Array([False,  True, False], dtype=bool)
     """
@@ -24,6 +26,8 @@ def eq(x: Any, y: Any) -> Any:
 
 def ne(x: Any, y: Any) -> Any:
     """x != y.
+
+    Elementwise on values of one shape and dtype, or scalars; the result is bool.
 
     >>> lax.ne(jnp.array([1, 2, 3]), 2)
     Array([ True, False,  True], dtype=bool)
@@ -34,6 +38,9 @@ def ne(x: Any, y: Any) -> Any:
 def lt(x: Any, y: Any) -> Any:
     """x < y.
 
+    Elementwise on bool, integers or floats of one shape and dtype, or scalars; the result is bool. TypeError for
+    others.
+
     >>> lax.lt(jnp.array([1, 2, 3]), 2)
     Array([ True, False, False], dtype=bool)
     """
@@ -42,6 +49,9 @@ def lt(x: Any, y: Any) -> Any:
 
 def le(x: Any, y: Any) -> Any:
     """x <= y.
+
+    Elementwise on bool, integers or floats of one shape and dtype, or scalars; the result is bool. TypeError for
+    others.
 
     >>> lax.le(jnp.array([1, 2, 3]), 2)
     Array([ True,  True, False], dtype=bool)
@@ -52,6 +62,9 @@ def le(x: Any, y: Any) -> Any:
 def gt(x: Any, y: Any) -> Any:
     """x > y.
 
+    Elementwise on bool, integers or floats of one shape and dtype, or scalars; the result is bool. TypeError for
+    others.
+
     >>> lax.gt(jnp.array([1, 2, 3]), 2)
     Array([False, False,  True], dtype=bool)
     """
@@ -60,6 +73,9 @@ def gt(x: Any, y: Any) -> Any:
 
 def ge(x: Any, y: Any) -> Any:
     """x >= y.
+
+    Elementwise on bool, integers or floats of one shape and dtype, or scalars; the result is bool. TypeError for
+    others.
 
     >>> lax.ge(jnp.array([1, 2, 3]), 2)
     Array([False,  True,  True], dtype=bool)

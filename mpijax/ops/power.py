@@ -32,6 +32,8 @@ def integer_pow(x: Any, y: int) -> Any:
 def reciprocal(x: Any) -> Any:
     """1 / x.
 
+    Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
+
     >>> lax.reciprocal(jnp.array([2.0, 4.0]))
     Array([0.5 , 0.25], dtype=float32)
     """
@@ -40,6 +42,8 @@ def reciprocal(x: Any) -> Any:
 
 def square(x: Any) -> Any:
     """x * x.
+
+    Elementwise on integers, floats or complex numbers; the result has the same shape and dtype. TypeError for others.
 
     >>> lax.square(jnp.array([2.0, -3.0]))
     Array([4., 9.], dtype=float32)

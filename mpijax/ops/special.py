@@ -38,6 +38,8 @@ def _compiled(name: str, derivative: Callable, cost: int, scipy_name: str | None
 def erf(x: Any) -> Any:
     """2 / sqrt(pi) times the integral of e ** -t ** 2 from 0 to x.
 
+    Elementwise on floats; the result has the same shape and dtype. TypeError for others.
+
     >>> lax.erf(jnp.array([0.0, 1.0])).round(4)
     Array([0.    , 0.8427], dtype=float32)
     """
@@ -47,6 +49,8 @@ def erf(x: Any) -> Any:
 def erfc(x: Any) -> Any:
     """1 - erf(x), exact for large x.
 
+    Elementwise on floats; the result has the same shape and dtype. TypeError for others.
+
     >>> lax.erfc(jnp.array([0.0, 1.0])).round(4)
     Array([1.    , 0.1573], dtype=float32)
     """
@@ -55,6 +59,8 @@ def erfc(x: Any) -> Any:
 
 def erf_inv(x: Any) -> Any:
     """The y with erf(y) = x; infinite at -1 and 1.
+
+    Elementwise on floats; the result has the same shape and dtype. TypeError for others.
 
     >>> lax.erf_inv(jnp.array([0.0, 0.5, 1.0])).round(4)
     Array([0.    , 0.4769,    inf], dtype=float32)
@@ -76,6 +82,8 @@ erf_inv_p = _compiled(
 def lgamma(x: Any) -> Any:
     """The logarithm of |gamma(x)|.
 
+    Elementwise on floats; the result has the same shape and dtype. TypeError for others.
+
     >>> lax.lgamma(jnp.array([1.0, 5.0])).round(4)
     Array([0.    , 3.1781], dtype=float32)
     """
@@ -84,6 +92,8 @@ def lgamma(x: Any) -> Any:
 
 def digamma(x: Any) -> Any:
     """The derivative of log gamma(x).
+
+    Elementwise on floats; the result has the same shape and dtype. TypeError for others.
 
     >>> lax.digamma(jnp.array([1.0, 2.0])).round(4)
     Array([-0.5772,  0.4228], dtype=float32)
@@ -94,6 +104,9 @@ def digamma(x: Any) -> Any:
 def polygamma(m: Any, x: Any) -> Any:
     """The m-th derivative of digamma at x; m is a float of a whole value.
 
+    Elementwise on floats of one shape and dtype, or scalars; the result has the same shape and dtype. TypeError for
+    others.
+
     >>> lax.polygamma(1.0, jnp.array([1.0])).round(4)
     Array([1.6449], dtype=float32)
     """
@@ -102,6 +115,9 @@ def polygamma(m: Any, x: Any) -> Any:
 
 def zeta(x: Any, q: Any) -> Any:
     """Hurwitz' zeta function: the sum over k >= 0 of (k + q) ** -x.
+
+    Elementwise on floats of one shape and dtype, or scalars; the result has the same shape and dtype. TypeError for
+    others.
 
     >>> lax.zeta(2.0, jnp.array([1.0])).round(4)
     Array([1.6449], dtype=float32)
@@ -142,6 +158,9 @@ zeta_p = hosted("zeta", 2, scipy_function("zeta"), Unsupported("Differentiation 
 def igamma(a: Any, x: Any) -> Any:
     """The regularized lower incomplete gamma function: the probability of gamma(a) variables below x.
 
+    Elementwise on floats of one shape and dtype, or scalars; the result has the same shape and dtype. TypeError for
+    others.
+
     >>> lax.igamma(2.0, jnp.array([0.0, 1.0])).round(4)
     Array([0.    , 0.2642], dtype=float32)
     """
@@ -150,6 +169,9 @@ def igamma(a: Any, x: Any) -> Any:
 
 def igammac(a: Any, x: Any) -> Any:
     """1 - igamma(a, x), exact for large x.
+
+    Elementwise on floats of one shape and dtype, or scalars; the result has the same shape and dtype. TypeError for
+    others.
 
     >>> lax.igammac(2.0, jnp.array([0.0, 1.0])).round(4)
     Array([1.    , 0.7358], dtype=float32)
@@ -160,6 +182,9 @@ def igammac(a: Any, x: Any) -> Any:
 def igamma_grad_a(a: Any, x: Any) -> Any:
     """The derivative of igamma by a.
 
+    Elementwise on floats of one shape and dtype, or scalars; the result has the same shape and dtype. TypeError for
+    others.
+
     >>> lax.igamma_grad_a(2.0, jnp.array([1.0])).round(4)
     Array([-0.2762], dtype=float32)
     """
@@ -169,6 +194,9 @@ def igamma_grad_a(a: Any, x: Any) -> Any:
 def random_gamma_grad(a: Any, x: Any) -> Any:
     """The derivative by a of a sample x from gamma(a), at a fixed quantile.
 
+    Elementwise on floats of one shape and dtype, or scalars; the result has the same shape and dtype. TypeError for
+    others.
+
     >>> lax.random_gamma_grad(jnp.array([2.0]), jnp.array([1.0])).round(3)
     Array([0.751], dtype=float32)
     """
@@ -177,6 +205,9 @@ def random_gamma_grad(a: Any, x: Any) -> Any:
 
 def betainc(a: Any, b: Any, x: Any) -> Any:
     """The regularized incomplete beta function: the probability that a beta(a, b) variable is below x.
+
+    Elementwise on floats of one shape and dtype, or scalars; the result has the same shape and dtype. TypeError for
+    others.
 
     >>> lax.betainc(2.0, 2.0, jnp.array([0.0, 0.5, 1.0])).round(4)
     Array([0. , 0.5, 1. ], dtype=float32)
@@ -278,6 +309,8 @@ regularized_incomplete_beta_p = hosted(
 def bessel_i0e(x: Any) -> Any:
     """e ** -|x| times the modified Bessel function of order 0.
 
+    Elementwise on floats; the result has the same shape and dtype. TypeError for others.
+
     >>> lax.bessel_i0e(jnp.array([0.0, 1.0])).round(4)
     Array([1.    , 0.4658], dtype=float32)
     """
@@ -286,6 +319,8 @@ def bessel_i0e(x: Any) -> Any:
 
 def bessel_i1e(x: Any) -> Any:
     """e ** -|x| times the modified Bessel function of order 1.
+
+    Elementwise on floats; the result has the same shape and dtype. TypeError for others.
 
     >>> lax.bessel_i1e(jnp.array([0.0, 1.0])).round(4)
     Array([0.    , 0.2079], dtype=float32)

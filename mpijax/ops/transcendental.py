@@ -39,6 +39,8 @@ def _accurate(name: str, reference: Callable, cost: int, derivative: Callable, a
 def exp(x: Any, *, accuracy=None) -> Any:
     """e ** x.
 
+    Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
+
     >>> lax.exp(jnp.array([0.0, 1.0])).round(4)
     Array([1.    , 2.7183], dtype=float32)
     """
@@ -47,6 +49,8 @@ def exp(x: Any, *, accuracy=None) -> Any:
 
 def exp2(x: Any, *, accuracy=None) -> Any:
     """2 ** x.
+
+    Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
 
     >>> lax.exp2(jnp.array([0.0, 3.0]))
     Array([1., 8.], dtype=float32)
@@ -57,6 +61,8 @@ def exp2(x: Any, *, accuracy=None) -> Any:
 def expm1(x: Any, *, accuracy=None) -> Any:
     """e ** x - 1, exact near 0.
 
+    Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
+
     >>> lax.expm1(jnp.array([0.0, 1e-6]))
     Array([0.0000000e+00, 1.0000005e-06], dtype=float32)
     """
@@ -65,6 +71,8 @@ def expm1(x: Any, *, accuracy=None) -> Any:
 
 def log(x: Any, *, accuracy=None) -> Any:
     """The natural logarithm.
+
+    Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
 
     >>> lax.log(jnp.array([1.0, 10.0])).round(4)
     Array([0.    , 2.3026], dtype=float32)
@@ -75,6 +83,8 @@ def log(x: Any, *, accuracy=None) -> Any:
 def log1p(x: Any, *, accuracy=None) -> Any:
     """log(1 + x), exact near 0.
 
+    Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
+
     >>> lax.log1p(jnp.array([0.0, 1e-6]))
     Array([0.000000e+00, 9.999995e-07], dtype=float32)
     """
@@ -83,6 +93,8 @@ def log1p(x: Any, *, accuracy=None) -> Any:
 
 def logistic(x: Any, *, accuracy=None) -> Any:
     """1 / (1 + e ** -x).
+
+    Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
 
     >>> lax.logistic(jnp.array([0.0, 2.0])).round(4)
     Array([0.5   , 0.8808], dtype=float32)
@@ -108,6 +120,8 @@ logistic_p = _accurate(
 def sqrt(x: Any, *, accuracy=None) -> Any:
     """The square root; NaN below 0.
 
+    Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
+
     >>> lax.sqrt(jnp.array([4.0, 9.0]))
     Array([2., 3.], dtype=float32)
     """
@@ -117,6 +131,8 @@ def sqrt(x: Any, *, accuracy=None) -> Any:
 def rsqrt(x: Any, *, accuracy=None) -> Any:
     """1 / sqrt(x).
 
+    Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
+
     >>> lax.rsqrt(jnp.array([4.0, 16.0]))
     Array([0.5 , 0.25], dtype=float32)
     """
@@ -125,6 +141,8 @@ def rsqrt(x: Any, *, accuracy=None) -> Any:
 
 def cbrt(x: Any, *, accuracy=None) -> Any:
     """The real cube root.
+
+    Elementwise on floats; the result has the same shape and dtype. TypeError for others.
 
     >>> lax.cbrt(jnp.array([8.0, -27.0])).round(4)
     Array([ 2., -3.], dtype=float32)
@@ -146,6 +164,8 @@ cbrt_p = _accurate(
 def sin(x: Any, *, accuracy=None) -> Any:
     """Sine of x in radians.
 
+    Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
+
     >>> lax.sin(jnp.array([0.0, 1.0])).round(4)
     Array([0.    , 0.8415], dtype=float32)
     """
@@ -154,6 +174,8 @@ def sin(x: Any, *, accuracy=None) -> Any:
 
 def cos(x: Any, *, accuracy=None) -> Any:
     """Cosine of x in radians.
+
+    Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
 
     >>> lax.cos(jnp.array([0.0, 1.0])).round(4)
     Array([1.    , 0.5403], dtype=float32)
@@ -164,6 +186,8 @@ def cos(x: Any, *, accuracy=None) -> Any:
 def tan(x: Any, *, accuracy=None) -> Any:
     """Tangent of x in radians.
 
+    Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
+
     >>> lax.tan(jnp.array([0.0, 1.0])).round(4)
     Array([0.    , 1.5574], dtype=float32)
     """
@@ -172,6 +196,8 @@ def tan(x: Any, *, accuracy=None) -> Any:
 
 def asin(x: Any) -> Any:
     """Arc sine, in [-pi/2, pi/2].
+
+    Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
 
     >>> lax.asin(jnp.array([0.0, 1.0])).round(4)
     Array([0.    , 1.5708], dtype=float32)
@@ -182,6 +208,8 @@ def asin(x: Any) -> Any:
 def acos(x: Any) -> Any:
     """Arc cosine, in [0, pi].
 
+    Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
+
     >>> lax.acos(jnp.array([1.0, 0.0])).round(4)
     Array([0.    , 1.5708], dtype=float32)
     """
@@ -190,6 +218,8 @@ def acos(x: Any) -> Any:
 
 def atan(x: Any) -> Any:
     """Arc tangent, in [-pi/2, pi/2].
+
+    Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
 
     >>> lax.atan(jnp.array([0.0, 1.0])).round(4)
     Array([0.    , 0.7854], dtype=float32)
@@ -211,6 +241,9 @@ atan_p = _function("atan", np.arctan, 15, lambda g, ans, x: div(g, add(const_lik
 
 def atan2(x: Any, y: Any) -> Any:
     """The angle of the point (y, x), in (-pi, pi].
+
+    Elementwise on floats or complex numbers of one shape and dtype, or scalars; the result has the same shape and
+    dtype. TypeError for others.
 
     >>> lax.atan2(jnp.array([1.0, 1.0]), jnp.array([1.0, 0.0])).round(4)
     Array([0.7854, 1.5708], dtype=float32)
@@ -236,6 +269,8 @@ atan2_p = elementwise(
 def sinh(x: Any) -> Any:
     """(e ** x - e ** -x) / 2.
 
+    Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
+
     >>> lax.sinh(jnp.array([0.0, 1.0])).round(4)
     Array([0.    , 1.1752], dtype=float32)
     """
@@ -244,6 +279,8 @@ def sinh(x: Any) -> Any:
 
 def cosh(x: Any) -> Any:
     """(e ** x + e ** -x) / 2.
+
+    Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
 
     >>> lax.cosh(jnp.array([0.0, 1.0])).round(4)
     Array([1.    , 1.5431], dtype=float32)
@@ -254,6 +291,8 @@ def cosh(x: Any) -> Any:
 def tanh(x: Any, *, accuracy=None) -> Any:
     """sinh(x) / cosh(x).
 
+    Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
+
     >>> lax.tanh(jnp.array([0.0, 1.0])).round(4)
     Array([0.    , 0.7616], dtype=float32)
     """
@@ -262,6 +301,8 @@ def tanh(x: Any, *, accuracy=None) -> Any:
 
 def asinh(x: Any) -> Any:
     """The inverse of sinh.
+
+    Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
 
     >>> lax.asinh(jnp.array([0.0, 1.0])).round(4)
     Array([0.    , 0.8814], dtype=float32)
@@ -272,6 +313,8 @@ def asinh(x: Any) -> Any:
 def acosh(x: Any) -> Any:
     """The inverse of cosh, not negative; NaN below 1.
 
+    Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
+
     >>> lax.acosh(jnp.array([1.0, 2.0])).round(4)
     Array([0.   , 1.317], dtype=float32)
     """
@@ -280,6 +323,8 @@ def acosh(x: Any) -> Any:
 
 def atanh(x: Any) -> Any:
     """The inverse of tanh; NaN outside [-1, 1].
+
+    Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
 
     >>> lax.atanh(jnp.array([0.0, 0.5])).round(4)
     Array([0.    , 0.5493], dtype=float32)

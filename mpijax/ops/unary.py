@@ -41,6 +41,9 @@ def _is_complex(x: Any) -> bool:
 def abs(x: Any) -> Any:
     """|x|: of complex numbers the modulus, a real.
 
+    Elementwise on signed integers, floats or complex numbers; the result has the same dtype, or that of the parts.
+    TypeError for others.
+
     >>> lax.abs(jnp.array([-2.0, 3.0]))
     Array([2., 3.], dtype=float32)
     """
@@ -68,6 +71,8 @@ abs_p = elementwise(
 
 def sign(x: Any) -> Any:
     """-1, 0 or 1 by the sign of x, zeros and NaN unchanged; of complex numbers x / |x|, 0 at 0.
+
+    Elementwise on integers, floats or complex numbers; the result has the same shape and dtype. TypeError for others.
 
     >>> lax.sign(jnp.array([-2.0, 0.0, 3.0]))
     Array([-1.,  0.,  1.], dtype=float32)
@@ -100,6 +105,8 @@ class RoundingMethod(enum.IntEnum):
 def floor(x: Any) -> Any:
     """The largest integer not above x, as a float.
 
+    Elementwise on floats; the result has the same shape and dtype. TypeError for others.
+
     >>> lax.floor(jnp.array([-1.5, 0.2]))
     Array([-2.,  0.], dtype=float32)
     """
@@ -108,6 +115,8 @@ def floor(x: Any) -> Any:
 
 def ceil(x: Any) -> Any:
     """The smallest integer not below x, as a float.
+
+    Elementwise on floats; the result has the same shape and dtype. TypeError for others.
 
     >>> lax.ceil(jnp.array([-1.5, 0.2]))
     Array([-1.,  1.], dtype=float32)
@@ -118,6 +127,8 @@ def ceil(x: Any) -> Any:
 def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Any:
     """The nearest integer, as a float.
 
+    Elementwise on floats; the result has the same shape and dtype. TypeError for others.
+
     >>> lax.round(jnp.array([-1.5, 0.2, 2.5]))
     Array([-2.,  0.,  3.], dtype=float32)
     """
@@ -126,6 +137,8 @@ def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZER
 
 def is_finite(x: Any) -> Any:
     """Whether x is neither infinite nor NaN: bool.
+
+    Elementwise on floats; the result is bool. TypeError for others.
 
     >>> lax.is_finite(jnp.array([1.0, np.inf, np.nan]))
     Array([ True, False, False], dtype=bool)
@@ -160,6 +173,8 @@ _COMPLEX = (np.complexfloating,)
 def real(x: Any) -> Any:
     """The real part of a complex number.
 
+    Elementwise on complex numbers; the result has the dtype of the parts. TypeError for others.
+
     >>> lax.real(jnp.array([1 + 2j]))
     Array([1.], dtype=float32)
     """
@@ -169,6 +184,8 @@ def real(x: Any) -> Any:
 def imag(x: Any) -> Any:
     """The imaginary part of a complex number.
 
+    Elementwise on complex numbers; the result has the dtype of the parts. TypeError for others.
+
     >>> lax.imag(jnp.array([1 + 2j]))
     Array([2.], dtype=float32)
     """
@@ -177,6 +194,8 @@ def imag(x: Any) -> Any:
 
 def conj(x: Any) -> Any:
     """The complex conjugate; float32 and float64 become complex.
+
+    Elementwise on floats or complex numbers; the result is complex. TypeError for others.
 
     >>> lax.conj(jnp.array([1 + 2j]))
     Array([1.-2.j], dtype=complex64)
