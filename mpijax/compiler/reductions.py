@@ -8,6 +8,7 @@ from mpijax.compiler.expr import Expr
 from mpijax.compiler.graph import Node
 from mpijax.compiler.index import Lin
 from mpijax.compiler.reader import Reader
+from mpijax.core import dtypes
 from mpijax.core.lowering import Library
 from mpijax.core.primitive import registry
 
@@ -47,8 +48,8 @@ def identity(op: str, dtype: np.dtype):
     largest = op == "min" or op == "argmin"
     if dtype == np.bool_:
         return np.bool_(largest)
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
+    if dtypes.issubdtype(dtype, np.integer):
+        limits = dtypes.iinfo(dtype)
         return dtype.type(limits.max if largest else limits.min)
     return np.asarray(np.inf if largest else -np.inf).astype(dtype)[()]
 

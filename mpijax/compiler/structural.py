@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.compiler.index import Dynamic, Lin, reindexed
+from mpijax.core import dtypes
 
 INT64 = np.dtype(np.int64)
 UINT32 = np.dtype(np.uint32)
@@ -211,12 +212,12 @@ def _fill(r, dtype, params):
     value = params["fill_value"]
     dtype = np.dtype(dtype) if isinstance(dtype, np.dtype) else UINT32
     if value is None:
-        if dtype.kind in "fc" or dtype.kind == "V":
+        if dtypes.issubdtype(dtype, np.inexact):
             value = np.nan
-        elif dtype.kind == "i":
-            value = np.iinfo(dtype).min
-        elif dtype.kind == "u":
-            value = np.iinfo(dtype).max
+        elif dtypes.issubdtype(dtype, np.signedinteger):
+            value = dtypes.iinfo(dtype).min
+        elif dtypes.issubdtype(dtype, np.unsignedinteger):
+            value = dtypes.iinfo(dtype).max
         else:
             value = True
     return r.const(value, dtype)

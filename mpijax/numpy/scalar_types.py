@@ -69,9 +69,9 @@ _UNSIGNED = "jnp.array([1.2, 3.9])", "[1, 3]"
 _COMPLEX = "2", "2.+0.j"
 
 bool_ = _scalar_type(np.bool_, "jnp.array([0.0, 0.5])", "[False,  True]")
-uint2, uint4 = _scalar_type(dtypes.uint2, "3", "3"), _scalar_type(dtypes.uint4, "15", "15")
+uint2, uint4 = _scalar_type(dtypes.uint2, *_UNSIGNED), _scalar_type(dtypes.uint4, *_UNSIGNED)
 uint8, uint16, uint32, uint64 = (_scalar_type(t, *_UNSIGNED) for t in (np.uint8, np.uint16, np.uint32, np.uint64))
-int2, int4 = _scalar_type(dtypes.int2, "-2", "-2"), _scalar_type(dtypes.int4, "-8", "-8")
+int2, int4 = _scalar_type(dtypes.int2, *_SIGNED), _scalar_type(dtypes.int4, *_SIGNED)
 int8, int16, int32, int64 = (_scalar_type(t, *_SIGNED) for t in (np.int8, np.int16, np.int32, np.int64))
 float4_e2m1fn = _scalar_type(dtypes.float4_e2m1fn, "3.14159", "3")
 float6_e2m3fn = _scalar_type(dtypes.float6_e2m3fn, "3.14159", "3.25")

@@ -112,8 +112,8 @@ def _to_dtype(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Conversion by value, saturating from floats to integers."""
     if x.dtype.kind == "c" and dtype.kind not in "cb":
         x = x.real
-    if dtype.kind in "iu" and dtypes.issubdtype(x.dtype, np.floating):
-        limits = np.iinfo(dtype)
+    if dtypes.issubdtype(dtype, np.integer) and dtypes.issubdtype(x.dtype, np.floating):
+        limits = dtypes.iinfo(dtype)
         whole = np.trunc(x.astype(np.float64))
         # Comparisons, not a clip: the largest int64 is no float64.
         safe = np.where((whole >= limits.min) & (whole < float(limits.max)), whole, 0).astype(dtype)

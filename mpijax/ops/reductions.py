@@ -90,8 +90,8 @@ def extreme(dtype: np.dtype, largest: bool) -> Any:
     """The largest or smallest value of a dtype."""
     if dtype == np.bool_:
         return np.bool_(largest)
-    if dtype.kind in "iu":
-        return dtype.type(np.iinfo(dtype).max if largest else np.iinfo(dtype).min)
+    if dtypes.issubdtype(dtype, np.integer):
+        return dtype.type(dtypes.iinfo(dtype).max if largest else dtypes.iinfo(dtype).min)
     return dtype.type(np.inf if largest else -np.inf)
 
 

@@ -35,12 +35,14 @@ class Memory:
         if i.kind == "b":
             zero = "0" if self.lanes == 1 else "zeroinitializer"
             return self.emit(f"icmp ne {self.vector('i8')} {stored}, {zero}")
+        if i.is_integer and i.compute != i.storage:
+            return self.emit(f"trunc {self.vector(i.storage)} {stored} to {self.vector(i.compute)}")
         return narrow.unpack(self, stored, dtype) if i.kind == "n" else stored
 
     def _storage(self, x: Scalar) -> str:
         i = info(x.dtype)
-        if i.kind == "b":
-            return self.emit(f"zext {self.vector('i1')} {x.ir} to {self.vector('i8')}")
+        if i.kind == "b" or (i.is_integer and i.compute != i.storage):
+            return self.emit(f"zext {self.vector(i.compute)} {x.ir} to {self.vector(i.storage)}")
         return narrow.pack(self, x) if i.kind == "n" else x.ir
 
     def _complex(self, dtype: np.dtype, re: str, im: str) -> Scalar:

@@ -1,7 +1,7 @@
-"""Narrow floats (float16, bfloat16, 8-bit) computed in float: rounding, packing, unpacking.
+"""Narrow floats (float16, bfloat16, 4 to 8 bits) computed in float: rounding, packing, unpacking.
 
 Rounding is to nearest, ties to even, done with integer operations on the float's bits (float16 uses LLVM's
-own `half`). Overflow gives infinity where the format has one, else NaN, as ml_dtypes does.
+own `half`). Overflow gives infinity where the format has one, else NaN, else the largest number, as ml_dtypes does.
 """
 
 from __future__ import annotations
@@ -23,29 +23,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Format:
-    """An 8-bit float: stored mantissa bits, exponent bias, largest finite value, special values.
+    """A float of 4 to 8 bits: sign bit, stored mantissa bits, exponent bias, largest finite value, special values.
 
     negative_zero False means that the pattern 0x80 is the NaN (the `fnuz` formats).
     """
+
+    sign: int
 
     mantissa: int
     bias: int
     largest: float
     has_inf: bool
+    has_nan: bool
     negative_zero: bool
     nan_bits: int
 
 
 @cache
 def format_of(dtype: np.dtype) -> Format:
-    """The parameters of an 8-bit float, read off ml_dtypes."""
+    """The parameters of a float of 4 to 8 bits, read off ml_dtypes."""
     f = ml_dtypes.finfo(dtype)
     fnuz = dtype.name.endswith("fnuz")
-    nan_bits = int(np.array(np.nan, dtype).view(np.uint8)) & (0xFF if fnuz else 0x7F)
     with np.errstate(over="ignore", invalid="ignore"):
-        has_inf = bool(np.isinf(np.array(np.inf).astype(dtype).astype(np.float32)))
+        nan, infinity = np.array([np.nan, np.inf]).astype(dtype)
+    has_nan, has_inf = bool(np.isnan(nan.astype(np.float32))), bool(np.isinf(infinity.astype(np.float32)))
+    nan_bits = int(np.asarray(nan).view(np.uint8)) & (0xFF if fnuz else 0x7F)
     bias = 1 - int(np.log2(float(f.smallest_normal)))
-    return Format(f.nmant, bias, float(f.max), has_inf, not fnuz, nan_bits)
+    return Format(1 << (f.bits - 1), f.nmant, bias, float(f.max), has_inf, has_nan, not fnuz, nan_bits)
 
 
 def round_to(b: Builder, x: Scalar) -> Scalar:
@@ -80,9 +84,12 @@ def _round_fp8(b: Builder, x: Scalar) -> Scalar:
     small = b.copysign(b.sub(b.add(size, magic), magic), value)
     result = b.select(b.compare("lt", size, c(2.0 ** (1 - f.bias))), small, normal)
     over = b.compare("gt", b.abs(result), c(f.largest))
-    result = b.select(over, b.copysign(c(np.inf if f.has_inf else np.nan), value), result)
+    limit = np.inf if f.has_inf else np.nan if f.has_nan else f.largest
+    result = b.select(over, b.copysign(c(limit), value), result)
     if not f.negative_zero:
         result = b.select(b.compare("eq", result, c(0)), c(0), result)
+    if not f.has_nan:
+        result = b.select(b.is_nan(value), b.copysign(c(0), b.neg(value)), result)
     return Scalar(x.dtype, result.ir)
 
 
@@ -116,18 +123,18 @@ def unpack(b: Builder, bits: str, dtype: np.dtype) -> str:
     if dtype == EXPONENT:
         return b.select(b.icmp("eq", wide, u(0xFF)), b.const(np.nan, FLOAT32), _power_of_two(b, wide)).ir
     f = format_of(dtype)
-    magnitude = b.bitcast(b.shl(b.and_(wide, u(0x7F)), u(23 - f.mantissa)), FLOAT32)
+    magnitude = b.bitcast(b.shl(b.and_(wide, u(f.sign - 1)), u(23 - f.mantissa)), FLOAT32)
     # The exponent field is that of a float with another bias: one exact multiplication, denormals included.
     value = b.mul(magnitude, b.const(2.0 ** (127 - f.bias), FLOAT32))
     if f.has_inf:
         top = b.icmp("uge", b.and_(wide, u(0x7F)), u((f.nan_bits >> f.mantissa) << f.mantissa))
         special = b.bitcast(b.or_(b.bitcast(magnitude, UINT32), u(0x7F800000)), FLOAT32)
         value = b.select(top, special, value)
-    elif f.negative_zero:
+    elif f.has_nan and f.negative_zero:
         value = b.select(b.icmp("eq", b.and_(wide, u(0x7F)), u(f.nan_bits)), b.const(np.nan, FLOAT32), value)
-    else:
+    elif f.has_nan:
         value = b.select(b.icmp("eq", wide, u(f.nan_bits)), b.const(np.nan, FLOAT32), value)
-    sign = b.shl(b.and_(wide, u(0x80)), u(24))
+    sign = b.shl(b.and_(wide, u(f.sign)), u(32 - f.sign.bit_length()))
     return b.bitcast(b.or_(b.bitcast(value, UINT32), sign), FLOAT32).ir
 
 
@@ -144,14 +151,15 @@ def pack(b: Builder, x: Scalar) -> str:
         packed = b.select(b.icmp("ult", bits, u(1 << 31)), b.lshr(bits, u(23)), u(0xFF))
         return b.emit(f"trunc {b.vector('i32')} {packed.ir} to {b.vector('i8')}")
     f = format_of(x.dtype)
-    sign = b.and_(b.lshr(bits, u(24)), u(0x80))
+    sign = b.and_(b.lshr(bits, u(32 - f.sign.bit_length())), u(f.sign))
     # Times a power of two the float's exponent field becomes the narrow one's; every step is exact.
     scaled = b.bitcast(b.mul(b.abs(value), b.const(2.0 ** (f.bias - 127), FLOAT32)), UINT32)
     packed = b.lshr(scaled, u(23 - f.mantissa))
     if f.has_inf:
         exponent = (f.nan_bits >> f.mantissa) << f.mantissa
         packed = b.select(b.compare("eq", b.abs(value), b.const(np.inf, FLOAT32)), u(exponent), packed)
-    packed = b.select(b.is_nan(value), u(f.nan_bits), packed)
+    if f.has_nan:
+        packed = b.select(b.is_nan(value), u(f.nan_bits), packed)
     if f.negative_zero:
         packed = b.or_(packed, sign)
     else:

@@ -1,13 +1,14 @@
 """What a dtype is to LLVM: its compute type, its storage type, its constants.
 
-A value lives in one of few compute types: `i1` (bool), `i8..i64`, `float`, `double`; the narrow floats
-(float16, bfloat16, the 8-bit ones) are computed in `float` and rounded to their own precision after every
-operation, so that a fused expression equals the same operations done one by one. A complex value is a
-pair of reals.
+A value lives in one of few compute types: `i1` (bool), `i8..i64`, `float`, `double`. The narrow integers are computed
+in `i1`, `i2` and `i4` and stored in the low bits of a byte. The narrow floats (float16, bfloat16, those of 4 to 8 bits)
+are computed in `float` and rounded to their own precision after every operation, so that a fused expression equals the
+same operations done one by one. A complex value is a pair of reals.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 from functools import cache
@@ -28,7 +29,7 @@ class TypeInfo:
     """LLVM's view of a dtype.
 
     kind: 'b' bool, 'i' signed, 'u' unsigned, 'f' float/double, 'n' narrow float (computed in float),
-    'c' complex. bits: width of the stored element (of one part for complex). compute, storage: LLVM types
+    'c' complex. bits: width of the element (of one part for complex). compute, storage: LLVM types
     of one lane (of one part for complex). part: dtype of the real part for complex, of the value else.
     """
 
@@ -66,7 +67,10 @@ def info(dtype: np.dtype) -> TypeInfo:
         part = FLOAT32 if dtype == COMPLEX64 else FLOAT64
         name = info(part).compute
         return TypeInfo("c", bits // 2, name, name, part, dtype.itemsize)
-    if dtype == BFLOAT16 or dtype.name.startswith("float8_"):
+    narrow = re.fullmatch(r"(u?)int([124])", dtype.name)
+    if narrow:
+        return TypeInfo(narrow[1] or "i", int(narrow[2]), f"i{narrow[2]}", "i8", dtype, 1)
+    if dtype == BFLOAT16 or re.match(r"float[468]_", dtype.name):
         return TypeInfo("n", bits, "float", f"i{bits}", dtype, dtype.itemsize)
     raise TypeError(f"no machine code for values of dtype {dtype.name}")
 

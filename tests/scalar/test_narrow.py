@@ -18,13 +18,15 @@ NARROW = [
         ml_dtypes.float8_e4m3,
         ml_dtypes.float8_e3m4,
         ml_dtypes.float8_e8m0fnu,
+        ml_dtypes.float6_e3m2fn,
+        ml_dtypes.float6_e2m3fn,
+        ml_dtypes.float4_e2m1fn,
     )
 ]
 
 
 def every_value(dtype):
-    bits = dtype.itemsize * 8
-    return np.arange(2**bits, dtype=f"u{dtype.itemsize}").view(dtype)
+    return np.arange(2 ** ml_dtypes.finfo(dtype).bits, dtype=f"u{dtype.itemsize}").view(dtype)
 
 
 def same(got, expected):
