@@ -21,6 +21,8 @@ from mpijax.transforms.jit import jit
 def identity(x: Any) -> Any:
     """x
 
+    Of any dtype.
+
     >>> mpijax.nn.identity(jnp.array([-1, 2]))
     Array([-1,  2], dtype=int32)
     """
@@ -31,6 +33,8 @@ def identity(x: Any) -> Any:
 @jit
 def relu(x: Any) -> Any:
     """max(x, 0). The derivative at 0 is 0.
+
+    Elementwise; integers stay integers.
 
     >>> mpijax.nn.relu(jnp.array([-1.0, 0.0, 2.0]))
     Array([0., 0., 2.], dtype=float32)
@@ -46,6 +50,8 @@ relu.defjvps(lambda t, out, x: lax.select(x > 0, t, lax.full_like(t, 0)))
 def relu6(x: Any) -> Any:
     """min(max(x, 0), 6). The derivative at 0 and at 6 is 0.
 
+    Elementwise; integers become floats.
+
     >>> mpijax.nn.relu6(jnp.array([-1.0, 2.0, 9.0]))
     Array([0., 2., 6.], dtype=float32)
     """
@@ -59,6 +65,8 @@ relu6.defjvps(lambda t, out, x: lax.select((x > 0) & (x < 6), t, lax.full_like(t
 def squareplus(x: Any, b: Any = 4) -> Any:
     """(x + sqrt(x² + b)) / 2
 
+    Elementwise; integers become floats.
+
     >>> mpijax.nn.squareplus(jnp.array([-1.0, 0.0, 1.0])).round(4)
     Array([0.618, 1.   , 1.618], dtype=float32)
     """
@@ -70,6 +78,8 @@ def squareplus(x: Any, b: Any = 4) -> Any:
 def softplus(x: Any) -> Any:
     """log(1 + eˣ)
 
+    Elementwise; integers become floats.
+
     >>> mpijax.nn.softplus(jnp.array([-100.0, 0.0, 100.0])).round(4)
     Array([  0.    ,   0.6931, 100.    ], dtype=float32)
     """
@@ -79,6 +89,8 @@ def softplus(x: Any) -> Any:
 @jit
 def sparse_plus(x: Any) -> Any:
     """0 up to -1, x from 1 on, (x + 1)² / 4 between.
+
+    Elementwise; integers become floats.
 
     >>> mpijax.nn.sparse_plus(jnp.array([-2.0, 0.0, 2.0]))
     Array([0.  , 0.25, 2.  ], dtype=float32)
@@ -91,6 +103,8 @@ def sparse_plus(x: Any) -> Any:
 def soft_sign(x: Any) -> Any:
     """x / (|x| + 1)
 
+    Elementwise; integers become floats.
+
     >>> mpijax.nn.soft_sign(jnp.array([-1.0, 0.0, 3.0]))
     Array([-0.5 ,  0.  ,  0.75], dtype=float32)
     """
@@ -102,6 +116,8 @@ def soft_sign(x: Any) -> Any:
 def sigmoid(x: Any) -> Any:
     """1 / (1 + e⁻ˣ)
 
+    Elementwise, on floats or complex numbers.
+
     >>> mpijax.nn.sigmoid(jnp.array([-2.0, 0.0, 2.0])).round(4)
     Array([0.1192, 0.5   , 0.8808], dtype=float32)
     """
@@ -112,6 +128,8 @@ def sigmoid(x: Any) -> Any:
 def sparse_sigmoid(x: Any) -> Any:
     """0 up to -1, 1 from 1 on, (x + 1) / 2 between.
 
+    Elementwise; integers become floats. ValueError for complex numbers.
+
     >>> mpijax.nn.sparse_sigmoid(jnp.array([-2.0, 0.0, 2.0]))
     Array([0. , 0.5, 1. ], dtype=float32)
     """
@@ -121,6 +139,8 @@ def sparse_sigmoid(x: Any) -> Any:
 @jit
 def silu(x: Any) -> Any:
     """x sigmoid(x); also called swish.
+
+    Elementwise, on floats or complex numbers.
 
     >>> mpijax.nn.silu(jnp.array([-1.0, 0.0, 1.0])).round(4)
     Array([-0.2689,  0.    ,  0.7311], dtype=float32)
@@ -136,6 +156,8 @@ swish = silu
 def mish(x: Any) -> Any:
     """x tanh(softplus(x))
 
+    Elementwise; integers become floats.
+
     >>> mpijax.nn.mish(jnp.array([-1.0, 0.0, 1.0])).round(4)
     Array([-0.3034,  0.    ,  0.8651], dtype=float32)
     """
@@ -147,6 +169,8 @@ def mish(x: Any) -> Any:
 def log_sigmoid(x: Any) -> Any:
     """log(sigmoid(x)), exact far below 0 too.
 
+    Elementwise; integers become floats.
+
     >>> mpijax.nn.log_sigmoid(jnp.array([-100.0, 0.0])).round(4)
     Array([-100.    ,   -0.6931], dtype=float32)
     """
@@ -157,6 +181,8 @@ def log_sigmoid(x: Any) -> Any:
 @jit
 def elu(x: Any, alpha: Any = 1.0) -> Any:
     """x above 0, alpha (eˣ - 1) below.
+
+    Elementwise; integers become floats.
 
     >>> mpijax.nn.elu(jnp.array([-1.0, 0.0, 2.0])).round(4)
     Array([-0.6321,  0.    ,  2.    ], dtype=float32)
@@ -170,6 +196,8 @@ def elu(x: Any, alpha: Any = 1.0) -> Any:
 def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Any:
     """x from 0 on, negative_slope x below.
 
+    Elementwise; integers become floats.
+
     >>> mpijax.nn.leaky_relu(jnp.array([-1.0, 2.0]))
     Array([-0.01,  2.  ], dtype=float32)
     """
@@ -180,6 +208,8 @@ def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Any:
 @jit
 def hard_tanh(x: Any) -> Any:
     """x brought into [-1, 1].
+
+    Elementwise; integers stay integers.
 
     >>> mpijax.nn.hard_tanh(jnp.array([-4.0, 0.5, 4.0]))
     Array([-1. ,  0.5,  1. ], dtype=float32)
@@ -192,6 +222,8 @@ def hard_tanh(x: Any) -> Any:
 def celu(x: Any, alpha: Any = 1.0) -> Any:
     """x above 0, alpha (exp(x / alpha) - 1) below.
 
+    Elementwise; integers become floats.
+
     >>> mpijax.nn.celu(jnp.array([-1.0, 0.0, 2.0])).round(4)
     Array([-0.6321,  0.    ,  2.    ], dtype=float32)
     """
@@ -203,6 +235,8 @@ def selu(x: Any) -> Any:
     """scale · elu(x, alpha) with the constants that keep mean 0 and variance 1 through layers.
 
     Klambauer et al., Self-Normalizing Neural Networks (2017), equation 14.
+
+    Elementwise; integers become floats.
 
     >>> mpijax.nn.selu(jnp.array([-1.0, 0.0, 1.0])).round(4)
     Array([-1.1113,  0.    ,  1.0507], dtype=float32)
@@ -247,6 +281,8 @@ def glu(x: Any, axis: int = -1) -> Any:
 def hard_sigmoid(x: Any) -> Any:
     """relu6(x + 3) / 6
 
+    Elementwise; integers become floats.
+
     >>> mpijax.nn.hard_sigmoid(jnp.array([-4.0, 0.0, 4.0]))
     Array([0. , 0.5, 1. ], dtype=float32)
     """
@@ -256,6 +292,8 @@ def hard_sigmoid(x: Any) -> Any:
 @jit
 def hard_silu(x: Any) -> Any:
     """x hard_sigmoid(x); also called hard_swish.
+
+    Elementwise; integers become floats.
 
     >>> mpijax.nn.hard_silu(jnp.array([-4.0, 0.0, 4.0]))
     Array([-0.,  0.,  4.], dtype=float32)
@@ -273,6 +311,8 @@ def log1mexp(x: Any) -> Any:
     """log(1 - e⁻ˣ) for x > 0.
 
     expm1 below log 2, log1p above: Mächler, Accurately Computing log(1 - exp(-|a|)) (2012).
+
+    Elementwise; integers become floats.
 
     >>> mpijax.nn.log1mexp(jnp.array([0.5, 5.0])).round(4)
     Array([-0.9328, -0.0068], dtype=float32)

@@ -17,6 +17,8 @@ from mpijax.scipy.special.arguments import inexact_args, real_args
 def i0e(x: Any) -> Any:
     """e ** -|x| times the modified Bessel function of order 0.
 
+    Elementwise; integers become floats. TypeError for complex numbers.
+
     >>> mpijax.scipy.special.i0e(jnp.array([0.0, 1.0])).round(4)
     Array([1.    , 0.4658], dtype=float32)
     """
@@ -25,6 +27,8 @@ def i0e(x: Any) -> Any:
 
 def i0(x: Any) -> Any:
     """The modified Bessel function of order 0.
+
+    Elementwise; integers become floats. TypeError for complex numbers.
 
     >>> mpijax.scipy.special.i0(jnp.array([0.0, 1.0])).round(4)
     Array([1.    , 1.2661], dtype=float32)
@@ -36,6 +40,8 @@ def i0(x: Any) -> Any:
 def i1e(x: Any) -> Any:
     """e ** -|x| times the modified Bessel function of order 1.
 
+    Elementwise; integers become floats. TypeError for complex numbers.
+
     >>> mpijax.scipy.special.i1e(jnp.array([0.0, 1.0])).round(4)
     Array([0.    , 0.2079], dtype=float32)
     """
@@ -44,6 +50,8 @@ def i1e(x: Any) -> Any:
 
 def i1(x: Any) -> Any:
     """The modified Bessel function of order 1.
+
+    Elementwise; integers become floats. TypeError for complex numbers.
 
     >>> mpijax.scipy.special.i1(jnp.array([0.0, 1.0])).round(4)
     Array([0.    , 0.5652], dtype=float32)

@@ -16,6 +16,8 @@ from mpijax.transforms.custom_jvp import custom_jvp
 def logit(x: Any) -> Any:
     """log(x / (1 - x)), the inverse of `expit`.
 
+    Elementwise; integers become floats. Complex numbers are allowed.
+
     >>> mpijax.scipy.special.logit(jnp.array([0.5, 0.75])).round(4)
     Array([0.    , 1.0986], dtype=float32)
     """
@@ -29,6 +31,8 @@ logit.defjvps(lambda g, ans, x: g / (x * (1 - x)))
 def expit(x: Any) -> Any:
     """1 / (1 + e⁻ˣ)
 
+    Elementwise; integers become floats. Complex numbers are allowed.
+
     >>> mpijax.scipy.special.expit(jnp.array([-100.0, 0.0, 2.0])).round(4)
     Array([0.    , 0.5   , 0.8808], dtype=float32)
     """
@@ -38,6 +42,8 @@ def expit(x: Any) -> Any:
 @custom_jvp
 def xlogy(x: Any, y: Any) -> Any:
     """x log y, which is 0 at x = 0 whatever y (except NaN).
+
+    Elementwise; the arguments broadcast, integers become floats. Complex numbers are allowed.
 
     >>> mpijax.scipy.special.xlogy(jnp.array([0.0, 2.0]), jnp.array([0.0, 2.0])).round(4)
     Array([0.    , 1.3863], dtype=float32)
@@ -56,6 +62,8 @@ def _xlogy_jvp(primals, tangents):
 @custom_jvp
 def xlog1py(x: Any, y: Any) -> Any:
     """x log(1 + y), which is 0 at x = 0 whatever y (except NaN).
+
+    Elementwise; the arguments broadcast, integers become floats. Complex numbers are allowed.
 
     >>> mpijax.scipy.special.xlog1py(jnp.array([0.0, 2.0]), jnp.array([-1.0, 1.0])).round(4)
     Array([0.    , 1.3863], dtype=float32)
@@ -82,6 +90,8 @@ _xlogx.defjvps(lambda g, ans, x: g * (lax.log(x) + 1))
 def entr(x: Any) -> Any:
     """-x log x; 0 at 0, -inf below.
 
+    Elementwise; integers become floats. ValueError for complex numbers.
+
     >>> mpijax.scipy.special.entr(jnp.array([0.25, 0.5])).round(4)
     Array([0.3466, 0.3466], dtype=float32)
     """
@@ -91,6 +101,8 @@ def entr(x: Any) -> Any:
 
 def rel_entr(p: Any, q: Any) -> Any:
     """p log(p / q) for p, q > 0; 0 for p = 0 and q >= 0; inf elsewhere.
+
+    Elementwise; the arguments broadcast, integers become floats. ValueError for complex numbers.
 
     >>> mpijax.scipy.special.rel_entr(jnp.array([0.0, 1.0]), jnp.array([0.5, 2.0])).round(4)
     Array([ 0.    , -0.6931], dtype=float32)
@@ -104,6 +116,8 @@ def rel_entr(p: Any, q: Any) -> Any:
 
 def kl_div(p: Any, q: Any) -> Any:
     """rel_entr(p, q) - p + q
+
+    Elementwise; the arguments broadcast, integers become floats. ValueError for complex numbers.
 
     >>> mpijax.scipy.special.kl_div(jnp.array([0.5, 1.0]), jnp.array([0.5, 2.0])).round(4)
     Array([0.    , 0.3069], dtype=float32)
@@ -122,6 +136,8 @@ def _power_or_log(log, lmbda):
 def boxcox(x: Any, lmbda: Any) -> Any:
     """(x ** lmbda - 1) / lmbda; log x for lmbda = 0.
 
+    Elementwise; the arguments broadcast, integers become floats. Complex numbers are allowed.
+
     >>> mpijax.scipy.special.boxcox(jnp.array([1.0, 3.0]), 2.0)
     Array([0., 4.], dtype=float32)
     """
@@ -131,6 +147,8 @@ def boxcox(x: Any, lmbda: Any) -> Any:
 
 def boxcox1p(x: Any, lmbda: Any) -> Any:
     """boxcox(1 + x, lmbda), exact for small x too.
+
+    Elementwise; the arguments broadcast, integers become floats. Complex numbers are allowed.
 
     >>> mpijax.scipy.special.boxcox1p(jnp.array([0.0, 2.0]), 2.0)
     Array([0., 4.], dtype=float32)

@@ -20,6 +20,8 @@ _LOG_SQRT_2PI = float(np.log(2 * np.pi) / 2)
 def erf(x: Any) -> Any:
     """2 / √π times the integral of exp(-t²) from 0 to x.
 
+    Elementwise; integers become floats. TypeError for complex numbers.
+
     >>> mpijax.scipy.special.erf(jnp.array([0.0, 1.0])).round(4)
     Array([0.    , 0.8427], dtype=float32)
     """
@@ -28,6 +30,8 @@ def erf(x: Any) -> Any:
 
 def erfc(x: Any) -> Any:
     """1 - erf(x), exact for large x too.
+
+    Elementwise; integers become floats. TypeError for complex numbers.
 
     >>> mpijax.scipy.special.erfc(jnp.array([0.0, 1.0])).round(4)
     Array([1.    , 0.1573], dtype=float32)
@@ -38,6 +42,8 @@ def erfc(x: Any) -> Any:
 def erfinv(x: Any) -> Any:
     """The y with erf(y) = x.
 
+    Elementwise; integers become floats. TypeError for complex numbers.
+
     >>> mpijax.scipy.special.erfinv(jnp.array([0.0, 0.5])).round(4)
     Array([0.    , 0.4769], dtype=float32)
     """
@@ -46,6 +52,8 @@ def erfinv(x: Any) -> Any:
 
 def wofz(z: Any) -> Any:
     """Faddeeva's function exp(-z²) erfc(-iz), of complex z.
+
+    Elementwise; the result is complex.
 
     >>> mpijax.scipy.special.wofz(jnp.array([0j])).round(4)
     Array([1.+0.j], dtype=complex64)
@@ -66,6 +74,8 @@ wofz_p = hosted(
 def erfcx(x: Any) -> Any:
     """exp(x²) erfc(x), which neither overflows nor vanishes for large x; of real or complex x.
 
+    Elementwise; integers become floats. Complex numbers are allowed.
+
     >>> mpijax.scipy.special.erfcx(jnp.array([0.0, 100.0])).round(4)
     Array([1.    , 0.0056], dtype=float32)
     """
@@ -80,6 +90,8 @@ erfcx_p = hosted(
 
 def dawsn(x: Any) -> Any:
     """Dawson's integral: exp(-x²) times the integral of exp(t²) from 0 to x.
+
+    Elementwise; integers become floats. ValueError for complex numbers.
 
     >>> mpijax.scipy.special.dawsn(jnp.array([0.0, 1.0])).round(4)
     Array([0.    , 0.5381], dtype=float32)
@@ -97,6 +109,8 @@ dawsn_p = hosted(
 def ndtr(x: Any) -> Any:
     """The probability that a standard normal variable is below x; float32 or float64.
 
+    Elementwise, on floats. TypeError for complex numbers.
+
     >>> mpijax.scipy.special.ndtr(jnp.array([0.0, 1.0])).round(4)
     Array([0.5   , 0.8413], dtype=float32)
     """
@@ -110,6 +124,8 @@ def ndtr(x: Any) -> Any:
 
 def ndtri(p: Any) -> Any:
     """The quantile of the standard normal distribution, the inverse of `ndtr`; float32 or float64.
+
+    Elementwise, on floats. TypeError for complex numbers.
 
     >>> mpijax.scipy.special.ndtri(jnp.array([0.5, 0.975])).round(4)
     Array([0.  , 1.96], dtype=float32)
@@ -132,6 +148,8 @@ def log_ndtr(x: Any, series_order: int = 3) -> Any:
 
     `series_order` (0 … 30) is how many terms JAX takes of its series for the lower tail; here the value is exact
     whatever it says.
+
+    Elementwise, on floats. TypeError for complex numbers.
 
     >>> mpijax.scipy.special.log_ndtr(jnp.array([-10.0, 0.0])).round(3)
     Array([-53.231,  -0.693], dtype=float32)
@@ -161,6 +179,8 @@ log_ndtr_p = hosted(
 
 def owens_t(h: Any, a: Any) -> Any:
     """Owen's T: the probability that X > h and 0 < Y < aX for standard normal X and Y.
+
+    Elementwise; the arguments broadcast, integers become floats. TypeError for complex numbers.
 
     >>> mpijax.scipy.special.owens_t(jnp.array([0.0, 1.0]), 1.0).round(4)
     Array([0.125 , 0.0667], dtype=float32)

@@ -22,6 +22,8 @@ COMPLEX = (np.complexfloating,)
 def gammaln(x: Any) -> Any:
     """log |Γ(x)|
 
+    Elementwise; integers become floats. TypeError for complex numbers.
+
     >>> mpijax.scipy.special.gammaln(jnp.array([5.0, 100.0])).round(4)
     Array([  3.1781, 359.1342], dtype=float32)
     """
@@ -30,6 +32,8 @@ def gammaln(x: Any) -> Any:
 
 def gammasgn(x: Any) -> Any:
     """The sign of Γ(x): 1 or -1, NaN at its poles below 0 and for NaN.
+
+    Elementwise; integers become floats. ValueError for complex numbers.
 
     >>> mpijax.scipy.special.gammasgn(jnp.array([0.5, -0.5, -1.5]))
     Array([ 1., -1.,  1.], dtype=float32)
@@ -44,6 +48,8 @@ def gammasgn(x: Any) -> Any:
 def gamma(x: Any) -> Any:
     """Γ(x), of real or complex x; NaN at its poles below 0.
 
+    Elementwise; integers become floats. Complex numbers are allowed.
+
     >>> mpijax.scipy.special.gamma(jnp.array([0.5, 5.0])).round(4)
     Array([ 1.7725, 24.    ], dtype=float32)
     """
@@ -56,6 +62,8 @@ def gamma(x: Any) -> Any:
 def loggamma(x: Any) -> Any:
     """log Γ(x), of complex x on its principal branch; of real x NaN where Γ may be negative.
 
+    Elementwise; integers become floats. Complex numbers are allowed.
+
     >>> mpijax.scipy.special.loggamma(jnp.array([5.0, -0.5])).round(4)
     Array([3.1781,    nan], dtype=float32)
     """
@@ -67,6 +75,8 @@ def loggamma(x: Any) -> Any:
 
 def digamma(x: Any) -> Any:
     """The derivative of log Γ(x).
+
+    Elementwise; integers become floats. TypeError for complex numbers.
 
     >>> mpijax.scipy.special.digamma(jnp.array([1.0, 2.0])).round(4)
     Array([-0.5772,  0.4228], dtype=float32)
@@ -125,6 +135,8 @@ complex_gamma_p = hosted(
 def betaln(a: Any, b: Any) -> Any:
     """log |B(a, b)|
 
+    Elementwise; the arguments broadcast, integers become floats. TypeError for complex numbers.
+
     >>> mpijax.scipy.special.betaln(2.0, jnp.array([1.0, 2.0])).round(4)
     Array([-0.6931, -1.7918], dtype=float32)
     """
@@ -145,6 +157,8 @@ betaln_p = hosted(
 def beta(a: Any, b: Any) -> Any:
     """Γ(a) Γ(b) / Γ(a + b)
 
+    Elementwise; the arguments broadcast, integers become floats. ValueError for complex numbers.
+
     >>> mpijax.scipy.special.beta(2.0, jnp.array([1.0, 2.0])).round(4)
     Array([0.5   , 0.1667], dtype=float32)
     """
@@ -154,6 +168,8 @@ def beta(a: Any, b: Any) -> Any:
 
 def factorial(n: Any, exact: bool = False) -> Any:
     """Γ(n + 1); 0 for n below 0. Floats: `exact` must be False.
+
+    Elementwise; integers become floats. TypeError for complex numbers.
 
     >>> mpijax.scipy.special.factorial(jnp.array([0, 3, 5])).round(2)
     Array([  1.,   6., 120.], dtype=float32)
@@ -181,6 +197,8 @@ def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
 
 def poch(z: Any, m: Any) -> Any:
     """Pochhammer's symbol Γ(z + m) / Γ(z), with derivatives by both.
+
+    Elementwise; the arguments broadcast, integers become floats. ValueError for complex numbers.
 
     >>> mpijax.scipy.special.poch(jnp.array([3.0]), 2.0).round(4)
     Array([12.], dtype=float32)
@@ -222,6 +240,8 @@ def multigammaln(a: Any, d: Any) -> Any:
 def gammainc(a: Any, x: Any) -> Any:
     """The regularized lower incomplete gamma function.
 
+    Elementwise; the arguments broadcast, integers become floats. TypeError for complex numbers.
+
     >>> mpijax.scipy.special.gammainc(2.0, jnp.array([0.0, 1.0])).round(4)
     Array([0.    , 0.2642], dtype=float32)
     """
@@ -231,6 +251,8 @@ def gammainc(a: Any, x: Any) -> Any:
 def gammaincc(a: Any, x: Any) -> Any:
     """The regularized upper incomplete gamma function, 1 - gammainc(a, x).
 
+    Elementwise; the arguments broadcast, integers become floats. TypeError for complex numbers.
+
     >>> mpijax.scipy.special.gammaincc(2.0, jnp.array([0.0, 1.0])).round(4)
     Array([1.    , 0.7358], dtype=float32)
     """
@@ -239,6 +261,8 @@ def gammaincc(a: Any, x: Any) -> Any:
 
 def betainc(a: Any, b: Any, x: Any) -> Any:
     """The regularized incomplete beta function, with a derivative by x.
+
+    Elementwise; the arguments broadcast, integers become floats. ValueError for complex numbers.
 
     >>> mpijax.scipy.special.betainc(2.0, 2.0, jnp.array([0.0, 0.5, 1.0])).round(4)
     Array([0. , 0.5, 1. ], dtype=float32)
@@ -258,6 +282,8 @@ _TERMS = 16
 @custom_jvp
 def zeta(x: Any, q: Any = None) -> Any:
     """Hurwitz' zeta function: the sum over k >= 0 of (k + q) ** -x, for x > 1. `q` must be given (1: Riemann's).
+
+    Elementwise; the arguments broadcast, integers become floats. TypeError for complex numbers.
 
     >>> mpijax.scipy.special.zeta(2.0, jnp.array([1.0])).round(4)
     Array([1.6449], dtype=float32)

@@ -17,6 +17,8 @@ _MOST_TERMS = 2000
 def hyp1f1(a: Any, b: Any, x: Any) -> Any:
     """Kummer's function: the sum over k of (a)ₖ / (b)ₖ xᵏ / k!. Derivatives by all arguments.
 
+    Elementwise; the arguments broadcast, integers become floats. ValueError for complex numbers.
+
     >>> mpijax.scipy.special.hyp1f1(1.0, 1.0, jnp.array([0.0, 1.0])).round(4)
     Array([1.    , 2.7183], dtype=float32)
     """
@@ -27,6 +29,8 @@ def hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
     """Gauss' function: the sum over k of (a)ₖ (b)ₖ / (c)ₖ xᵏ / k!, continued beyond |x| = 1.
 
     Derivatives by x everywhere, by a, b and c for |x| < 1.
+
+    Elementwise; the arguments broadcast, integers become floats. ValueError for complex numbers.
 
     >>> mpijax.scipy.special.hyp2f1(1.0, 1.0, 1.0, jnp.array([0.0, 0.5])).round(4)
     Array([1., 2.], dtype=float32)

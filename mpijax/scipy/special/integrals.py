@@ -17,6 +17,8 @@ from mpijax.scipy.special.arguments import check_single_or_double, inexact_args,
 def expi(x: Any) -> Any:
     """The integral of eᵗ / t from -inf to x.
 
+    Elementwise; integers become floats. ValueError for complex numbers.
+
     >>> mpijax.scipy.special.expi(jnp.array([1.0, 2.0])).round(4)
     Array([1.8951, 4.9542], dtype=float32)
     """
@@ -25,6 +27,8 @@ def expi(x: Any) -> Any:
 
 def exp1(x: Any) -> Any:
     """The integral of e⁻ᵗ / t from x to inf; NaN below 0.
+
+    Elementwise; integers become floats. ValueError for complex numbers.
 
     >>> mpijax.scipy.special.exp1(jnp.array([1.0, 2.0])).round(4)
     Array([0.2194, 0.0489], dtype=float32)
@@ -126,6 +130,8 @@ fresnel_cosine_p = hosted(
 
 def spence(x: Any) -> Any:
     """Spence's function: the integral of log t / (1 - t) from 1 to x; float32 or float64.
+
+    Elementwise, on floats. TypeError for complex numbers.
 
     >>> mpijax.scipy.special.spence(jnp.array([0.0, 1.0])).round(4)
     Array([1.6449, 0.    ], dtype=float32)
