@@ -15,6 +15,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "wide.h"
+
 #define MAX_AXES 16
 #define PANEL_BYTES (384 * 1024)
 #define MAX_DEPTH 1024
@@ -189,12 +191,6 @@ static conv_panel conv_panel_for(int64_t K, int64_t J, int64_t itemsize) {
     conv_panel p = {depth, conv_least(J, columns < LEAST_COLUMNS ? LEAST_COLUMNS : columns)};
     return p;
 }
-
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
-#define WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=haswell", "default")))
-#else
-#define WIDE
-#endif
 
 #define JOINED(a, b) a##_##b
 #define NAMED_AS(a, b) JOINED(a, b)

@@ -4,14 +4,25 @@
 A kernel is `void f(void **buffers, const int64_t *words)`. buffers: operands and results, row-major; words: the kind
 of number (0 float32, 1 float64, 2 complex64, 3 complex128), the number of matrices, then sizes and options. LAPACK's
 matrices are column-major, so each is transposed on the way in and out. A matrix for which LAPACK fails becomes NaN.
-Where there is no memory for a copy, the results are NaN too.
+Where there is no memory for a copy, the results are NaN too. Small real matrices go several at a time through `small.h`
+first, which leaves few of them to LAPACK.
 """
 
 from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 from libc.math cimport NAN, isfinite
-from libc.stdint cimport int32_t, int64_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
+
+cdef extern from "small.h" nogil:
+    # Each returns a mask of the matrices that it left to LAPACK.
+    int64_t small_lanes(int64_t kind, int64_t m, int64_t n, int64_t stack)
+    uint32_t small_cholesky(int64_t kind, const void* a, int count, int n, void* out)
+    uint32_t small_qr(int64_t kind, const void* a, int count, int m, int n, int columns, void* q, void* r)
+    uint32_t small_lu(int64_t kind, const void* a, int count, int m, int n, void* out, int32_t* pivots)
+    void small_solve(int64_t kind, const void* a, const void* b, int count, int n, int k, const int64_t* form, void* out)
+    uint32_t small_eigh(int64_t kind, const void* a, int count, int n, int lower, void* vectors, void* values)
+    uint32_t small_svd(int64_t kind, const void* a, int count, int m, int n, void* s, void* u, void* vh)
 
 cdef enum:
     POTRF, GETRF, TRSM, GEQRF, GEQP3, ORGQR, SYEVD, GESDD, ROUTINES
@@ -107,11 +118,18 @@ cdef void cholesky(void** buffers, const int64_t* words) noexcept nogil:
     """a -> l. The lower triangle of a row-major matrix is the upper one of a column-major matrix: no transpose."""
     cdef int64_t kind = words[0], k, size = bytes_of(kind)
     cdef int n = words[2], info = 0
-    cdef int64_t step = <int64_t>n * n * size
-    memcpy(buffers[1], buffers[0], words[1] * step)
+    cdef int64_t step = <int64_t>n * n * size, lanes = small_lanes(kind, n, n, words[1])
+    cdef uint32_t left = 0
     if n == 0:
         return
     for k in range(words[1]):
+        if lanes:
+            if k % lanes == 0:
+                left = small_cholesky(kind, at(buffers[0], k * step), min(lanes, words[1] - k), n,
+                                      at(buffers[1], k * step))
+            if not left >> (k % lanes) & 1:
+                continue
+        memcpy(at(buffers[1], k * step), at(buffers[0], k * step), step)
         (<F5>table[POTRF][kind])(<char*>"U", &n, at(buffers[1], k * step), &n, &info)
         if info:
             fill_nan(at(buffers[1], k * step), <int64_t>n * n, kind)
@@ -121,33 +139,48 @@ cdef void lu(void** buffers, const int64_t* words) noexcept nogil:
     """a -> factors, pivots, permutation."""
     cdef int64_t kind = words[0], k, i, size = bytes_of(kind)
     cdef int m = words[2], n = words[3], info = 0
-    cdef int64_t few = min(m, n), step = <int64_t>m * n * size
+    cdef int64_t few = min(m, n), step = <int64_t>m * n * size, lanes = small_lanes(kind, m, n, words[1])
     cdef void* a = malloc(step + 1)
     cdef int32_t *pivots
-    cdef int32_t *order
-    cdef int32_t held
+    cdef uint32_t left = 0
     for k in range(words[1]):
         pivots = <int32_t*>buffers[2] + k * few
-        order = <int32_t*>buffers[3] + k * m
-        for i in range(m):
-            order[i] = <int32_t>i
         if few == 0:
+            order_rows(pivots, few, <int32_t*>buffers[3] + k * m, m)
             continue
+        if lanes:
+            if k % lanes == 0:
+                left = small_lu(kind, at(buffers[0], k * step), min(lanes, words[1] - k), m, n,
+                                at(buffers[1], k * step), pivots)
+            if not left >> (k % lanes) & 1:
+                order_rows(pivots, few, <int32_t*>buffers[3] + k * m, m)
+                continue
         info = -1
         if a != NULL:
             transpose(a, at(buffers[0], k * step), m, n, size)
             (<F6>table[GETRF][kind])(&m, &n, a, &m, pivots, &info)
         if info < 0:
-            memset(pivots, 0, few * 4)
+            for i in range(few):
+                pivots[i] = <int32_t>i
             fill_nan(at(buffers[1], k * step), <int64_t>m * n, kind)
-            continue
-        transpose(at(buffers[1], k * step), a, n, m, size)
-        for i in range(few):
-            pivots[i] -= 1
-            held = order[i]
-            order[i] = order[pivots[i]]
-            order[pivots[i]] = held
+        else:
+            transpose(at(buffers[1], k * step), a, n, m, size)
+            for i in range(few):
+                pivots[i] -= 1
+        order_rows(pivots, few, <int32_t*>buffers[3] + k * m, m)
     free(a)
+
+
+cdef void order_rows(const int32_t* pivots, int64_t few, int32_t* order, int64_t rows) noexcept nogil:
+    """The order of rows that the exchanges by pivots give."""
+    cdef int64_t i
+    cdef int32_t held
+    for i in range(rows):
+        order[i] = <int32_t>i
+    for i in range(few):
+        held = order[i]
+        order[i] = order[pivots[i]]
+        order[pivots[i]] = held
 
 
 cdef void negate_imaginary(void* x, int64_t count, int64_t kind) noexcept nogil:
@@ -183,9 +216,17 @@ cdef void triangular_solve(void** buffers, const int64_t* words) noexcept nogil:
         alpha = <void*>&one if kind == 3 else <void*>&one_single
     else:
         alpha = <void*>&real_one if kind == 1 else <void*>&real_one_single
-    memcpy(buffers[2], buffers[1], words[1] * step)
+    cdef int64_t lanes = small_lanes(kind, rows, columns, words[1])
     if step == 0:
         return
+    if lanes:
+        k = 0
+        while k < words[1]:
+            small_solve(kind, at(buffers[0], k * a_step), at(buffers[1], k * step), min(lanes, words[1] - k), n,
+                        columns if left else rows, words + 4, at(buffers[2], k * step))
+            k += lanes
+        return
+    memcpy(buffers[2], buffers[1], words[1] * step)
     for k in range(words[1]):
         if conjugate:
             negate_imaginary(at(buffers[2], k * step), <int64_t>rows * columns, kind)
@@ -199,7 +240,8 @@ cdef void eigh(void** buffers, const int64_t* words) noexcept nogil:
     """a -> vectors, values; option: lower."""
     cdef int64_t kind = words[0], k, size = bytes_of(kind), real = real_bytes(kind)
     cdef int n = words[2], info = 0, lwork = -1, lrwork = -1, liwork = -1, integer = 1
-    cdef int64_t step = <int64_t>n * n * size
+    cdef int64_t step = <int64_t>n * n * size, lanes = small_lanes(kind, n, n, words[1])
+    cdef uint32_t left = 0
     cdef char triangle = c"L" if words[4] else c"U"
     cdef double complex asked = 0, asked_real = 0
     cdef void *a
@@ -221,6 +263,12 @@ cdef void eigh(void** buffers, const int64_t* words) noexcept nogil:
     rwork = malloc(lrwork * real + 1)
     iwork = malloc(<int64_t>liwork * 4)
     for k in range(words[1]):
+        if lanes:
+            if k % lanes == 0:
+                left = small_eigh(kind, at(buffers[0], k * step), min(lanes, words[1] - k), n, words[4] != 0,
+                                  at(buffers[1], k * step), at(buffers[2], k * n * real))
+            if not left >> (k % lanes) & 1:
+                continue
         info = -1
         if a != NULL and work != NULL and rwork != NULL and iwork != NULL:
             if all_finite(at(buffers[0], k * step), <int64_t>n * n, kind):
@@ -260,6 +308,8 @@ cdef void svd(void** buffers, const int64_t* words) noexcept nogil:
     cdef char job = (c"A" if words[5] else c"S") if vectors else c"N"
     cdef int64_t step = <int64_t>m * n * size, u_step = <int64_t>m * u_columns * size
     cdef int64_t vt_step = <int64_t>vt_rows * n * size
+    cdef int64_t lanes = small_lanes(kind, m, n, words[1]) if m == n or not (vectors and words[5]) else 0
+    cdef uint32_t left = 0
     cdef int64_t reals = 7 * few + max(5 * <int64_t>few * few + 7 * few, 2 * <int64_t>many * few
                                        + 2 * <int64_t>few * few + few)
     cdef double complex asked = 0
@@ -283,6 +333,13 @@ cdef void svd(void** buffers, const int64_t* words) noexcept nogil:
     rwork = malloc(reals * real if kind > 1 else 1)
     iwork = malloc(<int64_t>few * 8 * 4)
     for k in range(words[1]):
+        if lanes:
+            if k % lanes == 0:
+                left = small_svd(kind, at(buffers[0], k * step), min(lanes, words[1] - k), m, n,
+                                 at(buffers[1], k * few * real), at(buffers[2], k * u_step) if vectors else NULL,
+                                 at(buffers[3], k * vt_step) if vectors else NULL)
+            if not left >> (k % lanes) & 1:
+                continue
         info = -1
         if a != NULL and u != NULL and vt != NULL and work != NULL and rwork != NULL and iwork != NULL:
             if all_finite(at(buffers[0], k * step), <int64_t>m * n, kind):
@@ -336,6 +393,8 @@ cdef void qr(void** buffers, const int64_t* words) noexcept nogil:
     cdef bint exchanges = words[5] != 0
     cdef int64_t step = <int64_t>m * n * size, q_step = <int64_t>m * columns * size
     cdef int64_t r_step = <int64_t>columns * n * size
+    cdef int64_t lanes = small_lanes(kind, m, max(n, columns), words[1]) if not exchanges else 0
+    cdef uint32_t left = 0
     cdef double complex asked = 0
     cdef void *a
     cdef void *tau
@@ -360,6 +419,12 @@ cdef void qr(void** buffers, const int64_t* words) noexcept nogil:
     work = malloc(lwork * size)
     rwork = malloc(2 * n * real)
     for k in range(words[1]):
+        if lanes:
+            if k % lanes == 0:
+                left = small_qr(kind, at(buffers[0], k * step), min(lanes, words[1] - k), m, n, columns,
+                                at(buffers[1], k * q_step), at(buffers[2], k * r_step))
+            if not left >> (k % lanes) & 1:
+                continue
         order = (<int32_t*>buffers[3]) + k * n if exchanges else NULL
         if a == NULL or tau == NULL or work == NULL or rwork == NULL:
             fill_nan(at(buffers[1], k * q_step), <int64_t>m * columns, kind)

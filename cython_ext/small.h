@@ -1,0 +1,99 @@
+/* Stacks of small real matrices, several matrices at a time: element (i, j) of all of them stands in one vector.
+
+   Each function takes up to LANES matrices and returns a mask of those that it leaves to LAPACK: with numbers that are
+   not finite or of extreme size, with singular values of zero. What a matrix gives does not depend on its neighbours. */
+#ifndef MPIJAX_SMALL_H
+#define MPIJAX_SMALL_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "wide.h"
+
+#define SMALL 8 /* rows and columns at most: beyond that a matrix fills vectors by itself */
+#define SMALL_ALONE 6 /* a few larger ones are faster one by one */
+#define SMALL_SWEEPS 20 /* of Jacobi's rotations; 4 to 7 are usual */
+
+#define SMALL_INLINE static inline __attribute__((always_inline))
+
+#define LANES (64 / (int)sizeof(T))
+#define EACH _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int l = 0; l < LANES; l++)
+
+#define T float
+#define I int32_t
+#define NAMED(name) name##_32
+#define ABS fabsf
+#define SQRT sqrtf
+#define COPYSIGN copysignf
+#define EPSILON 0x1p-23f
+#define EXPONENT 0x7f800000
+#define TINY 0x1p-96f
+#define TOP 0x1p24f /* so that the fourth power of a singular value, times EPSILON^2, is a number */
+#define LEAST 0x1p-40f
+#define HUGE_SIZE 0x1p120f
+#include "small_factors.h"
+#include "small_spectra.h"
+#undef T
+#undef I
+#undef NAMED
+#undef ABS
+#undef SQRT
+#undef COPYSIGN
+#undef EPSILON
+#undef EXPONENT
+#undef TINY
+#undef TOP
+#undef LEAST
+#undef HUGE_SIZE
+
+#define T double
+#define I int64_t
+#define NAMED(name) name##_64
+#define ABS fabs
+#define SQRT sqrt
+#define COPYSIGN copysign
+#define EPSILON 0x1p-52
+#define EXPONENT 0x7ff0000000000000
+#define TINY 0x1p-900
+#define TOP 1
+#define LEAST 0x1p-440
+#define HUGE_SIZE 0x1p1000
+#include "small_factors.h"
+#include "small_spectra.h"
+
+/* Matrices a function takes at a time, for the kinds of numbers of lapack.pyx; 0 if the stack is better left to LAPACK. */
+static int small_lanes(int64_t kind, int64_t m, int64_t n, int64_t stack) {
+    int64_t largest = m > n ? m : n;
+    if (kind > 1 || m == 0 || n == 0 || largest > SMALL || (largest > SMALL_ALONE && stack < 4)) return 0;
+    return kind == 1 ? 8 : 16;
+}
+
+#define SMALL_CALL(name, ...) (kind == 1 ? name##_64(__VA_ARGS__) : name##_32(__VA_ARGS__))
+
+static uint32_t small_cholesky(int64_t kind, const void *a, int count, int n, void *out) {
+    return SMALL_CALL(cholesky, a, count, n, out);
+}
+
+static uint32_t small_qr(int64_t kind, const void *a, int count, int m, int n, int columns, void *q, void *r) {
+    return SMALL_CALL(qr, a, count, m, n, columns, q, r);
+}
+
+static uint32_t small_lu(int64_t kind, const void *a, int count, int m, int n, void *out, int32_t *pivots) {
+    return SMALL_CALL(lu, a, count, m, n, out, pivots);
+}
+
+static void small_solve(int64_t kind, const void *a, const void *b, int count, int n, int k, const int64_t *form,
+                        void *out) {
+    SMALL_CALL(solve, a, b, count, n, k, form, out);
+}
+
+static uint32_t small_eigh(int64_t kind, const void *a, int count, int n, int lower, void *vectors, void *values) {
+    return SMALL_CALL(eigh, a, count, n, lower, vectors, values);
+}
+
+static uint32_t small_svd(int64_t kind, const void *a, int count, int m, int n, void *s, void *u, void *vh) {
+    return SMALL_CALL(svd, a, count, m, n, s, u, vh);
+}
+
+#endif

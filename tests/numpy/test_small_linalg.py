@@ -1,0 +1,145 @@
+"""Stacks of small real matrices, which are factored several at a time: against NumPy in double precision."""
+
+import numpy as np
+import pytest
+from oracle import OURS
+
+from mpijax.lax import linalg as ops
+
+SHAPES = [(1, 1), (2, 2), (3, 3), (4, 4), (8, 8), (4, 2), (2, 5), (7, 6), (1, 3)]
+ROUNDING = 60  # times the dtype's precision; LAPACK's results are as far off
+
+
+@pytest.fixture(autouse=True)
+def double_precision():
+    with OURS.enable_x64(True):
+        yield
+
+
+def stacks(dtype, m, n):
+    """Stacks whose last matrices do not fill a vector; ordinary ones, graded ones, of low rank, of any size, sparse."""
+    rng = np.random.default_rng([m, n])
+    normal = rng.standard_normal((21, m, n))
+    power = 10 if dtype == "float32" else 100
+    yield normal
+    yield normal * np.logspace(0, -5, n)
+    yield rng.standard_normal((21, m, 1)) @ rng.standard_normal((21, 1, n))
+    yield normal * 10.0 ** rng.integers(-power, power, (21, 1, 1))
+    yield rng.integers(-1, 2, (21, m, n)).astype(float)
+    yield np.eye(m, n) + 1e-6 * normal
+
+
+def close(got, want, size, dtype):
+    """Equal up to rounding of numbers of a size."""
+    off = np.abs(np.asarray(got, "float64") - want).max((-2, -1), initial=0)
+    assert np.all(off <= ROUNDING * np.finfo(dtype).eps * size), np.max(off / size) / np.finfo(dtype).eps
+
+
+def double(arrays):
+    return [np.asarray(x, "float64") for x in arrays]
+
+
+def transposed(x):
+    return np.swapaxes(x, -1, -2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_factors_have_the_product_and_are_orthonormal(shape, dtype):
+    m, n = shape
+    few = min(m, n)
+    for x in stacks(dtype, m, n):
+        x = x.astype(dtype)
+        exact, one = x.astype("float64"), np.eye(few)
+        size = np.linalg.norm(exact, axis=(-2, -1))
+        u, s, vh = double(ops.svd(x, full_matrices=False))
+        close((u * s[:, None]) @ vh, exact, size, dtype)
+        close(transposed(u) @ u, one, 1, dtype)
+        close(vh @ transposed(vh), one, 1, dtype)
+        assert np.all(np.diff(s) <= 0) and np.all(s >= 0)
+        close(ops.svd(x, compute_uv=False)[:, None], s[:, None], size, dtype)
+        for full in (False, True):
+            q, r = double(ops.qr(x, full_matrices=full))
+            close(q @ r, exact, size, dtype)
+            close(transposed(q) @ q, np.eye(q.shape[-1]), 1, dtype)
+            assert not np.any(np.tril(r, -1))
+        factors, pivots, order = ops.lu(x)
+        lower, upper = np.tril(factors, -1)[..., :few] + np.eye(m, few), np.triu(factors)[..., :few, :]
+        close(lower.astype("float64") @ upper, np.take_along_axis(exact, np.asarray(order)[..., None], -2), size, dtype)
+        assert np.all(np.abs(lower) <= 1 + 1e-6)
+        assert np.array_equal(order, [permuted(p, m) for p in np.asarray(pivots)])
+
+
+def permuted(pivots, rows):
+    order = np.arange(rows)
+    for i, j in enumerate(pivots):
+        order[[i, j]] = order[[j, i]]
+    return order
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 6, 8])
+def test_symmetric_matrices(n, dtype):
+    for x in stacks(dtype, n, n):
+        x = x.astype(dtype)
+        for lower in (False, True):
+            half = np.tril(x) if lower else np.triu(x)
+            exact = (half + transposed(half) - half * np.eye(n)).astype("float64")
+            size = np.linalg.norm(exact, axis=(-2, -1))
+            v, w = double(ops.eigh(x, lower=lower, symmetrize_input=False))
+            close((v * w[:, None]) @ transposed(v), exact, size, dtype)
+            close(transposed(v) @ v, np.eye(n), 1, dtype)
+            assert np.all(np.diff(w) >= 0)
+    x = next(stacks(dtype, n, n))
+    exact = x @ transposed(x) + 0.1 * np.eye(n)
+    factor = np.asarray(ops.cholesky(exact.astype(dtype)), "float64")
+    close(factor @ transposed(factor), exact, np.linalg.norm(exact, axis=(-2, -1)), dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("columns", [1, 3, 8])
+def test_triangular_systems(columns, dtype):
+    n = 5
+    a, b = next(stacks(dtype, n, n)) + 4 * np.eye(n), next(stacks(dtype, n, columns))
+    a, b = a.astype(dtype), b.astype(dtype)
+    for left in (False, True):
+        for lower in (False, True):
+            for transpose in (False, True):
+                for unit in (False, True):
+                    m = np.tril(a) if lower else np.triu(a)
+                    m = m - m * np.eye(n) + np.eye(n) if unit else m
+                    m = transposed(m) if transpose else m
+                    given = b if left else transposed(b)
+                    x = np.asarray(ops.triangular_solve(
+                        a, given, left_side=left, lower=lower, transpose_a=transpose, unit_diagonal=unit,
+                    ))  # fmt: skip
+                    size = np.linalg.norm(m, axis=(-2, -1)) * np.linalg.norm(x, axis=(-2, -1))
+                    close(m @ x if left else x @ m, given, size, dtype)
+
+
+@pytest.mark.parametrize("name", ["eigh_p", "svd_p", "qr_p", "lu_p", "cholesky_p"])
+def test_what_a_matrix_gives_does_not_depend_on_its_neighbours(name):
+    """Not on their number nor on NaN, infinities, zeros and huge numbers among them; and those are as one by one."""
+    params = {
+        "eigh_p": {"lower": True, "sort_eigenvalues": True, "subset_by_index": None, "algorithm": None},
+        "svd_p": {"compute_uv": True, "full_matrices": False, "subset_by_index": None, "algorithm": None},
+        "qr_p": {"pivoting": False, "full_matrices": False, "use_magma": None},
+    }.get(name, {})
+    x = next(stacks("float32", 4, 4)).astype("float32")
+    x = x @ transposed(x)
+    odd = [np.nan, np.inf, 0, 1e38, 1e-42, -np.inf]
+    for i, value in enumerate(odd):
+        x[3 * i] = value * np.eye(4) if np.isfinite(value) else x[3 * i]
+        x[3 * i, 2, 1] = value
+    leaves = OURS.tree.leaves
+    together = leaves(getattr(ops, name).bind(x, **params))
+    for i in range(len(x)):
+        alone = leaves(getattr(ops, name).bind(x[i : i + 1], **params))
+        for a, b in zip(together, alone, strict=True):
+            np.testing.assert_array_equal(a[i], b[0])
+    finite = [i for i in range(len(x)) if np.isfinite(x[i]).all()]
+    assert len(finite) == len(x) - 3
+    if name != "cholesky_p":
+        assert all(np.isfinite(np.asarray(a)[finite]).all() for a in together)
+    if name in ("eigh_p", "svd_p"):
+        assert all(np.isnan(np.asarray(a)[[0, 3, 15]]).all() for a in together)
