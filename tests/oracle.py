@@ -38,7 +38,9 @@ def run(call) -> tuple:
     try:
         return ("value", call())
     except Exception as error:
-        return ("error", type(error).__name__, str(error))
+        # An AxisError is a ValueError to JAX's users, and an IndexError to those of the array API standard.
+        name = "ValueError" if isinstance(error, np.exceptions.AxisError) else type(error).__name__
+        return ("error", name, str(error))
 
 
 def jaxpr_of(library: Library, make, args) -> tuple:
