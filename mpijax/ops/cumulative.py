@@ -20,6 +20,8 @@ from mpijax.transforms.jvp import jvp_flat
 def cumsum(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     """Sums of the elements up to each one along an axis; from each one on if `reverse`.
 
+    The result has the operand's shape and dtype; `axis` counts from the front.
+
     >>> lax.cumsum(jnp.array([1, 2, 3, 4]), reverse=True)
     Array([10,  9,  7,  4], dtype=int32)
     """
@@ -28,6 +30,8 @@ def cumsum(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
 
 def cumprod(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     """Products of the elements up to each one along an axis; from each one on if `reverse`.
+
+    The result has the operand's shape and dtype; `axis` counts from the front.
 
     >>> lax.cumprod(jnp.array([1, 2, 3, 4]))
     Array([ 1,  2,  6, 24], dtype=int32)
@@ -38,6 +42,8 @@ def cumprod(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
 def cummax(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     """Maxima of the elements up to each one along an axis; from each one on if `reverse`.
 
+    The result has the operand's shape and dtype; `axis` counts from the front.
+
     >>> lax.cummax(jnp.array([1, 3, 2, 5, 4]))
     Array([1, 3, 3, 5, 5], dtype=int32)
     """
@@ -47,6 +53,8 @@ def cummax(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
 def cummin(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     """Minima of the elements up to each one along an axis; from each one on if `reverse`.
 
+    The result has the operand's shape and dtype; `axis` counts from the front.
+
     >>> lax.cummin(jnp.array([4, 5, 2, 3, 1]))
     Array([4, 4, 2, 2, 1], dtype=int32)
     """
@@ -55,6 +63,8 @@ def cummin(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
 
 def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     """log(sum(exp(x))) of the elements up to each one along an axis; from each one on if `reverse`.
+
+    The result has the operand's shape and dtype; `axis` counts from the front.
 
     >>> lax.cumlogsumexp(jnp.zeros(3)).round(4)
     Array([0.    , 0.6931, 1.0986], dtype=float32)

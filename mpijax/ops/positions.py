@@ -24,6 +24,8 @@ from mpijax.ops.select import select
 def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
     """Position of the maximum along `axis`, the first of equal ones; of the first NaN if there is one.
 
+    The result has the other axes, and the integer dtype `index_dtype`.
+
     >>> lax.argmax(jnp.array([3, 9, 5]), axis=0, index_dtype=jnp.int32)
     Array(1, dtype=int32)
     """
@@ -32,6 +34,8 @@ def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
 
 def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
     """Position of the minimum along `axis`, the first of equal ones; of the first NaN if there is one.
+
+    The result has the other axes, and the integer dtype `index_dtype`.
 
     >>> lax.argmin(jnp.array([3, 9, 5]), axis=0, index_dtype=jnp.int32)
     Array(0, dtype=int32)

@@ -122,6 +122,9 @@ def _axes(operand: Any, axes: Sequence[int]) -> tuple[int, ...]:
 def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
     """Sum over `axes`, which disappear. Numbers only; no axis may be negative.
 
+    The result has the operand's dtype and its other axes. TypeError for dtypes without the operation, ValueError for
+    axes that it does not have.
+
     >>> lax.reduce_sum(jnp.array([[1, 2], [4, 3]]), (1,))
     Array([3, 7], dtype=int32)
     """
@@ -163,6 +166,9 @@ reduce_sum_p.jvp = _sum_jvp
 
 def reduce_prod(operand: Any, axes: Sequence[int]) -> Any:
     """Product over `axes`, which disappear.
+
+    The result has the operand's dtype and its other axes. TypeError for dtypes without the operation, ValueError for
+    axes that it does not have.
 
     >>> lax.reduce_prod(jnp.array([[1, 2], [4, 3]]), (1,))
     Array([ 2, 12], dtype=int32)
@@ -247,6 +253,9 @@ reduce_prod_p.jvp = _prod_jvp
 def reduce_max(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
     """Maximum over `axes`, which disappear; NaN if there is one; -inf or the smallest integer of nothing.
 
+    The result has the operand's dtype and its other axes. TypeError for dtypes without the operation, ValueError for
+    axes that it does not have.
+
     >>> lax.reduce_max(jnp.array([[1, 2], [4, 3]]), (1,))
     Array([2, 4], dtype=int32)
     """
@@ -255,6 +264,9 @@ def reduce_max(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
 
 def reduce_min(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
     """Minimum over `axes`, which disappear; NaN if there is one; inf or the largest integer of nothing.
+
+    The result has the operand's dtype and its other axes. TypeError for dtypes without the operation, ValueError for
+    axes that it does not have.
 
     >>> lax.reduce_min(jnp.array([[1, 2], [4, 3]]), (1,))
     Array([1, 3], dtype=int32)
@@ -292,6 +304,9 @@ for _primitive in (reduce_max_p, reduce_min_p):
 def reduce_and(operand: Any, axes: Sequence[int]) -> Any:
     """Bitwise and over `axes`, which disappear; for bool: whether all are True.
 
+    The result has the operand's dtype and its other axes. TypeError for dtypes without the operation, ValueError for
+    axes that it does not have.
+
     >>> lax.reduce_and(jnp.array([[True, False], [True, True]]), (1,))
     Array([False,  True], dtype=bool)
     """
@@ -301,6 +316,9 @@ def reduce_and(operand: Any, axes: Sequence[int]) -> Any:
 def reduce_or(operand: Any, axes: Sequence[int]) -> Any:
     """Bitwise or over `axes`, which disappear; for bool: whether any is True.
 
+    The result has the operand's dtype and its other axes. TypeError for dtypes without the operation, ValueError for
+    axes that it does not have.
+
     >>> lax.reduce_or(jnp.array([[True, False], [False, False]]), (1,))
     Array([ True, False], dtype=bool)
     """
@@ -309,6 +327,9 @@ def reduce_or(operand: Any, axes: Sequence[int]) -> Any:
 
 def reduce_xor(operand: Any, axes: Sequence[int]) -> Any:
     """Bitwise exclusive or over `axes`, which disappear.
+
+    The result has the operand's dtype and its other axes. TypeError for dtypes without the operation, ValueError for
+    axes that it does not have.
 
     >>> lax.reduce_xor(jnp.array([5, 3]), (0,))
     Array(6, dtype=int32)

@@ -28,6 +28,8 @@ from mpijax.transforms.jit import jit
 def normal(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Normal with mean 0 and variance 1 (for complex dtypes, 1/2 of it in each part).
 
+    Array of `shape`; `dtype` is a float or complex dtype, default float.
+
     >>> mpijax.random.normal(mpijax.random.key(0), (2,)).round(3)
     Array([1.623, 2.025], dtype=float32)
     """
@@ -266,6 +268,8 @@ def _double_sided_maxwell(key, loc, scale, shape, dtype):
 def rademacher(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """1 or -1, equally likely. The dtype is int by default.
 
+    Array of `shape`; `dtype` is a numeric dtype.
+
     >>> mpijax.random.rademacher(mpijax.random.key(0), (4,))
     Array([-1, -1,  1,  1], dtype=int32)
     """
@@ -284,6 +288,8 @@ def _rademacher(key, shape, dtype):
 def weibull_min(key: Any, scale: Any, concentration: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
     """Weibull: scale · x where x has the distribution function 1 - exp(-x^concentration).
 
+    Array of `shape`; `dtype` is a float dtype, default float.
+
     >>> mpijax.random.weibull_min(mpijax.random.key(0), 1.0, 2.0, (2,)).round(3)
     Array([1.718, 1.96 ], dtype=float32)
     """
@@ -300,6 +306,8 @@ def _weibull_min(key, scale, concentration, shape, dtype):
 
 def pareto(key: Any, b: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Pareto: density b / x^(b+1) for x > 1.
+
+    Array of `shape`, to which `b` broadcasts (default: its shape); `dtype` is a float dtype, default float.
 
     >>> mpijax.random.pareto(mpijax.random.key(0), 3.0, (2,)).round(3)
     Array([2.673, 3.601], dtype=float32)
@@ -322,6 +330,8 @@ def rayleigh(
     key: Any, scale: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
     """Rayleigh: density x exp(-x²/2) for x > 0, times `scale`.
+
+    Array of `shape`, to which `scale` broadcasts (default: its shape); `dtype` is a float dtype, default float.
 
     >>> mpijax.random.rayleigh(mpijax.random.key(0), 1.0, (2,)).round(3)
     Array([0.328, 0.208], dtype=float32)
@@ -346,6 +356,8 @@ def wald(
     key: Any, mean: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
     """Inverse Gaussian with the given mean and scale 1. Michael, Schucany and Haas (1976).
+
+    Array of `shape`, to which `mean` broadcasts (default: its shape); `dtype` is a float dtype, default float.
 
     >>> mpijax.random.wald(mpijax.random.key(0), 1.0, (2,)).round(3)
     Array([0.381, 0.416], dtype=float32)
@@ -385,6 +397,9 @@ def triangular(
 ) -> Any:
     """Triangular on [left, right] with its peak at `mode`.
 
+    Array of `shape`, to which `left`, `mode` and `right` broadcast (default: their shape); `dtype` is a float dtype;
+    default float.
+
     >>> mpijax.random.triangular(mpijax.random.key(0), 0.0, 0.5, 1.0, (2,)).round(3)
     Array([0.838, 0.897], dtype=float32)
     """
@@ -421,6 +436,8 @@ def lognormal(
 ) -> Any:
     """exp of a normal with mean 0 and standard deviation `sigma`.
 
+    Array of `shape`; `dtype` is a float dtype, default float.
+
     >>> mpijax.random.lognormal(mpijax.random.key(0), shape=(2,)).round(3)
     Array([5.066, 7.578], dtype=float32)
     """
@@ -442,6 +459,8 @@ def geometric(
     key: Any, p: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
     """How many tries until the first success, of probability `p` each. The dtype is int by default.
+
+    Array of `shape`, to which `p` broadcasts (default: its shape); `dtype` is an integer dtype, default int.
 
     >>> mpijax.random.geometric(mpijax.random.key(0), 0.3, (4,))
     Array([1, 1, 4, 3], dtype=int32)

@@ -52,6 +52,8 @@ def loggamma(
 ) -> Any:
     """Logarithms of gamma variables, which stay apart where the variables themselves are all 0. See `gamma`.
 
+    Array of `shape`, to which `a` broadcasts (default: its shape); `dtype` is a float dtype, default float.
+
     >>> mpijax.random.loggamma(mpijax.random.key(0), 1e-4, (2,)).round(0)
     Array([-1102.,  -953.], dtype=float32)
     """
@@ -77,6 +79,8 @@ def beta(
     key: Any, a: Any, b: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
     """Beta: density proportional to x^(a-1) (1-x)^(b-1) for x in (0, 1).
+
+    Array of `shape`, to which `a` and `b` broadcast (default: their shape); `dtype` is a float dtype, default float.
 
     >>> mpijax.random.beta(mpijax.random.key(0), 2.0, 3.0, (2,)).round(3)
     Array([0.236, 0.49 ], dtype=float32)
@@ -140,6 +144,8 @@ def chisquare(
 ) -> Any:
     """Chi-square: the sum of the squares of `df` standard normals.
 
+    Array of `shape`, to which `df` broadcasts (default: its shape); `dtype` is a float dtype, default float.
+
     >>> mpijax.random.chisquare(mpijax.random.key(0), 3.0, (2,)).round(3)
     Array([2.205, 2.49 ], dtype=float32)
     """
@@ -169,6 +175,9 @@ def f(
 ) -> Any:
     """F: the ratio of two chi-square variables, each divided by its degrees of freedom.
 
+    Array of `shape`, to which `dfnum` and `dfden` broadcast (default: their shape); `dtype` is a float dtype, default
+    float.
+
     >>> mpijax.random.f(mpijax.random.key(0), 2.0, 3.0, (2,)).round(3)
     Array([3.27 , 0.063], dtype=float32)
     """
@@ -196,6 +205,8 @@ def _spread(x: Any, shape: tuple[int, ...]) -> Any:
 def t(key: Any, df: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Student's t with `df` degrees of freedom.
 
+    Array of `shape`, to which `df` broadcasts (default: its shape); `dtype` is a float dtype, default float.
+
     >>> mpijax.random.t(mpijax.random.key(0), 3.0, (2,)).round(3)
     Array([ 0.69 , -3.239], dtype=float32)
     """
@@ -221,6 +232,8 @@ def generalized_normal(
 ) -> Any:
     """Generalized normal: density proportional to exp(-|x|^p).
 
+    Array of `shape`; `dtype` is a float dtype, default float.
+
     >>> mpijax.random.generalized_normal(mpijax.random.key(0), 4.0, (2,)).round(3)
     Array([0.879, 0.103], dtype=float32)
     """
@@ -244,6 +257,8 @@ def ball(
     """Uniform points in the unit ball of the p-norm in `d` dimensions: [*shape, d].
 
     Barthe, Guédon, Mendelson and Naor (2005).
+
+    `p` is the order of the norm; `dtype` is a float dtype, default float.
 
     >>> mpijax.random.ball(mpijax.random.key(0), d=2, shape=(2,)).round(3)
     Array([[ 0.917,  0.393],

@@ -160,6 +160,8 @@ def key(seed: Any, *, impl: PRNGSpecDesc | None = None, dtype: Any = None) -> An
 def PRNGKey(seed: Any, *, impl: PRNGSpecDesc | None = None) -> Any:
     """A raw key, uint32 [2]. See `key` for the arguments.
 
+    It does not say which generator it is for: that is the default one's where it is used.
+
     >>> mpijax.random.PRNGKey(0)
     Array([0, 0], dtype=uint32)
     """
@@ -168,6 +170,8 @@ def PRNGKey(seed: Any, *, impl: PRNGSpecDesc | None = None) -> Any:
 
 def fold_in(key: Any, data: Any) -> Any:
     """A new key from a key and an integer.
+
+    `data` becomes uint32; equal integers give equal keys, so that a loop's counter makes a key for each turn.
 
     >>> key = mpijax.random.key(0)
     >>> mpijax.random.fold_in(key, 1) == mpijax.random.fold_in(key, 2)
@@ -243,6 +247,8 @@ def wrap_key_data(key_bits_array: Any, *, impl: PRNGSpecDesc | None = None, dtyp
 
 def clone(key: Any) -> Any:
     """The same key, which the check for keys used twice takes for another one.
+
+    Of the same shape and dtype.
 
     >>> mpijax.random.clone(mpijax.random.key(0)) == mpijax.random.key(0)
     Array(True, dtype=bool)
