@@ -53,9 +53,15 @@ def dtype_of(name):
     return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
 
 
-@functools.cache
 def data(name, rank, shape):
-    """What rank `rank` sends: every rank can make every rank's data, to know what it should receive."""
+    """What rank `rank` sends: every rank can make every rank's data, to know what it should receive.
+
+    Blocks for all ranks are not kept: on 64 ranks those of all ranks are 64 times 64 blocks.
+    """
+    return vector(name, rank, shape) if len(shape) == 1 else made(name, rank, shape)
+
+
+def made(name, rank, shape):
     seed = np.random.SeedSequence([rank, *shape, *name.encode()])
     rng = np.random.default_rng(seed)
     dtype = dtype_of(name)
@@ -69,6 +75,9 @@ def data(name, rank, shape):
         x = rng.normal(size=shape).astype(dtype)
     x.flags.writeable = False
     return x
+
+
+vector = functools.cache(made)
 
 
 def reduced(name, op, blocks):
