@@ -131,7 +131,7 @@ def imag(b: Builder, x: Scalar) -> Scalar:
 def conj(b: Builder, x: Scalar, *, input_dtype=None) -> Scalar:
     """Complex conjugate; a real operand becomes complex."""
     if x.imag is None:
-        return cx.pair(x, b.const(-0.0, x.dtype))
+        return cx.pair(x, b.const(0.0, x.dtype))
     return Scalar(x.dtype, x.ir, b.neg(x.imag))
 
 

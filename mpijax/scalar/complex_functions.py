@@ -149,8 +149,10 @@ def atan2(y: Pair, x: Pair) -> Pair:
 
 @on_pairs
 def rsqrt(z: Pair) -> Pair:
+    """1 / sqrt(z), its imaginary part with the sign that y does not have."""
     one = z[0].const(1.0), z[0].const(0.0)
-    return _divide(one, sqrt(z))
+    real, imag = _divide(one, sqrt(z))
+    return real, abs(imag).with_sign_of(-z[1])
 
 
 @on_pairs
