@@ -510,6 +510,8 @@ class JaxprTrace(Trace):
             return JitTracer(self, aval, Literal(value, aval))
         known = self._const_tracers.get(id(x))
         if known is None:
+            if hasattr(x, "__jax_array__"):
+                return self.lift(x.__jax_array__())
             aval = typeof(x)
             if type(aval) is not ShapedArray:
                 raise TypeError(f"a mutable array reference of type {aval} is no array: read it first (ref[...])")

@@ -61,7 +61,8 @@ def unwrap(x: Any) -> Any:
 
 def as_array(x: Any) -> Any:
     """An array or scalar as an Array (a tracer inside a transformation that writes a Jaxpr)."""
-    if getattr(x, "aval", None) is not None:
+    # An object that stands for an array may have the array's attributes.
+    if getattr(x, "aval", None) is not None and not hasattr(type(x), "__jax_array__"):
         return x
     x = unwrap(x)
     if getattr(x, "aval", None) is not None:

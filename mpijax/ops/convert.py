@@ -42,6 +42,8 @@ def stage(x: Any, /) -> Any:
     """
     if isinstance(x, Array):
         return x
+    if hasattr(x, "__jax_array__"):
+        return stage(x.__jax_array__())
     return _staged(x, typeof(x))
 
 

@@ -10,6 +10,7 @@ from mpijax.core.tree_prefix import flatten_axes
 from mpijax.spmd.constraints import check_fits, lay_out, named_sharding
 from mpijax.spmd.mesh import NamedSharding
 from mpijax.transforms.flat import FlatFun
+from mpijax.transforms.ref_state import is_ref
 
 
 class JitShardings:
@@ -80,7 +81,9 @@ class _LaidOut(FlatFun):
         self._layouts, self._out = layouts, out_shardings
 
     def __call__(self, *leaves):
-        placed = [x if s is None else lay_out(x, s) for x, s in zip(leaves, self._layouts, strict=True)]
+        placed = [
+            x if s is None or is_ref(x) else lay_out(x, s) for x, s in zip(leaves, self._layouts, strict=True)
+        ]
         outs = super().__call__(*placed)
         if self._out is None:
             return outs

@@ -68,6 +68,8 @@ class BatchTrace(Trace):
     def unpack(self, x: Any) -> tuple[Any, int | None]:
         if type(x) is VmapTracer and x._trace.tag is self.tag:
             return x.batched, x.dim
+        if hasattr(type(x), "__jax_array__"):
+            return self.unpack(x.__jax_array__())
         return x, None
 
     def wrap(self, x: Any, dim: int | None) -> Any:

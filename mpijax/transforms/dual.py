@@ -43,6 +43,8 @@ class DualTrace(Trace):
         """A value and its tangent; a `Zero` for what is not a tracer of this trace."""
         if type(x) is self.tracer and x._trace is self:
             return x.primal, x.tangent
+        if hasattr(type(x), "__jax_array__"):
+            return self.pair(x.__jax_array__())  # which may be a tracer of this trace
         return x, Zero.of_primal(x)
 
     def primal_of(self, x: Any) -> Any:

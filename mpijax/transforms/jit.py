@@ -242,8 +242,6 @@ class JitFunction(JitBase):
             closed, moved, out_tree, written = self._trace(fun, signature, args, kwargs, layouts)
             donated = (False,) * len(moved) + self._donated(args, kwargs)
             uses_refs = bool(written) or ref_state.has_refs(moved) or ref_state.has_refs(leaves)
-            if uses_refs and self._shardings is not None:
-                raise NotImplementedError("jit with in_shardings or out_shardings takes no mutable array references")
             traced = Traced(
                 closed, in_tree, out_tree, self._name, donated, self._keep_unused, moved, None, written, uses_refs
             )

@@ -144,11 +144,16 @@ def vmap(
             outs, out_dims = _batch_refs(flat_fun, axis, leaves, dims, refs)
         else:
             outs, out_dims = batch_flat(flat_fun, axis, leaves, dims)
+        made = {i: x.aval.kind for i, x in enumerate(outs) if is_ref(x)}  # references of batches come out as such
+        for i in made:
+            outs[i], out_dims[i] = outs[i].home.unpack(outs[i].read_in(outs[i].home))
         wanted = flatten_axes("vmap out_axes", flat_fun.out_tree, out_axes)
         placed = [
             _placed(fun, axis_name, flat_fun.out_tree, i, *each, size)
             for i, each in enumerate(zip(outs, out_dims, wanted, strict=True))
         ]
+        for i, kind in made.items():
+            placed[i] = Ref.of(placed[i], kind)
         return tree.tree_unflatten(flat_fun.out_tree, placed)
 
     return vmap_f

@@ -490,3 +490,18 @@ def test_stages_and_copies():
     other = copy.deepcopy(ref)
     other[0] = 9.0
     assert ref[0] == 2
+
+
+def test_vmap_returns_references_that_it_makes():
+    refs = mpijax.vmap(lambda x: {"a": mpijax.new_ref(x), "b": mpijax.new_ref(1.0)}, out_axes={"a": 0, "b": 0})(jnp.arange(3.0))
+    refs["a"][0] += 5.0
+    np.testing.assert_array_equal(refs["a"][...], [5, 1, 2])
+    np.testing.assert_array_equal(refs["b"][...], [1, 1, 1])
+
+
+def test_jit_with_layouts():
+    ref = mpijax.new_ref(jnp.zeros(3))
+    layout = mpijax.NamedSharding(mpijax.make_mesh((1,), ("i",)), mpijax.P())
+    step = mpijax.jit(lambda r, x: (mpijax.ref.addupdate(r, ..., x), r[...])[1], in_shardings=None, out_shardings=layout)
+    np.testing.assert_array_equal(step(ref, jnp.ones(3)), [1, 1, 1])
+    np.testing.assert_array_equal(ref[...], [1, 1, 1])
