@@ -2,7 +2,6 @@
 
     python tests/docstrings.py mpijax.numpy            run the examples of a module
     python tests/docstrings.py mpijax.numpy add sum    ... of some of its names
-    python tests/docstrings.py --shrink mpijax.numpy   take its names that have an example off the list of those without
 
 An example reaches everything through `mpijax`, `jnp` (mpijax.numpy), `lax` (mpijax.lax) and `np` (NumPy), and starts
 with nothing else. Its output is compared as text, in which floats may differ in their last digits.
@@ -16,7 +15,6 @@ import math
 import re
 import sys
 import types
-from pathlib import Path
 
 import numpy as np
 
@@ -24,8 +22,6 @@ import mpijax
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core.primitive import Primitive
-
-LISTS = Path(__file__).parent / "docs" / "no_example_yet"
 
 # A name that several modules have belongs to the first of them here.
 MODULES = """
@@ -110,22 +106,6 @@ def without_example(names: dict[str, object]) -> list[str]:
     return sorted(name for name, value in names.items() if ">>> " not in text_of(value))
 
 
-def listed(module: str) -> list[str]:
-    """The names of the module that need no example yet."""
-    path = LISTS / f"{module}.txt"
-    return path.read_text().split() if path.exists() else []
-
-
-def shrink(module: str) -> None:
-    path = LISTS / f"{module}.txt"
-    without = without_example(owned()[module])
-    kept = [name for name in listed(module) if name in without]
-    if kept:
-        path.write_text("\n".join(kept) + "\n")
-    else:
-        path.unlink(missing_ok=True)
-
-
 # ---------------------------------------------------------------- running
 
 
@@ -163,13 +143,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("module", nargs="?", help="all, if none is given")
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--shrink", action="store_true")
     given = parser.parse_args()
     failed = 0
     for module in [given.module] if given.module else MODULES:
-        if given.shrink:
-            shrink(module)
-            continue
         for name, value in public(module).items():
             if not given.names or name in given.names:
                 report = run(f"{module}.{name}", value)
