@@ -11,7 +11,7 @@ from mpijax.core.primitive import Primitive, Unsupported, registry
 from mpijax.core.trace import typeof
 from mpijax.ops.indexing import GatherDimensionNumbers, GatherScatterMode, gather
 from mpijax.ops.moves import canonical_axis, numpy_ints, shape_of
-from mpijax.ops.ordering import permutation, sorted_values
+from mpijax.ops.ordering import permutation, sorted_by_first, sorted_values
 from mpijax.ops.shapes import broadcast_in_dim, expand_dims
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero
@@ -66,6 +66,9 @@ def _sort_reference(*xs, dimension, is_stable, num_keys):
         out = sorted_values(xs[0], dimension)
         if out is not None:
             return [out]
+    outs = sorted_by_first(xs, dimension) if num_keys == 1 else None
+    if outs is not None:
+        return outs
     order = permutation(xs[:num_keys], dimension)
     if any(x.ndim > order.ndim for x in xs):
         return [
