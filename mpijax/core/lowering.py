@@ -27,6 +27,12 @@ class Elementwise:
     """`rule(builder, *scalars, **params) -> scalar` of the scalar layer.
 
     Operands have the shape of the result, or are scalars, or have size-1 axes to be repeated.
+
+    >>> from mpijax.extend import core, lowering
+    >>> rule = lowering.Elementwise(lambda b, x: lowering.on_floats(b, lambda x: x / (1.0 + x * x), x))
+    >>> p = core.Primitive("witch", type_rule=lambda x: x, reference=lambda x: x / (1 + x * x), lower=rule)
+    >>> p.bind(jnp.array([0.0, 1.0, 2.0]))
+    Array([0. , 0.5, 0.4], dtype=float32)
     """
 
     rule: Callable
@@ -71,7 +77,14 @@ class Inline:
 
 @dataclass(frozen=True)
 class HostCall:
-    """`fun(*numpy arrays, **params) -> array or list of arrays`, called with the GIL held."""
+    """`fun(*numpy arrays, **params) -> array or list of arrays`, called with the GIL held.
+
+    >>> from mpijax.extend import core, lowering
+    >>> rule = lowering.HostCall(np.sort)
+    >>> p = core.Primitive("sorted_on_the_host", type_rule=lambda x: x, reference=np.sort, lower=rule)
+    >>> mpijax.jit(p.bind)(jnp.array([3, 1, 2]))
+    Array([1, 2, 3], dtype=int32)
+    """
 
     fun: Callable
 
@@ -88,7 +101,14 @@ class Communication:
 
 @dataclass(frozen=True)
 class Decompose:
-    """`fun(*tracers, **params) -> tracer(s)`: traced and inlined in place of the equation."""
+    """`fun(*tracers, **params) -> tracer(s)`: traced and inlined in place of the equation.
+
+    >>> from mpijax.extend import core, lowering
+    >>> rule = lowering.Decompose(lambda x: lax.mul(x, x))
+    >>> p = core.Primitive("squared_by_parts", type_rule=lambda x: x, reference=np.square, lower=rule)
+    >>> p.bind(jnp.arange(3))
+    Array([0, 1, 4], dtype=int32)
+    """
 
     fun: Callable
 
@@ -131,6 +151,9 @@ class NativeCode(Protocol):
 
     The function is `void f(void **buffers, const int64_t *words)`. buffers: operands, results, and
     `STATUS_BYTES` bytes that begin with an int32, which is 0 before the call and not 0 after one that failed.
+
+    >>> [name for name in ("address", "failed") if hasattr(mpijax.extend.lowering.NativeCode, name)]
+    ['address', 'failed']
     """
 
     words: tuple[int, ...]
@@ -152,6 +175,24 @@ class Native:
 
     aliases: the parameter with pairs (operand, result): the result begins with the operand's bytes, and is passed in
     the operand's place too.
+
+    >>> import numba
+    >>> from mpijax.extend import core, lowering
+    >>> floats, ints = numba.types.CPointer(numba.types.float32), numba.types.CPointer(numba.types.int64)
+    >>> @numba.cfunc(numba.types.void(numba.types.CPointer(floats), ints))
+    ... def double(buffers, words):
+    ...     for i in range(words[0]):
+    ...         buffers[1][i] = 2 * buffers[0][i]
+    >>> class Doubled:
+    ...     words, label = (3,), "doubled"
+    ...     def address(self):
+    ...         return double.address
+    ...     def failed(self, *arrays):
+    ...         raise RuntimeError("doubling failed")
+    >>> rule = lowering.Native(lambda operands, results: Doubled())
+    >>> p = core.Primitive("doubled_natively", type_rule=lambda x: x, reference=lambda x: 2 * x, lower=rule)
+    >>> p.bind(jnp.arange(3.0, dtype="float32"))
+    Array([0., 2., 4.], dtype=float32)
     """
 
     code: Callable[..., NativeCode]

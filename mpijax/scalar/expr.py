@@ -210,7 +210,14 @@ def elementary(function: Callable) -> Callable:
 
 
 def on_floats(b: Builder, function: Callable, *xs: Scalar) -> Scalar:
-    """function on Exprs of the operands; narrow floats widened before and rounded after."""
+    """function on Exprs of the operands; narrow floats widened before and rounded after.
+
+    >>> from mpijax.extend import core, lowering
+    >>> rule = lowering.Elementwise(lambda b, x, y: lowering.on_floats(b, lambda x, y: x * x + y, x, y))
+    >>> p = core.Primitive("square_plus", type_rule=lambda x, y: x, reference=lambda x, y: x * x + y, lower=rule)
+    >>> p.bind(jnp.array([2.0, 3.0]), jnp.array([1.0, 1.0]))
+    Array([ 5., 10.], dtype=float32)
+    """
     dtype = xs[0].dtype
     if info(dtype).kind != "n":
         return function(*(Expr(b, x) for x in xs)).s
