@@ -43,9 +43,11 @@ def load_plan(plan: Plan, name: str) -> program.Program:
     spec = _spec(plan, name)
     loaded = program.load(spec)
     if any(isinstance(s, CommStep) for s in walk(plan.steps)):
-        from mpijax.runtime.guard import before_first_run  # needs MPI to be running
+        from mpijax.runtime.freed import tie  # these need MPI to be running
+        from mpijax.runtime.guard import before_first_run
 
         loaded.first = before_first_run(spec.instructions, name)
+        tie(loaded, plan.steps)
     return loaded
 
 

@@ -1,0 +1,46 @@
+"""Programs whose communicator has been freed: an error, instead of a call on a handle that means nothing any more.
+
+MPICH gives the handle of a freed communicator to the next one, which the program would then use; in Open MPI it points
+to memory that has been given back. So each communicator of the user knows the programs that use it, and tells them
+when it goes. They live as long as it does.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from mpijax.compiler.plan import CommStep, walk
+from mpijax.runtime import mpi_start
+
+
+def tie(program: Any, steps: list[Any]) -> None:
+    """Have `program` raise RuntimeError at its next run once a communicator of its steps has been freed."""
+    MPI = mpi_start.start().MPI
+    for step in walk(steps):
+        if not isinstance(step, CommStep) or "comm" not in step.params:
+            continue
+        comm = step.params["comm"].value
+        if comm is None or comm in (MPI.COMM_WORLD, MPI.COMM_SELF):
+            continue
+        tied = comm.Get_attr(_key())
+        if tied is None:
+            comm.Set_attr(_key(), tied := {})
+        tied.setdefault(program, (step.kind.removeprefix("mpi_"), str(step.source) if step.source.file else ""))
+
+
+@functools.cache
+def _key() -> int:
+    return mpi_start.start().MPI.Comm.Create_keyval(delete_fn=_tell)
+
+
+def _tell(_comm: Any, _key: int, tied: dict[Any, tuple[str, str]]) -> None:
+    for program, (what, line) in tied.items():
+        program.first = functools.partial(_refuse, what, line)
+
+
+def _refuse(what: str, line: str) -> None:
+    raise RuntimeError(
+        f"{what} on rank {mpi_start.rank()}: invalid communicator: it has been freed since the program was compiled"
+        + (f"\nat {line}" if line else "")
+    )
