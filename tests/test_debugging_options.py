@@ -7,6 +7,7 @@ import logging
 
 import numpy as np
 import pytest
+from numpy_oracle import rows
 from oracle import OURS, THEIRS, run, sample
 
 X = sample(3)
@@ -200,6 +201,34 @@ def test_promotion_contexts_refuse():
         ones((2, 3)) + ones(3)
     with OURS.numpy_dtype_promotion("strict"), pytest.raises(Exception, match="[Pp]romotion"):
         ones(3) + ones(3, "int32")
+
+
+@pytest.mark.parametrize(
+    "source",
+    rows("""
+    n.array_equiv(x[0], x)
+    n.median(x, axis=1, keepdims=True)
+    n.nanquantile(x, 0.3, axis=0)
+    n.nanpercentile(x, n.array([10.0, 60.0]), axis=1)
+    n.quantile(x, 0.4, axis=0, method="inverted_cdf")
+    n.polyfit(x[0], x[1], 1)
+    n.polyfit(x[0], x.T, 1, w=abs(x[1]))
+    n.polyfit(x[0], x[1], 1, cov=True)[1]
+    n.polyfit(x[0], x[:2].T, 1, cov=True)[1]
+    J.scipy.special.multigammaln(abs(x) + 3, 2)
+    J.scipy.signal.stft(x.ravel(), nperseg=8)[2]
+    J.scipy.stats.rankdata(x, axis=1)
+    J.scipy.stats.rankdata(x, "min", axis=0)
+    """),
+)
+def test_functions_do_not_promote_of_themselves(source):
+    def value():
+        x = OURS.numpy.asarray(sample(3, 5))
+        return eval(source, {"J": OURS, "n": OURS.numpy, "x": x})
+
+    expected = value()
+    with OURS.numpy_rank_promotion("raise"), OURS.numpy_dtype_promotion("strict"):
+        np.testing.assert_array_equal(value(), expected)
 
 
 # ---------------------------------------------------------------- spans of time

@@ -68,9 +68,9 @@ def polyfit(
         left, right = _weighted(left, w), _weighted(right, w)
     # Columns of length 1 make the problem better conditioned.
     scale = jnp.sqrt((left * left).sum(axis=0))
-    left = left / scale
+    left = left / scale[np.newaxis, :]
     c, residuals, rank, singular = jnp.linalg.lstsq(left, right, rcond)
-    c = (c.T / scale).T
+    c = c / (scale if c.ndim == 1 else scale[:, np.newaxis])
     if full:
         return c, residuals, rank, singular, jnp.asarray(rcond)
     return (c, _covariance(left, scale, residuals, len(x), cov, y.ndim)) if cov else c
@@ -85,5 +85,5 @@ def _covariance(left: Any, scale: Any, residuals: Any, n: int, cov: bool | str, 
         raise ValueError("the number of data points must exceed order to scale the covariance matrix")
     else:
         factor = residuals / (n - order)
-    factor = jnp.atleast_1d(factor)
-    return base * factor if ndim == 1 else base[:, :, np.newaxis] * factor
+    factor = jnp.atleast_2d(factor)
+    return base * factor if ndim == 1 else base[:, :, np.newaxis] * factor[np.newaxis]

@@ -243,7 +243,7 @@ def _quantile(a, q, axis, method, keepdims, skip_nan, weights):
         a = lax.sort(a, dimension=a.ndim - 1)
     else:
         a, weights = lax.sort_key_val(a, weights, dimension=a.ndim - 1)
-    shares = jnp.atleast_1d(q)
+    shares = lax.reshape(q, (1,) * (a.ndim - 1) + (q.size,))
     if skip_nan:
         counts = lax.bitwise_not(is_nan).sum(axis=-1, keepdims=True, dtype=q.dtype)
     else:
@@ -265,7 +265,7 @@ def _at(a: Any, positions: Any) -> Any:
 
 
 def _between(a: Any, shares: Any, counts: Any, method: str) -> Any:
-    """Values [..., k] of sorted lines at shares [k] of the way from the first of `counts` elements to the last."""
+    """Values [..., k] of sorted lines at shares [..., k] of the way from the first of `counts` elements to the last."""
     one, zero = scalar_like(counts, 1), scalar_like(counts, 0)
     last = lax.sub(counts, one)
     way = shares * last
@@ -285,7 +285,7 @@ def _between(a: Any, shares: Any, counts: Any, method: str) -> Any:
 
 
 def _inverted_cdf(a: Any, shares: Any, counts: Any, weights: Any, skip_nan: bool) -> Any:
-    """The first elements [..., k] of sorted lines at which the running sum of weights reaches shares [k]."""
+    """The first elements [..., k] of sorted lines at which the running sum of weights reaches shares [..., k]."""
     if weights is None:
         weights = lax.full_like(a, 1.0)
     is_nan = lax.ne(a, a)

@@ -64,15 +64,37 @@ class ufunc:
     ):
         self.__doc__ = func.__doc__
         self.__name__ = self.__qualname__ = name or func.__name__
-        self._func = func
-        self.nin, self.nout = operator.index(nin), operator.index(nout)
-        self.nargs = operator.index(nargs or nin)
-        self.identity = identity
+        # What the hash is made of cannot be set.
+        self._fixed = func, operator.index(nin), operator.index(nout), operator.index(nargs or nin), identity
         self._call = call
         self._forms = {"reduce": reduce, "accumulate": accumulate, "at": at, "reduceat": reduceat}
 
+    @property
+    def _func(self) -> Callable:
+        return self._fixed[0]
+
+    @property
+    def nin(self) -> int:
+        """Number of arguments."""
+        return self._fixed[1]
+
+    @property
+    def nout(self) -> int:
+        """Number of results."""
+        return self._fixed[2]
+
+    @property
+    def nargs(self) -> int:
+        """Number of arguments that matter to the function."""
+        return self._fixed[3]
+
+    @property
+    def identity(self) -> Any:
+        """What leaves the other argument as it is, for reductions; None if there is none."""
+        return self._fixed[4]
+
     def _key(self) -> tuple:
-        return self._func, self.__name__, self.identity, self.nin, self.nout, self.nargs
+        return self.__name__, *self._fixed
 
     def __hash__(self) -> int:
         return hash(self._key())

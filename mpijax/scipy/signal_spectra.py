@@ -139,7 +139,7 @@ def _segments(x: Any, win: Any, trend: Callable, size: int, overlap: int, nfft: 
     parts = trend(x[..., starts[:, None] + np.arange(size)])
     if jnp.iscomplexobj(win):
         (parts,) = promote_dtypes_complex(parts)
-    parts = win * parts
+    parts = lax.expand_dims(win, range(parts.ndim - 1)) * parts
     return jnp_fft.rfft(parts.real, n=nfft) if onesided else jnp_fft.fft(parts, n=nfft)
 
 

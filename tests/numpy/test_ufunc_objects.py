@@ -20,6 +20,9 @@ def test_attributes(name):
         assert getattr(ours, attribute) == getattr(theirs, attribute)
     assert repr(ours) == repr(theirs)
     assert ours == getattr(OURS.numpy, name) and hash(ours) == hash(getattr(OURS.numpy, name))
+    for attribute in ("nin", "nout", "nargs", "identity", "_func"):
+        with pytest.raises(AttributeError):
+            setattr(ours, attribute, None)
 
 
 @pytest.mark.parametrize("name", BINARY)

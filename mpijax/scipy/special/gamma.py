@@ -231,6 +231,7 @@ def multigammaln(a: Any, d: Any) -> Any:
     d = static_int(d, "d argument of multigammaln")
     (a,) = inexact_args("multigammaln", a)
     halves = jnp.arange(d, dtype=a.dtype) / 2
+    halves = lax.expand_dims(halves, range(a.ndim))
     return gammaln(jnp.expand_dims(a, -1) - halves).sum(-1) + d * (d - 1) / 4 * float(np.log(np.pi))
 
 

@@ -115,7 +115,8 @@ def _ranks_in_order(starts, method):
     size, last_axis = starts.shape[-1], starts.ndim - 1
     ends = jnp.concatenate([starts[..., 1:], jnp.ones_like(starts[..., :1])], axis=-1)
     last = lax.cummin(jnp.where(ends, positions, size), axis=last_axis, reverse=True)
-    return {"min": first + 1, "max": last + 1}.get(method, 0.5 * (first + last) + 1)
+    middle = 0.5 * (first + last).astype(dtypes.default_float_dtype())
+    return {"min": first, "max": last}.get(method, middle) + 1
 
 
 def sem(
