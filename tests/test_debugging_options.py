@@ -206,7 +206,6 @@ def test_promotion_contexts_refuse():
 @pytest.mark.parametrize(
     "source",
     rows("""
-    n.array_equiv(x[0], x)
     n.median(x, axis=1, keepdims=True)
     n.nanquantile(x, 0.3, axis=0)
     n.nanpercentile(x, n.array([10.0, 60.0]), axis=1)

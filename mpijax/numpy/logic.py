@@ -13,7 +13,6 @@ from mpijax.numpy.complexes import imag
 from mpijax.numpy.constructors import asarray
 from mpijax.numpy.util import (
     as_array,
-    broadcast_to,
     check_arraylike,
     convert,
     ensure_arraylike,
@@ -388,10 +387,10 @@ def array_equiv(a1, a2):
     """
     a1, a2 = asarray(a1), asarray(a2)
     try:
-        shape = lax.broadcast_shapes(a1.shape, a2.shape)
+        lax.broadcast_shapes(a1.shape, a2.shape)
     except ValueError:
         return as_array(False)
-    return _all(equal(broadcast_to(a1, shape), broadcast_to(a2, shape)))
+    return _all(equal(a1, a2))
 
 
 @jit
