@@ -17,6 +17,7 @@ from libc.string cimport memcpy, memset
 cdef extern from "small.h" nogil:
     # Each returns a mask of the matrices that it left to LAPACK.
     int64_t small_lanes(int64_t kind, int64_t m, int64_t n, int64_t stack)
+    int64_t small_lanes_of_spectra(int64_t kind, int64_t m, int64_t n, int64_t stack)
     uint32_t small_cholesky(int64_t kind, const void* a, int count, int n, void* out)
     uint32_t small_qr(int64_t kind, const void* a, int count, int m, int n, int columns, void* q, void* r)
     uint32_t small_lu(int64_t kind, const void* a, int count, int m, int n, void* out, int32_t* pivots)
@@ -240,7 +241,7 @@ cdef void eigh(void** buffers, const int64_t* words) noexcept nogil:
     """a -> vectors, values; option: lower."""
     cdef int64_t kind = words[0], k, size = bytes_of(kind), real = real_bytes(kind)
     cdef int n = words[2], info = 0, lwork = -1, lrwork = -1, liwork = -1, integer = 1
-    cdef int64_t step = <int64_t>n * n * size, lanes = small_lanes(kind, n, n, words[1])
+    cdef int64_t step = <int64_t>n * n * size, lanes = small_lanes_of_spectra(kind, n, n, words[1])
     cdef uint32_t left = 0
     cdef char triangle = c"L" if words[4] else c"U"
     cdef double complex asked = 0, asked_real = 0
@@ -308,7 +309,8 @@ cdef void svd(void** buffers, const int64_t* words) noexcept nogil:
     cdef char job = (c"A" if words[5] else c"S") if vectors else c"N"
     cdef int64_t step = <int64_t>m * n * size, u_step = <int64_t>m * u_columns * size
     cdef int64_t vt_step = <int64_t>vt_rows * n * size
-    cdef int64_t lanes = small_lanes(kind, m, n, words[1]) if m == n or not (vectors and words[5]) else 0
+    cdef bint whole = m == n or not (vectors and words[5])
+    cdef int64_t lanes = small_lanes_of_spectra(kind, m, n, words[1]) if whole else 0
     cdef uint32_t left = 0
     cdef int64_t reals = 7 * few + max(5 * <int64_t>few * few + 7 * few, 2 * <int64_t>many * few
                                        + 2 * <int64_t>few * few + few)

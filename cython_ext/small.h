@@ -12,7 +12,7 @@
 #include "wide.h"
 
 #define SMALL 8 /* rows and columns at most: beyond that a matrix fills vectors by itself */
-#define SMALL_ALONE 6 /* a few larger ones are faster one by one */
+#define SMALL_SPECTRA 64 /* matrices, at least, whose vectors do not get LAPACK's signs, so that few are as in LAPACK */
 #define SMALL_SWEEPS 20 /* of Jacobi's rotations; 4 to 7 are usual */
 
 #define SMALL_INLINE static inline __attribute__((always_inline))
@@ -65,8 +65,13 @@
 /* Matrices a function takes at a time, for the kinds of numbers of lapack.pyx; 0 if the stack is better left to LAPACK. */
 static int small_lanes(int64_t kind, int64_t m, int64_t n, int64_t stack) {
     int64_t largest = m > n ? m : n;
-    if (kind > 1 || m == 0 || n == 0 || largest > SMALL || (largest > SMALL_ALONE && stack < 4)) return 0;
+    if (kind > 1 || m == 0 || n == 0 || largest > SMALL || stack == 0) return 0;
     return kind == 1 ? 8 : 16;
+}
+
+/* The same for eigenvalues and singular values. */
+static int small_lanes_of_spectra(int64_t kind, int64_t m, int64_t n, int64_t stack) {
+    return stack < SMALL_SPECTRA ? 0 : small_lanes(kind, m, n, stack);
 }
 
 #define SMALL_CALL(name, ...) (kind == 1 ? name##_64(__VA_ARGS__) : name##_32(__VA_ARGS__))
