@@ -508,7 +508,7 @@ CREATION = _lines("""
     n.tri(3, 4, -1, dtype='uint8')
     n.tril_indices(3)
     n.triu_indices(3, 1)
-    n.result_type('int8', 'float16'), n.promote_types('int8', 'uint8')
+    n.zeros(1, n.result_type('int8', 'float16')), n.zeros(1, n.promote_types('int8', 'uint8'))
     n.can_cast('int8', 'int16'), n.isdtype(n.float32, 'real floating'), n.issubdtype('int8', n.integer), n.iterable(3)
     L.broadcasted_iota('int32', (2, 3), 1)
     L.iota('float32', 4)

@@ -97,7 +97,6 @@ def _elementwise(case: Case) -> bool:
     return all(leaf[0] == shape for leaf in types_of(OURS, case)[1])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("row", CREATION, ids=lambda row: row.source)
 def test_created(row):
     case = Case(row, "nothing", [])
