@@ -61,10 +61,24 @@ def lower(node: Node, stored: Callable) -> list[tuple[str, Any]]:
 
 def _logaddexp(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     """log(exp(x) + exp(y)); the sum where the difference is undefined: of equal infinities, and of NaN."""
+    if x.imag is not None:
+        return _complex_logaddexp(b, x, y)
     table = rules()
     delta = b.sub(x, y)
     small = table["log1p"](b, table["exp"](b, b.neg(b.abs(delta))))
     return b.select(b.is_nan(delta), b.add(x, y), b.add(b.maximum(x, y), small))
+
+
+def _complex_logaddexp(b: Builder, x: Scalar, y: Scalar) -> Scalar:
+    """The same of complex numbers, its imaginary part in [-pi, pi)."""
+    table = rules()
+    larger = table["max"](b, x, y)
+    delta = table["sub"](b, table["add"](b, x, y), table["add"](b, larger, larger))
+    out = table["add"](b, larger, table["log1p"](b, table["exp"](b, delta)))
+    half, turn, zero = (b.const(v, out.imag.dtype) for v in (np.pi, 2 * np.pi, 0))
+    rest = table["rem"](b, b.add(out.imag, half), turn)
+    rest = b.select(b.compare("lt", rest, zero), b.add(rest, turn), rest)
+    return Scalar(out.dtype, out.ir, b.sub(rest, half))
 
 
 def _rule(op: str) -> Callable:

@@ -79,6 +79,8 @@ def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
 def logaddexp(x, y):
     """log(exp(x) + exp(y)) without overflow."""
     high = registry["max"].bind(x, y)
+    if dtypes.issubdtype(x.dtype, np.complexfloating):
+        return _complex_logaddexp(x, y, high)
     delta = registry["sub"].bind(x, y)
     # Equal infinities have no difference; their sum is the answer, and NaN for NaN.
     undefined = registry["ne"].bind(delta, delta)
@@ -86,6 +88,18 @@ def logaddexp(x, y):
     small = registry["exp"].bind(registry["neg"].bind(registry["abs"].bind(delta)))
     result = registry["add"].bind(high, registry["log1p"].bind(small))
     return registry["select_n"].bind(undefined, result, total)
+
+
+def _complex_logaddexp(x, y, larger):
+    """The same of complex numbers, its imaginary part in [-pi, pi)."""
+    delta = registry["sub"].bind(registry["add"].bind(x, y), registry["add"].bind(larger, larger))
+    out = registry["add"].bind(larger, registry["log1p"].bind(registry["exp"].bind(delta)))
+    imaginary = registry["imag"].bind(out)
+    half, turn = full_like(imaginary, np.pi), full_like(imaginary, 2 * np.pi)
+    rest = registry["rem"].bind(registry["add"].bind(imaginary, half), turn)
+    negative = registry["lt"].bind(rest, full_like(rest, 0))
+    rest = registry["select_n"].bind(negative, rest, registry["add"].bind(rest, turn))
+    return registry["complex"].bind(registry["real"].bind(out), registry["sub"].bind(rest, half))
 
 
 def _logaddexp_jvp(primals, tangents):
@@ -138,6 +152,13 @@ def _reference(accumulate: Callable) -> Callable:
     return reference
 
 
+def _running_logsumexp(x: np.ndarray, axis: int) -> np.ndarray:
+    if x.dtype.kind != "c":
+        return np.logaddexp.accumulate(x, axis)
+    top = np.maximum.accumulate(x.real, axis).max(axis, keepdims=True)
+    return np.log(np.add.accumulate(np.exp(x - top), axis)) + top
+
+
 def _batch(primitive_of: Callable) -> Callable:
     def batch(axis_data, args, dims, *, axis, reverse):
         (dim,) = dims
@@ -180,4 +201,4 @@ cumsum_p.transpose = lambda ct, _operand, *, axis, reverse: [cumsum(ct, axis, no
 cumprod_p = _define("cumprod", "mul", lambda x, axis: np.multiply.accumulate(x, axis, dtype=x.dtype), _apply("mul"))
 cummax_p = _define("cummax", "max", np.maximum.accumulate, _apply("max"))
 cummin_p = _define("cummin", "min", np.minimum.accumulate, _apply("min"))
-cumlogsumexp_p = _define("cumlogsumexp", "logaddexp", np.logaddexp.accumulate, logaddexp)
+cumlogsumexp_p = _define("cumlogsumexp", "logaddexp", _running_logsumexp, logaddexp)

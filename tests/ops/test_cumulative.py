@@ -88,3 +88,15 @@ def test_derivatives_to_order_two_and_batches(name):
 
     check(second, x, jaxpr=False, eager=False, rtol=1e-4, atol=1e-4)
     check(lambda J: J.vmap(lambda x: getattr(J.lax, name)(x, 1), in_axes=1), x[None].repeat(3, 0), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("reverse", (False, True))
+def test_logsumexp_of_complex_numbers_has_its_angle_in_one_turn(reverse):
+    x = numbers((3, 40), np.complex64, scale=2.0) * np.exp(1j * np.arange(40)).astype(np.complex64)
+    got = np.asarray(compiled("cumlogsumexp", 1, reverse)(x))
+    sums = np.flip(np.cumsum(np.flip(np.exp(x), 1), 1), 1) if reverse else np.cumsum(np.exp(x), 1)
+    np.testing.assert_allclose(np.exp(got), sums, rtol=1e-3, atol=1e-3)
+    assert (np.abs(got.imag) <= np.float32(np.pi)).all()
+    if not reverse:
+        tangent = mpijax.jvp(lambda x: lax.cumlogsumexp(x, 1), (x,), (x,))[1]
+        np.testing.assert_allclose(np.asarray(tangent) * sums, np.cumsum(np.exp(x) * x, 1), rtol=1e-2, atol=2e-2)
