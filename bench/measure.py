@@ -18,6 +18,8 @@ def steady(call, wait, budget: float, comm=None) -> float:
     start = clock()
     wait(call())
     once = clock() - start
+    if comm is not None:
+        once = comm.bcast(once)    # so that all ranks make the same calls
     if once < SYNC:
         start = clock()
         for _ in range(50):
