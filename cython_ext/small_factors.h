@@ -17,6 +17,13 @@ SMALL_INLINE uint32_t NAMED(mask)(const T *odd, int count) {
     return found;
 }
 
+/* Matrices with a number that is not finite are odd. */
+SMALL_INLINE void NAMED(find_odd)(T (*a)[LANES], int size, T *odd) {
+    EACH odd[l] = 0;
+    for (int e = 0; e < size; e++) EACH odd[l] += 0 * a[e][l]; /* NaN where a number is not finite */
+    EACH odd[l] = odd[l] == 0 ? 0 : 1;
+}
+
 /* The lower triangle becomes the factor, what is above stays. */
 SMALL_INLINE uint32_t NAMED(cholesky_of)(const T *x, int count, int n, T *out) {
     T a[SMALL * SMALL][LANES], odd[LANES] = {0};
@@ -43,10 +50,24 @@ static WIDE uint32_t NAMED(cholesky)(const T *x, int count, int n, T *out) {
     return NAMED(cholesky_of)(x, count, n, out);
 }
 
+/* Applies reflection k, whose vector is kept in column k of a[m, n], to the columns of x[m, columns] beyond k. */
+SMALL_INLINE void NAMED(apply)(T (*x)[LANES], int columns, T (*a)[LANES], int k, int m, int n, const T *tau) {
+    T dot[LANES];
+    for (int j = k + 1; j < columns; j++) {
+        EACH dot[l] = x[k * columns + j][l];
+        for (int i = k + 1; i < m; i++) EACH dot[l] += a[i * n + k][l] * x[i * columns + j][l];
+        EACH {
+            dot[l] *= tau[l];
+            x[k * columns + j][l] -= dot[l];
+        }
+        for (int i = k + 1; i < m; i++) EACH x[i * columns + j][l] -= a[i * n + k][l] * dot[l];
+    }
+}
+
 /* Column k of a[m, n] becomes that of R and, below the diagonal, the vector v of the reflection 1 - tau v v^T, v_k = 1.
    R has LAPACK's signs. Where the column's length cannot be had from squares the matrix is odd. */
 SMALL_INLINE void NAMED(reflect)(T (*a)[LANES], int k, int m, int n, T *tau, T *odd) {
-    T squares[LANES] = {0}, sizes[LANES] = {0}, factor[LANES], dot[LANES], *diagonal = a[k * n + k];
+    T squares[LANES] = {0}, sizes[LANES] = {0}, factor[LANES], *diagonal = a[k * n + k];
     for (int i = k + 1; i < m; i++) EACH {
         squares[l] += a[i * n + k][l] * a[i * n + k][l];
         sizes[l] += ABS(a[i * n + k][l]);
@@ -61,40 +82,21 @@ SMALL_INLINE void NAMED(reflect)(T (*a)[LANES], int k, int m, int n, T *tau, T *
         diagonal[l] = nothing != 0 ? alpha : beta;
     }
     for (int i = k + 1; i < m; i++) EACH a[i * n + k][l] *= factor[l];
-    for (int j = k + 1; j < n; j++) {
-        EACH dot[l] = a[k * n + j][l];
-        for (int i = k + 1; i < m; i++) EACH dot[l] += a[i * n + k][l] * a[i * n + j][l];
-        EACH {
-            dot[l] *= tau[l];
-            a[k * n + j][l] -= dot[l];
-        }
-        for (int i = k + 1; i < m; i++) EACH a[i * n + j][l] -= a[i * n + k][l] * dot[l];
-    }
+    NAMED(apply)(a, n, a, k, m, n, tau);
 }
 
 /* Applies reflection k, kept in a[m, n], to q[m, columns], which is the identity but for the columns beyond k. */
 SMALL_INLINE void NAMED(unfold)(T (*q)[LANES], T (*a)[LANES], int k, int m, int n, int columns, const T *tau) {
-    T dot[LANES];
-    for (int j = k + 1; j < columns; j++) {
-        EACH dot[l] = q[k * columns + j][l];
-        for (int i = k + 1; i < m; i++) EACH dot[l] += a[i * n + k][l] * q[i * columns + j][l];
-        EACH {
-            dot[l] *= tau[l];
-            q[k * columns + j][l] -= dot[l];
-        }
-        for (int i = k + 1; i < m; i++) EACH q[i * columns + j][l] -= a[i * n + k][l] * dot[l];
-    }
+    NAMED(apply)(q, columns, a, k, m, n, tau);
     EACH q[k * columns + k][l] = 1 - tau[l];
     for (int i = k + 1; i < m; i++) EACH q[i * columns + k][l] = -tau[l] * a[i * n + k][l];
 }
 
 SMALL_INLINE uint32_t NAMED(qr_of)(const T *x, int count, int m, int n, int columns, T *q_out, T *r_out) {
-    T a[SMALL * SMALL][LANES], q[SMALL * SMALL][LANES], tau[SMALL][LANES], odd[LANES] = {0};
+    T a[SMALL * SMALL][LANES], q[SMALL * SMALL][LANES], tau[SMALL][LANES], odd[LANES];
     int few = m < n ? m : n;
     NAMED(load)(a, x, count, m * n);
-    EACH odd[l] = 0;
-    for (int e = 0; e < m * n; e++) EACH odd[l] += 0 * a[e][l]; /* NaN where a number is not finite */
-    EACH odd[l] = odd[l] == 0 ? 0 : 1;
+    NAMED(find_odd)(a, m * n, odd);
     for (int k = 0; k < few; k++) NAMED(reflect)(a, k, m, n, tau[k], odd);
     for (int i = 0; i < m; i++)
         for (int j = 0; j < columns; j++) EACH q[i * columns + j][l] = i == j;
@@ -112,11 +114,10 @@ static WIDE uint32_t NAMED(qr)(const T *x, int count, int m, int n, int columns,
 
 /* Rows are exchanged for the first of the largest pivots. pivots[count, min(m, n)]: the row exchanged with each. */
 SMALL_INLINE uint32_t NAMED(lu_of)(const T *x, int count, int m, int n, T *out, int32_t *pivots) {
-    T a[SMALL * SMALL][LANES], chosen[SMALL][LANES], odd[LANES] = {0};
+    T a[SMALL * SMALL][LANES], chosen[SMALL][LANES], odd[LANES];
     int few = m < n ? m : n;
     NAMED(load)(a, x, count, m * n);
-    for (int e = 0; e < m * n; e++) EACH odd[l] += 0 * a[e][l];
-    EACH odd[l] = odd[l] == 0 ? 0 : 1;
+    NAMED(find_odd)(a, m * n, odd);
     for (int k = 0; k < few; k++) {
         T best[LANES], *place = chosen[k], inverse[LANES], held[LANES];
         EACH best[l] = ABS(a[k * n + k][l]);
