@@ -156,3 +156,7 @@ class JaxprTypeError(TypeError):
 
 class JaxRuntimeError(RuntimeError):
     """A compiled program failed: no memory, a failed library call, communication that does not match."""
+
+
+class MismatchError(JaxRuntimeError):
+    """Ranks of a communicator are about to communicate in ways that do not belong together."""

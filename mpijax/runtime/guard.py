@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core.errors import MismatchError
 from mpijax.runtime import mpi_start, pairing
-from mpijax.runtime.pairing import MismatchError
 from mpijax.runtime.program import Comm, Loop, Switch, While
 from mpijax.runtime.recorder import COLLECTIVE, GUARD, Group, Site, ranges, recorder
 

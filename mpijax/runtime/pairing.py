@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.errors import JaxRuntimeError
+from mpijax.core.errors import MismatchError
 from mpijax.ops.rank_messages import DERIVATIVES, PRIMAL, SHOWN
 from mpijax.runtime import mpi_start
 from mpijax.runtime.program import Comm, Loop, Switch, While
@@ -43,10 +43,6 @@ _DIFFERS, _NO_MORE = b"!", b"."
 
 # Of a derivative: ("to" or "from", tag, bytes).
 Item = tuple[str, int, int]
-
-
-class MismatchError(JaxRuntimeError):
-    """Ranks of a communicator are about to communicate in ways that do not belong together."""
 
 
 @dataclass
