@@ -11,7 +11,8 @@ differentiated, the comparison is given up; where it waits in anything else that
 ended, that is an error. If nothing can be seen (another node, calls of mpi4py) the comparison is given up after a
 while, and what then waits in vain is told by the watchdog.
 
-An edge is a pair of ranks of a communicator. A list is compared once; edges that were given up are not compared again.
+An edge is a pair of ranks of a communicator. A list is compared once, and another one with as many messages of the same
+sizes (`Edge.kind`) is taken for it; edges that were given up are not compared again.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ _DIFFERS, _NO_MORE = b"!", b"."
 
 # Of a derivative: ("to" or "from", tag, bytes).
 Item = tuple[str, int, int]
+# Of the derivatives of an edge: how many bytes go "to" and "from", in how many messages.
+Kind = frozenset[tuple[tuple[str, int], int]]
 
 
 @dataclass
@@ -63,8 +66,18 @@ class Edge:
         self.items[item] += times
         self.lines.setdefault(item, what)
 
+    def kind(self) -> Kind:
+        """What both ends must see alike: an end decides by what it has compared before whether the other one waits for it.
+
+        So it has no lines, which may be the same on one end only, and no tags, of which a receiver may take any.
+        """
+        totals: Counter[tuple[str, int]] = Counter()
+        for (way, _, nbytes), n in self.items.items():
+            totals[way, nbytes] += n
+        return frozenset(totals.items())
+
     def text(self) -> bytes:
-        """The list as the peer gets it, the same whenever the derivatives are."""
+        """The list as the peer gets it."""
         rows = [[*item, n, self.lines[item]] for item, n in sorted(self.items.items())]
         data = json.dumps(rows).encode()
         return data if self.counted and len(data) < LIST else b"?"
@@ -159,14 +172,14 @@ class Doubt(Exception):
 
 
 Key = tuple[int, int]
-_settled: dict[Key, set[bytes]] = {}
+_settled: dict[Key, set[Kind]] = {}
 _given_up: set[Key] = set()
 _outbox: list[tuple[Any, Any]] = []  # requests, and what they send
 
 
 def _is_new(edge: Edge) -> bool:
     key = edge.group.id, edge.peer
-    return key not in _given_up and edge.text() not in _settled.get(key, ())
+    return key not in _given_up and edge.kind() not in _settled.get(key, ())
 
 
 class _Line:
@@ -210,7 +223,7 @@ def _compare(edge: Edge) -> Generator[str | None, None, None]:
         elif found:
             yield message(edge.peer, found)
         else:
-            _settled.setdefault(key, set()).add(text)
+            _settled.setdefault(key, set()).add(edge.kind())
         yield ""
     except Doubt as doubt:
         _given_up.add(key)
@@ -282,7 +295,8 @@ def look(edge: Edge, waited: float, seen: dict[int, int]) -> Doubt | None:
         return unknown
     site = int(recorder.last(region)["site"])
     text = recorder.text_of(region, site)
-    if any(role in text for role in SHOWN.values()):
+    # A peer that can count its derivatives, of which this rank cannot say how many they are, may have compared before.
+    if any(role in text for role in SHOWN.values()) or edge.text() == b"?":
         return Doubt()
     own = edge.group.ranks.index(recorder.rank)
     sequence = recorder.sequence_of(region, site)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from launching import starts_jobs
@@ -63,6 +64,17 @@ def test_differences(here, there, number):
     assert len(pairing.differences(theirs, json.loads(mine.text()))) == number
 
 
+def test_what_both_ends_see_alike():
+    def kind(*instructions):
+        [edge] = pairing.edges((SEND, *instructions))
+        return edge.kind()
+
+    elsewhere = replace(BACK, source_line="other.py:5", sendtag=3, recvtag=-1)
+    assert kind(BACK) == kind(elsewhere) != kind(comm("recv", COTANGENT, source=1, nbytes=8))
+    assert kind(BACK, elsewhere) == kind(Loop(2, (BACK,))) != kind(BACK)
+    assert kind(BACK) != kind(comm("send", COTANGENT, dest=1))
+
+
 START = START_ALONE + """
 from mpijax import numpy as jnp
 x = jnp.arange(3.0)
@@ -85,6 +97,14 @@ jax.jit(jax.jacfwd(link))(x); jax.jit(jax.hessian(link))(x); jax.grad(jax.jit(li
 def ring(x): return jnp.sum(lax.fori_loop(0, 3, lambda i, y: mpi.sendrecv(y * x, y, (rank - 1) % size, (rank + 1) % size), x))
 jax.jit(jax.grad(ring))(x)
 print('all right', flush=True)
+""", 3),
+    "other lines": Job("""
+grad = jax.grad(link)
+def twice(x): return 2 * link(x)
+def again(x):
+    if rank + 1 < size: mpi.send(x, rank + 1)
+    return jnp.sum(x if rank == 0 else mpi.recv(x, rank - 1))
+jax.jit(grad)(x); jax.jit(jax.grad(twice if rank == 1 else again))(x); print('all right', flush=True)
 """, 3),
     "by operations": Job("(jax.jit(jax.grad(link)) if rank == 0 else jax.grad(link))(x); print('all right', flush=True)"),
     "tags": Job("""
@@ -110,6 +130,7 @@ told(jax.jit(jax.grad(pair)))
 DIFFER = r"do not differentiate the same messages:"
 EXPECTED = [
     ("right", 0, [r"all right([\s\S]*all right){2}"]),
+    ("other lines", 0, [r"all right([\s\S]*all right){2}"]),
     ("by operations", 0, [r"all right[\s\S]*all right"]),
     ("tags", 0, [
         rf"told to 0: rank 0 and rank 1 {DIFFER}.*rank 0: recv \(cotangent\) float32\[3\] source=1 at <string>.*no other end on rank 1",
