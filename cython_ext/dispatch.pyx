@@ -80,14 +80,13 @@ cdef extern from *:
     object take "mj_take"(PyObject* x)
 
 
-cdef PyObject* leaf_type(object leaf, object typeof, bint* plain) except NULL:
-    """The type of a leaf (borrowed for arrays; kept by the intern table for others). A shard is not plain."""
+cdef object leaf_type(object leaf, object typeof, bint* plain):
+    """The type of a leaf: an object of the user's may make it anew each time. A shard is not plain."""
     if is_array(<PyObject*>leaf):
         if (<ArrayBase>leaf).sharding != NULL and (<object>(<ArrayBase>leaf).sharding).is_followed:
             plain[0] = False
-        return (<ArrayBase>leaf).aval
-    aval = typeof(leaf)
-    return <PyObject*>aval
+        return <object>(<ArrayBase>leaf).aval
+    return typeof(leaf)
 
 
 cdef class JitBase:
@@ -128,7 +127,7 @@ cdef class JitBase:
         cdef object structure
         cdef Py_ssize_t n, i
         cdef tuple key
-        cdef PyObject* aval
+        cdef object aval
         structure = flatten_into((args, kwargs) if kwargs else args, leaves)
         n = PyList_GET_SIZE(leaves)
         key = PyTuple_New(n + 2)
@@ -139,8 +138,8 @@ cdef class JitBase:
         PyTuple_SET_ITEM(key, 1, number)
         for i in range(n):
             aval = leaf_type(<object>PyList_GET_ITEM(leaves, i), self.typeof, plain)
-            Py_INCREF(<object>aval)
-            PyTuple_SET_ITEM(key, i + 2, <object>aval)
+            Py_INCREF(aval)
+            PyTuple_SET_ITEM(key, i + 2, aval)
         return key
 
     def __call__(self, *args, **kwargs):
@@ -202,7 +201,7 @@ cdef class Eager:
         cdef tuple arguments = args if type(args) is tuple else tuple(args)
         cdef Py_ssize_t n = PyTuple_GET_SIZE(arguments), i
         cdef bint plain = True
-        cdef PyObject* aval
+        cdef object aval
         cdef PyObject* found = NULL
         cdef Program program
         cdef list converted = None
@@ -227,12 +226,12 @@ cdef class Eager:
                 given[i] = <PyObject*>number[1]
                 continue
             aval = leaf_type(<object>given[i], self.typeof, &plain)
-            Py_INCREF(<object>aval)
-            PyTuple_SET_ITEM(key, i + 2, <object>aval)
+            Py_INCREF(aval)
+            PyTuple_SET_ITEM(key, i + 2, aval)
             if not is_array(given[i]):
                 if converted is None:
                     converted = []
-                value = self.make_array(<object>given[i], <object>aval)
+                value = self.make_array(<object>given[i], aval)
                 converted.append(value)
                 given[i] = <PyObject*>value
         if not plain:

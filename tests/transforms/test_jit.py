@@ -334,3 +334,14 @@ def test_operations_name_the_users_line():
         ):
             text = OURS.jit(transformed).lower(X3).as_text()
             assert f"({f.__name__})" in text and text.count("test_jit.py:") == text.count(f"({f.__name__})"), text
+
+
+def test_an_object_whose_type_is_made_at_each_reading_is_refused():
+    class Odd:
+        aval = property(lambda self: object())
+
+    for f in (OURS.jit(lambda x: x), OURS.numpy.sin, OURS.lax.neg):
+        for _ in range(50):
+            with pytest.raises((TypeError, AttributeError)):
+                f(Odd())
+    gc.collect()
