@@ -9,7 +9,7 @@ import numpy as np
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.trace import Tracer
-from mpijax.numpy.logic import equal, less, logical_and, not_equal
+from mpijax.numpy.logic import equal, logical_and, not_equal
 from mpijax.numpy.util import (
     _where,
     as_array,
@@ -363,6 +363,8 @@ def float_power(x, y, /):
 def gcd(x1, x2):
     """Greatest common divisor of the absolute values of integers, elementwise.
 
+    The one that its dtype cannot hold, of the most negative integer with itself or 0, is that integer, as in NumPy.
+
     Raises:
       ValueError: an argument is not of an integer dtype.
 
@@ -378,7 +380,8 @@ def gcd(x1, x2):
         x if x.shape == shape else lax.broadcast_in_dim(x, shape, range(rank - x.ndim, rank))
         for x in (x1, x2)
     )
-    return lax.while_loop(_gcd_unfinished, _gcd_step, (absolute(x1), absolute(x2)))[0]
+    # The most negative integer has no absolute value, so the steps and the result may be negative.
+    return absolute(lax.while_loop(_gcd_unfinished, _gcd_step, (absolute(x1), absolute(x2)))[0])
 
 
 def _gcd_unfinished(pair):
@@ -387,16 +390,11 @@ def _gcd_unfinished(pair):
 
 
 def _gcd_step(pair):
-    """One step of Euclid's algorithm where it has not ended; the larger number comes first."""
+    """One step of Euclid's algorithm where it has not ended. JAX's also puts the larger number first, which it is but
+    for its sign, and so does not end where there is a sign."""
     x1, x2 = pair
     going = not_equal(x2, 0)
-    larger = _where(going, x2, x1)
-    going = not_equal(x2, 0)
-    smaller = _where(going, lax.rem(x1, x2), scalar_like(x2, 0))
-    swapped = less(larger, smaller)
-    first = _where(swapped, smaller, larger)
-    swapped = less(larger, smaller)
-    return first, _where(swapped, larger, smaller)
+    return _where(going, x2, x1), _where(going, lax.rem(x1, x2), scalar_like(x2, 0))
 
 
 @jit

@@ -285,12 +285,12 @@ def power(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     x, y = (s if s.imag is not None else b.convert(s, dtype) for s in (x, y))
     base, exponent = _parts(b, x), _parts(b, y)
     size, angle = log(base)
-    # A real exponent must not meet the infinite logarithm with its imaginary zero.
+    # A real exponent must not meet the infinite logarithm with its imaginary zero, which counts for its sign alone.
     turned = _times(exponent, (size, angle))
     real_exponent = exponent[1].eq(0.0)
     turned = (
         where(real_exponent, exponent[0] * size, turned[0]),
-        where(real_exponent, exponent[0] * angle, turned[1]),
+        where(real_exponent, exponent[0] * angle + exponent[1] * size.const(1.0).with_sign_of(size), turned[1]),
     )
     result = _plain_exp(turned)
     nothing = base[0].eq(0.0) & base[1].eq(0.0)

@@ -161,7 +161,18 @@ def test_weak_types_and_scalars_of_eager_results():
 def test_gcd_lcm():
     x, y = np.array([12, -18, 0, 7], np.int32), np.array([18, 24, 5, 0], np.int32)
     for name in ("gcd", "lcm"):
-        check(function(name), x, y)
+        check(function(name), x, y, jaxpr=False)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "uint16"])
+@pytest.mark.parametrize("name", ["gcd", "lcm"])
+def test_gcd_lcm_of_the_ends_of_the_range(name, dtype):
+    """NumPy's. JAX's do not end at the most negative integer."""
+    limits = np.iinfo(dtype)
+    x = np.array([limits.min, limits.min + 1, limits.min // 2, limits.max, 0, 1, 6, 64, *([-1, -2, -3] * (limits.min < 0))], dtype)
+    found = getattr(OURS.numpy, name)(x[:, None], x)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, getattr(np, name)(x[:, None], x))
 
 
 def test_messages():
