@@ -15,16 +15,7 @@ _PRIMITIVE = "it is a function of other operations here, without a primitive of 
 _LEFT_OUT: tuple[tuple[str, str], ...] = (
     ("indices are NumPy's slices: x[start:stop]", "ds"),
     ("generators that keep their keys are left to libraries", "experimental.random."),
-    (
-        "XLA's tokens are not needed: communication and callbacks run in the order of the source",
-        "lax.after_all lax.after_all_p lax.create_token lax.create_token_p extend.core.Token extend.core.AbstractToken",
-    ),
-    ("messages between two ranks are mpijax.mpi.send, recv and sendrecv", "lax.precv lax.psend"),
-    (
-        _PRIMITIVE,
-        """lax.dce_sink_p lax.device_put_p lax.ragged_all_to_all_p lax.select_and_scatter_p lax.stage_p
-        custom_derivatives.remat_opt_p interpreters.ad.add_jaxvals_p""",
-    ),
+    (_PRIMITIVE, "custom_derivatives.remat_opt_p interpreters.ad.add_jaxvals_p"),
     (
         "there is no XLA here: mpijax has a compiler and a runtime of its own",
         """cloud_tpu_init. collect_profile. lib. tools. jax2tf_associative_scan_reductions make_user_context

@@ -57,7 +57,7 @@ class Value:
             if aval.dtype == dtypes.float0:
                 self.element = np.dtype(np.bool_)
         else:
-            self.shape, self.element = (*aval.shape, *aval.dtype.physical_shape), np.dtype(np.uint32)
+            self.shape, self.element = (*aval.shape, *aval.dtype.physical_shape), aval.dtype.physical_dtype
 
     @property
     def size(self) -> int:

@@ -40,7 +40,7 @@ def run(builder, closed, params: dict[str, Any], inputs, source) -> list:
 
 def _over(closed, axes: Axes, in_names: Sequence[tuple]) -> tuple[Any, list[tuple]]:
     """The body over all of `axes`, and for each result the axes it differs along: these lead, in order."""
-    closed = _for_each_shard(closed)
+    closed = without_varying(closed)
     out_names: list[tuple] = [()] * len(closed.out_avals)
     for name, size in reversed(axes):
         flags = tuple(name in names for names in in_names)
@@ -50,9 +50,9 @@ def _over(closed, axes: Axes, in_names: Sequence[tuple]) -> tuple[Any, list[tupl
 
 
 @memo_on_jaxpr
-def _for_each_shard(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The same program for a `vmap` over shards: its types do not say over which mesh axes a value varies, and
-    functions of the host are called shard by shard."""
+def without_varying(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The same program, to be traced again where shards are not tracked: its types do not say over which mesh axes a
+    value varies, and functions of the host are called shard by shard."""
     known: dict[Any, Any] = {}
 
     def atom(v):
@@ -65,7 +65,7 @@ def _for_each_shard(closed: ClosedJaxpr) -> ClosedJaxpr:
 
     def parameter(x):
         if isinstance(x, ClosedJaxpr):
-            return _for_each_shard(x)
+            return without_varying(x)
         return type(x)(map(parameter, x)) if type(x) in (tuple, list) else x
 
     def equation(e):

@@ -18,6 +18,8 @@ from mpijax.compiler.layouts import Operation, Plan, Split, axes_in, local_shape
 from mpijax.compiler.messages import communicate, reduction_p
 from mpijax.core import effects as fx
 from mpijax.core.primitive import registry
+from mpijax.core.trace import named_axes
+from mpijax.ops.collectives.one_sided import paired
 
 
 def run_shards(builder, closed, params: dict[str, Any], inputs, source):
@@ -25,6 +27,9 @@ def run_shards(builder, closed, params: dict[str, Any], inputs, source):
     from mpijax.spmd.mesh import NamedSharding  # lies above
 
     mesh = params["mesh"]
+    if fx.one_sided in closed.effects:
+        with named_axes(dict(mesh.shape)):
+            closed = paired(local_shards.without_varying(closed))
     if mesh.is_local:
         return _run_local_shards(builder, closed, params, inputs, source)
     if mesh.is_multi_process and mesh.coordinates() is None:

@@ -111,6 +111,8 @@ class ShapedArray:
         return self._render(self.dtype.name if self.dtype != dtypes.float0 else "float0")
 
     def _render(self, dtype_name: str) -> str:
+        if isinstance(self.dtype, dtypes.TokenDType):
+            return self.dtype.name
         dims = ",".join(map(str, self.shape))
         return f"{dtype_name}[{dims}]{self._render_varying()}"
 
@@ -130,10 +132,14 @@ class ShapedArray:
         return ShapedArray(self.shape, dtypes.float0, False, self.vma)
 
     def __repr__(self) -> str:
+        if isinstance(self.dtype, dtypes.TokenDType):
+            return "AbstractToken()"
         weak = ", weak_type=True" if self.weak_type else ""
         return f"ShapedArray({self.str_short(short_dtypes=False)}{weak})"
 
     def __str__(self) -> str:
+        if isinstance(self.dtype, dtypes.TokenDType):
+            return repr(self)
         return ("~" if self.weak_type else "") + self.str_short(short_dtypes=False)
 
     def __reduce__(self):

@@ -57,7 +57,7 @@ from mpijax.core.dtype_kinds import (
     uint4,
     valid_dtypes,
 )
-from mpijax.core.extended import ExtendedDType, PRNGKeyDtype, extended, prng_key
+from mpijax.core.extended import ExtendedDType, PRNGKeyDtype, TokenDType, extended, prng_key
 from mpijax.core.promotion import TypePromotionError
 from mpijax.core.result_type import (
     join_dtypes,
@@ -74,6 +74,7 @@ from mpijax.core.result_type import (
 __all__ = [
     "ExtendedDType",
     "PRNGKeyDtype",
+    "TokenDType",
     "TypePromotionError",
     "bfloat16",
     "can_cast",

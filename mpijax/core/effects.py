@@ -74,6 +74,26 @@ class ExchangeEffect(CommunicationEffect):
 
 
 @dataclass(frozen=True)
+class OneSidedEffect(CommunicationEffect):
+    """The equation is one half of an exchange between shards, `psend` or `precv`."""
+
+    def __str__(self) -> str:
+        return "one-sided communication"
+
+
+@dataclass(frozen=True)
+class SinkEffect(Effect):
+    """The equation uses a value, so that it is computed though no result depends on it."""
+
+    @property
+    def kept(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return "NoDCE"
+
+
+@dataclass(frozen=True)
 class LinearEffect(Effect):
     """The equation makes a linear value out of nothing: the zero tangent of what an exchange sends."""
 
@@ -122,6 +142,8 @@ class FfiEffect(Effect):
 
 communication = CommunicationEffect()
 exchange = ExchangeEffect()
+one_sided = OneSidedEffect()
+sink = SinkEffect()
 linear = LinearEffect()
 no_effects: frozenset = frozenset()
 

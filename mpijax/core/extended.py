@@ -1,7 +1,8 @@
 """Extended dtypes: element types that NumPy does not know, each made of an array of a NumPy type.
 
-The one kept here is the PRNG key: an element of ``key<fry>`` is a ``uint32[2]``. An array of an extended
-dtype has the shape of its elements; the array that lies in memory has the shape ``shape + physical_shape``.
+Those kept here are the PRNG key, where an element of ``key<fry>`` is a ``uint32[2]``, and the token, which is made
+of nothing. An array of an extended dtype has the shape of its elements; the array that lies in memory has the shape
+``shape + physical_shape``.
 """
 
 from typing import Any
@@ -88,3 +89,35 @@ class PRNGKeyDtype(ExtendedDType):
     @staticmethod
     def _from_plain_(impl: Any) -> "PRNGKeyDtype":
         return PRNGKeyDtype(impl)
+
+
+class token(extended):
+    """Abstract scalar type of tokens."""
+
+
+class TokenDType(ExtendedDType):
+    """The dtype of tokens (`lax.create_token`): values without contents, that only depend on each other."""
+
+    __slots__ = ()
+
+    name = "Tok"
+    type = token
+    itemsize = 0
+    physical_dtype = np.dtype(np.bool_)
+    physical_shape = (0,)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is TokenDType
+
+    def __hash__(self) -> int:
+        return hash(TokenDType)
+
+    def __reduce__(self):
+        return TokenDType, ()
+
+    def _plain_(self) -> tuple[()]:
+        return ()
+
+    @staticmethod
+    def _from_plain_() -> "TokenDType":
+        return TokenDType()

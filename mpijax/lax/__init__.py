@@ -13,7 +13,8 @@ from mpijax import missing
 _MODULES: dict[str, str] = {
     # -- elementwise operations and reductions
     "ops.accuracy": "AccuracyMode Tolerance",
-    "lax.sinks": "dce_sink",
+    "ops.sinks": "dce_sink dce_sink_p",
+    "ops.tokens": "after_all after_all_p create_token create_token_p",
     "ops.ad_ops": "copy_p stop_gradient stop_gradient_p",
     "ops.approximate": "approx_max_k approx_min_k approx_top_k_p",
     "ops.associative": "associative_scan",
@@ -24,7 +25,8 @@ _MODULES: dict[str, str] = {
     "ops.bit_generators": "RandomAlgorithm rng_bit_generator rng_bit_generator_p rng_uniform rng_uniform_p",
     "lax.arrays": "broadcast_like dtype empty shape_as_value",
     "lax.composites": "composite",
-    "lax.ragged": "RaggedDotDimensionNumbers ragged_all_to_all ragged_dot ragged_dot_general",
+    "lax.ragged": "RaggedDotDimensionNumbers ragged_dot ragged_dot_general",
+    "lax.ragged_exchange": "ragged_all_to_all ragged_all_to_all_p",
     "lax.scaled": "scaled_dot",
     "ops.bitwise": """
         and_p bitwise_and bitwise_not bitwise_or bitwise_xor clz clz_p not_p or_p population_count
@@ -38,7 +40,8 @@ _MODULES: dict[str, str] = {
     "lax.convolution": """
         conv conv_general_dilated_local conv_general_dilated_patches conv_transpose conv_with_general_padding""",
     "ops.convert": """
-        bitcast_convert_type bitcast_convert_type_p convert_element_type convert_element_type_p stage""",
+        bitcast_convert_type bitcast_convert_type_p convert_element_type convert_element_type_p stage
+        stage_p""",
     "ops.positions": "argmax argmax_p argmin argmin_p",
     "ops.power": "integer_pow integer_pow_p pow pow_p reciprocal square square_p",
     "ops.reduce": "reduce reduce_p",
@@ -82,6 +85,7 @@ _MODULES: dict[str, str] = {
         concatenate concatenate_p index_in_dim slice slice_in_dim slice_p split split_p""",
     "ops.stacking": "stack stack_p tile tile_p unstack unstack_p",
     "ops.select_windows": "select_and_gather_add_p select_and_scatter_add_p",
+    "ops.select_and_scatter": "select_and_scatter_p",
     "ops.sort": "sort sort_key_val sort_p",
     "ops.top_k": "top_k top_k_p",
     "ops.window_shapes": "padtype_to_pads reduce_window_shape_tuple",
@@ -95,11 +99,12 @@ _MODULES: dict[str, str] = {
     "lax.loops": "map scan",
     "ops.control_flow.scan": "scan_p",
     # -- communication
+    "spmd.moves": "device_put_p",
     "spmd.constraints": "sharding_constraint_p with_sharding_constraint",
     "ops.collectives": """
         all_gather all_gather_p all_to_all all_to_all_p axis_index axis_index_p axis_size pbroadcast pcast pmax pmax_p
-        pmean pmin pmin_p ppermute ppermute_p pshuffle psum psum_invariant_p psum_p psum_scatter pswapaxes pvary
-        pvary_p reduce_scatter_p""",
+        pmean pmin pmin_p ppermute ppermute_p precv psend pshuffle psum psum_invariant_p psum_p psum_scatter pswapaxes
+        pvary pvary_p reduce_scatter_p""",
 }
 
 _HOME: dict[str, str] = {name: module for module, names in _MODULES.items() for name in names.split()}

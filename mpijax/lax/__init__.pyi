@@ -19,11 +19,10 @@ from mpijax.lax.implicit import custom_root as custom_root
 from mpijax.lax.loops import map as map
 from mpijax.lax.loops import scan as scan
 from mpijax.lax.ragged import RaggedDotDimensionNumbers as RaggedDotDimensionNumbers
-from mpijax.lax.ragged import ragged_all_to_all as ragged_all_to_all
 from mpijax.lax.ragged import ragged_dot as ragged_dot
 from mpijax.lax.ragged import ragged_dot_general as ragged_dot_general
+from mpijax.lax.ragged_exchange import ragged_all_to_all as ragged_all_to_all
 from mpijax.lax.scaled import scaled_dot as scaled_dot
-from mpijax.lax.sinks import dce_sink as dce_sink
 from mpijax.lax.while_loops import fori_loop as fori_loop
 from mpijax.lax.while_loops import while_loop as while_loop
 from mpijax.ops.accuracy import AccuracyMode as AccuracyMode
@@ -119,6 +118,7 @@ from mpijax.ops.shapes import expand_dims as expand_dims
 from mpijax.ops.shapes import rev as rev
 from mpijax.ops.shapes import squeeze as squeeze
 from mpijax.ops.shapes import transpose as transpose
+from mpijax.ops.sinks import dce_sink as dce_sink
 from mpijax.ops.slicing import concatenate as concatenate
 from mpijax.ops.slicing import index_in_dim as index_in_dim
 from mpijax.ops.slicing import slice as slice
@@ -143,6 +143,8 @@ from mpijax.ops.special import zeta as zeta
 from mpijax.ops.stacking import stack as stack
 from mpijax.ops.stacking import tile as tile
 from mpijax.ops.stacking import unstack as unstack
+from mpijax.ops.tokens import after_all as after_all
+from mpijax.ops.tokens import create_token as create_token
 from mpijax.ops.top_k import top_k as top_k
 from mpijax.ops.transcendental import acos as acos
 from mpijax.ops.transcendental import acosh as acosh
@@ -169,6 +171,7 @@ from mpijax.spmd.constraints import with_sharding_constraint as with_sharding_co
 
 def cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any, operand: Any = ...) -> Any: ...
 def switch(index: Any, branches: Any, *operands: Any, operand: Any = ...) -> Any: ...
+ragged_all_to_all_p: Any
 copy_p: Any
 stop_gradient_p: Any
 approx_top_k_p: Any
@@ -211,6 +214,8 @@ def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = ...) -> Any: ...
 pmin_p: Any
 def ppermute(x: Any, axis_name: Any, perm: Any) -> Any: ...
 ppermute_p: Any
+def precv(token: Any, out_shape: Any, axis_name: Any, perm: Any) -> Any: ...
+def psend(x: Any, axis_name: Any, perm: Any) -> Any: ...
 def pshuffle(x: Any, axis_name: Any, perm: Any) -> Any: ...
 def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = ...) -> Any: ...
 psum_invariant_p: Any
@@ -237,6 +242,7 @@ def conv_general_shape_tuple(lhs_shape: Any, rhs_shape: Any, window_strides: Any
 def conv_transpose_shape_tuple(lhs_shape: Any, rhs_shape: Any, window_strides: Any, padding: Any, dimension_numbers: Any) -> Any: ...
 bitcast_convert_type_p: Any
 convert_element_type_p: Any
+stage_p: Any
 conv_general_dilated_p: Any
 def broadcasted_iota(dtype: Any, shape: Any, dimension: Any, *, out_sharding: Any = ...) -> Any: ...
 def full(shape: Any, fill_value: Any, dtype: Any = ..., *, sharding: Any = ...) -> Any: ...
@@ -289,6 +295,7 @@ scatter_p: Any
 scatter_sub_p: Any
 clamp_p: Any
 select_n_p: Any
+select_and_scatter_p: Any
 select_and_gather_add_p: Any
 select_and_scatter_add_p: Any
 def broadcast(operand: Any, sizes: Any, *, out_sharding: Any = ...) -> Any: ...
@@ -300,6 +307,7 @@ reshape_p: Any
 rev_p: Any
 squeeze_p: Any
 transpose_p: Any
+dce_sink_p: Any
 concatenate_p: Any
 slice_p: Any
 split_p: Any
@@ -320,6 +328,8 @@ zeta_p: Any
 stack_p: Any
 tile_p: Any
 unstack_p: Any
+after_all_p: Any
+create_token_p: Any
 top_k_p: Any
 acos_p: Any
 acosh_p: Any
@@ -368,3 +378,4 @@ round_p: Any
 sign_p: Any
 def reduce_window_shape_tuple(operand_shape: Any, window_dimensions: Any, window_strides: Any, padding: Any, base_dilation: Any = ..., window_dilation: Any = ...) -> Any: ...
 sharding_constraint_p: Any
+device_put_p: Any

@@ -1,4 +1,4 @@
-"""Products and exchanges of ragged arrays: consecutive groups of rows, whose sizes are values."""
+"""Products of ragged arrays: consecutive groups of rows, whose sizes are values."""
 
 from __future__ import annotations
 
@@ -10,20 +10,15 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.trace import axis_size, typeof
-from mpijax.ops.binary import add, max, min, sub
+from mpijax.core.trace import typeof
+from mpijax.ops.binary import sub
 from mpijax.ops.bitwise import bitwise_and
-from mpijax.ops.collectives import all_gather, axis_index
 from mpijax.ops.compare import ge, lt
-from mpijax.ops.convert import convert_element_type
 from mpijax.ops.creation import broadcasted_iota, full_like
 from mpijax.ops.cumulative import cumsum
 from mpijax.ops.dot import DotDimensionNumbers, dot_general
-from mpijax.ops.dynamic import dynamic_index_in_dim
-from mpijax.ops.indexing import index_take
 from mpijax.ops.select import select
 from mpijax.ops.shapes import broadcast_in_dim, transpose
-from mpijax.ops.slicing import index_in_dim
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,99 +210,3 @@ def _by_group(x: Any, sizes: Any, ragged: int, prefix: tuple[int, ...]) -> Any:
     inside = bitwise_and(ge(position, spread(starts)), lt(position, spread(ends)))
     repeated = broadcast_in_dim(x, full, tuple(range(1, len(full))))
     return select(inside, repeated, full_like(repeated, 0))
-
-
-def ragged_all_to_all(
-    operand: Any,
-    output: Any,
-    input_offsets: Any,
-    send_sizes: Any,
-    output_offsets: Any,
-    recv_sizes: Any,
-    *,
-    axis_name: Any,
-    axis_index_groups: Any = None,
-) -> Any:
-    """Slices of rows of `operand` go to the shards, at places of `output` that the sender says.
-
-    Slice i, `operand[input_offsets[i]:][:send_sizes[i]]`, is written by shard `i // (N // size)` at its row
-    `output_offsets[i]`, N being the length of the four integer vectors. Rows nobody writes stay as in `output`.
-
-    Sizes are values, so that no message can be shorter than the operand: communicates an allgather of `operand` and
-    of the vectors. Where sizes are known while tracing, `mpijax.mpi.alltoallv` sends just them.
-
-    Args:
-      operand: (m, ...).
-      output: (n, ...), of the same dtype and further axes.
-      recv_sizes: what the slices received measure; they follow from the senders' `send_sizes`, and are not read.
-
-    Raises:
-      ValueError: shapes or dtypes do not fit.
-
-    >>> mesh, all_rows = mpijax.make_mesh((1,), ("x",)), mpijax.P("x")
-    >>> move = lambda rows: lax.ragged_all_to_all(
-    ...     rows, jnp.zeros(4), *jnp.array([[1], [2], [0], [2]]), axis_name="x")
-    >>> mpijax.shard_map(move, mesh=mesh, in_specs=all_rows, out_specs=all_rows)(jnp.array([5.0, 6.0, 7.0]))
-    Array([6., 7., 0., 0.], dtype=float32)
-    """
-    vectors = (input_offsets, send_sizes, output_offsets, recv_sizes)
-    size = axis_size(axis_name) if axis_index_groups is None else len(axis_index_groups[0])
-    count = _check_exchange(typeof(operand), typeof(output), [typeof(v) for v in vectors], size)
-    gather = lambda x: all_gather(x, axis_name, axis_index_groups=axis_index_groups)
-    rows, starts, sizes, targets = map(gather, (operand, input_offsets, send_sizes, output_offsets))
-    me = _position(axis_name, axis_index_groups)
-    result = output
-    for source in range(size):
-        for part in range(count // size):
-            slot = add(convert_element_type(me, np.int32) * np.int32(count // size), np.int32(part))
-            start, length, target = (
-                dynamic_index_in_dim(index_in_dim(v, source, keepdims=False), slot, keepdims=False)
-                for v in (starts, sizes, targets)
-            )
-            result = _written(result, index_in_dim(rows, source, keepdims=False), start, length, target)
-    return result
-
-
-def _position(axis_name: Any, groups: Any) -> Any:
-    """This shard's place among those it exchanges with."""
-    if groups is None:
-        return axis_index(axis_name)
-    places = np.zeros(axis_size(axis_name), np.int32)
-    for group in groups:
-        places[list(group)] = np.arange(len(group))
-    return dynamic_index_in_dim(places, axis_index(axis_name), keepdims=False)
-
-
-def _check_exchange(operand: Any, output: Any, vectors: list[Any], size: int) -> int:
-    """The length of the vectors."""
-    if operand.dtype != output.dtype or operand.shape[1:] != output.shape[1:]:
-        raise ValueError(
-            "ragged_all_to_all: operand and output must have the same dtype and the same axes after the first, got "
-            f"{operand.str_short()} and {output.str_short()}."
-        )
-    shapes = {v.shape for v in vectors}
-    if len(shapes) != 1 or any(v.ndim != 1 or not dtypes.issubdtype(v.dtype, np.integer) for v in vectors):
-        listed = ", ".join(v.str_short() for v in vectors)
-        raise ValueError(
-            "ragged_all_to_all: input_offsets, send_sizes, output_offsets and recv_sizes must be integer vectors of "
-            f"the same length, got {listed}."
-        )
-    count = vectors[0].shape[0]
-    if not count or count % size:
-        raise ValueError(
-            f"ragged_all_to_all: the number of offsets ({count}) must be a multiple of the axis size ({size})."
-        )
-    return count
-
-
-def _written(result: Any, rows: Any, start: Any, length: Any, target: Any) -> Any:
-    """`result` with `length` of the rows from `start` at its row `target`."""
-    shape, available = typeof(result).shape, typeof(rows).shape[0]
-    if not available:
-        return result
-    row = broadcasted_iota(typeof(start).dtype, shape[:1], 0)
-    inside = bitwise_and(ge(row, target), lt(row, add(target, length)))
-    last = typeof(start).dtype.type(available - 1)
-    source = max(min(add(sub(row, target), start), last), last.dtype.type(0))
-    taken = index_take(rows, (source,), (0,))
-    return select(broadcast_in_dim(inside, shape, (0,)), taken, result)

@@ -63,6 +63,23 @@ def _staged(x: Any, aval: ShapedArray) -> Any:
     return trace.lift(value[()])
 
 
+class _Stage(Primitive):
+    """What is applied to a value makes it one of the program being traced, which takes no equation."""
+
+    def bind(self, x: Any) -> Any:  # type: ignore[override]
+        return stage(x)
+
+
+stage_p = _Stage(
+    "stage",
+    type_rule=lambda x: x,
+    reference=lambda x: x,
+    lower=Decompose(lambda x: x),
+    jvp=lambda primals, tangents: (*primals, *tangents),
+    transpose=lambda ct, x: [ct],
+    batch=lambda axis, args, dims: (*args, *dims),
+)
+
 # ---------------------------------------------------------------- convert_element_type
 
 

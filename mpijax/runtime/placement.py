@@ -31,16 +31,21 @@ def device_put(
     >>> mpijax.device_put(np.arange(3.0), mpijax.local_devices()[0])
     Array([0., 1., 2.], dtype=float32)
     """
-    layouts = device
-    if layouts is None or not isinstance(layouts, (list, tuple, dict)):
-        return tree.tree_map(lambda leaf: _put(leaf, layouts), x)
-    return tree.tree_map(_put, x, layouts)
+    leaves, structure = tree.tree_flatten(x)
+    if isinstance(device, (list, tuple, dict)):
+        places = structure.flatten_up_to(device)
+    else:
+        places = [device] * len(leaves)
+    if any(isinstance(leaf, Tracer) for leaf in leaves):
+        from mpijax.spmd.moves import put  # that layer lies above this one
+
+        outs = put(leaves, places, donate, may_alias)
+    else:
+        outs = list(map(_put, leaves, places))
+    return tree.tree_unflatten(structure, outs)
 
 
 def _put(x: Any, layout: Any) -> Any:
-    if isinstance(x, Tracer):
-        layout = getattr(layout, "sharding", layout)
-        return _laid_out(x, layout) if hasattr(layout, "mesh") else x
     aval = typeof(x)
     if not isinstance(x, ArrayBase):
         value = np.asarray(x).astype(aval.dtype, copy=False)

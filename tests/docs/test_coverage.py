@@ -1,7 +1,9 @@
 """docs/coverage.md says which names of JAX there are: it is up to date, and what is left out says why."""
 
 import importlib
-import importlib.util
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,28 +11,23 @@ import pytest
 from mpijax import missing
 
 pytest.importorskip("jax")
-SCRIPT = Path(__file__).parents[2] / "docs" / "make_coverage.py"
-COMPLETE = "numpy numpy.fft numpy.linalg lax.linalg nn nn.initializers random tree tree_util image ops dtypes".split()
+DOCS = Path(__file__).parents[2] / "docs"
+COMPLETE = """numpy numpy.fft numpy.linalg lax lax.linalg nn nn.initializers random tree tree_util image ops
+    dtypes""".split()
 
 
-@pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("make_coverage", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def test_the_document_is_up_to_date():
+    """Counted in a process of its own: modules that something else has imported are names of JAX's too."""
+    command = [sys.executable, str(DOCS / "make_coverage.py"), "--check"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_the_document_is_up_to_date(script):
-    assert script.DOCUMENT.read_text() == script.document(), "run: python docs/make_coverage.py"
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_what_must_be_complete_is(script):
-    for module in [f"jax.{m}" for m in COMPLETE] + [m for m in script.modules() if m.startswith("jax.scipy")]:
-        names = script.public_names(module)
-        assert [n for n in names if not script.has(module, n)] == [], module
+def test_what_must_be_complete_is():
+    rows = re.findall(r"^\| `jax\.?([\w.]*)` \| (\d+) \| (\S+)", (DOCS / "coverage.md").read_text(), re.MULTILINE)
+    share = {module: percent for module, count, percent in rows if int(count)}
+    wanted = [*COMPLETE, *(m for m in share if m.startswith("scipy"))]
+    assert {m: share[m] for m in wanted if share[m] != "100"} == {}
 
 
 @pytest.mark.parametrize("name", [n for n in missing.left_out() if not n.endswith((".", ".*"))])

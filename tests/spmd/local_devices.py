@@ -114,6 +114,13 @@ def of_looks(s):
     return s.over(shard, s.grid, s.P("i", "j"), s.P("i", "j"))(X)
 
 
+def halves(s, x, perm):
+    """JAX has them on GPUs only."""
+    if s is REAL:
+        return 2 * s.lax.ppermute(x, "i", perm)
+    return 2 * s.lax.precv(s.lax.psend(x, "i", perm), x, "i", perm)
+
+
 PROGRAMS = {
     "psum": on_line(lambda s, x: s.lax.psum(x, "i"), None),
     "psum of two axes": on_grid(lambda s, x: s.lax.psum(x, ("i", "j")), ()),
@@ -123,6 +130,7 @@ PROGRAMS = {
     "all_gather of two axes": on_grid(lambda s, x: s.lax.all_gather(x, ("i", "j"), axis=1, tiled=True)[:, :2]),
     "reduce scatter": on_line(lambda s, x: s.lax.psum_scatter(s.jnp.tile(x, (2, 1)), "i", tiled=True)),
     "all_to_all": on_line(lambda s, x: s.lax.all_to_all(x, "i", 1, 0, tiled=True), None, check_vma=False),
+    "halves of ppermute": on_line(lambda s, x: halves(s, x, [(0, 1), (1, 3), (3, 0)])),
     "ppermute": on_grid(lambda s, x: s.lax.ppermute(x, "j", [(0, 1)])),
     "positions": on_grid(lambda s, x: x + 10 * s.lax.axis_index("i") + s.lax.axis_index(("j", "i"))),
     "groups": on_line(lambda s, x: s.lax.psum(x, "i", axis_index_groups=[[0, 3], [1, 2]]), check_vma=False),

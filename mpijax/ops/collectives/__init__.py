@@ -8,6 +8,7 @@ from mpijax.ops.collectives.gather_scatter import (
     psum_scatter,
     reduce_scatter_p,
 )
+from mpijax.ops.collectives.one_sided import precv, precv_p, psend, psend_p
 from mpijax.ops.collectives.permutations import pbroadcast, pbroadcast_p, ppermute, ppermute_p, pshuffle
 from mpijax.ops.collectives.position import axis_index, axis_index_p, axis_size
 from mpijax.ops.collectives.reductions import pmax, pmax_p, pmean, pmin, pmin_p, psum, psum_invariant_p, psum_p
@@ -16,6 +17,6 @@ from mpijax.ops.collectives.varying import pcast, pvary, pvary_p
 __all__ = [
     "all_gather", "all_gather_invariant_p", "all_gather_p", "all_to_all", "all_to_all_p", "axis_index", "axis_index_p",
     "axis_size", "pbroadcast", "pbroadcast_p", "pcast", "pmax", "pmax_p", "pmean", "pmin", "pmin_p", "ppermute",
-    "ppermute_p", "pshuffle", "psum", "psum_invariant_p", "psum_p", "psum_scatter", "pswapaxes", "pvary", "pvary_p",
-    "reduce_scatter_p",
+    "ppermute_p", "precv", "precv_p", "psend", "psend_p", "pshuffle", "psum", "psum_invariant_p", "psum_p",
+    "psum_scatter", "pswapaxes", "pvary", "pvary_p", "reduce_scatter_p",
 ]  # fmt: skip

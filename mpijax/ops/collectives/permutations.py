@@ -34,16 +34,22 @@ def ppermute(x, axis_name, perm):
     >>> mpijax.vmap(lambda x: lax.ppermute(x, "i", [(0, 1), (1, 2)]), axis_name="i")(jnp.array([7, 8, 9]))
     Array([0, 7, 8], dtype=int32)
     """
+    names, perm = names_of(axis_name), check_pairs("ppermute", axis_name, perm)
+    return tree.tree_map(lambda leaf: ppermute_p.bind(varying(leaf, names), axis_name=names, perm=perm), x)
+
+
+def check_pairs(what: str, axis_name, perm) -> tuple[tuple[int, int], ...]:
+    """The pairs (source, destination) of a permutation; ValueError for those that are none, NameError for the axis."""
     names = names_of(axis_name)
     check_bound(names)
     perm = tuple((int(a), int(b)) for a, b in perm)
     size = named_axis_size(names)
     sources, targets = [a for a, _ in perm], [b for _, b in perm]
     if len(set(sources)) != len(perm) or len(set(targets)) != len(perm):
-        raise ValueError(f"ppermute sources and destinations must be unique, got {perm}.")
+        raise ValueError(f"{what} sources and destinations must be unique, got {perm}.")
     if any(not 0 <= i < size for i in sources + targets):
-        raise ValueError(f"ppermute: perm {perm} names a position outside of axis {axis_name!r} of size {size}.")
-    return tree.tree_map(lambda leaf: ppermute_p.bind(varying(leaf, names), axis_name=names, perm=perm), x)
+        raise ValueError(f"{what}: perm {perm} names a position outside of axis {axis_name!r} of size {size}.")
+    return perm
 
 
 def pshuffle(x, axis_name, perm):

@@ -1,0 +1,195 @@
+"""`psend` and `precv`: the two halves of a `ppermute`, written apart.
+
+All shards run one program, so each `precv` belongs to a `psend` before it: the first one over the same axis with the
+same pairs whose message has not been received. `paired` finds them in the body of a `shard_map` and makes the pair
+one exchange, at the place of the `psend`. No rank can wait for another one then that has not come to its half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mpijax.core import effects as fx
+from mpijax.core import tree
+from mpijax.core.avals import ShapedArray
+from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal
+from mpijax.core.lowering import Inline
+from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.source import inherited
+from mpijax.core.trace import trace_to_closed_jaxpr, typeof
+from mpijax.ops.collectives.permutations import check_pairs, ppermute_p
+from mpijax.ops.collectives.scope import check_bound, names_of, varying, vma_with
+from mpijax.ops.tokens import AbstractToken, abstract_token, create_token
+
+_NO_DERIVATIVE = Unsupported("psend and precv have no derivative; that of ppermute, which is both in one, is known")
+_WITHIN = Unsupported("psend and precv run within shard_map")
+_NOT_MAPPED = Unsupported(
+    "psend and precv are messages between shards, of whole shards: over the examples of a vmap use ppermute"
+)
+
+
+def psend(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
+    """Send `x` (a pytree) along named axes, to be received by `precv` with the same axes and pairs.
+
+    `perm` lists pairs (source, destination), as for `ppermute`. One exchange a leaf, within `shard_map`.
+
+    Returns:
+      A token for each leaf, for `precv`.
+
+    Raises ValueError for a `psend` whose message is never received, when the program is compiled.
+
+    >>> mesh, rows = mpijax.make_mesh((1,), ("x",)), mpijax.P("x")
+    >>> def f(x):
+    ...     return lax.precv(lax.psend(x, "x", [(0, 0)]), x, "x", [(0, 0)])
+    >>> mpijax.shard_map(f, mesh=mesh, in_specs=rows, out_specs=rows)(jnp.arange(3))
+    Array([0, 1, 2], dtype=int32)
+    """
+    names, pairs = names_of(axis_name), check_pairs("psend", axis_name, perm)
+    return tree.tree_map(lambda leaf: psend_p.bind(varying(leaf, names), axis_name=names, perm=pairs), x)
+
+
+def precv(token: Any, out_shape: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
+    """What was sent here by the `psend` with the same axes and pairs; zeros on shards that nobody sends to.
+
+    Args:
+      token: what that `psend` returned, or `create_token()`.
+      out_shape: has the shape and dtype of what is received.
+
+    Raises ValueError where no such `psend` stands before it in the program, when that is compiled; TypeError for what
+    is no token.
+
+    >>> mesh, rows = mpijax.make_mesh((1,), ("x",)), mpijax.P("x")
+    >>> f = lambda x: lax.precv(lax.psend(2 * x, "x", [(0, 0)]), x, "x", [(0, 0)])
+    >>> mpijax.shard_map(f, mesh=mesh, in_specs=rows, out_specs=rows)(jnp.arange(3))
+    Array([0, 2, 4], dtype=int32)
+    """
+    pairs = check_pairs("precv", axis_name, perm)
+    aval = ShapedArray(out_shape.shape, out_shape.dtype)
+    return precv_p.bind(token, out_shape=aval, axis_name=names_of(axis_name), perm=pairs)
+
+
+def _effects(params: dict[str, Any]) -> frozenset:
+    return frozenset([fx.one_sided, *(fx.NamedAxisEffect(n) for n in params["axis_name"])])
+
+
+def _psend_type(x, *, axis_name, perm):
+    check_bound(axis_name)
+    return abstract_token
+
+
+def _precv_type(token, *, out_shape, axis_name, perm):
+    check_bound(axis_name)
+    if not isinstance(token, AbstractToken):
+        raise TypeError(
+            f"precv takes a token first, from psend or lax.create_token(); got an array of type {token.str_short()}"
+        )
+    return out_shape
+
+
+def _precv_pretty(eqn, _names):
+    shown = {**eqn.params, "out_shape": eqn.params["out_shape"].str_short(short_dtypes=False)}
+    return sorted(shown.items())
+
+
+psend_p = Primitive(
+    "psend",
+    type_rule=_psend_type,
+    reference=_WITHIN,
+    lower=_WITHIN,
+    jvp=_NO_DERIVATIVE,
+    transpose=_NO_DERIVATIVE,
+    batch=_NOT_MAPPED,
+    effects=_effects,
+    vma=lambda avals, params: None,
+)
+
+precv_p = Primitive(
+    "precv",
+    type_rule=_precv_type,
+    reference=_WITHIN,
+    lower=_WITHIN,
+    jvp=_NO_DERIVATIVE,
+    transpose=_NO_DERIVATIVE,
+    batch=_NOT_MAPPED,
+    effects=_effects,
+    vma=vma_with("axis_name"),
+    pretty=_precv_pretty,
+)
+
+
+# ---------------------------------------------------------------- halves to pairs
+
+
+def paired(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The same program with `ppermute` in place of both halves; traced where the axes are in scope.
+
+    Raises ValueError for a half without another one.
+    """
+    body = _Body()
+    result = trace_to_closed_jaxpr(lambda *args: body.run(closed.jaxpr, closed.consts, args), closed.in_avals)
+    for (axis_name, perm), messages in body.sent.items():
+        for message in messages:
+            raise ValueError(
+                f"psend of {typeof(message).str_short()} over {axis_name} with perm={perm} is never received: write "
+                "precv with the same axis_name and perm behind it, in the same body of a loop, branch or function."
+            )
+    return result
+
+
+class _Body:
+    """The body of a program or loop; sent: by axes and pairs, what is on its way, in order."""
+
+    def __init__(self) -> None:
+        self.sent: dict[tuple, list[Any]] = {}
+
+    def run(self, jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+        env = dict(zip(jaxpr.constvars, consts, strict=True))
+        env.update(zip(jaxpr.invars, args, strict=True))
+        outer = inherited.source
+        try:
+            for eqn in jaxpr.eqns:
+                inherited.source = eqn.source if eqn.source.file else outer
+                outs = self.equation(eqn, [v.val if type(v) is Literal else env[v] for v in eqn.invars])
+                env.update((v, x) for v, x in zip(eqn.outvars, outs, strict=True) if type(v) is not DropVar)
+        finally:
+            inherited.source = outer
+        return [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]
+
+    def equation(self, eqn: Any, args: list[Any]) -> list[Any]:
+        primitive, params = eqn.primitive, eqn.params
+        if primitive is psend_p:
+            self.sent.setdefault((params["axis_name"], params["perm"]), []).append(ppermute_p.bind(*args, **params))
+            return [create_token()]
+        if primitive is precv_p:
+            return [self.receive(**params)]
+        if fx.one_sided in eqn.effects:
+            if isinstance(primitive.lower, Inline):
+                inner = params[primitive.lower.param]
+                return self.run(inner.jaxpr, inner.consts, args)
+            params = {name: _paired_inside(x) for name, x in params.items()}
+        outs = primitive.bind(*args, **params)
+        return outs if primitive.multiple_results else [outs]
+
+    def receive(self, out_shape: ShapedArray, axis_name: tuple, perm: tuple) -> Any:
+        messages = self.sent.get((axis_name, perm))
+        if not messages:
+            raise ValueError(
+                f"precv of {out_shape.str_short()} over {axis_name} with perm={perm} receives nothing: no psend with "
+                "the same axis_name and perm stands before it in the same body of a loop, branch or function. As all "
+                "shards run one program, the psend comes first."
+            )
+        message = messages.pop(0)
+        found = typeof(message)
+        if (found.shape, found.dtype) != (out_shape.shape, out_shape.dtype):
+            raise ValueError(
+                f"precv expects {out_shape.str_short()}, and the psend over {axis_name} with perm={perm} whose message "
+                f"is next sends {found.str_short()}: messages are received in the order in which they are sent."
+            )
+        return message
+
+
+def _paired_inside(x: Any) -> Any:
+    if isinstance(x, ClosedJaxpr) and fx.one_sided in x.effects:
+        return paired(x)
+    return type(x)(map(_paired_inside, x)) if type(x) in (tuple, list) else x

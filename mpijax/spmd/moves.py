@@ -1,0 +1,110 @@
+"""`device_put` of values that are being traced: in a program it says how they lie over devices from there on."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Any
+
+from mpijax.core.lowering import Decompose
+from mpijax.core.primitive import Primitive
+from mpijax.core.trace import typeof
+from mpijax.spmd.constraints import check_fits, lay_out, named_sharding
+from mpijax.spmd.mesh import NamedSharding, PartitionSpec
+from mpijax.transforms.transpose import UndefPrimal
+from mpijax.transforms.zeros import Zero, instantiate
+
+
+class ArrayCopySemantics(enum.IntEnum):
+    """What a move may do with the memory that it reads. Programs look after memory themselves."""
+
+    ALWAYS_COPY = 0
+    REUSE_INPUT = 1
+    DONATE_INPUT = 2
+
+    def __repr__(self) -> str:
+        return f"ArrayCopySemantics.{self.name}"
+
+
+def copy_semantics(donate: bool, may_alias: bool | None) -> ArrayCopySemantics:
+    """What the arguments of `device_put` ask for. ValueError where they contradict each other."""
+    if may_alias and donate:
+        raise ValueError("may_alias and donate cannot be True at the same time.")
+    if donate:
+        return ArrayCopySemantics.DONATE_INPUT
+    return ArrayCopySemantics.REUSE_INPUT if may_alias in (None, True) else ArrayCopySemantics.ALWAYS_COPY
+
+
+def put(leaves: Sequence[Any], devices: Sequence[Any], donate: bool, may_alias: bool | None) -> list[Any]:
+    """Values, some of them traced, on devices or in layouts (None: where they are).
+
+    Raises ValueError for an array that its layout does not divide.
+    """
+    count = len(leaves)
+    devices = [named_sharding(d, "device", "device_put") if isinstance(d, PartitionSpec) else d for d in devices]
+    for x, device in zip(leaves, devices, strict=True):
+        layout = getattr(device, "sharding", device)
+        if hasattr(layout, "mesh"):
+            check_fits(layout, typeof(x), "One of device_put arguments")
+    how = (copy_semantics(donate, may_alias),) * count
+    return device_put_p.bind(*leaves, devices=tuple(devices), srcs=(None,) * count, copy_semantics=how)
+
+
+def _laid_out(*xs: Any, devices, **_params: Any) -> list[Any]:
+    """Layouts over meshes are followed; a program runs on the devices that its arguments are on."""
+    return [_one(x, getattr(d, "sharding", d)) for x, d in zip(xs, devices, strict=True)]
+
+
+def _one(x: Any, layout: Any) -> Any:
+    return lay_out(x, layout) if hasattr(layout, "mesh") else x
+
+
+def _jvp(primals, tangents, **params):
+    outs = device_put_p.bind(*primals, **params)
+    if all(type(t) is Zero for t in tangents):
+        return outs, [Zero.of_primal(out) for out in outs]
+    return outs, device_put_p.bind(*map(instantiate, tangents), **params)
+
+
+def _transpose(cts, *args, devices, srcs, copy_semantics):
+    """Back to where the values came from."""
+    back: list[Any] = [Zero(x.aval) if type(x) is UndefPrimal else None for x in args]
+    moved = [i for i, (ct, x) in enumerate(zip(cts, args, strict=True)) if back[i] is not None and type(ct) is not Zero]
+    if moved:
+        outs = device_put_p.bind(
+            *(cts[i] for i in moved),
+            devices=tuple(srcs[i] for i in moved),
+            srcs=tuple(devices[i] for i in moved),
+            copy_semantics=(ArrayCopySemantics.ALWAYS_COPY,) * len(moved),
+        )
+        for i, out in zip(moved, outs, strict=True):
+            back[i] = out
+    return back
+
+
+def _batch(axis, args, dims, *, devices, **params):
+    """The examples lie as they lay: their axis is free, unless `vmap` was told what it is split over."""
+    devices = tuple(_with_axis(axis, getattr(x, "sharding", x), d) for x, d in zip(devices, dims, strict=True))
+    return device_put_p.bind(*args, devices=devices, **params), list(dims)
+
+
+def _with_axis(axis, layout: Any, d: int | None) -> Any:
+    if d is None or not hasattr(layout, "mesh"):
+        return layout
+    parts = list(layout.spec)
+    parts += [None] * (d - len(parts))
+    parts.insert(d, axis.spmd or PartitionSpec.UNCONSTRAINED)
+    return NamedSharding(layout.mesh, PartitionSpec(*parts))
+
+
+device_put_p = Primitive(
+    "device_put",
+    type_rule=lambda *avals, **_: list(avals),
+    reference=lambda *xs, **_: list(xs),
+    lower=Decompose(_laid_out),
+    jvp=_jvp,
+    transpose=_transpose,
+    batch=_batch,
+    multiple_results=True,
+    vma=lambda avals, params: None,
+)
