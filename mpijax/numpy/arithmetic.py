@@ -381,7 +381,8 @@ def gcd(x1, x2):
         for x in (x1, x2)
     )
     # The most negative integer has no absolute value, so the steps and the result may be negative.
-    return absolute(lax.while_loop(_gcd_unfinished, _gcd_step, (absolute(x1), absolute(x2)))[0])
+    divisor = absolute(lax.while_loop(_gcd_unfinished, _gcd_step, (absolute(x1), absolute(x2)))[0])
+    return convert(divisor, divisor.dtype) if shape else divisor  # weakly typed if it is one number, as in JAX
 
 
 def _gcd_unfinished(pair):
