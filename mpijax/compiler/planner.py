@@ -7,15 +7,16 @@ import numpy as np
 from mpijax.compiler.control import ControlPlanner
 from mpijax.compiler.graph import Value, build_graph
 from mpijax.compiler.kernel import Kernel
-from mpijax.compiler.plan import Buffer, KernelCall, Plan, Ref, Result, walk
+from mpijax.compiler.plan import Buffer, CopyCall, KernelCall, Plan, Ref, Result, walk
 from mpijax.compiler.streaming import stream_above
+from mpijax.core import dtypes
 from mpijax.core.jaxpr import ClosedJaxpr
 
 
 class Program(ControlPlanner):
     """The plan of a whole program."""
 
-    def __init__(self, closed: ClosedJaxpr, donated: tuple[bool, ...] = (), in_shardings: tuple = ()):
+    def __init__(self, closed: ClosedJaxpr, donated: tuple[bool, ...], in_shardings: tuple, fresh: bool):
         graph = build_graph(closed, in_shardings)
         super().__init__(graph, Plan([v.aval for v in graph.inputs]), donated)
         plan = self.plan
@@ -25,7 +26,7 @@ class Program(ControlPlanner):
         self._assign_memory()
         plan.arena = self.arena
         self._emit_steps()
-        self._results(closed.out_avals)
+        self._results(closed.out_avals, fresh)
         called = {s.name for s in walk(plan.steps) if isinstance(s, KernelCall)}
         plan.kernels = {name: code for name, code in plan.kernels.items() if name in called}
         plan.largest = sorted(((b.nbytes, b.value) for b in plan.buffers), key=lambda x: -x[0])[:8]
@@ -63,20 +64,42 @@ class Program(ControlPlanner):
                     found.add(id(v))
         return frozenset(found)
 
-    def _results(self, out_avals) -> None:
-        for v, aval, sharding in zip(self.graph.outputs, out_avals, self.graph.shardings, strict=True):
+    def _results(self, out_avals, fresh: bool) -> None:
+        taken: set[int] = set()
+        for i, (v, aval, sharding) in enumerate(
+            zip(self.graph.outputs, out_avals, self.graph.shardings, strict=True)
+        ):
             if v.scalar is not None:
                 kind, index = "const", self.table[self.literal(v).buffer].index
             elif v.kind in ("input", "const"):
                 kind, index = v.kind, v.position
             else:
                 kind, index = "buffer", self.buffer_of[id(v)]
+            if fresh and (kind != "buffer" or index in taken) and v.aval.dtype != dtypes.float0:
+                kind, index = "buffer", self._copied(i, v)
+            if kind == "buffer":
+                taken.add(index)
             self.plan.results.append(Result(kind, index, aval, v.aval, sharding))
 
+    def _copied(self, i: int, v: Value) -> int:
+        """Memory of its own for result `i`: that of the argument it is, if that is donated, or else a copy."""
+        buffer = Buffer("output", v.nbytes, index=i, value=v)
+        givers = {b.donor for b in self.table if b.kind == "output"}
+        if v.kind == "input" and self.donated[v.position] and v.position not in givers:
+            buffer.donor = v.position
+        elif v.nbytes:
+            self.emitted.append(CopyCall(Ref(len(self.table)), self.place(v), v.nbytes))
+        self.table.append(buffer)
+        return len(self.table) - 1
 
-def plan_program(closed: ClosedJaxpr, donated: tuple[bool, ...] = (), in_shardings: tuple = ()) -> Plan:
+
+def plan_program(
+    closed: ClosedJaxpr, donated: tuple[bool, ...] = (), in_shardings: tuple = (), fresh: bool = True
+) -> Plan:
     """The plan of a Jaxpr.
 
-    donated: arguments whose memory results may take. in_shardings: see `compiler.graph.build_graph`.
+    donated: arguments whose memory results may take. in_shardings: see `compiler.graph.build_graph`. fresh: whether
+    each result has memory of its own, so that it can be deleted or donated, even if it is an argument, a constant or
+    another result.
     """
-    return Program(closed, donated, in_shardings).plan
+    return Program(closed, donated, in_shardings, fresh).plan

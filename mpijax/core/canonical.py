@@ -141,7 +141,7 @@ def check_user_dtype_supported(dtype: Any, fun_name: str | None = None) -> Any:
     asked = np.dtype(dtype)
     if asked not in valid_dtypes:
         where = f" in {fun_name}" if fun_name else ""
-        raise TypeError(f"JAX only supports number and bool dtypes, got dtype {dtype}{where}")
+        raise TypeError(f"JAX only supports number, bool, and string dtypes, got dtype {dtype}{where}")
     return _canonicalize_requested(asked, fun_name or "")
 
 

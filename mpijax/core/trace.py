@@ -8,6 +8,7 @@ values that are not its own as constants and passes operations on to its parent.
 from __future__ import annotations
 
 import importlib
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
@@ -160,10 +161,10 @@ class Tracer(Array):
         return np.asarray(known).tobytes(order)
 
     def __deepcopy__(self, _memo):
-        return self
+        return self.copy()  # type: ignore[attr-defined]  # one of numpy's methods
 
     def __copy__(self):
-        return self
+        return self.copy()  # type: ignore[attr-defined]
 
     def block_until_ready(self):
         return self
@@ -409,6 +410,11 @@ def _typeof_other(x: Any) -> ShapedArray:
             (), dtypes.scalar_dtype(x) if kind is int else dtypes.dtype(kind), kind is not bool
         )
     if isinstance(x, (np.ndarray, np.generic)):
+        if kind is not np.ndarray and _is_masked(x):
+            raise ValueError(
+                "numpy masked arrays are not supported as direct inputs to JAX functions: their masks would be lost. "
+                "Give the array that arr.filled() returns."
+            )
         if x.dtype == dtypes.float0:
             return ShapedArray(x.shape, dtypes.float0)
         dtypes.check_valid_dtype(x.dtype)
@@ -422,6 +428,12 @@ def _typeof_other(x: Any) -> ShapedArray:
     if hasattr(x, "__jax_array__"):
         return typeof(x.__jax_array__())
     raise TypeError(f"Argument '{x}' of type '{kind}' is not a valid JAX type")
+
+
+def _is_masked(x: Any) -> bool:
+    """Whether an array is one of numpy.ma, a module that takes long to import: who has such an array has it."""
+    module = sys.modules.get("numpy.ma")
+    return module is not None and isinstance(x, module.MaskedArray)
 
 
 def _builtin_scalar(kind: type) -> type:

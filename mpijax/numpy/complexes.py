@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.numpy.util import convert, ensure_arraylike, is_complex, is_float, is_inexact, scalar_like
@@ -87,7 +88,7 @@ def iscomplexobj(x: Any) -> bool:
         return False
     dtype = getattr(x, "dtype", None)
     if dtype is None:
-        dtype = np.asarray(x).dtype
+        dtype = jnp.asarray(x).dtype
     return dtypes.issubdtype(dtype, np.complexfloating)
 
 

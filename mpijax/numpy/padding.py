@@ -72,8 +72,10 @@ def pad(array, pad_width, mode: str | Callable[..., Any] = "constant", **kwargs)
         "reflect", "symmetric": the mirror image without and with the edge; `reflect_type` "even" or "odd";
         "wrap": the elements of the other end;
         "linear_ramp": values from the edge to `end_values`;
-        "maximum", "minimum", "mean": that of the nearest `stat_length` elements;
-        "empty": zeros.
+        "maximum", "minimum", "mean", "median": that of the nearest `stat_length` elements;
+        "empty": zeros;
+        a function of a line with its margins, in which there are zeros, the (before, after) widths, the axis and the
+        dict of keyword arguments: the line that it returns. It gets the lines of one axis after the other.
 
     Raises:
       ValueError: a negative margin.
@@ -87,7 +89,7 @@ def pad(array, pad_width, mode: str | Callable[..., Any] = "constant", **kwargs)
     if not all(_is_size(before) and _is_size(after) for before, after in pad_width):
         raise TypeError("`pad_width` must be of integral type.")
     if callable(mode):
-        raise NotImplementedError("jnp.pad takes no functions as mode: jnp.apply_along_axis is missing.")
+        return _apply(array, pad_width, mode, kwargs)
     if mode not in _ARGUMENTS:
         raise NotImplementedError(f"Unimplemented padding mode '{mode}' for np.pad.")
     unsupported = set(kwargs) - set(_ARGUMENTS[mode])
@@ -129,11 +131,19 @@ def _pad(array, pad_width, mode, constant_values, stat_length, end_values, refle
 
 
 def _statistic_function(mode: str):
+    from mpijax.numpy.quantiles import median
     from mpijax.numpy.statistics import mean
 
-    if mode == "median":
-        raise NotImplementedError("jnp.pad with mode 'median' is not implemented: jnp.median is missing.")
-    return {"maximum": reductions.amax, "minimum": reductions.amin, "mean": mean}[mode]
+    return {"maximum": reductions.amax, "minimum": reductions.amin, "mean": mean, "median": median}[mode]
+
+
+def _apply(array, pad_width: Pairs, function: Callable[..., Any], kwargs: dict[str, Any]):
+    from mpijax.numpy.apply import apply_along_axis
+
+    array = _zeros(array, pad_width)
+    for axis, widths in enumerate(pad_width):
+        array = apply_along_axis(function, axis, array, widths, axis, kwargs)
+    return array
 
 
 def _constant(array, pad_width: Pairs, values):

@@ -87,7 +87,10 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     (Array([0, 1], dtype=int32), Array([2, 1], dtype=int32))
     """
     flat = ensure_arraylike("unravel_index", indices)
-    sizes = list(shape) if hasattr(shape, "__iter__") and shape_of(shape) != () else [shape]
+    try:
+        sizes = list(shape)
+    except TypeError:
+        sizes = [shape]
     if any(shape_of(s) != () for s in sizes):
         raise ValueError("unravel_index: shape should be a scalar or 1D sequence.")
     positions: list[Any] = [0] * len(sizes)

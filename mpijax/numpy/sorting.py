@@ -13,6 +13,7 @@ from mpijax.numpy.conditions import where
 from mpijax.numpy.fills import zeros_like
 from mpijax.numpy.index_plan import index_dtype
 from mpijax.numpy.util import canonical_axis, ensure_arraylike, promote_dtypes
+from mpijax.ops.searchsorted import is_searched, search
 from mpijax.transforms.jit import jit
 
 _STATIC = ("axis", "kind", "order", "stable", "descending")
@@ -102,7 +103,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, meth
       v: array of what to insert.
       side: "left" for the first place, "right" for the last.
       sorter: positions that sort `a`, if it is not sorted.
-      method: "compare_all" compares every pair; all others search by bisection.
+      method: "compare_all" compares every pair; all others search, by bisection or, for many values, by a tree.
 
     Returns:
       int array of the shape of `v`, in [0, a.size].
@@ -121,10 +122,12 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, meth
     if sorter is not None:
         a = a[sorter]
     dtype = index_dtype(a.shape)
+    if method != "compare_all" and is_searched(a.dtype):
+        return search(a, v, side, dtype)
     a, v = _ordered(a), _ordered(v)
     if method == "compare_all":
-        before = a[(slice(None), *[None] * v.ndim)]
-        before = _less(before, v) if side == "left" else ~_less(v, before)
+        a, v = lax.expand_dims(a, range(1, v.ndim + 1)), lax.expand_dims(v, [0])
+        before = _less(a, v) if side == "left" else ~_less(v, a)
         return before.sum(axis=0, dtype=dtype)
     return _bisect(a, v, side, dtype)
 
@@ -141,7 +144,7 @@ def _less(x: Any, y: Any) -> Any:
 
 
 def _bisect(a: Any, v: Any, side: str, dtype: np.dtype) -> Any:
-    """The number of elements of `a` that are to stand before each of `v`.
+    """The number of elements of `a` that are to stand before each of `v`, of dtypes that `search` does not know.
 
     Written out: as many steps as `a.size` has bits. The answer lies in [low, high].
     """

@@ -70,7 +70,7 @@ stop_gradient_p = elementwise(
 
 copy_p = elementwise(
     "copy",
-    ANY,
+    (*ANY, dtypes.extended),
     reference=np.copy,
     lower=Elementwise(scalar_rule("copy"), 0),
     jvp=LINEAR,

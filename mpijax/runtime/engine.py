@@ -27,6 +27,7 @@ from mpijax.runtime.array import ArrayImpl
 from mpijax.runtime.loader import load_plan
 from mpijax.transforms import reports
 from mpijax.transforms.call import jit_p
+from mpijax.transforms.jit import find
 
 
 def physical(x: Any, aval) -> Any:
@@ -118,7 +119,8 @@ def compile_jaxpr(
 ):
     """The loaded program of a Jaxpr; its plan comes from disk if an earlier process had the same program.
 
-    keep: whether to look there and to write it: not for single operations, which are planned as quickly.
+    keep: whether to look there and to write it: not for single operations, which are planned as quickly, and whose
+        result may be their argument.
     """
     reports.compiling(name, closed.in_avals)
     if debug_nans.wanted():
@@ -128,7 +130,7 @@ def compile_jaxpr(
         plan = kept.load() if kept is not None else None
         if plan is not None:
             return load_plan(plan, name)
-        plan = plan_program(closed, donated, in_shardings)
+        plan = plan_program(closed, donated, in_shardings, fresh=keep)
         program = load_plan(plan, name)
         if kept is not None:
             kept.store(plan)
@@ -160,7 +162,7 @@ def dispatch(jitted, args, kwargs):
         except TypeError:
             jitted._prepare(args, kwargs)
             raise
-        entry = jitted._programs.get(key)
+        entry = find(jitted._programs, key)
     if entry is None:
         leaves, traced = jitted._prepare(args, kwargs)
         if traced.moved or traced.uses_refs:

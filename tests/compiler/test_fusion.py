@@ -187,7 +187,7 @@ def test_kernels_serve_other_sizes(name):
 
 def test_dead_work_is_dropped_and_equal_work_shared():
     p = plan(lambda x: (jnp.sin(x), x * 3, jnp.sin(x))[0:3:2], X)
-    assert len(p.steps) == 1 and [r.index for r in p.results][0] == [r.index for r in p.results][1], p.text()
+    assert [type(s).__name__ for s in p.steps] == ["KernelCall", "CopyCall"], p.text()
 
 
 def test_gradient_of_relu_keeps_its_result_only():

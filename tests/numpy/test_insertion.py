@@ -102,6 +102,8 @@ def test_positions_are_checked_where_they_are_known():
     check_numpy("n.choose(x % 2, [x, x * 10])", jitted=False, x=COUNTS)
     # Positions from the end count as such.
     np.testing.assert_array_equal(OURS.numpy.unravel_index(np.array([-1, 99, -99]), (2, 3)), [[1, 1, 0], [2, 2, 0]])
+    traced = OURS.jit(OURS.numpy.unravel_index)(np.array([-1, 99, -99]), (2, 3))
+    np.testing.assert_array_equal(traced, [[1, 1, 0], [2, 2, 0]])
 
 
 ERRORS = rows("""

@@ -143,7 +143,10 @@ def test_jaxpr_of_pads(options):
     check_all([(f"pad {w}", function("pad", w, **options), (x,)) for w in widths for x in arrays])
 
 
-@pytest.mark.parametrize("options", PADS[:-2], ids=lambda kw: "-".join(map(str, kw.values())) or "constant")
+MEDIANS = [{"mode": "median"}, {"mode": "median", "stat_length": ((2, 1),)}]
+
+
+@pytest.mark.parametrize("options", PADS[:-2] + MEDIANS, ids=lambda kw: "-".join(map(str, kw.values())) or "constant")
 def test_values_of_pads(options):
     for width in (2, ((1, 2), (3, 0)), 5):
         check(function("pad", width, **options), M, jaxpr=False, eager=False, rtol=1e-6)
@@ -170,6 +173,7 @@ VALUES = [
     lambda J: lambda x: J.numpy.roll(x, J.numpy.asarray(2), 1),
     lambda J: lambda x: J.numpy.select([x > 1, x < 0], [x, -x], 3),
     lambda J: lambda x: J.numpy.block([[x, x], [x, x]]),
+    function("pad", ((1, 2), (3, 0)), lambda line, widths, axis, kw: line.at[: widths[0]].set(axis + kw["by"]), by=7),
 ]
 
 

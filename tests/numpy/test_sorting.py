@@ -3,7 +3,7 @@
 # ruff: noqa: B023 (functions of loop variables are called before the next turn)
 import numpy as np
 import pytest
-from oracle import check, sample
+from oracle import OURS, check, sample
 
 X = sample(3, 7)
 ODD = np.array([1.0, np.nan, -0.0, 0.0, np.inf, -np.inf, 1.0, -2.0], np.float32)
@@ -30,6 +30,12 @@ def test_searchsorted(side, method):
     for size in (0, 1, 2, 3, 7, 8, 9):
         a = np.sort(sample(size, seed=size))
         check(lambda J: lambda a, v: J.numpy.searchsorted(a, v, side=side, method=method), a, X, jaxpr=False)
+
+
+def test_searchsorted_where_ranks_are_not_promoted():
+    with OURS.numpy_rank_promotion("raise"):
+        ours = OURS.numpy.searchsorted(np.sort(X[0]), X, method="compare_all")
+    np.testing.assert_array_equal(ours, np.searchsorted(np.sort(X[0]), X))
 
 
 def test_searchsorted_odd_values():

@@ -345,3 +345,34 @@ def test_an_object_whose_type_is_made_at_each_reading_is_refused():
             with pytest.raises((TypeError, AttributeError)):
                 f(Odd())
     gc.collect()
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda J: lambda x: (x, x),
+        lambda J: lambda x: (x * 2, x * 2),
+        lambda J: lambda x: (J.numpy.zeros(3), J.numpy.zeros(3)),
+        lambda J: lambda x: (J.numpy.asarray(X3), J.numpy.asarray(X3)),
+        lambda J: lambda x: ((y := x + 1), y.reshape(3, 1)[:, 0]),
+        lambda J: lambda x: (J.lax.cond(x[0] > 1, lambda: x, lambda: x + 1), x),
+    ],
+)
+@pytest.mark.parametrize("donated", [(), 0])
+def test_results_have_memory_of_their_own(made, donated):
+    """Each result can be donated, whatever it equals; a second call makes new ones."""
+
+    def run(J):
+        f = J.jit(made(J), donate_argnums=donated)
+        step = J.jit(lambda y, z: (y + 1, z - 1), donate_argnums=(0, 1))
+        out = []
+        for _ in range(2):
+            x = J.numpy.asarray(X3 + 0)
+            y, z = f(x)
+            out += [y is z, *step(y, z)]
+            if donated == ():
+                out.append(x)
+        return out
+
+    for ours, theirs in zip(run(OURS), run(THEIRS), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
