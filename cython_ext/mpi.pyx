@@ -47,6 +47,12 @@ cdef extern from "mpi_calls.h" nogil:
     MPI_Datatype MJ_TYPE(intptr_t)
     MPI_Op MJ_OP(intptr_t)
     intptr_t MJ_INT(...)
+    int MJ_VALUE, MJ_TANGENT, MJ_COTANGENT
+    int mj_tag_of_kind(int, int)
+    int mj_value_tag(int)
+    int mj_kind(int)
+    int mj_last_tag()
+    int mj_tags()
     int mj_allreduce(const void *, void *, int64_t, MPI_Datatype, MPI_Op, MPI_Comm)
     int mj_reduce(const void *, void *, int64_t, MPI_Datatype, MPI_Op, int, MPI_Comm)
     int mj_scan(const void *, void *, int64_t, MPI_Datatype, MPI_Op, MPI_Comm)
@@ -90,12 +96,12 @@ cdef extern from "mpi_window.h" nogil:
 cdef extern from "mpi_early.h" nogil:
     ctypedef void *MPI_Request
     ctypedef struct Flight "mj_flight":
-        int way
+        int way, asked, code
         Transfer transfer
         MPI_Request[2] requests
     MPI_Request MPI_REQUEST_NULL
     int MJ_DONE, MJ_THROUGH_WINDOW, MJ_THROUGH_CHANNEL, MJ_REQUESTED, MJ_CHANNEL
-    void mj_channel_put(Window*, int, const void*, int64_t)
+    void mj_channel_put(Window*, int, const void*, int64_t, int)
     int mj_start_allreduce(Flight*, const void *, void *, int64_t, MPI_Datatype, MPI_Op, MPI_Comm)
     int mj_start_reduce_scatter(Flight*, const void *, void *, int64_t, MPI_Datatype, MPI_Op, MPI_Comm)
     int mj_start_allgather(Flight*, const void *, void *, int64_t, MPI_Datatype, MPI_Comm)
@@ -278,7 +284,7 @@ cdef int _start(CommArgs *a, CommFlight *flight) noexcept nogil:
             _start_message(f, a, window)
             return MPI_SUCCESS
     if a.early and a.sendcount <= mj_chunk and a.recvcount <= mj_chunk:
-        f.way = MJ_REQUESTED
+        f.way, f.asked, f.code = MJ_REQUESTED, 0, MPI_SUCCESS
         f.requests[0] = f.requests[1] = MPI_REQUEST_NULL
         return _start_request(f, a)
     return table[a.op](a)
@@ -299,9 +305,9 @@ cdef void _start_message(Flight *f, CommArgs *a, Window *window) noexcept nogil:
     """Counts are bytes."""
     cdef Transfer *x = &f.transfer
     if a.op != COMM_RECV and a.dest >= 0:
-        mj_channel_put(window, a.dest, a.sendbuf, a.sendcount)
+        mj_channel_put(window, a.dest, a.sendbuf, a.sendcount, a.sendtag)
     if a.op != COMM_SEND and a.source >= 0:
-        f.way = MJ_THROUGH_CHANNEL
+        f.way, f.asked = MJ_THROUGH_CHANNEL, a.recvtag
         x.window, x.source, x.r, x.n = window, a.source, <char *>a.recvbuf, a.recvcount
 
 
@@ -404,6 +410,24 @@ cdef int _check(int code) except -1:
     if code != MPI_SUCCESS:
         raise RuntimeError(error_message(code))
     return 0
+
+
+TAG_KINDS = {"tangent": MJ_TANGENT, "cotangent": MJ_COTANGENT}
+
+
+def tag_of(int tag, str kind):
+    """The tag of the tangent, the cotangent or (any other kind) the value of a message that has this tag, or any."""
+    return mj_tag_of_kind(tag, TAG_KINDS.get(kind, MJ_VALUE))
+
+
+def last_tag():
+    """The highest tag of messages of values."""
+    return mj_last_tag() - 2 * mj_tags()
+
+
+def value_tag(int tag):
+    """(the tag of a message of values, whether it is a derivative of it that has the tag given)"""
+    return mj_value_tag(tag), mj_kind(tag) != MJ_VALUE
 
 
 def error_message(int code):

@@ -165,12 +165,18 @@ static int mj_recv_part(void *r, int64_t n, MPI_Datatype t, int source, int tag,
     int rc = MJ(MPI_Irecv)(r, (mj_count)n, t, source, tag, c, &request);
     return rc != MPI_SUCCESS ? rc : mj_wait_for(&request, status);
 }
+static int mj_recv_parts(void *r, int64_t n, MPI_Datatype t, int source, int tag, MPI_Comm c, MPI_Status *status) {
+    int64_t size = mj_size(t);
+    MJ_PARTS(n, mj_recv_part(mj_at(r, at, size), part, t, source, tag, c, status));
+}
 /* `status`, or NULL: is filled in; of a message in parts it tells of the last. */
 static int mj_recv(void *r, int64_t n, MPI_Datatype t, int source, int tag, MPI_Comm c, MPI_Status *status) {
-    int64_t size = mj_size(t);
-    if (status == NULL) status = MPI_STATUS_IGNORE;
-    if (mj_waits_in_vain(source, tag, c)) return mj_not_sent();
-    MJ_PARTS(n, mj_recv_part(mj_at(r, at, size), part, t, source, tag, c, status));
+    MPI_Status own;
+    int any = tag < 0 ? MPI_ANY_TAG : tag, rc;
+    if (status == NULL) status = tag < 0 ? &own : MPI_STATUS_IGNORE;
+    if (mj_waits_in_vain(source, any, c)) return mj_not_sent(tag);
+    rc = mj_recv_parts(r, n, t, source, any, c, status);
+    return rc != MPI_SUCCESS || tag >= 0 ? rc : mj_check_kind(tag, status->MPI_TAG);
 }
 
 /* One part each way at a time; a side whose message has fewer parts leaves its half of the exchange out. */
@@ -178,15 +184,16 @@ static int mj_sendrecv(const void *s, int64_t sn, MPI_Datatype st, int dest, int
                        MPI_Datatype rt, int source, int rtag, MPI_Comm c, MPI_Status *status) {
     int64_t ssize = mj_size(st), rsize = mj_size(rt), sat = 0, rat = 0;
     void *copy = NULL;
-    int rc = MPI_SUCCESS, first = 1;
-    if (status == NULL) status = MPI_STATUS_IGNORE;
+    MPI_Status own;
+    int any = rtag < 0 ? MPI_ANY_TAG : rtag, rc = MPI_SUCCESS, first = 1;
     if (mj_is_to_itself(dest, stag, source, rtag, c))
         return mj_copy_to_itself(s, sn, st, dest, stag, r, rn, rt, status);
     if (mj_is_this_rank(dest, c)) {
         rc = mj_send(s, sn, st, dest, stag, c);
         return rc != MPI_SUCCESS ? rc : mj_recv(r, rn, rt, source, rtag, c, status);
     }
-    if (mj_waits_in_vain(source, rtag, c)) return mj_not_sent();
+    if (mj_waits_in_vain(source, any, c)) return mj_not_sent(rtag);
+    if (status == NULL) status = rtag < 0 ? &own : MPI_STATUS_IGNORE;
     if (s == r && sn > 0) { /* MPI forbids overlap */
         copy = malloc((size_t)(sn * ssize));
         if (copy == NULL) return MPI_ERR_NO_MEM;
@@ -198,7 +205,7 @@ static int mj_sendrecv(const void *s, int64_t sn, MPI_Datatype st, int dest, int
         int64_t rp = rn - rat < mj_chunk ? rn - rat : mj_chunk;
         MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
         if (receives)
-            rc = MJ(MPI_Irecv)(mj_at(r, rat, rsize), (mj_count)rp, rt, source, rtag, c, &requests[0]);
+            rc = MJ(MPI_Irecv)(mj_at(r, rat, rsize), (mj_count)rp, rt, source, any, c, &requests[0]);
         if (rc == MPI_SUCCESS && sends)
             rc = MJ(MPI_Isend)(mj_at(s, sat, ssize), (mj_count)sp, st, dest, stag, c, &requests[1]);
         for (int i = 1; rc == MPI_SUCCESS && i >= 0; i--) {
@@ -209,7 +216,7 @@ static int mj_sendrecv(const void *s, int64_t sn, MPI_Datatype st, int dest, int
         rat += receives ? rp : 0;
     }
     free(copy);
-    return rc;
+    return rc != MPI_SUCCESS || rtag >= 0 ? rc : mj_check_kind(rtag, status->MPI_TAG);
 }
 
 /* ---- block by block: n elements for or from every rank ---- */

@@ -19,23 +19,24 @@ static inline void mj_await_count(_Atomic uint64_t *count, uint64_t value) {
         if (looks > MJ_SPINS) sched_yield();
 }
 
-static void mj_channel_put(mj_window *window, int to, const void *data, int64_t nbytes) {
+static void mj_channel_put(mj_window *window, int to, const void *data, int64_t nbytes, int tag) {
     mj_channel *c = mj_channel_of(window, window->rank, to);
     uint64_t number = atomic_load_explicit(&c->sent, memory_order_relaxed);
     if (number >= 2) mj_await_count(&c->read, number - 1);
     c->nbytes[number & 1] = nbytes;
+    c->tag[number & 1] = tag;
     memcpy(c->data[number & 1], data, (size_t)nbytes);
     atomic_store_explicit(&c->sent, number + 1, memory_order_release);
 }
 
-static int mj_channel_take(mj_window *window, int from, void *data, int64_t nbytes) {
+static int mj_channel_take(mj_window *window, int from, void *data, int64_t nbytes, int tag) {
     mj_channel *c = mj_channel_of(window, from, window->rank);
     uint64_t number = atomic_load_explicit(&c->read, memory_order_relaxed);
     mj_await_count(&c->sent, number + 1);
-    int fits = c->nbytes[number & 1] == nbytes;
+    int fits = c->nbytes[number & 1] == nbytes, code = mj_check_kind(tag, c->tag[number & 1]);
     if (fits) memcpy(data, c->data[number & 1], (size_t)nbytes);
     atomic_store_explicit(&c->read, number + 1, memory_order_release);
-    return fits ? MPI_SUCCESS : MPI_ERR_TRUNCATE;
+    return code != MPI_SUCCESS || fits ? code : MPI_ERR_TRUNCATE;
 }
 
 #endif

@@ -11,6 +11,7 @@
 /* An operation between its halves. */
 typedef struct {
     enum { MJ_DONE, MJ_THROUGH_WINDOW, MJ_THROUGH_CHANNEL, MJ_REQUESTED } way;
+    int asked, code;                /* the tag of what is received; the first error */
     MPI_Request requests[2];
     mj_transfer transfer;
 } mj_flight;
@@ -51,30 +52,41 @@ static int mj_start_sendrecv(mj_flight *f, const void *s, int64_t sn, MPI_Dataty
     }
     if (mj_is_this_rank(dest, c) || mj_is_this_rank(source, c)) {
         f->way = MJ_DONE;
-        return mj_sendrecv(s, sn, st, dest, stag, r, rn, rt, source, rtag, c, MPI_STATUS_IGNORE);
+        return mj_sendrecv(s, sn, st, dest, stag, r, rn, rt, source, rtag, c, NULL);
     }
-    int rc = MJ(MPI_Irecv)(r, (mj_count)rn, rt, source, rtag, c, &f->requests[0]);
+    f->asked = rtag;
+    int rc = MJ(MPI_Irecv)(r, (mj_count)rn, rt, source, rtag < 0 ? MPI_ANY_TAG : rtag, c, &f->requests[0]);
     if (rc != MPI_SUCCESS) return rc;
     return MJ(MPI_Isend)(s, (mj_count)sn, st, dest, stag, c, &f->requests[1]);
 }
 
+static void mj_done(mj_flight *f, int i, int code, const MPI_Status *status) {
+    if (code == MPI_SUCCESS && i == 0) code = mj_check_kind(f->asked, status->MPI_TAG);
+    if (f->code == MPI_SUCCESS) f->code = code;
+}
+
 /* MPI moves messages on only in its own calls. */
 static void mj_advance(mj_flight *f) {
-    int done;
-    for (int i = 0; f->way == MJ_REQUESTED && i < 2; i++)
-        if (f->requests[i] != MPI_REQUEST_NULL) MPI_Test(&f->requests[i], &done, MPI_STATUS_IGNORE);
+    MPI_Status status;
+    int done = 0;
+    for (int i = 0; f->way == MJ_REQUESTED && i < 2; i++) {
+        if (f->requests[i] == MPI_REQUEST_NULL) continue;
+        int code = MPI_Test(&f->requests[i], &done, &status);
+        if (code != MPI_SUCCESS || done) mj_done(f, i, code, &status);
+    }
 }
 
 static int mj_finish(mj_flight *f) {
-    int rc = MPI_SUCCESS;
+    MPI_Status status;
     if (f->way == MJ_THROUGH_WINDOW) return mj_window_finish(&f->transfer);
     if (f->way == MJ_THROUGH_CHANNEL)
-        return mj_channel_take(f->transfer.window, f->transfer.source, f->transfer.r, f->transfer.n);
+        return mj_channel_take(f->transfer.window, f->transfer.source, f->transfer.r, f->transfer.n, f->asked);
     for (int i = 0; f->way == MJ_REQUESTED && i < 2; i++) {
-        int code = mj_yielding ? mj_wait(&f->requests[i]) : MPI_Wait(&f->requests[i], MPI_STATUS_IGNORE);
-        if (rc == MPI_SUCCESS) rc = code;
+        if (f->requests[i] == MPI_REQUEST_NULL) continue;
+        int code = mj_yielding ? mj_wait_for(&f->requests[i], &status) : MPI_Wait(&f->requests[i], &status);
+        mj_done(f, i, code, &status);
     }
-    return rc;
+    return f->way == MJ_REQUESTED ? f->code : MPI_SUCCESS;
 }
 
 #endif

@@ -4,6 +4,7 @@
 #ifndef MPIJAX_MPI_SELF_H
 #define MPIJAX_MPI_SELF_H
 
+#include "mpi_tags.h"
 #include "mpi_wait.h"
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,6 @@ typedef struct mj_kept {
 
 static mj_kept *mj_kept_messages = NULL;
 static int mj_has_kept = 0;      /* whether there ever was one */
-static int mj_not_sent_code = 0;
 
 static int mj_is_this_rank(int rank, MPI_Comm c) {
     int own;
@@ -29,14 +29,12 @@ static int mj_is_this_rank(int rank, MPI_Comm c) {
 }
 
 /* The error code of a receive that would wait for ever. */
-static int mj_not_sent(void) {
-    if (mj_not_sent_code == 0) {
-        int class;
-        if (MPI_Add_error_class(&class) != MPI_SUCCESS || MPI_Add_error_code(class, &mj_not_sent_code) != MPI_SUCCESS)
-            return MPI_ERR_OTHER;
-        MPI_Add_error_string(mj_not_sent_code, "this rank waits for a message that it has not sent to itself, for ever");
-    }
-    return mj_not_sent_code;
+static int mj_not_sent(int tag) {
+    static int value = 0, derivative = 0;
+    if (mj_kind(tag) != MJ_VALUE)
+        return mj_own_error(&derivative, "this rank waits for the derivative of a message to itself, for ever: it does not "
+                                         "differentiate the other end");
+    return mj_own_error(&value, "this rank waits for a message that it has not sent to itself, for ever");
 }
 
 /* Whether a receive would wait for ever: for a message of this rank, which has sent none. */
@@ -93,10 +91,10 @@ static int mj_keep(const void *s, mj_count n, int64_t size, MPI_Datatype t, int 
 /* Whether a message to `dest` with `stag` is what a receive from `source` with `rtag` gets, being on this rank: both
    ends are here, and nothing sent to this rank before waits to be received. */
 static int mj_is_to_itself(int dest, int stag, int source, int rtag, MPI_Comm c) {
-    int earlier = 0;
-    if (dest != source || (rtag != stag && rtag != MPI_ANY_TAG) || !mj_is_this_rank(dest, c)) return 0;
+    int earlier = 0, any = rtag < 0 ? MPI_ANY_TAG : rtag;
+    if (dest != source || (rtag >= 0 && rtag != stag) || !mj_is_this_rank(dest, c)) return 0;
     for (int look = mj_has_kept ? 0 : MJ_LOOKS - 1; look < MJ_LOOKS; look++)
-        if (MPI_Iprobe(dest, rtag, c, &earlier, MPI_STATUS_IGNORE) != MPI_SUCCESS || earlier) return 0;
+        if (MPI_Iprobe(dest, any, c, &earlier, MPI_STATUS_IGNORE) != MPI_SUCCESS || earlier) return 0;
     return 1;
 }
 
@@ -106,7 +104,7 @@ static int mj_copy_to_itself(const void *s, int64_t sn, MPI_Datatype st, int ran
     int64_t nbytes = sn * mj_size(st);
     if (nbytes > rn * mj_size(rt)) return MPI_ERR_TRUNCATE;
     if (s != r) memmove(r, s, (size_t)nbytes);
-    if (status == MPI_STATUS_IGNORE) return MPI_SUCCESS;
+    if (status == NULL || status == MPI_STATUS_IGNORE) return MPI_SUCCESS;
     status->MPI_SOURCE = rank;
     status->MPI_TAG = stag;
     status->MPI_ERROR = MPI_SUCCESS;

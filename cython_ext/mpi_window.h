@@ -34,7 +34,8 @@ typedef struct {
     _Atomic uint64_t read;
     char unused2[MJ_LINE - sizeof(uint64_t)];
     int64_t nbytes[2];
-    char unused3[MJ_LINE - 2 * sizeof(int64_t)];
+    int32_t tag[2];
+    char unused3[MJ_LINE - 2 * sizeof(int64_t) - 2 * sizeof(int32_t)];
     char data[2][MJ_CHANNEL];
 } mj_channel;
 

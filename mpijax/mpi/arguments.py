@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -120,19 +119,13 @@ def rank_argument(rank: Any, comm: Handle, what: str, name: str, *, may_be_any: 
     raise ValueError(f"{what}: {name} must be a rank of the communicator, 0 to {size - 1}, {others}, got {rank}")
 
 
-@functools.cache
-def _last_tag() -> int:
-    MPI = mpi_start.start().MPI
-    return MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
-
-
 def tag_argument(tag: Any, what: str, name: str, *, may_be_any: bool = False) -> int:
     """A tag of a message; for receivers also MPI.ANY_TAG, which is what None means."""
     MPI = mpi_start.start().MPI
     if tag is None and may_be_any:
         return MPI.ANY_TAG
     tag = whole(tag, what, name)
-    most = _last_tag()
+    most = mpi_start.start().ext.last_tag()
     if 0 <= tag <= most or (may_be_any and tag == MPI.ANY_TAG):
         return tag
     raise ValueError(f"{what}: {name} must be from 0 to {most}{' or MPI.ANY_TAG' * may_be_any}, got {tag}")

@@ -218,10 +218,12 @@ def _tell_of_messages(mpi: Start) -> None:
     if MPI.Is_finalized() or recorder.progress(recorder.mine)[1]:
         return
     if any(mpi.world.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status) for _ in range(_LOOKS)):
+        tag, derivative = mpi.ext.value_tag(status.tag)
+        what = "the derivative of a message" if derivative else "a message"
+        why = "only one of the two ranks differentiates it" if derivative else "a `send` without `recv`"
         sys.stderr.write(
-            f"[rank {mpi.rank}] mpijax: the program ends, and a message of rank {status.source} with tag {status.tag} "
-            f"({status.Get_count(MPI.BYTE)} bytes) has not been received: a `send` without `recv`, or the cotangent "
-            "of a message that only one of the two ranks differentiates\n"
+            f"[rank {mpi.rank}] mpijax: the program ends, and {what} of rank {status.source} with tag {tag} "
+            f"({status.Get_count(MPI.BYTE)} bytes) has not been received: {why}\n"
         )
 
 

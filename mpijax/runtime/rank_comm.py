@@ -185,16 +185,22 @@ def _status(c: Call) -> int:
     return 0 if status is None else mpi_start.start().MPI._addressof(status.value)
 
 
+def _tag(c: Call, name: str) -> int:
+    """The tag that goes along: derivatives have tags of their own, so that none is taken for a value."""
+    return c.mpi.tag_of(c.params[name], c.params["role"])
+
+
 def _send(c: Call) -> list[Any]:
-    tag = c.params["tag"]
-    return [c.move("send", sendcount=nbytes(c.send), dest=c.params["dest"], sendtag=tag, paired=tag == HALO_TAG)]
+    paired = c.params["tag"] == HALO_TAG
+    return [c.move("send", sendcount=nbytes(c.send), dest=c.params["dest"], sendtag=_tag(c, "tag"), paired=paired)]
 
 
 def _recv(c: Call) -> list[Any]:
-    source, tag, status = c.params["source"], c.params["tag"], _status(c)
+    source = c.params["source"]
     message = c.move(
-        "recv", send=None, recvcount=nbytes(c.recv), source=source, recvtag=tag, status=status, paired=tag == HALO_TAG
-    )
+        "recv", send=None, recvcount=nbytes(c.recv), source=source, recvtag=_tag(c, "tag"), status=_status(c),
+        paired=c.params["tag"] == HALO_TAG,
+    )  # fmt: skip
     return [c.zeros(), message] if source == mpi_start.start().MPI.PROC_NULL else [message]
 
 
@@ -202,7 +208,8 @@ def _sendrecv(c: Call) -> list[Any]:
     p = c.params
     message = c.move(
         "sendrecv", sendcount=nbytes(c.send), recvcount=nbytes(c.recv), source=p["source"], dest=p["dest"],
-        sendtag=p["sendtag"], recvtag=p["recvtag"], status=_status(c), paired=p["sendtag"] == p["recvtag"] == HALO_TAG,
+        sendtag=_tag(c, "sendtag"), recvtag=_tag(c, "recvtag"), status=_status(c),
+        paired=p["sendtag"] == p["recvtag"] == HALO_TAG,
     )  # fmt: skip
     return [c.zeros(), message] if p["source"] == mpi_start.start().MPI.PROC_NULL else [message]
 

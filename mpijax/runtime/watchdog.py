@@ -69,7 +69,7 @@ class Watchdog:
             _end(130, f"interrupted by Ctrl-C in {what}")
         if waited > VAIN:
             self._end_if_in_vain(what)
-            self._end_if_stuck(what, now)
+            self._end_if_stuck(now)
         if waited > self.next_report:
             self.next_report = 2 * waited
             _say(report(what, waited))
@@ -100,11 +100,10 @@ class Watchdog:
             status = int(region["status"])
             _end(status or 1, f"rank {rank} has ended, and rank {recorder.rank} waits for it in {what}")
 
-
-    def _end_if_stuck(self, what: Site, now: float) -> None:
-        found = self.suspicion.confirmed(what, missing(what), now)
+    def _end_if_stuck(self, now: float) -> None:
+        found = self.suspicion.confirmed(now)
         if found:
-            _end(1, f"{found}: neither can go on")
+            _end(1, found)
 
 
 def missing(what: Site) -> list[int]:

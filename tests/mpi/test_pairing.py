@@ -123,6 +123,13 @@ told(jax.jit(jax.grad(pair)))
     "forward": Job("(jax.jit(jax.jacfwd(link)) if rank == 0 else jax.jit(link))(x); total(x)"),
     "in pieces": Job("(link if rank == 2 else jax.grad(jax.jit(link)))(x); total(x)", 3),
     "receive both": Job("jax.jit(lambda x: mpi.recv(x, 1 - rank))(x)"),
+    "ring": Job("jax.jit(lambda x: mpi.recv(x, (rank - 1) % size))(x)", 3),
+    "ring with a collective": Job(
+        "(jax.jit(lambda x: mpi.recv(x, rank + 1)) if rank < 2 else total)(x)", 4, {"MPIJAX_GUARD": "0"}
+    ),
+    "ring with an agreement": Job("total(x[:2]); (total if rank else jax.jit(lambda x: mpi.recv(x, 2)))(x)", 3),
+    "crossed": Job("mpi.sendrecv(x, x, (rank - 1) % size, (rank - 1) % size)", 3),
+    "not a derivative": Job("jax.grad(link)(x) if rank == 0 else [link(x), mpi.send(x, 0), total(x)]"),
     "lost": Job("(jax.grad(jax.jit(link)) if rank else link)(x); total(x)"),
 }  # fmt: skip
 # (job, exit status or None for any but 0, patterns)
@@ -143,7 +150,13 @@ EXPECTED = [
     ("forward", None, [rf"{DIFFER}\n.*rank 0: send \(tangent\) float32\[3.*\] dest=1"]),
     ("in pieces", None, [r"rank [12] waits for rank [12] in .*recv \(cotangent\) float32\[3\] source=2.*: neither can go on"]),
     ("receive both", None, [r"rank \d waits for rank \d in recv float32\[3\].*, and rank \d for it in recv float32\[3\].*: neither can go on"]),
-    ("lost", 0, [r"rank 0\] mpijax: the program ends, and a message of rank 1 with tag 0 \(12 bytes\) has not been received"]),
+    ("ring", None, [r"rank (\d) waits for rank (\d) in recv float32\[3\] source=\2 on all ranks at <string>.*, rank \2 waits for rank (\d) in .*"
+                    r", and rank \3 waits for rank \1 in recv .*: none can go on: ending the job"]),
+    ("ring with a collective", None, [r"rank 2 waits for rank 0 in allreduce|in allreduce float32\[3\] sum .*: none can go on"]),
+    ("ring with an agreement", None, [r"rank 0 waits for rank 2 in recv .*, and rank 2 for it in agreement|rank 2 waits for rank 0 in agreement"]),
+    ("crossed", None, [r"waits for rank \d in sendrecv float32\[3\] source=.*: none can go on"]),
+    ("not a derivative", None, [r"rank 0 waits for rank 1 in recv \(cotangent\)|rank 0 for it in recv \(cotangent\)"]),
+    ("lost", 0, [r"rank 0\] mpijax: the program ends, and the derivative of a message of rank 1 with tag 0 \(12 bytes\) has not been received"]),
 ]  # fmt: skip
 
 
@@ -161,6 +174,12 @@ def test_a_message_to_oneself_that_is_not_received():
 
     with pytest.raises(pairing.MismatchError, match=r"(?s)recv \(cotangent\) float32\[3\].* at .*test_pairing.py.*no other end on rank"):
         jax.jit(jax.grad(f))(jnp.ones(3))
+    with pytest.raises(RuntimeError, match=r"(?s)waits for the derivative of a message to itself.*test_pairing.py"):
+        jax.grad(f)(jnp.ones(3))
+    jax.jvp(f, [jnp.ones(3)], [jnp.ones(3)])
+    assert [mpi.recv(jnp.zeros(3), RANK).tolist() for _ in range(2)] == [[1, 1, 1]] * 2
+    with pytest.raises(RuntimeError, match=r"(?s)a derivative came in place of a value.*test_pairing.py"):
+        mpi.recv(jnp.zeros(3), RANK)
     with pytest.raises(RuntimeError, match=r"(?s)message that it has not sent to itself.*test_pairing.py"):
         jax.jit(lambda x: mpi.recv(x, RANK))(jnp.ones(3))
     with pytest.raises(RuntimeError, match="has not sent to itself"):
