@@ -26,6 +26,7 @@ _HOMES = (
     "mpijax.ops.convolution",
     "mpijax.ops.fft",
     "mpijax.ops.linalg",
+    "mpijax.ops.searchsorted",
     "mpijax.ops.select_and_scatter",
     "mpijax.ops.sinks",
     "mpijax.ops.tokens",

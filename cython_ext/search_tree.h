@@ -1,0 +1,118 @@
+/* Many searches in one long sorted row, on processors with AVX2: by trees of blocks of eight elements.
+
+   The last elements of the blocks of a row are a shorter row; of that one the same, and so on. How many elements stand
+   before a query is found from the shortest row down: blocks that are wholly before it are those whose last element is,
+   and in the next block eight elements are compared at once. The row itself is not copied. */
+#ifndef MPIJAX_SEARCH_TREE_H
+#define MPIJAX_SEARCH_TREE_H
+
+#include <stdint.h>
+#include <stdlib.h>
+
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__)
+#include <immintrin.h>
+
+#define TREE_BLOCK 8
+#define TREE_LEVELS 22 /* of 2^63 elements */
+#define TREE_TOGETHER 8
+#define TREE_TARGET __attribute__((target("avx2,bmi,popcnt")))
+#define TREE_INLINE static inline __attribute__((always_inline)) TREE_TARGET
+
+/* How many of the eight elements from x on stand before a query. */
+#define TREE_PLACES(mask) _mm_popcnt_u32((unsigned)(mask))
+#define TREE_FLOATS(name, OP)                                                                                        \
+    TREE_INLINE int64_t tree_f32_##name(const float *x, float q) {                                                   \
+        return TREE_PLACES(_mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(x), _mm256_set1_ps(q), OP)));            \
+    }                                                                                                                \
+    TREE_INLINE int64_t tree_f64_##name(const double *x, double q) {                                                 \
+        __m256d low = _mm256_cmp_pd(_mm256_loadu_pd(x), _mm256_set1_pd(q), OP);                                      \
+        __m256d high = _mm256_cmp_pd(_mm256_loadu_pd(x + 4), _mm256_set1_pd(q), OP);                                 \
+        return TREE_PLACES(_mm256_movemask_pd(low) | _mm256_movemask_pd(high) << 4);                                 \
+    }
+TREE_FLOATS(left, _CMP_LT_OQ)
+TREE_FLOATS(right, _CMP_LE_OQ)
+
+TREE_INLINE __m256i tree_load(const void *x) { return _mm256_loadu_si256((const __m256i *)x); }
+TREE_INLINE int64_t tree_above_i32(__m256i x, __m256i y) {
+    return TREE_PLACES(_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(x, y))));
+}
+TREE_INLINE int64_t tree_above_i64(__m256i x, __m256i y) {
+    return TREE_PLACES(_mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(x, y))));
+}
+TREE_INLINE int64_t tree_i32_left(const int32_t *x, int32_t q) {
+    return tree_above_i32(_mm256_set1_epi32(q), tree_load(x));
+}
+TREE_INLINE int64_t tree_i32_right(const int32_t *x, int32_t q) {
+    return TREE_BLOCK - tree_above_i32(tree_load(x), _mm256_set1_epi32(q));
+}
+TREE_INLINE int64_t tree_i64_left(const int64_t *x, int64_t q) {
+    __m256i key = _mm256_set1_epi64x(q);
+    return tree_above_i64(key, tree_load(x)) + tree_above_i64(key, tree_load(x + 4));
+}
+TREE_INLINE int64_t tree_i64_right(const int64_t *x, int64_t q) {
+    __m256i key = _mm256_set1_epi64x(q);
+    return TREE_BLOCK - tree_above_i64(tree_load(x), key) - tree_above_i64(tree_load(x + 4), key);
+}
+
+/* BEFORE(block, query) as above; LARGEST fills up blocks; Whether there was memory. */
+#define TREE(name, T, BEFORE, LARGEST)                                                                               \
+    TREE_TARGET static int name(const void *sorted, int64_t n, const void *keys, int64_t m, void *out, int wide) {   \
+        const T *row = sorted, *queries = keys;                                                                      \
+        int64_t sizes[TREE_LEVELS], total = 0;                                                                       \
+        int levels = 1;                                                                                              \
+        for (sizes[0] = n; sizes[levels - 1] > TREE_BLOCK; levels++) {                                               \
+            sizes[levels] = sizes[levels - 1] / TREE_BLOCK;                                                          \
+            total += sizes[levels] + TREE_BLOCK;                                                                     \
+        }                                                                                                            \
+        T *held = malloc((total + TREE_BLOCK) * sizeof(T));                                                          \
+        if (held == NULL) return 0;                                                                                  \
+        const T *level[TREE_LEVELS] = {row};                                                                         \
+        T *next = held + TREE_BLOCK;                                                                                 \
+        for (int l = 1; l < levels; l++) {                                                                           \
+            const T *below = level[l - 1];                                                                           \
+            for (int64_t i = 0; i < sizes[l]; i++) next[i] = below[TREE_BLOCK * i + TREE_BLOCK - 1];                 \
+            for (int64_t i = 0; i < TREE_BLOCK; i++) next[sizes[l] + i] = LARGEST;                                   \
+            level[l] = next;                                                                                         \
+            next += sizes[l] + TREE_BLOCK;                                                                           \
+        }                                                                                                            \
+        int64_t blocks = n / TREE_BLOCK; /* whole ones; what is left is in `held` */                                 \
+        for (int64_t i = 0; i < TREE_BLOCK; i++)                                                                     \
+            held[i] = TREE_BLOCK * blocks + i < n ? row[TREE_BLOCK * blocks + i] : LARGEST;                          \
+        for (int64_t i = 0; i < m; i += TREE_TOGETHER) {                                                             \
+            int64_t at[TREE_TOGETHER] = {0};                                                                         \
+            T q[TREE_TOGETHER];                                                                                      \
+            int64_t count = m - i < TREE_TOGETHER ? m - i : TREE_TOGETHER;                                           \
+            for (int j = 0; j < TREE_TOGETHER; j++) q[j] = queries[i + (j < count ? j : 0)];                         \
+            for (int l = levels - 1; l > 0; l--)                                                                     \
+                for (int j = 0; j < TREE_TOGETHER; j++) {                                                            \
+                    int64_t found = TREE_BLOCK * at[j] + BEFORE(level[l] + TREE_BLOCK * at[j], q[j]);                \
+                    at[j] = found < sizes[l] ? found : sizes[l];                                                     \
+                }                                                                                                    \
+            for (int j = 0; j < TREE_TOGETHER; j++) {                                                                \
+                const T *block = at[j] < blocks ? row + TREE_BLOCK * at[j] : held;                                   \
+                int64_t found = TREE_BLOCK * at[j] + BEFORE(block, q[j]);                                            \
+                at[j] = found < n ? found : n;                                                                       \
+            }                                                                                                        \
+            if (wide)                                                                                                \
+                for (int64_t j = 0; j < count; j++) ((int64_t *)out)[i + j] = at[j];                                 \
+            else                                                                                                     \
+                for (int64_t j = 0; j < count; j++) ((int32_t *)out)[i + j] = (int32_t)at[j];                        \
+        }                                                                                                            \
+        free(held);                                                                                                  \
+        return 1;                                                                                                    \
+    }
+
+TREE(search_tree_f32_left, float, tree_f32_left, __builtin_nanf(""))
+TREE(search_tree_f32_right, float, tree_f32_right, __builtin_nanf(""))
+TREE(search_tree_f64_left, double, tree_f64_left, __builtin_nan(""))
+TREE(search_tree_f64_right, double, tree_f64_right, __builtin_nan(""))
+TREE(search_tree_i32_left, int32_t, tree_i32_left, INT32_MAX)
+TREE(search_tree_i32_right, int32_t, tree_i32_right, INT32_MAX)
+TREE(search_tree_i64_left, int64_t, tree_i64_left, INT64_MAX)
+TREE(search_tree_i64_right, int64_t, tree_i64_right, INT64_MAX)
+
+#define TREE_THERE 1
+static int search_tree_possible(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt"); }
+#endif
+
+#endif

@@ -1,0 +1,174 @@
+/* How many elements of a sorted row stand before each of some queries.
+
+   Rows are bisected without branches, for several queries at once: the steps of one wait for memory, those of others
+   go on meanwhile. In short rows all elements are compared. Zeros are equal, NaN equal to NaN and above all numbers. */
+#ifndef MPIJAX_SEARCHSORTED_H
+#define MPIJAX_SEARCHSORTED_H
+
+#include <stdint.h>
+
+#include "search_tree.h"
+#include "wide.h"
+
+#define SEARCH_TOGETHER 8
+#define SEARCH_SHORT 24 /* rows of at most this many elements are not bisected */
+
+/* Floats of 16 bits as integers in their order; INF: the bits of infinity. */
+static inline int16_t search_narrow(uint16_t bits, uint16_t inf) {
+    int16_t magnitude = (int16_t)(bits & 0x7fff);
+    if (magnitude > inf) return INT16_MAX;
+    return (int16_t)(bits >> 15 ? -magnitude : magnitude);
+}
+
+#define SEARCH_KEY_PLAIN(x) (x)
+#define SEARCH_KEY_F16(x) search_narrow((x), 0x7c00)
+#define SEARCH_KEY_BF16(x) search_narrow((x), 0x7f80)
+
+/* As GCC knows to compute several queries at once by gathering from memory, which is slower: not this value. */
+#if defined(__GNUC__)
+#define SEARCH_ALONE(x) __asm__("" : "+r"(x))
+#else
+#define SEARCH_ALONE(x)
+#endif
+
+static inline void search_put(void *out, int wide, int64_t i, int64_t place) {
+    if (wide) ((int64_t *)out)[i] = place;
+    else ((int32_t *)out)[i] = (int32_t)place;
+}
+
+/* T: the elements; K: what is compared, KEY(element); OP: < for the first place, <= for the last. */
+#define SEARCH_ROW(name, T, K, KEY, OP)                                                                              \
+    WIDE static void name##_few(const T *a, int64_t n, const T *q, int64_t m, void *out, int wide) {                 \
+        for (int64_t i = 0; i < m; i += SEARCH_TOGETHER) {                                                           \
+            int64_t count = m - i < SEARCH_TOGETHER ? m - i : SEARCH_TOGETHER;                                       \
+            int32_t places[SEARCH_TOGETHER] = {0};                                                                   \
+            K keys[SEARCH_TOGETHER];                                                                                 \
+            for (int64_t j = 0; j < SEARCH_TOGETHER; j++) keys[j] = KEY(q[i + (j < count ? j : 0)]);                 \
+            for (int64_t k = 0; k < n; k++) {                                                                        \
+                K x = KEY(a[k]);                                                                                     \
+                for (int64_t j = 0; j < SEARCH_TOGETHER; j++) places[j] += x OP keys[j];                             \
+            }                                                                                                        \
+            for (int64_t j = 0; j < count; j++) search_put(out, wide, i + j, places[j]);                             \
+        }                                                                                                            \
+    }                                                                                                                \
+                                                                                                                     \
+    static void name(const void *row, int64_t n, const void *queries, int64_t m, void *out, int wide) {              \
+        const T *a = row, *q = queries;                                                                              \
+        if (n <= SEARCH_SHORT) {                                                                                     \
+            name##_few(a, n, q, m, out, wide);                                                                       \
+            return;                                                                                                  \
+        }                                                                                                            \
+        for (int64_t i = 0; i < m; i += SEARCH_TOGETHER) {                                                           \
+            int64_t count = m - i < SEARCH_TOGETHER ? m - i : SEARCH_TOGETHER, left = n;                             \
+            uint64_t at[SEARCH_TOGETHER] = {0};                                                                      \
+            K keys[SEARCH_TOGETHER];                                                                                 \
+            for (int64_t j = 0; j < SEARCH_TOGETHER; j++) keys[j] = KEY(q[i + (j < count ? j : 0)]);                 \
+            while (left > 1) {                                                                                       \
+                int64_t half = left >> 1;                                                                            \
+                const T *middle = a + half - 1;                                                                      \
+                for (int j = 0; j < SEARCH_TOGETHER; j++) {                                                          \
+                    at[j] += (uint64_t)half & -(uint64_t)(KEY(middle[at[j]]) OP keys[j]);                            \
+                    SEARCH_ALONE(at[j]);                                                                             \
+                }                                                                                                    \
+                left -= half;                                                                                        \
+            }                                                                                                        \
+            for (int64_t j = 0; j < count; j++) {                                                                    \
+                search_put(out, wide, i + j, (int64_t)at[j] + (KEY(a[at[j]]) OP keys[j]));                           \
+            }                                                                                                        \
+        }                                                                                                            \
+    }
+
+#define SEARCH_SIDES(name, T, K, KEY)           \
+    SEARCH_ROW(name##_left, T, K, KEY, <)       \
+    SEARCH_ROW(name##_right, T, K, KEY, <=)
+
+/* What comparing says nothing about: the places of NaN. */
+#define SEARCH_ODD(name, T)                                                                                          \
+    WIDE static void name(const void *row, int64_t n, const void *queries, int64_t m, void *out, int wide, int last) { \
+        const T *a = row, *q = queries;                                                                              \
+        int odd = 0;                                                                                                 \
+        for (int64_t i = 0; i < m; i++) odd |= q[i] != q[i];                                                         \
+        if (!odd) return;                                                                                            \
+        int64_t numbers = n;                                                                                         \
+        while (!last && numbers > 0 && a[numbers - 1] != a[numbers - 1]) numbers--;                                  \
+        for (int64_t i = 0; i < m; i++)                                                                              \
+            if (q[i] != q[i]) search_put(out, wide, i, numbers);                                                     \
+    }
+
+SEARCH_SIDES(search_i8, int8_t, int8_t, SEARCH_KEY_PLAIN)
+SEARCH_SIDES(search_i16, int16_t, int16_t, SEARCH_KEY_PLAIN)
+SEARCH_SIDES(search_i32, int32_t, int32_t, SEARCH_KEY_PLAIN)
+SEARCH_SIDES(search_i64, int64_t, int64_t, SEARCH_KEY_PLAIN)
+SEARCH_SIDES(search_u8, uint8_t, uint8_t, SEARCH_KEY_PLAIN)
+SEARCH_SIDES(search_u16, uint16_t, uint16_t, SEARCH_KEY_PLAIN)
+SEARCH_SIDES(search_u32, uint32_t, uint32_t, SEARCH_KEY_PLAIN)
+SEARCH_SIDES(search_u64, uint64_t, uint64_t, SEARCH_KEY_PLAIN)
+SEARCH_SIDES(search_f16, uint16_t, int16_t, SEARCH_KEY_F16)
+SEARCH_SIDES(search_bf16, uint16_t, int16_t, SEARCH_KEY_BF16)
+SEARCH_SIDES(search_f32, float, float, SEARCH_KEY_PLAIN)
+SEARCH_SIDES(search_f64, double, double, SEARCH_KEY_PLAIN)
+SEARCH_ODD(search_odd_f32, float)
+SEARCH_ODD(search_odd_f64, double)
+
+typedef void (*search_row)(const void *, int64_t, const void *, int64_t, void *, int);
+typedef int (*search_tree)(const void *, int64_t, const void *, int64_t, void *, int);
+typedef void (*search_odd)(const void *, int64_t, const void *, int64_t, void *, int, int);
+
+typedef struct {
+    int64_t bytes;
+    search_row rows[2]; /* the first place, the last place */
+    search_odd odd;
+    search_tree trees[2];
+} search_kind;
+
+#define SEARCH_BOTH(name) {name##_left, name##_right}
+#ifdef TREE_THERE
+#define SEARCH_TREES(name) SEARCH_BOTH(name)
+#else
+#define SEARCH_TREES(name) {0, 0}
+#endif
+
+/* In the order of the words of a program. */
+static const search_kind search_kinds[12] = {
+    {1, SEARCH_BOTH(search_i8), 0, {0, 0}},
+    {2, SEARCH_BOTH(search_i16), 0, {0, 0}},
+    {4, SEARCH_BOTH(search_i32), 0, SEARCH_TREES(search_tree_i32)},
+    {8, SEARCH_BOTH(search_i64), 0, SEARCH_TREES(search_tree_i64)},
+    {1, SEARCH_BOTH(search_u8), 0, {0, 0}},
+    {2, SEARCH_BOTH(search_u16), 0, {0, 0}},
+    {4, SEARCH_BOTH(search_u32), 0, {0, 0}},
+    {8, SEARCH_BOTH(search_u64), 0, {0, 0}},
+    {2, SEARCH_BOTH(search_f16), 0, {0, 0}},
+    {2, SEARCH_BOTH(search_bf16), 0, {0, 0}},
+    {4, SEARCH_BOTH(search_f32), search_odd_f32, SEARCH_TREES(search_tree_f32)},
+    {8, SEARCH_BOTH(search_f64), search_odd_f64, SEARCH_TREES(search_tree_f64)},
+};
+
+/* Whether a tree pays: reading every eighth element, for that each search takes a third of the steps. */
+static int search_by_tree(search_tree tree, int64_t n, int64_t m) {
+    if (tree == 0 || n <= 64 || m < n / 16) return 0;
+#ifdef TREE_THERE
+    return search_tree_possible();
+#else
+    return 0;
+#endif
+}
+
+/* buffers: sorted rows, queries, places. words: the kind of elements, as in the table; 1 for the last place among equal
+   ones, 0 for the first; 1 for places of 64 bits, 0 for 32; rows; elements of a row; queries of a row. */
+static void searchsorted_run(void **buffers, const int64_t *words) {
+    const search_kind *kind = &search_kinds[words[0]];
+    int last = (int)words[1], wide = (int)words[2];
+    int64_t n = words[4], m = words[5];
+    search_tree tree = kind->trees[last];
+    int by_tree = search_by_tree(tree, n, m);
+    for (int64_t r = 0; r < words[3]; r++) {
+        const char *row = (const char *)buffers[0] + r * n * kind->bytes;
+        const char *queries = (const char *)buffers[1] + r * m * kind->bytes;
+        char *places = (char *)buffers[2] + r * m * (wide ? 8 : 4);
+        if (!by_tree || !tree(row, n, queries, m, places, wide)) kind->rows[last](row, n, queries, m, places, wide);
+        if (kind->odd) kind->odd(row, n, queries, m, places, wide, last);
+    }
+}
+
+#endif

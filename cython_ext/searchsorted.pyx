@@ -1,0 +1,16 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Searches in sorted rows as machine code for the executor; `searchsorted.h` says how."""
+
+from libc.stdint cimport int64_t
+
+cdef extern from "searchsorted.h":
+    void searchsorted_run(void** buffers, const int64_t* words) noexcept nogil
+
+
+cdef void run(void** buffers, const int64_t* words, int64_t begin, int64_t end) noexcept nogil:
+    searchsorted_run(buffers, words)
+
+
+def address():
+    """Where the function for the executor is."""
+    return <size_t>&run

@@ -1,0 +1,3 @@
+"""Types of ``cython_ext/top_k.pyx``."""
+
+def address() -> int: ...

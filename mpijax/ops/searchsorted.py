@@ -1,0 +1,111 @@
+"""searchsorted: how many elements of sorted rows stand before each of some values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.avals import ShapedArray
+from mpijax.core.errors import JaxRuntimeError
+from mpijax.core.lowering import Native
+from mpijax.core.primitive import Primitive
+from mpijax.core.trace import typeof
+from mpijax.ops.families import CONSTANT, NOT_LINEAR
+from mpijax.ops.rules import at_front
+from mpijax.transforms.batching import move_dim
+
+# The kinds of elements that the kernel knows, in the order of its table.
+_KINDS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32",
+          "float64")  # fmt: skip
+
+
+def is_searched(dtype: Any) -> bool:
+    """Whether rows of a dtype can be searched."""
+    return isinstance(dtype, np.dtype) and (dtype == np.bool_ or dtype.name in _KINDS)
+
+
+def search(rows: Any, values: Any, side: str, dtype: np.dtype) -> Any:
+    """The number of elements of a sorted row that stand before each value, in `dtype` (int32 or int64).
+
+    Args:
+      rows: (..., n), sorted along the last axis, NaN last; zeros are equal whatever their sign.
+      values: (..., m...) of the same dtype.
+      side: "left": elements below the value; "right": those equal to it too.
+
+    Returns:
+      (..., m...). Of rows that are not sorted, numbers in [0, n].
+    """
+    return searchsorted_p.bind(rows, values, side=side, dtype=np.dtype(dtype))
+
+
+def _type(rows, values, *, side, dtype):
+    stack = rows.shape[:-1]
+    if rows.ndim < 1 or values.shape[: len(stack)] != stack or rows.dtype != values.dtype or not is_searched(rows.dtype):
+        raise TypeError(
+            "searchsorted takes sorted rows (..., n) and values (..., m) of the same dtype, a real number's of 8 to 64 "
+            f"bits; got {rows.str_short()} and {values.str_short()}"
+        )
+    return ShapedArray(values.shape, dtype)
+
+
+def _reference(rows, values, *, side, dtype):
+    if rows.dtype.kind not in "biuf":  # of ml_dtypes
+        rows, values = rows.astype(np.float32), values.astype(np.float32)
+    stack = rows.shape[:-1]
+    out = np.empty(values.shape, dtype)
+    for at in np.ndindex(stack):
+        out[at] = np.searchsorted(rows[at], values[at], side)
+    return out
+
+
+def _batch(axis, args, dims, *, side, dtype):
+    (rows, values), (of_rows, of_values) = args, dims
+    stack = typeof(rows).ndim - 1
+    if of_rows is None:  # the same rows for all: more values of each
+        if stack == 0:
+            return search(rows, values, side, dtype), of_values
+        return search(rows, move_dim(values, of_values, stack), side, dtype), stack
+    rows, values = at_front(rows, of_rows, axis.size), at_front(values, of_values, axis.size)
+    return search(rows, values, side, dtype), 0
+
+
+@dataclass(frozen=True)
+class _SearchCode:
+    """A call of the kernel in `mpijax._ext`, which is loaded with the first one."""
+
+    words: tuple[int, ...]
+    label: str = "searchsorted"
+
+    def address(self) -> int:
+        from mpijax._ext import searchsorted  # what lies above; few programs need it
+
+        return searchsorted.address()
+
+    def failed(self, *_arrays: np.ndarray) -> NoReturn:
+        raise JaxRuntimeError("INTERNAL: searchsorted failed")
+
+
+def _code(in_types: Sequence[ShapedArray], _out_types: Sequence[ShapedArray], *, side: str, dtype: Any) -> _SearchCode:
+    rows, values = in_types
+    kind = _KINDS.index("uint8" if rows.dtype == np.bool_ else rows.dtype.name)
+    stack = rows.shape[:-1]
+    per_row = math.prod(values.shape[len(stack) :])
+    wide = np.dtype(dtype).itemsize == 8
+    return _SearchCode((kind, int(side == "right"), int(wide), math.prod(stack), rows.shape[-1], per_row))
+
+
+searchsorted_p = Primitive(
+    "searchsorted",
+    type_rule=_type,
+    reference=_reference,
+    lower=Native(_code),
+    jvp=NOT_LINEAR,
+    transpose=NOT_LINEAR,
+    batch=_batch,
+)
+searchsorted_p.jvp = CONSTANT.attach(searchsorted_p)
