@@ -217,7 +217,7 @@ def _shard_map_rule(error, enabled, primitive, args, params):
         return tree.tree_map(lambda x: _of_all_ranks(x, axes), after), outs
 
     manual = frozenset(axes) if params["check_vma"] else frozenset()
-    with named_axes({n: mesh.shape[n] for n in axes}, state.manual_axes | manual):
+    with named_axes({n: mesh.shape[n] for n in axes}, state.manual_axes | manual, mesh):
         checked = Checked(on_each_rank, error, (), closed.in_avals)
     n, m = len(checked.leaves), checked.out_tree.num_leaves
     specs = {

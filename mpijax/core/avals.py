@@ -21,6 +21,10 @@ class ManualAxisType:
     unreduced: frozenset = NO_AXES
     reduced: frozenset = NO_AXES
 
+    def invarying(self, mesh: Any) -> frozenset:
+        """The axes of `mesh`, that of the enclosing `shard_map`, over which the value is the same."""
+        return frozenset(getattr(mesh, "manual_axes", ())) - self.varying
+
 
 class ShapedArray:
     """Shape, dtype, weak type and the mesh axes over which the value varies.
@@ -89,9 +93,9 @@ class ShapedArray:
     @property
     def sharding(self) -> Any:
         """How the type splits axes, by JAX's name: not at all. Layouts belong to arrays here, not to types."""
-        from mpijax.spmd.abstract_mesh import unsplit  # lies above
+        from mpijax.spmd.abstract_mesh import get_abstract_mesh, unsplit  # lies above
 
-        return unsplit(self.ndim)
+        return unsplit(get_abstract_mesh(), self.ndim)
 
     @property
     def itemsize(self) -> int:

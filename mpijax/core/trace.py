@@ -262,6 +262,7 @@ class _State(threading.local):
         self.trace: Trace = EVAL
         self.axis_env: dict[Any, int] = {}
         self.manual_axes: frozenset = NO_AXES
+        self.body: tuple[Any, frozenset] | None = None  # the mesh of the enclosing `shard_map`s, the axes they map
 
 
 state = _State()
@@ -335,29 +336,40 @@ def ensure_compile_time_eval():
 
 
 @contextmanager
-def named_axes(axes: dict[Any, int], manual: frozenset | None = None):
-    """Bring axis names into scope; `manual` replaces the set of mesh axes over which values may vary."""
-    saved = state.axis_env, state.manual_axes
+def named_axes(axes: dict[Any, int], manual: frozenset | None = None, mesh: Any = None):
+    """Bring axis names into scope; `manual` replaces the set of mesh axes over which values may vary.
+
+    mesh: the mesh that has these axes, in the body of a `shard_map` over them.
+    """
+    saved = state.axis_env, state.manual_axes, state.body
     state.axis_env = {**state.axis_env, **axes}
     if manual is not None:
         state.manual_axes = manual
+    if mesh is not None:
+        outer = NO_AXES if state.body is None or state.body[0] != mesh else state.body[1]
+        state.body = mesh, outer | frozenset(axes)
     try:
         yield
     finally:
-        state.axis_env, state.manual_axes = saved
+        state.axis_env, state.manual_axes, state.body = saved
 
 
-def axis_size(name: Any) -> int:
-    """Size of a named axis in scope; a tuple of names multiplies."""
+def scope_key() -> tuple:
+    """What a traced program depends on beside the function and the types of its arguments."""
+    return config.trace_key(), tuple(state.axis_env.items()), state.manual_axes, state.body
+
+
+def axis_size(name: Any, caller: str = "the function") -> int:
+    """Size of a named axis in scope; a tuple of names multiplies. `caller` is what an error says to call there."""
     if isinstance(name, (tuple, list)):
-        return int(np.prod([axis_size(n) for n in name], dtype=np.int64))
+        return int(np.prod([axis_size(n, caller) for n in name], dtype=np.int64))
     try:
         return state.axis_env[name]
     except KeyError:
         known = ", ".join(map(repr, state.axis_env)) or "none"
         raise NameError(
-            f"Found an unbound axis name: {name}. The axis names in scope are: {known}. To fix this, use it "
-            f"under shard_map over a mesh that has the axis, or under vmap with axis_name={name!r}."
+            f"Found an unbound axis name: {name}. To fix this, please call {caller} under `jax.shard_map` over a mesh "
+            f"that has the axis, or under `jax.vmap` with axis_name={name!r}. The axis names in scope are: {known}."
         ) from None
 
 

@@ -12,7 +12,7 @@ from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.source import callable_location
 from mpijax.core.trace import Tracer, typeof
 from mpijax.ops.compare import ne
-from mpijax.ops.control_flow.common import Body, listed, mismatch, same_type, trace_body
+from mpijax.ops.control_flow.common import Body, listed, mismatch, pcast_to, remedy, same_type, trace_body
 from mpijax.ops.control_flow.cond import cond_p
 from mpijax.ops.control_flow.platform import platform_index_p
 from mpijax.ops.control_flow.signatures import forwarded, join_consts, with_outputs
@@ -254,13 +254,26 @@ def _check_results(name: str, label1, body1: Body, label2, body2: Body) -> None:
         f"the output of {name1}{_at(path)} has type {a.str_short(False)} but the corresponding output of {name2} "
         f"has type {b.str_short(False)}{mismatch(a, b)}"
         for path, a, b in zip(paths, body1.out_avals, body2.out_avals, strict=True)
-        if not same_type(a.update(vma=b.vma), b)
+        if not same_type(a, b)
     ]
     if differences:
         raise TypeError(
             f"{name} branches must have equal output types but they differ.\n\n{functions}"
-            f"{listed(differences)}\nRevise {name1} and/or {name2} so that all output types match."
+            f"{listed(differences)}\n{_vary_alike(name1, body1, name2, body2, paths)}"
+            f"Revise {name1} and/or {name2} so that all output types match."
         )
+
+
+def _vary_alike(name1: str, body1: Body, name2: str, body2: Body, paths) -> str:
+    """The way out where one branch returns what differs from shard to shard, and the other does not."""
+    pairs = list(zip(paths, body1.out_avals, body2.out_avals, strict=True))
+    casts = [
+        f"applying {pcast_to(wanted, have)} to the output of {name}{_at(path)}"
+        for path, a, b in pairs
+        for name, have, wanted in ((name1, a, b), (name2, b, a))
+        if wanted.vma - have.vma
+    ]
+    return remedy(casts)
 
 
 def _lines(differences: list[str]) -> str:

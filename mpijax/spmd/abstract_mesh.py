@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NoReturn
 
 from mpijax.core.trace import state
-from mpijax.spmd.mesh import AxisType, NamedSharding, PartitionSpec, current_mesh
+from mpijax.spmd.mesh import AxisType, Mesh, NamedSharding, PartitionSpec, current_mesh
 
 
 class AbstractMesh:
@@ -83,20 +83,34 @@ class AbstractMesh:
 
 
 @cache
-def unsplit(ndim: int) -> NamedSharding:
-    """The layout, over no mesh, of an array of which no axis is split."""
-    return NamedSharding(AbstractMesh((), ()), PartitionSpec(*[None] * ndim))
+def unsplit(mesh: AbstractMesh, ndim: int) -> NamedSharding:
+    """The layout over a mesh of an array of which no axis is split."""
+    return NamedSharding(mesh, PartitionSpec(*[None] * ndim))
+
+
+@lru_cache(maxsize=256)
+def in_body(mesh: AbstractMesh, manual: frozenset) -> AbstractMesh:
+    """`mesh` in the body of `shard_map`s over the axes `manual`."""
+    kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
+    return mesh.update(axis_types=[AxisType.Manual if n in manual else kind for n, kind in kinds])
 
 
 def get_abstract_mesh() -> AbstractMesh:
     """The mesh of the enclosing `shard_map`, or that of `set_mesh`, without its devices; one without axes if none.
 
+    In the body of a `shard_map` the axes it maps are of type Manual.
+
     >>> with mpijax.set_mesh(mpijax.make_mesh((1,), ("x",))):
     ...     mpijax.sharding.get_abstract_mesh().axis_names
     ('x',)
     """
-    if state.manual_axes:
-        sizes = {n: s for n, s in state.axis_env.items() if n in state.manual_axes}
-        return AbstractMesh(tuple(sizes.values()), tuple(sizes), AxisType.Manual)
+    if state.body is not None:
+        mesh, manual = state.body
+        return in_body(mesh.abstract_mesh, manual)
     mesh = current_mesh()
-    return AbstractMesh((), ()) if mesh is None else AbstractMesh(mesh.axis_sizes, mesh.axis_names, mesh.axis_types)
+    return AbstractMesh((), ()) if mesh is None else mesh.abstract_mesh
+
+
+def context_mesh() -> Mesh | None:
+    """The mesh that a PartitionSpec is about: that of the enclosing `shard_map`, or else of `set_mesh`."""
+    return current_mesh() if state.body is None else state.body[0]

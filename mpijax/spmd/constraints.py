@@ -10,10 +10,12 @@ import math
 from typing import Any
 
 from mpijax.core import tree
+from mpijax.core.avals import NO_AXES
 from mpijax.core.lowering import Layout
 from mpijax.core.primitive import Primitive
-from mpijax.core.trace import typeof
+from mpijax.core.trace import state, typeof
 from mpijax.core.tree_prefix import flatten_axes
+from mpijax.spmd.abstract_mesh import context_mesh
 from mpijax.spmd.layout import Format
 from mpijax.spmd.mesh import Mesh, NamedSharding, PartitionSpec, Sharding, current_mesh
 from mpijax.transforms.zeros import Zero
@@ -29,7 +31,7 @@ def named_sharding(layout: Any, what: str, name: str) -> NamedSharding | None:
     if layout is None or isinstance(layout, NamedSharding):
         return layout
     if isinstance(layout, PartitionSpec):
-        mesh = current_mesh()
+        mesh = context_mesh()
         if mesh is None:
             raise RuntimeError(
                 f"{name} requires a non-empty mesh in context if you are passing `PartitionSpec`s to {what}. You can "
@@ -76,6 +78,7 @@ def _laid_out(x, shardings, name: str, strict: bool):
     for leaf, given in zip(leaves, flat, strict=True):
         layout = named_sharding(given, "shardings", name)
         if layout is not None:
+            _check_not_mapped(layout, name)
             check_fits(layout, typeof(leaf), f"One of {name} arguments", strict=strict)
         out.append(leaf if layout is None else lay_out(leaf, layout))
     return tree.tree_unflatten(structure, out)
@@ -86,6 +89,17 @@ def lay_out(x: Any, layout: NamedSharding) -> Any:
     return sharding_constraint_p.bind(
         x, sharding=layout, layout=None, context_mesh=current_mesh(), unconstrained_dims=layout.spec.unconstrained_dims
     )
+
+
+def _check_not_mapped(layout: NamedSharding, name: str) -> None:
+    """Raise ValueError for a layout over an axis that the enclosing `shard_map` maps: a shard has no other part."""
+    manual = NO_AXES if state.body is None else state.body[1]
+    mapped = [a for a in layout.spec.all_axes() if a in manual]
+    if mapped:
+        raise ValueError(
+            f"{name}: {layout.spec} contains a manual axes {mapped} of mesh {layout.mesh}. The enclosing shard_map "
+            "maps over them; its body can lay values out over the other axes of the mesh only."
+        )
 
 
 def check_fits(layout: NamedSharding, aval, what: str, strict: bool = True) -> None:

@@ -20,11 +20,10 @@ from mpijax.core.lowering import Partitioned
 from mpijax.core.primitive import Primitive, registry
 from mpijax.core.source import callable_name
 from mpijax.core.trace import EVAL, Tracer, named_axes, state, trace_to_closed_jaxpr, trace_to_jaxpr, typeof
-from mpijax.core.tree_prefix import flatten_axes
 from mpijax.ops.collectives.scope import varying
-from mpijax.spmd.abstract_mesh import AbstractMesh
 from mpijax.spmd.constraints import lay_out
-from mpijax.spmd.mesh import Mesh, NamedSharding, PartitionSpec, current_mesh
+from mpijax.spmd.mesh import Mesh, NamedSharding, PartitionSpec
+from mpijax.spmd.shard_specs import check_fits, check_inferable, check_out, flatten_specs, given_spec, mesh_for
 from mpijax.transforms.batching import AxisData, batch_flat, batch_jaxpr, move_dim
 from mpijax.transforms.blocks import Blocks
 from mpijax.transforms.call import hoist_tracers
@@ -57,16 +56,19 @@ def shard_map(
 
     Args:
       f: a function of shards; inside, collectives refer to the mesh's axes by name.
-      mesh: the mesh; by default that of the enclosing `with mesh:`. An `AbstractMesh` stands for the mesh that the
-        arguments are laid out over.
-      in_specs: a `PartitionSpec` per argument (a pytree prefix; None is `P()`): how arguments are cut into shards.
+      mesh: the mesh; by default that of the enclosing `shard_map` or of `set_mesh`. An `AbstractMesh` stands for the
+        mesh that the arguments are laid out over.
+      in_specs: a `PartitionSpec` per argument (a pytree prefix; None is `P()`, or for an object that is no array: `f`
+        gets it as it is): how arguments are cut into shards.
         Without it, as they are laid out over the mesh; within a traced function it must be given.
       out_specs: the same for results; axes not mentioned must be replicated, unless `check_vma=False`.
-      axis_names: the axes of the mesh that `f` is mapped over, by default all. Over the others arguments are whole.
+      axis_names: the axes of the mesh that `f` is mapped over, by default all that are not yet. Along the others
+        arguments are whole.
       check_vma: track over which axes values vary. Without it, gradients of replicated arguments are
         not summed for you.
 
     Raises:
+      TypeError: without `in_specs`, where axes of the mesh are not of type Explicit.
       ValueError: for specifications that do not fit, sizes that are not divisible by the mesh, or results
         that are not replicated as claimed.
 
@@ -88,19 +90,17 @@ def shard_map(
 
     @wraps(f)
     def wrapped(*args):
-        the_mesh = mesh if mesh is not None else current_mesh()
-        if isinstance(the_mesh, AbstractMesh):
-            the_mesh = _mesh_of_arguments(the_mesh, args)
-        if the_mesh is None:
-            raise ValueError(
-                "shard_map needs a mesh: pass mesh=Mesh(mpijax.devices(), ('i',)) or call it inside `with mesh:`."
-            )
+        the_mesh = mesh_for(mesh, args)
         names = frozenset(axis_names or the_mesh.axis_names)
         if not names <= set(the_mesh.axis_names):
             raise ValueError(
-                f"shard_map requires axis_names to be axes of the mesh, got axis_names={set(names)} for {the_mesh}"
+                f"jax.shard_map requires axis_names={set(names)} to be a subset of mesh.axis_names="
+                f"{set(the_mesh.axis_names)}"
             )
-        return _call(f, the_mesh, names, in_specs, out_specs, check_vma, args)
+        if in_specs is Infer:
+            check_inferable(the_mesh, names)
+        mapped = NO_AXES if state.body is None else state.body[1]
+        return _call(f, the_mesh, names - mapped, in_specs, out_specs, check_vma, args)
 
     return wrapped
 
@@ -108,17 +108,23 @@ def shard_map(
 def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool, args):
     leaves, in_tree = tree.tree_flatten((args, {}))
     if in_specs is Infer:
-        flat_in = [_given_spec(x, mesh, i) for i, x in enumerate(leaves)]
+        flat_in = [given_spec(x, mesh, i) for i, x in enumerate(leaves)]
     else:
         specs_in = tuple(in_specs) if isinstance(in_specs, list) else in_specs
-        flat_in = _flatten_specs("in_specs", specs_in, in_tree.children()[0], mesh, names)
+        flat_in, fixed = flatten_specs("in_specs", specs_in, in_tree.children()[0], mesh, names)
+        objects = {i: leaves[i] for i in fixed if not is_array(leaves[i])}
+        if objects:
+            given = [i for i in range(len(leaves)) if i not in objects]
+            specs = tuple(flat_in[i] for i in given)
+            return _call(_of_arrays(f, in_tree, objects), mesh, names, specs, out_specs, check_vma,
+                         tuple(leaves[i] for i in given))  # fmt: skip
     avals = [typeof(x) for x in leaves]
 
     def parameters():
         return parameter_names(f, args, {})
 
     for i, (a, s) in enumerate(zip(avals, flat_in, strict=True)):
-        _check_fits(f, mesh, a, s, i, parameters)
+        check_fits(f, mesh, a, s, i, parameters)
     if has_refs(leaves):
         values, refs = values_in(args)
         specs = [s for s, x in zip(flat_in, leaves, strict=True) if is_ref(x)]
@@ -134,9 +140,9 @@ def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool,
         structure = body.out_tree = flat_fun.out_tree  # type: ignore[attr-defined]
         if not all(is_array(out) for out in outs):
             return outs  # for tracing to refuse, with the place of what is no array
-        flat_out[:] = _flatten_specs("out_specs", out_specs, structure, mesh, names)
+        flat_out[:], _ = flatten_specs("out_specs", out_specs, structure, mesh, names)
         for out, spec in zip(outs, flat_out, strict=True):
-            _check_out(f, mesh, typeof(out), spec, names if check_vma else NO_AXES)
+            check_out(f, mesh, typeof(out), spec, names if check_vma else NO_AXES)
         # A result that is put together of shards varies over the axes it is split over.
         return [varying(out, spec.all_axes()) for out, spec in zip(outs, flat_out, strict=True)]
 
@@ -163,6 +169,19 @@ def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool,
     return tree.tree_unflatten(out_tree, outs)
 
 
+def _of_arrays(f, in_tree, objects: dict[int, Any]) -> Callable:
+    """`f` of those leaves of its arguments that are arrays; the others are the given ones, by position."""
+
+    def of_arrays(*arrays):
+        rest = iter(arrays)
+        leaves = [objects[i] if i in objects else next(rest) for i in range(in_tree.num_leaves)]
+        args, _ = tree.tree_unflatten(in_tree, leaves)
+        return f(*args)
+
+    of_arrays.__name__ = callable_name(f)
+    return of_arrays
+
+
 def _run_eagerly(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool, args):
     """The body operation by operation, over all devices of this process at once: for Python that looks at values.
 
@@ -174,12 +193,12 @@ def _run_eagerly(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma
     splits = [s.split(typeof(x).ndim) for s, x in zip(in_specs, leaves, strict=True)]
     operands = [blocks.apart(x, split) for x, split in zip(leaves, splits, strict=True)]
     outs, differing = _over_axes(flat_fun, axes, operands, [blocks.named(split) for split in splits])
-    specs = _flatten_specs("out_specs", out_specs, flat_fun.out_tree, mesh, names)
+    specs, _ = flatten_specs("out_specs", out_specs, flat_fun.out_tree, mesh, names)
     results = []
     for x, along, spec in zip(outs, differing, specs, strict=True):
         aval = typeof(x)
         shard = aval.update(shape=aval.shape[len(along) :], vma=frozenset(along))
-        _check_out(f, mesh, shard, spec, names if check_vma else NO_AXES)
+        check_out(f, mesh, shard, spec, names if check_vma else NO_AXES)
         results.append(lay_out(blocks.together(x, along, spec.split(shard.ndim)), NamedSharding(mesh, spec)))
     return tree.tree_unflatten(flat_fun.out_tree, results)
 
@@ -204,12 +223,13 @@ def _over_axes(fun: Callable, axes, args, leading) -> tuple[list, list[tuple]]:
     return outs, [names if d is None else (name, *names) for names, d in zip(inner, dims, strict=True)]
 
 
-def smap(f: Callable | None = None, /, *, in_axes: Any = 0, out_axes: Any, axis_name: Any) -> Any:
+def smap(f: Callable | None = None, /, *, in_axes: Any = Infer, out_axes: Any, axis_name: Any) -> Any:
     """`shard_map` over one axis of the mesh in context.
 
     Args:
       f: a function of shards.
-      in_axes: the array axis of each argument that is split over `axis_name` (None: none), a prefix pytree.
+      in_axes: the array axis of each argument that is split over `axis_name` (None: none), a prefix pytree. Without it,
+        as they are laid out, over an axis of type Explicit.
       out_axes: the same for results.
       axis_name: an axis of the mesh of `set_mesh`.
 
@@ -229,8 +249,11 @@ def smap(f: Callable | None = None, /, *, in_axes: Any = 0, out_axes: Any, axis_
     def is_axis(x):
         return x is None or isinstance(x, int)
 
-    specs = [tree.tree_map(spec, axes, is_leaf=is_axis) for axes in (in_axes, out_axes)]
-    return shard_map(f, in_specs=specs[0], out_specs=specs[1], axis_names={axis_name})
+    def specs(axes):
+        return tree.tree_map(spec, axes, is_leaf=is_axis)
+
+    in_specs = Infer if in_axes is Infer else specs(in_axes)
+    return shard_map(f, in_specs=in_specs, out_specs=specs(out_axes), axis_names={axis_name})
 
 
 def is_array(x: Any) -> bool:
@@ -239,147 +262,6 @@ def is_array(x: Any) -> bool:
     except TypeError:
         return False
     return True
-
-
-# ---------------------------------------------------------------- checks
-
-
-def _given_spec(x, mesh: Mesh, i: int) -> PartitionSpec:
-    """How an argument is laid out over the mesh."""
-    if isinstance(x, Tracer):
-        raise ValueError(
-            f"shard_map needs in_specs within a traced function: the type of argument {i}, "
-            f"{typeof(x).str_short(short_dtypes=False)}, does not say how it is laid out. Pass in_specs."
-        )
-    layout = getattr(x, "_sharding", None)
-    return layout.spec if getattr(layout, "mesh", None) == mesh else P()
-
-
-def _mesh_of_arguments(abstract: AbstractMesh, args) -> Mesh:
-    """The mesh with the axes of `abstract` that arguments are laid out over."""
-    found = [getattr(getattr(x, "_sharding", None), "mesh", None) for x in tree.tree_leaves(args)]
-    mesh = next((m for m in found if m is not None), None) or current_mesh()
-    if mesh is None:
-        raise ValueError(
-            "Please pass `jax.Array`s with a `NamedSharding` as input to `shard_map` when passing `AbstractMesh` to "
-            f"the mesh argument: {abstract} has no devices."
-        )
-    for m in (*filter(None, found), mesh):
-        if m.abstract_mesh.shape_tuple != abstract.shape_tuple:
-            raise ValueError(
-                f"Mesh shape of the input {m.abstract_mesh} does not match the mesh shape passed to shard_map "
-                f"{abstract}"
-            )
-    return mesh
-
-
-def _flatten_specs(what: str, specs, structure, mesh: Mesh, names) -> list[PartitionSpec]:
-    """One specification per leaf, from a prefix pytree."""
-    flat = [P() if s is None else s for s in flatten_axes(f"shard_map {what}", structure, specs)]
-    for s in flat:
-        if not isinstance(s, PartitionSpec):
-            raise TypeError(
-                f"shard_map {what} must be a pytree of `PartitionSpec` instances, but got the leaf {s!r} of type "
-                f"{type(s).__name__}."
-            )
-        for a in s.all_axes():
-            if a not in names:
-                raise ValueError(
-                    f"shard_map {what} argument must refer to an axis marked as manual "
-                    f"(frozenset({set(names)})), "
-                    f"but:\n\n  {what} refers to {a!r}\n\nThe mesh is {mesh}. Check the {what} values passed to "
-                    f"shard_map."
-                )
-    return flat
-
-
-def _check_fits(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, i: int, names) -> None:
-    name = callable_name(f)
-    short = aval.str_short(short_dtypes=False)
-
-    def bound():
-        known = names()
-        return f", where args[{i}] is bound to {name}'s parameter '{known[i]}'," if i < len(known) else ""
-
-    if len(spec) > aval.ndim:
-        raise ValueError(
-            f"shard_map applied to the function '{name}' was given an in_specs entry which is too long to be "
-            f"compatible "
-            f"with the corresponding input value from the function:\n\nin_specs is {spec} which has length "
-            f"{len(spec)}, but "
-            f"the passed args[{i}]{bound()} has shape {short}, which has rank {aval.ndim} (and {aval.ndim} < "
-            f"{len(spec)})\n\n"
-            "Entries in in_specs must be of length no greater than the number of axes in the corresponding input "
-            "value.\n\n"
-            f"Either revise the spec to be shorter, or modify '{name}' so that its inputs have sufficient rank."
-            + ("\n\nFor scalar values (rank 0), consider using an in_specs entry of `P()`." if not aval.ndim else "")
-        )
-    for dim, size in enumerate(aval.shape):
-        axes = spec.axes_of(dim)
-        parts = math.prod(mesh.shape[a] for a in axes)
-        if size % parts:
-            which = f"axis {axes[0]!r}" if len(axes) == 1 else f"axes {axes}"
-            raise ValueError(
-                f"shard_map applied to the function '{name}' was given argument arrays with axis sizes that are not "
-                f"evenly "
-                f"divisible by the corresponding mesh axis sizes:\n\nThe mesh given has shape "
-                f"{tuple(mesh.devices.shape)} with "
-                f"corresponding axis names {mesh.axis_names}.\n\nthe passed args[{i}] of shape {short}{bound()} "
-                f"corresponds to "
-                f"in_specs of value {spec}, which maps array axis {dim} (of size {size}) to mesh {which} (of size "
-                f"{parts}), but "
-                f"{parts} does not evenly divide {size}\n\nArray arguments' axis sizes must be evenly divisible by "
-                f"the mesh "
-                "axis or axes indicated by the corresponding elements of the argument's in_specs entry. Consider "
-                "checking that "
-                "in_specs are correct, and if so consider changing the mesh axis sizes or else padding the input and "
-                "adapting "
-                f"'{name}' appropriately."
-            )
-
-
-def _check_out(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, checked: frozenset) -> None:
-    """Raise ValueError for a specification with too many entries, or one that leaves out one of the axes in `checked`
-    over which the result varies."""
-    name = callable_name(f)
-    if len(spec) > aval.ndim:
-        raise ValueError(
-            f"shard_map applied to the function '{name}' was given an out_specs entry which is too long to be "
-            f"compatible with "
-            f"the corresponding output value from the function:\n\nout_specs is {spec} which has length {len(spec)}, "
-            f"but "
-            f"{name}(*args) has shape {aval.str_short(False)}, which has rank {aval.ndim} (and {aval.ndim} < "
-            f"{len(spec)})\n\n"
-            "Entries in out_specs must be of length no greater than the number of axes in the corresponding output "
-            "value.\n\n"
-            f"Either revise the spec to be shorter, or modify '{name}' so that its outputs have sufficient "
-            f"rank.\n\nFor scalar "
-            "values (rank 0), consider using an out_specs entry of `P()`. In particular, for rank 0 outputs which are "
-            "not "
-            "constant over the mesh, add at least one (singleton) axis to them so that they can be concatenated using "
-            "out_specs."
-        )
-    missing = [str(n) for n in mesh.axis_names if n in (aval.vma & checked) - set(spec.all_axes())]
-    if not missing:
-        return
-    if len(missing) == 1:
-        claim = f"replicated across mesh axis '{missing[0]}', but could not infer replication over "
-        known = [str(n) for n in mesh.axis_names if n not in aval.vma]
-        found = f"only {','.join(known)}" if known else "any axes"
-    else:
-        said, varies = (
-            ",".join(str(n) for n in mesh.axis_names if n in names) for names in (spec.all_axes(), aval.vma)
-        )
-        claim = f"only varying across mesh axes {{{said}}} and not {{{','.join(missing)}}}, "
-        found = f"but it was inferred to be possibly varying over {{{varies}}}"
-    raise ValueError(
-        f"shard_map applied to the function '{name}' was given out_specs which require replication which can't be "
-        f"statically inferred given the mesh:\n\nThe mesh given has shape {tuple(mesh.devices.shape)} with "
-        f"corresponding axis names {mesh.axis_names}.\n\nout_specs is {spec} which implies that the corresponding "
-        f"output value is {claim}{found}\n\nCheck if these output values are meant to be replicated over those mesh "
-        "axes. If not, consider revising the corresponding out_specs entries. If so, consider disabling the check by "
-        "passing the check_vma=False argument to `jax.shard_map`."
-    )
 
 
 # ---------------------------------------------------------------- types
@@ -409,7 +291,7 @@ def _inside(params):
 
 def _scope(mesh: Mesh, names: frozenset, check_vma: bool):
     sizes = {n: s for n, s in mesh.shape.items() if n in names}
-    return named_axes(sizes, state.manual_axes | names if check_vma else state.manual_axes)
+    return named_axes(sizes, state.manual_axes | names if check_vma else state.manual_axes, mesh)
 
 
 def _rebind(args, params, jaxpr: ClosedJaxpr, in_specs, out_specs):
@@ -556,6 +438,9 @@ def _number(like, value):
 
 
 def _batch(axis: AxisData, args, dims, **params):
+    for what in ("in_specs", "out_specs"):
+        if any(set(axis.spmd) & set(s.all_axes()) for s in params[what]):
+            raise ValueError(f"vmap spmd_axis_name cannot appear in shard_map {what}: {axis.spmd}, {params[what]}")
     moved = [x if d is None else move_dim(x, d, 0) for x, d in zip(args, dims, strict=True)]
     batched = tuple(d is not None for d in dims)
     closed, split = params["jaxpr"], tuple(n for n in axis.spmd if n in params["newly_manual_axes"])

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any
 
-from mpijax.core import config, tree
+from mpijax.core import tree
 from mpijax.core.errors import ConcretizationTypeError
 from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.source import callable_name, sources_of_function
-from mpijax.core.trace import state, trace_to_jaxpr, typeof
+from mpijax.core.trace import scope_key, trace_to_jaxpr, typeof
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, parameter_names
 from mpijax.transforms.ref_state import (
@@ -149,8 +149,7 @@ def _static_positions(nums: Any, count: int) -> frozenset[int]:
 def _trace(fun, args, kwargs, static, names, in_tree, avals) -> tuple[ClosedJaxpr, list[Any], Any, list]:
     """The Jaxpr, which takes the values closed over first, these, the result's structure, and the refs written to."""
     fixed = tuple((i, args[i]) for i in sorted(static)) + tuple((k, kwargs[k]) for k in names if k in kwargs)
-    scope = config.trace_key(), tuple(state.axis_env.items()), state.manual_axes
-    key = (in_tree, avals, fixed, len(args), *scope)
+    key = (in_tree, avals, fixed, len(args), *scope_key())
     try:
         known = _traced.setdefault(fun, {})
         found = known.get(key)

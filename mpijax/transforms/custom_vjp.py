@@ -426,10 +426,11 @@ def _checked_cotangent(ct: Any, primal: Any, path: str) -> Any:
             )
         return ct
     # Cotangents of another inexact dtype have always been let through.
-    if got.shape != want.shape or not dtypes.issubdtype(want.dtype, np.inexact):
+    if got.shape != want.shape or got.vma != want.vma or not dtypes.issubdtype(want.dtype, np.inexact):
+        why = "" if got.vma == want.vma else ", so the manual axis types do not match"
         raise ValueError(
             "Custom VJP bwd rule must produce an output with the same type as the args tuple of the primal function, "
             f"but at output{path} the bwd rule produced an output of type {got.str_short(False)} corresponding to an "
-            f"input of type {primal.str_short(False)}"
+            f"input of type {primal.str_short(False)}{why}"
         )
     return ct

@@ -106,7 +106,7 @@ class _Pullback:
             have = typeof(ct)
             # Integers have no derivative: cotangents are float0; ones of the integers' own type pass for it.
             same = want.dtype == have.dtype or (want.dtype == dtypes.float0 and have.dtype == aval.dtype)
-            if not same or want.shape != have.shape:
+            if not same or want.shape != have.shape or have.vma - want.vma:
                 raise ValueError(
                     "unexpected JAX type (e.g. shape/dtype) for argument to VJP function: got "
                     f"{have.str_short(False)}, but expected {want.str_short(False)} because the corresponding output "
@@ -171,12 +171,24 @@ class _Pushforward:
             )
         for primal, t in zip(self._in_avals, flat, strict=True):
             want, have = primal.to_tangent_aval(), typeof(t)
-            if (want.shape, want.dtype) != (have.shape, have.dtype):
+            more = tuple(sorted(have.vma - want.vma, key=str))
+            if (want.shape, want.dtype) != (have.shape, have.dtype) or more:
                 raise ValueError(
                     "linearized function called on tangent values inconsistent with the original primal values:\n"
                     f"Got tangent aval {have} for primal aval {primal} but expected {want}."
+                    f"{_vary_first(more)}"
                 )
         return tree.tree_unflatten(self._out_tree, instantiated(self._linearized.at(residuals)(*flat)))
+
+
+def _vary_first(axes: tuple) -> str:
+    """The way out where tangents vary over mesh axes that the primal values do not vary over."""
+    if not axes:
+        return ""
+    return (
+        f"\nThis might be fixed by applying `jax.lax.pcast(..., {axes}, to='varying')` to the primal value passed to "
+        "`jax.linearize`."
+    )
 
 
 def linearize(fun: Callable, *primals, has_aux: bool = False):

@@ -12,7 +12,7 @@ from typing import Any
 from mpijax._ext.dispatch import JitBase
 from mpijax.core import config, tree
 from mpijax.core.source import callable_name, sources_of_function
-from mpijax.core.trace import EVAL, Tracer, abstractify, load_runtime, state, trace_to_jaxpr, typeof
+from mpijax.core.trace import EVAL, Tracer, abstractify, load_runtime, scope_key, state, trace_to_jaxpr, typeof
 from mpijax.transforms import ref_state, reports
 from mpijax.transforms.call import call_jaxpr, hoist_tracers
 from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, parameter_names
@@ -228,7 +228,7 @@ class JitFunction(JitBase):
         except TypeError:
             self._refuse_arguments(args, kwargs, leaves)
             raise
-        scope = config.trace_key(), tuple(state.axis_env.items()), state.manual_axes
+        scope = scope_key()
         layouts = None
         if self._shardings is not None:
             positional, named = dynamic

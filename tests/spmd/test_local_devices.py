@@ -19,9 +19,10 @@ def run(program: list[str], **settings: str) -> subprocess.CompletedProcess:
     )
 
 
-def test_programs_and_layouts_are_those_of_jax():
+@pytest.mark.parametrize("name", ["local_devices.py", "local_bodies.py"])
+def test_programs_and_layouts_are_those_of_jax(name):
     flags = "--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0"
-    program = ["-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", str(HERE / "local_devices.py")]
+    program = ["-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", str(HERE / name)]
     done = run(program, XLA_FLAGS=flags)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -314,7 +314,7 @@ def test_the_mesh_in_scope_belongs_to_the_signature():
         assert mesh is meshes[0]
         f(X3)
     assert len(seen) == 2
-    with pytest.raises(ValueError, match="shard_map needs a mesh"):
+    with pytest.raises(ValueError, match="The context mesh cannot be empty"):
         f(X3)
 
 

@@ -39,7 +39,7 @@ def all_to_all(x, axis_name, split_axis, concat_axis, *, axis_index_groups=None,
            [2, 4]], dtype=int32)
     """
     names = names_of(axis_name)
-    check_bound(names)
+    check_bound(names, "all_to_all")
     groups = groups_of(axis_index_groups, names, equal=True)
     size = group_size(names, groups)
 

@@ -49,7 +49,7 @@ def all_gather(x, axis_name, *, axis_index_groups=None, axis=0, tiled=False, to:
             f"Got unexpected `to` value for `jax.lax.all_gather`: {to!r}. Allowed are 'varying' and 'invarying'."
         )
     names = names_of(axis_name)
-    check_bound(names)
+    check_bound(names, "all_gather")
     groups = groups_of(axis_index_groups, names, equal=True)
     if to == "invarying" and groups is not None:
         raise NotImplementedError("all_gather(..., to='invarying') with axis_index_groups: the groups' results differ")
@@ -80,7 +80,7 @@ def psum_scatter(x, axis_name, *, scatter_dimension=0, axis_index_groups=None, t
     Array([4, 6], dtype=int32)
     """
     names = names_of(axis_name)
-    check_bound(names)
+    check_bound(names, "psum_scatter")
     groups = groups_of(axis_index_groups, names, equal=True)
     size = group_size(names, groups)
 

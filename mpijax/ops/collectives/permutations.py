@@ -41,7 +41,7 @@ def ppermute(x, axis_name, perm):
 def check_pairs(what: str, axis_name, perm) -> tuple[tuple[int, int], ...]:
     """The pairs (source, destination) of a permutation; ValueError for those that are none, NameError for the axis."""
     names = names_of(axis_name)
-    check_bound(names)
+    check_bound(names, "ppermute")
     perm = tuple((int(a), int(b)) for a, b in perm)
     size = named_axis_size(names)
     sources, targets = [a for a, _ in perm], [b for _, b in perm]
@@ -74,7 +74,7 @@ def pbroadcast(x, axis_name, source: int):
     Array([4, 4, 4], dtype=int32)
     """
     names = names_of(axis_name)
-    check_bound(names)
+    check_bound(names, "pbroadcast")
     size = named_axis_size(names)
     source = int(source)
     if not 0 <= source < size:

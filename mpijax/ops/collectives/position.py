@@ -18,7 +18,7 @@ def axis_index(axis_name):
     >>> mpijax.vmap(lambda x: 10 * x + lax.axis_index("i"), axis_name="i")(jnp.array([1, 1, 1]))
     Array([10, 11, 12], dtype=int32)
     """
-    check_bound(names_of(axis_name))
+    check_bound(names_of(axis_name), "axis_index")
     if not isinstance(axis_name, (tuple, list)):
         return axis_index_p.bind(axis_name=axis_name)
     position, stride = np.int32(0), 1
@@ -34,7 +34,7 @@ def axis_size(axis_name) -> int:
     >>> mpijax.vmap(lambda x: x / lax.axis_size("i"), axis_name="i")(jnp.array([2.0, 4.0]))
     Array([1., 2.], dtype=float32)
     """
-    return named_axis_size(axis_name)
+    return named_axis_size(axis_name, "axis_size")
 
 
 def _batch(axis, args, dims, *, axis_name):

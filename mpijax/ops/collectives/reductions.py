@@ -37,7 +37,7 @@ def psum(x, axis_name, *, axis_index_groups=None):
     Array([0.125, 0.375, 0.5  ], dtype=float32)
     """
     names = names_of(axis_name)
-    check_bound(names)
+    check_bound(names, "psum")
     groups = groups_of(axis_index_groups, names, equal=False)
 
     def one(leaf):
@@ -83,7 +83,7 @@ def pmean(x, axis_name, *, axis_index_groups=None):
     Array([-2.,  2.,  0.], dtype=float32)
     """
     names = names_of(axis_name)
-    check_bound(names)
+    check_bound(names, "pmean")
     groups = groups_of(axis_index_groups, names, equal=True)
     total = psum(x, axis_name, axis_index_groups=groups)
     count = group_size(names, groups)
@@ -110,7 +110,7 @@ def pmin(x, axis_name, *, axis_index_groups=None):
 
 def _extremum(primitive, x, axis_name, groups):
     names = names_of(axis_name)
-    check_bound(names)
+    check_bound(names, primitive.name)
     groups = groups_of(groups, names, equal=False)
     return tree.tree_map(lambda leaf: _reduce(primitive, leaf, names, groups), x)
 

@@ -23,11 +23,11 @@ def names_of(axis_name) -> tuple:
     return tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
 
 
-def check_bound(names) -> None:
-    """Raise NameError for a name that is not in scope; ints are positions of array axes."""
+def check_bound(names, caller: str = "the function") -> None:
+    """Raise NameError for a name that is not in scope, on behalf of `caller`; ints are positions of array axes."""
     for n in names:
         if not isinstance(n, int):
-            named_axis_size(n)
+            named_axis_size(n, caller)
 
 
 def groups_of(groups, names, *, equal: bool) -> Groups | None:

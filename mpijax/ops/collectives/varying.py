@@ -23,7 +23,11 @@ def pvary(x, axis_name):
     >>> f(jnp.arange(3))
     Array([0, 1, 2], dtype=int32)
     """
-    check_bound(names_of(axis_name))
+    if not state.axis_env:
+        raise ValueError(
+            f"pvary should be called under jax.shard_map: there is no axis {axis_name!r} that a value could vary over."
+        )
+    check_bound(names_of(axis_name), "pvary")
     names = tuple(n for n in names_of(axis_name) if n in state.manual_axes)
     if not names:
         return x

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mpijax.core import config, tree
+from mpijax.core import tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.primitive import registry
 from mpijax.core.result_type import result_type
 from mpijax.core.source import sources_of_function
-from mpijax.core.trace import state, trace_to_jaxpr, typeof
+from mpijax.core.trace import scope_key, trace_to_jaxpr, typeof
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.flat import FlatFun, debug_info
 from mpijax.transforms.ref_state import may_be_kept, values_of
@@ -54,7 +54,7 @@ def trace_body(fun: Callable, args: tuple, name: str) -> Body:
     messages call the operation: `scan`, `cond`, `while_loop` ...
     """
     leaves, in_tree = tree.tree_flatten((args, {}))
-    key = (in_tree, tuple(leaves), config.trace_key(), tuple(state.axis_env.items()), state.manual_axes)
+    key = (in_tree, tuple(leaves), *scope_key())
     try:
         known = _bodies.setdefault(fun, {})
     except TypeError:  # not hashable, or without weak references
@@ -99,7 +99,7 @@ def mismatch(a: ShapedArray, b: ShapedArray) -> str:
         for differs, text in (
             (a.dtype != b.dtype, "the dtypes do not match"),
             (a.shape != b.shape, "the shapes do not match"),
-            (a.vma != b.vma, "the mesh axes over which they vary do not match"),
+            (a.vma != b.vma, "the manual axis types do not match"),
         )
         if differs
     ]
@@ -172,12 +172,25 @@ def _refuse_structure(what: str, component, in_tree, out_tree) -> None:
 def _vary_first(component, triples) -> str:
     """The way out when the carry starts the same on all ranks, but does not stay so."""
     casts = [
-        f"applying `jax.lax.pcast(..., {tuple(sorted(b.vma - a.vma, key=str))}, to='varying')` to the initial value of "
-        f"{component(path)}"
+        f"applying {pcast_to(b, a)} to the initial carry value corresponding to {component(path)}"
         for path, a, b in triples
         if b.vma - a.vma
     ]
-    return f"This might be fixed by:\n{listed(casts)}\n" if casts else ""
+    return remedy(casts)
+
+
+def pcast_to(wanted: ShapedArray, have: ShapedArray) -> str:
+    """The call that makes a value of one type vary as one of the other."""
+    return f"`jax.lax.pcast(..., {tuple(sorted(wanted.vma - have.vma, key=str))}, to='varying')`"
+
+
+def remedy(casts: Sequence[str]) -> str:
+    """What might help, as a paragraph of an error."""
+    if not casts:
+        return ""
+    if len(casts) == 1:
+        return f"This might be fixed by {casts[0]}.\n\n"
+    return f"This might be fixed by:\n{listed(casts)}\n"
 
 
 # ---------------------------------------------------------------- lists of operands

@@ -1,0 +1,198 @@
+"""Which mesh a `shard_map` is over, how arguments and results are cut, and errors where that does not fit."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from mpijax.core import tree
+from mpijax.core.avals import ShapedArray
+from mpijax.core.source import callable_name
+from mpijax.core.trace import Tracer, state, typeof
+from mpijax.core.tree_prefix import flatten_axes
+from mpijax.spmd.abstract_mesh import AbstractMesh, context_mesh, get_abstract_mesh
+from mpijax.spmd.mesh import AxisType, Mesh, PartitionSpec, current_mesh, make_mesh
+
+P = PartitionSpec
+
+
+def check_inferable(mesh: Mesh, names: frozenset) -> None:
+    """Raise TypeError unless arrays say how they are cut over all of `names`, which axes of type Explicit mean."""
+    others = [f"{n!r} is {k.name}" for n, k in zip(mesh.axis_names, mesh.axis_types, strict=True)
+              if n in names and k is not AxisType.Explicit]  # fmt: skip
+    if others:
+        raise TypeError(
+            f"in_axes was not specified, nor in_specs, of a shard_map over {set(names)}: it may be left out over axes "
+            f"of type Explicit, and {', '.join(others)}. Say how arguments are cut, by a PartitionSpec for each."
+        )
+
+
+def given_spec(x, mesh: Mesh, i: int) -> PartitionSpec:
+    """How an argument is laid out over the mesh."""
+    if isinstance(x, Tracer):
+        raise ValueError(
+            f"shard_map needs in_specs within a traced function: the type of argument {i}, "
+            f"{typeof(x).str_short(short_dtypes=False)}, does not say how it is laid out. Pass in_specs."
+        )
+    layout = getattr(x, "_sharding", None)
+    return layout.spec if getattr(layout, "mesh", None) == mesh else P()
+
+
+def mesh_for(given: Any, args) -> Mesh:
+    """The mesh to map over: the one given, or that in context. Raises ValueError where there is none, or another."""
+    context = context_mesh()
+    if given is None:
+        if context is None:
+            raise ValueError(
+                "The context mesh cannot be empty. Use `jax.set_mesh(mesh)` to enter into a mesh context, or pass one "
+                "to shard_map: mesh=Mesh(mpijax.devices(), ('i',))."
+            )
+        return context
+    if not isinstance(given, (Mesh, AbstractMesh)):
+        raise TypeError(
+            "shard_map requires a `jax.sharding.Mesh` or a `jax.sharding.AbstractMesh` instance for its second "
+            f"argument, but got {given!r} of type {type(given).__name__}."
+        )
+    if given.empty:
+        raise ValueError(f"shard_map requires a non-empty mesh. Got {given}")
+    if state.body is not None:
+        here = get_abstract_mesh()
+        if given.abstract_mesh != here:
+            raise ValueError(
+                f"The context mesh {here} should match the mesh passed to shard_map {given}. Within a shard_map leave "
+                "`mesh` out: it is that of the enclosing one, of which axis_names says the axes to map."
+            )
+        return state.body[0]
+    return _mesh_of_arguments(given, args) if isinstance(given, AbstractMesh) else given
+
+
+def _mesh_of_arguments(abstract: AbstractMesh, args) -> Mesh:
+    """The mesh with the axes of `abstract` that arguments are laid out over; where they are traced, of the first
+    devices."""
+    leaves = tree.tree_leaves(args)
+    found = [getattr(getattr(x, "_sharding", None), "mesh", None) for x in leaves]
+    mesh = next((m for m in found if m is not None), None) or current_mesh()
+    if mesh is None and any(isinstance(x, Tracer) for x in leaves):
+        return make_mesh(abstract.axis_sizes, abstract.axis_names, abstract.axis_types)
+    if mesh is None:
+        raise ValueError(
+            "Please pass `jax.Array`s with a `NamedSharding` as input to `shard_map` when passing `AbstractMesh` to "
+            f"the mesh argument: {abstract} has no devices."
+        )
+    for m in (*filter(None, found), mesh):
+        if m.abstract_mesh.shape_tuple != abstract.shape_tuple:
+            raise ValueError(
+                f"Mesh shape of the input {m.abstract_mesh} does not match the mesh shape passed to shard_map "
+                f"{abstract}"
+            )
+    return mesh
+
+
+def flatten_specs(what: str, specs, structure, mesh: Mesh, names) -> tuple[list[PartitionSpec], list[int]]:
+    """One specification per leaf, from a prefix pytree, and the places of those that are None, which is `P()`."""
+    given = flatten_axes(f"shard_map {what}", structure, specs)
+    flat = [P() if s is None else s for s in given]
+    for s in flat:
+        if not isinstance(s, PartitionSpec):
+            raise TypeError(
+                f"shard_map {what} must be a pytree of `PartitionSpec` instances, but got the leaf {s!r} of type "
+                f"{type(s).__name__}."
+            )
+        for a in s.all_axes():
+            if a not in names:
+                raise ValueError(
+                    f"shard_map {what} argument must refer to an axis marked as manual "
+                    f"(frozenset({set(names)})), "
+                    f"but:\n\n  {what} refers to {a!r}\n\nThe mesh is {mesh}. Check the {what} values passed to "
+                    f"shard_map."
+                )
+    return flat, [i for i, s in enumerate(given) if s is None]
+
+
+def check_fits(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, i: int, names) -> None:
+    name = callable_name(f)
+    short = aval.str_short(short_dtypes=False)
+
+    def bound():
+        known = names()
+        return f", where args[{i}] is bound to {name}'s parameter '{known[i]}'," if i < len(known) else ""
+
+    if len(spec) > aval.ndim:
+        raise ValueError(
+            f"shard_map applied to the function '{name}' was given an in_specs entry which is too long to be "
+            f"compatible "
+            f"with the corresponding input value from the function:\n\nin_specs is {spec} which has length "
+            f"{len(spec)}, but "
+            f"the passed args[{i}]{bound()} has shape {short}, which has rank {aval.ndim} (and {aval.ndim} < "
+            f"{len(spec)})\n\n"
+            "Entries in in_specs must be of length no greater than the number of axes in the corresponding input "
+            "value.\n\n"
+            f"Either revise the spec to be shorter, or modify '{name}' so that its inputs have sufficient rank."
+            + ("\n\nFor scalar values (rank 0), consider using an in_specs entry of `P()`." if not aval.ndim else "")
+        )
+    for dim, size in enumerate(aval.shape):
+        axes = spec.axes_of(dim)
+        parts = math.prod(mesh.shape[a] for a in axes)
+        if size % parts:
+            which = f"axis {axes[0]!r}" if len(axes) == 1 else f"axes {axes}"
+            raise ValueError(
+                f"shard_map applied to the function '{name}' was given argument arrays with axis sizes that are not "
+                f"evenly "
+                f"divisible by the corresponding mesh axis sizes:\n\nThe mesh given has shape "
+                f"{tuple(mesh.devices.shape)} with "
+                f"corresponding axis names {mesh.axis_names}.\n\nthe passed args[{i}] of shape {short}{bound()} "
+                f"corresponds to "
+                f"in_specs of value {spec}, which maps array axis {dim} (of size {size}) to mesh {which} (of size "
+                f"{parts}), but "
+                f"{parts} does not evenly divide {size}\n\nArray arguments' axis sizes must be evenly divisible by "
+                f"the mesh "
+                "axis or axes indicated by the corresponding elements of the argument's in_specs entry. Consider "
+                "checking that "
+                "in_specs are correct, and if so consider changing the mesh axis sizes or else padding the input and "
+                "adapting "
+                f"'{name}' appropriately."
+            )
+
+
+def check_out(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, checked: frozenset) -> None:
+    """Raise ValueError for a specification with too many entries, or one that leaves out one of the axes in `checked`
+    over which the result varies."""
+    name = callable_name(f)
+    if len(spec) > aval.ndim:
+        raise ValueError(
+            f"shard_map applied to the function '{name}' was given an out_specs entry which is too long to be "
+            f"compatible with "
+            f"the corresponding output value from the function:\n\nout_specs is {spec} which has length {len(spec)}, "
+            f"but "
+            f"{name}(*args) has shape {aval.str_short(False)}, which has rank {aval.ndim} (and {aval.ndim} < "
+            f"{len(spec)})\n\n"
+            "Entries in out_specs must be of length no greater than the number of axes in the corresponding output "
+            "value.\n\n"
+            f"Either revise the spec to be shorter, or modify '{name}' so that its outputs have sufficient "
+            f"rank.\n\nFor scalar "
+            "values (rank 0), consider using an out_specs entry of `P()`. In particular, for rank 0 outputs which are "
+            "not "
+            "constant over the mesh, add at least one (singleton) axis to them so that they can be concatenated using "
+            "out_specs."
+        )
+    missing = [str(n) for n in mesh.axis_names if n in (aval.vma & checked) - set(spec.all_axes())]
+    if not missing:
+        return
+    if len(missing) == 1:
+        claim = f"replicated across mesh axis '{missing[0]}', but could not infer replication over "
+        known = [str(n) for n in mesh.axis_names if n not in aval.vma]
+        found = f"only {','.join(known)}" if known else "any axes"
+    else:
+        said, varies = (
+            ",".join(str(n) for n in mesh.axis_names if n in names) for names in (spec.all_axes(), aval.vma)
+        )
+        claim = f"only varying across mesh axes {{{said}}} and not {{{','.join(missing)}}}, "
+        found = f"but it was inferred to be possibly varying over {{{varies}}}"
+    raise ValueError(
+        f"shard_map applied to the function '{name}' was given out_specs which require replication which can't be "
+        f"statically inferred given the mesh:\n\nThe mesh given has shape {tuple(mesh.devices.shape)} with "
+        f"corresponding axis names {mesh.axis_names}.\n\nout_specs is {spec} which implies that the corresponding "
+        f"output value is {claim}{found}\n\nCheck if these output values are meant to be replicated over those mesh "
+        "axes. If not, consider revising the corresponding out_specs entries. If so, consider disabling the check by "
+        "passing the check_vma=False argument to `jax.shard_map`."
+    )

@@ -1,0 +1,162 @@
+"""Bodies of `shard_map`: their mesh, what they may be given, and what is refused, beside the real JAX over four devices.
+
+Run by test_local_devices.py.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+
+import numpy as np
+import pytest
+from spmd.local_devices import OURS, REAL, V, X
+
+BOTH = pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+
+
+def kinds(s):
+    """The types of axes within one shard_map and within two."""
+    seen = []
+
+    def inner(x):
+        mesh = s.jax.sharding.get_abstract_mesh()
+        seen.append((mesh.manual_axes, mesh.auto_axes, x.aval.mat.invarying(mesh), x.aval.sharding.mesh == mesh))
+        return x * 2
+
+    def outer(x):
+        mesh = s.jax.sharding.get_abstract_mesh()
+        seen.append((mesh.manual_axes, mesh.auto_axes, x.aval.mat.invarying(mesh), x.aval.sharding.mesh == mesh))
+        return s.jax.shard_map(inner, in_specs=s.P(), out_specs=s.P())(x)
+
+    out = s.jax.jit(s.over(outer, s.grid, s.P("i"), s.P("i"), axis_names={"i"}))(V)
+    return seen, np.asarray(out).tolist()
+
+
+def axis_inside_of_the_other(s):
+    def outer(x):
+        inner = s.jax.shard_map(lambda y: s.lax.psum(y, "j"), in_specs=s.P("j"), out_specs=s.P(), axis_names={"j"})
+        return inner(x) * (1 + s.lax.axis_index("i"))
+
+    return np.asarray(s.jax.jit(s.over(outer, s.grid, s.P("i"), s.P("i"), axis_names={"i"}))(V)).tolist()
+
+
+def layout_over_the_other_axis(s):
+    f = s.over(lambda x: s.lax.with_sharding_constraint(x, s.P(None, "j")) * 2, s.grid, s.P("i"), s.P("i"),
+               axis_names={"i"})  # fmt: skip
+    return np.asarray(s.jax.jit(f)(X)).tolist()
+
+
+def objects_as_they_are(s):
+    class Plain:
+        __hash__ = None  # type: ignore[assignment]
+
+    first, pair = Plain(), (object(), object())
+    seen = []
+
+    def f(a, b, x, c):
+        seen.append((a is first, b[1] is pair[1], c is None))
+        return x + 1
+
+    out = s.over(f, s.line, (None, None, s.P("i"), None), s.P("i"))(first, pair, V, None)
+    return seen, np.asarray(out).tolist()
+
+
+def mesh_without_devices(s):
+    f = s.jax.jit(lambda x: s.over(lambda y: s.lax.psum(y, "i"), s.line.abstract_mesh, s.P("i"), s.P())(x))
+    return np.asarray(f(s.put(V, s.P("i")))).tolist()
+
+
+@pytest.mark.parametrize(
+    "f", [kinds, axis_inside_of_the_other, layout_over_the_other_axis, objects_as_they_are, mesh_without_devices]
+)
+def test_as_in_jax(f):
+    assert f(OURS) == f(REAL)
+
+
+def varying(s, f, *specs):
+    return s.over(f, s.grid, specs, s.P(("i", "j")))
+
+
+def swapped(s):
+    return varying(s, lambda x, y: s.lax.scan(lambda c, _: (c[::-1], ()), (x, y), (), length=2)[0], s.P("i"), s.P())(V, V)
+
+
+def three_swapped(s):
+    def step(c, _):
+        return (c[2], c[0], c[1]), ()
+
+    return varying(s, lambda *c: s.lax.scan(step, c, (), length=2)[0], s.P("i"), s.P(), s.P(("i", "j")))(V, V, V)
+
+
+def branches(s):
+    def one(x, y):
+        return x
+
+    def other(x, y):
+        return y
+
+    return varying(s, lambda x, y: s.lax.cond(True, one, other, x, y), s.P("i"), s.P("j"))(V, V)
+
+
+def branch_of_a_constant(s):
+    return varying(s, lambda x: s.lax.switch(1, [lambda x: x, lambda x: s.jnp.zeros(2)], x), s.P("i"))(V[:4])
+
+
+def summed_cotangent(s):
+    @s.jax.custom_vjp
+    def f(x):
+        return s.lax.psum(x, "i")
+
+    f.defvjp(lambda x: (f(x), None), lambda _, g: (s.lax.psum(g, "i"),))
+    g = s.over(lambda x: f(f(x)), s.line, s.P("i"), s.P())
+    return s.jax.grad(lambda x: g(x).sum())(V)
+
+
+def layout_of_a_shard(s, names):
+    layout = s.NamedSharding(s.grid, s.P("i", "j"))
+    f = s.over(lambda x: s.lax.with_sharding_constraint(x, layout), s.grid, s.P("i"), s.P("i"), axis_names=names,
+               check_vma=False)  # fmt: skip
+    return s.jax.jit(f)(X)
+
+
+def mesh_again(s):
+    def outer(x):
+        return s.over(lambda y: y, s.grid, s.P("j"), s.P("j"), axis_names={"j"})(x)
+
+    return s.jax.jit(s.over(outer, s.grid, s.P("i"), s.P("i"), axis_names={"i"}))(V)
+
+
+def examples_over(s, spec_in, spec_out):
+    f = s.over(s.jnp.sin, s.grid, s.P(*spec_in), s.P(*spec_out), check_vma=False)
+    return s.jax.vmap(f, spmd_axis_name="i")(X)
+
+
+FAILURES = [
+    (swapped, TypeError, r"This might be fixed by applying `jax.lax.pcast\(..., \('i',\).*to the initial carry value"),
+    (three_swapped, TypeError, r"This might be fixed by:\n  \* applying `jax.lax.pcast\(..., \('j',\).*to the initial"),
+    (branches, TypeError, r"applying `jax.lax.pcast\(..., \('j',\).*to the output of true_fun"),
+    (branch_of_a_constant, TypeError, "switch branches must have equal output types.*so the manual axis types do not"),
+    (summed_cotangent, ValueError, "Custom VJP bwd rule must produce an output with the same type.*manual axis types"),
+    (partial(layout_of_a_shard, names={"i"}), ValueError, "manual"),
+    (partial(layout_of_a_shard, names={"i", "j"}), ValueError, "contains a manual axes.*of mesh"),
+    (mesh_again, ValueError, "context mesh.*should match the mesh passed to shard_map"),
+    (partial(examples_over, spec_in=("i",), spec_out=("i",)), ValueError, "spmd_axis_name cannot appear in.*in_specs"),
+    (partial(examples_over, spec_in=("j",), spec_out=(("i", "j"),)), ValueError, "cannot appear in.*out_specs"),
+    (lambda s: s.jax.jit(lambda x: s.lax.psum(x, "i"))(V), NameError, "please call psum under `jax.shard_map`"),
+    (lambda s: s.jax.jit(lambda x: s.lax.pmax(x, "i"))(V), NameError, "please call p[a-z]* under `jax.shard_map`"),
+    (lambda s: s.lax.axis_index("i"), NameError, "please call axis_index under `jax.shard_map`"),
+    (lambda s: s.lax.pcast(V, "i", to="varying"), ValueError, "pvary should be called under jax.shard_map"),
+    (lambda s: s.jax.shard_map(lambda x: x, in_specs=s.P(), out_specs=s.P())(V), ValueError, "context mesh cannot be"),
+    (lambda s: s.over(lambda *_: None, s.grid, (None, s.P("i", "j")), None)(object(), V), ValueError, "rank"),
+    (lambda s: s.over(lambda *_: None, s.grid, (s.P("i"), None), None)(V[:3], object()), ValueError, "divisible"),
+    (lambda s: s.over(lambda x: x, s.grid, s.P("i"), s.P("i"), axis_names={"k"})(V), ValueError, "to be a subset of"),
+]
+
+
+@BOTH
+@pytest.mark.parametrize(("f", "error", "text"), FAILURES)
+def test_refused(s, f, error, text):
+    with pytest.raises(error) as caught:
+        f(s)
+    assert re.search(text, str(caught.value), re.DOTALL)
