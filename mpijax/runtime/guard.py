@@ -193,10 +193,7 @@ def _all(exchanges: list[Iterator[str | None]], group: Group, name: str) -> list
         if now - looked > PATIENCE:
             looked = now
             _check_for_absent(group, name, suspicion)
-        if now - began < 1e-3:
-            os.sched_yield()
-        else:
-            time.sleep(2e-4 if now - began < PATIENCE else 5e-3)
+        pairing.rest(now - began)
 
 
 def _compare(group: Group, digest: bytes, describe: Callable[[], str]) -> Iterator[str | None]:

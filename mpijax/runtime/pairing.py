@@ -67,7 +67,7 @@ class Edge:
         self.lines.setdefault(item, what)
 
     def kind(self) -> Kind:
-        """What both ends must see alike: an end decides by what it has compared before whether the other one waits for it.
+        """What both ends see alike, since each decides by what it has compared whether the other one waits for it.
 
         So it has no lines, which may be the same on one end only, and no tags, of which a receiver may take any.
         """
@@ -271,10 +271,15 @@ def _compare_all(new: list[Edge]) -> None:
                 raise MismatchError(answer)
             if answer is not None:
                 waiting.remove((edge, exchange))
-        if now - began < 1e-3:
-            os.sched_yield()
-        else:
-            time.sleep(2e-4 if now - began < PATIENCE else 5e-3)
+        rest(now - began)
+
+
+def rest(waited: float) -> None:
+    """Leave the core to others, the longer the longer this rank has waited: many may wait for one that computes."""
+    if waited < 1e-3:
+        os.sched_yield()
+    else:
+        time.sleep(min(waited / 8, 5e-3))
 
 
 def look(edge: Edge, waited: float, seen: dict[int, int]) -> Doubt | None:

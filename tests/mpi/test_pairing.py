@@ -148,7 +148,7 @@ EXPECTED = [
     ("sender", None, [rf"{DIFFER}\n.*rank 1: send \(cotangent\) float32\[3\] dest=0 at <string>", r"rank 0 waits in agreement on the collectives"]),
     ("middle", None, [DIFFER, r"rank 1 waits in recv float32\[3\] source=0"]),
     ("forward", None, [rf"{DIFFER}\n.*rank 0: send \(tangent\) float32\[3.*\] dest=1"]),
-    ("in pieces", None, [r"rank [12] waits for rank [12] in .*recv \(cotangent\) float32\[3\] source=2.*: neither can go on"]),
+    ("in pieces", None, [r"waits for rank \d in .*recv \(cotangent\) float32\[3\] source=2.*: (neither|none) can go on"]),
     ("receive both", None, [r"rank \d waits for rank \d in recv float32\[3\].*, and rank \d for it in recv float32\[3\].*: neither can go on"]),
     ("ring", None, [r"rank (\d) waits for rank (\d) in recv float32\[3\] source=\2 on all ranks at <string>.*, rank \2 waits for rank (\d) in .*"
                     r", and rank \3 waits for rank \1 in recv .*: none can go on: ending the job"]),
