@@ -138,27 +138,27 @@ class Tracer(Array):
         return complex(self._known_scalar(errors.ConcretizationTypeError, _scalar_hint("complex")))
 
     def __index__(self) -> int:
+        if self.ndim or not dtypes.issubdtype(self.dtype, np.integer):
+            raise TypeError("Only integer scalar arrays can be converted to a scalar index.")
         known = self._known_scalar(errors.TracerIntegerConversionError)
         return known.__index__()
 
     def __array__(self, *_args, **_kwargs):
         raise errors.TracerArrayConversionError(self)
 
-    def tolist(self):
+    def _known_value(self, method: str):
         return self._known_scalar(
-            errors.ConcretizationTypeError, "The tolist() method was called on a traced array."
-        ).tolist()
+            errors.ConcretizationTypeError, f"The {method}() method was called on {self._error_repr()}."
+        )
+
+    def tolist(self):
+        return self._known_value("tolist").tolist()
 
     def item(self, *args):
-        return self._known_scalar(
-            errors.ConcretizationTypeError, "The item() method was called on a traced array."
-        ).item(*args)
+        return self._known_value("item").item(*args)
 
     def tobytes(self, order="C"):
-        known = self._known_scalar(
-            errors.ConcretizationTypeError, "The tobytes() method was called on a traced array."
-        )
-        return np.asarray(known).tobytes(order)
+        return np.asarray(self._known_value("tobytes")).tobytes(order)
 
     def __deepcopy__(self, _memo):
         return self.copy()  # type: ignore[attr-defined]  # one of numpy's methods
@@ -619,6 +619,7 @@ class JaxprTrace(Trace):
         constvals = [c for c, k in zip(self.constvals, keep, strict=True) if k]
         jaxpr = Jaxpr(constvars, self.invars, [t.atom for t in tracers], self.eqns, debug_info=self.debug)
         self.finished = True
+        self._const_tracers.clear()  # they hold this trace, which would keep the constants until the collector comes
         return jaxpr, constvals
 
 
