@@ -142,6 +142,11 @@ class Primitive(core.Primitive):
 
     def infer(self, avals: Any, params: Any) -> tuple[Any, frozenset]:
         out, effects = super().infer(avals, params)
+        if isinstance(out, (tuple, list)) != self.multiple_results:
+            raise ValueError(
+                f"{self.name}.abstract_eval() method should return a tuple or a list iff {self.name}.multiple_results; "
+                f"it returned {out!r}."
+            )
         if self._effectful_rule is not None:
             effects = frozenset(self._effectful_rule(*avals, **params)[1])
         return out, effects

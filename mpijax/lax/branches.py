@@ -185,7 +185,8 @@ def _is_concrete(x: Any) -> bool:
 def _switch(index, branches: Sequence[Callable], operands: tuple, **params) -> Any:
     if config.disable_jit.value and _is_concrete(index):
         return branches[int(index)](*operands)
-    labels = [(f"branch {i}", branch) for i, branch in enumerate(branches)]
+    # JAX's names of them.
+    labels = [(f"branch{i}" if i else "branch 0", branch) for i, branch in enumerate(branches)]
     return _choose("switch", lambda: index, labels, range(len(branches)), operands, **params)
 
 

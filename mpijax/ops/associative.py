@@ -36,7 +36,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     Array([1, 3, 3, 5, 5], dtype=int32)
     """
     if not callable(fn):
-        raise TypeError(f"lax.associative_scan takes a function to combine elements with, not {fn!r}.")
+        raise TypeError(f"lax.associative_scan: fn argument should be callable, got {fn!r}.")
     flat, tree = tree_flatten(elems)
     if reverse:
         flat = [rev(x, (axis,)) for x in flat]

@@ -123,6 +123,8 @@ def compile_jaxpr(
         result may be their argument.
     """
     reports.compiling(name, closed.in_avals)
+    if donated:
+        reports.unused_donations(closed.in_avals, donated, closed.out_avals)
     if debug_nans.wanted():
         closed, donated = debug_nans.checked(closed, name), ()
     with reports.timed(f"compilation of jit({name})"):

@@ -24,13 +24,17 @@ def device_put(
 ) -> Any:
     """`x` (a pytree) as arrays on a device, or laid out as a `NamedSharding` (or a `Format` with one) says.
 
-    For a sharding over several ranks every rank passes the same whole array and keeps its shard.
+    For a sharding over several ranks every rank passes the same whole array and keeps its shard. Arrays that are in
+    their place already are returned as they are, with `may_alias=False` copied.
 
-    Raises ValueError for a device of another process, TypeError for what is neither device nor sharding.
+    Raises ValueError for a device of another process and for `may_alias` with `donate`, TypeError for what is neither
+    device nor sharding.
 
     >>> mpijax.device_put(np.arange(3.0), mpijax.local_devices()[0])
     Array([0., 1., 2.], dtype=float32)
     """
+    if may_alias and donate:
+        raise ValueError("may_alias and donate cannot be True at the same time.")
     leaves, structure = tree.tree_flatten(x)
     if isinstance(device, (list, tuple, dict)):
         places = structure.flatten_up_to(device)
@@ -42,6 +46,9 @@ def device_put(
         outs = put(leaves, places, donate, may_alias)
     else:
         outs = list(map(_put, leaves, places))
+        if may_alias is False:
+            pairs = zip(outs, leaves, strict=True)
+            outs = [o.copy() if o is leaf and isinstance(o, ArrayBase) else o for o, leaf in pairs]
     return tree.tree_unflatten(structure, outs)
 
 

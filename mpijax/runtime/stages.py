@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from mpijax.compiler import llvm
@@ -12,7 +13,8 @@ from mpijax.core import config, tree
 from mpijax.core.trace import Tracer, typeof
 from mpijax.runtime.engine import dispatch, physical, program_of, shardings_of
 from mpijax.runtime.loader import load_plan
-from mpijax.transforms import ref_state
+from mpijax.transforms import ref_state, reports
+from mpijax.transforms.compiler_options import check_compiler_options
 from mpijax.transforms.traced import Stage, check_structure
 
 __all__ = ["Compiled", "Lowered", "dispatch", "lower"]
@@ -25,11 +27,12 @@ _DIALECTS = (None, "stablehlo", "hlo", "mhlo")
 class _Later(Stage):
     """What the stages after tracing know from it."""
 
-    __slots__ = ("_traced", "_plan")
+    __slots__ = ("_traced", "_plan", "_names")
 
-    def __init__(self, traced, plan: Plan):
+    def __init__(self, traced, plan: Plan, names: Sequence[str]):
         self._traced = traced
         self._plan = plan
+        self._names = names  # of the arguments; the function itself may be gone by the time they are wanted
 
     in_tree = property(lambda self: self._traced.in_tree)
     out_tree = property(lambda self: self._traced.out_tree)
@@ -70,8 +73,9 @@ class Lowered(_Later):
 
     def compile(self, compiler_options: dict[str, Any] | None = None, *, device_assignment: Any = None) -> Compiled:
         """Machine code, ready to call. The options are those of XLA, which has no part in this."""
-        del compiler_options, device_assignment
-        return Compiled(self._traced, self._plan)
+        check_compiler_options(compiler_options)
+        del device_assignment
+        return Compiled(self._traced, self._plan, self._names)
 
 
 class MemoryAnalysis:
@@ -100,8 +104,8 @@ class Compiled(_Later):
 
     __slots__ = ("_program",)
 
-    def __init__(self, traced, plan: Plan):
-        super().__init__(traced, plan)
+    def __init__(self, traced, plan: Plan, names: Sequence[str]):
+        super().__init__(traced, plan, names)
         self._program = load_plan(plan, traced.name)
 
     def __call__(self, *args, **kwargs):
@@ -133,19 +137,18 @@ class Compiled(_Later):
                 )
             given = typeof(x)
             if (given.shape, given.dtype) != (expected.shape, expected.dtype):
-                wrong.append(f"  argument {self._name(i)} compiled with {expected.str_short()} and called with "
-                             f"{given.str_short()}")  # fmt: skip
+                wrong.append(f"Argument '{self._name(i)}' compiled with {expected.str_short(False)} and called with "
+                             f"{given.str_short(False)}")  # fmt: skip
         if wrong:
             raise TypeError(
-                "Argument types differ from the types for which this computation was compiled. "
-                f"{self._traced.name} differs in:\n" + "\n".join(wrong) + "\nCall the jitted function itself, which "
-                "compiles for new types, or convert the arguments."
-            )
+                "Argument types differ from the types for which this computation was compiled. The mismatches are:\n"
+                + "\n".join(wrong) + f"\nCall the jitted function {self._traced.name} itself, which compiles for new "
+                "types, or convert the arguments."
+            )  # fmt: skip
 
     def _name(self, i: int) -> str:
-        numbered = tree.tree_unflatten(self.in_tree, range(self.in_tree.num_leaves))
-        (side, *rest), _ = tree.tree_leaves_with_path(numbered)[i]
-        return ("args" if side.idx == 0 else "kwargs") + tree.keystr(tuple(rest))
+        i -= len(self._traced.moved)
+        return self._names[i] if i < len(self._names) else str(i)
 
     @property
     def input_shardings(self) -> Any:
@@ -206,7 +209,10 @@ def _here() -> Any:
 def lower(traced) -> Lowered:
     """Plan a traced program."""
     donated = traced.donated if any(traced.donated) else ()
-    return Lowered(traced, plan_program(traced.jaxpr, donated, _layouts(traced)))
+    if donated:
+        reports.unused_donations(traced.jaxpr.in_avals, donated, traced.jaxpr.out_avals)
+    names = traced.jaxpr.jaxpr.debug_info.arg_names()
+    return Lowered(traced, plan_program(traced.jaxpr, donated, _layouts(traced)), names)
 
 
 def _layouts(traced) -> tuple[Any, ...]:

@@ -28,7 +28,7 @@ class AxisData:
     spmd: tuple[Any, ...] = ()
 
 
-class VmapTracer(Tracer):
+class BatchTracer(Tracer):
     """One example of a batch: `batched` has the examples along axis `dim`."""
 
     __slots__ = ("batched", "dim", "_aval")
@@ -46,9 +46,11 @@ class VmapTracer(Tracer):
     def _origin_msg(self) -> str:
         return "" if not isinstance(self.batched, Tracer) else self.batched._origin_msg()
 
-    def _contents(self) -> str:
+    def __repr__(self) -> str:  # by another name, as in JAX
         whole = typeof(self.batched).str_short(short_dtypes=False)
-        return f"aval={self._aval.str_short(short_dtypes=False)}, batched={whole}"
+        return f"VmapTracer(aval={self._aval.str_short(short_dtypes=False)}, batched={whole})"
+
+    __str__ = __repr__
 
 
 class BatchTrace(Trace):
@@ -66,14 +68,14 @@ class BatchTrace(Trace):
         self.tag = object() if tag is None else tag
 
     def unpack(self, x: Any) -> tuple[Any, int | None]:
-        if type(x) is VmapTracer and x._trace.tag is self.tag:
+        if type(x) is BatchTracer and x._trace.tag is self.tag:
             return x.batched, x.dim
         if hasattr(type(x), "__jax_array__"):
             return self.unpack(x.__jax_array__())
         return x, None
 
     def wrap(self, x: Any, dim: int | None) -> Any:
-        return x if dim is None else VmapTracer(self, x, dim)
+        return x if dim is None else BatchTracer(self, x, dim)
 
     def process_primitive(self, primitive, args, params):
         pairs = [self.unpack(x) for x in args]

@@ -8,7 +8,7 @@ from typing import Any
 from mpijax.core import dtypes, tree
 from mpijax.core.jaxpr import Jaxpr, eval_jaxpr
 from mpijax.core.trace import JitTracer, Tracer, trace_to_jaxpr, typeof
-from mpijax.transforms.batching import VmapTracer
+from mpijax.transforms.batching import BatchTracer
 from mpijax.transforms.custom_vjp import custom_vjp
 from mpijax.transforms.flat import FlatFun, debug_info
 
@@ -106,4 +106,4 @@ def may_be_differentiated(x: Any) -> bool:
     if isinstance(x, JitTracer):
         return x.aval.to_tangent_aval().dtype != dtypes.float0
     # Any other tracer has a tangent, unless it is an example of a batch that has none.
-    return may_be_differentiated(x.batched) if isinstance(x, VmapTracer) else True
+    return may_be_differentiated(x.batched) if isinstance(x, BatchTracer) else True

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
+import numpy as np
+
 from mpijax.core import dtypes, tree
 from mpijax.core.primitive import registry
 from mpijax.core.source import callable_name
@@ -141,7 +143,12 @@ class custom_jvp(CustomFunction):
 
 def _constant(x: Any) -> Any:
     """Traced values in an argument that is not differentiated have no tangent."""
-    return tree.tree_map(lambda v: registry["stop_gradient"].bind(v) if isinstance(v, Tracer) else v, x)
+
+    def stop(v):
+        inexact = isinstance(v, Tracer) and dtypes.issubdtype(typeof(v).dtype, np.inexact)
+        return registry["stop_gradient"].bind(v) if inexact else v
+
+    return tree.tree_map(stop, x)
 
 
 _WORDS = RuleWords(

@@ -195,8 +195,9 @@ def _jvp(primals, tangents, *, call, rule, in_tree, out_tree):
 
 
 def _no_reverse_mode(*_args, **_params):
-    raise NotImplementedError(
-        "custom_vmap functions cannot be differentiated in reverse mode: put custom_vjp around the custom_vmap function"
+    raise ValueError(
+        "Linearization failed to produce known values for all output primals of a custom_vmap function, which cannot "
+        "be differentiated in reverse mode: put custom_vjp around the custom_vmap function."
     )
 
 

@@ -15,6 +15,7 @@ from mpijax.core.source import callable_name, sources_of_function
 from mpijax.core.trace import EVAL, Tracer, abstractify, load_runtime, scope_key, state, trace_to_jaxpr, typeof
 from mpijax.transforms import ref_state, reports
 from mpijax.transforms.call import call_jaxpr, hoist_tracers
+from mpijax.transforms.compiler_options import check_compiler_options
 from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, parameter_names
 from mpijax.transforms.parameters import parameters_of
 from mpijax.transforms.traced import Traced as TracedProgram
@@ -65,6 +66,17 @@ def _hashable(value: Any, what: str, fun: Callable) -> None:
         ) from None
 
 
+def find(table: dict, key: Any) -> Any:
+    """What a table of programs has for a key with static arguments, or None; ValueError if those cannot be compared."""
+    try:
+        return table.get(key)
+    except Exception as error:
+        raise ValueError(
+            "static arguments should be comparable using __eq__. The following error was raised when comparing two "
+            f"of them: {type(error).__name__}: {error}"
+        ) from error
+
+
 def _as_tuple(value, kind) -> tuple:
     if value is None:
         return ()
@@ -100,11 +112,15 @@ class JitFunction(JitBase):
         self._donate_argnums, self._donate_argnames = self._complete(
             "donate", dnums, dnames, donate_argnums, donate_argnames
         )
-        clash = set(self._static_argnums) & set(self._donate_argnums)
-        if clash:
-            raise ValueError(
-                f"static_argnums and donate_argnums cannot intersect. Argument numbers {sorted(clash)} appear in both."
-            )
+        for kind, found, static, donated in (
+            ("argnames", "names", self._static_argnames, self._donate_argnames),
+            ("argnums", "numbers", self._static_argnums, self._donate_argnums),
+        ):
+            clash = set(static) & set(donated)
+            if clash:
+                raise ValueError(
+                    f"static_{kind} and donate_{kind} cannot intersect. Argument {found} {clash} appear in both."
+                )
         self._keep_unused = keep_unused
         self._inline = inline
         self._shardings = shardings
@@ -136,13 +152,17 @@ class JitFunction(JitBase):
                         f"Jitted function has {kind}_argnums={nums}, but only accepts {len(positional)} "
                         "positional arguments."
                     )
-        if names and not known.any_keyword:
-            missing = [n for n in names if n not in known.names]
-            if missing:
-                raise ValueError(
-                    f"Jitted function has invalid argnames {set(missing)} in {kind}_argnames. Function does "
-                    "not take these args."
-                )
+        unnamed = set(names) & known.unnameable
+        if unnamed:
+            raise ValueError(
+                f"Jitted function has invalid argnames {unnamed} in {kind}_argnames. These are positional-only: say "
+                f"{kind}_argnums."
+            )
+        missing = set() if known.any_keyword else set(names) - known.names
+        if missing:
+            raise ValueError(
+                f"Jitted function has invalid argnames {missing} in {kind}_argnames. Function does not take these args."
+            )
         nums = tuple(i % len(positional) if i < 0 else i for i in nums)
         if nums and given_names is None:
             names = tuple(positional[i] for i in nums if known.unnamed <= i < len(positional))
@@ -236,7 +256,7 @@ class JitFunction(JitBase):
             scope = *scope, layouts, self._shardings.key
         signature = (self._options[:2], in_tree, avals, statics, *scope)
         key = (signature, self._options[2:])
-        traced = self._cache.get(key)
+        traced = find(self._cache, key)
         if traced is None:
             ref_state.check_aliases((), leaves, lambda: debug_info("jit", self._fun, args, kwargs))
             closed, moved, out_tree, written = self._trace(fun, signature, args, kwargs, layouts)
@@ -317,7 +337,10 @@ class JitFunction(JitBase):
         return self if instance is None else partial(self, instance)
 
     def __repr__(self) -> str:
-        return f"<jitted function {self._name}>"
+        try:
+            return f"<PjitFunction of {self.__wrapped__!r}>"
+        except Exception:  # the function's own repr fails
+            return "<PjitFunction>"
 
 
 def clear_caches() -> None:
@@ -364,6 +387,7 @@ def jit(
         passed there are deleted.
       keep_unused: keep arguments that the function does not read.
       inline: inside another traced function, write the operations down without a call.
+      compiler_options: names of XLA's options are accepted, and have no effect.
 
     Raises:
       ValueError: for an unhashable static argument, argument positions that do not exist, and layouts that do not
@@ -379,6 +403,7 @@ def jit(
             DeprecationWarning,
             stacklevel=2,
         )
+    check_compiler_options(compiler_options)
     shardings = None
     if in_shardings is not None or out_shardings is not None:
         from mpijax.spmd.jit_shardings import JitShardings  # lies above, and few programs need it
@@ -396,6 +421,8 @@ def jit(
     )
     if fun is None:
         return make
+    if isinstance(fun, staticmethod):
+        raise TypeError(f"staticmethod arguments are not supported, got {fun}: put staticmethod around jit")
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun}")
     if inspect.isgeneratorfunction(fun):

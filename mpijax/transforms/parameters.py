@@ -9,11 +9,15 @@ from typing import NamedTuple
 
 
 class Parameters(NamedTuple):
-    """positional: names that may be given by position, the first `unnamed` of them by position only."""
+    """positional: names that may be given by position, the first `unnamed` of them by position only.
+
+    names: those that may be given by keyword; unnameable: those of the others.
+    """
 
     positional: tuple[str, ...]
     unnamed: int
     names: frozenset[str]
+    unnameable: frozenset[str]
     variadic: bool
     any_keyword: bool
 
@@ -23,9 +27,12 @@ def parameters_of(fun: Callable) -> Parameters | None:
     if type(fun) is FunctionType and not fun.__dict__:
         code = fun.__code__  # 50 times as quick as `inspect.signature`, and hundreds of functions are jitted
         positional = code.co_varnames[: code.co_argcount]
-        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        unnamed, count = code.co_posonlyargcount, code.co_argcount + code.co_kwonlyargcount
         star, stars = (bool(code.co_flags & flag) for flag in (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS))
-        return Parameters(positional, code.co_posonlyargcount, frozenset(names), star, stars)
+        others = (*code.co_varnames[:unnamed], *code.co_varnames[count : count + star])
+        return Parameters(
+            positional, unnamed, frozenset(code.co_varnames[unnamed:count]), frozenset(others), star, stars
+        )
     try:
         found = list(inspect.signature(fun).parameters.values())
     except (TypeError, ValueError):
@@ -35,7 +42,8 @@ def parameters_of(fun: Callable) -> Parameters | None:
     return Parameters(
         positional,
         sum(p.kind is p.POSITIONAL_ONLY for p in found),
-        frozenset(p.name for p in found),
+        frozenset(p.name for p in found if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)),
+        frozenset(p.name for p in found if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)),
         inspect.Parameter.VAR_POSITIONAL in kinds,
         inspect.Parameter.VAR_KEYWORD in kinds,
     )

@@ -1,9 +1,10 @@
-"""What `jit` tells about itself: `log_compiles` and `explain_cache_misses`."""
+"""What `jit` tells about itself: `log_compiles`, `explain_cache_misses`, and donations without use."""
 
 from __future__ import annotations
 
 import logging
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -26,6 +27,25 @@ def timed(what: str) -> Iterator[None]:
     yield
     if logger.isEnabledFor(level := _level()):
         logger.log(level, "Finished %s in %.9f sec", what, time.perf_counter() - start)
+
+
+def unused_donations(avals: Sequence[Any], donated: Sequence[bool], results: Sequence[Any]) -> None:
+    """Warn of arguments given away whose memory no result can take, none left having their shape and dtype."""
+    left = [(a.shape, a.dtype) for a in results]
+    unused = []
+    for aval, gone in zip(avals, donated, strict=True):
+        if not gone:
+            continue
+        if (aval.shape, aval.dtype) in left:
+            left.remove((aval.shape, aval.dtype))
+        else:
+            unused.append(aval.str_short(False))
+    if unused:
+        warnings.warn(
+            f"Some donated buffers were not usable: {', '.join(unused)}. A result takes the memory of a donated "
+            "argument of its own shape and dtype.",
+            stacklevel=2,
+        )
 
 
 def compiling(name: str, avals: Sequence[Any]) -> None:

@@ -122,8 +122,8 @@ def check_structure(given: tree.PyTreeDef, expected: tree.PyTreeDef, verb: str) 
         return
     errors = list(tree.equality_errors_pytreedef(given, expected))
     lines = [
-        f"The input pytree does not match the one that the function was {verb} for; it differs in {len(errors)} "
-        "places:"
+        f"Function {verb} with input pytree does not match the input pytree it was called with. There are "
+        f"{len(errors)} mismatches, including:"
     ]
     for (side, *rest), now, before, explanation in errors:
         where = ("args", "kwargs")[side.idx] + tree.keystr(tuple(rest))

@@ -24,9 +24,11 @@ def stages(j):
 
 @pytest.fixture(scope="module")
 def both():
-    with pytest.warns(UserWarning, match="donated buffers"):
-        jaxs = stages(theirs)
-    return jaxs, stages(ours)
+    made = []
+    for library in (theirs, ours):
+        with pytest.warns(UserWarning, match=r"Some donated buffers were not usable: float32\[2,3\]"):
+            made.append(stages(library))
+    return made
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2])
@@ -98,7 +100,7 @@ def test_calls_that_do_not_fit(both, label):
 
 
 def test_the_argument_is_named(both):
-    with pytest.raises(TypeError, match=r"args\[0\]\['x'\] compiled with f32\[2,3\] and called with f32\[1,3\]"):
+    with pytest.raises(TypeError, match=r"a\['x'\]' compiled with float32\[2,3\] and called with float32\[1,3\]"):
         both[1][2]({"x": X[:1]}, X, c=np.float32(2))
 
 
@@ -167,6 +169,7 @@ def test_parameters_without_and_with_inspect():
     wrapped.__wrapped__ = plain
     quick, slow = parameters_of(plain), parameters_of(wrapped)
     assert quick.positional == slow.positional == ("a", "b") and quick.unnamed == slow.unnamed == 1
-    assert quick.names | {"rest", "more"} == slow.names and (quick.variadic, quick.any_keyword) == (True, True)
+    assert quick.names == slow.names == {"b", "c"} and quick.unnameable == slow.unnameable == {"a", "rest"}
+    assert (quick.variadic, quick.any_keyword) == (True, True)
     assert (slow.variadic, slow.any_keyword) == (True, True)
     assert parameters_of(dict) is None or parameters_of(dict).positional == ()

@@ -1,5 +1,7 @@
 """What users do wrong: mpijax raises JAX's class of error, which says the same as JAX's."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from oracle import OURS, THEIRS
@@ -41,6 +43,12 @@ def with_jvp_rule(rule):
         return J.jvp(f, (1.0,), (1.0,))
 
     return call
+
+
+def _with_vmap_rule(J):
+    f = J.custom_batching.custom_vmap(lambda x: x * 2)
+    f.def_vmap(lambda size, batched, x: (x * 2, batched[0]))
+    return f
 
 
 def with_vjp_rules(fwd, bwd):
@@ -123,9 +131,63 @@ CALLS = {
     ),
     "static and donated": (
         lambda J: J.jit(lambda x: x, static_argnums=0, donate_argnums=0),
-        "cannot intersect",
+        "static_argnames and donate_argnames cannot intersect",
+    ),
+    "static and donated names": (
+        lambda J: J.jit(lambda x: x, static_argnames="x", donate_argnames="x"),
+        "static_argnames and donate_argnames cannot intersect",
+    ),
+    "name of an argument without one": (
+        lambda J: J.jit(lambda x, /, y: x, static_argnames=("x", "y")),
+        "argnames {'x'} in static_argnames. These are positional-only",
+    ),
+    "name of all further arguments": (
+        lambda J: J.jit(lambda x, *rest, **named: x, donate_argnames="rest"),
+        "argnames {'rest'} in donate_argnames",
+    ),
+    "staticmethod": (lambda J: J.jit(staticmethod(lambda x: x)), "staticmethod arguments are not supported"),
+    "static without ==": (
+        lambda J: _call_twice(J, _Incomparable),
+        "static arguments should be comparable using __eq__",
+    ),
+    "aliased and donated": (
+        lambda J: J.device_put(X3, may_alias=True, donate=True),
+        "may_alias and donate cannot be True at the same time",
+    ),
+    "compiler option": (
+        lambda J: J.jit(lambda x: x, compiler_options={"xla_embed_ir_in_executable": True, "fast": True})(1.0),
+        "No such compile option: 'fast'",
+    ),
+    "compiled: structure": (
+        lambda J: J.jit(lambda x: x).lower(1.0).compile()([1.0]),
+        "compiled with input pytree does not match the input pytree it was called with",
+    ),
+    "compiled: types": (lambda J: _compiled_for_floats(J)(X3), "'x' compiled with float32[] and called with float32[3]"),
+    "compiled: vmap": (
+        lambda J: J.vmap(_compiled_for_floats(J))(X3),
+        "Cannot apply JAX transformations to a function lowered and compiled for a particular signature",
+    ),
+    "abstract evaluation": (
+        lambda J: _with_types(J, lambda x: [x])(1.0),
+        "odd.abstract_eval() method should return a tuple or a list iff odd.multiple_results",
     ),
     "missing argument": (lambda J: J.jit(lambda x: x)(), "missing 1 required positional argument: 'x'"),
+    "switch: structures": (
+        lambda J: J.lax.switch(0, [lambda: (1, 2), lambda: 3]),
+        "branch1 output is a pytree leaf",
+    ),
+    "switch: types": (
+        lambda J: J.lax.switch(0, [lambda: X3, lambda: 3.0]),
+        "the corresponding output of branch1 has type float32[]",
+    ),
+    "platform_dependent": (
+        lambda J: J.lax.platform_dependent(1.0, tpu=lambda x: x),
+        "not found for platform cpu",
+    ),
+    "associative_scan": (
+        lambda J: J.lax.associative_scan(3, X3),
+        "lax.associative_scan: fn argument should be callable",
+    ),
     "number too large": (jit(lambda x: x, 2**40), "1099511627776"),
     "donated twice": (lambda J: _use_twice(J), "Array has been deleted with shape=float32[3]"),
     "shapes": (
@@ -224,6 +286,10 @@ CUSTOM = {
         with_vjp_rules(lambda x, y: (x, ()), lambda r, c: (c, (c, c))),
         "same container (pytree) structure",
     ),
+    "custom_vmap backwards": (
+        lambda J: J.grad(_with_vmap_rule(J))(1.0),
+        "Linearization failed to produce known values for all output primals",
+    ),
     "vjp: shape": (with_vjp_rules(lambda x, y: (x, ()), lambda r, c: (X3, c)), "must produce a"),
 }
 
@@ -298,10 +364,50 @@ def _use_twice(J):
     np.asarray(x)
 
 
+class _Incomparable:
+    def __hash__(self):
+        return 1
+
+    def __eq__(self, other):
+        raise NotImplementedError
+
+
+def _call_twice(J, make):
+    f = J.jit(lambda x, n: x, static_argnums=1)
+    return f(1.0, make()), f(1.0, make())
+
+
+def _linear_named(x):
+    return x * 2
+
+
+def _compiled_for_floats(J):
+    return J.jit(_linear_named).lower(np.float32(1)).compile()
+
+
+def _with_types(J, rule):
+    odd_p = J.extend.core.Primitive("odd")
+    odd_p.def_abstract_eval(rule)
+    return J.jit(lambda x: odd_p.bind(x))
+
+
 def _forward_through_vjp(J):
     f = J.custom_vjp(lambda x: x * 2)
     f.defvjp(lambda x: (x, None), lambda _, ct: (ct,))
     return J.jvp(f, (1.0,), (1.0,))
+
+
+def test_a_key_may_be_an_argument_that_is_not_differentiated():
+    def drawn(J):
+        @partial(J.custom_jvp, nondiff_argnums=(0,))
+        def sample(key, scale):
+            return scale * J.random.normal(key)
+
+        sample.defjvp(lambda key, primals, tangents: (sample(key, *primals), tangents[0]))
+        keys = J.random.split(J.random.key(0), 3)
+        return J.vmap(lambda key: J.grad(lambda s: sample(key, s))(2.0))(keys).tolist()
+
+    assert drawn(OURS) == drawn(THEIRS) == [1, 1, 1]
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -212,6 +212,50 @@ def test_donated_arrays_are_deleted_and_others_are_not():
     assert used(OURS) == used(THEIRS) == (True, False, [0, 2, 4])
 
 
+def test_donations_of_which_no_use_can_be_made_are_told_once():
+    for J in (OURS, THEIRS):
+        f = J.jit(lambda x, y: (x + 1, y.sum()), donate_argnums=(0, 1))
+        with pytest.warns(UserWarning, match=r"donated buffers were not usable: int32\[2\]"):
+            f(J.numpy.ones(3), J.numpy.arange(2))
+        f(J.numpy.ones(3), J.numpy.arange(2))
+
+
+def test_device_put_copies_if_it_may_not_alias():
+    for J in (OURS, THEIRS):
+        x = J.device_put(np.arange(3), J.devices()[0])
+        assert J.device_put(x) is J.device_put(x, may_alias=True) is x
+        y = J.device_put(x, may_alias=False)
+        x.delete()
+        assert y.tolist() == [0, 1, 2]
+
+
+def test_what_a_jitted_function_is_called():
+    def named(x):
+        return x
+
+    for J in (OURS, THEIRS):
+        assert repr(J.jit(named)) == f"<PjitFunction of {named!r}>"
+
+
+def returning(x):
+    return lambda: x
+
+
+def test_constants_go_with_the_function_that_holds_them():
+    for J in (OURS, THEIRS):
+        x = J.numpy.ones(10)
+        f = J.jit(returning(x))
+        f()
+        x = weakref.ref(x)
+        assert x() is not None
+        gc.disable()
+        try:
+            del f
+            assert x() is None
+        finally:
+            gc.enable()
+
+
 def test_donation_by_name_of_a_pytree():
     state = {"w": OURS.numpy.ones(4), "n": OURS.numpy.ones(2)}
     new = OURS.jit(lambda x, state: OURS.tree.map(lambda s: s * x, state), donate_argnames="state")(2.0, state=state)

@@ -18,8 +18,8 @@ def _index(*, platforms) -> np.int32:
         if names is None or PLATFORM in names:
             return np.int32(i)
     raise NotImplementedError(
-        f"platform_dependent has branches for {sorted(n for names in platforms for n in names)}, but programs run on "
-        f"{PLATFORM!r} here: add {PLATFORM}=function or default=function."
+        f"translation rule of platform_dependent not found for platform {PLATFORM}: it has branches for "
+        f"{sorted(n for names in platforms for n in names)}; add {PLATFORM}=function or default=function."
     )
 
 
