@@ -18,7 +18,7 @@ cdef extern from "small.h" nogil:
     # Each returns a mask of the matrices that it left to LAPACK.
     int64_t small_lanes(int64_t kind, int64_t m, int64_t n, int64_t stack)
     int64_t small_lanes_of_spectra(int64_t kind, int64_t m, int64_t n, int64_t stack)
-    uint32_t small_cholesky(int64_t kind, const void* a, int count, int n, void* out)
+    uint32_t small_cholesky(int64_t kind, const void* a, int count, int n, int symmetrize, void* out)
     uint32_t small_qr(int64_t kind, const void* a, int count, int m, int n, int columns, void* q, void* r)
     uint32_t small_lu(int64_t kind, const void* a, int count, int m, int n, void* out, int32_t* pivots)
     void small_solve(int64_t kind, const void* a, const void* b, int count, int n, int k, const int64_t* form, void* out)
@@ -64,6 +64,7 @@ cdef inline int64_t real_bytes(int64_t kind) noexcept nogil:
 ctypedef fused item:
     float
     double
+    float complex
     double complex
 
 
@@ -115,9 +116,36 @@ cdef inline char* at(void* x, int64_t offset) noexcept nogil:
 
 # ---- kernels
 
+cdef void lower_triangle(item* out, const item* x, int64_t n, bint symmetrize) noexcept nogil:
+    """The lower triangle of x[n, n], or of (x + x^T) / 2; zeros above the diagonal."""
+    cdef int64_t i, j
+    for i in range(n):
+        for j in range(n):
+            if j > i:
+                out[i * n + j] = 0
+            elif symmetrize:
+                out[i * n + j] = (x[i * n + j] + x[j * n + i]) / 2
+            else:
+                out[i * n + j] = x[i * n + j]
+
+
+cdef void to_factor(void* out, const void* x, int64_t n, bint symmetrize, int64_t kind) noexcept nogil:
+    if kind == 0:
+        lower_triangle(<float*>out, <const float*>x, n, symmetrize)
+    elif kind == 1:
+        lower_triangle(<double*>out, <const double*>x, n, symmetrize)
+    elif kind == 2:
+        lower_triangle(<float complex*>out, <const float complex*>x, n, symmetrize)
+    else:
+        lower_triangle(<double complex*>out, <const double complex*>x, n, symmetrize)
+
+
 cdef void cholesky(void** buffers, const int64_t* words) noexcept nogil:
-    """a -> l. The lower triangle of a row-major matrix is the upper one of a column-major matrix: no transpose."""
-    cdef int64_t kind = words[0], k, size = bytes_of(kind)
+    """a -> l, zero above the diagonal; words[4]: of the real (a + a^T) / 2.
+
+    The lower triangle of a row-major matrix is the upper one of a column-major matrix: no transpose.
+    """
+    cdef int64_t kind = words[0], k, i, size = bytes_of(kind)
     cdef int n = words[2], info = 0
     cdef int64_t step = <int64_t>n * n * size, lanes = small_lanes(kind, n, n, words[1])
     cdef uint32_t left = 0
@@ -126,14 +154,15 @@ cdef void cholesky(void** buffers, const int64_t* words) noexcept nogil:
     for k in range(words[1]):
         if lanes:
             if k % lanes == 0:
-                left = small_cholesky(kind, at(buffers[0], k * step), min(lanes, words[1] - k), n,
+                left = small_cholesky(kind, at(buffers[0], k * step), min(lanes, words[1] - k), n, words[4],
                                       at(buffers[1], k * step))
             if not left >> (k % lanes) & 1:
                 continue
-        memcpy(at(buffers[1], k * step), at(buffers[0], k * step), step)
+        to_factor(at(buffers[1], k * step), at(buffers[0], k * step), n, words[4], kind)
         (<F5>table[POTRF][kind])(<char*>"U", &n, at(buffers[1], k * step), &n, &info)
         if info:
-            fill_nan(at(buffers[1], k * step), <int64_t>n * n, kind)
+            for i in range(n):
+                fill_nan(at(buffers[1], k * step + i * n * size), i + 1, kind)
 
 
 cdef void lu(void** buffers, const int64_t* words) noexcept nogil:

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "small_tiles.h"
 #include "wide.h"
 
 #define SMALL 8 /* rows and columns at most: beyond that a matrix fills vectors by itself */
@@ -76,8 +77,8 @@ static int small_lanes_of_spectra(int64_t kind, int64_t m, int64_t n, int64_t st
 
 #define SMALL_CALL(name, ...) (kind == 1 ? name##_64(__VA_ARGS__) : name##_32(__VA_ARGS__))
 
-static uint32_t small_cholesky(int64_t kind, const void *a, int count, int n, void *out) {
-    return SMALL_CALL(cholesky, a, count, n, out);
+static uint32_t small_cholesky(int64_t kind, const void *a, int count, int n, int symmetrize, void *out) {
+    return SMALL_CALL(cholesky, a, count, n, symmetrize, out);
 }
 
 static uint32_t small_qr(int64_t kind, const void *a, int count, int m, int n, int columns, void *q, void *r) {

@@ -3,12 +3,18 @@
 
 /* Fills the lanes from `count` row-major matrices; those beyond repeat the first one. */
 SMALL_INLINE void NAMED(load)(T (*a)[LANES], const T *x, int count, int size) {
-    EACH for (int e = 0; e < size; e++) a[e][l] = x[(l < count ? l : 0) * size + e];
+    int first = count < LANES ? 0 : size / NAMED(TILE) * NAMED(TILE);
+    for (int l = 0; l < LANES; l += NAMED(TILE))
+        for (int e = 0; e < first; e += NAMED(TILE)) NAMED(turn)(&a[e][l], LANES, x + l * size + e, size);
+    EACH for (int e = first; e < size; e++) a[e][l] = x[(l < count ? l : 0) * size + e];
 }
 
 SMALL_INLINE void NAMED(save)(T *x, T (*a)[LANES], int count, int size) {
+    int first = count < LANES ? 0 : size / NAMED(TILE) * NAMED(TILE);
+    for (int l = 0; l < LANES; l += NAMED(TILE))
+        for (int e = 0; e < first; e += NAMED(TILE)) NAMED(turn)(x + l * size + e, size, &a[e][l], LANES);
     for (int l = 0; l < count; l++)
-        for (int e = 0; e < size; e++) x[l * size + e] = a[e][l];
+        for (int e = first; e < size; e++) x[l * size + e] = a[e][l];
 }
 
 SMALL_INLINE uint32_t NAMED(mask)(const T *odd, int count) {
@@ -24,10 +30,16 @@ SMALL_INLINE void NAMED(find_odd)(T (*a)[LANES], int size, T *odd) {
     EACH odd[l] = odd[l] == 0 ? 0 : 1;
 }
 
-/* The lower triangle becomes the factor, what is above stays. */
-SMALL_INLINE uint32_t NAMED(cholesky_of)(const T *x, int count, int n, T *out) {
+/* The lower triangle becomes the factor, what is above becomes zero. symmetrize: of (x + x^T) / 2. */
+SMALL_INLINE uint32_t NAMED(cholesky_of)(const T *x, int count, int n, int symmetrize, T *out) {
     T a[SMALL * SMALL][LANES], odd[LANES] = {0};
     NAMED(load)(a, x, count, n * n);
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j <= i; j++) {
+            T *lower = a[i * n + j], *upper = a[j * n + i];
+            if (symmetrize) EACH lower[l] = (lower[l] + upper[l]) / 2;
+            if (j < i) EACH upper[l] = 0;
+        }
     for (int j = 0; j < n; j++) {
         T *diagonal = a[j * n + j], inverse[LANES];
         for (int k = 0; k < j; k++) EACH diagonal[l] -= a[j * n + k][l] * a[j * n + k][l];
@@ -46,8 +58,8 @@ SMALL_INLINE uint32_t NAMED(cholesky_of)(const T *x, int count, int n, T *out) {
     return NAMED(mask)(odd, count);
 }
 
-static WIDE uint32_t NAMED(cholesky)(const T *x, int count, int n, T *out) {
-    return NAMED(cholesky_of)(x, count, n, out);
+static WIDE uint32_t NAMED(cholesky)(const T *x, int count, int n, int symmetrize, T *out) {
+    return NAMED(cholesky_of)(x, count, n, symmetrize, out);
 }
 
 /* Applies reflection k, whose vector is kept in column k of a[m, n], to the columns of x[m, columns] beyond k. */

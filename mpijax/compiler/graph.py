@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler import messages, normalize, partition, regions
+from mpijax.compiler import matrices, messages, normalize, partition, regions
 from mpijax.compiler.products import dims_of, use_blas
 from mpijax.core import dtypes
 from mpijax.core import effects as fx
@@ -331,15 +331,21 @@ class _Builder:
             outs = normalize.known_or_simpler(self, eqn.primitive, eqn.params, inputs, avals, source)
             if outs is not None:
                 return outs
+            triangle = matrices.triangular_already(eqn.primitive, inputs)
+            if triangle is not None:
+                return [triangle]
+        params = eqn.params
+        if isinstance(lower, Native):
+            params, inputs = matrices.unsymmetrized(eqn.primitive, params, inputs)
         key = None
         if not fx.pins(eqn.effects):
-            key = _work_key(eqn.primitive, inputs, eqn.params, avals)
+            key = _work_key(eqn.primitive, inputs, params, avals)
             if key is not None and key in self.seen:
                 return self.seen[key]
         if isinstance(lower, Native):
             # The status bytes are one more result, which nobody reads.
             avals = [*avals, ShapedArray((STATUS_BYTES,), np.uint8)]
-        outputs = self._node(eqn.primitive, eqn.params, inputs, avals, source, eqn.effects)
+        outputs = self._node(eqn.primitive, params, inputs, avals, source, eqn.effects)
         if isinstance(lower, Native):
             outputs = outputs[:-1]
         if key is not None:

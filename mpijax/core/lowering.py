@@ -175,6 +175,8 @@ class Native:
 
     aliases: the parameter with pairs (operand, result): the result begins with the operand's bytes, and is passed in
     the operand's place too.
+    symmetrizes: a parameter that has the code take (x + x^T) / 2 of its first operand, real matrices.
+    triangular: the first result, matrices, has zeros above the diagonal.
 
     >>> import numba
     >>> from mpijax.extend import core, lowering
@@ -197,6 +199,8 @@ class Native:
 
     code: Callable[..., NativeCode]
     aliases: str = ""
+    symmetrizes: str = ""
+    triangular: bool = False
 
     def aliased(self, params: dict[str, Any]) -> tuple[tuple[int, int], ...]:
         return params[self.aliases] if self.aliases else ()

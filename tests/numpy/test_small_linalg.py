@@ -145,3 +145,52 @@ def test_what_a_matrix_gives_does_not_depend_on_its_neighbours(name):
         assert all(np.isfinite(np.asarray(a)[finite]).all() for a in together)
     if name in ("eigh_p", "svd_p"):
         assert all(np.isnan(np.asarray(a)[[0, 3, 15]]).all() for a in together)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
+@pytest.mark.parametrize("n", [1, 3, 4, 8, 9, 40])
+def test_cholesky_alone_and_with_what_is_done_around_it(n, dtype):
+    """The compiler hands symmetrizing and the triangle to the kernel: as operation by operation, bit by bit."""
+    rng = np.random.default_rng(n)
+    x = rng.standard_normal((37, n, n)) + (1j * rng.standard_normal((37, n, n)) if dtype == "complex64" else 0)
+    x = (x @ np.conj(transposed(x)) + n * np.eye(n) + 1e-3 * rng.standard_normal((37, n, n))).astype(dtype)
+    x[5] = -x[5]
+    x[9, 0, 0] = np.nan
+    whole = np.asarray(OURS.jit(OURS.numpy.linalg.cholesky)(x))
+    np.testing.assert_array_equal(whole, ops.cholesky(x))
+    hermitian = (x + np.conj(transposed(x))) / 2
+    np.testing.assert_array_equal(whole, OURS.jit(lambda a: ops.cholesky(a, symmetrize_input=False))(hermitian))
+    rows, columns = np.triu_indices(n, 1)
+    assert not whole[:, rows, columns].any()
+    rows, columns = np.tril_indices(n)
+    assert np.isnan(whole[[5, 9]][:, rows, columns]).all()
+    good = np.delete(np.arange(37), [5, 9])
+    size = np.linalg.norm(hermitian[good], axis=(-2, -1))
+    product = whole[good].astype(complex) @ np.conj(transposed(whole[good].astype(complex)))
+    off = np.abs(product - hermitian[good]).max((-2, -1))
+    assert np.all(off <= ROUNDING * np.finfo(dtype).eps * size)
+
+
+def test_cholesky_of_what_is_almost_symmetrized():
+    """Only (x + x^T) / 2 is left to the kernel."""
+    x = np.eye(4) * 4 + np.random.default_rng(0).uniform(-0.3, 0.3, (20, 4, 4))
+    for make in (
+        lambda a: (a + transposed(a)) / 3,
+        lambda a: (a + OURS.numpy.swapaxes(a, 0, 0)) / 2,
+        lambda a: (a + transposed(2 * a)) / 2,
+        lambda a: (transposed(a) + a) / 2,
+    ):
+        program = OURS.jit(lambda a, make=make: ops.cholesky(make(OURS.numpy.asarray(a)), symmetrize_input=False))
+        np.testing.assert_allclose(program(x), np.linalg.cholesky(np.tril(make(x)) + transposed(np.tril(make(x), -1))))
+
+
+def test_triangles_of_factors_are_taken_where_they_differ():
+    x = np.eye(4, dtype=np.float32) * 4 + np.float32(0.5)
+    factor = np.linalg.cholesky(x)
+    for k in (-1, 0, 1):
+        program = OURS.jit(lambda a, k=k: OURS.numpy.tril(ops.cholesky_p.bind(a), k))
+        np.testing.assert_allclose(program(x), np.tril(factor, k), rtol=1e-6)
+    upper = OURS.jit(lambda a: OURS.numpy.triu(ops.cholesky_p.bind(a)))(x)
+    np.testing.assert_allclose(upper, np.triu(factor), rtol=1e-6)
+    filled = OURS.jit(lambda a: OURS.numpy.where(np.tri(4, dtype=bool), ops.cholesky_p.bind(a), 7))(x)
+    np.testing.assert_allclose(filled, np.where(np.tri(4, dtype=bool), factor, 7), rtol=1e-6)

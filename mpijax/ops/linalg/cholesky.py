@@ -62,8 +62,18 @@ def _cholesky_jvp(primals, tangents):
     return factor, exact_product(factor, both / expand_dims(halves, range(both.ndim - 2)))
 
 
+def _options(_x, *, symmetrize: bool = False) -> tuple[int]:
+    """The compiler sets `symmetrize` where it finds that the operand is symmetrized first."""
+    return (int(symmetrize),)
+
+
 cholesky_p = linalg_primitive(
-    "cholesky", (2,), square("cholesky"), _cholesky, jvp=_cholesky_jvp, lower=lapack("cholesky")
+    "cholesky",
+    (2,),
+    square("cholesky"),
+    _cholesky,
+    jvp=_cholesky_jvp,
+    lower=lapack("cholesky", _options, symmetrizes="symmetrize", triangular=True),
 )
 
 # ---------------------------------------------------------------- update

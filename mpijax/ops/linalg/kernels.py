@@ -29,10 +29,11 @@ class LapackCode:
         raise JaxRuntimeError(f"INTERNAL: {self.label} failed")
 
 
-def lapack(name: str, options: Callable[..., Sequence[int]] = lambda *_avals, **_params: ()) -> Native:
+def lapack(name: str, options: Callable[..., Sequence[int]] = lambda *_avals, **_params: (), **more: Any) -> Native:
     """The lowering to a kernel: its words are the kind of number, the size of the stack, that of a matrix, options.
 
     options: `(*operand types, **params) -> ints`; raises for params that LAPACK does not have.
+    more: what else the compiler may know of it, as of `Native`.
     """
 
     def code(in_types: Sequence[ShapedArray], _out_types: Sequence[ShapedArray], **params: Any) -> LapackCode:
@@ -41,4 +42,4 @@ def lapack(name: str, options: Callable[..., Sequence[int]] = lambda *_avals, **
         stack = math.prod(last.shape[:-2])
         return LapackCode(name, (kind, stack, *last.shape[-2:], *map(int, options(*in_types, **params))))
 
-    return Native(code)
+    return Native(code, **more)
