@@ -15,6 +15,10 @@ from mpijax.scalar.types import Scalar
 
 INT64 = np.dtype(np.int64)
 
+# Elements by which positions may differ to be reached from one pointer, the distance being part of the code. Neighbours
+# in a row then take one register, of which a stencil over several arrays else needs more than there are.
+NEAR = 8
+
 
 class Params:
     """Run-time integers of a kernel; each distinct one is a slot."""
@@ -72,6 +76,7 @@ class Addresses:
         self.params = Params()
         self.operands: list[tuple[Any, int]] = []
         self.operand_slots: dict[tuple[int, int], int] = {}
+        self.anchors: dict[Any, list[int]] = {}
         self.block = "entry"
         self.blocks = 0
         self.schedule = Schedule(kernel)
@@ -270,7 +275,21 @@ class Addresses:
             if type(atom) is not LoopVar and scope.lanes > 1 and self._varies(deps, scope):
                 continue
             terms.append((atom, c, deps))
-        return self._pointer_in(value, position, terms, scope, scope)
+        anchor = self._anchor(value, position)
+        base = self._pointer_in(value, Lin(anchor, position.terms), terms, scope, scope)
+        if anchor == position.offset:
+            return base
+        b = self.builder(1)
+        return b.emit(f"getelementptr {b._element(value.element)}, ptr {base}, i64 {position.offset - anchor}")
+
+    def _anchor(self, value: Any, position: Lin) -> int:
+        """The offset of a position that this one is reached from: of the first such near it, or its own."""
+        known = self.anchors.setdefault((id(value), Lin(0, position.terms).key), [])
+        for offset in known:
+            if abs(offset - position.offset) <= NEAR:
+                return offset
+        known.append(position.offset)
+        return position.offset
 
     def _pointer_in(self, value, position: Lin, terms, scope: Scope, at: Scope) -> str:
         """The address as far as `scope` knows its terms; the code goes to where `at` is, only there it is known."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mpijax.compiler.arena import aligned, first_fit
 from mpijax.compiler.graph import Node, Value
 from mpijax.compiler.native import native
 from mpijax.compiler.plan import (
@@ -26,7 +27,7 @@ from mpijax.compiler.plan import (
     WhileStep,
 )
 from mpijax.compiler.regions import Region
-from mpijax.compiler.steps import Planner, aligned
+from mpijax.compiler.steps import Planner
 from mpijax.core.avals import ShapedArray
 
 if TYPE_CHECKING:
@@ -91,8 +92,9 @@ class Body(ControlPlanner):
                 self.buffer_of[id(v)] = self.buffer_of[id(self.graph.inputs[k])]
                 self.occupied.add(id(self._made(v)))
             elif how == "own":
-                self._enter(v, Buffer("temp", v.nbytes, offset=self.arena, value=v))
-                self.arena += aligned(v.nbytes)
+                offset = first_fit(self._lasting(), v.nbytes)
+                self._enter(v, Buffer("temp", v.nbytes, offset=offset, value=v))
+                self.arena = aligned(offset + v.nbytes)
             else:
                 self._enter(v, Buffer("bound", v.nbytes, value=v))
             self.buffer_of[id(self._made(v))] = self.buffer_of[id(v)]

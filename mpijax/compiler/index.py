@@ -210,11 +210,17 @@ def delinearize(position: Lin, shape: tuple[int, ...]) -> tuple[Lin, ...]:
 def reindexed(index: tuple[Lin, ...], shape: tuple[int, ...], new_shape: tuple[int, ...]) -> tuple[Lin, ...]:
     """The index in `new_shape` of the element at `index` of a dense array of `shape` (a reshape).
 
-    Axes are matched in groups of equal products, so that untouched axes stay as they are.
+    Axes are matched in groups of equal products, so that untouched axes stay as they are. Along axes of size one the
+    index is 0, also where bounds do not show it: parts of a concatenation are asked for by an index in the whole.
     """
     if 0 in shape:
         # There is no element; products of sizes match in no useful way.
         return (Lin(0),) * len(new_shape)
+    if 1 in shape or 1 in new_shape:
+        long = [d for d, n in enumerate(shape) if n != 1]
+        found = iter(reindexed(tuple(index[d] for d in long), tuple(shape[d] for d in long),
+                               tuple(n for n in new_shape if n != 1)))  # fmt: skip
+        return tuple(Lin(0) if n == 1 else next(found) for n in new_shape)
     out: list[Lin] = []
     i = j = 0
     while i < len(shape) or j < len(new_shape):

@@ -6,6 +6,7 @@ import hashlib
 from typing import Any
 
 from mpijax.compiler import updates
+from mpijax.compiler.arena import Span, aligned, first_fit
 from mpijax.compiler.combine import Combined, combine
 from mpijax.compiler.cumulative import CumulativeEmitter
 from mpijax.compiler.emit import Emitter
@@ -16,7 +17,6 @@ from mpijax.compiler.host import PrimitiveCall
 from mpijax.compiler.kernel import Kernel, kernel_of
 from mpijax.compiler.overlap import Halves, Overlap
 from mpijax.compiler.plan import (
-    ALIGN,
     Buffer,
     CommStep,
     CopyCall,
@@ -125,7 +125,7 @@ class Planner:
                     self.last_use[id(v)] = t
         self._ends()
         self._share({id(v) for v in self.graph.outputs} | {id(v) for v in self.roots.aliases.values()})
-        live: list[tuple[int, int, int]] = [(b.offset, b.offset + b.nbytes, len(self.steps)) for b in self._standing()]
+        live = self._lasting()
         for t, (kind, step) in enumerate(self.steps):
             live = [x for x in live if x[2] >= t]
             for v in self._reads_writes(kind, step)[1]:
@@ -136,7 +136,7 @@ class Planner:
                     self.buffer_of[id(v)] = self.buffer_of[shared]
                     continue
                 end_t = self._group_last(id(v))
-                offset = _first_fit(live, v.nbytes)
+                offset = first_fit(live, v.nbytes)
                 live.append((offset, offset + v.nbytes, end_t))
                 self.arena = max(self.arena, aligned(offset + v.nbytes))
                 self._enter(v, Buffer("temp", v.nbytes, offset=offset, value=v))
@@ -145,9 +145,9 @@ class Planner:
         """Enter the arguments and results into the table."""
         raise NotImplementedError
 
-    def _standing(self) -> list[Buffer]:
-        """Temporaries that last from the first step to the last."""
-        return [b for b in self.table if b.kind == "temp"]
+    def _lasting(self) -> list[Span]:
+        """Where the temporaries entered so far are; those of `_ends` last from the first step to the last."""
+        return [(b.offset, b.offset + b.nbytes, len(self.steps)) for b in self.table if b.kind == "temp"]
 
     def _enter(self, v: Value, buffer: Buffer) -> None:
         self.buffer_of[id(v)] = len(self.table)
@@ -427,17 +427,3 @@ def _right_operand(node: Node, stored):
     d = dims_of(node)
     view = strided_view(node.inputs[1], stored)
     return matrix_operand(view, node.inputs[1].shape, d.rhs_batch, d.rhs_contract, d.rhs_free)
-
-
-def aligned(n: int) -> int:
-    return (n + ALIGN - 1) // ALIGN * ALIGN
-
-
-def _first_fit(live: list[tuple[int, int, int]], nbytes: int) -> int:
-    """The lowest aligned offset where `nbytes` fit between what is live."""
-    offset = 0
-    for start, end, _ in sorted(live):
-        if offset + nbytes <= start:
-            break
-        offset = max(offset, aligned(end))
-    return offset
