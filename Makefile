@@ -42,10 +42,13 @@ test-mpi: ready-test
 	$(call MPI_TESTS,2)
 	$(call MPI_TESTS,4)
 
-# All of it on 16 ranks, the collectives on 64. It takes as much longer as there are ranks on a core.
+# All of it on 16 ranks, with the whole matrix of operations and transformations; on 64 the collectives, and of the matrix
+# what is float32. It takes as much longer as there are ranks on a core.
 test-many: ready-test
 	$(call MPI_TESTS,16) --timeout=3000
+	$(call MPI_TESTS,16) --timeout=3000 --slow tests/mpi/test_matrix.py
 	$(call MPI_TESTS,64) --timeout=3000 tests/runtime/test_mpi.py
+	$(call MPI_TESTS,64) --timeout=3000 --slow tests/mpi/test_matrix.py -k "test_matrix and float32"
 
 test-slow: ready-test
 	$(PYTEST) --slow -m slow
