@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from mpijax.core import dtypes
@@ -98,14 +99,16 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
 def convert(operand: Any, new_dtype: Any = None, weak_type: bool = False, sharding: Any = None) -> Any:
     """`convert_element_type`, which can also keep or give a weak type; no dtype means the operand's."""
     operand = operand.__jax_array__() if hasattr(operand, "__jax_array__") else operand
-    old = typeof(operand)
     if new_dtype is None:
-        new_dtype = old.dtype
+        new_dtype = typeof(operand).dtype
     elif isinstance(new_dtype, type) and new_dtype in (bool, int, float, complex):
         new_dtype = dtypes.dtype(new_dtype)
     elif not isinstance(new_dtype, (np.dtype, dtypes.ExtendedDType)):
         new_dtype = dtypes.dtype(new_dtype)
     new_dtype = dtypes.canonicalize_dtype(new_dtype, allow_extended_dtype=True)
+    if type(operand) is int and dtypes.issubdtype(new_dtype, np.inexact):
+        operand = float(operand)  # which may be more than any integer dtype holds
+    old = typeof(operand)
     if old.dtype == new_dtype and old.weak_type == bool(weak_type):
         return stage(operand)
     if isinstance(new_dtype, dtypes.ExtendedDType) or isinstance(old.dtype, dtypes.ExtendedDType):
@@ -236,45 +239,65 @@ def _bitcast_type(x: ShapedArray, *, new_dtype) -> ShapedArray:
 
 
 def _bitcast_reference(x, *, new_dtype):
-    old, new = x.dtype.itemsize, new_dtype.itemsize
+    old, new = map(dtypes.itemsize_bits, (x.dtype, new_dtype))
     x = np.ascontiguousarray(x).reshape(x.shape)
     if old == new:
         return x.view(new_dtype)
+    if min(old, new) < 8:
+        return _bitcast_narrow_reference(x, new_dtype, old, new)
     if old > new:
         return x[..., None].view(new_dtype)
     return x.view(new_dtype)[..., 0]
 
 
+def _bitcast_narrow_reference(x: np.ndarray, new_dtype: Any, old: int, new: int) -> np.ndarray:
+    """To or from elements of less than a byte, of which NumPy has each in a byte of its own."""
+    wide = _unsigned(max(old, new, 8))
+    if old > new:
+        places = new * np.arange(old // new, dtype=wide)
+        pieces = (x.view(_unsigned(old)).astype(wide)[..., None] >> places) & wide.type((1 << new) - 1)
+        return pieces.astype(_unsigned(new)).view(new_dtype)
+    places = old * np.arange(new // old, dtype=wide)
+    whole = (x.view(_unsigned(old)).astype(wide) << places).sum(-1, dtype=wide)
+    return whole.astype(_unsigned(new)).view(new_dtype)
+
+
+def _unsigned(bits: int) -> np.dtype:
+    """The unsigned integers of so many bits."""
+    return np.dtype(f"u{bits // 8}") if bits >= 8 else np.dtype(getattr(ml_dtypes, f"uint{bits}"))
+
+
 def _bitcast_pieces(x, *, new_dtype):
     """Bitcasts between widths by shifts of unsigned integers; the lowest bits come first."""
     aval = typeof(x)
-    old, new = aval.dtype.itemsize, new_dtype.itemsize
-    narrow, wide = (np.dtype(f"u{n}") for n in sorted((old, new)))
+    old, new = map(dtypes.itemsize_bits, (aval.dtype, new_dtype))
     bits = bitcast_same_width_p.bind
     if old == new:
         return x if aval.dtype == new_dtype else bits(x, new_dtype=new_dtype)
     iota = registry["iota"].bind
-    count = max(old, new) // min(old, new)
+    # Elements of less than a byte are shifted in bytes.
+    wide = _unsigned(max(old, new, 8))
+    x = convert(bits(x, new_dtype=_unsigned(old)), wide)
     if old > new:
-        x = bits(x, new_dtype=wide)
-        shape = (*aval.shape, count)
+        shape = (*aval.shape, old // new)
         x = registry["broadcast_in_dim"].bind(
             x, shape=shape, broadcast_dimensions=tuple(range(aval.ndim)), sharding=None
         )
         place = iota(dtype=wide, shape=shape, dimension=aval.ndim, sharding=None)
-        shifts = registry["mul"].bind(place, wide.type(8 * new))
+        shifts = registry["mul"].bind(place, wide.type(new))
         piece = registry["shift_right_logical"].bind(x, shifts)
-        return bits(convert(piece, narrow), new_dtype=new_dtype)
-    x = convert(bits(x, new_dtype=narrow), wide)
+        if new < 8:
+            piece = registry["and"].bind(piece, wide.type((1 << new) - 1))
+        return bits(convert(piece, _unsigned(new)), new_dtype=new_dtype)
     place = iota(dtype=wide, shape=aval.shape, dimension=aval.ndim - 1, sharding=None)
-    shifted = registry["shift_left"].bind(x, registry["mul"].bind(place, wide.type(8 * old)))
+    shifted = registry["shift_left"].bind(x, registry["mul"].bind(place, wide.type(old)))
     whole = registry["reduce_sum"].bind(shifted, axes=(aval.ndim - 1,), out_sharding=None)
-    return bits(whole, new_dtype=new_dtype)
+    return bits(convert(whole, _unsigned(new)), new_dtype=new_dtype)
 
 
 def _bitcast_batch(axis, args, dims, *, new_dtype):
     (x,), (dim,) = args, dims
-    old, new = typeof(x).dtype.itemsize, new_dtype.itemsize
+    old, new = map(dtypes.itemsize_bits, (typeof(x).dtype, new_dtype))
     if old < new and dim == typeof(x).ndim - 1:
         x = registry["transpose"].bind(x, permutation=(dim, *range(dim)))
         dim = 0

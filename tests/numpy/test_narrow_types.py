@@ -64,3 +64,16 @@ def test_what_lies_outside_reads_as_the_extreme(dtype):
     limits = dtypes.iinfo(dtype)
     read = jnp.array(GIVEN).astype(dtype).at[jnp.array([9])].get(mode="fill")
     assert int(read[0]) == (limits.max if dtype in promotion.NARROW_UNSIGNED else limits.min)
+
+
+@pytest.mark.parametrize("name,bits", [("int4", 4), ("uint4", 4), ("int2", 2), ("uint2", 2), ("float4_e2m1fn", 4)])
+@pytest.mark.parametrize("other", ["uint8", "int16", "uint32", "int2", "uint4"])
+def test_views_of_elements_of_less_than_a_byte(name, bits, other):
+    """The first element has the lowest bits of the other type's, and back."""
+    packed = np.random.default_rng(0).integers(0, 256, 16).astype(np.uint8)
+    unpacked = (packed[:, None] >> np.arange(0, 8, bits, dtype=np.uint8)).reshape(-1) & ((1 << bits) - 1)
+    x = OURS.numpy.asarray(packed).view(getattr(ml_dtypes, name))
+    np.testing.assert_array_equal(np.asarray(x.view(f"uint{bits}")).astype(np.uint8), unpacked)
+    for y in (x.view(other), OURS.jit(lambda x: x.view(other))(x)):
+        assert y.dtype == other
+        np.testing.assert_array_equal(y.view(np.uint8), packed)
