@@ -280,7 +280,7 @@ _register("atan", _turned(atanh))
 
 
 def power(b: Builder, x: Scalar, y: Scalar) -> Scalar:
-    """x ** y as e^(y log x); anything to 0 is 1, 0 to an exponent of positive real part is 0."""
+    """x ** y as e^(y log x); x * x for 2; anything to 0 is 1, 0 to an exponent of positive real part is 0."""
     dtype = x.dtype if x.imag is not None else y.dtype
     x, y = (s if s.imag is not None else b.convert(s, dtype) for s in (x, y))
     base, exponent = _parts(b, x), _parts(b, y)
@@ -296,6 +296,8 @@ def power(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     nothing = base[0].eq(0.0) & base[1].eq(0.0)
     none = exponent[0].eq(0.0) & exponent[1].eq(0.0)
     vanishes = nothing & (exponent[0] > 0.0)
+    two = real_exponent & exponent[0].eq(2.0)
+    result = tuple(where(two, part, other) for part, other in zip(_times(base, base), result))
     real = where(none, 1.0, where(vanishes, 0.0, result[0]))
     return _join((real, where(none | vanishes, 0.0, result[1])))
 

@@ -1,7 +1,7 @@
 """Values of every function at edge values: JAX's, or the exact ones; alike with and without jit, and under vmap.
 
 By default the elementwise functions take one kind of numbers each, which changes from row to row; with --slow all
-functions do, and then each takes all kinds.
+functions take all kinds. JAX's values are kept in `build/`: the first sweep takes twice as long.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
-from edges.agreement import Case, apart, batched, eagerly, same_bits, same_types, types_of, values, wrong
+from edges.agreement import Case, apart, batched, eagerly, same_bits, types_of, values, wrong
 from edges.operands import DTYPES, WIDE, dtype_of, operands
 from edges.table import BINARY, CREATION, ELSEWHERE, SHAPED, UNARY
 from oracle import OURS, THEIRS
@@ -36,49 +36,44 @@ def in_turn(number: int) -> Case:
 
 
 QUICK = [number for number, row in enumerate(APPLIED) if not row.heavy]
-HEAVY = [number for number, row in enumerate(APPLIED) if row.heavy]
 
 
-@pytest.mark.parametrize("first", [
-    first if first < ALWAYS else pytest.param(first, marks=pytest.mark.slow) for first in range(0, len(QUICK), TOGETHER)
-])  # fmt: skip
+@pytest.mark.parametrize("first", range(0, ALWAYS, TOGETHER))
 def test_values(first):
     lines = wrong([in_turn(number) for number in QUICK[first : first + TOGETHER]])
     assert not lines, "\n".join(lines)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, len(HEAVY), 10))
-def test_values_of_special_functions(first):
-    lines = wrong([in_turn(number) for number in HEAVY[first : first + 10]])
-    assert not lines, "\n".join(lines)
+PART = 5 * TOGETHER  # rows in a test
+PARTS = range(0, len(APPLIED), PART)
+
+
+def all_wrong(cases: list[Case]) -> str:
+    return "\n".join(
+        line for start in range(0, len(cases), TOGETHER) for line in wrong(cases[start : start + TOGETHER])
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, len(APPLIED), 5 * TOGETHER))
+@pytest.mark.parametrize("first", PARTS)
 @pytest.mark.parametrize("dtype", DTYPES + WIDE)
 def test_values_of_all_dtypes(dtype, first):
     """Also whether a function takes a dtype."""
     with ExitStack() as stack:
         for library in (OURS, THEIRS) if dtype in WIDE else ():
             stack.enter_context(library.enable_x64(True))
-        rows = APPLIED[first : first + 5 * TOGETHER]
-        lines = []
-        for start in range(0, len(rows), TOGETHER):
-            lines += wrong([Case(row, dtype, operands(row.operands, dtype)) for row in rows[start : start + TOGETHER]])
-    assert not lines, "\n".join(lines)
+        found = all_wrong([Case(row, dtype, operands(row.operands, dtype)) for row in APPLIED[first : first + PART]])
+    assert not found, found
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("first", PARTS)
 @pytest.mark.parametrize("shape", [(), (0, 3), (7,), (2, 1, 3)])
-def test_shapes(shape):
-    """Types, and whether there are values, of numbers, empty arrays, and one and three axes; then the values."""
-    cases = [Case(row, f"float32{shape}", operands(row.operands, "float32", shape)) for row in APPLIED]
-    lines = [line for line in map(same_types, cases) if line]
-    cases = [case for case in cases if not same_types(case) and types_of(OURS, case)[0] == "value"]
-    for start in range(0, len(cases), TOGETHER):
-        lines += wrong(cases[start : start + TOGETHER])
-    assert not lines, "\n".join(lines)
+def test_shapes(shape, first):
+    """Of numbers, empty arrays, and one and three axes."""
+    rows = APPLIED[first : first + PART]
+    found = all_wrong([Case(row, f"float32{shape}", operands(row.operands, "float32", shape)) for row in rows])
+    assert not found, found
 
 
 @pytest.mark.slow
@@ -88,8 +83,10 @@ def test_vmap_has_the_same_bits(dtype):
     cases = [case for case in (takes(row, dtype) for row in UNARY + BINARY) if case]
     cases = [case for case in cases if _elementwise(case)]
     assert len(cases) > 150
-    for case, whole, parts in zip(cases, values(OURS, cases), batched(cases), strict=True):
-        assert same_bits(whole, parts), case
+    for start in range(0, len(cases), TOGETHER):
+        some = cases[start : start + TOGETHER]
+        for case, whole, parts in zip(some, values(OURS, some), batched(some), strict=True):
+            assert same_bits(whole, parts), case
 
 
 def _elementwise(case: Case) -> bool:

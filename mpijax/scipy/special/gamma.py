@@ -163,7 +163,9 @@ def beta(a: Any, b: Any) -> Any:
     Array([0.5   , 0.1667], dtype=float32)
     """
     a, b = real_args("beta", a, b)
-    return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * lax.exp(betaln(a, b))
+    sign = gammasgn(a) * gammasgn(b) * gammasgn(a + b)
+    sign = jnp.where((a == 0) & (b == 0), jnp.ones_like(sign), sign)  # SciPy's; zeros of both signs have none
+    return sign * lax.exp(betaln(a, b))
 
 
 def factorial(n: Any, exact: bool = False) -> Any:
