@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from mpijax.compiler.addresses import Scope
 from mpijax.compiler.blocked import TILE as TILE_EDGE
 from mpijax.compiler.blocked import stage_tile
@@ -15,6 +17,9 @@ from mpijax.compiler.rows import Rows
 from mpijax.scalar.types import Scalar
 
 TILE = 1024
+# Rows that are added to the partial results of a tile at a time, if their bodies have at most so many expressions.
+ROWS = 4
+ROWS_EXPRESSIONS = 24
 
 
 class Tiles(Rows):
@@ -58,13 +63,13 @@ class Tiles(Rows):
 
                 return load
 
-            def sweep(scope: Scope, body) -> None:
+            def sweep(scopes: list[Scope], body) -> None:
                 at = start
                 for width in self.schedule.widths:
                     end = stop if width == 1 else self.vector_bounds(at, stop, width)
 
                     def turn(i, _, width=width):
-                        body(Scope(scope, {key: i}, key, width))
+                        body(*(Scope(scope, {key: i}, key, width) for scope in scopes))
                         return []
 
                     self.loop(at, end, width, [], [], turn)
@@ -80,34 +85,48 @@ class Tiles(Rows):
                         b.store(acc_pointer(r.member, scope), b.const(identity(r.op, r.dtype), r.dtype))
 
                 if reduces:
-                    sweep(tile_scope, clear)
+                    sweep([tile_scope], clear)
 
-                def combine(scope):
+                def combine(*scopes):
                     reduces, stores = self.of_phase()
                     for r in reduces:
-                        b = self.builder(scope.lanes)
-                        ptr = acc_pointer(r.member, scope)
-                        x = self.vector(r.expr, scope, scope.lanes)
-                        b.store(ptr, combining(r.op).lower.rule(b, b.load(ptr, r.dtype), x))
-                    for s in stores:
-                        self.store(s, scope)
+                        b = self.builder(scopes[0].lanes)
+                        ptr = acc_pointer(r.member, scopes[0])
+                        acc = b.load(ptr, r.dtype)
+                        for scope in scopes:
+                            acc = combining(r.op).lower.rule(b, acc, self.vector(r.expr, scope, scope.lanes))
+                        b.store(ptr, acc)
+                    for scope in scopes:
+                        for s in stores:
+                            self.store(s, scope)
+
+                def through(scopes: list[Scope]) -> None:
+                    reduces, stores = self.of_phase()
+                    for scope in scopes:
+                        self.hoist([r.expr for r in reduces], stores, scope, key, self.schedule.lanes)
+                    sweep(scopes, combine)
 
                 def nest(depth: int, scope: Scope) -> None:
                     if depth == len(self.schedule.inner):
-                        reduces, stores = self.of_phase()
-                        self.hoist([r.expr for r in reduces], stores, scope, key, self.schedule.lanes)
-                        sweep(scope, combine)
+                        through([scope])
                         return
                     inner = self.schedule.inner[depth]
+                    last = depth == len(self.schedule.inner) - 1
 
-                    def body(i, _):
-                        nest(depth + 1, Scope(scope, {id(inner[-1]): i}))
+                    def body(i, _, turns):
+                        at = [i] + [one.emit(f"add i64 {i}, {k}") for k in range(1, turns)]
+                        inside = [Scope(scope, {id(inner[-1]): k}) for k in at]
+                        through(inside) if last else nest(depth + 1, *inside)
                         return []
 
                     for low, high, _ in self.parts(inner, "0", self._extent(inner)):
                         reduces, stores = self.of_phase()
                         self.hoist([r.expr for r in reduces], stores, scope, key, self.schedule.lanes)
-                        self.loop(low, high, 1, [], [], body)
+                        few = ROWS * len(self.kernel.expressions()) <= ROWS_EXPRESSIONS
+                        for turns in (ROWS, 1) if last and few else (1,):
+                            end = high if turns == 1 else self.vector_bounds(low, high, turns)
+                            self.loop(low, end, turns, [], [], partial(body, turns=turns))
+                            low = end
 
                 nest(0, tile_scope)
                 for r in reduces:
@@ -119,7 +138,7 @@ class Tiles(Rows):
                 for s in kernel.outer:
                     self.store(s, scope)
 
-            sweep(tile_scope, finish)
+            sweep([tile_scope], finish)
             return []
 
         self.loop(lo, hi, TILE, [], [], tile)
