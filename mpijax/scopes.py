@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from mpijax.core import config
+from mpijax.core import config, tree
 
 
 def disable_jit(disable: bool = True) -> Any:
@@ -69,11 +69,14 @@ def effects_barrier() -> None:
 
 
 def copy_to_host_async(x: Any) -> Any:
-    """`x` itself: arrays are in the host's memory.
+    """`x` itself, a pytree: arrays are in the host's memory. Leaves of other kinds get the call.
 
     >>> mpijax.copy_to_host_async(jnp.arange(3))
     Array([0, 1, 2], dtype=int32)
     """
+    for leaf in tree.tree_leaves(x):
+        if hasattr(leaf, "copy_to_host_async"):
+            leaf.copy_to_host_async()
     return x
 
 

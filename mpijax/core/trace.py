@@ -687,10 +687,18 @@ def _leak_message(tracer: Tracer | None, trace) -> str:
         "Encountered an unexpected tracer. A function transformed by JAX had a side effect, allowing for a "
         f"reference to {what} wrapped in a {type(tracer).__name__ if tracer is not None else 'tracer'} to "
         "escape the scope of the transformation.\nJAX transformations require that functions explicitly "
-        f"return their outputs, and disallow saving intermediate values to global state.{where}\n"
+        f"return their outputs, and disallow saving intermediate values to global state.{where}{_creation(tracer)}\n"
         "To catch the leak earlier, try setting the environment variable JAX_CHECK_TRACER_LEAKS or using the "
         "`jax.checking_leaks` context manager."
     )
+
+
+def _creation(tracer: Tracer | None) -> str:
+    """The line on which a value was computed, if it has been written down, as a sentence."""
+    if type(tracer) is not JitTracer:
+        return ""
+    made = [e.source for e in tracer._trace.eqns if tracer.atom in e.outvars]
+    return f" The leaked intermediate value was created on line {made[0]}." if made else ""
 
 
 def trace_to_jaxpr(

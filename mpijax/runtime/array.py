@@ -37,6 +37,7 @@ class ArrayImpl(ArrayBase):
     """A concrete array. Operators and most methods are those of the NumPy layer (`core.array_api`)."""
 
     __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 100  # an operator of a NumPy array and this one is this one's
 
     def __repr__(self) -> str:

@@ -106,9 +106,20 @@ def local_count() -> int:
     return int(text)
 
 
+_parse_count = config.num_cpu_devices.parse
+
+
+def _too_late(value: Any) -> Any:
+    raise RuntimeError(
+        "jax_num_cpu_devices config should be updated before backends are initialized, that is before the first "
+        f"computation or question for devices: it cannot become {_parse_count(value)} any more"
+    )
+
+
 @cache
 def _all_devices() -> tuple[Device, ...]:
     ranks, count = mpi_start.size(), local_count()
+    config.num_cpu_devices.parse = _too_late
     if ranks == 1:
         return tuple(Device(i, 0, i) for i in range(count))
     if count > 1 and mpi_start.rank() == 0:

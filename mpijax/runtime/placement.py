@@ -9,6 +9,7 @@ import numpy as np
 from mpijax._ext.array import ArrayBase
 from mpijax.core import tree
 from mpijax.core.avals import ShapedArray
+from mpijax.core.memory_space import Space
 from mpijax.core.trace import Tracer, typeof
 from mpijax.runtime.array import from_numpy, rewrap  # which also makes known the class of arrays
 from mpijax.runtime.devices import Device, local_devices
@@ -27,8 +28,8 @@ def device_put(
     For a sharding over several ranks every rank passes the same whole array and keeps its shard. Arrays that are in
     their place already are returned as they are, with `may_alias=False` copied.
 
-    Raises ValueError for a device of another process and for `may_alias` with `donate`, TypeError for what is neither
-    device nor sharding.
+    Raises ValueError for a device of another process, for what is neither device nor sharding, and for `may_alias`
+    with `donate`.
 
     >>> mpijax.device_put(np.arange(3.0), mpijax.local_devices()[0])
     Array([0., 1., 2.], dtype=float32)
@@ -56,8 +57,8 @@ def _put(x: Any, layout: Any) -> Any:
     aval = typeof(x)
     if not isinstance(x, ArrayBase):
         value = np.asarray(x).astype(aval.dtype, copy=False)
-        return _placed(value, aval, carried_sharding(layout))
-    if layout is None:
+        return _placed(value, aval, None if isinstance(layout, Space) else carried_sharding(layout))
+    if layout is None or isinstance(layout, Space):
         return x
     sharding = carried_sharding(layout)
     if x._sharding == sharding:
@@ -86,9 +87,9 @@ def carried_sharding(layout: Any) -> Any:
     if isinstance(layout, PartitionSpec):
         return named_sharding(layout, "device", "device_put")
     if not isinstance(layout, SingleDeviceSharding):
-        raise TypeError(
-            f"device_put takes a device (jax.devices()[i]) or a sharding, got {layout!r} of type "
-            f"{type(layout).__name__}"
+        raise ValueError(
+            f"device_put takes a device (jax.devices()[i]) or a sharding, or a pytree of them. Received invalid value: "
+            f"{layout!r} of type {type(layout).__name__}"
         )
     [device] = layout.device_set
     here = local_devices()

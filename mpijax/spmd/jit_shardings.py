@@ -8,7 +8,7 @@ from mpijax.core import tree
 from mpijax.core.trace import typeof
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.spmd.constraints import check_fits, lay_out, named_sharding
-from mpijax.spmd.mesh import NamedSharding
+from mpijax.spmd.mesh import NamedSharding, Sharding
 from mpijax.transforms.flat import FlatFun
 from mpijax.transforms.ref_state import is_ref
 
@@ -54,6 +54,15 @@ class JitShardings:
                 check_fits(layout, aval, f"One of pjit arguments of {name}, args{tree.keystr(path)},")
                 _check_given(layout, getattr(leaf, "_sharding", None), aval, tree.keystr(path))
         return layouts
+
+    def of_results(self, types: Any) -> Any:
+        """The result's types (a pytree of `ShapeDtypeStruct`s) with the layouts that were asked for."""
+        leaves, structure = tree.tree_flatten(types)
+        flat = flatten_axes("pjit out_shardings", structure, self._out)
+        layouts = [s if isinstance(s, Sharding) else named_sharding(s, "out_shardings", "jit") for s in flat]
+        return tree.tree_unflatten(
+            structure, [x.update(sharding=s) for x, s in zip(leaves, layouts, strict=True)]
+        )
 
     def function(self, fun, in_tree, layouts) -> FlatFun:
         """The flat function whose arguments and results are laid out."""

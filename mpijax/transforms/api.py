@@ -15,7 +15,7 @@ from mpijax.transforms.custom_vjp import custom_vjp
 from mpijax.transforms.derivatives import jvp, linear_transpose, linearize, vjp
 from mpijax.transforms.flat import FlatFun, debug_info
 from mpijax.transforms.jacobians import hessian, jacfwd, jacobian, jacrev
-from mpijax.transforms.jit import clear_caches, jit
+from mpijax.transforms.jit import JitFunction, clear_caches, jit
 from mpijax.transforms.ref_state import check_aliases, values_of
 from mpijax.transforms.vmap import vmap
 
@@ -71,8 +71,9 @@ def make_jaxpr(
         shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals]
         return closed, tree.tree_unflatten(structure, shapes)
 
-    name = getattr(fun, "__name__", "function")
-    make_jaxpr_f.__name__ = f"make_jaxpr({name})"
+    for attribute in ("__name__", "__qualname__"):
+        setattr(make_jaxpr_f, attribute, f"make_jaxpr({getattr(fun, attribute, 'function')})")
+    make_jaxpr_f.__module__ = "mpijax"
     return make_jaxpr_f
 
 
@@ -82,6 +83,8 @@ def eval_shape(fun: Callable, *args, **kwargs):
     >>> mpijax.eval_shape(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4)))
     ShapeDtypeStruct(shape=(2, 4), dtype=float32)
     """
+    if isinstance(fun, JitFunction):
+        return fun.eval_shape(*args, **kwargs)
     leaves, in_tree = tree.tree_flatten((args, kwargs))
     flat_fun = FlatFun(fun, in_tree)
     avals = [abstractify(x) for x in leaves]

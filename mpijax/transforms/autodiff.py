@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from mpijax.core import dtypes, tree
 from mpijax.core.source import callable_name
 from mpijax.core.trace import typeof
 from mpijax.transforms.derivatives import checked_callable, vjp
-from mpijax.transforms.flat import check_arguments, normalize_argnums
+from mpijax.transforms.flat import check_arguments, normalize_argnums, transformed
 from mpijax.transforms.jit import jit
 from mpijax.transforms.zeros import as_array, scalar_of_type
 
@@ -119,7 +118,7 @@ def value_and_grad(
     checked_callable(fun)
     argnums = as_argnums(argnums)
 
-    @wraps(fun)
+    @transformed(fun, f"Value and gradient of {{fun}} with respect to positional argument(s) {argnums}, as a pair.")
     def value_and_grad_f(*args, **kwargs):
         largest = argnums if isinstance(argnums, int) else max(argnums, default=-1)
         if largest >= len(args):
@@ -155,7 +154,7 @@ def grad(
     """
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
-    @wraps(fun)
+    @transformed(fun, f"Gradient of {{fun}} with respect to positional argument(s) {argnums}.")
     def grad_f(*args, **kwargs):
         value, gradient = both(*args, **kwargs)
         return (gradient, value[1]) if has_aux else gradient

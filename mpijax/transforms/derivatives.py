@@ -10,7 +10,7 @@ import numpy as np
 from mpijax.core import dtypes, tree
 from mpijax.core.jaxpr import dead_code
 from mpijax.core.source import callable_location, callable_name
-from mpijax.core.trace import abstractify, trace_to_jaxpr, typeof
+from mpijax.core.trace import EVAL, abstractify, state, trace_to_jaxpr, typeof
 from mpijax.core.tree_prefix import equality_errors_pytreedef
 from mpijax.transforms.flat import FlatFun, check_arguments, debug_info
 from mpijax.transforms.jvp import jvp_flat
@@ -73,6 +73,8 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
     refuse_refs(primal_leaves, "jvp")
     flat_fun = FlatFun(fun, tree.tree_structure((tuple(primals), {})), has_aux)
     outs, out_tangents = jvp_flat(flat_fun, primal_leaves, tangent_leaves)
+    if state.trace is EVAL:
+        outs, out_tangents = list(map(as_array, outs)), list(map(as_array, out_tangents))
     out = tree.tree_unflatten(flat_fun.out_tree, outs)
     out_tangent = tree.tree_unflatten(flat_fun.out_tree, instantiated(out_tangents))
     return (out, out_tangent, flat_fun.aux) if has_aux else (out, out_tangent)
@@ -238,7 +240,7 @@ def linear_transpose(fun: Callable, *primals, reduce_axes: Sequence[Any] = ()) -
         )
     jaxpr = dead_code(jaxpr, [True] * len(jaxpr.outvars))[0].replace(invars=jaxpr.invars)
 
-    def transposed_fun(cotangent):
+    def transposed_fun(consts, cotangent):
         cts, got = tree.tree_flatten(cotangent)
         if got != flat_fun.out_tree:
             raise TypeError(
@@ -254,4 +256,4 @@ def linear_transpose(fun: Callable, *primals, reduce_axes: Sequence[Any] = ()) -
         outs = backward_pass(jaxpr, consts, [UndefPrimal(a) for a in avals], cts)
         return tree.tree_unflatten(struct, instantiated(outs))
 
-    return transposed_fun
+    return tree.Partial(transposed_fun, consts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import reprlib
 import weakref
@@ -9,8 +10,25 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpijax.core import tree
-from mpijax.core.source import callable_location
+from mpijax.core.source import callable_location, callable_name
 from mpijax.core.trace import DebugInfo, typeof
+
+
+def transformed(fun: Callable, text: str) -> Callable[[Callable], Callable]:
+    """Like `functools.wraps(fun)`, for a function of another meaning: its docstring begins with `text`.
+
+    text: has `{fun}` for the function's name.
+    """
+
+    def wrap(new: Callable) -> Callable:
+        new = functools.wraps(fun)(new)
+        original = getattr(fun, "__doc__", None)
+        new.__doc__ = text.format(fun=callable_name(fun)) + (
+            f"\n\nOriginal documentation:\n\n{original}" if original else ""
+        )
+        return new
+
+    return wrap
 
 
 class FlatFun:

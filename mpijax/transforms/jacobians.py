@@ -7,7 +7,6 @@ the input in the place of each leaf; a block has the shape of the output's leaf 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from mpijax.core.trace import typeof
 from mpijax.transforms.autodiff import as_argnums, check_real_output, check_reverse_input, selected_arguments
 from mpijax.transforms.batching import same_for_all
 from mpijax.transforms.derivatives import checked_callable, jvp, vjp
+from mpijax.transforms.flat import transformed
 from mpijax.transforms.vmap import vmap
 from mpijax.transforms.zeros import zeros
 
@@ -46,7 +46,7 @@ def jacfwd(
     checked_callable(fun)
     argnums = as_argnums(argnums)
 
-    @wraps(fun)
+    @transformed(fun, f"Jacobian of {{fun}} with respect to positional argument(s) {argnums}.")
     def jacobian_f(*args, **kwargs):
         f, chosen = selected_arguments(fun, argnums, args, kwargs, "jacfwd")
         for leaf in tree.tree_leaves(chosen):
@@ -105,7 +105,7 @@ def jacrev(
     checked_callable(fun)
     argnums = as_argnums(argnums)
 
-    @wraps(fun)
+    @transformed(fun, f"Jacobian of {{fun}} with respect to positional argument(s) {argnums}.")
     def jacobian_f(*args, **kwargs):
         f, chosen = selected_arguments(fun, argnums, args, kwargs, "jacrev")
         for leaf in tree.tree_leaves(chosen):

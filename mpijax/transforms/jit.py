@@ -321,8 +321,9 @@ class JitFunction(JitBase):
         return self.trace(*args, **kwargs).lower()
 
     def eval_shape(self, *args, **kwargs):
-        """Shapes and dtypes of the result; nothing is computed."""
-        return self.trace(*args, **kwargs).out_info
+        """Shapes and dtypes of the result, and its layouts as far as `out_shardings` says; nothing is computed."""
+        types = self.trace(*args, **kwargs).out_info
+        return types if self._shardings is None else self._shardings.of_results(types)
 
     def clear_cache(self) -> None:
         """Forget traced and compiled programs."""

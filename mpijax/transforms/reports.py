@@ -16,6 +16,10 @@ from mpijax.transforms.flat import parameter_names
 logger = logging.getLogger("mpijax.jit")
 
 
+# Where functions were defined whose first trace has been explained.
+_explained: set[str] = set()
+
+
 def _level() -> int:
     return logging.WARNING if config.values.jax_log_compiles else logging.DEBUG
 
@@ -67,12 +71,19 @@ def explain_miss(fun: Callable, key: tuple, seen: Sequence[tuple], args: tuple, 
     """Log why a call is traced: what is new in its key, beside the most similar one of an earlier call."""
     if not config.values.jax_explain_cache_misses:
         return
+    place = callable_location(fun)
     lines = [
         f"TRACING CACHE MISS at {current_source()}:",
-        f"  for {callable_name(fun)} defined at {callable_location(fun).rpartition(' at ')[2]}",
+        f"  for {callable_name(fun)} defined at {place.rpartition(' at ')[2]}",
     ]
     if not seen:
         lines.append("  never seen function, or its earlier traces are gone")
+        if place in _explained:
+            lines.append(
+                "  but seen another function defined on the same line; is it defined anew for each call, so that none "
+                "of its traces is found again?"
+            )
+        _explained.add(place)
     else:
         closest = min(seen, key=lambda old: _distance(old, key))
         lines.append("  all previously seen cache keys differ. For the closest previous key:")

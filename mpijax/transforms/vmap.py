@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Hashable
-from functools import wraps
 from typing import Any
 
 from mpijax.core import tree
@@ -14,7 +13,7 @@ from mpijax.core.source import callable_name
 from mpijax.core.trace import typeof
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.transforms.batching import AxisData, batch_at, batch_flat
-from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, parameter_names
+from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, parameter_names, transformed
 from mpijax.transforms.ref_state import check_aliases, is_ref
 
 
@@ -116,7 +115,11 @@ def vmap(
             f"vmap out_axes must be an int, None, or (nested) container with those types as leaves, but got {out_axes}."
         )
 
-    @wraps(fun)
+    @transformed(
+        fun,
+        "Vectorized version of {fun}. Takes the arguments of {fun} with a further axis in each that is mapped, along "
+        "which its elements are examples.",
+    )
     def vmap_f(*args, **kwargs):
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise ValueError(

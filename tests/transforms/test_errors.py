@@ -108,6 +108,10 @@ TRACERS = {
         leaked_from(lambda J: lambda f: J.jit(f)(1.0)),
         "an intermediate value with type float32[]",
     ),
+    "leaked from jit, where it was made": (
+        leaked_from(lambda J: lambda f: J.jit(f)(1.0)),
+        "The leaked intermediate value was created on line",
+    ),
     "leaked from grad": (leaked_from(lambda J: lambda f: J.grad(f)(1.0)), "Encountered an unexpected tracer"),
     "leaked from vmap": (leaked_from(lambda J: lambda f: J.vmap(f)(X3)), "explicitly return their outputs"),
 }
@@ -153,6 +157,11 @@ CALLS = {
     "aliased and donated": (
         lambda J: J.device_put(X3, may_alias=True, donate=True),
         "may_alias and donate cannot be True at the same time",
+    ),
+    "put on a word": (lambda J: J.device_put(X3, "cpu"), "Received invalid value: "),
+    "devices, too late": (
+        lambda J: (J.devices(), J.config.update("jax_num_cpu_devices", 2)),
+        "jax_num_cpu_devices config should be updated before backends are initialized",
     ),
     "compiler option": (
         lambda J: J.jit(lambda x: x, compiler_options={"xla_embed_ir_in_executable": True, "fast": True})(1.0),

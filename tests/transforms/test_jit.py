@@ -3,6 +3,7 @@
 import gc
 import weakref
 from collections import namedtuple
+from collections.abc import Hashable
 from functools import partial
 
 import numpy as np
@@ -420,3 +421,75 @@ def test_results_have_memory_of_their_own(made, donated):
 
     for ours, theirs in zip(run(OURS), run(THEIRS), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_types_of_results_tell_the_layouts_asked_for():
+    for J in (OURS, THEIRS):
+        layout = J.NamedSharding(J.sharding.Mesh(J.devices()[:1], ("x",)), J.P("x"))
+        f = J.jit(lambda x: {"a": x * 2, "b": x.sum()}, out_shardings={"a": layout, "b": None})
+        for found in (f.eval_shape(X3), J.eval_shape(f, X3)):
+            assert found["a"].sharding == layout and found["a"].shape == (3,) and found["b"].sharding is None
+
+
+def documented(x, y):
+    """A text."""
+    return x * y
+
+
+@pytest.mark.parametrize("name", ["vmap", "grad", "value_and_grad", "jacfwd", "jacrev", "hessian"])
+def test_docstrings_begin_with_what_was_made_of_the_function(name):
+    mine, jaxs = (getattr(J, name)(documented).__doc__ for J in (OURS, THEIRS))
+    start = jaxs.partition(".")[0]
+    assert "documented" in start and mine.startswith(start) and mine.endswith("A text.")
+
+
+def test_names_of_functions_that_make_jaxprs():
+    mine, jaxs = (J.make_jaxpr(documented) for J in (OURS, THEIRS))
+    assert (mine.__name__, mine.__qualname__) == (jaxs.__name__, jaxs.__qualname__)
+    assert (mine.__module__, jaxs.__module__) == ("mpijax", "jax")
+
+
+def test_transposes_go_into_and_out_of_jit():
+    for J in (OURS, THEIRS):
+        transposed = J.jit(lambda c: J.linear_transpose(lambda x: c * x, 1.0))(2.0)
+        assert J.jit(lambda f, x: f(x))(transposed, 3.0) == (6.0,)
+
+
+def test_numbers_that_no_integer_holds_become_floats():
+    for J in (OURS, THEIRS):
+        assert float(J.lax.convert_element_type(2**100, np.float32)) == 2.0**100
+        with pytest.raises(OverflowError):
+            J.lax.convert_element_type(2**100, np.int32)
+
+
+def test_arrays_have_no_hash():
+    for J in (OURS, THEIRS):
+        assert not isinstance(J.numpy.ones(1), Hashable)
+
+
+def test_explanations_tell_of_functions_defined_again(caplog):
+    for J in (OURS, THEIRS):
+        caplog.clear()
+        with J.explain_cache_misses(True):
+            for _ in range(2):
+                J.jit(lambda x: 2 * x)(3)
+        first, second = (r.message for r in caplog.records if "CACHE MISS" in r.message)
+        text = "but seen another function defined on the same line"
+        assert text not in first and text in second
+
+
+def test_the_host_has_everything_already():
+    class Told:
+        calls = 0
+
+        def copy_to_host_async(self):
+            self.calls += 1
+
+    for J in (OURS, THEIRS):
+        x = [J.numpy.ones(2), 3, Told()]
+        assert J.copy_to_host_async(x) is x and x[2].calls == 1
+
+
+def test_results_of_jvp_that_are_arguments_are_arrays():
+    for J in (OURS, THEIRS):
+        assert all(isinstance(x, J.Array) for x in J.jvp(J.numpy.asarray, (1.0,), (2.0,)))
