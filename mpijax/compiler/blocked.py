@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpijax.compiler.expr import Expr
-from mpijax.compiler.index import LoopVar
+from mpijax.compiler.index import Lin, LoopVar
 
 if TYPE_CHECKING:
     from mpijax.compiler.kernel import Kernel
@@ -66,6 +66,18 @@ def crossing_loads(kernel: Kernel, vector: LoopVar) -> tuple[LoopVar | None, lis
         return None, []
     best, loads = max(found.values(), key=lambda item: len(item[1]))
     return (best, loads) if len(loads) <= MAX_STAGED else (None, [])
+
+
+def stages_all(kernel: Kernel, vector: LoopVar) -> bool:
+    """Whether everything is stored in steps of one along a loop, and all that is read across it can be transposed."""
+    if vector.size < TILE or any(_step(s.position, vector) != 1 for s in kernel.inner + kernel.outer):
+        return False
+    across = [e for e in kernel.expressions() if e.op == "load" and _step(e.attr[1], vector) not in (0, 1, -1)]
+    return len(crossing_loads(kernel, vector)[1]) == len(across) > 0
+
+
+def _step(position: Lin, v: LoopVar) -> int:
+    return next((c for atom, c in position.terms if atom is v), 0)
 
 
 def transpose_registers(builder: Any, rows: list[str], llvm_type: str) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler.blocked import TILE, crossing_loads
+from mpijax.compiler.blocked import TILE, crossing_loads, stages_all
 from mpijax.compiler.expr import children, dynamic_parts, loop_vars
 from mpijax.compiler.groups import mentions_inner
 from mpijax.compiler.index import Lin, LoopVar
@@ -204,6 +204,11 @@ class Schedule:
         candidates = [v for v in self.kernel.variables if v.size > 1]
         if not candidates:
             return None
+        if not self.kernel.reduces and not self.kernel.ordered and not apart:
+            # Reading across rows costs little in tiles; writing across them has none.
+            for v in reversed(candidates):
+                if stages_all(self.kernel, v):
+                    return v
         for v in candidates:
             scores[id(v)] = 0.0
         often = self.kernel.positions_inside()

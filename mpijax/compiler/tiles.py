@@ -17,6 +17,8 @@ from mpijax.compiler.rows import Rows
 from mpijax.scalar.types import Scalar
 
 TILE = 1024
+# Rows that tiles across other rows go through together: of these, neighbouring cache lines are then read at once.
+BAND = 128
 # Rows that are added to the partial results of a tile at a time, if their bodies have at most so many expressions.
 ROWS = 4
 ROWS_EXPRESSIONS = 24
@@ -188,15 +190,23 @@ class Tiles(Rows):
 
             self.loop(row, row_end, 1, [], [], line)
 
-        def tile_row(row: str, _):
+        def band(first: str, _):
+            stop = one.emit(f"add i64 {first}, {BAND}")
+            low = one.emit(f"icmp slt i64 {stop}, {row_mid}")
+            stop = one.emit(f"select i1 {low}, i64 {stop}, i64 {row_mid}")
+
             def each(column: str, _):
-                tile(row, column)
+                def one_tile(row: str, _):
+                    tile(row, column)
+                    return []
+
+                self.loop(first, stop, TILE_EDGE, [], [], one_tile)
                 return []
 
             self.loop("0", column_mid, TILE_EDGE, [], [], each)
             return []
 
-        self.loop(lo, row_mid, TILE_EDGE, [], [], tile_row)
+        self.loop(lo, row_mid, BAND, [], [], band)
         # The edges: columns that fill no tile, then rows that fill none.
         for row_from, row_to, column_from in ((lo, row_mid, column_mid), (row_mid, hi, "0")):
 
