@@ -13,8 +13,8 @@ from mpijax.version import __version_info__ as __version_info__
 
 _MODULES = frozenset(
     """ad_checkpoint api_util core custom_batching custom_derivatives debug distributed dlpack dtypes errors
-    example_libraries experimental export extend ffi flatten_util image interpreters lax monitoring mpi nn numpy ops
-    profiler random ref scipy sharding stages test_util tree tree_util typing version""".split()
+    example_libraries experimental export extend ffi flatten_util image interpreters lax memory monitoring mpi nn
+    numpy ops profiler random ref scipy sharding stages test_util tree tree_util typing version""".split()
 )
 
 # Where the public names live.
@@ -31,6 +31,7 @@ _HOMES = {
     "mpijax.core.dtypes": "float0",
     "mpijax.core": "ensure_compile_time_eval",
     "mpijax.core.trace": "typeof",
+    "mpijax.core.user_context": "make_user_context",
     "mpijax.distributed.notebook": "load_ipython_extension",
     "mpijax.distributed.spawning": "spawn",
     "mpijax.core.refs": "Ref empty_ref free_ref freeze new_ref",

@@ -21,6 +21,7 @@ from mpijax import flatten_util as flatten_util
 from mpijax import image as image
 from mpijax import interpreters as interpreters
 from mpijax import lax as lax
+from mpijax import memory as memory
 from mpijax import monitoring as monitoring
 from mpijax import mpi as mpi
 from mpijax import nn as nn
@@ -45,6 +46,7 @@ from mpijax.core.refs import free_ref as free_ref
 from mpijax.core.refs import freeze as freeze
 from mpijax.core.refs import new_ref as new_ref
 from mpijax.core.trace import typeof as typeof
+from mpijax.core.user_context import make_user_context as make_user_context
 from mpijax.distributed.notebook import load_ipython_extension as load_ipython_extension
 from mpijax.distributed.spawning import spawn as spawn
 from mpijax.ops.callbacks import pure_callback as pure_callback

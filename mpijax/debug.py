@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from mpijax import missing as _missing
+from mpijax.core.effects import DebugEffect, OrderedDebugEffect
 from mpijax.core.source import current_source
 from mpijax.core.trace import Tracer
 from mpijax.debugger import breakpoint
@@ -37,8 +38,8 @@ from mpijax.ops.debug_callbacks import (
     split_arguments,
 )
 
-__all__ = ["breakpoint", "callback", "inspect_array_sharding", "log", "print", "visualize_array_sharding",
-           "visualize_sharding"]  # fmt: skip
+__all__ = ["DebugEffect", "OrderedDebugEffect", "breakpoint", "callback", "inspect_array_sharding", "log", "print",
+           "visualize_array_sharding", "visualize_sharding"]  # fmt: skip
 
 
 def callback(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import IO, Any
 
 from mpijax.core import tree
-from mpijax.core.effects import CallbackEffect
+from mpijax.core.effects import DebugEffect, OrderedDebugEffect
 from mpijax.core.source import is_internal
 from mpijax.ops.ad_ops import stop_gradient
 from mpijax.ops.callbacks import pure_callback
@@ -220,7 +220,7 @@ def breakpoint(
 
     call = SplitCall(enter, in_tree, static)
     if token is None:
-        effect = CallbackEffect("Debug", in_order=ordered)
+        effect = OrderedDebugEffect() if ordered else DebugEffect()
         debug_callback_p.bind(*dynamic, callback=call, effect=effect, partitioned=False)
         return None
 

@@ -14,7 +14,7 @@ from mpijax.missing import missing as _missing
 from mpijax.ops.ffi_call import ffi_call
 from mpijax.ops.ffi_call import targets as _targets
 
-__all__ = ["ffi_call", "include_dir", "pycapsule", "register_ffi_target"]
+__all__ = ["ffi_call", "include_dir", "pycapsule", "register_ffi_target", "register_ffi_type_id"]
 
 _CAPSULE = b"mpijax.ffi"
 _PLATFORMS = ("cpu", "host", "cuda", "rocm", "gpu", "tpu")
@@ -26,7 +26,18 @@ register_ffi_target_as_batch_partitionable = _missing(
     "ffi.register_ffi_target_as_batch_partitionable", "call ffi_call inside shard_map, on each rank's shard"
 )
 register_ffi_type = _missing("ffi.register_ffi_type", "keep state of a target in its own library")
-register_ffi_type_id = _missing("ffi.register_ffi_type_id", "keep state of a target in its own library")
+
+
+def register_ffi_type_id(name: str, obj: Any, platform: str = "cpu") -> None:
+    """Raises ValueError, as in JAX, which has given it up: state of a target is kept in its own library.
+
+    >>> try:
+    ...     mpijax.ffi.register_ffi_type_id("state", None)
+    ... except ValueError:
+    ...     print("not supported")
+    not supported
+    """
+    raise ValueError("register_ffi_type_id is not supported any more; keep state of a target in its own library.")
 
 
 def include_dir() -> str:

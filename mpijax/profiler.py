@@ -24,7 +24,7 @@ from typing import Any
 from mpijax import missing as _missing
 
 __all__ = [
-    "StepTraceAnnotation", "TraceAnnotation", "annotate_function", "device_memory_profile",
+    "ProfileOptions", "StepTraceAnnotation", "TraceAnnotation", "annotate_function", "device_memory_profile",
     "save_device_memory_profile", "start_server", "start_trace", "stop_server", "stop_trace", "trace",
 ]  # fmt: skip
 
@@ -35,6 +35,28 @@ class _Recording:
     def __init__(self, folder: str | os.PathLike):
         self.folder = Path(folder)
         self.events: list[dict[str, Any]] = []
+
+
+class ProfileOptions:
+    """What XLA's profiler would record, by its names and defaults; `start_trace` and `trace` take it.
+
+    Here annotated spans are recorded, whatever the options say (docs/debugging.md). Raises AttributeError for other
+    names.
+
+    >>> options = mpijax.profiler.ProfileOptions()
+    >>> options.host_tracer_level = 1
+    """
+
+    _DEFAULTS = {
+        "advanced_configuration": {}, "duration_ms": 0, "enable_hlo_proto": True, "host_tracer_level": 2,
+        "include_dataset_ops": True, "python_tracer_level": 1, "raise_error_on_start_failure": False,
+        "repository_path": "", "session_id": "", "start_timestamp_ns": 0,
+    }  # fmt: skip
+    __slots__ = tuple(_DEFAULTS)
+
+    def __init__(self) -> None:
+        for name, value in self._DEFAULTS.items():
+            setattr(self, name, dict(value) if isinstance(value, dict) else value)
 
 
 _lock = threading.Lock()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from mpijax import missing as _missing
-from mpijax.spmd.abstract_mesh import AbstractMesh, get_abstract_mesh
+from mpijax.core.avals import ManualAxisType
+from mpijax.spmd.abstract_mesh import AbstractDevice, AbstractMesh, get_abstract_mesh, use_abstract_mesh
+from mpijax.spmd.axis_modes import auto_axes, explicit_axes
 from mpijax.spmd.constraints import reshard
 from mpijax.spmd.mesh import (
     AxisType,
@@ -19,18 +21,23 @@ from mpijax.spmd.mesh import (
 from mpijax.spmd.mesh import current_mesh as _current_mesh
 
 __all__ = [
+    "AbstractDevice",
     "AbstractMesh",
     "AxisType",
+    "ManualAxisType",
     "Mesh",
     "NamedSharding",
     "PartitionSpec",
     "Sharding",
     "SingleDeviceSharding",
+    "auto_axes",
+    "explicit_axes",
     "get_abstract_mesh",
     "get_mesh",
     "make_single_device_sharding",
     "reshard",
     "set_mesh",
+    "use_abstract_mesh",
 ]
 
 

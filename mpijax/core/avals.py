@@ -15,11 +15,27 @@ NO_AXES: frozenset = frozenset()
 
 @dataclass(frozen=True, kw_only=True)
 class ManualAxisType:
-    """Over which mesh axes a value varies inside `shard_map`; unreduced and reduced axes there are none here."""
+    """Over which mesh axes a value varies inside `shard_map`; types of values have no unreduced and reduced axes here.
+
+    Raises ValueError where an axis is varying and unreduced, or varying and reduced.
+
+    >>> mpijax.sharding.ManualAxisType(varying=frozenset({"x"})).varying
+    frozenset({'x'})
+    """
 
     varying: frozenset = NO_AXES
     unreduced: frozenset = NO_AXES
     reduced: frozenset = NO_AXES
+
+    def __post_init__(self) -> None:
+        for name in ("varying", "unreduced", "reduced"):
+            object.__setattr__(self, name, frozenset(getattr(self, name)))
+        for name in ("unreduced", "reduced"):
+            if self.varying & getattr(self, name):
+                raise ValueError(
+                    f"varying and {name} cannot have common mesh axes. Got varying={self.varying} and "
+                    f"{name}={getattr(self, name)}"
+                )
 
     def invarying(self, mesh: Any) -> frozenset:
         """The axes of `mesh`, that of the enclosing `shard_map`, over which the value is the same."""

@@ -202,6 +202,9 @@ remove_size_one_mesh_axis_from_type = bool_option(
     traced=True,
 )
 
+abstract_mesh = object_option(
+    "mpijax_abstract_mesh", None, "The mesh of use_abstract_mesh, and the body it was entered in.", traced=True
+)
 current_mesh = object_option(
     "mpijax_current_mesh", None, "The mesh that shard_map takes when it is given none.", traced=True
 )

@@ -126,6 +126,30 @@ class CallbackEffect(Effect):
     __repr__ = __str__
 
 
+class DebugEffect(CallbackEffect):
+    """The equation shows values: `debug.callback` and `debug.print`, in any order.
+
+    >>> jaxpr = mpijax.make_jaxpr(lambda x: mpijax.debug.print("{}", x))(1.0)
+    >>> [isinstance(effect, mpijax.debug.DebugEffect) for effect in jaxpr.effects]
+    [True]
+    """
+
+    def __init__(self) -> None:
+        super().__init__("Debug")
+
+
+class OrderedDebugEffect(CallbackEffect):
+    """The same in the order of the program.
+
+    >>> jaxpr = mpijax.make_jaxpr(lambda x: mpijax.debug.print("{}", x, ordered=True))(1.0)
+    >>> [isinstance(effect, mpijax.debug.OrderedDebugEffect) for effect in jaxpr.effects]
+    [True]
+    """
+
+    def __init__(self) -> None:
+        super().__init__("Debug", in_order=True)
+
+
 @dataclass(frozen=True)
 class FfiEffect(Effect):
     """The equation calls the user's machine code for its side effects."""

@@ -46,6 +46,8 @@ _lock = threading.RLock()
 _options: dict[str, Option] = {}
 _traced: list[str] = []
 _checking: list[str] = []
+# Contexts of users (`make_user_context`), which belong to the keys of jit caches where they are not at their default.
+_contexts: list[str] = []
 # Interned settings of the traced options; the position in the dictionary is the key.
 _interned: dict[tuple, int] = {}
 # Instance dictionaries of the threads that override something now: an update of the process-wide value of
@@ -66,8 +68,23 @@ def settings() -> list[str]:
 
 def _intern_settings(overrides: dict[str, Any]) -> int:
     settings = tuple(overrides[name] if name in overrides else getattr(_Values, name) for name in _traced)
+    for name in _contexts:
+        value = overrides[name] if name in overrides else getattr(_Values, name)
+        if value is not _options[name].default:
+            settings = (*settings, name, value)
     # The types are part of the key because True == 1 == 1.0.
     return _interned.setdefault((settings, tuple(map(type, settings))), len(_interned))
+
+
+def add_context(name: str) -> None:
+    """Make an option that was just defined part of the keys of jit caches, where it is not at its default."""
+    with _lock:
+        _contexts.append(name)
+
+
+def global_value(name: str) -> Any:
+    """The process-wide value of an option."""
+    return getattr(_Values, name)
 
 
 def _checks_operations(overrides: dict[str, Any]) -> bool:
@@ -77,7 +94,7 @@ def _checks_operations(overrides: dict[str, Any]) -> bool:
 def _set_global(name: str, value: Any) -> None:
     with _lock:
         setattr(_Values, name, value)
-        if name in _traced:
+        if name in _traced or name in _contexts:
             _Values.trace_key = _intern_settings({})
             _Values.checks_operations = _checks_operations({})
             for overrides in _overriding.values():
@@ -91,9 +108,9 @@ def _swap_local(name: str, value: Any) -> Any:
     previous = mine.pop(name, _INHERIT)
     if value is not _INHERIT:
         mine[name] = value
-    if name in _traced:
+    if name in _traced or name in _contexts:
         with _lock:
-            if any(traced in mine for traced in _traced):
+            if any(traced in mine for traced in (*_traced, *_contexts)):
                 mine["trace_key"] = _intern_settings(mine)
                 mine["checks_operations"] = _checks_operations(mine)
                 _overriding[id(mine)] = mine

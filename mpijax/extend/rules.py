@@ -64,3 +64,19 @@ class RuleTable(MutableMapping):
 
     def __repr__(self) -> str:
         return f"RuleTable({self._slot}, {len(self)} primitives)"
+
+
+class OptionalRules(RuleTable):
+    """The rules of a slot that most primitives do without.
+
+    >>> rules = mpijax.interpreters.partial_eval.dce_rules
+    >>> lax.scan_p in rules, lax.sin_p in rules
+    (True, False)
+    """
+
+    def _has(self, primitive: Any) -> bool:
+        return isinstance(primitive, core.Primitive) and getattr(primitive, self._slot) is not None
+
+    def __delitem__(self, primitive: core.Primitive) -> None:
+        del self._given[primitive]
+        setattr(primitive, self._slot, None)

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 from mpijax import missing as _missing
-from mpijax.core.primitive import Primitive, registry
+from mpijax.core.primitive import Primitive
 from mpijax.extend.rules import RuleTable
+from mpijax.ops.ad_ops import add_any_p as add_jaxvals_p
 from mpijax.transforms.jvp import JVPTrace, JVPTracer
 from mpijax.transforms.transpose import UndefPrimal as UndefinedPrimal
 from mpijax.transforms.transpose import is_undefined_primal
@@ -29,6 +30,7 @@ __all__ = [
     "UndefinedPrimal",
     "Zero",
     "add_jaxvals",
+    "add_jaxvals_p",
     "add_tangents",
     "defbilinear",
     "defjvp",
@@ -53,7 +55,7 @@ def add_jaxvals(x: Any, y: Any) -> Any:
     >>> mpijax.interpreters.ad.add_jaxvals(jnp.ones(2), jnp.ones(2))
     Array([2., 2.], dtype=float32)
     """
-    return registry["add_any"].bind(x, y)
+    return add_jaxvals_p.bind(x, y)
 
 
 def get_primitive_transpose(p: Primitive) -> Callable:

@@ -1,17 +1,28 @@
 """``mpijax.interpreters.partial_eval``: programs of functions, partial evaluation, and dead code."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpijax import missing as _missing
 from mpijax.core.avals import ShapedArray
+from mpijax.core.effects import pins
+from mpijax.core.jaxpr import Eqn as JaxprEqn
 from mpijax.core.jaxpr import Jaxpr, dead_code
 from mpijax.core.trace import JitTracer as DynamicJaxprTracer
 from mpijax.core.trace import trace_to_jaxpr
 from mpijax.extend.linear_util import WrappedFun
+from mpijax.extend.rules import OptionalRules
 from mpijax.transforms.partial_eval import PartialVal, partially_evaluate
 
-__all__ = ["DynamicJaxprTracer", "PartialVal", "dce_jaxpr", "trace_to_jaxpr_dynamic", "trace_to_jaxpr_nounits"]
+__all__ = [
+    "DynamicJaxprTracer",
+    "PartialVal",
+    "dce_jaxpr",
+    "dce_jaxpr_consts",
+    "dce_rules",
+    "trace_to_jaxpr_dynamic",
+    "trace_to_jaxpr_nounits",
+]
 
 
 def trace_to_jaxpr_dynamic(
@@ -61,6 +72,55 @@ def dce_jaxpr(
     forced = [instantiate] * len(used) if isinstance(instantiate, bool) else list(instantiate)
     kept = [u or f for u, f in zip(used, forced, strict=True)]
     return pruned.replace(invars=[v for v, k in zip(jaxpr.invars, kept, strict=True) if k]), kept
+
+
+def dce_jaxpr_consts(
+    jaxpr: Jaxpr, used_outputs: Sequence[bool], instantiate: bool | Sequence[bool] = False
+) -> tuple[Jaxpr, list[bool], list[bool]]:
+    """`dce_jaxpr` that also takes out constants: the Jaxpr, which constants it still has, and which arguments.
+
+    instantiate: which of the constants and arguments, in this order, to keep in any case.
+
+    >>> table = jnp.arange(3.0)
+    >>> closed = mpijax.make_jaxpr(lambda x, y: (x, table * y))(1.0, 2.0)
+    >>> mpijax.interpreters.partial_eval.dce_jaxpr_consts(closed.jaxpr, [True, False])
+    ({ lambda ; a:f32[]. let  in (a,) }, [False], [True, False])
+    """
+    count = len(jaxpr.constvars)
+    together = jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
+    pruned, used = dce_jaxpr(together, used_outputs, instantiate)
+    kept = sum(used[:count])
+    return pruned.replace(constvars=pruned.invars[:kept], invars=pruned.invars[kept:]), used[:count], used[count:]
+
+
+def _as_slot(rule: Callable) -> Callable:
+    """JAX's rules also return which operands are used; the equation tells."""
+
+    def call(used_outputs: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:
+        if not any(used_outputs) and not pins(eqn.effects):
+            return None
+        _, new = rule(list(used_outputs), eqn)
+        if new is not None and len(new.outvars) != len(eqn.outvars):
+            wanted = [v for v, used in zip(eqn.outvars, used_outputs, strict=True) if used]
+            if list(new.outvars) != wanted:
+                raise ValueError(f"the dce rule of {eqn.primitive} must return an equation with the used results alone")
+        return new
+
+    return call
+
+
+def _as_jaxs(rule: Callable) -> Callable:
+    """A rule of a slot as one of JAX's: with which operands are used, by position."""
+
+    def call(used_outputs: Sequence[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
+        new = rule(list(used_outputs), eqn)
+        left = set() if new is None else {id(v) for v in new.invars}
+        return [id(v) in left for v in eqn.invars], new
+
+    return call
+
+
+dce_rules = OptionalRules("dce", _as_slot, _as_jaxs)
 
 
 def __getattr__(name: str):

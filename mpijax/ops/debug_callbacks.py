@@ -17,7 +17,7 @@ import numpy as np
 
 from mpijax.core import config, tree
 from mpijax.core.array_api import Array
-from mpijax.core.effects import CallbackEffect
+from mpijax.core.effects import DebugEffect, OrderedDebugEffect
 from mpijax.core.lowering import HostCall
 from mpijax.core.primitive import Primitive, registry
 from mpijax.core.trace import typeof
@@ -25,7 +25,7 @@ from mpijax.ops.callbacks import call_python, called_by_program, example, locati
 
 logger = logging.getLogger(__name__)
 
-UNORDERED, ORDERED = CallbackEffect("Debug"), CallbackEffect("Debug", in_order=True)
+UNORDERED, ORDERED = DebugEffect(), OrderedDebugEffect()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import JaxRuntimeError
 from mpijax.core.lowering import Native
@@ -45,7 +44,8 @@ def search(rows: Any, values: Any, side: str, dtype: np.dtype) -> Any:
 
 def _type(rows, values, *, side, dtype):
     stack = rows.shape[:-1]
-    if rows.ndim < 1 or values.shape[: len(stack)] != stack or rows.dtype != values.dtype or not is_searched(rows.dtype):
+    fits = rows.ndim > 0 and values.shape[: len(stack)] == stack
+    if not fits or rows.dtype != values.dtype or not is_searched(rows.dtype):
         raise TypeError(
             "searchsorted takes sorted rows (..., n) and values (..., m) of the same dtype, a real number's of 8 to 64 "
             f"bits; got {rows.str_short()} and {values.str_short()}"

@@ -5,11 +5,29 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, NoReturn
 
+from mpijax.core import config
 from mpijax.core.trace import state
 from mpijax.spmd.mesh import AxisType, Mesh, NamedSharding, PartitionSpec, current_mesh
+
+
+@dataclass(frozen=True)
+class AbstractDevice:
+    """A kind of device that a program is traced for; here there is one, the CPU, so that none is asked which.
+
+    >>> mpijax.sharding.AbstractDevice(device_kind="cpu", num_cores=None, platform="cpu")
+    AbstractDevice(device_kind=cpu, num_cores=None, platform=cpu)
+    """
+
+    device_kind: str
+    num_cores: int | None
+    platform: str
+
+    def __repr__(self) -> str:
+        return f"AbstractDevice(device_kind={self.device_kind}, num_cores={self.num_cores}, platform={self.platform})"
 
 
 class AbstractMesh:
@@ -18,6 +36,7 @@ class AbstractMesh:
     Args:
       axis_sizes, axis_names: of equal length.
       axis_types: an `AxisType` for each axis, or one for all (Auto).
+      abstract_device: the kind of devices, which nothing depends on.
 
     >>> mpijax.sharding.AbstractMesh((4, 2), ("x", "y")).axis_sizes
     (4, 2)
@@ -28,7 +47,10 @@ class AbstractMesh:
         axis_sizes: Sequence[int],
         axis_names: Sequence[Any],
         axis_types: AxisType | Sequence[AxisType] | None = None,
+        *,
+        abstract_device: AbstractDevice | None = None,
     ):
+        self.abstract_device = abstract_device
         self.axis_sizes, self.axis_names = tuple(axis_sizes), tuple(axis_names)
         if len(self.axis_sizes) != len(self.axis_names):
             raise ValueError(
@@ -62,6 +84,7 @@ class AbstractMesh:
             self.axis_sizes if axis_sizes is None else axis_sizes,
             self.axis_names if axis_names is None else axis_names,
             self.axis_types if axis_types is None else axis_types,
+            abstract_device=self.abstract_device,
         )
 
     @property
@@ -69,7 +92,7 @@ class AbstractMesh:
         raise ValueError("AbstractMesh does not implement devices: it has names and sizes of axes only. Use a Mesh.")
 
     def _key(self) -> tuple:
-        return self.axis_sizes, self.axis_names, self.axis_types
+        return self.axis_sizes, self.axis_names, self.axis_types, self.abstract_device
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AbstractMesh) and self._key() == other._key()
@@ -104,11 +127,52 @@ def get_abstract_mesh() -> AbstractMesh:
     ...     mpijax.sharding.get_abstract_mesh().axis_names
     ('x',)
     """
+    chosen = config.abstract_mesh.value
+    if chosen is not None and chosen[1] is state.body:
+        return chosen[0]
     if state.body is not None:
         mesh, manual = state.body
         return in_body(mesh.abstract_mesh, manual)
     mesh = current_mesh()
     return AbstractMesh((), ()) if mesh is None else mesh.abstract_mesh
+
+
+class use_abstract_mesh:
+    """Inside, `get_abstract_mesh` gives another mesh, as a rule the same one with other types of axes.
+
+    In the body of a `shard_map` that is entered inside, it gives the mesh of that again.
+
+    Raises:
+      ValueError: for what is no AbstractMesh; where it is entered, for a mesh of another size than the present one.
+
+    >>> mesh = mpijax.sharding.AbstractMesh((1,), ("x",))
+    >>> with mpijax.sharding.use_abstract_mesh(mesh):
+    ...     mpijax.sharding.get_abstract_mesh() == mesh
+    True
+    """
+
+    __slots__ = ("mesh", "_entered")
+
+    def __init__(self, mesh: AbstractMesh):
+        if not isinstance(mesh, AbstractMesh):
+            raise ValueError(f"Expected mesh of type `jax.sharding.AbstractMesh`. Got type: {type(mesh)}")
+        self.mesh = mesh
+        self._entered: list[Any] = []
+
+    def __enter__(self) -> AbstractMesh:
+        present = get_abstract_mesh()
+        if not present.empty and not self.mesh.empty and present.size != self.mesh.size:
+            raise ValueError(
+                f"use_abstract_mesh cannot change the size of the mesh. Got new mesh: {self.mesh} with "
+                f"size={self.mesh.size} and prev mesh: {present} with size={present.size}"
+            )
+        scope = config.abstract_mesh((self.mesh, state.body))
+        scope.__enter__()
+        self._entered.append(scope)
+        return self.mesh
+
+    def __exit__(self, *exc_info: Any) -> None:
+        self._entered.pop().__exit__(*exc_info)
 
 
 def context_mesh() -> Mesh | None:

@@ -18,6 +18,8 @@ from mpijax.core.primitive import Unsupported
 from mpijax.core.source import current_source
 from mpijax.core.trace import DebugInfo, Tracer
 from mpijax.extend.core import primitives
+from mpijax.extend.core.checks import check_jaxpr
+from mpijax.extend.core.primitives import CallPrimitive, call_impl
 from mpijax.extend.primitive import Primitive
 from mpijax.extend.traces import (
     TraceTag,
@@ -34,6 +36,7 @@ from mpijax.ops.tokens import AbstractToken, Token
 
 __all__ = [
     "AbstractToken",
+    "CallPrimitive",
     "ClosedJaxpr",
     "DebugInfo",
     "DropVar",
@@ -51,6 +54,8 @@ __all__ = [
     "Unsupported",
     "Var",
     "array_types",
+    "call_impl",
+    "check_jaxpr",
     "concrete_or_error",
     "find_top_trace",
     "gensym",

@@ -18,11 +18,37 @@ _NAMES = {
 }
 
 
-class _Call(Primitive):
-    """Calls a wrapped function; written into a program are the operations of what is called."""
+class CallPrimitive(Primitive):
+    """Calls a wrapped function; written into a program are the operations of what is called.
 
-    def bind(self, fun: WrappedFun, *args: Any, **_params: Any) -> list[Any]:  # type: ignore[override]
-        return fun.call_wrapped(*args)
+    The function is given as JAX does, `subfuns=(fun,)`, or in front of the arguments.
+
+    >>> from mpijax.extend import core, linear_util
+    >>> core.CallPrimitive("my_call").bind(3, subfuns=(linear_util.wrap_init(lambda x: [x + 1]),))
+    [4]
+    """
+
+    def __init__(self, name: str):
+        super().__init__(name, multiple_results=True)
+
+    def bind(self, *args: Any, subfuns: tuple[WrappedFun, ...] | None = None, **params: Any) -> list[Any]:
+        """The results of the function. Raises TypeError without one."""
+        if subfuns is None:
+            if not args or not isinstance(args[0], WrappedFun):
+                raise TypeError(f"{self.name}.bind: expected subfuns=(wrapped function,), or that as first argument")
+            subfuns, args = args[:1], args[1:]
+        [fun] = subfuns
+        return call_impl(fun, *args, **params)
+
+
+def call_impl(f: WrappedFun, *args: Any, **_params: Any) -> list[Any]:
+    """The results of a wrapped function; parameters are those of the call alone.
+
+    >>> from mpijax.extend import core, linear_util
+    >>> core.call_impl(linear_util.wrap_init(lambda x: [x + 1]), 3)
+    [4]
+    """
+    return f.call_wrapped(*args)
 
 
 class _ClosedCall(Primitive):
@@ -32,7 +58,7 @@ class _ClosedCall(Primitive):
         return eval_jaxpr(call_jaxpr.jaxpr, call_jaxpr.consts, *args)
 
 
-call_p = _Call("call", multiple_results=True)
+call_p = CallPrimitive("call")
 closed_call_p = _ClosedCall("closed_call", multiple_results=True)
 
 

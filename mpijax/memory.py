@@ -1,0 +1,5 @@
+"""``mpijax.memory``: kinds of memory, by JAX's names."""
+
+from mpijax.core.memory_space import Space
+
+__all__ = ["Space"]

@@ -1,0 +1,118 @@
+"""`auto_axes` and `explicit_axes`: functions in which mesh axes are of another type.
+
+Here the compiler places data along axes of either type, by the same rules, so that what these say is how the arguments
+or results lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from mpijax.core import tree
+from mpijax.spmd.abstract_mesh import AbstractMesh, get_abstract_mesh, use_abstract_mesh
+from mpijax.spmd.constraints import reshard
+from mpijax.spmd.mesh import AxisType, NamedSharding
+
+
+def auto_axes(f: Callable | None = None, /, *, axes: Any = None, out_sharding: Any = None) -> Callable:
+    """A function in which mesh axes are of type Auto; its results lie as `out_sharding` says.
+
+    Args:
+      f: a function of arrays; without it, a decorator is returned.
+      axes: the axes, by default all of the mesh in context, or of that of `out_sharding`. Without any mesh there is
+        nothing to do.
+      out_sharding: a layout, or a tree of them; if it is not given here, each call must give it by keyword.
+
+    Raises:
+      TypeError: `out_sharding` was not given. ValueError: layouts over different meshes.
+
+    >>> with mpijax.set_mesh(mpijax.make_mesh((1,), ("x",))):
+    ...     double = mpijax.sharding.auto_axes(lambda x: 2 * x, out_sharding=mpijax.P("x"))
+    ...     double(jnp.arange(3)).sharding.spec
+    P('x',)
+    """
+    if f is None:
+        return lambda g: auto_axes(g, axes=axes, out_sharding=out_sharding)
+
+    @wraps(f)
+    def within(*args: Any, **kwargs: Any) -> Any:
+        layouts = _given("out_sharding", out_sharding, kwargs)
+        mesh = _mesh("auto_axes", layouts)
+        if mesh.empty:
+            return f(*args, **kwargs)
+        with use_abstract_mesh(_with_types(mesh, axes, AxisType.Auto)):
+            out = f(*args, **kwargs)
+        return reshard(out, layouts)
+
+    return within
+
+
+def explicit_axes(f: Callable | None = None, /, *, axes: Any = None, in_sharding: Any = None) -> Callable:
+    """A function in which mesh axes are of type Explicit; its arguments are laid out as `in_sharding` says.
+
+    Args:
+      f: a function of arrays; without it, a decorator is returned.
+      axes: the axes, by default all of the mesh in context.
+      in_sharding: a layout, or a tree of them, for the positional arguments; if it is not given here, each call must
+        give it by keyword.
+
+    Raises:
+      TypeError: `in_sharding` was not given. ValueError: there is no mesh in context.
+
+    >>> with mpijax.set_mesh(mpijax.make_mesh((1,), ("x",))):
+    ...     layout = mpijax.sharding.explicit_axes(lambda x: x.sharding.spec, in_sharding=mpijax.P("x"))
+    ...     layout(jnp.arange(3))
+    P('x',)
+    """
+    if f is None:
+        return lambda g: explicit_axes(g, axes=axes, in_sharding=in_sharding)
+
+    @wraps(f)
+    def within(*args: Any, **kwargs: Any) -> Any:
+        layouts = _given("in_sharding", in_sharding, kwargs)
+        mesh = get_abstract_mesh()
+        if mesh.empty:
+            raise ValueError(
+                "Context mesh cannot be empty. Please use `jax.set_mesh` API to enter into a mesh context when using "
+                "`explicit_axes` API."
+            )
+        with use_abstract_mesh(_with_types(mesh, axes, AxisType.Explicit)):
+            return f(*reshard(args, layouts), **kwargs)
+
+    return within
+
+
+def _given(name: str, here: Any, kwargs: dict[str, Any]) -> Any:
+    if here is not None:
+        return here
+    if name not in kwargs:
+        raise TypeError(f"Missing required keyword argument: {name!r}")
+    return kwargs.pop(name)
+
+
+def _mesh(name: str, layouts: Any) -> AbstractMesh:
+    """The mesh in context, or that of the layouts. ValueError if they differ."""
+    found = {x.mesh.abstract_mesh for x in tree.tree_leaves(layouts) if isinstance(x, NamedSharding)}
+    context = get_abstract_mesh()
+    shapes = {m.shape_tuple for m in found} | (set() if context.empty else {context.shape_tuple})
+    if len(shapes) > 1:
+        raise ValueError(
+            f"Shardings passed to {name} should have the same mesh, that of jax.set_mesh where there is one; got "
+            f"meshes {sorted(map(str, shapes))}"
+        )
+    return context if not context.empty or not found else found.pop()
+
+
+def _with_types(mesh: AbstractMesh, axes: Any, kind: AxisType) -> AbstractMesh:
+    names = mesh.axis_names if axes is None else axes if isinstance(axes, tuple) else (axes,)
+    known = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    for name in names:
+        if name not in known:
+            raise ValueError(f"the mesh {mesh} has no axis {name!r}")
+        if known[name] is AxisType.Manual:
+            raise NotImplementedError(
+                f"the axis {name!r} is that of the enclosing shard_map: within its body it is of type Manual"
+            )
+    return mesh.update(axis_types=[kind if n in names else t for n, t in known.items()])

@@ -1,0 +1,149 @@
+"""Types of mesh axes in context: `use_abstract_mesh`, `auto_axes`, `explicit_axes`."""
+
+import numpy as np
+import pytest
+from oracle import OURS, THEIRS
+
+import mpijax as jax
+from mpijax import numpy as jnp
+from mpijax.sharding import (
+    AbstractMesh,
+    AxisType,
+    ManualAxisType,
+    auto_axes,
+    explicit_axes,
+    get_abstract_mesh,
+    use_abstract_mesh,
+)
+
+X = np.arange(4, dtype=np.float32)
+
+
+@pytest.fixture
+def mesh():
+    with jax.set_mesh(jax.make_mesh((1,), ("x",))) as mesh:
+        yield mesh
+
+
+def types():
+    return get_abstract_mesh().axis_types
+
+
+def test_an_abstract_mesh_in_context():
+    def seen(J):
+        mesh = J.sharding.AbstractMesh((2, 1), ("x", "y"), (J.sharding.AxisType.Explicit,) * 2)
+        out = []
+        with J.sharding.use_abstract_mesh(mesh):
+            out.append(J.sharding.get_abstract_mesh() == mesh)
+            for other in (J.sharding.AbstractMesh((3,), ("z",)), "mesh"):
+                try:
+                    with J.sharding.use_abstract_mesh(other):
+                        out.append("entered")
+                except ValueError as error:
+                    out.append(str(error).split(".")[0])
+        return *out, J.sharding.get_abstract_mesh().empty
+
+    assert seen(OURS) == seen(THEIRS)
+
+
+def test_functions_are_traced_for_each_mesh():
+    traced = []
+    f = jax.jit(lambda x: traced.append(get_abstract_mesh().shape_tuple) or x)
+    f(X)
+    with use_abstract_mesh(AbstractMesh((2,), ("x",))):
+        f(X)
+        f(X)
+    f(X)
+    assert traced == [(), (("x", 2),)]
+
+
+def test_the_body_of_a_shard_map_has_its_own_mesh(mesh):
+    def body(x):
+        seen.append(types())
+        with use_abstract_mesh(get_abstract_mesh().update(axis_types=AxisType.Auto)):
+            seen.append(types())
+        return x
+
+    seen = []
+    with use_abstract_mesh(get_abstract_mesh().update(axis_types=AxisType.Auto)):
+        jax.shard_map(body, mesh=mesh, in_specs=jax.P("x"), out_specs=jax.P("x"))(X)
+        seen.append(types())
+    assert seen == [(AxisType.Manual,), (AxisType.Auto,), (AxisType.Auto,)]
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_results_of_auto_axes_are_laid_out(mesh, jitted):
+    seen = []
+
+    def f(x, factor=1):
+        seen.append(types())
+        return {"a": factor * x, "b": x[0]}
+
+    layouts = {"a": jax.P("x"), "b": jax.P()}
+    here = auto_axes(f, out_sharding=layouts)
+    later = auto_axes(axes="x")(f)
+    assert types() == (AxisType.Explicit,)
+    for call in (here, lambda x, **kw: later(x, out_sharding=layouts, **kw)):
+        out = (jax.jit(call) if jitted else call)(X, factor=2.0)
+        np.testing.assert_array_equal(out["a"], 2 * X)
+        assert out["a"].sharding.spec == jax.P("x")
+    assert seen == [(AxisType.Auto,)] * 2
+    with pytest.raises(TypeError, match="Missing required keyword argument: 'out_sharding'"):
+        later(X)
+    with pytest.raises(ValueError, match="no axis 'z'"):
+        auto_axes(f, axes="z", out_sharding=layouts)(X)
+
+
+def test_without_a_mesh_auto_axes_changes_nothing():
+    np.testing.assert_array_equal(auto_axes(jnp.sin, out_sharding=jax.P())(X), jnp.sin(X))
+    layout = jax.NamedSharding(jax.make_mesh((1,), ("y",)), jax.P("y"))
+    assert auto_axes(jnp.sin, out_sharding=layout)(X).sharding == layout
+
+
+def test_auto_axes_takes_the_mesh_in_context(mesh):
+    other = jax.NamedSharding(jax.make_mesh((1,), ("y",)), jax.P("y"))
+    with pytest.raises(ValueError, match="should have the same mesh"):
+        auto_axes(jnp.sin, out_sharding=other)(X)
+
+
+def test_arguments_of_explicit_axes_are_laid_out(mesh):
+    seen = []
+
+    def f(x, y):
+        seen.append((types(), x.sharding.spec))
+        return x + y
+
+    with use_abstract_mesh(get_abstract_mesh().update(axis_types=AxisType.Auto)):
+        out = explicit_axes(f, in_sharding=(jax.P("x"), jax.P()))(X, X)
+    np.testing.assert_array_equal(out, 2 * X)
+    explicit_axes(f)(X, X, in_sharding=jax.P("x"))
+    assert seen == [((AxisType.Explicit,), jax.P("x"))] * 2
+    with pytest.raises(TypeError, match="Missing required keyword argument: 'in_sharding'"):
+        explicit_axes(f)(X, X)
+
+
+def test_explicit_axes_needs_a_mesh():
+    with pytest.raises(ValueError, match="Context mesh cannot be empty"):
+        explicit_axes(jnp.sin, in_sharding=jax.P())(X)
+
+
+def test_axes_of_a_body_stay_manual(mesh):
+    f = jax.shard_map(auto_axes(jnp.sin, out_sharding=jax.P()), mesh=mesh, in_specs=jax.P("x"), out_specs=jax.P("x"))
+    with pytest.raises(NotImplementedError, match="Manual"):
+        f(X)
+
+
+def test_types_of_manual_axes():
+    def kinds(J):
+        M = J.sharding.ManualAxisType
+        same = M(varying=frozenset({"x"})) == M(varying=frozenset({"x"}))
+        text = []
+        for name in ("unreduced", "reduced"):
+            try:
+                M(varying=frozenset({"x"}), **{name: frozenset({"x"})})
+            except ValueError as error:
+                text.append(str(error))
+        return same, text
+
+    assert kinds(OURS) == kinds(THEIRS)
+    assert jax.typeof(X).mat == ManualAxisType()
