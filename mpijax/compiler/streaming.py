@@ -41,7 +41,7 @@ def streams(store: Store, kernel: Kernel, schedule: Schedule) -> bool:
     """Whether every vector that this store writes lies at a multiple of a vector register."""
     if id(store.value) not in kernel.streamed or kernel.ordered or store.combine is not None or schedule.split:
         return False
-    loops = {"across": [schedule.vector_loop], "along": schedule.inner}
+    loops = {"across": [schedule.vector_loop], "blocked": [schedule.vector_loop], "along": schedule.inner}
     loop = loops.get(schedule.strategy, [None])[-1]
     element = info(store.value.element)
     if loop is None or element.kind in "bc":
