@@ -55,7 +55,7 @@ def quantile(
       Array of the shape of `q` and then of what is left of that of `a`.
 
     Raises:
-      ValueError: `a` is complex.
+      ValueError: `a` is complex. TypeError or IndexError: there are no elements, as in JAX.
 
     >>> x = jnp.array([0.0, 10.0, 20.0])
     >>> jnp.quantile(x, 0.9), jnp.quantile(x, 0.9, method="lower")
@@ -235,7 +235,11 @@ def _quantile(a, q, axis, method, keepdims, skip_nan, weights):
         raise ValueError("quantile does not support complex input, as the operation is poorly defined.")
     if q.ndim > 1:
         raise ValueError(f"q must be have rank <= 1, got shape {q.shape}")
+    given = a.shape
     a, weights, kept_shape = _in_lines(a, axis, weights)
+    if a.shape[-1] == 0:
+        error = IndexError if skip_nan and a.ndim == 1 else TypeError  # JAX's, which come of its indices
+        raise error(f"No elements have no quantile or median: array of shape {given}, axis {axis}. Look at its size.")
     is_nan = lax.ne(a, a)
     # All NaNs alike, and after the numbers; a line with one is all NaN unless they are skipped.
     a = _where(is_nan if skip_nan else is_nan.any(-1, keepdims=True), np.nan, a)
