@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from mpijax.compiler.expr import Expr
 from mpijax.compiler.graph import Node, Value
 from mpijax.compiler.index import Lin, LoopVar, linearized, var
-from mpijax.compiler.products import dims_of
+from mpijax.compiler.products import Matrix, View, dims_of, matrix_operand
 from mpijax.compiler.reader import Reader
 from mpijax.compiler.views import is_view
 from mpijax.core.primitive import registry
@@ -61,15 +59,6 @@ def _spread(ndim: int, *parts) -> tuple[Lin, ...]:
     return tuple(out)
 
 
-@dataclass
-class View:
-    """A strided view of an array in memory: the array, an element offset and a stride per axis."""
-
-    base: Value
-    offset: int
-    strides: tuple[int, ...]
-
-
 def strided_view(value: Value, stored) -> View | None:
     """`value` as a strided view of something in memory, if it is one."""
     if value.producer is None or stored(value):
@@ -104,51 +93,6 @@ def view_base(value: Value, roots) -> Value | None:
                 return None
         v = v.producer.inputs[0]
     return v
-
-
-@dataclass
-class Matrix:
-    """One operand of a BLAS call: rows × columns with one unit stride."""
-
-    base: Value
-    offset: int
-    transposed: bool
-    ld: int
-    batch_strides: tuple[int, ...]
-
-
-def matrix_operand(view: View, shape, batch, rows, cols) -> Matrix | None:
-    """The view as a (batched) matrix whose rows and columns each are one or more axes; None if BLAS cannot take it."""
-    row = _joint_stride(view, shape, rows)
-    col = _joint_stride(view, shape, cols)
-    if row is None or col is None:
-        return None
-    (nr, sr), (nc, sc) = row, col
-    batch_strides = tuple(view.strides[a] for a in batch)
-    if sc == 1 or nc == 1:
-        ld = sr if nr > 1 else max(nc, 1)
-        if ld >= max(nc, 1) and ld > 0:
-            return Matrix(view.base, view.offset, False, ld, batch_strides)
-    if sr == 1 or nr == 1:
-        ld = sc if nc > 1 else max(nr, 1)
-        if ld >= max(nr, 1) and ld > 0:
-            return Matrix(view.base, view.offset, True, ld, batch_strides)
-    return None
-
-
-def _joint_stride(view: View, shape, axes) -> tuple[int, int] | None:
-    """Size and stride of several axes seen as one."""
-    size, stride = 1, 0
-    for a in reversed(axes):
-        if shape[a] == 1:
-            continue
-        if size == 1:
-            size, stride = shape[a], view.strides[a]
-        elif view.strides[a] == stride * size:
-            size *= shape[a]
-        else:
-            return None
-    return size, stride
 
 
 def product_operand(node: Node, value: Value, stored) -> Matrix | None:

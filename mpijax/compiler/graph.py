@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.compiler import matrices, messages, normalize, partition, regions
-from mpijax.compiler.products import dims_of, use_blas
+from mpijax.compiler.products import dims_of, in_order, use_blas
 from mpijax.core import dtypes
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
@@ -376,10 +376,30 @@ class _Builder:
             if swapped is not None:
                 return self._node(*swapped, avals, source, effects)  # type: ignore[call-arg]
         node = Node(primitive, params, inputs, avals, source, effects)
+        if isinstance(lower, Library) and use_blas(node):
+            node = self._of_matrices(node)
         self.graph.nodes.append(node)
         if self.parent is not None:
             self.owned.update(map(id, node.outputs))
         return node.outputs
+
+    def _of_matrices(self, node: Node) -> Node:
+        """The product with operands that BLAS can take: those whose axes do not make a matrix are transposed."""
+        inputs = list(node.inputs)
+        contract, batch = (list(axes) for axes in node.params["dimension_numbers"])
+        for k, v in enumerate(node.inputs):
+            order = in_order(node, k)
+            if order is None:
+                continue
+            params = {"permutation": order}
+            aval = v.aval.update(shape=tuple(v.aval.shape[a] for a in order))
+            [inputs[k]] = self._node(registry["transpose"], params, [v], [aval], node.source, fx.no_effects)
+            n = len(order)
+            batch[k], contract[k] = tuple(range(len(batch[k]))), tuple(range(n - len(contract[k]), n))
+        if inputs == list(node.inputs):
+            return node
+        params = {**node.params, "dimension_numbers": (tuple(contract), tuple(batch))}
+        return Node(node.primitive, params, inputs, [v.aval for v in node.outputs], node.source, node.effects)
 
     def _swapped_product(self, v: Value, permutation):
         """`(A B)^T` as `B^T A^T`: the product with its operands exchanged, so that nothing is transposed."""

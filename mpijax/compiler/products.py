@@ -1,4 +1,4 @@
-"""The axes and sizes of matrix products, and which of them go to BLAS."""
+"""The axes and sizes of matrix products, which of them go to BLAS, and what BLAS takes as a matrix."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from mpijax.compiler.index import row_major
 
 # Products with fewer multiplications than this are loop nests, which fuse with their surroundings.
 SMALL = 20_000
@@ -58,3 +60,67 @@ def use_blas(node: Any) -> bool:
     if len(dtypes) != 1 or not dtypes <= BLAS_TYPES:
         return False
     return m * n * k >= SMALL and min(m, n) > 1 and k > 1
+
+
+@dataclass
+class View:
+    """A strided view of an array in memory: the array, an element offset and a stride per axis."""
+
+    base: Any
+    offset: int
+    strides: tuple[int, ...]
+
+
+@dataclass
+class Matrix:
+    """One operand of a BLAS call: rows × columns with one unit stride."""
+
+    base: Any
+    offset: int
+    transposed: bool
+    ld: int
+    batch_strides: tuple[int, ...]
+
+
+def matrix_operand(view: View, shape, batch, rows, cols) -> Matrix | None:
+    """The view as a (batched) matrix whose rows and columns each are one or more axes; None if BLAS cannot take it."""
+    row = _joint_stride(view, shape, rows)
+    col = _joint_stride(view, shape, cols)
+    if row is None or col is None:
+        return None
+    (nr, sr), (nc, sc) = row, col
+    batch_strides = tuple(view.strides[a] for a in batch)
+    if sc == 1 or nc == 1:
+        ld = sr if nr > 1 else max(nc, 1)
+        if ld >= max(nc, 1) and ld > 0:
+            return Matrix(view.base, view.offset, False, ld, batch_strides)
+    if sr == 1 or nr == 1:
+        ld = sc if nc > 1 else max(nr, 1)
+        if ld >= max(nr, 1) and ld > 0:
+            return Matrix(view.base, view.offset, True, ld, batch_strides)
+    return None
+
+
+def _joint_stride(view: View, shape, axes) -> tuple[int, int] | None:
+    """Size and stride of several axes seen as one."""
+    size, stride = 1, 0
+    for a in reversed(axes):
+        if shape[a] == 1:
+            continue
+        if size == 1:
+            size, stride = shape[a], view.strides[a]
+        elif view.strides[a] == stride * size:
+            size *= shape[a]
+        else:
+            return None
+    return size, stride
+
+
+def in_order(node: Any, k: int) -> tuple[int, ...] | None:
+    """None if operand `k`, being dense, is a (batched) matrix; or its axes in an order in which it would be one."""
+    d = dims_of(node)
+    shape = node.inputs[k].shape
+    left, right = (d.lhs_batch, d.lhs_free, d.lhs_contract), (d.rhs_batch, d.rhs_free, d.rhs_contract)
+    batch, free, contract = right if k else left
+    dense = View(node.inputs[k], 0, row_major(shape))
+    return None if matrix_operand(dense, shape, batch, free, contract) is not None else (*batch, *free, *contract)
