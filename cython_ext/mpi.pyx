@@ -97,6 +97,7 @@ cdef extern from "mpi_early.h" nogil:
     ctypedef void *MPI_Request
     ctypedef struct Flight "mj_flight":
         int way, asked, code
+        void *r
         Transfer transfer
         MPI_Request[2] requests
     MPI_Request MPI_REQUEST_NULL
@@ -284,7 +285,7 @@ cdef int _start(CommArgs *a, CommFlight *flight) noexcept nogil:
             _start_message(f, a, window)
             return MPI_SUCCESS
     if a.early and a.sendcount <= mj_chunk and a.recvcount <= mj_chunk:
-        f.way, f.asked, f.code = MJ_REQUESTED, 0, MPI_SUCCESS
+        f.way, f.code, f.r = MJ_REQUESTED, MPI_SUCCESS, NULL
         f.requests[0] = f.requests[1] = MPI_REQUEST_NULL
         return _start_request(f, a)
     return table[a.op](a)

@@ -159,24 +159,27 @@ static int mj_send(const void *s, int64_t n, MPI_Datatype t, int dest, int tag, 
 }
 
 static int mj_recv_part(void *r, int64_t n, MPI_Datatype t, int source, int tag, MPI_Comm c,
-                        MPI_Status *status) {
-    if (!mj_yielding) return MJ(MPI_Recv)(r, (mj_count)n, t, source, tag, c, status);
+                        MPI_Status *status, int any_length) {
     MPI_Request request;
-    int rc = MJ(MPI_Irecv)(r, (mj_count)n, t, source, tag, c, &request);
-    return rc != MPI_SUCCESS ? rc : mj_wait_for(&request, status);
+    int rc;
+    if (!mj_yielding) rc = MJ(MPI_Recv)(r, (mj_count)n, t, source, tag, c, status);
+    else rc = MJ(MPI_Irecv)(r, (mj_count)n, t, source, tag, c, &request);
+    if (rc == MPI_SUCCESS && mj_yielding) rc = mj_wait_for(&request, status);
+    return rc != MPI_SUCCESS ? rc : mj_check_length(r, n, t, status, any_length);
 }
-static int mj_recv_parts(void *r, int64_t n, MPI_Datatype t, int source, int tag, MPI_Comm c, MPI_Status *status) {
+static int mj_recv_parts(void *r, int64_t n, MPI_Datatype t, int source, int tag, MPI_Comm c, MPI_Status *status,
+                         int any_length) {
     int64_t size = mj_size(t);
-    MJ_PARTS(n, mj_recv_part(mj_at(r, at, size), part, t, source, tag, c, status));
+    MJ_PARTS(n, mj_recv_part(mj_at(r, at, size), part, t, source, tag, c, status, any_length));
 }
-/* `status`, or NULL: is filled in; of a message in parts it tells of the last. */
+/* `status`, or NULL: is filled in, and messages may then be shorter; of a message in parts it tells of the last. */
 static int mj_recv(void *r, int64_t n, MPI_Datatype t, int source, int tag, MPI_Comm c, MPI_Status *status) {
     MPI_Status own;
-    int any = tag < 0 ? MPI_ANY_TAG : tag, rc;
-    if (status == NULL) status = tag < 0 ? &own : MPI_STATUS_IGNORE;
+    int any = tag < 0 ? MPI_ANY_TAG : tag, any_length = status != NULL, rc;
+    if (status == NULL) status = &own;
     if (mj_waits_in_vain(source, any, c)) return mj_not_sent(tag);
-    rc = mj_recv_parts(r, n, t, source, any, c, status);
-    return rc != MPI_SUCCESS || tag >= 0 ? rc : mj_check_kind(tag, status->MPI_TAG);
+    rc = mj_recv_parts(r, n, t, source, any, c, status, any_length);
+    return rc != MPI_SUCCESS ? rc : mj_check_kind(tag, status->MPI_TAG);
 }
 
 /* One part each way at a time; a side whose message has fewer parts leaves its half of the exchange out. */
@@ -185,7 +188,7 @@ static int mj_sendrecv(const void *s, int64_t sn, MPI_Datatype st, int dest, int
     int64_t ssize = mj_size(st), rsize = mj_size(rt), sat = 0, rat = 0;
     void *copy = NULL;
     MPI_Status own;
-    int any = rtag < 0 ? MPI_ANY_TAG : rtag, rc = MPI_SUCCESS, first = 1;
+    int any = rtag < 0 ? MPI_ANY_TAG : rtag, any_length = status != NULL, rc = MPI_SUCCESS, first = 1;
     if (mj_is_to_itself(dest, stag, source, rtag, c))
         return mj_copy_to_itself(s, sn, st, dest, stag, r, rn, rt, status);
     if (mj_is_this_rank(dest, c)) {
@@ -193,7 +196,7 @@ static int mj_sendrecv(const void *s, int64_t sn, MPI_Datatype st, int dest, int
         return rc != MPI_SUCCESS ? rc : mj_recv(r, rn, rt, source, rtag, c, status);
     }
     if (mj_waits_in_vain(source, any, c)) return mj_not_sent(rtag);
-    if (status == NULL) status = rtag < 0 ? &own : MPI_STATUS_IGNORE;
+    if (status == NULL) status = &own;
     if (s == r && sn > 0) { /* MPI forbids overlap */
         copy = malloc((size_t)(sn * ssize));
         if (copy == NULL) return MPI_ERR_NO_MEM;
@@ -211,12 +214,14 @@ static int mj_sendrecv(const void *s, int64_t sn, MPI_Datatype st, int dest, int
         for (int i = 1; rc == MPI_SUCCESS && i >= 0; i--) {
             MPI_Status *out = i == 0 && receives ? status : MPI_STATUS_IGNORE;
             rc = mj_yielding ? mj_wait_for(&requests[i], out) : MPI_Wait(&requests[i], out);
+            if (rc == MPI_SUCCESS && i == 0 && receives)
+                rc = mj_check_length(mj_at(r, rat, rsize), rp, rt, status, any_length);
         }
         sat += sends ? sp : 0;
         rat += receives ? rp : 0;
     }
     free(copy);
-    return rc != MPI_SUCCESS || rtag >= 0 ? rc : mj_check_kind(rtag, status->MPI_TAG);
+    return rc != MPI_SUCCESS ? rc : mj_check_kind(rtag, status->MPI_TAG);
 }
 
 /* ---- block by block: n elements for or from every rank ---- */

@@ -12,6 +12,9 @@
 typedef struct {
     enum { MJ_DONE, MJ_THROUGH_WINDOW, MJ_THROUGH_CHANNEL, MJ_REQUESTED } way;
     int asked, code;                /* the tag of what is received; the first error */
+    void *r;                        /* where a message is received, or NULL, and how much */
+    int64_t rn;
+    MPI_Datatype rt;
     MPI_Request requests[2];
     mj_transfer transfer;
 } mj_flight;
@@ -48,20 +51,23 @@ static int mj_start_sendrecv(mj_flight *f, const void *s, int64_t sn, MPI_Dataty
                              int64_t rn, MPI_Datatype rt, int source, int rtag, MPI_Comm c) {
     if (mj_is_to_itself(dest, stag, source, rtag, c)) {
         f->way = MJ_DONE;
-        return mj_copy_to_itself(s, sn, st, dest, stag, r, rn, rt, MPI_STATUS_IGNORE);
+        return mj_copy_to_itself(s, sn, st, dest, stag, r, rn, rt, NULL);
     }
     if (mj_is_this_rank(dest, c) || mj_is_this_rank(source, c)) {
         f->way = MJ_DONE;
         return mj_sendrecv(s, sn, st, dest, stag, r, rn, rt, source, rtag, c, NULL);
     }
-    f->asked = rtag;
+    f->asked = rtag, f->r = r, f->rn = rn, f->rt = rt;
     int rc = MJ(MPI_Irecv)(r, (mj_count)rn, rt, source, rtag < 0 ? MPI_ANY_TAG : rtag, c, &f->requests[0]);
     if (rc != MPI_SUCCESS) return rc;
     return MJ(MPI_Isend)(s, (mj_count)sn, st, dest, stag, c, &f->requests[1]);
 }
 
 static void mj_done(mj_flight *f, int i, int code, const MPI_Status *status) {
-    if (code == MPI_SUCCESS && i == 0) code = mj_check_kind(f->asked, status->MPI_TAG);
+    if (code == MPI_SUCCESS && i == 0 && f->r != NULL) {
+        code = mj_check_kind(f->asked, status->MPI_TAG);
+        if (code == MPI_SUCCESS) code = mj_check_length(f->r, f->rn, f->rt, status, 0);
+    }
     if (f->code == MPI_SUCCESS) f->code = code;
 }
 

@@ -98,21 +98,38 @@ static int mj_is_to_itself(int dest, int stag, int source, int rtag, MPI_Comm c)
     return 1;
 }
 
+/* Of n elements in r, those that have come: fewer are an error, unless the caller is told by a status of its own. */
+static int mj_check_length(void *r, int64_t n, MPI_Datatype t, const MPI_Status *status, int any_length) {
+    static int shorter = 0;
+    int64_t size = mj_size(t);
+    mj_count came;
+    int rc = MJ(MPI_Get_count)(status, t, &came);
+    if (rc != MPI_SUCCESS || came == n || status->MPI_SOURCE == MPI_PROC_NULL) return rc;
+    if (!any_length)
+        return mj_own_error(&shorter, "the message is shorter than the array that it is received in (who takes any length "
+                                      "gives a status, which tells it)");
+    memset((char *)r + came * size, 0, (size_t)((n - came) * size));
+    return MPI_SUCCESS;
+}
+
 /* Such a message is a copy. With more than one rank, libraries send it through the transport. */
 static int mj_copy_to_itself(const void *s, int64_t sn, MPI_Datatype st, int rank, int stag, void *r, int64_t rn,
                              MPI_Datatype rt, MPI_Status *status) {
     int64_t nbytes = sn * mj_size(st);
+    MPI_Status own;
+    int any_length = status != NULL, rc;
     if (nbytes > rn * mj_size(rt)) return MPI_ERR_TRUNCATE;
     if (s != r) memmove(r, s, (size_t)nbytes);
-    if (status == NULL || status == MPI_STATUS_IGNORE) return MPI_SUCCESS;
+    if (status == NULL) status = &own;
     status->MPI_SOURCE = rank;
     status->MPI_TAG = stag;
     status->MPI_ERROR = MPI_SUCCESS;
 #if MJ_LARGE_COUNTS
-    return MPI_Status_set_elements_c(status, st, (MPI_Count)sn);
+    rc = MPI_Status_set_elements_c(status, st, (MPI_Count)sn);
 #else
-    return MPI_Status_set_elements_x(status, st, (MPI_Count)sn);
+    rc = MPI_Status_set_elements_x(status, st, (MPI_Count)sn);
 #endif
+    return rc != MPI_SUCCESS ? rc : mj_check_length(r, rn, rt, status, any_length);
 }
 
 #endif

@@ -18,7 +18,11 @@ import time
 from collections.abc import Callable
 
 _RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
+# Seconds that the other ranks have to tell where they wait for one that has ended.
+TELLING = 6.0
 _PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
+_STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+stopped: list[int] = []  # the signals of _STOP that have come
 
 
 def main() -> int:
@@ -38,7 +42,22 @@ def main() -> int:
             os.close(pipe)
     status = supervise(command, lambda pid: _note(folder, f"{rank}.pid", str(pid)))
     _note(folder, f"{rank}.exit", f"{time.monotonic_ns()} {status}")
+    _wait_for_others(folder)
     return status
+
+
+def _wait_for_others(folder: str) -> None:
+    """Until all ranks have ended, or a while: launchers end the others with the first, which then could not tell
+    where they wait for it in vain."""
+    end = time.monotonic() + TELLING
+    while time.monotonic() < end and not stopped:
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            return
+        if sum(n.endswith(".pid") for n in names) <= sum(n.endswith(".exit") for n in names):
+            return
+        time.sleep(0.02)
 
 
 def end_with_parent(number: int) -> Callable[[], object]:
@@ -59,8 +78,13 @@ def supervise(command: list[str], started: Callable[[int], object]) -> int:
         with_parent()
 
     child = subprocess.Popen(command, preexec_fn=begin, close_fds=False)  # PMI speaks over an inherited descriptor
+    def pass_on(number: int, _frame: object) -> None:
+        if number in _STOP:
+            stopped.append(number)
+        child.send_signal(number)
+
     for number in _PASSED:
-        signal.signal(number, lambda received, _: child.send_signal(received))
+        signal.signal(number, pass_on)
     started(child.pid)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
     code = child.wait()

@@ -44,10 +44,11 @@ def recv(x, source=None, *, tag=None, comm=None, status=None):
       source: rank that sends; by default any (MPI.ANY_SOURCE). From MPI.PROC_NULL comes `x` itself.
       tag: of the message; by default any (MPI.ANY_TAG).
       comm: a communicator of mpi4py; by default all ranks.
-      status: `MPI.Status` that each run fills in.
+      status: `MPI.Status` that each run fills in. With it the message may be shorter than `x`; the rest is zeros then.
 
     Communicates one MPI_Recv. In reverse mode the cotangent of the result is sent to `source`, with the tag given
-    here (0 for any tag: what `send` uses by default). Raises RuntimeError for a message that is too long.
+    here (0 for any tag: what `send` uses by default). Raises RuntimeError for a message of
+    another length.
 
     >>> from mpi4py import MPI
     >>> request = MPI.COMM_SELF.Isend(np.array([1, 2], np.float32), dest=0)
@@ -78,7 +79,7 @@ def sendrecv(sendbuf, recvbuf, source, dest, *, sendtag=0, recvtag=None, comm=No
       dest: rank that receives from this one; MPI.PROC_NULL sends nothing.
       sendtag, recvtag: tags of the messages; by default 0, and any.
       comm: a communicator of mpi4py; by default all ranks.
-      status: `MPI.Status` of what is received, that each run fills in.
+      status: `MPI.Status` of what is received, that each run fills in; with it the message may be shorter.
 
     Communicates one message each way. In reverse mode cotangents go back the same way.
 

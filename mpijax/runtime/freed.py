@@ -23,10 +23,13 @@ def tie(program: Any, steps: list[Any]) -> None:
         comm = step.params["comm"].value
         if comm is None or comm in (MPI.COMM_WORLD, MPI.COMM_SELF):
             continue
+        what, line = step.kind.removeprefix("mpi_"), str(step.source) if step.source.file else ""
+        if comm == MPI.COMM_NULL:
+            _refuse(what, line, "traced")
         tied = comm.Get_attr(_key())
         if tied is None:
             comm.Set_attr(_key(), tied := {})
-        tied.setdefault(program, (step.kind.removeprefix("mpi_"), str(step.source) if step.source.file else ""))
+        tied.setdefault(program, (what, line))
 
 
 @functools.cache
@@ -36,11 +39,11 @@ def _key() -> int:
 
 def _tell(_comm: Any, _key: int, tied: dict[Any, tuple[str, str]]) -> None:
     for program, (what, line) in tied.items():
-        program.first = functools.partial(_refuse, what, line)
+        program.first = functools.partial(_refuse, what, line, "compiled")
 
 
-def _refuse(what: str, line: str) -> None:
+def _refuse(what: str, line: str, done: str) -> None:
     raise RuntimeError(
-        f"{what} on rank {mpi_start.rank()}: invalid communicator: it has been freed since the program was compiled"
+        f"{what} on rank {mpi_start.rank()}: invalid communicator: it has been freed since the program was {done}"
         + (f"\nat {line}" if line else "")
     )

@@ -388,12 +388,30 @@ def test_a_communicator_that_is_freed_after_its_program_was_compiled():
     comm = MPI.COMM_WORLD.Dup()
     f = jax.jit(lambda x: mpi.allreduce(x, MPI.SUM, comm=comm))
     close(f(X), np.sum(VALUES, axis=0))
+    traced = jax.jit(f).trace(X)
     comm.Free()
+    with pytest.raises(RuntimeError, match="invalid communicator: it has been freed since the program was traced"):
+        traced.lower().compile()(X)
     other = MPI.COMM_WORLD.Dup()  # may have the same handle
     for _ in range(2):
         with pytest.raises(RuntimeError, match="allreduce on rank .*invalid communicator: it has been freed(.|\n)*test_programs.py"):
             f(X)
     other.Free()
+
+
+@pytest.mark.parametrize("way", [lambda f: f, jax.jit], ids=["eager", "jit"])
+@pytest.mark.parametrize("n", [4, 1 << 15], ids=["short", "long"])
+def test_a_message_that_is_shorter_than_its_place(way, n):
+    x = np.arange(1, n + 1, dtype=np.float32)
+    there, back = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+    status = MPI.Status()
+    got = way(lambda x: mpi.sendrecv(x[: n // 2], x, back, there, status=status))(x)
+    assert np.array_equal(got, np.where(x <= n // 2, x, 0)) and status.Get_count(MPI.FLOAT) == n // 2
+    with pytest.raises(RuntimeError, match="shorter than the array(.|\n)*test_programs.py"):
+        way(lambda x: mpi.sendrecv(x[: n // 2], x, back, there))(x)
+    way(lambda x: mpi.send(x[: n // 2], RANK))(x)
+    with pytest.raises(RuntimeError, match="shorter than the array(.|\n)*test_programs.py"):
+        way(lambda x: mpi.recv(x, RANK))(x)
 
 
 def test_a_message_from_any_source_has_no_way_back():
