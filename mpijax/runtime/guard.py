@@ -20,13 +20,13 @@ import functools
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import numpy as np
 
 from mpijax.core.errors import MismatchError
-from mpijax.runtime import mpi_start, pairing
+from mpijax.runtime import counts, mpi_start, pairing
 from mpijax.runtime.program import Comm, Loop, Switch, While
 from mpijax.runtime.recorder import COLLECTIVE, GUARD, Group, Site, ranges, recorder
 
@@ -155,12 +155,24 @@ def _agree(schedules: list[tuple[Group, bytes]], instructions: tuple, name: str)
         return
     where = _first_line(instructions)
     with recorder.operation(Site(f"agreement on the collectives of {name!r}", where, new[0][0]), GUARD):
-        exchanges = [_compare(g, digest, functools.partial(_described, instructions, g, name)) for g, digest in new]
+        exchanges = [_compare_all(g, digest, instructions, name) for g, digest in new]
         answers = _all(exchanges, new[0][0], name)
     for (g, digest), answer in zip(new, answers, strict=True):
         if answer:
             raise MismatchError(answer)
         g.agreed.add(digest)
+
+
+def _compare_all(group: Group, digest: bytes, instructions: tuple, name: str) -> Iterator[str | None]:
+    """The schedules, then the counts that they leave out. Yields None while it waits, then '' or the difference."""
+    describe = functools.partial(_described, instructions, group, name)
+    answer = yield from _compare(group, digest, describe)
+    given = list(counts.exchanges(instructions, group))
+    if given and not answer:
+        lines = yield from counts.differences(mpi_start.start().control, group, given)
+        wrong = recorder.rank + 1 if lines else 0
+        answer = yield from _compare(group, wrong.to_bytes(16, "little"), lambda: "\n".join([describe(), *lines]))
+    yield answer
 
 
 def _described(instructions: tuple, group: Group, name: str) -> str:
@@ -196,8 +208,8 @@ def _all(exchanges: list[Iterator[str | None]], group: Group, name: str) -> list
         pairing.rest(now - began)
 
 
-def _compare(group: Group, digest: bytes, describe: Callable[[], str]) -> Iterator[str | None]:
-    """Up the tree: is all below me like me? Down: is everything alike? Yields None while it waits, then the answer."""
+def _compare(group: Group, digest: bytes, describe: Callable[[], str]) -> Generator[None, None, str]:
+    """Up the tree: is all below me like me? Down: is everything alike? Yields None while it waits; the answer."""
     comm = mpi_start.start().control
     tag = group.id % 30011 + 1
     place, n = group.ranks.index(recorder.rank), len(group.ranks)
@@ -213,12 +225,11 @@ def _compare(group: Group, digest: bytes, describe: Callable[[], str]) -> Iterat
         yield from _wait([comm.Irecv(verdict, parent, tag)])
     yield from _wait([comm.Isend(verdict, c, tag) for c in children])
     if verdict[0]:
-        yield ""
-        return
-    yield from _difference(group, comm, tag, describe().encode()[: TEXT - 1])
+        return ""
+    return (yield from _difference(group, comm, tag, describe().encode()[: TEXT - 1]))
 
 
-def _difference(group: Group, comm: Any, tag: int, own: bytes) -> Iterator[str | None]:
+def _difference(group: Group, comm: Any, tag: int, own: bytes) -> Generator[None, None, str]:
     """All schedules go to the group's first rank, which tells everybody."""
     first, others = group.ranks[0], group.ranks[1:]
     answer = np.zeros(4 * TEXT, np.uint8)
@@ -236,10 +247,10 @@ def _difference(group: Group, comm: Any, tag: int, own: bytes) -> Iterator[str |
         sent[: len(own)] = np.frombuffer(own, np.uint8)
         yield from _wait([comm.Isend(sent, first, tag)])
         yield from _wait([comm.Irecv(answer, first, tag)])
-    yield bytes(answer).rstrip(b"\0").decode("utf-8", "replace")
+    return bytes(answer).rstrip(b"\0").decode("utf-8", "replace")
 
 
-def _wait(requests: list[Any]) -> Iterator[None]:
+def _wait(requests: list[Any]) -> Generator[None, None, None]:
     for request in requests:
         while not request.Test():
             yield None

@@ -1,0 +1,50 @@
+"""Counts of `alltoallv`: what a rank sends to another one must be what that one expects, and MPI does not say if it is not.
+
+The counts differ between ranks, so the guard's hash does not have them. Where a schedule with such exchanges is compared for
+the first time, each rank also sends its counts to each other one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import numpy as np
+
+from mpijax.runtime.program import Comm, Loop, Switch, While
+from mpijax.runtime.recorder import Group, recorder
+
+_TAG = 32751
+
+
+def exchanges(instructions: tuple, group: Group) -> Iterator[Comm]:
+    """The exchanges of a group whose counts are known."""
+    for x in instructions:
+        if isinstance(x, Comm):
+            if x.op == "alltoallv" and x.group is group and x.sendcounts:
+                yield x
+        elif isinstance(x, (Loop, While, Switch)):
+            inner = x.branches if isinstance(x, Switch) else [x.body] if isinstance(x, Loop) else [x.cond, x.body]
+            for part in inner:
+                yield from exchanges(part, group)
+
+
+def differences(comm: Any, group: Group, given: list[Comm]) -> Generator[None, None, list[str]]:
+    """What other ranks do not send as this one expects. Collective over the group; yields while it waits.
+
+    comm: a communicator of all ranks of the job.
+    """
+    others = [(place, rank) for place, rank in enumerate(group.ranks) if rank != recorder.rank]
+    sent = [np.array([x.sendcounts[place] for x in given]) for place, _ in others]
+    heard = [np.zeros(len(given), int) for _ in others]
+    requests = [comm.Irecv(h, rank, _TAG) for h, (_, rank) in zip(heard, others, strict=True)]
+    requests += [comm.Isend(s, rank, _TAG) for s, (_, rank) in zip(sent, others, strict=True)]
+    for request in requests:
+        while not request.Test():
+            yield None
+    return [
+        f"  {x.label} expects {x.recvcounts[place]} bytes from rank {rank}, which sends {bytes_}   at {x.source_line}"
+        for (place, rank), counts in zip(others, heard, strict=True)
+        for x, bytes_ in zip(given, counts, strict=True)
+        if bytes_ != x.recvcounts[place]
+    ]
