@@ -1,7 +1,7 @@
-"""Counts of `alltoallv`: what a rank sends to another one must be what that one expects, and MPI does not say if it is not.
+"""Counts of `alltoallv`: what a rank sends to another one must be what that one expects, and MPI does not say if not.
 
-The counts differ between ranks, so the guard's hash does not have them. Where a schedule with such exchanges is compared for
-the first time, each rank also sends its counts to each other one.
+The counts differ between ranks, so the guard's hash does not have them. Where a schedule with such exchanges is compared
+for the first time, each rank also sends its counts to each other one.
 """
 
 from __future__ import annotations
