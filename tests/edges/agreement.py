@@ -96,6 +96,8 @@ def wrong(cases: list[Case]) -> list[str]:
         own = types_of(OURS, case)
         if types[0] == "value" == own[0] and types[1] == own[1] and leaves is not None:
             compared.append((case, leaves))
+        elif types[:2] == ("error", "ZeroDivisionError"):
+            continue  # an accident of JAX's, with an empty array
         elif types[0] == "error" != own[0] or (leaves is not None and types[:2] != own[:2]):
             lines.append(f"{case}\n  JAX:    {types}\n  mpijax: {own}")
     for (case, theirs), ours in zip(compared, values(OURS, [case for case, _ in compared]), strict=True):
@@ -174,6 +176,8 @@ def different(case: Case, theirs: list[np.ndarray], ours: list[np.ndarray]) -> l
                     bad &= differ(truth[number].astype(b.dtype), b, rtol, case.row.atol)
         if kind(a.dtype) == "c":
             bad = (bad & ~_undefined(case, a, b)).any(-1)
+        else:
+            bad &= ~_at_flushed_pole(case, a)
         places = [tuple(place) for place in np.argwhere(bad)]
         if places:
             lines.append(f"{case}: {len(places)} of {b.size}")
@@ -190,6 +194,15 @@ def _undefined(case: Case, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     parts, others = (np.stack([z.real, z.imag], -1) for z in (a, b))
     alike = np.isnan(parts) | np.isnan(others).any(-1, keepdims=True) | (np.abs(parts) == np.abs(others))
     return unbound & alike
+
+
+def _at_flushed_pole(case: Case, a: np.ndarray) -> np.ndarray:
+    """Where JAX's result of a narrow float is infinite as it takes a denormal for zero; the finite result is rounded in
+    every step of a formula: gamma(x) near 1/x comes of a logarithm of three digits."""
+    if case.row.operands != ("x",) or case.args[0].dtype != a.dtype or a.dtype.itemsize != 2 or kind(a.dtype) != "f":
+        return np.zeros(a.shape, bool)
+    x = np.broadcast_to(widened(case.args[0]), a.shape)
+    return np.isinf(a) & (x != 0) & (np.abs(x) < float(ml_dtypes.finfo(a.dtype).tiny))
 
 
 def _operands(case: Case, place: tuple[int, ...], shape: tuple[int, ...]) -> list[str]:
