@@ -13,7 +13,7 @@ from mpijax.compiler.evaluate import Evaluator
 from mpijax.compiler.index import LoopVar
 from mpijax.compiler.kernel import Reduce, Store
 from mpijax.compiler.pieces import split
-from mpijax.compiler.reductions import combining, identity
+from mpijax.compiler.reductions import combining, first_hit, identity, only_compared
 from mpijax.scalar.types import Scalar
 
 
@@ -28,8 +28,12 @@ class Loops(Evaluator):
         carried: list[Scalar],
         lanes_of: list[int],
         body: Callable[[str, list[Scalar]], list[Scalar]],
+        until: Callable[[], str] | None = None,
     ) -> list[Scalar]:
-        """`for i in range(lo, hi, step)` with values carried from turn to turn; returns their last values."""
+        """`for i in range(lo, hi, step)` with values carried from turn to turn; returns their last values.
+
+        until: asked after the body for an i1 that ends the loop.
+        """
         head, exit_, before = self.label("loop"), self.label("done"), self.block
         b = self.builder(1)
         enter = b.emit(f"icmp slt i64 {lo}, {hi}")
@@ -46,6 +50,8 @@ class Loops(Evaluator):
         after = body(index, inside)
         nxt = b.emit(f"add nsw i64 {index}, {step}")
         again = b.emit(f"icmp slt i64 {nxt}, {hi}")
+        if until is not None:
+            again = b.emit(f"select i1 {until()}, i1 false, i1 {again}")
         self.emit(f"br i1 {again}, label %{head}, label %{exit_}")
         latch = self.block
         head_phis = [f"  {index} = phi i64 [ {lo}, %{before} ], [ {nxt}, %{latch} ]"]
@@ -186,7 +192,17 @@ class Loops(Evaluator):
         if self.schedule.is_fused_product(r):
             left, right = [self.vector(e, scope, lanes) for e in r.expr.args]
             return b.fma(left, right, acc)
-        return combining(r.op).lower.rule(b, acc, self.vector(r.expr, scope, lanes))
+        x = self.vector(r.expr, scope, lanes)
+        if self._is_compared(r):
+            return b.extremum("gt" if r.op == "max" else "lt", acc, x)
+        return combining(r.op).lower.rule(b, acc, x)
+
+    def _is_compared(self, r: Reduce) -> bool:
+        """Whether it is an extremum of which the sign of zero does not matter."""
+        key = id(r.member)
+        if key not in self.compared:
+            self.compared[key] = only_compared(self.kernel, r)
+        return self.compared[key]
 
     def _serial_reduction(self, scope: Scope) -> None:
         reduces, stores = self.of_phase()
@@ -271,14 +287,16 @@ class Loops(Evaluator):
         def vectors(loop, lo: str, hi: str, scope: Scope, carried: list[Scalar]) -> list[Scalar]:
             key = id(loop[-1])
             mid = self.vector_bounds(lo, hi, lanes)
-            vec = self.loop(
-                lo,
-                mid,
-                lanes,
-                carried[:n],
-                [lanes] * n,
-                lambda i, c: element(Scope(scope, {key: i}, key, lanes), c, lanes),
-            )
+            reduces, stores = self.of_phase()
+            hit = first_hit(reduces, self.schedule.inner) if not stores and not rows else None
+            at: list[Scope] = []
+
+            def turn(i: str, c: list[Scalar]) -> list[Scalar]:
+                at[:] = [Scope(scope, {key: i}, key, lanes)]
+                return element(at[0], c, lanes)
+
+            until = None if hit is None else lambda: wide.any_lane(self.vector(hit, at[0], lanes))
+            vec = self.loop(lo, mid, lanes, carried[:n], [lanes] * n, turn, until)
             rest = self.loop(
                 mid, hi, 1, carried[n:], [1] * n, lambda i, c: element(Scope(scope, {key: i}, key, 1), c, 1)
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijax.compiler.expr import Expr
+from mpijax.compiler.expr import Expr, children
 from mpijax.compiler.graph import Node
 from mpijax.compiler.index import Lin
 from mpijax.compiler.reader import Reader
@@ -57,3 +57,34 @@ def identity(op: str, dtype: np.dtype):
 def combining(op: str):
     """The primitive that combines two partial results."""
     return registry[op]
+
+
+_COMPARISONS = frozenset(["eq", "ne", "lt", "le", "gt", "ge"])
+
+
+def only_compared(kernel, r) -> bool:
+    """Whether a maximum or minimum of floats is read by comparisons alone, to which zeros of both signs are equal."""
+    if r.op not in ("max", "min") or not dtypes.issubdtype(r.dtype, np.floating):
+        return False
+    users = [e for e in kernel.expressions() if any(a.op == "acc" and a.attr is r.member for a in children(e))]
+    stored = any(s.expr.op == "acc" and s.expr.attr is r.member for s in kernel.inner + kernel.outer)
+    return bool(users) and not stored and all(e.op in _COMPARISONS for e in users)
+
+
+def first_hit(reduces: list, inner: list) -> Expr | None:
+    """The condition whose first position a pass along one axis looks for: the pass ends where it holds.
+
+    Such a pass takes the minimum of the positions where a condition holds, and of the largest integer elsewhere, as
+    argmax and argmin do.
+    """
+    if len(reduces) != 1 or len(inner) != 1 or len(inner[0]) != 1:
+        return None
+    [r], [[along]] = reduces, inner
+    e = r.expr
+    if r.op != "min" or r.dtype.kind not in "iu" or e.op != "select_n" or len(e.args) != 3:
+        return None
+    condition, elsewhere, place = e.args
+    if condition.dtype != np.bool_ or elsewhere.op != "const" or elsewhere.attr != np.iinfo(r.dtype).max:
+        return None
+    counts = place.op == "index" and place.attr.offset == 0 and place.attr.terms == ((along, 1),)
+    return condition if counts else None

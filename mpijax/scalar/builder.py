@@ -237,6 +237,11 @@ class Builder(Memory):
             return self._exact("minimum", a, b)
         return self.select(self.compare("lt", b, a), b, a)
 
+    def extremum(self, order: str, a: Scalar, b: Scalar) -> Scalar:
+        """The larger ("gt") or smaller ("lt") float, NaN if either is; of zeros any: a processor has that one."""
+        better = self.select(self.compare(order, b, a), b, a)
+        return self.select(self.is_nan(b), b, better)
+
     # ---- bits and logic
 
     def and_(self, a: Scalar, b: Scalar) -> Scalar:
@@ -329,6 +334,13 @@ class Builder(Memory):
             x = half.combine(combine, low, high)
             b = half
         return x
+
+    def any_lane(self, x: Scalar) -> str:
+        """Whether a bool is true in any lane, an i1."""
+        if self.lanes == 1:
+            return x.ir
+        bits = self.emit(f"bitcast {self.type(x.dtype)} {x.ir} to i{self.lanes}")
+        return self.emit(f"icmp ne i{self.lanes} {bits}, 0")
 
     def part(self, x: Scalar, start: int, lanes: int) -> Scalar:
         """Lanes start .. start+lanes as a value of that width."""

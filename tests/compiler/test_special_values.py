@@ -54,6 +54,52 @@ def test_argmax_finds_the_first_nan_or_the_first_of_equals(find, size):
         assert int(fun(x)) == at
 
 
+@pytest.mark.parametrize("dtype", ("float32", "bfloat16", "int8", "bool"))
+@pytest.mark.parametrize("find", (jnp.argmax, jnp.argmin))
+def test_rows_find_their_extremum_wherever_it_is(find, dtype):
+    """A pass that looks for it ends with the vector where it is found."""
+    rng = np.random.default_rng(0)
+    for size, axes in ((5, (1,)), (33, (0, 1, None)), (257, (1,))):
+        x = rng.integers(0, 2 if dtype == "bool" else 4, (size + 3, size)).astype(np.float32)
+        if dtype in ("float32", "bfloat16"):
+            x[rng.random(x.shape) < 0.5 / size] = np.nan
+            x[rng.random(x.shape) < 0.1] = -0.0
+            x[:2] = [[-0.0], [0.0]]
+        x = np.asarray(jnp.asarray(x).astype(dtype))
+        for axis in axes:
+            got = mpijax.jit(lambda a, axis=axis: find(a, axis=axis))(x)
+            np.testing.assert_array_equal(got, getattr(np, find.__name__)(x.astype(np.float64), axis=axis))
+
+
+def test_extrema_that_are_compared_and_returned_keep_the_sign_of_zero():
+    def both(x):
+        largest = x.max(axis=1, keepdims=True)
+        return largest, x == largest
+
+    x = np.tile(np.float32([-0.0, -0.0, -1.0]), (40, 30))
+    largest, same = mpijax.jit(both)(x)
+    assert np.signbit(largest).all()
+    np.testing.assert_array_equal(same, x == 0)
+    x[:, 7] = 0.0
+    assert not np.signbit(mpijax.jit(both)(x)[0]).any()
+    x[:, 50] = np.nan
+    assert not np.asarray(mpijax.jit(lambda x: x == x.max(axis=1, keepdims=True))(x)).any()
+
+
+@pytest.mark.parametrize("order", (1, -1))
+def test_only_the_first_position_ends_a_search(order):
+    """Other minima of positions that look alike: the last position where a condition holds, positions from the end."""
+    x = np.random.default_rng(1).integers(0, 5, (50, 300)).astype(np.int32)
+    top, places = np.iinfo(np.int32).max, np.arange(300, dtype=np.int32)
+
+    def first(x):
+        return jnp.where(x == 3, order * jnp.arange(300, dtype=np.int32), top).min(axis=1)
+
+    np.testing.assert_array_equal(mpijax.jit(first)(x), np.where(x == 3, order * places, top).min(axis=1))
+    last = mpijax.jit(lambda x: jnp.where(x == 3, jnp.arange(300, dtype=np.int32), -1).max(axis=1))(x)
+    np.testing.assert_array_equal(last, np.where(x == 3, places, -1).max(axis=1))
+
+
 @pytest.mark.parametrize("dtype", ("bfloat16", "float16"))
 @pytest.mark.parametrize("shape, axis", (((1000,), 0), ((1000, 33), 0), ((33, 1000), 1)))
 def test_narrow_sums_are_taken_in_float32(dtype, shape, axis):
