@@ -108,6 +108,7 @@ class Primitive:
         linearize: Callable | None = None,
         pretty: Callable | None = None,
         vma: Callable | None = None,
+        keep_inside: Callable | None = None,
         register: bool = True,
     ):
         self.name = name
@@ -124,6 +125,7 @@ class Primitive:
         self.linearize = linearize
         self.pretty = pretty
         self.vma = vma
+        self.keep_inside = keep_inside
         self.impl: Callable | None = None
         if register:
             if self.key in registry:

@@ -40,13 +40,15 @@ def split_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...], policy: Callable
     halves = linearize_jaxpr(closed, nonzero)
     primal = halves.primal
     _refuse_side_effects(primal.jaxpr)
+    other: dict[Eqn, Eqn] = {}
+    kept: set[Var] = set()
     if policy not in (None, nothing_saveable):
-        primal = _flattened(primal)
+        primal, other, kept = _keeping_inside(_flattened(primal), policy)
     count = len(halves.nonzero_out)
     policy = policy or nothing_saveable
-    kept = _kept_values(primal.jaxpr, policy)
+    kept |= _kept_values(primal.jaxpr, policy)
     linear, tangents = _linear_part(halves, primal.jaxpr, count)
-    again = _computed_again(primal.jaxpr, [*linear.eqns, linear], kept, policy)
+    again = _computed_again(primal.jaxpr, [*linear.eqns, linear], kept, policy, other)
     body = Jaxpr([], [], linear.outvars, _in_turn(again, linear.eqns))
     read = list(dict.fromkeys(v for e in [*body.eqns, body] for v in _reads(e)))
     saved = [v for v in read if v in kept]
@@ -96,6 +98,38 @@ def _is_kept(eqn: Eqn, policy: Callable) -> bool:
     return keeps(policy, eqn.primitive, [x.aval for x in eqn.invars], eqn.params)
 
 
+def _keeping_inside(closed: ClosedJaxpr, policy: Callable) -> tuple[ClosedJaxpr, dict[Eqn, Eqn], set[Var]]:
+    """The program with loops and branches that return what the policy keeps in them.
+
+    Also, for each of these, the equation that computes it again, and all variables of such values.
+    """
+    eqns, other, kept = [], {}, set()
+    for eqn in closed.eqns:
+        rule = eqn.primitive.keep_inside
+        whole = rule is None or _is_kept(eqn, policy) or fx.exchange in eqn.effects or _is_shown(eqn)
+        twice = None if whole else rule(_with_flat_bodies(eqn), lambda e: _is_kept(e, policy))
+        if twice is not None:
+            kept.update(twice.kept)
+            other[twice.first] = twice.again
+        eqns.append(eqn if twice is None else twice.first)
+    return ClosedJaxpr(closed.jaxpr.replace(eqns=eqns), closed.consts), other, kept
+
+
+def _with_flat_bodies(eqn: Eqn) -> Eqn:
+    """An equation whose bodies make no calls."""
+
+    def flat(value: Any) -> Any:
+        if isinstance(value, tuple) and any(isinstance(v, ClosedJaxpr) for v in value):
+            return tuple(map(flat, value))
+        if not isinstance(value, ClosedJaxpr):
+            return value
+        body = _flattened(value)
+        inner = [e if e.primitive.keep_inside is None else _with_flat_bodies(e) for e in body.eqns]
+        return ClosedJaxpr(body.jaxpr.replace(eqns=inner), body.consts)
+
+    return eqn.replace(params={name: flat(value) for name, value in eqn.params.items()})
+
+
 def _linear_part(halves: LinearizedJaxpr, primal: Jaxpr, count: int) -> tuple[Jaxpr, list[Var]]:
     """The linear equations in terms of the primal's variables, and the variables of the tangents."""
     linear = halves.linear.jaxpr
@@ -114,16 +148,17 @@ def _linear_part(halves: LinearizedJaxpr, primal: Jaxpr, count: int) -> tuple[Ja
 
 
 def _computed_again(
-    jaxpr: Jaxpr, readers: Sequence[Eqn | Jaxpr], kept: set[Var], policy: Callable
+    jaxpr: Jaxpr, readers: Sequence[Eqn | Jaxpr], kept: set[Var], policy: Callable, other: dict[Eqn, Eqn]
 ) -> list[Eqn]:
-    """The equations that yield what `readers` read from what is kept.
+    """The equations that yield what `readers` read from what is kept; `other` has those that then take another form.
 
     Collectives over named axes that nobody reads are left out, on all ranks alike. An exchange with ranks that may run
     another program is made again in any case: one of them may need what this rank sends.
     """
     wanted = {v for e in readers for v in _reads(e)} - kept
     again = []
-    for eqn in reversed(jaxpr.eqns):
+    for made in reversed(jaxpr.eqns):
+        eqn = other.get(made, made)
         needed = [v in wanted for v in eqn.outvars]
         exchanges = fx.exchange in eqn.effects and not _is_kept(eqn, policy)
         if not any(needed) and not exchanges and not _is_shown(eqn):

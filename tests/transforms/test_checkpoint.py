@@ -483,3 +483,48 @@ def test_what_a_function_prints_it_prints_each_time(capsys):
         g(1.0).block_until_ready()
         jax.effects_barrier()
         assert capsys.readouterr().out.count("x = 1.0") == 2
+
+
+def looped(J):
+    """Matrix products in a loop, in a loop in it, and in a branch of that."""
+
+    def step(W, x):
+        x = J.numpy.sin(W @ x)
+        x, ys = J.lax.scan(lambda x, _: (J.jit(J.numpy.cos)(W @ x), J.numpy.sin(x)), x, None, length=2)
+        return J.lax.cond(x[0] > 0, lambda x: J.numpy.sin(W @ x), lambda x: J.numpy.cos(x * x), x) + ys.sum(0)
+
+    return lambda W, x: J.lax.scan(lambda x, _: (step(W, x), None), x, None, length=3)[0]
+
+
+def chosen_branch(J):
+    branches = [lambda W, x: J.numpy.sin(W @ x), lambda W, x: J.numpy.cos(x) * x, lambda W, x: x]
+    return lambda W, x: J.lax.switch(J.numpy.int32(x[0] > 0), branches, W, x)
+
+
+INSIDE = {
+    "dots": lambda J: J.checkpoint_policies.dots_saveable,
+    "sines": lambda J: lambda primitive, *_, **__: str(primitive) == "sin",
+    "cosines": lambda J: lambda primitive, *_, **__: str(primitive) == "cos",
+    "everything": lambda J: J.checkpoint_policies.everything_saveable,
+}
+SQUARE = sample(4, 4) / 4
+
+
+def work_of_derivative(J, f, policy) -> list[int]:
+    """How many products, sines and cosines the derivative of a function under `checkpoint` computes."""
+    lin = J.linearize(J.checkpoint(lambda x: f(J)(SQUARE, x), policy=policy(J)), X)[1]
+    text = str(J.make_jaxpr(lin)(X))
+    return [len(re.findall(rf"\b{word}\b", text)) for word in ("dot_general", "sin", "cos")]
+
+
+@pytest.mark.parametrize("policy", INSIDE)
+@pytest.mark.parametrize("f", [looped, chosen_branch])
+def test_policies_hold_inside_of_loops_and_branches(f, policy):
+    assert work_of_derivative(OURS, f, INSIDE[policy]) == work_of_derivative(THEIRS, f, INSIDE[policy])
+    kept = jax.checkpoint(f(OURS), policy=INSIDE[policy](OURS))
+    for derive in (jax.jacrev, jax.jacfwd):
+        got, want = (jax.jit(derive(g, argnums=(0, 1)))(SQUARE, X) for g in (kept, f(OURS)))
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
+    batched = jax.vmap(jax.grad(lambda x: kept(SQUARE, x).sum()))(np.stack([X, -X]))
+    np.testing.assert_allclose(batched[0], jax.grad(lambda x: f(OURS)(SQUARE, x).sum())(X), rtol=2e-5, atol=1e-6)

@@ -16,6 +16,7 @@ from mpijax.core.primitive import Primitive, registry
 from mpijax.core.trace import EVAL, typeof
 from mpijax.ops import ad_ops
 from mpijax.ops.control_flow.common import chosen, nonzero_flags, same_type
+from mpijax.ops.control_flow.kept import keep_in_cond
 from mpijax.ops.control_flow.residuals import merge, return_all, take_all
 from mpijax.ops.control_flow.signatures import any_of, pruned, with_inputs
 from mpijax.ops.control_flow.varying import refuse_communication, vary, vary_jaxpr
@@ -228,6 +229,7 @@ cond_p = _Cond(
     effects=_effects,
     dce=_dce,
     linearize=_linearize,
+    keep_inside=keep_in_cond,
     vma=lambda avals, params: None,
 )
 cond_p.impl = _run

@@ -14,6 +14,7 @@ from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import Primitive
 from mpijax.ops.control_flow import scan_rules, scan_transpose
 from mpijax.ops.control_flow.common import chosen, same_type, split
+from mpijax.ops.control_flow.kept import keep_in_scan
 from mpijax.transforms.batching import batch_jaxpr, broadcast_dim, move_dim
 
 
@@ -129,5 +130,6 @@ scan_p = Primitive(
     effects=lambda params: params["jaxpr"].effects,
     dce=_dce,
     linearize=scan_rules.linearize,
+    keep_inside=keep_in_scan,
     vma=lambda avals, params: None,
 )
