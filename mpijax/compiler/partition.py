@@ -346,7 +346,7 @@ def _layout(mesh, split: Split):
     from mpijax.spmd.mesh import NamedSharding, PartitionSpec  # lies above
 
     parts = list(split)
-    while parts and not parts[-1]:
+    while parts and not parts[-1] and not mesh.is_explicit:
         parts.pop()
     return NamedSharding(mesh, PartitionSpec(*parts))
 

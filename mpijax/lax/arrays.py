@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import canonical, dtypes
+from mpijax.core.out_sharding import laid_out
 from mpijax.core.trace import typeof
 from mpijax.ops.convert import stage
 from mpijax.ops.creation import full
@@ -20,7 +21,8 @@ def empty(shape: int | Sequence[int], dtype: Any, *, out_sharding: Any = None) -
     >>> lax.empty((2, 3), jnp.float32).shape
     (2, 3)
     """
-    return full((shape,) if isinstance(shape, int) else shape, 0, dtypes.check_user_dtype_supported(dtype, "lax.empty"))
+    dtype = dtypes.check_user_dtype_supported(dtype, "lax.empty")
+    return laid_out(full((shape,) if isinstance(shape, int) else shape, 0, dtype), out_sharding, "lax.empty")
 
 
 def broadcast_like(arr: Any, like_arr: Any) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import random
 from mpijax.core import dtypes
+from mpijax.core.out_sharding import laid_out
 from mpijax.numpy.util import canonical_shape
 
 __all__ = [
@@ -43,9 +44,8 @@ def _initializer(make: Callable, dtype: Any) -> Initializer:
     """An initializer from `make(key, shape, dtype)`, with `dtype` as the default dtype."""
 
     def init(key: Any, shape: Sequence[int], dtype: Any = dtype, out_sharding: Any = None) -> Any:
-        if out_sharding is not None:
-            raise NotImplementedError("initializers take no out_sharding: an array lives on one rank")
-        return make(key, shape, dtypes.default_float_dtype() if dtype is None else dtype)
+        out = make(key, shape, dtypes.default_float_dtype() if dtype is None else dtype)
+        return laid_out(out, out_sharding, "initializer")
 
     return init
 

@@ -12,6 +12,7 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.array_api import Array, install_array_methods
+from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy import ufuncs
 from mpijax.numpy.array_operators import OPERATORS
 from mpijax.numpy.at import IndexUpdateHelper
@@ -62,9 +63,10 @@ def _ravel(self, order: str = "C", *, out_sharding=None) -> Any:
     >>> jnp.array([[1, 2], [3, 4]]).ravel()
     Array([1, 2, 3, 4], dtype=int32)
     """
-    return jnp.ravel(self, order=order)
+    return jnp.ravel(self, order=order, out_sharding=out_sharding)
 
 
+@takes_out_sharding
 def _reshape(self, *args, order: str = "C", out_sharding=None) -> Any:
     """The elements in another shape; one size may be -1, to be worked out.
 

@@ -11,6 +11,7 @@ import numpy as np
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.option import values as options
+from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy import indexing, util
 from mpijax.numpy.creation import asarray, ones_like
 from mpijax.numpy.index_gather import gather_plan, is_empty
@@ -75,15 +76,16 @@ class IndexUpdateRef:
     def __repr__(self) -> str:
         return f"_IndexUpdateRef({self.array!r}, {self.index!r})"
 
+    @takes_out_sharding
     def get(self, *, out_sharding: Any = None, **how: Any) -> Any:
         """`x[index]`; see `x.at` for the keyword arguments.
 
         >>> jnp.array([10, 20, 30]).at[jnp.array([2, 7])].get(mode="fill", fill_value=-1)
         Array([30, -1], dtype=int32)
         """
-        _refuse_sharding(out_sharding)
         return indexing.get(self.array, self.index, **how)
 
+    @takes_out_sharding
     def set(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
         """Copy of x with `x[index] = values`.
 
@@ -91,94 +93,90 @@ class IndexUpdateRef:
         Array([[0., 5., 0.],
                [0., 6., 0.]], dtype=float32)
         """
-        _refuse_sharding(out_sharding)
         return scatter_update(self.array, self.index, values, lax.scatter, **how)
 
+    @takes_out_sharding
     def apply(self, func: Callable, *, out_sharding: Any = None, **how: Any) -> Any:
         """Copy of x in which `func` was applied to each element named, once for each time it is named.
 
         >>> jnp.array([1.0, 4.0, 9.0]).at[1:].apply(jnp.sqrt)
         Array([1., 2., 3.], dtype=float32)
         """
-        _refuse_sharding(out_sharding)
 
         def scatter_apply(x, indices, updates, dimension_numbers, **kwargs):
             return lax.scatter_apply(x, indices, func, dimension_numbers, update_shape=updates.shape, **kwargs)
 
         return scatter_update(self.array, self.index, util.zero_like(self.array), scatter_apply, **how)
 
+    @takes_out_sharding
     def add(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
         """Copy of x with `x[index] += values`.
 
         >>> jnp.zeros(3).at[jnp.array([0, 2, 2])].add(1.0)
         Array([1., 0., 2.], dtype=float32)
         """
-        _refuse_sharding(out_sharding)
         return scatter_update(self.array, self.index, values, lax.scatter_add, **how)
 
+    @takes_out_sharding
     def subtract(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
         """Copy of x with `x[index] -= values`.
 
         >>> jnp.array([10, 20, 30]).at[1].subtract(5)
         Array([10, 15, 30], dtype=int32)
         """
-        _refuse_sharding(out_sharding)
         return scatter_update(self.array, self.index, values, lax.scatter_sub, **how)
 
+    @takes_out_sharding
     def multiply(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
         """Copy of x with `x[index] *= values`.
 
         >>> jnp.array([1, 2, 3]).at[::2].multiply(10)
         Array([10,  2, 30], dtype=int32)
         """
-        _refuse_sharding(out_sharding)
         return scatter_update(self.array, self.index, values, lax.scatter_mul, **how)
 
     mul = multiply
 
+    @takes_out_sharding
     def divide(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
         """Copy of x with `x[index] /= values`.
 
         >>> jnp.array([1.0, 2.0, 3.0]).at[-1].divide(2.0)
         Array([1. , 2. , 1.5], dtype=float32)
         """
-        return divide(self.array, self._factors(values, out_sharding, how))
+        return divide(self.array, self._factors(values, how))
 
+    @takes_out_sharding
     def power(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
         """Copy of x with `x[index] **= values`.
 
         >>> jnp.array([1, 2, 3]).at[1:].power(2)
         Array([1, 4, 9], dtype=int32)
         """
-        return power(self.array, self._factors(values, out_sharding, how))
+        return power(self.array, self._factors(values, how))
 
-    def _factors(self, values: Any, out_sharding: Any, how: dict[str, Any]) -> Any:
+    def _factors(self, values: Any, how: dict[str, Any]) -> Any:
         """`values` where the index points (their product where it points twice), 1 elsewhere."""
-        _refuse_sharding(out_sharding)
         return scatter_update(ones_like(self.array), self.index, values, lax.scatter_mul, **how)
 
+    @takes_out_sharding
     def min(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
         """Copy of x with `x[index] = minimum(x[index], values)`.
 
         >>> jnp.array([1, 5, 9]).at[:].min(4)
         Array([1, 4, 4], dtype=int32)
         """
-        _refuse_sharding(out_sharding)
         return scatter_update(self.array, self.index, values, lax.scatter_min, **how)
 
+    @takes_out_sharding
     def max(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
         """Copy of x with `x[index] = maximum(x[index], values)`.
 
         >>> jnp.array([1, 5, 9]).at[:].max(4)
         Array([4, 5, 9], dtype=int32)
         """
-        _refuse_sharding(out_sharding)
         return scatter_update(self.array, self.index, values, lax.scatter_max, **how)
 
-
-def _refuse_sharding(out_sharding: Any) -> None:
-    if out_sharding is not None:
-        raise NotImplementedError("x.at[...] takes no out_sharding: an array lives on one rank")
 
 
 def scatter_update(

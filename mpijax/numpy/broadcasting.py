@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
+from mpijax.core.out_sharding import laid_out
 from mpijax.numpy.arguments import (
     as_array,
     canonical_axes,
@@ -113,6 +114,8 @@ def device_sharding(device: Any, out_sharding: Any, name: str) -> Any:
 
 def place(x: Any, sharding: Any) -> Any:
     """Put an array where `device_sharding` says; None leaves it where it is."""
+    if hasattr(sharding, "axes_of"):
+        return laid_out(x, sharding, "out_sharding")
     if sharding is None:
         return x
     from mpijax import device_put  # the placing of arrays lies above this layer

@@ -15,6 +15,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.out_sharding import laid_out
 from mpijax.numpy.linear import result_type
 from mpijax.numpy.util import convert, ensure_arraylike_tuple, shape_of, unwrap
 from mpijax.transforms.api import jit
@@ -57,7 +58,8 @@ def einsum(
     arrays, contractions = _plan((subscripts, *operands), optimize)
     dot_general = lax.dot_general if _dot_general is None else _dot_general
     arrays = list(ensure_arraylike_tuple("einsum", arrays))
-    return _einsum(arrays, contractions, precision, preferred_element_type, dot_general, out_sharding)
+    out = _einsum(arrays, contractions, precision, preferred_element_type, dot_general)
+    return laid_out(out, out_sharding, "einsum")
 
 
 def einsum_path(
@@ -200,7 +202,7 @@ def _check_sizes(inputs: Sequence[str], arrays: Sequence[Any]) -> None:
 # ----------------------------------------------------------------------------------------------
 
 
-def _einsum_impl(operands, contractions, precision, preferred_element_type, dot_general, out_sharding):
+def _einsum_impl(operands, contractions, precision, preferred_element_type, dot_general):
     """Carry out contractions; operands are consumed, each result is appended."""
     dtype, weak_type = result_type("einsum", preferred_element_type, *operands)
     operands = list(operands)
@@ -211,7 +213,7 @@ def _einsum_impl(operands, contractions, precision, preferred_element_type, dot_
         if len(taken) == 1:
             out = _contract_one(taken[0], names_summed, result, dtype)
         elif len(taken) == 2:
-            out = _contract_two(*taken, names_summed, result, dtype, precision, dot_general, out_sharding)
+            out = _contract_two(*taken, names_summed, result, dtype, precision, dot_general)
         else:
             raise NotImplementedError(
                 "jax.numpy.einsum does not support simultaneous contraction of 3 or more operands. "
@@ -224,7 +226,7 @@ def _einsum_impl(operands, contractions, precision, preferred_element_type, dot_
     return convert(operands[0], dtype, weak_type)
 
 
-_einsum = jit(_einsum_impl, static_argnums=(1, 2, 3, 4, 5), inline=True)
+_einsum = jit(_einsum_impl, static_argnums=(1, 2, 3, 4), inline=True)
 
 
 class _Named:
@@ -289,7 +291,7 @@ def _contract_one(x: _Named, summed: Sequence[str], result: str, dtype: Any) -> 
     return x
 
 
-def _contract_two(x, y, summed, result, dtype, precision, dot_general, out_sharding) -> _Named:
+def _contract_two(x, y, summed, result, dtype, precision, dot_general) -> _Named:
     x.drop_broadcast_axes(y)
     y.drop_broadcast_axes(x)
     x_counts, y_counts = Counter(x.names), Counter(y.names)
@@ -314,5 +316,4 @@ def _contract_two(x, y, summed, result, dtype, precision, dot_general, out_shard
         ([x.names.index(n) for n in summed], [y.names.index(n) for n in summed]),
         ([x.names.index(n) for n in batch], [y.names.index(n) for n in batch]),
     )
-    extra = {} if out_sharding is None else {"out_sharding": out_sharding}
-    return _Named(dot_general(x.array, y.array, numbers, precision, preferred_element_type=dtype, **extra), names)
+    return _Named(dot_general(x.array, y.array, numbers, precision, preferred_element_type=dtype), names)

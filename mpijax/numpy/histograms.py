@@ -46,8 +46,6 @@ def bincount(
     >>> jnp.bincount(jnp.array([1, 3, 1, 0]), length=5)
     Array([1, 2, 0, 1, 0], dtype=int32)
     """
-    if out_sharding is not None:
-        raise NotImplementedError("bincount takes no out_sharding: an array lives on one rank")
     x = ensure_arraylike("bincount", x)
     if x.dtype == np.bool_:
         x = lax.convert_element_type(x, np.dtype(np.int32))
@@ -72,7 +70,8 @@ def bincount(
         raise ValueError(
             f"type of weights must match type of x. Got x of shape {x.shape} and weights of shape {shape_of(weights)}"
         )
-    return jnp.zeros(length, dtype_of(weights)).at[jnp.clip(x, 0)].add(weights, mode="drop")
+    counts = jnp.zeros(length, dtype_of(weights)).at[jnp.clip(x, 0)]
+    return counts.add(weights, mode="drop", out_sharding=out_sharding)
 
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.out_sharding import laid_out
 from mpijax.core.trace import typeof
 from mpijax.numpy.ufuncs import conj
 from mpijax.numpy.util import (
@@ -62,9 +63,8 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
         (contracted, ((), ())),
         precision=precision,
         preferred_element_type=dtype,
-        out_sharding=out_sharding,
     )
-    return convert(out, dtype, weak_type)
+    return laid_out(convert(out, dtype, weak_type), out_sharding, "dot")
 
 
 @jit(static_argnames=_STATIC, inline=True)
@@ -103,12 +103,11 @@ def matmul(
         (contracted, (axes.a_batch, axes.b_batch)),
         precision=precision,
         preferred_element_type=dtype,
-        out_sharding=out_sharding,
     )
     out = lax.transpose(out, axes.permutation)
     if axes.restored:
         out = lax.expand_dims(out, axes.restored)
-    return convert(out, dtype, weak_type)
+    return laid_out(convert(out, dtype, weak_type), out_sharding, "matmul")
 
 
 class _matmul_axes:
@@ -264,9 +263,8 @@ def tensordot(
         (contracted, ((), ())),
         precision=precision,
         preferred_element_type=dtype,
-        out_sharding=out_sharding,
     )
-    return convert(out, dtype, weak_type)
+    return laid_out(convert(out, dtype, weak_type), out_sharding, "tensordot")
 
 
 def _tensordot_axes(axes: Any, a: Any, b: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:

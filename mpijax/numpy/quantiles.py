@@ -11,6 +11,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.out_sharding import laid_out
 from mpijax.numpy.util import (
     _where,
     canonical_axes,
@@ -104,10 +105,9 @@ def percentile(
     >>> jnp.percentile(jnp.array([0.0, 10.0, 20.0]), jnp.array([5, 50]))
     Array([ 1., 10.], dtype=float32)
     """
-    if out_sharding is not None:
-        raise NotImplementedError("percentile takes no out_sharding: an array lives on one rank")
     a, q, weights = _percent("percentile", a, q, weights)
-    return quantile(a, q, axis, out, overwrite_input, method, keepdims, weights=weights)
+    out = quantile(a, q, axis, out, overwrite_input, method, keepdims, weights=weights)
+    return laid_out(out, out_sharding, "percentile")
 
 
 @jit(static_argnames=("axis", "overwrite_input", "keepdims", "method"))

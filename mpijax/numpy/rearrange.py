@@ -7,6 +7,7 @@ import operator
 import numpy as np
 
 from mpijax import lax
+from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.arithmetic import remainder, subtract
 from mpijax.numpy.constructors import asarray
 from mpijax.numpy.join import concatenate
@@ -196,6 +197,7 @@ def tile(A, reps):
     return lax.tile(a, reps)
 
 
+@takes_out_sharding
 def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None):
     """Each element (or subarray along an axis) repeated.
 
@@ -207,7 +209,6 @@ def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None
     >>> jnp.repeat(jnp.array([7, 8, 9]), jnp.array([1, 0, 3]))
     Array([7, 9, 9, 9], dtype=int32)
     """
-    del out_sharding
     check_arraylike("repeat", a, *(() if type(repeats) is int else (repeats,)))
     a = asarray(a)
     if axis is None:

@@ -10,6 +10,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax.core import dtypes
 from mpijax.core.errors import ConcretizationTypeError
+from mpijax.core.out_sharding import laid_out
 from mpijax.core.trace import Tracer
 from mpijax.numpy.util import check_arraylike
 from mpijax.ops.indexing import GatherScatterMode
@@ -63,12 +64,12 @@ def _define(
         unit = neutral(data.dtype)
         if bucket_size is None:
             out = jnp.full(shape, unit, dtype=data.dtype)
-            return getattr(out.at[ids], method)(data, **flags)
+            return getattr(out.at[ids], method)(data, **flags, out_sharding=out_sharding)
         buckets = -(-ids.size // bucket_size)
         out = jnp.full((buckets, *shape), unit, dtype=data.dtype)
         where = jnp.arange(ids.shape[0]) // bucket_size, ids
         out = getattr(out.at[where], method)(data, **flags)
-        return getattr(jnp, reduction)(out, axis=0).astype(data.dtype)
+        return laid_out(getattr(jnp, reduction)(out, axis=0).astype(data.dtype), out_sharding, name)
 
     segment.__name__ = segment.__qualname__ = name
     segment.__doc__ = f"""{what} of the elements of each group.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
+from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.constructors import array, asarray
 from mpijax.numpy.join import (  # noqa: F401
     array_split,
@@ -77,6 +78,7 @@ def resolved_shape(old: tuple[int, ...], shape: Any) -> tuple[int, ...]:
     return new
 
 
+@takes_out_sharding
 def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
     """The elements of `a`, in row-major order (column-major for order "F"), in another shape.
 
@@ -89,7 +91,7 @@ def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
     Array([[0, 1, 2],
            [3, 4, 5]], dtype=int32)
     """
-    del copy, out_sharding
+    del copy
     check_arraylike("reshape", a)
     a = asarray(a)
     new = resolved_shape(a.shape, shape)
@@ -301,6 +303,7 @@ def broadcast_arrays(*args):
     return broadcast_together(*ensure_arraylike_tuple("broadcast_arrays", args))
 
 
+@takes_out_sharding
 def broadcast_to(array, shape, *, out_sharding=None):
     """The array broadcast to a shape.
 
@@ -311,7 +314,6 @@ def broadcast_to(array, shape, *, out_sharding=None):
     Array([[1, 2],
            [1, 2]], dtype=int32)
     """
-    del out_sharding
     return _broadcast_to(array, shape)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose
+from mpijax.core.out_sharding import laid_out
 from mpijax.core.primitive import Primitive, registry
 from mpijax.core.trace import typeof
 from mpijax.ops.conv_lowering import lowered
@@ -93,7 +94,7 @@ def conv_general_dilated(
     padding = explicit_padding(*space, window_strides, rhs_dilation, padding)
     if preferred_element_type is not None:
         preferred_element_type = dtypes.check_user_dtype_supported(preferred_element_type, "conv_general_dilated")
-    return conv_general_dilated_p.bind(
+    out = conv_general_dilated_p.bind(
         lhs, rhs,
         window_strides=tuple(window_strides), padding=padding,
         lhs_dilation=tuple(lhs_dilation), rhs_dilation=rhs_dilation,
@@ -101,6 +102,7 @@ def conv_general_dilated(
         feature_group_count=feature_group_count, batch_group_count=batch_group_count,
         precision=canonicalize_precision(precision), preferred_element_type=preferred_element_type, out_sharding=None,
     )  # fmt: skip
+    return laid_out(out, out_sharding, "conv_general_dilated")
 
 
 # ---------------------------------------------------------------- types

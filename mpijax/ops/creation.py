@@ -11,6 +11,7 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Structural
+from mpijax.core.out_sharding import laid_out
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.trace import typeof
 from mpijax.ops.convert import convert
@@ -86,9 +87,8 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sh
            [0, 1, 2]], dtype=int32)
     """
     dtype = dtypes.check_user_dtype_supported(dtype, "broadcasted_iota")
-    return iota_p.bind(
-        dtype=dtype, shape=canonical_shape(shape), dimension=operator.index(dimension), sharding=None
-    )
+    out = iota_p.bind(dtype=dtype, shape=canonical_shape(shape), dimension=operator.index(dimension), sharding=None)
+    return laid_out(out, out_sharding, "broadcasted_iota")
 
 
 def _iota_type(*, dtype, shape, dimension, sharding):

@@ -12,6 +12,7 @@ from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Library
 from mpijax.core.option import values as options
+from mpijax.core.out_sharding import laid_out
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import typeof
 from mpijax.ops.convert import convert
@@ -103,6 +104,7 @@ def dot_general(
         dimension_numbers=dimension_numbers,
         precision=precision,
         preferred_element_type=preferred_element_type,
+        out_sharding=out_sharding,
     )
 
 
@@ -121,6 +123,7 @@ def dot(
       dimension_numbers: `((lhs_contract, rhs_contract), (lhs_batch, rhs_batch))`; the last axis of
         lhs with the first of rhs if None, for operands of one or two axes.
       preferred_element_type: dtype of the result.
+      out_sharding: the layout of the result.
 
     Returns:
       An array with the batch axes, then the other axes of lhs, then those of rhs.
@@ -140,7 +143,7 @@ def dot(
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     if preferred_element_type is not None:
         preferred_element_type = dtypes.check_user_dtype_supported(preferred_element_type, "dot")
-    return dot_general_p.bind(
+    out = dot_general_p.bind(
         lhs,
         rhs,
         dimension_numbers=(
@@ -151,6 +154,7 @@ def dot(
         preferred_element_type=preferred_element_type,
         out_sharding=None,
     )
+    return laid_out(out, out_sharding, "dot_general")
 
 
 def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 from mpijax.core import config, dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Reduction
+from mpijax.core.out_sharding import laid_out
 from mpijax.core.primitive import Primitive, registry
 from mpijax.core.trace import typeof
 from mpijax.ops.binary import div, mul
@@ -128,7 +129,8 @@ def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
     >>> lax.reduce_sum(jnp.array([[1, 2], [4, 3]]), (1,))
     Array([3, 7], dtype=int32)
     """
-    return reduce_sum_p.bind(operand, axes=_axes(operand, axes), out_sharding=out_sharding)
+    out = reduce_sum_p.bind(operand, axes=_axes(operand, axes), out_sharding=None)
+    return laid_out(out, out_sharding, "reduce_sum")
 
 
 def _sum_jvp(primals, tangents, **params):
@@ -259,7 +261,7 @@ def reduce_max(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
     >>> lax.reduce_max(jnp.array([[1, 2], [4, 3]]), (1,))
     Array([2, 4], dtype=int32)
     """
-    return reduce_max_p.bind(operand, axes=_axes(operand, axes))
+    return laid_out(reduce_max_p.bind(operand, axes=_axes(operand, axes)), out_sharding, "reduce_max")
 
 
 def reduce_min(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
@@ -271,7 +273,7 @@ def reduce_min(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
     >>> lax.reduce_min(jnp.array([[1, 2], [4, 3]]), (1,))
     Array([1, 3], dtype=int32)
     """
-    return reduce_min_p.bind(operand, axes=_axes(operand, axes))
+    return laid_out(reduce_min_p.bind(operand, axes=_axes(operand, axes)), out_sharding, "reduce_min")
 
 
 def _extremum_jvp(primitive: Primitive) -> Callable:

@@ -11,6 +11,7 @@ import numpy as np
 
 from mpijax.core.array_api import Array
 from mpijax.core.lowering import Decompose
+from mpijax.core.out_sharding import laid_out
 from mpijax.core.primitive import registry
 from mpijax.core.trace import typeof
 from mpijax.ops.convert import stage
@@ -61,10 +62,10 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding=None) -> Any:
            [1, 2]], dtype=int32)
     """
     if len(sizes) == 0:
-        return stage(operand)
+        return laid_out(stage(operand), out_sharding, "broadcast")
     shape = shape_of(operand)
     dims = tuple(range(len(sizes), len(sizes) + len(shape)))
-    return broadcast_in_dim(operand, tuple(sizes) + shape, dims)
+    return broadcast_in_dim(operand, tuple(sizes) + shape, dims, out_sharding=out_sharding)
 
 
 def broadcast_to(arr: Any, shape: Sequence[int], sharding=None) -> Any:
@@ -78,7 +79,7 @@ def broadcast_to(arr: Any, shape: Sequence[int], sharding=None) -> Any:
     shape = canonical_shape(shape)
     aval = typeof(arr)
     if aval.shape == shape:
-        return stage(arr)
+        return laid_out(stage(arr), sharding, "broadcast_to")
     lead = len(shape) - aval.ndim
     if lead < 0:
         raise ValueError(
@@ -89,7 +90,7 @@ def broadcast_to(arr: Any, shape: Sequence[int], sharding=None) -> Any:
         raise ValueError(
             f"Incompatible types for broadcasting: input type={aval.str_short()} and requested type={wanted}"
         )
-    return broadcast_in_dim(arr, shape, tuple(range(lead, len(shape))))
+    return broadcast_in_dim(arr, shape, tuple(range(lead, len(shape))), out_sharding=sharding)
 
 
 def broadcast_in_dim(
@@ -105,8 +106,9 @@ def broadcast_in_dim(
     """
     shape, dims = canonical_shape(shape), tuple(broadcast_dimensions)
     if isinstance(operand, Array) and operand.shape == shape and dims == tuple(range(len(shape))):  # type: ignore[attr-defined]
-        return operand
-    return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=None)
+        return laid_out(operand, out_sharding, "broadcast_in_dim")
+    out = broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=None)
+    return laid_out(out, out_sharding, "broadcast_in_dim")
 
 
 def broadcast_to_rank(x: Any, rank: int) -> Any:
@@ -217,9 +219,10 @@ def reshape(
     if dims == tuple(range(len(shape))):
         dims = None
     if shape and shape == new_sizes and dims is None and isinstance(operand, Array):
-        return operand
+        return laid_out(operand, out_sharding, "reshape")
     primitive = reshape_p if dims is None else reshape_permuted_p
-    return primitive.bind(operand, new_sizes=new_sizes, dimensions=dims, sharding=None)
+    out = primitive.bind(operand, new_sizes=new_sizes, dimensions=dims, sharding=None)
+    return laid_out(out, out_sharding, "reshape")
 
 
 def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:

@@ -22,12 +22,6 @@ def sampler_dtype(fun_name: str, dtype: Any, default: type, kind: type = np.floa
     return dtype
 
 
-def refuse_sharding(out_sharding: Any) -> None:
-    """Raise NotImplementedError for a layout that splits an axis, as the type of an array never does."""
-    if out_sharding is not None and any(axes is not None for axes in getattr(out_sharding, "spec", (out_sharding,))):
-        raise NotImplementedError("samplers take no out_sharding: an array lives on one rank")
-
-
 def check_shape(fun_name: str, shape: Sequence[int], *param_shapes: tuple[int, ...]) -> None:
     """Raise ValueError unless parameters of the given shapes broadcast to `shape`."""
     if not param_shapes:

@@ -11,6 +11,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.util import (
     canonical_axis,
     canonical_shape,
@@ -21,13 +22,14 @@ from mpijax.numpy.util import (
     static,
 )
 from mpijax.ops.random import random_bits
-from mpijax.random.arguments import check_shape, refuse_sharding
+from mpijax.random.arguments import check_shape
 from mpijax.random.continuous import gumbel
 from mpijax.random.keys import check_key, split_key
 from mpijax.random.uniform import randint, uniform
 from mpijax.transforms.jit import jit
 
 
+@takes_out_sharding
 def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None) -> Any:
     """`x` in random order along `axis`.
 
@@ -42,7 +44,6 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, o
     """
     key, _ = check_key("permutation", key)
     check_arraylike("permutation", x)
-    refuse_sharding(out_sharding)
     ndim = len(shape_of(x))
     axis = canonical_axis(axis, ndim or 1)
     if not ndim:
@@ -137,6 +138,7 @@ def _by_probability(key, p, count, shape, replace, mode):
     return lax.top_k(noisy, k=math.prod(shape))[1].astype(int)
 
 
+@takes_out_sharding
 def categorical(
     key: Any,
     logits: Any,
@@ -162,7 +164,6 @@ def categorical(
     """
     key, _ = check_key("categorical", key)
     check_arraylike("categorical", logits)
-    refuse_sharding(out_sharding)
     logits = jnp.asarray(logits)
     batch_shape = tuple(np.delete(logits.shape, axis).tolist())
     if shape is None:

@@ -11,13 +11,13 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.option import values as options
+from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.util import canonical_shape, promote_dtypes_inexact, scalar_like, shape_of
 from mpijax.ops.random import random_bits
 from mpijax.random.arguments import (
     broadcast_shape,
     check_castable,
     check_shape,
-    refuse_sharding,
     sampler_dtype,
 )
 from mpijax.random.keys import check_key, split_key
@@ -25,6 +25,7 @@ from mpijax.random.uniform import _uniform, bernoulli, uniform
 from mpijax.transforms.jit import jit
 
 
+@takes_out_sharding
 def normal(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Normal with mean 0 and variance 1 (for complex dtypes, 1/2 of it in each part).
 
@@ -35,7 +36,6 @@ def normal(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_shardi
     """
     key, _ = check_key("normal", key)
     dtype = sampler_dtype("normal", dtype, float, np.inexact)
-    refuse_sharding(out_sharding)
     return _normal(key, canonical_shape(shape), dtype)
 
 
@@ -58,6 +58,7 @@ def _normal_real(key, shape, dtype):
     return lax.mul(np.array(np.sqrt(2), dtype), lax.erf_inv(u))
 
 
+@takes_out_sharding
 def truncated_normal(
     key: Any,
     lower: Any,
@@ -80,7 +81,6 @@ def truncated_normal(
     """
     shape = None if shape is None else canonical_shape(shape)
     key, _ = check_key("truncated_normal", key)
-    refuse_sharding(out_sharding)
     dtype = sampler_dtype("truncated_normal", dtype, float)
     return _truncated_normal(key, lower, upper, shape, dtype)
 
@@ -104,6 +104,7 @@ def _truncated_normal(key, lower, upper, shape, dtype):
     )
 
 
+@takes_out_sharding
 def _standard(name: str, doc: str, draw: Any, shown: str) -> Any:
     """A sampler without parameters from `draw(key, shape, dtype)`, which is jitted under the name of
     `draw`. `shown` is what its example prints."""
@@ -112,7 +113,6 @@ def _standard(name: str, doc: str, draw: Any, shown: str) -> Any:
     def sampler(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
         key, _ = check_key(name, key)
         dtype = sampler_dtype(name, dtype, float)
-        refuse_sharding(out_sharding)
         return jitted(key, canonical_shape(shape), dtype)
 
     sampler.__name__ = sampler.__qualname__ = name
@@ -166,6 +166,7 @@ cauchy = _standard("cauchy", "Cauchy: density 1 / (π (x² + 1)).", _cauchy, "[ 
 maxwell = _standard("maxwell", "Length of a vector of three standard normals.", _maxwell, "[2.631, 0.991]")
 
 
+@takes_out_sharding
 def gumbel(
     key: Any,
     shape: Sequence[int] = (),
@@ -191,7 +192,6 @@ def gumbel(
         mode = "high" if options.jax_high_dynamic_range_gumbel else "low"
     if mode not in ("highest", "high", "low"):
         raise ValueError(f"Must provide valid mode for gumbel got: {mode}")
-    refuse_sharding(out_sharding)
     return _gumbel(key, canonical_shape(shape), dtype, mode)
 
 
@@ -265,6 +265,7 @@ def _double_sided_maxwell(key, loc, scale, shape, dtype):
     return rademacher(sign_key, shape=shape, dtype=dtype) * values * scale + loc
 
 
+@takes_out_sharding
 def rademacher(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """1 or -1, equally likely. The dtype is int by default.
 
@@ -275,7 +276,6 @@ def rademacher(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sh
     """
     key, _ = check_key("rademacher", key)
     dtype = dtypes.check_user_dtype_supported(int if dtype is None else dtype)
-    refuse_sharding(out_sharding)
     return _rademacher(key, canonical_shape(shape), dtype)
 
 
@@ -304,6 +304,7 @@ def _weibull_min(key, scale, concentration, shape, dtype):
     return jnp.power(-jnp.log1p(-u), 1.0 / concentration) * scale
 
 
+@takes_out_sharding
 def pareto(key: Any, b: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Pareto: density b / x^(b+1) for x > 1.
 
@@ -316,7 +317,6 @@ def pareto(key: Any, b: Any, shape: Sequence[int] | None = None, dtype: Any = No
     dtype = sampler_dtype("pareto", dtype, float)
     shape = broadcast_shape("pareto", shape, b)
     check_castable("pareto", dtype, b)
-    refuse_sharding(out_sharding)
     return _pareto(key, b, shape, dtype)
 
 
@@ -326,6 +326,7 @@ def _pareto(key, b, shape, dtype):
     return lax.exp(exponential(key, shape, dtype) / b)
 
 
+@takes_out_sharding
 def rayleigh(
     key: Any, scale: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
@@ -340,7 +341,6 @@ def rayleigh(
     dtype = sampler_dtype("rayleigh", dtype, float)
     shape = broadcast_shape("rayleigh", shape, scale)
     check_castable("rayleigh", dtype, scale)
-    refuse_sharding(out_sharding)
     return _rayleigh(key, scale, shape, dtype)
 
 
@@ -352,6 +352,7 @@ def _rayleigh(key, scale, shape, dtype):
     return lax.mul(scale, lax.sqrt(lax.mul(log_u, scalar_like(scale, -2))))
 
 
+@takes_out_sharding
 def wald(
     key: Any, mean: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
@@ -366,7 +367,6 @@ def wald(
     dtype = sampler_dtype("wald", dtype, float)
     shape = broadcast_shape("wald", shape, mean)
     check_castable("wald", dtype, mean)
-    refuse_sharding(out_sharding)
     return _wald(key, mean, shape, dtype)
 
 
@@ -385,6 +385,7 @@ def _wald(key, mean, shape, dtype):
     return lax.select(lax.le(z, mean / (mean + x)), x, mean_squared / x)
 
 
+@takes_out_sharding
 def triangular(
     key: Any,
     left: Any,
@@ -407,7 +408,6 @@ def triangular(
     dtype = sampler_dtype("triangular", dtype, float)
     shape = broadcast_shape("triangular", shape, left, mode, right)
     check_castable("triangular", dtype, left, mode, right)
-    refuse_sharding(out_sharding)
     return _triangular(key, left, mode, right, shape, dtype)
 
 
@@ -426,6 +426,7 @@ def _triangular(key, left, mode, right, shape, dtype):
 _ONE = np.float32(1)
 
 
+@takes_out_sharding
 def lognormal(
     key: Any,
     sigma: Any = _ONE,
@@ -445,7 +446,6 @@ def lognormal(
     dtype = sampler_dtype("lognormal", dtype, float, np.inexact)
     shape = broadcast_shape("lognormal", shape, sigma)
     check_castable("lognormal", dtype, sigma)
-    refuse_sharding(out_sharding)
     return _lognormal(key, sigma, shape, dtype)
 
 
@@ -455,6 +455,7 @@ def _lognormal(key, sigma, shape, dtype):
     return lax.exp(normal(key, shape, dtype) * sigma)
 
 
+@takes_out_sharding
 def geometric(
     key: Any, p: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
@@ -468,7 +469,6 @@ def geometric(
     key, _ = check_key("geometric", key)
     dtype = sampler_dtype("geometric", dtype, int, np.integer)
     shape = broadcast_shape("geometric", shape, p)
-    refuse_sharding(out_sharding)
     return _geometric(key, p, shape, dtype)
 
 

@@ -10,9 +10,10 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.util import canonical_shape, check_arraylike, promote_dtypes_inexact, scalar_like, shape_of
 from mpijax.ops.random import threefry_prng_impl
-from mpijax.random.arguments import check_shape, refuse_sharding, sampler_dtype
+from mpijax.random.arguments import check_shape, sampler_dtype
 from mpijax.random.keys import check_key, split_key
 from mpijax.random.uniform import uniform
 from mpijax.transforms.jit import jit
@@ -20,6 +21,7 @@ from mpijax.transforms.jit import jit
 _F32 = np.dtype(np.float32)
 
 
+@takes_out_sharding
 def poisson(
     key: Any, lam: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
@@ -40,7 +42,6 @@ def poisson(
     if impl is not threefry_prng_impl:
         raise NotImplementedError(f"`poisson` is only implemented for the threefry2x32 RNG, not {impl}")
     shape = shape_of(lam) if shape is None else canonical_shape(shape)
-    refuse_sharding(out_sharding)
     lam = lax.convert_element_type(jnp.broadcast_to(lam, shape), _F32)
     return _poisson(key, lam, shape, dtype)
 

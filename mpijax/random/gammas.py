@@ -9,13 +9,13 @@ from typing import Any
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.util import canonical_shape, scalar_like, shape_of, static
 from mpijax.ops.random_gamma import random_gamma_p
 from mpijax.random.arguments import (
     broadcast_shape,
     check_castable,
     check_shape,
-    refuse_sharding,
     sampler_dtype,
 )
 from mpijax.random.continuous import exponential, normal, rademacher
@@ -27,6 +27,7 @@ def _optional_shape(shape: Sequence[int] | None) -> tuple[int, ...] | None:
     return None if shape is None else canonical_shape(shape)
 
 
+@takes_out_sharding
 def gamma(
     key: Any, a: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
@@ -43,10 +44,10 @@ def gamma(
     """
     key, _ = check_key("gamma", key)
     dtype = sampler_dtype("gamma", dtype, float)
-    refuse_sharding(out_sharding)
     return _gamma(key, a, shape=_optional_shape(shape), dtype=dtype)
 
 
+@takes_out_sharding
 def loggamma(
     key: Any, a: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
@@ -59,7 +60,6 @@ def loggamma(
     """
     key, _ = check_key("loggamma", key)
     dtype = sampler_dtype("gamma", dtype, float)
-    refuse_sharding(out_sharding)
     return _gamma(key, a, shape=_optional_shape(shape), dtype=dtype, log_space=True)
 
 
@@ -75,6 +75,7 @@ def _gamma(key, a, shape, dtype, log_space=False):
     return random_gamma_p.bind(key, a, log_space=log_space)
 
 
+@takes_out_sharding
 def beta(
     key: Any, a: Any, b: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
@@ -89,7 +90,6 @@ def beta(
     dtype = sampler_dtype("beta", dtype, float)
     check_castable("beta", dtype, a, b)
     shape = broadcast_shape("beta", shape, a, b)
-    refuse_sharding(out_sharding)
     return _beta(key, a, b, shape, dtype)
 
 
@@ -104,6 +104,7 @@ def _beta(key, a, b, shape, dtype):
     return a / (a + b)
 
 
+@takes_out_sharding
 def dirichlet(
     key: Any, alpha: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
@@ -120,7 +121,6 @@ def dirichlet(
     """
     key, _ = check_key("dirichlet", key)
     dtype = sampler_dtype("dirichlet", dtype, float)
-    refuse_sharding(out_sharding)
     return _dirichlet(key, alpha, _optional_shape(shape), dtype)
 
 
@@ -139,6 +139,7 @@ def _dirichlet(key, alpha, shape, dtype):
     return softmax(loggamma(key, alpha, shape + sizes[-1:], dtype), -1)
 
 
+@takes_out_sharding
 def chisquare(
     key: Any, df: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
@@ -153,17 +154,17 @@ def chisquare(
     dtype = sampler_dtype("chisquare", dtype, float)
     shape = broadcast_shape("chisquare", shape, df)
     check_castable("chisquare", dtype, df)
-    refuse_sharding(out_sharding)
-    return _chisquare(key, df, shape, dtype, None)
+    return _chisquare(key, df, shape, dtype)
 
 
-@jit(static_argnums=(2, 3, 4))
-def _chisquare(key, df, shape, dtype, out_sharding):
+@jit(static_argnums=(2, 3))
+def _chisquare(key, df, shape, dtype):
     df = lax.convert_element_type(df, dtype)
     two = scalar_like(df, 2)
     return lax.mul(jnp.exp(loggamma(key, lax.div(df, two), shape, dtype)), two)
 
 
+@takes_out_sharding
 def f(
     key: Any,
     dfnum: Any,
@@ -184,13 +185,12 @@ def f(
     key, _ = check_key("f", key)
     dtype = sampler_dtype("f", dtype, float)
     shape = broadcast_shape("f", shape, dfnum, dfden)
-    refuse_sharding(out_sharding)
     check_castable("f", dtype, dfnum, dfden)
-    return _f(key, dfnum, dfden, shape, dtype, None)
+    return _f(key, dfnum, dfden, shape, dtype)
 
 
-@jit(static_argnums=(3, 4, 5))
-def _f(key, dfnum, dfden, shape, dtype, out_sharding):
+@jit(static_argnums=(3, 4))
+def _f(key, dfnum, dfden, shape, dtype):
     dfden, dfnum = lax.convert_element_type(dfden, dtype), lax.convert_element_type(dfnum, dtype)
     key_below, key_above = split_key(key)
     above, below = chisquare(key_above, dfnum, shape, dtype), chisquare(key_below, dfden, shape, dtype)
@@ -202,6 +202,7 @@ def _spread(x: Any, shape: tuple[int, ...]) -> Any:
     return x if not x.ndim else lax.broadcast_to_rank(x, len(shape))
 
 
+@takes_out_sharding
 def t(key: Any, df: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Student's t with `df` degrees of freedom.
 
@@ -213,7 +214,6 @@ def t(key: Any, df: Any, shape: Sequence[int] | None = None, dtype: Any = None, 
     key, _ = check_key("t", key)
     dtype = sampler_dtype("t", dtype, float)
     shape = broadcast_shape("t", shape, df)
-    refuse_sharding(out_sharding)
     check_castable("t", dtype, df)
     return _t(key, df, shape, dtype)
 
@@ -227,6 +227,7 @@ def _t(key, df, shape, dtype):
     return n * jnp.sqrt(half / gamma(key_gamma, half, shape, dtype))
 
 
+@takes_out_sharding
 def generalized_normal(
     key: Any, p: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
@@ -240,7 +241,6 @@ def generalized_normal(
     shape = canonical_shape(shape)
     key, _ = check_key("generalized_normal", key)
     dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype)
-    refuse_sharding(out_sharding)
     return _generalized_normal(key, p, shape, dtype)
 
 
@@ -251,6 +251,7 @@ def _generalized_normal(key, p, shape, dtype):
     return rademacher(keys[1], shape, dtype) * g ** (1 / p)
 
 
+@takes_out_sharding
 def ball(
     key: Any, d: int, p: Any = 2, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
@@ -268,7 +269,6 @@ def ball(
     key, _ = check_key("ball", key)
     dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype)
     d = static(d, "The error occurred in jax.random.ball()", operator.index)
-    refuse_sharding(out_sharding)
     return _ball(key, p, d, shape, dtype)
 
 

@@ -10,13 +10,15 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.config import numpy_rank_promotion
+from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.util import canonical_shape, promote_dtypes_inexact, static
-from mpijax.random.arguments import check_shape, refuse_sharding, sampler_dtype
+from mpijax.random.arguments import check_shape, sampler_dtype
 from mpijax.random.continuous import normal
 from mpijax.random.keys import check_key
 from mpijax.transforms.jit import jit
 
 
+@takes_out_sharding
 def multivariate_normal(
     key: Any,
     mean: Any,
@@ -45,7 +47,6 @@ def multivariate_normal(
     if method not in ("svd", "eigh", "cholesky"):
         raise ValueError(f"method must be one of {{'svd', 'eigh', 'cholesky'}}; got {method!r}")
     dtype = sampler_dtype("multivariate_normal", mean.dtype if dtype is None else dtype, float)
-    refuse_sharding(out_sharding)
     return _multivariate_normal(key, mean, cov, None if shape is None else canonical_shape(shape), dtype, method)
 
 
@@ -80,6 +81,7 @@ def _square_root(cov: Any, method: str) -> Any:
     return jnp.linalg.cholesky(cov)
 
 
+@takes_out_sharding
 def orthogonal(
     key: Any,
     n: int,
@@ -107,7 +109,6 @@ def orthogonal(
     where = "The error occurred in jax.random.orthogonal()"
     n = static(n, where, operator.index)
     columns = n if m is None else static(m, where, operator.index)
-    refuse_sharding(out_sharding)
     return _orthogonal(key, n, columns, shape, dtype)
 
 

@@ -10,15 +10,17 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.util import canonical_shape, check_arraylike, dtype_of, scalar_like, shape_of
 from mpijax.ops.random import random_bits
-from mpijax.random.arguments import check_shape, refuse_sharding, sampler_dtype
+from mpijax.random.arguments import check_shape, sampler_dtype
 from mpijax.random.keys import check_key, split_key
 from mpijax.transforms.jit import jit
 
 _UINT = {8: np.dtype(np.uint8), 16: np.dtype(np.uint16), 32: np.dtype(np.uint32), 64: np.dtype(np.uint64)}
 
 
+@takes_out_sharding
 def bits(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Uniform random bits.
 
@@ -34,10 +36,10 @@ def bits(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding
     dtype = dtypes.default_uint_dtype() if dtype is None else dtypes.check_user_dtype_supported(dtype)
     if not dtypes.issubdtype(dtype, np.unsignedinteger):
         raise ValueError(f"dtype argument to `bits` must be an unsigned int dtype, got {dtype}")
-    refuse_sharding(out_sharding)
     return random_bits(key, bit_width=dtype.itemsize * 8, shape=canonical_shape(shape))
 
 
+@takes_out_sharding
 def uniform(
     key: Any,
     shape: Sequence[int] = (),
@@ -60,7 +62,6 @@ def uniform(
     """
     key, _ = check_key("uniform", key)
     dtype = sampler_dtype("uniform", dtype, float)
-    refuse_sharding(out_sharding)
     return _uniform(key, minval, maxval, canonical_shape(shape), dtype)
 
 
@@ -85,6 +86,7 @@ def _uniform(key, minval, maxval, shape, dtype):
     return lax.max(minval, lax.reshape(floats * (maxval - minval) + minval, shape))
 
 
+@takes_out_sharding
 def randint(
     key: Any, shape: Sequence[int], minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
@@ -102,7 +104,6 @@ def randint(
     key, _ = check_key("randint", key)
     dtype = dtypes.check_user_dtype_supported(int if dtype is None else dtype)
     shape = canonical_shape(shape)
-    refuse_sharding(out_sharding)
     if not dtypes.issubdtype(dtype, np.integer):
         raise TypeError(f"randint only accepts integer dtypes, got {dtype}")
     info = dtypes.iinfo(dtype)
@@ -151,6 +152,7 @@ def _randint(key, minval, maxval, shape, dtype):
     return lax.add(minval, lax.convert_element_type(lax.rem(offset, span), dtype))
 
 
+@takes_out_sharding
 def bernoulli(
     key: Any, p: Any = 0.5, shape: Sequence[int] | None = None, mode: str = "low", *, out_sharding: Any = None
 ) -> Any:
@@ -169,7 +171,6 @@ def bernoulli(
         raise ValueError(f"got mode={mode!r}, expected 'high' or 'low'")
     shape = None if shape is None else canonical_shape(shape)
     key, _ = check_key("bernoulli", key)
-    refuse_sharding(out_sharding)
     dtype = dtype_of(p)
     if not dtypes.issubdtype(dtype, np.floating):
         raise TypeError(f"bernoulli probability `p` must have a floating dtype, got {dtype}.")

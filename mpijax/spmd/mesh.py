@@ -97,6 +97,10 @@ class PartitionSpec:
         """The array axes that stay split as they are."""
         return frozenset(i for i, p in enumerate(self._parts) if p is UNCONSTRAINED)
 
+    def padded(self, ndim: int) -> PartitionSpec:
+        """This one with an entry for each of `ndim` array axes."""
+        return PartitionSpec(*self._parts, *[None] * (ndim - len(self._parts)))
+
     def axes_of(self, dim: int) -> tuple:
         """The mesh axes that array axis `dim` is split over."""
         if dim >= len(self._parts) or self._parts[dim] is None or self._parts[dim] is UNCONSTRAINED:
@@ -181,6 +185,11 @@ class Mesh:
 
         mine = self.local_devices
         return len(mine) == self.size > 0 and (self.size > 1 or mine[0] is not local_devices()[0])
+
+    @cached_property
+    def is_explicit(self) -> bool:
+        """Whether layouts over it say of every array axis what it is split over: some of its axes are Explicit."""
+        return AxisType.Explicit in self.axis_types
 
     @cached_property
     def abstract_mesh(self) -> Any:

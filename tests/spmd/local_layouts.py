@@ -1,0 +1,132 @@
+"""Layouts asked for by `out_sharding`, `auto_axes` and `explicit_axes`, beside the real JAX over four devices.
+
+Run by test_local_devices.py.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from spmd.local_devices import OURS, REAL, V, X
+
+BOTH = pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+
+
+def grid(s, kind="Explicit"):
+    kinds = (getattr(s.jax.sharding.AxisType, kind),) * 2
+    return s.jax.set_mesh(s.jax.make_mesh((2, 2), ("i", "j"), axis_types=kinds))
+
+
+def put(s, x, *spec):
+    return s.jax.device_put(x, s.P(*spec))
+
+
+def keyed(name, *args, **options):
+    return lambda s: getattr(s.random, name)(s.random.key(3), *args, **options, out_sharding=s.P("i", "j"))
+
+
+RESULTS = {
+    "zeros": lambda s: s.jnp.zeros((4, 2), out_sharding=s.P("i", None)),
+    "arange": lambda s: s.jnp.arange(4, out_sharding=s.P("j")),
+    "iota": lambda s: s.lax.broadcasted_iota(np.int32, (4, 2), 0, out_sharding=s.P("j")),
+    "broadcast": lambda s: s.jnp.broadcast_to(put(s, V, "i"), (2, 8), out_sharding=s.P("j", "i")),
+    "reshape": lambda s: s.jnp.reshape(put(s, X, "i", None), (32,), out_sharding=s.P("i")),
+    "ravel method": lambda s: put(s, X, "i", None).ravel(out_sharding=s.P("i")),
+    "dot": lambda s: s.jnp.dot(put(s, X, "i", "j"), put(s, X.T, "j", None), out_sharding=s.P("i")),
+    "einsum": lambda s: s.jnp.einsum("ab,cb->ca", put(s, X, "i", "j"), put(s, X, None, "j"), out_sharding=s.P(None, "i")),
+    "get": lambda s: put(s, X, "i", None).at[np.array([3, 0])].get(out_sharding=s.P(None, "j")),
+    "set": lambda s: put(s, X, "i", "j").at[np.array([3, 0])].set(1.0, out_sharding=s.P("i", "j")),
+    "uniform": keyed("uniform", (4, 2)),
+    "normal": keyed("normal", (4, 2)),
+    "randint": keyed("randint", (4, 2), 0, 9),
+    "initializer": lambda s: s.jax.nn.initializers.ones(s.random.key(3), (4, 2), out_sharding=s.P("i")),
+    "auto": lambda s: s.jax.sharding.auto_axes(lambda a: a @ a.T, out_sharding=s.P("j", None))(put(s, X, "i", "j")),
+    "auto at the call": lambda s: s.jax.sharding.auto_axes(s.jnp.sin)(put(s, V, "i"), out_sharding=s.P("j")),
+    "sum": lambda s: put(s, X, "i", "j").sum(1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(RESULTS))
+def test_results_lie_as_asked(name):
+    found = []
+    for s in (OURS, REAL):
+        with grid(s):
+            out = RESULTS[name](s)
+            found.append((tuple(out.sharding.spec), np.asarray(out)))
+    (ours, mine), (real, theirs) = found
+    assert ours == real
+    np.testing.assert_allclose(mine, theirs, rtol=1e-5)
+
+
+def kinds(s):
+    mesh = s.jax.sharding.get_abstract_mesh()
+    return mesh.auto_axes, mesh.explicit_axes
+
+
+def test_types_of_axes_while_a_function_runs():
+    found = []
+    for s in (OURS, REAL):
+        seen = []
+
+        def f(x, s=s, seen=seen):
+            seen.append(kinds(s))
+            return x
+
+        with grid(s):
+            s.jax.sharding.auto_axes(f, axes="j", out_sharding=s.P("i"))(put(s, V, "i"))
+            s.jax.jit(s.jax.sharding.auto_axes(f, out_sharding=s.P("i")))(put(s, V, "i"))
+            seen.append(kinds(s))
+        with grid(s, "Auto"):
+            out = s.jax.jit(s.jax.sharding.explicit_axes(f, in_sharding=s.P("j")))(V)
+            seen += [kinds(s), tuple(out.sharding.spec)]
+        with s.jax.sharding.use_abstract_mesh(s.jax.sharding.AbstractMesh((8,), ("k",))):
+            seen.append(s.jax.sharding.get_abstract_mesh().shape_tuple)
+        found.append(seen)
+    assert found[0] == found[1]
+
+
+def without_layout(s):
+    with grid(s):
+        return s.jax.sharding.auto_axes(lambda x: x)(V)
+
+
+def without_mesh(s):
+    return s.jax.sharding.explicit_axes(lambda x: x, in_sharding=s.P("i"))(V)
+
+
+def of_another_mesh(s):
+    layout = s.NamedSharding(s.line, s.P("i"))
+    with grid(s):
+        return s.jax.sharding.auto_axes(lambda x: x, out_sharding=layout)(V)
+
+
+def of_another_size(s):
+    def mesh(n):
+        return s.jax.sharding.use_abstract_mesh(s.jax.sharding.AbstractMesh((n,), ("k",)))
+
+    with mesh(2), mesh(4):
+        pass
+
+
+def over_mapped_axes(s):
+    f = s.jax.sharding.auto_axes(lambda x: x, out_sharding=s.P())
+    with grid(s):
+        return s.jax.jit(s.jax.shard_map(f, in_specs=s.P("i"), out_specs=s.P("i")))(put(s, V, "i"))
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("f", "error", "text"),
+    [
+        (without_layout, TypeError, "Missing required keyword argument: 'out_sharding'"),
+        (without_mesh, ValueError, "Context mesh cannot be empty"),
+        (of_another_mesh, ValueError, "mesh"),
+        (of_another_size, ValueError, "cannot change the size of the mesh"),
+        (over_mapped_axes, NotImplementedError, "Manual"),
+        (lambda s: s.jax.sharding.use_abstract_mesh(s.line), ValueError, "Expected mesh of type"),
+        (lambda s: s.random.normal(s.random.key(0), (8,), out_sharding=s.P("i")), (RuntimeError, ValueError), "mesh"),
+    ],
+)
+def test_refused(s, f, error, text):
+    with pytest.raises(error, match=text):
+        f(s)
