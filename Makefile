@@ -50,8 +50,9 @@ test-many: ready-test
 	$(call MPI_TESTS,64) --timeout=3000 tests/runtime/test_mpi.py
 	$(call MPI_TESTS,64) --timeout=3000 --slow tests/mpi/test_matrix.py -k "test_matrix and float32"
 
+# On all cores too: a test that starts ranks shares them with the others.
 test-slow: ready-test
-	$(PYTEST) --slow -m slow
+	$(PYTEST) --slow -m slow -n auto --dist worksteal
 
 bench: ready-bench
 	$(PY) -m bench
