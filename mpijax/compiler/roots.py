@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mpijax.compiler.gemm import product_operand, view_base
-from mpijax.compiler.graph import Graph, Node, Value
+from mpijax.compiler.graph import UPDATES, Graph, Node, Value
 from mpijax.compiler.views import is_view, keeps_layout
 from mpijax.core.lowering import Cumulative, Elementwise, Library, Structural
 
@@ -26,6 +26,9 @@ def node_cost(node: Node) -> int:
 # Values made of parts that one expression may read; what reads more gets memory on the way.
 MAX_PIECES = 24
 _PIECES = {"pad", "concatenate", "static_update"}
+_IN_PLACE = UPDATES - {"pad", "concatenate"}
+# How much larger than a part at a fixed place an array must be for the part to have memory before it is written.
+PART = 8
 
 
 class Roots:
@@ -51,6 +54,8 @@ class Roots:
         self.order = {id(node): k for k, node in enumerate(graph.nodes)}
         outputs = {id(v) for v in graph.outputs}
         for node in graph.nodes:
+            if isinstance(node.primitive.lower, Structural) and node.primitive.lower.kind in _IN_PLACE:
+                self._store_parts(node, outputs)
             if made_of_parts(node):
                 node.kind = "update" if id(node) in refused or not self._as_expression(node, outputs) else "map"
             if node.kind != "map":
@@ -73,6 +78,35 @@ class Roots:
                 self.aliases[id(v)] = base
             else:
                 self._store(v)
+
+    def _store_parts(self, node: Node, outputs: set[int]) -> None:
+        """Give memory to what an update writes if it is computed from the array that is updated.
+
+        Then the array is not read any more when it is written, which can be done in its own memory: in a loop
+        `a.at[i].set(a[i - 1])` moves one element, not the array.
+        """
+        array = node.inputs[0]
+        parts = [v for v in node.inputs[1:] if self._is_computed_from(v, array)]
+        if sum(v.nbytes for v in parts) * (PART if made_of_parts(node) else 1) > array.nbytes:
+            return
+        new = {id(v) for v in parts} - self.ids
+        self.ids |= new
+        if not self._dies_in(array, node, outputs):
+            self.ids -= new
+
+    def _is_computed_from(self, v: Value, array: Value) -> bool:
+        """Whether reading an element of `v` reads elements of `array`."""
+        seen: set[int] = set()
+        stack = [v]
+        while stack:
+            u = stack.pop()
+            if u is array:
+                return True
+            if id(u) in seen or u.producer is None or id(u) in self.ids or u.producer.kind != "map":
+                continue
+            seen.add(id(u))
+            stack.extend(u.producer.inputs)
+        return False
 
     def _as_expression(self, node: Node, outputs: set[int]) -> bool:
         """Whether an operation made of parts is read through predicates instead of written part by part."""
