@@ -13,6 +13,8 @@ import numpy as np
 from mpijax.scalar import narrow
 from mpijax.scalar.types import FLOAT32, FLOAT64, Scalar, info
 
+INT32 = np.dtype(np.int32)
+
 if TYPE_CHECKING:
     from mpijax.scalar.builder import Builder
 
@@ -48,10 +50,32 @@ def _to_integer(b: Builder, x: Scalar, dtype: np.dtype) -> Scalar:
         if target.bits < source.bits:
             return b.cast("trunc", x, dtype)
         return b.cast("sext" if source.kind == "i" else "zext", x, dtype)
+    if target.bits in (8, 16) or (target.bits == 32 and target.kind == "i"):
+        return _saturated(b, x, dtype)
     name = "fptosi" if target.kind == "i" else "fptoui"
     result, operand = b.vector(target.compute), b.vector(source.compute)
     overload = f"{b._suffix(target.compute)}.{b._suffix(source.compute)}"
     return Scalar(dtype, b.call(f"llvm.{name}.sat.{overload}", result, [(operand, x.ir)]))
+
+
+def _saturated(b: Builder, x: Scalar, dtype: np.dtype) -> Scalar:
+    """A float as an integer that 32 bits with a sign hold: clamped before, in instructions that there are for vectors.
+
+    LLVM's own saturating conversions are done lane by lane.
+    """
+    wide = FLOAT64 if info(x.dtype).compute == "double" else FLOAT32
+    value = Scalar(wide, x.ir)
+    ends = np.iinfo(dtype)
+    low, high = b.const(ends.min, wide), b.const(ends.max, wide)
+    clamped = b.select(b.compare("ge", value, low), value, low)
+    above = b.compare("ge", clamped, high)
+    if int(wide.type(ends.max)) == ends.max:
+        number = b.cast("fptosi", b.select(above, high, clamped), INT32)
+    else:  # the largest integer is no float: 2^31, which `high` is, has to become it
+        number = b.cast("fptosi", b.select(above, b.const(0, wide), clamped), INT32)
+        number = b.select(above, b.const(ends.max, INT32), number)
+    number = b.select(b.is_nan(value), b.const(0, INT32), number)
+    return Scalar(dtype, number.ir) if dtype.itemsize == 4 else b.cast("trunc", number, dtype)
 
 
 def _to_float(b: Builder, x: Scalar, dtype: np.dtype) -> Scalar:
