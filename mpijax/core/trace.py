@@ -697,7 +697,8 @@ def _creation(tracer: Tracer | None) -> str:
     """The line on which a value was computed, if it has been written down, as a sentence."""
     if type(tracer) is not JitTracer:
         return ""
-    made = [e.source for e in tracer._trace.eqns if tracer.atom in e.outvars]
+    trace: Any = tracer._trace
+    made = [e.source for e in trace.eqns if tracer.atom in e.outvars]
     return f" The leaked intermediate value was created on line {made[0]}." if made else ""
 
 

@@ -451,7 +451,7 @@ def test_names_of_functions_that_make_jaxprs():
 
 def test_transposes_go_into_and_out_of_jit():
     for J in (OURS, THEIRS):
-        transposed = J.jit(lambda c: J.linear_transpose(lambda x: c * x, 1.0))(2.0)
+        transposed = J.jit(lambda c, J=J: J.linear_transpose(lambda x: c * x, 1.0))(2.0)
         assert J.jit(lambda f, x: f(x))(transposed, 3.0) == (6.0,)
 
 
