@@ -1,6 +1,6 @@
 """Counts of `alltoallv`: what a rank sends to another one must be what that one expects, and MPI does not say if not.
 
-The counts differ between ranks, so the guard's hash does not have them. Where a schedule with such exchanges is compared
+The counts differ between ranks, so the guard's hash leaves them out. Where a schedule with such exchanges is compared
 for the first time, each rank also sends its counts to each other one.
 """
 

@@ -2,7 +2,7 @@
 
 Two receives, a receive here and a collective there, a ring of receives each from the left neighbour: nobody can go on.
 An operation counts only where it is certain whom it waits for, so some rings are left to the warnings of the watchdog,
-and so are ranks in which another thread might communicate.
+and so are ranks in which another thread might communicate: MPI allows it, and there is one.
 """
 
 from __future__ import annotations
@@ -36,12 +36,18 @@ class Suspicion:
 
     def confirmed(self, now: float) -> str:
         """What the ranks of a ring with this one wait in, if that is certain; ''."""
-        ring = _ring()
+        ring = _ring(certain=True)
         seen = [(wait.rank, wait.number) for wait in ring]
         if seen != self.seen or now - self.looked > PAUSED:
             self.seen, self.since = seen, now
         self.looked = now
         return _told(ring) if ring and now - self.since > STUCK else ""
+
+
+def ring() -> str:
+    """``rank 0 for rank 2, rank 2 for rank 1, rank 1 for rank 0`` if that is how it looks now; ''."""
+    found = _ring(certain=False)
+    return ", ".join(f"rank {a.rank} for rank {b.rank}" for a, b in zip(found, found[1:] + found[:1], strict=True))
 
 
 def _told(ring: list[_Wait]) -> str:
@@ -101,10 +107,13 @@ class _Wait:
         return sends and self.place("dest") in (None, other.rank)
 
 
-def _wait_of(rank: int) -> _Wait | None:
-    """The operation in which a rank of this node is, if it is in one, and one that is known here."""
+def _wait_of(rank: int, certain: bool) -> _Wait | None:
+    """The operation in which a rank of this node is, if it is in one, and one that is known here.
+
+    certain: no other thread of it may communicate.
+    """
     region: Any = recorder.region(rank)
-    if region is None or not int(region["exclusive"]):
+    if region is None or (certain and not int(region["exclusive"])):
         return None
     number, busy = recorder.progress(region)
     if not busy:
@@ -118,9 +127,9 @@ def _wait_of(rank: int) -> _Wait | None:
     return None
 
 
-def _ring() -> list[_Wait]:
+def _ring(certain: bool) -> list[_Wait]:
     """The shortest ring of ranks, each waiting for the next, that begins with this one; [] if there is none."""
-    own = _wait_of(recorder.rank)
+    own = _wait_of(recorder.rank, certain)
     if own is None:
         return []
     paths, met = deque([[own]]), {own.rank}
@@ -129,7 +138,7 @@ def _ring() -> list[_Wait]:
         for rank in path[-1].needed():
             if rank == own.rank and len(path) > 1 and not own.serves(path[-1]):
                 return path
-            wait = None if rank in met else _wait_of(rank)
+            wait = None if rank in met else _wait_of(rank, certain)
             if wait is not None and not wait.serves(path[-1]):
                 met.add(rank)
                 paths.append([*path, wait])

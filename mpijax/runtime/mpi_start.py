@@ -17,6 +17,7 @@ from typing import Any
 
 from mpijax.core import config
 from mpijax.runtime import cpus, watchdog
+from mpijax.runtime.last_words import wait_until_read
 from mpijax.runtime.recorder import recorder
 
 _lock = threading.RLock()
@@ -252,6 +253,7 @@ def _install_abort(rank: int, MPI: Any) -> None:
         finally:
             if not hasattr(sys, "ps1") and not MPI.Is_finalized():  # an interactive session goes on
                 status = 130 if issubclass(kind, KeyboardInterrupt) else 1
+                wait_until_read()
                 if not launched:  # nobody kills a rank that aborts: it goes, and the coordinator tells the others
                     os._exit(status)
                 if "SLURM_STEP_ID" in os.environ:

@@ -20,6 +20,7 @@ from typing import Any
 
 from mpijax._ext import record
 from mpijax.runtime import deadlock, record_file
+from mpijax.runtime.last_words import wait_until_read
 from mpijax.runtime.recorder import COLLECTIVE, ENDED, Site, ranges, recorder
 
 # Seconds: between two looks, at most; until a rank that has ended is waited for in vain; until Ctrl-C ends by force.
@@ -41,6 +42,7 @@ class Watchdog:
         self.interrupts = record.signals(signal.SIGINT)
         self.interrupted: float | None = None
         self.suspicion = deadlock.Suspicion()
+        self.exclusive = bool(recorder.mine["exclusive"])
         self.dumps = int(recorder.mine["dumps"])
 
     def run(self) -> None:
@@ -68,6 +70,8 @@ class Watchdog:
         if self.interrupted is not None and now - self.interrupted > INTERRUPT:
             _end(130, f"interrupted by Ctrl-C in {what}")
         if waited > VAIN:
+            # Where MPI lets threads communicate at once, there may still be no other: this one does not.
+            recorder.mine["exclusive"] = self.exclusive or len(sys._current_frames()) <= 2
             self._end_if_in_vain(what)
             self._end_if_stuck(now)
         if waited > self.next_report:
@@ -138,6 +142,8 @@ def report(what: Site, waited: float) -> str:
         lines.append(f"    ranks {ranges(elsewhere)} are on other nodes: where they are is told there")
     if what.peers == ():
         lines.append("    it takes a message from any rank")
+    elif ring := deadlock.ring():
+        lines.append(f"    they wait for each other: {ring}")
     elif not absent and not elsewhere:
         lines.append("    all of its ranks are in it: they may disagree on sizes, or on communicators")
     return "\n".join(lines)
@@ -176,6 +182,7 @@ def _end(status: int, reason: str) -> None:
     try:
         _say(reason + ": ending the job")
         sys.stdout.flush()
+        wait_until_read()
     finally:
         os._exit(status)
 

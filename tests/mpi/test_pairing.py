@@ -124,6 +124,9 @@ told(jax.jit(jax.grad(pair)))
     "in pieces": Job("(link if rank == 2 else jax.grad(jax.jit(link)))(x); total(x)", 3),
     "receive both": Job("jax.jit(lambda x: mpi.recv(x, 1 - rank))(x)"),
     "ring": Job("jax.jit(lambda x: mpi.recv(x, (rank - 1) % size))(x)", 3),
+    "ring, where MPI allows threads": Job(
+        "total(x[:1]); jax.jit(lambda x: mpi.recv(x, (rank - 1) % size))(x)", 3, {"MPIJAX_STALL_SECONDS": "4"}, "from mpi4py import MPI\n",
+    ),
     "ring with a collective": Job(
         "(jax.jit(lambda x: mpi.recv(x, rank + 1)) if rank < 2 else total)(x)", 4, {"MPIJAX_GUARD": "0"}
     ),
@@ -152,6 +155,7 @@ EXPECTED = [
     ("receive both", None, [r"rank \d waits for rank \d in recv float32\[3\].*, and rank \d for it in recv float32\[3\].*: neither can go on"]),
     ("ring", None, [r"rank (\d) waits for rank (\d) in recv float32\[3\] source=\2 on all ranks at <string>.*, rank \2 waits for rank (\d) in .*"
                     r", and rank \3 waits for rank \1 in recv .*: none can go on: ending the job"]),
+    ("ring, where MPI allows threads", None, [r"they wait for each other: rank 0 for rank 2, rank 2 for rank 1, rank 1 for rank 0", r": none can go on"]),
     ("ring with a collective", None, [r"rank 2 waits for rank 0 in allreduce|in allreduce float32\[3\] sum .*: none can go on"]),
     ("ring with an agreement", None, [r"rank 0 waits for rank 2 in recv .*, and rank 2 for it in agreement|rank 2 waits for rank 0 in agreement"]),
     ("crossed", None, [r"waits for rank \d in sendrecv float32\[3\] source=.*: none can go on"]),
@@ -163,7 +167,7 @@ EXPECTED = [
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
     for job in JOBS.values():
-        job.start, job.limit = START, 120
+        job.start, job.limit = ("" if job.start == START_ALONE else job.start) + START, 120
     return run_all(JOBS, tmp_path_factory.mktemp("pairing"))
 
 

@@ -1,0 +1,31 @@
+"""What a rank says last: launchers drop what they have not read from its pipes when they end a job."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import struct
+import termios
+import time
+
+# Seconds for the launcher to read; nobody might.
+LIMIT = 2.0
+
+
+def wait_until_read() -> None:
+    """Until nothing is left in the pipes that are this process's output and error streams."""
+    end = time.monotonic() + LIMIT
+    for descriptor in (1, 2):
+        while _unread(descriptor) and time.monotonic() < end:
+            time.sleep(1e-3)
+
+
+def _unread(descriptor: int) -> int:
+    """Bytes in a pipe; 0 of anything else."""
+    try:
+        if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            return 0
+        return struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))[0]
+    except OSError:
+        return 0
