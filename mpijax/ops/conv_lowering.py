@@ -21,6 +21,8 @@ from mpijax.ops.window_shapes import dilated
 
 # The types that the machine code knows, in the order of its table.
 _TYPES = [np.dtype(t) for t in ("f4", "f8", "c8", "c16", "u1", "u2", "u4", "u8")]
+# Gaps in lhs are left out if they make at most this many interleaved convolutions.
+PHASES = 16
 # Kernels of at most this many elements that have one input feature each are sums of shifted arrays.
 SHIFTED_UP_TO = 32
 
@@ -49,6 +51,9 @@ def _computed(
 ) -> Any:  # fmt: skip
     """Padding and gaps are made by the operation for it, which the compiler joins with what makes lhs."""
     lhs_spec, rhs_spec, out_spec = dimension_numbers
+    groups = {"feature_group_count": feature_group_count, "batch_group_count": batch_group_count}
+    if 1 < math.prod(lhs_dilation) <= PHASES and all(s == 1 for s in window_strides):
+        return _by_phases(lhs, rhs, padding, lhs_dilation, rhs_dilation, dimension_numbers, groups)
     config = [(0, 0, 0)] * len(lhs_spec)
     for axis, (lo, hi), k in zip(lhs_spec[2:], padding, lhs_dilation, strict=True):
         config[axis] = (lo, hi, k - 1)
@@ -58,12 +63,98 @@ def _computed(
     where = {"window_strides": window_strides, "rhs_dilation": rhs_dilation, "dimension_numbers": dimension_numbers}
     if features == 1 < feature_group_count and 0 < math.prod(kernel) <= SHIFTED_UP_TO:
         return _shifted(lhs, rhs, **where)
-    groups = {"feature_group_count": feature_group_count, "batch_group_count": batch_group_count}
     shape = _shape(typeof(lhs), typeof(rhs), batch_group_count=batch_group_count, **where)
     if 0 in (*shape, features, *kernel):
         return full(shape, 0, typeof(lhs).dtype)
     out, _ = convolution_p.bind(lhs, rhs, **groups, **where)
     return out
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Along one axis, the outputs `first`, `first + k`, ... of a convolution over an operand with gaps of k - 1 zeros.
+
+    They meet the elements `tap`, `tap + step`, ... of the kernel, `taps` of them, as a convolution without gaps does
+    that has this padding and these gaps in its kernel.
+    """
+
+    tap: int
+    step: int
+    taps: int
+    padding: tuple[int, int]
+    dilation: int
+
+
+def _phases(size: int, outputs: int, kernel: int, k: int, dilation: int, low: int) -> list[Phase]:
+    """The phases of an axis: output `first + k q` meets element t at `(first + t dilation - low) / k + q`, if whole."""
+    common = math.gcd(k, dilation)
+    step = k // common
+    found = []
+    for first in range(k):
+        tap = next((t for t in range(min(step, kernel)) if (first + t * dilation - low) % k == 0), kernel)
+        taps = len(range(tap, kernel, step))
+        begin = (first + tap * dilation - low) // k
+        last = begin + (outputs - 1) + max(taps - 1, 0) * (dilation // common)
+        found.append(Phase(tap, step, taps, (-begin, last - (size - 1)), dilation // common))
+    return found
+
+
+def _by_phases(lhs, rhs, padding, lhs_dilation, rhs_dilation, dimension_numbers, groups) -> Any:
+    """A convolution over an operand with gaps as several without, whose results are interleaved.
+
+    Such are the derivatives of convolutions with strides and `conv_transpose`: most products there are with zeros.
+    """
+    bind = registry.__getitem__
+    lhs_spec, rhs_spec, out_spec = dimension_numbers
+    ones = (1,) * len(lhs_dilation)
+    sizes, kernel = permuted(typeof(lhs).shape, lhs_spec[2:]), permuted(typeof(rhs).shape, rhs_spec[2:])
+    wide = [d + lo + hi for d, (lo, hi) in zip(dilated(sizes, lhs_dilation), padding, strict=True)]
+    outputs = [max(n - w + 1, 0) for n, w in zip(wide, dilated(kernel, rhs_dilation), strict=True)]
+    each = [-(-n // k) for n, k in zip(outputs, lhs_dilation, strict=True)]
+    batch = typeof(lhs).shape[lhs_spec[0]] // groups["batch_group_count"]
+    whole = spread((batch, typeof(rhs).shape[rhs_spec[0]], *outputs), out_spec)
+    if 0 in (*sizes, *kernel, *whole, typeof(rhs).shape[rhs_spec[1]]):
+        return full(whole, 0, typeof(lhs).dtype)
+    lows = [lo for lo, _ in padding]
+    axes = list(map(_phases, sizes, each, kernel, lhs_dilation, rhs_dilation, lows))
+    parts = []
+    for phase in itertools.product(*axes):
+        if any(p.taps == 0 for p in phase):
+            parts.append(full(spread((whole[out_spec[0]], whole[out_spec[1]], *each), out_spec), 0, typeof(lhs).dtype))
+            continue
+        start, stride = [0] * len(rhs_spec), [1] * len(rhs_spec)
+        for axis, p in zip(rhs_spec[2:], phase, strict=True):
+            start[axis], stride[axis] = p.tap, p.step
+        taps = bind("slice").bind(
+            rhs, start_indices=tuple(start), limit_indices=typeof(rhs).shape, strides=tuple(stride)
+        )
+        parts.append(_computed(
+            lhs, taps, padding=tuple(p.padding for p in phase), lhs_dilation=ones, window_strides=ones,
+            rhs_dilation=tuple(p.dilation for p in phase), dimension_numbers=dimension_numbers, **groups,
+        ))  # fmt: skip
+    return _interleaved(parts, lhs_dilation, out_spec, whole)
+
+
+def _interleaved(parts: list[Any], dilation, out_spec, whole: tuple[int, ...]) -> Any:
+    """Element `q k + f` along each axis of space is element q of the part of phase f."""
+    bind = registry.__getitem__
+    for k, axis in zip(reversed(dilation), reversed(out_spec[2:]), strict=True):
+        joined = []
+        for first in range(0, len(parts), k):
+            shape = typeof(parts[first]).shape
+            split = (*shape[: axis + 1], 1, *shape[axis + 1 :])
+            column = [
+                bind("reshape").bind(p, new_sizes=split, dimensions=None, sharding=None)
+                for p in parts[first : first + k]
+            ]
+            both = bind("concatenate").bind(*column, dimension=axis + 1) if k > 1 else column[0]
+            merged = (*shape[:axis], shape[axis] * k, *shape[axis + 1 :])
+            joined.append(bind("reshape").bind(both, new_sizes=merged, dimensions=None, sharding=None))
+        parts = joined
+    [out] = parts
+    if typeof(out).shape == whole:
+        return out
+    return bind("slice").bind(out, start_indices=(0,) * len(whole), limit_indices=whole, strides=None)
 
 
 def _shifted(x, w, *, window_strides, rhs_dilation, dimension_numbers) -> Any:
