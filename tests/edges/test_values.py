@@ -44,14 +44,7 @@ def test_values(first):
     assert not lines, "\n".join(lines)
 
 
-PART = 5 * TOGETHER  # rows in a test
-PARTS = range(0, len(APPLIED), PART)
-
-
-def all_wrong(cases: list[Case]) -> str:
-    return "\n".join(
-        line for start in range(0, len(cases), TOGETHER) for line in wrong(cases[start : start + TOGETHER])
-    )
+PARTS = range(0, len(APPLIED), TOGETHER)
 
 
 @pytest.mark.slow
@@ -62,8 +55,9 @@ def test_values_of_all_dtypes(dtype, first):
     with ExitStack() as stack:
         for library in (OURS, THEIRS) if dtype in WIDE else ():
             stack.enter_context(library.enable_x64(True))
-        found = all_wrong([Case(row, dtype, operands(row.operands, dtype)) for row in APPLIED[first : first + PART]])
-    assert not found, found
+        rows = APPLIED[first : first + TOGETHER]
+        lines = wrong([Case(row, dtype, operands(row.operands, dtype)) for row in rows])
+    assert not lines, "\n".join(lines)
 
 
 @pytest.mark.slow
@@ -71,9 +65,9 @@ def test_values_of_all_dtypes(dtype, first):
 @pytest.mark.parametrize("shape", [(), (0, 3), (7,), (2, 1, 3)])
 def test_shapes(shape, first):
     """Of numbers, empty arrays, and one and three axes."""
-    rows = APPLIED[first : first + PART]
-    found = all_wrong([Case(row, f"float32{shape}", operands(row.operands, "float32", shape)) for row in rows])
-    assert not found, found
+    rows = APPLIED[first : first + TOGETHER]
+    lines = wrong([Case(row, f"float32{shape}", operands(row.operands, "float32", shape)) for row in rows])
+    assert not lines, "\n".join(lines)
 
 
 @pytest.mark.slow
