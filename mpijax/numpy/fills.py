@@ -33,7 +33,7 @@ def _filled(name: str, shape: Any, value: int, dtype: Any, device: Any, out_shar
         )
     dtype = dtypes.default_float_dtype() if dtype is None else dtypes.check_user_dtype_supported(dtype, name)
     sharding = device_sharding(device, out_sharding, f"jnp.{name}")
-    return place(lax.full(canonical_shape(shape), value, dtype), sharding)
+    return lax.full(canonical_shape(shape), value, dtype, sharding=sharding)
 
 
 def zeros(shape, dtype=None, *, device=None, out_sharding=None):
@@ -88,7 +88,7 @@ def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
     check_arraylike("full", fill_value)
     sharding = device_sharding(device, out_sharding, "full")
     if not shape_of(fill_value):
-        return place(lax.full(canonical_shape(shape), fill_value, dtype), sharding)
+        return lax.full(canonical_shape(shape), fill_value, dtype, sharding=sharding)
     return place(broadcast_to(asarray(fill_value, dtype=dtype), shape), sharding)
 
 
@@ -105,13 +105,8 @@ def _filled_like(name: str, a: Any, value: int, dtype: Any, shape: Any, device: 
     a = _like(name, a)
     dtype = requested_dtype(dtype, name)
     shape = None if shape is None else canonical_shape(shape)
-    sharding = _sharding_like(a, shape, device_sharding(device, out_sharding, f"jnp.{name}"))
-    return place(lax.full_like(a, value, dtype, shape), sharding)
-
-
-def _sharding_like(a: Any, shape: Any, asked: Any) -> Any:
-    """Where an array like `a` goes: where it is asked for, or else as `a` lies, if it is of that shape."""
-    return asked if asked is not None or shape is not None else getattr(a, "_sharding", None)
+    sharding = device_sharding(device, out_sharding, f"jnp.{name}")
+    return lax.full_like(a, value, dtype, shape, sharding)
 
 
 def zeros_like(a, dtype=None, shape=None, *, device=None, out_sharding=None):
@@ -155,9 +150,11 @@ def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_shardin
     check_arraylike("full_like", 0, fill_value)
     dtype = requested_dtype(dtype, "full_like")
     shape = None if shape is None else canonical_shape(shape)
-    sharding = _sharding_like(a, shape, device_sharding(device, out_sharding, "full_like"))
+    sharding = device_sharding(device, out_sharding, "full_like")
     if not shape_of(fill_value):
-        return place(lax.full_like(a, fill_value, dtype, shape), sharding)
+        return lax.full_like(a, fill_value, dtype, shape, sharding)
+    if sharding is None and shape is None:
+        sharding = getattr(a, "_sharding", None)
     shape = np.shape(a) if shape is None else shape
     dtype = dtypes.result_type(a) if dtype is None else dtype
     return place(broadcast_to(asarray(fill_value, dtype=dtype), shape), sharding)

@@ -31,7 +31,9 @@ _BOOL = np.dtype(bool)
 def _promote_to(args: Sequence[Any], raised: Callable[[Any], Any]) -> list[Any]:
     dtype, weak_type = dtypes.lattice_result_type(*args)
     dtype = raised(dtype)
-    return [convert(x, dtype, weak_type) for x in args]
+    converted = [convert(x, dtype, weak_type) for x in args]
+    # NumPy's arrays beside Python numbers are promoted as NumPy does.
+    return converted if len(args) > 1 else list(map(as_array, converted))
 
 
 def promote_dtypes(*args: Any) -> list[Any]:

@@ -25,6 +25,9 @@ _NUMERIC = (np.integer, np.floating, np.complexfloating)
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding=None) -> Any:
     """An array filled with a scalar, of its dtype unless another one is given.
 
+    Args:
+      sharding: where the array is to lie.
+
     >>> lax.full((2, 2), 7)
     Array([[7, 7],
            [7, 7]], dtype=int32, weak_type=True)
@@ -35,15 +38,25 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding=None) -> An
             f"full must be called with scalar fill_value, got fill_value.shape {shape_of(fill_value)}."
         )
     if isinstance(dtype, dtypes.ExtendedDType):
-        return _full_of_keys(shape, fill_value, dtype)
+        return _placed(_full_of_keys(shape, fill_value, dtype), sharding)
     if dtype is None:
         weak, dtype = dtypes.is_weak(fill_value), typeof(fill_value).dtype
     else:
         weak, dtype = False, dtypes.check_user_dtype_supported(dtype, "full")
-    return broadcast(convert(fill_value, dtype, weak), shape)
+    return _placed(broadcast(convert(fill_value, dtype, weak), shape), sharding)
+
+
+def _placed(x: Any, sharding: Any) -> Any:
+    if sharding is None:
+        return x
+    from mpijax import device_put  # the placing of arrays lies above this layer
+
+    return device_put(x, sharding)
 
 
 def _full_of_keys(shape, fill_value, dtype):
+    if getattr(fill_value, "dtype", None) == dtype:
+        return broadcast(fill_value, shape)
     from mpijax.ops.random import random_wrap  # only arrays of keys need the generators
 
     words = dtype.physical_shape
@@ -54,20 +67,24 @@ def _full_of_keys(shape, fill_value, dtype):
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding=None) -> Any:
     """An array filled with a scalar, with the shape and dtype of x unless others are given.
 
+    It lies where `sharding` says, or else as `x` does if that was laid out on purpose and no other shape is given.
+
     >>> lax.full_like(jnp.zeros(3), 7)
     Array([7., 7., 7.], dtype=float32)
     """
     aval = typeof(x)
+    if sharding is None and shape is None:
+        sharding = getattr(x, "_sharding", None)
     shape = aval.shape if shape is None else canonical_shape(shape)
     weak = dtype is None and aval.weak_type
     dtype = aval.dtype if dtype is None else dtypes.dtype(dtype)
     if isinstance(dtype, dtypes.ExtendedDType):
-        return _full_of_keys(shape, fill_value, dtype)
+        return _placed(_full_of_keys(shape, fill_value, dtype), sharding)
     if shape_of(fill_value):
         raise TypeError(
             f"full must be called with scalar fill_value, got fill_value.shape {shape_of(fill_value)}."
         )
-    return broadcast(convert(fill_value, dtype, weak), shape)
+    return _placed(broadcast(convert(fill_value, dtype, weak), shape), sharding)
 
 
 def iota(dtype: Any, size: int) -> Any:

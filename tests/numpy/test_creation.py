@@ -252,3 +252,10 @@ def test_array_shares_no_memory_with_numpy():
     made = OURS.numpy.array(source)
     source[0] = 5
     assert made[0] == 1
+
+
+def test_full_of_a_key():
+    keys = OURS.random.split(OURS.random.key(0), 2)
+    for out, shape in ((OURS.lax.full_like(keys, keys[1]), (2,)), (OURS.lax.full((3,), keys[1], keys.dtype), (3,))):
+        assert out.shape == shape and out.dtype == keys.dtype
+        assert (OURS.random.key_data(out) == OURS.random.key_data(keys[1])[None]).all()

@@ -77,3 +77,13 @@ def test_views_of_elements_of_less_than_a_byte(name, bits, other):
     for y in (x.view(other), OURS.jit(lambda x: x.view(other))(x)):
         assert y.dtype == other
         np.testing.assert_array_equal(y.view(np.uint8), packed)
+
+
+def test_numpy_arrays_of_narrow_types_beside_python_numbers():
+    """In a function of one array, what NumPy would promote stays of the array's type."""
+    x = np.linspace(-2, 2, 6).astype(ml_dtypes.bfloat16)
+    for f in (OURS.nn.gelu, lambda x: OURS.nn.gelu(x, approximate=False), OURS.numpy.sinc, OURS.numpy.deg2rad):
+        with OURS.numpy_dtype_promotion("strict"):
+            ours = f(x)
+        assert ours.dtype == x.dtype
+        np.testing.assert_array_equal(np.asarray(ours, np.float32), np.asarray(f(OURS.numpy.asarray(x)), np.float32))
