@@ -30,6 +30,7 @@ _HOMES = {
         transfer_guard_device_to_host transfer_guard_host_to_device""",
     "mpijax.core.dtypes": "float0",
     "mpijax.core": "ensure_compile_time_eval",
+    "mpijax.core.slices": "ds",
     "mpijax.core.trace": "typeof",
     "mpijax.core.user_context": "make_user_context",
     "mpijax.distributed.notebook": "load_ipython_extension",

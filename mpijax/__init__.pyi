@@ -45,6 +45,7 @@ from mpijax.core.refs import empty_ref as empty_ref
 from mpijax.core.refs import free_ref as free_ref
 from mpijax.core.refs import freeze as freeze
 from mpijax.core.refs import new_ref as new_ref
+from mpijax.core.slices import ds as ds
 from mpijax.core.trace import typeof as typeof
 from mpijax.core.user_context import make_user_context as make_user_context
 from mpijax.distributed.notebook import load_ipython_extension as load_ipython_extension

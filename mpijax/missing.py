@@ -13,7 +13,6 @@ _PRIMITIVE = "it is a function of other operations here, without a primitive of 
 
 # Reason, names without "jax."; "module." is a whole module, "module.*" all else of a module.
 _LEFT_OUT: tuple[tuple[str, str], ...] = (
-    ("indices are NumPy's slices: x[start:stop]", "ds"),
     ("generators that keep their keys are left to libraries", "experimental.random."),
     (_PRIMITIVE, "custom_derivatives.remat_opt_p"),
     (

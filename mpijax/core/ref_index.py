@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core.slices import Slice
 from mpijax.core.trace import Tracer
 
 
@@ -47,7 +48,7 @@ def indexed_shape(shape: tuple[int, ...], index: tuple) -> tuple[int, ...]:
         return shape
     full = (*index, *(slice(None),) * (len(shape) - len(index)))
     # An axis that integers pick from may be empty: nothing is read.
-    sizes = [n if isinstance(x, slice) else max(n, 1) for n, x in zip(shape, full, strict=True)]
+    sizes = [n if isinstance(x, (slice, Slice)) else max(n, 1) for n, x in zip(shape, full, strict=True)]
     return np.broadcast_to(np.int8(0), sizes)[tuple(map(_stand_in, full))].shape
 
 
@@ -55,6 +56,8 @@ def _stand_in(x: Any) -> Any:
     """An index that is within bounds and gives the same shape."""
     if isinstance(x, slice):
         return x
+    if isinstance(x, Slice):
+        return slice(0, x.size)
     if not isinstance(x, Tracer) and np.asarray(x).dtype == bool:
         return np.asarray(x)
     return np.zeros(np.shape(x), int)

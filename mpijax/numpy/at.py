@@ -14,6 +14,7 @@ from mpijax.core.option import values as options
 from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy import indexing, util
 from mpijax.numpy.creation import asarray, ones_like
+from mpijax.numpy.dynamic_slices import has_slices, positions_of_slices
 from mpijax.numpy.index_gather import gather_plan, is_empty
 from mpijax.numpy.index_parse import expand_masks, parse
 from mpijax.numpy.ufuncs import divide, power
@@ -197,6 +198,8 @@ def scatter_update(
         values = asarray(values, dtype=x.dtype)
     else:
         values = asarray(values)
+    if has_slices(index):
+        index = positions_of_slices(x.shape, index, mode)
     entries = expand_masks(parse(index, x.shape), x.shape)
     dtype, weak_type = x.dtype, dtypes.is_weak(x)
     if not dtypes.safe_to_cast(values, x):

@@ -15,6 +15,7 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.trace import EVAL, state
 from mpijax.numpy import util
 from mpijax.numpy.contraction import einsum
+from mpijax.numpy.dynamic_slices import has_slices, read_slices
 from mpijax.numpy.index_gather import gather, gather_plan
 from mpijax.numpy.index_parse import expand_masks, parse, wrap_negative_array
 from mpijax.numpy.index_plan import StaticSlices, dynamic_plan, index_dtype, static_plan
@@ -120,6 +121,8 @@ def get(
     wrap_negative_indices: bool = True,
 ) -> Any:
     """`x[index]`, with a say in what happens out of bounds; see `x.at[index].get`."""
+    if has_slices(index):
+        x, index = read_slices(x, index)
     shape = x.shape
     entries = parse(index, shape)
     static = static_plan(entries, shape, wrap_negative_indices, mode)

@@ -1,0 +1,51 @@
+"""Slices by start and size, whose start may be a traced value."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Slice:
+    """`size` elements from `start` on, every `stride`-th; made by `ds`.
+
+    >>> mpijax.ds(2, 3)
+    Slice(start=2, size=3, stride=1)
+    """
+
+    start: Any
+    size: int
+    stride: int = 1
+
+    @property
+    def length(self) -> int:
+        """From the first element to the last one."""
+        return (self.size - 1) * self.stride + 1 if self.size else 0
+
+
+def ds(start: Any, size: Any = None, stride: int | None = None) -> slice | Slice:
+    """An index for `size` elements from `start` on, where `start` may be a traced value; `ds(size)` begins at 0.
+
+    Where an array is read, a slice that goes beyond an end is moved to lie in it, and a negative start counts from the
+    end. Where it is written (`x.at[ds(i, 3)].set(y)`), nothing is written unless all of the slice lies in it.
+
+    Raises:
+      ValueError: `stride` is no int, or not positive, or `size` is negative. TypeError: `size` is traced.
+
+    >>> mpijax.jit(lambda x, i: x[mpijax.ds(i, 2)])(jnp.arange(5), 3)
+    Array([3, 4], dtype=int32)
+    """
+    if start is None:
+        return slice(None)
+    if stride is None:
+        stride = 1
+    if not isinstance(stride, int):
+        raise ValueError("Non-static stride in `dslice`")
+    if size is None:
+        start, size = 0, start
+    size = operator.index(size)
+    if size < 0 or stride < 1:
+        raise ValueError(f"ds needs a size of at least 0 and a stride of at least 1, got {size=} and {stride=}")
+    return Slice(start, size, stride)
