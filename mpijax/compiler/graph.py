@@ -323,6 +323,9 @@ class _Builder:
         if isinstance(lower, Decompose):
             return self.inline(_decomposed(eqn.primitive, [v.aval for v in inputs], eqn.params), inputs, source)
         if isinstance(lower, ControlFlow):
+            if lower.written_out is not None and lower.written_out(eqn.params):
+                turns = _decomposed(eqn.primitive, [v.aval for v in inputs], eqn.params)
+                return self.inline(turns, inputs, source)
             return regions.control_node(self, eqn, inputs, avals, source)
         if lower is None:
             raise NotImplementedError(f"primitive {eqn.primitive.name} has no lowering")
@@ -444,8 +447,10 @@ _decompositions: dict[Any, ClosedJaxpr] = {}
 def _decomposed(primitive, avals, params) -> ClosedJaxpr:
     """A composite primitive as a Jaxpr of simpler ones."""
 
+    whole = primitive.lower.turns if isinstance(primitive.lower, ControlFlow) else primitive.lower.fun
+
     def fun(*args):
-        out = primitive.lower.fun(*args, **params)
+        out = whole(*args, **params)
         return list(out) if primitive.multiple_results else [out]
 
     key = (primitive, primitive.lower, tuple(avals), tuple(sorted(params.items(), key=lambda kv: kv[0])))

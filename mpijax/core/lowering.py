@@ -141,9 +141,14 @@ class Layout:
 
 @dataclass(frozen=True)
 class ControlFlow:
-    """A loop or branch over Jaxprs in parameters: `cond`, `while` or `scan`, with the parameters of that primitive."""
+    """A loop or branch over Jaxprs in parameters: `cond`, `while` or `scan`, with the parameters of that primitive.
+
+    written_out: whether, by its parameters, `turns` (operands, then parameters) takes the place of a loop.
+    """
 
     kind: str
+    written_out: Callable[[dict[str, Any]], bool] | None = None
+    turns: Callable[..., Any] | None = None
 
 
 class NativeCode(Protocol):

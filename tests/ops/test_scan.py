@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 from oracle import OURS, THEIRS, assert_same_outcome, assert_same_values, check, leaves_of, run, sample
 
+import mpijax
+from mpijax import lax
+from mpijax import numpy as jnp
+
 XS = sample(3, 2)
 W = sample(2, 2, seed=1)
 TOLERANCE = {"rtol": 2e-5, "atol": 1e-6}
@@ -341,3 +345,19 @@ def test_operands_are_checked():
         OURS.jit(lambda w, x: eqn.primitive.bind(w, w[0], x, **eqn.params))(W, XS[:2])
     with pytest.raises(ValueError, match="2 operands"):
         OURS.jit(lambda w, x: eqn.primitive.bind(w, w[0], **eqn.params))(W, XS)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("unroll", [2, 6, 9, True])
+def test_loops_written_out_have_the_bits_of_loops(unroll, reverse):
+    x, xs = (jnp.asarray(np.random.default_rng(0).standard_normal(s), jnp.float32) for s in ((37,), (6, 37)))
+
+    def program(x, xs, unroll):
+        return lax.scan(lambda c, y: (c * 0.7 + y, (c * 2, jnp.sin(c))), x, xs, unroll=unroll, reverse=reverse)
+
+    for fun in (program, lambda x, xs, unroll: mpijax.vjp(lambda *a: program(*a, unroll)[0], x, xs)[1](x)):
+        want, got = (mpijax.jit(fun, static_argnums=2)(x, xs, n) for n in (1, unroll))
+        for w, g in zip(mpijax.tree.leaves(want), mpijax.tree.leaves(got), strict=True):
+            np.testing.assert_array_equal(g, w)
+    plan = mpijax.jit(program, static_argnums=2).lower(x, xs, unroll).compile().as_text()
+    assert ("loop" in plan) == (unroll == 2)

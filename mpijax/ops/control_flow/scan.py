@@ -11,11 +11,15 @@ from mpijax.core.errors import JaxprTypeError
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, dead_code, eval_jaxpr
 from mpijax.core.lowering import ControlFlow
 from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.primitive import Primitive
+from mpijax.core.primitive import Primitive, registry
+from mpijax.core.trace import typeof
 from mpijax.ops.control_flow import scan_rules, scan_transpose
 from mpijax.ops.control_flow.common import chosen, same_type, split
 from mpijax.ops.control_flow.kept import keep_in_scan
 from mpijax.transforms.batching import batch_jaxpr, broadcast_dim, move_dim
+
+# Equations that a loop written out may have.
+WRITTEN_OUT = 256
 
 
 def stacked_aval(aval: ShapedArray, length: int) -> ShapedArray:
@@ -64,6 +68,41 @@ def _reference(
         for y, out in zip(ys, outs[num_carry:], strict=True):
             y[i] = np.asarray(out)
     return [*carry, *ys]
+
+
+def _written_out(params: dict[str, Any]) -> bool:
+    """Whether the user asks for no loop (`unroll`), and the program stays short."""
+    jaxpr, length = params["jaxpr"], params["length"]
+    asked = 0 < length <= params["unroll"]
+    return asked and not jaxpr.effects and length * len(jaxpr.jaxpr.eqns) <= WRITTEN_OUT
+
+
+def _turns(*args, jaxpr: ClosedJaxpr, length: int, num_consts: int, num_carry: int, reverse: bool, **_) -> list[Any]:
+    """The turns of a loop, one after the other."""
+    consts, carry, xs = split(args, num_consts, num_carry)
+    rows: list[list[Any]] = [[] for _ in jaxpr.out_avals[num_carry:]]
+    for i in reversed(range(length)) if reverse else range(length):
+        outs = eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *consts, *carry, *(_row(x, i) for x in xs))
+        carry = outs[:num_carry]
+        for row, out in zip(rows, outs[num_carry:], strict=True):
+            row.append(out)
+    return [*carry, *(_stacked(row[::-1] if reverse else row) for row in rows)]
+
+
+def _row(x: Any, i: int) -> Any:
+    shape = typeof(x).shape
+    start, limit = (i, *[0] * (len(shape) - 1)), (i + 1, *shape[1:])
+    row = registry["slice"].bind(x, start_indices=start, limit_indices=limit, strides=None)
+    return registry["squeeze"].bind(row, dimensions=(0,))
+
+
+def _stacked(rows: list[Any]) -> Any:
+    shape = typeof(rows[0]).shape
+    axes = tuple(range(1, len(shape) + 1))
+    wide = [
+        registry["broadcast_in_dim"].bind(x, shape=(1, *shape), broadcast_dimensions=axes, sharding=None) for x in rows
+    ]
+    return registry["concatenate"].bind(*wide, dimension=0)
 
 
 def _batch(axis, args, dims, **params):
@@ -122,7 +161,7 @@ scan_p = Primitive(
     "scan",
     type_rule=_type_rule,
     reference=_reference,
-    lower=ControlFlow("scan"),
+    lower=ControlFlow("scan", _written_out, _turns),
     jvp=scan_rules.jvp,
     transpose=scan_transpose.transpose,
     batch=_batch,
