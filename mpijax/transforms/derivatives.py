@@ -9,26 +9,21 @@ import numpy as np
 
 from mpijax.core import dtypes, tree
 from mpijax.core.jaxpr import dead_code
-from mpijax.core.source import callable_location, callable_name
+from mpijax.core.source import callable_name
 from mpijax.core.trace import EVAL, abstractify, state, trace_to_jaxpr, typeof
-from mpijax.core.tree_prefix import equality_errors_pytreedef
 from mpijax.transforms.flat import FlatFun, check_arguments, debug_info
 from mpijax.transforms.jvp import jvp_flat
 from mpijax.transforms.linearize import Linearized, linearize_flat
+from mpijax.transforms.pullback import VJP, Pullback, instantiated
 from mpijax.transforms.ref_state import refuse_refs
-from mpijax.transforms.transpose import UndefPrimal, backward_pass, transposed
-from mpijax.transforms.zeros import Zero, as_array, instantiate
+from mpijax.transforms.transpose import UndefPrimal, backward_pass
+from mpijax.transforms.zeros import as_array
 
 
 def checked_callable(fun: Any) -> None:
     """Raise TypeError for what cannot be called."""
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun}")
-
-
-def instantiated(cts: Sequence[Any]) -> list[Any]:
-    """Tangents or cotangents as arrays."""
-    return [as_array(instantiate(ct)) for ct in cts]
 
 
 def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
@@ -80,60 +75,11 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
     return (out, out_tangent, flat_fun.aux) if has_aux else (out, out_tangent)
 
 
-class _Pullback:
-    """What `vjp` returns, but for the residuals: cotangents of the results to cotangents of the arguments."""
-
-    def __init__(self, fun: Callable, linearized: Linearized, in_tree, out_tree, out_avals):
-        self.__name__ = f"vjp({callable_name(fun)})"
-        self._name = callable_name(fun)
-        self._location = callable_location(fun)
-        self._linearized = linearized.at(())
-        self._in_tree = in_tree
-        self._out_tree = out_tree
-        self._out_avals = out_avals
-
-    def __call__(self, residuals, *cotangents):
-        if len(cotangents) != 1:
-            raise TypeError(
-                f"The function returned by `jax.vjp` applied to {self._name} was called with {len(cotangents)} "
-                "arguments, but functions returned by `jax.vjp` must be called with a single argument corresponding "
-                f"to the single value returned by {self._name} (even if that returned value is a tuple or other "
-                f"container). Call it with one tuple of {len(cotangents)} cotangents."
-            )
-        leaves, got = tree.tree_flatten(cotangents[0])
-        if got != self._out_tree:
-            self._refuse_structure(got)
-        wanted = [a.to_tangent_aval() for a in self._out_avals]
-        for ct, aval, want in zip(leaves, self._out_avals, wanted, strict=True):
-            have = typeof(ct)
-            # Integers have no derivative: cotangents are float0; ones of the integers' own type pass for it.
-            same = want.dtype == have.dtype or (want.dtype == dtypes.float0 and have.dtype == aval.dtype)
-            if not same or want.shape != have.shape or have.vma - want.vma:
-                raise ValueError(
-                    "unexpected JAX type (e.g. shape/dtype) for argument to VJP function: got "
-                    f"{have.str_short(False)}, but expected {want.str_short(False)} because the corresponding output "
-                    f"of the differentiated function had JAX type {aval.str_short(False)}"
-                )
-        given = [Zero(a) if a.dtype == dtypes.float0 else ct for ct, a in zip(leaves, wanted, strict=True)]
-        cts = instantiated(transposed(self._linearized.at(residuals), given))
-        return tree.tree_unflatten(self._in_tree, cts)
-
-    def _refuse_structure(self, got):
-        lines = "\n".join(
-            f"  * out{tree.keystr(path)} was a {a} in the original output, but a {b} here, so {why}."
-            for path, a, b, why in equality_errors_pytreedef(self._out_tree, got)
-        )
-        raise ValueError(
-            "unexpected tree structure.\n\nThe argument to a VJP function returned by `jax.vjp` must match the pytree "
-            f"structure of the differentiated function {self._location}.\n\nBut the tree structures differ:\n{lines}"
-        )
-
-
 def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes: Sequence[Any] = ()):
     """Value of `fun` at `primals` and the function that pulls cotangents back.
 
     Returns `(out, pullback)`, or `(out, pullback, aux)` with `has_aux`; `pullback(ct)` returns a tuple of cotangents,
-    one per primal. The pullback is a pytree, whose leaves are the values that it needs.
+    one per primal. The pullback is a `VJP`: a pytree, whose leaves are the values that it needs.
 
     >>> y, pullback = mpijax.vjp(lambda x: x[0] * x[1:], jnp.array([2.0, 3.0, 4.0]))
     >>> pullback(jnp.array([1.0, 0.0]))
@@ -149,8 +95,8 @@ def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes: Sequence[An
     flat_fun = FlatFun(fun, tree.tree_structure((primals, {})), has_aux)
     outs, linearized = linearize_flat(flat_fun, leaves)
     out = tree.tree_unflatten(flat_fun.out_tree, outs)
-    pull = _Pullback(fun, linearized, struct, flat_fun.out_tree, [typeof(o) for o in outs])
-    pullback = tree.Partial(pull, linearized.residuals)
+    pull = Pullback(fun, linearized, struct, flat_fun.out_tree, [typeof(o) for o in outs])
+    pullback = VJP.at(pull, leaves, linearized.residuals)
     return (out, pullback, flat_fun.aux) if has_aux else (out, pullback)
 
 

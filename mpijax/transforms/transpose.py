@@ -46,19 +46,22 @@ def backward_pass(
     args: Sequence[Any],
     cotangents: Sequence[Any],
     gathered: Sequence[Any] | None = None,
+    wanted: Sequence[bool] | None = None,
 ) -> list[Any]:
     """Cotangents of the arguments marked `UndefPrimal`; a Zero for each other argument.
 
     Equations that depend on no linear argument are evaluated first, the others are
     transposed from the last to the first; cotangents of a variable read several times add up.
     Exchanges with other ranks are transposed even if no cotangent has come here: one may have come there.
-    `gathered` holds, for each argument, what its cotangent starts from (a Zero: nothing).
+    `gathered` holds, for each argument, what its cotangent starts from (a Zero: nothing). `wanted` says whose
+    cotangents are asked for: what leads to the others alone is left out, and theirs are not complete.
     """
     exchanges = fx.exchange in jaxpr.effects
     if gathered is None and not exchanges and all(type(ct) is Zero for ct in cotangents):
         return [Zero(v.aval.to_tangent_aval()) for v in jaxpr.invars]
     known: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     linear: set = set()
+    asked_for = None if wanted is None else {v for v, w in zip(jaxpr.invars, wanted, strict=True) if w}
     for v, x in zip(jaxpr.invars, args, strict=True):
         if type(x) is UndefPrimal:
             linear.add(v)
@@ -72,6 +75,11 @@ def backward_pass(
     for eqn in jaxpr.eqns:
         if fx.linear in eqn.effects or any(type(v) is not Literal and v in linear for v in eqn.invars):
             linear.update(eqn.outvars)
+            if asked_for is not None:
+                leads_there = not asked_for.isdisjoint(v for v in eqn.invars if type(v) is not Literal)
+                if not leads_there and fx.exchange not in eqn.effects:
+                    continue
+                asked_for.update(eqn.outvars)
             linear_eqns.append(eqn)
             continue
         outs = eqn.primitive.bind(*map(read, eqn.invars), **eqn.params)
@@ -136,9 +144,11 @@ def transpose_jaxpr(
     return trace_to_closed_jaxpr(fun, plain + ct_avals, closed.jaxpr.debug_info), nonzero_out
 
 
-def transposed(linearized, cotangents: Sequence[Any]) -> list[Any]:
-    """Pull cotangents back through a `Linearized`; a Zero or an array for each input."""
+def transposed(linearized, cotangents: Sequence[Any], wanted: Sequence[bool] | None = None) -> list[Any]:
+    """Pull cotangents back through a `Linearized`; a Zero or an array for each input, complete for those `wanted`."""
     live = [ct for ct, nz in zip(cotangents, linearized.nonzero_out, strict=True) if nz]
     args = [UndefPrimal(v.aval) for v in linearized.jaxpr.invars]
-    outs = iter(backward_pass(linearized.jaxpr, linearized.residuals, args, live))
+    if wanted is not None:
+        wanted = [w for w, a in zip(wanted, linearized.in_avals, strict=True) if a.dtype != dtypes.float0]
+    outs = iter(backward_pass(linearized.jaxpr, linearized.residuals, args, live, wanted=wanted))
     return [Zero(a) if a.dtype == dtypes.float0 else next(outs) for a in linearized.in_avals]

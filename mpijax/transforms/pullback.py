@@ -1,0 +1,223 @@
+"""What `vjp` returns: cotangents of the results to cotangents of the arguments, as a value of its own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mpijax.core import dtypes, tree
+from mpijax.core.refs import Ref, addupdate
+from mpijax.core.source import callable_location, callable_name
+from mpijax.core.trace import typeof
+from mpijax.core.tree_prefix import equality_errors_pytreedef
+from mpijax.transforms.linearize import Linearized
+from mpijax.transforms.transpose import transposed
+from mpijax.transforms.zeros import Zero, as_array, instantiate
+
+
+def instantiated(cts: Sequence[Any]) -> list[Any]:
+    """Tangents or cotangents as arrays."""
+    return [as_array(instantiate(ct)) for ct in cts]
+
+
+@dataclass(frozen=True)
+class GradValue:
+    """For `VJP.with_refs`: the cotangent of this argument is to be returned."""
+
+
+@dataclass(frozen=True)
+class DontWant:
+    """For `VJP.with_refs`: the cotangent of this argument is not to be computed."""
+
+
+@dataclass(frozen=True)
+class GradRef:
+    """In place of a cotangent that was added to a reference."""
+
+
+@dataclass(frozen=True)
+class DidntWant:
+    """In place of a cotangent that was not computed."""
+
+
+@dataclass(frozen=True)
+class NotNeeded:
+    """In place of an argument that the backward pass does not need as it is."""
+
+
+for _placeholder in (GradRef, DidntWant, NotNeeded):
+    tree.register_pytree_node(_placeholder, lambda _: ((), None), lambda _, __, new=_placeholder: new())
+
+
+class Pullback:
+    """The backward pass of a function, but for the values that it needs (the residuals)."""
+
+    def __init__(self, fun: Callable, linearized: Linearized, in_tree, out_tree, out_avals):
+        self.__name__ = f"vjp({callable_name(fun)})"
+        self._name = callable_name(fun)
+        self._location = callable_location(fun)
+        self._linearized = linearized.at(())
+        self._out_avals = out_avals
+        self.in_tree = in_tree
+        self.out_tree = out_tree
+
+    jaxpr = property(lambda self: self._linearized.jaxpr)
+
+    def __call__(self, residuals: Sequence[Any], cotangents: Sequence[Any], targets: Sequence[Any] | None = None):
+        """Cotangents of the arguments; `targets` says for each leaf what becomes of it (see `VJP.with_refs`)."""
+        given = self._checked(cotangents)
+        if targets is None:
+            cts = instantiated(transposed(self._linearized.at(residuals), given))
+        else:
+            wanted = [type(t) is not DontWant for t in targets]
+            found = transposed(self._linearized.at(residuals), given, wanted)
+            cts = [_delivered(ct, target) for ct, target in zip(found, targets, strict=True)]
+        return tree.tree_unflatten(self.in_tree, cts)
+
+    def _checked(self, cotangents: Sequence[Any]) -> list[Any]:
+        """The leaves of the one cotangent that is given."""
+        if len(cotangents) != 1:
+            raise TypeError(
+                f"The function returned by `jax.vjp` applied to {self._name} was called with {len(cotangents)} "
+                "arguments, but functions returned by `jax.vjp` must be called with a single argument corresponding "
+                f"to the single value returned by {self._name} (even if that returned value is a tuple or other "
+                f"container). Call it with one tuple of {len(cotangents)} cotangents."
+            )
+        leaves, got = tree.tree_flatten(cotangents[0])
+        if got != self.out_tree:
+            self._refuse_structure(got)
+        wanted = [a.to_tangent_aval() for a in self._out_avals]
+        for ct, aval, want in zip(leaves, self._out_avals, wanted, strict=True):
+            have = typeof(ct)
+            # Integers have no derivative: cotangents are float0; ones of the integers' own type pass for it.
+            same = want.dtype == have.dtype or (want.dtype == dtypes.float0 and have.dtype == aval.dtype)
+            if not same or want.shape != have.shape or have.vma - want.vma:
+                raise ValueError(
+                    "unexpected JAX type (e.g. shape/dtype) for argument to VJP function: got "
+                    f"{have.str_short(False)}, but expected {want.str_short(False)} because the corresponding output "
+                    f"of the differentiated function had JAX type {aval.str_short(False)}"
+                )
+        return [Zero(a) if a.dtype == dtypes.float0 else ct for ct, a in zip(leaves, wanted, strict=True)]
+
+    def _refuse_structure(self, got):
+        lines = "\n".join(
+            f"  * out{tree.keystr(path)} was a {a} in the original output, but a {b} here, so {why}."
+            for path, a, b, why in equality_errors_pytreedef(self.out_tree, got)
+        )
+        raise ValueError(
+            "unexpected tree structure.\n\nThe argument to a VJP function returned by `jax.vjp` must match the pytree "
+            f"structure of the differentiated function {self._location}.\n\nBut the tree structures differ:\n{lines}"
+        )
+
+
+def _delivered(ct: Any, target: Any) -> Any:
+    """What is returned for a cotangent, which is added to a `target` that is a reference."""
+    if type(target) is DontWant:
+        return DidntWant()
+    if type(target) is not Ref:
+        return as_array(instantiate(ct))
+    have, want = target.aval, ct.aval if type(ct) is Zero else typeof(ct)
+    if (have.shape, have.dtype) != (want.shape, want.dtype):
+        raise ValueError(
+            f"with_refs: a cotangent of type {want.str_short()} cannot be added to a reference of type {have}: make "
+            "the reference of zeros_like the argument."
+        )
+    if type(ct) is not Zero:
+        addupdate(target, None, ct)
+    return GradRef()
+
+
+class VJP:
+    """What `vjp` returns: maps a cotangent of the result to a tuple of cotangents, one per argument.
+
+    A pytree, whose leaves are the values that the backward pass needs, so it may be a result of one jitted function
+    and an argument of another.
+
+    Attributes:
+      args_res: a list with an entry per argument, of tuples where the argument was a container: the argument's value
+        if it is needed as it is, else `NotNeeded()`.
+      opaque_residuals: the other values that are needed.
+
+    >>> out, f_vjp = mpijax.vjp(lambda x, y: jnp.sin(x) * y, 1.0, 2.0)
+    >>> f_vjp.args_res
+    [NotNeeded(), Array(2., dtype=float32, weak_type=True)]
+    """
+
+    __slots__ = ("fun", "args_res", "opaque_residuals", "_places", "__weakref__")
+
+    def __init__(self, fun: Pullback, places: tuple[tuple[bool, int], ...], args_res: list, opaque_residuals: list):
+        self.fun = fun
+        self._places = places
+        self.args_res = args_res
+        self.opaque_residuals = opaque_residuals
+
+    @staticmethod
+    def at(fun: Pullback, leaves: Sequence[Any], residuals: Sequence[Any]) -> VJP:
+        """The object for a function of `leaves` whose backward pass needs `residuals`."""
+        position = {id(x): i for i, x in enumerate(leaves)}
+        opaque: list[Any] = []
+        places = []
+        for r in residuals:
+            i = position.get(id(r))
+            if i is None:
+                places.append((False, len(opaque)))
+                opaque.append(r)
+            else:
+                places.append((True, i))
+        kept = {i for is_argument, i in places if is_argument}
+        shown = iter([as_array(x) if i in kept else NotNeeded() for i, x in enumerate(leaves)])
+        return VJP(fun, tuple(places), [_tuples(part, shown) for part in fun.in_tree.children()], opaque)
+
+    in_tree = property(lambda self: self.fun.in_tree)
+    out_tree = property(lambda self: self.fun.out_tree)
+    jaxpr = property(lambda self: self.fun.jaxpr)
+    __name__ = property(lambda self: self.fun.__name__)  # type: ignore[assignment]
+
+    def __call__(self, *out_ct: Any) -> Any:
+        return self.fun(self._residuals(), out_ct)
+
+    def with_refs(self, *targets: Any) -> Callable:
+        """The same function with what is to become of each cotangent, in the structure of the arguments.
+
+        targets: of each leaf a reference, to which the cotangent is added (`GradRef()` is returned for it);
+          `GradValue()`: it is returned; or `DontWant()`: it is not computed (`DidntWant()` is returned for it).
+
+        Raises:
+          ValueError: the structure is not that of the arguments; when called, for a reference of another type.
+        """
+        leaves, got = tree.tree_flatten(targets)
+        if got != self.in_tree:
+            raise ValueError(
+                f"with_refs: expected an entry for each argument of the differentiated function, {self.in_tree}, got "
+                f"{got}. Entries are references, GradValue() or DontWant()."
+            )
+        return functools.partial(self._into, leaves)
+
+    def _into(self, targets: Sequence[Any], *out_ct: Any) -> Any:
+        return self.fun(self._residuals(), out_ct, targets)
+
+    def _residuals(self) -> list[Any]:
+        arguments = tree.tree_leaves(self.args_res, is_leaf=lambda x: type(x) is NotNeeded)
+        return [arguments[i] if is_argument else self.opaque_residuals[i] for is_argument, i in self._places]
+
+    def __repr__(self) -> str:
+        return (
+            f"VJP(fun={self.__name__}, in_tree={self.in_tree}, out_tree={self.out_tree}, args_res={self.args_res}, "
+            f"opaque_residuals={self.opaque_residuals})"
+        )
+
+
+def _tuples(structure: Any, leaves: Iterator[Any]) -> Any:
+    """A pytree of tuples in the place of its containers."""
+    if structure.num_leaves == structure.num_nodes == 1:
+        return next(leaves)
+    return tuple(_tuples(part, leaves) for part in structure.children())
+
+
+tree.register_pytree_node(
+    VJP,
+    lambda vjp: ((vjp.args_res, vjp.opaque_residuals), (vjp.fun, vjp._places)),
+    lambda fixed, values: VJP(*fixed, *values),
+)
