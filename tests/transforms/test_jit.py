@@ -1,5 +1,6 @@
 """jit: what it returns, when it traces again, static and donated arguments, what it closes over."""
 
+import copy
 import gc
 import weakref
 from collections import namedtuple
@@ -493,3 +494,16 @@ def test_the_host_has_everything_already():
 def test_results_of_jvp_that_are_arguments_are_arrays():
     for J in (OURS, THEIRS):
         assert all(isinstance(x, J.Array) for x in J.jvp(J.numpy.asarray, (1.0,), (2.0,)))
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_copies_of_traced_arrays_are_equations(copied):
+    check(lambda J: lambda x: copied(x) + 1, X3, eager=False, jitted=False)
+
+
+def test_masked_arrays_are_refused():
+    masked = np.ma.array([1, 2], mask=[True, False])
+    for f in (OURS.jit(lambda x: x), OURS.make_jaxpr(lambda x: x), OURS.lax.neg, OURS.device_put):
+        with pytest.raises(ValueError, match="masked arrays are not supported"):
+            f(masked)
+    np.testing.assert_array_equal(OURS.numpy.array(masked), [1, 2])
