@@ -6,6 +6,7 @@ import enum
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import ContextDecorator
 from functools import cached_property
 from typing import Any
 
@@ -122,14 +123,14 @@ def _entry(names: tuple) -> Any:
     return names if len(names) > 1 else names[0] if names else None
 
 
-class Mesh:
+class Mesh(ContextDecorator):
     """Devices arranged in a grid with named axes.
 
     Args:
       devices: array of devices (`mpijax.devices()`), or anything `numpy.array` makes one of.
       axis_names: one name per axis of that array.
 
-    Used as a context manager it is the mesh `shard_map` takes when given none.
+    Used as a context manager, or as a decorator of a function, it is the mesh `shard_map` takes when given none.
 
     >>> mesh = mpijax.sharding.Mesh(np.array(mpijax.local_devices()).reshape(-1, 1), ("x", "y"))
     >>> mesh.axis_names, mesh.shape["y"]
@@ -427,19 +428,28 @@ class NamedSharding(Sharding):
 
     def shard_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of one shard; raises ValueError where an axis is not divisible."""
-        out = []
-        for dim, size in enumerate(global_shape):
-            parts = math.prod(self.mesh.shape[a] for a in self.spec.axes_of(dim))
-            if size % parts:
+        self.check_compatible_aval(global_shape)
+        parts = self._parts(global_shape)
+        for dim, (size, count) in enumerate(zip(global_shape, parts, strict=True)):
+            if size % count:
                 raise ValueError(
-                    f"Sharding {self} implies that array axis {dim} is partitioned {parts} times, but the dimension "
-                    f"size is {size} (full shape: {tuple(global_shape)}). Pad the array, or leave that axis whole: "
-                    "None in the PartitionSpec."
+                    f"Sharding {self} implies that array axis {dim} is partitioned {count} times, but the dimension "
+                    f"size is {size} (full shape: {tuple(global_shape)}, per-dimension tiling factors: {parts} should "
+                    "evenly divide the shape). Pad the array, or leave that axis whole: None in the PartitionSpec."
                 )
-            out.append(size // parts)
-        if len(self.spec) > len(global_shape):
-            raise ValueError(f"{self.spec} has more entries than an array of shape {global_shape} has axes")
-        return tuple(out)
+        return tuple(size // count for size, count in zip(global_shape, parts, strict=True))
+
+    def _parts(self, global_shape: Sequence[int]) -> list[int]:
+        """Into how many parts each axis is cut."""
+        return [math.prod(self.mesh.shape[a] for a in self.spec.axes_of(d)) for d in range(len(global_shape))]
+
+    def check_compatible_aval(self, aval_shape: Sequence[int]) -> None:
+        """Raise ValueError for the shape of an array with fewer axes than the PartitionSpec has entries."""
+        if len(self.spec) > len(aval_shape):
+            raise ValueError(
+                f"Sharding {self} is only valid for values of rank at least {len(self.spec)}, but was applied to a "
+                f"value of rank {len(aval_shape)}."
+            )
 
     def _slices_at(self, global_shape: tuple[int, ...], coordinates: Sequence[int]) -> tuple[slice, ...]:
         """The part of a global array that lies at one place of the mesh; slice(None) for axes that are not split."""

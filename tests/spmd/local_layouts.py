@@ -115,9 +115,25 @@ def over_mapped_axes(s):
 
 
 @BOTH
+@pytest.mark.filterwarnings("ignore:.with mesh:DeprecationWarning")
+def test_a_mesh_decorates_functions(s):
+    @s.grid
+    def f():
+        return s.lax.with_sharding_constraint(s.jnp.asarray(V), s.P("j"))
+
+    out = f()
+    assert out.sharding.spec == s.P("j") and out.block_until_ready().is_ready()
+
+
+TILING = r"partitioned 2 times.*size is 3 \(full shape: \(8, 3\), per-dimension tiling factors: \[2, 2\] should evenly"
+
+
+@BOTH
 @pytest.mark.parametrize(
     ("f", "error", "text"),
     [
+        (lambda s: s.NamedSharding(s.grid, s.P("i", "j")).shard_shape((8, 3)), ValueError, TILING),
+        (lambda s: s.NamedSharding(s.grid, s.P(None, "i")).check_compatible_aval((8,)), ValueError, "of rank at least 2"),
         (without_layout, TypeError, "Missing required keyword argument: 'out_sharding'"),
         (without_mesh, ValueError, "Context mesh cannot be empty"),
         (of_another_mesh, ValueError, "mesh"),
