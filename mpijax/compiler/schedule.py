@@ -66,7 +66,8 @@ class Schedule:
             order_kept = [v for v in kept if v is not best] + ([best] if best is not None and best in kept else [])
             order_reduced = reduced
             long = self.reduced_size >= SERIAL_BELOW and best is not None and not self._is_product()
-            self.strategy = "tiled" if kernel.reduces and long and best in kept else "across"
+            tiles = kernel.reduces and long and best in kept and not self._fits_registers(best.size)
+            self.strategy = "tiled" if tiles else "across"
         kept_loops = collapsed(kernel, order_kept, apart)
         self.inner = collapsed(kernel, order_reduced, apart)
         self.loops = kept_loops + self.inner
@@ -94,6 +95,10 @@ class Schedule:
         # Elements per turn whose reductions run side by side; what follows them is done `lanes` at a time.
         self.turn = self._turn() if self.lanes > 1 else 1
         self.widths = list(dict.fromkeys([self.turn, self.lanes, 1]))
+
+    def _fits_registers(self, size: int) -> bool:
+        """Whether the partial results of so many columns are a few whole registers: then they need no array."""
+        return size <= 4 * self._native() and size & (size - 1) == 0
 
     def _writes_rows(self) -> bool:
         """Whether a scatter's vectorized loop is along its window: then neighbours are written, under one guard."""
