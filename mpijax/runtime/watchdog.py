@@ -23,10 +23,12 @@ from mpijax.runtime import deadlock, record_file
 from mpijax.runtime.last_words import wait_until_read
 from mpijax.runtime.recorder import COLLECTIVE, ENDED, Site, ranges, recorder
 
-# Seconds: between two looks, at most; until a rank that has ended is waited for in vain; until Ctrl-C ends by force.
+# Seconds: between two looks, at most; until a rank that has ended is waited for in vain; until Ctrl-C ends by force one
+# operation, and a program that goes through many.
 LOOK = 0.5
 VAIN = 3.0
 INTERRUPT = 1.0
+INTERRUPT_PROGRAM = 5.0
 # Ranks that a report describes one by one.
 DESCRIBED = 8
 
@@ -40,7 +42,7 @@ class Watchdog:
         self.seen, self.since, self.next_report = -1, 0.0, seconds
         self.signals = record.signals(signal.SIGUSR1)
         self.interrupts = record.signals(signal.SIGINT)
-        self.interrupted: float | None = None
+        self.interrupted: tuple[float, int, Any] | None = None  # when; in which operation; where Python was
         self.suspicion = deadlock.Suspicion()
         self.exclusive = bool(recorder.mine["exclusive"])
         self.dumps = int(recorder.mine["dumps"])
@@ -57,18 +59,12 @@ class Watchdog:
     def look(self, now: float) -> None:
         self._write_if_asked()
         number, busy = recorder.progress(recorder.mine)
+        self._end_if_interrupted(now, number, busy)
         if not busy or number != self.seen:
             self.seen, self.since, self.next_report = number if busy else -1, now, self.seconds
-            if busy:
-                self._note_interrupts(now)
-            else:
-                self.interrupts, self.interrupted = record.signals(signal.SIGINT), None
             return
-        self._note_interrupts(now)
         waited = now - self.since
         what = recorder.sites[int(recorder.last(recorder.mine)["site"])]
-        if self.interrupted is not None and now - self.interrupted > INTERRUPT:
-            _end(130, f"interrupted by Ctrl-C in {what}")
         if waited > VAIN:
             # Where MPI lets threads communicate at once, there may still be no other: this one does not.
             recorder.mine["exclusive"] = self.exclusive or len(sys._current_frames()) <= 2
@@ -82,10 +78,22 @@ class Watchdog:
             if self.abort:
                 _end(1, f"ended after {waited:.0f} s in {what}, as MPIJAX_STALL_ABORT asks")
 
-    def _note_interrupts(self, now: float) -> None:
-        """Python notices Ctrl-C only when the operation has ended."""
-        if record.signals(signal.SIGINT) > self.interrupts and self.interrupted is None:
-            self.interrupted = now
+    def _end_if_interrupted(self, now: float, number: int, busy: bool) -> None:
+        """Python notices Ctrl-C only when the call that it is in returns, which it may never do."""
+        signals, place = record.signals(signal.SIGINT), _python_is_at()
+        if signals == self.interrupts:
+            return
+        if self.interrupted is None:
+            self.interrupted = now, number, place
+        when, then, there = self.interrupted
+        if place != there:
+            self.interrupts, self.interrupted = signals, None
+        elif number == then:
+            if busy and now - when > INTERRUPT:
+                _end(130, f"interrupted by Ctrl-C in {recorder.sites[int(recorder.last(recorder.mine)['site'])]}")
+        elif now - when > INTERRUPT_PROGRAM and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            what = recorder.sites[int(recorder.last(recorder.mine)["site"])]
+            _end(130, f"interrupted by Ctrl-C in a program that goes on communicating, in {what}")
 
     def _write_if_asked(self) -> None:
         signals, dumps = record.signals(signal.SIGUSR1), int(recorder.mine["dumps"])
@@ -108,6 +116,12 @@ class Watchdog:
         found = self.suspicion.confirmed(now)
         if found:
             _end(1, found)
+
+
+def _python_is_at() -> tuple[int, int]:
+    """Where the main thread is: the call that it is in."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    return (id(frame), frame.f_lasti) if frame is not None else (0, 0)
 
 
 def missing(what: Site) -> list[int]:

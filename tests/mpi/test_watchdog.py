@@ -32,6 +32,12 @@ JOBS = {
     "interrupted": Job(
         "total(x)\nif rank: time.sleep(100)\nthreading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()\ntotal(x)"
     ),
+    "interrupted in a loop": Job("""
+forever = jax.jit(lambda x: lax.fori_loop(0, 10**9, lambda i, y: mpi.allreduce(y, op='MAX'), x))
+total(x)
+if rank == 0: threading.Timer(2, os.kill, (os.getpid(), signal.SIGINT)).start()
+forever(x)
+"""),
     "callback": Job("""
 def check(y):
     if rank == 1: raise KeyError('bad value')
@@ -127,6 +133,7 @@ EXPECTED = [
     ("leaves", 1, [r"rank 1 has ended, and rank 0 waits for it in allreduce float32\[4\] sum on all ranks at <string>"]),
     ("all exit", 5, []),
     ("interrupted", 130, [r"rank 0\] mpijax: interrupted by Ctrl-C in allreduce"]),
+    ("interrupted in a loop", 130, [r"rank 0\] mpijax: interrupted by Ctrl-C in a program that goes on communicating, in allreduce"]),
     ("callback", 1, [r"\[rank 1\].*bad value"]),
     ("values", 1, [
         r"rank 0 has waited 1 s in multihost_utils.sync_global_devices on all ranks at <string>:\d+ \(<module>\)",
