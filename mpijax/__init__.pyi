@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from mpijax import ad as ad
 from mpijax import ad_checkpoint as ad_checkpoint
 from mpijax import api_util as api_util
 from mpijax import core as core
