@@ -16,7 +16,7 @@ from mpijax.runtime.recorder import COLLECTIVE, GUARD, MESSAGE, MESSAGES, Group,
 # Seconds in which none of the ranks may have gone on. A message that is on its way takes much less, also on busy cores.
 STUCK = 10.0
 # Seconds between two looks after which they begin anew: the job was suspended, or the cores are too busy to judge.
-PAUSED = 1.5
+PAUSED = 2.0
 
 # Operations, or what their names begin with, that no rank leaves before all ranks have come.
 _FOR_ALL = (
