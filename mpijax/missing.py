@@ -60,7 +60,7 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
     ),
     (
         "it is of JAX's inner workings; rules are given by mpijax.extend (docs/custom-operations.md)",
-        """ad extend.source_info_util.* interpreters.ad.jvp interpreters.ad.linearize
+        """extend.source_info_util.* interpreters.ad.jvp interpreters.ad.linearize
         interpreters.batching.register_vmappable interpreters.batching.unregister_vmappable
         experimental.multihost_utils.* experimental.ode.* experimental.EArray experimental.cur_qdd
         experimental.primal_tangent_dtype""",

@@ -394,9 +394,9 @@ class _Builder:
             order = in_order(node, k)
             if order is None:
                 continue
-            params = {"permutation": order}
+            permuted = {"permutation": order}
             aval = v.aval.update(shape=tuple(v.aval.shape[a] for a in order))
-            [inputs[k]] = self._node(registry["transpose"], params, [v], [aval], node.source, fx.no_effects)
+            [inputs[k]] = self._node(registry["transpose"], permuted, [v], [aval], node.source, fx.no_effects)
             n = len(order)
             batch[k], contract[k] = tuple(range(len(batch[k]))), tuple(range(n - len(contract[k]), n))
         if inputs == list(node.inputs):

@@ -47,8 +47,12 @@ class NotNeeded:
     """In place of an argument that the backward pass does not need as it is."""
 
 
+def _register(placeholder: type) -> None:
+    tree.register_pytree_node(placeholder, lambda _: ((), None), lambda _, __: placeholder())
+
+
 for _placeholder in (GradRef, DidntWant, NotNeeded):
-    tree.register_pytree_node(_placeholder, lambda _: ((), None), lambda _, __, new=_placeholder: new())
+    _register(_placeholder)
 
 
 class Pullback:

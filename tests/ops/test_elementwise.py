@@ -19,8 +19,8 @@ MODULES = """
     ad_ops binary bitwise compare convert positions power reduce reductions select special
     transcendental unary
 """.split()
-# Programs are compiled from it; no function applies it.
-INTERNAL = {"bitcast_same_width"}
+# Programs are compiled from the first, and the second only says where a value is made; no function applies them.
+INTERNAL = {"bitcast_same_width", "stage"}
 
 
 def _ids(rows: list[Row]) -> list[str]:

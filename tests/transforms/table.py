@@ -265,6 +265,11 @@ EXCLUDED = {
     "custom_vmap_call": "its batching is the user's: test_implicit.py",
     **dict.fromkeys("ffi_call numba_call".split(), "calls machine code of the user: test_ffi.py, test_numba_call.py"),
     **dict.fromkeys("rng_bit_generator rng_uniform".split(), "draws bits: tests/lax/test_bits_and_composites.py"),
+    **dict.fromkeys("after_all create_token dce_sink stage".split(), "orders or keeps, and computes nothing: test_tokens.py"),
+    **dict.fromkeys("precv psend".split(), "the halves of a ppermute: tests/spmd/test_one_sided.py"),
+    "device_put": "says where a value lies: tests/spmd",
+    "searchsorted": "counts, so it has no derivative: tests/numpy/test_sorting.py",
+    "select_and_scatter": "has no derivative: tests/ops/test_select_and_scatter.py",
     "linear_call": "its transpose is the user's: test_implicit.py",
     "platform_index": "chooses among platforms, of which there is one",
 }  # fmt: skip
