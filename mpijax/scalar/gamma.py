@@ -18,6 +18,7 @@ from mpijax.scalar.types import FLOAT32, FLOAT64
 
 HALF_LOG_TWO_PI = 0.9189385332046727
 LOG_PI = 1.1447298858494002
+TINY = 1e-30
 SHIFT = 8
 # Bernoulli numbers B_2k / (2k (2k - 1)) and B_2k / (2k)
 STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400)
@@ -55,7 +56,9 @@ def _log_gamma(x: Expr) -> Expr:
     value = value - where(small, log(product), 0.0)
     value = where(y.eq(np.inf), y, value)
     s, _, whole = _half_turns(x)
-    reflected = LOG_PI - log(s) - value
+    # Below, sin(pi x) is pi x, of which the smallest numbers have too few digits.
+    tiny = abs(x) < TINY
+    reflected = where(tiny, x.const(0.0), LOG_PI) - log(where(tiny, abs(x), s)) - value
     reflected = where(whole | x.eq(-np.inf), x.const(np.inf), reflected)
     value = where(x.eq(1.0) | x.eq(2.0), 0.0, value)
     return where(reflect, reflected, value)
