@@ -204,7 +204,7 @@ def test_explicit_x64_dtypes():
 @pytest.mark.parametrize(
     "wanted, error, phrase",
     [
-        ("S3", TypeError, "only supports number and bool dtypes, got dtype S3 in zeros"),
+        ("S3", TypeError, "only supports number, bool, and string dtypes, got dtype S3 in zeros"),
         (None, ValueError, "dtype must be specified"),
         (np.zeros(3), ValueError, "Passing an array as a dtype argument"),
         (Abstract(np.dtype("int32")), ValueError, "Passing an array as a dtype argument"),

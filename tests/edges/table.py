@@ -532,10 +532,10 @@ ELSEWHERE = {
         array_repr array_str ascontiguousarray einsum_path from_dlpack frombuffer fromfile fromiter fromstring
         get_printoptions load printoptions save savez set_printoptions trim_zeros""",
     "lax": """
-        DotDimensionNumbers all_gather all_to_all axis_index axis_size broadcast_like composite conv_dimension_numbers
+        DotDimensionNumbers after_all all_gather all_to_all axis_index axis_size broadcast_like composite conv_dimension_numbers
         conv_general_dilated_local conv_general_permutations conv_general_shape_tuple conv_transpose_shape_tuple
-        custom_linear_solve custom_root dce_sink pbroadcast pcast platform_dependent pmax pmean pmin ppermute pshuffle
-        psum psum_scatter pswapaxes pvary ragged_all_to_all ragged_dot_general rng_bit_generator rng_uniform scaled_dot
+        create_token custom_linear_solve custom_root dce_sink pbroadcast pcast platform_dependent pmax pmean pmin
+        ppermute precv psend pshuffle psum psum_scatter pswapaxes pvary ragged_all_to_all ragged_dot_general rng_bit_generator rng_uniform scaled_dot
         shape_as_value stage with_sharding_constraint""",
     "nn": "get_scaled_dot_general_config scaled_dot_general scaled_matmul",
     "scipy.special": "",

@@ -58,6 +58,6 @@ def test_constants():
         check(make, 3)
 
 
-def test_out_sharding_is_refused():
-    with pytest.raises(NotImplementedError, match="rank"):
+def test_out_sharding_says_how_to_lay_out():
+    with pytest.raises(TypeError, match="expected to be PartitionSpec instances or None"):
         OURS.nn.initializers.zeros(OURS.random.key(0), (2,), out_sharding=object())
