@@ -119,7 +119,7 @@ REFUSED = {
         r"predicate of cond varies over the mesh axis 'i', while a branch communicates.*psum.*test_branches.py",
     ),
     "nested": (
-        lambda w, x: lax.cond(x[0, 0] > 0, lambda: jax.jit(lambda x: lax.pmax(x, "i"))(x), lambda: lax.pmin(x, "i")),
+        lambda w, x: lax.cond(x[0, 0] > 0, *(lambda k=k: jax.jit(lambda x: lax.pmax(k * x, "i"))(x) for k in (1, 2))),
         r"predicate of cond varies over the mesh axis 'i'.*pmax",
     ),
     "switch": (
