@@ -12,9 +12,10 @@ from __future__ import annotations
 from mpijax.compiler.plan import ALIGN
 
 PAGE = 4096
-# Bytes of a value from which on its place in the page counts, and how far from each other these places are to be.
-LARGE = 1 << 16
-APART = 512
+LINES = PAGE // ALIGN
+# Bytes of a value from which on its place in the page counts, and how many lines these places are to be apart.
+LARGE = 1 << 20
+APART = 8
 
 # (begin, end, last step) of what is live
 Span = tuple[int, int, int]
@@ -26,20 +27,25 @@ def aligned(n: int) -> int:
 
 def first_fit(live: list[Span], nbytes: int) -> int:
     """The lowest fitting offset where `nbytes` fit between what is live."""
-    large = [start for start, end, _ in live if end - start >= LARGE] if nbytes >= LARGE else []
+    near = _lines_near([start for start, end, _ in live if end - start >= LARGE]) if nbytes >= LARGE else 0
     offset = 0
     for start, end, _ in sorted(live):
-        if _apart(offset, large) + nbytes <= start:
+        if offset + nbytes <= start and _apart(offset, near) + nbytes <= start:
             break
         offset = max(offset, aligned(end))
-    return _apart(offset, large)
+    return _apart(offset, near)
 
 
-def _apart(offset: int, others: list[int]) -> int:
-    """The next offset that is far from the others in its page; if none is, the farthest."""
+def _lines_near(others: list[int]) -> int:
+    """The lines of a page near which others begin, as bits."""
+    near = 0
+    for line in {o % PAGE // ALIGN for o in others}:
+        for k in range(line - APART + 1, line + APART):
+            near |= 1 << k % LINES
+    return near
 
-    def distance(candidate: int) -> int:
-        return min((min((candidate - o) % PAGE, (o - candidate) % PAGE) for o in others), default=PAGE)
 
-    candidates = range(offset, offset + PAGE, APART)
-    return next((c for c in candidates if distance(c) >= APART), max(candidates, key=distance))
+def _apart(offset: int, near: int) -> int:
+    """The next offset that is not near the others in its page; if all are, the offset itself."""
+    candidates = range(offset, offset + PAGE, APART * ALIGN)
+    return next((c for c in candidates if not near >> c % PAGE // ALIGN & 1), offset)
