@@ -108,17 +108,17 @@ class Tiles(Rows):
                         self.hoist([r.expr for r in reduces], stores, scope, key, self.schedule.lanes)
                     sweep(scopes, combine)
 
-                def nest(depth: int, scope: Scope) -> None:
+                def nest(depth: int, scopes: list[Scope]) -> None:
                     if depth == len(self.schedule.inner):
-                        through([scope])
+                        through(scopes)
                         return
+                    [scope] = scopes
                     inner = self.schedule.inner[depth]
                     last = depth == len(self.schedule.inner) - 1
 
                     def body(i, _, turns):
                         at = [i] + [one.emit(f"add i64 {i}, {k}") for k in range(1, turns)]
-                        inside = [Scope(scope, {id(inner[-1]): k}) for k in at]
-                        through(inside) if last else nest(depth + 1, *inside)
+                        nest(depth + 1, [Scope(scope, {id(inner[-1]): k}) for k in at])
                         return []
 
                     for low, high, _ in self.parts(inner, "0", self._extent(inner)):
@@ -130,7 +130,7 @@ class Tiles(Rows):
                             self.loop(low, end, turns, [], [], partial(body, turns=turns))
                             low = end
 
-                nest(0, tile_scope)
+                nest(0, [tile_scope])
                 for r in reduces:
                     self.acc_values[id(r.member)] = read(r.member)
                     tile_scope.available |= {("acc", id(r.member))}

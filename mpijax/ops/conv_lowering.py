@@ -17,6 +17,7 @@ from mpijax.core.trace import typeof
 from mpijax.ops.conv_shapes import conv_shape_tuple, permuted, spread
 from mpijax.ops.convert import convert_element_type
 from mpijax.ops.creation import full
+from mpijax.ops.stacking import stack
 from mpijax.ops.window_shapes import dilated
 
 # The types that the machine code knows, in the order of its table.
@@ -139,18 +140,12 @@ def _interleaved(parts: list[Any], dilation, out_spec, whole: tuple[int, ...]) -
     """Element `q k + f` along each axis of space is element q of the part of phase f."""
     bind = registry.__getitem__
     for k, axis in zip(reversed(dilation), reversed(out_spec[2:]), strict=True):
-        joined = []
-        for first in range(0, len(parts), k):
-            shape = typeof(parts[first]).shape
-            split = (*shape[: axis + 1], 1, *shape[axis + 1 :])
-            column = [
-                bind("reshape").bind(p, new_sizes=split, dimensions=None, sharding=None)
-                for p in parts[first : first + k]
-            ]
-            both = bind("concatenate").bind(*column, dimension=axis + 1) if k > 1 else column[0]
-            merged = (*shape[:axis], shape[axis] * k, *shape[axis + 1 :])
-            joined.append(bind("reshape").bind(both, new_sizes=merged, dimensions=None, sharding=None))
-        parts = joined
+        shape = typeof(parts[0]).shape
+        merged = (*shape[:axis], shape[axis] * k, *shape[axis + 1 :])
+        parts = [
+            bind("reshape").bind(stack(parts[f : f + k], axis + 1), new_sizes=merged, dimensions=None, sharding=None)
+            for f in range(0, len(parts), k)
+        ]
     [out] = parts
     if typeof(out).shape == whole:
         return out

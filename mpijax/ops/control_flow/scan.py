@@ -11,11 +11,11 @@ from mpijax.core.errors import JaxprTypeError
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, dead_code, eval_jaxpr
 from mpijax.core.lowering import ControlFlow
 from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.primitive import Primitive, registry
-from mpijax.core.trace import typeof
+from mpijax.core.primitive import Primitive
 from mpijax.ops.control_flow import scan_rules, scan_transpose
 from mpijax.ops.control_flow.common import chosen, same_type, split
 from mpijax.ops.control_flow.kept import keep_in_scan
+from mpijax.ops.stacking import stack, unstack
 from mpijax.transforms.batching import batch_jaxpr, broadcast_dim, move_dim
 
 # Equations that a loop written out may have.
@@ -80,29 +80,15 @@ def _written_out(params: dict[str, Any]) -> bool:
 def _turns(*args, jaxpr: ClosedJaxpr, length: int, num_consts: int, num_carry: int, reverse: bool, **_) -> list[Any]:
     """The turns of a loop, one after the other."""
     consts, carry, xs = split(args, num_consts, num_carry)
-    rows: list[list[Any]] = [[] for _ in jaxpr.out_avals[num_carry:]]
+    given = [unstack(x) for x in xs]
+    made: list[list[Any]] = []
     for i in reversed(range(length)) if reverse else range(length):
-        outs = eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *consts, *carry, *(_row(x, i) for x in xs))
+        outs = eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *consts, *carry, *(rows[i] for rows in given))
         carry = outs[:num_carry]
-        for row, out in zip(rows, outs[num_carry:], strict=True):
-            row.append(out)
-    return [*carry, *(_stacked(row[::-1] if reverse else row) for row in rows)]
-
-
-def _row(x: Any, i: int) -> Any:
-    shape = typeof(x).shape
-    start, limit = (i, *[0] * (len(shape) - 1)), (i + 1, *shape[1:])
-    row = registry["slice"].bind(x, start_indices=start, limit_indices=limit, strides=None)
-    return registry["squeeze"].bind(row, dimensions=(0,))
-
-
-def _stacked(rows: list[Any]) -> Any:
-    shape = typeof(rows[0]).shape
-    axes = tuple(range(1, len(shape) + 1))
-    wide = [
-        registry["broadcast_in_dim"].bind(x, shape=(1, *shape), broadcast_dimensions=axes, sharding=None) for x in rows
-    ]
-    return registry["concatenate"].bind(*wide, dimension=0)
+        made.append(outs[num_carry:])
+    if reverse:
+        made.reverse()
+    return [*carry, *map(stack, zip(*made, strict=True))]
 
 
 def _batch(axis, args, dims, **params):
