@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.runtime.program import Comm, Loop, Switch, While
+from mpijax.runtime.program import Comm, bodies
 from mpijax.runtime.recorder import Group, recorder
 
 _TAG = 32751
@@ -20,13 +20,10 @@ _TAG = 32751
 def exchanges(instructions: tuple, group: Group) -> Iterator[Comm]:
     """The exchanges of a group whose counts are known."""
     for x in instructions:
-        if isinstance(x, Comm):
-            if x.op == "alltoallv" and x.group is group and x.sendcounts:
-                yield x
-        elif isinstance(x, (Loop, While, Switch)):
-            inner = x.branches if isinstance(x, Switch) else [x.body] if isinstance(x, Loop) else [x.cond, x.body]
-            for part in inner:
-                yield from exchanges(part, group)
+        if isinstance(x, Comm) and x.op == "alltoallv" and x.group is group and x.sendcounts:
+            yield x
+        for body in bodies(x):
+            yield from exchanges(body, group)
 
 
 def differences(comm: Any, group: Group, given: list[Comm]) -> Generator[None, None, list[str]]:

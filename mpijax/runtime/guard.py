@@ -27,7 +27,7 @@ import numpy as np
 
 from mpijax.core.errors import MismatchError
 from mpijax.runtime import counts, mpi_start, pairing
-from mpijax.runtime.program import Comm, Loop, Switch, While
+from mpijax.runtime.program import Comm, Loop, Switch, While, bodies
 from mpijax.runtime.recorder import COLLECTIVE, GUARD, Group, Site, ranges, recorder
 
 # Bytes of a schedule's text that are sent when schedules differ, and of the message that comes back.
@@ -115,14 +115,10 @@ def groups_of(instructions: tuple) -> list[Group]:
     for x in instructions:
         if isinstance(x, Comm):
             inner = [x.group] if x.matched and x.group is not None else []
-        elif isinstance(x, Loop):
-            inner = groups_of(x.body) if x.count else []
-        elif isinstance(x, While):
-            inner = groups_of(x.cond + x.body)
-        elif isinstance(x, Switch):
-            inner = [g for b in x.branches for g in groups_of(b)]
-        else:
+        elif isinstance(x, Loop) and not x.count:
             continue
+        else:
+            inner = [g for body in bodies(x) for g in groups_of(body)]
         found.update(dict.fromkeys(inner))
     return list(found)
 

@@ -259,6 +259,15 @@ class Switch:
     branches: tuple[tuple, ...]
 
 
+def bodies(instruction: Any) -> tuple[tuple, ...]:
+    """The instructions inside a loop or branch; () of any other one."""
+    if isinstance(instruction, Loop):
+        return (instruction.body,)
+    if isinstance(instruction, While):
+        return instruction.cond, instruction.body
+    return instruction.branches if isinstance(instruction, Switch) else ()
+
+
 @dataclass(frozen=True)
 class Point:
     """Let an `Alias` point to a place."""
