@@ -27,9 +27,7 @@ class ArrayCopySemantics(enum.IntEnum):
 
 
 def copy_semantics(donate: bool, may_alias: bool | None) -> ArrayCopySemantics:
-    """What the arguments of `device_put` ask for. ValueError where they contradict each other."""
-    if may_alias and donate:
-        raise ValueError("may_alias and donate cannot be True at the same time.")
+    """What the arguments of `device_put`, which has checked them, ask for."""
     if donate:
         return ArrayCopySemantics.DONATE_INPUT
     return ArrayCopySemantics.REUSE_INPUT if may_alias in (None, True) else ArrayCopySemantics.ALWAYS_COPY

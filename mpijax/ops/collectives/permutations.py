@@ -41,7 +41,7 @@ def ppermute(x, axis_name, perm):
 def check_pairs(what: str, axis_name, perm) -> tuple[tuple[int, int], ...]:
     """The pairs (source, destination) of a permutation; ValueError for those that are none, NameError for the axis."""
     names = names_of(axis_name)
-    check_bound(names, "ppermute")
+    check_bound(names, what)
     perm = tuple((int(a), int(b)) for a, b in perm)
     size = named_axis_size(names)
     sources, targets = [a for a, _ in perm], [b for _, b in perm]
