@@ -277,15 +277,16 @@ class Addresses:
                 continue
             terms.append((atom, c, deps))
         anchor = self._anchor(value, position)
-        base = self._pointer_in(value, Lin(anchor, position.terms), terms, scope, scope)
         if anchor == position.offset:
-            return base
+            return self._pointer_in(value, position, terms, scope, scope)
+        base = self._pointer_in(value, Lin(anchor, position.terms), terms, scope, scope)
         b = self.builder(1)
         return b.emit(f"getelementptr {b._element(value.element)}, ptr {base}, i64 {position.offset - anchor}")
 
     def _anchor(self, value: Any, position: Lin) -> int:
         """The offset of a position that this one is reached from: of the first such near it, or its own."""
-        known = self.anchors.setdefault((id(value), Lin(0, position.terms).key), [])
+        _, terms = position.key
+        known = self.anchors.setdefault((id(value), terms), [])
         for offset in known:
             if abs(offset - position.offset) <= NEAR:
                 return offset
