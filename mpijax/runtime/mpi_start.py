@@ -16,7 +16,7 @@ import traceback
 from typing import Any
 
 from mpijax.core import config
-from mpijax.runtime import cpus, watchdog
+from mpijax.runtime import cpus, leftovers, watchdog
 from mpijax.runtime.last_words import wait_until_read
 from mpijax.runtime.recorder import recorder
 
@@ -53,6 +53,7 @@ class Start:
             # mpi4py would leave MPI before the exit status is known.
             finalizes = mpi4py.rc.finalize is not False
             mpi4py.rc.finalize = False
+            leftovers.remove()
         self.MPI = MPI = _import_mpi()
         if MPI.Is_finalized():
             raise RuntimeError("MPI has been finalized: mpijax cannot communicate or list devices any more.")
