@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from mpijax.core.primitive import registry
 from mpijax.core.trace import typeof
 from mpijax.mpi.arguments import array, check_rows, communicator, counts_of, operation, reducible, root_rank
+from mpijax.mpi.tokens import takes_no_token
 from mpijax.ops.rank_moves import mpi_allgather_p, mpi_alltoall_p, mpi_bcast_p, mpi_gather_p, mpi_scatter_p
 from mpijax.ops.rank_ops import Handle, mpi_barrier_p, rank_in, size_of
 from mpijax.ops.rank_reductions import (
@@ -32,6 +33,7 @@ def _reduced(x, op, comm, what: str):
     return x, op, comm
 
 
+@takes_no_token
 def allreduce(x, op, *, comm=None):
     """Reduce `x` over all ranks; every rank gets the result, of the shape and dtype of `x`.
 
@@ -66,6 +68,7 @@ def pvary(x, *, comm=None):
     return mpi_allreduce_p.bind(x, op=op, comm=comm, transposed=True)
 
 
+@takes_no_token
 def reduce(x, op, root, *, comm=None):
     """Reduce `x` over all ranks; the root gets the result, the others get `x` back.
 
@@ -87,6 +90,7 @@ def reduce(x, op, root, *, comm=None):
     return out if rank_in(comm) == root else x
 
 
+@takes_no_token
 def scan(x, op, *, comm=None):
     """Reduce over this rank and those before it, element by element. Communicates one MPI_Scan.
 
@@ -151,6 +155,7 @@ def _blocks(x, counts, comm: Handle, what: str):
 # ---------------------------------------------------------------- moves
 
 
+@takes_no_token
 def barrier(*, comm=None) -> None:
     """Wait until all ranks have come here.
 
@@ -159,6 +164,7 @@ def barrier(*, comm=None) -> None:
     mpi_barrier_p.bind(comm=communicator(comm, "barrier"))
 
 
+@takes_no_token
 def bcast(x, root, *, comm=None):
     """The root's `x` on every rank. Communicates one MPI_Bcast; the transpose is `reduce` with SUM.
 
@@ -176,6 +182,7 @@ def bcast(x, root, *, comm=None):
     return mpi_bcast_p.bind(x, root=root_rank(root, comm, "bcast"), comm=comm)
 
 
+@takes_no_token
 def allgather(x, *, comm=None):
     """The `x` of all ranks on every rank, along a new first axis over ranks.
 
@@ -192,6 +199,7 @@ def allgather(x, *, comm=None):
     return mpi_allgather_p.bind(x, counts=None, comm=comm)
 
 
+@takes_no_token
 def gather(x, root, *, comm=None):
     """The `x` of all ranks on the root, along a new first axis over ranks; the others get `x` back.
 
@@ -211,6 +219,7 @@ def gather(x, root, *, comm=None):
     return out if rank_in(comm) == root else x
 
 
+@takes_no_token
 def scatter(x, root, *, comm=None):
     """This rank's block of the root's `x`.
 
@@ -245,6 +254,7 @@ def no_rows(x):
     return registry["slice"].bind(x, start_indices=zeros, limit_indices=(0, *shape[1:]), strides=None)
 
 
+@takes_no_token
 def alltoall(x, *, comm=None):
     """Block r of `x` goes to rank r; block r of the result comes from rank r.
 

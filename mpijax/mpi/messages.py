@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mpijax.mpi.arguments import array, communicator, rank_argument, status_of, tag_argument
+from mpijax.mpi.tokens import takes_no_token
 from mpijax.ops.rank_messages import VALUE, mpi_recv_p, mpi_send_p, mpi_sendrecv_p
 from mpijax.runtime import mpi_start
 
@@ -15,6 +16,7 @@ def _nobody() -> int:
     return mpi_start.start().MPI.PROC_NULL
 
 
+@takes_no_token
 def send(x, dest, *, tag=0, comm=None) -> None:
     """Send `x` to one rank, which receives it with `recv` or `sendrecv`.
 
@@ -36,6 +38,7 @@ def send(x, dest, *, tag=0, comm=None) -> None:
         mpi_send_p.bind(x, dest=dest, tag=tag, comm=comm, role=VALUE)
 
 
+@takes_no_token
 def recv(x, source=None, *, tag=None, comm=None, status=None):
     """Receive an array from one rank.
 
@@ -68,6 +71,7 @@ def _source(source: Any, comm, what: str) -> int:
     return rank_argument(source, comm, what, "source", may_be_any=True)
 
 
+@takes_no_token
 def sendrecv(sendbuf, recvbuf, source, dest, *, sendtag=0, recvtag=None, comm=None, status=None):
     """Send one array and receive another, at the same time.
 

@@ -369,6 +369,19 @@ def test_wrong_calls(call, error, text):
         call()
 
 
+OF_MPI4JAX = ["allgather", "allreduce", "alltoall", "barrier", "bcast", "gather", "recv", "reduce", "scan", "scatter", "send", "sendrecv"]
+
+
+@pytest.mark.parametrize("name", OF_MPI4JAX)
+def test_tokens_are_not_taken_any_more(name):
+    """RuntimeError, as in mpi4jax; also for the token None, whose result would be unpacked."""
+    instead = {"barrier": r"token = barrier\(..., token=token\)` write `barrier\(...\)`"}
+    text = instead.get(name, rf"takes no token: .* write `.*{name}\(...\)`")
+    for token in (None, jax.lax.create_token()):
+        with pytest.raises(RuntimeError, match=text):
+            getattr(mpi4jax, name)(X, token=token)
+
+
 @pytest.mark.parametrize("shape, settings, error, text", [
     ((5, 9), {"halo": (2, 1)}, ValueError, "axis 0 of an array of shape .* needs at least 6 cells"),
     ((9, 9), {"halo": 1.5}, TypeError, "halo must be an int"),

@@ -1,0 +1,31 @@
+"""Tokens, by which programs for mpi4jax before 0.8 ordered their communication: told where they are still given."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+__all__ = ["takes_no_token"]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def takes_no_token(operation: Callable[_P, _R]) -> Callable[_P, _R]:
+    """The operation, which raises RuntimeError, as mpi4jax 0.9 does, where it is given a `token`, be it None."""
+    name = operation.__name__
+    # What gave back the token alone now gives back nothing.
+    before, after = ("token", "") if name in ("barrier", "send") else ("result, token", "result = ")
+
+    @functools.wraps(operation)
+    def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        if "token" in kwargs:
+            raise RuntimeError(
+                f"{name} takes no token: communication happens in the order of the program, as in mpi4jax since 0.8. "
+                f"Leave the token out, and take what is returned as it is, no longer as a tuple: instead of "
+                f"`{before} = {name}(..., token=token)` write `{after}{name}(...)`."
+            )
+        return operation(*args, **kwargs)
+
+    return checked
