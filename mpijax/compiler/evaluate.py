@@ -17,6 +17,10 @@ from mpijax.scalar.types import Scalar
 # Scatters into arrays of more bytes than this fetch the places that they write so many turns later.
 PREFETCH_ABOVE = 1 << 19
 PREFETCH_AHEAD = 24
+# Rows of arrays of more bytes than this, which the second cache does not hold, are fetched one ahead.
+PREFETCH_ROWS_ABOVE = 1 << 20
+# Bytes of a cache line.
+LINE = 64
 
 
 class Evaluator(Addresses):
@@ -204,6 +208,28 @@ class Evaluator(Addresses):
         inside = one.emit(f"icmp slt i64 {ahead}, {last}")
         at = one.emit(f"select i1 {inside}, i64 {ahead}, i64 {last}")
         later = Scope(scope.parent, {vector: at}, vector, 1)
-        ptr = self.pointer(s.value, s.position, later)
+        self._fetch(self.pointer(s.value, s.position, later), writes=True)
+
+    def _fetch(self, ptr: str, *, writes: bool = False) -> None:
         self.text.declares.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        self.emit(f"call void @llvm.prefetch.p0(ptr {ptr}, i32 1, i32 3, i32 1)")
+        self.emit(f"call void @llvm.prefetch.p0(ptr {ptr}, i32 {int(writes)}, i32 3, i32 1)")
+
+    def fetch_next_row(self, scope: Scope) -> None:
+        """In the second pass over a row, which finds it in the cache: fetch what the first pass reads of the next one.
+
+        Processors guess which lines come next inside a page of memory only, and rows are often pages.
+        """
+        if not self.schedule.outer:
+            return
+        outer = id(self.schedule.outer[-1][-1])
+        for value, position in self.kernel.reads_of_first_pass():
+            if value.nbytes <= PREFETCH_ROWS_ABOVE or any(type(atom) is not LoopVar for atom, _ in position.terms):
+                continue
+            steps = {self._var_key(atom): c for atom, c in self._coefficients(position)}
+            if steps.get(scope.vector) != 1 or outer not in steps:
+                continue
+            b = self.builder(1)
+            step = f"getelementptr {b._element(value.element)}, ptr"
+            ptr = b.emit(f"{step} {self.pointer(value, position, scope)}, i64 {self.param(steps[outer])}")
+            for at in range(0, scope.lanes, LINE // value.element.itemsize):
+                self._fetch(b.emit(f"{step} {ptr}, i64 {at}") if at else ptr)

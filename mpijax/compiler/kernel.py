@@ -93,6 +93,21 @@ class Kernel:
                 stack.extend(children(e))
         return list(found.values())
 
+    def reads_of_first_pass(self) -> list:
+        """(value, position) of what the first pass over a row reads."""
+        seen: set[int] = set()
+        found = {}
+        stack = [r.expr for r in self.reduces if r.phase == 0] + [s.expr for s in self.inner if s.phase == 0]
+        while stack:
+            e = stack.pop()
+            if id(e) in seen:
+                continue
+            seen.add(id(e))
+            if e.op == "load":
+                found[id(e.attr[0]), e.attr[1].key] = e.attr
+            stack.extend(children(e))
+        return list(found.values())
+
     def roots(self) -> list[Expr]:
         found = [r.expr for r in self.reduces]
         for s in self.inner + self.outer:

@@ -13,7 +13,8 @@ from mpijax.compiler.evaluate import Evaluator
 from mpijax.compiler.index import LoopVar
 from mpijax.compiler.kernel import Reduce, Store
 from mpijax.compiler.pieces import split
-from mpijax.compiler.reductions import combining, first_hit, identity, only_compared
+from mpijax.compiler.reductions import combining, first_hit, identity, zero_has_no_sign
+from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar
 
 
@@ -192,16 +193,20 @@ class Loops(Evaluator):
         if self.schedule.is_fused_product(r):
             left, right = [self.vector(e, scope, lanes) for e in r.expr.args]
             return b.fma(left, right, acc)
-        x = self.vector(r.expr, scope, lanes)
-        if self._is_compared(r):
-            return b.extremum("gt" if r.op == "max" else "lt", acc, x)
-        return combining(r.op).lower.rule(b, acc, x)
+        return self._combining(r)(b, acc, self.vector(r.expr, scope, lanes))
 
-    def _is_compared(self, r: Reduce) -> bool:
+    def _combining(self, r: Reduce) -> Callable[[Builder, Scalar, Scalar], Scalar]:
+        """Combines two partial results."""
+        if not self._is_any_zero(r):
+            return combining(r.op).lower.rule
+        order = "gt" if r.op == "max" else "lt"
+        return lambda b, x, y: b.extremum(order, x, y)
+
+    def _is_any_zero(self, r: Reduce) -> bool:
         """Whether it is an extremum of which the sign of zero does not matter."""
         key = id(r.member)
         if key not in self.compared:
-            self.compared[key] = only_compared(self.kernel, r)
+            self.compared[key] = zero_has_no_sign(self.kernel, r)
         return self.compared[key]
 
     def _serial_reduction(self, scope: Scope) -> None:
@@ -293,7 +298,10 @@ class Loops(Evaluator):
 
             def turn(i: str, c: list[Scalar]) -> list[Scalar]:
                 at[:] = [Scope(scope, {key: i}, key, lanes)]
-                return element(at[0], c, lanes)
+                out = element(at[0], c, lanes)
+                if self.phase == 1:
+                    self.fetch_next_row(at[0])
+                return out
 
             until = None if hit is None else lambda: wide.any_lane(self.vector(hit, at[0], lanes))
             vec = self.loop(lo, mid, lanes, carried[:n], [lanes] * n, turn, until)
@@ -321,7 +329,7 @@ class Loops(Evaluator):
 
         done = nest(0, scope, accs)
         for k, r in enumerate(reduces):
-            rule = combining(r.op).lower.rule
+            rule = self._combining(r)
             total = wide.reduce(rule, done[k])
             self.acc_values[id(r.member)] = rule(one, total, done[n + k])
             scope.available |= {("acc", id(r.member))}

@@ -59,16 +59,40 @@ def combining(op: str):
     return registry[op]
 
 
-_COMPARISONS = frozenset(["eq", "ne", "lt", "le", "gt", "ge"])
+# To these, zeros of both signs are equal.
+_BLIND = frozenset(["eq", "ne", "lt", "le", "gt", "ge", "is_finite", "exp", "exp2", "cos", "cosh", "logistic", "abs"])
+# What these make of a zero of the other sign is a zero of the other sign at most.
+_AS_GIVEN = frozenset(["sub", "add", "add_any", "mul", "neg", "select_n", "convert_element_type", "max", "min"])
+# Never -0, to which adding a zero of either sign is the same.
+_NOT_NEGATIVE_ZERO = frozenset(["log", "exp", "abs"])
 
 
-def only_compared(kernel, r) -> bool:
-    """Whether a maximum or minimum of floats is read by comparisons alone, to which zeros of both signs are equal."""
+def zero_has_no_sign(kernel, r) -> bool:
+    """Whether nothing that a kernel stores depends on the sign of zero of a maximum or minimum of floats."""
     if r.op not in ("max", "min") or not dtypes.issubdtype(r.dtype, np.floating):
         return False
-    users = [e for e in kernel.expressions() if any(a.op == "acc" and a.attr is r.member for a in children(e))]
-    stored = any(s.expr.op == "acc" and s.expr.attr is r.member for s in kernel.inner + kernel.outer)
-    return bool(users) and not stored and all(e.op in _COMPARISONS for e in users)
+    users: dict[int, list[Expr]] = {}
+    expressions = kernel.expressions()
+    for e in expressions:
+        for a in children(e):
+            users.setdefault(id(a), []).append(e)
+    seen: set[int] = set()
+    stack = [e for e in expressions if e.op == "acc" and e.attr is r.member]
+    results = {id(root) for root in kernel.roots()}
+    while stack:
+        e = stack.pop()
+        if id(e) in seen:
+            continue
+        seen.add(id(e))
+        if id(e) in results or e.op == "inner" and id(e.attr.value) in kernel.saved:
+            return False
+        for user in users.get(id(e), []):
+            if user.op in _BLIND or user.op == "add" and any(a.op in _NOT_NEGATIVE_ZERO for a in user.args):
+                continue
+            if user.op not in _AS_GIVEN and user.op != "inner":
+                return False
+            stack.append(user)
+    return True
 
 
 def first_hit(reduces: list, inner: list) -> Expr | None:

@@ -7,6 +7,7 @@ import pytest
 
 import mpijax
 import mpijax.numpy as jnp
+from mpijax.compiler.planner import plan_program
 
 SIZES = (1, 2, 7, 8, 33, 65, 200)
 EXTREMES = {"max": jnp.max, "min": jnp.min}
@@ -84,6 +85,51 @@ def test_extrema_that_are_compared_and_returned_keep_the_sign_of_zero():
     assert not np.signbit(mpijax.jit(both)(x)[0]).any()
     x[:, 50] = np.nan
     assert not np.asarray(mpijax.jit(lambda x: x == x.max(axis=1, keepdims=True))(x)).any()
+
+
+# Where the sign of a zero is seen, an extremum may not be taken by the processor's own instruction, to which all zeros
+# are equal. Each row holds zeros of both signs and nothing larger, so its maximum is +0.
+SEES_THE_SIGN = {
+    "reciprocal": lambda x, m: 1 / m,
+    "sum with -0": lambda x, m: 1 / (m + jnp.float32(-0.0)),
+    "through a product": lambda x, m: 1 / (m * 3),
+    "through another row": lambda x, m: (1 / jnp.where(x < 1, m, x)).max(axis=1, keepdims=True),
+    "logarithm of one more": lambda x, m: 1 / jnp.log1p(m),
+    "copysign": lambda x, m: jnp.copysign(jnp.inf, m),
+}
+
+
+@pytest.mark.parametrize("name", SEES_THE_SIGN)
+def test_the_sign_of_zero_is_kept_where_it_is_seen(name):
+    x = np.tile(np.float32([-0.0, -0.0, -1.0]), (40, 30))
+    for at in range(9):
+        x[at::9, at] = 0.0
+    got = mpijax.jit(lambda x: SEES_THE_SIGN[name](x, x.max(axis=1, keepdims=True)))(x)
+    np.testing.assert_array_equal(got, np.full((40, 1), np.inf, np.float32))
+
+
+@pytest.mark.parametrize("name, fun", {
+    "softmax": lambda x: mpijax.nn.softmax(x), "logsumexp": lambda x: mpijax.nn.logsumexp(x, axis=1),
+    "distance": lambda x: jnp.abs(x - x.max(axis=1, keepdims=True)).sum(axis=1),
+}.items())  # fmt: skip
+def test_extrema_whose_zeros_are_equal(name, fun):
+    """Taken by the processor's own instruction: NaN wins all the same, and all infinities are told apart."""
+    rng = np.random.default_rng(3)
+    x = rng.choice(np.float32([-0.0, 0.0, -1.5, -np.inf, 2.0]), (60, 77))
+    x[::7, 5], x[3::7, 76], x[5::7, 40] = np.nan, np.nan, np.inf
+    with mpijax.disable_jit():
+        expected = np.asarray(fun(jnp.asarray(x)))
+    np.testing.assert_allclose(np.asarray(mpijax.jit(fun)(x)), expected, rtol=2e-6)
+
+
+def test_rows_of_large_arrays_are_fetched_one_ahead():
+    """Only where the rows are too many for the cache; the values are the same, also past the last row."""
+    for rows, ahead in ((16, False), (4096, True)):
+        x = np.random.default_rng(0).standard_normal((rows, 130)).astype(np.float32)
+        plan = plan_program(mpijax.make_jaxpr(mpijax.nn.softmax)(x))
+        assert any("llvm.prefetch" in code.define for code in plan.kernels.values()) == ahead
+        e = np.exp(x - x.max(1, keepdims=True))
+        np.testing.assert_allclose(mpijax.jit(mpijax.nn.softmax)(x), e / e.sum(1, keepdims=True), rtol=1e-5)
 
 
 @pytest.mark.parametrize("order", (1, -1))
