@@ -160,6 +160,23 @@ def test_only_what_is_asked_for_is_checked():
 # ---------------------------------------------------------------- failing, and saying where
 
 
+@pytest.mark.parametrize("index", [(5,), ((1, 20),), (((1, 1), (1, 20)), 3), (0, (5, 1), 2)])
+def test_indices_are_checked_where_ranks_may_not_differ(index):
+    def message(J):
+        checked = of(J).checkify(lambda x: x[tuple(map(J.numpy.asarray, index))], errors=of(J).index_checks)
+        with J.numpy_rank_promotion("raise"):
+            return checked(J.numpy.ones((2, 3, 7)))[0].get().split(" at ")[0]
+
+    assert message(OURS) == message(THEIRS)
+
+
+def test_numbers_of_messages_have_the_types_of_arrays():
+    def f():
+        of(OURS).check(False, "{}", {"a": OURS.numpy.array(1.0)})
+
+    assert of(OURS).checkify(f)()[0].get().startswith("{'a': np.float32(1.0)}")
+
+
 def test_throw_names_the_users_line():
     checkify = of(OURS)
     error, _ = checkify.checkify(OURS.jit(lambda v: OURS.numpy.log(v)), errors=checkify.float_checks)(BAD)

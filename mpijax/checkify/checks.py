@@ -54,7 +54,8 @@ def _out_of_bounds(error: Error, primitive, shape, indices, limits, axes) -> Err
     """The error of indices `(..., components)` below 0 or above `limits`, of which component k is along `axes[k]`."""
     if not indices.size:
         return error
-    outside = (indices < 0) | (indices > limits.astype(indices.dtype))
+    # Broadcast here: the user may have asked for ranks to differ nowhere (jax_numpy_rank_promotion).
+    outside = (indices < 0) | (indices > np.broadcast_to(limits.astype(indices.dtype), indices.shape))
     first = jnp.argmax(jnp.ravel(outside))
     axis = jnp.asarray(np.asarray(axes, np.int32))[first % len(axes)]
     size = jnp.asarray(np.asarray(shape, np.int32))[axis]

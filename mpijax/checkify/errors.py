@@ -165,7 +165,8 @@ class Error:
         if not at:
             return None
         effect = min(at, key=at.__getitem__)
-        payload = [np.asarray(x)[index] for x in self._payload[effect]]
+        # A number known while tracing may be here as Python's, which has no type of its own.
+        payload = [np.asarray(x, a.dtype)[index] for x, a in zip(self._payload[effect], effect.payload, strict=True)]
         return tree.tree_unflatten(dict(self._metadata)[int(at[effect])], payload)
 
     def throw(self) -> None:

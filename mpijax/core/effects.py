@@ -172,6 +172,14 @@ linear = LinearEffect()
 no_effects: frozenset = frozenset()
 
 
+def of_the_chosen(effects) -> list[str]:
+    """Names of the effects that may happen for those examples only that take a branch or are still in a loop.
+
+    What shows values (`debug.print`) may happen for others too.
+    """
+    return sorted(str(e) for e in effects if (e.kind != "Debug" if isinstance(e, CallbackEffect) else e.ordered))
+
+
 def pins(effects) -> bool:
     """Whether an equation with these effects must stay although nobody reads its outputs."""
     return any(e.kept for e in effects)

@@ -152,6 +152,8 @@ def _computed_again(
 ) -> list[Eqn]:
     """The equations that yield what `readers` read from what is kept; `other` has those that then take another form.
 
+    What shows values shows them again, unless the policy keeps it and a value of it, which need not be there again.
+
     Collectives over named axes that nobody reads are left out, on all ranks alike. An exchange with ranks that may run
     another program is made again in any case: one of them may need what this rank sends.
     """
@@ -161,7 +163,8 @@ def _computed_again(
         eqn = other.get(made, made)
         needed = [v in wanted for v in eqn.outvars]
         exchanges = fx.exchange in eqn.effects and not _is_kept(eqn, policy)
-        if not any(needed) and not exchanges and not _is_shown(eqn):
+        shown = _is_shown(eqn) and not (_is_kept(eqn, policy) and any(v in kept for v in _reads(eqn)))
+        if not any(needed) and not exchanges and not shown:
             continue
         if eqn.primitive.dce is not None and not all(needed):
             eqn = eqn.primitive.dce(needed, eqn)

@@ -173,14 +173,12 @@ def _broadcast(choose, which, *cases):
 
 
 def _refuse_effects(branch: ClosedJaxpr) -> None:
-    if not any(e.ordered or e == fx.CallbackEffect("IO") for e in branch.effects):
-        return
-    named = ", ".join(sorted(str(e) for e in branch.effects))
-    raise NotImplementedError(
-        f"vmap of cond with a batched predicate runs all branches and selects, but a branch has effects "
-        f"({named}), which would happen for examples that did not choose it. Take the communication or "
-        "callback out of the branches, or make the predicate the same for all examples (in_axes=None)."
-    )
+    if named := fx.of_the_chosen(branch.effects):
+        raise NotImplementedError(
+            f"vmap of cond with a batched predicate runs all branches and selects, but a branch has effects "
+            f"({', '.join(named)}), which would happen for examples that did not choose it. Take the communication or "
+            "callback out of the branches, or make the predicate the same for all examples (in_axes=None)."
+        )
 
 
 # ---------------------------------------------------------------- dead code

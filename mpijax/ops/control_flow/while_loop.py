@@ -236,11 +236,10 @@ def _batched_carries(body: ClosedJaxpr, axis: AxisData, const_batched, carry_bat
 
 
 def _refuse_effects(closed: ClosedJaxpr) -> None:
-    if any(e.ordered or e == fx.CallbackEffect("IO") for e in closed.effects):
-        named = ", ".join(sorted(str(e) for e in closed.effects))
+    if named := fx.of_the_chosen(closed.effects):
         raise NotImplementedError(
             f"vmap of while_loop with a condition that differs between examples runs until the last one is done, "
-            f"but the loop has effects ({named}), which would happen for examples that are done. Take the "
+            f"but the loop has effects ({', '.join(named)}), which would happen for examples that are done. Take the "
             "communication or callback out of the loop, or make the condition the same for all examples."
         )
 
