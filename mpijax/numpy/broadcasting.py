@@ -109,7 +109,11 @@ def device_sharding(device: Any, out_sharding: Any, name: str) -> Any:
         raise ValueError(
             f"Only one of `device` or `out_sharding` can be set in {name}. Got {device=} and {out_sharding=}"
         )
-    return device if device is not None else out_sharding
+    if not hasattr(out_sharding, "mesh"):
+        return device if device is not None else out_sharding
+    from mpijax.spmd.out_shardings import over_devices  # that layer lies above this one
+
+    return over_devices(out_sharding, name)
 
 
 def place(x: Any, sharding: Any) -> Any:

@@ -74,7 +74,10 @@ def _put(x: Any, layout: Any) -> Any:
 
 def carried_sharding(layout: Any) -> Any:
     """What an array carries of a device or sharding: None for the default device of this process."""
-    if layout is None or hasattr(layout, "mesh"):
+    if layout is None:
+        return layout
+    if hasattr(layout, "mesh"):
+        _ = layout.is_fully_addressable  # raises for a mesh without devices
         return layout
     from mpijax.spmd.constraints import named_sharding  # that layer lies above this one
     from mpijax.spmd.layout import Format

@@ -92,6 +92,12 @@ class AbstractMesh:
     def devices(self) -> NoReturn:
         raise ValueError("AbstractMesh does not implement devices: it has names and sizes of axes only. Use a Mesh.")
 
+    @property
+    def is_multi_process(self) -> NoReturn:
+        raise ValueError(
+            "is_fully_addressable is not implemented for `jax.sharding.AbstractMesh`, which has no devices. Use a Mesh."
+        )
+
     def _key(self) -> tuple:
         return self.axis_sizes, self.axis_names, self.axis_types, self.abstract_device
 

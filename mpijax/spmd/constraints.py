@@ -21,14 +21,20 @@ from mpijax.spmd.mesh import Mesh, NamedSharding, PartitionSpec, Sharding, curre
 from mpijax.transforms.zeros import Zero
 
 
-def named_sharding(layout: Any, what: str, name: str) -> NamedSharding | None:
+def named_sharding(layout: Any, what: str, name: str, of: Any = None) -> NamedSharding | None:
     """A layout that users may give: a sharding, a PartitionSpec over the mesh in context, or None.
 
-    Raises RuntimeError for a PartitionSpec without a mesh in context, TypeError for anything else.
+    A layout over an `AbstractMesh`, such as `typeof(x).sharding`, is over the mesh in context, or over that of the
+    array `of`.
+
+    Raises RuntimeError for a PartitionSpec without a mesh in context, ValueError for an AbstractMesh of other axes than
+    those meshes have, TypeError for anything else.
     """
     if isinstance(layout, Format):
         layout = layout.sharding
-    if layout is None or isinstance(layout, NamedSharding):
+    if isinstance(layout, NamedSharding):
+        return layout if isinstance(layout.mesh, Mesh) else _over_devices(layout, what, name, of)
+    if layout is None:
         return layout
     if isinstance(layout, PartitionSpec):
         mesh = context_mesh()
@@ -44,6 +50,19 @@ def named_sharding(layout: Any, what: str, name: str) -> NamedSharding | None:
     raise TypeError(
         f"{what} leaf specifications are expected to be PartitionSpec instances or None, but got {layout!r} of type "
         f"{type(layout).__name__}"
+    )
+
+
+def _over_devices(layout: NamedSharding, what: str, name: str, of: Any) -> NamedSharding:
+    if layout.mesh.empty:
+        raise ValueError(f"One of {what} leaf specifications got an empty NamedSharding, which is not allowed: {layout}")
+    meshes = (context_mesh(), getattr(getattr(of, "_sharding", None), "mesh", None))
+    for mesh in meshes:
+        if mesh is not None and mesh.abstract_mesh.shape_tuple == layout.mesh.shape_tuple:
+            return NamedSharding(mesh, layout.spec)
+    raise ValueError(
+        f"{name}: {what} got {layout}, whose mesh has axes and no devices, and neither the mesh in context "
+        f"({meshes[0]}) nor that of the array has these axes. Enter `jax.set_mesh(mesh)`, or give a layout over a Mesh."
     )
 
 
@@ -76,7 +95,7 @@ def _laid_out(x, shardings, name: str, strict: bool):
     flat = flatten_axes(f"{name} shardings", structure, shardings)
     out = []
     for leaf, given in zip(leaves, flat, strict=True):
-        layout = named_sharding(given, "shardings", name)
+        layout = named_sharding(given, "shardings", name, leaf)
         if layout is not None:
             _check_not_mapped(layout, name)
             check_fits(layout, typeof(leaf), f"One of {name} arguments", strict=strict)

@@ -7,8 +7,9 @@ from typing import Any
 from mpijax.core import tree
 from mpijax.core.trace import typeof
 from mpijax.core.tree_prefix import flatten_axes
+from mpijax.spmd.abstract_mesh import AbstractMesh
 from mpijax.spmd.constraints import check_fits, lay_out, named_sharding
-from mpijax.spmd.mesh import NamedSharding, Sharding
+from mpijax.spmd.mesh import NamedSharding, PartitionSpec, Sharding
 from mpijax.transforms.flat import FlatFun
 from mpijax.transforms.ref_state import is_ref
 
@@ -26,7 +27,7 @@ class JitShardings:
                  (("in_shardings", self._in), ("out_shardings", self._out))]  # fmt: skip
         for what, leaves, _ in parts:
             for leaf in leaves:
-                if not hasattr(leaf, "axes_of"):  # PartitionSpecs wait for the mesh in context at the call
+                if not _waits(leaf):
                     named_sharding(leaf, what, "jit")
         self.key = tuple((tuple(leaves), structure) for _, leaves, structure in parts)
 
@@ -59,7 +60,9 @@ class JitShardings:
         """The result's types (a pytree of `ShapeDtypeStruct`s) with the layouts that were asked for."""
         leaves, structure = tree.tree_flatten(types)
         flat = flatten_axes("pjit out_shardings", structure, self._out)
-        layouts = [s if isinstance(s, Sharding) else named_sharding(s, "out_shardings", "jit") for s in flat]
+        layouts = [
+            s if isinstance(s, Sharding) and not _waits(s) else named_sharding(s, "out_shardings", "jit") for s in flat
+        ]
         return tree.tree_unflatten(
             structure, [x.update(sharding=s) for x, s in zip(leaves, layouts, strict=True)]
         )
@@ -67,6 +70,12 @@ class JitShardings:
     def function(self, fun, in_tree, layouts) -> FlatFun:
         """The flat function whose arguments and results are laid out."""
         return _LaidOut(fun, in_tree, layouts, self._out)
+
+
+def _waits(layout: Any) -> bool:
+    """Whether a layout is over the mesh in context at the call: a PartitionSpec, or one over an AbstractMesh."""
+    mesh = getattr(layout, "mesh", None)
+    return isinstance(layout, PartitionSpec) or (isinstance(mesh, AbstractMesh) and not mesh.empty)
 
 
 def _is_none(x) -> bool:

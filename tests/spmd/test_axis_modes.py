@@ -147,3 +147,38 @@ def test_types_of_manual_axes():
 
     assert kinds(OURS) == kinds(THEIRS)
     assert jax.typeof(X).mat == ManualAxisType()
+
+
+def test_the_layout_that_a_type_says_is_one_that_results_take():
+    """It is over a mesh without devices: that in context, or none."""
+
+    def draw(x):
+        layout = jax.typeof(x).sharding
+        return jax.random.normal(jax.random.key(0), x.shape, out_sharding=layout), jnp.zeros(3, out_sharding=layout)
+
+    draws = [draw(X[:3]), jax.jit(draw)(X[:3])]
+    mesh = jax.make_mesh((1,), ("x",), axis_types=(AxisType.Explicit,))
+    abstract = jax.NamedSharding(mesh.abstract_mesh, jax.P("x"))
+    with jax.set_mesh(mesh):
+        draws += [draw(X[:3]), jax.jit(draw)(jax.device_put(X[:3], jax.NamedSharding(mesh, jax.P("x"))))]
+        for put in (jax.reshard, lambda x, s: jax.jit(jnp.copy, out_shardings=s)(x)):
+            assert put(X, abstract).sharding == jax.NamedSharding(mesh, jax.P("x"))
+        assert jnp.ones(3, out_sharding=abstract).sharding.mesh == mesh
+    for drawn, zeros in draws:
+        np.testing.assert_array_equal(drawn, draws[0][0])
+        np.testing.assert_array_equal(zeros, [0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("use", "axes", "message"),
+    [
+        (lambda s: jax.lax.with_sharding_constraint(X, s), (), "empty NamedSharding"),
+        (lambda s: jax.reshard(X, s), ("x",), "has axes and no devices"),
+        (lambda s: jax.jit(jnp.sin, out_shardings=s), (), "empty NamedSharding"),
+        (lambda s: jax.jit(jnp.sin, out_shardings=s)(X), ("x",), "has axes and no devices"),
+        (lambda s: jax.device_put(X, s), ("x",), "is_fully_addressable is not implemented"),
+    ],
+)
+def test_a_mesh_without_devices_holds_no_array(use, axes, message):
+    with pytest.raises(ValueError, match=message):
+        use(jax.NamedSharding(AbstractMesh((1,) * len(axes), axes), jax.P()))
