@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 TILE = 16
 MAX_STAGED = 4
 
-# Shuffle masks of the in-register transposition, one list of rounds per vector length; a round lists
-# (first operand, second operand, mask) for each of its results.
+# Elements of one register in the transposition, by their size; they are moved as integers.
+_LANES = {1: 16, 2: 8, 4: 8, 8: 4}
+# Shuffle masks of the in-register transposition, one list of rounds per size of the elements; a round lists
+# (first operand, second operand, mask) for each of its results. Registers of 32 bytes have two halves, between which
+# little should move; in those of 16, rows half of all apart are interleaved again and again.
 _LOW8, _HIGH8 = (0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15)
 _PAIR_LOW8, _PAIR_HIGH8 = (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15)
 _HALF_LOW8, _HALF_HIGH8 = (0, 1, 2, 3, 8, 9, 10, 11), (4, 5, 6, 7, 12, 13, 14, 15)
 _ROUNDS: dict[int, list[list[tuple[int, int, tuple[int, ...]]]]] = {
-    8: [
+    4: [
         [(2 * (i // 2), 2 * (i // 2) + 1, _HIGH8 if i % 2 else _LOW8) for i in range(8)],
         [
             (4 * (i // 4) + (i % 4) // 2, 4 * (i // 4) + (i % 4) // 2 + 2, _PAIR_HIGH8 if i % 2 else _PAIR_LOW8)
@@ -34,16 +37,20 @@ _ROUNDS: dict[int, list[list[tuple[int, int, tuple[int, ...]]]]] = {
         ],
         [(i % 4, i % 4 + 4, _HALF_HIGH8 if i >= 4 else _HALF_LOW8) for i in range(8)],
     ],
-    4: [
+    8: [
         [(2 * (i // 2), 2 * (i // 2) + 1, (1, 5, 3, 7) if i % 2 else (0, 4, 2, 6)) for i in range(4)],
         [(i % 2, i % 2 + 2, (2, 3, 6, 7) if i >= 2 else (0, 1, 4, 5)) for i in range(4)],
     ],
 }  # fmt: skip
+for _size in (1, 2):
+    _n = _LANES[_size]
+    _pairs = [tuple(k // 2 + k % 2 * _n + half * _n // 2 for k in range(_n)) for half in (0, 1)]
+    _ROUNDS[_size] = [[(i // 2, i // 2 + _n // 2, _pairs[i % 2]) for i in range(_n)]] * (_n.bit_length() - 1)
 
 
 def stageable(dtype: np.dtype) -> bool:
     """Whether elements are of a size that registers can transpose."""
-    return dtype.kind in "fiu" and dtype.itemsize in (4, 8)
+    return dtype.itemsize in _LANES
 
 
 def crossing_loads(kernel: Kernel, vector: LoopVar) -> tuple[LoopVar | None, list[Expr]]:
@@ -60,7 +67,7 @@ def crossing_loads(kernel: Kernel, vector: LoopVar) -> tuple[LoopVar | None, lis
         if along in (0, 1, -1) or not stageable(e.attr[0].element):
             continue
         for a, c in steps.values():
-            if c == 1 and a.size >= TILE:
+            if c in (1, -1) and a.size >= TILE:
                 found.setdefault(id(a), (a, []))[1].append(e)
     if not found:
         return None, []
@@ -80,10 +87,11 @@ def _step(position: Lin, v: LoopVar) -> int:
     return next((c for atom, c in position.terms if atom is v), 0)
 
 
-def transpose_registers(builder: Any, rows: list[str], llvm_type: str) -> list[str]:
-    """n vectors of n lanes, transposed."""
+def transpose_registers(builder: Any, rows: list[str], itemsize: int) -> list[str]:
+    """n vectors of n integers of `itemsize` bytes, transposed."""
     n = len(rows)
-    for round_ in _ROUNDS[n]:
+    llvm_type = f"<{n} x i{8 * itemsize}>"
+    for round_ in _ROUNDS[itemsize]:
         rows = [
             builder.emit(
                 f"shufflevector {llvm_type} {rows[a]}, {llvm_type} {rows[b]}, <{n} x i32> "
@@ -94,26 +102,27 @@ def transpose_registers(builder: Any, rows: list[str], llvm_type: str) -> list[s
     return rows
 
 
-def stage_tile(emitter: Any, load: Expr, tile: str, pointer: str, row_step: str) -> None:
+def stage_tile(emitter: Any, load: Expr, tile: str, pointer: str, row_step: str, *, backwards: bool) -> None:
     """Copy a 16x16 tile into `tile`, transposed: row r of the operand becomes column r.
 
-    `pointer` is the tile's first element; rows of the operand are `row_step` elements apart.
+    `pointer` is the tile's first element; rows of the operand are `row_step` elements apart, and go on towards lower
+    addresses where they are read `backwards`.
     """
     one = emitter.builder(1)
-    dtype = load.attr[0].element
-    lanes = 32 // dtype.itemsize
-    wide = emitter.builder(lanes)
-    element = one._element(dtype)
-    vector = wide.vector(element)
+    itemsize = load.attr[0].element.itemsize
+    lanes, element = _LANES[itemsize], f"i{8 * itemsize}"
+    vector = f"<{lanes} x {element}>"
     row_pointers = [pointer]
     for _ in range(TILE - 1):
         row_pointers.append(one.emit(f"getelementptr {element}, ptr {row_pointers[-1]}, i64 {row_step}"))
     for r in range(0, TILE, lanes):
         for c in range(0, TILE, lanes):
             rows = []
+            first = 1 - c - lanes if backwards else c
             for k in range(lanes):
-                at = one.emit(f"getelementptr {element}, ptr {row_pointers[r + k]}, i64 {c}")
-                rows.append(one.emit(f"load {vector}, ptr {at}, align {dtype.itemsize}"))
-            for k, column in enumerate(transpose_registers(one, rows, vector)):
-                at = one.emit(f"getelementptr {element}, ptr {tile}, i64 {(c + k) * TILE + r}")
-                one.effect(f"store {vector} {column}, ptr {at}, align {dtype.itemsize}")
+                at = one.emit(f"getelementptr {element}, ptr {row_pointers[r + k]}, i64 {first}")
+                rows.append(one.emit(f"load {vector}, ptr {at}, align 1"))
+            for k, column in enumerate(transpose_registers(one, rows, itemsize)):
+                line = c + (lanes - 1 - k if backwards else k)
+                at = one.emit(f"getelementptr {element}, ptr {tile}, i64 {line * TILE + r}")
+                one.effect(f"store {vector} {column}, ptr {at}, align 1")

@@ -19,6 +19,8 @@ PREFETCH_ABOVE = 1 << 19
 PREFETCH_AHEAD = 24
 # Rows of arrays of more bytes than this, which the second cache does not hold, are fetched one ahead.
 PREFETCH_ROWS_ABOVE = 1 << 20
+# Elements at most so many apart are picked out of whole registers.
+NEAR = 4
 # Bytes of a cache line.
 LINE = 64
 
@@ -80,8 +82,8 @@ class Evaluator(Addresses):
         ptr = self.pointer(value, position, scope)
         if parts:
             return b.load_gather(ptr, self._lane_offsets(position, scope, step, parts), value.element)
-        if step == 1:
-            return b.load(ptr, value.element)
+        if step and abs(step) <= NEAR:
+            return b.load_steps(ptr, step, value.element)
         return b.load_strided(ptr, self.param(step), value.element)
 
     def _accumulated(self, member: Any, scope: Scope) -> Scalar:

@@ -26,9 +26,10 @@ UNROLL_EXPRESSIONS = 12
 WRITE_OUT = 4
 # Bodies of at most this cost use four vector registers at a time.
 LIGHT = 6
-# Loops of at most this many turns, and sums over at most so many, are vectorized only if there is no longer loop.
+# Loops of at most this many turns, and reductions over at most so many that are no whole vectors, are vectorized
+# only if there is no longer loop.
 TOO_SHORT = 3
-TOO_SHORT_SUM = 4
+TOO_SHORT_SUM = 24
 # What a position that is visited once a row counts beside those visited for every element.
 ONCE_A_ROW = 1 / 16
 # Reductions shorter than this run serially inside the vectorized kept axis.
@@ -226,11 +227,13 @@ class Schedule:
         best = max(reversed(candidates), key=lambda v: (scores[id(v)], 0))
         # Short loops waste the vector's lanes: prefer a long one that is not worse by much.
         joined = collapsed(self.kernel, self.kernel.variables, apart)
-        if _size(next(loop for loop in joined if best in loop)) < 8:
-            summed = best in [self.kernel.variables[a] for a in self.kernel.axes]
-            short = best.size <= (TOO_SHORT_SUM if summed else TOO_SHORT)
+        turns = _size(next(loop for loop in joined if best in loop))
+        summed = best in [self.kernel.variables[a] for a in self.kernel.axes]
+        whole = best.size % (2 * self._native()) == 0
+        short = best.size <= (TOO_SHORT_SUM if summed and not whole else TOO_SHORT)
+        if turns < 8 or (short and turns == best.size):
             enough = -np.inf if short else scores[id(best)] - 1.0
-            longer = [v for v in candidates if v.size >= 8 and scores[id(v)] >= enough]
+            longer = [v for v in candidates if v.size >= 8 and scores[id(v)] >= enough and not (short and v is best)]
             best = max(reversed(longer), key=lambda v: scores[id(v)]) if longer else best
         return best
 

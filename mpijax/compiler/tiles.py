@@ -169,8 +169,9 @@ class Tiles(Rows):
             corner = Scope(scope, {row_key: row, column_key: column})
             for e in schedule.staged:
                 value, position = e.attr
-                step = {id(a): c for a, c in position.terms}[column_key]
-                stage_tile(self, e, tiles[id(e)], self.pointer(value, position, corner), self.param(step))
+                steps = {id(a): c for a, c in position.terms}
+                first, step = self.pointer(value, position, corner), self.param(steps[column_key])
+                stage_tile(self, e, tiles[id(e)], first, step, backwards=steps[row_key] < 0)
             row_end = one.emit(f"add i64 {row}, {TILE_EDGE}")
 
             def line(i: str, _):

@@ -14,6 +14,8 @@ import numpy as np
 from mpijax.scalar import narrow
 from mpijax.scalar.types import Scalar, info
 
+REGISTER_BYTES = 32
+
 
 class Memory:
     """The memory half of Builder, which provides the names below."""
@@ -79,6 +81,63 @@ class Memory:
         if self.lanes == 1:
             return self.load(ptr, dtype, note)
         return self._load_each(self._strided_pointers(ptr, stride, dtype), dtype, note)
+
+    def load_steps(self, ptr: str, step: int, dtype, note: str = "") -> Scalar:
+        """Elements ptr[0], ptr[step], ... for a step from -4 to 4, not 0: whole registers are read and picked from."""
+        dtype = np.dtype(dtype)
+        i = info(dtype)
+        if self.lanes == 1 or step == 1:
+            return self.load(ptr, dtype, note)
+        register = min(self.lanes, REGISTER_BYTES // i.itemsize)
+        parts = []
+        for first in range(0, self.lanes, register):
+            at = self.emit(f"getelementptr {self._element(dtype)}, ptr {ptr}, i64 {first * step}") if first else ptr
+            parts.append(self.with_lanes(register)._picked(at, step, dtype, note))
+        columns = [self._side_by_side(list(column), i.storage) for column in zip(*parts, strict=True)]
+        return self._complex(dtype, *columns) if i.kind == "c" else Scalar(dtype, self._widen(columns[0], dtype))
+
+    def _picked(self, ptr: str, step: int, dtype: np.dtype, note: str) -> list[str]:
+        """W elements `step` apart out of |step| vectors of neighbours, of which the last ends at the last element."""
+        i, n, count = info(dtype), self.lanes, abs(step)
+        units = 2 if i.kind == "c" else 1
+        span = count * (n - 1) + 1
+        base = self.emit(f"getelementptr {self._element(dtype)}, ptr {ptr}, i64 {step * (n - 1)}") if step < 0 else ptr
+        starts = [k * n for k in range(count - 1)] + [span - n]
+        t, align = f"<{units * n} x {i.storage}>", i.itemsize // units
+        vectors = []
+        for start in starts:
+            at = self.emit(f"getelementptr {self._element(dtype)}, ptr {base}, i64 {start}") if start else base
+            vectors.append(self.emit(f"load {t}, ptr {at}, align {align}{note}"))
+        wanted = [step * lane if step > 0 else span - 1 + step * lane for lane in range(n)]
+        found = [max(k for k, start in enumerate(starts) if start <= w) for w in wanted]
+        inside = [w - starts[k] for w, k in zip(wanted, found, strict=True)]
+        return [self._merged(vectors, found, [units * x + unit for x in inside], units * n, t) for unit in range(units)]
+
+    def _merged(self, vectors: list[str], found: list[int], inside: list[int], width: int, t: str) -> str:
+        """Lane k is element inside[k] of vector found[k]; the vectors, of type t, have `width` elements."""
+        have = vectors[0]
+        places = [x if k == 0 else None for x, k in zip(inside, found, strict=True)]
+        for number in range(1, max(len(vectors), 2)):
+            other = vectors[number] if number < len(vectors) else "poison"
+            last = number >= len(vectors) - 1
+            places = [width + x if k == number else p for x, k, p in zip(inside, found, places, strict=True)]
+            padding = [] if last else [None] * (width - len(places))
+            mask = ", ".join("i32 poison" if p is None else f"i32 {p}" for p in places + padding)
+            have = self.emit(f"shufflevector {t} {have}, {t} {other}, <{len(places + padding)} x i32> <{mask}>")
+            places = [None if p is None else lane for lane, p in enumerate(places)]
+        return have
+
+    def _side_by_side(self, parts: list[str], element: str) -> str:
+        """Vectors of one length, a power of two of them, as one of W lanes."""
+        lanes = self.lanes // len(parts)
+        while len(parts) > 1:
+            t, mask = f"<{lanes} x {element}>", ", ".join(f"i32 {k}" for k in range(2 * lanes))
+            parts = [
+                self.emit(f"shufflevector {t} {a}, {t} {b}, <{2 * lanes} x i32> <{mask}>")
+                for a, b in zip(parts[::2], parts[1::2], strict=True)
+            ]
+            lanes *= 2
+        return parts[0]
 
     def load_gather(self, ptr: str, index: Scalar, dtype, mask: Scalar | None = None,
                     note: str = "") -> Scalar:

@@ -37,6 +37,21 @@ def test_loads(dtype, lanes):
     np.testing.assert_array_equal(call(*splat, lanes, [x]), np.repeat(x[:1], 64))
 
 
+@pytest.mark.parametrize("step", [-4, -3, -2, -1, 2, 3, 4])
+@pytest.mark.parametrize("dtype", KINDS, ids=str)
+def test_loads_of_few_steps(dtype, step):
+    lanes = 32
+    x = numbers(dtype, 64)[: abs(step) * (lanes - 1) + 1] if abs(step) < 3 else np.resize(numbers(dtype, 64), 125)
+    first = 0 if step > 0 else -step * (lanes - 1)
+
+    def picked(b, _):
+        start = b.emit(f"getelementptr {b._element(dtype)}, ptr %p0, i64 {first}")
+        return b.load_steps(start, step, dtype)
+
+    result = call(*build(picked, (dtype,), lanes), lanes, [x])[:lanes]
+    np.testing.assert_array_equal(result, x[first::step][:lanes])
+
+
 @pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize("dtype", KINDS, ids=str)
 def test_masked_gather_touches_nothing_outside(dtype, lanes):
