@@ -3,6 +3,8 @@
 # ruff: noqa: B023 (functions of loop variables are called before the next turn)
 import gc
 import importlib
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -284,6 +286,51 @@ def test_private_names_are_the_public_ones():
     assert issubclass(part(OURS, "_src.dtypes").TypePromotionError, ValueError)
     assert part(OURS, "_src.dtypes").supports_inf("float32")
     assert part(OURS, "_src.dispatch").wait_for_tokens() is None
+
+
+@IN_BOTH
+def test_types_of_other_libraries_stand_for_arrays(J):
+    """They are entered beside those of NumPy, under the names that JAX has for the tables."""
+
+    class Grid:
+        dtype = np.dtype("float64")
+
+        def __init__(self, *values):
+            self.values = values
+            self.shape = (len(values),)
+
+        def __array__(self, dtype=None, copy=None):
+            return np.asarray(self.values, dtype or self.dtype)
+
+    class Inner(Grid):
+        pass
+
+    with pytest.warns(DeprecationWarning, match="pytype_aval_mappings is deprecated"):
+        types = J.core.pytype_aval_mappings
+    with pytest.raises(TypeError, match="not a valid JAX type"):
+        J.jit(lambda x: x * 2)(Grid(1, 2))
+    types[Grid] = types[np.ndarray]
+    handlers = part(J, "interpreters.xla").canonicalize_dtype_handlers
+    handlers[Grid] = handlers[Inner] = handlers[np.ndarray]
+    for x in (Grid(1, 2), Inner(1, 2)):
+        assert J.typeof(x).str_short() in ("f32[2]", "float32[2]")
+        out = J.jit(lambda x: x * 2)(x)
+        assert out.dtype == "float32" and out.tolist() == [2, 4]
+        assert J.lax.mul(x, x).tolist() == [1, 4]
+        assert J.jit(lambda x: J.lax.sin(x) * 0)(x).tolist() == [0, 0]
+    del types[Grid]
+
+
+def test_private_modules_are_there_without_an_import():
+    code = """if True:
+        import mpijax as jax
+        import mpijax._src
+        assert jax._src.xla_bridge._backends == {}
+        jax.devices()
+        assert list(jax._src.xla_bridge._backends) == ["cpu"]
+        assert not hasattr(jax._src, "nothing") and not hasattr(jax._src.xla_bridge, "nothing")
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_the_version_of_the_interface():

@@ -1,5 +1,22 @@
 """Devices."""
 
-from mpijax.runtime.devices import default_backend, device_count, devices, local_devices, process_count, process_index
+from typing import Any
+
+from mpijax.runtime.devices import (
+    CLIENT,
+    are_known,
+    default_backend,
+    device_count,
+    devices,
+    local_devices,
+    process_count,
+    process_index,
+)
 
 __all__ = ["default_backend", "device_count", "devices", "local_devices", "process_count", "process_index"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "_backends":  # those that have been asked for their devices
+        return {CLIENT.platform: CLIENT} if are_known() else {}
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

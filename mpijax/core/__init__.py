@@ -25,6 +25,8 @@ _MOVED = frozenset(
     unsafe_get_axis_names_DO_NOT_USE valid_jaxtype""".split()
 )
 
+_DEPRECATED = {"pytype_aval_mappings": "mpijax.core.foreign"}
+
 _RENAMED = {"AbstractValue": "ShapedArray"}
 
 ParamDict = dict[str, _typing.Any]
@@ -41,6 +43,9 @@ def __getattr__(name: str) -> _typing.Any:
             f"jax.core.{name} is deprecated. Use jax.extend.core.{name}.", DeprecationWarning, stacklevel=2
         )
         return getattr(_importlib.import_module("mpijax.extend.core"), name)
+    if name in _DEPRECATED:
+        _warnings.warn(f"jax.core.{name} is deprecated.", DeprecationWarning, stacklevel=2)
+        return getattr(_importlib.import_module(_DEPRECATED[name]), name)
     source = _RENAMED.get(name, name)
     home = _HOMES.get(source)
     if home is None:

@@ -20,6 +20,7 @@ from mpijax._ext import dispatch
 from mpijax.core import config, dtypes, errors
 from mpijax.core.array_api import Array
 from mpijax.core.avals import NO_AXES, ShapedArray, ShapeDtypeStruct
+from mpijax.core.foreign import pytype_aval_mappings, rule_for
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, is_literal_scalar
 from mpijax.core.source import current_source
 from mpijax.core.tree import keystr, tree_leaves_with_path
@@ -439,6 +440,9 @@ def _typeof_other(x: Any) -> ShapedArray:
         return ShapedArray((), dtypes.dtype(_builtin_scalar(kind)), not isinstance(x, bool))
     if hasattr(x, "__jax_array__"):
         return typeof(x.__jax_array__())
+    rule = rule_for(pytype_aval_mappings, kind)
+    if rule is not None:
+        return rule(x)
     raise TypeError(f"Argument '{x}' of type '{kind}' is not a valid JAX type")
 
 
@@ -576,18 +580,21 @@ class JaxprTrace(Trace):
         return call.stage(self, args)
 
     def origin_of(self, tracer: JitTracer) -> str:
-        """Which arguments of the traced function the value depends on, in words."""
+        """Which arguments of the traced function the value depends on, in words; if none, which operations."""
         if self.debug is None:
             return ""
-        needed = {tracer.atom}
+        needed, first = {tracer.atom}, []
         for eqn in reversed(self.eqns):
             if any(v in needed for v in eqn.outvars):
-                needed.update(v for v in eqn.invars if isinstance(v, Var))
-        names = [n for v, n in zip(self.invars, self.debug.arg_names(), strict=False) if v in needed]
+                operands = [v for v in eqn.invars if isinstance(v, Var)]
+                needed.update(operands)
+                if not operands:
+                    first.append(eqn)
+        names = [n for v, n in zip(self.invars, self.debug.arg_names(), strict=False) if n and v in needed]
         function = f"{self.debug.location} for {self.debug.transformation}"
         text = f"The error occurred while tracing the function {function}."
         if not names:
-            return text
+            return text + _made_by(first[::-1])
         plural = "s" if len(names) > 1 else ""
         return (
             f"{text} This concrete value was not available in Python because it depends on the value"
@@ -621,6 +628,14 @@ class JaxprTrace(Trace):
         self.finished = True
         self._const_tracers.clear()  # they hold this trace, which would keep the constants until the collector comes
         return jaxpr, constvals
+
+
+def _made_by(eqns: Sequence[Any]) -> str:
+    """On which lines a value began that depends on no argument."""
+    lines = list(dict.fromkeys(f"\n  {e.primitive.name} at {e.source}" for e in eqns))
+    more = "\n(Additional originating lines are not shown.)" if len(lines) > 5 else ""
+    listed = "".join(lines[:5]) + more
+    return f" This value became a tracer due to JAX operations on these lines:{listed}" if lines else ""
 
 
 def refs_refused(debug: DebugInfo | None) -> NotImplementedError:

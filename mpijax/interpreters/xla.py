@@ -3,10 +3,11 @@
 from typing import Any
 
 from mpijax import missing as _missing
+from mpijax.core.foreign import canonicalize_dtype_handlers
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import evaluate
 
-__all__ = ["apply_primitive"]
+__all__ = ["apply_primitive", "canonicalize_dtype_handlers"]
 
 
 def apply_primitive(prim: Primitive, *args: Any, **params: Any) -> Any:

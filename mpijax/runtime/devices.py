@@ -131,6 +131,11 @@ def _all_devices() -> tuple[Device, ...]:
     return tuple(Device(rank, rank) for rank in range(ranks))
 
 
+def are_known() -> bool:
+    """Whether anything has asked for devices yet: from then on their number is what it is."""
+    return _all_devices.cache_info().currsize > 0
+
+
 def _device_with_id(id: int) -> Device:
     """For pickle: the device of this job with that number."""
     return _all_devices()[id]

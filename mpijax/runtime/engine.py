@@ -17,6 +17,7 @@ from mpijax._ext.dispatch import Eager
 from mpijax.compiler.planner import plan_program
 from mpijax.core import config, tree
 from mpijax.core import trace as tr
+from mpijax.core.foreign import canonicalize_dtype_handlers
 from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import Primitive
@@ -38,6 +39,9 @@ def physical(x: Any, aval) -> Any:
         raise tr.leaked(x)
     if hasattr(x, "__jax_array__"):
         return physical(x.__jax_array__(), aval)
+    elements = canonicalize_dtype_handlers.get(type(x))
+    if elements is not None:
+        x = elements(x)
     return np.ascontiguousarray(np.asarray(x).astype(aval.dtype, copy=False)).reshape(aval.shape)
 
 

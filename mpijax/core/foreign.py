@@ -1,0 +1,34 @@
+"""Types of other libraries that stand for arrays: what their types are, and their elements.
+
+A library enters its type in both tables, which JAX has under these names; with the entries of `numpy.ndarray` where it
+has shape and dtype as that has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.avals import ShapedArray
+
+
+def _type_of_array(x: Any) -> ShapedArray:
+    return ShapedArray(np.shape(x), dtypes.canonicalize_dtype(x.dtype))
+
+
+def _elements(x: Any) -> np.ndarray:
+    found = np.asarray(x)
+    return found.astype(dtypes.canonicalize_dtype(found.dtype), copy=False)
+
+
+# By type: a function from a value to its `ShapedArray`, and one to its elements, as NumPy has them.
+pytype_aval_mappings: dict[type, Callable[[Any], ShapedArray]] = {np.ndarray: _type_of_array}
+canonicalize_dtype_handlers: dict[type, Callable[[Any], Any]] = {np.ndarray: _elements}
+
+
+def rule_for(table: dict[type, Callable], kind: type) -> Callable | None:
+    """The entry for a type, or for the nearest of its bases that has one."""
+    return next((table[base] for base in kind.__mro__ if base in table), None)
