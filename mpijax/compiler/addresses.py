@@ -87,6 +87,8 @@ class Addresses:
             for v in loop:
                 self.loop_of[id(v)] = (loop[-1], loop)
         self.acc_values: dict[int, Any] = {}
+        # What reads expressions from where they were kept, column by column (see `compiler.tiles`).
+        self.columns: dict[int, Any] = {}
         self.compared: dict[int, bool] = {}
         self.phase = 0
         # Expressions are known by their identity, so what is made on the way must stay.

@@ -33,10 +33,9 @@ class Evaluator(Addresses):
         found = scope.lookup(id(e))
         if found is not None:
             return found
-        target = scope
-        deps = self.deps(e)
-        value = self._compute(e, scope, deps)
-        target.known[id(e)] = value
+        column = self.columns.get(id(e))
+        value = self._compute(e, scope, self.deps(e)) if column is None else column(scope)
+        scope.known[id(e)] = value
         return value
 
     def vector(self, e: Expr, scope: Scope, lanes: int) -> Scalar:

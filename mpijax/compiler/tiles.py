@@ -11,6 +11,7 @@ from functools import partial
 from mpijax.compiler.addresses import Scope
 from mpijax.compiler.blocked import TILE as TILE_EDGE
 from mpijax.compiler.blocked import stage_tile
+from mpijax.compiler.expr import Expr, children
 from mpijax.compiler.index import LoopVar
 from mpijax.compiler.reductions import combining, identity
 from mpijax.compiler.rows import Rows
@@ -40,12 +41,13 @@ class Tiles(Rows):
         key = id(loop[-1])
         kernel = self.kernel
         one = self.builder(1)
-        arrays = {}
-        for r in kernel.reduces:
+
+        def array_of(dtype) -> str:
             name = self.text.fresh()
-            element = one._element(r.dtype)
-            self.entry.append(f"  {name} = alloca {element}, i64 {TILE}, align 64")
-            arrays[id(r.member)] = name
+            self.entry.append(f"  {name} = alloca {one._element(dtype)}, i64 {TILE}, align 64")
+            return name
+
+        arrays = {id(r.member): array_of(r.dtype) for r in kernel.reduces}
         self.hoist(kernel.roots(), kernel.inner + kernel.outer, scope, key, self.schedule.lanes)
 
         def tile(start: str, _):
@@ -54,16 +56,16 @@ class Tiles(Rows):
             stop = one.emit(f"select i1 {low}, i64 {stop}, i64 {hi}")
             tile_scope = Scope(scope, {})
 
-            def acc_pointer(member, scope: Scope) -> str:
+            def column_pointer(array: str, dtype, scope: Scope) -> str:
                 b = self.builder(1)
                 at = b.emit(f"sub i64 {scope.variable(key)}, {start}")
-                return b.emit(f"getelementptr {b._element(member.value.element)}, ptr {arrays[id(member)]}, i64 {at}")
+                return b.emit(f"getelementptr {b._element(dtype)}, ptr {array}, i64 {at}")
 
-            def read(member):
-                def load(scope: Scope) -> Scalar:
-                    return self.builder(scope.lanes).load(acc_pointer(member, scope), member.value.element)
+            def read_column(array: str, dtype, scope: Scope) -> Scalar:
+                return self.builder(scope.lanes).load(column_pointer(array, dtype, scope), dtype)
 
-                return load
+            def acc_pointer(member, scope: Scope) -> str:
+                return column_pointer(arrays[id(member)], member.value.element, scope)
 
             def sweep(scopes: list[Scope], body) -> None:
                 at = start
@@ -132,8 +134,19 @@ class Tiles(Rows):
 
                 nest(0, [tile_scope])
                 for r in reduces:
-                    self.acc_values[id(r.member)] = read(r.member)
+                    self.acc_values[id(r.member)] = partial(read_column, arrays[id(r.member)], r.dtype)
                     tile_scope.available |= {("acc", id(r.member))}
+                self.phase = phase + 1
+                made = [(e, array_of(e.dtype)) for e in self._of_columns()]
+
+                def keep(scope, made=made):
+                    for e, name in made:
+                        b = self.builder(scope.lanes)
+                        b.store(column_pointer(name, e.dtype, scope), self.vector(e, scope, scope.lanes))
+
+                if made:
+                    sweep([tile_scope], keep)
+                self.columns |= {id(e): partial(read_column, name, e.dtype) for e, name in made}
             self.phase = kernel.phases + 1
 
             def finish(scope):
@@ -144,6 +157,28 @@ class Tiles(Rows):
             return []
 
         self.loop(lo, hi, TILE, [], [], tile)
+        self.columns.clear()
+
+    def _of_columns(self) -> list[Expr]:
+        """What the passes from the present one on compute again for each element, though it is the column's alone."""
+        inner = {id(loop[-1]) for loop in self.schedule.inner}
+        known = {("acc", id(r.member)) for r in self.kernel.reduces if r.phase < self.phase}
+        later = [r.expr for r in self.kernel.reduces if r.phase >= self.phase]
+        later += [s.expr for s in self.kernel.inner if s.phase >= self.phase]
+        found: list[Expr] = []
+        seen = set(self.columns)
+        while later:
+            e = later.pop()
+            if id(e) in seen:
+                continue
+            seen.add(id(e))
+            needs = self.deps(e)
+            reductions = {d for d in needs if isinstance(d, tuple)}
+            if e.op != "acc" and reductions and reductions <= known and not needs & inner:
+                found.append(e)
+            else:
+                later.extend(children(e))
+        return found
 
     # ------------------------------------------------------------ strategy: blocked
 

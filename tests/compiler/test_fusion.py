@@ -95,6 +95,23 @@ def test_strategies():
     assert strategy(lambda x: jnp.sum(x, axis=0), floats(9, 65)) == "across"
 
 
+def test_what_is_a_column_s_alone_is_computed_once_a_column():
+    def normalized(x):
+        return (x - x.mean(0)) / jnp.sqrt(x.var(0) + 1e-5)
+
+    x = floats(300, 1100)  # more columns than a tile has
+    assert strategy(normalized, x) == "tiled"
+    loops = mpijax.jit(normalized).lower(x).as_text("llvm").split("br i1")
+    assert any("@llvm.sqrt" in loop for loop in loops)
+    assert not any("call" in loop and "@llvm.sqrt" in loop and " fsub " in loop for loop in loops)
+    np.testing.assert_allclose(mpijax.jit(normalized)(x), (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5), atol=1e-5)
+
+
+def test_short_rows_are_reduced_side_by_side_and_whole_vectors_along():
+    assert strategy(lambda x: x.max(-1), floats(400, 10)) == "across"
+    assert strategy(lambda x: x.max(-1), floats(400, 32)) == "along"
+
+
 def test_mlp_gradient_is_products_and_few_kernels():
     def loss(w1, w2, x, y):
         return jnp.mean((jnp.tanh(x @ w1) @ w2 - y) ** 2)
