@@ -150,6 +150,18 @@ class InconclusiveDimensionOperation(Exception):
     """An operation on symbolic dimensions has an answer only for some of their values."""
 
 
+def shape_error(shape: Any, context: str = "") -> TypeError:
+    """The error for a shape that is no sequence of numbers known while tracing."""
+    sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
+    traced = [d for d in sizes if hasattr(d, "_origin_msg")]
+    hint = "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions." if traced else ""
+    where = _origin(traced[0]) if traced else ""
+    after = f" {context}." if context else ""
+    return TypeError(
+        f"Shapes must be 1D sequences of concrete values of integer type, got {shape}.{after}{hint}{where}"
+    )
+
+
 class JaxprTypeError(TypeError):
     """A Jaxpr does not type-check: an equation's types differ from what its primitive yields."""
 

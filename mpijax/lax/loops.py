@@ -19,7 +19,7 @@ from mpijax.ops.control_flow.scan import scan_p, slice_aval
 from mpijax.ops.convert import convert_element_type
 from mpijax.ops.shapes import expand_dims, reshape
 from mpijax.ops.slicing import concatenate, index_in_dim, slice
-from mpijax.transforms.flat import debug_info
+from mpijax.transforms.flat import debug_info, standing_for
 from mpijax.transforms.ref_state import (
     check_aliases,
     has_refs,
@@ -283,7 +283,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     Array([0, 1, 4, 9], dtype=int32)
     """
     if batch_size is None:
-        return scan(lambda _, x: ((), f(x)), (), xs)[1]
+        return scan(standing_for(lambda _, x: ((), f(x)), "map", lambda: f, lambda _, x: (x,)), (), xs)[1]
     leaves, structure = tree.tree_flatten(xs)
     length = _scan_length(leaves, None)
     if batch_size < 0:

@@ -21,6 +21,7 @@ from mpijax.ops.control_flow.varying import vary, vary_jaxpr
 from mpijax.ops.control_flow.while_loop import bind_while
 from mpijax.ops.convert import convert_element_type, stage
 from mpijax.ops.rules import const_like
+from mpijax.transforms.flat import standing_for
 from mpijax.transforms.ref_state import has_refs, made_of, state_passing, values_of, write_all
 
 
@@ -238,7 +239,7 @@ def _scan_body(body_fun: Callable) -> Callable:
             i, x = carry
             return (add(i, const_like(i, 1)), fun()(i, x)), None
 
-        return turn
+        return standing_for(turn, "fori_loop", fun, lambda carry, _: carry)
 
     return made_of(body_fun, _scan_bodies, make)
 
@@ -249,6 +250,6 @@ def _while_body(body_fun: Callable) -> Callable:
             i, upper, x = carry
             return add(i, const_like(i, 1)), upper, fun()(i, x)
 
-        return turn
+        return standing_for(turn, "fori_loop", fun, lambda carry: (carry[0], carry[2]))
 
     return made_of(body_fun, _while_bodies, make)

@@ -170,10 +170,4 @@ def canonical_shape(shape: Any, context: str = "") -> tuple[int, ...]:
         return tuple(map(operator.index, shape))
     except TypeError:
         pass
-    where = f" {context}." if context else ""
-    hint = ""
-    if any(isinstance(d, Tracer) for d in shape):
-        hint = "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions."
-    raise TypeError(
-        f"Shapes must be 1D sequences of concrete values of integer type, got {given}.{where}{hint}"
-    ) from None
+    raise errors.shape_error(given, context) from None

@@ -10,7 +10,7 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.core import dtypes
+from mpijax.core import dtypes, errors
 from mpijax.core.array_api import Array, install_array_methods
 from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy import ufuncs
@@ -119,8 +119,7 @@ def _canonical_sizes(sizes: tuple) -> tuple[int, ...]:
     try:
         return tuple(map(operator.index, sizes))
     except TypeError:
-        hint = "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions."
-        raise TypeError(f"Shapes must be 1D sequences of concrete values of integer type, got {sizes}.{hint}") from None
+        raise errors.shape_error(sizes) from None
 
 
 def _transpose(self, *args) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core import errors
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Structural
 from mpijax.core.primitive import Primitive
@@ -31,15 +32,7 @@ def canonical_shape(shape: Any) -> tuple[int, ...]:
             return tuple(operator.index(d) for d in shape)
     except TypeError:
         pass
-    traced = isinstance(shape, Tracer) or (
-        isinstance(shape, (tuple, list)) and any(isinstance(d, Tracer) for d in shape)
-    )
-    hint = (
-        "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions."
-        if traced
-        else ""
-    )
-    raise TypeError(f"Shapes must be 1D sequences of concrete values of integer type, got {shape}.{hint}")
+    raise errors.shape_error(shape)
 
 
 def canonical_axis(axis: Any, ndim: int) -> int:

@@ -7,7 +7,7 @@ import inspect
 import reprlib
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from mpijax.core import tree
 from mpijax.core.source import callable_location, callable_name
@@ -81,8 +81,35 @@ def parameter_names(fun: Callable, args: Sequence[Any], kwargs: dict[str, Any]) 
     return [name + tree.keystr(path) for name, value in pairs for path, _ in tree.tree_flatten_with_path(value)[0]]
 
 
+class StandsFor(NamedTuple):
+    """What messages say of a function of ours that calls the user's; its attribute `stands_for`."""
+
+    transformation: str
+    function: Callable[[], Callable]
+    arguments: Callable[..., tuple]
+
+
+def standing_for(fun: Callable, transformation: str, function: Callable[[], Callable], arguments: Callable) -> Callable:
+    """`fun`, of which messages speak as of the function that `function()` returns.
+
+    That is called with `arguments(*args)`, where `args` are the arguments of `fun`.
+    """
+    fun.stands_for = StandsFor(transformation, function, arguments)  # type: ignore[attr-defined]
+    return fun
+
+
+def _names_of_users(made: StandsFor, args: Sequence[Any]) -> list[str]:
+    """Names for numbered arguments of a function, as the user's function has them; empty where it has none."""
+    given = made.arguments(*args)
+    names = dict(zip(tree.tree_leaves(given), parameter_names(made.function(), given, {}), strict=True))
+    return [names.get(i, "") for i in tree.tree_leaves(args)]
+
+
 def debug_info(transformation: str, fun: Callable, args: Sequence[Any], kwargs: dict[str, Any]) -> DebugInfo:
     """What error messages say of a traced function."""
+    made = getattr(fun, "stands_for", None)
+    if not isinstance(made, StandsFor):
+        made = None
     # The structure alone is kept: a traced program must not keep the arrays alive it was traced with.
     structure = tree.tree_structure((tuple(args), kwargs))
     function = _weak_reference(fun)
@@ -92,8 +119,10 @@ def debug_info(transformation: str, fun: Callable, args: Sequence[Any], kwargs: 
             args, kwargs = tree.tree_unflatten(structure, range(structure.num_leaves))
         except Exception:  # a user's class that takes nothing but arrays
             return []
-        return parameter_names(function(), args, kwargs)
+        return parameter_names(function(), args, kwargs) if made is None else _names_of_users(made, args)
 
+    if made is not None:
+        return DebugInfo(callable_location(made.function()), made.transformation, names)
     return DebugInfo(callable_location(fun), transformation, names)
 
 

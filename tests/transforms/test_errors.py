@@ -99,6 +99,23 @@ TRACERS = {
         lambda J: J.jit(lambda n: J.numpy.zeros(n))(3),
         "Shapes must be 1D sequences of concrete values",
     ),
+    "argument that a shape depends on": (
+        lambda J: J.jit(lambda n, m: J.numpy.ones(6).reshape(m - 1, 2))(3, 4),
+        "depends on the value of the argument m",
+    ),
+    "no argument": (
+        lambda J: J.jit(lambda: sum(J.numpy.add(1, 1) for _ in range(2)) > 0 or 1)(),
+        "due to JAX operations on these lines",
+    ),
+    "turn of a loop": (
+        lambda J: J.lax.fori_loop(0, 3, lambda i, c: c if i else c, 1.0),
+        "the value of the argument i",
+    ),
+    "carry of a loop": (
+        lambda J: J.jit(lambda n: J.lax.fori_loop(0, n, lambda i, c: c if c["a"] else c, {"a": 1}))(3),
+        "the value of the argument c['a']",
+    ),
+    "element of a map": (lambda J: J.lax.map(lambda x: x if x[0] else x, (X3,)), "the argument x[0]"),
     "boolean index": (jit(lambda x: x[x > 0], X3), "Array boolean indices must be concrete; got bool[3]"),
     "assignment": (jit(lambda x: x.__setitem__(0, 1.0), X3), "use x = x.at[idx].set(y)"),
     "hash": (jit(lambda x: {x: 1}, 1.0), "unhashable type"),
