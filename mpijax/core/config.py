@@ -78,7 +78,7 @@ default_prng_impl = enum_option(
 threefry_partitionable = bool_option(
     "jax_threefry_partitionable",
     True,
-    "Threefry bits do not depend on how the result is sharded.",
+    "Threefry hashes each counter by itself; off, the bits are those of older programs.",
     traced=True,
 )
 random_seed_offset = number_option(

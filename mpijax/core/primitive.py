@@ -22,6 +22,7 @@ _HOMES = (
     "mpijax.ops.barrier",
     "mpijax.ops.bit_generators",
     "mpijax.lax.composites",
+    "mpijax.random.generators",
     "mpijax.lax.ragged_exchange",
     "mpijax.ops.convolution",
     "mpijax.ops.fft",

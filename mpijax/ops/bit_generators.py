@@ -19,6 +19,7 @@ from mpijax.core.lowering import HostCall
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.trace import typeof
 from mpijax.ops.moves import canonical_shape
+from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero
 
 _LOW = np.uint64(0xFFFFFFFF)
@@ -142,6 +143,14 @@ def _bits_jvp(primals, _tangents, **params):
     return outs, [Zero.of_primal(out) for out in outs]
 
 
+def _bits_batch(axis, args, dims, *, shape, **params):
+    """Of a batch of states the first one is used, for a result that is larger by an axis; the others stay."""
+    [states], [dim] = args, dims
+    states = move_dim(states, dim, 0)
+    state, bits = rng_bit_generator_p.bind(states[0], shape=(axis.size, *shape), **params)
+    return [states.at[0].set(state), bits], [0, 0]
+
+
 rng_bit_generator_p = Primitive(
     "rng_bit_generator",
     type_rule=_bits_type,
@@ -149,7 +158,7 @@ rng_bit_generator_p = Primitive(
     lower=HostCall(_bits),
     jvp=_bits_jvp,
     transpose=Unsupported("random bits are not linear in their state"),
-    batch=Unsupported("rng_bit_generator has one state; use mpijax.random under vmap"),
+    batch=_bits_batch,
     multiple_results=True,
 )
 

@@ -1,4 +1,6 @@
-"""PRNG keys and the bits they stand for: seeding, splitting, folding in, all by the Threefry 2x32 hash.
+"""PRNG keys and the bits they stand for: seeding, splitting, folding in, by the Threefry 2x32 hash.
+
+Other generators are programs, see `mpijax.random.generators`; they have primitives of the same names.
 
 An array of keys of shape S is a uint32 array of shape S + (2,) in memory, which is what references get.
 Counters are positions in row-major order, so every element of a result is hashed independently of the others
@@ -25,6 +27,7 @@ from mpijax.ops.convert import stage
 from mpijax.ops.families import CONSTANT, NOT_LINEAR, broadcast_type, scalar_rule
 from mpijax.ops.moves import canonical_shape, check_shapelike
 from mpijax.ops.rules import broadcast_to, expand_front
+from mpijax.ops.shapes import broadcast_in_dim
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero
 
@@ -54,6 +57,23 @@ class PRNGImpl:
 threefry_prng_impl = PRNGImpl("threefry2x32", "fry", (2,))
 prngs: dict[str, PRNGImpl] = {threefry_prng_impl.name: threefry_prng_impl}
 
+# For generators that are programs, the primitives of a name, with the option jax_threefry_partitionable on and off.
+composed: dict[tuple[str, bool], Primitive] = {}
+
+
+def _for_generator(plain: Primitive, impl: PRNGImpl) -> Primitive:
+    """`plain` hashes each counter by itself; the primitive that works with keys of another generator."""
+    partitionable = bool(options.jax_threefry_partitionable)
+    if impl is threefry_prng_impl and partitionable:
+        return plain
+    return composed[plain.name, partitionable]
+
+
+def _of(plain: Primitive, keys: Any) -> Primitive:
+    aval = typeof(keys)
+    _check_keys(plain.name, aval)
+    return _for_generator(plain, aval.dtype._impl)
+
 
 def key_type(impl: PRNGImpl, shape: tuple[int, ...]) -> ShapedArray:
     return ShapedArray(shape, dtypes.PRNGKeyDtype(impl))
@@ -73,7 +93,7 @@ def _same_dim(primitive_of):
     return batch
 
 
-def _define(name: str, *, type_rule, reference, batch=None, lower=None, key=None) -> Primitive:
+def define(name: str, *, type_rule, reference, batch=None, lower=None, key=None) -> Primitive:
     """An operation on keys; it has no derivative."""
     primitive = Primitive(
         name,
@@ -121,7 +141,16 @@ def _threefry_type(*avals):
     return [ShapedArray(broadcast_type("threefry2x32", avals), UINT32)] * 2
 
 
-def _broadcast_batch(primitive_of):
+def _behind_front(x, ndim: int):
+    """`x` with `ndim` axes: those that it lacks have size 1 and follow the first one."""
+    shape = typeof(x).shape
+    lacking = ndim - len(shape)
+    if not lacking:
+        return x
+    return broadcast_in_dim(x, (shape[0], *(1,) * lacking, *shape[1:]), (0, *range(1 + lacking, ndim)))
+
+
+def broadcast_batch(primitive_of):
     """Bring batch axes of operands that broadcast to the front."""
 
     def batch(axis, args, dims, **params):
@@ -135,7 +164,7 @@ def _broadcast_batch(primitive_of):
         front = []
         for x, a, d in zip(args, avals, dims):
             if d is not None:
-                x = move_dim(x, d, 0)
+                x = _behind_front(move_dim(x, d, 0), ndim)
             elif a.ndim:
                 x = expand_front(x, ndim)
             front.append(x)
@@ -164,7 +193,7 @@ threefry2x32_p = Primitive(
     lower=Elementwise(scalar_rule("threefry2x32"), 60),
     jvp=_threefry_jvp,
     transpose=Unsupported("hashes are integers, which have no cotangents"),
-    batch=_two(_broadcast_batch(lambda: threefry2x32_p)),
+    batch=_two(broadcast_batch(lambda: threefry2x32_p)),
     multiple_results=True,
 )
 
@@ -181,7 +210,7 @@ def random_seed(seeds: Any, impl: PRNGImpl = threefry_prng_impl) -> Any:
         seeds = seeds + options.jax_random_seed_offset
     if not dtypes.issubdtype(typeof(seeds).dtype, np.integer):
         raise TypeError(f"PRNG key seed must be an integer; got {seeds!r}")
-    return random_seed_p.bind(seeds, impl=impl)
+    return _for_generator(random_seed_p, impl).bind(seeds, impl=impl)
 
 
 def _seed_reference(seeds, *, impl):
@@ -190,7 +219,7 @@ def _seed_reference(seeds, *, impl):
     return np.stack([high.astype(np.uint32), bits.astype(np.uint32)], -1)
 
 
-random_seed_p = _define(
+random_seed_p = define(
     "random_seed", type_rule=lambda seeds, *, impl: key_type(impl, seeds.shape), reference=_seed_reference
 )
 
@@ -233,20 +262,20 @@ def _wrap_batch(axis, args, dims, *, impl):
     return random_wrap(move_dim(args[0], dims[0], 0), impl), 0
 
 
-random_wrap_p = _define(
+random_wrap_p = define(
     "random_wrap",
     type_rule=lambda x, *, impl: key_type(impl, x.shape[: x.ndim - len(impl.key_shape)]),
     reference=lambda x, *, impl: x,
     batch=_wrap_batch,
 )
 
-random_unwrap_p = _define(
+random_unwrap_p = define(
     "random_unwrap",
     type_rule=lambda x: ShapedArray(x.shape + x.dtype.physical_shape, x.dtype.physical_dtype),
     reference=lambda x: x,
 )
 
-random_clone_p = _define(
+random_clone_p = define(
     "random_clone", type_rule=lambda x: x, reference=lambda x: x, lower=Structural("copy")
 )
 
@@ -255,12 +284,12 @@ random_clone_p = _define(
 
 def random_split(keys: Any, shape: Any) -> Any:
     """For each key an array of new ones of the given shape."""
-    return random_split_p.bind(keys, shape=canonical_shape(shape))
+    return _of(random_split_p, keys).bind(keys, shape=canonical_shape(shape))
 
 
 def random_fold_in(keys: Any, msgs: Any) -> Any:
     """New keys from keys and uint32 numbers."""
-    return random_fold_in_p.bind(keys, stage(msgs))
+    return _of(random_fold_in_p, keys).bind(keys, stage(msgs))
 
 
 def _counters(keys, shape):
@@ -277,7 +306,7 @@ def _split_type(keys, *, shape):
     return keys.update(shape=keys.shape + tuple(shape))
 
 
-random_split_p = _define(
+random_split_p = define(
     "random_split",
     type_rule=_split_type,
     reference=lambda keys, *, shape: np.stack(hash_numpy(*_counters(keys, shape)), -1),
@@ -301,13 +330,13 @@ def _fold_equal_shapes(keys, msgs):
     return _fold_in_p.bind(broadcast_to(keys, shape), broadcast_to(msgs, shape))
 
 
-_fold_in_p = _define("random_fold_in", type_rule=_fold_type, reference=_fold_reference, key="fold_in_equal_shapes")
+_fold_in_p = define("random_fold_in", type_rule=_fold_type, reference=_fold_reference, key="fold_in_equal_shapes")
 
-random_fold_in_p = _define(
+random_fold_in_p = define(
     "random_fold_in",
     type_rule=_fold_type,
     reference=_fold_reference,
-    batch=_broadcast_batch(lambda: random_fold_in_p),
+    batch=broadcast_batch(lambda: random_fold_in_p),
     lower=Decompose(_fold_equal_shapes),
 )
 
@@ -316,7 +345,7 @@ random_fold_in_p = _define(
 
 def random_bits(keys: Any, bit_width: int, shape: Any) -> Any:
     """For each key an array of random bits, as unsigned integers of `bit_width` bits."""
-    return random_bits_p.bind(keys, bit_width=bit_width, shape=canonical_shape(shape))
+    return _of(random_bits_p, keys).bind(keys, bit_width=bit_width, shape=canonical_shape(shape))
 
 
 def _bits_type(keys, *, bit_width, shape):
@@ -335,4 +364,4 @@ def _bits_reference(keys, *, bit_width, shape):
     return (high ^ low).astype(np.dtype(f"uint{bit_width}"))
 
 
-random_bits_p = _define("random_bits", type_rule=_bits_type, reference=_bits_reference)
+random_bits_p = define("random_bits", type_rule=_bits_type, reference=_bits_reference)

@@ -5,6 +5,7 @@ key, subkey = random.split(key)
 x = random.normal(subkey, (3,))
 """
 
+import mpijax.random.generators  # noqa: F401  (makes them known)
 from mpijax.ops.random_gamma import random_gamma_p as random_gamma_p
 from mpijax.random.choosing import categorical, choice, permutation
 from mpijax.random.continuous import (

@@ -143,7 +143,8 @@ def key(seed: Any, *, impl: PRNGSpecDesc | None = None, dtype: Any = None) -> An
 
     Args:
       seed: integer.
-      impl: the generator: "threefry2x32".
+      impl: the generator: "threefry2x32", "rbg" or "unsafe_rbg"; the default is what the option
+        jax_default_prng_impl says.
       dtype: the dtype of the key instead.
 
     >>> mpijax.random.key(0)

@@ -257,6 +257,9 @@ EXCLUDED = {
         "communicates between ranks, or is part of the derivative of what does: tests/mpi"),
     **dict.fromkeys("debug_callback debug_print io_callback nan_check".split(), _EFFECT),
     **dict.fromkeys("bitcast_same_width convolution custom_lin empty2 fold_in_equal_shapes".split(), _INNER),
+    **dict.fromkeys(
+        (f"random_{what}_{kind}" for what in ("seed", "split", "fold_in", "bits")
+         for kind in ("composed", "of_one_counter")), "draws by another generator: tests/random/test_generators.py"),
     "batched_while": "is a `while` under vmap: tests/ops/test_while.py",
     "reshape_permuted": "is a transposition and a reshape: tests/ops/test_structural.py",
     "scatter_apply": "has no derivative: tests/ops/test_structural.py, tests/numpy/test_at.py",

@@ -1,0 +1,186 @@
+"""Generators that are programs: `rbg`, `unsafe_rbg`, and threefry2x32 with one counter for a whole result.
+
+Each works on the uint32 words of a single key; for arrays of keys it is mapped. `rbg` splits keys as threefry2x32 does
+and draws bits by Philox, which is quicker for large results; `unsafe_rbg` also splits by Philox, which nobody has
+proved good. For a batch of keys under `vmap` both draw from the first one, as `lax.rng_bit_generator` does.
+
+With the option jax_threefry_partitionable off, threefry2x32 hashes pairs of counters from the two halves of a result,
+as JAX did for years: the bits of old runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import mpijax.numpy as jnp
+from mpijax import lax
+from mpijax.core import config, dtypes
+from mpijax.core.lowering import Decompose
+from mpijax.core.option import values as options
+from mpijax.core.trace import typeof
+from mpijax.ops import random as ops
+from mpijax.transforms.vmap import vmap
+
+_UINT32 = np.dtype(np.uint32)
+
+
+class Generator(NamedTuple):
+    """A generator on the words of one key: `seed(number)`, `split(key, shape)`, `fold_in(key, number)` give words of
+    keys, `bits(key, bit_width, shape)` unsigned integers."""
+
+    seed: Callable[..., Any]
+    split: Callable[..., Any]
+    fold_in: Callable[..., Any]
+    bits: Callable[..., Any]
+
+
+# ---------------------------------------------------------------- threefry2x32
+
+
+def _seed(seed: Any) -> Any:
+    """The high and the low 32 bits."""
+    wide = typeof(seed).dtype.itemsize == 8
+    high = lax.shift_right_logical(seed, jnp.asarray(32, typeof(seed).dtype)) if wide else jnp.zeros((), _UINT32)
+    return jnp.stack([lax.convert_element_type(x, _UINT32) for x in (high, seed)])
+
+
+def _hashes(key: Any, counters: Any) -> Any:
+    """The hashes of counters [n], of which the first half pairs with the second."""
+    n = counters.shape[0]
+    padded = lax.pad(counters, _UINT32.type(0), [(0, n % 2, 0)])
+    first, second = jnp.split(padded, 2)
+    return lax.concatenate(ops.threefry2x32(key[0], key[1], first, second), 0)[:n]
+
+
+def _split(key: Any, shape: tuple[int, ...]) -> Any:
+    if options.jax_threefry_partitionable:
+        return _words(ops.random_split_p.bind(_keys(key), shape=shape))
+    return _hashes(key, lax.iota(_UINT32, math.prod(shape) * 2)).reshape(*shape, 2)
+
+
+def _fold_in(key: Any, data: Any) -> Any:
+    return _words(ops.random_fold_in_p.bind(_keys(key), data))
+
+
+def _bits(key: Any, bit_width: int, shape: tuple[int, ...]) -> Any:
+    """Bits in memory order, cut out of 32-bit hashes; 64-bit numbers have their high words in the first half."""
+    size = math.prod(shape)
+    hashes = _hashes(key, lax.iota(_UINT32, -(-bit_width * size // 32)))
+    if bit_width == 64:
+        dtype = dtypes.canonicalize_dtype(np.uint64)
+        high, low = (lax.convert_element_type(x, dtype) for x in jnp.split(hashes, 2))
+        shift = np.asarray(32, dtype)
+        return (lax.shift_left(high, jnp.broadcast_to(shift, high.shape)) | low).reshape(shape)
+    if bit_width < 32:
+        shifts = np.arange(0, 32, bit_width, dtype=np.uint32)
+        pieces = lax.shift_right_logical(*jnp.broadcast_arrays(hashes[:, None], shifts))
+        hashes = lax.convert_element_type(pieces, np.dtype(f"uint{bit_width}")).reshape(-1)[:size]
+    return hashes.reshape(shape)
+
+
+def _keys(words: Any) -> Any:
+    return ops.random_wrap(words, ops.threefry_prng_impl)
+
+
+def _words(keys: Any) -> Any:
+    return ops.random_unwrap(keys)
+
+
+# ---------------------------------------------------------------- rbg, unsafe_rbg
+
+
+def _rbg_seed(seed: Any) -> Any:
+    half = _seed(seed)
+    return lax.concatenate([half, half], 0)
+
+
+def _rbg_split(key: Any, shape: tuple[int, ...]) -> Any:
+    halves = [_split(half, shape) for half in (key[:2], key[2:])]
+    return lax.concatenate(halves, len(shape))
+
+
+def _rbg_fold_in(key: Any, data: Any) -> Any:
+    return lax.concatenate([_fold_in(half, data) for half in (key[:2], key[2:])], 0)
+
+
+def _rbg_bits(key: Any, bit_width: int, shape: tuple[int, ...]) -> Any:
+    return lax.rng_bit_generator(key, shape, dtypes.canonicalize_dtype(np.dtype(f"uint{bit_width}")))[1]
+
+
+# So many draws are taken for a hash.
+_TURNS = 10
+
+
+def _unsafe_split(key: Any, shape: tuple[int, ...]) -> Any:
+    drawn = lax.rng_bit_generator(key, (_TURNS * math.prod(shape), 4))[1]
+    return drawn[::_TURNS].reshape(*shape, 4)
+
+
+def _unsafe_fold_in(key: Any, data: Any) -> Any:
+    return key ^ lax.rng_bit_generator(_rbg_seed(data), (_TURNS, 4))[1][-1]
+
+
+_GENERATORS = {
+    "threefry2x32": Generator(_seed, _split, _fold_in, _bits),
+    "rbg": Generator(_rbg_seed, _rbg_split, _rbg_fold_in, _rbg_bits),
+    "unsafe_rbg": Generator(_rbg_seed, _unsafe_split, _unsafe_fold_in, _rbg_bits),
+}
+
+for _impl in (ops.PRNGImpl("rbg", "rbg", (4,)), ops.PRNGImpl("unsafe_rbg", "urbg", (4,))):
+    ops.prngs[_impl.name] = _impl
+
+
+# ---------------------------------------------------------------- for arrays of keys
+
+
+def _mapped(fun: Callable[..., Any], ndim: int) -> Callable[..., Any]:
+    return _mapped(vmap(fun), ndim - 1) if ndim else fun
+
+
+def _seed_keys(seeds: Any, *, impl: Any) -> Any:
+    return ops.random_wrap(_mapped(_GENERATORS[impl.name].seed, typeof(seeds).ndim)(seeds), impl)
+
+
+def _split_keys(keys: Any, *, shape: Any) -> Any:
+    impl = keys.dtype._impl
+    one = lambda key: _GENERATORS[impl.name].split(key, tuple(shape))
+    return ops.random_wrap(_mapped(one, keys.ndim)(_words(keys)), impl)
+
+
+def _fold_in_keys(keys: Any, msgs: Any) -> Any:
+    impl, shape = keys.dtype._impl, np.broadcast_shapes(keys.shape, msgs.shape)
+    keys, msgs = (jnp.broadcast_to(x, shape) for x in (keys, lax.convert_element_type(msgs, _UINT32)))
+    return ops.random_wrap(_mapped(_GENERATORS[impl.name].fold_in, len(shape))(_words(keys), msgs), impl)
+
+
+def _bits_of_keys(keys: Any, *, bit_width: int, shape: Any) -> Any:
+    one = lambda key: _GENERATORS[keys.dtype._impl.name].bits(key, bit_width, tuple(shape))
+    return _mapped(one, keys.ndim)(_words(keys))
+
+
+def _define(plain: Any, program: Callable[..., Any], partitionable: bool) -> None:
+    """The primitive that `plain` is for generators that are programs; it prints alike."""
+
+    def decomposed(*args: Any, **params: Any) -> Any:
+        with config.threefry_partitionable(partitionable):
+            return program(*args, **params)
+
+    kind = "composed" if partitionable else "of_one_counter"
+    primitive = ops.define(
+        plain.name, type_rule=plain.type_rule, reference=decomposed, lower=Decompose(decomposed),
+        key=f"{plain.name}_{kind}",
+    )  # fmt: skip
+    if plain is ops.random_fold_in_p:
+        primitive.batch = ops.broadcast_batch(lambda: primitive)
+    ops.composed[plain.name, partitionable] = primitive
+
+
+for _flag in (True, False):
+    _define(ops.random_seed_p, _seed_keys, _flag)
+    _define(ops.random_split_p, _split_keys, _flag)
+    _define(ops.random_fold_in_p, _fold_in_keys, _flag)
+    _define(ops.random_bits_p, _bits_of_keys, _flag)
