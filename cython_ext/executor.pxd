@@ -29,7 +29,7 @@ cdef class Program:
     cdef ResultEntry* results
     cdef list keep              # what the pointers above point into
     cdef list comm_lines        # the user's line of each communication
-    cdef public object first    # called before the first run, and before others until it returns; or None
+    cdef public object first    # called before the first run, and others until it returns: gives what to call after it, or None
 
     # Runs the program on `num_inputs` arrays or ndarrays; puts `num_results` new references into `results`.
     cdef int run_into(self, PyObject** args, PyObject** results) except -1

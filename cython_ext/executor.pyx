@@ -420,8 +420,9 @@ cdef class Program:
         cdef int num_made = 0, j
         cdef Py_ssize_t i
         cdef bint pinned = False
+        after = None
         if self.first is not None:
-            self.first()
+            after = self.first()
             self.first = None
         if self.table_words > STACK_WORDS:
             table = <void**>malloc(self.table_words * sizeof(void*))
@@ -455,6 +456,8 @@ cdef class Program:
                     execute(self, table)
             else:
                 execute(self, table)
+            if after is not None:
+                after()
             give_results(self, args, made, results)
         finally:
             if pinned:

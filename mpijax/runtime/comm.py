@@ -85,7 +85,7 @@ def _labelled(instructions: list[Any], step: CommStep, group: Any) -> list[Any]:
         replace(
             i, label=_label(step, i.op), nbytes=nbytes, group=group, matched=i.op not in messages,
             early=_early(step, i.op, nbytes), goes_on=step.goes_on,
-            role=step.params.get("role", ""),
+            role=step.params.get("role", ""), **(_dtypes(step) if i.op in messages else {}),
         )  # fmt: skip
         if isinstance(i, program.Comm)
         else i
@@ -120,6 +120,12 @@ def _label(step: CommStep, op: str) -> str:
             value = str(params[name])
             words.append(f"{name}={value if len(value) < 80 else hashlib.sha256(value.encode()).hexdigest()[:12]}")
     return " ".join(words)
+
+
+def _dtypes(step: CommStep) -> dict[str, str]:
+    """Of a message, what is sent and what is received."""
+    views = {"senddtype": step.inputs, "recvdtype": step.outputs}
+    return {name: str(found[0][2]) for name, found in views.items() if found}
 
 
 def _count(view) -> int:

@@ -3,7 +3,8 @@
 The first time a schedule of collectives runs on a communicator, its ranks compare a hash of it: operations, shapes,
 dtypes, reductions, roots and permutations in program order, with the structure of loops and branches. Where they
 differ EVERY rank raises `MismatchError`, which shows the schedules, who has which, and the lines. Messages (send,
-recv) are exempt: there ranks differ. Of messages that are differentiated, see `pairing`.
+recv) are exempt: there ranks differ. What both ends of a message must have alike: see `announcements` (dtypes) and
+`pairing` (derivatives).
 
 Schedules, not programs, are remembered: a rank that compiles a second program with the same schedule (another static
 argument, a donated argument) must not wait for ranks that do not. What a communicator has agreed to is the same on all
@@ -26,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.errors import MismatchError
-from mpijax.runtime import counts, mpi_start, pairing
+from mpijax.runtime import announcements, counts, mpi_start, pairing
 from mpijax.runtime.program import Comm, Loop, Switch, While, bodies
 from mpijax.runtime.recorder import COLLECTIVE, GUARD, Group, Site, ranges, recorder
 
@@ -126,20 +127,25 @@ def groups_of(instructions: tuple) -> list[Group]:
 # ---------------------------------------------------------------- agreement
 
 
-def before_first_run(instructions: tuple, name: str) -> Callable[[], None] | None:
-    """What a program calls before it runs for the first time; None if there is nothing to agree on."""
+def before_first_run(instructions: tuple, name: str) -> Callable[[], Callable[[], None] | None] | None:
+    """What a program calls before it runs for the first time; None if there is nothing to agree on.
+
+    That gives what it calls after this run, or None.
+    """
     if not mpi_start.started() or not enabled():
         return None
     pairs = pairing.before_first_run(instructions, name)
+    announce = announcements.before_first_run(instructions, name)
     groups = [g for g in groups_of(instructions) if len(g.ranks) > 1]
-    if not groups:
-        return pairs
+    if pairs is None and announce is None and not groups:
+        return None
     schedules = [(g, schedule(instructions, g)[1].to_bytes(16, "little")) for g in groups]
 
-    def agree() -> None:
+    def agree() -> Callable[[], None] | None:
         _agree(schedules, instructions, name)
         if pairs is not None:
             pairs()
+        return None if announce is None else announce()
 
     return agree
 
@@ -179,10 +185,9 @@ def _first_line(instructions: tuple) -> str:
     for x in instructions:
         if isinstance(x, Comm) and x.matched and x.group is not None:
             return x.source_line
-        inner = x.body if isinstance(x, (Loop, While)) else sum(x.branches, ()) if isinstance(x, Switch) else ()
-        found = _first_line(inner)
-        if found:
-            return found
+        for body in bodies(x):
+            if found := _first_line(body):
+                return found
     return ""
 
 

@@ -168,7 +168,8 @@ class Comm:
     a `Finish`, which waits; one at a time, and in the same list.
 
     For reports: `label`, what the ranks agree on ("allreduce float32[4] sum"); `nbytes` that this rank sends; `group`,
-    the `runtime.recorder.Group` of the communicator; `matched`: all of its ranks do this operation.
+    the `runtime.recorder.Group` of the communicator; `matched`: all of its ranks do this operation; `senddtype`,
+    `recvdtype`: of messages, what is sent and received, as NumPy names it.
     """
 
     op: str
@@ -199,6 +200,8 @@ class Comm:
     early: bool = False
     goes_on: bool = False
     role: str = ""
+    senddtype: str = ""
+    recvdtype: str = ""
 
 
 @dataclass(frozen=True)

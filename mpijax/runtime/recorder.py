@@ -18,6 +18,7 @@ import stat
 import struct
 import tempfile
 import time
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -78,8 +79,11 @@ class Recorder:
     def __init__(self):
         self.sites: list[Site] = []
         self._numbers: dict[Any, tuple[int, int]] = {}
-        self.groups: dict[tuple, Group] = {}
-        self._handles: dict[tuple, list[int]] = {}
+        self.groups: dict[int, Group] = {}  # by id
+        self._alike: Counter[tuple[tuple[int, ...], bool]] = Counter()  # communicators of these ranks, of users or not
+        self._left: deque[int] = deque()  # ids of groups whose communicators have been freed
+        self._keyval: int | None = None
+        self._next_sequence = 1
         self.regions = np.frombuffer(record.own_region(), REGION)
         self.ranks, self.own, self.rank, self.size = [0], 0, 0, 1
         self.job = f"{os.getpid():x}"
@@ -127,39 +131,50 @@ class Recorder:
         """The communicator's group; None where ranks outside of this job take part.
 
         Communicators of the same ranks are told apart by the order in which they are first used, those of users (which
-        ranks may use in different orders) apart from mpijax's own.
+        ranks may use in different orders) apart from mpijax's own. Each one keeps its group as an attribute, which goes
+        when it is freed: another one may have its handle then, and on some ranks only.
         """
         from mpi4py import MPI  # runs already
 
         if comm == MPI.COMM_NULL or comm.Is_inter():
             return None
-        inside = comm.Get_group()
-        ranks = tuple(MPI.Group.Translate_ranks(inside, None, world.Get_group()))
-        if MPI.UNDEFINED in ranks:
-            return None
-        users = users and comm is not world
-        handles = self._handles.setdefault((ranks, users), [])
-        handle = MPI._handleof(comm)
-        if handle not in handles:
-            handles.append(handle)
-        key = (ranks, users, handles.index(handle))
-        if key not in self.groups:
-            everybody = ranks == tuple(range(self.size))
-            name = "all ranks" if everybody else f"ranks {ranges(ranks)}"
-            if key[2]:
-                name += f" (communicator {key[2] + 1} of these)"
-            digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
-            self.groups[key] = self._counted(int.from_bytes(digest, "little") & ~3, name, ranks)
-        return self.groups[key]
+        if self._keyval is None:
+            self._keyval = MPI.Comm.Create_keyval(delete_fn=self._freed)
+        found = comm.Get_attr(self._keyval)
+        if found is None and (ranks := _ranks_of(comm, world)) is not None:
+            found = self._new_group(ranks, users and comm is not world)
+            comm.Set_attr(self._keyval, found)
+        return found
 
-    def _counted(self, number: int, name: str, ranks: tuple[int, ...]) -> Group:
-        """A group with its sequences. Sequence 0 takes what finds no place."""
-        first = 1 + 3 * len(self.groups)
-        if first + 3 > record.COUNTS:
-            return Group(number, name, ranks, 0)
-        for kind in range(3):
-            self.mine["sequences"][first + kind] = (number + kind, 0)
-        return Group(number, name, ranks, first)
+    def _new_group(self, ranks: tuple[int, ...], users: bool) -> Group:
+        number = self._alike[ranks, users]
+        self._alike[ranks, users] += 1
+        name = "all ranks" if ranks == tuple(range(self.size)) else f"ranks {ranges(ranks)}"
+        if number:
+            name += f" (communicator {number + 1} of these)"
+        digest = hashlib.blake2b(repr((ranks, users, number)).encode(), digest_size=8).digest()
+        group = Group(int.from_bytes(digest, "little") & ~3, name, ranks, self._free_sequences())
+        for kind in range(3) if group.sequence else ():
+            self.mine["sequences"][group.sequence + kind] = (group.id + kind, 0)
+        self.groups[group.id] = group
+        return group
+
+    def _free_sequences(self) -> int:
+        """The first of three sequences for a new group: where there is no other place, of one that was freed.
+
+        Sequence 0 takes what finds no place.
+        """
+        first, self._next_sequence = self._next_sequence, self._next_sequence + 3
+        if first + 3 <= record.COUNTS:
+            return first
+        return self.groups.pop(self._left.popleft()).sequence if self._left else 0
+
+    def _freed(self, _comm: Any, _keyval: int, group: Group) -> None:
+        """Called when a communicator is freed. Other ranks may still look at where this one has been."""
+        if group.sequence:
+            self._left.append(group.id)
+        else:
+            del self.groups[group.id]
 
     def site(self, what: Site, kind: int) -> tuple[int, int]:
         """(number, sequence) of a site in this rank's region."""
@@ -216,6 +231,17 @@ class Recorder:
         (tick, then), now_tick, now = self._clock, record.ticks(), time.time_ns()
         scale = (now - then) / max(now_tick - tick, 1)
         return scale, int(now - now_tick * scale)
+
+
+def _ranks_of(comm: Any, world: Any) -> tuple[int, ...] | None:
+    """The ranks of a communicator by their numbers in another one; None if some are not in that."""
+    from mpi4py import MPI  # runs already
+
+    inside, whole = comm.Get_group(), world.Get_group()
+    ranks = MPI.Group.Translate_ranks(inside, None, whole)
+    inside.Free()
+    whole.Free()
+    return None if MPI.UNDEFINED in ranks else tuple(ranks)
 
 
 def _shared_file(node: Any, nbytes: int) -> tuple[int, mmap] | None:

@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import time
-from typing import Any
+from typing import Any, TextIO
 
 from mpijax._ext import record
 from mpijax.runtime import deadlock, record_file
@@ -31,6 +31,8 @@ INTERRUPT = 1.0
 INTERRUPT_PROGRAM = 5.0
 # Ranks that a report describes one by one.
 DESCRIBED = 8
+# Where reports go; None: to sys.stderr, whatever that is by then.
+stream: TextIO | None = None
 
 
 class Watchdog:
@@ -187,8 +189,9 @@ def _ago(tick: Any, scale: float) -> str:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write("".join(f"[rank {recorder.rank}] mpijax: {line}\n" for line in text.splitlines()))
-    sys.stderr.flush()
+    out = stream or sys.stderr
+    out.write("".join(f"[rank {recorder.rank}] mpijax: {line}\n" for line in text.splitlines()))
+    out.flush()
 
 
 def _end(status: int, reason: str) -> None:

@@ -11,6 +11,8 @@ import mpijax as jax
 import mpijax.mpi as mpi4jax
 from mpijax import lax, mpi
 from mpijax import numpy as jnp
+from mpijax.runtime import mpi_start
+from mpijax.runtime.recorder import recorder
 
 pytestmark = pytest.mark.mpi
 RANK = jax.process_index()
@@ -410,6 +412,25 @@ def test_a_communicator_that_is_freed_after_its_program_was_compiled():
         with pytest.raises(RuntimeError, match="allreduce on rank .*invalid communicator: it has been freed(.|\n)*test_programs.py"):
             f(X)
     other.Free()
+
+
+def test_a_communicator_is_not_taken_for_one_that_was_freed():
+    """Its handle may be that of another one before it, and on some ranks only."""
+    names, kept = [], []
+    for _ in range(3):
+        first, second = MPI.COMM_WORLD.Dup(), MPI.COMM_WORLD.Dup()
+        for comm in (first, second):
+            close(mpi.allreduce(X, MPI.SUM, comm=comm), np.sum(VALUES, axis=0))
+            names.append(recorder.group(comm, mpi_start.world(), users=True).name)
+            assert recorder.group(comm, mpi_start.world()).name == names[-1]
+        for comm in (first, second):
+            comm.Free()
+        if RANK % 2:
+            kept.append(MPI.COMM_SELF.Dup())  # has a handle that other ranks use anew
+    for comm in kept:
+        comm.Free()
+    assert len(set(names)) == 6
+    assert MPI.COMM_WORLD.allgather(names) == [names] * SIZE
 
 
 @pytest.mark.parametrize("way", [lambda f: f, jax.jit], ids=["eager", "jit"])
