@@ -57,7 +57,7 @@ from mpijax.core.primitive import registry
 for name in {lookup!r}.split():
     registry[name]
 if not {lookup!r}:
-    for name in ("ops", "checkify", "transforms", "spmd"):
+    for name in ("ops", "checkify", "transforms", "spmd", "random"):
         package = importlib.import_module("mpijax." + name)
         for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             importlib.import_module(module.name)
