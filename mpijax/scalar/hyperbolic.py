@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijax.scalar.exponential import LOG2E, exp, exp2_rough, exp_parts, scaled
+from mpijax.scalar.exponential import EXPM1_F32, LN2_F32, LOG2E, exp, exp_parts, nearest, scaled
 from mpijax.scalar.expr import Expr, elementary, is_single, polynomial, where
 from mpijax.scalar.logarithm import log1p
 
 LN2 = 0.6931471805599453
 
-# (tanh x - x) / x^3 in x^2 for |x| < 0.6 (0.56 in float64)
-TANH_F32 = (-0.3333328366279602, 0.13331478834152222, -0.053742341697216034, 0.020646821707487106,
-            -0.005713026039302349)
+# (tanh x - x) / x^3 in x^2 for |x| < 0.56
 TANH_F64 = (-0.3333333333333333, 0.1333333333333293, -0.05396825396794805, 0.02186948852449344,
             -0.008863235269121063, 0.0035921243166059298, -0.00145579888804022, 0.0005897950877691237,
             -0.00023807804292715333, 9.365905799532118e-05, -3.25662529876102e-05, 7.222654229459262e-06)
@@ -28,13 +26,26 @@ SINH_F64 = (0.16666666666666666, 0.008333333333333573, 0.00019841269841061162, 2
 
 @elementary
 def tanh(x: Expr) -> Expr:
-    """Hyperbolic tangent, 1 - 2 / (1 + e^(2|x|)); near 0 a polynomial."""
-    a, z = abs(x), x * x
-    small = (x * z).fma(polynomial(z, TANH_F32 if is_single(x) else TANH_F64), x)
+    """Hyperbolic tangent, (1 - e) / (1 + e) with e = e^(-2|x|); float64 has a polynomial near 0."""
+    a = abs(x)
     if is_single(x):
-        e = exp2_rough(a.at_most(9.2), 2.0 * LOG2E)
-        return where(a < 0.6, small, 1.0 - 2.0 / (1.0 + e)).with_sign_of(x)
+        less, more = _exp_of_minus_double(a.at_most(10.0))
+        return (less / more).with_sign_of(x)
+    z = x * x
+    small = (x * z).fma(polynomial(z, TANH_F64), x)
     return where(a < 0.56, small, 1.0 - 2.0 / (1.0 + exp(a * 2.0))).with_sign_of(x)
+
+
+def _exp_of_minus_double(a: Expr) -> tuple[Expr, Expr]:
+    """(e - 1, e + 1) in float32 with e = e^(-2 a), for 0 <= a <= 10.
+
+    There k ln 2 needs one product, and the rounding of 2^k - 1 and 2^k + 1 does not matter.
+    """
+    k, bits = nearest(a, -2.0 * LOG2E)
+    r = k.fma(-LN2_F32[0], a * -2.0)
+    q = (r * r).fma(polynomial(r, EXPM1_F32), r)
+    scale = ((bits - 127) << 23).as_float()
+    return scale.fma(q, scale - 1.0), scale.fma(q, scale + 1.0)
 
 
 def _half_exp(x: Expr) -> Expr:
