@@ -1,6 +1,7 @@
 """The command line: jobs by ``mpijax run``, merged lines, batch scripts, findings, figures."""
 
 import json
+import mmap
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ from mpijax.cli.checks import Finding
 from mpijax.cli.launcher import Launcher, Library, NoLauncher
 from mpijax.cli.lines import Merger, ranges
 from mpijax.cli.run import Job, split_program
+from mpijax.runtime import leftovers
 
 ROOT = Path(__file__).parents[1]
 starts_jobs = pytest.mark.skipif(MPIRUN is None or UNDER_LAUNCHER, reason="starts ranks by mpirun")
@@ -409,6 +411,28 @@ def test_doctor_counts_cores(monkeypatch):
     monkeypatch.setattr(cores, "quota", lambda: 2.0)
     assert next(checks.machine(2)).state == "ok"
     assert "use at most 2 ranks" in next(checks.machine(3)).remedy
+
+
+def test_doctor_looks_for_what_killed_jobs_left(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(leftovers, "FOLDER", tmp_path)
+    assert list(checks.shared_memory_left()) == []
+    names = ["mpich_shm_1f_0", "mpich_vci_1f_0", "sm_segment.host.0.5f0000.0", "sm_segment.host.0.5f0000.1", "theirs"]
+    for name in names:
+        (tmp_path / name).write_bytes(b"x" * 500_000)
+        os.utime(tmp_path / name, (1e9, 1e9))
+    (tmp_path / "mpich_shm_of_a_job_that_starts").write_bytes(b"x")
+    (tmp_path / "mpich_shm_link").symlink_to("theirs")
+    with (tmp_path / names[2]).open("r+b") as file, mmap.mmap(file.fileno(), 0):
+        [found] = checks.shared_memory_left()
+        assert (found.state, found.remedy) == ("warning", "mpijax doctor --remove-leftovers")
+        assert found.text.startswith("3 segments of MPI jobs that have ended, yours, which no process uses, take 1.5 MB of memory")
+        assert main(["doctor", "--remove-leftovers"]) == 0
+    assert capsys.readouterr().out == "ok       shared memory: removed 3 segments of MPI jobs that have ended, 1.5 MB\n"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mpich_shm_link", "mpich_shm_of_a_job_that_starts", names[2], "theirs"]
+    [found] = checks.shared_memory_left()  # nobody uses it any more
+    assert found.text.startswith("1 segments")
+    assert checks.remove_shared_memory_left().text.startswith("removed 1 segments")
+    assert checks.remove_shared_memory_left().text == "no segments of MPI jobs that have ended"
 
 
 def found(**changes):

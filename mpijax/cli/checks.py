@@ -21,6 +21,7 @@ from mpijax.cli import cores
 from mpijax.cli.launcher import RANK_VARIABLES, Launcher, Library, NoLauncher, clean_environment, is_rank
 from mpijax.cli.lines import ranges
 from mpijax.cli.measure import MARK
+from mpijax.runtime import leftovers
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 _THREAD_SETTINGS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -172,6 +173,26 @@ def machine(ranks: int) -> Iterator[Finding]:
         yield Finding("shared memory", WARNING, text, "clear /dev/shm, or start the container with --shm-size=1g")
     else:
         yield Finding("shared memory", OK, f"/dev/shm has {free >> 20} MB free")
+
+
+def shared_memory_left() -> Iterator[Finding]:
+    """Segments of MPI jobs that were killed, which take memory."""
+    paths = leftovers.abandoned()
+    if paths:
+        size, more = leftovers.memory_of(paths) / 1e6, ", ..." if paths[1:] else ""
+        text = (f"{len(paths)} segments of MPI jobs that have ended, yours, which no process uses, take {size:.1f} MB of "
+                f"memory: {paths[0]}{more}")  # fmt: skip
+        yield Finding("shared memory", WARNING, text, "mpijax doctor --remove-leftovers")
+
+
+def remove_shared_memory_left() -> Finding:
+    """Remove them."""
+    paths = leftovers.abandoned()
+    size = leftovers.memory_of(paths)
+    for path in paths:
+        path.unlink(missing_ok=True)
+    text = f"removed {len(paths)} segments of MPI jobs that have ended, {size / 1e6:.1f} MB"
+    return Finding("shared memory", OK, text if paths else "no segments of MPI jobs that have ended")
 
 
 def blas() -> Finding:

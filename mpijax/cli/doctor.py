@@ -25,6 +25,7 @@ def findings(ranks: int, given: str | None = None) -> Iterator[Finding]:
     yield checks.compiler()
     yield from checks.environment()
     yield from checks.machine(ranks)
+    yield from checks.shared_memory_left()
     yield checks.blas()
     yield checks.cache()
     try:
@@ -75,7 +76,14 @@ def main(arguments: list[str]) -> int:
     p.add_argument("-n", "--ranks", type=int, default=2, help="ranks of the job that is tried (default: 2)")
     p.add_argument("--launcher", help="as in mpijax run")
     p.add_argument("--json", action="store_true", help="print a list of {check, state, text, remedy}")
+    p.add_argument(
+        "--remove-leftovers", action="store_true",
+        help="only remove what killed MPI jobs of yours left in shared memory and no process uses",
+    )  # fmt: skip
     options = p.parse_args(arguments)
+    if options.remove_leftovers:
+        print(shown(checks.remove_shared_memory_left()))
+        return 0
     if options.ranks < 2:
         p.error("a job to try has at least 2 ranks")
     if checks.is_rank():

@@ -1,23 +1,33 @@
-"""What an earlier start of the same Slurm step left in this node's shared memory, removed before MPI starts.
+"""What MPI jobs that were killed left in this node's shared memory.
 
-MPICH >= 5 names its segments ``/dev/shm/mpich_{shm,vci}_<world>_<node>``, where ``<world>`` is the 32-bit FNV-1a hash
-(Fowler, Noll, Vo) of the name that the launcher gives the world: of ``<job>.<step>`` under ``srun --mpi=pmi2``. A job
-that is killed leaves them behind, and when it is requeued its ranks would join the dead segment as well as the new one:
-MPI ends in ``UCX ERROR failed to unpack address`` or hangs. Other launchers name every start anew.
+What an earlier start of the same Slurm step left is removed before MPI starts. MPICH >= 5 names its segments
+``/dev/shm/mpich_{shm,vci}_<world>_<node>``, where ``<world>`` is the 32-bit FNV-1a hash (Fowler, Noll, Vo) of the name
+that the launcher gives the world: of ``<job>.<step>`` under ``srun --mpi=pmi2``. A job that is killed leaves them behind,
+and when it is requeued its ranks would join the dead segment as well as the new one: MPI ends in ``UCX ERROR failed to
+unpack address`` or hangs. Other launchers name every start anew: what their jobs leave only takes memory, until somebody
+removes it (``mpijax doctor --remove-leftovers``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 FOLDER = Path("/dev/shm")
 
+# Names of segments: of MPICH; of Open MPI 5, and 4.
+_NAMES = ("mpich_shm_*", "mpich_vci_*", "sm_segment.*", "vader_segment.*")
+
 # Seconds that a segment must be older than the step: times of files and of processes come from different clocks.
 _MARGIN = 1.0
+
+# Seconds after which the processes of a job have mapped its segments.
+_STARTED = 60.0
 
 
 def remove() -> None:
@@ -77,3 +87,46 @@ def _remove_if_older(path: Path, age: float) -> None:
             path.unlink()
     finally:
         os.close(file)
+
+
+# ---------------------------------------------------------------- of any job
+
+
+def abandoned() -> list[Path]:
+    """This user's segments that no process of this machine has mapped, if they have been there for a while."""
+    candidates = {}
+    for path in sorted(path for pattern in _NAMES for path in FOLDER.glob(pattern)):
+        try:
+            found = path.lstat()
+        except OSError:  # gone
+            continue
+        ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid()
+        if ours and time.time() - found.st_mtime > _STARTED:
+            candidates[found.st_dev, found.st_ino] = path
+    mapped = _mapped() if candidates else set()
+    return [path for file, path in candidates.items() if file not in mapped]
+
+
+def memory_of(paths: list[Path]) -> int:
+    """Bytes of memory that files in shared memory take."""
+    total = 0
+    for path in paths:
+        with contextlib.suppress(OSError):
+            total += path.lstat().st_blocks * 512
+    return total
+
+
+def _mapped() -> set[tuple[int, int]]:
+    """(device, inode) of the files that processes have mapped, as far as this user may know."""
+    found = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        try:
+            lines = maps.read_text(errors="replace").splitlines()
+        except OSError:  # it has ended, or is another user's, who cannot have mapped what is ours alone
+            continue
+        for line in lines:
+            _, _, _, device, inode, *_ = line.split(maxsplit=5)  # proc_pid_maps(5)
+            if inode != "0":
+                major, minor = device.split(":")
+                found.add((os.makedev(int(major, 16), int(minor, 16)), int(inode)))
+    return found
