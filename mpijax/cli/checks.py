@@ -180,8 +180,8 @@ def shared_memory_left() -> Iterator[Finding]:
     paths = leftovers.abandoned()
     if paths:
         size, more = leftovers.memory_of(paths) / 1e6, ", ..." if paths[1:] else ""
-        text = (f"{len(paths)} segments of MPI jobs that have ended, yours, which no process uses, take {size:.1f} MB of "
-                f"memory: {paths[0]}{more}")  # fmt: skip
+        text = (f"{len(paths)} segments of MPI jobs that have ended, yours, which no process uses, take {size:.1f} MB "
+                f"of memory: {paths[0]}{more}")  # fmt: skip
         yield Finding("shared memory", WARNING, text, "mpijax doctor --remove-leftovers")
 
 

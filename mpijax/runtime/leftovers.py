@@ -2,10 +2,10 @@
 
 What an earlier start of the same Slurm step left is removed before MPI starts. MPICH >= 5 names its segments
 ``/dev/shm/mpich_{shm,vci}_<world>_<node>``, where ``<world>`` is the 32-bit FNV-1a hash (Fowler, Noll, Vo) of the name
-that the launcher gives the world: of ``<job>.<step>`` under ``srun --mpi=pmi2``. A job that is killed leaves them behind,
-and when it is requeued its ranks would join the dead segment as well as the new one: MPI ends in ``UCX ERROR failed to
-unpack address`` or hangs. Other launchers name every start anew: what their jobs leave only takes memory, until somebody
-removes it (``mpijax doctor --remove-leftovers``).
+that the launcher gives the world: of ``<job>.<step>`` under ``srun --mpi=pmi2``. A job that is killed leaves them
+behind, and when it is requeued its ranks would join the dead segment as well as the new one: MPI ends in ``UCX ERROR
+failed to unpack address`` or hangs. Other launchers name every start anew: what their jobs leave only takes memory,
+until somebody removes it (``mpijax doctor --remove-leftovers``).
 """
 
 from __future__ import annotations
