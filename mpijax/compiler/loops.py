@@ -237,15 +237,16 @@ class Loops(Evaluator):
             def body(i: str, carried: list[Scalar]) -> list[Scalar]:
                 return nest(depth + 1, Scope(scope, {id(loop[-1]): i}), carried)
 
+            done = 0
             for lo, hi, size in self.parts(loop, "0", self._extent(loop)):
                 reduces, stores = self.of_phase()
                 self.hoist([r.expr for r in reduces], stores, scope, scope.vector, scope.lanes)
-                turns = self.schedule.unrolled(depth)
-                if turns == size:
-                    for i in range(turns):
+                if self.schedule.unrolled(depth):
+                    for i in range(done, done + size):
                         accs = body(str(i), accs)
                 else:
                     accs = self.loop(lo, hi, 1, accs, [scope.lanes] * len(accs), body)
+                done += size
             return accs
 
         done = nest(0, scope, first)

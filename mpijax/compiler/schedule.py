@@ -177,11 +177,10 @@ class Schedule:
             wide //= 2
         return [w for w in dict.fromkeys([wide, min(wide, self.lanes), 1]) if w >= 4 or w == 1]
 
-    def unrolled(self, depth: int) -> int:
-        """How many times to write the body of the innermost serial loop out; 0 to leave it a loop."""
-        size = _size(self.inner[depth])
-        short = depth == len(self.inner) - 1 and size <= UNROLL_UP_TO
-        return size if short and len(self.kernel.expressions()) <= UNROLL_EXPRESSIONS else 0
+    def unrolled(self, depth: int) -> bool:
+        """Whether to write the body of the innermost serial loop out, turn by turn."""
+        short = depth == len(self.inner) - 1 and _size(self.inner[depth]) <= UNROLL_UP_TO
+        return short and len(self.kernel.expressions()) <= UNROLL_EXPRESSIONS
 
     def rows(self) -> list:
         """Members to keep, between the passes over a row, in an array on the stack, with its length."""
