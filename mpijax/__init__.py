@@ -47,7 +47,7 @@ _HOMES = {
         named_call named_scope print_environment_info""",
     "mpijax.spmd.arrays": """make_array_from_callback make_array_from_process_local_data
         make_array_from_single_device_arrays""",
-    "mpijax.spmd.constraints": "reshard",
+    "mpijax.spmd.reshard": "reshard",
     "mpijax.spmd.mesh": "NamedSharding make_mesh set_mesh",
     "mpijax.spmd.pmap": "pmap",
     "mpijax.spmd.shard_map": "P shard_map smap",

@@ -8,7 +8,6 @@ from mpijax import missing as _missing
 from mpijax.core.avals import ManualAxisType
 from mpijax.spmd.abstract_mesh import AbstractDevice, AbstractMesh, get_abstract_mesh, use_abstract_mesh
 from mpijax.spmd.axis_modes import auto_axes, explicit_axes
-from mpijax.spmd.constraints import reshard
 from mpijax.spmd.mesh import (
     AxisType,
     Mesh,
@@ -19,6 +18,7 @@ from mpijax.spmd.mesh import (
     set_mesh,
 )
 from mpijax.spmd.mesh import current_mesh as _current_mesh
+from mpijax.spmd.reshard import reshard
 
 __all__ = [
     "AbstractDevice",

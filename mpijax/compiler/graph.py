@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler import matrices, messages, normalize, partition, regions
+from mpijax.compiler import explicit, matrices, messages, normalize, partition, regions
 from mpijax.compiler.products import dims_of, in_order, use_blas
 from mpijax.core import dtypes
 from mpijax.core import effects as fx
@@ -45,7 +45,7 @@ class Value:
     def __init__(
         self, aval: ShapedArray, kind: str, producer: Node | None = None, position: int = 0, scalar: Any = None
     ):
-        self.aval = aval
+        self.aval = aval.unsplit()  # memory is here or there by layouts, whatever the program's types say
         self.kind = kind
         self.producer = producer
         self.position = position
@@ -161,6 +161,8 @@ class _Builder:
         self.captured: list[tuple[Value, Value]] = []
         self.inside: dict[int, Value] = {}
         self.shards: dict[int, Any] = {}
+        # The meshes of devices that stand for those in types.
+        self.devices: dict[Any, Any] = {}
         # Values in other layouts, by value, mesh and split: none is sent twice.
         self.moved: dict[Any, Value] = {}
         # Values that are whole here, with what is said of them: replicated on purpose, or over devices of this process.
@@ -276,9 +278,12 @@ class _Builder:
         for eqn in jaxpr.eqns:
             where = eqn.source if eqn.source.file else source
             inputs = [read(v) for v in eqn.invars]
+            first = len(self.graph.nodes)
             outs = self.apply(eqn, inputs, where)
             if self.placed and not self.meshes:
                 outs = partition.followed(self, eqn, inputs, outs, where)
+            if ShapedArray.any_split and not self.meshes and self.parent is None:
+                outs = explicit.as_typed(self, eqn, outs, first, where)
             env.update(zip(eqn.outvars, outs, strict=True))
         return [read(v) for v in jaxpr.outvars]
 
@@ -309,7 +314,7 @@ class _Builder:
             if not isinstance(lower, ControlFlow):
                 inputs = [self.local(v) for v in inputs]
         if isinstance(lower, Layout):
-            return [partition.laid_out(self, lower.kind, inputs[0], eqn.params[lower.param], source)]
+            return [partition.laid_out(self, eqn, inputs[0], source)]
         if self.shards and not self.meshes:
             if isinstance(lower, Decompose):
                 whole = [partition.global_aval(self, v) for v in inputs]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mpijax.compiler import local_shards
+from mpijax.compiler import explicit, local_shards
 from mpijax.compiler.layouts import Operation, Plan, Split, axes_in, local_shape, rule_of, whole
 from mpijax.compiler.messages import communicate, reduction_p
 from mpijax.core import effects as fx
@@ -56,7 +56,7 @@ def run_shards(builder, closed, params: dict[str, Any], inputs, source):
             raise NotImplementedError(
                 "a shard_map inside another must return replicated results: use one shard_map over both axes"
             )
-        results.append(_marked(builder, v, layout, id(v) in made, source))
+        results.append(marked(builder, v, layout, id(v) in made, source))
     return results
 
 
@@ -67,10 +67,10 @@ def _run_local_shards(builder, closed, params: dict[str, Any], inputs, source):
     outs = local_shards.run(builder, closed, params, inputs, source)
     made = {id(v) for node in builder.graph.nodes[first:] for v in node.outputs}
     layouts = (NamedSharding(params["mesh"], spec) for spec in params["out_specs"])
-    return [_marked(builder, v, layout, id(v) in made, source) for v, layout in zip(outs, layouts, strict=True)]
+    return [marked(builder, v, layout, id(v) in made, source) for v, layout in zip(outs, layouts, strict=True)]
 
 
-def _marked(builder, v, layout, new: bool, source):
+def marked(builder, v, layout, new: bool, source):
     """A value with its layout; a copy, where the value is known by another one, or is not new, outside."""
     if builder.meshes:
         return v
@@ -132,15 +132,18 @@ def gathered(builder, v, layout, source):
     return _Move(builder, layout.mesh, source).move(v, split_of(layout, v.aval.ndim), whole(v.aval.shape))
 
 
-def laid_out(builder, kind: str, v, layout, source):
+def laid_out(builder, eqn, v, source):
     """A value in a layout that the program asks for."""
+    kind, layout = eqn.primitive.lower.kind, eqn.params[eqn.primitive.lower.param]
+    if kind == "reshard":
+        return explicit.resharded(builder, v, layout, eqn.params["concrete_mesh"], source)
     if kind == "constraint":
         return _constrained(builder, v, layout, source)
     if builder.meshes:
         raise NotImplementedError("pmap and arrays of one host within the body of a shard_map: call them outside of it")
     if kind == "from_local":
         whole_here = builder.whole(v, source)
-        return _marked(builder, whole_here, layout, False, source)
+        return marked(builder, whole_here, layout, False, source)
     shard = relaid(builder, v, layout, source)
     return _copied(builder, shard, source) if id(shard) in builder.shards else shard
 
@@ -155,7 +158,7 @@ def _constrained(builder, v, layout, source):
         layout = _layout(layout.mesh, split)
     out = relaid(builder, v, layout, source)
     made = {id(o) for node in builder.graph.nodes[first:] for o in node.outputs}
-    return _marked(builder, out, layout, id(out) in made, source)
+    return marked(builder, out, layout, id(out) in made, source)
 
 
 def _possible(builder, v, layout) -> Split:
@@ -300,7 +303,7 @@ def spread(builder, eqn, inputs, avals, source):
         outs = [_combined(builder, outs[0], plan, mesh, source)]
     made = {id(o) for node in builder.graph.nodes[first:] for o in node.outputs}
     return [
-        _marked(builder, o, _layout(mesh, split), id(o) in made, source)
+        marked(builder, o, _layout(mesh, split), id(o) in made, source)
         for o, split in zip(outs, plan.results, strict=True)
     ]
 
@@ -314,11 +317,11 @@ def followed(builder, eqn, inputs, outs, source) -> list:
         return outs
     avals = [v.aval for v in eqn.outvars]
 
-    def marked(out, layout):
+    def labelled(out, layout):
         known = id(out) in builder.placed or id(out) in builder.shards or out.scalar is not None
-        return out if known else _marked(builder, out, layout, True, source)
+        return out if known else marked(builder, out, layout, True, source)
 
-    return list(map(marked, outs, _layouts_of_results(builder, eqn, inputs, avals, layouts, first)))
+    return list(map(labelled, outs, _layouts_of_results(builder, eqn, inputs, avals, layouts, first)))
 
 
 def _layouts_of_results(builder, eqn, inputs, avals, layouts, first) -> list:

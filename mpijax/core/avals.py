@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
+from mpijax.core import split as splits
 
 NO_AXES: frozenset = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ManualAxisType:
-    """Over which mesh axes a value varies inside `shard_map`; types of values have no unreduced and reduced axes here.
+    """Over which mesh axes a value varies inside `shard_map`; its unreduced and reduced axes are in `sharding` here.
 
     Raises ValueError where an axis is varying and unreduced, or varying and reduced.
 
@@ -43,7 +44,7 @@ class ManualAxisType:
 
 
 class ShapedArray:
-    """Shape, dtype, weak type and the mesh axes over which the value varies.
+    """Shape, dtype, weak type, and how the value lies over mesh axes.
 
     Instances are interned: two types are equal exactly when they are the same
     object, so jit cache keys hash and compare at the speed of a pointer.
@@ -53,38 +54,48 @@ class ShapedArray:
       dtype: `numpy.dtype`, or an extended dtype such as a PRNG key's.
       weak_type: True for values born from Python scalars, which promote weakly.
       vma: the mesh axes over which the value varies inside `shard_map`.
+      split: how it is split over mesh axes of type Explicit (`core.split.Split`); None where it is not.
 
     >>> mpijax.core.ShapedArray((2, 3), np.dtype("float32"))
     ShapedArray(float32[2,3])
     """
 
-    __slots__ = ("shape", "dtype", "weak_type", "vma", "ndim", "size", "_text")
+    __slots__ = ("shape", "dtype", "weak_type", "vma", "split", "ndim", "size", "_text")
 
     shape: tuple[int, ...]
     dtype: Any
     weak_type: bool
     vma: frozenset
+    split: splits.Split | None
     ndim: int
     size: int
     _text: str | None
     _table: dict[tuple, ShapedArray] = {}
+    # Whether any type is split: as long as none is, operations need not look.
+    any_split = False
 
     def __new__(
-        cls, shape, dtype, weak_type: bool = False, vma: frozenset = NO_AXES, *, sharding: Any = None, memory_space=None
-    ):
-        # A layout belongs to an array here, not to its type: `sharding` and `memory_space` are of JAX.
-        key = (shape, dtype, weak_type, vma)
+        cls, shape, dtype, weak_type: bool = False, vma: frozenset = NO_AXES, split: splits.Split | None = None,
+        *, sharding: Any = None, memory_space=None,
+    ):  # fmt: skip
+        # There is one memory: `memory_space` is of JAX.
+        if sharding is not None:
+            split = splits.of_sharding(sharding, len(shape))
+        key = (shape, dtype, weak_type, vma, split)
         try:
             return cls._table[key]
         except (KeyError, TypeError):
             pass
         shape = tuple(int(d) for d in shape)
         dtype = dtypes.dtype(dtype)
-        key = (shape, dtype, bool(weak_type), frozenset(vma))
+        key = (shape, dtype, bool(weak_type), frozenset(vma), splits.normal(split))
         found = cls._table.get(key)
         if found is None:
+            if key[-1] is not None:
+                _check_split(shape, key[-1])
+                ShapedArray.any_split = True
             found = object.__new__(cls)
-            found.shape, found.dtype, found.weak_type, found.vma = key
+            found.shape, found.dtype, found.weak_type, found.vma, found.split = key
             found.ndim = len(shape)
             found.size = math.prod(shape)
             found._text = None
@@ -92,14 +103,38 @@ class ShapedArray:
         return found
 
     def update(self, **changes: Any) -> ShapedArray:
-        """This type with some fields replaced."""
+        """This type with some fields replaced; one of another shape is not split, unless `split` says how."""
         get = changes.get
         return ShapedArray(
             get("shape", self.shape),
             get("dtype", self.dtype),
             get("weak_type", self.weak_type),
             get("vma", self.vma),
+            get("split", None if "shape" in changes else self.split),
+            sharding=get("sharding"),
         )
+
+    def unsplit(self) -> ShapedArray:
+        """This type without what it says of mesh axes of type Explicit."""
+        return self if self.split is None else self.update(split=None)
+
+    def without_axis(self, axis: int) -> ShapedArray:
+        """The type of one element along an axis."""
+        split = None if self.split is None else self.split.without(axis)
+        return self.update(shape=self.shape[:axis] + self.shape[axis + 1 :], split=split)
+
+    def with_axis(self, axis: int, size: int, along: splits.Split | None = None) -> ShapedArray:
+        """The type of `size` such values along a new axis. along: how the new axis is split, if it is."""
+        split = self.split
+        if split is None and along is not None:
+            split = splits.Split(along.mesh, ((),) * self.ndim)
+        if split is not None:
+            split = split.with_axis(axis, () if along is None else along.axes[0])
+        return self.update(shape=(*self.shape[:axis], size, *self.shape[axis:]), split=split)
+
+    def leading_axis_spec(self) -> Any:
+        """Over which mesh axes the first axis is split, as an entry of a PartitionSpec."""
+        return None if self.split is None else splits.entry(self.split.axes[0])
 
     @property
     def mat(self) -> ManualAxisType:
@@ -108,10 +143,15 @@ class ShapedArray:
 
     @property
     def sharding(self) -> Any:
-        """How the type splits axes, by JAX's name: not at all. Layouts belong to arrays here, not to types."""
-        from mpijax.spmd.abstract_mesh import get_abstract_mesh, unsplit  # lies above
+        """How the value is split over axes of type Explicit, as a `NamedSharding` over a mesh without devices."""
+        from mpijax.spmd.abstract_mesh import get_abstract_mesh, sharding_of, unsplit  # lies above
 
-        return unsplit(get_abstract_mesh(), self.ndim)
+        return unsplit(get_abstract_mesh(), self.ndim) if self.split is None else sharding_of(self.split)
+
+    @property
+    def said_sharding(self) -> Any:
+        """`sharding`, or None where the type says nothing of it."""
+        return None if self.split is None else self.sharding
 
     @property
     def itemsize(self) -> int:
@@ -122,8 +162,10 @@ class ShapedArray:
         """Bytes of one dense copy."""
         return self.size * self.dtype.itemsize
 
-    def str_short(self, short_dtypes: bool = True) -> str:
-        """`f32[2,3]`, the way Jaxprs print it."""
+    def str_short(self, short_dtypes: bool = True, mesh_axis_types: bool = False) -> str:
+        """`f32[2,3]`, the way Jaxprs print it. mesh_axis_types: add which axes of the mesh are of which type."""
+        if mesh_axis_types:
+            return self.str_short(short_dtypes) + _axis_types(self.sharding.mesh)
         if short_dtypes:
             if self._text is None:
                 self._text = self._render(dtypes.short_name(self.dtype))
@@ -133,14 +175,18 @@ class ShapedArray:
     def _render(self, dtype_name: str) -> str:
         if isinstance(self.dtype, dtypes.TokenDType):
             return self.dtype.name
-        dims = ",".join(map(str, self.shape))
-        return f"{dtype_name}[{dims}]{self._render_varying()}"
+        split = self.split
+        dims = ",".join(map(str, self.shape)) if split is None else splits.dimensions(self.shape, split.axes)
+        return f"{dtype_name}[{dims}]{self._render_axes()}"
 
-    def _render_varying(self) -> str:
-        if not self.vma:
-            return ""
-        names = sorted(map(str, self.vma))
-        return f"{{V:{names[0]}}}" if len(names) == 1 else f"{{V:({','.join(names)})}}"
+    def _render_axes(self) -> str:
+        """``{V:i}``: mesh axes that the value varies over, is unreduced and reduced over."""
+        named = [("V", self.vma)]
+        if self.split is not None:
+            named += [("U", self.split.unreduced), ("R", self.split.reduced)]
+        said = [(mark, sorted(map(str, axes))) for mark, axes in named if axes]
+        texts = [f"{mark}:{names[0]}" if len(names) == 1 else f"{mark}:({','.join(names)})" for mark, names in said]
+        return f"{{{', '.join(texts)}}}" if texts else ""
 
     def strip_weak_type(self) -> ShapedArray:
         return self.update(weak_type=False) if self.weak_type else self
@@ -149,7 +195,18 @@ class ShapedArray:
         """The type of tangents of values of this type: itself, or float0 where no derivative exists."""
         if dtypes.issubdtype(self.dtype, np.inexact):
             return self
-        return ShapedArray(self.shape, dtypes.float0, False, self.vma)
+        return ShapedArray(self.shape, dtypes.float0, False, self.vma, self.split)
+
+    def to_cotangent_aval(self) -> ShapedArray:
+        """The type of cotangents: that of tangents, with sums over mesh axes where the value is the same over them."""
+        tangent = self.to_tangent_aval()
+        return tangent if self.split is None else tangent.update(split=self.split.cotangent())
+
+    def whole_sharding(self) -> Any:
+        """The layout over the mesh that a type is split over in which nothing is split."""
+        from mpijax.spmd.abstract_mesh import unsplit  # lies above
+
+        return unsplit(self.sharding.mesh, self.ndim)
 
     def __repr__(self) -> str:
         if isinstance(self.dtype, dtypes.TokenDType):
@@ -163,12 +220,33 @@ class ShapedArray:
         return ("~" if self.weak_type else "") + self.str_short(short_dtypes=False)
 
     def __reduce__(self):
-        return ShapedArray, (self.shape, self.dtype, self.weak_type, self.vma)
+        return ShapedArray, (self.shape, self.dtype, self.weak_type, self.vma, self.split)
 
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of unsized object")
         return self.shape[0]
+
+
+def _check_split(shape: tuple[int, ...], split: splits.Split) -> None:
+    """Raise ValueError for axes that mesh axes do not divide evenly."""
+    if len(split.axes) != len(shape):
+        raise ValueError(f"a type of shape {shape} cannot be split as {splits.entries(split.axes)}: one entry an axis")
+    for axis, (size, names) in enumerate(zip(shape, split.axes, strict=True)):
+        if names and size % split.parts(axis):
+            raise ValueError(
+                f"Sharding spec {names} implies that array axis {axis} is partitioned {split.parts(axis)} times, but "
+                f"does not evenly divide the dimension size {size}. Got shape: {shape} and sharding "
+                f"{splits.entries(split.axes)} over {split.mesh}. Pad the array, or leave that axis whole."
+            )
+
+
+def _axis_types(mesh: Any) -> str:
+    """``({Explicit: ('X', 'Y')})``."""
+    found: dict[Any, tuple] = {}
+    for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True):
+        found[kind] = (*found.get(kind, ()), name)
+    return f"({found})"
 
 
 class ShapeDtypeStruct:
@@ -206,6 +284,11 @@ class ShapeDtypeStruct:
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise RuntimeError(f"{name} cannot be assigned: a ShapeDtypeStruct is immutable; make another with .update()")
+
+    @classmethod
+    def of_aval(cls, aval: ShapedArray) -> ShapeDtypeStruct:
+        """That of values of a type."""
+        return cls(aval.shape, aval.dtype, sharding=aval.said_sharding, weak_type=aval.weak_type)
 
     @classmethod
     def like(cls, x: Any) -> ShapeDtypeStruct:

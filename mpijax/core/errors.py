@@ -166,6 +166,10 @@ class JaxprTypeError(TypeError):
     """A Jaxpr does not type-check: an equation's types differ from what its primitive yields."""
 
 
+class ShardingTypeError(Exception):
+    """Operands of which it is not clear how the result is split over mesh axes of type Explicit."""
+
+
 class JaxRuntimeError(RuntimeError):
     """A compiled program failed: no memory, a failed library call, communication that does not match."""
 

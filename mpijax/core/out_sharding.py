@@ -18,11 +18,37 @@ def laid_out(x: Any, out_sharding: Any, name: str) -> Any:
     return lay_result_out(x, out_sharding, name)
 
 
+def explicit_layout(out_sharding: Any, name: str) -> Any:
+    """The layout that a caller of the function `name` asks for, if it is over Explicit mesh axes, else None.
+
+    Primitives take it as a parameter: their results have that type, whatever would follow from their operands.
+    """
+    if out_sharding is None:
+        return None
+    from mpijax.spmd.out_shardings import explicit_layout as found  # that layer lies above this one
+
+    return found(out_sharding, name)
+
+
+def layout_in_context(placement: Any, name: str) -> Any:
+    """The same for a device, a layout or None, of what has no operands: over the mesh in context, which has devices."""
+    if placement is None or not (hasattr(placement, "mesh") or hasattr(placement, "axes_of")):
+        return None
+    from mpijax.spmd.out_shardings import over_context_mesh  # that layer lies above this one
+
+    return explicit_layout(placement, name) if over_context_mesh(placement) else None
+
+
 def takes_out_sharding(fun: F) -> F:
     """`fun`, whose result is laid out as `out_sharding` says, which it names in its signature and need not look at."""
 
     @wraps(fun)
     def call(*args, out_sharding=None, **kwargs):
+        layout = explicit_layout(out_sharding, fun.__name__)
+        if layout is not None:
+            from mpijax.spmd.out_shardings import laid_out_inside  # that layer lies above this one
+
+            return laid_out_inside(fun, args, kwargs, layout)
         return laid_out(fun(*args, **kwargs), out_sharding, fun.__name__)
 
     return call  # type: ignore[return-value]

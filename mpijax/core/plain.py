@@ -120,7 +120,8 @@ class Writer:
         """What the numbers mean; to be asked for last."""
         avals = []
         for a in self.avals:
-            extra = [a.weak_type, self.values(sorted(a.vma, key=str))] if a.weak_type or a.vma else []
+            extra = [a.weak_type, self.values(sorted(a.vma, key=str))] if a.weak_type or a.vma or a.split else []
+            extra += [self.value(a.split)] if a.split else []
             avals.append([self.value(a.dtype), list(a.shape), *extra])
         names = [f"{k.__module__}:{k.__qualname__}" for k in self.records]
         return {"types": avals, "records": names}
@@ -159,9 +160,9 @@ class Reader:
         self.records = [_resolve(name) for name in tables["records"]]
         self.avals = [self._aval(*a) for a in tables["types"]]
 
-    def _aval(self, dtype, shape, weak=False, vma=()) -> ShapedArray:
+    def _aval(self, dtype, shape, weak=False, vma=(), split=None) -> ShapedArray:
         of = self.value(dtype)
-        return ShapedArray(tuple(shape), of, weak, frozenset(map(self.value, vma)))
+        return ShapedArray(tuple(shape), of, weak, frozenset(map(self.value, vma)), self.value(split))
 
     def value(self, x: Any) -> Any:
         return _READERS[x[0]](self, x) if type(x) is list else x

@@ -13,6 +13,8 @@ from typing import Any
 
 from mpijax.core import effects as fx
 from mpijax.core import trace as tr
+from mpijax.core.avals import ShapedArray
+from mpijax.core.split_rules import typed
 
 # Modules whose primitives a program read from a file may use.
 _HOMES = (
@@ -37,6 +39,7 @@ _HOMES = (
     "mpijax.transforms.linear_call",
     "mpijax.spmd.shard_map",
     "mpijax.spmd.constraints",
+    "mpijax.spmd.reshard",
     "mpijax.spmd.moves",
     "mpijax.spmd.local_views",
     "mpijax.checkify",
@@ -144,6 +147,8 @@ class Primitive:
         """Output type(s) and effects for operand types."""
         out = self.type_rule(*avals, **params)
         effects = self.effects(params) if self.effects is not None else fx.no_effects
+        if ShapedArray.any_split:
+            out = typed(self, out, avals, params)
         if tr.state.manual_axes:
             out = self._with_varying_axes(out, avals, params)
         return out, effects

@@ -264,6 +264,8 @@ class _State(threading.local):
         self.axis_env: dict[Any, int] = {}
         self.manual_axes: frozenset = NO_AXES
         self.body: tuple[Any, frozenset] | None = None  # the mesh of the enclosing `shard_map`s, the axes they map
+        # Whether results whose layout is ambiguous are whole, instead of an error: where it is set right afterwards.
+        self.split_freely = False
 
 
 state = _State()
@@ -412,8 +414,9 @@ def abstractify(x: Any) -> ShapedArray:
         if shape is None or dtype is None:
             raise
         return ShapedArray(
-            tuple(shape), dtypes.canonicalize_dtype(dtype), bool(getattr(x, "weak_type", False))
-        )
+            tuple(shape), dtypes.canonicalize_dtype(dtype), bool(getattr(x, "weak_type", False)),
+            sharding=getattr(x, "sharding", None),
+        )  # fmt: skip
 
 
 def _typeof_other(x: Any) -> ShapedArray:

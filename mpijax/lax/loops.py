@@ -81,7 +81,7 @@ def scan(
         return _scan_over_refs(f, init, xs, length, reverse, unroll)
     if config.disable_jit.value:
         return _python_scan(f, init, xs, length, reverse)
-    x_avals = [slice_aval(typeof(x)) for x in xs_leaves]
+    x_avals = [_sliced(typeof(x)) for x in xs_leaves]
 
     def trace(avals: Sequence[ShapedArray]) -> tuple[Body, Any]:
         args = tree.tree_unflatten(init_tree, avals), tree.tree_unflatten(xs_tree, x_avals)
@@ -100,6 +100,16 @@ def scan(
     check_carry("scan body", f, init_tree, init_avals, carry_tree, carry_avals)
     carry, ys = _bind(body, init_leaves, xs_leaves, length, bool(reverse), _turns_at_once(unroll, length))
     return tree.tree_unflatten(body.out_tree, [*carry, *ys])
+
+
+def _sliced(aval: ShapedArray) -> ShapedArray:
+    """The type of a slice. Raises ValueError for an array whose leading axis is split over Explicit mesh axes."""
+    if aval.leading_axis_spec() is not None:
+        raise ValueError(
+            f"0th dimension of all xs should be replicated. Got {aval.sharding.spec}: a turn has one slice. Bring the "
+            "array into another layout by jax.sharding.reshard, or use vmap."
+        )
+    return slice_aval(aval)
 
 
 def _scan_writing(f: Callable, written: Sequence[Ref], init, xs, length: int, reverse: bool, unroll) -> tuple[Any, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.option import values as options
-from mpijax.core.out_sharding import takes_out_sharding
+from mpijax.core.out_sharding import F, takes_out_sharding
 from mpijax.numpy import indexing, util
 from mpijax.numpy.creation import asarray, ones_like
 from mpijax.numpy.dynamic_slices import has_slices, positions_of_slices
@@ -65,6 +66,23 @@ class IndexUpdateHelper:
         return f"_IndexUpdateHelper({self.array!r})"
 
 
+def _takes_out_sharding(method: F) -> F:
+    """A method whose result is laid out as `out_sharding` says; see `core.out_sharding`."""
+
+    @wraps(method)
+    def call(self, *args, out_sharding=None, **how):
+        if out_sharding is None:
+            return method(self, *args, **how)
+
+        @wraps(method)
+        def fun(array, index, *rest, **kwargs):
+            return method(IndexUpdateRef(array, index), *rest, **kwargs)
+
+        return takes_out_sharding(fun)(self.array, self.index, *args, out_sharding=out_sharding, **how)
+
+    return call  # type: ignore[return-value]
+
+
 class IndexUpdateRef:
     """`x.at[index]`."""
 
@@ -77,7 +95,7 @@ class IndexUpdateRef:
     def __repr__(self) -> str:
         return f"_IndexUpdateRef({self.array!r}, {self.index!r})"
 
-    @takes_out_sharding
+    @_takes_out_sharding
     def get(self, *, out_sharding: Any = None, **how: Any) -> Any:
         """`x[index]`; see `x.at` for the keyword arguments.
 
@@ -86,7 +104,7 @@ class IndexUpdateRef:
         """
         return indexing.get(self.array, self.index, **how)
 
-    @takes_out_sharding
+    @_takes_out_sharding
     def set(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
         """Copy of x with `x[index] = values`.
 
@@ -96,7 +114,7 @@ class IndexUpdateRef:
         """
         return scatter_update(self.array, self.index, values, lax.scatter, **how)
 
-    @takes_out_sharding
+    @_takes_out_sharding
     def apply(self, func: Callable, *, out_sharding: Any = None, **how: Any) -> Any:
         """Copy of x in which `func` was applied to each element named, once for each time it is named.
 
@@ -109,7 +127,7 @@ class IndexUpdateRef:
 
         return scatter_update(self.array, self.index, util.zero_like(self.array), scatter_apply, **how)
 
-    @takes_out_sharding
+    @_takes_out_sharding
     def add(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
         """Copy of x with `x[index] += values`.
 
@@ -118,7 +136,7 @@ class IndexUpdateRef:
         """
         return scatter_update(self.array, self.index, values, lax.scatter_add, **how)
 
-    @takes_out_sharding
+    @_takes_out_sharding
     def subtract(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
         """Copy of x with `x[index] -= values`.
 
@@ -127,7 +145,7 @@ class IndexUpdateRef:
         """
         return scatter_update(self.array, self.index, values, lax.scatter_sub, **how)
 
-    @takes_out_sharding
+    @_takes_out_sharding
     def multiply(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
         """Copy of x with `x[index] *= values`.
 
@@ -138,7 +156,7 @@ class IndexUpdateRef:
 
     mul = multiply
 
-    @takes_out_sharding
+    @_takes_out_sharding
     def divide(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
         """Copy of x with `x[index] /= values`.
 
@@ -147,7 +165,7 @@ class IndexUpdateRef:
         """
         return divide(self.array, self._factors(values, how))
 
-    @takes_out_sharding
+    @_takes_out_sharding
     def power(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
         """Copy of x with `x[index] **= values`.
 
@@ -160,7 +178,7 @@ class IndexUpdateRef:
         """`values` where the index points (their product where it points twice), 1 elsewhere."""
         return scatter_update(ones_like(self.array), self.index, values, lax.scatter_mul, **how)
 
-    @takes_out_sharding
+    @_takes_out_sharding
     def min(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
         """Copy of x with `x[index] = minimum(x[index], values)`.
 
@@ -169,7 +187,7 @@ class IndexUpdateRef:
         """
         return scatter_update(self.array, self.index, values, lax.scatter_min, **how)
 
-    @takes_out_sharding
+    @_takes_out_sharding
     def max(self, values: Any, *, out_sharding: Any = None, **how: Any) -> Any:
         """Copy of x with `x[index] = maximum(x[index], values)`.
 

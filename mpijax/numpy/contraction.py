@@ -15,7 +15,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.out_sharding import laid_out
+from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.linear import result_type
 from mpijax.numpy.util import convert, ensure_arraylike_tuple, shape_of, unwrap
 from mpijax.transforms.api import jit
@@ -24,6 +24,7 @@ from mpijax.transforms.api import jit
 Contraction = tuple[tuple[int, ...], frozenset[str], str]
 
 
+@takes_out_sharding
 def einsum(
     subscripts: Any,
     /,
@@ -58,8 +59,7 @@ def einsum(
     arrays, contractions = _plan((subscripts, *operands), optimize)
     dot_general = lax.dot_general if _dot_general is None else _dot_general
     arrays = list(ensure_arraylike_tuple("einsum", arrays))
-    out = _einsum(arrays, contractions, precision, preferred_element_type, dot_general)
-    return laid_out(out, out_sharding, "einsum")
+    return _einsum(arrays, contractions, precision, preferred_element_type, dot_general)
 
 
 def einsum_path(

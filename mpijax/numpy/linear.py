@@ -8,7 +8,7 @@ from typing import Any
 
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.out_sharding import laid_out
+from mpijax.core.out_sharding import explicit_layout, laid_out, takes_out_sharding
 from mpijax.core.trace import typeof
 from mpijax.numpy.ufuncs import conj
 from mpijax.numpy.util import (
@@ -63,11 +63,13 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
         (contracted, ((), ())),
         precision=precision,
         preferred_element_type=dtype,
+        out_sharding=explicit_layout(out_sharding, "dot"),
     )
     return laid_out(convert(out, dtype, weak_type), out_sharding, "dot")
 
 
 @jit(static_argnames=_STATIC, inline=True)
+@takes_out_sharding
 def matmul(
     a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None
 ) -> Any:
@@ -107,7 +109,7 @@ def matmul(
     out = lax.transpose(out, axes.permutation)
     if axes.restored:
         out = lax.expand_dims(out, axes.restored)
-    return laid_out(convert(out, dtype, weak_type), out_sharding, "matmul")
+    return convert(out, dtype, weak_type)
 
 
 class _matmul_axes:
@@ -263,6 +265,7 @@ def tensordot(
         (contracted, ((), ())),
         precision=precision,
         preferred_element_type=dtype,
+        out_sharding=explicit_layout(out_sharding, "tensordot"),
     )
     return laid_out(convert(out, dtype, weak_type), out_sharding, "tensordot")
 

@@ -24,7 +24,7 @@ from mpijax.core.source import callable_location, is_internal
 from mpijax.core.trace import EVAL, current_trace, evaluate, typeof
 from mpijax.ops.convert import stage
 from mpijax.ops.slicing import index_in_dim
-from mpijax.transforms.batching import batch_at, move_dim
+from mpijax.transforms.batching import AxisData, batch_at, move_dim
 
 VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized", None)
 
@@ -163,8 +163,8 @@ def batch_call(primitive, axis, args, dims, *, result_avals, vmap_method, **para
     if vmap_method == "legacy_vectorized":
         args = [x if d is None else move_dim(x, d, 0) for x, d in zip(args, dims, strict=True)]
     else:
-        size = axis.size if vmap_method == "broadcast_all" else 1
-        args = [batch_at(x, d, 0, size) for x, d in zip(args, dims, strict=True)]
+        repeated = axis if vmap_method == "broadcast_all" else AxisData(axis.name, 1)
+        args = [batch_at(x, d, 0, repeated) for x, d in zip(args, dims, strict=True)]
     outs = primitive.bind(*args, result_avals=batched_avals, **params)
     return outs, [0] * len(outs)
 

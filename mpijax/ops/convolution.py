@@ -12,7 +12,7 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose
-from mpijax.core.out_sharding import laid_out
+from mpijax.core.out_sharding import explicit_layout, laid_out
 from mpijax.core.primitive import Primitive, registry
 from mpijax.core.trace import typeof
 from mpijax.ops.conv_lowering import lowered
@@ -100,7 +100,8 @@ def conv_general_dilated(
         lhs_dilation=tuple(lhs_dilation), rhs_dilation=rhs_dilation,
         dimension_numbers=numbers,
         feature_group_count=feature_group_count, batch_group_count=batch_group_count,
-        precision=canonicalize_precision(precision), preferred_element_type=preferred_element_type, out_sharding=None,
+        precision=canonicalize_precision(precision), preferred_element_type=preferred_element_type,
+        out_sharding=explicit_layout(out_sharding, "conv_general_dilated"),
     )  # fmt: skip
     return laid_out(out, out_sharding, "conv_general_dilated")
 

@@ -11,7 +11,7 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Structural
-from mpijax.core.out_sharding import laid_out
+from mpijax.core.out_sharding import explicit_layout, laid_out, layout_in_context
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.trace import typeof
 from mpijax.ops.convert import convert
@@ -43,7 +43,12 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding=None) -> An
         weak, dtype = dtypes.is_weak(fill_value), typeof(fill_value).dtype
     else:
         weak, dtype = False, dtypes.check_user_dtype_supported(dtype, "full")
-    return _placed(broadcast(convert(fill_value, dtype, weak), shape), sharding)
+    return _filled(convert(fill_value, dtype, weak), shape, sharding)
+
+
+def _filled(value: Any, shape: tuple[int, ...], sharding: Any) -> Any:
+    layout = layout_in_context(sharding, "full")
+    return _placed(broadcast(value, shape, out_sharding=layout), sharding if layout is None else None)
 
 
 def _placed(x: Any, sharding: Any) -> Any:
@@ -74,7 +79,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sha
     """
     aval = typeof(x)
     if sharding is None and shape is None:
-        sharding = getattr(x, "_sharding", None)
+        sharding = getattr(x, "_sharding", None) if aval.split is None else aval.sharding
     shape = aval.shape if shape is None else canonical_shape(shape)
     weak = dtype is None and aval.weak_type
     dtype = aval.dtype if dtype is None else dtypes.dtype(dtype)
@@ -84,7 +89,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sha
         raise TypeError(
             f"full must be called with scalar fill_value, got fill_value.shape {shape_of(fill_value)}."
         )
-    return _placed(broadcast(convert(fill_value, dtype, weak), shape), sharding)
+    return _filled(convert(fill_value, dtype, weak), shape, sharding)
 
 
 def iota(dtype: Any, size: int) -> Any:
@@ -104,7 +109,8 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sh
            [0, 1, 2]], dtype=int32)
     """
     dtype = dtypes.check_user_dtype_supported(dtype, "broadcasted_iota")
-    out = iota_p.bind(dtype=dtype, shape=canonical_shape(shape), dimension=operator.index(dimension), sharding=None)
+    layout = explicit_layout(out_sharding, "broadcasted_iota")
+    out = iota_p.bind(dtype=dtype, shape=canonical_shape(shape), dimension=operator.index(dimension), sharding=layout)
     return laid_out(out, out_sharding, "broadcasted_iota")
 
 

@@ -12,7 +12,7 @@ from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Library
 from mpijax.core.option import values as options
-from mpijax.core.out_sharding import laid_out
+from mpijax.core.out_sharding import explicit_layout, laid_out
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import typeof
 from mpijax.ops.convert import convert
@@ -152,7 +152,7 @@ def dot(
         ),
         precision=canonicalize_precision(precision),
         preferred_element_type=preferred_element_type,
-        out_sharding=None,
+        out_sharding=explicit_layout(out_sharding, "dot_general"),
     )
     return laid_out(out, out_sharding, "dot_general")
 

@@ -120,7 +120,7 @@ def _batch(axis, args, dims, *, const_lengths, jaxprs):
     fixed = sum(const_lengths)
     moved = [x if d is None else move_dim(x, d, 0) for x, d in zip(args[:fixed], dims[:fixed], strict=True)]
     moved += [
-        batch_at(x, d, 0, axis.size) if now else x
+        batch_at(x, d, 0, axis) if now else x
         for x, d, now in zip(args[fixed:], dims[fixed:], b_bat, strict=True)
     ]
     batched_jaxprs = _LinearSolveTuple(new_matvec, new_vecmat, new_solve, new_transpose)

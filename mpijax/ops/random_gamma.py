@@ -34,7 +34,7 @@ def _tangent(g: Any, ans: Any, _key: Any, a: Any, *, log_space: bool) -> Any:
 
 
 def _batch(axis: Any, args: Any, dims: Any, *, log_space: bool) -> Any:
-    key, a = (batch_at(x, d, 0, axis.size) for x, d in zip(args, dims, strict=True))
+    key, a = (batch_at(x, d, 0, axis) for x, d in zip(args, dims, strict=True))
     return random_gamma_p.bind(key, a, log_space=log_space), 0
 
 

@@ -54,7 +54,7 @@ def _sender(name: str, source: int) -> int:
 
 
 def _front(axis, args, dims) -> list[Any]:
-    return [batch_at(x, d, 0, axis.size) for x, d in zip(args, dims, strict=True)]
+    return [batch_at(x, d, 0, axis) for x, d in zip(args, dims, strict=True)]
 
 
 # ---------------------------------------------------------------- send

@@ -29,7 +29,7 @@ def _bcast_transpose(ct, x, *, root, comm):
 
 
 def _bcast_batch(axis, args, dims, **params):
-    return mpi_bcast_p.bind(batch_at(args[0], dims[0], 0, axis.size), **params), 0
+    return mpi_bcast_p.bind(batch_at(args[0], dims[0], 0, axis), **params), 0
 
 
 mpi_bcast_p = exchange(
@@ -52,7 +52,7 @@ def _gathered_shape(x, counts, comm, here: bool):
 
 def _gathering_batch(name: str):
     def batch(axis, args, dims, *, counts, **params):
-        x = batch_at(args[0], dims[0], 0 if counts is None else 1, axis.size)
+        x = batch_at(args[0], dims[0], 0 if counts is None else 1, axis)
         return registry[name].bind(x, counts=counts, **params), 1
 
     return batch
@@ -89,7 +89,7 @@ def _scatter_type(x, *, counts, root, comm):
 
 
 def _scatter_batch(axis, args, dims, *, counts, **params):
-    x = batch_at(args[0], dims[0], 1, axis.size)
+    x = batch_at(args[0], dims[0], 1, axis)
     return mpi_scatter_p.bind(x, counts=counts, **params), 0 if counts is None else 1
 
 
@@ -115,7 +115,7 @@ def _alltoall_transpose(ct, x, *, sendcounts, recvcounts, comm):
 
 
 def _alltoall_batch(axis, args, dims, **params):
-    return mpi_alltoall_p.bind(batch_at(args[0], dims[0], 1, axis.size), **params), 1
+    return mpi_alltoall_p.bind(batch_at(args[0], dims[0], 1, axis), **params), 1
 
 
 mpi_alltoall_p = exchange(

@@ -49,10 +49,10 @@ def _batch(name: str):
     def batch(axis, args, dims, **params):
         x, *counts = args
         if all(d is None for d in dims[1:]):
-            return registry[name].bind(batch_at(x, dims[0], 1, axis.size), *counts, **params), 1
+            return registry[name].bind(batch_at(x, dims[0], 1, axis), *counts, **params), 1
         from mpijax.lax.loops import map as loop_map  # lies above
 
-        examples = [batch_at(v, d, 0, axis.size) for v, d in zip(args, dims, strict=True)]
+        examples = [batch_at(v, d, 0, axis) for v, d in zip(args, dims, strict=True)]
         return loop_map(lambda example: registry[name].bind(*example, **params), examples), 0
 
     return batch

@@ -95,7 +95,7 @@ def _derive(name: str):
 
 def _elementwise_batch(name: str):
     def batch(axis, args, dims, **params):
-        return registry[name].bind(batch_at(args[0], dims[0], 0, axis.size), **params), 0
+        return registry[name].bind(batch_at(args[0], dims[0], 0, axis), **params), 0
 
     return batch
 
@@ -154,7 +154,7 @@ def _reduce_scatter_transpose(ct, x, *, op, counts, comm):
 
 
 def _reduce_scatter_batch(axis, args, dims, *, counts, **params):
-    x = batch_at(args[0], dims[0], 1, axis.size)
+    x = batch_at(args[0], dims[0], 1, axis)
     return mpi_reduce_scatter_p.bind(x, counts=counts, **params), 0 if counts is None else 1
 
 

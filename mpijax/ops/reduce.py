@@ -230,7 +230,7 @@ def _reduce_batch(axis, args, dims, *, computation, jaxpr, dimensions):
     half = len(args) // 2
     if any(d is not None for d in dims[half:]):
         raise NotImplementedError("vmap of lax.reduce over initial values is not supported")
-    operands = [batch_at(x, d, 0, axis.size) for x, d in zip(args[:half], dims[:half], strict=True)]
+    operands = [batch_at(x, d, 0, axis) for x, d in zip(args[:half], dims[:half], strict=True)]
     ndim = typeof(operands[0]).ndim - 1
     shifted = tuple(d % ndim + 1 for d in dimensions)
     outs = reduce_p.bind(*operands, *args[half:], computation=computation, jaxpr=jaxpr, dimensions=shifted)

@@ -258,7 +258,7 @@ def _general_batch(axis, args, dims, *, jaxpr, consts, **params):
     half = len(args) // 2
     if any(d is not None for d in dims[half:]):
         raise NotImplementedError("reduce_window batching is not implemented for initial values")
-    operands = [batch_at(x, d, 0, axis.size) for x, d in zip(args[:half], dims[:half], strict=True)]
+    operands = [batch_at(x, d, 0, axis) for x, d in zip(args[:half], dims[:half], strict=True)]
     outs = reduce_window_p.bind(*operands, *args[half:], jaxpr=jaxpr, consts=consts, **with_axis(params, 0))
     return outs, [0] * half
 

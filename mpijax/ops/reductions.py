@@ -12,7 +12,7 @@ import numpy as np
 from mpijax.core import config, dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Reduction
-from mpijax.core.out_sharding import laid_out
+from mpijax.core.out_sharding import explicit_layout, laid_out
 from mpijax.core.primitive import Primitive, registry
 from mpijax.core.trace import typeof
 from mpijax.ops.binary import div, mul
@@ -129,7 +129,8 @@ def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
     >>> lax.reduce_sum(jnp.array([[1, 2], [4, 3]]), (1,))
     Array([3, 7], dtype=int32)
     """
-    out = reduce_sum_p.bind(operand, axes=_axes(operand, axes), out_sharding=None)
+    layout = explicit_layout(out_sharding, "reduce_sum")
+    out = reduce_sum_p.bind(operand, axes=_axes(operand, axes), out_sharding=layout)
     return laid_out(out, out_sharding, "reduce_sum")
 
 
@@ -144,7 +145,8 @@ def _sum_transpose(ct, x, *, axes, out_sharding):
     kept = complement(len(shape), axes)
     if not axes:
         return [ct]
-    return [registry["broadcast_in_dim"].bind(ct, shape=shape, broadcast_dimensions=kept, sharding=None)]
+    layout = x.aval.to_cotangent_aval().said_sharding
+    return [registry["broadcast_in_dim"].bind(ct, shape=shape, broadcast_dimensions=kept, sharding=layout)]
 
 
 _number_sum_type = _reduction_type("reduce_sum", (np.number,))

@@ -11,7 +11,7 @@ import numpy as np
 
 from mpijax.core.array_api import Array
 from mpijax.core.lowering import Decompose
-from mpijax.core.out_sharding import laid_out
+from mpijax.core.out_sharding import explicit_layout, laid_out
 from mpijax.core.primitive import registry
 from mpijax.core.trace import typeof
 from mpijax.ops.convert import stage
@@ -107,7 +107,8 @@ def broadcast_in_dim(
     shape, dims = canonical_shape(shape), tuple(broadcast_dimensions)
     if isinstance(operand, Array) and operand.shape == shape and dims == tuple(range(len(shape))):  # type: ignore[attr-defined]
         return laid_out(operand, out_sharding, "broadcast_in_dim")
-    out = broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=None)
+    layout = explicit_layout(out_sharding, "broadcast_in_dim")
+    out = broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=layout)
     return laid_out(out, out_sharding, "broadcast_in_dim")
 
 
@@ -221,7 +222,8 @@ def reshape(
     if shape and shape == new_sizes and dims is None and isinstance(operand, Array):
         return laid_out(operand, out_sharding, "reshape")
     primitive = reshape_p if dims is None else reshape_permuted_p
-    out = primitive.bind(operand, new_sizes=new_sizes, dimensions=dims, sharding=None)
+    layout = explicit_layout(out_sharding, "reshape")
+    out = primitive.bind(operand, new_sizes=new_sizes, dimensions=dims, sharding=layout)
     return laid_out(out, out_sharding, "reshape")
 
 

@@ -65,7 +65,7 @@ class ArrayImpl(ArrayBase):
     def __reduce__(self):
         if not self._is_whole:
             np.asarray(self)  # raises: another process has the rest
-        return _restore, (self._physical, self.aval)
+        return _restore, (self._physical, self.aval.unsplit())
 
     def __copy__(self) -> ArrayImpl:
         return from_numpy(self._physical, self.aval, True, self._sharding)

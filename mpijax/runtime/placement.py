@@ -10,6 +10,7 @@ from mpijax._ext.array import ArrayBase
 from mpijax.core import tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.memory_space import Space
+from mpijax.core.split import of_sharding
 from mpijax.core.trace import Tracer, typeof
 from mpijax.runtime.array import from_numpy, rewrap  # which also makes known the class of arrays
 from mpijax.runtime.devices import Device, local_devices
@@ -66,7 +67,7 @@ def _put(x: Any, layout: Any) -> Any:
     if x._is_whole and (sharding is None or sharding.keeps_whole):
         if sharding is not None:
             sharding.shard_shape(aval.shape)  # raises where it does not fit
-        return rewrap(x, aval, sharding)
+        return rewrap(x, type_in(aval, sharding), sharding)
     if sharding is not None and not x._is_whole:
         return _laid_out(x, sharding)
     return _placed(x._physical if x._is_whole else gathered(x)._physical, aval, sharding)
@@ -104,8 +105,14 @@ def carried_sharding(layout: Any) -> Any:
     return None if device is here[0] else layout
 
 
+def type_in(aval: ShapedArray, sharding: Any) -> ShapedArray:
+    """The type of an array of type `aval` that is laid out as `sharding` says: over Explicit axes it tells."""
+    return aval.update(split=of_sharding(sharding, aval.ndim))
+
+
 def _placed(value: np.ndarray, aval: ShapedArray, sharding: Any) -> Any:
     """A copy of the elements of a whole array, or of this process's part."""
+    aval = type_in(aval, sharding)
     if sharding is None:
         return from_host(value, aval)
     part = value if sharding.keeps_whole else value[sharding.local_slices(aval.shape)]
@@ -114,7 +121,7 @@ def _placed(value: np.ndarray, aval: ShapedArray, sharding: Any) -> Any:
 
 def _laid_out(x: Any, layout: Any) -> Any:
     """An array or traced value in another layout. Communicates: every rank must call it."""
-    from mpijax.spmd.constraints import reshard  # that layer lies above this one
+    from mpijax.spmd.reshard import reshard  # that layer lies above this one
 
     return reshard(x, layout)
 

@@ -10,6 +10,7 @@ from functools import cache, lru_cache
 from typing import Any, NoReturn
 
 from mpijax.core import config
+from mpijax.core.split import Split, entry
 from mpijax.core.trace import state
 from mpijax.spmd.mesh import AxisType, Mesh, NamedSharding, PartitionSpec, current_mesh
 
@@ -98,6 +99,13 @@ class AbstractMesh:
             "is_fully_addressable is not implemented for `jax.sharding.AbstractMesh`, which has no devices. Use a Mesh."
         )
 
+    def _plain_(self) -> tuple:
+        return self.axis_sizes, self.axis_names, self.axis_types
+
+    @staticmethod
+    def _from_plain_(sizes, names, kinds) -> AbstractMesh:
+        return AbstractMesh(sizes, names, kinds)
+
     def _key(self) -> tuple:
         return self.axis_sizes, self.axis_names, self.axis_types, self.abstract_device
 
@@ -116,6 +124,13 @@ class AbstractMesh:
 def unsplit(mesh: AbstractMesh, ndim: int) -> NamedSharding:
     """The layout over a mesh of an array of which no axis is split."""
     return NamedSharding(mesh, PartitionSpec(*[None] * ndim))
+
+
+@cache
+def sharding_of(split: Split) -> NamedSharding:
+    """What the type of a value says of its layout."""
+    spec = PartitionSpec(*map(entry, split.axes), unreduced=split.unreduced, reduced=split.reduced)
+    return NamedSharding(split.mesh, spec)
 
 
 @lru_cache(maxsize=256)

@@ -12,7 +12,7 @@ from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.trace import typeof
 from mpijax.runtime.array import from_numpy
-from mpijax.runtime.placement import carried_sharding
+from mpijax.runtime.placement import carried_sharding, type_in
 from mpijax.spmd.mesh import NamedSharding, Sharding
 
 
@@ -136,13 +136,13 @@ def _from_parts(shape: tuple[int, ...], sharding: Sharding, indices, parts, dtyp
     whole = np.empty((*shape, *first.shape[len(wanted) :]), first.dtype)
     for index, (value, _) in zip(indices, checked, strict=True):
         whole[index] = value
-    return from_numpy(whole, ShapedArray(shape, aval.dtype), False, sharding)
+    return from_numpy(whole, type_in(ShapedArray(shape, aval.dtype), sharding), False, sharding)
 
 
 def _from_part(shape: tuple[int, ...], sharding: Sharding, part: Any, dtype: Any, what: str) -> Any:
     """An array of which this process has `part`."""
     value, aval = _checked(part, sharding.process_shape(shape), dtype, what, shape, sharding)
-    return from_numpy(value, ShapedArray(shape, aval.dtype), True, carried_sharding(sharding))
+    return from_numpy(value, type_in(ShapedArray(shape, aval.dtype), sharding), True, carried_sharding(sharding))
 
 
 def _checked(

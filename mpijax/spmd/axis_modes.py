@@ -1,7 +1,7 @@
 """`auto_axes` and `explicit_axes`: functions in which mesh axes are of another type.
 
-Here the compiler places data along axes of either type, by the same rules, so that what these say is how the arguments
-or results lie.
+Data does not move where types of axes change: along Auto axes the compiler finds how values lie, along Explicit ones
+their types say it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 from mpijax.core import tree
 from mpijax.spmd.abstract_mesh import AbstractMesh, get_abstract_mesh, use_abstract_mesh
-from mpijax.spmd.constraints import reshard
 from mpijax.spmd.mesh import AxisType, NamedSharding
+from mpijax.spmd.reshard import cast, reshard
 
 
 def auto_axes(f: Callable | None = None, /, *, axes: Any = None, out_sharding: Any = None) -> Callable:
@@ -42,7 +42,8 @@ def auto_axes(f: Callable | None = None, /, *, axes: Any = None, out_sharding: A
         mesh = _mesh("auto_axes", layouts)
         if mesh.empty:
             return f(*args, **kwargs)
-        with use_abstract_mesh(_with_types(mesh, axes, AxisType.Auto)):
+        with use_abstract_mesh(_with_types(mesh, axes, AxisType.Auto)) as inner:
+            args = tree.tree_map(lambda x: cast(x, inner), args)
             out = f(*args, **kwargs)
         return reshard(out, layouts)
 
@@ -79,7 +80,8 @@ def explicit_axes(f: Callable | None = None, /, *, axes: Any = None, in_sharding
                 "`explicit_axes` API."
             )
         with use_abstract_mesh(_with_types(mesh, axes, AxisType.Explicit)):
-            return f(*reshard(args, layouts), **kwargs)
+            out = f(*reshard(args, layouts), **kwargs)
+        return tree.tree_map(lambda x: cast(x, mesh), out)
 
     return within
 

@@ -1,4 +1,4 @@
-"""`with_sharding_constraint` and `reshard`: how a value is laid out over devices, within a program.
+"""`with_sharding_constraint`: how a value is laid out over devices, within a program.
 
 A layout changes no value. Under `jit` it says where the elements of an intermediate result are; its transpose lays the
 cotangent out alike.
@@ -15,7 +15,7 @@ from mpijax.core.lowering import Layout
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import state, typeof
 from mpijax.core.tree_prefix import flatten_axes
-from mpijax.spmd.abstract_mesh import context_mesh
+from mpijax.spmd.abstract_mesh import context_mesh, get_abstract_mesh
 from mpijax.spmd.layout import Format
 from mpijax.spmd.mesh import Mesh, NamedSharding, PartitionSpec, Sharding, current_mesh
 from mpijax.transforms.zeros import Zero
@@ -37,8 +37,8 @@ def named_sharding(layout: Any, what: str, name: str, of: Any = None) -> NamedSh
     if layout is None:
         return layout
     if isinstance(layout, PartitionSpec):
-        mesh = context_mesh()
-        if mesh is None:
+        mesh = context_mesh() or get_abstract_mesh()
+        if mesh.empty:
             raise RuntimeError(
                 f"{name} requires a non-empty mesh in context if you are passing `PartitionSpec`s to {what}. You can "
                 "define a context mesh via `jax.set_mesh(mesh)`. Alternatively, provide `Sharding`s to "
@@ -56,6 +56,9 @@ def named_sharding(layout: Any, what: str, name: str, of: Any = None) -> NamedSh
 def _over_devices(layout: NamedSharding, what: str, name: str, of: Any) -> NamedSharding:
     if layout.mesh.empty:
         raise ValueError(f"One of {what} leaf specifications got an empty NamedSharding, which is not allowed: {layout}")
+    context = get_abstract_mesh()
+    if layout.mesh.is_explicit and (of is not None or context.shape_tuple == layout.mesh.shape_tuple):
+        return layout  # types say which layout it is; devices are found where the program is compiled
     meshes = (context_mesh(), getattr(getattr(of, "_sharding", None), "mesh", None))
     for mesh in meshes:
         if mesh is not None and mesh.abstract_mesh.shape_tuple == layout.mesh.shape_tuple:
@@ -71,46 +74,76 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
 
     Where an axis does not divide evenly among the devices, it stays whole. May communicate.
 
-    Raises ValueError for a specification longer than an array has axes.
+    Over mesh axes of type Explicit nothing is laid out: an array that its type says to lie otherwise is an error.
+
+    Raises ValueError for a specification longer than an array has axes, AssertionError for an array in another layout
+    over Explicit axes.
 
     >>> rows = mpijax.NamedSharding(mpijax.make_mesh((1,), ("x",)), mpijax.P("x"))
     >>> mpijax.jit(lambda x: lax.with_sharding_constraint(2 * x, rows))(jnp.arange(3))
     Array([0, 2, 4], dtype=int32)
     """
-    return _laid_out(x, shardings, "with_sharding_constraint", strict=False)
-
-
-def reshard(xs: Any, out_shardings: Any) -> Any:
-    """`xs` (a pytree) in another layout; ValueError where an axis does not divide evenly. May communicate.
-
-    >>> mesh = mpijax.make_mesh((1,), ("x",))
-    >>> mpijax.reshard(jnp.arange(3), mpijax.NamedSharding(mesh, mpijax.P("x"))).sharding.spec
-    P('x',)
-    """
-    return _laid_out(xs, out_shardings, "reshard", strict=True)
-
-
-def _laid_out(x, shardings, name: str, strict: bool):
     leaves, structure = tree.tree_flatten(x)
-    flat = flatten_axes(f"{name} shardings", structure, shardings)
-    out = []
-    for leaf, given in zip(leaves, flat, strict=True):
-        layout = named_sharding(given, "shardings", name, leaf)
-        if layout is not None:
-            _check_not_mapped(layout, name)
-            check_fits(layout, typeof(leaf), f"One of {name} arguments", strict=strict)
-        out.append(leaf if layout is None else lay_out(leaf, layout))
-    return tree.tree_unflatten(structure, out)
+    flat = flatten_axes("with_sharding_constraint shardings", structure, shardings)
+    layouts = [
+        named_sharding(s, "shardings", "with_sharding_constraint", leaf) for leaf, s in zip(leaves, flat, strict=True)
+    ]
+    outs = [leaf if s is None else _checked(leaf, s) for leaf, s in zip(leaves, layouts, strict=True)]
+    return tree.tree_unflatten(structure, outs)
 
 
-def lay_out(x: Any, layout: NamedSharding) -> Any:
-    """One array in a layout."""
+def _checked(x: Any, layout: NamedSharding) -> Any:
+    """`x` in a layout over Auto axes; over Explicit ones its type must say that it has it."""
+    check_not_mapped(layout, "with_sharding_constraint")
+    aval = typeof(x)
+    check_fits(layout, aval, "One of with_sharding_constraint arguments", strict=False)
+    mesh = mesh_types(layout.mesh)
+    if not mesh.is_explicit:
+        return constrain(x, layout)
+    if mesh.are_all_axes_explicit:
+        held, free = aval.sharding.spec, layout.spec.unconstrained_dims
+        if any(held.axes_of(d) != layout.spec.axes_of(d) for d in range(aval.ndim) if d not in free):
+            raise AssertionError(
+                "`with_sharding_constraint` acts as an assert when all axes of mesh are of type `Explicit`. The array "
+                f"sharding: {held} did not match the sharding provided: {layout.spec.padded(aval.ndim)}. Please use "
+                "`jax.sharding.reshard` to shard your input to the sharding you want."
+            )
+        return x
+    if not set(layout.spec.all_axes()) <= set(mesh.auto_axes):
+        raise ValueError(
+            "The spec of NamedSharding passed to with_sharding_constraint can only refer to Auto axes of the mesh. Got "
+            f"spec={layout.spec} and mesh={mesh}. You probably meant to use `reshard` API?"
+        )
+    return constrain(x, layout)
+
+
+def mesh_types(mesh: Any) -> Any:
+    """A mesh without its devices; its axes are of the types they have in context, where that is of the same mesh."""
+    context, given = get_abstract_mesh(), mesh.abstract_mesh
+    return context if context.shape_tuple == given.shape_tuple else given
+
+
+def check_explicit(layout: NamedSharding, mesh: Any, name: str) -> None:
+    """Raise ValueError for a layout over a mesh with Explicit axes that names others, of which types say nothing."""
+    if mesh.is_explicit:
+        for a in layout.spec.all_axes():
+            if a not in mesh.explicit_axes:
+                kind = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))[a]
+                raise ValueError(
+                    f"PartitionSpec passed to {name} cannot contain axis names that are of type Auto or Manual. Got "
+                    f"PartitionSpec: {layout.spec} with axis name: {a} of type: AxisType.{kind}. Use "
+                    "with_sharding_constraint for those."
+                )
+
+
+def constrain(x: Any, layout: NamedSharding) -> Any:
+    """One array in a layout that its type does not speak of."""
     return sharding_constraint_p.bind(
         x, sharding=layout, layout=None, context_mesh=current_mesh(), unconstrained_dims=layout.spec.unconstrained_dims
     )
 
 
-def _check_not_mapped(layout: NamedSharding, name: str) -> None:
+def check_not_mapped(layout: NamedSharding, name: str) -> None:
     """Raise ValueError for a layout over an axis that the enclosing `shard_map` maps: a shard has no other part."""
     manual = NO_AXES if state.body is None else state.body[1]
     mapped = [a for a in layout.spec.all_axes() if a in manual]

@@ -8,8 +8,9 @@ from mpijax.core import tree
 from mpijax.core.trace import typeof
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.spmd.abstract_mesh import AbstractMesh
-from mpijax.spmd.constraints import check_fits, lay_out, named_sharding
+from mpijax.spmd.constraints import check_fits, named_sharding
 from mpijax.spmd.mesh import NamedSharding, PartitionSpec, Sharding
+from mpijax.spmd.reshard import lay_out
 from mpijax.transforms.flat import FlatFun
 from mpijax.transforms.ref_state import is_ref
 

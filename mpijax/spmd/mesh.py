@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import config
+from mpijax.core.split import entry
 
 
 class AxisType(enum.Enum):
-    """How an axis of a mesh is partitioned over; mpijax partitions by hand (`shard_map`), whichever is given.
+    """How arrays are laid out over an axis of a mesh: as the compiler finds (Auto), as their types say (Explicit), or
+    by hand, in the body of a `shard_map` over it (Manual).
 
     >>> mpijax.make_mesh((1,), ("x",), axis_types=(mpijax.sharding.AxisType.Auto,)).axis_types
     (Auto,)
@@ -46,18 +48,50 @@ UNCONSTRAINED = _Unconstrained()
 class PartitionSpec:
     """For each array axis the mesh axis or axes it is split over, or None.
 
+    unreduced: sets of mesh axes over which the value is a sum that is yet to be taken; reduced: those over which its
+    cotangent is. Both are for axes of type Explicit.
+
     >>> mpijax.P("x", None, ("y", "z"))
     P('x', None, ('y', 'z'))
     """
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_parts", "unreduced", "reduced")
     UNCONSTRAINED = UNCONSTRAINED
 
-    def __init__(self, *parts: Any) -> None:
+    unreduced: frozenset
+    reduced: frozenset
+
+    def __init__(self, *parts: Any, unreduced: Any = frozenset(), reduced: Any = frozenset()) -> None:
         for p in parts:
             if not (p is None or isinstance(p, (str, tuple, list)) or hasattr(p, "__hash__")):
                 raise TypeError(f"PartitionSpec entries are None, axis names or tuples of them; got {p!r}")
-        self._parts = tuple(_entry(tuple(p)) if isinstance(p, (tuple, list)) else p for p in parts)
+        self._parts = tuple(entry(tuple(p)) if isinstance(p, (tuple, list)) else p for p in parts)
+        for name, axes in (("unreduced", unreduced), ("reduced", reduced)):
+            if not isinstance(axes, (set, frozenset)):
+                raise TypeError(
+                    f"{name} argument of PartitionSpec should be of type `frozenset` or `set`. Got type {axes!r}"
+                )
+            setattr(self, name, frozenset(axes))
+        if unreduced or reduced:
+            self._check_sums()
+
+    def _check_sums(self) -> None:
+        """Raise ValueError for a mesh axis that is said to be two of split, unreduced and reduced."""
+        both = self.unreduced & self.reduced
+        split = frozenset(self.all_axes()) & (self.unreduced | self.reduced)
+        if None in self.unreduced | self.reduced:
+            raise ValueError("unreduced and reduced cannot contain None. All elements should refer to the mesh axes.")
+        if both:
+            raise ValueError(f"`unreduced` and `reduced` argument to PartitionSpec cannot overlap. Got {self}")
+        if split:
+            raise ValueError(
+                f"partitions cannot overlap with unreduced or reduced axes passed to PartitionSpec. Got {self}"
+            )
+
+    @property
+    def partitions(self) -> tuple:
+        """The entries for the array axes."""
+        return self._parts
 
     def __iter__(self):
         return iter(self._parts)
@@ -68,30 +102,51 @@ class PartitionSpec:
     def __getitem__(self, i):
         return self._parts[i]
 
+    def _key(self) -> tuple:
+        return self._parts, self.unreduced, self.reduced
+
     def __eq__(self, other) -> bool:
-        return isinstance(other, PartitionSpec) and self._parts == other._parts
+        return isinstance(other, PartitionSpec) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash(("PartitionSpec", self._parts))
+        return hash(("PartitionSpec", self._parts, self.unreduced, self.reduced))
 
     def __add__(self, other):
-        return PartitionSpec(*self, *other)
+        if not isinstance(other, PartitionSpec):
+            return PartitionSpec(*self, *other, unreduced=self.unreduced, reduced=self.reduced)
+        sums = {"unreduced": self.unreduced | other.unreduced, "reduced": self.reduced | other.reduced}
+        return PartitionSpec(*self, *other, **sums)
+
+    def __radd__(self, other):
+        if not isinstance(other, tuple):
+            return NotImplemented
+        return PartitionSpec(*other, *self, unreduced=self.unreduced, reduced=self.reduced)
 
     def __repr__(self) -> str:
-        if len(self._parts) == 1:
+        said = [f"{name}={set(axes)!r}" for name in ("unreduced", "reduced") if (axes := getattr(self, name))]
+        if len(self._parts) == 1 and not said:
             return f"P({self._parts[0]!r},)"
-        return f"P({', '.join(map(repr, self._parts))})"
+        return f"P({', '.join([*map(repr, self._parts), *said])})"
 
     def __reduce__(self):
-        return PartitionSpec, self._parts
+        return _spec, self._key()
 
     def _plain_(self) -> tuple:
         # No axis is called None.
-        return tuple((None,) if p is UNCONSTRAINED else p for p in self._parts)
+        parts = tuple((None,) if p is UNCONSTRAINED else p for p in self._parts)
+        return parts, *(tuple(sorted(axes, key=str)) for axes in (self.unreduced, self.reduced))
 
     @staticmethod
-    def _from_plain_(*parts) -> PartitionSpec:
-        return PartitionSpec(*(UNCONSTRAINED if p == (None,) else p for p in parts))
+    def _from_plain_(parts, unreduced, reduced) -> PartitionSpec:
+        return _spec((UNCONSTRAINED if p == (None,) else p for p in parts), set(unreduced), set(reduced))
+
+    def update(self, partitions: Any = None, unreduced: Any = None, reduced: Any = None) -> PartitionSpec:
+        """A copy with changes."""
+        return PartitionSpec(
+            *(self._parts if partitions is None else partitions),
+            unreduced=self.unreduced if unreduced is None else unreduced,
+            reduced=self.reduced if reduced is None else reduced,
+        )
 
     @property
     def unconstrained_dims(self) -> frozenset[int]:
@@ -100,7 +155,7 @@ class PartitionSpec:
 
     def padded(self, ndim: int) -> PartitionSpec:
         """This one with an entry for each of `ndim` array axes."""
-        return PartitionSpec(*self._parts, *[None] * (ndim - len(self._parts)))
+        return self.update([*self._parts, *[None] * (ndim - len(self._parts))])
 
     def axes_of(self, dim: int) -> tuple:
         """The mesh axes that array axis `dim` is split over."""
@@ -114,13 +169,13 @@ class PartitionSpec:
         return tuple(map(self.axes_of, range(ndim)))
 
     def all_axes(self) -> tuple:
-        """Every mesh axis named, in order."""
+        """Every mesh axis that an array axis is split over, in order."""
         return tuple(a for d in range(len(self._parts)) for a in self.axes_of(d))
 
 
-def _entry(names: tuple) -> Any:
-    """Mesh axes as an entry of a PartitionSpec: None for none, and one by itself."""
-    return names if len(names) > 1 else names[0] if names else None
+def _spec(parts, unreduced, reduced) -> PartitionSpec:
+    """For pickle and copy."""
+    return PartitionSpec(*parts, unreduced=unreduced, reduced=reduced)
 
 
 class Mesh(ContextDecorator):

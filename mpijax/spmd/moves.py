@@ -6,11 +6,14 @@ import enum
 from collections.abc import Sequence
 from typing import Any
 
+from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive
+from mpijax.core.split import of_sharding
 from mpijax.core.trace import typeof
-from mpijax.spmd.constraints import check_fits, lay_out, named_sharding
+from mpijax.spmd.constraints import check_fits, mesh_types, named_sharding
 from mpijax.spmd.mesh import NamedSharding, PartitionSpec
+from mpijax.spmd.reshard import lay_out
 from mpijax.transforms.transpose import UndefPrimal
 from mpijax.transforms.zeros import Zero, instantiate
 
@@ -46,6 +49,15 @@ def put(leaves: Sequence[Any], devices: Sequence[Any], donate: bool, may_alias: 
             check_fits(layout, typeof(x), "One of device_put arguments")
     how = (copy_semantics(donate, may_alias),) * count
     return device_put_p.bind(*leaves, devices=tuple(devices), srcs=(None,) * count, copy_semantics=how)
+
+
+def _type_rule(*avals, devices, **_):
+    layouts = (getattr(d, "sharding", d) for d in devices)
+    return [_type_in(x, layout) if hasattr(layout, "mesh") else x for x, layout in zip(avals, layouts, strict=True)]
+
+
+def _type_in(x: ShapedArray, layout: NamedSharding) -> ShapedArray:
+    return x.update(split=of_sharding(layout.update(mesh=mesh_types(layout.mesh)), x.ndim))
 
 
 def _laid_out(*xs: Any, devices, **_params: Any) -> list[Any]:
@@ -97,7 +109,7 @@ def _with_axis(axis, layout: Any, d: int | None) -> Any:
 
 device_put_p = Primitive(
     "device_put",
-    type_rule=lambda *avals, **_: list(avals),
+    type_rule=_type_rule,
     reference=lambda *xs, **_: list(xs),
     lower=Decompose(_laid_out),
     jvp=_jvp,

@@ -4,10 +4,47 @@ from __future__ import annotations
 
 from typing import Any
 
+from mpijax.core.split import of_sharding
 from mpijax.core.trace import typeof
-from mpijax.spmd.abstract_mesh import context_mesh
-from mpijax.spmd.constraints import check_fits, lay_out, named_sharding
+from mpijax.spmd.abstract_mesh import context_mesh, get_abstract_mesh
+from mpijax.spmd.axis_modes import auto_axes
+from mpijax.spmd.constraints import check_explicit, check_fits, mesh_types, named_sharding
 from mpijax.spmd.mesh import Mesh, NamedSharding, PartitionSpec
+from mpijax.spmd.reshard import lay_out
+
+
+def explicit_layout(out_sharding: Any, name: str) -> NamedSharding | None:
+    """A layout that was asked for, if it is over a mesh with Explicit axes, for the parameters of a primitive.
+
+    Raises ValueError for one that names axes of other types too.
+    """
+    if isinstance(out_sharding, NamedSharding):
+        layout: NamedSharding | None = out_sharding
+    else:
+        layout = named_sharding(out_sharding, "out_sharding", name) if _says_something(out_sharding) else None
+    if layout is None or layout.mesh.empty:
+        return None
+    mesh = mesh_types(layout.mesh)
+    if not mesh.is_explicit:
+        return None
+    check_explicit(layout, mesh, name)
+    return NamedSharding(mesh, layout.spec)
+
+
+def over_context_mesh(layout: Any) -> bool:
+    """Whether a layout, or a PartitionSpec, is over the mesh in context."""
+    mesh = context_mesh()
+    return mesh is not None and getattr(layout, "mesh", mesh) in (mesh, get_abstract_mesh())
+
+
+def laid_out_inside(fun: Any, args: tuple, kwargs: dict, layout: NamedSharding) -> Any:
+    """The result of a function in a layout over Explicit axes, which are Auto in the function itself."""
+    return auto_axes(fun, axes=layout.mesh.explicit_axes, out_sharding=layout)(*args, **kwargs)
+
+
+def _says_something(out_sharding: Any) -> bool:
+    is_spec = isinstance(out_sharding, PartitionSpec)
+    return out_sharding is not None and not (is_spec and get_abstract_mesh().empty and not out_sharding.all_axes())
 
 
 def lay_result_out(x: Any, out_sharding: Any, name: str) -> Any:
@@ -15,14 +52,16 @@ def lay_result_out(x: Any, out_sharding: Any, name: str) -> Any:
 
     Raises RuntimeError for a PartitionSpec without a mesh in context, ValueError for a layout that does not fit.
     """
-    if isinstance(out_sharding, PartitionSpec) and not out_sharding.all_axes() and context_mesh() is None:
+    if not _says_something(out_sharding):
         return x
     layout = named_sharding(over_devices(out_sharding, name), "out_sharding", name)
     if layout is None:
         return x
     aval = typeof(x)
     check_fits(layout, aval, f"The result of {name}")
-    return lay_out(x, layout.update(spec=layout.spec.padded(aval.ndim)) if layout.mesh.is_explicit else layout)
+    if aval.split is not None and aval.split == of_sharding(layout.update(mesh=mesh_types(layout.mesh)), aval.ndim):
+        return x
+    return lay_out(x, layout)
 
 
 def over_devices(out_sharding: Any, name: str) -> Any:

@@ -19,10 +19,13 @@ from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr, without_dead_code
 from mpijax.core.lowering import Partitioned
 from mpijax.core.primitive import Primitive, registry
 from mpijax.core.source import callable_name
+from mpijax.core.split import Split, normal, of_sharding
 from mpijax.core.trace import EVAL, Tracer, named_axes, state, trace_to_closed_jaxpr, trace_to_jaxpr, typeof
 from mpijax.ops.collectives.scope import varying
-from mpijax.spmd.constraints import lay_out
+from mpijax.spmd.abstract_mesh import AbstractMesh, in_body
+from mpijax.spmd.constraints import mesh_types
 from mpijax.spmd.mesh import Mesh, NamedSharding, PartitionSpec
+from mpijax.spmd.reshard import lay_out
 from mpijax.spmd.shard_specs import check_fits, check_inferable, check_out, flatten_specs, given_spec, mesh_for
 from mpijax.transforms.batching import AxisData, batch_flat, batch_jaxpr, move_dim
 from mpijax.transforms.blocks import Blocks
@@ -131,7 +134,8 @@ def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool,
         out, finals = _call(of_values(f, args), mesh, names, in_specs, (out_specs, specs), check_vma, values)
         write_all(refs, finals)
         return out
-    local = [shard_aval(mesh, s, a, check_vma) for a, s in zip(avals, flat_in, strict=True)]
+    inner = in_body(mesh_types(mesh), names)
+    local = [shard_aval(mesh, s, a, check_vma, inner) for a, s in zip(avals, flat_in, strict=True)]
     flat_fun = FlatFun(f, in_tree)
     flat_out: list[PartitionSpec] = []
 
@@ -267,17 +271,26 @@ def is_array(x: Any) -> bool:
 # ---------------------------------------------------------------- types
 
 
-def shard_aval(mesh: Mesh, spec: PartitionSpec, aval: ShapedArray, check_vma: bool) -> ShapedArray:
-    """The type of one shard."""
+def shard_aval(mesh: Mesh, spec: PartitionSpec, aval: ShapedArray, check_vma: bool, inner: AbstractMesh) -> ShapedArray:
+    """The type of one shard. inner: the mesh in the body."""
     shape = tuple(d // math.prod(mesh.shape[a] for a in spec.axes_of(i)) for i, d in enumerate(aval.shape))
     vma = frozenset(spec.all_axes()) if check_vma else NO_AXES
-    return aval.update(shape=shape, vma=aval.vma | vma)
+    return aval.update(shape=shape, vma=aval.vma | vma, split=_left_to_types(inner, aval))
+
+
+def _left_to_types(inner: AbstractMesh, aval: ShapedArray) -> Split | None:
+    """How a shard is split over axes of the mesh that the body does not map."""
+    if aval.split is None:
+        return None
+    kept = tuple(tuple(a for a in names if a in inner.explicit_axes) for names in aval.split.axes)
+    return normal(Split(inner, kept))
 
 
 def unshard_aval(mesh: Mesh, spec: PartitionSpec, aval: ShapedArray, over: frozenset) -> ShapedArray:
     """The type of the whole of which `aval` is one shard along the axes in `over`."""
     shape = tuple(d * math.prod(mesh.shape[a] for a in spec.axes_of(i)) for i, d in enumerate(aval.shape))
-    return aval.update(shape=shape, vma=aval.vma - over)
+    whole = of_sharding(NamedSharding(mesh, spec), aval.ndim)
+    return aval.update(shape=shape, vma=aval.vma - over, split=whole)
 
 
 def _type_rule(*_avals, jaxpr: ClosedJaxpr, mesh: Mesh, out_specs, newly_manual_axes, **_):

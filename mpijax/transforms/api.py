@@ -68,8 +68,7 @@ def make_jaxpr(
             return closed
         structure: Any = flat_fun.out_tree
         avals = closed.out_avals[: structure.num_leaves]
-        shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals]
-        return closed, tree.tree_unflatten(structure, shapes)
+        return closed, tree.tree_unflatten(structure, map(ShapeDtypeStruct.of_aval, avals))
 
     for attribute in ("__name__", "__qualname__"):
         setattr(make_jaxpr_f, attribute, f"make_jaxpr({getattr(fun, attribute, 'function')})")
@@ -89,6 +88,5 @@ def eval_shape(fun: Callable, *args, **kwargs):
     flat_fun = FlatFun(fun, in_tree)
     avals = [abstractify(x) for x in leaves]
     jaxpr, _ = trace_to_jaxpr(flat_fun, avals, debug_info("eval_shape", fun, args, kwargs), [])
-    shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in jaxpr.out_avals]
     structure: Any = flat_fun.out_tree
-    return tree.tree_unflatten(structure, shapes[: structure.num_leaves])
+    return tree.tree_unflatten(structure, map(ShapeDtypeStruct.of_aval, jaxpr.out_avals[: structure.num_leaves]))

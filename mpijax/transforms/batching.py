@@ -14,18 +14,23 @@ from mpijax.core.effects import NamedAxisEffect, everywhere
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr, subjaxprs
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import registry
+from mpijax.core.split import Split
 from mpijax.core.trace import Trace, Tracer, named_axes, state, trace_to_closed_jaxpr, typeof
 from mpijax.transforms.zeros import zeros
 
 
 @dataclass(frozen=True)
 class AxisData:
-    """The axis being vectorized over: its name (None if unnamed) and size, and mesh axes that the examples are split
-    over wherever a layout is said inside."""
+    """The axis being vectorized over: its name (None if unnamed) and size.
+
+    spmd: mesh axes that the examples are split over wherever a layout is said inside. split: how their types say that
+    the axis is split over Explicit mesh axes, if it is.
+    """
 
     name: Any
     size: int
     spmd: tuple[Any, ...] = ()
+    split: Split | None = None
 
 
 class BatchTracer(Tracer):
@@ -38,8 +43,7 @@ class BatchTracer(Tracer):
         self._trace = trace
         self.batched = batched
         self.dim = dim
-        full = typeof(batched)
-        self._aval = full.update(shape=full.shape[:dim] + full.shape[dim + 1 :])
+        self._aval = typeof(batched).without_axis(dim)
 
     aval = property(lambda self: self._aval)
 
@@ -160,14 +164,14 @@ def move_dim(x: Any, source: int, target: int) -> Any:
     return registry["transpose"].bind(x, permutation=tuple(order))
 
 
-def broadcast_dim(x: Any, size: int, target: int) -> Any:
-    """Repeat `x` along a new axis at position `target`."""
-    shape = list(typeof(x).shape)
-    shape.insert(target, size)
-    if typeof(x).dtype == dtypes.float0:
-        return np.zeros(shape, dtypes.float0)
-    kept = tuple(i for i in range(len(shape)) if i != target)
-    return registry["broadcast_in_dim"].bind(x, shape=tuple(shape), broadcast_dimensions=kept, sharding=None)
+def broadcast_dim(x: Any, size: int, target: int, along: Split | None = None) -> Any:
+    """Repeat `x` along a new axis at position `target`. along: how that axis is split over mesh axes, if it is."""
+    wanted = typeof(x).with_axis(target, size, along)
+    if wanted.dtype == dtypes.float0:
+        return np.zeros(wanted.shape, dtypes.float0)
+    kept = tuple(i for i in range(wanted.ndim) if i != target)
+    layout = None if along is None else wanted.sharding
+    return registry["broadcast_in_dim"].bind(x, shape=wanted.shape, broadcast_dimensions=kept, sharding=layout)
 
 
 def same_for_all(x: Any) -> Any:
@@ -185,7 +189,7 @@ def same_for_all(x: Any) -> Any:
     try:
         shape = typeof(batch).shape
         if shape[dim] == 0:
-            return zeros(typeof(batch).update(shape=(*shape[:dim], *shape[dim + 1 :])))
+            return zeros(typeof(batch).without_axis(dim))
         starts = (0,) * len(shape)
         limits = (*shape[:dim], 1, *shape[dim + 1 :])
         first = registry["slice"].bind(batch, start_indices=starts, limit_indices=limits, strides=None)
@@ -194,9 +198,9 @@ def same_for_all(x: Any) -> Any:
         state.trace = trace
 
 
-def batch_at(x: Any, dim: int | None, target: int, size: int) -> Any:
+def batch_at(x: Any, dim: int | None, target: int, axis: AxisData) -> Any:
     """`x` with its batch axis at `target`, made by repetition if it has none."""
-    return broadcast_dim(x, size, target) if dim is None else move_dim(x, dim, target)
+    return broadcast_dim(x, axis.size, target, axis.split) if dim is None else move_dim(x, dim, target)
 
 
 @memo_on_jaxpr
@@ -213,11 +217,9 @@ def batch_jaxpr(closed: ClosedJaxpr, axis: AxisData, in_batched: tuple[bool, ...
         outs, out_dims = batch_flat(lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), axis, args, dims)
         forced = [force] * len(outs) if isinstance(force, bool) else force
         out_batched.extend(d is not None or f for d, f in zip(out_dims, forced, strict=True))
-        return [batch_at(o, d, 0, axis.size) if b else o for o, d, b in zip(outs, out_dims, out_batched, strict=True)]
+        return [batch_at(o, d, 0, axis) if b else o for o, d, b in zip(outs, out_dims, out_batched, strict=True)]
 
-    avals = [
-        a.update(shape=(axis.size, *a.shape)) if b else a for a, b in zip(closed.in_avals, in_batched, strict=True)
-    ]
+    avals = _with_axes(closed, axis, [0 if b else None for b in in_batched])
     return trace_to_closed_jaxpr(fun, avals, closed.jaxpr.debug_info), out_batched
 
 
@@ -248,7 +250,7 @@ def batch_jaxpr_axes(
     def fun(*args):
         outs, dims = batch_flat(lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), axis, args, in_dims)
         places = zip(outs, dims, out_dims, strict=True)
-        return [o if to is None else batch_at(o, d, to, axis.size) for o, d, to in places]
+        return [o if to is None else batch_at(o, d, to, axis) for o, d, to in places]
 
     return trace_to_closed_jaxpr(fun, _with_axes(closed, axis, in_dims), closed.jaxpr.debug_info)
 
@@ -256,6 +258,6 @@ def batch_jaxpr_axes(
 def _with_axes(closed: ClosedJaxpr, axis: AxisData, dims: Sequence[int | None]) -> list[ShapedArray]:
     """The types of a Jaxpr's arguments, those of batches with an axis more."""
     return [
-        a if d is None else a.update(shape=(*a.shape[:d], axis.size, *a.shape[d:]))
+        a if d is None else a.with_axis(d, axis.size, axis.split)
         for a, d in zip(closed.in_avals, dims, strict=True)
     ]

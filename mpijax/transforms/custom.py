@@ -247,7 +247,7 @@ class BatchAxes:
                 "a custom derivative rule returned a value that differs from example to example under vmap where the "
                 "function returned one that does not; make the function's result depend on its arguments"
             )
-        return x if target is None else batch_at(x, dim, target, self.trace.axis.size)
+        return x if target is None else batch_at(x, dim, target, self.trace.axis)
 
 
 class Rule:

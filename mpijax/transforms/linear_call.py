@@ -100,7 +100,7 @@ def _transpose(cts, *args, callee, transpose_thunk, num_callee_consts, num_res):
 def _batch(axis, args, dims, *, callee, transpose_thunk, num_callee_consts, num_res):
     fixed = num_callee_consts + num_res
     moved = [x if d is None else move_dim(x, d, 0) for x, d in zip(args[:fixed], dims[:fixed], strict=True)]
-    moved += [batch_at(x, d, 0, axis.size) for x, d in zip(args[fixed:], dims[fixed:], strict=True)]
+    moved += [batch_at(x, d, 0, axis) for x, d in zip(args[fixed:], dims[fixed:], strict=True)]
     batched = [d is not None for d in dims[:fixed]]
     closed, _ = batch_jaxpr(callee, axis, (*batched, *[True] * (len(args) - fixed)), True)
 

@@ -104,8 +104,8 @@ class Traced(Stage):
     @property
     def out_info(self) -> Any:
         """Shapes and dtypes of the result, as a tree."""
-        infos = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in self.jaxpr.out_avals]
-        return tree.tree_unflatten(self.out_tree, infos[: self.out_tree.num_leaves])
+        infos = map(ShapeDtypeStruct.of_aval, self.jaxpr.out_avals[: self.out_tree.num_leaves])
+        return tree.tree_unflatten(self.out_tree, infos)
 
     def __call__(self, *args, **kwargs) -> Any:
         """Evaluate the traced program on arguments of the same structure."""

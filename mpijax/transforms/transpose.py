@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from mpijax.core import dtypes
@@ -10,8 +12,9 @@ from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal
 from mpijax.core.memo import memo_on_jaxpr
+from mpijax.core.primitive import registry
 from mpijax.core.source import inherited, sources_from
-from mpijax.core.trace import trace_to_closed_jaxpr
+from mpijax.core.trace import state, trace_to_closed_jaxpr, typeof
 from mpijax.transforms.zeros import Zero, add_tangents, instantiate
 
 
@@ -102,14 +105,43 @@ def backward_pass(
         outs = [ct_env.pop(v, None) if type(v) is not DropVar else None for v in eqn.outvars]
         if all(ct is None for ct in outs) and not (exchanges and fx.exchange in eqn.effects):
             continue
-        outs = [Zero(v.aval.to_tangent_aval()) if ct is None else ct for ct, v in zip(outs, eqn.outvars, strict=True)]
+        outs = [Zero(v.aval.to_cotangent_aval()) if ct is None else ct for ct, v in zip(outs, eqn.outvars, strict=True)]
         inputs = [UndefPrimal(v.aval) if type(v) is not Literal and v in linear else read(v) for v in eqn.invars]
         ct = outs if eqn.primitive.multiple_results else outs[0]
         with sources_from(eqn.source if eqn.source.file else inherited.source):
-            for v, ct_in in zip(eqn.invars, eqn.primitive.transpose(ct, *inputs, **eqn.params), strict=True):
+            transpose = partial(_laid_out_alike, eqn) if ShapedArray.any_split else eqn.primitive.transpose
+            for v, ct_in in zip(eqn.invars, transpose(ct, *inputs, **eqn.params), strict=True):
                 if type(v) is not Literal and v in linear:
                     accumulate(v, ct_in)
-    return [ct_env.get(v, Zero(v.aval.to_tangent_aval())) for v in jaxpr.invars]
+    return [ct_env.get(v, Zero(v.aval.to_cotangent_aval())) for v in jaxpr.invars]
+
+
+@contextmanager
+def _splitting_freely() -> Iterator[None]:
+    """Inside, results whose split over Explicit mesh axes is ambiguous are whole, instead of an error."""
+    saved, state.split_freely = state.split_freely, True
+    try:
+        yield
+    finally:
+        state.split_freely = saved
+
+
+def _laid_out_alike(eqn, ct, *inputs, **params) -> list[Any]:
+    """The cotangents of an equation's operands, each split over Explicit mesh axes as its operand is."""
+    with _splitting_freely():
+        cts = eqn.primitive.transpose(ct, *inputs, **params)
+    return [_split_like(ct_in, v.aval) for ct_in, v in zip(cts, eqn.invars, strict=True)]
+
+
+def _split_like(ct: Any, primal: ShapedArray) -> Any:
+    """A cotangent in the layout that the type of its primal asks for."""
+    if ct is None or type(ct) is Zero:
+        return ct
+    have, want = typeof(ct), primal.to_cotangent_aval()
+    if have.split == want.split or have.dtype == dtypes.float0:
+        return ct
+    layout = want.sharding if want.split is not None else have.whole_sharding()
+    return registry["reshard"].bind(ct, dst_sharding=layout, concrete_mesh=None)
 
 
 @memo_on_jaxpr
@@ -127,14 +159,13 @@ def transpose_jaxpr(
     """
     nonzero_out: list[bool] = []
     plain = [a for a, lin in zip(closed.in_avals, linear, strict=True) if not lin]
-    ct_avals = [a.to_tangent_aval() for a, nz in zip(closed.out_avals, nonzero_cts, strict=True) if nz]
+    ct_avals = [a.to_cotangent_aval() for a, nz in zip(closed.out_avals, nonzero_cts, strict=True) if nz]
 
     def fun(*flat):
         values, cts = iter(flat[: len(plain)]), iter(flat[len(plain) :])
         args = [UndefPrimal(a) if lin else next(values) for a, lin in zip(closed.in_avals, linear, strict=True)]
-        full = [
-            next(cts) if nz else Zero(a.to_tangent_aval()) for a, nz in zip(closed.out_avals, nonzero_cts, strict=True)
-        ]
+        pairs = zip(closed.out_avals, nonzero_cts, strict=True)
+        full = [next(cts) if nz else Zero(a.to_cotangent_aval()) for a, nz in pairs]
         result = backward_pass(closed.jaxpr, closed.consts, args, full)
         wanted = [ct for ct, lin in zip(result, linear, strict=True) if lin]
         forced = [force] * len(wanted) if isinstance(force, bool) else force

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from mpijax.core import tree
+from mpijax.core.avals import ShapedArray
 from mpijax.core.refs import Ref, read, write
 from mpijax.core.source import callable_name
+from mpijax.core.split import Split, entry
 from mpijax.core.trace import typeof
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.transforms.batching import AxisData, batch_at, batch_flat
@@ -142,7 +144,8 @@ def vmap(
         if refs:
             check_aliases((), leaves, lambda: debug_info("vmap", fun, args, kwargs))
         spmd = spmd_axis_name if isinstance(spmd_axis_name, tuple) else (spmd_axis_name,)
-        axis = AxisData(axis_name, size, () if spmd_axis_name is None else spmd)
+        split = _mapped_split(leaves, dims) if ShapedArray.any_split else None
+        axis = AxisData(axis_name, size, () if spmd_axis_name is None else spmd, split)
         if refs:
             outs, out_dims = _batch_refs(flat_fun, axis, leaves, dims, refs)
         else:
@@ -152,7 +155,7 @@ def vmap(
             outs[i], out_dims[i] = outs[i].home.unpack(outs[i].read_in(outs[i].home))
         wanted = flatten_axes("vmap out_axes", flat_fun.out_tree, out_axes)
         placed = [
-            _placed(fun, axis_name, flat_fun.out_tree, i, *each, size)
+            _placed(fun, axis, flat_fun.out_tree, i, *each)
             for i, each in enumerate(zip(outs, out_dims, wanted, strict=True))
         ]
         for i, kind in made.items():
@@ -160,6 +163,20 @@ def vmap(
         return tree.tree_unflatten(flat_fun.out_tree, placed)
 
     return vmap_f
+
+
+def _mapped_split(leaves: Sequence[Any], dims: Sequence[int | None]) -> Split | None:
+    """How the mapped axes are split over Explicit mesh axes. Raises ValueError where they are not split alike."""
+    found = [(typeof(x).split, d) for x, d in zip(leaves, dims, strict=True) if d is not None]
+    each = [None if split is None else split.of_axis(d) for split, d in found]
+    for split in each[1:]:
+        if split != each[0]:
+            specs = [None if e is None else entry(e.axes[0]) for e in (each[0], split)]
+            raise ValueError(
+                "Mapped away dimension of inputs passed to vmap should be sharded the same. Got inconsistent axis "
+                f"specs: {specs[0]} vs {specs[1]}. Use jax.sharding.reshard on one of them."
+            )
+    return each[0] if each else None
 
 
 def _batch_refs(flat_fun: FlatFun, axis: AxisData, leaves, dims, positions: list[int]):
@@ -178,18 +195,18 @@ def _batch_refs(flat_fun: FlatFun, axis: AxisData, leaves, dims, positions: list
     outs, out_dims = batch_flat(with_refs, axis, values, dims)
     n = len(outs) - len(positions)
     for i, value, dim in zip(positions, outs[n:], out_dims[n:], strict=True):
-        write(leaves[i], batch_at(value, dim, dims[i], axis.size))
+        write(leaves[i], batch_at(value, dim, dims[i], axis))
     return outs[:n], out_dims[:n]
 
 
 def _placed(
-    fun: Callable, axis_name: Any, structure, i: int, out: Any, dim: int | None, wanted: int | None, size: int
+    fun: Callable, axis: AxisData, structure, i: int, out: Any, dim: int | None, wanted: int | None
 ) -> Any:
     """The i-th result with its batch axis where `out_axes` wants it."""
     if wanted is None:
         if dim is not None:
             places = tree.tree_flatten_with_path(tree.tree_unflatten(structure, range(structure.num_leaves)))[0]
-            named = "" if axis_name is None else f" (axis_name={axis_name})"
+            named = "" if axis.name is None else f" (axis_name={axis.name})"
             raise ValueError(
                 f"at vmap out_axes{tree.keystr(places[i][0])}, got axis spec None but output was batched on axis {dim}"
                 f": vmap has mapped output{named} but out_axes is None. What {callable_name(fun)} returned, of type "
@@ -202,4 +219,4 @@ def _placed(
             f"vmap out_axes: axis {wanted} is out of bounds for array of dimension {ndim}, which "
             f"{callable_name(fun)} returned"
         )
-    return batch_at(out, dim, wanted % ndim, size)
+    return batch_at(out, dim, wanted % ndim, axis)

@@ -70,7 +70,9 @@ def zeros(aval: ShapedArray) -> Any:
         return np.zeros(aval.shape, dtypes.float0)
     zero = scalar_of_type(0, aval)
     if aval.shape:
-        value = registry["broadcast_in_dim"].bind(zero, shape=aval.shape, broadcast_dimensions=(), sharding=None)
+        value = registry["broadcast_in_dim"].bind(
+            zero, shape=aval.shape, broadcast_dimensions=(), sharding=aval.said_sharding
+        )
     else:
         value = zero
     if aval.vma:

@@ -124,7 +124,7 @@ def around(names, name) -> tuple[tuple, tuple]:
 
 def batched(axis, x, d, target: int = 0):
     """`x` with its examples along axis `target`, equal copies if it is the same for all."""
-    return batch_at(x, d, target, axis.size)
+    return batch_at(x, d, target, axis)
 
 
 def reshape(x, shape):

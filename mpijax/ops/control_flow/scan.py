@@ -16,7 +16,7 @@ from mpijax.ops.control_flow import scan_rules, scan_transpose
 from mpijax.ops.control_flow.common import chosen, same_type, split
 from mpijax.ops.control_flow.kept import keep_in_scan
 from mpijax.ops.stacking import stack, unstack
-from mpijax.transforms.batching import batch_jaxpr, broadcast_dim, move_dim
+from mpijax.transforms.batching import batch_at, batch_jaxpr
 
 # Equations that a loop written out may have.
 WRITTEN_OUT = 256
@@ -24,12 +24,12 @@ WRITTEN_OUT = 256
 
 def stacked_aval(aval: ShapedArray, length: int) -> ShapedArray:
     """The type of `length` values of a type, along a new leading axis."""
-    return aval.update(shape=(length, *aval.shape))
+    return aval.with_axis(0, length)
 
 
 def slice_aval(aval: ShapedArray) -> ShapedArray:
     """The type of one slice along the leading axis."""
-    return aval.update(shape=aval.shape[1:])
+    return aval.without_axis(0)
 
 
 def _type_rule(*avals, jaxpr: ClosedJaxpr, length: int, num_consts: int, num_carry: int, **_):
@@ -104,7 +104,7 @@ def _batch(axis, args, dims, **params):
         carry = scan_rules.either(carry, batched[:num_carry])
     targets = [0] * (num_consts + num_carry) + [1] * len(xs)
     operands = [
-        x if not now else broadcast_dim(x, axis.size, target) if d is None else move_dim(x, d, target)
+        batch_at(x, d, target, axis) if now else x
         for x, d, now, target in zip(args, dims, flags, targets, strict=True)
     ]
     outs = scan_rules.bind(operands, params, body, num_consts, num_carry)

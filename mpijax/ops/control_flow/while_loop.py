@@ -207,7 +207,7 @@ def _batch(axis: AxisData, args, dims, *, cond_jaxpr, cond_nconsts, body_jaxpr, 
     place = 0 if differs else len(cond_jaxpr.out_avals[0].shape)
     carry_dims = [place if differs or b else None for b in batched]
     carry = [
-        x if to is None else batch_at(x, d, to, axis.size)
+        x if to is None else batch_at(x, d, to, axis)
         for x, d, to in zip(carry, start_dims, carry_dims, strict=True)
     ]
     cond_batch = batch_jaxpr_axes(cond_jaxpr, axis, (*cond_dims, *carry_dims), (0 if differs else None,))

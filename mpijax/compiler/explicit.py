@@ -1,0 +1,78 @@
+"""Layouts that types ask for: what is split over Explicit mesh axes lies so, whichever way it was computed.
+
+Over Auto axes of the same mesh values lie as the rules of `compiler.layouts` have it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpijax.compiler import partition
+from mpijax.core.lowering import Layout, Partitioned
+
+
+def as_typed(builder, eqn, outs: list, first: int, source) -> list:
+    """The results of an equation in the layouts of their types.
+
+    first: the number of nodes there were before the equation.
+    """
+    types = [v.aval.split for v in eqn.outvars]
+    said = next((s for s in (*types, *(v.aval.split for v in eqn.invars)) if s is not None), None)
+    if said is None or isinstance(eqn.primitive.lower, (Layout, Partitioned)):
+        return outs
+    devices = _devices(builder, said.mesh)
+    made = {id(v) for node in builder.graph.nodes[first:] for v in node.outputs}
+    return [
+        _moved(builder, out, devices, said.mesh, () if split is None else split.axes, id(out) in made, source)
+        for out, split in zip(outs, types, strict=True)
+    ]
+
+
+def resharded(builder, v, layout, devices: Any, source):
+    """A value laid out over Explicit axes as `layout` says, and over Auto ones as it is, unless they are named."""
+    if builder.meshes or builder.parent is not None:
+        return v
+    devices = devices or _devices(builder, layout.mesh)
+    return _moved(builder, v, devices, layout.mesh, layout.spec.split(v.aval.ndim), False, source)
+
+
+def _devices(builder, mesh) -> Any:
+    """The mesh of devices that `mesh` is without: that of values in the program, the one in context, or the first ones.
+    """
+    found = builder.devices.get(mesh)
+    if found is None:
+        from mpijax.spmd.mesh import current_mesh, make_mesh  # lies above
+
+        known = (getattr(x, "mesh", None) for x in (*builder.shards.values(), *builder.placed.values()))
+        meshes = [m for m in (*known, current_mesh()) if m is not None]
+        same = (m for m in meshes if m.abstract_mesh.shape_tuple == mesh.shape_tuple)
+        found = next(same, None) or make_mesh(mesh.axis_sizes, mesh.axis_names, mesh.axis_types)
+        builder.devices[mesh] = found
+    return found
+
+
+def _moved(builder, v, devices, mesh, axes, new: bool, source):
+    """A value whose array axes are split over `axes`, and over Auto axes of the mesh as it is."""
+    from mpijax.spmd.mesh import NamedSharding, PartitionSpec  # lies above
+
+    if v.scalar is not None:
+        return v
+    ndim = v.aval.ndim
+    held = builder.shards.get(id(v)) or builder.placed.get(id(v))
+    free = set(mesh.auto_axes) - {a for names in axes for a in names}
+    over = held.spec if held is not None and getattr(held, "mesh", None) == devices else PartitionSpec()
+    kept = [tuple(a for a in over.axes_of(d) if a in free) for d in range(ndim)]
+    whole = axes or ((),) * ndim
+    layout = NamedSharding(devices, PartitionSpec(*((*n, *k) for n, k in zip(whole, kept, strict=True))))
+    if held == layout:
+        return v
+    if new and held is not None and (
+        (held.keeps_whole and layout.keeps_whole) or held.is_equivalent_to(layout, ndim)
+    ):
+        table = builder.shards if id(v) in builder.shards else builder.placed
+        table[id(v)] = layout
+        return v
+    first = len(builder.graph.nodes)
+    out = partition.relaid(builder, v, layout, source)
+    made = new or any(out is o for node in builder.graph.nodes[first:] for o in node.outputs)
+    return partition.marked(builder, out, layout, made, source)

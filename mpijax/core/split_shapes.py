@@ -1,0 +1,236 @@
+"""Rules of `split_rules` for operations that move elements: shapes, slices, gathers and scatters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mpijax.core.errors import ShardingTypeError
+from mpijax.core.split import Axes, entries, entry, parts
+
+
+def _broadcast_in_dim(s: Any) -> Sequence[Axes]:
+    shape = s.results[0].shape
+    out: list[tuple] = [()] * len(shape)
+    for d, names in zip(s.params["broadcast_dimensions"], s.axes(), strict=True):
+        out[d] = names
+    return [tuple(out)]
+
+
+def _transpose(s: Any) -> Sequence[Axes]:
+    axes = s.axes()
+    return [tuple(axes[i] for i in s.params["permutation"])]
+
+
+def _squeeze(s: Any) -> Sequence[Axes]:
+    axes = s.axes()
+    gone = {d % len(axes) for d in s.params["dimensions"]}
+    return [tuple(names for d, names in enumerate(axes) if d not in gone)]
+
+
+def _concatenate(s: Any) -> Sequence[Axes]:
+    if len(set(s.all_axes())) > 1:
+        given = ", ".join(str(entries(a)) for a in s.all_axes())
+        raise s.refuse(
+            f"All operands should have the same sharding. Got shardings {given}. Bring them into one layout by "
+            "jax.sharding.reshard."
+        )
+    return [s.axes()]
+
+
+def _resized(s: Any, what: str) -> Sequence[Axes]:
+    """The operand's axes, for a result whose sizes may be others."""
+    [result], aval = s.results, s.types[0]
+    for n, own, names in zip(result.shape, aval.shape, s.axes(), strict=True):
+        count = parts(s.mesh, names)
+        if n != own and n % count:
+            raise ShardingTypeError(
+                f"{what} on sharded dims where out dim ({n}) is not divisible by mesh axes ({count}) with spec "
+                f"({entry(names)}) is not implemented. Got input type={aval.str_short()} and output "
+                f"shape={result.shape}. Make that axis whole by jax.sharding.reshard first."
+            )
+    return [s.axes()]
+
+
+def _dynamic_update_slice(s: Any) -> Sequence[Axes]:
+    if s.axes(0) != s.axes(1):
+        operand, update = (s.types[i].str_short(mesh_axis_types=True) for i in range(2))
+        raise ShardingTypeError(
+            "dynamic_update_slice operand sharding must be equal to update sharding, got operand sharding "
+            f"{operand} and update sharding {update}."
+        )
+    return [s.axes()]
+
+
+# ---------------------------------------------------------------- reshape
+
+
+def _reshape(s: Any) -> Sequence[Axes]:
+    """One axis may be cut into several or several merged into one, and axes of size 1 come and go."""
+    shape, new, axes = s.types[0].shape, s.results[0].shape, s.axes()
+    if not any(axes):
+        return [((),) * len(new)]
+    if [n for n in shape if n != 1] == [n for n in new if n != 1]:
+        kept = iter([names for n, names in zip(shape, axes, strict=True) if n != 1])
+        return [tuple(() if n == 1 else next(kept) for n in new)]
+    if s.params["dimensions"] is None:
+        cut = _groups(shape, new) if len(new) > len(shape) else None
+        if cut is not None:
+            return [_cut_axes(s, axes, cut)]
+        merged = _groups(new, shape) if len(new) < len(shape) else None
+        if merged is not None:
+            return [_merged_axes(s, axes, merged, new)]
+    raise _no_reshape(s)
+
+
+def _groups(few: Sequence[int], many: Sequence[int]) -> list[list[int]] | None:
+    """For each axis of `few` the sizes in `many` that make it up; None where more than one is cut, or it does not fit.
+    """
+    groups: list[list[int]] = []
+    j = 0
+    for n in few:
+        group = [many[j]] if j < len(many) else []
+        j += 1
+        if not group:
+            return None
+        while math.prod(group) != n and j < len(many):
+            group.append(many[j])
+            j += 1
+        groups.append(group)
+    groups[-1] += many[j:]
+    fits = all(math.prod(g) == n for g, n in zip(groups, few, strict=True))
+    return groups if fits and sum(len(g) > 1 for g in groups) <= 1 else None
+
+
+def _dealt(s: Any, names: tuple, sizes: Sequence[int]) -> list[tuple]:
+    """Mesh axes dealt out to the axes that an axis is cut into, each of which takes as many as fill it."""
+    left, out = list(names), []
+    for n in sizes:
+        mine = []
+        while n > 1 and left:
+            n, rest = divmod(n, s.mesh.shape[left[0]])
+            if rest:
+                raise _no_reshape(s)
+            mine.append(left.pop(0))
+        out.append(tuple(mine))
+    return out
+
+
+def _cut_axes(s: Any, axes: Axes, groups: list[list[int]]) -> Axes:
+    out: list[tuple] = []
+    for names, group in zip(axes, groups, strict=True):
+        out += [names] if len(group) == 1 else _dealt(s, names, group)
+    return tuple(out)
+
+
+def _merged_axes(s: Any, axes: Axes, groups: list[list[int]], new: Sequence[int]) -> Axes:
+    out: list[tuple] = []
+    given = iter(axes)
+    for n, group in zip(new, groups, strict=True):
+        mine = [next(given) for _ in group]
+        while len(mine) > 1 and not mine[-1]:
+            mine.pop()
+        if not all(mine) and any(mine):
+            raise _no_reshape(s)
+        out += _dealt(s, tuple(a for names in mine for a in names), [n]) if len(group) > 1 else mine
+    return tuple(out)
+
+
+def _no_reshape(s: Any) -> ShardingTypeError:
+    return ShardingTypeError(
+        "This reshape is not supported. Please specify the sharding of the output via the `out_sharding` argument of "
+        f"jax.lax.reshape. Got operand type: {s.types[0]}, new sizes: {tuple(s.results[0].shape)}"
+    )
+
+
+# ---------------------------------------------------------------- gather and scatter
+
+
+def _gather(s: Any) -> Sequence[Axes]:
+    """Axes of the operand that are taken whole, and those of the indices that run along, stay split."""
+    operand, indices = s.axes(0), list(s.axes(1))
+    numbers, sizes, shape = s.params["dimension_numbers"], s.params["slice_sizes"], s.types[0].shape
+    along = list(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
+    sliced = all(sizes[i] == shape[i] or not operand[i] for i in numbers.start_index_map)
+    agree = all(not operand[i] or not indices[j] or operand[i] == indices[j] for i, j in along)
+    queries = not any(names for j, names in enumerate(indices) if j not in numbers.start_indices_batching_dims)
+    if not (sliced and agree and queries):
+        raise ShardingTypeError(
+            "Use `.at[...].get(out_sharding=)` to provide output PartitionSpec for the gather indexing as out sharding "
+            "could not be resolved unambiguously (or would require collectives on inputs). Got "
+            f"operand={s.types[0]!r}, indices={s.types[1]!r}"
+        )
+    for i, j in along:
+        indices[j] = indices[j] or operand[i]
+    gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    window = iter([names for i, names in enumerate(operand) if i not in gone])
+    batch = iter(indices)
+    return [tuple(next(window if d in numbers.offset_dims else batch) for d in range(s.results[0].ndim))]
+
+
+def _scatter(s: Any) -> Sequence[Axes]:
+    """Axes of the operand that updates cover whole stay split, if the updates are split alike."""
+    operand, indices, updates = list(s.axes(0)), s.axes(1), s.axes(2)
+    n = s.params["dimension_numbers"]
+    batch_of_updates = [d for d in range(len(updates)) if d not in n.update_window_dims]
+    pairs = zip(n.operand_batching_dims, n.scatter_indices_batching_dims, strict=True)
+    along = [(i, j, batch_of_updates[j]) for i, j in pairs]
+    window = [i for i in range(len(operand)) if i not in n.inserted_window_dims and i not in n.operand_batching_dims]
+    windows = list(zip(n.update_window_dims, window, strict=True))
+    shape, new = s.types[0].shape, s.types[2].shape
+    fits = (
+        all(len({a for a in (operand[i], indices[j], updates[k]) if a}) < 2 for i, j, k in along)
+        and all(updates[u] == operand[o] and (new[u] == shape[o] or not operand[o]) for u, o in windows)
+        and not any(operand[i] for i in n.inserted_window_dims)
+        and not any(updates[k] for k in batch_of_updates if k not in {k for *_, k in along})
+        and not any(names for j, names in enumerate(indices) if j not in n.scatter_indices_batching_dims)
+    )
+    if not fits:
+        raise ShardingTypeError(
+            "Use `.at[...].set/add/mul/...(out_sharding=)` to provide output PartitionSpec for the scatter update as "
+            "out sharding could not be resolved unambiguously (or would require collectives on inputs). Got "
+            f"operand={s.types[0]!r}, indices={s.types[1]!r}, updates={s.types[2]!r}"
+        )
+    for i, j, k in along:
+        operand[i] = operand[i] or indices[j] or updates[k]
+    return [tuple(operand)]
+
+
+def _same(s: Any) -> Sequence[Axes]:
+    return [s.axes()] * len(s.results)
+
+
+def _leading(s: Any) -> Sequence[Axes]:
+    """The result has the operand's axes first, or some of them."""
+    axes = s.axes()
+    return [(*axes, *((),) * a.ndim)[: a.ndim] for a in s.results]
+
+
+def _fold_in(s: Any) -> Sequence[Axes]:
+    axes = s.axes(0) if any(s.axes(0)) else s.axes(1)
+    return [(*axes, *((),) * a.ndim)[: a.ndim] for a in s.results]
+
+
+_SCATTERS = ("scatter", "scatter-add", "scatter-max", "scatter-min", "scatter-mul", "scatter-sub")
+_KEYS = ("random_bits", "random_seed", "random_split", "random_unwrap", "random_wrap")
+
+STRUCTURAL: dict[str, Callable[[Any], Sequence[Axes]]] = {
+    "broadcast_in_dim": _broadcast_in_dim,
+    "concatenate": _concatenate,
+    "copy": _same,
+    "dynamic_slice": lambda s: _resized(s, "dynamic_slice"),
+    "dynamic_update_slice": _dynamic_update_slice,
+    "gather": _gather,
+    "iota": lambda s: [((),) * a.ndim for a in s.results],
+    "pad": lambda s: _resized(s, "padding"),
+    "pvary": _same,
+    "random_fold_in": _fold_in,
+    "reshape": _reshape,
+    "rev": _same,
+    "slice": lambda s: _resized(s, "slicing"),
+    "squeeze": _squeeze,
+    "transpose": _transpose,
+    **dict.fromkeys(_SCATTERS, _scatter),
+    **dict.fromkeys(_KEYS, _leading),
+}

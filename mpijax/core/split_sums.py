@@ -1,0 +1,117 @@
+"""Which results are sums that are yet to be taken over mesh axes (unreduced), and whose cotangents are (reduced).
+
+Operations that are linear in such a sum may be done before it is taken; others need `reshard` first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpijax.core.avals import NO_AXES, ShapedArray
+from mpijax.core.errors import ShardingTypeError
+from mpijax.core.lowering import Elementwise, Structural
+
+_LINEAR = frozenset(
+    "convert_element_type copy mul neg reduce_sum real imag name optimization_barrier split stack unstack".split()
+)
+
+
+def sums_of(s: Any) -> tuple[frozenset, frozenset]:
+    """The axes over which the results of an operation are unreduced and reduced.
+
+    Raises ShardingTypeError for operands that do not go together, NotImplementedError for an operation that takes none.
+    """
+    splits = [a.split for a in s.types if a.split is not None]
+    if not any(x.unreduced or x.reduced for x in splits):
+        return NO_AXES, NO_AXES
+    if s.name == "dot_general":
+        return _of_product(s), NO_AXES
+    if s.name in ("add", "sub", "add_any"):
+        return _of_sum(s), _reduced(s)
+    if s.name == "mul":
+        return _of_bilinear(s)
+    unreduced = {unreduced_axes(a) for a in s.types}
+    if unreduced == {NO_AXES} and isinstance(s.primitive.lower, (Elementwise, Structural)):
+        return NO_AXES, _reduced(s)
+    if s.name in _LINEAR or isinstance(s.primitive.lower, Structural):
+        if len(unreduced) > 1:
+            raise ShardingTypeError(
+                f"All operands of {s.name} should be unreduced along the same mesh axes. Got {_given(s)}"
+            )
+        return unreduced.pop(), _reduced(s)
+    raise NotImplementedError(
+        f"unreduced/reduced rule for {s.name} is not implemented, for {_given(s)}. Take the sum first, by "
+        "jax.sharding.reshard."
+    )
+
+
+def unreduced_axes(aval: ShapedArray) -> frozenset:
+    return NO_AXES if aval.split is None else aval.split.unreduced
+
+
+def reduced_axes(aval: ShapedArray) -> frozenset:
+    return NO_AXES if aval.split is None else aval.split.reduced
+
+
+def _given(s: Any) -> str:
+    return ", ".join(a.str_short() for a in s.types)
+
+
+def _reduced(s: Any) -> frozenset:
+    said = {r for a in s.types if (r := reduced_axes(a))}
+    if len(said) > 1:
+        raise ShardingTypeError(f"All inputs should be reduced across the same mesh axes. Got specs: {said}")
+    reduced = next(iter(said), NO_AXES)
+    for a in s.types if reduced else ():
+        split = NO_AXES if a.split is None else frozenset(n for names in a.split.axes for n in names)
+        if split & reduced:
+            raise ShardingTypeError(
+                "Inputs cannot be sharded/varying on the same axes that another input is reduced on. Reshard the input "
+                "which is reduced to be sharded on the mesh axes it is reduced on via `jax.sharding.reshard(inp, "
+                f"jax.P(...))`. Got input type: {a} and reduced spec: {reduced}"
+            )
+        if reduced - reduced_axes(a) - unreduced_axes(a):
+            raise ShardingTypeError(
+                "Inputs cannot be replicated on the same axes that another input is reduced on. Got input type: "
+                f"{a} and reduced spec: {reduced}"
+            )
+    return reduced
+
+
+def _of_sum(s: Any) -> frozenset:
+    left, right = map(unreduced_axes, s.types)
+    if left and right and left != right:
+        raise ShardingTypeError(
+            f"lhs and rhs to `{s.name}` must be unreduced along the same mesh axes. Got lhs={left}, rhs={right}"
+        )
+    if bool(left) != bool(right):
+        one, other = ("lhs", "rhs") if left else ("rhs", "lhs")
+        raise ShardingTypeError(
+            f"{one} is unreduced while {other} is not. `{s.name}` operation does not allow this because there will be "
+            f"implicit communication. Please reduce {one} via `reshard` before calling `{s.name}`. Got {_given(s)}"
+        )
+    return left
+
+
+def _of_bilinear(s: Any) -> tuple[frozenset, frozenset]:
+    left, right = map(unreduced_axes, s.types)
+    if left and right:
+        raise ShardingTypeError(
+            f"lhs and rhs to `mul` cannot be unreduced since mul is bilinear. Got lhs={left}, rhs={right}"
+        )
+    if not (left or right):
+        return NO_AXES, _reduced(s)
+    other = s.types[1] if left else s.types[0]
+    if reduced_axes(other) != (left or right):
+        one, two = ("RHS", "LHS") if left else ("LHS", "RHS")
+        raise ShardingTypeError(
+            f"{one} should be reduced along the same axes {two} is unreduced on. Got lhs={s.types[0]} and "
+            f"rhs={s.types[1]}"
+        )
+    return left or right, NO_AXES
+
+
+def _of_product(s: Any) -> frozenset:
+    if any(map(unreduced_axes, s.types)):
+        raise ShardingTypeError(f"lhs or rhs passed to dot_general cannot be unreduced. Got {_given(s)}")
+    return NO_AXES

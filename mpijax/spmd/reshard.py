@@ -1,0 +1,114 @@
+"""`reshard`: a value in another layout over devices; over Explicit mesh axes its type says so.
+
+A layout changes no value. Its transpose brings the cotangent into the layout of the operand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpijax.core import tree
+from mpijax.core.lowering import Layout
+from mpijax.core.primitive import Primitive
+from mpijax.core.split import of_sharding
+from mpijax.core.trace import typeof
+from mpijax.core.tree_prefix import flatten_axes
+from mpijax.spmd.abstract_mesh import AbstractMesh, context_mesh
+from mpijax.spmd.constraints import (
+    check_explicit,
+    check_fits,
+    check_not_mapped,
+    constrain,
+    mesh_types,
+    named_sharding,
+)
+from mpijax.spmd.mesh import Mesh, NamedSharding, PartitionSpec
+from mpijax.transforms.zeros import Zero
+
+
+def reshard(xs: Any, out_shardings: Any) -> Any:
+    """`xs` (a pytree) in another layout; ValueError where an axis does not divide evenly. May communicate.
+
+    out_shardings: a prefix pytree of NamedShardings, or PartitionSpecs over the mesh in context.
+
+    >>> mesh = mpijax.make_mesh((1,), ("x",))
+    >>> mpijax.reshard(jnp.arange(3), mpijax.NamedSharding(mesh, mpijax.P("x"))).sharding.spec
+    P('x',)
+    """
+    leaves, structure = tree.tree_flatten(xs)
+    flat = flatten_axes("reshard out_shardings", structure, out_shardings)
+    out = []
+    for leaf, given in zip(leaves, flat, strict=True):
+        layout = named_sharding(given, "shardings", "reshard", leaf)
+        if layout is not None:
+            check_not_mapped(layout, "reshard")
+            check_fits(layout, typeof(leaf), "One of reshard arguments")
+            check_explicit(layout, mesh_types(layout.mesh), "reshard")
+        out.append(leaf if layout is None else lay_out(leaf, layout))
+    return tree.tree_unflatten(structure, out)
+
+
+def lay_out(x: Any, layout: NamedSharding) -> Any:
+    """One array in a layout, which its type says where axes of the mesh are of type Explicit."""
+    mesh = mesh_types(layout.mesh)
+    if not mesh.is_explicit:
+        return constrain(x, layout)
+    return _bind(x, NamedSharding(mesh, layout.spec.padded(typeof(x).ndim)), layout.mesh)
+
+
+def cast(x: Any, mesh: AbstractMesh) -> Any:
+    """A value as it lies, with the type it has where the axes of its mesh are of the types that `mesh` says."""
+    try:
+        aval = typeof(x)
+    except TypeError:
+        return x
+    if aval.split is None or aval.split.mesh == mesh:
+        return x
+    kept = [tuple(a for a in names if a in mesh.explicit_axes) for names in aval.split.axes]
+    return _bind(x, NamedSharding(mesh, PartitionSpec(*kept)), None)
+
+
+def _bind(x: Any, layout: NamedSharding, devices: Any) -> Any:
+    concrete = devices if isinstance(devices, Mesh) else context_mesh()
+    return reshard_p.bind(x, dst_sharding=layout, concrete_mesh=concrete)
+
+
+# ---------------------------------------------------------------- the primitive
+
+
+def _type_rule(x, *, dst_sharding, concrete_mesh):
+    return x.update(split=of_sharding(dst_sharding, x.ndim))
+
+
+def _jvp(primals, tangents, **params):
+    [x], [t] = primals, tangents
+    out = reshard_p.bind(x, **params)
+    return out, Zero.of_primal(out) if type(t) is Zero else reshard_p.bind(t, **params)
+
+
+def _transpose(ct, x, *, dst_sharding, concrete_mesh):
+    if type(ct) is Zero:
+        return [Zero(x.aval)]
+    return [reshard_p.bind(ct, dst_sharding=x.aval.to_cotangent_aval().sharding, concrete_mesh=concrete_mesh)]
+
+
+def _batch(axis, args, dims, *, dst_sharding, concrete_mesh):
+    """The axis of the examples lies as their types say."""
+    [x], [d] = args, dims
+    if d is not None:
+        parts = list(dst_sharding.spec.partitions)
+        parts.insert(d, axis.spmd or (axis.split.axes[0] if axis.split is not None else None))
+        dst_sharding = dst_sharding.update(spec=dst_sharding.spec.update(parts))
+    return reshard_p.bind(x, dst_sharding=dst_sharding, concrete_mesh=concrete_mesh), d
+
+
+reshard_p = Primitive(
+    "reshard",
+    type_rule=_type_rule,
+    reference=lambda x, **_: x,
+    lower=Layout("dst_sharding", "reshard"),
+    jvp=_jvp,
+    transpose=_transpose,
+    batch=_batch,
+    pretty=lambda eqn, names: [],
+)
