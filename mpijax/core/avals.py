@@ -287,8 +287,10 @@ class ShapeDtypeStruct:
 
     @classmethod
     def of_aval(cls, aval: ShapedArray) -> ShapeDtypeStruct:
-        """That of values of a type."""
-        return cls(aval.shape, aval.dtype, sharding=aval.said_sharding, weak_type=aval.weak_type)
+        """That of values of a type, with its layout where a mesh with axes of type Explicit is in context."""
+        sharding = aval.sharding if ShapedArray.any_split else None
+        said = sharding if sharding is not None and sharding.mesh.is_explicit else None
+        return cls(aval.shape, aval.dtype, sharding=said, weak_type=aval.weak_type)
 
     @classmethod
     def like(cls, x: Any) -> ShapeDtypeStruct:

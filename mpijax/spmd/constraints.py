@@ -13,6 +13,7 @@ from mpijax.core import tree
 from mpijax.core.avals import NO_AXES
 from mpijax.core.lowering import Layout
 from mpijax.core.primitive import Primitive
+from mpijax.core.split import of_sharding
 from mpijax.core.trace import state, typeof
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.spmd.abstract_mesh import context_mesh, get_abstract_mesh
@@ -56,17 +57,22 @@ def named_sharding(layout: Any, what: str, name: str, of: Any = None) -> NamedSh
 def _over_devices(layout: NamedSharding, what: str, name: str, of: Any) -> NamedSharding:
     if layout.mesh.empty:
         raise ValueError(f"One of {what} leaf specifications got an empty NamedSharding, which is not allowed: {layout}")
-    context = get_abstract_mesh()
-    if layout.mesh.is_explicit and (of is not None or context.shape_tuple == layout.mesh.shape_tuple):
-        return layout  # types say which layout it is; devices are found where the program is compiled
     meshes = (context_mesh(), getattr(getattr(of, "_sharding", None), "mesh", None))
     for mesh in meshes:
         if mesh is not None and mesh.abstract_mesh.shape_tuple == layout.mesh.shape_tuple:
             return NamedSharding(mesh, layout.spec)
+    context = get_abstract_mesh()
+    if layout.mesh.is_explicit and (context.shape_tuple == layout.mesh.shape_tuple or _is_typed(of, layout.mesh)):
+        return layout  # types say what it is; devices are found where the program is compiled
     raise ValueError(
         f"{name}: {what} got {layout}, whose mesh has axes and no devices, and neither the mesh in context "
         f"({meshes[0]}) nor that of the array has these axes. Enter `jax.set_mesh(mesh)`, or give a layout over a Mesh."
     )
+
+
+def _is_typed(x: Any, mesh: Any) -> bool:
+    split = None if x is None else typeof(x).split
+    return split is not None and split.mesh == mesh
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
@@ -176,6 +182,11 @@ def check_fits(layout: NamedSharding, aval, what: str, strict: bool = True) -> N
 # ---------------------------------------------------------------- the primitive
 
 
+def _type_rule(x, *, sharding: NamedSharding, **_):
+    """Of a value that is split over Explicit axes of the same mesh, the layout says everything."""
+    return x if x.split is None else x.update(split=of_sharding(sharding.update(mesh=x.split.mesh), x.ndim))
+
+
 def _transpose(ct, x, **params):
     return [Zero(x.aval) if type(ct) is Zero else sharding_constraint_p.bind(ct, **params)]
 
@@ -211,7 +222,7 @@ def _pretty(eqn, _names):
 
 sharding_constraint_p = Primitive(
     "sharding_constraint",
-    type_rule=lambda x, **_: x,
+    type_rule=_type_rule,
     reference=lambda x, **_: x,
     lower=Layout("sharding"),
     jvp=_jvp,

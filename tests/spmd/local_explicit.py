@@ -1,0 +1,210 @@
+"""Types that say how values are split over Explicit mesh axes, over four devices of one process, beside the real JAX.
+Run by test_local_devices.py."""
+
+from __future__ import annotations
+
+import jax as real
+import numpy as np
+import pytest
+
+import mpijax as ours
+from mpijax.core.errors import ShardingTypeError
+
+X = np.random.default_rng(3).normal(size=(8, 2)).astype(np.float32)
+W = np.random.default_rng(4).normal(size=(2, 4)).astype(np.float32)
+
+
+class System:
+    """One of the two systems, with the names that programs use."""
+
+    def __init__(self, jax):
+        self.jax, self.jnp, self.lax, self.P, self.sharding = jax, jax.numpy, jax.lax, jax.P, jax.sharding
+        kinds = jax.sharding.AxisType
+        devices = np.array(jax.devices()[:4], dtype=object).reshape(2, 2)
+        self.mesh = jax.sharding.Mesh(devices, ("x", "y"), axis_types=(kinds.Explicit,) * 2)
+        self.mixed = jax.sharding.Mesh(devices, ("x", "y"), axis_types=(kinds.Explicit, kinds.Auto))
+
+    def put(self, x, *spec):
+        return self.jax.device_put(x, self.P(*spec))
+
+    def types(self, *values):
+        return [self.jax.typeof(v).str_short(True) for v in self.jax.tree.leaves(values)]
+
+
+OURS, REAL = System(ours), System(real)
+
+
+def outcome(s, f):
+    """What a program gives: types, layouts and values of its results, or the class of its error."""
+    with s.jax.set_mesh(s.mesh):
+        try:
+            outs = s.jax.tree.leaves(f(s))
+        except Exception as error:
+            return type(error).__name__
+        return [(s.jax.typeof(o).str_short(True), str(o.sharding.spec), np.asarray(o)) for o in outs]
+
+
+def agree(f):
+    mine, theirs = outcome(OURS, f), outcome(REAL, f)
+    if isinstance(theirs, str) or isinstance(mine, str):
+        assert mine == theirs
+        return
+    for (t, spec, value), (want_t, want_spec, want) in zip(mine, theirs, strict=True):
+        assert (t, spec) == (want_t, want_spec)
+        np.testing.assert_allclose(value, want, rtol=2e-5, atol=2e-5)
+
+
+def of_x(f, *spec):
+    """A program of one array, split over `x` by its rows unless said otherwise."""
+    return lambda s: f(s, s.put(X, *(spec or ("x", None))))
+
+
+def over_both(f):
+    return lambda s: f(s, s.put(X, "x", None), s.put(W, None, "y"))
+
+
+def loss(s):
+    return lambda x, w: s.jnp.sum(s.jnp.tanh(x @ w) ** 2)
+
+
+PROGRAMS = {
+    "put": of_x(lambda s, x: x),
+    "elementwise": of_x(lambda s, x: [x + 1, s.jnp.sin(x) * x, x > 0, x + s.jnp.ones(2), s.jnp.where(x > 0, x, 0.0)]),
+    "broadcast": of_x(lambda s, x: [x[:, None], x[:, :, None] * s.jnp.ones((1, 1, 3)), s.jnp.broadcast_to(x, (3, 8, 2))]),
+    "reductions": of_x(lambda s, x: [x.sum(), x.sum(0), x.sum(1), x.max(1), x.mean(), s.jnp.argmax(x, axis=1)]),
+    "products": over_both(lambda s, x, w: [x @ w, x @ s.jnp.ones((2, 3)), s.jnp.einsum("ij,jk->ki", x, w)]),
+    "asked": of_x(lambda s, x: [
+        s.jnp.dot(x.T, x, out_sharding=s.P("y")), s.jnp.einsum("ij,ik->jk", x, x, out_sharding=s.P()),
+        s.jnp.matmul(x.T, x, out_sharding=s.P(None, "x")), s.jnp.zeros((4, 2), out_sharding=s.P("x")),
+        s.jnp.full((4,), 3, out_sharding=s.P("y")), s.jnp.reshape(x, (4, 4), out_sharding=s.P("x")),
+        x.at[np.array([0, 3])].get(out_sharding=s.P("x")), s.jnp.arange(4, out_sharding=s.P("x")),
+    ]),
+    "moves": of_x(lambda s, x: [x.T, x.reshape(16), x.reshape(2, 4, 2), s.jnp.squeeze(x[None], 0), s.lax.rev(x, (1,))]),
+    "joined": of_x(lambda s, x: [s.jnp.concatenate([x, x]), s.jnp.concatenate([x, x], 1), s.jnp.stack([x, x], 1)]),
+    "parts": of_x(lambda s, x: [x[:, 0], x[:, 1:], s.lax.slice(x, (0, 0), (4, 2)), s.jnp.pad(x, ((0, 0), (1, 1)))]),
+    "reshard": of_x(lambda s, x: [
+        s.jax.reshard(x, s.P()), s.jax.reshard(x, s.P(None, "x")), s.jax.reshard(x, s.P(("x", "y"), None)),
+    ]),
+    "jit": over_both(lambda s, x, w: s.jax.jit(lambda x, w: (x @ w, s.jax.nn.softmax(x), x.sum(0)))(x, w)),
+    "gradients": over_both(lambda s, x, w: s.jax.grad(loss(s), (0, 1))(x, w)),
+    "compiled gradients": over_both(lambda s, x, w: s.jax.jit(s.jax.grad(loss(s), (0, 1)))(x, w)),
+    "contracted gradients": lambda s: s.jax.grad(loss(s), (0, 1))(s.put(X, "x"), s.jnp.asarray(W)),
+    "tangents": of_x(lambda s, x: s.jax.jvp(s.jnp.sin, (x,), (x,))),
+    "checkpoint": of_x(lambda s, x: s.jax.grad(lambda x: s.jax.checkpoint(s.jnp.sin)(x).sum())(x)),
+    "vmap": of_x(lambda s, x: [s.jax.vmap(lambda a: a * 2 + a.sum())(x), s.jax.vmap(s.jnp.sum, 1)(x)]),
+    "scan": of_x(lambda s, x: s.lax.scan(lambda c, a: (c * a, a + 1), s.jnp.ones(8, out_sharding=s.P("x")), x.T)),
+    "scan's gradient": of_x(lambda s, x: s.jax.grad(
+        lambda x: s.lax.scan(lambda c, a: (c * a, a), s.jnp.ones(8, out_sharding=s.P("x")), x.T)[0].sum())(x)),
+    "branches": of_x(lambda s, x: s.lax.cond(x.sum() > 0, lambda x: 2 * x, lambda x: -x, x)),
+    "loop": of_x(lambda s, x: s.lax.fori_loop(0, 3, lambda i, c: c * 0.5 + 1, x)),
+    "auto": of_x(lambda s, x: s.sharding.auto_axes(lambda a: (a.T @ a, a), out_sharding=(s.P("x"), s.P("x")))(x)),
+    "body": of_x(lambda s, x: s.jax.shard_map(lambda a: a * 2, in_specs=s.P("x"), out_specs=s.P("x"))(x)),
+    "like": of_x(lambda s, x: [s.jnp.zeros_like(x), s.jnp.full_like(x, 2)]),
+    "casts": of_x(lambda s, x: [x.astype("int32"), s.lax.bitcast_convert_type(x, "int32"), s.jnp.round(x)]),
+    "sort": of_x(lambda s, x: [s.jnp.sort(x, axis=1), s.jnp.cumsum(x, axis=1), s.lax.top_k(x, 1)]),
+    "matrices": lambda s: s.jnp.linalg.inv(s.put(np.stack([np.eye(3, dtype=np.float32)] * 4), "x")),
+    "samples": lambda s: s.jax.random.normal(s.jax.random.key(0), (8,), out_sharding=s.P("x")),
+    "constraint": of_x(lambda s, x: s.lax.with_sharding_constraint(x, s.P("x"))),
+    "tuples of axes": of_x(lambda s, x: [x * 2, x.sum(1), x.reshape(2, 4, 2)], ("x", "y")),
+    "split": of_x(lambda s, x: s.jnp.split(x, 2, axis=1)),
+}  # fmt: skip
+
+ERRORS = {
+    "operands": of_x(lambda s, x: x + s.jax.reshard(x, s.P("y"))),
+    "contracted": of_x(lambda s, x: x.T @ x),
+    "twice": lambda s: s.put(X, "x", None) @ s.put(W, None, "x"),
+    "reshape": of_x(lambda s, x: x.reshape(4, 4)),
+    "an element": of_x(lambda s, x: x[0]),
+    "gather": of_x(lambda s, x: x[np.array([0, 1])]),
+    "scatter": of_x(lambda s, x: x.at[np.array([0, 1])].set(1.0)),
+    "sort": of_x(lambda s, x: s.jnp.sort(x, axis=0)),
+    "cumsum": of_x(lambda s, x: s.jnp.cumsum(x, axis=0)),
+    "concatenate": of_x(lambda s, x: s.jnp.concatenate([x, s.jnp.ones((8, 2))])),
+    "scan": of_x(lambda s, x: s.lax.scan(lambda c, a: (c, a), 0.0, x)),
+    "carry": of_x(lambda s, x: s.lax.fori_loop(0, 3, lambda i, c: s.jax.reshard(c, s.P()), x)),
+    "branches": of_x(lambda s, x: s.lax.cond(True, lambda x: x, lambda x: s.jax.reshard(x, s.P()), x)),
+    "constraint": of_x(lambda s, x: s.lax.with_sharding_constraint(x, s.P("y"))),
+    "vmap": of_x(lambda s, x: s.jax.vmap(lambda a, b: a + b)(x, s.jnp.ones((8, 2)))),
+    "a value from outside": of_x(lambda s, x: s.sharding.auto_axes(lambda a: a + x, out_sharding=s.P())(x)),
+    "odd": lambda s: s.put(np.ones(5, np.float32), "x"),
+    "an unknown axis": of_x(lambda s, x: s.jax.reshard(x, s.P("z"))),
+    "matrices": lambda s: s.jnp.linalg.inv(s.put(np.eye(4, dtype=np.float32), "x")),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_types_layouts_and_values(name):
+    agree(PROGRAMS[name])
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors(name):
+    theirs = outcome(REAL, ERRORS[name])
+    assert isinstance(theirs, str) and outcome(OURS, ERRORS[name]) == theirs
+
+
+TEXTS = {
+    "product": over_both(lambda s, x, w: s.jax.make_jaxpr(loss(s))(x, w)),
+    "reshard": of_x(lambda s, x: s.jax.make_jaxpr(lambda x: s.jax.reshard(x, s.P(None, "x")) + 1)(x)),
+    "vmap": of_x(lambda s, x: s.jax.make_jaxpr(s.jax.vmap(lambda a: a * 2 + a.sum()))(x)),
+    "filled": lambda s: s.jax.make_jaxpr(lambda: s.jnp.zeros((8, 2), out_sharding=s.P("x")))(),
+    "auto": of_x(lambda s, x: s.jax.make_jaxpr(s.sharding.auto_axes(lambda a: a.T @ a, out_sharding=s.P("x")))(x)),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_jaxprs(name):
+    def text(s):
+        with s.jax.set_mesh(s.mesh):
+            return str(TEXTS[name](s))
+
+    assert text(OURS) == text(REAL)
+
+
+def test_axes_of_both_types():
+    def seen(s):
+        with s.jax.set_mesh(s.mixed):
+            x = s.put(X, "x", "y")
+            outs = [x, x + 1, x.sum(1), s.jax.jit(lambda x: x.T)(x)]
+            free = s.lax.with_sharding_constraint(x, s.P("y"))
+            return [(s.jax.typeof(o).str_short(True), str(o.sharding.spec)) for o in outs], s.types(free)
+
+    assert seen(OURS) == seen(REAL)
+
+
+def test_traced_without_devices():
+    def seen(s):
+        mesh = s.sharding.AbstractMesh((4,), ("x",), (s.sharding.AxisType.Explicit,))
+        with s.sharding.use_abstract_mesh(mesh):
+            struct = s.jax.ShapeDtypeStruct((8, 2), np.float32, sharding=s.sharding.NamedSharding(mesh, s.P("x")))
+            out = s.jax.eval_shape(lambda x: (x.T, x.sum(1)), struct)
+            return [(o.shape, str(o.sharding.spec)) for o in out], s.types(*out)
+
+    assert seen(OURS) == seen(REAL)
+
+
+def test_layouts_without_a_mesh_in_context():
+    def seen(s):
+        x = s.jax.device_put(X, s.sharding.NamedSharding(s.mesh, s.P("x")))
+        outs = [x * 2, s.jax.jit(lambda x: x.sum(0))(x)]
+        return [(s.jax.typeof(o).str_short(True), str(o.sharding.spec)) for o in outs]
+
+    assert seen(OURS) == seen(REAL)
+
+
+def test_sums_that_are_yet_to_be_taken():
+    def seen(s):
+        with s.jax.set_mesh(s.mesh):
+            x = s.put(X, "x")
+            out = s.jnp.dot(x.T, x, out_sharding=s.P(unreduced={"x"}))
+            total = s.jax.reshard(out + out, s.P())
+            return s.types(out, total), np.asarray(total), str(s.P("y", unreduced={"x"}))
+
+    mine, theirs = seen(OURS), seen(REAL)
+    assert (mine[0], mine[2]) == (theirs[0], theirs[2])
+    np.testing.assert_allclose(mine[1], theirs[1], rtol=1e-5)
+
+
+def test_an_error_says_what_to_do():
+    with ours.set_mesh(OURS.mesh), pytest.raises(ShardingTypeError, match=r"Contracting dimensions.*`out_sharding`"):
+        ERRORS["contracted"](OURS)
