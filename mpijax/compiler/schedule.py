@@ -32,6 +32,8 @@ TOO_SHORT = 3
 TOO_SHORT_SUM = 24
 # What a position that is visited once a row counts beside those visited for every element.
 ONCE_A_ROW = 1 / 16
+# What an operand of fewer axes counts beside one that has all: it is read anew in few of the turns.
+SHARED = 0.25
 # Reductions shorter than this run serially inside the vectorized kept axis.
 SERIAL_BELOW = 96
 
@@ -218,8 +220,11 @@ class Schedule:
         for v in candidates:
             scores[id(v)] = 0.0
         often = self.kernel.positions_inside()
+        everywhere = {p.key for p in self.kernel.positions() if {id(v) for v in candidates} <= loop_vars(p)}
         for position in self.kernel.positions():
             weight = 1.0 if not often or position.key in often else ONCE_A_ROW
+            if often & everywhere and position.key not in everywhere:
+                weight *= SHARED
             for atom, c in position.terms:
                 if type(atom) is LoopVar and id(atom) in scores:
                     scores[id(atom)] += weight * (1.0 if abs(c) == 1 else -0.25)
