@@ -12,6 +12,9 @@ from mpijax.compiler.index import row_major
 # Products with fewer multiplications than this are loop nests, which fuse with their surroundings.
 SMALL = 20_000
 
+# Products with so few rows or columns are loop nests too, if these read what they need in order.
+THIN = 3
+
 BLAS_TYPES = {np.dtype(t) for t in ("f4", "f8", "c8", "c16")}
 
 
@@ -59,7 +62,15 @@ def use_blas(node: Any) -> bool:
     dtypes = {v.element for v in (*node.inputs, *node.outputs)}
     if len(dtypes) != 1 or not dtypes <= BLAS_TYPES:
         return False
-    return m * n * k >= SMALL and min(m, n) > 1 and k > 1
+    return m * n * k >= SMALL and min(m, n) > (THIN if _is_read_in_order(node, m, n) else 1) and k > 1
+
+
+def _is_read_in_order(node: Any, m: int, n: int) -> bool:
+    """Whether a loop nest reads both operands of a product along their rows, of which the smaller one has few."""
+    d = dims_of(node)
+    sides = [(d.lhs_contract, node.inputs[0]), (d.rhs_contract, node.inputs[1])]
+    (thin, small), (contracted, large) = sides if m <= n else sides[::-1]
+    return len(small.shape) - 1 in thin or len(large.shape) - 1 not in contracted
 
 
 @dataclass
