@@ -65,7 +65,7 @@ class PartitionSpec:
         for p in parts:
             if not (p is None or isinstance(p, (str, tuple, list)) or hasattr(p, "__hash__")):
                 raise TypeError(f"PartitionSpec entries are None, axis names or tuples of them; got {p!r}")
-        self._parts = tuple(entry(tuple(p)) if isinstance(p, (tuple, list)) else p for p in parts)
+        self._parts = tuple(map(_canonical, parts))
         for name, axes in (("unreduced", unreduced), ("reduced", reduced)):
             if not isinstance(axes, (set, frozenset)):
                 raise TypeError(
@@ -92,6 +92,14 @@ class PartitionSpec:
     def partitions(self) -> tuple:
         """The entries for the array axes."""
         return self._parts
+
+    def index(self, part: Any) -> int:
+        """The array axis with that entry. Raises ValueError where there is none."""
+        return self._parts.index(_canonical(part))
+
+    def count(self, part: Any) -> int:
+        """The number of array axes with that entry."""
+        return self._parts.count(_canonical(part))
 
     def __iter__(self):
         return iter(self._parts)
@@ -171,6 +179,10 @@ class PartitionSpec:
     def all_axes(self) -> tuple:
         """Every mesh axis that an array axis is split over, in order."""
         return tuple(a for d in range(len(self._parts)) for a in self.axes_of(d))
+
+
+def _canonical(part: Any) -> Any:
+    return entry(tuple(part)) if isinstance(part, (tuple, list)) else part
 
 
 def _spec(parts, unreduced, reduced) -> PartitionSpec:

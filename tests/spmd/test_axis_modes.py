@@ -182,3 +182,15 @@ def test_the_layout_that_a_type_says_is_one_that_results_take():
 def test_a_mesh_without_devices_holds_no_array(use, axes, message):
     with pytest.raises(ValueError, match=message):
         use(jax.NamedSharding(AbstractMesh((1,) * len(axes), axes), jax.P()))
+
+
+@pytest.mark.parametrize("J", [OURS, THEIRS], ids=["ours", "jax"])
+def test_a_partition_spec_is_a_sequence_of_entries(J):
+    spec = J.P("x", ("y",), ("a", "b"), None, None)
+    assert spec.partitions == ("x", "y", ("a", "b"), None, None)
+    assert spec.index(("y",)) == 1 and spec.index(("a", "b")) == 2
+    assert spec.count(None) == 2 and spec.count("z") == 0
+    assert ("z",) + J.P("x") + ("y",) == J.P("z", "x", "y")
+    assert spec.update(partitions=("q", None)) == J.P("q", None) and spec.update() == spec
+    with pytest.raises(ValueError):
+        spec.index("z")
