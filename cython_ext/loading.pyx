@@ -413,10 +413,11 @@ cdef size_t comm_data(Program p, x) except 0:
         data.args.recvcounts = data.recvrows.elements
     data.args.mpi_status = <void*><size_t>x.status
     data.args.early = x.early
+    data.args.to_itself = x.to_itself
     data.args.paired = x.paired
     if x.matched or x.paired:
         data.args.window = <void*><size_t>window_of(x.op, x.comm, x.nbytes, x.paired)
-    if x.early or x.goes_on or data.args.window != NULL:
+    if (x.early and x.op != "send") or x.goes_on or data.args.window != NULL:
         data.halves = comm_halves
     data.args.line = len(p.comm_lines)
     p.comm_lines.append(x.source_line)

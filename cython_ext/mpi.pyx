@@ -63,6 +63,9 @@ cdef extern from "mpi_calls.h" nogil:
     int mj_alltoall(const void *, void *, int64_t, MPI_Datatype, MPI_Comm)
     int mj_gather(const void *, void *, int64_t, MPI_Datatype, int, MPI_Comm)
     int mj_scatter(const void *, void *, int64_t, MPI_Datatype, int, MPI_Comm)
+    int mj_has_kept
+    int mj_copy_bytes(const void *, int64_t, void *)
+    int mj_post(const void *, int64_t, int, int, MPI_Comm)
     int mj_send(const void *, int64_t, MPI_Datatype, int, int, MPI_Comm)
     ctypedef struct MPI_Status
     int mj_recv(void *, int64_t, MPI_Datatype, int, int, MPI_Comm, MPI_Status *)
@@ -188,12 +191,16 @@ cdef int _exscan(CommArgs *a) noexcept nogil:
 
 
 cdef int _sendrecv(CommArgs *a) noexcept nogil:
+    if a.to_itself and not mj_has_kept and a.sendcount == a.recvcount:
+        return mj_copy_bytes(a.sendbuf, a.sendcount, a.recvbuf)
     return mj_sendrecv(a.sendbuf, a.sendcount, MJ_TYPE(a.sendtype), a.dest, a.sendtag,
                        a.recvbuf, a.recvcount, MJ_TYPE(a.recvtype), a.source, a.recvtag, MJ_COMM(a.comm),
                        <MPI_Status *>a.mpi_status)
 
 
 cdef int _send(CommArgs *a) noexcept nogil:
+    if a.early:
+        return mj_post(a.sendbuf, a.sendcount, a.dest, a.sendtag, MJ_COMM(a.comm))
     return mj_send(a.sendbuf, a.sendcount, MJ_TYPE(a.sendtype), a.dest, a.sendtag, MJ_COMM(a.comm))
 
 

@@ -46,6 +46,7 @@ static void mj_at_exit(int status, void *unused) {
         fflush(stderr);
         MPI_Abort(MPI_COMM_WORLD, status);
     }
+    mj_let_go();
     MPI_Finalize();
 }
 

@@ -1,5 +1,7 @@
-/* Messages of a rank to itself. Nobody else can end its waiting, so it never waits: what it sends is kept until it is
-   received, and a receive for which nothing has been sent is an error. */
+/* Messages that a rank keeps until they are received, so that it does not wait.
+
+   Those of a rank to itself: nobody else can end its waiting, and a receive for which nothing has been sent is an error.
+   Small ones to others that leave before the program's order would let them (mpijax/compiler/posting.py). */
 
 #ifndef MPIJAX_MPI_SELF_H
 #define MPIJAX_MPI_SELF_H
@@ -20,8 +22,12 @@ typedef struct mj_kept {
     char data[];
 } mj_kept;
 
+/* How many are kept before those that have been received are looked for: a look costs as much as a message. */
+#define MJ_KEPT 16
+
 static mj_kept *mj_kept_messages = NULL;
-static int mj_has_kept = 0;      /* whether there ever was one */
+static int mj_kept_count = 0;
+static int mj_has_kept = 0;      /* whether there ever was one to this rank */
 
 static int mj_is_this_rank(int rank, MPI_Comm c) {
     int own;
@@ -63,17 +69,18 @@ static void mj_let_go(void) {
         if (MPI_Test(&m->request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done) {
             *at = m->next;
             free(m);
+            mj_kept_count--;
         } else {
             at = &m->next;
         }
     }
 }
 
-/* Sends n elements of `size` bytes to this rank, without waiting. */
-static int mj_keep(const void *s, mj_count n, int64_t size, MPI_Datatype t, int rank, int tag, MPI_Comm c) {
+/* Sends n elements of `size` bytes without waiting. */
+static int mj_send_kept(const void *s, mj_count n, int64_t size, MPI_Datatype t, int rank, int tag, MPI_Comm c) {
     mj_kept *m;
     int rc;
-    mj_let_go();
+    if (mj_kept_count >= MJ_KEPT) mj_let_go();
     m = malloc(sizeof(mj_kept) + (size_t)(n * size));
     if (m == NULL) return MPI_ERR_NO_MEM;
     if (n > 0) memcpy(m->data, s, (size_t)(n * size));
@@ -82,9 +89,25 @@ static int mj_keep(const void *s, mj_count n, int64_t size, MPI_Datatype t, int 
         free(m);
         return rc;
     }
-    mj_has_kept = 1;
     m->next = mj_kept_messages;
     mj_kept_messages = m;
+    mj_kept_count++;
+    return MPI_SUCCESS;
+}
+
+/* To this rank. */
+static int mj_keep(const void *s, mj_count n, int64_t size, MPI_Datatype t, int rank, int tag, MPI_Comm c) {
+    mj_has_kept = 1;
+    return mj_send_kept(s, n, size, t, rank, tag, c);
+}
+
+/* A small message of bytes to another rank. */
+static int mj_post(const void *s, int64_t nbytes, int dest, int tag, MPI_Comm c) {
+    return mj_send_kept(s, (mj_count)nbytes, 1, MPI_BYTE, dest, tag, c);
+}
+
+static int mj_copy_bytes(const void *s, int64_t nbytes, void *r) {
+    if (s != r && nbytes > 0) memmove(r, s, (size_t)nbytes);
     return MPI_SUCCESS;
 }
 

@@ -64,8 +64,8 @@ class Halves:
         return [*self.sent, *self.received], (self.step.outputs if combined else [])
 
 
-class Overlap:
-    """Rearranges a list of steps.
+class Rearranger:
+    """What is asked of a list of steps before one of them moves.
 
     reads_writes(kind, step): values. takers(kind, step, value, reads): operands whose memory a result could take over.
     """
@@ -75,6 +75,20 @@ class Overlap:
         self.last_reader: dict[int, int] = {}
         for kind, step in steps:
             self.last_reader.update((id(v), id(step)) for v in reads_writes(kind, step)[0])
+
+    def overwrites(self, item: Step, reads: list[Value], writes: list[Value], still_read: set[int]) -> bool:
+        """Whether a step changes in place a value that is still read by what would run after it."""
+        if item[0] == "kernel":  # which makes a new value: in other memory, at no cost
+            return False
+        dying = {id(v) for v in reads if id(v) in still_read and self.last_reader[id(v)] == id(item[1])}
+        return bool(dying) and any(id(u) in dying for w in writes for u in self.takers(*item, w, reads))
+
+
+class Overlap(Rearranger):
+    """Rearranges a list of steps."""
+
+    def __init__(self, steps: list[Step], reads_writes: Callable, takers: Callable):
+        super().__init__(steps, reads_writes, takers)
         self.done: list[Step] = []
         self.rest = list(steps)
 
@@ -100,7 +114,7 @@ class Overlap:
     def _earliest(self, exchange: Halves) -> int:
         needed = {id(v) for v in exchange.operands}
         at = len(self.done)
-        while at and _computes(*self.done[at - 1]):
+        while at and computes(*self.done[at - 1]):
             if needed & {id(v) for v in self.reads_writes(*self.done[at - 1])[1]}:
                 break
             at -= 1
@@ -113,24 +127,17 @@ class Overlap:
         meanwhile: list[Step] = []
         later: list[Step] = []
         for count, item in enumerate(self.rest):
-            if not _computes(*item):
+            if not computes(*item):
                 return meanwhile, later, count
             reads, writes = self.reads_writes(*item)
             touched = {id(v) for v in reads} | {id(v) for v in writes}
-            if touched & late or self._overwrites(item, reads, writes, still_read):
+            if touched & late or self.overwrites(item, reads, writes, still_read):
                 later.append(item)
                 late |= {id(v) for v in writes}
                 still_read |= {id(v) for v in reads}
             else:
                 meanwhile.append(item)
         return meanwhile, later, len(self.rest)
-
-    def _overwrites(self, item: Step, reads: list[Value], writes: list[Value], still_read: set[int]) -> bool:
-        """Whether a step changes in place a value that what runs after the wait reads, or the exchange until then."""
-        if item[0] == "kernel":  # which makes a new value: in other memory, at no cost
-            return False
-        dying = {id(v) for v in reads if id(v) in still_read and self.last_reader[id(v)] == id(item[1])}
-        return bool(dying) and any(id(u) in dying for w in writes for u in self.takers(*item, w, reads))
 
 
 def _has_halves(kind: str, step: Any) -> bool:
@@ -144,14 +151,14 @@ def _has_halves(kind: str, step: Any) -> bool:
     return sum(v.nbytes for v in step.inputs) >= MESSAGE
 
 
-def _computes(kind: str, step: Any) -> bool:
+def computes(kind: str, step: Any) -> bool:
     """Whether a step neither communicates, nor may fail, nor calls Python."""
     if kind in ("kernel", "begin"):
         return True
     if kind == "node":
         return isinstance(step.primitive.lower, Library)
     if kind == "control":
-        return not fx.pins(step.node.effects) and all(_computes(*s) for body in step.bodies for s in body.steps)
+        return not fx.pins(step.node.effects) and all(computes(*s) for body in step.bodies for s in body.steps)
     return False
 
 

@@ -139,7 +139,7 @@ class NativeCall:
 class CommStep:
     """An exchange with other ranks: `kind` says which, `params` over which axes, with whom, and so on.
 
-    goes_on: later steps run beside it, up to a `WaitStep`.
+    goes_on: later steps run beside it, up to a `WaitStep`. posted: of a send: it does not wait.
     """
 
     kind: str
@@ -149,6 +149,7 @@ class CommStep:
     source: Source
     label: str
     goes_on: bool = False
+    posted: bool = False
 
 
 @dataclass
@@ -335,4 +336,6 @@ def _step_text(s: Any) -> str:
     kind = {HostStep: "host", NativeCall: "native"}.get(type(s), "communicate")
     if isinstance(s, CommStep) and s.goes_on:
         kind = "start"
+    if isinstance(s, CommStep) and s.posted:
+        kind = "post"
     return f"{kind} {s.label} ({ins}) -> ({outs}){where}"

@@ -16,6 +16,7 @@ from mpijax.compiler.groups import grouped
 from mpijax.compiler.host import PrimitiveCall
 from mpijax.compiler.kernel import Kernel, kernel_of
 from mpijax.compiler.overlap import Halves, Overlap
+from mpijax.compiler.posting import Posting
 from mpijax.compiler.plan import (
     Buffer,
     CommStep,
@@ -83,7 +84,8 @@ class Planner:
                 self._add("node", node)
         self.steps = combine(self.steps, lambda kind, step: self._reads_writes(kind, step)[0])
         if config.values.mpijax_overlap:
-            self.steps = Overlap(self.steps, self._reads_writes, self._candidates).steps()
+            for rearranged in (Overlap, Posting):
+                self.steps = rearranged(self.steps, self._reads_writes, self._candidates).steps()
 
     def _add(self, kind: str, step: Any) -> None:
         self.steps.append((kind, step))
@@ -287,6 +289,8 @@ class Planner:
                 self.emitted += self.emit_control(step)
             else:
                 self._emit_node(step)
+                if kind == "post":
+                    self.emitted[-1].posted = True
 
     def plan_control(self, node: Node) -> Any:
         """The step of a loop or branch, its bodies planned."""

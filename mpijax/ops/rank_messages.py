@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.ops.rank_ops import aval_of, exchange, has_tangent
+from mpijax.ops.rank_ops import aval_of, exchange, has_tangent, rank_in
 from mpijax.transforms.batching import batch_at
 from mpijax.transforms.zeros import Zero, zeros
 
@@ -26,6 +26,12 @@ SHOWN = {PRIMAL: "(differentiated)", TANGENT: "(tangent)", COTANGENT: "(cotangen
 
 # The tag of halo exchanges, of which both ends of a message are: these may go another way than MPI's.
 HALO_TAG = 32719
+
+
+def is_local(params: dict[str, Any]) -> bool:
+    """Whether a sendrecv is one of this rank with itself, of which both ends match: a copy. Starts MPI."""
+    own = params["source"] == params["dest"] == rank_in(params["comm"])
+    return own and (_any_tag(params["recvtag"]) or params["sendtag"] == params["recvtag"])
 
 
 def _primal(role: str) -> str:

@@ -99,6 +99,8 @@ def _early(step: CommStep, op: str, nbytes: int) -> bool:
     So it does not depend on whether this rank has something to do meanwhile. Sums that round do in any case: the two
     forms may add in different orders. Messages match in any form; the non-blocking one fills in no status.
     """
+    if step.posted:
+        return True
     if op not in EARLY or nbytes < EARLY_ABOVE or step.params.get("status") is not None:
         return False
     rounds = op in ("allreduce", "reduce_scatter") and step.inputs[0][2].kind not in "biu"

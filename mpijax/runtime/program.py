@@ -164,7 +164,8 @@ class Comm:
     be filled in, or 0. source_line: the user's line.
 
     paired: of messages, all ranks of the communicator take part, and the other side says the same. early: with MPI's
-    non-blocking call where it has one: all ranks must say the same. goes_on: instructions that only compute run before
+    non-blocking call where it has one: all ranks must say the same; a send keeps a copy and does not wait. to_itself: a
+    message of this rank to itself, both ends matching. goes_on: instructions that only compute run before
     a `Finish`, which waits; one at a time, and in the same list.
 
     For reports: `label`, what the ranks agree on ("allreduce float32[4] sum"); `nbytes` that this rank sends; `group`,
@@ -198,6 +199,7 @@ class Comm:
     matched: bool = False
     paired: bool = False
     early: bool = False
+    to_itself: bool = False
     goes_on: bool = False
     role: str = ""
     senddtype: str = ""

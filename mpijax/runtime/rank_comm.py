@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mpijax.compiler.plan import CommStep
-from mpijax.ops.rank_messages import HALO_TAG
+from mpijax.ops.rank_messages import HALO_TAG, is_local
 from mpijax.runtime import mpi_start, program
 
 
@@ -210,6 +210,7 @@ def _sendrecv(c: Call) -> list[Any]:
         "sendrecv", sendcount=nbytes(c.send), recvcount=nbytes(c.recv), source=p["source"], dest=p["dest"],
         sendtag=_tag(c, "sendtag"), recvtag=_tag(c, "recvtag"), status=_status(c),
         paired=p["sendtag"] == p["recvtag"] == HALO_TAG,
+        to_itself=is_local(p) and p["status"] is None,
     )  # fmt: skip
     return [c.zeros(), message] if p["source"] == mpi_start.start().MPI.PROC_NULL else [message]
 
