@@ -16,8 +16,7 @@ from mpijax.checkify.errors import (
     OOBError,
 )
 from mpijax.core import tree
-from mpijax.core.jaxpr import Jaxpr, Literal
-from mpijax.core.source import inherited, sources_from
+from mpijax.core.jaxpr import Jaxpr, eval_jaxpr
 from mpijax.core.trace import trace_to_jaxpr
 from mpijax.transforms.flat import FlatFun, debug_info
 from mpijax.transforms.ref_state import values_of
@@ -40,22 +39,18 @@ def interpret(
     jaxpr: Jaxpr, consts: Sequence[Any], enabled: frozenset, error: Error, args: Sequence[Any]
 ) -> tuple[Error, list[Any]]:
     """Apply a Jaxpr's operations one by one, each with its checks."""
-    env: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
-    env.update(zip(jaxpr.invars, args, strict=True))
 
-    def read(atom):
-        return atom.val if type(atom) is Literal else env[atom]
-
-    for eqn in jaxpr.eqns:
-        values = [read(v) for v in eqn.invars]
+    def apply(eqn, values):
+        nonlocal error
         rule = rules.get(eqn.primitive.name)
-        with sources_from(eqn.source if eqn.source.file else inherited.source):
-            if rule is None:
-                outs = eqn.primitive.bind(*values, **eqn.params)
-            else:
-                error, outs = rule(error, enabled, eqn.primitive, values, eqn.params)
-        env.update(zip(eqn.outvars, outs if eqn.primitive.multiple_results else [outs], strict=True))
-    return error, [read(v) for v in jaxpr.outvars]
+        if rule is None:
+            outs = eqn.primitive.bind(*values, **eqn.params)
+        else:
+            error, outs = rule(error, enabled, eqn.primitive, values, eqn.params)
+        return outs if eqn.primitive.multiple_results else [outs]
+
+    outs = eval_jaxpr(jaxpr, consts, *args, apply=apply)
+    return error, outs
 
 
 def checkify(

@@ -181,10 +181,21 @@ def subjaxprs(params: dict[str, Any]):
                 yield item.jaxpr
 
 
-def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
+def _bound(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
+    """The results of an equation in the current trace."""
+    outs = eqn.primitive.bind(*values, **eqn.params)
+    return outs if eqn.primitive.multiple_results else (outs,)
+
+
+def eval_jaxpr(
+    jaxpr: Jaxpr,
+    consts: Sequence[Any],
+    *args: Any,
+    apply: Callable[[Eqn, list[Any]], Sequence[Any]] = _bound,
+) -> list[Any]:
     """Run a Jaxpr by binding its equations one after the other in the current trace.
 
-    Values are dropped after their last use.
+    Values are dropped after their last use. apply: what is done instead, `(equation, values) -> results`.
 
     >>> closed = mpijax.make_jaxpr(lambda x: x * x)(3.0)
     >>> mpijax.core.eval_jaxpr(closed.jaxpr, closed.consts, jnp.float32(5))
@@ -201,9 +212,7 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
     try:
         for i, eqn in enumerate(jaxpr.eqns):
             inherited.source = eqn.source if eqn.source.file else outer
-            outs = eqn.primitive.bind(*map(read, eqn.invars), **eqn.params)
-            if not eqn.primitive.multiple_results:
-                outs = (outs,)
+            outs = apply(eqn, [read(v) for v in eqn.invars])
             for var, out in zip(eqn.outvars, outs, strict=True):
                 if type(var) is not DropVar:
                     env[var] = out

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.jaxpr import Jaxpr, Literal
+from mpijax.core.jaxpr import Jaxpr, eval_jaxpr
 
 
 def positions(shape, indices, window_dims, index_map, removed, batching, sizes):
@@ -140,16 +140,14 @@ def scatter_reference(op: str | None) -> Callable:
 
 def by_references(jaxpr: Jaxpr, consts, *args) -> list[np.ndarray]:
     """Run a Jaxpr by the NumPy references of its primitives."""
-    env: dict[Any, Any] = dict(zip(jaxpr.constvars, map(np.asarray, consts), strict=True))
-    env.update(zip(jaxpr.invars, args, strict=True))
 
-    def read(atom):
-        return np.asarray(atom.val, atom.aval.dtype) if type(atom) is Literal else env[atom]
+    def apply(eqn, values):
+        arrays = [np.asarray(x, v.aval.dtype) for x, v in zip(values, eqn.invars, strict=True)]
+        outs = eqn.primitive.reference(*arrays, **eqn.params)
+        return outs if eqn.primitive.multiple_results else (outs,)
 
-    for eqn in jaxpr.eqns:
-        outs = eqn.primitive.reference(*map(read, eqn.invars), **eqn.params)
-        env.update(zip(eqn.outvars, outs if eqn.primitive.multiple_results else (outs,), strict=True))
-    return [read(v) for v in jaxpr.outvars]
+    outs = eval_jaxpr(jaxpr, consts, *args, apply=apply)
+    return [np.asarray(x, v.aval.dtype) for x, v in zip(outs, jaxpr.outvars, strict=True)]
 
 
 def apply_reference(x, indices, updates, *, dimension_numbers, mode, update_jaxpr, update_consts, **_flags):

@@ -13,10 +13,9 @@ from typing import Any
 from mpijax.core import effects as fx
 from mpijax.core import tree
 from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr
 from mpijax.core.lowering import Inline
 from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.source import inherited
 from mpijax.core.trace import trace_to_closed_jaxpr, typeof
 from mpijax.ops.collectives.permutations import check_pairs, ppermute_p
 from mpijax.ops.collectives.scope import check_bound, names_of, varying, vma_with
@@ -127,7 +126,7 @@ def paired(closed: ClosedJaxpr) -> ClosedJaxpr:
     Raises ValueError for a half without another one.
     """
     body = _Body()
-    result = trace_to_closed_jaxpr(lambda *args: body.run(closed.jaxpr, closed.consts, args), closed.in_avals)
+    result = trace_to_closed_jaxpr(lambda *args: body.run(closed, args), closed.in_avals)
     for (axis_name, perm), messages in body.sent.items():
         for message in messages:
             raise ValueError(
@@ -143,20 +142,10 @@ class _Body:
     def __init__(self) -> None:
         self.sent: dict[tuple, list[Any]] = {}
 
-    def run(self, jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-        env = dict(zip(jaxpr.constvars, consts, strict=True))
-        env.update(zip(jaxpr.invars, args, strict=True))
-        outer = inherited.source
-        try:
-            for eqn in jaxpr.eqns:
-                inherited.source = eqn.source if eqn.source.file else outer
-                outs = self.equation(eqn, [v.val if type(v) is Literal else env[v] for v in eqn.invars])
-                env.update((v, x) for v, x in zip(eqn.outvars, outs, strict=True) if type(v) is not DropVar)
-        finally:
-            inherited.source = outer
-        return [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]
+    def run(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
+        return eval_jaxpr(closed.jaxpr, closed.consts, *args, apply=self.equation)
 
-    def equation(self, eqn: Any, args: list[Any]) -> list[Any]:
+    def equation(self, eqn: Eqn, args: list[Any]) -> Sequence[Any]:
         primitive, params = eqn.primitive, eqn.params
         if primitive is psend_p:
             self.sent.setdefault((params["axis_name"], params["perm"]), []).append(ppermute_p.bind(*args, **params))
@@ -165,8 +154,7 @@ class _Body:
             return [self.receive(**params)]
         if fx.one_sided in eqn.effects:
             if isinstance(primitive.lower, Inline):
-                inner = params[primitive.lower.param]
-                return self.run(inner.jaxpr, inner.consts, args)
+                return self.run(params[primitive.lower.param], args)
             params = {name: _paired_inside(x) for name, x in params.items()}
         outs = primitive.bind(*args, **params)
         return outs if primitive.multiple_results else [outs]
