@@ -21,6 +21,8 @@ PREFETCH_AHEAD = 24
 PREFETCH_ROWS_ABOVE = 1 << 20
 # Elements at most so many apart are picked out of whole registers.
 NEAR = 4
+# At most so many results side by side are written as rows of their elements.
+INTERLEAVED = 9
 # Bytes of a cache line.
 LINE = 64
 
@@ -178,6 +180,28 @@ class Evaluator(Addresses):
             b.store_past_caches(ptr, x)
         else:
             b.store(ptr, x)
+
+    def place_of_lanes(self, s: Store, scope: Scope) -> tuple[int, int] | None:
+        """(step between lanes, offset of the first but for outer loops) of a store whose neighbours fill its gaps."""
+        step, parts = self._vector_step(s.position, scope)
+        terms = self._coefficients(s.position)
+        written = {id(loop[-1]) for loop in self.schedule.written}
+        if scope.lanes == 1 or parts or not 2 <= step <= INTERLEAVED or s.value.element.kind == "b":
+            return None
+        if any(type(atom) is not LoopVar for atom, _ in terms):
+            return None
+        keys = [(self._var_key(atom), c) for atom, c in terms]
+        return step, s.position.offset + sum(c * int(scope.variable(key)) for key, c in keys if key in written)
+
+    def store_interleaved(self, stores: list[tuple[Store, Scope]]) -> None:
+        """Stores as many elements apart as there are of them, from the first on: whole registers of neighbours."""
+        first, scope = stores[0]
+        b, element = self.builder(scope.lanes), first.value.element
+        xs = [self.vector(s.expr, at, scope.lanes) for s, at in stores]
+        ptr = self.pointer(first.value, first.position, scope)
+        for k, x in enumerate(b.interleaved(xs)):
+            at = b.emit(f"getelementptr {b._element(element)}, ptr {ptr}, i64 {k * scope.lanes}") if k else ptr
+            b.store(at, x)
 
     def _ordered_store(self, s: Store, b: Builder, ptr: str, x: Scalar, scope: Scope) -> None:
         """A scatter's write: only where the guard holds, combined with what is there."""

@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterator
 from mpijax.compiler.addresses import Scope
 from mpijax.compiler.evaluate import Evaluator
 from mpijax.compiler.index import LoopVar
-from mpijax.compiler.kernel import Reduce, Store
+from mpijax.compiler.kernel import Kernel, Reduce, Store
 from mpijax.compiler.pieces import split
 from mpijax.compiler.reductions import combining, first_hit, identity, zero_has_no_sign
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar
+
+# A store whose operand is computed: the kernel it is of (see `parts`), itself, and where.
+Ready = tuple[Kernel, Store, Scope]
 
 
 class Loops(Evaluator):
@@ -161,6 +164,65 @@ class Loops(Evaluator):
         return [r for r in kernel.reduces if r.phase == self.phase], [s for s in kernel.inner if s.phase == self.phase]
 
     def _reduce_and_store(self, scope: Scope) -> None:
+        """What is computed and stored at one (vector of) kept position(s)."""
+        if not self.schedule.written:
+            self._at_position(scope)
+            return
+        # All is computed before anything is stored, so that the compiler sees that operands do not change in between.
+        self.hoist(self.kernel.roots(), [], scope, scope.vector, scope.lanes)
+        ready: list[Ready] = []
+        kernel = self.kernel
+        self._written_out(0, scope, ready)
+        for run in self._runs(ready):
+            if len(run) > 1:
+                self.store_interleaved([(s, at) for _, s, at in run])
+                continue
+            [(self.kernel, s, at)] = run
+            self.store(s, at)
+        self.kernel = kernel
+
+    def _runs(self, ready: list[Ready]) -> list[list[Ready]]:
+        """Stores that together fill memory without gaps, by the first element's place; others alone."""
+        places: dict[tuple[int, int], dict[int, Ready]] = {}
+        alone = []
+        for item in ready:
+            _, s, at = item
+            place = self.place_of_lanes(s, at)
+            if place is None:
+                alone.append([item])
+            else:
+                step, offset = place
+                places.setdefault((id(s.value), step), {})[offset] = item
+        found = []
+        for (_, step), by_offset in places.items():
+            offsets = sorted(by_offset)
+            while offsets:
+                run = [k for k in range(offsets[0], offsets[0] + step) if k in by_offset]
+                whole = len(run) == step
+                taken = run if whole else run[:1]
+                found += [[by_offset[k] for k in taken]]
+                offsets = [k for k in offsets if k not in taken]
+        return alone + found
+
+    def _written_out(self, depth: int, scope: Scope, ready: list[Ready]) -> None:
+        """Compute each position of the short loops inside of the vectorized one; `ready` gets what is to be stored."""
+        if depth == len(self.schedule.written):
+            for phase in range(self.kernel.phases if self.kernel.reduces else 0):
+                self.phase = phase
+                self._serial_reduction(scope)
+            self.phase = self.kernel.phases + 1 if self.kernel.reduces else 0
+            for s in self.kernel.inner + self.kernel.outer:
+                self.eval(s.expr, scope)
+                ready.append((self.kernel, s, scope))
+            return
+        loop = self.schedule.written[depth]
+        done = 0
+        for _, _, size in self.parts(loop, "0", self._extent(loop)):
+            for i in range(done, done + size):
+                self._written_out(depth + 1, Scope(scope, {id(loop[-1]): str(i)}), ready)
+            done += size
+
+    def _at_position(self, scope: Scope) -> None:
         """All phases of reductions inside one (vector of) kept position(s), then the stores."""
         for phase in range(self.kernel.phases):
             self.phase = phase

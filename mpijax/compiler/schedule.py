@@ -22,6 +22,9 @@ ROW_ABOVE = 6
 # Serial loops of at most this many turns are written out, if their bodies are small.
 UNROLL_UP_TO = 16
 UNROLL_EXPRESSIONS = 12
+# Short loops are written out inside of the vectorized one up to so many times, if that is not too much to compile.
+WRITTEN_UP_TO = 9
+WRITTEN_EXPRESSIONS = 160
 # Vectorized loops of at most this many whole vectors are written out.
 WRITE_OUT = 4
 # Bodies of at most this cost use four vector registers at a time.
@@ -90,6 +93,10 @@ class Schedule:
         self.staged: list = []
         if self.strategy == "across" and not kernel.reduces and self.lanes > 1 and not apart:
             self._use_tiles()
+        self.written = self._written_inside()
+        if self.written:
+            self.outer = self.outer[: -len(self.written)]
+            self.lanes = min(self.lanes, self._native())
         self.whole = self.vector_loop is None or id(self.vector_loop[0]) not in apart
         if self.strategy == "across" and self.vector_loop is None:
             self.lanes = 1
@@ -127,6 +134,27 @@ class Schedule:
         self.tile_loop = loop
         self.staged = loads
         self.outer = [x for x in self.outer if x is not loop]
+
+    def _written_inside(self) -> list[list[LoopVar]]:
+        """Short loops inside of the vectorized one in memory, such as the coordinates of points.
+
+        Written out in each of its turns they share what is read, and all of a point is written at once.
+        """
+        kernel = self.kernel
+        if self.strategy != "across" or self.lanes == 1 or kernel.ordered or (kernel.reduces and kernel.inner):
+            return []
+        if any(len(self.inner) > 1 or not self.unrolled(depth) for depth in range(len(self.inner))):
+            return []
+        order = {id(v): at for at, v in enumerate(kernel.variables)}
+        found: list[list[LoopVar]] = []
+        copies = 1
+        for loop in reversed(self.outer):
+            copies *= _size(loop)
+            inside = order[id(loop[-1])] > order[self.vector_id]
+            if not inside or copies > WRITTEN_UP_TO or copies * len(kernel.expressions()) > WRITTEN_EXPRESSIONS:
+                break
+            found.insert(0, loop)
+        return found
 
     def _in_blocks(self) -> bool:
         """Whether several rows are reduced at once: where they share an operand, or much is done with the result."""

@@ -358,6 +358,25 @@ class Builder(Memory):
         ir = self.emit(f"shufflevector {t} {a.ir}, {t} {b.ir}, <{self.lanes} x i32> <{mask}>")
         return Scalar(a.dtype, ir, imag)
 
+    def interleaved(self, xs: list[Scalar]) -> list[Scalar]:
+        """As many values, whose lanes one after the other are the first lanes of all, the second ones of all, ..."""
+        parts = [x.imag for x in xs if x.imag is not None]
+        imag = self.interleaved(parts) if parts else []
+        t, lanes, count = self.type(xs[0].dtype), self.lanes, len(xs)
+        out = []
+        for k in range(count):
+            sources = [divmod(k * lanes + i, count) for i in range(lanes)]
+            ir = "poison"
+            have: list[int | None] = [None] * lanes
+            for number, x in enumerate(xs):
+                have = [lanes + lane if source == number else at
+                        for (lane, source), at in zip(sources, have, strict=True)]
+                mask = ", ".join("i32 poison" if at is None else f"i32 {at}" for at in have)
+                ir = self.emit(f"shufflevector {t} {ir}, {t} {x.ir}, <{lanes} x i32> <{mask}>")
+                have = [None if at is None else i for i, at in enumerate(have)]
+            out.append(Scalar(xs[0].dtype, ir, imag[k] if imag else None))
+        return out
+
     def gathered(self, xs: list[Scalar]) -> Scalar:
         """One-lane values as the lanes of one value."""
         parts = [x.imag for x in xs if x.imag is not None]
