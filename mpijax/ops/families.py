@@ -97,7 +97,7 @@ def broadcast_type(name: str, avals: Sequence[ShapedArray]) -> tuple[int, ...]:
 
 
 def elementwise_type(
-    name: str, accepts: Sequence[Sequence[type]], result: Callable | None, same: bool = True
+    name: str, accepts: Sequence[Sequence[type]], result: Callable | None, same: bool = True, weak: bool = True
 ) -> Callable:
     """The type rule of an elementwise operation, remembered by operand types."""
     known: dict[tuple, ShapedArray] = {}
@@ -108,7 +108,7 @@ def elementwise_type(
         if same and len(avals) > 1:
             check_same_dtypes(name, avals)
         dtype = avals[0].dtype if result is None else result(avals[0].dtype)
-        return ShapedArray(broadcast_type(name, avals), dtype, all(a.weak_type for a in avals))
+        return ShapedArray(broadcast_type(name, avals), dtype, weak and all(a.weak_type for a in avals))
 
     def type_rule(*avals, **_params):
         out = known.get(avals)
@@ -262,6 +262,7 @@ def elementwise(
     lower: Any = None,
     accuracy: bool = False,
     pretty: Callable | None = None,
+    weak: bool = True,
 ) -> Primitive:
     """An elementwise primitive.
 
@@ -274,10 +275,11 @@ def elementwise(
       cost: about half the machine instructions for one vector.
       lower: instead of the scalar rule of the same name.
       accuracy: whether it has the parameter `accuracy`, printed only when given.
+      weak: whether the result's type is weak where the operands' are.
     """
     primitive = Primitive(
         name,
-        type_rule=elementwise_type(name, accepts, result, same_dtypes),
+        type_rule=elementwise_type(name, accepts, result, same_dtypes, weak),
         reference=wide(reference, result),
         lower=lower or Elementwise(scalar_rule(name, ("accuracy",) if accuracy else ()), cost),
         jvp=jvp,

@@ -46,11 +46,7 @@ def hosted(
       weak: whether the result's type is weak where the operands' are.
     """
     lower = HostCall(_broadcast(wide(function)))
-    primitive = elementwise(name, *[kinds] * operands, reference=function, lower=lower, jvp=jvp)
-    if not weak:
-        elementwise_type = primitive.type_rule
-        primitive.type_rule = lambda *avals, **params: elementwise_type(*avals, **params).update(weak_type=False)
-    return primitive
+    return elementwise(name, *[kinds] * operands, reference=function, lower=lower, jvp=jvp, weak=weak)
 
 
 def _broadcast(function: Callable) -> Callable:

@@ -32,6 +32,10 @@ def _compiled(name: str, derivative: Callable, cost: int, scipy_name: str | None
     return elementwise(name, FLOATING, reference=reference, cost=cost, jvp=PerOperand(derivative))
 
 
+def _compiled_of_two(name: str, reference: Callable, jvp: Any, cost: int) -> Primitive:
+    return elementwise(name, FLOATING, FLOATING, reference=reference, cost=cost, jvp=jvp)
+
+
 # ---------------------------------------------------------------- error functions
 
 
@@ -143,13 +147,15 @@ def _digamma_tangent(g, ans, x):
 
 lgamma_p = _compiled("lgamma", lambda g, ans, x: mul(g, digamma(x)), 40, "gammaln")
 digamma_p = _compiled("digamma", _digamma_tangent, 40)
-polygamma_p = hosted(
+polygamma_p = _compiled_of_two(
     "polygamma",
-    2,
     _numpy_polygamma,
     PerOperand(_no_derivative_by_order, lambda g, ans, m, x: mul(g, polygamma(add(m, const_like(m, 1)), x))),
+    700,
 )
-zeta_p = hosted("zeta", 2, scipy_function("zeta"), Unsupported("Differentiation rule for 'zeta' not implemented"))
+zeta_p = _compiled_of_two(
+    "zeta", scipy_function("zeta"), Unsupported("Differentiation rule for 'zeta' not implemented"), 600
+)
 
 
 # ---------------------------------------------------------------- incomplete gamma and beta functions
@@ -267,20 +273,20 @@ random_gamma_grad_p = hosted(
     _sample_by_a,
     Unsupported("Differentiation rule for 'random_gamma_grad' not implemented"),
 )
-igamma_p = hosted(
+igamma_p = _compiled_of_two(
     "igamma",
-    2,
     scipy_function("gammainc"),
     PerOperand(lambda g, ans, a, x: mul(g, igamma_grad_a(a, x)), lambda g, ans, a, x: mul(g, _density(a, x))),
+    1000,
 )
-igammac_p = hosted(
+igammac_p = _compiled_of_two(
     "igammac",
-    2,
     scipy_function("gammaincc"),
     PerOperand(
         lambda g, ans, a, x: neg(mul(g, igamma_grad_a(a, x))),
         lambda g, ans, a, x: neg(mul(g, _density(a, x))),
     ),
+    1000,
 )
 
 
@@ -337,10 +343,7 @@ def _bessel_i1e_tangent(g, ans, x):
     return mul(g, select(away, slope, full_like(x, 0.5)))
 
 
-bessel_i0e_p = hosted(
-    "bessel_i0e",
-    1,
-    scipy_function("i0e"),
-    PerOperand(lambda g, ans, x: mul(g, sub(bessel_i1e(x), mul(sign(x), ans)))),
+bessel_i0e_p = _compiled(
+    "bessel_i0e", lambda g, ans, x: mul(g, sub(bessel_i1e(x), mul(sign(x), ans))), 30, "i0e"
 )
-bessel_i1e_p = hosted("bessel_i1e", 1, scipy_function("i1e"), PerOperand(_bessel_i1e_tangent))
+bessel_i1e_p = _compiled("bessel_i1e", _bessel_i1e_tangent, 30, "i1e")

@@ -21,16 +21,20 @@ def rules() -> dict[str, Callable]:
     if "threefry2x32" not in RULES:  # somebody may have registered a rule of their own first
         from mpijax.scalar import (  # noqa: F401  (each registers its rules)
             arith,
+            bessel,
             compare,
             exponential,
             gamma,
             hyperbolic,
+            incomplete_gamma,
             inverse_trigonometric,
             logarithm,
+            normal,
             power,
             special,
             threefry,
             trigonometric,
+            zeta,
         )
 
     return RULES

@@ -49,6 +49,8 @@ def div(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     number by a finite one is infinite, and a finite one by an infinite one is 0, whatever the other parts are.
     """
     a, c, p, q = real_part(x), x.imag, real_part(y), y.imag
+    if p.constant == 1 and q.constant == 0:
+        return x  # what is not finite stays as it is, as in XLA
     swap = b.compare("lt", b.abs(p), b.abs(q))
     large, small = b.select(swap, q, p), b.select(swap, p, q)
     zero = b.const(0, p.dtype)

@@ -12,7 +12,7 @@ import numpy as np
 
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.registry import RULES
-from mpijax.scalar.types import FLOAT32, Scalar, info
+from mpijax.scalar.types import FLOAT32, FLOAT64, Scalar, info
 
 
 class Expr:
@@ -187,6 +187,13 @@ def _times_plus(power: Expr, factor, term) -> Expr:
 def is_single(x: Expr) -> bool:
     """Whether x is float32 (else it is float64)."""
     return x.dtype == FLOAT32
+
+
+def in_double(function: Callable[..., Expr], *xs: Expr) -> Expr:
+    """function(*xs) in float64, rounded to the operands' type once."""
+    if not is_single(xs[0]):
+        return function(*xs)
+    return function(*(x.cast("fpext", FLOAT64) for x in xs)).cast("fptrunc", FLOAT32)
 
 
 def elementary(function: Callable) -> Callable:

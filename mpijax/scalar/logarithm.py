@@ -109,10 +109,14 @@ def log1p(x: Expr) -> Expr:
     u = 1.0 + x
     # What the rounding of 1 + x lost, exactly: the larger of the two is subtracted first.
     lost = where(x > 1.0, 1.0 - (u - x), x - (u - 1.0))
+    return _at_the_edges(x, log_of_sum(u, lost), -1.0).with_sign_of(x)
+
+
+def log_of_sum(u: Expr, lost: Expr) -> Expr:
+    """log(u + lost) of a positive normal u and what its rounding has lost."""
     field, m = split(u)
-    unit = where(x < 2.0**60, (x.const(1.0).bits() - field).as_float(), 0.0)  # 2^-e
+    unit = where(u < 2.0**60, (u.const(1.0).bits() - field).as_float(), 0.0)  # 2^-e
     f = lost.fma(unit, m - 1.0)
-    e = exponent_value(field, x)
-    hi, lo = LN2_F32 if is_single(x) else LN2_F64
-    y = e.fma(hi, e.fma(lo, log_of_mantissa(f)) + f)
-    return _at_the_edges(x, y, -1.0).with_sign_of(x)
+    e = exponent_value(field, u)
+    hi, lo = LN2_F32 if is_single(u) else LN2_F64
+    return e.fma(hi, e.fma(lo, log_of_mantissa(f)) + f)

@@ -82,8 +82,8 @@ def pow_(b, x: Scalar, y: Scalar, **_) -> Scalar:
     if not info(y.dtype).is_float:
         y = b.convert(y, FLOAT64)
         wide = Scalar(FLOAT32, x.ir) if i.kind == "n" else x
-        return b.convert(_power(Expr(b, wide), Expr(b, y)).s, x.dtype)
-    return on_floats(b, _power, x, y)
+        return b.convert(power_of_floats(Expr(b, wide), Expr(b, y)).s, x.dtype)
+    return on_floats(b, power_of_floats, x, y)
 
 
 def _integer_power(b, x: Scalar, y: Scalar) -> Scalar:
@@ -97,7 +97,7 @@ def _integer_power(b, x: Scalar, y: Scalar) -> Scalar:
     return result
 
 
-def _power(x: Expr, y: Expr) -> Expr:
+def power_of_floats(x: Expr, y: Expr) -> Expr:
     """x^y of two floats: positive normal numbers with an ordinary result on the common path."""
     if x.dtype != y.dtype:
         return _every_power(x, y)

@@ -85,14 +85,24 @@ def erf(x: Expr) -> Expr:
     return where(a < 1.0, _near_zero(x), (1.0 - _tail(a.at_most(6.0))).with_sign_of(x))
 
 
+def erfc_ratio(a: Expr) -> Expr:
+    """erfc(a) e^(a^2) for a between 1/2 and where erfc vanishes."""
+    center = ERFC_CENTER_F32 if is_single(a) else ERFC_CENTER_F64
+    t = (a - center) / (a + center)
+    return polynomial(t, ERFC_F32 if is_single(a) else ERFC_F64) / a.fma(2.0, 1.0)
+
+
+def erfc_near_zero(x: Expr) -> Expr:
+    """erfc(x) for |x| <= 1/2."""
+    return (-x).fma(polynomial(x * x, ERF_F32 if is_single(x) else ERF_F64), 1.0 - x)
+
+
 def _tail(a: Expr) -> Expr:
     """erfc(a) for a >= 1/2."""
-    center = ERFC_CENTER_F32 if is_single(a) else ERFC_CENTER_F64
     a = a.at_most(10.5 if is_single(a) else 28.0)
     square = a * a
     lost = a.fma(a, -square)
-    t = (a - center) / (a + center)
-    g = polynomial(t, ERFC_F32 if is_single(a) else ERFC_F64) / a.fma(2.0, 1.0)
+    g = erfc_ratio(a)
     p, bits = exp_parts(-square)
     # The power of two comes last: it may make the result denormal.
     return scaled(p * (-lost).fma(g, g), bits)
@@ -103,19 +113,20 @@ def erfc(x: Expr) -> Expr:
     """Complementary error function, 1 - erf(x), without cancellation."""
     a = abs(x)
     tail = _tail(a)
-    near = (-x).fma(polynomial(x * x, ERF_F32 if is_single(x) else ERF_F64), 1.0 - x)
-    return where(a < 0.5, near, where(x < 0.0, 2.0 - tail, tail))
+    return where(a < 0.5, erfc_near_zero(x), where(x < 0.0, 2.0 - tail, tail))
+
+
+def erf_inv_over_x(w: Expr) -> Expr:
+    """erf_inv(x) / x for w = -log(1 - x^2), as far as x is no 1."""
+    root = w.sqrt()
+    if is_single(w):
+        return where(w < 5.0, polynomial(w - 2.5, ERF_INV_F32_LOW), polynomial(root - 3.25, ERF_INV_F32_HIGH))
+    high = where(w < 16.0, polynomial(root - 3.25, ERF_INV_F64_MIDDLE), polynomial(root - 5.0, ERF_INV_F64_HIGH))
+    return where(w < 6.25, polynomial(w - 3.125, ERF_INV_F64_LOW), high)
 
 
 @elementary
 def erf_inv(x: Expr) -> Expr:
     """Inverse error function; infinite at 1 and -1, NaN beyond."""
-    w = -log((-x).fma(x, 1.0))
-    root = w.sqrt()
-    if is_single(x):
-        p = where(w < 5.0, polynomial(w - 2.5, ERF_INV_F32_LOW), polynomial(root - 3.25, ERF_INV_F32_HIGH))
-    else:
-        high = where(w < 16.0, polynomial(root - 3.25, ERF_INV_F64_MIDDLE),
-                     polynomial(root - 5.0, ERF_INV_F64_HIGH))
-        p = where(w < 6.25, polynomial(w - 3.125, ERF_INV_F64_LOW), high)
+    p = erf_inv_over_x(-log((-x).fma(x, 1.0)))
     return where(abs(x).eq(1.0), x * np.inf, x * p)

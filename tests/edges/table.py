@@ -203,7 +203,9 @@ REDUCTIONS = """
     count_nonzero argmax argmin nanargmax nanargmin"""
 CUMULATIVE = "cumsum cumprod nancumsum nancumprod sort argsort diff"
 
-# Kernels of convolutions are finite: whether XLA multiplies what it pads with depends on rank and dtype.
+# Kernels of convolutions are finite: whether XLA multiplies what it pads with depends on rank and dtype. approx_max_k and
+# approx_min_k get no NaN: XLA's sort by < puts it anywhere, and then leaves larger elements out. The logarithm of
+# log_softmax is of a float32 near 1: one unit in its last place is 1.2e-7.
 SHAPED = [
     *_names("n", f"{REDUCTIONS} {CUMULATIVE}", "a"),
     *_names("n", f"{REDUCTIONS} {CUMULATIVE}", "a, axis=-1"),
@@ -393,7 +395,7 @@ SHAPED = [
         S.logsumexp(a)
         S.logsumexp(a, axis=0)
         S.softmax(a, axis=-1)
-        S.log_softmax(a, axis=0)
+        S.log_softmax(a, axis=0)  @ atol=1.2e-7
         S.bernoulli(6)
         S.expn(1, n.minimum(v, 50))
         S.expn(2, n.minimum(v, 50))
@@ -401,7 +403,7 @@ SHAPED = [
         S.sph_harm_y(n.array([1]), n.array([1]), n.ravel(v)[:1], n.ravel(v)[:1], n_max=2)
         nn.glu(a[:, :4])
         nn.softmax(a)
-        nn.log_softmax(a, axis=0)
+        nn.log_softmax(a, axis=0)  @ atol=1.2e-7
         nn.logsumexp(a)
         nn.logmeanexp(a)
         nn.standardize(a)
@@ -414,7 +416,7 @@ SHAPED = [
         L.cumlogsumexp(n.real(a))
         L.cumprod(a, axis=0, reverse=True)
         L.cumsum(a, axis=1)
-        L.approx_max_k(v, 2)
+        L.approx_max_k(n.nan_to_num(v), 2)
         L.approx_min_k(n.nan_to_num(v), 2)
         L.top_k(a, 2)
         L.sort(a)
@@ -525,6 +527,12 @@ CREATION = _lines("""
 
 UNARY, BINARY, SHAPED, CREATION = ([_row(line) for line in lines] for lines in (UNARY, BINARY, SHAPED, CREATION))
 ROWS: list[Row] = [*UNARY, *BINARY, *SHAPED, *CREATION]
+
+# What JAX has no sensible value of: expressions and operands, as regular expressions, and what it does.
+UNLIKE_JAX = [
+    (r"softmax\(a.* of uint64", "-inf as the least uint64 becomes 2 ** 63, and NaN is the softmax of what is smaller"),
+    (r"sph_harm_y.* of float32\(0, 3\)", "no angles are an error, as it takes their shape for that of one degree"),
+]
 
 # Functions without values of arrays of their own, and those whose tests are in other files.
 ELSEWHERE = {

@@ -73,8 +73,9 @@ def test_shapes(shape, first):
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "complex64"])
 def test_vmap_has_the_same_bits(dtype):
-    """Of elementwise functions, an element at a time."""
-    cases = [case for case in (takes(row, dtype) for row in UNARY + BINARY) if case]
+    """Of elementwise functions, an element at a time: not those of arrays with axes, which `lax.map` goes over."""
+    rows = [row for row in UNARY + BINARY if "L.map" not in row.source]
+    cases = [case for case in (takes(row, dtype) for row in rows) if case]
     cases = [case for case in cases if _elementwise(case)]
     assert len(cases) > 150
     for start in range(0, len(cases), TOGETHER):

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import lax
+from mpijax.core.primitive import Primitive
 from mpijax.numpy.util import dtype_of, is_complex, promote_args_complex
-from mpijax.ops.families import PerOperand
+from mpijax.ops.families import FLOATING, PerOperand, elementwise
 from mpijax.ops.hosted import hosted, in_double, scipy_function
 from mpijax.scipy.special.arguments import check_single_or_double, inexact_args, real_args
 
 _SLOPE = float(2 / np.sqrt(np.pi))
 _LOG_SQRT_2PI = float(np.log(2 * np.pi) / 2)
+
+
+def _compiled(name: str, derivative: Callable, cost: int) -> Primitive:
+    """Of one float, with the rule of its name in mpijax.scalar.normal."""
+    reference = in_double(scipy_function(name))
+    return elementwise(name, FLOATING, reference=reference, cost=cost, jvp=PerOperand(derivative), weak=False)
 
 
 def erf(x: Any) -> Any:
@@ -83,9 +91,7 @@ def erfcx(x: Any) -> Any:
     return wofz(1j * x) if is_complex(dtype_of(x)) else erfcx_p.bind(x)
 
 
-erfcx_p = hosted(
-    "erfcx", 1, in_double(scipy_function("erfcx")), PerOperand(lambda g, ans, x: g * (2 * x * ans - _SLOPE)), weak=False
-)
+erfcx_p = _compiled("erfcx", lambda g, ans, x: g * (2 * x * ans - _SLOPE), 40)
 
 
 def dawsn(x: Any) -> Any:
@@ -134,13 +140,7 @@ def ndtri(p: Any) -> Any:
     return ndtri_p.bind(p)
 
 
-ndtri_p = hosted(
-    "ndtri",
-    1,
-    in_double(scipy_function("ndtri")),
-    PerOperand(lambda g, ans, p: g * lax.exp(0.5 * ans * ans + _LOG_SQRT_2PI)),
-    weak=False,
-)
+ndtri_p = _compiled("ndtri", lambda g, ans, p: g * lax.exp(0.5 * ans * ans + _LOG_SQRT_2PI), 40)
 
 
 def log_ndtr(x: Any, series_order: int = 3) -> Any:
@@ -168,24 +168,22 @@ def _density_ratio(x, log_ndtr_of_x):
     return lax.exp(-0.5 * x * x - _LOG_SQRT_2PI - log_ndtr_of_x)
 
 
-log_ndtr_p = hosted(
-    "log_ndtr",
-    1,
-    in_double(scipy_function("log_ndtr")),
-    PerOperand(lambda g, ans, x: g * _density_ratio(x, ans)),
-    weak=False,
-)
+log_ndtr_p = _compiled("log_ndtr", lambda g, ans, x: g * _density_ratio(x, ans), 80)
 
 
 def owens_t(h: Any, a: Any) -> Any:
     """Owen's T: the probability that X > h and 0 < Y < aX for standard normal X and Y.
 
-    Elementwise; the arguments broadcast, integers become floats. TypeError for complex numbers.
+    Elementwise; the arguments broadcast, integers and floats narrower than float32 become float32. TypeError for
+    complex numbers.
 
     >>> mpijax.scipy.special.owens_t(jnp.array([0.0, 1.0]), 1.0).round(4)
     Array([0.125 , 0.0667], dtype=float32)
     """
-    return owens_t_p.bind(*inexact_args("owens_t", h, a))
+    h, a = inexact_args("owens_t", h, a)
+    if dtype_of(h).itemsize < np.dtype(np.float32).itemsize:
+        h, a = h.astype(np.float32), a.astype(np.float32)
+    return owens_t_p.bind(h, a)
 
 
 def _by_h(g, ans, h, a):

@@ -1,0 +1,72 @@
+"""Loops of as many turns as the numbers need: series and continued fractions.
+
+The builder itself never branches: a loop is a helper function of whole vectors, which goes on until the last lane has
+arrived. Lanes that have keep what they have, so that a result never depends on its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mpijax.scalar.builder import Builder
+from mpijax.scalar.expr import Expr
+from mpijax.scalar.types import BOOL, Scalar
+
+Step = Callable[..., tuple[list[Expr], Expr]]
+
+
+def iterate(name: str, step: Step, limit: int, active: Expr, state: list[Expr], *fixed: Expr) -> list[Expr]:
+    """The state after as many steps as each lane wants.
+
+    Args:
+      name: of the helper function, one for each `step`.
+      step: step(*state, *fixed) -> (next state, whether to go on); the state of lanes that stop counts.
+      limit: most steps.
+      active: lanes that take steps at all.
+      state, fixed: values that change, and those that do not; all of one dtype.
+    """
+    b, values = active.b, [*state, *fixed]
+    t, mask = b.type(state[0].dtype), b.vector("i1")
+    label = f"mpijax.{name}.{b.lanes}.{t.strip('<>').split()[-1]}"
+    result = _structure(t, len(state))
+    if label not in b.function.helpers:
+        b.function.helpers[label] = ""  # its own helpers come after it
+        formals = ", ".join([f"{mask} %on", *(f"{t} %v{i}" for i in range(len(values)))])
+        b.function.helpers[label] = "\n".join([
+            f"define internal {result} @{label}({formals}) noinline {{",
+            *_body(Builder(b.lanes, b.function), step, limit, state, fixed),
+            f"  ret {result} %result", "}"])  # fmt: skip
+    actual = ", ".join([f"{mask} {active.s.ir}", *(f"{t} {v.s.ir}" for v in values)])
+    returned = b.emit(f"call {result} @{label}({actual})")
+    return [Expr(b, Scalar(v.dtype, b.emit(f"extractvalue {result} {returned}, {i}"))) for i, v in enumerate(state)]
+
+
+def _body(b: Builder, step: Step, limit: int, state: list[Expr], fixed: tuple[Expr, ...]) -> list[str]:
+    """Lines of the function: a block `turn` that repeats itself, and its last values together as %result."""
+    t, mask = b.type(state[0].dtype), b.vector("i1")
+    result = _structure(t, len(state))
+    old = [Expr(b, Scalar(v.dtype, f"%s{i}")) for i, v in enumerate(state)]
+    same = [Expr(b, Scalar(v.dtype, f"%v{i}")) for i, v in enumerate(fixed, len(state))]
+    active = Scalar(BOOL, "%active")
+    new, more = step(*old, *same)
+    kept = [b.select(active, n.s, o.s) for n, o in zip(new, old, strict=True)]
+    still = b.and_(active, more.s)
+    some = b.any_lane(still)
+    phis = [f"  %s{i} = phi {t} [%v{i}, %entry], [{k.ir}, %turn]" for i, k in enumerate(kept)]
+    lines = [
+        "entry:", "  br label %turn",
+        "turn:", f"  %active = phi {mask} [%on, %entry], [{still.ir}, %turn]",
+        "  %count = phi i32 [0, %entry], [%next, %turn]", *phis, *b.lines,
+        "  %next = add i32 %count, 1", f"  %below = icmp ult i32 %next, {limit}", f"  %again = and i1 %below, {some}",
+        "  br i1 %again, label %turn, label %done", "done:",
+    ]  # fmt: skip
+    value = "undef"
+    for i, k in enumerate(kept):
+        name = "%result" if i + 1 == len(kept) else f"%r{i}"
+        lines.append(f"  {name} = insertvalue {result} {value}, {t} {k.ir}, {i}")
+        value = name
+    return lines
+
+
+def _structure(t: str, size: int) -> str:
+    return "{" + ", ".join([t] * size) + "}"
