@@ -27,13 +27,11 @@ def check_inferable(mesh: Mesh, names: frozenset) -> None:
         )
 
 
-def given_spec(x, mesh: Mesh, i: int) -> PartitionSpec:
-    """How an argument is laid out over the mesh."""
+def given_spec(x, mesh: Mesh) -> PartitionSpec:
+    """How an argument is laid out over the mesh: that of a traced one its type says."""
     if isinstance(x, Tracer):
-        raise ValueError(
-            f"shard_map needs in_specs within a traced function: the type of argument {i}, "
-            f"{typeof(x).str_short(short_dtypes=False)}, does not say how it is laid out. Pass in_specs."
-        )
+        layout = typeof(x).sharding
+        return layout.spec if layout.mesh.shape_tuple == mesh.abstract_mesh.shape_tuple else P()
     layout = getattr(x, "_sharding", None)
     return layout.spec if getattr(layout, "mesh", None) == mesh else P()
 

@@ -14,6 +14,7 @@ DOCUMENTS = [
     "docs/communication.md",
     "docs/custom-operations.md",
     "docs/debugging.md",
+    "docs/explicit-sharding.md",
     "docs/transformations.md",
 ]
 
