@@ -484,6 +484,13 @@ def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = ()) -> Grap
             (builder.placed if layout.keeps_whole else builder.shards)[id(value)] = layout
     consts = [builder.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
     graph.outputs = builder.run(closed.jaxpr, consts, graph.inputs)
-    graph.shardings = [builder.shards.get(id(v), builder.placed.get(id(v))) for v in graph.outputs]
+    other = others_layout(layouts)
+    graph.shardings = [builder.shards.get(id(v)) or builder.placed.get(id(v)) or other for v in graph.outputs]
     graph.finish()
     return graph
+
+
+def others_layout(layouts: tuple[Any, ...]) -> Any:
+    """Where values lie that depend on no laid out argument of a program: whole on the devices of the first one."""
+    first = next((x for x in layouts if x is not None), None)
+    return first if first is None or not hasattr(first, "mesh") else first.update(spec=type(first.spec)())

@@ -255,6 +255,25 @@ def _pad(s: Operation) -> Plan:
     return Plan([split, ()], [split], s.params)
 
 
+# ---------------------------------------------------------------- keys: what belongs to a key is made where the key is
+
+
+def _of_keys(s: Operation) -> Plan:
+    """Results, for each key of an array, of a shape of their own."""
+    split = s.splits[0]
+    return Plan([split], [(*split, *whole(s.out_shapes[0][len(split) :]))], s.params)
+
+
+def _random_wrap(s: Operation) -> Plan:
+    """The words of a key stay together."""
+    [shape], keys = s.shapes, s.splits[0][: len(s.out_shapes[0])]
+    return Plan([(*keys, *whole(shape[len(keys) :]))], [keys], s.params)
+
+
+def _random_fold_in(s: Operation) -> Plan:
+    return _same(s, _agreed(s.shapes, s.splits, s.out_shapes[0]))
+
+
 _STRUCTURAL: dict[str, Callable[[Operation], Plan | None]] = {
     "broadcast_in_dim": _broadcast_in_dim,
     "concatenate": _concatenate,
@@ -262,6 +281,12 @@ _STRUCTURAL: dict[str, Callable[[Operation], Plan | None]] = {
     "copy_p": lambda s: _same(s, s.splits[0]),
     "dynamic_slice": _dynamic_slice,
     "pad": _pad,
+    "random_bits": _of_keys,
+    "random_fold_in": _random_fold_in,
+    "random_seed": _of_keys,
+    "random_split": _of_keys,
+    "random_unwrap": _of_keys,
+    "random_wrap": _random_wrap,
     "reshape": _reshape,
     "rev": _rev,
     "slice": _slice,

@@ -152,6 +152,8 @@ def _constrained(builder, v, layout, source):
     """A value laid out as `with_sharding_constraint` says; within bodies there is nothing to lay out."""
     if builder.meshes:
         return v
+    if not hasattr(layout, "mesh"):  # one device
+        return marked(builder, builder.whole(v, source), layout, False, source)
     first = len(builder.graph.nodes)
     split = _possible(builder, v, layout)
     if layout.spec.unconstrained_dims or split != _named_split(layout, len(split)):
@@ -302,10 +304,9 @@ def spread(builder, eqn, inputs, avals, source):
     if plan.over:
         outs = [_combined(builder, outs[0], plan, mesh, source)]
     made = {id(o) for node in builder.graph.nodes[first:] for o in node.outputs}
-    return [
-        marked(builder, o, _layout(mesh, split), id(o) in made, source)
-        for o, split in zip(outs, plan.results, strict=True)
-    ]
+    shapes = [global_aval(builder, v).shape for v in inputs]
+    results = _named_alike(mesh, plan, shapes, layouts, avals)
+    return [marked(builder, o, layout, id(o) in made, source) for o, layout in zip(outs, results, strict=True)]
 
 
 def followed(builder, eqn, inputs, outs, source) -> list:
@@ -331,9 +332,19 @@ def _layouts_of_results(builder, eqn, inputs, avals, layouts, first) -> list:
     over_mesh = [x if hasattr(x, "mesh") else None for x in layouts]
     plan = rule(_seen_by_rules(builder, eqn, inputs, avals, over_mesh, mesh)) if rule is not None else None
     if plan is not None:
-        return [_layout(mesh, split) for split in plan.results]
+        return _named_alike(mesh, plan, [v.aval.shape for v in inputs], over_mesh, avals)
     of_shape = {v.aval.shape: x for v, x in zip(inputs, over_mesh, strict=True) if x is not None}
     return [of_shape.get(a.shape) or _layout(mesh, whole(a.shape)) for a in avals]
+
+
+def _named_alike(mesh, plan: Plan, shapes, layouts, avals) -> list:
+    """Layouts of results; where an operand of the same shape is split alike, by the names that its layout has."""
+    known = {
+        (shape, _named_split(x, len(shape))): x
+        for shape, x in zip(reversed(shapes), reversed(layouts), strict=True)
+        if x is not None and x.mesh == mesh
+    }
+    return [known.get((a.shape, s)) or _layout(mesh, s) for a, s in zip(avals, plan.results, strict=True)]
 
 
 def _seen_by_rules(builder, eqn, inputs, avals, layouts, mesh) -> Operation:

@@ -252,7 +252,7 @@ def _axis_types(mesh: Any) -> str:
 class ShapeDtypeStruct:
     """Shape and dtype of an array that need not exist, for `eval_shape` and ahead-of-time lowering.
 
-    Immutable; equal where all fields are. `sharding` is a layout of an array, or None.
+    Immutable; equal where all fields are. `sharding` is a layout of an array, or None; of a `Format` its sharding.
 
     Raises ValueError without a dtype, or for a sharding that is none.
 
@@ -270,6 +270,7 @@ class ShapeDtypeStruct:
     def __init__(self, shape, dtype, *, sharding=None, weak_type: bool = False):
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
+        sharding = getattr(sharding, "sharding", sharding)  # there is one layout in memory
         if sharding is not None and not (hasattr(sharding, "shard_shape") or hasattr(sharding, "axes_of")):
             raise ValueError(
                 "sharding should be a mpijax.sharding.Sharding or PartitionSpec, got "

@@ -7,7 +7,8 @@ compiled, and the executor runs the program. Programs are found again by the typ
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from mpijax._ext.dispatch import Eager
 from mpijax.compiler.planner import plan_program
 from mpijax.core import config, tree
 from mpijax.core import trace as tr
+from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.foreign import canonicalize_dtype_handlers
 from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.memo import memo_on_jaxpr
@@ -28,7 +30,17 @@ from mpijax.runtime.array import ArrayImpl
 from mpijax.runtime.loader import load_plan
 from mpijax.transforms import reports
 from mpijax.transforms.call import jit_p
+from mpijax.transforms.flat import parameter_names
 from mpijax.transforms.jit import find
+
+_WITHOUT_VALUE = (ShapeDtypeStruct, ShapedArray)
+
+
+def _no_value(name: str, x: Any) -> str:
+    return (
+        f"Argument{name} of shape {typeof(x).str_short(False)} of type {type(x)} is not a valid JAX type: it has no "
+        "value. Give an array; eval_shape and jit(f).lower take shapes."
+    )
 
 
 def physical(x: Any, aval) -> Any:
@@ -39,6 +51,8 @@ def physical(x: Any, aval) -> Any:
         raise tr.leaked(x)
     if hasattr(x, "__jax_array__"):
         return physical(x.__jax_array__(), aval)
+    if isinstance(x, _WITHOUT_VALUE):
+        raise TypeError(_no_value("", x))
     elements = canonicalize_dtype_handlers.get(type(x))
     if elements is not None:
         x = elements(x)
@@ -74,25 +88,33 @@ def _evaluate_shards(primitive: Primitive, args: Sequence[Any], avals, params: d
     return outs if primitive.multiple_results else outs[0]
 
 
-def shardings_of(args: Sequence[Any]) -> tuple[Any, ...] | None:
-    """Layouts of the arguments of which this rank has a shard, or that say where results go; None without any."""
+def shardings_of(args: Sequence[Any], names: Callable[[], list[str]] | None = None) -> tuple[Any, ...] | None:
+    """Layouts of the arguments of which this rank has a shard, or that say where results go; None without any.
+
+    names: gives those of the arguments, for errors.
+    """
     found = [x._sharding if isinstance(x, ArrayBase) else None for x in args]
     if all(s is None or not s.is_followed for s in found):
         return None
     layouts = tuple(None if s is None or not s.is_followed else s for s in found)
-    _check_devices(args, layouts)
+    _check_devices(args, layouts, names)
     return layouts
 
 
-def _check_devices(args: Sequence[Any], layouts) -> None:
+def _check_devices(args: Sequence[Any], layouts, names: Callable[[], list[str]] | None) -> None:
     """Raise ValueError for arrays put on different devices of this process: which one is meant cannot be known."""
-    here = [(x, s) for x, s in zip(args, layouts, strict=True) if s is not None and s.is_fully_addressable]
-    if len({frozenset(s.device_set) for _, s in here}) < 2:
+    here = [i for i, s in enumerate(layouts) if s is not None and s.is_fully_addressable]
+    other = next((i for i in here if layouts[i].device_set != layouts[here[0]].device_set), None)
+    if other is None:
         return
-    said = " and ".join(
-        f"an argument with shape {typeof(x).str_short(False)} and device ids {sorted(d.id for d in s.device_set)}"
-        for x, s in here
-    )
+    known = names() if names is not None else []
+
+    def described(i: int) -> str:
+        name = f"argument {known[i]}" if i < len(known) else "an argument"
+        ids = sorted(d.id for d in layouts[i].device_set)
+        return f"{name} with shape {typeof(args[i]).str_short(False)} and with device ids {ids} on platform CPU"
+
+    said = f"{described(here[0])} and {described(other)}"
     raise ValueError(
         f"Received incompatible devices for jitted computation. Got {said}. Put them on the same devices with "
         "jax.device_put."
@@ -161,7 +183,11 @@ def dispatch(jitted, args, kwargs):
     statics, dynamic, _ = jitted._split(args, kwargs)
     leaves, in_tree = tree.tree_flatten(dynamic)
     key = entry = None
-    layouts = shardings_of(leaves)
+    names = partial(parameter_names, jitted._fun, args, kwargs)
+    layouts = shardings_of(leaves, lambda: [f"{name} of {jitted._name}" for name in names()])
+    for i, x in enumerate(leaves):
+        if isinstance(x, _WITHOUT_VALUE):
+            raise TypeError(_no_value(f" '{dict(enumerate(names())).get(i, i)}'", x))
     if statics or not jitted._plain or layouts is not None:
         try:
             key = (in_tree, tuple([typeof(x) for x in leaves]), statics, config.trace_key(), layouts)

@@ -22,12 +22,14 @@ def from_host(value: np.ndarray, aval: ShapedArray) -> Any:
 
 
 def device_put(
-    x: Any, device: Any = None, *, src: Any = None, donate: bool = False, may_alias: bool | None = None
+    x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None
 ) -> Any:
     """`x` (a pytree) as arrays on a device, or laid out as a `NamedSharding` (or a `Format` with one) says.
 
     For a sharding over several ranks every rank passes the same whole array and keeps its shard. Arrays that are in
     their place already are returned as they are, with `may_alias=False` copied.
+
+    `donate` (as `device`, one for all or a pytree) gives arrays away: those that go elsewhere are deleted.
 
     Raises ValueError for a device of another process, for what is neither device nor sharding, and for `may_alias`
     with `donate`.
@@ -35,22 +37,25 @@ def device_put(
     >>> mpijax.device_put(np.arange(3.0), mpijax.local_devices()[0])
     Array([0., 1., 2.], dtype=float32)
     """
-    if may_alias and donate:
-        raise ValueError("may_alias and donate cannot be True at the same time.")
     leaves, structure = tree.tree_flatten(x)
-    if isinstance(device, (list, tuple, dict)):
-        places = structure.flatten_up_to(device)
-    else:
-        places = [device] * len(leaves)
+
+    def each(given: Any) -> list[Any]:
+        return structure.flatten_up_to(given) if isinstance(given, (list, tuple, dict)) else [given] * len(leaves)
+
+    places, sources, given_away, aliases = map(each, (device, src, donate, may_alias))
+    if any(a and d for a, d in zip(aliases, given_away, strict=True)):
+        raise ValueError("may_alias and donate cannot be True at the same time.")
     if any(isinstance(leaf, Tracer) for leaf in leaves):
         from mpijax.spmd.moves import put  # that layer lies above this one
 
-        outs = put(leaves, places, donate, may_alias)
+        outs = put(leaves, places, sources, given_away, aliases)
     else:
         outs = list(map(_put, leaves, places))
-        if may_alias is False:
-            pairs = zip(outs, leaves, strict=True)
-            outs = [o.copy() if o is leaf and isinstance(o, ArrayBase) else o for o, leaf in pairs]
+        for i, (out, leaf) in enumerate(zip(outs, leaves, strict=True)):
+            if out is leaf and aliases[i] is False and isinstance(out, ArrayBase):
+                outs[i] = out.copy()
+            elif out is not leaf and given_away[i] and isinstance(leaf, ArrayBase):
+                leaf.delete()
     return tree.tree_unflatten(structure, outs)
 
 

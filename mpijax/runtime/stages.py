@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mpijax.compiler import llvm
+from mpijax.compiler.graph import others_layout
 from mpijax.compiler.plan import CommStep, GemmCall, KernelCall, Plan, module_text, walk
 from mpijax.compiler.planner import plan_program
 from mpijax.compiler.show import nest_text
@@ -122,10 +123,27 @@ class Compiled(_Later):
         avals = self._traced.jaxpr.in_avals
         self._check_types(leaves, avals)
         program, layouts = self._program, shardings_of(leaves) or ()
+        self._check_layouts(leaves, layouts, avals)
         if layouts != _layouts(self._traced):
             donated = self._traced.donated if any(self._traced.donated) else ()
             program = program_of(self._traced.jaxpr, self._traced.name, donated, layouts, config.trace_key())
         return program.run([physical(x, a) for x, a in zip(leaves, avals, strict=True)])
+
+    def _check_layouts(self, leaves, layouts: tuple[Any, ...], avals) -> None:
+        """Raise ValueError for arrays put elsewhere than the program was compiled for."""
+        known = (None,) * len(self._traced.moved) + tuple(self._traced.layouts)
+        wrong = [
+            f"Argument {self._name(i)} with shape {aval.str_short(False)}:\n  Passed sharding: {given}\n"
+            f"  Required sharding: {expected or _here()}"
+            for i, (given, expected, aval) in enumerate(zip(layouts, known, avals, strict=False))
+            if given is not None and not _fits(given, expected or _here(), aval.ndim)
+        ]
+        if wrong:
+            raise ValueError(
+                "Computation was compiled for input shardings that disagree with the shardings of arguments passed to "
+                f"it. Here are the {len(wrong)} mismatches:\n" + "\n".join(wrong)
+                + f"\nLay them out with jax.device_put, or call {self._traced.name} itself, which compiles again."
+            )  # fmt: skip
 
     def _check_types(self, leaves, avals) -> None:
         wrong = []
@@ -153,14 +171,19 @@ class Compiled(_Later):
     @property
     def input_shardings(self) -> Any:
         """How the arguments are laid out, as a tree ``(args, kwargs)``."""
-        here = _here()
-        return tree.tree_unflatten(self.in_tree, [here if s is None else s for s in self._traced.layouts])
+        layouts = self._traced.layouts
+        return tree.tree_unflatten(self.in_tree, [s or others_layout(layouts) or _here() for s in layouts])
 
     @property
     def output_shardings(self) -> Any:
         """How the results are laid out, as a tree."""
         layouts = [r.sharding if r.sharding is not None else _here() for r in self._plan.results]
         return tree.tree_unflatten(self.out_tree, layouts)
+
+    @property
+    def out_info(self) -> Any:
+        """Shapes, dtypes and layouts of the result, as a tree."""
+        return tree.tree_map(lambda x, s: x.update(sharding=s), self._traced.out_info, self.output_shardings)
 
     def runtime_executable(self) -> Any:
         """The program of the executor."""
@@ -196,6 +219,14 @@ def _batch(s: GemmCall) -> int:
     for d in s.batch:
         n *= d
     return n
+
+
+def _fits(given: Any, expected: Any, ndim: int) -> bool:
+    """Whether an array lies as a program expects, which may have been compiled for a mesh without devices."""
+    mesh = getattr(expected, "mesh", None)
+    if mesh is not None and mesh is mesh.abstract_mesh:
+        return getattr(given, "mesh", None) is not None and given.mesh.abstract_mesh.shape_tuple == mesh.shape_tuple
+    return given.is_equivalent_to(expected, ndim)
 
 
 def _here() -> Any:

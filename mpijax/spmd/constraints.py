@@ -18,7 +18,7 @@ from mpijax.core.trace import state, typeof
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.spmd.abstract_mesh import context_mesh, get_abstract_mesh
 from mpijax.spmd.layout import Format
-from mpijax.spmd.mesh import Mesh, NamedSharding, PartitionSpec, Sharding, current_mesh
+from mpijax.spmd.mesh import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding, current_mesh
 from mpijax.transforms.zeros import Zero
 
 
@@ -76,14 +76,14 @@ def _is_typed(x: Any, mesh: Any) -> bool:
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
-    """`x` (a pytree) laid out as `shardings` says: a prefix pytree of shardings, PartitionSpecs or None.
+    """`x` (a pytree) laid out as `shardings` says: a prefix pytree of shardings or PartitionSpecs.
 
     Where an axis does not divide evenly among the devices, it stays whole. May communicate.
 
     Over mesh axes of type Explicit nothing is laid out: an array that its type says to lie otherwise is an error.
 
-    Raises ValueError for a specification longer than an array has axes, AssertionError for an array in another layout
-    over Explicit axes.
+    Raises ValueError for a specification longer than an array has axes, and for None; AssertionError for an array in
+    another layout over Explicit axes.
 
     >>> rows = mpijax.NamedSharding(mpijax.make_mesh((1,), ("x",)), mpijax.P("x"))
     >>> mpijax.jit(lambda x: lax.with_sharding_constraint(2 * x, rows))(jnp.arange(3))
@@ -91,6 +91,11 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     """
     leaves, structure = tree.tree_flatten(x)
     flat = flatten_axes("with_sharding_constraint shardings", structure, shardings)
+    if None in flat:
+        raise ValueError(
+            "One of with_sharding_constraint arguments got sharding None which is not allowed. Give it a sharding: "
+            "NamedSharding(mesh, P()) for an array that every device has whole."
+        )
     layouts = [
         named_sharding(s, "shardings", "with_sharding_constraint", leaf) for leaf, s in zip(leaves, flat, strict=True)
     ]
@@ -179,12 +184,21 @@ def check_fits(layout: NamedSharding, aval, what: str, strict: bool = True) -> N
             )
 
 
+def put_on(x: Any, layout: SingleDeviceSharding) -> Any:
+    """One array, whole on one device of this process."""
+    return sharding_constraint_p.bind(
+        x, sharding=layout, layout=None, context_mesh=current_mesh(), unconstrained_dims=frozenset()
+    )
+
+
 # ---------------------------------------------------------------- the primitive
 
 
 def _type_rule(x, *, sharding: NamedSharding, **_):
     """Of a value that is split over Explicit axes of the same mesh, the layout says everything."""
-    return x if x.split is None else x.update(split=of_sharding(sharding.update(mesh=x.split.mesh), x.ndim))
+    if x.split is None or not hasattr(sharding, "mesh"):
+        return x
+    return x.update(split=of_sharding(sharding.update(mesh=x.split.mesh), x.ndim))
 
 
 def _transpose(ct, x, **params):
@@ -200,7 +214,7 @@ def _jvp(primals, tangents, **params):
 def _batch(axis, args, dims, *, sharding, unconstrained_dims, **params):
     """The examples lie as they lay: their axis is free, unless `vmap` was told what it is split over."""
     [x], [d] = args, dims
-    if d is not None:
+    if d is not None and hasattr(sharding, "mesh"):
         parts = list(sharding.spec)
         parts += [None] * (d - len(parts))
         parts.insert(d, axis.spmd or PartitionSpec.UNCONSTRAINED)

@@ -8,11 +8,16 @@ from mpijax.core import tree
 from mpijax.core.trace import typeof
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.spmd.abstract_mesh import AbstractMesh
-from mpijax.spmd.constraints import check_fits, named_sharding
-from mpijax.spmd.mesh import NamedSharding, PartitionSpec, Sharding
+from mpijax.spmd.constraints import check_fits, named_sharding, put_on
+from mpijax.spmd.mesh import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 from mpijax.spmd.reshard import lay_out
 from mpijax.transforms.flat import FlatFun
 from mpijax.transforms.ref_state import is_ref
+
+
+def on_device(device: Any) -> SingleDeviceSharding:
+    """The layout that `jit`'s argument `device` means for results."""
+    return device if isinstance(device, SingleDeviceSharding) else SingleDeviceSharding(device)
 
 
 class JitShardings:
@@ -30,6 +35,12 @@ class JitShardings:
             for leaf in leaves:
                 if not _waits(leaf):
                     named_sharding(leaf, what, "jit")
+        for leaf in parts[0][1]:
+            if getattr(getattr(leaf, "spec", leaf), "unconstrained_dims", None):
+                raise ValueError(
+                    f"Unconstrained dims are not allowed in in_shardings, got {leaf}: arguments lie in one way; None "
+                    "in place of UNCONSTRAINED for an axis that is not split."
+                )
         self.key = tuple((tuple(leaves), structure) for _, leaves, structure in parts)
 
     def of_arguments(self, name: str, args: tuple, kwargs: dict, avals, leaves) -> tuple[NamedSharding | None, ...]:
@@ -110,6 +121,8 @@ class _LaidOut(FlatFun):
         return [self._placed(out, given, i) for i, (out, given) in enumerate(zip(outs, flat, strict=True))]
 
     def _placed(self, out, given, i: int):
+        if isinstance(given, SingleDeviceSharding):
+            return put_on(out, given)
         layout = named_sharding(given, "out_shardings", "jit")
         if layout is None:
             return out

@@ -372,6 +372,8 @@ def make_mesh(
         raise ValueError(
             f"Number of axes names should match the number of axis_shapes. Got {axis_names=} and {axis_shapes=}."
         )
+    if not all(isinstance(n, (int, np.integer)) for n in axis_shapes):
+        raise ValueError(f"`axis_shapes` passed to `make_mesh` should be a sequence of ints. Got {axis_shapes}")
     count = math.prod(axis_shapes)
     if count > len(available):
         raise ValueError(

@@ -36,19 +36,20 @@ def copy_semantics(donate: bool, may_alias: bool | None) -> ArrayCopySemantics:
     return ArrayCopySemantics.REUSE_INPUT if may_alias in (None, True) else ArrayCopySemantics.ALWAYS_COPY
 
 
-def put(leaves: Sequence[Any], devices: Sequence[Any], donate: bool, may_alias: bool | None) -> list[Any]:
+def put(leaves: Sequence[Any], devices: Sequence[Any], sources: Sequence[Any], donate, may_alias) -> list[Any]:
     """Values, some of them traced, on devices or in layouts (None: where they are).
+
+    sources: where they are, for derivatives, which go back there; None if that is not said.
 
     Raises ValueError for an array that its layout does not divide.
     """
-    count = len(leaves)
     devices = [named_sharding(d, "device", "device_put") if isinstance(d, PartitionSpec) else d for d in devices]
     for x, device in zip(leaves, devices, strict=True):
         layout = getattr(device, "sharding", device)
         if hasattr(layout, "mesh"):
             check_fits(layout, typeof(x), "One of device_put arguments")
-    how = (copy_semantics(donate, may_alias),) * count
-    return device_put_p.bind(*leaves, devices=tuple(devices), srcs=(None,) * count, copy_semantics=how)
+    how = tuple(map(copy_semantics, donate, may_alias))
+    return device_put_p.bind(*leaves, devices=tuple(devices), srcs=tuple(sources), copy_semantics=how)
 
 
 def _type_rule(*avals, devices, **_):

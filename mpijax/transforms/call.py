@@ -9,7 +9,7 @@ from mpijax.core.lowering import Inline
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import Primitive
 from mpijax.core.refs import Ref
-from mpijax.core.trace import state
+from mpijax.core.trace import Tracer, state
 from mpijax.transforms.batching import batch_jaxpr_in_place
 from mpijax.transforms.jvp import jvp_jaxpr
 from mpijax.transforms.linearize import linearize_jaxpr
@@ -119,7 +119,9 @@ class _Jit(Primitive):
     def bind(self, *args, **params):
         if params["inline"] and state.trace.records(args):
             closed = params["jaxpr"]
-            return eval_jaxpr(closed.jaxpr, closed.consts, *args)
+            outs = eval_jaxpr(closed.jaxpr, closed.consts, *args)
+            lift = state.trace.recorder().lift  # a result may be a number that the Jaxpr holds
+            return [x if isinstance(x, Tracer) else lift(x) for x in outs]
         return super().bind(*args, **params)
 
 

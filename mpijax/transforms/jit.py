@@ -404,12 +404,17 @@ def jit(
             DeprecationWarning,
             stacklevel=2,
         )
+        if device is not None and backend is not None:
+            raise ValueError(f"can't specify both a device and a backend for jit, got {device=} and {backend=}")
+        for what, given in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
+            if given is not None:
+                raise ValueError(f"If backend or device is specified on jit, then {what} should not be specified.")
     check_compiler_options(compiler_options)
     shardings = None
-    if in_shardings is not None or out_shardings is not None:
-        from mpijax.spmd.jit_shardings import JitShardings  # lies above, and few programs need it
+    if in_shardings is not None or out_shardings is not None or device is not None:
+        from mpijax.spmd.jit_shardings import JitShardings, on_device  # lies above, and few programs need it
 
-        shardings = JitShardings(in_shardings, out_shardings)
+        shardings = JitShardings(in_shardings, out_shardings if device is None else on_device(device))
     make = partial(
         JitFunction,
         static_argnums=static_argnums,
