@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from mpijax.compiler.addresses import Addresses, Scope
 from mpijax.compiler.expr import Expr, children, dynamic_parts
 from mpijax.compiler.index import Dynamic, Lin, LoopVar, linearized
@@ -214,12 +216,18 @@ class Evaluator(Addresses):
             self.lines.append(f"{then}:")
             self.block = then
         if s.combine is not None:
-            x = combining(s.combine).lower.rule(b, b.load(ptr, s.value.element), x)
+            x = self._combined(s.combine, b, b.load(ptr, s.value.element), x)
         b.store(ptr, x)
         if s.guard is not None:
             self.emit(f"br label %{skip}")
             self.lines.append(f"{skip}:")
             self.block = skip
+
+    def _combined(self, operation: str, b: Builder, old: Scalar, x: Scalar) -> Scalar:
+        """What a scatter writes."""
+        if b.lanes == 1 and operation in ("max", "min") and x.dtype in (np.float32, np.float64):
+            return b.extremum_without_branches("gt" if operation == "max" else "lt", old, x)
+        return combining(operation).lower.rule(b, old, x)
 
     def _prefetch(self, s: Store, scope: Scope) -> None:
         """Fetch what is written some turns later, whose place no processor can guess; at the end, the last one's."""

@@ -19,7 +19,7 @@ from mpijax.compiler.reader import NodeReader, Reader, is_key
 from mpijax.compiler.structural import clamped
 from mpijax.core.lowering import Cumulative
 
-INT64 = np.dtype(np.int64)
+INT64, UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
 _COMBINES = {"add": "add", "sub": "sub", "mul": "mul", "min": "min", "max": "max"}
 
 
@@ -204,9 +204,8 @@ def _scatter(node: Node, stored, kind: str) -> list[tuple[str, Any]]:
         if mode != "CLIP":
             # Also where they are promised to be in bounds: JAX drops the others, and clamping costs as much.
             wide = scope.convert(raw, INT64)
-            inside = scope.op(
-                "and", scope.op("ge", wide, scope.const(0, INT64)), scope.op("le", wide, scope.const(room, INT64))
-            )
+            # Without a sign, negative ones are beyond the end.
+            inside = scope.op("le", scope.convert(wide, UINT64), scope.const(room, UINT64))
             guard = inside if guard is None else scope.op("and", guard, inside)
             # Nothing is written where the guard fails, so the index needs no clamping.
             start = wide

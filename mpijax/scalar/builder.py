@@ -242,6 +242,15 @@ class Builder(Memory):
         better = self.select(self.compare(order, b, a), b, a)
         return self.select(self.is_nan(b), b, better)
 
+    def extremum_without_branches(self, order: str, a: Scalar, b: Scalar) -> Scalar:
+        """As maximum ("gt") or minimum ("lt") of float32 or float64, for one lane that no branch can guess.
+
+        Of equal numbers only zeros differ, in their sign: the larger has the bits of both, the smaller those of any.
+        """
+        integer = np.dtype(f"i{info(a.dtype).bits // 8}")
+        bits = (self.and_ if order == "gt" else self.or_)(self.bitcast(a, integer), self.bitcast(b, integer))
+        return self.select(self.compare("eq", a, b), self.bitcast(bits, a.dtype), self.extremum(order, a, b))
+
     # ---- bits and logic
 
     def and_(self, a: Scalar, b: Scalar) -> Scalar:

@@ -53,3 +53,16 @@ def test_overlapping_windows_are_written_in_order():
     numbers = mpijax.lax.ScatterDimensionNumbers((1,), (), (0,))
     got = mpijax.jit(lambda x: mpijax.lax.scatter(x, starts, windows, numbers))(np.zeros(32, np.float32))
     np.testing.assert_array_equal(got, wanted)
+
+
+def test_extrema_of_special_values():
+    """NaN stays, and 0 is larger than -0, as in `maximum` and `minimum`."""
+    values = np.array([0.0, -0.0, 1, -1, np.nan, np.inf, -np.inf, 1e-40], np.float32)
+    old, new = (x.ravel() for x in np.meshgrid(values, values))
+    places = np.arange(old.size)
+    for scattered, whole in (("max", mpijax.numpy.maximum), ("min", mpijax.numpy.minimum)):
+        got = mpijax.jit(lambda a, b, name=scattered: getattr(a.at[places], name)(b))(mpijax.numpy.asarray(old), new)
+        want = np.asarray(mpijax.jit(whole)(old, new))
+        np.testing.assert_array_equal(got, want)
+        numbers = ~np.isnan(want)
+        np.testing.assert_array_equal(np.signbit(got)[numbers], np.signbit(want)[numbers])
