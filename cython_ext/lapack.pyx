@@ -202,15 +202,24 @@ cdef void lu(void** buffers, const int64_t* words) noexcept nogil:
 
 
 cdef void order_rows(const int32_t* pivots, int64_t few, int32_t* order, int64_t rows) noexcept nogil:
-    """The order of rows that the exchanges by pivots give."""
+    """The order of rows that the exchanges by pivots give; those with rows that are not there are left out."""
     cdef int64_t i
     cdef int32_t held
     for i in range(rows):
         order[i] = <int32_t>i
     for i in range(few):
+        if pivots[i] < 0 or pivots[i] >= rows:
+            continue
         held = order[i]
         order[i] = order[pivots[i]]
         order[pivots[i]] = held
+
+
+cdef void lu_pivots_to_permutation(void** buffers, const int64_t* words) noexcept nogil:
+    """pivots -> permutation; words: the size of the stack, pivots, rows."""
+    cdef int64_t k
+    for k in range(words[0]):
+        order_rows(<int32_t*>buffers[0] + k * words[1], words[1], <int32_t*>buffers[1] + k * words[2], words[2])
 
 
 cdef void negate_imaginary(void* x, int64_t count, int64_t kind) noexcept nogil:
@@ -491,4 +500,5 @@ def addresses():
     return {
         "cholesky": <uintptr_t>&cholesky, "lu": <uintptr_t>&lu, "triangular_solve": <uintptr_t>&triangular_solve,
         "eigh": <uintptr_t>&eigh, "svd": <uintptr_t>&svd, "qr": <uintptr_t>&qr,
+        "lu_pivots_to_permutation": <uintptr_t>&lu_pivots_to_permutation,
     }

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import config
+from mpijax.core.lowering import Native
 from mpijax.core.trace import typeof
 from mpijax.ops.creation import iota
 from mpijax.ops.linalg.common import linalg_primitive, nan_unless, routine
-from mpijax.ops.linalg.kernels import lapack
+from mpijax.ops.linalg.kernels import LapackCode, lapack
 from mpijax.ops.linalg.matrices import broadcast_behind, eye, lower_triangle, upper_triangle
 from mpijax.ops.linalg.triangular import triangular_solve
 from mpijax.ops.padding import pad
@@ -58,10 +59,11 @@ def _lu(x):
 
 
 def permutation_of(pivots: np.ndarray, size: int) -> np.ndarray:
-    """The order of rows that a sequence of exchanges gives."""
+    """The order of rows that a sequence of exchanges gives; those with rows that are not there are left out."""
     order = list(range(size))
     for i, j in enumerate(pivots.tolist()):
-        order[i], order[j] = order[j], order[i]
+        if 0 <= j < size:
+            order[i], order[j] = order[j], order[i]
     return np.array(order, np.int32)
 
 
@@ -125,12 +127,18 @@ def _pivots_shapes(shape, *, permutation_size):
     return [(permutation_size,)]
 
 
+def _ordering(in_types, _out_types, *, permutation_size) -> LapackCode:
+    *stack, few = in_types[0].shape
+    return LapackCode("lu_pivots_to_permutation", (math.prod(stack), few, permutation_size))
+
+
 lu_pivots_to_permutation_p = linalg_primitive(
     "lu_pivots_to_permutation",
     (1,),
     _pivots_shapes,
     lambda pivots, *, permutation_size: [permutation_of(pivots, permutation_size)],
     accepts=((np.int32,),),
+    lower=Native(_ordering),
     jvp=lambda primals, tangents, **params: _no_tangent(lu_pivots_to_permutation_p.bind(*primals, **params)),
 )
 
