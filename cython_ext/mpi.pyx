@@ -38,7 +38,7 @@ cdef extern from "mpi_calls.h" nogil:
     int MPI_Error_string(int, char *, int *)
     int MPI_Allreduce(...)
     int MJ_LARGE_COUNTS
-    int mj_yielding
+    int mj_yielding, mj_crowded
     int mj_sharing
     int64_t mj_node_id
     int mj_share_nodes(int, int64_t)
@@ -565,6 +565,12 @@ def set_yielding(bint value):
 
 def yielding():
     return bool(mj_yielding)
+
+
+def set_crowded(bint value):
+    """Whether ranks that hand their core over sleep the longer the longer they wait: for many ranks on a core."""
+    global mj_crowded
+    mj_crowded = value
 
 
 def share_nodes(bint shares, int64_t node):

@@ -3,29 +3,51 @@
    MPI libraries poll without yielding. With more ranks than cores (mj_yielding) the rank that polls keeps the other,
    for which it waits, off the core for a whole time slice. Then calls are made in their non-blocking form, and the
    core is handed over between tests. A rank that has waited long sleeps between tests, since on a busy machine handing
-   over means handing over to somebody else, for a time slice. */
+   over means handing over to somebody else, for a time slice. Where many ranks share a core (mj_crowded) their tests alone
+   would fill it: they sleep the longer the longer they have waited, and notice at most an eighth later than they could. */
 
 #ifndef MPIJAX_MPI_WAIT_H
 #define MPIJAX_MPI_WAIT_H
 
 #include <mpi.h>
 #include <sched.h>
+#include <stdint.h>
 #include <time.h>
 
-/* Tests before a rank sleeps between them, and nanoseconds of that sleep. */
+/* Tests before a rank sleeps between them; nanoseconds of that sleep, at least and at most. */
 #define MJ_TESTS 64
 #define MJ_SLEEP 10000
+#define MJ_LONG_SLEEP 1000000
 
 static int mj_yielding = 0;
+static int mj_crowded = 0;
+
+static int64_t mj_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Sleeps; a crowded rank for an eighth of the time since `began`, within bounds. */
+static void mj_sleep_since(int64_t began) {
+    int64_t eighth = mj_crowded ? (mj_now() - began) / 8 : 0;
+    struct timespec sleep = {0, eighth < MJ_SLEEP ? MJ_SLEEP : eighth < MJ_LONG_SLEEP ? eighth : MJ_LONG_SLEEP};
+    nanosleep(&sleep, NULL);
+}
 
 static int mj_wait_for(MPI_Request *request, MPI_Status *status) {
-    const struct timespec sleep = {0, MJ_SLEEP};
-    int done = 0;
-    for (int i = 0;; i++) {
+    int64_t began = 0;
+    int done = 0, tests = 0;
+    for (;;) {
         int rc = MPI_Test(request, &done, status);
         if (rc != MPI_SUCCESS || done) return rc;
-        if (i < MJ_TESTS) sched_yield();
-        else nanosleep(&sleep, NULL);
+        if (tests++ < MJ_TESTS) {
+            sched_yield();
+            continue;
+        }
+        tests = MJ_TESTS;
+        if (began == 0) began = mj_now();
+        mj_sleep_since(began);
     }
 }
 static int mj_wait(MPI_Request *request) { return mj_wait_for(request, MPI_STATUS_IGNORE); }

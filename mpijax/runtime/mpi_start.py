@@ -67,9 +67,11 @@ class Start:
         self.world.Set_errhandler(MPI.ERRORS_RETURN)
         self.control = MPI.COMM_WORLD.Dup() if self.size > 1 else self.world
         node = self.world.Split_type(MPI.COMM_TYPE_SHARED)
-        self.yields = self._must_yield(node)
+        ranks_per_cpu = _ranks_per_cpu(node) if self.size > 1 else 0.0
+        self.yields = _must_yield(ranks_per_cpu)
         self.overlaps = False
         self.ext.set_yielding(self.yields)
+        self.ext.set_crowded(ranks_per_cpu > _CROWDED)
         if self.size > 1:
             self._share_nodes(node)
             job, self.overlaps = self.world.bcast((secrets.token_hex(4), config.values.mpijax_overlap))
@@ -85,22 +87,6 @@ class Start:
         if self.size > 1:
             _install_abort(self.rank, MPI)
 
-    def _must_yield(self, node: Any) -> bool:
-        """Whether this node has more ranks than CPUs to run them, so that a rank that polls keeps another
-        from running."""
-        choice = os.environ.get("MPIJAX_WAIT", "").lower()
-        if choice in ("block", "yield"):
-            return choice == "yield"
-        if choice:
-            raise ValueError(f"MPIJAX_WAIT must be 'block' or 'yield', got {choice!r}")
-        if self.size == 1:
-            return False
-        masks = node.allgather((cpus.affinity(), cpus.cgroup_cpus()))
-        available = min(
-            [len(frozenset().union(*(mask for mask, _ in masks)))] + [quota for _, quota in masks]
-        )
-        return len(masks) > available
-
     def _share_nodes(self, node: Any) -> None:
         """Let collectives go through memory that the ranks of a node share, unless MPIJAX_SHARED_MEMORY=0.
 
@@ -110,6 +96,25 @@ class Start:
         yields, wanted = zip(*self.world.allgather((self.yields, setting not in ("0", "off", "false", "no"))))
         self.ext.share_nodes(any(yields) and all(wanted), node.bcast(secrets.randbits(62)))
         self.ext.set_windows(all(wanted))
+
+
+# Ranks on a CPU above which waiting ranks test rarely: their tests alone would keep it busy.
+_CROWDED = 4
+
+
+def _ranks_per_cpu(node: Any) -> float:
+    """Of this node, as far as affinity masks and quotas allow. Collective over its ranks."""
+    masks = node.allgather((cpus.affinity(), cpus.cgroup_cpus()))
+    available = min([len(frozenset().union(*(mask for mask, _ in masks)))] + [quota for _, quota in masks])
+    return len(masks) / available
+
+
+def _must_yield(ranks_per_cpu: float) -> bool:
+    """Whether a rank that polls keeps another from running. Raises ValueError for an unknown setting."""
+    choice = os.environ.get("MPIJAX_WAIT", "").lower()
+    if choice not in ("", "block", "yield"):
+        raise ValueError(f"MPIJAX_WAIT must be 'block' or 'yield', got {choice!r}")
+    return choice == "yield" or (not choice and ranks_per_cpu > 1)
 
 
 def start() -> Start:

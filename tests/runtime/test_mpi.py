@@ -201,12 +201,13 @@ def test_moves(mpi, name):
         np.testing.assert_array_equal(in_place, want)
 
 
-@pytest.mark.parametrize("yielding", [False, True], ids=["blocking", "yielding"])
-def test_ring(mpi, yielding):
+@pytest.mark.parametrize("yielding, crowded", [(0, 0), (1, 0), (1, 1)], ids=["blocking", "yielding", "crowded"])
+def test_ring(mpi, yielding, crowded):
     """Messages of lengths that differ by rank go round, by sendrecv and by send and recv."""
     right, left = (mpi.rank + 1) % mpi.size, (mpi.rank - 1) % mpi.size
     before = mpi.ext.yielding()
     mpi.ext.set_yielding(yielding)
+    mpi.ext.set_crowded(crowded)
     try:
         send, want = data("float32", mpi.rank, (mpi.rank + 3,)), data("float32", left, (left + 3,))
         recv = np.empty_like(want)
@@ -230,6 +231,7 @@ def test_ring(mpi, yielding):
         call(mpi, "barrier", None, None)
     finally:
         mpi.ext.set_yielding(before)
+        mpi.ext.set_crowded(False)
 
 
 @contextlib.contextmanager
@@ -304,7 +306,7 @@ def test_messages_in_parts(mpi, name):
         test_scan_and_exscan(mpi, name)
         test_reduce_leaves_other_ranks_what_they_sent(mpi, name, 0)
         test_moves(mpi, name)
-        test_ring(mpi, True)
+        test_ring(mpi, True, False)
     finally:
         mpi.ext.set_chunk(before)
 
