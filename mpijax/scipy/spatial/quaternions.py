@@ -41,7 +41,7 @@ def product(p: Any, q: Any) -> Any:
 
 def inverse(quat: Any) -> Any:
     """The inverse of unit quaternions: their conjugates."""
-    return quat * np.array([-1, -1, -1, 1], quat.dtype)
+    return jnp.concatenate([-quat[..., :3], quat[..., 3:]], axis=-1)
 
 
 def canonical(quat: Any) -> Any:

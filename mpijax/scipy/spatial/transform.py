@@ -158,7 +158,7 @@ class Rotation(NamedTuple):
         weights = jnp.ones(count, self.quat.dtype) if weights is None else jnp.asarray(weights, self.quat.dtype)
         if weights.shape != (count,):
             raise ValueError(f"Expected weights of shape ({count},), one for each rotation, got {weights.shape}.")
-        _, vectors = jnp.linalg.eigh((weights * self.quat.T) @ self.quat)
+        _, vectors = jnp.linalg.eigh((weights[None] * self.quat.T) @ self.quat)
         return Rotation(vectors[:, -1])
 
     @property

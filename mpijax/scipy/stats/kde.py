@@ -99,7 +99,7 @@ class gaussian_kde:
 
     def logpdf(self, x: Any) -> Any:
         """The logarithm of the density at points, (m,) or (d, m); result (m,)."""
-        return self._evaluate("logpdf", x, lambda logs: logsumexp(logs + jnp.log(self.weights), axis=-1))
+        return self._evaluate("logpdf", x, lambda logs: logsumexp(logs + jnp.log(self.weights)[None], axis=-1))
 
     def pdf(self, x: Any) -> Any:
         """The density: `evaluate`."""
