@@ -10,7 +10,7 @@ from mpijax.compiler import explicit, matrices, messages, normalize, partition, 
 from mpijax.compiler.products import dims_of, in_order, use_blas
 from mpijax.core import dtypes
 from mpijax.core import effects as fx
-from mpijax.core.avals import ShapedArray
+from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
 from mpijax.core.lowering import (
     STATUS_BYTES,
@@ -185,6 +185,11 @@ class _Builder:
             return self.parent.whole(self.parent.const(value, aval), UNKNOWN)
         known = self.const_ids.get(id(value))
         if known is None:
+            if isinstance(value, ShapeDtypeStruct):  # which programs that are not run may have
+                raise TypeError(
+                    "A ShapeDtypeStruct does not have a value and cannot be used as a constant in a JAX function: "
+                    f"{value}. Make it an argument, or use an array."
+                )
             layout = None if getattr(value, "_is_whole", True) else value._sharding
             if layout is not None:
                 aval = aval.update(shape=layout.process_shape(aval.shape))

@@ -544,11 +544,6 @@ class JaxprTrace(Trace):
             if hasattr(x, "__jax_array__"):
                 return self.lift(x.__jax_array__())
             aval = typeof(x)
-            if isinstance(x, ShapeDtypeStruct):
-                raise TypeError(
-                    f"A ShapeDtypeStruct does not have a value and cannot be used as a constant in a JAX function: {x}."
-                    " Make it an argument, or use an array."
-                )
             if type(aval) is not ShapedArray:
                 raise TypeError(f"a mutable array reference of type {aval} is no array: read it first (ref[...])")
             known = self._const_tracers[id(x)] = self._new_const(x, aval)

@@ -320,6 +320,18 @@ def test_make_jaxpr_returns_shapes_and_takes_static_arguments():
     assert shapes == [OURS.ShapeDtypeStruct((3,), np.float32)] * 2
 
 
+@pytest.mark.parametrize("J", [OURS, THEIRS], ids=["ours", "jax"])
+def test_only_programs_that_run_need_values(J):
+    """A type alone may be a constant of what is traced; libraries ask for shapes of functions that return one."""
+    struct = J.ShapeDtypeStruct((2,), np.float32)
+    assert J.eval_shape(lambda: struct) == struct
+    assert J.eval_shape(lambda x: (x, J.eval_shape(lambda: [struct])), struct) == (struct, [struct])
+    assert J.eval_shape(lambda x: J.lax.add(x, struct), struct) == struct
+    assert str(J.make_jaxpr(lambda: struct)()) == "{ lambda a:f32[2]; . let  in (a,) }"
+    with pytest.raises(TypeError, match="A ShapeDtypeStruct does not have a value"):
+        J.jit(lambda: struct)()
+
+
 def test_eval_shape_computes_nothing():
     shape = OURS.eval_shape(lambda x: {"y": x @ x.T}, OURS.ShapeDtypeStruct((100_000, 100_000), np.float32))
     assert shape == {"y": OURS.ShapeDtypeStruct((100_000, 100_000), np.float32)}
