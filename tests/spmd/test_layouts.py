@@ -18,6 +18,12 @@ N = 2 * SIZE
 S = P("i")
 C = P(None, "i")
 
+
+def _drawn(key):
+    """Numbers from keys that are made, split and told apart where the seed is."""
+    return jax.random.uniform(jax.random.split(jax.random.fold_in(key, 3))[1], (3,))
+
+
 # name: (function of arrays, their shapes, their layouts, layout of the result, communications)
 PROGRAMS = {
     "pointwise": (lambda x: jnp.sin(x) * 2 + x, [(N, N)], [S], S, 0),
@@ -37,6 +43,8 @@ PROGRAMS = {
     "argmax": (lambda x: jnp.argmax(x, axis=1), [(N, 5)], [S], S, 0),
     "argmax over": (lambda x: lax.argmax(x, 0, np.int32), [(N, 5)], [S], P(), 2),
     "mean and var": (lambda x: (x - x.mean(0)) / (1 + x.var(0)), [(N, 3)], [S], S, 2),
+    "draws of many keys": (
+        jax.vmap(lambda x: _drawn(jax.random.key((x * 1000).astype(np.int32)))), [(N,)], [S], S, 0),
     "softmax": (lambda x: jax.nn.softmax(x, axis=-1), [(N, 5)], [S], S, 0),
     "softmax over": (lambda x: jax.nn.softmax(x, axis=0), [(N, 5)], [S], S, 2),
     "rows of a product": (lambda x, y: x @ y, [(N, 3), (3, 4)], [S, P()], S, 0),
