@@ -68,19 +68,25 @@ def _dynamic_update_slice(s: Any) -> Sequence[Axes]:
 
 def _reshape(s: Any) -> Sequence[Axes]:
     """One axis may be cut into several or several merged into one, and axes of size 1 come and go."""
-    shape, new, axes = s.types[0].shape, s.results[0].shape, s.axes()
-    if not any(axes):
+    shape, new = s.types[0].shape, s.results[0].shape
+    if not any(s.axes()):
         return [((),) * len(new)]
-    if [n for n in shape if n != 1] == [n for n in new if n != 1]:
-        kept = iter([names for n, names in zip(shape, axes, strict=True) if n != 1])
-        return [tuple(() if n == 1 else next(kept) for n in new)]
+    axes = tuple(names for n, names in zip(shape, s.axes(), strict=True) if n != 1)
+    found = iter(_reshaped(s, axes, [n for n in shape if n != 1], [n for n in new if n != 1]))
+    return [tuple(() if n == 1 else next(found) for n in new)]
+
+
+def _reshaped(s: Any, axes: Axes, shape: list[int], new: list[int]) -> Axes:
+    """`_reshape` of shapes without axes of size 1."""
+    if shape == new:
+        return axes
     if s.params["dimensions"] is None:
         cut = _groups(shape, new) if len(new) > len(shape) else None
         if cut is not None:
-            return [_cut_axes(s, axes, cut)]
+            return _cut_axes(s, axes, cut)
         merged = _groups(new, shape) if len(new) < len(shape) else None
         if merged is not None:
-            return [_merged_axes(s, axes, merged, new)]
+            return _merged_axes(s, axes, merged, new)
     raise _no_reshape(s)
 
 
@@ -170,7 +176,7 @@ def _gather(s: Any) -> Sequence[Axes]:
 
 
 def _scatter(s: Any) -> Sequence[Axes]:
-    """Axes of the operand that updates cover whole stay split, if the updates are split alike."""
+    """Axes of the operand that updates cover whole stay split, if the updates are split alike, or whole."""
     operand, indices, updates = list(s.axes(0)), s.axes(1), s.axes(2)
     n = s.params["dimension_numbers"]
     batch_of_updates = [d for d in range(len(updates)) if d not in n.update_window_dims]
@@ -181,7 +187,7 @@ def _scatter(s: Any) -> Sequence[Axes]:
     shape, new = s.types[0].shape, s.types[2].shape
     fits = (
         all(len({a for a in (operand[i], indices[j], updates[k]) if a}) < 2 for i, j, k in along)
-        and all(updates[u] == operand[o] and (new[u] == shape[o] or not operand[o]) for u, o in windows)
+        and all(updates[u] in (operand[o], ()) and (new[u] == shape[o] or not operand[o]) for u, o in windows)
         and not any(operand[i] for i in n.inserted_window_dims)
         and not any(updates[k] for k in batch_of_updates if k not in {k for *_, k in along})
         and not any(names for j, names in enumerate(indices) if j not in n.scatter_indices_batching_dims)

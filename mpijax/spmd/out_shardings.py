@@ -39,7 +39,7 @@ def over_context_mesh(layout: Any) -> bool:
 
 def laid_out_inside(fun: Any, args: tuple, kwargs: dict, layout: NamedSharding) -> Any:
     """The result of a function in a layout over Explicit axes, which are Auto in the function itself."""
-    return auto_axes(fun, axes=layout.mesh.explicit_axes, out_sharding=layout)(*args, **kwargs)
+    return auto_axes(fun, axes=layout.mesh.abstract_mesh.explicit_axes, out_sharding=layout)(*args, **kwargs)
 
 
 def _says_something(out_sharding: Any) -> bool:

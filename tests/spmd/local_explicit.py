@@ -100,6 +100,25 @@ PROGRAMS = {
     "auto": of_x(lambda s, x: s.sharding.auto_axes(lambda a: (a.T @ a, a), out_sharding=(s.P("x"), s.P("x")))(x)),
     "body": of_x(lambda s, x: s.jax.shard_map(lambda a: a * 2, in_specs=s.P("x"), out_specs=s.P("x"))(x)),
     "like": of_x(lambda s, x: [s.jnp.zeros_like(x), s.jnp.full_like(x, 2)]),
+    "set": of_x(lambda s, x: [x.at[:, 0].set(1.0), x.at[np.array([0, 1])].add(1.0, out_sharding=s.P("x"))]),
+    "tiles": of_x(lambda s, x: [s.jnp.tile(x, (1, 2)), s.jnp.repeat(x, 2, axis=1)]),
+    "gradients of moves": of_x(lambda s, x: [s.jax.grad(lambda x, f=f: (f(x) ** 2).sum())(x) for f in (
+        lambda x: x.reshape(16), lambda x: x.T, lambda x: s.jnp.concatenate([x, x], 1),
+        lambda x: s.jax.reshard(x, s.P()), lambda x: x.at[np.array([0, 1])].get(out_sharding=s.P()),
+        lambda x: s.sharding.auto_axes(lambda a: a.T @ a, out_sharding=s.P())(x),
+        lambda x: s.jax.shard_map(s.jnp.sin, in_specs=s.P("x"), out_specs=s.P("x"))(x),
+    )]),
+    "batches": lambda s: [
+        s.jax.vmap(lambda a, b: a @ b)(s.put(np.ones((4, 2, 3), np.float32), "x"), s.put(np.ones((4, 3, 2), np.float32), "x")),
+        s.jax.vmap(lambda a, w: a @ w, in_axes=(0, None))(s.put(X, "x"), W),
+        s.jax.jacfwd(s.jnp.sin)(s.put(np.ones(4, np.float32), "x")),
+    ],
+    "three axes": lambda s: (lambda x: [
+        x.sum((0, 2)), x.reshape(8, 8), x.reshape(2, 4, 4, 2), x.reshape(8, 4, 2, 1), s.jnp.swapaxes(x, 0, 2),
+        s.jnp.einsum("bij,bkj->bik", x, x, out_sharding=s.P("x")),
+    ])(s.put(np.arange(64, dtype=np.float32).reshape(8, 4, 2) / 64, "x", None, "y")),
+    "examples of an image": lambda s: s.lax.conv_general_dilated(
+        s.put(np.ones((4, 1, 5, 5), np.float32), "x"), s.jnp.ones((2, 1, 3, 3)), (1, 1), "SAME"),
     "casts": of_x(lambda s, x: [x.astype("int32"), s.lax.bitcast_convert_type(x, "int32"), s.jnp.round(x)]),
     "sort": of_x(lambda s, x: [s.jnp.sort(x, axis=1), s.jnp.cumsum(x, axis=1), s.lax.top_k(x, 1)]),
     "matrices": lambda s: s.jnp.linalg.inv(s.put(np.stack([np.eye(3, dtype=np.float32)] * 4), "x")),
