@@ -57,11 +57,12 @@ def _scaled_bessel(x: Expr, near: Sequence[float], far: Sequence[float], factor:
 @elementary
 def bessel_i0e(x: Expr) -> Expr:
     """e^-|x| I0(x)."""
-    return _scaled_bessel(x, *((I0_NEAR_F32, I0_FAR_F32) if is_single(x) else (I0_NEAR_F64, I0_FAR_F64)), 1.0)
+    near, far = (I0_NEAR_F32, I0_FAR_F32) if is_single(x) else (I0_NEAR_F64, I0_FAR_F64)
+    return _scaled_bessel(x, near, far, 1.0)
 
 
 @elementary
 def bessel_i1e(x: Expr) -> Expr:
     """e^-|x| I1(x), which has the sign of x."""
-    tables = (I1_NEAR_F32, I1_FAR_F32) if is_single(x) else (I1_NEAR_F64, I1_FAR_F64)
-    return _scaled_bessel(x, *tables, abs(x)).with_sign_of(x)
+    near, far = (I1_NEAR_F32, I1_FAR_F32) if is_single(x) else (I1_NEAR_F64, I1_FAR_F64)
+    return _scaled_bessel(x, near, far, abs(x)).with_sign_of(x)

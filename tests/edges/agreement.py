@@ -32,6 +32,10 @@ class Case:
         names["S"] = library.scipy.special
         return eval(f"lambda {', '.join(self.row.operands)}: ({self.row.source})", names)
 
+    @property
+    def key(self) -> str:
+        return key_of(self.row.source, self.args)
+
     def __str__(self) -> str:
         return f"{self.row.source} of {self.label}"
 
@@ -70,7 +74,7 @@ def expected(cases: list[Case]) -> list[tuple[tuple, list[np.ndarray] | None]]:
         return [(found, leaves[place] if isinstance(leaves.get(place), list) else None)
                 for place, found in zip(places, types)]  # fmt: skip
 
-    return remembered([key_of(case.row.source, case.args) for case in cases], compute)
+    return remembered([case.key for case in cases], compute)
 
 
 def eagerly(library: Library, case: Case) -> list[np.ndarray]:

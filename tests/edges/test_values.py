@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 from edges.agreement import Case, apart, batched, eagerly, same_bits, types_of, values, wrong
 from edges.operands import DTYPES, WIDE, dtype_of, operands
-from edges.table import BINARY, CREATION, ELSEWHERE, SHAPED, UNARY
+from edges.table import APPLIED, BINARY, CREATION, ELSEWHERE, UNARY
 from oracle import OURS, THEIRS
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # both warn of casts and of what float16 cannot hold
 
-APPLIED = [*UNARY, *BINARY, *SHAPED]
 TOGETHER = 40  # rows in a program
 ALWAYS = 120  # rows that are compared without --slow
 TURN = ["float32", "int32", "float32", "complex64", "float32", "bfloat16", "float32", "uint8"]

@@ -134,10 +134,14 @@ def _float_result(n, m, theta):
 
 
 def _legendre_tangent(g, ans, n, m, theta):
-    """Half the difference of the neighbouring orders' functions, weighted, which is regular at the poles."""
+    """Half the difference of the neighbouring orders' functions, weighted, which is regular at the poles.
+
+    Beyond the poles the function runs backwards: its sine is the positive root of 1 - cos². π, rounded, is the pole.
+    """
     up = jnp.sqrt((n - m) * (n + m + 1)) * legendre_p.bind(n, m + 1, theta)
     down = jnp.sqrt((n + m) * (n - m + 1)) * legendre_p.bind(n, m - 1, theta)
-    return g * 0.5 * (up - down)
+    beyond = jnp.sin(theta) < -float(jnp.finfo(theta.dtype).eps)
+    return g * jnp.where(beyond, -0.5, 0.5) * (up - down)
 
 
 legendre_p = hosted(

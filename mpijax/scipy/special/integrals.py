@@ -142,9 +142,9 @@ def spence(x: Any) -> Any:
 
 
 def _spence_tangent(g, ans, x):
-    """log x / (1 - x), and -1, its limit, at 1."""
-    away = jnp.where(x == 1, 2.0, x)
-    return g * jnp.where(x == 1, -1.0, jnp.log(away) / (1 - away))
+    """log x / (1 - x), and -1, its limit, at 1; 0 below 0, where the function is NaN."""
+    away = jnp.where((x == 1) | (x < 0), 2.0, x)
+    return g * jnp.where(x == 1, -1.0, jnp.where(x < 0, 0.0, jnp.log(away) / (1 - away)))
 
 
 spence_p = hosted("spence", 1, in_double(scipy_function("spence")), PerOperand(_spence_tangent), weak=False)
