@@ -49,7 +49,7 @@ def named_sharding(layout: Any, what: str, name: str, of: Any = None) -> NamedSh
     if isinstance(layout, Sharding):
         return None  # one device: nothing is split
     raise TypeError(
-        f"{what} leaf specifications are expected to be PartitionSpec instances or None, but got {layout!r} of type "
+        f"{what} leaf specifications are expected to be PartitionSpec instances or None, but got {layout} of type "
         f"{type(layout).__name__}"
     )
 
