@@ -120,8 +120,9 @@ class _Jit(Primitive):
         if params["inline"] and state.trace.records(args):
             closed = params["jaxpr"]
             outs = eval_jaxpr(closed.jaxpr, closed.consts, *args)
-            lift = state.trace.recorder().lift  # a result may be a number that the Jaxpr holds
-            return [x if isinstance(x, Tracer) else lift(x) for x in outs]
+            # A result may be a number that the Jaxpr holds.
+            recorder = state.trace.recorder()
+            return [x if recorder is None or isinstance(x, Tracer) else recorder.lift(x) for x in outs]
         return super().bind(*args, **params)
 
 
