@@ -56,7 +56,9 @@ def named_sharding(layout: Any, what: str, name: str, of: Any = None) -> NamedSh
 
 def _over_devices(layout: NamedSharding, what: str, name: str, of: Any) -> NamedSharding:
     if layout.mesh.empty:
-        raise ValueError(f"One of {what} leaf specifications got an empty NamedSharding, which is not allowed: {layout}")
+        raise ValueError(
+            f"One of {what} leaf specifications got an empty NamedSharding, which is not allowed: {layout}"
+        )
     meshes = (context_mesh(), getattr(getattr(of, "_sharding", None), "mesh", None))
     for mesh in meshes:
         if mesh is not None and mesh.abstract_mesh.shape_tuple == layout.mesh.shape_tuple:
