@@ -167,7 +167,8 @@ def vmap(
 
 def _mapped_split(leaves: Sequence[Any], dims: Sequence[int | None]) -> Split | None:
     """How the mapped axes are split over Explicit mesh axes. Raises ValueError where they are not split alike."""
-    found = [(typeof(x).split, d) for x, d in zip(leaves, dims, strict=True) if d is not None]
+    # The type of a mutable array reference says none.
+    found = [(getattr(typeof(x), "split", None), d) for x, d in zip(leaves, dims, strict=True) if d is not None]
     each = [None if split is None else split.of_axis(d) for split, d in found]
     for split in each[1:]:
         if split != each[0]:
