@@ -69,6 +69,16 @@ class Slurm:
             words, env=self.env | settings, cwd=self.folder, capture_output=True, text=True, timeout=limit
         )
 
+    def requeue(self, job: str, limit: float = 60) -> None:
+        """Let a batch job that has ended run again; back when it no longer counts as ended."""
+        for command in (["requeue", job], ["update", f"JobId={job}", "StartTime=now"]):
+            done = self.run("scontrol", *command)
+            assert done.returncode == 0, done.stderr
+        end = time.monotonic() + limit
+        while self.run("squeue", "-h", "-j", job, "-t", "PENDING,CONFIGURING,RUNNING").stdout == "":
+            assert time.monotonic() < end, f"job {job} was not requeued within {limit} s"
+            time.sleep(0.1)
+
     def output_of(self, job: str, limit: float = 120) -> tuple[str, str]:
         """(state at its end, output) of a batch job."""
         end = time.monotonic() + limit
