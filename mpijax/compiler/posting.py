@@ -84,7 +84,11 @@ class Posting(Rearranger):
 
     def _leaves_no_copy(self, moved: list[Step], passed: list[Step]) -> bool:
         still_read = {id(v) for item in passed for v in self.reads_writes(*item)[0]}
-        return not any(self.overwrites(item, *self.reads_writes(*item), still_read) for item in moved)
+        for item in moved:
+            reads, writes = self.reads_writes(*item)
+            if self.overwrites(item, reads, writes, still_read):
+                return False
+        return True
 
 
 def _kind(kind: str, step: Any) -> str:

@@ -16,7 +16,6 @@ from mpijax.compiler.groups import grouped
 from mpijax.compiler.host import PrimitiveCall
 from mpijax.compiler.kernel import Kernel, kernel_of
 from mpijax.compiler.overlap import Halves, Overlap
-from mpijax.compiler.posting import Posting
 from mpijax.compiler.plan import (
     Buffer,
     CommStep,
@@ -30,6 +29,7 @@ from mpijax.compiler.plan import (
     Ref,
     WaitStep,
 )
+from mpijax.compiler.posting import Posting
 from mpijax.compiler.products import dims_of, sizes_of
 from mpijax.compiler.streaming import SHARE
 from mpijax.core import config
