@@ -79,11 +79,11 @@ from mpijax.scopes import print_environment_info as print_environment_info
 from mpijax.spmd.arrays import make_array_from_callback as make_array_from_callback
 from mpijax.spmd.arrays import make_array_from_process_local_data as make_array_from_process_local_data
 from mpijax.spmd.arrays import make_array_from_single_device_arrays as make_array_from_single_device_arrays
-from mpijax.spmd.reshard import reshard as reshard
 from mpijax.spmd.mesh import NamedSharding as NamedSharding
 from mpijax.spmd.mesh import make_mesh as make_mesh
 from mpijax.spmd.mesh import set_mesh as set_mesh
 from mpijax.spmd.pmap import pmap as pmap
+from mpijax.spmd.reshard import reshard as reshard
 from mpijax.spmd.shard_map import P as P
 from mpijax.spmd.shard_map import shard_map as shard_map
 from mpijax.spmd.shard_map import smap as smap

@@ -365,6 +365,7 @@ def test_doctor_names_a_wrong_launcher(mpis, monkeypatch, capsys):
     monkeypatch.setattr(doctor, "find_library", lambda: library("MPICH Version: 4.2.1"))
     for name in ("compiler", "blas", "alone"):
         monkeypatch.setattr(checks, name, lambda name=name: Finding(name, "ok", "fine"))
+    monkeypatch.setattr(checks.leftovers, "abandoned", list)
     monkeypatch.setattr(checks, "is_rank", lambda: False)
     assert main(["doctor", "--launcher", f"{mpis}/open/bin/mpirun"]) == 1
     printed = capsys.readouterr().out

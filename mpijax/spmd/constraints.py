@@ -87,7 +87,8 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     Raises ValueError for a specification longer than an array has axes, and for None; AssertionError for an array in
     another layout over Explicit axes.
 
-    >>> rows = mpijax.NamedSharding(mpijax.make_mesh((1,), ("x",)), mpijax.P("x"))
+    >>> mesh = mpijax.make_mesh((1,), ("x",), axis_types=(mpijax.sharding.AxisType.Auto,))
+    >>> rows = mpijax.NamedSharding(mesh, mpijax.P("x"))
     >>> mpijax.jit(lambda x: lax.with_sharding_constraint(2 * x, rows))(jnp.arange(3))
     Array([0, 2, 4], dtype=int32)
     """

@@ -160,7 +160,7 @@ def test_a_gradient_through_posted_messages():
 
 def test_a_rank_exchanges_with_itself_what_it_sent_before():
     """A message of this rank that waits to be received comes first, as in MPI."""
-    x = jnp.arange(4.0)
+    x = jnp.arange(5.0)
     plain = jax.jit(lambda x: mpi.sendrecv(x, x, source=RANK, dest=RANK))
     np.testing.assert_array_equal(plain(x + 1), x + 1)
     mpi.send(x + 5, RANK)
