@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mpijax.compiler.combine import Combined
@@ -71,10 +72,12 @@ class Rearranger:
     """
 
     def __init__(self, steps: list[Step], reads_writes: Callable, takers: Callable):
-        self.reads_writes, self.takers = reads_writes, takers
-        self.last_reader: dict[int, int] = {}
-        for kind, step in steps:
-            self.last_reader.update((id(v), id(step)) for v in reads_writes(kind, step)[0])
+        self.all, self.reads_writes, self.takers = steps, reads_writes, takers
+
+    @cached_property
+    def last_reader(self) -> dict[int, int]:
+        """By value the step that reads it last, in the order that the steps had."""
+        return {id(v): id(step) for kind, step in self.all for v in self.reads_writes(kind, step)[0]}
 
     def overwrites(self, item: Step, reads: list[Value], writes: list[Value], still_read: set[int]) -> bool:
         """Whether a step changes in place a value that is still read by what would run after it."""

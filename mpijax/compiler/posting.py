@@ -4,8 +4,9 @@ A program that exchanges the edges of several fields one after the other waits f
 field's edge has to come before the second one's is sent. A small message is posted instead: the call keeps a copy and
 does not wait, so sending it before a receive cannot block. All edges are then on their way at once.
 
-Receives keep their order, and so do sends. A send passes receives, kernels and messages of this rank to itself, but no
-exchange with the rank that it goes to, no collective, and nothing that may fail or call Python.
+Receives keep their order, and so do sends. A send passes receives from the rank that it goes to, kernels and messages
+of this rank to itself: no receive from another rank, since who gets what is sent after it may go by that ("it is my
+turn"), no exchange, no collective, and nothing that may fail or call Python.
 """
 
 from __future__ import annotations
@@ -30,13 +31,15 @@ class Posting(Rearranger):
 
     def __init__(self, steps: list[Step], reads_writes: Callable, takers: Callable):
         super().__init__(steps, reads_writes, takers)
-        self.all = steps
+        self.kinds = {id(step): _kind(kind, step) for kind, step in steps}
 
     def steps(self) -> list[Step]:
+        if "mpi_send" not in self.kinds.values():
+            return self.all
         done: list[Step] = []
         window: list[Step] = []
         for item in self.all:
-            if _passes(*item):
+            if self._passes(*item):
                 window.append(item)
             else:
                 done += [*self._arranged(window), item]
@@ -48,7 +51,7 @@ class Posting(Rearranger):
         done: list[Step] = []
         rest = list(rest)
         while rest:
-            if _kind(*rest[0]) in _RECEIVES:
+            if self.kinds[id(rest[0][1])] in _RECEIVES:
                 while (ahead := self._next_send(rest)) is not None:
                     moved = [rest[i] for i in ahead]
                     done += [*moved[:-1], ("post", moved[-1][1])]
@@ -58,7 +61,7 @@ class Posting(Rearranger):
 
     def _next_send(self, rest: list[Step]) -> list[int] | None:
         """Where the next send is, after what makes its operand; None if it has to stay behind the receive."""
-        at = next((i for i, item in enumerate(rest) if _kind(*item) == "mpi_send"), None)
+        at = next((i for i, (_, step) in enumerate(rest) if self.kinds[id(step)] == "mpi_send"), None)
         if at is None or rest[at][1].inputs[0].nbytes > POSTED or not self._may_pass(rest[at][1], rest[:at]):
             return None
         found = [at]
@@ -67,7 +70,7 @@ class Posting(Rearranger):
             reads, writes = self.reads_writes(*rest[i])
             if not needed & {id(v) for v in writes}:
                 continue
-            if _kind(*rest[i]) in _RECEIVES:
+            if self.kinds[id(rest[i][1])] in _RECEIVES:
                 return None
             found.insert(0, i)
             needed |= {id(v) for v in reads}
@@ -76,11 +79,23 @@ class Posting(Rearranger):
 
     def _may_pass(self, send: Any, others: list[Step]) -> bool:
         to = send.params["dest"], send.params["comm"]
+        passed = [step for _, step in others if self.kinds[id(step)] in _RECEIVES]
         return all(
-            (step.params["dest"], step.params["comm"]) != to
-            for kind, step in others
-            if _kind(kind, step) == "mpi_sendrecv"
+            self.kinds[id(step)] == "mpi_recv" and (step.params["source"], step.params["comm"]) == to for step in passed
         )
+
+    def _passes(self, kind: str, step: Any) -> bool:
+        """Halo exchanges stay: they have channels of their own, in which a send may wait."""
+        name = self.kinds[id(step)]
+        if name in _MESSAGES and HALO_TAG in (step.params.get("tag"), step.params.get("sendtag")):
+            return False
+        if name == "mpi_send":
+            return step.params["dest"] != rank_in(step.params["comm"])
+        if name == "mpi_recv":
+            return step.params["source"] != rank_in(step.params["comm"]) and step.params["status"] is None
+        if kind == "node" and isinstance(step.primitive.lower, Communication):
+            return step.primitive.lower.kind == "mpi_sendrecv" and step.params["status"] is None
+        return computes(kind, step)
 
     def _leaves_no_copy(self, moved: list[Step], passed: list[Step]) -> bool:
         still_read = {id(v) for item in passed for v in self.reads_writes(*item)[0]}
@@ -99,17 +114,3 @@ def _kind(kind: str, step: Any) -> str:
     if name != "mpi_sendrecv":
         return name
     return "" if is_local(step.params) else name
-
-
-def _passes(kind: str, step: Any) -> bool:
-    """Halo exchanges stay: they have channels of their own, in which a send may wait."""
-    name = _kind(kind, step)
-    if name in _MESSAGES and HALO_TAG in (step.params.get("tag"), step.params.get("sendtag")):
-        return False
-    if name == "mpi_send":
-        return step.params["dest"] != rank_in(step.params["comm"])
-    if name == "mpi_recv":
-        return step.params["source"] != rank_in(step.params["comm"]) and step.params["status"] is None
-    if kind == "node" and isinstance(step.primitive.lower, Communication):
-        return step.primitive.lower.kind == "mpi_sendrecv" and step.params["status"] is None
-    return computes(kind, step)
