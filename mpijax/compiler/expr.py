@@ -5,6 +5,7 @@ Nodes are shared: equal expressions of one kernel are one object, so work is don
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,18 @@ def children(e: Expr) -> list[Expr]:
     """Operands, including integers that positions are computed from."""
     position = position_of(e)
     return list(e.args) if position is None else [*e.args, *dynamic_parts(position)]
+
+
+def reachable(roots: Iterable[Expr]) -> Iterator[Expr]:
+    """Each expression that others are computed from, once, those of positions too; users come before operands."""
+    seen: set[int] = set()
+    stack = list(roots)
+    while stack:
+        e = stack.pop()
+        if id(e) not in seen:
+            seen.add(id(e))
+            yield e
+            stack.extend(children(e))
 
 
 def position_of(e: Expr) -> Lin | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mpijax.compiler.expr import Expr, ExprTable, children, loop_vars, position_of
+from mpijax.compiler.expr import Expr, ExprTable, children, loop_vars, position_of, reachable
 from mpijax.compiler.graph import Graph, Node, Value
 from mpijax.compiler.index import Lin, LoopVar, var
 from mpijax.compiler.pieces import fits
@@ -321,15 +321,5 @@ def phase_of(expr: Expr) -> int:
 
 def mentions_inner(expr: Expr, inner: set[int]) -> bool:
     """Whether the expression depends on one of the loop variables."""
-    seen: set[int] = set()
-    stack = [expr]
-    while stack:
-        e = stack.pop()
-        if id(e) in seen:
-            continue
-        seen.add(id(e))
-        position = position_of(e)
-        if position is not None and loop_vars(position) & inner:
-            return True
-        stack.extend(children(e))
-    return False
+    positions = (position_of(e) for e in reachable([expr]))
+    return any(position is not None and loop_vars(position) & inner for position in positions)

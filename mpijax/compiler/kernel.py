@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mpijax.compiler.expr import Expr, children, dynamic_parts, loop_vars
+from mpijax.compiler.expr import Expr, children, dynamic_parts, loop_vars, reachable
 from mpijax.compiler.graph import Value
 from mpijax.compiler.groups import Group
 from mpijax.compiler.index import Lin, LoopVar, linearized
@@ -95,18 +95,9 @@ class Kernel:
 
     def reads_of_first_pass(self) -> list:
         """(value, position) of what the first pass over a row reads."""
-        seen: set[int] = set()
-        found = {}
-        stack = [r.expr for r in self.reduces if r.phase == 0] + [s.expr for s in self.inner if s.phase == 0]
-        while stack:
-            e = stack.pop()
-            if id(e) in seen:
-                continue
-            seen.add(id(e))
-            if e.op == "load":
-                found[id(e.attr[0]), e.attr[1].key] = e.attr
-            stack.extend(children(e))
-        return list(found.values())
+        roots = [r.expr for r in self.reduces if r.phase == 0] + [s.expr for s in self.inner if s.phase == 0]
+        loads = [e.attr for e in reachable(roots) if e.op == "load"]
+        return list({(id(value), position.key): (value, position) for value, position in loads}.values())
 
     def roots(self) -> list[Expr]:
         found = [r.expr for r in self.reduces]
@@ -165,17 +156,7 @@ class Kernel:
 
     def loaded_by(self, roots: list[Expr]) -> set[int]:
         """Ids of the values that are loaded to compute expressions."""
-        found: set[int] = set()
-        seen: set[int] = set()
-        stack = list(roots)
-        while stack:
-            e = stack.pop()
-            if id(e) not in seen:
-                seen.add(id(e))
-                if e.op == "load":
-                    found.add(id(e.attr[0]))
-                stack.extend(children(e))
-        return found
+        return {id(e.attr[0]) for e in reachable(roots) if e.op == "load"}
 
     def reads(self) -> dict[int, Value]:
         """Values loaded from memory, by id."""

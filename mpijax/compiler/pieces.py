@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpijax.compiler.expr import Expr, ExprTable, children, dynamic_parts, position_of
+from mpijax.compiler.expr import Expr, ExprTable, dynamic_parts, position_of, reachable
 from mpijax.compiler.index import Dynamic, Lin, LoopVar
 from mpijax.core.primitive import registry
 
@@ -57,18 +57,7 @@ def choice(table: ExprTable, form: Lin, cuts: tuple[int, ...], parts: tuple[Call
 
 def choices(roots: Iterable[Expr]) -> list[Expr]:
     """All `choose` nodes of expressions, those in integers that positions are computed from too."""
-    found: list[Expr] = []
-    seen: set[int] = set()
-    stack = list(roots)
-    while stack:
-        e = stack.pop()
-        if id(e) in seen:
-            continue
-        seen.add(id(e))
-        if e.op == "choose":
-            found.append(e)
-        stack.extend(children(e))
-    return found
+    return [e for e in reachable(roots) if e.op == "choose"]
 
 
 def breaks(e: Expr, v: LoopVar) -> list[int]:
@@ -288,14 +277,7 @@ def _code(variables: list[LoopVar], roots: list[Expr], made: dict, sizes: list[i
 
 def count(roots: list[Expr]) -> int:
     """How many expressions there are."""
-    seen: set[int] = set()
-    stack = list(roots)
-    while stack:
-        e = stack.pop()
-        if id(e) not in seen:
-            seen.add(id(e))
-            stack.extend(children(e))
-    return len(seen)
+    return sum(1 for _ in reachable(roots))
 
 
 def split_variables(kernel: Kernel) -> set[int]:
