@@ -20,6 +20,13 @@ starts_jobs = [
 ]
 
 
+def marked(test):
+    """A test that starts jobs; a decorator, where other tests of the file do not."""
+    for mark in starts_jobs:
+        test = mark(test)
+    return test
+
+
 @functools.cache
 def is_open_mpi() -> bool:
     return MPIRUN is not None and "Open MPI" in subprocess.run([MPIRUN, "--version"], capture_output=True, text=True).stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from launching import starts_jobs
+from launching import marked
 from mpi.jobs import START_ALONE, Job, run_all
 
 from mpijax.runtime import announcements, mpi_start
@@ -119,12 +119,6 @@ PASSED = ["messages on 0", "anybody on 0", "first counts on 0", "first counts on
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
     return run_all(JOBS, tmp_path_factory.mktemp("announcements"))
-
-
-def marked(test):
-    for mark in starts_jobs:
-        test = mark(test)
-    return test
 
 
 @marked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from launching import starts_jobs
+from launching import marked
 from mpi.jobs import START, Job, run_all
 
 from mpijax.runtime.guard import groups_of, schedule, text
@@ -140,12 +140,6 @@ def outcomes(tmp_path_factory):
         "off": Job("total(x); print('done')", settings={"MPIJAX_GUARD": "0"}),
     }
     return run_all(jobs, tmp_path_factory.mktemp("guard"))
-
-
-def marked(test):
-    for mark in starts_jobs:
-        test = mark(test)
-    return test
 
 
 @marked

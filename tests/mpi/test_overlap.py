@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from launching import starts_jobs
+from launching import marked
 from mpi.jobs import START_ALONE, Job, run_all
 
 import mpijax as jax
@@ -252,6 +252,7 @@ def outcomes(tmp_path_factory):
     return run_all(JOBS, tmp_path_factory.mktemp("overlap"))
 
 
+@marked
 @pytest.mark.parametrize("name", JOBS)
 def test_jobs(outcomes, name):
     found = outcomes[name]
@@ -261,7 +262,3 @@ def test_jobs(outcomes, name):
     if name.startswith("stall"):
         assert re.search(r"rank 0 has waited 1 s in allreduce float32\[100,100\] sum .*at <string>:\d+", found.output)
         assert re.search(r"rank 1 has not come", found.output), found.output
-
-
-for mark in starts_jobs:
-    test_jobs = mark(test_jobs)

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from launching import starts_jobs
+from launching import marked
 from mpi.jobs import START_ALONE, Job, run_all
 
 import mpijax as jax
@@ -202,12 +202,6 @@ def test_messages_to_oneself_wait_and_keep_their_order():
     want = jax.grad(lambda x: jnp.sum(jnp.sin(x) * x**2 + x + 1))(x)
     for g in (jax.grad(f), jax.jit(jax.grad(f)), jax.grad(jax.jit(f))):
         assert g(x).tolist() == want.tolist()
-
-
-def marked(test):
-    for mark in starts_jobs:
-        test = mark(test)
-    return test
 
 
 @marked

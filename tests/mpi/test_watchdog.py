@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from launching import starts_jobs
+from launching import marked
 from mpi.jobs import START, Job, run_all
 
 from mpijax._ext import record
@@ -107,12 +107,6 @@ def outcomes(folder):
     for name, job in jobs.items():
         job.settings["MPIJAX_TRACE_DIR"] = str(folder / f"records of {name}")
     return run_all(jobs, folder)
-
-
-def marked(test):
-    for mark in starts_jobs:
-        test = mark(test)
-    return test
 
 
 # (job, exit status or None for any but 0, patterns of the output)
