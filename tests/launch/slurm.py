@@ -70,14 +70,33 @@ class Slurm:
         )
 
     def requeue(self, job: str, limit: float = 60) -> None:
-        """Let a batch job that has ended run again; back when it no longer counts as ended."""
-        for command in (["requeue", job], ["update", f"JobId={job}", "StartTime=now"]):
+        """Let a batch job that has ended run again; back when it no longer counts as ended.
+
+        Slurm itself waits two minutes before it does. A job that starts in the second of its end is refused (its
+        credential counts as revoked), and one that finds its last step's daemon alive talks to that.
+        """
+        end = time.monotonic() + limit
+        while self._daemons_of(job):
+            assert time.monotonic() < end, f"the daemons of job {job} did not end within {limit} s"
+            time.sleep(0.1)
+        for command in (["requeue", job], ["update", f"JobId={job}", "StartTime=now+2"]):
             done = self.run("scontrol", *command)
             assert done.returncode == 0, done.stderr
-        end = time.monotonic() + limit
         while self.run("squeue", "-h", "-j", job, "-t", "PENDING,CONFIGURING,RUNNING").stdout == "":
             assert time.monotonic() < end, f"job {job} was not requeued within {limit} s"
             time.sleep(0.1)
+
+    def _daemons_of(self, job: str) -> list[str]:
+        """The titles of the slurmstepd that run steps of a job, on this machine."""
+        found = []
+        for file in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                title = file.read_bytes().rstrip(b"\0").decode(errors="replace")
+            except OSError:  # it has ended meanwhile
+                continue
+            if title.startswith(f"slurmstepd: [{job}."):
+                found.append(title)
+        return found
 
     def output_of(self, job: str, limit: float = 120) -> tuple[str, str]:
         """(state at its end, output) of a batch job."""

@@ -61,16 +61,6 @@ def submitted(cluster, *words, **settings):
     return job, state, output
 
 
-def requeued(cluster, job):
-    """(state, output) of a job that has ended, and runs again."""
-    for _ in range(ATTEMPTS):
-        cluster.requeue(job)
-        state, output = cluster.output_of(job)
-        if TOO_BUSY not in output:
-            break
-    return state, output
-
-
 def ranks_in(output, arguments):
     """The cores of each rank, where both ranks report what they should."""
     found = re.findall(r"^rank (\d) of 2: 3 \[([\d, ]+)\] (.*)$", output, re.MULTILINE)
@@ -106,7 +96,8 @@ def test_a_job_that_is_requeued_does_not_join_the_segments_of_its_first_run(clus
     assert state == "FAILED"
     left = list(leftovers.segments(f"{job}.0"))
     assert left, os.listdir(leftovers.FOLDER)
-    state, output = requeued(cluster, job)
+    cluster.requeue(job)
+    state, output = cluster.output_of(job)
     ranks_in(output, ["once"])
     assert state == "COMPLETED", output
 
