@@ -13,8 +13,8 @@ from mpijax.ops.rank_ops import Handle, Identity, checked, communicator_of
 from mpijax.runtime import mpi_start
 
 __all__ = [
-    "array", "check_rows", "communicator", "counts_of", "operation", "rank_argument", "reducible", "root_rank",
-    "status_of", "tag_argument", "whole",
+    "HashableMPIType", "array", "check_rows", "communicator", "counts_of", "operation", "rank_argument", "reducible",
+    "root_rank", "status_of", "tag_argument", "unwrapped", "whole",
 ]  # fmt: skip
 
 _default = Handle(None, "WORLD")
@@ -23,6 +23,32 @@ _default = Handle(None, "WORLD")
 _known: dict[int, Handle] = {}
 _reducible: set[tuple[Handle, Any]] = set()
 _OPERATIONS = ("SUM", "PROD", "MAX", "MIN", "LAND", "LOR", "LXOR", "BAND", "BOR", "BXOR")
+
+
+class HashableMPIType:
+    """An object of mpi4py with a hash, as programs for mpi4jax give communicators to `jit` as static arguments.
+
+    mpi4py's objects compare, but have no hash. `jit` takes them as they are; what else wants a hash takes this.
+    """
+
+    __slots__ = ("wrapped",)
+
+    def __init__(self, obj: Any):
+        self.wrapped = obj
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HashableMPIType) and self.wrapped == other.wrapped
+
+    def __hash__(self) -> int:
+        return hash((HashableMPIType, type(self.wrapped)))
+
+    def __repr__(self) -> str:
+        return f"HashableMPIType({self.wrapped!r})"
+
+
+def unwrapped(obj: Any) -> Any:
+    """What a `HashableMPIType` holds; anything else as it is."""
+    return obj.wrapped if isinstance(obj, HashableMPIType) else obj
 
 
 def array(x: Any, what: str) -> Any:
@@ -35,7 +61,7 @@ def communicator(comm: Any, what: str) -> Handle:
     if comm is None:
         mpi_start.start()
         return _default
-    MPI = mpi_start.start().MPI
+    MPI, comm = mpi_start.start().MPI, unwrapped(comm)
     if not isinstance(comm, MPI.Comm):
         raise TypeError(
             f"{what}: comm must be a communicator of mpi4py (MPI.COMM_WORLD, comm.Split(...)), got {comm!r}"
@@ -55,7 +81,7 @@ def operation(op: Any, what: str) -> Handle:
     known = _known.get(id(op))
     if known is not None and known.value is op:
         return known
-    MPI = mpi_start.start().MPI
+    MPI, op = mpi_start.start().MPI, unwrapped(op)
     if isinstance(op, str):
         if op.upper() not in _OPERATIONS:
             raise ValueError(f"{what}: unknown reduction {op!r}; there are {', '.join(_OPERATIONS)}")
@@ -133,6 +159,7 @@ def tag_argument(tag: Any, what: str, name: str, *, may_be_any: bool = False) ->
 
 def status_of(status: Any, what: str) -> Identity | None:
     """mpi4py's status object, which each run fills in."""
+    status = unwrapped(status)
     if status is None:
         return None
     if not isinstance(status, mpi_start.start().MPI.Status):

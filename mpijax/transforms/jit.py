@@ -55,10 +55,29 @@ def _layout_of(x: Any) -> Any:
     return layout if getattr(layout, "is_followed", False) else None
 
 
-def _hashable(value: Any, what: str, fun: Callable) -> None:
+class _Compared:
+    """A static argument that compares but has no hash, in a key."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Compared) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(type(self.value))
+
+
+def _in_key(value: Any, what: str, fun: Callable) -> Any:
+    """A static argument in a key: itself, or what stands for a communicator or another object of mpi4py."""
     try:
         hash(value)
+        return value
     except TypeError:
+        if type(value).__module__ == "mpi4py.MPI":
+            return _Compared(value)
         raise ValueError(
             f"Non-hashable static arguments are not supported: {what} of {callable_name(fun)} has the value "
             f"{value!r} of type {type(value)}. Make it hashable (a tuple instead of a list, say), "
@@ -213,22 +232,22 @@ class JitFunction(JitBase):
         """Static arguments as a hashable key, the others as a pytree."""
         if self._plain:
             return (), (args, kwargs), self._fun
-        statics: list[tuple[Any, Any]] = []
+        fixed: dict[Any, Any] = {}
+        statics: list[tuple[Any, type, Any]] = []
         dynamic = []
         for i, a in enumerate(args):
             if i in self._static_argnums:
-                _hashable(a, f"positional argument {i}", self._fun)
-                statics.append((i, a))
+                statics.append((i, type(a), _in_key(a, f"positional argument {i}", self._fun)))
+                fixed[i] = a
             else:
                 dynamic.append(a)
         dyn_kwargs = {}
         for k, v in sorted(kwargs.items()):
             if k in self._static_argnames:
-                _hashable(v, f"argument {k!r}", self._fun)
-                statics.append((k, v))
+                statics.append((k, type(v), _in_key(v, f"argument {k!r}", self._fun)))
+                fixed[k] = v
             else:
                 dyn_kwargs[k] = v
-        fixed = dict(statics)
         count = len(args)
         fun = self._fun
 
@@ -237,7 +256,7 @@ class JitFunction(JitBase):
             full = [fixed[i] if i in fixed else next(it) for i in range(count)]
             return fun(*full, **kw, **{k: v for k, v in fixed.items() if isinstance(k, str)})
 
-        return tuple((k, type(v), v) for k, v in statics), (tuple(dynamic), dyn_kwargs), call
+        return tuple(statics), (tuple(dynamic), dyn_kwargs), call
 
     def _prepare(self, args, kwargs, type_of: Callable = typeof) -> tuple[list[Any], Traced]:
         """Flat dynamic arguments and the traced program for their types, from the cache if known."""

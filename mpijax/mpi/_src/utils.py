@@ -1,0 +1,13 @@
+"""Communicators and reductions of mpi4py with a hash, as static arguments."""
+
+from typing import Any
+
+from mpijax.mpi.arguments import HashableMPIType
+from mpijax.mpi.arguments import unwrapped as unpack_hashable
+
+__all__ = ["HashableMPIType", "unpack_hashable", "wrap_as_hashable"]
+
+
+def wrap_as_hashable(obj: Any) -> HashableMPIType:
+    """`obj`, an object of mpi4py, with a hash."""
+    return obj if isinstance(obj, HashableMPIType) else HashableMPIType(obj)
