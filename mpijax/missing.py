@@ -35,10 +35,6 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
         "ranks are processes of MPI: exchange arrays by mpijax.mpi, save them by mpijax.experimental.multihost_utils",
         "experimental.array_serialization. experimental.colocated_python. experimental.transfer.",
     ),
-    (
-        "Taylor series are not propagated; nest jax.jvp, or jax.jacfwd, for derivatives of higher order",
-        "experimental.jet.",
-    ),
     ("it calls cuDNN; write the loop with jax.lax.scan", "experimental.rnn."),
     ("keys that are used twice are not looked for", "experimental.key_reuse."),
     (
@@ -62,7 +58,7 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
         "it is of JAX's inner workings; rules are given by mpijax.extend (docs/custom-operations.md)",
         """extend.source_info_util.* interpreters.ad.jvp interpreters.ad.linearize
         interpreters.batching.register_vmappable interpreters.batching.unregister_vmappable
-        experimental.multihost_utils.* experimental.ode.* experimental.EArray experimental.cur_qdd
+        experimental.jet.* experimental.multihost_utils.* experimental.ode.* experimental.EArray experimental.cur_qdd
         experimental.primal_tangent_dtype""",
     ),
 )

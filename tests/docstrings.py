@@ -44,7 +44,7 @@ MODULES = """
     mpijax.export mpijax.extend.core mpijax.extend.linear_util mpijax.extend.lowering mpijax.extend.source_info_util
     mpijax.ffi
     mpijax.test_util mpijax.typing
-    mpijax.experimental.checkify mpijax.experimental.layout mpijax.experimental.mesh_utils
+    mpijax.experimental.checkify mpijax.experimental.jet mpijax.experimental.layout mpijax.experimental.mesh_utils
     mpijax.experimental.multihost_utils mpijax.experimental.ode mpijax.experimental.pjit
     mpijax.experimental.shard_map mpijax.experimental.sparse mpijax.experimental
     mpijax.example_libraries.optimizers mpijax.example_libraries.schedules mpijax.example_libraries.stax

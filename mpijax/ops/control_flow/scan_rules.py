@@ -71,8 +71,8 @@ def jvp(primals, tangents, **params):
     ]
     operands = [x for part, dot in zip(parts, dots, strict=True) for x in (*part, *dot)]
     n_dot = len(dots[1])
-    order_in = _interleaved([len(p) for p in parts], [len(d) for d in dots])
-    order_out = _interleaved([num_carry, num_ys], [n_dot, sum(nonzero_out) - n_dot])
+    order_in = interleaved([len(p) for p in parts], [len(d) for d in dots])
+    order_out = interleaved([num_carry, num_ys], [n_dot, sum(nonzero_out) - n_dot])
     outs = bind(
         operands, params, rearranged(body, order_in, order_out), num_consts + len(dots[0]), num_carry + n_dot
     )
@@ -82,7 +82,7 @@ def jvp(primals, tangents, **params):
     return results, [next(live) if nz else Zero.of_primal(p) for p, nz in zip(results, nonzero_out, strict=True)]
 
 
-def _interleaved(firsts: Sequence[int], seconds: Sequence[int]) -> tuple[int, ...]:
+def interleaved(firsts: Sequence[int], seconds: Sequence[int]) -> tuple[int, ...]:
     """Positions that bring two lists, one after the other, into parts: some of the first, some of the second."""
     order: list[int] = []
     i, j = 0, sum(firsts)
