@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NoReturn
 
 from mpijax import lax as _lax
@@ -16,7 +15,14 @@ __all__ = [
     "jet_rules", "zero_series",
 ]  # fmt: skip
 
-jet2 = partial(jet, factorial_scaled=False)
+
+def jet2(fun, primals, series, **kwargs):
+    """`jet` on coefficients of powers, which are derivatives divided by factorials.
+
+    >>> mpijax.experimental.jet.jet2(lambda x: x**3, (jnp.float32(2),), ((1.0, 0.0),))[1]
+    [Array(12., dtype=float32), Array(6., dtype=float32)]
+    """
+    return jet(fun, primals, series, factorial_scaled=False, **kwargs)
 
 
 def fact(n: Any) -> Any:

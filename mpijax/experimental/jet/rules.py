@@ -70,7 +70,15 @@ RULES.update(CALLS)
 
 
 def deflinear(prim) -> None:
-    """The results of `prim` are linear in its operands taken together."""
+    """The results of `prim` are linear in its operands taken together.
+
+    >>> twice = mpijax.extend.core.Primitive("twice")
+    >>> _ = twice.def_impl(lambda x: 2 * x)
+    >>> _ = twice.def_abstract_eval(lambda x: x)
+    >>> mpijax.experimental.jet.deflinear(twice)
+    >>> mpijax.experimental.jet.jet(twice.bind, (jnp.float32(2),), ((1.0, 0.0),))[1]
+    [Array(2., dtype=float32, weak_type=True), Array(0., dtype=float32, weak_type=True)]
+    """
 
     def rule(primals_in, series_in, **params):
         outs = prim.bind(*primals_in, **params)
@@ -81,7 +89,15 @@ def deflinear(prim) -> None:
 
 
 def defzero(prim) -> None:
-    """The result of `prim` is constant where it is smooth."""
+    """The result of `prim` is constant where it is smooth.
+
+    >>> whole = mpijax.extend.core.Primitive("whole")
+    >>> _ = whole.def_impl(lambda x: jnp.floor(x))
+    >>> _ = whole.def_abstract_eval(lambda x: x)
+    >>> mpijax.experimental.jet.defzero(whole)
+    >>> mpijax.experimental.jet.jet(whole.bind, (jnp.float32(2),), ((1.0, 0.0),))[1]
+    [Array(0., dtype=float32), Array(0., dtype=float32)]
+    """
 
     def rule(primals_in, series_in, **params):
         outs = prim.bind(*primals_in, **params)
@@ -91,12 +107,28 @@ def defzero(prim) -> None:
 
 
 def def_comp(prim, comp: Callable, **kwargs) -> None:
-    """`prim` is `comp`, a function of operations that have rules."""
+    """`prim` is `comp`, a function of operations that have rules.
+
+    >>> squared = mpijax.extend.core.Primitive("squared")
+    >>> _ = squared.def_impl(lambda x: x * x)
+    >>> _ = squared.def_abstract_eval(lambda x: x)
+    >>> mpijax.experimental.jet.def_comp(squared, lambda x: x * x)
+    >>> mpijax.experimental.jet.jet(squared.bind, (jnp.float32(2),), ((1.0, 0.0),))[1]
+    [Array(4., dtype=float32), Array(2., dtype=float32)]
+    """
     jet_rules[prim] = partial(jet, comp, factorial_scaled=False, **kwargs)
 
 
 def def_deriv(prim, deriv: Callable) -> None:
-    """The derivative of `prim`, a function of one array element by element, is `deriv`."""
+    """The derivative of `prim`, a function of one array element by element, is `deriv`.
+
+    >>> cubed = mpijax.extend.core.Primitive("cubed")
+    >>> _ = cubed.def_impl(lambda x: x**3)
+    >>> _ = cubed.def_abstract_eval(lambda x: x)
+    >>> mpijax.experimental.jet.def_deriv(cubed, lambda x: 3 * x**2)
+    >>> mpijax.experimental.jet.jet(cubed.bind, (jnp.float32(2),), ((1.0, 0.0),))[1]
+    [Array(12., dtype=float32), Array(12., dtype=float32)]
+    """
     def rule(primals_in, series_in, **params):
         [u] = ([x, *terms] for x, terms in zip(primals_in, series_in, strict=True))
         start, slopes = jet(deriv, primals_in, series_in, factorial_scaled=False)

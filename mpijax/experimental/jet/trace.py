@@ -21,7 +21,12 @@ RULES: dict[str, Callable[..., list[Polynomial]]] = {}
 
 
 class JetTracer(Tracer):
-    """A value and the higher coefficients of its series."""
+    """A value and the higher coefficients of its series.
+
+    >>> show = lambda x: print(isinstance(x, mpijax.experimental.jet.JetTracer)) or x
+    >>> value, _ = mpijax.experimental.jet.jet(show, (1.0,), ((1.0,),))
+    True
+    """
 
     __slots__ = ("primal", "terms")
 
@@ -44,7 +49,12 @@ class JetTracer(Tracer):
 
 
 class JetTrace(Trace):
-    """Runs every operation on power series, in the parent."""
+    """Runs every operation on power series, in the parent.
+
+    >>> show = lambda x: print(type(x._trace).__name__) or x
+    >>> value, _ = mpijax.experimental.jet.jet(show, (1.0,), ((1.0,),))
+    JetTrace
+    """
 
     __slots__ = ()
 

@@ -11,7 +11,11 @@ from mpijax.transforms.zeros import zeros
 
 
 class ZeroSeries:
-    """What rules return for the coefficients of a result that is constant."""
+    """What rules return for the coefficients of a result that is constant.
+
+    >>> mpijax.experimental.jet.ZeroSeries()
+    zero_series
+    """
 
     def __repr__(self) -> str:
         return "zero_series"
