@@ -206,7 +206,7 @@ WRONG_CALLS = {
     "more arguments": (lambda f: f(X, X), "same pytree structure as when the function"),
     "keyword": (lambda f: f(X, y=X), "same pytree structure"),
     "rank": (lambda f: f(X[0]), r"Rank mismatch for args\[0\].*f32\[2,3\].*f32\[3\]"),
-    "shape": (lambda f: f(X[:1]), r"Shape mismatch for args\[0\].*f32\[2,3\].*f32\[1,3\]"),
+    "shape": (lambda f: f(X[:1]), r"Shape mismatch for args\[0\].shape\[0\].*f32\[2,3\].*f32\[1,3\]"),
     "dtype": (lambda f: f(X.astype(np.int32)), r"Dtype mismatch for args\[0\].*f32\[2,3\].*i32\[2,3\]"),
 }
 
@@ -225,6 +225,24 @@ def test_calls_that_do_not_fit(label):
 def test_functions_that_are_not_jitted():
     with pytest.raises(ValueError, match="Function to be exported must be the result of `jit`"):
         export.export(jnp.tanh.__call__)(X)
+
+
+def test_functions_of_the_library_are_jitted_as_in_jax():
+    np.testing.assert_allclose(export.export(jnp.sin)(X).call(X), np.sin(X), rtol=1e-6)
+    np.testing.assert_allclose(export.export(jax.nn.relu)(X).call(X), X.clip(0), rtol=1e-6)
+
+
+def test_versions_of_files():
+    highest = export.maximum_supported_calling_convention_version
+    name, jitted = "jax_export_calling_convention_version", jax.jit(jnp.sin)
+    try:
+        for version in (export.minimum_supported_calling_convention_version - 1, highest + 1):
+            jax.config.update(name, version)
+            with pytest.raises(ValueError, match=f"version {version} is outside the range of supported versions"):
+                export.export(jitted)(X)
+    finally:
+        jax.config.update(name, highest)
+    assert export.export(jitted)(X).calling_convention_version == highest
 
 
 def test_closing_over_traced_values():

@@ -241,6 +241,13 @@ optimization_level = enum_option(
     traced=True,
 )
 
+export_calling_convention_version = number_option(
+    "jax_export_calling_convention_version",
+    int,
+    1,
+    "Version of the files of exported programs that are written; mpijax.export says which there are.",
+)
+
 # -- accepted without effect ---------------------------------------------------------------------------------
 
 _ACCEPTED = """
@@ -250,7 +257,8 @@ compilation_cache_include_metadata_in_key compilation_cache_max_size compiler_en
 cpu_collectives_implementation cpu_enable_async_dispatch cuda_visible_devices custom_vjp3
 disable_vmap_shmap_error disallow_mesh_context_manager distributed_debug dump_ir_modes dump_ir_to
 embedded_constants_max_bytes enable_pgle enable_preemption_service enable_recoverability
-exec_time_optimization_effort experimental_unsafe_xla_runtime_errors include_full_tracebacks_in_locations
+exec_time_optimization_effort experimental_unsafe_xla_runtime_errors export_ignore_forward_compatibility
+include_full_tracebacks_in_locations
 memory_fitting_effort memory_fitting_level mutable_array_checks persistent_cache_enable_xla_caches
 persistent_cache_min_compile_time_secs persistent_cache_min_entry_size_bytes pgle_profiling_runs
 raise_persistent_cache_errors rocm_visible_devices send_traceback_to_runtime share_binary_between_hosts

@@ -13,16 +13,17 @@ from mpijax.compiler.planner import plan_program
 from mpijax.compiler.show import nest_text
 from mpijax.core import config, dtypes, tree
 from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr, jaxpr_as_fun
-from mpijax.core.lowering import Partitioned
+from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, jaxpr_as_fun, subjaxprs
 from mpijax.core.serialize import JaxprReader, JaxprWriter, pack, unpack
 from mpijax.core.trace import trace_to_closed_jaxpr, typeof
 from mpijax.export.checks import DisabledSafetyCheck, checked_platforms, default_export_platform
 from mpijax.export.trees import read_structure, write_structure
+from mpijax.spmd.abstract_mesh import AbstractMesh
+from mpijax.spmd.mesh import Mesh, NamedSharding, Sharding
 from mpijax.transforms.autodiff import vjp
 from mpijax.transforms.call import call_jaxpr
 from mpijax.transforms.custom_vjp import custom_vjp
-from mpijax.transforms.jit import JitFunction
+from mpijax.transforms.jit import JitFunction, jit
 from mpijax.version import __version__
 
 _MAGIC = b"mpijax-export-1\n"
@@ -39,7 +40,8 @@ class Exported:
       fun_name: name of the function.
       in_tree, in_avals: structure of ``(args, kwargs)``, and the types of their leaves.
       out_tree, out_avals: structure of the result, and the types of its leaves.
-      nr_devices: how many devices the meshes of the program have; 1 without any.
+      nr_devices: how many devices the meshes of the program and its layouts have; 1 without any.
+      in_layouts, out_layouts: how arguments and results lie, where `jit` was told: for each a NamedSharding or None.
       platforms: for which it was exported. Programs run on CPUs.
       ordered_effects, unordered_effects: of the program.
       disabled_safety_checks: checks that were turned off when it was exported.
@@ -60,9 +62,14 @@ class Exported:
     unordered_effects: tuple[Any, ...]
     disabled_safety_checks: tuple[DisabledSafetyCheck, ...]
     program: ClosedJaxpr = dataclasses.field(repr=False)
+    in_layouts: tuple[Sharding | None, ...] = dataclasses.field(repr=False)
+    out_layouts: tuple[Sharding | None, ...] = dataclasses.field(repr=False)
     _get_vjp: Callable[[Exported], Exported] | None = dataclasses.field(repr=False)
 
     calling_convention_version = maximum_supported_calling_convention_version
+    # XLA's descriptions of layouts, which exports of JAX do not have any more either: see `in_shardings_jax`.
+    in_shardings_hlo = property(lambda self: (None,) * len(self.in_avals))
+    out_shardings_hlo = property(lambda self: (None,) * len(self.out_avals))
     uses_global_constants = False
 
     def __str__(self) -> str:
@@ -72,6 +79,20 @@ class Exported:
     def module_kept_var_idx(self) -> tuple[int, ...]:
         """The arguments that the program has: all."""
         return tuple(range(len(self.in_avals)))
+
+    def in_shardings_jax(self, mesh: Mesh | AbstractMesh) -> tuple[Sharding | None, ...]:
+        """For each argument how it lies, over another mesh with the same axes; None where `jit` was not told.
+
+        Raises ValueError for a mesh with other axes.
+        """
+        return _over(mesh, self.in_layouts)
+
+    def out_shardings_jax(self, mesh: Mesh | AbstractMesh) -> tuple[Sharding | None, ...]:
+        """For each result how it lies, over another mesh with the same axes; None where `jit` was not told.
+
+        Raises ValueError for a mesh with other axes.
+        """
+        return _over(mesh, self.out_layouts)
 
     @cached_property
     def mlir_module_serialized(self) -> bytes:
@@ -171,6 +192,8 @@ class Exported:
         (side, *rest) = paths[i][0]
         where = ("args" if side.idx == 0 else "kwargs") + tree.keystr(tuple(rest))
         what = "Rank" if given.ndim != expected.ndim else "Dtype" if given.dtype != expected.dtype else "Shape"
+        if what == "Shape":
+            where += f".shape[{[a == b for a, b in zip(given.shape, expected.shape, strict=True)].index(False)}]"
         raise ValueError(
             f"{what} mismatch for {where} of {self.fun_name!r}: exported for {expected.str_short()}, called with "
             f"{given.str_short()}. A program is for one shape and dtype: convert the argument, or export it again."
@@ -186,7 +209,7 @@ def export(
     """``export(jit(f))(*args, **kwargs) -> Exported``: trace for arguments, or `ShapeDtypeStruct`s in their place.
 
     Args:
-      fun_jit: what `jit` returned.
+      fun_jit: what `jit` returned, or a function of mpijax itself, which is jitted here.
       platforms: for which platforms; "cpu" is where programs run.
       disabled_checks: checks to leave out when the program is called.
 
@@ -197,11 +220,14 @@ def export(
     >>> mpijax.export.export(mpijax.jit(lambda x: x * x))(jnp.arange(3)).call(jnp.array([1, 2, 3]))
     Array([1, 4, 9], dtype=int32)
     """
+    if _is_ours(fun_jit):
+        fun_jit = jit(fun_jit)
     if not isinstance(fun_jit, JitFunction):
         raise ValueError(
             f"Function to be exported must be the result of `jit` but is: {fun_jit}. Write export(jit(f))(...)."
         )
     named = checked_platforms(platforms)
+    _check_version()
 
     def do_export(*args, **kwargs) -> Exported:
         traced = fun_jit.trace(*args, **kwargs)
@@ -213,9 +239,10 @@ def export(
                 "pass them as arguments, or export outside of the transformation."
             )
         closed = traced.jaxpr
+        results = tree.tree_leaves(fun_jit.eval_shape(*args, **kwargs))
         made = _exported(
             traced.name, closed, closed.in_avals, traced.in_tree, closed.out_avals, traced.out_tree, named,
-            tuple(disabled_checks),
+            tuple(disabled_checks), tuple(traced.layouts), tuple(x.sharding for x in results),
         )  # fmt: skip
         # Raises now what would otherwise be found out when the program is to be kept.
         JaxprWriter("types").value(made.program)
@@ -224,23 +251,57 @@ def export(
     return do_export
 
 
-def _exported(name, closed: ClosedJaxpr, in_avals, in_tree, out_avals, out_tree, platforms, checks) -> Exported:
+def _is_ours(fun: Any) -> bool:
+    """Whether `fun` is one of mpijax's functions, which are jitted in JAX."""
+    module, name = getattr(fun, "__module__", None), getattr(fun, "__qualname__", "")
+    return str(module).partition(".")[0] == "mpijax" and name.isidentifier() and not isinstance(fun, type)
+
+
+def _check_version() -> None:
+    lowest, highest = minimum_supported_calling_convention_version, maximum_supported_calling_convention_version
+    asked = config.export_calling_convention_version.value
+    if not lowest <= asked <= highest:
+        raise ValueError(
+            f"The requested export calling convention version {asked} is outside the range of supported versions "
+            f"[{lowest}..{highest}]: set jax_export_calling_convention_version to one of these, or leave it."
+        )
+
+
+def _exported(
+    name, closed: ClosedJaxpr, in_avals, in_tree, out_avals, out_tree, platforms, checks, in_layouts, out_layouts
+) -> Exported:
     effects = sorted(closed.effects, key=str)
+    placed_in, placed_out = (
+        tuple(s if isinstance(s, NamedSharding) else None for s in given) for given in (in_layouts, out_layouts)
+    )
+    devices = max([_devices_in(closed.jaxpr), *(s.mesh.size for s in (*placed_in, *placed_out) if s is not None)])
     return Exported(
-        name, in_tree, tuple(in_avals), out_tree, tuple(out_avals), _devices_in(closed), platforms,
-        tuple(e for e in effects if e.ordered), tuple(e for e in effects if not e.ordered), checks, closed, _derivative,
+        name, in_tree, tuple(in_avals), out_tree, tuple(out_avals), devices, platforms,
+        tuple(e for e in effects if e.ordered), tuple(e for e in effects if not e.ordered), checks, closed,
+        placed_in, placed_out, _derivative,
     )  # fmt: skip
 
 
-def _devices_in(closed: ClosedJaxpr) -> int:
+def _over(mesh: Mesh | AbstractMesh, layouts: Sequence[Any]) -> tuple[Sharding | None, ...]:
+    """Layouts over another mesh; raises ValueError unless it has the same axes."""
+    for s in layouts:
+        if s is not None and s.mesh.abstract_mesh != mesh.abstract_mesh:
+            raise ValueError(
+                f"NamedSharding new mesh {mesh} does not match the mesh used for export {s.mesh.abstract_mesh}: axes "
+                "have other names, sizes or types."
+            )
+    return tuple(None if s is None else NamedSharding(mesh, s.spec, memory_kind=s.memory_kind) for s in layouts)
+
+
+def _devices_in(jaxpr: Jaxpr) -> int:
     """The devices of the largest mesh in a program."""
     found = 1
-    for eqn in closed.eqns:
-        if isinstance(eqn.primitive.lower, Partitioned):
-            found = max(found, eqn.params["mesh"].size)
+    for eqn in jaxpr.eqns:
         for value in eqn.params.values():
-            if isinstance(value, ClosedJaxpr):
-                found = max(found, _devices_in(value))
+            mesh = getattr(value, "mesh", value)
+            if isinstance(mesh, (Mesh, AbstractMesh)):
+                found = max(found, mesh.size)
+        found = max([found, *map(_devices_in, subjaxprs(eqn.params))])
     return found
 
 
@@ -264,6 +325,7 @@ def _derivative(primal: Exported) -> Exported:
         in_avals, tree.tree_structure((tuple(range(len(in_avals))), {})),
         out_avals, tree.tree_structure(tuple(range(len(out_avals)))),
         primal.platforms, primal.disabled_safety_checks,
+        (*primal.in_layouts, *primal.out_layouts), primal.in_layouts,
     )  # fmt: skip
 
 
@@ -288,6 +350,7 @@ def _write(chain: list[Exported]) -> bytearray:
                 "platforms": list(e.platforms),
                 "checks": [str(c) for c in e.disabled_safety_checks],
                 "types": writer.values([list(e.in_avals), list(e.out_avals)]),
+                "layouts": writer.values([list(e.in_layouts), list(e.out_layouts)]),
                 "program": writer.value(e.program),
             }
         )
@@ -326,10 +389,13 @@ def _with_derivative(primal: Exported, derivative: Exported) -> Exported:
 
 def _read(entry: dict[str, Any], reader: JaxprReader) -> Exported:
     in_avals, out_avals = reader.values(entry["types"])
+    unknown = [(None,) * len(in_avals), (None,) * len(out_avals)]
+    in_layouts, out_layouts = reader.values(entry["layouts"]) if "layouts" in entry else unknown
     made = _exported(
         entry["name"], reader.value(entry["program"]),
         in_avals, read_structure(entry["in_tree"], reader.value),
         out_avals, read_structure(entry["out_tree"], reader.value),
         tuple(entry["platforms"]), tuple(map(DisabledSafetyCheck, entry["checks"])),
+        in_layouts, out_layouts,
     )  # fmt: skip
     return dataclasses.replace(made, _get_vjp=None)

@@ -39,3 +39,19 @@ def test_a_communicator_of_this_process_is_no_data():
         export.export(fun)(np.ones(3, np.float32))
     found = export.deserialize(export.export(jax.jit(lambda x: mpi.allreduce(x, op=MPI.SUM)))(draw((3,))).serialize())
     np.testing.assert_array_equal(found.call(draw((3,))), draw((3,)) * SIZE)
+
+
+def test_layouts_of_jit_are_kept():
+    mesh, other = mesh_1d(), jax.sharding.Mesh(jax.devices()[:SIZE][::-1], "i")
+    split, columns = (jax.sharding.NamedSharding(mesh, spec) for spec in (P("i", None), P(None, "i")))
+    program = jax.jit(lambda x, y: (2 * x, y), in_shardings=(split, None), out_shardings=(columns, None))
+    x = draw((SIZE, SIZE))
+    made = export.export(program)(x, x)
+    for found in (made, export.deserialize(made.serialize(vjp_order=1))):
+        assert found.nr_devices == found.vjp().nr_devices == SIZE
+        assert found.in_shardings_jax(mesh) == (split, None) and found.out_shardings_jax(mesh) == (columns, None)
+        assert [s and (s.mesh, s.spec) for s in found.in_shardings_jax(other)] == [(other, P("i", None)), None]
+        assert [s and s.spec for s in found.vjp().in_shardings_jax(mesh)] == [split.spec, None, columns.spec, None]
+        assert found.call(x, x)[0].sharding.is_equivalent_to(columns, 2)
+    with pytest.raises(ValueError, match="does not match the mesh used for export"):
+        made.in_shardings_jax(jax.sharding.Mesh(jax.devices()[:SIZE], "j"))
