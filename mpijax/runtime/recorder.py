@@ -87,6 +87,7 @@ class Recorder:
         self.regions = np.frombuffer(record.own_region(), REGION)
         self.ranks, self.own, self.rank, self.size = [0], 0, 0, 1
         self.job = f"{os.getpid():x}"
+        self.forked = False  # this process is a copy of a rank
         self._file = -1
         self._clock = record.ticks(), time.time_ns()
 
@@ -115,7 +116,19 @@ class Recorder:
         self.regions = np.frombuffer(memory, REGION)
         self.mine["exclusive"] = exclusive
         self.group(world, world)  # the first of its ranks' communicators, whichever is used first
+        os.register_at_fork(after_in_child=self._leave_to_parent)
         node.Barrier()  # who finds a region unlocked from now on finds that its rank is gone
+
+    def _leave_to_parent(self) -> None:
+        """In a process forked from this rank: the shared record is the parent's, and so is all communication.
+
+        The copy's own record says that it is in the middle of an operation, so that it cannot begin any.
+        """
+        self._memory = bytearray(record.REGION_BYTES)
+        record.move(self._memory)
+        self.regions, self.ranks, self.own = np.frombuffer(self._memory, REGION), [self.rank], 0
+        self.forked, self._file = True, -1
+        self.mine["exclusive"], self.mine["started"] = True, 1
 
     def is_gone(self, rank: int) -> bool:
         """Whether the process of a rank of this node does not exist any more: the system has released its lock."""
@@ -191,6 +204,11 @@ class Recorder:
     def operation(self, what: Site, kind: int = COLLECTIVE, nbytes: int = 0) -> Iterator[None]:
         """Note an operation that Python runs. Raises RuntimeError while another thread of this rank communicates."""
         number, sequence = self.site(what, kind)
+        if self.forked:
+            raise RuntimeError(
+                f"this process has been forked from rank {self.rank}, which alone can communicate: {what}. Let the copy "
+                "compute, and hand its result to the rank."
+            )
         if not record.begin(number, sequence, nbytes):
             raise RuntimeError(
                 f"this rank communicates in another thread at this moment, and MPI allows one at a time: {what}. Let "

@@ -86,6 +86,16 @@ t = threading.Thread(target=first); t.start(); time.sleep(1)
 if rank == 0: first()
 t.join()
 """),
+    "forked": Job("""
+total(x)
+if rank == 1 and os.fork() == 0:
+    for f in (total, lambda x: mpi.allgather(x)):
+        try: f(x)
+        except RuntimeError as error: print('told', rank, str(error).replace('\\n', '|'), flush=True)
+    sys.exit(0)
+if rank == 1: os.wait(); time.sleep(4)  # longer than a rank that has ended is waited for
+print(total(x), 'still there', flush=True)
+"""),
     "signal": Job("""
 loop = jax.jit(lambda x: lax.fori_loop(0, 600, lambda i, y: mpi.allreduce(y, op='MAX'), x))
 loop(x); loop(x)
@@ -139,6 +149,10 @@ EXPECTED = [
     ]),
     ("thread", 0, [r"ValueError: in a thread", r"went on[\s\S]*went on"]),
     ("two threads", 0, [r"told: this rank communicates in another thread", r"at <string>:\d+"]),
+    ("forked", 0, [
+        r"told 1 this rank communicates", r"told 1 this process has been forked from rank 1, .*allgather.* at <string>:\d+",
+        r"still there[\s\S]*still there",
+    ]),
     ("signal", 0, [r"rank 0\] mpijax: the last operations are in .*json"]),
 ]  # fmt: skip
 
