@@ -206,8 +206,8 @@ class Recorder:
         number, sequence = self.site(what, kind)
         if self.forked:
             raise RuntimeError(
-                f"this process has been forked from rank {self.rank}, which alone can communicate: {what}. Let the copy "
-                "compute, and hand its result to the rank."
+                f"this process has been forked from rank {self.rank}, which alone can communicate: {what}. Let the "
+                "copy compute, and hand its result to the rank."
             )
         if not record.begin(number, sequence, nbytes):
             raise RuntimeError(
