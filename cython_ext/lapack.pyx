@@ -9,10 +9,11 @@ first, which leaves few of them to LAPACK.
 """
 
 from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
-from libc.math cimport NAN, isfinite
+from libc.math cimport isfinite
 from libc.stdint cimport int32_t, int64_t, uint32_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
+from mpijax._ext.matrices cimport at, bytes_of, fill_nan, item, length_of, real_bytes, transpose
 
 cdef extern from "small.h" nogil:
     # Each returns a mask of the matrices that it left to LAPACK.
@@ -51,67 +52,12 @@ def install(routines):
             table[i][j] = PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))
 
 
-# ---- numbers of four kinds
-
-cdef inline int64_t bytes_of(int64_t kind) noexcept nogil:
-    return 4 if kind == 0 else (16 if kind == 3 else 8)
-
-
-cdef inline int64_t real_bytes(int64_t kind) noexcept nogil:
-    return 8 if kind & 1 else 4
-
-
-ctypedef fused item:
-    float
-    double
-    float complex
-    double complex
-
-
-cdef void move_tiles(item* out, const item* x, int64_t rows, int64_t columns) noexcept nogil:
-    cdef int64_t i, j, i0, j0
-    for i0 in range(0, rows, 16):
-        for j0 in range(0, columns, 16):
-            for i in range(i0, min(i0 + 16, rows)):
-                for j in range(j0, min(j0 + 16, columns)):
-                    out[j * rows + i] = x[i * columns + j]
-
-
-cdef void transpose(void* out, const void* x, int64_t rows, int64_t columns, int64_t size) noexcept nogil:
-    """out[columns, rows] from x[rows, columns], row-major both."""
-    if size == 4:
-        move_tiles(<float*>out, <const float*>x, rows, columns)
-    elif size == 8:
-        move_tiles(<double*>out, <const double*>x, rows, columns)
-    else:
-        move_tiles(<double complex*>out, <const double complex*>x, rows, columns)
-
-
-cdef void fill_nan(void* x, int64_t count, int64_t kind) noexcept nogil:
-    """NaN in place of `count` numbers; NaN + NaN i of complex ones."""
-    cdef int64_t i, n = count * (2 if kind > 1 else 1)
-    for i in range(n):
-        if kind & 1:
-            (<double*>x)[i] = NAN
-        else:
-            (<float*>x)[i] = NAN
-
-
 cdef bint all_finite(const void* x, int64_t count, int64_t kind) noexcept nogil:
     cdef int64_t i, n = count * (2 if kind > 1 else 1)
     for i in range(n):
         if not (isfinite((<double*>x)[i]) if kind & 1 else isfinite((<float*>x)[i])):
             return False
     return True
-
-
-cdef int length_of(const void* work, int64_t kind) noexcept nogil:
-    """What LAPACK answers to the question for the length of its workspace."""
-    return <int>((<double*>work)[0] if kind & 1 else (<float*>work)[0])
-
-
-cdef inline char* at(void* x, int64_t offset) noexcept nogil:
-    return <char*>x + offset
 
 
 # ---- kernels

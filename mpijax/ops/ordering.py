@@ -11,7 +11,6 @@ from mpijax.core import dtypes
 # Rows of at least this many elements for each one wanted are searched block by block for the largest ones.
 SPARSE = 4096
 BLOCK = 1024
-MOST = 2**31  # places that are packed beside numbers of 32 bits
 
 
 def ordered(x: np.ndarray) -> list[np.ndarray]:
@@ -64,56 +63,6 @@ def permutation(keys: Sequence[np.ndarray], axis: int) -> np.ndarray:
     key.sort(axis)
     key &= 2**32 - 1
     return key
-
-
-def sorted_by_first(xs: Sequence[np.ndarray], axis: int) -> list[np.ndarray] | None:
-    """Arrays of one shape, sorted along an axis by the first one; None where its numbers have more than 32 bits.
-
-    The order of each number and its place are packed into one integer, which NumPy sorts with vector instructions.
-    """
-    key, shape = _narrow(xs[0]), xs[0].shape
-    if key is None or key.size == 0 or shape[axis] > MOST:
-        return None
-    if any(x.shape != shape or x.dtype.itemsize > 8 for x in xs):
-        return None
-    from mpijax._ext import places  # only programs that sort need it
-
-    rows = [np.ascontiguousarray(np.moveaxis(x, axis, -1)) for x in xs]
-    keys = rows[0] if key is xs[0] else np.ascontiguousarray(np.moveaxis(key, axis, -1))
-    packed = np.empty(keys.shape, np.int64)
-    places.pack(keys.view(np.uint32).reshape(-1), shape[axis], "iuf".index(keys.dtype.kind), packed.reshape(-1))
-    packed.sort(-1)
-    outs = []
-    for x in rows:
-        out = np.empty_like(x)
-        places.take(_bytes(x), packed.reshape(-1), shape[axis], _bytes(out))
-        outs.append(np.ascontiguousarray(np.moveaxis(out, -1, axis)))
-    return outs
-
-
-def _bytes(x: np.ndarray) -> np.ndarray:
-    return x.reshape(-1).view(np.uint8)
-
-
-def _narrow(x: np.ndarray) -> np.ndarray | None:
-    """Numbers of at most 32 bits as numbers of 32 bits; None for others."""
-    if x.dtype in (np.float32, np.int32, np.uint32):
-        return x
-    if x.dtype.itemsize > 2:
-        return None
-    if x.dtype.kind in "iub":
-        return x.astype(np.int32)
-    return x.astype(np.float32) if dtypes.issubdtype(x.dtype, np.floating) else None
-
-
-def sorted_values(x: np.ndarray, axis: int) -> np.ndarray | None:
-    """Elements in order, where equal ones are the same; None for complex and narrow floats, and where there is -0.0."""
-    if x.dtype.kind == "f" and x.dtype.itemsize >= 4:
-        if np.any((x == 0) & np.signbit(x)):
-            return None
-    elif x.dtype.kind not in "iub":
-        return None
-    return np.sort(x, axis)
 
 
 def largest(x: np.ndarray, k: int, axis: int) -> np.ndarray:

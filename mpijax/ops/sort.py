@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.lowering import HostCall
+from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive, Unsupported, registry
 from mpijax.core.trace import typeof
 from mpijax.ops.indexing import GatherDimensionNumbers, GatherScatterMode, gather
 from mpijax.ops.moves import canonical_axis, numpy_ints, shape_of
-from mpijax.ops.ordering import permutation, sorted_by_first, sorted_values
+from mpijax.ops.ordering import permutation
 from mpijax.ops.shapes import broadcast_in_dim, expand_dims
+from mpijax.ops.sort_rows import sort_rows_p
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero
 
@@ -62,20 +63,16 @@ def _sort_type(*avals, dimension, is_stable, num_keys):
 
 
 def _sort_reference(*xs, dimension, is_stable, num_keys):
-    if len(xs) == 1:
-        out = sorted_values(xs[0], dimension)
-        if out is not None:
-            return [out]
-    outs = sorted_by_first(xs, dimension) if num_keys == 1 else None
-    if outs is not None:
-        return outs
     order = permutation(xs[:num_keys], dimension)
-    if any(x.ndim > order.ndim for x in xs):
-        return [
-            np.take_along_axis(x, order.reshape(order.shape + (1,) * (x.ndim - order.ndim)), dimension)
-            for x in xs
-        ]
-    return [np.take_along_axis(x, order, dimension) for x in xs]
+    behind = [order.reshape(order.shape + (1,) * (x.ndim - order.ndim)) for x in xs]
+    return [np.take_along_axis(x, at, dimension) for x, at in zip(xs, behind, strict=True)]
+
+
+def _by_rows(*xs, dimension, is_stable, num_keys):
+    """The axis goes last, and back. Equal elements stay in order, whether `is_stable` or not."""
+    last = len(shape_of(xs[0])) - 1
+    rows = sort_rows_p.bind(*(move_dim(x, dimension, last) for x in xs), num_keys=num_keys)
+    return [move_dim(x, last, dimension) for x in rows]
 
 
 def _sort_jvp(primals, tangents, *, dimension, is_stable, num_keys):
@@ -112,7 +109,7 @@ sort_p = Primitive(
     "sort",
     type_rule=_sort_type,
     reference=_sort_reference,
-    lower=HostCall(_sort_reference),
+    lower=Decompose(_by_rows),
     jvp=_sort_jvp,
     transpose=_NO_TRANSPOSE,
     batch=_sort_batch,

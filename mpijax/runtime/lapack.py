@@ -1,4 +1,4 @@
-"""Where the kernels of linear algebra are: `_ext.lapack`, which calls SciPy's LAPACK by pointer."""
+"""Where the kernels of linear algebra are: `_ext.lapack` and `_ext.reflectors` call SciPy's LAPACK by pointer."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import sys
 from mpijax.runtime import blas
 
 _MODULE = "scipy.linalg.cython_lapack"
-# In the order of `_ext.lapack`: names for float32, float64, complex64, complex128.
-_ROUTINES = (
+# In the order of the extension: names for float32, float64, complex64, complex128.
+_OF_LAPACK = (
     ("spotrf", "dpotrf", "cpotrf", "zpotrf"),
     ("sgetrf", "dgetrf", "cgetrf", "zgetrf"),
     ("strsm", "dtrsm", "ctrsm", "ztrsm"),
@@ -22,16 +22,25 @@ _ROUTINES = (
     ("ssyevd", "dsyevd", "cheevd", "zheevd"),
     ("sgesdd", "dgesdd", "cgesdd", "zgesdd"),
 )
+_OF_REFLECTORS = (
+    ("sgeqrf", "dgeqrf", "cgeqrf", "zgeqrf"),
+    ("sgeqp3", "dgeqp3", "cgeqp3", "zgeqp3"),
+    ("sorgqr", "dorgqr", "cungqr", "zungqr"),
+    ("sormqr", "dormqr", "cunmqr", "zunmqr"),
+)
 
 
 @functools.cache
 def addresses() -> dict[str, int]:
     """The kernels' addresses by name ("cholesky"). Loads SciPy's LAPACK, with this rank's share of threads."""
-    from mpijax._ext import lapack  # only programs with linear algebra need it
+    from mpijax._ext import lapack, reflectors  # only programs with linear algebra need them
 
     capsules = {**_capsules(), **blas.load()}
-    lapack.install([[capsules[name] for name in kinds] for kinds in _ROUTINES])
-    return lapack.addresses()
+    found: dict[str, int] = {}
+    for module, routines in ((lapack, _OF_LAPACK), (reflectors, _OF_REFLECTORS)):
+        module.install([[capsules[name] for name in kinds] for kinds in routines])
+        found |= module.addresses()
+    return found
 
 
 def _capsules() -> dict:

@@ -124,3 +124,82 @@ def test_programs(name):
 
 def test_derivative_of_approximate_maxima():
     check(lambda J: J.grad(lambda a: (J.lax.approx_max_k(a, 3)[0] ** 2).sum()), X, jaxpr=False, eager=False, rtol=1e-6)
+
+
+EVERY = "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 bfloat16 float32 float64 complex64 complex128 \
+float8_e4m3fn float8_e5m2 float8_e4m3fnuz".split()
+
+
+def any_of(dtype: str, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Numbers of all sizes, or few different ones, with what is special among floats."""
+    kind = np.dtype(getattr(jax.numpy, dtype))
+    if kind.kind == "c":
+        part = f"float{kind.itemsize * 4}"
+        parts = np.stack([any_of(part, n, rng), any_of(part, n, rng)], -1)
+        return parts.view(kind)[..., 0]
+    if kind.kind in "iub":
+        bits = rng.integers(0, 2**63, n, np.uint64) * np.uint64(2)
+        return (bits % 5).astype(kind) if rng.random() < 0.5 else (bits >> np.uint64(64 - 8 * kind.itemsize)).astype(kind)
+    specials = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 448.0, 1.0])
+    numbers = np.clip(rng.normal(size=n) * rng.choice([1.0, 100.0]), -400, 400)
+    return np.where(rng.random(n) < 0.3, rng.choice(specials, n), numbers).astype(kind)
+
+
+def compared(x: np.ndarray) -> list[np.ndarray]:
+    """Numbers that compare as elements do in sorts, the most significant one first."""
+    if x.dtype.kind == "c":
+        return [*compared(x.real), *compared(x.imag)]
+    return [x.astype(np.float32) if x.dtype.itemsize < 4 else x]
+
+
+@pytest.mark.parametrize("dtype", EVERY)
+def test_every_dtype_is_sorted_stably_by_one_and_by_several_keys(dtype):
+    """Against NumPy's sort by several keys; the last key of three is of any dtype, and the row's places go along."""
+    rng = np.random.default_rng(EVERY.index(dtype))
+    with mpijax.enable_x64(True):
+        for n in (1, 2, 7, 300, 2000):
+            first, second = any_of(dtype, n, rng), any_of(rng.choice(EVERY), n, rng)
+            for keys in ([first], [first, second], [second, first]):
+                order = np.lexsort([part for key in keys for part in compared(key)][::-1])
+                got = mpijax.lax.sort((*keys, np.arange(n)), num_keys=len(keys))
+                np.testing.assert_array_equal(got[-1], order)
+                for x, y in zip(keys, got, strict=False):
+                    assert np.asarray(y).tobytes() == x[order].tobytes()
+            alone = np.asarray(mpijax.lax.sort(first))
+            np.testing.assert_array_equal(*(np.stack(compared(x)) for x in (alone, first[np.lexsort(compared(first)[::-1])])))
+
+
+@pytest.mark.parametrize("kind", ("spread", "close", "few", "outlier"))
+def test_keys_of_64_bits_are_sorted_by_all_of_them(kind):
+    """Keys that leave no room for the place are sorted by their upper bits first; here these say much, or nothing."""
+    x = np.random.default_rng(0).normal(size=5000)
+    x = {"spread": x, "close": 1 + 1e-13 * x, "few": np.round(x), "outlier": np.append(1 + 1e-13 * x[1:], 1e300)}[kind]
+    with mpijax.enable_x64(True):
+        values, places = mpijax.lax.sort((x, np.arange(x.size)), num_keys=1)
+        _, _, pairs = mpijax.lax.sort((np.round(x), x, np.arange(x.size)), num_keys=2)
+    order = np.argsort(x, kind="stable")
+    np.testing.assert_array_equal(places, order)
+    np.testing.assert_array_equal(values, x[order])
+    np.testing.assert_array_equal(pairs, np.lexsort([x, np.round(x)]))
+
+
+def test_any_axis_and_no_elements():
+    x = np.random.default_rng(0).normal(size=(3, 40, 5)).astype(np.float32)
+    for axis in range(3):
+        np.testing.assert_array_equal(mpijax.lax.sort(x, axis), np.sort(x, axis))
+        np.testing.assert_array_equal(mpijax.numpy.argsort(x, axis), np.argsort(x, axis, kind="stable"))
+    for shape in ((0,), (0, 3), (3, 0)):
+        assert mpijax.lax.sort_key_val(np.zeros(shape), np.zeros(shape, np.int32))[1].shape == shape
+
+
+def test_loops_that_sort_call_no_python():
+    def turn(i, x):
+        order = mpijax.numpy.argsort(-x)
+        return mpijax.numpy.median(x) + x[order]
+
+    x = np.array([3.0, 1.0, 2.0], np.float32)
+    compiled = mpijax.jit(lambda x: mpijax.lax.fori_loop(0, 4, turn, x)).lower(x).compile()
+    assert " host " not in compiled.as_text() and "native sort" in compiled.as_text()
+    for _ in range(4):
+        x = np.median(x) + np.sort(x)[::-1]
+    np.testing.assert_allclose(compiled(np.array([3.0, 1.0, 2.0], np.float32)), x)

@@ -15,7 +15,7 @@ from mpijax.ops.linalg.common import letter
 
 @dataclass(frozen=True)
 class LapackCode:
-    """A call of one of the kernels of `_ext.lapack`."""
+    """A call of one of the kernels of `_ext.lapack` and `_ext.reflectors`."""
 
     label: str
     words: tuple[int, ...]
@@ -29,17 +29,20 @@ class LapackCode:
         raise JaxRuntimeError(f"INTERNAL: {self.label} failed")
 
 
-def lapack(name: str, options: Callable[..., Sequence[int]] = lambda *_avals, **_params: (), **more: Any) -> Native:
+def lapack(
+    name: str, options: Callable[..., Sequence[int]] = lambda *_avals, **_params: (), matrix: int = -1, **more: Any
+) -> Native:
     """The lowering to a kernel: its words are the kind of number, the size of the stack, that of a matrix, options.
 
     options: `(*operand types, **params) -> ints`; raises for params that LAPACK does not have.
+    matrix: the operand whose type and size these are.
     more: what else the compiler may know of it, as of `Native`.
     """
 
     def code(in_types: Sequence[ShapedArray], _out_types: Sequence[ShapedArray], **params: Any) -> LapackCode:
-        last = in_types[-1]
-        kind = "sdcz".index(letter(last.dtype, name))
-        stack = math.prod(last.shape[:-2])
-        return LapackCode(name, (kind, stack, *last.shape[-2:], *map(int, options(*in_types, **params))))
+        of = in_types[matrix]
+        kind = "sdcz".index(letter(of.dtype, name))
+        stack = math.prod(of.shape[:-2])
+        return LapackCode(name, (kind, stack, *of.shape[-2:], *map(int, options(*in_types, **params))))
 
     return Native(code, **more)

@@ -8,6 +8,7 @@ import numpy as np
 
 from mpijax.ops.families import INEXACT
 from mpijax.ops.linalg.common import is_complex, linalg_primitive, nan_unless, routine
+from mpijax.ops.linalg.kernels import lapack
 
 # ---------------------------------------------------------------- QR, as LAPACK leaves it
 
@@ -33,7 +34,7 @@ def _geqrf(a):
 
 
 geqrf_p = linalg_primitive(
-    "geqrf", (2,), lambda shape: [shape, (min(shape),)], _geqrf, multiple_results=True
+    "geqrf", (2,), lambda shape: [shape, (min(shape),)], _geqrf, multiple_results=True, lower=lapack("geqrf")
 )
 
 
@@ -81,15 +82,22 @@ def _geqp3_after(a, order, fixed):
     return np.hstack([head, rest]), order + 1, taus
 
 
+def _geqp3_shapes(a, jpvt, *, use_magma):
+    if jpvt[0] != a[1]:
+        raise ValueError(f"geqp3 takes one integer for each column of a. Got a shape {a} and jpvt shape {jpvt}.")
+    return [a, jpvt, (min(a),)]
+
+
 geqp3_p = linalg_primitive(
     "geqp3",
     (2, 1),
-    lambda a, jpvt, **_: [a, jpvt, (min(a),)],
+    _geqp3_shapes,
     _geqp3,
     accepts=(INEXACT, (np.integer,)),
     same=False,
     result_dtypes=lambda a, jpvt, **_: [a, jpvt, a],
     multiple_results=True,
+    lower=lapack("geqp3", lambda a, jpvt, *, use_magma: (jpvt.dtype.itemsize,), matrix=0),
 )
 
 # ---------------------------------------------------------------- products
@@ -135,7 +143,10 @@ def _product(a, taus):
     return [q]
 
 
-householder_product_p = linalg_primitive("householder_product", (2, 1), _product_shapes, _product)
+householder_product_p = linalg_primitive(
+    "householder_product", (2, 1), _product_shapes, _product,
+    lower=lapack("householder_product", lambda a, taus: (taus.shape[-1],), matrix=0),
+)  # fmt: skip
 
 
 def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Any:
@@ -164,6 +175,8 @@ def _ormqr_shapes(a, taus, c, *, left, transpose):
             f"ormqr with left={left} expects c to have the same number of {'rows' if left else 'columns'} as the "
             f"Householder matrix a has rows. Got a shape {a} and c shape {c}."
         )
+    if taus[0] > min(a):
+        raise ValueError(f"ormqr takes at most min{a} reflections from a matrix of shape {a}, got {taus[0]} factors.")
     return [c]
 
 
@@ -176,4 +189,7 @@ def _ormqr(a, taus, c, *, left, transpose):
     return nan_unless(info == 0, out)
 
 
-ormqr_p = linalg_primitive("ormqr", (2, 1, 2), _ormqr_shapes, _ormqr)
+ormqr_p = linalg_primitive(
+    "ormqr", (2, 1, 2), _ormqr_shapes, _ormqr,
+    lower=lapack("ormqr", lambda a, taus, c, *, left, transpose: (left, transpose, a.shape[-1], taus.shape[-1])),
+)  # fmt: skip

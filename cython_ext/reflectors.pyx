@@ -1,0 +1,178 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Householder reflections by LAPACK, on stacks of matrices: what makes them, and products with them.
+
+Kernels are called as those of `lapack.pyx` are. Reflections lie below the diagonal of a matrix a, their factors in taus.
+"""
+
+from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
+from libc.stdint cimport int32_t, int64_t, uintptr_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+from mpijax._ext.matrices cimport at, bytes_of, fill_nan, length_of, real_bytes, transpose
+
+cdef enum:
+    GEQRF, GEQP3, ORGQR, ORMQR, ROUTINES
+
+cdef void* table[ROUTINES][4]
+
+ctypedef void (*F8)(void*, void*, void*, void*, void*, void*, void*, void*) noexcept nogil
+ctypedef void (*F9)(void*, void*, void*, void*, void*, void*, void*, void*, void*) noexcept nogil
+ctypedef void (*F10)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*) noexcept nogil
+ctypedef void (*F13)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*,
+                     void*) noexcept nogil
+
+
+def install(routines):
+    """Takes capsules of the functions: for each routine those of the four kinds."""
+    for i, kinds in enumerate(routines):
+        for j, capsule in enumerate(kinds):
+            table[i][j] = PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))
+
+
+cdef void geqrf(void** buffers, const int64_t* words) noexcept nogil:
+    """a -> a, taus."""
+    cdef int64_t kind = words[0], k, size = bytes_of(kind)
+    cdef int m = words[2], n = words[3], info = 0, question = -1, lwork
+    cdef int64_t few = min(m, n), step = <int64_t>m * n * size
+    cdef double complex asked = 0
+    cdef void *a
+    cdef void *work
+    if step == 0 or words[1] == 0:
+        return
+    (<F8>table[GEQRF][kind])(&m, &n, NULL, &m, NULL, &asked, &question, &info)
+    lwork = length_of(&asked, kind)
+    a = malloc(step)
+    work = malloc(lwork * size)
+    for k in range(words[1]):
+        if a == NULL or work == NULL:
+            fill_nan(at(buffers[1], k * step), <int64_t>m * n, kind)
+            fill_nan(at(buffers[2], k * few * size), few, kind)
+            continue
+        transpose(a, at(buffers[0], k * step), m, n, size)
+        (<F8>table[GEQRF][kind])(&m, &n, a, &m, at(buffers[2], k * few * size), work, &lwork, &info)
+        transpose(at(buffers[1], k * step), a, n, m, size)
+    free(a)
+    free(work)
+
+
+cdef void call_geqp3(int64_t kind, int* m, int* n, void* a, void* order, void* tau, void* work, int* lwork,
+                     void* rwork, int* info) noexcept nogil:
+    if kind > 1:
+        (<F10>table[GEQP3][kind])(m, n, a, m, order, tau, work, lwork, rwork, info)
+    else:
+        (<F9>table[GEQP3][kind])(m, n, a, m, order, tau, work, lwork, info)
+
+
+cdef int32_t is_set(const char* integer, int64_t size) noexcept nogil:
+    cdef int64_t i
+    for i in range(size):
+        if integer[i]:
+            return 1
+    return 0
+
+
+cdef void geqp3(void** buffers, const int64_t* words) noexcept nogil:
+    """a, which columns go first -> a, the order of columns counted from 1, taus; option: bytes of the integers."""
+    cdef int64_t kind = words[0], k, i, size = bytes_of(kind), wide = words[4]
+    cdef int m = words[2], n = words[3], info = 0, question = -1, lwork
+    cdef int64_t few = min(m, n), step = <int64_t>m * n * size, found
+    cdef double complex asked = 0
+    cdef void *a
+    cdef void *work
+    cdef void *rwork
+    cdef int32_t *order
+    if step == 0:
+        memcpy(buffers[3], buffers[1], words[1] * n * wide)
+        return
+    call_geqp3(kind, &m, &n, NULL, NULL, NULL, &asked, &question, NULL, &info)
+    lwork = length_of(&asked, kind)
+    a = malloc(step)
+    work = malloc(lwork * size)
+    rwork = malloc(2 * <int64_t>n * real_bytes(kind))
+    order = <int32_t*>malloc(<int64_t>n * 4)
+    for k in range(words[1]):
+        if a == NULL or work == NULL or rwork == NULL or order == NULL:
+            fill_nan(at(buffers[2], k * step), <int64_t>m * n, kind)
+            memcpy(at(buffers[3], k * n * wide), at(buffers[1], k * n * wide), n * wide)
+            fill_nan(at(buffers[4], k * few * size), few, kind)
+            continue
+        transpose(a, at(buffers[0], k * step), m, n, size)
+        for i in range(n):
+            order[i] = is_set(at(buffers[1], (k * n + i) * wide), wide)
+        call_geqp3(kind, &m, &n, a, order, at(buffers[4], k * few * size), work, &lwork, rwork, &info)
+        transpose(at(buffers[2], k * step), a, n, m, size)
+        for i in range(n):
+            found = order[i]  # little-endian: its first bytes are the narrower integer
+            memcpy(at(buffers[3], (k * n + i) * wide), &found, wide)
+    free(a)
+    free(work)
+    free(rwork)
+    free(order)
+
+
+cdef void householder_product(void** buffers, const int64_t* words) noexcept nogil:
+    """a, taus -> q; option: the number of reflections."""
+    cdef int64_t kind = words[0], k, size = bytes_of(kind)
+    cdef int m = words[2], n = words[3], reflections = words[4], info = 0, question = -1, lwork
+    cdef int64_t step = <int64_t>m * n * size
+    cdef double complex asked = 0
+    cdef void *a
+    cdef void *work
+    if step == 0 or words[1] == 0:
+        return
+    (<F9>table[ORGQR][kind])(&m, &n, &reflections, NULL, &m, NULL, &asked, &question, &info)
+    lwork = length_of(&asked, kind)
+    a = malloc(step)
+    work = malloc(lwork * size)
+    for k in range(words[1]):
+        if a == NULL or work == NULL:
+            fill_nan(at(buffers[2], k * step), <int64_t>m * n, kind)
+            continue
+        transpose(a, at(buffers[0], k * step), m, n, size)
+        (<F9>table[ORGQR][kind])(&m, &n, &reflections, a, &m, at(buffers[1], k * reflections * size), work, &lwork,
+                                 &info)
+        transpose(at(buffers[2], k * step), a, n, m, size)
+    free(a)
+    free(work)
+
+
+cdef void ormqr(void** buffers, const int64_t* words) noexcept nogil:
+    """a, taus, c -> q c or c q; options: left, q's conjugate transpose, columns of a, the number of reflections."""
+    cdef int64_t kind = words[0], k, size = bytes_of(kind)
+    cdef int m = words[2], n = words[3], reflections = words[7], info = 0, question = -1, lwork
+    cdef int rows = m if words[4] else n
+    cdef int64_t step = <int64_t>m * n * size, a_step = <int64_t>rows * words[6] * size
+    cdef char side = c"L" if words[4] else c"R"
+    cdef char form = (c"C" if kind > 1 else c"T") if words[5] else c"N"
+    cdef double complex asked = 0
+    cdef void *a
+    cdef void *c
+    cdef void *work
+    if step == 0 or reflections == 0:
+        memcpy(buffers[3], buffers[2], words[1] * step)
+        return
+    (<F13>table[ORMQR][kind])(&side, &form, &m, &n, &reflections, NULL, &rows, NULL, NULL, &m, &asked, &question, &info)
+    lwork = length_of(&asked, kind)
+    a = malloc(a_step)
+    c = malloc(step)
+    work = malloc(lwork * size)
+    for k in range(words[1]):
+        if a == NULL or c == NULL or work == NULL:
+            fill_nan(at(buffers[3], k * step), <int64_t>m * n, kind)
+            continue
+        transpose(a, at(buffers[0], k * a_step), rows, words[6], size)
+        transpose(c, at(buffers[2], k * step), m, n, size)
+        (<F13>table[ORMQR][kind])(&side, &form, &m, &n, &reflections, a, &rows, at(buffers[1], k * reflections * size),
+                                  c, &m, work, &lwork, &info)
+        transpose(at(buffers[3], k * step), c, n, m, size)
+    free(a)
+    free(c)
+    free(work)
+
+
+def addresses():
+    """Where the kernels are, by name."""
+    return {
+        "geqrf": <uintptr_t>&geqrf, "geqp3": <uintptr_t>&geqp3, "ormqr": <uintptr_t>&ormqr,
+        "householder_product": <uintptr_t>&householder_product,
+    }

@@ -1,6 +1,0 @@
-"""Types of ``cython_ext/places.pyx``."""
-
-import numpy as np
-
-def pack(x: np.ndarray, n: int, kind: int, out: np.ndarray) -> None: ...
-def take(x: np.ndarray, packed: np.ndarray, n: int, out: np.ndarray) -> None: ...

@@ -1,0 +1,3 @@
+"""Types of ``cython_ext/sort.pyx``."""
+
+def address() -> int: ...
