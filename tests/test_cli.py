@@ -4,6 +4,7 @@ import json
 import mmap
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from mpijax.cli import bench, checks, cores, doctor, launcher, main, submit
 from mpijax.cli.checks import Finding
 from mpijax.cli.launcher import Launcher, Library, NoLauncher
 from mpijax.cli.lines import Merger, ranges
-from mpijax.cli.run import Job, split_program
+from mpijax.cli.run import Job, split_program, without_interpreter
 from mpijax.runtime import leftovers
 
 ROOT = Path(__file__).parents[1]
@@ -209,6 +210,21 @@ def test_program_and_options_are_told_apart(words, options, program):
     assert split_program(words.split()) == (options.split(), program.split())
 
 
+@pytest.mark.parametrize(
+    ("words", "program"),
+    [
+        ("a.py python", "a.py python"),
+        ("-m python", "-m python"),
+        ("python -O a.py", "-O a.py"),
+        ("python3.11 -c code", "-c code"),
+        (f"{Path(sys.executable).parent}/python -m mod", "-m mod"),
+        ("pythonic.py", "pythonic.py"),
+    ],
+)
+def test_a_python_before_the_program_is_this_one(words, program):
+    assert without_interpreter(words.split()) == program.split()
+
+
 # ---- mpijax run ----
 
 RANK = 'import os, sys, time; r = int(os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK")))\n'
@@ -282,6 +298,29 @@ def test_ranks_end_with_the_one_that_started_them(tmp_path):
 
 
 @starts_jobs
+def test_output_that_nobody_reads_ends_the_job():
+    env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT)}
+    body = RANK + "while True: print('more'); time.sleep(0.05)"
+    pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    job = subprocess.Popen(command("run", "-n", 2, "-c", body), text=True, env=env, **pipe)
+    assert job.stdout.readline().endswith("more\n")
+    job.stdout.close()
+    said = job.stderr.read()
+    assert job.wait(30) == 128 + signal.SIGPIPE and "Traceback" not in said and "failed first" not in said
+
+
+@starts_jobs
+def test_streams_that_are_closed(tmp_path):
+    """What the ranks write to standard output goes nowhere, and not into another file of the same number."""
+    told = tmp_path / "told"
+    body = RANK + "print('lost'); sys.stderr.write('kept\\n')"
+    words = shlex.join(command("run", "-n", 2, "-c", body))
+    env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(["bash", "-c", f"{words} <&- >&- 2> {told}"], env=env, timeout=60)
+    assert ran.returncode == 0 and told.read_text() == "[0-1] kept\n"
+
+
+@starts_jobs
 def test_ranks_are_pinned_apart():
     if len(cores.physical()) < 2:
         pytest.skip("one core")
@@ -298,6 +337,8 @@ def test_ranks_are_pinned_apart():
         (["run", "-n", "2"], "there is no program"),
         (["run", "-n", "0", "-c", "pass"], "must be at least 1"),
         (["run", "-n", "2", "nothere.py"], "there is no file 'nothere.py'"),
+        (["run", "-n", "2", "python"], "there is no program"),
+        (["run", "-n", "2", "/elsewhere/python", "a.py"], "not /elsewhere/python"),
         (["bench", "--sizes", "1Q"], "sizes are like"),
         (["bench", "--operations", "gossip"], "there is no gossip"),
         (["doctor", "-n", "1"], "at least 2 ranks"),

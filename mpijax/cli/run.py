@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import selectors
 import shutil
 import signal
@@ -18,6 +19,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mpijax.cli import cores, rank
 from mpijax.cli.launcher import Launcher, NoLauncher, clean_environment, find_launcher, find_library
@@ -57,6 +59,16 @@ def split_program(arguments: list[str]) -> tuple[list[str], list[str]]:
     return arguments[:i], arguments[i:]
 
 
+def without_interpreter(program: list[str]) -> list[str]:
+    """The words after ``python``, where the program is given as to mpirun. Another Python, by its path, is an error."""
+    if not program or not re.fullmatch(r"python(\d(\.\d+)?)?", Path(program[0]).name):
+        return program
+    named = Path(program[0])
+    if named.parent != Path() and not (named.exists() and named.parent.samefile(Path(sys.executable).parent)):
+        parser().error(f"ranks run this Python, {sys.executable}, not {program[0]}: start mpijax by that one")
+    return program[1:]
+
+
 @dataclass
 class Job:
     """What is to be run: `program` are the words after ``python``."""
@@ -88,8 +100,9 @@ class Job:
 
 def main(arguments: list[str]) -> int:
     """The exit status of the job; 2 for wrong arguments, 1 if there is no launcher."""
+    _open_standard_streams()
     given, program = split_program(arguments)
-    options = parser().parse_args(given)
+    options, program = parser().parse_args(given), without_interpreter(program)
     if not program:
         parser().error(f"there is no program: {_PROGRAM}")
     if not program[0].startswith("-") and not Path(program[0]).is_file():
@@ -122,7 +135,7 @@ def run(job: Job, *, dry: bool = False, stdout=None) -> int:
             print(" ".join(command))
             return 0
         (folder / "plan.json").write_text(json.dumps({"cpus": cpus, "prefix": job.prefix}))
-        return _Running(job, command, environment, folder, stdout or sys.stdout.buffer).outcome()
+        return _Running(job, command, environment, folder, stdout or _binary(sys.stdout, 1)).outcome()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -133,6 +146,20 @@ def _command(job: Job, launcher: Launcher, folder: Path) -> list[str]:
     return [*launcher.command(job.ranks, len(cores.physical())), *supervisor, *program]
 
 
+def _open_standard_streams() -> None:
+    """Where one is closed, as by ``>&-``: what is opened next would get its number, and the ranks' output."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+
+
+def _binary(stream: Any, number: int) -> Any:
+    """The bytes of a standard stream, which Python does not have if it was closed."""
+    return stream.buffer if stream is not None else open(number, "wb", closefd=False)
+
+
 class _Running:
     """A job that runs: its output is merged, signals are passed to its ranks."""
 
@@ -140,8 +167,9 @@ class _Running:
         self.job = job
         self.folder = folder
         self.selector = selectors.DefaultSelector()
-        self.mergers = [Merger(job.ranks, _writer(out)) for out in (stdout, sys.stderr.buffer)]
+        self.mergers = [Merger(job.ranks, _writer(out)) for out in (stdout, _binary(sys.stderr, 2))]
         self.signalled = 0
+        self.unread = False
         self.deadline = float("inf")
         if job.prefix:
             self._open_pipes()
@@ -159,6 +187,9 @@ class _Running:
                 preexec_fn=rank.end_with_parent(signal.SIGTERM),
             )  # fmt: skip
             self.status: int = self._serve()
+        except BrokenPipeError:
+            self.unread = True
+            self._end()
         finally:
             signal.set_wakeup_fd(previous)
             for number, handler in handlers.items():
@@ -166,7 +197,10 @@ class _Running:
             self.selector.close()
 
     def outcome(self) -> int:
-        """The status of the rank that failed first; else that of the launcher."""
+        """The status of the rank that failed first; else that of the launcher. Of SIGPIPE if nobody read the output."""
+        if self.unread:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still writes there when it ends
+            return 128 + signal.SIGPIPE
         ends: list[tuple[int, int, int]] = []
         for file in self.folder.glob("*.exit"):
             when, status = file.read_text().split()
@@ -200,6 +234,15 @@ class _Running:
         for merger in self.mergers:
             merger.flush(everything=True)
         return self.process.wait()
+
+    def _end(self) -> None:
+        """End the ranks, by force if need be."""
+        self.process.terminate()
+        try:
+            self.process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
     def _read(self, timeout: float) -> bool:
         """Take what the ranks wrote, waiting at most `timeout` seconds; whether there was anything."""

@@ -113,8 +113,9 @@ def checked(x: Any, what: str) -> Any:
     """`x` if it is an array; raises TypeError naming the operation otherwise."""
     try:
         typeof(x)
-    except TypeError:
-        raise TypeError(f"{what} takes an array or a scalar, got {type(x).__name__}: {x!r}") from None
+    except TypeError as error:
+        reason = f". {error}" if hasattr(x, "dtype") else ""
+        raise TypeError(f"{what} takes an array or a scalar, got {type(x).__name__}: {x!r}{reason}") from None
     return x
 
 
