@@ -21,6 +21,7 @@ _HOMES = (
     "mpijax.ops",
     "mpijax.ops.stacking",
     "mpijax.ops.approximate",
+    "mpijax.ops.wide_product",
     "mpijax.ops.barrier",
     "mpijax.ops.bit_generators",
     "mpijax.lax.composites",

@@ -122,15 +122,20 @@ neg_p = elementwise("neg", NUMERIC, reference=np.negative, jvp=LINEAR, transpose
 # ---------------------------------------------------------------- mul, div, rem
 
 
-def mul(x: Any, y: Any) -> Any:
+def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     """Product x * y of numbers.
 
     Elementwise on integers, floats or complex numbers of one shape and dtype, or scalars; the result has the same shape
     and dtype. TypeError for others.
 
+    Args:
+      out_dtype: dtype that the operands are brought to first, and of the result; theirs may differ then.
+
     >>> lax.mul(jnp.array([1.0, 2.0]), 10.0)
     Array([10., 20.], dtype=float32)
     """
+    if out_dtype is not None:
+        return registry["wide_product"].bind(x, y, out_dtype=out_dtype)
     return mul_p.bind(x, y)
 
 

@@ -94,6 +94,7 @@ SPECIAL = [
     Row("polygamma by x", ("polygamma",), lambda x: lax.polygamma(np.ones(6), x), (POSITIVE,)),
     Row("betainc by x", ("regularized_incomplete_beta",), lambda x: lax.betainc(POSITIVE, POSITIVE[::-1].copy(), x),
         (np.linspace(0.1, 0.9, 6),)),
+    Row("wide product", ("wide_product",), lambda x: lax.mul(x, x, out_dtype="float64"), (POSITIVE,)),
     Row("conversion", ("convert_element_type",), lambda x: lax.convert_element_type(x, "complex128") * 1j, (POSITIVE,)),
     Row("product of all", ("reduce",), lambda x: lax.reduce(x, 1.0, lambda a, b: (a * b) * 1.0, (0,)), (POSITIVE,), 0),
     Row("iota", ("iota",), lambda x: x * lax.iota(x.dtype, 6), (POSITIVE,)),
