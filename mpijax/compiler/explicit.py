@@ -9,6 +9,7 @@ from typing import Any
 
 from mpijax.compiler import partition
 from mpijax.core.lowering import Layout, Partitioned
+from mpijax.core.split import Split, of_sharding
 
 
 def as_typed(builder, eqn, outs: list, first: int, source) -> list:
@@ -18,14 +19,24 @@ def as_typed(builder, eqn, outs: list, first: int, source) -> list:
     """
     types = [v.aval.split for v in eqn.outvars]
     said = next((s for s in (*types, *(v.aval.split for v in eqn.invars)) if s is not None), None)
-    if said is None or isinstance(eqn.primitive.lower, (Layout, Partitioned)):
+    if said is None or isinstance(eqn.primitive.lower, Layout):
         return outs
     devices = _devices(builder, said.mesh)
     made = {id(v) for node in builder.graph.nodes[first:] for v in node.outputs}
+    # A body says itself how results lie, but for mesh axes that it does not map.
+    body = isinstance(eqn.primitive.lower, Partitioned)
     return [
-        _moved(builder, out, devices, said.mesh, () if split is None else split.axes, id(out) in made, source)
+        out if body and _lies_so(builder, out, split)
+        else _moved(builder, out, devices, said.mesh, () if split is None else split.axes, id(out) in made, source)
         for out, split in zip(outs, types, strict=True)
-    ]
+    ]  # fmt: skip
+
+
+def _lies_so(builder, v, split: Split | None) -> bool:
+    """Whether a value lies as its type says."""
+    held = builder.shards.get(id(v)) or builder.placed.get(id(v))
+    found = of_sharding(held, v.aval.ndim)
+    return split is None or (found is not None and found.axes == split.axes)
 
 
 def resharded(builder, v, layout, devices: Any, source):
@@ -59,6 +70,8 @@ def _moved(builder, v, devices, mesh, axes, new: bool, source):
         return v
     ndim = v.aval.ndim
     held = builder.shards.get(id(v)) or builder.placed.get(id(v))
+    if held is None and not mesh.is_explicit and not new:
+        return v
     free = set(mesh.auto_axes) - {a for names in axes for a in names}
     over = held.spec if held is not None and getattr(held, "mesh", None) == devices else PartitionSpec()
     kept = [tuple(a for a in over.axes_of(d) if a in free) for d in range(ndim)]

@@ -26,7 +26,9 @@ def run(builder, closed, params: dict[str, Any], inputs, source) -> list:
     axes: Axes = tuple((n, s) for n, s in mesh.shape.items() if n in params["newly_manual_axes"])
     blocks = _GraphBlocks(builder, axes, source)
     in_splits = [spec.split(v.aval.ndim) for spec, v in zip(params["in_specs"], inputs, strict=True)]
-    with named_axes(dict(axes)):
+    from mpijax.spmd.abstract_mesh import in_body, under  # lies above
+
+    with named_axes(dict(axes)), under(in_body(mesh.abstract_mesh, params["newly_manual_axes"])):
         batched, leading = _over(closed, axes, [blocks.named(split) for split in in_splits])
     operands = [blocks.apart(v, split) for v, split in zip(inputs, in_splits, strict=True)]
     builder.meshes.append(mesh)

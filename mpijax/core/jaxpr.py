@@ -183,8 +183,24 @@ def subjaxprs(params: dict[str, Any]):
 
 def _bound(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
     """The results of an equation in the current trace."""
-    outs = eqn.primitive.bind(*values, **eqn.params)
+    mesh = _mesh_of_types(eqn)
+    if mesh is None:
+        outs = eqn.primitive.bind(*values, **eqn.params)
+    else:
+        from mpijax.spmd.abstract_mesh import under  # lies above
+
+        with under(mesh):
+            outs = eqn.primitive.bind(*values, **eqn.params)
     return outs if eqn.primitive.multiple_results else (outs,)
+
+
+def _mesh_of_types(eqn: Eqn) -> Any:
+    """The mesh over whose Explicit axes operands of an equation are split, or else results; None if there is none."""
+    for v in (*eqn.invars, *eqn.outvars):
+        split = getattr(v.aval, "split", None)
+        if split is not None:
+            return split.mesh
+    return None
 
 
 def eval_jaxpr(

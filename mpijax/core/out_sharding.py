@@ -39,6 +39,15 @@ def layout_in_context(placement: Any, name: str) -> Any:
     return explicit_layout(placement, name) if over_context_mesh(placement) else None
 
 
+def over_devices(layout: Any) -> Any:
+    """A layout over the mesh in context where it is over an `AbstractMesh`; None without such a mesh."""
+    if not hasattr(layout, "mesh"):
+        return layout
+    from mpijax.spmd.out_shardings import over_devices as found  # that layer lies above this one
+
+    return found(layout, "sharding")
+
+
 def takes_out_sharding(fun: F) -> F:
     """`fun`, whose result is laid out as `out_sharding` says, which it names in its signature and need not look at."""
 
@@ -48,7 +57,7 @@ def takes_out_sharding(fun: F) -> F:
         if layout is not None:
             from mpijax.spmd.out_shardings import laid_out_inside  # that layer lies above this one
 
-            return laid_out_inside(fun, args, kwargs, layout)
+            return laid_out_inside(fun, args, kwargs, layout, out_sharding)
         return laid_out(fun(*args, **kwargs), out_sharding, fun.__name__)
 
     return call  # type: ignore[return-value]

@@ -56,6 +56,20 @@ def normal(split: Split | None) -> Split | None:
     return None if split is None or split.is_trivial else split
 
 
+def in_context(split: Split | None) -> Split | None:
+    """`split` over the mesh axes that are of type Explicit in context."""
+    if split is None:
+        return None
+    from mpijax.spmd.abstract_mesh import get_abstract_mesh  # lies above
+
+    mesh = get_abstract_mesh()
+    if mesh == split.mesh or mesh.shape_tuple != split.mesh.shape_tuple:
+        return split
+    explicit = mesh.explicit_axes
+    axes = tuple(tuple(a for a in names if a in explicit) for names in split.axes)
+    return normal(Split(mesh, axes, split.unreduced & {*explicit}, split.reduced & {*explicit}))
+
+
 def parts(mesh: Any, names: tuple[Any, ...]) -> int:
     """Into how many parts an axis that is split over mesh axes is cut."""
     return math.prod(mesh.shape[a] for a in names)

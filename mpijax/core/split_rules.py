@@ -28,7 +28,7 @@ from mpijax.core.lowering import (
     Structural,
 )
 from mpijax.core.split import Axes, Split, entries, entry
-from mpijax.core.split_shapes import STRUCTURAL
+from mpijax.core.split_shapes import STRUCTURAL, resized
 from mpijax.core.split_sums import sums_of
 from mpijax.core.trace import state, trace_to_jaxpr
 
@@ -175,6 +175,17 @@ def _agreed(s: Operation, names: list[tuple], all_axes: list[Axes]) -> tuple:
     return next(iter(said), ())
 
 
+def _select(s: Operation) -> Sequence[Axes]:
+    try:
+        return _elementwise(s)
+    except ShardingTypeError as error:
+        which, *cases = (a.str_short() for a in s.types)
+        raise s.refuse(
+            f"select cases must have the same shardings, got [{', '.join(cases)}], and the predicate {which} none or "
+            "theirs. Use jax.sharding.reshard on one of them."
+        ) from error
+
+
 def _clamp(s: Operation) -> Sequence[Axes]:
     return [s.axes(1)]
 
@@ -259,13 +270,22 @@ def _spec(axes: Axes, dims) -> tuple:
 
 
 def _convolution(s: Operation) -> Sequence[Axes]:
-    """The examples may be split, the kernel may not."""
+    """The examples may be split, and their space; the kernel and what it sums over may not."""
     numbers = s.params["dimension_numbers"]
     left = s.axes(0)
-    if any(s.axes(1)) or left[numbers.lhs_spec[1]] or any(left[d] for d in numbers.lhs_spec[2:]):
+    if any(s.axes(1)) or left[numbers.lhs_spec[1]]:
         raise s.refuse("Please specify the output sharding via `out_sharding` parameter of `conv_general_dilated`")
+    shape = s.results[0].shape
     out: list[tuple] = [()] * len(left)
-    out[numbers.out_spec[0]] = left[numbers.lhs_spec[0]]
+    for own, d in zip(numbers.lhs_spec, numbers.out_spec, strict=True):
+        out[d] = left[own]
+        count = splits.parts(s.mesh, left[own])
+        if shape[d] % count:
+            raise s.refuse(
+                f"conv_general_dilated on sharded dims where out dim ({shape[d]}) is not divisible by mesh axes "
+                f"({count}) with spec ({entry(left[own])}) is not implemented. Got input type={s.types[0].str_short()} "
+                f"and output shape={shape}"
+            )
     return [tuple(out)]
 
 
@@ -344,6 +364,8 @@ bessel_i1e".split()
 
 _NAMED: dict[str, Callable[[Operation], Sequence[Axes]]] = {
     "clamp": _clamp,
+    "select_n": _select,
+    "split": lambda s: resized(s, "split"),
     "reduce": _reduce,
     "argmax": _reduction,
     "argmin": _reduction,

@@ -39,18 +39,25 @@ def _concatenate(s: Any) -> Sequence[Axes]:
     return [s.axes()]
 
 
-def _resized(s: Any, what: str) -> Sequence[Axes]:
-    """The operand's axes, for a result whose sizes may be others."""
-    [result], aval = s.results, s.types[0]
-    for n, own, names in zip(result.shape, aval.shape, s.axes(), strict=True):
+def resized(s: Any, what: str) -> Sequence[Axes]:
+    """The operand's axes, for results whose sizes may be others."""
+    for result in s.results:
+        _check_divides(s, what, s.axes(), result.shape)
+    return [s.axes()] * len(s.results)
+
+
+def _check_divides(s: Any, what: str, axes: Axes, shape: Sequence[int]) -> None:
+    """Raise ShardingTypeError for a result of that shape which has other sizes than the operand, and which mesh axes do
+    not divide. axes: the operand's, for the axes of the result."""
+    aval = s.types[0]
+    for n, own, names in zip(shape, aval.shape, axes, strict=True):
         count = parts(s.mesh, names)
         if n != own and n % count:
             raise ShardingTypeError(
                 f"{what} on sharded dims where out dim ({n}) is not divisible by mesh axes ({count}) with spec "
                 f"({entry(names)}) is not implemented. Got input type={aval.str_short()} and output "
-                f"shape={result.shape}. Make that axis whole by jax.sharding.reshard first."
+                f"shape={tuple(shape)}. Make that axis whole by jax.sharding.reshard first."
             )
-    return [s.axes()]
 
 
 def _dynamic_update_slice(s: Any) -> Sequence[Axes]:
@@ -225,16 +232,16 @@ STRUCTURAL: dict[str, Callable[[Any], Sequence[Axes]]] = {
     "broadcast_in_dim": _broadcast_in_dim,
     "concatenate": _concatenate,
     "copy": _same,
-    "dynamic_slice": lambda s: _resized(s, "dynamic_slice"),
+    "dynamic_slice": lambda s: resized(s, "dynamic_slice"),
     "dynamic_update_slice": _dynamic_update_slice,
     "gather": _gather,
     "iota": lambda s: [((),) * a.ndim for a in s.results],
-    "pad": lambda s: _resized(s, "padding"),
+    "pad": lambda s: resized(s, "padding"),
     "pvary": _same,
     "random_fold_in": _fold_in,
     "reshape": _reshape,
     "rev": _same,
-    "slice": lambda s: _resized(s, "slicing"),
+    "slice": lambda s: resized(s, "slicing"),
     "squeeze": _squeeze,
     "transpose": _transpose,
     **dict.fromkeys(_SCATTERS, _scatter),

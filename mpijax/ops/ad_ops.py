@@ -18,16 +18,12 @@ from mpijax.ops.families import (
     elementwise,
     scalar_rule,
 )
-from mpijax.ops.rules import repeat_at
-from mpijax.transforms.batching import move_dim
+from mpijax.transforms.batching import batch_at
 
 
 def _add_any_batch(axis, args, dims):
     dim = next(d for d in dims if d is not None)
-    x, y = (
-        repeat_at(a, dim, axis.size) if d is None else move_dim(a, d, dim)
-        for a, d in zip(args, dims, strict=True)
-    )
+    x, y = (batch_at(a, d, dim, axis) for a, d in zip(args, dims, strict=True))
     return add_any_p.bind(x, y), dim
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import HostCall
+from mpijax.core.out_sharding import explicit_layout, laid_out
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.trace import typeof
 from mpijax.ops.moves import canonical_shape
@@ -56,6 +57,7 @@ def rng_bit_generator(
       key: uint32[4] or uint64[2]: a key of 64 bits and a counter of 64 bits, low words first.
       shape: of the result.
       dtype: uint8, uint16, uint32 or uint64.
+      out_sharding: the layout of the bits.
 
     Returns:
       (the state, with a counter that has moved on; bits of the shape).
@@ -70,10 +72,11 @@ def rng_bit_generator(
     dtype = dtypes.check_user_dtype_supported(dtype, "rng_bit_generator")
     if np.dtype(dtype).name not in ("uint8", "uint16", "uint32", "uint64"):
         raise TypeError(f"rng_bit_generator: unsupported dtype {dtype}; give uint8, uint16, uint32 or uint64.")
+    explicit_layout(out_sharding, "rng_bit_generator")  # raises where it does not fit the mesh in context
     state, bits = rng_bit_generator_p.bind(
         key, shape=canonical_shape(shape), dtype=np.dtype(dtype), algorithm=algorithm, out_sharding=None
     )
-    return state, bits
+    return state, laid_out(bits, out_sharding, "rng_bit_generator")
 
 
 def _bits_type(key, *, shape, dtype, **_):

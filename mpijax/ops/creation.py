@@ -11,7 +11,7 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.lowering import Structural
-from mpijax.core.out_sharding import explicit_layout, laid_out, layout_in_context
+from mpijax.core.out_sharding import explicit_layout, laid_out, layout_in_context, over_devices
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.trace import typeof
 from mpijax.ops.convert import convert
@@ -79,7 +79,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sha
     """
     aval = typeof(x)
     if sharding is None and shape is None:
-        given = x.sharding if isinstance(x, ShapeDtypeStruct) else getattr(x, "_sharding", None)
+        given = over_devices(x.sharding) if isinstance(x, ShapeDtypeStruct) else getattr(x, "_sharding", None)
         sharding = given if aval.split is None else aval.sharding
     shape = aval.shape if shape is None else canonical_shape(shape)
     weak = dtype is None and aval.weak_type

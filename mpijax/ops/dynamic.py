@@ -20,6 +20,7 @@ from mpijax.ops.rules import const_like, full_like, is_linear
 from mpijax.ops.scatter import ScatterDimensionNumbers, scatter_p
 from mpijax.ops.shapes import broadcast, broadcast_in_dim, expand_dims, squeeze
 from mpijax.ops.slicing import concatenate
+from mpijax.transforms.batching import batch_at
 from mpijax.transforms.jit import jit
 from mpijax.transforms.zeros import Zero, instantiate
 
@@ -237,7 +238,7 @@ def _index_vectors(axis, starts, dims):
     if all(d is None for d in dims):
         return concatenate([broadcast(i, (1,)) for i in starts], 0), None
     columns = [
-        broadcast_in_dim(i, (axis.size, 1), () if d is None else (0,))
+        batch_at(broadcast(i, (1,)), None, 0, axis) if d is None else broadcast_in_dim(i, (axis.size, 1), (0,))
         for i, d in zip(starts, dims, strict=True)
     ]
     return concatenate(columns, 1), 0

@@ -13,7 +13,8 @@ from mpijax.core.primitive import Primitive, registry
 from mpijax.core.trace import typeof
 from mpijax.ops.moves import numpy_ints, shape_of
 from mpijax.ops.rules import const_like, full_like, is_linear
-from mpijax.ops.shapes import broadcast, broadcast_in_dim
+from mpijax.ops.shapes import broadcast_in_dim
+from mpijax.transforms.batching import batch_at
 from mpijax.transforms.zeros import instantiate
 
 
@@ -110,7 +111,7 @@ def _pad_transpose(ct, operand, padding_value, *, padding_config):
 def _pad_batch(axis, args, dims, *, padding_config):
     (operand, value), (dim, value_dim) = args, dims
     if dim is None:
-        operand, dim = broadcast(operand, (axis.size,)), 0
+        operand, dim = batch_at(operand, None, 0, axis), 0
     config = list(padding_config)
     config.insert(dim, (0, 0, 0))
     if value_dim is None:

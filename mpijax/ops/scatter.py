@@ -27,9 +27,8 @@ from mpijax.ops.indexing import (
 )
 from mpijax.ops.moves import canonical_shape, shape_of, shifted
 from mpijax.ops.rules import full_like, is_linear
-from mpijax.ops.shapes import broadcast_in_dim
 from mpijax.ops.windows import apply_reference, scatter_reference, window_sizes
-from mpijax.transforms.batching import move_dim
+from mpijax.transforms.batching import batch_at, move_dim
 from mpijax.transforms.zeros import Zero, add_tangents, instantiate
 
 
@@ -264,21 +263,14 @@ def _inverse(dn: ScatterDimensionNumbers) -> GatherDimensionNumbers:
 # ---------------------------------------------------------------- batching
 
 
-def _batched_in_front(x, dim, size):
-    if dim is not None:
-        return move_dim(x, dim, 0)
-    shape = shape_of(x)
-    return broadcast_in_dim(x, (size, *shape), shifted(range(len(shape))))
-
-
 def _batch_rule(get_primitive: Callable[[], Primitive]) -> Callable:
     """As for gather: unless indices are batched, the batch axis joins the window."""
 
     def batch(axis, args, dims, *, dimension_numbers, **params):
         operand, indices, updates = args
         dn = dimension_numbers
-        operand = _batched_in_front(operand, dims[0], axis.size)
-        updates = _batched_in_front(updates, dims[2], axis.size)
+        operand = batch_at(operand, dims[0], 0, axis)
+        updates = batch_at(updates, dims[2], 0, axis)
         inserted, mapped = shifted(dn.inserted_window_dims), shifted(dn.scatter_dims_to_operand_dims)
         window, batching = shifted(dn.update_window_dims), shifted(dn.operand_batching_dims)
         if dims[1] is None:

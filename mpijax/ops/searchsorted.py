@@ -15,8 +15,7 @@ from mpijax.core.lowering import Native
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import typeof
 from mpijax.ops.families import CONSTANT, NOT_LINEAR
-from mpijax.ops.rules import at_front
-from mpijax.transforms.batching import move_dim
+from mpijax.transforms.batching import batch_at, move_dim
 
 # The kinds of elements that the kernel knows, in the order of its table.
 _KINDS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32",
@@ -70,7 +69,7 @@ def _batch(axis, args, dims, *, side, dtype):
         if stack == 0:
             return search(rows, values, side, dtype), of_values
         return search(rows, move_dim(values, of_values, stack), side, dtype), stack
-    rows, values = at_front(rows, of_rows, axis.size), at_front(values, of_values, axis.size)
+    rows, values = batch_at(rows, of_rows, 0, axis), batch_at(values, of_values, 0, axis)
     return search(rows, values, side, dtype), 0
 
 

@@ -16,13 +16,14 @@ from mpijax.ops.compare import eq
 from mpijax.ops.moves import shape_of
 from mpijax.ops.padding import pad
 from mpijax.ops.reduce import combining
-from mpijax.ops.rules import at_front, const_like, full_like
+from mpijax.ops.rules import const_like, full_like
 from mpijax.ops.select import select
 from mpijax.ops.shapes import broadcast_in_dim
 from mpijax.ops.slicing import slice as slice_
 from mpijax.ops.window_folds import padded
 from mpijax.ops.window_shapes import window_shape, with_axis
 from mpijax.ops.windows import by_references
+from mpijax.transforms.batching import batch_at
 
 
 def _closed(jaxpr: Any, consts: Any) -> ClosedJaxpr:
@@ -85,7 +86,7 @@ def _by_functions_batch(axis, args, dims, **params):
     operand, source, init = args
     if dims[2] is not None:
         raise NotImplementedError("vmap of select_and_scatter over initial values is not supported")
-    operand, source = (at_front(x, d, axis.size) for x, d in zip(args[:2], dims[:2], strict=True))
+    operand, source = (batch_at(x, d, 0, axis) for x, d in zip(args[:2], dims[:2], strict=True))
     windows = {name: params[name] for name in ("window_dimensions", "window_strides", "padding")}
     return select_and_scatter_p.bind(operand, source, init, **{**params, **with_axis(windows, 0)}), 0
 

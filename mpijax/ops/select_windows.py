@@ -16,13 +16,14 @@ from mpijax.ops import reductions
 from mpijax.ops.indexing import GatherScatterMode
 from mpijax.ops.moves import shape_of
 from mpijax.ops.padding import pad
-from mpijax.ops.rules import at_front, const_like, full_like, is_linear
+from mpijax.ops.rules import const_like, full_like, is_linear
 from mpijax.ops.scatter import ScatterDimensionNumbers, scatter_add
 from mpijax.ops.select import select
 from mpijax.ops.shapes import reshape
 from mpijax.ops.slicing import slice as slice_
 from mpijax.ops.window_folds import fold_windows, numpy_windows, padded
 from mpijax.ops.window_shapes import window_shape, with_axis
+from mpijax.transforms.batching import batch_at
 from mpijax.transforms.zeros import Zero
 
 
@@ -102,7 +103,7 @@ def _gather_transpose(ct, tangents, operand, *, select_prim, base_dilation, wind
 
 
 def _gather_batch(axis, args, dims, *, select_prim, **params):
-    tangents, operand = (at_front(x, d, axis.size) for x, d in zip(args, dims, strict=True))
+    tangents, operand = (batch_at(x, d, 0, axis) for x, d in zip(args, dims, strict=True))
     return select_and_gather_add(tangents, operand, select_prim, with_axis(params, 0)), 0
 
 
@@ -186,7 +187,7 @@ def _scatter_transpose(ct, source, operand, *, select_prim, **params):
 
 
 def _scatter_batch(axis, args, dims, *, select_prim, **params):
-    source, operand = (at_front(x, d, axis.size) for x, d in zip(args, dims, strict=True))
+    source, operand = (batch_at(x, d, 0, axis) for x, d in zip(args, dims, strict=True))
     return select_and_scatter_add(source, operand, select_prim, with_axis(params, 0)), 0
 
 

@@ -18,8 +18,8 @@ from mpijax.ops.families import check_same_dtypes
 from mpijax.ops.moves import NumpyInt, canonical_axis, check_shapelike, movement, shape_of, without
 from mpijax.ops.padding import pad
 from mpijax.ops.rules import const_like, is_linear
-from mpijax.ops.shapes import broadcast, squeeze
-from mpijax.transforms.batching import move_dim
+from mpijax.ops.shapes import squeeze
+from mpijax.transforms.batching import batch_at
 from mpijax.transforms.zeros import Zero, instantiate
 
 # ---------------------------------------------------------------- slice
@@ -196,11 +196,7 @@ def _concatenate_transpose(ct, *operands, dimension):
 
 
 def _concatenate_batch(axis, args, dims, *, dimension):
-    args = [
-        broadcast(x, (axis.size,)) if d is None else move_dim(x, d, 0)
-        for x, d in zip(args, dims, strict=True)
-    ]
-    return concatenate(args, dimension + 1), 0
+    return concatenate([batch_at(x, d, 0, axis) for x, d in zip(args, dims, strict=True)], dimension + 1), 0
 
 
 concatenate_p = Primitive(

@@ -12,9 +12,9 @@ from mpijax.core.trace import typeof
 from mpijax.ops.indexing import GatherDimensionNumbers, GatherScatterMode, gather
 from mpijax.ops.moves import canonical_axis, numpy_ints, shape_of
 from mpijax.ops.ordering import permutation
-from mpijax.ops.shapes import broadcast_in_dim, expand_dims
+from mpijax.ops.shapes import expand_dims
 from mpijax.ops.sort_rows import sort_rows_p
-from mpijax.transforms.batching import move_dim
+from mpijax.transforms.batching import batch_at, move_dim
 from mpijax.transforms.zeros import Zero
 
 # ---------------------------------------------------------------- sort
@@ -92,12 +92,8 @@ def _sort_jvp(primals, tangents, *, dimension, is_stable, num_keys):
 
 
 def _sort_batch(axis, args, dims, *, dimension, is_stable, num_keys):
-    whole, dim = next((shape_of(x), d) for x, d in zip(args, dims, strict=True) if d is not None)
-    kept = tuple(d for d in range(len(whole)) if d != dim)
-    args = [
-        broadcast_in_dim(x, whole, kept) if d is None else move_dim(x, d, dim)
-        for x, d in zip(args, dims, strict=True)
-    ]
+    dim = next(d for d in dims if d is not None)
+    args = [batch_at(x, d, dim, axis) for x, d in zip(args, dims, strict=True)]
     dimension += dim <= dimension
     outs = sort_p.bind(*args, dimension=dimension, is_stable=is_stable, num_keys=num_keys)
     return outs, [dim] * len(outs)

@@ -85,16 +85,22 @@ def carried_sharding(layout: Any) -> Any:
     if hasattr(layout, "mesh"):
         _ = layout.is_fully_addressable  # raises for a mesh without devices
         return layout
-    from mpijax.spmd.constraints import named_sharding  # that layer lies above this one
+    from mpijax.spmd.abstract_mesh import context_mesh  # that layer lies above this one
     from mpijax.spmd.layout import Format
-    from mpijax.spmd.mesh import PartitionSpec, SingleDeviceSharding
+    from mpijax.spmd.mesh import NamedSharding, PartitionSpec, SingleDeviceSharding
 
     if isinstance(layout, Format):  # every array has the one layout in memory that there is
         return carried_sharding(layout.sharding)
     if isinstance(layout, Device):
         layout = SingleDeviceSharding(layout)
     if isinstance(layout, PartitionSpec):
-        return named_sharding(layout, "device", "device_put")
+        mesh = context_mesh()
+        if mesh is None:
+            raise ValueError(
+                "Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to device_put; got "
+                f"{layout}. Or give a NamedSharding."
+            )
+        return NamedSharding(mesh, layout)
     if not isinstance(layout, SingleDeviceSharding):
         raise ValueError(
             f"device_put takes a device (jax.devices()[i]) or a sharding, or a pytree of them. Received invalid value: "

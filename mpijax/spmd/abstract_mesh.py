@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, NoReturn
@@ -80,14 +81,19 @@ class AbstractMesh:
     def _are_all(self, kind: AxisType) -> bool:
         return bool(self.axis_types) and all(k is kind for k in self.axis_types)
 
-    def update(self, axis_sizes=None, axis_names=None, axis_types=None) -> AbstractMesh:
-        """A copy with changes."""
+    def update(self, axis_sizes=None, axis_names=None, axis_types=None, **changes: Any) -> AbstractMesh:
+        """A copy with changes; `abstract_device` is given by keyword."""
         return AbstractMesh(
             self.axis_sizes if axis_sizes is None else axis_sizes,
             self.axis_names if axis_names is None else axis_names,
             self.axis_types if axis_types is None else axis_types,
-            abstract_device=self.abstract_device,
+            **{"abstract_device": self.abstract_device, **changes},
         )
+
+    def update_axis_types(self, name_to_type: Mapping[Any, AxisType]) -> AbstractMesh:
+        """A copy in which the named axes are of other types."""
+        kinds = zip(self.axis_names, self.axis_types, strict=True)
+        return self.update(axis_types=tuple(name_to_type.get(n, kind) for n, kind in kinds))
 
     @property
     def devices(self) -> NoReturn:
@@ -136,8 +142,7 @@ def sharding_of(split: Split) -> NamedSharding:
 @lru_cache(maxsize=256)
 def in_body(mesh: AbstractMesh, manual: frozenset) -> AbstractMesh:
     """`mesh` in the body of `shard_map`s over the axes `manual`."""
-    kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
-    return mesh.update(axis_types=[AxisType.Manual if n in manual else kind for n, kind in kinds])
+    return mesh.update_axis_types(dict.fromkeys(manual, AxisType.Manual))
 
 
 def get_abstract_mesh() -> AbstractMesh:
@@ -195,6 +200,12 @@ class use_abstract_mesh:
 
     def __exit__(self, *exc_info: Any) -> None:
         self._entered.pop().__exit__(*exc_info)
+
+
+def under(mesh: AbstractMesh) -> Any:
+    """The scope in which an equation was traced whose operands are split over the axes of `mesh`."""
+    present = get_abstract_mesh()
+    return nullcontext() if present.empty or present == mesh else use_abstract_mesh(mesh)
 
 
 def context_mesh() -> Mesh | None:

@@ -40,9 +40,10 @@ def auto_axes(f: Callable | None = None, /, *, axes: Any = None, out_sharding: A
     def within(*args: Any, **kwargs: Any) -> Any:
         layouts = _given("out_sharding", out_sharding, kwargs)
         mesh = _mesh("auto_axes", layouts)
-        if mesh.empty:
+        inner = _with_types(mesh, axes, AxisType.Auto)
+        if inner == mesh:
             return f(*args, **kwargs)
-        with use_abstract_mesh(_with_types(mesh, axes, AxisType.Auto)) as inner:
+        with use_abstract_mesh(inner):
             args = tree.tree_map(lambda x: cast(x, inner), args)
             out = f(*args, **kwargs)
         return reshard(out, layouts)
@@ -115,6 +116,7 @@ def _with_types(mesh: AbstractMesh, axes: Any, kind: AxisType) -> AbstractMesh:
             raise ValueError(f"the mesh {mesh} has no axis {name!r}")
         if known[name] is AxisType.Manual:
             raise NotImplementedError(
-                f"the axis {name!r} is that of the enclosing shard_map: within its body it is of type Manual"
+                "Going from `Manual` AxisType to `Auto` or `Explicit` AxisType is not allowed: the axis "
+                f"{name!r} is that of the enclosing shard_map, in whose body it is of type Manual"
             )
     return mesh.update(axis_types=[kind if n in names else t for n, t in known.items()])

@@ -14,7 +14,7 @@ from mpijax.core.avals import NO_AXES
 from mpijax.core.lowering import Layout
 from mpijax.core.primitive import Primitive
 from mpijax.core.split import of_sharding
-from mpijax.core.trace import state, typeof
+from mpijax.core.trace import Tracer, state, typeof
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.spmd.abstract_mesh import context_mesh, get_abstract_mesh
 from mpijax.spmd.layout import Format
@@ -128,6 +128,10 @@ def _checked(x: Any, layout: NamedSharding) -> Any:
             "The spec of NamedSharding passed to with_sharding_constraint can only refer to Auto axes of the mesh. Got "
             f"spec={layout.spec} and mesh={mesh}. You probably meant to use `reshard` API?"
         )
+    if aval.split is not None and isinstance(x, Tracer):  # what its type says stays as it is
+        outer = aval.split.axes
+        spec = [(*own, *names) for own, names in zip(outer, layout.spec.split(aval.ndim), strict=True)]
+        layout = layout.update(spec=PartitionSpec(*spec))
     return constrain(x, layout)
 
 
@@ -138,16 +142,15 @@ def mesh_types(mesh: Any) -> Any:
 
 
 def check_explicit(layout: NamedSharding, mesh: Any, name: str) -> None:
-    """Raise ValueError for a layout over a mesh with Explicit axes that names others, of which types say nothing."""
-    if mesh.is_explicit:
-        for a in layout.spec.all_axes():
-            if a not in mesh.explicit_axes:
-                kind = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))[a]
-                raise ValueError(
-                    f"PartitionSpec passed to {name} cannot contain axis names that are of type Auto or Manual. Got "
-                    f"PartitionSpec: {layout.spec} with axis name: {a} of type: AxisType.{kind}. Use "
-                    "with_sharding_constraint for those."
-                )
+    """Raise ValueError for a layout that names axes of other types than Explicit, of which types say nothing."""
+    for a in (*layout.spec.all_axes(), *layout.spec.unreduced, *layout.spec.reduced):
+        if a not in mesh.explicit_axes:
+            kind = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))[a]
+            raise ValueError(
+                f"PartitionSpec passed to {name} cannot contain axis names that are of type Auto or Manual. Got "
+                f"PartitionSpec: {layout.spec} with axis name: {a} of type: AxisType.{kind}. Use "
+                "with_sharding_constraint for those."
+            )
 
 
 def constrain(x: Any, layout: NamedSharding) -> Any:

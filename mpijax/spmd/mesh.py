@@ -270,6 +270,14 @@ class Mesh(ContextDecorator):
     def shape_tuple(self) -> tuple[tuple[Any, int], ...]:
         return tuple(self.shape.items())
 
+    def update(self, devices=None, axis_names=None, axis_types=None) -> Mesh:
+        """A copy with changes."""
+        return Mesh(
+            self.devices if devices is None else devices,
+            self.axis_names if axis_names is None else axis_names,
+            self.axis_types if axis_types is None else axis_types,
+        )
+
     def coordinates(self) -> tuple[int, ...] | None:
         """Where this rank's device stands in the grid; None if it is not part of the mesh."""
         local = self.local_devices
@@ -347,6 +355,8 @@ class set_mesh:
     def __init__(self, mesh: Mesh | None):
         if not (mesh is None or isinstance(mesh, Mesh)):
             raise ValueError(f"set_mesh takes a Mesh, got {mesh!r} of type {type(mesh).__name__}")
+        if mesh is not None and AxisType.Manual in mesh.axis_types:
+            raise ValueError(f"mesh {mesh} contains manual axes, which are those of a shard_map: set_mesh takes none")
         self._mesh, self._previous = mesh, current_mesh()
         config.update("mpijax_current_mesh", mesh)
 
@@ -462,6 +472,10 @@ class NamedSharding(Sharding):
     @property
     def device_set(self) -> set:
         return set(self.mesh.devices.flat)
+
+    @property
+    def _device_assignment(self) -> tuple:
+        return tuple(self.mesh.devices.flat)
 
     @property
     def num_devices(self) -> int:
@@ -593,6 +607,10 @@ class SingleDeviceSharding(Sharding):
     @property
     def device_set(self) -> set:
         return {self._device}
+
+    @property
+    def _device_assignment(self) -> tuple:
+        return (self._device,)
 
     def shard_shape(self, global_shape):
         return tuple(global_shape)

@@ -16,30 +16,48 @@ from mpijax.spmd.reshard import lay_out
 def explicit_layout(out_sharding: Any, name: str) -> NamedSharding | None:
     """A layout that was asked for, if it is over a mesh with Explicit axes, for the parameters of a primitive.
 
-    Raises ValueError for one that names axes of other types too.
+    Raises ValueError for a PartitionSpec without a mesh in context, a layout over another mesh than that, and one that
+    names axes of other types; TypeError for what is no layout.
     """
-    if isinstance(out_sharding, NamedSharding):
-        layout: NamedSharding | None = out_sharding
+    if out_sharding is None:
+        return None
+    context = get_abstract_mesh()
+    if isinstance(out_sharding, PartitionSpec):
+        if context.empty:
+            raise ValueError(
+                "Using PartitionSpec when you are not under a mesh context is not allowed. Please pass a NamedSharding "
+                f"instance or enter into a mesh context via `jax.set_mesh`. Got {out_sharding}"
+            )
+        layout = NamedSharding(context, out_sharding)
+    elif isinstance(out_sharding, NamedSharding):
+        layout = out_sharding
     else:
-        layout = named_sharding(out_sharding, "out_sharding", name) if _says_something(out_sharding) else None
-    if layout is None or layout.mesh.empty:
+        raise TypeError(
+            f"`out_sharding` argument of {name} only supports instances of `NamedSharding` or `PartitionSpec`. Got "
+            f"{out_sharding} of type: {type(out_sharding)}"
+        )
+    if layout.mesh.empty:
         return None
-    mesh = mesh_types(layout.mesh)
-    if not mesh.is_explicit:
-        return None
+    mesh = layout.mesh.abstract_mesh
+    if not (context.empty or context == mesh or (context.are_all_axes_auto and mesh.are_all_axes_auto)):
+        raise ValueError(f"Context mesh {context} should match the mesh of sharding {mesh} passed to {name}.")
     check_explicit(layout, mesh, name)
-    return NamedSharding(mesh, layout.spec)
+    return NamedSharding(mesh, layout.spec) if mesh.is_explicit else None
 
 
 def over_context_mesh(layout: Any) -> bool:
-    """Whether a layout, or a PartitionSpec, is over the mesh in context."""
-    mesh = context_mesh()
-    return mesh is not None and getattr(layout, "mesh", mesh) in (mesh, get_abstract_mesh())
+    """Whether a layout, or a PartitionSpec, is over the mesh in context, and that has Explicit axes."""
+    mesh, types = context_mesh(), get_abstract_mesh()
+    return mesh is not None and types.is_explicit and getattr(layout, "mesh", mesh) in (mesh, types)
 
 
-def laid_out_inside(fun: Any, args: tuple, kwargs: dict, layout: NamedSharding) -> Any:
-    """The result of a function in a layout over Explicit axes, which are Auto in the function itself."""
-    return auto_axes(fun, axes=layout.mesh.abstract_mesh.explicit_axes, out_sharding=layout)(*args, **kwargs)
+def laid_out_inside(fun: Any, args: tuple, kwargs: dict, layout: NamedSharding, given: Any) -> Any:
+    """The result of a function in a layout over Explicit axes, which are Auto in the function itself.
+
+    given: what the caller gave for that layout, which may know the devices.
+    """
+    asked = given if isinstance(given, NamedSharding) else layout
+    return auto_axes(fun, axes=layout.mesh.explicit_axes, out_sharding=asked)(*args, **kwargs)
 
 
 def _says_something(out_sharding: Any) -> bool:

@@ -11,7 +11,7 @@ from mpijax.core import tree
 from mpijax.core.lowering import Layout
 from mpijax.core.primitive import Primitive
 from mpijax.core.split import of_sharding
-from mpijax.core.trace import typeof
+from mpijax.core.trace import Tracer, typeof
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.spmd.abstract_mesh import AbstractMesh, context_mesh
 from mpijax.spmd.constraints import (
@@ -43,7 +43,9 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
         if layout is not None:
             check_not_mapped(layout, "reshard")
             check_fits(layout, typeof(leaf), "One of reshard arguments")
-            check_explicit(layout, mesh_types(layout.mesh), "reshard")
+            mesh = mesh_types(layout.mesh)
+            if mesh.is_explicit:
+                check_explicit(layout, mesh, "reshard")
         out.append(leaf if layout is None else lay_out(leaf, layout))
     return tree.tree_unflatten(structure, out)
 
@@ -57,14 +59,19 @@ def lay_out(x: Any, layout: NamedSharding) -> Any:
 
 
 def cast(x: Any, mesh: AbstractMesh) -> Any:
-    """A value as it lies, with the type it has where the axes of its mesh are of the types that `mesh` says."""
+    """A value as it lies, with the type it has where the axes of its mesh are of the types that `mesh` says.
+
+    One example of a batch is cast even if its own type says nothing: that of the batch may.
+    """
     try:
         aval = typeof(x)
     except TypeError:
         return x
-    if aval.split is None or aval.split.mesh == mesh:
+    split = aval.split
+    if (split is None and not isinstance(x, Tracer)) or (split is not None and split.mesh == mesh):
         return x
-    kept = [tuple(a for a in names if a in mesh.explicit_axes) for names in aval.split.axes]
+    names = ((),) * aval.ndim if split is None else split.axes
+    kept = [tuple(a for a in n if a in mesh.explicit_axes) for n in names]
     return _bind(x, NamedSharding(mesh, PartitionSpec(*kept)), None)
 
 
@@ -97,7 +104,9 @@ def _batch(axis, args, dims, *, dst_sharding, concrete_mesh):
     [x], [d] = args, dims
     if d is not None:
         parts = list(dst_sharding.spec.partitions)
-        parts.insert(d, axis.spmd or (axis.split.axes[0] if axis.split is not None else None))
+        free = dst_sharding.mesh.explicit_axes
+        along = axis.spmd or (axis.split.axes[0] if axis.split is not None else ())
+        parts.insert(d, tuple(a for a in along if a in free))
         dst_sharding = dst_sharding.update(spec=dst_sharding.spec.update(parts))
     return reshard_p.bind(x, dst_sharding=dst_sharding, concrete_mesh=concrete_mesh), d
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 
@@ -111,7 +112,7 @@ def shard_map(
 def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool, args):
     leaves, in_tree = tree.tree_flatten((args, {}))
     if in_specs is Infer:
-        flat_in = [given_spec(x, mesh) for x in leaves]
+        flat_in = [given_spec(x, mesh, names) for x in leaves]
     else:
         specs_in = tuple(in_specs) if isinstance(in_specs, list) else in_specs
         flat_in, fixed = flatten_specs("in_specs", specs_in, in_tree.children()[0], mesh, names)
@@ -289,7 +290,11 @@ def _left_to_types(inner: AbstractMesh, aval: ShapedArray) -> Split | None:
 def unshard_aval(mesh: Mesh, spec: PartitionSpec, aval: ShapedArray, over: frozenset) -> ShapedArray:
     """The type of the whole of which `aval` is one shard along the axes in `over`."""
     shape = tuple(d * math.prod(mesh.shape[a] for a in spec.axes_of(i)) for i, d in enumerate(aval.shape))
-    whole = of_sharding(NamedSharding(mesh, spec), aval.ndim)
+    whole = of_sharding(NamedSharding(mesh_types(mesh), spec), aval.ndim)
+    if aval.split is not None:  # over axes that the body does not map
+        split = whole or Split(mesh_types(mesh), ((),) * aval.ndim)
+        axes = zip(split.axes, aval.split.axes, strict=True)
+        whole = replace(split, axes=tuple((*out, *(a for a in own if a not in out)) for out, own in axes))
     return aval.update(shape=shape, vma=aval.vma - over, split=whole)
 
 

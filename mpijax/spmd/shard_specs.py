@@ -27,13 +27,15 @@ def check_inferable(mesh: Mesh, names: frozenset) -> None:
         )
 
 
-def given_spec(x, mesh: Mesh) -> PartitionSpec:
-    """How an argument is laid out over the mesh: that of a traced one its type says."""
+def given_spec(x, mesh: Mesh, names: frozenset) -> PartitionSpec:
+    """How an argument is laid out over the axes `names` of the mesh: that of a traced one its type says."""
     if isinstance(x, Tracer):
         layout = typeof(x).sharding
-        return layout.spec if layout.mesh.shape_tuple == mesh.abstract_mesh.shape_tuple else P()
-    layout = getattr(x, "_sharding", None)
-    return layout.spec if getattr(layout, "mesh", None) == mesh else P()
+        known = layout.mesh.shape_tuple == mesh.abstract_mesh.shape_tuple
+    else:
+        layout = getattr(x, "_sharding", None)
+        known = getattr(layout, "mesh", None) == mesh
+    return P(*(tuple(a for a in s if a in names) for s in layout.spec.split(len(layout.spec)))) if known else P()
 
 
 def mesh_for(given: Any, args) -> Mesh:

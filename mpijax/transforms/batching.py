@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from mpijax.core.effects import NamedAxisEffect, everywhere
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr, subjaxprs
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import registry
-from mpijax.core.split import Split
+from mpijax.core.split import Split, in_context
 from mpijax.core.trace import Trace, Tracer, named_axes, state, trace_to_closed_jaxpr, typeof
 from mpijax.transforms.zeros import zeros
 
@@ -31,6 +31,11 @@ class AxisData:
     size: int
     spmd: tuple[Any, ...] = ()
     split: Split | None = None
+
+    def in_context(self) -> AxisData:
+        """This axis, of which types say nothing over mesh axes that are of type Auto in context."""
+        split = in_context(self.split)
+        return self if split is self.split else replace(self, split=split)
 
 
 class BatchTracer(Tracer):
@@ -90,7 +95,7 @@ class BatchTrace(Trace):
         try:
             if all(d is None for d in dims) and not self._names_axis(params) and not everywhere(primitive, params):
                 return primitive.bind(*values, **params)
-            out, dim = primitive.batch(self.axis, values, dims, **params)
+            out, dim = primitive.batch(self.axis.in_context(), values, dims, **params)
         finally:
             state.trace = saved
         if primitive.multiple_results:

@@ -145,6 +145,11 @@ def vmap(
             check_aliases((), leaves, lambda: debug_info("vmap", fun, args, kwargs))
         spmd = spmd_axis_name if isinstance(spmd_axis_name, tuple) else (spmd_axis_name,)
         split = _mapped_split(leaves, dims) if ShapedArray.any_split else None
+        if spmd_axis_name is not None and split is not None:
+            raise ValueError(
+                "Only one of spmd_axis_name or arrays sharded on `Explicit` mesh axis type is allowed. Got "
+                f"spmd_axis_name={spmd_axis_name} and arrays sharded on {entry(split.axes[0])}"
+            )
         axis = AxisData(axis_name, size, () if spmd_axis_name is None else spmd, split)
         if refs:
             outs, out_dims = _batch_refs(flat_fun, axis, leaves, dims, refs)

@@ -3,6 +3,8 @@ Run by test_local_devices.py."""
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import jax as real
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ class System:
 
     def __init__(self, jax):
         self.jax, self.jnp, self.lax, self.P, self.sharding = jax, jax.numpy, jax.lax, jax.P, jax.sharding
+        self.extend = import_module(f"{jax.__name__}.extend.core")
         kinds = jax.sharding.AxisType
         devices = np.array(jax.devices()[:4], dtype=object).reshape(2, 2)
         self.mesh = jax.sharding.Mesh(devices, ("x", "y"), axis_types=(kinds.Explicit,) * 2)
@@ -126,6 +129,30 @@ PROGRAMS = {
     "constraint": of_x(lambda s, x: s.lax.with_sharding_constraint(x, s.P("x"))),
     "tuples of axes": of_x(lambda s, x: [x * 2, x.sum(1), x.reshape(2, 4, 2)], ("x", "y")),
     "split": of_x(lambda s, x: s.jnp.split(x, 2, axis=1)),
+    "examples whose products are laid out": lambda s: s.jax.vmap(
+        lambda a, b: s.jnp.einsum("ij,jk->ik", a, b, out_sharding=s.P(None, "y")), in_axes=(0, 1), out_axes=2,
+    )(s.put(np.ones((4, 2, 2), np.float32), "x", None, "y"), s.put(np.ones((2, 4, 2), np.float32), None, "x", "y")),
+    "examples in Auto axes": of_x(lambda s, x: s.jax.jit(s.jax.vmap(
+        s.sharding.auto_axes(lambda a: s.jnp.where(a > 0, s.jnp.ones(2), a), out_sharding=s.P())))(x)),
+    "examples and what is the same for all": of_x(lambda s, x: s.jax.vmap(lambda a: (
+        s.jnp.concatenate([a, s.jnp.ones(3)]), s.jnp.pad(s.jnp.ones(2), 1) + a[0], s.jnp.where(a > 0, a, s.jnp.ones(2)),
+    ))(x)),
+    "updates at places of examples": of_x(lambda s, x: s.jax.vmap(
+        lambda a, i: s.lax.dynamic_update_slice_in_dim(a, s.jnp.zeros(1), i, 0))(x, s.put(np.arange(8) % 2, "x"))),
+    "a body over one of two axes": lambda s: s.jax.jit(s.jax.shard_map(
+        lambda a: s.jnp.repeat(a, 2, axis=1), out_specs=s.P("x"), axis_names={"x"},
+    ))(s.put(np.ones((8, 1, 2), np.float32), "x", None, "y")),
+    "a loop in such a body": lambda s: s.jax.jit(s.jax.shard_map(
+        lambda a: s.lax.map(lambda b: s.jnp.sum(b * 2, axis=-1), a[0]), out_specs=s.P("x"), axis_names={"x"},
+    ))(s.put(np.ones((2, 5, 2, 4), np.float32), "x", None, "y", None)),
+    "a program with axes of other types, run again": of_x(lambda s, x: [s.extend.jaxpr_as_fun(
+        s.jax.make_jaxpr(s.sharding.auto_axes(s.jnp.sin, axes="y", out_sharding=s.P("x")))(x))(x)]),
+    "images split by their rows": lambda s: s.lax.conv_general_dilated(
+        s.put(np.ones((4, 8, 3), np.float32), "x", "y", None), s.jnp.ones((3, 3, 2)), (1,), "SAME",
+        dimension_numbers=("NWC", "WIO", "NWC")),
+    "random bits": lambda s: s.lax.rng_bit_generator(s.jnp.arange(4, dtype="uint32"), (4, 2), out_sharding=s.P("x"))[1],
+    "splits of matrices": lambda s: s.jax.vmap(s.jnp.linalg.slogdet)(
+        s.put(np.stack([np.diag([1.0, 2, 3]).astype(np.float32)] * 4), "x")),
 }  # fmt: skip
 
 ERRORS = {
@@ -145,6 +172,16 @@ ERRORS = {
     "constraint": of_x(lambda s, x: s.lax.with_sharding_constraint(x, s.P("y"))),
     "vmap": of_x(lambda s, x: s.jax.vmap(lambda a, b: a + b)(x, s.jnp.ones((8, 2)))),
     "a value from outside": of_x(lambda s, x: s.sharding.auto_axes(lambda a: a + x, out_sharding=s.P())(x)),
+    "cases": of_x(lambda s, x: s.jnp.where(x > 0, x, s.jax.reshard(x, s.P("y")))),
+    "parts": lambda s: s.lax.split(s.put(X, "x", "y"), (1, 1), axis=1),
+    "a name for examples that have one": of_x(lambda s, x: s.jax.vmap(s.jnp.sin, spmd_axis_name="y")(x)),
+    "a layout over Auto axes": of_x(lambda s, x: s.sharding.auto_axes(
+        lambda a: s.jnp.dot(a, a.T, out_sharding=s.P("x")), out_sharding=s.P("x"))(x)),
+    "a layout over another mesh": of_x(lambda s, x: s.jnp.dot(
+        x, x.T, out_sharding=s.sharding.NamedSharding(s.mixed, s.P("x")))),
+    "no layout": of_x(lambda s, x: s.jnp.dot(x, x.T, out_sharding="x")),
+    "images split by their features": lambda s: s.lax.conv_general_dilated(
+        s.put(np.ones((4, 2, 8), np.float32), None, "x"), s.jnp.ones((2, 2, 3)), (1,), "SAME"),
     "odd": lambda s: s.put(np.ones(5, np.float32), "x"),
     "an unknown axis": of_x(lambda s, x: s.jax.reshard(x, s.P("z"))),
     "matrices": lambda s: s.jnp.linalg.inv(s.put(np.eye(4, dtype=np.float32), "x")),
@@ -186,7 +223,35 @@ def test_axes_of_both_types():
             x = s.put(X, "x", "y")
             outs = [x, x + 1, x.sum(1), s.jax.jit(lambda x: x.T)(x)]
             free = s.lax.with_sharding_constraint(x, s.P("y"))
-            return [(s.jax.typeof(o).str_short(True), str(o.sharding.spec)) for o in outs], s.types(free)
+            both = s.jax.jit(lambda x: s.lax.with_sharding_constraint(x, s.P("y")))(s.put(X, "x"))
+            assert both.sharding.is_equivalent_to(s.sharding.NamedSharding(s.mixed, s.P(("x", "y"))), 2)
+            return [(s.jax.typeof(o).str_short(True), str(o.sharding.spec)) for o in outs], s.types(free, both)
+
+    assert seen(OURS) == seen(REAL)
+
+
+def test_what_needs_a_mesh_in_context():
+    def seen(s):
+        layout = s.sharding.NamedSharding(s.mesh, s.P("x", "y"))
+        x = s.jax.device_put(np.ones((8, 2), np.float32), layout)
+        out = s.jax.jit(lambda x: x + s.jax.random.normal(s.jax.random.key(0), (8, 2), out_sharding=layout))(x)
+        said = []
+        for f in (lambda: s.jax.device_put(X, s.P("x")), lambda: s.jnp.dot(X, X.T, out_sharding=s.P("x")),
+                  lambda: s.jax.set_mesh(s.mesh.update(axis_types=(s.sharding.AxisType.Manual,) * 2))):  # fmt: skip
+            with pytest.raises(ValueError) as error:
+                f()
+            said.append(str(error.value)[:70])
+        return str(out.sharding.spec), s.types(out), said[:2]
+
+    assert seen(OURS) == seen(REAL)
+
+
+def test_copies_of_meshes():
+    def seen(s):
+        kinds = s.sharding.AxisType
+        other = s.mesh.update(axis_names=("a", "b"), axis_types=(kinds.Auto,) * 2)
+        types = s.mesh.abstract_mesh.update_axis_types({"y": kinds.Auto})
+        return str(other), str(types.axis_types), str(types.update(axis_sizes=(4, 1)).shape_tuple)
 
     assert seen(OURS) == seen(REAL)
 
