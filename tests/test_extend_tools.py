@@ -3,6 +3,7 @@
 # ruff: noqa: B023 (functions of loop variables are called before the next turn)
 import gc
 import importlib
+import inspect
 import subprocess
 import sys
 import warnings
@@ -286,6 +287,20 @@ def test_private_names_are_the_public_ones():
     assert issubclass(part(OURS, "_src.dtypes").TypePromotionError, ValueError)
     assert part(OURS, "_src.dtypes").supports_inf("float32")
     assert part(OURS, "_src.dispatch").wait_for_tokens() is None
+    assert part(OURS, "_src.pjit").jit_p is OURS.make_jaxpr(OURS.jit(lambda x: x))(X).eqns[0].primitive
+    assert part(OURS, "_src.scipy.special").gammaln is part(OURS, "scipy.special").gammaln
+    assert part(OURS, "_src.numpy.util").promote_dtypes_complex(1.0)[0].dtype == "complex64"
+    assert part(OURS, "_src.tree_util").prefix_errors([1], (1,))
+
+
+@pytest.mark.parametrize("given", [(None, None), ((0, 2), None), (None, "b"), (1, ["c"]), (None, ("b", "d")), (3, None)])
+def test_positions_and_names_of_arguments_complete_each_other(given):
+    def f(a, b, c=0, *rest, d=1):
+        return a
+
+    signature = inspect.signature(f)
+    ours, theirs = (part(J, "_src.api_util").infer_argnums_and_argnames(signature, *given) for J in (OURS, THEIRS))
+    assert ours == theirs
 
 
 @IN_BOTH
@@ -365,3 +380,20 @@ def test_meshes_without_devices(J):
     assert not mesh.are_all_axes_auto and mesh.update(axis_sizes=(1, 1)).size == 1
     with pytest.raises(ValueError, match="AbstractMesh does not implement devices"):
         mesh.devices  # noqa: B018
+
+
+@IN_BOTH
+def test_the_type_of_arrays_has_their_methods_before_there_are_any(J):
+    code = f"""if True:
+        import {J.name} as jax
+        assert all(callable(getattr(jax.Array, name)) for name in ["item", "sum", "addressable_data"])
+        assert hasattr(jax.Array, "shape") and not hasattr(jax.Array, "nothing")
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@IN_BOTH
+def test_types_name_those_of_their_tangents(J):
+    aval = J.typeof(np.arange(3, dtype=np.float32))
+    assert aval.at_least_vspace() == aval.to_tangent_aval() == aval
+    assert J.typeof(np.arange(3)).at_least_vspace().dtype == J.dtypes.float0

@@ -27,6 +27,15 @@ class _ArrayMeta(type):
             return True
         return type.__subclasscheck__(cls, subclass)
 
+    def __getattr__(cls, name: str) -> Any:
+        """Methods before the NumPy layer is loaded, and what each kind of array has of its own (`Array.item`)."""
+        if cls is Array and not name.startswith("_"):
+            _load()
+            for owner in (vars(Array), *map(_attributes, _ArrayMeta._concrete)):
+                if name in owner:
+                    return owner[name]
+        raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
+
 
 class Array(metaclass=_ArrayMeta):
     """An n-dimensional array: a concrete one, or a tracer standing for one inside a transformation.
@@ -85,6 +94,11 @@ def _put_methods(owner: type) -> None:
 
 def _load() -> None:
     importlib.import_module("mpijax.numpy.array_methods")
+
+
+def _attributes(cls: type) -> dict[str, Any]:
+    """What a class and those that it is derived from define."""
+    return {name: value for c in reversed(cls.__mro__) for name, value in vars(c).items()}
 
 
 def _loading(name: str) -> Callable:

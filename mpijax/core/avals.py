@@ -197,6 +197,8 @@ class ShapedArray:
             return self
         return ShapedArray(self.shape, dtypes.float0, False, self.vma, self.split)
 
+    at_least_vspace = to_tangent_aval
+
     def to_cotangent_aval(self) -> ShapedArray:
         """The type of cotangents: that of tangents, with sums over mesh axes where the value is the same over them."""
         tangent = self.to_tangent_aval()

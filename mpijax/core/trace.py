@@ -487,8 +487,12 @@ class JitTracer(Tracer):
 
 
 def literal_value(x: Any) -> Any:
-    """The number behind a tracer that stands for a literal; None for everything else."""
-    return x.atom.val if type(x) is JitTracer and type(x.atom) is Literal else None
+    """The number behind a tracer that stands for a literal of the program being written; None for everything else.
+
+    A literal of a program around that one is among the constants of the inner one, as other values of it are.
+    """
+    known = type(x) is JitTracer and type(x.atom) is Literal and state.trace.recorder() in (None, x._trace)
+    return x.atom.val if known else None
 
 
 class JaxprTrace(Trace):

@@ -466,6 +466,20 @@ def keyword_defaults_and_constants(j):
 
 
 @program
+def numbers_of_the_program_around(j):
+    def f(x):
+        i, y = j.numpy.array(0), j.numpy.zeros((3, 3))
+
+        @j.jit
+        def g(x):
+            return (j.numpy.arange(3, dtype="int16") + i).astype("float32") + x, y[i] * j.lax.convert_element_type(i, "float32")
+
+        return j.lax.scan(lambda c, _: (c * (i + x), i), x, length=2), g(x), i
+
+    return f, (X3,)
+
+
+@program
 def results_that_are_arguments_or_literals(j):
     return lambda x, y: (x, 1.0, y, x, 2), (X3, I3)
 

@@ -1,0 +1,1 @@
+"""Where JAX keeps what its functions of arrays share."""

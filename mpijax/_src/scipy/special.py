@@ -1,0 +1,3 @@
+"""Special functions."""
+
+from mpijax.scipy.special import *  # noqa: F403
