@@ -1,4 +1,4 @@
-"""fft: discrete Fourier transforms over the last axes, by SciPy's pocketfft."""
+"""fft: discrete Fourier transforms over the last axes, by pocketfft."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import HostCall
+from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import typeof
 from mpijax.ops import binary
@@ -19,6 +19,7 @@ from mpijax.ops.convert import convert_element_type
 from mpijax.ops.creation import full
 from mpijax.ops.dynamic import dynamic_update_slice
 from mpijax.ops.families import LINEAR
+from mpijax.ops.fft_lowering import by_scipy, transform
 from mpijax.ops.rules import const_like
 from mpijax.ops.shapes import expand_dims
 from mpijax.ops.unary import conj
@@ -111,21 +112,13 @@ def _check_sizes(name: str, shape, own, lengths) -> None:
         raise ValueError(f"{name} input shape {shape} minor dimensions must be equal to fft_lengths {lengths}")
 
 
-def _transformed(x: np.ndarray, *, fft_type: FftType, fft_lengths: tuple[int, ...]) -> np.ndarray:
-    """By pocketfft; of nothing it is nothing, or zeros."""
+def _reference(x: np.ndarray, *, fft_type: FftType, fft_lengths: tuple[int, ...]) -> np.ndarray:
     out = _fft_type(ShapedArray(x.shape, x.dtype), fft_type=fft_type, fft_lengths=fft_lengths)
-    if 0 in x.shape or 0 in out.shape:
-        return np.zeros(out.shape, out.dtype)
-    from scipy import fft as scipy_fft  # takes a tenth of a second to load
+    return by_scipy(x, fft_type=fft_type, fft_lengths=fft_lengths, shape=out.shape, dtype=out.dtype)
 
-    axes = tuple(range(-len(fft_lengths), 0))
-    if fft_type == FftType.FFT:
-        return scipy_fft.fftn(x, axes=axes)
-    if fft_type == FftType.IFFT:
-        return scipy_fft.ifftn(x, axes=axes)
-    if fft_type == FftType.RFFT:
-        return scipy_fft.rfftn(x, axes=axes)
-    return scipy_fft.irfftn(x, s=fft_lengths, axes=axes)
+
+def _by_size(x: Any, *, fft_type: FftType, fft_lengths: tuple[int, ...]) -> Any:
+    return transform(x, _fft_type(typeof(x), fft_type=fft_type, fft_lengths=fft_lengths), fft_type, fft_lengths)
 
 
 def _fft_transpose(ct, x, *, fft_type: FftType, fft_lengths: tuple[int, ...]):
@@ -169,8 +162,8 @@ def _fft_batch(_axis, args, dims, *, fft_type, fft_lengths):
 fft_p = Primitive(
     "fft",
     type_rule=_fft_type,
-    reference=_transformed,
-    lower=HostCall(_transformed),
+    reference=_reference,
+    lower=Decompose(_by_size),
     jvp=LINEAR,
     transpose=_fft_transpose,
     batch=_fft_batch,

@@ -264,6 +264,7 @@ EXCLUDED = {
     "batched_while": "is a `while` under vmap: tests/ops/test_while.py",
     "reshape_permuted": "is a transposition and a reshape: tests/ops/test_structural.py",
     "sort_rows": "is what a program makes of sort: tests/ops/test_sort.py",
+    **dict.fromkeys("fft_native fft_hosted".split(), "is what a program makes of fft: tests/ops/test_fft_lowering.py"),
     "scatter_apply": "has no derivative: tests/ops/test_structural.py, tests/numpy/test_at.py",
     "cholesky_update": "takes one matrix, not stacks, and has no derivative: tests/numpy/test_linalg.py",
     "check": "is taken away by checkify: tests/test_checkify.py",

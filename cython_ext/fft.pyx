@@ -1,0 +1,113 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Fourier transforms as machine code for the executor: pocketfft, by pointers to the loops of NumPy's ufuncs.
+
+words: the kind of transform (0 FFT, 1 IFFT, 2 RFFT, 3 IRFFT), bytes of a real number, the size of the stack, the number
+of axes that are transformed, their sizes in the operand, and in the result. buffers: operand, result, status. Where
+there is no memory for a copy of the operand, the status is 1.
+"""
+
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, malloc
+
+cimport numpy as cnp
+
+cnp.import_ufunc()
+
+cdef enum:
+    FFT, IFFT, RFFT, IRFFT, RFFT_ODD, LOOPS
+
+ctypedef void (*LoopFunction)(char**, const cnp.npy_intp*, const cnp.npy_intp*, void*) noexcept nogil
+
+cdef struct Loop:
+    LoopFunction call
+    void* data
+
+cdef Loop loops[LOOPS][2]
+
+
+def install(ufuncs):
+    """Takes NumPy's ufuncs for the kinds and, last, for RFFT of odd sizes; ValueError unless they are as expected.
+
+    Each takes an array and a factor. They have loops for several precisions, which stand one after the other.
+    """
+    cdef cnp.ufunc f
+    cdef int k, t, i
+    for t, (real, whole) in enumerate(((cnp.NPY_FLOAT, cnp.NPY_CFLOAT), (cnp.NPY_DOUBLE, cnp.NPY_CDOUBLE))):
+        from_reals, to_reals = [real, real, whole], [whole, real, real]
+        for k, wanted in enumerate(([whole, real, whole], [whole, real, whole], from_reals, to_reals, from_reals)):
+            f = ufuncs[k]
+            given = [[f.types[f.nargs * i + j] for j in range(f.nargs)] for i in range(f.ntypes)]
+            if wanted not in given:
+                raise ValueError(f"{f} has loops for types {given}, not for {wanted}")
+            i = given.index(wanted)
+            loops[k][t].call = <LoopFunction><void*>f.functions[i]
+            loops[k][t].data = f.data[i] if f.data != NULL else NULL
+
+
+cdef void along(Loop loop, double factor, bint double_precision, char* x, char* out, int64_t before, int64_t n,
+                int64_t count, int64_t behind, int64_t size, int64_t out_size) noexcept nogil:
+    """Transforms x[before, n, behind] to out[before, count, behind]; they may be the same."""
+    cdef float single = <float>factor
+    cdef char* args[3]
+    cdef cnp.npy_intp sizes[3]
+    cdef cnp.npy_intp steps[5]
+    cdef int64_t i, blocks = before if behind > 1 else 1
+    sizes[0], sizes[1], sizes[2] = behind if behind > 1 else before, n, count
+    steps[0], steps[1], steps[2] = size if behind > 1 else n * size, 0, out_size if behind > 1 else count * out_size
+    steps[3], steps[4] = behind * size, behind * out_size
+    for i in range(blocks):
+        args[0] = x + i * n * behind * size
+        args[1] = <char*>&factor if double_precision else <char*>&single
+        args[2] = out + i * count * behind * out_size
+        loop.call(args, sizes, steps, loop.data)
+
+
+cdef void along_all(Loop loop, double factor, bint double_precision, char* x, char* out, int64_t stack,
+                    const int64_t* shape, int64_t axes, int64_t behind, int64_t size) noexcept nogil:
+    """Transforms complex numbers x[stack, *shape, behind] along all axes of `shape`, to `out`."""
+    cdef int64_t d, before = stack
+    for d in range(axes):
+        behind *= shape[d]
+    for d in range(axes):
+        behind //= shape[d]
+        along(loop, factor, double_precision, x, out, before, shape[d], shape[d], behind, size, size)
+        before *= shape[d]
+        x, factor = out, 1
+
+
+cdef void run(void** buffers, const int64_t* words, int64_t begin, int64_t end) noexcept nogil:
+    cdef int64_t kind = words[0], real = words[1], stack = words[2], axes = words[3], d, rest = stack
+    cdef const int64_t* shape = words + 4
+    cdef const int64_t* out_shape = shape + axes
+    cdef bint wide = real == 8
+    cdef int64_t last = shape[axes - 1], out_last = out_shape[axes - 1]
+    cdef double factor = 1
+    cdef char* x = <char*>buffers[0]
+    cdef char* out = <char*>buffers[1]
+    cdef char* copy = NULL
+    for d in range(axes - 1):
+        rest *= shape[d]
+    if kind == IFFT or kind == IRFFT:
+        for d in range(axes):
+            factor *= <double>out_shape[d]
+        factor = 1 / factor
+    if kind == RFFT:
+        along(loops[RFFT_ODD if last & 1 else RFFT][wide], 1, wide, x, out, rest, last, out_last, 1, real, 2 * real)
+        along_all(loops[FFT][wide], 1, wide, out, out, stack, out_shape, axes - 1, out_last, 2 * real)
+    elif kind == IRFFT:
+        if axes > 1:
+            copy = <char*>malloc(rest * last * 2 * real)
+            if copy == NULL:
+                (<int32_t*>buffers[2])[0] = 1
+                return
+            along_all(loops[IFFT][wide], factor, wide, x, copy, stack, shape, axes - 1, last, 2 * real)
+            x, factor = copy, 1
+        along(loops[IRFFT][wide], factor, wide, x, out, rest, last, out_last, 1, 2 * real, real)
+        free(copy)
+    else:
+        along_all(loops[kind][wide], factor, wide, x, out, stack, shape, axes, 1, 2 * real)
+
+
+def address():
+    """Where the function for the executor is."""
+    return <size_t>&run

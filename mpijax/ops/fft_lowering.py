@@ -1,0 +1,101 @@
+"""How programs transform: by the loops of NumPy's transforms as machine code, or by SciPy; both are pocketfft."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from mpijax.core.avals import ShapedArray
+from mpijax.core.errors import JaxRuntimeError
+from mpijax.core.lowering import HostCall, Native
+from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.trace import typeof
+
+_NAMES = ("fft", "ifft", "rfft_n_even", "irfft", "rfft_n_odd")
+_INNER = Unsupported("fft becomes this where a program is compiled; transformations see fft")
+
+
+@functools.cache
+def _ufuncs() -> tuple[np.ufunc, ...] | None:
+    """NumPy's transforms as ufuncs, which are not part of its interface; None where it has none."""
+    try:
+        from numpy.fft import _pocketfft_umath  # few programs transform
+
+        return tuple(getattr(_pocketfft_umath, name) for name in _NAMES)
+    except (ImportError, AttributeError):
+        return None
+
+
+@functools.cache
+def _address() -> int:
+    from mpijax._ext import fft  # what lies above; few programs need it
+
+    fft.install(_ufuncs())
+    return fft.address()
+
+
+@dataclass(frozen=True)
+class FftCode:
+    """A call of the kernel in `mpijax._ext`, which is loaded with the first one."""
+
+    words: tuple[int, ...]
+    label: str = "fft"
+
+    def address(self) -> int:
+        return _address()
+
+    def failed(self, *_arrays: np.ndarray) -> NoReturn:
+        raise JaxRuntimeError("RESOURCE_EXHAUSTED: fft: no memory for a copy of the operand")
+
+
+def transform(x: Any, out: ShapedArray, fft_type: int, fft_lengths: tuple[int, ...]) -> Any:
+    """The transform of kind `fft_type`, as `FftType` numbers them, which is of type `out`."""
+    some = 0 not in (*typeof(x).shape, *out.shape)
+    primitive = fft_native_p if some and _ufuncs() is not None else fft_hosted_p
+    return primitive.bind(x, fft_type=int(fft_type), fft_lengths=fft_lengths, shape=out.shape, dtype=out.dtype)
+
+
+def by_scipy(
+    x: np.ndarray, *, fft_type: int, fft_lengths: tuple[int, ...], shape: tuple[int, ...], dtype: Any
+) -> np.ndarray:
+    """By pocketfft; of nothing it is nothing, or zeros."""
+    if 0 in x.shape or 0 in shape:
+        return np.zeros(shape, dtype)
+    from scipy import fft as scipy_fft  # takes a tenth of a second to load
+
+    axes = tuple(range(-len(fft_lengths), 0))
+    if fft_type == 3:
+        return scipy_fft.irfftn(x, s=fft_lengths, axes=axes)
+    return (scipy_fft.fftn, scipy_fft.ifftn, scipy_fft.rfftn)[fft_type](x, axes=axes)
+
+
+def _code(
+    in_types: Sequence[ShapedArray], out_types: Sequence[ShapedArray], *, fft_type: int, fft_lengths: Any, **_: Any
+) -> FftCode:
+    [x], [out] = in_types, out_types
+    axes = len(fft_lengths)
+    real = 4 if x.dtype in (np.float32, np.complex64) else 8
+    stack = math.prod(x.shape[:-axes])
+    return FftCode((fft_type, real, stack, axes, *x.shape[-axes:], *out.shape[-axes:]))
+
+
+def _inner(key: str, lower: Any) -> Primitive:
+    return Primitive(
+        "fft",
+        key=key,
+        type_rule=lambda x, *, shape, dtype, **_: ShapedArray(shape, dtype),
+        reference=by_scipy,
+        lower=lower,
+        jvp=_INNER,
+        transpose=_INNER,
+        batch=_INNER,
+    )
+
+
+fft_native_p = _inner("fft_native", Native(_code))
+fft_hosted_p = _inner("fft_hosted", HostCall(by_scipy))

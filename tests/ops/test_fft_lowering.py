@@ -1,0 +1,64 @@
+"""Transforms as machine code of a program, against SciPy's."""
+
+import numpy as np
+import pytest
+import scipy.fft
+
+import mpijax as jax
+from mpijax.ops import fft_lowering
+
+SHAPES = [((1,), 1), ((2,), 1), ((7,), 1), ((257,), 1), ((3, 8), 1), ((3, 8), 2), ((2, 5, 7, 6), 3), ((4, 1, 3), 2)]
+
+
+def numbers(shape, dtype):
+    rng = np.random.default_rng(0)
+    return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype)
+
+
+def assert_close(x, y):
+    assert x.dtype == y.dtype and x.shape == y.shape
+    eps = np.finfo(x.dtype).eps
+    np.testing.assert_allclose(x, y, rtol=0, atol=20 * eps * np.abs(y).max(initial=0))
+
+
+@pytest.mark.parametrize("dtype", ("complex64", "complex128"))
+@pytest.mark.parametrize(("shape", "axes"), SHAPES)
+def test_transforms_are_those_of_scipy(dtype, shape, axes):
+    x, sizes, last = numbers(shape, dtype), shape[-axes:], tuple(range(-axes, 0))
+    with jax.enable_x64(True):
+        assert_close(np.asarray(jax.lax.fft(x, "FFT", sizes)), scipy.fft.fftn(x, axes=last))
+        assert_close(np.asarray(jax.lax.fft(x, "IFFT", sizes)), scipy.fft.ifftn(x, axes=last))
+        real = np.ascontiguousarray(x.real)
+        assert_close(np.asarray(jax.lax.fft(real, "RFFT", sizes)), scipy.fft.rfftn(real, axes=last))
+        for size in (2 * sizes[-1] - 2, 2 * sizes[-1] - 1):
+            if size:
+                whole = (*sizes[:-1], size)
+                assert_close(np.asarray(jax.lax.fft(x, "IRFFT", whole)), scipy.fft.irfftn(x, s=whole, axes=last))
+
+
+def test_loops_that_transform_call_no_python():
+    """As a spectral solver does: a field is smoothed in each step."""
+    keep = np.arange(9) < 4
+
+    def turn(i, u):
+        return jax.numpy.fft.irfft(jax.numpy.fft.rfft(u) * keep, 16)
+
+    u = np.random.default_rng(0).normal(size=(3, 16)).astype(np.float32)
+    compiled = jax.jit(lambda u: jax.lax.fori_loop(0, 3, turn, u)).lower(u).compile()
+    assert " host " not in compiled.as_text() and "native fft" in compiled.as_text()
+    np.testing.assert_allclose(compiled(u), np.fft.irfft(np.fft.rfft(u) * keep), atol=1e-5)
+
+
+def test_without_numpys_loops_scipy_is_called(monkeypatch):
+    monkeypatch.setattr(fft_lowering, "_ufuncs", lambda: None)
+    x = numbers((2, 11), "complex64")
+    compiled = jax.jit(lambda x: jax.numpy.fft.fft(x) + 3).lower(x).compile()
+    assert " host fft" in compiled.as_text()
+    assert_close(np.asarray(compiled(x)), scipy.fft.fft(x) + np.complex64(3))
+
+
+def test_what_numpy_no_longer_offers_is_an_error():
+    from mpijax._ext import fft
+
+    with pytest.raises(ValueError, match="has loops for types .*, not for"):
+        fft.install([np.add] * 5)
