@@ -64,7 +64,7 @@ def _devices(builder, mesh) -> Any:
 
 def _moved(builder, v, devices, mesh, axes, new: bool, source):
     """A value whose array axes are split over `axes`, and over Auto axes of the mesh as it is."""
-    from mpijax.spmd.mesh import NamedSharding, PartitionSpec  # lies above
+    from mpijax.spmd.mesh import PartitionSpec  # lies above
 
     if v.scalar is not None:
         return v
@@ -76,7 +76,7 @@ def _moved(builder, v, devices, mesh, axes, new: bool, source):
     over = held.spec if held is not None and getattr(held, "mesh", None) == devices else PartitionSpec()
     kept = [tuple(a for a in over.axes_of(d) if a in free) for d in range(ndim)]
     whole = axes or ((),) * ndim
-    layout = NamedSharding(devices, PartitionSpec(*((*n, *k) for n, k in zip(whole, kept, strict=True))))
+    layout = partition.layout_of(devices, tuple((*n, *k) for n, k in zip(whole, kept, strict=True)))
     if held == layout:
         return v
     if new and held is not None and (

@@ -157,7 +157,7 @@ def _constrained(builder, v, layout, source):
     first = len(builder.graph.nodes)
     split = _possible(builder, v, layout)
     if layout.spec.unconstrained_dims or split != _named_split(layout, len(split)):
-        layout = _layout(layout.mesh, split)
+        layout = layout_of(layout.mesh, split)
     out = relaid(builder, v, layout, source)
     made = {id(o) for node in builder.graph.nodes[first:] for o in node.outputs}
     return marked(builder, out, layout, id(out) in made, source)
@@ -295,7 +295,7 @@ def spread(builder, eqn, inputs, avals, source):
         return None
     first = len(builder.graph.nodes)
     operands = [
-        relaid(builder, v, _layout(mesh, split), source) for v, split in zip(inputs, plan.operands, strict=True)
+        relaid(builder, v, layout_of(mesh, split), source) for v, split in zip(inputs, plan.operands, strict=True)
     ]
     local = [
         a.update(shape=local_shape(a.shape, split, mesh.shape)) for a, split in zip(avals, plan.results, strict=True)
@@ -334,7 +334,7 @@ def _layouts_of_results(builder, eqn, inputs, avals, layouts, first) -> list:
     if plan is not None:
         return _named_alike(mesh, plan, [v.aval.shape for v in inputs], over_mesh, avals)
     of_shape = {v.aval.shape: x for v, x in zip(inputs, over_mesh, strict=True) if x is not None}
-    return [of_shape.get(a.shape) or _layout(mesh, whole(a.shape)) for a in avals]
+    return [of_shape.get(a.shape) or layout_of(mesh, whole(a.shape)) for a in avals]
 
 
 def _named_alike(mesh, plan: Plan, shapes, layouts, avals) -> list:
@@ -344,7 +344,7 @@ def _named_alike(mesh, plan: Plan, shapes, layouts, avals) -> list:
         for shape, x in zip(reversed(shapes), reversed(layouts), strict=True)
         if x is not None and x.mesh == mesh
     }
-    return [known.get((a.shape, s)) or _layout(mesh, s) for a, s in zip(avals, plan.results, strict=True)]
+    return [known.get((a.shape, s)) or layout_of(mesh, s) for a, s in zip(avals, plan.results, strict=True)]
 
 
 def _seen_by_rules(builder, eqn, inputs, avals, layouts, mesh) -> Operation:
@@ -356,7 +356,8 @@ def _seen_by_rules(builder, eqn, inputs, avals, layouts, mesh) -> Operation:
     return Operation(eqn.params, shapes, [a.shape for a in avals], splits, mesh.shape)
 
 
-def _layout(mesh, split: Split):
+def layout_of(mesh, split: Split):
+    """A layout found here: over Auto axes only, its specification ends with the last array axis that is split."""
     from mpijax.spmd.mesh import NamedSharding, PartitionSpec  # lies above
 
     parts = list(split)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -181,33 +182,31 @@ def subjaxprs(params: dict[str, Any]):
                 yield item.jaxpr
 
 
-def _bound(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
+def bound(eqn: Eqn, values: Sequence[Any]) -> Sequence[Any]:
     """The results of an equation in the current trace."""
-    mesh = _mesh_of_types(eqn)
-    if mesh is None:
-        outs = eqn.primitive.bind(*values, **eqn.params)
-    else:
-        from mpijax.spmd.abstract_mesh import under  # lies above
-
-        with under(mesh):
+    if ShapedArray.any_split:
+        with scope_of(v.aval for v in (*eqn.invars, *eqn.outvars)):
             outs = eqn.primitive.bind(*values, **eqn.params)
+    else:
+        outs = eqn.primitive.bind(*values, **eqn.params)
     return outs if eqn.primitive.multiple_results else (outs,)
 
 
-def _mesh_of_types(eqn: Eqn) -> Any:
-    """The mesh over whose Explicit axes operands of an equation are split, or else results; None if there is none."""
-    for v in (*eqn.invars, *eqn.outvars):
-        split = getattr(v.aval, "split", None)
-        if split is not None:
-            return split.mesh
-    return None
+def scope_of(avals: Iterable[Any]) -> Any:
+    """A scope in which the mesh in context is that over whose Explicit axes the first of these types is split."""
+    split = next((split for a in avals if (split := getattr(a, "split", None)) is not None), None)
+    if split is None:
+        return nullcontext()
+    from mpijax.spmd.abstract_mesh import under  # lies above
+
+    return under(split.mesh)
 
 
 def eval_jaxpr(
     jaxpr: Jaxpr,
     consts: Sequence[Any],
     *args: Any,
-    apply: Callable[[Eqn, list[Any]], Sequence[Any]] = _bound,
+    apply: Callable[[Eqn, list[Any]], Sequence[Any]] = bound,
 ) -> list[Any]:
     """Run a Jaxpr by binding its equations one after the other in the current trace.
 

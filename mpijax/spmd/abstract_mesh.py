@@ -209,5 +209,11 @@ def under(mesh: AbstractMesh) -> Any:
 
 
 def context_mesh() -> Mesh | None:
-    """The mesh that a PartitionSpec is about: that of the enclosing `shard_map`, or else of `set_mesh`."""
-    return current_mesh() if state.body is None else state.body[0]
+    """The mesh that a PartitionSpec is about: that of the enclosing `shard_map`, or else of `set_mesh`; its devices
+    under the names of an enclosing `use_abstract_mesh`, where these are others."""
+    mesh = current_mesh() if state.body is None else state.body[0]
+    chosen = config.abstract_mesh.value
+    if mesh is None or chosen is None or chosen[1] is not state.body or chosen[0].shape_tuple == mesh.shape_tuple:
+        return mesh
+    names = chosen[0]
+    return Mesh(mesh.devices.reshape(names.axis_sizes), names.axis_names, names.axis_types) if names.size else mesh

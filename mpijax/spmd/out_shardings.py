@@ -57,7 +57,7 @@ def laid_out_inside(fun: Any, args: tuple, kwargs: dict, layout: NamedSharding, 
     given: what the caller gave for that layout, which may know the devices.
     """
     asked = given if isinstance(given, NamedSharding) else layout
-    return auto_axes(fun, axes=layout.mesh.explicit_axes, out_sharding=asked)(*args, **kwargs)
+    return auto_axes(fun, axes=layout.mesh.abstract_mesh.explicit_axes, out_sharding=asked)(*args, **kwargs)
 
 
 def _says_something(out_sharding: Any) -> bool:

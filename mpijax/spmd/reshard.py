@@ -29,7 +29,8 @@ from mpijax.transforms.zeros import Zero
 def reshard(xs: Any, out_shardings: Any) -> Any:
     """`xs` (a pytree) in another layout; ValueError where an axis does not divide evenly. May communicate.
 
-    out_shardings: a prefix pytree of NamedShardings, or PartitionSpecs over the mesh in context.
+    out_shardings: a prefix pytree of NamedShardings, or PartitionSpecs over the mesh in context. One that names no axes
+      of a mesh without Explicit ones leaves arrays as they lie.
 
     >>> mesh = mpijax.make_mesh((1,), ("x",))
     >>> mpijax.reshard(jnp.arange(3), mpijax.NamedSharding(mesh, mpijax.P("x"))).sharding.spec
@@ -46,6 +47,9 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
             mesh = mesh_types(layout.mesh)
             if mesh.is_explicit:
                 check_explicit(layout, mesh, "reshard")
+            elif not layout.spec.all_axes():  # over Auto axes that says nothing
+                leaf = cast(leaf, mesh)
+                layout = None
         out.append(leaf if layout is None else lay_out(leaf, layout))
     return tree.tree_unflatten(structure, out)
 
@@ -96,7 +100,9 @@ def _jvp(primals, tangents, **params):
 def _transpose(ct, x, *, dst_sharding, concrete_mesh):
     if type(ct) is Zero:
         return [Zero(x.aval)]
-    return [reshard_p.bind(ct, dst_sharding=x.aval.to_cotangent_aval().sharding, concrete_mesh=concrete_mesh)]
+    layout = x.aval.to_cotangent_aval().sharding
+    known = concrete_mesh is not None and concrete_mesh.shape_tuple == layout.mesh.shape_tuple
+    return [reshard_p.bind(ct, dst_sharding=layout, concrete_mesh=concrete_mesh if known else None)]
 
 
 def _batch(axis, args, dims, *, dst_sharding, concrete_mesh):

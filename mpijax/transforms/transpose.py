@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
 from mpijax.core import dtypes
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal
+from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal, bound, scope_of
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import registry
 from mpijax.core.source import inherited, sources_from
@@ -85,16 +85,17 @@ def backward_pass(
                 asked_for.update(eqn.outvars)
             linear_eqns.append(eqn)
             continue
-        outs = eqn.primitive.bind(*map(read, eqn.invars), **eqn.params)
-        for v, out in zip(eqn.outvars, outs if eqn.primitive.multiple_results else (outs,), strict=True):
-            known[v] = out
+        known.update(zip(eqn.outvars, bound(eqn, list(map(read, eqn.invars))), strict=True))
 
     ct_env: dict[Any, Any] = {}
 
     def accumulate(atom, ct):
         if type(atom) is Literal or ct is None or type(ct) is Zero:
             return
-        ct_env[atom] = add_tangents(ct_env[atom], ct) if atom in ct_env else ct
+        if atom in ct_env:
+            with scope_of([typeof(ct)]) if ShapedArray.any_split else nullcontext():
+                ct = add_tangents(ct_env[atom], ct)
+        ct_env[atom] = ct
 
     for v, ct in zip(jaxpr.invars, gathered or (), strict=False):
         accumulate(v, ct)
@@ -128,7 +129,7 @@ def _splitting_freely() -> Iterator[None]:
 
 def _laid_out_alike(eqn, ct, *inputs, **params) -> list[Any]:
     """The cotangents of an equation's operands, each split over Explicit mesh axes as its operand is."""
-    with _splitting_freely():
+    with scope_of(v.aval for v in (*eqn.invars, *eqn.outvars)), _splitting_freely():
         cts = eqn.primitive.transpose(ct, *inputs, **params)
     return [_split_like(ct_in, v.aval) for ct_in, v in zip(cts, eqn.invars, strict=True)]
 

@@ -147,6 +147,10 @@ PROGRAMS = {
     ))(s.put(np.ones((2, 5, 2, 4), np.float32), "x", None, "y", None)),
     "a program with axes of other types, run again": of_x(lambda s, x: [s.extend.jaxpr_as_fun(
         s.jax.make_jaxpr(s.sharding.auto_axes(s.jnp.sin, axes="y", out_sharding=s.P("x")))(x))(x)]),
+    "gradients through axes of other types": lambda s: (lambda x, h: [
+        s.jax.jit(s.jax.grad(lambda x: (h(x) ** 2).sum()))(x),
+        s.jax.vmap(s.jax.grad(lambda x: (h(x) * x).sum()))(x[None])[0],
+    ])(s.put(X, "x", "y"), s.sharding.auto_axes(lambda y: s.jnp.sin(y) * y, axes="x", out_sharding=s.P("x", "y"))),
     "images split by their rows": lambda s: s.lax.conv_general_dilated(
         s.put(np.ones((4, 8, 3), np.float32), "x", "y", None), s.jnp.ones((3, 3, 2)), (1,), "SAME",
         dimension_numbers=("NWC", "WIO", "NWC")),
@@ -242,6 +246,36 @@ def test_what_needs_a_mesh_in_context():
                 f()
             said.append(str(error.value)[:70])
         return str(out.sharding.spec), s.types(out), said[:2]
+
+    assert seen(OURS) == seen(REAL)
+
+
+def test_devices_under_other_names():
+    def seen(s):
+        named = s.mesh.abstract_mesh.update(axis_sizes=(4, 1), axis_names=("a", "b"))
+
+        def renamed(x):
+            x = s.jnp.sin(x)
+            with s.sharding.use_abstract_mesh(named):
+                y = s.jax.reshard(x, s.P(("a", "b"), None)) * 2
+            return s.jax.reshard(y, s.P("y", None))
+
+        with s.jax.set_mesh(s.mesh):
+            x = s.put(X, "x", None)
+            outs = [s.jax.jit(renamed)(x), s.jax.jit(s.jax.grad(lambda x: renamed(x).sum()))(x)]
+            return [(s.jax.typeof(o).str_short(True), str(o.sharding.spec)) for o in outs]
+
+    assert seen(OURS) == seen(REAL)
+
+
+def test_nothing_moves_where_a_layout_names_no_axis():
+    def seen(s):
+        kinds = s.sharding.AxisType
+        mesh = s.mesh.update(axis_types=(kinds.Auto,) * 2)
+        x = s.jax.device_put(X, s.sharding.NamedSharding(mesh, s.P("x")))
+        with s.jax.set_mesh(mesh):
+            return [str(f(x).sharding.spec) for f in (lambda x: s.jax.reshard(x, s.P()), s.sharding.explicit_axes(
+                lambda x: s.jax.reshard(x, s.P("y")), in_sharding=s.P("x")))]
 
     assert seen(OURS) == seen(REAL)
 
