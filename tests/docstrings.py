@@ -41,11 +41,11 @@ MODULES = """
     mpijax.mpi mpijax.distributed mpijax.sharding mpijax.stages mpijax.debug mpijax.profiler mpijax.monitoring
     mpijax mpijax.ref mpijax.ad_checkpoint mpijax.api_util mpijax.core mpijax.custom_batching mpijax.custom_derivatives
     mpijax.errors
-    mpijax.export mpijax.extend.core mpijax.extend.linear_util mpijax.extend.lowering mpijax.extend.source_info_util
+    mpijax.export mpijax.extend.backend mpijax.extend.core mpijax.extend.linear_util mpijax.extend.lowering mpijax.extend.source_info_util
     mpijax.ffi
     mpijax.test_util mpijax.typing
-    mpijax.experimental.checkify mpijax.experimental.jet mpijax.experimental.layout mpijax.experimental.mesh_utils
-    mpijax.experimental.multihost_utils mpijax.experimental.ode mpijax.experimental.pjit
+    mpijax.experimental.checkify mpijax.experimental.jet mpijax.experimental.key_reuse mpijax.experimental.layout
+    mpijax.experimental.mesh_utils mpijax.experimental.multihost_utils mpijax.experimental.ode mpijax.experimental.pjit
     mpijax.experimental.shard_map mpijax.experimental.sparse mpijax.experimental
     mpijax.example_libraries.optimizers mpijax.example_libraries.schedules mpijax.example_libraries.stax
     mpijax.interpreters.ad mpijax.interpreters.batching mpijax.interpreters.mlir mpijax.interpreters.partial_eval

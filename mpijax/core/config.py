@@ -97,8 +97,9 @@ legacy_prng_key = enum_option(
 debug_key_reuse = bool_option(
     "jax_debug_key_reuse",
     False,
-    "Accepted without effect: keys that are used twice are not looked for.",
+    "Raise where a PRNG key is used that was used before.",
     traced=True,
+    checks=True,
 )
 
 # -- debugging -----------------------------------------------------------------------------------------------

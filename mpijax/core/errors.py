@@ -141,7 +141,7 @@ class NonConcreteBooleanIndexError(JAXIndexError):
 
 
 class KeyReuseError(JAXTypeError):
-    """A PRNG key was used twice, which gives equal numbers. Never raised here: keys used twice are not looked for."""
+    """A PRNG key was used twice, which gives equal numbers; keys are looked at under `mpijax.debug_key_reuse`."""
 
     remedy = "Make a new key for each use: key, subkey = jax.random.split(key)."
 

@@ -25,13 +25,14 @@ from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import Tracer, trace_to_closed_jaxpr, typeof
 from mpijax.ops import debug_nans
-from mpijax.runtime import plan_cache
+from mpijax.runtime import key_reuse, plan_cache
 from mpijax.runtime.array import ArrayImpl
 from mpijax.runtime.loader import load_plan
 from mpijax.transforms import reports
 from mpijax.transforms.call import jit_p
 from mpijax.transforms.flat import parameter_names
 from mpijax.transforms.jit import find
+from mpijax.transforms.key_reuse import signature_of
 
 _WITHOUT_VALUE = (ShapeDtypeStruct, ShapedArray)
 
@@ -175,13 +176,21 @@ def run_call(*args, jaxpr: ClosedJaxpr, name: str, donated_invars=(), **_):
     """An eager `jit` equation: the compiled program on concrete arguments."""
     shardings = shardings_of(args) or ()
     program = program_of(jaxpr, name, donated_invars if any(donated_invars) else (), shardings, config.trace_key())
-    return program.run([physical(x, a) for x, a in zip(args, jaxpr.in_avals, strict=True)])
+
+    def run():
+        return program.run([physical(x, a) for x, a in zip(args, jaxpr.in_avals, strict=True)])
+
+    if config.values.jax_debug_key_reuse:
+        return key_reuse.watched(signature_of(jaxpr), "jit-compiled function", [*args, *jaxpr.consts], run)
+    return run()
 
 
 def dispatch(jitted, args, kwargs):
     """Call a jitted function outside of any trace, for types it has not met, or with static arguments."""
     statics, dynamic, _ = jitted._split(args, kwargs)
     leaves, in_tree = tree.tree_flatten(dynamic)
+    if config.values.jax_debug_key_reuse:
+        return _call_watched(jitted, args, kwargs)
     key = entry = None
     names = partial(parameter_names, jitted._fun, args, kwargs)
     layouts = shardings_of(leaves, lambda: [f"{name} of {jitted._name}" for name in names()])
@@ -213,6 +222,15 @@ def dispatch(jitted, args, kwargs):
     return tree.tree_unflatten(out_tree, outs)
 
 
+def _call_watched(jitted, args, kwargs):
+    """`dispatch` under `debug_key_reuse`."""
+    leaves, traced = jitted._prepare(args, kwargs)
+    if traced.moved or traced.uses_refs:
+        return jitted._bind(leaves, traced)
+    outs = run_call(*leaves, jaxpr=traced.jaxpr, name=traced.name, donated_invars=traced.donated)
+    return tree.tree_unflatten(traced.out_tree, outs)
+
+
 @functools.cache
 def _checking(_options: int) -> Eager:
     """Programs of single operations under options that check them; others do not get into this table."""
@@ -220,7 +238,10 @@ def _checking(_options: int) -> Eager:
 
 
 def _evaluate_checking(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    return _checking(config.trace_key())(primitive, args, params)
+    run = partial(_checking(config.trace_key()), primitive, args, params)
+    if config.values.jax_debug_key_reuse:
+        return key_reuse.watched_operation(primitive, args, params, run)
+    return run()
 
 
 def install() -> None:

@@ -24,7 +24,10 @@ from mpijax.transforms.transpose import is_undefined_primal, transpose_jaxpr
 from mpijax.transforms.zeros import Zero
 
 
-def _evaluate(*args, jaxpr: ClosedJaxpr, **_):
+def _evaluate(*args, jaxpr: ClosedJaxpr, differentiated: bool, **_):
+    if differentiated and config.values.jax_debug_key_reuse:
+        with config.debug_key_reuse(False):  # what is computed again draws the same numbers on purpose
+            return eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *args)
     return eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *args)
 
 

@@ -1,0 +1,33 @@
+"""``jax.experimental.key_reuse``: PRNG keys that are used twice, which gives equal numbers.
+
+Under ``mpijax.debug_key_reuse(True)``, or the option ``jax_debug_key_reuse``, drawing with a key that was used before,
+or splitting it, is a `KeyReuseError` with the line of the first use; so is a program that would do it. Keys are those
+of ``random.key``; raw keys of ``random.PRNGKey`` are not looked at. `random.clone` makes a key that may be used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mpijax.core import tree
+from mpijax.core.trace import trace_to_closed_jaxpr, typeof
+from mpijax.transforms.flat import FlatFun, debug_info
+from mpijax.transforms.key_reuse import signature_of
+
+__all__ = ["check_key_reuse"]
+
+
+def check_key_reuse(fun: Callable[..., Any], /, *args: Any) -> None:
+    """Trace `fun` for arguments, without running it. Raises KeyReuseError if it uses a key twice.
+
+    >>> def noise(key):
+    ...     return mpijax.random.normal(key) + mpijax.random.uniform(key)
+    >>> mpijax.experimental.key_reuse.check_key_reuse(noise, mpijax.random.key(0))
+    Traceback (most recent call last):
+    ...
+    mpijax.core.errors.KeyReuseError: In jit, argument 0 is already consumed: the key used at ...
+    """
+    leaves, structure = tree.tree_flatten((args, {}))
+    info = debug_info("key_reuse", fun, args, {})
+    signature_of(trace_to_closed_jaxpr(FlatFun(fun, structure), [typeof(x) for x in leaves], info))
