@@ -41,7 +41,8 @@ MODULES = """
     mpijax.mpi mpijax.distributed mpijax.sharding mpijax.stages mpijax.debug mpijax.profiler mpijax.monitoring
     mpijax mpijax.ref mpijax.ad_checkpoint mpijax.api_util mpijax.core mpijax.custom_batching mpijax.custom_derivatives
     mpijax.errors
-    mpijax.export mpijax.extend.backend mpijax.extend.core mpijax.extend.linear_util mpijax.extend.lowering mpijax.extend.source_info_util
+    mpijax.export mpijax.extend.backend mpijax.extend.core mpijax.extend.linear_util mpijax.extend.lowering
+    mpijax.extend.source_info_util
     mpijax.ffi
     mpijax.test_util mpijax.typing
     mpijax.experimental.checkify mpijax.experimental.jet mpijax.experimental.key_reuse mpijax.experimental.layout

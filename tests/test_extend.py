@@ -281,6 +281,31 @@ MISSING = [
 ]
 
 
+@pytest.mark.parametrize("J", LIBRARIES)
+def test_lowerings_of_marks_hand_operands_on(J):
+    """A primitive that marks values is lowered to those; derivatives and vmap go through its own rules."""
+    ad, batching, mlir, _ = tables(J)
+    p = new(J, "mark")
+    p.multiple_results = True
+    p.def_abstract_eval(lambda x, y, *, of: (y, x))
+    p.def_impl(lambda x, y, *, of: (y, x))
+    seen = []
+
+    def lower(context, x, y, *, of):
+        seen.append((of, [a.shape for a in context.avals_in], [a.shape for a in context.avals_out]))
+        return y, x
+
+    mlir.register_lowering(p, lower)
+    ad.primitive_jvps[p] = lambda xs, ts, **params: (p.bind(*xs, **params), [ts[1], ts[0]])
+    batching.primitive_batchers[p] = lambda xs, dims, **params: (p.bind(*xs, **params), [dims[1], dims[0]])
+    f = J.jit(lambda x: [a * b for a, b in zip(p.bind(x, J.numpy.sum(x), of="it"), (2.0, 3.0))])
+    total, same = f(X)
+    np.testing.assert_allclose(total, 2 * X.sum())
+    np.testing.assert_allclose(same, 3 * X)
+    assert seen == [("it", [X.shape, ()], [(), X.shape])]
+    np.testing.assert_allclose(J.grad(lambda x: f(x)[0] + f(x)[1].sum())(X), np.full(X.shape, 5))
+
+
 @pytest.mark.parametrize("call, says, fix", MISSING)
 def test_missing_rules_are_named_as_jax_names_them(call, says, fix):
     for J in LIBRARIES:
@@ -292,7 +317,7 @@ def test_missing_rules_are_named_as_jax_names_them(call, says, fix):
 @pytest.mark.parametrize(
     "call, error, message",
     [
-        (lambda ad, b, mlir, p: (p.def_abstract_eval(lambda x: x), mlir.register_lowering(p, lambda ctx, x: [x]), p.bind(X)), NotImplementedError, r"(?s)numba_call.*ffi_call.*pure_callback"),
+        (lambda ad, b, mlir, p: (p.def_abstract_eval(lambda x: x), mlir.register_lowering(p, lambda ctx, x: [x.type]), p.bind(X)), NotImplementedError, r"(?s)numba_call.*ffi_call.*pure_callback"),
         (lambda ad, b, mlir, p: mlir.ir_constant(3), AttributeError, "no MLIR here.*numba_call"),
         (lambda ad, b, mlir, p: mlir.lower_fun(lambda x: x)(None, X), TypeError, "register_lowering"),
         (lambda ad, b, mlir, p: mlir.register_lowering(OURS.lax.sin_p, mlir.lower_fun(abs)), TypeError, "not made by mpijax.extend"),

@@ -397,3 +397,15 @@ def test_types_name_those_of_their_tangents(J):
     aval = J.typeof(np.arange(3, dtype=np.float32))
     assert aval.at_least_vspace() == aval.to_tangent_aval() == aval
     assert J.typeof(np.arange(3)).at_least_vspace().dtype == J.dtypes.float0
+
+
+@IN_BOTH
+def test_backends(J):
+    backend = part(J, "extend.backend")
+    assert backend.get_backend().platform == backend.get_backend("cpu").platform == "cpu"
+    assert backend.get_backend() is J.devices()[0].client is backend.backends()["cpu"]
+    assert backend.get_default_device() is J.devices()[0]
+    with pytest.raises(RuntimeError, match="nothing"):
+        backend.get_backend("nothing")
+    with J.default_device(J.devices()[-1]):
+        assert backend.get_default_device() is J.devices()[-1]

@@ -5,14 +5,18 @@ be to the compiler, `linear_util` functions with a stack of transformations. ``d
 them.
 """
 
+import importlib as _importlib
+
 from mpijax import missing as _missing
 from mpijax.extend import core as core
 from mpijax.extend import linear_util as linear_util
 from mpijax.extend import lowering as lowering
 from mpijax.extend import source_info_util as source_info_util
 
-__all__ = ["core", "linear_util", "lowering", "source_info_util"]
+__all__ = ["backend", "core", "linear_util", "lowering", "random", "source_info_util"]
 
 
 def __getattr__(name: str):
+    if name in ("backend", "random"):  # they need the runtime, which users of the others may do without
+        return _importlib.import_module(f"mpijax.extend.{name}")
     raise _missing.error(__name__, name)

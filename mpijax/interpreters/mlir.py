@@ -9,7 +9,7 @@ compiled in place of the primitive, or a record of `mpijax.extend.lowering`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -17,7 +17,7 @@ from mpijax.core.lowering import Decompose, Elementwise, HostCall, Native
 from mpijax.core.trace import typeof
 from mpijax.extend.primitive import Primitive
 
-__all__ = ["lower_fun", "register_lowering"]
+__all__ = ["LoweringRuleContext", "lower_fun", "register_lowering"]
 
 _INSTEAD = (
     "Give mlir.lower_fun(a function of mpijax.numpy operations). For code of your own use mpijax.numba_call (a numba "
@@ -61,7 +61,8 @@ def register_lowering(
       platform: None or "cpu"; lowerings for other platforms are accepted, and never used.
       inline, cacheable: accepted; the function is always inlined.
 
-    A rule that makes MLIR is accepted: what needs it raises NotImplementedError.
+    A rule `f(context, *operands, **params)` may return operands, as those of primitives do that mark values. One that
+    makes MLIR is accepted: what needs it raises NotImplementedError.
 
     >>> from mpijax.extend.core import Primitive
     >>> double_p = Primitive("doubled_by_a_lowering")
@@ -83,15 +84,36 @@ def register_lowering(
     elif isinstance(rule, (Decompose, Elementwise, HostCall, Native)):
         prim.lower = rule
     elif callable(rule):
-        prim.lower = Decompose(functools.partial(_makes_mlir, prim, rule))
+        prim.lower = Decompose(functools.partial(_handed_on, prim, rule))
     else:
         raise TypeError(f"register_lowering: a lowering of {prim} is what lower_fun returns, got {rule!r}")
     return rule
 
 
-def _makes_mlir(prim: Primitive, rule: Any, *_args: Any, **_params: Any) -> NoReturn:
-    """A lowering that a library has for JAX: the library may be of use without it."""
-    raise NotImplementedError(
+@dataclass(frozen=True)
+class LoweringRuleContext:
+    """What a lowering gets before its operands: the primitive, and the types of operands and results."""
+
+    primitive: Primitive
+    avals_in: Sequence[Any]
+    avals_out: Sequence[Any]
+
+
+def _handed_on(prim: Primitive, rule: Callable, *args: Any, **params: Any) -> Any:
+    """What a lowering that a library has for JAX returns, if that is operands: the primitive marks values."""
+    declared = prim.type_rule(*map(typeof, args), **params)
+    avals = list(declared) if prim.multiple_results else [declared]
+    try:
+        outs = list(rule(LoweringRuleContext(prim, [typeof(x) for x in args], avals), *args, **params))
+    except Exception as error:
+        raise _makes_mlir(prim, rule) from error
+    if len(outs) != len(avals) or not all(any(x is a for a in args) for x in outs):
+        raise _makes_mlir(prim, rule)
+    return outs if prim.multiple_results else outs[0]
+
+
+def _makes_mlir(prim: Primitive, rule: Callable) -> NotImplementedError:
+    return NotImplementedError(
         f"the lowering of {prim}, {rule!r}, makes MLIR for XLA, and mpijax has a compiler of its own. {_INSTEAD}"
     )
 
