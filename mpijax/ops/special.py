@@ -264,14 +264,14 @@ def _density(a, x):
     return exp(sub(add(neg(x), mul(sub(a, full_like(a, 1)), log(x))), lgamma(a)))
 
 
-igamma_grad_a_p = hosted(
-    "igamma_grad_a", 2, _igamma_by_a, Unsupported("Differentiation rule for 'igamma_grad_a' not implemented")
+igamma_grad_a_p = _compiled_of_two(
+    "igamma_grad_a", _igamma_by_a, Unsupported("Differentiation rule for 'igamma_grad_a' not implemented"), 1000
 )
-random_gamma_grad_p = hosted(
+random_gamma_grad_p = _compiled_of_two(
     "random_gamma_grad",
-    2,
     _sample_by_a,
     Unsupported("Differentiation rule for 'random_gamma_grad' not implemented"),
+    1000,
 )
 igamma_p = _compiled_of_two(
     "igamma",

@@ -27,6 +27,7 @@ def rules() -> dict[str, Callable]:
             gamma,
             hyperbolic,
             incomplete_gamma,
+            incomplete_gamma_slope,
             inverse_trigonometric,
             logarithm,
             normal,

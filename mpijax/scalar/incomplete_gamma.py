@@ -73,7 +73,7 @@ def _exponent(a: Expr, x: Expr) -> Expr:
     return where(near, log_of_mantissa(where(near, mu, 0.0)), log(x / a) - where(far < np.inf, mu, far))
 
 
-def _factor(a: Expr, x: Expr) -> Expr:
+def factor_of(a: Expr, x: Expr) -> Expr:
     """x^a e^-x / Gamma(a + 1)."""
     large = a >= STIRLING_FROM
     inverse = 1.0 / where(large, a, STIRLING_FROM)
@@ -158,7 +158,7 @@ def _both(a: Expr, x: Expr, single: bool, upper: bool) -> Expr:
     ordinary = (a > 0.0) & (x > 0.0) & (a < np.inf)
     uniform = (a > TEMME_FROM) & (abs(x - a) < TEMME_WIDTH * a) & ordinary
     above = (x > 1.0) & (x > a)
-    factor = _factor(a, x)
+    factor = factor_of(a, x)
     name = _precision_name(single)
     value = a.const(0.0)
     apart = ordinary & ~uniform

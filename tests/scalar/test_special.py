@@ -153,3 +153,42 @@ def test_loops_stop_a_lane_at_a_time(lanes):
     x = np.array([0.5, 1, 2, 3, 4, 9, 64, 1e6, np.nan])
     kernel, dtype = build(halvings, (x.dtype,), lanes)
     np.testing.assert_array_equal(call(kernel, dtype, lanes, [x]), [0, 0, 1, 2, 2, 4, 6, 6, 0])
+
+
+def _slope_of_sample(a, x):
+    """-(dP/da) / (dP/dx) with 40 digits, by differences of fourth order of whichever of P and Q is small."""
+    with mpmath.workdps(40):
+        a, x = mpmath.mpf(float(a)), mpmath.mpf(float(x))
+        h = a / 10**10
+        ends = (0, x) if x < max(a, 1) else (x, mpmath.inf)
+        p = lambda k: mpmath.gammainc(a + k * h, *ends, regularized=True) * (1 if ends[0] == 0 else -1)
+        by_shape = (8 * (p(1) - p(-1)) - (p(2) - p(-2))) / (12 * h)
+        density = mpmath.exp((a - 1) * mpmath.log(x) - x - mpmath.loggamma(a))
+        return float(-by_shape / density), float(by_shape)
+
+
+def test_slopes_by_the_shape_of_gamma_variables():
+    rng = np.random.default_rng(4)
+    moderate = rng.uniform(0.01, 20, (2, 15))
+    small = 10.0 ** rng.uniform([[-4], [-6]], [[1], [1.5]], (2, 15))
+    shape = 10.0 ** rng.uniform(1, 4, 10)
+    a, x = np.concatenate([moderate, small, [shape, shape * (1 + rng.uniform(-3, 3, 10) / np.sqrt(shape))]], 1)
+    slopes, by_shape = np.transpose([_slope_of_sample(*pair) for pair in zip(a, x, strict=True)])
+    np.testing.assert_allclose(run("random_gamma_grad", a, x), slopes, rtol=1e-12)
+    np.testing.assert_allclose(run("igamma_grad_a", a, x), by_shape, rtol=1e-12)
+    np.testing.assert_array_equal(run("random_gamma_grad", a, x, lanes=1), run("random_gamma_grad", a, x))
+    single = run("random_gamma_grad", a.astype("f4"), x.astype("f4"))
+    np.testing.assert_allclose(single, slopes, rtol=3e-5)  # the operands' rounding
+
+
+def test_slopes_of_large_shapes_and_at_the_edges():
+    a = np.array([1.1e4, 1.1e4, 1e5])
+    x = a + np.array([5, -4, 1]) * np.sqrt(a)
+    slopes = [_slope_of_sample(*pair)[0] for pair in zip(a, x, strict=True)]
+    np.testing.assert_allclose(run("random_gamma_grad", a, x), slopes, rtol=1e-6)
+    a = np.array([0, 0.5, -1, 1, 1, np.inf, np.nan, 1, 2])
+    x = np.array([0.5, 0, 1, -1, np.inf, 2, 1, np.nan, 1e30])
+    np.testing.assert_array_equal(run("igamma_grad_a", a, x), [np.nan, 0, np.nan, np.nan, 0, np.nan, np.nan, np.nan, 0])
+    np.testing.assert_allclose(
+        run("random_gamma_grad", a, x),
+        [np.nan, 0, np.nan, np.nan, np.inf, np.nan, np.nan, np.nan, np.log(1e30) - special.digamma(2)])
