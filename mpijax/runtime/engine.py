@@ -76,7 +76,10 @@ _programs_of_shards: dict[Any, Any] = {}
 
 def _evaluate_shards(primitive: Primitive, args: Sequence[Any], avals, params: dict[str, Any]) -> Any:
     """An operation on arrays of which this rank has a shard; or with parameters that cannot be looked up."""
-    key: Any = (primitive, tuple(params.items()), avals, config.trace_key(), shardings_of(args))
+    def names() -> list[str]:
+        return [f"args[{i}] of {primitive.name}" for i in range(len(args))]
+
+    key: Any = (primitive, tuple(params.items()), avals, config.trace_key(), shardings_of(args, names))
     try:
         program = _programs_of_shards.get(key)
     except TypeError:
@@ -105,14 +108,14 @@ def shardings_of(args: Sequence[Any], names: Callable[[], list[str]] | None = No
 def _check_devices(args: Sequence[Any], layouts, names: Callable[[], list[str]] | None) -> None:
     """Raise ValueError for arrays put on different devices of this process: which one is meant cannot be known."""
     here = [i for i, s in enumerate(layouts) if s is not None and s.is_fully_addressable]
-    other = next((i for i in here if layouts[i].device_set != layouts[here[0]].device_set), None)
+    other = next((i for i in here if layouts[i]._device_assignment != layouts[here[0]]._device_assignment), None)
     if other is None:
         return
     known = names() if names is not None else []
 
     def described(i: int) -> str:
         name = f"argument {known[i]}" if i < len(known) else "an argument"
-        ids = sorted(d.id for d in layouts[i].device_set)
+        ids = [d.id for d in layouts[i]._device_assignment]
         return f"{name} with shape {typeof(args[i]).str_short(False)} and with device ids {ids} on platform CPU"
 
     said = f"{described(here[0])} and {described(other)}"

@@ -79,7 +79,7 @@ def _put(x: Any, layout: Any) -> Any:
 
 
 def carried_sharding(layout: Any) -> Any:
-    """What an array carries of a device or sharding: None for the default device of this process."""
+    """What an array carries of a device or sharding: None for the device of a process that has but one."""
     if layout is None:
         return layout
     if hasattr(layout, "mesh"):
@@ -113,7 +113,7 @@ def carried_sharding(layout: Any) -> Any:
             f"device_put to {device!r} of process {device.process_index}: this process has {here}. Every rank puts "
             "arrays on its own devices, jax.local_devices(); a NamedSharding spreads one array over all."
         )
-    return None if device is here[0] else layout
+    return None if len(here) == 1 else layout
 
 
 def type_in(aval: ShapedArray, sharding: Any) -> ShapedArray:

@@ -248,11 +248,10 @@ class Mesh(ContextDecorator):
 
     @cached_property
     def is_local(self) -> bool:
-        """Whether it is of several devices, all of this process, or of one that is not the default one."""
+        """Whether all its devices are of this process, which has several."""
         from mpijax.runtime.devices import local_devices
 
-        mine = self.local_devices
-        return len(mine) == self.size > 0 and (self.size > 1 or mine[0] is not local_devices()[0])
+        return len(self.local_devices) == self.size > 0 and len(local_devices()) > 1
 
     @cached_property
     def is_explicit(self) -> bool:
@@ -404,6 +403,7 @@ class Sharding:
 
     memory_kind = "device"
     device_set: Any
+    _device_assignment: Any
     addressable_devices: Any
     is_fully_addressable: Any
     is_fully_replicated: bool
@@ -475,6 +475,7 @@ class NamedSharding(Sharding):
 
     @property
     def _device_assignment(self) -> tuple:
+        """The devices in the order of the mesh."""
         return tuple(self.mesh.devices.flat)
 
     @property

@@ -46,6 +46,10 @@ PLACES = {
         s.jax.ShapeDtypeStruct((4, 2), np.float32, sharding=s.NamedSharding(mesh(s, 2, 2), s.P("i")))),
     "draws of keys lie where these do": lambda s: s.jax.jit(
         s.jax.vmap(lambda k: s.random.normal(s.random.split(s.random.fold_in(k, 3))[0], (3,))))(keys(s)),
+    "the default device on purpose": lambda s: [f(s.jax.device_put(X, s.jax.devices()[0])) for f in (
+        lambda x: x + 1, lambda x: x[1], lambda x: x.T, s.jnp.zeros_like, s.jax.jit(lambda x: x * 2), s.jnp.asarray)],
+    "a mesh of one device": lambda s: [f(s.jax.device_put(V, s.NamedSharding(mesh(s, 1), s.P("i")))) for f in (
+        lambda x: x, lambda x: x + 1, s.jax.jit(lambda x: x))],
     "device_put of a tree": lambda s: s.jax.device_put((V, X), (one(s, 1), s.NamedSharding(mesh(s, 4), s.P("i")))),
 }  # fmt: skip
 
@@ -65,6 +69,12 @@ def test_places_are_those_of_jax(name):
         np.testing.assert_allclose(x, y, rtol=1e-5)
         assert ids(mine, x.shape) == ids(theirs, y.shape)
         assert str(getattr(mine, "spec", None)) == str(getattr(theirs, "spec", None))
+
+
+@BOTH
+def test_arrays_put_on_the_default_device_are_committed(s):
+    first, free = s.jax.device_put(V, s.jax.devices()[0]), s.jnp.asarray(V)
+    assert [x.committed for x in (first, first + free, s.jax.device_put(first), free, free + 1)] == [True] * 3 + [False] * 2
 
 
 @BOTH
@@ -107,6 +117,15 @@ def names_of_arguments(s):
     s.jax.jit(f)(put(s, V, "i"), {"a": [s.jax.device_put(V, s.jax.devices()[1])]})
 
 
+def on_two_devices(s):
+    s.jnp.concatenate([s.jax.device_put(V, d) for d in s.jax.devices()[:2]])
+
+
+def another_order(s):
+    back = s.jax.sharding.Mesh(np.array(s.jax.devices()[3::-1]).reshape(2, 2), ("i", "j"))
+    put(s, V, "i") + s.jax.device_put(V, s.NamedSharding(back, s.P("i")))
+
+
 def no_place(s):
     s.lax.with_sharding_constraint(s.jnp.asarray(V), None)
 
@@ -123,6 +142,8 @@ def free_argument(s):
         (compiled_elsewhere, ValueError, r"compiled for input shardings that disagree(.|\n)*1 mismatches:\nArgument x with"),
         (names_of_arguments, ValueError, r"Got argument first of .*f with shape float32\[8\] and with device ids "
          r"\[0, 1, 2, 3\] on platform CPU and argument tree\['a'\]\[0\] of .*f with shape float32\[8\] .*\[1\]"),
+        (on_two_devices, ValueError, r"Got argument.* of concatenate with shape float32\[8\] .*ids \[0\] .*and argument.*\[1\]"),
+        (another_order, ValueError, r"device ids \[0, 1, 2, 3\] .*and argument .*device ids \[3, 2, 1, 0\]"),
         (no_place, ValueError, "got sharding None which is not allowed"),
         (free_argument, ValueError, "Unconstrained dims are not allowed"),
         (lambda s: s.jax.jit(lambda x: x)({"a": struct(s)}), TypeError, r"Argument 'x\['a'\]' of shape float32\[8\] of type"),
