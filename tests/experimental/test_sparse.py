@@ -1,5 +1,6 @@
 """Sparse arrays against dense ones and against JAX."""
 
+import functools
 import importlib
 
 import numpy as np
@@ -124,3 +125,55 @@ def test_misfits():
         sparse.BCOO.fromdense(A) + sparse.BCOO.fromdense(B)
     with pytest.raises(AttributeError, match="sparse arrays are BCOO here"):
         sparse.BCSR  # noqa: B018
+
+
+SPARSIFIED = {
+    "functions of elements": lambda J, x, y, v: J.numpy.tanh(-x) + J.numpy.sqrt(abs(y)) - J.numpy.sin(x) ** 3,
+    "products": lambda J, x, y, v: (x * y / 3.0, 2 * x * v, x @ v, x.T @ y, J.numpy.einsum("ij,ik,j->k", x, y, v)),
+    "sums of sums": lambda J, x, y, v: ((x + y).sum(0), J.numpy.sin(x + y), J.numpy.square(x + x).sum()),
+    "shapes": lambda J, x, y, v: (x.reshape(2, 10), x[None].squeeze(0), J.numpy.concatenate([x, y], 1), x.T),
+    "broadcasts": lambda J, x, y, v: (J.numpy.broadcast_to(x[:, None], (4, 2, 5)), x.sum(1, keepdims=True) * y),
+    "in a compiled function": lambda J, x, y, v: {"a": J.jit(lambda a, b: a * 2 + b)(x, y), "v": J.jit(J.numpy.sin)(v)},
+    "casts": lambda J, x, y, v: (x.astype("int32"), J.numpy.real(x), y.astype("float16").sum()),
+}
+
+
+@pytest.mark.parametrize("name", SPARSIFIED)
+def test_sparsified_functions_are_those_of_dense_arrays(name):
+    f, other = functools.partial(SPARSIFIED[name], OURS), thinned(4, 5, seed=3)
+    x, y = (sparse.BCOO.fromdense(m, nse=14) for m in (A, other))
+    expected, structure = OURS.tree.flatten(f(*map(OURS.numpy.asarray, (A, other, V))))
+    for call in (sparse.sparsify(f), OURS.jit(sparse.sparsify(f))):
+        got, found = OURS.tree.flatten(call(x, y, V), is_leaf=sparse.is_sparse)
+        assert found == structure
+        for a, b in zip(got, expected, strict=True):
+            assert a.shape == b.shape and a.dtype == b.dtype
+            close(a, b)
+
+
+def test_what_sparsify_keeps_sparse_is_what_jax_keeps():
+    kinds = []
+    for J in (OURS, THEIRS):
+        lib = sparse_of(J)
+        f = lib.sparsify(lambda x, v: (x + x, x @ v, x * v, x.T, x.sum(0), x[None], -x, v * 2))
+        outs = f(lib.BCOO.fromdense(A), J.numpy.asarray(V))
+        kinds.append([isinstance(out, lib.BCOO) for out in outs])
+    assert kinds[0] == kinds[1] and not kinds[0][-1]
+
+
+def test_derivatives_through_sparsified_functions():
+    x = sparse.BCOO.fromdense(A)
+    slope = sparse.grad(lambda x: sparse.sparsify(lambda m: (OURS.numpy.sin(m) @ V).sum())(x))(x)
+    close(slope, np.where(A != 0, np.cos(A) * V, 0))
+
+
+def test_what_sparsify_has_no_rule_for():
+    x = sparse.BCOO.fromdense(A)
+    for f, message in [
+        (OURS.numpy.cos, "sparse rule for cos is not implemented.*todense"),
+        (lambda x: 1 / x, "only a sparse array can be divided"),
+        (lambda x: x**-2, "integer_pow|become infinite"),
+        (lambda x: OURS.numpy.concatenate([x, A]), "all operands must be sparse"),
+    ]:
+        with pytest.raises(NotImplementedError, match=message):
+            sparse.sparsify(f)(x)

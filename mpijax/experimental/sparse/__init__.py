@@ -22,11 +22,13 @@ from mpijax.experimental.sparse.operations import (
     bcoo_todense,
     bcoo_transpose,
 )
+from mpijax.experimental.sparse.sparsify import sparsify
 
 __all__ = [
     "BCOO", "bcoo_concatenate", "bcoo_dot_general", "bcoo_extract", "bcoo_fromdense", "bcoo_multiply_dense",
     "bcoo_multiply_sparse", "bcoo_reduce_sum", "bcoo_reshape", "bcoo_sort_indices", "bcoo_sum_duplicates",
-    "bcoo_todense", "bcoo_transpose", "empty", "eye", "grad", "is_sparse", "random_bcoo", "todense", "value_and_grad",
+    "bcoo_todense", "bcoo_transpose", "empty", "eye", "grad", "is_sparse", "random_bcoo", "sparsify", "todense",
+    "value_and_grad",
 ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from mpijax.core import dtypes
 from mpijax.transforms.vmap import vmap
 
 
-def _new(data: Any, indices: Any, shape: Sequence[int], sorted_: bool = False, unique: bool = False) -> Any:
+def new_bcoo(data: Any, indices: Any, shape: Sequence[int], sorted_: bool = False, unique: bool = False) -> Any:
     cls = importlib.import_module("mpijax.experimental.sparse.bcoo").BCOO  # defined on top of this module
     return cls((data, indices), shape=tuple(shape), indices_sorted=sorted_, unique_indices=unique)
 
@@ -46,7 +46,7 @@ def check_parts(data: tuple[int, ...], indices: Any, shape: tuple[int, ...]) -> 
         )
 
 
-def _plain(x: Any, what: str) -> Any:
+def without_batch(x: Any, what: str) -> Any:
     """x, where it has sparse axes only."""
     if x.n_batch or x.n_dense:
         raise NotImplementedError(
@@ -91,7 +91,7 @@ def bcoo_fromdense(
     for _ in range(n_batch):
         one = vmap(one)
     data, indices = one(mat, there)
-    return _new(data, indices.astype(index_dtype or "int32"), mat.shape, True, True)
+    return new_bcoo(data, indices.astype(index_dtype or "int32"), mat.shape, True, True)
 
 
 def bcoo_todense(mat: Any) -> Any:
@@ -125,11 +125,11 @@ def bcoo_extract(sparr: Any, arr: Any) -> Any:
     >>> sparse.bcoo_extract(x, jnp.array([7, 8, 9])).data
     Array([8, 9], dtype=int32)
     """
-    mat = _plain(sparr, "bcoo_extract")
+    mat = without_batch(sparr, "bcoo_extract")
     if tuple(arr.shape) != mat.shape:
         raise ValueError(f"bcoo_extract: shapes {mat.shape} and {tuple(arr.shape)} must be equal.")
     data = jnp.asarray(arr).at[_columns(mat.indices)].get(mode="fill", fill_value=0)
-    return _new(data, mat.indices, mat.shape, mat.indices_sorted, mat.unique_indices)
+    return new_bcoo(data, mat.indices, mat.shape, mat.indices_sorted, mat.unique_indices)
 
 
 # ---------------------------------------------------------------- order of coordinates, axes
@@ -143,8 +143,9 @@ def bcoo_sort_indices(mat: Any) -> Any:
     >>> sparse.bcoo_sort_indices(x).data
     Array([6, 5], dtype=int32)
     """
-    order = jnp.lexsort(_columns(_plain(mat, "bcoo_sort_indices").indices)[::-1])
-    return _new(mat.data[order], mat.indices[order], mat.shape, True, mat.unique_indices)
+    columns = _columns(without_batch(mat, "bcoo_sort_indices").indices)
+    order = jnp.lexsort(columns[::-1]) if columns else jnp.arange(mat.nse)
+    return new_bcoo(mat.data[order], mat.indices[order], mat.shape, True, mat.unique_indices)
 
 
 def bcoo_sum_duplicates(mat: Any, nse: int | None = None, remove_zeros: bool = True) -> Any:
@@ -157,7 +158,7 @@ def bcoo_sum_duplicates(mat: Any, nse: int | None = None, remove_zeros: bool = T
     >>> sparse.bcoo_sum_duplicates(x).data
     Array([11], dtype=int32)
     """
-    mat = bcoo_sort_indices(_plain(mat, "bcoo_sum_duplicates"))
+    mat = bcoo_sort_indices(without_batch(mat, "bcoo_sum_duplicates"))
     columns, shape = _columns(mat.indices), np.array(mat.shape)
     inside = (mat.indices < shape).all(axis=-1) if columns else jnp.ones(mat.nse, bool)
     same = jnp.stack([c[1:] == c[:-1] for c in columns]).all(axis=0) if columns else jnp.ones(mat.nse - 1, bool)
@@ -167,7 +168,7 @@ def bcoo_sum_duplicates(mat: Any, nse: int | None = None, remove_zeros: bool = T
     place = jnp.where(inside, jnp.cumsum(first) - 1, nse)
     data = jnp.zeros((nse,), mat.dtype).at[place].add(mat.data, mode="drop")
     empty = jnp.broadcast_to(jnp.asarray(shape, mat.indices.dtype), (nse, mat.n_sparse))
-    return _new(data, empty.at[place].set(mat.indices, mode="drop"), mat.shape, True, True)
+    return new_bcoo(data, empty.at[place].set(mat.indices, mode="drop"), mat.shape, True, True)
 
 
 def bcoo_transpose(mat: Any, *, permutation: Sequence[int]) -> Any:
@@ -191,7 +192,7 @@ def bcoo_transpose(mat: Any, *, permutation: Sequence[int]) -> Any:
     data = jnp.transpose(mat.data, (*parts[0], batch, *dense))
     indices = jnp.transpose(mat.indices, (*parts[0], batch, batch + 1))[..., np.array(parts[1], int) - batch]
     shape = tuple(mat.shape[a] for a in permutation)
-    return _new(data, indices, shape, False, mat.unique_indices)
+    return new_bcoo(data, indices, shape, False, mat.unique_indices)
 
 
 def bcoo_reshape(mat: Any, *, new_sizes: Sequence[int]) -> Any:
@@ -202,7 +203,7 @@ def bcoo_reshape(mat: Any, *, new_sizes: Sequence[int]) -> Any:
     >>> sparse.bcoo_reshape(x, new_sizes=(4,)).todense()
     Array([0, 5, 6, 0], dtype=int32)
     """
-    mat = _plain(mat, "bcoo_reshape")
+    mat = without_batch(mat, "bcoo_reshape")
     known = math.prod(n for n in new_sizes if n != -1)
     sizes = tuple(mat.size // max(known, 1) if n == -1 else n for n in new_sizes)
     if math.prod(sizes) != mat.size:
@@ -211,7 +212,7 @@ def bcoo_reshape(mat: Any, *, new_sizes: Sequence[int]) -> Any:
     flat = jnp.ravel_multi_index(_columns(mat.indices), mat.shape, mode="clip")
     moved = jnp.stack(jnp.unravel_index(flat, sizes), axis=-1)
     indices = jnp.where(inside[:, None], moved, np.array(sizes)).astype(mat.indices.dtype)
-    return _new(mat.data, indices, sizes, mat.indices_sorted, mat.unique_indices)
+    return new_bcoo(mat.data, indices, sizes, mat.indices_sorted, mat.unique_indices)
 
 
 def bcoo_reduce_sum(mat: Any, *, axes: Sequence[int]) -> Any:
@@ -232,7 +233,7 @@ def bcoo_reduce_sum(mat: Any, *, axes: Sequence[int]) -> Any:
     data = jnp.where(outside.reshape(*outside.shape, *(1,) * mat.n_dense), 0, data)
     data = data.sum(axis=tuple(a - mat.n_sparse + 1 for a in axes if a >= last))
     shape = tuple(n for i, n in enumerate(mat.shape) if i not in axes)
-    return _new(data, mat.indices[..., np.array(kept, int)], shape)
+    return new_bcoo(data, mat.indices[..., np.array(kept, int)], shape)
 
 
 def bcoo_concatenate(operands: Sequence[Any], *, dimension: int) -> Any:
@@ -243,10 +244,10 @@ def bcoo_concatenate(operands: Sequence[Any], *, dimension: int) -> Any:
     >>> sparse.bcoo_concatenate([x, x], dimension=0).todense()
     Array([0, 5, 0, 5], dtype=int32)
     """
-    first = _plain(operands[0], "bcoo_concatenate")
+    first = without_batch(operands[0], "bcoo_concatenate")
     shape, start, indices = list(first.shape), 0, []
     for mat in operands:
-        rest = _plain(mat, "bcoo_concatenate").shape
+        rest = without_batch(mat, "bcoo_concatenate").shape
         if any(n != m for i, (n, m) in enumerate(zip(rest, shape)) if i != dimension) or len(rest) != len(shape):
             raise ValueError(f"bcoo_concatenate along {dimension}: shapes {[m.shape for m in operands]} do not fit.")
         outside = (mat.indices >= np.array(mat.shape)).any(axis=-1, keepdims=True)
@@ -255,7 +256,7 @@ def bcoo_concatenate(operands: Sequence[Any], *, dimension: int) -> Any:
         start += mat.shape[dimension]
     shape[dimension] = start
     joined = jnp.concatenate(indices).astype(first.indices.dtype)
-    return _new(jnp.concatenate([m.data for m in operands]), joined, shape)
+    return new_bcoo(jnp.concatenate([m.data for m in operands]), joined, shape)
 
 
 # ---------------------------------------------------------------- elementwise operations
@@ -271,10 +272,10 @@ def bcoo_multiply_dense(sp_mat: Any, v: Any) -> Any:
     """
     mat, v = sp_mat, jnp.asarray(v)
     if v.ndim == 0:
-        return _new(mat.data * v, mat.indices, mat.shape, mat.indices_sorted, mat.unique_indices)
+        return new_bcoo(mat.data * v, mat.indices, mat.shape, mat.indices_sorted, mat.unique_indices)
     spread = jnp.broadcast_to(v, mat.shape)
-    factor = spread.at[_columns(_plain(mat, "bcoo_multiply_dense").indices)].get(mode="fill", fill_value=0)
-    return _new(mat.data * factor, mat.indices, mat.shape, mat.indices_sorted, mat.unique_indices)
+    factor = spread.at[_columns(without_batch(mat, "bcoo_multiply_dense").indices)].get(mode="fill", fill_value=0)
+    return new_bcoo(mat.data * factor, mat.indices, mat.shape, mat.indices_sorted, mat.unique_indices)
 
 
 def bcoo_multiply_sparse(lhs: Any, rhs: Any) -> Any:
@@ -291,7 +292,7 @@ def bcoo_multiply_sparse(lhs: Any, rhs: Any) -> Any:
     small, large = (lhs, rhs) if lhs.nse <= rhs.nse else (rhs, lhs)
     small = small if small.unique_indices else bcoo_sum_duplicates(small, nse=small.nse)
     equal = (small.indices[:, None] == large.indices[None]).all(axis=-1)
-    return _new(small.data * (equal @ large.data), small.indices, small.shape, small.indices_sorted, True)
+    return new_bcoo(small.data * (equal @ large.data), small.indices, small.shape, small.indices_sorted, True)
 
 
 def multiply(x: Any, y: Any) -> Any:
@@ -305,9 +306,9 @@ def add(x: Any, y: Any) -> Any:
     if x.shape != y.shape:
         raise ValueError(f"BCOO addition: shapes {x.shape} and {y.shape} must be equal.")
     dtype = jnp.result_type(x.data, y.data)
-    _plain(x, "addition"), _plain(y, "addition")
+    without_batch(x, "addition"), without_batch(y, "addition")
     data = jnp.concatenate([x.data.astype(dtype), y.data.astype(dtype)])
-    return _new(data, jnp.concatenate([x.indices, y.indices.astype(x.indices.dtype)]), x.shape)
+    return new_bcoo(data, jnp.concatenate([x.indices, y.indices.astype(x.indices.dtype)]), x.shape)
 
 
 # ---------------------------------------------------------------- products
@@ -356,7 +357,7 @@ def bcoo_dot_general(
 
 def _dense_product(mat: Any, other: Any, contract: tuple[int, ...], other_contract: tuple[int, ...]) -> Any:
     """Axes of the sparse operand, then of the other: each element adds its value times a slice of the other."""
-    mat = _plain(mat, "a product")
+    mat = without_batch(mat, "a product")
     rest = [a for a in range(other.ndim) if a not in other_contract]
     kept = [a for a in range(mat.ndim) if a not in contract]
     slices = jnp.transpose(other, (*other_contract, *rest))
@@ -373,7 +374,7 @@ def _dense_product(mat: Any, other: Any, contract: tuple[int, ...], other_contra
 
 def _sparse_product(x: Any, y: Any, x_contract: tuple[int, ...], y_contract: tuple[int, ...]) -> Any:
     """A product for every pair of elements with equal coordinates along the contracted axes."""
-    x, y = _plain(x, "a product"), _plain(y, "a product")
+    x, y = without_batch(x, "a product"), without_batch(y, "a product")
     pairs = x.nse, y.nse
     meet = jnp.ones(pairs, bool)
     for a, b in zip(x_contract, y_contract):
@@ -386,4 +387,4 @@ def _sparse_product(x: Any, y: Any, x_contract: tuple[int, ...], y_contract: tup
             columns.append(jnp.where(meet, jnp.broadcast_to(spread(mat.indices[:, axis]), pairs), size).ravel())
             shape.append(size)
     indices = jnp.stack(columns, axis=-1) if columns else jnp.zeros((data.shape[0], 0), "int32")
-    return _new(data, indices, shape)
+    return new_bcoo(data, indices, shape)
