@@ -50,10 +50,6 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
         "live_arrays",
     ),
     (
-        "keys are of Threefry; their algorithms cannot be defined from outside",
-        "extend.random.",
-    ),
-    (
         "it is of JAX's inner workings; rules are given by mpijax.extend (docs/custom-operations.md)",
         """extend.source_info_util.* interpreters.ad.jvp interpreters.ad.linearize
         interpreters.batching.register_vmappable interpreters.batching.unregister_vmappable

@@ -42,7 +42,7 @@ MODULES = """
     mpijax mpijax.ref mpijax.ad_checkpoint mpijax.api_util mpijax.core mpijax.custom_batching mpijax.custom_derivatives
     mpijax.errors
     mpijax.export mpijax.extend.backend mpijax.extend.core mpijax.extend.linear_util mpijax.extend.lowering
-    mpijax.extend.source_info_util
+    mpijax.extend.random mpijax.extend.source_info_util
     mpijax.ffi
     mpijax.test_util mpijax.typing
     mpijax.experimental.checkify mpijax.experimental.jet mpijax.experimental.key_reuse mpijax.experimental.layout

@@ -201,7 +201,11 @@ threefry2x32_p = Primitive(
 
 
 def random_seed(seeds: Any, impl: PRNGImpl = threefry_prng_impl) -> Any:
-    """Keys from integers: the high and the low 32 bits of each."""
+    """Keys from integers: of threefry2x32 the high and the low 32 bits of each.
+
+    >>> mpijax.extend.random.random_seed(7) == mpijax.random.key(7)
+    Array(True, dtype=bool)
+    """
     if isinstance(seeds, int):
         # Integers wider than the default type, such as hashes, are cut.
         seeds = np.asarray(np.int64(seeds)).astype(dtypes.canonicalize_dtype(np.int64))[()]

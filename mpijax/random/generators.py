@@ -48,8 +48,8 @@ def _seed(seed: Any) -> Any:
     return jnp.stack([lax.convert_element_type(x, _UINT32) for x in (high, seed)])
 
 
-def _hashes(key: Any, counters: Any) -> Any:
-    """The hashes of counters [n], of which the first half pairs with the second."""
+def hashes(key: Any, counters: Any) -> Any:
+    """The hashes of counters [n], of which the first half pairs with the second, by the two words of a key."""
     n = counters.shape[0]
     padded = lax.pad(counters, _UINT32.type(0), [(0, n % 2, 0)])
     first, second = jnp.split(padded, 2)
@@ -59,7 +59,7 @@ def _hashes(key: Any, counters: Any) -> Any:
 def _split(key: Any, shape: tuple[int, ...]) -> Any:
     if options.jax_threefry_partitionable:
         return _words(ops.random_split_p.bind(_keys(key), shape=shape))
-    return _hashes(key, lax.iota(_UINT32, math.prod(shape) * 2)).reshape(*shape, 2)
+    return hashes(key, lax.iota(_UINT32, math.prod(shape) * 2)).reshape(*shape, 2)
 
 
 def _fold_in(key: Any, data: Any) -> Any:
@@ -69,17 +69,17 @@ def _fold_in(key: Any, data: Any) -> Any:
 def _bits(key: Any, bit_width: int, shape: tuple[int, ...]) -> Any:
     """Bits in memory order, cut out of 32-bit hashes; 64-bit numbers have their high words in the first half."""
     size = math.prod(shape)
-    hashes = _hashes(key, lax.iota(_UINT32, -(-bit_width * size // 32)))
+    words = hashes(key, lax.iota(_UINT32, -(-bit_width * size // 32)))
     if bit_width == 64:
         dtype = dtypes.canonicalize_dtype(np.uint64)
-        high, low = (lax.convert_element_type(x, dtype) for x in jnp.split(hashes, 2))
+        high, low = (lax.convert_element_type(x, dtype) for x in jnp.split(words, 2))
         shift = np.asarray(32, dtype)
         return (lax.shift_left(high, jnp.broadcast_to(shift, high.shape)) | low).reshape(shape)
     if bit_width < 32:
         shifts = np.arange(0, 32, bit_width, dtype=np.uint32)
-        pieces = lax.shift_right_logical(*jnp.broadcast_arrays(hashes[:, None], shifts))
-        hashes = lax.convert_element_type(pieces, np.dtype(f"uint{bit_width}")).reshape(-1)[:size]
-    return hashes.reshape(shape)
+        pieces = lax.shift_right_logical(*jnp.broadcast_arrays(words[:, None], shifts))
+        words = lax.convert_element_type(pieces, np.dtype(f"uint{bit_width}")).reshape(-1)[:size]
+    return words.reshape(shape)
 
 
 def _keys(words: Any) -> Any:
@@ -130,6 +130,12 @@ _GENERATORS = {
     "unsafe_rbg": Generator(_rbg_seed, _unsafe_split, _unsafe_fold_in, _rbg_bits),
 }
 
+
+def _generator(impl: Any) -> Generator:
+    """The functions of a generator: its own, where a user has defined it (`mpijax.extend.random`)."""
+    return getattr(impl, "generator", None) or _GENERATORS[impl.name]
+
+
 for _impl in (ops.PRNGImpl("rbg", "rbg", (4,)), ops.PRNGImpl("unsafe_rbg", "urbg", (4,))):
     ops.prngs[_impl.name] = _impl
 
@@ -142,23 +148,23 @@ def _mapped(fun: Callable[..., Any], ndim: int) -> Callable[..., Any]:
 
 
 def _seed_keys(seeds: Any, *, impl: Any) -> Any:
-    return ops.random_wrap(_mapped(_GENERATORS[impl.name].seed, typeof(seeds).ndim)(seeds), impl)
+    return ops.random_wrap(_mapped(_generator(impl).seed, typeof(seeds).ndim)(seeds), impl)
 
 
 def _split_keys(keys: Any, *, shape: Any) -> Any:
     impl = keys.dtype._impl
-    one = lambda key: _GENERATORS[impl.name].split(key, tuple(shape))
+    one = lambda key: _generator(impl).split(key, tuple(shape))
     return ops.random_wrap(_mapped(one, keys.ndim)(_words(keys)), impl)
 
 
 def _fold_in_keys(keys: Any, msgs: Any) -> Any:
     impl, shape = keys.dtype._impl, np.broadcast_shapes(keys.shape, msgs.shape)
     keys, msgs = (jnp.broadcast_to(x, shape) for x in (keys, lax.convert_element_type(msgs, _UINT32)))
-    return ops.random_wrap(_mapped(_GENERATORS[impl.name].fold_in, len(shape))(_words(keys), msgs), impl)
+    return ops.random_wrap(_mapped(_generator(impl).fold_in, len(shape))(_words(keys), msgs), impl)
 
 
 def _bits_of_keys(keys: Any, *, bit_width: int, shape: Any) -> Any:
-    one = lambda key: _GENERATORS[keys.dtype._impl.name].bits(key, bit_width, tuple(shape))
+    one = lambda key: _generator(keys.dtype._impl).bits(key, bit_width, tuple(shape))
     return _mapped(one, keys.ndim)(_words(keys))
 
 

@@ -59,7 +59,7 @@ def resolve_prng_impl(spec: Any) -> Any:
         raise ValueError(f'unrecognized PRNG implementation "{spec}". Did you mean one of: {known}?')
     if isinstance(spec, PRNGSpec) or isinstance(spec, dtypes.PRNGKeyDtype):
         return spec._impl
-    if any(spec is impl for impl in ops.prngs.values()):
+    if isinstance(spec, ops.PRNGImpl):
         return spec
     raise TypeError(f"unrecognized type {type(spec)} for specifying PRNG implementation.")
 
@@ -216,7 +216,7 @@ def key_impl(keys: Any) -> str | PRNGSpec:
     """
     keys, _ = check_key("key_impl", keys, allow_batched=True)
     impl = keys.dtype._impl
-    return impl.name if impl.name in ops.prngs else PRNGSpec(impl)
+    return impl.name if ops.prngs.get(impl.name) == impl else PRNGSpec(impl)
 
 
 def key_data(keys: Any) -> Any:
@@ -226,7 +226,13 @@ def key_data(keys: Any) -> Any:
     Array([0, 7], dtype=uint32)
     """
     keys, _ = check_key("key_data", keys, allow_batched=True)
-    return ops.random_unwrap(keys)
+    words, shape = ops.random_unwrap(keys), _data_shape(keys.dtype._impl)
+    return words if shape is None else words.reshape(*keys.shape, *shape)
+
+
+def _data_shape(impl: Any) -> tuple[int, ...] | None:
+    """The shape in which a generator that a user defined has a key's words; None where it is that in memory."""
+    return getattr(impl, "data_shape", None)
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: PRNGSpecDesc | None = None, dtype: Any = None) -> Any:
@@ -243,7 +249,18 @@ def wrap_key_data(key_bits_array: Any, *, impl: PRNGSpecDesc | None = None, dtyp
         if impl is not None:
             raise ValueError("Cannot specify both `impl` and `dtype` arguments to jax.random.wrap_key_data")
         impl = dtype
-    return ops.random_wrap(key_bits_array, impl=resolve_prng_impl(impl))
+    generator = resolve_prng_impl(impl)
+    shape = _data_shape(generator)
+    if shape is not None:
+        key_bits_array = asarray(key_bits_array)
+        split = key_bits_array.ndim - len(shape)
+        given = key_bits_array.shape
+        if split < 0 or given[split:] != shape:
+            raise TypeError(
+                f"JAX encountered invalid PRNG key data: expected key_data.shape to end with {shape}; got shape={given}"
+            )
+        key_bits_array = key_bits_array.reshape(*given[:split], *generator.key_shape)
+    return ops.random_wrap(key_bits_array, impl=generator)
 
 
 def clone(key: Any) -> Any:
