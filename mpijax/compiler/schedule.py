@@ -29,6 +29,10 @@ WRITTEN_EXPRESSIONS = 160
 WRITE_OUT = 4
 # Bodies of at most this cost use four vector registers at a time.
 LIGHT = 6
+# Bodies of at most this cost use two: one register's chain of dependent operations leaves the processor waiting.
+MODERATE = 120
+# In loops that are shorter, what fills no vectors is worth narrower ones.
+FEW_TURNS = 256
 # Loops of at most this many turns, and reductions over at most so many that are no whole vectors, are vectorized
 # only if there is no longer loop.
 TOO_SHORT = 3
@@ -201,7 +205,8 @@ class Schedule:
         """
         if self.whole:
             native = self._native()
-            return list(dict.fromkeys([*self.widths[:-1], native, 1])) if row and self.lanes > native else self.widths
+            narrower = (row or size < FEW_TURNS) and self.lanes > native
+            return list(dict.fromkeys([*self.widths[:-1], native, 1])) if narrower else self.widths
         wide = self.turn
         while wide > size:
             wide //= 2
@@ -325,7 +330,7 @@ class Schedule:
             widest = max(widest, _compute_bytes(dtype))
         native = VECTOR_BYTES // widest
         # One long chain of dependent integer operations leaves room for a second one beside it.
-        lanes = native * (4 if cost <= LIGHT else 2 if cost <= 24 or hashes else 1)
+        lanes = native * (4 if cost <= LIGHT else 2 if cost <= MODERATE or hashes else 1)
         while lanes > 1 and lanes > size:
             lanes //= 2
         return lanes if lanes >= min(native, 4) else 1

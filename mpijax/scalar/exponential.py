@@ -113,13 +113,6 @@ def expm1(x: Expr) -> Expr:
     return where(abs(x) < (2.0**-30 if is_single(x) else 2.0**-60), x, 2.0 * half.fma(q, half - 0.5))
 
 
-def exp2_rough(x: Expr, factor: float) -> Expr:
-    """2^(x * factor) in float32 for an ordinary result, relative error x * factor * 2^-25."""
-    k, bits = nearest(x, factor)
-    r = x.fma(x.const(factor), -k)
-    return polynomial(r, EXP2_F32) * ((bits - 127) << 23).as_float()
-
-
 @elementary
 def logistic(x: Expr) -> Expr:
     """1 / (1 + e^-x), as e^-|x| / (1 + e^-|x|) for negative x so that small results keep their precision."""
