@@ -21,7 +21,7 @@ TILE = 16
 MAX_STAGED = 4
 
 # Elements of one register in the transposition, by their size; they are moved as integers.
-_LANES = {1: 16, 2: 8, 4: 8, 8: 4}
+LANES = {1: 16, 2: 8, 4: 8, 8: 4}
 # Shuffle masks of the in-register transposition, one list of rounds per size of the elements; a round lists
 # (first operand, second operand, mask) for each of its results. Registers of 32 bytes have two halves, between which
 # little should move; in those of 16, rows half of all apart are interleaved again and again.
@@ -43,14 +43,14 @@ _ROUNDS: dict[int, list[list[tuple[int, int, tuple[int, ...]]]]] = {
     ],
 }  # fmt: skip
 for _size in (1, 2):
-    _n = _LANES[_size]
+    _n = LANES[_size]
     _pairs = [tuple(k // 2 + k % 2 * _n + half * _n // 2 for k in range(_n)) for half in (0, 1)]
     _ROUNDS[_size] = [[(i // 2, i // 2 + _n // 2, _pairs[i % 2]) for i in range(_n)]] * (_n.bit_length() - 1)
 
 
 def stageable(dtype: np.dtype) -> bool:
     """Whether elements are of a size that registers can transpose."""
-    return dtype.itemsize in _LANES
+    return dtype.itemsize in LANES
 
 
 def crossing_loads(kernel: Kernel, vector: LoopVar) -> tuple[LoopVar | None, list[Expr]]:
@@ -110,7 +110,7 @@ def stage_tile(emitter: Any, load: Expr, tile: str, pointer: str, row_step: str,
     """
     one = emitter.builder(1)
     itemsize = load.attr[0].element.itemsize
-    lanes, element = _LANES[itemsize], f"i{8 * itemsize}"
+    lanes, element = LANES[itemsize], f"i{8 * itemsize}"
     vector = f"<{lanes} x {element}>"
     row_pointers = [pointer]
     for _ in range(TILE - 1):

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler.addresses import Addresses, Scope
+from mpijax.compiler.addresses import Scope
 from mpijax.compiler.expr import Expr, children, dynamic_parts
 from mpijax.compiler.index import Dynamic, Lin, LoopVar, linearized
 from mpijax.compiler.kernel import Store
 from mpijax.compiler.reductions import combining
-from mpijax.compiler.schedule import VECTOR_BYTES
+from mpijax.compiler.schedule import NEAR, VECTOR_BYTES
 from mpijax.compiler.streaming import streams
+from mpijax.compiler.turned import Turned
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar
 
@@ -21,15 +22,13 @@ PREFETCH_ABOVE = 1 << 19
 PREFETCH_AHEAD = 24
 # Rows of arrays of more bytes than this, which the second cache does not hold, are fetched one ahead.
 PREFETCH_ROWS_ABOVE = 1 << 20
-# Elements at most so many apart are picked out of whole registers.
-NEAR = 4
 # At most so many results side by side are written as rows of their elements.
 INTERLEAVED = 9
 # Bytes of a cache line.
 LINE = 64
 
 
-class Evaluator(Addresses):
+class Evaluator(Turned):
     """Values of expressions, in one lane or in all."""
 
     def eval(self, e: Expr, scope: Scope) -> Scalar:
@@ -87,6 +86,9 @@ class Evaluator(Addresses):
             return b.load_gather(ptr, self._lane_offsets(position, scope, step, parts), value.element)
         if step and abs(step) <= NEAR:
             return b.load_steps(ptr, step, value.element)
+        turned = self.turned_load(value, position, step, scope)
+        if turned is not None:
+            return turned
         return b.load_strided(ptr, self.param(step), value.element)
 
     def _accumulated(self, member: Any, scope: Scope) -> Scalar:

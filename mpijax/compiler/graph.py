@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler import explicit, matrices, messages, normalize, partition, regions
+from mpijax.compiler import exact_products, explicit, matrices, messages, normalize, partition, regions
 from mpijax.compiler.products import dims_of, in_order, use_blas
 from mpijax.core import dtypes
 from mpijax.core import effects as fx
@@ -376,6 +376,9 @@ class _Builder:
             [out] = self._node(primitive, params, wide, [avals[0].update(dtype=np.float32)], source, effects)
             return [self._converted(out, avals[0].dtype, source)]
         if isinstance(lower, Library):
+            exact = exact_products.product(self, Node(primitive, params, inputs, avals, source, effects))
+            if exact is not None:
+                return [exact]
             inputs = [self._converted(v, avals[0].dtype, source) for v in inputs]
         if isinstance(lower, Reduction) and all(inputs[0].aval.shape[a] == 1 for a in params["axes"]):
             params = {"dimensions": tuple(params["axes"])}

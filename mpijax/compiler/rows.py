@@ -1,4 +1,4 @@
-"""The strategy `rows`: products and sums along rows, several rows at a time.
+"""The strategy `rows`: products, and reductions of short rows, several rows at a time.
 
 Rows read one after the other would each end in a sum over lanes, and what follows would be done for one result at
 a time. A block of as many rows as there are lanes shares its loads of the other operand, and its sums end up in
@@ -7,11 +7,16 @@ the lanes of one vector, with which what follows is done.
 
 from __future__ import annotations
 
+from functools import partial
+
 from mpijax.compiler.addresses import Scope
 from mpijax.compiler.kernel import Reduce
 from mpijax.compiler.loops import Loops
-from mpijax.compiler.reductions import combining, identity
+from mpijax.compiler.reductions import identity
 from mpijax.scalar.types import Scalar
+
+# What combining an element twice does not change.
+IDEMPOTENT = frozenset(["max", "min", "and", "or"])
 
 
 class Rows(Loops):
@@ -40,49 +45,57 @@ class Rows(Loops):
         self.phase = 0
         done = Scope(scope, {key: first}, key, width)
         for r in self.kernel.reduces:
-            self.acc_values[id(r.member)] = self._joined(r, self._partial(r, rows, key, scope))
+            self.acc_values[id(r.member)] = self._joined(r, self._of_rows(r, rows, key, scope))
             done.available |= {("acc", id(r.member))}
         self.phase = self.kernel.phases + 1
         for s in self.kernel.outer:
             self.store(s, done)
 
-    def _partial(self, r: Reduce, rows: list[str], key: int, scope: Scope) -> list[tuple[Scalar, Scalar]]:
-        """For each row the partial results in lanes, and that of the elements left over.
+    def _of_rows(self, r: Reduce, rows: list[str], key: int, scope: Scope) -> list[tuple[Scalar, Scalar | None]]:
+        """For each row the partial results in lanes, and that of the elements left over, if any.
 
         One reduction after the other: two at once would need more registers than there are.
         """
         lanes = self.schedule.lanes
         loop = self.schedule.inner[0]
         along = id(loop[-1])
-        hi = self._extent(loop)
+        size, hi = self.schedule.size(loop), self._extent(loop)
         mid = self.vector_bounds("0", hi, lanes)
+
+        def element(i: str, carried: list[Scalar], width: int) -> list[Scalar]:
+            shared = Scope(scope, {along: i}, along, width)
+            self.hoist([r.expr], [], shared, along, width)
+            turns = [Scope(shared, {key: row}) for row in rows]
+            return [self._accumulated_with(r, acc, at, width) for acc, at in zip(carried, turns, strict=True)]
 
         def part(lo: str, hi: str, width: int) -> list[Scalar]:
             start = self.builder(width).const(identity(r.op, r.dtype), r.dtype)
+            body = partial(element, width=width)
+            return self.loop(lo, hi, width, [start] * len(rows), [width] * len(rows), body)
 
-            def element(i: str, carried: list[Scalar]) -> list[Scalar]:
-                shared = Scope(scope, {along: i}, along, width)
-                self.hoist([r.expr], [], shared, along, width)
-                turns = [Scope(shared, {key: row}) for row in rows]
-                return [self._accumulated_with(r, acc, at, width) for acc, at in zip(carried, turns, strict=True)]
+        vectors = part("0", mid, lanes)
+        if size % lanes and size > lanes and r.op in IDEMPOTENT:
+            # The last whole vector of a row, some of which has been seen.
+            vectors = element(self.builder(1).emit(f"sub i64 {hi}, {lanes}"), vectors, lanes)
+        elif size % lanes:
+            return list(zip(vectors, part(mid, hi, 1), strict=True))
+        return [(v, None) for v in vectors]
 
-            return self.loop(lo, hi, width, [start] * len(rows), [width] * len(rows), element)
-
-        return list(zip(part("0", mid, lanes), part(mid, hi, 1), strict=True))
-
-    def _joined(self, r: Reduce, partial: list[tuple[Scalar, Scalar]]) -> Scalar:
+    def _joined(self, r: Reduce, parts: list[tuple[Scalar, Scalar | None]]) -> Scalar:
         """The results of a block's rows in the lanes of one value."""
-        rule = combining(r.op).lower.rule
+        rule = self._combining(r)
         lanes = self.schedule.lanes
         wide, one = self.builder(lanes), self.builder(1)
-        if len(partial) == 1:
-            [(vector, rest)] = partial
-            return rule(one, wide.reduce(rule, vector), rest)
-        vectors = [v for v, _ in partial]
+        if len(parts) == 1:
+            [(vector, rest)] = parts
+            total = wide.reduce(rule, vector)
+            return total if rest is None else rule(one, total, rest)
+        vectors = [v for v, _ in parts]
         while len(vectors) > 1:
             # Neighbouring lanes are combined; those of the first vector come first.
             vectors = [
                 rule(wide, wide.every_second(a, b, 0), wide.every_second(a, b, 1))
                 for a, b in zip(vectors[::2], vectors[1::2], strict=True)
             ]
-        return rule(wide, vectors[0], wide.gathered([rest for _, rest in partial]))
+        rests = [rest for _, rest in parts if rest is not None]
+        return rule(wide, vectors[0], wide.gathered(rests)) if rests else vectors[0]

@@ -22,6 +22,12 @@ ROW_ABOVE = 6
 # Serial loops of at most this many turns are written out, if their bodies are small.
 UNROLL_UP_TO = 16
 UNROLL_EXPRESSIONS = 12
+# Rows of at most so many elements that several passes read are turned (see `compiler.turned`), their loops written out.
+TURN_UP_TO = 32
+# Elements at most so many apart are picked out of whole registers.
+NEAR = 4
+# Rows of at most so many elements are reduced several at once.
+SHORT_ROW = 512
 # Short loops are written out inside of the vectorized one up to so many times, if that is not too much to compile.
 WRITTEN_UP_TO = 9
 WRITTEN_EXPRESSIONS = 160
@@ -51,7 +57,8 @@ class Schedule:
     source: the kernel whose loops are split. kernel: that of the part where most elements lie, which is measured.
     strategy: `across`, `along`, `rows`, `tiled` or `blocked` (see `compiler.emit`). loops: all loops, each a list
     of joined loop variables. outer: those around everything; inner: the reduced ones; vector_loop: the vectorized
-    kept one. split: whether there are loops whose parts are emitted one by one.
+    kept one. split: whether there are loops whose parts are emitted one by one. columns: whether the vectorized loop is
+    across short rows, of which whole ones are read.
     """
 
     def __init__(self, kernel: Kernel):
@@ -97,6 +104,9 @@ class Schedule:
         self.staged: list = []
         if self.strategy == "across" and not kernel.reduces and self.lanes > 1 and not apart:
             self._use_tiles()
+        self.columns = self._reads_columns()
+        if self.columns:
+            self.lanes = min(self.lanes, 2 * self._native())
         self.written = self._written_inside()
         if self.written:
             self.outer = self.outer[: -len(self.written)]
@@ -160,6 +170,14 @@ class Schedule:
             found.insert(0, loop)
         return found
 
+    def _reads_columns(self) -> bool:
+        """See `columns`."""
+        if self.strategy != "across" or self.split or self.kernel.ordered or len(self.inner) != 1 or self.lanes == 1:
+            return False
+        along = id(self.inner[0][-1])
+        loads = [{id(a): c for a, c in e.attr[1].terms} for e in self.kernel.expressions() if e.op == "load"]
+        return any(steps.get(along) == 1 and abs(steps.get(self.vector_id, 0)) > NEAR for steps in loads)
+
     def _in_blocks(self) -> bool:
         """Whether several rows are reduced at once: where they share an operand, or much is done with the result."""
         kernel = self.kernel
@@ -167,7 +185,7 @@ class Schedule:
             return False
         if any(r.op in ("argmax", "argmin") for r in kernel.reduces) or len(kernel.reduces) > 2:
             return False
-        return self._is_product()
+        return self._is_product() or _size(self.inner[0]) <= SHORT_ROW
 
     def _use_blocks(self) -> None:
         """Take the `rows` strategy: one register holds the results of a block."""
@@ -184,6 +202,10 @@ class Schedule:
         if self.tile_loop is not None:
             return _size(self.tile_loop)
         return _size(self.vector_loop) if self.vector_loop else 1
+
+    def size(self, loop: list[LoopVar]) -> int:
+        """Turns of a loop."""
+        return _size(loop)
 
     def whole_vectors(self) -> bool:
         """Whether the vectorized loop is a few whole vectors, to be written out without a loop."""
@@ -214,7 +236,8 @@ class Schedule:
 
     def unrolled(self, depth: int) -> bool:
         """Whether to write the body of the innermost serial loop out, turn by turn."""
-        short = depth == len(self.inner) - 1 and _size(self.inner[depth]) <= UNROLL_UP_TO
+        most = TURN_UP_TO if self.columns else UNROLL_UP_TO
+        short = depth == len(self.inner) - 1 and _size(self.inner[depth]) <= most
         return short and len(self.kernel.expressions()) <= UNROLL_EXPRESSIONS
 
     def rows(self) -> list:
@@ -266,13 +289,23 @@ class Schedule:
         joined = collapsed(self.kernel, self.kernel.variables, apart)
         turns = _size(next(loop for loop in joined if best in loop))
         summed = best in [self.kernel.variables[a] for a in self.kernel.axes]
-        whole = best.size % (2 * self._native()) == 0
-        short = best.size <= (TOO_SHORT_SUM if summed and not whole else TOO_SHORT)
+        turned = self._turns_up_to(apart)
+        whole = best.size % (2 * self._native()) == 0 and best.size > turned
+        short = best.size <= (max(turned, TOO_SHORT_SUM) if summed and not whole else TOO_SHORT)
         if turns < 8 or (short and turns == best.size):
             enough = -np.inf if short else scores[id(best)] - 1.0
             longer = [v for v in candidates if v.size >= 8 and scores[id(v)] >= enough and not (short and v is best)]
             best = max(reversed(longer), key=lambda v: scores[id(v)]) if longer else best
         return best
+
+    def _turns_up_to(self, apart: set[int]) -> int:
+        """Up to which length rows are turned. Several passes share what is read; large bodies take long to compile."""
+        kernel = self.kernel
+        if apart or len(kernel.axes) != 1 or max(e.cost for e in kernel.roots()) > LIGHT:
+            return 0
+        if any(e.dtype.kind == "c" for e in kernel.expressions() if e.op == "load"):
+            return 0
+        return TURN_UP_TO if kernel.phases > 1 else UNROLL_UP_TO
 
     def _lanes(self, size: int) -> int:
         """Lanes of the whole kernel."""
@@ -285,6 +318,8 @@ class Schedule:
         if self.strategy != "across" or kernel.phases != 1 or not kernel.reduces or kernel.inner or not self.inner:
             return self.lanes
         lanes = self.pass_lanes(0)
+        if self.columns:
+            return min(lanes, 2 * self._native())
         if self._is_product() and 2 * lanes <= self.vector_size:
             lanes *= 2
         return max(lanes, self.lanes)

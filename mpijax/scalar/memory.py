@@ -139,6 +139,15 @@ class Memory:
             lanes *= 2
         return parts[0]
 
+    def of_bits(self, parts: list[str], dtype) -> Scalar:
+        """W elements from vectors of integers of their size, a power of two of them side by side."""
+        i = info(dtype)
+        bits = self._side_by_side(parts, f"i{8 * i.itemsize}")
+        if i.storage.startswith("i"):
+            return Scalar(dtype, self._widen(bits, dtype))
+        stored = self.emit(f"bitcast {self.vector(f'i{8 * i.itemsize}')} {bits} to {self.vector(i.storage)}")
+        return Scalar(dtype, self._widen(stored, dtype))
+
     def load_gather(self, ptr: str, index: Scalar, dtype, mask: Scalar | None = None,
                     note: str = "") -> Scalar:
         """Elements ptr[index]; index int64. Lanes outside `mask` (bool) touch no memory and are zero."""

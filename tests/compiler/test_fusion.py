@@ -90,7 +90,8 @@ def test_short_rows_are_joined():
 
 def test_strategies():
     assert strategy(FUSED["transpose_add"][0], *FUSED["transpose_add"][1]) == "blocked"
-    assert strategy(lambda x: jnp.sum(x, axis=1), X) == "along"
+    assert strategy(lambda x: jnp.sum(x, axis=1), floats(65, 2000)) == "along"
+    assert strategy(lambda x: jnp.sum(x, axis=1), X) == "rows"
     assert strategy(lambda x: jnp.sum(x, axis=0), floats(300, 65)) == "tiled"
     assert strategy(lambda x: jnp.sum(x, axis=0), floats(9, 65)) == "across"
 
@@ -107,9 +108,12 @@ def test_what_is_a_column_s_alone_is_computed_once_a_column():
     np.testing.assert_allclose(mpijax.jit(normalized)(x), (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5), atol=1e-5)
 
 
-def test_short_rows_are_reduced_side_by_side_and_whole_vectors_along():
+def test_short_rows_are_reduced_side_by_side_and_long_ones_along():
     assert strategy(lambda x: x.max(-1), floats(400, 10)) == "across"
-    assert strategy(lambda x: x.max(-1), floats(400, 32)) == "along"
+    assert strategy(lambda x: x.max(-1), floats(400, 32)) == "rows"
+    assert strategy(lambda x: x.max(-1), floats(400, 800)) == "along"
+    assert strategy(lambda x: x.argmax(-1), floats(400, 32)) == "across"
+    assert strategy(lambda x: x.argmax(-1), floats(400, 80)) == "along"
 
 
 def test_mlp_gradient_is_products_and_few_kernels():
