@@ -1,4 +1,4 @@
-"""Where the kernels of linear algebra are: `_ext.lapack` and `_ext.reflectors` call SciPy's LAPACK by pointer."""
+"""Where the kernels of linear algebra are: extensions that call SciPy's LAPACK by pointer."""
 
 from __future__ import annotations
 
@@ -28,16 +28,24 @@ _OF_REFLECTORS = (
     ("sorgqr", "dorgqr", "cungqr", "zungqr"),
     ("sormqr", "dormqr", "cunmqr", "zunmqr"),
 )
+_OF_FORMS = (
+    ("sgtsv", "dgtsv", "cgtsv", "zgtsv"),
+    ("ssytrd", "dsytrd", "chetrd", "zhetrd"),
+    ("sgehrd", "dgehrd", "cgehrd", "zgehrd"),
+    ("sgees", "dgees", "cgees", "zgees"),
+    ("sgeev", "dgeev", "cgeev", "zgeev"),
+    ("sstevd", "dstevd"),
+)
 
 
 @functools.cache
 def addresses() -> dict[str, int]:
     """The kernels' addresses by name ("cholesky"). Loads SciPy's LAPACK, with this rank's share of threads."""
-    from mpijax._ext import lapack, reflectors  # only programs with linear algebra need them
+    from mpijax._ext import forms, lapack, reflectors  # only programs with linear algebra need them
 
     capsules = {**_capsules(), **blas.load()}
     found: dict[str, int] = {}
-    for module, routines in ((lapack, _OF_LAPACK), (reflectors, _OF_REFLECTORS)):
+    for module, routines in ((lapack, _OF_LAPACK), (reflectors, _OF_REFLECTORS), (forms, _OF_FORMS)):
         module.install([[capsules[name] for name in kinds] for kinds in routines])
         found |= module.addresses()
     return found

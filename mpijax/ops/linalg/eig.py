@@ -13,6 +13,7 @@ from mpijax.ops.binary import complex as complex_of
 from mpijax.ops.compare import eq
 from mpijax.ops.creation import broadcasted_iota
 from mpijax.ops.linalg.common import check_square, is_complex, linalg_primitive, nan_unless, routine
+from mpijax.ops.linalg.kernels import lapack
 from mpijax.ops.linalg.matrices import adjoint, diagonal, exact_product, eye, transposed
 from mpijax.ops.linalg.solve import solve
 from mpijax.ops.positions import argmax
@@ -81,10 +82,14 @@ def _dtypes(dtype, *, compute_left_eigenvectors, compute_right_eigenvectors, **_
     return [dtypes.to_complex_dtype(dtype)] * (1 + compute_left_eigenvectors + compute_right_eigenvectors)
 
 
-def _eig(x, *, compute_left_eigenvectors, compute_right_eigenvectors, enable_eigvec_derivs, implementation):
+def _wanted(_x, *, compute_left_eigenvectors, compute_right_eigenvectors, enable_eigvec_derivs, implementation):
     if implementation not in (None, EigImplementation.LAPACK):
         raise ValueError("Only the lapack implementation is supported on CPU.")
-    wanted = (compute_left_eigenvectors, compute_right_eigenvectors)
+    return compute_left_eigenvectors, compute_right_eigenvectors
+
+
+def _eig(x, **params):
+    wanted = _wanted(x, **params)
     kind = np.dtype(dtypes.to_complex_dtype(x.dtype))
     if not x.size or not np.isfinite(x).all():
         bare = np.zeros(x.shape, kind)
@@ -156,4 +161,6 @@ def _jvp(primals, tangents, **params):
     return primals_out, tangents_out
 
 
-eig_p = linalg_primitive("eig", (2,), _shapes, _eig, result_dtypes=_dtypes, jvp=_jvp, multiple_results=True)
+eig_p = linalg_primitive(
+    "eig", (2,), _shapes, _eig, result_dtypes=_dtypes, jvp=_jvp, multiple_results=True, lower=lapack("eig", _wanted)
+)

@@ -15,7 +15,7 @@ from mpijax.ops.linalg.common import letter
 
 @dataclass(frozen=True)
 class LapackCode:
-    """A call of one of the kernels of `_ext.lapack` and `_ext.reflectors`."""
+    """A call of one of the kernels of `_ext.lapack`, `_ext.reflectors` and `_ext.forms`."""
 
     label: str
     words: tuple[int, ...]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.ops.linalg.common import check_square, linalg_primitive, nan_unless, routine
+from mpijax.ops.linalg.kernels import lapack
 
 # ---------------------------------------------------------------- Schur
 
@@ -47,9 +48,8 @@ def _shapes(shape, *, compute_schur_vectors, **_):
     return [shape] * (1 + compute_schur_vectors)
 
 
-def _schur(x, *, compute_schur_vectors, sort_eig_vals, select_callable):
-    if sort_eig_vals:
-        raise NotImplementedError("The sort feature of LAPACK's gees routine is not implemented.")
+def _schur(x, *, compute_schur_vectors, **params):
+    _options(x, compute_schur_vectors=compute_schur_vectors, **params)
     if not x.size or not np.isfinite(x).all():
         return nan_unless(not x.size, *[x] * (1 + compute_schur_vectors))
     found = routine("gees", x.dtype)(lambda *_: None, x, compute_v=compute_schur_vectors)
@@ -57,7 +57,13 @@ def _schur(x, *, compute_schur_vectors, sort_eig_vals, select_callable):
     return nan_unless(info == 0, *([form, vectors] if compute_schur_vectors else [form]))
 
 
-schur_p = linalg_primitive("schur", (2,), _shapes, _schur, multiple_results=True)
+def _options(_x, *, compute_schur_vectors, sort_eig_vals, select_callable):
+    if sort_eig_vals:
+        raise NotImplementedError("The sort feature of LAPACK's gees routine is not implemented.")
+    return (compute_schur_vectors,)
+
+
+schur_p = linalg_primitive("schur", (2,), _shapes, _schur, multiple_results=True, lower=lapack("schur", _options))
 
 # ---------------------------------------------------------------- Hessenberg
 
@@ -93,4 +99,6 @@ def _hessenberg(a):
     return nan_unless(info == 0, form, taus)
 
 
-hessenberg_p = linalg_primitive("hessenberg", (2,), _hessenberg_shapes, _hessenberg, multiple_results=True)
+hessenberg_p = linalg_primitive(
+    "hessenberg", (2,), _hessenberg_shapes, _hessenberg, multiple_results=True, lower=lapack("hessenberg")
+)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from mpijax.core.lowering import Native
 from mpijax.ops.convert import stage
 from mpijax.ops.creation import full_like
 from mpijax.ops.families import FLOATING
-from mpijax.ops.linalg.common import check_square, linalg_primitive, nan_unless, real_dtype, routine
+from mpijax.ops.linalg.common import check_square, letter, linalg_primitive, nan_unless, real_dtype, routine
+from mpijax.ops.linalg.kernels import LapackCode, lapack
 from mpijax.ops.rules import at_front
 from mpijax.ops.shapes import reshape
 from mpijax.ops.slicing import concatenate
@@ -60,8 +63,9 @@ def _dtypes(dtype, *, lower):
 
 
 tridiagonal_p = linalg_primitive(
-    "tridiagonal", (2,), _shapes, _tridiagonal, result_dtypes=_dtypes, multiple_results=True
-)
+    "tridiagonal", (2,), _shapes, _tridiagonal, result_dtypes=_dtypes, multiple_results=True,
+    lower=lapack("tridiagonal", lambda a, *, lower: (lower,)),
+)  # fmt: skip
 
 # ---------------------------------------------------------------- systems
 
@@ -179,8 +183,9 @@ def _batch(axis, args, dims, *, perturb_singular):
 
 
 tridiagonal_solve_p = linalg_primitive(
-    "tridiagonal_solve", (1, 1, 1, 2), _solve_shapes, _solve, jvp=_jvp, transpose=_transpose, batch=_batch
-)
+    "tridiagonal_solve", (1, 1, 1, 2), _solve_shapes, _solve, jvp=_jvp, transpose=_transpose, batch=_batch,
+    lower=lapack("tridiagonal_solve", lambda *_operands, perturb_singular: (perturb_singular,)),
+)  # fmt: skip
 
 # ---------------------------------------------------------------- eigenvalues
 
@@ -200,7 +205,14 @@ def _eigh(d, e):
     return nan_unless(info == 0, values, vectors)
 
 
+def _eigh_code(in_types, _out_types) -> LapackCode:
+    *stack, n = in_types[0].shape
+    kind = "sd".index(letter(in_types[0].dtype, "tridiagonal_eigh"))
+    return LapackCode("tridiagonal_eigh", (kind, math.prod(stack), n))
+
+
 # Real symmetric tridiagonal matrices, by their diagonals: eigenvalues in ascending order, eigenvectors in columns.
 tridiagonal_eigh_p = linalg_primitive(
-    "tridiagonal_eigh", (1, 1), _eigh_shapes, _eigh, accepts=(FLOATING, FLOATING), multiple_results=True
-)
+    "tridiagonal_eigh", (1, 1), _eigh_shapes, _eigh, accepts=(FLOATING, FLOATING), multiple_results=True,
+    lower=Native(_eigh_code),
+)  # fmt: skip
