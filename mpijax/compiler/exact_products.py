@@ -34,13 +34,14 @@ def product(builder: Any, node: Node) -> Value | None:
     params = {**node.params, "preferred_element_type": SINGLE}
     [aval] = [v.aval for v in node.outputs]
     wide = [_converted(builder, v, SINGLE, node) for v in node.inputs]
-    (axes, _) = params["dimension_numbers"]
+    (left, right), _ = params["dimension_numbers"]
     *_, size = sizes_of(node)
     total = None
     for first in range(0, size, length):
         parts = wide
         if length < size:
-            parts = [_part(builder, v, *axis, first, length, node) for v, axis in zip(wide, axes, strict=True)]
+            axes = (left[0], right[0])
+            parts = [_part(builder, v, a, first, length, node) for v, a in zip(wide, axes, strict=True)]
         [out] = builder.node(node.primitive, params, parts, [aval.update(dtype=SINGLE)], node.source)
         out = _converted(builder, out, WHOLE, node)
         total = out if total is None else builder.node(registry["add"], {}, [total, out], [out.aval], node.source)[0]

@@ -65,7 +65,8 @@ class Turned(Addresses):
         """The columns from `corner` on, in all lanes: `side` of them, or all there are."""
         b, one = self.builder(lanes), self.builder(1)
         element, stride = b._element(dtype), self.param(step)
-        row, blocks = corner, []
+        row = corner
+        blocks: list[list[str]] = []
         for lane in range(lanes):
             if lane:
                 row = one.emit(f"getelementptr {element}, ptr {row}, i64 {stride}")
