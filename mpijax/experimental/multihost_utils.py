@@ -18,7 +18,7 @@ __all__ = [
 def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     """The values of all processes as NumPy arrays; every process must call it.
 
-    Of an array laid out over processes, the whole. Of arrays that each process has to itself, all of them
+    Of an array laid out over processes, the whole, once. Of arrays that each process has to itself, all of them
     along a new first axis, or joined along the first one with `tiled`.
 
     >>> from mpijax.experimental import multihost_utils
@@ -29,8 +29,8 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     from mpijax.runtime.placement import gathered
 
     def one(x):
-        if not getattr(x, "_is_whole", True):
-            return np.asarray(gathered(x))
+        if not getattr(x, "is_fully_addressable", True):
+            return np.asarray(x if x._is_whole else gathered(x))
         parts = objects.allgather(np.asarray(x), "multihost_utils.process_allgather")
         return np.concatenate(parts) if tiled else np.stack(parts)
 

@@ -10,6 +10,7 @@ import mpijax as jax
 from mpijax import NamedSharding, lax
 from mpijax import numpy as jnp
 from mpijax.compiler.layouts import factors
+from mpijax.experimental.multihost_utils import process_allgather
 
 pytestmark = pytest.mark.mpi
 many = pytest.mark.skipif(SIZE == 1, reason="one rank has all of every array")
@@ -262,6 +263,18 @@ def test_refused(name):
     kind, message = ERRORS[name]
     with pytest.raises(kind, match=message):
         bad(name)()
+
+
+@many
+def test_what_lies_on_all_ranks_is_gathered_once():
+    mesh = mesh_1d()
+    rows = jax.device_put(draw((N, 3)), NamedSharding(mesh, S))
+    for spec in (S, P()):
+        x = jax.device_put(rows, NamedSharding(mesh, spec))
+        np.testing.assert_array_equal(process_allgather(x, tiled=True), draw((N, 3)))
+    number = jax.device_put(np.float32(2), NamedSharding(mesh, P()))
+    assert process_allgather(number, tiled=True) == 2
+    assert process_allgather(np.zeros(2)).shape == (SIZE, 2)
 
 
 def test_an_odd_constraint_leaves_the_axis_whole():
