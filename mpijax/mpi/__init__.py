@@ -2,7 +2,8 @@
 
 They run in program order inside `jit`, `grad` and `vmap`, in loops and branches, and eagerly. `comm` and `op` are
 mpi4py's; the default communicator is a private duplicate of COMM_WORLD. A program written for mpi4jax runs after
-`import mpijax.mpi as mpi4jax`.
+`import mpijax.mpi as mpi4jax`, and one for mpi4jax before 0.8, with tokens, after `import mpijax.mpi.with_tokens as
+mpi4jax`.
 
     from mpi4py import MPI
     import mpijax as jax
