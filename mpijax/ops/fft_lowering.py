@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,9 +25,8 @@ _INNER = Unsupported("fft becomes this where a program is compiled; transformati
 def _ufuncs() -> tuple[np.ufunc, ...] | None:
     """NumPy's transforms as ufuncs, which are not part of its interface; None where it has none."""
     try:
-        from numpy.fft import _pocketfft_umath  # few programs transform
-
-        return tuple(getattr(_pocketfft_umath, name) for name in _NAMES)
+        loops = importlib.import_module("numpy.fft._pocketfft_umath")  # few programs transform
+        return tuple(getattr(loops, name) for name in _NAMES)
     except (ImportError, AttributeError):
         return None
 
