@@ -1,6 +1,74 @@
-"""``jax.experimental.pjit``: the name of `mpijax.jit` in older programs."""
+"""``jax.experimental.pjit``: `mpijax.jit` as older programs call it."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property, update_wrapper
+from typing import Any
+
+from mpijax.core import tree
+from mpijax.spmd.abstract_mesh import context_mesh
 from mpijax.spmd.constraints import with_sharding_constraint
-from mpijax.transforms.jit import jit as pjit
+from mpijax.spmd.mesh import PartitionSpec
+from mpijax.transforms.jit import jit
 
 __all__ = ["pjit", "with_sharding_constraint"]
+
+_FREE: Any = object()
+
+
+def pjit(fun: Callable, in_shardings: Any = _FREE, out_shardings: Any = _FREE, **options: Any) -> Any:
+    """`jit`, to which None among layouts means, with a mesh in context, that every device has the whole array.
+
+    Args:
+      fun: a function of pytrees of arrays.
+      in_shardings, out_shardings: as for `jit`; left out, arguments are taken as they lie, and results left to the
+        program.
+      options: of `jit`.
+
+    >>> from mpijax.experimental.pjit import pjit
+    >>> with mpijax.make_mesh((1,), ("x",)):
+    ...     pjit(lambda x: 2 * x, in_shardings=mpijax.P("x"), out_shardings=None)(jnp.arange(3))
+    Array([0, 2, 4], dtype=int32)
+    """
+    given = {"in_shardings": in_shardings, "out_shardings": out_shardings}
+    given = {name: layouts for name, layouts in given.items() if layouts is not _FREE}
+    if any(x is None for layouts in given.values() for x in tree.tree_leaves(layouts, is_leaf=_is_none)):
+        return _ByContext(fun, given, options)
+    return jit(fun, **given, **options)
+
+
+class _ByContext:
+    """Two programs of one function: for calls with a mesh in context, and without."""
+
+    def __init__(self, fun: Callable, given: dict[str, Any], options: dict[str, Any]):
+        update_wrapper(self, fun)
+        self._fun, self._given, self._options = fun, given, options
+
+    @cached_property
+    def _alone(self) -> Any:
+        return jit(self._fun, **self._given, **self._options)
+
+    @cached_property
+    def _over_mesh(self) -> Any:
+        said = {name: tree.tree_map(_whole, layouts, is_leaf=_is_none) for name, layouts in self._given.items()}
+        return jit(self._fun, **said, **self._options)
+
+    def _program(self) -> Any:
+        return self._alone if context_mesh() is None else self._over_mesh
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._program()(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:  # trace, lower, eval_shape and the like
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._program(), name)
+
+
+def _is_none(x: Any) -> bool:
+    return x is None
+
+
+def _whole(layout: Any) -> Any:
+    return PartitionSpec() if layout is None else layout

@@ -5,6 +5,8 @@ Run by test_local_devices.py.
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 from spmd.local_devices import OURS, REAL, V, X
@@ -75,6 +77,19 @@ def test_places_are_those_of_jax(name):
 def test_arrays_put_on_the_default_device_are_committed(s):
     first, free = s.jax.device_put(V, s.jax.devices()[0]), s.jnp.asarray(V)
     assert [x.committed for x in (first, first + free, s.jax.device_put(first), free, free + 1)] == [True] * 3 + [False] * 2
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_layouts_left_to_pjit_are_whole_where_there_is_a_mesh():
+    def seen(s):
+        module = import_module(f"{s.jax.__name__}.experimental.pjit")
+        f = module.pjit(lambda x, y: (x + y, {"a": x}), in_shardings=(s.P("i"), None), out_shardings=None)
+        with mesh(s, 2, 2):
+            outs = s.jax.tree.leaves((f(V, V), s.jax.jit(f)(V, V), f.lower(V, V).compile()(V, V)))
+        free = module.pjit(lambda x: x + 1, in_shardings=None, out_shardings=None)(V)
+        return [(len(x.addressable_shards), x.addressable_shards[0].data.shape) for x in (*outs, free)]
+
+    assert seen(OURS) == seen(REAL)
 
 
 @BOTH
