@@ -132,7 +132,7 @@ traceback_filtering = enum_option(
     "jax_traceback_filtering",
     "off tracebackhide remove_frames quiet_remove_frames auto",
     "auto",
-    "How the library's own frames are hidden from tracebacks.",
+    "Accepted without effect: tracebacks have all frames, and messages name the user's line.",
 )
 tracer_error_num_traceback_frames = number_option(
     "jax_tracer_error_num_traceback_frames", int, 5, "Frames of a leaked value's origin that an error shows."

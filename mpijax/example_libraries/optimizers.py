@@ -100,14 +100,17 @@ def optimizer(opt_maker: Callable[..., Any]) -> Callable[..., Optimizer]:
             leaves, given = tree.tree_flatten(gradients)
             if given != state.tree_def:
                 raise TypeError(
-                    "optimizer update function was passed a gradient tree that did not match the parameter tree it "
-                    f"was initialized with: parameters {state.tree_def}, gradients {given}."
+                    "optimizer update function was passed a gradient tree that did not match the parameter tree "
+                    f"structure with which it was initialized: parameters {state.tree_def}, gradients {given}."
                 )
             states = [update(i, g, s) for g, s in zip(leaves, _states(state))]
             new = OptimizerState(*_packed(states, state.tree_def))
             for before, after in zip(state.subtree_defs, new.subtree_defs):
                 if before != after:
-                    raise TypeError(f"optimizer update function changed a state's structure from {before} to {after}.")
+                    raise TypeError(
+                        "optimizer update function produced an output structure that did not match its input "
+                        f"structure: input {before} and output {after}."
+                    )
             return new
 
         def tree_get_params(state: OptimizerState) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -26,11 +27,12 @@ def approx_max_k(
 ) -> tuple[Any, Any]:
     """The k largest floats along an axis, in descending order, and their positions (int32).
 
-    `recall_target` and `reduction_input_size_override` trade accuracy for speed on TPUs; here nothing is missed.
+    `recall_target` and `reduction_input_size_override` trade accuracy for speed on TPUs; here nothing is missed. With
+    `aggregate_to_topk=False` there are as many as a TPU would leave, k or more, the k largest first.
 
     Raises:
-      ValueError: k is not between 1 and the axis' size, or the operand has no floats. NotImplementedError:
-        `aggregate_to_topk=False`, which asks for a TPU's partial results.
+      ValueError: k is not between 1 and the axis' size, or the operand has no floats, or a recall target outside of
+        (0, 1], or a `reduction_input_size_override` below the axis' size.
 
     >>> lax.approx_max_k(jnp.array([3.0, 9.0, 5.0]), 2)
     (Array([9., 5.], dtype=float32), Array([1, 2], dtype=int32))
@@ -71,7 +73,32 @@ def _bind(operand, k, reduction_dimension, recall_target, is_max_k, size_overrid
     return values, positions
 
 
-def _type(operand, *, k, reduction_dimension, aggregate_to_topk, **_params):
+def _count(
+    shape, *, k, reduction_dimension, aggregate_to_topk, recall_target, reduction_input_size_override, **_params
+) -> int:
+    """How many elements are left: k, or what a TPU's windows leave (Chern et al., arXiv:2206.14286)."""
+    n, tile = shape[reduction_dimension], 1024 if len(shape) == 1 else 128
+    if aggregate_to_topk:
+        return k
+    if not 0 < recall_target <= 1:
+        raise ValueError(f"recall_target must be in (0, 1], got {recall_target}")
+    whole = n if reduction_input_size_override < 0 else reduction_input_size_override
+    if whole < n:
+        raise ValueError(f"reduction_input_size_override must be at least the axis' size {n}, got {whole}")
+    if n <= tile or recall_target == 1:
+        return n
+    if k == 1:
+        return tile
+    windows = max(int((1 - k) / math.log(recall_target)), tile)
+    halvings = (whole // windows).bit_length() - 1
+    if halvings <= 0:
+        return n
+    halvings = min(halvings, (n // tile - 1).bit_length())
+    tiles = -(-n // tile)
+    return -(-tiles // 2**halvings) * tile
+
+
+def _type(operand, *, k, reduction_dimension, **params):
     if k <= 0:
         raise ValueError(f"k must be positive, got {k}")
     if not operand.shape:
@@ -83,23 +110,19 @@ def _type(operand, *, k, reduction_dimension, aggregate_to_topk, **_params):
         )
     if not dtypes.issubdtype(operand.dtype, np.floating):
         raise ValueError(f"operand must be a floating type, got {operand.dtype}")
-    if not aggregate_to_topk:
-        raise NotImplementedError(
-            "aggregate_to_topk=False asks for the partial results of a TPU; leave it out to get the k elements."
-        )
-    shape[reduction_dimension] = k
+    shape[reduction_dimension] = _count(operand.shape, k=k, reduction_dimension=reduction_dimension, **params)
     values = operand.update(shape=tuple(shape))
     return [values, values.update(dtype=np.dtype(np.int32), weak_type=False)]
 
 
-def _reference(x, *, k, reduction_dimension, is_max_k, **_params):
-    axis = reduction_dimension % x.ndim
+def _reference(x, *, reduction_dimension, is_max_k, **params):
+    axis, k = reduction_dimension % x.ndim, _count(x.shape, reduction_dimension=reduction_dimension, **params)
     order = largest(x if is_max_k else -x, k, axis)
     return [np.take_along_axis(x, order, axis), order.astype(np.int32)]
 
 
-def _by_top_k(x, *, k, reduction_dimension, is_max_k, **_params):
-    axis = reduction_dimension % x.ndim
+def _by_top_k(x, *, reduction_dimension, is_max_k, **params):
+    axis, k = reduction_dimension % x.ndim, _count(x.shape, reduction_dimension=reduction_dimension, **params)
     if is_max_k:
         return top_k(x, k, axis=axis)
     values, positions = top_k(neg(x), k, axis=axis)

@@ -53,6 +53,9 @@ def test_gradients_of_another_structure():
     init, update, _ = library(OURS, "optimizers").sgd(0.1)
     with pytest.raises(TypeError, match="did not match the parameter tree"):
         update(0, [X := sample(2), X], init({"a": X}))
+    init, update, _ = library(OURS, "optimizers").optimizer(lambda: (lambda x: x, lambda i, g, s: (s,), lambda s: s))()
+    with pytest.raises(TypeError, match="output structure that did not match its input structure"):
+        update(0, X, init(X))
     with pytest.raises(ValueError, match="one shorter"):
         library(OURS, "optimizers").piecewise_constant([1, 2], [0.1, 0.2])
 

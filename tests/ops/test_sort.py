@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import numpy as np
 import pytest
-from oracle import check
+from oracle import OURS, THEIRS, check, sample
 
 import mpijax
 from mpijax.ops.ordering import largest
@@ -124,6 +124,33 @@ def test_programs(name):
 
 def test_derivative_of_approximate_maxima():
     check(lambda J: J.grad(lambda a: (J.lax.approx_max_k(a, 3)[0] ** 2).sum()), X, jaxpr=False, eager=False, rtol=1e-6)
+
+
+SIZES = [(4,), (3, 20), (1, 300), (2, 1000), (1, 100000), (1500,), (700, 3)]
+
+
+@pytest.mark.parametrize("shape", SIZES)
+def test_partial_results_have_the_sizes_of_jaxs(shape):
+    axis = 0 if shape[-1] == 3 else -1
+    for k, recall in ((1, 0.95), (2, 0.95), (3, 1.0), (30, 0.99)):
+        for size in (-1, shape[axis], 10 * shape[axis]):
+            if k > shape[axis]:
+                continue
+
+            def of(J, k=k, recall=recall, size=size):
+                fun = lambda x: J.lax.approx_max_k(x, k, axis, recall, size, aggregate_to_topk=False)
+                return [x.shape for x in J.eval_shape(fun, J.ShapeDtypeStruct(shape, np.float32))]
+
+            assert of(OURS) == of(THEIRS), (k, recall, size)
+
+
+def test_partial_results_begin_with_the_largest():
+    distinct = np.cos(np.arange(600.0, dtype=np.float32)).reshape(2, 300)
+    check(lambda J: lambda a: J.lax.approx_min_k(a, 2, aggregate_to_topk=False), distinct, jitted=False)
+    with pytest.raises(ValueError, match="recall_target must be in"):
+        OURS.lax.approx_max_k(sample(200), 2, recall_target=2.0, aggregate_to_topk=False)
+    with pytest.raises(ValueError, match="reduction_input_size_override must be at least"):
+        OURS.lax.approx_max_k(sample(200), 2, reduction_input_size_override=3, aggregate_to_topk=False)
 
 
 EVERY = "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 bfloat16 float32 float64 complex64 complex128 \
