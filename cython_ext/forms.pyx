@@ -88,8 +88,8 @@ cdef void solve_perturbed(int64_t kind, char* dl, void* d, void* du, char* b, ch
     elif kind == 1:
         eliminate(<double*>dl, <double*>d, <double*>du, <double*>b, <double*>upper, n, columns, DBL_EPSILON, DBL_MIN)
     elif kind == 2:
-        eliminate(<float complex*>dl, <float complex*>d, <float complex*>du, <float complex*>b, <float complex*>upper, n,
-                  columns, FLT_EPSILON, FLT_MIN)
+        eliminate(<float complex*>dl, <float complex*>d, <float complex*>du, <float complex*>b, <float complex*>upper,
+                  n, columns, FLT_EPSILON, FLT_MIN)
     else:
         eliminate(<double complex*>dl, <double complex*>d, <double complex*>du, <double complex*>b,
                   <double complex*>upper, n, columns, DBL_EPSILON, DBL_MIN)
@@ -278,7 +278,7 @@ ctypedef fused number:
 
 
 cdef void pair_up(number* out, const number* v, const number* imaginary, int64_t n) noexcept nogil:
-    """Complex out[n, n] from the columns v[n, n] (column-major) of a real matrix: of a conjugate pair, two share theirs."""
+    """Complex out[n, n] from the columns of v[n, n] (column-major), of which two make a conjugate pair."""
     cdef int64_t i, j, first
     cdef number sign
     for j in range(n):

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Householder reflections by LAPACK, on stacks of matrices: what makes them, and products with them.
 
-Kernels are called as those of `lapack.pyx` are. Reflections lie below the diagonal of a matrix a, their factors in taus.
+Kernels are called as those of `lapack.pyx` are. Reflections lie below the diagonal of a matrix a, their factors: taus.
 """
 
 from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer

@@ -15,7 +15,7 @@ cdef extern from "sort.h" nogil:
 
 cdef extern from *:
     """
-    /* What sorts rows of a type of numbers: those of 8 and 16 bits, in linear time where it keeps equal ones in order. */
+    /* What sorts rows of a type of numbers: those of 8 and 16 bits in linear time, where equal ones stay in order. */
     static sort_function function_of(int number) {
         PyArray_Descr *type = PyArray_DescrFromType(number);
         int kind = PyDataType_ELSIZE(type) < 4 ? NPY_STABLESORT : NPY_QUICKSORT;
