@@ -50,7 +50,7 @@ ANYWHERE = {
     "erf": special.erf, "erfc": special.erfc, "erf_inv": special.erfinv, "abs": jnp.abs, "square": jnp.square,
     "floor": lambda x: x * jnp.floor(4 * x),
     "integer powers": lambda x: x**3 + x**-2 + x**0 + x**6 * x**1, "at zero": lambda x: (x - X) ** 4,
-    "quotient": lambda x: x * x / (x + 3), "constant over": lambda x: 2 / (x + 3), "over constant": lambda x: x * x / 3,
+    "quotient": lambda x: x * x / (x + 3), "wide product": lambda x: lax.mul(x, jnp.sin(x), out_dtype=x.dtype), "constant over": lambda x: 2 / (x + 3), "over constant": lambda x: x * x / 3,
     "power of constant": lambda x: 2.0**x, "softmax": mpijax.nn.softmax, "logsumexp": special.logsumexp,
     "gelu": mpijax.nn.gelu, "relu": lambda x: mpijax.nn.relu(x) * x, "silu": mpijax.nn.silu,
     "cumsum": jnp.cumsum, "cumprod": jnp.cumprod, "cummax": lambda x: lax.cummax(x * x),
@@ -170,7 +170,7 @@ def test_programs_grow_with_the_square_of_the_order(fun):
 
 
 def test_rules_that_users_add():
-    twice = mpijax.extend.core.Primitive("twice_in_jet")
+    twice = mpijax.extend.core.Primitive("sin")  # which is none of mpijax's
     twice.def_impl(lambda x: 2 * x)
     twice.def_abstract_eval(lambda x: x)
     rules = {

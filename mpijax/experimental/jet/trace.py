@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes, tree
+from mpijax.core.primitive import registry
 from mpijax.core.trace import Trace, Tracer, current_trace, state, typeof
 from mpijax.experimental.jet.derived import derive
 from mpijax.experimental.jet.polynomials import Polynomial
 from mpijax.experimental.jet.user_rules import apply_user_rule, jet_rules
 from mpijax.numpy import asarray, broadcast_to, zeros_like
 
-# By the names of primitives: `(*polynomials, **params) -> [polynomial, ...]`, of operands of which one has a series.
+# By the keys of primitives: `(*polynomials, **params) -> [polynomial, ...]`, of operands of which one has a series.
 # `rules` fills it.
 RULES: dict[str, Callable[..., list[Polynomial]]] = {}
 
@@ -76,8 +77,8 @@ class JetTrace(Trace):
                 return primitive.bind(*(u[0] for u in operands), **params)
             if primitive in jet_rules:
                 results = apply_user_rule(primitive, operands, params)
-            elif primitive.name in RULES:
-                results = RULES[primitive.name](*operands, **params)
+            elif primitive.key in RULES and registry.get(primitive.key) is primitive:  # not a user's of that name
+                results = RULES[primitive.key](*operands, **params)
             else:
                 results = derive(primitive, operands, params, expand)
         wrapped = [self.wrap(v) for v in results]
