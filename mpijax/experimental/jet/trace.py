@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes, tree
-from mpijax.core.primitive import registry
 from mpijax.core.trace import Trace, Tracer, current_trace, state, typeof
 from mpijax.experimental.jet.derived import derive
 from mpijax.experimental.jet.polynomials import Polynomial
@@ -77,7 +76,7 @@ class JetTrace(Trace):
                 return primitive.bind(*(u[0] for u in operands), **params)
             if primitive in jet_rules:
                 results = apply_user_rule(primitive, operands, params)
-            elif primitive.key in RULES and registry.get(primitive.key) is primitive:  # not a user's of that name
+            elif primitive.key in RULES:
                 results = RULES[primitive.key](*operands, **params)
             else:
                 results = derive(primitive, operands, params, expand)
