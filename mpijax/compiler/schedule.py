@@ -24,6 +24,8 @@ UNROLL_UP_TO = 16
 UNROLL_EXPRESSIONS = 12
 # Rows of at most so many elements that several passes read are turned (see `compiler.turned`), their loops written out.
 TURN_UP_TO = 32
+# Rows of whole vectors are turned only if there are many in the loop that is vectorized then.
+MANY_ROWS = 64
 # Elements at most so many apart are picked out of whole registers.
 NEAR = 4
 # Rows of at most so many elements are reduced several at once.
@@ -290,12 +292,14 @@ class Schedule:
         turns = _size(next(loop for loop in joined if best in loop))
         summed = best in [self.kernel.variables[a] for a in self.kernel.axes]
         turned = self._turns_up_to(apart)
-        whole = best.size % (2 * self._native()) == 0 and best.size > turned
-        short = best.size <= (max(turned, TOO_SHORT_SUM) if summed and not whole else TOO_SHORT)
+        whole = best.size % (2 * self._native()) == 0
+        most = turned if whole else max(turned, TOO_SHORT_SUM)
+        short = best.size <= max(most if summed else 0, TOO_SHORT)
         if turns < 8 or (short and turns == best.size):
             enough = -np.inf if short else scores[id(best)] - 1.0
             longer = [v for v in candidates if v.size >= 8 and scores[id(v)] >= enough and not (short and v is best)]
-            best = max(reversed(longer), key=lambda v: scores[id(v)]) if longer else best
+            other = max(reversed(longer), key=lambda v: scores[id(v)]) if longer else best
+            best = best if whole and other.size < MANY_ROWS else other
         return best
 
     def _turns_up_to(self, apart: set[int]) -> int:
