@@ -2,10 +2,10 @@
 #
 # The shims are an array of C functions, `mpijax._ext.mpi.comm_table` (a capsule named "mpijax.comm_table"),
 # indexed by the codes below. Arguments are filled in when a program is loaded; a run only sets the buffers.
-# `mpijax._ext.mpi.comm_halves` ("mpijax.comm_halves") are three more, for all operations: start one, move messages
-# on, and finish it. From the first to the last the arguments, the buffers and the flight stay where they are.
+# `mpijax._ext.mpi.comm_halves` ("mpijax.comm_halves") are more, for all operations: start one, move messages
+# on, and finish it; and what lanes need. From the first to the last the arguments, the buffers and the flight stay where they are.
 
-from libc.stdint cimport int32_t, int64_t, intptr_t
+from libc.stdint cimport int32_t, int64_t, intptr_t, uint64_t
 
 
 cdef enum CommOp:
@@ -56,6 +56,9 @@ cdef struct CommArgs:
     int32_t to_itself           # whether a message goes to this rank, both ends matching, with no status
     int32_t paired              # whether the other side of a message uses a channel of the window too
     void* window                # shared memory of the communicator (mpi_window.h), or NULL
+    uint64_t lanes              # of messages that may go through lanes (mpi_lanes.h): which communicator; else 0
+    int32_t lane_to             # the ranks of this node to whom and from whom; -1: none of them
+    int32_t lane_from
 
 
 ctypedef int (*CommFunction)(CommArgs*) noexcept nogil
@@ -73,3 +76,6 @@ cdef struct CommHalves:
     int (*start)(CommArgs*, CommFlight*) noexcept nogil
     void (*advance)(CommFlight*) noexcept nogil
     int (*finish)(CommFlight*) noexcept nogil
+    int* lanes_taken                            # whether messages may lie in lanes: `settle` comes before what may wait
+    int (*settle)() noexcept nogil
+    int (*stop)() noexcept nogil                # leaves all lanes: at the end of a run, and before it calls Python

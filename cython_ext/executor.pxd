@@ -2,6 +2,7 @@
 
 from cpython.object cimport PyObject
 
+from mpijax._ext.comm cimport CommHalves
 from mpijax._ext.instructions cimport AliasEntry, InputEntry, Instruction, OutputEntry, ResultEntry, TempEntry
 
 
@@ -11,6 +12,7 @@ cdef class Program:
     cdef readonly object spec
     cdef readonly bint release_gil
     cdef bint donates
+    cdef bint lanes             # messages may go through lanes: those are left at its end, and before it calls Python
     cdef bint pins              # arguments must outlive a `delete()` during the run
     cdef int num_buffers
     cdef int num_outputs
@@ -33,3 +35,7 @@ cdef class Program:
 
     # Runs the program on `num_inputs` arrays or ndarrays; puts `num_results` new references into `results`.
     cdef int run_into(self, PyObject** args, PyObject** results) except -1
+
+
+# What programs with communication call.
+cdef void set_halves(CommHalves* found) noexcept

@@ -25,7 +25,7 @@ from mpijax._ext.array cimport (
     DELETED, ArrayBase, allocate, delete_array, end_use, is_array, new_array, raise_deleted, release,
     take_memory,
 )
-from mpijax._ext.comm cimport CommArgs, CommFlight
+from mpijax._ext.comm cimport COMM_RECV, COMM_SEND, COMM_SENDRECV, CommArgs, CommFlight, CommHalves
 from mpijax._ext.instructions cimport (
     OP_ADVANCE, OP_COMM, OP_COMM_FINISH, OP_COMM_START, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END,
     OP_FILL, OP_GEMM, OP_HOST_CALL,
@@ -120,6 +120,8 @@ cdef int execute(Program program, void** table) except -1 nogil:
         elif i.op == OP_COMM_FINISH:
             finish_comm(program, &exchange)
         elif i.op == OP_HOST_CALL:
+            if program.lanes:
+                halves.stop()
             with gil:
                 call_host(<HostData*>i.data, table)
         elif i.op == OP_JUMP:
@@ -191,6 +193,14 @@ cdef void run_fill(FillData* f, void** table) noexcept nogil:
         done = 2 * done
 
 
+cdef CommHalves* halves = NULL     # once a program communicates
+
+
+cdef void set_halves(CommHalves* found) noexcept:
+    global halves
+    halves = found
+
+
 cdef struct Exchange:       # of a run, while it goes on
     CommData* comm          # NULL: there is none
     Entry* entry
@@ -204,6 +214,8 @@ cdef inline Entry* begin_comm(Program program, CommData* comm, void** table, Com
     if entry == NULL:
         with gil:
             raise_busy(program, args)
+    if halves != NULL and halves.lanes_taken[0] and args.op not in (COMM_SEND, COMM_RECV, COMM_SENDRECV):
+        halves.settle()
     args.sendbuf = at(table, comm.send) if comm.send.buffer >= 0 else NULL
     args.recvbuf = at(table, comm.recv) if comm.recv.buffer >= 0 else NULL
     return entry
@@ -460,6 +472,8 @@ cdef class Program:
                 after()
             give_results(self, args, made, results)
         finally:
+            if self.lanes:
+                halves.stop()
             if pinned:
                 unpin(args, self.num_inputs)
             if arena != NULL:

@@ -16,7 +16,7 @@ cimport numpy as cnp
 
 from mpijax._ext.array cimport DELETED, ArrayBase, block_class, raise_deleted
 from mpijax._ext.comm cimport CommFunction, CommHalves
-from mpijax._ext.executor cimport Program
+from mpijax._ext.executor cimport Program, set_halves
 from mpijax._ext.instructions cimport (
     OP_ADVANCE, OP_COMM, OP_COMM_FINISH, OP_COMM_START, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END, OP_FILL, OP_GEMM, OP_HOST_CALL,
     OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_SWAP, RESULT_CONST, RESULT_INPUT, RESULT_OUTPUT,
@@ -61,6 +61,7 @@ cdef int need_comm() except -1:
         shims = mpi_start.start().ext
         comm_codes, note_site, window_of = shims.CODES, recorder.note_site, shims.window_of
         comm_halves = <CommHalves*>PyCapsule_GetPointer(shims.comm_halves, "mpijax.comm_halves")
+        set_halves(comm_halves)
         comm_table = <CommFunction*>PyCapsule_GetPointer(shims.comm_table, "mpijax.comm_table")
     return 0
 
@@ -198,6 +199,7 @@ cdef int load_results(Program p, results) except -1:
 cdef int load_instructions(Program p, instructions) except -1:
     cdef list code = []
     cdef Py_ssize_t i
+    p.lanes = messages_in(instructions) >= MANY_MESSAGES
     flatten(p, instructions, code)
     code.append([<int>OP_END, 0, 0])
     p.instructions = <Instruction*>block(p, len(code) * sizeof(Instruction))
@@ -391,6 +393,27 @@ cdef size_t fill_data(Program p, x) except 0:
     return <size_t>data
 
 
+# Messages of a run from which lanes pay: the first of them go by MPI.
+cdef enum:
+    MANY_MESSAGES = 16
+
+
+cdef int64_t messages_in(instructions):
+    """How many messages that may go through lanes a run has; a loop whose length is not known counts as long."""
+    cdef int64_t total = 0
+    for x in instructions:
+        kind = type(x).__name__
+        if kind == "Comm":
+            total += x.lanes != 0
+        elif kind == "Loop":
+            total += x.count * messages_in(x.body)
+        elif kind == "While":
+            total += MANY_MESSAGES * messages_in((*x.cond, *x.body))
+        elif kind == "Switch":
+            total += max([messages_in(b) for b in x.branches], default=0)
+    return total
+
+
 cdef size_t comm_data(Program p, x) except 0:
     cdef CommData* data = <CommData*>block(p, sizeof(CommData))
     need_comm()
@@ -415,6 +438,8 @@ cdef size_t comm_data(Program p, x) except 0:
     data.args.early = x.early
     data.args.to_itself = x.to_itself
     data.args.paired = x.paired
+    if p.lanes:
+        data.args.lanes, data.args.lane_to, data.args.lane_from = x.lanes, x.lane_to, x.lane_from
     if x.matched or x.paired:
         data.args.window = <void*><size_t>window_of(x.op, x.comm, x.nbytes, x.paired)
     if (x.early and x.op != "send") or x.goes_on or data.args.window != NULL:

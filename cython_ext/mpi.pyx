@@ -12,7 +12,7 @@ Importing this module needs the MPI library to be loaded, by ``mpi4py.MPI``: go 
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.pycapsule cimport PyCapsule_New
-from libc.stdint cimport int64_t, intptr_t, uintptr_t
+from libc.stdint cimport int64_t, intptr_t, uint64_t, uintptr_t
 from libc.string cimport memset
 
 from mpijax._ext.comm cimport (
@@ -116,6 +116,18 @@ cdef extern from "mpi_early.h" nogil:
     void mj_advance(Flight*)
     int mj_finish(Flight*)
 
+cdef extern from "mpi_lanes.h" nogil:
+    int mj_lanes_taken, mj_lane_ranks
+    int64_t mj_lane_messages
+    int64_t mj_lanes_bytes(int)
+    int mj_lanes_open(void*, int, int)
+    int mj_lanes_settle()
+    int mj_lanes_leave()
+    int mj_lanes_stop()
+    int mj_lane_send(int, uint64_t, const void*, int64_t, int, int, MPI_Comm, int)
+    int mj_lane_recv(int, uint64_t, void*, int64_t, int, int, MPI_Comm)
+    int mj_lane_sendrecv(int, int, uint64_t, const void*, int64_t, int, int, void*, int64_t, int, int, MPI_Comm)
+
 cdef extern from "mpi_ops.h" nogil:
     MPI_Datatype MJ_F16, MJ_BF16
     MPI_Op MJ_SUM, MJ_PROD, MJ_MAX, MJ_MIN
@@ -191,20 +203,50 @@ cdef int _exscan(CommArgs *a) noexcept nogil:
 
 
 cdef int _sendrecv(CommArgs *a) noexcept nogil:
+    cdef int code
     if a.to_itself and not mj_has_kept and a.sendcount == a.recvcount:
         return mj_copy_bytes(a.sendbuf, a.sendcount, a.recvbuf)
+    if a.lanes:
+        return mj_lane_sendrecv(a.lane_to, a.lane_from, a.lanes, a.sendbuf, a.sendcount, a.dest, a.sendtag,
+                                a.recvbuf, a.recvcount, a.source, a.recvtag, MJ_COMM(a.comm))
+    if mj_lane_ranks:
+        code = _leave_lanes(a)
+        if code != MPI_SUCCESS:
+            return code
     return mj_sendrecv(a.sendbuf, a.sendcount, MJ_TYPE(a.sendtype), a.dest, a.sendtag,
                        a.recvbuf, a.recvcount, MJ_TYPE(a.recvtype), a.source, a.recvtag, MJ_COMM(a.comm),
                        <MPI_Status *>a.mpi_status)
 
 
+cdef int _leave_lanes(CommArgs *a) noexcept nogil:
+    """Before a message that goes by MPI alone, and of which others may come through lanes."""
+    cdef int code = MPI_SUCCESS
+    if a.op != COMM_SEND:
+        code = mj_lanes_leave()
+    return mj_lanes_settle() if code == MPI_SUCCESS else code
+
+
 cdef int _send(CommArgs *a) noexcept nogil:
+    cdef int code
+    if a.lanes:
+        return mj_lane_send(a.lane_to, a.lanes, a.sendbuf, a.sendcount, a.dest, a.sendtag, MJ_COMM(a.comm), a.early)
+    if mj_lanes_taken:
+        code = _leave_lanes(a)
+        if code != MPI_SUCCESS:
+            return code
     if a.early:
         return mj_post(a.sendbuf, a.sendcount, a.dest, a.sendtag, MJ_COMM(a.comm))
     return mj_send(a.sendbuf, a.sendcount, MJ_TYPE(a.sendtype), a.dest, a.sendtag, MJ_COMM(a.comm))
 
 
 cdef int _recv(CommArgs *a) noexcept nogil:
+    cdef int code
+    if a.lanes:
+        return mj_lane_recv(a.lane_from, a.lanes, a.recvbuf, a.recvcount, a.source, a.recvtag, MJ_COMM(a.comm))
+    if mj_lane_ranks:
+        code = _leave_lanes(a)
+        if code != MPI_SUCCESS:
+            return code
     return mj_recv(a.recvbuf, a.recvcount, MJ_TYPE(a.recvtype), a.source, a.recvtag, MJ_COMM(a.comm),
                    <MPI_Status *>a.mpi_status)
 
@@ -280,6 +322,10 @@ cdef int _start(CommArgs *a, CommFlight *flight) noexcept nogil:
     cdef Window *window = <Window *>a.window
     cdef int code
     f.way = MJ_DONE
+    if a.lanes:
+        code = mj_lanes_stop()
+        if code != MPI_SUCCESS:
+            return code
     if window != NULL:
         if window.state == MJ_WINDOW_NEW:
             code = mj_window_open(window, MJ_COMM(a.comm))
@@ -349,6 +395,7 @@ cdef int _finish(CommFlight *flight) noexcept nogil:
 
 cdef CommHalves halves
 halves.start, halves.advance, halves.finish = _start, _advance, _finish
+halves.lanes_taken, halves.settle, halves.stop = &mj_lanes_taken, mj_lanes_settle, mj_lanes_stop
 comm_halves = PyCapsule_New(<void *>&halves, "mpijax.comm_halves", NULL)
 if sizeof(Flight) > sizeof(CommFlight):
     raise ImportError(f"an operation in progress takes {sizeof(Flight)} bytes; comm.pxd has too few")
@@ -384,6 +431,31 @@ def set_windows(bint value):
     before = uses_windows
     uses_windows = value
     return before
+
+
+cdef Py_buffer lane_memory              # keeps it mapped
+
+
+def lanes_bytes(int ranks):
+    """The memory that the lanes of a node's ranks take."""
+    return mj_lanes_bytes(ranks)
+
+
+def open_lanes(memory, int own, int ranks):
+    """Let messages among a node's ranks go through `memory`, which is zero and all of them have mapped.
+
+    own: which of the ranks this is. For all of them alike, before the first message.
+    """
+    PyObject_GetBuffer(memory, &lane_memory, PyBUF_WRITABLE)
+    if lane_memory.len < mj_lanes_bytes(ranks):
+        PyBuffer_Release(&lane_memory)
+        raise ValueError(f"lanes of {ranks} ranks take {mj_lanes_bytes(ranks)} bytes, got {len(memory)}")
+    _check(mj_lanes_open(lane_memory.buf, own, ranks))
+
+
+def lane_messages():
+    """How many messages this rank has received through lanes."""
+    return mj_lane_messages
 
 
 CODES = {

@@ -121,16 +121,19 @@ static int mj_is_to_itself(int dest, int stag, int source, int rtag, MPI_Comm c)
     return 1;
 }
 
+static int mj_too_short(void) {
+    static int shorter = 0;
+    return mj_own_error(&shorter, "the message is shorter than the array that it is received in (who takes any length "
+                                  "gives a status, which tells it)");
+}
+
 /* Of n elements in r, those that have come: fewer are an error, unless the caller is told by a status of its own. */
 static int mj_check_length(void *r, int64_t n, MPI_Datatype t, const MPI_Status *status, int any_length) {
-    static int shorter = 0;
     int64_t size = mj_size(t);
     mj_count came;
     int rc = MJ(MPI_Get_count)(status, t, &came);
     if (rc != MPI_SUCCESS || came == n || status->MPI_SOURCE == MPI_PROC_NULL) return rc;
-    if (!any_length)
-        return mj_own_error(&shorter, "the message is shorter than the array that it is received in (who takes any length "
-                                      "gives a status, which tells it)");
+    if (!any_length) return mj_too_short();
     memset((char *)r + came * size, 0, (size_t)((n - came) * size));
     return MPI_SUCCESS;
 }

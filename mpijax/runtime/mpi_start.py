@@ -18,6 +18,7 @@ from typing import Any
 from mpijax.core import config
 from mpijax.runtime import cpus, leftovers, watchdog
 from mpijax.runtime.last_words import wait_until_read
+from mpijax.runtime.node_memory import shared_file
 from mpijax.runtime.recorder import recorder
 
 _lock = threading.RLock()
@@ -38,8 +39,8 @@ class Start:
 
     Attributes: `world`, the private communicator (mpi4py); `rank`, `size`; `yields`, whether waiting ranks
     must hand their core over (more ranks than cores); `overlaps`, whether exchanges go on beside computation, as
-    rank 0 says; `control`, a communicator for what ranks agree on apart from programs; `ext`, the module with the
-    communication shims.
+    rank 0 says; `lanes`, the numbers on this node of the ranks to whom messages may go through memory; `control`, a
+    communicator for what ranks agree on apart from programs; `ext`, the module with the communication shims.
     """
 
     def __init__(self):
@@ -70,6 +71,7 @@ class Start:
         ranks_per_cpu = _ranks_per_cpu(node) if self.size > 1 else 0.0
         self.yields = _must_yield(ranks_per_cpu)
         self.overlaps = False
+        self.lanes: dict[int, int] = {}
         self.ext.set_yielding(self.yields)
         self.ext.set_crowded(ranks_per_cpu > _CROWDED)
         if self.size > 1:
@@ -79,6 +81,7 @@ class Start:
                 self.ext.handle(self.control), finalizes, all(self.world.allgather(finalizes))
             )
             recorder.share(self.world, node, job, MPI.Query_thread() < MPI.THREAD_MULTIPLE)
+            self._open_lanes(node)
             watchdog.start()
         else:
             self.ext.leave_properly(self.ext.handle(self.world), finalizes, False)
@@ -96,7 +99,23 @@ class Start:
         yields, wanted = zip(*self.world.allgather((self.yields, setting not in ("0", "off", "false", "no"))))
         self.ext.share_nodes(any(yields) and all(wanted), node.bcast(secrets.randbits(62)))
         self.ext.set_windows(all(wanted))
+        self._polls = all(wanted) and not any(yields)
 
+    def _open_lanes(self, node: Any) -> None:
+        """Let messages of programs go through memory too, where ranks poll. A run keeps other threads out."""
+        ranks = node.allgather((self.rank, self._polls))
+        if not 1 < len(ranks) <= _LANE_RANKS or not all(polls for _, polls in ranks):
+            return
+        shared = shared_file(node, self.ext.lanes_bytes(len(ranks)))
+        if shared is not None:
+            descriptor, memory = shared
+            os.close(descriptor)
+            self.ext.open_lanes(memory, node.Get_rank(), len(ranks))
+            self.lanes = {rank: i for i, (rank, _) in enumerate(ranks)}
+
+
+# Ranks of a node up to which there are lanes from each to each: 66 kB of memory for each pair and direction.
+_LANE_RANKS = 16
 
 # Ranks on a CPU above which waiting ranks test rarely: their tests alone would keep it busy.
 _CROWDED = 4

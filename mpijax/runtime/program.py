@@ -165,8 +165,9 @@ class Comm:
 
     paired: of messages, all ranks of the communicator take part, and the other side says the same. early: with MPI's
     non-blocking call where it has one: all ranks must say the same; a send keeps a copy and does not wait. to_itself: a
-    message of this rank to itself, both ends matching. goes_on: instructions that only compute run before
-    a `Finish`, which waits; one at a time, and in the same list.
+    message of this rank to itself, both ends matching. lanes: which communicator it is to lanes (``mpi_lanes.h``), or 0
+    for messages that do not go through them; lane_to, lane_from: the ranks of this node at the other ends, or -1.
+    goes_on: instructions that only compute run before a `Finish`, which waits; one at a time, and in the same list.
 
     For reports: `label`, what the ranks agree on ("allreduce float32[4] sum"); `nbytes` that this rank sends; `group`,
     the `runtime.recorder.Group` of the communicator; `matched`: all of its ranks do this operation; `senddtype`,
@@ -198,6 +199,9 @@ class Comm:
     group: Any = None
     matched: bool = False
     paired: bool = False
+    lanes: int = 0
+    lane_to: int = -1
+    lane_from: int = -1
     early: bool = False
     to_itself: bool = False
     goes_on: bool = False

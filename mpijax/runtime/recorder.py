@@ -14,20 +14,18 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import stat
 import struct
-import tempfile
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from mmap import mmap
 from typing import Any
 
 import numpy as np
 
 from mpijax._ext import record
+from mpijax.runtime.node_memory import shared_file
 
 REGION = np.dtype(
     [
@@ -103,7 +101,7 @@ class Recorder:
         """Keep the record where the other ranks of `node` see it. Collective over them; before any operation."""
         self.rank, self.size, self.job = world.Get_rank(), world.Get_size(), job
         ranks = node.allgather(self.rank)
-        shared = _shared_file(node, record.REGION_BYTES * len(ranks))
+        shared = shared_file(node, record.REGION_BYTES * len(ranks))
         if shared is None:
             self.ranks = [self.rank]
             memory: Any = bytearray(record.REGION_BYTES)
@@ -260,32 +258,6 @@ def _ranks_of(comm: Any, world: Any) -> tuple[int, ...] | None:
     inside.Free()
     whole.Free()
     return None if MPI.UNDEFINED in ranks else tuple(ranks)
-
-
-def _shared_file(node: Any, nbytes: int) -> tuple[int, mmap] | None:
-    """(descriptor, memory) of a file that all ranks of a node have mapped, and that has no name any more."""
-    path, descriptor, memory = "", -1, None
-    if node.Get_rank() == 0:
-        try:
-            folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-            descriptor, path = tempfile.mkstemp(prefix="mpijax-", dir=folder)
-            os.posix_fallocate(descriptor, 0, nbytes)  # a full disk says so here, not at the first write
-        except OSError:
-            descriptor = -1
-    made = path
-    path = node.bcast(path if descriptor >= 0 else "")
-    try:
-        if path and descriptor < 0:
-            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        status = os.fstat(descriptor)
-        if status.st_uid == os.geteuid() and stat.S_ISREG(status.st_mode) and status.st_size >= nbytes:
-            memory = mmap(descriptor, nbytes)
-    except OSError:
-        pass
-    everywhere = all(node.allgather(memory is not None))
-    if made:
-        os.unlink(made)
-    return (descriptor, memory) if everywhere and memory is not None else None
 
 
 def _shortened(text: str, limit: int) -> bytes:

@@ -1,0 +1,401 @@
+/* Messages from one rank of a node to another through memory that they share, where MPI would carry each for itself.
+
+   A lane leads from one rank to another. Nobody uses it unless both agree, and then only while both are inside a run of
+   a compiled program, so that each message is received as MPI would have it, whatever mpi4py does before and after:
+
+   - The receiver *offers* its lane after it has received a message from the sender by MPI in this run, for messages of
+     that communicator and of the tags that it has received so. A receive of mpi4py that was posted before the run and
+     could take such a message would have taken that one: there is none.
+   - The sender *takes* the offer when it sends the next such message in a run. It sends a *fence* by MPI first, and
+     from then on its messages of this communicator go through the lane.
+   - The receiver goes on with MPI until the fence is the next that MPI has for it from this rank. So what the sender
+     had sent by MPI before, in this run or by mpi4py, has been received by then.
+   - Either side *ends* the session: the receiver before it leaves its run, calls Python, or receives what may come from
+     somewhere else; the sender before it leaves its run, calls Python, or sends what is too long or has another tag. One bit beside the
+     count of messages read says so, and no message is read once it is set. The sender sends those left again by MPI.
+
+   Before a sender waits for anything it lets its messages be read or sends them by MPI, and while it waits for a message
+   it looks whether receivers have left: nobody waits for one that lies where MPI does not see it. */
+
+#ifndef MPIJAX_MPI_LANES_H
+#define MPIJAX_MPI_LANES_H
+
+#include "mpi_early.h"
+
+#define MJ_LANE_BYTES (1 << 13)     /* of the longest message */
+#define MJ_LANE_SLOTS 8             /* messages that can be unread; a power of 2 */
+#define MJ_LANE_PATIENCE 20000      /* nanoseconds that a sender waits for a reader before it sends by MPI instead */
+#define MJ_LANE_TRIES 16            /* messages in a run after which an offer that nobody takes is taken back */
+#define MJ_LANE_TAGS 4              /* different ones in a session */
+#define MJ_LANE_ENDS 4              /* sessions in a run that the sender ends before it takes no more */
+#define MJ_LANE_LOOKS 64            /* looks into a lane from one look at the others to the next */
+#define MJ_POSTED (1 << 14)         /* bytes of the longest message of which a copy is kept */
+
+typedef struct {
+    _Atomic uint64_t number;        /* of the session, and of the message in it: written last */
+    int64_t nbytes, tag;
+    char data[MJ_LANE_BYTES];
+    char unused[MJ_LINE - 3 * sizeof(uint64_t)];
+} mj_lane_slot;
+
+enum { MJ_LANE_SHUT, MJ_LANE_OFFERED, MJ_LANE_TAKEN, MJ_LANE_STATES };
+
+/* Lines by who writes them. */
+typedef struct {
+    _Atomic uint64_t state;         /* and the number of the session, times MJ_LANE_STATES: the receiver's, but the sender takes */
+    uint64_t group;                 /* the receiver's, before it offers */
+    _Atomic uint32_t tags;          /* how many, of these; the receiver's */
+    int32_t tag[MJ_LANE_TAGS];
+    char unused1[MJ_LINE - 20 - 4 * MJ_LANE_TAGS];
+    _Atomic uint64_t read;          /* the receiver's: twice the messages read, and 1 once either side has ended the session */
+    char unused2[MJ_LINE - 8];
+    _Atomic uint64_t left;          /* the receiver's: the last session that it has ended */
+    char unused3[MJ_LINE - 8];
+    _Atomic uint64_t gone;          /* the sender's: the last session after which it has sent again what was unread */
+    char unused4[MJ_LINE - 8];
+    mj_lane_slot slots[MJ_LANE_SLOTS];
+} mj_lane;
+
+/* This rank's side of the lane to another rank, and of the one from it. */
+typedef struct {
+    mj_lane *lane;
+    MPI_Comm comm;
+    int rank;                       /* the receiver's in `comm` */
+    int active, count, ends;        /* whether it is taken; in this run: messages sent, sessions ended before */
+    uint64_t session, sent, seen;   /* in the session: messages put into it; of those, known to be read */
+} mj_lane_out;
+
+typedef struct {
+    mj_lane *lane;
+    MPI_Comm comm;
+    int rank;                       /* the sender's in `comm` */
+    enum { MJ_BY_MPI, MJ_ON_OFFER, MJ_BY_LANE, MJ_LEFT } mode;   /* left: ended here, perhaps not yet by the sender */
+    int count;                      /* messages received by MPI in this run, while a lane could have brought them */
+    uint64_t session, taken;        /* in the session: messages read */
+} mj_lane_in;
+
+static int mj_lane_ranks = 0;       /* of this node; 0: there are no lanes */
+static mj_lane_out *mj_outs = NULL;
+static mj_lane_in *mj_ins = NULL;
+static int mj_lanes_taken = 0;      /* by this rank, which may have left messages in them */
+static int64_t mj_lane_messages = 0;    /* received through lanes */
+
+static int64_t mj_lanes_bytes(int ranks) { return (int64_t)sizeof(mj_lane) * ranks * ranks + MJ_LINE; }
+
+/* Makes lanes from each to each of a node's ranks, in memory that all have mapped, and that is zero. */
+static int mj_lanes_open(void *memory, int own, int ranks) {
+    mj_lane *all = (mj_lane *)((char *)memory + (MJ_LINE - (uintptr_t)memory % MJ_LINE) % MJ_LINE);
+    mj_outs = calloc((size_t)ranks, sizeof(mj_lane_out));
+    mj_ins = calloc((size_t)ranks, sizeof(mj_lane_in));
+    if (mj_outs == NULL || mj_ins == NULL) return MPI_ERR_NO_MEM;
+    for (int other = 0; other < ranks; other++) {
+        mj_outs[other].lane = all + own * ranks + other;
+        mj_ins[other].lane = all + other * ranks + own;
+    }
+    mj_lane_ranks = ranks;
+    return MPI_SUCCESS;
+}
+
+/* What the sender says by MPI when it takes a lane; its tag is one of values that nobody uses. */
+static int mj_fence_tag(void) {
+    int values = mj_last_tag() - 2 * mj_tags();
+    return values > 8 * MJ_TAGS ? values / 2 + 7919 : values;
+}
+
+static inline uint64_t mj_lane_number(uint64_t session, uint64_t message) { return (session << 32) + message + 1; }
+static inline uint64_t mj_lane_state(uint64_t session, int what) { return session * MJ_LANE_STATES + (uint64_t)what; }
+
+/* ---- the sender ---- */
+
+static inline int mj_lane_is_left(mj_lane_out *out) {
+    return atomic_load_explicit(&out->lane->left, memory_order_acquire) == out->session;
+}
+
+/* Ends a session: what has not been read goes by MPI. */
+static int mj_lane_end(mj_lane_out *out) {
+    mj_lane *lane = out->lane;
+    int rc = MPI_SUCCESS;
+    uint64_t read = atomic_fetch_or(&lane->read, 1) >> 1;
+    for (; rc == MPI_SUCCESS && read < out->sent; read++) {
+        mj_lane_slot *slot = &lane->slots[read % MJ_LANE_SLOTS];
+        rc = mj_post(slot->data, slot->nbytes, out->rank, (int)slot->tag, out->comm);
+    }
+    out->active = 0;
+    out->ends++;
+    mj_lanes_taken--;
+    atomic_store_explicit(&lane->gone, out->session, memory_order_release);
+    return rc;
+}
+
+/* Ends the sessions that their receivers have left; for those who wait. */
+static int mj_lanes_look(void) {
+    int rc = MPI_SUCCESS;
+    for (int to = 0; mj_lanes_taken > 0 && rc == MPI_SUCCESS && to < mj_lane_ranks; to++)
+        if (mj_outs[to].active && mj_lane_is_left(&mj_outs[to])) rc = mj_lane_end(&mj_outs[to]);
+    return rc;
+}
+
+/* Whether all messages but `unread` are read before the sender loses its patience. */
+static int mj_lane_is_read(mj_lane_out *out, uint64_t unread) {
+    int64_t began = 0;
+    for (int looks = 1;; looks++) {
+        out->seen = atomic_load_explicit(&out->lane->read, memory_order_acquire) >> 1;
+        if (out->sent - out->seen <= unread) return 1;
+        if (mj_lane_is_left(out)) return 0;
+        if (looks % MJ_LANE_LOOKS) continue;
+        if (began == 0) began = mj_now();
+        else if (mj_now() - began > MJ_LANE_PATIENCE) return 0;
+    }
+}
+
+/* Before this rank may wait: what it has put into lanes is read, or goes by MPI. */
+static int mj_lanes_settle(void) {
+    int rc = MPI_SUCCESS;
+    for (int to = 0; mj_lanes_taken > 0 && rc == MPI_SUCCESS && to < mj_lane_ranks; to++)
+        if (mj_outs[to].active && !mj_lane_is_read(&mj_outs[to], 0)) rc = mj_lane_end(&mj_outs[to]);
+    return rc;
+}
+
+/* Whether messages of a tag may go through the lane. */
+static inline int mj_lane_has(mj_lane *lane, int tag) {
+    uint32_t tags = atomic_load_explicit(&lane->tags, memory_order_acquire);
+    for (uint32_t i = 0; i < tags; i++)
+        if (lane->tag[i] == tag) return 1;
+    return 0;
+}
+
+/* Takes the lane if it is on offer for such messages. */
+static int mj_lane_takes(mj_lane_out *out, uint64_t group, int dest, int tag, MPI_Comm c, int *rc) {
+    mj_lane *lane = out->lane;
+    uint64_t state = atomic_load_explicit(&lane->state, memory_order_acquire), session = state / MJ_LANE_STATES;
+    if (out->count == 0 || out->ends >= MJ_LANE_ENDS || state % MJ_LANE_STATES != MJ_LANE_OFFERED || lane->group != group
+        || !mj_lane_has(lane, tag) || !atomic_compare_exchange_strong(&lane->state, &state, mj_lane_state(session, MJ_LANE_TAKEN)))
+        return 0;
+    out->active = 1, out->session = session, out->sent = out->seen = 0, out->comm = c, out->rank = dest;
+    mj_lanes_taken++;
+    *rc = mj_post(&session, sizeof session, dest, mj_fence_tag(), c);
+    return 1;
+}
+
+/* Whether the message goes through the lane; if so it has gone. */
+static int mj_lane_put(mj_lane_out *out, uint64_t group, const void *s, int64_t nbytes, int dest, int tag, MPI_Comm c,
+                       int *rc) {
+    mj_lane *lane = out->lane;
+    if (!out->active && (nbytes > MJ_LANE_BYTES || !mj_lane_takes(out, group, dest, tag, c, rc))) return 0;
+    if (*rc != MPI_SUCCESS) return 1;
+    if (lane->group != group) return 0;     /* of another communicator: there is no order between them */
+    if (nbytes > MJ_LANE_BYTES || !mj_lane_has(lane, tag) || mj_lane_is_left(out)
+        || (out->sent - out->seen >= MJ_LANE_SLOTS && !mj_lane_is_read(out, MJ_LANE_SLOTS - 1))) {
+        *rc = mj_lane_end(out);
+        return *rc != MPI_SUCCESS;
+    }
+    mj_lane_slot *slot = &lane->slots[out->sent % MJ_LANE_SLOTS];
+    slot->nbytes = nbytes, slot->tag = tag;
+    memcpy(slot->data, s, (size_t)nbytes);
+    atomic_store_explicit(&slot->number, mj_lane_number(out->session, out->sent++), memory_order_release);
+    return 1;
+}
+
+/* ---- the receiver ---- */
+
+static inline int mj_lane_is_gone(mj_lane_in *in) {
+    return atomic_load_explicit(&in->lane->gone, memory_order_acquire) == in->session;
+}
+
+/* After a message with this tag has come by MPI. */
+static void mj_lane_offer(mj_lane_in *in, uint64_t group, int source, int tag, MPI_Comm c) {
+    mj_lane *lane = in->lane;
+    uint32_t tags = in->count > 1 && lane->group == group ? atomic_load_explicit(&lane->tags, memory_order_relaxed) : 0;
+    if (in->mode == MJ_LEFT && !mj_lane_is_gone(in)) return;
+    if (in->mode == MJ_ON_OFFER && lane->group != group) return;
+    if (tags < MJ_LANE_TAGS && (tags == 0 || !mj_lane_has(lane, tag))) {
+        lane->tag[tags] = tag;
+        atomic_store_explicit(&lane->tags, tags + 1, memory_order_release);
+    }
+    if (in->mode == MJ_ON_OFFER) return;
+    lane->group = group;
+    atomic_store(&lane->read, 0);
+    atomic_store(&lane->state, mj_lane_state(++in->session, MJ_LANE_OFFERED));
+    in->mode = MJ_ON_OFFER, in->taken = 0, in->rank = source, in->comm = c;
+}
+
+static int mj_take_fence(mj_lane_in *in) {
+    MPI_Request request;
+    uint64_t session;
+    int done = 0, rc = MPI_Irecv(&session, sizeof session, MPI_BYTE, in->rank, mj_fence_tag(), in->comm, &request);
+    while (rc == MPI_SUCCESS && !done) {
+        rc = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+        if (rc == MPI_SUCCESS && !done) rc = mj_lanes_look();
+    }
+    in->mode = MJ_BY_LANE;
+    return rc;
+}
+
+/* Takes an offer back, or ends a session: from now on messages come by MPI. */
+static int mj_lane_leave(mj_lane_in *in) {
+    mj_lane *lane = in->lane;
+    uint64_t offered = mj_lane_state(in->session, MJ_LANE_OFFERED);
+    int rc = MPI_SUCCESS;
+    if (in->mode == MJ_BY_MPI || in->mode == MJ_LEFT) return MPI_SUCCESS;
+    if (in->mode == MJ_ON_OFFER) {
+        if (atomic_compare_exchange_strong(&lane->state, &offered, mj_lane_state(in->session, MJ_LANE_SHUT))) {
+            in->mode = MJ_BY_MPI;
+            return MPI_SUCCESS;
+        }
+        rc = mj_take_fence(in);
+    }
+    atomic_fetch_or(&lane->read, 1);
+    atomic_store_explicit(&lane->left, in->session, memory_order_release);
+    in->mode = MJ_LEFT;
+    return rc;
+}
+
+/* Whether the next message was in the lane, and has been received. Else the session is over, and MPI brings it. */
+static int mj_lane_take(mj_lane_in *in, void *r, int64_t nbytes, int tag, int *rc) {
+    mj_lane *lane = in->lane;
+    mj_lane_slot *slot = &lane->slots[in->taken % MJ_LANE_SLOTS];
+    uint64_t number = mj_lane_number(in->session, in->taken), read = 2 * in->taken;
+    int ignored;
+    for (int64_t looks = 1; atomic_load_explicit(&slot->number, memory_order_acquire) != number; looks++) {
+        if (looks % MJ_LANE_LOOKS) continue;
+        if (mj_lane_is_gone(in)) break;
+        if ((*rc = mj_lanes_look()) != MPI_SUCCESS) return 0;
+        if (looks < MJ_SPINS) continue;
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, in->comm, &ignored, MPI_STATUS_IGNORE);     /* lets MPI go on */
+        sched_yield();
+    }
+    if (atomic_load_explicit(&slot->number, memory_order_acquire) == number) {
+        int64_t come = slot->nbytes;
+        if (tag >= 0 && tag != slot->tag) {     /* the one that is asked for comes later */
+            *rc = mj_lane_leave(in);
+            return 0;
+        }
+        memcpy(r, slot->data, (size_t)(come < nbytes ? come : nbytes));
+        if (atomic_compare_exchange_strong(&lane->read, &read, read + 2)) {
+            in->taken++;
+            mj_lane_messages++;
+            *rc = come > nbytes ? MPI_ERR_TRUNCATE : come < nbytes ? mj_too_short() : mj_check_kind(tag, (int)slot->tag);
+            return 1;
+        }
+        while (!mj_lane_is_gone(in)) sched_yield();     /* the sender is about to send it by MPI */
+    }
+    in->mode = MJ_LEFT;
+    return 0;
+}
+
+static int mj_lane_probe(mj_lane_in *in, int tag, MPI_Status *status, int *rc) {
+    int come = 0;
+    if (*rc == MPI_SUCCESS) *rc = MPI_Iprobe(in->rank, tag, in->comm, &come, status);
+    return come;
+}
+
+/* Waits until MPI has the next message, or the fence before it: whether it is MPI's. */
+static int mj_lane_is_by_mpi(mj_lane_in *in, int tag, int *rc) {
+    MPI_Status first, other;
+    int any = tag < 0 ? MPI_ANY_TAG : tag, fence = mj_fence_tag();
+    uint64_t taken = mj_lane_state(in->session, MJ_LANE_TAKEN);
+    for (int64_t looks = 1; *rc == MPI_SUCCESS; looks++) {
+        if (atomic_load_explicit(&in->lane->state, memory_order_acquire) != taken) {
+            if (mj_lane_probe(in, any, &first, rc)) return 1;
+        } else if (mj_lane_probe(in, MPI_ANY_TAG, &first, rc)) {
+            /* The first may have a tag that nobody asks for now. Libraries keep the order in which a rank sends. */
+            int fenced = first.MPI_TAG == fence || mj_lane_probe(in, fence, &other, rc);
+            if (first.MPI_TAG != fence && mj_lane_probe(in, any, &other, rc)) return 1;
+            if (fenced && *rc == MPI_SUCCESS) {
+                *rc = mj_take_fence(in);
+                return 0;
+            }
+        }
+        if (looks % MJ_LANE_LOOKS == 0 && *rc == MPI_SUCCESS) *rc = mj_lanes_look();
+        if (looks > MJ_SPINS) sched_yield();
+    }
+    return 1;
+}
+
+/* ---- both ---- */
+
+/* Takes all offers back, and ends all sessions in which this rank receives. */
+static int mj_lanes_leave(void) {
+    int rc = MPI_SUCCESS;
+    for (int from = 0; rc == MPI_SUCCESS && from < mj_lane_ranks; from++) rc = mj_lane_leave(&mj_ins[from]);
+    return rc;
+}
+
+/* At the end of a run, and before it calls Python: no lane is in use. */
+static int mj_lanes_stop(void) {
+    int rc = mj_lanes_leave();
+    for (int other = 0; other < mj_lane_ranks; other++) {
+        mj_lane_out *out = &mj_outs[other];
+        if (out->active) {
+            mj_lane_is_read(out, 0);
+            int code = mj_lane_end(out);
+            if (rc == MPI_SUCCESS) rc = code;
+        }
+        out->count = out->ends = mj_ins[other].count = 0;
+    }
+    return rc;
+}
+
+/* ---- messages of bytes in a program. to, from: who that is on this node, or -1; group: which communicator ---- */
+
+static int mj_lane_send(int to, uint64_t group, const void *s, int64_t nbytes, int dest, int tag, MPI_Comm c, int early) {
+    int rc = MPI_SUCCESS;
+    if (to >= 0 && mj_lane_put(&mj_outs[to], group, s, nbytes, dest, tag, c, &rc)) return rc;
+    if (to >= 0) mj_outs[to].count++;
+    if (rc == MPI_SUCCESS && nbytes > MJ_POSTED) rc = mj_lanes_settle();    /* it may wait for its receiver */
+    if (rc != MPI_SUCCESS) return rc;
+    return early || (mj_lanes_taken && nbytes <= MJ_POSTED) ? mj_post(s, nbytes, dest, tag, c)
+                                                           : mj_send(s, nbytes, MPI_BYTE, dest, tag, c);
+}
+
+/* By MPI; ends sessions that others leave meanwhile. */
+static int mj_lane_wait(MPI_Request *request, MPI_Status *status) {
+    int done = 0, rc = MPI_SUCCESS;
+    if (mj_lanes_taken == 0) return MPI_Wait(request, status);
+    while (rc == MPI_SUCCESS) {
+        rc = MPI_Test(request, &done, status);
+        if (done || rc != MPI_SUCCESS) break;
+        rc = mj_lanes_look();
+    }
+    return rc;
+}
+
+static int mj_lane_recv(int from, uint64_t group, void *r, int64_t nbytes, int source, int tag, MPI_Comm c) {
+    mj_lane_in *in = from < 0 ? NULL : &mj_ins[from];
+    MPI_Request request;
+    MPI_Status status;
+    int rc = MPI_SUCCESS, any = tag < 0 ? MPI_ANY_TAG : tag;
+    int here = in != NULL && in->lane->group == group;
+    if (here && in->mode == MJ_ON_OFFER) mj_lane_is_by_mpi(in, tag, &rc);
+    if (here && in->mode == MJ_BY_LANE && rc == MPI_SUCCESS && mj_lane_take(in, r, nbytes, tag, &rc)) return rc;
+    if (rc == MPI_SUCCESS) rc = MJ(MPI_Irecv)(r, (mj_count)nbytes, MPI_BYTE, source, any, c, &request);
+    if (rc == MPI_SUCCESS) rc = mj_lane_wait(&request, &status);
+    if (rc == MPI_SUCCESS) rc = mj_check_length(r, nbytes, MPI_BYTE, &status, 0);
+    if (rc == MPI_SUCCESS) rc = mj_check_kind(tag, status.MPI_TAG);
+    if (rc != MPI_SUCCESS || in == NULL) return rc;
+    if (in->mode == MJ_BY_LANE) return MPI_SUCCESS;     /* of another communicator */
+    if (++in->count > MJ_LANE_TRIES) return mj_lane_leave(in);
+    mj_lane_offer(in, group, source, status.MPI_TAG, c);
+    return MPI_SUCCESS;
+}
+
+static int mj_lane_sendrecv(int to, int from, uint64_t group, const void *s, int64_t sn, int dest, int stag, void *r,
+                            int64_t rn, int source, int rtag, MPI_Comm c) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    void *copy = NULL;
+    int rc = MPI_SUCCESS, code;
+    if (sn <= MJ_POSTED) {
+        rc = mj_lane_send(to, group, s, sn, dest, stag, c, 1);
+    } else {
+        if (to >= 0 && mj_lane_put(&mj_outs[to], group, s, sn, dest, stag, c, &rc)) return rc;  /* only ends the session */
+        if (s == r && (copy = malloc((size_t)sn)) == NULL) return MPI_ERR_NO_MEM;
+        if (s == r) s = memcpy(copy, s, (size_t)sn);
+        rc = MJ(MPI_Isend)(s, (mj_count)sn, MPI_BYTE, dest, stag, c, &request);
+    }
+    if (rc == MPI_SUCCESS) rc = mj_lane_recv(from, group, r, rn, source, rtag, c);
+    code = mj_lane_wait(&request, MPI_STATUS_IGNORE);
+    free(copy);
+    return rc != MPI_SUCCESS ? rc : code;
+}
+
+#endif
