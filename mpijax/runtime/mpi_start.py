@@ -16,7 +16,7 @@ import traceback
 from typing import Any
 
 from mpijax.core import config
-from mpijax.runtime import cpus, leftovers, watchdog
+from mpijax.runtime import cpus, leftovers, meeting, watchdog
 from mpijax.runtime.last_words import wait_until_read
 from mpijax.runtime.node_memory import shared_file
 from mpijax.runtime.recorder import recorder
@@ -40,7 +40,8 @@ class Start:
     Attributes: `world`, the private communicator (mpi4py); `rank`, `size`; `yields`, whether waiting ranks
     must hand their core over (more ranks than cores); `overlaps`, whether exchanges go on beside computation, as
     rank 0 says; `lanes`, the numbers on this node of the ranks to whom messages may go through memory; `control`, a
-    communicator for what ranks agree on apart from programs; `ext`, the module with the communication shims.
+    communicator for what ranks agree on apart from programs; `launched`, whether a launcher started the ranks; `ext`,
+    the module with the communication shims.
     """
 
     def __init__(self):
@@ -63,7 +64,9 @@ class Start:
         self.ext = _import_shims(MPI)
         self.rank, self.size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
         _check_launcher(self.size, MPI.Get_library_version())
-        self.world = MPI.COMM_WORLD.Dup()
+        self.launched = "MPIJAX_BOOTSTRAP" not in os.environ
+        _end_job_with_errors()  # again: the program may have its own hook by now
+        self.world = meeting.duplicate_of_all(MPI) if self.size > 1 else MPI.COMM_WORLD.Dup()
         self.world.Set_name("mpijax")
         self.world.Set_errhandler(MPI.ERRORS_RETURN)
         self.control = MPI.COMM_WORLD.Dup() if self.size > 1 else self.world
@@ -87,8 +90,6 @@ class Start:
             self.ext.leave_properly(self.ext.handle(self.world), finalizes, False)
         node.Free()
         atexit.register(_tell_of_messages, self)
-        if self.size > 1:
-            _install_abort(self.rank, MPI)
 
     def _share_nodes(self, node: Any) -> None:
         """Let collectives go through memory that the ranks of a node share, unless MPIJAX_SHARED_MEMORY=0.
@@ -260,12 +261,26 @@ _LOOKS = 100
 _READING = 0.3
 
 
-def _install_abort(rank: int, MPI: Any) -> None:
-    """Makes an uncaught exception of this rank end the job, after its traceback is printed once."""
+def _running() -> Any:
+    """mpi4py's MPI while it runs on several ranks, whoever started it; else None."""
+    MPI = getattr(sys.modules.get("mpi4py"), "MPI", None)
+    if MPI is None or not MPI.Is_initialized() or MPI.Is_finalized() or MPI.COMM_WORLD.size == 1:
+        return None
+    return MPI
+
+
+def _end_job_with_errors() -> None:
+    """Makes an uncaught exception of a rank end the job, after its traceback is printed once."""
     previous = sys.excepthook
-    launched = "MPIJAX_BOOTSTRAP" not in os.environ
+    if getattr(previous, "ends_job", False):
+        return
 
     def hook(kind, value, trace):
+        MPI = _running()
+        if MPI is None:
+            previous(kind, value, trace)
+            return
+        rank = MPI.COMM_WORLD.rank
         try:
             if previous is sys.__excepthook__:
                 text = "".join(traceback.format_exception(kind, value, trace))
@@ -276,13 +291,25 @@ def _install_abort(rank: int, MPI: Any) -> None:
             sys.stdout.flush()
             sys.stderr.flush()
         finally:
-            if not hasattr(sys, "ps1") and not MPI.Is_finalized():  # an interactive session goes on
+            if not hasattr(sys, "ps1"):  # an interactive session goes on
                 status = 130 if issubclass(kind, KeyboardInterrupt) else 1
                 wait_until_read()
-                if not launched:  # nobody kills a rank that aborts: it goes, and the coordinator tells the others
-                    os._exit(status)
+                if _state is not None and not _state.launched:
+                    os._exit(status)  # nobody kills a rank that aborts: it goes, and the coordinator tells the others
                 if "SLURM_STEP_ID" in os.environ:
                     time.sleep(_READING)
                 MPI.COMM_WORLD.Abort(status)
 
+    hook.ends_job = True  # type: ignore[attr-defined]
     sys.excepthook = hook
+
+
+def _come_late() -> None:
+    """At the end of a program: start if the other ranks may, which are then told that this one has ended."""
+    if _state is None and _running() is not None:
+        start()
+
+
+# Programs that start MPI by mpi4py may end, or raise, before they first communicate by mpijax.
+_end_job_with_errors()
+atexit.register(_come_late)

@@ -204,16 +204,22 @@ def _end(status: int, reason: str) -> None:
         os._exit(status)
 
 
-def start() -> None:
-    """Watch this rank from now on. Raises ValueError for settings that are no numbers."""
+def settings() -> tuple[float, bool]:
+    """(seconds until a rank that waits warns, whether it then ends the job). Raises ValueError for no number."""
     setting = os.environ.get("MPIJAX_STALL_SECONDS", "60")
     try:
         seconds = float(setting)
     except ValueError:
         raise ValueError(f"MPIJAX_STALL_SECONDS must be a number of seconds (0: never warn), got {setting!r}") from None
     abort = os.environ.get("MPIJAX_STALL_ABORT", "").lower() in ("1", "on", "true", "yes")
+    return seconds if seconds > 0 else float("inf"), abort
+
+
+def start() -> None:
+    """Watch this rank from now on. Raises ValueError for settings that are no numbers."""
+    seconds, abort = settings()
     if signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL:  # else the program uses it
         record.watch_signal(signal.SIGUSR1)
     record.watch_signal(signal.SIGINT)
-    watchdog = Watchdog(seconds if seconds > 0 else float("inf"), abort)
+    watchdog = Watchdog(seconds, abort)
     threading.Thread(target=watchdog.run, name="mpijax-watchdog", daemon=True).start()

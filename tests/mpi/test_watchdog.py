@@ -14,6 +14,8 @@ from mpijax._ext import record
 from mpijax.cli import main
 from mpijax.runtime.recorder import REGION, Group, Recorder, Site, ranges
 
+# MPI runs, and mpijax has not started.
+MPI4PY_FIRST = START.replace("jax.process_index(), jax.process_count()", "MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size")
 SOON = {"MPIJAX_STALL_SECONDS": "1"}
 JOBS = {
     "asleep": Job("total(x)\nif rank == 1: time.sleep(2.5)\nprint(total(x))", 3, SOON),
@@ -27,6 +29,11 @@ JOBS = {
     "says much": Job("total(x)\nif rank == 1: print('x' * 300000 + 'end'); raise ValueError('unwell')\ntotal(x)"),
     "exits": Job("total(x)\nprint(f'before {rank}')\nif rank == 1: sys.exit(3)\ntotal(x)"),
     "exits, started by mpi4py": Job("total(x)\nprint(f'before {rank}')\nif rank == 1: sys.exit(3)\ntotal(x)", start=START),
+    "raises before it starts": Job("if rank == 1: raise ValueError('unwell')\ntotal(x)", start=MPI4PY_FIRST),
+    "ends before it starts": Job("if rank == 0: total(x)", start=MPI4PY_FIRST),
+    "does not start": Job(
+        "if rank == 0: total(x)\nelse: time.sleep(100)", settings=SOON | {"MPIJAX_STALL_ABORT": "1"}, start=MPI4PY_FIRST
+    ),
     "leaves": Job("total(x)\nif rank == 0: total(x)"),
     "all exit": Job("total(x)\nsys.exit(5)"),
     "interrupted": Job(
@@ -135,6 +142,11 @@ EXPECTED = [
     ("exits", 3, [r"before 0", r"before 1", r"rank 1\b.*ending the job"]),
     ("exits, started by mpi4py", None, [r"before 1", r"rank 1 has ended, and rank 0 waits for it in allreduce"]),
     ("leaves", 1, [r"rank 1 has ended, and rank 0 waits for it in allreduce float32\[4\] sum on all ranks at <string>"]),
+    ("raises before it starts", 1, [r"\[rank 1\] ValueError: unwell"]),
+    ("ends before it starts", 1, [r"rank 1 has ended, and rank 0 waits for it in agreement .* at <string>:\d+"]),
+    ("does not start", 1, [
+        r"rank 0\] mpijax: rank 0 has waited 1 s for all 2 ranks to start at <string>:\d+ \(<lambda>\)", r"asks to end the job",
+    ]),
     ("all exit", 5, []),
     ("interrupted", 130, [r"rank 0\] mpijax: interrupted by Ctrl-C in allreduce"]),
     ("interrupted in a loop", 130, [r"rank 0\] mpijax: interrupted by Ctrl-C in a program that goes on communicating, in allreduce"]),
