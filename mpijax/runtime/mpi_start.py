@@ -9,6 +9,7 @@ import atexit
 import importlib.util
 import os
 import secrets
+import stat
 import sys
 import threading
 import time
@@ -56,6 +57,7 @@ class Start:
             finalizes = mpi4py.rc.finalize is not False
             mpi4py.rc.finalize = False
             leftovers.remove()
+            _leave_parents_job()
         self.MPI = MPI = _import_mpi()
         if MPI.Is_finalized():
             raise RuntimeError("MPI has been finalized: mpijax cannot communicate or list devices any more.")
@@ -172,6 +174,18 @@ def library_version() -> str:
 
 def _name(library: str) -> str:
     return " ".join(library.splitlines()[0].split(",")[0].split())
+
+
+def _leave_parents_job() -> None:
+    """A process that a rank starts inherits the launcher's variables, not the connection they name: it is alone."""
+    number = os.environ.get("PMI_FD", "")
+    try:
+        connected = not number.isdigit() or stat.S_ISSOCK(os.fstat(int(number)).st_mode)
+    except OSError:
+        connected = False
+    if not connected:
+        for name in [name for name in os.environ if name.startswith("PMI_")]:
+            del os.environ[name]
 
 
 def _import_mpi() -> Any:

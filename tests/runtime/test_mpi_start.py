@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from launching import mpirun, starts_jobs
+from launching import is_open_mpi, mpirun, starts_jobs
 
 pytestmark = starts_jobs
 
@@ -52,6 +52,20 @@ def test_another_librarys_traceback_is_kept():
         and "PRETTY x" in done.stderr
         and "[rank 0] ended by the exception above" in done.stderr
     )
+
+
+@pytest.mark.skipif(is_open_mpi(), reason="Open MPI's ranks are told by another protocol")
+def test_a_process_that_a_rank_starts_is_alone():
+    done = run(
+        "import subprocess, sys\n"
+        "from mpijax.runtime import mpi_start as m\n"
+        "code = 'from mpijax.runtime import mpi_start as m; print(m.rank(), m.size())'\n"
+        "child = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)\n"
+        "assert m.size() == 2 and child.stdout == '0 1\\n', (child.stdout, child.stderr)\n"
+        "m.world().Barrier()\n",
+        ranks=2,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_alone_an_exception_is_pythons_own():
