@@ -65,10 +65,20 @@ static inline uint64_t mj_ticks(void) {
 #endif
 }
 
+/* Whether the last operation, which goes on, is a collective of the same sequence: two threads that make those at once do
+   not know which belong together, also where MPI allows threads. Of three sequences the first are collectives, and the
+   third agreements on them; sequence 0 is of many communicators. */
+static inline int mj_mixes(mj_region *r, uint64_t last, uint32_t sequence) {
+    uint32_t site = r->ring[last & (MJ_RING - 1)].site;
+    mj_site *found = &r->sites[site % MJ_SITES];
+    return sequence != 0 && sequence % 3 != 2 && found->site == site && found->sequence == sequence;
+}
+
 /* Notes that an operation begins. NULL if another thread is in the middle of one and must be alone. */
 static inline mj_entry *mj_begin(mj_region *r, uint32_t site, uint32_t sequence, int64_t nbytes) {
     uint64_t n = atomic_load_explicit(&r->started, memory_order_relaxed);
-    if (r->exclusive && n != atomic_load_explicit(&r->finished, memory_order_relaxed)) return NULL;
+    if (n != atomic_load_explicit(&r->finished, memory_order_relaxed) && (r->exclusive || mj_mixes(r, n, sequence)))
+        return NULL;
     mj_entry *e = &r->ring[++n & (MJ_RING - 1)];
     e->begin = mj_ticks();
     e->end = 0;

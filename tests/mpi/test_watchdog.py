@@ -16,6 +16,16 @@ from mpijax.runtime.recorder import REGION, Group, Recorder, Site, ranges
 
 # MPI runs, and mpijax has not started.
 MPI4PY_FIRST = START.replace("jax.process_index(), jax.process_count()", "MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size")
+TWO_THREADS = """
+total(x)
+def first():
+    try: total(x)
+    except RuntimeError as error: print('told:', error, flush=True)
+if rank == 1: time.sleep(3)
+t = threading.Thread(target=first); t.start(); time.sleep(1)
+if rank == 0: first()
+t.join()
+"""
 SOON = {"MPIJAX_STALL_SECONDS": "1"}
 JOBS = {
     "asleep": Job("total(x)\nif rank == 1: time.sleep(2.5)\nprint(total(x))", 3, SOON),
@@ -83,16 +93,8 @@ told(freed)
 def fail(): raise ValueError('in a thread')
 total(x); t = threading.Thread(target=fail); t.start(); t.join(); total(x); print('went on')
 """),
-    "two threads": Job("""
-total(x)
-def first():
-    try: total(x)
-    except RuntimeError as error: print('told:', error, flush=True)
-if rank == 1: time.sleep(3)
-t = threading.Thread(target=first); t.start(); time.sleep(1)
-if rank == 0: first()
-t.join()
-"""),
+    "two threads": Job(TWO_THREADS),
+    "two threads, as MPI allows": Job(TWO_THREADS, start=START),
     "forked": Job("""
 total(x)
 if rank == 1 and os.fork() == 0:
@@ -161,6 +163,7 @@ EXPECTED = [
     ]),
     ("thread", 0, [r"ValueError: in a thread", r"went on[\s\S]*went on"]),
     ("two threads", 0, [r"told: this rank communicates in another thread", r"at <string>:\d+"]),
+    ("two threads, as MPI allows", 0, [r"told: this rank communicates in another thread", r"at <string>:\d+"]),
     ("forked", 0, [
         r"told 1 this rank communicates", r"told 1 this process has been forked from rank 1, .*allgather.* at <string>:\d+",
         r"still there[\s\S]*still there",
