@@ -310,9 +310,9 @@ cdef Region** record = region_place()
 cdef int raise_busy(Program program, CommArgs* args) except -1:
     where = program.comm_lines[args.line]
     raise RuntimeError(
-        "this rank communicates in another thread at this moment: MPI allows one thread at a time, and the ranks would "
-        "not know which operations belong together. Let one thread run the programs that communicate, or hold a lock "
-        "around them." + (f"\nat {where}" if where else "")
+        "this rank communicates in another thread at this moment, or in the process that this one was forked from: MPI "
+        "allows one at a time, and the ranks would not know which operations belong together. Let one thread run the "
+        "programs that communicate, or hold a lock around them." + (f"\nat {where}" if where else "")
     )
 
 
