@@ -56,6 +56,7 @@ cdef struct CommArgs:
     int32_t to_itself           # whether a message goes to this rank, both ends matching, with no status
     int32_t paired              # whether the other side of a message uses a channel of the window too
     void* window                # shared memory of the communicator (mpi_window.h), or NULL
+    uint64_t what               # of an operation that all ranks do: a number of its label, the same on all; or 0
     uint64_t lanes              # of messages that may go through lanes (mpi_lanes.h): which communicator; else 0
     int32_t lane_to             # the ranks of this node to whom and from whom; -1: none of them
     int32_t lane_from
@@ -65,7 +66,7 @@ ctypedef int (*CommFunction)(CommArgs*) noexcept nogil
 
 
 cdef enum:
-    FLIGHT_WORDS = 20
+    FLIGHT_WORDS = 24
 
 
 cdef struct CommFlight:         # an operation in progress; the halves' business

@@ -438,6 +438,7 @@ cdef size_t comm_data(Program p, x) except 0:
     data.args.early = x.early
     data.args.to_itself = x.to_itself
     data.args.paired = x.paired
+    data.args.what = x.what
     if p.lanes:
         data.args.lanes, data.args.lane_to, data.args.lane_from = x.lanes, x.lane_to, x.lane_from
     if x.matched or x.paired:

@@ -87,6 +87,7 @@ cdef extern from "mpi_window.h" nogil:
         const char* s
         char* r
         int64_t n
+        uint64_t what
         MPI_Datatype type
         MPI_Op op
     int MJ_WINDOW_NEW, MJ_WINDOW_READY
@@ -121,6 +122,7 @@ cdef extern from "mpi_lanes.h" nogil:
     int64_t mj_lane_messages
     int64_t mj_lanes_bytes(int)
     int mj_lanes_open(void*, int, int)
+    int mj_lanes_mine()
     int mj_lanes_settle()
     int mj_lanes_leave()
     int mj_lanes_stop()
@@ -206,7 +208,7 @@ cdef int _sendrecv(CommArgs *a) noexcept nogil:
     cdef int code
     if a.to_itself and not mj_has_kept and a.sendcount == a.recvcount:
         return mj_copy_bytes(a.sendbuf, a.sendcount, a.recvbuf)
-    if a.lanes:
+    if a.lanes and mj_lanes_mine():
         return mj_lane_sendrecv(a.lane_to, a.lane_from, a.lanes, a.sendbuf, a.sendcount, a.dest, a.sendtag,
                                 a.recvbuf, a.recvcount, a.source, a.recvtag, MJ_COMM(a.comm))
     if mj_lane_ranks:
@@ -228,7 +230,7 @@ cdef int _leave_lanes(CommArgs *a) noexcept nogil:
 
 cdef int _send(CommArgs *a) noexcept nogil:
     cdef int code
-    if a.lanes:
+    if a.lanes and mj_lanes_mine():
         return mj_lane_send(a.lane_to, a.lanes, a.sendbuf, a.sendcount, a.dest, a.sendtag, MJ_COMM(a.comm), a.early)
     if mj_lanes_taken:
         code = _leave_lanes(a)
@@ -241,7 +243,7 @@ cdef int _send(CommArgs *a) noexcept nogil:
 
 cdef int _recv(CommArgs *a) noexcept nogil:
     cdef int code
-    if a.lanes:
+    if a.lanes and mj_lanes_mine():
         return mj_lane_recv(a.lane_from, a.lanes, a.recvbuf, a.recvcount, a.source, a.recvtag, MJ_COMM(a.comm))
     if mj_lane_ranks:
         code = _leave_lanes(a)
@@ -352,6 +354,7 @@ cdef void _start_transfer(Flight *f, CommArgs *a, Window *window) noexcept nogil
     x.s, x.r = <const char *>a.sendbuf, <char *>a.recvbuf
     x.type, x.op = MJ_TYPE(a.sendtype), MJ_OP(a.mpi_op)
     x.n = a.sendcount * mj_size(x.type) if a.op != COMM_BARRIER else 0
+    x.what = a.what
     mj_window_start(x)
 
 

@@ -14,8 +14,11 @@
      somewhere else; the sender before it leaves its run, calls Python, or sends what is too long or has another tag. One bit beside the
      count of messages read says so, and no message is read once it is set. The sender sends those left again by MPI.
 
-   Before a sender waits for anything it lets its messages be read or sends them by MPI, and while it waits for a message
-   it looks whether receivers have left: nobody waits for one that lies where MPI does not see it. */
+   Before a sender waits for anything else it lets its messages be read or sends them by MPI, and while it waits for a
+   message it does so with those that nobody has read for a while, or whose reader has left: nobody waits for long for one
+   that lies where MPI does not see it.
+
+   One thread of a rank at a time uses lanes; the messages of others go by MPI. */
 
 #ifndef MPIJAX_MPI_LANES_H
 #define MPIJAX_MPI_LANES_H
@@ -25,6 +28,7 @@
 #define MJ_LANE_BYTES (1 << 13)     /* of the longest message */
 #define MJ_LANE_SLOTS 8             /* messages that can be unread; a power of 2 */
 #define MJ_LANE_PATIENCE 20000      /* nanoseconds that a sender waits for a reader before it sends by MPI instead */
+#define MJ_LANE_REST 1000000        /* nanoseconds after which a sender that waits sends what is unread by MPI */
 #define MJ_LANE_TRIES 16            /* messages in a run after which an offer that nobody takes is taken back */
 #define MJ_LANE_TAGS 4              /* different ones in a session */
 #define MJ_LANE_ENDS 4              /* sessions in a run that the sender ends before it takes no more */
@@ -63,6 +67,7 @@ typedef struct {
     int rank;                       /* the receiver's in `comm` */
     int active, count, ends;        /* whether it is taken; in this run: messages sent, sessions ended before */
     uint64_t session, sent, seen;   /* in the session: messages put into it; of those, known to be read */
+    int64_t since;                  /* when it was seen that some of them are unread */
 } mj_lane_out;
 
 typedef struct {
@@ -79,6 +84,15 @@ static mj_lane_out *mj_outs = NULL;
 static mj_lane_in *mj_ins = NULL;
 static int mj_lanes_taken = 0;      /* by this rank, which may have left messages in them */
 static int64_t mj_lane_messages = 0;    /* received through lanes */
+
+static atomic_flag mj_lanes_busy = ATOMIC_FLAG_INIT;
+static _Thread_local int mj_lanes_are_mine = 0;
+
+/* Whether this thread is the one that uses lanes, from now to the end of its run. */
+static inline int mj_lanes_mine(void) {
+    if (!mj_lanes_are_mine) mj_lanes_are_mine = !atomic_flag_test_and_set(&mj_lanes_busy);
+    return mj_lanes_are_mine;
+}
 
 static int64_t mj_lanes_bytes(int ranks) { return (int64_t)sizeof(mj_lane) * ranks * ranks + MJ_LINE; }
 
@@ -127,11 +141,24 @@ static int mj_lane_end(mj_lane_out *out) {
     return rc;
 }
 
-/* Ends the sessions that their receivers have left; for those who wait. */
+/* Whether messages have lain in the lane for long; for a rank that looks again and again. */
+static int mj_lane_rests(mj_lane_out *out) {
+    uint64_t read = atomic_load_explicit(&out->lane->read, memory_order_acquire) >> 1;
+    if (read == out->sent || read > out->seen || out->since == 0) {
+        out->seen = read;
+        out->since = read == out->sent ? 0 : mj_now();
+        return 0;
+    }
+    return mj_now() - out->since > MJ_LANE_REST;
+}
+
+/* Ends the sessions that their receivers have left, or do not go on with; for those who wait. */
 static int mj_lanes_look(void) {
     int rc = MPI_SUCCESS;
-    for (int to = 0; mj_lanes_taken > 0 && rc == MPI_SUCCESS && to < mj_lane_ranks; to++)
-        if (mj_outs[to].active && mj_lane_is_left(&mj_outs[to])) rc = mj_lane_end(&mj_outs[to]);
+    for (int to = 0; mj_lanes_taken > 0 && rc == MPI_SUCCESS && to < mj_lane_ranks; to++) {
+        mj_lane_out *out = &mj_outs[to];
+        if (out->active && (mj_lane_is_left(out) || (out->sent > out->seen && mj_lane_rests(out)))) rc = mj_lane_end(out);
+    }
     return rc;
 }
 
@@ -151,7 +178,7 @@ static int mj_lane_is_read(mj_lane_out *out, uint64_t unread) {
 /* Before this rank may wait: what it has put into lanes is read, or goes by MPI. */
 static int mj_lanes_settle(void) {
     int rc = MPI_SUCCESS;
-    for (int to = 0; mj_lanes_taken > 0 && rc == MPI_SUCCESS && to < mj_lane_ranks; to++)
+    for (int to = 0; mj_lanes_are_mine && mj_lanes_taken > 0 && rc == MPI_SUCCESS && to < mj_lane_ranks; to++)
         if (mj_outs[to].active && !mj_lane_is_read(&mj_outs[to], 0)) rc = mj_lane_end(&mj_outs[to]);
     return rc;
 }
@@ -171,7 +198,7 @@ static int mj_lane_takes(mj_lane_out *out, uint64_t group, int dest, int tag, MP
     if (out->count == 0 || out->ends >= MJ_LANE_ENDS || state % MJ_LANE_STATES != MJ_LANE_OFFERED || lane->group != group
         || !mj_lane_has(lane, tag) || !atomic_compare_exchange_strong(&lane->state, &state, mj_lane_state(session, MJ_LANE_TAKEN)))
         return 0;
-    out->active = 1, out->session = session, out->sent = out->seen = 0, out->comm = c, out->rank = dest;
+    out->active = 1, out->session = session, out->sent = out->seen = 0, out->since = 0, out->comm = c, out->rank = dest;
     mj_lanes_taken++;
     *rc = mj_post(&session, sizeof session, dest, mj_fence_tag(), c);
     return 1;
@@ -317,13 +344,14 @@ static int mj_lane_is_by_mpi(mj_lane_in *in, int tag, int *rc) {
 /* Takes all offers back, and ends all sessions in which this rank receives. */
 static int mj_lanes_leave(void) {
     int rc = MPI_SUCCESS;
-    for (int from = 0; rc == MPI_SUCCESS && from < mj_lane_ranks; from++) rc = mj_lane_leave(&mj_ins[from]);
+    for (int from = 0; mj_lanes_are_mine && rc == MPI_SUCCESS && from < mj_lane_ranks; from++) rc = mj_lane_leave(&mj_ins[from]);
     return rc;
 }
 
 /* At the end of a run, and before it calls Python: no lane is in use. */
 static int mj_lanes_stop(void) {
     int rc = mj_lanes_leave();
+    if (!mj_lanes_are_mine) return rc;
     for (int other = 0; other < mj_lane_ranks; other++) {
         mj_lane_out *out = &mj_outs[other];
         if (out->active) {
@@ -333,6 +361,8 @@ static int mj_lanes_stop(void) {
         }
         out->count = out->ends = mj_ins[other].count = 0;
     }
+    mj_lanes_are_mine = 0;
+    atomic_flag_clear(&mj_lanes_busy);
     return rc;
 }
 

@@ -8,6 +8,7 @@
 
 #include "mpi_tags.h"
 #include "mpi_wait.h"
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,7 @@ typedef struct mj_kept {
 /* How many are kept before those that have been received are looked for: a look costs as much as a message. */
 #define MJ_KEPT 16
 
+static atomic_flag mj_kept_busy = ATOMIC_FLAG_INIT;    /* where threads communicate at once */
 static mj_kept *mj_kept_messages = NULL;
 static int mj_kept_count = 0;
 static int mj_has_kept = 0;      /* whether there ever was one to this rank */
@@ -63,6 +65,7 @@ static int mj_waits_in_vain(int source, int tag, MPI_Comm c) {
 
 /* Frees the messages that have been received. */
 static void mj_let_go(void) {
+    if (atomic_flag_test_and_set(&mj_kept_busy)) return;
     for (mj_kept **at = &mj_kept_messages; *at != NULL;) {
         mj_kept *m = *at;
         int done = 0;
@@ -74,6 +77,7 @@ static void mj_let_go(void) {
             at = &m->next;
         }
     }
+    atomic_flag_clear(&mj_kept_busy);
 }
 
 /* Sends n elements of `size` bytes without waiting. */
@@ -89,9 +93,11 @@ static int mj_send_kept(const void *s, mj_count n, int64_t size, MPI_Datatype t,
         free(m);
         return rc;
     }
+    while (atomic_flag_test_and_set(&mj_kept_busy)) sched_yield();
     m->next = mj_kept_messages;
     mj_kept_messages = m;
     mj_kept_count++;
+    atomic_flag_clear(&mj_kept_busy);
     return MPI_SUCCESS;
 }
 

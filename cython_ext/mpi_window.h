@@ -24,7 +24,8 @@
 
 typedef struct {
     _Atomic uint64_t value;
-    char unused[MJ_LINE - sizeof(uint64_t)];
+    uint64_t what[2];   /* the operation of a round, by its parity: the same on all ranks, or somebody is wrong */
+    char unused[MJ_LINE - 3 * sizeof(uint64_t)];
 } mj_flag;
 
 /* Messages from one rank to another, of which two can be unread (mpi_channel.h). */
@@ -58,6 +59,7 @@ typedef struct mj_transfer {
     const char *s;
     char *r;
     int64_t n, step, at;    /* bytes of a block, of a round, done */
+    uint64_t what;          /* a number of the operation and the shape that is the same on all ranks; or 0 */
     MPI_Datatype type;
     MPI_Op op;
 } mj_transfer;
@@ -139,6 +141,18 @@ static inline void mj_await(mj_window *window, int rank) {
         if (looks > MJ_SPINS) sched_yield();
 }
 
+/* Waits for a rank's part in this round; an error if it does another operation. 0: of that nothing is known. */
+static inline int mj_await_part(mj_transfer *x, int rank) {
+    static int another = 0;
+    mj_window *window = x->window;
+    uint64_t its;
+    mj_await(window, rank);
+    its = window->flags[rank].what[window->round & 1];
+    if (its == x->what || its == 0 || x->what == 0) return MPI_SUCCESS;
+    return mj_own_error(&another, "another rank does another operation, or on another shape, at this point: all ranks of a "
+                                  "communicator must run its operations in the same order");
+}
+
 static inline void mj_await_all(mj_window *window) {
     for (int rank = 0; rank < window->size; rank++) mj_await(window, rank);
 }
@@ -210,16 +224,17 @@ static void mj_put(mj_transfer *x, int64_t m) {
     } else if (x->kind == MJ_BCAST ? window->rank == x->root : x->kind != MJ_SHIFT || x->dest >= 0) {
         memcpy(slot, from, (size_t)m);
     }
+    window->flags[window->rank].what[window->round & 1] = x->what;
     mj_arrive(window);
 }
 
 static int mj_take(mj_transfer *x, int64_t m) {
     mj_window *window = x->window;
     char *to = x->r + x->at;
-    int from = x->kind == MJ_BCAST ? x->root : x->source;
+    int from = x->kind == MJ_BCAST ? x->root : x->source, rc;
     if (x->kind == MJ_BCAST || x->kind == MJ_SHIFT) {
         if (from < 0) return MPI_SUCCESS;
-        mj_await(window, from);
+        if ((rc = mj_await_part(x, from)) != MPI_SUCCESS) return rc;
         if (x->kind == MJ_BCAST && from == window->rank) {
             if (x->s != x->r) memcpy(to, x->s + x->at, (size_t)m);
         } else {
@@ -228,14 +243,15 @@ static int mj_take(mj_transfer *x, int64_t m) {
         return MPI_SUCCESS;
     }
     if (x->kind == MJ_ALLREDUCE || x->kind == MJ_REDUCE_SCATTER) {
-        mj_await_all(window);
+        for (int rank = 0; rank < window->size; rank++)
+            if ((rc = mj_await_part(x, rank)) != MPI_SUCCESS) return rc;
         if (x->kind == MJ_REDUCE_SCATTER) return mj_merge(x, to, window->rank * x->step, m);
         if (window->size > 2 && m >= MJ_SHARED_WORK) return mj_merge_together(x, to, m);
         return mj_merge(x, to, 0, m);
     }
     for (int k = 0; k < window->size; k++) {
         int rank = (window->rank + k) % window->size;   /* own block first, while others arrive */
-        mj_await(window, rank);
+        if ((rc = mj_await_part(x, rank)) != MPI_SUCCESS) return rc;
         if (x->kind == MJ_ALLGATHER)
             memcpy(to + rank * x->n, rank == window->rank ? x->s + x->at : mj_place_of(window, rank), (size_t)m);
         else if (rank != window->rank)
@@ -258,7 +274,8 @@ static void mj_window_start(mj_transfer *x) {
 
 static int mj_window_finish(mj_transfer *x) {
     int rc = MPI_SUCCESS;
-    if (x->kind == MJ_BARRIER) mj_await_all(x->window);
+    for (int rank = 0; x->kind == MJ_BARRIER && rc == MPI_SUCCESS && rank < x->window->size; rank++)
+        rc = mj_await_part(x, rank);
     while (rc == MPI_SUCCESS && x->at < x->n) {
         rc = mj_take(x, mj_left(x));
         x->at += mj_left(x);

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import math
+import zlib
 from dataclasses import replace
 from typing import Any
 
 from mpijax.compiler.plan import CommStep
 from mpijax.ops.rank_messages import SHOWN
-from mpijax.runtime import mpi_start, program
+from mpijax.runtime import guard, mpi_start, program
 from mpijax.runtime.rank_comm import per_rank
 from mpijax.runtime.recorder import GUARD, MESSAGES, VARYING, Site, recorder
 
@@ -83,8 +84,8 @@ def _labelled(instructions: list[Any], step: CommStep, group: Any) -> list[Any]:
     messages = MESSAGES if "comm" in step.params else ()  # along a mesh axis all ranks exchange
     return [
         replace(
-            i, label=_label(step, i.op), nbytes=nbytes, group=group, matched=i.op not in messages,
-            early=_early(step, i.op, nbytes), goes_on=step.goes_on,
+            i, label=_label(step, i.op), what=_what(step, i.op), nbytes=nbytes, group=group,
+            matched=i.op not in messages, early=_early(step, i.op, nbytes), goes_on=step.goes_on,
             role=step.params.get("role", ""), **(_dtypes(step) if i.op in messages else {}),
         )  # fmt: skip
         if isinstance(i, program.Comm)
@@ -122,6 +123,11 @@ def _label(step: CommStep, op: str) -> str:
             value = str(params[name])
             words.append(f"{name}={value if len(value) < 80 else hashlib.sha256(value.encode()).hexdigest()[:12]}")
     return " ".join(words)
+
+
+def _what(step: CommStep, op: str) -> int:
+    """A number of what the ranks must agree on, which is the same on all; 0 where they need not."""
+    return zlib.crc32(_label(step, op).encode()) if op not in MESSAGES and guard.enabled() else 0
 
 
 def _dtypes(step: CommStep) -> dict[str, str]:

@@ -169,6 +169,8 @@ class Comm:
     for messages that do not go through them; lane_to, lane_from: the ranks of this node at the other ends, or -1.
     goes_on: instructions that only compute run before a `Finish`, which waits; one at a time, and in the same list.
 
+    what: a number of what the ranks agree on, the same on all, or 0: operations through memory compare it.
+
     For reports: `label`, what the ranks agree on ("allreduce float32[4] sum"); `nbytes` that this rank sends; `group`,
     the `runtime.recorder.Group` of the communicator; `matched`: all of its ranks do this operation; `senddtype`,
     `recvdtype`: of messages, what is sent and received, as NumPy names it.
@@ -195,6 +197,7 @@ class Comm:
     status: int = 0
     source_line: str = ""
     label: str = ""
+    what: int = 0
     nbytes: int = 0
     group: Any = None
     matched: bool = False

@@ -93,6 +93,11 @@ told(freed)
 def fail(): raise ValueError('in a thread')
 total(x); t = threading.Thread(target=fail); t.start(); t.join(); total(x); print('went on')
 """),
+    "known, in another order": Job("""
+total(x); largest = jax.jit(lambda x: mpi.allreduce(x, 'MAX')); largest(x)
+for f in (total, largest)[::-1 if rank else 1]: f(x)
+print('went on')
+"""),
     "two threads": Job(TWO_THREADS),
     "two threads, as MPI allows": Job(TWO_THREADS, start=START),
     "forked": Job("""
@@ -162,6 +167,7 @@ EXPECTED = [
         r"told 0 allreduce on rank 0: invalid communicator: it has been freed.*\|at <string>:\d+", r"told 1 allreduce",
     ]),
     ("thread", 0, [r"ValueError: in a thread", r"went on[\s\S]*went on"]),
+    ("known, in another order", None, [r"(another rank does another operation|different operations)[\s\S]*at <string>:\d+"]),
     ("two threads", 0, [r"told: this rank communicates in another thread", r"at <string>:\d+"]),
     ("two threads, as MPI allows", 0, [r"told: this rank communicates in another thread", r"at <string>:\d+"]),
     ("forked", 0, [
