@@ -92,7 +92,13 @@ def register_lowering(
 
 @dataclass(frozen=True)
 class LoweringRuleContext:
-    """What a lowering gets before its operands: the primitive, and the types of operands and results."""
+    """What a lowering gets before its operands: the primitive, and the types of operands and results.
+
+    >>> from mpijax.interpreters import mlir
+    >>> aval = mpijax.typeof(jnp.ones(2))
+    >>> mlir.LoweringRuleContext(lax.sin_p, [aval], [aval]).avals_in
+    [ShapedArray(float32[2])]
+    """
 
     primitive: Primitive
     avals_in: Sequence[Any]

@@ -237,11 +237,15 @@ def _index_vectors(axis, starts, dims):
         return np.zeros(0, np.int32), None
     if all(d is None for d in dims):
         return concatenate([broadcast(i, (1,)) for i in starts], 0), None
-    columns = [
-        batch_at(broadcast(i, (1,)), None, 0, axis) if d is None else broadcast_in_dim(i, (axis.size, 1), (0,))
-        for i, d in zip(starts, dims, strict=True)
-    ]
-    return concatenate(columns, 1), 0
+    return concatenate([_index_column(i, d, axis) for i, d in zip(starts, dims, strict=True)], 1), 0
+
+
+def _index_column(start, dim, axis):
+    if dim is not None:
+        return broadcast_in_dim(start, (axis.size, 1), (0,))
+    if axis.split is None:
+        return broadcast_in_dim(start, (axis.size, 1), ())
+    return batch_at(broadcast(start, (1,)), None, 0, axis)
 
 
 def _slice_batch(axis, args, dims, *, slice_sizes):

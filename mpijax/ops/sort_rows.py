@@ -114,7 +114,8 @@ def _reference(*xs, num_keys):
 
 
 sort_rows_p = Primitive(
-    "sort_rows",
+    "sort",
+    key="sort_rows",
     type_rule=lambda *avals, num_keys: list(avals),
     reference=_reference,
     lower=Native(_code),

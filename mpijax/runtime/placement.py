@@ -132,9 +132,11 @@ def _placed(value: np.ndarray, aval: ShapedArray, sharding: Any) -> Any:
 
 def _laid_out(x: Any, layout: Any) -> Any:
     """An array or traced value in another layout. Communicates: every rank must call it."""
-    from mpijax.spmd.reshard import reshard  # that layer lies above this one
+    from mpijax.spmd.constraints import check_fits  # that layer lies above this one
+    from mpijax.spmd.reshard import lay_out
 
-    return reshard(x, layout)
+    check_fits(layout, typeof(x), "One of device_put arguments")
+    return lay_out(x, layout)
 
 
 def gathered(x: Any) -> Any:

@@ -169,12 +169,16 @@ def move_dim(x: Any, source: int, target: int) -> Any:
     return registry["transpose"].bind(x, permutation=tuple(order))
 
 
-def broadcast_dim(x: Any, size: int, target: int, along: Split | None = None) -> Any:
-    """Repeat `x` along a new axis at position `target`. along: how that axis is split over mesh axes, if it is."""
+def broadcast_dim(x: Any, size: int, target: int, along: Split | None = None, by_numpy: bool = True) -> Any:
+    """Repeat `x` along a new axis at position `target`. along: how that axis is split over mesh axes, if it is.
+
+    by_numpy: whether the axes that are kept print as NumPy's integers, as most of JAX's rules make them.
+    """
     wanted = typeof(x).with_axis(target, size, along)
     if wanted.dtype == dtypes.float0:
         return np.zeros(wanted.shape, dtypes.float0)
-    kept = tuple(i for i in range(wanted.ndim) if i != target)
+    kept = np.delete(np.arange(wanted.ndim), target)
+    kept = tuple(kept) if by_numpy else tuple(kept.tolist())
     layout = None if along is None else wanted.sharding
     return registry["broadcast_in_dim"].bind(x, shape=wanted.shape, broadcast_dimensions=kept, sharding=layout)
 
@@ -203,9 +207,9 @@ def same_for_all(x: Any) -> Any:
         state.trace = trace
 
 
-def batch_at(x: Any, dim: int | None, target: int, axis: AxisData) -> Any:
-    """`x` with its batch axis at `target`, made by repetition if it has none."""
-    return broadcast_dim(x, axis.size, target, axis.split) if dim is None else move_dim(x, dim, target)
+def batch_at(x: Any, dim: int | None, target: int, axis: AxisData, by_numpy: bool = True) -> Any:
+    """`x` with its batch axis at `target`, made by repetition if it has none; `by_numpy` as for `broadcast_dim`."""
+    return broadcast_dim(x, axis.size, target, axis.split, by_numpy) if dim is None else move_dim(x, dim, target)
 
 
 @memo_on_jaxpr
