@@ -23,7 +23,7 @@ from mpijax.transforms.batching import batch_at
 
 def _add_any_batch(axis, args, dims):
     dim = next(d for d in dims if d is not None)
-    x, y = (batch_at(a, d, dim, axis) for a, d in zip(args, dims, strict=True))
+    x, y = (batch_at(a, d, dim, axis, by_numpy=True) for a, d in zip(args, dims, strict=True))
     return add_any_p.bind(x, y), dim
 
 

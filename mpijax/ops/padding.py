@@ -111,7 +111,7 @@ def _pad_transpose(ct, operand, padding_value, *, padding_config):
 def _pad_batch(axis, args, dims, *, padding_config):
     (operand, value), (dim, value_dim) = args, dims
     if dim is None:
-        operand, dim = batch_at(operand, None, 0, axis, by_numpy=False), 0
+        operand, dim = batch_at(operand, None, 0, axis), 0
     config = list(padding_config)
     config.insert(dim, (0, 0, 0))
     if value_dim is None:

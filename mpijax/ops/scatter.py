@@ -269,8 +269,8 @@ def _batch_rule(get_primitive: Callable[[], Primitive]) -> Callable:
     def batch(axis, args, dims, *, dimension_numbers, **params):
         operand, indices, updates = args
         dn = dimension_numbers
-        operand = batch_at(operand, dims[0], 0, axis)
-        updates = batch_at(updates, dims[2], 0, axis)
+        operand = batch_at(operand, dims[0], 0, axis, by_numpy=True)
+        updates = batch_at(updates, dims[2], 0, axis, by_numpy=True)
         inserted, mapped = shifted(dn.inserted_window_dims), shifted(dn.scatter_dims_to_operand_dims)
         window, batching = shifted(dn.update_window_dims), shifted(dn.operand_batching_dims)
         if dims[1] is None:

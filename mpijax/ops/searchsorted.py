@@ -69,7 +69,7 @@ def _batch(axis, args, dims, *, side, dtype):
         if stack == 0:
             return search(rows, values, side, dtype), of_values
         return search(rows, move_dim(values, of_values, stack), side, dtype), stack
-    rows, values = batch_at(rows, of_rows, 0, axis), batch_at(values, of_values, 0, axis)
+    rows, values = batch_at(rows, of_rows, 0, axis, by_numpy=True), batch_at(values, of_values, 0, axis, by_numpy=True)
     return search(rows, values, side, dtype), 0
 
 

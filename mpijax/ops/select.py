@@ -106,8 +106,8 @@ def _select_batch(axis, args, dims):
         return select_n(which, *cases), first
     vector = which_dim is not None and typeof(which).ndim == 1
     if typeof(which).ndim and not vector:
-        which = batch_at(which, which_dim, 0, axis)
-    cases = [batch_at(x, d, 0, axis) for x, d in zip(cases, case_dims, strict=True)]
+        which = batch_at(which, which_dim, 0, axis, by_numpy=True)
+    cases = [batch_at(x, d, 0, axis, by_numpy=True) for x, d in zip(cases, case_dims, strict=True)]
     shape = typeof(cases[0]).shape
     if vector and len(shape) > 1:
         which = _along(which, shape, 0)
@@ -176,7 +176,7 @@ def _clamp_batch(axis, args, dims):
         for bound, d in ((low, dims[0]), (high, dims[2]))
     ):
         return clamp(*args), dims[1]
-    x = batch_at(x, dims[1], 0, axis)
+    x = batch_at(x, dims[1], 0, axis, by_numpy=True)
     shape = typeof(x).shape
     # Bounds that are the same for all examples first, as they need no batch axis moved.
     whole = {i: _whole_bound(args[i], shape, axis.size) for i in (0, 2) if dims[i] is None}

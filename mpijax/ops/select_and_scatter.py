@@ -86,7 +86,7 @@ def _by_functions_batch(axis, args, dims, **params):
     operand, source, init = args
     if dims[2] is not None:
         raise NotImplementedError("vmap of select_and_scatter over initial values is not supported")
-    operand, source = (batch_at(x, d, 0, axis) for x, d in zip(args[:2], dims[:2], strict=True))
+    operand, source = (batch_at(x, d, 0, axis, by_numpy=True) for x, d in zip(args[:2], dims[:2], strict=True))
     windows = {name: params[name] for name in ("window_dimensions", "window_strides", "padding")}
     return select_and_scatter_p.bind(operand, source, init, **{**params, **with_axis(windows, 0)}), 0
 

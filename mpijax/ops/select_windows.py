@@ -103,7 +103,7 @@ def _gather_transpose(ct, tangents, operand, *, select_prim, base_dilation, wind
 
 
 def _gather_batch(axis, args, dims, *, select_prim, **params):
-    tangents, operand = (batch_at(x, d, 0, axis) for x, d in zip(args, dims, strict=True))
+    tangents, operand = (batch_at(x, d, 0, axis, by_numpy=True) for x, d in zip(args, dims, strict=True))
     return select_and_gather_add(tangents, operand, select_prim, with_axis(params, 0)), 0
 
 
@@ -187,7 +187,7 @@ def _scatter_transpose(ct, source, operand, *, select_prim, **params):
 
 
 def _scatter_batch(axis, args, dims, *, select_prim, **params):
-    source, operand = (batch_at(x, d, 0, axis) for x, d in zip(args, dims, strict=True))
+    source, operand = (batch_at(x, d, 0, axis, by_numpy=True) for x, d in zip(args, dims, strict=True))
     return select_and_scatter_add(source, operand, select_prim, with_axis(params, 0)), 0
 
 

@@ -196,7 +196,7 @@ def _concatenate_transpose(ct, *operands, dimension):
 
 
 def _concatenate_batch(axis, args, dims, *, dimension):
-    args = [batch_at(x, d, 0, axis, by_numpy=False) for x, d in zip(args, dims, strict=True)]
+    args = [batch_at(x, d, 0, axis) for x, d in zip(args, dims, strict=True)]
     return concatenate(args, dimension + 1), 0
 
 

@@ -93,7 +93,7 @@ def _sort_jvp(primals, tangents, *, dimension, is_stable, num_keys):
 
 def _sort_batch(axis, args, dims, *, dimension, is_stable, num_keys):
     dim = next(d for d in dims if d is not None)
-    args = [batch_at(x, d, dim, axis, by_numpy=False) for x, d in zip(args, dims, strict=True)]
+    args = [batch_at(x, d, dim, axis) for x, d in zip(args, dims, strict=True)]
     dimension += dim <= dimension
     outs = sort_p.bind(*args, dimension=dimension, is_stable=is_stable, num_keys=num_keys)
     return outs, [dim] * len(outs)

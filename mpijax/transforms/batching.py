@@ -169,10 +169,10 @@ def move_dim(x: Any, source: int, target: int) -> Any:
     return registry["transpose"].bind(x, permutation=tuple(order))
 
 
-def broadcast_dim(x: Any, size: int, target: int, along: Split | None = None, by_numpy: bool = True) -> Any:
+def broadcast_dim(x: Any, size: int, target: int, along: Split | None = None, by_numpy: bool = False) -> Any:
     """Repeat `x` along a new axis at position `target`. along: how that axis is split over mesh axes, if it is.
 
-    by_numpy: whether the axes that are kept print as NumPy's integers, as most of JAX's rules make them.
+    by_numpy: whether the axes that are kept print as NumPy's integers, as some of JAX's rules make them.
     """
     wanted = typeof(x).with_axis(target, size, along)
     if wanted.dtype == dtypes.float0:
@@ -207,7 +207,7 @@ def same_for_all(x: Any) -> Any:
         state.trace = trace
 
 
-def batch_at(x: Any, dim: int | None, target: int, axis: AxisData, by_numpy: bool = True) -> Any:
+def batch_at(x: Any, dim: int | None, target: int, axis: AxisData, by_numpy: bool = False) -> Any:
     """`x` with its batch axis at `target`, made by repetition if it has none; `by_numpy` as for `broadcast_dim`."""
     return broadcast_dim(x, axis.size, target, axis.split, by_numpy) if dim is None else move_dim(x, dim, target)
 
