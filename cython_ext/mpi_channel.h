@@ -16,7 +16,7 @@ static inline mj_channel *mj_channel_of(mj_window *window, int from, int to) {
 /* Waits until a counter of the other side has come to `value`. */
 static inline void mj_await_count(_Atomic uint64_t *count, uint64_t value) {
     for (int64_t looks = 0; atomic_load_explicit(count, memory_order_acquire) < value; looks++)
-        if (looks > MJ_SPINS) sched_yield();
+        if (looks > MJ_SPINS) mj_pause();
 }
 
 static void mj_channel_put(mj_window *window, int to, const void *data, int64_t nbytes, int tag) {

@@ -282,14 +282,11 @@ static int mj_lane_take(mj_lane_in *in, void *r, int64_t nbytes, int tag, int *r
     mj_lane *lane = in->lane;
     mj_lane_slot *slot = &lane->slots[in->taken % MJ_LANE_SLOTS];
     uint64_t number = mj_lane_number(in->session, in->taken), read = 2 * in->taken;
-    int ignored;
     for (int64_t looks = 1; atomic_load_explicit(&slot->number, memory_order_acquire) != number; looks++) {
         if (looks % MJ_LANE_LOOKS) continue;
         if (mj_lane_is_gone(in)) break;
         if ((*rc = mj_lanes_look()) != MPI_SUCCESS) return 0;
-        if (looks < MJ_SPINS) continue;
-        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, in->comm, &ignored, MPI_STATUS_IGNORE);     /* lets MPI go on */
-        sched_yield();
+        if (looks > MJ_SPINS) mj_pause();
     }
     if (atomic_load_explicit(&slot->number, memory_order_acquire) == number) {
         int64_t come = slot->nbytes;

@@ -28,6 +28,14 @@ static int64_t mj_now(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* Between looks of a rank that has looked for long: lets others run, and MPI go on with what it has in hand, such as a
+   message for which another rank waits before it comes. */
+static void mj_pause(void) {
+    int ignored;
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &ignored, MPI_STATUS_IGNORE);
+    sched_yield();
+}
+
 /* Sleeps; a crowded rank for an eighth of the time since `began`, within bounds. */
 static void mj_sleep_since(int64_t began) {
     int64_t eighth = mj_crowded ? (mj_now() - began) / 8 : 0;

@@ -138,7 +138,7 @@ static inline void mj_arrive(mj_window *window) {
 
 static inline void mj_await(mj_window *window, int rank) {
     for (int64_t looks = 0; atomic_load_explicit(&window->flags[rank].value, memory_order_acquire) < window->tick; looks++)
-        if (looks > MJ_SPINS) sched_yield();
+        if (looks > MJ_SPINS) mj_pause();
 }
 
 /* Waits for a rank's part in this round; an error if it does another operation. 0: of that nothing is known. */
