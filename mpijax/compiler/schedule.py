@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,9 @@ WRITE_OUT = 4
 LIGHT = 6
 # Bodies of at most this cost use two: one register's chain of dependent operations leaves the processor waiting.
 MODERATE = 120
+# In kernels of fewer elements only lighter ones do: machine code for two takes longer to compile than it saves.
+SHORTER = 1 << 18
+MODERATE_IN_SHORTER = 24
 # In loops that are shorter, what fills no vectors is worth narrower ones.
 FEW_TURNS = 256
 # Loops of at most this many turns, and reductions over at most so many that are no whole vectors, are vectorized
@@ -368,8 +372,10 @@ class Schedule:
         for dtype in stored:
             widest = max(widest, _compute_bytes(dtype))
         native = VECTOR_BYTES // widest
+        long = math.prod(v.size for v in self.kernel.variables) >= SHORTER
+        moderate = MODERATE if long else MODERATE_IN_SHORTER
         # One long chain of dependent integer operations leaves room for a second one beside it.
-        lanes = native * (4 if cost <= LIGHT else 2 if cost <= MODERATE or hashes else 1)
+        lanes = native * (4 if cost <= LIGHT else 2 if cost <= moderate or hashes else 1)
         while lanes > 1 and lanes > size:
             lanes //= 2
         return lanes if lanes >= min(native, 4) else 1
