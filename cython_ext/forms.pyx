@@ -4,42 +4,24 @@
 Kernels are called as those of `lapack.pyx` are. Where LAPACK fails, or there is no memory, results are NaN.
 """
 
-from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 from libc.float cimport DBL_EPSILON, DBL_MIN, FLT_EPSILON, FLT_MIN
-from libc.math cimport isfinite
 from libc.stdint cimport int64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
-from mpijax._ext.matrices cimport at, bytes_of, fill_nan, item, length_of, real_bytes, transpose
+from mpijax._ext.matrices cimport (
+    F8, F9, F10, F11, F14, F15, Kinds, all_finite, at, bytes_of, fill_nan, item, length_of, real_bytes,
+    take_routines, transpose,
+)
 
 cdef enum:
     GTSV, SYTRD, GEHRD, GEES, GEEV, STEVD, ROUTINES
 
-cdef void* table[ROUTINES][4]
-
-ctypedef void (*F8)(void*, void*, void*, void*, void*, void*, void*, void*) noexcept nogil
-ctypedef void (*F9)(void*, void*, void*, void*, void*, void*, void*, void*, void*) noexcept nogil
-ctypedef void (*F10)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*) noexcept nogil
-ctypedef void (*F11)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*) noexcept nogil
-ctypedef void (*F14)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*,
-                     void*, void*) noexcept nogil
-ctypedef void (*F15)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*,
-                     void*, void*, void*) noexcept nogil
+cdef Kinds table[ROUTINES]
 
 
 def install(routines):
     """Takes capsules of the functions: for each routine those of the four kinds, or of the two real ones."""
-    for i, kinds in enumerate(routines):
-        for j, capsule in enumerate(kinds):
-            table[i][j] = PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))
-
-
-cdef bint all_finite(const void* x, int64_t count, int64_t kind) noexcept nogil:
-    cdef int64_t i, n = count * (2 if kind > 1 else 1)
-    for i in range(n):
-        if not (isfinite((<double*>x)[i]) if kind & 1 else isfinite((<float*>x)[i])):
-            return False
-    return True
+    take_routines(table, routines)
 
 
 cdef void eliminate(const item* dl, const item* d, const item* du, item* b, item* upper, int64_t n, int64_t columns,

@@ -8,12 +8,13 @@ Where there is no memory for a copy, the results are NaN too. Small real matrice
 first, which leaves few of them to LAPACK.
 """
 
-from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
-from libc.math cimport isfinite
 from libc.stdint cimport int32_t, int64_t, uint32_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
-from mpijax._ext.matrices cimport at, bytes_of, fill_nan, item, length_of, real_bytes, transpose
+from mpijax._ext.matrices cimport (
+    F5, F6, F8, F9, F11, F13, F14, F15, Kinds, all_finite, at, bytes_of, call_geqp3, fill_nan, item,
+    length_of, real_bytes, take_routines, transpose,
+)
 
 cdef extern from "small.h" nogil:
     # Each returns a mask of the matrices that it left to LAPACK.
@@ -29,35 +30,12 @@ cdef extern from "small.h" nogil:
 cdef enum:
     POTRF, GETRF, TRSM, GEQRF, GEQP3, ORGQR, SYEVD, GESDD, ROUTINES
 
-cdef void* table[ROUTINES][4]
-
-ctypedef void (*F5)(void*, void*, void*, void*, void*) noexcept nogil
-ctypedef void (*F6)(void*, void*, void*, void*, void*, void*) noexcept nogil
-ctypedef void (*F8)(void*, void*, void*, void*, void*, void*, void*, void*) noexcept nogil
-ctypedef void (*F9)(void*, void*, void*, void*, void*, void*, void*, void*, void*) noexcept nogil
-ctypedef void (*F10)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*) noexcept nogil
-ctypedef void (*F11)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*) noexcept nogil
-ctypedef void (*F13)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*,
-                     void*) noexcept nogil
-ctypedef void (*F14)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*,
-                     void*, void*) noexcept nogil
-ctypedef void (*F15)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*,
-                     void*, void*, void*) noexcept nogil
+cdef Kinds table[ROUTINES]
 
 
 def install(routines):
     """Takes capsules of the functions: for each routine those of the four kinds."""
-    for i, kinds in enumerate(routines):
-        for j, capsule in enumerate(kinds):
-            table[i][j] = PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))
-
-
-cdef bint all_finite(const void* x, int64_t count, int64_t kind) noexcept nogil:
-    cdef int64_t i, n = count * (2 if kind > 1 else 1)
-    for i in range(n):
-        if not (isfinite((<double*>x)[i]) if kind & 1 else isfinite((<float*>x)[i])):
-            return False
-    return True
+    take_routines(table, routines)
 
 
 # ---- kernels
@@ -394,7 +372,7 @@ cdef void qr(void** buffers, const int64_t* words) noexcept nogil:
             memset(buffers[3], 0, words[1] * n * 4)
         return
     if exchanges:
-        call_geqp3(kind, &m, &n, NULL, NULL, NULL, &asked, &question, NULL, &info)
+        call_geqp3(table[GEQP3][kind], kind, &m, &n, NULL, NULL, NULL, &asked, &question, NULL, &info)
     else:
         (<F8>table[GEQRF][kind])(&m, &n, NULL, &m, NULL, &asked, &question, &info)
     lwork = length_of(&asked, kind)
@@ -419,7 +397,7 @@ cdef void qr(void** buffers, const int64_t* words) noexcept nogil:
         transpose(a, at(buffers[0], k * step), m, n, size)
         if exchanges:
             memset(order, 0, n * 4)
-            call_geqp3(kind, &m, &n, a, order, tau, work, &lwork, rwork, &info)
+            call_geqp3(table[GEQP3][kind], kind, &m, &n, a, order, tau, work, &lwork, rwork, &info)
             for i in range(n):
                 order[i] -= 1
         else:
@@ -431,14 +409,6 @@ cdef void qr(void** buffers, const int64_t* words) noexcept nogil:
     free(tau)
     free(work)
     free(rwork)
-
-
-cdef void call_geqp3(int64_t kind, int* m, int* n, void* a, void* order, void* tau, void* work, int* lwork,
-                     void* rwork, int* info) noexcept nogil:
-    if kind > 1:
-        (<F10>table[GEQP3][kind])(m, n, a, m, order, tau, work, lwork, rwork, info)
-    else:
-        (<F9>table[GEQP3][kind])(m, n, a, m, order, tau, work, lwork, info)
 
 
 def addresses():

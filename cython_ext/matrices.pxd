@@ -1,7 +1,40 @@
-"""Matrices of four kinds of numbers: 0 float32, 1 float64, 2 complex64, 3 complex128."""
+"""Matrices of four kinds of numbers: 0 float32, 1 float64, 2 complex64, 3 complex128; and how LAPACK is called."""
 
-from libc.math cimport NAN
+from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
+from libc.math cimport NAN, isfinite
 from libc.stdint cimport int64_t
+
+# LAPACK's routines, by how many arguments they take.
+ctypedef void (*F5)(void*, void*, void*, void*, void*) noexcept nogil
+ctypedef void (*F6)(void*, void*, void*, void*, void*, void*) noexcept nogil
+ctypedef void (*F8)(void*, void*, void*, void*, void*, void*, void*, void*) noexcept nogil
+ctypedef void (*F9)(void*, void*, void*, void*, void*, void*, void*, void*, void*) noexcept nogil
+ctypedef void (*F10)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*) noexcept nogil
+ctypedef void (*F11)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*) noexcept nogil
+ctypedef void (*F13)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*,
+                     void*) noexcept nogil
+ctypedef void (*F14)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*,
+                     void*, void*) noexcept nogil
+ctypedef void (*F15)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*,
+                     void*, void*, void*) noexcept nogil
+
+ctypedef void* Kinds[4]         # of a routine
+
+
+cdef inline int take_routines(Kinds* table, routines) except -1:
+    """Fills a table from capsules of functions: for each routine those of the four kinds, or of the two real ones."""
+    for i, kinds in enumerate(routines):
+        for j, capsule in enumerate(kinds):
+            table[i][j] = PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))
+    return 0
+
+
+cdef inline void call_geqp3(void* routine, int64_t kind, int* m, int* n, void* a, void* order, void* tau, void* work,
+                            int* lwork, void* rwork, int* info) noexcept nogil:
+    if kind > 1:
+        (<F10>routine)(m, n, a, m, order, tau, work, lwork, rwork, info)
+    else:
+        (<F9>routine)(m, n, a, m, order, tau, work, lwork, info)
 
 
 cdef inline int64_t bytes_of(int64_t kind) noexcept nogil:
@@ -46,6 +79,14 @@ cdef inline void fill_nan(void* x, int64_t count, int64_t kind) noexcept nogil:
             (<double*>x)[i] = NAN
         else:
             (<float*>x)[i] = NAN
+
+
+cdef inline bint all_finite(const void* x, int64_t count, int64_t kind) noexcept nogil:
+    cdef int64_t i, n = count * (2 if kind > 1 else 1)
+    for i in range(n):
+        if not (isfinite((<double*>x)[i]) if kind & 1 else isfinite((<float*>x)[i])):
+            return False
+    return True
 
 
 cdef inline int length_of(const void* work, int64_t kind) noexcept nogil:

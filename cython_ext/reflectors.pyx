@@ -4,29 +4,22 @@
 Kernels are called as those of `lapack.pyx` are. Reflections lie below the diagonal of a matrix a, their factors: taus.
 """
 
-from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 from libc.stdint cimport int32_t, int64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
-from mpijax._ext.matrices cimport at, bytes_of, fill_nan, length_of, real_bytes, transpose
+from mpijax._ext.matrices cimport (
+    F8, F9, F13, Kinds, at, bytes_of, call_geqp3, fill_nan, length_of, real_bytes, take_routines, transpose,
+)
 
 cdef enum:
     GEQRF, GEQP3, ORGQR, ORMQR, ROUTINES
 
-cdef void* table[ROUTINES][4]
-
-ctypedef void (*F8)(void*, void*, void*, void*, void*, void*, void*, void*) noexcept nogil
-ctypedef void (*F9)(void*, void*, void*, void*, void*, void*, void*, void*, void*) noexcept nogil
-ctypedef void (*F10)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*) noexcept nogil
-ctypedef void (*F13)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*,
-                     void*) noexcept nogil
+cdef Kinds table[ROUTINES]
 
 
 def install(routines):
     """Takes capsules of the functions: for each routine those of the four kinds."""
-    for i, kinds in enumerate(routines):
-        for j, capsule in enumerate(kinds):
-            table[i][j] = PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))
+    take_routines(table, routines)
 
 
 cdef void geqrf(void** buffers, const int64_t* words) noexcept nogil:
@@ -55,14 +48,6 @@ cdef void geqrf(void** buffers, const int64_t* words) noexcept nogil:
     free(work)
 
 
-cdef void call_geqp3(int64_t kind, int* m, int* n, void* a, void* order, void* tau, void* work, int* lwork,
-                     void* rwork, int* info) noexcept nogil:
-    if kind > 1:
-        (<F10>table[GEQP3][kind])(m, n, a, m, order, tau, work, lwork, rwork, info)
-    else:
-        (<F9>table[GEQP3][kind])(m, n, a, m, order, tau, work, lwork, info)
-
-
 cdef int32_t is_set(const char* integer, int64_t size) noexcept nogil:
     cdef int64_t i
     for i in range(size):
@@ -84,7 +69,7 @@ cdef void geqp3(void** buffers, const int64_t* words) noexcept nogil:
     if step == 0:
         memcpy(buffers[3], buffers[1], words[1] * n * wide)
         return
-    call_geqp3(kind, &m, &n, NULL, NULL, NULL, &asked, &question, NULL, &info)
+    call_geqp3(table[GEQP3][kind], kind, &m, &n, NULL, NULL, NULL, &asked, &question, NULL, &info)
     lwork = length_of(&asked, kind)
     a = malloc(step)
     work = malloc(lwork * size)
@@ -99,7 +84,8 @@ cdef void geqp3(void** buffers, const int64_t* words) noexcept nogil:
         transpose(a, at(buffers[0], k * step), m, n, size)
         for i in range(n):
             order[i] = is_set(at(buffers[1], (k * n + i) * wide), wide)
-        call_geqp3(kind, &m, &n, a, order, at(buffers[4], k * few * size), work, &lwork, rwork, &info)
+        call_geqp3(table[GEQP3][kind], kind, &m, &n, a, order, at(buffers[4], k * few * size), work, &lwork, rwork,
+                   &info)
         transpose(at(buffers[2], k * step), a, n, m, size)
         for i in range(n):
             found = order[i]  # little-endian: its first bytes are the narrower integer
