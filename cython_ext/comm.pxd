@@ -3,7 +3,8 @@
 # The shims are an array of C functions, `mpijax._ext.mpi.comm_table` (a capsule named "mpijax.comm_table"),
 # indexed by the codes below. Arguments are filled in when a program is loaded; a run only sets the buffers.
 # `mpijax._ext.mpi.comm_halves` ("mpijax.comm_halves") are more, for all operations: start one, move messages
-# on, and finish it; and what lanes need. From the first to the last the arguments, the buffers and the flight stay where they are.
+# on, and finish it; and what lanes need. From the first to the last the arguments, the buffers and the flight stay
+# where they are.
 
 from libc.stdint cimport int32_t, int64_t, intptr_t, uint64_t
 

@@ -120,8 +120,8 @@ cdef int execute(Program program, void** table) except -1 nogil:
         elif i.op == OP_COMM_FINISH:
             finish_comm(program, &exchange)
         elif i.op == OP_HOST_CALL:
-            if program.lanes:
-                halves.stop()
+            if program.lanes != NULL:
+                program.lanes.stop()
             with gil:
                 call_host(<HostData*>i.data, table)
         elif i.op == OP_JUMP:
@@ -193,14 +193,6 @@ cdef void run_fill(FillData* f, void** table) noexcept nogil:
         done = 2 * done
 
 
-cdef CommHalves* halves = NULL     # once a program communicates
-
-
-cdef void set_halves(CommHalves* found) noexcept:
-    global halves
-    halves = found
-
-
 cdef struct Exchange:       # of a run, while it goes on
     CommData* comm          # NULL: there is none
     Entry* entry
@@ -214,8 +206,9 @@ cdef inline Entry* begin_comm(Program program, CommData* comm, void** table, Com
     if entry == NULL:
         with gil:
             raise_busy(program, args)
-    if halves != NULL and halves.lanes_taken[0] and args.op not in (COMM_SEND, COMM_RECV, COMM_SENDRECV):
-        halves.settle()
+    if (program.lanes != NULL and program.lanes.lanes_taken[0]
+            and args.op not in (COMM_SEND, COMM_RECV, COMM_SENDRECV)):
+        program.lanes.settle()
     args.sendbuf = at(table, comm.send) if comm.send.buffer >= 0 else NULL
     args.recvbuf = at(table, comm.recv) if comm.recv.buffer >= 0 else NULL
     return entry
@@ -472,8 +465,8 @@ cdef class Program:
                 after()
             give_results(self, args, made, results)
         finally:
-            if self.lanes:
-                halves.stop()
+            if self.lanes != NULL:
+                self.lanes.stop()
             if pinned:
                 unpin(args, self.num_inputs)
             if arena != NULL:

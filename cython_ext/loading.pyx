@@ -16,10 +16,11 @@ cimport numpy as cnp
 
 from mpijax._ext.array cimport DELETED, ArrayBase, block_class, raise_deleted
 from mpijax._ext.comm cimport CommFunction, CommHalves
-from mpijax._ext.executor cimport Program, set_halves
+from mpijax._ext.executor cimport Program
 from mpijax._ext.instructions cimport (
-    OP_ADVANCE, OP_COMM, OP_COMM_FINISH, OP_COMM_START, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END, OP_FILL, OP_GEMM, OP_HOST_CALL,
-    OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_SWAP, RESULT_CONST, RESULT_INPUT, RESULT_OUTPUT,
+    OP_ADVANCE, OP_COMM, OP_COMM_FINISH, OP_COMM_START, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END, OP_FILL, OP_GEMM,
+    OP_HOST_CALL, OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_SWAP,
+    RESULT_CONST, RESULT_INPUT, RESULT_OUTPUT,
     AliasEntry, BranchData, CommData, CopyData, CountData, FillData, GemmData, GemmFunction, HostData,
     InputEntry, Instruction, KernelData, KernelFunction, OutputEntry, Place, PointData, PointerData, ResultEntry,
     RowsData, TempEntry,
@@ -61,7 +62,6 @@ cdef int need_comm() except -1:
         shims = mpi_start.start().ext
         comm_codes, note_site, window_of = shims.CODES, recorder.note_site, shims.window_of
         comm_halves = <CommHalves*>PyCapsule_GetPointer(shims.comm_halves, "mpijax.comm_halves")
-        set_halves(comm_halves)
         comm_table = <CommFunction*>PyCapsule_GetPointer(shims.comm_table, "mpijax.comm_table")
     return 0
 
@@ -199,7 +199,9 @@ cdef int load_results(Program p, results) except -1:
 cdef int load_instructions(Program p, instructions) except -1:
     cdef list code = []
     cdef Py_ssize_t i
-    p.lanes = messages_in(instructions) >= MANY_MESSAGES
+    if messages_in(instructions) >= MANY_MESSAGES:
+        need_comm()
+        p.lanes = comm_halves
     flatten(p, instructions, code)
     code.append([<int>OP_END, 0, 0])
     p.instructions = <Instruction*>block(p, len(code) * sizeof(Instruction))
@@ -439,7 +441,7 @@ cdef size_t comm_data(Program p, x) except 0:
     data.args.to_itself = x.to_itself
     data.args.paired = x.paired
     data.args.what = x.what
-    if p.lanes:
+    if p.lanes != NULL:
         data.args.lanes, data.args.lane_to, data.args.lane_from = x.lanes, x.lane_to, x.lane_from
     if x.matched or x.paired:
         data.args.window = <void*><size_t>window_of(x.op, x.comm, x.nbytes, x.paired)

@@ -211,10 +211,9 @@ cdef int _sendrecv(CommArgs *a) noexcept nogil:
     if a.lanes and mj_lanes_mine():
         return mj_lane_sendrecv(a.lane_to, a.lane_from, a.lanes, a.sendbuf, a.sendcount, a.dest, a.sendtag,
                                 a.recvbuf, a.recvcount, a.source, a.recvtag, MJ_COMM(a.comm))
-    if mj_lane_ranks:
-        code = _leave_lanes(a)
-        if code != MPI_SUCCESS:
-            return code
+    code = _leave_lanes(a)
+    if code != MPI_SUCCESS:
+        return code
     return mj_sendrecv(a.sendbuf, a.sendcount, MJ_TYPE(a.sendtype), a.dest, a.sendtag,
                        a.recvbuf, a.recvcount, MJ_TYPE(a.recvtype), a.source, a.recvtag, MJ_COMM(a.comm),
                        <MPI_Status *>a.mpi_status)
@@ -232,10 +231,9 @@ cdef int _send(CommArgs *a) noexcept nogil:
     cdef int code
     if a.lanes and mj_lanes_mine():
         return mj_lane_send(a.lane_to, a.lanes, a.sendbuf, a.sendcount, a.dest, a.sendtag, MJ_COMM(a.comm), a.early)
-    if mj_lanes_taken:
-        code = _leave_lanes(a)
-        if code != MPI_SUCCESS:
-            return code
+    code = _leave_lanes(a)
+    if code != MPI_SUCCESS:
+        return code
     if a.early:
         return mj_post(a.sendbuf, a.sendcount, a.dest, a.sendtag, MJ_COMM(a.comm))
     return mj_send(a.sendbuf, a.sendcount, MJ_TYPE(a.sendtype), a.dest, a.sendtag, MJ_COMM(a.comm))
@@ -245,10 +243,9 @@ cdef int _recv(CommArgs *a) noexcept nogil:
     cdef int code
     if a.lanes and mj_lanes_mine():
         return mj_lane_recv(a.lane_from, a.lanes, a.recvbuf, a.recvcount, a.source, a.recvtag, MJ_COMM(a.comm))
-    if mj_lane_ranks:
-        code = _leave_lanes(a)
-        if code != MPI_SUCCESS:
-            return code
+    code = _leave_lanes(a)
+    if code != MPI_SUCCESS:
+        return code
     return mj_recv(a.recvbuf, a.recvcount, MJ_TYPE(a.recvtype), a.source, a.recvtag, MJ_COMM(a.comm),
                    <MPI_Status *>a.mpi_status)
 

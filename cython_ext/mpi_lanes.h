@@ -11,8 +11,9 @@
    - The receiver goes on with MPI until the fence is the next that MPI has for it from this rank. So what the sender
      had sent by MPI before, in this run or by mpi4py, has been received by then.
    - Either side *ends* the session: the receiver before it leaves its run, calls Python, or receives what may come from
-     somewhere else; the sender before it leaves its run, calls Python, or sends what is too long or has another tag. One bit beside the
-     count of messages read says so, and no message is read once it is set. The sender sends those left again by MPI.
+     somewhere else; the sender before it leaves its run, calls Python, or sends what is too long or has another tag.
+     One bit beside the count of messages read says so, and no message is read once it is set. The sender sends those
+     left again by MPI.
 
    Before a sender waits for anything else it lets its messages be read or sends them by MPI, and while it waits for a
    message it does so with those that nobody has read for a while, or whose reader has left: nobody waits for long for one
@@ -46,7 +47,7 @@ enum { MJ_LANE_SHUT, MJ_LANE_OFFERED, MJ_LANE_TAKEN, MJ_LANE_STATES };
 
 /* Lines by who writes them. */
 typedef struct {
-    _Atomic uint64_t state;         /* and the number of the session, times MJ_LANE_STATES: the receiver's, but the sender takes */
+    _Atomic uint64_t state;         /* and the session's number, times MJ_LANE_STATES: the receiver's, but the sender takes */
     uint64_t group;                 /* the receiver's, before it offers */
     _Atomic uint32_t tags;          /* how many, of these; the receiver's */
     int32_t tag[MJ_LANE_TAGS];
@@ -196,7 +197,8 @@ static int mj_lane_takes(mj_lane_out *out, uint64_t group, int dest, int tag, MP
     mj_lane *lane = out->lane;
     uint64_t state = atomic_load_explicit(&lane->state, memory_order_acquire), session = state / MJ_LANE_STATES;
     if (out->count == 0 || out->ends >= MJ_LANE_ENDS || state % MJ_LANE_STATES != MJ_LANE_OFFERED || lane->group != group
-        || !mj_lane_has(lane, tag) || !atomic_compare_exchange_strong(&lane->state, &state, mj_lane_state(session, MJ_LANE_TAKEN)))
+        || !mj_lane_has(lane, tag)
+        || !atomic_compare_exchange_strong(&lane->state, &state, mj_lane_state(session, MJ_LANE_TAKEN)))
         return 0;
     out->active = 1, out->session = session, out->sent = out->seen = 0, out->since = 0, out->comm = c, out->rank = dest;
     mj_lanes_taken++;
@@ -246,14 +248,23 @@ static void mj_lane_offer(mj_lane_in *in, uint64_t group, int source, int tag, M
     in->mode = MJ_ON_OFFER, in->taken = 0, in->rank = source, in->comm = c;
 }
 
+/* By MPI; ends sessions that others leave meanwhile. */
+static int mj_lane_wait(MPI_Request *request, MPI_Status *status) {
+    int done = 0, rc = MPI_SUCCESS;
+    if (mj_lanes_taken == 0) return MPI_Wait(request, status);
+    while (rc == MPI_SUCCESS) {
+        rc = MPI_Test(request, &done, status);
+        if (done || rc != MPI_SUCCESS) break;
+        rc = mj_lanes_look();
+    }
+    return rc;
+}
+
 static int mj_take_fence(mj_lane_in *in) {
     MPI_Request request;
     uint64_t session;
-    int done = 0, rc = MPI_Irecv(&session, sizeof session, MPI_BYTE, in->rank, mj_fence_tag(), in->comm, &request);
-    while (rc == MPI_SUCCESS && !done) {
-        rc = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-        if (rc == MPI_SUCCESS && !done) rc = mj_lanes_look();
-    }
+    int rc = MPI_Irecv(&session, sizeof session, MPI_BYTE, in->rank, mj_fence_tag(), in->comm, &request);
+    if (rc == MPI_SUCCESS) rc = mj_lane_wait(&request, MPI_STATUS_IGNORE);
     in->mode = MJ_BY_LANE;
     return rc;
 }
@@ -341,7 +352,8 @@ static int mj_lane_is_by_mpi(mj_lane_in *in, int tag, int *rc) {
 /* Takes all offers back, and ends all sessions in which this rank receives. */
 static int mj_lanes_leave(void) {
     int rc = MPI_SUCCESS;
-    for (int from = 0; mj_lanes_are_mine && rc == MPI_SUCCESS && from < mj_lane_ranks; from++) rc = mj_lane_leave(&mj_ins[from]);
+    for (int from = 0; mj_lanes_are_mine && rc == MPI_SUCCESS && from < mj_lane_ranks; from++)
+        rc = mj_lane_leave(&mj_ins[from]);
     return rc;
 }
 
@@ -373,18 +385,6 @@ static int mj_lane_send(int to, uint64_t group, const void *s, int64_t nbytes, i
     if (rc != MPI_SUCCESS) return rc;
     return early || (mj_lanes_taken && nbytes <= MJ_POSTED) ? mj_post(s, nbytes, dest, tag, c)
                                                            : mj_send(s, nbytes, MPI_BYTE, dest, tag, c);
-}
-
-/* By MPI; ends sessions that others leave meanwhile. */
-static int mj_lane_wait(MPI_Request *request, MPI_Status *status) {
-    int done = 0, rc = MPI_SUCCESS;
-    if (mj_lanes_taken == 0) return MPI_Wait(request, status);
-    while (rc == MPI_SUCCESS) {
-        rc = MPI_Test(request, &done, status);
-        if (done || rc != MPI_SUCCESS) break;
-        rc = mj_lanes_look();
-    }
-    return rc;
 }
 
 static int mj_lane_recv(int from, uint64_t group, void *r, int64_t nbytes, int source, int tag, MPI_Comm c) {

@@ -190,9 +190,11 @@ def _tag(c: Call, name: str) -> int:
     return c.mpi.tag_of(c.params[name], c.params["role"])
 
 
-def _lanes(c: Call, *ends: str) -> dict[str, int]:
-    """Whether a message may go through lanes (``mpi_lanes.h``): between ranks of this node, on communicators which
-    all ranks are sure to call the same."""
+def _memory(c: Call, tags: set[int], *ends: str) -> dict[str, int]:
+    """Whether a message goes through memory that ranks of this node share: those of a halo through a window, others
+    through lanes (``mpi_lanes.h``), on communicators which all ranks are sure to call the same."""
+    if tags == {HALO_TAG}:
+        return {"paired": True}
     mpi = mpi_start.start()
     everybody = [mpi.world, mpi.MPI.COMM_WORLD]
     peers = [c.params[end] for end in ends]
@@ -208,32 +210,26 @@ _LANE_OF = {"dest": "lane_to", "source": "lane_from"}
 
 
 def _send(c: Call) -> list[Any]:
-    paired = c.params["tag"] == HALO_TAG
-    message = c.move(
-        "send", sendcount=nbytes(c.send), dest=c.params["dest"], sendtag=_tag(c, "tag"),
-        paired=paired, **({} if paired else _lanes(c, "dest")),
-    )  # fmt: skip
-    return [message]
+    memory = _memory(c, {c.params["tag"]}, "dest")
+    return [c.move("send", sendcount=nbytes(c.send), dest=c.params["dest"], sendtag=_tag(c, "tag"), **memory)]
 
 
 def _recv(c: Call) -> list[Any]:
     source = c.params["source"]
-    paired = c.params["tag"] == HALO_TAG
     message = c.move(
         "recv", send=None, recvcount=nbytes(c.recv), source=source, recvtag=_tag(c, "tag"), status=_status(c),
-        paired=paired, **({} if paired else _lanes(c, "source")),
+        **_memory(c, {c.params["tag"]}, "source"),
     )  # fmt: skip
     return [c.zeros(), message] if source == mpi_start.start().MPI.PROC_NULL else [message]
 
 
 def _sendrecv(c: Call) -> list[Any]:
     p = c.params
-    paired = p["sendtag"] == p["recvtag"] == HALO_TAG
     message = c.move(
         "sendrecv", sendcount=nbytes(c.send), recvcount=nbytes(c.recv), source=p["source"], dest=p["dest"],
         sendtag=_tag(c, "sendtag"), recvtag=_tag(c, "recvtag"), status=_status(c),
-        paired=paired, to_itself=is_local(p) and p["status"] is None,
-        **({} if paired else _lanes(c, "source", "dest")),
+        to_itself=is_local(p) and p["status"] is None,
+        **_memory(c, {p["sendtag"], p["recvtag"]}, "source", "dest"),
     )  # fmt: skip
     return [c.zeros(), message] if p["source"] == mpi_start.start().MPI.PROC_NULL else [message]
 
