@@ -82,16 +82,16 @@ def _labelled(instructions: list[Any], step: CommStep, group: Any) -> list[Any]:
     """The instructions with what reports and the matching guard say of them."""
     nbytes = sum(_count(view) * view[2].itemsize for view in step.inputs)
     messages = MESSAGES if "comm" in step.params else ()  # along a mesh axis all ranks exchange
-    return [
-        replace(
-            i, label=_label(step, i.op), what=_what(step, i.op), nbytes=nbytes, group=group,
+
+    def labelled(i: program.Comm) -> program.Comm:
+        label = _label(step, i.op)
+        return replace(
+            i, label=label, what=_what(label, i.op), nbytes=nbytes, group=group,
             matched=i.op not in messages, early=_early(step, i.op, nbytes), goes_on=step.goes_on,
             role=step.params.get("role", ""), **(_dtypes(step) if i.op in messages else {}),
         )  # fmt: skip
-        if isinstance(i, program.Comm)
-        else i
-        for i in instructions
-    ]
+
+    return [labelled(i) if isinstance(i, program.Comm) else i for i in instructions]
 
 
 def _early(step: CommStep, op: str, nbytes: int) -> bool:
@@ -125,9 +125,9 @@ def _label(step: CommStep, op: str) -> str:
     return " ".join(words)
 
 
-def _what(step: CommStep, op: str) -> int:
+def _what(label: str, op: str) -> int:
     """A number of what the ranks must agree on, which is the same on all; 0 where they need not."""
-    return zlib.crc32(_label(step, op).encode()) if op not in MESSAGES and guard.enabled() else 0
+    return zlib.crc32(label.encode()) if op not in MESSAGES and guard.enabled() else 0
 
 
 def _dtypes(step: CommStep) -> dict[str, str]:
