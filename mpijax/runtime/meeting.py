@@ -7,12 +7,11 @@ share nothing then, and those that start wait for it.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from typing import Any
 
 from mpijax.core.source import current_source
-from mpijax.runtime import watchdog
+from mpijax.runtime import reports, watchdog
 
 
 def duplicate_of_all(MPI: Any) -> Any:
@@ -30,7 +29,7 @@ def duplicate_of_all(MPI: Any) -> Any:
             limit = 2 * waited
             told = f"rank {MPI.COMM_WORLD.rank} has waited {waited:.0f} s for all {MPI.COMM_WORLD.size} ranks to start"
             told += f" at {source}" if source.file else ""
-            _say(MPI.COMM_WORLD.rank, told, _WHY)
+            reports.say(MPI.COMM_WORLD.rank, f"mpijax: {told}\nmpijax: {_WHY}")
             if abort:
                 raise RuntimeError(f"{told}, and MPIJAX_STALL_ABORT asks to end the job")
         if waited < 1e-3:
@@ -44,8 +43,3 @@ _WHY = (
     "    all ranks take part in the first use of mpijax's devices or communication; one that has not come computes, "
     "waits in a call of mpi4py, or has ended without it"
 )
-
-
-def _say(rank: int, *lines: str) -> None:
-    sys.stderr.write("".join(f"[rank {rank}] mpijax: {line}\n" for line in lines))
-    sys.stderr.flush()

@@ -17,8 +17,7 @@ import traceback
 from typing import Any
 
 from mpijax.core import config
-from mpijax.runtime import cpus, leftovers, meeting, watchdog
-from mpijax.runtime.last_words import wait_until_read
+from mpijax.runtime import cpus, leftovers, meeting, reports, watchdog
 from mpijax.runtime.node_memory import shared_file
 from mpijax.runtime.recorder import recorder
 
@@ -262,10 +261,11 @@ def _tell_of_messages(mpi: Start) -> None:
         tag, derivative = mpi.ext.value_tag(status.tag)
         what = "the derivative of a message" if derivative else "a message"
         why = "only one of the two ranks differentiates it" if derivative else "a `send` without `recv`"
-        sys.stderr.write(
-            f"[rank {mpi.rank}] mpijax: the program ends, and {what} of rank {status.source} with tag {tag} "
-            f"({status.Get_count(MPI.BYTE)} bytes) has not been received: {why}\n"
+        text = (
+            f"mpijax: the program ends, and {what} of rank {status.source} with tag {tag} "
+            f"({status.Get_count(MPI.BYTE)} bytes) has not been received: {why}"
         )
+        reports.say(mpi.rank, text)
 
 
 # Looks for messages, which libraries may hand over a little late.
@@ -297,17 +297,16 @@ def _end_job_with_errors() -> None:
         rank = MPI.COMM_WORLD.rank
         try:
             if previous is sys.__excepthook__:
-                text = "".join(traceback.format_exception(kind, value, trace))
-                sys.stderr.write("".join(f"[rank {rank}] {line}\n" for line in text.splitlines()))
+                reports.say(rank, "".join(traceback.format_exception(kind, value, trace)))
             else:  # another library formats tracebacks: let it, and say whose this was
                 previous(kind, value, trace)
-                sys.stderr.write(f"[rank {rank}] ended by the exception above\n")
+                reports.say(rank, "ended by the exception above")
             sys.stdout.flush()
             sys.stderr.flush()
         finally:
             if not hasattr(sys, "ps1"):  # an interactive session goes on
                 status = 130 if issubclass(kind, KeyboardInterrupt) else 1
-                wait_until_read()
+                reports.wait_until_read()
                 if _state is not None and not _state.launched:
                     os._exit(status)  # nobody kills a rank that aborts: it goes, and the coordinator tells the others
                 if "SLURM_STEP_ID" in os.environ:

@@ -19,8 +19,7 @@ import time
 from typing import Any, TextIO
 
 from mpijax._ext import record
-from mpijax.runtime import deadlock, record_file
-from mpijax.runtime.last_words import wait_until_read
+from mpijax.runtime import deadlock, record_file, reports
 from mpijax.runtime.recorder import COLLECTIVE, ENDED, Site, ranges, recorder
 
 # Seconds: between two looks, at most; until a rank that has ended is waited for in vain; until Ctrl-C ends by force one
@@ -189,9 +188,7 @@ def _ago(tick: Any, scale: float) -> str:
 
 
 def _say(text: str) -> None:
-    out = stream or sys.stderr
-    out.write("".join(f"[rank {recorder.rank}] mpijax: {line}\n" for line in text.splitlines()))
-    out.flush()
+    reports.say(recorder.rank, "".join(f"mpijax: {line}\n" for line in text.splitlines()), stream)
 
 
 def _end(status: int, reason: str) -> None:
@@ -199,7 +196,7 @@ def _end(status: int, reason: str) -> None:
     try:
         _say(reason + ": ending the job")
         sys.stdout.flush()
-        wait_until_read()
+        reports.wait_until_read()
     finally:
         os._exit(status)
 
