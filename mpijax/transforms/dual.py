@@ -9,15 +9,11 @@ from mpijax.core.trace import Trace, Tracer, state, typeof
 from mpijax.transforms.zeros import Zero
 
 
-class DualTracer(Tracer):
-    """A value and its tangent."""
+class PrimalTracer(Tracer):
+    """A value that carries something along, such as derivatives."""
 
-    __slots__ = ("primal", "tangent")
-
-    def __init__(self, trace: Trace, primal: Any, tangent: Any):
-        self._trace = trace
-        self.primal = primal
-        self.tangent = tangent
+    __slots__ = ("primal",)
+    primal: Any
 
     aval = property(lambda self: typeof(self.primal))
 
@@ -27,6 +23,17 @@ class DualTracer(Tracer):
 
     def _origin_msg(self) -> str:
         return self.primal._origin_msg() if isinstance(self.primal, Tracer) else ""
+
+
+class DualTracer(PrimalTracer):
+    """A value and its tangent."""
+
+    __slots__ = ("tangent",)
+
+    def __init__(self, trace: Trace, primal: Any, tangent: Any):
+        self._trace = trace
+        self.primal = primal
+        self.tangent = tangent
 
 
 class DualTrace(Trace):

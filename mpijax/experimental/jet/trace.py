@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes, tree
-from mpijax.core.trace import Trace, Tracer, current_trace, state, typeof
+from mpijax.core.trace import Trace, current_trace, state, typeof
 from mpijax.experimental.jet.derived import derive
 from mpijax.experimental.jet.polynomials import Polynomial
 from mpijax.experimental.jet.user_rules import apply_user_rule, jet_rules
 from mpijax.numpy import asarray, broadcast_to, zeros_like
+from mpijax.transforms.dual import PrimalTracer
 
 # By the keys of primitives: `(*polynomials, **params) -> [polynomial, ...]`, of operands of which one has a series.
 # `rules` fills it.
 RULES: dict[str, Callable[..., list[Polynomial]]] = {}
 
 
-class JetTracer(Tracer):
+class JetTracer(PrimalTracer):
     """A value and the higher coefficients of its series.
 
     >>> show = lambda x: print(isinstance(x, mpijax.experimental.jet.JetTracer)) or x
@@ -28,21 +29,12 @@ class JetTracer(Tracer):
     True
     """
 
-    __slots__ = ("primal", "terms")
+    __slots__ = ("terms",)
 
     def __init__(self, trace: Trace, primal: Any, terms: Sequence[Any]):
         self._trace = trace
         self.primal = primal
         self.terms = terms
-
-    aval = property(lambda self: typeof(self.primal))
-
-    def concrete(self):
-        primal = self.primal
-        return primal.concrete() if isinstance(primal, Tracer) else primal
-
-    def _origin_msg(self) -> str:
-        return self.primal._origin_msg() if isinstance(self.primal, Tracer) else ""
 
     def _contents(self) -> str:
         return f"primal={self.primal}, terms={self.terms}"
