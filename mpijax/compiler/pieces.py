@@ -250,17 +250,8 @@ def _is_little(code: list[int]) -> bool:
 
 def _choices_in_positions(roots: list[Expr]) -> bool:
     """Whether an integer that a position is computed from depends on a choice."""
-    seen: set[int] = set()
-    stack = list(roots)
-    while stack:
-        e = stack.pop()
-        if id(e) not in seen:
-            seen.add(id(e))
-            position = position_of(e)
-            if position is not None and choices(dynamic_parts(position)):
-                return True
-            stack.extend(e.args)
-    return False
+    positions = (position_of(e) for e in reachable(roots))
+    return any(choices(dynamic_parts(p)) for p in positions if p is not None)
 
 
 def _code(variables: list[LoopVar], roots: list[Expr], made: dict, sizes: list[int]) -> list[int]:
