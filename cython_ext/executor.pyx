@@ -11,7 +11,7 @@ cimport cython
 from cpython.list cimport PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove, memset
 
@@ -27,7 +27,7 @@ from mpijax._ext.array cimport (
 )
 from mpijax._ext.comm cimport COMM_RECV, COMM_SEND, COMM_SENDRECV, CommArgs, CommFlight, CommHalves
 from mpijax._ext.instructions cimport (
-    OP_ADVANCE, OP_COMM, OP_COMM_FINISH, OP_COMM_START, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END,
+    GOING, OP_ADVANCE, OP_COMM, OP_COMM_FINISH, OP_COMM_START, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END,
     OP_FILL, OP_GEMM, OP_HOST_CALL,
     OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_SWAP, RESULT_CONST, RESULT_OUTPUT, BranchData,
     CommData, CopyData, CountData, FillData, GemmData, HostData, Instruction, KernelData, KernelFunction,
@@ -77,8 +77,8 @@ cdef inline char* at(void** table, Place p) noexcept nogil:
     return <char*>table[p.buffer] + p.offset
 
 
-cdef int execute(Program program, void** table) except -1 nogil:
-    """Walks the instructions. `table`: the run's words, as `Program` lays them out."""
+cdef int execute(Program program, void** table, Exchanges* going) except -1 nogil:
+    """Walks the instructions. `table`: the run's words, as `Program` lays them out; going: exchanges in progress."""
     cdef Instruction* start = program.instructions
     cdef Instruction* i = start
     cdef int64_t* counters = <int64_t*>(table + program.num_buffers + program.num_outputs)
@@ -91,15 +91,13 @@ cdef int execute(Program program, void** table) except -1 nogil:
     cdef PointerData* pointer
     cdef int32_t j, number
     cdef void* word
-    cdef Exchange exchange
-    exchange.comm = NULL
     while True:
         if i.op == OP_KERNEL:
             kernel = <KernelData*>i.data
             for j in range(kernel.num_places):
                 ptrs[j] = at(table, kernel.places[j])
-            if exchange.comm != NULL:
-                run_kernel_meanwhile(kernel, ptrs, &exchange)
+            if going.count:
+                run_kernel_meanwhile(kernel, ptrs, going)
             elif kernel.extent < 2 * kernel.grain:
                 kernel.call(ptrs, kernel.params, 0, kernel.extent)
             else:
@@ -116,9 +114,9 @@ cdef int execute(Program program, void** table) except -1 nogil:
         elif i.op == OP_COMM:
             run_comm(program, <CommData*>i.data, table)
         elif i.op == OP_COMM_START:
-            start_comm(program, <CommData*>i.data, table, &exchange)
+            start_comm(program, <CommData*>i.data, table, going)
         elif i.op == OP_COMM_FINISH:
-            finish_comm(program, &exchange)
+            finish_comm(program, going)
         elif i.op == OP_HOST_CALL:
             if program.lanes != NULL:
                 program.lanes.stop()
@@ -194,10 +192,20 @@ cdef void run_fill(FillData* f, void** table) noexcept nogil:
 
 
 cdef struct Exchange:       # of a run, while it goes on
-    CommData* comm          # NULL: there is none
+    CommData* comm
     Entry* entry
     CommArgs args
     CommFlight flight
+
+
+cdef struct Exchanges:      # finished in the order in which they started
+    uint32_t started
+    uint32_t count          # those in progress
+    Exchange[GOING] recent
+
+
+cdef inline Exchange* oldest(Exchanges* going) noexcept nogil:
+    return &going.recent[(going.started - going.count) % GOING]
 
 
 cdef inline Entry* begin_comm(Program program, CommData* comm, void** table, CommArgs* args) except? NULL nogil:
@@ -240,8 +248,9 @@ cdef int run_comm(Program program, CommData* comm, void** table) except -1 nogil
     return 0
 
 
-cdef int start_comm(Program program, CommData* comm, void** table, Exchange* x) except -1 nogil:
-    """Between this and `finish_comm` only kernels, products and copies run: nothing that raises or communicates."""
+cdef int start_comm(Program program, CommData* comm, void** table, Exchanges* going) except -1 nogil:
+    """Between this and `finish_comm` only kernels, products and copies run, and others start: nothing that raises."""
+    cdef Exchange* x = &going.recent[going.started % GOING]
     cdef int code
     x.entry = begin_comm(program, comm, table, &x.args)
     code = comm.halves.start(&x.args, &x.flight)
@@ -251,23 +260,38 @@ cdef int start_comm(Program program, CommData* comm, void** table, Exchange* x) 
             raise_comm(program, &x.args, code)
     leave_operation(record[0])
     x.comm = comm
+    going.started += 1
+    going.count += 1
     return 0
 
 
-cdef int finish_comm(Program program, Exchange* x) except -1 nogil:
+cdef int finish_oldest(Exchanges* going) noexcept nogil:
+    cdef Exchange* x = oldest(going)
     cdef int code
     return_to_operation(record[0], x.entry)
     code = x.comm.halves.finish(&x.flight)
     end_operation(record[0], x.entry)
-    x.comm = NULL
+    going.count -= 1
+    return code
+
+
+cdef int finish_comm(Program program, Exchanges* going) except -1 nogil:
+    cdef Exchange* x = oldest(going)
+    cdef int code = finish_oldest(going)
     if code != 0:
         with gil:
             raise_comm(program, &x.args, code)
     return 0
 
 
-cdef void run_kernel_meanwhile(KernelData* kernel, void** ptrs, Exchange* x) noexcept nogil:
+cdef void end_exchanges(Exchanges* going) noexcept nogil:
+    while going.count:
+        finish_oldest(going)
+
+
+cdef void run_kernel_meanwhile(KernelData* kernel, void** ptrs, Exchanges* going) noexcept nogil:
     """Part by part, and messages move on between; where there are threads, in one."""
+    cdef Exchange* x = oldest(going)
     cdef int64_t begin, end
     if mt_threads > 1 and kernel.extent >= 2 * kernel.grain:
         mt_run(kernel.call, ptrs, kernel.params, kernel.extent, kernel.grain)
@@ -425,6 +449,8 @@ cdef class Program:
         cdef int num_made = 0, j
         cdef Py_ssize_t i
         cdef bint pinned = False
+        cdef Exchanges going
+        going.started = going.count = 0
         after = None
         if self.first is not None:
             after = self.first()
@@ -458,13 +484,16 @@ cdef class Program:
                 pinned = True
             if self.release_gil:
                 with nogil:
-                    execute(self, table)
+                    execute(self, table, &going)
             else:
-                execute(self, table)
+                execute(self, table, &going)
             if after is not None:
                 after()
             give_results(self, args, made, results)
         finally:
+            if going.count:     # after an error: what is received goes into memory of this run
+                with nogil:
+                    end_exchanges(&going)
             if self.lanes != NULL:
                 self.lanes.stop()
             if pinned:

@@ -89,6 +89,10 @@ cdef struct RowsData:       # counts that are read when the operation runs
     int64_t* elements   # where the operation finds them, in elements
 
 
+cdef enum:
+    GOING = 4           # exchanges of a run in progress at once, at most; a power of 2
+
+
 cdef struct CommData:
     CommFunction call
     CommHalves* halves  # instead of `call`, or NULL

@@ -18,8 +18,8 @@ from mpijax._ext.array cimport DELETED, ArrayBase, block_class, raise_deleted
 from mpijax._ext.comm cimport CommFunction, CommHalves
 from mpijax._ext.executor cimport Program
 from mpijax._ext.instructions cimport (
-    OP_ADVANCE, OP_COMM, OP_COMM_FINISH, OP_COMM_START, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END, OP_FILL, OP_GEMM,
-    OP_HOST_CALL, OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_SWAP,
+    GOING, OP_ADVANCE, OP_COMM, OP_COMM_FINISH, OP_COMM_START, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END, OP_FILL,
+    OP_GEMM, OP_HOST_CALL, OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_SWAP,
     RESULT_CONST, RESULT_INPUT, RESULT_OUTPUT,
     AliasEntry, BranchData, CommData, CopyData, CountData, FillData, GemmData, GemmFunction, HostData,
     InputEntry, Instruction, KernelData, KernelFunction, OutputEntry, Place, PointData, PointerData, ResultEntry,
@@ -212,7 +212,7 @@ cdef int load_instructions(Program p, instructions) except -1:
     return 0
 
 
-# What may run while an exchange goes on: it neither raises nor communicates.
+# What may run while exchanges go on: it neither raises nor communicates. Others may start.
 COMPUTES = {"Kernel", "Gemm", "Copy", "Fill", "Loop", "While", "Switch", "Point", "Advance", "Swap"}
 
 
@@ -221,25 +221,26 @@ cdef int flatten(Program p, instructions, list code, bint inside=False) except -
 
     inside: whether an exchange goes on around all of them.
     """
-    cdef bint goes_on = inside
+    cdef int going = 0
     for x in instructions:
         kind = type(x).__name__
-        if goes_on and kind not in COMPUTES and (inside or kind != "Finish"):
+        starts = kind == "Comm" and x.goes_on
+        if (going or inside) and kind not in COMPUTES and (inside or not (starts or kind == "Finish")):
             raise ValueError(f"{x} must wait until the exchange before it is finished")
-        if kind == "Finish":
-            if not goes_on:
-                raise ValueError("Finish: no exchange goes on")
-            goes_on = False
-        goes_on |= kind == "Comm" and x.goes_on
+        if kind == "Finish" and not going:
+            raise ValueError("Finish: no exchange goes on")
+        going += starts - (kind == "Finish")
+        if going > GOING:
+            raise ValueError(f"{x}: {GOING} exchanges at most go on at once")
         if kind == "Loop":
-            flatten_loop(p, x, code, goes_on)
+            flatten_loop(p, x, code, inside or going)
         elif kind == "While":
-            flatten_while(p, x, code, goes_on)
+            flatten_while(p, x, code, inside or going)
         elif kind == "Switch":
-            flatten_switch(p, x, code, goes_on)
+            flatten_switch(p, x, code, inside or going)
         else:
             code.append(straight(p, kind, x))
-    if goes_on != inside:
+    if going:
         raise ValueError("an exchange that goes on must be finished in the same list of instructions")
     return 0
 

@@ -105,7 +105,7 @@ cdef extern from "mpi_early.h" nogil:
         Transfer transfer
         MPI_Request[2] requests
     MPI_Request MPI_REQUEST_NULL
-    int MJ_DONE, MJ_THROUGH_WINDOW, MJ_THROUGH_CHANNEL, MJ_REQUESTED, MJ_CHANNEL
+    int MJ_DONE, MJ_THROUGH_WINDOW, MJ_THROUGH_CHANNEL, MJ_REQUESTED, MJ_SLOT
     void mj_channel_put(Window*, int, const void*, int64_t, int)
     int mj_start_allreduce(Flight*, const void *, void *, int64_t, MPI_Datatype, MPI_Op, MPI_Comm)
     int mj_start_reduce_scatter(Flight*, const void *, void *, int64_t, MPI_Datatype, MPI_Op, MPI_Comm)
@@ -333,7 +333,7 @@ cdef int _start(CommArgs *a, CommFlight *flight) noexcept nogil:
         if window.state == MJ_WINDOW_READY and not a.paired:
             _start_transfer(f, a, window)
             return MPI_SUCCESS
-        if window.state == MJ_WINDOW_READY and a.sendcount <= MJ_CHANNEL and a.recvcount <= MJ_CHANNEL:
+        if window.state == MJ_WINDOW_READY and a.sendcount <= MJ_SLOT and a.recvcount <= MJ_SLOT:
             _start_message(f, a, window)
             return MPI_SUCCESS
     if a.early and a.sendcount <= mj_chunk and a.recvcount <= mj_chunk:

@@ -26,8 +26,6 @@
 
 #include "mpi_early.h"
 
-#define MJ_LANE_BYTES (1 << 13)     /* of the longest message */
-#define MJ_LANE_SLOTS 8             /* messages that can be unread; a power of 2 */
 #define MJ_LANE_PATIENCE 20000      /* nanoseconds that a sender waits for a reader before it sends by MPI instead */
 #define MJ_LANE_REST 1000000        /* nanoseconds after which a sender that waits sends what is unread by MPI */
 #define MJ_LANE_TRIES 16            /* messages in a run after which an offer that nobody takes is taken back */
@@ -35,13 +33,6 @@
 #define MJ_LANE_ENDS 4              /* sessions in a run that the sender ends before it takes no more */
 #define MJ_LANE_LOOKS 64            /* looks into a lane from one look at the others to the next */
 #define MJ_POSTED (1 << 14)         /* bytes of the longest message of which a copy is kept */
-
-typedef struct {
-    _Atomic uint64_t number;        /* of the session, and of the message in it: written last */
-    int64_t nbytes, tag;
-    char data[MJ_LANE_BYTES];
-    char unused[MJ_LINE - 3 * sizeof(uint64_t)];
-} mj_lane_slot;
 
 enum { MJ_LANE_SHUT, MJ_LANE_OFFERED, MJ_LANE_TAKEN, MJ_LANE_STATES };
 
@@ -58,7 +49,7 @@ typedef struct {
     char unused3[MJ_LINE - 8];
     _Atomic uint64_t gone;          /* the sender's: the last session after which it has sent again what was unread */
     char unused4[MJ_LINE - 8];
-    mj_lane_slot slots[MJ_LANE_SLOTS];
+    mj_message slots[MJ_SLOTS];        /* numbers are of the session, and of the message in it */
 } mj_lane;
 
 /* This rank's side of the lane to another rank, and of the one from it. */
@@ -132,7 +123,7 @@ static int mj_lane_end(mj_lane_out *out) {
     int rc = MPI_SUCCESS;
     uint64_t read = atomic_fetch_or(&lane->read, 1) >> 1;
     for (; rc == MPI_SUCCESS && read < out->sent; read++) {
-        mj_lane_slot *slot = &lane->slots[read % MJ_LANE_SLOTS];
+        mj_message *slot = &lane->slots[read % MJ_SLOTS];
         rc = mj_post(slot->data, slot->nbytes, out->rank, (int)slot->tag, out->comm);
     }
     out->active = 0;
@@ -210,15 +201,15 @@ static int mj_lane_takes(mj_lane_out *out, uint64_t group, int dest, int tag, MP
 static int mj_lane_put(mj_lane_out *out, uint64_t group, const void *s, int64_t nbytes, int dest, int tag, MPI_Comm c,
                        int *rc) {
     mj_lane *lane = out->lane;
-    if (!out->active && (nbytes > MJ_LANE_BYTES || !mj_lane_takes(out, group, dest, tag, c, rc))) return 0;
+    if (!out->active && (nbytes > MJ_SLOT || !mj_lane_takes(out, group, dest, tag, c, rc))) return 0;
     if (*rc != MPI_SUCCESS) return 1;
     if (lane->group != group) return 0;     /* of another communicator: there is no order between them */
-    if (nbytes > MJ_LANE_BYTES || !mj_lane_has(lane, tag) || mj_lane_is_left(out)
-        || (out->sent - out->seen >= MJ_LANE_SLOTS && !mj_lane_is_read(out, MJ_LANE_SLOTS - 1))) {
+    if (nbytes > MJ_SLOT || !mj_lane_has(lane, tag) || mj_lane_is_left(out)
+        || (out->sent - out->seen >= MJ_SLOTS && !mj_lane_is_read(out, MJ_SLOTS - 1))) {
         *rc = mj_lane_end(out);
         return *rc != MPI_SUCCESS;
     }
-    mj_lane_slot *slot = &lane->slots[out->sent % MJ_LANE_SLOTS];
+    mj_message *slot = &lane->slots[out->sent % MJ_SLOTS];
     slot->nbytes = nbytes, slot->tag = tag;
     memcpy(slot->data, s, (size_t)nbytes);
     atomic_store_explicit(&slot->number, mj_lane_number(out->session, out->sent++), memory_order_release);
@@ -291,7 +282,7 @@ static int mj_lane_leave(mj_lane_in *in) {
 /* Whether the next message was in the lane, and has been received. Else the session is over, and MPI brings it. */
 static int mj_lane_take(mj_lane_in *in, void *r, int64_t nbytes, int tag, int *rc) {
     mj_lane *lane = in->lane;
-    mj_lane_slot *slot = &lane->slots[in->taken % MJ_LANE_SLOTS];
+    mj_message *slot = &lane->slots[in->taken % MJ_SLOTS];
     uint64_t number = mj_lane_number(in->session, in->taken), read = 2 * in->taken;
     for (int64_t looks = 1; atomic_load_explicit(&slot->number, memory_order_acquire) != number; looks++) {
         if (looks % MJ_LANE_LOOKS) continue;

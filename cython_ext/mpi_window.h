@@ -19,8 +19,9 @@
 #define MJ_WINDOW_PART (1 << 18)           /* bytes of a part: it stays in the second-level cache */
 #define MJ_SHARED_WORK (1 << 13)    /* bytes above which more than two ranks divide the work of a reduction */
 #define MJ_LINE 128                 /* bytes that processors fetch together */
-#define MJ_CHANNEL (1 << 13)        /* bytes of the longest message of a channel */
-#define MJ_SPINS 2000               /* looks at a flag before a rank lets others run */
+#define MJ_SLOT (1 << 13)           /* bytes of the longest message in a slot */
+#define MJ_SLOTS 8                  /* messages that can be unread; a power of 2 */
+#define MJ_SPINS 20000              /* looks at a flag before a rank lets others run: about 10 microseconds */
 
 typedef struct {
     _Atomic uint64_t value;
@@ -28,16 +29,21 @@ typedef struct {
     char unused[MJ_LINE - 3 * sizeof(uint64_t)];
 } mj_flag;
 
-/* Messages from one rank to another, of which two can be unread (mpi_channel.h). */
+/* A message in memory that two ranks share. */
 typedef struct {
-    _Atomic uint64_t sent;
+    _Atomic uint64_t number;        /* which one it is: written last */
+    int64_t nbytes, tag;
+    char data[MJ_SLOT];
+    char unused[MJ_LINE - 3 * sizeof(uint64_t)];
+} mj_message;
+
+/* Messages from one rank to another (mpi_channel.h). Lines by who uses them. */
+typedef struct {
+    _Atomic uint64_t read;          /* the receiver's: messages read */
     char unused1[MJ_LINE - sizeof(uint64_t)];
-    _Atomic uint64_t read;
-    char unused2[MJ_LINE - sizeof(uint64_t)];
-    int64_t nbytes[2];
-    int32_t tag[2];
-    char unused3[MJ_LINE - 2 * sizeof(int64_t) - 2 * sizeof(int32_t)];
-    char data[2][MJ_CHANNEL];
+    uint64_t sent, seen;            /* the sender's: messages sent; of those, known to be read */
+    char unused2[MJ_LINE - 2 * sizeof(uint64_t)];
+    mj_message slots[MJ_SLOTS];
 } mj_channel;
 
 /* A communicator's shared memory, as this rank sees it. */
@@ -119,8 +125,11 @@ static int mj_window_open(mj_window *window, MPI_Comm comm) {
         window->slots = memory + window->size * MJ_LINE;
         window->channels = (mj_channel *)(window->slots + 2 * window->size * (int64_t)MJ_WINDOW_PART);
         if (done) atomic_store(&window->flags[window->rank].value, 0);
-        for (int to = 0; done && to < window->size; to++)
-            memset(&window->channels[window->rank * window->size + to], 0, offsetof(mj_channel, data));
+        for (int to = 0; done && to < window->size; to++) {
+            mj_channel *channel = &window->channels[window->rank * window->size + to];
+            memset(channel, 0, offsetof(mj_channel, slots));
+            for (int i = 0; i < MJ_SLOTS; i++) atomic_store(&channel->slots[i].number, 0);
+        }
         rc = MPI_Allreduce(MPI_IN_PLACE, &done, 1, MPI_INT, MPI_MIN, here);
         if (done) window->state = MJ_WINDOW_READY;
     }

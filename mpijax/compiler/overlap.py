@@ -2,7 +2,8 @@
 
 In a list of steps an exchange moves up to where its last operand is made, but not past another exchange; what does not
 need its result runs before the wait, in the order it had; what does runs after. Exchanges keep their order, and each is
-waited for before the next one starts, before anything that may fail or call Python, and before the list ends.
+waited for before the next one starts, before anything that may fail or call Python, and before the list ends. Only
+those of a halo start together where they can: both borders are then on their way at once.
 
 Memory is planned afterwards: a wait reads the exchange's operands and results, so that none of them is used for
 something else before. A step that changes an array in place is not moved before those that still read it, since that
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from mpijax.compiler.combine import Combined
 from mpijax.core import effects as fx
 from mpijax.core.lowering import Communication, Library
+from mpijax.ops.rank_messages import HALO_TAG, is_local
 
 if TYPE_CHECKING:
     from mpijax.compiler.graph import Value
@@ -29,6 +31,9 @@ Step = tuple[str, Any]
 # Bytes of a message, and elements computed meanwhile, below which starting early gains nothing.
 MESSAGE = 1 << 14
 WORK = 1 << 12
+
+# Exchanges of a halo that go on at once, at most (GOING of instructions.pxd).
+TOGETHER = 4
 
 # Operations that come in two halves; of these, those with a `status` or counts of each rank's own do not.
 _MOVES = frozenset(
@@ -98,15 +103,38 @@ class Overlap(Rearranger):
     def steps(self) -> list[Step]:
         while self.rest:
             item = self.rest.pop(0)
-            if not (_has_halves(*item) and self._start(item)):
+            started = (_is_of_halo(*item) and self._start_together(item)) or (_has_halves(*item) and self._start(item))
+            if not started:
                 self.done.append(item)
         return self.done
+
+    def _start_together(self, item: Step) -> bool:
+        """Place exchanges of a halo that follow each other, and do not need each other's results, in two halves."""
+        started, order = [Halves(item[1])], []
+        rest = list(self.rest)
+        while len(started) < TOGETHER:
+            meanwhile, later, barrier = self._sorted(started, rest)
+            if barrier == len(rest) or not _is_of_halo(*rest[barrier]):
+                break
+            following = rest[barrier][1]
+            late = {id(v) for e in started for v in e.received}
+            late |= {id(v) for s in later for v in self.reads_writes(*s)[1]}
+            if late & {id(v) for v in following.inputs} or following.params["comm"] != item[1].params["comm"]:
+                break
+            started.append(Halves(following))
+            order += [*meanwhile, ("start", started[-1])]
+            rest = [*later, *rest[barrier + 1 :]]
+        if len(started) == 1:
+            return False
+        self.done += [("start", started[0]), *order, *(("wait", e) for e in started)]
+        self.rest = rest
+        return True
 
     def _start(self, item: Step) -> bool:
         """Place an exchange in two halves, if there is enough to do between."""
         exchange = Halves(item[1])
         at = self._earliest(exchange)
-        meanwhile, later, barrier = self._sorted(exchange)
+        meanwhile, later, barrier = self._sorted([exchange], self.rest)
         if sum(_work(*s) for s in [*self.done[at:], *meanwhile]) < WORK:
             return False
         self.done.insert(at, ("start", exchange))
@@ -123,13 +151,13 @@ class Overlap(Rearranger):
             at -= 1
         return at
 
-    def _sorted(self, exchange: Halves) -> tuple[list[Step], list[Step], int]:
-        """(what can run before the wait, what cannot, how many steps that are)"""
-        late = {id(v) for v in exchange.step.outputs}
-        still_read = {id(v) for v in exchange.sent}
+    def _sorted(self, started: list[Halves], rest: list[Step]) -> tuple[list[Step], list[Step], int]:
+        """(what can run before exchanges that have started are waited for, what cannot, how many steps that are)"""
+        late = {id(v) for exchange in started for v in exchange.step.outputs}
+        still_read = {id(v) for exchange in started for v in exchange.sent}
         meanwhile: list[Step] = []
         later: list[Step] = []
-        for count, item in enumerate(self.rest):
+        for count, item in enumerate(rest):
             if not computes(*item):
                 return meanwhile, later, count
             reads, writes = self.reads_writes(*item)
@@ -140,7 +168,15 @@ class Overlap(Rearranger):
                 still_read |= {id(v) for v in reads}
             else:
                 meanwhile.append(item)
-        return meanwhile, later, len(self.rest)
+        return meanwhile, later, len(rest)
+
+
+def _is_of_halo(kind: str, step: Any) -> bool:
+    """Whether a step exchanges a border of a halo with other ranks."""
+    if kind != "node" or not isinstance(step.primitive.lower, Communication):
+        return False
+    p = step.params
+    return step.primitive.lower.kind == "mpi_sendrecv" and p["sendtag"] == p["recvtag"] == HALO_TAG and not is_local(p)
 
 
 def _has_halves(kind: str, step: Any) -> bool:

@@ -100,7 +100,7 @@ def _early(step: CommStep, op: str, nbytes: int) -> bool:
     So it does not depend on whether this rank has something to do meanwhile. Sums that round do in any case: the two
     forms may add in different orders. Messages match in any form; the non-blocking one fills in no status.
     """
-    if step.posted:
+    if step.posted or (step.goes_on and op in MESSAGES):
         return True
     if op not in EARLY or nbytes < EARLY_ABOVE or step.params.get("status") is not None:
         return False

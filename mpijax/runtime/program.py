@@ -167,7 +167,8 @@ class Comm:
     non-blocking call where it has one: all ranks must say the same; a send keeps a copy and does not wait. to_itself: a
     message of this rank to itself, both ends matching. lanes: which communicator it is to lanes (``mpi_lanes.h``), or 0
     for messages that do not go through them; lane_to, lane_from: the ranks of this node at the other ends, or -1.
-    goes_on: instructions that only compute run before a `Finish`, which waits; one at a time, and in the same list.
+    goes_on: instructions that only compute run before a `Finish`, which waits, and others of these may start; the first
+    that starts is the first that is waited for, in the same list.
 
     what: a number of what the ranks agree on, the same on all, or 0: operations through memory compare it.
 

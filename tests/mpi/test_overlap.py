@@ -200,15 +200,23 @@ for perm in ([(k, (k + 1) % size) for k in range(size)], [(0, size - 1)], [(k, k
 print('as they should be')
 """
 HALOS = """
+from mpijax.core import config
 from mpijax.runtime import mpi_start
 shims = mpi_start.start().ext
 def same(fun, *args):
-    found = []
-    for windows in (False, True):
+    found = set()
+    for windows, overlap in ((False, False), (False, True), (True, False), (True, True)):
         before = shims.set_windows(windows)
-        found.append([np.asarray(y).tobytes() for y in jax.tree.leaves(jax.jit(lambda *xs: fun(*xs))(*args))])
+        with config.overlap(overlap):
+            f = jax.jit(lambda *xs: fun(*xs))
+            found.add(tuple(np.asarray(y).tobytes() for y in jax.tree.leaves(f(*args))))
         shims.set_windows(before)
-    assert found[0] == found[1]
+    assert len(found) == 1
+    return f.lower(*args).compile().as_text()
+ring = mpi.create_cart(1, periods=True)
+text = same(lambda u: lax.fori_loop(0, 40, lambda i, u: mpi.halo_exchange(0.5 * u, ring), u), np.random.default_rng(rank).random((6, 4)))
+steps = [line.split()[0] for line in text.splitlines() if 'sendrecv' in line]
+assert steps == ['start', 'start', 'wait', 'wait'], text
 for dims, periods in (((size, 1), True), ((size, 1), False), ((1, size), (True, False)), (mpi.dims_create(size, 2), True)):
     cart = mpi.create_cart(dims, periods=periods)
     for columns in (3 * size + 1, 3000 * size):

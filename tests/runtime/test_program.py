@@ -651,7 +651,9 @@ UNFINISHED = {
     "never": ((GOES_ON, Fill(Ref(0), 4, b"a")), "finished in the same list"),
     "in another list": ((GOES_ON, Loop(2, (Finish(),))), "must wait until the exchange before it is finished"),
     "began in another list": ((Loop(2, (GOES_ON,)), Finish()), "finished in the same list"),
-    "two at a time": ((GOES_ON, GOES_ON, Finish()), "must wait until the exchange before it is finished"),
+    "one of two": ((GOES_ON, GOES_ON, Finish()), "finished in the same list"),
+    "too many at once": ((*[GOES_ON] * 5, *[Finish()] * 5), "4 exchanges at most go on at once"),
+    "one that does not go on": ((GOES_ON, Comm("barrier", 0), Finish()), "must wait"),
     "a call of Python": ((GOES_ON, CALL, Finish()), "must wait"),
     "a call of Python in a loop": ((GOES_ON, Loop(2, (CALL,)), Finish()), "must wait"),
 }
