@@ -12,7 +12,7 @@ cdef class Program:
     cdef readonly object spec
     cdef readonly bint release_gil
     cdef bint donates
-    cdef CommHalves* lanes      # NULL unless messages may go through lanes, which it leaves at its end and before Python
+    cdef CommHalves* lanes      # where messages may go through lanes, which it leaves at its end and before Python
     cdef bint pins              # arguments must outlive a `delete()` during the run
     cdef int num_buffers
     cdef int num_outputs
@@ -31,8 +31,7 @@ cdef class Program:
     cdef ResultEntry* results
     cdef list keep              # what the pointers above point into
     cdef list comm_lines        # the user's line of each communication
-    cdef public object first    # called before the first run, and others until it returns: gives what to call after it,
-                                # or None
+    cdef public object first    # called before the first run, and others until it returns; gives what to call after it
 
     # Runs the program on `num_inputs` arrays or ndarrays; puts `num_results` new references into `results`.
     cdef int run_into(self, PyObject** args, PyObject** results) except -1

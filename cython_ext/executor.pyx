@@ -25,7 +25,7 @@ from mpijax._ext.array cimport (
     DELETED, ArrayBase, allocate, delete_array, end_use, is_array, new_array, raise_deleted, release,
     take_memory,
 )
-from mpijax._ext.comm cimport COMM_RECV, COMM_SEND, COMM_SENDRECV, CommArgs, CommFlight, CommHalves
+from mpijax._ext.comm cimport COMM_RECV, COMM_SEND, COMM_SENDRECV, CommArgs, CommFlight
 from mpijax._ext.instructions cimport (
     GOING, OP_ADVANCE, OP_COMM, OP_COMM_FINISH, OP_COMM_START, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END,
     OP_FILL, OP_GEMM, OP_HOST_CALL,

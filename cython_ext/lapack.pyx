@@ -23,7 +23,8 @@ cdef extern from "small.h" nogil:
     uint32_t small_cholesky(int64_t kind, const void* a, int count, int n, int symmetrize, void* out)
     uint32_t small_qr(int64_t kind, const void* a, int count, int m, int n, int columns, void* q, void* r)
     uint32_t small_lu(int64_t kind, const void* a, int count, int m, int n, void* out, int32_t* pivots)
-    void small_solve(int64_t kind, const void* a, const void* b, int count, int n, int k, const int64_t* form, void* out)
+    void small_solve(int64_t kind, const void* a, const void* b, int count, int n, int k, const int64_t* form,
+                     void* out)
     uint32_t small_eigh(int64_t kind, const void* a, int count, int n, int lower, void* vectors, void* values)
     uint32_t small_svd(int64_t kind, const void* a, int count, int m, int n, void* s, void* u, void* vh)
 

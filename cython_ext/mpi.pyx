@@ -409,7 +409,7 @@ cdef enum:
 def window_of(str op, intptr_t comm, int64_t nbytes, bint paired):
     """The address of a communicator's window, for operations that go through it; else 0. Not collective.
 
-    nbytes: what each rank sends, the same on all. paired: of messages, in whatever size: the first one makes the window.
+    nbytes: what each rank sends, the same on all. paired: of messages of any size: the first makes the window.
     """
     if not uses_windows:
         return 0
@@ -426,7 +426,7 @@ cdef bint uses_windows = True
 
 
 def set_windows(bint value):
-    """Whether operations among ranks of one node go through shared memory. Gives the former value; for all ranks alike."""
+    """Whether operations among ranks of one node go through shared memory. For all ranks alike; the value before."""
     global uses_windows
     before = uses_windows
     uses_windows = value
