@@ -8,6 +8,7 @@ from bench.systems import System, launcher, pinned
 
 SOURCE = ROOT / "bench" / "c" / "limit.c"
 FLAGS = ["-O3", "-march=native"]
+BETWEEN_RANKS = {"allreduce", "alltoall", "allgather", "halo"}
 
 
 def build(system: System, folder: Path) -> Path:
@@ -31,7 +32,7 @@ def measure(wanted: set[str], system: System, folder: Path, say) -> dict[str, fl
     limits = {}
     for arguments in sorted(wanted):
         command = [str(program), *arguments.split()]
-        together = arguments.startswith("all")  # ranks
+        together = arguments.split()[0] in BETWEEN_RANKS
         command = [*launcher(system.program("mpirun"), 2), *command] if together else pinned(command)
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         if done.returncode:

@@ -4,6 +4,7 @@
    heat               ten steps of the heat equation on SIZE x SIZE float32, one core
    allreduce, alltoall, allgather
                       of SIZE float32 of each rank over the ranks of the job
+   halo               a hundred exchanges of the borders of a field of SIZE x SIZE float32, in bands of rows, by MPI_Sendrecv
 */
 #include <mpi.h>
 #include <stdio.h>
@@ -56,11 +57,22 @@ static void alltoall(void) {
 
 static void allgather(void) { MPI_Allgather(x, (int)size, MPI_FLOAT, z, (int)size, MPI_FLOAT, MPI_COMM_WORLD); }
 
+static void halo(void) {
+  int rank, rows = (int)(size / ranks);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  int above = (rank + 1) % ranks, below = (rank + ranks - 1) % ranks, n = (int)size;
+  for (int i = 0; i < 100; i++) {
+    MPI_Sendrecv(x + rows * n, n, MPI_FLOAT, above, 0, x, n, MPI_FLOAT, below, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(x + n, n, MPI_FLOAT, below, 1, x + (rows + 1) * n, n, MPI_FLOAT, above, 1, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+  }
+}
+
 static const struct {
   const char *name;
   void (*call)(void);
 } kernels[] = {{"copy", copy}, {"axpy", axpy}, {"sum", sum}, {"heat", heat}, {"allreduce", allreduce},
-             {"alltoall", alltoall}, {"allgather", allgather}};
+             {"alltoall", alltoall}, {"allgather", allgather}, {"halo", halo}};
 
 static int ascending(const void *a, const void *b) {
   double d = *(const double *)a - *(const double *)b;
@@ -72,19 +84,19 @@ int main(int argc, char **argv) {
   for (size_t i = 0; argc > 2 && i < sizeof kernels / sizeof *kernels; i++)
     if (!strcmp(argv[1], kernels[i].name)) call = kernels[i].call;
   if (!call) {
-    fprintf(stderr, "usage: limit copy|axpy|sum|heat|allreduce SIZE\n");
+    fprintf(stderr, "usage: limit copy|axpy|sum|heat|allreduce|alltoall|allgather|halo SIZE\n");
     return 2;
   }
   MPI_Init(&argc, &argv);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   size = atol(argv[2]);
-  long elements = call == heat ? size * size : size;
+  long elements = call == heat || call == halo ? (size + 2) * size : size;
   x = aligned_alloc(64, elements * sizeof(float) + 64);
   y = aligned_alloc(64, elements * sizeof(float) + 64);
   z = aligned_alloc(64, elements * ranks * sizeof(float) + 64);
   for (long i = 0; i < elements; i++) x[i] = y[i] = z[i] = (float)(i % 1000);
   for (int i = 0; i < 3; i++) call();
-  int count = elements > 100000 ? 5 : 20000;
+  int count = elements > 100000 ? 5 : call == halo ? 200 : 20000;
   double times[BATCHES];
   for (int b = 0; b < BATCHES; b++) {
     MPI_Barrier(MPI_COMM_WORLD);

@@ -69,7 +69,7 @@ def halos(backend, n, turns):
     return call
 
 
-@case("ranks/halo of 64x64, 100 exchanges", ranks=2, ratio=1, seconds=60e-6)
+@case("ranks/halo of 64x64, 100 exchanges", ranks=2, ratio=1, seconds=60e-6, c="halo 64")
 def halo_of_small(backend):
     return halos(backend, 64, 100)
 
