@@ -213,7 +213,7 @@ cdef inline Entry* begin_comm(Program program, CommData* comm, void** table, Com
     args[0] = comm.args
     if entry == NULL:
         with gil:
-            raise_busy(program, args)
+            raise_refused(comm.site)
     if (program.lanes != NULL and program.lanes.lanes_taken[0]
             and args.op not in (COMM_SEND, COMM_RECV, COMM_SENDRECV)):
         program.lanes.settle()
@@ -324,13 +324,9 @@ cdef bint count_rows(RowsData* rows, void** table, int64_t* own) noexcept nogil:
 cdef Region** record = region_place()
 
 
-cdef int raise_busy(Program program, CommArgs* args) except -1:
-    where = program.comm_lines[args.line]
-    raise RuntimeError(
-        "this rank communicates in another thread at this moment, or in the process that this one was forked from: MPI "
-        "allows one at a time, and the ranks would not know which operations belong together. Let one thread run the "
-        "programs that communicate, or hold a lock around them." + (f"\nat {where}" if where else "")
-    )
+cdef int raise_refused(uint32_t site) except -1:
+    recorder = sys.modules["mpijax.runtime.recorder"].recorder
+    raise recorder.refusal(str(recorder.sites[site]))
 
 
 cdef int raise_rows(Program program, CommArgs* args, RowsData* rows, int32_t* given) except -1:

@@ -17,6 +17,23 @@ static int mj_exit_finalizes, mj_exit_meets;
 static pid_t mj_exit_pid;
 static mj_region **mj_exit_region;
 
+/* MPI_Finalize frees the attributes of COMM_SELF before anything else. Other ranks find that this one has ended; and this
+   one cannot begin an operation any more, because its record from now on says that it is in the middle of one. */
+static int mj_finalizing(MPI_Comm comm, int key, void *attribute, void *unused) {
+    static mj_region closed = {.exclusive = 1, .started = 1};
+    (void)comm, (void)key, (void)attribute, (void)unused;
+    (*mj_exit_region)->state = 2;
+    *mj_exit_region = &closed;
+    return MPI_SUCCESS;
+}
+
+static int mj_watch_finalize(void) {
+    int key;
+    int rc = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, mj_finalizing, &key, NULL);
+    if (rc == MPI_SUCCESS) rc = MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
+    return rc == MPI_SUCCESS ? MPI_Comm_free_keyval(&key) : rc;
+}
+
 /* Waits until all ranks are here; 0 if a limit in milliseconds (negative: none) passes before. */
 static int mj_meet(long limit) {
     MPI_Request request;
@@ -50,13 +67,14 @@ static void mj_at_exit(int status, void *unused) {
     MPI_Finalize();
 }
 
-/* meets: all ranks leave this way, so that they can wait for each other. */
+/* meets: all ranks leave this way, so that they can wait for each other. 0 if that will be done. */
 static int mj_leave_properly(MPI_Comm comm, int finalizes, int meets, mj_region **region) {
     mj_exit_comm = comm;
     mj_exit_finalizes = finalizes;
     mj_exit_meets = meets;
     mj_exit_pid = getpid();
     mj_exit_region = region;
+    if (mj_watch_finalize() != MPI_SUCCESS) return -1;
     return on_exit(mj_at_exit, NULL);
 }
 

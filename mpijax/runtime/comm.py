@@ -120,9 +120,13 @@ def _label(step: CommStep, op: str) -> str:
     words += [] if operation is None else [getattr(operation, "name", str(operation)).lower()]
     for name in ("counts", "root", "source", "dest", "perm"):
         if params.get(name) is not None:
-            value = str(params[name])
+            value = "any" if name == "source" and _is_any(params[name]) else str(params[name])
             words.append(f"{name}={value if len(value) < 80 else hashlib.sha256(value.encode()).hexdigest()[:12]}")
     return " ".join(words)
+
+
+def _is_any(source: int) -> bool:
+    return source == mpi_start.start().MPI.ANY_SOURCE
 
 
 def _what(label: str, op: str) -> int:

@@ -58,8 +58,7 @@ class Start:
             leftovers.remove()
             _leave_parents_job()
         self.MPI = MPI = _import_mpi()
-        if MPI.Is_finalized():
-            raise RuntimeError("MPI has been finalized: mpijax cannot communicate or list devices any more.")
+        _check_finalized(MPI)
         if not MPI.Is_initialized():  # mpi4py.rc.initialize is False
             MPI.Init_thread(MPI.THREAD_SERIALIZED)
         self.ext = _import_shims(MPI)
@@ -139,14 +138,30 @@ def _must_yield(ranks_per_cpu: float) -> bool:
 
 
 def start() -> Start:
-    """Starts MPI if it has not been; the same object every time. Collective over all ranks on the first
-    call."""
+    """Starts MPI if it has not been; the same object every time. Collective over all ranks on the first call.
+
+    Raises RuntimeError once MPI has been finalized.
+    """
+    state = _once()
+    _check_finalized(state.MPI)
+    return state
+
+
+def _once() -> Start:
     global _state
     if _state is None:
         with _lock:
             if _state is None:
                 _state = Start()
     return _state
+
+
+def _check_finalized(MPI: Any) -> None:
+    if MPI.Is_finalized():
+        raise RuntimeError(
+            "MPI has been finalized, and mpijax cannot communicate any more: let MPI.Finalize() be the last that the "
+            "program does"
+        )
 
 
 def started() -> bool:
@@ -159,11 +174,11 @@ def world() -> Any:
 
 
 def rank() -> int:
-    return start().rank
+    return _once().rank
 
 
 def size() -> int:
-    return start().size
+    return _once().size
 
 
 def library_version() -> str:
@@ -275,10 +290,13 @@ _LOOKS = 100
 _READING = 0.3
 
 
+_copied = False  # this process was forked from a rank
+
+
 def _running() -> Any:
-    """mpi4py's MPI while it runs on several ranks, whoever started it; else None."""
+    """mpi4py's MPI while it runs on several ranks, of which this process is one, whoever started it; else None."""
     MPI = getattr(sys.modules.get("mpi4py"), "MPI", None)
-    if MPI is None or not MPI.Is_initialized() or MPI.Is_finalized() or MPI.COMM_WORLD.size == 1:
+    if _copied or MPI is None or not MPI.Is_initialized() or MPI.Is_finalized() or MPI.COMM_WORLD.size == 1:
         return None
     return MPI
 
@@ -301,8 +319,7 @@ def _end_job_with_errors() -> None:
             else:  # another library formats tracebacks: let it, and say whose this was
                 previous(kind, value, trace)
                 reports.say(rank, "ended by the exception above")
-            sys.stdout.flush()
-            sys.stderr.flush()
+            reports.flush()
         finally:
             if not hasattr(sys, "ps1"):  # an interactive session goes on
                 status = 130 if issubclass(kind, KeyboardInterrupt) else 1
@@ -317,6 +334,11 @@ def _end_job_with_errors() -> None:
     sys.excepthook = hook
 
 
+def _leave_to_parent() -> None:
+    global _copied
+    _copied = _running() is not None
+
+
 def _come_late() -> None:
     """At the end of a program: start if the other ranks may, which are then told that this one has ended."""
     if _state is None and _running() is not None:
@@ -325,4 +347,5 @@ def _come_late() -> None:
 
 # Programs that start MPI by mpi4py may end, or raise, before they first communicate by mpijax.
 _end_job_with_errors()
+os.register_at_fork(after_in_child=_leave_to_parent)
 atexit.register(_come_late)

@@ -200,22 +200,29 @@ class Recorder:
 
     @contextmanager
     def operation(self, what: Site, kind: int = COLLECTIVE, nbytes: int = 0) -> Iterator[None]:
-        """Note an operation that Python runs. Raises RuntimeError while another thread of this rank communicates."""
+        """Note an operation that Python runs. Raises RuntimeError where it cannot begin."""
         number, sequence = self.site(what, kind)
-        if self.forked:
-            raise RuntimeError(
-                f"this process has been forked from rank {self.rank}, which alone can communicate: {what}. Let the "
-                "copy compute, and hand its result to the rank."
-            )
         if not record.begin(number, sequence, nbytes):
-            raise RuntimeError(
-                f"this rank communicates in another thread at this moment, and MPI allows one at a time: {what}. Let "
-                "one thread communicate, or hold a lock around it."
-            )
+            raise self.refusal(str(what))
         try:
             yield
         finally:
             record.end()
+
+    def refusal(self, what: str) -> RuntimeError:
+        """Why an operation cannot begin."""
+        from mpi4py import MPI  # runs already
+
+        if self.forked:
+            why = f"this process has been forked from rank {self.rank}, which alone can communicate"
+            remedy = "Let the copy compute, and hand its result to the rank."
+        elif MPI.Is_finalized():
+            why = f"rank {self.rank} has left MPI by MPI.Finalize() and cannot communicate any more"
+            remedy = "Let it be the last that the program does."
+        else:
+            why = "this rank communicates in another thread at this moment, and MPI allows one at a time"
+            remedy = "Let one thread communicate, or hold a lock around it."
+        return RuntimeError(f"{why}: {what}. {remedy}")
 
     # ---- what a region says
 

@@ -9,6 +9,7 @@ import struct
 import sys
 import termios
 import time
+from contextlib import suppress
 from typing import TextIO
 
 # Seconds for the launcher to read; nobody might.
@@ -16,10 +17,31 @@ LIMIT = 2.0
 
 
 def say(rank: int, text: str, stream: TextIO | None = None) -> None:
-    """Write lines that begin with the rank, to stderr or another stream."""
+    """Write lines that begin with the rank, to stderr or another stream.
+
+    To the stderr that the process began with too, where the program has put something in its place that is no file: what
+    that keeps is lost when the job ends. Nothing is raised for streams that are closed.
+    """
+    lines = "".join(f"[rank {rank}] {line}\n" for line in text.splitlines())
     out = stream or sys.stderr
-    out.write("".join(f"[rank {rank}] {line}\n" for line in text.splitlines()))
-    out.flush()
+    for place in dict.fromkeys((out, out if _is_file(out) else sys.__stderr__)):
+        with suppress(AttributeError, OSError, ValueError):  # None, closed, nobody reads
+            place.write(lines)  # type: ignore[union-attr]
+            place.flush()  # type: ignore[union-attr]
+
+
+def _is_file(stream: TextIO | None) -> bool:
+    try:
+        return stream is not None and stream.fileno() >= 0
+    except (AttributeError, OSError, ValueError):
+        return False
+
+
+def flush() -> None:
+    """Hand on what the program has written, as far as its streams are open."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):
+            stream.flush()
 
 
 def wait_until_read() -> None:

@@ -103,15 +103,16 @@ class Watchdog:
             _say(f"the last operations are in {record_file.write()} (merge the ranks' files with `mpijax trace`)")
 
     def _end_if_in_vain(self, what: Site) -> None:
-        sender = what.peers[:1] if what.peers is not None else None  # who a message goes to may end before we do
-        for rank in missing(what):
-            if sender is not None and rank not in sender:
-                continue
-            region = recorder.region(rank)
-            if region is None or not (recorder.is_gone(rank) or int(region["state"]) == ENDED):
-                continue
-            status = int(region["status"])
-            _end(status or 1, f"rank {rank} has ended, and rank {recorder.rank} waits for it in {what}")
+        anybody = what.peers == () and what.group is not None
+        needed = [r for r in what.group.ranks if r != recorder.rank] if anybody else missing(what)
+        if what.peers:  # who a message goes to may end before we do
+            needed = [r for r in needed if r == what.peers[0]]
+        ended = [r for r in needed if _has_ended(r)]
+        if ended and (not anybody or ended == needed):
+            status = max(int(recorder.region(r)["status"]) for r in ended) or 1
+            who = f"rank {ended[0]} has" if len(ended) == 1 else f"ranks {ranges(ended)} have"
+            it = "it" if len(ended) == 1 else "one of them" if anybody else "them"
+            _end(status, f"{who} ended, and rank {recorder.rank} waits for {it} in {what}")
 
     def _end_if_stuck(self, now: float) -> None:
         found = self.suspicion.confirmed(now)
@@ -137,6 +138,12 @@ def missing(what: Site) -> list[int]:
     sequence = recorder.sequence_of(mine, int(recorder.last(mine)["site"])) or what.group.id + COLLECTIVE
     count = recorder.count(mine, sequence)
     return [r for r in here if recorder.count(recorder.region(r), sequence) < count]
+
+
+def _has_ended(rank: int) -> bool:
+    """Whether that is known of a rank."""
+    region = recorder.region(rank)
+    return region is not None and (recorder.is_gone(rank) or int(region["state"]) == ENDED)
 
 
 def report(what: Site, waited: float) -> str:
@@ -195,7 +202,7 @@ def _end(status: int, reason: str) -> None:
     """End this process although its main thread is inside MPI, which another thread may not call."""
     try:
         _say(reason + ": ending the job")
-        sys.stdout.flush()
+        reports.flush()
         reports.wait_until_read()
     finally:
         os._exit(status)
