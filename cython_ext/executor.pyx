@@ -209,7 +209,7 @@ cdef inline Exchange* oldest(Exchanges* going) noexcept nogil:
 
 
 cdef inline Entry* begin_comm(Program program, CommData* comm, void** table, CommArgs* args) except? NULL nogil:
-    cdef Entry* entry = begin_operation(record[0], comm.site, comm.sequence, comm.nbytes)
+    cdef Entry* entry = begin_operation(record[0], comm.site, comm.sequence, comm.nbytes, comm.args.what)
     args[0] = comm.args
     if entry == NULL:
         with gil:

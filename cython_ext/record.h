@@ -22,6 +22,7 @@
 #define MJ_RING 1024        /* operations that are kept; a power of 2 */
 #define MJ_SITES 512        /* places in programs that are kept */
 #define MJ_COUNTS 512       /* sequences of operations that are counted: a few for each communicator */
+#define MJ_DIGESTS 32       /* digests of a sequence that are kept; a power of 2 */
 
 typedef struct {
     uint64_t begin, end;    /* ticks; end 0: not finished */
@@ -31,6 +32,7 @@ typedef struct {
 
 typedef struct {
     uint64_t id, count;     /* id: equal on all ranks; count: operations begun */
+    uint64_t digests[MJ_DIGESTS];   /* digests[n % MJ_DIGESTS]: of what the first n operations were */
 } mj_sequence;
 
 typedef struct {
@@ -74,8 +76,11 @@ static inline int mj_mixes(mj_region *r, uint64_t last, uint32_t sequence) {
     return sequence != 0 && sequence % 3 != 2 && found->site == site && found->sequence == sequence;
 }
 
-/* Notes that an operation begins. NULL if another thread is in the middle of one and must be alone. */
-static inline mj_entry *mj_begin(mj_region *r, uint32_t site, uint32_t sequence, int64_t nbytes) {
+/* Notes that an operation begins. NULL if another thread is in the middle of one and must be alone. what: the same on all
+   ranks that do it. */
+static inline mj_entry *mj_begin(mj_region *r, uint32_t site, uint32_t sequence, int64_t nbytes, uint32_t what) {
+    mj_sequence *s = &r->sequences[sequence];
+    uint64_t count = s->count + 1;
     uint64_t n = atomic_load_explicit(&r->started, memory_order_relaxed);
     if (n != atomic_load_explicit(&r->finished, memory_order_relaxed) && (r->exclusive || mj_mixes(r, n, sequence)))
         return NULL;
@@ -84,7 +89,9 @@ static inline mj_entry *mj_begin(mj_region *r, uint32_t site, uint32_t sequence,
     e->end = 0;
     e->nbytes = nbytes;
     e->site = site;
-    e->number = (uint32_t)++r->sequences[sequence].count;
+    e->number = (uint32_t)count;
+    s->digests[count & (MJ_DIGESTS - 1)] = s->digests[(count - 1) & (MJ_DIGESTS - 1)] * 0x9E3779B97F4A7C15u + what;
+    s->count = count;
     atomic_store_explicit(&r->started, n, memory_order_release);
     return e;
 }

@@ -13,7 +13,7 @@ cdef extern from "record.h" nogil:
     int sem_init(sem_t*, int, unsigned int)
     int mj_watch_signal(int)
     void mj_wait_for_signal(double)
-    int MJ_RING, MJ_SITES, MJ_COUNTS
+    int MJ_RING, MJ_SITES, MJ_COUNTS, MJ_DIGESTS
 
 cdef extern from "Python.h":
     int Py_AtExit(void (*)() noexcept nogil)
@@ -24,7 +24,7 @@ cdef Py_buffer memory               # keeps the shared memory mapped
 cdef bint watched = False
 cdef Entry* noted = NULL
 
-RING, SITES, COUNTS = MJ_RING, MJ_SITES, MJ_COUNTS
+RING, SITES, COUNTS, DIGESTS = MJ_RING, MJ_SITES, MJ_COUNTS, MJ_DIGESTS
 REGION_BYTES = sizeof(Region)
 sem_init(&mj_wake, 0, 0)
 
@@ -63,7 +63,7 @@ def ticks():
 def begin(uint32_t site, uint32_t sequence, int64_t nbytes):
     """Note that Python begins an operation. False if another thread is in the middle of one."""
     global noted
-    noted = begin_operation(region, site, sequence, nbytes)
+    noted = begin_operation(region, site, sequence, nbytes, 0)
     return noted != NULL
 
 

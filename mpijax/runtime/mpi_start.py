@@ -89,7 +89,7 @@ class Start:
         else:
             self.ext.leave_properly(self.ext.handle(self.world), finalizes, False)
         node.Free()
-        atexit.register(_tell_of_messages, self)
+        atexit.register(_look_back, self)
 
     def _share_nodes(self, node: Any) -> None:
         """Let collectives go through memory that the ranks of a node share, unless MPIJAX_SHARED_MEMORY=0.
@@ -267,8 +267,9 @@ def _check_launcher(size: int, library: str) -> None:
             )
 
 
-def _tell_of_messages(mpi: Start) -> None:
-    """Say at the end of the program that a message has not been received, if one is there."""
+def _look_back(mpi: Start) -> None:
+    """At the end of the program: end the job if ranks ran different collectives; tell of a message that is left over."""
+    watchdog.end_if_diverged()
     MPI, status = mpi.MPI, mpi.MPI.Status()
     if MPI.Is_finalized() or recorder.progress(recorder.mine)[1]:
         return

@@ -31,7 +31,7 @@ REGION = np.dtype(
     [
         ("started", "u8"), ("finished", "u8"), ("state", "i4"), ("status", "i4"), ("dumps", "u4"),
         ("exclusive", "i4"), ("unused", "V32"),
-        ("sequences", [("id", "u8"), ("count", "u8")], record.COUNTS),
+        ("sequences", [("id", "u8"), ("count", "u8"), ("digests", "u8", record.DIGESTS)], record.COUNTS),
         ("sites", [("site", "u4"), ("sequence", "u4"), ("text", "S120")], record.SITES),
         ("ring", [("begin", "u8"), ("end", "u8"), ("nbytes", "i8"), ("site", "u4"), ("number", "u4")], record.RING),
     ]
@@ -46,13 +46,15 @@ COLLECTIVE, MESSAGE, GUARD = range(3)
 
 @dataclass(eq=False)
 class Group:
-    """A communicator as reports name it. `ranks`: of the job; `id`: equal on all of them; `agreed`: see `guard`."""
+    """A communicator as reports name it. `ranks`: of the job; `id`: equal on all of them; `agreed`: see `guard`; `users`:
+    whether calls of mpi4py may use it too."""
 
     id: int
     name: str
     ranks: tuple[int, ...]
     sequence: int
     agreed: set[bytes] = field(default_factory=set)
+    users: bool = False
 
 
 @dataclass(frozen=True)
@@ -164,9 +166,9 @@ class Recorder:
         if number:
             name += f" (communicator {number + 1} of these)"
         digest = hashlib.blake2b(repr((ranks, users, number)).encode(), digest_size=8).digest()
-        group = Group(int.from_bytes(digest, "little") & ~3, name, ranks, self._free_sequences())
+        group = Group(int.from_bytes(digest, "little") & ~3, name, ranks, self._free_sequences(), users=users)
         for kind in range(3) if group.sequence else ():
-            self.mine["sequences"][group.sequence + kind] = (group.id + kind, 0)
+            self.mine["sequences"][group.sequence + kind] = (group.id + kind, 0, 0)
         self.groups[group.id] = group
         return group
 

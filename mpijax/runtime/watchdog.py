@@ -3,8 +3,8 @@
 It reads the records of the ranks of its node (`recorder`) and makes no MPI calls. After MPIJAX_STALL_SECONDS (60) in
 one operation it warns, and asks all ranks of the node for their records in files; again after twice that
 time, and so on.
-It ends this process only where waiting is in vain or unwanted: MPIJAX_STALL_ABORT=1 was set, a rank that is needed has
-ended or waits for this one (`deadlock`), or Ctrl-C was pressed. The launcher then ends the others.
+It ends this process only where going on is in vain or unwanted: MPIJAX_STALL_ABORT=1 was set, a rank that is needed has
+ended or waits for this one (`deadlock`), two ranks have run different collectives (`divergence`), or Ctrl-C was pressed. The launcher then ends the others.
 
 SIGUSR1 writes a rank's record to a file (`MPIJAX_TRACE_DIR`, or the current folder), also while it waits inside MPI.
 """
@@ -19,7 +19,7 @@ import time
 from typing import Any, TextIO
 
 from mpijax._ext import record
-from mpijax.runtime import deadlock, record_file, reports
+from mpijax.runtime import deadlock, divergence, record_file, reports
 from mpijax.runtime.recorder import COLLECTIVE, ENDED, Site, ranges, recorder
 
 # Seconds: between two looks, at most; until a rank that has ended is waited for in vain; until Ctrl-C ends by force one
@@ -59,6 +59,7 @@ class Watchdog:
 
     def look(self, now: float) -> None:
         self._write_if_asked()
+        end_if_diverged()
         number, busy = recorder.progress(recorder.mine)
         self._end_if_interrupted(now, number, busy)
         if not busy or number != self.seen:
@@ -118,6 +119,12 @@ class Watchdog:
         found = self.suspicion.confirmed(now)
         if found:
             _end(1, found)
+
+
+def end_if_diverged() -> None:
+    """End the job if this rank and another one have taken each other's data for something else."""
+    if text := divergence.found():
+        _end(1, text)
 
 
 def _python_is_at() -> tuple[int, int]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from mpijax.core import tree
 from mpijax.core.primitive import registry
-from mpijax.core.source import callable_name
+from mpijax.core.source import callable_name, sources_of_function
 from mpijax.core.trace import typeof
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.spmd.local_views import to_global, to_local
@@ -198,7 +198,8 @@ class _Pmap:
         def shards(*flat):
             args = [x if ax is None else _squeeze(x, ax) for x, ax in zip(flat, axes, strict=True)]
             positional, named = tree.tree_unflatten(structure, args)
-            outs, out_structure = tree.tree_flatten(fun(*positional, **named))
+            with sources_of_function(fun):
+                outs, out_structure = tree.tree_flatten(fun(*positional, **named))
             placed = zip(outs, axes_of_results(out_structure), strict=True)
             return tree.tree_unflatten(out_structure, [x if ax is None else _expand(x, ax) for x, ax in placed])
 

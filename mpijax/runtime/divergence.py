@@ -1,0 +1,65 @@
+"""Collectives of a node's ranks that do not belong together, as their records tell; MPI takes them for one another.
+
+The guard compares programs before they first run. Two that both ran before may still be run in another order, and where
+MPI carries the data nothing compares them. Each sequence of operations has a digest of what they were (``record.h``): two
+ranks that have done n operations on a communicator and whose digests differ have taken each other's data for something
+else. Each rank looks at the next one of its node, twice a second (`watchdog`) and at its end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax._ext import record
+from mpijax.runtime.recorder import COLLECTIVE, Group, recorder
+
+
+def found() -> str:
+    """What this rank and the next one have done differently; ''."""
+    for group in list(recorder.groups.values()):
+        here = [r for r in group.ranks if r in recorder.ranks]
+        if len(here) > 1 and recorder.rank in here:
+            other = here[(here.index(recorder.rank) + 1) % len(here)]
+            if number := _differs(group, recorder.mine, recorder.region(other)):
+                return _told(group, sorted((recorder.rank, other)), number)
+    return ""
+
+
+def _differs(group: Group, mine: Any, theirs: Any) -> int:
+    """A number of operations after which the digests differ; 0 if none is known."""
+    a, b = _digests(group, mine), _digests(group, theirs)
+    common = max(a.keys() & b.keys(), default=0)
+    return common if common and a[common] != b[common] else 0
+
+
+def _digests(group: Group, region: Any) -> dict[int, int]:
+    """By number of operations, as far as they are kept. Its rank may go on meanwhile."""
+    [at] = np.nonzero(region["sequences"]["id"] == group.id + COLLECTIVE)
+    if not len(at):
+        return {}
+    copy = region["sequences"][at[0]].copy()
+    count, now = int(copy["count"]), int(region["sequences"]["count"][at[0]])
+    return {n: int(copy["digests"][n % record.DIGESTS]) for n in range(max(1, now + 2 - record.DIGESTS), count + 1)}
+
+
+def _told(group: Group, ranks: list[int], number: int) -> str:
+    a, b = (_last(group, recorder.region(rank)) for rank in ranks)
+    first = next((n for n in sorted(a.keys() & b.keys()) if _label(a[n]) != _label(b[n])), None)
+    what = [f"rank {r} did {texts[first]}" for r, texts in zip(ranks, (a, b), strict=True)] if first else []
+    return (
+        f"ranks {ranks[0]} and {ranks[1]} have run different collectives on the communicator of {group.name}, by operation "
+        f"number {first or number} on it" + (f": {', and '.join(what)}" if what else "") + ". What they received is wrong"
+    )
+
+
+def _last(group: Group, region: Any) -> dict[int, str]:
+    """The group's collectives among the last operations of a rank, by number."""
+    ring = region["ring"].copy()
+    mine = [e for e in ring[ring["begin"] > 0] if recorder.sequence_of(region, int(e["site"])) == group.id + COLLECTIVE]
+    return {int(e["number"]): recorder.text_of(region, int(e["site"])) for e in mine}
+
+
+def _label(text: str) -> str:
+    return text.split(" on ")[0]
