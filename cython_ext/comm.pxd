@@ -51,7 +51,6 @@ cdef struct CommArgs:
     int32_t sendtag
     int32_t recvtag
     void* mpi_status            # out: an MPI_Status to be filled in by what receives; or NULL
-    int32_t line                # the user's line: an index into the program's table of source lines
     int32_t early               # with MPI's non-blocking form, the same on all ranks; a send: without waiting
     int32_t to_itself           # whether a message goes to this rank, both ends matching, with no status
     int32_t paired              # whether the other side of a message uses a channel of the window too

@@ -30,7 +30,6 @@ cdef class Program:
     cdef AliasEntry* aliases
     cdef ResultEntry* results
     cdef list keep              # what the pointers above point into
-    cdef list comm_lines        # the user's line of each communication
     cdef public object first    # called before the first run, and others until it returns; gives what to call after it
 
     # Runs the program on `num_inputs` arrays or ndarrays; puts `num_results` new references into `results`.

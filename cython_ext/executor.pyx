@@ -241,10 +241,10 @@ cdef int run_comm(Program program, CommData* comm, void** table) except -1 nogil
     end_operation(record[0], entry)
     if misfit != NULL:
         with gil:
-            raise_rows(program, &args, misfit, <int32_t*>at(table, misfit.counts))
+            raise_rows(comm.site, &args, misfit, <int32_t*>at(table, misfit.counts))
     if code != 0:
         with gil:
-            raise_comm(program, &args, code)
+            raise_comm(comm.site, &args, code)
     return 0
 
 
@@ -257,7 +257,7 @@ cdef int start_comm(Program program, CommData* comm, void** table, Exchanges* go
     if code != 0:
         end_operation(record[0], x.entry)
         with gil:
-            raise_comm(program, &x.args, code)
+            raise_comm(comm.site, &x.args, code)
     leave_operation(record[0])
     x.comm = comm
     going.started += 1
@@ -280,7 +280,7 @@ cdef int finish_comm(Program program, Exchanges* going) except -1 nogil:
     cdef int code = finish_oldest(going)
     if code != 0:
         with gil:
-            raise_comm(program, &x.args, code)
+            raise_comm(x.comm.site, &x.args, code)
     return 0
 
 
@@ -324,14 +324,18 @@ cdef bint count_rows(RowsData* rows, void** table, int64_t* own) noexcept nogil:
 cdef Region** record = region_place()
 
 
+cdef str line_of(uint32_t site):
+    return sys.modules["mpijax.runtime.recorder"].recorder.now(site).line
+
+
 cdef int raise_refused(uint32_t site) except -1:
     recorder = sys.modules["mpijax.runtime.recorder"].recorder
-    raise recorder.refusal(str(recorder.sites[site]))
+    raise recorder.refusal(str(recorder.now(site)))
 
 
-cdef int raise_rows(Program program, CommArgs* args, RowsData* rows, int32_t* given) except -1:
+cdef int raise_rows(uint32_t site, CommArgs* args, RowsData* rows, int32_t* given) except -1:
     counts = [given[r] for r in range(rows.ranks)]
-    where = program.comm_lines[args.line]
+    where = line_of(site)
     if min(counts) < 0:
         reason = "must not be negative"
     elif rows.block >= 0 and given[rows.rank] > rows.block:
@@ -346,9 +350,9 @@ cdef str operation_name(CommArgs* args):
     return next(name for name, number in sys.modules["mpijax._ext.mpi"].CODES.items() if number == args.op)
 
 
-cdef int raise_comm(Program program, CommArgs* args, int code) except -1:
+cdef int raise_comm(uint32_t site, CommArgs* args, int code) except -1:
     shims = sys.modules["mpijax._ext.mpi"]
-    where = program.comm_lines[args.line]
+    where = line_of(site)
     raise RuntimeError(
         f"MPI reports from {operation_name(args)} on rank {sys.modules['mpijax.runtime.mpi_start'].rank()} "
         f"({args.sendcount} elements to send, {args.recvcount} to receive): "

@@ -448,8 +448,6 @@ cdef size_t comm_data(Program p, x) except 0:
         data.args.window = <void*><size_t>window_of(x.op, x.comm, x.nbytes, x.paired)
     if (x.early and x.op != "send") or x.goes_on or data.args.window != NULL:
         data.halves = comm_halves
-    data.args.line = len(p.comm_lines)
-    p.comm_lines.append(x.source_line)
     data.site, data.sequence = note_site(x)
     data.nbytes = x.nbytes
     data.send.buffer = data.recv.buffer = -1
@@ -514,7 +512,6 @@ def load_into(Program p not None, spec):
     """Fills in a new program. Loads BLAS, or starts MPI, if instructions need them."""
     p.spec = spec
     p.keep = []
-    p.comm_lines = []
     p.num_inputs = spec.num_inputs
     p.num_results = len(spec.results)
     p.release_gil = spec.release_gil

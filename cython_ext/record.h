@@ -9,9 +9,11 @@
 
 #include <semaphore.h>
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -145,14 +147,46 @@ static int mj_watch_signal(int number) {
     return sigaction(number, &action, NULL) == 0 ? 0 : errno;
 }
 
-/* Sleeps until a signal that is watched comes, or some time has passed. */
-static void mj_wait_for_signal(double seconds) {
+/* Sleeps until somebody posts, or some time has passed, or a signal comes. */
+static int mj_await_post(sem_t *posted, double seconds) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     int64_t nanoseconds = until.tv_nsec + (int64_t)(seconds * 1e9);
     until.tv_sec += nanoseconds / 1000000000;
     until.tv_nsec = nanoseconds % 1000000000;
-    sem_timedwait(&mj_wake, &until);
+    return sem_timedwait(posted, &until);
+}
+
+/* ---- a reminder: a thread that says something while a call does not return, also one that keeps the GIL ---- */
+
+static sem_t mj_returned;
+static pthread_t mj_reminding;
+static double mj_patience;
+static char mj_reminder[1024];
+
+static void *mj_remind(void *unused) {
+    double waited = 0, next = mj_patience;
+    (void)unused;
+    for (;;) {
+        if (mj_await_post(&mj_returned, next) == 0) return NULL;
+        if (errno != ETIMEDOUT) continue;
+        waited += next;
+        next = waited;
+        dprintf(STDERR_FILENO, mj_reminder, waited);
+    }
+}
+
+/* text: has a place for the seconds that have passed. 0, or an errno. */
+static int mj_start_reminding(double seconds, const char *text) {
+    mj_patience = seconds;
+    snprintf(mj_reminder, sizeof mj_reminder, "%s", text);
+    sem_init(&mj_returned, 0, 0);
+    return pthread_create(&mj_reminding, NULL, mj_remind, NULL);
+}
+
+static void mj_stop_reminding(void) {
+    sem_post(&mj_returned);
+    pthread_join(mj_reminding, NULL);
 }
 
 #endif

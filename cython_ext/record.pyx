@@ -12,7 +12,9 @@ cdef extern from "record.h" nogil:
     sem_t mj_wake
     int sem_init(sem_t*, int, unsigned int)
     int mj_watch_signal(int)
-    void mj_wait_for_signal(double)
+    int mj_await_post(sem_t*, double)
+    int mj_start_reminding(double, const char*)
+    void mj_stop_reminding()
     int MJ_RING, MJ_SITES, MJ_COUNTS, MJ_DIGESTS
 
 cdef extern from "Python.h":
@@ -88,4 +90,16 @@ def signals(int number):
 def wait(double seconds):
     """Sleep, without the GIL, until a watched signal comes or the time is over."""
     with nogil:
-        mj_wait_for_signal(seconds)
+        mj_await_post(&mj_wake, seconds)
+
+
+def start_reminding(double seconds, str text):
+    """Write `text % seconds` to stderr once they have passed, and again after twice that time, and so on."""
+    cdef int code = mj_start_reminding(seconds, text.encode())
+    if code != 0:
+        raise OSError(code, "no thread can be started")
+
+
+def stop_reminding():
+    """What `start_reminding` was waiting for has come."""
+    mj_stop_reminding()

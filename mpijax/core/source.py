@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from contextlib import contextmanager
+from types import FrameType
 from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -31,6 +32,10 @@ class Source(NamedTuple):
 
 
 UNKNOWN = Source("", 0, "")
+
+
+class FirstCall(Source):
+    """Where an operation outside of any function was called first; later calls have lines of their own."""
 
 
 def register_exclusion(path: str) -> None:
@@ -84,7 +89,11 @@ def current_source() -> Source:
     """
     if inherited.source is not None:
         return inherited.source
-    frame = sys._getframe(1)
+    return source_of(sys._getframe(1))
+
+
+def source_of(frame: FrameType | None) -> Source:
+    """The user's line in a frame, or in the innermost of its callers that is the user's."""
     known = _internal
     while frame is not None:
         code = frame.f_code

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from mpijax.compiler.plan import CommStep
+from mpijax.core.source import FirstCall
 from mpijax.ops.rank_messages import SHOWN
 from mpijax.runtime import guard, mpi_start, program
 from mpijax.runtime.rank_comm import per_rank
@@ -88,7 +89,8 @@ def _labelled(instructions: list[Any], step: CommStep, group: Any) -> list[Any]:
         return replace(
             i, label=label, what=_what(label, i.op), nbytes=nbytes, group=group,
             matched=i.op not in messages, early=_early(step, i.op, nbytes), goes_on=step.goes_on,
-            role=step.params.get("role", ""), **(_dtypes(step) if i.op in messages else {}),
+            role=step.params.get("role", ""), eager=isinstance(step.source, FirstCall),
+            **(_dtypes(step) if i.op in messages else {}),
         )  # fmt: skip
 
     return [labelled(i) if isinstance(i, program.Comm) else i for i in instructions]

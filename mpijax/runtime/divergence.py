@@ -1,9 +1,9 @@
 """Collectives of a node's ranks that do not belong together, as their records tell; MPI takes them for one another.
 
-The guard compares programs before they first run. Two that both ran before may still be run in another order, and where
-MPI carries the data nothing compares them. Each sequence of operations has a digest of what they were (``record.h``): two
-ranks that have done n operations on a communicator and whose digests differ have taken each other's data for something
-else. Each rank looks at the next one of its node, twice a second (`watchdog`) and at its end.
+The guard compares programs before they first run. Two that both ran before may still be run in another order, and
+where MPI carries the data nothing compares them. Each sequence of operations has digests of what the first n of them
+were (``record.h``). Ranks whose digests for the same n differ have taken each other's data for something else. Each rank
+looks at the next one of its node, twice a second (`watchdog`) and at its end.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def _digests(group: Group, region: Any) -> dict[int, int]:
 def _told(group: Group, ranks: list[int], number: int) -> str:
     a, b = (_last(group, recorder.region(rank)) for rank in ranks)
     first = next((n for n in sorted(a.keys() & b.keys()) if _label(a[n]) != _label(b[n])), None)
-    what = [f"rank {r} did {texts[first]}" for r, texts in zip(ranks, (a, b), strict=True)] if first else []
+    what = f": rank {ranks[0]} did {a[first]}, and rank {ranks[1]} did {b[first]}" if first else ""
     return (
-        f"ranks {ranks[0]} and {ranks[1]} have run different collectives on the communicator of {group.name}, by operation "
-        f"number {first or number} on it" + (f": {', and '.join(what)}" if what else "") + ". What they received is wrong"
+        f"ranks {ranks[0]} and {ranks[1]} have run different collectives on the communicator of {group.name}, by "
+        f"operation number {first or number} on it{what}. What they received is wrong"
     )
 
 

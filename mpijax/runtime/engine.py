@@ -23,6 +23,7 @@ from mpijax.core.foreign import canonicalize_dtype_handlers
 from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import Primitive
+from mpijax.core.source import FirstCall, current_source, sources_from
 from mpijax.core.trace import Tracer, trace_to_closed_jaxpr, typeof
 from mpijax.ops import debug_nans
 from mpijax.runtime import key_reuse, plan_cache
@@ -131,7 +132,8 @@ def _eager_program(primitive: Primitive, avals, params, args):
         return list(out) if primitive.multiple_results else [out]
 
     _check_execution(primitive.name)
-    closed = trace_to_closed_jaxpr(fun, avals)
+    with sources_from(None if primitive.effects is None else FirstCall(*current_source())):
+        closed = trace_to_closed_jaxpr(fun, avals)
     return compile_jaxpr(closed, primitive.name, (), shardings_of(args) or (), keep=False)
 
 

@@ -35,6 +35,8 @@ from mpijax.runtime.recorder import COLLECTIVE, GUARD, Group, Site, ranges, reco
 TEXT = 1 << 14
 # Seconds after which a rank that waits looks whether it waits in vain.
 PATIENCE = 1.0
+# Seconds in which ranks that have agreed meet on the communicator, if it is the same one.
+MEETING = 5.0
 _PRIME = (1 << 127) - 1
 _BASE = 0x9E3779B97F4A7C15F39CC0605CEDC835 % _PRIME
 
@@ -174,7 +176,23 @@ def _compare_all(group: Group, digest: bytes, instructions: tuple, name: str) ->
         lines = yield from counts.differences(mpi_start.start().control, group, given)
         wrong = recorder.rank + 1 if lines else 0
         answer = yield from _compare(group, wrong.to_bytes(16, "little"), lambda: "\n".join([describe(), *lines]))
+    if group.comm is not None and not group.agreed and not answer:
+        answer = yield from _meet(group, describe)
     yield answer
+
+
+def _meet(group: Group, describe: Callable[[], str]) -> Generator[None, None, str]:
+    """Whether the ranks that have agreed mean the same communicator: of the same ranks there may be several."""
+    request, began = group.comm.Ibarrier(), time.monotonic()
+    while not request.Test():
+        if time.monotonic() - began > MEETING:
+            return (
+                f"ranks do not use the same communicator of {group.name}: all of them are here, and do not meet. "
+                f"Rank {recorder.rank}: {describe()}\nMake communicators in the same order on all ranks, and use each "
+                "one first in the same order."
+            )
+        yield None
+    return ""
 
 
 def _described(instructions: tuple, group: Group, name: str) -> str:

@@ -8,10 +8,38 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from mpijax.core.source import current_source
+from mpijax._ext import record
+from mpijax.core.source import Source, current_source
 from mpijax.runtime import reports, watchdog
+
+
+@contextmanager
+def reminded(source: Source) -> Iterator[None]:
+    """While MPI starts at a line, in which all processes take part: warns after MPIJAX_STALL_SECONDS.
+
+    mpi4py keeps the GIL meanwhile, so no thread of Python could.
+    """
+    seconds, _ = watchdog.settings()
+    rank = next((os.environ[name] for name in _RANKS if name in os.environ), None)
+    if rank is None or seconds == float("inf"):
+        yield
+        return
+    line = str(source).replace("%", "%%")
+    text = f"[rank {rank}] mpijax: rank {rank} has waited %.0f s for MPI to start at {line}\n"
+    record.start_reminding(seconds, f"{text}[rank {rank}] mpijax: {_ALL}\n")
+    try:
+        yield
+    finally:
+        record.stop_reminding()
+
+
+# Where launchers say which rank a process is.
+_RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "FLUX_TASK_RANK", "PALS_RANKID")
+_ALL = "    all processes that the launcher started take part; one may have ended before, or not have come to it"
 
 
 def duplicate_of_all(MPI: Any) -> Any:

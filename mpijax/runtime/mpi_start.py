@@ -17,6 +17,7 @@ import traceback
 from typing import Any
 
 from mpijax.core import config
+from mpijax.core.source import current_source
 from mpijax.runtime import cpus, leftovers, meeting, reports, watchdog
 from mpijax.runtime.node_memory import shared_file
 from mpijax.runtime.recorder import recorder
@@ -57,7 +58,8 @@ class Start:
             mpi4py.rc.finalize = False
             leftovers.remove()
             _leave_parents_job()
-        self.MPI = MPI = _import_mpi()
+        with meeting.reminded(current_source()):
+            self.MPI = MPI = _import_mpi()
         _check_finalized(MPI)
         if not MPI.Is_initialized():  # mpi4py.rc.initialize is False
             MPI.Init_thread(MPI.THREAD_SERIALIZED)
@@ -268,7 +270,7 @@ def _check_launcher(size: int, library: str) -> None:
 
 
 def _look_back(mpi: Start) -> None:
-    """At the end of the program: end the job if ranks ran different collectives; tell of a message that is left over."""
+    """At the end of the program: end the job if ranks ran different collectives; tell of a message that is left."""
     watchdog.end_if_diverged()
     MPI, status = mpi.MPI, mpi.MPI.Status()
     if MPI.Is_finalized() or recorder.progress(recorder.mine)[1]:

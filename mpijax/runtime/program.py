@@ -173,8 +173,9 @@ class Comm:
     what: a number of what the ranks agree on, the same on all, or 0: operations through memory compare it.
 
     For reports: `label`, what the ranks agree on ("allreduce float32[4] sum"); `nbytes` that this rank sends; `group`,
-    the `runtime.recorder.Group` of the communicator; `matched`: all of its ranks do this operation; `senddtype`,
-    `recvdtype`: of messages, what is sent and received, as NumPy names it.
+    the `runtime.recorder.Group` of the communicator; `matched`: all of its ranks do this operation; `eager`:
+    `source_line` is that of the first of several calls; `senddtype`, `recvdtype`: of messages, what is sent and
+    received, as NumPy names it.
     """
 
     op: str
@@ -210,6 +211,7 @@ class Comm:
     to_itself: bool = False
     goes_on: bool = False
     role: str = ""
+    eager: bool = False
     senddtype: str = ""
     recvdtype: str = ""
 

@@ -15,16 +15,19 @@ import fcntl
 import hashlib
 import os
 import struct
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
 from mpijax._ext import record
+from mpijax.core.source import is_internal, source_of
 from mpijax.runtime.node_memory import shared_file
 
 REGION = np.dtype(
@@ -46,8 +49,11 @@ COLLECTIVE, MESSAGE, GUARD = range(3)
 
 @dataclass(eq=False)
 class Group:
-    """A communicator as reports name it. `ranks`: of the job; `id`: equal on all of them; `agreed`: see `guard`; `users`:
-    whether calls of mpi4py may use it too."""
+    """A communicator as reports name it.
+
+    ranks: of the job; id: equal on all of them; agreed: see `guard`; users: whether calls of mpi4py may use it too.
+    comm: then, the communicator (mpi4py's).
+    """
 
     id: int
     name: str
@@ -55,6 +61,7 @@ class Group:
     sequence: int
     agreed: set[bytes] = field(default_factory=set)
     users: bool = False
+    comm: Any = None
 
 
 @dataclass(frozen=True)
@@ -62,15 +69,18 @@ class Site:
     """An operation at a line.
 
     peers: of a message, the ranks of the job it waits for, the sender first; none for a message from anybody.
+    eager: it is no part of a program, and the line is that of its first call.
     """
 
     label: str
     line: str
     group: Group | None
     peers: tuple[int, ...] | None = None
+    eager: bool = False
 
     def __str__(self) -> str:
-        return self.label + (f" on {self.group.name}" if self.group else "") + (f" at {self.line}" if self.line else "")
+        where = f" at {self.line}" + (" or a later call" if self.eager else "") if self.line else ""
+        return self.label + (f" on {self.group.name}" if self.group else "") + where
 
 
 class Recorder:
@@ -156,6 +166,7 @@ class Recorder:
         found = comm.Get_attr(self._keyval)
         if found is None and (ranks := _ranks_of(comm, world)) is not None:
             found = self._new_group(ranks, users and comm is not world)
+            found.comm = MPI.Comm.fromhandle(comm.handle) if found.users else None
             comm.Set_attr(self._keyval, found)
         return found
 
@@ -199,6 +210,13 @@ class Recorder:
             self.mine["sites"][number % record.SITES] = (number, sequence, _shortened(str(what), 120))
             self._numbers[key] = number, sequence
         return self._numbers[key]
+
+    def now(self, site: int, frame: FrameType | None = None) -> Site:
+        """A site while a thread is in it, with the line of this call. frame: the thread's; by default, of this one."""
+        what, frame = self.sites[site], frame or sys._getframe(1)
+        if not what.eager or not is_internal(frame.f_code):
+            return what
+        return replace(what, line=str(source_of(frame)), eager=False)
 
     @contextmanager
     def operation(self, what: Site, kind: int = COLLECTIVE, nbytes: int = 0) -> Iterator[None]:
@@ -294,5 +312,5 @@ def note_site(x: Any) -> tuple[int, int]:
     if x.op in MESSAGES and x.group is not None:
         sides = [x.source] if x.op == "recv" else [x.dest] if x.op == "send" else [x.source, x.dest]
         peers = tuple(x.group.ranks[p] for p in dict.fromkeys(sides) if 0 <= p < len(x.group.ranks))
-    what = Site(x.label or x.op, x.source_line, x.group, peers)
+    what = Site(x.label or x.op, x.source_line, x.group, peers, x.eager)
     return recorder.site(what, COLLECTIVE if x.matched else MESSAGE)

@@ -19,8 +19,8 @@ LIMIT = 2.0
 def say(rank: int, text: str, stream: TextIO | None = None) -> None:
     """Write lines that begin with the rank, to stderr or another stream.
 
-    To the stderr that the process began with too, where the program has put something in its place that is no file: what
-    that keeps is lost when the job ends. Nothing is raised for streams that are closed.
+    To the stderr that the process began with too, where the program has put something in its place that is no file:
+    what that keeps is lost when the job ends. Nothing is raised for streams that are closed.
     """
     lines = "".join(f"[rank {rank}] {line}\n" for line in text.splitlines())
     out = stream or sys.stderr

@@ -4,7 +4,8 @@ It reads the records of the ranks of its node (`recorder`) and makes no MPI call
 one operation it warns, and asks all ranks of the node for their records in files; again after twice that
 time, and so on.
 It ends this process only where going on is in vain or unwanted: MPIJAX_STALL_ABORT=1 was set, a rank that is needed has
-ended or waits for this one (`deadlock`), two ranks have run different collectives (`divergence`), or Ctrl-C was pressed. The launcher then ends the others.
+ended or waits for this one (`deadlock`), two ranks have run different collectives (`divergence`), or Ctrl-C was
+pressed. The launcher then ends the others.
 
 SIGUSR1 writes a rank's record to a file (`MPIJAX_TRACE_DIR`, or the current folder), also while it waits inside MPI.
 """
@@ -16,6 +17,7 @@ import signal
 import sys
 import threading
 import time
+from types import FrameType
 from typing import Any, TextIO
 
 from mpijax._ext import record
@@ -66,7 +68,7 @@ class Watchdog:
             self.seen, self.since, self.next_report = number if busy else -1, now, self.seconds
             return
         waited = now - self.since
-        what = recorder.sites[int(recorder.last(recorder.mine)["site"])]
+        what = _operation()
         if waited > VAIN:
             # Where MPI lets threads communicate at once, there may still be no other: this one does not.
             recorder.mine["exclusive"] = self.exclusive or len(sys._current_frames()) <= 2
@@ -92,10 +94,9 @@ class Watchdog:
             self.interrupts, self.interrupted = signals, None
         elif number == then:
             if busy and now - when > INTERRUPT:
-                _end(130, f"interrupted by Ctrl-C in {recorder.sites[int(recorder.last(recorder.mine)['site'])]}")
+                _end(130, f"interrupted by Ctrl-C in {_operation()}")
         elif now - when > INTERRUPT_PROGRAM and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            what = recorder.sites[int(recorder.last(recorder.mine)["site"])]
-            _end(130, f"interrupted by Ctrl-C in a program that goes on communicating, in {what}")
+            _end(130, f"interrupted by Ctrl-C in a program that goes on communicating, in {_operation()}")
 
     def _write_if_asked(self) -> None:
         signals, dumps = record.signals(signal.SIGUSR1), int(recorder.mine["dumps"])
@@ -127,9 +128,18 @@ def end_if_diverged() -> None:
         _end(1, text)
 
 
+def _operation() -> Site:
+    """The last operation of this rank, in which it is; as far as that is known, with the line of this call."""
+    return recorder.now(int(recorder.last(recorder.mine)["site"]), _main_frame())
+
+
+def _main_frame() -> FrameType | None:
+    return sys._current_frames().get(threading.main_thread().ident or 0)
+
+
 def _python_is_at() -> tuple[int, int]:
     """Where the main thread is: the call that it is in."""
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    frame = _main_frame()
     return (id(frame), frame.f_lasti) if frame is not None else (0, 0)
 
 

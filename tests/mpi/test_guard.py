@@ -84,6 +84,7 @@ MISMATCHES = {
     "roots": "jax.jit(lambda x: mpi.bcast(x, min(rank, 1)))(x)",
     "order": "order(x)",
     "turns": "jax.jit(lambda x: lax.fori_loop(0, 3 + rank % 2, lambda i, y: mpi.allreduce(y, op=MPI.MAX), x))(x)",
+    "pmap": "jax.pmap(lambda y: lax.psum(y, 'i'), 'i')(np.ones((1, 3 + rank)))",
     "counts": "mpi.alltoallv(x[:3], [1, 1, 1], [1, 1 + rank // 2, 1])",
     "nothing": "jax.jit(lambda x: mpi.scan(mpi.allreduce(x, op=MPI.MIN), op=MPI.SUM) if rank else mpi.allreduce(x, op=MPI.MIN))(x)",
 }
@@ -155,6 +156,8 @@ def test_what_is_told(outcomes):
     [shapes] = [line for line in lines if line.startswith("shapes told to 0")]
     for r in range(3):
         assert f"|rank {r}: program '<lambda>':|  allreduce float32[{1 + r}] sum   at <string>:" in shapes
+    [pmap] = [line for line in lines if line.startswith("pmap told to 0")]
+    assert "|  allreduce_sum float32[3]   at <string>:" in pmap
     [roots] = [line for line in lines if line.startswith("roots told to 2")]
     assert "|rank 0: " in roots and "|ranks 1-2: " in roots and "bcast float32[4] root=1" in roots
     [turns] = [line for line in lines if line.startswith("turns told to 1")]

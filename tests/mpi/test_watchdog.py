@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 from launching import marked
-from mpi.jobs import START, Job, run_all
+from mpi.jobs import START, START_ALONE, Job, run_all
 
 from mpijax._ext import record
 from mpijax.cli import main
@@ -26,6 +26,9 @@ t = threading.Thread(target=first); t.start(); time.sleep(1)
 if rank == 0: first()
 t.join()
 """
+# The other rank comes to MPI's start later than the first would wait for it in silence.
+LATE = "import os, time\nif os.environ.get('PMI_RANK', os.environ.get('OMPI_COMM_WORLD_RANK')) == '1': time.sleep(2.5)\n"
+LINES = START_ALONE.count("\n")
 SOON = {"MPIJAX_STALL_SECONDS": "1"}
 JOBS = {
     "asleep": Job("total(x)\nif rank == 1: time.sleep(2.5)\nprint(total(x))", 3, SOON),
@@ -44,7 +47,22 @@ JOBS = {
     "does not start": Job(
         "if rank == 0: total(x)\nelse: time.sleep(100)", settings=SOON | {"MPIJAX_STALL_ABORT": "1"}, start=MPI4PY_FIRST
     ),
-    "leaves": Job("total(x)\nif rank == 0: total(x)"),
+    "leaves": Job("import io\ntotal(x)\nsys.stderr = io.StringIO()\nif rank == 0: total(x)"),
+    "from anybody": Job("total(x)\nif rank == 0: mpi.recv(x)", 3),
+    "later call": Job(
+        "mpi.allreduce(x, 'SUM')\nif rank == 0:\n    mpi.allreduce(x, 'SUM')\ntime.sleep(100)",
+        settings=SOON | {"MPIJAX_STALL_ABORT": "1"},
+    ),
+    "starts late": Job("total(x)", settings=SOON, start=LATE + START_ALONE),
+    "finalized": Job(
+        """
+from mpi4py import MPI
+total(x); mpi.allreduce(x, 'SUM'); MPI.Finalize(); time.sleep(0.5 * rank)
+for f in (total, lambda x: mpi.allreduce(x, 'SUM'), lambda x: mpi.split(0), jax.jit(lambda x: mpi.bcast(x, 0))):
+    try: f(x)
+    except RuntimeError as error: print('told', rank, error, flush=True)
+"""
+    ),
     "all exit": Job("total(x)\nsys.exit(5)"),
     "interrupted": Job(
         "total(x)\nif rank: time.sleep(100)\nthreading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()\ntotal(x)"
@@ -98,6 +116,14 @@ total(x); largest = jax.jit(lambda x: mpi.allreduce(x, 'MAX')); largest(x)
 for f in (total, largest)[::-1 if rank else 1]: f(x)
 print('went on')
 """),
+    "known, in another order, by MPI": Job("""
+total(x); largest = jax.jit(lambda x: mpi.allreduce(x, 'MAX')); largest(x)
+for f in (total, largest)[::-1 if rank else 1]: f(x)
+""", settings={"MPIJAX_SHARED_MEMORY": "0"}),
+    "communicators, in another order": Job("""
+a, b = MPI.COMM_WORLD.Dup(), MPI.COMM_WORLD.Dup()
+print(mpi.allreduce(x, MPI.SUM, comm=b if rank else a))
+""", start=START),
     "two threads": Job(TWO_THREADS),
     "two threads, as MPI allows": Job(TWO_THREADS, start=START),
     "forked": Job("""
@@ -106,7 +132,7 @@ if rank == 1 and os.fork() == 0:
     for f in (total, lambda x: mpi.allgather(x)):
         try: f(x)
         except RuntimeError as error: print('told', rank, str(error).replace('\\n', '|'), flush=True)
-    sys.exit(0)
+    raise ValueError('in the copy')
 if rank == 1: os.wait(); time.sleep(4)  # longer than a rank that has ended is waited for
 print(total(x), 'still there', flush=True)
 """),
@@ -149,6 +175,19 @@ EXPECTED = [
     ("exits", 3, [r"before 0", r"before 1", r"rank 1\b.*ending the job"]),
     ("exits, started by mpi4py", None, [r"before 1", r"rank 1 has ended, and rank 0 waits for it in allreduce"]),
     ("leaves", 1, [r"rank 1 has ended, and rank 0 waits for it in allreduce float32\[4\] sum on all ranks at <string>"]),
+    ("from anybody", 1, [r"ranks 1-2 have ended, and rank 0 waits for one of them in recv float32\[4\] source=any on all ranks"]),
+    ("later call", 1, [rf"rank 0 has waited 1 s in allreduce float32\[4\] sum on all ranks at <string>:{1 + LINES + 2} \(<module>\)"]),
+    ("starts late", 0, [r"rank 0\] mpijax: rank 0 has waited 1 s for MPI to start at <string>:\d+ \(<module>\)"]),
+    ("finalized", 0, [
+        r"told 0 rank 0 has left MPI by MPI.Finalize\(\) .*: allreduce float32\[4\] sum on all ranks at <string>:\d+",
+        r"(told 1 .*MPI.Finalize\(\).*\n){4}",
+    ]),
+    ("known, in another order, by MPI", 1, [
+        r"by operation number 3 on it: rank 0 did allreduce float32\[4\] sum .* at <string>:\d+ .*rank 1 did allreduce float32\[4\] max",
+    ]),
+    ("communicators, in another order", 1, [
+        r"ranks do not use the same communicator of all ranks: .*\n.*Rank [01]: program.*\n.*allreduce float32\[4\] sum +at <string>",
+    ]),
     ("raises before it starts", 1, [r"\[rank 1\] ValueError: unwell"]),
     ("ends before it starts", 1, [r"rank 1 has ended, and rank 0 waits for it in agreement .* at <string>:\d+"]),
     ("does not start", 1, [
@@ -171,7 +210,7 @@ EXPECTED = [
     ("two threads", 0, [r"told: this rank communicates in another thread", r"at <string>:\d+"]),
     ("two threads, as MPI allows", 0, [r"told: this rank communicates in another thread", r"at <string>:\d+"]),
     ("forked", 0, [
-        r"told 1 this rank communicates", r"told 1 this process has been forked from rank 1, .*allgather.* at <string>:\d+",
+        r"told 1 this process has been forked from rank 1, .*allreduce", "ValueError: in the copy", r"told 1 this process has been forked from rank 1, .*allgather.* at <string>:\d+",
         r"still there[\s\S]*still there",
     ]),
     ("signal", 0, [r"rank 0\] mpijax: the last operations are in .*json"]),
