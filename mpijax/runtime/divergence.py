@@ -2,7 +2,7 @@
 
 The guard compares programs before they first run. Two that both ran before may still be run in another order, and
 where MPI carries the data nothing compares them. Each sequence of operations has digests of what the first n of them
-were (``record.h``). Ranks whose digests for the same n differ have taken each other's data for something else. Each rank
+were (``record.h``). Ranks whose digests for the same n differ have taken each other's data for something else. Each one
 looks at the next one of its node, twice a second (`watchdog`) and at its end.
 """
 
