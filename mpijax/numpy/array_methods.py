@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes, errors
 from mpijax.core.array_api import Array, install_array_methods
+from mpijax.core.dimensions import DimExpr, dimension
 from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy import ufuncs
 from mpijax.numpy.array_operators import OPERATORS
@@ -108,6 +108,10 @@ def _new_shape(x: Any, given: Any) -> tuple[int, ...]:
     rest = math.prod(d for d in sizes if d != -1)
     if rest == 0 and x.size == 0:
         return tuple(0 if d == -1 else d for d in sizes)
+    if isinstance(x.size % rest if rest else 0, DimExpr):
+        raise errors.InconclusiveDimensionOperation(
+            f"Cannot divide evenly the sizes of shapes {tuple(x.shape)} and {sizes}"
+        )
     if rest == 0 or x.size % rest:
         raise TypeError(f"{start} because the product of specified axis sizes ({rest}) does not evenly divide {x.size}")
     return tuple(x.size // rest if d == -1 else d for d in sizes)
@@ -117,7 +121,7 @@ def _canonical_sizes(sizes: tuple) -> tuple[int, ...]:
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         sizes = tuple(sizes[0])
     try:
-        return tuple(map(operator.index, sizes))
+        return tuple(map(dimension, sizes))
     except TypeError:
         raise errors.shape_error(sizes) from None
 

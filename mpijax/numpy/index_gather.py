@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpijax import lax
+from mpijax.core.dimensions import ceil_div, max_dim, slice_bounds
 from mpijax.core.trace import EVAL, state, typeof
 from mpijax.numpy.constructors import asarray
 from mpijax.numpy.index_parse import (
@@ -181,8 +182,8 @@ class _GatherBuilder:
 
     def add_slice(self, part: slice) -> None:
         axis, size = self.x_axis, self.operand_shape[self.x_axis]
-        start, stop, step = part.indices(size)
-        length = len(range(start, stop, step))
+        start, stop, step = slice_bounds(part, size)
+        length = max_dim(ceil_div(stop - start if step > 0 else start - stop, step if step > 0 else -step), 0)
         self.shape.append(length)
         if step == 1:
             if length != size:

@@ -10,6 +10,8 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.dimensions import DimExpr, ceil_div, max_dim
+from mpijax.core.errors import InconclusiveDimensionOperation
 from mpijax.numpy.arithmetic import add, divide, multiply, power, sign, subtract
 from mpijax.numpy.complexes import iscomplexobj
 from mpijax.numpy.constructors import array, asarray
@@ -64,6 +66,8 @@ def _arange(start, stop, step, dtype):
             "Passing complex start/stop/step to jnp.arange is no longer supported starting in JAX v0.10.0."
         )
     dtype = dtypes.jax_dtype(dtype or dtypes.result_type(*(x for x in (start, stop, step) if x is not None)))
+    if any(isinstance(x, DimExpr) for x in (start, stop, step)):
+        return _symbolic_arange(start, stop, step, dtype)
     start, stop, step = (_number(x) for x in (start, stop, step))
     if stop is None:
         start, stop = 0, start
@@ -76,6 +80,29 @@ def _arange(start, stop, step, dtype):
     if start == 0:
         return lax.broadcasted_iota(dtype, (size,), 0)
     return lax.add(convert(start, dtype), lax.broadcasted_iota(dtype, (size,), 0))
+
+
+def _symbolic_arange(start: Any, stop: Any, step: Any, dtype: np.dtype) -> Any:
+    """`arange` between sizes with names."""
+    given = (start, stop, step)
+    if not all(x is None or isinstance(x, (int, np.integer, DimExpr)) for x in given):
+        raise ValueError(
+            "jax.numpy.arange with symbolic dimensions: all arguments must be either dimension expressions or "
+            f"integers, got {start=}, {stop=}, {step=}"
+        )
+    if stop is None:
+        start, stop = 0, start
+    step = 1 if step is None else step
+    if not isinstance(step, DimExpr) and step == 0:
+        raise ValueError(f"jax.numpy.arange with symbolic dimensions has step == 0, got {start=}, {stop=}, {step=}")
+    try:
+        away = stop - start if step > 0 else start - stop
+    except InconclusiveDimensionOperation as error:
+        raise InconclusiveDimensionOperation(
+            f"jax.numpy.arange: the step {step} must be resolved statically if it is > 0 or < 0. {error}"
+        ) from error
+    size = max_dim(ceil_div(away, step if step > 0 else -step), 0)
+    return _steps(convert(start, dtype), convert(step, dtype), size, dtype)
 
 
 def _number(x: Any) -> Any:
