@@ -43,9 +43,7 @@ class SymbolicScope:
 
     def __init__(self, constraints_str: Sequence[str] = ()):
         if isinstance(constraints_str, str):
-            raise ValueError(
-                f"The symbolic constraints should be a sequence of strings. Got {constraints_str!r}"
-            )
+            raise ValueError(f"The symbolic constraints should be a sequence of strings. Got {constraints_str!r}")
         self.constraints: list[Constraint] = []
         self.facts: list[Fact] = []
         self.known_bounds: dict[DimExpr, tuple[float, float]] = {}
@@ -59,9 +57,7 @@ class SymbolicScope:
             raise ValueError(f"SymbolicScope constraint must be a string: got {text!r}")
         sign = next((s for s in ("==", ">=", "<=") if s in text), None)
         if sign is None:
-            raise ValueError(
-                f"Constraint parsing error: must contain one of '==' or '>=' or '<=', got {text!r}"
-            )
+            raise ValueError(f"Constraint parsing error: must contain one of '==' or '>=' or '<=', got {text!r}")
         left, _, right = text.partition(sign)
         x, y = self.parse(left), self.parse(right)
         self._add(Constraint(text, y - x if sign == "<=" else x - y, sign == "=="), x, y)
@@ -82,8 +78,7 @@ class SymbolicScope:
         """Write y for x from here on."""
         if not isinstance(x, DimExpr) or len(x.terms) > 1:
             raise ValueError(
-                f"Invalid equality constraint: {x} == {y}. "
-                "The left-hand-side must be of the form `term * coefficient`."
+                f"Invalid equality constraint: {x} == {y}. The left-hand-side must be of the form `term * coefficient`."
             )
         ((term, k),) = x.terms
         if term in self._rules:

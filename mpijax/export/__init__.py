@@ -6,6 +6,8 @@
     f = export.deserialize(blob)
     y = f.call(x)
 
+Sizes may have names (`symbolic_shape`): the program is then for all of them, and specialised for those of a call.
+
 What is written is the traced program and nothing of Python: loading it runs no code of the file.
 """
 

@@ -10,6 +10,7 @@ from mpijax.core import tree
 from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.dimension_scope import SymbolicScope, symbolic_shape
 from mpijax.core.dimensions import DimExpr, evaluate
+from mpijax.core.errors import InconclusiveDimensionOperation
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, bound, eval_jaxpr
 from mpijax.core.lowering import Inline
 from mpijax.core.trace import trace_to_closed_jaxpr, typeof
@@ -101,12 +102,19 @@ def solve(expected: Sequence[ShapedArray], given: Sequence[ShapedArray], name_of
             raise refuse(f"Division had remainder {remainder} when computing the value of '{name}'.")
         sizes[name] = value
         found_from.append(f"'{name}' = {value} from specification '{wanted}' for dimension {place} (= {size})")
-        if not value >= 1:
+        if not _surely_positive(value):
             raise refuse(f"Expected value >= 1 for dimension variable '{name}'.")
     if todo:
         raise ValueError(_unsolvable([(wanted, place) for wanted, _, place in todo], sizes.keys()))
     _check_constraints(expected, sizes, refuse)
     return sizes
+
+
+def _surely_positive(size: Any) -> bool:
+    try:
+        return size >= 1
+    except InconclusiveDimensionOperation:
+        return False
 
 
 def _unknown(wanted: DimExpr, sizes: Mapping[str, Any]) -> tuple[tuple[str, int], Any] | None:

@@ -156,7 +156,7 @@ def _static_plan(entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool, m
                 stop, step = max_dim(start, last + 1), -step
                 axes.reversed.append(axis)
         starts.append(start)
-        limits.append(max_dim(start, stop))
+        limits.append(start + max_dim(stop - start, 0))
         strides.append(step)
     return StaticSlices(starts, limits, None if all(s == 1 for s in strides) else strides, axes)
 

@@ -114,7 +114,7 @@ def _slice_shape(operand, *, start_indices, limit_indices, strides):
         )
     if any(s <= 0 for s in strides):
         raise TypeError(f"slice strides must be positive, got {strides}")
-    return tuple(-(-d // s) for d, s in zip(extent, strides, strict=True))
+    return tuple((d + s - 1) // s for d, s in zip(extent, strides, strict=True))
 
 
 def _slice_reference(x, *, start_indices, limit_indices, strides):
