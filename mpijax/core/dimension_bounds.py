@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from mpijax.core.dimensions import ONE, DimExpr, Factor, Term, bounds, product
+from mpijax.core.dimensions import ONE, DimExpr, Factor, Term, bounds, operation, product
 from mpijax.core.linear_programs import UNBOUNDED, minimum
 
 _INF = math.inf
@@ -203,17 +203,13 @@ def _meanings(term: Term, scope: Any) -> Iterable[Fact]:
     if not factor.operands:
         return
     x, y = factor.operands
-    value = DimExpr(((term, 1),), scope)
+    value: Any = DimExpr(((term, 1),), scope)
     if factor.name in ("max", "min"):
         for of in (x, y):
             yield fact(value - of if factor.name == "max" else of - value, False)
         return
-    whole, rest = (DimExpr(((((_sibling(factor, n), 1),), 1),), scope) for n in ("floordiv", "mod"))
+    whole, rest = (operation(name, x, y, scope) for name in ("floordiv", "mod"))
     yield fact(y * whole + rest - x, True)
     if bounds(y)[0] > 0:
         yield fact(rest, False)
         yield fact(y - 1 - rest, False)
-
-
-def _sibling(factor: Factor, name: str) -> Factor:
-    return factor._replace(name=name)

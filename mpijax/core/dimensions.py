@@ -32,7 +32,7 @@ class Factor(NamedTuple):
     operands: tuple[DimExpr | int, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(map(str, self.operands))})" if self.operands else self.name
+        return f"{self.name}({', '.join(map(_text, self.operands))})" if self.operands else self.name
 
     @property
     def key(self) -> tuple:
@@ -57,6 +57,10 @@ def operation(name: str, x: DimExpr | int, y: DimExpr | int, scope: Any) -> DimE
 
 def _length(x: DimExpr | int) -> int:
     return 1 if type(x) is int else sum(1 + abs(k) * _term_key(t)[0] for t, k in x.terms)
+
+
+def _text(x: DimExpr | int) -> str:
+    return f"- {-x}" if type(x) is int and x < 0 else str(x)
 
 
 def _key(x: DimExpr | int) -> tuple:
@@ -330,6 +334,11 @@ def dimension(x: Any) -> Any:
 def ceil_div(x: Any, y: Any) -> Any:
     """How many parts of size y hold x."""
     return -(-x // y)
+
+
+def steps_between(distance: Any, stride: Any) -> Any:
+    """How many numbers there are from 0 on in steps below a distance, which may be negative."""
+    return max_dim(0, distance + stride - 1) // stride
 
 
 def is_longer(x: Any, limit: int) -> bool:

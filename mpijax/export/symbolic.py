@@ -214,9 +214,9 @@ class _Specializer:
         if isinstance(x, dict):
             return {k: self.value(v) for k, v in x.items()}
         if dataclasses.is_dataclass(x) and not isinstance(x, type):
-            parts = {f.name: self.value(getattr(x, f.name)) for f in dataclasses.fields(x) if f.init}
-            same = all(v is getattr(x, name) for name, v in parts.items())
-            return x if same else dataclasses.replace(x, **parts)
+            fields = {f.name: self.value(getattr(x, f.name)) for f in dataclasses.fields(x) if f.init}
+            same = all(v is getattr(x, name) for name, v in fields.items())
+            return x if same else dataclasses.replace(x, **fields)
         return x
 
     def program(self, x: ClosedJaxpr | Jaxpr) -> ClosedJaxpr | Jaxpr:

@@ -108,13 +108,21 @@ def _new_shape(x: Any, given: Any) -> tuple[int, ...]:
     rest = math.prod(d for d in sizes if d != -1)
     if rest == 0 and x.size == 0:
         return tuple(0 if d == -1 else d for d in sizes)
-    if isinstance(x.size % rest if rest else 0, DimExpr):
-        raise errors.InconclusiveDimensionOperation(
-            f"Cannot divide evenly the sizes of shapes {tuple(x.shape)} and {sizes}"
-        )
+    if isinstance(x.size, DimExpr) or isinstance(rest, DimExpr):
+        return _symbolic_shape(x, sizes)
     if rest == 0 or x.size % rest:
         raise TypeError(f"{start} because the product of specified axis sizes ({rest}) does not evenly divide {x.size}")
     return tuple(x.size // rest if d == -1 else d for d in sizes)
+
+
+def _symbolic_shape(x: Any, sizes: tuple) -> tuple:
+    """`sizes`, one of which is unknown, where some have names."""
+    negative, remainder = divmod(x.size, math.prod(sizes))
+    if not isinstance(remainder, int) or remainder:
+        raise errors.InconclusiveDimensionOperation(
+            f"Cannot divide evenly the sizes of shapes {tuple(x.shape)} and {sizes}"
+        )
+    return tuple(-negative if type(d) is int and d == -1 else d for d in sizes)
 
 
 def _canonical_sizes(sizes: tuple) -> tuple[int, ...]:

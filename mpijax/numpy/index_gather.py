@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpijax import lax
-from mpijax.core.dimensions import ceil_div, max_dim, slice_bounds
+from mpijax.core.dimensions import slice_bounds, steps_between
 from mpijax.core.trace import EVAL, state, typeof
 from mpijax.numpy.constructors import asarray
 from mpijax.numpy.index_parse import (
@@ -183,7 +183,7 @@ class _GatherBuilder:
     def add_slice(self, part: slice) -> None:
         axis, size = self.x_axis, self.operand_shape[self.x_axis]
         start, stop, step = slice_bounds(part, size)
-        length = max_dim(ceil_div(stop - start if step > 0 else start - stop, step if step > 0 else -step), 0)
+        length = steps_between(stop - start, step) if step > 0 else steps_between(start - stop, -step)
         self.shape.append(length)
         if step == 1:
             if length != size:

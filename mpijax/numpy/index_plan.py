@@ -150,6 +150,8 @@ def _static_plan(entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool, m
         else:
             start, stop, step = slice_bounds(value, shape[axis])
             if step < 0:
+                if step != -1 and any(isinstance(x, DimExpr) for x in (start, stop, step)):
+                    return None  # which element is the first is a long expression
                 # The same elements in rising order, to be reversed.
                 last = start
                 start = min_dim(shape[axis], stop + 1 + max_dim(start - stop - 1, 0) % -step)

@@ -245,6 +245,8 @@ def _split(name: str, ary, indices_or_sections, axis=0):
         bounds = [static_int(i, f"in jax.numpy.{name} argument 1") for i in indices_or_sections]
         sizes = [stop - start for start, stop in zip([0, *bounds], [*bounds, size], strict=True)]
     else:
+        if isinstance(indices_or_sections, DimExpr):
+            raise ValueError(f"jax.numpy.{name} with a symbolic number of sections is not supported")
         sections = static(indices_or_sections, f"in jax.numpy.{name} argument 1", int)
         part, rest = builtins.divmod(size, sections)
         if rest and name != "array_split":

@@ -10,7 +10,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.dimensions import DimExpr, ceil_div, max_dim
+from mpijax.core.dimensions import DimExpr, steps_between
 from mpijax.core.errors import InconclusiveDimensionOperation
 from mpijax.numpy.arithmetic import add, divide, multiply, power, sign, subtract
 from mpijax.numpy.complexes import iscomplexobj
@@ -96,13 +96,12 @@ def _symbolic_arange(start: Any, stop: Any, step: Any, dtype: np.dtype) -> Any:
     if not isinstance(step, DimExpr) and step == 0:
         raise ValueError(f"jax.numpy.arange with symbolic dimensions has step == 0, got {start=}, {stop=}, {step=}")
     try:
-        away = stop - start if step > 0 else start - stop
+        away, stride = (stop - start, step) if step > 0 else (start - stop, -step)
     except InconclusiveDimensionOperation as error:
         raise InconclusiveDimensionOperation(
             f"jax.numpy.arange: the step {step} must be resolved statically if it is > 0 or < 0. {error}"
         ) from error
-    size = max_dim(ceil_div(away, step if step > 0 else -step), 0)
-    return _steps(convert(start, dtype), convert(step, dtype), size, dtype)
+    return _steps(convert(start, dtype), convert(step, dtype), steps_between(away, stride), dtype)
 
 
 def _number(x: Any) -> Any:
@@ -232,9 +231,7 @@ def _geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     start, stop = convert(start, computation), convert(stop, computation)
     factor = sign(start)
     first, last = (log10(divide(x, factor)) for x in (start, stop))
-    result = multiply(
-        factor, logspace(first, last, num, endpoint=endpoint, base=10.0, dtype=computation, axis=0)
-    )
+    result = multiply(factor, logspace(first, last, num, endpoint=endpoint, base=10.0, dtype=computation, axis=0))
     axis = canonical_axis(axis, result.ndim)
     if axis != 0:
         result = lax.transpose(result, (*range(1, axis + 1), 0, *range(axis + 1, result.ndim)))

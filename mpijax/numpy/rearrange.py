@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijax import lax
-from mpijax.core.dimensions import dimension
+from mpijax.core.dimensions import DimExpr, dimension
 from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.arithmetic import remainder, subtract
 from mpijax.numpy.constructors import asarray
@@ -226,6 +226,11 @@ def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None
             return _repeat_scalar(a, repeats)
         repeats = np.broadcast_to(repeats, [a.shape[axis]])
         total_repeat_length = int(np.sum(repeats))
+    elif isinstance(repeats, DimExpr):
+        raise ValueError(
+            "jnp.repeat with a non-constant `repeats` is supported only when `total_repeat_length` is None. "
+            f"({repeats=} {total_repeat_length=})"
+        )
     else:
         repeats = asarray(repeats)
         repeats = broadcast_to(lax.reshape(repeats, (repeats.size,)), (a.shape[axis],))
