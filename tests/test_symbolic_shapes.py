@@ -230,6 +230,16 @@ def test_sizes_that_arguments_do_not_tell():
         cubes("b*b, b*d*d, d")
 
 
+def test_names_are_for_exported_programs():
+    spec = jax.ShapeDtypeStruct(export.symbolic_shape("a, 3"), F32)
+    assert str(jax.eval_shape(lambda x: x.T @ x, spec).shape) == "(3, 3)"
+    for call in (lambda: jax.jit(jnp.sin).lower(spec), lambda: jnp.zeros(spec.shape)):
+        with pytest.raises(ValueError, match=r"type f32\[a,3\].*mpijax.export"):
+            call()
+    with pytest.raises(NotImplementedError, match="'a' is not known outside"):
+        jnp.sin(spec.shape[0])
+
+
 WRONG_PROGRAMS = {
     "a number": (lambda x: x * int(x.shape[0]), jax.errors.InconclusiveDimensionOperation, "'a' used in a context that requires"),
     "a branch": (lambda x: x if x.shape[0] > 3 else -x, jax.errors.InconclusiveDimensionOperation, "'a' > '3' is inconclusive"),

@@ -156,6 +156,10 @@ def symbolic_shape(
     (batch, 2*n + 1, 3)
     >>> mpijax.export.symbolic_shape("b, ...", like=(8, 3))
     (b, 3)
+    >>> type_ = mpijax.ShapeDtypeStruct(mpijax.export.symbolic_shape("batch, 2"), np.float32)
+    >>> total = mpijax.export.export(mpijax.jit(lambda x: x.sum(0)))(type_)
+    >>> total.call(jnp.ones((3, 2))), total.call(jnp.ones((5, 2)))
+    (Array([3., 3.], dtype=float32), Array([5., 5.], dtype=float32))
     """
     if shape_spec is not None and not isinstance(shape_spec, str):
         raise ValueError(f"polymorphic shape spec should be None or a string. Found {shape_spec!r}.")

@@ -371,12 +371,22 @@ def evaluate(x: Any, sizes: Mapping[str, Any]) -> Any:
 
 
 def max_dim(x: Any, y: Any) -> Any:
-    """The larger of two sizes."""
+    """The larger of two sizes.
+
+    >>> a, b = mpijax.export.symbolic_shape("a, b")
+    >>> mpijax.core.max_dim(a, b), mpijax.core.max_dim(a, a + 1), mpijax.core.max_dim(2, 3)
+    (max(a, b), a + 1, 3)
+    """
     return _chosen("max", x, y)
 
 
 def min_dim(x: Any, y: Any) -> Any:
-    """The smaller of two sizes."""
+    """The smaller of two sizes.
+
+    >>> a, b = mpijax.export.symbolic_shape("a, b")
+    >>> mpijax.core.min_dim(a, b), mpijax.core.min_dim(a, a + 1), mpijax.core.min_dim(2, 3)
+    (min(a, b), a, 2)
+    """
     return _chosen("min", x, y)
 
 

@@ -147,29 +147,22 @@ class Exported:
         if structure != self.in_tree:
             self._refuse_structure(structure)
         self._check_platform()
-        given = [typeof(x) for x in leaves]
-        for i, (type_, expected) in enumerate(zip(given, self.in_avals, strict=True)):
-            self._check_type(i, type_, expected)
-        return tree.tree_unflatten(self.out_tree, self._flat(self._sizes(given))(*leaves))
-
-    def _sizes(self, given: Sequence[ShapedArray]) -> tuple[tuple[str, Any], ...]:
-        """The sizes that have names, in a call with arguments of the given types."""
-        if not has_names(self.in_avals):
-            return ()
-        return tuple(sorted(solve(self.in_avals, given, self._argument).items()))
+        given = tuple(map(typeof, leaves))
+        flat = self._by_types.get(given)
+        if flat is None:
+            for i, (type_, expected) in enumerate(zip(given, self.in_avals, strict=True)):
+                self._check_type(i, type_, expected)
+            sizes = solve(self.in_avals, given, self._argument) if has_names(self.in_avals) else {}
+            flat = self._by_types[given] = self._flat(sizes)
+        return tree.tree_unflatten(self.out_tree, flat(*leaves))
 
     @cached_property
-    def _for_sizes(self) -> dict[tuple[tuple[str, Any], ...], Callable[..., list[Any]]]:
-        """The functions that `_flat` has made."""
+    def _by_types(self) -> dict[tuple[ShapedArray, ...], Callable[..., list[Any]]]:
+        """What `_flat` has made, by the types of arguments that calls had."""
         return {}
 
-    def _flat(self, sizes: tuple[tuple[str, Any], ...]) -> Callable[..., list[Any]]:
+    def _flat(self, sizes: dict[str, Any]) -> Callable[..., list[Any]]:
         """The program on flat arguments of these sizes, with its exported derivative as the rule."""
-        if sizes not in self._for_sizes:
-            self._for_sizes[sizes] = self._made_flat(dict(sizes))
-        return self._for_sizes[sizes]
-
-    def _made_flat(self, sizes: dict[str, Any]) -> Callable[..., list[Any]]:
         wide = any(getattr(a.dtype, "itemsize", 0) >= 8 for a in (*self.in_avals, *self.out_avals))
         with config.enable_x64(wide or config.enable_x64.value):
             program = specialized(self.program, sizes) if sizes else self.program
