@@ -28,13 +28,12 @@ Fact = tuple[dict[Term, int], bool]
 def bounds_of(x: DimExpr, settled: Callable[[float, float], bool]) -> tuple[float, float]:
     """Numbers that x is never below and never above; `settled` says when these are good enough."""
     known = x.scope.known_bounds
-    if x not in known:
-        found = _interval(x.terms, x.scope)
-        if settled(*found):
-            return found
-        known[x] = found  # for what asks for x while its bounds are looked for
-        known[x] = _by_cases(x, [], settled)
-    return known[x]
+    low, high, best = known.get(x) or (*_interval(x.terms, x.scope), False)
+    if not (best or settled(low, high)):
+        known[x] = low, high, True  # for what asks for x while its bounds are looked for
+        low, high = _by_cases(x, [], settled)
+        known[x] = low, high, not settled(low, high)
+    return low, high
 
 
 def is_satisfiable(constraints: Iterable[Fact], scope: Any) -> bool:
@@ -80,10 +79,10 @@ def _interval_of_variable(factor: Factor, scope: Any) -> tuple[float, float]:
     """[1, inf), or what the constraints say."""
     x = DimExpr(((((factor, 1),), 1),), scope)
     if x not in scope.known_bounds:
-        scope.known_bounds[x] = 1, _INF  # for what asks meanwhile
+        scope.known_bounds[x] = 1, _INF, True  # for what asks meanwhile
         if scope.facts:
-            scope.known_bounds[x] = _linear(x, [])
-    return scope.known_bounds[x]
+            scope.known_bounds[x] = *_linear(x, []), True
+    return scope.known_bounds[x][:2]
 
 
 def _interval_of_factor(factor: Factor, scope: Any) -> tuple[float, float]:

@@ -46,7 +46,8 @@ class SymbolicScope:
             raise ValueError(f"The symbolic constraints should be a sequence of strings. Got {constraints_str!r}")
         self.constraints: list[Constraint] = []
         self.facts: list[Fact] = []
-        self.known_bounds: dict[DimExpr, tuple[float, float]] = {}
+        # Of sizes: two bounds, and whether they are the best that can be found.
+        self.known_bounds: dict[DimExpr, tuple[float, float, bool]] = {}
         self._rules: dict[Term, tuple[int, Any]] = {}
         self.texts = tuple(constraints_str)
         for text in constraints_str:

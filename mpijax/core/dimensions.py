@@ -29,7 +29,7 @@ class Factor(NamedTuple):
 
     length: int
     name: str
-    operands: tuple[DimExpr | int, ...] = ()
+    operands: tuple[Any, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(map(_text, self.operands))})" if self.operands else self.name
