@@ -296,13 +296,6 @@ def test_platforms():
     assert {check} == {export.DisabledSafetyCheck.platform()}
 
 
-def test_symbolic_shapes_name_the_way_around():
-    for call in (export.symbolic_shape, export.symbolic_args_specs, export.SymbolicScope):
-        with pytest.raises(NotImplementedError, match="once for each shape"):
-            call("b, n")
-    assert not export.is_symbolic_dim(3)
-
-
 # ---------------------------------------------------------------- bytes that are not what they should be
 
 BLOB = bytes(export.export(jax.jit(lambda x: jnp.sin(x) + 1))(X).serialize())

@@ -10,6 +10,7 @@ from mpijax.compiler.kernel import Kernel
 from mpijax.compiler.plan import Buffer, CopyCall, KernelCall, Plan, Ref, Result, walk
 from mpijax.compiler.streaming import stream_above
 from mpijax.core import dtypes
+from mpijax.core.dimensions import DimExpr
 from mpijax.core.jaxpr import ClosedJaxpr
 
 
@@ -102,4 +103,10 @@ def plan_program(
     each result has memory of its own, so that it can be deleted or donated, even if it is an argument, a constant or
     another result.
     """
+    for aval in (*closed.in_avals, *closed.out_avals):
+        if any(isinstance(d, DimExpr) for d in aval.shape):
+            raise ValueError(
+                f"A program is compiled for sizes that are numbers, and it has a value of type {aval.str_short()}. "
+                "Export it (mpijax.export.export): calls of the exported program give names their sizes."
+            )
     return Program(closed, donated, in_shardings, fresh).plan

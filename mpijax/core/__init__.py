@@ -15,6 +15,8 @@ _HOMES = {
     "ensure_compile_time_eval": "mpijax.core.trace",
     "eval_context": "mpijax.core.trace",
     "eval_jaxpr": "mpijax.core.jaxpr",
+    "max_dim": "mpijax.core.dimensions",
+    "min_dim": "mpijax.core.dimensions",
 }
 
 # Names that moved to `mpijax.extend.core`; asking for them here warns, as in JAX.
@@ -31,10 +33,8 @@ _RENAMED = {"AbstractValue": "ShapedArray"}
 
 ParamDict = dict[str, _typing.Any]
 Value = _typing.Any
-# Sizes are integers here, of which JAX's symbolic dimensions are a generalization.
-max_dim, min_dim = max, min
 
-__all__ = ["ParamDict", "Value", "max_dim", "min_dim", *_HOMES, *_RENAMED]  # noqa: PLE0604
+__all__ = ["ParamDict", "Value", *_HOMES, *_RENAMED]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> _typing.Any:

@@ -10,6 +10,7 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core import split as splits
+from mpijax.core.dimensions import dimension
 
 NO_AXES: frozenset = frozenset()
 
@@ -50,7 +51,7 @@ class ShapedArray:
     object, so jit cache keys hash and compare at the speed of a pointer.
 
     Attributes:
-      shape: tuple of ints.
+      shape: tuple of ints, and of `DimExpr`s in a program for several sizes.
       dtype: `numpy.dtype`, or an extended dtype such as a PRNG key's.
       weak_type: True for values born from Python scalars, which promote weakly.
       vma: the mesh axes over which the value varies inside `shard_map`.
@@ -86,7 +87,7 @@ class ShapedArray:
             return cls._table[key]
         except (KeyError, TypeError):
             pass
-        shape = tuple(int(d) for d in shape)
+        shape = tuple(dimension(d) for d in shape)
         dtype = dtypes.dtype(dtype)
         key = (shape, dtype, bool(weak_type), frozenset(vma), splits.normal(split))
         found = cls._table.get(key)

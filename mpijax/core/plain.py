@@ -122,7 +122,7 @@ class Writer:
         for a in self.avals:
             extra = [a.weak_type, self.values(sorted(a.vma, key=str))] if a.weak_type or a.vma or a.split else []
             extra += [self.value(a.split)] if a.split else []
-            avals.append([self.value(a.dtype), list(a.shape), *extra])
+            avals.append([self.value(a.dtype), self.values(a.shape), *extra])
         names = [f"{k.__module__}:{k.__qualname__}" for k in self.records]
         return {"types": avals, "records": names}
 
@@ -162,7 +162,7 @@ class Reader:
 
     def _aval(self, dtype, shape, weak=False, vma=(), split=None) -> ShapedArray:
         of = self.value(dtype)
-        return ShapedArray(tuple(shape), of, weak, frozenset(map(self.value, vma)), self.value(split))
+        return ShapedArray(tuple(map(self.value, shape)), of, weak, frozenset(map(self.value, vma)), self.value(split))
 
     def value(self, x: Any) -> Any:
         return _READERS[x[0]](self, x) if type(x) is list else x

@@ -13,6 +13,7 @@ from typing import Any
 
 from mpijax.core import effects as fx
 from mpijax.core import plain
+from mpijax.core.dimensions import DimExpr
 from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
 from mpijax.core.lowering import Inline
 from mpijax.core.plain import NotSerializable
@@ -115,6 +116,8 @@ class JaxprWriter(plain.Writer):
         }  # fmt: skip
 
 
+# Sizes with names. Those with the same constraints are of one scope, as all of a program are.
+plain.register_writer(DimExpr, lambda w, x: ["q", str(x), *x.scope.texts])
 plain.register_writer(Source, lambda w, x: ["u", w.source(x)])  # type: ignore[attr-defined]
 for _kind in (Jaxpr, ClosedJaxpr):
     plain.register_writer(_kind, lambda w, x: ["j", w.program(x)])  # type: ignore[attr-defined]
@@ -124,6 +127,7 @@ class JaxprReader(plain.Reader):
     """Reads what a `JaxprWriter` wrote. constants: what the numbers stand for, if it wrote only types."""
 
     def __init__(self, tables: dict[str, Any], blobs: list[memoryview], constants: list[Any] | None = None):
+        self.scopes: dict[tuple[str, ...], Any] = {}
         super().__init__(tables, blobs)
         self.constants = constants or []
         self.sources = [Source(*s) for s in tables["sources"]]
@@ -131,6 +135,14 @@ class JaxprReader(plain.Reader):
         self.programs: list[Any] = []
         for program in tables["programs"]:
             self.programs.append(self._program(*program))
+
+    def scope(self, constraints: tuple[str, ...]) -> Any:
+        """The scope with these constraints."""
+        from mpijax.core.dimension_scope import SymbolicScope  # few programs need it
+
+        if constraints not in self.scopes:
+            self.scopes[constraints] = SymbolicScope(constraints)
+        return self.scopes[constraints]
 
     def _program(self, constvars, invars, eqns, outs, values) -> Jaxpr | ClosedJaxpr:
         variables = [Var(self.avals[a]) for a in (*constvars, *invars)]
@@ -153,6 +165,7 @@ class JaxprReader(plain.Reader):
 
 
 plain.register_reader("x", lambda r, x: r.constants[x[1]])  # type: ignore[attr-defined]
+plain.register_reader("q", lambda r, x: r.scope(tuple(x[2:])).parse(x[1]))  # type: ignore[attr-defined]
 plain.register_reader("u", lambda r, x: r.sources[x[1]] if r.sources[x[1]].file else UNKNOWN)  # type: ignore[attr-defined]
 plain.register_reader("j", lambda r, x: r.programs[x[1]])  # type: ignore[attr-defined]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from typing import Any
+
+from mpijax.core.dimensions import dimension
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def ds(start: Any, size: Any = None, stride: int | None = None) -> slice | Slice
         raise ValueError("Non-static stride in `dslice`")
     if size is None:
         start, size = 0, start
-    size = operator.index(size)
+    size = dimension(size)
     if size < 0 or stride < 1:
         raise ValueError(f"ds needs a size of at least 0 and a stride of at least 1, got {size=} and {stride=}")
     return Slice(start, size, stride)

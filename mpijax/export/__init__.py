@@ -6,9 +6,13 @@
     f = export.deserialize(blob)
     y = f.call(x)
 
+Sizes may have names (`symbolic_shape`): the program is then for all of them, and specialised for those of a call.
+
 What is written is the traced program and nothing of Python: loading it runs no code of the file.
 """
 
+from mpijax.core.dimension_scope import SymbolicScope, symbolic_shape
+from mpijax.core.dimensions import is_symbolic_dim
 from mpijax.export.checks import DisabledSafetyCheck, default_export_platform
 from mpijax.export.exported import (
     Exported,
@@ -17,7 +21,7 @@ from mpijax.export.exported import (
     maximum_supported_calling_convention_version,
     minimum_supported_calling_convention_version,
 )
-from mpijax.export.symbolic import SymbolicScope, is_symbolic_dim, symbolic_args_specs, symbolic_shape
+from mpijax.export.symbolic import symbolic_args_specs
 from mpijax.export.trees import register_namedtuple_serialization, register_pytree_node_serialization
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,12 @@ from mpijax.compiler.planner import plan_program
 from mpijax.compiler.show import nest_text
 from mpijax.core import config, dtypes, tree
 from mpijax.core.avals import ShapedArray
+from mpijax.core.dimensions import DimExpr, evaluate
 from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, jaxpr_as_fun, subjaxprs
 from mpijax.core.serialize import JaxprReader, JaxprWriter, pack, unpack
 from mpijax.core.trace import trace_to_closed_jaxpr, typeof
 from mpijax.export.checks import DisabledSafetyCheck, checked_platforms, default_export_platform
+from mpijax.export.symbolic import check_solvable, has_names, solve, specialized
 from mpijax.export.trees import read_structure, write_structure
 from mpijax.spmd.abstract_mesh import AbstractMesh
 from mpijax.spmd.mesh import Mesh, NamedSharding, Sharding
@@ -102,6 +104,8 @@ class Exported:
     def mlir_module(self, serialized: bool = True) -> str:
         """The lowered program to read, where JAX has MLIR: the Jaxpr, the loop nests and the instructions."""
         del serialized
+        if has_names(self.in_avals):
+            return f"{self.program}\n\nLoop nests and instructions are made for each size.\n"
         plan = plan_program(self.program)
         nests = "\n\n".join(nest_text(k) for k in plan.nests)
         return f"{self.program}\n\n{nests}\n\n{plan.text()}\n"
@@ -143,21 +147,32 @@ class Exported:
         if structure != self.in_tree:
             self._refuse_structure(structure)
         self._check_platform()
-        for i, (leaf, expected) in enumerate(zip(leaves, self.in_avals, strict=True)):
-            self._check_type(i, typeof(leaf), expected)
-        return tree.tree_unflatten(self.out_tree, self._flat(*leaves))
+        given = tuple(map(typeof, leaves))
+        flat = self._by_types.get(given)
+        if flat is None:
+            for i, (type_, expected) in enumerate(zip(given, self.in_avals, strict=True)):
+                self._check_type(i, type_, expected)
+            sizes = solve(self.in_avals, given, self._argument) if has_names(self.in_avals) else {}
+            flat = self._by_types[given] = self._flat(sizes)
+        return tree.tree_unflatten(self.out_tree, flat(*leaves))
 
     @cached_property
-    def _flat(self) -> Callable[..., list[Any]]:
-        """The program on flat arguments, with its exported derivative as the rule."""
+    def _by_types(self) -> dict[tuple[ShapedArray, ...], Callable[..., list[Any]]]:
+        """What `_flat` has made, by the types of arguments that calls had."""
+        return {}
+
+    def _flat(self, sizes: dict[str, Any]) -> Callable[..., list[Any]]:
+        """The program on flat arguments of these sizes, with its exported derivative as the rule."""
         wide = any(getattr(a.dtype, "itemsize", 0) >= 8 for a in (*self.in_avals, *self.out_avals))
+        with config.enable_x64(wide or config.enable_x64.value):
+            program = specialized(self.program, sizes) if sizes else self.program
 
         @custom_vjp
         def flat(*args):
             real = [x for x, a in zip(args, self.in_avals, strict=True) if _is_real(a)]
             with config.enable_x64(wide or config.enable_x64.value):
-                outs = iter(call_jaxpr(self.program, real, name=self.fun_name))
-            return [next(outs) if _is_real(a) else np.zeros(a.shape, a.dtype) for a in self.out_avals]
+                outs = iter(call_jaxpr(program, real, name=self.fun_name))
+            return [next(outs) if _is_real(a) else _nothing(a, sizes) for a in self.out_avals]
 
         def backward(args, cotangents):
             derivative = self.vjp()
@@ -186,18 +201,25 @@ class Exported:
             )
 
     def _check_type(self, i: int, given: ShapedArray, expected: ShapedArray) -> None:
-        if (given.shape, given.dtype) == (expected.shape, expected.dtype):
+        """Raise ValueError for an argument of another rank or dtype, or with other sizes than those without names."""
+        agree = given.ndim == expected.ndim and [
+            a == b or isinstance(b, DimExpr) for a, b in zip(given.shape, expected.shape, strict=True)
+        ]
+        if given.ndim == expected.ndim and given.dtype == expected.dtype and all(agree):
             return
-        paths = tree.tree_leaves_with_path(tree.tree_unflatten(self.in_tree, range(len(self.in_avals))))
-        (side, *rest) = paths[i][0]
-        where = ("args" if side.idx == 0 else "kwargs") + tree.keystr(tuple(rest))
+        where = self._argument(i)
         what = "Rank" if given.ndim != expected.ndim else "Dtype" if given.dtype != expected.dtype else "Shape"
         if what == "Shape":
-            where += f".shape[{[a == b for a, b in zip(given.shape, expected.shape, strict=True)].index(False)}]"
+            where += f".shape[{agree.index(False)}] (expected same constant)"
         raise ValueError(
             f"{what} mismatch for {where} of {self.fun_name!r}: exported for {expected.str_short()}, called with "
-            f"{given.str_short()}. A program is for one shape and dtype: convert the argument, or export it again."
+            f"{given.str_short()}. Convert the argument, or export for its type; sizes that differ between calls are "
+            "those that have names (mpijax.export.symbolic_shape)."
         )
+
+    def _argument(self, i: int) -> str:
+        """What an argument is called: ``args[0]['x']``."""
+        return _argument(self.in_tree, i)
 
 
 def export(
@@ -239,6 +261,7 @@ def export(
                 "pass them as arguments, or export outside of the transformation."
             )
         closed = traced.jaxpr
+        check_solvable(closed.in_avals, partial(_argument, traced.in_tree))
         results = tree.tree_leaves(fun_jit.eval_shape(*args, **kwargs))
         made = _exported(
             traced.name, closed, closed.in_avals, traced.in_tree, closed.out_avals, traced.out_tree, named,
@@ -249,6 +272,17 @@ def export(
         return made
 
     return do_export
+
+
+def _argument(in_tree: tree.PyTreeDef, i: int) -> str:
+    paths = tree.tree_leaves_with_path(tree.tree_unflatten(in_tree, range(in_tree.num_leaves)))
+    side, *rest = paths[i][0]
+    return ("args" if side.idx == 0 else "kwargs") + tree.keystr(tuple(rest))
+
+
+def _nothing(aval: ShapedArray, sizes: dict[str, Any]) -> np.ndarray:
+    """A value of float0."""
+    return np.zeros(tuple(evaluate(d, sizes) for d in aval.shape), aval.dtype)
 
 
 def _is_ours(fun: Any) -> bool:

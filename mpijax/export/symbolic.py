@@ -1,55 +1,227 @@
-"""Shapes with names for sizes: JAX's functions for them, which say what to do instead."""
+"""Programs for arguments of several sizes: which sizes have names, what these are in a call, the program for them."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-_INSTEAD = (
-    "mpijax has no symbolic dimensions: an exported program is for one shape. Export it once for each shape that "
-    "occurs (kernels are shared between shapes, so each costs little), or pad to the largest and pass the length."
-)
+from mpijax.core import tree
+from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
+from mpijax.core.dimension_scope import SymbolicScope, symbolic_shape
+from mpijax.core.dimensions import DimExpr, evaluate
+from mpijax.core.errors import InconclusiveDimensionOperation
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, bound, eval_jaxpr
+from mpijax.core.lowering import Inline
+from mpijax.core.trace import trace_to_closed_jaxpr, typeof
+from mpijax.transforms.call import call_jaxpr
 
 
-def symbolic_shape(*_args: Any, **_kwargs: Any) -> NoReturn:
-    """Not available: raises NotImplementedError, which says what to do instead.
+def symbolic_args_specs(
+    args: Any, shapes_specs: Any, constraints: Sequence[str] = (), scope: SymbolicScope | None = None
+) -> Any:
+    """`ShapeDtypeStruct`s like `args`, with names for sizes, to export a function for.
 
-    >>> mpijax.export.symbolic_shape("a, b")
-    Traceback (most recent call last):
-    ...
-    NotImplementedError: symbolic_shape: mpijax has no symbolic dimensions: an exported program is for one ...
+    Args:
+      args: a pytree of arrays or `ShapeDtypeStruct`s. Its sizes stand where a shape has a placeholder.
+      shapes_specs: the shapes as `symbolic_shape` reads them, a prefix of `args`: one text, or None, is for all leaves
+        below.
+      constraints, scope: see `symbolic_shape`.
+
+    Raises ValueError for shapes that do not fit, and for both `constraints` and `scope`.
+
+    >>> mpijax.export.symbolic_args_specs((np.zeros((8, 3), np.float32),), "batch, ...")
+    (ShapeDtypeStruct(shape=(batch, 3), dtype=float32),)
     """
-    raise NotImplementedError(f"symbolic_shape: {_INSTEAD}")
+    if scope is None:
+        scope = SymbolicScope(constraints)
+    elif constraints:
+        raise ValueError("Cannot use both `scope` and `constraints`")
+    if isinstance(args, tuple) and isinstance(shapes_specs, list):
+        shapes_specs = tuple(shapes_specs)
+    leaves, structure = tree.tree_flatten(args)
+    texts = tree.broadcast_prefix(shapes_specs, args, is_leaf=lambda x: x is None)
+    types = [x if isinstance(x, ShapeDtypeStruct) else typeof(x) for x in leaves]
+    return tree.tree_unflatten(
+        structure,
+        [
+            ShapeDtypeStruct(symbolic_shape(text, like=t.shape, scope=scope), t.dtype)
+            for text, t in zip(texts, types, strict=True)
+        ],
+    )
 
 
-def symbolic_args_specs(*_args: Any, **_kwargs: Any) -> NoReturn:
-    """Not available: raises NotImplementedError, which says what to do instead.
+def has_names(avals: Sequence[ShapedArray]) -> bool:
+    """Whether sizes of these types have names."""
+    return any(isinstance(d, DimExpr) for a in avals for d in a.shape)
 
-    >>> mpijax.export.symbolic_args_specs((1,), "a")
-    Traceback (most recent call last):
-    ...
-    NotImplementedError: symbolic_args_specs: mpijax has no symbolic dimensions: an exported program is for one ...
+
+# ---------------------------------------------------------------- the sizes of a call
+
+
+def solve(expected: Sequence[ShapedArray], given: Sequence[ShapedArray], name_of: Callable[[int], str]) -> dict:
+    """The sizes by name for which arguments of the given types are what is expected.
+
+    name_of: what an argument is called in messages.
+
+    Raises ValueError where there are none, or where equations in one name at a time do not tell them.
     """
-    raise NotImplementedError(f"symbolic_args_specs: {_INSTEAD}")
+    todo = [
+        (wanted, size, f"{name_of(i)}.shape[{axis}]")
+        for i, (e, g) in enumerate(zip(expected, given, strict=True))
+        for axis, (wanted, size) in enumerate(zip(e.shape, g.shape, strict=True))
+        if isinstance(wanted, DimExpr)
+    ]
+    sizes: dict[str, Any] = {}
+    found_from: list[str] = []
+
+    def refuse(what: str) -> ValueError:
+        shapes = ",".join(f"{name_of(i)}.shape = {e.shape}" for i, e in enumerate(expected) if has_names([e]))
+        return ValueError(
+            f"Input shapes do not match the polymorphic shapes specification. {what} Using the following polymorphic "
+            f"shapes specifications: {shapes}. Obtained dimension variables: {', '.join(found_from)}."
+        )
+
+    while todo:
+        solved = [entry for entry in todo if len(entry[0].variables() - sizes.keys()) == 0]
+        for wanted, size, place in solved:
+            if wanted.evaluate(sizes) != size:
+                raise refuse(
+                    f"Found inconsistency between dimension size {place} (= {size}) and the specification '{wanted}' "
+                    f"(= {wanted.evaluate(sizes)})."
+                )
+        todo = [entry for entry in todo if entry not in solved]
+        entry = next((e for e in todo if _unknown(e[0], sizes) is not None), None)
+        if entry is None:
+            break
+        todo.remove(entry)
+        wanted, size, place = entry
+        (name, factor), rest = _unknown(wanted, sizes)  # type: ignore[misc]
+        value, remainder = divmod(size - rest, factor)
+        if remainder != 0:
+            raise refuse(f"Division had remainder {remainder} when computing the value of '{name}'.")
+        sizes[name] = value
+        found_from.append(f"'{name}' = {value} from specification '{wanted}' for dimension {place} (= {size})")
+        if not _surely_positive(value):
+            raise refuse(f"Expected value >= 1 for dimension variable '{name}'.")
+    if todo:
+        raise ValueError(_unsolvable([(wanted, place) for wanted, _, place in todo], sizes.keys()))
+    _check_constraints(expected, sizes, refuse)
+    return sizes
 
 
-class SymbolicScope:
-    """Not available: raises NotImplementedError, which says what to do instead.
-
-    >>> mpijax.export.SymbolicScope()
-    Traceback (most recent call last):
-    ...
-    NotImplementedError: SymbolicScope: mpijax has no symbolic dimensions: an exported program is for one ...
-    """
-
-    def __init__(self, *_args: Any, **_kwargs: Any):
-        raise NotImplementedError(f"SymbolicScope: {_INSTEAD}")
+def _surely_positive(size: Any) -> bool:
+    try:
+        return size >= 1
+    except InconclusiveDimensionOperation:
+        return False
 
 
-def is_symbolic_dim(p: Any) -> bool:
-    """Whether a dimension is symbolic: none is.
+def _unknown(wanted: DimExpr, sizes: Mapping[str, Any]) -> tuple[tuple[str, int], Any] | None:
+    """The one name that is not known yet with its factor, and the rest; None unless it occurs alone in a term."""
+    unknown, rest = None, 0
+    for term, k in wanted.terms:
+        part = DimExpr(((term, k),), wanted.scope) if term else k
+        if not term or part.variables() <= sizes.keys():
+            rest = rest + evaluate(part, sizes)
+            continue
+        factor, power = term[0]
+        if unknown is not None or len(term) > 1 or power > 1 or factor.operands:
+            return None
+        unknown = factor.name, k
+    return None if unknown is None else (unknown, rest)
 
-    >>> mpijax.export.is_symbolic_dim(3)
-    False
-    """
-    del p
-    return False
+
+def check_solvable(expected: Sequence[ShapedArray], name_of: Callable[[int], str]) -> None:
+    """Raise ValueError for types of arguments that do not tell the sizes of all names, whatever the arguments are."""
+    todo = [
+        (d, f"{name_of(i)}.shape[{axis}]")
+        for i, a in enumerate(expected)
+        for axis, d in enumerate(a.shape)
+        if isinstance(d, DimExpr)
+    ]
+    known: dict[str, Any] = {}
+    while todo:
+        entry = next((e for e in todo if e[0].variables() <= known.keys() or _unknown(e[0], known)), None)
+        if entry is None:
+            raise ValueError(_unsolvable(todo, known.keys()))
+        todo.remove(entry)
+        known.update(dict.fromkeys(entry[0].variables() - known.keys(), 1))
+
+
+def _unsolvable(todo: Sequence[tuple[DimExpr, str]], known) -> str:
+    names = set().union(*(wanted.variables() for wanted, _ in todo)) - set(known)
+    listed = ", ".join(f"'{wanted}' for dimension size {place}" for wanted, place in todo)
+    return (
+        f"Cannot solve for values of dimension variables {names}. We can only solve linear uni-variate constraints. "
+        f"Unprocessed specifications: {listed}. Give each name a dimension of its own in an argument."
+    )
+
+
+def _check_constraints(expected: Sequence[ShapedArray], sizes: Mapping[str, Any], refuse: Callable) -> None:
+    scope = next((d.scope for a in expected for d in a.shape if isinstance(d, DimExpr)), None)
+    broken = None if scope is None else scope.broken(sizes)
+    if broken is not None:
+        value = evaluate(broken.difference, sizes)
+        raise refuse(
+            f"Input shapes do not match the symbolic shape constraint {broken.text}. Expected '{broken.difference}' to "
+            f"be {'equal' if broken.equal else 'greater or equal'} to 0, but found {value}."
+        )
+
+
+# ---------------------------------------------------------------- the program for them
+
+
+def specialized(closed: ClosedJaxpr, sizes: Mapping[str, Any]) -> ClosedJaxpr:
+    """A program with sizes in the place of names. Functions with derivatives of their own become calls."""
+    return _Specializer(sizes).closed(closed)
+
+
+class _Specializer:
+    def __init__(self, sizes: Mapping[str, Any]):
+        self.sizes = sizes
+        self.done: dict[int, tuple[Any, Any]] = {}
+
+    def closed(self, given: ClosedJaxpr) -> ClosedJaxpr:
+        def fun(*args):
+            return eval_jaxpr(given.jaxpr, given.consts, *args, apply=self.bound)
+
+        return trace_to_closed_jaxpr(fun, [self.aval(a) for a in given.in_avals])
+
+    def aval(self, of: ShapedArray) -> ShapedArray:
+        return of.update(shape=tuple(evaluate(d, self.sizes) for d in of.shape)) if has_names([of]) else of
+
+    def bound(self, eqn: Eqn, values: Sequence[Any]) -> Sequence[Any]:
+        lower = eqn.primitive.lower
+        if type(lower) is Inline and eqn.primitive.name != "jit":
+            closed = self.value(eqn.params[lower.param])
+            return call_jaxpr(closed, values, name=str(eqn.params.get("name") or eqn.primitive.name))
+        return bound(eqn.replace(params={k: self.value(v) for k, v in eqn.params.items()}), values)
+
+    def value(self, x: Any) -> Any:
+        """A parameter; what holds no name is itself."""
+        if isinstance(x, DimExpr):
+            return x.evaluate(self.sizes)
+        if isinstance(x, ShapedArray):
+            return self.aval(x)
+        if isinstance(x, (ClosedJaxpr, Jaxpr)):
+            return self.program(x)
+        if isinstance(x, (tuple, list)):
+            parts = [self.value(v) for v in x]
+            if all(a is b for a, b in zip(parts, x, strict=True)):
+                return x
+            return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
+        if isinstance(x, dict):
+            return {k: self.value(v) for k, v in x.items()}
+        if dataclasses.is_dataclass(x) and not isinstance(x, type):
+            fields = {f.name: self.value(getattr(x, f.name)) for f in dataclasses.fields(x) if f.init}
+            same = all(v is getattr(x, name) for name, v in fields.items())
+            return x if same else dataclasses.replace(x, **fields)
+        return x
+
+    def program(self, x: ClosedJaxpr | Jaxpr) -> ClosedJaxpr | Jaxpr:
+        known = self.done.get(id(x))
+        if known is None:
+            closed = self.closed(x if isinstance(x, ClosedJaxpr) else ClosedJaxpr(x))
+            known = self.done[id(x)] = x, closed if isinstance(x, ClosedJaxpr) else closed.jaxpr
+        return known[1]

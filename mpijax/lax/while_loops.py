@@ -10,6 +10,7 @@ import numpy as np
 
 from mpijax.core import config, dtypes, errors, tree
 from mpijax.core.avals import ShapedArray
+from mpijax.core.errors import InconclusiveDimensionOperation
 from mpijax.core.refs import Ref
 from mpijax.core.trace import Tracer, typeof
 from mpijax.lax.loops import scan
@@ -219,7 +220,7 @@ def _known_integer(x: Any) -> int | None:
             return None
     try:
         return int(x)
-    except TypeError:
+    except (TypeError, InconclusiveDimensionOperation):
         return None
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes, errors
+from mpijax.core.dimensions import DimExpr, dimension
 from mpijax.core.trace import Tracer
 from mpijax.ops.moves import canonical_axis
 
@@ -126,7 +127,7 @@ def static(x: Any, context: str, force: Callable[[Any], Any] | None = None) -> A
 
 
 def static_int(x: Any, context: str) -> int:
-    return static(x, context, operator.index)
+    return static(x, context, dimension)
 
 
 def canonical_axes(axes: Any, ndim: int) -> tuple[int, ...]:
@@ -164,10 +165,10 @@ def optional_axes(axis: Any) -> Any:
 def canonical_shape(shape: Any, context: str = "") -> tuple[int, ...]:
     """A shape argument (an int or a sequence of ints) as a tuple of ints."""
     given = shape
-    if not isinstance(shape, (tuple, list)) and np.ndim(shape) == 0:
+    if not isinstance(shape, (tuple, list)) and (isinstance(shape, DimExpr) or np.ndim(shape) == 0):
         shape = (shape,)
     try:
-        return tuple(map(operator.index, shape))
+        return tuple(map(dimension, shape))
     except TypeError:
         pass
     raise errors.shape_error(given, context) from None

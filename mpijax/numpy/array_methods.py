@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes, errors
 from mpijax.core.array_api import Array, install_array_methods
+from mpijax.core.dimensions import DimExpr, dimension
 from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy import ufuncs
 from mpijax.numpy.array_operators import OPERATORS
@@ -108,16 +108,28 @@ def _new_shape(x: Any, given: Any) -> tuple[int, ...]:
     rest = math.prod(d for d in sizes if d != -1)
     if rest == 0 and x.size == 0:
         return tuple(0 if d == -1 else d for d in sizes)
+    if isinstance(x.size, DimExpr) or isinstance(rest, DimExpr):
+        return _symbolic_shape(x, sizes)
     if rest == 0 or x.size % rest:
         raise TypeError(f"{start} because the product of specified axis sizes ({rest}) does not evenly divide {x.size}")
     return tuple(x.size // rest if d == -1 else d for d in sizes)
+
+
+def _symbolic_shape(x: Any, sizes: tuple) -> tuple:
+    """`sizes`, one of which is unknown, where some have names."""
+    negative, remainder = divmod(x.size, math.prod(sizes))
+    if not isinstance(remainder, int) or remainder:
+        raise errors.InconclusiveDimensionOperation(
+            f"Cannot divide evenly the sizes of shapes {tuple(x.shape)} and {sizes}"
+        )
+    return tuple(-negative if type(d) is int and d == -1 else d for d in sizes)
 
 
 def _canonical_sizes(sizes: tuple) -> tuple[int, ...]:
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         sizes = tuple(sizes[0])
     try:
-        return tuple(map(operator.index, sizes))
+        return tuple(map(dimension, sizes))
     except TypeError:
         raise errors.shape_error(sizes) from None
 

@@ -113,7 +113,7 @@ def _setitem(self, index, value):
 def _iter(self) -> Iterator[Any]:
     if self.ndim == 0:
         raise TypeError("iteration over a 0-d array")
-    rows = range(self.shape[0])
+    rows = range(int(self.shape[0]))
     if isinstance(self, Tracer):
         return (lax.index_in_dim(self, i, keepdims=False) for i in rows)
     return (getitem(self, i) for i in rows)

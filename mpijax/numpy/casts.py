@@ -9,6 +9,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.dimensions import DimExpr
 from mpijax.core.trace import typeof
 
 
@@ -40,6 +41,8 @@ def convert(x: Any, dtype: Any, weak_type: bool = False, warn: bool = True) -> A
         return x
     if isinstance(dtype, dtypes.ExtendedDType):
         return lax.convert_element_type(x, dtype)
+    if isinstance(x, DimExpr):
+        x = x.__jax_array__()
     if warn and x.dtype.kind == "c" and dtype.kind != "c":
         _warn_of_lost_imaginary_part()
     return lax.convert_element_type_p.bind(x, new_dtype=dtype, weak_type=weak_type, sharding=None)
@@ -80,6 +83,8 @@ def scalar_like(x: Any, value: Any) -> Any:
     else:
         dtype = aval.dtype
         weak_scalar = aval.weak_type and not aval.shape
+    if isinstance(value, DimExpr):
+        return convert(value, dtype, weak_scalar)
     if weak_scalar:
         number = dtypes.python_type(dtype)
         if number is not None and dtypes.dtype(number) == dtype:
@@ -89,7 +94,7 @@ def scalar_like(x: Any, value: Any) -> Any:
 
 def strong_like(x: Any, value: Any) -> Any:
     """A constant with the dtype of x that is not weakly typed."""
-    return np.asarray(value, dtype_of(x))[()]
+    return convert(value, dtype_of(x)) if isinstance(value, DimExpr) else np.asarray(value, dtype_of(x))[()]
 
 
 def zero_like(x: Any) -> Any:

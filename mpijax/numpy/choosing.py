@@ -91,7 +91,7 @@ def compress(
     condition, beyond = condition[:length], condition[length:]
     a = a[: condition.shape[0]]
     if size is None:
-        if beyond.any():
+        if beyond.size != 0 and beyond.any():
             raise ValueError("condition contains entries that are out of bounds")
         return jnp.moveaxis(a[condition], 0, axis)
     if not 0 <= size <= a.shape[0]:

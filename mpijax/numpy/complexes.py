@@ -9,6 +9,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.dimensions import DimExpr
 from mpijax.numpy.util import convert, ensure_arraylike, is_complex, is_float, is_inexact, scalar_like
 from mpijax.transforms.api import jit
 
@@ -88,7 +89,7 @@ def iscomplexobj(x: Any) -> bool:
         return False
     dtype = getattr(x, "dtype", None)
     if dtype is None:
-        dtype = jnp.asarray(x).dtype
+        dtype = dtypes.dtype(x) if isinstance(x, DimExpr) else jnp.asarray(x).dtype
     return dtypes.issubdtype(dtype, np.complexfloating)
 
 

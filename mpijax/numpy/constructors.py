@@ -9,6 +9,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.dimensions import DimExpr
 from mpijax.core.trace import EVAL, Tracer, state
 from mpijax.numpy.util import convert, device_sharding, is_complex, place, requested_dtype, unwrap
 
@@ -48,6 +49,8 @@ def array(
         copy, order, ndmin = _positional(args, copy, order, ndmin)
     if order is not None and order != "K":
         raise NotImplementedError("Only implemented for order='K'")
+    if isinstance(object, DimExpr):
+        object = object.__jax_array__()
     if dtype is None and device is None and out_sharding is None and ndmin == 0:
         if isinstance(object, Tracer) and object.concrete() is None:
             return lax.copy_p.bind(object) if copy else object

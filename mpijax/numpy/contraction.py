@@ -15,11 +15,14 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.dimensions import DimExpr
 from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.linear import result_type
 from mpijax.numpy.util import convert, ensure_arraylike_tuple, shape_of, unwrap
 from mpijax.transforms.api import jit
 
+# What a size with a name is taken to be where the order of contractions is chosen.
+_USUAL_SIZE = 8
 # Positions of the operands to contract, names summed over, "names,names->names".
 Contraction = tuple[tuple[int, ...], frozenset[str], str]
 
@@ -110,10 +113,19 @@ def _plan_many(inputs, output, arrays, optimize):
     import opt_einsum  # slow to import; two operands do without
 
     text = f"{','.join(inputs)}->{output}"
-    arrays, steps = opt_einsum.contract_path(
-        text, *arrays, einsum_call=True, use_blas=True, optimize=_opt_einsum_optimize(optimize, len(arrays))
-    )
+    _, steps = opt_einsum.contract_path(
+        text, *map(_with_numbers, arrays), einsum_call=True, use_blas=True,
+        optimize=_opt_einsum_optimize(optimize, len(arrays)),
+    )  # fmt: skip
     return arrays, tuple((positions, frozenset(summed), step) for positions, summed, step, *_ in steps)
+
+
+def _with_numbers(x: Any) -> Any:
+    """x, or where sizes have names something of a like shape: costs are compared for these sizes."""
+    shape = shape_of(x)
+    if not any(isinstance(d, DimExpr) for d in shape):
+        return x
+    return np.broadcast_to(np.int8(0), [_USUAL_SIZE if isinstance(d, DimExpr) else d for d in shape])
 
 
 def _text_of_numbers(operands: tuple) -> tuple[str, list[Any]]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpijax import lax
+from mpijax.core.dimensions import slice_bounds, steps_between
 from mpijax.core.trace import EVAL, state, typeof
 from mpijax.numpy.constructors import asarray
 from mpijax.numpy.index_parse import (
@@ -181,8 +182,8 @@ class _GatherBuilder:
 
     def add_slice(self, part: slice) -> None:
         axis, size = self.x_axis, self.operand_shape[self.x_axis]
-        start, stop, step = part.indices(size)
-        length = len(range(start, stop, step))
+        start, stop, step = slice_bounds(part, size)
+        length = steps_between(stop - start, step) if step > 0 else steps_between(start - stop, -step)
         self.shape.append(length)
         if step == 1:
             if length != size:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpijax import lax
+from mpijax.core.dimensions import DimExpr, is_longer, max_dim, min_dim, slice_bounds
+from mpijax.core.errors import InconclusiveDimensionOperation
 from mpijax.numpy.creation import asarray
 from mpijax.numpy.index_parse import (
     ARRAY,
@@ -95,14 +97,23 @@ def _allows_slices(mode: Any) -> bool:
     return modes.from_any(mode) in (modes.PROMISE_IN_BOUNDS, modes.CLIP)
 
 
-def _static_int(value: Any, size: int, wrap: bool, clip: bool) -> int | None:
+def _static_int(value: Any, size: Any, wrap: bool, clip: bool) -> Any | None:
     """The position that an integer index means, None if it is out of bounds."""
     position = int(value)
     if wrap and position < 0:
         position += size
+    if isinstance(size, DimExpr):
+        return position if _surely_inside(position, size) else None
     if size and clip:
         return min(max(position, 0), size - 1)
     return position if 0 <= position < size else None
+
+
+def _surely_inside(position: Any, size: DimExpr) -> bool:
+    try:
+        return 0 <= position < size
+    except InconclusiveDimensionOperation:
+        return False
 
 
 def static_plan(entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool, mode: Any) -> StaticSlices | None:
@@ -137,15 +148,17 @@ def _static_plan(entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool, m
             start, stop, step = position, position + 1, 1
             axes.dropped.append(axis)
         else:
-            start, stop, step = value.indices(shape[axis])
+            start, stop, step = slice_bounds(value, shape[axis])
             if step < 0:
+                if step != -1 and any(isinstance(x, DimExpr) for x in (start, stop, step)):
+                    return None  # which element is the first is a long expression
                 # The same elements in rising order, to be reversed.
                 last = start
-                start = min(shape[axis], stop + 1 + abs(start - stop - 1) % -step)
-                stop, step = max(start, last + 1), -step
+                start = min_dim(shape[axis], stop + 1 + max_dim(start - stop - 1, 0) % -step)
+                stop, step = max_dim(start, last + 1), -step
                 axes.reversed.append(axis)
         starts.append(start)
-        limits.append(max(start, stop))
+        limits.append(start + max_dim(stop - start, 0))
         strides.append(step)
     return StaticSlices(starts, limits, None if all(s == 1 for s in strides) else strides, axes)
 
@@ -181,15 +194,15 @@ def _dynamic_plan(entries: Sequence[Entry], shape: tuple[int, ...]) -> DynamicSl
             continue
         if value.step not in (None, 1, -1):
             return None
-        start, stop, step = value.indices(shape[axis])
+        start, stop, step = slice_bounds(value, shape[axis])
         if step < 0:
             start, stop = stop + 1, start + 1
             axes.reversed.append(axis)
         starts.append(start)
-        sizes.append(max(0, stop - start))
+        sizes.append(max_dim(0, stop - start))
     return DynamicSlices(starts, sizes, axes)
 
 
 def index_dtype(shape: Sequence[int]) -> np.dtype:
     """The signed dtype that can index an array of that shape: int32, int64 if an axis is too long for it."""
-    return np.dtype(np.int64 if any(size > np.iinfo(np.int32).max for size in shape) else np.int32)
+    return np.dtype(np.int64 if any(is_longer(size, np.iinfo(np.int32).max) for size in shape) else np.int32)

@@ -12,6 +12,7 @@ from mpijax import lax
 from mpijax._ext.array import ArrayBase, from_numpy
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
+from mpijax.core.dimensions import DimExpr, min_dim
 from mpijax.core.trace import EVAL, state
 from mpijax.numpy import util
 from mpijax.numpy.contraction import einsum
@@ -80,7 +81,7 @@ def _look_up(aval: ShapedArray, key: Any, index: Any) -> _Known:
 
 def _read_known(aval: ShapedArray, index: Any) -> _Known:
     plan = static_plan(parse(index, aval.shape), aval.shape, True, None)
-    if plan is None or not isinstance(aval.dtype, np.dtype):
+    if plan is None or not isinstance(aval.dtype, np.dtype) or any(isinstance(d, DimExpr) for d in aval.shape):
         return _Known(plan, None, None)
     index = index if isinstance(index, tuple) else (index,)
     if Ellipsis not in index:
@@ -339,7 +340,7 @@ def _take_along_axis_gather(a, indices, axis, line_shape, out_shape, mode, fill_
         else:
             operand_batch.append(at)
             start_batch.append(indexed.index(i))
-            sizes.append(min(line_shape[i], 1))
+            sizes.append(min_dim(line_shape[i], 1))
     dimension_numbers = lax.GatherDimensionNumbers(
         offset_dims=tuple(offset_dims),
         collapsed_slice_dims=(indexed_axis,),

@@ -69,7 +69,7 @@ def _interp(x, xp, fp, left=None, right=None, period=None):
         x = x % period
         xp = jnp.concatenate([xp[-1:] - period, xp, xp[:1] + period])
         fp = jnp.concatenate([fp[-1:], fp, fp[:1]])
-    i = jnp.clip(jnp.searchsorted(xp, x, side="right"), 1, len(xp) - 1)
+    i = jnp.clip(jnp.searchsorted(xp, x, side="right"), 1, xp.shape[0] - 1)
     rise, run = fp[i] - fp[i - 1], xp[i] - xp[i - 1]
     beyond = x - xp[i - 1]
     # Where positions are (next to) equal there is a jump, and no slope.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
+from mpijax.core.dimensions import DimExpr
 from mpijax.numpy.constructors import asarray
 from mpijax.numpy.util import (
     canonical_axis,
@@ -242,14 +243,16 @@ def _split(name: str, ary, indices_or_sections, axis=0):
     size = ary.shape[axis]
     if isinstance(indices_or_sections, (tuple, list)) or shape_of(indices_or_sections):
         bounds = [static_int(i, f"in jax.numpy.{name} argument 1") for i in indices_or_sections]
-        sizes = np.diff([0, *bounds, size]).tolist()
+        sizes = [stop - start for start, stop in zip([0, *bounds], [*bounds, size], strict=True)]
     else:
+        if isinstance(indices_or_sections, DimExpr):
+            raise ValueError(f"jax.numpy.{name} with a symbolic number of sections is not supported")
         sections = static(indices_or_sections, f"in jax.numpy.{name} argument 1", int)
         part, rest = builtins.divmod(size, sections)
         if rest and name != "array_split":
             raise ValueError(f"array split does not result in an equal division: rest is {rest}")
         sizes = [part + 1] * rest + [part] * (sections - rest)
-    return list(lax.split(ary, [np.int64(n) for n in sizes], axis=axis))  # type: ignore[misc]
+    return list(lax.split(ary, [n if isinstance(n, DimExpr) else np.int64(n) for n in sizes], axis=axis))  # type: ignore[misc]
 
 
 def split(ary, indices_or_sections, axis=0):

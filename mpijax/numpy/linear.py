@@ -342,7 +342,7 @@ def kron(a: Any, b: Any) -> Any:
     ndim = max(a.ndim, b.ndim)
     a, b = lax.broadcast_to_rank(a, ndim), lax.broadcast_to_rank(b, ndim)
     out = lax.mul(lax.expand_dims(a, tuple(range(1, 2 * ndim, 2))), lax.expand_dims(b, tuple(range(0, 2 * ndim, 2))))
-    return lax.reshape(out, tuple(int(m) * int(n) for m, n in zip(a.shape, b.shape, strict=True)))
+    return lax.reshape(out, tuple(m * n for m, n in zip(a.shape, b.shape, strict=True)))
 
 
 @jit

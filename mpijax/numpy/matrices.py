@@ -8,6 +8,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.dimensions import is_longer
 from mpijax.numpy.arithmetic import add, multiply, subtract
 from mpijax.numpy.constructors import asarray
 from mpijax.numpy.fills import ones, zeros
@@ -91,7 +92,8 @@ def tri(N, M=None, k=0, dtype=None):
 
 @jit(static_argnums=(1, 2), inline=True)
 def _tri(offset, shape, dtype):
-    index = _I32 if offset.dtype.itemsize <= 4 and max(shape, default=0) < 2**31 else np.dtype(np.int64)
+    wide = offset.dtype.itemsize > 4 or any(is_longer(d, 2**31 - 1) for d in shape)
+    index = np.dtype(np.int64) if wide else _I32
     i = lax.add(lax.broadcasted_iota(index, shape, 0), convert(offset, index))
     return convert(lax.ge(i, lax.broadcasted_iota(index, shape, 1)), dtype)
 

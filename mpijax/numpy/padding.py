@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import tree
+from mpijax.core.dimensions import dimension
 from mpijax.numpy import reductions
 from mpijax.numpy.arithmetic import multiply, subtract
 from mpijax.numpy.constructors import asarray
@@ -55,7 +55,7 @@ def _pairs(values: Any, ndim: int, name: str) -> Pairs:
 
 def _is_size(x: Any) -> bool:
     try:
-        operator.index(x)
+        dimension(x)
     except TypeError:
         return False
     return True

@@ -10,6 +10,8 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.dimensions import DimExpr, steps_between
+from mpijax.core.errors import InconclusiveDimensionOperation
 from mpijax.numpy.arithmetic import add, divide, multiply, power, sign, subtract
 from mpijax.numpy.complexes import iscomplexobj
 from mpijax.numpy.constructors import array, asarray
@@ -64,6 +66,8 @@ def _arange(start, stop, step, dtype):
             "Passing complex start/stop/step to jnp.arange is no longer supported starting in JAX v0.10.0."
         )
     dtype = dtypes.jax_dtype(dtype or dtypes.result_type(*(x for x in (start, stop, step) if x is not None)))
+    if any(isinstance(x, DimExpr) for x in (start, stop, step)):
+        return _symbolic_arange(start, stop, step, dtype)
     start, stop, step = (_number(x) for x in (start, stop, step))
     if stop is None:
         start, stop = 0, start
@@ -76,6 +80,28 @@ def _arange(start, stop, step, dtype):
     if start == 0:
         return lax.broadcasted_iota(dtype, (size,), 0)
     return lax.add(convert(start, dtype), lax.broadcasted_iota(dtype, (size,), 0))
+
+
+def _symbolic_arange(start: Any, stop: Any, step: Any, dtype: np.dtype) -> Any:
+    """`arange` between sizes with names."""
+    given = (start, stop, step)
+    if not all(x is None or isinstance(x, (int, np.integer, DimExpr)) for x in given):
+        raise ValueError(
+            "jax.numpy.arange with symbolic dimensions: all arguments must be either dimension expressions or "
+            f"integers, got {start=}, {stop=}, {step=}"
+        )
+    if stop is None:
+        start, stop = 0, start
+    step = 1 if step is None else step
+    if not isinstance(step, DimExpr) and step == 0:
+        raise ValueError(f"jax.numpy.arange with symbolic dimensions has step == 0, got {start=}, {stop=}, {step=}")
+    try:
+        away, stride = (stop - start, step) if step > 0 else (start - stop, -step)
+    except InconclusiveDimensionOperation as error:
+        raise InconclusiveDimensionOperation(
+            f"jax.numpy.arange: the step {step} must be resolved statically if it is > 0 or < 0. {error}"
+        ) from error
+    return _steps(convert(start, dtype), convert(step, dtype), steps_between(away, stride), dtype)
 
 
 def _number(x: Any) -> Any:
@@ -205,9 +231,7 @@ def _geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     start, stop = convert(start, computation), convert(stop, computation)
     factor = sign(start)
     first, last = (log10(divide(x, factor)) for x in (start, stop))
-    result = multiply(
-        factor, logspace(first, last, num, endpoint=endpoint, base=10.0, dtype=computation, axis=0)
-    )
+    result = multiply(factor, logspace(first, last, num, endpoint=endpoint, base=10.0, dtype=computation, axis=0))
     axis = canonical_axis(axis, result.ndim)
     if axis != 0:
         result = lax.transpose(result, (*range(1, axis + 1), 0, *range(axis + 1, result.ndim)))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import operator
-
 import numpy as np
 
 from mpijax import lax
+from mpijax.core.dimensions import DimExpr, dimension
 from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.arithmetic import remainder, subtract
 from mpijax.numpy.constructors import asarray
@@ -190,7 +189,7 @@ def tile(A, reps):
         reps = tuple(reps)
     except TypeError:
         reps = (reps,)
-    reps = tuple(map(operator.index, reps))
+    reps = tuple(map(dimension, reps))
     reps = (1,) * (a.ndim - len(reps)) + reps
     if len(reps) > a.ndim:
         a = lax.expand_dims(a, tuple(range(len(reps) - a.ndim)))
@@ -221,12 +220,17 @@ def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None
             "either specify a static value for `repeats`, or pass a static value to `total_repeat_length`.",
         )
         if np.ndim(repeats) == 0 and a.ndim != 0:
-            return _repeat_all(a, operator.index(repeats), axis)
+            return _repeat_all(a, dimension(repeats), axis)
         repeats = np.ravel(repeats)
         if a.ndim == 0:
             return _repeat_scalar(a, repeats)
         repeats = np.broadcast_to(repeats, [a.shape[axis]])
         total_repeat_length = int(np.sum(repeats))
+    elif isinstance(repeats, DimExpr):
+        raise ValueError(
+            "jnp.repeat with a non-constant `repeats` is supported only when `total_repeat_length` is None. "
+            f"({repeats=} {total_repeat_length=})"
+        )
     else:
         repeats = asarray(repeats)
         repeats = broadcast_to(lax.reshape(repeats, (repeats.size,)), (a.shape[axis],))

@@ -9,6 +9,7 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax.core import dtypes
+from mpijax.core.dimensions import dimension
 from mpijax.core.errors import ConcretizationTypeError
 from mpijax.core.out_sharding import laid_out
 from mpijax.core.trace import Tracer
@@ -34,8 +35,8 @@ def _count(name: str, ids: Any, num_segments: Any) -> int:
     if isinstance(decides, Tracer):
         raise ConcretizationTypeError(decides, f"{name}() `num_segments` argument.")
     if num_segments is None:
-        num_segments = np.max(np.asarray(ids)) + 1
-    count = int(num_segments)
+        num_segments = int(np.max(np.asarray(ids))) + 1
+    count = dimension(num_segments)
     if count < 0:
         raise ValueError(f"{name}: num_segments must be non-negative, got {count}.")
     return count

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
+from mpijax.core.dimensions import DimExpr
 from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.constructors import array, asarray
 from mpijax.numpy.join import (  # noqa: F401
@@ -225,6 +226,11 @@ def squeeze(a, axis=None):
     (3, 1)
     """
     a = ensure_arraylike("squeeze", a)
+    if axis is None and any(isinstance(n, DimExpr) for n in a.shape):
+        raise ValueError(
+            "jnp.squeeze with axis=None is not supported with shape polymorphism: whether a symbolic dimension is 1 is "
+            f"not known, got shape {a.shape}. Name the axes."
+        )
     axes = tuple(i for i, n in enumerate(a.shape) if n == 1) if axis is None else index_tuple(axis)
     return lax.squeeze(a, axes)
 

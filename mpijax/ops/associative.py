@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core.dimensions import DimExpr
 from mpijax.core.primitive import registry
 from mpijax.core.trace import typeof
 from mpijax.core.tree import tree_flatten, tree_unflatten
@@ -64,6 +65,8 @@ def prefixes(combine: Callable[[list, list], list], xs: list, axis: int) -> list
     even ones.
     """
     n = shape_of(xs[0])[axis]
+    if isinstance(n, DimExpr):
+        raise NotImplementedError(f"associative scan over axis of non-constant size: {n}. Use lax.scan.")
     if n < 2:
         return xs
     pairs = combine([_along(x, axis, 0, n - 1, 2) for x in xs], [_along(x, axis, 1, n, 2) for x in xs])

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mpijax.core.dimensions import max_dim
 from mpijax.ops.window_shapes import dilated, padtype_to_pads
 
 
@@ -131,7 +132,7 @@ def conv_shape_tuple(
             "Negative padding is larger than the size of the corresponding dimension: got "
             f"padding={pads} for lhs_shape[2:]={lhs_shape[2:]}"
         )
-    space = [max(0, (d - w) // s + 1) for d, w, s in zip(padded, rhs_shape[2:], strides, strict=True)]
+    space = [max_dim(0, (d - w) // s + 1) for d, w, s in zip(padded, rhs_shape[2:], strides, strict=True)]
     return (lhs_shape[0] // batch_group_count, rhs_shape[0], *space)
 
 
@@ -178,7 +179,7 @@ def conv_transpose_padding(size: int, stride: int, padding: str | tuple[int, int
         total = size + stride - 2
         before = size - 1 if stride > size - 1 else -(-total // 2)
     elif padding == "VALID":
-        total = size + stride - 2 + max(size - stride, 0)
+        total = size + stride - 2 + max_dim(size - stride, 0)
         before = size - 1
     else:
         raise ValueError(f"Invalid padding mode: {padding}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from mpijax.core import dtypes
+from mpijax.core.dimensions import DimExpr, dimension
 from mpijax.core.lowering import Structural
 from mpijax.core.primitive import Primitive, registry
 from mpijax.core.trace import typeof
@@ -68,7 +68,7 @@ def dynamic_slice_in_dim(
     """
     shape, axis = shape_of(operand), int(axis)
     sizes = list(shape)
-    sizes[axis] = operator.index(slice_size)
+    sizes[axis] = dimension(slice_size)
     starts, negative = _along(start_index, axis, len(shape), allow_negative_indices)
     return dynamic_slice(operand, starts, sizes, allow_negative_indices=negative)
 
@@ -166,14 +166,19 @@ def _start(index: Any, size: int, allow_negative: bool) -> Any:
             raise ValueError(
                 f"Index {index} is out of bounds for dimension {size} if allow_negative_indices=False"
             )
-        return aval.dtype.type(index + size if index < 0 else index)
+        return _scalar(index + size if index < 0 else index, aval.dtype)
     if not allow_negative or not dtypes.issubdtype(aval.dtype, np.integer):
         return index
     negative = registry["lt"].bind(index, const_like(index, 0))
     # The sum is not weakly typed, as in JAX.
     strong = convert_element_type(index, aval.dtype)
-    wrapped = registry["add"].bind(strong, aval.dtype.type(size))
+    wrapped = registry["add"].bind(strong, _scalar(size, aval.dtype))
     return registry["select_n"].bind(negative, index, wrapped)
+
+
+def _scalar(size: Any, dtype: np.dtype) -> Any:
+    """A size as a value."""
+    return convert_element_type(size, dtype) if isinstance(size, DimExpr) else dtype.type(size)
 
 
 # ---------------------------------------------------------------- rules

@@ -10,6 +10,7 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
+from mpijax.core.dimensions import min_dim
 from mpijax.core.lowering import Structural
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import typeof
@@ -358,7 +359,7 @@ def _gather_batch(
             (0, *shifted(dn.operand_batching_dims)),
             (0, *shifted(dn.start_indices_batching_dims)),
         )
-        sizes = (min(axis.size, 1), *slice_sizes)
+        sizes = (min_dim(axis.size, 1), *slice_sizes)
     out = gather_p.bind(
         x,
         indices,

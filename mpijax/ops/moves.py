@@ -15,6 +15,7 @@ import numpy as np
 
 from mpijax.core import errors
 from mpijax.core.avals import ShapedArray
+from mpijax.core.dimensions import DimExpr, dimension
 from mpijax.core.lowering import Structural
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import Tracer, typeof
@@ -25,11 +26,11 @@ def canonical_shape(shape: Any) -> tuple[int, ...]:
     """A shape as a tuple of ints; a single int is a shape of one axis. Raises TypeError for anything else."""
     if type(shape) is tuple and all(type(d) is int for d in shape):
         return shape
-    if isinstance(shape, (int, np.integer)):
-        return (int(shape),)
+    if isinstance(shape, (int, np.integer, DimExpr)):
+        return (dimension(shape),)
     try:
         if not any(isinstance(d, Tracer) for d in shape):
-            return tuple(operator.index(d) for d in shape)
+            return tuple(dimension(d) for d in shape)
     except TypeError:
         pass
     raise errors.shape_error(shape)
@@ -55,7 +56,7 @@ def check_shapelike(fun: str, what: str, dims: Sequence[Any]) -> None:
     """Raise TypeError unless `dims` is a sequence of nonnegative integers."""
     if not isinstance(dims, (tuple, list, np.ndarray)):
         raise TypeError(f"{fun} {what} must be of type tuple/list/ndarray, got {type(dims)}.")
-    if not all(isinstance(d, (int, np.integer)) for d in dims):
+    if not all(isinstance(d, (int, np.integer, DimExpr)) for d in dims):
         raise TypeError(
             f"{fun} {what} must have every element be an integer type, got {tuple(map(type, dims))}."
         )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.avals import ShapedArray
+from mpijax.core.dimensions import dimension
 from mpijax.core.lowering import Structural
 from mpijax.core.primitive import Primitive, registry
 from mpijax.core.trace import typeof
@@ -46,7 +47,7 @@ def _pad_type(operand, padding_value, *, padding_config):
             f"interior padding in padding_config must be nonnegative, got padding_config {padding_config}"
         )
     result = tuple(
-        int(lo + hi + (d + (d - 1) * i if d else 0))
+        dimension(lo + hi + (d + (d - 1) * i if type(d) is not int or d else 0))
         for (lo, hi, i), d in zip(padding_config, shape, strict=True)
     )
     if any(d < 0 for d in result):

@@ -11,6 +11,7 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
+from mpijax.core.dimensions import is_longer
 from mpijax.core.jaxpr import Jaxpr
 from mpijax.core.lowering import HostCall, Structural
 from mpijax.core.primitive import Primitive, Unsupported, registry
@@ -407,7 +408,7 @@ def _set_jvp(primals, tangents, **params):
     dn = params["dimension_numbers"]
     ids_shape = [1 if d in dn.update_window_dims else n for d, n in enumerate(shape_of(updates))]
     count = math.prod(ids_shape)
-    kind = np.dtype(np.uint64 if count > np.iinfo(np.uint32).max else np.uint32)
+    kind = np.dtype(np.uint64 if is_longer(count, np.iinfo(np.uint32).max) else np.uint32)
     numbers = registry["iota"].bind(dtype=kind, shape=(count,), dimension=0, sharding=None)
     numbers = registry["reshape"].bind(numbers, new_sizes=tuple(ids_shape), dimensions=None, sharding=None)
     ids = registry["add"].bind(numbers, full_like(kind.type(0), 1, shape_of(updates)))

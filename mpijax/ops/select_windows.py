@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.avals import ShapedArray
+from mpijax.core.dimensions import is_longer
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive, registry
 from mpijax.core.trace import typeof
@@ -144,7 +145,7 @@ def select_and_scatter_add(source: Any, operand: Any, select_prim: Primitive, pa
 def _positions(shape: tuple[int, ...]) -> Any:
     """The position of each element in row-major order."""
     n = math.prod(shape)
-    dtype = np.dtype(np.int32 if n < 2**31 else np.int64)
+    dtype = np.dtype(np.int32 if not is_longer(n, 2**31 - 1) else np.int64)
     return reshape(registry["iota"].bind(dtype=dtype, shape=(n,), dimension=0, sharding=None), shape)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
+from mpijax.core.dimensions import dimension
 from mpijax.core.lowering import Decompose, Structural
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import typeof
@@ -54,12 +54,12 @@ def slice_in_dim(
     """
     shape = shape_of(operand)
     size = shape[axis]
-    start = 0 if start_index is None else operator.index(start_index)
-    limit = size if limit_index is None else operator.index(limit_index)
+    start = 0 if start_index is None else dimension(start_index)
+    limit = size if limit_index is None else dimension(limit_index)
     starts, limits, strides = [0] * len(shape), list(shape), [1] * len(shape)
     starts[axis] = start + size if start < 0 else start
     limits[axis] = limit + size if limit < 0 else limit
-    strides[axis] = operator.index(stride)
+    strides[axis] = dimension(stride)
     return slice(operand, starts, limits, strides)
 
 
@@ -69,7 +69,7 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
     >>> lax.index_in_dim(jnp.array([[1, 2], [3, 4]]), -1, axis=1, keepdims=False)
     Array([2, 4], dtype=int32)
     """
-    index, axis = operator.index(index), int(axis)
+    index, axis = dimension(index), int(axis)
     size = shape_of(operand)[axis]
     wrapped = index + size if index < 0 else index
     if not 0 <= wrapped < size:
@@ -114,7 +114,7 @@ def _slice_shape(operand, *, start_indices, limit_indices, strides):
         )
     if any(s <= 0 for s in strides):
         raise TypeError(f"slice strides must be positive, got {strides}")
-    return tuple(-(-d // s) for d, s in zip(extent, strides, strict=True))
+    return tuple((d + s - 1) // s for d, s in zip(extent, strides, strict=True))
 
 
 def _slice_reference(x, *, start_indices, limit_indices, strides):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core.dimensions import is_longer
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive, Unsupported, registry
 from mpijax.core.trace import typeof
@@ -78,7 +79,7 @@ def _by_rows(*xs, dimension, is_stable, num_keys):
 def _sort_jvp(primals, tangents, *, dimension, is_stable, num_keys):
     """Sort positions along; tangents are read at them."""
     shape = shape_of(primals[0])
-    kind = np.dtype(np.uint64 if max(shape, default=0) > np.iinfo(np.uint32).max else np.uint32)
+    kind = np.dtype(np.uint64 if any(is_longer(d, np.iinfo(np.uint32).max) for d in shape) else np.uint32)
     iota = registry["iota"].bind(dtype=kind, shape=shape, dimension=dimension, sharding=None)
     *outs, order = sort_p.bind(*primals, iota, dimension=dimension, is_stable=is_stable, num_keys=num_keys)
     others = numpy_ints(d for d in range(len(shape)) if d != dimension)

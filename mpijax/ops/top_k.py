@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -12,6 +11,7 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
+from mpijax.core.dimensions import dimension
 from mpijax.core.errors import JaxRuntimeError
 from mpijax.core.lowering import Native
 from mpijax.core.primitive import Primitive, Unsupported, registry
@@ -32,7 +32,7 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
     >>> lax.top_k(jnp.array([3, 9, 5]), 2)
     [Array([9, 5], dtype=int32), Array([1, 2], dtype=int32)]
     """
-    k = operator.index(k)
+    k = dimension(k)
     if k < 0:
         raise ValueError(f"k argument to top_k must be nonnegative, got {k}")
     return top_k_p.bind(operand, k=k, axis=canonical_axis(axis, typeof(operand).ndim))

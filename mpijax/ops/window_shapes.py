@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from mpijax.core.avals import ShapedArray
+from mpijax.core.dimensions import ceil_div, dimension, max_dim
 
 
 def dilated(sizes: Sequence[int], dilation: Sequence[int]) -> tuple[int, ...]:
     """Sizes with `dilation - 1` gaps between every two elements."""
-    return tuple(d if k == 1 else max(1 + k * (d - 1), 0) for d, k in zip(sizes, dilation, strict=True))
+    return tuple(d if k == 1 else max_dim(1 + k * (d - 1), 0) for d, k in zip(sizes, dilation, strict=True))
 
 
 def padtype_to_pads(
@@ -39,7 +39,7 @@ def padtype_to_pads(
         raise RuntimeError(f"Unrecognized padding type: expected 'VALID', 'SAME', or 'SAME_LOWER', got {padding}.")
     pads = []
     for size, window, stride in zip(in_shape, window_shape, window_strides, strict=True):
-        total = int(max((-(-size // stride) - 1) * stride + window - size, 0))
+        total = max_dim((ceil_div(size, stride) - 1) * stride + window - size, 0)
         less, more = total // 2, total - total // 2
         pads.append((less, more) if name == "SAME" else (more, less))
     return pads
@@ -59,13 +59,13 @@ def reduce_window_shape_tuple(
         window_dimensions = dilated(window_dimensions, window_dilation)
     padded = [d + lo + hi for d, (lo, hi) in zip(operand_shape, padding, strict=True)]
     return tuple(
-        max((d - w) // s + 1, 0) for d, w, s in zip(padded, window_dimensions, window_strides, strict=True)
+        max_dim((d - w) // s + 1, 0) for d, w, s in zip(padded, window_dimensions, window_strides, strict=True)
     )
 
 
 def _check_sizes(name: str, sizes: Any, positive: bool = True) -> None:
     try:
-        values = [operator.index(d) for d in sizes]
+        values = [dimension(d) for d in sizes]
     except TypeError:
         raise TypeError(f"reduce_window: {name} must be a sequence of integers, got {sizes}.") from None
     least = 1 if positive else 0

@@ -11,6 +11,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.dimensions import DimExpr
 from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.util import (
     canonical_axis,
@@ -60,6 +61,10 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, o
 def _shuffle(key, x, axis):
     # Sorting by random keys: two equal ones keep their order, which is a bias. So many rounds that the
     # chance of a pair that ties in all of them is below 1 / size.
+    if isinstance(x.size, DimExpr):
+        raise NotImplementedError(
+            f"shape polymorphism for `permutation` or `shuffle` for arrays of non-constant size: {x.size}"
+        )
     rounds = int(np.ceil(3 * np.log(max(1, x.size)) / np.log(np.iinfo(np.uint32).max)))
     for _ in range(rounds):
         key, subkey = split_key(key)

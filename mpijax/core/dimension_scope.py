@@ -1,0 +1,292 @@
+"""Where the names of sizes are known: `SymbolicScope`, its constraints, and how sizes are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from mpijax.core.dimension_bounds import Fact, fact, is_satisfiable
+from mpijax.core.dimensions import (
+    OPERATIONS,
+    DimExpr,
+    Term,
+    evaluate,
+    operation,
+    product,
+    term_text,
+    variable,
+)
+
+
+class Constraint(NamedTuple):
+    """That `difference` is 0, or at least 0."""
+
+    text: str
+    difference: Any
+    equal: bool
+
+
+class SymbolicScope:
+    """Names of sizes that belong together, and what is known of them: ``a >= b``, ``a <= 8``, ``mod(a, 2) == 0``.
+
+    What is on the left of an equality is replaced by what is on the right wherever it occurs.
+
+    Raises:
+      ValueError: for constraints that no sizes meet, or that are no comparison of sizes.
+
+    >>> scope = mpijax.export.SymbolicScope(["a >= b", "mod(b, 2) == 0"])
+    >>> a, b = mpijax.export.symbolic_shape("a, b", scope=scope)
+    >>> a + 1 > b, b % 2
+    (True, 0)
+    """
+
+    def __init__(self, constraints_str: Sequence[str] = ()):
+        if isinstance(constraints_str, str):
+            raise ValueError(f"The symbolic constraints should be a sequence of strings. Got {constraints_str!r}")
+        self.constraints: list[Constraint] = []
+        self.facts: list[Fact] = []
+        # Of sizes: two bounds, and whether they are the best that can be found.
+        self.known_bounds: dict[DimExpr, tuple[float, float, bool]] = {}
+        self._rules: dict[Term, tuple[int, Any]] = {}
+        self.texts = tuple(constraints_str)
+        for text in constraints_str:
+            self._constrain(text)
+
+    def _constrain(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise ValueError(f"SymbolicScope constraint must be a string: got {text!r}")
+        sign = next((s for s in ("==", ">=", "<=") if s in text), None)
+        if sign is None:
+            raise ValueError(f"Constraint parsing error: must contain one of '==' or '>=' or '<=', got {text!r}")
+        left, _, right = text.partition(sign)
+        x, y = self.parse(left), self.parse(right)
+        self._add(Constraint(text, y - x if sign == "<=" else x - y, sign == "=="), x, y)
+
+    def _add(self, given: Constraint, x: Any, y: Any) -> None:
+        self.facts.append(fact(given.difference, given.equal))
+        constant = not isinstance(given.difference, DimExpr)
+        broken = constant and (given.difference != 0 if given.equal else given.difference < 0)
+        if broken or not (constant or is_satisfiable(self.facts, self)):
+            raise ValueError(f"Unsatisfiable explicit constraint: {given.text}")
+        if not constant:
+            self.constraints.append(given)
+            if given.equal:
+                self._replace(x, y)
+        self.known_bounds.clear()
+
+    def _replace(self, x: Any, y: Any) -> None:
+        """Write y for x from here on."""
+        if not isinstance(x, DimExpr) or len(x.terms) > 1:
+            raise ValueError(
+                f"Invalid equality constraint: {x} == {y}. The left-hand-side must be of the form `term * coefficient`."
+            )
+        ((term, k),) = x.terms
+        if term in self._rules:
+            raise NotImplementedError(
+                f"Found multiple equality constraints with the same left-hand-side: {term_text(term)}"
+            )
+        self._rules[term] = k, y
+        factor, power = term[0]
+        if (k, y, len(term), power) == (1, 0, 1, 1) and factor.name == "mod" and type(factor.operands[1]) is int:
+            # What is divided without rest is its quotient times the divisor.
+            whole, part = factor.operands
+            multiple = part * operation("floordiv", whole, part, self)
+            self._add(Constraint(f"{multiple} == {whole}", multiple - whole, True), multiple, whole)
+
+    def rewritten(self, term: Term, k: int) -> Any:
+        """What equalities of the scope write for a term with a coefficient; None where they leave it."""
+        for of, (times, instead) in self._rules.items():
+            rest = product(term, of, -1)
+            if k % times == 0 and all(power > 0 for _, power in rest):
+                found = instead * (k // times)
+                return found * DimExpr(((rest, 1),), self) if rest else found
+        return None
+
+    def check_same(self, x: DimExpr, when: str) -> None:
+        """Raise ValueError for a size of another scope."""
+        if x.scope is not self:
+            raise ValueError(
+                f"Invalid mixing of symbolic scopes {when}: '{x}' is of another scope{x.scope.said_constraints()}. "
+                "Make the sizes of one call with one scope: export.symbolic_shape(..., scope=scope)."
+            )
+
+    def said_constraints(self) -> str:
+        """The constraints, to be added to a message."""
+        lines = "".join(f"\n  {text}" for text in self.texts)
+        return f"\nUsing symbolic scope with constraints:{lines}" if lines else ""
+
+    def parse(self, text: str) -> Any:
+        """The size that a text means. Raises ValueError for anything else."""
+        (found,) = _Parser(text, None, self).shape()
+        return found
+
+    def broken(self, sizes: Mapping[str, Any]) -> Constraint | None:
+        """The first constraint that does not hold for sizes that are numbers; None where all do."""
+        for given in self.constraints:
+            value = evaluate(given.difference, sizes)
+            if value != 0 if given.equal else value < 0:
+                return given
+        return None
+
+    def __repr__(self) -> str:
+        return f"SymbolicScope({list(self.texts)})"
+
+
+def symbolic_shape(
+    shape_spec: str | None,
+    *,
+    constraints: Sequence[str] = (),
+    scope: SymbolicScope | None = None,
+    like: Sequence[int | None] | None = None,
+) -> tuple[Any, ...]:
+    """A shape in which sizes may have names: ``"batch, 2*n + 1, 3"``.
+
+    Args:
+      shape_spec: sizes with commas between them, in parentheses or not; each of integers, names, ``+ - *``, ``^`` with
+        an exponent, ``floordiv(x, y)``, ``mod(x, y)``, ``max(x, y)``, ``min(x, y)``. ``_`` is the size at this place of
+        `like`, and ``...`` at the end stands for all that follow. None is ``"..."``.
+      constraints: of a new scope; see `SymbolicScope`.
+      scope: that the names are of; shapes that are used together are of one scope.
+      like: the sizes that placeholders stand for.
+
+    Raises:
+      ValueError: for a text that is no shape, and for both `scope` and `constraints`.
+
+    >>> mpijax.export.symbolic_shape("batch, 2*n + 1, 3")
+    (batch, 2*n + 1, 3)
+    >>> mpijax.export.symbolic_shape("b, ...", like=(8, 3))
+    (b, 3)
+    >>> type_ = mpijax.ShapeDtypeStruct(mpijax.export.symbolic_shape("batch, 2"), np.float32)
+    >>> total = mpijax.export.export(mpijax.jit(lambda x: x.sum(0)))(type_)
+    >>> total.call(jnp.ones((3, 2))), total.call(jnp.ones((5, 2)))
+    (Array([3., 3.], dtype=float32), Array([5., 5.], dtype=float32))
+    """
+    if shape_spec is not None and not isinstance(shape_spec, str):
+        raise ValueError(f"polymorphic shape spec should be None or a string. Found {shape_spec!r}.")
+    if scope is None:
+        scope = SymbolicScope(constraints)
+    elif constraints:
+        raise ValueError("Cannot specify both a `scope` and `constraints`.")
+    return _Parser("..." if shape_spec is None else shape_spec, like, scope).shape()
+
+
+_TOKEN = re.compile(r"\s*(?:(\d+(?:\.\d*)?)|([^\W\d]\w*)|(\.\.\.)|(\S))")
+
+
+class _Parser:
+    """Reads shapes: sums of products of factors."""
+
+    def __init__(self, text: str, like: Sequence[int | None] | None, scope: SymbolicScope):
+        self.text, self.like, self.scope = text, like, scope
+        self.tokens = [(m.group().strip(), m.end() - len(m.group().strip())) for m in _TOKEN.finditer(text)]
+        self.at = 0
+        self.sizes: list[Any] = []
+
+    @property
+    def next(self) -> str:
+        return self.tokens[self.at][0] if self.at < len(self.tokens) else ""
+
+    def take(self, *expected: str) -> str:
+        """The next token, which must be one of those expected, if any are named."""
+        token = self.next
+        if expected and token not in expected:
+            named = " or ".join(repr(e) if e else "the end" for e in expected)
+            self.refuse(f"expecting {named} but found {repr(token) if token else 'the end'}")
+        self.at += 1
+        return token
+
+    def refuse(self, why: str) -> NoReturn:
+        place = self.tokens[self.at][1] if self.at < len(self.tokens) else len(self.text)
+        raise ValueError(
+            f"syntax error in symbolic shape {self.text!r} in dimension {len(self.sizes)}: {why}. "
+            f"Parsed '{self.text[:place]}', remaining '{self.text[place:]}'."
+        )
+
+    def shape(self) -> tuple[Any, ...]:
+        depth = 0
+        while self.next == "(":
+            self.take()
+            depth += 1
+        while self.next not in ("", ")"):
+            self.size()
+            if self.next not in ("", ")"):
+                self.take(",")
+        for _ in range(depth):
+            self.take(")")
+        if self.next:
+            self.refuse("expecting the end")
+        return tuple(self.sizes)
+
+    def size(self) -> None:
+        if self.next not in ("_", "..."):
+            found = self.sum()
+            if type(found) is int and self.like is not None and self.like[len(self.sizes)] != found:
+                self.refuse(f"different size {found} for known dimension; like={self.like}")
+            self.sizes.append(found)
+            return
+        done = len(self.sizes)
+        if self.like is None:
+            self.refuse("spec contains ... but no 'like' shape was given")
+        if len(self.like) < done + (self.next == "_"):
+            self.refuse(
+                f"cannot resolve placeholder '{self.next}' because we parsed {done} already and 'like' shape has only "
+                f"{len(self.like)} dimensions"
+            )
+        given = self.like[done : done + 1] if self.next == "_" else self.like[done:]
+        if None in given:
+            self.refuse(f"unexpected placeholder for unknown dimension; like={self.like}")
+        if self.take() == "..." and self.next not in ("", ")"):
+            self.refuse("'...' is the last entry")
+        self.sizes += given
+
+    def sum(self) -> Any:
+        sign = self.take() if self.next in ("+", "-") else "+"
+        found = self.product() if sign == "+" else -self.product()
+        while self.next not in ("", ")", ","):
+            plus = self.take("+", "-") == "+"
+            found = found + self.product() if plus else found - self.product()
+        return found
+
+    def product(self) -> Any:
+        found = self.power()
+        while self.next == "*":
+            self.take()
+            found = found * self.power()
+        return found
+
+    def power(self) -> Any:
+        found = self.factor()
+        if self.next == "^":
+            self.take()
+            found = found ** self.integer()
+        return found
+
+    def factor(self) -> Any:
+        token = self.next
+        if token == "-":
+            self.take()
+            return -self.integer()
+        if token[:1].isdigit():
+            return self.integer()
+        if not token.isidentifier() or token == "_":
+            self.refuse(f"expecting a name or an integer but found {repr(token) if token else 'the end'}")
+        self.take()
+        if token not in OPERATIONS and token != "non_negative" or self.next != "(":
+            return variable(token, self.scope)
+        self.take("(")
+        x = self.sum()
+        y = 0
+        if token != "non_negative":
+            self.take(",")
+            y = self.sum()
+        self.take(")")
+        if token in ("floordiv", "mod") and (isinstance(x, DimExpr) or isinstance(y, DimExpr)):
+            return operation(token, x, y, self.scope)
+        apply: Callable = OPERATIONS.get(token, OPERATIONS["max"])
+        return apply(x, y)
+
+    def integer(self) -> int:
+        if not self.next.isdecimal():
+            self.refuse(f"expecting an integer but found {self.next!r}")
+        return int(self.take())

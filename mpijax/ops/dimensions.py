@@ -1,0 +1,46 @@
+"""Sizes with names as values: what an exported program computes with ``x.shape[0]``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.avals import ShapedArray
+from mpijax.core.dimensions import DimExpr
+from mpijax.core.dtypes import default_int_dtype
+from mpijax.core.lowering import Decompose
+from mpijax.core.primitive import Primitive, Unsupported
+
+_OF_NO_VALUES = Unsupported("a size has no operands, so there is nothing to differentiate or vectorize")
+
+
+def dim_as_value(dim: DimExpr) -> Any:
+    """The value of a size while a function is traced for export, as an integer scalar."""
+    return dim_as_value_p.bind(dim=dim)
+
+
+class _DimAsValue(Primitive):
+    """A size that is known is a number."""
+
+    def bind(self, *, dim):
+        return super().bind(dim=dim) if isinstance(dim, DimExpr) else dim
+
+
+def _outside(*, dim):
+    raise NotImplementedError(
+        f"the value of the symbolic dimension '{dim}' is not known outside of a function that is traced for "
+        "mpijax.export: use it there, or evaluate it for sizes that are numbers."
+    )
+
+
+dim_as_value_p = _DimAsValue(
+    "dim_as_value",
+    type_rule=lambda *, dim: ShapedArray((), default_int_dtype(), True),
+    reference=lambda *, dim: np.asarray(dim, default_int_dtype()),
+    lower=Decompose(_outside),
+    jvp=_OF_NO_VALUES,
+    transpose=_OF_NO_VALUES,
+    batch=_OF_NO_VALUES,
+)
+dim_as_value_p.impl = _outside
