@@ -154,6 +154,11 @@ def _constrained(builder, v, layout, source):
         return v
     if not hasattr(layout, "mesh"):  # one device
         return marked(builder, builder.whole(v, source), layout, False, source)
+    if layout.mesh is layout.mesh.abstract_mesh:
+        devices = explicit.devices_known(builder, layout.mesh)
+        if devices is None:
+            return v
+        layout = layout.update(mesh=devices)
     first = len(builder.graph.nodes)
     split = _possible(builder, v, layout)
     if layout.spec.unconstrained_dims or split != _named_split(layout, len(split)):
@@ -320,6 +325,8 @@ def followed(builder, eqn, inputs, outs, source) -> list:
 
     def labelled(out, layout):
         known = id(out) in builder.placed or id(out) in builder.shards or out.scalar is not None
+        if layout.memory_kind != first.memory_kind:
+            layout = layout.with_memory_kind(first.memory_kind)
         return out if known else marked(builder, out, layout, True, source)
 
     return list(map(labelled, outs, _layouts_of_results(builder, eqn, inputs, avals, layouts, first)))
@@ -358,7 +365,8 @@ def _seen_by_rules(builder, eqn, inputs, avals, layouts, mesh) -> Operation:
 
 def layout_of(mesh, split: Split):
     """A layout found here: over Auto axes only, its specification ends with the last array axis that is split."""
-    from mpijax.spmd.mesh import NamedSharding, PartitionSpec  # lies above
+    from mpijax.spmd.mesh import NamedSharding  # lies above
+    from mpijax.spmd.partition_spec import PartitionSpec
 
     parts = list(split)
     while parts and not parts[-1] and not mesh.is_explicit:

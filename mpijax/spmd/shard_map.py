@@ -25,7 +25,8 @@ from mpijax.core.trace import EVAL, Tracer, named_axes, state, trace_to_closed_j
 from mpijax.ops.collectives.scope import varying
 from mpijax.spmd.abstract_mesh import AbstractMesh, in_body
 from mpijax.spmd.constraints import mesh_types
-from mpijax.spmd.mesh import Mesh, NamedSharding, PartitionSpec
+from mpijax.spmd.mesh import Mesh, NamedSharding
+from mpijax.spmd.partition_spec import PartitionSpec
 from mpijax.spmd.reshard import lay_out
 from mpijax.spmd.shard_specs import check_fits, check_inferable, check_out, flatten_specs, given_spec, mesh_for
 from mpijax.transforms.batching import AxisData, batch_flat, batch_jaxpr, move_dim

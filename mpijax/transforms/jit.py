@@ -109,6 +109,9 @@ class JitFunction(JitBase):
     True
     """
 
+    # Whether results that nothing lays out lie over the mesh of `with mesh:` too, not only that of `set_mesh`.
+    _over_mesh = False
+
     def __init__(
         self,
         fun: Callable,
