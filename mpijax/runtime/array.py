@@ -132,7 +132,7 @@ class ArrayImpl(ArrayBase):
         aval = self.aval.update(shape=layout.shard_shape(self.shape))
         if not self._is_whole:
             return rewrap(self, aval)
-        value = np.ascontiguousarray(self._physical[index])
+        value = np.asarray(self._physical[index], order="C")
         return device_put(from_numpy(value, aval, False), SingleDeviceSharding(device, memory_kind=layout.memory_kind))
 
     @property

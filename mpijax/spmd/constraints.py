@@ -12,6 +12,7 @@ from typing import Any
 from mpijax.core import tree
 from mpijax.core.avals import NO_AXES
 from mpijax.core.lowering import Layout
+from mpijax.core.memory_space import Space
 from mpijax.core.primitive import Primitive
 from mpijax.core.split import of_sharding
 from mpijax.core.trace import Tracer, state, typeof
@@ -206,8 +207,8 @@ def check_fits(layout: NamedSharding, aval, what: str, strict: bool = True) -> N
             )
 
 
-def put_on(x: Any, layout: SingleDeviceSharding) -> Any:
-    """One array, whole on one device of this process."""
+def put_on(x: Any, layout: SingleDeviceSharding | Space) -> Any:
+    """One array, whole on one device of this process; or where it is, in another kind of memory."""
     return sharding_constraint_p.bind(
         x, sharding=layout, layout=None, context_mesh=current_mesh(), unconstrained_dims=frozenset()
     )

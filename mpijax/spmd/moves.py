@@ -8,7 +8,7 @@ from typing import Any
 
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose
-from mpijax.core.memory_space import DEVICE
+from mpijax.core.memory_space import DEVICE, Space
 from mpijax.core.primitive import Primitive
 from mpijax.core.split import of_sharding
 from mpijax.core.trace import typeof
@@ -72,7 +72,7 @@ def _one(x: Any, layout: Any) -> Any:
     if hasattr(layout, "mesh"):
         return lay_out(x, layout)
     elsewhere = isinstance(layout, SingleDeviceSharding) and layout.memory_kind != DEVICE
-    return put_on(x, layout) if elsewhere else x
+    return put_on(x, layout) if elsewhere or isinstance(layout, Space) else x
 
 
 def _jvp(primals, tangents, **params):

@@ -226,7 +226,9 @@ def kinds_of_memory(s):
         x, y, x + 1, y * 2, x.sum(), s.jax.jit(lambda x: x * 2)(y), x.addressable_shards[1].data, y.copy(),
         s.jax.device_put(x, rows), s.jax.device_put(z, s.jax.memory.Space.Host), s.jax.device_put(y, s.jax.memory.Space.Device),
         s.jax.jit(lambda x: s.jax.device_put(x * 2, rows))(x), s.jax.jit(lambda x: s.jax.device_put(x * 2, there))(z),
-        s.jax.jit(lambda x: s.jax.device_put(x * 2, alone))(V), s.jax.jit(lambda x: x * 2, out_shardings=there)(z),
+        *[s.jax.jit(lambda x, to=to: s.jax.device_put(x * 2, to))(a) for a, to in (
+            (z, s.jax.memory.Space.Host), (V, s.jax.memory.Space.Host), (x, s.jax.memory.Space.Device))],
+        s.jax.device_put(3.0, alone).addressable_shards[0].data, s.jax.jit(lambda x: s.jax.device_put(x * 2, alone))(V), s.jax.jit(lambda x: x * 2, out_shardings=there)(z),
     ]  # fmt: skip
     device = s.jax.devices()[2]
     memories = [device.default_memory(), *device.addressable_memories(), device.memory("unpinned_host")]
