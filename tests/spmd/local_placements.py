@@ -161,6 +161,13 @@ def test_layouts_left_to_pjit_are_whole_where_there_is_a_mesh():
 
 
 @BOTH
+def test_a_program_is_compiled_for_a_layout_over_the_mesh_in_context(s):
+    with s.jax.set_mesh(mesh(s, 4)):
+        compiled = s.jax.jit(lambda x: x * 2).lower(struct(s, sharding=s.P("i"))).compile()
+        assert compiled(s.jax.device_put(V, s.P("i"))).sharding == s.NamedSharding(mesh(s, 4), s.P("i"))
+
+
+@BOTH
 def test_compiled_programs_tell_where_all_lies(s):
     compiled = s.jax.jit(lambda x, y: (x + 1, y)).lower(put(s, V, "i"), np.arange(3)).compile()
     assert [x.spec for x in compiled.input_shardings[0]] == [s.P("i"), s.P()]
