@@ -67,9 +67,7 @@ def _run_local_shards(builder, closed, params: dict[str, Any], inputs, source):
     first = len(builder.graph.nodes)
     outs = local_shards.run(builder, closed, params, inputs, source)
     made = {id(v) for node in builder.graph.nodes[first:] for v in node.outputs}
-    mesh, specs = params["mesh"], params["out_specs"]
-    padded = (s.padded(v.aval.ndim) if mesh.is_explicit else s for v, s in zip(outs, specs, strict=True))
-    layouts = (NamedSharding(mesh, spec) for spec in padded)
+    layouts = (NamedSharding(params["mesh"], spec) for spec in params["out_specs"])
     return [marked(builder, v, layout, id(v) in made, source) for v, layout in zip(outs, layouts, strict=True)]
 
 

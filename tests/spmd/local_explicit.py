@@ -345,7 +345,7 @@ def test_derivatives_through_sums_that_are_yet_to_be_taken(f):
         with s.jax.set_mesh(s.mesh):
             args = s.put(X, "x"), s.put(X[:, ::-1][: X.shape[1]] / 4, "x")
             value, grads = s.jax.jit(s.jax.value_and_grad(lambda x, w: f(s, x, w), (0, 1)))(*args)
-            return [str(g.sharding.spec) for g in grads], np.asarray(value), *map(np.asarray, grads)
+            return [g.sharding.spec[0] for g in grads], np.asarray(value), *map(np.asarray, grads)
 
     (mine, *ours_), (theirs, *real_) = seen(OURS), seen(REAL)
     assert mine == theirs
