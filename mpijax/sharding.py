@@ -12,12 +12,12 @@ from mpijax.spmd.mesh import (
     AxisType,
     Mesh,
     NamedSharding,
-    PartitionSpec,
     Sharding,
     SingleDeviceSharding,
     set_mesh,
 )
 from mpijax.spmd.mesh import current_mesh as _current_mesh
+from mpijax.spmd.partition_spec import PartitionSpec
 from mpijax.spmd.reshard import reshard
 
 __all__ = [

@@ -75,7 +75,7 @@ def test_there_is_one_memory():
         np.testing.assert_array_equal(jax.device_put(X, space), X)
         np.testing.assert_array_equal(jax.jit(lambda x, space=space: jax.device_put(x, space))(X), X)
     laid_out = jax.device_put(X, jax.NamedSharding(jax.make_mesh((1,), ("x",)), jax.P("x")))
-    assert jax.device_put(laid_out, spaces.Host).sharding == laid_out.sharding
+    assert jax.device_put(laid_out, spaces.Host).sharding == laid_out.sharding.with_memory_kind("pinned_host")
 
 
 def test_type_ids_are_refused_as_jax_refuses_them():

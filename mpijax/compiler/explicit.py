@@ -50,21 +50,26 @@ def resharded(builder, v, layout, devices: Any, source):
 def _devices(builder, mesh) -> Any:
     """The mesh of devices that `mesh` is without: that of values in the program, the one in context, or the first ones.
     """
-    found = builder.devices.get(mesh)
-    if found is None:
-        from mpijax.spmd.mesh import current_mesh, make_mesh  # lies above
+    from mpijax.spmd.mesh import make_mesh  # lies above
 
-        known = (getattr(x, "mesh", None) for x in (*builder.shards.values(), *builder.placed.values()))
-        meshes = [m for m in (*known, current_mesh()) if m is not None]
-        same = (m for m in meshes if m.abstract_mesh.shape_tuple == mesh.shape_tuple)
-        found = next(same, None) or make_mesh(mesh.axis_sizes, mesh.axis_names, mesh.axis_types)
-        builder.devices[mesh] = found
+    found = devices_known(builder, mesh) or make_mesh(mesh.axis_sizes, mesh.axis_names, mesh.axis_types)
+    builder.devices[mesh] = found
     return found
+
+
+def devices_known(builder, mesh) -> Any:
+    """The mesh of devices that `mesh` is without, where values in the program or the context have it; else None."""
+    from mpijax.spmd.mesh import current_mesh  # lies above
+
+    known = (getattr(x, "mesh", None) for x in (*builder.shards.values(), *builder.placed.values()))
+    meshes = (m for m in (*known, current_mesh()) if m is not None)
+    same = (m for m in meshes if m.shape_tuple == mesh.shape_tuple)
+    return builder.devices.get(mesh) or next(same, None)
 
 
 def _moved(builder, v, devices, mesh, axes, new: bool, source):
     """A value whose array axes are split over `axes`, and over Auto axes of the mesh as it is."""
-    from mpijax.spmd.mesh import PartitionSpec  # lies above
+    from mpijax.spmd.partition_spec import PartitionSpec  # lies above
 
     if v.scalar is not None:
         return v

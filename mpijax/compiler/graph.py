@@ -475,11 +475,11 @@ def _decomposed(primitive, avals, params) -> ClosedJaxpr:
         return trace_to_closed_jaxpr(fun, avals)
 
 
-def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = ()) -> Graph:
+def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), default: Any = None) -> Graph:
     """The graph of a Jaxpr, with `users` filled in.
 
     in_shardings: for arguments of which this rank holds one shard, or that lie on several devices of this process,
-    how they are laid out (else None).
+    how they are laid out (else None). default: how results are if no argument says it.
     """
     builder = _Builder()
     graph = builder.graph
@@ -492,10 +492,18 @@ def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = ()) -> Grap
             (builder.placed if layout.keeps_whole else builder.shards)[id(value)] = layout
     consts = [builder.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
     graph.outputs = builder.run(closed.jaxpr, consts, graph.inputs)
-    other = others_layout(layouts)
-    graph.shardings = [builder.shards.get(id(v)) or builder.placed.get(id(v)) or other for v in graph.outputs]
+    other = others_layout(layouts) or default
+    graph.shardings = [
+        builder.shards.get(id(v)) or builder.placed.get(id(v)) or _for_axes(other, v.aval.ndim) for v in graph.outputs
+    ]
     graph.finish()
     return graph
+
+
+def _for_axes(layout: Any, ndim: int) -> Any:
+    """A layout of whole arrays; over Explicit axes it says so of each axis of the array."""
+    mesh = getattr(layout, "mesh", None)
+    return layout if mesh is None or not mesh.is_explicit else layout.update(spec=layout.spec.padded(ndim))
 
 
 def others_layout(layouts: tuple[Any, ...]) -> Any:

@@ -17,6 +17,7 @@ from mpijax.compiler import explicit, local_shards
 from mpijax.compiler.layouts import Operation, Plan, Split, axes_in, local_shape, rule_of, whole
 from mpijax.compiler.messages import communicate, reduction_p
 from mpijax.core import effects as fx
+from mpijax.core.memory_space import DEVICE, Space
 from mpijax.core.primitive import registry
 from mpijax.core.trace import named_axes
 from mpijax.ops.collectives.one_sided import paired
@@ -152,8 +153,16 @@ def _constrained(builder, v, layout, source):
     """A value laid out as `with_sharding_constraint` says; within bodies there is nothing to lay out."""
     if builder.meshes:
         return v
+    if isinstance(layout, Space):
+        layout = _in_memory(builder.shards.get(id(v)) or builder.placed.get(id(v)), layout.kind)
+        return v if layout is None else marked(builder, v, layout, False, source)
     if not hasattr(layout, "mesh"):  # one device
         return marked(builder, builder.whole(v, source), layout, False, source)
+    if layout.mesh is layout.mesh.abstract_mesh:
+        devices = explicit.devices_known(builder, layout.mesh)
+        if devices is None:
+            return v
+        layout = layout.update(mesh=devices)
     first = len(builder.graph.nodes)
     split = _possible(builder, v, layout)
     if layout.spec.unconstrained_dims or split != _named_split(layout, len(split)):
@@ -161,6 +170,16 @@ def _constrained(builder, v, layout, source):
     out = relaid(builder, v, layout, source)
     made = {id(o) for node in builder.graph.nodes[first:] for o in node.outputs}
     return marked(builder, out, layout, id(out) in made, source)
+
+
+def _in_memory(held, kind: str | None):
+    """A layout in another kind of memory; None where that changes nothing."""
+    from mpijax.runtime.devices import local_devices  # these lie above
+    from mpijax.spmd.mesh import SingleDeviceSharding
+
+    if kind is None or (held is None and kind == DEVICE):
+        return None
+    return (held or SingleDeviceSharding(local_devices()[0])).with_memory_kind(kind)
 
 
 def _possible(builder, v, layout) -> Split:
@@ -320,6 +339,8 @@ def followed(builder, eqn, inputs, outs, source) -> list:
 
     def labelled(out, layout):
         known = id(out) in builder.placed or id(out) in builder.shards or out.scalar is not None
+        if layout.memory_kind != first.memory_kind:
+            layout = layout.with_memory_kind(first.memory_kind)
         return out if known else marked(builder, out, layout, True, source)
 
     return list(map(labelled, outs, _layouts_of_results(builder, eqn, inputs, avals, layouts, first)))
@@ -358,7 +379,8 @@ def _seen_by_rules(builder, eqn, inputs, avals, layouts, mesh) -> Operation:
 
 def layout_of(mesh, split: Split):
     """A layout found here: over Auto axes only, its specification ends with the last array axis that is split."""
-    from mpijax.spmd.mesh import NamedSharding, PartitionSpec  # lies above
+    from mpijax.spmd.mesh import NamedSharding  # lies above
+    from mpijax.spmd.partition_spec import PartitionSpec
 
     parts = list(split)
     while parts and not parts[-1] and not mesh.is_explicit:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from mpijax.compiler.control import ControlPlanner
@@ -17,8 +19,8 @@ from mpijax.core.jaxpr import ClosedJaxpr
 class Program(ControlPlanner):
     """The plan of a whole program."""
 
-    def __init__(self, closed: ClosedJaxpr, donated: tuple[bool, ...], in_shardings: tuple, fresh: bool):
-        graph = build_graph(closed, in_shardings)
+    def __init__(self, closed: ClosedJaxpr, donated: tuple[bool, ...], in_shardings: tuple, default: Any, fresh: bool):
+        graph = build_graph(closed, in_shardings, default)
         super().__init__(graph, Plan([v.aval for v in graph.inputs]), donated)
         plan = self.plan
         self.donated = donated or self.donated
@@ -95,13 +97,17 @@ class Program(ControlPlanner):
 
 
 def plan_program(
-    closed: ClosedJaxpr, donated: tuple[bool, ...] = (), in_shardings: tuple = (), fresh: bool = True
+    closed: ClosedJaxpr,
+    donated: tuple[bool, ...] = (),
+    in_shardings: tuple = (),
+    default: Any = None,
+    fresh: bool = True,
 ) -> Plan:
     """The plan of a Jaxpr.
 
-    donated: arguments whose memory results may take. in_shardings: see `compiler.graph.build_graph`. fresh: whether
-    each result has memory of its own, so that it can be deleted or donated, even if it is an argument, a constant or
-    another result.
+    donated: arguments whose memory results may take. in_shardings, default: see `compiler.graph.build_graph`. fresh:
+    whether each result has memory of its own, so that it can be deleted or donated, even if it is an argument, a
+    constant or another result.
     """
     for aval in (*closed.in_avals, *closed.out_avals):
         if any(isinstance(d, DimExpr) for d in aval.shape):
@@ -109,4 +115,4 @@ def plan_program(
                 f"A program is compiled for sizes that are numbers, and it has a value of type {aval.str_short()}. "
                 "Export it (mpijax.export.export): calls of the exported program give names their sizes."
             )
-    return Program(closed, donated, in_shardings, fresh).plan
+    return Program(closed, donated, in_shardings, default, fresh).plan

@@ -175,7 +175,7 @@ overlap = bool_option(
 
 # -- devices -------------------------------------------------------------------------------------------------
 
-default_device = object_option("jax_default_device", None, "Device that new arrays go to.", traced=True)
+default_device = object_option("jax_default_device", None, "Device that new arrays go to.", checks=True)
 num_cpu_devices = number_option(
     "jax_num_cpu_devices",
     int,
@@ -208,6 +208,9 @@ abstract_mesh = object_option(
 )
 current_mesh = object_option(
     "mpijax_current_mesh", None, "The mesh that shard_map takes when it is given none.", traced=True
+)
+placing_mesh = object_option(
+    "mpijax_placing_mesh", None, "The mesh of set_mesh, over which results lie that nothing lays out.", checks=True
 )
 
 # Arrays lie in the memory of the process: nothing is transferred, so that no transfer is guarded against.

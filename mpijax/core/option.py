@@ -311,6 +311,6 @@ def number_option(name: str, kind: type, default: Any, doc: str, *, traced: bool
     return Option(name, default, parse, traced=traced, doc=doc)
 
 
-def object_option(name: str, default: Any, doc: str, *, traced: bool = False) -> Option:
+def object_option(name: str, default: Any, doc: str, *, traced: bool = False, checks: bool = False) -> Option:
     """Define an option that takes any (hashable) object, text among them."""
-    return Option(name, default, lambda value: value, traced=traced, doc=doc)
+    return Option(name, default, lambda value: value, traced=traced, checks=checks, doc=doc)

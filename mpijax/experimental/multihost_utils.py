@@ -108,7 +108,7 @@ def global_array_to_host_local_array(global_inputs: Any, global_mesh: Any, pspec
 
 def _over_specs(name: str, convert, inputs, mesh, pspecs):
     from mpijax.core.tree_prefix import flatten_axes
-    from mpijax.spmd.mesh import PartitionSpec
+    from mpijax.spmd.partition_spec import PartitionSpec
 
     leaves, structure = tree.tree_flatten(inputs)
     specs = flatten_axes(f"{name} pspecs", structure, pspecs)

@@ -9,7 +9,7 @@ from typing import Any
 from mpijax.core import tree
 from mpijax.spmd.abstract_mesh import context_mesh
 from mpijax.spmd.constraints import with_sharding_constraint
-from mpijax.spmd.mesh import PartitionSpec
+from mpijax.spmd.partition_spec import PartitionSpec
 from mpijax.transforms.jit import jit
 
 __all__ = ["pjit", "with_sharding_constraint"]
@@ -18,7 +18,8 @@ _FREE: Any = object()
 
 
 def pjit(fun: Callable, in_shardings: Any = _FREE, out_shardings: Any = _FREE, **options: Any) -> Any:
-    """`jit`, to which None among layouts means, with a mesh in context, that every device has the whole array.
+    """`jit`, for which a mesh in context is that of `with mesh:` too: results that nothing lays out lie over it, and
+    None among layouts means that every device of it has the whole array.
 
     Args:
       fun: a function of pytrees of arrays.
@@ -35,7 +36,12 @@ def pjit(fun: Callable, in_shardings: Any = _FREE, out_shardings: Any = _FREE, *
     given = {name: layouts for name, layouts in given.items() if layouts is not _FREE}
     if any(x is None for layouts in given.values() for x in tree.tree_leaves(layouts, is_leaf=_is_none)):
         return _ByContext(fun, given, options)
-    return jit(fun, **given, **options)
+    return _over_mesh(jit(fun, **given, **options))
+
+
+def _over_mesh(jitted: Any) -> Any:
+    jitted._over_mesh = True
+    return jitted
 
 
 class _ByContext:
@@ -47,12 +53,12 @@ class _ByContext:
 
     @cached_property
     def _alone(self) -> Any:
-        return jit(self._fun, **self._given, **self._options)
+        return _over_mesh(jit(self._fun, **self._given, **self._options))
 
     @cached_property
     def _over_mesh(self) -> Any:
         said = {name: tree.tree_map(_whole, layouts, is_leaf=_is_none) for name, layouts in self._given.items()}
-        return jit(self._fun, **said, **self._options)
+        return _over_mesh(jit(self._fun, **said, **self._options))
 
     def _program(self) -> Any:
         return self._alone if context_mesh() is None else self._over_mesh

@@ -23,6 +23,7 @@ from mpijax.numpy.index_plan import StaticSlices, dynamic_plan, index_dtype, sta
 from mpijax.numpy.one_hot import one_hot
 from mpijax.numpy.ufuncs import mod
 from mpijax.numpy.util import canonical_axis, ensure_arraylike
+from mpijax.runtime.default_layout import default_layout
 from mpijax.transforms.api import jit
 
 # How to carry out an index known now, by (type of the array, stand-in for the index); see `_index_key`.
@@ -105,7 +106,7 @@ def getitem(x: Any, index: Any) -> Any:
     known = _look_up(x.aval, key, index)
     if known.view is not None and _is_here(x):
         # NumPy copies as fast as compiled code would; a program for each pair of bounds takes long to make.
-        return from_numpy(x._value[known.view], known.aval)
+        return from_numpy(x._value[known.view], known.aval, True, default_layout())
     if known.plan is not None:
         return known.plan.apply(x)
     return get(x, index)
@@ -133,7 +134,7 @@ def get(
     if dynamic is not None:
         if _is_here(x) and isinstance(x.dtype, np.dtype):
             view = dynamic.apply_to_numpy(x._value, wrap_negative_indices)
-            return from_numpy(view, x.aval.update(shape=view.shape))
+            return from_numpy(view, x.aval.update(shape=view.shape), True, default_layout())
         return dynamic.apply(x, wrap_negative_indices)
     plan = gather_plan(expand_masks(entries, shape), shape, wrap_negative_indices)
     if fill_value is not None:

@@ -82,7 +82,7 @@ class ArrayImpl(ArrayBase):
         """How the array is laid out over devices."""
         from mpijax.spmd.mesh import SingleDeviceSharding  # that layer lies above this one
 
-        return SingleDeviceSharding(self.device) if self._sharding is None else self._sharding
+        return self._sharding if self.committed else SingleDeviceSharding(self.device)
 
     @property
     def device(self) -> Any:
@@ -124,20 +124,21 @@ class ArrayImpl(ArrayBase):
     def _part(self, device: Any, index: tuple[slice, ...]) -> ArrayImpl:
         """The shard on one device of this process as an array of its own; shares the memory where it can."""
         from mpijax.runtime.placement import device_put  # makes arrays of this class
+        from mpijax.spmd.mesh import SingleDeviceSharding  # that layer lies above this one
 
         layout = self._sharding
-        if layout is None:
+        if layout is None or not layout.committed:
             return self
         aval = self.aval.update(shape=layout.shard_shape(self.shape))
         if not self._is_whole:
             return rewrap(self, aval)
-        value = np.ascontiguousarray(self._physical[index])
-        return device_put(from_numpy(value, aval, False), device)
+        value = np.asarray(self._physical[index], order="C")
+        return device_put(from_numpy(value, aval, False), SingleDeviceSharding(device, memory_kind=layout.memory_kind))
 
     @property
     def committed(self) -> bool:
         """Whether the array was laid out on purpose, and so decides where results go."""
-        return self._sharding is not None
+        return self._sharding is not None and self._sharding.committed
 
     _committed = committed
 

@@ -10,10 +10,12 @@ are.
 import os
 import re
 import warnings
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from mpijax.core import config
+from mpijax.core.memory_space import DEVICE, KINDS
 from mpijax.runtime import mpi_start
 
 PLATFORM = "cpu"
@@ -44,6 +46,23 @@ class Device:
     def host_id(self) -> int:
         return self.process_index
 
+    def addressable_memories(self) -> list["Memory"]:
+        """The kinds of memory that arrays on the device may be said to be in."""
+        return [Memory(self, kind) for kind in KINDS]
+
+    def default_memory(self) -> "Memory":
+        """The memory that arrays are in unless they are put elsewhere."""
+        return Memory(self, DEVICE)
+
+    def memory(self, kind: str) -> "Memory":
+        """The memory of a kind. Raises ValueError for others than there are."""
+        if kind not in KINDS:
+            raise ValueError(
+                f"Could not find memory addressable by device {PLATFORM}. Device {PLATFORM} can address the following "
+                f"memory kinds: {', '.join(KINDS)}. Got memory kind: {kind}"
+            )
+        return Memory(self, kind)
+
     @property
     def client(self) -> "Client":
         return CLIENT
@@ -60,6 +79,35 @@ class Device:
 
     def __reduce__(self):
         return _device_with_id, (self.id,)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A kind of memory of a device. All of them are that of the process.
+
+    >>> mpijax.local_devices()[0].default_memory().kind
+    'device'
+    """
+
+    device: Device
+    kind: str
+
+    platform = PLATFORM
+    process_index = property(lambda self: self.device.process_index)
+
+    def addressable_by_devices(self) -> list[Device]:
+        """The devices whose arrays may be in it."""
+        return [self.device]
+
+    def _number(self) -> int:
+        return self.device.id * len(KINDS) + KINDS.index(self.kind)
+
+    def __repr__(self) -> str:
+        return f"{'cpu_device' if self.kind == DEVICE else self.kind}_{self._number()}".upper()
+
+    def __str__(self) -> str:
+        name = {DEVICE: "CpuDeviceMemory", "pinned_host": "PinnedHostMemory"}.get(self.kind, "UnpinnedHostMemorySpace")
+        return f"{name}(id={self._number()}, process_index={self.process_index}, client={PLATFORM})"
 
 
 class Client:

@@ -28,6 +28,7 @@ from mpijax.core.trace import Tracer, trace_to_closed_jaxpr, typeof
 from mpijax.ops import debug_nans
 from mpijax.runtime import key_reuse, plan_cache
 from mpijax.runtime.array import ArrayImpl
+from mpijax.runtime.default_layout import default_layout, over_mesh
 from mpijax.runtime.loader import load_plan
 from mpijax.transforms import reports
 from mpijax.transforms.call import jit_p
@@ -93,23 +94,30 @@ def _evaluate_shards(primitive: Primitive, args: Sequence[Any], avals, params: d
     return outs if primitive.multiple_results else outs[0]
 
 
-def shardings_of(args: Sequence[Any], names: Callable[[], list[str]] | None = None) -> tuple[Any, ...] | None:
+def shardings_of(
+    args: Sequence[Any], names: Callable[[], list[str]] | None = None, default: Any = None
+) -> tuple[Any, ...] | None:
     """Layouts of the arguments of which this rank has a shard, or that say where results go; None without any.
 
-    names: gives those of the arguments, for errors.
+    names: gives those of the arguments, for errors. default: see `compile_jaxpr`.
     """
     found = [x._sharding if isinstance(x, ArrayBase) else None for x in args]
     if all(s is None or not s.is_followed for s in found):
         return None
     layouts = tuple(None if s is None or not s.is_followed else s for s in found)
-    _check_devices(args, layouts, names)
+    _check_devices(args, layouts, names, default or default_layout())
     return layouts
 
 
-def _check_devices(args: Sequence[Any], layouts, names: Callable[[], list[str]] | None) -> None:
-    """Raise ValueError for arrays put on different devices of this process: which one is meant cannot be known."""
+def _check_devices(args: Sequence[Any], layouts, names: Callable[[], list[str]] | None, default: Any) -> None:
+    """Raise ValueError for arrays put on different devices of this process, or on others than the mesh in context has:
+    which ones are meant cannot be known."""
     here = [i for i, s in enumerate(layouts) if s is not None and s.is_fully_addressable]
-    other = next((i for i in here if layouts[i]._device_assignment != layouts[here[0]]._device_assignment), None)
+    if not here:
+        return
+    context = default if default is not None and default.committed else None
+    first = (context or layouts[here[0]])._device_assignment
+    other = next((i for i in here if layouts[i]._device_assignment != first), None)
     if other is None:
         return
     known = names() if names is not None else []
@@ -119,7 +127,11 @@ def _check_devices(args: Sequence[Any], layouts, names: Callable[[], list[str]] 
         ids = [d.id for d in layouts[i]._device_assignment]
         return f"{name} with shape {typeof(args[i]).str_short(False)} and with device ids {ids} on platform CPU"
 
-    said = f"{described(here[0])} and {described(other)}"
+    if context is None:
+        said = f"{described(here[0])} and {described(other)}"
+    else:
+        ids = [d.id for d in first]
+        said = f"{described(other)} and jit's context mesh with device ids {ids} on platform CPU"
     raise ValueError(
         f"Received incompatible devices for jitted computation. Got {said}. Put them on the same devices with "
         "jax.device_put."
@@ -147,24 +159,31 @@ def _check_execution(name: str) -> None:
 
 
 def compile_jaxpr(
-    closed: ClosedJaxpr, name: str, donated: tuple[bool, ...] = (), in_shardings: tuple = (), keep: bool = True
+    closed: ClosedJaxpr,
+    name: str,
+    donated: tuple[bool, ...] = (),
+    in_shardings: tuple = (),
+    keep: bool = True,
+    default: Any = None,
 ):
     """The loaded program of a Jaxpr; its plan comes from disk if an earlier process had the same program.
 
-    keep: whether to look there and to write it: not for single operations, which are planned as quickly, and whose
-        result may be their argument.
+    default: how results lie if no argument says it, where that is not as the options have it. keep: whether to look
+        there and to write it: not for single operations, which are planned as quickly, and whose result may be their
+        argument.
     """
     reports.compiling(name, closed.in_avals)
     if donated:
         reports.unused_donations(closed.in_avals, donated, closed.out_avals)
     if debug_nans.wanted():
         closed, donated = debug_nans.checked(closed, name), ()
+    default = default or default_layout()
     with reports.timed(f"compilation of jit({name})"):
-        kept = plan_cache.entry(closed, donated, in_shardings) if keep else None
+        kept = plan_cache.entry(closed, donated, in_shardings, default) if keep else None
         plan = kept.load() if kept is not None else None
         if plan is not None:
             return load_plan(plan, name)
-        plan = plan_program(closed, donated, in_shardings, fresh=keep)
+        plan = plan_program(closed, donated, in_shardings, default, fresh=keep)
         program = load_plan(plan, name)
         if kept is not None:
             kept.store(plan)
@@ -198,7 +217,8 @@ def dispatch(jitted, args, kwargs):
         return _call_watched(jitted, args, kwargs)
     key = entry = None
     names = partial(parameter_names, jitted._fun, args, kwargs)
-    layouts = shardings_of(leaves, lambda: [f"{name} of {jitted._name}" for name in names()])
+    default = over_mesh(config.current_mesh.value) if jitted._over_mesh else None
+    layouts = shardings_of(leaves, lambda: [f"{name} of {jitted._name}" for name in names()], default)
     for i, x in enumerate(leaves):
         if isinstance(x, _WITHOUT_VALUE):
             raise TypeError(_no_value(f" '{dict(enumerate(names())).get(i, i)}'", x))
@@ -216,7 +236,7 @@ def dispatch(jitted, args, kwargs):
         donated = traced.donated if any(traced.donated) else ()
         avals = traced.jaxpr.in_avals
         _check_execution(traced.name)
-        program = compile_jaxpr(traced.jaxpr, traced.name, donated, layouts or ())
+        program = compile_jaxpr(traced.jaxpr, traced.name, donated, layouts or (), default=default)
         entry = (program, traced.out_tree, avals)
         if key is not None:
             jitted._programs[key] = entry

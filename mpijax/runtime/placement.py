@@ -9,16 +9,18 @@ import numpy as np
 from mpijax._ext.array import ArrayBase
 from mpijax.core import tree
 from mpijax.core.avals import ShapedArray
-from mpijax.core.memory_space import Space
+from mpijax.core.memory_space import DEVICE, Space
 from mpijax.core.split import of_sharding
 from mpijax.core.trace import Tracer, typeof
 from mpijax.runtime.array import from_numpy, rewrap  # which also makes known the class of arrays
+from mpijax.runtime.default_layout import default_layout, default_place
 from mpijax.runtime.devices import Device, local_devices
 
 
 def from_host(value: np.ndarray, aval: ShapedArray) -> Any:
     """An array of type `aval` with a copy of the elements of an ndarray."""
-    return from_numpy(np.asarray(value), aval, copy=True)
+    sharding = default_layout()
+    return from_numpy(np.asarray(value), aval, copy=True, sharding=sharding)
 
 
 def device_put(
@@ -61,10 +63,12 @@ def device_put(
 
 def _put(x: Any, layout: Any) -> Any:
     aval = typeof(x)
+    if isinstance(layout, Space):
+        layout = _in_memory(x, layout.kind)
     if not isinstance(x, ArrayBase):
         value = np.asarray(x).astype(aval.dtype, copy=False)
-        return _placed(value, aval, None if isinstance(layout, Space) else carried_sharding(layout))
-    if layout is None or isinstance(layout, Space):
+        return _placed(value, aval, carried_sharding(layout))
+    if layout is None:
         return x
     sharding = carried_sharding(layout)
     if x._sharding == sharding:
@@ -78,8 +82,19 @@ def _put(x: Any, layout: Any) -> Any:
     return _placed(x._physical if x._is_whole else gathered(x)._physical, aval, sharding)
 
 
+def _in_memory(x: Any, kind: str | None) -> Any:
+    """Where an array, or an ndarray, is, in another kind of memory; None leaves it as it is."""
+    from mpijax.spmd.mesh import SingleDeviceSharding  # that layer lies above this one
+
+    if kind is None:
+        return None
+    held = x.sharding if isinstance(x, ArrayBase) else SingleDeviceSharding(local_devices()[0])
+    return held.with_memory_kind(kind)
+
+
 def carried_sharding(layout: Any) -> Any:
-    """What an array carries of a device or sharding: None for the device of a process that has but one."""
+    """What an array carries of a device or sharding: None for the device of a process that has but one, and its own
+    memory."""
     if layout is None:
         return layout
     if hasattr(layout, "mesh"):
@@ -87,7 +102,8 @@ def carried_sharding(layout: Any) -> Any:
         return layout
     from mpijax.spmd.abstract_mesh import context_mesh  # that layer lies above this one
     from mpijax.spmd.layout import Format
-    from mpijax.spmd.mesh import NamedSharding, PartitionSpec, SingleDeviceSharding
+    from mpijax.spmd.mesh import NamedSharding, SingleDeviceSharding
+    from mpijax.spmd.partition_spec import PartitionSpec
 
     if isinstance(layout, Format):  # every array has the one layout in memory that there is
         return carried_sharding(layout.sharding)
@@ -113,7 +129,7 @@ def carried_sharding(layout: Any) -> Any:
             f"device_put to {device!r} of process {device.process_index}: this process has {here}. Every rank puts "
             "arrays on its own devices, jax.local_devices(); a NamedSharding spreads one array over all."
         )
-    return None if len(here) == 1 else layout
+    return None if len(here) == 1 and layout.memory_kind == DEVICE else layout
 
 
 def type_in(aval: ShapedArray, sharding: Any) -> ShapedArray:
@@ -125,7 +141,7 @@ def _placed(value: np.ndarray, aval: ShapedArray, sharding: Any) -> Any:
     """A copy of the elements of a whole array, or of this process's part."""
     aval = type_in(aval, sharding)
     if sharding is None:
-        return from_host(value, aval)
+        return from_numpy(np.asarray(value), aval, copy=True, sharding=default_place())
     part = value if sharding.keeps_whole else value[sharding.local_slices(aval.shape)]
     return from_numpy(part, aval, copy=True, sharding=sharding)
 

@@ -88,7 +88,9 @@ class Entry:
             self.disk.put(self.key, pack(_MAGIC, content, writer))
 
 
-def entry(closed: ClosedJaxpr, donated: tuple[bool, ...], in_shardings: tuple) -> Entry | None:
+def entry(
+    closed: ClosedJaxpr, donated: tuple[bool, ...], in_shardings: tuple, default: Any = None
+) -> Entry | None:
     """Where the plan of a program is kept; None if it is not, or there is no cache."""
     disk = _disk()
     if disk is None:
@@ -96,7 +98,7 @@ def entry(closed: ClosedJaxpr, donated: tuple[bool, ...], in_shardings: tuple) -
     writer = JaxprWriter("types")
     try:
         writer.values((closed, in_shardings))
-        layouts = in_shardings, tuple(getattr(x, "_sharding", None) for x in writer.constants)
+        layouts = in_shardings, default, tuple(getattr(x, "_sharding", None) for x in writer.constants)
         writer.values(layouts)
         rank = _rank(writer)
         key = fingerprint(_ENVIRONMENT, option.settings(), closed, donated, layouts, rank, writer=writer)

@@ -12,6 +12,7 @@ from mpijax.compiler.planner import plan_program
 from mpijax.compiler.show import nest_text
 from mpijax.core import config, tree
 from mpijax.core.trace import Tracer, typeof
+from mpijax.runtime.default_layout import default_layout
 from mpijax.runtime.engine import dispatch, physical, program_of, shardings_of
 from mpijax.runtime.loader import load_plan
 from mpijax.transforms import ref_state, reports
@@ -243,7 +244,7 @@ def lower(traced) -> Lowered:
     if donated:
         reports.unused_donations(traced.jaxpr.in_avals, donated, traced.jaxpr.out_avals)
     names = traced.jaxpr.jaxpr.debug_info.arg_names()
-    return Lowered(traced, plan_program(traced.jaxpr, donated, _layouts(traced)), names)
+    return Lowered(traced, plan_program(traced.jaxpr, donated, _layouts(traced), default_layout()), names)
 
 
 def _layouts(traced) -> tuple[Any, ...]:

@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 from mpijax.core import config
 from mpijax.core.split import Split, entry
 from mpijax.core.trace import state
-from mpijax.spmd.mesh import AxisType, Mesh, NamedSharding, PartitionSpec, current_mesh
+from mpijax.spmd.mesh import AxisType, Mesh, NamedSharding, current_mesh, types_of_axes
+from mpijax.spmd.partition_spec import PartitionSpec
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class AbstractMesh:
 
     Args:
       axis_sizes, axis_names: of equal length.
-      axis_types: an `AxisType` for each axis, or one for all (Auto).
+      axis_types: an `AxisType` for each axis; Auto unless given.
       abstract_device: the kind of devices, which nothing depends on.
 
     >>> mpijax.sharding.AbstractMesh((4, 2), ("x", "y")).axis_sizes
@@ -58,8 +59,7 @@ class AbstractMesh:
             raise ValueError(
                 f"AbstractMesh: one size for each name, got axis_sizes={self.axis_sizes}, axis_names={self.axis_names}"
             )
-        kinds = AxisType.Auto if axis_types is None else axis_types
-        self.axis_types = tuple(kinds) if isinstance(kinds, (tuple, list)) else (kinds,) * len(self.axis_names)
+        self.axis_types = types_of_axes(axis_types, self.axis_names, "AbstractMesh")
 
     size = property(lambda self: math.prod(self.axis_sizes) if self.axis_sizes else 0)
     is_local = False
@@ -205,7 +205,7 @@ class use_abstract_mesh:
 def under(mesh: AbstractMesh) -> Any:
     """The scope in which an equation was traced whose operands are split over the axes of `mesh`."""
     present = get_abstract_mesh()
-    return nullcontext() if present.empty or present == mesh else use_abstract_mesh(mesh)
+    return nullcontext() if present.empty or present == mesh else config.abstract_mesh((mesh, state.body))
 
 
 def context_mesh() -> Mesh | None:

@@ -10,7 +10,8 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
-from mpijax.core.trace import typeof
+from mpijax.core.errors import UnexpectedTracerError
+from mpijax.core.trace import Tracer, trace_state_clean, typeof
 from mpijax.runtime.array import from_numpy
 from mpijax.runtime.placement import carried_sharding, type_in
 from mpijax.spmd.mesh import NamedSharding, Sharding
@@ -38,6 +39,8 @@ def make_array_from_callback(
     >>> mpijax.make_array_from_callback((4,), rows, lambda index: np.arange(4)[index])
     Array([0, 1, 2, 3], dtype=int32)
     """
+    if not trace_state_clean():
+        raise UnexpectedTracerError("jax.make_array_from_callback cannot be called within a traced context.")
     shape = tuple(shape)
     what = "That is what data_callback returned"
     indices = list(sharding.addressable_devices_indices_map(shape).values())
@@ -90,17 +93,36 @@ def make_array_from_single_device_arrays(
     >>> mpijax.make_array_from_single_device_arrays((3,), one, [jnp.arange(3)])
     Array([0, 1, 2], dtype=int32)
     """
+    name = "jax.make_array_from_single_device_arrays"
     if not isinstance(arrays, (list, tuple)):
-        raise TypeError(f"arrays must be a list or tuple of arrays, got {type(arrays).__name__}")
+        raise TypeError(f"{name} `arrays` argument must be a list or tuple, but got {type(arrays)}.")
+    if any(isinstance(part, Tracer) for part in arrays):
+        kinds = {type(part) for part in arrays}
+        raise ValueError(
+            f"{name} requires a list of concrete arrays as input, but got types {kinds}: call it outside of jit."
+        )
     expected = len(sharding.addressable_devices)
     if len(arrays) != expected:
         raise ValueError(
             f"Expected {expected} per-device arrays (this is how many devices are addressable by the sharding), but "
             f"got {len(arrays)}"
         )
+    found = [typeof(part).dtype for part in arrays]
+    if dtype is not None and any(d != dtypes.dtype(dtype) for d in found):
+        raise ValueError(
+            f"If `dtype` is provided to `{name}`, it must match the dtype of the addressable shards. Got "
+            f"dtype={dtypes.dtype(dtype)} and shard dtype={found[0]}."
+        )
+    if len(set(found)) > 1:
+        other = next(d for d in found if d != found[0])
+        raise ValueError(f"Input buffers to `Array` must have matching dtypes. Got {other}, expected {found[0]}.")
     for part in arrays:
-        if dtype is not None and typeof(part).dtype != dtypes.dtype(dtype):
-            raise ValueError(f"arrays have dtype {typeof(part).dtype}, expected dtype={dtype}")
+        held = len(part.devices()) if hasattr(part, "devices") else 1
+        if held > 1:
+            raise ValueError(
+                "When making an array from single-device arrays the input arrays must have one shard each. An argument "
+                f"array had {held} shard(s). Pass its addressable_shards' data."
+            )
     parts = sharding.addressable_devices_indices_map(tuple(shape))
     what = "That is the shape of one of the arrays"
     return _from_parts(tuple(shape), sharding, list(parts.values()), _by_device(arrays, list(parts)), dtype, what)

@@ -12,13 +12,15 @@ from typing import Any
 from mpijax.core import tree
 from mpijax.core.avals import NO_AXES
 from mpijax.core.lowering import Layout
+from mpijax.core.memory_space import Space
 from mpijax.core.primitive import Primitive
 from mpijax.core.split import of_sharding
 from mpijax.core.trace import Tracer, state, typeof
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.spmd.abstract_mesh import context_mesh, get_abstract_mesh
 from mpijax.spmd.layout import Format
-from mpijax.spmd.mesh import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding, current_mesh
+from mpijax.spmd.mesh import Mesh, NamedSharding, Sharding, SingleDeviceSharding, current_mesh
+from mpijax.spmd.partition_spec import PartitionSpec
 from mpijax.transforms.zeros import Zero
 
 
@@ -26,7 +28,7 @@ def named_sharding(layout: Any, what: str, name: str, of: Any = None) -> NamedSh
     """A layout that users may give: a sharding, a PartitionSpec over the mesh in context, or None.
 
     A layout over an `AbstractMesh`, such as `typeof(x).sharding`, is over the mesh in context, or over that of the
-    array `of`.
+    array `of`; of a value that is being traced devices are known only where the program is compiled.
 
     Raises RuntimeError for a PartitionSpec without a mesh in context, ValueError for an AbstractMesh of other axes than
     those meshes have, TypeError for anything else.
@@ -59,22 +61,34 @@ def _over_devices(layout: NamedSharding, what: str, name: str, of: Any) -> Named
         raise ValueError(
             f"One of {what} leaf specifications got an empty NamedSharding, which is not allowed: {layout}"
         )
-    meshes = (context_mesh(), getattr(getattr(of, "_sharding", None), "mesh", None))
-    for mesh in meshes:
-        if mesh is not None and mesh.abstract_mesh.shape_tuple == layout.mesh.shape_tuple:
-            return NamedSharding(mesh, layout.spec)
-    context = get_abstract_mesh()
-    if layout.mesh.is_explicit and (context.shape_tuple == layout.mesh.shape_tuple or _is_typed(of, layout.mesh)):
-        return layout  # types say what it is; devices are found where the program is compiled
-    raise ValueError(
-        f"{name}: {what} got {layout}, whose mesh has axes and no devices, and neither the mesh in context "
-        f"({meshes[0]}) nor that of the array has these axes. Enter `jax.set_mesh(mesh)`, or give a layout over a Mesh."
-    )
-
-
-def _is_typed(x: Any, mesh: Any) -> bool:
-    split = None if x is None else typeof(x).split
-    return split is not None and split.mesh == mesh
+    known = context_mesh()
+    if known is not None and known.shape_tuple == layout.mesh.shape_tuple:
+        return NamedSharding(known, layout.spec)
+    if of is None:
+        raise ValueError(
+            f"{name}: {what} got {layout}, whose mesh has axes and no devices, and the mesh in context ({known}) does "
+            "not have these axes. Enter `jax.set_mesh(mesh)`, or give a layout over a Mesh."
+        )
+    if isinstance(of, Tracer):
+        return layout
+    of_shape = f"for shape {typeof(of).str_short(False)}"
+    held = getattr(of, "sharding", None)
+    if held is None:
+        raise ValueError(
+            f"{name}: Target sharding contains a `jax.sharding.AbstractMesh` which requires the input passed should be "
+            f"a `jax.Array`. Got {type(of)} {of_shape}"
+        )
+    if not isinstance(held, NamedSharding):
+        raise TypeError(
+            f"{name}: The sharding on the input must be a `NamedSharding` since the target sharding has an "
+            f"`AbstractMesh` in it. Got sharding type {type(held)} {of_shape}"
+        )
+    if held.mesh.shape_tuple != layout.mesh.shape_tuple:
+        raise ValueError(
+            f"{name}: Mesh shape of the input {held.mesh.shape_tuple} does not match the mesh shape of the target "
+            f"sharding {layout.mesh.shape_tuple} {of_shape}"
+        )
+    return NamedSharding(held.mesh, layout.spec)
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
@@ -102,7 +116,10 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     layouts = [
         named_sharding(s, "shardings", "with_sharding_constraint", leaf) for leaf, s in zip(leaves, flat, strict=True)
     ]
-    outs = [leaf if s is None else _checked(leaf, s) for leaf, s in zip(leaves, layouts, strict=True)]
+    outs = [
+        _checked(leaf, s) if s is not None else put_on(leaf, given) if isinstance(given, SingleDeviceSharding) else leaf
+        for leaf, s, given in zip(leaves, layouts, flat, strict=True)
+    ]
     return tree.tree_unflatten(structure, outs)
 
 
@@ -190,8 +207,8 @@ def check_fits(layout: NamedSharding, aval, what: str, strict: bool = True) -> N
             )
 
 
-def put_on(x: Any, layout: SingleDeviceSharding) -> Any:
-    """One array, whole on one device of this process."""
+def put_on(x: Any, layout: SingleDeviceSharding | Space) -> Any:
+    """One array, whole on one device of this process; or where it is, in another kind of memory."""
     return sharding_constraint_p.bind(
         x, sharding=layout, layout=None, context_mesh=current_mesh(), unconstrained_dims=frozenset()
     )

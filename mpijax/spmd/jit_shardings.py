@@ -9,7 +9,8 @@ from mpijax.core.trace import typeof
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.spmd.abstract_mesh import AbstractMesh
 from mpijax.spmd.constraints import check_fits, named_sharding, put_on
-from mpijax.spmd.mesh import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+from mpijax.spmd.mesh import NamedSharding, Sharding, SingleDeviceSharding
+from mpijax.spmd.partition_spec import PartitionSpec
 from mpijax.spmd.reshard import lay_out
 from mpijax.transforms.flat import FlatFun
 from mpijax.transforms.ref_state import is_ref
@@ -95,6 +96,12 @@ def _is_none(x) -> bool:
 
 
 def _check_given(layout: NamedSharding, given: Any, aval, path: str) -> None:
+    if given is not None and given.memory_kind != layout.memory_kind:
+        raise ValueError(
+            f"Memory kinds passed to jax.jit does not match memory kind on the respective arg. Got jit memory kind: "
+            f"{layout.memory_kind}, arg memory kind: {given.memory_kind} for arg type: {aval.str_short(False)}. Move "
+            "the argument with jax.device_put(x, sharding)."
+        )
     if given is not None and not given.is_equivalent_to(layout, aval.ndim):
         raise ValueError(
             f"Sharding passed to jit does not match the sharding on the respective arg. Got jit sharding: {layout},\n"

@@ -12,7 +12,8 @@ from mpijax.core.lowering import Layout
 from mpijax.core.primitive import Primitive, registry
 from mpijax.core.trace import typeof
 from mpijax.spmd.constraints import check_fits
-from mpijax.spmd.mesh import Mesh, NamedSharding, PartitionSpec
+from mpijax.spmd.mesh import Mesh, NamedSharding
+from mpijax.spmd.partition_spec import PartitionSpec
 from mpijax.transforms.zeros import Zero
 
 

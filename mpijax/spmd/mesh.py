@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import config
-from mpijax.core.split import entry
+from mpijax.core.memory_space import DEVICE, KINDS
+from mpijax.spmd.partition_spec import PartitionSpec
 
 
 class AxisType(enum.Enum):
@@ -30,164 +31,6 @@ class AxisType(enum.Enum):
 
     def __repr__(self) -> str:
         return self.name
-
-
-class _Unconstrained:
-    """In place of the mesh axes of an array axis: whatever it is split over."""
-
-    def __repr__(self) -> str:
-        return "UNCONSTRAINED"
-
-    def __reduce__(self) -> str:
-        return "UNCONSTRAINED"
-
-
-UNCONSTRAINED = _Unconstrained()
-
-
-class PartitionSpec:
-    """For each array axis the mesh axis or axes it is split over, or None.
-
-    unreduced: sets of mesh axes over which the value is a sum that is yet to be taken; reduced: those over which its
-    cotangent is. Both are for axes of type Explicit.
-
-    >>> mpijax.P("x", None, ("y", "z"))
-    P('x', None, ('y', 'z'))
-    """
-
-    __slots__ = ("_parts", "unreduced", "reduced")
-    UNCONSTRAINED = UNCONSTRAINED
-
-    unreduced: frozenset
-    reduced: frozenset
-
-    def __init__(self, *parts: Any, unreduced: Any = frozenset(), reduced: Any = frozenset()) -> None:
-        for p in parts:
-            if not (p is None or isinstance(p, (str, tuple, list)) or hasattr(p, "__hash__")):
-                raise TypeError(f"PartitionSpec entries are None, axis names or tuples of them; got {p!r}")
-        self._parts = tuple(map(_canonical, parts))
-        for name, axes in (("unreduced", unreduced), ("reduced", reduced)):
-            if not isinstance(axes, (set, frozenset)):
-                raise TypeError(
-                    f"{name} argument of PartitionSpec should be of type `frozenset` or `set`. Got type {axes!r}"
-                )
-            setattr(self, name, frozenset(axes))
-        if unreduced or reduced:
-            self._check_sums()
-
-    def _check_sums(self) -> None:
-        """Raise ValueError for a mesh axis that is said to be two of split, unreduced and reduced."""
-        both = self.unreduced & self.reduced
-        split = frozenset(self.all_axes()) & (self.unreduced | self.reduced)
-        if None in self.unreduced | self.reduced:
-            raise ValueError("unreduced and reduced cannot contain None. All elements should refer to the mesh axes.")
-        if both:
-            raise ValueError(f"`unreduced` and `reduced` argument to PartitionSpec cannot overlap. Got {self}")
-        if split:
-            raise ValueError(
-                f"partitions cannot overlap with unreduced or reduced axes passed to PartitionSpec. Got {self}"
-            )
-
-    @property
-    def partitions(self) -> tuple:
-        """The entries for the array axes."""
-        return self._parts
-
-    def index(self, part: Any) -> int:
-        """The array axis with that entry. Raises ValueError where there is none."""
-        return self._parts.index(_canonical(part))
-
-    def count(self, part: Any) -> int:
-        """The number of array axes with that entry."""
-        return self._parts.count(_canonical(part))
-
-    def __iter__(self):
-        return iter(self._parts)
-
-    def __len__(self) -> int:
-        return len(self._parts)
-
-    def __getitem__(self, i):
-        return self._parts[i]
-
-    def _key(self) -> tuple:
-        return self._parts, self.unreduced, self.reduced
-
-    def __eq__(self, other) -> bool:
-        return isinstance(other, PartitionSpec) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(("PartitionSpec", self._parts, self.unreduced, self.reduced))
-
-    def __add__(self, other):
-        if not isinstance(other, PartitionSpec):
-            return PartitionSpec(*self, *other, unreduced=self.unreduced, reduced=self.reduced)
-        sums = {"unreduced": self.unreduced | other.unreduced, "reduced": self.reduced | other.reduced}
-        return PartitionSpec(*self, *other, **sums)
-
-    def __radd__(self, other):
-        if not isinstance(other, tuple):
-            return NotImplemented
-        return PartitionSpec(*other, *self, unreduced=self.unreduced, reduced=self.reduced)
-
-    def __repr__(self) -> str:
-        said = [f"{name}={set(axes)!r}" for name in ("unreduced", "reduced") if (axes := getattr(self, name))]
-        if len(self._parts) == 1 and not said:
-            return f"P({self._parts[0]!r},)"
-        return f"P({', '.join([*map(repr, self._parts), *said])})"
-
-    def __reduce__(self):
-        return _spec, self._key()
-
-    def _plain_(self) -> tuple:
-        # No axis is called None.
-        parts = tuple((None,) if p is UNCONSTRAINED else p for p in self._parts)
-        return parts, *(tuple(sorted(axes, key=str)) for axes in (self.unreduced, self.reduced))
-
-    @staticmethod
-    def _from_plain_(parts, unreduced, reduced) -> PartitionSpec:
-        return _spec((UNCONSTRAINED if p == (None,) else p for p in parts), set(unreduced), set(reduced))
-
-    def update(self, partitions: Any = None, unreduced: Any = None, reduced: Any = None) -> PartitionSpec:
-        """A copy with changes."""
-        return PartitionSpec(
-            *(self._parts if partitions is None else partitions),
-            unreduced=self.unreduced if unreduced is None else unreduced,
-            reduced=self.reduced if reduced is None else reduced,
-        )
-
-    @property
-    def unconstrained_dims(self) -> frozenset[int]:
-        """The array axes that stay split as they are."""
-        return frozenset(i for i, p in enumerate(self._parts) if p is UNCONSTRAINED)
-
-    def padded(self, ndim: int) -> PartitionSpec:
-        """This one with an entry for each of `ndim` array axes."""
-        return self.update([*self._parts, *[None] * (ndim - len(self._parts))])
-
-    def axes_of(self, dim: int) -> tuple:
-        """The mesh axes that array axis `dim` is split over."""
-        if dim >= len(self._parts) or self._parts[dim] is None or self._parts[dim] is UNCONSTRAINED:
-            return ()
-        part = self._parts[dim]
-        return part if isinstance(part, tuple) else (part,)
-
-    def split(self, ndim: int) -> tuple[tuple[Any, ...], ...]:
-        """The mesh axes that each of `ndim` array axes is split over."""
-        return tuple(map(self.axes_of, range(ndim)))
-
-    def all_axes(self) -> tuple:
-        """Every mesh axis that an array axis is split over, in order."""
-        return tuple(a for d in range(len(self._parts)) for a in self.axes_of(d))
-
-
-def _canonical(part: Any) -> Any:
-    return entry(tuple(part)) if isinstance(part, (tuple, list)) else part
-
-
-def _spec(parts, unreduced, reduced) -> PartitionSpec:
-    """For pickle and copy."""
-    return PartitionSpec(*parts, unreduced=unreduced, reduced=reduced)
 
 
 class Mesh(ContextDecorator):
@@ -221,9 +64,8 @@ class Mesh(ContextDecorator):
         grid.setflags(write=False)
         self.devices = grid
         self.axis_names = axis_names
-        kinds = axis_types if axis_types is not None else AxisType.Auto
-        self.axis_types = tuple(kinds) if isinstance(kinds, (tuple, list)) else (kinds,) * len(axis_names)
-        self._key = (tuple(d.id for d in grid.flat), grid.shape, axis_names)
+        self.axis_types = types_of_axes(axis_types, axis_names, "Mesh")
+        self._key = (tuple(d.id for d in grid.flat), grid.shape, axis_names, self.axis_types)
         self._entered: list[Any] = []
 
     @property
@@ -330,6 +172,27 @@ class Mesh(ContextDecorator):
         return f"Mesh(axis_sizes={self.devices.shape}, axis_names={self.axis_names}, axis_types={self.axis_types})"
 
 
+def types_of_axes(given: Any, axis_names: tuple, what: str) -> tuple[AxisType, ...]:
+    """The types of a mesh's axes; Auto if none are given.
+
+    Raises TypeError for what is no AxisType, ValueError for another number of them than there are axes.
+    """
+    if given is None:
+        return (AxisType.Auto,) * len(axis_names)
+    kinds = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    if not all(isinstance(kind, AxisType) for kind in kinds):
+        raise TypeError(
+            f"axis_types passed to {what} must be of type `jax.sharding.AxisType`. Got {kinds} of type "
+            f"{tuple(map(type, kinds))}"
+        )
+    if len(kinds) != len(axis_names):
+        raise ValueError(
+            f"Number of axis names should match the number of axis_types. Got axis_names={axis_names} and "
+            f"axis_types={kinds}"
+        )
+    return kinds
+
+
 def _grid(devices) -> np.ndarray:
     """The devices as an array of objects of the given shape."""
     if isinstance(devices, np.ndarray) and devices.dtype == object:
@@ -356,14 +219,19 @@ class set_mesh:
             raise ValueError(f"set_mesh takes a Mesh, got {mesh!r} of type {type(mesh).__name__}")
         if mesh is not None and AxisType.Manual in mesh.axis_types:
             raise ValueError(f"mesh {mesh} contains manual axes, which are those of a shard_map: set_mesh takes none")
-        self._mesh, self._previous = mesh, current_mesh()
-        config.update("mpijax_current_mesh", mesh)
+        self._mesh, self._previous = mesh, (current_mesh(), config.placing_mesh.value)
+        self._set(mesh, mesh if mesh is not None and mesh.is_local else None)
 
     def __enter__(self):
         return self._mesh
 
     def __exit__(self, *_exc):
-        config.update("mpijax_current_mesh", self._previous)
+        self._set(*self._previous)
+
+    @staticmethod
+    def _set(current: Mesh | None, placing: Mesh | None) -> None:
+        config.update("mpijax_current_mesh", current)
+        config.update("mpijax_placing_mesh", placing)
 
 
 def make_mesh(
@@ -390,8 +258,22 @@ def make_mesh(
             f"Start the program on {count} ranks: mpirun -n {count} python ..., or try it in one process of {count} "
             f"devices: MPIJAX_NUM_LOCAL_DEVICES={count}"
         )
-    kinds = AxisType.Explicit if axis_types is None else axis_types
+    kinds = (AxisType.Explicit,) * len(axis_names) if axis_types is None else axis_types
     return Mesh(np.array(available[:count], dtype=object).reshape(tuple(axis_shapes)), axis_names, kinds)
+
+
+def _memory_kind(given: str | None, abstract: bool) -> str | None:
+    """The kind of memory that a sharding is told; a mesh without devices has none of its own. ValueError for others."""
+    if given is None:
+        return None if abstract else DEVICE
+    if given not in KINDS:
+        kinds = ", ".join(KINDS)
+        raise ValueError(
+            f"Got invalid memory kind: {given}. Valid memory kinds are: {kinds}" if abstract
+            else f"Could not find memory addressable by device cpu. Device cpu can address the following memory kinds: "
+            f"{kinds}. Got memory kind: {given}"
+        )  # fmt: skip
+    return given
 
 
 class Sharding:
@@ -401,7 +283,8 @@ class Sharding:
     True
     """
 
-    memory_kind = "device"
+    # The kind of memory that arrays are in; None where that is left to the devices of a mesh.
+    memory_kind: str | None
     device_set: Any
     _device_assignment: Any
     addressable_devices: Any
@@ -412,6 +295,8 @@ class Sharding:
     keeps_whole: bool
     # Whether results of operations on an array are laid out by it.
     is_followed: bool
+    # Whether an array was laid out by it on purpose.
+    committed = True
 
     def shard_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of one shard of an array of the given shape."""
@@ -452,10 +337,13 @@ class NamedSharding(Sharding):
                 "A single NamedSharding spec specification can map every mesh axis to at most one positional "
                 f"dimension, but {spec} has duplicate entries for `{again}`"
             )
+        if spec.unreduced or spec.reduced:
+            _check_sums_over(mesh, spec)
         self.mesh = mesh
         self.spec = spec
+        self.memory_kind = _memory_kind(memory_kind, abstract=not isinstance(mesh, Mesh))
         self.is_fully_replicated = all(mesh.shape[a] == 1 for a in named)
-        self._hash = hash((mesh, spec))
+        self._hash = hash((mesh, spec, self.memory_kind))
 
     @cached_property
     def keeps_whole(self) -> bool:  # type: ignore[override]
@@ -466,8 +354,13 @@ class NamedSharding(Sharding):
         return not self.is_fully_replicated or self.mesh.is_local
 
     def update(self, **changes: Any) -> NamedSharding:
-        """This layout over another `mesh`, or by another `spec`."""
-        return NamedSharding(changes.get("mesh", self.mesh), changes.get("spec", self.spec))
+        """This layout over another `mesh`, by another `spec`, or in another kind of memory (`memory_kind`)."""
+        kind = changes.get("memory_kind", self.memory_kind)
+        return NamedSharding(changes.get("mesh", self.mesh), changes.get("spec", self.spec), memory_kind=kind)
+
+    def with_memory_kind(self, kind: str) -> NamedSharding:
+        """This layout in another kind of memory."""
+        return self.update(memory_kind=kind)
 
     @property
     def device_set(self) -> set:
@@ -496,6 +389,8 @@ class NamedSharding(Sharding):
         """Whether arrays of `ndim` axes lie alike: `P('i')` and `P('i', None)` are one layout."""
         if self is other:
             return True
+        if (self.memory_kind or DEVICE) != (getattr(other, "memory_kind", None) or DEVICE):
+            return False
         if not isinstance(other, NamedSharding):
             return self.mesh.size == 1 and isinstance(other, Sharding) and self.device_set == other.device_set
         if self.is_fully_replicated and other.is_fully_replicated:
@@ -533,6 +428,7 @@ class NamedSharding(Sharding):
             raise ValueError(
                 f"Sharding {self} is only valid for values of rank at least {len(self.spec)}, but was applied to a "
                 f"value of rank {len(aval_shape)}."
+                f"{'' if aval_shape else ' For scalars the PartitionSpec should be P()'}"
             )
 
     def _slices_at(self, global_shape: tuple[int, ...], coordinates: Sequence[int]) -> tuple[slice, ...]:
@@ -574,20 +470,37 @@ class NamedSharding(Sharding):
         return number
 
     def _plain_(self) -> tuple:
-        return self.mesh, self.spec
+        return self.mesh, self.spec, self.memory_kind
 
     @staticmethod
-    def _from_plain_(mesh: Mesh, spec: PartitionSpec) -> NamedSharding:
-        return NamedSharding(mesh, spec)
+    def _from_plain_(mesh: Mesh, spec: PartitionSpec, memory_kind: str | None) -> NamedSharding:
+        return NamedSharding(mesh, spec, memory_kind=memory_kind)
 
     def __eq__(self, other) -> bool:
-        return isinstance(other, NamedSharding) and self.mesh == other.mesh and self.spec == other.spec
+        return isinstance(other, NamedSharding) and self._plain_() == other._plain_()
 
     def __hash__(self) -> int:
         return self._hash
 
     def __repr__(self) -> str:
-        return f"NamedSharding(mesh={self.mesh}, spec={self.spec}, memory_kind=device)"
+        kind = "" if self.memory_kind is None else f", memory_kind={self.memory_kind}"
+        return f"NamedSharding(mesh={self.mesh}, spec={self.spec}{kind})"
+
+
+def _check_sums_over(mesh: Any, spec: PartitionSpec) -> None:
+    """Raise ValueError where a specification of sums names axes that a mesh does not have, or not as Explicit ones."""
+    for name, axes in (("unreduced", spec.unreduced), ("reduced", spec.reduced)):
+        for a in axes:
+            if a not in mesh.axis_names:
+                raise ValueError(
+                    f"{name.capitalize()} axes {a} is not found in mesh.axis_names={mesh.axis_names}. Got pspec={spec}"
+                )
+        kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+        if any(kinds[a] is AxisType.Auto for a in axes):
+            raise ValueError(
+                f"{name.capitalize()} axes can only refer to mesh axes that is of type `Explicit`. Got {name} axes: "
+                f"{axes} and mesh: {mesh}"
+            )
 
 
 class SingleDeviceSharding(Sharding):
@@ -600,10 +513,23 @@ class SingleDeviceSharding(Sharding):
     is_fully_addressable = True
     is_fully_replicated = True
     keeps_whole = True
-    is_followed = True  # arrays on the default device carry no sharding
+
+    is_followed = True  # arrays on the first device carry no sharding
 
     def __init__(self, device, *, memory_kind: str | None = None):
         self._device = device
+        self.memory_kind = _memory_kind(memory_kind, abstract=False)
+
+    def with_memory_kind(self, kind: str) -> SingleDeviceSharding:
+        """The same device, another kind of memory."""
+        return SingleDeviceSharding(self._device, memory_kind=kind)
+
+    @staticmethod
+    def by_default(device: Any) -> SingleDeviceSharding:
+        """That of arrays which nobody put on the device."""
+        layout = SingleDeviceSharding(device)
+        layout.committed = layout.is_followed = False
+        return layout
 
     @property
     def device_set(self) -> set:
@@ -627,14 +553,15 @@ class SingleDeviceSharding(Sharding):
 
     num_devices = 1
 
-    def _plain_(self) -> tuple[int]:
-        return (self._device.id,)
+    def _plain_(self) -> tuple[int, bool, str | None]:
+        return self._device.id, self.committed, self.memory_kind
 
     @staticmethod
-    def _from_plain_(id: int) -> SingleDeviceSharding:
+    def _from_plain_(id: int, committed: bool, memory_kind: str | None) -> SingleDeviceSharding:
         from mpijax.runtime.devices import devices  # starts MPI
 
-        return SingleDeviceSharding(devices()[id])
+        layout = SingleDeviceSharding(devices()[id], memory_kind=memory_kind)
+        return layout if committed else SingleDeviceSharding.by_default(layout._device)
 
     @property
     def addressable_devices(self) -> set:
@@ -650,10 +577,13 @@ class SingleDeviceSharding(Sharding):
         return isinstance(other, NamedSharding) and other.is_equivalent_to(self, ndim)
 
     def __eq__(self, other) -> bool:
-        return isinstance(other, SingleDeviceSharding) and self._device is other._device
+        return isinstance(other, SingleDeviceSharding) and self._key() == other._key()
+
+    def _key(self) -> tuple[int, bool, str | None]:
+        return id(self._device), self.committed, self.memory_kind
 
     def __hash__(self) -> int:
-        return hash(("single", id(self._device)))
+        return hash(("single", self._key()))
 
     def __repr__(self) -> str:
-        return f"SingleDeviceSharding(device={self._device!r}, memory_kind=device)"
+        return f"SingleDeviceSharding(device={self._device!r}, memory_kind={self.memory_kind})"

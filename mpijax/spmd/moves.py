@@ -8,11 +8,13 @@ from typing import Any
 
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose
+from mpijax.core.memory_space import DEVICE, Space
 from mpijax.core.primitive import Primitive
 from mpijax.core.split import of_sharding
 from mpijax.core.trace import typeof
-from mpijax.spmd.constraints import check_fits, mesh_types, named_sharding
-from mpijax.spmd.mesh import NamedSharding, PartitionSpec
+from mpijax.spmd.constraints import check_fits, mesh_types, named_sharding, put_on
+from mpijax.spmd.mesh import NamedSharding, SingleDeviceSharding
+from mpijax.spmd.partition_spec import PartitionSpec
 from mpijax.spmd.reshard import lay_out
 from mpijax.transforms.transpose import UndefPrimal
 from mpijax.transforms.zeros import Zero, instantiate
@@ -62,12 +64,15 @@ def _type_in(x: ShapedArray, layout: NamedSharding) -> ShapedArray:
 
 
 def _laid_out(*xs: Any, devices, **_params: Any) -> list[Any]:
-    """Layouts over meshes are followed; a program runs on the devices that its arguments are on."""
+    """Layouts over meshes and kinds of memory are followed; a program runs on the devices of its arguments."""
     return [_one(x, getattr(d, "sharding", d)) for x, d in zip(xs, devices, strict=True)]
 
 
 def _one(x: Any, layout: Any) -> Any:
-    return lay_out(x, layout) if hasattr(layout, "mesh") else x
+    if hasattr(layout, "mesh"):
+        return lay_out(x, layout)
+    elsewhere = isinstance(layout, SingleDeviceSharding) and layout.memory_kind != DEVICE
+    return put_on(x, layout) if elsewhere or isinstance(layout, Space) else x
 
 
 def _jvp(primals, tangents, **params):

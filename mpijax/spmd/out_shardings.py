@@ -9,7 +9,8 @@ from mpijax.core.trace import typeof
 from mpijax.spmd.abstract_mesh import context_mesh, get_abstract_mesh
 from mpijax.spmd.axis_modes import auto_axes
 from mpijax.spmd.constraints import check_explicit, check_fits, mesh_types, named_sharding
-from mpijax.spmd.mesh import Mesh, NamedSharding, PartitionSpec
+from mpijax.spmd.mesh import Mesh, NamedSharding
+from mpijax.spmd.partition_spec import PartitionSpec
 from mpijax.spmd.reshard import lay_out
 
 

@@ -18,7 +18,8 @@ from mpijax.core.source import callable_name, sources_of_function
 from mpijax.core.trace import typeof
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.spmd.local_views import to_global, to_local
-from mpijax.spmd.mesh import Mesh, PartitionSpec
+from mpijax.spmd.mesh import Mesh
+from mpijax.spmd.partition_spec import PartitionSpec
 from mpijax.spmd.shard_map import shard_map
 from mpijax.transforms.jit import jit
 

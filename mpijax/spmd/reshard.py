@@ -22,7 +22,8 @@ from mpijax.spmd.constraints import (
     mesh_types,
     named_sharding,
 )
-from mpijax.spmd.mesh import Mesh, NamedSharding, PartitionSpec
+from mpijax.spmd.mesh import Mesh, NamedSharding
+from mpijax.spmd.partition_spec import PartitionSpec
 from mpijax.transforms.zeros import Zero
 
 

@@ -22,10 +22,14 @@ from mpijax.core.primitive import Primitive, registry
 from mpijax.core.source import callable_name
 from mpijax.core.split import Split, normal, of_sharding
 from mpijax.core.trace import EVAL, Tracer, named_axes, state, trace_to_closed_jaxpr, trace_to_jaxpr, typeof
+from mpijax.ops.collectives.position import axis_index
 from mpijax.ops.collectives.scope import varying
+from mpijax.ops.rules import full_like
+from mpijax.ops.select import select
 from mpijax.spmd.abstract_mesh import AbstractMesh, in_body
 from mpijax.spmd.constraints import mesh_types
-from mpijax.spmd.mesh import Mesh, NamedSharding, PartitionSpec
+from mpijax.spmd.mesh import Mesh, NamedSharding
+from mpijax.spmd.partition_spec import PartitionSpec
 from mpijax.spmd.reshard import lay_out
 from mpijax.spmd.shard_specs import check_fits, check_inferable, check_out, flatten_specs, given_spec, mesh_for
 from mpijax.transforms.batching import AxisData, batch_flat, batch_jaxpr, move_dim
@@ -122,6 +126,9 @@ def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool,
             specs = tuple(flat_in[i] for i in given)
             return _call(_of_arrays(f, in_tree, objects), mesh, names, specs, out_specs, check_vma,
                          tuple(leaves[i] for i in given))  # fmt: skip
+    sums = [s.unreduced & names for s in flat_in]
+    if any(sums):
+        f = _of_summands(f, sums)
     avals = [typeof(x) for x in leaves]
 
     def parameters():
@@ -185,6 +192,23 @@ def _of_arrays(f, in_tree, objects: dict[int, Any]) -> Callable:
 
     of_arrays.__name__ = callable_name(f)
     return of_arrays
+
+
+def _of_summands(f, sums: list[frozenset]) -> Callable:
+    """`f` of arguments that are sums yet to be taken over mesh axes. Arrays hold the sums: the first shard has all of
+    one, and the others zeros."""
+
+    def of_summands(*args):
+        leaves, structure = tree.tree_flatten(args)
+        parts = [_summand(x, axes) if axes else x for x, axes in zip(leaves, sums, strict=True)]
+        return f(*tree.tree_unflatten(structure, parts))
+
+    of_summands.__name__ = callable_name(f)
+    return of_summands
+
+
+def _summand(x: Any, axes: frozenset) -> Any:
+    return select(axis_index(tuple(sorted(axes, key=str))) == 0, x, full_like(x, 0))
 
 
 def _run_eagerly(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool, args):

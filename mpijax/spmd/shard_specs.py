@@ -11,7 +11,8 @@ from mpijax.core.source import callable_name
 from mpijax.core.trace import Tracer, state, typeof
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.spmd.abstract_mesh import AbstractMesh, context_mesh, get_abstract_mesh
-from mpijax.spmd.mesh import AxisType, Mesh, PartitionSpec, current_mesh, make_mesh
+from mpijax.spmd.mesh import AxisType, Mesh, current_mesh, make_mesh
+from mpijax.spmd.partition_spec import PartitionSpec
 
 P = PartitionSpec
 

@@ -52,6 +52,10 @@ class Traced(TracedProgram):
 def _layout_of(x: Any) -> Any:
     """How an argument, or what stands for it, is laid out over devices; None if that is not said."""
     layout = getattr(x, "_sharding", None) or getattr(x, "sharding", None)
+    if hasattr(layout, "partitions"):
+        from mpijax.spmd.constraints import named_sharding  # lies above, and few programs need it
+
+        layout = named_sharding(layout, "ShapeDtypeStruct", "jit")
     return layout if getattr(layout, "is_followed", False) else None
 
 
@@ -108,6 +112,9 @@ class JitFunction(JitBase):
     >>> isinstance(mpijax.jit(jnp.sin), mpijax.stages.Wrapped)
     True
     """
+
+    # Whether results that nothing lays out lie over the mesh of `with mesh:` too, not only that of `set_mesh`.
+    _over_mesh = False
 
     def __init__(
         self,

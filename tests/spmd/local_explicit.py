@@ -323,6 +323,36 @@ def test_sums_that_are_yet_to_be_taken():
     np.testing.assert_allclose(mine[1], theirs[1], rtol=1e-5)
 
 
+def reduced_and_back(s, x, w):
+    """Weights that shards have parts of, gathered; their gradients are sums over the shards' examples."""
+    to_sum = s.jax.shard_map(
+        lambda w: s.lax.all_gather(w, "x", tiled=True, to="reduced"), in_specs=s.P("x"), out_specs=s.P(reduced={"x"}))
+    same = s.jax.shard_map(lambda w: s.lax.pcast(w, "x", to="reduced"), in_specs=s.P(), out_specs=s.P(reduced={"x"}))
+    return (s.jnp.sin(x @ to_sum(w)) + x @ same(s.jax.reshard(w, s.P()))).sum()
+
+
+def unreduced_and_back(s, x, w):
+    taken = s.jax.shard_map(lambda z: s.lax.psum(z + z, "x"), in_specs=s.P(unreduced={"x"}), out_specs=s.P())
+    partly = s.jax.shard_map(
+        lambda x: s.lax.pcast(x.T @ x, "x", to="unreduced"), in_specs=s.P("x"), out_specs=s.P(unreduced={"x"}))
+    product = s.jnp.dot(s.jax.reshard(w.T, s.P(None, "x")), w, out_sharding=s.P(unreduced={"x"}))
+    return s.jnp.sin(taken(product)).sum() + s.jax.reshard(partly(x), s.P()).sum()
+
+
+@pytest.mark.parametrize("f", [reduced_and_back, unreduced_and_back])
+def test_derivatives_through_sums_that_are_yet_to_be_taken(f):
+    def seen(s):
+        with s.jax.set_mesh(s.mesh):
+            args = s.put(X, "x"), s.put(X[:, ::-1][: X.shape[1]] / 4, "x")
+            value, grads = s.jax.jit(s.jax.value_and_grad(lambda x, w: f(s, x, w), (0, 1)))(*args)
+            return [g.sharding.spec[0] for g in grads], np.asarray(value), *map(np.asarray, grads)
+
+    (mine, *ours_), (theirs, *real_) = seen(OURS), seen(REAL)
+    assert mine == theirs
+    for a, b in zip(ours_, real_, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
 def test_an_error_says_what_to_do():
     with ours.set_mesh(OURS.mesh), pytest.raises(ShardingTypeError, match=r"Contracting dimensions.*`out_sharding`"):
         ERRORS["contracted"](OURS)

@@ -35,22 +35,24 @@ def pvary(x, axis_name):
 
 
 def pcast(x, axis_name, *, to: str):
-    """`x` (a pytree) typed as varying (`to='varying'`) over mesh axes; moves nothing.
+    """`x` (a pytree) of another type over mesh axes.
 
-    Raises ValueError where it varies already, and for a `to` that JAX does not have; TypeError for names that are
-    neither a string nor a tuple.
+    to: 'varying', which moves nothing; 'reduced', of a value that is the same on all shards, whose cotangent is a sum
+      yet to be taken: it stays as it is, because gradients are summed anyhow; 'unreduced', of a value that varies:
+      the sum over the axes, which is taken at once. Communicates for 'unreduced' alone.
+
+    Raises ValueError where it varies already (for 'unreduced', where it does not), and for a `to` that JAX does not
+    have; TypeError for names that are neither a string nor a tuple.
 
     >>> f = lambda x: x + lax.pcast(jnp.zeros(()), "x", to="varying")
     >>> mesh = mpijax.make_mesh((1,), ("x",))
     >>> mpijax.shard_map(f, mesh=mesh, in_specs=mpijax.P("x"), out_specs=mpijax.P("x"))(jnp.arange(3.0))
     Array([0., 1., 2.], dtype=float32)
     """
-    if to in ("reduced", "unreduced"):
-        raise NotImplementedError(f"pcast(..., to={to!r}): only to='varying' is supported; reduce with psum instead.")
-    if to != "varying":
+    if to not in ("varying", "reduced", "unreduced"):
         raise ValueError(
-            f"Got unexpected `to` value {to!r}. Allowed `to` values are: varying. To make a value the same on all "
-            "shards, reduce it with psum, or gather it with all_gather(..., to='invarying')."
+            f"Got unexpected `to` value {to!r}. Allowed `to` values are: varying, reduced, unreduced. To make a value "
+            "the same on all shards, reduce it with psum, or gather it with all_gather(..., to='invarying')."
         )
     if not isinstance(axis_name, (str, tuple)):
         raise TypeError(f"axis_name={axis_name} must be a tuple or a str. Got {axis_name!r}")
@@ -58,9 +60,13 @@ def pcast(x, axis_name, *, to: str):
 
     def one(leaf):
         already = [n for n in names if n in typeof(leaf).vma]
+        if to == "unreduced":
+            if len(already) < len(names):
+                raise ValueError(f"pcast to unreduced: the value must vary over {names}, its type is {typeof(leaf)}")
+            return registry["psum_invariant"].bind(leaf, axes=names)
         if already:
-            raise ValueError(f"pcast to varying: the value varies over {already} already, its type is {typeof(leaf)}")
-        return pvary(leaf, names)
+            raise ValueError(f"pcast to {to}: the value varies over {already} already, its type is {typeof(leaf)}")
+        return pvary(leaf, names) if to == "varying" else leaf
 
     return tree.tree_map(one, x)
 

@@ -1,0 +1,178 @@
+"""What array axes are split over, by names of mesh axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpijax.core.split import entry
+
+
+class _Unconstrained:
+    """In place of the mesh axes of an array axis: whatever it is split over."""
+
+    def __repr__(self) -> str:
+        return "UNCONSTRAINED"
+
+    def __reduce__(self) -> str:
+        return "UNCONSTRAINED"
+
+
+UNCONSTRAINED = _Unconstrained()
+
+
+class PartitionSpec:
+    """For each array axis the mesh axis or axes it is split over, or None.
+
+    unreduced: sets of mesh axes over which the value is a sum that is yet to be taken; reduced: those over which its
+    cotangent is. Both are for axes of type Explicit.
+
+    >>> mpijax.P("x", None, ("y", "z"))
+    P('x', None, ('y', 'z'))
+    """
+
+    __slots__ = ("_parts", "unreduced", "reduced")
+    UNCONSTRAINED = UNCONSTRAINED
+
+    unreduced: frozenset
+    reduced: frozenset
+
+    def __init__(self, *parts: Any, unreduced: Any = frozenset(), reduced: Any = frozenset()) -> None:
+        for p in parts:
+            if not (p is None or isinstance(p, (str, tuple, list)) or hasattr(p, "__hash__")):
+                raise TypeError(f"PartitionSpec entries are None, axis names or tuples of them; got {p!r}")
+        self._parts = tuple(map(_canonical, parts))
+        for name, axes in (("unreduced", unreduced), ("reduced", reduced)):
+            if not isinstance(axes, (set, frozenset)):
+                raise TypeError(
+                    f"{name} argument of PartitionSpec should be of type `frozenset` or `set`. Got type {axes!r}"
+                )
+            setattr(self, name, frozenset(axes))
+        if unreduced or reduced:
+            self._check_sums()
+
+    def _check_sums(self) -> None:
+        """Raise ValueError for a mesh axis that is said to be two of split, unreduced and reduced."""
+        both = self.unreduced & self.reduced
+        for name, axes in self._sums():
+            if None in axes:
+                raise ValueError(f"{name} cannot contain None. All elements in {name} should refer to the mesh axes.")
+        if both:
+            raise ValueError(f"`unreduced` and `reduced` argument to PartitionSpec cannot overlap. Got {self}")
+        for name, axes in self._sums():
+            if axes & set(self.all_axes()):
+                raise ValueError(f"partitions cannot overlap with {name} axes passed to PartitionSpec. Got {self}")
+
+    def _sums(self) -> tuple[tuple[str, frozenset], ...]:
+        return ("unreduced", self.unreduced), ("reduced", self.reduced)
+
+    @property
+    def partitions(self) -> tuple:
+        """The entries for the array axes."""
+        return self._parts
+
+    def index(self, part: Any) -> int:
+        """The array axis with that entry. Raises ValueError where there is none."""
+        return self._parts.index(_canonical(part))
+
+    def count(self, part: Any) -> int:
+        """The number of array axes with that entry."""
+        return self._parts.count(_canonical(part))
+
+    def __iter__(self):
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __getitem__(self, i):
+        return self._parts[i]
+
+    def _key(self) -> tuple:
+        return self._parts, self.unreduced, self.reduced
+
+    def __eq__(self, other) -> bool:
+        return isinstance(other, PartitionSpec) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(("PartitionSpec", self._parts, self.unreduced, self.reduced))
+
+    def __add__(self, other):
+        if not isinstance(other, PartitionSpec):
+            self._check_joins(other, "__add__")
+            return PartitionSpec(*self, *other)
+        sums = {"unreduced": self.unreduced | other.unreduced, "reduced": self.reduced | other.reduced}
+        return PartitionSpec(*self, *other, **sums)
+
+    def __radd__(self, other):
+        if not isinstance(other, tuple):
+            return NotImplemented
+        self._check_joins(other, "__radd__")
+        return PartitionSpec(*other, *self)
+
+    def _check_joins(self, other: Any, method: str) -> None:
+        """Raise TypeError for a tuple beside a specification of sums, which does not say what it has of these."""
+        for name, axes in self._sums():
+            if axes:
+                raise TypeError(
+                    f"other {other} cannot be of instance `tuple` when self {self} has {name} in `{method}` of "
+                    "PartitionSpec. Make it a PartitionSpec."
+                )
+
+    def __repr__(self) -> str:
+        said = [f"{name}={set(axes)!r}" for name, axes in self._sums() if axes]
+        if len(self._parts) == 1 and not said:
+            return f"P({self._parts[0]!r},)"
+        return f"P({', '.join([*map(repr, self._parts), *said])})"
+
+    def __reduce__(self):
+        return _spec, self._key()
+
+    def _plain_(self) -> tuple:
+        # No axis is called None.
+        parts = tuple((None,) if p is UNCONSTRAINED else p for p in self._parts)
+        return parts, *(tuple(sorted(axes, key=str)) for axes in (self.unreduced, self.reduced))
+
+    @staticmethod
+    def _from_plain_(parts, unreduced, reduced) -> PartitionSpec:
+        return _spec((UNCONSTRAINED if p == (None,) else p for p in parts), set(unreduced), set(reduced))
+
+    def update(self, partitions: Any = None, unreduced: Any = None, reduced: Any = None) -> PartitionSpec:
+        """A copy with changes."""
+        return PartitionSpec(
+            *(self._parts if partitions is None else partitions),
+            unreduced=self.unreduced if unreduced is None else unreduced,
+            reduced=self.reduced if reduced is None else reduced,
+        )
+
+    @property
+    def unconstrained_dims(self) -> frozenset[int]:
+        """The array axes that stay split as they are."""
+        return frozenset(i for i, p in enumerate(self._parts) if p is UNCONSTRAINED)
+
+    def padded(self, ndim: int) -> PartitionSpec:
+        """This one with an entry for each of `ndim` array axes."""
+        return self.update([*self._parts, *[None] * (ndim - len(self._parts))])
+
+    def axes_of(self, dim: int) -> tuple:
+        """The mesh axes that array axis `dim` is split over."""
+        if dim >= len(self._parts) or self._parts[dim] is None or self._parts[dim] is UNCONSTRAINED:
+            return ()
+        part = self._parts[dim]
+        return part if isinstance(part, tuple) else (part,)
+
+    def split(self, ndim: int) -> tuple[tuple[Any, ...], ...]:
+        """The mesh axes that each of `ndim` array axes is split over."""
+        return tuple(map(self.axes_of, range(ndim)))
+
+    def all_axes(self) -> tuple:
+        """Every mesh axis that an array axis is split over, in order."""
+        return tuple(a for d in range(len(self._parts)) for a in self.axes_of(d))
+
+
+def _canonical(part: Any) -> Any:
+    return entry(tuple(part)) if isinstance(part, (tuple, list)) else part
+
+
+def _spec(parts, unreduced, reduced) -> PartitionSpec:
+    """For pickle and copy."""
+    return PartitionSpec(*parts, unreduced=unreduced, reduced=reduced)
