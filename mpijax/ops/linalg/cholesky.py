@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core.lowering import Decompose
 from mpijax.ops.families import FLOATING
 from mpijax.ops.linalg.common import linalg_primitive, nan_unless, routine, square
 from mpijax.ops.linalg.kernels import lapack
@@ -154,6 +155,15 @@ def _product(a, c, *, alpha, beta):
     return [alpha * (a @ a.T) + beta * c]
 
 
+def _product_in_parts(a, c, *, alpha, beta):
+    return const_like(a, alpha) * exact_product(a, transposed(a)) + const_like(c, beta) * c
+
+
 symmetric_product_p = linalg_primitive(
-    "symmetric_product", (2, 2), _product_shapes, _product, accepts=(FLOATING, FLOATING)
+    "symmetric_product",
+    (2, 2),
+    _product_shapes,
+    _product,
+    accepts=(FLOATING, FLOATING),
+    lower=Decompose(_product_in_parts),
 )
