@@ -5,7 +5,8 @@ Logarithms of gamma functions of large arguments are subtracted before they have
 computed of whichever tail it converges for.
 
 float32 is computed in float64 and rounded once: errors measured 0.5 ulp. float64: betaln 2e-15 relative or absolute,
-whichever is larger; poch 1e-14; the smaller tail of the incomplete function 2e-14 for moderate, 1e-12 for large shapes.
+whichever is larger; poch 2e-14; the incomplete function 1e-15, and the tail that is computed 2e-14 relative for
+moderate, 1e-12 for large shapes.
 """
 
 from __future__ import annotations

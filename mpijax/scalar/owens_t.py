@@ -3,7 +3,7 @@
 Its integral over the slope from 0 to a by Gauss' rule, no further than the integrand matters; slopes above 1 through
 their inverses (M. Patefield and D. Tandy, "Fast and accurate calculation of Owen's T function", 2000).
 
-float32 is computed in float64 and rounded once: errors measured 0.6 ulp. float64: 1e-14.
+float32 is computed in float64 and rounded once: errors measured 0.5 ulp. float64: 1e-13.
 """
 
 from __future__ import annotations

@@ -39,8 +39,9 @@ def gammasgn(x: Any) -> Any:
     Array([ 1., -1.,  1.], dtype=float32)
     """
     (x,) = real_args("gammasgn", x)
-    below, odd = x < 0, lax.floor(x) % 2 != 0
-    pole = (below & (x == lax.floor(x))) | jnp.isnan(x)
+    below, whole = x < 0, lax.floor(x)
+    odd = lax.floor(0.5 * whole) * 2 != whole
+    pole = (below & (x == whole)) | jnp.isnan(x)
     negative = (below & odd) | ((x == 0) & jnp.signbit(x))
     return jnp.where(pole, np.nan, jnp.where(negative, -1.0, 1.0)).astype(x.dtype)
 
