@@ -15,11 +15,20 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import HostCall
+from mpijax.core.lowering import Decompose, HostCall
 from mpijax.core.out_sharding import explicit_layout, laid_out
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.trace import typeof
+from mpijax.ops.binary import mulhi
+from mpijax.ops.compare import lt
+from mpijax.ops.convert import bitcast_convert_type, convert_element_type
+from mpijax.ops.creation import broadcasted_iota
 from mpijax.ops.moves import canonical_shape
+from mpijax.ops.random import UINT32, hash_numpy, threefry2x32_p
+from mpijax.ops.rules import full_like
+from mpijax.ops.shapes import broadcast_to, reshape
+from mpijax.ops.slicing import index_in_dim, slice_in_dim
+from mpijax.ops.stacking import stack
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero
 
@@ -111,34 +120,83 @@ def _philox(state: np.ndarray, shape: tuple[int, ...], paired: bool) -> tuple[np
     return np.stack([x0, x1, x2, x3], axis=1).astype(np.uint32).ravel()[:words], blocks
 
 
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+def _halved(shape: tuple[int, ...], paired: bool) -> tuple[tuple[int, ...], int]:
+    """(how many counters Threefry takes along each axis, the axis along which the two words of one lie)."""
+    if paired:
+        return shape, len(shape)
+    shape = shape or (1,)
+    even = [i for i, n in enumerate(shape) if n % 2 == 0]
+    axis = even[0] if even else int(np.argmax(shape))
+    return (*shape[:axis], -(-shape[axis] // 2), *shape[axis + 1 :]), axis
 
 
 def _threefry(state: np.ndarray, shape: tuple[int, ...], paired: bool) -> tuple[np.ndarray, int]:
     """(words, blocks): 2 words from each counter, for one element of 64 bits or for two along an axis."""
-    half, axis = shape, len(shape)
-    if not paired:
-        shape = shape or (1,)
-        even = [i for i, n in enumerate(shape) if n % 2 == 0]
-        axis = even[0] if even else int(np.argmax(shape))
-        half = (*shape[:axis], -(-shape[axis] // 2), *shape[axis + 1 :])
+    half, axis = _halved(shape, paired)
     blocks = math.prod(half)
     with np.errstate(over="ignore"):
         counter = state[1] + np.arange(blocks, dtype=np.uint64)
-        x, y = (counter & _LOW).astype(np.uint32), (counter >> _HALF).astype(np.uint32)
-        k0, k1 = np.uint32(state[0] & _LOW), np.uint32(state[0] >> _HALF)
-        keys = (k0, k1, k0 ^ k1 ^ np.uint32(0x1BD11BDA))
-        x, y = x + keys[0], y + keys[1]
-        for turn in range(5):
-            for distance in _ROTATIONS[turn % 2]:
-                x = x + y
-                y = ((y << np.uint32(distance)) | (y >> np.uint32(32 - distance))) ^ x
-            x, y = x + keys[(turn + 1) % 3], y + keys[(turn + 2) % 3] + np.uint32(turn + 1)
-    both = np.stack([x.reshape(half), y.reshape(half)], axis=len(half) if paired else axis + 1)
+    low_and_high = [(v & _LOW).astype(np.uint32) for v in (state[0], state[0] >> _HALF, counter, counter >> _HALF)]
+    both = np.stack([v.reshape(half) for v in hash_numpy(*low_and_high)], axis=axis + (not paired))
     if paired:
         return both.ravel(), blocks
-    joined = both.reshape(*half[:axis], -1, *half[axis + 1 :]) if blocks else both.reshape(shape)
-    return joined[(slice(None),) * axis + (slice(shape[axis]),)].ravel(), blocks
+    joined = both.reshape(*half[:axis], 2 * half[axis], *half[axis + 1 :])
+    return joined[(slice(None),) * axis + (slice((shape or (1,))[axis]),)].ravel(), blocks
+
+
+# ---------------------------------------------------------------- the same as programs
+
+
+def _program(key: Any, *, shape, dtype, algorithm, **_) -> list:
+    """What `_bits` computes, in operations on words of 32 bits."""
+    words = key if key.dtype == UINT32 else reshape(bitcast_convert_type(key, UINT32), (4,))
+    words = [index_in_dim(words, i, keepdims=False) for i in range(4)]
+    block = _threefry_program if algorithm == RandomAlgorithm.RNG_THREE_FRY else _philox_program
+    made, blocks = block(words, shape, dtype.itemsize == 8)
+    low = words[2] + np.uint32(blocks & 0xFFFFFFFF)
+    high = words[3] + np.uint32(blocks >> 32) + convert_element_type(lt(low, words[2]), UINT32)
+    after = stack([*words[:2], low, high])
+    if key.dtype != UINT32:
+        after = bitcast_convert_type(reshape(after, (2, 2)), key.dtype)
+    if dtype.itemsize == 8:
+        return [after, bitcast_convert_type(reshape(made, (*shape, 2)), dtype)]
+    return [after, reshape(convert_element_type(made, dtype), shape)]
+
+
+def _counters(words: list, blocks: int) -> tuple[Any, Any, Any]:
+    """(low and high word of the counters, whether they have begun again at 0)."""
+    if blocks > 2**32:
+        raise NotImplementedError(f"rng_bit_generator: an array takes {blocks} counters, more than 2**32: draw parts.")
+    low = words[2] + broadcasted_iota(UINT32, (blocks,), 0)
+    carry = convert_element_type(lt(low, broadcast_to(words[2], (blocks,))), UINT32)
+    high = words[3] + carry
+    return low, high, convert_element_type(lt(high, carry), UINT32)
+
+
+def _philox_program(words: list, shape: tuple[int, ...], paired: bool) -> tuple[Any, int]:
+    count = math.prod(shape) * (2 if paired else 1)
+    blocks = -(-count // 4)
+    x0, x1, begun = _counters(words, blocks)
+    k0, k1 = words[:2]
+    x2 = k0 + begun
+    x3 = k1 + convert_element_type(lt(x2, begun), UINT32)
+    for _ in range(10):
+        first, second = full_like(x0, 0xD2511F53), full_like(x2, 0xCD9E8D57)
+        x0, x1, x2, x3 = mulhi(x2, second) ^ x1 ^ k0, x2 * second, mulhi(x0, first) ^ x3 ^ k1, x0 * first
+        k0, k1 = k0 + np.uint32(0x9E3779B9), k1 + np.uint32(0xBB67AE85)
+    return slice_in_dim(reshape(stack([x0, x1, x2, x3], 1), (4 * blocks,)), 0, count), blocks
+
+
+def _threefry_program(words: list, shape: tuple[int, ...], paired: bool) -> tuple[Any, int]:
+    half, axis = _halved(shape, paired)
+    blocks = math.prod(half)
+    low, high, _ = _counters(words, blocks)
+    hashed = threefry2x32_p.bind(*(broadcast_to(k, (blocks,)) for k in words[:2]), low, high)
+    both = stack([reshape(x, half) for x in hashed], axis + (not paired))
+    if paired:
+        return both, blocks
+    joined = reshape(both, (*half[:axis], 2 * half[axis], *half[axis + 1 :]))
+    return slice_in_dim(joined, 0, (shape or (1,))[axis], axis=axis), blocks
 
 
 def _bits_jvp(primals, _tangents, **params):
@@ -158,7 +216,7 @@ rng_bit_generator_p = Primitive(
     "rng_bit_generator",
     type_rule=_bits_type,
     reference=_bits,
-    lower=HostCall(_bits),
+    lower=Decompose(_program),
     jvp=_bits_jvp,
     transpose=Unsupported("random bits are not linear in their state"),
     batch=_bits_batch,

@@ -1,4 +1,4 @@
-"""Elementwise operations that the program calls in SciPy, as host functions."""
+"""Elementwise operations whose meaning is a SciPy function: compiled ones, and those that the program calls there."""
 
 from __future__ import annotations
 
@@ -30,6 +30,17 @@ def in_double(function: Callable) -> Callable:
         return np.asarray(function(*doubles, **params)).astype(args[0].dtype)
 
     return call
+
+
+def compiled(name: str, operands: int, function: Callable, jvp: Any, cost: int, weak: bool = True) -> Primitive:
+    """An elementwise primitive of floats with the rule of its name in `mpijax.scalar`.
+
+    Args:
+      name, operands, jvp, weak: as of `hosted`.
+      function: its reference, of NumPy arrays that broadcast.
+      cost: about half the machine instructions for one vector.
+    """
+    return elementwise(name, *[FLOATING] * operands, reference=function, jvp=jvp, cost=cost, weak=weak)
 
 
 def hosted(

@@ -1,7 +1,6 @@
 """Special functions: error, gamma, beta, Bessel and zeta functions.
 
-The error functions, lgamma and digamma are compiled with the expression they stand in; the others run
-in SciPy, called by the program.
+They are compiled with the expression they stand in.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.trace import typeof
 from mpijax.ops.binary import add, mul, neg, sub
 from mpijax.ops.compare import gt
-from mpijax.ops.families import FLOATING, PerOperand, elementwise
-from mpijax.ops.hosted import hosted, scipy_function
+from mpijax.ops.families import PerOperand
+from mpijax.ops.hosted import compiled, scipy_function
 from mpijax.ops.power import integer_pow, square
 from mpijax.ops.rules import const_like, full_like
 from mpijax.ops.select import select
@@ -27,13 +26,9 @@ from mpijax.ops.unary import abs, sign
 # ---------------------------------------------------------------- construction
 
 
-def _compiled(name: str, derivative: Callable, cost: int, scipy_name: str | None = None) -> Primitive:
+def _of_one(name: str, derivative: Callable, cost: int, scipy_name: str | None = None) -> Primitive:
     reference = scipy_function(scipy_name or name.replace("_", ""))
-    return elementwise(name, FLOATING, reference=reference, cost=cost, jvp=PerOperand(derivative))
-
-
-def _compiled_of_two(name: str, reference: Callable, jvp: Any, cost: int) -> Primitive:
-    return elementwise(name, FLOATING, FLOATING, reference=reference, cost=cost, jvp=jvp)
+    return compiled(name, 1, reference, PerOperand(derivative), cost)
 
 
 # ---------------------------------------------------------------- error functions
@@ -74,11 +69,9 @@ def erf_inv(x: Any) -> Any:
 
 _SLOPE = 2 / np.sqrt(np.pi)
 
-erf_p = _compiled("erf", lambda g, ans, x: mul(const_like(x, _SLOPE), mul(g, exp(neg(square(x))))), 15)
-erfc_p = _compiled("erfc", lambda g, ans, x: mul(const_like(x, -_SLOPE), mul(g, exp(neg(square(x))))), 20)
-erf_inv_p = _compiled(
-    "erf_inv", lambda g, ans, x: mul(const_like(x, 1 / _SLOPE), mul(g, exp(square(ans)))), 15
-)
+erf_p = _of_one("erf", lambda g, ans, x: mul(const_like(x, _SLOPE), mul(g, exp(neg(square(x))))), 15)
+erfc_p = _of_one("erfc", lambda g, ans, x: mul(const_like(x, -_SLOPE), mul(g, exp(neg(square(x))))), 20)
+erf_inv_p = _of_one("erf_inv", lambda g, ans, x: mul(const_like(x, 1 / _SLOPE), mul(g, exp(square(ans)))), 15)
 
 # ---------------------------------------------------------------- gamma functions
 
@@ -145,16 +138,17 @@ def _digamma_tangent(g, ans, x):
     return mul(g, polygamma(const_like(x, 1), x))
 
 
-lgamma_p = _compiled("lgamma", lambda g, ans, x: mul(g, digamma(x)), 40, "gammaln")
-digamma_p = _compiled("digamma", _digamma_tangent, 40)
-polygamma_p = _compiled_of_two(
+lgamma_p = _of_one("lgamma", lambda g, ans, x: mul(g, digamma(x)), 40, "gammaln")
+digamma_p = _of_one("digamma", _digamma_tangent, 40)
+polygamma_p = compiled(
     "polygamma",
+    2,
     _numpy_polygamma,
     PerOperand(_no_derivative_by_order, lambda g, ans, m, x: mul(g, polygamma(add(m, const_like(m, 1)), x))),
     700,
 )
-zeta_p = _compiled_of_two(
-    "zeta", scipy_function("zeta"), Unsupported("Differentiation rule for 'zeta' not implemented"), 600
+zeta_p = compiled(
+    "zeta", 2, scipy_function("zeta"), Unsupported("Differentiation rule for 'zeta' not implemented"), 600
 )
 
 
@@ -264,23 +258,26 @@ def _density(a, x):
     return exp(sub(add(neg(x), mul(sub(a, full_like(a, 1)), log(x))), lgamma(a)))
 
 
-igamma_grad_a_p = _compiled_of_two(
-    "igamma_grad_a", _igamma_by_a, Unsupported("Differentiation rule for 'igamma_grad_a' not implemented"), 1000
+igamma_grad_a_p = compiled(
+    "igamma_grad_a", 2, _igamma_by_a, Unsupported("Differentiation rule for 'igamma_grad_a' not implemented"), 1000
 )
-random_gamma_grad_p = _compiled_of_two(
+random_gamma_grad_p = compiled(
     "random_gamma_grad",
+    2,
     _sample_by_a,
     Unsupported("Differentiation rule for 'random_gamma_grad' not implemented"),
     1000,
 )
-igamma_p = _compiled_of_two(
+igamma_p = compiled(
     "igamma",
+    2,
     scipy_function("gammainc"),
     PerOperand(lambda g, ans, a, x: mul(g, igamma_grad_a(a, x)), lambda g, ans, a, x: mul(g, _density(a, x))),
     1000,
 )
-igammac_p = _compiled_of_two(
+igammac_p = compiled(
     "igammac",
+    2,
     scipy_function("gammaincc"),
     PerOperand(
         lambda g, ans, a, x: neg(mul(g, igamma_grad_a(a, x))),
@@ -302,11 +299,12 @@ def _beta_tangent(g, ans, a, b, x):
     return mul(exp(sub(add(upper, lower), log_beta)), g)
 
 
-regularized_incomplete_beta_p = hosted(
+regularized_incomplete_beta_p = compiled(
     "regularized_incomplete_beta",
     3,
     scipy_function("betainc"),
     PerOperand(_no_derivative_by_shape, _no_derivative_by_shape, _beta_tangent),
+    1000,
 )
 
 # ---------------------------------------------------------------- Bessel functions
@@ -343,7 +341,5 @@ def _bessel_i1e_tangent(g, ans, x):
     return mul(g, select(away, slope, full_like(x, 0.5)))
 
 
-bessel_i0e_p = _compiled(
-    "bessel_i0e", lambda g, ans, x: mul(g, sub(bessel_i1e(x), mul(sign(x), ans))), 30, "i0e"
-)
-bessel_i1e_p = _compiled("bessel_i1e", _bessel_i1e_tangent, 30, "i1e")
+bessel_i0e_p = _of_one("bessel_i0e", lambda g, ans, x: mul(g, sub(bessel_i1e(x), mul(sign(x), ans))), 30, "i0e")
+bessel_i1e_p = _of_one("bessel_i1e", _bessel_i1e_tangent, 30, "i1e")

@@ -65,11 +65,15 @@ def exp(x: Expr) -> Expr:
     """e^x."""
     if not is_single(x):
         return scaled(*exp_parts(x))
-    # Where the result is an ordinary number k goes straight into the exponent field. NaN counts as rare.
-    k, bits, r = _reduced(x)
-    p = _exp_polynomial(r)
-    usual = (p.bits() + ((bits - 2 * 127) << 23)).as_float()
-    return rarely("exp", ~(abs(x) < 87.0), usual, lambda v: scaled(*exp_parts(v)), x)
+    # NaN counts as rare.
+    return rarely("exp", ~(abs(x) < 87.0), ordinary_exp(x), lambda v: scaled(*exp_parts(v)), x)
+
+
+def ordinary_exp(x: Expr) -> Expr:
+    """e^x where it is a normal number: k goes straight into the exponent field."""
+    mantissa, bias = (23, 127) if is_single(x) else (52, 1023)
+    _, bits, r = _reduced(x)
+    return (_exp_polynomial(r).bits() + ((bits - 2 * bias) << mantissa)).as_float()
 
 
 def exp_parts(x: Expr) -> tuple[Expr, Expr]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijax.scalar.exponential import EXPM1_F32, LN2_F32, LOG2E, exp, exp_parts, nearest, scaled
+from mpijax.scalar.exponential import EXPM1_F32, LN2_F32, LOG2E, exp_parts, nearest, ordinary_exp, scaled
 from mpijax.scalar.expr import Expr, elementary, is_single, polynomial, where
 from mpijax.scalar.logarithm import log1p
 
@@ -33,7 +33,8 @@ def tanh(x: Expr) -> Expr:
         return (less / more).with_sign_of(x)
     z = x * x
     small = (x * z).fma(polynomial(z, TANH_F64), x)
-    return where(a < 0.56, small, 1.0 - 2.0 / (1.0 + exp(a * 2.0))).with_sign_of(x)
+    large = 1.0 - 2.0 / (1.0 + ordinary_exp((a * 2.0).at_most(40.0)))
+    return where(a >= 0.56, large, small).with_sign_of(x)
 
 
 def _exp_of_minus_double(a: Expr) -> tuple[Expr, Expr]:

@@ -103,7 +103,12 @@ def _series(a: Expr, x: Expr, factor: Expr, single: bool) -> Expr:
 
 
 def _fraction(a: Expr, x: Expr, factor: Expr, single: bool) -> Expr:
-    """Q by a / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / ...)), four steps with one division.
+    """Q."""
+    return where(factor > 0.0, factor * a * legendre_fraction(a, x, factor > 0.0, single), 0.0)
+
+
+def legendre_fraction(a: Expr, x: Expr, active: Expr, single: bool) -> Expr:
+    """1 / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / ...)), four steps with one division, in lanes `active`.
 
     The state is the numerators and denominators of the last two convergents, divided by the last denominator.
     """
@@ -123,8 +128,8 @@ def _fraction(a: Expr, x: Expr, factor: Expr, single: bool) -> Expr:
     b = x + (1.0 - a)
     first = 1.0 / b
     start = [first, a.const(0.0), first, a.const(0.0), b]
-    value, *_ = iterate(f"igamma.fraction.{_precision_name(single)}", step, TURNS, factor > 0.0, start, a)
-    return where(factor > 0.0, factor * a * value, 0.0)
+    value, *_ = iterate(f"igamma.fraction.{_precision_name(single)}", step, TURNS, active, start, a)
+    return value
 
 
 def _uniform(a: Expr, x: Expr) -> Expr:

@@ -55,6 +55,15 @@ def _flip(y: Expr, quarter: Expr) -> Expr:
     return (y.bits() ^ ((quarter & 2) << top)).as_float()
 
 
+def of_quarter_turns(turns: Expr, rest: Expr) -> tuple[Expr, Expr]:
+    """(sine, cosine) of pi/2 (turns + rest) in float64."""
+    turns = turns + (rest - 4.0 * (rest * 0.25).roundeven())
+    shifted = turns + 1.5 * 2.0**52
+    quarter, angle = shifted.bits(), (turns - (shifted - 1.5 * 2.0**52)) * HALF_PI_F64[0]
+    s, c, odd = sine(angle), cosine(angle), (quarter & 1).ne(0)
+    return _flip(where(odd, c, s), quarter), _flip(where(odd, s, c), quarter + 1)
+
+
 def _wave(x: Expr, name: str, turn: int) -> Expr:
     quarter, r = reduced(x)
     quarter = quarter + turn if turn else quarter

@@ -51,12 +51,29 @@ def _moderate(rng):
     return [rng.uniform(-20, 20, 300), rng.uniform(3, 12, 200), _orders(rng, -20, 4, 100)]
 
 
+def _positive(rng):
+    return [rng.uniform(0, 20, 100), rng.uniform(0.9, 1.1, 30), _orders(rng, -20, 1.5, 50)]
+
+
+def _dawson(x):
+    """By its series in 1 / x where e^(x^2) is too large a number."""
+    far = (1 + 1 / (2 * x * x) + 3 / (4 * x**4) + 15 / (8 * x**6)) / (2 * x)
+    return far if abs(x) > 300 else mpmath.sqrt(mpmath.pi) / 2 * mpmath.exp(-x * x) * mpmath.erfi(x)
+
+
 # name: (reference, samplers, largest errors float32 and float64, values at 0, inf, -inf, nan)
 TABLE = {
     "ndtri": (_quantile, _probabilities, 3.5, 4.5, [-np.inf, np.nan, np.nan, np.nan]),
     "log_ndtr": (_log_ndtr, _tails, 4, 4, [np.log(0.5), 0, -np.inf, np.nan]),
     "erfcx": (lambda x: mpmath.exp(x * x) * mpmath.erfc(x), _small_and_large, 2.5, 2.5, [1, 0, np.inf, np.nan]),
     "bessel_i0e": (lambda x: mpmath.besseli(0, x) * mpmath.exp(-abs(x)), _moderate, 3, 4, [1, 0, 0, np.nan]),
+    "expi": (mpmath.ei, _moderate, 0.6, 4, [-np.inf, np.inf, 0, np.nan]),
+    "exp1": (mpmath.e1, _positive, 0.6, 4, [np.inf, 0, np.nan, np.nan]),
+    "dawsn": (_dawson, _moderate, 0.6, 4, [0, 0, 0, np.nan]),
+    "spence": (lambda x: mpmath.polylog(2, 1 - x).real, _positive, 0.6, 4, [np.pi**2 / 6, np.nan, np.nan, np.nan]),
+    "sine_integral": (mpmath.si, _moderate, 0.6, 3, [0, np.pi / 2, -np.pi / 2, np.nan]),
+    "fresnel_sine": (mpmath.fresnels, _moderate, 0.6, 3, [0, 0.5, -0.5, np.nan]),
+    "fresnel_cosine": (mpmath.fresnelc, _moderate, 0.6, 3, [0, 0.5, -0.5, np.nan]),
     "bessel_i1e": (lambda x: mpmath.besseli(1, x) * mpmath.exp(-abs(x)), _moderate, 3, 4.5, [0, 0, 0, np.nan]),
 }  # fmt: skip
 

@@ -29,7 +29,9 @@ ONE = {
     "sici fresnel": X,
 }
 TWO = {
-    "beta betaln comb gammainc gammaincc poch": (A, B),
+    "beta comb gammainc gammaincc": (A, B),
+    "betaln": (np.append(A, [9, 3e4, 12, -0.5]), np.append(B, [12, 2e5, 0.3, 0.7])),
+    "poch": (np.append(A, [-3, -3, -2.5, -2.5, 0, 3, 1e3]), np.append(B, [2, 5, 1.5, 3, 2, -5, -0.5])),
     "zeta": (A + 1, B),
     "polygamma expn": (ORDERS, POSITIVE),
     "xlogy xlog1py boxcox1p boxcox": (np.append(A, [0, 0, 0, 1]), np.append(B, [0, np.inf, np.nan, 0])),
@@ -37,7 +39,11 @@ TWO = {
     "owens_t": (np.append(X[:40], [0, np.inf, 1]), np.append(B, [1, 2, -np.inf])),
 }
 MORE = {
-    "betainc": (A, B, P[np.arange(40) % 32]),
+    "betainc": (
+        np.append(A, [300, 300, 1e4, 0, 0.5, np.inf, 2, 2, -1]),
+        np.append(B, [0.2, 500, 1e4, 1, 0, 2, np.inf, np.nan, 1]),
+        np.append(P[np.arange(40) % 32], [0.999, 0.35, 0.497, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5]),
+    ),
     "hyp1f1": (A, B, X[:40]),
     "hyp2f1": (A, B, A + B + 0.7, np.linspace(-3, 0.99, 40)),
 }

@@ -6,6 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core.avals import ShapedArray
+from mpijax.core.lowering import Decompose
+from mpijax.core.primitive import registry
+from mpijax.core.trace import trace_to_closed_jaxpr, typeof
+from mpijax.ops.binary import max
+from mpijax.ops.compare import eq
+from mpijax.ops.creation import iota
+from mpijax.ops.dynamic import dynamic_slice
 from mpijax.ops.families import FLOATING
 from mpijax.ops.linalg.common import linalg_primitive, nan_unless, routine, square
 from mpijax.ops.linalg.kernels import lapack
@@ -17,8 +25,10 @@ from mpijax.ops.linalg.matrices import (
     transposed,
 )
 from mpijax.ops.linalg.triangular import triangular_solve
-from mpijax.ops.rules import const_like
+from mpijax.ops.rules import const_like, full_like
+from mpijax.ops.select import select
 from mpijax.ops.shapes import expand_dims
+from mpijax.ops.transcendental import sqrt
 
 
 def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
@@ -114,8 +124,36 @@ def _update(r, w):
     return [r]
 
 
+def _update_by_scan(r, w):
+    """The rotations as a loop over the rows, which carries w."""
+    n = len(w)
+
+    def turn(w, k, row):
+        a, b = (dynamic_slice(v, (k,), (1,)) for v in (row, w))
+        size = max(abs(a), abs(b))
+        nothing = eq(b, const_like(b, 0))
+        size = select(nothing, full_like(size, 1), size)
+        a, b = a / size, b / size
+        length = sqrt(a * a + b * b)
+        c, s = (select(nothing, full_like(x, rest), x / length) for x, rest in ((a, 1), (b, 0)))
+        return [c * w - s * row, c * row + s * w]
+
+    rows = iota(np.int32, n)
+    body = trace_to_closed_jaxpr(turn, [typeof(w), *(ShapedArray(typeof(x).shape[1:], x.dtype) for x in (rows, r))])
+    outs = registry["scan"].bind(
+        w, rows, r, jaxpr=body, length=n, num_carry=1, num_consts=0, reverse=False, unroll=1,
+    )  # fmt: skip
+    return outs[1]
+
+
 cholesky_update_p = linalg_primitive(
-    "cholesky_update", (2, 1), _update_shapes, _update, accepts=(FLOATING, FLOATING), stacks=False
+    "cholesky_update",
+    (2, 1),
+    _update_shapes,
+    _update,
+    accepts=(FLOATING, FLOATING),
+    stacks=False,
+    lower=Decompose(_update_by_scan),
 )
 
 # ---------------------------------------------------------------- symmetric products
@@ -154,6 +192,15 @@ def _product(a, c, *, alpha, beta):
     return [alpha * (a @ a.T) + beta * c]
 
 
+def _product_in_parts(a, c, *, alpha, beta):
+    return const_like(a, alpha) * exact_product(a, transposed(a)) + const_like(c, beta) * c
+
+
 symmetric_product_p = linalg_primitive(
-    "symmetric_product", (2, 2), _product_shapes, _product, accepts=(FLOATING, FLOATING)
+    "symmetric_product",
+    (2, 2),
+    _product_shapes,
+    _product,
+    accepts=(FLOATING, FLOATING),
+    lower=Decompose(_product_in_parts),
 )

@@ -10,7 +10,7 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.numpy.util import static_int
 from mpijax.ops.families import PerOperand
-from mpijax.ops.hosted import hosted, in_double, scipy_function
+from mpijax.ops.hosted import compiled, hosted, in_double, scipy_function
 from mpijax.scipy.special.arguments import inexact_args, real_args
 
 
@@ -87,8 +87,8 @@ def _bessel_jv_tangent(g, ans, v, z):
     return g * 0.5 * (bessel_jv_p.bind(v - 1, z) - bessel_jv_p.bind(v + 1, z))
 
 
-bessel_jv_p = hosted(
-    "bessel_jv", 2, in_double(scipy_function("jv")), PerOperand(_no_derivative_by_order, _bessel_jv_tangent)
+bessel_jv_p = compiled(
+    "bessel_jv", 2, in_double(scipy_function("jv")), PerOperand(_no_derivative_by_order, _bessel_jv_tangent), 1000
 )
 
 # ---------------------------------------------------------------- spherical harmonics

@@ -11,18 +11,16 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core.primitive import Primitive
 from mpijax.numpy.util import dtype_of, is_complex, promote_args_complex
-from mpijax.ops.families import FLOATING, PerOperand, elementwise
-from mpijax.ops.hosted import hosted, in_double, scipy_function
+from mpijax.ops.families import PerOperand
+from mpijax.ops.hosted import compiled, hosted, in_double, scipy_function
 from mpijax.scipy.special.arguments import check_single_or_double, inexact_args, real_args
 
 _SLOPE = float(2 / np.sqrt(np.pi))
 _LOG_SQRT_2PI = float(np.log(2 * np.pi) / 2)
 
 
-def _compiled(name: str, derivative: Callable, cost: int) -> Primitive:
-    """Of one float, with the rule of its name in mpijax.scalar.normal."""
-    reference = in_double(scipy_function(name))
-    return elementwise(name, FLOATING, reference=reference, cost=cost, jvp=PerOperand(derivative), weak=False)
+def _of_one(name: str, derivative: Callable, cost: int) -> Primitive:
+    return compiled(name, 1, in_double(scipy_function(name)), PerOperand(derivative), cost, weak=False)
 
 
 def erf(x: Any) -> Any:
@@ -91,7 +89,7 @@ def erfcx(x: Any) -> Any:
     return wofz(1j * x) if is_complex(dtype_of(x)) else erfcx_p.bind(x)
 
 
-erfcx_p = _compiled("erfcx", lambda g, ans, x: g * (2 * x * ans - _SLOPE), 40)
+erfcx_p = _of_one("erfcx", lambda g, ans, x: g * (2 * x * ans - _SLOPE), 40)
 
 
 def dawsn(x: Any) -> Any:
@@ -105,9 +103,7 @@ def dawsn(x: Any) -> Any:
     return dawsn_p.bind(*real_args("dawsn", x))
 
 
-dawsn_p = hosted(
-    "dawsn", 1, in_double(scipy_function("dawsn")), PerOperand(lambda g, ans, x: g * (1 - 2 * x * ans)), weak=False
-)
+dawsn_p = _of_one("dawsn", lambda g, ans, x: g * (1 - 2 * x * ans), 80)
 
 # ---------------------------------------------------------------- the normal distribution
 
@@ -140,7 +136,7 @@ def ndtri(p: Any) -> Any:
     return ndtri_p.bind(p)
 
 
-ndtri_p = _compiled("ndtri", lambda g, ans, p: g * lax.exp(0.5 * ans * ans + _LOG_SQRT_2PI), 40)
+ndtri_p = _of_one("ndtri", lambda g, ans, p: g * lax.exp(0.5 * ans * ans + _LOG_SQRT_2PI), 40)
 
 
 def log_ndtr(x: Any, series_order: int = 3) -> Any:
@@ -168,7 +164,7 @@ def _density_ratio(x, log_ndtr_of_x):
     return lax.exp(-0.5 * x * x - _LOG_SQRT_2PI - log_ndtr_of_x)
 
 
-log_ndtr_p = _compiled("log_ndtr", lambda g, ans, x: g * _density_ratio(x, ans), 80)
+log_ndtr_p = _of_one("log_ndtr", lambda g, ans, x: g * _density_ratio(x, ans), 80)
 
 
 def owens_t(h: Any, a: Any) -> Any:
@@ -194,4 +190,4 @@ def _by_a(g, ans, h, a):
     return g * lax.exp(-0.5 * (a * a + 1) * h * h) / ((a * a + 1) * float(2 * np.pi))
 
 
-owens_t_p = hosted("owens_t", 2, in_double(scipy_function("owens_t")), PerOperand(_by_h, _by_a), weak=False)
+owens_t_p = compiled("owens_t", 2, in_double(scipy_function("owens_t")), PerOperand(_by_h, _by_a), 700, weak=False)

@@ -11,7 +11,7 @@ from mpijax import lax
 from mpijax.core.primitive import Unsupported
 from mpijax.numpy.util import dtype_of, is_complex, static_int
 from mpijax.ops.families import PerOperand
-from mpijax.ops.hosted import hosted, in_double, scipy_function
+from mpijax.ops.hosted import compiled, hosted, in_double, scipy_function
 from mpijax.scipy.special.arguments import inexact_args, real_args
 from mpijax.transforms.custom_jvp import custom_jvp
 from mpijax.transforms.derivatives import jvp
@@ -39,8 +39,9 @@ def gammasgn(x: Any) -> Any:
     Array([ 1., -1.,  1.], dtype=float32)
     """
     (x,) = real_args("gammasgn", x)
-    below, odd = x < 0, lax.floor(x) % 2 != 0
-    pole = (below & (x == lax.floor(x))) | jnp.isnan(x)
+    below, whole = x < 0, lax.floor(x)
+    odd = lax.floor(0.5 * whole) * 2 != whole
+    pole = (below & (x == whole)) | jnp.isnan(x)
     negative = (below & odd) | ((x == 0) & jnp.signbit(x))
     return jnp.where(pole, np.nan, jnp.where(negative, -1.0, 1.0)).astype(x.dtype)
 
@@ -143,7 +144,7 @@ def betaln(a: Any, b: Any) -> Any:
     return betaln_p.bind(*inexact_args("betaln", a, b))
 
 
-betaln_p = hosted(
+betaln_p = compiled(
     "betaln",
     2,
     in_double(scipy_function("betaln")),
@@ -151,6 +152,7 @@ betaln_p = hosted(
         lambda g, ans, a, b: g * (lax.digamma(a) - lax.digamma(a + b)),
         lambda g, ans, a, b: g * (lax.digamma(b) - lax.digamma(a + b)),
     ),
+    250,
 )
 
 
@@ -208,7 +210,7 @@ def poch(z: Any, m: Any) -> Any:
     return poch_p.bind(*real_args("poch", z, m))
 
 
-poch_p = hosted(
+poch_p = compiled(
     "poch",
     2,
     in_double(scipy_function("poch")),
@@ -216,6 +218,7 @@ poch_p = hosted(
         lambda g, ans, z, m: g * ans * (lax.digamma(z + m) - lax.digamma(z)),
         lambda g, ans, z, m: g * ans * lax.digamma(z + m),
     ),
+    300,
     weak=False,
 )
 

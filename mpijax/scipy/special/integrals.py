@@ -10,7 +10,7 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.numpy.util import dtype_of, is_complex
 from mpijax.ops.families import PerOperand
-from mpijax.ops.hosted import hosted, in_double, scipy_function
+from mpijax.ops.hosted import compiled, in_double, scipy_function
 from mpijax.scipy.special.arguments import check_single_or_double, inexact_args, real_args
 
 
@@ -57,15 +57,16 @@ def _no_derivative_by_order(*_args):
     raise ValueError("expn has no derivative by its order n.")
 
 
-expi_p = hosted(
-    "expi", 1, in_double(scipy_function("expi")), PerOperand(lambda g, ans, x: g * lax.exp(x) / x), weak=False
+expi_p = compiled(
+    "expi", 1, in_double(scipy_function("expi")), PerOperand(lambda g, ans, x: g * lax.exp(x) / x), 200, weak=False
 )
-exp1_p = hosted("exp1", 1, in_double(_exp1), PerOperand(lambda g, ans, x: -g * lax.exp(-x) / x), weak=False)
-expn_p = hosted(
+exp1_p = compiled("exp1", 1, in_double(_exp1), PerOperand(lambda g, ans, x: -g * lax.exp(-x) / x), 100, weak=False)
+expn_p = compiled(
     "expn",
     2,
     in_double(_expn),
     PerOperand(_no_derivative_by_order, lambda g, ans, n, x: -g * expn_p.bind(n - 1, x)),
+    700,
     weak=False,
 )
 
@@ -82,18 +83,20 @@ def sici(x: Any) -> tuple[Any, Any]:
     return sine_integral_p.bind(x), cosine_integral_p.bind(x)
 
 
-sine_integral_p = hosted(
+sine_integral_p = compiled(
     "sine_integral",
     1,
     in_double(lambda x: scipy_function("sici")(x)[0]),
     PerOperand(lambda g, ans, x: g * jnp.sinc(x / np.pi)),
+    150,
     weak=False,
 )
-cosine_integral_p = hosted(
+cosine_integral_p = compiled(
     "cosine_integral",
     1,
     in_double(lambda x: scipy_function("sici")(x)[1]),
     PerOperand(lambda g, ans, x: g * jnp.cos(x) / x),
+    180,
     weak=False,
 )
 
@@ -110,18 +113,20 @@ def fresnel(x: Any) -> tuple[Any, Any]:
     return fresnel_sine_p.bind(x), fresnel_cosine_p.bind(x)
 
 
-fresnel_sine_p = hosted(
+fresnel_sine_p = compiled(
     "fresnel_sine",
     1,
     in_double(lambda x: scipy_function("fresnel")(x)[0]),
     PerOperand(lambda g, ans, x: g * jnp.sin(np.pi / 2 * x * x)),
+    150,
     weak=False,
 )
-fresnel_cosine_p = hosted(
+fresnel_cosine_p = compiled(
     "fresnel_cosine",
     1,
     in_double(lambda x: scipy_function("fresnel")(x)[1]),
     PerOperand(lambda g, ans, x: g * jnp.cos(np.pi / 2 * x * x)),
+    150,
     weak=False,
 )
 
@@ -147,4 +152,4 @@ def _spence_tangent(g, ans, x):
     return g * jnp.where(x == 1, -1.0, jnp.where(x < 0, 0.0, jnp.log(away) / (1 - away)))
 
 
-spence_p = hosted("spence", 1, in_double(scipy_function("spence")), PerOperand(_spence_tangent), weak=False)
+spence_p = compiled("spence", 1, in_double(scipy_function("spence")), PerOperand(_spence_tangent), 80, weak=False)

@@ -1,0 +1,37 @@
+"""spence: the dilogarithm of 1 - x.
+
+Between 1/2 and 2 its series in log x, whose coefficients are Bernoulli numbers (DLMF 25.12.8 and 24.2.1); x and 1 / x,
+x and 1 - x are related by products of logarithms (DLMF 25.12.4 and 25.12.6).
+
+float32 is computed in float64 and rounded once: errors measured 0.5 ulp. float64: 4 ulp.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mpijax.scalar.expr import Expr, elementary, in_double, polynomial, where
+from mpijax.scalar.logarithm import log, log1p
+
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798)
+COEFFICIENTS = [b / math.factorial(2 * k + 1) for k, b in enumerate(_BERNOULLI, 1)]
+
+
+def _spence(x: Expr) -> Expr:
+    near, large = (x > 0.5) & (x < 2.0), x >= 2.0
+    small = where(near, 0.5, where(large, 1.0 / x, x))
+    logarithm = log(where(near, x, small))
+    u = 0.0 - where(near, logarithm, log1p(-small))
+    square = u * u
+    series = u + square * (u * polynomial(square, COEFFICIENTS) - 0.25)
+    apart = np.pi**2 / 6 + where(small > 0.0, u * logarithm, 0.0) - series
+    apart = where(large, -0.5 * logarithm * logarithm - apart, apart)
+    return where((x >= 0.0) & (x < np.inf), where(near, series, apart), np.nan)
+
+
+@elementary
+def spence(x: Expr) -> Expr:
+    """The integral of log t / (1 - t) from 1 to x; NaN below 0 and at infinity."""
+    return in_double(_spence, x)
