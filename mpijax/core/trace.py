@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from mpijax._ext import dispatch
-from mpijax.core import config, dtypes, errors
+from mpijax.core import config, dtypes, errors, tracebacks
 from mpijax.core.array_api import Array
 from mpijax.core.avals import NO_AXES, ShapedArray, ShapeDtypeStruct
 from mpijax.core.foreign import pytype_aval_mappings, rule_for
@@ -826,3 +826,6 @@ def unify_varying(primitive, args):
         x if a.vma == union else pvary(x, tuple(n for n in state.axis_env if n in union - a.vma))
         for x, a in zip(args, avals, strict=True)
     )
+
+
+tracebacks.install()

@@ -16,7 +16,7 @@ import time
 import traceback
 from typing import Any
 
-from mpijax.core import config
+from mpijax.core import config, tracebacks
 from mpijax.runtime import cpus, leftovers, meeting, reports, watchdog
 from mpijax.runtime.node_memory import shared_file
 from mpijax.runtime.recorder import recorder
@@ -296,8 +296,9 @@ def _end_job_with_errors() -> None:
             return
         rank = MPI.COMM_WORLD.rank
         try:
-            if previous is sys.__excepthook__:
-                reports.say(rank, "".join(traceback.format_exception(kind, value, trace)))
+            if tracebacks.is_pythons(previous):
+                tracebacks.leave_out_own_frames(value)
+                reports.say(rank, "".join(traceback.format_exception(value)))
             else:  # another library formats tracebacks: let it, and say whose this was
                 previous(kind, value, trace)
                 reports.say(rank, "ended by the exception above")
