@@ -821,11 +821,13 @@ def unify_varying(primitive, args):
     union = frozenset().union(*(a.vma for a in avals)) if avals else NO_AXES
     if not union or all(a.vma == union for a in avals):
         return args
-    pvary = _pvary
-    return tuple(
-        x if a.vma == union else pvary(x, tuple(n for n in state.axis_env if n in union - a.vma))
-        for x, a in zip(args, avals, strict=True)
-    )
+    return tuple(varying_over(union, x) for x in args)
+
+
+def varying_over(axes: frozenset, x: Any) -> Any:
+    """x, varying over these mesh axes too."""
+    missing = axes - typeof(x).vma
+    return _pvary(x, tuple(n for n in state.axis_env if n in missing)) if missing else x
 
 
 tracebacks.install()
