@@ -72,8 +72,8 @@ def _full_of_keys(shape, fill_value, dtype):
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding=None) -> Any:
     """An array filled with a scalar, with the shape and dtype of x unless others are given.
 
-    It lies where `sharding` says, or else as `x` does if that was laid out on purpose and no other shape is given; inside
-    `shard_map` it varies over the mesh axes that `x` varies over.
+    It lies where `sharding` says, or else as `x` does if that was laid out on purpose and no other shape is given.
+    Inside `shard_map` it varies over the mesh axes that `x` varies over.
 
     >>> lax.full_like(jnp.zeros(3), 7)
     Array([7., 7., 7.], dtype=float32)

@@ -195,7 +195,7 @@ def _import_mpi() -> Any:
             f"no MPI library could be loaded: {error}\n"
             "Install one (pip install mpich), or load your cluster's MPI module before starting Python; an "
             "MPI in another place is named by MPI4PY_LIBMPI=/path/to/libmpi.so."
-        ) from error
+        ) from None
     return MPI
 
 
