@@ -161,6 +161,13 @@ class Tracer(Array):
     def tobytes(self, order="C"):
         return np.asarray(self._known_value("tobytes")).tobytes(order)
 
+    def __reduce__(self):
+        raise errors.ConcretizationTypeError(
+            self,
+            "The error occurred in the __reduce__ method, which may indicate an attempt to serialize/pickle a traced "
+            "value. Methods of mpi4py in small letters do so: mpijax.mpi has those that communicate in programs.",
+        )
+
     def __deepcopy__(self, _memo):
         return self.copy()  # type: ignore[attr-defined]  # one of numpy's methods
 
