@@ -8,7 +8,6 @@ the whole job (the other ranks would wait for this one for ever).
 import atexit
 import importlib.util
 import os
-import secrets
 import stat
 import sys
 import threading
@@ -80,7 +79,7 @@ class Start:
         self.ext.set_crowded(ranks_per_cpu > _CROWDED)
         if self.size > 1:
             self._share_nodes(node)
-            job, self.overlaps = self.world.bcast((secrets.token_hex(4), config.values.mpijax_overlap))
+            job, self.overlaps = self.world.bcast((os.urandom(4).hex(), config.values.mpijax_overlap))
             self.ext.leave_properly(
                 self.ext.handle(self.control), finalizes, all(self.world.allgather(finalizes))
             )
@@ -99,7 +98,7 @@ class Start:
         """
         setting = os.environ.get("MPIJAX_SHARED_MEMORY", "1").lower()
         yields, wanted = zip(*self.world.allgather((self.yields, setting not in ("0", "off", "false", "no"))))
-        self.ext.share_nodes(any(yields) and all(wanted), node.bcast(secrets.randbits(62)))
+        self.ext.share_nodes(any(yields) and all(wanted), node.bcast(int.from_bytes(os.urandom(8)) >> 2))
         self.ext.set_windows(all(wanted))
         self._polls = all(wanted) and not any(yields)
 
