@@ -811,7 +811,7 @@ def trace_to_closed_jaxpr(fun: Callable, avals, debug: DebugInfo | None = None) 
 
 # ---------------------------------------------------------------- varying axes
 
-_pvary: Callable | None = None
+_pvary: Any = None
 
 
 def set_pvary(pvary: Callable) -> None:

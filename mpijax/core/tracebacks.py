@@ -38,7 +38,8 @@ def _leave_out(error: BaseException) -> bool:
     """Whether there were any; a traceback that has no other frames stays whole."""
     if config.traceback_filtering.value in ("off", "tracebackhide"):
         return False
-    left_out, known, todo = False, set(), [error]
+    left_out, known = False, set()
+    todo: list[BaseException | None] = [error]
     while todo:
         shown = todo.pop()
         if shown is None or id(shown) in known:
