@@ -500,7 +500,7 @@ REQUEST = submit.Request(3, 8, 4, 90, ["my program.py", "--lr", "0.1"], "big", "
 EXPECTED = {
     "slurm": ["--nodes=3", "--ntasks-per-node=8", "--cpus-per-task=4", "--time=01:30:00", "--partition=big"],
     "pbs": ["select=3:ncpus=32:mpiprocs=8:ompthreads=4", "walltime=01:30:00", "#PBS -q big", "NCPUS_PER_RANK:-4"],
-    "lsf": ["#BSUB -n 24", "ptile=8", "core(4)", "#BSUB -W 01:30", "#BSUB -q big", "-bind-to core:4"],
+    "lsf": ["#BSUB -n 24", "ptile=8", "core(4)", "#BSUB -W 01:30", "#BSUB -q big", "-bind-to core:4", ": bsub < THIS_FILE\n"],
     "flux": ["--tasks=\"${RANKS:-24}\"", "CORES:-4", "--nodes=3 --nslots=24 --cores-per-slot=4 --time-limit=90m"],
 }
 

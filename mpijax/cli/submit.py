@@ -63,9 +63,7 @@ def render(scheduler: str, request: Request) -> str:
             raise ValueError(f"launch/{scheduler}.sh has no {pattern}")
     text = re.sub(r'^source ".*/bin/activate"$', lambda _: _activation(), text, flags=re.MULTILINE)
     lines = text.splitlines()
-    lines[1] = "# Written by mpijax submit; to submit it: " + shlex.join(
-        _SCHEDULERS[scheduler].command(request, "SCRIPT")
-    ).replace("SCRIPT", "THIS_FILE")
+    lines[1] = f"# Written by mpijax submit; to submit it: {_SCHEDULERS[scheduler].command(request, 'THIS_FILE')}"
     return "\n".join(lines) + "\n"
 
 
@@ -124,23 +122,23 @@ def _flux(r: Request) -> list[tuple[str, str]]:
     ]
 
 
-def _flux_command(r: Request, script: str) -> list[str]:
+def _flux_command(r: Request, script: str) -> str:
     options = [f"--nodes={r.nodes}", f"--nslots={r.ranks}", f"--cores-per-slot={r.cores_per_rank}"]
     options += [f"--time-limit={r.minutes}m"]
     options += [f"--{k}={v}" for k, v in (("queue", r.queue), ("bank", r.account)) if v]
-    return ["flux", "batch", *options, script]
+    return shlex.join(["flux", "batch", *options, script])
 
 
 @dataclass(frozen=True)
 class _Scheduler:
     replacements: Callable[[Request], list[tuple[str, str]]]
-    command: Callable[[Request, str], list[str]]
+    command: Callable[[Request, str], str]  # of a shell, which submits a file
 
 
 _SCHEDULERS = {
-    "slurm": _Scheduler(_slurm, lambda _, script: ["sbatch", script]),
-    "pbs": _Scheduler(_pbs, lambda _, script: ["qsub", script]),
-    "lsf": _Scheduler(_lsf, lambda _, script: ["sh", "-c", 'bsub < "$0"', script]),
+    "slurm": _Scheduler(_slurm, lambda _, script: f"sbatch {script}"),
+    "pbs": _Scheduler(_pbs, lambda _, script: f"qsub {script}"),
+    "lsf": _Scheduler(_lsf, lambda _, script: f"bsub < {script}"),
     "flux": _Scheduler(_flux, _flux_command),
 }
 _NEEDED = {"slurm": "sbatch", "pbs": "qsub", "lsf": "bsub", "flux": "flux"}
@@ -199,7 +197,8 @@ def main(arguments: list[str]) -> int:
     with tempfile.NamedTemporaryFile("w", prefix="mpijax-", suffix=".sh") as file:
         file.write(script)
         file.flush()
-        return subprocess.run(_SCHEDULERS[o.scheduler].command(request, file.name)).returncode
+        command = _SCHEDULERS[o.scheduler].command(request, shlex.quote(file.name))
+        return subprocess.run(command, shell=True).returncode
 
 
 def _pmi() -> str:

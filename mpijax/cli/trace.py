@@ -130,9 +130,13 @@ def summary(operations: list[Operation]) -> str:
 
 def main(arguments: list[str]) -> int:
     """Merge records; 1 if they are not records of one job."""
-    parser = argparse.ArgumentParser(prog="mpijax trace", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="mpijax trace", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("files", nargs="+", type=Path, help="mpijax-record-*.json, one of each rank")
-    parser.add_argument("-o", "--output", type=Path, default=Path("mpijax-trace"), help="name of the results")
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("mpijax-trace"), help="results without suffix (default: mpijax-trace)"
+    )
     options = parser.parse_args(arguments)
     try:
         size, operations = load(options.files)

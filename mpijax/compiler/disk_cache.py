@@ -11,9 +11,10 @@ import hashlib
 import importlib.util
 import os
 import stat
-import tempfile
 from functools import cache
 from pathlib import Path
+
+from mpijax.core.new_file import new_file
 
 _MAGIC = b"mpijax-object-1\n"
 _DIGEST = 32
@@ -107,7 +108,7 @@ class DiskCache:
             return
         temporary = None
         try:
-            descriptor, temporary = tempfile.mkstemp(dir=self.folder, prefix=".new-")
+            descriptor, temporary = new_file(self.folder, ".new-")
             with os.fdopen(descriptor, "wb") as file:
                 file.write(_MAGIC + _checksum(key, content) + content)
             os.replace(temporary, self._path(key))

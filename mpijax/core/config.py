@@ -132,7 +132,7 @@ traceback_filtering = enum_option(
     "jax_traceback_filtering",
     "off tracebackhide remove_frames quiet_remove_frames auto",
     "auto",
-    "Accepted without effect: tracebacks have all frames, and messages name the user's line.",
+    "Whether tracebacks of exceptions that nobody catches leave mpijax's own frames out: not if off or tracebackhide.",
 )
 tracer_error_num_traceback_frames = number_option(
     "jax_tracer_error_num_traceback_frames", int, 5, "Frames of a leaked value's origin that an error shows."

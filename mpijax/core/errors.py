@@ -176,3 +176,12 @@ class JaxRuntimeError(RuntimeError):
 
 class MismatchError(JaxRuntimeError):
     """Ranks of a communicator are about to communicate in ways that do not belong together."""
+
+
+# Tracebacks name the place where programs find them.
+for _error in (
+    *(JAXTypeError, JAXIndexError, ConcretizationTypeError, TracerBoolConversionError, TracerIntegerConversionError),
+    *(TracerArrayConversionError, UnexpectedTracerError, NonConcreteBooleanIndexError, KeyReuseError),
+    *(InconclusiveDimensionOperation, JaxprTypeError, JaxRuntimeError),
+):
+    _error.__module__ = "mpijax.errors"

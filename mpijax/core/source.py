@@ -47,10 +47,16 @@ def register_exclusion(path: str) -> None:
     _internal.clear()
 
 
-def is_internal(code) -> bool:
-    """Whether a code object is mpijax's own, or Python's machinery around it, or of a library that is left out."""
+def is_own(code) -> bool:
+    """Whether a code object is mpijax's own, or of a library that is left out."""
     name = code.co_filename
-    found = name.startswith((_PACKAGE, "<frozen", *excluded)) or name.endswith((".pyx", os.sep + "functools.py"))
+    return name.startswith((_PACKAGE, *excluded)) or name.endswith(".pyx")
+
+
+def is_internal(code) -> bool:
+    """Whether a code object is mpijax's own, or Python's machinery around it."""
+    name = code.co_filename
+    found = is_own(code) or name.startswith("<frozen") or name.endswith(os.sep + "functools.py")
     _internal[code] = found
     return found
 

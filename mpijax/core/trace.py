@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from mpijax._ext import dispatch
-from mpijax.core import config, dtypes, errors
+from mpijax.core import config, dtypes, errors, tracebacks
 from mpijax.core.array_api import Array
 from mpijax.core.avals import NO_AXES, ShapedArray, ShapeDtypeStruct
 from mpijax.core.foreign import pytype_aval_mappings, rule_for
@@ -160,6 +160,13 @@ class Tracer(Array):
 
     def tobytes(self, order="C"):
         return np.asarray(self._known_value("tobytes")).tobytes(order)
+
+    def __reduce__(self):
+        raise errors.ConcretizationTypeError(
+            self,
+            "The error occurred in the __reduce__ method, which may indicate an attempt to serialize/pickle a traced "
+            "value. Methods of mpi4py in small letters do so: mpijax.mpi has those that communicate in programs.",
+        )
 
     def __deepcopy__(self, _memo):
         return self.copy()  # type: ignore[attr-defined]  # one of numpy's methods
@@ -804,7 +811,7 @@ def trace_to_closed_jaxpr(fun: Callable, avals, debug: DebugInfo | None = None) 
 
 # ---------------------------------------------------------------- varying axes
 
-_pvary: Callable | None = None
+_pvary: Any = None
 
 
 def set_pvary(pvary: Callable) -> None:
@@ -821,8 +828,13 @@ def unify_varying(primitive, args):
     union = frozenset().union(*(a.vma for a in avals)) if avals else NO_AXES
     if not union or all(a.vma == union for a in avals):
         return args
-    pvary = _pvary
-    return tuple(
-        x if a.vma == union else pvary(x, tuple(n for n in state.axis_env if n in union - a.vma))
-        for x, a in zip(args, avals, strict=True)
-    )
+    return tuple(varying_over(union, x) for x in args)
+
+
+def varying_over(axes: frozenset, x: Any) -> Any:
+    """x, varying over these mesh axes too."""
+    missing = axes - typeof(x).vma
+    return _pvary(x, tuple(n for n in state.axis_env if n in missing)) if missing else x
+
+
+tracebacks.install()

@@ -31,10 +31,15 @@ def _magic(ipython: Any) -> Any:
         parser.add_argument("names", nargs="*", help="variables of the notebook that the cell reads")
         try:
             options = parser.parse_args(line.split())
-        except (argparse.ArgumentError, SystemExit) as error:
+        except SystemExit:  # after --help
+            return
+        except argparse.ArgumentError as error:
             print(f"%%mpijax: {error}", file=sys.stderr)
             return
-        values = {name: ipython.user_ns[name] for name in options.names}
+        values = {name: ipython.user_ns[name] for name in options.names if name in ipython.user_ns}
+        if missing := ", ".join(sorted({*options.names} - {*values})):
+            print(f"%%mpijax: the notebook has no variable {missing}", file=sys.stderr)
+            return
         spawn(run_cell, options.n, (cell, values), timeout=options.timeout)
 
     return mpijax

@@ -4,7 +4,6 @@ import os
 import pickle
 import sys
 import threading
-import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -41,7 +40,9 @@ def _plain(value: Any) -> Any:
 
 
 def _failure(error: BaseException) -> bytes:
-    text = "".join(traceback.format_exception(error))
+    from mpijax.core import tracebacks
+
+    text = tracebacks.without_own_frames(error)
     try:
         pickle.loads(pickle.dumps(error))  # some exceptions can be written and not read
     except Exception:

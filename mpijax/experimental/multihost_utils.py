@@ -19,7 +19,7 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     """The values of all processes as NumPy arrays; every process must call it.
 
     Of an array laid out over processes, the whole, once. Of arrays that each process has to itself, all of them
-    along a new first axis, or joined along the first one with `tiled`.
+    along a new first axis, or joined along the first one with `tiled`; numbers have none, so they get it.
 
     >>> from mpijax.experimental import multihost_utils
     >>> multihost_utils.process_allgather(jnp.arange(3))
@@ -32,7 +32,9 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
         if not getattr(x, "is_fully_addressable", True):
             return np.asarray(x if x._is_whole else gathered(x))
         parts = objects.allgather(np.asarray(x), "multihost_utils.process_allgather")
-        return np.concatenate(parts) if tiled else np.stack(parts)
+        if tiled and len(parts) == 1:
+            return parts[0]
+        return np.concatenate(parts) if tiled and parts[0].ndim else np.stack(parts)
 
     return tree.tree_map(one, in_tree)
 

@@ -15,6 +15,8 @@ Inside of a transformation an operation is derived, transposed and batched on al
 rank's values depend on: all ranks must differentiate, or `vmap` over the same number of examples, together.
 """
 
+from typing import Any
+
 from mpijax.mpi.collectives import (
     allgather,
     allreduce,
@@ -40,6 +42,17 @@ __all__ = [
     "has_sycl_support", "pvary", "recv", "reduce", "reduce_scatter", "scan", "scatter", "scatterv", "send", "sendrecv",
     "sendrecv_replace", "split",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    text = f"module 'mpijax.mpi' has no attribute {name!r}"
+    if name.lower() in __all__:
+        text += f": it is {name.lower()} here."
+    elif name.isupper() and not name.startswith("_"):
+        text += f": communicators, operations and constants are mpi4py's, `from mpi4py import MPI` has MPI.{name}."
+    elif name.startswith("i") and name[1:] in __all__:
+        text += f": it is {name[1:]} here, and a compiled program computes meanwhile what does not need the result."
+    raise AttributeError(text)
 
 
 def has_cuda_support() -> bool:

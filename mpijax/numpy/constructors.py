@@ -119,6 +119,8 @@ def _promoted(leaves: list[Any]) -> Any:
         if kind in dtypes.python_scalar_dtypes:
             key = kind
         else:
+            if kind is str:
+                x = np.asarray(x)  # not the name of a dtype
             aval = getattr(x, "aval", None)
             key = (x.dtype if hasattr(x, "dtype") else id(x)) if aval is None else aval
         distinct.setdefault(key, x)

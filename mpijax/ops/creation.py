@@ -13,7 +13,7 @@ from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.lowering import Structural
 from mpijax.core.out_sharding import explicit_layout, laid_out, layout_in_context, over_devices
 from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.trace import typeof
+from mpijax.core.trace import typeof, varying_over
 from mpijax.ops.convert import convert
 from mpijax.ops.families import check_dtype
 from mpijax.ops.moves import canonical_shape, check_shapelike, shape_of
@@ -73,6 +73,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sha
     """An array filled with a scalar, with the shape and dtype of x unless others are given.
 
     It lies where `sharding` says, or else as `x` does if that was laid out on purpose and no other shape is given.
+    Inside `shard_map` it varies over the mesh axes that `x` varies over.
 
     >>> lax.full_like(jnp.zeros(3), 7)
     Array([7., 7., 7.], dtype=float32)
@@ -90,7 +91,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sha
         raise TypeError(
             f"full must be called with scalar fill_value, got fill_value.shape {shape_of(fill_value)}."
         )
-    return _filled(convert(fill_value, dtype, weak), shape, sharding)
+    return varying_over(aval.vma, _filled(convert(fill_value, dtype, weak), shape, sharding))
 
 
 def iota(dtype: Any, size: int) -> Any:

@@ -8,7 +8,6 @@ the whole job (the other ranks would wait for this one for ever).
 import atexit
 import importlib.util
 import os
-import secrets
 import stat
 import sys
 import threading
@@ -16,7 +15,7 @@ import time
 import traceback
 from typing import Any
 
-from mpijax.core import config
+from mpijax.core import config, tracebacks
 from mpijax.core.source import current_source
 from mpijax.runtime import cpus, leftovers, meeting, reports, watchdog
 from mpijax.runtime.node_memory import shared_file
@@ -81,7 +80,7 @@ class Start:
         self.ext.set_crowded(ranks_per_cpu > _CROWDED)
         if self.size > 1:
             self._share_nodes(node)
-            job, self.overlaps = self.world.bcast((secrets.token_hex(4), config.values.mpijax_overlap))
+            job, self.overlaps = self.world.bcast((os.urandom(4).hex(), config.values.mpijax_overlap))
             self.ext.leave_properly(
                 self.ext.handle(self.control), finalizes, all(self.world.allgather(finalizes))
             )
@@ -100,7 +99,7 @@ class Start:
         """
         setting = os.environ.get("MPIJAX_SHARED_MEMORY", "1").lower()
         yields, wanted = zip(*self.world.allgather((self.yields, setting not in ("0", "off", "false", "no"))))
-        self.ext.share_nodes(any(yields) and all(wanted), node.bcast(secrets.randbits(62)))
+        self.ext.share_nodes(any(yields) and all(wanted), node.bcast(int.from_bytes(os.urandom(8)) >> 2))
         self.ext.set_windows(all(wanted))
         self._polls = all(wanted) and not any(yields)
 
@@ -212,7 +211,7 @@ def _import_mpi() -> Any:
             f"no MPI library could be loaded: {error}\n"
             "Install one (pip install mpich), or load your cluster's MPI module before starting Python; an "
             "MPI in another place is named by MPI4PY_LIBMPI=/path/to/libmpi.so."
-        ) from error
+        ) from None
     return MPI
 
 
@@ -317,8 +316,9 @@ def _end_job_with_errors() -> None:
             return
         rank = MPI.COMM_WORLD.rank
         try:
-            if previous is sys.__excepthook__:
-                reports.say(rank, "".join(traceback.format_exception(kind, value, trace)))
+            if tracebacks.is_pythons(previous):
+                tracebacks.leave_out_own_frames(value)
+                reports.say(rank, "".join(traceback.format_exception(value)))
             else:  # another library formats tracebacks: let it, and say whose this was
                 previous(kind, value, trace)
                 reports.say(rank, "ended by the exception above")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from mmap import mmap
 from typing import Any
+
+from mpijax.core.new_file import new_file
 
 
 def shared_file(node: Any, nbytes: int) -> tuple[int, mmap] | None:
@@ -14,8 +15,8 @@ def shared_file(node: Any, nbytes: int) -> tuple[int, mmap] | None:
     path, descriptor, memory = "", -1, None
     if node.Get_rank() == 0:
         try:
-            folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-            descriptor, path = tempfile.mkstemp(prefix="mpijax-", dir=folder)
+            folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else os.environ.get("TMPDIR", "/tmp")
+            descriptor, path = new_file(folder, "mpijax-")
             os.posix_fallocate(descriptor, 0, nbytes)  # a full disk says so here, not at the first write
         except OSError:
             descriptor = -1

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import socket
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 from mpijax._ext import record
+from mpijax.core.new_file import new_file
 from mpijax.runtime.recorder import Recorder, recorder
 
 
@@ -19,7 +18,7 @@ def write() -> Path:
     folder = Path(os.environ.get("MPIJAX_TRACE_DIR") or ".")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"mpijax-record-{recorder.job}-{recorder.rank}.json"
-    descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
+    descriptor, temporary = new_file(folder, ".new-")
     with os.fdopen(descriptor, "w") as file:
         json.dump(content(recorder), file)
     os.replace(temporary, path)
@@ -49,7 +48,7 @@ def content(source: Recorder) -> dict[str, Any]:
     used = sorted({o[1] for o in operations if o[1] < len(source.sites)})
     sites = {str(i): _site(source, i) for i in used}
     return {
-        "job": source.job, "rank": source.rank, "size": source.size, "host": socket.gethostname(),
+        "job": source.job, "rank": source.rank, "size": source.size, "host": os.uname().nodename,
         "pid": os.getpid(), "written": time.time_ns(), "sites": sites, "operations": operations,
     }  # fmt: skip
 

@@ -1,10 +1,12 @@
 """Error classes: their place among Python's and JAX's, what they say about the value, and the way out."""
 
+import pickle
 from types import SimpleNamespace
 
 import jax
 import pytest
 
+import mpijax
 from mpijax import errors as public
 from mpijax.core import errors
 
@@ -58,6 +60,17 @@ TRACED = [
     ),
     (errors.NonConcreteBooleanIndexError, "Array boolean indices must be concrete; got bool[3]", "jnp.where"),
 ]
+
+
+@pytest.mark.parametrize("transform", ["jit", "grad", "vmap"])
+def test_a_traced_value_cannot_be_pickled(transform):
+    texts = []
+    for lib in (mpijax, jax):
+        with pytest.raises(lib.errors.ConcretizationTypeError) as caught:
+            getattr(lib, transform)(lambda x: pickle.dumps(x))(lib.numpy.ones(2))
+        texts.append(" ".join(str(caught.value).split()))
+    ours, theirs = texts
+    assert ours.startswith(theirs.partition(" traced value.")[0]) and "mpijax.mpi" in ours
 
 
 @pytest.mark.parametrize("error, beginning, remedy", TRACED)

@@ -115,6 +115,19 @@ def test_a_cell_on_three_ranks_prints_merged_lines(monkeypatch):
     assert 'line 2, in <module>\n    x / 0' in str(caught.value.__cause__)
 
 
+@pytest.mark.parametrize(("line", "out", "err"), [
+    ("-n 2 start stop", "", "%%mpijax: the notebook has no variable stop\n"),
+    ("-n two", "", "%%mpijax: argument -n: invalid int value: 'two'\n"),
+    ("--help", "usage: %%mpijax", ""),
+])  # fmt: skip
+def test_a_wrong_magic_starts_nothing(line, out, err, capsys):
+    shell = FakeNotebook()
+    mpijax.load_ipython_extension(shell)
+    shell.magics["mpijax"](line, "raise SystemExit('started')")
+    shown = capsys.readouterr()
+    assert shown.out.startswith(out) and shown.err == err
+
+
 @pytest.mark.parametrize("ranks, text", [([0], "0"), ([0, 1, 2, 3], "0-3"), ([0, 2, 3, 7], "0,2-3,7")])
 def test_ranges_of_ranks(ranks, text):
     assert _ranges(ranks) == text

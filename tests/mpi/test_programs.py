@@ -500,3 +500,12 @@ def test_derivative_everywhere():
     close(jax.grad(lambda x: jnp.sum(mpi.allreduce(x, MPI.PROD)))(values[RANK]), jax.grad(product)(values)[RANK])
     g = jax.grad(lambda x: jnp.sum(mpi.allreduce(x, MPI.MAX)))(values[RANK])
     close(g, np.array([1 / SIZE, RANK == SIZE - 1, 1 / SIZE], np.float32))
+
+
+@pytest.mark.parametrize("name, hint", [
+    ("Allreduce", "it is allreduce here"), ("SUM", "MPI.SUM"), ("COMM_WORLD", "MPI.COMM_WORLD"), ("isend", "it is send here"),
+])  # fmt: skip
+def test_names_of_mpi4py_say_where_they_are(name, hint):
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}': .*{hint}"):
+        getattr(mpi, name)
+    assert not hasattr(mpi, "nothing") and not hasattr(mpi, "__wrapped__")

@@ -259,3 +259,13 @@ def test_full_of_a_key():
     for out, shape in ((OURS.lax.full_like(keys, keys[1]), (2,)), (OURS.lax.full((3,), keys[1], keys.dtype), (3,))):
         assert out.shape == shape and out.dtype == keys.dtype
         assert (OURS.random.key_data(out) == OURS.random.key_data(keys[1])[None]).all()
+
+
+@pytest.mark.parametrize("value", ["abc", [1, "a"]])
+def test_text_is_refused_as_jax_refuses_it(value):
+    texts = []
+    for lib in (OURS, THEIRS):
+        with pytest.raises(TypeError) as caught:
+            lib.numpy.array(value)
+        texts.append(str(caught.value))
+    assert texts[0] == texts[1]

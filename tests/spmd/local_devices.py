@@ -146,6 +146,7 @@ PROGRAMS = {
     ),
     "loop until all": on_line(while_all),
     "scan": on_line(scanned),
+    "loop from zeros alike": on_line(lambda s, x: s.lax.fori_loop(0, 3, lambda i, c: c + x, s.jnp.zeros_like(x))),
     "branch by position": on_line(
         lambda s, x: s.lax.cond(s.lax.axis_index("i") == 2, lambda v: v * 10, lambda v: -v, x)
     ),

@@ -277,6 +277,10 @@ def test_what_lies_on_all_ranks_is_gathered_once():
     assert process_allgather(np.zeros(2)).shape == (SIZE, 2)
 
 
+def test_numbers_are_gathered_as_arrays():
+    assert process_allgather(3, tiled=True).tolist() == (3 if SIZE == 1 else [3] * SIZE)  # as it is, alone: so does JAX
+
+
 def test_an_odd_constraint_leaves_the_axis_whole():
     x = draw((N + 1, N))
     y = jax.jit(lambda x: lax.with_sharding_constraint(x, NamedSharding(mesh_1d(), P("i"))))(x)
