@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mpijax.runtime.stages import Compiled, Lowered
-from mpijax.transforms.jit import JitFunction as Wrapped
+from mpijax.transforms.jit import PjitFunction as Wrapped
 from mpijax.transforms.traced import ArgInfo, Traced
 
 __all__ = ["ArgInfo", "Compiled", "CompilerOptions", "Lowered", "Traced", "Wrapped"]

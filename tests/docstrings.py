@@ -47,7 +47,8 @@ MODULES = """
     mpijax.test_util mpijax.typing
     mpijax.experimental.checkify mpijax.experimental.jet mpijax.experimental.key_reuse mpijax.experimental.layout
     mpijax.experimental.mesh_utils mpijax.experimental.multihost_utils mpijax.experimental.ode mpijax.experimental.pjit
-    mpijax.experimental.shard_map mpijax.experimental.sparse mpijax.experimental
+    mpijax.experimental.shard_map mpijax.experimental.sparse mpijax.experimental.sparse.linalg
+    mpijax.experimental
     mpijax.example_libraries.optimizers mpijax.example_libraries.schedules mpijax.example_libraries.stax
     mpijax.interpreters.ad mpijax.interpreters.batching mpijax.interpreters.mlir mpijax.interpreters.partial_eval
     mpijax.interpreters.xla""".split()

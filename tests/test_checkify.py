@@ -170,11 +170,14 @@ def test_indices_are_checked_where_ranks_may_not_differ(index):
     assert message(OURS) == message(THEIRS)
 
 
-def test_numbers_of_messages_have_the_types_of_arrays():
-    def f():
-        of(OURS).check(False, "{}", {"a": OURS.numpy.array(1.0)})
+def test_values_in_messages_are_arrays():
+    def message(J):
+        def f(x, key):
+            of(J).check(x[0] > 5, "{} {x} {y!r} {key}", {"a": x}, x=x, y=x[0], key=key)
 
-    assert of(OURS).checkify(f)()[0].get().startswith("{'a': np.float32(1.0)}")
+        return of(J).checkify(J.jit(f))(np.arange(2, dtype=np.float32), J.random.key(3))[0].get()
+
+    assert "'a': Array([0., 1.], dtype=float32)" in message(OURS) and message(OURS) == message(THEIRS)
 
 
 def test_throw_names_the_users_line():

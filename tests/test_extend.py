@@ -337,6 +337,27 @@ def test_what_cannot_be_done_says_what_can(call, error, message):
 # ---------------------------------------------------------------- tables and names
 
 
+@pytest.mark.parametrize("J", [THEIRS, OURS], ids=lambda J: J.name)
+def test_rules_may_be_methods_of_a_subclass(J):
+    core = importlib.import_module(f"{J.name}.extend.core")
+
+    class Mark(core.Primitive):
+        multiple_results = True
+
+        def impl(self, *args, times):
+            return list(args)
+
+        def abstract_eval(self, *avals, times):
+            return list(avals), core.no_effects
+
+    mark_p = Mark("mark_of_a_subclass")
+    J.interpreters.mlir.register_lowering(mark_p, lambda _, *args, times: args)
+    assert not mark_p.call_primitive and mark_p.multiple_results
+    for call in (mark_p.bind, J.jit(mark_p.bind, static_argnames="times")):
+        a, b = call(np.float32(1), np.int32(2), times=3)
+        assert (float(a), int(b)) == (1.0, 2)
+
+
 def test_tables_of_rules_can_be_read_and_emptied():
     ad, batching, _, _ = tables(OURS)
     p, sin = mul_add(OURS), OURS.lax.sin_p

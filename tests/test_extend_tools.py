@@ -371,6 +371,14 @@ def test_types_have_a_layout_that_splits_nothing(J):
 
 
 @IN_BOTH
+@pytest.mark.parametrize("kind", ["Auto", "Explicit", "Manual"])
+def test_kinds_of_all_axes_of_a_mesh(J, kind):
+    mesh = J.sharding.Mesh(np.array(J.local_devices()[:1]), "x", (getattr(J.sharding.AxisType, kind),))
+    found = [name for name in ("auto", "explicit", "manual") if getattr(mesh, f"are_all_axes_{name}")]
+    assert found == [kind.lower()]
+
+
+@IN_BOTH
 def test_meshes_without_devices(J):
     Mesh, kinds = J.sharding.AbstractMesh, J.sharding.AxisType
     mesh = Mesh((2, 3), ("a", "b"), (kinds.Auto, kinds.Manual))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
+from mpijax import numpy as jnp
 from mpijax.core import tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.effects import Effect
@@ -166,7 +167,7 @@ class Error:
             return None
         effect = min(at, key=at.__getitem__)
         # A number known while tracing may be here as Python's, which has no type of its own.
-        payload = [np.asarray(x, a.dtype)[index] for x, a in zip(self._payload[effect], effect.payload, strict=True)]
+        payload = [jnp.asarray(x, a.dtype)[index] for x, a in zip(self._payload[effect], effect.payload, strict=True)]
         return tree.tree_unflatten(dict(self._metadata)[int(at[effect])], payload)
 
     def throw(self) -> None:

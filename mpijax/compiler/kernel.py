@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -145,14 +146,16 @@ class Kernel:
         return {p.key for p in inside.positions()}
 
     def flops(self) -> int:
-        """Elementary operations of one run."""
-        turns = 1
-        for v in self.variables:
-            turns *= v.size
-        work = len(self.reduces) + sum(
-            1 for e in self.expressions() if e.op not in ("load", "const", "index", "acc", "inner", "choose")
-        )
-        return turns * work
+        """Elementary operations of one run: those before a reduction for every element, the others for each result."""
+
+        def operations(kernel: Kernel) -> int:
+            free = ("load", "const", "index", "acc", "inner", "choose")
+            return len(kernel.reduces) + sum(e.op not in free for e in kernel.expressions())
+
+        inside = operations(Kernel(self.variables, self.axes, self.reduces, self.inner))
+        sizes = [v.size for v in self.variables]
+        results = math.prod(n for axis, n in enumerate(sizes) if axis not in self.axes)
+        return math.prod(sizes) * inside + results * (operations(self) - inside)
 
     def loaded_by(self, roots: list[Expr]) -> set[int]:
         """Ids of the values that are loaded to compute expressions."""

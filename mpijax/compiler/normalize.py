@@ -90,11 +90,18 @@ def _is_count(avals) -> bool:
 
 
 def _compared_keys(builder, primitive, inputs, avals, source) -> list:
-    """PRNG keys are equal if all their words are."""
-    words = [
-        _pure(builder, registry["random_unwrap"], {}, [v], ShapedArray(v.shape, v.element), source) for v in inputs
-    ]
-    shape = words[0].shape
+    """PRNG keys are equal if all their words are; one key may meet many."""
+    shape = max((v.shape for v in inputs), key=len)
+
+    def words_of(keys):
+        words = _pure(builder, registry["random_unwrap"], {}, [keys], ShapedArray(keys.shape, keys.element), source)
+        if keys.shape == shape:
+            return words
+        last = tuple(range(len(shape) - len(keys.shape), len(shape)))
+        params = {"shape": shape, "broadcast_dimensions": last, "sharding": None}
+        return _pure(builder, registry["broadcast_in_dim"], params, [words], ShapedArray(shape, keys.element), source)
+
+    words = [words_of(v) for v in inputs]
     same = _pure(builder, primitive, {}, words, ShapedArray(shape, np.bool_), source)
     combine = registry["reduce_and" if primitive.name == "eq" else "reduce_or"]
     return [_pure(builder, combine, {"axes": (len(shape) - 1,), "out_sharding": None}, [same], avals[0], source)]

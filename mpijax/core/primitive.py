@@ -96,6 +96,11 @@ class Primitive:
       pretty: `(eqn, names) -> [(key, value)]`, the parameters to print.
     """
 
+    # For those who walk Jaxprs: primitives with inner Jaxprs keep them among their own parameters.
+    call_primitive = False
+    # Whether the transpose rule is a user's function, which is called with zeros too.
+    has_users_transpose = False
+
     def __init__(
         self,
         name: str,

@@ -25,7 +25,7 @@ from mpijax.spmd.mesh import Mesh, NamedSharding, Sharding
 from mpijax.transforms.autodiff import vjp
 from mpijax.transforms.call import call_jaxpr
 from mpijax.transforms.custom_vjp import custom_vjp
-from mpijax.transforms.jit import JitFunction, jit
+from mpijax.transforms.jit import PjitFunction, jit
 from mpijax.version import __version__
 
 _MAGIC = b"mpijax-export-1\n"
@@ -244,7 +244,7 @@ def export(
     """
     if _is_ours(fun_jit):
         fun_jit = jit(fun_jit)
-    if not isinstance(fun_jit, JitFunction):
+    if not isinstance(fun_jit, PjitFunction):
         raise ValueError(
             f"Function to be exported must be the result of `jit` but is: {fun_jit}. Write export(jit(f))(...)."
         )

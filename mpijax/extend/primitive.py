@@ -66,6 +66,9 @@ class Primitive(core.Primitive):
         effects, and so on. Any may be left out, and be set later as attributes or by the methods below; using one
         that was never set raises NotImplementedError.
 
+    A subclass may have them as methods, as in JAX: `impl`, and `abstract_eval`, which returns type(s) and a set of
+    effects; and `multiple_results` as an attribute.
+
     Outside of programs `def_impl`'s function is called with the arguments as they are; without it the lowering runs,
     as a program of its own.
 
@@ -74,6 +77,8 @@ class Primitive(core.Primitive):
     >>> double_p.bind(jnp.arange(3))
     Array([0, 2, 4], dtype=int32)
     """
+
+    multiple_results = False
 
     def __init__(self, name: str, **rules: Any):
         if not isinstance(_known(name), (Primitive, type(None))):
@@ -87,9 +92,13 @@ class Primitive(core.Primitive):
         lower = given.pop("lower")
         if isinstance(lower, Unset):
             lower = Decompose(lower)
+        rules.setdefault("multiple_results", type(self).multiple_results)
         super().__init__(name, lower=lower, register=False, **given, **rules)
         if not self.is_set("lower"):
             self.impl = Unset(self, "impl")
+        for method, define in (("impl", self.def_impl), ("abstract_eval", self.def_effectful_abstract_eval)):
+            if hasattr(type(self), method):
+                define(getattr(type(self), method).__get__(self))
         core.registry[name] = self
 
     def is_set(self, slot: str) -> bool:

@@ -162,7 +162,7 @@ def _parse(text: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[str], str
             f"{len(inputs)}, "
             f"got {len(shapes)}."
         )
-    bad = [c for c in text.replace("->", "").replace(",", "").replace("...", "") if not c.isalpha()]
+    bad = [c for c in text.replace("->", "").replace("...", "") if c in ".->"]
     if bad:
         raise ValueError(f"Character {bad[0]!r} is not a valid einsum subscript in {text!r}.")
     unused = [c for c in string.ascii_letters if c not in text]

@@ -165,12 +165,16 @@ def gathered(x: Any) -> Any:
 
 
 def device_get(x: Any) -> Any:
-    """`x` (a pytree) with arrays as NumPy arrays (read-only views of the same memory).
+    """`x` (a pytree) with arrays as NumPy arrays (read-only views of the same memory); PRNG keys as they are.
 
     >>> mpijax.device_get({"a": jnp.arange(3)})
     {'a': array([0, 1, 2], dtype=int32)}
     """
-    return tree.tree_map(lambda leaf: np.asarray(leaf) if isinstance(leaf, ArrayBase) else leaf, x)
+
+    def fetched(leaf):
+        return np.asarray(leaf) if isinstance(leaf, ArrayBase) and isinstance(leaf.dtype, np.dtype) else leaf
+
+    return tree.tree_map(fetched, x)
 
 
 def block_until_ready(x: Any) -> Any:

@@ -100,6 +100,10 @@ class Mesh(ContextDecorator):
         """Whether layouts over it say of every array axis what it is split over: some of its axes are Explicit."""
         return AxisType.Explicit in self.axis_types
 
+    are_all_axes_auto = property(lambda self: self.abstract_mesh.are_all_axes_auto)
+    are_all_axes_explicit = property(lambda self: self.abstract_mesh.are_all_axes_explicit)
+    are_all_axes_manual = property(lambda self: self.abstract_mesh.are_all_axes_manual)
+
     @cached_property
     def abstract_mesh(self) -> Any:
         """The same axes without devices."""

@@ -15,7 +15,7 @@ from mpijax.transforms.custom_vjp import custom_vjp
 from mpijax.transforms.derivatives import jvp, linear_transpose, linearize, vjp
 from mpijax.transforms.flat import FlatFun, debug_info
 from mpijax.transforms.jacobians import hessian, jacfwd, jacobian, jacrev
-from mpijax.transforms.jit import JitFunction, clear_caches, jit
+from mpijax.transforms.jit import PjitFunction, clear_caches, jit
 from mpijax.transforms.ref_state import check_aliases, values_of
 from mpijax.transforms.vmap import vmap
 
@@ -82,7 +82,7 @@ def eval_shape(fun: Callable, *args, **kwargs):
     >>> mpijax.eval_shape(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4)))
     ShapeDtypeStruct(shape=(2, 4), dtype=float32)
     """
-    if isinstance(fun, JitFunction):
+    if isinstance(fun, PjitFunction):
         return fun.eval_shape(*args, **kwargs)
     leaves, in_tree = tree.tree_flatten((args, kwargs))
     flat_fun = FlatFun(fun, in_tree)

@@ -180,6 +180,7 @@ custom_lin_p = Primitive(
     vma=lambda avals, params: None,
 )
 custom_lin_p.impl = _no_forward_mode
+custom_lin_p.has_users_transpose = True
 
 
 # ---------------------------------------------------------------- decorated functions

@@ -23,7 +23,7 @@ from mpijax.transforms.traced import Traced as TracedProgram
 # Traced programs, per function, so that two `jit`s of one function share them.
 _traced: weakref.WeakKeyDictionary[Callable, dict] = weakref.WeakKeyDictionary()
 
-_jitted: weakref.WeakSet[JitFunction] = weakref.WeakSet()
+_jitted: weakref.WeakSet[PjitFunction] = weakref.WeakSet()
 
 # Set by the runtime: `(jitted, args, kwargs) -> result`, or NotImplemented to take the way below.
 _stages: Any = None
@@ -106,7 +106,7 @@ def _as_tuple(value, kind) -> tuple:
     return (value,) if isinstance(value, kind) else tuple(value)
 
 
-class JitFunction(JitBase):
+class PjitFunction(JitBase):
     """What `jit` returns: call it, or take it apart with `trace`, `lower` and `eval_shape`.
 
     >>> isinstance(mpijax.jit(jnp.sin), mpijax.stages.Wrapped)
@@ -363,6 +363,10 @@ class JitFunction(JitBase):
     def __get__(self, instance, owner=None):
         return self if instance is None else partial(self, instance)
 
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self._fun)
+
     def __repr__(self) -> str:
         try:
             return f"<PjitFunction of {self.__wrapped__!r}>"
@@ -442,7 +446,7 @@ def jit(
 
         shardings = JitShardings(in_shardings, out_shardings if device is None else on_device(device))
     make = partial(
-        JitFunction,
+        PjitFunction,
         static_argnums=static_argnums,
         static_argnames=static_argnames,
         donate_argnums=donate_argnums,

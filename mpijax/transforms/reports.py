@@ -98,7 +98,7 @@ def _distance(old: tuple, new: tuple) -> tuple[int, int]:
 
 
 def _differences(old: tuple, new: tuple, names: list[str]) -> list[str]:
-    """What differs between two keys of `JitFunction._trace`, in words."""
+    """What differs between two keys of `PjitFunction._trace`, in words."""
     (_, old_tree, old_avals, old_statics, *old_scope) = old
     (_, new_tree, new_avals, new_statics, *new_scope) = new
     found = []

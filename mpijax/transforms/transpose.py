@@ -55,6 +55,7 @@ def backward_pass(
 
     Equations that depend on no linear argument are evaluated first, the others are
     transposed from the last to the first; cotangents of a variable read several times add up.
+    Users' backward rules on the way to a result are called even if no cotangent has come: they may return one.
     Exchanges with other ranks are transposed even if no cotangent has come here: one may have come there.
     `gathered` holds, for each argument, what its cotangent starts from (a Zero: nothing). `wanted` says whose
     cotangents are asked for: what leads to the others alone is left out, and theirs are not complete.
@@ -87,6 +88,7 @@ def backward_pass(
             continue
         known.update(zip(eqn.outvars, bound(eqn, list(map(read, eqn.invars))), strict=True))
 
+    asked_anyway = _rules_on_the_way(linear_eqns, jaxpr.outvars)
     ct_env: dict[Any, Any] = {}
 
     def accumulate(atom, ct):
@@ -104,7 +106,8 @@ def backward_pass(
             accumulate(v, ct)
     for eqn in reversed(linear_eqns):
         outs = [ct_env.pop(v, None) if type(v) is not DropVar else None for v in eqn.outvars]
-        if all(ct is None for ct in outs) and not (exchanges and fx.exchange in eqn.effects):
+        exchanged = exchanges and fx.exchange in eqn.effects
+        if all(ct is None for ct in outs) and not exchanged and id(eqn) not in asked_anyway:
             continue
         outs = [Zero(v.aval.to_cotangent_aval()) if ct is None else ct for ct, v in zip(outs, eqn.outvars, strict=True)]
         inputs = [UndefPrimal(v.aval) if type(v) is not Literal and v in linear else read(v) for v in eqn.invars]
@@ -115,6 +118,20 @@ def backward_pass(
                 if type(v) is not Literal and v in linear:
                     accumulate(v, ct_in)
     return [ct_env.get(v, Zero(v.aval.to_cotangent_aval())) for v in jaxpr.invars]
+
+
+def _rules_on_the_way(eqns: Sequence[Any], results: Sequence[Any]) -> set[int]:
+    """Ids of the equations with users' backward rules that results are computed from."""
+    if not any(eqn.primitive.has_users_transpose for eqn in eqns):
+        return set()
+    read = {v for v in results if type(v) is not Literal}
+    found = set()
+    for eqn in reversed(eqns):
+        if not read.isdisjoint(eqn.outvars):
+            read.update(v for v in eqn.invars if type(v) is not Literal)
+            if eqn.primitive.has_users_transpose:
+                found.add(id(eqn))
+    return found
 
 
 @contextmanager

@@ -177,3 +177,73 @@ def test_what_sparsify_has_no_rule_for():
     ]:
         with pytest.raises(NotImplementedError, match=message):
             sparse.sparsify(f)(x)
+
+
+# ---------------------------------------------------------------- linear algebra
+
+
+def solvers_of(J):
+    return importlib.import_module(f"{J.name}.experimental.sparse.linalg")
+
+
+SQUARE = sample(60, 60, seed=4)
+
+
+@pytest.mark.parametrize("k", [1, 5])
+@pytest.mark.parametrize(
+    "matrix", [SQUARE @ SQUARE.T, SQUARE + SQUARE.T, SQUARE[:, :3] @ SQUARE[:, :3].T], ids=["gram", "any sign", "rank 3"]
+)
+def test_largest_eigenvalues(matrix, k):
+    expected = np.linalg.eigvalsh(matrix)[: -k - 1 : -1]
+    for A in (matrix, lambda x: OURS.numpy.asarray(matrix) @ x):
+        values, vectors, _ = solvers_of(OURS).lobpcg_standard(A, sample(60, k, seed=k))
+        scale = np.abs(expected).max()
+        np.testing.assert_allclose(values, expected, atol=1e-5 * scale)
+        np.testing.assert_allclose(matrix @ vectors, values * vectors, atol=1e-3 * scale)
+        np.testing.assert_allclose(vectors.T @ vectors, np.eye(k), atol=1e-5)
+
+
+def test_searches_that_are_refused():
+    start = sample(60, 2)
+    for A, X in [
+        (SQUARE, start[:, :0]), (SQUARE, sample(60, 12)), (SQUARE[:50], start), (SQUARE, start.astype(np.int32)),
+        (lambda x: x[:3], start), (SQUARE[:, :50], start),
+    ]:  # fmt: skip
+        messages = []
+        for J in (THEIRS, OURS):
+            with pytest.raises(ValueError) as raised:
+                solvers_of(J).lobpcg_standard(A if callable(A) else J.numpy.asarray(A), X)
+            messages.append(str(raised.value))
+        assert messages[1].startswith(messages[0][:60])
+
+
+ROWS = np.float32([4, 1, 3, 2, 5]), np.array([0, 2, 1, 0, 2]), np.array([0, 2, 3, 5])
+RIGHT = np.float32([1, 2, 3])
+
+
+def test_solutions_of_sparse_systems():
+    def solve(J, data, b):
+        return solvers_of(J).spsolve(J.numpy.asarray(data), *map(J.numpy.asarray, ROWS[1:]), J.numpy.asarray(b))
+
+    matrix = np.float32([[4, 0, 1], [0, 3, 0], [2, 0, 5]])
+    np.testing.assert_allclose(solve(OURS, ROWS[0], RIGHT), np.linalg.solve(matrix, RIGHT), rtol=1e-6)
+    for transform in (lambda J: J.jvp, lambda J: lambda f, x, t: J.jvp(J.jit(f), x, t)):
+        ours, theirs = (
+            transform(J)(lambda d, b: solve(J, d, b), (ROWS[0], RIGHT), (sample(5), sample(3)))  # noqa: B023
+            for J in (OURS, THEIRS)
+        )
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4)
+    inverse, slopes = (OURS.jacrev(functools.partial(solve, OURS), i)(ROWS[0], RIGHT) for i in (1, 0))
+    np.testing.assert_allclose(inverse, np.linalg.inv(matrix), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(slopes, OURS.jacfwd(functools.partial(solve, OURS))(ROWS[0], RIGHT), rtol=1e-5, atol=1e-6)
+
+
+def test_systems_that_are_refused():
+    data, columns, ends = ROWS
+    for system in [
+        (data[:4], columns, ends, RIGHT), (data, columns, ends, RIGHT.astype(np.int32)),
+        (data, columns * 1.0, ends, RIGHT), (data[None], columns, ends, RIGHT), (data, columns, ends, RIGHT, 1e-6, 7),
+    ]:  # fmt: skip
+        for J in (THEIRS, OURS):
+            with pytest.raises(ValueError, match="Invalid CSR|do not match|integer typed|one-dimensional|not valid"):
+                solvers_of(J).spsolve(*map(J.numpy.asarray, system[:4]), *system[4:])

@@ -176,3 +176,21 @@ def test_keys_are_equal_if_all_their_words_are():
     np.testing.assert_array_equal(equal, [False, True, False])
     np.testing.assert_array_equal(different, [True, False, True])
     assert bool(keys[0] == keys[0])
+
+
+def test_many_keys_are_compared_with_one():
+    """Also by the primitives, which take a scalar beside an array."""
+
+    def compared(J):
+        keys = J.random.split(J.random.key(1), 3)
+        one = keys[1]
+        pairs = [(keys, one), (one, keys), (keys, keys), (one, one), (J.numpy.broadcast_to(one, (2, 3)), one)]
+        calls = [lambda a, b: a == b, lambda a, b: a != b, J.lax.eq, J.lax.ne, J.jit(J.lax.eq)]
+        return [np.asarray(f(a, b)).tolist() for f in calls for a, b in pairs]
+
+    assert compared(OURS) == compared(THEIRS)
+
+
+def test_keys_are_fetched_as_they_are():
+    fetched = OURS.device_get({"key": OURS.random.key(2), "x": OURS.numpy.ones(2)})
+    assert fetched["key"] == OURS.random.key(2) and type(fetched["x"]) is np.ndarray

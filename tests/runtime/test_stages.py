@@ -67,6 +67,15 @@ def test_lowered(both):
             stage.as_text("esperanto")
 
 
+@pytest.mark.parametrize("m, k, n", [(1, 784, 64), (128, 64, 32)])
+def test_operations_of_a_layer_are_counted_as_jax_does(m, k, n):
+    args = np.ones((m, k), np.float32), np.ones((k, n), np.float32), np.ones(n, np.float32)
+    mine, jaxs = (
+        j.jit(lambda x, w, b: x @ w + b).lower(*args).compile().cost_analysis()["flops"] for j in (ours, theirs)
+    )
+    assert mine == jaxs == 2 * m * k * n + m * n
+
+
 def test_compiled(both):
     jaxs, mine = both[0][2], both[1][2]
     assert str(mine.input_shardings) == str(jaxs.input_shardings)

@@ -320,3 +320,30 @@ def test_numbers_among_the_residuals_stay_pythons_own(transform):
 
         f.defvjp(lambda x: (x * 2, (x, True, 3.0)), bwd)
         assert float(transform(J, J.grad(f))(2.0)) == 6.0 and seen == [(True, True)]
+
+
+LOST = {
+    "handed on": lambda J, f, h: lambda x: h(f(x)) + x,
+    "nothing else": lambda J, f, h: lambda x: h(f(x)),
+    "twice": lambda J, f, h: lambda x: h(f(3 * f(x))) + x,
+    "in a loop": lambda J, f, h: lambda x: J.lax.scan(lambda c, _: (c + h(f(c)), None), x, None, length=2)[0],
+    "in a branch": lambda J, f, h: lambda x: J.lax.cond(x > 0, lambda x: h(f(x)) + x, lambda x: x, x),
+    "recomputed": lambda J, f, h: J.checkpoint(lambda x: h(f(x)) + x),
+    "a call of its own": lambda J, f, h: lambda x: h(J.jit(f)(x)) + x,
+    "unread": lambda J, f, h: lambda x: (f(x), 2 * x)[1],
+    "stopped": lambda J, f, h: lambda x: J.lax.stop_gradient(f(x)) + x,
+    "rounded": lambda J, f, h: lambda x: J.numpy.sign(f(x)) + x,
+}
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_rules_are_called_where_a_later_rule_returns_none(name):
+    """They may return a cotangent whatever they get: flax's scales of 8-bit floats are kept up to date in this way."""
+    found = []
+    for J in (THEIRS, OURS):
+        f, h = J.custom_vjp(J.numpy.sin), J.custom_vjp(J.numpy.cos)
+        f.defvjp(lambda x, J=J: (J.numpy.sin(x), None), lambda _, ct: (7.0 + ct,))
+        h.defvjp(lambda x, J=J: (J.numpy.cos(x), None), lambda _, ct: (None,))
+        slope = J.grad(LOST[name](J, f, h))
+        found.append([float(slope(0.5)), float(J.jit(slope)(0.5))])
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-6)

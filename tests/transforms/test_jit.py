@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import inspect
 import weakref
 from collections import namedtuple
 from collections.abc import Hashable
@@ -355,6 +356,19 @@ def test_tracers_print_as_jaxs(transform):
         return seen
 
     assert shown(OURS) == shown(THEIRS)
+
+
+@pytest.mark.parametrize("J", [THEIRS, OURS], ids=lambda J: J.name)
+def test_libraries_see_what_a_jitted_function_is(J):
+    def f(x, *, scale=2.0):
+        return x * scale
+
+    jitted = J.jit(f)
+    assert type(jitted).__name__ == "PjitFunction"
+    for follow in (True, False):
+        assert inspect.signature(jitted, follow_wrapped=follow) == inspect.signature(f)
+    with pytest.raises(ValueError, match="no signature found for builtin"):
+        inspect.signature(J.jit(max))
 
 
 def test_the_mesh_in_scope_belongs_to_the_signature():

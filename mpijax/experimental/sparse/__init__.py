@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from mpijax import missing as _missing
+from mpijax.experimental.sparse import linalg as linalg
 from mpijax.experimental.sparse.api import empty, eye, is_sparse, random_bcoo, todense
 from mpijax.experimental.sparse.bcoo import BCOO
 from mpijax.experimental.sparse.derivatives import grad, value_and_grad
