@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from mpijax._ext import dispatch
-from mpijax.core import config, dtypes, errors, tracebacks
+from mpijax.core import config, dtypes, errors
 from mpijax.core.array_api import Array
 from mpijax.core.avals import NO_AXES, ShapedArray, ShapeDtypeStruct
 from mpijax.core.foreign import pytype_aval_mappings, rule_for
@@ -835,6 +835,3 @@ def varying_over(axes: frozenset, x: Any) -> Any:
     """x, varying over these mesh axes too."""
     missing = axes - typeof(x).vma
     return _pvary(x, tuple(n for n in state.axis_env if n in missing)) if missing else x
-
-
-tracebacks.install()

@@ -75,9 +75,9 @@ def show(kind: type[BaseException], error: BaseException, trace: TracebackType |
     _shown_by(kind, error, error.__traceback__)
 
 
-def is_pythons(hook: Any) -> bool:
-    """Whether `hook` shows exceptions as Python does: no other library formats them."""
-    return (_shown_by if hook is show else hook) is sys.__excepthook__
+def behind(hook: Any) -> Any:
+    """The hook that shows what `hook` is given: Python's, if no other library formats exceptions."""
+    return _shown_by if hook is show else hook
 
 
 def _show_in_ipython(shell: Any, kind: type[BaseException], error: BaseException, trace: Any, tb_offset=None) -> None:

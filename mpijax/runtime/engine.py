@@ -16,7 +16,7 @@ import numpy as np
 from mpijax._ext.array import ArrayBase
 from mpijax._ext.dispatch import Eager
 from mpijax.compiler.planner import plan_program
-from mpijax.core import config, tree
+from mpijax.core import config, tracebacks, tree
 from mpijax.core import trace as tr
 from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.foreign import canonicalize_dtype_handlers
@@ -270,7 +270,7 @@ def _evaluate_checking(primitive: Primitive, args: Sequence[Any], params: dict[s
 
 
 def install() -> None:
-    """Make this the way operations run."""
+    """Make this the way operations run, and take Python's hook for exceptions: importing mpijax leaves it as it is."""
     import mpijax.ops  # noqa: F401  (defines all primitives)
     from mpijax.ops import convert
     from mpijax.runtime import stages
@@ -281,3 +281,4 @@ def install() -> None:
     jit_p.impl = run_call
     jit.set_stages(stages)
     convert.set_array_factory(from_host)
+    tracebacks.install()

@@ -306,7 +306,7 @@ def _running() -> Any:
 def _end_job_with_errors() -> None:
     """Makes an uncaught exception of a rank end the job, after its traceback is printed once."""
     previous = sys.excepthook
-    if getattr(previous, "ends_job", False):
+    if getattr(tracebacks.behind(previous), "ends_job", False):
         return
 
     def hook(kind, value, trace):
@@ -316,7 +316,7 @@ def _end_job_with_errors() -> None:
             return
         rank = MPI.COMM_WORLD.rank
         try:
-            if tracebacks.is_pythons(previous):
+            if tracebacks.behind(previous) is sys.__excepthook__:
                 tracebacks.leave_out_own_frames(value)
                 reports.say(rank, "".join(traceback.format_exception(value)))
             else:  # another library formats tracebacks: let it, and say whose this was
