@@ -10,7 +10,7 @@ cdef extern from "record.h" nogil:
     ctypedef struct Entry "mj_entry":
         pass
     Entry* begin_operation "mj_begin"(Region* region, uint32_t site, uint32_t sequence, int64_t nbytes,
-                                           uint32_t what)
+                                      uint32_t what)
     void leave_operation "mj_leave"(Region* region)
     void return_to_operation "mj_return"(Region* region, Entry* entry)
     void end_operation "mj_end"(Region* region, Entry* entry)
