@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 # Seconds that a line waits for the same line of other ranks.
-WINDOW = 0.1
+WINDOW = 0.25
 _ENDS = re.compile(rb"\r?\n|\r(?!\n|$)")
 
 

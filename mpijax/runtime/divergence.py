@@ -8,6 +8,7 @@ looks at the next one of its node, twice a second (`watchdog`) and at its end.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -22,14 +23,20 @@ def found() -> str:
         here = [r for r in group.ranks if r in recorder.ranks]
         if len(here) > 1 and recorder.rank in here:
             other = here[(here.index(recorder.rank) + 1) % len(here)]
-            if number := _differs(group, recorder.mine, recorder.region(other)):
-                return _told(group, sorted((recorder.rank, other)), number)
+            if _differs(group, other):
+                time.sleep(_AGAIN)
+                if number := _differs(group, other):
+                    return _told(group, sorted((recorder.rank, other)), number)
     return ""
 
 
-def _differs(group: Group, mine: Any, theirs: Any) -> int:
-    """A number of operations after which the digests differ; 0 if none is known."""
-    a, b = _digests(group, mine), _digests(group, theirs)
+# Seconds until what was found is looked for again: the other rank may have been writing.
+_AGAIN = 1e-3
+
+
+def _differs(group: Group, other: int) -> int:
+    """A number of operations after which the digests of this rank and another one differ; 0 if none is known."""
+    a, b = _digests(group, recorder.mine), _digests(group, recorder.region(other))
     common = max(a.keys() & b.keys(), default=0)
     return common if common and a[common] != b[common] else 0
 
