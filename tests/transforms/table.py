@@ -267,6 +267,7 @@ EXCLUDED = {
     **dict.fromkeys("fft_native fft_hosted".split(), "is what a program makes of fft: tests/ops/test_fft_lowering.py"),
     "scatter_apply": "has no derivative: tests/ops/test_structural.py, tests/numpy/test_at.py",
     "cholesky_update": "takes one matrix, not stacks, and has no derivative: tests/numpy/test_linalg.py",
+    "dim_as_value": "is a size of an exported program, without operands: tests/test_symbolic_shapes.py",
     "check": "is taken away by checkify: tests/test_checkify.py",
     "custom_vmap_call": "its batching is the user's: test_implicit.py",
     **dict.fromkeys("ffi_call numba_call".split(), "calls machine code of the user: test_ffi.py, test_numba_call.py"),
