@@ -24,6 +24,7 @@ _HOMES = (
     "mpijax.ops.wide_product",
     "mpijax.ops.barrier",
     "mpijax.ops.bit_generators",
+    "mpijax.ops.dimensions",
     "mpijax.lax.composites",
     "mpijax.random.generators",
     "mpijax.lax.ragged_exchange",
