@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import bench
-from bench import report
+from bench import front, report
 from bench.case import ROOT, load_cases
 from bench.plot import save_plot
 from bench.runner import run
@@ -39,7 +39,11 @@ def arguments():
     )
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench", help="folder of the results")
     parser.add_argument(
-        "--readme", action="store_true", help="write the table of the last results into README.md"
+        "--readme", action="store_true",
+        help="write the table of the last results into docs/benchmarks.md, and README's rows and picture",
+    )  # fmt: skip
+    parser.add_argument(
+        "--front", action="store_true", help="write README's rows and picture from the table in docs/benchmarks.md"
     )
     return parser.parse_args()
 
@@ -65,7 +69,9 @@ def main() -> None:
     if args.readme:
         if not results_file.exists():
             raise SystemExit(f"{results_file} is not there yet: run python -m bench first")
-        report.write_readme(json.loads(results_file.read_text()))
+        report.write_page(json.loads(results_file.read_text()))
+    if args.readme or args.front:
+        front.write()
         return
     cases = load_cases(args.patterns)
     if args.list:

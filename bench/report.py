@@ -75,13 +75,16 @@ def markdown(results: dict) -> str:
     return f"{results['machine']}\n\n{table}\n\n{sentences}\n"
 
 
-def write_readme(results: dict) -> None:
-    """Replaces what stands between the markers in README.md; without markers, a section at the end."""
-    path = ROOT / "README.md"
+def between(text: str, start: str, end: str, new: str) -> str:
+    """`text` with `new` between two markers."""
+    before, rest = text.split(start, 1)
+    return f"{before}{start}\n\n{new}\n\n{end}{rest.split(end, 1)[1]}"
+
+
+def write_page(results: dict) -> None:
+    """Replaces what stands between the markers in docs/benchmarks.md; without markers, a section at the end."""
+    path = ROOT / "docs" / "benchmarks.md"
     text = path.read_text()
     if START not in text:
-        text = f"{text.rstrip()}\n\n## Benchmarks\n\n{START}\n{END}\n"
-    before, rest = text.split(START, 1)
-    after = rest.split(END, 1)[1]
-    table = f"`make bench` ([how it measures](docs/benchmarks.md)): {markdown(results)}"
-    path.write_text(f"{before}{START}\n\n{table}\n{END}{after}")
+        text = f"{text.rstrip()}\n\n## Results\n\n{START}\n{END}\n"
+    path.write_text(between(text, START, END, markdown(results).strip()))

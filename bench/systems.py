@@ -58,10 +58,10 @@ def _is_open_mpi(mpirun: str) -> bool:
     return "Open MPI" in subprocess.run([mpirun, "--version"], capture_output=True, text=True).stdout
 
 
-def launcher(mpirun: str, ranks: int) -> list[str]:
-    """mpirun with a core for each rank."""
+def launcher(mpirun: str, ranks: int, bind_to: str = "core") -> list[str]:
+    """mpirun with a core for each rank, or, bound to "none", with as many ranks as one likes."""
     options = ["--allow-run-as-root"] if _is_open_mpi(mpirun) else []
-    return [mpirun, *options, "--bind-to", "core", "-n", str(ranks)]
+    return [mpirun, *options, "--bind-to", bind_to, "-n", str(ranks)]
 
 
 def systems() -> tuple[System, System]:

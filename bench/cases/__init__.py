@@ -16,4 +16,5 @@ TOPICS = [  # in the order of the table; a topic may use what an earlier one def
     "examples",
     "memory",
     "compile",
+    "size",
 ]

@@ -47,6 +47,16 @@ def rnn_gradient(backend):
     return lambda: f(*arguments)
 
 
+@case("loops/RNN gradient, vanishing", ratio=1)
+def rnn_gradient_vanishing(backend):
+    """Of the last state, whose derivatives by earlier ones become denormal, and then zero."""
+    run, (_, *arguments) = rnn(backend)
+    weights = normal(backend, UNITS, UNITS, scale=UNITS**-0.5 / 2)
+    jnp = backend.jnp
+    f = backend.jax.jit(backend.jax.grad(lambda w, h, xs: jnp.sum(run(w, h, xs)[0] ** 2)))
+    return lambda: f(weights, *arguments)
+
+
 @case("memory/RNN gradient, 1000 steps", ratio=1, mode="memory")
 def rnn_gradient_memory(backend):
     return rnn_loss_gradient(backend)

@@ -1,0 +1,1 @@
+"""The programs, one file a topic. A name reads topic/what it does."""
