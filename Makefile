@@ -1,6 +1,7 @@
-# make demo    the digits example on 2 ranks          make lint    ruff, cython-lint, mypy
+# make demo    the digits example on 2 ranks          make lint    ruff, cython-lint, mypy, prose
 # make test    all tests: alone, on 2 and on 4 ranks  make ext     rebuild the extensions that changed
 # make bench   the benchmark table                    make clean   remove .venv and what was built
+# make test-libraries   programs on JAX's libraries, on JAX and on mpijax
 # make test-many   communication on 16 and on 64 ranks, which may share the cores
 #
 # Each target makes its own .venv (tools/environment.sh says what it needs). Variables: PYTHON (python3) to start from,
@@ -26,7 +27,7 @@ MPIRUN_FREE = $(MPIRUN) $(if $(OPEN_MPI),--oversubscribe --allow-run-as-root) --
 PYTEST = $(PY) -m pytest $(PYTEST_ARGS)
 MPI_TESTS = $(MPIRUN_FREE) -n $(1) $(PYTEST) --with-mpi --timeout-method=thread -m "mpi"
 
-.PHONY: demo test test-alone test-mpi test-many test-slow bench lint ext clean
+.PHONY: demo test test-alone test-mpi test-many test-slow test-libraries bench lint ext clean
 .SECONDARY:
 
 demo: ready-examples
@@ -54,6 +55,15 @@ test-many: ready-test
 test-slow: ready-test
 	$(PYTEST) --slow -m slow -n auto --dist worksteal
 
+# Libraries that import jax, in environments of their own: docs/libraries.md tells what was found.
+test-libraries: ready-test .venv-libraries/.ready
+	MPIJAX_LIBRARIES=$(CURDIR)/.venv-libraries/bin/python MPIJAX_LIBRARIES_JAX=$(CURDIR)/.venv-libraries-jax/bin/python \
+		$(PYTEST) --slow -m slow -s tests/libraries
+
+.venv-libraries/.ready: tests/libraries/requirements.txt tools/libraries.sh
+	sh tools/libraries.sh
+	@touch $@
+
 bench: ready-bench
 	$(PY) -m bench
 
@@ -61,6 +71,7 @@ lint: ready-lint
 	$(PY) -m ruff check .
 	cython-lint cython_ext
 	$(PY) -m mypy
+	$(PY) tools/prose.py
 
 $(VENV)/.ready-%: pyproject.toml setup.py tools/environment.sh
 	sh tools/environment.sh $*
@@ -70,4 +81,4 @@ ext: $(if $(wildcard $(PY)),,$(VENV)/.ready-test)
 	$(COMPILE)
 
 clean:
-	rm -rf $(VENV) build mpijax/_ext/*.so mpijax.egg-info
+	rm -rf $(VENV) .venv-libraries .venv-libraries-jax build mpijax/_ext/*.so mpijax.egg-info

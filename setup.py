@@ -10,8 +10,8 @@ One source that fails does not keep the others from being built; the failures ar
 """
 
 import contextlib
-import fcntl
 import os
+import platform
 import shlex
 import shutil
 import subprocess
@@ -106,17 +106,27 @@ def declarations() -> str:
 @contextlib.contextmanager
 def exclusive(folder: Path):
     """Builds of the same tree wait for each other instead of writing the same files."""
+    import fcntl  # here, because Windows has none, and shall get the sentence of check_system
+
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
+# Python runs this line when it starts: with MPIJAX_AS_JAX=1, `jax` is mpijax (mpijax/as_jax). Else it does nothing.
+AS_JAX = 'import os; os.environ.get("MPIJAX_AS_JAX", "0") not in ("", "0") and __import__("mpijax.as_jax")\n'
+
+
 class BuildPy(build_py):
-    """Puts the batch scripts, which ``mpijax submit`` fills in, into the package."""
+    """Puts the batch scripts, which ``mpijax submit`` fills in, into the package, and a .pth file beside it."""
 
     def run(self):
         super().run()
+        # What is beside the package is installed as it is, in editable form too.
+        beside = self.get_finalized_command("install").install_lib if self.editable_mode else self.build_lib
+        self.mkpath(beside)
+        Path(beside, "mpijax_as_jax.pth").write_text(AS_JAX)
         if not self.editable_mode:
             for script in sorted(Path("launch").glob("*.sh")):
                 target = Path(self.build_lib, "mpijax", "cli", "launch", script.name)
@@ -130,6 +140,7 @@ class BuildExt(build_ext):
     def run(self):
         self.failures: list[tuple[str, BaseException]] = []
         self.translating = threading.Lock()  # Cython is not made for threads
+        self.done = 0
         with exclusive(Path("build")):
             super().run()
         if self.failures:
@@ -138,6 +149,7 @@ class BuildExt(build_ext):
 
     def build_extensions(self):
         self.check_extensions_list(self.extensions)
+        self.total = len(self.extensions)
 
         def attempt(ext):
             try:
@@ -161,9 +173,24 @@ class BuildExt(build_ext):
             (translated,) = cythonize([ext], build_dir="build/cython", include_path=[declarations()], quiet=True)
         ext.sources = translated.sources
         ext._needs_stub = False
+        built = Path(self.get_ext_fullpath(ext.name))
+        before = built.stat().st_mtime_ns if built.exists() else None
         super().build_extension(ext)
+        self.done += 1
+        if before is None or built.stat().st_mtime_ns != before:
+            print(f"compiled {ext.name} ({self.done} of {self.total})", flush=True)
 
 
+def check_system() -> None:
+    """The runtime uses futexes, /proc, robust locks and ELF loading: say so instead of failing in a C header."""
+    if not sys.platform.startswith("linux"):
+        raise SystemExit(
+            f"mpijax runs on Linux only, and this is {platform.system() or sys.platform}. "
+            "Use a Linux container or virtual machine (on Windows: WSL 2)."
+        )
+
+
+check_system()
 setup(
     ext_modules=[extension(source) for source in sorted(SOURCES.glob("*.pyx"))],
     install_requires=DEPENDENCIES,

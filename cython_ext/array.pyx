@@ -19,6 +19,8 @@ import numpy as np
 
 cimport numpy as cnp
 
+from mpijax.core import provided
+
 cnp.import_array()
 
 
@@ -29,6 +31,9 @@ cdef extern from "pool.h":
     void mp_release(void* memory, int c) nogil
     void mp_trim(size_t limit) nogil
     size_t mp_live, mp_peak, mp_kept, mp_allocations, mp_fresh
+
+cdef extern from "checksum.h":
+    unsigned long long mj_checksum(const unsigned char* data, size_t nbytes) nogil
 
 cdef extern from "Python.h":
     PyObject* PyObject_Init(PyObject* op, PyTypeObject* type)
@@ -41,7 +46,12 @@ cdef extern from *:
     /* Classes made in Python have the collector's header before their instances. Arrays are never tracked by
        it, as they are in no cycles, but the header must be there. */
     static PyObject *mj_new_object(PyTypeObject *type) {
-        return PyType_IS_GC(type) ? (PyObject *)_PyObject_GC_New(type) : (PyObject *)_PyObject_New(type);
+        if (!PyType_IS_GC(type)) return (PyObject *)_PyObject_New(type);
+        /* No collection here: it runs Python, which may let another thread delete what a program is about to read. */
+        int collects = PyGC_Disable();
+        PyObject *op = (PyObject *)_PyObject_GC_New(type);
+        if (collects) PyGC_Enable();
+        return op;
     }
     static void mj_free_object(PyTypeObject *type, PyObject *op) {
         if (PyType_IS_GC(type)) PyObject_GC_Del(op);
@@ -96,8 +106,7 @@ cdef extern from *:
 # ---- memory ----
 
 cdef int raise_out_of_memory(size_t nbytes, what) except -1:
-    from mpijax.core.errors import JaxRuntimeError
-    raise JaxRuntimeError(f"RESOURCE_EXHAUSTED: Out of memory allocating {nbytes} bytes for {what}.")
+    raise provided.JaxRuntimeError(f"RESOURCE_EXHAUSTED: Out of memory allocating {nbytes} bytes for {what}.")
 
 
 cdef int block_class(size_t nbytes) noexcept:
@@ -361,8 +370,10 @@ cdef object view_of(ArrayBase a):
     not NumPy's."""
     cdef tuple shape
     if a.view == NULL:
-        check_alive(a)
         dtype, shape = local_type(<object>a.aval, a._sharding)
+        if a.view != NULL:      # another thread made it meanwhile
+            return <object>a.view
+        check_alive(a)
         view = ndarray_over(dtype, shape, a.ptr, shared_owner(<PyObject*>a), False)
         Py_INCREF(view)
         a.view = <PyObject*>view
@@ -496,7 +507,7 @@ cdef class ArrayBase:
         """A capsule over the same memory, which the consumer must not write to."""
         value = numpy_value(self)
         if max_version is None or max_version[0] < 1:   # an older consumer: gets only what is writeable
-            value = ndarray_over(value.dtype, value.shape, self.ptr, shared_owner(<PyObject*>self), True)
+            value = ndarray_over(value.dtype, value.shape, cnp.PyArray_DATA(value), value, True)
         options = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
         return value.__dlpack__(**{name: option for name, option in options.items() if option is not None})
 
@@ -613,13 +624,24 @@ def from_numpy(array not None, aval not None, bint copy=True, sharding=None):
     return result
 
 
+def checksum(array not None):
+    """A number of 64 bits for the elements of an ndarray, equal where their bytes are."""
+    cdef cnp.ndarray source = np.ascontiguousarray(array)
+    cdef const unsigned char* data = <const unsigned char*>cnp.PyArray_DATA(source)
+    cdef size_t nbytes = cnp.PyArray_NBYTES(source)
+    cdef unsigned long long found
+    with nogil:
+        found = mj_checksum(data, nbytes)
+    return found
+
+
 def rewrap(ArrayBase array not None, aval not None, sharding=None):
     """The same memory as an array of another type or sharding; both types have equally many bytes."""
-    check_alive(array)
     cdef PyObject* shard = NULL if sharding is None else <PyObject*>sharding
     old = <object>array.aval
     if local_bytes(old, array._sharding) != local_bytes(aval, sharding):
         raise ValueError(f"rewrap: {aval} and {old} differ in their numbers of bytes")
+    check_alive(array)
     return take_reference(wrap_memory(<PyObject*>aval, array.ptr, shared_owner(<PyObject*>array), shard))
 
 

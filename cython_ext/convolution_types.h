@@ -100,13 +100,14 @@ WIDE static void NAMED(add_row)(T *sum, const T *x, T w, int64_t n, int64_t stri
 
 static void NAMED(direct)(const conv_shape *given, const T *lhs, const T *rhs, T *out) {
     conv_shape s = *given;
-    /* Rows run along the axis of the columns with neighbours in lhs. */
+    /* Rows run along the axis of the columns with neighbours in lhs; s keeps the other axes. */
     int best = 0;
-    for (int i = 1; i < s.columns; i++)
-        if (s.column[i].lhs <= s.column[best].lhs) best = i;
-    conv_axis single = {1, 0, 0}, row = s.columns ? s.column[best] : single;
-    for (int i = best; i + 1 < s.columns; i++) s.column[i] = s.column[i + 1];
-    if (s.columns) s.columns--;
+    for (int i = 1; i < given->columns; i++)
+        if (given->column[i].lhs <= given->column[best].lhs) best = i;
+    conv_axis single = {1, 0, 0}, row = given->columns ? given->column[best] : single;
+    s.columns = 0;
+    for (int i = 0; i < given->columns; i++)
+        if (i != best) s.column[s.columns++] = given->column[i];
     int64_t rows = s.J / row.size;
     T sum[DIRECT_ROW];
     for (int64_t g = 0; g < s.groups; g++) {

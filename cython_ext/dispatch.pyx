@@ -146,6 +146,7 @@ cdef class JitBase:
         cdef list leaves
         cdef bint plain = True
         cdef PyObject* found
+        cdef Entry entry
         if self._plain and state.trace is eval_trace:
             leaves = []
             try:
@@ -155,7 +156,8 @@ cdef class JitBase:
             if plain:
                 found = PyDict_GetItemWithError(self.entries, key)
                 if found != NULL:
-                    return (<Entry>found).run(leaves)
+                    entry = <Entry>found    # held: another thread may replace it while the program runs
+                    return entry.run(leaves)
         return self._slow_call(args, kwargs)
 
 

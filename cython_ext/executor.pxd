@@ -1,6 +1,7 @@
 # Programs, for the other extensions: `from mpijax._ext.executor cimport Program`.
 
 from cpython.object cimport PyObject
+from libc.stdint cimport uint64_t
 
 from mpijax._ext.comm cimport CommHalves
 from mpijax._ext.instructions cimport AliasEntry, InputEntry, Instruction, OutputEntry, ResultEntry, TempEntry
@@ -11,6 +12,7 @@ cdef class Program:
     cdef readonly Py_ssize_t num_results
     cdef readonly object spec
     cdef readonly bint release_gil
+    cdef uint64_t denormals     # the mode of `denormals.h` in which it runs
     cdef bint donates
     cdef CommHalves* lanes      # where messages may go through lanes, which it leaves at its end and before Python
     cdef bint pins              # arguments must outlive a `delete()` during the run

@@ -11,7 +11,7 @@ cimport cython
 from cpython.list cimport PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove, memset
 
@@ -28,7 +28,7 @@ from mpijax._ext.array cimport (
 from mpijax._ext.comm cimport COMM_RECV, COMM_SEND, COMM_SENDRECV, CommArgs, CommFlight
 from mpijax._ext.instructions cimport (
     GOING, OP_ADVANCE, OP_COMM, OP_COMM_FINISH, OP_COMM_START, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END,
-    OP_FILL, OP_GEMM, OP_HOST_CALL,
+    OP_FILL, OP_FOREIGN, OP_GEMM, OP_HOST_CALL,
     OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_SWAP, RESULT_CONST, RESULT_OUTPUT, BranchData,
     CommData, CopyData, CountData, FillData, GemmData, HostData, Instruction, KernelData, KernelFunction,
     OutputEntry, Place, PointData, PointerData, ResultEntry, RowsData,
@@ -39,6 +39,7 @@ from mpijax._ext.record cimport (
 )
 
 from mpijax._ext.array import from_numpy, rewrap
+from mpijax.core import provided
 
 cnp.import_array()
 
@@ -46,6 +47,10 @@ cdef extern from "threads.h" nogil:
     void mt_run(KernelFunction fn, void** ptrs, int64_t* params, int64_t extent, int64_t grain)
     int mt_threads, mt_started
     int MT_MAX_THREADS
+
+cdef extern from "denormals.h" nogil:
+    uint64_t DN_FLUSH
+    uint64_t dn_switch(uint64_t mode)
 
 cdef enum:
     STACK_WORDS = 96    # tables up to this size live on the stack of `run_into`
@@ -79,6 +84,13 @@ cdef inline char* at(void** table, Place p) noexcept nogil:
 
 cdef int execute(Program program, void** table, Exchanges* going) except -1 nogil:
     """Walks the instructions. `table`: the run's words, as `Program` lays them out; going: exchanges in progress."""
+    going.outside = dn_switch(program.denormals)
+    walk(program, table, going)
+    dn_switch(going.outside)
+    return 0
+
+
+cdef int walk(Program program, void** table, Exchanges* going) except -1 nogil:
     cdef Instruction* start = program.instructions
     cdef Instruction* i = start
     cdef int64_t* counters = <int64_t*>(table + program.num_buffers + program.num_outputs)
@@ -120,8 +132,17 @@ cdef int execute(Program program, void** table, Exchanges* going) except -1 nogi
         elif i.op == OP_HOST_CALL:
             if program.lanes != NULL:
                 program.lanes.stop()
+            dn_switch(going.outside)
             with gil:
                 call_host(<HostData*>i.data, table)
+            dn_switch(program.denormals)
+        elif i.op == OP_FOREIGN:
+            kernel = <KernelData*>i.data
+            for j in range(kernel.num_places):
+                ptrs[j] = at(table, kernel.places[j])
+            dn_switch(going.outside)
+            kernel.call(ptrs, kernel.params, 0, kernel.extent)
+            dn_switch(program.denormals)
         elif i.op == OP_JUMP:
             i = start + i.jump
             continue
@@ -180,11 +201,11 @@ cdef void gemm_batch(GemmData* g, int axis, char* a, char* b, char* c) noexcept 
 
 cdef void run_fill(FillData* f, void** table) noexcept nogil:
     cdef char* target = at(table, f.target)
-    cdef size_t done
-    if f.width == 1:
+    cdef size_t done, width = <size_t>f.width
+    if width == 1:
         memset(target, f.pattern[0], f.nbytes)
         return
-    done = f.width if f.width < f.nbytes else f.nbytes
+    done = min(width, f.nbytes)
     memcpy(target, f.pattern, done)
     while done < f.nbytes:      # double what is there
         memcpy(target + done, target, done if 2 * done <= f.nbytes else f.nbytes - done)
@@ -198,9 +219,10 @@ cdef struct Exchange:       # of a run, while it goes on
     CommFlight flight
 
 
-cdef struct Exchanges:      # finished in the order in which they started
+cdef struct Exchanges:      # of a run; finished in the order in which they started
     uint32_t started
     uint32_t count          # those in progress
+    uint64_t outside        # how this thread treats denormals outside of the run
     Exchange[GOING] recent
 
 
@@ -325,15 +347,18 @@ cdef Region** record = region_place()
 
 
 cdef str line_of(uint32_t site):
-    return sys.modules["mpijax.runtime.recorder"].recorder.now(site).line
+    return provided.recorder.now(site).line
 
+
+# Errors are made in Python, which sees denormals; where it does not outside either, `run_into` sees to that.
 
 cdef int raise_refused(uint32_t site) except -1:
-    recorder = sys.modules["mpijax.runtime.recorder"].recorder
-    raise recorder.refusal(str(recorder.now(site)))
+    dn_switch(0)
+    raise provided.recorder.refusal(str(provided.recorder.now(site)))
 
 
 cdef int raise_rows(uint32_t site, CommArgs* args, RowsData* rows, int32_t* given) except -1:
+    dn_switch(0)
     counts = [given[r] for r in range(rows.ranks)]
     where = line_of(site)
     if min(counts) < 0:
@@ -351,10 +376,11 @@ cdef str operation_name(CommArgs* args):
 
 
 cdef int raise_comm(uint32_t site, CommArgs* args, int code) except -1:
+    dn_switch(0)
     shims = sys.modules["mpijax._ext.mpi"]
     where = line_of(site)
     raise RuntimeError(
-        f"MPI reports from {operation_name(args)} on rank {sys.modules['mpijax.runtime.mpi_start'].rank()} "
+        f"MPI reports from {operation_name(args)} on rank {provided.rank()} "
         f"({args.sendcount} elements to send, {args.recvcount} to receive): "
         f"{shims.error_message(code)}" + (f"\nat {where}" if where else "")
     )
@@ -448,7 +474,7 @@ cdef class Program:
         cdef char* arena = NULL
         cdef int num_made = 0, j
         cdef Py_ssize_t i
-        cdef bint pinned = False
+        cdef bint pinned = False, inside = False
         cdef Exchanges going
         going.started = going.count = 0
         after = None
@@ -482,15 +508,19 @@ cdef class Program:
             if self.pins:
                 pin(args, self.num_inputs)
                 pinned = True
+            inside = True
             if self.release_gil:
                 with nogil:
                     execute(self, table, &going)
             else:
                 execute(self, table, &going)
+            inside = False
             if after is not None:
                 after()
             give_results(self, args, made, results)
         finally:
+            if inside:          # after an error
+                dn_switch(going.outside)
             if going.count:     # after an error: what is received goes into memory of this run
                 with nogil:
                     end_exchanges(&going)
@@ -550,8 +580,7 @@ cdef int check_donations(Program program, PyObject** args) except -1:
             continue
         for i in range(program.num_inputs):
             if i != outputs[j].donor and args[i] == args[outputs[j].donor] and is_array(args[i]):
-                from mpijax.core.errors import JaxRuntimeError
-                raise JaxRuntimeError(
+                raise provided.JaxRuntimeError(
                     "INVALID_ARGUMENT: Attempt to use a buffer that was donated in the same call: "
                     f"arguments {i} and {outputs[j].donor} of {program.spec.name} are the same array, and "
                     "one of them is donated, as in `f(donate(a), a)`. Pass a copy of it."
@@ -578,6 +607,8 @@ cdef PyObject* copy_of_donor(OutputEntry* entry, PyObject* donor) except NULL:
     cdef void* origin
     cdef size_t nbytes = <object>(<object>donor).nbytes
     if isinstance(<object>donor, ArrayBase):
+        if (<ArrayBase>donor).flags & DELETED:      # by another thread
+            raise_deleted(donor)
         origin = (<ArrayBase>donor).ptr
     else:
         origin = cnp.PyArray_DATA(<object>donor)

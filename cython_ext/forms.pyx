@@ -37,24 +37,24 @@ cdef void eliminate(const item* dl, const item* d, const item* du, item* b, item
             least = max(least, <double>abs(dl[i]), <double>abs(du[i]))
         upper[3 * i], upper[3 * i + 1], upper[3 * i + 2] = d[i], du[i] if i + 1 < n else 0, 0
     least = max(least * eps, tiny)
-    for i in range(n):
-        if i + 1 < n:
-            below[0], below[1], below[2] = dl[i], upper[3 * i + 3], upper[3 * i + 4]
-            if abs(below[0]) > abs(upper[3 * i]):
-                for j in range(3):
-                    held, upper[3 * i + j], below[j] = upper[3 * i + j], below[j], upper[3 * i + j]
-                for c in range(columns):
-                    held = b[i * columns + c]
-                    b[i * columns + c] = b[(i + 1) * columns + c]
-                    b[(i + 1) * columns + c] = held
+    for i in range(n - 1):
+        below[0], below[1], below[2] = dl[i], upper[3 * i + 3], upper[3 * i + 4]
+        if abs(below[0]) > abs(upper[3 * i]):
+            for j in range(3):
+                held, upper[3 * i + j], below[j] = upper[3 * i + j], below[j], upper[3 * i + j]
+            for c in range(columns):
+                held = b[i * columns + c]
+                b[i * columns + c] = b[(i + 1) * columns + c]
+                b[(i + 1) * columns + c] = held
         if abs(upper[3 * i]) < least:
             upper[3 * i] = <item>least
-        if i + 1 < n:
-            factor = below[0] / upper[3 * i]
-            upper[3 * i + 3] = below[1] - factor * upper[3 * i + 1]
-            upper[3 * i + 4] = below[2] - factor * upper[3 * i + 2]
-            for c in range(columns):
-                b[(i + 1) * columns + c] = b[(i + 1) * columns + c] - factor * b[i * columns + c]
+        factor = below[0] / upper[3 * i]
+        upper[3 * i + 3] = below[1] - factor * upper[3 * i + 1]
+        upper[3 * i + 4] = below[2] - factor * upper[3 * i + 2]
+        for c in range(columns):
+            b[(i + 1) * columns + c] = b[(i + 1) * columns + c] - factor * b[i * columns + c]
+    if n > 0 and abs(upper[3 * n - 3]) < least:
+        upper[3 * n - 3] = <item>least
     for i in range(n - 1, -1, -1):
         for c in range(columns):
             held = b[i * columns + c]

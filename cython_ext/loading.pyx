@@ -7,7 +7,7 @@ Control flow becomes jumps here. Everything is checked that would make a run rea
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
 import numpy as np
@@ -19,7 +19,7 @@ from mpijax._ext.comm cimport CommFunction, CommHalves
 from mpijax._ext.executor cimport Program
 from mpijax._ext.instructions cimport (
     GOING, OP_ADVANCE, OP_COMM, OP_COMM_FINISH, OP_COMM_START, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END, OP_FILL,
-    OP_GEMM, OP_HOST_CALL, OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_SWAP,
+    OP_FOREIGN, OP_GEMM, OP_HOST_CALL, OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_SWAP,
     RESULT_CONST, RESULT_INPUT, RESULT_OUTPUT,
     AliasEntry, BranchData, CommData, CopyData, CountData, FillData, GemmData, GemmFunction, HostData,
     InputEntry, Instruction, KernelData, KernelFunction, OutputEntry, Place, PointData, PointerData, ResultEntry,
@@ -27,8 +27,12 @@ from mpijax._ext.instructions cimport (
 )
 
 from mpijax._ext.array import from_numpy, rewrap
+from mpijax.core import provided
 
 cnp.import_array()
+
+cdef extern from "denormals.h":
+    uint64_t DN_FLUSH
 
 FLOAT0 = np.dtype([("float0", np.void, 0)])
 
@@ -47,9 +51,7 @@ cdef object note_site = None
 cdef GemmFunction blas_function(name) except NULL:
     global blas_table
     if blas_table is None:
-        from mpijax.runtime import blas  # heavy: loads the library
-
-        blas_table = blas.addresses()
+        blas_table = provided.blas_addresses()
     return <GemmFunction><size_t>blas_table[BLAS_NAMES[name]]
 
 
@@ -57,10 +59,8 @@ cdef int need_comm() except -1:
     """Starts MPI, and gets the communication functions."""
     global comm_table, comm_halves, comm_codes, note_site, window_of
     if comm_table == NULL:
-        from mpijax.runtime import mpi_start, recorder  # must not start MPI before there is communication
-
-        shims = mpi_start.start().ext
-        comm_codes, note_site, window_of = shims.CODES, recorder.note_site, shims.window_of
+        shims = provided.start().ext
+        comm_codes, note_site, window_of = shims.CODES, provided.note_site, shims.window_of
         comm_halves = <CommHalves*>PyCapsule_GetPointer(shims.comm_halves, "mpijax.comm_halves")
         comm_table = <CommFunction*>PyCapsule_GetPointer(shims.comm_table, "mpijax.comm_table")
     return 0
@@ -70,7 +70,7 @@ cdef int need_comm() except -1:
 
 cdef void* block(Program p, size_t size) except NULL:
     """Zeroed memory that lives as long as the program."""
-    cdef bytes memory = PyBytes_FromStringAndSize(NULL, max(size, 1))
+    cdef bytes memory = PyBytes_FromStringAndSize(NULL, max(size, <size_t>1))
     p.keep.append(memory)
     memset(PyBytes_AS_STRING(memory), 0, size)
     return <void*>PyBytes_AS_STRING(memory)
@@ -295,7 +295,7 @@ cdef int flatten_switch(Program p, x, list code, bint goes_on) except -1:
 
 cdef list straight(Program p, kind, x):
     if kind == "Kernel":
-        return [<int>OP_KERNEL, kernel_data(p, x), 0]
+        return [<int>(OP_FOREIGN if x.foreign else OP_KERNEL), kernel_data(p, x), 0]
     if kind == "Gemm":
         return [<int>OP_GEMM, gemm_data(p, x), 0]
     if kind == "Copy":
@@ -515,6 +515,7 @@ def load_into(Program p not None, spec):
     p.num_inputs = spec.num_inputs
     p.num_results = len(spec.results)
     p.release_gil = spec.release_gil
+    p.denormals = 0 if spec.keep_denormals else DN_FLUSH
     p.pins = spec.release_gil
     p.arena_class = block_class(spec.arena) if spec.arena > 0 else -1
     load_buffers(p, spec.buffers)

@@ -136,7 +136,8 @@ cdef extern from "mpi_ops.h" nogil:
     int mj_make_operations()
 
 cdef extern from "mpi_exit.h":
-    int mj_leave_properly(MPI_Comm, int, int, Region**)
+    int mj_leave_properly(MPI_Comm, MPI_Comm, int, int, Region**)
+    int mj_exit_looked
 
 cdef extern from * nogil:
     """
@@ -683,13 +684,20 @@ def library_path():
     return mj_file_of(<void *>&MPI_Allreduce).decode()
 
 
-def leave_properly(intptr_t comm, bint finalizes, bint meets):
+def leave_properly(intptr_t comm, intptr_t world, bint finalizes, bint meets):
     """When the process ends, note its status and (`finalizes`) leave MPI, or end the job if the status is not 0.
 
-    meets: every rank of `comm` finalizes in this way, so they wait for each other before they do.
+    meets: every rank of `comm` finalizes in this way, so they wait for each other before they do. Then they tell of
+    messages on `world` that nobody has received, unless `looked` has been called.
     """
-    if mj_leave_properly(MJ_COMM(comm), finalizes, meets, region_place()) != 0:
+    if mj_leave_properly(MJ_COMM(comm), MJ_COMM(world), finalizes, meets, region_place()) != 0:
         raise RuntimeError("no more functions can be registered for the end of the process")
+
+
+def looked():
+    """This rank has told of a message that it leaves."""
+    global mj_exit_looked
+    mj_exit_looked = True
 
 
 # ---- from Python ----

@@ -13,7 +13,9 @@
 #define MJ_GRACE 5000
 
 static MPI_Comm mj_exit_comm = MPI_COMM_NULL;
-static int mj_exit_finalizes, mj_exit_meets;
+static MPI_Comm mj_exit_world = MPI_COMM_NULL;  /* that of messages */
+static int mj_exit_finalizes, mj_exit_meets, mj_exit_rank;
+static int mj_exit_looked;      /* whether this rank has told of a message that it leaves */
 static pid_t mj_exit_pid;
 static mj_region **mj_exit_region;
 
@@ -48,28 +50,48 @@ static int mj_meet(long limit) {
     return 0;
 }
 
+/* Tells of a message that has come after the program's end: its sender has ended later. All ranks are here. */
+static void mj_look_for_messages(void) {
+    MPI_Status found;
+    int flag = 0, bytes = 0;
+    if (mj_exit_looked || MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mj_exit_world, &flag, &found) != MPI_SUCCESS || !flag)
+        return;
+    MPI_Get_count(&found, MPI_BYTE, &bytes);
+    fprintf(stderr, "[rank %d] mpijax: the program has ended, and a message of rank %d (%d bytes) has not been received: a "
+            "`send` without `recv`\n", mj_exit_rank, found.MPI_SOURCE, bytes);
+}
+
 static void mj_at_exit(int status, void *unused) {
-    int finalized = 0, rank = 0;
+    int finalized = 0;
+    mj_region *region = *mj_exit_region;
     (void)unused;
     if (getpid() != mj_exit_pid) return;    /* a child of fork */
-    (*mj_exit_region)->status = status;
-    (*mj_exit_region)->state = 2;
+    region->status = status;
+    region->state = 2;
     MPI_Finalized(&finalized);
     if (finalized || !mj_exit_finalizes) return;
+    if (status == 0 && atomic_load(&region->started) != atomic_load(&region->finished)) {
+        fprintf(stderr, "[rank %d] mpijax: the program has ended while another of its threads communicates: ending the job. "
+                "Let the thread end before (join it; a daemon thread goes on to the last)\n", mj_exit_rank);
+        fflush(stderr);
+        _exit(1);       /* MPI must not be called while the thread is in it */
+    }
     if (mj_exit_meets && !mj_meet(status == 0 ? -1 : MJ_GRACE) && status != 0) {
-        MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-        fprintf(stderr, "[rank %d] mpijax: ended with exit status %d, and the other ranks go on: ending the job\n", rank,
-                status);
+        fprintf(stderr, "[rank %d] mpijax: ended with exit status %d, and the other ranks go on: ending the job\n",
+                mj_exit_rank, status);
         fflush(stderr);
         MPI_Abort(MPI_COMM_WORLD, status);
     }
+    if (mj_exit_meets && status == 0) mj_look_for_messages();
     mj_let_go();
     MPI_Finalize();
 }
 
 /* meets: all ranks leave this way, so that they can wait for each other. 0 if that will be done. */
-static int mj_leave_properly(MPI_Comm comm, int finalizes, int meets, mj_region **region) {
+static int mj_leave_properly(MPI_Comm comm, MPI_Comm world, int finalizes, int meets, mj_region **region) {
     mj_exit_comm = comm;
+    mj_exit_world = world;
+    MPI_Comm_rank(world, &mj_exit_rank);
     mj_exit_finalizes = finalizes;
     mj_exit_meets = meets;
     mj_exit_pid = getpid();

@@ -25,7 +25,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MJ_SLOT 8192            /* bytes that a rank can contribute */
+#define MJ_NODE_SLOT 8192       /* bytes that a rank can contribute */
 #define MJ_HANDOVERS 4          /* times that a rank hands its core over before it sleeps */
 #define MJ_NAP 200000           /* nanoseconds of the first sleep; each is twice as long, up to MJ_LONG_NAP */
 #define MJ_LONG_NAP 2000000
@@ -33,7 +33,7 @@
 typedef struct {
     int64_t call, nbytes;       /* what this rank is about to do: the same on all ranks, or somebody is wrong */
     char unused[48];
-    char data[MJ_SLOT];
+    char data[MJ_NODE_SLOT];
 } mj_slot;
 
 typedef struct {
@@ -191,7 +191,7 @@ static mj_node *mj_make_node(MPI_Comm comm) {
 static mj_node *mj_node_of(MPI_Comm comm, int64_t nbytes) {
     void *value;
     int found;
-    if (!mj_sharing || nbytes > MJ_SLOT) return NULL;
+    if (!mj_sharing || nbytes > MJ_NODE_SLOT) return NULL;
     if (MPI_Comm_get_attr(comm, mj_node_key, &value, &found) != MPI_SUCCESS) return NULL;
     if (!found) {
         value = mj_make_node(comm);

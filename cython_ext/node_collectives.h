@@ -17,7 +17,7 @@ enum { MJ_N_BARRIER = 1, MJ_N_ALLREDUCE, MJ_N_REDUCE, MJ_N_SCAN, MJ_N_EXSCAN, MJ
 /* What begins each: `node`, or it is MPI's; a root that there is; and the slots after the exchange. */
 #define MJ_MEET(comm, nbytes, times)                                          \
     mj_node *node = mj_node_of(comm, nbytes);                                 \
-    *done = node != NULL && (nbytes) * (int64_t)(times) <= MJ_SLOT;           \
+    *done = node != NULL && (nbytes) * (int64_t)(times) <= MJ_NODE_SLOT;      \
     if (!*done) return MPI_SUCCESS
 #define MJ_CHECK_ROOT(root)                                                   \
     if ((root) < 0 || (root) >= node->ranks) return MPI_ERR_ROOT

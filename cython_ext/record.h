@@ -25,6 +25,7 @@
 #define MJ_SITES 512        /* places in programs that are kept */
 #define MJ_COUNTS 512       /* sequences of operations that are counted: a few for each communicator */
 #define MJ_DIGESTS 32       /* digests of a sequence that are kept; a power of 2 */
+#define MJ_MEMBERS 8192     /* words that say which ranks the groups have */
 
 typedef struct {
     uint64_t begin, end;    /* ticks; end 0: not finished */
@@ -52,6 +53,7 @@ typedef struct {
     mj_sequence sequences[MJ_COUNTS];
     mj_site sites[MJ_SITES];
     mj_entry ring[MJ_RING];
+    uint32_t members[MJ_MEMBERS];       /* of each group: its id as two words, the number of ranks, the ranks; 0 at the end */
 } mj_region;
 
 /* A counter that all cores of a node share and that takes a few nanoseconds to read. */

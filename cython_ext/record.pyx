@@ -15,7 +15,7 @@ cdef extern from "record.h" nogil:
     int mj_await_post(sem_t*, double)
     int mj_start_reminding(double, const char*)
     void mj_stop_reminding()
-    int MJ_RING, MJ_SITES, MJ_COUNTS, MJ_DIGESTS
+    int MJ_RING, MJ_SITES, MJ_COUNTS, MJ_DIGESTS, MJ_MEMBERS
 
 cdef extern from "Python.h":
     int Py_AtExit(void (*)() noexcept nogil)
@@ -26,7 +26,7 @@ cdef Py_buffer memory               # keeps the shared memory mapped
 cdef bint watched = False
 cdef Entry* noted = NULL
 
-RING, SITES, COUNTS, DIGESTS = MJ_RING, MJ_SITES, MJ_COUNTS, MJ_DIGESTS
+RING, SITES, COUNTS, DIGESTS, MEMBERS = MJ_RING, MJ_SITES, MJ_COUNTS, MJ_DIGESTS, MJ_MEMBERS
 REGION_BYTES = sizeof(Region)
 sem_init(&mj_wake, 0, 0)
 

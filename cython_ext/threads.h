@@ -14,6 +14,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "denormals.h"
+
 typedef void (*mt_kernel)(void **ptrs, int64_t *params, int64_t begin, int64_t end);
 
 #define MT_MAX_THREADS 256
@@ -31,6 +33,7 @@ typedef struct {
     void **ptrs;
     int64_t *params;
     int64_t extent, chunk;
+    uint64_t denormals;             /* the caller's mode, which the workers take over */
     _Atomic int64_t next;           /* where the next chunk begins */
 } mt_job;
 
@@ -75,7 +78,10 @@ static void *mt_worker(void *unused) {
     for (;;) {
         seen = mt_next_job(seen);
         atomic_fetch_add(&mt_inside, 1);    /* first say so, then look whether the job is open: see mt_run */
-        if (atomic_load(&mt_open) == seen) mt_work(&mt_current);
+        if (atomic_load(&mt_open) == seen) {
+            dn_switch(mt_current.denormals);
+            mt_work(&mt_current);
+        }
         atomic_fetch_sub(&mt_inside, 1);
     }
     return NULL;
@@ -130,6 +136,7 @@ static void mt_run(mt_kernel fn, void **ptrs, int64_t *params, int64_t extent, i
     mt_current.ptrs = ptrs;
     mt_current.params = params;
     mt_current.extent = extent;
+    mt_current.denormals = dn_mode();
     mt_current.chunk = chunk < grain ? grain : chunk;
     atomic_store(&mt_current.next, 0);
     uint64_t generation = atomic_load(&mt_generation) + 1;

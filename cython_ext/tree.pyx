@@ -66,12 +66,14 @@ cdef class NodeType:
 def register(NodeType node_type):
     """Adds a type; a type is registered once."""
     cdef int slot
+    cdef PyObject* old
     if node_type.type in BUILTIN_NODES or node_type.type in registry:
         raise ValueError(f"Duplicate custom PyTreeDef type registration for {node_type.type!r}.")
     registry[node_type.type] = node_type
     for slot in range(LEAF_TYPE_SLOTS):
-        Py_XDECREF(leaf_types[slot])
+        old = leaf_types[slot]
         leaf_types[slot] = NULL
+        Py_XDECREF(old)         # last, as in `remember`: it may run Python, and another thread
 
 
 def lookup(cls):
@@ -125,9 +127,7 @@ cdef inline int classify(object x, PyObject** node_type) except -1:
     if isinstance(x, tuple) and hasattr(x, "_fields"):
         return NAMEDTUPLE
     # Holding the type keeps its address from being used by another one.
-    Py_XINCREF(t)
-    Py_XDECREF(leaf_types[slot])
-    leaf_types[slot] = t
+    remember(leaf_types, slot, <object>t)
     return LEAF
 
 
@@ -212,9 +212,18 @@ cdef class PyTreeDef:
         return treedef_of(node_data, tuple(children))
 
     def __hash__(self):
+        cdef PyTreeDef d, kid
         if not self.hashed:
-            self.hash_value = hash((self.kind, self.node_type, hashable(self.data), self.kids))
-            self.hashed = True
+            stack = [self]
+            while stack:
+                d = <PyTreeDef>stack[len(stack) - 1]
+                missing = [kid for kid in d.kids if not (<PyTreeDef>kid).hashed]
+                if missing:
+                    stack += missing
+                    continue
+                d.hash_value = hash((d.kind, d.node_type, hashable(d.data), d.kids))
+                d.hashed = True
+                stack.pop()
         return self.hash_value
 
     def __eq__(self, other):
@@ -241,19 +250,28 @@ def hashable(data):
 
 
 cdef bint same_structure(PyTreeDef a, PyTreeDef b) except -1:
-    cdef Py_ssize_t i
+    cdef list stack
     if a is b:
         return True
+    if not same_root(a, b):
+        return False
+    stack = list(zip(a.kids, b.kids))
+    while stack:
+        a, b = stack.pop()
+        if a is b:
+            continue
+        if not same_root(a, b):
+            return False
+        stack.extend(zip(a.kids, b.kids))
+    return True
+
+
+cdef bint same_root(PyTreeDef a, PyTreeDef b) except -1:
     if (a.kind != b.kind or a.num_leaves != b.num_leaves or a.num_nodes != b.num_nodes
             or a.node_type is not b.node_type or len(a.kids) != len(b.kids)):
         return False
     # Identical objects are taken as equal, also those that compare elementwise.
-    if PyObject_RichCompareBool(a.data, b.data, Py_NE):
-        return False
-    for i in range(len(a.kids)):
-        if not same_structure(<PyTreeDef>a.kids[i], <PyTreeDef>b.kids[i]):
-            return False
-    return True
+    return not PyObject_RichCompareBool(a.data, b.data, Py_NE)
 
 
 cdef PyTreeDef make_treedef(int kind, object data, NodeType node_type, tuple kids, bint shareable):
@@ -375,6 +393,14 @@ def treedef_tuple(treedefs):
 
 
 cdef PyTreeDef compose_node(PyTreeDef outer, PyTreeDef inner):
+    Py_EnterRecursiveCall(" while composing pytrees")
+    try:
+        return composed(outer, inner)
+    finally:
+        Py_LeaveRecursiveCall()
+
+
+cdef PyTreeDef composed(PyTreeDef outer, PyTreeDef inner):
     if outer.kind == LEAF:
         return inner
     if outer.num_leaves == 0:
@@ -384,6 +410,14 @@ cdef PyTreeDef compose_node(PyTreeDef outer, PyTreeDef inner):
 
 
 cdef str text(PyTreeDef d):
+    Py_EnterRecursiveCall(" while printing a pytree")
+    try:
+        return node_text(d)
+    finally:
+        Py_LeaveRecursiveCall()
+
+
+cdef str node_text(PyTreeDef d):
     if d.kind == LEAF:
         return "*"
     if d.kind == NONE:
@@ -576,8 +610,9 @@ cdef PyTreeDef visit_dict(dict x, list leaves, object is_leaf, bint none_is_leaf
         kids = space(NULL, 3 * n)
         keys, values = kids + n, kids + 2 * n
     try:
-        # The values are held: a flatten function of the user's may change the dict.
+        # Keys and values are held: a flatten function of the user's, or another thread, may change the dict.
         while held < n and PyDict_Next(x, &position, &keys[held], &values[held]):
+            Py_XINCREF(keys[held])
             Py_XINCREF(values[held])
             held += 1
         order = key_order(keys, n)
@@ -587,6 +622,7 @@ cdef PyTreeDef visit_dict(dict x, list leaves, object is_leaf, bint none_is_leaf
         return node(DICT, order.keys, None, kids, n)
     finally:
         release(kids, done)
+        release(keys, held)
         release(values, held)
         if kids != on_stack:
             PyMem_Free(kids)
@@ -697,15 +733,23 @@ def tree_unflatten(PyTreeDef treedef not None, leaves):
 
 
 cdef object unflatten_node(PyTreeDef d, list leaves, Py_ssize_t* position):
-    cdef Py_ssize_t i, n
-    cdef object x
+    cdef Py_ssize_t i
     if d.kind == LEAF:
         i = position[0]
         position[0] = i + 1
         return leaves[i]
     if d.kind == NONE:
         return None
-    n = PyTuple_GET_SIZE(d.kids)
+    Py_EnterRecursiveCall(" while unflattening a pytree")
+    try:
+        return unflattened(d, leaves, position)
+    finally:
+        Py_LeaveRecursiveCall()
+
+
+cdef object unflattened(PyTreeDef d, list leaves, Py_ssize_t* position):
+    cdef Py_ssize_t i, n = PyTuple_GET_SIZE(d.kids)
+    cdef object x
     if d.kind == DICT:
         result = {}
         for i in range(n):
@@ -742,6 +786,14 @@ cdef object assemble(PyTreeDef d, object parts):
 
 
 cdef object walk_node(PyTreeDef d, object on_node, object on_leaf, object leaves):
+    Py_EnterRecursiveCall(" while walking through a pytree")
+    try:
+        return walked(d, on_node, on_leaf, leaves)
+    finally:
+        Py_LeaveRecursiveCall()
+
+
+cdef object walked(PyTreeDef d, object on_node, object on_leaf, object leaves):
     if d.kind == LEAF:
         try:
             leaf = next(leaves)
@@ -755,6 +807,14 @@ cdef object walk_node(PyTreeDef d, object on_node, object on_leaf, object leaves
 # ---- comparing a tree with a treedef -----------------------------------------------------------------------
 
 cdef int flatten_up_to_node(PyTreeDef d, object x, list out, Py_ssize_t start) except -1:
+    Py_EnterRecursiveCall(" while flattening a pytree")
+    try:
+        return flattened_up_to(d, x, out, start)
+    finally:
+        Py_LeaveRecursiveCall()
+
+
+cdef int flattened_up_to(PyTreeDef d, object x, list out, Py_ssize_t start) except -1:
     """Fills out[start : start + d.num_leaves] with the subtrees of `x` at the leaves of `d`."""
     cdef Py_ssize_t i
     cdef PyTreeDef kid

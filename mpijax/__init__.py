@@ -8,6 +8,7 @@ import importlib as _importlib
 from typing import Any as _Any
 
 from mpijax import missing as _missing
+from mpijax import wiring as _wiring  # noqa: F401
 from mpijax.version import __version__ as __version__
 from mpijax.version import __version_info__ as __version_info__
 
@@ -48,10 +49,12 @@ _HOMES = {
     "mpijax.spmd.arrays": """make_array_from_callback make_array_from_process_local_data
         make_array_from_single_device_arrays""",
     "mpijax.spmd.reshard": "reshard",
-    "mpijax.spmd.mesh": "NamedSharding make_mesh set_mesh",
+    "mpijax.core.sharding.mesh": "make_mesh set_mesh",
+    "mpijax.core.sharding.shardings": "NamedSharding",
     "mpijax.spmd.pmap": "pmap",
     "mpijax.spmd.shard_map": "P shard_map smap",
-    "mpijax.transforms.checkpoint": "checkpoint remat",
+    "mpijax.checkpoint": "checkpoint",
+    "mpijax.transforms.checkpoint": "remat",
     "mpijax.transforms.custom_gradient": "closure_convert custom_gradient",
     "mpijax.transforms.policies": "checkpoint_policies",
     "mpijax.transforms.api": """clear_caches custom_jvp custom_vjp eval_shape fwd_and_bwd grad hessian jacfwd jacobian

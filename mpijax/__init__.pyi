@@ -39,13 +39,15 @@ from mpijax import tree as tree
 from mpijax import tree_util as tree_util
 from mpijax import typing as typing
 from mpijax import version as version
-from mpijax.core.array_api import Array as Array
 from mpijax.core.avals import ShapeDtypeStruct as ShapeDtypeStruct
 from mpijax.core.refs import Ref as Ref
 from mpijax.core.refs import empty_ref as empty_ref
 from mpijax.core.refs import free_ref as free_ref
 from mpijax.core.refs import freeze as freeze
 from mpijax.core.refs import new_ref as new_ref
+from mpijax.core.sharding.mesh import make_mesh as make_mesh
+from mpijax.core.sharding.mesh import set_mesh as set_mesh
+from mpijax.core.sharding.shardings import NamedSharding as NamedSharding
 from mpijax.core.slices import ds as ds
 from mpijax.core.trace import typeof as typeof
 from mpijax.core.user_context import make_user_context as make_user_context
@@ -79,9 +81,6 @@ from mpijax.scopes import print_environment_info as print_environment_info
 from mpijax.spmd.arrays import make_array_from_callback as make_array_from_callback
 from mpijax.spmd.arrays import make_array_from_process_local_data as make_array_from_process_local_data
 from mpijax.spmd.arrays import make_array_from_single_device_arrays as make_array_from_single_device_arrays
-from mpijax.spmd.mesh import NamedSharding as NamedSharding
-from mpijax.spmd.mesh import make_mesh as make_mesh
-from mpijax.spmd.mesh import set_mesh as set_mesh
 from mpijax.spmd.pmap import pmap as pmap
 from mpijax.spmd.reshard import reshard as reshard
 from mpijax.spmd.shard_map import P as P
@@ -90,13 +89,14 @@ from mpijax.spmd.shard_map import smap as smap
 from mpijax.transforms.custom_jvp import custom_jvp as custom_jvp
 from mpijax.transforms.custom_vjp import custom_vjp as custom_vjp
 from mpijax.transforms.api import make_jaxpr as make_jaxpr
-from mpijax.transforms.checkpoint import checkpoint as checkpoint
 from mpijax.transforms.checkpoint import remat as remat
 from mpijax.transforms.custom_gradient import custom_gradient as custom_gradient
 from mpijax.version import __version__ as __version__
 from mpijax.version import __version_info__ as __version_info__
 
+def checkpoint(fun: Any, *, prevent_cse: Any = ..., policy: Any = ..., static_argnums: Any = ..., static_argnames: Any = ..., concrete: Any = ...) -> Any: ...
 def ensure_compile_time_eval() -> Any: ...
+Array: Any
 def allow_f16_reductions(new_val: Any = ...) -> Any: ...
 def array_garbage_collection_guard(new_val: Any = ...) -> Any: ...
 def auto_pcast(new_val: Any = ...) -> Any: ...

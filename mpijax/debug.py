@@ -13,6 +13,7 @@ each rank prints its own values; the option ``mpijax_debug_print_rank`` (the var
 
 from __future__ import annotations
 
+import builtins
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -37,6 +38,8 @@ from mpijax.ops.debug_callbacks import (
     shows_rank,
     split_arguments,
 )
+from mpijax.runtime.devices import local_devices
+from mpijax.sharding import SingleDeviceSharding
 
 __all__ = ["DebugEffect", "OrderedDebugEffect", "breakpoint", "callback", "inspect_array_sharding", "log", "print",
            "visualize_array_sharding", "visualize_sharding"]  # fmt: skip
@@ -49,7 +52,7 @@ def callback(
     partitioned: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Call a Python function on the values of `args` and `kwargs` (pytrees; leaves that are no arrays stay as is).
+    """Call a Python function on the values of `args` and `kwargs` (pytrees; leaves that are not arrays stay as is).
 
     Two forms: ``debug.callback(fun, x, ordered=True)`` and ``debug.callback(ordered=True)(fun, x)``, where `fun` may
     have arguments named like the options.
@@ -159,9 +162,6 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> No
     """
     known = value.concrete() if isinstance(value, Tracer) else value
     if known is None or not hasattr(known, "sharding"):
-        from mpijax.runtime.devices import local_devices  # starts MPI
-        from mpijax.sharding import SingleDeviceSharding
-
         callback(SingleDeviceSharding(local_devices()[0]))
         return
     callback(known.sharding)
@@ -226,8 +226,6 @@ def _print_boxes(cells: list[list[str]], width: int, blank: int) -> None:
     for i, row in enumerate(body):
         lines += ([between] if i else []) + row
     lines.append("└" + "┴".join([line] * count) + "┘")
-    import builtins
-
     builtins.print("\n".join(lines))
 
 

@@ -79,7 +79,7 @@ def _frame_of(info: inspect.FrameInfo) -> Frame:
 
 
 class CliDebugger(cmd.Cmd):
-    """A debugger of text commands; a line that is no command is evaluated as an expression."""
+    """A debugger of text commands; a line that is not a command is evaluated as an expression."""
 
     prompt = "(jdb) "
     intro = "Entering jdb:"

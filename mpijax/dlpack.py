@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core import dtypes
 from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
+from mpijax.runtime.array import from_numpy
 
 __all__ = ["from_dlpack", "is_supported_dtype"]
 
@@ -18,7 +20,8 @@ def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = Non
     """An array that shares its memory with an array of another library (NumPy, PyTorch, CuPy's host arrays
     ...).
 
-    Memory that is not C-contiguous, or not aligned for its dtype, is copied; with `copy=False` that raises.
+    Memory that is not C-contiguous, or not aligned for its dtype, is copied, and without jax_enable_x64 64-bit numbers
+    become 32-bit ones; with `copy=False` that raises.
     Nobody may write into shared memory as long as the result is in use.
 
     Raises:
@@ -28,8 +31,6 @@ def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = Non
     >>> mpijax.dlpack.from_dlpack(np.arange(3.0, dtype="float32"))
     Array([0., 1., 2.], dtype=float32)
     """
-    from mpijax.runtime.array import from_numpy
-
     if not hasattr(external_array, "__dlpack__") or not hasattr(external_array, "__dlpack_device__"):
         raise TypeError("The array passed to from_dlpack must have __dlpack__ and __dlpack_device__ methods.")
     kind, _ = external_array.__dlpack_device__()
@@ -45,7 +46,11 @@ def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = Non
             f"from_dlpack with copy=False: the array of shape {view.shape} and strides {view.strides} is not "
             "C-contiguous"
         )
-    return from_numpy(view, ShapedArray(view.shape, view.dtype), bool(copy) or not usable)
+    dtype = dtypes.canonicalize_dtype(view.dtype)
+    if copy is False and dtype != view.dtype:
+        raise ValueError(f"from_dlpack with copy=False: {view.dtype} is {dtype} without jax_enable_x64")
+    own = bool(copy) or not usable or dtype != view.dtype
+    return from_numpy(view.astype(dtype, copy=False), ShapedArray(view.shape, dtype), own)
 
 
 def is_supported_dtype(dtype: Any) -> bool:

@@ -75,7 +75,7 @@ def register_ffi_target(name: str, fn: Any, platform: str = "cpu", api_version: 
       api_version: 1.
 
     Raises:
-      TypeError: for anything else, functions of XLA's interface among them, as far as they can be told.
+      TypeError: for anything else, also for functions of XLA's interface that can be recognized.
       ValueError: if the name is taken by another function.
 
     >>> import ctypes
@@ -113,7 +113,7 @@ def _address(who: str, fn: Any) -> int:
             f"{who}: expected a capsule made by mpijax.ffi.pycapsule, a C function loaded with ctypes, or an address, "
             f"got {fn!r} of type {type(fn).__name__}."
         )
-    if not address or address < 0:
+    if not address or not 0 < address < 1 << 8 * ctypes.sizeof(ctypes.c_void_p):
         raise ValueError(f"{who}: the address of the function is {address}")
     return address
 

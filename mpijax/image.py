@@ -12,7 +12,7 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.numpy.util import canonical_axis, promote_dtypes_inexact
 from mpijax.ops.moves import canonical_shape
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
 
 __all__ = ["ResizeMethod", "resize", "scale_and_translate"]
 

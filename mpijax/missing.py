@@ -5,8 +5,10 @@ A name that is left out raises an error that says so: modules call `error` for n
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import cache
+from importlib.machinery import ModuleSpec
 from typing import Any, NoReturn
 
 _PRIMITIVE = "it is a function of other operations here, without a primitive of its own"
@@ -18,11 +20,11 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
     (
         "there is no XLA here: mpijax has a compiler and a runtime of its own",
         """cloud_tpu_init. collect_profile. lib. tools. jax2tf_associative_scan_reductions
-        extend.backend.* extend.ifrt_programs. extend.mlir. extend.sharding. extend.xla. extend.lowering.*
+        extend.backend.* extend.ifrt_programs. extend.mlir. extend.sharding.* extend.xla. extend.lowering.*
         interpreters.mlir.* interpreters.pxla. interpreters.xla.* interpreters.partial_eval.*
         experimental.buffer_callback. experimental.compilation_cache. experimental.compute_on.
-        experimental.control_deps. experimental.custom_partitioning. experimental.fused. experimental.roofline.
-        experimental.scheduling_groups. experimental.shard_alike. experimental.source_mapper. experimental.topologies.
+        experimental.control_deps. experimental.custom_partitioning.* experimental.fused. experimental.roofline.
+        experimental.scheduling_groups. experimental.source_mapper. experimental.topologies.
         experimental.xla_metadata. experimental.layout.with_layout_constraint
         experimental.mesh_utils.device_kind_handler_dict""",
     ),
@@ -32,8 +34,14 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
     ),
     ("programs that are saved are those of mpijax.export", "experimental.jax2tf. experimental.serialize_executable."),
     (
-        "ranks are processes of MPI: exchange arrays by mpijax.mpi, save them by mpijax.experimental.multihost_utils",
-        "experimental.array_serialization. experimental.colocated_python. experimental.transfer.",
+        "ranks are processes of MPI: exchange arrays by mpijax.mpi, save them by mpijax.checkpoint",
+        "experimental.colocated_python. experimental.transfer.",
+    ),
+    (
+        "arrays are saved by mpijax.checkpoint, or array_serialization.pytree_serialization (docs/checkpoints.md)",
+        """experimental.array_serialization.serialization. experimental.array_serialization.tensorstore_impl.
+        experimental.array_serialization.pytree_serialization_utils.
+        experimental.array_serialization.pytree_serialization.*""",
     ),
     ("it calls cuDNN; write the loop with jax.lax.scan", "experimental.rnn."),
     (
@@ -42,7 +50,7 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
         profiler.register_subprocess experimental.profiler.""",
     ),
     (
-        "sparse arrays are BCOO here: use its methods, or todense()",
+        "sparse arrays are made of other operations here, without primitives: use the methods of BCOO, or todense()",
         """experimental.sparse.*""",
     ),
     (
@@ -52,7 +60,6 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
     (
         "it is of JAX's inner workings; rules are given by mpijax.extend (docs/custom-operations.md)",
         """extend.source_info_util.* interpreters.ad.jvp interpreters.ad.linearize
-        interpreters.batching.register_vmappable interpreters.batching.unregister_vmappable
         experimental.jet.* experimental.multihost_utils.* experimental.ode.* experimental.EArray experimental.cur_qdd
         experimental.primal_tangent_dtype""",
     ),
@@ -72,18 +79,27 @@ def reason_for(module: str, name: str) -> str | None:
     return table.get(full) or table.get(f"{full}.") or (table.get(f"{inside}.*") if inside else None)
 
 
-def error(module: str, name: str) -> AttributeError | ImportError:
-    """The error for a name that `module` does not have, with the reason where one is known.
-
-    An ImportError for a module, so that `from mpijax.experimental import pallas` shows the reason.
-    """
+def error(module: str, name: str) -> AttributeError:
+    """The error for a name that `module` does not have, with the reason where one is known."""
     text = f"module {module!r} has no attribute {name!r}"
-    inside = module.partition(".")[2]
-    if f"{inside}.{name}.".lstrip(".") in left_out():
-        return ImportError(f"mpijax has no {f'{inside}.{name}'.lstrip('.')}: {reason_for(module, name)}.")
     # Names like __path__ are asked for by Python itself.
     reason = None if name.startswith("_") else reason_for(module, name)
-    return AttributeError(text if reason is None else f"{text}: {reason}.")
+    return AttributeError(text if reason is None else f"{text}: {reason}.", name=name)
+
+
+class _Finder:
+    """The last of Python's finders: the import of a module that is left out shows the reason."""
+
+    @staticmethod
+    def find_spec(fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        package, _, inside = fullname.partition(".")
+        if package == "mpijax" and f"{inside}." in left_out():
+            raise ImportError(f"mpijax has no {inside}: {left_out()[f'{inside}.']}.", name=fullname)
+        return None
+
+
+finder = _Finder()
+sys.meta_path.append(finder)  # type: ignore[arg-type]
 
 
 def missing(name: str, instead: str) -> Callable[..., NoReturn]:

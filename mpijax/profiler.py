@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from mpijax import missing as _missing
+from mpijax.runtime.devices import process_index
 
 __all__ = [
     "ProfileOptions", "StepTraceAnnotation", "TraceAnnotation", "annotate_function", "device_memory_profile",
@@ -161,7 +162,6 @@ def stop_trace() -> None:
     ['rank0.trace.json']
     """
     global _recording
-    from mpijax.runtime.devices import process_index  # starts MPI
 
     with _lock:
         if _recording is None:

@@ -8,7 +8,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from mpijax import version
 from mpijax.core import config, tree
+from mpijax.runtime import devices, mpi_start
 
 
 def disable_jit(disable: bool = True) -> Any:
@@ -86,10 +90,6 @@ def print_environment_info(return_string: bool = False) -> str | None:
     >>> "mpijax" in mpijax.print_environment_info(return_string=True)
     True
     """
-    import numpy as np
-
-    from mpijax import version
-    from mpijax.runtime import devices, mpi_start
 
     info = "\n".join(
         [

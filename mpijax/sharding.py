@@ -6,18 +6,13 @@ from typing import Any, NoReturn
 
 from mpijax import missing as _missing
 from mpijax.core.avals import ManualAxisType
-from mpijax.spmd.abstract_mesh import AbstractDevice, AbstractMesh, get_abstract_mesh, use_abstract_mesh
+from mpijax.core.sharding.abstract_mesh import AbstractDevice, AbstractMesh, AxisType
+from mpijax.core.sharding.context import get_abstract_mesh, use_abstract_mesh
+from mpijax.core.sharding.mesh import Mesh, set_mesh
+from mpijax.core.sharding.mesh import current_mesh as _current_mesh
+from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding
+from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.spmd.axis_modes import auto_axes, explicit_axes
-from mpijax.spmd.mesh import (
-    AxisType,
-    Mesh,
-    NamedSharding,
-    Sharding,
-    SingleDeviceSharding,
-    set_mesh,
-)
-from mpijax.spmd.mesh import current_mesh as _current_mesh
-from mpijax.spmd.partition_spec import PartitionSpec
 from mpijax.spmd.reshard import reshard
 
 __all__ = [

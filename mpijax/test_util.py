@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes, tree
+from mpijax.ops.convert import stage
+from mpijax.transforms.derivatives import jvp, vjp
 
 __all__ = ["check_grads", "check_jvp", "check_vjp"]
 
@@ -61,8 +63,6 @@ def _random_like(rng: np.random.RandomState, x: Any) -> Any:
 
 def _arrays(args: Any) -> Any:
     """The arguments as arrays, so that the function under test may use their methods."""
-    from mpijax.ops.convert import stage
-
     return tree.tree_map(stage, tuple(args))
 
 
@@ -204,8 +204,6 @@ def check_grads(
 
     >>> mpijax.test_util.check_grads(jnp.sin, (0.5,), order=2)
     """
-    from mpijax.transforms.api import jvp, vjp
-
     step = EPS if eps is None else eps
 
     def check(g, at, left, path):

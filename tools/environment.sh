@@ -52,7 +52,30 @@ if [ ! -x $venv/bin/pip ]; then
 fi
 
 install() {
-    PATH=$PWD/$venv/bin:$PATH $venv/bin/pip install --disable-pip-version-check "$@" >"$log" 2>&1
+    : >"$log"
+    progress &
+    shown=$!
+    PATH=$PWD/$venv/bin:$PATH $venv/bin/pip install -v --disable-pip-version-check "$@" >"$log" 2>&1
+    status=$?
+    kill $shown 2>/dev/null
+    wait $shown 2>/dev/null
+    [ ! -t 1 ] || printf '\r\033[K'
+    return $status
+}
+
+# While this script lives: pip's latest step, on one line of a terminal, elsewhere a line every 20 s.
+progress() {
+    seconds=0
+    while kill -0 $$ 2>/dev/null; do
+        sleep 1
+        seconds=$((seconds + 1))
+        step=$(grep -aoE "^ *(compiled mpijax[^)]*\)|(Collecting|Downloading|Building|Installing) [^ ]* ?[^ ]*)" "$log" | tail -n 1)
+        if [ -t 1 ]; then
+            printf '\r\033[K  %d s  %.70s' "$seconds" "$step"
+        elif [ $((seconds % 20)) -eq 0 ]; then
+            echo "  $seconds s $step"
+        fi
+    done
 }
 
 failed() {
@@ -71,7 +94,7 @@ failed() {
     stop "$1" "The whole log: $log"
 }
 
-echo "installing mpijax[$extra] into $venv (the first time takes a few minutes)"
+echo "installing mpijax[$extra] into $venv (the first time takes 2 to 4 minutes)"
 requirements=$($venv/bin/python - <<'EOF'
 import os, tomllib
 names = tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"]

@@ -6,6 +6,7 @@ RING: int
 SITES: int
 COUNTS: int
 DIGESTS: int
+MEMBERS: int
 REGION_BYTES: int
 
 def own_region() -> memoryview: ...

@@ -9,7 +9,7 @@ from mpijax.core.promotion import TypePromotionError
 from mpijax.dtypes import *  # noqa: F403
 from mpijax.numpy import finfo
 
-__all__ = ["DType", "ExtendedDType", "TypePromotionError", "extended", "finfo", "supports_inf"]
+__all__ = ["DType", "ExtendedDType", "TypePromotionError", "extended", "finfo", "supports_inf", "to_complex_dtype"]
 
 DType = np.dtype
 
@@ -17,3 +17,8 @@ DType = np.dtype
 def supports_inf(dtype: Any) -> bool:
     """Whether a dtype has an infinity."""
     return bool(np.isinf(np.asarray(np.inf).astype(dtype)))
+
+
+def to_complex_dtype(dtype: Any) -> np.dtype:
+    """The complex dtype whose parts are of a dtype, or of one that holds its values."""
+    return np.result_type(dtype, np.complex64)

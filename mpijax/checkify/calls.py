@@ -17,8 +17,8 @@ from mpijax.checkify.errors import NO_ERROR, Error
 from mpijax.checkify.interpreter import interpret, rules
 from mpijax.core import tree
 from mpijax.core.jaxpr import ClosedJaxpr
+from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.trace import axis_size, named_axes, state, trace_to_closed_jaxpr, typeof
-from mpijax.spmd.partition_spec import PartitionSpec
 from mpijax.transforms.custom import Rule
 from mpijax.transforms.zeros import Zero
 

@@ -30,7 +30,7 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
 
     Raises:
       JaxRuntimeError: if `pred` is False, outside of `checkify`.
-      TypeError: if `pred` is no bool scalar, or an argument of the message is no array.
+      TypeError: if `pred` is no bool scalar, or an argument of the message is not an array.
       ValueError: if the check is compiled without `checkify`.
 
     >>> from mpijax.experimental import checkify

@@ -16,7 +16,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax import numpy as jnp
-from mpijax.core import tree
+from mpijax.core import provided, tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.effects import Effect
 from mpijax.core.source import Source
@@ -172,9 +172,7 @@ class Error:
 
     def throw(self) -> None:
         """Raise `JaxRuntimeError` if a check failed. In a function that is checkified, fail there in the same way."""
-        from mpijax.checkify.check import check_error  # which needs this class
-
-        check_error(self)
+        provided.check_error(self)
 
     def __str__(self) -> str:
         return f"Error({self.get()})"

@@ -6,6 +6,8 @@ A command is a module with ``main(arguments) -> exit status``, loaded when it is
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import sys
 
 # name: (module, what it does)
@@ -15,20 +17,38 @@ COMMANDS = {
     "doctor": ("mpijax.cli.doctor", "check MPI, launcher, cores, libraries and cache, with remedies"),
     "submit": ("mpijax.cli.submit", "write a batch script and hand it to the scheduler"),
     "trace": ("mpijax.cli.trace", "merge the ranks' records of communication into a timeline"),
+    "init": ("mpijax.cli.init", "write a small project: program, batch script, tests"),
+    "checkpoint": ("mpijax.cli.checkpoint", "list, show and compare checkpoints"),
 }
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command; its exit status. 2 for a command that there is not."""
+    """Run a command; its exit status. 2 for an unknown command, 141 (SIGPIPE) if nobody reads the output."""
     arguments = sys.argv[1:] if arguments is None else arguments
     name = arguments[0] if arguments else "help"
+    try:
+        status = _run(name, arguments[1:])
+        if sys.stdout is not None:  # it may have been closed from the start
+            sys.stdout.flush()
+    except BrokenPipeError:  # as under `mpijax doctor | head`: nobody reads what would follow
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still writes there when it ends
+        return 128 + signal.SIGPIPE
+    return status
+
+
+def _run(name: str, arguments: list[str]) -> int:
     if name in ("help", "--help", "-h"):
-        print("usage: mpijax COMMAND ...\n")
+        print("usage: mpijax COMMAND ...\n       mpijax --version\n")
         for command, (_, does) in COMMANDS.items():
-            print(f"  {command:8} {does}")
-        print("\n`mpijax COMMAND --help` tells more.")
+            print(f"  {command:10} {does}")
+        print("\n`mpijax COMMAND --help` lists the options of a command.")
+        return 0
+    if name in ("--version", "-V", "version"):
+        from mpijax.version import __version__
+
+        print(f"mpijax {__version__}")
         return 0
     if name not in COMMANDS:
         print(f"mpijax: there is no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    return importlib.import_module(COMMANDS[name][0]).main(arguments[1:])
+    return importlib.import_module(COMMANDS[name][0]).main(arguments)

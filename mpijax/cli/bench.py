@@ -1,7 +1,7 @@
 """``mpijax bench``: latency and bandwidth of communication by size of the message, inside a compiled loop.
 
 Time is that of the slowest rank; bandwidth is the bytes of a rank's argument over it. Starts the ranks itself; under a
-launcher (``mpirun -n 8 mpijax bench``, ``srun ...``) it measures the ranks that there are.
+launcher (``mpirun -n 8 mpijax bench``, ``srun ...``) it measures the ranks of that job.
 """
 
 from __future__ import annotations
@@ -41,10 +41,12 @@ def operations(text: str) -> list[str]:
     return text.split(",")
 
 
-def main(arguments: list[str]) -> int:
-    """Measure and print; 1 if the ranks could not be started or failed."""
+def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(prog="mpijax bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    p.add_argument("-n", "--ranks", type=int, help="number of ranks (default: one for each core, at least 2)")
+    p.add_argument(
+        "-n", "-np", "--np", "--ranks", dest="ranks", type=int,
+        help="number of ranks (default: one for each core, at least 2)",
+    )  # fmt: skip
     p.add_argument("--operations", type=operations, default=list(OPERATIONS), help=f"of {','.join(OPERATIONS)}")
     p.add_argument("--sizes", type=sizes, default=sizes(DEFAULT_SIZES), help=f"bytes (default: {DEFAULT_SIZES})")
     p.add_argument("--seconds", type=float, default=0.05, help="time for each figure (default: 0.05)")
@@ -52,6 +54,12 @@ def main(arguments: list[str]) -> int:
     p.add_argument("--launcher", help="as in mpijax run")
     p.add_argument("--json", action="store_true", help="print JSON instead of a table")
     p.add_argument("--plot", type=Path, metavar="FILE", help="draw the figures (needs matplotlib)")
+    return p
+
+
+def main(arguments: list[str]) -> int:
+    """Measure and print; 1 if the ranks could not be started or failed."""
+    p = parser()
     options = p.parse_args(arguments)
     if options.plot and not _has_matplotlib():
         p.error("--plot needs matplotlib: pip install matplotlib")

@@ -6,6 +6,7 @@ What needs MPI or the compiler runs in a process of its own: it may end there, a
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mpijax import version
 from mpijax.cli import cores
 from mpijax.cli.launcher import RANK_VARIABLES, Launcher, Library, NoLauncher, clean_environment, is_rank
 from mpijax.cli.lines import ranges
@@ -99,6 +101,21 @@ def versions() -> Iterator[Finding]:
         except importlib.metadata.PackageNotFoundError:
             yield Finding("packages", ERROR, f"{name} is not installed", f"pip install {name}")
     yield Finding("packages", OK, ", ".join(f"{k} {v}" for k, v in found.items()))
+
+
+def as_jax() -> Finding:
+    """What `import jax` gives, and how to make it mpijax."""
+    follows = f"mpijax, as jax {version.jax_version}"
+    if "mpijax.as_jax" in sys.modules:
+        return Finding("as jax", OK, f"MPIJAX_AS_JAX is set: `import jax` gives {follows}")
+    if os.environ.get("MPIJAX_AS_JAX", "0") not in ("", "0"):
+        return Finding(
+            "as jax", WARNING, "MPIJAX_AS_JAX is set, and Python does not heed it: mpijax_as_jax.pth is not installed",
+            "install mpijax by pip, or start programs by python -m mpijax.as_jax",
+        )  # fmt: skip
+    found = importlib.util.find_spec("jax")
+    given = f"is JAX itself, {found.origin}" if found else "fails, as JAX is not installed"
+    return Finding("as jax", OK, f"`import jax` {given}; mpijax run --as-jax, or MPIJAX_AS_JAX=1, makes it {follows}")
 
 
 def compiler() -> Finding:
@@ -223,7 +240,7 @@ def cache() -> Finding:
     except OSError:
         return _cache_to_be(folder, move)
     if not stat.S_ISDIR(status.st_mode):
-        return Finding("cache", ERROR, f"{folder} is no folder, so nothing is kept", move)
+        return Finding("cache", ERROR, f"{folder} is not a folder, so nothing is kept", move)
     if status.st_uid != os.geteuid():
         return Finding("cache", ERROR, f"{folder} belongs to user {status.st_uid}, so it is not used", move)
     mode = stat.S_IMODE(status.st_mode)

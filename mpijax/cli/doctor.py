@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from mpijax.cli import bench, checks
+from mpijax.cli import bench, checks, library
 from mpijax.cli.checks import ERROR, OK, WARNING, Finding
 from mpijax.cli.launcher import Launcher, NoLauncher, find_launcher, find_library
 
@@ -22,6 +22,7 @@ _SIZES = [16, 4 << 20]
 def findings(ranks: int, given: str | None = None) -> Iterator[Finding]:
     """All of them, one after the other; each as soon as it is known."""
     yield from checks.versions()
+    yield checks.as_jax()
     yield checks.compiler()
     yield from checks.environment()
     yield from checks.machine(ranks)
@@ -29,17 +30,17 @@ def findings(ranks: int, given: str | None = None) -> Iterator[Finding]:
     yield checks.blas()
     yield checks.cache()
     try:
-        library = find_library()
+        mpi = find_library()
     except NoLauncher as error:
         text, _, remedy = str(error).partition("\n")
         yield Finding("MPI library", ERROR, text, remedy)
         return
     launcher: Launcher | NoLauncher
     try:
-        launcher = find_launcher(library, given)
+        launcher = find_launcher(mpi, given)
     except NoLauncher as error:
         launcher = error
-    yield from checks.libraries(library, launcher)
+    yield from checks.libraries(mpi, launcher)
     start = checks.alone()
     yield start
     if isinstance(launcher, Launcher) and start.state != ERROR:
@@ -68,19 +69,30 @@ def shown(finding: Finding) -> str:
     return line if not finding.remedy else f"{line}\n         -> {finding.remedy}"
 
 
-def main(arguments: list[str]) -> int:
-    """Print the findings; 1 if one is an error."""
+def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
         prog="mpijax doctor", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    p.add_argument("-n", "--ranks", type=int, default=2, help="ranks of the job that is tried (default: 2)")
+    p.add_argument(
+        "-n", "-np", "--np", "--ranks", dest="ranks", type=int, default=2,
+        help="ranks of the job that is tried (default: 2)",
+    )  # fmt: skip
     p.add_argument("--launcher", help="as in mpijax run")
     p.add_argument("--json", action="store_true", help="print a list of {check, state, text, remedy}")
     p.add_argument(
         "--remove-leftovers", action="store_true",
         help="only remove what killed MPI jobs of yours left in shared memory and no process uses",
     )  # fmt: skip
+    p.add_argument("--library", metavar="NAME", help="only list what a library uses of jax and mpijax lacks")
+    return p
+
+
+def main(arguments: list[str]) -> int:
+    """Print the findings; 1 if one is an error."""
+    p = parser()
     options = p.parse_args(arguments)
+    if options.library:
+        return library.report(options.library)
     if options.remove_leftovers:
         print(shown(checks.remove_shared_memory_left()))
         return 0

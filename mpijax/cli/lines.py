@@ -1,4 +1,7 @@
-"""Lines of several ranks as one stream: each with its rank, equal ones that come close together only once."""
+"""Lines of several ranks as one stream: each with its rank, equal ones that come close together only once.
+
+In a terminal the line that is being written shows as it grows: a progress bar, text without its newline.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,13 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-# Seconds that a line waits for the same line of other ranks.
+# Seconds that a line waits for the same line of other ranks; a line of a report by mpijax, which begins with the rank.
 WINDOW = 0.25
+REPORT_WINDOW = 1.0
 _ENDS = re.compile(rb"\r?\n|\r(?!\n|$)")
+_NEWLINES = re.compile(rb"\r*\n")
+_REPORT = re.compile(rb"\[rank (\d+)\] ")
+_ERASE = b"\r\x1b[K"
 
 
 def ranges(numbers: Iterable[int]) -> str:
@@ -23,40 +30,90 @@ def ranges(numbers: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
+def visible(text: bytes) -> bytes:
+    """What a terminal shows of a line: the last piece that a carriage return began."""
+    return next((piece for piece in reversed(text.split(b"\r")) if piece), b"")
+
+
+class Screen:
+    """A terminal on which finished lines scroll by, and one unfinished line stays at the bottom.
+
+    The streams of a job (output, errors) share one, so that neither writes into the other's unfinished line.
+    """
+
+    def __init__(self, columns: Callable[[], int]):
+        self._columns = columns
+        self._unfinished: dict[object, bytes] = {}  # of each stream
+        self._shown = b""
+
+    def put(self, stream: object, write: Callable[[bytes], object], lines: bytes, unfinished: bytes) -> None:
+        """Write finished lines of a stream, and show what is unfinished."""
+        self._unfinished[stream] = unfinished
+        bottom = self._fitting(next((text for text in self._unfinished.values() if text), b""))
+        if lines or bottom != self._shown:
+            write((_ERASE if self._shown else b"") + lines + bottom)
+            self._shown = bottom
+
+    def _fitting(self, text: bytes) -> bytes:
+        """Only what has one row can be erased. Escape sequences take no room and must not be cut."""
+        if b"\x1b" in text:
+            return text
+        return text.decode(errors="replace")[: self._columns() - 1].encode()
+
+
 @dataclass
 class _Line:
     text: bytes
     since: float
+    window: float = WINDOW
     ranks: set[int] = field(default_factory=set)
+
+    def marked(self) -> bytes:
+        return b"[%s] %s" % (ranges(self.ranks).encode(), self.text)
 
 
 class Merger:
     """Takes the ranks' output by pieces, hands complete lines on as ``[0-3] text``, in each rank's order.
 
-    A line is handed on when all ranks have written it, or `WINDOW` after the first one did. A carriage return ends a
-    line too, so that progress bars show.
+    A line is handed on when all ranks have written it, or `WINDOW` after the first one did. Without a `screen` a
+    carriage return ends a line too, so that progress bars show.
     """
 
-    def __init__(self, ranks: int, write: Callable[[bytes], object], clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        ranks: int,
+        write: Callable[[bytes], object],
+        clock: Callable[[], float] = time.monotonic,
+        screen: Screen | None = None,
+    ):
         self._size = ranks
         self._write = write
         self._clock = clock
+        self._screen = screen
         self._rest = [b""] * ranks
         self._waiting: list[_Line] = []
 
     def feed(self, rank: int, data: bytes) -> None:
         """Take what a rank wrote."""
-        *lines, self._rest[rank] = _ENDS.split(self._rest[rank] + data)
+        *lines, rest = (_NEWLINES if self._screen else _ENDS).split(self._rest[rank] + data)
+        self._rest[rank] = rest
+        if self._screen:
+            lines = [visible(text) for text in lines]
+            if b"\r" in rest[:-1]:  # what a progress bar has written over is not needed any more
+                self._rest[rank] = visible(rest) + (b"\r" if rest.endswith(b"\r") else b"")
         for text in lines:
             self._add(rank, text)
         self.flush()
 
     def _add(self, rank: int, text: bytes) -> None:
+        report = _REPORT.match(text)
+        if report and int(report[1]) == rank:  # the mark of this line says so too
+            text = text[report.end() :]
         # Only lines after this rank's latest one: its own order must stay.
         after = max((i + 1 for i, line in enumerate(self._waiting) if rank in line.ranks), default=0)
         line = next((line for line in self._waiting[after:] if line.text == text), None)
         if line is None:
-            line = _Line(text, self._clock())
+            line = _Line(text, self._clock(), REPORT_WINDOW if report else WINDOW)
             self._waiting.append(line)
         line.ranks.add(rank)
 
@@ -65,17 +122,28 @@ class Merger:
         if everything:
             for rank, rest in enumerate(self._rest):
                 if rest:
-                    self._add(rank, rest)
+                    self._add(rank, visible(rest) if self._screen else rest)
             self._rest = [b""] * self._size
-        ripe = self._clock() - WINDOW
-        ready = 0
+        now, ready = self._clock(), 0
         for line in self._waiting:
-            if not (everything or line.since <= ripe or len(line.ranks) == self._size):
+            if not (everything or line.since + line.window <= now or len(line.ranks) == self._size):
                 break
             ready += 1
-        if ready:
-            done, self._waiting = self._waiting[:ready], self._waiting[ready:]
-            self._write(b"".join(b"[%s] %s\n" % (ranges(line.ranks).encode(), line.text) for line in done))
+        done, self._waiting = self._waiting[:ready], self._waiting[ready:]
+        text = b"".join(line.marked() + b"\n" for line in done)
+        if self._screen:
+            self._screen.put(self, self._write, text, self._unfinished())
+        elif text:
+            self._write(text)
+
+    def _unfinished(self) -> bytes:
+        """What the first rank with an unfinished line has of it, with all ranks that have the same; else the line that
+        waits for other ranks."""
+        seen = [visible(rest) for rest in self._rest]
+        first = next((text for text in seen if text), None)
+        if first is not None:
+            return _Line(first, 0.0, ranks={r for r, text in enumerate(seen) if text == first}).marked()
+        return self._waiting[0].marked() if self._waiting else b""
 
     @property
     def waiting(self) -> bool:

@@ -4,8 +4,9 @@ it ended. Run as a file, by ``python -I -S``, so that it costs 10 ms: it imports
     rank.py FOLDER COMMAND...
 
 FOLDER, made by `cli.run` on the first machine of the job, has `plan.json` ({"cpus": a list for each rank, "prefix"}),
-pipes `RANK.out` and `RANK.err`, and gets `RANK.pid` and `RANK.exit` ("TIME STATUS"). On other machines there is no such
-folder: the command then runs as it is.
+pipes `RANK.out` and `RANK.err`, and gets `RANK.pid`, `RANK.exit` ("TIME STATUS") and, from a rank that ends because
+another one has ended, `RANK.because` ("RANK STATUS" of that one). On other machines there is no such folder: the
+command then runs as it is.
 """
 
 import ctypes
@@ -18,8 +19,8 @@ import time
 from collections.abc import Callable
 
 _RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
-# Seconds that the other ranks have to tell where they wait for one that has ended.
-TELLING = 6.0
+# Seconds that the other ranks have to say where they wait for one that has ended (`runtime.watchdog.GONE`, and a look).
+TELLING = 1.5
 _PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 _STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 stopped: list[int] = []  # the signals of _STOP that have come
@@ -33,6 +34,7 @@ def main() -> int:
             plan = json.load(file)
     except OSError:
         os.execvp(command[0], command)
+    os.environ["MPIJAX_RUN_FOLDER"] = folder  # where the rank may say that it ends because of another one
     if plan["cpus"]:
         os.sched_setaffinity(0, plan["cpus"][int(rank)])
     if plan["prefix"]:
@@ -47,8 +49,8 @@ def main() -> int:
 
 
 def _wait_for_others(folder: str) -> None:
-    """Until all ranks have ended, or a while: launchers end the others with the first, which then could not tell
-    where they wait for it in vain."""
+    """Until all ranks have ended, or a while: launchers end the others with the first, which then could not say
+    where they wait for it."""
     end = time.monotonic() + TELLING
     while time.monotonic() < end and not stopped:
         try:

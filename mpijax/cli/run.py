@@ -23,7 +23,7 @@ from typing import Any
 
 from mpijax.cli import cores, rank
 from mpijax.cli.launcher import Launcher, NoLauncher, clean_environment, find_launcher, find_library
-from mpijax.cli.lines import Merger, ranges
+from mpijax.cli.lines import Merger, Screen, ranges
 
 _PROGRAM = "script.py args ... | -m module args ... | -c code args ..."
 _PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -36,12 +36,15 @@ def parser() -> argparse.ArgumentParser:
         prog="mpijax run", description=__doc__, usage=f"mpijax run [options] {_PROGRAM}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    p.add_argument("-n", "--ranks", type=int, help="number of ranks (default: one for each core)")
+    p.add_argument(
+        "-n", "-np", "--np", "--ranks", dest="ranks", type=int, help="number of ranks (default: one for each core)"
+    )
     p.add_argument("--bind", choices=("core", "none"), help="pin ranks to cores (default: if there are enough)")
     p.add_argument("--threads", type=int, help="threads of a rank (default: its share of the cores)")
     p.add_argument(
         "--prefix", action=argparse.BooleanOptionalAction, default=None, help="[rank] before each line (default)"
     )
+    p.add_argument("--as-jax", action="store_true", help="`import jax` gives mpijax to the program (mpijax.as_jax)")
     p.add_argument("--launcher", help="mpirun, mpiexec or srun to use (default: the library's own)")
     p.add_argument("--dry-run", action="store_true", help="print the command instead of running it")
     return p
@@ -50,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
 def split_program(arguments: list[str]) -> tuple[list[str], list[str]]:
     """(options of mpijax run, the program with its arguments). The program begins at the first word that is no option,
     or at -m or -c."""
-    valued = ("-n", "--ranks", "--bind", "--threads", "--launcher")
+    valued = ("-n", "-np", "--np", "--ranks", "--bind", "--threads", "--launcher")
     i = 0
     while i < len(arguments) and arguments[i].startswith("-") and not arguments[i].startswith(("-m", "-c")):
         if arguments[i] == "--":
@@ -79,6 +82,7 @@ class Job:
     threads: int | None = None
     prefix: bool = True
     launcher: str | None = None
+    as_jax: bool = False
 
     def placement(self) -> tuple[list[list[int]], int]:
         """(CPUs of each rank, or [] if none is pinned; threads of a rank, or 0 to let each rank decide)."""
@@ -111,7 +115,7 @@ def main(arguments: list[str]) -> int:
     if ranks < 1 or (options.threads is not None and options.threads < 1):
         parser().error("ranks and threads must be at least 1")
     prefix = ranks > 1 if options.prefix is None else options.prefix
-    job = Job(program, ranks, options.bind, options.threads, prefix, options.launcher)
+    job = Job(program, ranks, options.bind, options.threads, prefix, options.launcher, options.as_jax)
     try:
         return run(job, dry=options.dry_run)
     except NoLauncher as error:
@@ -142,7 +146,8 @@ def run(job: Job, *, dry: bool = False, stdout=None) -> int:
 
 def _command(job: Job, launcher: Launcher, folder: Path) -> list[str]:
     supervisor = [sys.executable, "-I", "-S", rank.__file__, str(folder)]
-    program = [sys.executable, *(["-u"] if job.prefix else []), *job.program]
+    starter = ["-m", "mpijax.as_jax"] if job.as_jax else []
+    program = [sys.executable, *(["-u"] if job.prefix else []), *starter, *job.program]
     return [*launcher.command(job.ranks, len(cores.physical())), *supervisor, *program]
 
 
@@ -167,7 +172,11 @@ class _Running:
         self.job = job
         self.folder = folder
         self.selector = selectors.DefaultSelector()
-        self.mergers = [Merger(job.ranks, _writer(out)) for out in (stdout, _binary(sys.stderr, 2))]
+        outputs = (stdout, _binary(sys.stderr, 2))
+        screen = Screen(lambda: shutil.get_terminal_size().columns) if any(map(_is_screen, outputs)) else None
+        self.mergers = [
+            Merger(job.ranks, _writer(out), screen=screen if _is_screen(out) else None) for out in outputs
+        ]
         self.signalled = 0
         self.unread = False
         self.deadline = float("inf")
@@ -208,12 +217,24 @@ class _Running:
                 ends.append((int(when), int(file.stem), int(status)))
         if not ends:
             return self.status if self.status >= 0 else 128 - self.status
-        _, first, code = min(ends)
+        _, first, code = self._cause(ends)
         if not self.signalled:
             others = sorted({r for _, r, _ in ends} - {first})
-            also = f" (then {ranges(others)})" if others else ""
+            also = f" (then rank{'s' * (len(others) > 1)} {ranges(others)})" if others else ""
             print(f"mpijax run: rank {first} failed first, with {_described(code)}{also}", file=sys.stderr)
         return code
+
+    def _cause(self, ends: list[tuple[int, int, int]]) -> tuple[int, int, int]:
+        """The end (time, rank, status) that the others followed. A rank that waited for one that had ended says so in
+        a file, and may have ended before that one, which the launcher then ends before its status is known here."""
+        found, seen = min(ends), set[int]()
+        while found[1] not in seen:
+            seen.add(found[1])
+            note = self.folder / f"{found[1]}.because"
+            if note.exists():
+                cause, status = map(int, note.read_text().split())
+                found = next((end for end in ends if end[1] == cause), (found[0], cause, status))
+        return found
 
     def _open_pipes(self) -> None:
         for r in range(self.job.ranks):
@@ -290,6 +311,14 @@ def _writer(stream):
         stream.flush()
 
     return write
+
+
+def _is_screen(stream: Any) -> bool:
+    """Whether lines on this stream can be written over."""
+    try:
+        return os.isatty(stream.fileno()) and os.environ.get("TERM", "dumb") != "dumb"
+    except (AttributeError, OSError, ValueError):  # no file: a test's or a caller's stream
+        return False
 
 
 def _send(pid: int, number: int) -> None:

@@ -161,21 +161,26 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def main(arguments: list[str]) -> int:
-    """Print or submit the script; 1 if the scheduler's command is not there, else its status."""
+def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
         prog="mpijax submit", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    p.add_argument("--scheduler", choices=tuple(_SCHEDULERS), required=True)
-    p.add_argument("--nodes", type=positive, required=True)
-    p.add_argument("--ranks-per-node", type=positive, required=True)
+    p.add_argument("--scheduler", choices=tuple(_SCHEDULERS), required=True, help="of the cluster")
+    p.add_argument("--nodes", type=positive, required=True, help="number of nodes")
+    p.add_argument("--ranks-per-node", type=positive, required=True, help="ranks on each node")
     p.add_argument("--cores-per-rank", type=positive, default=1, help="cores, and threads, of a rank (default: 1)")
     p.add_argument("--time", type=minutes, default=30, help="minutes, or H:MM:SS (default: 30)")
     p.add_argument("--queue", help="partition or queue")
     p.add_argument("--account", help="account, project or bank")
-    p.add_argument("--dry-run", action="store_true", help="print the script")
-    p.add_argument("script")
-    p.add_argument("arguments", nargs=argparse.REMAINDER)
+    p.add_argument("--dry-run", action="store_true", help="print the script instead of submitting it")
+    p.add_argument("script", help="the program")
+    p.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    return p
+
+
+def main(arguments: list[str]) -> int:
+    """Print or submit the script; 1 if the scheduler's command is not there, else its status."""
+    p = parser()
     o = p.parse_args(arguments)
     if not Path(o.script).is_file():
         p.error(f"there is no file {o.script!r}")

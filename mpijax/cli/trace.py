@@ -17,6 +17,9 @@ from typing import Any
 
 from mpijax.cli.trace_page import page
 
+# Numbers that records hold, ranks that a job has, and ranks up to which the page says who sends to whom.
+_LARGEST, _MOST_RANKS, _MOST_PAIRED = 2**63, 1 << 24, 2048
+
 
 @dataclass
 class Operation:
@@ -43,17 +46,46 @@ def load(paths: list[Path]) -> tuple[int, list[Operation]]:
             record = json.loads(path.read_text())
             jobs[record["job"]] = record["size"]
             now = record["written"]
+            _check(record)
             for number, site, position, nbytes, begin, end in record["operations"]:
                 what = record["sites"][str(site)]
                 done = end is not None
                 operations.append(
                     Operation(record["rank"], number, what, position, nbytes, begin, end if done else now, done)
                 )
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} is no record of mpijax: {type(error).__name__}: {error}") from None
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise ValueError(f"{path} is not a record of mpijax: {type(error).__name__}: {error}") from None
     if len(jobs) != 1:
         raise ValueError(f"the records are of {len(jobs)} jobs ({', '.join(jobs)}): give those of one")
     return max(jobs.values()), operations
+
+
+def _check(record: dict[str, Any]) -> None:
+    """Raise ValueError or TypeError for a record with other values than `runtime.record_file` writes."""
+    size = _whole(record["size"], 1, _MOST_RANKS)
+    _whole(record["rank"], 0, size - 1)
+    _whole(record["written"])
+    _text(record["job"])
+    for site in record["sites"].values():
+        for name in ("label", "line", "group"):
+            _text(site[name])
+        _whole(site["sequence"], -_LARGEST, 2 * _LARGEST)  # some are digests of 64 bits
+        for rank in (*site["ranks"], *(site["peers"] or ())):
+            _whole(rank, -size, size - 1)
+    for number, site, position, nbytes, begin, end in record["operations"]:
+        for value in (number, site, position, nbytes, begin, *([] if end is None else [end])):
+            _whole(value)
+
+
+def _whole(value: Any, least: int = 0, most: int = _LARGEST) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{value!r:.60} is not a number from {least} to {most}")
+    return value
+
+
+def _text(value: Any) -> None:
+    if type(value) is not str:
+        raise TypeError(f"{value!r:.60} is no text")
 
 
 def find_waits(operations: list[Operation]) -> None:
@@ -75,7 +107,12 @@ def find_waits(operations: list[Operation]) -> None:
 
 
 def volumes(size: int, operations: list[Operation]) -> list[list[int]]:
-    """Bytes that the program sends from rank to rank: messages to their receiver, collectives to all others."""
+    """Bytes that the program sends from rank to rank: messages to their receiver, collectives to all others.
+
+    Empty for more ranks than anybody reads a table of.
+    """
+    if size > _MOST_PAIRED:
+        return []
     matrix = [[0] * size for _ in range(size)]
     for o in operations:
         peers = o.site["peers"]
@@ -102,8 +139,8 @@ def chrome(operations: list[Operation]) -> dict[str, Any]:
     return {"traceEvents": events, "displayTimeUnit": "ns"}
 
 
-def summary(operations: list[Operation]) -> str:
-    """Who waited for whom, and in which lines."""
+def _totals(operations: list[Operation]) -> tuple[dict[tuple[int, int], list[int]], dict[tuple[str, str], list[int]]]:
+    """({(waiting rank, late rank): [ns, operations]}, {(label, line): [ns of waiting, ns, operations]})."""
     pairs: dict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0])
     lines: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
     for o in operations:
@@ -114,6 +151,31 @@ def summary(operations: list[Operation]) -> str:
         row[0] += o.wait
         row[1] += o.end - o.begin
         row[2] += 1
+    return pairs, lines
+
+
+def figures(operations: list[Operation]) -> dict[str, Any]:
+    """What `summary` says, for programs: times in seconds."""
+    pairs, lines = _totals(operations)
+    return {
+        "operations": len(operations),
+        "ranks": sorted({o.rank for o in operations}),
+        "waits": [
+            {"rank": a, "late": b, "seconds": t / 1e9, "operations": n} for (a, b), (t, n) in sorted(pairs.items())
+        ],
+        "lines": [
+            {"operation": label, "line": line, "seconds": total / 1e9, "waiting": wait / 1e9, "operations": n}
+            for (label, line), (wait, total, n) in sorted(lines.items())
+        ],
+        "unfinished": [
+            {"rank": o.rank, "operation": o.site["label"], "line": o.site["line"]} for o in operations if not o.done
+        ],
+    }
+
+
+def summary(operations: list[Operation]) -> str:
+    """Who waited for whom, and in which lines."""
+    pairs, lines = _totals(operations)
     out = [f"{len(operations)} operations of {len({o.rank for o in operations})} ranks"]
     out += [
         f"  rank {a} waited {t / 1e6:.3f} ms for rank {b} in {n} operations"
@@ -128,16 +190,22 @@ def summary(operations: list[Operation]) -> str:
     return "\n".join(out)
 
 
-def main(arguments: list[str]) -> int:
-    """Merge records; 1 if they are not records of one job."""
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(
         prog="mpijax trace", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("files", nargs="+", type=Path, help="mpijax-record-*.json, one of each rank")
-    parser.add_argument(
-        "-o", "--output", type=Path, default=Path("mpijax-trace"), help="results without suffix (default: mpijax-trace)"
-    )
-    options = parser.parse_args(arguments)
+    p.add_argument("files", nargs="+", type=Path, help="mpijax-record-*.json, one of each rank")
+    p.add_argument(
+        "-o", "--output", type=Path, default=Path("mpijax-trace"),
+        help="where to write the results, without suffix (default: mpijax-trace)",
+    )  # fmt: skip
+    p.add_argument("--json", action="store_true", help="print the waits as JSON instead of text")
+    return p
+
+
+def main(arguments: list[str]) -> int:
+    """Merge records; 1 if they are not records of one job."""
+    options = parser().parse_args(arguments)
     try:
         size, operations = load(options.files)
     except (OSError, ValueError) as error:
@@ -146,7 +214,11 @@ def main(arguments: list[str]) -> int:
     find_waits(operations)
     trace, html = options.output.with_suffix(".json"), options.output.with_suffix(".html")
     trace.write_text(json.dumps(chrome(operations)))
-    html.write_text(page(operations, volumes(size, operations), summary(operations)))
+    html.write_text(page(operations, volumes(size, operations), summary(operations)), encoding="utf-8")
+    if options.json:
+        files = {"trace": str(trace), "page": str(html)}
+        print(json.dumps(figures(operations) | files, indent=2))
+        return 0
     print(summary(operations))
     print(f"{trace}: for https://ui.perfetto.dev or chrome://tracing; {html}: to look at in a browser")
     return 0

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler.expr import Expr, children
+from mpijax.compiler.alike import as_integer
+from mpijax.compiler.expr import Expr, ordered
 from mpijax.compiler.index import Dynamic, Lin, LoopVar, Quotient, atom_key
 from mpijax.compiler.kernel import Kernel
 from mpijax.compiler.schedule import Schedule
 from mpijax.scalar.builder import Builder, FunctionText
-from mpijax.scalar.types import Scalar
+from mpijax.scalar.types import Scalar, info
 
 INT64 = np.dtype(np.int64)
 
@@ -26,6 +27,11 @@ class Params:
     def __init__(self):
         self.values: list[int] = []
         self.slots: dict[int, int] = {}
+
+    def apart(self, value: int) -> int:
+        """A slot that no equal value shares."""
+        self.values.append(value)
+        return len(self.values) - 1
 
     def slot(self, value: int) -> int:
         if value not in self.slots:
@@ -74,12 +80,17 @@ class Addresses:
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.params = Params()
+        self.loaded: set[int] = set()
+        # Where the constants are that are passed when the kernel runs, and those that are known in all lanes.
+        self.arguments: dict[int, int] = {}
+        self.splats: set[str] = set()
         self.operands: list[tuple[Any, int]] = []
         self.operand_slots: dict[tuple[int, int], int] = {}
         self.anchors: dict[Any, list[int]] = {}
         self.block = "entry"
         self.blocks = 0
         self.schedule = Schedule(kernel)
+        self.passed = {id(e) for e in kernel.arguments}
         self.kernel = self.schedule.source
         self.dependencies: dict[int, frozenset] = {}
         self.loop_of: dict[int, tuple[LoopVar, list[LoopVar]]] = {}
@@ -118,10 +129,30 @@ class Addresses:
         """The operand text of a run-time integer; loaded once at the entry."""
         slot = self.params.slot(value)
         name = f"%p{slot}"
-        if not any(line.startswith(f"  {name} =") for line in self.entry):
+        if slot not in self.loaded:
+            self.loaded.add(slot)
             self.entry.append(f"  %pp{slot} = getelementptr i64, ptr %params, i64 {slot}")
             self.entry.append(f"  {name} = load i64, ptr %pp{slot}, align 8")
         return name
+
+    def argument(self, e: Expr, lanes: int) -> Scalar:
+        """A constant that the kernel is passed; loaded, and copied to all lanes, at the entry."""
+        element, bits = info(e.dtype).compute, 8 * e.dtype.itemsize
+        slot = self.arguments.get(id(e))
+        if slot is None:
+            slot = self.arguments[id(e)] = self.params.apart(as_integer(e))
+            self.entry.append(f"  %cp{slot} = getelementptr i64, ptr %params, i64 {slot}")
+            self.entry.append(f"  %ci{slot} = load i{bits}, ptr %cp{slot}, align 8")
+            self.entry.append(f"  %c{slot} = bitcast i{bits} %ci{slot} to {element}")
+        if lanes == 1:
+            return Scalar(e.dtype, f"%c{slot}")
+        name, vector = f"%c{slot}x{lanes}", f"<{lanes} x {element}>"
+        if name not in self.splats:
+            self.splats.add(name)
+            self.entry.append(f"  {name}a = insertelement {vector} poison, {element} %c{slot}, i64 0")
+            zeros = f"<{lanes} x i32> zeroinitializer"
+            self.entry.append(f"  {name} = shufflevector {vector} {name}a, {vector} poison, {zeros}")
+        return Scalar(e.dtype, name)
 
     def _extent(self, loop: list[LoopVar]) -> str:
         """The turns of a loop, as a run-time integer."""
@@ -164,18 +195,19 @@ class Addresses:
 
     def deps(self, e: Expr) -> frozenset:
         """Loop variables and reductions an expression depends on."""
-        found = self.dependencies.get(id(e))
-        if found is None:
-            if e.op == "choose":
-                found = self._lin_deps(e.attr[0]).union(*(self.deps(a) for a in e.args))
-            elif e.op in ("load", "index"):
-                found = self._lin_deps(e.attr[1] if e.op == "load" else e.attr)
-            elif e.op == "acc":
-                found = frozenset({("acc", id(e.attr))}) | self._kept_vars()
-            else:
-                found = frozenset().union(*(self.deps(a) for a in children(e))) if e.args else frozenset()
-            self.dependencies[id(e)] = found
-        return found
+        if id(e) not in self.dependencies:
+            for part in ordered([e], self.dependencies):
+                self.dependencies[id(part)] = self._own_deps(part)
+        return self.dependencies[id(e)]
+
+    def _own_deps(self, e: Expr) -> frozenset:
+        """What an expression depends on where that is known of its operands."""
+        if e.op in ("load", "index"):
+            return self._lin_deps(e.attr[1] if e.op == "load" else e.attr)
+        if e.op == "acc":
+            return frozenset({("acc", id(e.attr))}) | self._kept_vars()
+        found = frozenset().union(*[self.dependencies[id(a)] for a in e.args])
+        return found | self._lin_deps(e.attr[0]) if e.op == "choose" else found
 
     def _kept_vars(self) -> frozenset:
         axes = set(self.kernel.axes)

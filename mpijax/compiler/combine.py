@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mpijax.compiler.graph import Node, Value
+from mpijax.compiler.nodes import Node, Value
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Communication
 

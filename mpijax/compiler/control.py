@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpijax.compiler.arena import aligned, first_fit
-from mpijax.compiler.graph import Node, Value
 from mpijax.compiler.native import native
+from mpijax.compiler.nodes import Node, Value
 from mpijax.compiler.plan import (
     AdvanceStep,
     Buffer,

@@ -8,17 +8,12 @@ expression, so what feeds it is computed in place.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from mpijax.compiler.addresses import Scope
 from mpijax.compiler.emit import Emitter
-from mpijax.compiler.graph import Node, is_narrow
-from mpijax.compiler.groups import Member
-from mpijax.compiler.index import LoopVar, linearized, var
-from mpijax.compiler.kernel import Cumulate, Kernel, Reduce, Store
-from mpijax.compiler.reader import NodeReader, Reader
+from mpijax.compiler.kernel import Kernel
 from mpijax.compiler.reductions import combining, identity
 from mpijax.compiler.schedule import LIGHT, VECTOR_BYTES
 from mpijax.compiler.tiles import TILE
@@ -27,36 +22,6 @@ from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar, info
 
 FLOAT32 = np.dtype(np.float32)
-
-
-def lower(node: Node, stored: Callable) -> list[tuple[str, Any]]:
-    """The kernel of a running combination; floats of fewer than 32 bits are accumulated in float32."""
-    from mpijax.compiler.updates import Begin
-
-    out, [operand] = node.outputs[0], node.inputs
-    axis, op = node.params["axis"], node.primitive.lower.op
-    if out.size == 0:
-        return [("begin", Begin(None, out))]
-    reader = Reader(stored)
-    scope = NodeReader(reader, node)
-    variables = [LoopVar(d, f"i{a}") for a, d in enumerate(out.shape)]
-    index = tuple(var(v) for v in variables)
-    element = reader.element(operand, index)
-    position = linearized(index, out.shape)
-    name = node.primitive.name
-    if out.shape[axis] == 1:
-        kernel = Kernel(variables, (), source=node.source, name=name)
-        kernel.inner.append(Store(out, position, element))
-        return [("kernel", kernel)]
-    wide = FLOAT32 if is_narrow(out.element) else out.element
-    element = scope.convert(element, wide)
-    member = Member(out, "reduce", index, element, 0)
-    running = reader.table.make("acc", (), wide, member, id(out))
-    kernel = Kernel(variables, (axis,), source=node.source, name=name)
-    kernel.reduces.append(Reduce(member, op, element, 0, wide))
-    kernel.inner.append(Store(out, position, scope.convert(running, out.element)))
-    kernel.cumulate = Cumulate(running, node.params["reverse"])
-    return [("kernel", kernel)]
 
 
 def _logaddexp(b: Builder, x: Scalar, y: Scalar) -> Scalar:

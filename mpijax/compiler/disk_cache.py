@@ -10,14 +10,20 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import platform
 import stat
+import time
 from functools import cache
 from pathlib import Path
 
 from mpijax.core.new_file import new_file
+from mpijax.core.own_files import make_private_folder
+from mpijax.version import __version__
 
 _MAGIC = b"mpijax-object-1\n"
 _DIGEST = 32
+# Names of files that are being written, and seconds after which nobody writes them any more.
+_UNFINISHED, _ABANDONED = ".new-", 3600
 
 
 def cache_key(text: str) -> str:
@@ -28,8 +34,6 @@ def cache_key(text: str) -> str:
 @cache
 def host_id() -> str:
     """CPU with its features and the versions of what makes machine code, without loading LLVM."""
-    from mpijax.version import __version__
-
     return f"{_cpu()}|llvmlite {_llvm_identity()}|mpijax {__version__}"
 
 
@@ -59,8 +63,6 @@ def _cpu() -> str:
                 if name in wanted:
                     lines.append(" ".join(line.split()))
     except OSError:
-        import platform
-
         lines = [platform.machine(), platform.processor()]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
 
@@ -72,6 +74,7 @@ class DiskCache:
         self.folder = Path(folder)
         self.suffix = suffix
         self._usable: bool | None = None
+        self._tidy = False
 
     @classmethod
     def default(cls, suffix: str = ".o") -> DiskCache | None:
@@ -89,32 +92,53 @@ class DiskCache:
         if not self._folder_is_ours():
             return None
         try:
-            descriptor = os.open(self._path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor = os.open(self._path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return None
-        with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(file.fileno())
+        try:
+            status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode) or not _only_ours(status):
                 return None
-            data = file.read()
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                data = file.read()
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
         head = len(_MAGIC) + _DIGEST
         content = data[head:]
         intact = data[:len(_MAGIC)] == _MAGIC and data[len(_MAGIC):head] == _checksum(key, content)
         return content if intact else None
 
     def put(self, key: str, content: bytes) -> None:
-        """Keep content under key; a full or read-only disk is no error."""
+        """Keep content under key; a full or read-only disk is not an error."""
         if not self._folder_is_ours(create=True):
             return
+        self._remove_left_behind()
         temporary = None
         try:
-            descriptor, temporary = new_file(self.folder, ".new-")
+            descriptor, temporary = new_file(self.folder, _UNFINISHED)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(_MAGIC + _checksum(key, content) + content)
             os.replace(temporary, self._path(key))
         except OSError:
             if temporary is not None and os.path.exists(temporary):
                 os.unlink(temporary)
+
+    def _remove_left_behind(self) -> None:
+        """Once a process, remove what writers that were killed have left: files that nobody renamed for long."""
+        if self._tidy:
+            return
+        self._tidy = True
+        try:
+            with os.scandir(self.folder) as files:
+                for file in files:
+                    if not file.name.startswith(_UNFINISHED):
+                        continue
+                    if time.time() - file.stat(follow_symlinks=False).st_mtime > _ABANDONED:
+                        os.unlink(file.path)
+        except OSError:
+            pass  # another process was faster, or it is a folder
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}{self.suffix}"
@@ -123,7 +147,7 @@ class DiskCache:
         if self._usable is None or (create and not self._usable):
             try:
                 if create:
-                    self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    make_private_folder(self.folder)
                 status = os.lstat(self.folder)
                 self._usable = stat.S_ISDIR(status.st_mode) and _only_ours(status)
             except FileNotFoundError:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from mpijax.compiler.addresses import Scope
+from mpijax.compiler.depth import Shallow
 from mpijax.compiler.expr import Expr, children, dynamic_parts
 from mpijax.compiler.index import Dynamic, Lin, LoopVar, linearized
-from mpijax.compiler.kernel import Store
+from mpijax.compiler.kernel import Kernel, Store
 from mpijax.compiler.reductions import combining
 from mpijax.compiler.schedule import NEAR, VECTOR_BYTES
 from mpijax.compiler.streaming import streams
@@ -31,11 +32,16 @@ LINE = 64
 class Evaluator(Turned):
     """Values of expressions, in one lane or in all."""
 
+    def __init__(self, kernel: Kernel, name: str):
+        super().__init__(kernel, name)
+        self._evaluated = Shallow(self._evaluate)
+
     def eval(self, e: Expr, scope: Scope) -> Scalar:
         """The value of an expression: in all lanes if it varies along the vectorized loop, else one."""
         found = scope.lookup(id(e))
-        if found is not None:
-            return found
+        return self._evaluated(e, scope) if found is None else found
+
+    def _evaluate(self, e: Expr, scope: Scope) -> Scalar:
         column = self.columns.get(id(e))
         value = self._compute(e, scope, self.deps(e)) if column is None else column(scope)
         scope.known[id(e)] = value
@@ -46,6 +52,8 @@ class Evaluator(Turned):
         x = self.eval(e, scope)
         if lanes == 1 or self._varies(self.deps(e), scope):
             return x
+        if id(e) in self.passed:
+            return self.argument(e, lanes)
         found = scope.lookup(("splat", id(e), lanes))
         if found is None:
             found = self.builder(lanes).splat(x)
@@ -54,6 +62,8 @@ class Evaluator(Turned):
 
     def _compute(self, e: Expr, scope: Scope, deps: frozenset) -> Scalar:
         lanes = scope.lanes if self._varies(deps, scope) else 1
+        if id(e) in self.passed:
+            return self.argument(e, 1)
         if e.op == "const":
             return self.builder(1).const(e.attr, e.dtype)
         if e.op == "index":
@@ -124,27 +134,30 @@ class Evaluator(Turned):
         """Before a loop: compute whatever its body needs that does not change in it."""
         seen: set[int] = set()
 
-        def visit(e: Expr, wanted_in_vector: bool) -> None:
-            free = self.deps(e) <= scope.available
-            if free:
-                if e.op != "const":
-                    self.eval(e, scope)
-                    if wanted_in_vector and lanes > 1:
-                        self.vector(e, scope, lanes)
-                return
-            if id(e) in seen:
-                return
-            seen.add(id(e))
-            varies = inner_vector is not None and inner_vector in self.deps(e)
-            for a in children(e):
-                visit(a, varies and e.op not in ("load", "index"))
-            if e.op == "load":
-                self._hoist_pointer(e.attr[0], e.attr[1], scope)
+        def visit(root: Expr) -> None:
+            # (expression, whether users want it in all lanes, whether its operands have been visited)
+            stack = [(root, True, False)]
+            while stack:
+                e, wanted_in_vector, complete = stack.pop()
+                if complete:
+                    self._hoist_pointer(e.attr[0], e.attr[1], scope)
+                elif self.deps(e) <= scope.available:
+                    if e.op != "const":
+                        self.eval(e, scope)
+                        if wanted_in_vector and lanes > 1:
+                            self.vector(e, scope, lanes)
+                elif id(e) not in seen:
+                    seen.add(id(e))
+                    if e.op == "load":
+                        stack.append((e, False, True))
+                    varies = inner_vector is not None and inner_vector in self.deps(e)
+                    wanted = varies and e.op not in ("load", "index")
+                    stack += [(a, wanted, False) for a in reversed(children(e))]
 
         for e in exprs:
-            visit(e, True)
+            visit(e)
         for s in stores:
-            visit(s.expr, True)
+            visit(s.expr)
             self._hoist_pointer(s.value, s.position, scope)
 
     def _hoist_pointer(self, value, position: Lin, scope: Scope) -> None:

@@ -11,10 +11,10 @@ import numpy as np
 
 from mpijax.compiler.products import dims_of, sizes_of
 from mpijax.core import dtypes
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 
 if TYPE_CHECKING:
-    from mpijax.compiler.graph import Node, Value
+    from mpijax.compiler.nodes import Node, Value
 
 SINGLE, WHOLE = np.dtype(np.float32), np.dtype(np.int32)
 # Up to here float32 has all integers.

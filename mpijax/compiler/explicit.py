@@ -1,6 +1,6 @@
 """Layouts that types ask for: what is split over Explicit mesh axes lies so, whichever way it was computed.
 
-Over Auto axes of the same mesh values lie as the rules of `compiler.layouts` have it.
+Over Auto axes of the same mesh values lie as the sharding rules of primitives have it.
 """
 
 from __future__ import annotations
@@ -8,8 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from mpijax.compiler import partition
+from mpijax.compiler.blocks import sharding_over
 from mpijax.core.lowering import Layout, Partitioned
-from mpijax.core.split import Split, of_sharding
+from mpijax.core.sharding.mesh import current_mesh, make_mesh
+from mpijax.core.sharding.spec import PartitionSpec
+from mpijax.core.sharding.split import Split, of_sharding
 
 
 def as_typed(builder, eqn, outs: list, first: int, source) -> list:
@@ -34,7 +37,7 @@ def as_typed(builder, eqn, outs: list, first: int, source) -> list:
 
 def _lies_so(builder, v, split: Split | None) -> bool:
     """Whether a value lies as its type says."""
-    held = builder.shards.get(id(v)) or builder.placed.get(id(v))
+    held = partition.layout_held(builder, v)
     found = of_sharding(held, v.aval.ndim)
     return split is None or (found is not None and found.axes == split.axes)
 
@@ -50,7 +53,6 @@ def resharded(builder, v, layout, devices: Any, source):
 def _devices(builder, mesh) -> Any:
     """The mesh of devices that `mesh` is without: that of values in the program, the one in context, or the first ones.
     """
-    from mpijax.spmd.mesh import make_mesh  # lies above
 
     found = devices_known(builder, mesh) or make_mesh(mesh.axis_sizes, mesh.axis_names, mesh.axis_types)
     builder.devices[mesh] = found
@@ -59,7 +61,6 @@ def _devices(builder, mesh) -> Any:
 
 def devices_known(builder, mesh) -> Any:
     """The mesh of devices that `mesh` is without, where values in the program or the context have it; else None."""
-    from mpijax.spmd.mesh import current_mesh  # lies above
 
     known = (getattr(x, "mesh", None) for x in (*builder.shards.values(), *builder.placed.values()))
     meshes = (m for m in (*known, current_mesh()) if m is not None)
@@ -69,19 +70,18 @@ def devices_known(builder, mesh) -> Any:
 
 def _moved(builder, v, devices, mesh, axes, new: bool, source):
     """A value whose array axes are split over `axes`, and over Auto axes of the mesh as it is."""
-    from mpijax.spmd.partition_spec import PartitionSpec  # lies above
 
     if v.scalar is not None:
         return v
     ndim = v.aval.ndim
-    held = builder.shards.get(id(v)) or builder.placed.get(id(v))
+    held = partition.layout_held(builder, v)
     if held is None and not mesh.is_explicit and not new:
         return v
     free = set(mesh.auto_axes) - {a for names in axes for a in names}
     over = held.spec if held is not None and getattr(held, "mesh", None) == devices else PartitionSpec()
     kept = [tuple(a for a in over.axes_of(d) if a in free) for d in range(ndim)]
     whole = axes or ((),) * ndim
-    layout = partition.layout_of(devices, tuple((*n, *k) for n, k in zip(whole, kept, strict=True)))
+    layout = sharding_over(devices, tuple((*n, *k) for n, k in zip(whole, kept, strict=True)))
     if held == layout:
         return v
     if new and held is not None and (

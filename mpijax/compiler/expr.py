@@ -5,7 +5,7 @@ Nodes are shared: equal expressions of one kernel are one object, so work is don
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,10 @@ class Expr:
     op: `load` (attr: buffer value, position `Lin`), `const` (attr: value), `index` (attr: `Lin`),
     `acc` (attr: reduction member), `temp` (attr: member, whose element was computed in this kernel)
     or the name of an elementwise primitive (attr: its parameters and which of its results).
+    has_parts: whether there is a `choose` (see `compiler.pieces`) in it.
     """
 
-    __slots__ = ("op", "args", "dtype", "attr", "cost", "loads")
+    __slots__ = ("op", "args", "dtype", "attr", "cost", "has_parts")
 
     def __init__(self, op: str, args: tuple[Expr, ...], dtype: np.dtype, attr: Any = None, cost: int = 0):
         self.op = op
@@ -31,7 +32,9 @@ class Expr:
         self.dtype = dtype
         self.attr = attr
         self.cost = cost + sum(a.cost for a in args)
-        self.loads = (op == "load") + sum(a.loads for a in args)
+        self.has_parts = op == "choose" or any(a.has_parts for a in args)
+        if op in ("load", "index") and not self.has_parts:
+            self.has_parts = any(e.has_parts for e in dynamic_parts(position_of(self)))
 
     def __repr__(self) -> str:
         return f"{self.op}({', '.join(map(repr, self.args))})"
@@ -84,6 +87,23 @@ def reachable(roots: Iterable[Expr]) -> Iterator[Expr]:
             stack.extend(children(e))
 
 
+def ordered(roots: Iterable[Expr], known: Container[int] = ()) -> list[Expr]:
+    """Each expression that others are computed from, once, operands before users; but nothing below those `known`."""
+    seen: set[int] = set()
+    order: list[Expr] = []
+    # Those whose operands are all in the list already are marked.
+    stack: list[tuple[Expr, bool]] = [(e, False) for e in roots][::-1]
+    while stack:
+        e, complete = stack.pop()
+        if complete:
+            order.append(e)
+        elif id(e) not in seen and id(e) not in known:
+            seen.add(id(e))
+            stack.append((e, True))
+            stack.extend([(a, False) for a in reversed(children(e))])
+    return order
+
+
 def position_of(e: Expr) -> Lin | None:
     """The index form in an expression that has one."""
     if e.op == "load":
@@ -113,3 +133,9 @@ def loop_vars(position: Lin) -> set[int]:
         elif hasattr(atom, "of"):
             out |= loop_vars(atom.of)
     return out
+
+
+def mentions_inner(expr: Expr, inner: set[int]) -> bool:
+    """Whether the expression depends on one of the loop variables."""
+    positions = (position_of(e) for e in reachable([expr]))
+    return any(position is not None and loop_vars(position) & inner for position in positions)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from mpijax.compiler.expr import Expr
-from mpijax.compiler.graph import Node, Value
 from mpijax.compiler.index import Lin, LoopVar, linearized, var
+from mpijax.compiler.nodes import Node, Value
 from mpijax.compiler.products import Matrix, View, dims_of, matrix_operand
 from mpijax.compiler.reader import Reader
 from mpijax.compiler.views import is_view
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 
 
 def dot_frame(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:

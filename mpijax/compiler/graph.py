@@ -6,17 +6,26 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler import exact_products, explicit, matrices, messages, normalize, partition, regions
+from mpijax.compiler import (
+    constraints,
+    exact_products,
+    explicit,
+    flow,
+    matrices,
+    messages,
+    normalize,
+    partition,
+    regions,
+)
+from mpijax.compiler.nodes import Graph, Node, Value, is_narrow
 from mpijax.compiler.products import dims_of, in_order, use_blas
-from mpijax.core import dtypes
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
-from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 from mpijax.core.lowering import (
     STATUS_BYTES,
     Communication,
     ControlFlow,
-    Cumulative,
     Decompose,
     Elementwise,
     Inline,
@@ -27,122 +36,28 @@ from mpijax.core.lowering import (
     Reduction,
     Structural,
 )
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.source import UNKNOWN, Source
 from mpijax.core.trace import trace_to_closed_jaxpr
 
 
-class Value:
-    """An array the program reads or computes.
+class _Frame:
+    """A Jaxpr whose operations are being done: `doing` is the one at hand (operation, inputs, number of nodes, line).
 
-    shape, element: as laid out in memory (a PRNG key is two uint32 along a last axis).
-    scalar: the NumPy scalar of a literal, which needs no memory.
-    outside: in a loop or branch, the value of the graph around it that this one stands for.
+    outside: for a call that is apart, the work done outside of it: equal work inside is not merged with that, or its
+    results would have to be kept until here.
     """
 
-    __slots__ = ("aval", "shape", "element", "producer", "kind", "position", "scalar", "users", "outside")
+    __slots__ = ("jaxpr", "env", "eqns", "source", "doing", "outside")
 
-    def __init__(
-        self, aval: ShapedArray, kind: str, producer: Node | None = None, position: int = 0, scalar: Any = None
-    ):
-        self.aval = aval.unsplit()  # memory is here or there by layouts, whatever the program's types say
-        self.kind = kind
-        self.producer = producer
-        self.position = position
-        self.scalar = scalar
-        self.outside: Value | None = None
-        self.users: list[Node] = []
-        if isinstance(aval.dtype, np.dtype):
-            self.shape, self.element = aval.shape, aval.dtype
-            if aval.dtype == dtypes.float0:
-                self.element = np.dtype(np.bool_)
-        else:
-            self.shape, self.element = (*aval.shape, *aval.dtype.physical_shape), aval.dtype.physical_dtype
-
-    @property
-    def size(self) -> int:
-        n = 1
-        for d in self.shape:
-            n *= d
-        return n
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.element.itemsize
-
-    def __repr__(self) -> str:
-        return f"{self.kind}{self.position}:{self.aval.str_short()}"
-
-
-class Node:
-    """An operation of the graph. regions: bodies of a loop or branch (see `compiler.regions`)."""
-
-    __slots__ = ("primitive", "params", "inputs", "outputs", "source", "effects", "kind", "regions")
-
-    def __init__(self, primitive, params, inputs: list[Value], avals, source: Source, effects):
-        self.primitive = primitive
-        self.params = params
-        self.inputs = inputs
+    def __init__(self, jaxpr: Jaxpr, consts: list[Value], args: list[Value], source: Source):
+        self.jaxpr = jaxpr
+        self.env: dict[Any, Value] = dict(zip(jaxpr.constvars, consts, strict=True))
+        self.env.update(zip(jaxpr.invars, args, strict=True))
+        self.eqns = iter(jaxpr.eqns)
         self.source = source
-        self.effects = effects
-        self.regions: tuple = ()
-        self.outputs = [Value(a, "node", self, i) for i, a in enumerate(avals)]
-        self.kind = _kind(self)
-
-    def __repr__(self) -> str:
-        return f"{self.primitive.name}({', '.join(map(repr, self.inputs))})"
-
-
-# Structural kinds that write into parts of an array instead of being read through an index map.
-UPDATES = {
-    "concatenate", "pad", "static_update", "dynamic_update_slice", "scatter", "scatter-add", "scatter_add",
-    "scatter-sub", "scatter_sub",
-    "scatter-mul", "scatter_mul", "scatter-min", "scatter_min", "scatter-max", "scatter_max", "scatter-apply",
-}  # fmt: skip
-
-
-def _kind(node: Node) -> str:
-    """map: read element by element; reduce; update: writes parts of an array; opaque: one instruction of its own."""
-    lower = node.primitive.lower
-    if isinstance(lower, Elementwise):
-        return "map"
-    if isinstance(lower, Structural):
-        return "update" if lower.kind in UPDATES else "map"
-    if isinstance(lower, Reduction):
-        return "reduce"
-    if isinstance(lower, Cumulative):
-        return "update"
-    if isinstance(lower, Library):
-        return "opaque" if use_blas(node) else "reduce"
-    return "opaque"
-
-
-class Graph:
-    """Inputs, results, constants and operations in program order.
-
-    shardings: for results that are this rank's shard of a global array, how that is laid out (else None).
-    """
-
-    def __init__(self):
-        self.shardings: list[Any] = []
-        self.inputs: list[Value] = []
-        self.outputs: list[Value] = []
-        self.consts: list[Any] = []
-        self.const_values: list[Value] = []
-        self.nodes: list[Node] = []
-
-    def finish(self) -> None:
-        """Drop what no result needs, and fill in who reads each value."""
-        live: set[int] = {id(v.producer) for v in self.outputs if v.producer is not None}
-        kept = []
-        for node in reversed(self.nodes):
-            if id(node) in live or fx.pins(node.effects):
-                kept.append(node)
-                live.update(id(v.producer) for v in node.inputs if v.producer is not None)
-        self.nodes = kept[::-1]
-        for node in self.nodes:
-            for v in node.inputs:
-                v.users.append(node)
+        self.doing: Any = None
+        self.outside: dict[Any, list[Value]] | None = None
 
 
 class _Builder:
@@ -163,12 +78,18 @@ class _Builder:
         self.shards: dict[int, Any] = {}
         # The meshes of devices that stand for those in types.
         self.devices: dict[Any, Any] = {}
-        # Values in other layouts, by value, mesh and split: none is sent twice.
+        # Where blocks are not what a sharding says: which part of an array a value is.
+        self.blocks: dict[int, Any] = {}
+        # Slices whose halos are read from the array that they are slices of.
+        self.views: dict[int, Any] = {}
+        # Values cut otherwise, by value, mesh and cuts: none is sent twice.
         self.moved: dict[Any, Value] = {}
         # Values that are whole here, with what is said of them: replicated on purpose, or over devices of this process.
         self.placed: dict[int, Any] = {}
         self.meshes: list[Any] = parent.meshes if parent else []
         self.literals: dict[Any, Value] = parent.literals if parent else {}
+        # Arrays that operations made whole: bytes, type, operation and line, in order.
+        self.gathers: dict[tuple, None] = parent.gathers if parent else {}
         self.const_ids: dict[int, Value] = {}
         # The work already done, in the scope it was done in: a value of a body is a shard, and stays inside.
         self.seen: dict[Any, list[Value]] = {}
@@ -200,8 +121,16 @@ class _Builder:
             if layout is not None:
                 self.shards[id(known)] = layout
         if self.meshes and id(known) in self.shards:
-            return partition.gathered(self, known, self.shards[id(known)], UNKNOWN)
+            return self._constant_in_body(known)
         return known
+
+    def _constant_in_body(self, known: Value) -> Value:
+        """The whole of a constant of which this rank has a part: bodies of `shard_map` read all of it."""
+        outside, self.meshes = self.meshes, []
+        try:
+            return self.whole(known, UNKNOWN)
+        finally:
+            self.meshes = outside
 
     # ------------------------------------------------------------ regions
 
@@ -235,13 +164,13 @@ class _Builder:
                 found.outside = v
                 self.owned.add(id(found))
                 self.captured.append((self.parent.local(v), found))
+            partition.known_alike(self, v, found)
             self.inside[id(v)] = found
         return found
 
     def whole(self, v: Value, source: Source) -> Value:
         """A value as every rank has it: gathered, if it is this rank's shard."""
-        layout = None if self.meshes else self.shards.get(id(v))
-        return v if layout is None else partition.gathered(self, v, layout, source)
+        return partition.gathered(self, v, source)
 
     def done(self, primitive, params, inputs, avals) -> list[Value] | None:
         """The results of an operation where it has been done already."""
@@ -274,41 +203,60 @@ class _Builder:
     # ------------------------------------------------------------ running a Jaxpr
 
     def run(self, jaxpr: Jaxpr, consts: list[Value], args: list[Value], source: Source = UNKNOWN) -> list[Value]:
-        env: dict[Any, Value] = dict(zip(jaxpr.constvars, consts, strict=True))
-        env.update(zip(jaxpr.invars, args, strict=True))
+        frames = [_Frame(jaxpr, consts, args, source)]
+        try:
+            while True:
+                frame = frames[-1]
+                outs = self._go_on(frame, frames)
+                if outs is None:
+                    continue
+                frames.pop()
+                if frame.outside is not None:
+                    self.seen = frame.outside
+                if not frames:
+                    return outs
+                self._done(frames[-1], outs)
+        finally:
+            for frame in reversed(frames):
+                if frame.outside is not None:
+                    self.seen = frame.outside
+
+    def _go_on(self, frame: _Frame, frames: list[_Frame]) -> list[Value] | None:
+        """Do operations of a Jaxpr up to a call that is inlined, which becomes a frame, or to its end: its results."""
 
         def read(atom):
-            return self.literal(atom.val, atom.aval) if type(atom) is Literal else env[atom]
+            return self.literal(atom.val, atom.aval) if type(atom) is Literal else frame.env[atom]
 
-        for eqn in jaxpr.eqns:
-            where = eqn.source if eqn.source.file else source
-            inputs = [read(v) for v in eqn.invars]
-            first = len(self.graph.nodes)
-            outs = self.apply(eqn, inputs, where)
-            if self.placed and not self.meshes:
-                outs = partition.followed(self, eqn, inputs, outs, where)
-            if ShapedArray.any_split and not self.meshes and self.parent is None:
-                outs = explicit.as_typed(self, eqn, outs, first, where)
-            env.update(zip(eqn.outvars, outs, strict=True))
-        return [read(v) for v in jaxpr.outvars]
+        for eqn in frame.eqns:
+            where = eqn.source if eqn.source.file else frame.source
+            frame.doing = eqn, [read(v) for v in eqn.invars], len(self.graph.nodes), where
+            lower = eqn.primitive.lower
+            if isinstance(lower, Inline):
+                closed: ClosedJaxpr = eqn.params[lower.param]
+                consts = [self.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
+                called = _Frame(closed.jaxpr, consts, frame.doing[1], where)
+                if lower.is_apart(eqn.params):
+                    called.outside, self.seen = self.seen, {}
+                frames.append(called)
+                return None
+            self._done(frame, self.apply(eqn, frame.doing[1], where))
+        return [read(v) for v in frame.jaxpr.outvars]
+
+    def _done(self, frame: _Frame, outs: list[Value]) -> None:
+        """Enter the results of the operation that a frame was at."""
+        eqn, inputs, first, where = frame.doing
+        if self.placed and not self.meshes:
+            outs = partition.followed(self, eqn, inputs, outs, where)
+        if ShapedArray.any_split and not self.meshes and self.parent is None:
+            outs = explicit.as_typed(self, eqn, outs, first, where)
+        frame.env.update(zip(eqn.outvars, outs, strict=True))
 
     def inline(self, closed: ClosedJaxpr, inputs: list[Value], source: Source) -> list[Value]:
         consts = [self.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
         return self.run(closed.jaxpr, consts, inputs, source)
 
-    def inline_apart(self, closed: ClosedJaxpr, inputs: list[Value], source: Source) -> list[Value]:
-        """Inline without merging work with equal work outside: its results would have to be kept until here."""
-        outside, self.seen = self.seen, {}
-        try:
-            return self.inline(closed, inputs, source)
-        finally:
-            self.seen = outside
-
     def apply(self, eqn, inputs: list[Value], source: Source) -> list[Value]:
         lower = eqn.primitive.lower
-        if isinstance(lower, Inline):
-            call = self.inline_apart if lower.is_apart(eqn.params) else self.inline
-            return call(eqn.params[lower.param], inputs, source)
         if isinstance(lower, Partitioned):
             return partition.run_shards(self, eqn.params[lower.param], eqn.params, inputs, source)
         avals = [v.aval for v in eqn.outvars]
@@ -319,14 +267,13 @@ class _Builder:
             if not isinstance(lower, ControlFlow):
                 inputs = [self.local(v) for v in inputs]
         if isinstance(lower, Layout):
-            return [partition.laid_out(self, eqn, inputs[0], source)]
-        if self.shards and not self.meshes:
-            if isinstance(lower, Decompose):
-                whole = [partition.global_aval(self, v) for v in inputs]
-                return self.inline(_decomposed(eqn.primitive, whole, eqn.params), inputs, source)
-            outs = partition.spread(self, eqn, inputs, avals, source)
+            return [constraints.laid_out(self, eqn, inputs[0], source)]
+        if not self.meshes and any(partition.blocks_of(self, v) is not None for v in inputs):
+            outs = self._spread(eqn, inputs, avals, source)
             if outs is not None:
                 return outs
+            for v in inputs:
+                partition.remember_gather(self, v, eqn.primitive.name, source)
             inputs = [self.whole(v, source) for v in inputs]
         if isinstance(lower, Communication):
             return messages.communicate(self, eqn.primitive, eqn.params, inputs, avals, source, eqn.effects)
@@ -364,6 +311,30 @@ class _Builder:
         if key is not None:
             self.seen[key] = outputs
         return outputs
+
+    def _spread(self, eqn, inputs: list[Value], avals, source: Source) -> list[Value] | None:
+        """An operation on parts of arrays; None where it needs whole operands."""
+        lower = eqn.primitive.lower
+        if isinstance(lower, Structural):
+            simpler = normalize.simplified(self, eqn.primitive, eqn.params, inputs, avals, source)
+            if simpler is not None:
+                return simpler
+        outs = partition.spread(self, eqn, inputs, avals, source)
+        if outs is not None:
+            return outs
+        if isinstance(lower, Decompose):
+            whole = [partition.global_aval(self, v) for v in inputs]
+            return self.inline(_decomposed(eqn.primitive, whole, eqn.params), inputs, source)
+        if isinstance(lower, ControlFlow) and (lower.written_out is None or not lower.written_out(eqn.params)):
+            return flow.spread(self, eqn, inputs, avals, source)
+        return None
+
+    def pure(self, primitive, params, inputs: list[Value], avals, source: Source) -> list[Value]:
+        """Add a pure operation; on parts of arrays, to each rank its part. avals: types of the whole results."""
+        if self.meshes or all(partition.blocks_of(self, v) is None for v in inputs):
+            return self._node(primitive, params, inputs, avals, source, fx.no_effects)
+        eqn = Eqn(primitive, [Var(v.aval) for v in inputs], [Var(a) for a in avals], params, fx.no_effects, source)
+        return self.apply(eqn, inputs, source)
 
     def _node(self, primitive, params, inputs, avals, source, effects) -> list[Value]:
         """Add an operation; sums and products of narrow floats are taken in float32 and rounded once."""
@@ -439,11 +410,6 @@ class _Builder:
         return self._node(registry["convert_element_type"], params, [v], [aval], source, fx.no_effects)[0]
 
 
-def is_narrow(dtype) -> bool:
-    """Floats of fewer than 32 bits, which are computed in float32."""
-    return isinstance(dtype, np.dtype) and dtypes.issubdtype(dtype, np.floating) and dtype.itemsize < 4
-
-
 def _work_key(primitive, inputs, params, avals):
     """Equal keys mean equal results."""
     key = (primitive, tuple(map(id, inputs)), tuple(sorted(params.items(), key=lambda kv: kv[0])), tuple(avals))
@@ -484,6 +450,8 @@ def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), default
     builder = _Builder()
     graph = builder.graph
     layouts = in_shardings or (None,) * len(closed.jaxpr.invars)
+    if any(layouts):  # once parts are exchanged for an operation, it stays
+        closed = regions.needed(closed)
     for i, (v, layout) in enumerate(zip(closed.jaxpr.invars, layouts, strict=True)):
         aval = v.aval if layout is None else v.aval.update(shape=layout.process_shape(v.aval.shape))
         value = Value(aval, "input", position=i)
@@ -491,11 +459,13 @@ def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), default
         if layout is not None:
             (builder.placed if layout.keeps_whole else builder.shards)[id(value)] = layout
     consts = [builder.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
-    graph.outputs = builder.run(closed.jaxpr, consts, graph.inputs)
+    outs = builder.run(closed.jaxpr, consts, graph.inputs)
+    graph.outputs = [partition.as_result(builder, v) for v in outs]
     other = others_layout(layouts) or default
     graph.shardings = [
         builder.shards.get(id(v)) or builder.placed.get(id(v)) or _for_axes(other, v.aval.ndim) for v in graph.outputs
     ]
+    graph.gathers = list(builder.gathers)
     graph.finish()
     return graph
 

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mpijax.compiler.expr import Expr, ExprTable, children, loop_vars, position_of, reachable
-from mpijax.compiler.graph import Graph, Node, Value
-from mpijax.compiler.index import Lin, LoopVar, var
+from mpijax.compiler.expr import Expr, ExprTable, children, mentions_inner, ordered
+from mpijax.compiler.index import Lin, LoopVar, linearized, var
+from mpijax.compiler.kernel import Kernel, Reduce, Store
+from mpijax.compiler.nodes import Graph, Node, Value, operator_of
 from mpijax.compiler.pieces import fits
 from mpijax.compiler.reader import CannotFuse, Reader
-from mpijax.compiler.roots import Roots, made_of_parts
+from mpijax.compiler.reductions import element_expr, frame_of
+from mpijax.compiler.roots import MAX_WORK, Roots, made_of_parts
 
 MAX_MEMBERS = 24
+_NOTHING: frozenset[int] = frozenset()
 
 
 @dataclass
@@ -39,16 +42,23 @@ class Member:
 
 @dataclass
 class Group:
-    """A kernel in the making."""
+    """A kernel in the making.
+
+    reads: the arrays that are read, by id. read_before: those without the last member's. work: see `MAX_WORK`.
+    """
 
     order: int
     frame: tuple[int, ...]
     axes: tuple[int, ...]
-    values: list[Value]
+    values: list[Value] = field(default_factory=list)
     members: list[Member] = field(default_factory=list)
     variables: list[LoopVar] = field(default_factory=list)
     reads: set[int] = field(default_factory=set)
-    table: ExprTable | None = None
+    read_before: set[int] = field(default_factory=set)
+    table: ExprTable = field(default_factory=ExprTable)
+    reader: Reader | None = None
+    phases: dict[int, int] = field(default_factory=dict)
+    work: int = 0
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -65,8 +75,6 @@ class Unit:
 
 
 def _reduce_frame(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    from mpijax.compiler.reductions import frame_of
-
     return frame_of(node)
 
 
@@ -123,6 +131,9 @@ class Grouper:
         self.units: list[Unit] = []
         self.unit_of: dict[int, Unit] = {}
         self.depends: dict[int, set[int]] = {}
+        # The arrays that are read where a value without loops of its own is computed, by id.
+        self.arrays: dict[int, set[int]] = {}
+        self.outputs = {id(v) for v in graph.outputs} | {id(v) for v in roots.aliases.values()}
         for node in graph.nodes:
             if node.kind in ("opaque", "update"):
                 self._add_node(node)
@@ -130,6 +141,9 @@ class Grouper:
                 for v in node.outputs:
                     if id(v) in roots.ids:
                         self._place(v)
+                    else:
+                        self.depends[id(v)] = self._needed(node)
+                        self.arrays[id(v)] = self._arrays(node)
         for unit in self.units:
             if unit.group is not None:
                 self._decide_storage(unit.group)
@@ -139,17 +153,24 @@ class Grouper:
     def _sources(self, v: Value) -> set[int]:
         """Orders of the units whose results an evaluation of `v` reads."""
         unit = self.unit_of.get(id(v))
-        if unit is not None:
-            return {unit.order}
-        if v.producer is None:
-            return set()
-        known = self.depends.get(id(v))
-        if known is None:
-            known = set()
-            for w in v.producer.inputs:
-                known |= self._sources(w)
-            self.depends[id(v)] = known
-        return known
+        return self.depends.get(id(v), _NOTHING) if unit is None else {unit.order}
+
+    def _needed(self, node: Node) -> set[int]:
+        """Orders of the units whose results the operation reads, where its operands are computed inside of it too."""
+        found: set[int] = set()
+        for v in node.inputs:
+            found |= self._sources(v)
+        return found
+
+    def _arrays(self, node: Node) -> set[int]:
+        """The arrays that the operation reads, likewise."""
+        found: set[int] = set()
+        for v in node.inputs:
+            if v.producer is None or self._stored(v):
+                found.add(id(v))
+            else:
+                found |= self.arrays[id(v)]
+        return found
 
     def _add_node(self, node: Node) -> None:
         unit = Unit(None, node, len(self.units))
@@ -159,27 +180,27 @@ class Grouper:
 
     def _place(self, v: Value) -> None:
         node = v.producer
-        needed = set()
-        for w in node.inputs:
-            needed |= self._sources(w)
+        needed, arrays, work = self._needed(node), self._arrays(node), self.roots.work[id(v)]
         for unit in reversed(self.units[-12:]):
             group = unit.group
-            if group is None or len(group.values) >= MAX_MEMBERS:
+            if group is None or len(group.values) >= MAX_MEMBERS or group.work + work > MAX_WORK:
                 continue
             if any(o > unit.order for o in needed):
                 break
+            if unit.order not in needed and arrays.isdisjoint(group.reads):
+                continue
             merged = self._merged(group, v, unit.order in needed)
             if merged is not None:
                 unit.group = merged
-                merged.order = unit.order
+                merged.order, merged.work = unit.order, group.work + work
                 self.unit_of[id(v)] = unit
                 return
         frame, axes = _reduce_frame(node) if node.kind == "reduce" else (v.shape, ())
         unit = Unit(None, None, len(self.units))
         self.unit_of[id(v)] = unit
-        group = Group(unit.order, frame, axes, [v])
+        group = Group(unit.order, frame, axes, work=work)
         try:
-            self._build(group)
+            self._add(group, v)
         except CannotFuse as e:
             raise TooManyParts(v) from e
         unit.group = group
@@ -197,34 +218,59 @@ class Grouper:
                 return None
         elif v.shape != frame and not (axes and squeezed_match(v.shape, frame, axes)):
             return None
-        candidate = Group(group.order, frame, axes, [*group.values, v])
+        if axes == group.axes:
+            return group if self._joins(group, v, reads_group) else None
+        candidate = Group(group.order, frame, axes)
         try:
-            self._build(candidate)
+            for w in group.values:
+                self._add(candidate, w)
         except CannotFuse:
             return None
-        if not reads_group and not (candidate.reads_of_last & group.reads):  # type: ignore[attr-defined]
-            return None
-        return candidate
+        return candidate if self._joins(candidate, v, reads_group) else None
+
+    def _joins(self, group: Group, v: Value, reads_group: bool) -> bool:
+        """Add `v` to the group, if it can be computed there and shares something with it."""
+        try:
+            read = self._add(group, v)
+        except CannotFuse:
+            return False
+        if reads_group or read & group.read_before:
+            return True
+        self._take_back(group, v)
+        return False
 
     # ------------------------------------------------------------ expressions
 
-    def _build(self, group: Group) -> None:
-        """Expressions and phases of all members; raises CannotFuse."""
-        group.variables = [LoopVar(d, f"i{a}") for a, d in enumerate(group.frame)]
+    def _add(self, group: Group, v: Value) -> set[int]:
+        """Add a value to a group; returns which arrays it reads, by id. Raises CannotFuse where that cannot be done."""
+        reader = group.reader
+        if reader is None:
+            reader = group.reader = Reader(self._stored, {}, group.table)
+            group.variables = [LoopVar(d, f"i{a}") for a, d in enumerate(group.frame)]
+        reader.begin()
         inner_index = tuple(var(v) for v in group.variables)
         kept = tuple(i for a, i in enumerate(inner_index) if a not in group.axes)
-        group.table = ExprTable()
-        reader = Reader(self._stored, {}, group.table)
-        group.members = []
-        for v in group.values:
-            reader.buffers = set()
+        try:
             member = self._member(group, v, reader, inner_index, kept)
-            group.members.append(member)
-            reader.members[id(v)] = _Access(member, group, reader)
-            group.reads |= reader.buffers
-            group.reads_of_last = reader.buffers  # type: ignore[attr-defined]
-        if not fits(group.variables, [m.expr for m in group.members]):
-            raise CannotFuse
+            if not fits(group.variables, [*(m.expr for m in group.members), member.expr]):
+                raise CannotFuse
+        except CannotFuse:
+            reader.undo()
+            raise
+        group.values.append(v)
+        group.members.append(member)
+        reader.members[id(v)] = _Access(member, group, reader)
+        group.read_before = set(group.reads)
+        group.reads |= reader.buffers
+        return reader.buffers
+
+    def _take_back(self, group: Group, v: Value) -> None:
+        """Undo the last addition."""
+        group.values.pop()
+        group.members.pop()
+        del group.reader.members[id(v)]
+        group.reader.undo()
+        group.reads = group.read_before
 
     def _stored(self, v: Value) -> bool:
         return id(v) in self.roots.ids
@@ -232,40 +278,43 @@ class Grouper:
     def _member(self, group: Group, v: Value, reader: Reader, inner, kept) -> Member:
         node = v.producer
         if node.kind == "reduce":
-            from mpijax.compiler.reductions import element_expr
-
             expr = element_expr(reader, node, inner)
-            return Member(v, "reduce", kept, expr, phase_of(expr))
+            return Member(v, "reduce", kept, expr, phase_of(expr, group.phases))
         if v.shape == group.frame:
             expr = reader.computed(v, inner)
-            return Member(v, "inner", inner, expr, phase_of(expr))
+            return Member(v, "inner", inner, expr, phase_of(expr, group.phases))
         index = _outer_index(v.shape, group, kept)
         expr = reader.computed(v, index)
         if mentions_inner(expr, {id(group.variables[a]) for a in group.axes}):
             raise CannotFuse
-        return Member(v, "outer", index, expr, phase_of(expr))
+        return Member(v, "outer", index, expr, phase_of(expr, group.phases))
 
     # ------------------------------------------------------------ storage
 
     def _decide_storage(self, group: Group) -> None:
         """Members that only this group reads need no memory."""
         inside = {id(v) for v in group.values}
-        outputs = {id(v) for v in self.graph.outputs} | {id(v) for v in self.roots.aliases.values()}
         for member in group.members:
             v = member.value
-            member.stored = id(v) in outputs or any(self._leaves(u, inside, v) for u in v.users)
+            member.stored = id(v) in self.outputs or self._is_read_outside(v, inside)
 
-    def _leaves(self, user: Node, inside: set[int], v: Value) -> bool:
-        """Whether a use of `v` is outside the group: follows values computed where they are read."""
-        if user.kind in ("opaque", "update"):
-            return True
-        for out in user.outputs:
-            if id(out) in inside:
+    def _is_read_outside(self, v: Value, inside: set[int]) -> bool:
+        """Whether something outside of the group reads `v`: follows values computed where they are read."""
+        seen: set[int] = set()
+        users = list(v.users)
+        while users:
+            user = users.pop()
+            if id(user) in seen:
                 continue
-            if id(out) in self.roots.ids:
+            seen.add(id(user))
+            if user.kind in ("opaque", "update"):
                 return True
-            if any(self._leaves(u, inside, v) for u in out.users):
-                return True
+            for out in user.outputs:
+                if id(out) in inside:
+                    continue
+                if id(out) in self.roots.ids:
+                    return True
+                users += out.users
         return False
 
 
@@ -302,24 +351,29 @@ def _outer_index(shape, group: Group, kept) -> tuple[Lin, ...]:
     return tuple(Lin(0) if a in group.axes else next(it) for a in range(len(group.frame)))
 
 
-def phase_of(expr: Expr) -> int:
-    """How many passes must be complete before the expression can be evaluated."""
-    memo: dict[int, int] = {}
-
-    def visit(e: Expr) -> int:
-        found = memo.get(id(e))
-        if found is None:
-            if e.op == "acc":
-                found = e.attr.phase + 1
-            else:
-                found = max((visit(a) for a in children(e)), default=0)
-            memo[id(e)] = found
-        return found
-
-    return visit(expr)
+def phase_of(expr: Expr, known: dict[int, int]) -> int:
+    """How many passes must be complete before the expression can be evaluated; `known` remembers it, by id."""
+    for e in ordered([expr], known):
+        known[id(e)] = e.attr.phase + 1 if e.op == "acc" else max([known[id(a)] for a in children(e)], default=0)
+    return known[id(expr)]
 
 
-def mentions_inner(expr: Expr, inner: set[int]) -> bool:
-    """Whether the expression depends on one of the loop variables."""
-    positions = (position_of(e) for e in reachable([expr]))
-    return any(position is not None and loop_vars(position) & inner for position in positions)
+def kernel_of(group: Group) -> Kernel:
+    """The kernel that computes a group."""
+    kernel = Kernel(group.variables, group.axes, source=group.values[-1].producer.source, members=group.members)
+    names = []
+    for m in group.members:
+        names.append(m.value.producer.primitive.name)
+        kernel.computed[id(m.value)] = m.expr
+        if m.kind == "reduce":
+            kernel.reduces.append(Reduce(m, operator_of(m.value.producer), m.expr, m.phase, m.value.element))
+            if m.stored:
+                acc = group.table.make("acc", (), m.value.element, m, id(m.value))
+                kernel.outer.append(Store(m.value, linearized(m.index, m.value.shape), acc, m.phase + 1))
+        elif m.stored:
+            target = kernel.inner if m.kind == "inner" else kernel.outer
+            target.append(Store(m.value, linearized(m.index, m.value.shape), m.expr, m.phase))
+            if m.kind == "inner":
+                kernel.saved.add(id(m.value))
+    kernel.name = "_".join(names[:6]).replace("-", "_")
+    return kernel

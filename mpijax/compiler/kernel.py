@@ -7,11 +7,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mpijax.compiler.expr import Expr, children, dynamic_parts, loop_vars, reachable
-from mpijax.compiler.graph import Value
-from mpijax.compiler.groups import Group
-from mpijax.compiler.index import Lin, LoopVar, linearized
-from mpijax.compiler.reductions import operator_of
+from mpijax.compiler.expr import Expr, children, dynamic_parts, loop_vars, ordered, reachable
+from mpijax.compiler.index import Lin, LoopVar
+from mpijax.compiler.nodes import Value
+
+
+@dataclass
+class Begin:
+    """`target` starts as a copy of `base`; without a base, as nothing."""
+
+    base: Value | None
+    target: Value
 
 
 @dataclass
@@ -54,6 +60,7 @@ class Kernel:
     inner: stores for every element of the frame; outer: stores after the reductions.
     ordered: whether elements must be processed one by one in order (scatters).
     computed: the expressions of members, by value. made: see `compiler.pieces`.
+    arguments: the constants that it is passed when it runs (see `compiler.alike`).
     streamed: the results, by identity, whose stores may go past the caches (see `compiler.streaming`).
     """
 
@@ -71,6 +78,7 @@ class Kernel:
     made: dict = field(default_factory=dict)
     cumulate: Cumulate | None = None
     streamed: frozenset[int] = frozenset()
+    arguments: tuple[Expr, ...] = ()
 
     @property
     def phases(self) -> int:
@@ -110,23 +118,8 @@ class Kernel:
 
     def expressions(self) -> list[Expr]:
         """Every expression, operands before users."""
-        seen: set[int] = set()
-        order: list[Expr] = []
-
-        def visit(e: Expr) -> None:
-            if id(e) in seen:
-                return
-            seen.add(id(e))
-            for a in children(e):
-                visit(a)
-            order.append(e)
-
-        for e in self.roots():
-            visit(e)
-        for s in self.inner + self.outer:
-            for e in dynamic_parts(s.position):
-                visit(e)
-        return order
+        places = [e for s in self.inner + self.outer for e in dynamic_parts(s.position)]
+        return ordered([*self.roots(), *places])
 
     def positions(self) -> list[Lin]:
         """All positions in memory, and all indices used as values."""
@@ -167,27 +160,6 @@ class Kernel:
 
     def writes(self) -> dict[int, Value]:
         return {id(s.value): s.value for s in self.inner + self.outer}
-
-
-def kernel_of(group: Group) -> Kernel:
-    """The kernel that computes a group."""
-    kernel = Kernel(group.variables, group.axes, source=group.values[-1].producer.source, members=group.members)
-    names = []
-    for m in group.members:
-        names.append(m.value.producer.primitive.name)
-        kernel.computed[id(m.value)] = m.expr
-        if m.kind == "reduce":
-            kernel.reduces.append(Reduce(m, operator_of(m.value.producer), m.expr, m.phase, m.value.element))
-            if m.stored:
-                acc = group.table.make("acc", (), m.value.element, m, id(m.value))
-                kernel.outer.append(Store(m.value, linearized(m.index, m.value.shape), acc, m.phase + 1))
-        elif m.stored:
-            target = kernel.inner if m.kind == "inner" else kernel.outer
-            target.append(Store(m.value, linearized(m.index, m.value.shape), m.expr, m.phase))
-            if m.kind == "inner":
-                kernel.saved.add(id(m.value))
-    kernel.name = "_".join(names[:6]).replace("-", "_")
-    return kernel
 
 
 def collapsed(kernel: Kernel, order: list[LoopVar], parts: set[int] = frozenset()) -> list[list[LoopVar]]:

@@ -13,7 +13,7 @@ import threading
 from functools import cache
 
 from mpijax.compiler.disk_cache import DiskCache, cache_key, host_id
-from mpijax.compiler.elf import UnsupportedObject, load_elf
+from mpijax.compiler.elf import UnsupportedObject, global_functions, load_elf
 
 __all__ = ["DiskCache", "LLVMError", "cache_key", "compile_object", "host_id", "load_object", "to_assembly"]
 
@@ -103,6 +103,4 @@ def _load_with_llvm(code: bytes) -> dict[str, int]:
 
 
 def _function_names(code: bytes) -> list[str]:
-    from mpijax.compiler.elf import global_functions
-
     return global_functions(code)

@@ -12,7 +12,8 @@ from typing import Any
 from mpijax.core.avals import NO_AXES
 from mpijax.core.jaxpr import ClosedJaxpr, Literal
 from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
+from mpijax.core.sharding.context import in_body, under
 from mpijax.core.trace import named_axes
 from mpijax.transforms.batching import AxisData, batch_jaxpr
 from mpijax.transforms.blocks import Blocks
@@ -26,7 +27,6 @@ def run(builder, closed, params: dict[str, Any], inputs, source) -> list:
     axes: Axes = tuple((n, s) for n, s in mesh.shape.items() if n in params["newly_manual_axes"])
     blocks = _GraphBlocks(builder, axes, source)
     in_splits = [spec.split(v.aval.ndim) for spec, v in zip(params["in_specs"], inputs, strict=True)]
-    from mpijax.spmd.abstract_mesh import in_body, under  # lies above
 
     with named_axes(dict(axes)), under(in_body(mesh.abstract_mesh, params["newly_manual_axes"])):
         batched, leading = _over(closed, axes, [blocks.named(split) for split in in_splits])

@@ -10,7 +10,7 @@ from mpijax.compiler.normalize import known
 from mpijax.core.lowering import Native
 
 if TYPE_CHECKING:
-    from mpijax.compiler.graph import Value
+    from mpijax.compiler.nodes import Value
 
 # Larger matrices are symmetrized by a kernel of its own, which reads them tile by tile.
 LARGEST = 32

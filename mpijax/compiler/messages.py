@@ -63,7 +63,7 @@ def communicate(builder, primitive, params, inputs, avals, source, effects):
     groups = params.get("axis_index_groups")
     size = math.prod(mesh.shape[n] for n in names) if groups is None else max(map(len, groups))
     message = _Message(builder, primitive, {**params, "mesh": mesh, "names": names}, size, source, effects)
-    return message.send(kind, inputs[0], avals[0])
+    return message.send(kind, inputs[0], avals[0], *inputs[1:])
 
 
 def _mesh_with(builder, names, primitive, source):
@@ -91,11 +91,15 @@ class _Message:
         self.builder, self.primitive, self.params = builder, primitive, params
         self.size, self.source, self.effects = size, source, effects
 
-    def send(self, kind: str, v, aval) -> list:
+    def send(self, kind: str, v, aval, *counts) -> list:
         if kind.startswith("allreduce") or kind == "broadcast":
             return [v] if self.size == 1 else [self._node(v, v.aval)]
         if kind == "permute":
             return [v] if self.size == 1 and self.params["perm"] else [self._node(v, v.aval)]
+        if kind == "alltoallv":
+            return [v] if self.size == 1 else self.builder._node(
+                self.primitive, self.params, [v, *counts], [aval], self.source, self.effects
+            )
         return [{"allgather": self._gather, "alltoall": self._exchange, "reduce_scatter": self._scatter}[kind](v, aval)]
 
     def _node(self, v, aval):

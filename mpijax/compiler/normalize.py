@@ -12,30 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpijax.core import effects as fx
+from mpijax.compiler import partition
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Elementwise, Structural
 from mpijax.core.primitive import Primitive, Unsupported, registry
+from mpijax.core.sharding import shape_rules
 
 if TYPE_CHECKING:
-    from mpijax.compiler.graph import Value
+    from mpijax.compiler.nodes import Value
 
 # Arrays of more elements than this are not evaluated when compiling.
 LARGEST = 64
-SCATTERS = {
-    "scatter": None, "scatter-add": "add", "scatter_add": "add", "scatter-sub": "sub", "scatter_sub": "sub",
-    "scatter-mul": "mul", "scatter_mul": "mul", "scatter-min": "min", "scatter_min": "min", "scatter-max": "max",
-    "scatter_max": "max",
-}  # fmt: skip
 
 static_update_p = Primitive(
     "static_update",
     type_rule=Unsupported("made by the compiler"),
     reference=Unsupported("made by the compiler"),
-    lower=Structural("static_update"),
+    lower=Structural("static_update", in_place=True, in_pieces=True),
     jvp=Unsupported("made by the compiler"),
     transpose=Unsupported("made by the compiler"),
     batch=Unsupported("made by the compiler"),
+    sharding=shape_rules.static_update,
     register=False,
 )
 """`operand` with `window`, of as many axes, put at `start` (all of it is inside), or combined with what is there by the
@@ -44,23 +41,41 @@ primitive named `combine`."""
 
 def known(v: Value) -> np.ndarray | None:
     """What a small array holds, if it is computed from literals alone."""
+    stack = [v]
+    while stack:
+        w = stack[-1]
+        parts = _made_of(w)
+        first = next((u for u in parts or () if u.holds is None or u.holds is ...), None)
+        if first is not None and first.holds is ...:
+            stack.append(first)
+            continue
+        w.holds = None if parts is None or first is not None else _evaluated(w, [u.holds for u in parts])
+        stack.pop()
+    return v.holds
+
+
+def _made_of(v: Value) -> list[Value] | None:
+    """The values whose contents say what a value holds, or None where nothing does."""
     if v.scalar is not None:
-        return np.asarray(v.scalar)
+        return []
     if v.outside is not None:
-        return known(v.outside)
+        return [v.outside]
     node = v.producer
     if node is None or v.size > LARGEST or not isinstance(v.aval.dtype, np.dtype) or node.primitive.multiple_results:
         return None
     lower = node.primitive.lower
     if not isinstance(lower, (Elementwise, Structural)) or isinstance(node.primitive.reference, Unsupported):
         return None
-    inputs = []
-    for w in node.inputs:
-        x = known(w)
-        if x is None:
-            return None
-        inputs.append(x)
-    return np.asarray(node.primitive.reference(*inputs, **node.params), v.element).reshape(v.shape)
+    return node.inputs
+
+
+def _evaluated(v: Value, parts: list) -> np.ndarray:
+    """What a value holds, by what those it is made of hold."""
+    if v.scalar is not None:
+        return np.asarray(v.scalar)
+    if v.outside is not None:
+        return parts[0]
+    return np.asarray(v.producer.primitive.reference(*parts, **v.producer.params), v.element).reshape(v.shape)
 
 
 def operands(builder: Any, primitive, inputs: list) -> list:
@@ -111,16 +126,16 @@ def simplified(builder: Any, primitive, params, inputs, avals, source) -> list |
     """The results of an operation by simpler ones, or None where it is as simple as it can be."""
     kind = primitive.lower.kind
     if kind == "dynamic_slice":
-        start = _starts(inputs[1:], inputs[0].aval.shape, params["slice_sizes"])
+        start = _starts(inputs[1:], _shape(builder, inputs[0]), params["slice_sizes"])
         return None if start is None else [_slice(builder, inputs[0], start, params["slice_sizes"], source)]
     if kind == "dynamic_update_slice":
         operand, window = inputs[:2]
-        start = _starts(inputs[2:], operand.aval.shape, window.aval.shape)
+        start = _starts(inputs[2:], _shape(builder, operand), _shape(builder, window))
         return None if start is None else _updated(builder, operand, window, start, None, avals, source)
     if kind == "gather":
         return _gather(builder, params, inputs, avals, source)
-    if kind in SCATTERS:
-        return _scatter(builder, params, inputs, SCATTERS[kind], avals, source)
+    if kind == "scatter":
+        return _scatter(builder, params, inputs, primitive.lower.combine, avals, source)
     return None
 
 
@@ -135,8 +150,13 @@ def _starts(values, shape, sizes) -> tuple[int, ...] | None:
 
 
 def _pure(builder, primitive, params, inputs, aval, source):
-    [out] = builder._node(primitive, params, inputs, [aval], source, fx.no_effects)
+    [out] = builder.pure(primitive, params, inputs, [aval], source)
     return out
+
+
+def _shape(builder, v) -> tuple[int, ...]:
+    """The shape of the whole array of which `v` may be a part."""
+    return partition.global_aval(builder, v).shape
 
 
 def _slice(builder, v, start, sizes, source):
@@ -146,14 +166,14 @@ def _slice(builder, v, start, sizes, source):
 
 
 def _reshaped(builder, v, shape, source):
-    if v.aval.shape == tuple(shape):
+    if _shape(builder, v) == tuple(shape):
         return v
     params = {"new_sizes": tuple(shape), "dimensions": None, "sharding": None}
     return _pure(builder, registry["reshape"], params, [v], v.aval.update(shape=tuple(shape)), source)
 
 
 def _updated(builder, operand, window, start, combine, avals, source) -> list:
-    if 0 in window.aval.shape:
+    if 0 in _shape(builder, window):
         return [operand]
     params = {"start": start, "combine": combine}
     return [_pure(builder, static_update_p, params, [operand, window], avals[0], source)]
@@ -179,19 +199,20 @@ def _gather(builder, params, inputs, avals, source) -> list | None:
     operand, indices = inputs
     dn, sizes = params["dimension_numbers"], params["slice_sizes"]
     clip = params["mode"].name != "FILL_OR_DROP"
-    start = _window_start(indices, dn.start_index_map, operand.aval.shape, sizes, clip)
-    if start is None or start == "outside" or 0 in operand.aval.shape:
+    shape = _shape(builder, operand)
+    start = _window_start(indices, dn.start_index_map, shape, sizes, clip)
+    if start is None or start == "outside" or 0 in shape:
         return None
     return [_reshaped(builder, _slice(builder, operand, start, sizes, source), avals[0].shape, source)]
 
 
 def _scatter(builder, params, inputs, combine, avals, source) -> list | None:
     operand, indices, updates = inputs
-    dn, shape = params["dimension_numbers"], operand.aval.shape
+    dn, shape, new = params["dimension_numbers"], _shape(builder, operand), _shape(builder, updates)
     removed = {*dn.inserted_window_dims, *dn.operand_batching_dims}
-    lengths = iter(updates.aval.shape[u] for u in dn.update_window_dims)
+    lengths = iter(new[u] for u in dn.update_window_dims)
     sizes = tuple(1 if d in removed else next(lengths) for d in range(len(shape)))
-    if 0 in updates.aval.shape or 0 in shape or any(n > full for n, full in zip(sizes, shape, strict=True)):
+    if 0 in new or 0 in shape or any(n > full for n, full in zip(sizes, shape, strict=True)):
         return None
     start = _window_start(indices, dn.scatter_dims_to_operand_dims, shape, sizes, params["mode"].name == "CLIP")
     if start is None:

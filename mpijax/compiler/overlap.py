@@ -24,7 +24,7 @@ from mpijax.core.lowering import Communication, Library
 from mpijax.ops.rank_messages import HALO_TAG, is_local
 
 if TYPE_CHECKING:
-    from mpijax.compiler.graph import Value
+    from mpijax.compiler.nodes import Value
 
 Step = tuple[str, Any]
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mpijax.compiler.depth import Shallow
 from mpijax.compiler.expr import Expr, ExprTable, dynamic_parts, position_of, reachable
 from mpijax.compiler.index import Dynamic, Lin, LoopVar
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 
 if TYPE_CHECKING:
     from mpijax.compiler.kernel import Kernel
@@ -57,7 +58,8 @@ def choice(table: ExprTable, form: Lin, cuts: tuple[int, ...], parts: tuple[Call
 
 def choices(roots: Iterable[Expr]) -> list[Expr]:
     """All `choose` nodes of expressions, those in integers that positions are computed from too."""
-    return [e for e in reachable(roots) if e.op == "choose"]
+    with_parts = [e for e in roots if e.has_parts]
+    return [e for e in reachable(with_parts) if e.op == "choose"] if with_parts else []
 
 
 def breaks(e: Expr, v: LoopVar) -> list[int]:
@@ -76,6 +78,7 @@ class _Rewriter:
     def __init__(self, made: dict[Any, Expr]):
         self.made = made
         self.memo: dict[int, Expr] = {}
+        self._shallow = Shallow(self._rewrite)
 
     def chosen(self, e: Expr) -> Expr | None:
         """What stands for a `choose` node, or None to leave it."""
@@ -83,8 +86,10 @@ class _Rewriter:
 
     def __call__(self, e: Expr) -> Expr:
         found = self.memo.get(id(e))
-        if found is None:
-            found = self.memo[id(e)] = self._rewritten(e)
+        return self._shallow(e) if found is None else found
+
+    def _rewrite(self, e: Expr) -> Expr:
+        found = self.memo[id(e)] = self._rewritten(e)
         return found
 
     def _rewritten(self, e: Expr) -> Expr:

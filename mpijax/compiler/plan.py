@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler.graph import Value
+from mpijax.compiler.nodes import Value
 from mpijax.core.avals import ShapedArray
 from mpijax.core.source import Source
 
@@ -122,7 +122,7 @@ class HostStep:
 
 @dataclass
 class NativeCall:
-    """Call the user's machine code on operands, results and the status bytes.
+    """Call machine code, the user's (`foreign`) or our own, on operands, results and the status bytes.
 
     `code` is a `core.lowering.NativeCode`; if it leaves an int32 at `status` that is not 0, its `failed` is called.
     """
@@ -133,6 +133,7 @@ class NativeCall:
     status: tuple[Ref, tuple[int, ...], np.dtype]
     source: Source
     label: str
+    foreign: bool
 
 
 @dataclass
@@ -245,6 +246,16 @@ class Result:
     sharding: Any = None
 
 
+@dataclass(frozen=True)
+class Gathered:
+    """A split array that an operation made whole on every rank: its bytes and type, the operation, the user's line."""
+
+    nbytes: int
+    type: str
+    operation: str
+    source: Source
+
+
 @dataclass
 class Plan:
     """Buffers, instructions and results."""
@@ -258,6 +269,7 @@ class Plan:
     kernels: dict[str, KernelCode] = field(default_factory=dict)
     nests: list[Any] = field(default_factory=list)
     largest: list[tuple[int, Value]] = field(default_factory=list)
+    gathered: list[Gathered] = field(default_factory=list)
 
     def memory(self) -> dict[str, int]:
         """Bytes of arguments, results, temporaries and constants."""

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from mpijax.compiler.control import ControlPlanner
-from mpijax.compiler.graph import Value, build_graph
+from mpijax.compiler.graph import build_graph
 from mpijax.compiler.kernel import Kernel
-from mpijax.compiler.plan import Buffer, CopyCall, KernelCall, Plan, Ref, Result, walk
+from mpijax.compiler.nodes import Value
+from mpijax.compiler.plan import Buffer, CopyCall, Gathered, KernelCall, Plan, Ref, Result, walk
 from mpijax.compiler.streaming import stream_above
 from mpijax.core import dtypes
 from mpijax.core.dimensions import DimExpr
@@ -26,6 +27,7 @@ class Program(ControlPlanner):
         self.donated = donated or self.donated
         self.table, self.emitted = plan.buffers, plan.steps
         plan.consts = graph.consts
+        plan.gathered = [Gathered(*g) for g in graph.gathers]
         self._assign_memory()
         plan.arena = self.arena
         self._emit_steps()

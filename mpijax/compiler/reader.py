@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from mpijax.compiler import structural
+from mpijax.compiler.depth import Shallow
 from mpijax.compiler.expr import Expr, ExprTable
-from mpijax.compiler.graph import Node, Value
 from mpijax.compiler.index import Lin, linearized
+from mpijax.compiler.nodes import Node, Value
 from mpijax.compiler.pieces import choice
 from mpijax.core.lowering import Elementwise
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 
 INT32 = np.dtype(np.int32)
 INT64 = np.dtype(np.int64)
@@ -36,7 +37,18 @@ class Reader:
         self.members = members or {}
         self.table = table or ExprTable()
         self.memo: dict[Any, Expr] = {}
+        self.begin()
+        self._computed = Shallow(self._compute)
+
+    def begin(self) -> None:
+        """From here on, note which arrays are read, and what has to be forgotten if this comes to nothing."""
         self.buffers: set[int] = set()
+        self.noted: list[Any] = []
+
+    def undo(self) -> None:
+        """Forget what has been read since `begin`."""
+        for key in self.noted:
+            self.memo.pop(key, None)
 
     def element(self, value: Value, index: tuple[Lin, ...]) -> Expr:
         """The element of `value` at `index`."""
@@ -52,21 +64,24 @@ class Reader:
 
     def computed(self, value: Value, index: tuple[Lin, ...]) -> Expr:
         """The expression of an element by its operation, whether or not the value is also in memory."""
-        key = (id(value), tuple(i.key for i in index))
-        found = self.memo.get(key)
-        if found is None:
-            node = value.producer
-            scope = NodeReader(self, node)
-            if isinstance(node.primitive.lower, Elementwise):
-                found = self._elementwise(scope, node, value, index)
-            else:
-                kind = node.primitive.lower.kind
-                if is_key(value) and not kind.startswith("random_"):
-                    # The words of a key are a last axis that structural operations leave alone.
-                    scope.word = index[-1]
-                    index = index[:-1]
-                found = structural.rules[kind](scope, index, [v.aval for v in node.inputs], node.params)
-            self.memo[key] = found
+        found = self.memo.get((id(value), tuple([i.key for i in index])))
+        return self._computed(value, index) if found is None else found
+
+    def _compute(self, value: Value, index: tuple[Lin, ...]) -> Expr:
+        key = (id(value), tuple([i.key for i in index]))
+        node = value.producer
+        scope = NodeReader(self, node)
+        if isinstance(node.primitive.lower, Elementwise):
+            found = self._elementwise(scope, node, value, index)
+        else:
+            kind = node.primitive.lower.kind
+            if is_key(value) and not kind.startswith("random_"):
+                # The words of a key are a last axis that structural operations leave alone.
+                scope.word = index[-1]
+                index = index[:-1]
+            found = structural.rules[kind](scope, index, [v.aval for v in node.inputs], node.params)
+        self.memo[key] = found
+        self.noted.append(key)
         return found
 
     def _elementwise(self, scope, node: Node, value: Value, index) -> Expr:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from mpijax.compiler.expr import Expr, children
-from mpijax.compiler.graph import Node
+from mpijax.compiler.gemm import dot_element, dot_frame
 from mpijax.compiler.index import Lin
+from mpijax.compiler.nodes import Node
 from mpijax.compiler.reader import Reader
 from mpijax.core import dtypes
 from mpijax.core.lowering import Library
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 
 
 def frame_of(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Shape of the loops of a reduction, and which of its axes are reduced."""
     if isinstance(node.primitive.lower, Library):
-        from mpijax.compiler.gemm import dot_frame
-
         return dot_frame(node)
     shape = node.inputs[0].shape
     return shape, tuple(sorted(a % len(shape) for a in node.params["axes"]))
@@ -26,15 +25,8 @@ def frame_of(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
 def element_expr(reader: Reader, node: Node, index: tuple[Lin, ...]) -> Expr:
     """What the reduction combines at one position of its frame."""
     if isinstance(node.primitive.lower, Library):
-        from mpijax.compiler.gemm import dot_element
-
         return dot_element(reader, node, index)
     return reader.element(node.inputs[0], index)
-
-
-def operator_of(node: Node) -> str:
-    """add, mul, max, min, and, or, xor, argmax or argmin."""
-    return "add" if isinstance(node.primitive.lower, Library) else node.primitive.lower.op
 
 
 def identity(op: str, dtype: np.dtype):

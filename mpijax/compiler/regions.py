@@ -7,16 +7,20 @@ values stay inside, where they cost nothing; outside they would need memory.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mpijax.compiler import partition
+from mpijax.compiler.blocks import Blocks
 from mpijax.compiler.views import is_view
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, without_dead_code
 from mpijax.core.lowering import Communication, ControlFlow, Elementwise, Partitioned, Structural
 from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
+from mpijax.core.source import UNKNOWN
 
 # An elementwise result of at most this many elements is worth memory when that takes work out of a loop.
 SMALL = 4096
@@ -37,19 +41,37 @@ class Region:
     position: list[int] = field(default_factory=list)
 
 
+def argument(child, aval: ShapedArray, blocks: Blocks) -> Any:
+    """A new argument of a body: this rank's part of an array of type `aval`."""
+    value = child.argument(aval.update(shape=blocks.local_shape))
+    return partition.held_as(child, value, blocks, blocks.sharding, True, UNKNOWN)
+
+
 def make_region(
-    builder, closed: ClosedJaxpr, args: list[Any], source, *, leaves: bool, carries=(), merge_from: int | None = None
+    builder,
+    closed: ClosedJaxpr,
+    args: list[Any],
+    source,
+    *,
+    leaves: bool,
+    carries=(),
+    merge_from: int | None = None,
+    out_blocks: Sequence[Blocks] | None = None,
 ) -> Region:
     """The region of a body.
 
-    args: for each argument a value from outside, or the type of one that is new in each turn.
+    args: for each argument a value from outside, or the type of one that is new in each turn; with its blocks where it
+    is part of an array. out_blocks: as which parts of arrays results leave; whole by default.
     leaves: whether unchanging work may be done outside. carries: pairs of result and argument positions; such a
     result may be the argument itself, while all others are made of operations of the region. merge_from: results
     from this one on are stored once where they are equal.
     """
     child = builder.child(leaves)
-    inner = [child.argument(a) if isinstance(a, ShapedArray) else a for a in args]
-    outs = child.inline(_needed(closed), inner, source)
+    inner = [
+        argument(child, *a) if isinstance(a, tuple) else child.argument(a) if isinstance(a, ShapedArray) else a
+        for a in args
+    ]
+    outs = child.inline(needed(closed), inner, source)
     kept = dict(carries)
     outputs: list[Any] = []
     position: list[int] = []
@@ -64,9 +86,12 @@ def make_region(
         if k in kept and v is inner[kept[k]]:
             outputs.append(v)
             continue
-        v = child.whole(v, source)
+        if out_blocks is None:
+            v = child.whole(v, source)
+        else:
+            v = partition.recut(child, v, out_blocks[k].mesh, out_blocks[k].cuts, source)
         if v.producer is None or not child.owns(v) or any(v is o for o in outputs):
-            [v] = child.node(registry["copy"], {}, [child.local(v)], [closed.out_avals[k]], source)
+            [v] = child.node(registry["copy"], {}, [child.local(v)], [v.aval], source)
         outputs.append(v)
     graph = child.finish(outputs)
     captures = [v for v, inside in child.captured if inside.users]
@@ -75,7 +100,7 @@ def make_region(
 
 
 @memo_on_jaxpr
-def _needed(closed: ClosedJaxpr) -> ClosedJaxpr:
+def needed(closed: ClosedJaxpr) -> ClosedJaxpr:
     """Without operations that no result needs."""
     jaxpr, consts, _ = without_dead_code(closed.jaxpr, closed.consts)
     return ClosedJaxpr(jaxpr.replace(invars=closed.jaxpr.invars), consts)

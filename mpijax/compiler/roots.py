@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mpijax.compiler.gemm import product_operand, view_base
-from mpijax.compiler.graph import UPDATES, Graph, Node, Value
+from mpijax.compiler.nodes import Graph, Node, Value
 from mpijax.compiler.views import is_view, keeps_layout
 from mpijax.core.lowering import Cumulative, Elementwise, Library, Structural
 
@@ -23,10 +23,20 @@ def node_cost(node: Node) -> int:
     return 0
 
 
+# Kernels are cut where more work than this is done for one element, in units of an addition. Machine code gains nothing
+# from more: values have left the registers long before. It takes longer to make, though, more than in proportion.
+MAX_WORK = 480
+# What an operation counts at most: the largest are functions with loops of their own.
+MAX_WORK_OF_ONE = 60
+
+
+def work_of(node: Node) -> int:
+    """What an operation counts in `MAX_WORK`; index maps too, since they make expressions deeper."""
+    return min(max(node_cost(node), 1), MAX_WORK_OF_ONE)
+
+
 # Values made of parts that one expression may read; what reads more gets memory on the way.
 MAX_PIECES = 24
-_PIECES = {"pad", "concatenate", "static_update"}
-_IN_PLACE = UPDATES - {"pad", "concatenate"}
 # How much larger than a part at a fixed place an array must be for the part to have memory before it is written.
 PART = 8
 
@@ -51,13 +61,18 @@ class Roots:
         # How many operations made of parts are evaluated where a value is.
         self.pieces: dict[int, int] = {}
         self.inline_cost: dict[int, tuple[int, int]] = {}
+        # The work for one element of a value where operands that have no loops of their own are computed again.
+        self.work: dict[int, int] = {}
         self.order = {id(node): k for k, node in enumerate(graph.nodes)}
         outputs = {id(v) for v in graph.outputs}
         for node in graph.nodes:
-            if isinstance(node.primitive.lower, Structural) and node.primitive.lower.kind in _IN_PLACE:
+            if isinstance(node.primitive.lower, Structural) and node.primitive.lower.in_place:
                 self._store_parts(node, outputs)
             if made_of_parts(node):
                 node.kind = "update" if id(node) in refused or not self._as_expression(node, outputs) else "map"
+            work = work_of(node) + sum([self._work_inside(v) for v in {id(v): v for v in node.inputs}.values()])
+            for v in node.outputs:
+                self.work[id(v)] = work
             if node.kind != "map":
                 self._count_pieces(node)
                 for v in node.outputs:
@@ -187,30 +202,43 @@ class Roots:
         self.pieces[id(out)] = pieces
         if pieces > MAX_PIECES:
             self.ids.add(id(out))
+        if self.work[id(out)] > MAX_WORK:
+            self.ids.add(id(out))
         readers = len({id(u) for u in out.users}) + is_output
         if is_view(node):
             return
         if readers > 1 and (cost > RECOMPUTE_BELOW or loads > 2):
             self.ids.add(id(out))
 
+    def _work_inside(self, v: Value) -> int:
+        """The work for an element of an operand in the loops of an operation that reads it."""
+        return 0 if v.producer is None or id(v) in self.ids else self.work.get(id(v), 0)
+
     def _keeps_order(self, v: Value, new_shape: tuple[int, ...]) -> bool:
         """Whether `v`'s elements, read in row-major order, come from row-major reads of what is in memory.
 
         Then a reshape that merges axes needs no division: positions stay linear.
         """
-        if v.scalar is not None or v.producer is None or id(v) in self.ids or v.size <= 1:
-            return True
-        if _only_splits(v.shape, new_shape):
-            return True
-        node = v.producer
-        if isinstance(node.primitive.lower, Elementwise):
-            return all(w.shape in ((), v.shape) and self._keeps_order(w, new_shape) for w in node.inputs)
-        if isinstance(node.primitive.lower, Structural):
-            if node.primitive.lower.kind in ("reshape", "squeeze", "expand_dims", "pvary", "copy"):
-                return self._keeps_order(node.inputs[0], new_shape)
-            if node.primitive.lower.kind == "broadcast_in_dim":
-                return node.inputs[0].size == 1 or node.inputs[0].size == v.size
-        return False
+        seen: set[int] = set()
+        stack = [v]
+        while stack:
+            v = stack.pop()
+            if id(v) in seen or v.scalar is not None or v.producer is None or id(v) in self.ids or v.size <= 1:
+                continue
+            seen.add(id(v))
+            if _only_splits(v.shape, new_shape):
+                continue
+            node = v.producer
+            kind = node.primitive.lower.kind if isinstance(node.primitive.lower, Structural) else ""
+            if isinstance(node.primitive.lower, Elementwise):
+                if any(w.shape not in ((), v.shape) for w in node.inputs):
+                    return False
+                stack += node.inputs
+            elif kind in ("reshape", "squeeze", "expand_dims", "pvary", "copy"):
+                stack.append(node.inputs[0])
+            elif kind != "broadcast_in_dim" or node.inputs[0].size not in (1, v.size):
+                return False
+        return True
 
 
 def _only_splits(shape: tuple[int, ...], new_shape: tuple[int, ...]) -> bool:
@@ -230,7 +258,7 @@ def _only_splits(shape: tuple[int, ...], new_shape: tuple[int, ...]) -> bool:
 
 def made_of_parts(node: Node) -> bool:
     """Whether elements of the result are those of different operands, by their position."""
-    return isinstance(node.primitive.lower, Structural) and node.primitive.lower.kind in _PIECES
+    return isinstance(node.primitive.lower, Structural) and node.primitive.lower.in_pieces
 
 
 def needs_memory(node: Node, k: int) -> bool:
@@ -238,6 +266,5 @@ def needs_memory(node: Node, k: int) -> bool:
     if node.kind == "opaque":
         return True
     if node.kind == "update" and not isinstance(node.primitive.lower, Cumulative):
-        kind = node.primitive.lower.kind
-        return k == 0 and kind not in ("concatenate", "pad")
+        return k == 0 and node.primitive.lower.in_place
     return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mpijax.compiler.expr import Expr
+from mpijax.compiler.expr import Expr, ordered
 from mpijax.compiler.index import Dynamic, Lin, LoopVar, Quotient
 from mpijax.compiler.kernel import Kernel, Store
 from mpijax.compiler.schedule import Schedule
@@ -62,6 +62,13 @@ def _name(value) -> str:
 
 
 def _expr(e: Expr, names, shown, lines, indent: str) -> str:
+    """The text of an expression, operands as names; a line for each expression that has none yet."""
+    for part in ordered([e], shown):
+        text = _named(part, names, shown, lines, indent)
+    return text if id(e) not in shown else shown[id(e)]
+
+
+def _named(e: Expr, names, shown, lines, indent: str) -> str:
     if e.op == "const":
         return f"{e.attr}:{e.dtype}"
     if e.op == "acc":
@@ -69,19 +76,19 @@ def _expr(e: Expr, names, shown, lines, indent: str) -> str:
     if id(e) in shown:
         return shown[id(e)]
     if e.op == "inner":
-        return _expr(e.args[0], names, shown, lines, indent)
+        return _named(e.args[0], names, shown, lines, indent)
     if e.op == "load":
         value, position = e.attr
         text = f"{_name(value)}[{_lin(position, names, shown, lines, indent)}]"
     elif e.op == "choose":
         form, cuts = e.attr
         at = _lin(form, names, shown, lines, indent)
-        parts = [_expr(a, names, shown, lines, indent) for a in e.args]
+        parts = [_named(a, names, shown, lines, indent) for a in e.args]
         text = ", ".join([*(f"{p} if {at} < {c}" for p, c in zip(parts, cuts, strict=False)), f"else {parts[-1]}"])
     elif e.op == "index":
         text = _lin(e.attr, names, shown, lines, indent)
     else:
-        text = f"{e.op}({', '.join(_expr(a, names, shown, lines, indent) for a in e.args)})"
+        text = f"{e.op}({', '.join(_named(a, names, shown, lines, indent) for a in e.args)})"
     name = f"t{len(shown)}"
     lines.append(f"{indent}{name} = {text}")
     shown[id(e)] = name
@@ -94,7 +101,7 @@ def _lin(position: Lin, names, shown, lines, indent: str) -> str:
         if type(atom) is LoopVar:
             text = names.get(id(atom), "?")
         elif type(atom) is Dynamic:
-            text = _expr(atom.expr, names, shown, lines, indent)
+            text = _named(atom.expr, names, shown, lines, indent)
         else:
             inner = _lin(atom.of, names, shown, lines, indent)
             text = f"({inner}) {'//' if type(atom) is Quotient else '%'} {atom.by}"

@@ -6,15 +6,16 @@ import hashlib
 from typing import Any
 
 from mpijax.compiler import updates
-from mpijax.compiler.arena import Span, aligned, first_fit
+from mpijax.compiler.alike import Alike, Written
+from mpijax.compiler.arena import Room, Span, aligned
 from mpijax.compiler.combine import Combined, combine
 from mpijax.compiler.cumulative import CumulativeEmitter
 from mpijax.compiler.emit import Emitter
-from mpijax.compiler.gemm import product_operand
-from mpijax.compiler.graph import Graph, Node, Value
-from mpijax.compiler.groups import grouped
+from mpijax.compiler.gemm import matrix_operand, product_operand, strided_view
+from mpijax.compiler.groups import grouped, kernel_of
 from mpijax.compiler.host import PrimitiveCall
-from mpijax.compiler.kernel import Kernel, kernel_of
+from mpijax.compiler.kernel import Kernel
+from mpijax.compiler.nodes import Graph, Node, Value
 from mpijax.compiler.overlap import Halves, Overlap
 from mpijax.compiler.plan import (
     Buffer,
@@ -57,7 +58,9 @@ class Planner:
         self.buffer_of: dict[int, int] = {}
         self.last_use: dict[int, int] = {}
         self.first_def: dict[int, int] = {}
+        # Whose memory a value takes over, and which values take over each one's.
         self.shares: dict[int, int] = {}
+        self.takers: dict[int, list[int]] = {}
         self.donated: tuple[bool, ...] = (False,) * len(graph.inputs)
         # Results in whose memory something else lives until they are made.
         self.occupied: set[int] = set()
@@ -127,9 +130,9 @@ class Planner:
                     self.last_use[id(v)] = t
         self._ends()
         self._share({id(v) for v in self.graph.outputs} | {id(v) for v in self.roots.aliases.values()})
-        live = self._lasting()
+        room = Room(self._lasting())
         for t, (kind, step) in enumerate(self.steps):
-            live = [x for x in live if x[2] >= t]
+            room.leave(t - 1)
             for v in self._reads_writes(kind, step)[1]:
                 if id(v) in self.buffer_of or self.first_def[id(v)] != t:
                     continue
@@ -138,8 +141,7 @@ class Planner:
                     self.buffer_of[id(v)] = self.buffer_of[shared]
                     continue
                 end_t = self._group_last(id(v))
-                offset = first_fit(live, v.nbytes)
-                live.append((offset, offset + v.nbytes, end_t))
+                offset = room.place(v.nbytes, end_t)
                 self.arena = max(self.arena, aligned(offset + v.nbytes))
                 self._enter(v, Buffer("temp", v.nbytes, offset=offset, value=v))
 
@@ -158,9 +160,11 @@ class Planner:
     def _group_last(self, key: int) -> int:
         """Last use of a value and of those that take over its memory."""
         last = self.last_use[key]
-        for taker, giver in self.shares.items():
-            if giver == key:
-                last = max(last, self._group_last(taker))
+        stack = [key]
+        while stack:
+            for taker in self.takers.get(stack.pop(), ()):
+                last = max(last, self.last_use[taker])
+                stack.append(taker)
         return last
 
     def _share(self, outputs: set[int]) -> None:
@@ -204,10 +208,11 @@ class Planner:
                         self.buffer_of[root] = self.buffer_of[id(v)]
                         taken.add(key)
                         giver_of[id(v)] = key
-                        for taker in [k for k, g in self.shares.items() if g == root]:
+                        for taker in self.takers.get(root, ()):
                             self.buffer_of[taker] = self.buffer_of[id(v)]
                         break
                     self.shares[id(v)] = key
+                    self.takers.setdefault(key, []).append(id(v))
                     giver_of[id(v)] = key
                     taken.add(key)
                     break
@@ -275,6 +280,10 @@ class Planner:
         raise NotImplementedError
 
     def _emit_steps(self) -> None:
+        kernels = [step for kind, step in self.steps if kind == "kernel"]
+        for kernel in kernels:
+            kernel.streamed = self.streamed(kernel)
+        self.alike = Alike(kernels)
         for kind, step in self.steps:
             if kind == "kernel":
                 self._emit_kernel(step)
@@ -344,7 +353,17 @@ class Planner:
     def _emit_kernel(self, kernel: Kernel) -> None:
         if any(v.size == 0 for v in kernel.variables) and not kernel.axes:
             return
-        kernel.streamed = self.streamed(kernel)
+        written = self.alike.written_like(kernel)
+        if written is None:
+            written = self._write_kernel(kernel)
+        arrays, params = self.alike.passed(kernel, written)
+        ptrs = [self.ref(v, offset) for v, offset in arrays]
+        self.emitted.append(
+            KernelCall(written.name, ptrs, params, written.extent, written.grain, kernel.source, kernel.name)
+        )
+
+    def _write_kernel(self, kernel: Kernel) -> Written:
+        """The text of a kernel, and how it is called."""
         emitter = (Emitter if kernel.cumulate is None else CumulativeEmitter)(kernel, "KERNEL_NAME")
         text = emitter.function()
         name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
@@ -353,7 +372,6 @@ class Planner:
                 text.replace("KERNEL_NAME", name), frozenset(emitter.text.declares), dict(emitter.text.helpers)
             )
             self.plan.nests.append(kernel)
-        ptrs = [self.ref(v, offset) for v, offset in emitter.operands]
         extent = emitter.schedule.extent
         work = 1
         for v in kernel.variables:
@@ -363,8 +381,8 @@ class Planner:
             grain = extent
         if emitter.schedule.vector_loop is not None and not emitter.schedule.outer:
             grain = -(-max(grain, 1024) // SHARE) * SHARE
-        self.emitted.append(
-            KernelCall(name, ptrs, emitter.params.values, extent, grain, kernel.source, kernel.name)
+        return self.alike.remember(
+            kernel, Written(name, emitter.operands, emitter.params.values, emitter.arguments, extent, grain)
         )
 
     def streamed(self, kernel: Kernel) -> frozenset[int]:
@@ -395,7 +413,9 @@ class Planner:
         for i, o in lower.aliased(node.params):
             self.emitted += self.started(node.inputs[i], node.outputs[o], outputs[o][0])
             inputs[i] = outputs[o]
-        self.emitted.append(NativeCall(code, inputs, outputs[:-1], outputs[-1], node.source, code.label))
+        self.emitted.append(
+            NativeCall(code, inputs, outputs[:-1], outputs[-1], node.source, code.label, lower.foreign)
+        )
 
     def ref_or_const(self, v: Value) -> Ref:
         """Where an operand is; a literal becomes a constant."""
@@ -426,8 +446,6 @@ class Planner:
 
 
 def _right_operand(node: Node, stored):
-    from mpijax.compiler.gemm import matrix_operand, strided_view
-
     d = dims_of(node)
     view = strided_view(node.inputs[1], stored)
     return matrix_operand(view, node.inputs[1].shape, d.rhs_batch, d.rhs_contract, d.rhs_free)

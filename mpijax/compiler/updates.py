@@ -6,36 +6,27 @@ part written. Parts are expressions of their sources, so what feeds them is comp
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mpijax.compiler import cumulative
-from mpijax.compiler.graph import Node, Value
+from mpijax.compiler.groups import Member
 from mpijax.compiler.index import Lin, LoopVar, linearized, var
-from mpijax.compiler.kernel import Kernel, Store
+from mpijax.compiler.kernel import Begin, Cumulate, Kernel, Reduce, Store
+from mpijax.compiler.nodes import Node, is_narrow
 from mpijax.compiler.reader import NodeReader, Reader, is_key
 from mpijax.compiler.structural import clamped
 from mpijax.core.lowering import Cumulative
 
+FLOAT32 = np.dtype(np.float32)
 INT64, UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
-_COMBINES = {"add": "add", "sub": "sub", "mul": "mul", "min": "min", "max": "max"}
-
-
-@dataclass
-class Begin:
-    """`target` starts as a copy of `base`; without a base, as nothing."""
-
-    base: Value | None
-    target: Value
 
 
 def lower(node: Node, roots) -> list[tuple[str, Any]]:
     """The steps of one update."""
     stored = _stored_by(roots)
     if isinstance(node.primitive.lower, Cumulative):
-        return cumulative.lower(node, stored)
+        return _cumulative(node, stored)
     kind = node.primitive.lower.kind
     if kind == "concatenate":
         return _concatenate(node, stored)
@@ -45,11 +36,39 @@ def lower(node: Node, roots) -> list[tuple[str, Any]]:
         return _static_update(node, stored)
     if kind == "dynamic_update_slice":
         return _dynamic_update_slice(node, stored)
-    return _scatter(node, stored, kind)
+    return _scatter(node, stored)
 
 
 def _stored_by(roots):
     return lambda v: id(v) in roots.ids
+
+
+def _cumulative(node: Node, stored) -> list[tuple[str, Any]]:
+    """The kernel of a running combination; floats of fewer than 32 bits are accumulated in float32."""
+    out, [operand] = node.outputs[0], node.inputs
+    axis, op = node.params["axis"], node.primitive.lower.op
+    if out.size == 0:
+        return [("begin", Begin(None, out))]
+    reader = Reader(stored)
+    scope = NodeReader(reader, node)
+    variables = [LoopVar(d, f"i{a}") for a, d in enumerate(out.shape)]
+    index = tuple(var(v) for v in variables)
+    element = reader.element(operand, index)
+    position = linearized(index, out.shape)
+    name = node.primitive.name
+    if out.shape[axis] == 1:
+        kernel = Kernel(variables, (), source=node.source, name=name)
+        kernel.inner.append(Store(out, position, element))
+        return [("kernel", kernel)]
+    wide = FLOAT32 if is_narrow(out.element) else out.element
+    element = scope.convert(element, wide)
+    member = Member(out, "reduce", index, element, 0)
+    running = reader.table.make("acc", (), wide, member, id(out))
+    kernel = Kernel(variables, (axis,), source=node.source, name=name)
+    kernel.reduces.append(Reduce(member, op, element, 0, wide))
+    kernel.inner.append(Store(out, position, scope.convert(running, out.element)))
+    kernel.cumulate = Cumulate(running, node.params["reverse"])
+    return [("kernel", kernel)]
 
 
 def _part_kernel(node: Node, reader: Reader, variables, position: Lin, expr) -> tuple[str, Kernel]:
@@ -172,7 +191,7 @@ def _dynamic_update_slice(node: Node, stored) -> list[tuple[str, Any]]:
     return steps
 
 
-def _scatter(node: Node, stored, kind: str) -> list[tuple[str, Any]]:
+def _scatter(node: Node, stored) -> list[tuple[str, Any]]:
     operand, indices, updates = node.inputs
     out = node.outputs[0]
     steps: list[tuple[str, Any]] = [("begin", Begin(operand, out))]
@@ -215,8 +234,8 @@ def _scatter(node: Node, stored, kind: str) -> list[tuple[str, Any]]:
     if guard is not None and guard.op == "const":
         guard = None
     position = linearized((*target, *words), out.shape)
-    kernel = Kernel(variables, (), source=node.source, name=kind.replace("-", "_"), ordered=True)
-    combine = _COMBINES.get(kind.replace("scatter", "").strip("-_"))
-    kernel.inner.append(Store(out, position, reader.element(updates, index), combine=combine, guard=guard))
+    kernel = Kernel(variables, (), source=node.source, name=node.primitive.name.replace("-", "_"), ordered=True)
+    element = reader.element(updates, index)
+    kernel.inner.append(Store(out, position, element, combine=node.primitive.lower.combine, guard=guard))
     steps.append(("kernel", kernel))
     return steps

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mpijax.core.lowering import Structural
 
 if TYPE_CHECKING:
-    from mpijax.compiler.graph import Node
+    from mpijax.compiler.nodes import Node
 
 _VIEWS = {"transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "slice", "rev", "pvary", "copy"}
 

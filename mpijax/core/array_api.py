@@ -7,9 +7,10 @@ operator loads it.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
+
+from mpijax.core import provided
 
 
 class _ArrayMeta(type):
@@ -48,6 +49,7 @@ class Array(metaclass=_ArrayMeta):
     """
 
     __slots__ = ()
+    __module__ = "mpijax"
 
     def __new__(cls, *args, **kwargs):
         if cls is Array:
@@ -93,7 +95,7 @@ def _put_methods(owner: type) -> None:
 
 
 def _load() -> None:
-    importlib.import_module("mpijax.numpy.array_methods")
+    provided.METHODS  # noqa: B018  (the module that defines them installs them)
 
 
 def _attributes(cls: type) -> dict[str, Any]:

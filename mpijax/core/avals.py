@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes
-from mpijax.core import split as splits
+from mpijax.core import dtypes, provided
 from mpijax.core.dimensions import dimension
+from mpijax.core.sharding import split as splits
+from mpijax.core.sharding.context import get_abstract_mesh, sharding_of, unsplit
 
 NO_AXES: frozenset = frozenset()
 
@@ -55,7 +56,7 @@ class ShapedArray:
       dtype: `numpy.dtype`, or an extended dtype such as a PRNG key's.
       weak_type: True for values born from Python scalars, which promote weakly.
       vma: the mesh axes over which the value varies inside `shard_map`.
-      split: how it is split over mesh axes of type Explicit (`core.split.Split`); None where it is not.
+      split: how it is split over mesh axes of type Explicit (`core.sharding.split.Split`); None where it is not.
 
     >>> mpijax.core.ShapedArray((2, 3), np.dtype("float32"))
     ShapedArray(float32[2,3])
@@ -100,7 +101,7 @@ class ShapedArray:
             found.ndim = len(shape)
             found.size = math.prod(shape)
             found._text = None
-            cls._table[key] = found
+            found = cls._table.setdefault(key, found)  # one object, also where two threads make it at once
         return found
 
     def update(self, **changes: Any) -> ShapedArray:
@@ -145,8 +146,6 @@ class ShapedArray:
     @property
     def sharding(self) -> Any:
         """How the value is split over axes of type Explicit, as a `NamedSharding` over a mesh without devices."""
-        from mpijax.spmd.abstract_mesh import get_abstract_mesh, sharding_of, unsplit  # lies above
-
         return unsplit(get_abstract_mesh(), self.ndim) if self.split is None else sharding_of(self.split)
 
     @property
@@ -207,8 +206,6 @@ class ShapedArray:
 
     def whole_sharding(self) -> Any:
         """The layout over the mesh that a type is split over in which nothing is split."""
-        from mpijax.spmd.abstract_mesh import unsplit  # lies above
-
         return unsplit(self.sharding.mesh, self.ndim)
 
     def __repr__(self) -> str:
@@ -299,9 +296,7 @@ class ShapeDtypeStruct:
     @classmethod
     def like(cls, x: Any) -> ShapeDtypeStruct:
         """The shape and dtype of an array, traced value or scalar."""
-        from mpijax.core.trace import typeof  # lies above
-
-        aval = typeof(x)
+        aval = provided.typeof(x)
         sharding = getattr(x, "_sharding", None)
         return cls(aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from mpijax.core.dtype_kinds import issubdtype, python_type, valid_dtypes
 from mpijax.core.extended import ExtendedDType, extended
 from mpijax.core.option import values as _options
+from mpijax.core.warn import warn_user
 
 _BOOL, _I32, _I64, _U32, _U64, _F32, _F64, _C64, _C128 = map(
     np.dtype, ("bool", "int32", "int64", "uint32", "uint64", "float32", "float64", "complex64", "complex128")
@@ -94,12 +94,11 @@ def _canonicalize_requested(dtype: np.dtype, fun_name: str) -> np.dtype:
             "See https://github.com/jax-ml/jax#current-gotchas for more."
         )
     narrowed = NARROWED[dtype]
-    warnings.warn(
+    warn_user(
         f"Explicitly requested dtype {dtype}{where} is not available, and will be truncated to dtype "
         f"{narrowed}. To enable more dtypes, set the jax_enable_x64 configuration option or the "
         "JAX_ENABLE_X64 shell environment variable. "
         "See https://github.com/jax-ml/jax#current-gotchas for more.",
-        stacklevel=4,
     )
     return narrowed
 

@@ -5,7 +5,7 @@ Use as ``config.update("jax_enable_x64", True)``, ``config.config.jax_enable_x64
 kept and for ``trace_key``.
 
 Options under "accepted" are those of JAX that have nothing to act on here (XLA, GPUs, its compilation cache):
-setting them is no error, and has no effect.
+setting them is not an error, and has no effect.
 """
 
 from mpijax.core.option import (
@@ -110,7 +110,10 @@ disable_jit = bool_option(
 debug_nans = bool_option("jax_debug_nans", False, "Raise where a NaN first appears.", checks=True)
 debug_infs = bool_option("jax_debug_infs", False, "Raise where an infinity first appears.", checks=True)
 enable_checks = bool_option(
-    "jax_enable_checks", False, "Accepted without effect: types are checked while tracing alone.", traced=True
+    "jax_enable_checks",
+    False,
+    "Check each program that a transformation builds, equation by equation, by the operations' own type rules.",
+    traced=True,
 )
 check_tracer_leaks = bool_option(
     "jax_check_tracer_leaks", False, "Raise when a traced value outlives its trace.", traced=True
@@ -171,6 +174,19 @@ overlap = bool_option(
     True,
     "Compiled programs go on with what does not need an exchange's result until it is there.",
     traced=True,
+)
+
+gather = enum_option(
+    "mpijax_gather",
+    "allow warn raise",
+    "warn",
+    "What happens when a program makes a large array whole on every rank although it is split.",
+)
+keep_denormals = bool_option(
+    "mpijax_keep_denormals",
+    False,
+    "Compute with denormals as NumPy does; otherwise programs take them for zero, as XLA does.",
+    checks=True,
 )
 
 # -- devices -------------------------------------------------------------------------------------------------

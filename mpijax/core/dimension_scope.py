@@ -171,6 +171,8 @@ def symbolic_shape(
     return _Parser("..." if shape_spec is None else shape_spec, like, scope).shape()
 
 
+# Of sizes: higher ones take memory, and no array has that many elements.
+_HIGHEST_POWER = 64
 _TOKEN = re.compile(r"\s*(?:(\d+(?:\.\d*)?)|([^\W\d]\w*)|(\.\.\.)|(\S))")
 
 
@@ -259,7 +261,10 @@ class _Parser:
         found = self.factor()
         if self.next == "^":
             self.take()
-            found = found ** self.integer()
+            power = self.integer()
+            if power > _HIGHEST_POWER:
+                self.refuse(f"a power higher than {_HIGHEST_POWER}")
+            found = found**power
         return found
 
     def factor(self) -> Any:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
+from mpijax.core import provided
+from mpijax.core.canonical import default_int_dtype
 from mpijax.core.errors import InconclusiveDimensionOperation
 
 OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -253,15 +255,10 @@ class DimExpr:
     @property
     def aval(self) -> Any:
         """The type of its value: a weakly typed integer."""
-        from mpijax.core.avals import ShapedArray  # needs sizes
-        from mpijax.core.dtypes import default_int_dtype
-
-        return ShapedArray((), default_int_dtype(), True)
+        return provided.ShapedArray((), default_int_dtype(), True)
 
     def __jax_array__(self):
-        from mpijax.ops.dimensions import dim_as_value  # lies above
-
-        return dim_as_value(self)
+        return provided.dim_as_value(self)
 
     dimension_as_value = __jax_array__
 
@@ -404,6 +401,4 @@ def bounds(x: Any, settled: Callable[[float, float], bool] = lambda _low, _high:
     """Between which numbers a size lies. settled: whether bounds found so far are good enough for the caller."""
     if not isinstance(x, DimExpr):
         return x, x
-    from mpijax.core.dimension_bounds import bounds_of  # needs what is above
-
-    return bounds_of(x, settled)
+    return provided.bounds_of(x, settled)

@@ -137,7 +137,7 @@ _PYTHON_TYPES: dict[np.dtype, type] = {
 
 
 def python_type(dtype: np.dtype | ExtendedDType) -> type | None:
-    """bool, int, float or complex for a dtype object; None for one that is no number (float0, keys)."""
+    """bool, int, float or complex for a dtype object; None for one that is not a number (float0, keys)."""
     return _PYTHON_TYPES.get(dtype)
 
 

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import effects as fx
+from mpijax.core import provided
 from mpijax.core.avals import ShapedArray
+from mpijax.core.sharding.context import under
 from mpijax.core.source import UNKNOWN, Source, inherited
 
 
@@ -88,9 +90,7 @@ class Eqn:
         return Eqn(**{**fields, **changes})
 
     def __repr__(self) -> str:
-        from mpijax.core import pretty
-
-        return pretty.eqn_text(self)
+        return provided.eqn_text(self)
 
 
 JaxprEqn = Eqn
@@ -126,9 +126,7 @@ class Jaxpr:
         return Jaxpr(**{**{n: getattr(self, n) for n in names}, **changes})
 
     def pretty_print(self, **options) -> str:
-        from mpijax.core import pretty
-
-        return pretty.jaxpr_text(self, **options)
+        return provided.jaxpr_text(self, **options)
 
     def __str__(self) -> str:
         return self.pretty_print()
@@ -168,8 +166,8 @@ class ClosedJaxpr:
     __repr__ = __str__
 
 
-def subjaxprs(params: dict[str, Any]):
-    """The Jaxprs among an equation's parameters, in order.
+def subjaxprs(params: dict[str, Any], closed: bool = False):
+    """The Jaxprs among an equation's parameters, in order. closed: those with constants as they are, with them.
 
     >>> len(list(mpijax.extend.core.subjaxprs(mpijax.make_jaxpr(mpijax.jit(jnp.sin))(1.0).eqns[0].params)))
     1
@@ -179,7 +177,7 @@ def subjaxprs(params: dict[str, Any]):
             if isinstance(item, Jaxpr):
                 yield item
             elif isinstance(item, ClosedJaxpr):
-                yield item.jaxpr
+                yield item if closed else item.jaxpr
 
 
 def bound(eqn: Eqn, values: Sequence[Any]) -> Sequence[Any]:
@@ -197,7 +195,6 @@ def scope_of(avals: Iterable[Any]) -> Any:
     split = next((split for a in avals if (split := getattr(a, "split", None)) is not None), None)
     if split is None:
         return nullcontext()
-    from mpijax.spmd.abstract_mesh import under  # lies above
 
     return under(split.mesh)
 

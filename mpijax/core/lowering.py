@@ -115,9 +115,22 @@ class Decompose:
 
 @dataclass(frozen=True)
 class Structural:
-    """Moves elements without computing: slices, pads, gathers, iota …; `compiler.structural` has a rule per kind."""
+    """Moves elements: slices, pads, gathers, scatters, iota …; `compiler.structural` has a rule per kind.
+
+    in_place: the result starts as a copy of the first operand, and parts of it are written.
+    in_pieces: elements of the result are those of different operands, by their position.
+    combine: the primitive that merges what is written with what is there.
+    """
 
     kind: str
+    in_place: bool = False
+    in_pieces: bool = False
+    combine: str | None = None
+
+    @property
+    def writes_parts(self) -> bool:
+        """Whether loops write parts of the result; if not, the result is read through an index map."""
+        return self.in_place or self.in_pieces
 
 
 @dataclass(frozen=True)
@@ -182,6 +195,7 @@ class Native:
     the operand's place too.
     symmetrizes: a parameter that has the code take (x + x^T) / 2 of its first operand, real matrices.
     triangular: the first result, matrices, has zeros above the diagonal.
+    foreign: the code sees denormals, as the process does outside of programs; otherwise they are zero to it.
 
     >>> import numba
     >>> from mpijax.extend import core, lowering
@@ -206,6 +220,7 @@ class Native:
     aliases: str = ""
     symmetrizes: str = ""
     triangular: bool = False
+    foreign: bool = True
 
     def aliased(self, params: dict[str, Any]) -> tuple[tuple[int, int], ...]:
         return params[self.aliases] if self.aliases else ()

@@ -17,7 +17,7 @@ def memo_on_jaxpr(fun: Callable) -> Callable:
     def cached(closed, *args):
         known = table.get(closed)
         if known is None:
-            known = table[closed] = {}
+            known = table.setdefault(closed, {})
         try:
             return known[args]
         except KeyError:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
+from mpijax.core import provided
+
 F = TypeVar("F", bound=Callable)
 
 
@@ -13,9 +15,7 @@ def laid_out(x: Any, out_sharding: Any, name: str) -> Any:
     """`x`, the result of the function `name`, in the layout that its caller asked for; None leaves it as it is."""
     if out_sharding is None:
         return x
-    from mpijax.spmd.out_shardings import lay_result_out  # that layer lies above this one
-
-    return lay_result_out(x, out_sharding, name)
+    return provided.lay_result_out(x, out_sharding, name)
 
 
 def explicit_layout(out_sharding: Any, name: str) -> Any:
@@ -25,27 +25,21 @@ def explicit_layout(out_sharding: Any, name: str) -> Any:
     """
     if out_sharding is None:
         return None
-    from mpijax.spmd.out_shardings import explicit_layout as found  # that layer lies above this one
-
-    return found(out_sharding, name)
+    return provided.explicit_layout(out_sharding, name)
 
 
 def layout_in_context(placement: Any, name: str) -> Any:
     """The same for a device, a layout or None, of what has no operands: over the mesh in context, which has devices."""
     if placement is None or not (hasattr(placement, "mesh") or hasattr(placement, "axes_of")):
         return None
-    from mpijax.spmd.out_shardings import over_context_mesh  # that layer lies above this one
-
-    return explicit_layout(placement, name) if over_context_mesh(placement) else None
+    return explicit_layout(placement, name) if provided.over_context_mesh(placement) else None
 
 
 def over_devices(layout: Any) -> Any:
     """A layout over the mesh in context where it is over an `AbstractMesh`; None without such a mesh."""
     if not hasattr(layout, "mesh"):
         return layout
-    from mpijax.spmd.out_shardings import over_devices as found  # that layer lies above this one
-
-    return found(layout, "sharding")
+    return provided.over_devices(layout, "sharding")
 
 
 def takes_out_sharding(fun: F) -> F:
@@ -55,9 +49,7 @@ def takes_out_sharding(fun: F) -> F:
     def call(*args, out_sharding=None, **kwargs):
         layout = explicit_layout(out_sharding, fun.__name__)
         if layout is not None:
-            from mpijax.spmd.out_shardings import laid_out_inside  # that layer lies above this one
-
-            return laid_out_inside(fun, args, kwargs, layout, out_sharding)
+            return provided.laid_out_inside(fun, args, kwargs, layout, out_sharding)
         return laid_out(fun(*args, **kwargs), out_sharding, fun.__name__)
 
     return call  # type: ignore[return-value]

@@ -6,7 +6,8 @@
     Ref(buffer=3, offset=8)          ["r", class number, 3, 8]
 
 Records are dataclasses, named tuples and enums of mpijax, and those of its classes that give their own data
-(`_plain_`, `_from_plain_`). Reading makes values and calls nothing else: no class outside mpijax, no function.
+(`_plain_`, `_from_plain_`). Reading makes values and calls nothing else: no class outside mpijax, no function. What is
+read may come from anybody: whatever is wrong with it raises an Exception before it takes much memory.
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ from __future__ import annotations
 import dataclasses
 import enum
 import importlib
+import math
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
 
-from mpijax.core import dtypes
+from mpijax.core import dtypes, provided
 from mpijax.core.avals import ShapedArray
+from mpijax.core.dimensions import DimExpr
 
 _SCALARS = frozenset((int, bool, str, type(None)))
 _PACKAGE = "mpijax."
+# What one type may say: NumPy's limit on axes, and bytes that no machine has but 64-bit numbers hold.
+_LARGEST_RANK, _LARGEST_SIZE = 64, 1 << 48
 _TYPES = {t.__name__: t for t in (bool, int, float, complex)}
 
 
@@ -153,16 +158,22 @@ def register_writer(kind: type, write: Callable[[Writer, Any], Any]) -> None:
 
 
 class Reader:
-    """Makes values of plain data."""
+    """Makes values of plain data.
+
+    packages: where the classes of records may be defined.
+    """
+
+    packages: tuple[str, ...] = (_PACKAGE,)
 
     def __init__(self, tables: dict[str, Any], blobs: list[memoryview]):
         self.blobs = iter(blobs)
-        self.records = [_resolve(name) for name in tables["records"]]
+        self.records = [_resolve(name, self.packages) for name in tables["records"]]
         self.avals = [self._aval(*a) for a in tables["types"]]
 
     def _aval(self, dtype, shape, weak=False, vma=(), split=None) -> ShapedArray:
-        of = self.value(dtype)
-        return ShapedArray(tuple(map(self.value, shape)), of, weak, frozenset(map(self.value, vma)), self.value(split))
+        of, dims = self.value(dtype), tuple(map(self.value, shape))
+        _check_type(of, dims)
+        return ShapedArray(dims, of, weak, frozenset(map(self.value, vma)), self.value(split))
 
     def value(self, x: Any) -> Any:
         return _READERS[x[0]](self, x) if type(x) is list else x
@@ -175,19 +186,33 @@ class Reader:
         return make(*[_READERS[v[0]](self, v) if type(v) is list else v for v in x[2:]])
 
     def array(self, x: list) -> Any:
-        from mpijax.runtime.array import from_numpy  # lies above: arrays are the runtime's
-
         _, aval, dtype, shape = x
         data = np.frombuffer(next(self.blobs), self.value(dtype)).reshape(shape)
-        return data if aval is None else from_numpy(data, self.avals[aval], True)
+        if data.dtype == np.bool_ and data.view(np.uint8).max(initial=0) > 1:
+            raise ValueError("an array of truth values holds other numbers than 0 and 1")
+        return data.copy() if aval is None else provided.from_numpy(data, self.avals[aval], True)
+
+
+def _check_type(dtype: Any, shape: tuple[Any, ...]) -> None:
+    """Raise ValueError for a type that no array can have."""
+    if not isinstance(dtype, (np.dtype, dtypes.ExtendedDType)):
+        raise ValueError(f"{dtype!r} is no dtype")
+    sizes = [d for d in shape if not isinstance(d, DimExpr)]
+    if any(type(d) is not int or d < 0 for d in sizes):
+        raise ValueError(f"{shape} is no shape")
+    if len(shape) > _LARGEST_RANK or math.prod(max(d, 1) for d in sizes) * dtype.itemsize > _LARGEST_SIZE:
+        raise ValueError(f"no array has the shape {shape}")
 
 
 def _dtype_name(dtype: np.dtype) -> str:
     return "float0" if dtype == dtypes.float0 else dtype.name
 
 
+_DTYPES = {_dtype_name(d): d for d in dtypes.valid_dtypes}
+
+
 def _dtype(name: str) -> Any:
-    return dtypes.float0 if name == "float0" else np.dtype(name)
+    return _DTYPES[name]
 
 
 def _scalar(name: str, data: bytes) -> Any:
@@ -208,7 +233,7 @@ _READERS: dict[str, Callable[[Reader, list], Any]] = {
     "a": Reader.array,
     "d": lambda r, x: _dtype(x[1]),
     "n": lambda r, x: _scalar(x[1], bytes.fromhex(x[2])),
-    "y": lambda r, x: _TYPES.get(x[1]) or np.dtype(x[1]).type,
+    "y": lambda r, x: _TYPES.get(x[1]) or _dtype(x[1]).type,
     "r": Reader.record,
 }
 
@@ -218,18 +243,18 @@ def register_reader(tag: str, read: Callable[[Reader, list], Any]) -> None:
     _READERS[tag] = read
 
 
-def _resolve(name: str) -> Callable:
-    """What makes a record of the class with this name, which must be one of mpijax's."""
+def _resolve(name: str, packages: tuple[str, ...]) -> Callable:
+    """What makes a record of the class with this name, which must be one of these packages'."""
     module, _, qualname = name.partition(":")
-    if not module.startswith(_PACKAGE) or "." in qualname:
-        raise ValueError(f"{name!r} is no record of mpijax")
+    if not f"{module}.".startswith(packages) or "." in qualname:
+        raise ValueError(f"{name!r} is not a record of mpijax")
     found = getattr(importlib.import_module(module), qualname, None)
     if not isinstance(found, type) or found.__module__ != module:
-        raise ValueError(f"{name!r} is no record of this version of mpijax")
+        raise ValueError(f"{name!r} is not a record of this version of mpijax")
     if hasattr(found, "_from_plain_"):
         return found._from_plain_
     if issubclass(found, enum.Enum):
         return found.__getitem__
     if dataclasses.is_dataclass(found) or (issubclass(found, tuple) and hasattr(found, "_fields")):
         return found
-    raise ValueError(f"{name!r} is no record of mpijax")
+    raise ValueError(f"{name!r} is not a record of mpijax")

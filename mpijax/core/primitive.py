@@ -7,59 +7,14 @@ primitive; they ask it for the rule they need. A slot that has no rule says
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
 from mpijax.core import effects as fx
 from mpijax.core import trace as tr
 from mpijax.core.avals import ShapedArray
+from mpijax.core.registry import registry
 from mpijax.core.split_rules import typed
-
-# Modules whose primitives a program read from a file may use.
-_HOMES = (
-    "mpijax.ops",
-    "mpijax.ops.stacking",
-    "mpijax.ops.approximate",
-    "mpijax.ops.wide_product",
-    "mpijax.ops.barrier",
-    "mpijax.ops.bit_generators",
-    "mpijax.ops.dimensions",
-    "mpijax.lax.composites",
-    "mpijax.random.generators",
-    "mpijax.lax.ragged_exchange",
-    "mpijax.ops.convolution",
-    "mpijax.ops.fft",
-    "mpijax.ops.linalg",
-    "mpijax.ops.searchsorted",
-    "mpijax.ops.select_and_scatter",
-    "mpijax.ops.sinks",
-    "mpijax.ops.tokens",
-    "mpijax.transforms.remat",
-    "mpijax.transforms.custom_vjp",
-    "mpijax.transforms.custom_vmap",
-    "mpijax.transforms.linear_call",
-    "mpijax.spmd.shard_map",
-    "mpijax.spmd.constraints",
-    "mpijax.spmd.reshard",
-    "mpijax.spmd.moves",
-    "mpijax.spmd.local_views",
-    "mpijax.checkify",
-)
-
-
-class _Registry(dict):
-    """Primitives by name. For one that is not defined yet the modules that define them are loaded, which lie above."""
-
-    def __missing__(self, name: str) -> Primitive:
-        for module in _HOMES:
-            importlib.import_module(module)
-            if name in self:
-                return self[name]
-        raise KeyError(name)
-
-
-registry: dict[str, Primitive] = _Registry()
 
 
 class Unsupported:
@@ -94,7 +49,10 @@ class Primitive:
       effects: `(params) -> set of effects`, or None for a pure operation.
       dce: `(used_outputs, eqn) -> eqn`, to drop unused outputs of a call.
       linearize: `(trace, primals, tangents, params)`, for primitives with inner Jaxprs.
+      inner: whether only the compiler applies it, in place of another: no program in a file has it.
       pretty: `(eqn, names) -> [(key, value)]`, the parameters to print.
+      sharding: `(core.sharding.rules.Operation) -> Plan or None`, how ranks do it on parts of arrays. By default what
+        follows from `lower` for elementwise operations, reductions and products; others need whole operands.
     """
 
     # For those who walk Jaxprs: primitives with inner Jaxprs keep them among their own parameters.
@@ -120,6 +78,8 @@ class Primitive:
         pretty: Callable | None = None,
         vma: Callable | None = None,
         keep_inside: Callable | None = None,
+        sharding: Callable | None = None,
+        inner: bool = False,
         register: bool = True,
     ):
         self.name = name
@@ -137,6 +97,8 @@ class Primitive:
         self.pretty = pretty
         self.vma = vma
         self.keep_inside = keep_inside
+        self.sharding = sharding
+        self.inner = inner
         self.impl: Callable | None = None
         if register:
             if self.key in registry:

@@ -94,7 +94,7 @@ def _standard_steps(x64: bool) -> dict[Node, set[Node]]:
 
 
 def _strict_steps() -> dict[Node, set[Node]]:
-    """Only weak values give way, and bool is no number."""
+    """Only weak values give way, and bool is not a number."""
     steps: dict[Node, set[Node]] = {node: set() for node in STRONG + WEAK}
     steps[int].update(SIGNED, UNSIGNED, [float])
     steps[float].update(FLOAT, [complex])

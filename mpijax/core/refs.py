@@ -2,7 +2,7 @@
 
 In the trace that was current when it was made, a reference simply holds its value. Any other trace is asked for the
 value: one that runs operations asks its parent and passes writes on, one that records keeps the value as of its own
-program, which takes it as an argument and returns what was written (`JaxprTrace.read_ref`). So programs know no
+program, which takes it as an argument and returns what was written (`JaxprTrace.read_ref`). So programs have no
 references, and all transformations of functions that use some are those of functions of arrays.
 """
 
@@ -199,7 +199,7 @@ class Ref:
         return (self[i] for i in range(len(self)))
 
     def __array__(self, *_args, **_kwargs):
-        raise TypeError(f"a mutable array reference of type {self.aval} is no array: read it (ref[...])")
+        raise TypeError(f"a mutable array reference of type {self.aval} is not an array: read it (ref[...])")
 
     def block_until_ready(self) -> Ref:
         return self
@@ -228,7 +228,7 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
       kind: "no_grad_no_remat" lets values with derivatives be written, without their derivatives.
 
     Raises:
-      TypeError: `init_val` is no array.
+      TypeError: `init_val` is not an array.
       NotImplementedError: for a memory space.
 
     >>> ref = mpijax.new_ref(jnp.arange(3))

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from typing import Any
 
+from mpijax.core import config, plain
 from mpijax.core import effects as fx
-from mpijax.core import plain
+from mpijax.core.canonical import NARROWED
+from mpijax.core.checks import check_jaxpr
+from mpijax.core.dimension_scope import SymbolicScope
 from mpijax.core.dimensions import DimExpr
-from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
+from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, subjaxprs
 from mpijax.core.lowering import Inline
 from mpijax.core.plain import NotSerializable
 from mpijax.core.primitive import registry
@@ -22,8 +26,18 @@ from mpijax.core.source import UNKNOWN, Source
 
 __all__ = ["JaxprReader", "JaxprWriter", "NotSerializable", "fingerprint", "pack", "unpack"]
 
+# Equations of a program with those that it calls written out: more are not compiled within an hour.
+_MOST_EQUATIONS = 10_000_000
 # The primitive that calls a Jaxpr, and its parameters beside the Jaxpr.
 _CALL = "jit"
+
+
+def _called(given: Jaxpr | ClosedJaxpr) -> Iterator[ClosedJaxpr]:
+    """The Jaxprs that operations of a Jaxpr call."""
+    for eqn in given.jaxpr.eqns if isinstance(given, ClosedJaxpr) else given.eqns:
+        lower = eqn.primitive.lower
+        if type(lower) is Inline and isinstance(eqn.params.get(lower.param), (Jaxpr, ClosedJaxpr)):
+            yield eqn.params[lower.param]
 
 
 class JaxprWriter(plain.Writer):
@@ -59,13 +73,20 @@ class JaxprWriter(plain.Writer):
 
     def program(self, jaxpr: Jaxpr | ClosedJaxpr) -> int:
         """The number of a Jaxpr in the table; one that is used twice is written once."""
-        number = self._program_numbers.get(id(jaxpr))
-        if number is None:
-            written = self._program(jaxpr)
-            number = self._program_numbers[id(jaxpr)] = len(self.programs)
+        # Called programs first, so that calls inside of calls need no recursion.
+        waiting = [] if id(jaxpr) in self._program_numbers else [(jaxpr, _called(jaxpr))]
+        while waiting:
+            at, called = waiting[-1]
+            inner = next((x for x in called if id(x) not in self._program_numbers), None)
+            if inner is not None:
+                waiting.append((inner, _called(inner)))
+                continue
+            waiting.pop()
+            written = self._program(at)
+            self._program_numbers[id(at)] = len(self.programs)
             self.programs.append(written)
-            self._alive.append(jaxpr)
-        return number
+            self._alive.append(at)
+        return self._program_numbers[id(jaxpr)]
 
     def _program(self, given: Jaxpr | ClosedJaxpr) -> list[Any]:
         jaxpr, consts = (given.jaxpr, given.consts) if isinstance(given, ClosedJaxpr) else (given, None)
@@ -124,7 +145,14 @@ for _kind in (Jaxpr, ClosedJaxpr):
 
 
 class JaxprReader(plain.Reader):
-    """Reads what a `JaxprWriter` wrote. constants: what the numbers stand for, if it wrote only types."""
+    """Reads what a `JaxprWriter` wrote. constants: what the numbers stand for, if it wrote only types.
+
+    What is read is data, and not yet known to be right: `check_programs` says whether it is.
+    """
+
+    packages = tuple(
+        f"mpijax.{p}." for p in ("checkify", "core", "extend", "lax", "ops", "random", "spmd", "transforms")
+    )
 
     def __init__(self, tables: dict[str, Any], blobs: list[memoryview], constants: list[Any] | None = None):
         self.scopes: dict[tuple[str, ...], Any] = {}
@@ -133,13 +161,14 @@ class JaxprReader(plain.Reader):
         self.sources = [Source(*s) for s in tables["sources"]]
         self.primitives = [registry[name] for name in tables["primitives"]]
         self.programs: list[Any] = []
+        # How many equations each has when those that it calls are written out.
+        self._lengths: list[int] = []
+        self._length = 0
         for program in tables["programs"]:
             self.programs.append(self._program(*program))
 
     def scope(self, constraints: tuple[str, ...]) -> Any:
         """The scope with these constraints."""
-        from mpijax.core.dimension_scope import SymbolicScope  # few programs need it
-
         if constraints not in self.scopes:
             self.scopes[constraints] = SymbolicScope(constraints)
         return self.scopes[constraints]
@@ -151,7 +180,8 @@ class JaxprReader(plain.Reader):
         def atom(x):
             return Literal(self.value(x[1]), self.avals[x[0]]) if type(x) is list else variables[x]
 
-        read = []
+        read: list[Eqn] = []
+        self._length = len(eqns)
         for number, inputs, outputs, flat, source in eqns:
             primitive = self.primitives[number]
             params = dict(zip(flat[::2], self.values(flat[1::2]), strict=True))
@@ -161,13 +191,33 @@ class JaxprReader(plain.Reader):
             effects = primitive.effects(params) if primitive.effects is not None else fx.no_effects
             read.append(Eqn(primitive, ins, results, params, effects, self.sources[source]))
         jaxpr = Jaxpr(constvars, invars, [atom(x) for x in outs], read)
+        self._lengths.append(self._length)
+        if self._length > _MOST_EQUATIONS:
+            raise ValueError(f"a program of {self._length} equations, with those that it calls")
         return jaxpr if values is None else ClosedJaxpr(jaxpr, self.values(values))
+
+    def program(self, number: int) -> Jaxpr | ClosedJaxpr:
+        """A program of the table, which the one that is being read calls."""
+        self._length += self._lengths[number]
+        return self.programs[number]
+
+    def check_programs(self) -> None:
+        """Check all programs by the type rules of their operations, with 64-bit types if any has one."""
+        wide = any(a.dtype in NARROWED for a in self.avals)
+        inner = [p.key for p in self.primitives if p.inner]
+        if inner:
+            raise ValueError(f"no program applies {inner} itself")
+        called = {id(p) for program in self.programs for e in program.eqns for p in subjaxprs(e.params, closed=True)}
+        with config.enable_x64(wide):
+            for program in self.programs:
+                if id(program) not in called:
+                    check_jaxpr(program)
 
 
 plain.register_reader("x", lambda r, x: r.constants[x[1]])  # type: ignore[attr-defined]
 plain.register_reader("q", lambda r, x: r.scope(tuple(x[2:])).parse(x[1]))  # type: ignore[attr-defined]
 plain.register_reader("u", lambda r, x: r.sources[x[1]] if r.sources[x[1]].file else UNKNOWN)  # type: ignore[attr-defined]
-plain.register_reader("j", lambda r, x: r.programs[x[1]])  # type: ignore[attr-defined]
+plain.register_reader("j", lambda r, x: r.program(x[1]))  # type: ignore[attr-defined]
 
 
 def fingerprint(*values: Any, writer: JaxprWriter) -> str:
@@ -200,10 +250,19 @@ def unpack(magic: bytes, data: bytes | bytearray | memoryview, what: str) -> tup
         raise ValueError(f"not {what} of mpijax: it begins with {bytes(view[:head])!r}")
     if hashlib.sha256(magic + bytes(view[at:])).digest() != bytes(view[head:at]):
         raise ValueError(f"{what} is damaged: its checksum does not hold ({len(view)} bytes were given)")
-    length = int.from_bytes(view[at : at + 8], "little")
-    content, tables, sizes = json.loads(bytes(view[at + 8 : at + 8 + length]))
-    blobs, start = [], at + 8 + length
+    try:
+        return _parts(view[at:])
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"{what} is damaged: {error}") from error
+
+
+def _parts(body: memoryview) -> tuple[Any, dict, list[memoryview]]:
+    length = int.from_bytes(body[:8], "little")
+    content, tables, sizes = json.loads(bytes(body[8 : 8 + length]))
+    if any(type(n) is not int or n < 0 for n in sizes) or 8 + length + sum(sizes) != len(body):
+        raise ValueError(f"arrays of {sizes} bytes are said to follow {length} bytes of {len(body)}")
+    blobs, start = [], 8 + length
     for size in sizes:
-        blobs.append(view[start : start + size])
+        blobs.append(body[start : start + size])
         start += size
     return content, tables, blobs

@@ -115,7 +115,7 @@ def source_of(frame: FrameType | None) -> Source:
 def callable_name(fun) -> str:
     """A name to show for a function, also for partials and callable objects."""
     name = getattr(fun, "__name__", None)
-    if name is not None:
+    if isinstance(name, str):
         return name
     inner = getattr(fun, "func", None)
     return callable_name(inner) if inner is not None else type(fun).__name__

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mpijax.core import split as splits
 from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import ShardingTypeError
 from mpijax.core.lowering import (
@@ -27,7 +26,9 @@ from mpijax.core.lowering import (
     Reduction,
     Structural,
 )
-from mpijax.core.split import Axes, Split, entries, entry
+from mpijax.core.sharding import split as splits
+from mpijax.core.sharding.context import get_abstract_mesh
+from mpijax.core.sharding.split import Axes, Split, entries, entry
 from mpijax.core.split_shapes import STRUCTURAL, resized
 from mpijax.core.split_sums import sums_of
 from mpijax.core.trace import state, trace_to_jaxpr
@@ -120,7 +121,6 @@ def _mesh_of(name: str, avals: Sequence[ShapedArray]) -> Any:
     if len(meshes) > 1:
         one, other = sorted(map(str, meshes))[:2]
         raise ValueError(f"Mesh for all inputs should be equal. Got one mesh: {one} and another mesh: {other}")
-    from mpijax.spmd.abstract_mesh import get_abstract_mesh  # lies above
 
     context = get_abstract_mesh()
     for mesh in meshes:

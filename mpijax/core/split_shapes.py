@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpijax.core.errors import ShardingTypeError
-from mpijax.core.split import Axes, entries, entry, parts
+from mpijax.core.sharding.split import Axes, entries, entry, parts
 
 
 def _broadcast_in_dim(s: Any) -> Sequence[Axes]:
@@ -225,7 +225,6 @@ def _fold_in(s: Any) -> Sequence[Axes]:
     return [(*axes, *((),) * a.ndim)[: a.ndim] for a in s.results]
 
 
-_SCATTERS = ("scatter", "scatter-add", "scatter-max", "scatter-min", "scatter-mul", "scatter-sub")
 _KEYS = ("random_bits", "random_seed", "random_split", "random_unwrap", "random_wrap")
 
 STRUCTURAL: dict[str, Callable[[Any], Sequence[Axes]]] = {
@@ -241,9 +240,9 @@ STRUCTURAL: dict[str, Callable[[Any], Sequence[Axes]]] = {
     "random_fold_in": _fold_in,
     "reshape": _reshape,
     "rev": _same,
+    "scatter": _scatter,
     "slice": lambda s: resized(s, "slicing"),
     "squeeze": _squeeze,
     "transpose": _transpose,
-    **dict.fromkeys(_SCATTERS, _scatter),
     **dict.fromkeys(_KEYS, _leading),
 }

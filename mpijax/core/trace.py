@@ -7,9 +7,7 @@ values that are not its own as constants and passes operations on to its parent.
 
 from __future__ import annotations
 
-import importlib
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from mpijax._ext import dispatch
-from mpijax.core import config, dtypes, errors
+from mpijax.core import config, dtypes, errors, provided
 from mpijax.core.array_api import Array
 from mpijax.core.avals import NO_AXES, ShapedArray, ShapeDtypeStruct
 from mpijax.core.foreign import pytype_aval_mappings, rule_for
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, is_literal_scalar
 from mpijax.core.source import current_source
+from mpijax.core.state import State, state
 from mpijax.core.tree import keystr, tree_leaves_with_path
 
 
@@ -225,57 +224,22 @@ class EvalTrace(Trace):
         if impl is not None:
             return impl(*args, **params)
         if config.values.checks_operations:
-            return _checking_evaluator(primitive, args, params)
-        return _evaluator(primitive, args, params)
+            return provided.evaluate_checking(primitive, args, params)
+        return provided.evaluate(primitive, args, params)
 
     def process_custom_call(self, call, args):
         return call.fun(*args)
 
 
-def load_runtime() -> None:
-    """Load what runs programs. It lies far above this file, and is not needed before the first operation."""
-    importlib.import_module("mpijax.runtime.engine").install()
-
-
-def _first_evaluation(primitive, args, params):
-    load_runtime()
-    return EVAL.process_primitive(primitive, args, params)
-
-
-_evaluator: Callable = _first_evaluation
-_checking_evaluator: Callable = _first_evaluation
-
-
-def set_evaluator(evaluate: Callable, checking: Callable) -> None:
-    """Say how operations run outside of any transformation: `(primitive, args, params) -> value(s)`.
-
-    `checking` is for while an option is set that checks single operations, as `debug_nans` does.
-    """
-    global _evaluator, _checking_evaluator
-    _evaluator, _checking_evaluator = evaluate, checking
-
-
 def evaluate(primitive, args, params):
     """Run an operation as a program of its own, also where its primitive could run it directly."""
-    return _evaluator(primitive, args, params)
+    return provided.evaluate(primitive, args, params)
 
 
 EVAL = EvalTrace(None)
 
 
-class _State(threading.local):
-    """What is current in this thread."""
-
-    def __init__(self):
-        self.trace: Trace = EVAL
-        self.axis_env: dict[Any, int] = {}
-        self.manual_axes: frozenset = NO_AXES
-        self.body: tuple[Any, frozenset] | None = None  # the mesh of the enclosing `shard_map`s, the axes they map
-        # Whether results whose layout is ambiguous are whole, instead of an error: where it is set right afterwards.
-        self.split_freely = False
-
-
-state = _State()
+State.first_trace = state.trace = EVAL
 dispatch.connect(state, EVAL, config.values)
 
 
@@ -402,7 +366,8 @@ def typeof(x: Any) -> ShapedArray:
     try:
         return x.aval
     except AttributeError:
-        return _typeof_other(x)
+        pass  # its error must not be shown as the reason of the next one
+    return _typeof_other(x)
 
 
 get_aval = typeof
@@ -556,7 +521,7 @@ class JaxprTrace(Trace):
                 return self.lift(x.__jax_array__())
             aval = typeof(x)
             if type(aval) is not ShapedArray:
-                raise TypeError(f"a mutable array reference of type {aval} is no array: read it first (ref[...])")
+                raise TypeError(f"a mutable array reference of type {aval} is not an array: read it first (ref[...])")
             known = self._const_tracers[id(x)] = self._new_const(x, aval)
         return known
 
@@ -641,6 +606,8 @@ class JaxprTrace(Trace):
         jaxpr = Jaxpr(constvars, self.invars, [t.atom for t in tracers], self.eqns, debug_info=self.debug)
         self.finished = True
         self._const_tracers.clear()  # they hold this trace, which would keep the constants until the collector comes
+        if config.values.jax_enable_checks:
+            provided.check_jaxpr(jaxpr)
         return jaxpr, constvals
 
 
@@ -756,10 +723,8 @@ def trace_to_jaxpr(
         state.trace = saved
         trace.finished = True
     if config.checking_leaks():
-        from mpijax.core.leaks import check_leaks
-
         del args, outs
-        check_leaks(trace, debug)
+        provided.check_leaks(trace, debug)
     return jaxpr, consts
 
 
@@ -777,7 +742,7 @@ def _written_values(trace: JaxprTrace, args: Sequence[Any], written: list[Any] |
 
 
 def _check_results(fun: Callable, outs: Sequence[Any], debug: DebugInfo | None, trace: JaxprTrace) -> None:
-    """Raise TypeError, naming function and place in its result, for a result that is no array.
+    """Raise TypeError, naming function and place in its result, for a result that is not an array.
 
     ValueError for a mutable array reference.
     """
@@ -811,15 +776,6 @@ def trace_to_closed_jaxpr(fun: Callable, avals, debug: DebugInfo | None = None) 
 
 # ---------------------------------------------------------------- varying axes
 
-_pvary: Any = None
-
-
-def set_pvary(pvary: Callable) -> None:
-    """Say how an invariant value is made varying over mesh axes: `(value, axes) -> value`."""
-    global _pvary
-    _pvary = pvary
-
-
 def unify_varying(primitive, args):
     """Operands of one operation vary over the same mesh axes: bring each to the union."""
     if primitive.vma is not None:
@@ -834,4 +790,4 @@ def unify_varying(primitive, args):
 def varying_over(axes: frozenset, x: Any) -> Any:
     """x, varying over these mesh axes too."""
     missing = axes - typeof(x).vma
-    return _pvary(x, tuple(n for n in state.axis_env if n in missing)) if missing else x
+    return provided.pvary(x, tuple(n for n in state.axis_env if n in missing)) if missing else x

@@ -19,7 +19,8 @@ _NOTE = (
     "--------------------\n"
     "mpijax's own frames are left out of this traceback. Set JAX_TRACEBACK_FILTERING=off to see them."
 )
-_shown_by: Any = None
+# The hook that was there before, which is kept where this module is loaded again: `show` must not be put before itself.
+_shown_by: Any = globals().get("_shown_by")
 
 
 def leave_out_own_frames(error: BaseException) -> None:
@@ -86,8 +87,10 @@ def _show_in_ipython(shell: Any, kind: type[BaseException], error: BaseException
 
 
 def install() -> None:
-    """Take Python's hook, and that of the IPython in which this runs if no other library has it."""
+    """Take Python's hook, once, and that of the IPython in which this runs if no other library has it."""
     global _shown_by
+    if _shown_by is not None:
+        return
     _shown_by, sys.excepthook = sys.excepthook, show
     shell = getattr(builtins, "get_ipython", lambda: None)()
     if shell is not None and not shell.custom_exceptions:

@@ -19,6 +19,8 @@ import socket
 import time
 from pathlib import Path
 
+from mpijax.core.own_files import make_private_folder, read_private
+
 GREETING = "mpijax 1"
 ROLES = ("pmi", "life")
 _LONGEST_LINE = 4096
@@ -34,13 +36,13 @@ def job_secret() -> bytes:
     The last is made at the first use, readable by its owner alone: hosts that share a home directory share it.
 
     Raises:
-      ValueError: the named secret is empty.
+      ValueError: the secret is empty, or its file is not this user's alone (see `core.own_files`).
     """
     if "MPIJAX_SECRET" in os.environ:
         secret, source = os.environ["MPIJAX_SECRET"].strip().encode(), "MPIJAX_SECRET"
     elif "MPIJAX_SECRET_FILE" in os.environ:
         source = os.environ["MPIJAX_SECRET_FILE"]
-        secret = Path(source).read_bytes().strip()
+        secret = read_private(source).strip()
     else:
         path = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpijax" / "secret"
         secret, source = _own_secret(path), str(path)
@@ -51,7 +53,7 @@ def job_secret() -> bytes:
 
 def _own_secret(path: Path) -> bytes:
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path.parent)
         mine = path.with_name(f"secret.{secrets.token_hex(8)}")
         mine.touch(mode=0o600)
         mine.write_text(secrets.token_hex(32))
@@ -60,7 +62,7 @@ def _own_secret(path: Path) -> bytes:
         except FileExistsError:
             pass
         mine.unlink()
-    return path.read_bytes().strip()
+    return read_private(path).strip()
 
 
 def proof(secret: bytes, side: str, *claims: object) -> str:

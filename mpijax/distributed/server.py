@@ -1,7 +1,7 @@
 """The coordinator: a small process beside process 0 that gathers a job's processes and serves them PMI-1.
 
 A process of its own, because starting MPI keeps Python's lock in process 0. Each process of the job makes two
-connections: MPI's, and a lifeline on which it is told that another rank has died or aborted, as mpirun would. The
+connections: MPI's, and a lifeline which says when another rank has died or aborted, as mpirun would. The
 coordinator ends when all connections have.
 
     python -m mpijax.distributed.server <fd of the listening socket> <number of processes> <seconds>  < secret
@@ -9,6 +9,7 @@ coordinator ends when all connections have.
 
 import asyncio
 import os
+import resource
 import secrets
 import signal
 import socket
@@ -18,6 +19,9 @@ from mpijax.distributed.handshake import GREETING, ROLES, proof, proves
 from mpijax.distributed.pmi import Job
 
 _HANDSHAKE_SECONDS = 10.0
+# Connections that may wait to be accepted, those of strangers that are kept beside the job's own, and those accepted
+# in one go.
+_BACKLOG, _STRANGERS, _AT_ONCE = 4096, 256, 16
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -31,10 +35,14 @@ class Coordinator:
         self._joined: dict[tuple[str, int], Streams] = {}
         self._complete = asyncio.Event()
         self._job = Job(size, self._ended)
+        # Connections that have proved nothing yet, the oldest first; the job's own are at most two for each process.
+        self._strangers: dict[asyncio.StreamWriter, None] = {}
+        self._most_strangers = _STRANGERS + len(ROLES) * size
 
     async def run(self, listener: socket.socket, seconds: float) -> None:
-        """Up to the end of the job, or the time-out, which every process that came is told of."""
-        server = await asyncio.start_server(self._meet, sock=listener)
+        """Up to the end of the job. At the time-out every process that came gets an error."""
+        server = await asyncio.start_server(self._meet, sock=listener, backlog=_AT_ONCE)
+        listener.listen(_BACKLOG)  # asyncio takes for the backlog how many it accepts before it looks at any
         try:
             await asyncio.wait_for(self._complete.wait(), seconds)
         except TimeoutError:
@@ -53,7 +61,21 @@ class Coordinator:
         return [rank for rank in range(self.size) if any((role, rank) not in self._joined for role in ROLES)]
 
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection's handshake; a stranger is told why it is refused, and costs nothing else."""
+        """One connection's handshake; a stranger gets the reason of the refusal, and costs nothing else.
+
+        Where strangers keep more connections open than there is room for, the oldest are closed.
+        """
+        self._strangers[writer] = None
+        if len(self._strangers) > self._most_strangers:
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            oldest.transport.abort()
+        try:
+            await self._shake_hands(reader, writer)
+        finally:
+            self._strangers.pop(writer, None)
+
+    async def _shake_hands(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonce = secrets.token_hex(16)
         writer.write(f"{GREETING} {nonce}\n".encode())
         try:
@@ -119,6 +141,8 @@ def main() -> None:
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the ranks
     listener = socket.socket(fileno=descriptor)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
     async def serve() -> None:
         await Coordinator(size, secret).run(listener, seconds)

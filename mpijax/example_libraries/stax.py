@@ -13,19 +13,9 @@ from typing import Any
 
 import mpijax.numpy as jnp
 from mpijax import lax, random
-from mpijax.nn import (
-    elu,
-    gelu,
-    leaky_relu,
-    log_softmax,
-    relu,
-    selu,
-    sigmoid,
-    softmax,
-    softplus,
-    standardize,
-)
+from mpijax.nn.activations import elu, gelu, leaky_relu, relu, selu, sigmoid, softplus
 from mpijax.nn.initializers import glorot_normal, normal, ones, zeros
+from mpijax.nn.normalize import log_softmax, softmax, standardize
 
 Layer = tuple[Callable, Callable]
 

@@ -9,7 +9,10 @@ from mpijax import missing as _missing
 from mpijax.core import config as _config
 from mpijax.ops.callbacks import io_callback as io_callback
 
-_MODULES = frozenset("checkify jet key_reuse layout mesh_utils multihost_utils ode pjit shard_map sparse".split())
+_MODULES = frozenset(
+    """array_serialization checkify custom_partitioning jet key_reuse layout mesh_utils multihost_utils ode pjit
+    shard_alike shard_map sparse""".split()
+)
 
 __all__ = ["disable_x64", "enable_x64", "io_callback", *sorted(_MODULES)]  # noqa: PLE0604
 

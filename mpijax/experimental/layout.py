@@ -1,7 +1,7 @@
 """``mpijax.experimental.layout``: how arrays lie in memory and over devices."""
 
 from mpijax import missing as _missing
-from mpijax.spmd.layout import Format, Layout
+from mpijax.core.sharding.format import Format, Layout
 
 __all__ = ["Format", "Layout"]
 

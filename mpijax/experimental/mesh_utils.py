@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpijax import missing as _missing
+from mpijax.runtime.devices import devices as every
 
 __all__ = ["create_device_mesh", "create_hybrid_device_mesh"]
 
@@ -95,7 +96,6 @@ def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
 def _devices(devices: Sequence[Any] | None) -> list[Any]:
     if devices is not None:
         return list(devices)
-    from mpijax.runtime.devices import devices as every  # starts MPI
 
     return every()
 

@@ -8,6 +8,11 @@ import numpy as np
 
 from mpijax import missing as _missing
 from mpijax.core import tree
+from mpijax.core.sharding.spec import PartitionSpec
+from mpijax.core.tree_prefix import flatten_axes
+from mpijax.runtime import mpi_start, objects
+from mpijax.runtime.placement import gathered
+from mpijax.spmd.local_views import to_global, to_local
 
 __all__ = [
     "assert_equal", "broadcast_one_to_all", "global_array_to_host_local_array", "host_local_array_to_global_array",
@@ -25,9 +30,6 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     >>> multihost_utils.process_allgather(jnp.arange(3))
     array([[0, 1, 2]], dtype=int32)
     """
-    from mpijax.runtime import objects
-    from mpijax.runtime.placement import gathered
-
     def one(x):
         if not getattr(x, "is_fully_addressable", True):
             return np.asarray(x if x._is_whole else gathered(x))
@@ -46,8 +48,6 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
     >>> multihost_utils.broadcast_one_to_all(jnp.arange(3))
     array([0, 1, 2], dtype=int32)
     """
-    from mpijax.runtime import mpi_start, objects
-
     what = "multihost_utils.broadcast_one_to_all"
     sources = objects.allgather(mpi_start.rank() == 0 if is_source is None else bool(is_source), what)
     if sum(sources) != 1:
@@ -61,8 +61,6 @@ def sync_global_devices(name: str) -> None:
     >>> from mpijax.experimental import multihost_utils
     >>> multihost_utils.sync_global_devices("after set-up")
     """
-    from mpijax.runtime import objects
-
     names = objects.allgather(name, "multihost_utils.sync_global_devices")
     if len(set(names)) != 1:
         raise AssertionError(f"sync_global_devices name mismatch: the processes gave {names}")
@@ -88,8 +86,6 @@ def host_local_array_to_global_array(local_inputs: Any, global_mesh: Any, pspecs
     >>> multihost_utils.host_local_array_to_global_array(jnp.arange(3), mesh, rows)
     Array([0, 1, 2], dtype=int32)
     """
-    from mpijax.spmd.local_views import to_global
-
     return _over_specs("host_local_array_to_global_array", to_global, local_inputs, global_mesh, pspecs)
 
 
@@ -103,15 +99,10 @@ def global_array_to_host_local_array(global_inputs: Any, global_mesh: Any, pspec
     >>> multihost_utils.global_array_to_host_local_array(jnp.arange(3), mesh, rows)
     Array([0, 1, 2], dtype=int32)
     """
-    from mpijax.spmd.local_views import to_local
-
     return _over_specs("global_array_to_host_local_array", to_local, global_inputs, global_mesh, pspecs)
 
 
 def _over_specs(name: str, convert, inputs, mesh, pspecs):
-    from mpijax.core.tree_prefix import flatten_axes
-    from mpijax.spmd.partition_spec import PartitionSpec
-
     leaves, structure = tree.tree_flatten(inputs)
     specs = flatten_axes(f"{name} pspecs", structure, pspecs)
     for s in specs:

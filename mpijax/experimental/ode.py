@@ -61,7 +61,7 @@ def odeint(
       y at the times: a tree like y0, with an axis of n at the front.
 
     Raises:
-      TypeError: `t` is not of floats, or `args` has leaves that are no arrays.
+      TypeError: `t` is not of floats, or `args` has leaves that are not arrays.
 
     >>> mpijax.experimental.ode.odeint(lambda y, t: -y, jnp.array(1.0), jnp.array([0.0, 1.0])).round(4)
     Array([1.    , 0.3679], dtype=float32)

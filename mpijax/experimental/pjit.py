@@ -7,9 +7,9 @@ from functools import cached_property, update_wrapper
 from typing import Any
 
 from mpijax.core import tree
-from mpijax.spmd.abstract_mesh import context_mesh
+from mpijax.core.sharding.context import context_mesh
+from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.spmd.constraints import with_sharding_constraint
-from mpijax.spmd.partition_spec import PartitionSpec
 from mpijax.transforms.jit import jit
 
 __all__ = ["pjit", "with_sharding_constraint"]

@@ -14,22 +14,26 @@ from mpijax.compiler.show import nest_text
 from mpijax.core import config, dtypes, tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.dimensions import DimExpr, evaluate
+from mpijax.core.errors import JaxRuntimeError
 from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, jaxpr_as_fun, subjaxprs
 from mpijax.core.serialize import JaxprReader, JaxprWriter, pack, unpack
-from mpijax.core.trace import trace_to_closed_jaxpr, typeof
+from mpijax.core.sharding.abstract_mesh import AbstractMesh
+from mpijax.core.sharding.mesh import Mesh
+from mpijax.core.sharding.shardings import NamedSharding, Sharding
+from mpijax.core.trace import Tracer, trace_to_closed_jaxpr, typeof
 from mpijax.export.checks import DisabledSafetyCheck, checked_platforms, default_export_platform
 from mpijax.export.symbolic import check_solvable, has_names, solve, specialized
 from mpijax.export.trees import read_structure, write_structure
-from mpijax.spmd.abstract_mesh import AbstractMesh
-from mpijax.spmd.mesh import Mesh, NamedSharding, Sharding
-from mpijax.transforms.autodiff import vjp
 from mpijax.transforms.call import call_jaxpr
 from mpijax.transforms.custom_vjp import custom_vjp
+from mpijax.transforms.derivatives import vjp
 from mpijax.transforms.jit import PjitFunction, jit
 from mpijax.version import __version__
 
 _MAGIC = b"mpijax-export-1\n"
 _WHAT = "an exported program"
+# What calls of programs raise that are as they should be.
+_HONEST = (ValueError, JaxRuntimeError, MemoryError, FloatingPointError, NotImplementedError)
 # The versions of the files that this version of mpijax reads and writes.
 minimum_supported_calling_convention_version = maximum_supported_calling_convention_version = 1
 
@@ -43,7 +47,7 @@ class Exported:
       in_tree, in_avals: structure of ``(args, kwargs)``, and the types of their leaves.
       out_tree, out_avals: structure of the result, and the types of its leaves.
       nr_devices: how many devices the meshes of the program and its layouts have; 1 without any.
-      in_layouts, out_layouts: how arguments and results lie, where `jit` was told: for each a NamedSharding or None.
+      in_layouts, out_layouts: how arguments and results lie, if given to `jit`: for each a NamedSharding or None.
       platforms: for which it was exported. Programs run on CPUs.
       ordered_effects, unordered_effects: of the program.
       disabled_safety_checks: checks that were turned off when it was exported.
@@ -67,6 +71,7 @@ class Exported:
     in_layouts: tuple[Sharding | None, ...] = dataclasses.field(repr=False)
     out_layouts: tuple[Sharding | None, ...] = dataclasses.field(repr=False)
     _get_vjp: Callable[[Exported], Exported] | None = dataclasses.field(repr=False)
+    _is_read: bool = dataclasses.field(default=False, repr=False)
 
     calling_convention_version = maximum_supported_calling_convention_version
     # XLA's descriptions of layouts, which exports of JAX do not have any more either: see `in_shardings_jax`.
@@ -154,7 +159,21 @@ class Exported:
                 self._check_type(i, type_, expected)
             sizes = solve(self.in_avals, given, self._argument) if has_names(self.in_avals) else {}
             flat = self._by_types[given] = self._flat(sizes)
-        return tree.tree_unflatten(self.out_tree, flat(*leaves))
+        return tree.tree_unflatten(self.out_tree, self._run(flat, leaves))
+
+    def _run(self, flat: Callable[..., list[Any]], leaves: Sequence[Any]) -> list[Any]:
+        """The results; ValueError for a file with parameters of operations that only their lowering looks at."""
+        try:
+            return flat(*leaves)
+        except _HONEST:
+            raise
+        except Exception as error:
+            if not self._is_read or any(isinstance(x, Tracer) for x in leaves):
+                raise
+            raise ValueError(
+                f"{self.fun_name!r} was read from a damaged file, or needs what mpijax {__version__} does not have: "
+                f"{type(error).__name__}: {error}"
+            ) from error
 
     @cached_property
     def _by_types(self) -> dict[tuple[ShapedArray, ...], Callable[..., list[Any]]]:
@@ -406,12 +425,13 @@ def deserialize(blob: bytes | bytearray) -> Exported:
     try:
         with config.enable_x64(True):  # types are as they are written
             reader = JaxprReader(tables, blobs)
+        reader.check_programs()
         chain = [_read(entry, reader) for entry in content["programs"]]
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        found = chain[-1]
+    except Exception as error:  # the bytes may be anybody's, so anything may be wrong with them
         raise ValueError(
-            f"{_WHAT} of mpijax {content.get('mpijax')} needs what mpijax {__version__} does not have: {error!r}"
+            f"{_WHAT} is damaged, or needs what mpijax {__version__} does not have: {type(error).__name__}: {error}"
         ) from error
-    found = chain[-1]
     for primal in reversed(chain[:-1]):
         found = _with_derivative(primal, found)
     return found
@@ -423,13 +443,24 @@ def _with_derivative(primal: Exported, derivative: Exported) -> Exported:
 
 def _read(entry: dict[str, Any], reader: JaxprReader) -> Exported:
     in_avals, out_avals = reader.values(entry["types"])
+    program = reader.value(entry["program"])
+    in_tree, out_tree = (read_structure(entry[side], reader.value) for side in ("in_tree", "out_tree"))
+    if [node.node_data() and node.node_data()[0] for node in in_tree.children()] != [tuple, dict]:
+        raise ValueError(f"its arguments are {in_tree}, and not (args, kwargs)")
+    _check_signature(program.in_avals, in_avals, in_tree)
+    _check_signature(program.out_avals, out_avals, out_tree)
     unknown = [(None,) * len(in_avals), (None,) * len(out_avals)]
     in_layouts, out_layouts = reader.values(entry["layouts"]) if "layouts" in entry else unknown
     made = _exported(
-        entry["name"], reader.value(entry["program"]),
-        in_avals, read_structure(entry["in_tree"], reader.value),
-        out_avals, read_structure(entry["out_tree"], reader.value),
+        str(entry["name"]), program, in_avals, in_tree, out_avals, out_tree,
         tuple(entry["platforms"]), tuple(map(DisabledSafetyCheck, entry["checks"])),
         in_layouts, out_layouts,
     )  # fmt: skip
-    return dataclasses.replace(made, _get_vjp=None)
+    return dataclasses.replace(made, _get_vjp=None, _is_read=True)
+
+
+def _check_signature(own: Sequence[ShapedArray], avals: Sequence[ShapedArray], structure: tree.PyTreeDef) -> None:
+    """Raise ValueError unless a program has these arguments, or results, and there is one for each leaf."""
+    real = [a for a in avals if _is_real(a)]
+    if structure.num_leaves != len(avals) or [(a.shape, a.dtype) for a in own] != [(a.shape, a.dtype) for a in real]:
+        raise ValueError(f"its program has the types {own}, and {avals} are said for {structure}")

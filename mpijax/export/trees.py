@@ -149,7 +149,11 @@ def read_structure(written: Any, read: Callable[[Any], Any]) -> tree.PyTreeDef:
     name, data, *rest = written
     children = [read_structure(c, read) for c in rest]
     if name in _BY_NAME:
-        return _ext.treedef_of((_BY_NAME[name], read(data)), tuple(children))
+        kind, own = _BY_NAME[name], read(data)
+        keys = len(own) if kind is dict else 0 if kind is type(None) else len(children)
+        if keys != len(children):
+            raise ValueError(f"a {name} of {keys} keys has {len(children)} entries")
+        return _ext.treedef_of((kind, own), tuple(children))
     name, text = data
     registered = _by_name.get(name)
     if registered is None:

@@ -1,4 +1,4 @@
-"""``mpijax.extend.backend``: what runs compiled programs, of which there is one: the CPUs of the job's ranks."""
+"""``mpijax.extend.backend``: what runs compiled programs. There is one backend: the CPUs of the job's ranks."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from mpijax.ops.rules import at_front as bdim_at_front
 from mpijax.ops.rules import expand_back
 from mpijax.ops.rules import repeat_at as _repeat_at
 from mpijax.transforms.batching import AxisData, move_dim
+from mpijax.transforms.vmappable import is_vmappable, register_vmappable, unregister_vmappable
 
 __all__ = [
     "axis_primitive_batchers",
@@ -30,9 +31,12 @@ __all__ = [
     "defreducer",
     "defvectorized",
     "fancy_primitive_batchers",
+    "is_vmappable",
     "moveaxis",
     "not_mapped",
     "primitive_batchers",
+    "register_vmappable",
+    "unregister_vmappable",
 ]
 
 not_mapped = None

@@ -111,7 +111,7 @@ def platform_dependent(*args: Any, default: Callable | None = None, **per_platfo
       default: the function for platforms not named.
 
     Raises:
-      TypeError: for a branch that is no function.
+      TypeError: for a branch that is not a function.
       ValueError: for the platform "gpu", which has no such name.
       NotImplementedError: if there is neither a function for `cpu` nor a default.
 

@@ -188,7 +188,7 @@ def _scan_length(xs: list[Any], length: Any) -> int:
             "dynamic length, use `while_loop` or `fori_loop`.",
         )
     length = int(length)
-    if length < 0:
+    if not 0 <= length < 2**63:
         raise ValueError(f"scan got `length` argument of {length}, but it is the number of turns.")
     if any(n != length for n in lengths):
         raise ValueError(f"scan got `length` argument of {length} which disagrees with leading axis sizes {lengths}.")

@@ -152,7 +152,7 @@ def _kind(shape: tuple[int, ...], numbers: RaggedDotDimensionNumbers) -> tuple[_
         )
     ragged = numbers.lhs_ragged_dimensions[0]
     if not 0 <= ragged < len(shape):
-        raise TypeError(f"ragged_dot_general: lhs ragged dimension {ragged} is no axis of an lhs of shape {shape}.")
+        raise TypeError(f"ragged_dot_general: lhs ragged dimension {ragged} is not an axis of an lhs of shape {shape}.")
     (contract, _), (batch, _) = numbers.dot_dimension_numbers
     kind = _Kind.CONTRACTED if ragged in contract else _Kind.BATCH if ragged in batch else _Kind.KEPT
     expected = 1 if kind is _Kind.KEPT else 0

@@ -177,7 +177,7 @@ def fori_loop(
       unroll: how many turns the compiled loop takes at once, True for all of them; for known bounds only.
 
     Raises:
-      TypeError: bounds of two dtypes, `body_fun` is no function, or changes the type.
+      TypeError: bounds of two dtypes, `body_fun` is not a function, or changes the type.
       ValueError: `unroll` with traced bounds.
 
     >>> lax.fori_loop(0, 5, lambda i, total: total + i, 0)

@@ -1,7 +1,7 @@
 """Moves of blocks of different lengths: each rank has as many rows as `counts` says.
 
 Counts are known while tracing; or, with `capacity`, they are values of the program, and the capacity is the number of
-rows of the result: first the rows that there are, then zeros. Operands may then have more rows than the counts say.
+rows of the result: first the rows that were sent, then zeros. Operands may then have more rows than the counts say.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def allgatherv(x, counts: Sequence[int] | Any, *, capacity: int | None = None, c
         has counts[rank] rows or more.
       comm: a communicator of mpi4py; by default all ranks.
 
-    Returns: array of shape (sum(counts), ...); or (capacity, ...), with zeros behind the rows that there are.
+    Returns: array of shape (sum(counts), ...); or (capacity, ...), with zeros behind the rows that were sent.
 
     Communicates one MPI_Allgatherv; the transpose is a reduce_scatter. Raises ValueError where counts do not fit, and
     with a capacity RuntimeError when it runs.
@@ -86,7 +86,7 @@ def scatterv(x, counts: Sequence[int] | Any, root, *, capacity: int | None = Non
       capacity: rows of the result, at least counts[rank]: then `counts` may be a traced array of integers.
       comm: a communicator of mpi4py; by default all ranks.
 
-    Returns: array of shape (counts[rank], ...); or (capacity, ...), with zeros behind the rows that there are.
+    Returns: array of shape (counts[rank], ...); or (capacity, ...), with zeros behind the rows that were sent.
 
     Communicates one MPI_Scatterv; the transpose is `gatherv`. Raises as `allgatherv`.
 
@@ -123,7 +123,7 @@ def alltoallv(
         have more rows than are sent.
       comm: a communicator of mpi4py; by default all ranks.
 
-    Returns: array of shape (sum(recvcounts), ...); or (capacity, ...), with zeros behind the rows that there are.
+    Returns: array of shape (sum(recvcounts), ...); or (capacity, ...), with zeros behind the rows that were sent.
 
     Communicates one MPI_Alltoallv; the transpose swaps the counts. Raises as `allgatherv`.
 

@@ -271,7 +271,7 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
     """For convolutions: an orthogonal matrix in the middle of the window, zeros around it. Xiao et al.
     (2018).
 
-    Shapes have one to three window axes, then inputs, then outputs, of which there are at least as many.
+    Shapes have one to three window axes, then inputs, then outputs. There are at least as many outputs as inputs.
 
     >>> w = mpijax.nn.initializers.delta_orthogonal()(mpijax.random.key(0), (3, 2, 4))
     >>> jnp.sum(w**2, axis=(1, 2)).round(4)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.warn import warn_user
 
 
 def scaled_matmul(
@@ -110,7 +110,7 @@ def scaled_dot_general(
            [3.]], dtype=float32)
     """
     if implementation is not None:
-        warnings.warn("`implementation` of scaled_dot_general is ignored.", DeprecationWarning, stacklevel=2)
+        warn_user("`implementation` of scaled_dot_general is ignored.", DeprecationWarning)
     if configs is not None:
         raise NotImplementedError(
             "scaled_dot_general with configs needs the tensor cores of a GPU: CPUs gain nothing from few bits. Leave "

@@ -8,8 +8,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from mpijax.core.trace import load_runtime as _load_runtime
-
 _MODULES: dict[str, str] = {
     "apply": "apply_along_axis apply_over_axes",
     "arithmetic": """
@@ -65,7 +63,7 @@ _MODULES: dict[str, str] = {
     "namespace_info": "__array_api_version__ __array_namespace_info__",
     "padding": "pad",
     "ranges": "arange fromfunction geomspace indices linspace logspace meshgrid",
-    "rearrange": "append flip fliplr flipud repeat roll rollaxis rot90 tile",
+    "rearrange": "append flip fliplr flipud repeat resize roll rollaxis rot90 tile",
     "reductions": "all amax amin any max min prod sum",
     "scalar_types": """
         bfloat16 bool_ cdouble complex128 complex64 complex_ csingle double float16 float32 float4_e2m1fn
@@ -76,7 +74,7 @@ _MODULES: dict[str, str] = {
     "sets": "intersect1d isin setdiff1d setxor1d union1d",
     "shapes": """
         atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_shapes broadcast_to expand_dims
-        matrix_transpose moveaxis permute_dims ravel reshape resize squeeze swapaxes transpose""",
+        matrix_transpose moveaxis permute_dims ravel reshape squeeze swapaxes transpose""",
     "sorting": "argsort digitize searchsorted sort",
     "statistics": """
         average count_nonzero mean nanmax nanmean nanmin nanprod nanstd nansum nanvar ptp std var""",
@@ -132,6 +130,6 @@ def __dir__() -> list[str]:
 # A program that imports this module is about to compute. What every first operation needs (the primitives, the
 # compiler, the methods of arrays, the elementwise functions) is loaded here, so that the first call does not wait
 # for it; LLVM, SciPy and MPI still wait for their first use.
-_load_runtime()
+importlib.import_module("mpijax.runtime.engine")
 for _module in "array_methods elementwise arithmetic ufunc_objects reductions statistics shapes join".split():
     importlib.import_module(f"mpijax.numpy.{_module}")

@@ -10,7 +10,7 @@ from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.numpy import reductions
 from mpijax.numpy.util import _where, canonical_axis, ensure_arraylike, is_inexact
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
 
 
 def _position(name: str, op, a, axis, keepdims: bool):

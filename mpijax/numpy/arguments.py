@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import operator
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes, errors
+from mpijax.core.axes import canonical_axis
 from mpijax.core.dimensions import DimExpr, dimension
 from mpijax.core.trace import Tracer
-from mpijax.ops.moves import canonical_axis
+from mpijax.core.warn import warn_user
 
 FLOAT0 = dtypes.float0
 
@@ -23,12 +23,12 @@ def is_arraylike(x: Any) -> bool:
     return (
         getattr(x, "aval", None) is not None
         or isinstance(x, np.ndarray)
-        or np.isscalar(x)
+        or (np.isscalar(x) and not isinstance(x, (str, bytes)))
         or hasattr(x, "__jax_array__")
     )
 
 
-def check_arraylike(fun_name: str, *args: Any, emit_warning: bool = False, stacklevel: int = 3) -> None:
+def check_arraylike(fun_name: str, *args: Any, emit_warning: bool = False) -> None:
     """Raise TypeError (or warn) unless all arguments are arrays or scalars."""
     for position, x in enumerate(args):
         if is_arraylike(x):
@@ -36,10 +36,9 @@ def check_arraylike(fun_name: str, *args: Any, emit_warning: bool = False, stack
         message = f"{fun_name} requires ndarray or scalar arguments, got {type(x)} at position {position}."
         if not emit_warning:
             raise TypeError(message)
-        warnings.warn(
+        warn_user(
             f"{message} In a future JAX release this will be an error.",
             DeprecationWarning,
-            stacklevel=stacklevel,
         )
         return
 
@@ -148,7 +147,9 @@ def index_tuple(x: Any) -> tuple[int, ...]:
     try:
         return (operator.index(x),)
     except TypeError:
-        return tuple(map(operator.index, x))
+        if not isinstance(x, Iterable):
+            raise
+    return tuple(map(operator.index, x))
 
 
 def optional_axes(axis: Any) -> Any:
@@ -159,7 +160,9 @@ def optional_axes(axis: Any) -> Any:
     try:
         return operator.index(axis)
     except TypeError:
-        return tuple(a if isinstance(a, str) else operator.index(a) for a in axis)
+        if not isinstance(axis, Iterable):
+            raise
+    return tuple(a if isinstance(a, str) else operator.index(a) for a in axis)
 
 
 def canonical_shape(shape: Any, context: str = "") -> tuple[int, ...]:

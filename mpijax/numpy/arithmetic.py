@@ -32,7 +32,7 @@ from mpijax.numpy.util import (
     strong_like,
     unwrap,
 )
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
 
 _BOOL = np.dtype(bool)
 
@@ -41,7 +41,7 @@ def add(x, y, /):
     """x + y, elementwise; of bools the logical or.
 
     Raises:
-      TypeError: an argument is no array or number (a list, say), or the shapes do not broadcast.
+      TypeError: an argument is not an array or number (a list, say), or the shapes do not broadcast.
 
     >>> jnp.add(jnp.array([[1], [2]]), jnp.array([10, 20]))
     Array([[11, 21],

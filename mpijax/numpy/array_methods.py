@@ -9,11 +9,11 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.core import dtypes, errors
+from mpijax.core import dtypes, errors, provided
 from mpijax.core.array_api import Array, install_array_methods
 from mpijax.core.dimensions import DimExpr, dimension
 from mpijax.core.out_sharding import takes_out_sharding
-from mpijax.numpy import ufuncs
+from mpijax.numpy import complexes
 from mpijax.numpy.array_operators import OPERATORS
 from mpijax.numpy.at import IndexUpdateHelper
 from mpijax.numpy.forwarded_methods import FORWARDED
@@ -153,9 +153,7 @@ def _to_device(self, device, *, stream=None) -> Any:
     """
     if stream is not None:
         raise NotImplementedError("stream argument of array.to_device()")
-    from mpijax import device_put  # the runtime lies above this layer
-
-    return device_put(self, device)
+    return provided.device_put(self, device)
 
 
 def _byteswap(self) -> Any:
@@ -243,7 +241,7 @@ def _imag(self) -> Any:
     >>> jnp.array([1 + 2j, 3]).imag
     Array([2., 0.], dtype=float32)
     """
-    return ufuncs.imag(self)
+    return complexes.imag(self)
 
 
 def _real(self) -> Any:
@@ -252,7 +250,7 @@ def _real(self) -> Any:
     >>> jnp.array([1 + 2j, 3]).real
     Array([1., 3.], dtype=float32)
     """
-    return ufuncs.real(self)
+    return complexes.real(self)
 
 
 def _flat(self):

@@ -11,7 +11,7 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core.array_api import Array
 from mpijax.core.trace import Tracer
-from mpijax.numpy import ufuncs
+from mpijax.numpy import arithmetic, logic
 from mpijax.numpy.indexing import getitem
 from mpijax.numpy.linear import matmul
 
@@ -59,37 +59,37 @@ def _operators() -> dict[str, Callable]:
     refused: tuple[type, ...]
     table = {}
     for name, symbol, fun, refused in (
-        ("add", "+", ufuncs.add, sequences),
-        ("sub", "-", ufuncs.subtract, ()),
-        ("mul", "*", ufuncs.multiply, sequences),
-        ("truediv", "/", ufuncs.true_divide, ()),
-        ("floordiv", "//", ufuncs.floor_divide, ()),
-        ("divmod", "divmod()", ufuncs.divmod, ()),
-        ("mod", "%", ufuncs.remainder, ()),
-        ("pow", "**", ufuncs.power, ()),
+        ("add", "+", arithmetic.add, sequences),
+        ("sub", "-", arithmetic.subtract, ()),
+        ("mul", "*", arithmetic.multiply, sequences),
+        ("truediv", "/", arithmetic.true_divide, ()),
+        ("floordiv", "//", arithmetic.floor_divide, ()),
+        ("divmod", "divmod()", arithmetic.divmod, ()),
+        ("mod", "%", arithmetic.remainder, ()),
+        ("pow", "**", arithmetic.power, ()),
         ("matmul", "@", matmul, ()),
-        ("and", "&", ufuncs.bitwise_and, ()),
-        ("or", "|", ufuncs.bitwise_or, ()),
-        ("xor", "^", ufuncs.bitwise_xor, ()),
-        ("lshift", "<<", ufuncs.left_shift, ()),
-        ("rshift", ">>", ufuncs.right_shift, ()),
+        ("and", "&", logic.bitwise_and, ()),
+        ("or", "|", logic.bitwise_or, ()),
+        ("xor", "^", logic.bitwise_xor, ()),
+        ("lshift", "<<", logic.left_shift, ()),
+        ("rshift", ">>", logic.right_shift, ()),
     ):
         table[f"__{name}__"] = _binary(symbol, fun, refused=refused)
         table[f"__r{name}__"] = _binary(symbol, fun, swapped=True, refused=refused)
     for name, symbol, fun, refused in (
-        ("eq", "==", ufuncs.equal, containers),
-        ("ne", "!=", ufuncs.not_equal, containers),
-        ("lt", "<", ufuncs.less, ()),
-        ("le", "<=", ufuncs.less_equal, ()),
-        ("gt", ">", ufuncs.greater, ()),
-        ("ge", ">=", ufuncs.greater_equal, ()),
+        ("eq", "==", logic.equal, containers),
+        ("ne", "!=", logic.not_equal, containers),
+        ("lt", "<", logic.less, ()),
+        ("le", "<=", logic.less_equal, ()),
+        ("gt", ">", logic.greater, ()),
+        ("ge", ">=", logic.greater_equal, ()),
     ):
         table[f"__{name}__"] = _binary(symbol, fun, refused=refused)
     for name, fun in (
-        ("neg", ufuncs.negative),
-        ("pos", ufuncs.positive),
-        ("abs", ufuncs.absolute),
-        ("invert", ufuncs.invert),
+        ("neg", arithmetic.negative),
+        ("pos", arithmetic.positive),
+        ("abs", arithmetic.absolute),
+        ("invert", logic.invert),
     ):
         table[f"__{name}__"] = _unary(fun)
     return table

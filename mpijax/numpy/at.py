@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -13,13 +12,15 @@ from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.option import values as options
 from mpijax.core.out_sharding import F, takes_out_sharding
+from mpijax.core.warn import warn_user
 from mpijax.numpy import indexing, util
-from mpijax.numpy.creation import asarray, ones_like
+from mpijax.numpy.arithmetic import divide, power
+from mpijax.numpy.constructors import asarray
 from mpijax.numpy.dynamic_slices import has_slices, positions_of_slices
+from mpijax.numpy.fills import ones_like
 from mpijax.numpy.index_gather import gather_plan, is_empty
 from mpijax.numpy.index_parse import expand_masks, parse
-from mpijax.numpy.ufuncs import divide, power
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
 
 
 class IndexUpdateHelper:
@@ -221,13 +222,12 @@ def scatter_update(
     entries = expand_masks(parse(index, x.shape), x.shape)
     dtype, weak_type = x.dtype, dtypes.is_weak(x)
     if not dtypes.safe_to_cast(values, x):
-        warnings.warn(
+        warn_user(
             "scatter inputs have incompatible types: cannot safely cast value "
             f"from dtype={values.dtype} to dtype={dtype} with "
             f"jax_numpy_dtype_promotion={options.jax_numpy_dtype_promotion}. "
             "In future JAX releases this will result in an error.",
             FutureWarning,
-            stacklevel=3,
         )
     plan = gather_plan(entries, x.shape, wrap_negative_indices)
     if is_empty(plan.shape):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
+from mpijax.core import provided
 from mpijax.core.out_sharding import laid_out
 from mpijax.numpy.arguments import (
     as_array,
@@ -20,7 +21,8 @@ from mpijax.numpy.arguments import (
 )
 from mpijax.numpy.casts import shape_of, zero_like
 from mpijax.numpy.promotion import promote_dtypes
-from mpijax.transforms.api import jit
+from mpijax.spmd.out_shardings import over_devices
+from mpijax.transforms.jit import jit
 
 
 def broadcast_to(x: Any, shape: Any) -> Any:
@@ -111,7 +113,6 @@ def device_sharding(device: Any, out_sharding: Any, name: str) -> Any:
         )
     if not hasattr(out_sharding, "mesh"):
         return device if device is not None else out_sharding
-    from mpijax.spmd.out_shardings import over_devices  # that layer lies above this one
 
     return over_devices(out_sharding, name)
 
@@ -122,6 +123,4 @@ def place(x: Any, sharding: Any) -> Any:
         return laid_out(x, sharding, "out_sharding")
     if sharding is None:
         return x
-    from mpijax import device_put  # the placing of arrays lies above this layer
-
-    return device_put(x, sharding)
+    return provided.device_put(x, sharding)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.dimensions import DimExpr
 from mpijax.core.trace import typeof
+from mpijax.core.warn import warn_user
 
 
 def dtype_of(x: Any) -> Any:
@@ -49,10 +49,9 @@ def convert(x: Any, dtype: Any, weak_type: bool = False, warn: bool = True) -> A
 
 
 def _warn_of_lost_imaginary_part() -> None:
-    warnings.warn(
+    warn_user(
         "Casting complex values to real discards the imaginary part",
         np.exceptions.ComplexWarning,
-        stacklevel=4,
     )
 
 

@@ -11,7 +11,7 @@ from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.dimensions import DimExpr
 from mpijax.numpy.util import convert, ensure_arraylike, is_complex, is_float, is_inexact, scalar_like
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
 
 
 def real(val, /):

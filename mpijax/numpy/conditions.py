@@ -10,11 +10,12 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.numpy import util
-from mpijax.numpy.creation import asarray, zeros
+from mpijax.numpy.arithmetic import floor_divide, remainder
+from mpijax.numpy.constructors import asarray
+from mpijax.numpy.cumulative import cumsum
+from mpijax.numpy.fills import zeros
 from mpijax.numpy.floats import clip
 from mpijax.numpy.index_parse import known_value
-from mpijax.numpy.reductions import cumsum
-from mpijax.numpy.ufuncs import floor_divide, remainder
 
 
 def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:

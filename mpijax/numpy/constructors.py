@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.dimensions import DimExpr
 from mpijax.core.trace import EVAL, Tracer, state
+from mpijax.core.warn import warn_user
 from mpijax.numpy.util import convert, device_sharding, is_complex, place, requested_dtype, unwrap
 
 # So many arrays are concatenated at once.
@@ -38,7 +38,7 @@ def array(
       device, out_sharding: where to put it, one of the two.
 
     Raises:
-      TypeError: something in `object` is no number.
+      TypeError: something in `object` is not a number.
       ValueError: lists of uneven length, or None among them.
 
     >>> jnp.array([[1, 2.5], [3, 4]])
@@ -76,11 +76,10 @@ def _positional(args, copy, order, ndmin):
     for name, given, default, _ in zip(("copy", "order", "ndmin"), named, defaults, args):
         if given != default:
             raise TypeError(f"array() got multiple values for argument '{name}'")
-    warnings.warn(
+    warn_user(
         "Passing the copy, order, and ndmin arguments to jnp.array positionally is deprecated. Use keyword "
         "arguments instead.",
         DeprecationWarning,
-        stacklevel=3,
     )
     return [*args, *named[len(args) :]]
 
@@ -128,7 +127,20 @@ def _promoted(leaves: list[Any]) -> Any:
     try:
         return dtypes.lattice_result_type(*values)[0]
     except TypeError:
-        return dtypes.lattice_result_type(*(np.asarray(x) if _is_buffer(x) else x for x in values))[0]
+        pass
+    arrays = [np.asarray(x) if _is_buffer(x) else x for x in values]
+    wrong = next((x for x in arrays if not _may_be_in_an_array(x)), None)
+    if wrong is not None:
+        raise TypeError(
+            f"Value '{wrong}' with dtype object is not a valid JAX array type. Only arrays of numeric types are "
+            f"supported by JAX. Its type is {type(wrong)}; a dict or an object of your own is a pytree: map over it by "
+            "jax.tree.map."
+        )
+    return dtypes.lattice_result_type(*arrays)[0]
+
+
+def _may_be_in_an_array(x: Any) -> bool:
+    return hasattr(x, "dtype") or hasattr(x, "aval") or np.isscalar(x)
 
 
 def _is_buffer(x: Any) -> bool:

@@ -19,7 +19,7 @@ from mpijax.core.dimensions import DimExpr
 from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.linear import result_type
 from mpijax.numpy.util import convert, ensure_arraylike_tuple, shape_of, unwrap
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
 
 # What a size with a name is taken to be where the order of contractions is chosen.
 _USUAL_SIZE = 8

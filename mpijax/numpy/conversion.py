@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from mpijax import lax
-from mpijax.core import dtypes
+from mpijax.core import dtypes, provided
+from mpijax.core.warn import warn_user
 from mpijax.numpy.constructors import array, asarray
 from mpijax.numpy.util import check_arraylike, convert, ensure_arraylike, is_complex, place, scalar_like
 
@@ -29,11 +29,10 @@ def astype(x, dtype, /, *, copy=False, device=None):
         dtype = dtypes.check_user_dtype_supported(dtype, "astype")
     if is_complex(x.dtype):
         if dtypes.isdtype(dtype, ("integral", "real floating")):
-            warnings.warn(
+            warn_user(
                 "Casting from complex to real dtypes will soon raise a ValueError. Please first use "
                 "jnp.real or jnp.imag to take the real/imaginary component of your input.",
                 DeprecationWarning,
-                stacklevel=2,
             )
         elif dtype == np.bool_:
             x = lax.ne(x, scalar_like(x, 0))
@@ -101,9 +100,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None):
     >>> jnp.from_dlpack(np.arange(3.0, dtype=np.float32))
     Array([0., 1., 2.], dtype=float32)
     """
-    from mpijax.dlpack import from_dlpack as take  # the runtime lies above this layer
-
-    return take(x, device=device, copy=copy)
+    return provided.from_dlpack(x, device=device, copy=copy)
 
 
 def _unsafe(name: str, reads: str):

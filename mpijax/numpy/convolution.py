@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
+from mpijax.numpy.complexes import conj
 from mpijax.numpy.rearrange import flip
-from mpijax.numpy.ufuncs import conj
 from mpijax.numpy.util import ensure_arraylike, promote_dtypes, promote_dtypes_inexact
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
 
 
 @jit(static_argnames=("mode", "precision", "preferred_element_type"))

@@ -91,7 +91,7 @@ def _observations(m: Any, y: Any, rowvar: bool) -> Any:
 
 
 def _weights(fweights: Any, aweights: Any, n: int) -> tuple[Any, Any]:
-    """(weights of the observations or None, those of them that are no numbers of times or None)."""
+    """(weights of the observations or None, those of them that are not numbers of times or None)."""
     weights = None
     for name, given in (("fweights", fweights), ("aweights", aweights)):
         if given is None:

@@ -10,7 +10,7 @@ from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.numpy.reduce import promoted_integer
 from mpijax.numpy.util import _where, canonical_axis, convert, ensure_arraylike, requested_dtype, scalar_like
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
 
 _BOOL = np.dtype(bool)
 

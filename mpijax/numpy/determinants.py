@@ -30,8 +30,8 @@ from mpijax.numpy.solutions import solve
 from mpijax.numpy.statistics import count_nonzero
 from mpijax.numpy.util import is_complex
 from mpijax.ops.linalg.orthogonal import geqrf
-from mpijax.transforms.api import jit
 from mpijax.transforms.custom_jvp import custom_jvp
+from mpijax.transforms.jit import jit
 
 
 class SlogdetResult(NamedTuple):

@@ -25,8 +25,8 @@ from mpijax.numpy.util import (
     scalar_like,
     strong_like,
 )
-from mpijax.transforms.api import jit
 from mpijax.transforms.custom_jvp import custom_jvp
+from mpijax.transforms.jit import jit
 
 _INEXACT = frozenset(FLOAT + COMPLEX)
 

@@ -12,7 +12,8 @@ from mpijax.numpy.complexes import conjugate
 from mpijax.numpy.indexing import take_along_axis
 from mpijax.numpy.shapes import matrix_transpose
 from mpijax.numpy.util import ensure_arraylike, promote_dtypes_inexact
-from mpijax.transforms.api import jit
+from mpijax.ops.linalg.orthogonal import geqrf
+from mpijax.transforms.jit import jit
 
 
 class EighResult(NamedTuple):
@@ -50,7 +51,7 @@ def adjoint(x: Any) -> Any:
 
 
 def inexact(name: str, x: Any) -> Any:
-    """x as an Array of floats or complex numbers. Raises TypeError, naming the function, for what is no array."""
+    """x as an Array of floats or complex numbers. Raises TypeError, naming the function, for what is not an array."""
     (x,) = promote_dtypes_inexact(ensure_arraylike(f"jnp.linalg.{name}", x))
     return x
 
@@ -159,8 +160,6 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     """
     a = inexact("qr", a)
     if mode == "raw":
-        from mpijax.ops.linalg.orthogonal import geqrf
-
         factors, taus = geqrf(a)
         return QRResult(factors.mT, taus)
     if mode not in ("reduced", "r", "full", "complete"):

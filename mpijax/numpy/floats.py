@@ -28,8 +28,8 @@ from mpijax.numpy.util import (
     static_int,
     strong_like,
 )
-from mpijax.transforms.api import jit
 from mpijax.transforms.custom_jvp import custom_jvp
+from mpijax.transforms.jit import jit
 
 _BOOL = np.dtype(bool)
 _INTEGER_OF_BITS = {16: np.dtype(np.int16), 32: np.dtype(np.int32), 64: np.dtype(np.int64)}

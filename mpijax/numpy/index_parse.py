@@ -16,7 +16,7 @@ from mpijax import lax
 from mpijax.core import dtypes, errors
 from mpijax.core.array_api import Array
 from mpijax.core.trace import EVAL, Tracer, state, typeof
-from mpijax.numpy.creation import asarray
+from mpijax.numpy.constructors import asarray
 from mpijax.numpy.util import scalar_like
 
 NEWAXIS, ELLIPSIS, SLICE, INT, BOOL, ARRAY = "newaxis", "ellipsis", "slice", "int", "bool", "array"

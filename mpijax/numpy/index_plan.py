@@ -15,7 +15,7 @@ import numpy as np
 from mpijax import lax
 from mpijax.core.dimensions import DimExpr, is_longer, max_dim, min_dim, slice_bounds
 from mpijax.core.errors import InconclusiveDimensionOperation
-from mpijax.numpy.creation import asarray
+from mpijax.numpy.constructors import asarray
 from mpijax.numpy.index_parse import (
     ARRAY,
     BOOL,

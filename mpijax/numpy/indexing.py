@@ -15,16 +15,16 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.dimensions import DimExpr, min_dim
 from mpijax.core.trace import EVAL, state
 from mpijax.numpy import util
+from mpijax.numpy.arithmetic import mod
 from mpijax.numpy.contraction import einsum
 from mpijax.numpy.dynamic_slices import has_slices, read_slices
 from mpijax.numpy.index_gather import gather, gather_plan
 from mpijax.numpy.index_parse import expand_masks, parse, wrap_negative_array
 from mpijax.numpy.index_plan import StaticSlices, dynamic_plan, index_dtype, static_plan
 from mpijax.numpy.one_hot import one_hot
-from mpijax.numpy.ufuncs import mod
 from mpijax.numpy.util import canonical_axis, ensure_arraylike
 from mpijax.runtime.default_layout import default_layout
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
 
 # How to carry out an index known now, by (type of the array, stand-in for the index); see `_index_key`.
 _known: dict[tuple, _Known] = {}
@@ -102,8 +102,11 @@ def getitem(x: Any, index: Any) -> Any:
     try:
         key = _index_key(index)
     except TypeError:
+        known = None
+    else:
+        known = _look_up(x.aval, key, index)
+    if known is None:  # not in the handler: the error of a wrong index is not about the missing key
         return get(x, index)
-    known = _look_up(x.aval, key, index)
     if known.view is not None and _is_here(x):
         # NumPy copies as fast as compiled code would; a program for each pair of bounds takes long to make.
         return from_numpy(x._value[known.view], known.aval, True, default_layout())

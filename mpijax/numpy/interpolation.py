@@ -36,7 +36,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
 
 
 class _Jitted(dict):
-    """`_interp` jitted for each set of arguments that are no numbers."""
+    """`_interp` jitted for each set of arguments that are not numbers."""
 
     def __missing__(self, static: tuple[str, ...]) -> Any:
         self[static] = jit(_interp, static_argnames=static)

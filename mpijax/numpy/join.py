@@ -10,6 +10,7 @@ import numpy as np
 from mpijax import lax
 from mpijax.core.dimensions import DimExpr
 from mpijax.numpy.constructors import asarray
+from mpijax.numpy.shapes import atleast_1d, atleast_2d, atleast_3d, transpose
 from mpijax.numpy.util import (
     canonical_axis,
     check_arraylike,
@@ -20,7 +21,8 @@ from mpijax.numpy.util import (
     static,
     static_int,
 )
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
+from mpijax.transforms.vmap import vmap
 
 
 def _is_one_array(x: Any) -> bool:
@@ -129,8 +131,6 @@ def unstack(x, /, *, axis=0):
 def _with_axes(name: str, arrays, expand):
     """The arrays to join with enough axes: a list, or one array whose leading axis numbers them."""
     if _is_one_array(arrays):
-        from mpijax.transforms.api import vmap
-
         return vmap(expand)(arrays)
     check_arraylike(name, *arrays)
     return [expand(a) for a in arrays]
@@ -145,8 +145,6 @@ def vstack(tup, dtype=None):
     Array([[1, 2],
            [3, 4]], dtype=int32)
     """
-    from mpijax.numpy.shapes import atleast_2d
-
     return concatenate(_with_axes("vstack", tup, atleast_2d), axis=0, dtype=dtype)
 
 
@@ -159,8 +157,6 @@ def hstack(tup, dtype=None):
     Array([[1, 3, 4],
            [2, 5, 6]], dtype=int32)
     """
-    from mpijax.numpy.shapes import atleast_1d
-
     arrays = _with_axes("hstack", tup, atleast_1d)
     ndim = arrays.ndim - 1 if _is_one_array(arrays) else arrays[0].ndim
     return concatenate(arrays, axis=0 if ndim == 1 else 1, dtype=dtype)
@@ -175,8 +171,6 @@ def dstack(tup, dtype=None):
     Array([[[ 1, 10],
             [ 2, 20]]], dtype=int32)
     """
-    from mpijax.numpy.shapes import atleast_3d
-
     return concatenate(_with_axes("dstack", tup, atleast_3d), axis=2, dtype=dtype)
 
 
@@ -190,8 +184,6 @@ def column_stack(tup):
     Array([[ 1, 10],
            [ 2, 20]], dtype=int32)
     """
-    from mpijax.numpy.shapes import atleast_2d, transpose
-
     def column(a):
         a = asarray(a)
         return transpose(atleast_2d(a)) if a.ndim < 2 else a

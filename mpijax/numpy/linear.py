@@ -10,7 +10,7 @@ from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.out_sharding import explicit_layout, laid_out, takes_out_sharding
 from mpijax.core.trace import typeof
-from mpijax.numpy.ufuncs import conj
+from mpijax.numpy.complexes import conj
 from mpijax.numpy.util import (
     canonical_axis,
     check_arraylike,
@@ -19,7 +19,8 @@ from mpijax.numpy.util import (
     is_complex,
     promote_dtypes,
 )
-from mpijax.transforms.api import jit, vmap
+from mpijax.transforms.jit import jit
+from mpijax.transforms.vmap import vmap
 
 _STATIC = ("precision", "preferred_element_type", "out_sharding")
 

@@ -25,7 +25,7 @@ from mpijax.numpy.util import (
     scalar_like,
     strong_like,
 )
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
 
 _BOOL = np.dtype(bool)
 

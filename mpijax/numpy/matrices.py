@@ -10,9 +10,13 @@ from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.dimensions import is_longer
 from mpijax.numpy.arithmetic import add, multiply, subtract
+from mpijax.numpy.conditions import nonzero
 from mpijax.numpy.constructors import asarray
 from mpijax.numpy.fills import ones, zeros
+from mpijax.numpy.indexing import getitem
 from mpijax.numpy.ranges import arange
+from mpijax.numpy.reductions import sum as array_sum
+from mpijax.numpy.shapes import ravel
 from mpijax.numpy.util import (
     _where,
     as_array,
@@ -27,7 +31,7 @@ from mpijax.numpy.util import (
     scalar_like,
     static_int,
 )
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
 
 _I32 = np.dtype(np.int32)
 
@@ -174,8 +178,6 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
     >>> jnp.diagonal(jnp.arange(6).reshape(2, 3), offset=1)
     Array([1, 5], dtype=int32)
     """
-    from mpijax.numpy.indexing import getitem
-
     a = ensure_arraylike("diagonal", a)
     if a.ndim < 2:
         raise ValueError("diagonal requires an array of at least two dimensions.")
@@ -200,8 +202,6 @@ def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     >>> jnp.trace(jnp.array([[1, 2], [3, 4]]))
     Array(5, dtype=int32)
     """
-    from mpijax.numpy.reductions import sum as array_sum
-
     a = ensure_arraylike("trace", a)
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.trace is not supported.")
@@ -225,8 +225,6 @@ def diagflat(v, k=0):
            [1, 0, 0],
            [0, 2, 0]], dtype=int32)
     """
-    from mpijax.numpy.shapes import ravel
-
     check_arraylike("diagflat", v)
     values = ravel(v)
     n = values.shape[0] + abs(k)
@@ -288,8 +286,6 @@ def _upper_count(n: int, m: int, k: int) -> int:
 
 
 def _triangle_indices(name: str, triangle, n, k, m):
-    from mpijax.numpy.conditions import nonzero
-
     n = static_int(n, f"n argument of jnp.{name}")
     k = static_int(k, f"k argument of jnp.{name}")
     m = n if m is None else static_int(m, f"m argument of jnp.{name}")

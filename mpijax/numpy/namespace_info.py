@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
 
 from mpijax.core import dtypes as _dtypes
 from mpijax.core.option import values as options
+from mpijax.runtime import devices
 
 __array_api_version__ = "2024.12"
 
@@ -44,7 +44,7 @@ class ArrayNamespaceInfo:
 
     def devices(self) -> list[Any]:
         """All devices, and None for the default one."""
-        return [None, *importlib.import_module("mpijax").devices()]
+        return [None, *devices.devices()]
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype]:
         """The dtypes of arrays made from Python numbers, and of indices."""

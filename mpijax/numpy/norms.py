@@ -16,7 +16,7 @@ from mpijax.numpy.reductions import amax, amin
 from mpijax.numpy.reductions import sum as sum_of
 from mpijax.numpy.shapes import expand_dims, moveaxis
 from mpijax.numpy.util import canonical_axis, ensure_arraylike, scalar_like
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
 
 
 def _root_of_squares(x, axis, keepdims):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import operator
-import warnings
 from typing import Any
 
 import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.warn import warn_user
 from mpijax.numpy import util
-from mpijax.numpy.creation import asarray
-from mpijax.transforms.api import jit
+from mpijax.numpy.constructors import asarray
+from mpijax.transforms.jit import jit
 
 
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int | Any = -1) -> Any:
@@ -36,10 +36,9 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int | Any = -1
     num_classes = util.static_int(num_classes, "The error arose in jax.nn.one_hot argument `num_classes`.")
     x = asarray(x)
     if not dtypes.isdtype(x.dtype, "integral"):
-        warnings.warn(
+        warn_user(
             f"jax.nn.one_hot input should be integer-typed; got dtype={x.dtype}",
             DeprecationWarning,
-            stacklevel=2,
         )
     return _one_hot(x, num_classes, dtype=dtypes.default_float_dtype() if dtype is None else dtype, axis=axis)
 

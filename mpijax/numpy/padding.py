@@ -11,12 +11,16 @@ from mpijax import lax
 from mpijax.core import tree
 from mpijax.core.dimensions import dimension
 from mpijax.numpy import reductions
+from mpijax.numpy.apply import apply_along_axis
 from mpijax.numpy.arithmetic import multiply, subtract
 from mpijax.numpy.constructors import asarray
 from mpijax.numpy.floats import round as round_to_integer
+from mpijax.numpy.quantiles import median
+from mpijax.numpy.ranges import linspace
 from mpijax.numpy.rearrange import flip, repeat
+from mpijax.numpy.statistics import mean
 from mpijax.numpy.util import broadcast_to, convert, ensure_arraylike, is_integer, static
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
 
 Pairs = tuple[tuple[Any, Any], ...]
 
@@ -131,15 +135,10 @@ def _pad(array, pad_width, mode, constant_values, stat_length, end_values, refle
 
 
 def _statistic_function(mode: str):
-    from mpijax.numpy.quantiles import median
-    from mpijax.numpy.statistics import mean
-
     return {"maximum": reductions.amax, "minimum": reductions.amin, "mean": mean, "median": median}[mode]
 
 
 def _apply(array, pad_width: Pairs, function: Callable[..., Any], kwargs: dict[str, Any]):
-    from mpijax.numpy.apply import apply_along_axis
-
     array = _zeros(array, pad_width)
     for axis, widths in enumerate(pad_width):
         array = apply_along_axis(function, axis, array, widths, axis, kwargs)
@@ -231,8 +230,6 @@ def _edge(array, pad_width: Pairs):
 
 
 def _linear_ramp(array, pad_width: Pairs, end_values: Pairs):
-    from mpijax.numpy.ranges import linspace
-
     def ramp(end, edge, width, axis):
         values = linspace(
             end, lax.squeeze(edge, (axis,)), width, endpoint=False, dtype=array.dtype, axis=axis

@@ -8,7 +8,7 @@ from mpijax.numpy.constructors import array
 from mpijax.numpy.fills import zeros_like
 from mpijax.numpy.shapes import moveaxis
 from mpijax.numpy.util import check_arraylike
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
 
 
 @jit(static_argnames=("axisa", "axisb", "axisc", "axis"))

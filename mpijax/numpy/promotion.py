@@ -6,7 +6,6 @@ Python number) leave after a few attribute reads; everything else takes the gene
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.option import values as options
+from mpijax.core.warn import warn_user
 from mpijax.numpy.arguments import (
     FLOAT0,
     as_array,
@@ -79,10 +79,9 @@ def _complain_of_rank_promotion(fun_name: str, shapes: Sequence[tuple[int, ...]]
             f"Operands could not be broadcast together for {fun_name} on shapes {given} and with the config "
             f"option jax_numpy_rank_promotion='raise'. {page}"
         )
-    warnings.warn(
+    warn_user(
         f"Following NumPy automatic rank promotion for {fun_name} on shapes {given}. Set the "
         f"jax_numpy_rank_promotion config option to 'allow' to disable this warning. {page}",
-        stacklevel=4,
     )
 
 
@@ -112,7 +111,7 @@ _INT_LIMIT = 1 << 31
 
 
 def promote_args(fun_name: str, *args: Any) -> list[Any]:
-    """The operands of a function in their common dtype and rank; TypeError for what is no array."""
+    """The operands of a function in their common dtype and rank; TypeError for what is not an array."""
     return _promote(fun_name, args, promote_dtypes)
 
 
@@ -122,9 +121,8 @@ def _ranks_agree(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
 
 def promote_pair(fun_name: str, x: Any, y: Any) -> Any:
     """`promote_args` for two operands, quick in the usual cases."""
-    try:
-        a = x.aval
-    except AttributeError:
+    a = getattr(x, "aval", None)
+    if a is None:
         return _promote(fun_name, (x, y), promote_dtypes)
     kind = type(y)
     if kind is float or kind is int:
@@ -135,9 +133,8 @@ def promote_pair(fun_name: str, x: Any, y: Any) -> Any:
             except OverflowError:
                 pass
         return _promote(fun_name, (x, y), promote_dtypes)
-    try:
-        b = y.aval
-    except AttributeError:
+    b = getattr(y, "aval", None)
+    if b is None:
         return _promote(fun_name, (x, y), promote_dtypes)
     if a is b or (a.dtype is b.dtype and a.weak_type is b.weak_type and _ranks_agree(a.shape, b.shape)):
         if a.dtype is not FLOAT0 and not (a.weak_type and a.dtype == _BOOL):

@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.dtypes import can_cast, finfo, iinfo, isdtype, promote_types  # noqa: F401
+from mpijax.core.dtype_kinds import finfo, iinfo, isdtype  # noqa: F401
+from mpijax.core.dtypes import can_cast  # noqa: F401
+from mpijax.core.result_type import promote_types  # noqa: F401
+from mpijax.numpy.constructors import asarray
 from mpijax.numpy.util import unwrap
 
 ComplexWarning = np.exceptions.ComplexWarning
@@ -84,8 +87,6 @@ def load(file: Any, *args: Any, **kwargs: Any):
     >>> jnp.load(file)
     Array([0, 1, 2], dtype=int32)
     """
-    from mpijax.numpy.constructors import asarray
-
     out = np.load(file, *args, **kwargs)
     if not isinstance(out, np.ndarray):
         return out

@@ -33,7 +33,8 @@ from mpijax.numpy.util import (
     static,
     static_int,
 )
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
+from mpijax.transforms.vmap import vmap
 
 
 def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding=None):
@@ -310,8 +311,6 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float
     Array([[ 0,  1,  2],
            [10, 11, 12]], dtype=int32)
     """
-    from mpijax.transforms.api import vmap
-
     shape = canonical_shape(shape, context="shape argument of jnp.fromfunction()")
     rank = len(shape)
     for i in range(rank):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from mpijax import lax
@@ -9,7 +11,11 @@ from mpijax.core.dimensions import DimExpr, dimension
 from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.arithmetic import remainder, subtract
 from mpijax.numpy.constructors import asarray
+from mpijax.numpy.cumulative import cumsum
+from mpijax.numpy.fills import zeros
+from mpijax.numpy.indexing import take
 from mpijax.numpy.join import concatenate
+from mpijax.numpy.shapes import moveaxis, ravel
 from mpijax.numpy.util import (
     broadcast_to,
     canonical_axis,
@@ -21,7 +27,7 @@ from mpijax.numpy.util import (
     static,
     static_int,
 )
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
 
 _I32 = np.dtype(np.int32)
 
@@ -162,8 +168,6 @@ def rollaxis(a, axis, start=0):
     >>> jnp.rollaxis(jnp.ones((2, 3, 4)), 2).shape
     (4, 2, 3)
     """
-    from mpijax.numpy.shapes import moveaxis
-
     a = ensure_arraylike("rollaxis", a)
     start = static_int(start, "'start' argument of jnp.rollaxis()")
     axis = canonical_axis(axis, a.ndim)
@@ -255,10 +259,6 @@ def _repeat_scalar(a, repeats: np.ndarray):
 
 def _repeat_each(a, repeats, axis: int, length: int):
     """Repeat by a gather whose indices grow by one where the next element begins."""
-    from mpijax.numpy.cumulative import cumsum
-    from mpijax.numpy.fills import zeros
-    from mpijax.numpy.indexing import take
-
     if length == 0:
         shape = list(a.shape)
         shape[axis] = 0
@@ -287,3 +287,31 @@ def append(arr, values, axis=None):
         arr, values = (ensure_arraylike("ravel", x) for x in (arr, values))
         return concatenate([lax.reshape(arr, (arr.size,)), lax.reshape(values, (values.size,))])
     return concatenate([arr, values], axis=axis)
+
+
+def resize(a, new_shape):
+    """The elements of `a` in row-major order, repeated or cut to fill the shape.
+
+    >>> jnp.resize(jnp.array([1, 2, 3]), (2, 2))
+    Array([[1, 2],
+           [3, 1]], dtype=int32)
+    """
+    return _resize(a, index_tuple(new_shape))
+
+
+def _resize(a, new_shape):
+    check_arraylike("resize", a)
+    if any(n < 0 for n in new_shape):
+        raise ValueError("all elements of `new_shape` must be non-negative")
+    flat = ravel(a)
+    size = math.prod(new_shape)
+    if flat.size == 0 or size == 0:
+        return lax.full_like(flat, 0, shape=new_shape)
+    repeated = tile(flat, -(-size // flat.size))
+    if repeated.size != size:
+        repeated = lax.slice(repeated, (0,), (size,))
+    return lax.reshape(repeated, new_shape)
+
+
+_resize.__name__ = "resize"
+_resize = jit(_resize, static_argnames=("new_shape",))

@@ -12,17 +12,9 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core.option import values as options
-from mpijax.numpy.cumulative import (  # noqa: F401
-    cumprod,
-    cumsum,
-    cumulative_prod,
-    cumulative_sum,
-    nancumprod,
-    nancumsum,
-)
 from mpijax.numpy.reduce import Reduction, reduce, to_bool, to_numeric
 from mpijax.numpy.util import ensure_arraylike, optional_axes
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
 
 _SUM = Reduction(
     "sum", lax.reduce_sum, lax.add, 0,

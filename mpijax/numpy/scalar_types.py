@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from mpijax.core import dtypes
+from mpijax.numpy.constructors import asarray
 
 
 class ScalarMeta(type):
@@ -29,8 +30,6 @@ class ScalarMeta(type):
         return not cls == other
 
     def __call__(cls, x: Any = 0):
-        from mpijax.numpy.constructors import asarray
-
         return asarray(x, dtype=cls.dtype)
 
     def __instancecheck__(cls, instance: Any) -> bool:

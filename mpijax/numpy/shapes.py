@@ -11,34 +11,6 @@ from mpijax import lax
 from mpijax.core.dimensions import DimExpr
 from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.constructors import array, asarray
-from mpijax.numpy.join import (  # noqa: F401
-    array_split,
-    block,
-    column_stack,
-    concat,
-    concatenate,
-    dsplit,
-    dstack,
-    hsplit,
-    hstack,
-    split,
-    stack,
-    unstack,
-    vsplit,
-    vstack,
-)
-from mpijax.numpy.padding import pad  # noqa: F401
-from mpijax.numpy.rearrange import (  # noqa: F401
-    append,
-    flip,
-    fliplr,
-    flipud,
-    repeat,
-    roll,
-    rollaxis,
-    rot90,
-    tile,
-)
 from mpijax.numpy.util import broadcast_to as _broadcast_to
 from mpijax.numpy.util import (
     broadcast_together,
@@ -49,7 +21,7 @@ from mpijax.numpy.util import (
     ensure_arraylike_tuple,
     index_tuple,
 )
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
 
 
 def resolved_shape(old: tuple[int, ...], shape: Any) -> tuple[int, ...]:
@@ -321,31 +293,3 @@ def broadcast_to(array, shape, *, out_sharding=None):
            [1, 2]], dtype=int32)
     """
     return _broadcast_to(array, shape)
-
-
-def resize(a, new_shape):
-    """The elements of `a` in row-major order, repeated or cut to fill the shape.
-
-    >>> jnp.resize(jnp.array([1, 2, 3]), (2, 2))
-    Array([[1, 2],
-           [3, 1]], dtype=int32)
-    """
-    return _resize(a, index_tuple(new_shape))
-
-
-def _resize(a, new_shape):
-    check_arraylike("resize", a)
-    if any(n < 0 for n in new_shape):
-        raise ValueError("all elements of `new_shape` must be non-negative")
-    flat = ravel(a)
-    size = math.prod(new_shape)
-    if flat.size == 0 or size == 0:
-        return lax.full_like(flat, 0, shape=new_shape)
-    repeated = tile(flat, -(-size // flat.size))
-    if repeated.size != size:
-        repeated = lax.slice(repeated, (0,), (size,))
-    return lax.reshape(repeated, new_shape)
-
-
-_resize.__name__ = "resize"
-_resize = jit(_resize, static_argnames=("new_shape",))

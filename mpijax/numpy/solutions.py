@@ -26,8 +26,8 @@ from mpijax.numpy.shapes import broadcast_to, expand_dims, moveaxis
 from mpijax.numpy.util import ensure_arraylike, promote_dtypes_inexact
 from mpijax.numpy.vectorization import vectorize
 from mpijax.ops.linalg.solve import solve as solve_matrices
-from mpijax.transforms.api import jit
 from mpijax.transforms.custom_jvp import custom_jvp
+from mpijax.transforms.jit import jit
 
 _HIGHEST = lax.Precision.HIGHEST
 

@@ -25,7 +25,7 @@ from mpijax.numpy.util import (
     requested_dtype,
     scalar_like,
 )
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
 
 
 def _no_out(name: str, out: Any) -> None:

@@ -26,7 +26,8 @@ from mpijax.numpy.util import (
     shape_of,
 )
 from mpijax.numpy.vectorization import vectorize
-from mpijax.transforms.api import eval_shape, jit
+from mpijax.transforms.api import eval_shape
+from mpijax.transforms.jit import jit
 from mpijax.transforms.vmap import vmap
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Collection, Sequence
 from functools import wraps
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import config
+from mpijax.core.warn import warn_user
 from mpijax.lax import broadcast_shapes
 from mpijax.numpy.constructors import asarray
 from mpijax.numpy.shapes import expand_dims, squeeze
@@ -88,7 +88,7 @@ def _check_ranks(args: Sequence[Any], core: list[CoreDims], signature: str | Non
     )
     if mode == "raise":
         raise ValueError(message)
-    warnings.warn(message, stacklevel=3)
+    warn_user(message)
 
 
 def vectorize(

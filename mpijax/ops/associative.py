@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core.axes import canonical_axis
 from mpijax.core.dimensions import DimExpr
 from mpijax.core.primitive import registry
 from mpijax.core.trace import typeof
 from mpijax.core.tree import tree_flatten, tree_unflatten
-from mpijax.ops.moves import canonical_axis, shape_of
+from mpijax.ops.moves import shape_of
 from mpijax.ops.padding import pad
 from mpijax.ops.rules import const_like
 from mpijax.ops.shapes import rev

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes, tree
+from mpijax.core import dtypes, provided, tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.effects import CallbackEffect
 from mpijax.core.errors import JaxRuntimeError
@@ -130,14 +130,12 @@ def _call_now(*args: Any, **params: Any) -> list[Any]:
 
 def _sequentially(primitive: Primitive, args, dims, unroll: bool, params) -> list[Any]:
     """One call per example, in a loop: the results stacked."""
-    from mpijax.lax.loops import scan  # which lies above
-
     def call(_, examples):
         each = iter(examples)
         return (), primitive.bind(*(x if d is None else next(each) for x, d in zip(args, dims, strict=True)), **params)
 
     batched = [move_dim(x, d, 0) for x, d in zip(args, dims, strict=True) if d is not None]
-    return scan(call, (), batched, unroll=unroll)[1]
+    return provided.scan(call, (), batched, unroll=unroll)[1]
 
 
 def example(args: Sequence[Any], dims: Sequence[int | None], i: int) -> list[Any]:

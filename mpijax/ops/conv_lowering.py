@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from mpijax.core import dtypes
+from mpijax.core import dtypes, provided
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Native
 from mpijax.core.primitive import Primitive, Unsupported, registry
@@ -198,10 +198,9 @@ class ConvCode:
     label: str = "conv"
 
     def address(self) -> int:
-        from mpijax._ext import convolution  # what lies above: the runtime knows the BLAS
-        from mpijax.runtime import blas
+        from mpijax._ext import convolution  # few programs convolve
 
-        return convolution.address(blas.addresses())
+        return convolution.address(provided.blas_addresses())
 
     def failed(self, *_arrays: np.ndarray) -> NoReturn:
         raise AssertionError("a convolution does not fail")
@@ -272,10 +271,11 @@ convolution_p = Primitive(
     "convolution",
     type_rule=_type,
     reference=_reference,
-    lower=Native(_code),
+    lower=Native(_code, foreign=False),
     jvp=_INSIDE,
     transpose=_INSIDE,
     batch=_INSIDE,
+    inner=True,
     multiple_results=True,
 )
 """`conv_general_dilated` without padding and gaps, in a type of the machine.

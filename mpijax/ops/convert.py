@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from mpijax.core import dtypes
+from mpijax.core import dtypes, provided
 from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose, Elementwise
 from mpijax.core.primitive import Primitive, registry
-from mpijax.core.trace import EVAL, literal_value, load_runtime, state, typeof
+from mpijax.core.trace import EVAL, literal_value, state, typeof
+from mpijax.core.warn import warn_user
 from mpijax.ops.families import CONSTANT, NOT_LINEAR, hide_unset, scalar_rule
 from mpijax.transforms.zeros import Zero
 
 # ---------------------------------------------------------------- stage
-
-
-def _first_array(value: np.ndarray, aval: ShapedArray) -> Any:
-    load_runtime()  # which sets `_make_array`
-    return _make_array(value, aval)
-
-
-_make_array: Callable[[np.ndarray, ShapedArray], Any] = _first_array
-
-
-def set_array_factory(make: Callable[[np.ndarray, ShapedArray], Any]) -> None:
-    """Say how a NumPy array becomes an array of the runtime: `(value, type) -> array`."""
-    global _make_array
-    _make_array = make
 
 
 def stage(x: Any, /) -> Any:
@@ -55,7 +40,7 @@ def _staged(x: Any, aval: ShapedArray) -> Any:
     trace = state.trace.recorder()
     value = np.asarray(x).astype(aval.dtype, copy=False)
     if trace is None:
-        return _make_array(value, aval)
+        return provided.from_host(value, aval)
     if aval.shape or aval.weak_type:
         # The weak type of a scalar is that of the Python number.
         return trace.lift(
@@ -115,7 +100,7 @@ def convert(operand: Any, new_dtype: Any = None, weak_type: bool = False, shardi
         raise TypeError(f"Cannot convert from dtype {old.dtype} to dtype {new_dtype}.")
     if old.dtype.kind == "c" and new_dtype.kind not in "cb":
         message = "Casting complex values to real discards the imaginary part"
-        warnings.warn(message, np.exceptions.ComplexWarning, stacklevel=3)
+        warn_user(message, np.exceptions.ComplexWarning)
     if (
         old.shape == ()
         and not isinstance(operand, Array)
@@ -148,6 +133,8 @@ def _to_dtype(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def _convert_type(x: ShapedArray, *, new_dtype, weak_type, sharding=None) -> ShapedArray:
+    if dtypes.issubdtype(x.dtype, dtypes.extended) and new_dtype != x.dtype:
+        raise TypeError(f"{x.str_short()} cannot be converted to {new_dtype}")
     return ShapedArray(x.shape, new_dtype, weak_type)
 
 

@@ -14,6 +14,7 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose
 from mpijax.core.out_sharding import explicit_layout, laid_out
 from mpijax.core.primitive import Primitive, registry
+from mpijax.core.sharding import window_rules
 from mpijax.core.trace import typeof
 from mpijax.ops.conv_lowering import lowered
 from mpijax.ops.conv_shapes import (
@@ -156,6 +157,8 @@ def _conv_shape(
             f"{lhs.shape} and {rhs.shape}."
         )
     lhs_spec, rhs_spec, out_spec = dimension_numbers
+    if any(sorted(spec) != list(range(lhs.ndim)) for spec in dimension_numbers):
+        raise ValueError(f"conv_general_dilated dimension_numbers {dimension_numbers} are no permutations of the axes")
     one, two = permuted(lhs.shape, lhs_spec), permuted(rhs.shape, rhs_spec)
     _check_groups(one[1], two[1], two[0], one[0], feature_group_count, batch_group_count)
     for name, values in (
@@ -401,4 +404,5 @@ conv_general_dilated_p = Primitive(
     jvp=_conv_jvp,
     transpose=_conv_transpose,
     batch=_conv_batch,
+    sharding=window_rules.conv_general_dilated,
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes
+from mpijax.core import dtypes, provided
 from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.lowering import Structural
 from mpijax.core.out_sharding import explicit_layout, laid_out, layout_in_context, over_devices
@@ -17,6 +17,7 @@ from mpijax.core.trace import typeof, varying_over
 from mpijax.ops.convert import convert
 from mpijax.ops.families import check_dtype
 from mpijax.ops.moves import canonical_shape, check_shapelike, shape_of
+from mpijax.ops.random import random_wrap
 from mpijax.ops.shapes import broadcast
 
 _NUMERIC = (np.integer, np.floating, np.complexfloating)
@@ -54,16 +55,12 @@ def _filled(value: Any, shape: tuple[int, ...], sharding: Any) -> Any:
 def _placed(x: Any, sharding: Any) -> Any:
     if sharding is None:
         return x
-    from mpijax import device_put  # the placing of arrays lies above this layer
-
-    return device_put(x, sharding)
+    return provided.device_put(x, sharding)
 
 
 def _full_of_keys(shape, fill_value, dtype):
     if getattr(fill_value, "dtype", None) == dtype:
         return broadcast(fill_value, shape)
-    from mpijax.ops.random import random_wrap  # only arrays of keys need the generators
-
     words = dtype.physical_shape
     physical = full(words, fill_value, np.uint32) if not shape_of(fill_value) else fill_value
     return random_wrap(broadcast(physical, shape), impl=dtype.impl)

@@ -10,9 +10,15 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.lowering import Cumulative
 from mpijax.core.primitive import Primitive, Unsupported, registry
+from mpijax.core.sharding import rules
 from mpijax.ops.associative import associative_scan
+from mpijax.ops.binary import add, max, min, mul
+from mpijax.ops.collectives.gather_scatter import all_gather
 from mpijax.ops.families import LINEAR
+from mpijax.ops.reductions import reduce_max, reduce_min, reduce_prod, reduce_sum
 from mpijax.ops.rules import const_like, full_like
+from mpijax.ops.shapes import broadcast_in_dim
+from mpijax.ops.slicing import slice_in_dim
 from mpijax.transforms.custom_jvp import custom_jvp
 from mpijax.transforms.jvp import jvp_flat
 
@@ -172,7 +178,39 @@ _NOT_LINEAR = Unsupported(
 )
 
 
-def _define(name: str, op: str, accumulate: Callable, combine: Callable | None) -> Primitive:
+def _over_ranks(primitive_of: Callable, total: Callable | None, combine: Callable) -> rules.Rule:
+    """Along a split axis each rank accumulates its part, and combines it with the totals of the parts before.
+
+    Sends one element along the axis for each rank.
+    """
+
+    def rule(s: rules.Operation) -> rules.Plan:
+        axis, reverse = s.params["axis"] % len(s.shapes[0]), s.params["reverse"]
+        cut = s.cuts[0][axis]
+        if cut is None or total is None or cut.has_empty_parts:
+            return rules.cumulative(s)
+        me = cut.spans.index(s.span(cut))
+        begin, end = (me + 1, cut.parts) if reverse else (0, me)
+
+        def program(x: Any) -> Any:
+            mine = primitive_of().bind(x, axis=axis, reverse=reverse)
+            n = x.shape[axis]
+            last = slice_in_dim(mine, 0, 1, axis=axis) if reverse else slice_in_dim(mine, n - 1, n, axis=axis)
+            totals = all_gather(last, cut.axes, axis=axis, tiled=True)
+            if begin == end:
+                return mine
+            before = total(slice_in_dim(totals, begin, end, axis=axis), (axis,))
+            others = tuple(d for d in range(x.ndim) if d != axis)
+            return combine(broadcast_in_dim(before, x.shape, others), mine)
+
+        return rules.Plan(s.cuts, s.cuts, s.params, program=program)
+
+    return rule
+
+
+def _define(
+    name: str, op: str, accumulate: Callable, combine: Callable | None, over_ranks: tuple[Callable | None, Callable]
+) -> Primitive:
     reference = _reference(accumulate)
 
     def jvp(primals, tangents, *, axis, reverse):
@@ -187,6 +225,7 @@ def _define(name: str, op: str, accumulate: Callable, combine: Callable | None) 
         jvp=jvp,
         transpose=_NOT_LINEAR,
         batch=_batch(lambda: primitive),
+        sharding=_over_ranks(lambda: primitive, *over_ranks),
     )
     return primitive
 
@@ -195,10 +234,16 @@ def _apply(name: str) -> Callable:
     return lambda x, y: registry[name].bind(x, y)
 
 
-cumsum_p = _define("cumsum", "add", lambda x, axis: np.add.accumulate(x, axis, dtype=x.dtype), None)
+cumsum_p = _define("cumsum", "add", lambda x, axis: np.add.accumulate(x, axis, dtype=x.dtype), None, (reduce_sum, add))
 cumsum_p.jvp = LINEAR.attach(cumsum_p)
 cumsum_p.transpose = lambda ct, _operand, *, axis, reverse: [cumsum(ct, axis, not reverse)]
-cumprod_p = _define("cumprod", "mul", lambda x, axis: np.multiply.accumulate(x, axis, dtype=x.dtype), _apply("mul"))
-cummax_p = _define("cummax", "max", np.maximum.accumulate, _apply("max"))
-cummin_p = _define("cummin", "min", np.minimum.accumulate, _apply("min"))
-cumlogsumexp_p = _define("cumlogsumexp", "logaddexp", _running_logsumexp, logaddexp)
+cumprod_p = _define(
+    "cumprod",
+    "mul",
+    lambda x, axis: np.multiply.accumulate(x, axis, dtype=x.dtype),
+    _apply("mul"),
+    (reduce_prod, mul),
+)
+cummax_p = _define("cummax", "max", np.maximum.accumulate, _apply("max"), (reduce_max, max))
+cummin_p = _define("cummin", "min", np.minimum.accumulate, _apply("min"), (reduce_min, min))
+cumlogsumexp_p = _define("cumlogsumexp", "logaddexp", _running_logsumexp, logaddexp, (None, logaddexp))

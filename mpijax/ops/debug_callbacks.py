@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import config, tree
+from mpijax.core import config, provided, tree
 from mpijax.core.array_api import Array
 from mpijax.core.effects import DebugEffect, OrderedDebugEffect
 from mpijax.core.lowering import HostCall
@@ -51,7 +51,7 @@ class SplitCall:
 
 
 def split_arguments(args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], Any, tuple[tuple[int, Any], ...]]:
-    """Arrays among the leaves, the structure, and the leaves that are no arrays with their positions."""
+    """Arrays among the leaves, the structure, and the leaves that are not arrays with their positions."""
     leaves, in_tree = tree.tree_flatten((args, kwargs))
     dynamic, static = [], []
     for i, leaf in enumerate(leaves):
@@ -176,9 +176,7 @@ def _run_print(*values, fmt, in_tree, static_args, np_printoptions, has_placehol
 
 
 def _rank() -> int:
-    from mpijax.runtime.devices import process_index  # starts MPI
-
-    return process_index()
+    return provided.process_index()
 
 
 def _emit(text: str, logging_record) -> None:

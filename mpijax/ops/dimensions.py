@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.avals import ShapedArray
+from mpijax.core.canonical import default_int_dtype
 from mpijax.core.dimensions import DimExpr
-from mpijax.core.dtypes import default_int_dtype
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive, Unsupported
 

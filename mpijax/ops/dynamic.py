@@ -11,6 +11,7 @@ from mpijax.core import dtypes
 from mpijax.core.dimensions import DimExpr, dimension
 from mpijax.core.lowering import Structural
 from mpijax.core.primitive import Primitive, registry
+from mpijax.core.sharding import shape_rules
 from mpijax.core.trace import typeof
 from mpijax.ops.convert import convert_element_type
 from mpijax.ops.families import check_same_dtypes
@@ -278,6 +279,7 @@ dynamic_slice_p = Primitive(
     jvp=_slice_jvp,
     transpose=_slice_transpose,
     batch=_slice_batch,
+    sharding=shape_rules.dynamic_slice,
 )
 
 
@@ -344,8 +346,9 @@ dynamic_update_slice_p = Primitive(
     "dynamic_update_slice",
     type_rule=_update_type,
     reference=_update_reference,
-    lower=Structural("dynamic_update_slice"),
+    lower=Structural("dynamic_update_slice", in_place=True),
     jvp=_update_jvp,
     transpose=_update_transpose,
     batch=_update_batch,
+    sharding=shape_rules.dynamic_update_slice,
 )

@@ -1,4 +1,4 @@
-"""What a C function is told about a call: types and attributes as int64 words, as `mpijax/ffi.h` reads them."""
+"""What a C function gets to know about a call: types and attributes as int64 words, as `mpijax/ffi.h` reads them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import typeof
-from mpijax.ops import binary
+from mpijax.ops import binary, fft_over_ranks
 from mpijax.ops.convert import convert_element_type
 from mpijax.ops.creation import full
 from mpijax.ops.dynamic import dynamic_update_slice
@@ -23,8 +23,8 @@ from mpijax.ops.fft_lowering import by_scipy, transform
 from mpijax.ops.rules import const_like
 from mpijax.ops.shapes import expand_dims
 from mpijax.ops.unary import conj
-from mpijax.transforms.api import jit
 from mpijax.transforms.batching import move_dim
+from mpijax.transforms.jit import jit
 
 
 class FftType(enum.IntEnum):
@@ -167,5 +167,6 @@ fft_p = Primitive(
     jvp=LINEAR,
     transpose=_fft_transpose,
     batch=_fft_batch,
+    sharding=fft_over_ranks.sharding,
 )
 fft_p.jvp = LINEAR.attach(fft_p)

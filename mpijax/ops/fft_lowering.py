@@ -94,8 +94,9 @@ def _inner(key: str, lower: Any) -> Primitive:
         jvp=_INNER,
         transpose=_INNER,
         batch=_INNER,
+        inner=True,
     )
 
 
-fft_native_p = _inner("fft_native", Native(_code))
+fft_native_p = _inner("fft_native", Native(_code, foreign=False))
 fft_hosted_p = _inner("fft_hosted", HostCall(by_scipy))

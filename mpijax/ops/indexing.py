@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpijax.core import dtypes
+from mpijax.core import dtypes, provided
 from mpijax.core.avals import ShapedArray
 from mpijax.core.dimensions import min_dim
 from mpijax.core.lowering import Structural
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import typeof
+from mpijax.ops import by_owner
 from mpijax.ops.moves import canonical_shape, shape_of, shifted
 from mpijax.ops.shapes import expand_dims
 from mpijax.ops.slicing import concatenate
@@ -319,10 +320,8 @@ def _gather_jvp(primals, tangents, *, fill_value, **params):
 def _gather_transpose(
     ct, operand, indices, *, dimension_numbers, unique_indices, indices_are_sorted, mode, **_
 ):
-    from mpijax.ops.scatter import transposed_gather  # scatter's rules need gather, too
-
     flags = {"unique_indices": unique_indices, "indices_are_sorted": indices_are_sorted, "mode": mode}
-    return [transposed_gather(ct, indices, operand.aval.shape, dimension_numbers, **flags), None]
+    return [provided.transposed_gather(ct, indices, operand.aval.shape, dimension_numbers, **flags), None]
 
 
 def _gather_batch(
@@ -380,4 +379,5 @@ gather_p = Primitive(
     jvp=_gather_jvp,
     transpose=_gather_transpose,
     batch=_gather_batch,
+    sharding=by_owner.gather(lambda: gather_p),
 )

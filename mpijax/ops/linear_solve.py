@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from mpijax.core.checks import agree
+from mpijax.core.errors import JaxprTypeError
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive, registry
@@ -128,7 +130,11 @@ def _batch(axis, args, dims, *, const_lengths, jaxprs):
     return outs, [0 if b else None for b in found]
 
 
-def _type_rule(*_avals, const_lengths, jaxprs):
+def _type_rule(*avals, const_lengths, jaxprs):
+    first, rest = const_lengths.matvec + const_lengths.vecmat, sum(const_lengths)
+    given = [*avals[first : first + const_lengths.solve], *avals[rest:]]
+    if min(const_lengths) < 0 or not agree(given, jaxprs.solve.in_avals):
+        raise JaxprTypeError(f"custom_linear_solve: solve takes {jaxprs.solve.in_avals} and is given {given}")
     return jaxprs.solve.out_avals
 
 

@@ -36,14 +36,6 @@ def canonical_shape(shape: Any) -> tuple[int, ...]:
     raise errors.shape_error(shape)
 
 
-def canonical_axis(axis: Any, ndim: int) -> int:
-    """An axis in [0, ndim). Raises AxisError, which is a ValueError and an IndexError, where there is no such axis."""
-    axis = operator.index(axis)
-    if not -ndim <= axis < ndim:
-        raise np.exceptions.AxisError(axis, ndim)
-    return axis + ndim if axis < 0 else axis
-
-
 def index_tuple(x: Any) -> tuple[int, ...]:
     """Ints from an int or a sequence of ints."""
     try:
@@ -113,6 +105,7 @@ def movement(
     lower: Any = None,
     pretty: Callable | None = None,
     key: str | None = None,
+    sharding: Callable | None = None,
 ) -> Primitive:
     """An operation of one operand that moves elements: linear, its dtype unchanged.
 
@@ -129,6 +122,7 @@ def movement(
         type_rule=type_rule,
         reference=reference,
         lower=lower or Structural(name),
+        sharding=sharding,
         jvp=LINEAR,
         transpose=transpose,
         batch=lambda axis, args, dims, **params: batch(axis, args[0], dims[0], **params),

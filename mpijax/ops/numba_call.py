@@ -23,7 +23,7 @@ def _type_rule(*avals, kernel, result_avals, **_):
 
 def _no_derivative(*_args, kernel, **_params):
     raise ValueError(
-        f"The numba kernel {kernel.where} cannot be differentiated: numba_call knows no derivative of it. Wrap the "
+        f"The numba kernel {kernel.where} cannot be differentiated: numba_call has no derivative of it. Wrap the "
         "call in jax.custom_jvp or jax.custom_vjp, whose rules may call other kernels."
     )
 

@@ -1,6 +1,6 @@
 """Users' numba kernels as functions the executor calls: compiled once for each combination of types.
 
-The function around a kernel makes numba arrays over the buffers, of the shapes it is told, and calls it. numba is
+The function around a kernel makes numba arrays over the buffers, of the shapes it is given, and calls it. numba is
 loaded here, when the first kernel is used.
 """
 

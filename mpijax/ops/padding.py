@@ -11,6 +11,7 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.dimensions import dimension
 from mpijax.core.lowering import Structural
 from mpijax.core.primitive import Primitive, registry
+from mpijax.core.sharding import shape_rules
 from mpijax.core.trace import typeof
 from mpijax.ops.moves import numpy_ints, shape_of
 from mpijax.ops.rules import const_like, full_like, is_linear
@@ -129,8 +130,9 @@ pad_p = Primitive(
     "pad",
     type_rule=_pad_type,
     reference=_pad_reference,
-    lower=Structural("pad"),
+    lower=Structural("pad", in_pieces=True),
     jvp=_pad_jvp,
     transpose=_pad_transpose,
     batch=_pad_batch,
+    sharding=shape_rules.pad,
 )

@@ -22,6 +22,7 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose, Elementwise, Structural
 from mpijax.core.option import values as options
 from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.sharding import shape_rules
 from mpijax.core.trace import typeof
 from mpijax.ops.convert import stage
 from mpijax.ops.families import CONSTANT, NOT_LINEAR, broadcast_type, scalar_rule
@@ -93,13 +94,14 @@ def _same_dim(primitive_of):
     return batch
 
 
-def define(name: str, *, type_rule, reference, batch=None, lower=None, key=None) -> Primitive:
+def define(name: str, *, type_rule, reference, batch=None, lower=None, key=None, sharding=None) -> Primitive:
     """An operation on keys; it has no derivative."""
     primitive = Primitive(
         name,
         type_rule=type_rule,
         reference=reference,
         lower=lower or Structural(name),
+        sharding=sharding,
         jvp=CONSTANT,
         transpose=NOT_LINEAR,
         batch=batch or _same_dim(lambda: primitive),
@@ -224,7 +226,8 @@ def _seed_reference(seeds, *, impl):
 
 
 random_seed_p = define(
-    "random_seed", type_rule=lambda seeds, *, impl: key_type(impl, seeds.shape), reference=_seed_reference
+    "random_seed", type_rule=lambda seeds, *, impl: key_type(impl, seeds.shape), reference=_seed_reference,
+    sharding=shape_rules.of_keys,
 )
 
 # ---------------------------------------------------------------- random_wrap, random_unwrap, random_clone
@@ -262,25 +265,38 @@ def random_clone(keys: Any) -> Any:
     return random_clone_p.bind(keys)
 
 
+def _wrap_type(x, *, impl):
+    stack = x.ndim - len(impl.key_shape)
+    if stack < 0 or x.shape[stack:] != impl.key_shape or x.dtype != UINT32:
+        raise TypeError(f"random_wrap: keys of {impl.name} are uint32{list(impl.key_shape)}, got {x.str_short()}")
+    return key_type(impl, x.shape[:stack])
+
+
 def _wrap_batch(axis, args, dims, *, impl):
     return random_wrap(move_dim(args[0], dims[0], 0), impl), 0
 
 
 random_wrap_p = define(
     "random_wrap",
-    type_rule=lambda x, *, impl: key_type(impl, x.shape[: x.ndim - len(impl.key_shape)]),
+    type_rule=_wrap_type,
     reference=lambda x, *, impl: x,
     batch=_wrap_batch,
+    sharding=shape_rules.random_wrap,
 )
 
 random_unwrap_p = define(
     "random_unwrap",
     type_rule=lambda x: ShapedArray(x.shape + x.dtype.physical_shape, x.dtype.physical_dtype),
     reference=lambda x: x,
+    sharding=shape_rules.of_keys,
 )
 
 random_clone_p = define(
-    "random_clone", type_rule=lambda x: x, reference=lambda x: x, lower=Structural("copy")
+    "random_clone",
+    type_rule=lambda x: x,
+    reference=lambda x: x,
+    lower=Structural("copy"),
+    sharding=shape_rules.copied,
 )
 
 # ---------------------------------------------------------------- random_split, random_fold_in
@@ -314,6 +330,7 @@ random_split_p = define(
     "random_split",
     type_rule=_split_type,
     reference=lambda keys, *, shape: np.stack(hash_numpy(*_counters(keys, shape)), -1),
+    sharding=shape_rules.of_keys,
 )
 
 
@@ -334,7 +351,13 @@ def _fold_equal_shapes(keys, msgs):
     return _fold_in_p.bind(broadcast_to(keys, shape), broadcast_to(msgs, shape))
 
 
-_fold_in_p = define("random_fold_in", type_rule=_fold_type, reference=_fold_reference, key="fold_in_equal_shapes")
+_fold_in_p = define(
+    "random_fold_in",
+    type_rule=_fold_type,
+    reference=_fold_reference,
+    key="fold_in_equal_shapes",
+    sharding=shape_rules.random_fold_in,
+)
 
 random_fold_in_p = define(
     "random_fold_in",
@@ -368,4 +391,6 @@ def _bits_reference(keys, *, bit_width, shape):
     return (high ^ low).astype(np.dtype(f"uint{bit_width}"))
 
 
-random_bits_p = define("random_bits", type_rule=_bits_type, reference=_bits_reference)
+random_bits_p = define(
+    "random_bits", type_rule=_bits_type, reference=_bits_reference, sharding=shape_rules.of_keys
+)

@@ -6,9 +6,9 @@ belong to a key draw from keys split off it.
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
+from mpijax.core import provided
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive
 from mpijax.ops.binary import div, mul
@@ -17,19 +17,14 @@ from mpijax.ops.special import random_gamma_grad
 from mpijax.transforms.batching import batch_at
 
 
-def _algorithm() -> Any:
-    """Loops that draw normal and uniform numbers, which lie above."""
-    return importlib.import_module("mpijax.random.gamma_algorithm")
-
-
 def _draw(key: Any, a: Any, *, log_space: bool) -> Any:
-    return _algorithm().draw(key, a, log_space)
+    return provided.draw_gamma(key, a, log_space)
 
 
 def _tangent(g: Any, ans: Any, _key: Any, a: Any, *, log_space: bool) -> Any:
     if not log_space:
         return mul(g, random_gamma_grad(a, ans))
-    sample = _algorithm().sample_of_log(ans)
+    sample = provided.gamma_of_log(ans)
     return mul(g, div(random_gamma_grad(a, sample), sample))
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core import provided
 from mpijax.ops.rank_ops import aval_of, exchange, has_tangent, rank_in
 from mpijax.transforms.batching import batch_at
 from mpijax.transforms.zeros import Zero, zeros
@@ -49,9 +50,7 @@ def _any_tag(tag: int) -> bool:
 
 def _sender(name: str, source: int) -> int:
     """The rank that gets the cotangent of a received value."""
-    from mpijax.runtime import mpi_start  # lies above
-
-    if source == mpi_start.start().MPI.ANY_SOURCE:
+    if source == provided.start().MPI.ANY_SOURCE:
         raise ValueError(
             f"{name} from MPI.ANY_SOURCE cannot be transposed: its cotangent goes back to the sender, which is not "
             "known while tracing. Name the source, or take jax.lax.stop_gradient of what is received."

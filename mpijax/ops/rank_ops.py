@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes
+from mpijax.core import dtypes, provided
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Communication, Decompose
@@ -71,9 +71,7 @@ class Handle:
             return Handle(None, name)
         if predefined not in _PREDEFINED:
             raise ValueError(f"MPI has no object {predefined!r} that is the same in every process")
-        from mpijax.runtime import mpi_start  # lies above
-
-        return Handle(getattr(mpi_start.start().MPI, predefined), name)
+        return Handle(getattr(provided.start().MPI, predefined), name)
 
 
 class Identity(Handle):
@@ -89,9 +87,7 @@ class Identity(Handle):
 
 def communicator_of(comm: Handle) -> Any:
     """mpi4py's communicator. Starts MPI."""
-    from mpijax.runtime import mpi_start  # lies above
-
-    return mpi_start.world() if comm.value is None else comm.value
+    return provided.world() if comm.value is None else comm.value
 
 
 def rank_in(comm: Handle) -> int:
@@ -104,9 +100,7 @@ def size_of(comm: Handle) -> int:
 
 def nobody() -> int:
     """The rank MPI.PROC_NULL, with which exchanges do nothing."""
-    from mpijax.runtime import mpi_start  # lies above
-
-    return mpi_start.start().MPI.PROC_NULL
+    return provided.start().MPI.PROC_NULL
 
 
 def checked(x: Any, what: str) -> Any:

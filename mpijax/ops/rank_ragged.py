@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpijax.core import provided
 from mpijax.core.primitive import registry
 from mpijax.ops.rank_ops import aval_of, exchange, has_tangent, rank_in
 from mpijax.ops.rank_reductions import _only_sum, _sum
@@ -50,10 +51,8 @@ def _batch(name: str):
         x, *counts = args
         if all(d is None for d in dims[1:]):
             return registry[name].bind(batch_at(x, dims[0], 1, axis), *counts, **params), 1
-        from mpijax.lax.loops import map as loop_map  # lies above
-
         examples = [batch_at(v, d, 0, axis) for v, d in zip(args, dims, strict=True)]
-        return loop_map(lambda example: registry[name].bind(*example, **params), examples), 0
+        return provided.loop_map(lambda example: registry[name].bind(*example, **params), examples), 0
 
     return batch
 

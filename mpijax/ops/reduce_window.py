@@ -12,6 +12,7 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive, registry
+from mpijax.core.sharding import window_rules
 from mpijax.core.trace import Tracer, typeof
 from mpijax.core.tree import tree_flatten, tree_unflatten
 from mpijax.ops import binary
@@ -155,6 +156,7 @@ def _define(op: str, name: str, ufunc: Callable, neutral: Callable) -> Primitive
         jvp=NOT_LINEAR,
         transpose=NOT_LINEAR,
         batch=batch,
+        sharding=window_rules.reduce_window,
     )
     return primitive
 

@@ -16,6 +16,7 @@ from mpijax.core.jaxpr import Jaxpr
 from mpijax.core.lowering import HostCall, Structural
 from mpijax.core.primitive import Primitive, Unsupported, registry
 from mpijax.core.trace import trace_to_jaxpr, typeof
+from mpijax.ops import by_owner
 from mpijax.ops.families import check_same_dtypes
 from mpijax.ops.indexing import (
     GatherDimensionNumbers,
@@ -449,10 +450,11 @@ def _define(name: str, jvp: Callable, transpose: Callable) -> Primitive:
         f"scatter-{name}",
         type_rule=_scatter_type,
         reference=scatter_reference(name),
-        lower=Structural(f"scatter-{name}"),
+        lower=Structural("scatter", in_place=True, combine=name),
         jvp=jvp,
         transpose=transpose,
         batch=_batch_rule(lambda: primitive),
+        sharding=by_owner.scatter(lambda: primitive, name),
     )
     return primitive
 
@@ -469,10 +471,11 @@ scatter_p = Primitive(
     "scatter",
     type_rule=_scatter_type,
     reference=scatter_reference(None),
-    lower=Structural("scatter"),
+    lower=Structural("scatter", in_place=True),
     jvp=_set_jvp,
     transpose=_set_transpose,
     batch=_batch_rule(lambda: scatter_p),
+    sharding=by_owner.scatter(lambda: scatter_p, None),
 )
 
 _NO_APPLY_DERIVATIVE = Unsupported("scatter_apply JVP not implemented")

@@ -13,6 +13,7 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import JaxRuntimeError
 from mpijax.core.lowering import Native
 from mpijax.core.primitive import Primitive
+from mpijax.core.sharding import rules
 from mpijax.core.trace import typeof
 from mpijax.ops.families import CONSTANT, NOT_LINEAR
 from mpijax.transforms.batching import batch_at, move_dim
@@ -98,13 +99,29 @@ def _code(in_types: Sequence[ShapedArray], _out_types: Sequence[ShapedArray], *,
     return _SearchCode((kind, int(side == "right"), int(wide), math.prod(stack), rows.shape[-1], per_row))
 
 
+def _sharding(s: rules.Operation) -> rules.Plan:
+    """Queries stay split. A split row is searched by parts, whose counts are added, if that sends less than the row."""
+    [rows, values], (of_rows, of_values) = s.shapes, s.cuts
+    stack = len(rows) - 1
+    lead = rules.agreed([rows[:stack], values[:stack]], [c[:stack] for c in s.cuts], rows[:stack])
+    used = {a for c in lead if c is not None for a in c.axes}
+    queries = [rules.chosen((c,), used) for c in of_values[stack:]]
+    found = (*lead, *queries)
+    part = of_rows[stack]
+    if part is not None and (used & set(part.axes) or 2 * rules.share(s, values, found) > math.prod(rows)):
+        part = None
+    over = part.axes if part is not None else ()
+    return rules.Plan([(*lead, part), found], [found], s.params, over)
+
+
 searchsorted_p = Primitive(
     "searchsorted",
     type_rule=_type,
     reference=_reference,
-    lower=Native(_code),
+    lower=Native(_code, foreign=False),
     jvp=NOT_LINEAR,
     transpose=NOT_LINEAR,
     batch=_batch,
+    sharding=_sharding,
 )
 searchsorted_p.jvp = CONSTANT.attach(searchsorted_p)

@@ -12,6 +12,7 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.dimensions import is_longer
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive, registry
+from mpijax.core.sharding import window_rules
 from mpijax.core.trace import typeof
 from mpijax.ops import reductions
 from mpijax.ops.indexing import GatherScatterMode
@@ -129,6 +130,7 @@ select_and_gather_add_p = Primitive(
     jvp=_by_first(select_and_gather_add),
     transpose=_gather_transpose,
     batch=_gather_batch,
+    sharding=window_rules.examples_apart,
 )
 
 # ---------------------------------------------------------------- scatter
@@ -200,4 +202,5 @@ select_and_scatter_add_p = Primitive(
     jvp=_by_first(select_and_scatter_add),
     transpose=_scatter_transpose,
     batch=_scatter_batch,
+    sharding=window_rules.examples_apart,
 )

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.array_api import Array
+from mpijax.core.axes import canonical_axis
 from mpijax.core.lowering import Decompose
 from mpijax.core.out_sharding import explicit_layout, laid_out
 from mpijax.core.primitive import registry
+from mpijax.core.sharding import shape_rules
 from mpijax.core.trace import typeof
 from mpijax.ops.convert import stage
 from mpijax.ops.moves import (
-    canonical_axis,
     canonical_shape,
     check_shapelike,
     index_tuple,
@@ -197,6 +198,7 @@ broadcast_in_dim_p = movement(
     transpose=_broadcast_transpose,
     batch=_broadcast_batch,
     pretty=_broadcast_pretty,
+    sharding=shape_rules.broadcast_in_dim,
 )
 
 # ---------------------------------------------------------------- reshape
@@ -284,6 +286,7 @@ reshape_p = movement(
     reference=_reshape_reference,
     transpose=_reshape_transpose,
     batch=_reshape_batch,
+    sharding=shape_rules.reshape,
 )
 
 
@@ -340,6 +343,7 @@ transpose_p = movement(
     ),
     transpose=lambda ct, _operand, *, permutation: [transpose(ct, np.argsort(permutation))],
     batch=_transpose_batch,
+    sharding=shape_rules.transpose,
 )
 
 # ---------------------------------------------------------------- squeeze, expand_dims
@@ -399,6 +403,7 @@ squeeze_p = movement(
     reference=lambda x, *, dimensions: np.squeeze(x, tuple(dimensions)),
     transpose=lambda ct, _operand, *, dimensions: [expand_dims(ct, dimensions)],
     batch=lambda axis, x, dim, *, dimensions: (squeeze(move_dim(x, dim, 0), shifted(dimensions)), 0),
+    sharding=shape_rules.squeeze,
 )
 
 # ---------------------------------------------------------------- rev
@@ -431,4 +436,5 @@ rev_p = movement(
     reference=lambda x, *, dimensions: np.ascontiguousarray(np.flip(x, tuple(dimensions))),
     transpose=lambda ct, _operand, *, dimensions: [rev(ct, dimensions)],
     batch=lambda axis, x, dim, *, dimensions: (rev(x, [d + 1 if d >= dim else d for d in dimensions]), dim),
+    sharding=shape_rules.rev,
 )

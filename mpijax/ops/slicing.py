@@ -10,12 +10,14 @@ import numpy as np
 
 from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
+from mpijax.core.axes import canonical_axis
 from mpijax.core.dimensions import dimension
 from mpijax.core.lowering import Decompose, Structural
 from mpijax.core.primitive import Primitive
+from mpijax.core.sharding import shape_rules
 from mpijax.core.trace import typeof
 from mpijax.ops.families import check_same_dtypes
-from mpijax.ops.moves import NumpyInt, canonical_axis, check_shapelike, movement, shape_of, without
+from mpijax.ops.moves import NumpyInt, check_shapelike, movement, shape_of, without
 from mpijax.ops.padding import pad
 from mpijax.ops.rules import const_like, is_linear
 from mpijax.ops.shapes import squeeze
@@ -146,7 +148,8 @@ def _slice_batch(axis, x, dim, *, start_indices, limit_indices, strides):
 
 
 slice_p = movement(
-    "slice", shape=_slice_shape, reference=_slice_reference, transpose=_slice_transpose, batch=_slice_batch
+    "slice", shape=_slice_shape, reference=_slice_reference, transpose=_slice_transpose, batch=_slice_batch,
+    sharding=shape_rules.slice_,
 )
 
 # ---------------------------------------------------------------- concatenate
@@ -204,10 +207,11 @@ concatenate_p = Primitive(
     "concatenate",
     type_rule=_concatenate_type,
     reference=lambda *xs, dimension: np.concatenate(xs, dimension),
-    lower=Structural("concatenate"),
+    lower=Structural("concatenate", in_pieces=True),
     jvp=_concatenate_jvp,
     transpose=_concatenate_transpose,
     batch=_concatenate_batch,
+    sharding=shape_rules.concatenate,
 )
 
 # ---------------------------------------------------------------- split
@@ -224,6 +228,8 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
 
 
 def _split_type(operand, *, sizes, axis):
+    if not 0 <= axis < operand.ndim:
+        raise ValueError(f"split along axis {axis} of {operand.str_short()}")
     if any(s < 0 for s in sizes):
         raise ValueError(f"Sizes passed to split must be nonnegative, got {list(sizes)}")
     if operand.shape[axis] != sum(sizes):

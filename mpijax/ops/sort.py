@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core.axes import canonical_axis
 from mpijax.core.dimensions import is_longer
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive, Unsupported, registry
 from mpijax.core.trace import typeof
+from mpijax.ops import sort_over_ranks
 from mpijax.ops.indexing import GatherDimensionNumbers, GatherScatterMode, gather
-from mpijax.ops.moves import canonical_axis, numpy_ints, shape_of
+from mpijax.ops.moves import numpy_ints, shape_of
 from mpijax.ops.ordering import permutation
 from mpijax.ops.shapes import expand_dims
 from mpijax.ops.sort_rows import sort_rows_p
@@ -57,6 +59,8 @@ def sort_key_val(keys: Any, values: Any, dimension: int = -1, is_stable: bool = 
 
 
 def _sort_type(*avals, dimension, is_stable, num_keys):
+    if not 1 <= num_keys <= len(avals) or not 0 <= dimension < avals[0].ndim:
+        raise ValueError(f"sort by {num_keys} of {len(avals)} operands, along axis {dimension} of {avals[0]}")
     if any(a.shape != avals[0].shape for a in avals):
         shapes = " ".join(str(a.shape) for a in avals)
         raise TypeError(f"Arguments to sort must have equal shapes, got: {shapes}")
@@ -111,4 +115,5 @@ sort_p = Primitive(
     transpose=_NO_TRANSPOSE,
     batch=_sort_batch,
     multiple_results=True,
+    sharding=sort_over_ranks.sharding,
 )

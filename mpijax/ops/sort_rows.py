@@ -118,9 +118,10 @@ sort_rows_p = Primitive(
     key="sort_rows",
     type_rule=lambda *avals, num_keys: list(avals),
     reference=_reference,
-    lower=Native(_code),
+    lower=Native(_code),  # NumPy's vectorised sorts, flushing, would write zeros in place of denormals
     jvp=_INNER,
     transpose=_INNER,
     batch=_INNER,
+    inner=True,
     multiple_results=True,
 )

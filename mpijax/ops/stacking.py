@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.avals import ShapedArray
+from mpijax.core.axes import canonical_axis
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive
 from mpijax.ops.convert import stage
 from mpijax.ops.families import check_same_dtypes
-from mpijax.ops.moves import canonical_axis, movement, shape_of, without
+from mpijax.ops.moves import movement, shape_of, without
 from mpijax.ops.reductions import reduce_sum
 from mpijax.ops.rules import is_linear
 from mpijax.ops.shapes import broadcast, broadcast_in_dim, expand_dims, reshape, squeeze
@@ -41,6 +42,8 @@ def _stack_type(*operands, axis):
     if len(set(shapes)) != 1:
         raise ValueError(f"All input arrays must have the same shape. Got {', '.join(map(str, shapes))}.")
     check_same_dtypes("stack", operands)
+    if not 0 <= axis <= len(shapes[0]):
+        raise ValueError(f"stack along axis {axis} of arrays of shape {shapes[0]}")
     shape = (*shapes[0][:axis], len(operands), *shapes[0][axis:])
     return ShapedArray(shape, operands[0].dtype, all(x.weak_type for x in operands))
 
@@ -95,6 +98,8 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
 
 
 def _unstack_type(operand, *, axis):
+    if not 0 <= axis < operand.ndim:
+        raise ValueError(f"unstack along axis {axis} of {operand.str_short()}")
     return [operand.update(shape=without(operand.shape, axis))] * operand.shape[axis]
 
 

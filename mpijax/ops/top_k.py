@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -11,14 +11,21 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
+from mpijax.core.axes import canonical_axis
 from mpijax.core.dimensions import dimension
 from mpijax.core.errors import JaxRuntimeError
 from mpijax.core.lowering import Native
 from mpijax.core.primitive import Primitive, Unsupported, registry
+from mpijax.core.sharding import rules
+from mpijax.core.sharding.cuts import Cut, without
 from mpijax.core.trace import typeof
+from mpijax.ops.collectives.gather_scatter import all_gather
 from mpijax.ops.indexing import GatherDimensionNumbers, gather
-from mpijax.ops.moves import canonical_axis, shape_of
+from mpijax.ops.moves import shape_of
 from mpijax.ops.ordering import largest
+from mpijax.ops.padding import pad
+from mpijax.ops.rules import const_like
+from mpijax.ops.slicing import concatenate, slice_in_dim
 from mpijax.transforms.zeros import Zero
 
 NOT_LINEAR = Unsupported("choosing elements is not linear; its derivative is a gather, which has a transpose")
@@ -44,6 +51,8 @@ def _top_k_type(operand, *, k, axis):
         raise ValueError("top_k is not compatible with complex inputs.")
     if not shape:
         raise TypeError(f"top_k operand must have >= 1 dimension, got {shape}")
+    if not 0 <= axis < len(shape) or k < 0:
+        raise ValueError(f"top_k of {k} elements along axis {axis} of an array of shape {shape}")
     if shape[axis] < k:
         raise ValueError(
             f"k argument to top_k must be no larger than size along axis; got {k=} with shape={list(shape)} "
@@ -78,6 +87,52 @@ def _top_k_jvp(primals, tangents, *, k, axis):
 def _top_k_batch(axis_data, args, dims, *, k, axis):
     (dim,) = dims
     return top_k_p.bind(*args, k=k, axis=axis + (dim <= axis)), [dim, dim]
+
+
+# ---------------------------------------------------------------- over ranks
+
+
+def _sharding(s: rules.Operation) -> rules.Plan:
+    """Along a split axis each rank chooses of its part, and then of all ranks' candidates.
+
+    Where those are more than the elements, lines become whole.
+    """
+    [shape], [cuts], axis, k = s.shapes, s.cuts, s.params["axis"], s.params["k"]
+    cut, others = cuts[axis], without(cuts, [axis])
+    if cut is None:
+        return rules.Plan([cuts], [cuts, cuts], s.params)
+    if 2 * k * cut.parts > shape[axis] or 0 in shape:
+        whole = rules.moved_off(s, shape, cuts, [axis]) or others
+        return rules.Plan([whole], [whole, whole], s.params)
+    return rules.Plan([cuts], [others, others], s.params, program=_of_candidates(s, cut, k, axis))
+
+
+def _of_candidates(s: rules.Operation, cut: Cut, k: int, axis: int) -> Callable[..., Any]:
+    """The k largest elements of each part go to all ranks, in the order of the parts: of equal ones the first is first.
+
+    Communicates two allgathers of k elements.
+    """
+    low, high = s.span(cut)
+
+    def program(x: Any) -> list[Any]:
+        values, positions = top_k_p.bind(x, k=min(k, high - low), axis=axis)
+        values, positions = (_from_all(v, cut, k, axis) for v in (values, positions + np.int32(low)))
+        values, chosen = top_k_p.bind(values, k=k, axis=axis)
+        return [values, gather_positions(positions, chosen, axis)]
+
+    return program
+
+
+def _from_all(x: Any, cut: Cut, k: int, axis: int) -> Any:
+    """The candidates of all parts; parts that are shorter than k have fewer."""
+    found = [min(k, high - low) for low, high in cut.spans]
+    width = max(found)
+    missing = width - shape_of(x)[axis]
+    config = tuple((0, missing if d == axis else 0, 0) for d in range(len(shape_of(x))))
+    x = all_gather(pad(x, const_like(x, 0), config) if missing else x, cut.axes, axis=axis, tiled=True)
+    if min(found) == width:
+        return x
+    return concatenate([slice_in_dim(x, r * width, r * width + n, axis=axis) for r, n in enumerate(found)], axis)
 
 
 # ---------------------------------------------------------------- machine code
@@ -117,9 +172,10 @@ top_k_p = Primitive(
     "top_k",
     type_rule=_top_k_type,
     reference=_top_k_reference,
-    lower=Native(_code),
+    lower=Native(_code, foreign=False),
     jvp=_top_k_jvp,
     transpose=NOT_LINEAR,
     batch=_top_k_batch,
     multiple_results=True,
+    sharding=_sharding,
 )

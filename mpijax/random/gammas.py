@@ -8,7 +8,7 @@ from typing import Any
 
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.core import dtypes
+from mpijax.core import dtypes, provided
 from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.util import canonical_shape, scalar_like, shape_of, static
 from mpijax.ops.random_gamma import random_gamma_p
@@ -126,8 +126,6 @@ def dirichlet(
 
 @jit(static_argnums=(2, 3))
 def _dirichlet(key, alpha, shape, dtype):
-    from mpijax.nn import softmax  # nn lies above
-
     sizes = shape_of(alpha)
     if not sizes:
         raise ValueError(f"dirichlet requires alpha.ndim >= 1, got alpha.ndim == {len(sizes)}")
@@ -136,7 +134,7 @@ def _dirichlet(key, alpha, shape, dtype):
     else:
         check_shape("dirichlet", shape, sizes[:-1])
     alpha = lax.convert_element_type(alpha, dtype)
-    return softmax(loggamma(key, alpha, shape + sizes[-1:], dtype), -1)
+    return provided.softmax(loggamma(key, alpha, shape + sizes[-1:], dtype), -1)
 
 
 @takes_out_sharding

@@ -6,7 +6,6 @@ numbers themselves, as JAX did before it had typed keys; every function takes bo
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -14,7 +13,8 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.option import values as options
-from mpijax.numpy.creation import asarray
+from mpijax.core.warn import warn_user
+from mpijax.numpy.constructors import asarray
 from mpijax.numpy.util import is_arraylike
 from mpijax.ops import random as ops
 
@@ -90,13 +90,18 @@ def check_key(fun_name: str, key: Any, *, allow_batched: bool = False) -> tuple[
     """The argument `key` as a typed key, and whether it was a raw one.
 
     Raises:
-      TypeError: it is no key.
+      TypeError: it is not a key.
       ValueError: it is an array of keys, where a single one is wanted.
     """
     was_raw = not is_key(key)
     if was_raw:
         if not is_arraylike(key):
             raise TypeError(f"unexpected PRNG key type {type(key)}")
+        if not hasattr(key, "dtype"):
+            raise TypeError(
+                "JAX encountered invalid PRNG key data: expected key_data to have ndim, shape, and dtype attributes. "
+                f"Got {key}. A key is made of a seed by jax.random.key({key if isinstance(key, int) else 0})."
+            )
         key = ops.random_wrap(key, impl=default_prng_impl())
         _complain_of_raw_key()
     if not allow_batched and key.ndim:
@@ -111,13 +116,12 @@ def _complain_of_raw_key() -> None:
     if options.jax_legacy_prng_key == "error":
         raise ValueError(_LEGACY)
     if options.jax_legacy_prng_key == "warn":
-        warnings.warn(_LEGACY, stacklevel=4)
+        warn_user(_LEGACY)
     elif options.jax_enable_custom_prng:
-        warnings.warn(
+        warn_user(
             "Raw arrays as random keys to jax.random functions are deprecated. Assuming valid threefry2x32 "
             "key for now.",
             FutureWarning,
-            stacklevel=4,
         )
 
 

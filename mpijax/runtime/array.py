@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 
 from mpijax._ext.array import ArrayBase, from_numpy, register_array_type, rewrap
+from mpijax.core import provided
 from mpijax.core.array_api import register_concrete
 from mpijax.core.avals import ShapedArray
+from mpijax.core.sharding.shardings import SingleDeviceSharding
+from mpijax.runtime import devices
 
 __all__ = ["ArrayImpl", "from_numpy", "rewrap"]
 
@@ -80,15 +83,12 @@ class ArrayImpl(ArrayBase):
     @property
     def sharding(self) -> Any:
         """How the array is laid out over devices."""
-        from mpijax.spmd.mesh import SingleDeviceSharding  # that layer lies above this one
 
         return self._sharding if self.committed else SingleDeviceSharding(self.device)
 
     @property
     def device(self) -> Any:
         """The device that holds the array; its sharding if that is over several."""
-        from mpijax.runtime import devices  # starts MPI: only when asked
-
         if self._sharding is None:
             return devices.local_devices()[0]
         held = self._sharding.device_set
@@ -123,9 +123,6 @@ class ArrayImpl(ArrayBase):
 
     def _part(self, device: Any, index: tuple[slice, ...]) -> ArrayImpl:
         """The shard on one device of this process as an array of its own; shares the memory where it can."""
-        from mpijax.runtime.placement import device_put  # makes arrays of this class
-        from mpijax.spmd.mesh import SingleDeviceSharding  # that layer lies above this one
-
         layout = self._sharding
         if layout is None or not layout.committed:
             return self
@@ -133,7 +130,8 @@ class ArrayImpl(ArrayBase):
         if not self._is_whole:
             return rewrap(self, aval)
         value = np.asarray(self._physical[index], order="C")
-        return device_put(from_numpy(value, aval, False), SingleDeviceSharding(device, memory_kind=layout.memory_kind))
+        whole = from_numpy(value, aval, False)
+        return provided.device_put(whole, SingleDeviceSharding(device, memory_kind=layout.memory_kind))
 
     @property
     def committed(self) -> bool:

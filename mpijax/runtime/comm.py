@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import zlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mpijax.compiler.plan import CommStep
@@ -22,21 +22,24 @@ EARLY = frozenset(("allreduce", "reduce_scatter", "allgather", "alltoall", "bcas
 EARLY_ABOVE = 1 << 16
 
 
-def communicator(mesh: Any, names: tuple[Any, ...], groups: tuple[tuple[int, ...], ...] | None = None):
+def communicator(mesh: Any, names: tuple[Any, ...], groups: tuple[tuple[int, ...], ...] | None = None, line: str = ""):
     """The communicator (of mpi4py) of this rank's group along mesh axes, ranked in row-major order of `names`.
 
     groups: positions along the axes, divided once more; ranked in the order in which a group lists them.
-    Made once per mesh, axes and groups; the first time is collective over all ranks of the job.
+    Made once per mesh, axes and groups; the first time is collective over all ranks of the job. Raises MismatchError on
+    all of them then if they mean different ones. line: the user's, for that error.
     """
     key = (mesh, names, groups)
     found = _communicators.get(key)
     if found is None and groups is not None:
-        whole = communicator(mesh, names)
+        whole = communicator(mesh, names, None, line)
         here = whole.Get_rank()
         number = next(k for k, g in enumerate(groups) if here in g)
-        found = _communicators[key] = _split(whole, number, groups[number].index(here), names)
+        meant = _Meant(mesh, names, groups, line)
+        found = _communicators[key] = _split(whole, number, groups[number].index(here), meant)
     if found is None:
         world = mpi_start.world()
+        meant = _Meant(mesh, names, None, line)
         ids = mesh.device_ids
         coords = mesh.coordinates()
         along = [mesh.axis_names.index(n) for n in names]
@@ -44,7 +47,7 @@ def communicator(mesh: Any, names: tuple[Any, ...], groups: tuple[tuple[int, ...
         if len(along) == len(sizes) and along == sorted(along) and list(ids.flat) == list(range(world.Get_size())):
             found = world
         elif coords is None:
-            found = _split(world, mpi_start.start().MPI.UNDEFINED, 0, names)
+            found = _split(world, mpi_start.start().MPI.UNDEFINED, 0, meant)
         else:
             color = 0
             for axis, c in enumerate(coords):
@@ -53,14 +56,42 @@ def communicator(mesh: Any, names: tuple[Any, ...], groups: tuple[tuple[int, ...
             rank = 0
             for axis in along:
                 rank = rank * sizes[axis] + coords[axis]
-            found = _split(world, color, rank, names)
+            found = _split(world, color, rank, meant)
         _communicators[key] = found
     return found
 
 
-def _split(comm: Any, color: int, rank: int, names: tuple[Any, ...]) -> Any:
-    what = Site(f"making the communicator of mesh axes {names}", "", recorder.group(comm, mpi_start.world()))
-    with recorder.operation(what, GUARD):
+@dataclass(frozen=True)
+class _Meant:
+    """Which communicator is to be made, on all ranks the same. line: of the operation that needs it first, or ""."""
+
+    mesh: Any
+    names: tuple[Any, ...]
+    groups: tuple[tuple[int, ...], ...] | None
+    line: str
+
+    def __str__(self) -> str:
+        ids = list(self.mesh.device_ids.flat)
+        shown = str([int(i) for i in ids[:_IDS]])[:-1] + (", ...]" if len(ids) > _IDS else "]")
+        sizes = ", ".join(f"{name!r}: {size}" for name, size in self.mesh.shape.items())
+        within = "" if self.groups is None else f", in groups {str(self.groups)[:_GROUPS]}"
+        return f"making the communicator of mesh axes {self.names} of a mesh ({sizes}) over devices {shown}{within}"
+
+    def digest(self) -> bytes:
+        everything = self.mesh.device_ids.tolist(), self.mesh.axis_names, self.names, self.groups
+        return hashlib.blake2b(repr(everything).encode(), digest_size=16).digest()
+
+
+# Devices of a mesh, and characters of groups, that an error shows.
+_IDS, _GROUPS = 32, 200
+
+
+def _split(comm: Any, color: int, rank: int, meant: _Meant) -> Any:
+    """The part of a communicator. All of its ranks compare what they mean: colours of different axes may be equal."""
+    group = recorder.group(comm, mpi_start.world())
+    with recorder.operation(Site(f"making the communicator of mesh axes {meant.names}", meant.line, group), GUARD):
+        if group is not None and guard.enabled():
+            guard.agree(group, meant.digest(), str(meant), meant.line)
         return comm.Split(color, rank)
 
 
@@ -74,7 +105,7 @@ def instructions_for(step: CommStep) -> list[Any]:
         comm = step.params["comm"].value or mpi_start.world()
         found = per_rank(step, mpi, line)
     else:
-        comm = communicator(step.params["mesh"], step.params["names"], step.params.get("axis_index_groups"))
+        comm = communicator(step.params["mesh"], step.params["names"], step.params.get("axis_index_groups"), line)
         found = _over_mesh(step, mpi, comm, line)
     return _labelled(found, step, recorder.group(comm, mpi_start.world(), "comm" in step.params))
 
@@ -124,7 +155,17 @@ def _label(step: CommStep, op: str) -> str:
         if params.get(name) is not None:
             value = "any" if name == "source" and _is_any(params[name]) else str(params[name])
             words.append(f"{name}={value if len(value) < 80 else hashlib.sha256(value.encode()).hexdigest()[:12]}")
+    if "names" in params:
+        words.append(f"over {','.join(map(str, params['names']))}")
+    if groups := params.get("axis_index_groups"):
+        words.append(f"in groups {_short(groups)}")
     return " ".join(words)
+
+
+def _short(value: Any) -> str:
+    """Its text, without spaces, or what stands for a long one."""
+    text = str(value).replace(" ", "")
+    return text if len(text) < 80 else hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _is_any(source: int) -> bool:
@@ -152,7 +193,9 @@ def _at(view) -> program.Ref:
 
 def _over_mesh(step: CommStep, mpi, comm, line: str) -> list[Any]:
     handle = mpi.handle(comm)
-    [source], [target] = step.inputs, step.outputs
+    [source, *counts], [target] = step.inputs, step.outputs
+    if step.kind == "alltoallv":
+        return [_counted(mpi, comm, handle, source, target, counts, line)]
     if step.kind.startswith("allreduce"):
         return [_allreduce(mpi, handle, step.kind.split("_")[1], source, target, line)]
     nbytes = _count(source) * source[2].itemsize
@@ -175,6 +218,19 @@ def _over_mesh(step: CommStep, mpi, comm, line: str) -> list[Any]:
                          root=step.params["source"], source_line=line),
         ]  # fmt: skip
     return _permute(step, mpi, comm, handle, source, target, nbytes, line)
+
+
+def _counted(mpi, comm, handle, source, target, counts, line: str):
+    """An alltoallv of rows, which reads its counts when it runs."""
+    kind, size = mpi.move_type(), math.prod(source[1][1:]) * source[2].itemsize
+    sent, received = (
+        program.Rows(_at(c), comm.Get_size(), comm.Get_rank(), view[1][0], -1, size)
+        for c, view in zip(counts, (source, target), strict=True)
+    )
+    return program.Comm(
+        "alltoallv", handle, _at(source), _at(target), sendtype=kind, recvtype=kind, sendrows=sent, recvrows=received,
+        source_line=line,
+    )  # fmt: skip
 
 
 def _allreduce(mpi, handle, op, source, target, line: str):

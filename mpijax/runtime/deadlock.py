@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from mpijax.runtime.recorder import COLLECTIVE, GUARD, MESSAGE, MESSAGES, Group, recorder
+from mpijax.runtime.recorder import COLLECTIVE, GUARD, MESSAGE, MESSAGES, Group, ranges, recorder
 
 # Seconds in which none of the ranks may have gone on. A message that is on its way takes much less, also on busy cores.
 STUCK = 10.0
@@ -108,7 +108,7 @@ class _Wait:
 
 
 def _wait_of(rank: int, certain: bool) -> _Wait | None:
-    """The operation in which a rank of this node is, if it is in one, and one that is known here.
+    """The operation in which a rank of this node is, if it is in one, of a group that it has announced.
 
     certain: no other thread of it may communicate.
     """
@@ -120,11 +120,20 @@ def _wait_of(rank: int, certain: bool) -> _Wait | None:
         return None
     site = int(recorder.last(region)["site"])
     sequence = recorder.sequence_of(region, site)
-    for group in recorder.groups.values():
-        if (kind := sequence - group.id) in (COLLECTIVE, MESSAGE, GUARD):
-            text = str(recorder.sites[site]) if rank == recorder.rank else recorder.text_of(region, site)
-            return _Wait(rank, number, text, group, kind, sequence)
-    return None
+    kind = sequence & 3
+    group = _group_of(region, sequence - kind)
+    if group is None or kind not in (COLLECTIVE, MESSAGE, GUARD):
+        return None
+    text = str(recorder.sites[site]) if rank == recorder.rank else recorder.text_of(region, site)
+    return _Wait(rank, number, text, group, kind, sequence)
+
+
+def _group_of(region: Any, number: int) -> Group | None:
+    """The group with that id, of this rank or, as its region tells, of another one; None if it is not known."""
+    if own := recorder.groups.get(number):
+        return own
+    ranks = recorder.members(region, number)
+    return None if ranks is None else Group(number, f"ranks {ranges(ranks)}", ranks, 0)
 
 
 def _ring(certain: bool) -> list[_Wait]:

@@ -6,6 +6,9 @@ from functools import lru_cache
 from typing import Any
 
 from mpijax.core import config
+from mpijax.core.sharding.context import context_mesh
+from mpijax.core.sharding.shardings import NamedSharding, SingleDeviceSharding
+from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.runtime.devices import Device, devices, local_devices
 
 
@@ -29,9 +32,6 @@ def over_mesh(mesh: Any) -> Any:
     """Whole on each device of a mesh; None where every process has one device, and arrays carry nothing of the sort."""
     if mesh is None or not mesh.is_local:
         return None
-    from mpijax.spmd.abstract_mesh import context_mesh  # that layer lies above this one
-    from mpijax.spmd.mesh import NamedSharding
-    from mpijax.spmd.partition_spec import PartitionSpec
 
     return NamedSharding(context_mesh() or mesh, PartitionSpec())
 
@@ -45,6 +45,5 @@ def _on_default_device() -> Any:
         device = devices(device)[0]
     if device not in here[1:]:
         return None
-    from mpijax.spmd.mesh import SingleDeviceSharding  # that layer lies above this one
 
     return SingleDeviceSharding.by_default(device)

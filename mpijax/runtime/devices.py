@@ -9,13 +9,13 @@ are.
 
 import os
 import re
-import warnings
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from mpijax.core import config
 from mpijax.core.memory_space import DEVICE, KINDS
+from mpijax.core.warn import warn_user
 from mpijax.runtime import mpi_start
 
 PLATFORM = "cpu"
@@ -35,6 +35,7 @@ class Device:
     """
 
     platform = PLATFORM
+    runtime_type = "mpi"
     device_kind = PLATFORM
 
     def __init__(self, id: int, process_index: int, local_hardware_id: int = 0):
@@ -93,6 +94,7 @@ class Memory:
     kind: str
 
     platform = PLATFORM
+    runtime_type = "mpi"
     process_index = property(lambda self: self.device.process_index)
 
     def addressable_by_devices(self) -> list[Device]:
@@ -114,6 +116,7 @@ class Client:
     """What JAX calls the backend; there is one, and it has these facts."""
 
     platform = PLATFORM
+    runtime_type = "mpi"
 
     @property
     def platform_version(self) -> str:
@@ -171,10 +174,9 @@ def _all_devices() -> tuple[Device, ...]:
     if ranks == 1:
         return tuple(Device(i, 0, i) for i in range(count))
     if count > 1 and mpi_start.rank() == 0:
-        warnings.warn(
+        warn_user(
             f"{count} devices per process were asked for; in this job of {ranks} ranks each rank has one. Several "
             "devices per process are for programs of one process.",
-            stacklevel=2,
         )
     return tuple(Device(rank, rank) for rank in range(ranks))
 

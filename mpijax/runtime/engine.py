@@ -31,7 +31,6 @@ from mpijax.runtime.array import ArrayImpl
 from mpijax.runtime.default_layout import default_layout, over_mesh
 from mpijax.runtime.loader import load_plan
 from mpijax.transforms import reports
-from mpijax.transforms.call import jit_p
 from mpijax.transforms.flat import parameter_names
 from mpijax.transforms.jit import find
 from mpijax.transforms.key_reuse import signature_of
@@ -47,7 +46,7 @@ def _no_value(name: str, x: Any) -> str:
 
 
 def physical(x: Any, aval) -> Any:
-    """An argument as the executor takes it: an array, or a C-contiguous ndarray of the right dtype."""
+    """An argument as the executor takes it: an array, or a C-contiguous and aligned ndarray of the right dtype."""
     if isinstance(x, ArrayBase):
         return x
     if isinstance(x, Tracer):
@@ -59,7 +58,8 @@ def physical(x: Any, aval) -> Any:
     elements = canonicalize_dtype_handlers.get(type(x))
     if elements is not None:
         x = elements(x)
-    return np.ascontiguousarray(np.asarray(x).astype(aval.dtype, copy=False)).reshape(aval.shape)
+    x = np.ascontiguousarray(np.asarray(x).astype(aval.dtype, copy=False))
+    return (x if x.flags.aligned else x.copy()).reshape(aval.shape)
 
 
 def _first_evaluation(programs: dict, key, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -262,23 +262,17 @@ def _checking(_options: int) -> Eager:
     return Eager(typeof, _first_evaluation, physical)
 
 
-def _evaluate_checking(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+evaluate = Eager(typeof, _first_evaluation, physical)
+"""How operations run outside of any transformation: `(primitive, args, params) -> value(s)`."""
+
+
+def evaluate_checking(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """`evaluate`, while an option is set that checks single operations, as `debug_nans` does."""
     run = partial(_checking(config.trace_key()), primitive, args, params)
     if config.values.jax_debug_key_reuse:
         return key_reuse.watched_operation(primitive, args, params, run)
     return run()
 
 
-def install() -> None:
-    """Make this the way operations run, and take Python's hook for exceptions: importing mpijax leaves it as it is."""
-    import mpijax.ops  # noqa: F401  (defines all primitives)
-    from mpijax.ops import convert
-    from mpijax.runtime import stages
-    from mpijax.runtime.placement import from_host
-    from mpijax.transforms import jit
-
-    tr.set_evaluator(Eager(typeof, _first_evaluation, physical), _evaluate_checking)
-    jit_p.impl = run_call
-    jit.set_stages(stages)
-    convert.set_array_factory(from_host)
-    tracebacks.install()
+# This module is loaded when something is computed for the first time; importing mpijax leaves Python's hook as it is.
+tracebacks.install()

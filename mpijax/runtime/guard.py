@@ -167,6 +167,38 @@ def _agree(schedules: list[tuple[Group, bytes]], instructions: tuple, name: str)
         g.agreed.add(digest)
 
 
+def agree(group: Group, digest: bytes, what: str, line: str) -> None:
+    """Raise MismatchError on all ranks of a group unless all of them are about to make the same thing.
+
+    Ranks that run a program there for the first time instead are told apart too. Inside of an operation of kind GUARD.
+    """
+    shown = f"  {what}" + (f"   at {line}" if line else "")
+    if answer := _all([_answered(_compare(group, digest, lambda: shown))], group, what)[0]:
+        raise MismatchError(answer)
+
+
+def same_values(group: Group, kinds: bytes, values: bytes, what: str, line: str) -> bool:
+    """Whether all ranks of a group have the same values, of which each has a digest of 8 bytes.
+
+    kinds: digest of what is no value. Raises MismatchError on all ranks where that differs. As for `agree`.
+    """
+
+    def exchange() -> Generator[None, None, str | bool]:
+        found = yield from _verdict(group, kinds + values)
+        if found == DIFFERENT:
+            return (yield from _difference(group, f"  {what}   at {line}".encode()[: TEXT - 1]))
+        return found == ALIKE
+
+    [answer] = _all([_answered(exchange())], group, what)
+    if isinstance(answer, str):
+        raise MismatchError(answer)
+    return answer
+
+
+def _answered(exchange: Generator[None, None, Any]) -> Iterator[Any]:
+    yield (yield from exchange)
+
+
 def _compare_all(group: Group, digest: bytes, instructions: tuple, name: str) -> Iterator[str | None]:
     """The schedules, then the counts that they leave out. Yields None while it waits, then '' or the difference."""
     describe = functools.partial(_described, instructions, group, name)
@@ -183,7 +215,9 @@ def _compare_all(group: Group, digest: bytes, instructions: tuple, name: str) ->
 
 def _meet(group: Group, describe: Callable[[], str]) -> Generator[None, None, str]:
     """Whether the ranks that have agreed mean the same communicator: of the same ranks there may be several."""
-    request, began = group.comm.Ibarrier(), time.monotonic()
+    MPI = mpi_start.start().MPI
+    mine, largest = np.array([group.id >> 1, -(group.id >> 1)], np.int64), np.empty(2, np.int64)
+    request, began = group.comm.Iallreduce(mine, largest, MPI.MAX), time.monotonic()
     while not request.Test():
         if time.monotonic() - began > MEETING:
             return (
@@ -192,6 +226,12 @@ def _meet(group: Group, describe: Callable[[], str]) -> Generator[None, None, st
                 "one first in the same order."
             )
         yield None
+    if largest[0] != -largest[1]:
+        return (
+            f"ranks use the communicators of {group.name} in different orders: what rank {recorder.rank} runs here, "
+            f"other ranks run on another one. Rank {recorder.rank}: {describe()}\nMake communicators in the same order "
+            "on all ranks, and use each one first in the same order."
+        )
     return ""
 
 
@@ -228,28 +268,49 @@ def _all(exchanges: list[Iterator[str | None]], group: Group, name: str) -> list
 
 
 def _compare(group: Group, digest: bytes, describe: Callable[[], str]) -> Generator[None, None, str]:
-    """Up the tree: is all below me like me? Down: is everything alike? Yields None while it waits; the answer."""
+    """Yields None while it waits, then '' or the difference."""
+    if (yield from _verdict(group, digest)) == ALIKE:
+        return ""
+    return (yield from _difference(group, describe().encode()[: TEXT - 1]))
+
+
+# What ranks that compare find: digests are equal; their first halves are; neither.
+DIFFERENT, HALF, ALIKE = range(3)
+
+
+def _likeness(heard: np.ndarray, mine: np.ndarray) -> int:
+    """What holds for a rank and those below another one, which tell their digest and their verdict."""
+    if bytes(heard[:16]) == bytes(mine[:16]):
+        return int(heard[16])
+    return min(HALF, int(heard[16])) if bytes(heard[:8]) == bytes(mine[:8]) else DIFFERENT
+
+
+def _verdict(group: Group, digest: bytes) -> Generator[None, None, int]:
+    """Up the tree: is all below me like me? Down: is everything alike? Yields None while it waits."""
     comm = mpi_start.start().control
-    tag = group.id % 30011 + 1
+    tag = _tag(group)
     place, n = group.ranks.index(recorder.rank), len(group.ranks)
     children = [group.ranks[c] for c in (2 * place + 1, 2 * place + 2) if c < n]
     parent = group.ranks[(place - 1) // 2]
     heard = [np.zeros(17, np.uint8) for _ in children]
     yield from _wait([comm.Irecv(h, c, tag) for h, c in zip(heard, children)])
-    mine = np.frombuffer(digest + b"\1", np.uint8).copy()
-    mine[16] = all(bytes(h) == bytes(mine) for h in heard)
+    mine = np.frombuffer(digest + bytes([ALIKE]), np.uint8).copy()
+    mine[16] = min([_likeness(h, mine) for h in heard], default=ALIKE)
     verdict = mine[16:].copy()
     if place:
         yield from _wait([comm.Isend(mine, parent, tag)])
         yield from _wait([comm.Irecv(verdict, parent, tag)])
     yield from _wait([comm.Isend(verdict, c, tag) for c in children])
-    if verdict[0]:
-        return ""
-    return (yield from _difference(group, comm, tag, describe().encode()[: TEXT - 1]))
+    return int(verdict[0])
 
 
-def _difference(group: Group, comm: Any, tag: int, own: bytes) -> Generator[None, None, str]:
+def _tag(group: Group) -> int:
+    return group.id % 30011 + 1
+
+
+def _difference(group: Group, own: bytes) -> Generator[None, None, str]:
     """All schedules go to the group's first rank, which tells everybody."""
+    comm, tag = mpi_start.start().control, _tag(group)
     first, others = group.ranks[0], group.ranks[1:]
     answer = np.zeros(4 * TEXT, np.uint8)
     if recorder.rank == first:

@@ -46,6 +46,20 @@ def remove() -> None:
             continue  # gone, or not ours to touch
 
 
+def forget_names() -> None:
+    """Remove the names of MPICH's segments that this process has mapped: then nothing is left however the job ends.
+
+    To be called once all ranks have left MPI_Init, and so have mapped them. MPICH itself may leave them even at an
+    ordinary end. Does not communicate.
+    """
+    with contextlib.suppress(OSError):  # a system that hides maps
+        for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
+            path = Path(line.rpartition(" ")[2])
+            if path.parent == FOLDER and path.name.startswith(("mpich_shm_", "mpich_vci_")):
+                with contextlib.suppress(OSError):  # another rank was first
+                    path.unlink()
+
+
 def segments(step: str) -> Iterator[Path]:
     """The segments there are of a world called `step`."""
     name = _fnv1a(step.encode())

@@ -6,7 +6,9 @@ import os
 from functools import cache
 
 from mpijax.compiler.plan import Plan
+from mpijax.core import config
 from mpijax.core.errors import JaxRuntimeError
+from mpijax.core.warn import warn_user
 
 _CGROUP_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
@@ -49,6 +51,9 @@ def check_memory(plan: Plan, name: str) -> None:
         return
     lines = []
     for nbytes, value in plan.largest:
+        if value is None:  # memory of a step, which no value of the program lies in
+            lines.append(f"  {nbytes / 2**30:8.3f} GiB  of memory that a step works in")
+            continue
         source = value.producer.source if value.producer is not None else None
         where = f" made at {source}" if source is not None and source.file else f" ({value.kind} {value.position})"
         lines.append(f"  {nbytes / 2**30:8.3f} GiB  {value.aval.str_short()}{where}")
@@ -58,3 +63,25 @@ def check_memory(plan: Plan, name: str) -> None:
         "Use smaller or fewer arrays, float32 or bfloat16 instead of wider types, donate_argnums, or more ranks. "
         "MPIJAX_MEMORY_LIMIT=<bytes> sets another limit."
     )
+
+
+def gather_limit() -> int:
+    """Bytes above which a split array that is made whole is worth a word: 1 GiB, or half of what this rank may use."""
+    return min(2**30, memory_limit() // 2)
+
+
+def check_gathers(plan: Plan, name: str) -> None:
+    """Warn of a program that makes a large split array whole on every rank, or raise, as `mpijax_gather` says."""
+    large = [g for g in plan.gathered if g.nbytes > gather_limit()]
+    how = config.values.mpijax_gather
+    if not large or how == "allow":
+        return
+    lines = "\n".join(f"  {g.nbytes / 2**30:.2f} GiB  {g.type} for {g.operation} at {g.source}" for g in large)
+    message = (
+        f"program {name!r} makes whole arrays on every rank that are split over ranks:\n{lines}\n"
+        "Split the operands along another axis (jax.lax.with_sharding_constraint), or do that step in a shard_map. "
+        "mpijax_gather=allow (MPIJAX_GATHER) accepts it."
+    )
+    if how == "raise":
+        raise JaxRuntimeError(f"RESOURCE_EXHAUSTED: {message}")
+    warn_user(message)

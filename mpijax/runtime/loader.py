@@ -26,9 +26,12 @@ from mpijax.compiler.plan import (
     bodies,
     walk,
 )
-from mpijax.core import dtypes
+from mpijax.core import config, dtypes
 from mpijax.runtime import code, program
-from mpijax.runtime.limits import check_memory
+from mpijax.runtime.comm import instructions_for
+from mpijax.runtime.freed import tie
+from mpijax.runtime.guard import before_first_run
+from mpijax.runtime.limits import check_gathers, check_memory
 
 # Work below this many bytes is done before another thread could take the GIL.
 RELEASE_ABOVE = 1 << 16
@@ -40,12 +43,10 @@ def load_plan(plan: Plan, name: str) -> program.Program:
     Raises JaxRuntimeError (RESOURCE_EXHAUSTED) if it cannot fit this rank's memory.
     """
     check_memory(plan, name)
+    check_gathers(plan, name)
     spec = _spec(plan, name)
     loaded = program.load(spec)
     if any(isinstance(s, CommStep) for s in walk(plan.steps)):
-        from mpijax.runtime.freed import tie  # these need MPI to be running
-        from mpijax.runtime.guard import before_first_run
-
         loaded.first = before_first_run(spec.instructions, name)
         tie(loaded, plan.steps)
     return loaded
@@ -65,7 +66,8 @@ def _spec(plan: Plan, name: str) -> program.ProgramSpec:
         isinstance(s, (CommStep, NativeCall)) or bodies(s) for s in walk(plan.steps)
     )
     return program.ProgramSpec(
-        len(plan.in_avals), tuple(buffers), instructions, tuple(results), plan.arena, heavy, name
+        len(plan.in_avals), tuple(buffers), instructions, tuple(results), plan.arena, heavy, name,
+        config.values.mpijax_keep_denormals,
     )
 
 
@@ -123,7 +125,6 @@ def _instructions(step: Any, known: dict[str, int]) -> list[Any]:
         return [_control(step, known)]
     if isinstance(step, WaitStep):
         return [program.Finish()]
-    from mpijax.runtime.comm import instructions_for  # starts MPI
 
     return instructions_for(step)
 
@@ -135,7 +136,7 @@ def _native(step: NativeCall) -> list[Any]:
     views = tuple(map(_view, (*step.inputs, step.status)))
     return [
         program.Fill(status, 4, b"\0"),
-        program.Kernel(step.code.address(), tuple(map(_ref, places)), tuple(step.code.words), 1, 1),
+        program.Kernel(step.code.address(), tuple(map(_ref, places)), tuple(step.code.words), 1, 1, step.foreign),
         program.Switch(status, ((), (program.HostCall(step.code.failed, views, ()),))),
     ]
 

@@ -1,4 +1,4 @@
-"""Ranks that start: all of them must, and one that does not come is told of.
+"""The start of a job: warns if a rank never reaches MPI initialization.
 
 Where the program has started MPI by mpi4py, a rank may raise or end before it uses mpijax for the first time. The ranks
 share nothing then, and those that start wait for it.
@@ -6,7 +6,9 @@ share nothing then, and those that start wait for it.
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,9 +23,10 @@ from mpijax.runtime import reports, watchdog
 def reminded(source: Source) -> Iterator[None]:
     """While MPI starts at a line, in which all processes take part: warns after MPIJAX_STALL_SECONDS.
 
-    mpi4py keeps the GIL meanwhile, so no thread of Python could.
+    Under MPIJAX_STALL_ABORT the process ends, with status 1, if it then waits on: not within the first 20 s, which busy
+    machines may take to start. mpi4py keeps the GIL meanwhile, so no thread of Python could do either.
     """
-    seconds, _ = watchdog.settings()
+    seconds, abort = watchdog.settings()
     rank = next((os.environ[name] for name in _RANKS if name in os.environ), None)
     if rank is None or seconds == float("inf"):
         yield
@@ -31,10 +34,19 @@ def reminded(source: Source) -> Iterator[None]:
     line = str(source).replace("%", "%%")
     text = f"[rank {rank}] mpijax: rank {rank} has waited %.0f s for MPI to start at {line}\n"
     record.start_reminding(seconds, f"{text}[rank {rank}] mpijax: {_ALL}\n")
+    if abort:
+        limit = max(seconds + _SAYING, _STARTING)
+        faulthandler.dump_traceback_later(limit, exit=True, file=sys.__stderr__ or sys.stderr)
     try:
         yield
     finally:
+        if abort:
+            faulthandler.cancel_dump_traceback_later()
         record.stop_reminding()
+
+
+# Seconds between the warning and the end; and from when MPI starts to the end, at least.
+_SAYING, _STARTING = 0.2, 20.0
 
 
 # Where launchers say which rank a process is.

@@ -68,6 +68,7 @@ class Start:
         self.launched = "MPIJAX_BOOTSTRAP" not in os.environ
         _end_job_with_errors()  # again: the program may have its own hook by now
         self.world = meeting.duplicate_of_all(MPI) if self.size > 1 else MPI.COMM_WORLD.Dup()
+        leftovers.forget_names()
         self.world.Set_name("mpijax")
         self.world.Set_errhandler(MPI.ERRORS_RETURN)
         self.control = MPI.COMM_WORLD.Dup() if self.size > 1 else self.world
@@ -82,13 +83,14 @@ class Start:
             self._share_nodes(node)
             job, self.overlaps = self.world.bcast((os.urandom(4).hex(), config.values.mpijax_overlap))
             self.ext.leave_properly(
-                self.ext.handle(self.control), finalizes, all(self.world.allgather(finalizes))
-            )
+                self.ext.handle(self.control), self.ext.handle(self.world), finalizes,
+                all(self.world.allgather(finalizes)),
+            )  # fmt: skip
             recorder.share(self.world, node, job, MPI.Query_thread() < MPI.THREAD_MULTIPLE)
             self._open_lanes(node)
             watchdog.start()
         else:
-            self.ext.leave_properly(self.ext.handle(self.world), finalizes, False)
+            self.ext.leave_properly(self.ext.handle(self.world), self.ext.handle(self.world), finalizes, False)
         node.Free()
         atexit.register(_look_back, self)
 
@@ -272,8 +274,8 @@ def _look_back(mpi: Start) -> None:
     """At the end of the program: end the job if ranks ran different collectives; tell of a message that is left."""
     watchdog.end_if_diverged()
     MPI, status = mpi.MPI, mpi.MPI.Status()
-    if MPI.Is_finalized() or recorder.progress(recorder.mine)[1]:
-        return
+    if MPI.Is_finalized() or recorder.progress(recorder.mine)[1] or threading.active_count() > _OWN_THREADS:
+        return  # another thread may communicate
     if any(mpi.world.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status) for _ in range(_LOOKS)):
         tag, derivative = mpi.ext.value_tag(status.tag)
         what = "the derivative of a message" if derivative else "a message"
@@ -283,7 +285,11 @@ def _look_back(mpi: Start) -> None:
             f"({status.Get_count(MPI.BYTE)} bytes) has not been received: {why}"
         )
         reports.say(mpi.rank, text)
+        mpi.ext.looked()
 
+
+# The main thread, and the watchdog.
+_OWN_THREADS = 2
 
 # Looks for messages, which libraries may hand over a little late.
 _LOOKS = 100

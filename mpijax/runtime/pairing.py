@@ -9,7 +9,7 @@ The other end need not run such a program: it may differentiate operation by ope
 mistake. Where the records of this node (`recorder`) show that it waits for this rank in a message that is
 differentiated, the comparison is given up; where it waits in anything else that this rank would have to join, or has
 ended, that is an error. If nothing can be seen (another node, calls of mpi4py) the comparison is given up after a
-while, and what then waits in vain is told by the watchdog.
+while. The watchdog reports what then never ends.
 
 An edge is a pair of ranks of a communicator. A list is compared once, and another one with as many messages of the same
 sizes (`Edge.kind`) is taken for it; edges that were given up are not compared again.

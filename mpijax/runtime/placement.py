@@ -7,11 +7,16 @@ from typing import Any
 import numpy as np
 
 from mpijax._ext.array import ArrayBase
-from mpijax.core import tree
+from mpijax.core import provided, tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.memory_space import DEVICE, Space
-from mpijax.core.split import of_sharding
+from mpijax.core.sharding.context import context_mesh
+from mpijax.core.sharding.format import Format
+from mpijax.core.sharding.shardings import NamedSharding, SingleDeviceSharding
+from mpijax.core.sharding.spec import PartitionSpec
+from mpijax.core.sharding.split import of_sharding
 from mpijax.core.trace import Tracer, typeof
+from mpijax.runtime import mpi_start, same_values
 from mpijax.runtime.array import from_numpy, rewrap  # which also makes known the class of arrays
 from mpijax.runtime.default_layout import default_layout, default_place
 from mpijax.runtime.devices import Device, local_devices
@@ -33,6 +38,9 @@ def device_put(
 
     `donate` (as `device`, one for all or a pytree) gives arrays away: those that go elsewhere are deleted.
 
+    For a sharding over all processes the ranks compare checksums of values that no rank has put anywhere before: every
+    rank must call it, and MismatchError names the first value that differs. Calls in threads are not compared.
+
     Raises ValueError for a device of another process, for what is neither device nor sharding, and for `may_alias`
     with `donate`.
 
@@ -48,10 +56,10 @@ def device_put(
     if any(a and d for a, d in zip(aliases, given_away, strict=True)):
         raise ValueError("may_alias and donate cannot be True at the same time.")
     if any(isinstance(leaf, Tracer) for leaf in leaves):
-        from mpijax.spmd.moves import put  # that layer lies above this one
-
-        outs = put(leaves, places, sources, given_away, aliases)
+        outs = provided.put(leaves, places, sources, given_away, aliases)
     else:
+        if mpi_start.started() and mpi_start.size() > 1:
+            same_values.check(x, leaves, [p if isinstance(p, Space) else carried_sharding(p) for p in places])
         outs = list(map(_put, leaves, places))
         for i, (out, leaf) in enumerate(zip(outs, leaves, strict=True)):
             if out is leaf and aliases[i] is False and isinstance(out, ArrayBase):
@@ -84,7 +92,6 @@ def _put(x: Any, layout: Any) -> Any:
 
 def _in_memory(x: Any, kind: str | None) -> Any:
     """Where an array, or an ndarray, is, in another kind of memory; None leaves it as it is."""
-    from mpijax.spmd.mesh import SingleDeviceSharding  # that layer lies above this one
 
     if kind is None:
         return None
@@ -100,10 +107,6 @@ def carried_sharding(layout: Any) -> Any:
     if hasattr(layout, "mesh"):
         _ = layout.is_fully_addressable  # raises for a mesh without devices
         return layout
-    from mpijax.spmd.abstract_mesh import context_mesh  # that layer lies above this one
-    from mpijax.spmd.layout import Format
-    from mpijax.spmd.mesh import NamedSharding, SingleDeviceSharding
-    from mpijax.spmd.partition_spec import PartitionSpec
 
     if isinstance(layout, Format):  # every array has the one layout in memory that there is
         return carried_sharding(layout.sharding)
@@ -148,20 +151,16 @@ def _placed(value: np.ndarray, aval: ShapedArray, sharding: Any) -> Any:
 
 def _laid_out(x: Any, layout: Any) -> Any:
     """An array or traced value in another layout. Communicates: every rank must call it."""
-    from mpijax.spmd.constraints import check_fits  # that layer lies above this one
-    from mpijax.spmd.reshard import lay_out
-
-    check_fits(layout, typeof(x), "One of device_put arguments")
-    return lay_out(x, layout)
+    provided.check_fits(layout, typeof(x), "One of device_put arguments")
+    return provided.lay_out(x, layout)
 
 
 def gathered(x: Any) -> Any:
     """The whole of an array of which every rank has a shard. Communicates: every rank must call it."""
-    from mpijax.spmd.shard_map import P, shard_map  # that layer lies above this one
-
     if x._is_whole:
         return x
-    return shard_map(lambda whole: whole, mesh=x._sharding.mesh, in_specs=P(), out_specs=P())(x)
+    whole = PartitionSpec()
+    return provided.shard_map(lambda whole: whole, mesh=x._sharding.mesh, in_specs=whole, out_specs=whole)(x)
 
 
 def device_get(x: Any) -> Any:

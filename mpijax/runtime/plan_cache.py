@@ -21,7 +21,7 @@ from typing import Any
 
 import mpijax
 from mpijax.compiler.disk_cache import DiskCache, host_id
-from mpijax.compiler.graph import Value
+from mpijax.compiler.nodes import Value
 from mpijax.compiler.plan import Plan
 from mpijax.core import option, plain
 from mpijax.core.jaxpr import ClosedJaxpr
@@ -63,8 +63,8 @@ class Entry:
         try:
             content, tables, blobs = unpack(_MAGIC, data, "a plan")
             files, values = content
-            read = JaxprReader(tables, blobs, self.constants).values(values)
-        except (ValueError, LookupError, TypeError):
+            read = _PlanReader(tables, blobs, self.constants).values(values)
+        except Exception:  # whatever is wrong with a file, it is as good as none
             return None
         if not code.load_objects(files):
             return None
@@ -117,6 +117,12 @@ class _PlanWriter(JaxprWriter):
     def array(self, x: Any) -> Any:
         number = self._numbers.get(id(x))
         return super().array(x) if number is None else ["x", number]
+
+
+class _PlanReader(JaxprReader):
+    """Reads plans, which have records of the compiler and the runtime."""
+
+    packages = ("mpijax.",)
 
 
 class _Origin:

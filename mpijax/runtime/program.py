@@ -83,7 +83,8 @@ class Alias:
 class Kernel:
     """A compiled loop nest over [0, extent), which may be split among threads in parts of at least `grain`.
 
-    `address`: of `void fn(void **ptrs, int64_t *params, int64_t begin, int64_t end)`.
+    `address`: of `void fn(void **ptrs, int64_t *params, int64_t begin, int64_t end)`. foreign: it is the user's, called
+    once for all, and sees denormals as the rest of the process does.
     """
 
     address: int
@@ -91,6 +92,7 @@ class Kernel:
     params: tuple[int, ...]
     extent: int
     grain: int
+    foreign: bool = False
 
 
 @dataclass(frozen=True)
@@ -322,7 +324,11 @@ class Result:
 
 @dataclass(frozen=True)
 class ProgramSpec:
-    """A whole program. release_gil: let other Python threads run meanwhile; costs 0.05 µs."""
+    """A whole program.
+
+    release_gil: let other Python threads run meanwhile; costs 0.05 µs. keep_denormals: compute with denormals, which
+    otherwise count as zero.
+    """
 
     num_inputs: int
     buffers: tuple
@@ -331,6 +337,7 @@ class ProgramSpec:
     arena: int = 0
     release_gil: bool = False
     name: str = "program"
+    keep_denormals: bool = False
 
 
 def load(spec: ProgramSpec) -> Program:

@@ -37,6 +37,7 @@ REGION = np.dtype(
         ("sequences", [("id", "u8"), ("count", "u8"), ("digests", "u8", record.DIGESTS)], record.COUNTS),
         ("sites", [("site", "u4"), ("sequence", "u4"), ("text", "S120")], record.SITES),
         ("ring", [("begin", "u8"), ("end", "u8"), ("nbytes", "i8"), ("site", "u4"), ("number", "u4")], record.RING),
+        ("members", "u4", record.MEMBERS),
     ]
 )  # fmt: skip
 ENDED = 2
@@ -94,6 +95,7 @@ class Recorder:
         self._left: deque[int] = deque()  # ids of groups whose communicators have been freed
         self._keyval: int | None = None
         self._next_sequence = 1
+        self._next_member = 0  # where the next group's members go
         self.regions = np.frombuffer(record.own_region(), REGION)
         self.ranks, self.own, self.rank, self.size = [0], 0, 0, 1
         self.job = f"{os.getpid():x}"
@@ -181,7 +183,29 @@ class Recorder:
         for kind in range(3) if group.sequence else ():
             self.mine["sequences"][group.sequence + kind] = (group.id + kind, 0, 0)
         self.groups[group.id] = group
+        self._note_members(group)
         return group
+
+    def _note_members(self, group: Group) -> None:
+        """Let other ranks see which ranks a group has. Groups that are gone leave their room to later ones."""
+        entry = _members_entry(group)
+        if self._next_member + len(entry) >= record.MEMBERS:
+            entry = np.concatenate([_members_entry(g) for g in self.groups.values() if g.id not in self._left])
+            self._next_member = 0
+        if len(entry) < record.MEMBERS - self._next_member:  # else rings through this group are not found
+            begin, self._next_member = self._next_member, self._next_member + len(entry)
+            self.mine["members"][self._next_member] = 0
+            self.mine["members"][begin : self._next_member] = entry
+
+    def members(self, region: Any, group: int) -> tuple[int, ...] | None:
+        """The ranks of the group with that id, as the rank of a region knows it."""
+        words, at = region["members"].copy(), 0
+        while at + 3 <= len(words) and words[at + 2]:
+            end = at + 3 + int(words[at + 2])
+            if int(words[at]) | int(words[at + 1]) << 32 == group and end <= len(words):
+                return tuple(map(int, words[at + 3 : end]))
+            at = end
+        return None
 
     def _free_sequences(self) -> int:
         """The first of three sequences for a new group: where there is no other place, of one that was freed.
@@ -285,6 +309,10 @@ def _ranks_of(comm: Any, world: Any) -> tuple[int, ...] | None:
     inside.Free()
     whole.Free()
     return None if MPI.UNDEFINED in ranks else tuple(ranks)
+
+
+def _members_entry(group: Group) -> np.ndarray:
+    return np.array([group.id & 0xFFFFFFFF, group.id >> 32, len(group.ranks), *group.ranks], np.uint32)
 
 
 def _shortened(text: str, limit: int) -> bytes:

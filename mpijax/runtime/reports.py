@@ -10,6 +10,7 @@ import sys
 import termios
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TextIO
 
 # Seconds for the launcher to read; nobody might.
@@ -19,7 +20,7 @@ LIMIT = 2.0
 def say(rank: int, text: str, stream: TextIO | None = None) -> None:
     """Write lines that begin with the rank, to stderr or another stream.
 
-    To the stderr that the process began with too, where the program has put something in its place that is no file:
+    To the stderr that the process began with too, where the program has put something in its place that is not a file:
     what that keeps is lost when the job ends. Nothing is raised for streams that are closed.
     """
     lines = "".join(f"[rank {rank}] {line}\n" for line in text.splitlines())
@@ -42,6 +43,13 @@ def flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError, ValueError):
             stream.flush()
+
+
+def blame(rank: int, other: int, status: int) -> None:
+    """Tell `mpijax run`, if it started this rank, that it ends because another one has ended with a status."""
+    if folder := os.environ.get("MPIJAX_RUN_FOLDER"):
+        with suppress(OSError):  # it is on another machine
+            Path(folder, f"{rank}.because").write_text(f"{other} {status}")
 
 
 def wait_until_read() -> None:

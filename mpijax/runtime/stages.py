@@ -11,10 +11,14 @@ from mpijax.compiler.plan import CommStep, GemmCall, KernelCall, Plan, module_te
 from mpijax.compiler.planner import plan_program
 from mpijax.compiler.show import nest_text
 from mpijax.core import config, tree
+from mpijax.core.sharding.shardings import SingleDeviceSharding
 from mpijax.core.trace import Tracer, typeof
 from mpijax.runtime.default_layout import default_layout
+from mpijax.runtime.devices import local_devices
 from mpijax.runtime.engine import dispatch, physical, program_of, shardings_of
+from mpijax.runtime.explain import explained
 from mpijax.runtime.loader import load_plan
+from mpijax.runtime.traffic import bytes_sent
 from mpijax.transforms import ref_state, reports
 from mpijax.transforms.compiler_options import check_compiler_options
 from mpijax.transforms.traced import Stage, check_structure
@@ -42,7 +46,7 @@ class _Later(Stage):
     out_info = property(lambda self: self._traced.out_info)
 
     def cost_analysis(self) -> dict[str, float]:
-        """Operations and bytes of one run, and the numbers of kernels, library calls and communications."""
+        """Operations and bytes of one run, bytes that this rank sends, numbers of kernels, library calls, exchanges."""
         return cost_analysis(self._plan)
 
 
@@ -197,13 +201,23 @@ class Compiled(_Later):
             text += llvm.to_assembly(module_text(list(self._plan.kernels.values())))
         return text
 
+    def explain(self) -> str:
+        """A table of what this rank sends in one run, by the user's lines, and of arrays that are made whole.
+
+        >>> print(mpijax.jit(lambda x: x * x).lower(jnp.arange(3)).compile().explain())
+        sends nothing
+        sent by this rank: 0 bytes; memory: 24 bytes
+        <BLANKLINE>
+        """
+        return explained(self._plan)
+
     def memory_analysis(self) -> MemoryAnalysis:
         """Bytes of arguments, results and temporaries."""
         return MemoryAnalysis(self._plan)
 
 
 def cost_analysis(plan: Plan) -> dict[str, float]:
-    """Counts of one run of a program."""
+    """Counts of one run of a program on this rank; a turn of a `while` loop counts once in the bytes it sends."""
     flops = sum(2.0 * s.m * s.n * s.k * _batch(s) for s in walk(plan.steps) if isinstance(s, GemmCall))
     flops += sum(float(k.flops()) for k in plan.nests)
     return {
@@ -212,6 +226,7 @@ def cost_analysis(plan: Plan) -> dict[str, float]:
         "kernels": float(sum(isinstance(s, KernelCall) for s in walk(plan.steps))),
         "library calls": float(sum(isinstance(s, GemmCall) for s in walk(plan.steps))),
         "communications": float(sum(isinstance(s, CommStep) for s in walk(plan.steps))),
+        "bytes sent": float(bytes_sent(plan)),
     }
 
 
@@ -232,9 +247,6 @@ def _fits(given: Any, expected: Any, ndim: int) -> bool:
 
 def _here() -> Any:
     """The layout of arrays on this rank's device."""
-    from mpijax.runtime.devices import local_devices  # starts MPI: only when asked
-    from mpijax.spmd.mesh import SingleDeviceSharding  # lies above
-
     return SingleDeviceSharding(local_devices()[0])
 
 

@@ -3,7 +3,7 @@
 It reads the records of the ranks of its node (`recorder`) and makes no MPI calls. After MPIJAX_STALL_SECONDS (60) in
 one operation it warns, and asks all ranks of the node for their records in files; again after twice that
 time, and so on.
-It ends this process only where going on is in vain or unwanted: MPIJAX_STALL_ABORT=1 was set, a rank that is needed has
+It ends this process only where it cannot or must not go on: MPIJAX_STALL_ABORT=1 was set, a rank that is needed has
 ended or waits for this one (`deadlock`), two ranks have run different collectives (`divergence`), or Ctrl-C was
 pressed. The launcher then ends the others.
 
@@ -17,6 +17,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, TextIO
 
@@ -28,6 +29,8 @@ from mpijax.runtime.recorder import COLLECTIVE, ENDED, Site, ranges, recorder
 # operation, and a program that goes through many.
 LOOK = 0.5
 VAIN = 3.0
+# Until one whose process does not exist any more is: it sends nothing, and launchers are about to end the job.
+GONE = 0.25
 INTERRUPT = 1.0
 INTERRUPT_PROGRAM = 5.0
 # Ranks that a report describes one by one.
@@ -69,10 +72,12 @@ class Watchdog:
             return
         waited = now - self.since
         what = _operation()
+        if GONE < waited <= VAIN and what.peers is None:  # a message may have been sent before its sender went
+            self._end_if_in_vain(what, lambda r: r in recorder.ranks and recorder.is_gone(r))
         if waited > VAIN:
             # Where MPI lets threads communicate at once, there may still be no other: this one does not.
             recorder.mine["exclusive"] = self.exclusive or len(sys._current_frames()) <= 2
-            self._end_if_in_vain(what)
+            self._end_if_in_vain(what, _has_ended)
             self._end_if_stuck(now)
         if waited > self.next_report:
             self.next_report = 2 * waited
@@ -104,16 +109,17 @@ class Watchdog:
             self.signals, self.dumps = signals, dumps
             _say(f"the last operations are in {record_file.write()} (merge the ranks' files with `mpijax trace`)")
 
-    def _end_if_in_vain(self, what: Site) -> None:
+    def _end_if_in_vain(self, what: Site, has_ended: Callable[[int], bool]) -> None:
         anybody = what.peers == () and what.group is not None
         needed = [r for r in what.group.ranks if r != recorder.rank] if anybody else missing(what)
         if what.peers:  # who a message goes to may end before we do
             needed = [r for r in needed if r == what.peers[0]]
-        ended = [r for r in needed if _has_ended(r)]
+        ended = [r for r in needed if has_ended(r)]
         if ended and (not anybody or ended == needed):
             status = max(int(recorder.region(r)["status"]) for r in ended) or 1
             who = f"rank {ended[0]} has" if len(ended) == 1 else f"ranks {ranges(ended)} have"
             it = "it" if len(ended) == 1 else "one of them" if anybody else "them"
+            reports.blame(recorder.rank, ended[0], status)
             _end(status, f"{who} ended, and rank {recorder.rank} waits for {it} in {what}")
 
     def _end_if_stuck(self, now: float) -> None:
@@ -129,7 +135,7 @@ def end_if_diverged() -> None:
 
 
 def _operation() -> Site:
-    """The last operation of this rank, in which it is; as far as that is known, with the line of this call."""
+    """The last operation of this rank, in which it is; if known, with the line of this call."""
     return recorder.now(int(recorder.last(recorder.mine)["site"]), _main_frame())
 
 
@@ -237,7 +243,7 @@ def settings() -> tuple[float, bool]:
 
 
 def start() -> None:
-    """Watch this rank from now on. Raises ValueError for settings that are no numbers."""
+    """Watch this rank from now on. Raises ValueError for settings that are not numbers."""
     seconds, abort = settings()
     if signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL:  # else the program uses it
         record.watch_signal(signal.SIGUSR1)

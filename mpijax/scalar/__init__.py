@@ -7,6 +7,7 @@ no table in memory, no call, no branch, so they vectorise with the loop they sta
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 
 from mpijax.scalar.builder import Builder, FunctionText
@@ -16,34 +17,18 @@ from mpijax.scalar.types import Scalar, TypeInfo, info
 __all__ = ["Builder", "FunctionText", "Scalar", "TypeInfo", "info", "rule_for", "rules"]
 
 
-def rules() -> dict[str, Callable]:
-    """The table of all rules, by primitive name."""
-    if "threefry2x32" not in RULES:  # somebody may have registered a rule of their own first
-        from mpijax.scalar import (  # noqa: F401  (each registers its rules)
-            arith,
-            bessel,
-            beta,
-            compare,
-            dawson,
-            dilogarithm,
-            exponential,
-            exponential_integral,
-            gamma,
-            hyperbolic,
-            incomplete_gamma,
-            incomplete_gamma_slope,
-            inverse_trigonometric,
-            logarithm,
-            normal,
-            oscillating,
-            owens_t,
-            power,
-            special,
-            threefry,
-            trigonometric,
-            zeta,
-        )
+# Each registers its rules.
+_MODULES = """
+    arith bessel beta compare complex_functions dawson dilogarithm exponential exponential_integral gamma hyperbolic
+    incomplete_gamma incomplete_gamma_slope inverse_trigonometric logarithm normal oscillating owens_t power special
+    threefry trigonometric zeta""".split()
 
+
+def rules() -> dict[str, Callable]:
+    """The table of all rules, by primitive name. The modules that register them are loaded at the first call."""
+    if "threefry2x32" not in RULES:  # somebody may have registered a rule of their own first
+        for name in _MODULES:
+            importlib.import_module(f"mpijax.scalar.{name}")
     return RULES
 
 

@@ -153,7 +153,7 @@ def sign(b: Builder, x: Scalar) -> Scalar:
     zero, one = b.const(0, x.dtype), b.const(1, x.dtype)
     if i.is_float:
         moved = b.compare("ne", b.abs(x), zero)
-        return b.select(b.and_(moved, b.not_(b.is_nan(x))), b.copysign(one, x), x)
+        return b.select(b.is_nan(x), x, b.copysign(b.select(moved, one, zero), x))
     positive = b.select(b.compare("gt", x, zero), one, zero)
     if i.kind == "u":
         return positive

@@ -57,9 +57,10 @@ def _scaled_bessel(x: Expr, near: Sequence[float], far: Sequence[float], factor:
     limit = NEAR_F32 if is_single(x) else NEAR_F64
     inside = a < limit
     bounded = where(inside, a, limit)
-    inverse = 1.0 / where(inside, limit, a)
+    beyond = where(inside, limit, a)
     small = factor * polynomial(bounded * bounded, near) * exp(-bounded)
-    return where(inside, small, inverse.sqrt() * polynomial(inverse, far))
+    # Not the root of 1 / x: that may be denormal, and so zero.
+    return where(inside, small, polynomial(1.0 / beyond, far) / beyond.sqrt())
 
 
 @elementary

@@ -10,7 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from mpijax.scalar import narrow
+from mpijax.scalar.convert import convert
 from mpijax.scalar.memory import Memory
+from mpijax.scalar.registry import RULES
 from mpijax.scalar.types import BOOL, INT64, Scalar, info, literal
 
 _FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
@@ -327,8 +329,6 @@ class Builder(Memory):
 
     def convert(self, x: Scalar, dtype) -> Scalar:
         """`convert_element_type`, see mpijax.scalar.convert."""
-        from mpijax.scalar.convert import convert
-
         return convert(self, x, np.dtype(dtype))
 
     # ---- across lanes
@@ -399,7 +399,5 @@ class Builder(Memory):
     def combine(self, combine, a: Scalar, b: Scalar) -> Scalar:
         """One step of a reduction: add mul max min and or xor by name, or any rule(builder, a, b)."""
         if isinstance(combine, str):
-            from mpijax.scalar import rules
-
-            combine = rules()[combine]
+            combine = RULES[combine]
         return combine(self, a, b)

@@ -15,10 +15,10 @@ from mpijax.scalar import complex as cx
 from mpijax.scalar import exponential, hyperbolic, inverse_trigonometric, logarithm, trigonometric
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.expr import Expr, is_single, where
+from mpijax.scalar.registry import COMPLEX_RULES
 from mpijax.scalar.types import Scalar
 
 Pair = tuple[Expr, Expr]
-FUNCTIONS: dict[str, Callable] = {}
 
 
 def _parts(b: Builder, z: Scalar) -> Pair:
@@ -35,7 +35,7 @@ def on_pairs(function: Callable[..., Pair]) -> Callable[..., Pair]:
     def rule(b: Builder, *zs: Scalar) -> Scalar:
         return _join(function(*(_parts(b, z) for z in zs)))
 
-    FUNCTIONS[function.__name__.rstrip("_")] = rule
+    COMPLEX_RULES[function.__name__.rstrip("_")] = rule
     return function
 
 
@@ -302,4 +302,4 @@ def power(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     return _join((real, where(none | vanishes, 0.0, result[1])))
 
 
-FUNCTIONS["pow"] = power
+COMPLEX_RULES["pow"] = power

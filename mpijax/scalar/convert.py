@@ -59,7 +59,7 @@ def _to_integer(b: Builder, x: Scalar, dtype: np.dtype) -> Scalar:
 
 
 def _saturated(b: Builder, x: Scalar, dtype: np.dtype) -> Scalar:
-    """A float as an integer that 32 bits with a sign hold: clamped before, in instructions that there are for vectors.
+    """A float as an integer that 32 bits with a sign hold: clamped before, by instructions that exist for vectors.
 
     LLVM's own saturating conversions are done lane by lane.
     """

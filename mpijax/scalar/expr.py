@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mpijax.scalar.builder import Builder
-from mpijax.scalar.registry import RULES
+from mpijax.scalar.registry import COMPLEX_RULES, RULES
 from mpijax.scalar.types import FLOAT32, FLOAT64, Scalar, info
 
 
@@ -206,9 +206,7 @@ def elementary(function: Callable) -> Callable:
 
     def rule(b: Builder, *xs: Scalar, **_) -> Scalar:
         if xs[0].imag is not None:
-            from mpijax.scalar import complex_functions
-
-            return complex_functions.FUNCTIONS[name](b, *xs)
+            return COMPLEX_RULES[name](b, *xs)
         return on_floats(b, function, *xs)
 
     rule.__name__, rule.__doc__ = function.__name__, function.__doc__

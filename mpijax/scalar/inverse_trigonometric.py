@@ -84,8 +84,9 @@ def atan2(y: Expr, x: Expr) -> Expr:
     """The angle of the point (x, y), from -pi to pi, with the signs of zeros and infinities as in C."""
     a, b = abs(y), abs(x)
     low, high = a.at_most(b), a.at_least(b)
-    # Halve large operands: their sum must not overflow.
-    factor = where(high > (2.0**100 if is_single(x) else 2.0**1000), x.const(0.25), 1.0)
+    # The sum of large operands must not overflow, the difference of small ones not become denormal.
+    large, up = (2.0**100, 2.0**24) if is_single(x) else (2.0**900, 2.0**53)
+    factor = where(high > large, x.const(0.25), up)
     low, high = low * factor, high * factor
     same = low.eq(high)
     middle = (low > high * TAN_PI_8) | (same & (high > 0.0))

@@ -123,9 +123,15 @@ def unpack(b: Builder, bits: str, dtype: np.dtype) -> str:
     if dtype == EXPONENT:
         return b.select(b.icmp("eq", wide, u(0xFF)), b.const(np.nan, FLOAT32), _power_of_two(b, wide)).ir
     f = format_of(dtype)
-    magnitude = b.bitcast(b.shl(b.and_(wide, u(f.sign - 1)), u(23 - f.mantissa)), FLOAT32)
-    # The exponent field is that of a float with another bias: one exact multiplication, denormals included.
-    value = b.mul(magnitude, b.const(2.0 ** (127 - f.bias), FLOAT32))
+    unsigned = b.and_(wide, u(f.sign - 1))
+    shifted = b.shl(unsigned, u(23 - f.mantissa))
+    magnitude = b.bitcast(shifted, FLOAT32)
+    # The exponent field is that of a float with another bias. What is a denormal here is none in float32, in which
+    # denormals are taken for zero: it is made from its mantissa as an integer.
+    normal = b.bitcast(b.add(shifted, u((127 - f.bias) << 23)), FLOAT32)
+    whole = Scalar(FLOAT32, b.emit(f"uitofp {b.vector('i32')} {unsigned.ir} to {b.vector('float')}"))
+    small = b.mul(whole, b.const(2.0 ** (1 - f.bias - f.mantissa), FLOAT32))
+    value = b.select(b.icmp("ult", unsigned, u(1 << f.mantissa)), small, normal)
     if f.has_inf:
         top = b.icmp("uge", b.and_(wide, u(0x7F)), u((f.nan_bits >> f.mantissa) << f.mantissa))
         special = b.bitcast(b.or_(b.bitcast(magnitude, UINT32), u(0x7F800000)), FLOAT32)
@@ -152,9 +158,12 @@ def pack(b: Builder, x: Scalar) -> str:
         return b.emit(f"trunc {b.vector('i32')} {packed.ir} to {b.vector('i8')}")
     f = format_of(x.dtype)
     sign = b.and_(b.lshr(bits, u(32 - f.sign.bit_length())), u(f.sign))
-    # Times a power of two the float's exponent field becomes the narrow one's; every step is exact.
-    scaled = b.bitcast(b.mul(b.abs(value), b.const(2.0 ** (f.bias - 127), FLOAT32)), UINT32)
-    packed = b.lshr(scaled, u(23 - f.mantissa))
+    # With another bias the float's exponent field becomes the narrow one's; a denormal is its mantissa as an integer.
+    size = b.abs(value)
+    normal = b.lshr(b.sub(b.bitcast(size, UINT32), u((127 - f.bias) << 23)), u(23 - f.mantissa))
+    scaled = b.mul(size, b.const(2.0 ** (f.bias - 1 + f.mantissa), FLOAT32))
+    small = Scalar(UINT32, b.emit(f"fptosi {b.vector('float')} {scaled.ir} to {b.vector('i32')}"))
+    packed = b.select(b.compare("lt", size, b.const(2.0 ** (1 - f.bias), FLOAT32)), small, normal)
     if f.has_inf:
         exponent = (f.nan_bits >> f.mantissa) << f.mantissa
         packed = b.select(b.compare("eq", b.abs(value), b.const(np.inf, FLOAT32)), u(exponent), packed)

@@ -14,7 +14,7 @@ from mpijax.scalar.exponential import EXP2_F32, EXP2_F64, nearest, scaled
 from mpijax.scalar.expr import Expr, elementary, is_single, on_floats, polynomial, where
 from mpijax.scalar.guard import rarely
 from mpijax.scalar.logarithm import exponent_value, split
-from mpijax.scalar.registry import RULES, rule
+from mpijax.scalar.registry import COMPLEX_RULES, RULES, rule
 from mpijax.scalar.types import FLOAT32, FLOAT64, Scalar, info
 
 # log2(1 + f) / f for 1 + f between sqrt(1/2) and sqrt(2), to 2^-36
@@ -73,9 +73,7 @@ def cbrt(x: Expr) -> Expr:
 def pow_(b, x: Scalar, y: Scalar, **_) -> Scalar:
     """x ** y; y of x's dtype or an integer; the special cases are those of C's pow."""
     if x.imag is not None or y.imag is not None:
-        from mpijax.scalar import complex_functions
-
-        return complex_functions.FUNCTIONS["pow"](b, x, y)
+        return COMPLEX_RULES["pow"](b, x, y)
     i = info(x.dtype)
     if i.is_integer:
         return _integer_power(b, x, y)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 RULES: dict[str, Callable] = {}
+# The rules of transcendental functions for complex operands.
+COMPLEX_RULES: dict[str, Callable] = {}
 
 
 def rule(function: Callable) -> Callable:

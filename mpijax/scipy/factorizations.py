@@ -5,7 +5,6 @@ Arguments that tell SciPy to overwrite an operand or to look for NaN have no eff
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from typing import Any
 
@@ -14,10 +13,11 @@ import numpy as np
 from mpijax import lax
 from mpijax import numpy as jnp
 from mpijax.core import config, dtypes
+from mpijax.core.warn import warn_user
 from mpijax.lax import linalg
 from mpijax.numpy.util import promote_dtypes_complex, promote_dtypes_inexact
 from mpijax.ops.linalg import orthogonal
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
 
 
 def inexact(*xs: Any) -> list[Any]:
@@ -28,11 +28,10 @@ def solve_signature(name: str, a: Any, b: Any) -> str:
     """Of a solve with matrices a: whether b holds vectors, by its rank."""
     stacked = a.ndim == b.ndim + 1 and a.shape[-1] == b.shape[-1]
     if b.ndim > 1 and stacked:
-        warnings.warn(
+        warn_user(
             f"jax.scipy.linalg.{name}: batched 1D solves with b.ndim > 1 are deprecated, and in the future will be "
             f"treated as a batched 2D solve. Use {name}(..., b[..., None]).squeeze(-1) to avoid this warning.",
             category=FutureWarning,
-            stacklevel=4,
         )
     return "(n)->(n)" if b.ndim == 1 or stacked else "(n,k)->(n,k)"
 

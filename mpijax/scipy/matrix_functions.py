@@ -14,7 +14,8 @@ from mpijax.core import dtypes
 from mpijax.numpy.util import promote_dtypes_inexact
 from mpijax.scipy.factorizations import rsf2csf, schur
 from mpijax.scipy.systems import inv, solve, solve_triangular
-from mpijax.transforms.api import jit, jvp
+from mpijax.transforms.derivatives import jvp
+from mpijax.transforms.jit import jit
 
 _HIGHEST = lax.Precision.HIGHEST
 

@@ -13,7 +13,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
 
 __all__ = [
     "map_coordinates",

@@ -11,7 +11,7 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.numpy.util import canonical_axis, check_arraylike, promote_dtypes_inexact
 from mpijax.ops.moves import index_tuple
-from mpijax.transforms.api import vmap
+from mpijax.transforms.vmap import vmap
 
 ModeString = Literal["full", "same", "valid"]
 _MODES = ("full", "same", "valid")

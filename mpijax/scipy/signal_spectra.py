@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.warn import warn_user
 from mpijax.numpy import fft as jnp_fft
 from mpijax.numpy.util import (
     canonical_axis,
@@ -90,8 +90,8 @@ def _window(window: Any, nperseg: int | None, length: int, dtype: Any) -> tuple[
     if isinstance(window, (str, tuple)):
         size = length if nperseg is None else int(nperseg)
         if size > length:
-            warnings.warn(
-                f"nperseg={size} is greater than input_length={length}, using nperseg={length}", stacklevel=4
+            warn_user(
+                f"nperseg={size} is greater than input_length={length}, using nperseg={length}"
             )
             size = length
         return jnp.array(_named_window(window, size), dtype=dtype), size
@@ -226,7 +226,7 @@ def _spectra(
     scale = _scale(scaling, win, fs)
     (scale,) = promote_dtypes_complex(jnp.sqrt(scale) if mode == "stft" else scale)
     if onesided and any(map(jnp.iscomplexobj, arrays)):
-        warnings.warn("Input data is complex, switching to return_onesided=False", stacklevel=3)
+        warn_user("Input data is complex, switching to return_onesided=False")
         onesided = False
     freqs = (jnp_fft.rfftfreq if onesided else jnp_fft.fftfreq)(nfft, 1 / fs, dtype=real_dtype)
     spectra = [_segments(z, win, _trend_function(trend, axis), size, overlap, nfft, onesided) for z in arrays]

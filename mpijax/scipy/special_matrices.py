@@ -13,7 +13,7 @@ from mpijax import lax
 from mpijax import numpy as jnp
 from mpijax.core import dtypes
 from mpijax.numpy.util import check_arraylike, promote_args_inexact, promote_dtypes
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
 
 # ---------------------------------------------------------------- from vectors
 

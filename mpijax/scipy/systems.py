@@ -14,7 +14,7 @@ from mpijax.lax import linalg
 from mpijax.ops.linalg import lu as lu_rules
 from mpijax.ops.linalg import solve as solve_rules
 from mpijax.scipy.factorizations import cho_factor, cho_solve, inexact, solve_signature
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
 
 _HIGHEST = lax.Precision.HIGHEST
 

@@ -9,7 +9,7 @@ import numpy as np
 from mpijax import numpy as jnp
 from mpijax.core import dtypes
 from mpijax.ops.linalg.tridiagonal import tridiagonal_eigh_p
-from mpijax.transforms.api import jit
+from mpijax.transforms.jit import jit
 
 _KINDS = ("float32", "float64", "complex64", "complex128")
 

@@ -11,10 +11,10 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import UnexpectedTracerError
+from mpijax.core.sharding.shardings import NamedSharding, Sharding
 from mpijax.core.trace import Tracer, trace_state_clean, typeof
 from mpijax.runtime.array import from_numpy
 from mpijax.runtime.placement import carried_sharding, type_in
-from mpijax.spmd.mesh import NamedSharding, Sharding
 
 
 def make_array_from_callback(

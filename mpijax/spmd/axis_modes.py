@@ -11,8 +11,9 @@ from functools import wraps
 from typing import Any
 
 from mpijax.core import tree
-from mpijax.spmd.abstract_mesh import AbstractMesh, get_abstract_mesh, use_abstract_mesh
-from mpijax.spmd.mesh import AxisType, NamedSharding
+from mpijax.core.sharding.abstract_mesh import AbstractMesh, AxisType
+from mpijax.core.sharding.context import get_abstract_mesh, use_abstract_mesh
+from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.spmd.reshard import cast, reshard
 
 

@@ -14,13 +14,14 @@ from mpijax.core.avals import NO_AXES
 from mpijax.core.lowering import Layout
 from mpijax.core.memory_space import Space
 from mpijax.core.primitive import Primitive
-from mpijax.core.split import of_sharding
+from mpijax.core.sharding.context import context_mesh, get_abstract_mesh
+from mpijax.core.sharding.format import Format
+from mpijax.core.sharding.mesh import Mesh, current_mesh
+from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding
+from mpijax.core.sharding.spec import PartitionSpec
+from mpijax.core.sharding.split import of_sharding
 from mpijax.core.trace import Tracer, state, typeof
 from mpijax.core.tree_prefix import flatten_axes
-from mpijax.spmd.abstract_mesh import context_mesh, get_abstract_mesh
-from mpijax.spmd.layout import Format
-from mpijax.spmd.mesh import Mesh, NamedSharding, Sharding, SingleDeviceSharding, current_mesh
-from mpijax.spmd.partition_spec import PartitionSpec
 from mpijax.transforms.zeros import Zero
 
 
@@ -235,7 +236,7 @@ def _jvp(primals, tangents, **params):
 
 
 def _batch(axis, args, dims, *, sharding, unconstrained_dims, **params):
-    """The examples lie as they lay: their axis is free, unless `vmap` was told what it is split over."""
+    """The layout of each example stays. The batch axis is free unless `vmap` got mesh axes for it."""
     [x], [d] = args, dims
     if d is not None and hasattr(sharding, "mesh"):
         parts = list(sharding.spec)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from mpijax.core import tree
+from mpijax.core.sharding.abstract_mesh import AbstractMesh
+from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding
+from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.trace import typeof
 from mpijax.core.tree_prefix import flatten_axes
-from mpijax.spmd.abstract_mesh import AbstractMesh
 from mpijax.spmd.constraints import check_fits, named_sharding, put_on
-from mpijax.spmd.mesh import NamedSharding, Sharding, SingleDeviceSharding
-from mpijax.spmd.partition_spec import PartitionSpec
 from mpijax.spmd.reshard import lay_out
 from mpijax.transforms.flat import FlatFun
 from mpijax.transforms.ref_state import is_ref

@@ -10,10 +10,11 @@ from typing import Any
 
 from mpijax.core.lowering import Layout
 from mpijax.core.primitive import Primitive, registry
+from mpijax.core.sharding.mesh import Mesh
+from mpijax.core.sharding.shardings import NamedSharding
+from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.trace import typeof
 from mpijax.spmd.constraints import check_fits
-from mpijax.spmd.mesh import Mesh, NamedSharding
-from mpijax.spmd.partition_spec import PartitionSpec
 from mpijax.transforms.zeros import Zero
 
 

@@ -10,11 +10,11 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose
 from mpijax.core.memory_space import DEVICE, Space
 from mpijax.core.primitive import Primitive
-from mpijax.core.split import of_sharding
+from mpijax.core.sharding.shardings import NamedSharding, SingleDeviceSharding
+from mpijax.core.sharding.spec import PartitionSpec
+from mpijax.core.sharding.split import of_sharding
 from mpijax.core.trace import typeof
 from mpijax.spmd.constraints import check_fits, mesh_types, named_sharding, put_on
-from mpijax.spmd.mesh import NamedSharding, SingleDeviceSharding
-from mpijax.spmd.partition_spec import PartitionSpec
 from mpijax.spmd.reshard import lay_out
 from mpijax.transforms.transpose import UndefPrimal
 from mpijax.transforms.zeros import Zero, instantiate
@@ -99,7 +99,7 @@ def _transpose(cts, *args, devices, srcs, copy_semantics):
 
 
 def _batch(axis, args, dims, *, devices, **params):
-    """The examples lie as they lay: their axis is free, unless `vmap` was told what it is split over."""
+    """The layout of each example stays. The batch axis is free unless `vmap` got mesh axes for it."""
     devices = tuple(_with_axis(axis, getattr(x, "sharding", x), d) for x, d in zip(devices, dims, strict=True))
     return device_put_p.bind(*args, devices=devices, **params), list(dims)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core.split import of_sharding
+from mpijax.core.sharding.context import context_mesh, get_abstract_mesh
+from mpijax.core.sharding.mesh import Mesh
+from mpijax.core.sharding.shardings import NamedSharding
+from mpijax.core.sharding.spec import PartitionSpec
+from mpijax.core.sharding.split import of_sharding
 from mpijax.core.trace import typeof
-from mpijax.spmd.abstract_mesh import context_mesh, get_abstract_mesh
 from mpijax.spmd.axis_modes import auto_axes
 from mpijax.spmd.constraints import check_explicit, check_fits, mesh_types, named_sharding
-from mpijax.spmd.mesh import Mesh, NamedSharding
-from mpijax.spmd.partition_spec import PartitionSpec
 from mpijax.spmd.reshard import lay_out
 
 

@@ -14,12 +14,13 @@ import numpy as np
 
 from mpijax.core import tree
 from mpijax.core.primitive import registry
+from mpijax.core.sharding.mesh import Mesh
+from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.source import callable_name, sources_of_function
 from mpijax.core.trace import typeof
 from mpijax.core.tree_prefix import flatten_axes
+from mpijax.runtime.devices import devices
 from mpijax.spmd.local_views import to_global, to_local
-from mpijax.spmd.mesh import Mesh
-from mpijax.spmd.partition_spec import PartitionSpec
 from mpijax.spmd.shard_map import shard_map
 from mpijax.transforms.jit import jit
 
@@ -110,8 +111,6 @@ class _Pmap:
     def mesh_of(self, size: int) -> Mesh:
         """The devices for `size` elements in this process: all, unless this process is the only one and needs fewer."""
         if size not in self._meshes:
-            from mpijax.runtime.devices import devices  # starts MPI
-
             chosen = list(self.devices) if self.devices is not None else devices(self.backend)
             mesh = Mesh(np.array(chosen, dtype=object), (self.axis_name,))
             if not mesh.local_devices:

@@ -10,10 +10,14 @@ from typing import Any
 from mpijax.core import tree
 from mpijax.core.lowering import Layout
 from mpijax.core.primitive import Primitive
-from mpijax.core.split import of_sharding
+from mpijax.core.sharding.abstract_mesh import AbstractMesh
+from mpijax.core.sharding.context import context_mesh
+from mpijax.core.sharding.mesh import Mesh
+from mpijax.core.sharding.shardings import NamedSharding
+from mpijax.core.sharding.spec import PartitionSpec
+from mpijax.core.sharding.split import of_sharding
 from mpijax.core.trace import Tracer, typeof
 from mpijax.core.tree_prefix import flatten_axes
-from mpijax.spmd.abstract_mesh import AbstractMesh, context_mesh
 from mpijax.spmd.constraints import (
     check_explicit,
     check_fits,
@@ -22,8 +26,6 @@ from mpijax.spmd.constraints import (
     mesh_types,
     named_sharding,
 )
-from mpijax.spmd.mesh import Mesh, NamedSharding
-from mpijax.spmd.partition_spec import PartitionSpec
 from mpijax.transforms.zeros import Zero
 
 

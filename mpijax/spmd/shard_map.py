@@ -12,24 +12,29 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
+import numpy as np
+
 from mpijax.core import tree
 from mpijax.core.avals import NO_AXES, ShapedArray
+from mpijax.core.checks import agree
 from mpijax.core.effects import NamedAxisEffect
-from mpijax.core.errors import ConcretizationTypeError
+from mpijax.core.errors import ConcretizationTypeError, JaxprTypeError
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr, without_dead_code
 from mpijax.core.lowering import Partitioned
 from mpijax.core.primitive import Primitive, registry
+from mpijax.core.sharding.abstract_mesh import AbstractMesh
+from mpijax.core.sharding.context import in_body
+from mpijax.core.sharding.mesh import Mesh
+from mpijax.core.sharding.shardings import NamedSharding
+from mpijax.core.sharding.spec import PartitionSpec
+from mpijax.core.sharding.split import Split, normal, of_sharding
 from mpijax.core.source import callable_name
-from mpijax.core.split import Split, normal, of_sharding
 from mpijax.core.trace import EVAL, Tracer, named_axes, state, trace_to_closed_jaxpr, trace_to_jaxpr, typeof
 from mpijax.ops.collectives.position import axis_index
 from mpijax.ops.collectives.scope import varying
 from mpijax.ops.rules import full_like
 from mpijax.ops.select import select
-from mpijax.spmd.abstract_mesh import AbstractMesh, in_body
 from mpijax.spmd.constraints import mesh_types
-from mpijax.spmd.mesh import Mesh, NamedSharding
-from mpijax.spmd.partition_spec import PartitionSpec
 from mpijax.spmd.reshard import lay_out
 from mpijax.spmd.shard_specs import check_fits, check_inferable, check_out, flatten_specs, given_spec, mesh_for
 from mpijax.transforms.batching import AxisData, batch_flat, batch_jaxpr, move_dim
@@ -66,8 +71,8 @@ def shard_map(
       f: a function of shards; inside, collectives refer to the mesh's axes by name.
       mesh: the mesh; by default that of the enclosing `shard_map` or of `set_mesh`. An `AbstractMesh` stands for the
         mesh that the arguments are laid out over.
-      in_specs: a `PartitionSpec` per argument (a pytree prefix; None is `P()`, or for an object that is no array: `f`
-        gets it as it is): how arguments are cut into shards.
+      in_specs: a `PartitionSpec` per argument (a pytree prefix; None is `P()`, or for an object that is not an array:
+        `f` gets it as it is): how arguments are cut into shards.
         Without it, as they are laid out over the mesh; within a traced function it must be given.
       out_specs: the same for results; axes not mentioned must be replicated, unless `check_vma=False`.
       axis_names: the axes of the mesh that `f` is mapped over, by default all that are not yet. Along the others
@@ -151,7 +156,7 @@ def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool,
         outs = flat_fun(*shards)
         structure = body.out_tree = flat_fun.out_tree  # type: ignore[attr-defined]
         if not all(is_array(out) for out in outs):
-            return outs  # for tracing to refuse, with the place of what is no array
+            return outs  # for tracing to refuse, with the place of what is not an array
         flat_out[:], _ = flatten_specs("out_specs", out_specs, structure, mesh, names)
         for out, spec in zip(outs, flat_out, strict=True):
             check_out(f, mesh, typeof(out), spec, names if check_vma else NO_AXES)
@@ -322,7 +327,13 @@ def unshard_aval(mesh: Mesh, spec: PartitionSpec, aval: ShapedArray, over: froze
     return aval.update(shape=shape, vma=aval.vma - over, split=whole)
 
 
-def _type_rule(*_avals, jaxpr: ClosedJaxpr, mesh: Mesh, out_specs, newly_manual_axes, **_):
+def _type_rule(*avals, jaxpr: ClosedJaxpr, mesh: Mesh, in_specs, out_specs, newly_manual_axes, **_):
+    whole = [
+        a.update(shape=unshard_aval(mesh, s, a.update(split=None), newly_manual_axes).shape)
+        for s, a in zip(in_specs, jaxpr.in_avals, strict=True)
+    ]
+    if not agree(whole, avals):
+        raise JaxprTypeError(f"shard_map: the body takes shards of {whole}, and its operands are {avals}")
     return [unshard_aval(mesh, s, a, newly_manual_axes) for s, a in zip(out_specs, jaxpr.out_avals, strict=True)]
 
 
@@ -474,8 +485,6 @@ def _unchecked_cotangents(closed: ClosedJaxpr, params, linear, nonzero, nonzero_
 
 
 def _number(like, value):
-    import numpy as np
-
     return np.asarray(value).astype(typeof(like).dtype)[()]
 
 

@@ -7,12 +7,13 @@ from typing import Any
 
 from mpijax.core import tree
 from mpijax.core.avals import ShapedArray
+from mpijax.core.sharding.abstract_mesh import AbstractMesh, AxisType
+from mpijax.core.sharding.context import context_mesh, get_abstract_mesh
+from mpijax.core.sharding.mesh import Mesh, current_mesh, make_mesh
+from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.source import callable_name
 from mpijax.core.trace import Tracer, state, typeof
 from mpijax.core.tree_prefix import flatten_axes
-from mpijax.spmd.abstract_mesh import AbstractMesh, context_mesh, get_abstract_mesh
-from mpijax.spmd.mesh import AxisType, Mesh, current_mesh, make_mesh
-from mpijax.spmd.partition_spec import PartitionSpec
 
 P = PartitionSpec
 

@@ -34,7 +34,7 @@ def make_jaxpr(
 ) -> Callable[..., Any]:
     """A function that returns the Jaxpr of `fun` for its arguments; nothing is computed.
 
-    Programs know no mutable array references: their values are arguments, what is written comes after the results.
+    Programs have no mutable array references: their values are arguments, and what is written follows the results.
 
     Args:
       fun: a function of pytrees of arrays.

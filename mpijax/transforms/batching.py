@@ -12,9 +12,11 @@ from mpijax.core import config, dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.effects import NamedAxisEffect, everywhere
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr, subjaxprs
+from mpijax.core.leaks import check_leaks
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import registry
-from mpijax.core.split import Split, in_context
+from mpijax.core.sharding.context import in_context
+from mpijax.core.sharding.split import Split
 from mpijax.core.trace import Trace, Tracer, named_axes, state, trace_to_closed_jaxpr, typeof
 from mpijax.transforms.zeros import zeros
 
@@ -147,8 +149,6 @@ def batch_flat(fun: Callable, axis: AxisData, args: Sequence[Any], dims: Sequenc
             state.trace = parent
     pairs = [trace.unpack(o) for o in outs]
     if tag is None and config.checking_leaks():
-        from mpijax.core.leaks import check_leaks
-
         del outs, wrapped
         check_leaks(trace, None)
     return [v for v, _ in pairs], [d for _, d in pairs]
@@ -265,7 +265,7 @@ def batch_jaxpr_axes(
 
 
 def _with_axes(closed: ClosedJaxpr, axis: AxisData, dims: Sequence[int | None]) -> list[ShapedArray]:
-    """The types of a Jaxpr's arguments, those of batches with an axis more."""
+    """The types of a Jaxpr's arguments, those of batches with one more axis."""
     return [
         a if d is None else a.with_axis(d, axis.size, axis.split)
         for a, d in zip(closed.in_avals, dims, strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mpijax.core import provided
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, eval_jaxpr, without_dead_code
 from mpijax.core.lowering import Inline
 from mpijax.core.memo import memo_on_jaxpr
@@ -141,6 +142,7 @@ jit_p = _Jit(
     pretty=_pretty,
     vma=lambda avals, params: None,
 )
+jit_p.impl = lambda *args, **params: provided.run_call(*args, **params)
 
 
 def call_jaxpr(closed: ClosedJaxpr, args, *, name: str, inline: bool = False, keep_unused=False, donated=None):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
 from typing import Any
 
 from mpijax.core import tree
@@ -13,7 +12,7 @@ from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.source import callable_name, sources_of_function
 from mpijax.core.trace import scope_key, trace_to_jaxpr, typeof
 from mpijax.transforms.call import hoist_tracers
-from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, parameter_names
+from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, named_like, parameter_names
 from mpijax.transforms.ref_state import (
     has_refs,
     may_be_kept,
@@ -55,7 +54,7 @@ def checkpoint(
       static_argnums, static_argnames: arguments that are Python values known while tracing.
 
     Raises:
-      TypeError: for an argument that is no array, or `static_argnums` that are no ints.
+      TypeError: for an argument that is not an array, or `static_argnums` that are not ints.
       ValueError: for `static_argnums` out of range.
       NotImplementedError: for `concrete`, which JAX removed.
 
@@ -80,7 +79,7 @@ def checkpoint(
             explicit, prevent_cse=bool(cse), policy=policy, static_argnums=nums, static_argnames=names
         )
 
-    @wraps(fun)
+    @named_like(fun)
     def fun_remat(*args, **kwargs):
         static = _static_positions(nums, len(args))
         dynamic = [a for i, a in enumerate(args) if i not in static]

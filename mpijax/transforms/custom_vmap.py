@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import update_wrapper
 
-from mpijax.core import dtypes, tree
+from mpijax.core import dtypes, provided, tree
 from mpijax.core.jaxpr import eval_jaxpr
 from mpijax.core.lowering import Inline
 from mpijax.core.primitive import Primitive, Unsupported
@@ -223,8 +223,6 @@ def sequential_vmap(f: Callable) -> custom_vmap:
     >>> mpijax.vmap(square)(jnp.arange(3))
     Array([0, 1, 4], dtype=int32)
     """
-    from mpijax.lax.loops import map as loop_map  # lies above
-
     f = custom_vmap(f)
 
     @f.def_vmap
@@ -238,7 +236,7 @@ def sequential_vmap(f: Callable) -> custom_vmap:
             full = [next(given) if b else x for x, b in zip(leaves, flags, strict=True)]
             return f(*tree.tree_unflatten(structure, full))
 
-        out = loop_map(one, mapped)
+        out = provided.loop_map(one, mapped)
         return out, tree.tree_map(lambda _: True, out)
 
     return f

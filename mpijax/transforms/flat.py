@@ -14,6 +14,12 @@ from mpijax.core.source import callable_location, callable_name
 from mpijax.core.trace import DebugInfo, typeof
 
 
+def named_like(fun: Callable) -> Callable[[Callable], Callable]:
+    """`functools.wraps(fun)`; an object that is called may have anything under the names of a function's attributes."""
+    fit = [a for a in functools.WRAPPER_ASSIGNMENTS if isinstance(getattr(fun, a, ""), str | dict | tuple)]
+    return functools.wraps(fun, fit)
+
+
 def transformed(fun: Callable, text: str) -> Callable[[Callable], Callable]:
     """Like `functools.wraps(fun)`, for a function of another meaning: its docstring begins with `text`.
 
@@ -21,7 +27,7 @@ def transformed(fun: Callable, text: str) -> Callable[[Callable], Callable]:
     """
 
     def wrap(new: Callable) -> Callable:
-        new = functools.wraps(fun)(new)
+        new = named_like(fun)(new)
         original = getattr(fun, "__doc__", None)
         new.__doc__ = text.format(fun=callable_name(fun)) + (
             f"\n\nOriginal documentation:\n\n{original}" if original else ""
@@ -135,7 +141,7 @@ def _weak_reference(fun: Callable) -> Callable[[], Any]:
 
 
 def check_arguments(leaves: Sequence[Any], where: str, name: Callable[[int], str]) -> None:
-    """Raise TypeError, naming the leaf, for an argument that is no array."""
+    """Raise TypeError, naming the leaf, for an argument that is not an array."""
     for i, x in enumerate(leaves):
         try:
             typeof(x)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes, tree
+from mpijax.core import dtypes, provided, tree
 from mpijax.core.primitive import registry
 from mpijax.core.result_type import result_type
 from mpijax.core.trace import typeof
@@ -156,12 +156,10 @@ def hessian(
 
 def _basis(example: Any) -> Any:
     """A pytree like `example`, each leaf with a new first axis: the standard basis of the space of all leaves."""
-    from mpijax.numpy.matrices import eye  # lies above
-
     leaves = tree.tree_leaves(example)
     size = sum(typeof(x).size for x in leaves)
     dtype = result_type(*leaves) if leaves else np.dtype(np.float32)
-    return _split_like(example, 1, None, eye(size, dtype=dtype))
+    return _split_like(example, 1, None, provided.eye(size, dtype=dtype))
 
 
 def _split_like(structure: Any, axis: int, like: Any, block: Any) -> Any:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import inspect
-import warnings
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial, update_wrapper
 from typing import Any
 
+import numpy as np
+
 from mpijax._ext.dispatch import JitBase
-from mpijax.core import config, tree
+from mpijax.core import config, provided, tree
+from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.source import callable_name, sources_of_function
-from mpijax.core.trace import EVAL, Tracer, abstractify, load_runtime, scope_key, state, trace_to_jaxpr, typeof
+from mpijax.core.trace import EVAL, Tracer, abstractify, scope_key, state, trace_to_jaxpr, typeof
+from mpijax.core.warn import warn_user
 from mpijax.transforms import ref_state, reports
 from mpijax.transforms.call import call_jaxpr, hoist_tracers
 from mpijax.transforms.compiler_options import check_compiler_options
@@ -24,15 +28,7 @@ from mpijax.transforms.traced import Traced as TracedProgram
 _traced: weakref.WeakKeyDictionary[Callable, dict] = weakref.WeakKeyDictionary()
 
 _jitted: weakref.WeakSet[PjitFunction] = weakref.WeakSet()
-
-# Set by the runtime: `(jitted, args, kwargs) -> result`, or NotImplemented to take the way below.
-_stages: Any = None
-
-
-def set_stages(stages: Any) -> None:
-    """Give the module that lowers, compiles and dispatches traced programs."""
-    global _stages
-    _stages = stages
+_jitted_lock = threading.RLock()  # a set that is being read must not grow
 
 
 class Traced(TracedProgram):
@@ -44,18 +40,25 @@ class Traced(TracedProgram):
         """The program lowered to loop nests and instructions. lowering_platforms: only "cpu" exists."""
         if lowering_platforms is not None and "cpu" not in lowering_platforms:
             raise NotImplementedError(f"mpijax lowers for 'cpu', not for lowering_platforms={lowering_platforms}")
-        if _stages is None:
-            load_runtime()
-        return _stages.lower(self)
+        return provided.lower(self)
+
+
+def _with_values(leaves: Sequence[Any], traced: Traced) -> list[Any]:
+    """Arguments with zeros in place of `ShapeDtypeStruct`s that the program does not read, as JAX takes them."""
+    jaxpr = traced.jaxpr.jaxpr
+    read = {id(v) for eqn in jaxpr.eqns for v in eqn.invars} | {id(v) for v in jaxpr.outvars}
+    invars = jaxpr.invars[len(traced.moved) :]
+    return [
+        np.broadcast_to(np.zeros((), x.dtype), x.shape) if type(x) is ShapeDtypeStruct and id(v) not in read else x
+        for x, v in zip(leaves, invars, strict=True)
+    ]
 
 
 def _layout_of(x: Any) -> Any:
     """How an argument, or what stands for it, is laid out over devices; None if that is not said."""
     layout = getattr(x, "_sharding", None) or getattr(x, "sharding", None)
     if hasattr(layout, "partitions"):
-        from mpijax.spmd.constraints import named_sharding  # lies above, and few programs need it
-
-        layout = named_sharding(layout, "ShapeDtypeStruct", "jit")
+        layout = provided.named_sharding(layout, "ShapeDtypeStruct", "jit")
     return layout if getattr(layout, "is_followed", False) else None
 
 
@@ -163,7 +166,8 @@ class PjitFunction(JitBase):
         self._programs: dict = {}
         self._plain = not (self._static_argnums or self._static_argnames)
         self._set_typeof(typeof)
-        _jitted.add(self)
+        with _jitted_lock:
+            _jitted.add(self)
 
     def _complete(self, kind, nums, names, given_nums, given_names):
         """Positions and names imply each other where the signature tells; -1 is the last position."""
@@ -203,10 +207,10 @@ class PjitFunction(JitBase):
         if config.disable_jit.value:
             return self._fun(*args, **kwargs)
         if state.trace is EVAL:
-            if _stages is None:
-                load_runtime()
-            return _stages.dispatch(self, args, kwargs)
+            return provided.dispatch(self, args, kwargs)
         leaves, traced = self._prepare(args, kwargs)
+        if any(type(x) is ShapeDtypeStruct for x in leaves):
+            leaves = _with_values(leaves, traced)
         return self._bind(leaves, traced)
 
     def _bind(self, leaves, traced: Traced):
@@ -307,7 +311,7 @@ class PjitFunction(JitBase):
                 FlatFun(fun, in_tree) if self._shardings is None else self._shardings.function(fun, in_tree, layouts)
             )
             reports.refuse_tracing(self._fun)
-            reports.explain_miss(self._fun, signature, [k for k in self._cache if len(k) > 2], args, kwargs)
+            reports.explain_miss(self._fun, signature, [k for k in list(self._cache) if len(k) > 2], args, kwargs)
             with sources_of_function(self._fun), reports.timed(f"tracing {self._name} for jit"):
                 written: list[Any] = []
                 jaxpr, consts = trace_to_jaxpr(flat, avals, debug_info("jit", self._fun, args, kwargs), written)
@@ -385,7 +389,9 @@ def clear_caches() -> None:
     >>> f(3)
     traced
     """
-    for jitted in list(_jitted):
+    with _jitted_lock:
+        everything = list(_jitted)
+    for jitted in everything:
         jitted.clear_cache()
 
 
@@ -423,16 +429,15 @@ def jit(
     Raises:
       ValueError: for an unhashable static argument, argument positions that do not exist, and layouts that do not
         fit: sizes that do not divide evenly, or an argument laid out otherwise.
-      TypeError: for an argument that is no array.
+      TypeError: for an argument that is not an array.
 
     >>> mpijax.jit(lambda x: jnp.sum(x * x))(jnp.arange(4))
     Array(14, dtype=int32)
     """
     if device is not None or backend is not None:
-        warnings.warn(
+        warn_user(
             "backend and device argument on jit is deprecated: place the arguments with jax.device_put.",
             DeprecationWarning,
-            stacklevel=2,
         )
         if device is not None and backend is not None:
             raise ValueError(f"can't specify both a device and a backend for jit, got {device=} and {backend=}")
@@ -442,9 +447,8 @@ def jit(
     check_compiler_options(compiler_options)
     shardings = None
     if in_shardings is not None or out_shardings is not None or device is not None:
-        from mpijax.spmd.jit_shardings import JitShardings, on_device  # lies above, and few programs need it
-
-        shardings = JitShardings(in_shardings, out_shardings if device is None else on_device(device))
+        out_shardings = out_shardings if device is None else provided.on_device(device)
+        shardings = provided.JitShardings(in_shardings, out_shardings)
     make = partial(
         PjitFunction,
         static_argnums=static_argnums,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpijax.core import dtypes
+from mpijax.core.checks import checked
 from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr, without_dead_code
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.trace import JaxprTrace, JitTracer, Trace, current_trace, state, typeof
@@ -214,7 +215,7 @@ def linearize_jaxpr(
     constvars = [v for v, t in zip(linear.constvars, traced, strict=True) if not t]
     constvals = [r for r, t in zip(residuals, traced, strict=True) if not t]
     res_vars = [v for v, t in zip(linear.constvars, traced, strict=True) if t]
-    linear_jaxpr = linear.replace(constvars=constvars, invars=res_vars + linear.invars)
+    linear_jaxpr = checked(linear.replace(constvars=constvars, invars=res_vars + linear.invars))
     outer.refuse_refs()
     primal_jaxpr, primal_consts = _pruned(*outer.to_jaxpr([p for p, _ in pairs] + returned))
     return LinearizedJaxpr(
@@ -225,4 +226,4 @@ def linearize_jaxpr(
 def _pruned(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
     """Without what no result needs; arguments all stay."""
     kept, consts, _ = without_dead_code(jaxpr, consts)
-    return kept.replace(invars=jaxpr.invars), consts
+    return checked(kept.replace(invars=jaxpr.invars)), consts

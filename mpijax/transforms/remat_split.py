@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpijax.core import effects as fx
+from mpijax.core.checks import checked
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, dead_code, eval_jaxpr
 from mpijax.core.lowering import Inline
 from mpijax.core.memo import memo_on_jaxpr
@@ -62,7 +63,9 @@ def split_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...], policy: Callable
         if v in used
     ]
     invars = [*saved, *(primal.jaxpr.invars[i] for i in primal_inputs), *(tangents[i] for i in tangent_inputs)]
-    staged = Jaxpr([v for v, _ in consts], invars, body.outvars, body.eqns, debug_info=closed.jaxpr.debug_info)
+    staged = checked(
+        Jaxpr([v for v, _ in consts], invars, body.outvars, body.eqns, debug_info=closed.jaxpr.debug_info)
+    )
     known = _first_pass(primal, count, saved)
     return Split(
         known, ClosedJaxpr(staged, [c for _, c in consts]), primal_inputs, tangent_inputs, halves.nonzero_out

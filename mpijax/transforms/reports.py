@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from mpijax.core import config
 from mpijax.core.source import callable_location, callable_name, current_source
+from mpijax.core.warn import warn_user
 from mpijax.transforms.flat import parameter_names
 
 logger = logging.getLogger("mpijax.jit")
@@ -45,10 +45,9 @@ def unused_donations(avals: Sequence[Any], donated: Sequence[bool], results: Seq
         else:
             unused.append(aval.str_short(False))
     if unused:
-        warnings.warn(
+        warn_user(
             f"Some donated buffers were not usable: {', '.join(unused)}. A result takes the memory of a donated "
             "argument of its own shape and dtype.",
-            stacklevel=2,
         )
 
 

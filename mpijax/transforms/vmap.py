@@ -10,13 +10,14 @@ from typing import Any
 from mpijax.core import tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.refs import Ref, read, write
+from mpijax.core.sharding.split import Split, entry
 from mpijax.core.source import callable_name
-from mpijax.core.split import Split, entry
 from mpijax.core.trace import typeof
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.transforms.batching import AxisData, batch_at, batch_flat
 from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, parameter_names, transformed
 from mpijax.transforms.ref_state import check_aliases, is_ref
+from mpijax.transforms.vmappable import refuse
 
 
 def _mapped_size(fun: Callable, args, kwargs, leaves, axes, axis_size: int | None) -> int:
@@ -128,6 +129,7 @@ def vmap(
                 "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional "
                 f"arguments passed to the function, but got {len(in_axes)=}, {len(args)=}"
             )
+        refuse((args, kwargs))
         leaves, in_tree = tree.tree_flatten((args, kwargs))
 
         def names():

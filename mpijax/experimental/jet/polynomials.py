@@ -29,7 +29,7 @@ def total(terms: Sequence[Any]) -> Any:
 
 
 def product_term(multiply: Callable, u: Polynomial, w: Polynomial, k: int) -> Any:
-    """The coefficient of degree k of a product, of the coefficients that there are of its factors."""
+    """The coefficient of degree k of a product, of the known coefficients of its factors."""
     low, high = max(0, k - len(w) + 1), min(k, len(u) - 1)
     return total([multiply(u[j], w[k - j]) for j in range(low, high + 1)])
 

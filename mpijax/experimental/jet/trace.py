@@ -112,7 +112,7 @@ def jet(fun: Callable, primals: Sequence[Any], series: Sequence[Sequence[Any]], 
       `fun(*primals)`, and the same pytree with the list of derivatives in place of each array.
 
     Raises:
-      ValueError: lists of different lengths, or an argument that is no array.
+      ValueError: lists of different lengths, or an argument that is not an array.
       TypeError: a derivative of another shape than its argument.
 
     >>> value, derivatives = mpijax.experimental.jet.jet(lambda x: x**3, (jnp.float32(2),), ((1.0, 0.0, 0.0),))

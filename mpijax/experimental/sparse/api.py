@@ -11,8 +11,10 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import random
 from mpijax.core import tree
-from mpijax.experimental.sparse import operations as ops
+from mpijax.experimental.sparse.base import JAXSparse
 from mpijax.experimental.sparse.bcoo import BCOO
+from mpijax.experimental.sparse.bcsr import BCSR
+from mpijax.experimental.sparse.matrices import COO, CSC, CSR, starts_of
 
 
 def is_sparse(x: Any) -> bool:
@@ -22,7 +24,7 @@ def is_sparse(x: Any) -> bool:
     >>> sparse.is_sparse(jnp.zeros(3))
     False
     """
-    return isinstance(x, BCOO)
+    return isinstance(x, JAXSparse)
 
 
 def todense(arr: Any) -> Any:
@@ -33,27 +35,40 @@ def todense(arr: Any) -> Any:
     {'a': Array([[1., 0.],
            [0., 1.]], dtype=float32), 'b': 1}
     """
-    return tree.tree_map(lambda x: ops.bcoo_todense(x) if is_sparse(x) else x, arr, is_leaf=is_sparse)
+    return tree.tree_map(lambda x: x.todense() if is_sparse(x) else x, arr, is_leaf=is_sparse)
 
 
-def _check_format(name: str, sparse_format: str) -> None:
-    if sparse_format != "bcoo":
-        raise NotImplementedError(f"sparse.{name} with sparse_format={sparse_format!r}; mpijax has 'bcoo'.")
+def _in_format(mat: BCOO, sparse_format: str) -> JAXSparse:
+    """A matrix without missing elements, sorted by rows, in another format."""
+    if sparse_format == "bcoo":
+        return mat
+    if mat.ndim != 2:
+        raise ValueError(f"sparse_format={sparse_format!r} must have ndim=2; got shape={mat.shape}")
+    if sparse_format == "bcsr":
+        return BCSR.from_bcoo(mat)
+    rows, columns = mat.indices[:, 0], mat.indices[:, 1]
+    if sparse_format == "coo":
+        return COO((mat.data, rows, columns), shape=mat.shape, rows_sorted=True, cols_sorted=True)
+    if sparse_format == "csr":
+        return CSR((mat.data, columns, starts_of(rows, mat.shape[0])), shape=mat.shape)
+    if sparse_format == "csc":
+        return CSC((mat.data, rows, starts_of(columns, mat.shape[1])), shape=mat.shape)
+    raise ValueError(f"sparse_format={sparse_format!r} not recognized; must be one of bcoo, bcsr, coo, csr, csc")
 
 
 def empty(
     shape: Sequence[int], dtype: Any = None, index_dtype: Any = "int32", sparse_format: str = "bcoo", **kwds: Any
-) -> BCOO:
+) -> JAXSparse:
     """A sparse array of zeros, with no element stored, or `nse` of them.
 
     >>> from mpijax.experimental import sparse
     >>> sparse.empty((2, 3)).todense().shape
     (2, 3)
     """
-    _check_format("empty", sparse_format)
     nse = kwds.get("nse", 0)
     indices = jnp.broadcast_to(jnp.array(tuple(shape), index_dtype), (nse, len(shape)))
-    return BCOO((jnp.zeros(nse, dtype), indices), shape=tuple(shape), indices_sorted=True, unique_indices=nse < 2)
+    mat = BCOO((jnp.zeros(nse, dtype), indices), shape=tuple(shape), indices_sorted=True, unique_indices=nse < 2)
+    return _in_format(mat, sparse_format)
 
 
 def eye(
@@ -64,7 +79,7 @@ def eye(
     index_dtype: Any = "int32",
     sparse_format: str = "bcoo",
     **kwds: Any,
-) -> BCOO:
+) -> JAXSparse:
     """A matrix (N, M) with ones on its k-th diagonal.
 
     >>> from mpijax.experimental import sparse
@@ -72,12 +87,12 @@ def eye(
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
     """
-    _check_format("eye", sparse_format)
     columns = N if M is None else M
     count = max(0, min(N, columns - k) if k >= 0 else min(N + k, columns))
     along = np.arange(count)
     indices = np.stack([along - min(k, 0), along + max(k, 0)], axis=1).astype(index_dtype)
-    return BCOO((jnp.ones(count, dtype), indices), shape=(N, columns), indices_sorted=True, unique_indices=True)
+    mat = BCOO((jnp.ones(count, dtype), indices), shape=(N, columns), indices_sorted=True, unique_indices=True)
+    return _in_format(mat, sparse_format)
 
 
 def random_bcoo(

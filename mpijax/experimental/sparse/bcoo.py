@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -10,9 +9,10 @@ from typing import Any
 import mpijax.numpy as jnp
 from mpijax.core import tree
 from mpijax.experimental.sparse import operations as ops
+from mpijax.experimental.sparse.base import JAXSparse
 
 
-class BCOO:
+class BCOO(JAXSparse):
     """A sparse array: values and their coordinates. A pytree of the two.
 
     Its axes are batch axes, then sparse ones, then dense ones. Coordinates beyond the shape mean no element: so `nse`,
@@ -47,20 +47,21 @@ class BCOO:
 
     # ---------------------------------------------------------------- what it is
 
-    nse = property(lambda self: self.indices.shape[-2])
+    nse = property(lambda self: self.indices.shape[-2])  # type: ignore[assignment]
     n_batch = property(lambda self: self.indices.ndim - 2)
     n_sparse = property(lambda self: self.indices.shape[-1])
     n_dense = property(lambda self: self.data.ndim - self.n_batch - 1)
-    dtype = property(lambda self: self.data.dtype)
-    ndim = property(lambda self: len(self.shape))
-    size = property(lambda self: math.prod(self.shape))
 
-    def __repr__(self) -> str:
-        extra = "".join(f", {key}={n}" for key in ("n_batch", "n_dense") if (n := getattr(self, key)))
-        return f"BCOO({self.dtype.name}{list(self.shape)}, nse={self.nse}{extra})"
+    def tree_flatten(self) -> tuple[tuple[Any, Any], tuple]:
+        return (self.data, self.indices), (self.shape, self.indices_sorted, self.unique_indices)
 
-    def __len__(self) -> int:
-        return self.shape[0]
+    @classmethod
+    def tree_unflatten(cls, aux_data: tuple, children: Sequence[Any]) -> BCOO:
+        """Without checks: transformations put other objects in place of arrays."""
+        out = object.__new__(cls)
+        out.data, out.indices = children
+        out.shape, out.indices_sorted, out.unique_indices = aux_data
+        return out
 
     def _with(self, data: Any) -> BCOO:
         """Other values at the same coordinates."""
@@ -95,8 +96,6 @@ class BCOO:
 
     # ---------------------------------------------------------------- operations
 
-    T = property(lambda self: self.transpose())
-
     def transpose(self, axes: Sequence[int] | None = None) -> BCOO:
         """Axes in another order, reversed by default; batch, sparse and dense ones stay among themselves."""
         return ops.bcoo_transpose(self, permutation=tuple(range(self.ndim))[::-1] if axes is None else tuple(axes))
@@ -122,9 +121,6 @@ class BCOO:
     def sort_indices(self) -> BCOO:
         """Coordinates in the order of rows."""
         return ops.bcoo_sort_indices(self)
-
-    def block_until_ready(self) -> BCOO:
-        return self
 
     def __matmul__(self, other: Any) -> Any:
         return ops.matmul(self, other)
@@ -161,21 +157,7 @@ class BCOO:
     def __rsub__(self, other: Any) -> Any:
         return ops.add(-self, other)
 
-    # Arrays leave operators with a BCOO to it.
-    __array_priority__ = 1000
     __jax_array__ = None
 
 
-def _flatten(x: BCOO) -> tuple[tuple[Any, Any], tuple]:
-    return (x.data, x.indices), (x.shape, x.indices_sorted, x.unique_indices)
-
-
-def _unflatten(aux: tuple, children: Sequence[Any]) -> BCOO:
-    """Without checks: transformations put what is no array in place of arrays."""
-    out = object.__new__(BCOO)
-    out.data, out.indices = children
-    out.shape, out.indices_sorted, out.unique_indices = aux
-    return out
-
-
-tree.register_pytree_node(BCOO, _flatten, _unflatten)
+tree.register_pytree_node_class(BCOO)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,17 +9,16 @@ from typing import Any
 import numpy as np
 
 import mpijax.numpy as jnp
-from mpijax.core import dtypes
+from mpijax.core import dtypes, provided
 from mpijax.transforms.vmap import vmap
 
 
 def new_bcoo(data: Any, indices: Any, shape: Sequence[int], sorted_: bool = False, unique: bool = False) -> Any:
-    cls = importlib.import_module("mpijax.experimental.sparse.bcoo").BCOO  # defined on top of this module
-    return cls((data, indices), shape=tuple(shape), indices_sorted=sorted_, unique_indices=unique)
+    return provided.BCOO((data, indices), shape=tuple(shape), indices_sorted=sorted_, unique_indices=unique)
 
 
 def is_bcoo(x: Any) -> bool:
-    return hasattr(x, "indices") and hasattr(x, "nse")
+    return hasattr(x, "indices") and hasattr(x, "nse") and not hasattr(x, "indptr")
 
 
 def check_parts(data: tuple[int, ...], indices: Any, shape: tuple[int, ...]) -> None:
@@ -79,14 +77,17 @@ def bcoo_fromdense(
     mat = jnp.asarray(mat)
     sparse = mat.shape[n_batch : mat.ndim - n_dense]
     there = (mat != 0).any(axis=tuple(range(mat.ndim - n_dense, mat.ndim))) if n_dense else mat != 0
+    if not sparse:
+        nse = 1
     if nse is None:
         counts = there.sum(axis=tuple(range(n_batch, there.ndim)))
         nse = int(counts.max()) if counts.size else 0
 
     def one(values: Any, mask: Any) -> Any:
+        if not sparse:
+            return values[None], jnp.zeros((1, 0), "int32")
         found = jnp.nonzero(mask, size=nse, fill_value=tuple(sparse))
-        indices = jnp.stack(found, axis=-1) if sparse else jnp.zeros((nse, 0), "int32")
-        return values.at[found].get(mode="fill", fill_value=0), indices
+        return values.at[found].get(mode="fill", fill_value=0), jnp.stack(found, axis=-1)
 
     for _ in range(n_batch):
         one = vmap(one)

@@ -10,15 +10,15 @@ import numpy as np
 from mpijax import missing as _missing
 from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
+from mpijax.core.checks import check_jaxpr
 from mpijax.core.effects import Effect, no_effects
 from mpijax.core.errors import ConcretizationTypeError, InconclusiveDimensionOperation, JaxprTypeError
 from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal, Var, jaxpr_as_fun, subjaxprs
 from mpijax.core.jaxpr import Eqn as JaxprEqn
 from mpijax.core.primitive import Unsupported
 from mpijax.core.source import current_source
-from mpijax.core.trace import DebugInfo, Tracer
+from mpijax.core.trace import DebugInfo, Tracer, typeof
 from mpijax.extend.core import primitives
-from mpijax.extend.core.checks import check_jaxpr
 from mpijax.extend.core.primitives import CallPrimitive, call_impl
 from mpijax.extend.primitive import Primitive
 from mpijax.extend.traces import (
@@ -119,8 +119,6 @@ def valid_jaxtype(x) -> bool:
     >>> mpijax.extend.core.valid_jaxtype(1.0), mpijax.extend.core.valid_jaxtype("text")
     (True, False)
     """
-    from mpijax.core.trace import typeof
-
     try:
         typeof(x)
     except TypeError:

@@ -12,6 +12,7 @@ from mpijax.ops.collectives.scope import (
     around,
     batched,
     check_bound,
+    check_exchange,
     divided,
     effects,
     group_size,
@@ -96,8 +97,11 @@ def pswapaxes(x, axis_name, axis, *, axis_index_groups=None):
 
 
 def _type(x, *, split_axis, concat_axis, axis_name, axis_index_groups, tiled):
-    size = group_size(names_of(axis_name), axis_index_groups)
+    size = check_exchange(x, split_axis, axis_name, axis_index_groups)
+    check_exchange(x, concat_axis, axis_name, axis_index_groups)
     shape = list(x.shape)
+    if tiled and shape[split_axis] % size or not tiled and shape[split_axis] != size:
+        raise ValueError(f"all_to_all: axis {split_axis} of {x.str_short()} goes to {size} shards")
     shape[split_axis] //= size
     shape[concat_axis] *= size
     return x.update(shape=tuple(shape))

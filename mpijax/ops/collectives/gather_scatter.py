@@ -17,6 +17,7 @@ from mpijax.ops.collectives.scope import (
     around,
     batched,
     check_bound,
+    check_exchange,
     divided,
     effects,
     group_size,
@@ -98,7 +99,9 @@ def psum_scatter(x, axis_name, *, scatter_dimension=0, axis_index_groups=None, t
 # ---------------------------------------------------------------- all_gather
 
 
-def _all_gather_type(x, *, all_gather_dimension, axis_size, tiled, **_):
+def _all_gather_type(x, *, all_gather_dimension, axis_name, axis_size, tiled, axis_index_groups=None):
+    room = x if tiled else x.with_axis(0, 1)
+    check_exchange(room, all_gather_dimension, axis_name, axis_index_groups, axis_size)
     shape = list(x.shape)
     if tiled:
         shape[all_gather_dimension] *= axis_size
@@ -202,7 +205,8 @@ all_gather_invariant_p = Primitive(
 # ---------------------------------------------------------------- reduce_scatter
 
 
-def _reduce_scatter_type(x, *, scatter_dimension, axis_size, tiled, **_):
+def _reduce_scatter_type(x, *, scatter_dimension, axis_name, axis_index_groups, axis_size, tiled):
+    check_exchange(x, scatter_dimension, axis_name, axis_index_groups, axis_size)
     shape = list(x.shape)
     size = shape[scatter_dimension]
     if tiled:

@@ -19,7 +19,6 @@ from mpijax.ops.collectives.scope import (
     linear_jvp,
     names_of,
     row,
-    same_type,
     varying,
     vma_with,
 )
@@ -85,6 +84,20 @@ def pbroadcast(x, axis_name, source: int):
 # ---------------------------------------------------------------- rules
 
 
+def _permute_type(x, *, axis_name, perm):
+    positions = range(named_axis_size(names_of(axis_name)))
+    targets = [b for _, b in perm]
+    if any(a not in positions or b not in positions for a, b in perm) or len(set(targets)) < len(targets):
+        raise ValueError(f"ppermute: {perm} along {axis_name} of size {len(positions)}")
+    return x
+
+
+def _broadcast_type(x, *, axis_name, source):
+    if source not in range(named_axis_size(names_of(axis_name))):
+        raise ValueError(f"pbroadcast: there is no position {source} along {axis_name}")
+    return x
+
+
 def _ppermute_transpose(ct, x, *, axis_name, perm):
     if type(ct) is Zero:
         return [Zero(x.aval)]
@@ -144,7 +157,7 @@ def _mixed_ppermute(axis, x, names, perm):
 
 ppermute_p = Primitive(
     "ppermute",
-    type_rule=same_type,
+    type_rule=_permute_type,
     reference=lambda x, *, axis_name, perm: x if perm else np.zeros_like(x),
     lower=Communication("permute"),
     jvp=linear_jvp("ppermute"),
@@ -185,7 +198,7 @@ def _pbroadcast_batch(axis, args, dims, *, axis_name, source):
 
 pbroadcast_p = Primitive(
     "pbroadcast",
-    type_rule=same_type,
+    type_rule=_broadcast_type,
     reference=lambda x, *, axis_name, source: x,
     lower=Communication("broadcast"),
     jvp=linear_jvp("pbroadcast"),

@@ -104,6 +104,23 @@ def same_type(x, **_):
     return x
 
 
+def check_exchange(x: Any, axis: int, names, groups: Groups | None, size: int | None = None) -> int:
+    """How many shards take part in an exchange along array axis `axis` of x.
+
+    Raises ValueError for an axis that x has not, for groups that do not name each position once or differ in size,
+    and where the number is not `size`.
+    """
+    found = group_size(names_of(names), groups)
+    whole = named_axis_size(names_of(names))
+    if groups is not None and (
+        sorted(i for g in groups for i in g) != list(range(whole)) or len({len(g) for g in groups}) != 1
+    ):
+        raise ValueError(f"axis_index_groups {groups} of an axis of size {whole}")
+    if not -x.ndim <= axis < x.ndim or size not in (None, found):
+        raise ValueError(f"an exchange between {found} shards, said to be {size}, along axis {axis} of {x.str_short()}")
+    return found
+
+
 def linear_jvp(name: str) -> Callable:
     """Linear operations: the tangent goes the same way."""
 

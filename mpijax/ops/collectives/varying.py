@@ -10,7 +10,7 @@ from __future__ import annotations
 from mpijax.core import tree
 from mpijax.core.lowering import Structural
 from mpijax.core.primitive import Primitive, registry
-from mpijax.core.trace import set_pvary, state, typeof
+from mpijax.core.trace import state, typeof
 from mpijax.ops.collectives.scope import check_bound, linear_jvp, names_of, same_type, vma_with
 from mpijax.transforms.zeros import Zero
 
@@ -101,4 +101,3 @@ pvary_p = _Pvary(
     batch=_batch,
     vma=vma_with("axes"),
 )
-set_pvary(pvary)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from mpijax.core import effects as fx
+from mpijax.core.checks import checked
 from mpijax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.ops.control_flow.opening import with_open_calls
@@ -66,8 +67,8 @@ def split_known(closed: ClosedJaxpr, known_inputs: tuple[bool, ...], hoistable: 
     known_consts = _read_from(known_eqns, outs, set(constants))
     debug = jaxpr.debug_info
     known_args = [v for v, known in zip(jaxpr.invars, known_inputs, strict=True) if known]
-    known = Jaxpr(known_consts, known_args, outs, known_eqns, debug_info=debug)
-    rest = Jaxpr(rest_consts, handed_vars + rest_args, results, rest_eqns, debug_info=debug)
+    known = checked(Jaxpr(known_consts, known_args, outs, known_eqns, debug_info=debug))
+    rest = checked(Jaxpr(rest_consts, handed_vars + rest_args, results, rest_eqns, debug_info=debug))
     return Split(
         ClosedJaxpr(known, [constants[v] for v in known_consts]),
         ClosedJaxpr(rest, [constants[v] for v in rest_consts]),

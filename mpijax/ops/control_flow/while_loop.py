@@ -15,6 +15,7 @@ import numpy as np
 from mpijax.core import effects as fx
 from mpijax.core import errors
 from mpijax.core.avals import ShapedArray
+from mpijax.core.checks import agree
 from mpijax.core.jaxpr import ClosedJaxpr, Var, eval_jaxpr
 from mpijax.core.lowering import ControlFlow, Decompose
 from mpijax.core.memo import memo_on_jaxpr, memo_on_jaxprs
@@ -42,6 +43,12 @@ def _type_rule(*avals: ShapedArray, cond_jaxpr, cond_nconsts, body_jaxpr, body_n
                 f"while: the {name} takes {len(closed.in_avals)} inputs, but there are {len(consts)} constants "
                 f"and {len(carry)} carries"
             )
+        if not agree(closed.in_avals, [*consts, *carry]):
+            raise errors.JaxprTypeError(f"while: the {name} takes {closed.in_avals}, its operands are {avals}")
+    if not agree(body_jaxpr.out_avals, carry):
+        raise errors.JaxprTypeError(f"while: the body returns {body_jaxpr.out_avals} for a carry {carry}")
+    if [a.dtype for a in cond_jaxpr.out_avals] != [np.bool_]:
+        raise errors.JaxprTypeError(f"while: the condition returns {cond_jaxpr.out_avals}, which is not one bool")
     axes = cond_jaxpr.out_avals[0].vma
     if axes:
         refuse_communication("the condition of while_loop", "the loop", axes, (cond_jaxpr, body_jaxpr))

@@ -15,6 +15,7 @@ from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import HostCall
 from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.sharding import rules
 from mpijax.ops.families import INEXACT, check_dtype, check_same_dtypes
 from mpijax.ops.rules import at_front
 
@@ -42,6 +43,7 @@ def linalg_primitive(
     transpose: Callable = NOT_LINEAR,
     batch: Callable | None = None,
     lower: Any = None,
+    sharding: rules.Rule | None = None,
 ) -> Primitive:
     """A primitive on stacks of matrices.
 
@@ -54,6 +56,7 @@ def linalg_primitive(
       same: whether the operands must have one dtype.
       stacks: whether operands may have axes before those of a matrix.
       lower: a lowering record; a host call of the reference if not given.
+      sharding: the sharding rule; whole matrices, with the axes before them split, if not given.
     """
     kinds = accepts if accepts is not None else [INEXACT] * len(ranks)
 
@@ -95,6 +98,7 @@ def linalg_primitive(
         transpose=transpose,
         batch=batch_all if batch is None else batch,
         multiple_results=multiple_results,
+        sharding=rules.batched(ranks) if sharding is None else sharding,
     )
     return primitive
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import enum
-import warnings
 from typing import Any
 
 import numpy as np
 
 from mpijax.core import config, dtypes
+from mpijax.core.warn import warn_user
 from mpijax.ops.binary import complex as complex_of
 from mpijax.ops.compare import eq
 from mpijax.ops.creation import broadcasted_iota
@@ -62,7 +62,7 @@ def eig(
     """
     if use_magma is not None:
         message = "use_magma is deprecated, please use implementation=EigImplementation.MAGMA instead."
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        warn_user(message, DeprecationWarning)
         implementation = EigImplementation.MAGMA if use_magma else EigImplementation.LAPACK
     return eig_p.bind(
         x,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from mpijax.core import provided
 from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import JaxRuntimeError
 from mpijax.core.lowering import Native
@@ -21,9 +22,7 @@ class LapackCode:
     words: tuple[int, ...]
 
     def address(self) -> int:
-        from mpijax.runtime.lapack import addresses  # lies above; SciPy is loaded when a program is
-
-        return addresses()[self.label]
+        return provided.lapack_addresses()[self.label]
 
     def failed(self, *arrays: Any) -> NoReturn:
         raise JaxRuntimeError(f"INTERNAL: {self.label} failed")
@@ -45,4 +44,4 @@ def lapack(
         stack = math.prod(of.shape[:-2])
         return LapackCode(name, (kind, stack, *of.shape[-2:], *map(int, options(*in_types, **params))))
 
-    return Native(code, **more)
+    return Native(code, foreign=False, **more)

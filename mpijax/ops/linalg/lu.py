@@ -138,7 +138,7 @@ lu_pivots_to_permutation_p = linalg_primitive(
     _pivots_shapes,
     lambda pivots, *, permutation_size: [permutation_of(pivots, permutation_size)],
     accepts=((np.int32,),),
-    lower=Native(_ordering),
+    lower=Native(_ordering, foreign=False),
     jvp=lambda primals, tangents, **params: _no_tangent(lu_pivots_to_permutation_p.bind(*primals, **params)),
 )
 

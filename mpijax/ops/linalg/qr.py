@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core import provided
 from mpijax.ops.creation import full
 from mpijax.ops.linalg.common import linalg_primitive, routine
 from mpijax.ops.linalg.kernels import lapack
@@ -121,9 +122,7 @@ def _jvp(primals, tangents, *, pivoting, full_matrices, use_magma):
 
 def _columns(x, order):
     """x with the columns of each matrix in an order, which has axes like x with one row."""
-    from mpijax.numpy.indexing import take_along_axis  # lies above
-
-    return take_along_axis(x, order, axis=-1)
+    return provided.take_along_axis(x, order, axis=-1)
 
 
 qr_p = linalg_primitive(

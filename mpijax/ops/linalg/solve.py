@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from mpijax.core import provided
 from mpijax.ops.ad_ops import stop_gradient
 from mpijax.ops.dot import Precision, dot_general
 from mpijax.ops.linalg.lu import lu, lu_solve
@@ -46,8 +47,6 @@ def solve(a: Any, b: Any) -> Any:
       a: matrices [..., m, m].
       b: [..., m, k], or [..., m] with an axis less than a.
     """
-    from mpijax.lax.implicit import custom_linear_solve  # lies above
-
     check_shapes(a, b)
     shape = tuple(da if db == 1 else db for da, db in zip((*a.shape[:-1], 1), b.shape, strict=False))
     b = broadcast_in_dim(b, shape, range(b.ndim))
@@ -56,7 +55,7 @@ def solve(a: Any, b: Any) -> Any:
         a,
         b,
         partial(
-            custom_linear_solve,
+            provided.custom_linear_solve,
             lambda x: matvec(a, x),
             solve=lambda _, x: lu_solve(factors, permutation, x, trans=0),
             transpose_solve=lambda _, x: lu_solve(factors, permutation, x, trans=1),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
+from mpijax.core.sharding import rules
 from mpijax.core.trace import typeof
 from mpijax.ops.binary import neg
 from mpijax.ops.convert import convert_element_type
@@ -141,7 +142,18 @@ def _options(_a, _b, *, left_side, lower, transpose_a, conjugate_a, unit_diagona
     return left_side, lower, kind, unit_diagonal
 
 
+def _sharding(s: rules.Operation) -> rules.Plan | None:
+    """Right-hand sides are independent: they stay split, as do the axes before those of a matrix."""
+    [a, b] = s.shapes
+    stack, free = len(a) - 2, len(b) - (1 if s.params["left_side"] else 2)
+    cuts = rules.agreed([a[:stack], b[:stack]], [c[:stack] for c in s.cuts], a[:stack])
+    used = {x for c in cuts if c is not None for x in c.axes}
+    sides = [*cuts, None, None]
+    sides[free] = rules.chosen((s.cuts[1][free],), used)
+    return rules.Plan([(*cuts, None, None), tuple(sides)], [tuple(sides)], s.params)
+
+
 triangular_solve_p = linalg_primitive(
     "triangular_solve", (2, 2), _shapes, _solve, jvp=_jvp, transpose=_transpose, batch=_batch,
-    lower=lapack("triangular_solve", _options),
+    lower=lapack("triangular_solve", _options), sharding=_sharding,
 )

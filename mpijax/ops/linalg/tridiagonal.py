@@ -214,5 +214,5 @@ def _eigh_code(in_types, _out_types) -> LapackCode:
 # Real symmetric tridiagonal matrices, by their diagonals: eigenvalues in ascending order, eigenvectors in columns.
 tridiagonal_eigh_p = linalg_primitive(
     "tridiagonal_eigh", (1, 1), _eigh_shapes, _eigh, accepts=(FLOATING, FLOATING), multiple_results=True,
-    lower=Native(_eigh_code),
+    lower=Native(_eigh_code, foreign=False),
 )  # fmt: skip

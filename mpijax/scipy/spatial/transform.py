@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import mpijax.numpy as jnp
+from mpijax import random
 from mpijax.scipy.spatial import quaternions as qn
 
 __all__ = ["Rotation", "Slerp"]
@@ -85,8 +86,6 @@ class Rotation(NamedTuple):
     @classmethod
     def random(cls, random_key: Any, num: int | None = None) -> Rotation:
         """Uniformly distributed rotations: normalized normal quaternions of a key of `jax.random`."""
-        from mpijax import random  # heavy, and needed here alone
-
         return cls.from_quat(random.normal(random_key, (4,) if num is None else (num, 4)))
 
     def __getitem__(self, indexer: Any) -> Any:

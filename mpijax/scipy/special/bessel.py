@@ -103,7 +103,7 @@ def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, diff_n: int | None = None, 
       theta: polar angles in [0, π].
       phi: azimuthal angles.
       diff_n: must be None; use transformations to differentiate by the angles.
-      n_max: the largest degree, which JAX needs to be told under `jit`; not used here.
+      n_max: the largest degree, which JAX needs under `jit`; not used here.
 
     >>> mpijax.scipy.special.sph_harm_y(jnp.array([0]), jnp.array([0]), jnp.array([1.0]), jnp.array([2.0])).round(4)
     Array([0.2821+0.j], dtype=complex64)

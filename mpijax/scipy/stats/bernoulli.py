@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import mpijax.numpy as jnp
-from mpijax.scipy.special import xlog1py, xlogy
+from mpijax.scipy.special.entropy import xlog1py, xlogy
 from mpijax.scipy.stats.shared import args_of, exp_of
 
 __all__ = ["cdf", "logpmf", "pmf", "ppf"]

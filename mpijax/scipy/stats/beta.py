@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 import mpijax.numpy as jnp
-from mpijax.scipy.special import betainc, betaln, xlog1py, xlogy
+from mpijax.scipy.special.entropy import xlog1py, xlogy
+from mpijax.scipy.special.gamma import betainc, betaln
 from mpijax.scipy.stats.shared import args_of, exp_of, log_of
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 import mpijax.numpy as jnp
-from mpijax.scipy.special import gammainc, gammaincc, gammaln, xlogy
+from mpijax.scipy.special.entropy import xlogy
+from mpijax.scipy.special.gamma import gammainc, gammaincc, gammaln
 from mpijax.scipy.stats.shared import args_of, exp_of, log_of
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]

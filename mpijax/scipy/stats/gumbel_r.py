@@ -8,7 +8,7 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax.nn.activations import log1mexp
-from mpijax.scipy.special import xlogy
+from mpijax.scipy.special.entropy import xlogy
 from mpijax.scipy.stats.shared import args_of, exp_of
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]

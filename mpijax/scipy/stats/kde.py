@@ -10,8 +10,9 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax, random
 from mpijax.core.trace import typeof
+from mpijax.nn.normalize import logsumexp
 from mpijax.numpy.util import as_array, check_arraylike, is_complex, promote_dtypes_inexact
-from mpijax.scipy.special import logsumexp, ndtr
+from mpijax.scipy.special.errors import ndtr
 from mpijax.tree_util import register_pytree_node_class
 
 _FIELDS = ("neff", "dataset", "weights", "covariance", "inv_cov")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import mpijax.numpy as jnp
-from mpijax.scipy.special import expit, logit
+from mpijax.scipy.special.entropy import expit, logit
 from mpijax.scipy.stats.shared import args_of, exp_of
 
 __all__ = ["cdf", "isf", "logpdf", "pdf", "ppf", "sf"]

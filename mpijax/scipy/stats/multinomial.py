@@ -8,7 +8,8 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax.numpy.util import promote_args_numeric
-from mpijax.scipy.special import gammaln, xlogy
+from mpijax.scipy.special.entropy import xlogy
+from mpijax.scipy.special.gamma import gammaln
 from mpijax.scipy.stats.shared import args_of, exp_of
 
 __all__ = ["logpmf", "pmf"]

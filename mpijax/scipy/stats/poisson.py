@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 import mpijax.numpy as jnp
-from mpijax.scipy.special import entr, gammaincc, gammaln, xlogy
+from mpijax.scipy.special.entropy import entr, xlogy
+from mpijax.scipy.special.gamma import gammaincc, gammaln
 from mpijax.scipy.stats.shared import args_of, exp_of
 
 __all__ = ["cdf", "entropy", "logpmf", "pmf"]

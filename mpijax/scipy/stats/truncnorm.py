@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 import mpijax.numpy as jnp
-from mpijax.scipy.special import log_ndtr, logsumexp, ndtr
+from mpijax.nn.normalize import logsumexp
+from mpijax.scipy.special.errors import log_ndtr, ndtr
 from mpijax.scipy.stats import norm
 from mpijax.scipy.stats.shared import args_of, exp_of
 

@@ -43,7 +43,7 @@ class Split:
         return normal(replace(self, axes=self.axes[:axis] + self.axes[axis + 1 :]))
 
     def with_axis(self, axis: int, names: tuple[Any, ...] = ()) -> Split:
-        """That of a value with an array axis more, split over `names`."""
+        """Returns this sharding with one axis inserted, split over `names`."""
         return replace(self, axes=(*self.axes[:axis], names, *self.axes[axis:]))
 
     def cotangent(self) -> Split:
@@ -54,20 +54,6 @@ class Split:
 def normal(split: Split | None) -> Split | None:
     """`split`, or None where it says nothing: types have one way to say so."""
     return None if split is None or split.is_trivial else split
-
-
-def in_context(split: Split | None) -> Split | None:
-    """`split` over the mesh axes that are of type Explicit in context."""
-    if split is None:
-        return None
-    from mpijax.spmd.abstract_mesh import get_abstract_mesh  # lies above
-
-    mesh = get_abstract_mesh()
-    if mesh == split.mesh or mesh.shape_tuple != split.mesh.shape_tuple:
-        return split
-    explicit = mesh.explicit_axes
-    axes = tuple(tuple(a for a in names if a in explicit) for names in split.axes)
-    return normal(Split(mesh, axes, split.unreduced & {*explicit}, split.reduced & {*explicit}))
 
 
 def parts(mesh: Any, names: tuple[Any, ...]) -> int:

@@ -1,273 +1,23 @@
-"""Meshes of devices, and how arrays are laid out over them."""
+"""How arrays lie over devices: `NamedSharding` and `SingleDeviceSharding`."""
 
 from __future__ import annotations
 
-import enum
 import math
-from collections import OrderedDict
 from collections.abc import Sequence
-from contextlib import ContextDecorator
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from mpijax.core import config
+from mpijax.core import provided
 from mpijax.core.memory_space import DEVICE, KINDS
-from mpijax.spmd.partition_spec import PartitionSpec
-
-
-class AxisType(enum.Enum):
-    """How arrays are laid out over an axis of a mesh: as the compiler finds (Auto), as their types say (Explicit), or
-    by hand, in the body of a `shard_map` over it (Manual).
-
-    >>> mpijax.make_mesh((1,), ("x",), axis_types=(mpijax.sharding.AxisType.Auto,)).axis_types
-    (Auto,)
-    """
-
-    Auto = enum.auto()
-    Explicit = enum.auto()
-    Manual = enum.auto()
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-class Mesh(ContextDecorator):
-    """Devices arranged in a grid with named axes.
-
-    Args:
-      devices: array of devices (`mpijax.devices()`), or anything `numpy.array` makes one of.
-      axis_names: one name per axis of that array.
-
-    Used as a context manager, or as a decorator of a function, it is the mesh `shard_map` takes when given none.
-
-    >>> mesh = mpijax.sharding.Mesh(np.array(mpijax.local_devices()).reshape(-1, 1), ("x", "y"))
-    >>> mesh.axis_names, mesh.shape["y"]
-    (('x', 'y'), 1)
-    """
-
-    def __init__(self, devices, axis_names: str | Sequence[Any], axis_types: Any = None):
-        if isinstance(axis_names, str):
-            axis_names = (axis_names,)
-        grid = _grid(devices)
-        axis_names = tuple(axis_names)
-        if any(n is None for n in axis_names):
-            raise ValueError(f"Mesh axis names cannot be None. Got: {axis_names}")
-        if grid.ndim != len(axis_names):
-            raise ValueError(
-                "Mesh requires the ndim of its first argument (`devices`) to equal the length of its second argument "
-                f"(`axis_names`), but got devices.ndim == {grid.ndim} and len(axis_names) == {len(axis_names)}."
-            )
-        if len(set(axis_names)) != len(axis_names):
-            raise ValueError(f"Mesh axis names must be unique. Got: {axis_names}")
-        grid.setflags(write=False)
-        self.devices = grid
-        self.axis_names = axis_names
-        self.axis_types = types_of_axes(axis_types, axis_names, "Mesh")
-        self._key = (tuple(d.id for d in grid.flat), grid.shape, axis_names, self.axis_types)
-        self._entered: list[Any] = []
-
-    @property
-    def shape(self) -> OrderedDict:
-        return OrderedDict(zip(self.axis_names, self.devices.shape, strict=True))
-
-    axis_sizes = property(lambda self: self.devices.shape)
-    size = property(lambda self: math.prod(self.devices.shape))
-    empty = property(lambda self: self.devices.size == 0)
-    device_ids = property(lambda self: np.vectorize(lambda d: d.id, otypes=[np.int64])(self.devices))
-
-    @property
-    def local_devices(self) -> list:
-        from mpijax.runtime.devices import process_index
-
-        here = process_index()
-        return [d for d in self.devices.flat if d.process_index == here]
-
-    @cached_property
-    def is_multi_process(self) -> bool:
-        return len({d.process_index for d in self.devices.flat}) > 1
-
-    @cached_property
-    def is_local(self) -> bool:
-        """Whether all its devices are of this process, which has several."""
-        from mpijax.runtime.devices import local_devices
-
-        return len(self.local_devices) == self.size > 0 and len(local_devices()) > 1
-
-    @cached_property
-    def is_explicit(self) -> bool:
-        """Whether layouts over it say of every array axis what it is split over: some of its axes are Explicit."""
-        return AxisType.Explicit in self.axis_types
-
-    are_all_axes_auto = property(lambda self: self.abstract_mesh.are_all_axes_auto)
-    are_all_axes_explicit = property(lambda self: self.abstract_mesh.are_all_axes_explicit)
-    are_all_axes_manual = property(lambda self: self.abstract_mesh.are_all_axes_manual)
-
-    @cached_property
-    def abstract_mesh(self) -> Any:
-        """The same axes without devices."""
-        from mpijax.spmd.abstract_mesh import AbstractMesh  # which knows this class
-
-        return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
-
-    @property
-    def shape_tuple(self) -> tuple[tuple[Any, int], ...]:
-        return tuple(self.shape.items())
-
-    def update(self, devices=None, axis_names=None, axis_types=None) -> Mesh:
-        """A copy with changes."""
-        return Mesh(
-            self.devices if devices is None else devices,
-            self.axis_names if axis_names is None else axis_names,
-            self.axis_types if axis_types is None else axis_types,
-        )
-
-    def coordinates(self) -> tuple[int, ...] | None:
-        """Where this rank's device stands in the grid; None if it is not part of the mesh."""
-        local = self.local_devices
-        if not local:
-            return None
-        return tuple(int(i) for i in np.argwhere(self.device_ids == local[0].id)[0])
-
-    def _plain_(self) -> tuple:
-        return self.axis_names, self.devices.shape, tuple(d.id for d in self.devices.flat), self.axis_types
-
-    @staticmethod
-    def _from_plain_(axis_names, shape, ids, axis_types) -> Mesh:
-        """The mesh over the devices of this job that have those numbers."""
-        from mpijax.runtime.devices import devices  # starts MPI
-
-        known = {d.id: d for d in devices()}
-        absent = [i for i in ids if i not in known]
-        if absent:
-            raise ValueError(
-                f"the program was made for a mesh over devices {list(ids)}, and this job has {len(known)}: "
-                f"start it on {max(ids) + 1} ranks (mpirun -n {max(ids) + 1} python ...)"
-            )
-        return Mesh(np.array([known[i] for i in ids], dtype=object).reshape(shape), axis_names, axis_types)
-
-    def __enter__(self):
-        scope = config.current_mesh(self)
-        scope.__enter__()
-        self._entered.append(scope)
-        return self
-
-    def __exit__(self, *_exc):
-        self._entered.pop().__exit__()
-        return False
-
-    def __eq__(self, other) -> bool:
-        return self is other or (isinstance(other, Mesh) and self._key == other._key)
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    def __str__(self) -> str:
-        sizes = ", ".join(f"{n!r}: {s}" for n, s in self.shape.items())
-        types = ", ".join(t.name for t in self.axis_types)
-        return (
-            f"Mesh({sizes}, axis_types=({types},))"
-            if len(self.axis_types) == 1
-            else f"Mesh({sizes}, axis_types=({types}))"
-        )
-
-    def __repr__(self) -> str:
-        return f"Mesh(axis_sizes={self.devices.shape}, axis_names={self.axis_names}, axis_types={self.axis_types})"
-
-
-def types_of_axes(given: Any, axis_names: tuple, what: str) -> tuple[AxisType, ...]:
-    """The types of a mesh's axes; Auto if none are given.
-
-    Raises TypeError for what is no AxisType, ValueError for another number of them than there are axes.
-    """
-    if given is None:
-        return (AxisType.Auto,) * len(axis_names)
-    kinds = tuple(given) if isinstance(given, (tuple, list)) else (given,)
-    if not all(isinstance(kind, AxisType) for kind in kinds):
-        raise TypeError(
-            f"axis_types passed to {what} must be of type `jax.sharding.AxisType`. Got {kinds} of type "
-            f"{tuple(map(type, kinds))}"
-        )
-    if len(kinds) != len(axis_names):
-        raise ValueError(
-            f"Number of axis names should match the number of axis_types. Got axis_names={axis_names} and "
-            f"axis_types={kinds}"
-        )
-    return kinds
-
-
-def _grid(devices) -> np.ndarray:
-    """The devices as an array of objects of the given shape."""
-    if isinstance(devices, np.ndarray) and devices.dtype == object:
-        return devices.copy()
-    listed = devices if isinstance(devices, (list, tuple)) else [devices]
-    return np.array(listed, dtype=object)
-
-
-def current_mesh() -> Mesh | None:
-    """The mesh of the enclosing `with mesh:`, or else that of `set_mesh`. Functions under jit are traced for each."""
-    return config.current_mesh.value
-
-
-class set_mesh:
-    """Make `mesh` the one that `shard_map` takes when given none; as a context manager, until the block ends.
-
-    >>> with mpijax.set_mesh(mpijax.make_mesh((1,), ("x",))):
-    ...     mpijax.sharding.get_mesh().axis_names
-    ('x',)
-    """
-
-    def __init__(self, mesh: Mesh | None):
-        if not (mesh is None or isinstance(mesh, Mesh)):
-            raise ValueError(f"set_mesh takes a Mesh, got {mesh!r} of type {type(mesh).__name__}")
-        if mesh is not None and AxisType.Manual in mesh.axis_types:
-            raise ValueError(f"mesh {mesh} contains manual axes, which are those of a shard_map: set_mesh takes none")
-        self._mesh, self._previous = mesh, (current_mesh(), config.placing_mesh.value)
-        self._set(mesh, mesh if mesh is not None and mesh.is_local else None)
-
-    def __enter__(self):
-        return self._mesh
-
-    def __exit__(self, *_exc):
-        self._set(*self._previous)
-
-    @staticmethod
-    def _set(current: Mesh | None, placing: Mesh | None) -> None:
-        config.update("mpijax_current_mesh", current)
-        config.update("mpijax_placing_mesh", placing)
-
-
-def make_mesh(
-    axis_shapes: Sequence[int], axis_names: Sequence[Any], axis_types: Any = None, *, devices: Any = None
-) -> Mesh:
-    """A mesh of the given shape over the first devices, in rank order; its axes are of type Explicit unless given.
-
-    >>> mpijax.make_mesh((1, 1), ("x", "y")).axis_names
-    ('x', 'y')
-    """
-    from mpijax.runtime import devices as dev
-
-    available = dev.devices() if devices is None else list(devices)
-    if len(axis_shapes) != len(axis_names):
-        raise ValueError(
-            f"Number of axes names should match the number of axis_shapes. Got {axis_names=} and {axis_shapes=}."
-        )
-    if not all(isinstance(n, (int, np.integer)) for n in axis_shapes):
-        raise ValueError(f"`axis_shapes` passed to `make_mesh` should be a sequence of ints. Got {axis_shapes}")
-    count = math.prod(axis_shapes)
-    if count > len(available):
-        raise ValueError(
-            f"Number of devices {len(available)} must be >= the product of mesh_shape {tuple(axis_shapes)}. "
-            f"Start the program on {count} ranks: mpirun -n {count} python ..., or try it in one process of {count} "
-            f"devices: MPIJAX_NUM_LOCAL_DEVICES={count}"
-        )
-    kinds = (AxisType.Explicit,) * len(axis_names) if axis_types is None else axis_types
-    return Mesh(np.array(available[:count], dtype=object).reshape(tuple(axis_shapes)), axis_names, kinds)
+from mpijax.core.sharding.abstract_mesh import AxisType
+from mpijax.core.sharding.mesh import Mesh
+from mpijax.core.sharding.spec import PartitionSpec
 
 
 def _memory_kind(given: str | None, abstract: bool) -> str | None:
-    """The kind of memory that a sharding is told; a mesh without devices has none of its own. ValueError for others."""
+    """The kind of memory that a sharding is given; a mesh without devices has none. ValueError for others."""
     if given is None:
         return None if abstract else DEVICE
     if given not in KINDS:
@@ -309,6 +59,11 @@ class Sharding:
     def addressable_devices_indices_map(self, global_shape: tuple[int, ...]) -> dict:
         """For each device of this process its part of a global array, as slices."""
         raise NotImplementedError
+
+    @property
+    def _addressable_device_assignment(self) -> tuple:
+        """The devices of this process, in order; for Orbax."""
+        return tuple(sorted(self.addressable_devices, key=lambda d: d.id))
 
     def process_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of what this process has of an array of the given shape."""
@@ -562,9 +317,7 @@ class SingleDeviceSharding(Sharding):
 
     @staticmethod
     def _from_plain_(id: int, committed: bool, memory_kind: str | None) -> SingleDeviceSharding:
-        from mpijax.runtime.devices import devices  # starts MPI
-
-        layout = SingleDeviceSharding(devices()[id], memory_kind=memory_kind)
+        layout = SingleDeviceSharding(provided.devices()[id], memory_kind=memory_kind)
         return layout if committed else SingleDeviceSharding.by_default(layout._device)
 
     @property

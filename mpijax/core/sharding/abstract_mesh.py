@@ -1,20 +1,50 @@
-"""Meshes without devices: names, sizes and kinds of axes."""
+"""Meshes without devices: names, sizes and types of axes."""
 
 from __future__ import annotations
 
+import enum
 import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache, lru_cache
 from typing import Any, NoReturn
 
-from mpijax.core import config
-from mpijax.core.split import Split, entry
-from mpijax.core.trace import state
-from mpijax.spmd.mesh import AxisType, Mesh, NamedSharding, current_mesh, types_of_axes
-from mpijax.spmd.partition_spec import PartitionSpec
+
+class AxisType(enum.Enum):
+    """How arrays are laid out over an axis of a mesh: as the compiler finds (Auto), as their types say (Explicit), or
+    by hand, in the body of a `shard_map` over it (Manual).
+
+    >>> mpijax.make_mesh((1,), ("x",), axis_types=(mpijax.sharding.AxisType.Auto,)).axis_types
+    (Auto,)
+    """
+
+    Auto = enum.auto()
+    Explicit = enum.auto()
+    Manual = enum.auto()
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def types_of_axes(given: Any, axis_names: tuple, what: str) -> tuple[AxisType, ...]:
+    """The types of a mesh's axes; Auto if none are given.
+
+    Raises TypeError for what is no AxisType, ValueError for another number of them than there are axes.
+    """
+    if given is None:
+        return (AxisType.Auto,) * len(axis_names)
+    kinds = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    if not all(isinstance(kind, AxisType) for kind in kinds):
+        raise TypeError(
+            f"axis_types passed to {what} must be of type `jax.sharding.AxisType`. Got {kinds} of type "
+            f"{tuple(map(type, kinds))}"
+        )
+    if len(kinds) != len(axis_names):
+        raise ValueError(
+            f"Number of axis names should match the number of axis_types. Got axis_names={axis_names} and "
+            f"axis_types={kinds}"
+        )
+    return kinds
 
 
 @dataclass(frozen=True)
@@ -124,96 +154,3 @@ class AbstractMesh:
     def __repr__(self) -> str:
         axes = ", ".join(f"'{n}': {s}" for n, s in self.shape_tuple) or "()"
         return f"AbstractMesh({axes}, axis_types={self.axis_types})"
-
-
-@cache
-def unsplit(mesh: AbstractMesh, ndim: int) -> NamedSharding:
-    """The layout over a mesh of an array of which no axis is split."""
-    return NamedSharding(mesh, PartitionSpec(*[None] * ndim))
-
-
-@cache
-def sharding_of(split: Split) -> NamedSharding:
-    """What the type of a value says of its layout."""
-    spec = PartitionSpec(*map(entry, split.axes), unreduced=split.unreduced, reduced=split.reduced)
-    return NamedSharding(split.mesh, spec)
-
-
-@lru_cache(maxsize=256)
-def in_body(mesh: AbstractMesh, manual: frozenset) -> AbstractMesh:
-    """`mesh` in the body of `shard_map`s over the axes `manual`."""
-    return mesh.update_axis_types(dict.fromkeys(manual, AxisType.Manual))
-
-
-def get_abstract_mesh() -> AbstractMesh:
-    """The mesh of the enclosing `shard_map`, or that of `set_mesh`, without its devices; one without axes if none.
-
-    In the body of a `shard_map` the axes it maps are of type Manual.
-
-    >>> with mpijax.set_mesh(mpijax.make_mesh((1,), ("x",))):
-    ...     mpijax.sharding.get_abstract_mesh().axis_names
-    ('x',)
-    """
-    chosen = config.abstract_mesh.value
-    if chosen is not None and chosen[1] is state.body:
-        return chosen[0]
-    if state.body is not None:
-        mesh, manual = state.body
-        return in_body(mesh.abstract_mesh, manual)
-    mesh = current_mesh()
-    return AbstractMesh((), ()) if mesh is None else mesh.abstract_mesh
-
-
-class use_abstract_mesh:
-    """Inside, `get_abstract_mesh` gives another mesh, as a rule the same one with other types of axes.
-
-    In the body of a `shard_map` that is entered inside, it gives the mesh of that again.
-
-    Raises:
-      ValueError: for what is no AbstractMesh; where it is entered, for a mesh of another size than the present one.
-
-    >>> mesh = mpijax.sharding.AbstractMesh((1,), ("x",))
-    >>> with mpijax.sharding.use_abstract_mesh(mesh):
-    ...     mpijax.sharding.get_abstract_mesh() == mesh
-    True
-    """
-
-    __slots__ = ("mesh", "_entered")
-
-    def __init__(self, mesh: AbstractMesh):
-        if not isinstance(mesh, AbstractMesh):
-            raise ValueError(f"Expected mesh of type `jax.sharding.AbstractMesh`. Got type: {type(mesh)}")
-        self.mesh = mesh
-        self._entered: list[Any] = []
-
-    def __enter__(self) -> AbstractMesh:
-        present = get_abstract_mesh()
-        if not present.empty and not self.mesh.empty and present.size != self.mesh.size:
-            raise ValueError(
-                f"use_abstract_mesh cannot change the size of the mesh. Got new mesh: {self.mesh} with "
-                f"size={self.mesh.size} and prev mesh: {present} with size={present.size}"
-            )
-        scope = config.abstract_mesh((self.mesh, state.body))
-        scope.__enter__()
-        self._entered.append(scope)
-        return self.mesh
-
-    def __exit__(self, *exc_info: Any) -> None:
-        self._entered.pop().__exit__(*exc_info)
-
-
-def under(mesh: AbstractMesh) -> Any:
-    """The scope in which an equation was traced whose operands are split over the axes of `mesh`."""
-    present = get_abstract_mesh()
-    return nullcontext() if present.empty or present == mesh else config.abstract_mesh((mesh, state.body))
-
-
-def context_mesh() -> Mesh | None:
-    """The mesh that a PartitionSpec is about: that of the enclosing `shard_map`, or else of `set_mesh`; its devices
-    under the names of an enclosing `use_abstract_mesh`, where these are others."""
-    mesh = current_mesh() if state.body is None else state.body[0]
-    chosen = config.abstract_mesh.value
-    if mesh is None or chosen is None or chosen[1] is not state.body or chosen[0].shape_tuple == mesh.shape_tuple:
-        return mesh
-    names = chosen[0]
-    return Mesh(mesh.devices.reshape(names.axis_sizes), names.axis_names, names.axis_types) if names.size else mesh

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core.split import entry
+from mpijax.core.sharding.split import entry
 
 
 class _Unconstrained:

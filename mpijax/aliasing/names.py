@@ -1,0 +1,59 @@
+"""Private names of JAX that published libraries use: what each is here, and which library needs it.
+
+A row is (JAX's module, its name, where mpijax has it, the libraries). A module of `jax._src` that has a file in
+`mpijax/_src` takes its names from there; rows of such modules only say who needs them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from mpijax import version
+
+TABLE: tuple[tuple[str, str, str, str], ...] = (
+    ("jaxlib._jax", "PjitFunction", "mpijax.transforms.jit:PjitFunction", "GPJax"),
+    ("jaxlib.xla_extension", "PjitFunction", "mpijax.transforms.jit:PjitFunction", "GPJax"),
+    ("jax._src.ad_util", "stop_gradient_p", "mpijax._src.ad_util:stop_gradient_p", "Equinox"),
+    ("jax._src.api", "jit", "mpijax.transforms.jit:jit", "e3nn-jax"),
+    ("jax._src.array", "_reconstruct_array", "mpijax._src.array:_reconstruct_array", "pickles written by JAX"),
+    ("jax._src.distributed", "global_state", "mpijax._src.distributed:global_state", "Orbax"),
+    ("jax._src.dtypes", "to_complex_dtype", "mpijax._src.dtypes:to_complex_dtype", "tinygp"),
+    ("jax._src.tree_util", "flatten_one_level", "mpijax._src.tree_util:flatten_one_level", "Orbax"),
+)
+
+# Modules that libraries import for themselves, or only for their version.
+_VERSIONS = ("jaxlib", "jaxlib.version", "mpijax.lib")
+
+
+@cache
+def modules() -> dict[str, dict[str, str]]:
+    """{module: {name: where mpijax has it}}, the modules of `jax` by mpijax's name for them."""
+    found: dict[str, dict[str, str]] = {name: {} for name in _VERSIONS}
+    for module, name, home, _ in TABLE:
+        found.setdefault(module.replace("jax.", "mpijax.", 1) if module.startswith("jax.") else module, {})[name] = home
+    return found
+
+
+class Names(ModuleType):
+    """A module whose names are taken from where mpijax has them, when they are used."""
+
+    def __init__(self, name: str):
+        super().__init__(name, "Names of JAX that libraries use.")
+        self.__dict__["_homes"] = modules()[name]
+        if name in _VERSIONS:
+            self.__dict__.update(__version__=version.jax_version, __version_info__=version.__version_info__)
+
+    def __getattr__(self, name: str) -> Any:
+        home = self._homes.get(name)
+        if home is None:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        module, _, attribute = home.partition(":")
+        found = importlib.import_module(module)
+        self.__dict__[name] = found = getattr(found, attribute) if attribute else found
+        return found
+
+    def __dir__(self) -> list[str]:
+        return sorted({*self.__dict__, *self._homes})

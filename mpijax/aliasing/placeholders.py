@@ -1,0 +1,77 @@
+"""Public modules of JAX that mpijax lacks: they can be imported, and what is used of them says that it is missing.
+
+Libraries import much that they never call. So what such a module holds is found by any public name, and may stand in
+annotations, among the bases of a class or in `isinstance`; calling it is an error with the reason.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, NoReturn
+
+from mpijax import missing
+
+# The packages among JAX's modules that mpijax lacks; the others have no modules below them.
+_PACKAGES = (
+    """experimental.array_serialization experimental.colocated_python experimental.compilation_cache
+    experimental.jax2tf experimental.mosaic experimental.pallas experimental.roofline experimental.source_mapper
+    extend.mlir tools"""
+).split()
+
+
+def reason(module: str) -> str | None:
+    """Why mpijax lacks a public module of JAX; None for any other module.
+
+    >>> from mpijax.aliasing import placeholders
+    >>> placeholders.reason("mpijax.experimental.pallas.tpu") is None, placeholders.reason("mpijax.lib.xla_bridge")
+    (False, None)
+    """
+    root, _, inside = module.partition(".")
+    parts = inside.split(".")
+    if root != "mpijax" or any(part.startswith("_") for part in parts):
+        return None
+    left_out = missing.left_out()
+    if f"{inside}." in left_out:
+        return left_out[f"{inside}."]
+    packages = (p for p in _PACKAGES if inside.startswith(f"{p}.") and f"{p}." in left_out)
+    return next((left_out[f"{p}."] for p in packages), None)
+
+
+class Missing(type):
+    """A name that mpijax lacks: a class without instances, so that it can stand wherever a name is only written."""
+
+    reason: str
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:
+        home = next(c for c in cls.__mro__ if "reason" in vars(c))  # cls may be a library's class on top of it
+        raise NotImplementedError(f"mpijax has no {home.__module__}.{home.__qualname__}: {cls.reason}.")
+
+    def __getattr__(cls, name: str) -> Missing:
+        return missing_name(cls.__module__, f"{cls.__qualname__}.{name}", cls.reason)
+
+    def __getitem__(cls, item: Any) -> Missing:
+        return cls
+
+    def __repr__(cls) -> str:
+        return f"<{cls.__module__}.{cls.__qualname__}, which mpijax lacks>"
+
+
+def missing_name(module: str, name: str, why: str) -> Missing:
+    """What stands for a name; AttributeError for names that Python itself asks for."""
+    last = name.rpartition(".")[2]
+    if last.startswith("_"):
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    return Missing(last, (), {"__module__": module, "__qualname__": name, "reason": why})
+
+
+class Placeholder(ModuleType):
+    """A module that mpijax lacks."""
+
+    def __init__(self, name: str, why: str):
+        super().__init__(name.replace("mpijax.", "jax.", 1), f"Missing in mpijax: {why}.")
+        self.__dict__["_why"] = why
+
+    def __getattr__(self, name: str) -> Missing:
+        found = missing_name(self.__name__, name, self._why)
+        self.__dict__[name] = found
+        return found

@@ -1,0 +1,47 @@
+"""``import mpijax.as_jax`` makes `jax`, `jaxlib` and `mpi4jax` mean mpijax: libraries made for JAX run unchanged.
+
+    import mpijax.as_jax                      # the first line of a program or notebook
+    python -m mpijax.as_jax script.py ...     # or -m module ..., or -c code ...
+    mpijax run --as-jax -n 4 script.py ...
+    MPIJAX_AS_JAX=1 any-program ...           # programs that one does not start oneself
+
+It holds for this process and for those that it starts, whether or not JAX is installed. `jax.numpy` is then the very
+module `mpijax.numpy`; `jax` itself differs from `mpijax` in its name and in its version, which is that of the JAX
+whose interface this is. docs/libraries.md says which libraries were tried.
+"""
+
+from __future__ import annotations
+
+import os as _os
+import sys as _sys
+
+from mpijax import missing as _missing
+from mpijax.aliasing.finders import ROOTS as _ROOTS
+from mpijax.aliasing.finders import Aliases as _Aliases
+from mpijax.aliasing.finders import Virtual as _Virtual
+
+VARIABLE = "MPIJAX_AS_JAX"
+
+
+def in_force() -> bool:
+    """Whether `import jax` gives mpijax in this process."""
+    return any(getattr(finder, "makes_mpijax_jax", False) for finder in _sys.meta_path)
+
+
+def install() -> None:
+    """Put the finders in place, once, and tell the processes that this one starts."""
+    if in_force():
+        return
+    loaded = [root for root in _ROOTS if root in _sys.modules]
+    if loaded:
+        where = getattr(_sys.modules[loaded[0]], "__file__", None)
+        raise ImportError(
+            f"mpijax.as_jax: {loaded[0]} is already imported, from {where}, and what has been imported from it stays. "
+            "Make `import mpijax.as_jax` the first line of the program, or start it by `python -m mpijax.as_jax`."
+        )
+    _sys.meta_path.insert(0, _Aliases())
+    _sys.meta_path.insert(_sys.meta_path.index(_missing.finder), _Virtual())
+    _os.environ[VARIABLE] = "1"
+
+
+install()

@@ -1,0 +1,23 @@
+"""``mpijax.checkpoint``: JAX's function of that name, with which pytrees of arrays are also saved and restored.
+
+``jax.checkpoint`` is a function (it recomputes values instead of keeping them). Here it also has the attributes `save`,
+`restore`, `Checkpointer`, ..., and this module stands for the same object, so that both of
+
+    mpijax.checkpoint.save(path, state)
+    from mpijax.checkpoint import Checkpointer, restore, save
+
+work, and what libraries do with ``jax.checkpoint`` too.
+"""
+
+import sys as _sys
+
+from mpijax.checkpointing.errors import CheckpointError, CheckpointWarning
+from mpijax.checkpointing.restoring import restore
+from mpijax.checkpointing.saving import save
+from mpijax.distributed.checkpointer import Checkpointer
+from mpijax.transforms.checkpoint import checkpoint
+
+__all__ = ["CheckpointError", "CheckpointWarning", "Checkpointer", "checkpoint", "restore", "save"]
+
+vars(checkpoint).update({name: globals()[name] for name in __all__}, __all__=__all__)
+_sys.modules[__name__] = checkpoint  # type: ignore[assignment]

@@ -1,0 +1,102 @@
+"""Folders that appear, are replaced and disappear as a whole, whenever the process is killed.
+
+A new folder is made under a hidden name, made durable, and renamed. One that it replaces is first renamed to a hidden
+name too: between the two renames that one is the checkpoint, and `found` returns it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from pathlib import Path
+
+from mpijax.checkpointing.errors import CheckpointError
+from mpijax.checkpointing.metadata import FILE
+
+
+def _replaced(target: Path) -> Path:
+    return target.with_name(f".{target.name}.replaced")
+
+
+def found(target: Path) -> Path:
+    """Where the checkpoint `target` is: there, or where a save that was killed left it."""
+    old = _replaced(target)
+    return old if not os.path.lexists(target) and (old / FILE).is_file() else target
+
+
+def recover(parent: Path, name: re.Pattern[str]) -> None:
+    """Tidy up after saves into a folder that were killed, of checkpoints whose names match."""
+    for entry in parent.glob(".*"):
+        shown, _, state = entry.name[1:].rpartition(".")
+        if name.fullmatch(shown) and state in ("writing", "replaced"):
+            target = parent / shown
+            if found(target) == entry:
+                entry.rename(target)
+            else:
+                remove(entry)
+
+
+def is_checkpoint(folder: Path) -> bool:
+    return (folder / FILE).is_file()
+
+
+def begin(target: Path) -> Path:
+    """An empty folder in which to write what shall be `target`; what killed saves left of others is removed.
+
+    FileExistsError where `target` is something else than a checkpoint.
+    """
+    if os.path.lexists(target) and not is_checkpoint(target):
+        raise FileExistsError(f"{target} exists and is not a checkpoint: it is not replaced")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    hidden = target.with_name(f".{target.name}.writing")
+    remove(hidden)
+    hidden.mkdir()
+    return hidden
+
+
+def write_file(file: Path, data: bytes) -> None:
+    """A file with these bytes, on the disk when this returns."""
+    with file.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def sync(folder: Path) -> None:
+    """Bring the names in a folder to the disk."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def commit(written: Path, target: Path) -> None:
+    """Make `written` the folder `target`, in place of the checkpoint that may be there."""
+    for entry in os.scandir(written):
+        if entry.is_dir(follow_symlinks=False):
+            sync(Path(entry.path))
+    sync(written)
+    old = _replaced(target)
+    if os.path.lexists(target):
+        if not is_checkpoint(target):
+            raise FileExistsError(f"{target} exists and is not a checkpoint: it is not replaced")
+        remove(old)
+        target.rename(old)
+    written.rename(target)
+    sync(target.parent)
+    remove(old)
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder, its metadata first: what is left where that is cut short is no checkpoint."""
+    try:
+        mode = os.lstat(folder).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(mode):
+        raise CheckpointError(f"{folder} is not a folder of a checkpoint")
+    (folder / FILE).unlink(missing_ok=True)
+    shutil.rmtree(folder)

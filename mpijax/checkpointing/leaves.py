@@ -1,0 +1,145 @@
+"""What is kept of a leaf: the elements of an array in Zarr, its type and Python's own values in the metadata."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mpijax._ext.array import ArrayBase
+from mpijax.checkpointing.errors import CheckpointError
+from mpijax.core import dtypes
+from mpijax.core.extended import PRNGKeyDtype
+
+# Types of Zarr's own; others are stored as unsigned integers of their size.
+NATIVE = frozenset(
+    """bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128""".split()
+)
+_NAMES = {d.name: d for d in dtypes.valid_dtypes if d != dtypes.float0}
+_KINDS = ("jax", "numpy")
+
+
+@dataclass(frozen=True)
+class ArrayLeaf:
+    """An array: `shape` and `dtype` as the program sees them, of a PRNG key the name of the generator.
+
+    kind: "jax" or "numpy". words: what one element of a PRNG key is made of. array: its name in the group.
+    """
+
+    array: str
+    kind: str
+    shape: tuple[int, ...]
+    dtype: str
+    weak: bool = False
+    words: tuple[int, ...] | None = None
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        return self.shape + (self.words or ())
+
+    @property
+    def stored_dtype(self) -> np.dtype:
+        return np.dtype(np.uint32) if self.words is not None else stored_dtype(_NAMES[self.dtype])
+
+    @property
+    def numpy_dtype(self) -> np.dtype:
+        """Of the elements in memory."""
+        return np.dtype(np.uint32) if self.words is not None else _NAMES[self.dtype]
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.stored_shape) * self.stored_dtype.itemsize
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON."""
+        out: dict[str, Any] = {"array": self.array, "kind": self.kind, "shape": [*self.shape], "dtype": self.dtype}
+        if self.weak:
+            out["weak"] = True
+        if self.words is not None:
+            out["words"] = [*self.words]
+        return out
+
+
+def stored_dtype(dtype: np.dtype) -> np.dtype:
+    """The type in Zarr of elements of a NumPy type: its own, or an unsigned integer of its size."""
+    return dtype if dtype.name in NATIVE else np.dtype(f"uint{8 * dtype.itemsize}")
+
+
+def describe_array(x: Any, name: str, where: str) -> ArrayLeaf:
+    """The entry of an array of mpijax or NumPy. TypeError for elements that cannot be kept."""
+    kind = "jax" if isinstance(x, ArrayBase) else "numpy"
+    dtype, weak = x.dtype, bool(getattr(x, "weak_type", False))
+    shape = tuple(x.shape)
+    if isinstance(dtype, PRNGKeyDtype):
+        return ArrayLeaf(name, kind, shape, dtype.impl.name, words=dtype.physical_shape)
+    if not isinstance(dtype, np.dtype) or dtype.name not in _NAMES:
+        raise TypeError(f"a checkpoint cannot hold {where}, an array of {dtype}")
+    return ArrayLeaf(name, kind, shape, dtype.name, weak)
+
+
+def describe_value(x: Any, where: str) -> dict[str, Any]:
+    """A Python scalar or text as JSON; floats that JSON lacks as text. TypeError for other objects."""
+    kind = type(x)
+    if kind in (bool, int, str):
+        return {kind.__name__: x}
+    if kind is float:
+        return {"float": x if math.isfinite(x) else repr(x)}
+    if kind is complex:
+        return {"complex": [part if math.isfinite(part) else repr(part) for part in (x.real, x.imag)]}
+    raise TypeError(
+        f"a checkpoint holds arrays, Python's scalars, str and None; {where} is a "
+        f"{kind.__module__}.{kind.__qualname__}. Leave it out of the tree, or register its class as a pytree node."
+    )
+
+
+def parse(entry: Any) -> ArrayLeaf | dict[str, Any]:
+    """An entry of the metadata, checked. CheckpointError for what `plain` and `describe_value` do not write."""
+    if isinstance(entry, dict) and "array" in entry:
+        leaf = _parse_array(entry)
+        if leaf is not None:
+            return leaf
+    elif isinstance(entry, dict) and len(entry) == 1:
+        [(kind, value)] = entry.items()
+        ok = {
+            "bool": isinstance(value, bool), "int": isinstance(value, int), "str": isinstance(value, str),
+            "float": _is_float(value),
+            "complex": isinstance(value, list) and len(value) == 2 and all(map(_is_float, value)),
+        }  # fmt: skip
+        if ok.get(kind):
+            return entry
+    raise CheckpointError(f"the metadata describes no leaf: {str(entry)[:200]}")
+
+
+def value_of(entry: dict[str, Any]) -> Any:
+    """The Python value of an entry."""
+    [(kind, value)] = entry.items()
+    if kind == "complex":
+        return complex(*map(float, value))
+    return float(value) if kind == "float" else value
+
+
+def _is_float(x: Any) -> bool:
+    return x in ("nan", "inf", "-inf") if isinstance(x, str) else isinstance(x, (int, float))
+
+
+def _sizes(x: Any) -> tuple[int, ...] | None:
+    """Sizes of axes; None for what is no such list."""
+    fits = isinstance(x, list) and len(x) <= 64 and all(type(n) is int and 0 <= n < 1 << 48 for n in x)
+    return tuple(x) if fits else None
+
+
+def _parse_array(entry: dict[str, Any]) -> ArrayLeaf | None:
+    shape, words = _sizes(entry.get("shape")), entry.get("words")
+    kind, dtype, weak = entry.get("kind"), entry.get("dtype"), entry.get("weak", False)
+    name = entry["array"]
+    if words is not None:
+        words = _sizes(words)
+        if words is None or math.prod(words) > 64 or not isinstance(dtype, str):
+            return None
+    elif not (isinstance(dtype, str) and dtype in _NAMES):
+        return None
+    if shape is None or kind not in _KINDS or not isinstance(weak, bool) or not isinstance(name, str):
+        return None
+    return ArrayLeaf(name, kind, shape, dtype, weak, words)

@@ -1,0 +1,174 @@
+"""`restore`: every rank reads its part of the arrays."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpijax._ext.array import ArrayBase
+from mpijax.checkpointing import folders, metadata, store, structure
+from mpijax.checkpointing.errors import CheckpointError, agree
+from mpijax.checkpointing.leaves import ArrayLeaf, value_of
+from mpijax.core import dtypes, tree
+from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
+from mpijax.core.extended import PRNGKeyDtype
+from mpijax.ops.random import prngs
+from mpijax.runtime import mpi_start
+from mpijax.runtime.array import from_numpy
+from mpijax.runtime.default_layout import default_layout
+from mpijax.runtime.placement import carried_sharding, device_put, type_in
+
+
+def open_checkpoint(path: str | os.PathLike) -> tuple[Path, metadata.Contents]:
+    """(where it is, what it holds). Collective: rank 0 reads the metadata for all."""
+    def read() -> tuple[str, bytes]:
+        if mpi_start.rank() > 0:
+            return "", b""
+        folder = folders.found(Path(os.path.abspath(path)))
+        return str(folder), metadata.read(folder)
+
+    place, data = agree(read, "checkpoint.restore")[0]
+    return Path(place), metadata.load(data, Path(place))
+
+
+def read_part(folder: Path, contents: metadata.Contents, leaf: ArrayLeaf, start: tuple, shape: tuple) -> np.ndarray:
+    """Elements of an array, those of a part of it, as they are in memory. Does not communicate."""
+    zarr = contents.zarr_of(leaf)
+    store.check_files(folder / leaf.array, leaf.array, zarr, start, shape)
+    out = np.empty(shape, leaf.numpy_dtype)
+    store.read(folder / leaf.array, leaf.array, zarr, start, out)
+    return out
+
+
+def read_whole(folder: Path, contents: metadata.Contents, leaf: ArrayLeaf) -> np.ndarray:
+    """All elements of an array."""
+    return read_part(folder, contents, leaf, (0,) * len(leaf.stored_shape), leaf.stored_shape)
+
+
+def restore(path: str | os.PathLike, like: Any = None) -> Any:
+    """The pytree that `save` wrote into the folder `path`. Collective; the number of ranks may be another.
+
+    Args:
+      like: a pytree whose containers, shapes and dtypes the result has, and how its arrays are laid out: leaves are
+        arrays or `ShapeDtypeStruct`s with a sharding, of which each rank reads its own part alone; without a sharding
+        each rank reads the whole. It may have fewer leaves than the checkpoint. Without `like`, arrays are whole on
+        each rank, containers are dicts, lists and tuples (dicts for namedtuples, dataclasses and others).
+
+    Arrays of NumPy come back as such, and so do 64-bit ones where ``jax_enable_x64`` is off.
+
+    Raises:
+      CheckpointError: on every rank, if one of them cannot read: the text names the array and the file that is
+        damaged, or what of `like` is not in the checkpoint.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp() + "/state"
+    >>> mpijax.checkpoint.save(folder, {"w": jnp.arange(4.0), "count": 3})
+    >>> rows = mpijax.NamedSharding(mpijax.make_mesh((mpijax.device_count(),), ("x",)), mpijax.P("x"))
+    >>> like = {"w": mpijax.ShapeDtypeStruct((4,), jnp.float32, sharding=rows)}
+    >>> mpijax.checkpoint.restore(folder, like)["w"].sharding == rows
+    True
+    """
+    store.tensorstore()
+    folder, contents = open_checkpoint(path)
+    made: list[Any] = []
+
+    def read() -> None:
+        if like is None:
+            leaves = [_make(folder, contents, leaf, None, "") for leaf in contents.leaves]
+            made.append(structure.decode(contents.tree, leaves))
+            return
+        wanted, treedef = structure.flatten(like)
+        stored = {structure.key_of(p): leaf for p, leaf in contents.by_path().items()}
+        absent = [structure.show(p) for p, _ in wanted if structure.key_of(p) not in stored]
+        if absent:
+            raise CheckpointError(
+                f"{folder} has no {', '.join(absent[:5])}{' and others' if len(absent) > 5 else ''}, which `like` has: "
+                f"`mpijax checkpoint show {path}` lists its contents"
+            )
+        leaves = [_make(folder, contents, stored[structure.key_of(p)], x, structure.show(p)) for p, x in wanted]
+        made.append(tree.tree_unflatten(treedef, leaves))
+
+    agree(read, "checkpoint.restore")
+    return made[0]
+
+
+def _make(folder: Path, contents: metadata.Contents, leaf: Any, like: Any, where: str) -> Any:
+    """A leaf, as `like` is where that is not None."""
+    wants_array = isinstance(like, (ArrayBase, ShapeDtypeStruct, np.ndarray, np.generic))
+    if not isinstance(leaf, ArrayLeaf):
+        value = value_of(leaf)
+        if not wants_array:
+            return value
+        return _laid_out(np.asarray(value).astype(like.dtype), ShapedArray((), like.dtype), like)
+    if not wants_array:
+        if like is not None:  # a Python scalar, or text
+            return read_whole(folder, contents, leaf).item()
+        return _by_itself(folder, contents, leaf)
+    dtype = dtype_of(leaf, like)
+    if tuple(like.shape) != leaf.shape or like.dtype != dtype:
+        raise CheckpointError(
+            f"{where} is {_name(dtype)}{list(leaf.shape)} in the checkpoint and "
+            f"{_name(like.dtype)}{list(like.shape)} in `like`: restore it as it was saved, and convert it then"
+        )
+    if isinstance(like, (np.ndarray, np.generic)):
+        value = read_whole(folder, contents, leaf)
+        return value if isinstance(like, np.ndarray) else value[()]
+    aval = ShapedArray(leaf.shape, dtype, weak_type=bool(getattr(like, "weak_type", False)))
+    return _read_as(folder, contents, leaf, aval, _sharding(like))
+
+
+def _name(dtype: Any) -> str:
+    return getattr(dtype, "name", str(dtype))
+
+
+def dtype_of(leaf: ArrayLeaf, like: Any = None) -> Any:
+    """The dtype of an array that mpijax makes of a leaf."""
+    if leaf.words is None:
+        return leaf.numpy_dtype
+    if isinstance(getattr(like, "dtype", None), PRNGKeyDtype) and like.dtype.impl.name == leaf.dtype:
+        return like.dtype  # a generator that the user defined
+    impl = prngs.get(leaf.dtype)
+    if impl is None or tuple(impl.key_shape) != leaf.words:
+        raise CheckpointError(
+            f"array {leaf.array} has keys of the generator {leaf.dtype!r}, which this program does not have: define it "
+            "(mpijax.extend.random), and give an array of such keys in `like`"
+        )
+    return PRNGKeyDtype(impl)
+
+
+def _by_itself(folder: Path, contents: metadata.Contents, leaf: ArrayLeaf) -> Any:
+    """An array as it was saved, whole."""
+    dtype = dtype_of(leaf, None)
+    if leaf.kind == "numpy" or (leaf.words is None and dtypes.canonicalize_dtype(dtype) != dtype):
+        return read_whole(folder, contents, leaf)
+    return _read_as(folder, contents, leaf, ShapedArray(leaf.shape, dtype, weak_type=leaf.weak), None)
+
+
+def _sharding(like: Any) -> Any:
+    """How `like` is laid out on purpose; None where it is not."""
+    if isinstance(like, ArrayBase):
+        return like.sharding if like.committed else None
+    return getattr(like, "sharding", None)
+
+
+def _laid_out(value: np.ndarray, aval: ShapedArray, like: Any) -> Any:
+    """A whole NumPy array as what `like` is."""
+    if isinstance(like, (np.ndarray, np.generic)):
+        return value if isinstance(like, np.ndarray) else value[()]
+    return device_put(value, _sharding(like))
+
+
+def _read_as(folder: Path, contents: metadata.Contents, leaf: ArrayLeaf, aval: ShapedArray, layout: Any) -> Any:
+    """An array of mpijax, laid out as asked for: this rank reads its own part, into the memory of the array."""
+    sharding = carried_sharding(layout) if layout is not None else default_layout()
+    words = leaf.words or ()
+    if sharding is None or sharding.keeps_whole:
+        start, shape = (0,) * len(leaf.stored_shape), leaf.stored_shape
+    else:
+        start = tuple(s.start or 0 for s in sharding.local_slices(leaf.shape)) + (0,) * len(words)
+        shape = (*sharding.process_shape(leaf.shape), *words)
+    value = read_part(folder, contents, leaf, start, shape)
+    return from_numpy(value, type_in(aval, sharding), False, sharding)

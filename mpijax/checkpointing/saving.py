@@ -1,0 +1,137 @@
+"""`save`: every rank writes its part of the arrays, rank 0 makes it a checkpoint."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpijax._ext.array import ArrayBase
+from mpijax.checkpointing import folders, metadata, store, structure
+from mpijax.checkpointing.chunks import chunk_shape, part_of, to_write
+from mpijax.checkpointing.errors import CheckpointError, agree
+from mpijax.checkpointing.leaves import describe_array, describe_value
+from mpijax.runtime import mpi_start
+
+
+@dataclass
+class Job:
+    """What this rank writes: the metadata of all, and [(array, its Zarr metadata, chunks), ...]."""
+
+    description: bytes
+    arrays: dict[str, dict[str, Any]]
+    pieces: list[tuple[str, list]]
+
+    def copied(self) -> Job:
+        """The same with copies of the elements, so that the program may go on and reuse their memory."""
+        kept = [(array, [(at, box, np.array(data)) for at, box, data in chunks]) for array, chunks in self.pieces]
+        return Job(self.description, self.arrays, kept)
+
+    def write(self, folder: Path, first: bool) -> None:
+        """Write it, and drop each array's elements when they are written. first: whether this is rank 0."""
+        if first:
+            for array, zarr in self.arrays.items():
+                (folder / array).mkdir(exist_ok=True)
+                folders.write_file(folder / array / metadata.FILE, metadata.as_json(zarr))
+        while self.pieces:
+            array, chunks = self.pieces.pop(0)
+            store.write(folder / array, array, self.arrays[array], _drained(chunks))
+        if first:
+            folders.write_file(folder / metadata.FILE, self.description)
+
+
+def _drained(chunks: list):
+    while chunks:
+        yield chunks.pop(0)
+
+
+def plan(tree: Any, rank: int, ranks: int) -> Job:
+    """What to write of a tree. TypeError or ValueError for leaves that cannot be kept. Does not communicate."""
+    node, found = structure.encode(tree)
+    leaves: list[Any] = []
+    pieces, taken, cut = [], {metadata.FILE}, {}
+    for number, (path, x) in enumerate(found):
+        x = np.asarray(x) if isinstance(x, np.generic) else x
+        where = structure.show(path)
+        if not isinstance(x, (ArrayBase, np.ndarray)):
+            leaves.append(describe_value(x, where))
+            continue
+        leaf = describe_array(x, metadata.name_of(path, taken), where)
+        part = part_of(x, number, rank, ranks)
+        chunk = chunk_shape(part.shard, part.split, leaf.stored_dtype.itemsize)
+        leaves.append(leaf)
+        cut[leaf.array] = chunk
+        pieces.append((leaf.array, to_write(part, chunk, number)))
+    contents = metadata.Contents(node, tuple(leaves), cut)
+    arrays = {leaf.array: contents.zarr_of(leaf) for leaf in contents.arrays}
+    return Job(metadata.dump(contents), arrays, pieces)
+
+
+def prepare(tree: Any, copy: bool) -> Job:
+    """What this rank writes; with `copy`, of copies of the elements. Collective.
+
+    Raises CheckpointError on every rank if one cannot save its tree, or if the ranks have different trees.
+    """
+    rank, ranks = mpi_start.rank(), mpi_start.size()
+    made: list[Job] = []
+
+    def planned() -> str:
+        job = plan(tree, rank, ranks)
+        made.append(job.copied() if copy else job)
+        return hashlib.sha256(job.description).hexdigest()
+
+    digests = agree(planned, "checkpoint.save")
+    other = [r for r, digest in enumerate(digests) if digest != digests[0]]
+    if other:
+        raise CheckpointError(
+            f"the ranks save different trees: rank {other[0]} has other containers, shapes, dtypes, layouts or Python "
+            "values than rank 0. Every rank must pass the same tree, arrays over ranks as arrays with a sharding."
+        )
+    return made[0]
+
+
+def begin(path: str | os.PathLike) -> Path:
+    """The folder to write into what shall be `path`. Collective."""
+    def made() -> str:
+        return str(folders.begin(Path(os.path.abspath(path)))) if mpi_start.rank() == 0 else ""
+
+    return Path(agree(made, "checkpoint.save")[0])
+
+
+def finish(written: Path, path: str | os.PathLike) -> None:
+    """Make what all ranks have written the checkpoint `path`. Collective."""
+    def commit() -> None:
+        if mpi_start.rank() == 0:
+            folders.commit(written, Path(os.path.abspath(path)))
+
+    agree(commit, "checkpoint.save")
+
+
+def save(path: str | os.PathLike, tree: Any) -> None:
+    """Write a pytree of arrays and Python scalars into the folder `path`. Collective.
+
+    Every rank writes its own parts of arrays that are laid out over ranks; of others one rank writes its own, so they
+    must be equal on all. A checkpoint that is there is replaced at once, when the new one is whole on the disk.
+
+    Leaves are arrays of mpijax and NumPy (bfloat16, PRNG keys, ...), bool, int, float, complex, str; containers are
+    whatever is a pytree.
+
+    Raises:
+      CheckpointError: on every rank, if one of them cannot write; what `path` held before is still there.
+      ImportError: tensorstore is missing: ``pip install 'mpijax[checkpoint]'``.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp() + "/state"
+    >>> mpijax.checkpoint.save(folder, {"w": jnp.arange(3.0), "step": 7})
+    >>> mpijax.checkpoint.restore(folder)
+    {'step': 7, 'w': Array([0., 1., 2.], dtype=float32)}
+    """
+    store.tensorstore()
+    job = prepare(tree, copy=False)
+    folder = begin(path)
+    agree(lambda: job.write(folder, mpi_start.rank() == 0), "checkpoint.save")
+    finish(folder, path)

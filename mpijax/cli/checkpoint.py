@@ -1,0 +1,148 @@
+"""``mpijax checkpoint``: look into checkpoints.
+
+    mpijax checkpoint ls FOLDER      the checkpoints in a folder of a Checkpointer, or that one
+    mpijax checkpoint show PATH      the arrays and values of one, with shapes, dtypes and bytes
+    mpijax checkpoint diff A B       what differs between two; exit status 1 if something does
+
+A PATH may be the folder of a Checkpointer: its latest checkpoint is meant. One process reads; no ranks are needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpijax.checkpointing import chunks, folders, metadata, restoring, store, structure
+from mpijax.checkpointing.errors import CheckpointError
+from mpijax.checkpointing.leaves import ArrayLeaf, value_of
+from mpijax.distributed.checkpointer import steps_in
+
+
+def _size(nbytes: int) -> str:
+    """Bytes for people: 12.0 MB."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if nbytes < 1000 or unit == "TB":
+            return f"{nbytes:.1f} {unit}" if unit != "B" else f"{nbytes} B"
+        nbytes /= 1000  # type: ignore[assignment]
+    raise AssertionError
+
+
+def _open(path: Path) -> tuple[Path, metadata.Contents]:
+    """A checkpoint, or the latest one in a folder of them."""
+    steps = {} if folders.is_checkpoint(path) else steps_in(path)
+    folder = folders.found(steps[max(steps)] if steps else path)
+    return folder, metadata.load(metadata.read(folder), folder)
+
+
+def _ls(path: Path) -> int:
+    steps = steps_in(path)
+    for folder in steps.values() or [folders.found(path)]:
+        contents = metadata.load(metadata.read(folder), folder)
+        written = datetime.datetime.fromtimestamp((folder / metadata.FILE).stat().st_mtime)
+        print(f"{folder.name}  {written:%Y-%m-%d %H:%M:%S}  {_size(contents.nbytes):>9}  {len(contents.leaves)} leaves")
+    return 0
+
+
+def _text(leaf: ArrayLeaf | dict[str, Any]) -> str:
+    """A leaf in a line: float32[3,4], or the value."""
+    if isinstance(leaf, ArrayLeaf):
+        kind = f"key<{leaf.dtype}>" if leaf.words is not None else leaf.dtype
+        return f"{kind}[{','.join(map(str, leaf.shape))}]"
+    return repr(value_of(leaf))
+
+
+def _show(path: Path) -> int:
+    folder, contents = _open(path)
+    rows = [(structure.show(p), _text(leaf), leaf) for p, leaf in contents.by_path().items()]
+    widths = [max((len(row[i]) for row in rows), default=0) for i in (0, 1)]
+    print(f"{folder}: {len(rows)} leaves, {_size(contents.nbytes)}")
+    for name, text, leaf in rows:
+        more = f"  {_size(leaf.nbytes):>9}" if isinstance(leaf, ArrayLeaf) else ""
+        print(f"  {name:{widths[0]}}  {text:{widths[1]}}{more}".rstrip())
+    return 0
+
+
+def _pieces(folder: Path, contents: metadata.Contents, leaf: ArrayLeaf, like: tuple[int, ...]) -> Iterator[np.ndarray]:
+    """The elements of an array in pieces of the shape `like`, so that it need not fit into memory."""
+    for _, box in chunks.boxes((0,) * len(leaf.stored_shape), leaf.stored_shape, like):
+        start = tuple(s.start for s in box)
+        yield restoring.read_part(folder, contents, leaf, start, tuple(s.stop - s.start for s in box))
+
+
+def _elements_differ(sides: list[tuple[Path, metadata.Contents, ArrayLeaf]]) -> str:
+    """How the elements of two arrays of one shape and dtype differ; '' where their bits are equal."""
+    leaf = sides[0][2]
+    count, largest, number = 0, 0.0, leaf.numpy_dtype.kind in "fciu" or leaf.dtype == "bfloat16"
+    piece = sides[0][1].chunks[leaf.array]
+    for a, b in zip(*(_pieces(*side, piece) for side in sides), strict=True):
+        bits = f"V{a.dtype.itemsize}"
+        unequal = np.atleast_1d(a).view(bits) != np.atleast_1d(b).view(bits)
+        count += int(np.count_nonzero(unequal))
+        if number and unequal.any():
+            wide = np.complex128 if a.dtype.kind == "c" else np.float64
+            with np.errstate(all="ignore"):
+                gap = np.abs(np.atleast_1d(a).astype(wide) - np.atleast_1d(b).astype(wide))[unequal]
+            largest = max(largest, float(np.nanmax(gap, initial=0.0)))
+    if not count:
+        return ""
+    difference = f", by {largest:.3g} at most" if largest and leaf.words is None else ""
+    return f"{count} of {math.prod(leaf.stored_shape)} elements differ{difference}"
+
+
+def _diff(first: Path, second: Path) -> int:
+    sides = [_open(first), _open(second)]
+    tables = [{structure.key_of(p): (p, leaf) for p, leaf in contents.by_path().items()} for _, contents in sides]
+    differences = 0
+    for key in {**tables[0], **tables[1]}:
+        old, new = (table.get(key) for table in tables)
+        if old is None or new is None:
+            path, leaf = tables[0 if new is None else 1][key]
+            said = f"{'-' if new is None else '+'} {structure.show(path)}  {_text(leaf)}"
+        else:
+            said = _leaves_differ([(*side, leaf) for side, (_, leaf) in zip(sides, (old, new), strict=True)])
+            said = said and f"! {structure.show(old[0])}  {said}"
+        if said:
+            differences += 1
+            print(said)
+    print(f"{differences} of {len({**tables[0], **tables[1]})} leaves differ")
+    return int(differences > 0)
+
+
+def _leaves_differ(sides: list[tuple]) -> str:
+    a, b = (side[2] for side in sides)
+    if _text(a) != _text(b):
+        return f"{_text(a)} -> {_text(b)}"
+    return _elements_differ(sides) if isinstance(a, ArrayLeaf) and isinstance(b, ArrayLeaf) else ""
+
+
+def parser() -> argparse.ArgumentParser:
+    """What `mpijax checkpoint` takes."""
+    p = argparse.ArgumentParser(
+        prog="mpijax checkpoint", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    actions = p.add_subparsers(dest="action", required=True, help="list, show or compare")
+    for name, paths in (("ls", ["path"]), ("show", ["path"]), ("diff", ["first", "second"])):
+        action = actions.add_parser(name)
+        for path in paths:
+            action.add_argument(path, type=Path)
+    return p
+
+
+def main(arguments: list[str]) -> int:
+    """Run ls, show or diff; 1 where `diff` finds differences, 2 for what cannot be read."""
+    options = parser().parse_args(arguments)
+    try:
+        if options.action == "diff":
+            store.tensorstore()
+            return _diff(options.first, options.second)
+        return (_ls if options.action == "ls" else _show)(options.path)
+    except (CheckpointError, OSError, ImportError) as error:
+        print(f"mpijax checkpoint: {error}", file=sys.stderr)
+        return 2

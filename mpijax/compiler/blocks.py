@@ -1,0 +1,100 @@
+"""Which part of a whole array a value of the graph is on this rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from mpijax.core.sharding.cuts import Cut, Cuts, Span, count, even_cut, part_number
+from mpijax.core.sharding.shardings import NamedSharding
+from mpijax.core.sharding.spec import PartitionSpec
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A whole array of `shape`, cut over a mesh."""
+
+    mesh: Any
+    shape: tuple[int, ...]
+    cuts: Cuts
+
+    @cached_property
+    def place(self) -> Mapping[Any, int]:
+        return place_in(self.mesh)
+
+    @property
+    def is_whole(self) -> bool:
+        return not any(c is not None for c in self.cuts)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether a `NamedSharding` says all of it."""
+        return all(c is None or c == self.even(d, c.axes) for d, c in enumerate(self.cuts)) and all(
+            c is None or n % c.parts == 0 for n, c in zip(self.shape, self.cuts, strict=True)
+        )
+
+    def even(self, dim: int, axes: tuple[Any, ...]) -> Cut:
+        return even_cut(self.shape[dim], axes, count(axes, self.mesh.shape))
+
+    def span(self, cut: Cut) -> Span:
+        """This rank's part of an axis."""
+        return cut.spans[part_number(cut.axes, self.mesh.shape, self.place)]
+
+    @property
+    def local_shape(self) -> tuple[int, ...]:
+        """The shape of this rank's part."""
+        spans = [(0, n) if c is None else self.span(c) for n, c in zip(self.shape, self.cuts, strict=True)]
+        return tuple(high - low for low, high in spans)
+
+    def recut(self, cuts: Cuts) -> Blocks:
+        """The same array cut otherwise."""
+        return Blocks(self.mesh, self.shape, cuts)
+
+    @property
+    def sharding(self) -> NamedSharding:
+        """The sharding over the same mesh axes; exactly this one where blocks are even."""
+        return sharding_over(self.mesh, tuple(() if c is None else c.axes for c in self.cuts))
+
+
+def place_in(mesh: Any) -> Mapping[Any, int]:
+    """This rank's coordinate along each mesh axis."""
+    at = mesh.coordinates()
+    if at is None:
+        raise ValueError(
+            f"this rank's device is not part of {mesh}, over which an array is laid out; every rank that runs the "
+            "program must have a device in the mesh"
+        )
+    return dict(zip(mesh.axis_names, at, strict=True))
+
+
+def sharding_over(mesh: Any, axes: tuple[tuple[Any, ...], ...]) -> NamedSharding:
+    """A sharding found here: over Auto axes only, its specification ends with the last array axis that is split."""
+    parts = list(axes)
+    while parts and not parts[-1] and not mesh.is_explicit:
+        parts.pop()
+    return NamedSharding(mesh, PartitionSpec(*parts))
+
+
+def split_of(sharding: Any, ndim: int) -> tuple[tuple[Any, ...], ...]:
+    """The mesh axes that each array axis is split over, without those of size 1, which split nothing."""
+    sizes = sharding.mesh.shape
+    return tuple(tuple(a for a in axes if sizes[a] > 1) for axes in sharding.spec.split(ndim))
+
+
+def blocks_by(sharding: Any, shape: tuple[int, ...]) -> Blocks:
+    """The blocks of a whole array by its sharding; axes that do not divide get blocks of `ceil(size / parts)`."""
+    mesh = sharding.mesh
+    cuts = [
+        even_cut(n, axes, count(axes, mesh.shape)) if axes else None
+        for n, axes in zip(shape, split_of(sharding, len(shape)), strict=True)
+    ]
+    return Blocks(mesh, tuple(shape), tuple(cuts))
+
+
+def whole_shape(sharding: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a whole array of which this rank has a part of `shape` by a sharding."""
+    sizes = sharding.mesh.shape
+    return tuple(n * count(axes, sizes) for n, axes in zip(shape, split_of(sharding, len(shape)), strict=True))
+

@@ -1,0 +1,138 @@
+"""Whether a Jaxpr is well formed: variables stand before they are read, and have the types that operations give.
+
+Each equation is checked by its primitive's own type rule. With `jax_enable_checks` every Jaxpr that a transformation
+builds is checked; one that is read from a file is always checked, before anything is made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import config, dtypes
+from mpijax.core.avals import ShapedArray
+from mpijax.core.errors import JaxprTypeError
+from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, is_literal_scalar, scope_of, subjaxprs
+from mpijax.core.lowering import Inline, Partitioned
+from mpijax.core.trace import named_axes, typeof
+
+
+def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
+    """Check a Jaxpr, and those in the parameters of its equations.
+
+    Raises:
+      JaxprTypeError: a variable is read that nothing has set, is set twice, or has another type than the operation
+        gives; an operation or a call does not take its operands; a constant is not of its variable's type.
+
+    >>> mpijax.extend.core.check_jaxpr(mpijax.make_jaxpr(jnp.sin)(1.0).jaxpr)
+    """
+    todo: list[tuple[Jaxpr | ClosedJaxpr, dict[Any, int]]] = [(jaxpr, {})]
+    checked = set()  # many calls share one Jaxpr
+    while todo:
+        given, axes = todo.pop()
+        key = (id(given), tuple(axes.items()))
+        if key not in checked:
+            checked.add(key)
+            with named_axes(axes):
+                todo += [(inner, {**axes, **own}) for inner, own in _check(given)]
+
+
+def checked(jaxpr: Jaxpr) -> Jaxpr:
+    """A Jaxpr that a transformation has built, checked if `jax_enable_checks` is on."""
+    if config.values.jax_enable_checks:
+        check_jaxpr(jaxpr)
+    return jaxpr
+
+
+def _check(given: Jaxpr | ClosedJaxpr) -> list[tuple[Jaxpr | ClosedJaxpr, dict[Any, int]]]:
+    """Check a Jaxpr without those in it, which are returned, with the named axes that each has."""
+    jaxpr = given.jaxpr if isinstance(given, ClosedJaxpr) else given
+    if isinstance(given, ClosedJaxpr):
+        _check_constants(given)
+    known = {*jaxpr.constvars, *jaxpr.invars}
+    if len(known) != len(jaxpr.constvars) + len(jaxpr.invars):
+        raise JaxprTypeError(f"a variable is an argument twice in\n{jaxpr}")
+    inside = []
+    for eqn in jaxpr.eqns:
+        _check_atoms(eqn.invars, known, eqn, jaxpr)
+        _check_types(eqn, jaxpr)
+        inside += [(inner, _own_axes(eqn)) for inner in subjaxprs(eqn.params, closed=True)]
+        for v in eqn.outvars:
+            if v in known:
+                raise JaxprTypeError(f"a variable is set twice, the second time by the equation\n{eqn}\nin\n{jaxpr}")
+            if type(v) is not DropVar:
+                known.add(v)
+    _check_atoms(jaxpr.outvars, known, None, jaxpr)
+    return inside
+
+
+def _own_axes(eqn: Eqn) -> dict[Any, int]:
+    """The named axes that an operation brings into scope for its Jaxpr."""
+    mesh = eqn.params.get("mesh") if isinstance(eqn.primitive.lower, Partitioned) else None
+    return {} if mesh is None else dict(mesh.shape)
+
+
+def _check_constants(closed: ClosedJaxpr) -> None:
+    for v, value in zip(closed.jaxpr.constvars, closed.consts, strict=True):
+        given = typeof(value)
+        if not agree([given], [v.aval]):
+            raise JaxprTypeError(f"a constant of type {given} stands for a variable of type {v.aval}")
+
+
+def _check_atoms(atoms: Sequence[Any], known: set, eqn: Eqn | None, jaxpr: Jaxpr) -> None:
+    for v in atoms:
+        if type(v) is Literal:
+            if not _is_value(v):
+                raise JaxprTypeError(f"the literal {v.val!r} is no value of its type {v.aval}")
+        elif v not in known:
+            where = "the results" if eqn is None else f"the equation\n{eqn}"
+            raise JaxprTypeError(f"{where} of the program below read a variable that nothing has set\n{jaxpr}")
+
+
+def _is_value(literal: Literal) -> bool:
+    """Whether a literal's value is a scalar that its type can hold."""
+    value, aval = literal.val, literal.aval
+    if not is_literal_scalar(value) or aval.shape != () or not isinstance(aval.dtype, np.dtype):
+        return False
+    kind = np.asarray(value).dtype
+    if dtypes.issubdtype(aval.dtype, np.integer):
+        info = dtypes.iinfo(aval.dtype)
+        return kind.kind in "biuV" and info.min <= int(value) <= info.max
+    if aval.dtype == np.bool_:
+        return kind.kind == "b" or value in (0, 1)
+    return kind.kind in "biufcV" and (kind.kind != "c" or aval.dtype.kind == "c")
+
+
+def _check_types(eqn: Eqn, jaxpr: Jaxpr) -> None:
+    operands = [v.aval for v in eqn.invars]
+    if any(type(a) is not ShapedArray for a in operands):
+        return  # references have rules of their own
+    lower = eqn.primitive.lower
+    if isinstance(lower, Inline):
+        _check_call(eqn, operands, eqn.params[lower.param].in_avals)
+    try:
+        with scope_of((*operands, *(v.aval for v in eqn.outvars))):
+            out, _ = eqn.primitive.infer(operands, eqn.params)
+    except (TypeError, ValueError) as error:
+        raise JaxprTypeError(f"the equation\n{eqn}\ndoes not take its operands: {error}") from error
+    found = list(out) if eqn.primitive.multiple_results else [out]
+    said = [v.aval for v in eqn.outvars]
+    if not agree(found, said):
+        gives, has = _listed(found), _listed(said)
+        raise JaxprTypeError(f"the equation\n{eqn}\ngives {gives}, its variables have the types {has}, in\n{jaxpr}")
+
+
+def _check_call(eqn: Eqn, given: Sequence[ShapedArray], taken: Sequence[ShapedArray]) -> None:
+    if not agree(given, taken):
+        raise JaxprTypeError(f"the equation\n{eqn}\ncalls with {_listed(given)} what takes {_listed(taken)}")
+
+
+def agree(some: Sequence[ShapedArray], others: Sequence[ShapedArray]) -> bool:
+    """Whether types agree in what decides how values lie in memory."""
+    return [(a.shape, a.dtype) for a in some] == [(a.shape, a.dtype) for a in others]
+
+
+def _listed(avals: Sequence[ShapedArray]) -> str:
+    return ", ".join(a.str_short() for a in avals)

@@ -1,0 +1,47 @@
+"""Files that only this user may write, nor anybody the folders they are in: what ssh asks of a private key."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+
+def read_private(path: str | os.PathLike) -> bytes:
+    """The content of a regular file that nobody but its owner, this user, may read or write.
+
+    Raises:
+      ValueError: the file or a folder on its path is another user's, or others may write it, or read the file; or it is
+        no regular file.
+      OSError: it cannot be read.
+    """
+    resolved = Path(path).resolve()
+    # Opened before it is looked at, so that what is looked at is what is read; without waiting for a FIFO's writer.
+    descriptor = os.open(resolved, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError(f"{resolved} is no regular file")
+        if status.st_uid != os.geteuid():
+            raise ValueError(f"{resolved} belongs to another user ({status.st_uid})")
+        if status.st_mode & 0o077:
+            raise ValueError(f"others may read or write {resolved}: chmod 600 {resolved}")
+        for folder in resolved.parents:
+            _check_folder(folder)
+        return file.read()
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for this user alone, whatever the umask is."""
+    for path in (*reversed(folder.parents), folder):
+        if not path.exists():
+            path.mkdir(mode=0o700, exist_ok=True)
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise ValueError for a folder in which another user may replace what this user has put there."""
+    status = os.stat(folder)
+    if status.st_uid not in (0, os.geteuid()):
+        raise ValueError(f"the folder {folder} belongs to another user ({status.st_uid})")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX:
+        raise ValueError(f"others may write the folder {folder}: chmod go-w {folder}")

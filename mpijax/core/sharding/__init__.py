@@ -1,0 +1,1 @@
+"""Meshes, partition specs and shardings: how arrays lie over devices."""

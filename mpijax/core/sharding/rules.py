@@ -1,0 +1,308 @@
+"""Sharding rules: how an operation on whole arrays is done by ranks of which each has a part.
+
+A primitive has one rule (its slot `sharding`). The rule sees the whole shapes and how the operands are cut, and
+returns a `Plan`: how operands must be cut, how the results then are, and what each rank does with its parts. Whoever
+follows the plan brings the operands there, halos included. An operation without a rule needs whole operands.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mpijax.core.lowering import Cumulative, Elementwise, Library, Reduction
+from mpijax.core.sharding.cuts import Cut, Cuts, Span, count, dropped, even_cut, middle, part_number, uncut, without
+
+# Reductions that can be finished over ranks, as MPI names them.
+OVER_RANKS = {"add": "sum", "mul": "prod", "max": "max", "min": "min", "and": "band", "or": "bor", "xor": "bxor"}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation as rules see it.
+
+    shapes, results: whole shapes of operands and results. cuts: how each operand is cut.
+    sizes: the number of ranks along each mesh axis. place: this rank's coordinate along each.
+    origins: for operands that are slices of an array, how that array is cut (else None).
+    """
+
+    params: Mapping[str, Any]
+    shapes: Sequence[tuple[int, ...]]
+    results: Sequence[tuple[int, ...]]
+    cuts: Sequence[Cuts]
+    sizes: Mapping[Any, int]
+    place: Mapping[Any, int]
+    origins: Sequence[Cuts | None] = ()
+
+    def span(self, cut: Cut) -> Span:
+        """This rank's part of a cut."""
+        return cut.spans[part_number(cut.axes, self.sizes, self.place)]
+
+    def local(self, shape: Sequence[int], cuts: Cuts) -> tuple[int, ...]:
+        """The shape of this rank's part."""
+        spans = [(0, n) if c is None else self.span(c) for n, c in zip(shape, cuts, strict=True)]
+        return tuple(high - low for low, high in spans)
+
+    def even(self, size: int, axes: tuple[Any, ...]) -> Cut:
+        return even_cut(size, axes, count(axes, self.sizes))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a rule asks for.
+
+    operands: how each operand must be cut; their spans may overlap. results: how the results then are cut.
+    params: the parameters of this rank's operation. over: mesh axes over which its result is combined with `op`.
+    program: in place of the operation, a function of this rank's parts, which may communicate.
+    whole: in place of all that, a function of whole arrays, each operation of which then gets a plan of its own.
+    """
+
+    operands: Sequence[Cuts]
+    results: Sequence[Cuts]
+    params: Mapping[str, Any]
+    over: tuple[Any, ...] = ()
+    op: str = "sum"
+    program: Callable[..., Any] | None = field(default=None, compare=False)
+    whole: Callable[..., Any] | None = field(default=None, compare=False)
+
+
+Rule = Callable[[Operation], Plan | None]
+
+
+def rule_of(primitive: Any) -> Rule | None:
+    """A primitive's rule: its own, or the one that follows from what it is to the compiler."""
+    if primitive.sharding is not None:
+        return primitive.sharding
+    lower = primitive.lower
+    if isinstance(lower, Elementwise):
+        return elementwise
+    if isinstance(lower, Reduction):
+        return finished_over_ranks(OVER_RANKS[lower.op]) if lower.op in OVER_RANKS else along_axes
+    if isinstance(lower, Cumulative):
+        return cumulative
+    if isinstance(lower, Library) and lower.kind == "dot_general":
+        return dot_general
+    return None
+
+
+# ---------------------------------------------------------------- choosing cuts
+
+
+def chosen(candidates: Iterable[Cut | None], used: set[Any]) -> Cut | None:
+    """One cut of an axis for operands read together: over the mesh axes of the first that is free to be used.
+
+    Adds those mesh axes to `used`.
+    """
+    free = [c for c in candidates if c is not None and not used & set(c.axes)]
+    if not free:
+        return None
+    used.update(free[0].axes)
+    return balanced(middle([c for c in free if c.axes == free[0].axes]))
+
+
+def balanced(cut: Cut) -> Cut:
+    """The same cut, or one of equal blocks where some rank has much more than its share."""
+    size = cut.spans[-1][1]
+    if size < 2 * cut.parts or cut.widest <= 1.25 * -(-size // cut.parts) + 1:
+        return cut
+    return even_cut(size, cut.axes, cut.parts)
+
+
+def agreed(
+    shapes: Sequence[Sequence[int]], cuts: Sequence[Cuts], out_shape: Sequence[int], origins: Sequence[Any] = ()
+) -> Cuts:
+    """One cut of each axis for operands that are read element by element.
+
+    Slices come to where computed values lie: what they lack is read with the halo of the array they are taken from.
+    """
+    used: set[Any] = set()
+    operands = list(zip(shapes, cuts, origins or (None,) * len(shapes), strict=True))
+    operands.sort(key=lambda operand: operand[2] is not None)
+    return tuple(
+        chosen((c[d] for shape, c, _ in operands if len(shape) > d and shape[d] == n), used)
+        for d, n in enumerate(out_shape)
+    )
+
+
+def moved_off(s: Operation, shape: Sequence[int], cuts: Cuts, dims: Iterable[int]) -> Cuts | None:
+    """Cuts that leave some array axes whole, which others are cut in place of: they get there by one alltoall each.
+
+    None where no other axis has an element for each part.
+    """
+    whole, out = set(dims), list(cuts)
+    for d in sorted(whole):
+        cut, out[d] = out[d], None
+        if cut is not None:
+            target = _taking(s, shape, out, cut, whole)
+            if target is None:
+                return None
+            own = out[target]
+            out[target] = s.even(shape[target], (*(own.axes if own is not None else ()), *cut.axes))
+    return tuple(out)
+
+
+def _taking(s: Operation, shape: Sequence[int], cuts: Sequence[Cut | None], cut: Cut, whole: set[int]) -> int | None:
+    """The array axis to cut in place of another one: rather one that is whole so far, and with equal blocks."""
+    found = []
+    for d, (n, own) in enumerate(zip(shape, cuts, strict=True)):
+        parts = cut.parts * (1 if own is None else own.parts)
+        if d not in whole and n >= parts and (own is None or n % parts == 0):
+            idle = -(-n // parts) * parts / n - 1
+            found.append((idle > 0.25, own is not None, idle, -n, d))
+    return min(found)[-1] if found else None
+
+
+def same(s: Operation, cuts: Cuts) -> Plan:
+    """All operands and results of one shape, cut alike."""
+    return Plan([cuts] * len(s.shapes), [cuts] * len(s.results), s.params)
+
+
+# ---------------------------------------------------------------- element by element, reductions
+
+
+def elementwise(s: Operation) -> Plan | None:
+    shape = s.results[0]
+    if any(o != shape for o in s.results) or any(len(i) not in (0, len(shape)) for i in s.shapes):
+        return None
+    cuts = agreed(s.shapes, s.cuts, shape, s.origins)
+    operands = [
+        tuple(c if n == m else None for n, m, c in zip(i, shape, cuts, strict=True)) if i else () for i in s.shapes
+    ]
+    return Plan(operands, [cuts] * len(s.results), s.params)
+
+
+def finished_over_ranks(op: str) -> Rule:
+    """Each rank reduces what it has; over the mesh axes that were split the partial results are combined."""
+
+    def rule(s: Operation) -> Plan:
+        [cuts], gone = s.cuts, set(s.params["axes"])
+        over = tuple(a for d in sorted(gone) if cuts[d] is not None for a in cuts[d].axes)
+        return Plan([cuts], [dropped(cuts, gone)], s.params, over, op)
+
+    return rule
+
+
+def along_axes(s: Operation) -> Plan:
+    """Positions of extrema count along whole axes."""
+    gone = set(s.params["axes"])
+    cuts = without(s.cuts[0], gone)
+    return Plan([cuts], [dropped(cuts, gone)], s.params)
+
+
+def cumulative(s: Operation) -> Plan:
+    return same(s, without(s.cuts[0], {s.params["axis"] % len(s.shapes[0])}))
+
+
+# ---------------------------------------------------------------- products
+
+
+def dot_general(s: Operation) -> Plan:
+    """Batch axes stay split. Of contracted axes, rows and columns those stay split that send the least.
+
+    Over split contracted axes the products are summed.
+    """
+    orders = ("contracted", "rows", "columns"), ("rows", "contracted", "columns"), ("columns", "contracted", "rows"), (
+        "rows", "columns", "contracted"
+    )  # fmt: skip
+    return min((_product(s, order) for order in orders), key=lambda plan: cost(s, plan))
+
+
+def _product(s: Operation, order: Sequence[str]) -> Plan:
+    """A plan in which mesh axes go to kinds of array axes in this order."""
+    (lc, rc), (lb, rb) = s.params["dimension_numbers"]
+    left, right = s.cuts
+    used: set[Any] = set()
+    batch = [chosen((left[i], right[j]), used) for i, j in zip(lb, rb, strict=True)]
+    contracted: list[Cut | None] = [None] * len(lc)
+    rows: list[Cut | None] = [None] * len(left)
+    columns: list[Cut | None] = [None] * len(right)
+    for kind in order:
+        if kind == "contracted":
+            contracted = [chosen((left[i], right[j]), used) for i, j in zip(lc, rc, strict=True)]
+        elif kind == "rows":
+            rows = [chosen((left[i],), used) if i not in (*lb, *lc) else None for i in range(len(left))]
+        else:
+            columns = [chosen((right[j],), used) if j not in (*rb, *rc) else None for j in range(len(right))]
+    for i, cut in zip((*lb, *lc), (*batch, *contracted), strict=True):
+        rows[i] = cut
+    for j, cut in zip((*rb, *rc), (*batch, *contracted), strict=True):
+        columns[j] = cut
+    free = [rows[i] for i in range(len(left)) if i not in (*lb, *lc)]
+    free += [columns[j] for j in range(len(right)) if j not in (*rb, *rc)]
+    over = tuple(a for cut in contracted if cut is not None for a in cut.axes)
+    return Plan([tuple(rows), tuple(columns)], [(*batch, *free)], s.params, over)
+
+
+def cost(s: Operation, plan: Plan) -> float:
+    """About how many elements a rank sends and computes by a plan, the same on all ranks; work counts little."""
+    sent = 0.0
+    for shape, have, want in zip(s.shapes, s.cuts, plan.operands, strict=True):
+        sent += _moved(shape, have, want, s.sizes)
+    result = math.prod(s.results[0]) / _parts(plan.results[0], s.sizes)
+    if plan.over:
+        parts = count(plan.over, s.sizes)
+        sent += 2 * result * (parts - 1) / parts
+    work = math.prod(s.results[0]) / (_parts(plan.results[0], s.sizes) * count(plan.over, s.sizes))
+    return sent + 1e-3 * work
+
+
+def share(s: Operation, shape: Sequence[int], cuts: Cuts) -> float:
+    """A rank's share of an array's elements; unlike the size of its part, the same on all ranks."""
+    return math.prod(shape) / _parts(cuts, s.sizes)
+
+
+def _parts(cuts: Cuts, sizes: Mapping[Any, int]) -> int:
+    return math.prod(count(c.axes, sizes) for c in cuts if c is not None)
+
+
+def _moved(shape: Sequence[int], have: Cuts, want: Cuts, sizes: Mapping[Any, int]) -> float:
+    """About how many elements a rank sends to bring an operand from one cut to another."""
+    if have == want:
+        return 0.0
+    held, wanted = ({a for c in cuts if c is not None for a in c.axes} for cuts in (have, want))
+    size = float(math.prod(shape))
+    kept = size / count(held & wanted, sizes)
+    gathered = count(held - wanted, sizes)
+    sent = kept * (gathered - 1) / gathered
+    both = [(h, w) for h, w in zip(have, want, strict=True) if h is not None and w is not None and h != w]
+    changes = {a for h, _ in both for a in h.axes}
+    elsewhere = {
+        a for h, w in zip(have, want, strict=True) if h is not None for a in h.axes if w is None or a not in w.axes
+    } & wanted
+    if elsewhere:
+        sent += size / count(held, sizes) * (1 - 1 / count(elsewhere, sizes))
+    return sent + (0.01 * size / count(held, sizes) if changes - elsewhere else 0.0)
+
+
+# ---------------------------------------------------------------- operations with whole trailing or chosen axes
+
+
+def batched(ranks: Sequence[int]) -> Rule:
+    """Operations on the last axes of arrays, which must be whole; the axes before them are examples, cut alike.
+
+    ranks: for each operand, how many axes those are.
+    """
+
+    def rule(s: Operation) -> Plan | None:
+        examples = len(s.shapes[0]) - ranks[0]
+        lead = s.shapes[0][:examples]
+        if examples < 1 or any(x[:examples] != lead for x in (*s.shapes, *s.results)):
+            return None
+        cuts = agreed([lead] * len(s.shapes), [c[:examples] for c in s.cuts], lead)
+        operands = [(*cuts, *uncut(x[examples:])) for x in s.shapes]
+        return Plan(operands, [(*cuts, *uncut(x[examples:])) for x in s.results], s.params)
+
+    return rule
+
+
+def whole_along(param: str) -> Rule:
+    """Operands and results of one shape; the array axis that a parameter names must be whole."""
+
+    def rule(s: Operation) -> Plan:
+        shape = s.shapes[0]
+        cuts = agreed(s.shapes, s.cuts, shape)
+        return same(s, without(cuts, {s.params[param] % len(shape)}))
+
+    return rule

@@ -1,0 +1,27 @@
+"""What is current in a thread: the trace, the named axes in scope, the mesh of the enclosing `shard_map`."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+
+class State(threading.local):
+    """What is current in this thread.
+
+    trace: the trace that processes primitives. body: the mesh of the enclosing `shard_map`s and the axes they map.
+    split_freely: whether results whose sharding is ambiguous are whole, instead of an error.
+    """
+
+    # The trace in which a thread starts: `core.trace` sets it.
+    first_trace: Any = None
+
+    def __init__(self):
+        self.trace: Any = self.first_trace
+        self.axis_env: dict[Any, int] = {}
+        self.manual_axes: frozenset = frozenset()
+        self.body: tuple[Any, frozenset] | None = None
+        self.split_freely = False
+
+
+state = State()

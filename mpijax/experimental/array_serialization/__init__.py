@@ -1,0 +1,15 @@
+"""``mpijax.experimental.array_serialization``: JAX's names for saving pytrees of arrays.
+
+The files are those of `mpijax.checkpoint`, which programs of mpijax use directly.
+"""
+
+import importlib as _importlib
+from typing import Any
+
+from mpijax import missing as _missing
+
+
+def __getattr__(name: str) -> Any:
+    if name != "pytree_serialization":
+        raise _missing.error(__name__, name)
+    return _importlib.import_module(f"{__name__}.{name}")

@@ -1,0 +1,77 @@
+"""What all sparse arrays have in common: `JAXSparse`, and what is said where a layout wastes memory."""
+
+from __future__ import annotations
+
+import abc
+import math
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.trace import Tracer
+
+
+class SparseEfficiencyError(ValueError):
+    """A layout would store many zeros."""
+
+
+class SparseEfficiencyWarning(UserWarning):
+    """A layout stores many zeros."""
+
+
+class CuSparseEfficiencyWarning(SparseEfficiencyWarning):
+    """Of JAX on GPUs; never raised here."""
+
+
+class JAXSparse(abc.ABC):
+    """A sparse array of any format: values `data`, a `shape`, and `todense()`.
+
+    >>> from mpijax.experimental import sparse
+    >>> isinstance(sparse.eye(3), sparse.JAXSparse)
+    True
+    """
+
+    data: Any
+    shape: tuple[int, ...]
+    __hash__ = None  # type: ignore[assignment]
+    # Arrays leave operators with a sparse one to it.
+    __array_priority__ = 1000
+
+    ndim = property(lambda self: len(self.shape))
+    size = property(lambda self: math.prod(self.shape))
+    dtype: Any = property(lambda self: self.data.dtype)
+    T = property(lambda self: self.transpose())
+
+    @property
+    @abc.abstractmethod
+    def nse(self) -> int:
+        """The number of elements stored."""
+
+    @abc.abstractmethod
+    def tree_flatten(self) -> tuple[Any, Any]:
+        """The arrays, and what else there is."""
+
+    @abc.abstractmethod
+    def transpose(self, axes: Any = None) -> Any:
+        """Axes in another order."""
+
+    @abc.abstractmethod
+    def todense(self) -> Any:
+        """The dense array; elements at equal coordinates are added."""
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        try:
+            text = f"{name}({np.dtype(self.dtype).name}{list(self.shape)}, nse={self.nse}{self._shown()})"
+        except Exception:  # what transformations put in place of arrays has no shape
+            text = f"{name}(<invalid>)"
+        return f"{type(self.data).__name__}[{text}]" if isinstance(self.data, Tracer) else text
+
+    def _shown(self) -> str:
+        return "".join(f", {key}={n}" for key in ("n_batch", "n_dense") if (n := getattr(self, key, 0)))
+
+    def block_until_ready(self) -> JAXSparse:
+        return self

@@ -1,0 +1,15 @@
+"""``mpijax.extend.sharding``: how a primitive is done by ranks of which each has a part of its operands.
+
+A rule is a function `(Operation) -> Plan or None`, a primitive's slot `sharding`. `elementwise`, `batched(ranks)`,
+`whole_along(parameter)` and `finished_over_ranks(op)` are ready rules; None, or no rule, means whole operands.
+"""
+
+from mpijax import missing as _missing
+from mpijax.core.sharding.cuts import Cut, even_cut
+from mpijax.core.sharding.rules import Operation, Plan, batched, elementwise, finished_over_ranks, whole_along
+
+__all__ = ["Cut", "Operation", "Plan", "batched", "elementwise", "even_cut", "finished_over_ranks", "whole_along"]
+
+
+def __getattr__(name: str):
+    raise _missing.error(__name__, name)

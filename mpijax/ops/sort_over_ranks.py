@@ -1,0 +1,202 @@
+"""Arrays sorted along an axis of which each rank has a part.
+
+Where another axis can be split instead, one alltoall takes the array there and each rank sorts whole lines. A single
+line is sorted exactly: each rank sorts its part, the ranks find together where the parts of the result begin in each
+of theirs, and each element is sent once, to the rank where it belongs: `(n - 1) / n` of a part on average.
+
+The borders are found by the digits of the keys, from the highest on, as in a radix selection: the ranks count their
+elements below each value of the next digit, and add the counts. Elements with equal keys are taken rank by rank, so
+that the sort is stable.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes, provided
+from mpijax.core.primitive import registry
+from mpijax.core.sharding import rules
+from mpijax.core.sharding.cuts import Cut, part_number, without
+from mpijax.core.trace import typeof
+from mpijax.ops.bitwise import bitwise_not
+from mpijax.ops.collectives.counted import counted_all_to_all
+from mpijax.ops.collectives.gather_scatter import all_gather
+from mpijax.ops.collectives.reductions import psum
+from mpijax.ops.convert import bitcast_convert_type, convert_element_type
+from mpijax.ops.creation import full_like
+from mpijax.ops.cumulative import cumsum
+from mpijax.ops.indexing import GatherDimensionNumbers, GatherScatterMode, gather
+from mpijax.ops.reductions import reduce_max, reduce_min, reduce_sum
+from mpijax.ops.select import clamp, select
+from mpijax.ops.shapes import broadcast_to, expand_dims, reshape
+from mpijax.ops.slicing import concatenate, index_in_dim, slice_in_dim
+from mpijax.ops.stacking import stack
+from mpijax.ops.unary import imag, real
+from mpijax.transforms.batching import move_dim
+
+# Bits of a key that are found in one round: with more of them there are fewer rounds, of more bytes.
+_DIGITS = (8, 4, 2)
+
+
+def sharding(s: rules.Operation) -> rules.Plan:
+    """The rule of `sort`."""
+    shape, dim = s.shapes[0], s.params["dimension"]
+    cuts = rules.agreed(s.shapes, s.cuts, shape)
+    cut = cuts[dim]
+    if cut is None:
+        return rules.same(s, cuts)
+    moved = rules.moved_off(s, shape, cuts, [dim])
+    if moved is not None or math.prod(shape) == 0 or shape[dim] >= 2**31:
+        return rules.same(s, without(cuts, [dim]) if moved is None else moved)
+    target = s.even(shape[dim], cut.axes)
+    results = (*cuts[:dim], target, *cuts[dim + 1 :])
+    me = part_number(cut.axes, s.sizes, s.place)
+    return rules.Plan(
+        [cuts] * len(s.shapes), [results] * len(s.shapes), s.params, program=_program(s.params, cut, target, me)
+    )
+
+
+def _program(params: Any, have: Cut, want: Cut, me: int) -> Callable[..., Any]:
+    """One line after the other: there are fewer of them than ranks."""
+    dim, num_keys = params["dimension"], params["num_keys"]
+
+    def program(*xs: Any) -> list[Any]:
+        shape = typeof(xs[0]).shape
+        others = (*shape[:dim], *shape[dim + 1 :])
+        flat = [reshape(move_dim(x, dim, 0), (shape[dim], math.prod(others))) for x in xs]
+        lines = [
+            _sorted([index_in_dim(x, k, 1, False) for x in flat], num_keys, have, want, me)
+            for k in range(math.prod(others))
+        ]
+        low, high = want.spans[me]
+        return [move_dim(reshape(stack(parts, 1), (high - low, *others)), 0, dim) for parts in zip(*lines, strict=True)]
+
+    return program
+
+
+def _sorted(xs: Sequence[Any], num_keys: int, have: Cut, want: Cut, me: int) -> list[Any]:
+    """This rank's part of one line."""
+    xs = _sorted_here(xs, num_keys)
+    send, receive = _counts([w for x in xs[:num_keys] for w in _words(x)], have, want, me)
+    low, high = want.spans[me]
+    return _sorted_here([counted_all_to_all(x, send, receive, have.axes, high - low) for x in xs], num_keys)
+
+
+def _sorted_here(xs: Sequence[Any], num_keys: int) -> list[Any]:
+    return registry["sort"].bind(*xs, dimension=0, is_stable=True, num_keys=num_keys)
+
+
+# ---------------------------------------------------------------- keys as unsigned integers
+
+
+def _words(x: Any) -> list[tuple[Any, int]]:
+    """Unsigned integers in the order of the elements, and how many of their bits count; the most significant first."""
+    dtype = typeof(x).dtype
+    if dtype.kind == "c":
+        return [*_words(real(x)), *_words(imag(x))]
+    if dtype == np.bool_ or dtypes.issubdtype(dtype, np.unsignedinteger):
+        bits = 1 if dtype == np.bool_ else 8 * dtype.itemsize
+        return [(convert_element_type(x, _unsigned(dtype)), bits)]
+    if dtypes.issubdtype(dtype, np.integer):
+        wide = convert_element_type(x, np.dtype(f"i{_unsigned(dtype).itemsize}"))
+        word, bits = bitcast_convert_type(wide, _unsigned(dtype)), 8 * dtype.itemsize
+        return [(word + full_like(word, _unsigned(dtype).type(2 ** (bits - 1))), bits)]
+    return [_of_float(convert_element_type(x, np.float32) if dtype.itemsize < 4 else x)]
+
+
+def _unsigned(dtype: np.dtype) -> np.dtype:
+    return np.dtype(np.uint64 if dtype.itemsize == 8 else np.uint32)
+
+
+def _of_float(x: Any) -> tuple[Any, int]:
+    """The bits of a negative number inverted, of others the sign set: one zero, one NaN, which is the largest."""
+    dtype = typeof(x).dtype
+    x = select(x == full_like(x, 0), full_like(x, 0), x)
+    x = select(x == x, x, full_like(x, np.nan))
+    word, bits = bitcast_convert_type(x, _unsigned(dtype)), 8 * dtype.itemsize
+    sign = full_like(word, _unsigned(dtype).type(2 ** (bits - 1)))
+    return select(word >= sign, bitwise_not(word), word | sign), bits
+
+
+# ---------------------------------------------------------------- where the parts of the result begin
+
+
+def _counts(words: Sequence[tuple[Any, int]], have: Cut, want: Cut, me: int) -> tuple[Any, Any]:
+    """How many of this rank's elements go to each rank, and come from each. words: the keys, sorted.
+
+    Communicates an allreduce of a few bytes for each digit of the keys, and one allgather.
+    """
+    low, high = have.spans[me]
+    borders = np.array([begin for begin, _ in want.spans[1:]], np.int32)
+    # Of each border: the elements here that may be at it, and how many of all ranks' such elements are before it.
+    state = full_like(borders, 0), full_like(borders, high - low), borders
+    counted = np.dtype(np.int16 if have.spans[-1][1] < 2**15 else np.int32)
+    digit = _digit(sum(bits for _, bits in words), len(borders), want.widest)
+    for word, bits in words:
+        state = _narrowed(word, bits, digit, state, have.axes, counted)
+    starts, ends, left = state
+    spans = all_gather(stack([starts, ends], 0), have.axes)  # [rank, start or end, border]
+    starts, ends = (index_in_dim(spans, k, 1, False) for k in (0, 1))
+    equal = ends - starts
+    left = broadcast_to(left, typeof(equal).shape) - (cumsum(equal, 0) - equal)
+    at = starts + clamp(full_like(equal, 0), left, equal)
+    sizes = np.array([[b - a] for a, b in have.spans], np.int32)
+    at = concatenate([np.zeros_like(sizes), at, sizes], 1)
+    counts = slice_in_dim(at, 1, None, axis=1) - slice_in_dim(at, 0, -1, axis=1)
+    return index_in_dim(counts, me, 0, False), index_in_dim(counts, me, 1, False)
+
+
+def _digit(bits: int, borders: int, part: int) -> int:
+    """The most bits of a digit with which the counts of all rounds are at most a quarter of a part."""
+    return next((d for d in _DIGITS if 8 * borders * (2**d - 1) * -(-bits // d) <= part), _DIGITS[-1])
+
+
+def _narrowed(
+    word: Any, bits: int, digit: int, state: tuple[Any, Any, Any], names: tuple[Any, ...], counted: np.dtype
+) -> tuple[Any, Any, Any]:
+    """The elements that may be at the borders, of which all now have the same `word`. Counts are sent as `counted`."""
+    if typeof(word).shape == (0,):
+        word = np.zeros(1, typeof(word).dtype)
+    kind = typeof(word).dtype
+    rounds = -(-bits // digit)
+    digits = np.arange(1, 2**digit, dtype=kind)
+
+    def turn(k: Any, carry: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
+        starts, ends, left, known = carry
+        shift = convert_element_type(digit * (rounds - 1 - k), kind)
+        tried = expand_dims(known, [1]) | expand_dims(digits << shift, [0])  # [border, digit]
+        begin, end, rest = (broadcast_to(expand_dims(v, [1]), typeof(tried).shape) for v in (starts, ends, left))
+        places = _places(word, tried, begin, end)
+        below = convert_element_type(psum(convert_element_type(places - begin, counted), names), np.int32)
+        reached = below <= rest
+        found = reduce_sum(convert_element_type(reached, kind), [1])
+        return (
+            reduce_max(select(reached, places, begin), [1]),
+            reduce_min(select(reached, end, places), [1]),
+            left - reduce_max(select(reached, below, full_like(below, 0)), [1]),
+            known | (found << shift),
+        )
+
+    *state, _ = provided.fori_loop(0, rounds, turn, (*state, np.zeros(typeof(state[0]).shape, kind)))
+    return tuple(state)
+
+
+def _places(word: Any, wanted: Any, begin: Any, end: Any) -> Any:
+    """How many elements of a vector are before each wanted value; `word` is sorted between `begin` and `end`."""
+    size = typeof(word).shape[0]
+    numbers = GatherDimensionNumbers((), (0,), (0,))
+    axis = typeof(wanted).ndim
+
+    def turn(_: Any, span: tuple[Any, Any]) -> tuple[Any, Any]:
+        low, high = span
+        middle = low + ((high - low) >> 1)
+        index = expand_dims(clamp(full_like(middle, 0), middle, full_like(middle, size - 1)), [axis])
+        found = gather(word, index, numbers, (1,), mode=GatherScatterMode.PROMISE_IN_BOUNDS)
+        less = (found < wanted) & (low < high)
+        return select(less, middle + 1, low), select(less, high, middle)
+
+    return provided.fori_loop(0, size.bit_length(), turn, (begin, end))[0]
