@@ -15,6 +15,7 @@ from pathlib import Path
 
 import mpi4py
 import pytest
+import quickly
 
 # pytest-mpi imports mpi4py.MPI, which starts MPI: with the thread level that mpijax asks for.
 mpi4py.rc.thread_level = "serialized"
@@ -28,6 +29,11 @@ os.environ["XLA_FLAGS"] = " ".join([
     "--xla_cpu_parallel_codegen_split_count=1",
 ]).strip()  # fmt: skip
 os.environ.setdefault("MPIJAX_CACHE_DIR", str(Path(__file__).parent.parent / "build" / "test-cache"))
+
+# Tests start several hundred processes. Each would compile all of mpijax's modules again where the environment keeps
+# Python from writing what it has compiled; that is more than half of the time a rank takes to start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # The launchers say which rank this is before MPI starts: MPICH and its relatives, Open MPI, Slurm.
 RANK = int(
@@ -75,6 +81,13 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if "slow" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason="slow: run with --slow"))
+
+
+def pytest_collection_finish():
+    quickly.collect_garbage_less_often()
+    quickly.quicken_jax()
+    if SIZE > 1:
+        quickly.compile_once_for_all_ranks()
 
 
 def pytest_runtest_logreport(report):

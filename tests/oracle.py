@@ -6,6 +6,7 @@ text, the values (exactly, unless a tolerance is given), dtypes, weak types; for
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 from dataclasses import dataclass
@@ -24,10 +25,19 @@ class Library:
         self.name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        try:
-            return importlib.import_module(f"{self.name}.{attribute}")
-        except ModuleNotFoundError:
+        if not is_module(f"{self.name}.{attribute}"):
             return getattr(importlib.import_module(self.name), attribute)
+        return importlib.import_module(f"{self.name}.{attribute}")
+
+
+@functools.cache
+def is_module(name: str) -> bool:
+    """Whether there is such a module: looking for one that is none takes longer than most operations."""
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError:
+        return False
+    return True
 
 
 THEIRS, OURS = map(Library, LIBRARIES)

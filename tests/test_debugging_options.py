@@ -10,6 +10,9 @@ import pytest
 from numpy_oracle import rows
 from oracle import OURS, THEIRS, run, sample
 
+from mpijax.core.errors import JaxprTypeError
+from mpijax.core.jaxpr import Var
+
 X = sample(3)
 NEGATIVE = np.array([1.0, -1.0, 4.0], np.float32)
 
@@ -263,3 +266,16 @@ def test_profiler_has_jaxs_functions():
     assert theirs - {"register_subprocess"} <= set(dir(OURS.profiler))
     with pytest.raises(NotImplementedError, match="profiler.trace"):
         OURS.profiler.start_server(9999)
+
+
+def test_enable_checks_checks_what_transformations_build():
+    jax = OURS
+
+    def broken(x):
+        y = jax.numpy.sin(x)
+        y._trace.eqns[-1].outvars[0] = Var(y.aval.update(shape=(7,)))
+        return x
+
+    jax.make_jaxpr(broken)(1.0)
+    with jax.enable_checks(True), pytest.raises(JaxprTypeError, match="have the types"):
+        jax.make_jaxpr(broken)(1.0)

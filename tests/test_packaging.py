@@ -1,13 +1,17 @@
 """Installing: what is built, where it finds MPI, and what is said when the machine lacks something."""
 
 import os
+import re
 import shutil
 import stat
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+
+import mpijax
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = [
@@ -15,6 +19,8 @@ PARTS = [
     "pyproject.toml",
     "MANIFEST.in",
     "README.md",
+    "LICENSE",
+    "NOTICE",
     "Makefile",
     "tools",
     "mpijax",
@@ -99,7 +105,50 @@ def test_no_network(sources):
     assert code and "pip cannot reach a package index" in said and "PIP_INDEX_URL" in said
 
 
+def test_another_system(sources):
+    """A sentence, before a C header is missing."""
+    code = "import sys, runpy, setuptools.command.build_ext; sys.platform = 'darwin'; sys.argv[1:] = ['--version']; runpy.run_path('setup.py', run_name='__main__')"
+    done = run(sys.executable, "-c", code, cwd=sources)
+    assert done.returncode and done.stderr.startswith("mpijax runs on Linux only"), done.stderr
+
+
+def test_progress_is_shown_where_pip_takes_long(sources):
+    """Outside of a terminal a line every 20 s; pip is a stand-in."""
+    text = (sources / "tools" / "environment.sh").read_text()
+    functions = text[text.index("install() {") : text.index("failed() {")].replace("sleep 1", "sleep 0.01")
+    script(sources / "pip", 'echo "Collecting numpy>=2"; echo "  compiled mpijax._ext.array (3 of 20)"; sleep 3; exit 7\n')
+    (sources / "venv" / "bin").mkdir(parents=True)
+    (sources / "pip").rename(sources / "venv" / "bin" / "pip")
+    done = run("sh", "-c", f"venv=venv; log=log\n{functions}\ninstall x; echo status $?", cwd=sources)
+    assert "20 s   compiled mpijax._ext.array (3 of 20)" in done.stdout and done.stdout.endswith("status 7\n"), done.stdout
+
+
+# ---- what a package index and a visitor read ----
+
+
+def test_metadata():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["license"] == "Apache-2.0" and all((ROOT / name).exists() for name in project["license-files"])
+    assert {f"Programming Language :: Python :: 3.{minor}" for minor in range(11, 15)} <= set(project["classifiers"])
+    assert "the mpijax developers" in [a["name"] for a in project["authors"]]
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert f"version: {mpijax.__version__}\n" in citation and "license: Apache-2.0" in citation
+
+
+def test_the_front_page_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+
+
 # ---- building ----
+
+
+def test_headers_define_no_name_twice():
+    """Two definitions of one macro with different values: a warning of the compiler, and the wrong size in one place."""
+    defined: dict[str, set[str]] = {}
+    for header in (ROOT / "cython_ext").glob("*.h"):
+        for name in re.findall(r"^#define (MJ_\w+)[ (]", header.read_text(), re.MULTILINE):
+            defined.setdefault(name, set()).add(header.name)
+    assert {name: files for name, files in defined.items() if len(files) > 1} == {}
 
 
 @pytest.mark.slow
@@ -151,3 +200,28 @@ def test_a_source_distribution_holds_what_building_needs(tmp_path):
     needed = {f"cython_ext/{p.name}" for p in (ROOT / "cython_ext").glob("*.p*x*")}
     needed |= {f"cython_ext/{p.name}" for p in (ROOT / "cython_ext").glob("*.h")}
     assert needed <= names and {"setup.py", "pyproject.toml"} <= names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [[], ["-e"]])
+def test_what_is_installed_heeds_mpijax_as_jax(tmp_path, form):
+    """A line that Python runs when it starts, beside the package or its editable form; without extensions, for time."""
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    copy_sources(sources)
+    for source in (sources / "cython_ext").glob("*.pyx"):
+        source.unlink()
+    assert run(sys.executable, "-m", "venv", "--without-pip", "venv", cwd=tmp_path).returncode == 0
+    python = tmp_path / "venv" / "bin" / "python"
+    [site] = (tmp_path / "venv").glob("lib/python*/site-packages")
+    (site / "zz.pth").write_text(os.path.dirname(os.path.dirname(pytest.__file__)))
+    clean = {"PYTHONPATH": ""}
+    done = run(
+        python, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "--ignore-installed", *form, sources,
+        cwd=tmp_path, **clean,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    code = "import sys; print('mpijax' in sys.modules); import jax; print(jax.__file__)"
+    shown = run(python, "-c", code, cwd=tmp_path, **clean, MPIJAX_AS_JAX="1").stdout.splitlines()
+    assert shown[0] == "True" and "mpijax" in shown[1]
+    assert run(python, "-c", code, cwd=tmp_path, **clean).stdout.startswith("False\n")

@@ -1,12 +1,13 @@
 """The benchmark's own logic: targets, selection, the table, and what happens where a peer is missing."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from bench import report
+from bench import front, report
 from bench.case import ROOT, Case, Target, load_cases
 from bench.runner import last_words, measure
 from bench.systems import System
@@ -54,16 +55,31 @@ def test_table_shows_amounts_ratio_verdict_and_reasons():
 
 
 @pytest.mark.parametrize("rest", [f"{report.START}\nold\n{report.END}\nafter\n", ""])
-def test_readme_table_goes_between_its_markers_or_to_the_end(rest, tmp_path, monkeypatch):
-    readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{rest}")
+def test_the_table_goes_between_its_markers_or_to_the_end(rest, tmp_path, monkeypatch):
+    page = tmp_path / "docs" / "benchmarks.md"
+    page.parent.mkdir()
+    page.write_text(f"before\n{rest}")
     monkeypatch.setattr(report, "ROOT", tmp_path)
-    report.write_readme({"machine": "this machine", "rows": []})
-    text = readme.read_text()
+    report.write_page({"machine": "this machine", "rows": []})
+    text = page.read_text()
     assert text.startswith("before\n") and text.count("this machine") == 1 and "old" not in text
     assert ("after" in text) == bool(rest)
-    report.write_readme({"machine": "another machine", "rows": []})
-    assert readme.read_text() == text.replace("this machine", "another machine")
+    report.write_page({"machine": "another machine", "rows": []})
+    assert page.read_text() == text.replace("this machine", "another machine")
+
+
+def test_the_front_page_shows_rows_of_the_recorded_table(tmp_path, monkeypatch):
+    """`python -m bench --front` changes neither README.md nor its picture."""
+    pytest.importorskip("matplotlib")
+    for name in ("README.md", "docs/benchmarks.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    monkeypatch.setattr(front, "ROOT", tmp_path)
+    front.write()
+    assert (tmp_path / "README.md").read_text() == (ROOT / "README.md").read_text()
+    drawn = (tmp_path / front.PICTURE).read_text()
+    figures = re.compile(r"[\d.]+ ×|>[a-z][^<]+<")
+    assert figures.findall(drawn) == figures.findall((ROOT / front.PICTURE).read_text()) and "allreduce" in drawn
 
 
 def test_missing_peer_is_a_skip_with_the_reason(tmp_path, monkeypatch):

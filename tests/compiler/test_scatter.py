@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 import mpijax
+from mpijax import lax
 from mpijax.compiler.evaluate import PREFETCH_ABOVE
+from mpijax.core.lowering import Structural
+from mpijax.core.primitive import Primitive
+from mpijax.core.registry import registry
+from mpijax.ops.scatter import scatter_max_p
 
 RNG = np.random.default_rng(0)
 
@@ -57,7 +62,7 @@ def test_overlapping_windows_are_written_in_order():
 
 def test_extrema_of_special_values():
     """NaN stays, and 0 is larger than -0, as in `maximum` and `minimum`."""
-    values = np.array([0.0, -0.0, 1, -1, np.nan, np.inf, -np.inf, 1e-40], np.float32)
+    values = np.array([0.0, -0.0, 1, -1, np.nan, np.inf, -np.inf, 2e-38], np.float32)
     old, new = (x.ravel() for x in np.meshgrid(values, values))
     places = np.arange(old.size)
     for scattered, whole in (("max", mpijax.numpy.maximum), ("min", mpijax.numpy.minimum)):
@@ -66,3 +71,24 @@ def test_extrema_of_special_values():
         np.testing.assert_array_equal(got, want)
         numbers = ~np.isnan(want)
         np.testing.assert_array_equal(np.signbit(got)[numbers], np.signbit(want)[numbers])
+
+
+@pytest.fixture
+def keep_largest():
+    """`scatter_max` by another name: the compiler must learn from the record of its lowering what it does."""
+    rules = {name: getattr(scatter_max_p, name) for name in ("type_rule", "reference", "jvp", "batch", "sharding")}
+    lower = Structural("scatter", in_place=True, combine="max")
+    yield Primitive("keep_largest", lower=lower, transpose=scatter_max_p.transpose, **rules)
+    del registry["keep_largest"]
+
+
+@pytest.mark.parametrize("at", ([1, 1, 3], [0]))
+def test_a_scatter_of_another_name(keep_largest, at):
+    """The second has one place, known when compiling."""
+    x, index = np.arange(4, dtype=np.float32), np.array(at)[:, None]
+    values = np.array([7.0, 5.0, -1.0], np.float32)[: len(at)]
+    points = lax.ScatterDimensionNumbers((), (0,), (0,))
+    eqn = mpijax.make_jaxpr(lambda x, i, v: lax.scatter_max(x, i, v, points))(x, index, values).eqns[-1]
+    wanted = x.copy()
+    np.maximum.at(wanted, at, values)
+    np.testing.assert_array_equal(mpijax.jit(lambda x, v: keep_largest.bind(x, index, v, **eqn.params))(x, values), wanted)

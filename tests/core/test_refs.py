@@ -434,7 +434,7 @@ def test_errors_as_in_jax(case):
         (lambda r: r[None, 0], "longer than"),
         (lambda r: lax.while_loop(lambda i: mpijax.ref.swap(r, 0, 1.0) < i, lambda i: i + 1, 0), "cond_fun writes"),
         (lambda r: lax.while_loop(lambda i: True, lambda i: i, r), "cannot be returned"),
-        (lambda r: np.asarray(r), "is no array"),
+        (lambda r: np.asarray(r), "is not an array"),
         (lambda r: mpijax.export.export(mpijax.jit(lambda: r[...]))(), "uses mutable array references"),
     ],
 )

@@ -1,5 +1,6 @@
 """`distributed.initialize` without a launcher: real processes on this machine, all cases at once."""
 
+import contextlib
 import os
 import socket
 import stat
@@ -134,11 +135,21 @@ def test_a_coordinator_without_the_secret_is_no_coordinator():
 @pytest.fixture(scope="module")
 def coordinator():
     """The address of one that waits 30 s for two processes with the secret b"secret"; it ends with its last guest."""
+    with _coordinator() as address:
+        yield address
+
+
+@contextlib.contextmanager
+def _coordinator(files=4096):
+    """files: how many it may have open."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.set_inheritable(True)
         descriptor = listener.fileno()
         command = [sys.executable, "-m", "mpijax.distributed.server", str(descriptor), "2", "30"]
-        subprocess.run(command, input=b"secret", pass_fds=[descriptor], env=environment(), check=True, timeout=20)
+        subprocess.run(
+            ["prlimit", f"--nofile={files}:{files}", *command],
+            input=b"secret", pass_fds=[descriptor], env=environment(), check=True, timeout=20,
+        )  # fmt: skip
         yield listener.getsockname()
 
 
@@ -149,6 +160,18 @@ def test_strangers_are_refused(coordinator, said):
         assert file.readline().startswith("mpijax 1 ")
         stranger.sendall(said.encode())
         assert file.readline().startswith("refused ")
+
+
+def test_idle_strangers_delay_nobody():
+    with contextlib.ExitStack() as open_ones:
+        address = open_ones.enter_context(_coordinator(files=400))
+        for _ in range(600):
+            open_ones.enter_context(socket.create_connection(address, timeout=10))
+        began = time.monotonic()
+        with socket.create_connection(address, timeout=10) as connection:
+            with pytest.raises(handshake.Refused, match="there is no process 7"):
+                handshake.join(connection, b"secret", "pmi", 7, 2, time.monotonic() + 30)
+        assert time.monotonic() - began < 4
 
 
 @pytest.mark.parametrize(

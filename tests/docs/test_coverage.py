@@ -41,6 +41,8 @@ def test_names_left_out_say_why(name):
 @pytest.mark.parametrize("name", ["pallas", "jax2tf", "rnn"])
 def test_modules_left_out_say_why(name):
     with pytest.raises(ImportError, match="mpijax has no experimental"):
+        importlib.import_module(f"mpijax.experimental.{name}")
+    with pytest.raises(AttributeError, match=f"no attribute '{name}': ..."):
         getattr(importlib.import_module("mpijax.experimental"), name)
 
 

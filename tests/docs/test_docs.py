@@ -1,20 +1,27 @@
 """The code in the documents runs, and prints what they say. Each runs in a process of its own."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from launching import marked
+
+from mpijax.cli.launcher import clean_environment
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
     "README.md",
     "docs/how-it-works.md",
     "docs/add-a-primitive.md",
+    "docs/checkpoints.md",
     "docs/communication.md",
     "docs/custom-operations.md",
     "docs/debugging.md",
     "docs/explicit-sharding.md",
+    "docs/global-arrays.md",
+    "docs/security.md",
     "docs/transformations.md",
 ]
 
@@ -24,6 +31,30 @@ def test_document_runs_and_prints_what_it_says(name):
     command = [sys.executable, "tests/docs/document.py", name]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == 0, f"{ran.stderr}\nTo accept: python tests/docs/document.py --renew {name}"
+
+
+@marked
+def test_the_first_program_gives_the_same_on_two_ranks(tmp_path):
+    """As README.md starts it: `mpijax run -n 4 mean.py`."""
+    text = (ROOT / "README.md").read_text()
+    program, printed = re.search(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL).groups()
+    (tmp_path / "mean.py").write_text(program)
+    environment = clean_environment() | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "mpijax", "run", "-n", "2", "mean.py"]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100)
+    assert ran.stdout == f"[0] {printed}", ran.stderr
+
+
+@marked
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_global_arrays_are_the_same_on_several_ranks(ranks, tmp_path):
+    text = (ROOT / "docs" / "global-arrays.md").read_text()
+    program, printed = ("".join(re.findall(rf"^```{kind}\n(.*?)^```", text, re.M | re.S)) for kind in ("python", "text"))
+    (tmp_path / "page.py").write_text(program)
+    environment = clean_environment() | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "mpijax", "run", "-n", str(ranks), "page.py"]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100)
+    assert [line.removeprefix("[0] ") for line in ran.stdout.splitlines()] == printed.splitlines(), ran.stderr
 
 
 def test_every_dependency_is_explained():
@@ -36,8 +67,6 @@ def test_every_dependency_is_explained():
 
 
 def test_links_lead_somewhere():
-    import re
-
     for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
             assert (document.parent / target).exists(), f"{document.name} links to {target}"

@@ -530,6 +530,7 @@ APPLIED: list[Row] = [*UNARY, *BINARY, *SHAPED]
 
 # What JAX has no sensible value of: expressions and operands, as regular expressions, and what it does.
 UNLIKE_JAX = [
+    (r"cbrt\(x\) of (float|bfloat)", "where denormals are taken for zero, the root of one is that of another number"),
     (r"softmax\(a.* of uint64", "-inf as the least uint64 becomes 2 ** 63, and NaN is the softmax of what is smaller"),
     (r"sph_harm_y.* of float32\(0, 3\)", "no angles are an error, as it takes their shape for that of one degree"),
 ]

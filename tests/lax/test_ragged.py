@@ -48,7 +48,7 @@ def test_vmap_is_the_stacked_loop():
         (SIZES[:3], [0], [0], "axis of size 3"),
         (SIZES.astype(np.float32), [0], [0], "integer dtype"),
         (SIZES, [0, 1], [0], "exactly one lhs ragged dimension"),
-        (SIZES, [5], [0], "no axis"),
+        (SIZES, [5], [0], "not an axis"),
         (SIZES, [1], [0], "requires 0 group dimensions"),
         (np.ones((2, 4), np.int32), [0], [0], "expected group_sizes of shape"),
     ],

@@ -157,7 +157,7 @@ def test_what_is_told(outcomes):
     for r in range(3):
         assert f"|rank {r}: program '<lambda>':|  allreduce float32[{1 + r}] sum   at <string>:" in shapes
     [pmap] = [line for line in lines if line.startswith("pmap told to 0")]
-    assert "|  allreduce_sum float32[3]   at <string>:" in pmap
+    assert "|  allreduce_sum float32[3] over i   at <string>:" in pmap
     [roots] = [line for line in lines if line.startswith("roots told to 2")]
     assert "|rank 0: " in roots and "|ranks 1-2: " in roots and "bcast float32[4] root=1" in roots
     [turns] = [line for line in lines if line.startswith("turns told to 1")]

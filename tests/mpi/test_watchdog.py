@@ -54,6 +54,9 @@ JOBS = {
         settings=SOON | {"MPIJAX_STALL_ABORT": "1"},
     ),
     "starts late": Job("total(x)", settings=SOON, start=LATE + START_ALONE),
+    "never starts": Job(
+        "total(x)", settings=SOON | {"MPIJAX_STALL_ABORT": "1"}, start=LATE.replace("2.5", "100") + START_ALONE
+    ),
     "finalized": Job(
         """
 from mpi4py import MPI
@@ -70,7 +73,7 @@ for f in (total, lambda x: mpi.allreduce(x, 'SUM'), lambda x: mpi.split(0), jax.
     "interrupted in a loop": Job("""
 forever = jax.jit(lambda x: lax.fori_loop(0, 10**9, lambda i, y: mpi.allreduce(y, op='MAX'), x))
 total(x)
-if rank == 0: threading.Timer(2, os.kill, (os.getpid(), signal.SIGINT)).start()
+if rank == 0: threading.Timer(6, os.kill, (os.getpid(), signal.SIGINT)).start()
 forever(x)
 """),
     "callback": Job("""
@@ -125,6 +128,28 @@ for f in (largest, least)[::-1 if rank else 1]: f(x)
 a, b = MPI.COMM_WORLD.Dup(), MPI.COMM_WORLD.Dup()
 print(mpi.allreduce(x, MPI.SUM, comm=b if rank else a))
 """, start=START),
+    "communicators, crossed in a program": Job("""
+a, b = MPI.COMM_WORLD.Dup(), MPI.COMM_WORLD.Dup()
+first, second = (b, a) if rank else (a, b)
+print(jax.jit(lambda x: mpi.allreduce(mpi.allreduce(x, MPI.SUM, comm=first), MPI.SUM, comm=second))(x))
+""", start=START),
+    "message after the end": Job("if rank == 0: time.sleep(1); mpi.send(x, dest=1)"),
+    "thread at the end": Job("""
+def receive(): mpi.recv(x, source=1 - rank)
+total(x); threading.Thread(target=receive, daemon=True).start(); time.sleep(1)
+"""),
+    "segments": Job("""
+total(x)
+named = [line for line in open('/proc/self/maps') if '/dev/shm/mpich' in line and 'deleted' not in line]
+sys.stdout.write(f'named: {named}\\n')
+"""),
+    "rows and columns": Job("""
+row, column = mpi.split(rank // 2), mpi.split(rank % 2)
+rows = jax.jit(lambda x: mpi.allreduce(x, 'SUM', comm=row))
+columns = jax.jit(lambda x: mpi.allreduce(x, 'MAX', comm=column))
+rows(x); columns(x); total(x)
+for f in (rows, columns)[:: 1 if rank in (0, 3) else -1]: f(x)
+""", 4),
     "two threads": Job(TWO_THREADS),
     "two threads, as MPI allows": Job(TWO_THREADS, start=START),
     "forked": Job("""
@@ -179,6 +204,9 @@ EXPECTED = [
     ("from anybody", None, [r"ranks 1-2 have ended, and rank 0 waits for one of them in recv float32\[4\] source=any on all ranks"]),
     ("later call", 1, [rf"rank 0 has waited 1 s in allreduce float32\[4\] sum on all ranks at <string>:{1 + LINES + 2} \(<module>\)"]),
     ("starts late", 0, [r"rank 0\] mpijax: rank 0 has waited 1 s for MPI to start at <string>:\d+ \(<module>\)"]),
+    ("never starts", None, [
+        r"rank 0\] mpijax: rank 0 has waited 1 s for MPI to start at <string>:\d+ \(<module>\)", r'Timeout[\s\S]*File "<string>"',
+    ]),
     ("finalized", 0, [
         r"told 0 rank 0 has left MPI by MPI.Finalize\(\) .*: allreduce float32\[4\] sum on all ranks at <string>:\d+",
         r"(told 1 .*MPI.Finalize\(\).*\n){4}",
@@ -188,6 +216,19 @@ EXPECTED = [
     ]),
     ("communicators, in another order", 1, [
         r"ranks do not use the same communicator of all ranks: .*Rank [01]: program.*\n.*allreduce float32\[4\] sum +at <string>",
+    ]),
+    ("communicators, crossed in a program", 1, [
+        r"ranks use the communicators of all ranks in different orders: .*Rank [01]: program.*\n.*allreduce float32\[4\] sum",
+    ]),
+    ("message after the end", 0, [
+        r"rank 1\] mpijax: the program has ended, and a message of rank 0 \(16 bytes\) has not been received: a `send` without",
+    ]),
+    ("thread at the end", 1, [
+        r"rank \d\] mpijax: the program has ended while another of its threads communicates: ending the job",
+    ]),
+    ("segments", 0, [r"named: \[\]\n[\s\S]*named: \[\]\n"]),
+    ("rows and columns", None, [
+        r"(rank \d waits for rank \d in allreduce float32\[4\] (sum|max) on ranks \d[-,]\d at <string>:\d+ .*?){4}: none can go on",
     ]),
     ("raises before it starts", 1, [r"\[rank 1\] ValueError: unwell"]),
     ("ends before it starts", 1, [r"rank 1 has ended, and rank 0 waits for it in agreement .* at <string>:\d+"]),
@@ -279,7 +320,7 @@ def test_trace_refuses_what_is_no_record(tmp_path, capsys):
     for content in ("{}", "[", json.dumps({"job": "a", "size": 2, "rank": 0, "written": 0, "operations": [[1]]})):
         file.write_text(content)
         assert main(["trace", str(file)]) == 1
-        assert "is no record of mpijax" in capsys.readouterr().err
+        assert "is not a record of mpijax" in capsys.readouterr().err
     assert main(["trace", str(tmp_path / "absent")]) == 1
     assert main(["dance"]) == 2 and "trace" in capsys.readouterr().err
 

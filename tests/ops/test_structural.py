@@ -13,7 +13,7 @@ import mpijax
 import mpijax.ops
 from mpijax import lax
 from mpijax.core import primitive as prims
-from mpijax.core import trace as tr
+from mpijax.core import provided
 from mpijax.transforms import api
 from mpijax.transforms.vmap import vmap
 
@@ -93,7 +93,7 @@ def by_references(monkeypatch):
     def evaluate(primitive, args, params):
         return primitive.reference(*(np.asarray(x) for x in args), **params)
 
-    monkeypatch.setattr(tr, "_evaluator", evaluate)
+    monkeypatch.setattr(provided, "evaluate", evaluate)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import mpijax
 from mpijax._ext import array as ext
 from mpijax.core import config, dtypes
 from mpijax.core.array_api import Array
@@ -327,3 +328,14 @@ def test_subclasses_are_freed_properly():
 def test_jax_takes_our_arrays():
     x = array_of(np.arange(3, dtype=np.float32))
     np.testing.assert_array_equal(jax.numpy.asarray(np.asarray(x)) + 1, [1, 2, 3])
+
+
+def test_unaligned_ndarrays_are_arguments():
+    x = np.zeros(33, np.uint8)[1:].view(np.float32)
+    x[:] = range(8)
+    assert not x.flags.aligned
+    double = mpijax.jit(lambda x: x * 2)
+    for _ in range(2):
+        np.testing.assert_array_equal(double(x), x * 2)
+        np.testing.assert_array_equal(mpijax.numpy.add(x, 1), x + 1)
+        np.testing.assert_array_equal(mpijax.device_put(x), x)

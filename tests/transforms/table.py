@@ -246,7 +246,7 @@ _EFFECT = "is there for its effect: tests/test_debug.py, tests/test_callbacks.py
 _INNER = "appears in what a transformation or the compiler makes, not in functions"
 EXCLUDED = {
     **dict.fromkeys(
-        "all_gather all_gather_invariant all_to_all axis_index pbroadcast pmax pmin ppermute psum psum_invariant pvary "
+        "all_gather all_gather_invariant all_to_all axis_index counted_all_to_all pbroadcast pmax pmin ppermute psum psum_invariant pvary "
         "reduce_scatter shard_map".split(), _COLLECTIVE),
     **dict.fromkeys(
         "global_array_to_host_local_array host_local_array_to_global_array reshard sharding_constraint".split(),
@@ -267,8 +267,8 @@ EXCLUDED = {
     **dict.fromkeys("fft_native fft_hosted".split(), "is what a program makes of fft: tests/ops/test_fft_lowering.py"),
     "scatter_apply": "has no derivative: tests/ops/test_structural.py, tests/numpy/test_at.py",
     "cholesky_update": "takes one matrix, not stacks, and has no derivative: tests/numpy/test_linalg.py",
-    "dim_as_value": "is a size of an exported program, without operands: tests/test_symbolic_shapes.py",
-    "check": "is taken away by checkify: tests/test_checkify.py",
+    "dim_as_value": "is a size of an exported program, without operands: tests/export/test_symbolic_shapes.py",
+    "check": "is taken away by checkify: tests/checkify/test_checkify.py",
     "custom_vmap_call": "its batching is the user's: test_implicit.py",
     **dict.fromkeys("ffi_call numba_call".split(), "calls machine code of the user: test_ffi.py, test_numba_call.py"),
     **dict.fromkeys("rng_bit_generator rng_uniform".split(), "draws bits: tests/lax/test_bits_and_composites.py"),

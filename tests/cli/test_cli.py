@@ -1,5 +1,6 @@
 """The command line: jobs by ``mpijax run``, merged lines, batch scripts, findings, figures."""
 
+import importlib
 import json
 import mmap
 import os
@@ -13,16 +14,16 @@ import time
 from pathlib import Path
 
 import pytest
-from launching import MPIRUN, UNDER_LAUNCHER, check_script
+from launching import MPIRUN, UNDER_LAUNCHER, check_script, mpirun
 
-from mpijax.cli import bench, checks, cores, doctor, launcher, main, submit
+from mpijax.cli import COMMANDS, bench, checks, cores, doctor, launcher, main, submit
 from mpijax.cli.checks import Finding
 from mpijax.cli.launcher import Launcher, Library, NoLauncher
-from mpijax.cli.lines import Merger, ranges
+from mpijax.cli.lines import Merger, Screen, ranges
 from mpijax.cli.run import Job, split_program, without_interpreter
 from mpijax.runtime import leftovers
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 starts_jobs = pytest.mark.skipif(MPIRUN is None or UNDER_LAUNCHER, reason="starts ranks by mpirun")
 
 
@@ -82,6 +83,61 @@ def merged(*events, ranks=3):
 )
 def test_lines_are_merged(events, lines):
     assert merged(*events) == lines
+
+
+def test_reports_of_ranks_are_one():
+    """A report by mpijax names its rank, as the mark of `mpijax run` does; it waits longer for the others' report."""
+    events = [(0, b"[rank 0] Error\n"), 0.9, (2, b"[rank 2] Error\n"), (1, b"[rank 1] Error\n[rank 7] x\n")]
+    assert merged(*events) == ["[0-2] Error", "[1] [rank 7] x"]
+    assert merged((0, b"[rank 0] Error\n"), 1.1, (1, b"[rank 1] Error\n")) == ["[0] Error", "[1] Error"]
+
+
+def shown(*events, ranks=2, columns=20):
+    """The pieces that a terminal gets."""
+    out, clock = [], Clock()
+    merger = Merger(ranks, out.append, clock, Screen(lambda: columns))
+    for event in events:
+        if isinstance(event, float):
+            clock.now += event
+            merger.flush()
+        else:
+            merger.feed(*event)
+    merger.flush(everything=True)
+    return [piece.decode().replace("\r\x1b[K", "<") for piece in out]
+
+
+@pytest.mark.parametrize(
+    ("events", "pieces"),
+    [
+        # A bar of one rank moves as it is written; the last state stays.
+        ([(0, b"\r10%"), (0, b"\r20%"), (0, b"\n")], ["[0] 10%", "<[0] 20%", "<[0] 20%\n"]),
+        # Bars of ranks that are equal are one.
+        ([(0, b"\r1"), (1, b"\r1"), (0, b"\r2"), (1, b"\r2")], ["[0] 1", "<[0-1] 1", "<[0] 2", "<[0-1] 2", "<[0-1] 2\n"]),
+        # A line of another rank goes above the unfinished one.
+        ([(0, b"wait"), (1, b"hello\n"), 0.3, (0, b" done\n")], ["[0] wait", "<[1] hello\n[0] wait", "<[0] wait done", "<[0] wait done\n"]),
+        # A finished line shows while it waits for other ranks.
+        ([(0, b"a\n"), (1, b"a\n")], ["[0] a", "<[0-1] a\n"]),
+        # One row only, or it could not be erased.
+        ([(0, b"x" * 40)], ["[0] " + "x" * 15, "<[0] " + "x" * 40 + "\n"]),
+    ],
+)
+def test_a_terminal_shows_lines_as_they_grow(events, pieces):
+    assert shown(*events) == pieces
+
+
+def test_errors_do_not_write_into_an_unfinished_line():
+    pieces, screen = [], Screen(lambda: 80)
+    out, err = (Merger(1, pieces.append, Clock(), screen) for _ in range(2))
+    err.feed(0, b"\r50%")
+    out.feed(0, b"a line\n")
+    assert b"".join(pieces) == b"[0] 50%\r\x1b[K[0] a line\n[0] 50%"
+
+
+def test_an_old_bar_takes_no_memory():
+    merger = Merger(1, lambda _: None, Clock(), Screen(lambda: 80))
+    for i in range(100):
+        merger.feed(0, b"\r%d" % i)
+    assert merger._rest == [b"99"]
 
 
 def test_a_complete_line_does_not_wait():
@@ -246,6 +302,17 @@ def test_run_communicates_and_merges(tmp_path):
 
 
 @starts_jobs
+def test_run_names_the_rank_that_others_waited_for():
+    body = (
+        "import numpy as np, mpijax as jax\nfrom mpijax import mpi\nx = np.int32(1)\n"
+        "mpi.allreduce(x, 'SUM')\nif r == 1: sys.exit(3)\nmpi.allreduce(x, 'SUM')"
+    )
+    ran = mpijax("run", "-n", 2, "-c", RANK + body)
+    assert ran.returncode == 3 and "rank 1 has ended, and rank 0 waits for it" in ran.stderr
+    assert "rank 1 failed first, with status 3 (then rank 0)" in ran.stderr, ran.stderr
+
+
+@starts_jobs
 @pytest.mark.parametrize(
     ("body", "status"),
     [
@@ -354,7 +421,7 @@ def test_wrong_arguments(words, said, capsys):
 
 def test_command_that_is_not_there(capsys):
     assert main(["dance"]) == 2
-    assert "there is no command 'dance'; there are run, bench, doctor, submit, trace" in capsys.readouterr().err
+    assert "there is no command 'dance'; there are run, bench, doctor, submit, trace, init, checkpoint" in capsys.readouterr().err
 
 
 def test_commands_are_light():
@@ -364,6 +431,119 @@ def test_commands_are_light():
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+@starts_jobs
+def test_a_terminal_shows_text_without_its_newline():
+    import pty
+
+    leader, follower = pty.openpty()
+    body = RANK + "print('half', end='', flush=True); sys.stdin.readline(); print(' whole')"
+    env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT), "TERM": "xterm"}
+    streams = {"stdin": subprocess.PIPE, "stdout": follower, "stderr": follower}
+    job = subprocess.Popen(command("run", "-np", 1, "--prefix", "-c", body), env=env, **streams)
+    os.close(follower)
+    said = b""
+    while b"half" not in said:
+        said += os.read(leader, 1000)
+    job.stdin.close()
+    assert b"whole" not in said and job.wait(30) == 0
+    assert b"[0] half whole\r\n" in os.read(leader, 1000)
+    os.close(leader)
+
+
+@starts_jobs
+def test_an_error_of_all_ranks_is_shown_once():
+    ran = mpijax("run", "--np", 2, "-c", "import mpijax\nmpijax.process_index()\nraise ValueError('wrong')")
+    assert ran.returncode == 1
+    [line] = [line for line in ran.stderr.splitlines() if "ValueError" in line]
+    assert re.fullmatch(r"\[(0-1|0|1)\] ValueError: wrong", line)  # MPI may end a rank before it says so
+
+
+@starts_jobs
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), 11)", "os._exit(3)"])
+def test_a_job_ends_soon_after_a_rank_and_says_who_waits(end, tmp_path):
+    """mpirun ends such jobs at once; here the others have a moment to say where they wait."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, sys, time, numpy as np, mpijax as jax\nfrom mpijax import mpi\n"
+        "mpi.allreduce(np.int32(1), 'SUM')\n"
+        f"if jax.process_index():\n    open({str(tmp_path / 'when')!r}, 'w').write(repr(time.time()))\n    {end}\n"
+        "mpi.allreduce(np.int32(1), 'SUM')\n"
+    )
+    ran = mpijax("run", "-n", 2, program)
+    took = time.time() - float((tmp_path / "when").read_text())
+    assert ran.returncode and "rank 1 has ended, and rank 0 waits for it in allreduce" in ran.stderr
+    assert took < 3  # 0.8 s on a machine at rest; it was 6 s
+
+
+# ---- all commands ----
+
+
+def test_version(capsys):
+    from mpijax.version import __version__
+
+    assert main(["--version"]) == 0 and capsys.readouterr().out == f"mpijax {__version__}\n"
+
+
+def test_output_that_nobody_reads():
+    words = shlex.join(command("--help"))
+    ran = subprocess.run(
+        ["bash", "-c", f"{words} | true; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True, cwd=ROOT, timeout=60
+    )
+    assert ran.stderr == "" and ran.returncode in (0, 128 + signal.SIGPIPE)
+
+
+def test_output_that_is_cut_off(monkeypatch):
+    def cut_off(*_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("mpijax.cli._run", cut_off)
+    monkeypatch.setattr(os, "dup2", lambda *_: None)
+    assert main(["doctor"]) == 128 + signal.SIGPIPE
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_option_is_explained_on_a_page(name):
+    pages = "".join((ROOT / "docs" / f"{page}.md").read_text() for page in ("launching", "stalls"))
+    module = importlib.import_module(COMMANDS[name][0])
+    options = [option for action in module.parser()._actions for option in action.option_strings]
+    assert [o for o in options if o not in ("-h", "--help") and not re.search(rf"`[^`\n]*{re.escape(o)}\b", pages)] == []
+    assert all(action.help for action in module.parser()._actions)
+
+
+def test_trace_for_programs(tmp_path, capsys):
+    """Two ranks in one allreduce, to which rank 1 comes 3 s late."""
+    site = {"label": "allreduce", "line": "model.py:3", "peers": None, "sequence": 7, "ranks": [0, 1], "group": "all"}
+    for rank, begin in ((0, 0), (1, 3_000_000_000)):
+        operations = [[0, 5, 0, 16, begin, 3_000_001_000]]
+        record = {"job": "j", "size": 2, "rank": rank, "written": 4_000_000_000, "sites": {"5": site}, "operations": operations}
+        (tmp_path / f"{rank}.json").write_text(json.dumps(record))
+    files = [str(tmp_path / f"{rank}.json") for rank in (0, 1)]
+    assert main(["trace", *files, "--output", str(tmp_path / "merged"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["waits"] == [{"rank": 0, "late": 1, "seconds": 3.0, "operations": 1}]
+    assert told["ranks"] == [0, 1] and told["unfinished"] == [] and told["lines"][0]["line"] == "model.py:3"
+    assert Path(told["trace"]).exists() and Path(told["page"]).exists()
+
+
+# ---- mpijax init ----
+
+
+@starts_jobs
+def test_a_new_project_runs(tmp_path):
+    folder = tmp_path / "heat"
+    ran = mpijax("init", folder, "--scheduler", "lsf")
+    assert ran.returncode == 0 and "mpijax run -n 2 program.py" in ran.stdout
+    assert "bsub < job.sh" in (folder / "README.md").read_text()
+    check_script(folder / "job.sh", "SC2086")
+    ran = mpijax("run", "-n", 2, folder / "program.py")
+    assert ran.stdout.startswith("[0] 2 ranks: weights [ 1. -2.], loss "), ran.stderr
+    env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT)}
+    words = [*mpirun(2), sys.executable, "-m", "pytest", "-q", "--with-mpi", "-m", "mpi", "-p", "no:cacheprovider"]
+    ran = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=100)
+    assert ran.returncode == 0 and ran.stdout.count("1 passed") == 2, ran.stdout
+    assert mpijax("init", folder).returncode == 1  # nothing is written over
 
 
 # ---- mpijax bench ----

@@ -1,0 +1,117 @@
+"""Beginners' mistakes: mpijax raises JAX's class of error, says at least what JAX says, and ends at the user's line.
+
+`mistakes.txt` holds JAX's text beside ours for each row of `mistakes.py`, to be read. To renew both:
+
+    python tests/edges/test_mistakes.py
+"""
+
+import importlib.util
+import re
+import sys
+import traceback
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+HERE = Path(__file__).parent
+GOLDEN = HERE / "mistakes.txt"
+_SPEC = importlib.util.spec_from_file_location("mistakes", HERE / "mistakes.py")
+mistakes = importlib.util.module_from_spec(_SPEC)
+sys.modules["mistakes"] = mistakes
+_SPEC.loader.exec_module(mistakes)
+
+# What a reader learns from a text: types, shapes, numbers, names.
+FACT = re.compile(r"\b(?:float|int|uint|bool|complex)\d*\[[\d,]*\]|\([\d, ]*\d[\d, ]*\)|\b\d+\b|'\w+'")
+# Facts of JAX's text that ours leaves out, and why.
+LEFT_OUT = {
+    "jit_of_a_result": "the last digit of sin(1)",
+    "grad_of_a_pair": "JAX shows its own class of numbers",
+    "sum_of_a_string_and_an_array": "the name of JAX's class",
+    "method_that_is_not_there": "the name of JAX's class",
+    "function_that_is_not_there": "the name of JAX's module",
+    "at_with_call": "the name of JAX's class",
+    "generator_that_is_not_there": "generators that mpijax does not have",
+    "traced_value_as_key_of_a_dict": "the name of JAX's class",
+    "traced_value_that_leaked": "the number of frames that JAX shows",
+    "number_that_is_too_large_in_a_sum": "we say what the number does not fit into",
+    "seed_that_is_a_float": "we show the seed",
+    "slice_with_a_float": "we say what a slice may hold",
+}
+
+
+def raised(library, fun) -> Exception:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(Exception) as caught:
+            fun(library)
+    return caught.value
+
+
+def kind(error: Exception) -> str:
+    # An AxisError is a ValueError to JAX's users, and an IndexError to those of the array API standard.
+    return "ValueError" if isinstance(error, np.exceptions.AxisError) else type(error).__name__
+
+
+def text(error: Exception) -> str:
+    """The class and the message, without addresses and lines."""
+    said = re.sub(r"0x[0-9a-f]+|x7f[0-9a-f]+", "0x", f"{kind(error)}: {error}")
+    said = re.sub(r"\S*mistakes\.py:\d+", "mistakes.py", said)
+    return "\n".join(line.rstrip() for line in said.strip().splitlines())
+
+
+def golden() -> dict[str, tuple[str, str]]:
+    """(JAX's text, ours) of each mistake."""
+    sections = re.split(r"^==== (\w+)\n", GOLDEN.read_text(), flags=re.MULTILINE)[1:]
+    pairs = zip(sections[::2], sections[1::2], strict=True)
+    return {name: tuple(part.strip() for part in body.split("\n---- mpijax\n")) for name, body in pairs}
+
+
+def test_the_texts_are_those_of_the_table():
+    assert list(golden()) == list(mistakes.MISTAKES) and len(mistakes.MISTAKES) >= 180
+
+
+@pytest.mark.parametrize("name", mistakes.MISTAKES)
+def test_mistake(name):
+    import mpijax
+    from mpijax.core import tracebacks
+
+    fun = mistakes.MISTAKES[name]
+    error = raised(mpijax, fun)
+    theirs, ours = golden()[name]
+    assert text(error) == ours, "to accept: python tests/edges/test_mistakes.py, and read what it changes"
+    assert ours.partition(":")[0] == theirs.partition(":")[0], "another class than JAX's"
+    missing = {fact for fact in FACT.findall(theirs) if fact not in ours}
+    assert not missing or name in LEFT_OUT, f"JAX says {missing}"
+
+    # Only what the caller needs: no other exception is shown before it, unless NumPy put it there.
+    earlier = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    assert earlier is None or name == "numpy_item_assignment_of_a_traced_value", repr(earlier)
+    tracebacks.leave_out_own_frames(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    assert last.filename == mistakes.__file__, f"ends at {last.filename}:{last.lineno}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", mistakes.MISTAKES)
+def test_texts_are_jaxs(name):
+    import jax
+
+    assert text(raised(jax, mistakes.MISTAKES[name])) == golden()[name][0]
+
+
+def renew() -> None:
+    import jax
+
+    import mpijax
+
+    sections = [
+        f"==== {name}\n{text(raised(jax, fun))}\n---- mpijax\n{text(raised(mpijax, fun))}\n\n"
+        for name, fun in mistakes.MISTAKES.items()
+    ]
+    GOLDEN.write_text("".join(sections).rstrip() + "\n")
+
+
+if __name__ == "__main__":
+    renew()

@@ -1,0 +1,68 @@
+"""What JAX's users tell XLA, and mpijax takes without needing it."""
+
+import numpy as np
+import pytest
+
+import mpijax as jax
+import mpijax.numpy as jnp
+from mpijax.experimental.custom_partitioning import custom_partitioning
+from mpijax.experimental.shard_alike import shard_alike
+from mpijax.interpreters import batching
+
+
+def test_custom_partitioning_is_the_function():
+    @custom_partitioning
+    def norm(x):
+        return jnp.sqrt(jnp.sum(x * x, -1))
+
+    partition = lambda *_: None
+    assert norm.def_partition(partition, sharding_rule="i j -> i", decode_shardings=False) is partition
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_allclose(jax.jit(norm)(x), np.linalg.norm(x, axis=1), rtol=1e-6)
+    assert norm.__name__ == "norm" and jax.vmap(norm)(x[:, None]).shape == (2, 1)
+
+
+def test_shard_alike_returns_its_arguments():
+    x, y = {"a": jnp.ones(2)}, {"a": jnp.zeros(2)}
+    assert jax.tree.map(lambda a, b: a is b, shard_alike(x, y), (x, y)) == ({"a": True}, {"a": True})
+    with pytest.raises(ValueError, match="Trees should be equal"):
+        shard_alike(x, [1])
+    with pytest.raises(ValueError, match="shapes of `x` and `y` should match"):
+        shard_alike(jnp.ones(2), jnp.ones(3))
+
+
+def test_vmap_refuses_containers_with_axes_of_their_own():
+    class Ragged:
+        pass
+
+    jax.vmap(lambda x, y: x, in_axes=(0, None))(jnp.ones(2), Ragged())
+    batching.register_vmappable(Ragged, int, int, None, None, None)
+    try:
+        assert batching.is_vmappable(Ragged()) and not batching.is_vmappable(jnp.ones(2))
+        with pytest.raises(NotImplementedError, match="vmap of a Ragged.*register_vmappable"):
+            jax.vmap(lambda x, y: x, in_axes=(0, None))(jnp.ones(2), Ragged())
+    finally:
+        batching.unregister_vmappable(Ragged)
+
+
+def test_a_shape_may_stand_for_an_argument_that_a_jitted_function_does_not_read():
+    shape = jax.ShapeDtypeStruct((2,), np.float32)
+    inner = jax.jit(lambda x, unused: x + 1)
+    np.testing.assert_array_equal(jax.jit(lambda x: inner(x, shape))(jnp.ones(2)), [2, 2])
+    read = jax.jit(lambda x, y: x + y)
+    with pytest.raises(TypeError, match="ShapeDtypeStruct does not have a value"):
+        jax.jit(lambda x: read(x, shape))(jnp.ones(2))
+
+
+def test_objects_with_strange_names_are_functions_too():
+    class Mean:
+        def __init__(self):
+            self.__name__ = self.__qualname__ = self.__doc__ = None
+
+        def __call__(self, x):
+            return 2 * x
+
+    mean = Mean()
+    for transform in (jax.jit, jax.vmap, jax.checkpoint):
+        np.testing.assert_array_equal(transform(mean)(jnp.ones(2)), [2, 2])
+    assert jax.grad(mean)(1.0) == 2

@@ -1,0 +1,66 @@
+"""Random programs on global arrays: their results are those of the same programs on arrays that are not split.
+
+A hundred by default; `--slow` runs thousands. A failure prints the seeds with their programs; `python -m
+spmd.random_global SEED 1` in tests/ runs one again, under mpirun or with MPIJAX_NUM_LOCAL_DEVICES.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from spmd.random_global import check, draw, failures
+
+import mpijax as jax
+
+RANKS = jax.process_count()
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("first", range(0, 100, 20))
+def test_over_ranks(first):
+    found = failures(range(first, first + 20))
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.mpi
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(100, 4100, 100))
+def test_many_over_ranks(first):
+    found = failures(range(first, first + 100))
+    assert not found, "\n".join(found)
+
+
+def run(first: int, count: int, devices: int) -> str:
+    """What fails over several devices of one process."""
+    env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"} | {"MPIJAX_NUM_LOCAL_DEVICES": str(devices)}
+    program = [sys.executable, "-m", "spmd.random_global", str(first), str(count)]
+    tests = Path(__file__).parents[1]
+    env["PYTHONPATH"] = os.pathsep.join([str(tests.parent), str(tests), env.get("PYTHONPATH", "")])
+    done = subprocess.run(program, cwd=tests, env=env, capture_output=True, text=True, timeout=600, check=False)
+    return done.stdout + (done.stderr if done.returncode else "")
+
+
+@pytest.mark.parametrize("devices", [3, 4])
+def test_over_local_devices(devices):
+    assert run(1000 * devices, 25, devices) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [2, 3, 4, 8])
+def test_many_over_local_devices(devices):
+    assert run(1000 * devices, 1000, devices) == ""
+
+
+def test_a_seed_is_one_program():
+    assert str(draw(5)) == str(draw(5)) != str(draw(6))
+
+
+def test_a_wrong_result_is_found(monkeypatch):
+    """The check can fail: a program whose sharded run yields something else is printed with its seed."""
+    monkeypatch.setattr("spmd.random_global.fetch", lambda x: x.__array__() + 1)
+    wrong = check(5)
+    assert wrong.startswith("seed 5, mesh") and "elements are wrong" in wrong
