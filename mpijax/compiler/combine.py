@@ -3,6 +3,9 @@
 A gradient is many small arrays, and what a message costs is mostly its latency. Reductions wait for the next
 ones, as long as nobody reads their results and no other communication comes in between, so the order of
 communication stays that of the program.
+
+All ranks must combine the same reductions. Where ranks have parts of different sizes, one rank may read a result that
+another one does not need, so nothing is combined there.
 """
 
 from __future__ import annotations
@@ -49,8 +52,10 @@ def _key(kind: str, step: Any):
 
 def _communicates(kind: str, step: Any) -> bool:
     if kind == "control":
-        return bool(step.node.effects)
-    return kind == "node" and isinstance(step.primitive.lower, Communication)
+        return bool(step.node.effects) or any(_communicates(*s) for body in step.bodies for s in body.steps)
+    if kind == "node":
+        return isinstance(step.primitive.lower, Communication)
+    return kind in ("combined", "start", "wait", "post")
 
 
 def combine(steps: list[tuple[str, Any]], reads) -> list[tuple[str, Any]]:

@@ -97,6 +97,8 @@ class Graph:
     """Inputs, results, constants and operations in program order.
 
     shardings: for results that are this rank's shard of a global array, how that is laid out (else None).
+    unequal: whether ranks have parts of different sizes, or different borders. The graphs of two ranks then differ in
+      all but the order of what they communicate.
     """
 
     def __init__(self):
@@ -106,6 +108,7 @@ class Graph:
         self.consts: list[Any] = []
         self.const_values: list[Value] = []
         self.nodes: list[Node] = []
+        self.unequal = False
         self.gathers: list[tuple] = []  # arrays that operations made whole, see `compiler.plan.Gathered`
 
     def finish(self) -> None:

@@ -132,6 +132,7 @@ def global_aval(builder, v):
 def recut(builder, v, mesh, cuts, source):
     """This rank's part of a value, cut by `cuts`, whose spans may overlap."""
     have = blocks_of(builder, v)
+    _note_unequal(builder, cuts)
     if have is not None and have.mesh != mesh:
         v, have = gathered(builder, v, source), None
     if v.scalar is not None:
@@ -141,6 +142,10 @@ def recut(builder, v, mesh, cuts, source):
     if have is None:
         have = Blocks(mesh, v.aval.shape, uncut(v.aval.shape))
     return Redistribution(builder, mesh, source).move(v, have, cuts)
+
+
+def _note_unequal(builder, cuts: Cuts) -> None:
+    builder.graph.unequal |= any(c is not None and not c.is_even for c in cuts)
 
 
 def relaid(builder, v, layout, source):
@@ -234,6 +239,7 @@ def held_as(builder, v, blocks: Blocks, layout, new: bool, source):
     Copies a value that is already known as part of another array: the two are equal on this rank, not on all.
     """
     known = blocks_of(builder, v)
+    _note_unequal(builder, blocks.cuts)
     if known is not None and known != blocks:
         v, new = copied(builder, v, source), True
     v = marked(builder, v, layout if blocks.is_even else blocks.sharding, new, source)

@@ -85,7 +85,8 @@ class Planner:
                     self._add(kind, step)
             else:
                 self._add("node", node)
-        self.steps = combine(self.steps, lambda kind, step: self._reads_writes(kind, step)[0])
+        if not self.graph.unequal:
+            self.steps = combine(self.steps, lambda kind, step: self._reads_writes(kind, step)[0])
         if config.values.mpijax_overlap:
             for rearranged in (Overlap, Posting):
                 self.steps = rearranged(self.steps, self._reads_writes, self._candidates).steps()
