@@ -16,6 +16,7 @@ from mpijax.compiler import (
     normalize,
     partition,
     regions,
+    unreduced,
 )
 from mpijax.compiler.nodes import Graph, Node, Value, is_narrow
 from mpijax.compiler.products import dims_of, in_order, use_blas
@@ -44,11 +45,13 @@ from mpijax.core.trace import trace_to_closed_jaxpr
 class _Frame:
     """A Jaxpr whose operations are being done: `doing` is the one at hand (operation, inputs, number of nodes, line).
 
+    readers: for variables that one operation reads, which one; found when it is first asked for.
+
     outside: for a call that is apart, the work done outside of it: equal work inside is not merged with that, or its
     results would have to be kept until here.
     """
 
-    __slots__ = ("jaxpr", "env", "eqns", "source", "doing", "outside")
+    __slots__ = ("jaxpr", "env", "eqns", "source", "doing", "outside", "readers")
 
     def __init__(self, jaxpr: Jaxpr, consts: list[Value], args: list[Value], source: Source):
         self.jaxpr = jaxpr
@@ -58,6 +61,7 @@ class _Frame:
         self.source = source
         self.doing: Any = None
         self.outside: dict[Any, list[Value]] | None = None
+        self.readers: dict[Any, Any] | None = None
 
 
 class _Builder:
@@ -84,6 +88,13 @@ class _Builder:
         self.views: dict[int, Any] = {}
         # Values cut otherwise, by value, mesh and cuts: none is sent twice.
         self.moved: dict[Any, Value] = {}
+        # Partial results that wait for their sum over ranks, and the sums of those that waited.
+        self.unreduced: dict[int, Any] = parent.unreduced if parent else {}
+        self.summed: dict[Any, Value] = {}
+        # What the operation at hand reads of these.
+        self.waiting: Any = None
+        # The Jaxpr at hand.
+        self.frame: _Frame | None = None
         # Values that are whole here, with what is said of them: replicated on purpose, or over devices of this process.
         self.placed: dict[int, Any] = {}
         self.meshes: list[Any] = parent.meshes if parent else []
@@ -239,8 +250,20 @@ class _Builder:
                     called.outside, self.seen = self.seen, {}
                 frames.append(called)
                 return None
-            self._done(frame, self.apply(eqn, frame.doing[1], where))
+            self._done(frame, self._with_sums(eqn, frame, where))
         return [read(v) for v in frame.jaxpr.outvars]
+
+    def _with_sums(self, eqn, frame: _Frame, source: Source) -> list[Value]:
+        """The results of an operation that may read partial results of ranks."""
+        self.frame = frame
+        if not self.unreduced:
+            return self.apply(eqn, frame.doing[1], source)
+        inputs, self.waiting = unreduced.ready(self, eqn, frame.doing[1], source)
+        if self.waiting is None:
+            return self.apply(eqn, inputs, source)
+        [out] = self.apply(eqn, inputs, source)
+        waiting, self.waiting = self.waiting, None
+        return [unreduced.go_on(self, eqn, out, waiting, source)]
 
     def _done(self, frame: _Frame, outs: list[Value]) -> None:
         """Enter the results of the operation that a frame was at."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.compiler import local_shards
+from mpijax.compiler import local_shards, unreduced
 from mpijax.compiler.blocks import Blocks, blocks_by, place_in, sharding_over, whole_shape
 from mpijax.compiler.messages import communicate, reduction_p
 from mpijax.compiler.redistribute import Redistribution, View
@@ -191,8 +191,9 @@ def spread(builder, eqn, inputs, avals, source):
     operands = [recut(builder, v, mesh, cuts, source) for v, cuts in zip(inputs, plan.operands, strict=True)]
     results = [Blocks(mesh, a.shape, cuts) for a, cuts in zip(avals, plan.results, strict=True)]
     outs = _done_here(builder, eqn, plan, operands, avals, results, source)
-    if plan.over:
-        outs = [_combined(builder, outs[0], plan, mesh, source)]
+    waits = plan.op == "sum" and bool(plan.over) and unreduced.may_wait(builder, eqn, mesh)
+    if plan.over and not waits:
+        outs = [combined(builder, outs[0], plan.over, plan.op, mesh, source)]
     made = {id(o) for node in builder.graph.nodes[first:] for o in node.outputs}
     named = _named_alike(results, held, [layout_held(builder, v) for v in inputs])
     outs = [
@@ -201,6 +202,8 @@ def spread(builder, eqn, inputs, avals, source):
     ]
     if eqn.primitive.lower == Structural("slice") and not any(k != 1 for k in eqn.params["strides"] or ()):
         _remember_view(builder, eqn.params, inputs[0], held[0], outs[0])
+    if waits:
+        unreduced.wait(builder, outs[0], mesh, plan.over)
     return outs
 
 
@@ -346,10 +349,10 @@ def _as_rules_see_it(builder, eqn, inputs, avals, held, mesh) -> Operation:
     return Operation(eqn.params, shapes, [a.shape for a in avals], cuts, mesh.shape, place_in(mesh), origins)
 
 
-def _combined(builder, v, plan: Plan, mesh, source):
+def combined(builder, v, over: tuple[Any, ...], op: str, mesh, source):
     """The ranks' partial results as one. Communicates one allreduce."""
-    primitive = reduction_p(plan.op)
-    params = {"axes": plan.over, "axis_index_groups": None}
+    primitive = reduction_p(op)
+    params = {"axes": over, "axis_index_groups": None}
     effects = registry["psum"].effects(params)  # type: ignore[misc]
     builder.meshes.append(mesh)
     try:

@@ -27,6 +27,7 @@ class Elementwise:
     """`rule(builder, *scalars, **params) -> scalar` of the scalar layer.
 
     Operands have the shape of the result, or are scalars, or have size-1 axes to be repeated.
+    additive: the result for sums of operands is the sum of the results.
 
     >>> from mpijax.extend import core, lowering
     >>> rule = lowering.Elementwise(lambda b, x: lowering.on_floats(b, lambda x: x / (1.0 + x * x), x))
@@ -37,6 +38,7 @@ class Elementwise:
 
     rule: Callable
     cost: int = 1
+    additive: bool = False
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ add_any_p = elementwise(
     ANY,
     ANY,
     reference=np.add,
-    lower=Elementwise(scalar_rule("add")),
+    lower=Elementwise(scalar_rule("add"), additive=True),
     jvp=PerOperand(lambda g, ans, x, y: g, lambda g, ans, x, y: g),
     transpose=lambda ct, x, y: [ct, ct],
     batch=_add_any_batch,

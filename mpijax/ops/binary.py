@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core.lowering import Elementwise
 from mpijax.core.primitive import Unsupported, registry
 from mpijax.core.trace import typeof
 from mpijax.ops.compare import eq
@@ -18,6 +19,7 @@ from mpijax.ops.families import (
     NUMERIC,
     PerOperand,
     elementwise,
+    scalar_rule,
     to_complex,
 )
 from mpijax.ops.rules import broadcast_shapes, broadcast_to, full_like, is_linear, unbroadcast
@@ -73,6 +75,7 @@ add_p = elementwise(
     NUMERIC,
     reference=np.add,
     jvp=_add_jvp(add, negate=False),
+    lower=Elementwise(scalar_rule("add"), additive=True),
     transpose=lambda ct, x, y: [_operand_ct(x, ct), _operand_ct(y, ct)],
 )
 
@@ -95,6 +98,7 @@ sub_p = elementwise(
     NUMERIC,
     reference=np.subtract,
     jvp=_add_jvp(sub, negate=True),
+    lower=Elementwise(scalar_rule("sub"), additive=True),
     transpose=lambda ct, x, y: [
         _operand_ct(x, ct),
         unbroadcast(y.aval, neg_p.bind(ct)) if is_linear(y) else None,
