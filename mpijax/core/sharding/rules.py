@@ -10,10 +10,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from mpijax.core.lowering import Cumulative, Elementwise, Library, Reduction
-from mpijax.core.sharding.cuts import Cut, Cuts, Span, count, dropped, even_cut, middle, part_number, uncut, without
+from mpijax.core.sharding.cuts import (
+    Cut,
+    Cuts,
+    Span,
+    count,
+    dropped,
+    even_cut,
+    mesh_axes,
+    middle,
+    part_number,
+    uncut,
+    without,
+)
 
 # Reductions that can be finished over ranks, as MPI names them.
 OVER_RANKS = {"add": "sum", "mul": "prod", "max": "max", "min": "min", "and": "band", "or": "bor", "xor": "bxor"}
@@ -201,18 +214,37 @@ def cumulative(s: Operation) -> Plan:
 def dot_general(s: Operation) -> Plan:
     """Batch axes stay split. Of contracted axes, rows and columns those stay split that send the least.
 
-    Over split contracted axes the products are summed.
+    Over split contracted axes the products are summed. Rows or columns are split instead where that sends less than half.
     """
     orders = ("contracted", "rows", "columns"), ("rows", "contracted", "columns"), ("columns", "contracted", "rows"), (
         "rows", "columns", "contracted"
     )  # fmt: skip
-    return min((_product(s, order) for order in orders), key=lambda plan: cost(s, plan))
+    summed = min((_product(s, order, *s.cuts) for order in orders), key=lambda plan: cost(s, plan))
+    others = (_product(s, orders[1], *cuts) for cuts in _not_contracted(s))
+    return min((plan for plan in others if 2 * cost(s, plan) < cost(s, summed)), default=summed, key=partial(cost, s))
 
 
-def _product(s: Operation, order: Sequence[str]) -> Plan:
+def _not_contracted(s: Operation) -> Iterable[tuple[Cuts, Cuts]]:
+    """Cuts of both operands in which the longest row or column axis is split in place of the contracted axes."""
+    contract, batch = s.params["dimension_numbers"]
+    split = [c for cuts, dims in zip(s.cuts, contract, strict=True) for d in dims if (c := cuts[d]) is not None]
+    if not split:
+        return
+    axes = tuple(dict.fromkeys(a for c in split for a in c.axes))
+    rest = [without(cuts, dims) for cuts, dims in zip(s.cuts, contract, strict=True)]
+    for k, shape in enumerate(s.shapes):
+        free = [d for d in range(len(shape)) if d not in (*contract[k], *batch[k]) and rest[k][d] is None]
+        at = max(free, key=lambda d: shape[d], default=None)
+        taken = set(axes) & set(mesh_axes((*rest[0], *rest[1])))
+        if at is not None and shape[at] >= count(axes, s.sizes) and not taken:
+            moved = list(rest)
+            moved[k] = (*rest[k][:at], s.even(shape[at], axes), *rest[k][at + 1 :])
+            yield moved[0], moved[1]
+
+
+def _product(s: Operation, order: Sequence[str], left: Cuts, right: Cuts) -> Plan:
     """A plan in which mesh axes go to kinds of array axes in this order."""
     (lc, rc), (lb, rb) = s.params["dimension_numbers"]
-    left, right = s.cuts
     used: set[Any] = set()
     batch = [chosen((left[i], right[j]), used) for i, j in zip(lb, rb, strict=True)]
     contracted: list[Cut | None] = [None] * len(lc)
