@@ -214,7 +214,7 @@ def cumulative(s: Operation) -> Plan:
 def dot_general(s: Operation) -> Plan:
     """Batch axes stay split. Of contracted axes, rows and columns those stay split that send the least.
 
-    Over split contracted axes the products are summed. Rows or columns are split instead where that sends less than half.
+    Over split contracted axes the products are summed; rows or columns are split instead where that halves the bytes.
     """
     orders = ("contracted", "rows", "columns"), ("rows", "contracted", "columns"), ("columns", "contracted", "rows"), (
         "rows", "columns", "contracted"
