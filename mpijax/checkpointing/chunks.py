@@ -66,8 +66,8 @@ def part_of(x: Any, number: int, rank: int, ranks: int) -> Part:
     if sharding.spec.unreduced:
         raise ValueError(f"an array of sums that are not done yet cannot be saved (its layout is {sharding.spec})")
     words = x.dtype.physical_shape if not isinstance(x.dtype, np.dtype) else ()
-    shard = sharding.shard_shape(x.shape)
-    parts = [whole // n if n else 1 for whole, n in zip(x.shape, shard, strict=True)]
+    shard = sharding.block_shape(x.shape)
+    parts = [-(-whole // n) if n else 1 for whole, n in zip(x.shape, shard, strict=True)]
     split = (*(p > 1 for p in parts), *(False for _ in words))
     if not sharding.addressable_devices:
         return Part((*shard, *words), split)

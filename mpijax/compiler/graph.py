@@ -18,6 +18,7 @@ from mpijax.compiler import (
     regions,
     unreduced,
 )
+from mpijax.compiler.blocks import blocks_by
 from mpijax.compiler.nodes import Graph, Node, Value, is_narrow
 from mpijax.compiler.products import dims_of, in_order, use_blas
 from mpijax.core import effects as fx
@@ -123,6 +124,7 @@ class _Builder:
                     f"{value}. Make it an argument, or use an array."
                 )
             layout = None if getattr(value, "_is_whole", True) else value._sharding
+            whole = aval
             if layout is not None:
                 aval = aval.update(shape=layout.process_shape(aval.shape))
             known = Value(aval, "const", position=len(self.graph.consts))
@@ -131,6 +133,7 @@ class _Builder:
             self.const_ids[id(value)] = known
             if layout is not None:
                 self.shards[id(known)] = layout
+                self.blocks[id(known)] = blocks_by(layout, whole.shape)
         if self.meshes and id(known) in self.shards:
             return self._constant_in_body(known)
         return known
@@ -481,6 +484,8 @@ def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), default
         graph.inputs.append(value)
         if layout is not None:
             (builder.placed if layout.keeps_whole else builder.shards)[id(value)] = layout
+            if not layout.keeps_whole:
+                builder.blocks[id(value)] = blocks_by(layout, v.aval.shape)
     consts = [builder.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
     outs = builder.run(closed.jaxpr, consts, graph.inputs)
     graph.outputs = [partition.as_result(builder, v) for v in outs]

@@ -262,9 +262,9 @@ def known_alike(builder, v, other) -> None:
 
 
 def as_result(builder, v):
-    """A value as a program returns it: in blocks of equal size, along another axis where ranks do not divide one.
+    """A value as a program returns it: in blocks of `ceil(size / parts)`, the last ones shorter or empty.
 
-    Whole where ranks divide no axis.
+    Whole along an axis that has fewer elements than ranks.
     """
     blocks = blocks_of(builder, v)
     if blocks is None or blocks.is_even:
@@ -274,15 +274,8 @@ def as_result(builder, v):
 
 
 def _even_cuts(blocks: Blocks) -> Cuts:
-    uneven = [d for d, (n, c) in enumerate(zip(blocks.shape, blocks.cuts, strict=True)) if c and n % c.parts]
-    cuts = [None if c is None or d in uneven else blocks.even(d, c.axes) for d, c in enumerate(blocks.cuts)]
-    for d in uneven:
-        cut = blocks.cuts[d]
-        free = (k for k, n in enumerate(blocks.shape) if blocks.cuts[k] is None and cuts[k] is None and n)
-        target = next((k for k in free if blocks.shape[k] % cut.parts == 0), None)
-        if target is not None:
-            cuts[target] = blocks.even(target, cut.axes)
-    return tuple(cuts)
+    cuts = enumerate(zip(blocks.shape, blocks.cuts, strict=True))
+    return tuple(blocks.even(d, c.axes) if c is not None and (n >= c.parts or n == 0) else None for d, (n, c) in cuts)
 
 
 def _remember_view(builder, params, v, blocks: Blocks | None, out) -> None:

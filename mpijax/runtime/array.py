@@ -102,7 +102,7 @@ class ArrayImpl(ArrayBase):
     def addressable_shards(self) -> list[Shard]:
         """The parts of the array that this process has, one for each of its devices."""
         layout = self.sharding
-        parts = layout.addressable_devices_indices_map(self.shape)
+        parts = _addressable(layout, self.shape)
         return [Shard(d, index, layout.replica(d), self._part(d, index)) for d, index in parts.items()]
 
     @property
@@ -111,12 +111,12 @@ class ArrayImpl(ArrayBase):
         layout = self.sharding
         mine = self.addressable_shards
         here = {s.device: s for s in mine}
-        indices = layout.devices_indices_map(self.shape)
+        indices = layout.held_indices(self.shape)
         return [here.get(d) or Shard(d, index, layout.replica(d), None) for d, index in indices.items()]
 
     def addressable_data(self, index: int) -> ArrayImpl:
         """The part of the array on one of the devices of this process that it lies on, counted from 0."""
-        parts = list(self.sharding.addressable_devices_indices_map(self.shape).items())
+        parts = list(_addressable(self.sharding, self.shape).items())
         if not 0 <= index < len(parts):
             raise IndexError(f"addressable_data: this process has {len(parts)} of the devices; got index {index}")
         return self._part(*parts[index])
@@ -126,11 +126,10 @@ class ArrayImpl(ArrayBase):
         layout = self._sharding
         if layout is None or not layout.committed:
             return self
-        aval = self.aval.update(shape=layout.shard_shape(self.shape))
         if not self._is_whole:
-            return rewrap(self, aval)
+            return rewrap(self, self.aval.update(shape=layout.process_shape(self.shape)))
         value = np.asarray(self._physical[index], order="C")
-        whole = from_numpy(value, aval, False)
+        whole = from_numpy(value, self.aval.update(shape=tuple(value.shape[: self.ndim])), False)
         return provided.device_put(whole, SingleDeviceSharding(device, memory_kind=layout.memory_kind))
 
     @property
@@ -147,6 +146,12 @@ class ArrayImpl(ArrayBase):
     @property
     def is_fully_replicated(self) -> bool:
         return self._sharding is None or self._sharding.is_fully_replicated
+
+
+def _addressable(layout: Any, shape: tuple[int, ...]) -> dict:
+    """The parts of an array on the devices of this process, as slices."""
+    mine = layout.addressable_devices
+    return {d: index for d, index in layout.held_indices(shape).items() if d in mine}
 
 
 def _restore(value: np.ndarray, aval: ShapedArray) -> ArrayImpl:

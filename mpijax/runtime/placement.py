@@ -145,6 +145,7 @@ def _placed(value: np.ndarray, aval: ShapedArray, sharding: Any) -> Any:
     aval = type_in(aval, sharding)
     if sharding is None:
         return from_numpy(np.asarray(value), aval, copy=True, sharding=default_place())
+    sharding.shard_shape(aval.shape)  # raises where it does not fit
     part = value if sharding.keeps_whole else value[sharding.local_slices(aval.shape)]
     return from_numpy(part, aval, copy=True, sharding=sharding)
 

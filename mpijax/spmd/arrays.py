@@ -68,6 +68,7 @@ def make_array_from_process_local_data(
     if len(given) != local.ndim:
         raise ValueError(f"global_shape {given} and local_data of shape {local.shape} have different numbers of axes")
     shape = tuple(n * p if g is None else g for n, p, g in zip(local.shape, parts, given, strict=True))
+    sharding.shard_shape(shape)  # raises where it does not fit
     cut = sharding.local_slices(shape)
     places = zip(local.shape, shape, parts, cut, strict=True)
     own = tuple(c if n == whole and p > 1 else slice(None) for n, whole, p, c in places)

@@ -56,6 +56,17 @@ def test_arrays_as_like(folder):
     np.testing.assert_array_equal(found["keys"]._physical, tree["keys"]._physical)
 
 
+def test_rows_that_ranks_do_not_divide(folder):
+    x = draw((4 * SIZE, 3))
+    u = jax.device_put(x, NamedSharding(mesh_1d(), P("i")))
+    d = jax.jit(lambda u: u[1:])(u)
+    save(folder, {"d": d})
+    assert_same(restore(folder)["d"], x[1:])
+    found = restore(folder, {"d": d})["d"]
+    assert found.sharding == d.sharding
+    assert_same(found + 1, x[1:] + 1)
+
+
 def test_copies_share_the_writing(monkeypatch):
     """Each chunk of an array that all ranks have is written once, and by different ranks."""
     from mpijax.runtime import objects

@@ -267,11 +267,52 @@ def test_pieces_of_arrays_cut_over_different_axes():
     check(f, [real((12, 8)), real((6, 8), 1)], [P("i", "j"), P("j") if 6 % grid[1] == 0 else P()], mesh_2d(grid))
 
 
-def test_what_a_program_names_divides_or_is_whole():
-    """JAX's rule at the border of a program; inside, 255 rows stay cut."""
+def test_results_that_ranks_do_not_divide():
+    """What the program leaves open stays split, in blocks of `ceil(size / ranks)`; what it names has to divide."""
     x = np.arange(4 * SIZE * 3, dtype=np.float32).reshape(-1, 3)
     [u] = placed([x], [P("i")], mesh_1d())
     d = jax.jit(lambda u: u[1:])(u)
     assert_same(d, x[1:])
+    assert len(d.addressable_shards) == 1
+    [shard] = d.addressable_shards
+    first = 4 * jax.process_index()
+    np.testing.assert_array_equal(shard.data, x[1:][first : first + 4])
+    assert shard.index[0] == slice(first, min(first + 4, 4 * SIZE - 1)) or SIZE == 1
+    if SIZE > 1:
+        assert d.sharding.spec == P("i")
+        with pytest.raises(ValueError, match=f"partitioned {SIZE} times, but the dimension"):
+            jax.jit(lambda u: u[1:], out_shardings=u.sharding)(u)
+        with pytest.raises(ValueError, match="evenly divide"):
+            d.sharding.shard_shape(d.shape)
+
+
+ON_UNEVEN = {
+    "element by element": lambda d: jnp.sin(d) * 2,
+    "sum": lambda d: d.sum(0),
+    "slice": lambda d: d[1:] - d[:-1],
+    "index": lambda d: d[3],
+    "update": lambda d: d.at[2].set(0),
+    "product": lambda d: d @ d.T,
+    "sort": lambda d: jnp.sort(-d, axis=0),
+    "cumsum": lambda d: jnp.cumsum(d, 0),
+    "vmap": jax.vmap(lambda row: row / row.sum()),
+    "gradient": jax.grad(lambda d: (d**3).sum()),
+    "loop": lambda d: lax.fori_loop(0, 3, lambda i, d: d.at[1:].add(d[:-1]), d),
+    "whole": lambda d: jax.device_put(d, NamedSharding(mesh_1d(), P())),
+}
+
+
+@pytest.mark.parametrize("name", ON_UNEVEN)
+@pytest.mark.parametrize("transform", [lambda f: f, jax.jit])
+def test_programs_take_results_that_ranks_do_not_divide(name, transform):
+    f, x = transform(ON_UNEVEN[name]), real((4 * SIZE + 1, 3))
+    [u] = placed([np.concatenate([x, x[: SIZE - 1]])], [P("i")], mesh_1d())
+    d = jax.jit(lambda u: u[: 4 * SIZE + 1])(u)
+    assert_same(f(d), f(jnp.asarray(x)), **CLOSE)
+
+
+def test_few_rows_are_whole():
+    [u] = placed([np.arange(4.0 * SIZE)], [P("i")], mesh_1d())
+    d = jax.jit(lambda u: u[: SIZE - 1])(u)
     assert d.is_fully_replicated
-    assert (4 * SIZE - 1) % SIZE or SIZE == 1
+    np.testing.assert_array_equal(d, np.arange(SIZE - 1))

@@ -68,7 +68,7 @@ PROGRAMS = {
     "flatten across": (lambda x: x.reshape(-1), [(N, N)], [C], S, 1),
     "squeeze": (lambda x: x[:, 0], [(N, 1)], [S], S, 0),
     "slice along": (lambda x: x[:, 1:-1], [(N, 5)], [S], S, 0),
-    "slice across": (lambda x: x[1:], [(N, 5)], [S], P(), 1),
+    "slice across": (lambda x: x[1:], [(N, 5)], [S], S, 1),
     "take a column": (lambda x: lax.dynamic_index_in_dim(x, 2, 1), [(N, 5)], [S], S, 0),
     "reverse along": (lambda x: x[:, ::-1], [(N, 5)], [S], S, 0),
     "reverse across": (lambda x: x[::-1], [(N, 5)], [S], S, ROUNDS["reversed"]),

@@ -214,7 +214,8 @@ def cumulative(s: Operation) -> Plan:
 def dot_general(s: Operation) -> Plan:
     """Batch axes stay split. Of contracted axes, rows and columns those stay split that send the least.
 
-    Over split contracted axes the products are summed; rows or columns are split instead where that halves the bytes.
+    Over split contracted axes the products are summed. Where one operand is whole, its rows are split instead if that
+    halves the bytes.
     """
     orders = ("contracted", "rows", "columns"), ("rows", "contracted", "columns"), ("columns", "contracted", "rows"), (
         "rows", "columns", "contracted"
@@ -225,7 +226,7 @@ def dot_general(s: Operation) -> Plan:
 
 
 def _not_contracted(s: Operation) -> Iterable[tuple[Cuts, Cuts]]:
-    """Cuts of both operands in which the longest row or column axis is split in place of the contracted axes."""
+    """Cuts in which the longest row or column axis of a whole operand is split in place of the contracted axes."""
     contract, batch = s.params["dimension_numbers"]
     split = [c for cuts, dims in zip(s.cuts, contract, strict=True) for d in dims if (c := cuts[d]) is not None]
     if not split:
@@ -233,7 +234,7 @@ def _not_contracted(s: Operation) -> Iterable[tuple[Cuts, Cuts]]:
     axes = tuple(dict.fromkeys(a for c in split for a in c.axes))
     rest = [without(cuts, dims) for cuts, dims in zip(s.cuts, contract, strict=True)]
     for k, shape in enumerate(s.shapes):
-        free = [d for d in range(len(shape)) if d not in (*contract[k], *batch[k]) and rest[k][d] is None]
+        free = [] if any(s.cuts[k]) else [d for d in range(len(shape)) if d not in (*contract[k], *batch[k])]
         at = max(free, key=lambda d: shape[d], default=None)
         taken = set(axes) & set(mesh_axes((*rest[0], *rest[1])))
         if at is not None and shape[at] >= count(axes, s.sizes) and not taken:

@@ -65,14 +65,25 @@ class Sharding:
         """The devices of this process, in order; for Orbax."""
         return tuple(sorted(self.addressable_devices, key=lambda d: d.id))
 
+    # Results of programs may have axes that the devices do not divide. Shards are then of `ceil(size / parts)`, the
+    # last ones shorter or empty. The methods above raise for these, as JAX's do; those below do not.
+
+    def block_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the longest shard of an array of the given shape."""
+        return tuple(global_shape)
+
     def process_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of what this process has of an array of the given shape."""
-        shard = self.shard_shape(global_shape)
-        return tuple(global_shape) if self.keeps_whole else shard
+        at = zip(self.local_slices(global_shape), global_shape, strict=True)
+        return tuple(len(range(n)[s]) for s, n in at)
 
     def local_slices(self, global_shape: tuple[int, ...]) -> tuple[slice, ...]:
         """This process's part of a global array."""
         raise NotImplementedError
+
+    def held_indices(self, global_shape: tuple[int, ...]) -> dict:
+        """For each device its part of an array that exists, as slices."""
+        return self.devices_indices_map(global_shape)
 
 
 class NamedSharding(Sharding):
@@ -166,8 +177,7 @@ class NamedSharding(Sharding):
 
     def shard_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of one shard; raises ValueError where an axis is not divisible."""
-        self.check_compatible_aval(global_shape)
-        parts = self._parts(global_shape)
+        block, parts = self.block_shape(global_shape), self._parts(global_shape)
         for dim, (size, count) in enumerate(zip(global_shape, parts, strict=True)):
             if size % count:
                 raise ValueError(
@@ -175,7 +185,12 @@ class NamedSharding(Sharding):
                     f"size is {size} (full shape: {tuple(global_shape)}, per-dimension tiling factors: {parts} should "
                     "evenly divide the shape). Pad the array, or leave that axis whole: None in the PartitionSpec."
                 )
-        return tuple(size // count for size, count in zip(global_shape, parts, strict=True))
+        return block
+
+    def block_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the longest shard."""
+        self.check_compatible_aval(global_shape)
+        return tuple(-(-size // count) for size, count in zip(global_shape, self._parts(global_shape), strict=True))
 
     def _parts(self, global_shape: Sequence[int]) -> list[int]:
         """Into how many parts each axis is cut."""
@@ -194,11 +209,12 @@ class NamedSharding(Sharding):
         """The part of a global array that lies at one place of the mesh; slice(None) for axes that are not split."""
         at = dict(zip(self.mesh.axis_names, coordinates, strict=True))
         out = []
-        for dim, size in enumerate(self.shard_shape(global_shape)):
+        for dim, (size, whole) in enumerate(zip(self.block_shape(global_shape), global_shape, strict=True)):
             block = 0
             for a in self.spec.axes_of(dim):
                 block = block * self.mesh.shape[a] + at[a]
-            out.append(slice(None) if size == global_shape[dim] else slice(block * size, (block + 1) * size))
+            part = slice(min(block * size, whole), min((block + 1) * size, whole))
+            out.append(slice(None) if part == slice(0, whole) else part)
         return tuple(out)
 
     def _coordinates(self) -> tuple[int, ...]:
@@ -214,7 +230,12 @@ class NamedSharding(Sharding):
         return self._slices_at(global_shape, self._coordinates())
 
     def devices_indices_map(self, global_shape: tuple[int, ...]) -> dict:
-        """For each device its part of a global array, as slices."""
+        """For each device its part of a global array, as slices; raises ValueError where an axis is not divisible."""
+        self.shard_shape(global_shape)
+        return self.held_indices(global_shape)
+
+    def held_indices(self, global_shape: tuple[int, ...]) -> dict:
+        """For each device its part of an array that exists, as slices."""
         places = np.ndindex(self.mesh.devices.shape)
         return {self.mesh.devices[at]: self._slices_at(global_shape, at) for at in places}
 
