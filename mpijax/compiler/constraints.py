@@ -50,6 +50,16 @@ def _constrained(builder, v, layout, source):
     return partition.marked(builder, out, layout, id(out) in made, source)
 
 
+def devices_of(builder, layout):
+    """The mesh of several processes that a constraint is over; None where that is no matter of propagation."""
+    mesh = getattr(layout, "mesh", None)
+    if mesh is not None and mesh is mesh.abstract_mesh:
+        mesh = explicit.devices_known(builder, mesh)
+    if mesh is None or not mesh.is_multi_process or mesh.is_explicit or mesh.coordinates() is None:
+        return None
+    return mesh
+
+
 def _in_memory(held, kind: str | None):
     """A layout in another kind of memory; None where that changes nothing."""
     if kind is None or (held is None and kind == DEVICE):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.compiler import (
+    asked,
     constraints,
     exact_products,
     explicit,
@@ -47,12 +48,13 @@ class _Frame:
     """A Jaxpr whose operations are being done: `doing` is the one at hand (operation, inputs, number of nodes, line).
 
     readers: for variables that one operation reads, which one; found when it is first asked for.
+    asked: how operands that are whole are to be cut before operations.
 
     outside: for a call that is apart, the work done outside of it: equal work inside is not merged with that, or its
     results would have to be kept until here.
     """
 
-    __slots__ = ("jaxpr", "env", "eqns", "source", "doing", "outside", "readers")
+    __slots__ = ("jaxpr", "env", "eqns", "source", "doing", "outside", "readers", "asked")
 
     def __init__(self, jaxpr: Jaxpr, consts: list[Value], args: list[Value], source: Source):
         self.jaxpr = jaxpr
@@ -63,6 +65,7 @@ class _Frame:
         self.doing: Any = None
         self.outside: dict[Any, list[Value]] | None = None
         self.readers: dict[Any, Any] | None = None
+        self.asked: asked.Asked | None = None
 
 
 class _Builder:
@@ -217,7 +220,15 @@ class _Builder:
     # ------------------------------------------------------------ running a Jaxpr
 
     def run(self, jaxpr: Jaxpr, consts: list[Value], args: list[Value], source: Source = UNKNOWN) -> list[Value]:
-        frames = [_Frame(jaxpr, consts, args, source)]
+        return self._run([_Frame(jaxpr, consts, args, source)])
+
+    def program(self, closed: ClosedJaxpr, consts: list[Value], args: list[Value]) -> list[Value]:
+        """Run the Jaxpr of the whole program; what it names of its results decides how their operands are cut."""
+        frame = _Frame(closed.jaxpr, consts, args, UNKNOWN)
+        frame.asked = asked.asked_of(closed.jaxpr, lambda layout: constraints.devices_of(self, layout))
+        return self._run([frame])
+
+    def _run(self, frames: list[_Frame]) -> list[Value]:
         try:
             while True:
                 frame = frames[-1]
@@ -249,6 +260,7 @@ class _Builder:
                 closed: ClosedJaxpr = eqn.params[lower.param]
                 consts = [self.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
                 called = _Frame(closed.jaxpr, consts, frame.doing[1], where)
+                called.asked = frame.asked and frame.asked.calls.get(id(eqn))
                 if lower.is_apart(eqn.params):
                     called.outside, self.seen = self.seen, {}
                 frames.append(called)
@@ -259,9 +271,12 @@ class _Builder:
     def _with_sums(self, eqn, frame: _Frame, source: Source) -> list[Value]:
         """The results of an operation that may read partial results of ranks."""
         self.frame = frame
+        inputs = frame.doing[1]
+        if frame.asked is not None and id(eqn) in frame.asked.operands:
+            inputs = partition.cut_as_asked(self, inputs, frame.asked.operands[id(eqn)], frame.asked.mesh, source)
         if not self.unreduced:
-            return self.apply(eqn, frame.doing[1], source)
-        inputs, self.waiting = unreduced.ready(self, eqn, frame.doing[1], source)
+            return self.apply(eqn, inputs, source)
+        inputs, self.waiting = unreduced.ready(self, eqn, inputs, source)
         if self.waiting is None:
             return self.apply(eqn, inputs, source)
         [out] = self.apply(eqn, inputs, source)
@@ -476,7 +491,7 @@ def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), default
     builder = _Builder()
     graph = builder.graph
     layouts = in_shardings or (None,) * len(closed.jaxpr.invars)
-    if any(layouts):  # once parts are exchanged for an operation, it stays
+    if any(layouts) or asked.has_constraints(closed.jaxpr):  # once parts are exchanged for an operation, it stays
         closed = regions.needed(closed)
     for i, (v, layout) in enumerate(zip(closed.jaxpr.invars, layouts, strict=True)):
         aval = v.aval if layout is None else v.aval.update(shape=layout.process_shape(v.aval.shape))
@@ -487,7 +502,7 @@ def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), default
             if not layout.keeps_whole:
                 builder.blocks[id(value)] = blocks_by(layout, v.aval.shape)
     consts = [builder.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
-    outs = builder.run(closed.jaxpr, consts, graph.inputs)
+    outs = builder.program(closed, consts, graph.inputs)
     graph.outputs = [partition.as_result(builder, v) for v in outs]
     other = others_layout(layouts) or default
     graph.shardings = [

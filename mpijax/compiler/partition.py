@@ -164,6 +164,19 @@ def gathered(builder, v, source):
 # ---------------------------------------------------------------- operations on shards
 
 
+def cut_as_asked(builder, inputs, asked, mesh, source) -> list:
+    """Operands of which those that are whole are cut as asked for: every rank has its part already."""
+
+    def cut(v, cuts):
+        whole = v.scalar is None and blocks_of(builder, v) is None and id(v) not in builder.unreduced
+        if cuts is None or not whole or builder.meshes:
+            return v
+        blocks = Blocks(mesh, v.aval.shape, cuts)
+        return held_as(builder, recut(builder, v, mesh, cuts, source), blocks, blocks.sharding, True, source)
+
+    return [cut(v, cuts) for v, cuts in zip(inputs, asked, strict=True)]
+
+
 def remember_gather(builder, v, operation: str, source) -> None:
     """Note that an operation makes a split array whole on every rank."""
     if blocks_of(builder, v) is not None:
