@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from once import computed_once, shared_folder
 
 from mpijax import distributed
 from mpijax.distributed import bootstrap, handshake, launchers
@@ -65,10 +66,16 @@ def environment(**settings):
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
     """{case: [(status, output, seconds) per rank]}."""
+    folder = shared_folder(tmp_path_factory, "initialize")
+    return computed_once(folder, lambda: run_cases(folder))
+
+
+def run_cases(shared):
     running = {}
     begin = time.monotonic()
     for case, (ranks, size, program) in CASES.items():
-        folder = tmp_path_factory.mktemp(case)
+        folder = shared / case
+        folder.mkdir()
         numbers = [str(number) for number in (ranks, free_port(), size)]
         command = [sys.executable, "-c", START + program, str(folder), *numbers]
         for rank in range(ranks):

@@ -7,10 +7,11 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from launching import mpirun
+from once import computed_once
 
 ROOT = Path(__file__).parents[2]
 LAUNCHER = ("PMI_", "PMIX_", "OMPI_", "HYDRA_", "HYDI_", "MPI_")
@@ -51,16 +52,23 @@ class Outcome:
     left: list[int] = field(default_factory=list)
 
 
+def run_once(jobs: dict[str, Job], folder: Path) -> dict[str, Outcome]:
+    """What came of the jobs, which the first process that asks runs in the shared folder."""
+    outcomes = computed_once(folder, lambda: {name: asdict(outcome) for name, outcome in run_all(jobs, folder).items()})
+    return {name: Outcome(**outcome) for name, outcome in outcomes.items()}
+
+
 def run_all(jobs: dict[str, Job], folder: Path) -> dict[str, Outcome]:
-    """Run the jobs at once; what came of each."""
+    """Run the jobs at once; what came of each. Their records are in folders of their own."""
     running = {}
     env = {k: v for k, v in os.environ.items() if not k.startswith((*LAUNCHER, "MPIJAX_STALL"))}
     mark = f"mpijax-jobs-{os.getpid()}-{folder.name}"
-    env |= {"PYTHONPATH": str(ROOT), "MPIJAX_TRACE_DIR": str(folder)}
+    env["PYTHONPATH"] = str(ROOT)
     for name, job in jobs.items():
         file = (folder / f"{name}.txt").open("w+")
+        own = {"MPIJAX_TRACE_DIR": str(folder / f"records of {name}"), "TEST_JOB": f"{mark}-{name}"}
         process = subprocess.Popen(
-            [*mpirun(job.ranks), sys.executable, "-c", job.start + job.body], env=env | job.settings | {"TEST_JOB": f"{mark}-{name}"},
+            [*mpirun(job.ranks), sys.executable, "-c", job.start + job.body], env=env | own | job.settings,
             stdout=file, stderr=subprocess.STDOUT, cwd=ROOT, start_new_session=True,
         )  # fmt: skip
         running[name] = process, file, time.monotonic()

@@ -6,7 +6,8 @@ import re
 
 import pytest
 from launching import marked
-from mpi.jobs import START_ALONE, Job, run_all
+from mpi.jobs import START_ALONE, Job, run_once
+from once import shared_folder
 
 from mpijax.runtime import announcements, mpi_start
 from mpijax.runtime.announcements import Transfer, announced, incoming, outgoing
@@ -123,7 +124,7 @@ PASSED = ["messages on 0", "anybody on 0", "first counts on 0", "first counts on
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    return run_all(JOBS, tmp_path_factory.mktemp("announcements"))
+    return run_once(JOBS, shared_folder(tmp_path_factory, "announcements"))
 
 
 @marked

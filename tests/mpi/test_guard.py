@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 from launching import marked
-from mpi.jobs import START, Job, run_all
+from mpi.jobs import START, Job, run_once
+from once import shared_folder
 
 from mpijax.runtime.guard import groups_of, schedule, text
 from mpijax.runtime.program import Comm, Fill, Loop, Ref, Switch, While
@@ -140,7 +141,7 @@ def outcomes(tmp_path_factory):
         "known": Job(KNOWN),
         "off": Job("total(x); print('done')", settings={"MPIJAX_GUARD": "0"}),
     }
-    return run_all(jobs, tmp_path_factory.mktemp("guard"))
+    return run_once(jobs, shared_folder(tmp_path_factory, "guard"))
 
 
 @marked

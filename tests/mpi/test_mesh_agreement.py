@@ -6,7 +6,8 @@ import re
 
 import pytest
 from launching import marked
-from mpi.jobs import START_ALONE, Job, run_all
+from mpi.jobs import START_ALONE, Job, run_once
+from once import shared_folder
 
 START = START_ALONE + """
 from mpijax.sharding import Mesh, PartitionSpec as P
@@ -63,7 +64,7 @@ def outcomes(tmp_path_factory):
         name: Job(f"told({code!r})", ranks, start=START) for name, (ranks, code, _) in DISAGREEMENTS.items()
     }  # fmt: skip
     jobs["known"] = Job(KNOWN, 4, start=START)
-    return run_all(jobs, tmp_path_factory.mktemp("mesh"))
+    return run_once(jobs, shared_folder(tmp_path_factory, "mesh agreement"))
 
 
 @marked

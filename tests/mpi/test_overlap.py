@@ -7,7 +7,8 @@ import re
 import numpy as np
 import pytest
 from launching import marked
-from mpi.jobs import START_ALONE, Job, run_all
+from mpi.jobs import START_ALONE, Job, run_once
+from once import shared_folder
 
 import mpijax as jax
 from mpijax import lax, mpi
@@ -257,7 +258,7 @@ JOBS = {
 def outcomes(tmp_path_factory):
     for job in JOBS.values():
         job.limit = 200  # they run all at once
-    return run_all(JOBS, tmp_path_factory.mktemp("overlap"))
+    return run_once(JOBS, shared_folder(tmp_path_factory, "overlap"))
 
 
 @marked

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 from launching import marked
-from mpi.jobs import START_ALONE, Job, run_all
+from mpi.jobs import START_ALONE, Job, run_once
+from once import shared_folder
 
 import mpijax as jax
 from mpijax import mpi
@@ -168,7 +169,7 @@ EXPECTED = [
 def outcomes(tmp_path_factory):
     for job in JOBS.values():
         job.start, job.limit = ("" if job.start == START_ALONE else job.start) + START, 120
-    return run_all(JOBS, tmp_path_factory.mktemp("pairing"))
+    return run_once(JOBS, shared_folder(tmp_path_factory, "pairing"))
 
 
 def test_a_message_to_oneself_that_is_not_received():

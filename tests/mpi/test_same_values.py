@@ -7,7 +7,8 @@ import re
 import numpy as np
 import pytest
 from launching import marked
-from mpi.jobs import START_ALONE, Job, run_all
+from mpi.jobs import START_ALONE, Job, run_once
+from once import shared_folder
 from mpijax._ext.array import checksum
 
 START = START_ALONE + """
@@ -58,7 +59,8 @@ print(f"right to the end on {rank}")
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
     off = Job("jax.device_put(np.full(2, rank), everywhere); print('done')", 2, {"MPIJAX_GUARD": "0"}, start=START)
-    return run_all({"values": Job(ALIKE, 3, start=START), "off": off}, tmp_path_factory.mktemp("values"))
+    jobs = {"values": Job(ALIKE, 3, start=START), "off": off}
+    return run_once(jobs, shared_folder(tmp_path_factory, "same values"))
 
 
 @marked

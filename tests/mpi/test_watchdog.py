@@ -8,7 +8,8 @@ import re
 import numpy as np
 import pytest
 from launching import marked
-from mpi.jobs import START, START_ALONE, Job, run_all
+from mpi.jobs import START, START_ALONE, Job, run_once
+from once import shared_folder
 
 from mpijax._ext import record
 from mpijax.cli import main
@@ -175,15 +176,12 @@ total(x)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("jobs")
+    return shared_folder(tmp_path_factory, "watchdog")
 
 
 @pytest.fixture(scope="module")
 def outcomes(folder):
-    jobs = {name: Job(**{**vars(job), "settings": dict(job.settings)}) for name, job in JOBS.items()}
-    for name, job in jobs.items():
-        job.settings["MPIJAX_TRACE_DIR"] = str(folder / f"records of {name}")
-    return run_all(jobs, folder)
+    return run_once(JOBS, folder)
 
 
 # (job, exit status or None for any but 0, patterns of the output)
