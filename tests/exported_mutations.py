@@ -23,7 +23,7 @@ from mpijax import export, lax
 from mpijax.core.errors import JaxRuntimeError
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 from mpijax.core.lowering import Inline
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.serialize import unpack
 from mpijax.export import exported as implementation
 

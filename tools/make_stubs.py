@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-LAZY = ("mpijax", "mpijax.lax", "mpijax.numpy")
+LAZY = ("mpijax", "mpijax.lax", "mpijax.lax.linalg", "mpijax.nn", "mpijax.numpy")
 HEADER = '"""Names of {module}. Written by tools/make_stubs.py from its table."""\n\nfrom typing import Any\n\n'
 
 
@@ -27,7 +27,7 @@ def homes(package: str) -> Iterable[tuple[str, list[str]]]:
         for name, home in module._WHERE.items():
             found.setdefault(home, []).append(name)
     else:
-        base = "mpijax" if package == "mpijax.lax" else package
+        base = package if package == "mpijax.numpy" else "mpijax"
         for name, home in module._HOME.items():
             found.setdefault(f"{base}.{home}", []).append(name)
     if package == "mpijax.numpy":
@@ -37,7 +37,7 @@ def homes(package: str) -> Iterable[tuple[str, list[str]]]:
 
 def submodules(package: str) -> list[str]:
     module = importlib.import_module(package)
-    return sorted(getattr(module, "_SUBMODULES", None) or module._MODULES)
+    return sorted(module._MODULES if package == "mpijax" else getattr(module, "_SUBMODULES", ()))
 
 
 def stub(package: str) -> str:
@@ -92,7 +92,8 @@ def _parameters(signature: inspect.Signature) -> str:
 
 
 def path(package: str) -> Path:
-    return ROOT.joinpath(*package.split("."), "__init__.pyi")
+    found = ROOT.joinpath(*package.split("."))
+    return found / "__init__.pyi" if found.is_dir() else found.with_suffix(".pyi")
 
 
 if __name__ == "__main__":

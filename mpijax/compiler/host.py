@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mpijax.core.lowering import HostCall
-from mpijax.core.primitive import Primitive, registry
+from mpijax.core.primitive import Primitive
+from mpijax.core.registry import registry
 
 
 @dataclass(frozen=True)

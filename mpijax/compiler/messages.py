@@ -12,7 +12,8 @@ import numpy as np
 
 from mpijax.core import effects as fx
 from mpijax.core.lowering import Communication, Structural
-from mpijax.core.primitive import Primitive, Unsupported, registry
+from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.registry import registry
 
 rank_index_p = Primitive(
     "rank_index",

@@ -15,7 +15,8 @@ import numpy as np
 from mpijax.compiler import partition
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Elementwise, Structural
-from mpijax.core.primitive import Primitive, Unsupported, registry
+from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.registry import registry
 from mpijax.core.sharding import shape_rules
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from mpijax.compiler.messages import communicate, reduction_p
 from mpijax.compiler.redistribute import Redistribution, View
 from mpijax.core import effects as fx
 from mpijax.core.lowering import Structural
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.sharding.cuts import Cuts, uncut
 from mpijax.core.sharding.rules import Operation, Plan, rule_of
 from mpijax.core.sharding.shardings import NamedSharding

@@ -13,7 +13,7 @@ from typing import Any
 
 from mpijax.compiler.blocks import Blocks, place_in
 from mpijax.compiler.messages import communicate
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.sharding.cuts import Cut, Cuts, Span, count, even_cut, part_number
 
 

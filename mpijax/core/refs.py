@@ -17,8 +17,8 @@ import numpy as np
 from mpijax.core import dtypes, errors
 from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
-from mpijax.core.primitive import registry
 from mpijax.core.ref_index import checked_index, indexed_shape
+from mpijax.core.registry import registry
 from mpijax.core.source import Source, current_source
 from mpijax.core.trace import EVAL, JaxprTrace, Trace, Tracer, state, typeof
 

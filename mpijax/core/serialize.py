@@ -21,7 +21,7 @@ from mpijax.core.dimensions import DimExpr
 from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, subjaxprs
 from mpijax.core.lowering import Inline
 from mpijax.core.plain import NotSerializable
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.source import UNKNOWN, Source
 
 __all__ = ["JaxprReader", "JaxprWriter", "NotSerializable", "fingerprint", "pack", "unpack"]

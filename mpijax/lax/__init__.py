@@ -5,10 +5,7 @@ Nothing is loaded until a name is first used; `_MODULES` says where each name li
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
-
-from mpijax import missing
+from mpijax import faces as _faces
 
 _MODULES: dict[str, str] = {
     # -- elementwise operations and reductions
@@ -107,23 +104,10 @@ _MODULES: dict[str, str] = {
         pvary pvary_p reduce_scatter_p""",
 }
 
-_HOME: dict[str, str] = {name: module for module, names in _MODULES.items() for name in names.split()}
+_HOME = _faces.homes_of(_MODULES)
 
 _SUBMODULES = frozenset({"linalg"})
 
 __all__ = sorted({*(name for name in _HOME if not name.endswith("_p")), *_SUBMODULES})  # noqa: PLE0605
 
-
-def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
-        return importlib.import_module(f"mpijax.lax.{name}")
-    module = _HOME.get(name)
-    if module is None:
-        raise missing.error(__name__, name)
-    value = getattr(importlib.import_module(f"mpijax.{module}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME, *_SUBMODULES})
+__getattr__, __dir__ = _faces.on_demand(__name__, _HOME, _SUBMODULES)

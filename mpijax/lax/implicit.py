@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from mpijax.core import tree
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.trace import trace_to_jaxpr, typeof
 from mpijax.ops.linear_solve import LinearSolveTuple, linear_solve_p
 from mpijax.transforms.call import hoist_tracers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.trace import typeof
 from mpijax.mpi.arguments import array, check_rows, communicator, counts_of, operation, reducible, root_rank
 from mpijax.mpi.tokens import takes_no_token

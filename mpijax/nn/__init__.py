@@ -1,48 +1,24 @@
-"""Functions that neural networks are made of."""
+"""Functions that neural networks are made of. Nothing is loaded until a name is first used."""
 
-from mpijax.nn import initializers
-from mpijax.nn.activations import (
-    celu,
-    elu,
-    gelu,
-    glu,
-    hard_sigmoid,
-    hard_silu,
-    hard_swish,
-    hard_tanh,
-    identity,
-    leaky_relu,
-    log1mexp,
-    log_sigmoid,
-    mish,
-    relu,
-    relu6,
-    selu,
-    sigmoid,
-    silu,
-    soft_sign,
-    softplus,
-    sparse_plus,
-    sparse_sigmoid,
-    squareplus,
-    swish,
-)
-from mpijax.nn.attention import dot_product_attention
-from mpijax.nn.normalize import (
-    log_softmax,
-    logmeanexp,
-    logsumexp,
-    softmax,
-    standardize,
-)
-from mpijax.nn.scaled import get_scaled_dot_general_config, scaled_dot_general, scaled_matmul
-from mpijax.numpy import tanh
-from mpijax.numpy.one_hot import one_hot
+from __future__ import annotations
 
-__all__ = [
-    "celu", "dot_product_attention", "elu", "gelu", "get_scaled_dot_general_config", "glu", "hard_sigmoid",
-    "hard_silu", "hard_swish", "hard_tanh", "identity", "initializers", "leaky_relu", "log1mexp", "log_sigmoid",
-    "log_softmax", "logmeanexp", "logsumexp", "mish", "one_hot", "relu", "relu6", "scaled_dot_general",
-    "scaled_matmul", "selu", "sigmoid", "silu", "soft_sign", "softmax", "softplus", "sparse_plus",
-    "sparse_sigmoid", "squareplus", "standardize", "swish", "tanh",
-]  # fmt: skip
+from mpijax import faces as _faces
+
+_MODULES = {
+    "nn.activations": """
+        celu elu gelu glu hard_sigmoid hard_silu hard_swish hard_tanh identity leaky_relu log1mexp log_sigmoid mish relu
+        relu6 selu sigmoid silu soft_sign softplus sparse_plus sparse_sigmoid squareplus swish""",
+    "nn.attention": "dot_product_attention",
+    "nn.normalize": "log_softmax logmeanexp logsumexp softmax standardize",
+    "nn.scaled": "get_scaled_dot_general_config scaled_dot_general scaled_matmul",
+    "numpy.one_hot": "one_hot",
+    "numpy.elementwise": "tanh",
+}
+
+_HOME = _faces.homes_of(_MODULES)
+
+_SUBMODULES = frozenset({"initializers"})
+
+__all__ = sorted({*_HOME, *_SUBMODULES})  # noqa: PLE0605
+
+__getattr__, __dir__ = _faces.on_demand(__name__, _HOME, _SUBMODULES)

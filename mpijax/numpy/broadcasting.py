@@ -21,7 +21,7 @@ from mpijax.numpy.arguments import (
 )
 from mpijax.numpy.casts import shape_of, zero_like
 from mpijax.numpy.promotion import promote_dtypes
-from mpijax.spmd.out_shardings import over_devices
+from mpijax.spmd.constraints import over_devices
 from mpijax.transforms.jit import jit
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mpijax.core.axes import canonical_axis
 from mpijax.core.dimensions import DimExpr
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.trace import typeof
 from mpijax.core.tree import tree_flatten, tree_unflatten
 from mpijax.ops.moves import shape_of

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.lowering import Elementwise
-from mpijax.core.primitive import Unsupported, registry
+from mpijax.core.primitive import Unsupported
+from mpijax.core.registry import registry
 from mpijax.core.trace import typeof
 from mpijax.ops.compare import eq
 from mpijax.ops.families import (

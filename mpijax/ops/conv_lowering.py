@@ -12,7 +12,8 @@ import numpy as np
 from mpijax.core import dtypes, provided
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Native
-from mpijax.core.primitive import Primitive, Unsupported, registry
+from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.registry import registry
 from mpijax.core.trace import typeof
 from mpijax.ops.conv_shapes import conv_shape_tuple, permuted, spread
 from mpijax.ops.convert import convert_element_type

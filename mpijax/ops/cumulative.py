@@ -9,7 +9,8 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.lowering import Cumulative
-from mpijax.core.primitive import Primitive, Unsupported, registry
+from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.registry import registry
 from mpijax.core.sharding import rules
 from mpijax.ops.associative import associative_scan
 from mpijax.ops.binary import add, max, min, mul

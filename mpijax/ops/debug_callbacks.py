@@ -19,7 +19,8 @@ from mpijax.core import config, provided, tree
 from mpijax.core.array_api import Array
 from mpijax.core.effects import DebugEffect, OrderedDebugEffect
 from mpijax.core.lowering import HostCall
-from mpijax.core.primitive import Primitive, registry
+from mpijax.core.primitive import Primitive
+from mpijax.core.registry import registry
 from mpijax.core.trace import typeof
 from mpijax.ops.callbacks import call_python, called_by_program, example, location, run_directly
 

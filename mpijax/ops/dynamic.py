@@ -10,7 +10,8 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.dimensions import DimExpr, dimension
 from mpijax.core.lowering import Structural
-from mpijax.core.primitive import Primitive, registry
+from mpijax.core.primitive import Primitive
+from mpijax.core.registry import registry
 from mpijax.core.sharding import shape_rules
 from mpijax.core.trace import typeof
 from mpijax.ops.convert import convert_element_type

@@ -12,7 +12,8 @@ from mpijax.core.checks import agree
 from mpijax.core.errors import JaxprTypeError
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive, registry
+from mpijax.core.primitive import Primitive
+from mpijax.core.registry import registry
 from mpijax.transforms.batching import batch_at, batch_jaxpr, move_dim
 from mpijax.transforms.jvp import jvp_flat
 from mpijax.transforms.transpose import is_undefined_primal

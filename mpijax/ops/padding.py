@@ -10,7 +10,8 @@ import numpy as np
 from mpijax.core.avals import ShapedArray
 from mpijax.core.dimensions import dimension
 from mpijax.core.lowering import Structural
-from mpijax.core.primitive import Primitive, registry
+from mpijax.core.primitive import Primitive
+from mpijax.core.registry import registry
 from mpijax.core.sharding import shape_rules
 from mpijax.core.trace import typeof
 from mpijax.ops.moves import numpy_ints, shape_of

@@ -11,7 +11,8 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive, registry
+from mpijax.core.primitive import Primitive
+from mpijax.core.registry import registry
 from mpijax.core.trace import typeof
 from mpijax.ops.bitwise import bitwise_or
 from mpijax.ops.compare import eq, ne

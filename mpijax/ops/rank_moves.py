@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.ops.rank_ops import exchange, linear, rank_in, size_of
 from mpijax.ops.rank_reductions import _sum
 from mpijax.transforms.batching import batch_at

@@ -21,7 +21,8 @@ from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Communication, Decompose
 from mpijax.core.plain import NotSerializable
-from mpijax.core.primitive import Primitive, Unsupported, registry
+from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.registry import registry
 from mpijax.core.trace import current_trace, typeof
 from mpijax.transforms.zeros import Zero, zeros
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijax.core import provided
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.ops.rank_ops import aval_of, exchange, has_tangent, rank_in
 from mpijax.ops.rank_reductions import _only_sum, _sum
 from mpijax.transforms.batching import batch_at

@@ -12,7 +12,8 @@ import numpy as np
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from mpijax.core.lowering import Decompose, Elementwise
-from mpijax.core.primitive import Primitive, registry
+from mpijax.core.primitive import Primitive
+from mpijax.core.registry import registry
 from mpijax.core.trace import Tracer, trace_to_closed_jaxpr, typeof
 from mpijax.core.tree import tree_flatten, tree_unflatten
 from mpijax.ops import binary, bitwise, reductions

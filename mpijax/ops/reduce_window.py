@@ -11,7 +11,8 @@ from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
 from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive, registry
+from mpijax.core.primitive import Primitive
+from mpijax.core.registry import registry
 from mpijax.core.sharding import window_rules
 from mpijax.core.trace import Tracer, typeof
 from mpijax.core.tree import tree_flatten, tree_unflatten

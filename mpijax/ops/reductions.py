@@ -13,7 +13,8 @@ from mpijax.core import config, dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Reduction
 from mpijax.core.out_sharding import explicit_layout, laid_out
-from mpijax.core.primitive import Primitive, registry
+from mpijax.core.primitive import Primitive
+from mpijax.core.registry import registry
 from mpijax.core.trace import typeof
 from mpijax.ops.binary import div, mul
 from mpijax.ops.compare import eq

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.avals import ShapedArray
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.trace import typeof
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.transpose import UndefPrimal

@@ -14,7 +14,8 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.dimensions import is_longer
 from mpijax.core.jaxpr import Jaxpr
 from mpijax.core.lowering import HostCall, Structural
-from mpijax.core.primitive import Primitive, Unsupported, registry
+from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.registry import registry
 from mpijax.core.trace import trace_to_jaxpr, typeof
 from mpijax.ops import by_owner
 from mpijax.ops.families import check_same_dtypes

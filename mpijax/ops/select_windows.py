@@ -11,7 +11,8 @@ import numpy as np
 from mpijax.core.avals import ShapedArray
 from mpijax.core.dimensions import is_longer
 from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive, registry
+from mpijax.core.primitive import Primitive
+from mpijax.core.registry import registry
 from mpijax.core.sharding import window_rules
 from mpijax.core.trace import typeof
 from mpijax.ops import reductions

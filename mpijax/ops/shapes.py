@@ -13,7 +13,7 @@ from mpijax.core.array_api import Array
 from mpijax.core.axes import canonical_axis
 from mpijax.core.lowering import Decompose
 from mpijax.core.out_sharding import explicit_layout, laid_out
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.sharding import shape_rules
 from mpijax.core.trace import typeof
 from mpijax.ops.convert import stage

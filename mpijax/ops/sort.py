@@ -9,7 +9,8 @@ import numpy as np
 from mpijax.core.axes import canonical_axis
 from mpijax.core.dimensions import is_longer
 from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive, Unsupported, registry
+from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.registry import registry
 from mpijax.core.trace import typeof
 from mpijax.ops import sort_over_ranks
 from mpijax.ops.indexing import GatherDimensionNumbers, GatherScatterMode, gather

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes, provided
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.sharding import rules
 from mpijax.core.sharding.cuts import Cut, part_number, without
 from mpijax.core.trace import typeof

@@ -15,7 +15,8 @@ from mpijax.core.axes import canonical_axis
 from mpijax.core.dimensions import dimension
 from mpijax.core.errors import JaxRuntimeError
 from mpijax.core.lowering import Native
-from mpijax.core.primitive import Primitive, Unsupported, registry
+from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.registry import registry
 from mpijax.core.sharding import rules
 from mpijax.core.sharding.cuts import Cut, without
 from mpijax.core.trace import typeof

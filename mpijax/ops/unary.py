@@ -9,7 +9,7 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.lowering import Elementwise
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.trace import typeof
 from mpijax.ops.binary import complex, div, mul, neg
 from mpijax.ops.compare import eq, ge

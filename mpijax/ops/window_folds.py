@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.ops import reductions
 from mpijax.ops.moves import shape_of
 from mpijax.ops.window_shapes import reduce_window_shape_tuple

@@ -25,7 +25,7 @@ from mpijax.compiler.nodes import Value
 from mpijax.compiler.plan import Plan
 from mpijax.core import option, plain
 from mpijax.core.jaxpr import ClosedJaxpr
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.serialize import JaxprReader, JaxprWriter, NotSerializable, fingerprint, pack, unpack
 from mpijax.core.source import Source
 from mpijax.runtime import code

@@ -37,7 +37,7 @@ def named_sharding(layout: Any, what: str, name: str, of: Any = None) -> NamedSh
     if isinstance(layout, Format):
         layout = layout.sharding
     if isinstance(layout, NamedSharding):
-        return layout if isinstance(layout.mesh, Mesh) else _over_devices(layout, what, name, of)
+        return layout if isinstance(layout.mesh, Mesh) else _over_mesh_of(layout, what, name, of)
     if layout is None:
         return layout
     if isinstance(layout, PartitionSpec):
@@ -57,7 +57,7 @@ def named_sharding(layout: Any, what: str, name: str, of: Any = None) -> NamedSh
     )
 
 
-def _over_devices(layout: NamedSharding, what: str, name: str, of: Any) -> NamedSharding:
+def _over_mesh_of(layout: NamedSharding, what: str, name: str, of: Any) -> NamedSharding:
     if layout.mesh.empty:
         raise ValueError(
             f"One of {what} leaf specifications got an empty NamedSharding, which is not allowed: {layout}"
@@ -90,6 +90,15 @@ def _over_devices(layout: NamedSharding, what: str, name: str, of: Any) -> Named
             f"sharding {layout.mesh.shape_tuple} {of_shape}"
         )
     return NamedSharding(held.mesh, layout.spec)
+
+
+def over_devices(out_sharding: Any, name: str) -> Any:
+    """`out_sharding`, over the mesh in context where it is over an `AbstractMesh`, such as the type of an array says;
+    None without such a mesh: on one device."""
+    if not isinstance(out_sharding, NamedSharding) or isinstance(out_sharding.mesh, Mesh):
+        return out_sharding
+    alone = out_sharding.mesh.empty or context_mesh() is None
+    return None if alone else named_sharding(out_sharding, "out_sharding", name)
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from mpijax.core.sharding.context import context_mesh, get_abstract_mesh
-from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.sharding.split import of_sharding
 from mpijax.core.trace import typeof
 from mpijax.spmd.axis_modes import auto_axes
-from mpijax.spmd.constraints import check_explicit, check_fits, mesh_types, named_sharding
+from mpijax.spmd.constraints import check_explicit, check_fits, mesh_types, named_sharding, over_devices
 from mpijax.spmd.reshard import lay_out
 
 
@@ -82,12 +81,3 @@ def lay_result_out(x: Any, out_sharding: Any, name: str) -> Any:
     if aval.split is not None and aval.split == of_sharding(layout.update(mesh=mesh_types(layout.mesh)), aval.ndim):
         return x
     return lay_out(x, layout)
-
-
-def over_devices(out_sharding: Any, name: str) -> Any:
-    """`out_sharding`, over the mesh in context where it is over an `AbstractMesh`, such as the type of an array says;
-    None without such a mesh: on one device."""
-    if not isinstance(out_sharding, NamedSharding) or isinstance(out_sharding.mesh, Mesh):
-        return out_sharding
-    alone = out_sharding.mesh.empty or context_mesh() is None
-    return None if alone else named_sharding(out_sharding, "out_sharding", name)

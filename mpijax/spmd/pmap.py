@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import tree
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.source import callable_name, sources_of_function

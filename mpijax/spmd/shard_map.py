@@ -21,7 +21,8 @@ from mpijax.core.effects import NamedAxisEffect
 from mpijax.core.errors import ConcretizationTypeError, JaxprTypeError
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr, without_dead_code
 from mpijax.core.lowering import Partitioned
-from mpijax.core.primitive import Primitive, registry
+from mpijax.core.primitive import Primitive
+from mpijax.core.registry import registry
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.sharding.context import in_body
 from mpijax.core.sharding.mesh import Mesh

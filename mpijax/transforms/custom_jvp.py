@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes, tree
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.source import callable_name
 from mpijax.core.trace import Tracer, typeof
 from mpijax.transforms.custom import CustomCall, CustomFunction, CustomPrimitive, ResultTypes, Rule, RuleWords

@@ -10,8 +10,9 @@ import numpy as np
 
 from mpijax.core import dtypes, errors, tree
 from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive, registry
+from mpijax.core.primitive import Primitive
 from mpijax.core.refs import Ref
+from mpijax.core.registry import registry
 from mpijax.core.source import callable_name
 from mpijax.core.trace import Tracer, typeof
 from mpijax.transforms.custom import CustomCall, CustomFunction, CustomPrimitive, ResultTypes, Rule, RuleWords

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes, provided, tree
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.result_type import result_type
 from mpijax.core.trace import typeof
 from mpijax.transforms.autodiff import as_argnums, check_real_output, check_reverse_input, selected_arguments

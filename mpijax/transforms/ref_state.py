@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import tree
-from mpijax.core.primitive import registry
 from mpijax.core.refs import Ref, read, write
+from mpijax.core.registry import registry
 from mpijax.core.trace import EVAL, DebugInfo, Tracer, state
 
 

@@ -12,7 +12,7 @@ from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal, bound, scope_of
 from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.source import inherited, sources_from
 from mpijax.core.trace import state, trace_to_closed_jaxpr, typeof
 from mpijax.transforms.zeros import Zero, add_tangents, instantiate

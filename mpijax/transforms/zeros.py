@@ -8,7 +8,7 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.trace import typeof
 
 

@@ -15,7 +15,7 @@ from mpijax.compiler import redistribute
 from mpijax.compiler.blocks import Blocks
 from mpijax.compiler.redistribute import Redistribution, View, transfers
 from mpijax.core.avals import ShapedArray
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.sharding.cuts import Cut, Cuts, even_cut, part_number
 
 MESHES = [{"i": 2}, {"i": 3}, {"i": 4}, {"i": 2, "j": 2}, {"i": 3, "j": 2}, {"i": 2, "j": 2, "k": 2}]

@@ -14,7 +14,7 @@ from ops.table_linalg import ROWS
 import mpijax as jax
 from mpijax.compiler.normalize import static_update_p
 from mpijax.core import provided
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.sharding.cuts import Cut, even_cut, middle
 from mpijax.core.sharding.rules import Operation, balanced, rule_of
 

@@ -14,7 +14,7 @@ import mpijax.numpy as jnp
 from mpijax.compiler.disk_cache import DiskCache
 from mpijax.compiler.planner import plan_program
 from mpijax.core import config
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.serialize import JaxprWriter, fingerprint
 from mpijax.runtime import code, plan_cache
 from mpijax.runtime.loader import load_plan

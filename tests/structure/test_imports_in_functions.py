@@ -16,6 +16,7 @@ START_UP = ("mpijax.cli", "mpijax.distributed")
 # Loads modules by name: names of upper layers, and the classes named in a record.
 BY_NAME = {
     "mpijax.core.provided",
+    "mpijax.faces",
     "mpijax.core.plain",
     # JAX's modules are found by their names.
     "mpijax.aliasing.finders",

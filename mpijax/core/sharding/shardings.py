@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mpijax.core import provided
 from mpijax.core.memory_space import DEVICE, KINDS
-from mpijax.core.sharding.abstract_mesh import AxisType
-from mpijax.core.sharding.mesh import Mesh
+from mpijax.core.sharding.abstract_mesh import AbstractMesh, AxisType
 from mpijax.core.sharding.spec import PartitionSpec
+
+if TYPE_CHECKING:
+    from mpijax.core.sharding.mesh import Mesh
 
 
 def _memory_kind(given: str | None, abstract: bool) -> str | None:
@@ -111,7 +113,7 @@ class NamedSharding(Sharding):
             _check_sums_over(mesh, spec)
         self.mesh = mesh
         self.spec = spec
-        self.memory_kind = _memory_kind(memory_kind, abstract=not isinstance(mesh, Mesh))
+        self.memory_kind = _memory_kind(memory_kind, abstract=isinstance(mesh, AbstractMesh))
         self.is_fully_replicated = all(mesh.shape[a] == 1 for a in named)
         self._hash = hash((mesh, spec, self.memory_kind))
 

@@ -15,7 +15,7 @@ from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Var, eval_jaxpr
 from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.trace import trace_to_closed_jaxpr, typeof
 from mpijax.experimental.jet.polynomials import Polynomial, degree
 from mpijax.experimental.jet.trace import expand

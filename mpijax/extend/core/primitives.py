@@ -3,7 +3,7 @@
 from typing import Any
 
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.extend.linear_util import WrappedFun
 from mpijax.extend.primitive import Primitive
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mpijax.core import tree
 from mpijax.core.lowering import Communication
-from mpijax.core.primitive import Primitive, registry
+from mpijax.core.primitive import Primitive
+from mpijax.core.registry import registry
 from mpijax.core.trace import axis_size as named_axis_size
 from mpijax.core.trace import typeof
 from mpijax.ops.collectives.mixed_groups import exchanged, over_mixed_groups

@@ -6,7 +6,8 @@ import numpy as np
 
 from mpijax.core import tree
 from mpijax.core.lowering import Communication
-from mpijax.core.primitive import Primitive, registry
+from mpijax.core.primitive import Primitive
+from mpijax.core.registry import registry
 from mpijax.core.trace import axis_size as named_axis_size
 from mpijax.core.trace import state, typeof
 from mpijax.ops.collectives import mixed_groups

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.trace import axis_size as named_axis_size
 from mpijax.core.trace import typeof
 from mpijax.ops.collectives.scope import Groups, merge_axes, reshape, row

@@ -7,7 +7,8 @@ import numpy as np
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Communication
-from mpijax.core.primitive import Primitive, Unsupported, registry
+from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.registry import registry
 from mpijax.core.trace import axis_size as named_axis_size
 from mpijax.ops.collectives.scope import check_bound, names_of, vma_with
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from mpijax.core import tree
 from mpijax.core.lowering import Communication
-from mpijax.core.primitive import Primitive, Unsupported, registry
+from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.registry import registry
 from mpijax.core.trace import state, typeof
 from mpijax.ops.collectives.mixed_groups import over_mixed_groups, reduced
 from mpijax.ops.collectives.scope import (

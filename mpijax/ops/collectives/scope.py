@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import effects as fx
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.trace import axis_size as named_axis_size
 from mpijax.core.trace import state, typeof
 from mpijax.transforms.batching import batch_at

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from mpijax.core import tree
 from mpijax.core.lowering import Structural
-from mpijax.core.primitive import Primitive, registry
+from mpijax.core.primitive import Primitive
+from mpijax.core.registry import registry
 from mpijax.core.trace import state, typeof
 from mpijax.ops.collectives.scope import check_bound, linear_jvp, names_of, same_type, vma_with
 from mpijax.transforms.zeros import Zero

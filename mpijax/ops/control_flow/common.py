@@ -11,7 +11,7 @@ from typing import Any
 from mpijax.core import tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.result_type import result_type
 from mpijax.core.source import sources_of_function
 from mpijax.core.trace import scope_key, trace_to_jaxpr, typeof

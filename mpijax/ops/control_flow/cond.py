@@ -12,7 +12,8 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr
 from mpijax.core.lowering import ControlFlow
 from mpijax.core.memo import memo_on_jaxprs
-from mpijax.core.primitive import Primitive, registry
+from mpijax.core.primitive import Primitive
+from mpijax.core.registry import registry
 from mpijax.core.trace import EVAL, typeof
 from mpijax.ops import ad_ops
 from mpijax.ops.control_flow.common import chosen, nonzero_flags, same_type

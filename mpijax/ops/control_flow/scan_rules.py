@@ -12,7 +12,7 @@ from typing import Any
 
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.trace import current_trace
 from mpijax.ops.control_flow.common import chosen, merged, nonzero_flags, split
 from mpijax.ops.control_flow.partial import split_known

@@ -12,7 +12,7 @@ from typing import Any
 from mpijax.core import effects as fx
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, eval_jaxpr, subjaxprs
 from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.trace import trace_to_closed_jaxpr, typeof
 
 

@@ -19,7 +19,8 @@ from mpijax.core.checks import agree
 from mpijax.core.jaxpr import ClosedJaxpr, Var, eval_jaxpr
 from mpijax.core.lowering import ControlFlow, Decompose
 from mpijax.core.memo import memo_on_jaxpr, memo_on_jaxprs
-from mpijax.core.primitive import Primitive, registry
+from mpijax.core.primitive import Primitive
+from mpijax.core.registry import registry
 from mpijax.core.trace import EVAL, trace_to_closed_jaxpr, typeof
 from mpijax.ops.control_flow.common import merged, nonzero_flags, split
 from mpijax.ops.control_flow.varying import refuse_communication

@@ -3,6 +3,3 @@
 Matrices are the last two axes, vectors the last one; the axes before them are stacks. What a primitive means is said
 by SciPy's LAPACK, a matrix at a time (`reference`); those that programs spend their time in are called by pointer.
 """
-
-# ruff: noqa: F401
-from mpijax.ops.linalg import cholesky, eig, eigh, lu, orthogonal, qr, schur, svd, triangular, tridiagonal

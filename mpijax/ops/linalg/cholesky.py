@@ -8,7 +8,7 @@ import numpy as np
 
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import registry
+from mpijax.core.registry import registry
 from mpijax.core.trace import trace_to_closed_jaxpr, typeof
 from mpijax.ops.binary import max
 from mpijax.ops.compare import eq

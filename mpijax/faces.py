@@ -1,0 +1,42 @@
+"""Faces of packages: modules whose names are loaded when they are first used, each from where it is defined."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from mpijax import missing
+
+
+def homes_of(modules: Mapping[str, str]) -> dict[str, str]:
+    """The module of each name, from a table of the names in each module: `{"lax.loops": "map scan"}`."""
+    return {name: module for module, names in modules.items() for name in names.split()}
+
+
+def on_demand(
+    face: str, homes: Mapping[str, str], submodules: Collection[str] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a face.
+
+    Args:
+      face: the name of the module, such as `mpijax.lax`.
+      homes: the module of each name, without `mpijax.`.
+      submodules: modules of the package that are attributes of the face.
+    """
+    names = vars(sys.modules[face])
+
+    def find(name: str) -> Any:
+        if name in submodules:
+            return importlib.import_module(f"{face}.{name}")
+        module = homes.get(name)
+        if module is None:
+            raise missing.error(face, name)
+        value = names[name] = getattr(importlib.import_module(f"mpijax.{module}"), name)
+        return value
+
+    def listed() -> list[str]:
+        return sorted({*names, *homes, *submodules})
+
+    return find, listed
