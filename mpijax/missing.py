@@ -39,9 +39,9 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
     ),
     (
         "arrays are saved by mpijax.checkpoint, or array_serialization.pytree_serialization (docs/checkpoints.md)",
-        """experimental.array_serialization.serialization. experimental.array_serialization.tensorstore_impl.
-        experimental.array_serialization.pytree_serialization_utils.
-        experimental.array_serialization.pytree_serialization.*""",
+        """experimental.array_serialization.pytree_serialization_utils.
+        experimental.array_serialization.pytree_serialization.* experimental.array_serialization.serialization.*
+        experimental.array_serialization.tensorstore_impl.*""",
     ),
     ("it calls cuDNN; write the loop with jax.lax.scan", "experimental.rnn."),
     (
