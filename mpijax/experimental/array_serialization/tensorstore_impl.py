@@ -212,7 +212,14 @@ async def async_serialize(
 
 
 def estimate_read_memory_footprint(t: Any, domain: Any) -> int:
-    """Bytes that TensorStore needs to read a part of an array: those of all chunks that it touches."""
+    """Bytes that TensorStore needs to read a part of an array: those of all chunks that it touches.
+
+    >>> import tensorstore
+    >>> from mpijax.experimental.array_serialization import tensorstore_impl
+    >>> whole = tensorstore.array(np.zeros((3, 4), np.float32))
+    >>> tensorstore_impl.estimate_read_memory_footprint(whole, whole.domain)
+    48
+    """
     domain = t.domain if domain is None else domain
     chunk = t.chunk_layout.read_chunk_template
     size = t.dtype.numpy_dtype.itemsize
