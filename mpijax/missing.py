@@ -54,10 +54,6 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
         """experimental.sparse.*""",
     ),
     (
-        "memory is that of the process, in one kind; arrays end when the last reference to them does",
-        "live_arrays",
-    ),
-    (
         "it is of JAX's inner workings; rules are given by mpijax.extend (docs/custom-operations.md)",
         """extend.source_info_util.* interpreters.ad.jvp interpreters.ad.linearize
         experimental.jet.* experimental.multihost_utils.* experimental.ode.* experimental.EArray experimental.cur_qdd
