@@ -43,6 +43,7 @@ _HOMES = {
         local_device_count
         local_devices process_count process_index process_indices""",
     "mpijax.runtime.array": "Shard",
+    "mpijax.runtime.live": "live_arrays",
     "mpijax.runtime.placement": "block_until_ready device_get device_put",
     "mpijax.scopes": """checking_leaks copy_to_host_async disable_jit effects_barrier
         named_call named_scope print_environment_info""",

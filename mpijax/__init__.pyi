@@ -68,6 +68,7 @@ from mpijax.runtime.devices import local_devices as local_devices
 from mpijax.runtime.devices import process_count as process_count
 from mpijax.runtime.devices import process_index as process_index
 from mpijax.runtime.devices import process_indices as process_indices
+from mpijax.runtime.live import live_arrays as live_arrays
 from mpijax.runtime.placement import block_until_ready as block_until_ready
 from mpijax.runtime.placement import device_get as device_get
 from mpijax.runtime.placement import device_put as device_put

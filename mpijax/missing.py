@@ -39,9 +39,9 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
     ),
     (
         "arrays are saved by mpijax.checkpoint, or array_serialization.pytree_serialization (docs/checkpoints.md)",
-        """experimental.array_serialization.serialization. experimental.array_serialization.tensorstore_impl.
-        experimental.array_serialization.pytree_serialization_utils.
-        experimental.array_serialization.pytree_serialization.*""",
+        """experimental.array_serialization.pytree_serialization_utils.
+        experimental.array_serialization.pytree_serialization.* experimental.array_serialization.serialization.*
+        experimental.array_serialization.tensorstore_impl.*""",
     ),
     ("it calls cuDNN; write the loop with jax.lax.scan", "experimental.rnn."),
     (
@@ -52,10 +52,6 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
     (
         "sparse arrays are made of other operations here, without primitives: use the methods of BCOO, or todense()",
         """experimental.sparse.*""",
-    ),
-    (
-        "memory is that of the process, in one kind; arrays end when the last reference to them does",
-        "live_arrays",
     ),
     (
         "it is of JAX's inner workings; rules are given by mpijax.extend (docs/custom-operations.md)",

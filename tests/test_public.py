@@ -17,7 +17,7 @@ SMALL_MODULES = "ad_checkpoint tree tree_util errors dtypes typing test_util fla
 # Names of JAX's that belong to XLA, to other accelerators or to parts which are not there yet.
 ELSEWHERE = set(
     """api_util core export image lib memory monitoring ops
-    stages Shard host_ids live_arrays make_user_context
+    stages Shard host_ids make_user_context
     jax2tf_associative_scan_reductions ad ds""".split()
 )
 

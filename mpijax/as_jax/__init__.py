@@ -16,16 +16,12 @@ import os as _os
 import sys as _sys
 
 from mpijax import missing as _missing
+from mpijax.aliasing import in_force as in_force
 from mpijax.aliasing.finders import ROOTS as _ROOTS
 from mpijax.aliasing.finders import Aliases as _Aliases
 from mpijax.aliasing.finders import Virtual as _Virtual
 
 VARIABLE = "MPIJAX_AS_JAX"
-
-
-def in_force() -> bool:
-    """Whether `import jax` gives mpijax in this process."""
-    return any(getattr(finder, "makes_mpijax_jax", False) for finder in _sys.meta_path)
 
 
 def install() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from mpijax.aliasing import in_force
 from mpijax.distributed.preemption import should_stop as should_stop
 
 __all__ = ["initialize", "is_initialized", "should_stop", "shutdown"]
@@ -50,6 +51,9 @@ def initialize(
       cluster_detection_method, heartbeat_timeout_seconds, shutdown_timeout_seconds, slice_index, partition_index:
         JAX's; MPI has no use for them. A rank's end is noticed at once.
 
+    Where mpijax stands for JAX (`mpijax.as_jax`), rank 0 of several also serves the keys, values and barriers that
+    libraries exchange in threads.
+
     Raises:
       RuntimeError: called twice; the job is not the one that the arguments describe; processes that did not come,
         with their numbers; an MPI library that cannot start without its launcher.
@@ -60,7 +64,7 @@ def initialize(
     True
     >>> mpijax.distributed.shutdown()
     """
-    from mpijax.runtime import mpi_start  # loads MPI's module
+    from mpijax.runtime import coordination, mpi_start  # loads MPI's module
 
     if _state.initialized:
         raise RuntimeError("distributed.initialize should only be called once.")
@@ -77,6 +81,8 @@ def initialize(
     if address and num_processes != 1 and not _mpi_decides():
         _bring_together(address, coordinator_bind_address, num_processes, process_id, initialization_timeout)
     _check(num_processes, process_id, mpi_start.size(), mpi_start.rank())
+    if in_force():
+        coordination.start()
     _state.initialized = True
 
 

@@ -10,13 +10,13 @@ from mpijax import missing as _missing
 from mpijax.core import tree
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.tree_prefix import flatten_axes
-from mpijax.runtime import mpi_start, objects
+from mpijax.runtime import coordination, mpi_start, objects
 from mpijax.runtime.placement import gathered
 from mpijax.spmd.local_views import to_global, to_local
 
 __all__ = [
     "assert_equal", "broadcast_one_to_all", "global_array_to_host_local_array", "host_local_array_to_global_array",
-    "process_allgather", "sync_global_devices",
+    "process_allgather", "reached_preemption_sync_point", "sync_global_devices",
 ]  # fmt: skip
 
 
@@ -64,6 +64,23 @@ def sync_global_devices(name: str) -> None:
     names = objects.allgather(name, "multihost_utils.sync_global_devices")
     if len(set(names)) != 1:
         raise AssertionError(f"sync_global_devices name mismatch: the processes gave {names}")
+
+
+def reached_preemption_sync_point(step_id: int) -> bool:
+    """False: as in JAX without its preemption service. Use `mpijax.distributed.should_stop`, which is collective.
+
+    Raises RuntimeError, which libraries take for False, where the ranks have a client of `runtime.coordination`.
+
+    >>> from mpijax.experimental import multihost_utils
+    >>> multihost_utils.reached_preemption_sync_point(3)
+    False
+    """
+    if coordination.client() is None:
+        return False
+    raise RuntimeError(
+        "Preemption sync manager has not been initialized: mpijax has none. Call mpijax.distributed.should_stop() on "
+        "every rank, at every step."
+    )
 
 
 def assert_equal(in_tree: Any, fail_message: str = "") -> None:

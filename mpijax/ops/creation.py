@@ -78,7 +78,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sha
     aval = typeof(x)
     if sharding is None and shape is None:
         given = over_devices(x.sharding) if isinstance(x, ShapeDtypeStruct) else getattr(x, "_sharding", None)
-        sharding = given if aval.split is None else aval.sharding
+        sharding = aval.sharding if given is None and aval.split is not None else given
     shape = aval.shape if shape is None else canonical_shape(shape)
     weak = dtype is None and aval.weak_type
     dtype = aval.dtype if dtype is None else dtypes.dtype(dtype)

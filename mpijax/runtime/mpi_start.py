@@ -274,7 +274,7 @@ def _look_back(mpi: Start) -> None:
     """At the end of the program: end the job if ranks ran different collectives; tell of a message that is left."""
     watchdog.end_if_diverged()
     MPI, status = mpi.MPI, mpi.MPI.Status()
-    if MPI.Is_finalized() or recorder.progress(recorder.mine)[1] or threading.active_count() > _OWN_THREADS:
+    if MPI.Is_finalized() or recorder.progress(recorder.mine)[1] or _users_threads():
         return  # another thread may communicate
     if any(mpi.world.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status) for _ in range(_LOOKS)):
         tag, derivative = mpi.ext.value_tag(status.tag)
@@ -288,8 +288,10 @@ def _look_back(mpi: Start) -> None:
         mpi.ext.looked()
 
 
-# The main thread, and the watchdog.
-_OWN_THREADS = 2
+def _users_threads() -> int:
+    """How many threads beside the main one are not mpijax's own, whose names say so: those do not communicate."""
+    return sum(not thread.name.startswith("mpijax") for thread in threading.enumerate()) - 1
+
 
 # Looks for messages, which libraries may hand over a little late.
 _LOOKS = 100

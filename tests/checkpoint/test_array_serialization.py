@@ -53,4 +53,4 @@ def test_without_blocking(folder):
 
 def test_what_is_missing_says_what_to_use():
     with pytest.raises((ImportError, AttributeError), match="mpijax.checkpoint"):
-        jax.experimental.array_serialization.serialization  # noqa: B018
+        jax.experimental.array_serialization.pytree_serialization_utils  # noqa: B018

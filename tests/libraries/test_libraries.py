@@ -7,6 +7,7 @@ MPIJAX_LIBRARIES_JAX (the same libraries with JAX).
 import json
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,11 +27,11 @@ pytestmark = [
 ]
 
 
-def ran(python: str, program: str, **variables: str) -> dict:
+def ran(python: str, program: str, launcher: Sequence[str] = (), **variables: str) -> dict:
     env = {"KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu", **os.environ, **variables}
     env.pop("PYTHONPATH", None)
     done = subprocess.run(
-        [python, str(HERE / "runner.py"), program], env=env, capture_output=True, text=True, timeout=1500
+        [*launcher, python, str(HERE / "runner.py"), program], env=env, capture_output=True, text=True, timeout=1500
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -47,3 +48,11 @@ def test_a_program_has_the_same_numbers(program):
         scale = max(1e-12, float(np.max(np.abs(value), initial=0)))
         rtol = LOOSE.get(program, TOLERANCE)
         np.testing.assert_allclose(ours["results"][name], value, rtol=rtol, atol=rtol * scale, err_msg=name)
+
+
+def test_orbax_has_the_same_numbers_on_two_ranks():
+    """Each rank saves and restores its part of a sharded array."""
+    launcher = [str(Path(OURS).with_name("mpirun")), "-n", "2"]
+    theirs, ours = ran(THEIRS, "orbax_manager"), ran(OURS, "orbax_manager", launcher=launcher, MPIJAX_AS_JAX="1")
+    for name, value in theirs["results"].items():
+        np.testing.assert_allclose(ours["results"][name], value, rtol=TOLERANCE, err_msg=name)

@@ -311,3 +311,11 @@ def test_factors_of_a_reshape(shape, out, want):
     assert [i for ins, _ in pairs for i in ins] == list(range(len(shape)))
     assert [j for _, outs in pairs for j in outs] == list(range(len(out)))
     assert len(pairs) >= len(want)
+
+
+def test_an_array_like_another_lies_as_it_does_without_a_mesh_in_context():
+    layout = jax.NamedSharding(jax.make_mesh((SIZE,), ("R",)), P("R"))
+    x = jax.device_put(np.ones((2 * SIZE, 3), np.float32), layout)
+    for filled, value in ((jnp.zeros_like(x), 0), (jnp.full_like(x, 2), 2), (jax.jit(jnp.ones_like)(x), 1)):
+        assert filled.sharding.is_equivalent_to(layout, 2)
+        assert_same(filled, np.full((2 * SIZE, 3), value, np.float32))

@@ -8,8 +8,10 @@ from typing import Any
 
 from mpijax import missing as _missing
 
+_MODULES = ("pytree_serialization", "serialization", "tensorstore_impl")
+
 
 def __getattr__(name: str) -> Any:
-    if name != "pytree_serialization":
+    if name not in _MODULES:
         raise _missing.error(__name__, name)
     return _importlib.import_module(f"{__name__}.{name}")

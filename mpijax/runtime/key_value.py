@@ -1,0 +1,98 @@
+"""The store and the barriers that the ranks of a job share: what `coordination` serves on rank 0.
+
+A request is a dict with `do`, one of the methods below, and its arguments; the answer is a value, or an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+
+class Failure(Exception):
+    """An answer that is an error. It begins with one of gRPC's codes, by which libraries tell errors apart."""
+
+
+class Store:
+    """Texts by keys, and barriers by names. Keys are paths: `a/b` is below `a`."""
+
+    def __init__(self, size: int):
+        self._size = size
+        self._values: dict[str, str] = {}
+        self._changed = asyncio.Condition()
+        self._barriers: dict[str, _Barrier] = {}
+
+    async def answer(self, request: dict[str, Any]) -> Any:
+        """Raises Failure, also for requests that are none."""
+        call = _REQUESTS.get(request.pop("do", None))
+        if call is None:
+            raise Failure("UNIMPLEMENTED: unknown request")
+        return await call(self, **request)
+
+    async def put(self, key: str, value: str, overwrite: bool) -> None:
+        if key in self._values and not overwrite:
+            raise Failure(f"ALREADY_EXISTS: key {key} already exists.")
+        await self._set(key, value)
+
+    async def _set(self, key: str, value: str) -> None:
+        async with self._changed:
+            self._values[key] = value
+            self._changed.notify_all()
+
+    async def increment(self, key: str, by: int) -> int:
+        value = int(self._values.get(key, "0")) + by
+        await self._set(key, str(value))
+        return value
+
+    async def get(self, key: str, seconds: float) -> str:
+        """Waits so long for the key; 0: not at all."""
+        if key not in self._values and seconds <= 0:
+            raise Failure(f"NOT_FOUND: Config key {key} not found.")
+        try:
+            async with asyncio.timeout(seconds or None), self._changed:
+                await self._changed.wait_for(lambda: key in self._values)
+                return self._values[key]
+        except TimeoutError:
+            raise Failure(
+                f"DEADLINE_EXCEEDED: GetKeyValue() timed out with key: {key} and duration: {1000 * seconds:.0f}ms"
+            ) from None
+
+    async def below(self, key: str) -> list[tuple[str, str]]:
+        """The keys below one, and their values."""
+        folder = key.rstrip("/") + "/"
+        return sorted((k, v) for k, v in self._values.items() if k.startswith(folder))
+
+    async def delete(self, key: str) -> None:
+        """A key and those below it."""
+        for name, _ in [*await self.below(key), (key, "")]:
+            self._values.pop(name, None)
+
+    async def barrier(self, name: str, rank: int, ranks: list[int], seconds: float) -> None:
+        """Wait until all of `ranks` (none: all of the job) are here."""
+        wanted = frozenset(ranks or range(self._size))
+        barrier = self._barriers.setdefault(name, _Barrier(wanted))
+        if barrier.wanted != wanted or rank not in wanted:
+            raise Failure(f"INVALID_ARGUMENT: rank {rank} names other participants of barrier {name}: {sorted(wanted)}")
+        barrier.here.add(rank)
+        if barrier.here == wanted:
+            barrier.passed.set()
+            del self._barriers[name]  # the next ones to come meet anew
+        try:
+            await asyncio.wait_for(barrier.passed.wait(), seconds)
+        except TimeoutError:
+            absent = sorted(wanted - barrier.here)
+            self._barriers.pop(name, None)
+            raise Failure(
+                f"DEADLINE_EXCEEDED: Barrier timed out. Id: {name}. Ranks that did not come within {seconds:g} s: "
+                f"{', '.join(map(str, absent))}"
+            ) from None
+
+
+class _Barrier:
+    def __init__(self, wanted: frozenset[int]):
+        self.wanted, self.here, self.passed = wanted, set[int](), asyncio.Event()
+
+
+_REQUESTS = {
+    call.__name__: call for call in (Store.put, Store.increment, Store.get, Store.below, Store.delete, Store.barrier)
+}
