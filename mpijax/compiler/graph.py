@@ -283,6 +283,14 @@ class _Builder:
         waiting, self.waiting = self.waiting, None
         return [unreduced.go_on(self, eqn, out, waiting, source)]
 
+    def sum_may_wait(self, eqn, mesh) -> bool:
+        """Whether the operation that reads a partial result can finish it."""
+        return unreduced.may_wait(self, eqn, mesh)
+
+    def sum_waits(self, v: Value, mesh, over: tuple) -> None:
+        """Note that the result of an operation is partial over mesh axes."""
+        unreduced.wait(self, v, mesh, over)
+
     def _done(self, frame: _Frame, outs: list[Value]) -> None:
         """Enter the results of the operation that a frame was at."""
         eqn, inputs, first, where = frame.doing

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.compiler import local_shards, unreduced
+from mpijax.compiler import local_shards
 from mpijax.compiler.blocks import Blocks, blocks_by, place_in, sharding_over, whole_shape
 from mpijax.compiler.messages import communicate, reduction_p
 from mpijax.compiler.redistribute import Redistribution, View
@@ -204,7 +204,7 @@ def spread(builder, eqn, inputs, avals, source):
     operands = [recut(builder, v, mesh, cuts, source) for v, cuts in zip(inputs, plan.operands, strict=True)]
     results = [Blocks(mesh, a.shape, cuts) for a, cuts in zip(avals, plan.results, strict=True)]
     outs = _done_here(builder, eqn, plan, operands, avals, results, source)
-    waits = plan.op == "sum" and bool(plan.over) and unreduced.may_wait(builder, eqn, mesh)
+    waits = plan.op == "sum" and bool(plan.over) and builder.sum_may_wait(eqn, mesh)
     if plan.over and not waits:
         outs = [combined(builder, outs[0], plan.over, plan.op, mesh, source)]
     made = {id(o) for node in builder.graph.nodes[first:] for o in node.outputs}
@@ -216,7 +216,7 @@ def spread(builder, eqn, inputs, avals, source):
     if eqn.primitive.lower == Structural("slice") and not any(k != 1 for k in eqn.params["strides"] or ()):
         _remember_view(builder, eqn.params, inputs[0], held[0], outs[0])
     if waits:
-        unreduced.wait(builder, outs[0], mesh, plan.over)
+        builder.sum_waits(outs[0], mesh, plan.over)
     return outs
 
 

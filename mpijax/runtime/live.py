@@ -19,8 +19,8 @@ _AT_A_TIME = 1000
 def live_arrays(platform: str | None = None) -> list[Any]:
     """The arrays of this process that Python can reach and that are not deleted, in no particular order.
 
-    It looks through all objects, which takes about half a second for a million of them. It does not find what only C code holds:
-    values of an expression that is being computed, and constants of compiled programs.
+    It looks through all objects, which takes about half a second for a million of them. It does not find what only C
+    code holds: values of an expression that is being computed, and constants of compiled programs.
 
     Raises RuntimeError for a platform that is not there.
 

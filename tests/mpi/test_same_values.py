@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from launching import marked
 from mpi.jobs import START_ALONE, Job, run_once
-from once import shared_folder
 from mpijax._ext.array import checksum
+from once import shared_folder
 
 START = START_ALONE + """
 import mpijax.numpy as jnp
