@@ -1,6 +1,7 @@
 """Loops and branches on parts of arrays: how carries, arguments and results of their bodies are cut.
 
-A body is tried in a graph that is thrown away, to see how its results come out. A carry must be cut alike in all
+A body is tried in a graph that is thrown away, to see how its results come out. It is tried once for the same cuts of
+what it reads, so loops inside of each other are not tried again with the outer ones. A carry must be cut alike in all
 turns: it keeps the cut it comes in with, takes the one that the body gives where it comes in whole, and is whole where
 the body needs it whole.
 """
@@ -43,6 +44,20 @@ class _Spread:
 
     def tried(self, closed, args: Sequence[Any]) -> list[Cuts]:
         """How the results of a body come out. args: values from outside, or blocks of new ones with their types."""
+        key = id(closed.jaxpr), self.mesh, tuple(self._known_by(a) for a in args)
+        if key not in self.builder.tried:
+            self.builder.tried[key] = self._tried(closed, args), closed, args  # which keeps what `key` names
+        return self.builder.tried[key][0]
+
+    def _known_by(self, arg: Any) -> Any:
+        """What of an argument decides how results come out."""
+        if isinstance(arg, tuple):
+            return arg[1].cuts
+        blocks = partition.blocks_of(self.builder, arg)
+        special = arg.scalar is not None or id(arg) in self.builder.views or arg.outside is not None
+        return (id(arg) if special else None), None if blocks is None else (blocks.mesh, blocks.cuts)
+
+    def _tried(self, closed, args: Sequence[Any]) -> list[Cuts]:
         child = self.builder.child(False)
         inner = [regions.argument(child, *a) if isinstance(a, tuple) else a for a in args]
         outs = child.inline(regions.needed(closed), inner, self.source)

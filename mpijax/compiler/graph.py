@@ -92,6 +92,8 @@ class _Builder:
         self.views: dict[int, Any] = {}
         # Values cut otherwise, by value, mesh and cuts: none is sent twice.
         self.moved: dict[Any, Value] = {}
+        # How results of bodies of loops come out, by the Jaxpr and the cuts of what it reads.
+        self.tried: dict[Any, Any] = parent.tried if parent else {}
         # Partial results that wait for their sum over ranks, and the sums of those that waited.
         self.unreduced: dict[int, Any] = parent.unreduced if parent else {}
         self.summed: dict[Any, Value] = {}

@@ -11,6 +11,7 @@ from spmd.ranks import GRIDS, SIZE, P, assert_same, mesh_1d, mesh_2d, real
 import mpijax as jax
 from mpijax import NamedSharding, lax
 from mpijax import numpy as jnp
+from mpijax.compiler import flow
 from mpijax.runtime.traffic import sent
 
 pytestmark = pytest.mark.mpi
@@ -309,6 +310,18 @@ def test_programs_take_results_that_ranks_do_not_divide(name, transform):
     [u] = placed([np.concatenate([x, x[: SIZE - 1]])], [P("i")], mesh_1d())
     d = jax.jit(lambda u: u[: 4 * SIZE + 1])(u)
     assert_same(f(d), f(jnp.asarray(x)), **CLOSE)
+
+
+@pytest.mark.skipif(SIZE == 1, reason="one rank has whole arrays")
+def test_loops_inside_of_each_other_are_tried_once(monkeypatch):
+    calls = Counter()
+    tried = flow._Spread._tried
+    monkeypatch.setattr(flow._Spread, "_tried", lambda s, closed, args: calls.update("x") or tried(s, closed, args))
+    f = heat
+    for _ in range(6):
+        f = (lambda g: lambda u: lax.fori_loop(0, 2, lambda i, u: g(u), u))(f)
+    jax.jit(f).lower(*placed([real((N, N))], [P("i")], mesh_1d()))
+    assert calls["x"] <= 6
 
 
 def test_few_rows_are_whole():

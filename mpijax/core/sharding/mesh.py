@@ -106,6 +106,10 @@ class Mesh(ContextDecorator):
 
     def coordinates(self) -> tuple[int, ...] | None:
         """Where this rank's device stands in the grid; None if it is not part of the mesh."""
+        return self._coordinates
+
+    @cached_property
+    def _coordinates(self) -> tuple[int, ...] | None:
         local = self.local_devices
         if not local:
             return None
