@@ -24,6 +24,7 @@ from mpijax.ops.linalg.matrices import (
     symmetrized,
     transposed,
 )
+from mpijax.ops.linalg.over_ranks import cholesky_sharding
 from mpijax.ops.linalg.triangular import triangular_solve
 from mpijax.ops.rules import const_like, full_like
 from mpijax.ops.select import select
@@ -84,6 +85,7 @@ cholesky_p = linalg_primitive(
     _cholesky,
     jvp=_cholesky_jvp,
     lower=lapack("cholesky", _options, symmetrizes="symmetrize", triangular=True),
+    sharding=cholesky_sharding,
 )
 
 # ---------------------------------------------------------------- update

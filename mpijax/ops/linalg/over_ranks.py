@@ -1,0 +1,130 @@
+"""Factorizations of matrices whose rows are split over ranks.
+
+QR of a tall matrix: each rank factors its rows, and all factor the stack of the triangles (J. Demmel et al.,
+"Communication-optimal parallel and sequential QR and LU factorizations", 2012). The first rows stay as they are in the
+stack: a Householder reflection decides its sign by them, so the signs are those of LAPACK on the whole matrix.
+
+Cholesky: block columns from left to right. All ranks get a block column, and each one subtracts its products from its
+own rows. No rank has more than its rows and one block column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.registry import registry
+from mpijax.core.sharding import rules
+from mpijax.core.sharding.cuts import Cut, part_number
+from mpijax.core.trace import typeof
+from mpijax.ops.collectives.gather_scatter import all_gather
+from mpijax.ops.collectives.permutations import pbroadcast
+from mpijax.ops.compare import ne
+from mpijax.ops.creation import full, full_like
+from mpijax.ops.dot import batch_matmul
+from mpijax.ops.linalg.matrices import adjoint, lower_triangle
+from mpijax.ops.linalg.triangular import triangular_solve
+from mpijax.ops.padding import pad
+from mpijax.ops.rules import const_like
+from mpijax.ops.select import select
+from mpijax.ops.shapes import broadcast_to
+from mpijax.ops.slicing import concatenate, slice_in_dim
+
+# Block columns of a matrix, at most: the program has a few operations for each.
+_MOST_BLOCKS = 64
+
+
+def qr_sharding(s: rules.Operation) -> rules.Plan | None:
+    """The rule of `qr`."""
+    [shape], [cuts] = s.shapes, s.cuts
+    (m, n), cut, p = shape[-2:], cuts[-2], s.params
+    square_q = p["full_matrices"] and m != n
+    if cut is None or p["pivoting"] or square_q or not 0 < n <= cut.spans[0][1] - cut.spans[0][0]:
+        return rules.batched((2,))(s)
+    rows = (*cuts[:-2], cut, None)
+    program = _tall(n, cut, part_number(cut.axes, s.sizes, s.place))
+    return rules.Plan([rows], [rows, (*cuts[:-2], None, None)], p, program=program)
+
+
+def _tall(n: int, cut: Cut, me: int) -> Callable[..., Any]:
+    """Q and R of this rank's rows of a matrix with `n` columns."""
+
+    def factored(x: Any) -> tuple[Any, Any]:
+        return registry["qr"].bind(x, pivoting=False, full_matrices=False, use_magma=None)
+
+    def program(x: Any) -> list[Any]:
+        at = x.ndim - 2
+        first = slice_in_dim(x, 0, n, axis=at) if me == 0 else full((*x.shape[:at], n, n), 0, x.dtype)
+        rest = slice_in_dim(x, n, None, axis=at) if me == 0 else x
+        q, r = factored(rest)
+        height = typeof(r).shape[at]
+        r = _lengthened(r, at, n - height)
+        stack = [pbroadcast(first, cut.axes, 0), all_gather(r, cut.axes, axis=at, tiled=True)]
+        all_q, whole_r = factored(concatenate(stack, at))
+        own = batch_matmul(q, slice_in_dim(all_q, (me + 1) * n, (me + 1) * n + height, axis=at))
+        return [concatenate([slice_in_dim(all_q, 0, n, axis=at), own], at) if me == 0 else own, whole_r]
+
+    return program
+
+
+def cholesky_sharding(s: rules.Operation) -> rules.Plan | None:
+    """The rule of `cholesky`."""
+    [shape], [cuts] = s.shapes, s.cuts
+    cut = cuts[-2] if cuts[-2] is not None else cuts[-1]
+    if cut is None or len(shape) > 2 or not 1 < cut.parts <= _MOST_BLOCKS or shape[0] < cut.parts:
+        return rules.batched((2,))(s)
+    blocks = s.even(shape[0], cut.axes)
+    program = _by_block_columns(blocks, part_number(cut.axes, s.sizes, s.place))
+    return rules.Plan([(blocks, None)], [(blocks, None)], s.params, program=program)
+
+
+def _by_block_columns(cut: Cut, me: int) -> Callable[..., Any]:
+    """The factor's rows that are this rank's; `cut` divides the rows, and the columns alike.
+
+    Where the matrix is not positive definite the last block is not a number, and so is all of the result.
+    """
+    low, high = cut.spans[me]
+
+    def program(x: Any) -> list[Any]:
+        done: list[Any] = []
+        for k, (begin, end) in enumerate(cut.spans):
+            if begin == end:
+                break
+            column = slice_in_dim(x, begin, end, axis=1)
+            whole = all_gather(_lengthened(column, 0, cut.widest - (high - low)), cut.axes, axis=0, tiled=True)
+            first = k * cut.widest
+            diagonal = registry["cholesky"].bind(slice_in_dim(whole, first, first + end - begin, axis=0))
+            factor = _solved(lower_triangle(diagonal), slice_in_dim(whole, first, None, axis=0))
+            if me < k:
+                done.append(full((high - low, end - begin), 0, x.dtype))
+                continue
+            own = (me - k) * cut.widest
+            done.append(slice_in_dim(factor, own, own + high - low, axis=0))
+            if me == k:
+                done[-1] = lower_triangle(diagonal)
+            below = slice_in_dim(factor, end - begin, cut.spans[-1][1] - begin, axis=0)
+            if end < cut.spans[-1][1]:
+                taken = batch_matmul(done[-1], adjoint(below))
+                x = registry["sub"].bind(x, _widened(taken, end))
+        found = concatenate(done, 1)
+        last = slice_in_dim(slice_in_dim(diagonal, -1, None, axis=0), -1, None, axis=1)
+        return [select(broadcast_to(ne(last, last), found.shape), full_like(found, np.nan), found)]
+
+    return program
+
+
+def _solved(factor: Any, column: Any) -> Any:
+    """X with X L^H = column."""
+    return triangular_solve(factor, column, left_side=False, lower=True, transpose_a=True, conjugate_a=True)
+
+
+def _lengthened(x: Any, axis: int, rows: int) -> Any:
+    """With zeros behind."""
+    return pad(x, const_like(x, 0), [(0, rows if d == axis else 0, 0) for d in range(typeof(x).ndim)])
+
+
+def _widened(x: Any, columns: int) -> Any:
+    """With columns of zeros before."""
+    return pad(x, const_like(x, 0), [(0, 0, 0), (columns, 0, 0)])
