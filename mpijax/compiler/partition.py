@@ -15,7 +15,7 @@ from typing import Any
 from mpijax.compiler import local_shards
 from mpijax.compiler.blocks import Blocks, blocks_by, place_in, sharding_over, whole_shape
 from mpijax.compiler.messages import communicate, reduction_p
-from mpijax.compiler.redistribute import Redistribution, View
+from mpijax.compiler.redistribute import Redistribution, View, rotation
 from mpijax.core import effects as fx
 from mpijax.core.lowering import Structural
 from mpijax.core.registry import registry
@@ -191,6 +191,9 @@ def spread(builder, eqn, inputs, avals, source):
     rule = rule_of(eqn.primitive)
     if mesh is None or rule is None or fx.pins(eqn.effects):
         return None
+    rotated = _rotated(builder, eqn, inputs, source)
+    if rotated is not None:
+        return [rotated]
     plan = rule(_as_rules_see_it(builder, eqn, inputs, avals, held, mesh))
     if plan is None:
         return None
@@ -218,6 +221,24 @@ def spread(builder, eqn, inputs, avals, source):
     if waits:
         builder.sum_waits(outs[0], mesh, plan.over)
     return outs
+
+
+def _rotated(builder, eqn, inputs, source):
+    """Two slices that are put together the other way around (`jnp.roll`), as one exchange; else None."""
+    lower = eqn.primitive.lower
+    if not isinstance(lower, Structural) or lower.kind != "concatenate":
+        return None
+    found = rotation([builder.views.get(id(v)) for v in inputs], eqn.params["dimension"])
+    if found is None:
+        return None
+    view, by = found
+    first = len(builder.graph.nodes)
+    move = Redistribution(builder, view.blocks.mesh, source)
+    out = move.rotated(view.source, view.blocks, eqn.params["dimension"], by)
+    made = {id(o) for node in builder.graph.nodes[first:] for o in node.outputs}
+    layout = layout_held(builder, view.source) or view.blocks.sharding
+    _note_unequal(builder, view.blocks.cuts)
+    return held_as(builder, out, view.blocks, layout, id(out) in made, source)
 
 
 def _done_here(builder, eqn, plan: Plan, operands, avals, results, source) -> list:

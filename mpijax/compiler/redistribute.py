@@ -19,25 +19,36 @@ from mpijax.core.sharding.cuts import Cut, Cuts, Span, count, even_cut, part_num
 
 @dataclass(frozen=True)
 class Transfer:
-    """Rows `[low, high)` that one part sends to another."""
+    """Rows `[low, high)` that one part sends to another. It has them `shift` rows before."""
 
     sender: int
     receiver: int
     low: int
     high: int
+    shift: int = 0
 
 
-def transfers(have: Sequence[Span], need: Sequence[Span]) -> list[list[Transfer]]:
-    """What is sent, in rounds in each of which a part sends to at most one other and receives from at most one."""
+def transfers(have: Sequence[Span], need: Sequence[Span], period: int = 0) -> list[list[Transfer]]:
+    """What is sent, in rounds in each of which a part sends to at most one other and receives from at most one.
+
+    period: rows that follow the last one, or stand before the first one if it is negative, are the first ones again.
+    """
     parts = len(have)
-    rounds: dict[int, list[Transfer]] = {}
-    for receiver, (a, b) in enumerate(need):
-        for sender, (c, d) in enumerate(have):
-            low, high = max(a, c), min(b, d)
-            if sender != receiver and low < high:
-                rounds.setdefault((receiver - sender) % parts, []).append(Transfer(sender, receiver, low, high))
+    rounds: dict[tuple[int, int], list[Transfer]] = {}
+    for receiver, span in enumerate(need):
+        for sender, other in enumerate(have):
+            found = _common_rows(span, other, period) if sender != receiver else []
+            for again, (low, high, shift) in enumerate(found):
+                transfer = Transfer(sender, receiver, low, high, shift)
+                rounds.setdefault(((receiver - sender) % parts, again), []).append(transfer)
     # Neighbours first, below and above in turn.
-    return [rounds[k] for k in sorted(rounds, key=lambda k: (min(k, parts - k), k))]
+    return [rounds[k] for k in sorted(rounds, key=lambda k: (min(k[0], parts - k[0]), k))]
+
+
+def _common_rows(a: Span, b: Span, period: int) -> list[tuple[int, int, int]]:
+    """The rows of `a` that are in `b`, or in `b` moved by a period; with that shift."""
+    rows = ((max(a[0], b[0] + s), min(a[1], b[1] + s), s) for s in ((0, period) if period else (0,)))
+    return [(low, high, s) for low, high, s in rows if low < high]
 
 
 class Redistribution:
@@ -93,15 +104,23 @@ class Redistribution:
             known = self.builder.moved[key] = out, v
         return known[0], after
 
-    def _exchanged(self, v: Any, dim: int, have: Cut | None, want: Cut) -> Any:
+    def rotated(self, v: Any, have: Blocks, dim: int, by: int) -> Any:
+        """This rank's part of an array whose rows are moved by `by`, those at the end to the other end."""
+        cut, n = have.cuts[dim], have.shape[dim]
+        assert cut is not None
+        by = by if by <= n // 2 else by - n
+        want = cut.moved((low - by, high - by) for low, high in cut.spans)
+        return self._exchanged(v, dim, cut, want, -n if by > 0 else n)
+
+    def _exchanged(self, v: Any, dim: int, have: Cut | None, want: Cut, period: int = 0) -> Any:
         assert have is not None
         me = part_number(have.axes, self.sizes, place_in(self.mesh))
         begin, end = have.spans[me]
         low, high = want.spans[me]
         pieces: list[tuple[int, Any]] = []
-        if max(begin, low) < min(end, high):
-            pieces.append((max(begin, low), self._cut_out(v, dim, (max(begin, low) - begin, min(end, high) - begin))))
-        for round_ in transfers(have.spans, want.spans):
+        for first, last, shift in _common_rows((low, high), (begin, end), period):
+            pieces.append((first, self._cut_out(v, dim, (first - shift - begin, last - shift - begin))))
+        for round_ in transfers(have.spans, want.spans, period):
             width = max(t.high - t.low for t in round_)
             sent = next((t for t in round_ if t.sender == me), None)
             payload = self._payload(v, dim, begin, end, sent, width)
@@ -109,7 +128,7 @@ class Redistribution:
             got = self._permuted(payload, have.axes, perm)
             mine = next((t for t in round_ if t.receiver == me), None)
             if mine is not None:
-                offset = mine.low - _start(have.spans[mine.sender], mine, width)
+                offset = mine.low - mine.shift - _start(have.spans[mine.sender], mine, width)
                 pieces.append((mine.low, self._cut_out(got, dim, (offset, offset + mine.high - mine.low))))
         pieces.sort(key=lambda p: p[0])
         if not pieces:
@@ -292,6 +311,21 @@ class View:
         return v
 
 
+def rotation(views: Sequence[View | None], dim: int) -> tuple[View, int] | None:
+    """Where two slices of one array are that array with its rows moved: one of them, and by how many rows."""
+    if len(views) != 2 or any(v is None or v.source is not views[0].source for v in views):
+        return None
+    end, start = views
+    shape = end.blocks.shape
+    others = [d for d in range(len(shape)) if d != dim]
+    whole = all(v.starts[d] == 0 and v.ends[d] == shape[d] for v in views for d in others)
+    joined = start.starts[dim] == 0 and start.ends[dim] == end.starts[dim] and end.ends[dim] == shape[dim]
+    cut = end.blocks.cuts[dim]
+    if not whole or not joined or cut is None or not _follows(cut, shape[dim]):
+        return None
+    return end, shape[dim] - end.starts[dim]
+
+
 def _turns(have: Blocks, want: Cuts) -> list[tuple[int, int]]:
     """Pairs of array axes of which the second is to be cut in place of the first, in blocks that are not all equal."""
     pairs = []
@@ -316,7 +350,7 @@ def _is_even(cut: Cut, size: int) -> bool:
 
 def _start(span: Span, t: Transfer, width: int) -> int:
     """Where the rows that a part sends in a round of `width` begin: not past its end."""
-    return max(min(t.low, span[1] - width), span[0])
+    return max(min(t.low - t.shift, span[1] - width), span[0])
 
 
 def _common(have: tuple, want: tuple) -> tuple:
