@@ -131,5 +131,5 @@ def is_narrow(dtype) -> bool:
 
 
 def operator_of(node: Node) -> str:
-    """add, mul, max, min, and, or, xor, argmax or argmin."""
+    """add, mul, max, min, and, or, xor."""
     return "add" if isinstance(node.primitive.lower, Library) else node.primitive.lower.op

@@ -37,7 +37,7 @@ def identity(op: str, dtype: np.dtype):
         return np.ones((), dtype)[()]
     if op == "and":
         return np.asarray(True if dtype == np.bool_ else -1).astype(dtype)[()]
-    largest = op == "min" or op == "argmin"
+    largest = op == "min"
     if dtype == np.bool_:
         return np.bool_(largest)
     if dtypes.issubdtype(dtype, np.integer):

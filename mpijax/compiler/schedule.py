@@ -188,7 +188,7 @@ class Schedule:
         kernel = self.kernel
         if kernel.phases != 1 or kernel.inner or len(self.inner) != 1 or not self.outer or _size(self.outer[-1]) < 8:
             return False
-        if any(r.op in ("argmax", "argmin") for r in kernel.reduces) or len(kernel.reduces) > 2:
+        if len(kernel.reduces) > 2:
             return False
         return self._is_product() or _size(self.inner[0]) <= SHORT_ROW
 

@@ -208,19 +208,10 @@ def _within(r, raw, last: int):
 
 
 def _fill(r, dtype, params):
-    """What out-of-bounds positions read: `fill_value`, by default NaN, or the extreme integer."""
-    value = params["fill_value"]
-    dtype = np.dtype(dtype) if isinstance(dtype, np.dtype) else UINT32
-    if value is None:
-        if dtypes.issubdtype(dtype, np.inexact):
-            value = np.nan
-        elif dtypes.issubdtype(dtype, np.signedinteger):
-            value = dtypes.iinfo(dtype).min
-        elif dtypes.issubdtype(dtype, np.unsignedinteger):
-            value = dtypes.iinfo(dtype).max
-        else:
-            value = True
-    return r.const(value, dtype)
+    """What out-of-bounds positions read."""
+    given = params["fill_value"]
+    value = dtypes.out_of_bounds(dtype) if given is None else given
+    return r.const(value, dtype if isinstance(dtype, np.dtype) else UINT32)
 
 
 # ---------------------------------------------------------------- random bits

@@ -146,6 +146,21 @@ def supports_inf(dtype: Any) -> bool:
     return issubdtype(dtype, np.inexact) and bool(np.isinf(np.asarray(np.inf, dtype)))
 
 
+def out_of_bounds(dtype: Any) -> Any:
+    """What a read outside of an array gives: NaN, the extreme integer that stands for none, or True.
+
+    >>> mpijax.core.dtypes.out_of_bounds(np.dtype("int8"))
+    -128
+    """
+    if issubdtype(dtype, np.inexact):
+        return np.nan
+    if issubdtype(dtype, np.signedinteger):
+        return iinfo(dtype).min
+    if issubdtype(dtype, np.unsignedinteger):
+        return iinfo(dtype).max
+    return iinfo(np.uint32).max if isinstance(dtype, ExtendedDType) else True
+
+
 def itemsize_bits(dtype: Any) -> int:
     """Bits of one element: 4 for int4; 8 for bool, which takes a byte.
 

@@ -43,7 +43,7 @@ class Elementwise:
 
 @dataclass(frozen=True)
 class Reduction:
-    """Combine along `axes` (a parameter) with `op`: add, mul, max, min, and, or, xor, argmax, argmin."""
+    """Combine along `axes` (a parameter) with `op`: add, mul, max, min, and, or, xor."""
 
     op: str
 

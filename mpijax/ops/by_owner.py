@@ -91,7 +91,9 @@ def _gather_program(primitive: Any, s: Operation, plain: Plan, dim: int, cut: Cu
         total = psum(found, cut.axes)
         if not drops:
             return total
-        fill = broadcast_in_dim(_fill(x.dtype, s.params["fill_value"]), shape, ())
+        given = s.params["fill_value"]
+        outside = np.asarray(dtypes.out_of_bounds(x.dtype) if given is None else given, x.dtype)
+        fill = broadcast_in_dim(outside, shape, ())
         return select(_over_windows(_inside(at, 0, size), shape, offsets), total, fill)
 
     return program
@@ -122,18 +124,6 @@ def _inside(at: Any, low: int, high: int) -> Any:
 def _over_windows(flags: Any, shape: Sequence[int], offsets: Sequence[int]) -> Any:
     """Flags, one for each index, for each element of the result."""
     return broadcast_in_dim(flags, tuple(shape), tuple(d for d in range(len(shape)) if d not in offsets))
-
-
-def _fill(dtype: Any, value: Any) -> np.ndarray:
-    """What positions outside of the operand read: `value`, by default NaN, or the extreme integer."""
-    if value is None:
-        if dtypes.issubdtype(dtype, np.inexact):
-            value = np.nan
-        elif dtype == np.bool_:
-            value = True
-        else:
-            value = dtypes.iinfo(dtype).min if dtypes.issubdtype(dtype, np.signedinteger) else dtypes.iinfo(dtype).max
-    return np.asarray(value, dtype)
 
 
 # ---------------------------------------------------------------- scatter

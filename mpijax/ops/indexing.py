@@ -114,7 +114,7 @@ def gather(
     if mode is not GatherScatterMode.FILL_OR_DROP:
         fill_value = None
     elif fill_value is None:
-        fill_value = _default_fill(typeof(operand).dtype)
+        fill_value = dtypes.out_of_bounds(typeof(operand).dtype)
     return gather_p.bind(
         operand,
         start_indices,
@@ -125,18 +125,6 @@ def gather(
         mode=mode,
         fill_value=fill_value,
     )
-
-
-def _default_fill(dtype) -> Any:
-    if dtypes.issubdtype(dtype, np.inexact):
-        return np.nan
-    if dtypes.issubdtype(dtype, np.signedinteger):
-        return dtypes.iinfo(dtype).min
-    if dtypes.issubdtype(dtype, np.unsignedinteger):
-        return dtypes.iinfo(dtype).max
-    if isinstance(dtype, dtypes.ExtendedDType):
-        return np.iinfo(np.uint32).max
-    return True
 
 
 def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:

@@ -72,10 +72,6 @@ class Memory:
         mask = ", ".join(f"i32 {2 * lane + start}" for lane in range(self.lanes))
         return self.emit(f"shufflevector {t} {raw}, {t} poison, <{self.lanes} x i32> <{mask}>")
 
-    def load_splat(self, ptr: str, dtype, note: str = "") -> Scalar:
-        """One element, the same in all lanes."""
-        return self.splat(self.with_lanes(1).load(ptr, dtype, note))
-
     def load_strided(self, ptr: str, stride: str, dtype, note: str = "") -> Scalar:
         """Elements ptr[0], ptr[stride], ..., stride in elements."""
         if self.lanes == 1:

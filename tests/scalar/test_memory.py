@@ -33,8 +33,6 @@ def test_loads(dtype, lanes):
 
     strided = build(lambda b, first: b.load_strided("%p0", "3", dtype), (dtype,), lanes)
     np.testing.assert_array_equal(call(*strided, lanes, [x])[:lanes], x[: 3 * lanes : 3])
-    splat = build(lambda b, first: b.load_splat("%p0", dtype), (dtype,), lanes)
-    np.testing.assert_array_equal(call(*splat, lanes, [x]), np.repeat(x[:1], 64))
 
 
 @pytest.mark.parametrize("step", [-4, -3, -2, -1, 2, 3, 4])

@@ -92,7 +92,7 @@ def rule_of(primitive: Any) -> Rule | None:
     if isinstance(lower, Elementwise):
         return elementwise
     if isinstance(lower, Reduction):
-        return finished_over_ranks(OVER_RANKS[lower.op]) if lower.op in OVER_RANKS else along_axes
+        return finished_over_ranks(OVER_RANKS[lower.op])
     if isinstance(lower, Cumulative):
         return cumulative
     if isinstance(lower, Library) and lower.kind == "dot_general":
@@ -195,13 +195,6 @@ def finished_over_ranks(op: str) -> Rule:
         return Plan([cuts], [dropped(cuts, gone)], s.params, over, op)
 
     return rule
-
-
-def along_axes(s: Operation) -> Plan:
-    """Positions of extrema count along whole axes."""
-    gone = set(s.params["axes"])
-    cuts = without(s.cuts[0], gone)
-    return Plan([cuts], [dropped(cuts, gone)], s.params)
 
 
 def cumulative(s: Operation) -> Plan:
