@@ -18,6 +18,7 @@ from mpijax import example_libraries as example_libraries
 from mpijax import experimental as experimental
 from mpijax import export as export
 from mpijax import extend as extend
+from mpijax import federated as federated
 from mpijax import ffi as ffi
 from mpijax import flatten_util as flatten_util
 from mpijax import image as image

@@ -43,7 +43,7 @@ MODULES = """
     mpijax.errors
     mpijax.export mpijax.extend.backend mpijax.extend.core mpijax.extend.linear_util mpijax.extend.lowering
     mpijax.extend.random mpijax.extend.source_info_util
-    mpijax.ffi
+    mpijax.federated mpijax.ffi
     mpijax.test_util mpijax.typing
     mpijax.experimental.array_serialization.pytree_serialization
     mpijax.experimental.array_serialization.serialization mpijax.experimental.array_serialization.tensorstore_impl
