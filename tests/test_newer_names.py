@@ -168,3 +168,25 @@ def test_meshes_by_their_short_names():
     with jax.use_abstract_mesh(mesh.abstract_mesh):
         assert jax.get_abstract_mesh() == mesh.abstract_mesh
     assert jax.get_abstract_mesh().empty
+
+
+def test_kinds_of_sums_that_are_not_taken_yet():
+    kinds = jax.sharding.UnreducedKind
+    assert jax.P("x").unreduced_kind is None
+    spec = jax.P("y", unreduced={"x"})
+    assert spec.unreduced_kind is kinds.sum and spec == jax.P("y", unreduced={"x"}, unreduced_kind=kinds.sum)
+    assert repr(jax.P(None, unreduced={"x"}, unreduced_kind=kinds.sum)) == repr(theirs.P(None, unreduced={"x"}))
+    for kind in (kinds.max, kinds.min):
+        with pytest.raises(NotImplementedError, match="pmax"):
+            jax.P(unreduced={"x"}, unreduced_kind=kind)
+    with pytest.raises(ValueError, match="should be `None`"):
+        jax.P("x", unreduced_kind=kinds.sum)
+    with pytest.raises(TypeError, match="UnreducedKind"):
+        jax.P(unreduced={"x"}, unreduced_kind="sum")
+
+
+def test_what_is_missing_says_what_to_do():
+    with pytest.raises(AttributeError, match="'custom_remat': write a custom_vjp"):
+        jax.custom_remat  # noqa: B018
+    with pytest.raises(ImportError, match="experimental.overlap"):
+        __import__("mpijax.experimental.overlap")
