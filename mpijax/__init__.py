@@ -13,9 +13,10 @@ from mpijax.version import __version__ as __version__
 from mpijax.version import __version_info__ as __version_info__
 
 _MODULES = frozenset(
-    """ad ad_checkpoint api_util core custom_batching custom_derivatives debug distributed dlpack dtypes errors
-    example_libraries experimental export extend ffi flatten_util image interpreters lax memory monitoring mpi nn
-    numpy ops profiler random ref scipy sharding stages test_util tree tree_util typing version""".split()
+    """ad ad_checkpoint api_util checkpoint_policies core custom_batching custom_derivatives debug distributed dlpack
+    dtypes errors example_libraries experimental export extend federated ffi flatten_util image interpreters lax memory
+    monitoring mpi nn numpy ops profiler random ref scipy sharding stages test_util tree tree_util typing
+    version""".split()
 )
 
 # Where the public names live.
@@ -45,19 +46,21 @@ _HOMES = {
     "mpijax.runtime.array": "Shard",
     "mpijax.runtime.live": "live_arrays",
     "mpijax.runtime.placement": "block_until_ready device_get device_put",
+    "mpijax.sharding": "get_mesh",
     "mpijax.scopes": """checking_leaks copy_to_host_async disable_jit effects_barrier
         named_call named_scope print_environment_info""",
     "mpijax.spmd.arrays": """make_array_from_callback make_array_from_process_local_data
         make_array_from_single_device_arrays""",
     "mpijax.spmd.reshard": "reshard",
+    "mpijax.core.sharding.context": "get_abstract_mesh use_abstract_mesh",
     "mpijax.core.sharding.mesh": "make_mesh set_mesh",
     "mpijax.core.sharding.shardings": "NamedSharding",
     "mpijax.spmd.pmap": "pmap",
     "mpijax.spmd.shard_map": "P shard_map smap",
     "mpijax.checkpoint": "checkpoint",
     "mpijax.transforms.checkpoint": "remat",
+    "mpijax.transforms.inlining": "Inline",
     "mpijax.transforms.custom_gradient": "closure_convert custom_gradient",
-    "mpijax.transforms.policies": "checkpoint_policies",
     "mpijax.transforms.api": """clear_caches custom_jvp custom_vjp eval_shape fwd_and_bwd grad hessian jacfwd jacobian
         jacrev jit jvp linear_transpose linearize make_jaxpr
         value_and_grad vjp vmap""",

@@ -5,6 +5,7 @@ from typing import Any
 from mpijax import ad as ad
 from mpijax import ad_checkpoint as ad_checkpoint
 from mpijax import api_util as api_util
+from mpijax import checkpoint_policies as checkpoint_policies
 from mpijax import core as core
 from mpijax import custom_batching as custom_batching
 from mpijax import custom_derivatives as custom_derivatives
@@ -17,6 +18,7 @@ from mpijax import example_libraries as example_libraries
 from mpijax import experimental as experimental
 from mpijax import export as export
 from mpijax import extend as extend
+from mpijax import federated as federated
 from mpijax import ffi as ffi
 from mpijax import flatten_util as flatten_util
 from mpijax import image as image
@@ -45,6 +47,8 @@ from mpijax.core.refs import empty_ref as empty_ref
 from mpijax.core.refs import free_ref as free_ref
 from mpijax.core.refs import freeze as freeze
 from mpijax.core.refs import new_ref as new_ref
+from mpijax.core.sharding.context import get_abstract_mesh as get_abstract_mesh
+from mpijax.core.sharding.context import use_abstract_mesh as use_abstract_mesh
 from mpijax.core.sharding.mesh import make_mesh as make_mesh
 from mpijax.core.sharding.mesh import set_mesh as set_mesh
 from mpijax.core.sharding.shardings import NamedSharding as NamedSharding
@@ -79,6 +83,7 @@ from mpijax.scopes import effects_barrier as effects_barrier
 from mpijax.scopes import named_call as named_call
 from mpijax.scopes import named_scope as named_scope
 from mpijax.scopes import print_environment_info as print_environment_info
+from mpijax.sharding import get_mesh as get_mesh
 from mpijax.spmd.arrays import make_array_from_callback as make_array_from_callback
 from mpijax.spmd.arrays import make_array_from_process_local_data as make_array_from_process_local_data
 from mpijax.spmd.arrays import make_array_from_single_device_arrays as make_array_from_single_device_arrays
@@ -92,6 +97,7 @@ from mpijax.transforms.custom_vjp import custom_vjp as custom_vjp
 from mpijax.transforms.api import make_jaxpr as make_jaxpr
 from mpijax.transforms.checkpoint import remat as remat
 from mpijax.transforms.custom_gradient import custom_gradient as custom_gradient
+from mpijax.transforms.inlining import Inline as Inline
 from mpijax.version import __version__ as __version__
 from mpijax.version import __version_info__ as __version_info__
 
@@ -144,4 +150,3 @@ def value_and_grad(fun: Any, argnums: Any = ..., has_aux: Any = ..., holomorphic
 def vjp(fun: Any, *primals: Any, has_aux: Any = ..., reduce_axes: Any = ...) -> Any: ...
 def vmap(fun: Any, in_axes: Any = ..., out_axes: Any = ..., axis_name: Any = ..., axis_size: Any = ..., spmd_axis_name: Any = ..., sum_match: Any = ...) -> Any: ...
 def closure_convert(fun: Any, *example_args: Any) -> Any: ...
-checkpoint_policies: Any

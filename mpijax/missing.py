@@ -17,13 +17,15 @@ _PRIMITIVE = "it is a function of other operations here, without a primitive of 
 _LEFT_OUT: tuple[tuple[str, str], ...] = (
     ("generators that keep their keys are left to libraries", "experimental.random."),
     (_PRIMITIVE, "custom_derivatives.remat_opt_p"),
+    ("write a custom_vjp whose backward pass computes again what it needs", "custom_remat"),
     (
         "there is no XLA here: mpijax has a compiler and a runtime of its own",
         """cloud_tpu_init. collect_profile. lib. tools. jax2tf_associative_scan_reductions
         extend.backend.* extend.ifrt_programs. extend.mlir. extend.sharding.* extend.xla. extend.lowering.*
         interpreters.mlir.* interpreters.pxla. interpreters.xla.* interpreters.partial_eval.*
         experimental.buffer_callback. experimental.compilation_cache. experimental.compute_on.
-        experimental.control_deps. experimental.custom_partitioning.* experimental.fused. experimental.roofline.
+        experimental.control_deps. experimental.custom_partitioning.* experimental.fused. experimental.overlap.
+        experimental.roofline.
         experimental.scheduling_groups. experimental.source_mapper. experimental.topologies.
         experimental.xla_metadata. experimental.layout.with_layout_constraint
         experimental.mesh_utils.device_kind_handler_dict""",

@@ -11,7 +11,7 @@ from mpijax.core.sharding.context import get_abstract_mesh, use_abstract_mesh
 from mpijax.core.sharding.mesh import Mesh, set_mesh
 from mpijax.core.sharding.mesh import current_mesh as _current_mesh
 from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding
-from mpijax.core.sharding.spec import PartitionSpec
+from mpijax.core.sharding.spec import PartitionSpec, UnreducedKind
 from mpijax.spmd.axis_modes import auto_axes, explicit_axes
 from mpijax.spmd.reshard import reshard
 
@@ -25,6 +25,7 @@ __all__ = [
     "PartitionSpec",
     "Sharding",
     "SingleDeviceSharding",
+    "UnreducedKind",
     "auto_axes",
     "explicit_axes",
     "get_abstract_mesh",

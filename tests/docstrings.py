@@ -39,11 +39,11 @@ MODULES = """
     mpijax.scipy.stats.vonmises mpijax.scipy.stats.wrapcauchy mpijax.scipy.stats
     mpijax.image mpijax.ops mpijax.tree_util mpijax.tree mpijax.flatten_util mpijax.dtypes mpijax.dlpack
     mpijax.mpi mpijax.distributed mpijax.sharding mpijax.stages mpijax.debug mpijax.profiler mpijax.monitoring
-    mpijax mpijax.checkpoint mpijax.ref mpijax.ad_checkpoint mpijax.api_util mpijax.core mpijax.custom_batching mpijax.custom_derivatives
+    mpijax mpijax.checkpoint mpijax.checkpoint_policies mpijax.ref mpijax.ad_checkpoint mpijax.api_util mpijax.core mpijax.custom_batching mpijax.custom_derivatives
     mpijax.errors
     mpijax.export mpijax.extend.backend mpijax.extend.core mpijax.extend.linear_util mpijax.extend.lowering
     mpijax.extend.random mpijax.extend.source_info_util
-    mpijax.ffi
+    mpijax.federated mpijax.ffi
     mpijax.test_util mpijax.typing
     mpijax.experimental.array_serialization.pytree_serialization
     mpijax.experimental.array_serialization.serialization mpijax.experimental.array_serialization.tensorstore_impl

@@ -21,7 +21,7 @@ from mpijax.export.exported import (
     maximum_supported_calling_convention_version,
     minimum_supported_calling_convention_version,
 )
-from mpijax.export.symbolic import symbolic_args_specs
+from mpijax.export.symbolic import symbolic_args_specs, symbolic_dim_bounds
 from mpijax.export.trees import register_namedtuple_serialization, register_pytree_node_serialization
 
 __all__ = [
@@ -37,5 +37,6 @@ __all__ = [
     "register_namedtuple_serialization",
     "register_pytree_node_serialization",
     "symbolic_args_specs",
+    "symbolic_dim_bounds",
     "symbolic_shape",
 ]

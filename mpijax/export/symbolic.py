@@ -9,12 +9,25 @@ from typing import Any
 from mpijax.core import tree
 from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.dimension_scope import SymbolicScope, symbolic_shape
-from mpijax.core.dimensions import DimExpr, evaluate
+from mpijax.core.dimensions import DimExpr, bounds, evaluate
 from mpijax.core.errors import InconclusiveDimensionOperation
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, bound, eval_jaxpr
 from mpijax.core.lowering import Inline
 from mpijax.core.trace import trace_to_closed_jaxpr, typeof
 from mpijax.transforms.call import call_jaxpr
+
+
+def symbolic_dim_bounds(dim: Any) -> tuple[float, float]:
+    """Numbers that a size is never below and never above, infinite where none is known.
+
+    They follow from the constraints of its scope, and need not be the best ones. A number is its own bounds.
+
+    >>> from mpijax import export
+    >>> (b,) = export.symbolic_shape("b", constraints=("b <= 8",))
+    >>> export.symbolic_dim_bounds(2 * b + 1)
+    (3, 17)
+    """
+    return bounds(dim)
 
 
 def symbolic_args_specs(

@@ -22,6 +22,7 @@ _MODULES: dict[str, str] = {
     "ops.bit_generators": "RandomAlgorithm rng_bit_generator rng_bit_generator_p rng_uniform rng_uniform_p",
     "lax.arrays": "broadcast_like dtype empty shape_as_value",
     "lax.composites": "composite",
+    "lax.futures": "Future all_gather_start all_to_all_start ppermute_start psum_scatter_start psum_start",
     "lax.ragged": "RaggedDotDimensionNumbers ragged_dot ragged_dot_general",
     "lax.ragged_exchange": "ragged_all_to_all ragged_all_to_all_p",
     "lax.scaled": "scaled_dot",
@@ -54,8 +55,8 @@ _MODULES: dict[str, str] = {
         polygamma polygamma_p random_gamma_grad regularized_incomplete_beta_p zeta zeta_p""",
     "ops.transcendental": """
         acos acos_p acosh acosh_p asin asin_p asinh asinh_p atan atan2 atan2_p atan_p atanh atanh_p cbrt
-        cbrt_p cos cos_p cosh cosh_p exp exp2 exp2_p exp_p expm1 expm1_p log log1p log1p_p log_p logistic
-        logistic_p rsqrt rsqrt_p sin sin_p sinh sinh_p sqrt sqrt_p tan tan_p tanh tanh_p""",
+        cbrt_p cos cos_p cosh cosh_p exp exp2 exp2_p exp_p expm1 expm1_p log log1p log1p_p log2 log_p
+        logistic logistic_p rsqrt rsqrt_p sin sin_p sinh sinh_p sqrt sqrt_p tan tan_p tanh tanh_p""",
     "ops.unary": """
         RoundingMethod abs abs_p ceil ceil_p conj conj_p floor floor_p imag imag_p is_finite is_finite_p
         real real_p reduce_precision reduce_precision_p round round_p sign sign_p""",

@@ -64,7 +64,7 @@ _MODULES: dict[str, str] = {
     "padding": "pad",
     "ranges": "arange fromfunction geomspace indices linspace logspace meshgrid",
     "rearrange": "append flip fliplr flipud repeat resize roll rollaxis rot90 tile",
-    "reductions": "all amax amin any max min prod sum",
+    "reductions": "all amax amin any max min minmax prod sum",
     "scalar_types": """
         bfloat16 bool_ cdouble complex128 complex64 complex_ csingle double float16 float32 float4_e2m1fn
         float64 float6_e2m3fn float6_e3m2fn float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn
@@ -75,7 +75,7 @@ _MODULES: dict[str, str] = {
     "shapes": """
         atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_shapes broadcast_to expand_dims
         matrix_transpose moveaxis permute_dims ravel reshape squeeze swapaxes transpose""",
-    "sorting": "argsort digitize searchsorted sort",
+    "sorting": "argsort digitize searchsorted sort top_k",
     "statistics": """
         average count_nonzero mean nanmax nanmean nanmin nanprod nanstd nansum nanvar ptp std var""",
     "trimming": "trim_zeros",

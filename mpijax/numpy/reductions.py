@@ -138,6 +138,18 @@ def min(a, axis=None, out=None, keepdims=False, initial=None, where=None):
     return _extremum(_MIN, _min, a, axis, out, keepdims, initial, where)
 
 
+def minmax(a, axis=None, out=None, keepdims=False, initial=None, where=None):
+    """(`min`, `max`) along axes. `initial` is one value for both, or a tuple of two.
+
+    >>> jnp.minmax(jnp.array([[1, 5], [3, 4]]), axis=1)
+    (Array([1, 3], dtype=int32), Array([5, 4], dtype=int32))
+    """
+    if out is not None:
+        raise NotImplementedError("The 'out' argument to jnp.minmax is not supported.")
+    low, high = initial if isinstance(initial, tuple) else (initial, initial)
+    return min(a, axis, None, keepdims, low, where), max(a, axis, None, keepdims, high, where)
+
+
 def amax(a, axis=None, out=None, keepdims=False, initial=None, where=None):
     """The largest element along axes, see `max`.
 

@@ -185,3 +185,29 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
         searchsorted(bins, x, side=side, **how),
         bins.shape[0] - searchsorted(bins[::-1], x, side=side, **how),
     )
+
+
+@jit(static_argnums=1, static_argnames=("axis", "mode", "sorted"), inline=True)
+def top_k(a, k, /, *, axis=-1, mode="largest", sorted=True):
+    """The k largest elements along an axis, in order, and their positions; with mode="smallest" the smallest.
+
+    Of equal elements the first ones are taken. They are in order whatever `sorted` says.
+
+    >>> jnp.top_k(jnp.array([3, 9, 5]), 2)
+    (Array([9, 5], dtype=int32), Array([1, 2], dtype=int32))
+    >>> jnp.top_k(jnp.array([3, 9, 5]), 2, mode="smallest")
+    (Array([3, 5], dtype=int32), Array([0, 2], dtype=int32))
+    """
+    x = ensure_arraylike("top_k", a)
+    if dtypes.issubdtype(x.dtype, np.complexfloating):
+        raise ValueError("top_k is not compatible with complex inputs.")
+    if mode not in ("largest", "smallest"):
+        raise ValueError(f"mode must be 'largest' or 'smallest', got {mode!r}")
+    turned = _turned if mode == "smallest" else lambda x: x
+    values, positions = lax.top_k(turned(x), k, axis=canonical_axis(axis, x.ndim))
+    return turned(values), positions
+
+
+def _turned(x):
+    """The same elements in the opposite order; its own inverse."""
+    return lax.neg(x) if dtypes.issubdtype(x.dtype, np.inexact) else lax.bitwise_not(x)

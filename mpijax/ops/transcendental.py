@@ -47,6 +47,17 @@ def exp(x: Any, *, accuracy=None) -> Any:
     return exp_p.bind(x, accuracy=accuracy)
 
 
+def log2(x: Any, *, accuracy=None) -> Any:
+    """The logarithm of x to base 2.
+
+    Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
+
+    >>> lax.log2(jnp.array([1.0, 8.0]))
+    Array([0., 3.], dtype=float32)
+    """
+    return div(log(x, accuracy=accuracy), log(const_like(x, 2)))
+
+
 def exp2(x: Any, *, accuracy=None) -> Any:
     """2 ** x.
 

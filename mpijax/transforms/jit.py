@@ -21,6 +21,7 @@ from mpijax.transforms import ref_state, reports
 from mpijax.transforms.call import call_jaxpr, hoist_tracers
 from mpijax.transforms.compiler_options import check_compiler_options
 from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, parameter_names
+from mpijax.transforms.inlining import Inline, while_tracing
 from mpijax.transforms.parameters import parameters_of
 from mpijax.transforms.traced import Traced as TracedProgram
 
@@ -408,7 +409,7 @@ def jit(
     keep_unused: bool = False,
     device: Any = None,
     backend: str | None = None,
-    inline: bool = False,
+    inline: bool | Inline = False,
     compiler_options: dict[str, Any] | None = None,
 ) -> Any:
     """Compile a function: it is traced once for each signature of its arguments, and runs as one program.
@@ -423,7 +424,7 @@ def jit(
       donate_argnums, donate_argnames: arguments whose memory the program may reuse; the arrays
         passed there are deleted.
       keep_unused: keep arguments that the function does not read.
-      inline: inside another traced function, write the operations down without a call.
+      inline: inside another traced function, write the operations down without a call: True, or `Inline.JAX_EARLY`.
       compiler_options: names of XLA's options are accepted, and have no effect.
 
     Raises:
@@ -456,7 +457,7 @@ def jit(
         donate_argnums=donate_argnums,
         donate_argnames=donate_argnames,
         keep_unused=keep_unused,
-        inline=inline,
+        inline=while_tracing(inline),
         shardings=shardings,
     )
     if fun is None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 
@@ -52,18 +51,30 @@ def keeps(policy: Callable, primitive, avals, params: dict[str, Any]) -> bool:
 
 
 def everything_saveable(*_, **__) -> bool:
-    """Keep whatever the derivative needs, as without `checkpoint`."""
+    """Keep whatever the derivative needs, as without `checkpoint`.
+
+    >>> mpijax.checkpoint_policies.everything_saveable(lax.sin_p)
+    True
+    """
     return True
 
 
 def nothing_saveable(*_, **__) -> bool:
-    """Keep the arguments alone and compute everything again: what `checkpoint` does without a policy."""
+    """Keep the arguments alone and compute everything again: what `checkpoint` does without a policy.
+
+    >>> mpijax.checkpoint_policies.nothing_saveable(lax.sin_p)
+    False
+    """
     return False
 
 
 @dataclass(frozen=True)
 class DotsSaveable:
-    """Keep results of matrix products and convolutions, or only of matrix products without batch axes."""
+    """Keep results of matrix products and convolutions, or only of matrix products without batch axes.
+
+    >>> mpijax.checkpoint_policies.dots_saveable(lax.dot_general_p)
+    True
+    """
 
     only_if_no_batch_dims: bool
 
@@ -82,7 +93,11 @@ def _is_unbatched_product(primitive, params: dict[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class SaveOnlyTheseNames:
-    """Keep the values which `checkpoint_name` gave one of these names."""
+    """Keep the values which `checkpoint_name` gave one of these names.
+
+    >>> mpijax.checkpoint_policies.save_only_these_names("a").saveable_names
+    frozenset({'a'})
+    """
 
     saveable_names: frozenset[str]
 
@@ -92,7 +107,11 @@ class SaveOnlyTheseNames:
 
 @dataclass(frozen=True)
 class SaveAnyNamesButThese:
-    """Keep the values which `checkpoint_name` gave a name other than these."""
+    """Keep the values which `checkpoint_name` gave a name other than these.
+
+    >>> mpijax.checkpoint_policies.save_any_names_but_these("a").names
+    frozenset({'a'})
+    """
 
     names: frozenset[str]
 
@@ -100,23 +119,64 @@ class SaveAnyNamesButThese:
         return primitive.name == "name" and params["name"] not in self.names
 
 
+@dataclass(frozen=True)
+class SaveAndOffloadOnlyTheseNames:
+    """Keep the values which `checkpoint_name` gave one of these names, some of them in another memory.
+
+    >>> policies = mpijax.checkpoint_policies
+    >>> policy = policies.SaveAndOffloadOnlyTheseNames(frozenset("a"), frozenset("b"), "device", "pinned_host")
+    >>> policy(lax.sin_p) is mpijax.ad_checkpoint.Recompute
+    True
+    """
+
+    names_which_can_be_saved: frozenset[str]
+    names_which_can_be_offloaded: frozenset[str]
+    offload_src: Any
+    offload_dst: Any
+
+    def __call__(self, primitive, *_, **params) -> Any:
+        name = params["name"] if primitive.name == "name" else None
+        if name in self.names_which_can_be_saved:
+            return Saveable
+        if name in self.names_which_can_be_offloaded:
+            return Offloadable(src=self.offload_src, dst=self.offload_dst)
+        return Recompute
+
+
 def save_only_these_names(*names_which_can_be_saved: str) -> Callable:
-    """Keep named values with these names, and nothing else."""
+    """Keep named values with these names, and nothing else.
+
+    >>> mpijax.checkpoint_policies.save_only_these_names("a", "b")(lax.sin_p)
+    False
+    """
     return SaveOnlyTheseNames(frozenset(names_which_can_be_saved))
 
 
 def save_any_names_but_these(*names_not_to_save: str) -> Callable:
-    """Keep named values except those with these names, and nothing without a name."""
+    """Keep named values except those with these names, and nothing without a name.
+
+    >>> mpijax.checkpoint_policies.save_any_names_but_these("a")(lax.sin_p)
+    False
+    """
     return SaveAnyNamesButThese(frozenset(names_not_to_save))
 
 
 def save_anything_except_these_names(*names_not_to_save: str) -> Callable:
-    """Keep everything. A named value's operand has no name, so that JAX's policy excludes nothing either."""
+    """Keep everything. A named value's operand has no name, so that JAX's policy excludes nothing either.
+
+    >>> mpijax.checkpoint_policies.save_anything_except_these_names("a")(lax.sin_p)
+    True
+    """
     return lambda *_, **__: True
 
 
 def save_from_both_policies(policy_1: Callable, policy_2: Callable) -> Callable:
-    """Keep what either policy keeps. Both must answer with bools, else the result raises ValueError."""
+    """Keep what either policy keeps. Both must answer with bools, else the result raises ValueError.
+
+    >>> policies = mpijax.checkpoint_policies
+    >>> policies.save_from_both_policies(policies.nothing_saveable, policies.everything_saveable)(lax.sin_p)
+    True
+    """
 
     def policy(primitive, *args, **params) -> bool:
         answers = [p(primitive, *args, **params) for p in (policy_1, policy_2)]
@@ -131,7 +191,12 @@ def save_from_both_policies(policy_1: Callable, policy_2: Callable) -> Callable:
 
 
 def offload_dot_with_no_batch_dims(offload_src: Any, offload_dst: Any) -> Callable:
-    """Like `dots_with_no_batch_dims_saveable`, kept in another memory."""
+    """Like `dots_with_no_batch_dims_saveable`, kept in another memory.
+
+    >>> policy = mpijax.checkpoint_policies.offload_dot_with_no_batch_dims("device", "pinned_host")
+    >>> policy(lax.sin_p) is mpijax.ad_checkpoint.Recompute
+    True
+    """
 
     def policy(primitive, *_, **params):
         kept = _is_unbatched_product(primitive, params)
@@ -145,6 +210,13 @@ def save_and_offload_only_these_names(
 ) -> Callable:
     """Keep named values with these names, some of them in another memory.
 
+    >>> policy = mpijax.checkpoint_policies.save_and_offload_only_these_names(
+    ...     names_which_can_be_saved=["a"], names_which_can_be_offloaded=[],
+    ...     offload_src="device", offload_dst="pinned_host",
+    ... )
+    >>> policy(lax.sin_p) is mpijax.ad_checkpoint.Recompute
+    True
+
     Raises:
       ValueError: for a name that is in both collections.
     """
@@ -155,29 +227,13 @@ def save_and_offload_only_these_names(
             f"no name in common, but both have {sorted(saved & offloaded)}."
         )
 
-    def policy(primitive, *_, **params):
-        name = params["name"] if primitive.name == "name" else None
-        if name in saved:
-            return Saveable
-        return Offloadable(src=offload_src, dst=offload_dst) if name in offloaded else Recompute
+    decide = SaveAndOffloadOnlyTheseNames(saved, offloaded, offload_src, offload_dst)
+
+    def policy(primitive, *args, **params):
+        return decide(primitive, *args, **params)
 
     return policy
 
 
 checkpoint_dots = dots_saveable = DotsSaveable(False)
 dots_with_no_batch_dims_saveable = DotsSaveable(True)
-
-checkpoint_policies = SimpleNamespace(
-    everything_saveable=everything_saveable,
-    nothing_saveable=nothing_saveable,
-    dots_saveable=dots_saveable,
-    checkpoint_dots=checkpoint_dots,
-    dots_with_no_batch_dims_saveable=dots_with_no_batch_dims_saveable,
-    checkpoint_dots_with_no_batch_dims=dots_with_no_batch_dims_saveable,
-    offload_dot_with_no_batch_dims=offload_dot_with_no_batch_dims,
-    save_anything_except_these_names=save_anything_except_these_names,
-    save_any_names_but_these=save_any_names_but_these,
-    save_only_these_names=save_only_these_names,
-    save_from_both_policies=save_from_both_policies,
-    save_and_offload_only_these_names=save_and_offload_only_these_names,
-)

@@ -20,7 +20,7 @@ LAYERS = (
     {"numpy", "mpi"},
     {"random"},
     {"nn"},
-    {"scipy", "aliasing", "as_jax", "checkify", "checkpointing", "experimental", "extend", "interpreters", "export", "_src", "example_libraries"},
+    {"scipy", "aliasing", "as_jax", "checkify", "checkpointing", "experimental", "federated", "extend", "interpreters", "export", "_src", "example_libraries"},
     {"cli", "distributed"},
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 from mpijax.core.sharding.split import entry
@@ -20,6 +21,18 @@ class _Unconstrained:
 UNCONSTRAINED = _Unconstrained()
 
 
+class UnreducedKind(enum.Enum):
+    """How values over `unreduced` mesh axes are to be combined. mpijax has sums.
+
+    >>> mpijax.P(unreduced={"x"}).unreduced_kind
+    <UnreducedKind.sum: 1>
+    """
+
+    sum = enum.auto()
+    max = enum.auto()
+    min = enum.auto()
+
+
 class PartitionSpec:
     """For each array axis the mesh axis or axes it is split over, or None.
 
@@ -36,7 +49,13 @@ class PartitionSpec:
     unreduced: frozenset
     reduced: frozenset
 
-    def __init__(self, *parts: Any, unreduced: Any = frozenset(), reduced: Any = frozenset()) -> None:
+    def __init__(
+        self,
+        *parts: Any,
+        unreduced: Any = frozenset(),
+        reduced: Any = frozenset(),
+        unreduced_kind: UnreducedKind | None = None,
+    ) -> None:
         for p in parts:
             if not (p is None or isinstance(p, (str, tuple, list)) or hasattr(p, "__hash__")):
                 raise TypeError(f"PartitionSpec entries are None, axis names or tuples of them; got {p!r}")
@@ -49,6 +68,24 @@ class PartitionSpec:
             setattr(self, name, frozenset(axes))
         if unreduced or reduced:
             self._check_sums()
+        if unreduced_kind is not None:
+            self._check_kind(unreduced_kind)
+
+    def _check_kind(self, kind: Any) -> None:
+        if not isinstance(kind, UnreducedKind):
+            raise TypeError(f"Expected unreduced_kind to be of type `jax.sharding.UnreducedKind` but got {type(kind)}")
+        if not self.unreduced:
+            raise ValueError(f"`unreduced_kind` should be `None` when `unreduced` is an empty set. Got {kind}")
+        if kind is not UnreducedKind.sum:
+            raise NotImplementedError(
+                f"mpijax has no unreduced_kind={kind}: values over unreduced axes are sums. Take the extremum where it "
+                "arises, jax.lax.pmax or jnp.max."
+            )
+
+    @property
+    def unreduced_kind(self) -> UnreducedKind | None:
+        """How values over `unreduced` axes are combined: by their sum; None where there are no such axes."""
+        return UnreducedKind.sum if self.unreduced else None
 
     def _check_sums(self) -> None:
         """Raise ValueError for a mesh axis that is said to be two of split, unreduced and reduced."""

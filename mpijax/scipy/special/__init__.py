@@ -13,7 +13,7 @@ from mpijax.scipy.special.entropy import (
     xlog1py,
     xlogy,
 )
-from mpijax.scipy.special.errors import dawsn, erf, erfc, erfcx, erfinv, log_ndtr, ndtr, ndtri, owens_t, wofz
+from mpijax.scipy.special.errors import dawsn, erf, erfc, erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri, owens_t, wofz
 from mpijax.scipy.special.gamma import (
     bernoulli,
     beta,
@@ -39,8 +39,8 @@ from mpijax.scipy.special.softmaxes import log_softmax, softmax
 
 __all__ = [
     "bernoulli", "bessel_jn", "beta", "betainc", "betaln", "boxcox", "boxcox1p", "comb", "dawsn", "digamma",
-    "entr", "erf", "erfc", "erfcx", "erfinv", "exp1", "expi", "expit", "expn", "factorial", "fresnel", "gamma",
-    "gammainc", "gammaincc", "gammaln", "gammasgn", "hyp1f1", "hyp2f1", "i0", "i0e", "i1", "i1e", "kl_div",
+    "entr", "erf", "erfc", "erfcinv", "erfcx", "erfinv", "exp1", "expi", "expit", "expn", "factorial", "fresnel",
+    "gamma", "gammainc", "gammaincc", "gammaln", "gammasgn", "hyp1f1", "hyp2f1", "i0", "i0e", "i1", "i1e", "kl_div",
     "log_ndtr", "log_softmax", "loggamma", "logit", "logsumexp", "multigammaln", "ndtr", "ndtri", "owens_t",
     "poch", "polygamma", "rel_entr", "sici", "softmax", "spence", "sph_harm_y", "wofz", "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip

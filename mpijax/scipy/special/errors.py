@@ -16,6 +16,7 @@ from mpijax.ops.hosted import compiled, hosted, in_double, scipy_function
 from mpijax.scipy.special.arguments import check_single_or_double, inexact_args, real_args
 
 _SLOPE = float(2 / np.sqrt(np.pi))
+_HALF_ROOT = float(np.sqrt(0.5))
 _LOG_SQRT_2PI = float(np.log(2 * np.pi) / 2)
 
 
@@ -54,6 +55,20 @@ def erfinv(x: Any) -> Any:
     Array([0.    , 0.4769], dtype=float32)
     """
     return lax.erf_inv(*inexact_args("erfinv", x))
+
+
+def erfcinv(x: Any) -> Any:
+    """The y with erfc(y) = x, for 0 < x < 2; infinities at 0 and 2, else NaN.
+
+    Small x keep all digits, until x / 2 is denormal.
+
+    Elementwise; integers become floats. TypeError for complex numbers.
+
+    >>> mpijax.scipy.special.erfcinv(jnp.array([1e-30, 0.5, 1.0])).round(4)
+    Array([8.1486, 0.4769, 0.    ], dtype=float32)
+    """
+    (x,) = inexact_args("erfcinv", x)
+    return -ndtri(0.5 * x) * _HALF_ROOT
 
 
 def wofz(z: Any) -> Any:
