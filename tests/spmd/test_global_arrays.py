@@ -287,6 +287,13 @@ def test_results_that_ranks_do_not_divide():
             d.sharding.shard_shape(d.shape)
 
 
+def test_shards_of_unequal_size_are_drawn(capsys):
+    [u] = placed([real((4 * SIZE, 3))], [P("i")], mesh_1d())
+    jax.debug.visualize_array_sharding(jax.jit(lambda u: u[1:])(u))
+    drawn = capsys.readouterr().out
+    assert all(f"CPU {d.id}" in drawn for d in jax.devices())
+
+
 ON_UNEVEN = {
     "element by element": lambda d: jnp.sin(d) * 2,
     "sum": lambda d: d.sum(0),
