@@ -13,7 +13,9 @@ from typing import Any
 
 from mpijax.compiler import partition, regions
 from mpijax.compiler.blocks import Blocks
+from mpijax.core import effects as fx
 from mpijax.core.sharding.cuts import Cuts, even_cut, mesh_axes, uncut
+from mpijax.core.sharding.rules import Plan
 
 # Turns after which a carry that still changes becomes whole.
 TRIES = 4
@@ -140,7 +142,32 @@ def _while(s: _Spread, inputs, avals) -> list[Any]:
     return s.finished(s.builder.control(s.eqn, first, [cond, body], local, s.source), avals, cuts)
 
 
+def _mapped(s: _Spread, inputs, avals) -> list[Any] | None:
+    """A scan without carries along an axis that is split (`lax.map`): each rank does its own turns.
+
+    None where it is not one, or where turns read what is split: ranks with fewer turns would not communicate in all.
+    """
+    p = s.eqn.params
+    n, eqn = p["num_consts"], s.eqn
+    if p["num_carry"] or fx.pins(eqn.effects):
+        return None
+    cut = next((c for v in inputs[n:] if (c := s.cuts(v)[0]) is not None), None)
+    split = any(any(s.cuts(v)) for v in inputs[:n]) or any(any(s.cuts(v)[1:]) for v in inputs[n:])
+    if cut is None or split:
+        return None
+    cuts = [(cut, *uncut(a.shape[1:])) for a in avals]
+    low, high = s.blocks(avals[0], cuts[0]).span(cut)
+    xs = [s.recut(v, (cut, *uncut(v.aval.shape[1:]))) for v in inputs[n:]]
+    plan = Plan([], cuts, {**p, "length": high - low})
+    results = [s.blocks(a, c) for a, c in zip(avals, cuts, strict=True)]
+    outs = partition.done_here(s.builder, eqn, plan, [*inputs[:n], *xs], avals, results, s.source)
+    return s.finished(outs, avals, cuts)
+
+
 def _scan(s: _Spread, inputs, avals) -> list[Any]:
+    mapped = _mapped(s, inputs, avals) if avals else None
+    if mapped is not None:
+        return mapped
     p = s.eqn.params
     n, m = p["num_consts"], p["num_carry"]
     consts, first, xs = inputs[:n], inputs[n : n + m], inputs[n + m :]

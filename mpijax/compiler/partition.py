@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from mpijax.compiler import local_shards
 from mpijax.compiler.blocks import Blocks, blocks_by, place_in, sharding_over, whole_shape
 from mpijax.compiler.messages import communicate, reduction_p
@@ -206,7 +208,7 @@ def spread(builder, eqn, inputs, avals, source):
             remember_gather(builder, v, eqn.primitive.name, source)
     operands = [recut(builder, v, mesh, cuts, source) for v, cuts in zip(inputs, plan.operands, strict=True)]
     results = [Blocks(mesh, a.shape, cuts) for a, cuts in zip(avals, plan.results, strict=True)]
-    outs = _done_here(builder, eqn, plan, operands, avals, results, source)
+    outs = done_here(builder, eqn, plan, operands, avals, results, source)
     waits = plan.op == "sum" and bool(plan.over) and builder.sum_may_wait(eqn, mesh)
     if plan.over and not waits:
         outs = [combined(builder, outs[0], plan.over, plan.op, mesh, source)]
@@ -241,7 +243,7 @@ def _rotated(builder, eqn, inputs, source):
     return held_as(builder, out, view.blocks, layout, id(out) in made, source)
 
 
-def _done_here(builder, eqn, plan: Plan, operands, avals, results, source) -> list:
+def done_here(builder, eqn, plan: Plan, operands, avals, results, source) -> list:
     """The operation on this rank's parts, as in the body of a `shard_map`."""
     mesh = results[0].mesh
     builder.meshes.append(mesh)
@@ -373,7 +375,8 @@ def _as_rules_see_it(builder, eqn, inputs, avals, held, mesh) -> Operation:
     cuts = [uncut(x) if b is None or b.mesh != mesh else b.cuts for x, b in zip(shapes, held, strict=True)]
     views = (builder.views.get(id(v)) for v in inputs)
     origins = [None if w is None else w.blocks.cuts for w in views]
-    return Operation(eqn.params, shapes, [a.shape for a in avals], cuts, mesh.shape, place_in(mesh), origins)
+    numeric = all(isinstance(v.aval.dtype, np.dtype) for v in inputs)
+    return Operation(eqn.params, shapes, [a.shape for a in avals], cuts, mesh.shape, place_in(mesh), origins, numeric)
 
 
 def combined(builder, v, over: tuple[Any, ...], op: str, mesh, source):

@@ -1,7 +1,8 @@
 """Sharding rules of gathers and scatters along split axes: indices go to the ranks that own what they name.
 
 Each rank reads or writes the positions that fall into its part. What several ranks contribute to is combined by one
-allreduce: of the result of a gather, and of the sums of a scatter whose updates are split.
+allreduce: of the result of a gather, and of the sums of a scatter whose updates are split. Where indices of a gather
+are split as the array is, so is its result: a reduce-scatter then sends half as much.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from mpijax.core.sharding.rules import Operation, Plan, Rule, share
 from mpijax.core.trace import typeof
 from mpijax.ops.binary import add, max, min, sub
 from mpijax.ops.bitwise import bitwise_and
+from mpijax.ops.collectives.gather_scatter import psum_scatter
 from mpijax.ops.collectives.reductions import pmax, pmin, psum
 from mpijax.ops.compare import ge, lt
 from mpijax.ops.reductions import extreme
@@ -41,8 +43,10 @@ def gather(primitive_of: Callable[[], Any]) -> Rule:
     """The rule of `gather`: by owner along an axis of single positions, where that sends less than the array."""
 
     def rule(s: Operation) -> Plan | None:
-        plain = shape_rules.gather(s)
+        plain, asked = shape_rules.gather(s), s.cuts[1]
         dim = _indexed(s, plain)
+        if not s.numeric:
+            return plain
         if dim is None and any(c is not None for c in s.cuts[1]):
             # Split indices are sent to all, if rows then need not be.
             known = replace(s, cuts=[s.cuts[0], uncut(s.shapes[1])])
@@ -53,8 +57,13 @@ def gather(primitive_of: Callable[[], Any]) -> Rule:
         cut = s.cuts[0][dim]
         assert cut is not None
         operand = (*plain.operands[0][:dim], cut, *plain.operands[0][dim + 1 :])
-        program = _gather_program(primitive_of(), s, plain, dim, cut)
-        return Plan([operand, plain.operands[1]], plain.results, s.params, program=program)
+        split = _split_alike(s, asked, cut)
+        program = _gather_program(primitive_of(), s, plain, dim, cut, split)
+        [result] = plain.results
+        if split is not None:
+            _, at = split
+            result = (*result[:at], s.even(s.results[0][at], cut.axes), *result[at + 1 :])
+        return Plan([operand, plain.operands[1]], [result], s.params, program=program)
 
     return rule
 
@@ -72,7 +81,17 @@ def _indexed(s: Operation, plain: Plan) -> int | None:
     return None
 
 
-def _gather_program(primitive: Any, s: Operation, plain: Plan, dim: int, cut: Cut) -> Callable:
+def _split_alike(s: Operation, indices: Cuts, cut: Cut) -> tuple[int, int] | None:
+    """The axis of the indices that is split over the mesh axes of `cut`, and that of the result which it becomes."""
+    offsets = s.params["dimension_numbers"].offset_dims
+    batch = [d for d in range(len(s.results[0])) if d not in offsets]
+    pairs = ((k, d) for k, d in enumerate(batch) if indices[k] is not None and indices[k].axes == cut.axes)
+    return next(((k, d) for k, d in pairs if s.results[0][d] % cut.parts == 0), None)
+
+
+def _gather_program(
+    primitive: Any, s: Operation, plain: Plan, dim: int, cut: Cut, split: tuple[int, int] | None
+) -> Callable:
     low, high = s.span(cut)
     size, column = s.shapes[0][dim], list(s.params["dimension_numbers"].start_index_map).index(dim)
     drops = s.params["mode"].name == "FILL_OR_DROP"
@@ -88,7 +107,14 @@ def _gather_program(primitive: Any, s: Operation, plain: Plan, dim: int, cut: Cu
         shape = s.local(s.results[0], plain.results[0])
         zero = broadcast_in_dim(np.zeros((), x.dtype), shape, ())
         found = zero if got is None else select(_over_windows(mine, shape, offsets), got, zero)
-        total = psum(found, cut.axes)
+        if split is None:
+            total = psum(found, cut.axes)
+        else:
+            axis, at_result = split
+            total = psum_scatter(found, cut.axes, scatter_dimension=at_result, tiled=True)
+            shape = total.shape
+            block = s.span(s.even(s.shapes[1][axis], cut.axes))
+            at = slice_in_dim(at, *block, axis=axis)
         if not drops:
             return total
         given = s.params["fill_value"]

@@ -12,8 +12,8 @@ from mpijax.core.dimensions import DimExpr, dimension
 from mpijax.core.lowering import Structural
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
-from mpijax.core.sharding import shape_rules
 from mpijax.core.trace import typeof
+from mpijax.ops import windows_by_owner
 from mpijax.ops.convert import convert_element_type
 from mpijax.ops.families import check_same_dtypes
 from mpijax.ops.indexing import GatherDimensionNumbers, GatherScatterMode, gather_p
@@ -280,7 +280,7 @@ dynamic_slice_p = Primitive(
     jvp=_slice_jvp,
     transpose=_slice_transpose,
     batch=_slice_batch,
-    sharding=shape_rules.dynamic_slice,
+    sharding=windows_by_owner.dynamic_slice,
 )
 
 
@@ -351,5 +351,5 @@ dynamic_update_slice_p = Primitive(
     jvp=_update_jvp,
     transpose=_update_transpose,
     batch=_update_batch,
-    sharding=shape_rules.dynamic_update_slice,
+    sharding=windows_by_owner.dynamic_update_slice,
 )

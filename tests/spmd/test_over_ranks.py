@@ -302,3 +302,77 @@ def test_what_transforms_send():
     assert bytes_of(filtered, real) == pytest.approx(2 * padded * others)
     for f, v in ((jnp.fft.fft2, x), (filtered, real), (jnp.fft.rfft2, real)):
         assert kinds_of(f, v) == {"alltoall"}
+
+
+# ---------------------------------------------------------------- windows whose start is known later
+
+
+WINDOWS = {
+    "row": lambda x, i: x[i],
+    "rows": lambda x, i: lax.dynamic_slice_in_dim(x, i, 3),
+    "part of a row": lambda x, i: lax.dynamic_slice(x, (i, 1), (1, 2)),
+    "in a loop": lambda x, i: lax.fori_loop(0, 5, lambda k, t: t + x[i + k] * k, jnp.zeros(4)),
+    "row written": lambda x, i: lax.dynamic_update_slice_in_dim(x, jnp.ones((1, 4)), i, 0),
+    "rows written": lambda x, i: lax.dynamic_update_slice_in_dim(x, x[:3] * 2, i, 0),
+    "part written": lambda x, i: lax.dynamic_update_slice(x, jnp.ones((2, 2)), (i, 1)),
+    "gradient of a row": jax.grad(lambda x, i: (x[i] ** 2).sum()),
+}
+
+
+@pytest.mark.parametrize("start", [-1, 0, 2, N - 2, N + 3])
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows(name, start):
+    f, x = WINDOWS[name], np.random.default_rng(3).uniform(-1, 1, (N, 4)).astype(np.float32)
+    got, want = jax.jit(f)(split(x), start), jax.jit(f)(jnp.asarray(x), start)
+    np.testing.assert_allclose(whole(got), whole(want), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "bfloat16", "complex64"])
+def test_windows_of_every_kind_of_number(dtype):
+    x = (np.arange(N) % 3).astype(getattr(ml_dtypes, dtype, dtype))
+    for i in (0, N - 1):
+        assert whole(jax.jit(lambda x, i: x[i])(split(x), i)) == x[i]
+
+
+def test_keys_by_number():
+    keys = jax.random.split(jax.random.key(0), N)
+    f = jax.jit(lambda k, i: jax.random.normal(k[i]))
+    assert float(f(split(keys), 3)) == float(f(keys, 3))
+
+
+def test_windows_on_two_mesh_axes():
+    mesh = mesh_2d((2, SIZE // 2) if SIZE % 2 == 0 else (1, SIZE))
+    x = np.arange(float(N * N), dtype=np.float32).reshape(N, N)
+    f = jax.jit(lambda x, i, j: lax.dynamic_slice(x, (i, j), (2, 3)))
+    for i, j in ((0, 0), (5, 7), (N - 2, 11), (N, N)):
+        np.testing.assert_array_equal(whole(f(split(x, P("i", "j"), mesh), i, j)), f(jnp.asarray(x), i, j))
+
+
+@many
+def test_a_window_is_sent_and_not_the_array():
+    x = split(np.ones((N, 4), np.float32))
+    assert kinds_of(WINDOWS["row"], x, 3) == {"allreduce_sum"}
+    assert bytes_of(WINDOWS["row"], x, 3) <= 2 * 16
+    assert bytes_of(WINDOWS["row written"], x, 3) == 0
+
+
+# ---------------------------------------------------------------- one turn for each row
+
+
+@pytest.mark.parametrize("rows", [N, N - 1, SIZE])
+def test_map_along_a_split_axis(rows):
+    x, w = np.random.default_rng(4).uniform(-1, 1, (N, 5)).astype(np.float32), np.arange(25.0).reshape(5, 5)
+
+    def f(x):
+        return lax.map(lambda row: (jnp.tanh(w @ row), row.sum()), x[:rows])
+
+    for g, v in zip(leaves(jax.jit(f)(split(x))), leaves(f(jnp.asarray(x))), strict=True):
+        np.testing.assert_allclose(g, v, rtol=1e-5, atol=1e-6)
+    assert bytes_of(lambda x: lax.map(jnp.sin, x), split(x)) == 0
+
+
+def test_map_of_rows_beside_a_split_matrix():
+    """Turns that read what is split are done by all ranks."""
+    x, w = (np.random.default_rng(k).uniform(-1, 1, (N, N)).astype(np.float32) for k in (5, 6))
+    f = jax.jit(lambda x, w: lax.map(lambda row: w @ row, x))
+    np.testing.assert_allclose(whole(f(split(x), split(w))), x @ w.T, rtol=1e-4, atol=1e-5)

@@ -39,6 +39,7 @@ class Operation:
     shapes, results: whole shapes of operands and results. cuts: how each operand is cut.
     sizes: the number of ranks along each mesh axis. place: this rank's coordinate along each.
     origins: for operands that are slices of an array, how that array is cut (else None).
+    numeric: whether operands have elements that ranks can add: no PRNG keys.
     """
 
     params: Mapping[str, Any]
@@ -48,6 +49,7 @@ class Operation:
     sizes: Mapping[Any, int]
     place: Mapping[Any, int]
     origins: Sequence[Cuts | None] = ()
+    numeric: bool = True
 
     def span(self, cut: Cut) -> Span:
         """This rank's part of a cut."""
