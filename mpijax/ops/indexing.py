@@ -19,6 +19,7 @@ from mpijax.ops.moves import canonical_shape, shape_of, shifted
 from mpijax.ops.shapes import expand_dims
 from mpijax.ops.slicing import concatenate
 from mpijax.ops.windows import gather_reference
+from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero
 
@@ -368,4 +369,5 @@ gather_p = Primitive(
     transpose=_gather_transpose,
     batch=_gather_batch,
     sharding=by_owner.gather(lambda: gather_p),
+    keys=key_reuse.SAME,
 )

@@ -31,6 +31,7 @@ from mpijax.ops.indexing import (
 from mpijax.ops.moves import canonical_shape, shape_of, shifted
 from mpijax.ops.rules import full_like, is_linear
 from mpijax.ops.windows import apply_reference, scatter_reference, window_sizes
+from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_at, move_dim
 from mpijax.transforms.zeros import Zero, add_tangents, instantiate
 
@@ -477,6 +478,7 @@ scatter_p = Primitive(
     transpose=_set_transpose,
     batch=_batch_rule(lambda: scatter_p),
     sharding=by_owner.scatter(lambda: scatter_p, None),
+    keys=key_reuse.Signature({2: True}, forwards={0: 0}),
 )
 
 _NO_APPLY_DERIVATIVE = Unsupported("scatter_apply JVP not implemented")
@@ -491,4 +493,5 @@ scatter_apply_p = Primitive(
     jvp=_NO_APPLY_DERIVATIVE,
     transpose=_NO_APPLY_DERIVATIVE,
     batch=_batch_rule(lambda: scatter_apply_p),
+    keys=key_reuse.Signature({2: True}, forwards={0: 0}),
 )
