@@ -55,6 +55,8 @@ class Primitive:
         follows from `lower` for elementwise operations, reductions and products; others need whole operands.
       keys: a `transforms.key_reuse.Signature`, or `(eqn) -> Signature`: which PRNG keys it uses up, and which results
         are new keys or those of an operand. By default it uses up all of its operands.
+      bounds: `(*args, **params) -> (starts, limits, axes)`, for an operation at positions that may lie outside of its
+        first operand: the positions (an array `[..., k]`, or k scalars), the last one inside for each k, and its axis.
     """
 
     # For those who walk Jaxprs: primitives with inner Jaxprs keep them among their own parameters.
@@ -81,6 +83,7 @@ class Primitive:
         vma: Callable | None = None,
         keep_inside: Callable | None = None,
         keys: Any = None,
+        bounds: Callable | None = None,
         sharding: Callable | None = None,
         inner: bool = False,
         register: bool = True,
@@ -101,6 +104,7 @@ class Primitive:
         self.vma = vma
         self.keep_inside = keep_inside
         self.keys = keys
+        self.bounds = bounds
         self.sharding = sharding
         self.inner = inner
         self.impl: Callable | None = None

@@ -282,6 +282,7 @@ dynamic_slice_p = Primitive(
     transpose=_slice_transpose,
     batch=_slice_batch,
     sharding=shape_rules.dynamic_slice,
+    bounds=lambda x, *starts, slice_sizes: (starts, np.subtract(shape_of(x), slice_sizes), range(len(starts))),
     keys=key_reuse.SAME,
 )
 
@@ -354,5 +355,6 @@ dynamic_update_slice_p = Primitive(
     transpose=_update_transpose,
     batch=_update_batch,
     sharding=shape_rules.dynamic_update_slice,
+    bounds=lambda x, new, *starts: (starts, np.subtract(shape_of(x), shape_of(new)), range(len(starts))),
     keys=key_reuse.Signature({1: True}, forwards={0: 0}),
 )

@@ -360,6 +360,11 @@ def _gather_batch(
     return out, 0
 
 
+def _gather_bounds(x, indices, *, dimension_numbers, slice_sizes, **_):
+    shape, axes = shape_of(x), dimension_numbers.start_index_map
+    return indices, np.array([shape[a] - slice_sizes[a] for a in axes]), axes
+
+
 gather_p = Primitive(
     "gather",
     type_rule=_gather_type,
@@ -369,5 +374,6 @@ gather_p = Primitive(
     transpose=_gather_transpose,
     batch=_gather_batch,
     sharding=by_owner.gather(lambda: gather_p),
+    bounds=_gather_bounds,
     keys=key_reuse.SAME,
 )
