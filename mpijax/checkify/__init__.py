@@ -1,7 +1,6 @@
 """Checks that work in compiled programs: errors as values. Public as `mpijax.experimental.checkify`."""
 
 from mpijax.checkify import calls as _calls  # noqa: F401  (rules)
-from mpijax.checkify import checks as _checks  # noqa: F401  (rules)
 from mpijax.checkify.check import check, check_error, debug_check
 from mpijax.checkify.errors import NO_ERROR as init_error
 from mpijax.checkify.errors import Error, ErrorCategory, JaxRuntimeError

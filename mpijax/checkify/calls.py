@@ -13,8 +13,9 @@ import numpy as np
 
 from mpijax import lax
 from mpijax import numpy as jnp
+from mpijax.checkify.checks import rules
 from mpijax.checkify.errors import NO_ERROR, Error
-from mpijax.checkify.interpreter import interpret, rules
+from mpijax.checkify.interpreter import interpret
 from mpijax.core import tree
 from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.sharding.spec import PartitionSpec

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from mpijax import numpy as jnp
 from mpijax.checkify.errors import DivisionByZeroError, Error, NaNError, OOBError
-from mpijax.checkify.interpreter import rules
 from mpijax.core import dtypes, tree
 from mpijax.core.source import current_source
 from mpijax.core.trace import typeof
 
+Rule = Callable[..., tuple[Error, Any]]
+# By the primitive's name: `(error, enabled, primitive, args, params) -> (error, results)`.
+rules: dict[str, Rule] = {}
+
 # Operations that can yield NaN from numbers that are none.
-_NAN_PRIMITIVES = """
+_CAN_BE_NAN = frozenset("""
     acos acosh add asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt conv_general_dilated cos cosh cumlogsumexp
     cummax cummin cumprod cumsum digamma dot_general erf erf_inv erfc exp expm1 fft igamma igamma_grad_a igammac
     integer_pow lgamma linear_solve log log1p logistic mul pad pow psum reduce reduce_prod reduce_sum reduce_window
-    reduce_window_sum regularized_incomplete_beta rem rng_uniform rsqrt sin sinh sqrt sub tan tanh
-"""
+    reduce_window_sum regularized_incomplete_beta rem rng_uniform rsqrt scatter scatter-add scatter-max scatter-min
+    scatter-mul sin sinh sqrt sub tan tanh
+""".split())  # fmt: skip
 
 
 def _is_float(x: Any) -> bool:
@@ -64,52 +69,17 @@ def _out_of_bounds(error: Error, primitive, shape, indices, limits, axes) -> Err
     return error.failing(jnp.any(outside), failure)
 
 
-def _starts(starts) -> Any:
-    return jnp.stack([jnp.asarray(s) for s in starts])
-
-
-def _dynamic_slice_rule(error, enabled, primitive, args, params):
+def _bounds_rule(error, enabled, primitive, args, params):
+    """An operation that says where it reads or writes (the slot `bounds`)."""
     out = primitive.bind(*args, **params)
-    shape = typeof(args[0]).shape
-    if OOBError in enabled and shape:
-        limits = np.array(shape) - np.array(params["slice_sizes"])
-        error = _out_of_bounds(error, primitive, shape, _starts(args[1:]), limits, range(len(shape)))
-    return error, out
-
-
-def _dynamic_update_slice_rule(error, enabled, primitive, args, params):
-    out = primitive.bind(*args, **params)
-    shape = typeof(args[0]).shape
-    if OOBError in enabled and shape:
-        limits = np.array(shape) - np.array(typeof(args[1]).shape)
-        error = _out_of_bounds(error, primitive, shape, _starts(args[2:]), limits, range(len(shape)))
-    return error, out
-
-
-def _gather_rule(error, enabled, primitive, args, params):
-    out = primitive.bind(*args, **params)
-    axes = params["dimension_numbers"].start_index_map
-    if OOBError in enabled and axes:
-        shape = typeof(args[0]).shape
-        limits = np.array([shape[a] - params["slice_sizes"][a] for a in axes])
-        error = _out_of_bounds(error, primitive, shape, jnp.asarray(args[1]), limits, axes)
-    return error, out
-
-
-def _scatter_rule(error, enabled, primitive, args, params):
-    out = primitive.bind(*args, **params)
-    numbers = params["dimension_numbers"]
-    axes = numbers.scatter_dims_to_operand_dims
-    if OOBError not in enabled or not axes:
-        return error, out
-    operand, indices, updates = args
-    shape, indices = typeof(operand).shape, jnp.asarray(indices)
-    window = iter(numbers.update_window_dims)
-    single = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
-    sizes = [1 if d in single else typeof(updates).shape[next(window)] for d in range(len(shape))]
-    limits = np.minimum([shape[a] - sizes[a] for a in axes], np.iinfo(indices.dtype).max)
-    error = _out_of_bounds(error, primitive, shape, indices, limits, axes)
-    return without_nan(error, enabled, primitive, out), out
+    if OOBError in enabled:
+        starts, limits, axes = primitive.bounds(*args, **params)
+        if len(axes):
+            several = isinstance(starts, (list, tuple))
+            indices = jnp.stack([jnp.asarray(s) for s in starts]) if several else jnp.asarray(starts)
+            limits = np.minimum(limits, np.iinfo(indices.dtype).max)
+            error = _out_of_bounds(error, primitive, typeof(args[0]).shape, indices, limits, axes)
+    return without_nan(error, enabled, primitive, out) if primitive.name in _CAN_BE_NAN else error, out
 
 
 # ---------------------------------------------------------------- check
@@ -124,10 +94,12 @@ def _check_rule(error, enabled, primitive, args, params):
     return error.knowing(new._metadata), []
 
 
-rules.update(dict.fromkeys(_NAN_PRIMITIVES.split(), _nan_rule))
-rules.update(dict.fromkeys("scatter scatter-add scatter-mul scatter-min scatter-max".split(), _scatter_rule))
 rules["div"] = _div_rule
-rules["dynamic_slice"] = _dynamic_slice_rule
-rules["dynamic_update_slice"] = _dynamic_update_slice_rule
-rules["gather"] = _gather_rule
 rules["check"] = _check_rule
+
+
+def rule_of(primitive) -> Rule | None:
+    """How an operation is checked; None for one that cannot fail."""
+    if primitive.bounds is not None:
+        return _bounds_rule
+    return rules.get(primitive.name) or (_nan_rule if primitive.name in _CAN_BE_NAN else None)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
+from mpijax.checkify.checks import rule_of
 from mpijax.checkify.errors import (
     NO_ERROR,
     DivisionByZeroError,
@@ -29,11 +30,6 @@ float_checks = nan_checks | div_checks
 automatic_checks = float_checks | index_checks
 all_checks = automatic_checks | user_checks
 
-# By the primitive's name: `(error, enabled, primitive, args, params) -> (error, results)`. A primitive that is not
-# here cannot fail, and is applied as it is.
-Rule = Callable[..., tuple[Error, Any]]
-rules: dict[str, Rule] = {}
-
 
 def interpret(
     jaxpr: Jaxpr, consts: Sequence[Any], enabled: frozenset, error: Error, args: Sequence[Any]
@@ -42,7 +38,7 @@ def interpret(
 
     def apply(eqn, values):
         nonlocal error
-        rule = rules.get(eqn.primitive.name)
+        rule = rule_of(eqn.primitive)
         if rule is None:
             outs = eqn.primitive.bind(*values, **eqn.params)
         else:

@@ -53,6 +53,10 @@ class Primitive:
       pretty: `(eqn, names) -> [(key, value)]`, the parameters to print.
       sharding: `(core.sharding.rules.Operation) -> Plan or None`, how ranks do it on parts of arrays. By default what
         follows from `lower` for elementwise operations, reductions and products; others need whole operands.
+      keys: a `transforms.key_reuse.Signature`, or `(eqn) -> Signature`: which PRNG keys it uses up, and which results
+        are new keys or those of an operand. By default it uses up all of its operands.
+      bounds: `(*args, **params) -> (starts, limits, axes)`, for an operation at positions that may lie outside of its
+        first operand: the positions (an array `[..., k]`, or k scalars), the last one inside for each k, and its axis.
     """
 
     # For those who walk Jaxprs: primitives with inner Jaxprs keep them among their own parameters.
@@ -78,6 +82,8 @@ class Primitive:
         pretty: Callable | None = None,
         vma: Callable | None = None,
         keep_inside: Callable | None = None,
+        keys: Any = None,
+        bounds: Callable | None = None,
         sharding: Callable | None = None,
         inner: bool = False,
         register: bool = True,
@@ -97,6 +103,8 @@ class Primitive:
         self.pretty = pretty
         self.vma = vma
         self.keep_inside = keep_inside
+        self.keys = keys
+        self.bounds = bounds
         self.sharding = sharding
         self.inner = inner
         self.impl: Callable | None = None

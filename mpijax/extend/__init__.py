@@ -1,20 +1,22 @@
 """``mpijax.extend``: define operations outside of mpijax, and look into programs.
 
 `core` has the names of ``jax.extend.core``, `core.primitives` mpijax's own primitives, `lowering` what a primitive can
-be to the compiler, `sharding` how ranks do it on parts of arrays, `linear_util` functions with a stack of
-transformations. ``docs/custom-operations.md`` and ``docs/add-a-primitive.md`` lead through them.
+be to the compiler, `sharding` how ranks do it on parts of arrays, `keys` what it does with PRNG keys, `linear_util`
+functions with a stack of transformations. ``docs/custom-operations.md`` and ``docs/add-a-primitive.md`` lead through
+them.
 """
 
 import importlib as _importlib
 
 from mpijax import missing as _missing
 from mpijax.extend import core as core
+from mpijax.extend import keys as keys
 from mpijax.extend import linear_util as linear_util
 from mpijax.extend import lowering as lowering
 from mpijax.extend import sharding as sharding
 from mpijax.extend import source_info_util as source_info_util
 
-__all__ = ["backend", "core", "linear_util", "lowering", "random", "sharding", "source_info_util"]
+__all__ = ["backend", "core", "keys", "linear_util", "lowering", "random", "sharding", "source_info_util"]
 
 
 def __getattr__(name: str):

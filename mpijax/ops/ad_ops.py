@@ -18,6 +18,7 @@ from mpijax.ops.families import (
     elementwise,
     scalar_rule,
 )
+from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_at
 
 
@@ -72,3 +73,4 @@ copy_p = elementwise(
     jvp=LINEAR,
     transpose=lambda ct, x: [copy_p.bind(ct)],
 )
+copy_p.keys = key_reuse.SAME

@@ -7,6 +7,7 @@ from typing import Any
 from mpijax.core import tree
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive
+from mpijax.transforms import key_reuse
 from mpijax.transforms.zeros import instantiate
 
 
@@ -36,4 +37,5 @@ optimization_barrier_p = Primitive(
     batch=lambda axis, args, dims: (optimization_barrier_p.bind(*args), list(dims)),
     multiple_results=True,
     vma=lambda avals, params: None,
+    keys=key_reuse.each_its_own,
 )

@@ -8,6 +8,7 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.ops.families import ANY, FLOATING, ORDERED, comparison
+from mpijax.transforms import key_reuse
 
 # Keys of random numbers can be compared for equality.
 _EQUALITY = (*ANY, dtypes.extended)
@@ -97,6 +98,7 @@ def _by_total_order(compare):
 
 eq_p = comparison("eq", _EQUALITY, np.equal)
 ne_p = comparison("ne", _EQUALITY, np.not_equal)
+eq_p.keys = ne_p.keys = key_reuse.NOTHING
 lt_p = comparison("lt", ORDERED, np.less)
 le_p = comparison("le", ORDERED, np.less_equal)
 gt_p = comparison("gt", ORDERED, np.greater)

@@ -16,6 +16,7 @@ from mpijax.core.registry import registry
 from mpijax.core.trace import EVAL, literal_value, state, typeof
 from mpijax.core.warn import warn_user
 from mpijax.ops.families import CONSTANT, NOT_LINEAR, hide_unset, scalar_rule
+from mpijax.transforms import key_reuse
 from mpijax.transforms.zeros import Zero
 
 # ---------------------------------------------------------------- stage
@@ -65,6 +66,7 @@ stage_p = _Stage(
     jvp=lambda primals, tangents: (*primals, *tangents),
     transpose=lambda ct, x: [ct],
     batch=lambda axis, args, dims: (*args, *dims),
+    keys=key_reuse.SAME,
 )
 
 # ---------------------------------------------------------------- convert_element_type
@@ -186,6 +188,7 @@ convert_element_type_p = _Convert(
     transpose=_convert_transpose,
     batch=_convert_batch,
     pretty=hide_unset("sharding"),
+    keys=key_reuse.SAME,
 )
 
 # ---------------------------------------------------------------- bitcast_convert_type

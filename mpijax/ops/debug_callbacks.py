@@ -23,6 +23,7 @@ from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.trace import typeof
 from mpijax.ops.callbacks import call_python, called_by_program, example, location, run_directly
+from mpijax.transforms import key_reuse
 
 logger = logging.getLogger(__name__)
 
@@ -131,6 +132,7 @@ def _run_callback(*values, callback, effect, partitioned):
 
 
 debug_callback_p = _observer("debug_callback", _run_callback, lambda params: params["effect"])
+debug_callback_p.keys = key_reuse.NOTHING
 
 # ---------------------------------------------------------------- debug_print
 

@@ -22,6 +22,7 @@ from mpijax.ops.rules import const_like, full_like, is_linear
 from mpijax.ops.scatter import ScatterDimensionNumbers, scatter_p
 from mpijax.ops.shapes import broadcast, broadcast_in_dim, expand_dims, squeeze
 from mpijax.ops.slicing import concatenate
+from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_at
 from mpijax.transforms.jit import jit
 from mpijax.transforms.zeros import Zero, instantiate
@@ -281,6 +282,8 @@ dynamic_slice_p = Primitive(
     transpose=_slice_transpose,
     batch=_slice_batch,
     sharding=windows_by_owner.dynamic_slice,
+    bounds=lambda x, *starts, slice_sizes: (starts, np.subtract(shape_of(x), slice_sizes), range(len(starts))),
+    keys=key_reuse.SAME,
 )
 
 
@@ -352,4 +355,6 @@ dynamic_update_slice_p = Primitive(
     transpose=_update_transpose,
     batch=_update_batch,
     sharding=windows_by_owner.dynamic_update_slice,
+    bounds=lambda x, new, *starts: (starts, np.subtract(shape_of(x), shape_of(new)), range(len(starts))),
+    keys=key_reuse.Signature({1: True}, forwards={0: 0}),
 )

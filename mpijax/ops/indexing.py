@@ -19,6 +19,7 @@ from mpijax.ops.moves import canonical_shape, shape_of, shifted
 from mpijax.ops.shapes import expand_dims
 from mpijax.ops.slicing import concatenate
 from mpijax.ops.windows import gather_reference
+from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero
 
@@ -359,6 +360,11 @@ def _gather_batch(
     return out, 0
 
 
+def _gather_bounds(x, indices, *, dimension_numbers, slice_sizes, **_):
+    shape, axes = shape_of(x), dimension_numbers.start_index_map
+    return indices, np.array([shape[a] - slice_sizes[a] for a in axes]), axes
+
+
 gather_p = Primitive(
     "gather",
     type_rule=_gather_type,
@@ -368,4 +374,6 @@ gather_p = Primitive(
     transpose=_gather_transpose,
     batch=_gather_batch,
     sharding=by_owner.gather(lambda: gather_p),
+    bounds=_gather_bounds,
+    keys=key_reuse.SAME,
 )

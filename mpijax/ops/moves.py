@@ -20,6 +20,7 @@ from mpijax.core.lowering import Structural
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import Tracer, typeof
 from mpijax.ops.families import LINEAR
+from mpijax.transforms import key_reuse
 
 
 def canonical_shape(shape: Any) -> tuple[int, ...]:
@@ -106,6 +107,7 @@ def movement(
     pretty: Callable | None = None,
     key: str | None = None,
     sharding: Callable | None = None,
+    keys: Any = key_reuse.SAME,
 ) -> Primitive:
     """An operation of one operand that moves elements: linear, its dtype unchanged.
 
@@ -123,6 +125,7 @@ def movement(
         reference=reference,
         lower=lower or Structural(name),
         sharding=sharding,
+        keys=keys,
         jvp=LINEAR,
         transpose=transpose,
         batch=lambda axis, args, dims, **params: batch(axis, args[0], dims[0], **params),

@@ -7,6 +7,7 @@ from typing import Any
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.tree import tree_map
+from mpijax.transforms import key_reuse
 
 
 def checkpoint_name(x: Any, name: str) -> Any:
@@ -34,5 +35,6 @@ name_p = Primitive(
     jvp=_jvp,
     transpose=Unsupported("a name is not transposed: tangents pass it without a name"),
     batch=lambda axis, args, dims, *, name: (name_p.bind(args[0], name=name), dims[0]),
+    keys=key_reuse.SAME,
 )
 name_p.impl = lambda x, *, name: x

@@ -29,6 +29,7 @@ from mpijax.ops.families import CONSTANT, NOT_LINEAR, broadcast_type, scalar_rul
 from mpijax.ops.moves import canonical_shape, check_shapelike
 from mpijax.ops.rules import broadcast_to, expand_front
 from mpijax.ops.shapes import broadcast_in_dim
+from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero
 
@@ -94,7 +95,7 @@ def _same_dim(primitive_of):
     return batch
 
 
-def define(name: str, *, type_rule, reference, batch=None, lower=None, key=None, sharding=None) -> Primitive:
+def define(name: str, *, type_rule, reference, batch=None, lower=None, key=None, sharding=None, keys=None) -> Primitive:
     """An operation on keys; it has no derivative."""
     primitive = Primitive(
         name,
@@ -106,6 +107,7 @@ def define(name: str, *, type_rule, reference, batch=None, lower=None, key=None,
         transpose=NOT_LINEAR,
         batch=batch or _same_dim(lambda: primitive),
         key=key,
+        keys=keys,
     )
     primitive.jvp = CONSTANT.attach(primitive)
     return primitive
@@ -227,7 +229,7 @@ def _seed_reference(seeds, *, impl):
 
 random_seed_p = define(
     "random_seed", type_rule=lambda seeds, *, impl: key_type(impl, seeds.shape), reference=_seed_reference,
-    sharding=shape_rules.of_keys,
+    sharding=shape_rules.of_keys, keys=key_reuse.NEW,
 )
 
 # ---------------------------------------------------------------- random_wrap, random_unwrap, random_clone
@@ -282,6 +284,7 @@ random_wrap_p = define(
     reference=lambda x, *, impl: x,
     batch=_wrap_batch,
     sharding=shape_rules.random_wrap,
+    keys=key_reuse.NEW,
 )
 
 random_unwrap_p = define(
@@ -289,6 +292,7 @@ random_unwrap_p = define(
     type_rule=lambda x: ShapedArray(x.shape + x.dtype.physical_shape, x.dtype.physical_dtype),
     reference=lambda x: x,
     sharding=shape_rules.of_keys,
+    keys=key_reuse.NOTHING,
 )
 
 random_clone_p = define(
@@ -297,6 +301,7 @@ random_clone_p = define(
     reference=lambda x: x,
     lower=Structural("copy"),
     sharding=shape_rules.copied,
+    keys=key_reuse.NEW,
 )
 
 # ---------------------------------------------------------------- random_split, random_fold_in
@@ -331,6 +336,7 @@ random_split_p = define(
     type_rule=_split_type,
     reference=lambda keys, *, shape: np.stack(hash_numpy(*_counters(keys, shape)), -1),
     sharding=shape_rules.of_keys,
+    keys=key_reuse.Signature({0: True}, frozenset({0})),
 )
 
 
@@ -357,6 +363,7 @@ _fold_in_p = define(
     reference=_fold_reference,
     key="fold_in_equal_shapes",
     sharding=shape_rules.random_fold_in,
+    keys=key_reuse.NEW,
 )
 
 random_fold_in_p = define(
@@ -365,6 +372,7 @@ random_fold_in_p = define(
     reference=_fold_reference,
     batch=broadcast_batch(lambda: random_fold_in_p),
     lower=Decompose(_fold_equal_shapes),
+    keys=key_reuse.NEW,
 )
 
 # ---------------------------------------------------------------- random_bits
@@ -392,5 +400,5 @@ def _bits_reference(keys, *, bit_width, shape):
 
 
 random_bits_p = define(
-    "random_bits", type_rule=_bits_type, reference=_bits_reference, sharding=shape_rules.of_keys
+    "random_bits", type_rule=_bits_type, reference=_bits_reference, sharding=shape_rules.of_keys, keys=key_reuse.DRAW
 )

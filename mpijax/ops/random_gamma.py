@@ -14,6 +14,7 @@ from mpijax.core.primitive import Primitive
 from mpijax.ops.binary import div, mul
 from mpijax.ops.families import NOT_LINEAR, PerOperand
 from mpijax.ops.special import random_gamma_grad
+from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_at
 
 
@@ -41,5 +42,6 @@ random_gamma_p = Primitive(
     jvp=NOT_LINEAR,  # set below, as it refers to the primitive
     transpose=NOT_LINEAR,
     batch=_batch,
+    keys=key_reuse.DRAW,
 )
 random_gamma_p.jvp = PerOperand(None, _tangent).attach(random_gamma_p)

@@ -31,6 +31,7 @@ from mpijax.ops.indexing import (
 from mpijax.ops.moves import canonical_shape, shape_of, shifted
 from mpijax.ops.rules import full_like, is_linear
 from mpijax.ops.windows import apply_reference, scatter_reference, window_sizes
+from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_at, move_dim
 from mpijax.transforms.zeros import Zero, add_tangents, instantiate
 
@@ -446,6 +447,15 @@ def _set_transpose(ct, operand, indices, updates, **params):
 _primitives: dict[str, Primitive] = {}
 
 
+def _bounds(x, indices, updates, *, dimension_numbers, **_):
+    n, shape, window = dimension_numbers, shape_of(x), iter(dimension_numbers.update_window_dims)
+    single = {*n.inserted_window_dims, *n.operand_batching_dims}
+    sizes = [1 if d in single else shape_of(updates)[next(window)] for d in range(len(shape))]
+    axes = n.scatter_dims_to_operand_dims
+    return indices, np.array([shape[a] - sizes[a] for a in axes]), axes
+
+
+
 def _define(name: str, jvp: Callable, transpose: Callable) -> Primitive:
     primitive = _primitives[name] = Primitive(
         f"scatter-{name}",
@@ -456,6 +466,7 @@ def _define(name: str, jvp: Callable, transpose: Callable) -> Primitive:
         transpose=transpose,
         batch=_batch_rule(lambda: primitive),
         sharding=by_owner.scatter(lambda: primitive, name),
+        bounds=_bounds,
     )
     return primitive
 
@@ -477,6 +488,8 @@ scatter_p = Primitive(
     transpose=_set_transpose,
     batch=_batch_rule(lambda: scatter_p),
     sharding=by_owner.scatter(lambda: scatter_p, None),
+    bounds=_bounds,
+    keys=key_reuse.Signature({2: True}, forwards={0: 0}),
 )
 
 _NO_APPLY_DERIVATIVE = Unsupported("scatter_apply JVP not implemented")
@@ -491,4 +504,6 @@ scatter_apply_p = Primitive(
     jvp=_NO_APPLY_DERIVATIVE,
     transpose=_NO_APPLY_DERIVATIVE,
     batch=_batch_rule(lambda: scatter_apply_p),
+    bounds=_bounds,
+    keys=key_reuse.Signature({2: True}, forwards={0: 0}),
 )

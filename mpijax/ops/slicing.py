@@ -12,6 +12,7 @@ from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
 from mpijax.core.axes import canonical_axis
 from mpijax.core.dimensions import dimension
+from mpijax.core.jaxpr import Eqn
 from mpijax.core.lowering import Decompose, Structural
 from mpijax.core.primitive import Primitive
 from mpijax.core.sharding import shape_rules
@@ -21,6 +22,7 @@ from mpijax.ops.moves import NumpyInt, check_shapelike, movement, shape_of, with
 from mpijax.ops.padding import pad
 from mpijax.ops.rules import const_like, is_linear
 from mpijax.ops.shapes import squeeze
+from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_at
 from mpijax.transforms.zeros import Zero, instantiate
 
@@ -147,9 +149,17 @@ def _slice_batch(axis, x, dim, *, start_indices, limit_indices, strides):
     return slice(x, starts, limits, strides), dim
 
 
+def _slice_keys(eqn: Eqn) -> key_reuse.Signature:
+    """A part is a new key, which is used up where it came from."""
+    params, mask = eqn.params, np.zeros(eqn.invars[0].aval.shape, bool)
+    strides = params["strides"] or (1,) * mask.ndim
+    mask[tuple(map(builtins.slice, params["start_indices"], params["limit_indices"], strides))] = True
+    return key_reuse.Signature({0: True if mask.all() else mask}, frozenset({0}))
+
+
 slice_p = movement(
     "slice", shape=_slice_shape, reference=_slice_reference, transpose=_slice_transpose, batch=_slice_batch,
-    sharding=shape_rules.slice_,
+    sharding=shape_rules.slice_, keys=_slice_keys,
 )
 
 # ---------------------------------------------------------------- concatenate
@@ -212,6 +222,7 @@ concatenate_p = Primitive(
     transpose=_concatenate_transpose,
     batch=_concatenate_batch,
     sharding=shape_rules.concatenate,
+    keys=key_reuse.parts,
 )
 
 # ---------------------------------------------------------------- split
@@ -284,4 +295,5 @@ split_p = Primitive(
     transpose=_split_transpose,
     batch=_split_batch,
     multiple_results=True,
+    keys=key_reuse.parts,
 )

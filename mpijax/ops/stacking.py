@@ -18,6 +18,7 @@ from mpijax.ops.reductions import reduce_sum
 from mpijax.ops.rules import is_linear
 from mpijax.ops.shapes import broadcast, broadcast_in_dim, expand_dims, reshape, squeeze
 from mpijax.ops.slicing import concatenate, slice_in_dim
+from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero, instantiate
 
@@ -82,6 +83,7 @@ stack_p = Primitive(
     jvp=_stack_jvp,
     transpose=_stack_transpose,
     batch=_stack_batch,
+    keys=key_reuse.parts,
 )
 
 # ---------------------------------------------------------------- unstack
@@ -133,6 +135,7 @@ unstack_p = Primitive(
     transpose=_unstack_transpose,
     batch=_unstack_batch,
     multiple_results=True,
+    keys=key_reuse.parts,
 )
 
 # ---------------------------------------------------------------- tile
@@ -183,4 +186,5 @@ tile_p = movement(
     transpose=_tile_transpose,
     batch=_tile_batch,
     lower=Decompose(_tile_by_broadcast),
+    keys=None,
 )

@@ -178,7 +178,7 @@ def _define(plain: Any, program: Callable[..., Any], partitionable: bool) -> Non
     kind = "composed" if partitionable else "of_one_counter"
     primitive = ops.define(
         plain.name, type_rule=plain.type_rule, reference=decomposed, lower=Decompose(decomposed),
-        key=f"{plain.name}_{kind}",
+        key=f"{plain.name}_{kind}", keys=plain.keys,
     )  # fmt: skip
     if plain is ops.random_fold_in_p:
         primitive.batch = ops.broadcast_batch(lambda: primitive)

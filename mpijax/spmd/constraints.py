@@ -22,6 +22,7 @@ from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.sharding.split import of_sharding
 from mpijax.core.trace import Tracer, state, typeof
 from mpijax.core.tree_prefix import flatten_axes
+from mpijax.transforms import key_reuse
 from mpijax.transforms.zeros import Zero
 
 
@@ -276,4 +277,5 @@ sharding_constraint_p = Primitive(
     transpose=_transpose,
     batch=_batch,
     pretty=_pretty,
+    keys=key_reuse.SAME,
 )

@@ -16,6 +16,7 @@ from mpijax.core.sharding.split import of_sharding
 from mpijax.core.trace import typeof
 from mpijax.spmd.constraints import check_fits, mesh_types, named_sharding, put_on
 from mpijax.spmd.reshard import lay_out
+from mpijax.transforms import key_reuse
 from mpijax.transforms.transpose import UndefPrimal
 from mpijax.transforms.zeros import Zero, instantiate
 
@@ -123,4 +124,5 @@ device_put_p = Primitive(
     batch=_batch,
     multiple_results=True,
     vma=lambda avals, params: None,
+    keys=key_reuse.each_its_own,
 )

@@ -26,6 +26,7 @@ from mpijax.spmd.constraints import (
     mesh_types,
     named_sharding,
 )
+from mpijax.transforms import key_reuse
 from mpijax.transforms.zeros import Zero
 
 
@@ -129,4 +130,5 @@ reshard_p = Primitive(
     transpose=_transpose,
     batch=_batch,
     pretty=lambda eqn, names: [],
+    keys=key_reuse.SAME,
 )

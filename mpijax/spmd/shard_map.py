@@ -38,6 +38,7 @@ from mpijax.ops.select import select
 from mpijax.spmd.constraints import mesh_types
 from mpijax.spmd.reshard import lay_out
 from mpijax.spmd.shard_specs import check_fits, check_inferable, check_out, flatten_specs, given_spec, mesh_for
+from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import AxisData, batch_flat, batch_jaxpr, move_dim
 from mpijax.transforms.blocks import Blocks
 from mpijax.transforms.call import hoist_tracers
@@ -558,4 +559,5 @@ shard_map_p = Primitive(
     dce=_dce,
     linearize=_linearize,
     vma=lambda avals, params: None,
+    keys=key_reuse.of_program("jaxpr"),
 )

@@ -11,6 +11,7 @@ from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import Primitive
 from mpijax.core.refs import Ref
 from mpijax.core.trace import Tracer, state
+from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_jaxpr_in_place
 from mpijax.transforms.jvp import jvp_jaxpr
 from mpijax.transforms.linearize import linearize_jaxpr
@@ -141,6 +142,7 @@ jit_p = _Jit(
     linearize=_linearize,
     pretty=_pretty,
     vma=lambda avals, params: None,
+    keys=key_reuse.of_program("jaxpr"),
 )
 jit_p.impl = lambda *args, **params: provided.run_call(*args, **params)
 

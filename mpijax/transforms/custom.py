@@ -20,6 +20,7 @@ from mpijax.core.lowering import Inline
 from mpijax.core.primitive import Primitive
 from mpijax.core.source import callable_name
 from mpijax.core.trace import Tracer, state, trace_to_jaxpr, typeof
+from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_at, batch_flat
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.flat import FlatFun
@@ -289,6 +290,7 @@ class CustomPrimitive(Primitive):
             dce=self._dce,
             pretty=self._pretty,
             vma=lambda avals, params: None,
+            keys=key_reuse.of_program("call_jaxpr"),
         )
         self.remake = remake
         self.select = select

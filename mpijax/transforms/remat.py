@@ -15,6 +15,7 @@ from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr
 from mpijax.core.lowering import Inline
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import typeof
+from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_jaxpr, move_dim
 from mpijax.transforms.call import pruned_call
 from mpijax.transforms.jvp import jvp_jaxpr
@@ -118,6 +119,11 @@ def _is_apart(params: dict[str, Any]) -> bool:
     return params["differentiated"] and (cse if isinstance(cse, bool) else any(cse))
 
 
+def _keys(eqn: Eqn) -> key_reuse.Signature:
+    """What is computed again draws the same numbers on purpose."""
+    return key_reuse.NOTHING if eqn.params["differentiated"] else key_reuse.signature_of(eqn.params["jaxpr"])
+
+
 remat_p = Primitive(
     "remat2",
     type_rule=lambda *_avals, jaxpr, **_: jaxpr.out_avals,
@@ -132,5 +138,6 @@ remat_p = Primitive(
     linearize=_linearize,
     pretty=_pretty,
     vma=lambda avals, params: None,
+    keys=_keys,
 )
 remat_p.impl = _evaluate

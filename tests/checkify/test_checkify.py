@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from oracle import OURS, THEIRS, assert_same_values, jaxpr_text, run
 
+import mpijax
+
 X = np.array([1.0, 2.0, 3.0], np.float32)
 BAD = np.array([1.0, -2.0, 0.0], np.float32)
 
@@ -237,3 +239,20 @@ def test_jaxpr_of_a_check():
 def test_public_names():
     theirs = {n for n in dir(of(THEIRS)) if not n.startswith("_")}
     assert theirs <= set(dir(of(OURS)))
+
+
+def test_a_users_primitive_says_where_it_reads():
+    checkify, lax = of(OURS), OURS.lax
+
+    def read(x, i):
+        return lax.dynamic_index_in_dim(x, i, keepdims=False)
+
+    p = mpijax.extend.core.Primitive(
+        "read_one",
+        type_rule=lambda x, i: x.update(shape=x.shape[1:]),
+        lower=mpijax.extend.lowering.Decompose(read),
+        bounds=lambda x, i: ([i], np.array([x.shape[0] - 1]), [0]),
+    )
+    checked = checkify.checkify(lambda i: p.bind(OURS.numpy.arange(3.0), i), errors=checkify.index_checks)
+    assert checked(2)[0].get() is None
+    assert "index 3 is out of bounds for axis 0 with size 3" in checked(3)[0].get()

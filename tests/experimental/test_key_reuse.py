@@ -129,3 +129,17 @@ def test_without_the_option_nothing_is_remembered():
         with pytest.raises(KeyReuseError):
             draw(key)
     assert draw(key) == lax.cond(True, random.normal, random.uniform, key)
+
+
+def test_a_users_primitive_says_what_it_does_with_keys():
+    def primitive(name, **rules):
+        p = mpijax.extend.core.Primitive(name, type_rule=lambda key: key, **rules)
+        return lambda key: p.bind(key)
+
+    looks = primitive("looks_at_a_key", keys=mpijax.extend.keys.SAME)
+    uses = primitive("uses_a_key")
+    check_key_reuse(lambda key: random.bits(looks(key)), random.key(0))
+    with pytest.raises(KeyReuseError, match="looks_at_a_key|random_bits"):
+        check_key_reuse(lambda key: [random.bits(looks(key)), random.bits(key)], random.key(0))
+    with pytest.raises(KeyReuseError, match="uses_a_key|random_bits"):
+        check_key_reuse(lambda key: [uses(key), random.bits(key)], random.key(0))

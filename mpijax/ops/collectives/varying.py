@@ -13,6 +13,7 @@ from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.trace import state, typeof
 from mpijax.ops.collectives.scope import check_bound, linear_jvp, names_of, same_type, vma_with
+from mpijax.transforms import key_reuse
 from mpijax.transforms.zeros import Zero
 
 
@@ -101,4 +102,5 @@ pvary_p = _Pvary(
     transpose=_transpose,
     batch=_batch,
     vma=vma_with("axes"),
+    keys=key_reuse.SAME,
 )

@@ -16,6 +16,7 @@ from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.trace import EVAL, typeof
 from mpijax.ops import ad_ops
+from mpijax.ops.control_flow import key_use
 from mpijax.ops.control_flow.common import chosen, nonzero_flags, same_type
 from mpijax.ops.control_flow.kept import keep_in_cond
 from mpijax.ops.control_flow.residuals import merge, return_all, take_all
@@ -230,5 +231,6 @@ cond_p = _Cond(
     linearize=_linearize,
     keep_inside=keep_in_cond,
     vma=lambda avals, params: None,
+    keys=key_use.of_cond,
 )
 cond_p.impl = _run

@@ -12,7 +12,7 @@ from mpijax.core.jaxpr import ClosedJaxpr, Eqn, dead_code, eval_jaxpr
 from mpijax.core.lowering import ControlFlow
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import Primitive
-from mpijax.ops.control_flow import scan_rules, scan_transpose
+from mpijax.ops.control_flow import key_use, scan_rules, scan_transpose
 from mpijax.ops.control_flow.common import chosen, same_type, split
 from mpijax.ops.control_flow.kept import keep_in_scan
 from mpijax.ops.stacking import stack, unstack
@@ -157,4 +157,5 @@ scan_p = Primitive(
     linearize=scan_rules.linearize,
     keep_inside=keep_in_scan,
     vma=lambda avals, params: None,
+    keys=key_use.of_scan,
 )

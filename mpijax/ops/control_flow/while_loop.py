@@ -22,6 +22,7 @@ from mpijax.core.memo import memo_on_jaxpr, memo_on_jaxprs
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.trace import EVAL, trace_to_closed_jaxpr, typeof
+from mpijax.ops.control_flow import key_use
 from mpijax.ops.control_flow.common import merged, nonzero_flags, split
 from mpijax.ops.control_flow.varying import refuse_communication
 from mpijax.transforms.batching import AxisData, batch_at, batch_jaxpr, batch_jaxpr_axes
@@ -264,6 +265,7 @@ _RULES: dict[str, Any] = {
     "effects": _effects,
     "linearize": _linearize,
     "vma": lambda avals, params: None,
+    "keys": key_use.of_while,
 }
 while_p = Primitive("while", lower=ControlFlow("while"), **_RULES)
 # Prints as `while` too; programs are compiled from the loop with one condition.
