@@ -48,8 +48,7 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
     ("it calls cuDNN; write the loop with jax.lax.scan", "experimental.rnn."),
     (
         "profiles are files in Chrome's format, read by Perfetto (docs/debugging.md)",
-        """profiler.ProfileData profiler.ProfileEvent profiler.ProfilePlane
-        profiler.register_subprocess experimental.profiler.""",
+        "profiler.register_subprocess experimental.profiler.",
     ),
     (
         "sparse arrays are made of other operations here, without primitives: use the methods of BCOO, or todense()",

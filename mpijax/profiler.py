@@ -23,19 +23,13 @@ from typing import Any
 
 from mpijax import missing as _missing
 from mpijax.runtime.devices import process_index
+from mpijax.runtime.profile_data import ProfileData, ProfileEvent, ProfilePlane
 
 __all__ = [
-    "ProfileOptions", "StepTraceAnnotation", "TraceAnnotation", "annotate_function", "device_memory_profile",
+    "ProfileData", "ProfileEvent", "ProfileOptions", "ProfilePlane", "ProfileSession", "StepTraceAnnotation",
+    "TraceAnnotation", "annotate_function", "device_memory_profile", "export_profile_data",
     "save_device_memory_profile", "start_server", "start_trace", "stop_server", "stop_trace", "trace",
 ]  # fmt: skip
-
-
-class _Recording:
-    """The spans of a running trace."""
-
-    def __init__(self, folder: str | os.PathLike):
-        self.folder = Path(folder)
-        self.events: list[dict[str, Any]] = []
 
 
 class ProfileOptions:
@@ -61,7 +55,7 @@ class ProfileOptions:
 
 
 _lock = threading.Lock()
-_recording: _Recording | None = None
+_recording: ProfileSession | None = None
 
 
 class TraceAnnotation(ContextDecorator):
@@ -95,7 +89,7 @@ class TraceAnnotation(ContextDecorator):
             "args": {k: v if isinstance(v, (int, float, str, bool)) else str(v) for k, v in self.details.items()},
         }
         with _lock:
-            recording.events.append(event)
+            recording._events.append(event)
 
 
 class StepTraceAnnotation(TraceAnnotation):
@@ -126,57 +120,121 @@ def annotate_function(func: Callable, name: str | None = None, **details: Any) -
     return annotated
 
 
-def start_trace(log_dir: str | os.PathLike, *_options: Any, **_more: Any) -> None:
-    """Begin to record spans, to be written into a folder by `stop_trace`.
+class ProfileSession:
+    """A profile: `start`, `stop`, and `export_profile_data`. One of them runs at a time.
+
+    >>> session = mpijax.profiler.ProfileSession()
+    >>> session.start()
+    >>> y = jnp.sum(jnp.arange(3))
+    >>> session.stop() is session.profile_data
+    True
+    """
+
+    def __init__(self, *_options: Any, **_more: Any):
+        self._events: list[dict[str, Any]] = []
+        self._data: ProfileData | None = None
+        self._folder: str | os.PathLike | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return _recording is self
+
+    @property
+    def profile_data(self) -> ProfileData | None:
+        """What was recorded; None before it has stopped."""
+        return self._data
+
+    def start(self) -> None:
+        """Begin to record spans. Raises RuntimeError if a profile is being recorded."""
+        global _recording
+        with _lock:
+            if _recording is not None:
+                raise RuntimeError("Profile has already been started. Only one profile may be run at a time.")
+            self._events, self._data = [], None
+            _recording = self
+
+    def stop(self) -> ProfileData:
+        """What was recorded. Raises RuntimeError if this profile is not running."""
+        global _recording
+        with _lock:
+            if _recording is not self:
+                raise RuntimeError("No profile started")
+            _recording = None
+        self._data = ProfileData(self._events)
+        return self._data
+
+    def export_profile_data(self, log_dir: str | os.PathLike) -> None:
+        """Write ``rank<r>.trace.json`` into a folder. Raises RuntimeError before the profile has stopped."""
+        if self._data is None:
+            raise RuntimeError("This profile has no data yet: start it, and stop it")
+        export_profile_data(self._data, log_dir)
+
+
+def export_profile_data(profile: ProfileSession | ProfileData, log_dir: str | os.PathLike) -> None:
+    """Write what was recorded as ``rank<r>.trace.json`` into a folder. Starts MPI, to know the rank.
+
+    >>> import os, tempfile
+    >>> with mpijax.profiler.trace() as session:
+    ...     y = jnp.sum(jnp.arange(3))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     mpijax.profiler.export_profile_data(session, folder)
+    ...     os.listdir(folder)
+    ['rank0.trace.json']
+    """
+    if isinstance(profile, ProfileSession):
+        profile.export_profile_data(log_dir)
+        return
+    rank, folder = process_index(), Path(log_dir)
+    events: list[dict[str, Any]] = [
+        {"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"rank {rank}"}},
+        *({**event, "pid": rank} for event in profile.trace_events),
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"rank{rank}.trace.json").write_text(json.dumps({"traceEvents": events}))
+
+
+def start_trace(log_dir: str | os.PathLike | None = None, *_options: Any, **_more: Any) -> ProfileSession:
+    """Begin to record spans; with a folder, `stop_trace` writes them there.
 
     Raises:
       RuntimeError: if a trace is being recorded.
 
     >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     mpijax.profiler.start_trace(folder)
+    ...     session = mpijax.profiler.start_trace(folder)
     ...     y = jnp.sum(jnp.arange(3))
-    ...     mpijax.profiler.stop_trace()
+    ...     data = mpijax.profiler.stop_trace()
     ...     os.listdir(folder)
     ['rank0.trace.json']
     """
-    global _recording
-    with _lock:
-        if _recording is not None:
-            raise RuntimeError("Profile has already been started. Only one profile may be run at a time.")
-        _recording = _Recording(log_dir)
+    session = ProfileSession()
+    session._folder = log_dir
+    session.start()
+    return session
 
 
-def stop_trace() -> None:
-    """Stop recording and write ``rank<r>.trace.json``. Starts MPI, to know the rank.
+def stop_trace() -> ProfileData:
+    """Stop recording, and write ``rank<r>.trace.json`` if `start_trace` was given a folder; see there.
 
     Raises:
       RuntimeError: if no trace is being recorded.
 
-    >>> import os, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     mpijax.profiler.start_trace(folder)
-    ...     y = jnp.sum(jnp.arange(3))
-    ...     mpijax.profiler.stop_trace()
-    ...     os.listdir(folder)
-    ['rank0.trace.json']
+    >>> session = mpijax.profiler.start_trace()
+    >>> mpijax.profiler.stop_trace() is session.profile_data
+    True
     """
-    global _recording
-
-    with _lock:
-        if _recording is None:
-            raise RuntimeError("No profile started")
-        recording, _recording = _recording, None
-    rank = process_index()
-    events = [{"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"rank {rank}"}}]
-    events += [{**event, "pid": rank} for event in recording.events]
-    recording.folder.mkdir(parents=True, exist_ok=True)
-    (recording.folder / f"rank{rank}.trace.json").write_text(json.dumps({"traceEvents": events}))
+    session = _recording
+    if session is None:
+        raise RuntimeError("No profile started")
+    data = session.stop()
+    if session._folder is not None:
+        session.export_profile_data(session._folder)
+    return data
 
 
 @contextmanager
-def trace(log_dir: str | os.PathLike, *_options: Any, **_more: Any) -> Iterator[None]:
-    """Record what happens inside; see `start_trace`.
+def trace(log_dir: str | os.PathLike | None = None, *_options: Any, **_more: Any) -> Iterator[ProfileSession]:
+    """Record what happens inside; see `start_trace`. Its value is the `ProfileSession`.
 
     >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -185,9 +243,9 @@ def trace(log_dir: str | os.PathLike, *_options: Any, **_more: Any) -> Iterator[
     ...     os.listdir(folder)
     ['rank0.trace.json']
     """
-    start_trace(log_dir)
+    session = start_trace(log_dir)
     try:
-        yield
+        yield session
     finally:
         stop_trace()
 

@@ -190,3 +190,43 @@ def test_what_is_missing_says_what_to_do():
         jax.custom_remat  # noqa: B018
     with pytest.raises(ImportError, match="experimental.overlap"):
         __import__("mpijax.experimental.overlap")
+
+
+def test_a_profile_in_memory(tmp_path):
+    profiler = jax.profiler
+    with profiler.trace() as session:
+        assert isinstance(session, profiler.ProfileSession) and session.is_running and session.profile_data is None
+        with profiler.TraceAnnotation("inside", size=3):
+            jnp.sum(jnp.arange(3))
+        with pytest.raises(RuntimeError, match="Only one profile"):
+            profiler.start_trace()
+        with pytest.raises(RuntimeError, match="no data yet"):
+            session.export_profile_data(tmp_path)
+    assert not session.is_running
+    data = session.profile_data
+    assert [plane.name for plane in data.planes] == ["/host:CPU"] and data.find_plane_with_name("/gpu") is None
+    (event,) = [e for line in data.find_plane_with_name("/host:CPU").lines for e in line.events]
+    assert event.name == "inside" and dict(event.stats) == {"size": 3}
+    assert 0 < event.duration_ns < 60e9 and event.end_ns == event.start_ns + event.duration_ns
+    for number, profile in enumerate((session, data)):
+        profiler.export_profile_data(profile, tmp_path / str(number))
+    one, two = ((tmp_path / str(number) / "rank0.trace.json").read_text() for number in (0, 1))
+    assert one == two and "inside" in one
+
+
+def test_a_profile_is_started_again_and_stopped_once():
+    session = jax.profiler.ProfileSession()
+    for name in ("first", "second"):
+        session.start()
+        with jax.profiler.TraceAnnotation(name):
+            pass
+        assert session.stop() is session.profile_data
+        assert [e["name"] for e in session.profile_data.trace_events] == [name]
+    for stop in (session.stop, jax.profiler.stop_trace):
+        with pytest.raises(RuntimeError, match="No profile started"):
+            stop()
+    started = jax.profiler.start_trace()
+    assert jax.profiler.stop_trace() is started.profile_data
+    for name in ("ProfileEvent", "ProfilePlane"):
+        wanted = {n for n in dir(getattr(theirs.profiler, name)) if not n.startswith("_")}
+        assert wanted <= {*dir(getattr(jax.profiler, name)), *getattr(jax.profiler, name).__dataclass_fields__}

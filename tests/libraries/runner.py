@@ -34,10 +34,11 @@ def main(name):
     again = time.perf_counter()
     import jax
 
-    print(json.dumps({
-        "results": results, "jax": jax.__version__, "file": jax.__file__,
-        "import": imported - begin, "first": first - imported, "again": again - first,
-    }))  # fmt: skip
+    if jax.process_index() == 0:
+        print(json.dumps({
+            "results": results, "jax": jax.__version__, "file": jax.__file__,
+            "import": imported - begin, "first": first - imported, "again": again - first,
+        }))  # fmt: skip
 
 
 if __name__ == "__main__":
