@@ -7,5 +7,5 @@
     python -m bench --list            what there is
 
 A case is a function of a backend (`bench.backend.Backend`) in `bench/cases/`; it never names its system.
-Every measurement is a process of its own, pinned to a core; systems take turns; medians are compared.
+Every measurement is a process of its own, pinned to its cores; systems take turns; medians are compared.
 """

@@ -60,6 +60,7 @@ class Case:
     target: Target
     mode: str = "steady"
     ranks: int = 1
+    cores: int = 1  # of a case of one rank, for its threads
     cache: str = "shared"
     c: str | None = None  # arguments of the C program whose time is the speed limit
     env: tuple[tuple[str, str], ...] = ()

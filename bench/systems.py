@@ -36,7 +36,9 @@ class System:
 
     def command(self, case: Case, budget: float, output: Path) -> list[str]:
         worker = [str(self.python), "-m", "bench.worker", self.name, case.name, str(budget), str(output)]
-        return pinned(worker) if case.ranks == 1 else [*launcher(self.program("mpirun"), case.ranks), *worker]
+        if case.ranks == 1:
+            return pinned(worker, case.cores)
+        return [*launcher(self.program("mpirun"), case.ranks), *worker]
 
 
 @functools.cache
@@ -47,10 +49,10 @@ def _missing(python: Path, module: str) -> str | None:
     return f"{python} has no module {module}" if done.returncode else None
 
 
-def pinned(command: list[str]) -> list[str]:
-    """The command on one core, the first this process may use."""
-    core = min(os.sched_getaffinity(0))
-    return ["taskset", "-c", str(core), *command] if shutil.which("taskset") else command
+def pinned(command: list[str], cores: int = 1) -> list[str]:
+    """The command on so many cores, the first this process may use."""
+    taken = ",".join(map(str, sorted(os.sched_getaffinity(0))[:cores]))
+    return ["taskset", "-c", taken, *command] if shutil.which("taskset") else command
 
 
 @functools.cache

@@ -20,6 +20,16 @@ def sum_columns(backend):
     return on_matrix(backend, lambda x: backend.jnp.sum(x, axis=0))
 
 
+@case("4096x1024/sum, 2 threads", ratio=1, cores=2)
+def sum_threads(backend):
+    return on_matrix(backend, lambda x: backend.jnp.sum(x))
+
+
+@case("4096x1024/sum axis 0, 2 threads", ratio=1, cores=2)
+def sum_columns_threads(backend):
+    return on_matrix(backend, lambda x: backend.jnp.sum(x, axis=0))
+
+
 @case("4096x1024/sum axis 1", ratio=1, c=f"sum {F32_4M}")
 def sum_rows(backend):
     return on_matrix(backend, lambda x: backend.jnp.sum(x, axis=1))

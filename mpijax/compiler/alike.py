@@ -73,6 +73,8 @@ class _Signer:
         self.values = _Numbers()
         self.exprs: dict[int, int] = {}
         self.variables = {id(v): k for k, v in enumerate(kernel.variables)}
+        if kernel.chunks is not None:
+            self.variables[id(kernel.chunks)] = -1
         self.reduces = {id(r.member): k for k, r in enumerate(kernel.reduces)}
         self.floats: list[Expr] = []
 
@@ -85,7 +87,7 @@ class _Signer:
             self.exprs[id(e)] = len(self.exprs)
         stores = [self._stores(kernel.inner), self._stores(kernel.outer)]
         reduces = [
-            (r.op, self.exprs[id(r.expr)], r.phase, r.dtype, r.member.value.producer.primitive.name)  # type: ignore[attr-defined]
+            (r.op, self.exprs[id(r.expr)], r.phase, r.dtype, r.any_zero, r.member.value.producer.primitive.name)  # type: ignore[attr-defined]
             for r in kernel.reduces
         ]
         members = [
@@ -94,7 +96,9 @@ class _Signer:
         ]
         arrays = [(v.shape, v.element, id(v) in kernel.streamed) for v in self.values.met]
         sizes = tuple(v.size for v in kernel.variables)
-        key = (sizes, kernel.axes, kernel.ordered, len(places), *map(tuple, (parts, *stores, reduces, members, arrays)))
+        chunks = 0 if kernel.chunks is None else kernel.chunks.size
+        parts_of_key = map(tuple, (parts, *stores, reduces, members, arrays))
+        key = (sizes, kernel.axes, kernel.ordered, chunks, len(places), *parts_of_key)
         return Signature(key, self.values.met, self.floats)
 
     def _expr(self, e: Expr) -> tuple:

@@ -45,6 +45,8 @@ class Emitter(Tiles):
 
         def body(i: str, _):
             inner = Scope(scope, {id(loops[depth][-1]): i})
+            if loops[depth][-1] is self.kernel.chunks:
+                self.enter_chunk(i)
             self._outer_loops(loops, depth + 1, inner)
             return []
 

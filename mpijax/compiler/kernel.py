@@ -35,13 +35,17 @@ class Store:
 
 @dataclass
 class Reduce:
-    """Combine `expr` over the reduced axes; known by `member` in expressions (`acc`)."""
+    """Combine `expr` over the reduced axes; known by `member` in expressions (`acc`).
+
+    any_zero: of a part of a kernel, whether the whole one may take a zero of either sign.
+    """
 
     member: object
     op: str
     expr: Expr
     phase: int
     dtype: np.dtype
+    any_zero: bool = False
 
 
 @dataclass
@@ -62,6 +66,7 @@ class Kernel:
     computed: the expressions of members, by value. made: see `compiler.pieces`.
     arguments: the constants that it is passed when it runs (see `compiler.alike`).
     streamed: the results, by identity, whose stores may go past the caches (see `compiler.streaming`).
+    chunks: counts the chunks of the reduction, each of which has results of its own (see `compiler.chunks`).
     """
 
     variables: list[LoopVar]
@@ -79,6 +84,7 @@ class Kernel:
     cumulate: Cumulate | None = None
     streamed: frozenset[int] = frozenset()
     arguments: tuple[Expr, ...] = ()
+    chunks: LoopVar | None = None
 
     @property
     def phases(self) -> int:

@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
-from mpijax.compiler.addresses import Scope
+from mpijax.compiler.addresses import INT64, Scope
 from mpijax.compiler.evaluate import Evaluator
 from mpijax.compiler.index import LoopVar
 from mpijax.compiler.kernel import Kernel, Reduce, Store
@@ -23,6 +24,10 @@ Ready = tuple[Kernel, Store, Scope]
 
 class Loops(Evaluator):
     """Loops with carried values, and kernels that go through their elements row by row."""
+
+    chunk: tuple[str, str]
+    # Where a function that looks for a first position keeps whether it has one.
+    found = ""
 
     def loop(
         self,
@@ -120,6 +125,25 @@ class Loops(Evaluator):
 
     def _range(self, loop: list[LoopVar], outermost: bool) -> tuple[str, str]:
         return ("%begin", "%end") if outermost else ("0", self._extent(loop))
+
+    def turns(self, depth: int) -> tuple[str, str]:
+        """The turns of a reduced loop: all, or those of the chunk."""
+        if depth == self.schedule.chunked:
+            return self.chunk
+        return "0", self._extent(self.schedule.inner[depth])
+
+    def enter_chunk(self, number: str) -> None:
+        """From here on, reduce the turns of one chunk."""
+        assert self.schedule.chunked is not None
+        b = self.builder(1)
+        length, size = self.param(self.schedule.chunk_length), self._extent(self.schedule.inner[self.schedule.chunked])
+
+        def bounded(at: str) -> str:
+            inside = b.emit(f"icmp slt i64 {at}, {size}")
+            return b.emit(f"select i1 {inside}, i64 {at}, i64 {size}")
+
+        first = b.emit(f"mul i64 {number}, {length}")
+        self.chunk = bounded(first), bounded(b.emit(f"add i64 {first}, {length}"))
 
     # ------------------------------------------------------------ strategy: across
 
@@ -268,7 +292,7 @@ class Loops(Evaluator):
         """Whether it is an extremum of which the sign of zero does not matter."""
         key = id(r.member)
         if key not in self.compared:
-            self.compared[key] = zero_has_no_sign(self.kernel, r)
+            self.compared[key] = r.any_zero or zero_has_no_sign(self.kernel, r)
         return self.compared[key]
 
     def _serial_reduction(self, scope: Scope) -> None:
@@ -300,7 +324,7 @@ class Loops(Evaluator):
                 return nest(depth + 1, Scope(scope, {id(loop[-1]): i}), carried)
 
             done = 0
-            for lo, hi, size in self.parts(loop, "0", self._extent(loop)):
+            for lo, hi, size in self.parts(loop, *self.turns(depth)):
                 reduces, stores = self.of_phase()
                 self.hoist([r.expr for r in reduces], stores, scope, scope.vector, scope.lanes)
                 if self.schedule.unrolled(depth):
@@ -352,11 +376,25 @@ class Loops(Evaluator):
                 b.store(ptr, x)
             return out
 
+        # What fills no vector ends a chunk as its last whole vector. The constants of another loop, of single elements,
+        # would be kept in registers all the time, which the vectors need.
+        whole = lanes > 1 and self.schedule.size(self.schedule.inner[-1]) >= lanes
+        overlaps = whole and self.schedule.chunked is not None and not self.schedule.split and not self.kernel.inner
+
+        def overlapping(key: int, mid: str, hi: str, scope: Scope, _: str, c: list[Scalar]) -> list[Scalar]:
+            first, new = one.emit(f"sub i64 {hi}, {lanes}"), one.emit(f"sub i64 {hi}, {mid}")
+            seen = Scalar(INT64, one.emit(f"sub i64 {lanes}, {new}"))
+            fresh = wide.compare("ge", wide.iota(), wide.splat(seen))
+            out = element(Scope(scope, {key: first}, key, lanes), c, lanes)
+            return [wide.select(fresh, x, before) for x, before in zip(out, c, strict=True)]
+
         def vectors(loop, lo: str, hi: str, scope: Scope, carried: list[Scalar]) -> list[Scalar]:
             key = id(loop[-1])
-            mid = self.vector_bounds(lo, hi, lanes)
             reduces, stores = self.of_phase()
             hit = first_hit(reduces, self.schedule.inner) if not stores and not rows else None
+            if hit is not None and self.schedule.chunked is not None:
+                lo = self._unless_found(lo, hi)
+            mid = self.vector_bounds(lo, hi, lanes)
             at: list[Scope] = []
 
             def turn(i: str, c: list[Scalar]) -> list[Scalar]:
@@ -368,6 +406,9 @@ class Loops(Evaluator):
 
             until = None if hit is None else lambda: wide.any_lane(self.vector(hit, at[0], lanes))
             vec = self.loop(lo, mid, lanes, carried[:n], [lanes] * n, turn, until)
+            if overlaps:
+                last = partial(overlapping, key, mid, hi, scope)
+                return self.loop(mid, hi, lanes, vec, [lanes] * n, last) + carried[n:]
             rest = self.loop(
                 mid, hi, 1, carried[n:], [1] * n, lambda i, c: element(Scope(scope, {key: i}, key, 1), c, 1)
             )
@@ -380,7 +421,7 @@ class Loops(Evaluator):
             def body(i, c):
                 return nest(depth + 1, Scope(scope, {id(loop[-1]): i}), c)
 
-            for lo, hi, _ in self.parts(loop, "0", self._extent(loop)):
+            for lo, hi, _ in self.parts(loop, *self.turns(depth)):
                 reduces, stores = self.of_phase()
                 exprs = [r.expr for r in reduces] + [self.kernel.computed[id(m.value)] for m, _ in rows]
                 self.hoist(exprs, stores, scope, self.schedule.vector_id, lanes)
@@ -396,3 +437,21 @@ class Loops(Evaluator):
             total = wide.reduce(rule, done[k])
             self.acc_values[id(r.member)] = rule(one, total, done[n + k])
             scope.available |= {("acc", id(r.member))}
+        if self.found:
+            self._note_found(reduces[0])
+
+    def _unless_found(self, lo: str, hi: str) -> str:
+        """The first turn of a chunk; if an earlier one of the same call has a hit, its end."""
+        b = self.builder(1)
+        if not self.found:
+            self.found = self.text.fresh()
+            self.entry += [f"  {self.found} = alloca i1", f"  store i1 false, ptr {self.found}"]
+        return b.emit(f"select i1 {b.emit(f'load i1, ptr {self.found}')}, i64 {hi}, i64 {lo}")
+
+    def _note_found(self, r: Reduce) -> None:
+        """Remember whether there was a hit in the chunk."""
+        b = self.builder(1)
+        missed = b.compare("eq", self.acc_values[id(r.member)], b.const(identity(r.op, r.dtype), r.dtype))
+        before = b.emit(f"load i1, ptr {self.found}")
+        hit = b.emit(f"xor i1 {missed.ir}, true")
+        b.effect(f"store i1 {b.emit(f'or i1 {before}, {hit}')}, ptr {self.found}")

@@ -59,8 +59,9 @@ class Rows(Loops):
         lanes = self.schedule.lanes
         loop = self.schedule.inner[0]
         along = id(loop[-1])
-        size, hi = self.schedule.size(loop), self._extent(loop)
-        mid = self.vector_bounds("0", hi, lanes)
+        size = self.schedule.size(loop)
+        lo, hi = self.turns(0)
+        mid = self.vector_bounds(lo, hi, lanes)
 
         def element(i: str, carried: list[Scalar], width: int) -> list[Scalar]:
             shared = Scope(scope, {along: i}, along, width)
@@ -73,8 +74,8 @@ class Rows(Loops):
             body = partial(element, width=width)
             return self.loop(lo, hi, width, [start] * len(rows), [width] * len(rows), body)
 
-        vectors = part("0", mid, lanes)
-        if size % lanes and size > lanes and r.op in IDEMPOTENT:
+        vectors = part(lo, mid, lanes)
+        if size % lanes and size > lanes and r.op in IDEMPOTENT and self.schedule.chunked is None:
             # The last whole vector of a row, some of which has been seen.
             vectors = element(self.builder(1).emit(f"sub i64 {hi}, {lanes}"), vectors, lanes)
         elif size % lanes:

@@ -52,6 +52,10 @@ TOO_SHORT_SUM = 24
 ONCE_A_ROW = 1 / 16
 # What an operand of fewer axes counts beside one that has all: it is read anew in few of the turns.
 SHARED = 0.25
+# Of the reduced loops the outermost of at least so many turns is divided into chunks.
+DIVIDED = 64
+# Chunks of the vectorized loop are whole vectors: multiples of this many elements.
+CHUNK_UNIT = 64
 # Reductions shorter than this run serially inside the vectorized kept axis.
 SERIAL_BELOW = 96
 
@@ -63,11 +67,14 @@ class Schedule:
     strategy: `across`, `along`, `rows`, `tiled` or `blocked` (see `compiler.emit`). loops: all loops, each a list
     of joined loop variables. outer: those around everything; inner: the reduced ones; vector_loop: the vectorized
     kept one. split: whether there are loops whose parts are emitted one by one. columns: whether the vectorized loop is
-    across short rows, of which whole ones are read.
+    across short rows, of which whole ones are read. chunked: which of the reduced loops is divided into chunks of
+    `chunk_length` turns; the loop over the chunks is then the outermost one.
     """
 
     def __init__(self, kernel: Kernel):
         self.kernel = largest(kernel)
+        self.chunked: int | None = None
+        self.chunk_length = 0
         axes = set(kernel.axes)
         kept = [v for a, v in enumerate(kernel.variables) if a not in axes]
         reduced = [v for a, v in enumerate(kernel.variables) if a in axes]
@@ -124,6 +131,17 @@ class Schedule:
         # Elements per turn whose reductions run side by side; what follows them is done `lanes` at a time.
         self.turn = self._turn() if self.lanes > 1 else 1
         self.widths = list(dict.fromkeys([self.turn, self.lanes, 1]))
+        if kernel.chunks is not None:
+            self._divide(kernel.chunks)
+
+    def _divide(self, chunks: LoopVar) -> None:
+        """Put the loop over chunks around everything."""
+        self.chunked = divided_loop(self.inner)
+        loop = self.inner[self.chunked]
+        unit = CHUNK_UNIT if loop[-1] is self.inner[-1][-1] and self.strategy in ("along", "rows") else 1
+        self.chunk_length = -(-_size(loop) // (chunks.size * unit)) * unit
+        self.outer = [[chunks], *self.outer]
+        self.loops = [[chunks], *self.loops]
 
     def _fits_registers(self, size: int) -> bool:
         """Whether the partial results of so many columns are a few whole registers: then they need no array."""
@@ -242,7 +260,7 @@ class Schedule:
     def unrolled(self, depth: int) -> bool:
         """Whether to write the body of the innermost serial loop out, turn by turn."""
         most = TURN_UP_TO if self.columns else UNROLL_UP_TO
-        short = depth == len(self.inner) - 1 and _size(self.inner[depth]) <= most
+        short = depth == len(self.inner) - 1 and depth != self.chunked and _size(self.inner[depth]) <= most
         return short and len(self.kernel.expressions()) <= UNROLL_EXPRESSIONS
 
     def rows(self) -> list:
@@ -378,6 +396,12 @@ class Schedule:
         while lanes > 1 and lanes > size:
             lanes //= 2
         return lanes if lanes >= min(native, 4) else 1
+
+
+def divided_loop(reduced: list[list[LoopVar]]) -> int:
+    """Which of the reduced loops is divided into chunks."""
+    long = [k for k, loop in enumerate(reduced) if _size(loop) >= DIVIDED]
+    return long[0] if long else max(range(len(reduced)), key=lambda k: _size(reduced[k]))
 
 
 def _last_variable(kernel: Kernel) -> LoopVar | None:

@@ -15,6 +15,10 @@ def nest_text(kernel: Kernel) -> str:
     where = f"   ; {kernel.source}" if kernel.source is not None and kernel.source.file else ""  # type: ignore[attr-defined]
     lines = [f"kernel {kernel.name} [{schedule.strategy}, {schedule.lanes} lanes]{where}"]
     indent = "  "
+    if kernel.chunks is not None:
+        names[id(kernel.chunks)] = "chunk"
+        lines.append(f"{indent}for chunk in 0..{kernel.chunks.size}:   # each of the reduced elements in its part")
+        indent += "  "
     axes = {id(kernel.variables[a]) for a in kernel.axes}
     for v in kernel.variables:
         if id(v) in axes:

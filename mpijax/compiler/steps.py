@@ -8,6 +8,7 @@ from typing import Any
 from mpijax.compiler import updates
 from mpijax.compiler.alike import Alike, Written
 from mpijax.compiler.arena import Room, Span, aligned
+from mpijax.compiler.chunks import grain_of, in_chunks
 from mpijax.compiler.combine import Combined, combine
 from mpijax.compiler.cumulative import CumulativeEmitter
 from mpijax.compiler.emit import Emitter
@@ -32,13 +33,9 @@ from mpijax.compiler.plan import (
 )
 from mpijax.compiler.posting import Posting
 from mpijax.compiler.products import dims_of, sizes_of
-from mpijax.compiler.streaming import SHARE
 from mpijax.core import config
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Communication, Library, Native
-
-# Elements of work that make it worth to wake another thread.
-GRAIN = 32768
 
 
 class Planner:
@@ -75,7 +72,8 @@ class Planner:
             if unit.group is not None:
                 kernel = kernel_of(unit.group)
                 if kernel.inner or kernel.outer:
-                    self._add("kernel", kernel)
+                    for part in in_chunks(kernel):
+                        self._add("kernel", part)
                 continue
             node = unit.node
             if node.regions:
@@ -373,15 +371,7 @@ class Planner:
                 text.replace("KERNEL_NAME", name), frozenset(emitter.text.declares), dict(emitter.text.helpers)
             )
             self.plan.nests.append(kernel)
-        extent = emitter.schedule.extent
-        work = 1
-        for v in kernel.variables:
-            work *= max(v.size, 1)
-        grain = max(1, extent * GRAIN // max(work, 1))
-        if kernel.ordered:
-            grain = extent
-        if emitter.schedule.vector_loop is not None and not emitter.schedule.outer:
-            grain = -(-max(grain, 1024) // SHARE) * SHARE
+        extent, grain = emitter.schedule.extent, grain_of(kernel, emitter.schedule)
         return self.alike.remember(
             kernel, Written(name, emitter.operands, emitter.params.values, emitter.arguments, extent, grain)
         )

@@ -123,7 +123,7 @@ class Tiles(Rows):
                         nest(depth + 1, [Scope(scope, {id(inner[-1]): k}) for k in at])
                         return []
 
-                    for low, high, _ in self.parts(inner, "0", self._extent(inner)):
+                    for low, high, _ in self.parts(inner, *self.turns(depth)):
                         reduces, stores = self.of_phase()
                         self.hoist([r.expr for r in reduces], stores, scope, key, self.schedule.lanes)
                         few = ROWS * len(self.kernel.expressions()) <= ROWS_EXPRESSIONS
