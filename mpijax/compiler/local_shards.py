@@ -98,4 +98,4 @@ class _GraphBlocks(Blocks):
         aval = x.aval.update(shape=to)
         if x.scalar is not None:
             return self.builder.literal(x.scalar, aval)
-        return self.builder.node(registry[name], params, [x], [aval], self.source)[0]
+        return self.builder.node(registry[name], params, [self.builder.local(x)], [aval], self.source)[0]

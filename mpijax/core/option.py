@@ -239,8 +239,8 @@ class Config:
 
     @property
     def values(self) -> dict[str, Any]:
-        """All options and the values in force."""
-        return {name: getattr(values, name) for name in _options}
+        """All options and the values in force; contexts of users are not among them."""
+        return {name: getattr(values, name) for name in _options if name not in _contexts}
 
     @property
     def x64_enabled(self) -> bool:

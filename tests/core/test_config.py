@@ -9,6 +9,7 @@ import threading
 import jax
 import pytest
 
+import mpijax
 from mpijax.core import config
 from mpijax.core.config import config as options
 
@@ -184,23 +185,22 @@ def test_unusable_environment_names_the_variable():
     assert done.returncode and "JAX_ENABLE_X64" in done.stderr and "'perhaps'" in done.stderr
 
 
-# Options of JAX for other devices and for its own development; programs do not set them.
-NOT_OURS = (
-    "pallas mosaic cuda rocm oneapi mock jax2tf export eager_constant_folding pgle scan3 remat3 ragged_dot "
-    "cross_host dcn cpu_get hlo_source serialization_version source_url emit_pipeline backend_target "
-    "refs_to_pins sort_devices cusparse proxy_envs pjrt_client allow_hlo compiler_detailed "
-    "include_debug_info_in_dumps debug_leaked_clients remove_custom_partitioning share_binary"
-).split()
-
-
 def test_jaxs_options_are_known_and_default_as_there():
-    theirs = {k: v for k, v in jax.config.values.items() if not any(word in k for word in NOT_OURS)}
+    theirs = jax.config.values
     assert not theirs.keys() - options.values.keys()
-    ours = {option.name: option for option in vars(config).values() if hasattr(option, "parse")}
-    elsewhere = {"jax_platforms", "jax_logging_level", "jax_explicit_x64_dtypes"}  # the environment, an enum
-    for name in theirs.keys() & ours.keys() - elsewhere:
-        if ours[name].__doc__ != "Accepted without effect.":
-            assert options.read(name) == theirs[name], name
+    # The environment, an enum, and the version of mpijax's own files.
+    elsewhere = {"jax_platforms", "jax_logging_level", "jax_explicit_x64_dtypes", "jax_export_calling_convention_version"}
+    defined = {option.name: option.default for option in vars(config).values() if hasattr(option, "parse")}
+    assert not theirs.keys() - defined.keys()
+    for name in theirs.keys() - elsewhere:
+        assert options.read(name) == theirs[name], name
+
+
+def test_contexts_of_users_are_not_among_the_options():
+    before = options.values.keys()
+    context = mpijax.make_user_context("outer")
+    with context("inner"):
+        assert options.values.keys() == before
 
 
 def test_checking_leaks():

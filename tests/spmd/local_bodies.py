@@ -67,8 +67,23 @@ def mesh_without_devices(s):
     return np.asarray(f(s.put(V, s.P("i")))).tolist()
 
 
+def operand_computed_outside_of_the_loop_around(s):
+    def turn(y):
+        return s.over(lambda x: x * 3, s.line, s.P("i"), s.P("i"))(s.jnp.asarray(V) * 2) + y
+
+    return np.asarray(s.lax.map(turn, s.jnp.asarray(V))).tolist()
+
+
 @pytest.mark.parametrize(
-    "f", [kinds, axis_inside_of_the_other, layout_over_the_other_axis, objects_as_they_are, mesh_without_devices]
+    "f",
+    [
+        kinds,
+        axis_inside_of_the_other,
+        layout_over_the_other_axis,
+        objects_as_they_are,
+        mesh_without_devices,
+        operand_computed_outside_of_the_loop_around,
+    ],
 )
 def test_as_in_jax(f):
     assert f(OURS) == f(REAL)
