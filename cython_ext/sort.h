@@ -20,6 +20,8 @@
 #define SORT_SHORT 256 /* rows whose keys need no memory of their own */
 #define SORT_NUMBERS 13 /* NumPy's types of real numbers, from bool to float64 */
 #define SORT_KEYS 8 /* NumPy's number of the type of packed keys, uint64 */
+#define SORT_RUNS 8 /* runs in order, up to which they are merged */
+#define SORT_MERGED 1024 /* elements of a row from which on runs are looked for */
 
 enum { SORT_UNSIGNED, SORT_SIGNED, SORT_FLOAT, SORT_TABLE };
 enum { SORT_ROWS, SORT_LENGTH, SORT_OPERANDS, SORT_GROUPS, SORT_VALUES, SORT_TABLES, SORT_HEAD };
@@ -31,7 +33,7 @@ typedef struct {
     const int64_t *words, *sizes, *groups, *parts;
     void **buffers;
     int64_t row;
-    sort_function sort;
+    sort_function sort, merge; /* of any row, and of one that consists of a few runs in order */
     uint64_t *keys, *packed, *order, *held;
 } sort_job;
 
@@ -89,9 +91,36 @@ static void sort_keys(const sort_job *job, int64_t group, const uint64_t *order,
 
 /* ---- orders */
 
+/* Whether a row consists of a few runs in order, as the parts of other ranks do. Of a random one it looks at the first
+   elements only. */
+#define SORT_FEW_RUNS(NAME, T)                                                                                        \
+    static int sort_few_runs_##NAME(const T *x, int64_t n) {                                                          \
+        int runs = 1;                                                                                                 \
+        for (int64_t i = 1; i < n; i += 64) {                                                                         \
+            const int64_t end = i + 64 < n ? i + 64 : n;                                                              \
+            for (int64_t j = i; j < end; j++) runs += x[j - 1] > x[j];                                                \
+            if (runs > SORT_RUNS) return 0;                                                                           \
+        }                                                                                                             \
+        return 1;                                                                                                     \
+    }
+
+SORT_FEW_RUNS(u4, uint32_t)
+SORT_FEW_RUNS(u8, uint64_t)
+SORT_FEW_RUNS(i4, int32_t)
+SORT_FEW_RUNS(i8, int64_t)
+SORT_FEW_RUNS(f4, float)
+SORT_FEW_RUNS(f8, double)
+
+static int sort_few_runs(const void *x, int64_t n, int64_t size, int64_t form) {
+    if (n < SORT_MERGED || size < 4) return 0;
+    if (form == SORT_FLOAT) return size == 4 ? sort_few_runs_f4(x, n) : sort_few_runs_f8(x, n);
+    if (form == SORT_SIGNED) return size == 4 ? sort_few_runs_i4(x, n) : sort_few_runs_i8(x, n);
+    return size == 4 ? sort_few_runs_u4(x, n) : sort_few_runs_u8(x, n);
+}
+
 static inline void sort_integers(const sort_job *job, uint64_t *x, int64_t n) {
     if (n > 8) {
-        job->sort(x, n, NULL);
+        (sort_few_runs(x, n, sizeof *x, SORT_UNSIGNED) ? job->merge : job->sort)(x, n, NULL);
         return;
     }
     for (int64_t i = 1; i < n; i++) {
@@ -198,17 +227,19 @@ static void sort_values(const sort_job *job) {
     const char *x = (const char *)job->buffers[0] + first;
     char *out = (char *)job->buffers[1] + first;
     memcpy(out, x, n * size);
-    job->sort(out, n, NULL);
+    (sort_few_runs(x, n, size, job->parts[PART_FORM]) ? job->merge : job->sort)(out, n, NULL);
     if (job->parts[PART_FORM] != SORT_FLOAT) return;
     if (size == 4) sort_zeros_float((float *)out, (const float *)x, n);
     else sort_zeros_double((double *)out, (const double *)x, n);
 }
 
-static void sort_run(void **buffers, const int64_t *words, const sort_function *functions) {
+static void sort_run(void **buffers, const int64_t *words, const sort_function *functions,
+                     const sort_function *merging) {
     const int64_t n = words[SORT_LENGTH], operands = words[SORT_OPERANDS], groups = words[SORT_GROUPS];
     const int64_t values = words[SORT_VALUES];
     sort_job job = {.words = words, .sizes = words + SORT_HEAD, .buffers = buffers};
     job.sort = functions[values < 0 ? SORT_KEYS : values];
+    job.merge = merging[values < 0 ? SORT_KEYS : values];
     job.groups = job.sizes + operands;
     job.parts = job.groups + 2 * groups;
     if (n == 0) return;

@@ -11,29 +11,32 @@ cdef extern from "sort.h" nogil:
     enum:
         SORT_NUMBERS
     ctypedef int (*sort_function)(void*, Py_ssize_t, void*) noexcept
-    void sort_run(void** buffers, const int64_t* words, const sort_function* functions)
+    void sort_run(void** buffers, const int64_t* words, const sort_function* functions, const sort_function* merging)
 
 cdef extern from *:
     """
-    /* What sorts rows of a type of numbers: those of 8 and 16 bits in linear time, where equal ones stay in order. */
-    static sort_function function_of(int number) {
+    /* What sorts rows of a type of numbers: those of 8 and 16 bits in linear time, where equal ones stay in order.
+       What merges runs is the stable sort of the others. */
+    static sort_function function_of(int number, int merges) {
         PyArray_Descr *type = PyArray_DescrFromType(number);
-        int kind = PyDataType_ELSIZE(type) < 4 ? NPY_STABLESORT : NPY_QUICKSORT;
+        int kind = merges || PyDataType_ELSIZE(type) < 4 ? NPY_STABLESORT : NPY_QUICKSORT;
         sort_function found = (sort_function)PyDataType_GetArrFuncs(type)->sort[kind];
         Py_DECREF(type);
         return found;
     }
     """
-    sort_function function_of(int number)
+    sort_function function_of(int number, int merges)
 
 cdef sort_function functions[SORT_NUMBERS]
+cdef sort_function merging[SORT_NUMBERS]
 
 for number in range(SORT_NUMBERS):
-    functions[number] = function_of(number)
+    functions[number] = function_of(number, 0)
+    merging[number] = function_of(number, 1)
 
 
 cdef void run(void** buffers, const int64_t* words, int64_t begin, int64_t end) noexcept nogil:
-    sort_run(buffers, words, functions)
+    sort_run(buffers, words, functions, merging)
 
 
 def address():
