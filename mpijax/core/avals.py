@@ -297,7 +297,7 @@ class ShapeDtypeStruct:
     def like(cls, x: Any) -> ShapeDtypeStruct:
         """The shape and dtype of an array, traced value or scalar."""
         aval = provided.typeof(x)
-        sharding = getattr(x, "_sharding", None)
+        sharding = getattr(x, "_sharding", None if aval.split is None else aval.sharding)
         return cls(aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type)
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:

@@ -239,7 +239,7 @@ def flatten_axes(
     errors = prefix_errors(axis_tree, _with_leaves(treedef))
     details = "\n  ".join(str(error(name)) for error in errors)
     raise ValueError(
-        f"{name} specification must be a tree prefix of the corresponding value;{hint}\n"
+        f"{name} specification must be a tree prefix of the corresponding value; {hint}\n"
         f"  Mismatch details ({len(errors)} found):\n  {details}"
     )
 

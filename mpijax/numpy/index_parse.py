@@ -188,6 +188,19 @@ def expand_masks(entries: Sequence[Entry], shape: tuple[int, ...]) -> list[Entry
     return expanded
 
 
+def check_static_indices(entries: Sequence[Entry], shape: tuple[int, ...], wrap_negative_indices: bool) -> None:
+    """Raise IndexError for a known index of one element that is out of bounds."""
+    for entry in entries:
+        if entry.kind == INT:
+            i, [axis] = int(entry.value), entry.axes
+            size = shape[axis]
+            if not 0 <= (i + size if wrap_negative_indices and i < 0 else i) < size:
+                raise IndexError(
+                    f"index {i} out of bounds for axis {axis} with size {size} "
+                    f"(normalize_indices={wrap_negative_indices})"
+                )
+
+
 def check_slices(entries: Sequence[Entry]) -> None:
     """Raise IndexError if the bounds of a slice are traced: its length would depend on data."""
     for position, entry in enumerate(entries):

@@ -12,6 +12,7 @@ from mpijax import lax
 from mpijax._ext.array import ArrayBase, from_numpy
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
+from mpijax.core.config import values as options
 from mpijax.core.dimensions import DimExpr, min_dim
 from mpijax.core.trace import EVAL, state
 from mpijax.numpy import util
@@ -19,7 +20,7 @@ from mpijax.numpy.arithmetic import mod
 from mpijax.numpy.contraction import einsum
 from mpijax.numpy.dynamic_slices import has_slices, read_slices
 from mpijax.numpy.index_gather import gather, gather_plan
-from mpijax.numpy.index_parse import expand_masks, parse, wrap_negative_array
+from mpijax.numpy.index_parse import check_static_indices, expand_masks, parse, wrap_negative_array
 from mpijax.numpy.index_plan import StaticSlices, dynamic_plan, index_dtype, static_plan
 from mpijax.numpy.one_hot import one_hot
 from mpijax.numpy.util import canonical_axis, ensure_arraylike
@@ -99,6 +100,8 @@ def _is_here(x: Any) -> bool:
 
 def getitem(x: Any, index: Any) -> Any:
     """`x[index]`."""
+    if options.jax_check_static_indices:
+        return get(x, index)
     try:
         key = _index_key(index)
     except TypeError:
@@ -130,6 +133,8 @@ def get(
         x, index = read_slices(x, index)
     shape = x.shape
     entries = parse(index, shape)
+    if options.jax_check_static_indices and (mode is None or _promises(mode)):
+        check_static_indices(entries, shape, wrap_negative_indices)
     static = static_plan(entries, shape, wrap_negative_indices, mode)
     if static is not None:
         return static.apply(x)
@@ -143,6 +148,10 @@ def get(
     if fill_value is not None:
         fill_value = _checked_fill_value(fill_value)
     return gather(x, plan, unique=unique_indices, sorted_=indices_are_sorted, mode=mode, fill_value=fill_value)
+
+
+def _promises(mode: Any) -> bool:
+    return lax.GatherScatterMode.from_any(mode) == lax.GatherScatterMode.PROMISE_IN_BOUNDS
 
 
 def _checked_fill_value(fill_value: Any) -> Any:

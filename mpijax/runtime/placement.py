@@ -16,6 +16,7 @@ from mpijax.core.sharding.shardings import NamedSharding, SingleDeviceSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.sharding.split import of_sharding
 from mpijax.core.trace import Tracer, typeof
+from mpijax.core.tree_prefix import flatten_axes
 from mpijax.runtime import mpi_start, same_values
 from mpijax.runtime.array import from_numpy, rewrap  # which also makes known the class of arrays
 from mpijax.runtime.default_layout import default_layout, default_place
@@ -49,10 +50,11 @@ def device_put(
     """
     leaves, structure = tree.tree_flatten(x)
 
-    def each(given: Any) -> list[Any]:
-        return structure.flatten_up_to(given) if isinstance(given, (list, tuple, dict)) else [given] * len(leaves)
+    def each(what: str, given: Any) -> list[Any]:
+        return [given] * len(leaves) if tree.all_leaves([given]) else flatten_axes(what, structure, given)
 
-    places, sources, given_away, aliases = map(each, (device, src, donate, may_alias))
+    places, sources = each("device_put device", device), each("device_put source", src)
+    given_away, aliases = each("device_put donate", donate), each("device_put may_alias", may_alias)
     if any(a and d for a, d in zip(aliases, given_away, strict=True)):
         raise ValueError("may_alias and donate cannot be True at the same time.")
     if any(isinstance(leaf, Tracer) for leaf in leaves):
@@ -122,8 +124,8 @@ def carried_sharding(layout: Any) -> Any:
         return NamedSharding(mesh, layout)
     if not isinstance(layout, SingleDeviceSharding):
         raise ValueError(
-            f"device_put takes a device (jax.devices()[i]) or a sharding, or a pytree of them. Received invalid value: "
-            f"{layout!r} of type {type(layout).__name__}"
+            "`jax.device_put` only accepts `None`, `jax.sharding.Sharding`, `jax.Device`, `Format`, `jax.memory.Space` "
+            f"or a pytree of these values. Received invalid value: {layout}"
         )
     [device] = layout.device_set
     here = local_devices()

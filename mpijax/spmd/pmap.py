@@ -18,7 +18,7 @@ from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.source import callable_name, sources_of_function
 from mpijax.core.trace import typeof
-from mpijax.core.tree_prefix import flatten_axes
+from mpijax.core.tree_prefix import broadcast_leaves, flatten_axes, prefix_errors
 from mpijax.runtime.devices import devices
 from mpijax.spmd.local_views import to_global, to_local
 from mpijax.spmd.shard_map import shard_map
@@ -124,7 +124,7 @@ class _Pmap:
         """The jitted function of the flat arguments, and these."""
         statics, dynamic, in_axes = self._split(args)
         leaves, structure = tree.tree_flatten((dynamic, kwargs))
-        given = flatten_axes("pmap in_axes", structure, (in_axes, 0), kws=True)
+        given = self._axes_of_leaves(structure, in_axes, dynamic, kwargs)
         mesh = self._checked_mesh(leaves, given)
         axes = tuple(ax if ax is None else ax % typeof(x).ndim for x, ax in zip(leaves, given, strict=True))
         key = structure, axes, statics, mesh.size
@@ -134,6 +134,25 @@ class _Pmap:
             donated = self._donated(dynamic, len(args))
             program = self._programs[key] = jit(self._body(fun, mesh, structure, axes), donate_argnums=donated)
         return program, leaves
+
+    @staticmethod
+    def _axes_of_leaves(structure, in_axes, args, kwargs) -> list:
+        """The axis of each leaf; ValueError where `in_axes` is no prefix of the positional arguments."""
+        axes, prefix = tree.tree_flatten((in_axes, 0), is_leaf=lambda x: x is None)
+        try:
+            return broadcast_leaves(axes, prefix, structure)
+        except ValueError:
+            first, *_ = prefix_errors((in_axes, 0), (args, kwargs))
+        keywords = (
+            "\n\nWhen some arguments are passed by keyword to the pmapped function, they are not included in the "
+            "comparison to `in_axes`. Instead, each argument passed by keyword is mapped over its leading axis."
+        )
+        raise ValueError(
+            f"{first('pmap in_axes')}\n\nThe 'full pytree' here is the tuple of arguments passed positionally to the "
+            "pmapped function, and the value of `in_axes` must be a tree prefix of that tuple. But it was not a prefix."
+            f"{keywords if kwargs else ''}\n\nCheck that the value of the `in_axes` argument to `pmap` is a tree prefix "
+            "of the tuple of arguments passed positionally to the pmapped function."
+        )
 
     def _split(self, args):
         """Static arguments as pairs (position, value), the others, and the axes of these."""

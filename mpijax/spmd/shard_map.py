@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import tree
+from mpijax.core.array_api import Array
 from mpijax.core.avals import NO_AXES, ShapedArray
 from mpijax.core.checks import agree
 from mpijax.core.effects import NamedAxisEffect
@@ -73,7 +74,7 @@ def shard_map(
       f: a function of shards; inside, collectives refer to the mesh's axes by name.
       mesh: the mesh; by default that of the enclosing `shard_map` or of `set_mesh`. An `AbstractMesh` stands for the
         mesh that the arguments are laid out over.
-      in_specs: a `PartitionSpec` per argument (a pytree prefix; None is `P()`, or for an object that is not an array:
+      in_specs: a `PartitionSpec` per argument (a pytree prefix; None is `P()`, or for what is not an `Array`:
         `f` gets it as it is): how arguments are cut into shards.
         Without it, as they are laid out over the mesh; within a traced function it must be given.
       out_specs: the same for results; axes not mentioned must be replicated, unless `check_vma=False`.
@@ -127,7 +128,7 @@ def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool,
     else:
         specs_in = tuple(in_specs) if isinstance(in_specs, list) else in_specs
         flat_in, fixed = flatten_specs("in_specs", specs_in, in_tree.children()[0], mesh, names)
-        objects = {i: leaves[i] for i in fixed if not is_array(leaves[i])}
+        objects = {i: leaves[i] for i in fixed if not isinstance(leaves[i], (Array, Tracer))}
         if objects:
             given = [i for i in range(len(leaves)) if i not in objects]
             specs = tuple(flat_in[i] for i in given)

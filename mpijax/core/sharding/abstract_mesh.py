@@ -78,12 +78,13 @@ class AbstractMesh:
     def __init__(
         self,
         axis_sizes: Sequence[int],
-        axis_names: Sequence[Any],
+        axis_names: str | Sequence[Any],
         axis_types: AxisType | Sequence[AxisType] | None = None,
         *,
         abstract_device: AbstractDevice | None = None,
     ):
         self.abstract_device = abstract_device
+        axis_names = (axis_names,) if isinstance(axis_names, str) else axis_names
         self.axis_sizes, self.axis_names = tuple(axis_sizes), tuple(axis_names)
         if len(self.axis_sizes) != len(self.axis_names):
             raise ValueError(

@@ -47,7 +47,7 @@ class Mesh(ContextDecorator):
         self.devices = grid
         self.axis_names = axis_names
         self.axis_types = types_of_axes(axis_types, axis_names, "Mesh")
-        self._key = (tuple(d.id for d in grid.flat), grid.shape, axis_names, self.axis_types)
+        self._key = (tuple(d.id for d in self._all_devices), grid.shape, axis_names, self.axis_types)
         self._entered: list[Any] = []
 
     @property
@@ -55,14 +55,19 @@ class Mesh(ContextDecorator):
         return OrderedDict(zip(self.axis_names, self.devices.shape, strict=True))
 
     axis_sizes = property(lambda self: self.devices.shape)
-    size = property(lambda self: math.prod(self.devices.shape))
-    empty = property(lambda self: self.devices.size == 0)
+    size = property(lambda self: len(self._all_devices))
+    empty = property(lambda self: self.size == 0)
     device_ids = property(lambda self: np.vectorize(lambda d: d.id, otypes=[np.int64])(self.devices))
+
+    @cached_property
+    def _all_devices(self) -> tuple:
+        # The mesh without axes has None in place of its device.
+        return () if not self.axis_names and self.devices.flat[0] is None else tuple(self.devices.flat)
 
     @property
     def local_devices(self) -> list:
         here = provided.process_index()
-        return [d for d in self.devices.flat if d.process_index == here]
+        return [d for d in self._all_devices if d.process_index == here]
 
     @cached_property
     def is_multi_process(self) -> bool:
@@ -71,7 +76,7 @@ class Mesh(ContextDecorator):
     @cached_property
     def num_processes(self) -> int:
         """How many processes its devices are of."""
-        return len({d.process_index for d in self.devices.flat})
+        return len({d.process_index for d in self._all_devices})
 
     @cached_property
     def is_local(self) -> bool:
@@ -83,6 +88,9 @@ class Mesh(ContextDecorator):
         """Whether layouts over it say of every array axis what it is split over: some of its axes are Explicit."""
         return AxisType.Explicit in self.axis_types
 
+    auto_axes = property(lambda self: self.abstract_mesh.auto_axes)
+    explicit_axes = property(lambda self: self.abstract_mesh.explicit_axes)
+    manual_axes = property(lambda self: self.abstract_mesh.manual_axes)
     are_all_axes_auto = property(lambda self: self.abstract_mesh.are_all_axes_auto)
     are_all_axes_explicit = property(lambda self: self.abstract_mesh.are_all_axes_explicit)
     are_all_axes_manual = property(lambda self: self.abstract_mesh.are_all_axes_manual)
@@ -116,7 +124,7 @@ class Mesh(ContextDecorator):
         return tuple(int(i) for i in np.argwhere(self.device_ids == local[0].id)[0])
 
     def _plain_(self) -> tuple:
-        return self.axis_names, self.devices.shape, tuple(d.id for d in self.devices.flat), self.axis_types
+        return self.axis_names, self.devices.shape, tuple(d.id for d in self._all_devices), self.axis_types
 
     @staticmethod
     def _from_plain_(axis_names, shape, ids, axis_types) -> Mesh:
@@ -201,7 +209,7 @@ class set_mesh:
 
 
 def make_mesh(
-    axis_shapes: Sequence[int], axis_names: Sequence[Any], axis_types: Any = None, *, devices: Any = None
+    axis_shapes: Sequence[int], axis_names: str | Sequence[Any], axis_types: Any = None, *, devices: Any = None
 ) -> Mesh:
     """A mesh of the given shape over the first devices, in rank order; its axes are of type Explicit unless given.
 
@@ -209,6 +217,7 @@ def make_mesh(
     ('x', 'y')
     """
     available = provided.devices() if devices is None else list(devices)
+    axis_names = (axis_names,) if isinstance(axis_names, str) else axis_names
     if len(axis_shapes) != len(axis_names):
         raise ValueError(
             f"Number of axes names should match the number of axis_shapes. Got {axis_names=} and {axis_shapes=}."

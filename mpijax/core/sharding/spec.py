@@ -87,6 +87,9 @@ class PartitionSpec:
         """How values over `unreduced` axes are combined: by their sum; None where there are no such axes."""
         return UnreducedKind.sum if self.unreduced else None
 
+    def __init_subclass__(cls, *args: Any, **kwargs: Any) -> None:
+        raise TypeError("Subclassing `jax.P` is prohibited.")
+
     def _check_sums(self) -> None:
         """Raise ValueError for a mesh axis that is said to be two of split, unreduced and reduced."""
         both = self.unreduced & self.reduced
@@ -207,7 +210,14 @@ class PartitionSpec:
 
 
 def _canonical(part: Any) -> Any:
-    return entry(tuple(part)) if isinstance(part, (tuple, list)) else part
+    if not isinstance(part, (tuple, list)):
+        return part
+    if any(isinstance(axis, tuple) for axis in part):
+        raise ValueError(
+            "A tuple inside PartitionSpec cannot contain a nested tuple. Instead of something like "
+            "`P(None, (('a', 'b'), 'c'))` you should do `P(None, ('a', 'b', 'c'))`"
+        )
+    return entry(tuple(part))
 
 
 def _spec(parts, unreduced, reduced) -> PartitionSpec:

@@ -1,0 +1,167 @@
+"""Settings given as prefixes of pytrees, specifications of meshes, and bounds of known indices: as in JAX."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+
+import mpijax
+
+BOTH = [SimpleNamespace(jax=j, jnp=j.numpy) for j in (mpijax, jax)]
+THEM = pytest.mark.parametrize("s", BOTH, ids=["ours", "real"])
+
+
+def said(f, s) -> tuple:
+    """What a call returns, or the class and the text of its error."""
+    try:
+        return "result", s.jax.tree.map(lambda x: np.asarray(x).tolist(), f(s))
+    except Exception as error:
+        text = re.sub(r"CpuDevice\(id=0\)|TFRT_CPU_0", "cpu", str(error))
+        text = re.sub(r"<class '\S*PytreeLeaf'>|pytree leaf", "a leaf", text)
+        return type(error).__name__, re.sub(r", memory_kind=\w+", "", text)
+
+
+def put(x, make):
+    return lambda s: s.jax.device_put(x, make(s.jax.devices()[0]))
+
+
+PUT = {
+    "prefix": put((1, (2, 3)), lambda d: (d, d)),
+    "None in a prefix": put([1, {"a": 2}], lambda d: [None, d]),
+    "one for all": put((1, (2, 3)), lambda d: d),
+    "too many": put((1, 2), lambda d: (d, d, d)),
+    "other type": put((1, (2, 3)), lambda d: [d, d]),
+    "deeper": put((1, (2, 3)), lambda d: ((d, d), d)),
+    "two places": put(((1, 2), (2, 3)), lambda d: ([d], [d])),
+    "no device": put(1, lambda d: 2),
+    "donate": lambda s: s.jax.device_put((1, 2), donate=(True, False, True)),
+}
+
+
+@pytest.mark.parametrize("name", PUT)
+def test_device_put(name):
+    ours, theirs = (said(PUT[name], s) for s in BOTH)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("keywords", [False, True])
+def test_axes_of_pmap_that_are_no_prefix(keywords):
+    def call(s):
+        x = s.jnp.array([3.0])
+        if keywords:
+            return s.jax.pmap(lambda x, y: x, in_axes=((0, 0), 0))(x=(x, x), y=x)
+        return s.jax.pmap(lambda x, y: x, in_axes=((0, 0, 0), 0))((x, x), x)
+
+    (ours, text), (theirs, wanted) = (said(call, s) for s in BOTH)
+    assert (ours, text) == (theirs, re.sub(r" See the description of `in_axes`.*?jax.pmap(?=\n)", "", wanted))
+
+
+@THEM
+def test_meshes(s):
+    mesh = s.jax.make_mesh((1,), "rows")
+    kinds = s.jax.sharding.AxisType
+    assert mesh.axis_names == ("rows",) and mesh.explicit_axes == ("rows",)
+    assert mesh.auto_axes == mesh.manual_axes == ()
+    assert s.jax.sharding.AbstractMesh((2,), "x", axis_types=kinds.Auto).auto_axes == ("x",)
+    none = s.jax.sharding.Mesh(np.empty((), dtype=object), ())
+    assert none.empty and none.size == 0 and none.abstract_mesh.empty
+    assert s.jax.sharding.Mesh(np.empty((), dtype=object), []) == none
+
+
+def nested(s):
+    return s.jax.P("x", ("z", ("a",)))
+
+
+def subclass(s):
+    return type("Mine", (s.jax.P,), {})
+
+
+@pytest.mark.parametrize("f", [nested, subclass])
+def test_specifications_refused(f):
+    ours, theirs = (said(f, s) for s in BOTH)
+    assert ours[0] == theirs[0] and ours[1].partition(".")[0] == theirs[1].partition(".")[0]
+
+
+@THEM
+def test_shard_map_leaves_numbers_alone(s):
+    mesh = s.jax.make_mesh((1,), ("x",))
+    f = s.jax.shard_map(
+        lambda x, shape: x + s.jnp.ones(shape), mesh=mesh, in_specs=(s.jax.P("x"), None), out_specs=s.jax.P("x")
+    )
+    x = s.jax.device_put(s.jnp.zeros((4, 2)), s.jax.NamedSharding(mesh, s.jax.P("x", None)))
+    np.testing.assert_array_equal(s.jax.jit(f, static_argnums=1)(x, (4, 2)), np.ones((4, 2)))
+    np.testing.assert_array_equal(f(x, (4, 2)), np.ones((4, 2)))
+
+
+@THEM
+def test_types_of_traced_values_say_how_they_are_split(s):
+    mesh = s.jax.make_mesh((1,), ("x",))
+    found = []
+    with s.jax.set_mesh(mesh):
+        x = s.jax.device_put(np.arange(4.0, dtype=np.float32), s.jax.P("x"))
+        s.jax.jit(lambda x: found.append(s.jax.ShapeDtypeStruct.like(x).sharding) or x)(x)
+    assert found[0].spec == s.jax.P("x")
+
+
+INDICES = {
+    "first": lambda x: x[2],
+    "negative": lambda x: x[-3],
+    "second": lambda x: x[:, 4],
+    "after dots": lambda x: x[..., -4],
+    "beside an array": lambda x: x[np.arange(2), 3],
+    "get": lambda x: x.at[5].get(),
+    "fill": lambda x: x.at[5].get(mode="fill"),
+    "promised": lambda x: x.at[5].get(mode="promise_in_bounds"),
+    "not counted from the end": lambda x: x.at[-1].get(wrap_negative_indices=False),
+    "within": lambda x: x[-2, 2],
+    "slice": lambda x: x[1:9, -3],
+}
+
+
+@pytest.mark.parametrize("name", INDICES)
+@pytest.mark.parametrize("jitted", [False, True])
+def test_known_indices_within_bounds(name, jitted):
+    def call(s):
+        s.jax.config.update("jax_check_static_indices", True)
+        try:
+            x = s.jnp.arange(6.0).reshape(2, 3)
+            return (s.jax.jit(INDICES[name]) if jitted else INDICES[name])(x)
+        finally:
+            s.jax.config.update("jax_check_static_indices", False)
+
+    (ours, text), (theirs, wanted) = (said(call, s) for s in BOTH)
+    assert ours == theirs
+    if ours == "result":
+        np.testing.assert_array_equal(text, wanted)
+    else:
+        assert text.partition("\n")[0] == wanted.partition("\n")[0]
+
+
+@THEM
+def test_backward_rules_unchecked(s):
+    @s.jax.custom_vjp
+    def f(x, y):
+        return x
+
+    f.defvjp(lambda x, y: (x, None), lambda _, g: (s.jnp.zeros(3), s.jnp.zeros(3)))
+    gradient = s.jax.grad(lambda x, y: f(x, y).sum(), 1)
+    with pytest.raises(ValueError, match="same type as the args tuple"):
+        gradient(s.jnp.ones(3), s.jnp.ones(4))
+    s.jax.config.update("jax_disable_bwd_checks", True)
+    try:
+        assert gradient(s.jnp.ones(3), s.jnp.ones(4)).shape == (3,)
+    finally:
+        s.jax.config.update("jax_disable_bwd_checks", False)
+
+
+@THEM
+def test_metadata_that_cannot_be_compared(s):
+    node = type("Node", (), {"__init__": lambda self, data: setattr(self, "data", data)})
+    s.jax.tree_util.register_dataclass(node, data_fields=[], meta_fields=["data"])
+    structures = [s.jax.tree.structure(node(np.arange(4))) for _ in range(2)]
+    with pytest.raises(ValueError, match="Exception raised while checking equality of metadata fields of pytree"):
+        structures[0] == structures[1]  # noqa: B015
