@@ -270,8 +270,14 @@ cdef bint same_root(PyTreeDef a, PyTreeDef b) except -1:
     if (a.kind != b.kind or a.num_leaves != b.num_leaves or a.num_nodes != b.num_nodes
             or a.node_type is not b.node_type or len(a.kids) != len(b.kids)):
         return False
-    # Identical objects are taken as equal, also those that compare elementwise.
-    return not PyObject_RichCompareBool(a.data, b.data, Py_NE)
+    try:
+        # Identical objects are taken as equal, also those that compare elementwise.
+        return not PyObject_RichCompareBool(a.data, b.data, Py_NE)
+    except Exception as error:
+        raise ValueError(
+            "Exception raised while checking equality of metadata fields of pytree. Make sure that metadata fields are "
+            "hashable and have simple equality semantics. (Note: arrays cannot be passed as metadata fields!)"
+        ) from error
 
 
 cdef PyTreeDef make_treedef(int kind, object data, NodeType node_type, tuple kids, bint shareable):
@@ -717,7 +723,9 @@ def flatten_one_level(tree):
         return tuple([tree[key] for key in keys]), keys
     if kind == NAMEDTUPLE:
         return list(tree), type(tree)
-    return take_apart(<NodeType>node_type, tree)
+    children, data = take_apart(<NodeType>node_type, tree)
+    # The fields of a dataclass are a list, as in JAX.
+    return (list(children) if (<NodeType>node_type).data_fields is not None else children), data
 
 
 # ---- unflattening ------------------------------------------------------------------------------------------
