@@ -169,7 +169,7 @@ class ClosedJaxpr:
 def subjaxprs(params: dict[str, Any], closed: bool = False):
     """The Jaxprs among an equation's parameters, in order. closed: those with constants as they are, with them.
 
-    >>> len(list(mpijax.extend.core.subjaxprs(mpijax.make_jaxpr(mpijax.jit(jnp.sin))(1.0).eqns[0].params)))
+    >>> len(list(mpijax.extend.core.jaxprs_in_params(mpijax.make_jaxpr(mpijax.jit(jnp.sin))(1.0).eqns[0].params)))
     1
     """
     for value in params.values():

@@ -65,7 +65,8 @@ def _hashable(value: Any) -> tuple[tuple[Any, ...], Any]:
 
 def _no_derivative(*_args: Any, name: str, **_: Any) -> Any:
     raise ValueError(
-        f"The composite {name!r} has no derivative: wrap it in jax.custom_jvp or jax.custom_vjp, which say what it is."
+        "JVP rule for composite not implemented. You can use `jax.custom_jvp` to add support. See "
+        f"https://docs.jax.dev/en/latest/_autosummary/jax.custom_jvp.html. The composite is {name!r}."
     )
 
 

@@ -122,16 +122,16 @@ def ragged_dot_general(
     shape, other = typeof(lhs).shape, typeof(rhs).shape
     numbers = ragged_dot_dimension_numbers
     (contract, rhs_contract), (batch, rhs_batch) = numbers.dot_dimension_numbers
-    kind, ragged = _kind(shape, numbers)
-    groups = _check_groups(typeof(group_sizes), kind, other, numbers)
+    kind, ragged = _kind(len(shape), numbers)
+    prefix = _axes_before(kind, ragged, len(shape), batch, contract)
+    _check_sizes(typeof(group_sizes), shape, prefix)
+    _check_groups(typeof(group_sizes).shape[-1], kind, other, numbers)
 
     def product(x: Any, y: Any, contracted: tuple, batched: tuple) -> Any:
         return dot_general(x, y, (contracted, batched), precision, preferred_element_type)
 
     if kind is _Kind.BATCH:
         return product(lhs, rhs, (contract, rhs_contract), (batch, rhs_batch))
-    prefix = _axes_before(kind, ragged, len(shape), batch, contract)
-    _check_sizes(typeof(group_sizes).shape, shape, prefix, groups)
     parts = _by_group(lhs, group_sizes, ragged, prefix)
     later = lambda axes: tuple(a + 1 for a in axes)
     if kind is _Kind.KEPT:
@@ -144,56 +144,68 @@ def ragged_dot_general(
     return product(parts, rhs_parts, contracted, ((0, *later(batch)), (0, *later(rhs_batch))))
 
 
-def _kind(shape: tuple[int, ...], numbers: RaggedDotDimensionNumbers) -> tuple[_Kind, int]:
+def _check_in_range(axis: int, ndim: int, what: str, operand: str) -> None:
+    if not 0 <= axis < ndim:
+        raise TypeError(
+            f"ragged_dot_general requires {what} numbers to be nonnegative and less than the number of axes of the "
+            f"{operand} value, got {axis} for {operand} of rank {ndim}."
+        )
+
+
+def _kind(ndim: int, numbers: RaggedDotDimensionNumbers) -> tuple[_Kind, int]:
     if len(numbers.lhs_ragged_dimensions) != 1:
-        raise TypeError(
-            "ragged_dot_general expects exactly one lhs ragged dimension, got "
-            f"lhs_ragged_dimensions={numbers.lhs_ragged_dimensions}."
-        )
+        raise TypeError("ragged_dot_general expects exactly one lhs ragged dimension.")
     ragged = numbers.lhs_ragged_dimensions[0]
-    if not 0 <= ragged < len(shape):
-        raise TypeError(f"ragged_dot_general: lhs ragged dimension {ragged} is not an axis of an lhs of shape {shape}.")
+    _check_in_range(ragged, ndim, "lhs ragged dimension", "lhs")
     (contract, _), (batch, _) = numbers.dot_dimension_numbers
-    kind = _Kind.CONTRACTED if ragged in contract else _Kind.BATCH if ragged in batch else _Kind.KEPT
-    expected = 1 if kind is _Kind.KEPT else 0
-    if len(numbers.rhs_group_dimensions) != expected:
-        raise TypeError(
-            f"ragged_dot_general requires {expected} group dimensions in the rhs when the lhs ragged dimension is "
-            f"{kind.value}, got rhs_group_dimensions={numbers.rhs_group_dimensions}."
-        )
-    return kind, ragged
-
-
-def _check_groups(sizes: Any, kind: _Kind, other: tuple[int, ...], numbers: RaggedDotDimensionNumbers) -> int:
-    """The number of groups."""
-    if not dtypes.issubdtype(sizes.dtype, np.integer):
-        raise TypeError(f"ragged_dot_general requires group_sizes of an integer dtype, got {sizes.dtype}.")
-    if not sizes.shape:
-        raise TypeError("ragged_dot_general: expected group_sizes of at least one axis, got a scalar.")
-    groups = sizes.shape[-1]
-    if kind is _Kind.KEPT:
-        axis = numbers.rhs_group_dimensions[0]
-        if not 0 <= axis < len(other) or other[axis] != groups:
-            raise TypeError(
-                f"ragged_dot_general: rhs group dimension {axis} of an rhs of shape {other} must be an axis of size "
-                f"{groups}, the number of group_sizes."
-            )
-    return groups
+    return _Kind.CONTRACTED if ragged in contract else _Kind.BATCH if ragged in batch else _Kind.KEPT, ragged
 
 
 def _axes_before(
     kind: _Kind, ragged: int, ndim: int, batch: Sequence[int], contract: Sequence[int]
 ) -> tuple[int, ...]:
     """The axes that group sizes may depend on: those of the batch, and those of the ragged one's kind before it."""
+    if kind is _Kind.BATCH:
+        return tuple(batch[: batch.index(ragged)])
     kept = [i for i in range(ndim) if i not in batch and i not in contract]
     same = list(contract) if kind is _Kind.CONTRACTED else kept
     return (*batch, *same[: same.index(ragged)])
 
 
-def _check_sizes(given: tuple[int, ...], shape: tuple[int, ...], prefix: tuple[int, ...], groups: int) -> None:
-    expected = (*(shape[i] for i in prefix), groups)
-    if len(given) > 1 and given != expected:
-        raise TypeError(f"ragged_dot_general: expected group_sizes of shape {(groups,)} or {expected}, got {given}.")
+def _check_sizes(sizes: Any, shape: tuple[int, ...], prefix: tuple[int, ...]) -> None:
+    if not dtypes.issubdtype(sizes.dtype, np.integer):
+        raise TypeError(
+            f"ragged_dot_general requires that group_sizes.dtype is subtype of np.integer, got {sizes.dtype}."
+        )
+    if not sizes.shape:
+        raise TypeError("expected rank of group_sizes to be >=1.")
+    expected = (*(shape[i] for i in prefix), sizes.shape[-1])
+    if sizes.ndim > 1 and sizes.shape != expected:
+        raise TypeError(f"expected group_sizes to have shape {expected}, got {sizes.shape}.")
+
+
+def _check_groups(groups: int, kind: _Kind, other: tuple[int, ...], numbers: RaggedDotDimensionNumbers) -> None:
+    if kind is not _Kind.KEPT:
+        if numbers.rhs_group_dimensions:
+            raise TypeError(
+                "ragged_dot_general requires zero group dimensions in the rhs when lhs ragged dimension is contracting "
+                "or batch."
+            )
+        return
+    if len(numbers.rhs_group_dimensions) != 1:
+        raise TypeError(
+            "ragged_dot_general requires exactly one rhs group dimension when lhs ragged dimension is noncontracting."
+        )
+    [axis] = numbers.rhs_group_dimensions
+    _check_in_range(axis, len(other), "rhs group dimension", "rhs")
+    (_, contract), (_, batch) = numbers.dot_dimension_numbers
+    if axis in batch or axis in contract:
+        raise TypeError(
+            "ragged_dot_general requires rhs group dimension numbers to be distinct from contracting and batch "
+            "dimensions."
+        )
+    if other[axis] != groups:
+        raise TypeError(f"expected rhs group dimension size to be {groups}, got {other[axis]}.")
 
 
 def _by_group(x: Any, sizes: Any, ragged: int, prefix: tuple[int, ...]) -> Any:

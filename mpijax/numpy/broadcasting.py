@@ -10,6 +10,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import provided
+from mpijax.core.axes import canonical_axis
 from mpijax.core.out_sharding import laid_out
 from mpijax.numpy.arguments import (
     as_array,
@@ -102,6 +103,10 @@ def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
     if not hasattr(a, "shape"):
         check_arraylike("size", a, emit_warning=True)
     dims = np.shape(unwrap(a)) if not hasattr(a, "shape") else a.shape
+    if isinstance(axis, Sequence):
+        axis = tuple(canonical_axis(a, len(dims)) for a in axis)
+        if len(set(axis)) != len(axis):
+            raise ValueError(f"repeated axis: {axis}")
     return math.prod(dims[i] for i in canonical_axes(axis, len(dims)))
 
 

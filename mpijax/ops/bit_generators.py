@@ -26,8 +26,8 @@ from mpijax.ops.creation import broadcasted_iota
 from mpijax.ops.moves import canonical_shape
 from mpijax.ops.random import UINT32, hash_numpy, threefry2x32_p
 from mpijax.ops.rules import full_like
-from mpijax.ops.shapes import broadcast_to, reshape
-from mpijax.ops.slicing import index_in_dim, slice_in_dim
+from mpijax.ops.shapes import broadcast_in_dim, broadcast_to, reshape
+from mpijax.ops.slicing import concatenate, index_in_dim, slice_in_dim
 from mpijax.ops.stacking import stack
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero
@@ -208,8 +208,9 @@ def _bits_batch(axis, args, dims, *, shape, **params):
     """Of a batch of states the first one is used, for a result that is larger by an axis; the others stay."""
     [states], [dim] = args, dims
     states = move_dim(states, dim, 0)
-    state, bits = rng_bit_generator_p.bind(states[0], shape=(axis.size, *shape), **params)
-    return [states.at[0].set(state), bits], [0, 0]
+    state, bits = rng_bit_generator_p.bind(index_in_dim(states, 0, keepdims=False), shape=(axis.size, *shape), **params)
+    others = slice_in_dim(states, 1, axis.size)
+    return [concatenate([broadcast_in_dim(state, (1, *typeof(state).shape), (1,)), others], 0), bits], [0, 0]
 
 
 rng_bit_generator_p = Primitive(

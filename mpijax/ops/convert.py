@@ -96,6 +96,8 @@ def convert(operand: Any, new_dtype: Any = None, weak_type: bool = False, shardi
     new_dtype = dtypes.canonicalize_dtype(new_dtype, allow_extended_dtype=True)
     if type(operand) is int and dtypes.issubdtype(new_dtype, np.inexact):
         operand = float(operand)  # which may be more than any integer dtype holds
+    elif type(operand) is int and dtypes.issubdtype(new_dtype, np.integer) and not -(2**31) <= operand < 2**31:
+        operand = np.asarray(operand).astype(new_dtype)  # which wraps around, as in NumPy
     old = typeof(operand)
     if old.dtype == new_dtype and old.weak_type == bool(weak_type):
         return stage(operand)

@@ -93,6 +93,7 @@ def conv_general_dilated(
         )
     rhs_dilation = ones if rhs_dilation is None else tuple(rhs_dilation)
     space = permuted(lhs_shape, numbers.lhs_spec[2:]), permuted(rhs_shape, numbers.rhs_spec[2:])
+    _check_number("window_strides", window_strides, len(rhs_shape) - 2)
     padding = explicit_padding(*space, window_strides, rhs_dilation, padding)
     if preferred_element_type is not None:
         preferred_element_type = dtypes.check_user_dtype_supported(preferred_element_type, "conv_general_dilated")
@@ -109,6 +110,16 @@ def conv_general_dilated(
 
 
 # ---------------------------------------------------------------- types
+
+
+
+def _check_number(name: str, values: Sequence[int], spatial: int) -> None:
+    """Raise ValueError unless there is a value for each spatial axis."""
+    if len(values) != spatial:
+        raise ValueError(
+            f"conv_general_dilated window and {name} must have the same number of dimensions, but got {spatial} and "
+            f"{len(values)}"
+        )
 
 
 def _check_groups(lhs_features: int, rhs_features: int, outputs: int, batch: int, features: int, batches: int) -> None:
@@ -165,11 +176,7 @@ def _conv_shape(
     for name, values in (
         ("window_strides", window_strides), ("lhs_dilation", lhs_dilation), ("rhs_dilation", rhs_dilation)
     ):  # fmt: skip
-        if len(values) != len(rhs_spec) - 2:
-            raise ValueError(
-                f"conv_general_dilated window and {name} must have the same number of dimensions, but got "
-                f"{len(rhs_spec) - 2} and {len(values)}"
-            )
+        _check_number(name, values, len(rhs_spec) - 2)
         if any(v < 1 for v in values):
             raise ValueError(f"conv_general_dilated {name} must be positive, got {values}")
     one = (*one[:2], *dilated(one[2:], lhs_dilation))

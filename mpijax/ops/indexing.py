@@ -226,7 +226,6 @@ def _gather_type(operand, indices, *, dimension_numbers, slice_sizes, **_flags):
     dn = dimension_numbers
     if not dtypes.issubdtype(indices.dtype, np.integer):
         raise ValueError("indices must have an integer type")
-    check_index_map("gather", "start_index_map", dn.start_index_map, operand, indices)
     rank = len(dn.offset_dims) + indices.ndim - 1
     check_sorted("gather", "offset_dims", dn.offset_dims)
     check_distinct("gather", "offset_dims", dn.offset_dims)
@@ -236,6 +235,7 @@ def _gather_type(operand, indices, *, dimension_numbers, slice_sizes, **_flags):
                 f"Offset dimension {i} in gather op is out of bounds; got {d}, but should have been in [0, "
                 f"{rank})"
             )
+    check_index_map("gather", "start_index_map", dn.start_index_map, operand, indices)
     check_axes("gather", "collapsed_slice_dims", dn.collapsed_slice_dims, operand.ndim)
     check_axes("gather", "operand_batching_dims", dn.operand_batching_dims, operand.ndim)
     for name in ("collapsed_slice_dims", "start_index_map"):

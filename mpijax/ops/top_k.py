@@ -12,7 +12,7 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.axes import canonical_axis
-from mpijax.core.dimensions import dimension
+from mpijax.core.dimensions import DimExpr, dimension
 from mpijax.core.errors import JaxRuntimeError
 from mpijax.core.lowering import Native
 from mpijax.core.primitive import Primitive, Unsupported
@@ -58,6 +58,11 @@ def _top_k_type(operand, *, k, axis):
         raise ValueError(
             f"k argument to top_k must be no larger than size along axis; got {k=} with shape={list(shape)} "
             f"and {axis=}"
+        )
+    if not isinstance(shape[axis], DimExpr) and shape[axis] > np.iinfo(np.int32).max:
+        raise ValueError(
+            "top_k returns int32 indices, which will overflow for array dimensions larger than the maximum int32 "
+            f"({np.iinfo(np.int32).max}). Got operand.shape={shape}"
         )
     shape = (*shape[:axis], k, *shape[axis + 1 :])
     return [

@@ -38,7 +38,8 @@ def padtype_to_pads(
     if name not in ("SAME", "SAME_LOWER"):
         raise RuntimeError(f"Unrecognized padding type: expected 'VALID', 'SAME', or 'SAME_LOWER', got {padding}.")
     pads = []
-    for size, window, stride in zip(in_shape, window_shape, window_strides, strict=True):
+    sizes, windows, strides = (map(dimension, each) for each in (in_shape, window_shape, window_strides))
+    for size, window, stride in zip(sizes, windows, strides, strict=True):
         total = max_dim((ceil_div(size, stride) - 1) * stride + window - size, 0)
         less, more = total // 2, total - total // 2
         pads.append((less, more) if name == "SAME" else (more, less))
@@ -68,9 +69,9 @@ def _check_sizes(name: str, sizes: Any, positive: bool = True) -> None:
         values = [dimension(d) for d in sizes]
     except TypeError:
         raise TypeError(f"reduce_window: {name} must be a sequence of integers, got {sizes}.") from None
-    least = 1 if positive else 0
-    if any(d < least for d in values):
-        raise TypeError(f"reduce_window: every size in {name} must be at least {least}, got {sizes}.")
+    if any(d < positive for d in values):
+        wanted = "strictly positive" if positive else "nonnegative"
+        raise TypeError(f"reduce_window {name} must have every element be {wanted}, got {sizes}.")
 
 
 def check_rank(operand: ShapedArray, window_dimensions: Sequence[int]) -> None:

@@ -150,8 +150,8 @@ class _Pmap:
         raise ValueError(
             f"{first('pmap in_axes')}\n\nThe 'full pytree' here is the tuple of arguments passed positionally to the "
             "pmapped function, and the value of `in_axes` must be a tree prefix of that tuple. But it was not a prefix."
-            f"{keywords if kwargs else ''}\n\nCheck that the value of the `in_axes` argument to `pmap` is a tree prefix "
-            "of the tuple of arguments passed positionally to the pmapped function."
+            f"{keywords if kwargs else ''}\n\nCheck that the value of the `in_axes` argument to `pmap` is a tree "
+            "prefix of the tuple of arguments passed positionally to the pmapped function."
         )
 
     def _split(self, args):

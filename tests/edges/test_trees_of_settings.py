@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from types import SimpleNamespace
 
@@ -165,3 +166,82 @@ def test_metadata_that_cannot_be_compared(s):
     structures = [s.jax.tree.structure(node(np.arange(4))) for _ in range(2)]
     with pytest.raises(ValueError, match="Exception raised while checking equality of metadata fields of pytree"):
         structures[0] == structures[1]  # noqa: B015
+
+
+def ragged(lhs, rhs, sizes, numbers, ragged_axes=(0,), group_axes=(0,)):
+    def call(s):
+        what = s.jax.lax.RaggedDotDimensionNumbers(numbers, ragged_axes, group_axes)
+        return s.jax.lax.ragged_dot_general(s.jnp.ones(lhs), s.jnp.ones(rhs), s.jnp.ones(sizes, int), what)
+
+    return call
+
+
+ROWS = ((1,), (1,)), ((), ())
+REFUSED = {
+    "ragged axis": ragged((11, 5), (3, 5, 7), (3,), ROWS, (2,)),
+    "sizes": ragged((11, 5), (3, 5, 7), (2, 3), ROWS),
+    "sizes of a batch": ragged((19, 17, 11, 5), (3, 19, 17, 5, 7), (19, 11, 3), (((3,), (3,)), ((0, 1), (1, 2))), (2,)),
+    "no sizes": ragged((11, 5), (3, 5, 7), (), ROWS),
+    "group axis": ragged((11, 5), (3, 5, 7), (3,), ROWS, (0,), (9,)),
+    "group axis contracted": ragged((11, 3), (3, 3, 7), (3,), ROWS, (0,), (1,)),
+    "number of groups": ragged((11, 5), (3, 5, 7), (2,), ROWS),
+    "groups where the ragged axis is contracted": ragged((11, 5), (3, 5, 7), (3,), ROWS, (1,), (0,)),
+    "groups where the ragged axis is a batch": ragged((3, 11, 5), (3, 5, 7), (3,), (((2,), (1,)), ((0,), (0,)))),
+    "no group axis": ragged((11, 5), (3, 5, 7), (3,), ROWS, (0,), ()),
+    "two ragged axes": ragged((11, 5), (3, 5, 7), (3,), ROWS, (0, 1)),
+    "empty window": lambda s: s.jax.lax.reduce_window(s.jnp.ones(1), 0.0, s.jax.lax.add, (0,), (1,), "VALID"),
+    "no stride": lambda s: s.jax.lax.reduce_window(s.jnp.ones(1), 0.0, s.jax.lax.add, (1,), (0,), "VALID"),
+    "strides": lambda s: s.jax.lax.conv(s.jnp.zeros((1, 1, 3, 3)), s.jnp.zeros((1, 1, 1, 1)), [1], "SAME"),
+    "largest of too many": lambda s: s.jax.eval_shape(
+        lambda x: s.jax.lax.top_k(x, 2), s.jax.ShapeDtypeStruct((2**31 + 1,), np.float32)
+    ),
+    "size along an axis twice": lambda s: s.jnp.size(np.zeros((2, 3)), (0, -2)),
+    "gather before its index map": lambda s: s.jax.lax.gather(
+        s.jnp.ones((10, 9, 8, 7, 6)),
+        s.jnp.ones((5, 4, 3, 2, 2), int),
+        s.jax.lax.GatherDimensionNumbers((4, 5, 6, 8, 7), (), (0, 1, 2, 3, 4)),
+        (10, 9, 8, 7, 6),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_as_in_jax(name):
+    ours, theirs = (said(REFUSED[name], s) for s in BOTH)
+    assert ours == theirs
+
+
+@THEM
+def test_pads_are_ints(s):
+    sizes = [np.array(n) for n in ((10, 10), (5, 5), (1, 1))]
+    assert {type(n) for pair in s.jax.lax.padtype_to_pads(*sizes, "SAME") for n in pair} == {int}
+
+
+@THEM
+def test_integers_wrap_around(s):
+    assert [int(s.jax.lax.convert_element_type(n, "int32")) for n in (2**32, 2**32 - 1, -(2**31) - 1)] == [
+        0,
+        -1,
+        2**31 - 1,
+    ]
+
+
+@THEM
+def test_composites_have_no_derivative(s):
+    with pytest.raises(ValueError, match="JVP rule for composite not implemented. You can use `jax.custom_jvp`"):
+        s.jax.grad(s.jax.lax.composite(lambda x: x**2, "my.square"))(1.0)
+
+
+@THEM
+def test_states_of_generators_in_numpy_arrays(s):
+    states = np.arange(12, dtype=np.uint32).reshape(3, 4)
+    after, bits = s.jax.vmap(lambda key: s.jax.lax.rng_bit_generator(key, shape=(5, 7)))(states)
+    assert after.shape == (3, 4) and bits.shape == (3, 5, 7)
+    np.testing.assert_array_equal(after[1:], states[1:])
+
+
+@THEM
+def test_jaxprs_inside(s):
+    outer = s.jax.make_jaxpr(s.jax.jit(lambda x: s.jnp.sin(x) * 2))(1.0).jaxpr
+    [inner] = importlib.import_module(f"{s.jax.__name__}.extend.core").subjaxprs(outer)
+    assert [eqn.primitive.name for eqn in inner.eqns] == ["sin", "mul"]

@@ -45,12 +45,12 @@ def test_vmap_is_the_stacked_loop():
 @pytest.mark.parametrize(
     ("sizes", "ragged", "groups", "message"),
     [
-        (SIZES[:3], [0], [0], "axis of size 3"),
-        (SIZES.astype(np.float32), [0], [0], "integer dtype"),
+        (SIZES[:3], [0], [0], "expected rhs group dimension size to be 3"),
+        (SIZES.astype(np.float32), [0], [0], "subtype of np.integer"),
         (SIZES, [0, 1], [0], "exactly one lhs ragged dimension"),
-        (SIZES, [5], [0], "not an axis"),
-        (SIZES, [1], [0], "requires 0 group dimensions"),
-        (np.ones((2, 4), np.int32), [0], [0], "expected group_sizes of shape"),
+        (SIZES, [5], [0], "lhs ragged dimension numbers to be nonnegative"),
+        (SIZES, [1], [0], "requires zero group dimensions"),
+        (np.ones((2, 4), np.int32), [0], [0], "expected group_sizes to have shape"),
     ],
 )
 def test_misfits_are_type_errors(sizes, ragged, groups, message):

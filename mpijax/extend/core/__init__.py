@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,9 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.checks import check_jaxpr
 from mpijax.core.effects import Effect, no_effects
 from mpijax.core.errors import ConcretizationTypeError, InconclusiveDimensionOperation, JaxprTypeError
-from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal, Var, jaxpr_as_fun, subjaxprs
+from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal, Var, jaxpr_as_fun
 from mpijax.core.jaxpr import Eqn as JaxprEqn
+from mpijax.core.jaxpr import subjaxprs as _in_parameters
 from mpijax.core.primitive import Unsupported
 from mpijax.core.source import current_source
 from mpijax.core.trace import DebugInfo, Tracer, typeof
@@ -88,7 +89,18 @@ def jaxprs_in_params(params):
     >>> len(list(mpijax.extend.core.jaxprs_in_params(mpijax.make_jaxpr(mpijax.jit(jnp.sin))(1.0).eqns[0].params)))
     1
     """
-    return [x.jaxpr if isinstance(x, ClosedJaxpr) else x for x in subjaxprs(params)]
+    return [x.jaxpr if isinstance(x, ClosedJaxpr) else x for x in _in_parameters(params)]
+
+
+def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
+    """The Jaxprs among the parameters of a Jaxpr's equations; not those inside of them.
+
+    >>> outer = mpijax.make_jaxpr(mpijax.jit(jnp.sin))(1.0).jaxpr
+    >>> [inner.eqns[0].primitive.name for inner in mpijax.extend.core.subjaxprs(outer)]
+    ['sin']
+    """
+    for eqn in jaxpr.eqns:
+        yield from jaxprs_in_params(eqn.params)
 
 
 def mapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
