@@ -205,7 +205,8 @@ def visualize_sharding(
     if len(shape) not in (1, 2):
         raise ValueError("`visualize_sharding` only works for shapes with 1 and 2 dimensions.")
     holders: dict[tuple[tuple[int, ...], ...], list[int]] = {}
-    for device, index in sharding.held_indices(tuple(shape)).items():
+    indices = getattr(sharding, "held_indices", sharding.devices_indices_map)
+    for device, index in indices(tuple(shape)).items():
         place = tuple(s.indices(d)[:2] for s, d in zip(index, shape, strict=True))
         holders.setdefault(place if len(shape) == 2 else ((0, 1), *place), []).append(device.id)
     rows = sorted({row for row, _ in holders})

@@ -41,7 +41,7 @@ MODULES = """
     mpijax.mpi mpijax.distributed mpijax.sharding mpijax.stages mpijax.debug mpijax.profiler mpijax.monitoring
     mpijax mpijax.checkpoint mpijax.checkpoint_policies mpijax.ref mpijax.ad_checkpoint mpijax.api_util mpijax.core mpijax.custom_batching mpijax.custom_derivatives
     mpijax.errors
-    mpijax.export mpijax.extend.backend mpijax.extend.core mpijax.extend.linear_util mpijax.extend.lowering
+    mpijax.export mpijax.extend.backend mpijax.extend.core mpijax.extend.keys mpijax.extend.linear_util mpijax.extend.lowering
     mpijax.extend.random mpijax.extend.source_info_util
     mpijax.federated mpijax.ffi
     mpijax.test_util mpijax.typing

@@ -32,6 +32,10 @@ class Signature:
       sinks: argument -> which of its keys are used up: True for all, or bools of its shape.
       sources: results that are new keys. All others that are not forwarded count as used up.
       forwards: result -> the argument whose keys it has.
+
+    >>> from mpijax.extend import keys
+    >>> keys.Signature(sinks={1: True}, forwards={0: 0}).sinks
+    {1: True}
     """
 
     sinks: dict[int, Mask] = field(default_factory=dict)
