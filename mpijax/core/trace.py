@@ -408,7 +408,8 @@ def _typeof_other(x: Any) -> ShapedArray:
         dtypes.check_valid_dtype(x.dtype)
         return ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype))
     if isinstance(x, ShapeDtypeStruct):
-        return ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype), x.weak_type, sharding=x.sharding)
+        dtype = dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True)
+        return ShapedArray(x.shape, dtype, x.weak_type, sharding=x.sharding)
     if isinstance(x, ShapedArray):
         return x
     if isinstance(x, (bool, int, float, complex)):

@@ -102,7 +102,7 @@ def convert(operand: Any, new_dtype: Any = None, weak_type: bool = False, shardi
     if old.dtype == new_dtype and old.weak_type == bool(weak_type):
         return stage(operand)
     if isinstance(new_dtype, dtypes.ExtendedDType) or isinstance(old.dtype, dtypes.ExtendedDType):
-        raise TypeError(f"Cannot convert from dtype {old.dtype} to dtype {new_dtype}.")
+        raise ValueError(f"Cannot convert_element_type from {old.dtype} to {new_dtype}")
     if old.dtype.kind == "c" and new_dtype.kind not in "cb":
         message = "Casting complex values to real discards the imaginary part"
         warn_user(message, np.exceptions.ComplexWarning)

@@ -34,17 +34,21 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding=None) -> An
            [7, 7]], dtype=int32, weak_type=True)
     """
     shape = canonical_shape(shape)
-    if shape_of(fill_value):
-        raise TypeError(
-            f"full must be called with scalar fill_value, got fill_value.shape {shape_of(fill_value)}."
-        )
+    _check_scalar(fill_value)
     if isinstance(dtype, dtypes.ExtendedDType):
         return _placed(_full_of_keys(shape, fill_value, dtype), sharding)
     if dtype is None:
-        weak, dtype = dtypes.is_weak(fill_value), typeof(fill_value).dtype
+        weak = dtypes.is_weak(fill_value)
+        dtype = dtypes.dtype(int) if type(fill_value) is int else typeof(fill_value).dtype
     else:
         weak, dtype = False, dtypes.check_user_dtype_supported(dtype, "full")
     return _filled(convert(fill_value, dtype, weak), shape, sharding)
+
+
+def _check_scalar(fill_value: Any) -> None:
+    # An int has no type where it is more than the default integer type holds.
+    if type(fill_value) is not int and shape_of(fill_value):
+        raise TypeError(f"full must be called with scalar fill_value, got fill_value.shape {shape_of(fill_value)}.")
 
 
 def _filled(value: Any, shape: tuple[int, ...], sharding: Any) -> Any:
@@ -84,10 +88,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sha
     dtype = aval.dtype if dtype is None else dtypes.dtype(dtype)
     if isinstance(dtype, dtypes.ExtendedDType):
         return _placed(_full_of_keys(shape, fill_value, dtype), sharding)
-    if shape_of(fill_value):
-        raise TypeError(
-            f"full must be called with scalar fill_value, got fill_value.shape {shape_of(fill_value)}."
-        )
+    _check_scalar(fill_value)
     return varying_over(aval.vma, _filled(convert(fill_value, dtype, weak), shape, sharding))
 
 

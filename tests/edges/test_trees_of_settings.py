@@ -245,3 +245,30 @@ def test_jaxprs_inside(s):
     outer = s.jax.make_jaxpr(s.jax.jit(lambda x: s.jnp.sin(x) * 2))(1.0).jaxpr
     [inner] = importlib.import_module(f"{s.jax.__name__}.extend.core").subjaxprs(outer)
     assert [eqn.primitive.name for eqn in inner.eqns] == ["sin", "mul"]
+
+
+FILLED = {
+    "full": lambda s: s.jnp.full(2, 2**32 - 1, "uint32"),
+    "full_like": lambda s: s.jnp.full_like(s.jnp.zeros(2, "uint32"), 2**32 - 1),
+    "full of floats": lambda s: s.jnp.full(2, 2**40, float),
+    "wrapped": lambda s: s.jax.lax.full((2,), 2**33 + 5, "int32"),
+    "of the default type": lambda s: s.jnp.full(2, 2**32 + 7),
+}
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_filled_with_integers_beyond_int32(name):
+    ours, theirs = (FILLED[name](s) for s in BOTH)
+    assert (ours.dtype, ours.weak_type) == (theirs.dtype, theirs.weak_type)
+    np.testing.assert_array_equal(ours, theirs)
+
+
+@THEM
+def test_types_of_keys(s):
+    key = s.jax.random.key(3)
+    like = s.jax.ShapeDtypeStruct.like(key)
+    assert s.jax.eval_shape(lambda x: x, like) == like
+    with pytest.raises(ValueError, match="Cannot convert_element_type from key<fry> to int32"):
+        s.jax.lax.convert_element_type(key, int)
+    with pytest.raises(ValueError, match="Cannot convert_element_type from int32 to key<fry>"):
+        s.jax.lax.convert_element_type(np.int32(0), key.dtype)
