@@ -214,8 +214,8 @@ class _Pmap:
         def axes_of_results(structure) -> list:
             return flatten_axes("pmap out_axes", structure, out_axes)
 
-        def shards(*flat):
-            args = [x if ax is None else _squeeze(x, ax) for x, ax in zip(flat, axes, strict=True)]
+        def shards(*flat_args):
+            args = [x if ax is None else _squeeze(x, ax) for x, ax in zip(flat_args, axes, strict=True)]
             positional, named = tree.tree_unflatten(structure, args)
             with sources_of_function(fun):
                 outs, out_structure = tree.tree_flatten(fun(*positional, **named))
@@ -224,8 +224,8 @@ class _Pmap:
 
         mapped = shard_map(shards, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
 
-        def _fun(*flat):
-            out = mapped(*(to_global(x, mesh, s) for x, s in zip(flat, in_specs, strict=True)))
+        def _fun(*flat_args):
+            out = mapped(*(to_global(x, mesh, s) for x, s in zip(flat_args, in_specs, strict=True)))
             outs, out_structure = tree.tree_flatten(out)
             placed = zip(outs, axes_of_results(out_structure), strict=True)
             return tree.tree_unflatten(out_structure, [to_local(x, mesh, self._spec(ax)) for x, ax in placed])

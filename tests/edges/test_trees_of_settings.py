@@ -272,3 +272,17 @@ def test_types_of_keys(s):
         s.jax.lax.convert_element_type(key, int)
     with pytest.raises(ValueError, match="Cannot convert_element_type from int32 to key<fry>"):
         s.jax.lax.convert_element_type(np.int32(0), key.dtype)
+
+
+@THEM
+@pytest.mark.parametrize("name", ["device_put_sharded", "device_put_replicated"])
+def test_removed_names_say_what_to_use(s, name):
+    with pytest.raises(AttributeError, match=f"jax.{name} is deprecated; use jax.device_put instead"):
+        getattr(s.jax, name)
+
+
+@THEM
+def test_other_types_than_compiled_for(s):
+    compiled = s.jax.pmap(lambda x: x * 2).lower(np.ones((1, 3), np.float32)).compile()
+    with pytest.raises(TypeError, match=r"Argument 'flat_args\[0\]' compiled with .*float32.* and called with .*int32"):
+        compiled(np.ones((1, 3), np.int32))

@@ -63,7 +63,7 @@ def pshuffle(x, axis_name, perm):
     perm = [int(i) for i in perm]
     size = named_axis_size(names_of(axis_name))
     if sorted(perm) != list(range(size)):
-        raise ValueError(f"`perm` does not represent a permutation of the {size} positions of {axis_name!r}: {perm}")
+        raise ValueError(f"`perm` does not represent a permutation: {perm}, of the {size} positions of {axis_name!r}")
     return ppermute(x, axis_name, list(zip(perm, range(size), strict=True)))
 
 
