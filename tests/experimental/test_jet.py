@@ -163,7 +163,7 @@ def test_functions_with_derivatives_of_their_own_are_expanded_themselves():
     lambda c, _: (jnp.sin(c), None), x, None, length=5)[0]])  # fmt: skip
 def test_programs_grow_with_the_square_of_the_order(fun):
     def operations(order):
-        count = lambda jaxpr: sum(1 + sum(map(count, mpijax.extend.core.subjaxprs(e.params))) for e in jaxpr.eqns)
+        count = lambda jaxpr: sum(1 + sum(map(count, mpijax.extend.core.jaxprs_in_params(e.params))) for e in jaxpr.eqns)
         return count(mpijax.make_jaxpr(lambda x: jet(fun, (x,), ([1.0] * order,)))(1.0).jaxpr)
 
     assert operations(16) < 8 * operations(8)
