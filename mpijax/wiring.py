@@ -45,8 +45,12 @@ _HOMES = {
     "mpijax.spmd.shard_map": "shard_map",
 }
 
-# Modules that define primitives: a program read from a file may use any of them.
+# Modules that define primitives: a program read from a file may use any of them. Those come first that a first call of
+# `grad` needs: the others take longer to load than such a call.
 _PRIMITIVES = (
+    "mpijax.ops.ad_ops",
+    "mpijax.ops.creation",
+    "mpijax.ops.dot",
     "mpijax.ops.primitives",
     "mpijax.ops.stacking",
     "mpijax.ops.approximate",
