@@ -187,9 +187,11 @@ class GlobalAsyncCheckpointManager(AsyncManager, GlobalAsyncCheckpointManagerBas
     >>> import tempfile
     >>> from mpijax.experimental.array_serialization import serialization
     >>> manager, path = serialization.GlobalAsyncCheckpointManager(), tempfile.mkdtemp() + "/w"
-    >>> manager.serialize_with_paths([jnp.arange(3)], [path], on_commit_callback=lambda: print("written"))
+    >>> written = []
+    >>> manager.serialize_with_paths([jnp.arange(3)], [path], on_commit_callback=lambda: written.append(path))
     >>> manager.wait_until_finished()
-    written
+    >>> written == [path]
+    True
     >>> manager.deserialize_with_paths([mpijax.sharding.SingleDeviceSharding(mpijax.local_devices()[0])], [path])
     [Array([0, 1, 2], dtype=int32)]
     """
