@@ -313,12 +313,14 @@ class View:
 
 def rotation(views: Sequence[View | None], dim: int) -> tuple[View, int] | None:
     """Where two slices of one array are that array with its rows moved: one of them, and by how many rows."""
-    if len(views) != 2 or any(v is None or v.source is not views[0].source for v in views):
+    if len(views) != 2:
         return None
     end, start = views
+    if end is None or start is None or end.source is not start.source:
+        return None
     shape = end.blocks.shape
     others = [d for d in range(len(shape)) if d != dim]
-    whole = all(v.starts[d] == 0 and v.ends[d] == shape[d] for v in views for d in others)
+    whole = all(v.starts[d] == 0 and v.ends[d] == shape[d] for v in (end, start) for d in others)
     joined = start.starts[dim] == 0 and start.ends[dim] == end.starts[dim] and end.ends[dim] == shape[dim]
     cut = end.blocks.cuts[dim]
     if not whole or not joined or cut is None or not _follows(cut, shape[dim]):

@@ -149,7 +149,8 @@ def _summed(builder, v, w: Unreduced, dim: int | None, source) -> Any:
     builder.meshes.append(w.mesh)
     try:
         aval = v.aval.update(shape=shape)
-        [out] = communicate(builder, primitive, params, [v], [aval], source, primitive.effects(params))
+        effects = primitive.effects(params)  # type: ignore[misc]
+        [out] = communicate(builder, primitive, params, [v], [aval], source, effects)
     finally:
         builder.meshes.pop()
     after = blocks.recut((*blocks.cuts[:dim], cut, *blocks.cuts[dim + 1 :]))

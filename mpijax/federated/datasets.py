@@ -21,10 +21,11 @@ class ClientDataset:
 
     def __init__(self, raw_examples: Mapping[str, Any]):
         self.raw_examples = {name: np.asarray(rows) for name, rows in raw_examples.items()}
-        sizes = {name: len(rows) if rows.ndim else None for name, rows in self.raw_examples.items()}
-        if len(set(sizes.values())) != 1 or None in sizes.values():
-            raise ValueError(f"a client's arrays must have one row for each example; got {sizes} rows")
-        self._size = next(iter(sizes.values()))
+        shapes = {name: rows.shape for name, rows in self.raw_examples.items()}
+        sizes = {shape[0] if shape else -1 for shape in shapes.values()}
+        if len(sizes) != 1 or -1 in sizes:
+            raise ValueError(f"a client's arrays must have one row for each example; got arrays of shapes {shapes}")
+        [self._size] = sizes
 
     def __len__(self) -> int:
         return self._size

@@ -83,6 +83,10 @@ class Sharding:
         """This process's part of a global array."""
         raise NotImplementedError
 
+    def devices_indices_map(self, global_shape: tuple[int, ...]) -> dict:
+        """For each device its part of a global array, as slices."""
+        raise NotImplementedError
+
     def held_indices(self, global_shape: tuple[int, ...]) -> dict:
         """For each device its part of an array that exists, as slices."""
         return self.devices_indices_map(global_shape)
