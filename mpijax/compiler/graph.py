@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -150,6 +152,15 @@ class _Builder:
             return self.whole(known, UNKNOWN)
         finally:
             self.meshes = outside
+
+    @contextmanager
+    def in_body_over(self, mesh: Any) -> Iterator[None]:
+        """What is added meanwhile works on this rank's parts, as in the body of a `shard_map` over `mesh`."""
+        self.meshes.append(mesh)
+        try:
+            yield
+        finally:
+            self.meshes.pop()
 
     # ------------------------------------------------------------ regions
 

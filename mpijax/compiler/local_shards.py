@@ -31,11 +31,8 @@ def run(builder, closed, params: dict[str, Any], inputs, source) -> list:
     with named_axes(dict(axes)), under(in_body(mesh.abstract_mesh, params["newly_manual_axes"])):
         batched, leading = _over(closed, axes, [blocks.named(split) for split in in_splits])
     operands = [blocks.apart(v, split) for v, split in zip(inputs, in_splits, strict=True)]
-    builder.meshes.append(mesh)
-    try:
+    with builder.in_body_over(mesh):
         outs = builder.inline(batched, operands, source)
-    finally:
-        builder.meshes.pop()
     placed = zip(outs, leading, params["out_specs"], strict=True)
     return [blocks.together(v, names, spec.split(v.aval.ndim - len(names))) for v, names, spec in placed]
 

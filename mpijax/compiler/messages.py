@@ -37,9 +37,18 @@ def reduction_p(op: str) -> Primitive:
         reason = Unsupported("made by the compiler")
         _made[op] = Primitive(
             f"allreduce_{op}", type_rule=reason, reference=lambda x, **_: x, lower=Communication(f"allreduce_{op}"),
-            jvp=reason, transpose=reason, batch=reason, register=False,
+            jvp=reason, transpose=reason, batch=reason, register=False, effects=registry["psum"].effects,
         )  # fmt: skip
     return _made[op]
+
+
+def communicate_here(builder, mesh, primitive, params, v, shape, source):
+    """The result, of `shape`, of a collective over a mesh on this rank's part of an array, outside of bodies."""
+    with builder.in_body_over(mesh):
+        [out] = communicate(
+            builder, primitive, params, [v], [v.aval.update(shape=tuple(shape))], source, primitive.effects(params)
+        )
+    return out
 
 
 def communicate(builder, primitive, params, inputs, avals, source, effects):

@@ -16,7 +16,7 @@ import numpy as np
 
 from mpijax.compiler import local_shards
 from mpijax.compiler.blocks import Blocks, blocks_by, place_in, sharding_over, whole_shape
-from mpijax.compiler.messages import communicate, reduction_p
+from mpijax.compiler.messages import communicate_here, reduction_p
 from mpijax.compiler.redistribute import Redistribution, View, rotation
 from mpijax.core import effects as fx
 from mpijax.core.lowering import Structural
@@ -45,13 +45,12 @@ def run_shards(builder, closed, params: dict[str, Any], inputs, source):
         )
     layouts = [NamedSharding(mesh, spec) for spec in params["in_specs"]]
     local = [relaid(builder, v, layout, source) for v, layout in zip(inputs, layouts, strict=True)]
-    builder.meshes.append(mesh)
     first, seen = len(builder.graph.nodes), builder.seen
     builder.seen = {}
     try:
-        outs = builder.inline(closed, local, source)
+        with builder.in_body_over(mesh):
+            outs = builder.inline(closed, local, source)
     finally:
-        builder.meshes.pop()
         builder.seen = seen
     made = {id(v) for node in builder.graph.nodes[first:] for v in node.outputs}
     results = []
@@ -239,15 +238,13 @@ def _rotated(builder, eqn, inputs, source):
     out = move.rotated(view.source, view.blocks, eqn.params["dimension"], by)
     made = {id(o) for node in builder.graph.nodes[first:] for o in node.outputs}
     layout = layout_held(builder, view.source) or view.blocks.sharding
-    _note_unequal(builder, view.blocks.cuts)
     return held_as(builder, out, view.blocks, layout, id(out) in made, source)
 
 
 def done_here(builder, eqn, plan: Plan, operands, avals, results, source) -> list:
     """The operation on this rank's parts, as in the body of a `shard_map`."""
     mesh = results[0].mesh
-    builder.meshes.append(mesh)
-    try:
+    with builder.in_body_over(mesh):
         if plan.program is not None:
             with named_axes(dict(mesh.shape)):
                 closed = trace_to_closed_jaxpr(_listed(plan.program), [v.aval for v in operands])
@@ -258,8 +255,6 @@ def done_here(builder, eqn, plan: Plan, operands, avals, results, source) -> lis
         here = eqn.replace(params=dict(plan.params), outvars=outvars)
         # In a loop, what does not change may have been computed before it.
         return [builder.local(v) for v in builder.apply(here, operands, source)]
-    finally:
-        builder.meshes.pop()
 
 
 def _listed(program):
@@ -381,12 +376,5 @@ def _as_rules_see_it(builder, eqn, inputs, avals, held, mesh) -> Operation:
 
 def combined(builder, v, over: tuple[Any, ...], op: str, mesh, source):
     """The ranks' partial results as one. Communicates one allreduce."""
-    primitive = reduction_p(op)
     params = {"axes": over, "axis_index_groups": None}
-    effects = registry["psum"].effects(params)  # type: ignore[misc]
-    builder.meshes.append(mesh)
-    try:
-        [out] = communicate(builder, primitive, params, [v], [v.aval], source, effects)
-    finally:
-        builder.meshes.pop()
-    return out
+    return communicate_here(builder, mesh, reduction_p(op), params, v, v.aval.shape, source)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mpijax.compiler.blocks import Blocks, place_in
-from mpijax.compiler.messages import communicate
+from mpijax.compiler.messages import communicate_here
 from mpijax.core.registry import registry
 from mpijax.core.sharding.cuts import Cut, Cuts, Span, count, even_cut, part_number
 
@@ -269,14 +269,7 @@ class Redistribution:
         return self._communicated(v, "ppermute", {"axis_name": axes, "perm": perm}, v.aval.shape)
 
     def _communicated(self, v: Any, name: str, params: dict, shape: Sequence[int]) -> Any:
-        primitive, aval = registry[name], v.aval.update(shape=tuple(shape))
-        self.builder.meshes.append(self.mesh)
-        try:
-            effects = primitive.effects(params)  # type: ignore[misc]
-            [out] = communicate(self.builder, primitive, params, [v], [aval], self.source, effects)
-        finally:
-            self.builder.meshes.pop()
-        return out
+        return communicate_here(self.builder, self.mesh, registry[name], params, v, shape, self.source)
 
 
 @dataclass(frozen=True)

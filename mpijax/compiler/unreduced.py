@@ -15,7 +15,7 @@ from typing import Any
 
 from mpijax.compiler import partition
 from mpijax.compiler.blocks import Blocks
-from mpijax.compiler.messages import communicate
+from mpijax.compiler.messages import communicate_here
 from mpijax.core.jaxpr import Jaxpr, Literal
 from mpijax.core.lowering import Elementwise, Layout, Reduction
 from mpijax.core.registry import registry
@@ -71,20 +71,18 @@ def _adds(eqn) -> bool:
     return isinstance(eqn.primitive.lower, Elementwise) and eqn.primitive.lower.additive
 
 
-def wait(builder, v, mesh, over: tuple[Any, ...]) -> Any:
-    """`v`, known as a partial result."""
-    builder.unreduced[id(v)] = Unreduced(mesh, over, v)
-    return v
+def wait(builder, v, mesh, over: tuple[Any, ...]) -> Unreduced:
+    """Note that `v` is a partial result."""
+    found = builder.unreduced[id(v)] = Unreduced(mesh, over, v)
+    return found
 
 
 def go_on(builder, eqn, out, operands: Unreduced, source) -> Any:
     """The result of an operation on partial results: summed over their mesh axes and its own at once, or later."""
     own = builder.unreduced.get(id(out))
     over = operands.over if own is None else tuple(dict.fromkeys((*operands.over, *own.over)))
-    wait(builder, out, operands.mesh, over)
-    if may_wait(builder, eqn, operands.mesh):
-        return out
-    return _finished(builder, out, builder.unreduced[id(out)], None, source)
+    waiting = wait(builder, out, operands.mesh, over)
+    return out if may_wait(builder, eqn, operands.mesh) else _finished(builder, out, waiting, None, source)
 
 
 def ready(builder, eqn, inputs: list[Any], source) -> tuple[list[Any], Unreduced | None]:
@@ -144,14 +142,7 @@ def _summed(builder, v, w: Unreduced, dim: int | None, source) -> Any:
     params = {
         "axis_name": w.over, "scatter_dimension": dim, "axis_index_groups": None, "axis_size": parts, "tiled": True
     }  # fmt: skip
-    primitive = registry["reduce_scatter"]
-    shape = tuple(n // parts if d == dim else n for d, n in enumerate(v.aval.shape))
-    builder.meshes.append(w.mesh)
-    try:
-        aval = v.aval.update(shape=shape)
-        effects = primitive.effects(params)  # type: ignore[misc]
-        [out] = communicate(builder, primitive, params, [v], [aval], source, effects)
-    finally:
-        builder.meshes.pop()
+    shape = [n // parts if d == dim else n for d, n in enumerate(v.aval.shape)]
+    out = communicate_here(builder, w.mesh, registry["reduce_scatter"], params, v, shape, source)
     after = blocks.recut((*blocks.cuts[:dim], cut, *blocks.cuts[dim + 1 :]))
     return partition.held_as(builder, out, after, after.sharding, True, source)

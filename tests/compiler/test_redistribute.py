@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from core.simulated_ranks import draw_cut, draw_cuts, key_of, part, places
 
-from mpijax.compiler import redistribute
+from mpijax.compiler import messages
 from mpijax.compiler.blocks import Blocks
 from mpijax.compiler.redistribute import Redistribution, View, transfers
 from mpijax.core.avals import ShapedArray
@@ -94,6 +95,12 @@ class Graph:
 
     def __init__(self):
         self.moved, self.views, self.meshes, self.steps = {}, {}, [], []
+
+    @contextmanager
+    def in_body_over(self, mesh):
+        self.meshes.append(mesh)
+        yield
+        self.meshes.pop()
 
     def node(self, primitive, params, inputs, avals, source):
         outs = [Value(a) for a in avals]
@@ -188,7 +195,7 @@ def moved(x: np.ndarray, have: Cuts, want: Cuts, sizes: dict[str, int], view=Non
 
 @pytest.fixture(autouse=True)
 def nothing_is_sent(monkeypatch):
-    monkeypatch.setattr(redistribute, "communicate", record)
+    monkeypatch.setattr(messages, "communicate", record)
 
 
 def draw_wanted(rng, shape, sizes) -> Cuts:

@@ -20,7 +20,7 @@ LEFT = {
     "compiler/gemm.py": 1,
     "compiler/graph.py": 4,
     "compiler/matrices.py": 4,
-    "compiler/messages.py": 2,
+    "compiler/messages.py": 3,
     "compiler/normalize.py": 9,
     "compiler/overlap.py": 7,
     "compiler/partition.py": 2,
