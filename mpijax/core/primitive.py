@@ -14,7 +14,7 @@ from mpijax.core import effects as fx
 from mpijax.core import trace as tr
 from mpijax.core.avals import ShapedArray
 from mpijax.core.registry import registry
-from mpijax.core.split_rules import typed
+from mpijax.core.sharding.types import typed
 
 
 class Unsupported:
@@ -53,6 +53,10 @@ class Primitive:
       pretty: `(eqn, names) -> [(key, value)]`, the parameters to print.
       sharding: `(core.sharding.rules.Operation) -> Plan or None`, how ranks do it on parts of arrays. By default what
         follows from `lower` for elementwise operations, reductions and products; others need whole operands.
+      sharding_type: `(core.sharding.types.TypedOperation) -> mesh axes of each result`, over Explicit mesh axes. By
+        default as `sharding` has it where no operand moves; ShardingTypeError for others.
+      sums: `(TypedOperation) -> (unreduced, reduced)`, the mesh axes over which results wait for a sum, or their
+        cotangents do (`core.sharding.sum_types`). By default operations that add or move elements may be done before.
       keys: a `transforms.key_reuse.Signature`, or `(eqn) -> Signature`: which PRNG keys it uses up, and which results
         are new keys or those of an operand. By default it uses up all of its operands.
       bounds: `(*args, **params) -> (starts, limits, axes)`, for an operation at positions that may lie outside of its
@@ -85,6 +89,8 @@ class Primitive:
         keys: Any = None,
         bounds: Callable | None = None,
         sharding: Callable | None = None,
+        sharding_type: Callable | None = None,
+        sums: Callable | None = None,
         inner: bool = False,
         register: bool = True,
     ):
@@ -106,6 +112,8 @@ class Primitive:
         self.keys = keys
         self.bounds = bounds
         self.sharding = sharding
+        self.sharding_type = sharding_type
+        self.sums = sums
         self.inner = inner
         self.impl: Callable | None = None
         if register:

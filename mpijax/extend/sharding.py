@@ -2,13 +2,20 @@
 
 A rule is a function `(Operation) -> Plan or None`, a primitive's slot `sharding`. `elementwise`, `batched(ranks)`,
 `whole_along(parameter)` and `finished_over_ranks(op)` are ready rules; None, or no rule, means whole operands.
+
+Over Explicit mesh axes the types of results follow from the same rule. The slot `sharding_type`, a function of a
+`TypedOperation`, is for primitives whose types differ from it.
 """
 
 from mpijax import missing as _missing
 from mpijax.core.sharding.cuts import Cut, even_cut
 from mpijax.core.sharding.rules import Operation, Plan, batched, elementwise, finished_over_ranks, whole_along
+from mpijax.core.sharding.types import TypedOperation
 
-__all__ = ["Cut", "Operation", "Plan", "batched", "elementwise", "even_cut", "finished_over_ranks", "whole_along"]
+__all__ = [
+    "Cut", "Operation", "Plan", "TypedOperation", "batched", "elementwise", "even_cut", "finished_over_ranks",
+    "whole_along",
+]  # fmt: skip
 
 
 def __getattr__(name: str):

@@ -8,6 +8,7 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.lowering import Elementwise
+from mpijax.core.sharding import sum_types
 from mpijax.core.trace import typeof
 from mpijax.core.tree import tree_map
 from mpijax.ops.families import (
@@ -74,3 +75,4 @@ copy_p = elementwise(
     transpose=lambda ct, x: [copy_p.bind(ct)],
 )
 copy_p.keys = key_reuse.SAME
+copy_p.sums = sum_types.linear

@@ -9,6 +9,7 @@ import numpy as np
 from mpijax.core.lowering import Elementwise
 from mpijax.core.primitive import Unsupported
 from mpijax.core.registry import registry
+from mpijax.core.sharding import sum_types
 from mpijax.core.trace import typeof
 from mpijax.ops.compare import eq
 from mpijax.ops.families import (
@@ -123,6 +124,7 @@ def neg(x: Any) -> Any:
 
 
 neg_p = elementwise("neg", NUMERIC, reference=np.negative, jvp=LINEAR, transpose=_neg_transpose)
+neg_p.sums = sum_types.linear
 
 # ---------------------------------------------------------------- mul, div, rem
 
@@ -158,6 +160,7 @@ mul_p = elementwise(
     jvp=PerOperand(lambda g, ans, x, y: mul(g, y), lambda g, ans, x, y: mul(x, g)),
     transpose=_mul_transpose,
 )
+mul_p.sums = sum_types.bilinear
 
 
 def div(x: Any, y: Any) -> Any:

@@ -18,6 +18,7 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose, HostCall
 from mpijax.core.out_sharding import explicit_layout, laid_out
 from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.sharding import types
 from mpijax.core.trace import typeof
 from mpijax.ops.binary import mulhi
 from mpijax.ops.compare import lt
@@ -222,6 +223,7 @@ rng_bit_generator_p = Primitive(
     transpose=Unsupported("random bits are not linear in their state"),
     batch=_bits_batch,
     multiple_results=True,
+    sharding_type=types.whole,
 )
 
 

@@ -20,6 +20,7 @@ from mpijax.core.effects import CallbackEffect
 from mpijax.core.errors import JaxRuntimeError
 from mpijax.core.lowering import HostCall
 from mpijax.core.primitive import Primitive
+from mpijax.core.sharding import types
 from mpijax.core.source import callable_location, is_internal
 from mpijax.core.trace import EVAL, current_trace, evaluate, typeof
 from mpijax.ops.convert import stage
@@ -200,6 +201,7 @@ pure_callback_p = Primitive(
     ),
     batch=lambda *args, **params: batch_call(pure_callback_p, *args, **params),
     multiple_results=True,
+    sharding_type=types.whole,
 )
 pure_callback_p.impl = run_directly(pure_callback_p, _call_now)
 
@@ -213,6 +215,7 @@ io_callback_p = Primitive(
     batch=_io_batch,
     multiple_results=True,
     effects=lambda params: frozenset({CallbackEffect("IO", params["ordered"])}),
+    sharding_type=types.whole,
 )
 io_callback_p.impl = run_directly(io_callback_p, _call_now)
 

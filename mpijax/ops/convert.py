@@ -13,6 +13,7 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose, Elementwise
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
+from mpijax.core.sharding import sum_types
 from mpijax.core.trace import EVAL, literal_value, state, typeof
 from mpijax.core.warn import warn_user
 from mpijax.ops.families import CONSTANT, NOT_LINEAR, hide_unset, scalar_rule
@@ -191,6 +192,7 @@ convert_element_type_p = _Convert(
     batch=_convert_batch,
     pretty=hide_unset("sharding"),
     keys=key_reuse.SAME,
+    sums=sum_types.linear,
 )
 
 # ---------------------------------------------------------------- bitcast_convert_type

@@ -11,11 +11,12 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
+from mpijax.core.errors import ShardingTypeError
 from mpijax.core.lowering import Decompose
 from mpijax.core.out_sharding import explicit_layout, laid_out
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
-from mpijax.core.sharding import window_rules
+from mpijax.core.sharding import types, window_rules
 from mpijax.core.trace import typeof
 from mpijax.ops.conv_lowering import lowered
 from mpijax.ops.conv_shapes import (
@@ -404,6 +405,18 @@ def _into_groups(x: Any, dim: int, axis: int, groups: int) -> Any:
     return axis_into(axis, axis, x)
 
 
+def _sharding_type(s: types.TypedOperation) -> Sequence[types.Axes]:
+    """The examples may be split, and their space; the kernel and what it sums over may not."""
+    left, numbers, shape = s.axes(0), s.params["dimension_numbers"], s.results[0].shape
+    if any(s.axes(1)) or left[numbers.lhs_spec[1]]:
+        raise ShardingTypeError(
+            "Please specify the output sharding via `out_sharding` parameter of `conv_general_dilated`"
+        )
+    out = tuple(left[numbers.lhs_spec[numbers.out_spec.index(d)]] for d in range(len(shape)))
+    types.check_divides(s, "conv_general_dilated", out, shape)
+    return [out]
+
+
 conv_general_dilated_p = Primitive(
     "conv_general_dilated",
     type_rule=_conv_type,
@@ -413,4 +426,5 @@ conv_general_dilated_p = Primitive(
     transpose=_conv_transpose,
     batch=_conv_batch,
     sharding=window_rules.conv_general_dilated,
+    sharding_type=_sharding_type,
 )

@@ -21,6 +21,7 @@ from mpijax.core.effects import DebugEffect, OrderedDebugEffect
 from mpijax.core.lowering import HostCall
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
+from mpijax.core.sharding import types
 from mpijax.core.trace import typeof
 from mpijax.ops.callbacks import call_python, called_by_program, example, location, run_directly
 from mpijax.transforms import key_reuse
@@ -117,6 +118,7 @@ def _observer(name: str, run: Callable, effect: Callable, pretty: Callable | Non
         transpose=lambda cts, *args, **params: [None] * len(args),
         batch=_batch(name),
         multiple_results=True,
+        sharding_type=types.whole,
         effects=lambda params: frozenset({effect(params)}),
         pretty=pretty,
     )

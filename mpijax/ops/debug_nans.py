@@ -16,6 +16,7 @@ from mpijax.core.effects import CallbackEffect, communication
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal, eval_jaxpr
 from mpijax.core.lowering import HostCall
 from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.sharding import types
 from mpijax.core.source import current_source
 from mpijax.ops.callbacks import call_python
 
@@ -82,5 +83,6 @@ nan_check_p = Primitive(
     transpose=_ADDED_LATE,
     batch=_ADDED_LATE,
     multiple_results=True,
+    sharding_type=types.whole,
     effects=lambda params: _EFFECTS,
 )

@@ -12,6 +12,7 @@ from mpijax.core.dimensions import DimExpr, dimension
 from mpijax.core.lowering import Structural
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
+from mpijax.core.sharding import shape_types, types
 from mpijax.core.trace import typeof
 from mpijax.ops import windows_by_owner
 from mpijax.ops.convert import convert_element_type
@@ -282,6 +283,7 @@ dynamic_slice_p = Primitive(
     transpose=_slice_transpose,
     batch=_slice_batch,
     sharding=windows_by_owner.dynamic_slice,
+    sharding_type=types.kept("dynamic_slice"),
     bounds=lambda x, *starts, slice_sizes: (starts, np.subtract(shape_of(x), slice_sizes), range(len(starts))),
     keys=key_reuse.SAME,
 )
@@ -355,6 +357,7 @@ dynamic_update_slice_p = Primitive(
     transpose=_update_transpose,
     batch=_update_batch,
     sharding=windows_by_owner.dynamic_update_slice,
+    sharding_type=shape_types.dynamic_update_slice,
     bounds=lambda x, new, *starts: (starts, np.subtract(shape_of(x), shape_of(new)), range(len(starts))),
     keys=key_reuse.Signature({1: True}, forwards={0: 0}),
 )

@@ -13,6 +13,7 @@ from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive
+from mpijax.core.sharding import types
 from mpijax.core.trace import typeof
 from mpijax.ops import binary, fft_over_ranks
 from mpijax.ops.convert import convert_element_type
@@ -168,5 +169,6 @@ fft_p = Primitive(
     transpose=_fft_transpose,
     batch=_fft_batch,
     sharding=fft_over_ranks.sharding,
+    sharding_type=lambda s: types.batched((len(s.params["fft_lengths"]),))(s),
 )
 fft_p.jvp = LINEAR.attach(fft_p)

@@ -13,6 +13,7 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.dimensions import min_dim
 from mpijax.core.lowering import Structural
 from mpijax.core.primitive import Primitive
+from mpijax.core.sharding import shape_types
 from mpijax.core.trace import typeof
 from mpijax.ops import by_owner
 from mpijax.ops.moves import canonical_shape, shape_of, shifted
@@ -374,6 +375,7 @@ gather_p = Primitive(
     transpose=_gather_transpose,
     batch=_gather_batch,
     sharding=by_owner.gather(lambda: gather_p),
+    sharding_type=shape_types.gather,
     bounds=_gather_bounds,
     keys=key_reuse.SAME,
 )

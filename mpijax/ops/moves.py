@@ -107,6 +107,7 @@ def movement(
     pretty: Callable | None = None,
     key: str | None = None,
     sharding: Callable | None = None,
+    sharding_type: Callable | None = None,
     keys: Any = key_reuse.SAME,
 ) -> Primitive:
     """An operation of one operand that moves elements: linear, its dtype unchanged.
@@ -125,6 +126,7 @@ def movement(
         reference=reference,
         lower=lower or Structural(name),
         sharding=sharding,
+        sharding_type=sharding_type,
         keys=keys,
         jvp=LINEAR,
         transpose=transpose,

@@ -12,7 +12,7 @@ from mpijax.core.dimensions import dimension
 from mpijax.core.lowering import Structural
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
-from mpijax.core.sharding import shape_rules
+from mpijax.core.sharding import shape_rules, types
 from mpijax.core.trace import typeof
 from mpijax.ops.moves import numpy_ints, shape_of
 from mpijax.ops.rules import const_like, full_like, is_linear
@@ -136,4 +136,5 @@ pad_p = Primitive(
     transpose=_pad_transpose,
     batch=_pad_batch,
     sharding=shape_rules.pad,
+    sharding_type=types.kept("padding"),
 )

@@ -13,6 +13,7 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
+from mpijax.core.sharding import types
 from mpijax.core.trace import typeof
 from mpijax.ops.bitwise import bitwise_or
 from mpijax.ops.compare import eq, ne
@@ -96,6 +97,7 @@ def _position(name: str, reduce: Callable, numpy_position: Callable) -> Primitiv
         jvp=NOT_LINEAR,
         transpose=NOT_LINEAR,
         batch=NOT_LINEAR,
+        sharding_type=types.without_axes("axes"),
     )
     primitive.batch = batched_reduction(primitive)
     primitive.jvp = CONSTANT.attach(primitive)

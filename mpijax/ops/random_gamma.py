@@ -42,6 +42,7 @@ random_gamma_p = Primitive(
     jvp=NOT_LINEAR,  # set below, as it refers to the primitive
     transpose=NOT_LINEAR,
     batch=_batch,
+    sharding_type=lambda s: [s.axes(0)],
     keys=key_reuse.DRAW,
 )
 random_gamma_p.jvp = PerOperand(None, _tangent).attach(random_gamma_p)

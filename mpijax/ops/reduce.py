@@ -14,6 +14,7 @@ from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from mpijax.core.lowering import Decompose, Elementwise
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
+from mpijax.core.sharding import types
 from mpijax.core.trace import Tracer, trace_to_closed_jaxpr, typeof
 from mpijax.core.tree import tree_flatten, tree_unflatten
 from mpijax.ops import binary, bitwise, reductions
@@ -254,4 +255,5 @@ reduce_p = Primitive(
     batch=_reduce_batch,
     multiple_results=True,
     pretty=_reduce_pretty,
+    sharding_type=types.without_axes("dimensions"),
 )

@@ -16,6 +16,7 @@ from mpijax.core.jaxpr import Jaxpr
 from mpijax.core.lowering import HostCall, Structural
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
+from mpijax.core.sharding import shape_types
 from mpijax.core.trace import trace_to_jaxpr, typeof
 from mpijax.ops import by_owner
 from mpijax.ops.families import check_same_dtypes
@@ -466,6 +467,7 @@ def _define(name: str, jvp: Callable, transpose: Callable) -> Primitive:
         transpose=transpose,
         batch=_batch_rule(lambda: primitive),
         sharding=by_owner.scatter(lambda: primitive, name),
+        sharding_type=shape_types.scatter,
         bounds=_bounds,
     )
     return primitive
@@ -488,6 +490,7 @@ scatter_p = Primitive(
     transpose=_set_transpose,
     batch=_batch_rule(lambda: scatter_p),
     sharding=by_owner.scatter(lambda: scatter_p, None),
+    sharding_type=shape_types.scatter,
     bounds=_bounds,
     keys=key_reuse.Signature({2: True}, forwards={0: 0}),
 )

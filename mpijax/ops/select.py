@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
+from mpijax.core.errors import ShardingTypeError
 from mpijax.core.lowering import Elementwise
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
+from mpijax.core.sharding import types
 from mpijax.core.trace import typeof
 from mpijax.ops.bitwise import bitwise_and
 from mpijax.ops.compare import eq, gt, lt
@@ -120,6 +123,17 @@ def _along(x: Any, shape: tuple[int, ...], axis: int) -> Any:
     return registry["broadcast_in_dim"].bind(x, shape=shape, broadcast_dimensions=(axis,), sharding=None)
 
 
+def _sharding_type(s: types.TypedOperation) -> Sequence[types.Axes]:
+    try:
+        return types.elementwise(s)
+    except ShardingTypeError as error:
+        which, *cases = (a.str_short() for a in s.types)
+        raise ShardingTypeError(
+            f"select cases must have the same shardings, got [{', '.join(cases)}], and the predicate {which} none or "
+            "theirs. Use jax.sharding.reshard on one of them."
+        ) from error
+
+
 select_n_p = Primitive(
     "select_n",
     type_rule=_select_type,
@@ -128,6 +142,7 @@ select_n_p = Primitive(
     jvp=_select_jvp,
     transpose=_select_transpose,
     batch=_select_batch,
+    sharding_type=_sharding_type,
 )
 
 # ---------------------------------------------------------------- clamp
@@ -201,5 +216,6 @@ clamp_p = Primitive(
     jvp=NOT_LINEAR,
     transpose=NOT_LINEAR,
     batch=_clamp_batch,
+    sharding_type=lambda s: [s.axes(1)],
 )
 clamp_p.jvp = _clamp_rules.attach(clamp_p)

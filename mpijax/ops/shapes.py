@@ -14,7 +14,7 @@ from mpijax.core.axes import canonical_axis
 from mpijax.core.lowering import Decompose
 from mpijax.core.out_sharding import explicit_layout, laid_out
 from mpijax.core.registry import registry
-from mpijax.core.sharding import shape_rules
+from mpijax.core.sharding import shape_rules, shape_types
 from mpijax.core.trace import typeof
 from mpijax.ops.convert import stage
 from mpijax.ops.moves import (
@@ -287,6 +287,7 @@ reshape_p = movement(
     transpose=_reshape_transpose,
     batch=_reshape_batch,
     sharding=shape_rules.reshape,
+    sharding_type=shape_types.reshape,
 )
 
 

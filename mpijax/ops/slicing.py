@@ -15,7 +15,7 @@ from mpijax.core.dimensions import dimension
 from mpijax.core.jaxpr import Eqn
 from mpijax.core.lowering import Decompose, Structural
 from mpijax.core.primitive import Primitive
-from mpijax.core.sharding import shape_rules
+from mpijax.core.sharding import shape_rules, shape_types, sum_types, types
 from mpijax.core.trace import typeof
 from mpijax.ops.families import check_same_dtypes
 from mpijax.ops.moves import NumpyInt, check_shapelike, movement, shape_of, without
@@ -159,7 +159,7 @@ def _slice_keys(eqn: Eqn) -> key_reuse.Signature:
 
 slice_p = movement(
     "slice", shape=_slice_shape, reference=_slice_reference, transpose=_slice_transpose, batch=_slice_batch,
-    sharding=shape_rules.slice_, keys=_slice_keys,
+    sharding=shape_rules.slice_, sharding_type=types.kept("slicing"), keys=_slice_keys,
 )
 
 # ---------------------------------------------------------------- concatenate
@@ -222,6 +222,7 @@ concatenate_p = Primitive(
     transpose=_concatenate_transpose,
     batch=_concatenate_batch,
     sharding=shape_rules.concatenate,
+    sharding_type=shape_types.concatenate,
     keys=key_reuse.parts,
 )
 
@@ -295,5 +296,7 @@ split_p = Primitive(
     transpose=_split_transpose,
     batch=_split_batch,
     multiple_results=True,
+    sharding_type=types.kept("split"),
+    sums=sum_types.linear,
     keys=key_reuse.parts,
 )

@@ -11,6 +11,7 @@ from mpijax.core.dimensions import is_longer
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
+from mpijax.core.sharding import types
 from mpijax.core.trace import typeof
 from mpijax.ops import sort_over_ranks
 from mpijax.ops.indexing import GatherDimensionNumbers, GatherScatterMode, gather
@@ -117,4 +118,7 @@ sort_p = Primitive(
     batch=_sort_batch,
     multiple_results=True,
     sharding=sort_over_ranks.sharding,
+    sharding_type=types.whole_along(
+        lambda s: s.params["dimension"], "Arguments to sort must be unsharded over the sorting dimension"
+    ),
 )

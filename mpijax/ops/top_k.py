@@ -17,7 +17,7 @@ from mpijax.core.errors import JaxRuntimeError
 from mpijax.core.lowering import Native
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
-from mpijax.core.sharding import rules
+from mpijax.core.sharding import rules, types
 from mpijax.core.sharding.cuts import Cut, without
 from mpijax.core.trace import typeof
 from mpijax.ops.collectives.gather_scatter import all_gather
@@ -184,4 +184,8 @@ top_k_p = Primitive(
     batch=_top_k_batch,
     multiple_results=True,
     sharding=_sharding,
+    sharding_type=types.whole_along(
+        lambda s: s.params["axis"],
+        "The input should be unsharded over the axis along which to compute the top_k values",
+    ),
 )

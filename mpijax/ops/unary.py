@@ -10,6 +10,7 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.lowering import Elementwise
 from mpijax.core.registry import registry
+from mpijax.core.sharding import sum_types
 from mpijax.core.trace import typeof
 from mpijax.ops.binary import complex, div, mul, neg
 from mpijax.ops.compare import eq, ge
@@ -224,6 +225,7 @@ imag_p = elementwise(
     jvp=LINEAR,
     transpose=lambda ct, x: [complex(_part(ct), neg(ct))],
 )
+real_p.sums = imag_p.sums = sum_types.linear
 conj_p = elementwise(
     "conj",
     (np.float32, np.float64, np.complexfloating),

@@ -356,3 +356,29 @@ def test_derivatives_through_sums_that_are_yet_to_be_taken(f):
 def test_an_error_says_what_to_do():
     with ours.set_mesh(OURS.mesh), pytest.raises(ShardingTypeError, match=r"Contracting dimensions.*`out_sharding`"):
         ERRORS["contracted"](OURS)
+
+
+def test_types_of_a_primitive_from_outside_follow_from_its_sharding_rule():
+    from mpijax.extend import core, sharding
+
+    def sorted_rows(x, *, axis):
+        return ours.numpy.sort(x, axis=axis)
+
+    own_p = core.Primitive(
+        "sorted_rows", type_rule=lambda x, *, axis: x, lower=ours.extend.lowering.Decompose(sorted_rows),
+        sharding=sharding.whole_along("axis"),
+    )  # fmt: skip
+    halved_p = core.Primitive(
+        "sum_of_rows", type_rule=lambda x, *, axes: x.update(shape=x.shape[1:]), sharding=sharding.finished_over_ranks("sum"),
+        lower=ours.extend.lowering.Decompose(lambda x, *, axes: ours.numpy.sum(x, axes)),
+    )  # fmt: skip
+    with ours.set_mesh(OURS.mesh):
+        x = OURS.put(X, "x", None)
+        out = ours.jit(lambda x: own_p.bind(x, axis=1))(x)
+        assert ours.typeof(out).str_short(True) == "f32[8@x,2]"
+        np.testing.assert_array_equal(np.asarray(out), np.sort(X, 1))
+        out = ours.jit(lambda x: halved_p.bind(x, axes=(0,)))(OURS.put(X, "x", "y"))
+        assert ours.typeof(out).str_short(True) == "f32[2@y]"
+        np.testing.assert_allclose(np.asarray(out), X.sum(0), rtol=1e-5)
+        with pytest.raises(ShardingTypeError, match="sorted_rows with inputs: .* must move data between devices"):
+            own_p.bind(x, axis=0)

@@ -11,6 +11,7 @@ from mpijax.core import tree
 from mpijax.core.lowering import Structural
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
+from mpijax.core.sharding import shape_rules
 from mpijax.core.trace import state, typeof
 from mpijax.ops.collectives.scope import check_bound, linear_jvp, names_of, same_type, vma_with
 from mpijax.transforms import key_reuse
@@ -98,6 +99,7 @@ pvary_p = _Pvary(
     type_rule=same_type,
     reference=lambda x, *, axes: x,
     lower=Structural("pvary"),
+    sharding=shape_rules.copied,
     jvp=linear_jvp("pvary"),
     transpose=_transpose,
     batch=_batch,

@@ -16,6 +16,7 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import HostCall
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.sharding import rules
+from mpijax.core.sharding import types as sharding_types
 from mpijax.ops.families import INEXACT, check_dtype, check_same_dtypes
 from mpijax.ops.rules import at_front
 
@@ -99,6 +100,7 @@ def linalg_primitive(
         batch=batch_all if batch is None else batch,
         multiple_results=multiple_results,
         sharding=rules.batched(ranks) if sharding is None else sharding,
+        sharding_type=sharding_types.batched(ranks),
     )
     return primitive
 

@@ -1,66 +1,28 @@
-"""Rules of `split_rules` for operations that move elements: shapes, slices, gathers and scatters."""
+"""Rules of `types` for operations that move elements: shapes, slices, gathers and scatters."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from mpijax.core.errors import ShardingTypeError
-from mpijax.core.sharding.split import Axes, entries, entry, parts
+from mpijax.core.sharding.split import Axes, entries
+from mpijax.core.sharding.types import TypedOperation, placed
 
 
-def _broadcast_in_dim(s: Any) -> Sequence[Axes]:
-    shape = s.results[0].shape
-    out: list[tuple] = [()] * len(shape)
-    for d, names in zip(s.params["broadcast_dimensions"], s.axes(), strict=True):
-        out[d] = names
-    return [tuple(out)]
-
-
-def _transpose(s: Any) -> Sequence[Axes]:
-    axes = s.axes()
-    return [tuple(axes[i] for i in s.params["permutation"])]
-
-
-def _squeeze(s: Any) -> Sequence[Axes]:
-    axes = s.axes()
-    gone = {d % len(axes) for d in s.params["dimensions"]}
-    return [tuple(names for d, names in enumerate(axes) if d not in gone)]
-
-
-def _concatenate(s: Any) -> Sequence[Axes]:
+def concatenate(s: TypedOperation) -> Sequence[Axes]:
+    """All operands are split alike."""
     if len(set(s.all_axes())) > 1:
         given = ", ".join(str(entries(a)) for a in s.all_axes())
-        raise s.refuse(
+        raise ShardingTypeError(
             f"All operands should have the same sharding. Got shardings {given}. Bring them into one layout by "
             "jax.sharding.reshard."
         )
     return [s.axes()]
 
 
-def resized(s: Any, what: str) -> Sequence[Axes]:
-    """The operand's axes, for results whose sizes may be others."""
-    for result in s.results:
-        _check_divides(s, what, s.axes(), result.shape)
-    return [s.axes()] * len(s.results)
-
-
-def _check_divides(s: Any, what: str, axes: Axes, shape: Sequence[int]) -> None:
-    """Raise ShardingTypeError for a result of that shape which has other sizes than the operand, and which mesh axes do
-    not divide. axes: the operand's, for the axes of the result."""
-    aval = s.types[0]
-    for n, own, names in zip(shape, aval.shape, axes, strict=True):
-        count = parts(s.mesh, names)
-        if n != own and n % count:
-            raise ShardingTypeError(
-                f"{what} on sharded dims where out dim ({n}) is not divisible by mesh axes ({count}) with spec "
-                f"({entry(names)}) is not implemented. Got input type={aval.str_short()} and output "
-                f"shape={tuple(shape)}. Make that axis whole by jax.sharding.reshard first."
-            )
-
-
-def _dynamic_update_slice(s: Any) -> Sequence[Axes]:
+def dynamic_update_slice(s: TypedOperation) -> Sequence[Axes]:
+    """The operand and the update are split alike."""
     if s.axes(0) != s.axes(1):
         operand, update = (s.types[i].str_short(mesh_axis_types=True) for i in range(2))
         raise ShardingTypeError(
@@ -73,7 +35,7 @@ def _dynamic_update_slice(s: Any) -> Sequence[Axes]:
 # ---------------------------------------------------------------- reshape
 
 
-def _reshape(s: Any) -> Sequence[Axes]:
+def reshape(s: TypedOperation) -> Sequence[Axes]:
     """One axis may be cut into several or several merged into one, and axes of size 1 come and go."""
     shape, new = s.types[0].shape, s.results[0].shape
     if not any(s.axes()):
@@ -83,8 +45,8 @@ def _reshape(s: Any) -> Sequence[Axes]:
     return [tuple(() if n == 1 else next(found) for n in new)]
 
 
-def _reshaped(s: Any, axes: Axes, shape: list[int], new: list[int]) -> Axes:
-    """`_reshape` of shapes without axes of size 1."""
+def _reshaped(s: TypedOperation, axes: Axes, shape: list[int], new: list[int]) -> Axes:
+    """`reshape` of shapes without axes of size 1."""
     if shape == new:
         return axes
     if s.params["dimensions"] is None:
@@ -116,7 +78,7 @@ def _groups(few: Sequence[int], many: Sequence[int]) -> list[list[int]] | None:
     return groups if fits and sum(len(g) > 1 for g in groups) <= 1 else None
 
 
-def _dealt(s: Any, names: tuple, sizes: Sequence[int]) -> list[tuple]:
+def _dealt(s: TypedOperation, names: tuple, sizes: Sequence[int]) -> list[tuple]:
     """Mesh axes dealt out to the axes that an axis is cut into, each of which takes as many as fill it."""
     left, out = list(names), []
     for n in sizes:
@@ -130,14 +92,14 @@ def _dealt(s: Any, names: tuple, sizes: Sequence[int]) -> list[tuple]:
     return out
 
 
-def _cut_axes(s: Any, axes: Axes, groups: list[list[int]]) -> Axes:
+def _cut_axes(s: TypedOperation, axes: Axes, groups: list[list[int]]) -> Axes:
     out: list[tuple] = []
     for names, group in zip(axes, groups, strict=True):
         out += [names] if len(group) == 1 else _dealt(s, names, group)
     return tuple(out)
 
 
-def _merged_axes(s: Any, axes: Axes, groups: list[list[int]], new: Sequence[int]) -> Axes:
+def _merged_axes(s: TypedOperation, axes: Axes, groups: list[list[int]], new: Sequence[int]) -> Axes:
     out: list[tuple] = []
     given = iter(axes)
     for n, group in zip(new, groups, strict=True):
@@ -150,7 +112,7 @@ def _merged_axes(s: Any, axes: Axes, groups: list[list[int]], new: Sequence[int]
     return tuple(out)
 
 
-def _no_reshape(s: Any) -> ShardingTypeError:
+def _no_reshape(s: TypedOperation) -> ShardingTypeError:
     return ShardingTypeError(
         "This reshape is not supported. Please specify the sharding of the output via the `out_sharding` argument of "
         f"jax.lax.reshape. Got operand type: {s.types[0]}, new sizes: {tuple(s.results[0].shape)}"
@@ -160,9 +122,9 @@ def _no_reshape(s: Any) -> ShardingTypeError:
 # ---------------------------------------------------------------- gather and scatter
 
 
-def _gather(s: Any) -> Sequence[Axes]:
+def gather(s: TypedOperation) -> Sequence[Axes]:
     """Axes of the operand that are taken whole, and those of the indices that run along, stay split."""
-    operand, indices = s.axes(0), list(s.axes(1))
+    operand, indices = s.axes(0), s.axes(1)
     numbers, sizes, shape = s.params["dimension_numbers"], s.params["slice_sizes"], s.types[0].shape
     along = list(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
     sliced = all(sizes[i] == shape[i] or not operand[i] for i in numbers.start_index_map)
@@ -174,17 +136,12 @@ def _gather(s: Any) -> Sequence[Axes]:
             "could not be resolved unambiguously (or would require collectives on inputs). Got "
             f"operand={s.types[0]!r}, indices={s.types[1]!r}"
         )
-    for i, j in along:
-        indices[j] = indices[j] or operand[i]
-    gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
-    window = iter([names for i, names in enumerate(operand) if i not in gone])
-    batch = iter(indices)
-    return [tuple(next(window if d in numbers.offset_dims else batch) for d in range(s.results[0].ndim))]
+    return placed(s)
 
 
-def _scatter(s: Any) -> Sequence[Axes]:
+def scatter(s: TypedOperation) -> Sequence[Axes]:
     """Axes of the operand that updates cover whole stay split, if the updates are split alike, or whole."""
-    operand, indices, updates = list(s.axes(0)), s.axes(1), s.axes(2)
+    operand, indices, updates = s.all_axes()
     n = s.params["dimension_numbers"]
     batch_of_updates = [d for d in range(len(updates)) if d not in n.update_window_dims]
     pairs = zip(n.operand_batching_dims, n.scatter_indices_batching_dims, strict=True)
@@ -205,44 +162,4 @@ def _scatter(s: Any) -> Sequence[Axes]:
             "out sharding could not be resolved unambiguously (or would require collectives on inputs). Got "
             f"operand={s.types[0]!r}, indices={s.types[1]!r}, updates={s.types[2]!r}"
         )
-    for i, j, k in along:
-        operand[i] = operand[i] or indices[j] or updates[k]
-    return [tuple(operand)]
-
-
-def _same(s: Any) -> Sequence[Axes]:
-    return [s.axes()] * len(s.results)
-
-
-def _leading(s: Any) -> Sequence[Axes]:
-    """The result has the operand's axes first, or some of them."""
-    axes = s.axes()
-    return [(*axes, *((),) * a.ndim)[: a.ndim] for a in s.results]
-
-
-def _fold_in(s: Any) -> Sequence[Axes]:
-    axes = s.axes(0) if any(s.axes(0)) else s.axes(1)
-    return [(*axes, *((),) * a.ndim)[: a.ndim] for a in s.results]
-
-
-_KEYS = ("random_bits", "random_seed", "random_split", "random_unwrap", "random_wrap")
-
-STRUCTURAL: dict[str, Callable[[Any], Sequence[Axes]]] = {
-    "broadcast_in_dim": _broadcast_in_dim,
-    "concatenate": _concatenate,
-    "copy": _same,
-    "dynamic_slice": lambda s: resized(s, "dynamic_slice"),
-    "dynamic_update_slice": _dynamic_update_slice,
-    "gather": _gather,
-    "iota": lambda s: [((),) * a.ndim for a in s.results],
-    "pad": lambda s: resized(s, "padding"),
-    "pvary": _same,
-    "random_fold_in": _fold_in,
-    "reshape": _reshape,
-    "rev": _same,
-    "scatter": _scatter,
-    "slice": lambda s: resized(s, "slicing"),
-    "squeeze": _squeeze,
-    "transpose": _transpose,
-    **dict.fromkeys(_KEYS, _leading),
-}
+    return placed(s)

@@ -5,15 +5,12 @@ Operations that are linear in such a sum may be done before it is taken; others 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from mpijax.core.avals import NO_AXES, ShapedArray
 from mpijax.core.errors import ShardingTypeError
-from mpijax.core.lowering import Elementwise, Structural
-
-_LINEAR = frozenset(
-    "convert_element_type copy mul neg reduce_sum real imag name optimization_barrier split stack unstack".split()
-)
+from mpijax.core.lowering import Elementwise, Reduction, Structural
 
 
 def sums_of(s: Any) -> tuple[frozenset, frozenset]:
@@ -24,25 +21,31 @@ def sums_of(s: Any) -> tuple[frozenset, frozenset]:
     splits = [a.split for a in s.types if a.split is not None]
     if not any(x.unreduced or x.reduced for x in splits):
         return NO_AXES, NO_AXES
-    if s.name == "dot_general":
-        return _of_product(s), NO_AXES
-    if s.name in ("add", "sub", "add_any"):
-        return _of_sum(s), _reduced(s)
-    if s.name == "mul":
-        return _of_bilinear(s)
-    unreduced = {unreduced_axes(a) for a in s.types}
-    if unreduced == {NO_AXES} and isinstance(s.primitive.lower, (Elementwise, Structural)):
+    rule = s.primitive.sums or _by_lowering(s.primitive.lower)
+    if rule is not None:
+        return rule(s)
+    if isinstance(s.primitive.lower, Elementwise) and not any(map(unreduced_axes, s.types)):
         return NO_AXES, _reduced(s)
-    if s.name in _LINEAR or isinstance(s.primitive.lower, Structural):
-        if len(unreduced) > 1:
-            raise ShardingTypeError(
-                f"All operands of {s.name} should be unreduced along the same mesh axes. Got {_given(s)}"
-            )
-        return unreduced.pop(), _reduced(s)
     raise NotImplementedError(
         f"unreduced/reduced rule for {s.name} is not implemented, for {_given(s)}. Take the sum first, by "
         "jax.sharding.reshard."
     )
+
+
+def _by_lowering(lower: Any) -> Callable | None:
+    if isinstance(lower, Structural) or (isinstance(lower, Reduction) and lower.op == "add"):
+        return linear
+    return added if isinstance(lower, Elementwise) and lower.additive else None
+
+
+def linear(s: Any) -> tuple[frozenset, frozenset]:
+    """Operations that may be done before the sums are taken. All operands wait for the same ones."""
+    unreduced = {unreduced_axes(a) for a in s.types}
+    if len(unreduced) > 1:
+        raise ShardingTypeError(
+            f"All operands of {s.name} should be unreduced along the same mesh axes. Got {_given(s)}"
+        )
+    return unreduced.pop(), _reduced(s)
 
 
 def unreduced_axes(aval: ShapedArray) -> frozenset:
@@ -78,7 +81,10 @@ def _reduced(s: Any) -> frozenset:
     return reduced
 
 
-def _of_sum(s: Any) -> frozenset:
+def added(s: Any) -> tuple[frozenset, frozenset]:
+    """Operations whose result for sums of operands is the sum of the results."""
+    if len(s.types) == 1:
+        return linear(s)
     left, right = map(unreduced_axes, s.types)
     if left and right and left != right:
         raise ShardingTypeError(
@@ -90,10 +96,11 @@ def _of_sum(s: Any) -> frozenset:
             f"{one} is unreduced while {other} is not. `{s.name}` operation does not allow this because there will be "
             f"implicit communication. Please reduce {one} via `reshard` before calling `{s.name}`. Got {_given(s)}"
         )
-    return left
+    return left, _reduced(s)
 
 
-def _of_bilinear(s: Any) -> tuple[frozenset, frozenset]:
+def bilinear(s: Any) -> tuple[frozenset, frozenset]:
+    """Products element by element: one operand may be a sum, of which the other has the cotangent's."""
     left, right = map(unreduced_axes, s.types)
     if left and right:
         raise ShardingTypeError(
@@ -111,7 +118,8 @@ def _of_bilinear(s: Any) -> tuple[frozenset, frozenset]:
     return left or right, NO_AXES
 
 
-def _of_product(s: Any) -> frozenset:
+def contracted(s: Any) -> tuple[frozenset, frozenset]:
+    """Matrix products take no sums."""
     if any(map(unreduced_axes, s.types)):
         raise ShardingTypeError(f"lhs or rhs passed to dot_general cannot be unreduced. Got {_given(s)}")
-    return NO_AXES
+    return NO_AXES, NO_AXES
