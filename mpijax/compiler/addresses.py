@@ -8,9 +8,9 @@ import numpy as np
 
 from mpijax.compiler.alike import as_integer
 from mpijax.compiler.expr import Expr, ordered
-from mpijax.compiler.index import Dynamic, Lin, LoopVar, Quotient, atom_key
 from mpijax.compiler.kernel import Kernel
 from mpijax.compiler.schedule import Schedule
+from mpijax.core.index import Dynamic, Lin, LoopVar, Quotient, atom_key
 from mpijax.scalar.builder import Builder, FunctionText
 from mpijax.scalar.types import Scalar, info
 

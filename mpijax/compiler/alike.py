@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from mpijax.compiler.expr import Expr, dynamic_parts
-from mpijax.compiler.index import Dynamic, Lin, LoopVar, Quotient
 from mpijax.compiler.kernel import Kernel
+from mpijax.core.index import Dynamic, Lin, LoopVar, Quotient
 
 # Programs of fewer kernels are not searched for equal ones.
 FEW = 6

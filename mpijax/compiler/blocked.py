@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpijax.compiler.expr import Expr
-from mpijax.compiler.index import Lin, LoopVar
+from mpijax.core.index import Lin, LoopVar
 
 if TYPE_CHECKING:
     from mpijax.compiler.kernel import Kernel

@@ -13,13 +13,13 @@ from typing import Any
 
 from mpijax.compiler.depth import Shallow
 from mpijax.compiler.expr import Expr, ExprTable
-from mpijax.compiler.index import Dynamic, Lin, LoopVar, Quotient, Remainder, linearized, var
 from mpijax.compiler.kernel import Kernel, Reduce, Store
 from mpijax.compiler.nodes import Value
 from mpijax.compiler.reductions import zero_has_no_sign
 from mpijax.compiler.schedule import Schedule, divided_loop
 from mpijax.compiler.streaming import SHARE
 from mpijax.core.avals import ShapedArray
+from mpijax.core.index import Dynamic, Lin, LoopVar, Quotient, Remainder, linearized, var
 
 # Elements of work that make it worth to wake another thread.
 GRAIN = 32768

@@ -18,8 +18,8 @@ Values that do not change in a loop are computed before it (`Evaluator.hoist`).
 from __future__ import annotations
 
 from mpijax.compiler.addresses import Scope
-from mpijax.compiler.index import LoopVar
 from mpijax.compiler.tiles import Tiles
+from mpijax.core.index import LoopVar
 
 
 class Emitter(Tiles):

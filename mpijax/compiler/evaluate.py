@@ -9,12 +9,12 @@ import numpy as np
 from mpijax.compiler.addresses import Scope
 from mpijax.compiler.depth import Shallow
 from mpijax.compiler.expr import Expr, children, dynamic_parts
-from mpijax.compiler.index import Dynamic, Lin, LoopVar, linearized
 from mpijax.compiler.kernel import Kernel, Store
 from mpijax.compiler.reductions import combining
 from mpijax.compiler.schedule import NEAR, VECTOR_BYTES
 from mpijax.compiler.streaming import streams
 from mpijax.compiler.turned import Turned
+from mpijax.core.index import Dynamic, Lin, LoopVar, linearized
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler.index import Dynamic, Lin, LoopVar
+from mpijax.core.index import Dynamic, Lin, LoopVar
 
 INT64 = np.dtype(np.int64)
 

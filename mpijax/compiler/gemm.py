@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from mpijax.compiler.expr import Expr
-from mpijax.compiler.index import Lin, LoopVar, linearized, var
 from mpijax.compiler.nodes import Node, Value
 from mpijax.compiler.products import Matrix, View, dims_of, matrix_operand
 from mpijax.compiler.reader import Reader
-from mpijax.compiler.views import is_view
+from mpijax.compiler.views import is_view, view_of
+from mpijax.core.index import Lin, LoopVar, linearized, var
+from mpijax.core.lowering import ViewKind
 from mpijax.core.registry import registry
 
 
@@ -85,9 +86,9 @@ def view_base(value: Value, roots) -> Value | None:
     """What to keep in memory so that `value` can be an operand of BLAS: its base if it is a usable view."""
     v = value
     while v.producer is not None and id(v) not in roots.ids and is_view(v.producer):
-        if v.producer.primitive.lower.kind in ("broadcast_in_dim", "rev"):
+        if view_of(v.producer) in (ViewKind.REPEATED, ViewKind.REVERSED):
             return None
-        if v.producer.primitive.lower.kind == "reshape" and v.producer.inputs[0].shape != v.shape:
+        if view_of(v.producer) is ViewKind.REGROUPED and v.producer.inputs[0].shape != v.shape:
             inner = v.producer.inputs[0]
             if inner.producer is not None and id(inner) not in roots.ids:
                 return None

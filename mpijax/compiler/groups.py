@@ -11,13 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mpijax.compiler.expr import Expr, ExprTable, children, mentions_inner, ordered
-from mpijax.compiler.index import Lin, LoopVar, linearized, var
 from mpijax.compiler.kernel import Kernel, Reduce, Store
 from mpijax.compiler.nodes import Graph, Node, Value, operator_of
 from mpijax.compiler.pieces import fits
 from mpijax.compiler.reader import CannotFuse, Reader
 from mpijax.compiler.reductions import element_expr, frame_of
 from mpijax.compiler.roots import MAX_WORK, Roots, made_of_parts
+from mpijax.core.index import Lin, LoopVar, linearized, var
 
 MAX_MEMBERS = 24
 _NOTHING: frozenset[int] = frozenset()

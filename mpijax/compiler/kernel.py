@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mpijax.compiler.expr import Expr, children, dynamic_parts, loop_vars, ordered, reachable
-from mpijax.compiler.index import Lin, LoopVar
 from mpijax.compiler.nodes import Value
+from mpijax.core.index import Lin, LoopVar
 
 
 @dataclass

@@ -11,10 +11,10 @@ from functools import partial
 
 from mpijax.compiler.addresses import INT64, Scope
 from mpijax.compiler.evaluate import Evaluator
-from mpijax.compiler.index import LoopVar
 from mpijax.compiler.kernel import Kernel, Reduce, Store
 from mpijax.compiler.pieces import split
 from mpijax.compiler.reductions import combining, first_hit, identity, zero_has_no_sign
+from mpijax.core.index import LoopVar
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar
 

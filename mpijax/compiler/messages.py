@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from mpijax.core import effects as fx
+from mpijax.core.index import Lin
 from mpijax.core.lowering import Communication, Structural
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
@@ -19,7 +20,7 @@ rank_index_p = Primitive(
     "rank_index",
     type_rule=Unsupported("made by the compiler"),
     reference=lambda *, position: np.int32(position),
-    lower=Structural("rank_index"),
+    lower=Structural(lambda r, index, avals, params: r.convert(r.index(Lin(params["position"])), np.dtype(np.int32))),
     jvp=Unsupported("made by the compiler"),
     transpose=Unsupported("made by the compiler"),
     batch=Unsupported("made by the compiler"),

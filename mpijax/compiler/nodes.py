@@ -83,7 +83,7 @@ def _kind(node: Node) -> str:
     if isinstance(lower, Elementwise):
         return "map"
     if isinstance(lower, Structural):
-        return "update" if lower.writes_parts else "map"
+        return "map" if lower.writes is None else "update"
     if isinstance(lower, Reduction):
         return "reduce"
     if isinstance(lower, Cumulative):

@@ -8,13 +8,15 @@ array holds is found here, so that the window is a part of the result like one o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mpijax.compiler import partition
 from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Elementwise, Structural
+from mpijax.core.index_maps import Elements, Index, boxed
+from mpijax.core.lowering import Elementwise, Structural, Window, Writes
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
 from mpijax.core.sharding import shape_rules
@@ -25,11 +27,23 @@ if TYPE_CHECKING:
 # Arrays of more elements than this are not evaluated when compiling.
 LARGEST = 64
 
+
+def _static_update_element(r: Elements, index: Index, avals: Sequence[Any], params: dict[str, Any]) -> Any:
+    def outside() -> Any:
+        return r.read(0, index)
+
+    def inside(source: Index) -> Any:
+        new = r.read(1, source)
+        return new if params["combine"] is None else r.op(params["combine"], outside(), new)
+
+    return boxed(r, index, params["start"], avals[1].shape, outside, inside)
+
+
 static_update_p = Primitive(
     "static_update",
     type_rule=Unsupported("made by the compiler"),
     reference=Unsupported("made by the compiler"),
-    lower=Structural("static_update", in_place=True, in_pieces=True),
+    lower=Structural(_static_update_element, writes=Writes.WINDOW),
     jvp=Unsupported("made by the compiler"),
     transpose=Unsupported("made by the compiler"),
     batch=Unsupported("made by the compiler"),
@@ -124,30 +138,21 @@ def _compared_keys(builder, primitive, inputs, avals, source) -> list:
 
 
 def simplified(builder: Any, primitive, params, inputs, avals, source) -> list | None:
-    """The results of an operation by simpler ones, or None where it is as simple as it can be."""
-    kind = primitive.lower.kind
-    if kind == "dynamic_slice":
-        start = _starts(inputs[1:], _shape(builder, inputs[0]), params["slice_sizes"])
-        return None if start is None else [_slice(builder, inputs[0], start, params["slice_sizes"], source)]
-    if kind == "dynamic_update_slice":
-        operand, window = inputs[:2]
-        start = _starts(inputs[2:], _shape(builder, operand), _shape(builder, window))
-        return None if start is None else _updated(builder, operand, window, start, None, avals, source)
-    if kind == "gather":
-        return _gather(builder, params, inputs, avals, source)
-    if kind == "scatter":
-        return _scatter(builder, params, inputs, primitive.lower.combine, avals, source)
-    return None
-
-
-def _starts(values, shape, sizes) -> tuple[int, ...] | None:
-    start = []
-    for v, full, part in zip(values, shape, sizes, strict=True):
-        x = np.asarray(0) if full == part else known(v)
-        if x is None:
-            return None
-        start.append(min(max(int(x), 0), full - part))
-    return tuple(start)
+    """The result of an operation on a window that is known when compiling, as a slice or the update of one part."""
+    lower = primitive.lower
+    if lower.window is None:
+        return None
+    found = lower.window(params, [_shape(builder, v) for v in inputs], lambda k: known(inputs[k]))
+    if found is None:
+        return None
+    if not lower.in_place:
+        return [_reshaped(builder, _slice(builder, inputs[0], found, source), avals[0].shape, source)]
+    operand, new = inputs[0], inputs[found.new]
+    if found.start is None or 0 in _shape(builder, new):
+        return [operand]
+    part = _reshaped(builder, new, found.sizes, source)
+    update = {"start": found.start, "combine": lower.combine}
+    return [_pure(builder, static_update_p, update, [operand, part], avals[0], source)]
 
 
 def _pure(builder, primitive, params, inputs, aval, source):
@@ -160,10 +165,10 @@ def _shape(builder, v) -> tuple[int, ...]:
     return partition.global_aval(builder, v).shape
 
 
-def _slice(builder, v, start, sizes, source):
-    limits = tuple(s + n for s, n in zip(start, sizes, strict=True))
-    params = {"start_indices": tuple(start), "limit_indices": limits, "strides": None}
-    return _pure(builder, registry["slice"], params, [v], v.aval.update(shape=tuple(sizes)), source)
+def _slice(builder, v, window: Window, source):
+    limits = tuple(s + n for s, n in zip(window.start or (), window.sizes, strict=True))
+    params = {"start_indices": window.start, "limit_indices": limits, "strides": None}
+    return _pure(builder, registry["slice"], params, [v], v.aval.update(shape=tuple(window.sizes)), source)
 
 
 def _reshaped(builder, v, shape, source):
@@ -171,53 +176,3 @@ def _reshaped(builder, v, shape, source):
         return v
     params = {"new_sizes": tuple(shape), "dimensions": None, "sharding": None}
     return _pure(builder, registry["reshape"], params, [v], v.aval.update(shape=tuple(shape)), source)
-
-
-def _updated(builder, operand, window, start, combine, avals, source) -> list:
-    if 0 in _shape(builder, window):
-        return [operand]
-    params = {"start": start, "combine": combine}
-    return [_pure(builder, static_update_p, params, [operand, window], avals[0], source)]
-
-
-def _window_start(indices, dims, shape, sizes, clip: bool) -> tuple[int, ...] | str | None:
-    """Where the only window lies; "outside" if it does not lie in the array; None if that is not known."""
-    if indices.aval.shape and np.prod(indices.aval.shape[:-1], dtype=int) != 1:
-        return None
-    at = known(indices)
-    if at is None:
-        return None
-    start = [0] * len(shape)
-    for x, d in zip(at.reshape(-1).tolist(), dims, strict=True):
-        start[d] = int(x)
-    room = [full - part for full, part in zip(shape, sizes, strict=True)]
-    if clip:
-        return tuple(min(max(s, 0), r) for s, r in zip(start, room, strict=True))
-    return tuple(start) if all(0 <= s <= r for s, r in zip(start, room, strict=True)) else "outside"
-
-
-def _gather(builder, params, inputs, avals, source) -> list | None:
-    operand, indices = inputs
-    dn, sizes = params["dimension_numbers"], params["slice_sizes"]
-    clip = params["mode"].name != "FILL_OR_DROP"
-    shape = _shape(builder, operand)
-    start = _window_start(indices, dn.start_index_map, shape, sizes, clip)
-    if start is None or start == "outside" or 0 in shape:
-        return None
-    return [_reshaped(builder, _slice(builder, operand, start, sizes, source), avals[0].shape, source)]
-
-
-def _scatter(builder, params, inputs, combine, avals, source) -> list | None:
-    operand, indices, updates = inputs
-    dn, shape, new = params["dimension_numbers"], _shape(builder, operand), _shape(builder, updates)
-    removed = {*dn.inserted_window_dims, *dn.operand_batching_dims}
-    lengths = iter(new[u] for u in dn.update_window_dims)
-    sizes = tuple(1 if d in removed else next(lengths) for d in range(len(shape)))
-    if 0 in new or 0 in shape or any(n > full for n, full in zip(sizes, shape, strict=True)):
-        return None
-    start = _window_start(indices, dn.scatter_dims_to_operand_dims, shape, sizes, params["mode"].name == "CLIP")
-    if start is None:
-        return None
-    if start == "outside":
-        return [operand]
-    return _updated(builder, operand, _reshaped(builder, updates, sizes, source), start, combine, avals, source)

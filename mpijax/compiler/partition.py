@@ -19,7 +19,7 @@ from mpijax.compiler.blocks import Blocks, blocks_by, place_in, sharding_over, w
 from mpijax.compiler.messages import communicate_here, reduction_p
 from mpijax.compiler.redistribute import Redistribution, View, rotation
 from mpijax.core import effects as fx
-from mpijax.core.lowering import Structural
+from mpijax.core.lowering import Structural, Writes
 from mpijax.core.registry import registry
 from mpijax.core.sharding.cuts import Cuts, uncut
 from mpijax.core.sharding.rules import Operation, Plan, rule_of
@@ -27,6 +27,7 @@ from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.source import UNKNOWN
 from mpijax.core.trace import named_axes, trace_to_closed_jaxpr
 from mpijax.ops.collectives.one_sided import paired
+from mpijax.ops.slicing import slice_p
 
 
 def run_shards(builder, closed, params: dict[str, Any], inputs, source):
@@ -217,7 +218,7 @@ def spread(builder, eqn, inputs, avals, source):
         held_as(builder, o, blocks, layout, id(o) in made, source)
         for o, blocks, layout in zip(outs, results, named, strict=True)
     ]
-    if eqn.primitive.lower == Structural("slice") and not any(k != 1 for k in eqn.params["strides"] or ()):
+    if eqn.primitive is slice_p and not any(k != 1 for k in eqn.params["strides"] or ()):
         _remember_view(builder, eqn.params, inputs[0], held[0], outs[0])
     if waits:
         builder.sum_waits(outs[0], mesh, plan.over)
@@ -227,7 +228,7 @@ def spread(builder, eqn, inputs, avals, source):
 def _rotated(builder, eqn, inputs, source):
     """Two slices that are put together the other way around (`jnp.roll`), as one exchange; else None."""
     lower = eqn.primitive.lower
-    if not isinstance(lower, Structural) or lower.kind != "concatenate":
+    if not isinstance(lower, Structural) or lower.writes is not Writes.CONCATENATE:
         return None
     found = rotation([builder.views.get(id(v)) for v in inputs], eqn.params["dimension"])
     if found is None:

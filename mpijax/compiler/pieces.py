@@ -16,7 +16,7 @@ import numpy as np
 
 from mpijax.compiler.depth import Shallow
 from mpijax.compiler.expr import Expr, ExprTable, dynamic_parts, position_of, reachable
-from mpijax.compiler.index import Dynamic, Lin, LoopVar
+from mpijax.core.index import Dynamic, Lin, LoopVar
 from mpijax.core.registry import registry
 
 if TYPE_CHECKING:

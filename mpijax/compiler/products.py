@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler.index import row_major
+from mpijax.core.index import row_major
 
 # Products with fewer multiplications than this are loop nests, which fuse with their surroundings.
 SMALL = 20_000

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler import structural
 from mpijax.compiler.depth import Shallow
 from mpijax.compiler.expr import Expr, ExprTable
-from mpijax.compiler.index import Lin, linearized
 from mpijax.compiler.nodes import Node, Value
 from mpijax.compiler.pieces import choice
+from mpijax.core.index import Dynamic, Lin, linearized
 from mpijax.core.lowering import Elementwise
 from mpijax.core.registry import registry
 
@@ -74,12 +73,12 @@ class Reader:
         if isinstance(node.primitive.lower, Elementwise):
             found = self._elementwise(scope, node, value, index)
         else:
-            kind = node.primitive.lower.kind
-            if is_key(value) and not kind.startswith("random_"):
+            lower = node.primitive.lower
+            if is_key(value) and not lower.words:
                 # The words of a key are a last axis that structural operations leave alone.
                 scope.word = index[-1]
                 index = index[:-1]
-            found = structural.rules[kind](scope, index, [v.aval for v in node.inputs], node.params)
+            found = lower.read(scope, index, [v.aval for v in node.inputs], node.params)
         self.memo[key] = found
         self.noted.append(key)
         return found
@@ -128,7 +127,7 @@ class NodeReader:
     def as_index(self, expr: Expr, size: int) -> Lin:
         if expr.op == "const":
             return Lin(int(expr.attr))
-        return structural.as_dynamic(expr, size)
+        return Lin(0, [(Dynamic(expr, size), 1)])
 
     def choice(self, form: Lin, cuts: tuple[int, ...], parts: tuple[Callable[[], Expr], ...]) -> Expr:
         """One of `parts`, by comparing an index with `cuts` (see `compiler.pieces`)."""

@@ -6,10 +6,10 @@ import numpy as np
 
 from mpijax.compiler.expr import Expr, children
 from mpijax.compiler.gemm import dot_element, dot_frame
-from mpijax.compiler.index import Lin
 from mpijax.compiler.nodes import Node
 from mpijax.compiler.reader import Reader
 from mpijax.core import dtypes
+from mpijax.core.index import Lin
 from mpijax.core.lowering import Library
 from mpijax.core.registry import registry
 

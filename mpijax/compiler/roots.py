@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from mpijax.compiler.gemm import product_operand, view_base
 from mpijax.compiler.nodes import Graph, Node, Value
-from mpijax.compiler.views import is_view, keeps_layout
-from mpijax.core.lowering import Cumulative, Elementwise, Library, Structural
+from mpijax.compiler.views import is_view, keeps_layout, view_of
+from mpijax.core.lowering import Cumulative, Elementwise, Library, Structural, ViewKind, Writes
 
 # Above this cost a value read by several others is computed once.
 RECOMPUTE_BELOW = 4
-# Structural operations that cost something to evaluate again.
-_HASHES = {"random_bits", "random_split", "random_fold_in", "gather"}
 
 
 def node_cost(node: Node) -> int:
     """What evaluating one element again costs, inputs not counted."""
     lower = node.primitive.lower
-    if isinstance(lower, Elementwise):
-        return lower.cost
-    if isinstance(lower, Structural) and lower.kind in _HASHES:
-        return 20
-    return 0
+    return lower.cost if isinstance(lower, (Elementwise, Structural)) else 0
 
 
 # Kernels are cut where more work than this is done for one element, in units of an addition. Machine code gains nothing
@@ -81,7 +75,7 @@ class Roots:
                     if needs_memory(node, k):
                         self._store_base(node, v)
                 continue
-            if isinstance(node.primitive.lower, Structural) and node.primitive.lower.kind == "reshape":
+            if view_of(node) is ViewKind.REGROUPED:
                 if not self._keeps_order(node.inputs[0], node.outputs[0].shape):
                     self._store(node.inputs[0])
             for out in node.outputs:
@@ -125,10 +119,10 @@ class Roots:
 
     def _as_expression(self, node: Node, outputs: set[int]) -> bool:
         """Whether an operation made of parts is read through predicates instead of written part by part."""
-        kind = node.primitive.lower.kind
-        if kind == "pad":
+        writes = node.primitive.lower.writes
+        if writes is Writes.PAD:
             return all(inner == 0 for _, _, inner in node.params["padding_config"])
-        if kind == "concatenate":
+        if writes is Writes.CONCATENATE:
             return sum(v.size > 0 for v in node.inputs) <= MAX_PIECES
         return not self._dies_in(node.inputs[0], node, outputs)
 
@@ -229,14 +223,14 @@ class Roots:
             if _only_splits(v.shape, new_shape):
                 continue
             node = v.producer
-            kind = node.primitive.lower.kind if isinstance(node.primitive.lower, Structural) else ""
+            view = view_of(node)
             if isinstance(node.primitive.lower, Elementwise):
                 if any(w.shape not in ((), v.shape) for w in node.inputs):
                     return False
                 stack += node.inputs
-            elif kind in ("reshape", "squeeze", "expand_dims", "pvary", "copy"):
+            elif view in (ViewKind.SAME, ViewKind.REGROUPED):
                 stack.append(node.inputs[0])
-            elif kind != "broadcast_in_dim" or node.inputs[0].size not in (1, v.size):
+            elif view is not ViewKind.REPEATED or node.inputs[0].size not in (1, v.size):
                 return False
         return True
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from mpijax.compiler.blocked import TILE, crossing_loads, stages_all
 from mpijax.compiler.expr import children, dynamic_parts, loop_vars, mentions_inner
-from mpijax.compiler.index import Lin, LoopVar
 from mpijax.compiler.kernel import Kernel, Reduce, collapsed
 from mpijax.compiler.pieces import by_rows, largest, split_variables
+from mpijax.core.index import Lin, LoopVar
 from mpijax.scalar.types import info
 
 VECTOR_BYTES = 32

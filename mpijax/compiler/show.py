@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mpijax.compiler.expr import Expr, ordered
-from mpijax.compiler.index import Dynamic, Lin, LoopVar, Quotient
 from mpijax.compiler.kernel import Kernel, Store
 from mpijax.compiler.schedule import Schedule
+from mpijax.core.index import Dynamic, Lin, LoopVar, Quotient
 
 
 def nest_text(kernel: Kernel) -> str:

@@ -12,9 +12,9 @@ import platform
 from functools import cache
 from pathlib import Path
 
-from mpijax.compiler.index import LoopVar
 from mpijax.compiler.kernel import Kernel, Store
 from mpijax.compiler.schedule import VECTOR_BYTES, Schedule
+from mpijax.core.index import LoopVar
 from mpijax.scalar.types import info
 
 # Where the system does not tell how large the last cache is.

@@ -12,9 +12,9 @@ from mpijax.compiler.addresses import Scope
 from mpijax.compiler.blocked import TILE as TILE_EDGE
 from mpijax.compiler.blocked import stage_tile
 from mpijax.compiler.expr import Expr, children
-from mpijax.compiler.index import LoopVar
 from mpijax.compiler.reductions import combining, identity
 from mpijax.compiler.rows import Rows
+from mpijax.core.index import LoopVar
 from mpijax.scalar.types import Scalar
 
 TILE = 1024

@@ -11,7 +11,7 @@ from typing import Any
 
 from mpijax.compiler.addresses import Addresses, Scope
 from mpijax.compiler.blocked import LANES, transpose_registers
-from mpijax.compiler.index import Lin, LoopVar
+from mpijax.core.index import Lin, LoopVar
 from mpijax.scalar.types import Scalar, info
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from mpijax.compiler.groups import Member
-from mpijax.compiler.index import Lin, LoopVar, linearized, var
 from mpijax.compiler.kernel import Begin, Cumulate, Kernel, Reduce, Store
 from mpijax.compiler.nodes import Node, is_narrow
 from mpijax.compiler.reader import NodeReader, Reader, is_key
-from mpijax.compiler.structural import clamped
-from mpijax.core.lowering import Cumulative
+from mpijax.core.index import Lin, LoopVar, linearized, var
+from mpijax.core.index_maps import clamped
+from mpijax.core.lowering import Cumulative, Writes
 
 FLOAT32 = np.dtype(np.float32)
 INT64, UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
@@ -27,16 +27,7 @@ def lower(node: Node, roots) -> list[tuple[str, Any]]:
     stored = _stored_by(roots)
     if isinstance(node.primitive.lower, Cumulative):
         return _cumulative(node, stored)
-    kind = node.primitive.lower.kind
-    if kind == "concatenate":
-        return _concatenate(node, stored)
-    if kind == "pad":
-        return _pad(node, stored)
-    if kind == "static_update":
-        return _static_update(node, stored)
-    if kind == "dynamic_update_slice":
-        return _dynamic_update_slice(node, stored)
-    return _scatter(node, stored)
+    return _WRITERS[node.primitive.lower.writes](node, stored)
 
 
 def _stored_by(roots):
@@ -239,3 +230,12 @@ def _scatter(node: Node, stored) -> list[tuple[str, Any]]:
     kernel.inner.append(Store(out, position, element, combine=node.primitive.lower.combine, guard=guard))
     steps.append(("kernel", kernel))
     return steps
+
+
+_WRITERS = {
+    Writes.CONCATENATE: _concatenate,
+    Writes.PAD: _pad,
+    Writes.WINDOW: _static_update,
+    Writes.DYNAMIC_UPDATE_SLICE: _dynamic_update_slice,
+    Writes.SCATTER: _scatter,
+}

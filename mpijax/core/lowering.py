@@ -1,7 +1,7 @@
 """What a primitive is to the compiler. Records only; the compiler reads them.
 
 - `Elementwise(rule)`: the same scalar expression for every element.
-- `Structural(kind)`: elements are moved without computing: views, pads, gathers, iota.
+- `Structural(read)`: elements are moved without rounding: views, pads, gathers, iota.
 - `Reduction(op)`: elements combined along axes.
 - `Cumulative(op)`: elements combined with all before them along an axis.
 - `Library(kind)`: a matrix product.
@@ -17,9 +17,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any, Protocol
+
+from mpijax.core.index_maps import IndexMap
 
 
 @dataclass(frozen=True)
@@ -115,24 +118,88 @@ class Decompose:
     fun: Callable
 
 
-@dataclass(frozen=True)
-class Structural:
-    """Moves elements: slices, pads, gathers, scatters, iota …; `compiler.structural` has a rule per kind.
+class ViewKind(Enum):
+    """How the elements of a result lie in memory beside those of the operand which they are.
 
-    in_place: the result starts as a copy of the first operand, and parts of it are written.
-    in_pieces: elements of the result are those of different operands, by their position.
-    combine: the primitive that merges what is written with what is there.
+    >>> from mpijax.extend import lowering
+    >>> [kind.name for kind in lowering.ViewKind]
+    ['SAME', 'REGROUPED', 'STRIDED', 'REPEATED', 'REVERSED']
     """
 
-    kind: str
-    in_place: bool = False
-    in_pieces: bool = False
+    SAME = auto()  # as they do; only axes of size 1 come or go
+    REGROUPED = auto()  # as they do, with other axes
+    STRIDED = auto()  # from element to element of each axis another stride
+    REPEATED = auto()  # each several times
+    REVERSED = auto()  # in another direction
+
+
+class Writes(Enum):
+    """How loops write a result part by part, with parameters and operands of the `lax` primitive of that name."""
+
+    CONCATENATE = auto()
+    PAD = auto()
+    WINDOW = auto()  # `compiler.normalize.static_update_p`
+    DYNAMIC_UPDATE_SLICE = auto()
+    SCATTER = auto()
+
+
+@dataclass(frozen=True)
+class Window:
+    """The only window that an operation reads or writes, where that is known when compiling.
+
+    start: its first element in the first operand; None where nothing is written. sizes: of the window, an entry for
+    each axis of that operand. new: number of the operand that is written there.
+    """
+
+    start: tuple[int, ...] | None
+    sizes: tuple[int, ...]
+    new: int = 1
+
+
+@dataclass(frozen=True)
+class Structural:
+    """Moves elements without rounding: views, slices, pads, gathers, scatters, iota, random bits.
+
+    read: an index map (`core.index_maps`), by which an element of the result is computed where it is read. None where
+      elements depend on too many others: then the result is written part by part.
+    view: given if every element is one of the operand's, at a position known when compiling.
+    cost: of computing an element once more, in additions.
+    words: whether `read` sees PRNG keys as their uint32 words, with an axis more.
+    writes: how parts of the result are written.
+    window: `(params, shapes of the operands, known) -> Window or None`, where `known(k)` is what operand k holds, or
+      None. Given if there may be one window only; the operation then is a slice, or writes one part.
+    combine: the primitive that merges what is written with what is there.
+
+    >>> from mpijax.extend import core, lowering
+    >>> def even(elements, index, avals, params):
+    ...     return elements.read(0, (index[0] * 2,))
+    >>> p = core.Primitive(
+    ...     "even_elements",
+    ...     type_rule=lambda x: x.update(shape=((x.shape[0] + 1) // 2,)),
+    ...     reference=lambda x: x[::2],
+    ...     lower=lowering.Structural(even, lowering.ViewKind.STRIDED),
+    ... )
+    >>> mpijax.jit(lambda x: p.bind(x) + 1)(jnp.arange(5))
+    Array([1, 3, 5], dtype=int32)
+    """
+
+    read: IndexMap | None = None
+    view: ViewKind | None = None
+    cost: int = 0
+    words: bool = False
+    writes: Writes | None = None
+    window: Callable[[dict[str, Any], Sequence[tuple[int, ...]], Callable[[int], Any]], Window | None] | None = None
     combine: str | None = None
 
     @property
-    def writes_parts(self) -> bool:
-        """Whether loops write parts of the result; if not, the result is read through an index map."""
-        return self.in_place or self.in_pieces
+    def in_place(self) -> bool:
+        """Whether the result starts as a copy of the first operand, and parts of it are written."""
+        return self.writes in (Writes.WINDOW, Writes.DYNAMIC_UPDATE_SLICE, Writes.SCATTER)
+
+    @property
+    def in_pieces(self) -> bool:
+        """Whether elements of the result are those of different operands, by their position."""
+        return self.writes in (Writes.CONCATENATE, Writes.PAD, Writes.WINDOW)
 
 
 @dataclass(frozen=True)

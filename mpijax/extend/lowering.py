@@ -1,13 +1,14 @@
 """``mpijax.extend.lowering``: what a primitive can be to the compiler.
 
 `on_floats(b, fun, *scalars)` writes the rule of an `Elementwise` with arithmetic: `fun` gets scalar expressions.
+A `Structural` moves elements by an index map, and is computed where its result is read.
 """
 
 from mpijax import missing as _missing
-from mpijax.core.lowering import Decompose, Elementwise, HostCall, Native, NativeCode
+from mpijax.core.lowering import Decompose, Elementwise, HostCall, Native, NativeCode, Structural, ViewKind
 from mpijax.scalar.expr import on_floats
 
-__all__ = ["Decompose", "Elementwise", "HostCall", "Native", "NativeCode", "on_floats"]
+__all__ = ["Decompose", "Elementwise", "HostCall", "Native", "NativeCode", "Structural", "ViewKind", "on_floats"]
 
 
 def __getattr__(name: str):

@@ -134,7 +134,7 @@ iota_p = Primitive(
     "iota",
     type_rule=_iota_type,
     reference=_iota_reference,
-    lower=Structural("iota"),
+    lower=Structural(lambda r, index, avals, params: r.convert(r.index(index[params["dimension"]]), params["dtype"])),
     jvp=_NO_OPERANDS,
     transpose=_NO_OPERANDS,
     batch=_NO_OPERANDS,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.dimensions import DimExpr, dimension
-from mpijax.core.lowering import Structural
+from mpijax.core.index_maps import Elements, Index, clamped
+from mpijax.core.lowering import Structural, Window, Writes
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.sharding import shape_types, types
@@ -274,11 +275,40 @@ def _slice_batch(axis, args, dims, *, slice_sizes):
     )
 
 
+def _slice_element(r: Elements, index: Index, avals: Sequence[Any], params: dict[str, Any]) -> Any:
+    source = []
+    for d, (i, full, part) in enumerate(zip(index, avals[0].shape, params["slice_sizes"], strict=True)):
+        if full == part:
+            source.append(i)
+            continue
+        start = clamped(r, r.read(1 + d, ()), 0, full - part)
+        source.append(i + r.as_index(start, full - part + 1))
+    return r.read(0, tuple(source))
+
+
+def _slice_window(params: dict[str, Any], shapes: Sequence[tuple[int, ...]], known: Callable) -> Window | None:
+    start = _known_start(known, 1, shapes[0], params["slice_sizes"])
+    return None if start is None else Window(start, params["slice_sizes"])
+
+
+def _known_start(
+    known: Callable, first: int, shape: Sequence[int], sizes: Sequence[int]
+) -> tuple[int, ...] | None:
+    """Where a window lies whose start the operands from number `first` say, moved into the array."""
+    start = []
+    for k, (full, part) in enumerate(zip(shape, sizes, strict=True), start=first):
+        at = 0 if full == part else known(k)
+        if at is None:
+            return None
+        start.append(min(max(int(at), 0), full - part))
+    return tuple(start)
+
+
 dynamic_slice_p = Primitive(
     "dynamic_slice",
     type_rule=_slice_type,
     reference=_slice_reference,
-    lower=Structural("dynamic_slice"),
+    lower=Structural(_slice_element, window=_slice_window),
     jvp=_slice_jvp,
     transpose=_slice_transpose,
     batch=_slice_batch,
@@ -348,11 +378,16 @@ def _update_batch(axis, args, dims):
     )
 
 
+def _update_window(params: dict[str, Any], shapes: Sequence[tuple[int, ...]], known: Callable) -> Window | None:
+    start = _known_start(known, 2, shapes[0], shapes[1])
+    return None if start is None else Window(start, shapes[1])
+
+
 dynamic_update_slice_p = Primitive(
     "dynamic_update_slice",
     type_rule=_update_type,
     reference=_update_reference,
-    lower=Structural("dynamic_update_slice", in_place=True),
+    lower=Structural(writes=Writes.DYNAMIC_UPDATE_SLICE, window=_update_window),
     jvp=_update_jvp,
     transpose=_update_transpose,
     batch=_update_batch,

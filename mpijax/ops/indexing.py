@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,9 @@ import numpy as np
 from mpijax.core import dtypes, provided
 from mpijax.core.avals import ShapedArray
 from mpijax.core.dimensions import min_dim
-from mpijax.core.lowering import Structural
+from mpijax.core.index import Lin
+from mpijax.core.index_maps import INT64, UINT32, Elements, Index, clamped
+from mpijax.core.lowering import Structural, Window
 from mpijax.core.primitive import Primitive
 from mpijax.core.sharding import shape_types
 from mpijax.core.trace import typeof
@@ -19,7 +21,7 @@ from mpijax.ops import by_owner
 from mpijax.ops.moves import canonical_shape, shape_of, shifted
 from mpijax.ops.shapes import expand_dims
 from mpijax.ops.slicing import concatenate
-from mpijax.ops.windows import gather_reference
+from mpijax.ops.windows import gather_reference, only_window
 from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero
@@ -366,11 +368,56 @@ def _gather_bounds(x, indices, *, dimension_numbers, slice_sizes, **_):
     return indices, np.array([shape[a] - slice_sizes[a] for a in axes]), axes
 
 
+def _gather_element(r: Elements, index: Index, avals: Sequence[Any], params: dict[str, Any]) -> Any:
+    shape, dn, sizes = avals[0].shape, params["dimension_numbers"], params["slice_sizes"]
+    fills = params["mode"] is GatherScatterMode.FILL_OR_DROP
+    batch = [i for d, i in enumerate(index) if d not in dn.offset_dims]
+    removed = {*dn.collapsed_slice_dims, *dn.operand_batching_dims}
+    position = [Lin(0)] * len(shape)
+    for d, out_dim in zip((d for d in range(len(shape)) if d not in removed), dn.offset_dims, strict=True):
+        position[d] = index[out_dim]
+    for d, k in zip(dn.operand_batching_dims, dn.start_indices_batching_dims, strict=True):
+        position[d] = batch[k]
+    valid = None
+    for k, d in enumerate(dn.start_index_map):
+        last = shape[d] - sizes[d]
+        raw = r.read(1, (*batch, Lin(k)))
+        if fills:
+            inside = _within(r, raw, last)
+            valid = inside if valid is None else r.op("and", valid, inside)
+        start = clamped(r, raw, 0, max(last, 0))
+        position[d] = position[d] + r.as_index(start, max(last, 0) + 1)
+    if 0 in shape:
+        return _fill(r, avals[0].dtype, params)
+    value = r.read(0, tuple(position))
+    return value if valid is None else r.op("select_n", valid, _fill(r, value.dtype, params), value)
+
+
+def _within(r: Elements, raw: Any, last: int) -> Any:
+    """0 <= raw <= last."""
+    wide = r.convert(raw, INT64)
+    return r.op("and", r.op("ge", wide, r.const(0, INT64)), r.op("le", wide, r.const(last, INT64)))
+
+
+def _fill(r: Elements, dtype: Any, params: dict[str, Any]) -> Any:
+    """What out-of-bounds positions read."""
+    given = params["fill_value"]
+    value = dtypes.out_of_bounds(dtype) if given is None else given
+    return r.const(value, dtype if isinstance(dtype, np.dtype) else UINT32)
+
+
+def _gather_window(params: dict[str, Any], shapes: Sequence[tuple[int, ...]], known: Callable) -> Window | None:
+    dn, sizes, shape = params["dimension_numbers"], params["slice_sizes"], shapes[0]
+    clips = params["mode"] is not GatherScatterMode.FILL_OR_DROP
+    found = only_window(known, shapes[1], dn.start_index_map, shape, sizes, clips)
+    return None if found is None or found.start is None or 0 in shape else found
+
+
 gather_p = Primitive(
     "gather",
     type_rule=_gather_type,
     reference=gather_reference,
-    lower=Structural("gather"),
+    lower=Structural(_gather_element, cost=20, window=_gather_window),
     jvp=_gather_jvp,
     transpose=_gather_transpose,
     batch=_gather_batch,

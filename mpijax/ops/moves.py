@@ -16,7 +16,7 @@ import numpy as np
 from mpijax.core import errors
 from mpijax.core.avals import ShapedArray
 from mpijax.core.dimensions import DimExpr, dimension
-from mpijax.core.lowering import Structural
+from mpijax.core.lowering import Decompose, Structural
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import Tracer, typeof
 from mpijax.ops.families import LINEAR
@@ -103,7 +103,7 @@ def movement(
     reference: Callable,
     transpose: Callable,
     batch: Callable,
-    lower: Any = None,
+    lower: Structural | Decompose,
     pretty: Callable | None = None,
     key: str | None = None,
     sharding: Callable | None = None,
@@ -124,7 +124,7 @@ def movement(
         name,
         type_rule=type_rule,
         reference=reference,
-        lower=lower or Structural(name),
+        lower=lower,
         sharding=sharding,
         sharding_type=sharding_type,
         keys=keys,

@@ -9,7 +9,8 @@ import numpy as np
 
 from mpijax.core.avals import ShapedArray
 from mpijax.core.dimensions import dimension
-from mpijax.core.lowering import Structural
+from mpijax.core.index_maps import Elements, Index, boxed
+from mpijax.core.lowering import Structural, Writes
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.sharding import shape_rules, types
@@ -127,11 +128,16 @@ def _pad_batch(axis, args, dims, *, padding_config):
     return registry["select_n"].bind(mask, values, padded), dim
 
 
+def _pad_element(r: Elements, index: Index, avals: Sequence[Any], params: dict[str, Any]) -> Any:
+    start = [int(low) for low, _, _ in params["padding_config"]]
+    return boxed(r, index, start, avals[0].shape, lambda: r.read(1, ()), lambda source: r.read(0, source))
+
+
 pad_p = Primitive(
     "pad",
     type_rule=_pad_type,
     reference=_pad_reference,
-    lower=Structural("pad", in_pieces=True),
+    lower=Structural(_pad_element, writes=Writes.PAD),
     jvp=_pad_jvp,
     transpose=_pad_transpose,
     batch=_pad_batch,

@@ -19,11 +19,13 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Decompose, Elementwise, Structural
+from mpijax.core.index_maps import identity
+from mpijax.core.lowering import Decompose, Elementwise, Structural, ViewKind
 from mpijax.core.option import values as options
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.sharding import shape_rules
 from mpijax.core.trace import typeof
+from mpijax.ops import random_elements
 from mpijax.ops.convert import stage
 from mpijax.ops.families import CONSTANT, NOT_LINEAR, broadcast_type, scalar_rule
 from mpijax.ops.moves import canonical_shape, check_shapelike
@@ -95,13 +97,13 @@ def _same_dim(primitive_of):
     return batch
 
 
-def define(name: str, *, type_rule, reference, batch=None, lower=None, key=None, sharding=None, keys=None) -> Primitive:
+def define(name: str, *, type_rule, reference, batch=None, lower, key=None, sharding=None, keys=None) -> Primitive:
     """An operation on keys; it has no derivative."""
     primitive = Primitive(
         name,
         type_rule=type_rule,
         reference=reference,
-        lower=lower or Structural(name),
+        lower=lower,
         sharding=sharding,
         jvp=CONSTANT,
         transpose=NOT_LINEAR,
@@ -229,7 +231,7 @@ def _seed_reference(seeds, *, impl):
 
 random_seed_p = define(
     "random_seed", type_rule=lambda seeds, *, impl: key_type(impl, seeds.shape), reference=_seed_reference,
-    sharding=shape_rules.of_keys, keys=key_reuse.NEW,
+    lower=Structural(random_elements.seed, words=True), sharding=shape_rules.of_keys, keys=key_reuse.NEW,
 )
 
 # ---------------------------------------------------------------- random_wrap, random_unwrap, random_clone
@@ -283,6 +285,7 @@ random_wrap_p = define(
     type_rule=_wrap_type,
     reference=lambda x, *, impl: x,
     batch=_wrap_batch,
+    lower=Structural(identity, words=True),
     sharding=shape_rules.random_wrap,
     keys=key_reuse.NEW,
 )
@@ -291,6 +294,7 @@ random_unwrap_p = define(
     "random_unwrap",
     type_rule=lambda x: ShapedArray(x.shape + x.dtype.physical_shape, x.dtype.physical_dtype),
     reference=lambda x: x,
+    lower=Structural(identity, words=True),
     sharding=shape_rules.of_keys,
     keys=key_reuse.NOTHING,
 )
@@ -299,7 +303,7 @@ random_clone_p = define(
     "random_clone",
     type_rule=lambda x: x,
     reference=lambda x: x,
-    lower=Structural("copy"),
+    lower=Structural(identity, ViewKind.SAME),
     sharding=shape_rules.copied,
     keys=key_reuse.NEW,
 )
@@ -335,6 +339,7 @@ random_split_p = define(
     "random_split",
     type_rule=_split_type,
     reference=lambda keys, *, shape: np.stack(hash_numpy(*_counters(keys, shape)), -1),
+    lower=Structural(random_elements.split, cost=20, words=True),
     sharding=shape_rules.of_keys,
     keys=key_reuse.Signature({0: True}, frozenset({0})),
 )
@@ -362,6 +367,7 @@ _fold_in_p = define(
     type_rule=_fold_type,
     reference=_fold_reference,
     key="fold_in_equal_shapes",
+    lower=Structural(random_elements.fold_in, cost=20, words=True),
     sharding=shape_rules.random_fold_in,
     keys=key_reuse.NEW,
 )
@@ -400,5 +406,10 @@ def _bits_reference(keys, *, bit_width, shape):
 
 
 random_bits_p = define(
-    "random_bits", type_rule=_bits_type, reference=_bits_reference, sharding=shape_rules.of_keys, keys=key_reuse.DRAW
+    "random_bits",
+    type_rule=_bits_type,
+    reference=_bits_reference,
+    lower=Structural(random_elements.bits, cost=20, words=True),
+    sharding=shape_rules.of_keys,
+    keys=key_reuse.DRAW,
 )

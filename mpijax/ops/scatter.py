@@ -13,7 +13,7 @@ from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.dimensions import is_longer
 from mpijax.core.jaxpr import Jaxpr
-from mpijax.core.lowering import HostCall, Structural
+from mpijax.core.lowering import HostCall, Structural, Window, Writes
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
 from mpijax.core.sharding import shape_types
@@ -31,7 +31,7 @@ from mpijax.ops.indexing import (
 )
 from mpijax.ops.moves import canonical_shape, shape_of, shifted
 from mpijax.ops.rules import full_like, is_linear
-from mpijax.ops.windows import apply_reference, scatter_reference, window_sizes
+from mpijax.ops.windows import apply_reference, only_window, scatter_reference, window_sizes
 from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_at, move_dim
 from mpijax.transforms.zeros import Zero, add_tangents, instantiate
@@ -456,13 +456,22 @@ def _bounds(x, indices, updates, *, dimension_numbers, **_):
     return indices, np.array([shape[a] - sizes[a] for a in axes]), axes
 
 
+def _window(params: dict[str, Any], shapes: Sequence[tuple[int, ...]], known: Callable) -> Window | None:
+    shape, indices, new = shapes
+    dn = params["dimension_numbers"]
+    sizes = window_sizes(len(shape), new, dn)
+    if 0 in new or 0 in shape or any(n > full for n, full in zip(sizes, shape, strict=True)):
+        return None
+    clips = params["mode"] is GatherScatterMode.CLIP
+    return only_window(known, indices, dn.scatter_dims_to_operand_dims, shape, sizes, clips, new=2)
+
 
 def _define(name: str, jvp: Callable, transpose: Callable) -> Primitive:
     primitive = _primitives[name] = Primitive(
         f"scatter-{name}",
         type_rule=_scatter_type,
         reference=scatter_reference(name),
-        lower=Structural("scatter", in_place=True, combine=name),
+        lower=Structural(writes=Writes.SCATTER, window=_window, combine=name),
         jvp=jvp,
         transpose=transpose,
         batch=_batch_rule(lambda: primitive),
@@ -485,7 +494,7 @@ scatter_p = Primitive(
     "scatter",
     type_rule=_scatter_type,
     reference=scatter_reference(None),
-    lower=Structural("scatter", in_place=True),
+    lower=Structural(writes=Writes.SCATTER, window=_window),
     jvp=_set_jvp,
     transpose=_set_transpose,
     batch=_batch_rule(lambda: scatter_p),

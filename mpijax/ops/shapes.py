@@ -11,7 +11,9 @@ import numpy as np
 
 from mpijax.core.array_api import Array
 from mpijax.core.axes import canonical_axis
-from mpijax.core.lowering import Decompose
+from mpijax.core.index import Lin, reindexed
+from mpijax.core.index_maps import Elements, Index
+from mpijax.core.lowering import Decompose, Structural, ViewKind
 from mpijax.core.out_sharding import explicit_layout, laid_out
 from mpijax.core.registry import registry
 from mpijax.core.sharding import shape_rules, shape_types
@@ -191,12 +193,18 @@ def _broadcast_pretty(eqn, _names):
     return [("broadcast_dimensions", dims)] if dims else []
 
 
+def _broadcast_element(r: Elements, index: Index, avals: Sequence[Any], params: dict[str, Any]) -> Any:
+    shape = avals[0].shape
+    return r.read(0, tuple(index[d] if shape[i] != 1 else Lin(0) for i, d in enumerate(params["broadcast_dimensions"])))
+
+
 broadcast_in_dim_p = movement(
     "broadcast_in_dim",
     shape=_broadcast_shape,
     reference=_broadcast_reference,
     transpose=_broadcast_transpose,
     batch=_broadcast_batch,
+    lower=Structural(_broadcast_element, ViewKind.REPEATED),
     pretty=_broadcast_pretty,
     sharding=shape_rules.broadcast_in_dim,
 )
@@ -280,10 +288,15 @@ def _reshape_batch(axis, x, dim, *, new_sizes, dimensions, sharding):
     return reshape(x, (axis.size, *new_sizes), dims), 0
 
 
+def _reshape_element(r: Elements, index: Index, avals: Sequence[Any], params: dict[str, Any]) -> Any:
+    return r.read(0, reindexed(index, params["new_sizes"], avals[0].shape))
+
+
 reshape_p = movement(
     "reshape",
     shape=_reshape_shape,
     reference=_reshape_reference,
+    lower=Structural(_reshape_element, ViewKind.REGROUPED),
     transpose=_reshape_transpose,
     batch=_reshape_batch,
     sharding=shape_rules.reshape,
@@ -336,6 +349,13 @@ def _transpose_batch(axis, x, dim, *, permutation):
     return transpose(x, (dim, *(d if d < dim else d + 1 for d in permutation))), 0
 
 
+def _transpose_element(r: Elements, index: Index, avals: Sequence[Any], params: dict[str, Any]) -> Any:
+    source = [Lin(0)] * len(index)
+    for out_dim, in_dim in enumerate(params["permutation"]):
+        source[in_dim] = index[out_dim]
+    return r.read(0, tuple(source))
+
+
 transpose_p = movement(
     "transpose",
     shape=_transpose_shape,
@@ -344,6 +364,7 @@ transpose_p = movement(
     ),
     transpose=lambda ct, _operand, *, permutation: [transpose(ct, np.argsort(permutation))],
     batch=_transpose_batch,
+    lower=Structural(_transpose_element, ViewKind.STRIDED),
     sharding=shape_rules.transpose,
 )
 
@@ -398,12 +419,20 @@ def _squeeze_shape(operand, *, dimensions):
     return tuple(s for i, s in enumerate(shape) if i not in dimensions)
 
 
+def _squeeze_element(r: Elements, index: Index, avals: Sequence[Any], params: dict[str, Any]) -> Any:
+    ndim = len(avals[0].shape)
+    dropped = {d % ndim for d in params["dimensions"]}
+    left = iter(index)
+    return r.read(0, tuple(Lin(0) if d in dropped else next(left) for d in range(ndim)))
+
+
 squeeze_p = movement(
     "squeeze",
     shape=_squeeze_shape,
     reference=lambda x, *, dimensions: np.squeeze(x, tuple(dimensions)),
     transpose=lambda ct, _operand, *, dimensions: [expand_dims(ct, dimensions)],
     batch=lambda axis, x, dim, *, dimensions: (squeeze(move_dim(x, dim, 0), shifted(dimensions)), 0),
+    lower=Structural(_squeeze_element, ViewKind.SAME),
     sharding=shape_rules.squeeze,
 )
 
@@ -431,11 +460,17 @@ def _rev_shape(operand, *, dimensions):
     return operand.shape
 
 
+def _rev_element(r: Elements, index: Index, avals: Sequence[Any], params: dict[str, Any]) -> Any:
+    shape, dims = avals[0].shape, set(params["dimensions"])
+    return r.read(0, tuple(-i + (shape[d] - 1) if d in dims else i for d, i in enumerate(index)))
+
+
 rev_p = movement(
     "rev",
     shape=_rev_shape,
     reference=lambda x, *, dimensions: np.ascontiguousarray(np.flip(x, tuple(dimensions))),
     transpose=lambda ct, _operand, *, dimensions: [rev(ct, dimensions)],
     batch=lambda axis, x, dim, *, dimensions: (rev(x, [d + 1 if d >= dim else d for d in dimensions]), dim),
+    lower=Structural(_rev_element, ViewKind.REVERSED),
     sharding=shape_rules.rev,
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
 from mpijax.core.axes import canonical_axis
 from mpijax.core.dimensions import dimension
+from mpijax.core.index_maps import Elements, Index
 from mpijax.core.jaxpr import Eqn
-from mpijax.core.lowering import Decompose, Structural
+from mpijax.core.lowering import Decompose, Structural, ViewKind, Writes
 from mpijax.core.primitive import Primitive
 from mpijax.core.sharding import shape_rules, shape_types, sum_types, types
 from mpijax.core.trace import typeof
@@ -157,9 +159,21 @@ def _slice_keys(eqn: Eqn) -> key_reuse.Signature:
     return key_reuse.Signature({0: True if mask.all() else mask}, frozenset({0}))
 
 
+def _slice_element(r: Elements, index: Index, avals: Sequence[Any], params: dict[str, Any]) -> Any:
+    strides = params["strides"] or (1,) * len(index)
+    return r.read(0, tuple(i * s + b for i, s, b in zip(index, strides, params["start_indices"], strict=True)))
+
+
 slice_p = movement(
-    "slice", shape=_slice_shape, reference=_slice_reference, transpose=_slice_transpose, batch=_slice_batch,
-    sharding=shape_rules.slice_, sharding_type=types.kept("slicing"), keys=_slice_keys,
+    "slice",
+    shape=_slice_shape,
+    reference=_slice_reference,
+    lower=Structural(_slice_element, ViewKind.STRIDED),
+    transpose=_slice_transpose,
+    batch=_slice_batch,
+    sharding=shape_rules.slice_,
+    sharding_type=types.kept("slicing"),
+    keys=_slice_keys,
 )
 
 # ---------------------------------------------------------------- concatenate
@@ -213,11 +227,22 @@ def _concatenate_batch(axis, args, dims, *, dimension):
     return concatenate(args, dimension + 1), 0
 
 
+def _concatenate_element(r: Elements, index: Index, avals: Sequence[Any], params: dict[str, Any]) -> Any:
+    axis = params["dimension"]
+    ends = list(itertools.accumulate(a.shape[axis] for a in avals))
+
+    def part(k: int) -> Callable[[], Any]:
+        at = ends[k] - avals[k].shape[axis]
+        return lambda: r.read(k, tuple(i - at if d == axis else i for d, i in enumerate(index)))
+
+    return r.choice(index[axis], tuple(ends[:-1]), tuple(map(part, range(len(ends)))))
+
+
 concatenate_p = Primitive(
     "concatenate",
     type_rule=_concatenate_type,
     reference=lambda *xs, dimension: np.concatenate(xs, dimension),
-    lower=Structural("concatenate", in_pieces=True),
+    lower=Structural(_concatenate_element, writes=Writes.CONCATENATE),
     jvp=_concatenate_jvp,
     transpose=_concatenate_transpose,
     batch=_concatenate_batch,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from mpijax.core.jaxpr import Jaxpr, eval_jaxpr
+from mpijax.core.lowering import Window
 
 
 def positions(shape, indices, window_dims, index_map, removed, batching, sizes):
@@ -166,3 +167,24 @@ def apply_reference(x, indices, updates, *, dimension_numbers, mode, update_jaxp
         counts = counts - 1
         elements, counts = elements[counts > 0], counts[counts > 0]
     return values.reshape(x.shape)
+
+
+def only_window(
+    known: Callable[[int], Any], indices: Sequence[int], dims: Sequence[int], shape: Sequence[int],
+    sizes: Sequence[int], clips: bool, new: int = 1,
+) -> Window | None:  # fmt: skip
+    """The only window of a gather or scatter, if operand 1, of shape `indices`, is known and holds one index.
+
+    dims: the axes that the index is along. clips: whether a window outside of the array is moved into it.
+    """
+    at = known(1) if np.prod(indices[:-1], dtype=int) == 1 else None
+    if at is None:
+        return None
+    start = [0] * len(shape)
+    for x, d in zip(at.reshape(-1).tolist(), dims, strict=True):
+        start[d] = int(x)
+    room = [full - part for full, part in zip(shape, sizes, strict=True)]
+    if clips:
+        start = [min(max(s, 0), r) for s, r in zip(start, room, strict=True)]
+    inside = all(0 <= s <= r for s, r in zip(start, room, strict=True))
+    return Window(tuple(start) if inside else None, tuple(sizes), new)

@@ -8,7 +8,6 @@ import pytest
 import mpijax
 from mpijax import lax
 from mpijax.compiler.evaluate import PREFETCH_ABOVE
-from mpijax.core.lowering import Structural
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.ops.scatter import scatter_max_p
@@ -77,8 +76,7 @@ def test_extrema_of_special_values():
 def keep_largest():
     """`scatter_max` by another name: the compiler must learn from the record of its lowering what it does."""
     rules = {name: getattr(scatter_max_p, name) for name in ("type_rule", "reference", "jvp", "batch", "sharding")}
-    lower = Structural("scatter", in_place=True, combine="max")
-    yield Primitive("keep_largest", lower=lower, transpose=scatter_max_p.transpose, **rules)
+    yield Primitive("keep_largest", lower=scatter_max_p.lower, transpose=scatter_max_p.transpose, **rules)
     del registry["keep_largest"]
 
 

@@ -84,3 +84,13 @@ def test_own_operations_fuse(page):
     nests = jax.jit(lambda x: 2 * page.softsign(page.smooth(x)) + 1).lower(jnp.ones((N, 5))).as_text()
     assert nests.count("\nkernel") + nests.startswith("kernel") == 1
     check(lambda x: 2 * page.softsign(x) + 1, real((N, 5)), [])
+
+
+def test_an_operation_that_moves_elements_is_read_where_it_is_used(page):
+    def f(x):
+        return jnp.sum(page.even_p.bind(jnp.sin(x)) * jnp.cos(x[: (N + 1) // 2]))
+
+    x = real((N,))
+    nests = jax.jit(f).lower(x).as_text()
+    assert nests.count("\nkernel") + nests.startswith("kernel") == 1
+    assert_same(jax.jit(f)(x), np.sum(np.sin(x[::2]) * np.cos(x[: (N + 1) // 2])), rtol=1e-5)

@@ -32,7 +32,6 @@ LEFT = {
     "compiler/roots.py": 4,
     "compiler/rows.py": 4,
     "compiler/schedule.py": 2,
-    "compiler/structural.py": 20,
     "compiler/unreduced.py": 1,
     "compiler/views.py": 8,
     "core/dimension_bounds.py": 8,

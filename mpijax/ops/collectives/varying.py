@@ -8,7 +8,8 @@ program.
 from __future__ import annotations
 
 from mpijax.core import tree
-from mpijax.core.lowering import Structural
+from mpijax.core.index_maps import identity
+from mpijax.core.lowering import Structural, ViewKind
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.sharding import shape_rules
@@ -98,7 +99,7 @@ pvary_p = _Pvary(
     "pvary",
     type_rule=same_type,
     reference=lambda x, *, axes: x,
-    lower=Structural("pvary"),
+    lower=Structural(identity, ViewKind.SAME),
     sharding=shape_rules.copied,
     jvp=linear_jvp("pvary"),
     transpose=_transpose,
