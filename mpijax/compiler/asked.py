@@ -9,7 +9,7 @@ rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,22 +41,20 @@ class Asked:
         return bool(self.operands or self.calls)
 
 
-def asked_of(jaxpr: Jaxpr, mesh_of: Callable[[Any], Any]) -> Asked | None:
+def asked_of(jaxpr: Jaxpr, layouts: Iterable[Any], mesh_of: Callable[[Any], Any]) -> Asked | None:
     """What the constraints in a Jaxpr ask of its operations; None where there are none.
 
-    mesh_of: the mesh of devices of several processes that a sharding is over, or None for one that is left alone.
+    layouts: those of its constraints. mesh_of: the mesh of devices of several processes that a sharding is over, or
+    None for one that is left alone.
     """
-    mesh = next((m for layout in _constraints(jaxpr) if (m := mesh_of(layout)) is not None), None)
+    mesh = next((m for layout in layouts if (m := mesh_of(layout)) is not None), None)
     if mesh is None:
         return None
     return _Walk(mesh, mesh_of).back(jaxpr, [None] * len(jaxpr.outvars)) or None
 
 
-def has_constraints(jaxpr: Jaxpr) -> bool:
-    return next(_constraints(jaxpr), None) is not None
-
-
-def _constraints(jaxpr: Jaxpr) -> Iterator[Any]:
+def constraints_in(jaxpr: Jaxpr) -> Iterator[Any]:
+    """The shardings of the constraints in a Jaxpr and in those that it calls."""
     seen, waiting = {id(jaxpr)}, [jaxpr]
     while waiting:
         for eqn in waiting.pop().eqns:

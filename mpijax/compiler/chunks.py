@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mpijax.compiler.depth import Shallow
+from mpijax.compiler.depth import Rewriter
 from mpijax.compiler.expr import Expr, ExprTable
 from mpijax.compiler.kernel import Kernel, Reduce, Store
 from mpijax.compiler.nodes import Value
@@ -139,24 +139,15 @@ class _Division:
         self.kernels.append(kernel)
 
 
-class _Later:
+class _Later(Rewriter):
     """Expressions as a pass computes them that has a kernel of its own: what earlier ones left is in memory."""
 
     def __init__(self, kernel: Kernel, phase: int, known: dict[int, Expr]):
+        super().__init__()
         self.saved, self.phase, self.known = kernel.saved, phase, known
         self.table = ExprTable()
-        self.memo: dict[int, Expr] = {}
-        self._shallow = Shallow(self._rewrite)
 
-    def __call__(self, e: Expr) -> Expr:
-        found = self.memo.get(id(e))
-        return self._shallow(e) if found is None else found
-
-    def _rewrite(self, e: Expr) -> Expr:
-        found = self.memo[id(e)] = self._rewritten(e)
-        return found
-
-    def _rewritten(self, e: Expr) -> Expr:
+    def rewritten(self, e: Expr) -> Expr:
         if e.op == "acc":
             return self.known.get(id(e.attr), e)
         if e.op == "inner":

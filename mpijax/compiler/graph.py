@@ -235,10 +235,12 @@ class _Builder:
     def run(self, jaxpr: Jaxpr, consts: list[Value], args: list[Value], source: Source = UNKNOWN) -> list[Value]:
         return self._run([_Frame(jaxpr, consts, args, source)])
 
-    def program(self, closed: ClosedJaxpr, consts: list[Value], args: list[Value]) -> list[Value]:
-        """Run the Jaxpr of the whole program; what it names of its results decides how their operands are cut."""
+    def program(
+        self, closed: ClosedJaxpr, consts: list[Value], args: list[Value], asked_for: list[Any]
+    ) -> list[Value]:
+        """Run the Jaxpr of the whole program; shardings that it asks for decide how operands before are cut."""
         frame = _Frame(closed.jaxpr, consts, args, UNKNOWN)
-        frame.asked = asked.asked_of(closed.jaxpr, lambda layout: constraints.devices_of(self, layout))
+        frame.asked = asked.asked_of(closed.jaxpr, asked_for, lambda layout: constraints.devices_of(self, layout))
         return self._run([frame])
 
     def _run(self, frames: list[_Frame]) -> list[Value]:
@@ -512,7 +514,8 @@ def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), default
     builder = _Builder()
     graph = builder.graph
     layouts = in_shardings or (None,) * len(closed.jaxpr.invars)
-    if any(layouts) or asked.has_constraints(closed.jaxpr):  # once parts are exchanged for an operation, it stays
+    asked_for = list(asked.constraints_in(closed.jaxpr))
+    if any(layouts) or asked_for:  # once parts are exchanged for an operation, it stays
         closed = regions.needed(closed)
     for i, (v, layout) in enumerate(zip(closed.jaxpr.invars, layouts, strict=True)):
         aval = v.aval if layout is None else v.aval.update(shape=layout.process_shape(v.aval.shape))
@@ -523,7 +526,7 @@ def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), default
             if not layout.keeps_whole:
                 builder.blocks[id(value)] = blocks_by(layout, v.aval.shape)
     consts = [builder.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
-    outs = builder.program(closed, consts, graph.inputs)
+    outs = builder.program(closed, consts, graph.inputs, asked_for)
     graph.outputs = [partition.as_result(builder, v) for v in outs]
     other = others_layout(layouts) or default
     graph.shardings = [

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpijax.compiler.depth import Shallow
+from mpijax.compiler.depth import Rewriter
 from mpijax.compiler.expr import Expr, ExprTable, dynamic_parts, position_of, reachable
 from mpijax.core.index import Dynamic, Lin, LoopVar
 from mpijax.core.registry import registry
@@ -72,27 +72,18 @@ def breaks(e: Expr, v: LoopVar) -> list[int]:
     return [p for p in points if 0 < p < v.size]
 
 
-class _Rewriter:
+class _Rewriter(Rewriter):
     """Expressions with something else in the place of `choose` nodes; those of `made` are shared."""
 
     def __init__(self, made: dict[Any, Expr]):
+        super().__init__()
         self.made = made
-        self.memo: dict[int, Expr] = {}
-        self._shallow = Shallow(self._rewrite)
 
     def chosen(self, e: Expr) -> Expr | None:
         """What stands for a `choose` node, or None to leave it."""
         raise NotImplementedError
 
-    def __call__(self, e: Expr) -> Expr:
-        found = self.memo.get(id(e))
-        return self._shallow(e) if found is None else found
-
-    def _rewrite(self, e: Expr) -> Expr:
-        found = self.memo[id(e)] = self._rewritten(e)
-        return found
-
-    def _rewritten(self, e: Expr) -> Expr:
+    def rewritten(self, e: Expr) -> Expr:
         if e.op == "choose":
             found = self.chosen(e)
             if found is not None:

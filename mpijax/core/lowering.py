@@ -164,7 +164,7 @@ class Structural:
       elements depend on too many others: then the result is written part by part.
     view: given if every element is one of the operand's, at a position known when compiling.
     cost: of computing an element once more, in additions.
-    words: whether `read` sees PRNG keys as their uint32 words, with an axis more.
+    words: whether `read` sees PRNG keys as their uint32 words, with one more axis.
     writes: how parts of the result are written.
     window: `(params, shapes of the operands, known) -> Window or None`, where `known(k)` is what operand k holds, or
       None. Given if there may be one window only; the operation then is a slice, or writes one part.

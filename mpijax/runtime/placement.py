@@ -51,7 +51,8 @@ def device_put(
     leaves, structure = tree.tree_flatten(x)
 
     def each(what: str, given: Any) -> list[Any]:
-        return [given] * len(leaves) if tree.all_leaves([given]) else flatten_axes(what, structure, given)
+        one = given is None or tree.all_leaves([given])
+        return [given] * len(leaves) if one else flatten_axes(what, structure, given)
 
     places, sources = each("device_put device", device), each("device_put source", src)
     given_away, aliases = each("device_put donate", donate), each("device_put may_alias", may_alias)
