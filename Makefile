@@ -1,6 +1,7 @@
 # make demo    the digits example on 2 ranks          make lint    ruff, cython-lint, mypy, prose
 # make test    all tests: alone, on 2 and on 4 ranks  make ext     rebuild the extensions that changed
 # make bench   the benchmark table                    make clean   remove .venv and what was built
+# make docs    the documentation site, in build/site
 # make test-libraries   programs on JAX's libraries, on JAX and on mpijax
 # make test-many   communication on 16 and on 64 ranks, which may share the cores
 #
@@ -27,7 +28,7 @@ MPIRUN_FREE = $(MPIRUN) $(if $(OPEN_MPI),--oversubscribe --allow-run-as-root) --
 PYTEST = $(PY) -m pytest $(PYTEST_ARGS)
 MPI_TESTS = $(MPIRUN_FREE) -n $(1) $(PYTEST) --with-mpi --timeout-method=thread -m "mpi"
 
-.PHONY: demo test test-alone test-mpi test-many test-slow test-libraries bench lint ext clean
+.PHONY: demo test test-alone test-mpi test-many test-slow test-libraries bench docs lint ext clean
 .SECONDARY:
 
 demo: ready-examples
@@ -66,6 +67,10 @@ test-libraries: ready-test .venv-libraries/.ready
 
 bench: ready-bench
 	$(PY) -m bench
+
+# With warnings as errors.
+docs: ready-docs
+	$(PY) docs/site/build.py
 
 lint: ready-lint
 	$(PY) -m ruff check .

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes or completes the virtual environment .venv for one purpose: examples, test, lint or bench (the extras of
+# Makes or completes the virtual environment .venv for one purpose: examples, test, docs, lint or bench (the extras of
 # pyproject.toml), with mpijax installed in editable form. Says in plain words what the machine lacks.
 #   PYTHON  the Python to start from (default python3)
 #   MPICC   a system MPI's compiler wrapper; without it the mpich wheel from PyPI is the MPI

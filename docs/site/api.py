@@ -84,7 +84,8 @@ from mpijax import lax, numpy as jnp
 ```
 
 Each function shows its signature, what it computes, its arguments, its errors and an example that the tests run. The
-link *[source]* leads to its code. The search field finds names and words of the descriptions.
+link *[source]* leads to its code. Names that a table in the code makes do not have this link. The search field finds
+names and words of the descriptions.
 
 """
 

@@ -1,0 +1,81 @@
+"""Pages whose code runs on any number of ranks: it prints what the page says, and makes the page's picture.
+
+`PYTHONPATH=tests python tests/docs/test_tutorials.py NAME ...` writes output and pictures into the pages, to be looked at
+before they are committed.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from launching import marked, mpirun
+
+from mpijax.cli.launcher import clean_environment
+
+ROOT = Path(__file__).resolve().parents[2]
+PICTURES = ROOT / "docs" / "images" / "tutorials"
+PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+PAGES += [ROOT / "docs" / name for name in ("from-numpy-mpi4py.md", "from-pytorch.md", "gradients.md", "same-bits.md")]
+NAMES = [page.stem for page in PAGES]
+QUOTED = re.compile(r"^```python file=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def parts(page: Path, kind: str) -> str:
+    return "".join(re.findall(rf"^```{kind}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL))
+
+
+def run(page: Path, folder: Path, *words: str) -> subprocess.CompletedProcess:
+    """The page's program, in a folder from which `examples` can be reached."""
+    (folder / "page.py").write_text(parts(page, "python"))
+    if not (folder / "examples").exists():
+        (folder / "examples").symlink_to(ROOT / "examples")
+    environment = clean_environment() | {"PYTHONPATH": str(ROOT)}
+    command = [*words, sys.executable, "page.py"]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=250)
+
+
+def lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines()]
+
+
+@marked
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_prints_what_the_page_says(page, ranks, tmp_path):
+    ran = run(page, tmp_path, *mpirun(ranks))
+    assert lines(ran.stdout) == lines(parts(page, "text")), ran.stderr
+    drawn = {picture.name for picture in tmp_path.glob("*.png")}
+    assert drawn == set(re.findall(r"images/tutorials/(\S+\.png)", page.read_text()))
+
+
+def test_pictures_are_small_and_used():
+    pages = "".join(page.read_text() for page in PAGES)
+    for picture in PICTURES.iterdir():
+        assert picture.stat().st_size < 60_000, f"{picture.name} is too large"
+        assert f"images/tutorials/{picture.name}" in pages, f"no page shows {picture.name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_quoted_code_is_that_of_the_file(page):
+    for file, code in QUOTED.findall(page.read_text()):
+        assert code in (ROOT / file).read_text(), f"{page.name} quotes {file}, which has other code now"
+
+
+def renew(names: list[str]) -> None:
+    for page in PAGES:
+        if page.stem not in names:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "examples").symlink_to(ROOT / "examples")
+            command = [sys.executable, str(ROOT / "tests" / "docs" / "document.py"), "--renew", str(page)]
+            subprocess.run(command, cwd=folder, check=True)
+            for picture in Path(folder).glob("*.png"):
+                shutil.copy(picture, PICTURES)
+
+
+if __name__ == "__main__":
+    renew(sys.argv[1:] or NAMES)
