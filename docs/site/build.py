@@ -29,7 +29,7 @@ OUTSIDE = {
     "launch/README.md": "batch-scripts.md",
     "packaging/README.md": "packaging.md",
 }
-LANGUAGES = {".py": "python", ".sh": "bash", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".c": "c", ".h": "c"}
+LANGUAGES = {".py": "python", ".sh": "bash", ".yaml": "yaml+jinja", ".toml": "toml", ".c": "c", ".h": "c"}
 
 _BLOCK = re.compile(r"^(```|~~~).*?^\1$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^()#:\s]+)(#[^()\s]*)?\)")
