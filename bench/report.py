@@ -76,13 +76,13 @@ def markdown(results: dict) -> str:
 
 
 def between(text: str, start: str, end: str, new: str) -> str:
-    """`text` with `new` between two markers."""
+    """`text`, in which `new` replaces everything between two markers."""
     before, rest = text.split(start, 1)
     return f"{before}{start}\n\n{new}\n\n{end}{rest.split(end, 1)[1]}"
 
 
 def write_page(results: dict) -> None:
-    """Replaces what stands between the markers in docs/benchmarks.md; without markers, a section at the end."""
+    """Write the table into docs/benchmarks.md, between START and END; without START, append a section "Results"."""
     path = ROOT / "docs" / "benchmarks.md"
     text = path.read_text()
     if START not in text:

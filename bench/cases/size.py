@@ -1,6 +1,6 @@
-"""Programs of many operations: from the first call of an unrolled loop to its result, nothing being cached.
+"""Large programs: the time of the first call, which traces, compiles and runs an unrolled loop. Nothing is cached.
 
-The number in a name is roughly that of the operations before differentiation.
+The number in a case's name is about the number of operations in the program, before `grad` adds its own.
 """
 
 import numpy as np

@@ -13,7 +13,7 @@ from pathlib import Path
 import rst
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-import docstrings  # noqa: E402
+import docstrings
 
 # Heading: the modules below it, by the beginnings of their names. A module is below the first heading that fits.
 GROUPS = {
@@ -108,7 +108,8 @@ def module_page(module: str, known: set[str], homes: dict[int, str]) -> str:
     else:
         kind, prefix = "function", ""
         lines.append(f".. py:{'currentmodule' if module in known else 'module'}:: {module}\n")
-        lines.append(rst.of_docstring(_first_paragraph(inspect.getdoc(importlib.import_module(module)) or ""), module, known))
+        about = inspect.getdoc(importlib.import_module(module)) or ""
+        lines.append(rst.of_docstring(_first_paragraph(about), module, known))
     lines.append(_summary(module, names, known))
     for name, value in names.items():
         home = homes.get(id(value), "")
@@ -164,7 +165,7 @@ def _entry(kind: str, name: str, value: object, module: str, known: set[str], sa
 
 
 def _is_value(value: object) -> bool:
-    return not isinstance(value, types.FunctionType) and not getattr(value, "__name__", "") and not inspect.isroutine(value)
+    return not inspect.isroutine(value) and not getattr(value, "__name__", "")
 
 
 def _members(cls: type) -> list[tuple[str, object]]:

@@ -89,6 +89,21 @@ def write_pages() -> None:
         write(page, text)
 
 
+def without_wrong_links() -> None:
+    """Takes out what sphinx.ext.viewcode gets wrong where several modules have names of one file: links from the code
+    back to the reference, and entries of the list of files for which it has no page."""
+    back = re.compile(r'<a class="viewcode-back".*?</a>', re.DOTALL)
+    for page in (SITE / "_modules").rglob("*.html"):
+        page.write_text(back.sub("", page.read_text()))
+    listed = SITE / "_modules" / "index.html"
+    entry = re.compile(r'<li><a href="([^"#]*)">.*?</a></li>')
+
+    def kept(found: re.Match) -> str:
+        return found[0] if (listed.parent / found[1]).exists() else ""
+
+    listed.write_text(entry.sub(kept, listed.read_text()))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pages", action="store_true", help="only write the pages that Sphinx reads")
@@ -96,9 +111,11 @@ def main() -> int:
     write_pages()
     if arguments.pages:
         return 0
+    shutil.rmtree(SITE, ignore_errors=True)  # viewcode leaves pages as they are where the code has not changed
     options = ["-W", "--keep-going", "-q", "-j", "2", "-b", "html", "-c", str(Path(__file__).parent)]
     built = subprocess.run([sys.executable, "-m", "sphinx", *options, str(PAGES), str(SITE)])
     if built.returncode == 0:
+        without_wrong_links()
         print(f"open {SITE.relative_to(ROOT)}/index.html")
     return built.returncode
 

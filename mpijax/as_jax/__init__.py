@@ -5,9 +5,9 @@
     mpijax run --as-jax -n 4 script.py ...
     MPIJAX_AS_JAX=1 any-program ...           # programs that one does not start oneself
 
-It holds for this process and for those that it starts, whether or not JAX is installed. `jax.numpy` is then the very
-module `mpijax.numpy`; `jax` itself differs from `mpijax` in its name and in its version, which is that of the JAX
-whose interface this is. docs/libraries.md says which libraries were tried.
+It holds for this process and for those that it starts, whether or not JAX is installed. `jax.numpy` and
+`mpijax.numpy` are then one module. `jax.__version__` is the version of JAX that mpijax follows, and `mpijax.__version__` is mpijax's own.
+docs/libraries.md says which libraries were tried.
 """
 
 from __future__ import annotations

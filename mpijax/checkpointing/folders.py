@@ -1,7 +1,8 @@
 """Folders that appear, are replaced and disappear as a whole, whenever the process is killed.
 
-A new folder is made under a hidden name, made durable, and renamed. One that it replaces is first renamed to a hidden
-name too: between the two renames that one is the checkpoint, and `found` returns it.
+A save writes a new folder under a hidden name, brings it to the disk, and renames it. If it replaces an older folder,
+that one is first renamed to a hidden name. Between the two renames the older folder is the checkpoint, and `found`
+returns it.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def commit(written: Path, target: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder, its metadata first: what is left where that is cut short is no checkpoint."""
+    """Remove the folder of a checkpoint. The metadata goes first: what an interruption leaves is not a checkpoint."""
     try:
         mode = os.lstat(folder).st_mode
     except FileNotFoundError:

@@ -75,7 +75,6 @@ def test_every_dependency_is_explained():
 
 def test_links_lead_somewhere():
     for document in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "packaging" / "README.md"]:
-        if document.name == "index.md":
-            continue  # its links to what `make docs` writes are checked by the build of the site
         for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
-            assert (document.parent / target).exists(), f"{document.name} links to {target}"
+            if target != "api/index.md":  # which `make docs` writes
+                assert (document.parent / target).exists(), f"{document.name} links to {target}"
