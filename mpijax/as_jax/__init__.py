@@ -6,8 +6,8 @@
     MPIJAX_AS_JAX=1 any-program ...           # programs that one does not start oneself
 
 It holds for this process and for those that it starts, whether or not JAX is installed. `jax.numpy` and
-`mpijax.numpy` are then one module. `jax.__version__` is the version of JAX that mpijax follows, and `mpijax.__version__` is mpijax's own.
-docs/libraries.md says which libraries were tried.
+`mpijax.numpy` are then one module. `jax.__version__` is the version of JAX that mpijax follows, and
+`mpijax.__version__` is mpijax's own. docs/libraries.md says which libraries were tried.
 """
 
 from __future__ import annotations
