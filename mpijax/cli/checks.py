@@ -21,8 +21,8 @@ from typing import Any
 from mpijax import version
 from mpijax.cli import cores
 from mpijax.cli.launcher import RANK_VARIABLES, Launcher, Library, NoLauncher, clean_environment, is_rank
-from mpijax.cli.lines import ranges
 from mpijax.cli.measure import MARK
+from mpijax.distributed.lines import ranges
 from mpijax.runtime import leftovers
 
 OK, WARNING, ERROR = "ok", "warning", "error"

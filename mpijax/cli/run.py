@@ -23,7 +23,7 @@ from typing import Any
 
 from mpijax.cli import cores, rank
 from mpijax.cli.launcher import Launcher, NoLauncher, clean_environment, find_launcher, find_library
-from mpijax.cli.lines import Merger, Screen, ranges
+from mpijax.distributed.lines import Merger, Screen, ranges
 
 _PROGRAM = "script.py args ... | -m module args ... | -c code args ..."
 _PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)

@@ -1,84 +1,83 @@
-"""What several ranks print, as one text: each line with its rank, the same line of several ranks once."""
+"""What the ranks that this process started print, as one text: each line with its rank, equal lines once."""
+
+from __future__ import annotations
 
 import os
 import selectors
 import sys
 import threading
-import time
-from collections import deque
+from typing import Any
 
-_PATIENCE_SECONDS = 0.2  # how long a line waits for the other ranks' same line
+from mpijax.distributed.lines import Merger, Screen
+
+_TURN_SECONDS = 0.05  # how often lines that wait for other ranks' are looked at
 
 
-class Merger:
-    """Reads a pipe per rank and writes merged lines to `sys.stdout`, as it is when the merger is made."""
+class Output:
+    """Reads a pipe per rank and writes merged lines to `sys.stdout`, as it is when this is made.
 
-    def __init__(self, size: int):
-        self.size = size
-        self._selector = selectors.DefaultSelector()
-        self._lines: list[deque[str]] = [deque() for _ in range(size)]
-        self._rest = [b""] * size
+    Others may wait for what else a rank sends with the same `selector`; their data must not be a number.
+    """
+
+    def __init__(self, size: int, screen: Screen | None = None):
+        self.selector = selectors.DefaultSelector()
         self._out = sys.stdout
+        self._merger = Merger(size, self._write, screen=screen)
+        self._open = 0
         self._thread: threading.Thread | None = None
 
     def stream(self, rank: int) -> int:
         """The descriptor that `rank` writes to; the caller closes it."""
         reading, writing = os.pipe()
-        self._selector.register(reading, selectors.EVENT_READ, rank)
+        self.selector.register(reading, selectors.EVENT_READ, rank)
+        self._open += 1
         return writing
 
+    def turn(self, seconds: float = _TURN_SECONDS) -> list[Any]:
+        """Pass on what comes within some time; the data of the other files that are ready."""
+        ready = []
+        for key, _ in self.selector.select(seconds):
+            if isinstance(key.data, int):
+                self._read(key.fd, key.data)
+            else:
+                ready.append(key.data)
+        self._merger.flush()
+        return ready
+
+    def rest(self) -> None:
+        """Pass on all that has been written, unfinished lines too."""
+        while any(isinstance(key.data, int) for key, _ in self.selector.select(0)):
+            self.turn(0)
+        self._merger.flush(everything=True)
+
+    def redirect(self, stream: Any) -> None:
+        """Write to another stream from now on."""
+        self._out = stream
+
     def start(self) -> None:
-        """To call once all ranks have their streams."""
+        """Read in a thread of its own. To call once all ranks have their streams."""
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Waits for the ranks' last lines."""
+        """Wait for the ranks' last lines."""
         if self._thread:
             self._thread.join()
 
     def _run(self) -> None:
-        since = time.monotonic()
-        while self._selector.get_map():
-            events = self._selector.select(_PATIENCE_SECONDS)
-            for key, _ in events:
-                self._read(key.fd, key.data)
-            while all(self._lines):
-                self._write()
-                since = time.monotonic()
-            if not any(self._lines):
-                since = time.monotonic()
-            elif time.monotonic() - since >= _PATIENCE_SECONDS:
-                self._write()
-        while any(self._lines):
-            self._write()
+        while self._open:
+            self.turn()
+        self._merger.flush(everything=True)
 
     def _read(self, descriptor: int, rank: int) -> None:
         data = os.read(descriptor, 65536)
-        *lines, self._rest[rank] = (self._rest[rank] + data).split(b"\n")
-        if not data:
-            self._selector.unregister(descriptor)
-            os.close(descriptor)
-            lines = [self._rest[rank]] if self._rest[rank] else []
-        self._lines[rank].extend(line.decode(errors="replace") for line in lines)
+        if data:
+            self._merger.feed(rank, data)
+            return
+        self.selector.unregister(descriptor)
+        os.close(descriptor)
+        self._open -= 1
 
-    def _write(self) -> None:
-        """The first line of every rank that has one, equal ones together."""
-        groups: dict[str, list[int]] = {}
-        for rank, lines in enumerate(self._lines):
-            if lines:
-                groups.setdefault(lines.popleft(), []).append(rank)
-        for line, ranks in groups.items():
-            self._out.write(f"[{_ranges(ranks)}] {line}\n")
+    def _write(self, data: bytes) -> None:
+        self._out.write(data.decode(errors="replace"))
         self._out.flush()
-
-
-def _ranges(ranks: list[int]) -> str:
-    """``0-2,5`` of ``[0, 1, 2, 5]``."""
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and runs[-1][-1] == rank - 1:
-            runs[-1][1:] = [rank]
-        else:
-            runs.append([rank])
-    return ",".join("-".join(map(str, run)) for run in runs)

@@ -21,10 +21,10 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
 from mpijax.distributed import functions, launchers
-from mpijax.distributed.output import Merger
+from mpijax.distributed.output import Output
 from mpijax.distributed.pmi import Job
 
-_GRACE_SECONDS = 0.5  # for the other ranks' own messages, once one has failed
+GRACE = 0.5  # for the other ranks' own messages, once one has failed
 
 
 class RankTraceback(Exception):
@@ -66,8 +66,10 @@ def spawn(
     if not isinstance(nprocs, int) or nprocs < 1:
         raise ValueError(f"spawn needs a number of ranks of at least 1, got nprocs={nprocs!r}")
     task = functions.dumps((fn, tuple(args), dict(kwargs or {})))
-    merger = Merger(nprocs) if not _is_file(sys.stdout) else None
-    ranks = _start(nprocs, {**os.environ, **(env or {})}, merger)
+    output = Output(nprocs) if not _is_file(sys.stdout) else None
+    ranks = start(nprocs, "mpijax.distributed.worker", {**os.environ, **(env or {})}, output)
+    if output:
+        output.start()
     try:
         for rank in ranks:
             _send(rank.pipe, task)
@@ -77,53 +79,62 @@ def spawn(
             rank.pipe.close()  # which ends a rank that still runs
         for rank in ranks:
             rank.end()
-        if merger:
-            merger.close()
+        if output:
+            output.close()
 
 
 @dataclass
-class _Rank:
+class Rank:
+    """A process that is a rank, and the pipe to it, which nobody else has."""
+
     number: int
     process: subprocess.Popen
     pipe: Connection
 
-    def end(self) -> None:
+    def end(self, seconds: float = GRACE) -> None:
+        """Wait some time for its end, and kill it then."""
         try:
-            self.process.wait(_GRACE_SECONDS)
+            self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
 
     def death(self) -> str:
+        """How it ended, which it does by itself."""
         code = self.process.wait()
         if code < 0:
             return f"rank {self.number} was ended by {signal.Signals(-code).name}"
         return f"rank {self.number} ended with status {code} before it had a result"
 
 
-def _start(size: int, environment: Mapping[str, str], merger: Merger | None) -> list[_Rank]:
+def start(
+    size: int, module: str, environment: Mapping[str, str], output: Output | None, *, session: bool = False
+) -> list[Rank]:
+    """The ranks of a new job, each running `module` with the number of its pipe as argument.
+
+    session: in a session of its own, so that an interrupt from the keyboard reaches a rank only through this process.
+    """
     pairs = [socket.socketpair() for _ in range(size)]
     threading.Thread(target=asyncio.run, args=(_serve([ours for ours, _ in pairs]),), daemon=True).start()
     ranks = []
     for number, (_, theirs) in enumerate(pairs):
         pipe, child_pipe = Pipe()
         variables = {"PMI_FD": str(theirs.fileno()), "PMI_RANK": str(number), "PMI_SIZE": str(size)}
-        output = merger.stream(number) if merger else None
+        stream = output.stream(number) if output else None
         process = subprocess.Popen(
-            [sys.executable, "-m", "mpijax.distributed.worker", str(child_pipe.fileno())],
+            [sys.executable, "-m", module, str(child_pipe.fileno())],
             env={**launchers.outside(environment), **variables, "MPIJAX_BOOTSTRAP": "spawn", "PYTHONUNBUFFERED": "1"},
             pass_fds=[theirs.fileno(), child_pipe.fileno()],
             stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT if output else None,
+            stdout=stream,
+            stderr=subprocess.STDOUT if stream else None,
+            start_new_session=session,
         )
         theirs.close()
         child_pipe.close()
-        if output:
-            os.close(output)
-        ranks.append(_Rank(number, process, pipe))
-    if merger:
-        merger.start()
+        if stream:
+            os.close(stream)
+        ranks.append(Rank(number, process, pipe))
     return ranks
 
 
@@ -142,7 +153,7 @@ def _send(pipe: Connection, task: bytes) -> None:
         pass  # it died: _collect says how
 
 
-def _collect(ranks: list[_Rank], timeout: float | None) -> list[Any]:
+def _collect(ranks: list[Rank], timeout: float | None) -> list[Any]:
     results: dict[int, Any] = {}
     deadline = None if timeout is None else time.monotonic() + timeout
     while len(results) < len(ranks):

@@ -19,8 +19,8 @@ from launching import MPIRUN, UNDER_LAUNCHER, check_script, mpirun
 from mpijax.cli import COMMANDS, bench, checks, cores, doctor, launcher, main, submit
 from mpijax.cli.checks import Finding
 from mpijax.cli.launcher import Launcher, Library, NoLauncher
-from mpijax.cli.lines import Merger, Screen, ranges
 from mpijax.cli.run import Job, split_program, without_interpreter
+from mpijax.distributed.lines import Merger, Screen, ranges
 from mpijax.runtime import leftovers
 
 ROOT = Path(__file__).parents[2]

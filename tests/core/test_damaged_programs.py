@@ -120,7 +120,7 @@ FILES = {
     "a dtype of objects": lambda _, tables: tables["types"].__setitem__(0, [["d", "O"], [4, 8]]),
     "a shape of no array": lambda _, tables: tables["types"].__setitem__(0, [["d", "float32"], [2**40, 2**40]]),
     "a hundred axes": lambda _, tables: tables["types"].__setitem__(0, [["d", "float32"], [1] * 100]),
-    "a class of the command line": lambda _, tables: tables["records"].append("mpijax.cli.lines:Lines"),
+    "a class of the command line": lambda _, tables: tables["records"].append("mpijax.distributed.lines:Lines"),
     "the whole command line": lambda _, tables: tables["records"].append("mpijax.__main__:Main"),
     "no programs": lambda content, _: content["programs"].clear(),
     "calls without end": _call_bomb,

@@ -1,4 +1,4 @@
-"""`mpijax.spawn` and the notebook magic."""
+"""`mpijax.spawn`."""
 
 import io
 import os
@@ -15,7 +15,6 @@ import mpijax
 from mpijax import mpi
 from mpijax import numpy as jnp
 from mpijax.distributed import functions, launchers
-from mpijax.distributed.output import _ranges
 from mpijax.distributed.spawning import RankTraceback
 
 pytestmark = pytest.mark.skipif(launchers.under_launcher(), reason="starts jobs itself")
@@ -89,45 +88,14 @@ def uses_own(): return Own()
         functions.dumps(main.uses_own)
 
 
-class FakeNotebook:
-    """The two parts of IPython's shell that the magic uses."""
+def test_lines_appear_with_their_ranks_where_the_output_is_no_file(monkeypatch):
+    def show(start):
+        print("all", start)
+        print("rank", mpijax.process_index())
 
-    def __init__(self):
-        self.magics, self.user_ns = {}, {"start": np.arange(2)}
-
-    def register_magic_function(self, function, kind, name):
-        assert kind == "cell"
-        self.magics[name] = function
-
-
-def test_a_cell_on_three_ranks_prints_merged_lines(monkeypatch):
-    shell = FakeNotebook()
-    mpijax.load_ipython_extension(shell)
     shown = io.StringIO()
     monkeypatch.setattr(sys, "stdout", shown)
-    cell = "import mpijax\nprint('all', start)\ndef f(): return mpijax.process_index()\nprint('rank', f())\n"
-    shell.magics["mpijax"]("-n 3 start", cell)
+    mpijax.spawn(show, 3, (np.arange(2),))
     lines = shown.getvalue().splitlines()
     assert sorted(lines[-3:]) == ["[0] rank 0", "[1] rank 1", "[2] rank 2"]
     assert lines[0].endswith("] all [0 1]") and lines[0].startswith("[0")
-    with pytest.raises(ZeroDivisionError) as caught:
-        shell.magics["mpijax"]("-n 1", "x = 1\nx / 0\n")
-    assert 'line 2, in <module>\n    x / 0' in str(caught.value.__cause__)
-
-
-@pytest.mark.parametrize(("line", "out", "err"), [
-    ("-n 2 start stop", "", "%%mpijax: the notebook has no variable stop\n"),
-    ("-n two", "", "%%mpijax: argument -n: invalid int value: 'two'\n"),
-    ("--help", "usage: %%mpijax", ""),
-])  # fmt: skip
-def test_a_wrong_magic_starts_nothing(line, out, err, capsys):
-    shell = FakeNotebook()
-    mpijax.load_ipython_extension(shell)
-    shell.magics["mpijax"](line, "raise SystemExit('started')")
-    shown = capsys.readouterr()
-    assert shown.out.startswith(out) and shown.err == err
-
-
-@pytest.mark.parametrize("ranks, text", [([0], "0"), ([0, 1, 2, 3], "0-3"), ([0, 2, 3, 7], "0,2-3,7")])
-def test_ranges_of_ranks(ranks, text):
-    assert _ranges(ranks) == text

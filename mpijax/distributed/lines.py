@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 # Seconds that a line waits for the same line of other ranks; a line of a report by mpijax, which begins with the rank.
 WINDOW = 0.25
 REPORT_WINDOW = 1.0
+# Seconds between two states of an unfinished line in a notebook.
+PAUSE = 0.1
 _ENDS = re.compile(rb"\r?\n|\r(?!\n|$)")
 _NEWLINES = re.compile(rb"\r*\n")
 _REPORT = re.compile(rb"\[rank (\d+)\] ")
@@ -41,18 +43,40 @@ class Screen:
     The streams of a job (output, errors) share one, so that neither writes into the other's unfinished line.
     """
 
-    def __init__(self, columns: Callable[[], int]):
+    def __init__(self, columns: Callable[[], int], *, erases: bool = True):
+        """erases: whether it knows the escape sequence that erases a line.
+
+        A notebook does not, and it keeps all that is written. So it shows no line that waits for other ranks, and an
+        unfinished one at most every `PAUSE`.
+        """
         self._columns = columns
+        self.erases = erases
         self._unfinished: dict[object, bytes] = {}  # of each stream
         self._shown = b""
+        self._since: float | None = None  # when `_shown` became out of date
 
     def put(self, stream: object, write: Callable[[bytes], object], lines: bytes, unfinished: bytes) -> None:
         """Write finished lines of a stream, and show what is unfinished."""
         self._unfinished[stream] = unfinished
         bottom = self._fitting(next((text for text in self._unfinished.values() if text), b""))
+        if not self.erases and not self._is_due(bottom):
+            bottom = b"" if lines else self._shown
         if lines or bottom != self._shown:
-            write((_ERASE if self._shown else b"") + lines + bottom)
+            self._since = None
+            write(self._erasure() + lines + bottom)
             self._shown = bottom
+
+    def _is_due(self, bottom: bytes) -> bool:
+        if not bottom or bottom == self._shown:
+            return True
+        if self._since is None:
+            self._since = time.monotonic()
+        return time.monotonic() - self._since >= PAUSE
+
+    def _erasure(self) -> bytes:
+        if self.erases or not self._shown:
+            return _ERASE if self._shown else b""
+        return b"\r" + b" " * len(self._shown.decode(errors="replace")) + b"\r"
 
     def _fitting(self, text: bytes) -> bytes:
         """Only what has one row can be erased. Escape sequences take no room and must not be cut."""
@@ -143,7 +167,7 @@ class Merger:
         first = next((text for text in seen if text), None)
         if first is not None:
             return _Line(first, 0.0, ranks={r for r, text in enumerate(seen) if text == first}).marked()
-        return self._waiting[0].marked() if self._waiting else b""
+        return self._waiting[0].marked() if self._waiting and self._screen.erases else b""
 
     @property
     def waiting(self) -> bool:

@@ -1,0 +1,139 @@
+"""A rank of a notebook: runs one cell after the other in one namespace, and says what came of each.
+
+Messages are those of `shared_values`. The notebook sends ``{"source", "name", "values", "wanted"}``; the answer is
+``{"state", "error", "traceback", "shown", "values", "counts"}``. The rank ends when the notebook closes the pipe.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import linecache
+import os
+import select
+import signal
+import sys
+import threading
+import time
+import types
+from multiprocessing.connection import Connection
+from typing import Any
+
+from mpijax.distributed import shared_values
+
+# Seconds in which a rank that runs no cell leaves MPI.
+_LEAVING = 5.0
+# Ways in which a value shows itself, and what they are to a notebook.
+_RICH = {"_repr_html_": "text/html", "_repr_svg_": "image/svg+xml", "_repr_png_": "image/png"}
+
+
+class _Interrupts:
+    """SIGINT is for the cell: between cells, and while an answer is sent, it does nothing."""
+
+    cell_runs = False
+
+    def __call__(self, _number: int, _frame: Any) -> None:
+        if self.cell_runs:
+            raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Runs in a fresh process; ``argv[1]`` is the descriptor of the pipe to the notebook."""
+    from mpijax.distributed import bootstrap
+
+    interrupts = _Interrupts()
+    signal.signal(signal.SIGINT, interrupts)
+    pipe = Connection(int(sys.argv[1]))
+    threading.Thread(target=_end_with_notebook, args=(pipe.fileno(), interrupts), daemon=True).start()
+    from mpijax.runtime import mpi_start
+
+    mpi_start.start()
+    bootstrap.forget()
+    program = sys.modules["__main__"] = types.ModuleType("__main__")
+    while True:
+        try:
+            task, arrays = shared_values.receive(pipe)
+        except (EOFError, OSError):
+            return
+        shared_values.send(pipe, *_answer(task, arrays, program.__dict__, interrupts))
+
+
+def _answer(
+    task: dict[str, Any], arrays: list[bytes], namespace: dict[str, Any], interrupts: _Interrupts
+) -> tuple[dict[str, Any], list[bytes]]:
+    from mpijax.core import tracebacks
+
+    answer: dict[str, Any] = {"state": "done", "error": None, "traceback": None, "shown": None, "values": {}}
+    out: list[bytes] = []
+    try:
+        interrupts.cell_runs = True
+        for name, packed in task["values"].items():
+            namespace[name] = shared_values.unpack(packed, arrays, keep_jax=True)
+        value = run_cell(task["source"], task["name"], namespace)
+        answer["shown"] = None if value is None else shown(value)
+        answer["values"] = {name: _shared(name, namespace, out) for name in task["wanted"]}
+        interrupts.cell_runs = False
+    except BaseException as error:
+        interrupts.cell_runs = False
+        answer["state"] = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        answer["error"] = f"{type(error).__name__}: {error}".removesuffix(": ")
+        answer["traceback"] = tracebacks.without_own_frames(error)
+        out = []
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    return {**answer, "counts": _counts()}, out
+
+
+def run_cell(source: str, name: str, namespace: dict[str, Any]) -> Any:
+    """Execute a cell; the value of the expression at its end, unless a semicolon follows it."""
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    tree = ast.parse(source, name)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, name, "exec"), namespace)
+    if last is None:
+        return None
+    value = eval(compile(ast.Expression(last.value), name, "eval"), namespace)
+    return None if source.rstrip().endswith(";") else value
+
+
+def shown(value: Any) -> dict[str, str]:
+    """How a notebook shows a value: by content type."""
+    data = {"text/plain": repr(value)}
+    for method, content in _RICH.items():
+        found = getattr(value, method, None) if not isinstance(value, type) else None
+        made = found() if callable(found) else None
+        if isinstance(made, (str, bytes)):
+            data[content] = base64.b64encode(made).decode() if isinstance(made, bytes) else made
+    return data
+
+
+def _shared(name: str, namespace: dict[str, Any], arrays: list[bytes]) -> Any:
+    if name not in namespace:
+        raise NameError(f"--out names {name}, and no cell has made a variable of that name on this rank")
+    return shared_values.pack(name, namespace[name], arrays)
+
+
+def _counts() -> dict[str, Any]:
+    """How many collectives, and agreements before them, this rank has begun on each communicator; its ranks."""
+    from mpijax.runtime.recorder import COLLECTIVE, GUARD, recorder
+
+    return {
+        str(group.id + kind): [recorder.count(recorder.mine, group.id + kind), list(group.ranks)]
+        for group in recorder.groups.values()
+        for kind in (COLLECTIVE, GUARD)
+        if group.sequence
+    }
+
+
+def _end_with_notebook(descriptor: int, interrupts: _Interrupts) -> None:
+    """A rank does not outlive its notebook, whatever its cell does. Between cells it leaves MPI properly."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLRDHUP | select.POLLHUP)
+    poll.poll()
+    if not interrupts.cell_runs:
+        time.sleep(_LEAVING)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

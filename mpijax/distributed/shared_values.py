@@ -1,0 +1,109 @@
+"""Values that a notebook and its ranks share, as data: arrays as ``.npy`` without pickle, everything else as JSON.
+
+Reading makes numbers, strings, containers and arrays, and calls nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+
+_PLAIN = (type(None), bool, int, float, str)
+_CONTAINERS = {list: "list", tuple: "tuple", set: "set"}
+
+
+def send(connection: Connection, message: dict[str, Any], arrays: list[bytes]) -> None:
+    """One message: a JSON object, then its arrays."""
+    connection.send_bytes(json.dumps([message, len(arrays)]).encode())
+    for data in arrays:
+        connection.send_bytes(data)
+
+
+def receive(connection: Connection) -> tuple[dict[str, Any], list[bytes]]:
+    """What `send` sent. Raises EOFError or OSError if the other side has gone."""
+    message, count = json.loads(connection.recv_bytes())
+    return message, [connection.recv_bytes() for _ in range(count)]
+
+
+def pack(name: str, value: Any, arrays: list[bytes]) -> Any:
+    """`value` for JSON; its arrays are appended to `arrays`.
+
+    Raises:
+      TypeError: the variable `name` holds something else than numbers, strings, bytes, arrays and lists, tuples, sets
+        and dicts of them.
+    """
+    from mpijax import Array
+
+    if type(value) in _PLAIN:
+        return value
+    if type(value) is complex:
+        return {"complex": [value.real, value.imag]}
+    if type(value) is bytes:
+        return {"bytes": base64.b64encode(value).decode()}
+    if type(value) in _CONTAINERS:
+        return {_CONTAINERS[type(value)]: [pack(name, item, arrays) for item in value]}
+    if type(value) is dict:
+        return {"dict": [[pack(name, k, arrays), pack(name, v, arrays)] for k, v in value.items()]}
+    if isinstance(value, (np.generic, Array)) or type(value) is np.ndarray:
+        return _pack_array(name, value, arrays)
+    raise TypeError(
+        f"{name} holds a {type(value).__name__}, which a notebook and its ranks cannot share. They share numbers, "
+        "strings, arrays, and lists, tuples, sets and dicts of them."
+    )
+
+
+def _pack_array(name: str, value: Any, arrays: list[bytes]) -> Any:
+    from mpijax import Array
+
+    kind = "jax" if isinstance(value, Array) else "scalar" if isinstance(value, np.generic) else "numpy"
+    if kind == "jax" and not (value.is_fully_addressable or value.is_fully_replicated):
+        raise TypeError(
+            f"{name} holds an array of shape {value.shape} whose parts are on several ranks. Gather it first: "
+            "mpijax.experimental.multihost_utils.process_allgather(array, tiled=True)."
+        )
+    data = np.asarray(value)
+    if data.dtype.hasobject:
+        raise TypeError(
+            f"{name} holds a NumPy array of Python objects, which a notebook and its ranks cannot share. Convert it to "
+            "numbers or fixed-length strings."
+        )
+    # .npy knows NumPy's own dtypes only; bfloat16 and its like travel as bytes beside their name.
+    narrow = data.dtype.name if data.dtype.isbuiltin == 2 else None
+    buffer = io.BytesIO()
+    np.save(buffer, np.asarray(data).view(f"u{data.dtype.itemsize}") if narrow else data, allow_pickle=False)
+    arrays.append(buffer.getvalue())
+    return {"array": len(arrays) - 1, "kind": kind, "dtype": narrow}
+
+
+def unpack(packed: Any, arrays: list[bytes], *, keep_jax: bool) -> Any:
+    """The value that `pack` took. keep_jax: arrays of mpijax become such again, instead of NumPy's."""
+    if not isinstance(packed, dict):
+        return packed
+    if "array" in packed:
+        return _unpack_array(packed, arrays, keep_jax)
+    [(kind, content)] = packed.items()
+    if kind == "complex":
+        return complex(*content)
+    if kind == "bytes":
+        return base64.b64decode(content)
+    if kind == "dict":
+        pairs = ([unpack(item, arrays, keep_jax=keep_jax) for item in pair] for pair in content)
+        return dict(pairs)
+    make = {"list": list, "tuple": tuple, "set": set}[kind]
+    return make(unpack(item, arrays, keep_jax=keep_jax) for item in content)
+
+
+def _unpack_array(packed: dict[str, Any], arrays: list[bytes], keep_jax: bool) -> Any:
+    from mpijax import numpy as jnp
+
+    data = np.load(io.BytesIO(arrays[packed["array"]]), allow_pickle=False)
+    if packed["dtype"]:
+        data = data.view(jnp.dtype(packed["dtype"]))
+    if packed["kind"] == "scalar":
+        return data[()]
+    return jnp.asarray(data) if packed["kind"] == "jax" and keep_jax else data
