@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import sys
 import time
 
 import numpy as np
