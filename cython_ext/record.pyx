@@ -1,8 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""This rank's record of communication (``record.h``): where it is, notes from Python, signals that ask for it."""
+"""This rank's record of communication (``record.h``): where it is, notes from Python, signals that ask for it.
+
+Also how far its compiled loops have come, for progress bars.
+"""
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 
 cdef extern from "record.h" nogil:
     ctypedef struct sem_t:
@@ -25,6 +28,9 @@ cdef Region* region = &alone
 cdef Py_buffer memory               # keeps the shared memory mapped
 cdef bint watched = False
 cdef Entry* noted = NULL
+
+cdef enum: LOOPS = 64
+cdef volatile int32_t[LOOPS] parts_begun
 
 RING, SITES, COUNTS, DIGESTS, MEMBERS = MJ_RING, MJ_SITES, MJ_COUNTS, MJ_DIGESTS, MJ_MEMBERS
 REGION_BYTES = sizeof(Region)
@@ -103,3 +109,18 @@ def start_reminding(double seconds, str text):
 def stop_reminding():
     """What `start_reminding` was waiting for has come."""
     mj_stop_reminding()
+
+
+cdef void _note_part(void** buffers, const int64_t* words) noexcept nogil:
+    """Machine code of a program (`core.lowering.NativeCode`): a loop begins the part that is its operand."""
+    parts_begun[words[0] % LOOPS] = (<int32_t*>buffers[0])[0]
+
+
+def note_part_address():
+    """Where the function is."""
+    return <uintptr_t>&_note_part
+
+
+def part_begun(int loop):
+    """The part that the loop of that number, modulo 64, has begun last."""
+    return parts_begun[loop % LOOPS]

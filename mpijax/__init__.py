@@ -37,6 +37,7 @@ _HOMES = {
     "mpijax.core.user_context": "make_user_context",
     "mpijax.distributed.notebook": "load_ipython_extension",
     "mpijax.distributed.spawning": "spawn",
+    "mpijax.progress_bars": "progress",
     "mpijax.core.refs": "Ref empty_ref free_ref freeze new_ref",
     "mpijax.ops.callbacks": "pure_callback",
     "mpijax.ops.numba_call": "numba_call",

@@ -59,6 +59,7 @@ from mpijax.distributed.notebook import load_ipython_extension as load_ipython_e
 from mpijax.distributed.spawning import spawn as spawn
 from mpijax.ops.callbacks import pure_callback as pure_callback
 from mpijax.ops.numba_call import numba_call as numba_call
+from mpijax.progress_bars import progress as progress
 from mpijax.runtime.array import Shard as Shard
 from mpijax.runtime.devices import Device as Device
 from mpijax.runtime.devices import default_backend as default_backend

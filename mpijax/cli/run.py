@@ -132,6 +132,8 @@ def run(job: Job, *, dry: bool = False, stdout=None) -> int:
         environment.setdefault("MPIJAX_NUM_THREADS", str(threads))
         if job.threads:
             environment["MPIJAX_NUM_THREADS"] = str(threads)
+    if _is_screen(sys.stderr):
+        environment.setdefault("MPIJAX_PROGRESS", "bar")  # the ranks write to pipes
     folder = Path(tempfile.mkdtemp(prefix="mpijax-run-"))
     try:
         command = _command(job, launcher, folder)

@@ -18,6 +18,7 @@ from mpijax.ops import (
     dynamic,
     ffi_call,
     linear_solve,
+    loop_progress,
     naming,
     numba_call,
     positions,

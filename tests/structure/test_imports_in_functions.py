@@ -8,7 +8,7 @@ from pathlib import Path
 from structure.test_layers import LAYERS, MODULES, ROOT
 
 # Slow to load, or optional.
-THIRD_PARTY = {"llvmlite", "mpi4py", "numba", "opt_einsum", "scipy", "tensorstore"}
+THIRD_PARTY = {"IPython", "llvmlite", "mpi4py", "numba", "opt_einsum", "scipy", "tensorstore", "tqdm"}
 
 # A command starts before it knows what it needs, and must answer at once; a worker must not start MPI too early.
 START_UP = ("mpijax.cli", "mpijax.distributed")

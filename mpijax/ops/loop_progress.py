@@ -1,0 +1,78 @@
+"""How far a compiled loop has come: a mark at its begin and its end, and a number in memory while it runs.
+
+A mark calls Python. A note of a part is a store of machine code, so a loop may have many parts at no cost.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from mpijax.core.effects import DebugEffect
+from mpijax.core.lowering import HostCall, Native
+from mpijax.core.primitive import Primitive
+from mpijax.core.registry import registry
+from mpijax.ops.callbacks import example, run_directly
+
+_EFFECTS = frozenset({DebugEffect()})
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop that shows how far it has come. Equal ones are one to the compiler; the first of them has the number.
+
+    watch: called with the loop, its number of turns, and whether that is its end.
+    """
+
+    desc: str
+    turns: int | None  # None: known when it runs
+    watch: Callable[[Loop, int, bool], None]
+    number: int = field(default_factory=lambda: next(_numbers), compare=False)
+
+
+def _mark(turns: Any, *, loop: Loop, ends: bool) -> list[Any]:
+    loop.watch(loop, int(turns), ends)
+    return []
+
+
+class _NotePart:
+    def __init__(self, loop: Loop):
+        self.words, self.label = (loop.number,), "note how far a loop is"
+
+    def address(self) -> int:
+        from mpijax._ext import record
+
+        return record.note_part_address()
+
+    def failed(self, *_arrays: Any) -> Any:
+        raise AssertionError("a store does not fail")
+
+
+def _observer(name: str, **slots: Any) -> Primitive:
+    """Without results. Under `vmap` all examples are in the same turn, so the first one tells."""
+
+    def batch(_axis, args, dims, **params):
+        return registry[name].bind(*example(args, dims, 0), **params), []
+
+    return Primitive(
+        name,
+        type_rule=lambda *_, **params: [],
+        jvp=lambda primals, _tangents, **params: (registry[name].bind(*primals, **params), []),
+        transpose=lambda cts, *args, **params: [None] * len(args),
+        batch=batch,
+        multiple_results=True,
+        effects=lambda params: _EFFECTS,
+        **slots,
+    )
+
+
+loop_mark_p = _observer("loop_mark", reference=_mark, lower=HostCall(_mark))
+loop_mark_p.impl = run_directly(loop_mark_p, _mark)
+loop_part_p = _observer(
+    "loop_part",
+    reference=lambda *_, **params: [],
+    lower=Native(lambda ins, outs, *, loop: _NotePart(loop), foreign=False),
+)
