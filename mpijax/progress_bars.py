@@ -100,9 +100,15 @@ class progress:
 
     @staticmethod
     def scan(
-        f: Callable, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False, unroll: int | bool = 1,
-        *, desc: str | None = None,
-    ) -> tuple[Any, Any]:  # fmt: skip
+        f: Callable,
+        init: Any,
+        xs: Any = None,
+        length: int | None = None,
+        reverse: bool = False,
+        unroll: int | bool = 1,
+        *,
+        desc: str | None = None,
+    ) -> tuple[Any, Any]:
         """``lax.scan`` that shows how far it has come, as `fori_loop` does.
 
         >>> mpijax.progress.scan(lambda c, x: (c + x, c), 0, jnp.arange(4))
@@ -115,7 +121,7 @@ class progress:
         size, parts = _size(total), total // _size(total)
         whole, rest = parts * size, total - parts * size
         first = rest if reverse else 0
-        split = tree.map(lambda x: x[first : first + whole].reshape(parts, size, *x.shape[1:]), tree.map(jnp.asarray, xs))
+        split = tree.map(lambda x: jnp.asarray(x)[first : first + whole].reshape(parts, size, *np.shape(x)[1:]), xs)
 
         with _watched(desc, total) as loop:
 
