@@ -19,6 +19,8 @@ from mpijax.cli.trace_page import page
 
 # Numbers that records hold, ranks that a job has, and ranks up to which the page says who sends to whom.
 _LARGEST, _MOST_RANKS, _MOST_PAIRED = 2**63, 1 << 24, 2048
+# Operations from which on a record may have lost its first ones.
+_RING = 1000
 
 
 @dataclass
@@ -122,6 +124,27 @@ def volumes(size: int, operations: list[Operation]) -> list[list[int]]:
     return matrix
 
 
+def messages(operations: list[Operation]) -> list[tuple[Operation, Operation]]:
+    """(sending, receiving) operation of each message between two ranks that both have a record of it.
+
+    MPI keeps the order of messages from one rank to another. A full record has lost its first operations, so messages
+    are paired from the last one backwards.
+    """
+    sent: dict[tuple[int, int], list[Operation]] = defaultdict(list)
+    received: dict[tuple[int, int], list[Operation]] = defaultdict(list)
+    for o in sorted(operations, key=lambda o: o.number, reverse=True):
+        peers, label = o.site["peers"], o.site["label"]
+        if peers and not label.startswith("recv"):
+            sent[o.rank, peers[-1]].append(o)
+        if peers and o.done and label.startswith(("recv", "sendrecv")):
+            received[peers[0], o.rank].append(o)
+    found = []
+    for pair, begun in sent.items():
+        unfinished = max(len(begun) - len(received[pair]), 0) if len(begun) < _RING else 0
+        found += zip(begun[unfinished:], received[pair], strict=False)
+    return sorted(found, key=lambda pair: pair[0].begin)
+
+
 def chrome(operations: list[Operation]) -> dict[str, Any]:
     """The trace for Perfetto and chrome://tracing: a process for each rank, times in µs from the first operation."""
     zero = min((o.begin for o in operations), default=0)
@@ -136,6 +159,10 @@ def chrome(operations: list[Operation]) -> dict[str, Any]:
         start, length = (o.begin - zero) / 1000, (o.end - o.begin) / 1000
         name = o.site["label"] + ("" if o.done else " (not finished)")
         events.append({"ph": "X", "pid": o.rank, "tid": 0, "name": name, "ts": start, "dur": length, "args": where})
+    for i, (a, b) in enumerate(messages(operations)):
+        flow: dict[str, Any] = {"name": "message", "cat": "message", "id": i, "tid": 0}
+        events.append({"ph": "s", "pid": a.rank, "ts": (a.begin - zero) / 1000, **flow})
+        events.append({"ph": "f", "bp": "e", "pid": b.rank, "ts": (max(b.end, a.begin) - zero) / 1000, **flow})
     return {"traceEvents": events, "displayTimeUnit": "ns"}
 
 
@@ -214,7 +241,8 @@ def main(arguments: list[str]) -> int:
     find_waits(operations)
     trace, html = options.output.with_suffix(".json"), options.output.with_suffix(".html")
     trace.write_text(json.dumps(chrome(operations)))
-    html.write_text(page(operations, volumes(size, operations), summary(operations)), encoding="utf-8")
+    text = page(operations, messages(operations), volumes(size, operations), summary(operations))
+    html.write_text(text, encoding="utf-8")
     if options.json:
         files = {"trace": str(trace), "page": str(html)}
         print(json.dumps(figures(operations) | files, indent=2))

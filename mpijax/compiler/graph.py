@@ -109,6 +109,8 @@ class _Builder:
         self.literals: dict[Any, Value] = parent.literals if parent else {}
         # Arrays that operations made whole: bytes, type, operation and line, in order.
         self.gathers: dict[tuple, None] = parent.gathers if parent else {}
+        # How results lie over the ranks: type, shape, operation, line, mesh and cuts, in order.
+        self.placements: dict[tuple, None] = parent.placements if parent else {}
         self.const_ids: dict[int, Value] = {}
         # The work already done, in the scope it was done in: a value of a body is a shard, and stays inside.
         self.seen: dict[Any, list[Value]] = {}
@@ -533,6 +535,7 @@ def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), default
         builder.shards.get(id(v)) or builder.placed.get(id(v)) or _for_axes(other, v.aval.ndim) for v in graph.outputs
     ]
     graph.gathers = list(builder.gathers)
+    graph.placements = list(builder.placements)
     graph.finish()
     return graph
 

@@ -110,6 +110,7 @@ class Graph:
         self.nodes: list[Node] = []
         self.unequal = False
         self.gathers: list[tuple] = []  # arrays that operations made whole, see `compiler.plan.Gathered`
+        self.placements: list[tuple] = []  # see `compiler.plan.Placed`
 
     def finish(self) -> None:
         """Drop what no result needs, and fill in who reads each value."""

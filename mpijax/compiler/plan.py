@@ -12,6 +12,7 @@ import numpy as np
 
 from mpijax.compiler.nodes import Value
 from mpijax.core.avals import ShapedArray
+from mpijax.core.sharding.cuts import Cuts
 from mpijax.core.source import Source
 
 ALIGN = 64
@@ -256,6 +257,21 @@ class Gathered:
     source: Source
 
 
+@dataclass(frozen=True)
+class Placed:
+    """How the result of an operation lies over the ranks.
+
+    type, shape: of the whole array. mesh: (name, size) of each axis. cuts: one for each array axis, None if uncut.
+    """
+
+    type: str
+    shape: tuple[int, ...]
+    operation: str
+    source: Source
+    mesh: tuple[tuple[Any, int], ...]
+    cuts: Cuts
+
+
 @dataclass
 class Plan:
     """Buffers, instructions and results."""
@@ -270,6 +286,7 @@ class Plan:
     nests: list[Any] = field(default_factory=list)
     largest: list[tuple[int, Value]] = field(default_factory=list)
     gathered: list[Gathered] = field(default_factory=list)
+    placed: list[Placed] = field(default_factory=list)
 
     def memory(self) -> dict[str, int]:
         """Bytes of arguments, results, temporaries and constants."""
@@ -307,7 +324,7 @@ def _ref(r: Ref) -> str:
 def _steps_text(steps: list[Any], indent: str) -> list[str]:
     lines = []
     for s in steps:
-        lines.append(indent + _step_text(s))
+        lines.append(indent + step_text(s))
         names = ("if", "do") if isinstance(s, WhileStep) else [str(i) for i in range(len(bodies(s)))]
         for name, body in zip(names, bodies(s), strict=True):
             if len(names) > 1:
@@ -316,7 +333,8 @@ def _steps_text(steps: list[Any], indent: str) -> list[str]:
     return lines
 
 
-def _step_text(s: Any) -> str:
+def step_text(s: Any) -> str:
+    """One instruction, without the steps inside of it."""
     where = (
         f"   ; {s.source.file.rsplit('/', 1)[-1]}:{s.source.line}"
         if getattr(s, "source", None) and s.source.file

@@ -10,7 +10,7 @@ from mpijax.compiler.control import ControlPlanner
 from mpijax.compiler.graph import build_graph
 from mpijax.compiler.kernel import Kernel
 from mpijax.compiler.nodes import Value
-from mpijax.compiler.plan import Buffer, CopyCall, Gathered, KernelCall, Plan, Ref, Result, walk
+from mpijax.compiler.plan import Buffer, CopyCall, Gathered, KernelCall, Placed, Plan, Ref, Result, walk
 from mpijax.compiler.streaming import stream_above
 from mpijax.core import dtypes
 from mpijax.core.dimensions import DimExpr
@@ -28,6 +28,7 @@ class Program(ControlPlanner):
         self.table, self.emitted = plan.buffers, plan.steps
         plan.consts = graph.consts
         plan.gathered = [Gathered(*g) for g in graph.gathers]
+        plan.placed = [Placed(*p) for p in graph.placements]
         self._assign_memory()
         plan.arena = self.arena
         self._emit_steps()

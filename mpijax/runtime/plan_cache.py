@@ -37,7 +37,7 @@ WORTH = 2e-3
 # Bytes of constants that the compiler made, above which a plan is not kept.
 LARGEST = 1 << 20
 
-_NOT_KEPT = frozenset(("nests", "kernels"))
+_NOT_KEPT = frozenset(("nests", "kernels", "placed"))
 _FIELDS = tuple(f.name for f in fields(Plan) if f.name not in _NOT_KEPT)
 
 

@@ -18,6 +18,7 @@ from mpijax.runtime.devices import local_devices
 from mpijax.runtime.engine import dispatch, physical, program_of, shardings_of
 from mpijax.runtime.explain import explained
 from mpijax.runtime.loader import load_plan
+from mpijax.runtime.program_page import ProgramPage
 from mpijax.runtime.traffic import bytes_sent
 from mpijax.transforms import ref_state, reports
 from mpijax.transforms.compiler_options import check_compiler_options
@@ -210,6 +211,13 @@ class Compiled(_Later):
         <BLANKLINE>
         """
         return explained(self._plan)
+
+    def show(self) -> ProgramPage:
+        """The program as a page: the user's lines, kernels with their loops, messages, buffers, where arrays lie.
+
+        A notebook shows it. ``show().save("program.html")`` writes it to a file.
+        """
+        return ProgramPage(self._plan, self._traced.name)
 
     def memory_analysis(self) -> MemoryAnalysis:
         """Bytes of arguments, results and temporaries."""

@@ -351,6 +351,10 @@ class PjitFunction(JitBase):
         """The program lowered to loop nests, ready to compile."""
         return self.trace(*args, **kwargs).lower()
 
+    def graph(self, *args, **kwargs):
+        """The program compiled for these arguments as a page of HTML; see `Compiled.show`. Nothing is run."""
+        return self.lower(*args, **kwargs).compile().show()
+
     def eval_shape(self, *args, **kwargs):
         """Shapes and dtypes of the result, and its layouts as far as `out_shardings` says; nothing is computed."""
         types = self.trace(*args, **kwargs).out_info

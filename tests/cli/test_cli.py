@@ -527,6 +527,66 @@ def test_trace_for_programs(tmp_path, capsys):
     assert Path(told["trace"]).exists() and Path(told["page"]).exists()
 
 
+def _message_records(folder, name="model.py"):
+    """Rank 0 sends to rank 1, which sends back; both compute in between."""
+    def site(label, peers):
+        return {"label": label, "line": f"/home/{name}:3 (f)", "peers": peers, "sequence": 8, "ranks": [0, 1], "group": "all"}
+
+    sites = [{"1": site("send", [1]), "2": site("recv", [1])}, {"1": site("recv", [0]), "2": site("send", [0])}]
+    times = [[(0, 1000), (2000, 9000)], [(500, 1500), (6000, 7000)]]
+    for rank in (0, 1):
+        operations = [[i + 1, i + 1, 0, 2048, *times[rank][i]] for i in (0, 1)]
+        record = {"job": "j", "size": 2, "rank": rank, "written": 10_000, "sites": sites[rank], "operations": operations}
+        (folder / f"{rank}.json").write_text(json.dumps(record))
+    return [str(folder / f"{rank}.json") for rank in (0, 1)]
+
+
+def _rows_of(page, name):
+    return json.loads(re.search(rf"const {name} = (\[.*?\]);", page)[1])
+
+
+def test_trace_draws_messages_and_what_is_between_operations(tmp_path, capsys):
+    assert main(["trace", *_message_records(tmp_path), "--output", str(tmp_path / "merged")]) == 0
+    page = (tmp_path / "merged.html").read_text()
+    assert _rows_of(page, "arrows") == [[0, 0.0, 1, 1.5], [1, 6.0, 0, 9.0]]
+    rows = _rows_of(page, "rows")
+    assert [(r[0], r[1], r[3]) for r in rows if not r[6]] == [(0, 1.0, 1.0), (1, 1.5, 4.5)]
+    assert {r[4] for r in rows} == {"model.py:3", "send model.py:3", "recv model.py:3"}
+    texts = [r[5] for r in rows]
+    assert any(text.startswith("rank 0, operation 1: send on all, 2.05 kB, 1 µs") for text in texts)
+    assert "rank 1, 4.5 µs of computing between recv model.py:3 and send model.py:3" in texts
+    assert 'rgba(74,126,187,1.00)">2.05 kB</td>' in page
+    flows = [e for e in json.loads((tmp_path / "merged.json").read_text())["traceEvents"] if e["ph"] in "sf"]
+    assert [(e["ph"], e["pid"], e["ts"], e["id"]) for e in flows] == [("s", 0, 0.0, 0), ("f", 1, 1.5, 0), ("s", 1, 6.0, 1), ("f", 0, 9.0, 1)]
+
+
+def test_trace_escapes_names(tmp_path, capsys):
+    files = _message_records(tmp_path, "</script><script>alert(1)</script>")
+    assert main(["trace", *files, "--output", str(tmp_path / "merged")]) == 0
+    page = (tmp_path / "merged.html").read_text()
+    assert page.count("<script>") == page.count("</script>") == 1
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_the_script_of_a_trace_runs(tmp_path, capsys):
+    main(["trace", *_message_records(tmp_path), "--output", str(tmp_path / "merged")])
+    page = (tmp_path / "merged.html").read_text()
+    script = page[page.index("<script>") + 8 : page.index("</script>")]
+    stub = """
+    const drawn = [];
+    const context = new Proxy({}, { get: (_, k) => (...a) => { if (k === "fillText") drawn.push(a[0]); }, set: () => true });
+    const drawing = { clientWidth: 1000, getContext: () => context };
+    globalThis.document = { getElementById: id => id === "line" ? drawing : {} };
+    globalThis.window = {};
+    """
+    end = """;canvas.onwheel({ preventDefault() {}, deltaY: -1, offsetX: 500 }); canvas.onmousedown({ offsetX: 400 });
+    canvas.onmousemove({ offsetX: 410, offsetY: 30 }); window.onmouseup(); canvas.onmousemove({ offsetX: 100, offsetY: 30 });
+    canvas.ondblclick(); console.log(JSON.stringify(drawn));"""
+    ran = subprocess.run(["node", "-e", stub + script + end], capture_output=True, text=True, check=True)
+    drawn = json.loads(ran.stdout)
+    assert {"rank 0", "rank 1", "0 µs", "1 µs", "9 µs"} <= set(drawn) and "recv model.py:3" in drawn
+
+
 # ---- mpijax init ----
 
 
