@@ -19,6 +19,7 @@ COMMANDS = {
     "trace": ("mpijax.cli.trace", "merge the ranks' records of communication into a timeline"),
     "init": ("mpijax.cli.init", "write a small project: program, batch script, tests"),
     "checkpoint": ("mpijax.cli.checkpoint", "list, show and compare checkpoints"),
+    "completion": ("mpijax.cli.completion", "print a script that completes these commands in a shell"),
 }
 
 

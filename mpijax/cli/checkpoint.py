@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import math
 import sys
 from collections.abc import Iterator
@@ -41,13 +42,23 @@ def _open(path: Path) -> tuple[Path, metadata.Contents]:
     return folder, metadata.load(metadata.read(folder), folder)
 
 
-def _ls(path: Path) -> int:
-    steps = steps_in(path)
+def _ls(path: Path, as_json: bool) -> int:
+    steps, found = steps_in(path), []
     for folder in steps.values() or [folders.found(path)]:
         contents = metadata.load(metadata.read(folder), folder)
         written = datetime.datetime.fromtimestamp((folder / metadata.FILE).stat().st_mtime)
-        print(f"{folder.name}  {written:%Y-%m-%d %H:%M:%S}  {_size(contents.nbytes):>9}  {len(contents.leaves)} leaves")
+        leaves = len(contents.leaves)
+        found.append({"name": folder.name, "written": written, "bytes": contents.nbytes, "leaves": leaves})
+    if as_json:
+        print(json.dumps([{**row, "written": row["written"].isoformat()} for row in found], indent=2))
+        return 0
+    for row in found:
+        print(f"{row['name']}  {row['written']:%Y-%m-%d %H:%M:%S}  {_size(row['bytes']):>9}  {row['leaves']} leaves")
     return 0
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, ArrayLeaf)
 
 
 def _text(leaf: ArrayLeaf | dict[str, Any]) -> str:
@@ -58,13 +69,20 @@ def _text(leaf: ArrayLeaf | dict[str, Any]) -> str:
     return repr(value_of(leaf))
 
 
-def _show(path: Path) -> int:
+def _show(path: Path, as_json: bool) -> int:
     folder, contents = _open(path)
+    if as_json:
+        leaves = [
+            {"path": structure.show(p), "value": _text(leaf)} | ({"bytes": leaf.nbytes} if _is_array(leaf) else {})
+            for p, leaf in contents.by_path().items()
+        ]
+        print(json.dumps({"folder": str(folder), "bytes": contents.nbytes, "leaves": leaves}, indent=2))
+        return 0
     rows = [(structure.show(p), _text(leaf), leaf) for p, leaf in contents.by_path().items()]
     widths = [max((len(row[i]) for row in rows), default=0) for i in (0, 1)]
     print(f"{folder}: {len(rows)} leaves, {_size(contents.nbytes)}")
     for name, text, leaf in rows:
-        more = f"  {_size(leaf.nbytes):>9}" if isinstance(leaf, ArrayLeaf) else ""
+        more = f"  {_size(leaf.nbytes):>9}" if _is_array(leaf) else ""
         print(f"  {name:{widths[0]}}  {text:{widths[1]}}{more}".rstrip())
     return 0
 
@@ -96,23 +114,28 @@ def _elements_differ(sides: list[tuple[Path, metadata.Contents, ArrayLeaf]]) -> 
     return f"{count} of {math.prod(leaf.stored_shape)} elements differ{difference}"
 
 
-def _diff(first: Path, second: Path) -> int:
+def _diff(first: Path, second: Path, as_json: bool) -> int:
     sides = [_open(first), _open(second)]
     tables = [{structure.key_of(p): (p, leaf) for p, leaf in contents.by_path().items()} for _, contents in sides]
-    differences = 0
+    found = []
     for key in {**tables[0], **tables[1]}:
         old, new = (table.get(key) for table in tables)
         if old is None or new is None:
             path, leaf = tables[0 if new is None else 1][key]
-            said = f"{'-' if new is None else '+'} {structure.show(path)}  {_text(leaf)}"
+            sign, said = "-" if new is None else "+", _text(leaf)
         else:
+            path, sign = old[0], "!"
             said = _leaves_differ([(*side, leaf) for side, (_, leaf) in zip(sides, (old, new), strict=True)])
-            said = said and f"! {structure.show(old[0])}  {said}"
         if said:
-            differences += 1
-            print(said)
-    print(f"{differences} of {len({**tables[0], **tables[1]})} leaves differ")
-    return int(differences > 0)
+            found.append({"path": structure.show(path), "sign": sign, "text": said})
+            if not as_json:
+                print(f"{sign} {structure.show(path)}  {said}")
+    leaves = len({**tables[0], **tables[1]})
+    if as_json:
+        print(json.dumps({"leaves": leaves, "differences": found}, indent=2))
+    else:
+        print(f"{len(found)} of {leaves} leaves differ")
+    return int(bool(found))
 
 
 def _leaves_differ(sides: list[tuple]) -> str:
@@ -132,6 +155,7 @@ def parser() -> argparse.ArgumentParser:
         action = actions.add_parser(name)
         for path in paths:
             action.add_argument(path, type=Path)
+        action.add_argument("--json", action="store_true", help="print JSON instead of text")
     return p
 
 
@@ -141,8 +165,8 @@ def main(arguments: list[str]) -> int:
     try:
         if options.action == "diff":
             store.tensorstore()
-            return _diff(options.first, options.second)
-        return (_ls if options.action == "ls" else _show)(options.path)
+            return _diff(options.first, options.second, options.json)
+        return (_ls if options.action == "ls" else _show)(options.path, options.json)
     except (CheckpointError, OSError, ImportError) as error:
         print(f"mpijax checkpoint: {error}", file=sys.stderr)
         return 2

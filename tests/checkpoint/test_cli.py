@@ -1,5 +1,8 @@
 """``mpijax checkpoint ls``, ``show`` and ``diff``."""
 
+import datetime
+import json
+
 import numpy as np
 import pytest
 
@@ -55,6 +58,24 @@ def test_diff(run, capsys):
         "! b  1 of 2 elements differ", "- key  key<threefry2x32>[]", "- step  2",
         "! w  float32[3,20] -> bfloat16[3,20]", "+ c  True", "5 of 5 leaves differ",
     ]  # fmt: skip
+
+
+def test_json(run, capsys):
+    def told(*words):
+        status = main(["checkpoint", *map(str, words), "--json"])
+        return status, json.loads(capsys.readouterr().out)
+
+    status, listed = told("ls", run)
+    assert status == 0 and [(r["name"], r["bytes"], r["leaves"]) for r in listed] == [
+        ("step-00000001", 264, 4), ("step-00000002", 264, 4)]  # fmt: skip
+    assert datetime.datetime.fromisoformat(listed[0]["written"]).year > 2000
+    status, shown = told("show", run)
+    assert (status, shown["bytes"], shown["folder"]) == (0, 264, f"{run}/step-00000002")
+    assert shown["leaves"][2:] == [{"path": "step", "value": "2"}, {"path": "w", "value": "float32[3,20]", "bytes": 240}]
+    status, found = told("diff", run / "step-00000001", run / "step-00000002")
+    assert status == 1 and found["leaves"] == 4
+    assert [(d["sign"], d["path"]) for d in found["differences"]] == [("!", "key"), ("!", "step"), ("!", "w")]
+    assert told("diff", run, run) == (0, {"leaves": 4, "differences": []})
 
 
 def test_what_cannot_be_read(folder, capsys):

@@ -421,7 +421,7 @@ def test_wrong_arguments(words, said, capsys):
 
 def test_command_that_is_not_there(capsys):
     assert main(["dance"]) == 2
-    assert "there is no command 'dance'; there are run, bench, doctor, submit, trace, init, checkpoint" in capsys.readouterr().err
+    assert "there is no command 'dance'; there are run, bench, doctor, submit, trace, init, checkpoint, completion" in capsys.readouterr().err
 
 
 def test_commands_are_light():
@@ -585,6 +585,40 @@ def test_the_script_of_a_trace_runs(tmp_path, capsys):
     ran = subprocess.run(["node", "-e", stub + script + end], capture_output=True, text=True, check=True)
     drawn = json.loads(ran.stdout)
     assert {"rank 0", "rank 1", "0 µs", "1 µs", "9 µs"} <= set(drawn) and "recv model.py:3" in drawn
+
+
+# ---- mpijax completion ----
+
+
+@pytest.mark.parametrize(("words", "expected"), [
+    ("mpijax d", "doctor"),
+    ("mpijax run --bi", "--bind"),
+    ("mpijax run --bind n", "none"),
+    ("mpijax run pro", ""),
+    ("mpijax submit --scheduler ", "slurm pbs lsf flux"),
+    ("mpijax checkpoint di", "diff"),
+    ("mpijax checkpoint ls --j", "--json"),
+    ("mpijax completion z", "zsh"),
+])  # fmt: skip
+def test_completion_in_bash(words, expected, capsys):
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    typed = words.split(" ")
+    ask = f"COMP_WORDS=({' '.join(w or repr('') for w in typed)}); COMP_CWORD={len(typed) - 1}; _mpijax; echo ${{COMPREPLY[@]}}"
+    ran = subprocess.run(["bash", "-c", f"{script}\n{ask}"], capture_output=True, text=True, check=True)
+    assert (ran.stdout.strip(), ran.stderr) == (expected, "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_each_command_and_option(shell, capsys):
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for command, (module, does) in COMMANDS.items():
+        assert command in script and (shell == "bash" or does.split("'")[0] in script)
+        for action in importlib.import_module(module).parser()._actions:
+            assert all(option.lstrip("-") in script for option in action.option_strings)
+    if shutil.which(shell):
+        assert subprocess.run([shell, "-n"], input=script, capture_output=True, text=True).stderr == ""
 
 
 # ---- mpijax init ----
