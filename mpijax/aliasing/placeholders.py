@@ -57,7 +57,7 @@ class Missing(type):
 
 
 def missing_name(module: str, name: str, why: str) -> Missing:
-    """What stands for a name; AttributeError for names that Python itself asks for."""
+    """Return the placeholder for a name. Names that Python itself looks up raise AttributeError."""
     last = name.rpartition(".")[2]
     if last.startswith("_"):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")

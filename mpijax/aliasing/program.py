@@ -12,7 +12,7 @@ _USAGE = "usage: python -m mpijax.as_jax script.py args ... | -m module args ...
 
 
 def main() -> int:
-    """The exit status; that of a program that ends by an exception is 1."""
+    """Run the program and return its exit status. The status is 1 if the program raises an exception."""
     words = sys.argv[1:]
     if not words or words[0] in ("-h", "--help") or (words[0] in ("-m", "-c") and len(words) == 1):
         print(_USAGE, file=sys.stderr)

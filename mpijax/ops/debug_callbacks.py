@@ -160,7 +160,13 @@ class _FormatChecker(string.Formatter):
             )
 
 
-check_format = _FormatChecker().format
+def check_format(fmt: str, *args: Any, **kwargs: Any) -> str:
+    """Raise ValueError, IndexError or KeyError for a format that does not fit its values."""
+    try:
+        return _FormatChecker().format(fmt, *args, **kwargs)
+    except KeyError as error:
+        known = ", ".join(map(repr, kwargs)) or "none"
+        raise KeyError(f"the format names {error.args[0]!r}, and the values have the names {known}") from None
 
 
 def has_placeholders(fmt: str) -> bool:

@@ -996,3 +996,297 @@ def option_of_a_wrong_value(J):
 @mistake
 def partial_with_an_array_as_static(J):
     J.jit(partial(lambda n, x: J.numpy.zeros(n) + x, x=1.0))(np.int32(3))
+
+
+def mesh_of_one(J, *names):
+    """A mesh of one device with these axes, all of size 1."""
+    return J.sharding.Mesh(np.array(J.devices()[:1]).reshape((1,) * len(names)), names)
+
+
+def on_one(J, fun, in_specs, out_specs, **options):
+    """`fun` under shard_map over the axis x of one device."""
+    return J.shard_map(fun, mesh=mesh_of_one(J, "x"), in_specs=in_specs, out_specs=out_specs, **options)
+
+
+# ---- meshes, shardings and collectives ----
+
+
+@mistake
+def mesh_of_more_devices_than_there_are(J):
+    J.make_mesh((1_000_000,), ("x",))
+
+
+@mistake
+def mesh_shape_and_names_of_different_lengths(J):
+    J.make_mesh((1, 1), ("x",))
+
+
+@mistake
+def partition_with_an_axis_twice(J):
+    J.sharding.NamedSharding(mesh_of_one(J, "x", "y"), J.P("x", "x"))
+
+
+@mistake
+def sharding_by_a_tuple(J):
+    J.sharding.NamedSharding(mesh_of_one(J, "x"), ("x",))
+
+
+@mistake
+def device_put_to_a_partition_without_a_mesh(J):
+    J.device_put(np.ones(2, np.float32), J.P("x"))
+
+
+@mistake
+def device_put_to_a_string(J):
+    J.device_put(np.ones(2, np.float32), "cpu")
+
+
+@mistake
+def constraint_without_a_mesh(J):
+    J.jit(lambda x: J.lax.with_sharding_constraint(x, J.P("x")))(np.ones(2, np.float32))
+
+
+@mistake
+def constraint_longer_than_the_shape(J):
+    sharding = J.sharding.NamedSharding(mesh_of_one(J, "x"), J.P(None, "x"))
+    J.jit(lambda x: J.lax.with_sharding_constraint(x, sharding))(np.ones(2, np.float32))
+
+
+@mistake
+def in_shardings_of_a_wrong_number(J):
+    s = J.sharding.NamedSharding(mesh_of_one(J, "x"), J.P())
+    J.jit(lambda x: x, in_shardings=(s, s))(np.ones(2, np.float32))
+
+
+@mistake
+def out_shardings_of_a_wrong_structure(J):
+    s = J.sharding.NamedSharding(mesh_of_one(J, "x"), J.P())
+    J.jit(lambda x: x, out_shardings=(s, s))(np.ones(2, np.float32))
+
+
+@mistake
+def shard_map_without_in_specs(J):
+    J.shard_map(lambda x: x, mesh=mesh_of_one(J, "x"), out_specs=J.P("x"))(np.ones(2, np.float32))
+
+
+@mistake
+def shard_map_of_a_scalar_that_is_split(J):
+    on_one(J, lambda x: x, J.P("x"), J.P("x"))(np.float32(1))
+
+
+@mistake
+def shard_map_spec_of_an_axis_that_the_mesh_lacks(J):
+    on_one(J, lambda x: x, J.P("y"), J.P("y"))(np.ones(2, np.float32))
+
+
+@mistake
+def shard_map_result_of_a_wrong_rank(J):
+    on_one(J, lambda x: x.sum(), J.P("x"), J.P("x"))(np.ones(2, np.float32))
+
+
+@mistake
+def shard_map_result_that_varies_said_to_be_the_same(J):
+    on_one(J, lambda x: x, J.P("x"), J.P())(np.ones(2, np.float32))
+
+
+@mistake
+def shard_map_result_of_a_wrong_structure(J):
+    on_one(J, lambda x: (x, x), J.P("x"), (J.P("x"),))(np.ones(2, np.float32))
+
+
+@mistake
+def collective_over_an_axis_of_another_mesh(J):
+    on_one(J, lambda x: J.lax.psum(x, "rows"), J.P("x"), J.P("x"))(np.ones(2, np.float32))
+
+
+@mistake
+def collective_without_an_axis(J):
+    on_one(J, lambda x: J.lax.psum(x), J.P("x"), J.P())(np.ones(2, np.float32))
+
+
+@mistake
+def ppermute_to_one_rank_twice(J):
+    on_one(J, lambda x: J.lax.ppermute(x, "x", [(0, 0), (0, 0)]), J.P("x"), J.P("x"))(np.ones(2, np.float32))
+
+
+@mistake
+def ppermute_to_a_rank_that_is_not_there(J):
+    on_one(J, lambda x: J.lax.ppermute(x, "x", [(0, 3)]), J.P("x"), J.P("x"))(np.ones(2, np.float32))
+
+
+@mistake
+def axis_index_outside_of_shard_map(J):
+    J.jit(lambda x: x + J.lax.axis_index("x"))(1)
+
+
+@mistake
+def psum_scatter_of_a_scalar(J):
+    on_one(J, lambda x: J.lax.psum_scatter(x[0], "x"), J.P("x"), J.P())(np.ones(2, np.float32))
+
+
+@mistake
+def all_to_all_over_an_axis_that_is_not_there(J):
+    on_one(J, lambda x: J.lax.all_to_all(x, "x", 0, 4), J.P("x"), J.P("x"))(np.ones(2, np.float32))
+
+
+@mistake
+def pmap_over_more_devices_than_there_are(J):
+    J.pmap(lambda x: x)(np.ones((4096, 2), np.float32))
+
+
+@mistake
+def index_of_a_device_that_is_not_there(J):
+    J.device_put(1.0, J.devices()[4096])
+
+
+# ---- lax, linalg, fft and callbacks ----
+
+
+@mistake
+def dynamic_slice_with_too_few_starts(J):
+    J.lax.dynamic_slice(np.ones((4, 4), np.float32), (0,), (2, 2))
+
+
+@mistake
+def dynamic_slice_that_is_too_large(J):
+    J.lax.dynamic_slice(np.ones(4, np.float32), (0,), (5,))
+
+
+@mistake
+def dynamic_update_of_a_wrong_dtype(J):
+    J.lax.dynamic_update_slice(np.ones(4, np.float32), np.ones(2, np.int32), (0,))
+
+
+@mistake
+def dot_general_of_wrong_sizes(J):
+    J.lax.dot_general(np.ones((2, 3), np.float32), np.ones((4, 5), np.float32), (((1,), (0,)), ((), ())))
+
+
+@mistake
+def convolution_of_wrong_features(J):
+    J.lax.conv(np.ones((1, 3, 8, 8), np.float32), np.ones((4, 2, 3, 3), np.float32), (1, 1), "SAME")
+
+
+@mistake
+def reduce_window_of_a_wrong_rank(J):
+    J.lax.reduce_window(np.ones((4, 4), np.float32), 0.0, J.lax.add, (2,), (1,), "VALID")
+
+
+@mistake
+def pad_with_a_wrong_number_of_pairs(J):
+    J.lax.pad(np.ones((2, 2), np.float32), np.float32(0), [(0, 0, 0)])
+
+
+@mistake
+def top_k_of_more_than_there_are(J):
+    J.lax.top_k(np.ones(3, np.float32), 5)
+
+
+@mistake
+def lax_sin_of_integers(J):
+    J.lax.sin(np.arange(3))
+
+
+@mistake
+def clamp_of_different_shapes(J):
+    J.lax.clamp(np.zeros(2, np.float32), np.ones(3, np.float32), np.ones(3, np.float32))
+
+
+@mistake
+def cholesky_of_a_rectangle(J):
+    J.numpy.linalg.cholesky(np.ones((2, 3), np.float32))
+
+
+@mistake
+def determinant_of_a_rectangle(J):
+    J.numpy.linalg.det(np.ones((2, 3), np.float32))
+
+
+@mistake
+def eigenvalues_of_a_vector(J):
+    J.numpy.linalg.eigh(np.ones(3, np.float32))
+
+
+@mistake
+def norm_of_an_unknown_order(J):
+    J.numpy.linalg.norm(np.ones((2, 2), np.float32), ord="max")
+
+
+@mistake
+def fft_over_an_axis_that_is_not_there(J):
+    J.numpy.fft.fft(np.ones(4, np.float32), axis=2)
+
+
+@mistake
+def fft_of_length_zero(J):
+    J.numpy.fft.fft(np.ones(4, np.float32), n=0)
+
+
+@mistake
+def callback_of_no_function(J):
+    J.pure_callback(3, J.ShapeDtypeStruct((), np.float32), 1.0)
+
+
+@mistake
+def gradient_of_a_callback(J):
+    J.grad(lambda x: J.pure_callback(lambda y: y, J.ShapeDtypeStruct((), np.float32), x))(1.0)
+
+
+@mistake
+def debug_print_with_a_missing_value(J):
+    J.jit(lambda x: J.debug.print("{x} {y}", x=x))(1.0)
+
+
+@mistake
+def one_hot_of_a_traced_size(J):
+    J.jit(lambda n: J.nn.one_hot(np.arange(3), n))(3)
+
+
+@mistake
+def repeat_by_traced_counts(J):
+    J.jit(lambda n: J.numpy.repeat(np.ones(3, np.float32), n))(2)
+
+
+@mistake
+def take_with_an_unknown_mode(J):
+    J.numpy.take(np.ones(3), np.array([0]), mode="around")
+
+
+@mistake
+def where_of_shapes_that_do_not_broadcast(J):
+    J.numpy.where(np.array([True, False]), np.ones(3), np.ones(3))
+
+
+@mistake
+def moveaxis_too_far(J):
+    J.numpy.moveaxis(np.ones((2, 3)), 0, 2)
+
+
+@mistake
+def tile_by_a_float(J):
+    J.numpy.tile(np.ones(3), 2.5)
+
+
+@mistake
+def polyfit_of_different_lengths(J):
+    J.numpy.interp(np.ones(3), np.arange(3.0), np.arange(4.0))
+
+
+@mistake
+def eval_shape_of_a_string(J):
+    J.eval_shape(lambda x: x, "a")
+
+
+@mistake
+def linear_transpose_of_what_is_not_linear(J):
+    J.linear_transpose(lambda x: x * x, 1.0)(1.0)
+
+
+@mistake
+def associative_scan_of_different_lengths(J):
+    J.lax.associative_scan(J.lax.add, (np.ones(3, np.float32), np.ones(4, np.float32)))
+
+
+@mistake
+def map_over_a_scalar(J):
+    J.lax.map(lambda x: x, 1.0)

@@ -116,8 +116,11 @@ def check_exchange(x: Any, axis: int, names, groups: Groups | None, size: int | 
         sorted(i for g in groups for i in g) != list(range(whole)) or len({len(g) for g in groups}) != 1
     ):
         raise ValueError(f"axis_index_groups {groups} of an axis of size {whole}")
-    if not -x.ndim <= axis < x.ndim or size not in (None, found):
-        raise ValueError(f"an exchange between {found} shards, said to be {size}, along axis {axis} of {x.str_short()}")
+    if not -x.ndim <= axis < x.ndim:
+        has = f"{x.str_short()} has {x.ndim} axes"
+        raise ValueError(f"an exchange over {names_of(names)} needs array axis {axis}, and {has}")
+    if size not in (None, found):
+        raise ValueError(f"an exchange over {names_of(names)} is between {found} shards, and axis_size says {size}")
     return found
 
 

@@ -37,7 +37,7 @@ def adjoint(x: Any) -> Any:
 def symmetrized(x: Any) -> Any:
     """The Hermitian part of each matrix, (x + x^H) / 2. Raises TypeError unless x is [..., n, n]."""
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
-        raise TypeError(f"A Hermitian part is that of square matrices [..., n, n], not of an array of shape {x.shape}.")
+        raise TypeError(f"symmetrize_input needs square matrices [..., n, n], got an array of shape {x.shape}")
     return (x + adjoint(x)) / 2
 
 
