@@ -5,6 +5,7 @@ A command is a module with ``main(arguments) -> exit status``, loaded when it is
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import os
 import signal
@@ -21,6 +22,11 @@ COMMANDS = {
     "checkpoint": ("mpijax.cli.checkpoint", "list, show and compare checkpoints"),
     "completion": ("mpijax.cli.completion", "print a script that completes these commands in a shell"),
 }
+
+
+def parser_of(command: str) -> argparse.ArgumentParser:
+    """What a command takes."""
+    return importlib.import_module(COMMANDS[command][0]).parser()
 
 
 def main(arguments: list[str] | None = None) -> int:

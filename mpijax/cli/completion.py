@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import shlex
 from collections.abc import Callable, Iterator
 
@@ -31,8 +30,8 @@ def main(arguments: list[str]) -> int:
 
 def _actions() -> Iterator[tuple[str, str, list[argparse.Action]]]:
     """Each command with what it does and what its parser takes."""
-    for command, (module, does) in cli.COMMANDS.items():
-        yield command, does, _with_inner(importlib.import_module(module).parser()._actions)
+    for command, (_, does) in cli.COMMANDS.items():
+        yield command, does, _with_inner(cli.parser_of(command)._actions)
 
 
 def _with_inner(actions: list[argparse.Action]) -> list[argparse.Action]:

@@ -41,6 +41,8 @@ def main() -> None:
     """Runs in a fresh process; ``argv[1]`` is the descriptor of the pipe to the notebook."""
     from mpijax.distributed import bootstrap
 
+    for stream in (sys.stdout, sys.stderr):  # a line in one piece, whatever PYTHONUNBUFFERED says
+        stream.reconfigure(line_buffering=True, write_through=False)
     interrupts = _Interrupts()
     signal.signal(signal.SIGINT, interrupts)
     pipe = Connection(int(sys.argv[1]))
