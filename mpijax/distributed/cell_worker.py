@@ -90,9 +90,11 @@ def run_cell(source: str, name: str, namespace: dict[str, Any]) -> Any:
     """Execute a cell; the value of the expression at its end, unless a semicolon follows it."""
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     tree = ast.parse(source, name)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    last = tree.body[-1] if tree.body else None
+    if isinstance(last, ast.Expr):
+        del tree.body[-1]
     exec(compile(tree, name, "exec"), namespace)
-    if last is None:
+    if not isinstance(last, ast.Expr):
         return None
     value = eval(compile(ast.Expression(last.value), name, "eval"), namespace)
     return None if source.rstrip().endswith(";") else value

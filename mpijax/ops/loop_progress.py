@@ -40,7 +40,8 @@ def _mark(turns: Any, *, loop: Loop, ends: bool) -> list[Any]:
 
 class _NotePart:
     def __init__(self, loop: Loop):
-        self.words, self.label = (loop.number,), "note how far a loop is"
+        self.words: tuple[int, ...] = (loop.number,)
+        self.label = "note how far a loop is"
 
     def address(self) -> int:
         from mpijax._ext import record
