@@ -26,6 +26,7 @@ _HOMES = {
     "mpijax.numpy.matrices": "eye",
     "mpijax.ops.collectives.varying": "pvary",
     "mpijax.ops.dimensions": "dim_as_value",
+    "mpijax.ops.ref_parts": "part_of read_part write_part",
     "mpijax.ops.scatter": "transposed_gather",
     "mpijax.random.gamma_algorithm": "draw_gamma=draw gamma_of_log=sample_of_log",
     "mpijax.runtime.array": "from_numpy",

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes, errors
+from mpijax.core import dtypes, errors, provided
 from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
 from mpijax.core.ref_index import checked_index, indexed_shape
@@ -281,7 +281,12 @@ def get(ref: Any, idx: Any = None) -> Any:
     if not idx:
         ref.is_shared = True
         return value
-    return value[idx]
+    return _read_at(value, idx)
+
+
+def _read_at(value: Any, idx: tuple) -> Any:
+    part = provided.part_of(idx, value.shape)
+    return value[idx] if part is None else provided.read_part(value, part)
 
 
 def swap(ref: Any, idx: Any, value: Any, wanted: bool = True) -> Any:
@@ -306,8 +311,9 @@ def swap(ref: Any, idx: Any, value: Any, wanted: bool = True) -> Any:
         write(ref, value)
         return before
     whole = read(ref)
-    before = whole[idx] if wanted else None
-    _replace(ref, whole.at[idx].set(value))
+    before = _read_at(whole, idx) if wanted else None
+    part = provided.part_of(idx, whole.shape)
+    _replace(ref, whole.at[idx].set(value) if part is None else provided.write_part(whole, part, value))
     return before
 
 
@@ -327,6 +333,10 @@ def addupdate(ref: Any, idx: Any, x: Any) -> None:
     idx = _place(ref, idx, "ref_addupdate")
     x = _fitting(ref, idx, x, "addupdate", False)
     whole = read(ref)
+    part = provided.part_of(idx, whole.shape)
+    if part is not None:
+        _replace(ref, provided.write_part(whole, part, provided.read_part(whole, part) + x))
+        return
     _replace(ref, whole.at[idx].add(x) if idx else whole + x)
 
 
