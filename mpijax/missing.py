@@ -34,7 +34,7 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
     ),
     (
         "kernels for CPUs are numba's (mpijax.numba_call) or C's (mpijax.ffi)",
-        "experimental.pallas. experimental.mosaic. extend.pallas.",
+        "experimental.mosaic. extend.pallas.",
     ),
     ("programs that are saved are those of mpijax.export", "experimental.jax2tf. experimental.serialize_executable."),
     (

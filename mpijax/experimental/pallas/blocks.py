@@ -1,0 +1,200 @@
+"""One operand or result divided into blocks: its types, and which block a program gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import mpijax.numpy as jnp
+from mpijax import lax
+from mpijax.core import tree
+from mpijax.core.array_api import Array
+from mpijax.core.avals import ShapedArray
+from mpijax.core.jaxpr import ClosedJaxpr, Literal, jaxpr_as_fun
+from mpijax.core.refs import Ref
+from mpijax.core.source import callable_location
+from mpijax.core.trace import trace_to_jaxpr
+from mpijax.experimental.pallas.memory import uninitialized
+from mpijax.experimental.pallas.specs import BlockDim, Blocked, BlockSpec, Element, NoBlockSpec, Squeezed, squeezed
+from mpijax.transforms.flat import debug_info
+from mpijax.transforms.ref_state import values_of
+
+INDEX = ShapedArray((), np.dtype(np.int32))
+
+
+@dataclass(frozen=True)
+class Scalars:
+    """The types of the operands that index maps get, and their structure."""
+
+    avals: tuple[ShapedArray, ...] = ()
+    structure: Any = None
+
+    def refs(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """References to the values, in the structure of the operands."""
+        return () if self.structure is None else tree.tree_unflatten(self.structure, map(Ref.of, values))
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """An operand or result and its division.
+
+    aval: the type of the whole array. dims: the kinds of its axes. index_map: from a program's position and the scalars
+    to an int32 for each axis.
+    """
+
+    aval: ShapedArray
+    dims: tuple[BlockDim, ...]
+    index_map: ClosedJaxpr
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The size of a block along each axis of the array."""
+        return tuple(1 if isinstance(d, Squeezed) else d.block_size for d in self.dims)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape that the kernel sees."""
+        return tuple(d.block_size for d in self.dims if not isinstance(d, Squeezed))
+
+    @property
+    def block_aval(self) -> ShapedArray:
+        return ShapedArray(self.shape, self.aval.dtype)
+
+    @property
+    def padding(self) -> list[tuple[int, int]]:
+        """How many elements without values stand before and after the array along each axis.
+
+        After it, so that the last block lies in what results.
+        """
+        found = []
+        for n, size, dim in zip(self.aval.shape, self.sizes, self.dims, strict=True):
+            low, high = dim.padding if isinstance(dim, Element) else (0, 0)
+            found.append((low, high + (-(low + n + high) % size if size else 0)))
+        return found
+
+    @property
+    def padded_shape(self) -> tuple[int, ...]:
+        return tuple(n + low + high for n, (low, high) in zip(self.aval.shape, self.padding, strict=True))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is one block, the padded array."""
+        return self.padded_shape == self.sizes
+
+    def padded(self, x: Any) -> Any:
+        """The array with the padding around it."""
+        if self.padded_shape == self.aval.shape:
+            return x
+        value = uninitialized((), self.aval.dtype)
+        return lax.pad(x, value, [(low, high, 0) for low, high in self.padding])
+
+    def without_padding(self, x: Any) -> Any:
+        if self.padded_shape == self.aval.shape:
+            return x
+        lows = [low for low, _ in self.padding]
+        return lax.slice(x, lows, [low + n for low, n in zip(lows, self.aval.shape, strict=True)])
+
+    def numbers(self, ids: Sequence[Any], scalars: Sequence[Any]) -> list[Any]:
+        """What the index map returns for a position."""
+        return jaxpr_as_fun(self.index_map)(*ids, *scalars)
+
+    def starts(self, ids: Sequence[Any], scalars: Sequence[Any]) -> list[Any]:
+        """Where the block of a position begins."""
+        numbers = self.numbers(ids, scalars)
+        return [n * d.block_size if isinstance(d, Blocked) else n for n, d in zip(numbers, self.dims, strict=True)]
+
+    @property
+    def may_be_negative(self) -> list[bool]:
+        """For each axis whether the index map may return a negative number."""
+        jaxpr = self.index_map.jaxpr
+        return [not (v in jaxpr.invars if not isinstance(v, Literal) else v.val >= 0) for v in jaxpr.outvars]
+
+    def read(self, x: Any, starts: Sequence[Any]) -> Any:
+        """The block of the padded array that begins at `starts`, as the kernel sees it."""
+        if not self.is_whole:
+            x = lax.dynamic_slice(x, starts, self.sizes, allow_negative_indices=self.may_be_negative)
+        return lax.reshape(x, self.shape)
+
+    def write(self, x: Any, starts: Sequence[Any], block: Any) -> Any:
+        """The padded array with the block at `starts` replaced."""
+        block = lax.reshape(block, self.sizes)
+        if self.is_whole:
+            return block
+        return lax.dynamic_update_slice(x, block, starts, allow_negative_indices=self.may_be_negative)
+
+
+def blocks_of(spec: BlockSpec | NoBlockSpec, aval: ShapedArray, origin: str, rank: int, scalars: Scalars) -> Blocks:
+    """The division of an array by a spec, for a grid with `rank` axes.
+
+    Raises:
+      ValueError: the spec does not fit to the array, or its index map is not one.
+      NotImplementedError: for the kinds of axes whose index maps return more than a number.
+    """
+    given = BlockSpec() if isinstance(spec, NoBlockSpec) else spec
+    shape = aval.shape if given.block_shape is None else given.block_shape
+    dims = tuple(_dim(d, origin) for d in shape)
+    if len(dims) != aval.ndim:
+        raise ValueError(
+            f"Block shape for {origin} (= {dims}) must have the same number of dimensions as the array shape {aval.shape}."
+        )
+    index_map = given.index_map or (lambda *_: (0,) * aval.ndim)
+    return Blocks(aval, dims, _index_map(index_map, origin, dims, rank, scalars))
+
+
+def _dim(dim: Any, origin: str) -> BlockDim:
+    if dim is None:
+        return squeezed
+    if isinstance(dim, (Squeezed, Blocked, Element)):
+        return dim
+    if isinstance(dim, (int, np.integer)):
+        return Blocked(int(dim))
+    if isinstance(dim, BlockDim):
+        raise NotImplementedError(
+            f"pallas: {dim} in the block shape of {origin} is not supported: its index map returns more than a number. "
+            "Use an int or pl.Element(size), or pass the whole array and read a part of it by pl.ds in the kernel."
+        )
+    raise ValueError(
+        f"Unsupported block dimension type: {type(dim)}. Allowed types: `pl.Squeezed`, `pl.Blocked`, `pl.Element`, "
+        "`int`, `None`."
+    )
+
+
+def _index_map(index_map: Callable, origin: str, dims: Sequence[Any], rank: int, scalars: Scalars) -> ClosedJaxpr:
+    """The index map as a program of the position and the scalars."""
+    where = f"Index map function {callable_location(index_map)} for {origin}"
+
+    def call(*args):
+        found = index_map(*args[:rank], *scalars.refs(args[rank:]))
+        found = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        if len(found) != len(dims):
+            raise ValueError(
+                f"{where} must return {len(dims)} values to match block_shape={tuple(dims)}. Currently returning "
+                f"{len(found)} values:"
+            )
+        return [_number(x, i, where) for i, x in enumerate(found)]
+
+    avals = [INDEX] * rank + list(scalars.avals)
+    jaxpr, consts = trace_to_jaxpr(call, avals, debug_info("pallas_call index_map", index_map, (), {}))
+    return closed_without_arrays(jaxpr, consts, where)
+
+
+def _number(x: Any, i: int, where: str) -> Any:
+    dtype, shape = jnp.result_type(x), jnp.shape(x)
+    if shape or not jnp.issubdtype(dtype, np.integer):
+        raise ValueError(f"{where} must return integer scalars. Output[{i}] has type {ShapedArray(shape, dtype)}.")
+    return lax.convert_element_type(x, np.int32)
+
+
+def closed_without_arrays(jaxpr: Any, consts: Sequence[Any], where: str) -> ClosedJaxpr:
+    """A traced program with its constants, none of which may be an array of JAX's from outside.
+
+    Raises ValueError for such an array.
+    """
+    values = values_of(consts)
+    arrays = ", ".join(c.aval.str_short() for c in values if isinstance(c, Array))
+    if arrays:
+        raise ValueError(f"{where} captures constants [{arrays}]. You should pass them as inputs.")
+    return ClosedJaxpr(jaxpr, values)

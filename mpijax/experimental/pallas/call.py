@@ -1,0 +1,180 @@
+"""`pallas_call`: a kernel over a grid, as an ordinary traced program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes, tree
+from mpijax.core.array_api import Array
+from mpijax.core.avals import ShapedArray
+from mpijax.core.trace import typeof
+from mpijax.experimental.pallas import grid_loop, kernels
+from mpijax.experimental.pallas.blocks import Scalars, blocks_of
+from mpijax.experimental.pallas.memory import MemoryRef, buffer_of, uninitialized
+from mpijax.experimental.pallas.specs import BlockSpec, GridSpec, no_block_spec
+from mpijax.ops.control_flow.varying import vary
+from mpijax.scopes import named_scope
+from mpijax.transforms.jit import jit
+
+
+def pallas_call(
+    kernel: Callable[..., None],
+    out_shape: Any,
+    *,
+    grid_spec: GridSpec | None = None,
+    grid: Any = (),
+    in_specs: Any = no_block_spec,
+    out_specs: Any = no_block_spec,
+    scratch_shapes: Any = (),
+    input_output_aliases: Mapping[int, int] | None = None,
+    debug: bool = False,
+    interpret: Any = False,
+    name: str | None = None,
+    compiler_params: Any = None,
+    cost_estimate: Any = None,
+    metadata: dict[str, str] | None = None,
+) -> Callable[..., Any]:
+    """A function that runs a kernel for each position of a grid, on blocks of its operands and results.
+
+    The programs run one after the other, the last axis of the grid fastest, as one compiled program. Where nothing has
+    been written, results are NaN, the smallest integer, or False.
+
+    Args:
+      kernel: gets references to the blocks of the operands, of the results, and to the scratch memory; returns None.
+      out_shape: a pytree of what has a shape and a dtype, for the results.
+      grid_spec: `grid`, `in_specs`, `out_specs` and `scratch_shapes` as one object, instead of these.
+      grid: how many programs along each axis: integers, or int32 scalars that are computed.
+      in_specs: a sequence like the arguments, with a `BlockSpec` for each array; by default each is one block.
+      out_specs: a pytree like `out_shape`, with a `BlockSpec` for each.
+      scratch_shapes: a pytree of types of buffers, such as `pltpu.VMEM((8, 128), jnp.float32)`. They keep their contents
+        from one program to the next.
+      input_output_aliases: {number of an operand: number of the result that begins with its contents}.
+      debug: print the kernel's Jaxpr.
+      interpret, compiler_params, cost_estimate, metadata: accepted: there is one way to run a kernel.
+      name: what messages and profiles call it.
+
+    Raises:
+      ValueError: specs, grid or aliases do not fit to the arrays; the kernel returns something, or uses an array that is
+        not among its operands.
+
+    >>> from mpijax.experimental import pallas as pl
+    >>> def add(x_ref, y_ref, o_ref):
+    ...     o_ref[...] = x_ref[...] + y_ref[...]
+    >>> rows = pl.BlockSpec((1, 3), lambda i: (i, 0))
+    >>> sums = pl.pallas_call(add, out_shape=mpijax.ShapeDtypeStruct((2, 3), jnp.float32), grid=(2,),
+    ...                       in_specs=[rows, rows], out_specs=rows)
+    >>> sums(jnp.ones((2, 3)), jnp.eye(2, 3))
+    Array([[2., 1., 1.],
+           [1., 2., 1.]], dtype=float32)
+    """
+    spec = _spec(grid_spec, grid, in_specs, out_specs, scratch_shapes)
+    shapes, out_tree = tree.tree_flatten(tuple(out_shape) if isinstance(out_shape, list) else out_shape)
+    aliases = dict(input_output_aliases or {})
+
+    def call(*args):
+        leaves, in_tree = tree.tree_flatten(args)
+        paths = [path for path, _ in tree.tree_flatten_with_path(args)[0]]
+        avals = [typeof(x) for x in leaves]
+        results = [_result_aval(s) for s in shapes]
+        _check_aliases(aliases, avals, results, paths)
+        scalars, given, specs = _divided(spec, args, in_tree)
+        first = len(scalars.avals)
+        names = [f"args{tree.keystr(p)}" for p in paths[first:]]
+        out_names = [f"outputs{tree.keystr(p)}" for p, _ in tree.tree_flatten_with_path(_numbered(out_tree))[0]]
+        out_specs = _flat_specs(spec.out_specs, out_tree, "`out_specs`", "`out_shape`")
+        rank = len(spec.grid)
+        inputs = tuple(
+            blocks_of(s, a, n, rank, scalars) for s, a, n in zip(specs, avals[first:], names, strict=True)
+        )  # fmt: skip
+        outputs = tuple(
+            blocks_of(s, a, n, rank, scalars) for s, a, n in zip(out_specs, results, out_names, strict=True)
+        )  # fmt: skip
+        buffers, scratch_tree = tree.tree_flatten(spec.scratch_shapes)
+        scratch = [buffer_of(b, "scratch_shapes") for b in buffers]
+        sizes = tuple(None if isinstance(n, Array) else n for n in spec.grid)
+        traced = kernels.traced(
+            kernel, name, sizes, scalars, inputs, outputs, tuple(typeof(x) for x in scratch),
+            (given, out_tree, scratch_tree),
+        )  # fmt: skip
+        if debug:
+            print(f"The kernel {name or getattr(kernel, '__name__', 'function')}:\n{traced.closed}")
+        sources = {o: i for i, o in aliases.items()}
+        empty = [leaves[sources[i]] if i in sources else uninitialized(a.shape, a.dtype) for i, a in enumerate(results)]
+        axes = frozenset[Any]().union(*(a.vma for a in avals))
+        arrays = [b.padded(vary(x, axes)) for b, x in zip((*inputs, *outputs), (*leaves[first:], *empty), strict=True)]
+        found = grid_loop.run(traced, spec.grid, leaves[:first], arrays, [vary(x, axes) for x in scratch])
+        return tree.tree_unflatten(out_tree, [b.without_padding(x) for b, x in zip(outputs, found, strict=True)])
+
+    call.__name__ = call.__qualname__ = name or getattr(kernel, "__name__", "pallas_call")
+    compiled = jit(named_scope(name)(call) if name is not None else call)
+
+    def wrapped(*args):
+        return compiled(*args)
+
+    wrapped.__name__ = wrapped.__qualname__ = call.__name__
+    return wrapped
+
+
+def _spec(grid_spec: GridSpec | None, grid: Any, in_specs: Any, out_specs: Any, scratch_shapes: Any) -> GridSpec:
+    if grid_spec is None:
+        return GridSpec(grid, in_specs, out_specs, scratch_shapes)
+    given = {"grid": grid, "in_specs": in_specs, "out_specs": out_specs, "scratch_shapes": scratch_shapes}
+    for what, value in given.items():
+        default = no_block_spec if what.endswith("specs") else ()
+        if value is not default and (default is no_block_spec or value):
+            text = "no_block_spec" if default is no_block_spec else "()"
+            raise ValueError(f"If `grid_spec` is specified, then `{what}` must be `{text}`. It is {value}")
+    return grid_spec
+
+
+def _result_aval(shape: Any) -> ShapedArray:
+    if isinstance(shape, MemoryRef):
+        return shape.get_array_aval()
+    if not (hasattr(shape, "shape") and hasattr(shape, "dtype")):
+        raise ValueError(f"Invalid out_shape type: {type(shape)}")
+    return ShapedArray(tuple(shape.shape), dtypes.canonicalize_dtype(np.dtype(shape.dtype)))
+
+
+def _numbered(structure: Any) -> Any:
+    return tree.tree_unflatten(structure, range(structure.num_leaves))
+
+
+def _divided(spec: GridSpec, args: tuple[Any, ...], in_tree: Any) -> tuple[Scalars, Any, list[Any]]:
+    """What index maps get; the structure of the other operands, and a spec for each of these."""
+    count = spec.num_scalar_prefetch
+    if count:
+        values, structure = tree.tree_flatten(args[:count])
+        scalars = Scalars(tuple(ShapedArray(typeof(x).shape, typeof(x).dtype) for x in values), structure)
+        in_tree = tree.tree_structure(args[count:])
+    else:
+        scalars = Scalars()
+    return scalars, in_tree, _flat_specs(spec.in_specs, in_tree, "`in_specs`", "`inputs`")
+
+
+def _flat_specs(specs: Any, structure: Any, what: str, other: str) -> list[Any]:
+    """A spec for each leaf of a structure."""
+    if specs is no_block_spec:
+        return [no_block_spec] * structure.num_leaves
+    leaves, found = tree.tree_flatten(specs)
+    if found != structure:
+        raise ValueError(f"Pytree for {what} and {other} do not match: {found} and {structure}.")
+    if not all(isinstance(s, BlockSpec) or s is no_block_spec for s in leaves):
+        raise ValueError(f"{what} must be made of BlockSpecs, got {specs}")
+    return leaves
+
+
+def _check_aliases(aliases: Mapping[int, int], avals: Sequence[Any], results: Sequence[Any], paths: Sequence[Any]):
+    for i, o in aliases.items():
+        text = f"input_output_aliases contains the mapping '{i}:{o}'"
+        if i not in range(len(avals)):
+            raise ValueError(f"{text} with input index {i} outside the range [0, {len(avals)})")
+        if o not in range(len(results)):
+            raise ValueError(f"{text} with output index {o} outside the range [0, {len(results)})")
+        if (avals[i].shape, avals[i].dtype) != (results[o].shape, results[o].dtype):
+            raise ValueError(
+                f"{text} referring to input{tree.keystr(paths[i])} with abstract value {avals[i]} and to output {o} with "
+                f"a different abstract value {results[o]}."
+            )

@@ -1,0 +1,112 @@
+"""A kernel as a program: from the blocks of one position to the same blocks when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from mpijax.core import tree
+from mpijax.core.avals import ShapedArray
+from mpijax.core.jaxpr import ClosedJaxpr, Literal, jaxpr_as_fun
+from mpijax.core.refs import Ref, read
+from mpijax.core.source import callable_location
+from mpijax.core.trace import trace_to_jaxpr
+from mpijax.experimental.pallas import programs
+from mpijax.experimental.pallas.blocks import INDEX, Blocks, Scalars, closed_without_arrays
+from mpijax.ops.control_flow.varying import vary
+from mpijax.transforms.flat import debug_info
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What all programs of a grid run.
+
+    closed: `(position, computed sizes of the grid, scalars, buffers) -> buffers`. The buffers are the blocks of the
+    operands, those of the results, and the scratch memory.
+    """
+
+    closed: ClosedJaxpr
+    grid: tuple[int | None, ...]  # None: a size that is computed
+    num_scalars: int
+    inputs: tuple[Blocks, ...]
+    outputs: tuple[Blocks, ...]
+    scratch: tuple[ShapedArray, ...]
+
+    @cached_property
+    def _buffers(self) -> list[Any]:
+        """The variables of the buffers on entry."""
+        return self.closed.jaxpr.invars[-len(self.closed.jaxpr.outvars) :] if self.closed.jaxpr.outvars else []
+
+    @cached_property
+    def reads(self) -> list[bool]:
+        """For each buffer whether its contents on entry matter to anything but itself on exit."""
+        jaxpr = self.closed.jaxpr
+        used = {v for e in jaxpr.eqns for v in e.invars if not isinstance(v, Literal)}
+        elsewhere = [
+            any(out is var for j, out in enumerate(jaxpr.outvars) if j != i) for i, var in enumerate(self._buffers)
+        ]
+        return [v in used or other for v, other in zip(self._buffers, elsewhere, strict=True)]
+
+    @cached_property
+    def writes(self) -> list[bool]:
+        """For each buffer whether its contents change."""
+        return [a is not b for a, b in zip(self._buffers, self.closed.jaxpr.outvars, strict=True)]
+
+    def run(self, ids: Sequence[Any], computed_sizes: Sequence[Any], scalars: Sequence[Any], buffers: Sequence[Any]):
+        """The buffers after the program at a position."""
+        axes = frozenset[Any]().union(*(getattr(b.aval, "vma", ()) for b in buffers))
+        outs = jaxpr_as_fun(self.closed)(*ids, *computed_sizes, *scalars, *buffers)
+        return [vary(x, axes) for x in outs]
+
+
+def traced(
+    fun: Callable,
+    name: str | None,
+    grid: tuple[int | None, ...],
+    scalars: Scalars,
+    inputs: tuple[Blocks, ...],
+    outputs: tuple[Blocks, ...],
+    scratch: tuple[ShapedArray, ...],
+    structures: Sequence[Any],
+) -> Kernel:
+    """Trace a kernel.
+
+    structures: of the operands, the results and the scratch memory; the function gets each as its further arguments.
+    """
+    buffers = [*(b.block_aval for b in (*inputs, *outputs)), *scratch]
+    computed = sum(size is None for size in grid)
+    where = f"The kernel function in the pallas_call {name or callable_location(fun)}"
+
+    def program(*args):
+        rest = iter(args)
+        ids = [next(rest) for _ in grid]
+        sizes = [next(rest) if size is None else size for size in grid]
+        prefetched = scalars.refs([next(rest) for _ in scalars.avals])
+        refs = [Ref.of(x) for x in rest]
+        it = iter(refs)
+        given = [tree.tree_unflatten(s, [next(it) for _ in range(s.num_leaves)]) for s in structures]
+        positional, named = _arguments(given)
+        with programs.at(ids, sizes):
+            result = fun(*prefetched, *positional, **named)
+        if result is not None:
+            raise ValueError(f"{where} should return None. It returns a PyTree: {tree.tree_structure(result)}")
+        return [read(r) for r in refs]
+
+    avals = [INDEX] * (len(grid) + computed) + list(scalars.avals) + buffers
+    jaxpr, consts = trace_to_jaxpr(program, avals, debug_info("pallas_call kernel", fun, (), {}))
+    return Kernel(
+        closed_without_arrays(jaxpr, consts, where), grid, len(scalars.avals), inputs, outputs, scratch
+    )  # fmt: skip
+
+
+def _arguments(given: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """What the kernel is called with: operands, results and scratch memory, the latter by name if it is a dictionary."""
+    positional: list[Any] = []
+    for part in given[:2]:
+        positional += part if isinstance(part, (tuple, list)) else [part]
+    scratch = given[2]
+    if isinstance(scratch, dict):
+        return positional, scratch
+    return [*positional, *scratch], {}

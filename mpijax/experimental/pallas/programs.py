@@ -1,0 +1,72 @@
+"""Where in its grid a program is: `program_id` and `num_programs`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+
+class Position(NamedTuple):
+    """A program's place along each axis of the grid, and the sizes of the grid."""
+
+    ids: Sequence[Any]
+    sizes: Sequence[Any]
+
+
+class _Positions(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[Position] = []
+
+
+_positions = _Positions()
+
+
+@contextmanager
+def at(ids: Sequence[Any], sizes: Sequence[Any]) -> Iterator[None]:
+    """Inside, the program is at `ids` of a grid of `sizes`."""
+    _positions.stack.append(Position(ids, sizes))
+    try:
+        yield
+    finally:
+        _positions.stack.pop()
+
+
+def _here(axis: int, caller: str) -> Position:
+    if not _positions.stack:
+        raise ValueError(f"pl.{caller}({axis}) is for the kernel of a pallas_call: there is no grid here")
+    position = _positions.stack[-1]
+    if not -len(position.sizes) <= axis < len(position.sizes):
+        raise ValueError(f"Axis {axis} is out of bounds for grid {tuple(position.sizes)}")
+    return position
+
+
+def program_id(axis: int) -> Any:
+    """The program's place along an axis of the grid: an int32 scalar from 0 on.
+
+    Raises ValueError outside of a kernel, or for an axis that the grid does not have.
+
+    >>> from mpijax.experimental import pallas as pl
+    >>> def kernel(o_ref):
+    ...     o_ref[0] = pl.program_id(0) * 10
+    >>> pl.pallas_call(kernel, out_shape=mpijax.ShapeDtypeStruct((3,), jnp.int32), grid=(3,),
+    ...                out_specs=pl.BlockSpec((1,), lambda i: (i,)))()
+    Array([ 0, 10, 20], dtype=int32)
+    """
+    return _here(axis, "program_id").ids[axis]
+
+
+def num_programs(axis: int) -> Any:
+    """The size of the grid along an axis: an int, or an int32 scalar where the size is computed.
+
+    Raises ValueError outside of a kernel, or for an axis that the grid does not have.
+
+    >>> from mpijax.experimental import pallas as pl
+    >>> def kernel(o_ref):
+    ...     o_ref[0] = pl.num_programs(0) - pl.program_id(0)
+    >>> pl.pallas_call(kernel, out_shape=mpijax.ShapeDtypeStruct((3,), jnp.int32), grid=(3,),
+    ...                out_specs=pl.BlockSpec((1,), lambda i: (i,)))()
+    Array([3, 2, 1], dtype=int32)
+    """
+    return _here(axis, "num_programs").sizes[axis]

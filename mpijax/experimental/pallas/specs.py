@@ -1,0 +1,185 @@
+"""How arrays are divided into blocks, in what the user writes: `BlockSpec`, `GridSpec` and the kinds of dimensions."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.array_api import Array
+
+
+class RevisitMode(enum.Enum):
+    """When a block of a result may be written again. Here always: a block is in the result's own memory."""
+
+    IMMEDIATE = "immediate"
+    ANY = "any"
+
+
+@dataclass(frozen=True)
+class Buffered:
+    """How blocks are prefetched on devices with memory of their own. Accepted: blocks are read where they are."""
+
+    buffer_count: int
+    use_lookahead: bool = False
+    revisit: RevisitMode | None = None
+
+
+@dataclass(frozen=True)
+class Element:
+    """A dimension of a block of `block_size` whose index map returns its first element, not the number of a block.
+
+    padding: elements without values to add before and after the array along this axis.
+    """
+
+    block_size: int
+    padding: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
+class Squeezed:
+    """A dimension of size 1 that the kernel's references do not have; None in a block shape means the same."""
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """A dimension of `block_size` whose index map returns the number of a block; an int means the same."""
+
+    block_size: int
+
+
+@dataclass(frozen=True)
+class BoundedSlice:
+    """A dimension whose index map returns a `ds` of at most `block_size`. Raises NotImplementedError when used."""
+
+    block_size: int
+
+
+@dataclass(frozen=True)
+class Indirect:
+    """A dimension whose index map returns an array of positions. Raises NotImplementedError when used."""
+
+    block_size: int
+
+
+BlockDim = Element | Squeezed | Blocked | BoundedSlice | Indirect
+squeezed = Squeezed()
+
+
+class NoBlockSpec:
+    """In place of specs: every operand or result is one block."""
+
+    def __repr__(self) -> str:
+        return "NoBlockSpec"
+
+
+no_block_spec = NoBlockSpec()
+
+
+@dataclass
+class BlockSpec:
+    """Which block of an array each program of the grid gets.
+
+    Args:
+      block_shape: for each axis the size of a block, None for an axis to leave out (of size 1), or an `Element`,
+        `Blocked` or `Squeezed`; None instead of a sequence means all of the array.
+      index_map: from the program's position in the grid to the number of the block along each axis; None means the
+        first block.
+      memory_space: accepted: there is one memory.
+      pipeline_mode: accepted: blocks are read where they are.
+
+    >>> from mpijax.experimental import pallas as pl
+    >>> rows = pl.BlockSpec((2, 4), lambda i: (i, 0))
+    >>> double = pl.pallas_call(
+    ...     lambda x_ref, o_ref: o_ref.set(2 * x_ref[...]), out_shape=mpijax.ShapeDtypeStruct((4, 4), jnp.int32),
+    ...     grid=(2,), in_specs=[rows], out_specs=rows)
+    >>> double(jnp.eye(4, dtype=jnp.int32))[0]
+    Array([2, 0, 0, 0], dtype=int32)
+    """
+
+    block_shape: Sequence[BlockDim | int | None] | None = None
+    index_map: Callable[..., Any] | None = None
+    memory_space: Any | None = dataclasses.field(kw_only=True, default=None)
+    pipeline_mode: Buffered | None = None
+
+    replace = dataclasses.replace
+
+
+@dataclass(init=False, kw_only=True)
+class GridSpec:
+    """A grid with the specs of operands and results, as one object for `pallas_call(..., grid_spec=...)`.
+
+    Raises:
+      ValueError: `in_specs` is no sequence, or the grid is not made of integers.
+      NotImplementedError: for a grid with names.
+
+    >>> from mpijax.experimental import pallas as pl
+    >>> pl.GridSpec(grid=4).grid
+    (4,)
+    """
+
+    grid: tuple[Any, ...]
+    in_specs: Any
+    out_specs: Any
+    scratch_shapes: Any = ()
+
+    num_scalar_prefetch = 0
+
+    def __init__(
+        self, grid: Any = (), in_specs: Any = no_block_spec, out_specs: Any = no_block_spec, scratch_shapes: Any = ()
+    ):
+        if in_specs is not no_block_spec and not isinstance(in_specs, Sequence):
+            raise ValueError(f"`in_specs` must be a tuple or a list. Found: {in_specs}")
+        self.in_specs = tuple(in_specs) if isinstance(in_specs, list) else in_specs
+        self.out_specs = tuple(out_specs) if isinstance(out_specs, list) else out_specs
+        self.scratch_shapes = scratch_shapes if isinstance(scratch_shapes, dict) else tuple(scratch_shapes)
+        self.grid = _grid(grid)
+
+
+def _grid(grid: Any) -> tuple[Any, ...]:
+    grid = (grid,) if isinstance(grid, int) else tuple(grid)
+    if any(isinstance(size, tuple) for size in grid):
+        raise NotImplementedError(
+            f"pallas: grids with names are not supported, got {grid}. Give the sizes alone, and ask for positions by "
+            "pl.program_id(axis)."
+        )
+    if not all(isinstance(size, (int, np.integer, Array)) for size in grid):
+        raise ValueError(f"Grid must be a tuple of integers or jax.Array, got {grid}")
+    return tuple(size if isinstance(size, Array) else int(size) for size in grid)
+
+
+@dataclass(init=False, kw_only=True)
+class PrefetchScalarGridSpec(GridSpec):
+    """A `GridSpec` whose index maps depend on data: the first operands go to them, and to the kernel, as references.
+
+    Args:
+      num_scalar_prefetch: how many operands. Index maps get them after the position; they have no specs.
+
+    >>> from mpijax.experimental import pallas as pl
+    >>> from mpijax.experimental.pallas import tpu as pltpu
+    >>> spec = pltpu.PrefetchScalarGridSpec(
+    ...     num_scalar_prefetch=1, grid=(3,), in_specs=[pl.BlockSpec((1,), lambda i, order: (order[i],))],
+    ...     out_specs=pl.BlockSpec((1,), lambda i, order: (i,)))
+    >>> take = pl.pallas_call(
+    ...     lambda order, x_ref, o_ref: o_ref.set(x_ref[...]), out_shape=mpijax.ShapeDtypeStruct((3,), jnp.float32),
+    ...     grid_spec=spec)
+    >>> take(jnp.array([2, 0, 1]), jnp.array([10.0, 20.0, 30.0]))
+    Array([30., 10., 20.], dtype=float32)
+    """
+
+    num_scalar_prefetch: int
+
+    def __init__(
+        self,
+        num_scalar_prefetch: int,
+        grid: Any = (),
+        in_specs: Any = no_block_spec,
+        out_specs: Any = no_block_spec,
+        scratch_shapes: Any = (),
+    ):
+        super().__init__(grid, in_specs, out_specs, scratch_shapes)
+        self.num_scalar_prefetch = num_scalar_prefetch
