@@ -18,7 +18,7 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
     ("jax.device_put_sharded is deprecated; use jax.device_put instead", "device_put_sharded"),
     ("jax.device_put_replicated is deprecated; use jax.device_put instead", "device_put_replicated"),
     ("generators that keep their keys are left to libraries", "experimental.random."),
-    (_PRIMITIVE, "custom_derivatives.remat_opt_p"),
+    (_PRIMITIVE, "custom_derivatives.remat_opt_p experimental.pallas.pallas_call_p"),
     ("write a custom_vjp whose backward pass computes again what it needs", "custom_remat"),
     (
         "there is no XLA here: mpijax has a compiler and a runtime of its own",
@@ -33,8 +33,9 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
         experimental.mesh_utils.device_kind_handler_dict""",
     ),
     (
-        "kernels for CPUs are numba's (mpijax.numba_call) or C's (mpijax.ffi)",
-        "experimental.mosaic. extend.pallas.",
+        "kernels for CPUs are those of mpijax.experimental.pallas, numba's (mpijax.numba_call) or C's (mpijax.ffi)",
+        """experimental.mosaic. extend.pallas. experimental.pallas.fuser. experimental.pallas.mosaic_gpu.
+        experimental.pallas.ops. experimental.pallas.tpu_sc.""",
     ),
     ("programs that are saved are those of mpijax.export", "experimental.jax2tf. experimental.serialize_executable."),
     (

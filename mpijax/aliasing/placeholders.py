@@ -14,7 +14,7 @@ from mpijax import missing
 # The packages among JAX's modules that mpijax lacks; the others have no modules below them.
 _PACKAGES = (
     """experimental.array_serialization experimental.colocated_python experimental.compilation_cache
-    experimental.jax2tf experimental.mosaic experimental.pallas experimental.roofline experimental.source_mapper
+    experimental.jax2tf experimental.mosaic experimental.pallas.ops experimental.roofline experimental.source_mapper
     extend.mlir tools"""
 ).split()
 
@@ -23,7 +23,7 @@ def reason(module: str) -> str | None:
     """Why mpijax lacks a public module of JAX; None for any other module.
 
     >>> from mpijax.aliasing import placeholders
-    >>> placeholders.reason("mpijax.experimental.pallas.tpu") is None, placeholders.reason("mpijax.lib.xla_bridge")
+    >>> placeholders.reason("mpijax.experimental.pallas.ops.tpu") is None, placeholders.reason("mpijax.lib.xla_bridge")
     (False, None)
     """
     root, _, inside = module.partition(".")

@@ -268,6 +268,10 @@ export_calling_convention_version = number_option(
     "Version of the files of exported programs that are written; mpijax.export says which there are.",
 )
 
+pallas_enable_debug_checks = bool_option(
+    "jax_pallas_enable_debug_checks", False, "Do the checks of pl.debug_check in kernels.", traced=True
+)
+
 # -- accepted without effect ---------------------------------------------------------------------------------
 
 _ACCEPTED_OFF = """
@@ -276,7 +280,7 @@ jax_compilation_cache_check_contents jax_compilation_cache_expect_pgle
 jax_compilation_cache_include_metadata_in_key jax_custom_vjp3 jax_debug_leaked_clients_on_clear_backends
 jax_disable_vmap_shmap_error jax_disallow_mesh_context_manager jax_distributed_debug jax_enable_pgle
 jax_enable_recoverability jax_experimental_unsafe_xla_runtime_errors jax_export_ignore_forward_compatibility
-jax_force_dcn_cross_host_transfers jax_mosaic_allow_hlo jax_pallas_enable_debug_checks jax_pallas_poison_buffers
+jax_force_dcn_cross_host_transfers jax_mosaic_allow_hlo jax_pallas_poison_buffers
 jax_pallas_verbose_errors jax_raise_persistent_cache_errors jax_ragged_dot_use_gpu_pallas_triton_lowering
 jax_refs_to_pins jax_remat3 jax_remove_custom_partitioning_ptr_from_cache_key jax_scan3
 jax_share_binary_between_hosts jax_threefry_gpu_kernel_lowering jax_use_emit_pipeline_primitive

@@ -11,7 +11,7 @@ from mpijax.core import dtypes, tree
 from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
 from mpijax.core.trace import typeof
-from mpijax.experimental.pallas import grid_loop, kernels
+from mpijax.experimental.pallas import grid_loop, grid_map, kernels
 from mpijax.experimental.pallas.blocks import Scalars, blocks_of
 from mpijax.experimental.pallas.memory import MemoryRef, buffer_of, uninitialized
 from mpijax.experimental.pallas.specs import BlockSpec, GridSpec, no_block_spec
@@ -105,7 +105,10 @@ def pallas_call(
         empty = [leaves[sources[i]] if i in sources else uninitialized(a.shape, a.dtype) for i, a in enumerate(results)]
         axes = frozenset[Any]().union(*(a.vma for a in avals))
         arrays = [b.padded(vary(x, axes)) for b, x in zip((*inputs, *outputs), (*leaves[first:], *empty), strict=True)]
-        found = grid_loop.run(traced, spec.grid, leaves[:first], arrays, [vary(x, axes) for x in scratch])
+        scratch = [vary(x, axes) for x in scratch]
+        found = grid_map.run(traced, spec.grid, arrays, scratch)
+        if found is None:
+            found = grid_loop.run(traced, spec.grid, leaves[:first], arrays, scratch)
         return tree.tree_unflatten(out_tree, [b.without_padding(x) for b, x in zip(outputs, found, strict=True)])
 
     call.__name__ = call.__qualname__ = name or getattr(kernel, "__name__", "pallas_call")

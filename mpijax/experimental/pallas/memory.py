@@ -22,14 +22,16 @@ class semaphore(semaphore_dtype):  # noqa: N801
     """The dtype of a semaphore, in the name of JAX's."""
 
 
-def uninitialized(shape: tuple[int, ...], dtype: Any) -> Any:
-    """What stands where nothing has been written: NaN, the smallest integer, or False."""
-    dtype = np.dtype(dtype)
+def undefined(dtype: Any) -> Any:
+    """The number that stands where nothing has been written: NaN, the smallest integer, or False."""
     if dtypes.issubdtype(dtype, np.inexact):
-        return jnp.full(shape, np.nan, dtype)
-    if dtypes.issubdtype(dtype, np.integer):
-        return jnp.full(shape, jnp.iinfo(dtype).min, dtype)
-    return jnp.zeros(shape, dtype)
+        return np.array(np.nan, dtype)[()]
+    return np.array(jnp.iinfo(dtype).min if dtypes.issubdtype(dtype, np.integer) else 0, dtype)[()]
+
+
+def uninitialized(shape: tuple[int, ...], dtype: Any) -> Any:
+    """An array in which nothing has been written."""
+    return jnp.full(shape, undefined(dtype), dtype)
 
 
 @dataclass(frozen=True)

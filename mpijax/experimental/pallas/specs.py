@@ -183,3 +183,7 @@ class PrefetchScalarGridSpec(GridSpec):
     ):
         super().__init__(grid, in_specs, out_specs, scratch_shapes)
         self.num_scalar_prefetch = num_scalar_prefetch
+
+
+class CompilerParams:
+    """What the parameters for a device's compiler have in common. Those of TPUs and GPUs are accepted, and unused."""

@@ -1,0 +1,119 @@
+"""A grid of independent programs of elementwise operations and reductions, as one program on whole arrays.
+
+Where no two programs write the same block and none leaves anything to another one, their order does not matter. Then an
+operand is seen as an array with an axis for the number of the block beside each axis of the block, and the kernel is mapped
+over the former. The compiler makes it loop nests over all of the array, on all threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax import lax
+from mpijax.core.array_api import Array
+from mpijax.core.jaxpr import Jaxpr, Literal, subjaxprs
+from mpijax.core.lowering import Elementwise, Inline, Reduction, Structural
+from mpijax.experimental.pallas.blocks import Blocks
+from mpijax.experimental.pallas.kernels import Kernel
+from mpijax.experimental.pallas.specs import Element
+from mpijax.transforms.vmap import vmap
+
+# What moves elements through index maps alone, however many programs there are.
+_FREE = frozenset("broadcast_in_dim reshape transpose squeeze rev pad slice concatenate iota pvary".split())
+
+
+def run(kernel: Kernel, sizes: Sequence[Any], arrays: Sequence[Any], scratch: Sequence[Any]) -> list[Any] | None:
+    """The results, padded, after all programs; None where the grid must be a loop."""
+    if any(isinstance(s, Array) or s == 0 for s in sizes) or kernel.num_scalars or math.prod(sizes) == 1:
+        return None
+    divided = [*kernel.inputs, *kernel.outputs]
+    layouts = [_layout(b, sizes) for b in divided]
+    if any(a is None for a in layouts) or not _is_independent(kernel, layouts, sizes):
+        return None
+    if not all(_is_free(e) for e in _equations(kernel.closed.jaxpr)):
+        return None
+    count = len(kernel.inputs)
+
+    def program(ids, blocks):
+        buffers = [lax.reshape(x, b.shape) for x, b in zip(blocks, divided, strict=True)]
+        after = kernel.run(ids, (), (), [*buffers, *scratch])
+        return [lax.reshape(x, b.sizes) for x, b in zip(after[count : len(divided)], kernel.outputs, strict=True)]
+
+    places = [np.arange(n, dtype=np.int32) for n in sizes]
+    blocks = [lax.reshape(x, _split(b, layout)) for x, b, layout in zip(arrays, divided, layouts, strict=True)]
+    found = _mapped(program, layouts, layouts[count:], len(sizes))(places, blocks)
+    return [lax.reshape(x, b.padded_shape) for x, b in zip(found, kernel.outputs, strict=True)]
+
+
+def _layout(blocks: Blocks, sizes: Sequence[int]) -> list[int | None] | None:
+    """For each axis of the array the axis of the grid that numbers its blocks, None for one block; None if neither."""
+    jaxpr = blocks.index_map.jaxpr
+    found: list[int | None] = []
+    for var, n, size, dim in zip(jaxpr.outvars, blocks.padded_shape, blocks.sizes, blocks.dims, strict=True):
+        if n == size:
+            found.append(None)
+            continue
+        if isinstance(dim, Element) or isinstance(var, Literal) or var not in jaxpr.invars:
+            return None
+        axis = jaxpr.invars.index(var)
+        if axis in found or n != size * sizes[axis]:
+            return None
+        found.append(axis)
+    return found
+
+
+def _is_independent(kernel: Kernel, layouts: Sequence[Any], sizes: Sequence[int]) -> bool:
+    """Whether each program writes blocks of its own, and only of results, and reads nothing that another one wrote."""
+    count, total = len(kernel.inputs), len(kernel.inputs) + len(kernel.outputs)
+    longer = {i for i, n in enumerate(sizes) if n > 1}
+    own_blocks = all(longer <= set(layout) for layout in layouts[count:])
+    handed_on = any(r and w for r, w in zip(kernel.reads[total:], kernel.writes[total:], strict=True))
+    return own_blocks and not any(kernel.writes[:count]) and not handed_on
+
+
+def _equations(jaxpr: Jaxpr) -> Iterator[Any]:
+    """The equations of a program and of those that it calls in place."""
+    for eqn in jaxpr.eqns:
+        if isinstance(eqn.primitive.lower, Inline):
+            for inner in subjaxprs(eqn.params):
+                yield from _equations(inner)
+        else:
+            yield eqn
+
+
+def _is_free(eqn: Any) -> bool:
+    lower = eqn.primitive.lower
+    if isinstance(lower, Structural):
+        return lower.kind in _FREE
+    return isinstance(lower, (Elementwise, Reduction)) and not eqn.effects
+
+
+def _split(blocks: Blocks, layout: Sequence[int | None]) -> list[int]:
+    """The shape of the array with an axis for the blocks before each axis that has several."""
+    shape: list[int] = []
+    for n, size, axis in zip(blocks.padded_shape, blocks.sizes, layout, strict=True):
+        shape += [size] if axis is None else [n // size, size]
+    return shape
+
+
+def _mapped(program: Any, operands: Sequence[Any], results: Sequence[Any], rank: int) -> Any:
+    """`program(ids, blocks)` over all axes of the grid, the first one outermost."""
+    for axis in reversed(range(rank)):
+        places = [0 if i == axis else None for i in range(rank)]
+        ins, outs = ([_place(layout, axis) for layout in layouts] for layouts in (operands, results))
+        program = vmap(program, in_axes=(places, ins), out_axes=outs)
+    return program
+
+
+def _place(layout: Sequence[int | None], axis: int) -> int | None:
+    """Where the blocks' axis for an axis of the grid is, when those of the axes before it are mapped over already."""
+    place = 0
+    for found in layout:
+        if found == axis:
+            return place
+        place += 1 if found is None or found < axis else 2
+    return None

@@ -1,0 +1,279 @@
+"""Pallas on TPUs, as far as it means something on a CPU: kinds of memory, prefetched scalars, copies, semaphores.
+
+What needs a TPU can be imported, and raises NotImplementedError when it is called.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import mpijax.numpy as jnp
+from mpijax import lax
+from mpijax import missing as _missing
+from mpijax.core import dtypes as _dtypes
+from mpijax.core.refs import get as _get
+from mpijax.experimental.pallas import access as _access
+from mpijax.experimental.pallas import specs as _specs
+from mpijax.experimental.pallas.memory import MemorySpace as _AnyMemorySpace
+from mpijax.experimental.pallas.memory import SemaphoreType
+from mpijax.experimental.pallas.memory import TPUMemorySpace as MemorySpace
+from mpijax.experimental.pallas.memory import semaphore_dtype as _semaphore_dtype
+from mpijax.experimental.pallas.semaphores import (
+    async_copy,
+    make_async_copy,
+    sync_copy,
+)
+from mpijax.experimental.pallas.specs import PrefetchScalarGridSpec
+
+CMEM = MemorySpace.CMEM
+HBM = MemorySpace.HBM
+SEMAPHORE = MemorySpace.SEMAPHORE
+SMEM = MemorySpace.SMEM
+VMEM = MemorySpace.VMEM
+VMEM_SHARED = MemorySpace.VMEM_SHARED
+HOST = _AnyMemorySpace.HOST
+
+
+class dma_semaphore(_semaphore_dtype):  # noqa: N801
+    """The dtype of a semaphore for copies."""
+
+
+class CoreType(enum.Enum):
+    """Kinds of cores of a TPU."""
+
+    TC = "tc"
+    SC_SCALAR_SUBCORE = "sc_scalar_subcore"
+    SC_VECTOR_SUBCORE = "sc_vector_subcore"
+
+
+class GridDimensionSemantics(enum.Enum):
+    """In which order programs along an axis of the grid may run. Here always one after the other."""
+
+    PARALLEL = "parallel"
+    CORE_PARALLEL = "core_parallel"
+    SUBCORE_PARALLEL = "subcore_parallel"
+    ARBITRARY = "arbitrary"
+
+
+PARALLEL = GridDimensionSemantics.PARALLEL
+CORE_PARALLEL = GridDimensionSemantics.CORE_PARALLEL
+SUBCORE_PARALLEL = GridDimensionSemantics.SUBCORE_PARALLEL
+ARBITRARY = GridDimensionSemantics.ARBITRARY
+
+
+class SideEffectType(enum.Enum):
+    """What a kernel does beside its results."""
+
+    PURE = "pure"
+    DATAFLOW_SIDE_EFFECTING = "dataflow_side_effecting"
+    SIDE_EFFECTING = "side_effecting"
+
+
+@dataclass(frozen=True)
+class CompilerParams(_specs.CompilerParams):
+    """Parameters for the compiler of TPUs: accepted, and unused.
+
+    >>> from mpijax.experimental.pallas import tpu as pltpu
+    >>> pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")).dimension_semantics
+    ('parallel', 'arbitrary')
+    """
+
+    dimension_semantics: Any = None
+    allow_input_fusion: Any = None
+    vmem_limit_bytes: int | None = None
+    collective_id: int | None = None
+    has_side_effects: bool | SideEffectType = False
+    flags: Any = None
+    internal_scratch_in_bytes: int | None = None
+    serialization_format: int = 1
+    disable_bounds_checks: bool = False
+    disable_semaphore_checks: bool = False
+    skip_device_barrier: bool = False
+    allow_collective_id_without_custom_barrier: bool = False
+    shape_invariant_numerics: bool = True
+    use_tc_tiling_on_sc: bool | None = None
+    needs_layout_passes: bool = True
+    fuse_transposed_lhs_in_matmul: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("dimension_semantics", "allow_input_fusion"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else tuple(value))
+
+
+class InterpretParams:
+    """How JAX simulates a TPU: accepted as `interpret` of `pallas_call`, and unused."""
+
+    def __init__(self, **options: Any):
+        self.options = options
+
+
+@contextlib.contextmanager
+def force_tpu_interpret_mode(params: Any = None) -> Iterator[None]:
+    """Changes nothing: there is one way to run a kernel.
+
+    >>> from mpijax.experimental.pallas import tpu as pltpu
+    >>> with pltpu.force_tpu_interpret_mode():
+    ...     pass
+    """
+    yield
+
+
+def set_tpu_interpret_mode(params: Any = None) -> None:
+    """Changes nothing: there is one way to run a kernel.
+
+    >>> from mpijax.experimental.pallas import tpu as pltpu
+    >>> pltpu.set_tpu_interpret_mode()
+    """
+
+
+def reset_tpu_interpret_mode_state() -> None:
+    """Changes nothing: nothing is simulated.
+
+    >>> from mpijax.experimental.pallas import tpu as pltpu
+    >>> pltpu.reset_tpu_interpret_mode_state()
+    """
+
+
+def is_tpu_device() -> bool:
+    """False.
+
+    >>> from mpijax.experimental.pallas import tpu as pltpu
+    >>> pltpu.is_tpu_device()
+    False
+    """
+    return False
+
+
+# ---------------------------------------------------------------- operations
+
+
+def load(ref: Any, *, mask: Any = None) -> Any:
+    """What a reference or view holds; undefined where `mask` is False.
+
+    >>> from mpijax.experimental.pallas import tpu as pltpu
+    >>> pltpu.load(mpijax.new_ref(jnp.arange(3)).at[1:])
+    Array([1, 2], dtype=int32)
+    """
+    return _access.load(ref, mask=mask)
+
+
+def store(ref: Any, val: Any, *, mask: Any = None) -> None:
+    """Write `val` to a reference or view where `mask` is True.
+
+    >>> from mpijax.experimental.pallas import tpu as pltpu
+    >>> ref = mpijax.new_ref(jnp.arange(3))
+    >>> pltpu.store(ref, jnp.array([7, 8, 9]), mask=jnp.array([True, False, True]))
+    >>> ref[...]
+    Array([7, 1, 9], dtype=int32)
+    """
+    _access.store(ref, None, val, mask=mask)
+
+
+def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axis: int | None = None) -> Any:
+    """The elements moved by `shift` places along an axis, around its end.
+
+    Args:
+      stride, stride_axis: along that other axis, each place moves its elements by `stride` more than the one before.
+
+    Raises:
+      ValueError: for a negative shift or stride, an axis that is not there, or one of `stride` and `stride_axis` alone.
+
+    >>> from mpijax.experimental.pallas import tpu as pltpu
+    >>> pltpu.roll(jnp.arange(4), 1, 0)
+    Array([3, 0, 1, 2], dtype=int32)
+    """
+    if isinstance(shift, int) and shift < 0:
+        raise ValueError(f"shift must be non-negative, got {shift}")
+    if not 0 <= axis < x.ndim:
+        raise ValueError(f"axis is out of range: {axis} of shape {x.shape}")
+    if (stride is None) != (stride_axis is None):
+        raise ValueError("stride and stride_axis must be both specified or not.")
+    if stride is None or stride_axis is None:
+        return jnp.roll(x, shift, axis)
+    if stride < 0:
+        raise ValueError(f"stride must be non-negative, got {stride}")
+    if not 0 <= stride_axis < x.ndim or stride_axis == axis:
+        raise ValueError(f"stride_axis must be another axis of shape {x.shape} than {axis}, got {stride_axis}")
+    shifts = shift + stride * lax.broadcasted_iota(jnp.int32, x.shape, stride_axis)
+    places = (lax.broadcasted_iota(jnp.int32, x.shape, axis) - shifts) % x.shape[axis]
+    return jnp.take_along_axis(x, places, axis)
+
+
+def bitcast(x: Any, ty: Any) -> Any:
+    """The bits of an array as a dtype of the same size.
+
+    Raises NotImplementedError for a dtype of another size.
+
+    >>> from mpijax.experimental.pallas import tpu as pltpu
+    >>> pltpu.bitcast(jnp.ones(1), jnp.int32)
+    Array([1065353216], dtype=int32)
+    """
+    if _dtypes.canonicalize_dtype(ty).itemsize != x.dtype.itemsize:
+        raise NotImplementedError(
+            f"pltpu.bitcast from {x.dtype} to {ty}: only dtypes of the same size are supported. Use "
+            "jax.lax.bitcast_convert_type, which has the parts of an element along a last axis."
+        )
+    return lax.bitcast_convert_type(x, ty)
+
+
+def touch(ref: Any) -> None:
+    """Does nothing but check that `ref` is a reference.
+
+    >>> from mpijax.experimental.pallas import tpu as pltpu
+    >>> pltpu.touch(mpijax.new_ref(jnp.ones(1)))
+    """
+    _get(ref)
+
+
+def trace_value(label: str, value: Any) -> None:
+    """Does nothing: there is no trace of a TPU that the value could stand in.
+
+    >>> from mpijax.experimental.pallas import tpu as pltpu
+    >>> pltpu.trace_value("x", jnp.int32(1))
+    """
+
+
+def with_memory_space_constraint(x: Any, memory_space: Any) -> Any:
+    """`x`: there is one memory.
+
+    >>> from mpijax.experimental.pallas import tpu as pltpu
+    >>> pltpu.with_memory_space_constraint(jnp.ones(1), pltpu.VMEM)
+    Array([1.], dtype=float32)
+    """
+    return x
+
+
+# ---------------------------------------------------------------- what needs a TPU
+
+
+def _needs_tpu(names: str, instead: str) -> None:
+    for name in names.split():
+        globals()[name] = _missing.missing(f"pallas.tpu.{name}", instead)
+
+
+_needs_tpu(
+    "emit_pipeline emit_pipeline_with_allocations BufferedRef BufferedRefBase BufferType",
+    "blocks are read where they are; add an axis to the grid of pallas_call, or write a pl.loop over ref[pl.ds(...)]",
+)
+_needs_tpu(
+    "async_remote_copy make_async_remote_copy get_barrier_semaphore core_barrier create_tensorcore_mesh run_on_first_core",
+    "kernels do not send to other devices; use jax.lax.ppermute and jax.lax.psum in a shard_map around the kernel",
+)
+_needs_tpu(
+    """prng_seed prng_random_bits stateful_bernoulli stateful_bits stateful_normal stateful_uniform sample_block
+    to_pallas_key stochastic_round""",
+    "it is the generator of a TPU; pass random numbers of jax.random to the kernel, or the data of a key",
+)
+_needs_tpu(
+    "matmul_push_rhs matmul_acc_lhs matmul_pop pack_elementwise unpack_elementwise einshape",
+    "it is an instruction of a TPU; write the operation in jax.numpy",
+)
+_needs_tpu(
+    "get_tpu_info get_tpu_info_for_chip TpuInfo ChipVersion Tiling core LoweringException",
+    "there is no TPU to ask",
+)
