@@ -49,6 +49,7 @@ class AbstractRef:
     weak_type = property(lambda self: self.inner_aval.weak_type)
     vma = property(lambda self: self.inner_aval.vma)
     sharding = property(lambda self: self.inner_aval.sharding)
+    split = property(lambda self: self.inner_aval.split)
 
     def update(self, inner_aval=None, memory_space=None, kind=None) -> AbstractRef:
         """This type with some fields replaced."""

@@ -409,7 +409,7 @@ def an_operand_that_is_written(L):
         o[...] = x[...] * 10
 
     BS = L.pl.BlockSpec
-    f = L.call(kernel, L.shape(3, 4), grid=(3,), in_specs=[BS((4,), lambda i: (0,))], out_specs=BS((1, 4), lambda i: (i, 0)))
+    f = L.call(kernel, L.shape(3, 4), grid=(3,), in_specs=[BS((4,), lambda i: (0,))], out_specs=BS((None, 4), lambda i: (i, 0)))
     return f(data(4))
 
 
@@ -486,7 +486,7 @@ def parts_at_computed_places(L):
         row = i[0]
         o[row, L.pl.ds(i[1], 2)] = x[L.pl.ds(row, 1), L.pl.ds(i[1], 2)][0]
         o[0, :] = x[row]
-        o[1, L.pl.ds(0, 2, 3)] = x[2, L.pl.ds(1, 2, 2)]
+        o[L.pl.ds(1, 2), L.pl.ds(0, 2, 3)] = x[L.pl.ds(i[0] - 1, 2), L.pl.ds(1, 2, 2)]
 
     return L.call(kernel, L.shape(4, 5))(data(4, 5), np.array([2, 3], np.int32))
 
@@ -522,12 +522,11 @@ def atomics(L):
             p[...] = L.jnp.full_like(p, 7)
 
         L.plgpu.atomic_add(o, (L.pl.ds(0, 2),), x[...])
-        L.plgpu.atomic_max(o, (2,), L.jnp.max(x[...]))
-        L.plgpu.atomic_min(o, (3,), L.jnp.min(x[...]))
-        L.plgpu.atomic_xchg(p, (0,), 1)
-        L.plgpu.atomic_or(p, (1,), 8)
-        L.plgpu.atomic_and(p, (2,), 5)
-        L.plgpu.atomic_xor(p, (3,), 3)
+        L.plgpu.atomic_max(o, (L.jnp.int32(2),), L.jnp.max(x[...]))
+        L.plgpu.atomic_min(o, (L.jnp.int32(3),), L.jnp.min(x[...]))
+        L.plgpu.atomic_or(p, (L.jnp.int32(1),), 8)
+        L.plgpu.atomic_and(p, (L.jnp.int32(2),), 5)
+        L.plgpu.atomic_xor(p, (L.jnp.int32(3),), 3)
 
     f = L.call(
         kernel, (L.shape(4, dtype="int32"), L.shape(4, dtype="int32")), grid=(3,),
@@ -710,16 +709,32 @@ def vmap_of_prefetched_scalars(L):
     return L.jax.vmap(f)(np.array([[2, 0, 1], [1, 1, 0]], np.int32), data(2, 3))
 
 
+def _pointwise(L):
+    """A function of a matrix and a row whose kernel does not ask where it is: JAX cannot differentiate one that does."""
+
+    def kernel(x, y, o):
+        o[...] = L.jnp.sin(x[...]) * y[...]
+
+    BS = L.pl.BlockSpec
+    spec = BS((2, 3), lambda i: (i, 0))
+    return L.call(kernel, L.shape(4, 3), grid=(2,), in_specs=[spec, BS((1, 3), lambda i: (0, 0))], out_specs=spec)
+
+
 @case
 def jvp(L):
     x, y = data(4, 3), data(1, 3, seed=1)
-    return L.jax.jvp(_scaled(L), (x, y), (data(4, 3, seed=2), data(1, 3, seed=3)))
+    return L.jax.jvp(_pointwise(L), (x, y), (data(4, 3, seed=2), data(1, 3, seed=3)))
 
 
 @case
-def jvp_of_an_accumulation(L):
-    a, b = data(3, 4), data(4, 4, seed=1)
-    return L.jax.jvp(_matmul(L), (a, b), (data(3, 4, seed=2), data(4, 4, seed=3)))
+def jvp_of_a_loop(L):
+    def kernel(x, o):
+        @L.pl.loop(0, 4)
+        def _(i):
+            o[i] = L.jnp.exp(x[i]) * x[0]
+
+    f = L.call(kernel, L.shape(4))
+    return L.jax.jvp(f, (data(4),), (data(4, seed=2),))
 
 
 @case
