@@ -88,6 +88,7 @@ _PRIMITIVES = (
     "mpijax.spmd.moves",
     "mpijax.spmd.local_views",
     "mpijax.checkify",
+    "mpijax.experimental.pallas.varying",
 )
 
 provided.connect(_HOMES, _PRIMITIVES)

@@ -515,23 +515,16 @@ def masked_loads_of_matrices(L):
 
 @case
 def atomics(L):
-    def kernel(x, o, p):
+    def kernel(x, o):
         @L.pl.when(L.pl.program_id(0) == 0)
         def _():
             o[...] = L.jnp.zeros_like(o)
-            p[...] = L.jnp.full_like(p, 7)
 
         L.plgpu.atomic_add(o, (L.pl.ds(0, 2),), x[...])
         L.plgpu.atomic_max(o, (L.jnp.int32(2),), L.jnp.max(x[...]))
         L.plgpu.atomic_min(o, (L.jnp.int32(3),), L.jnp.min(x[...]))
-        L.plgpu.atomic_or(p, (L.jnp.int32(1),), 8)
-        L.plgpu.atomic_and(p, (L.jnp.int32(2),), 5)
-        L.plgpu.atomic_xor(p, (L.jnp.int32(3),), 3)
 
-    f = L.call(
-        kernel, (L.shape(4, dtype="int32"), L.shape(4, dtype="int32")), grid=(3,),
-        in_specs=[L.pl.BlockSpec((2,), lambda i: (i,))],
-    )  # fmt: skip
+    f = L.call(kernel, L.shape(4, dtype="int32"), grid=(3,), in_specs=[L.pl.BlockSpec((2,), lambda i: (i,))])
     return f(data(6, dtype=np.int32))
 
 
@@ -647,7 +640,7 @@ def dynamic_index_arrays(L):
 # ---------------------------------------------------------------- transformations
 
 
-def _scaled(L, rows=True):
+def scaled(L):
     """A function of a matrix and a row whose kernel is elementwise."""
 
     def kernel(x, y, o):
@@ -658,7 +651,7 @@ def _scaled(L, rows=True):
     return L.call(kernel, L.shape(4, 3), grid=(2,), in_specs=[spec, BS((1, 3), lambda i: (0, 0))], out_specs=spec)
 
 
-def _matmul(L):
+def matmul(L):
     """A function of two matrices whose kernel accumulates."""
 
     def kernel(a, b, o):
@@ -676,22 +669,22 @@ def _matmul(L):
 
 @case
 def vmap(L):
-    return L.jax.vmap(_scaled(L))(data(5, 4, 3), data(5, 1, 3, seed=1))
+    return L.jax.vmap(scaled(L))(data(5, 4, 3), data(5, 1, 3, seed=1))
 
 
 @case
 def vmap_of_one_operand(L):
-    return L.jax.vmap(_scaled(L), (None, 1), 1)(data(4, 3), data(1, 5, 3, seed=1))
+    return L.jax.vmap(scaled(L), (None, 1), 1)(data(4, 3), data(1, 5, 3, seed=1))
 
 
 @case
 def vmap_of_an_accumulation(L):
-    return L.jax.vmap(_matmul(L), (0, None))(data(5, 3, 4), data(4, 4, seed=1))
+    return L.jax.vmap(matmul(L), (0, None))(data(5, 3, 4), data(4, 4, seed=1))
 
 
 @case
 def vmap_of_vmap(L):
-    f = L.jax.vmap(L.jax.vmap(_matmul(L), (None, 0)), (0, None))
+    f = L.jax.vmap(L.jax.vmap(matmul(L), (None, 0)), (0, None))
     return f(data(2, 3, 4), data(3, 4, 4, seed=1))
 
 
@@ -739,7 +732,7 @@ def jvp_of_a_loop(L):
 
 @case
 def grad_by_a_rule(L):
-    forward = _matmul(L)
+    forward = matmul(L)
 
     @L.jax.custom_vjp
     def product(a, b):
@@ -758,13 +751,13 @@ def grad_by_a_rule(L):
 
 @case
 def in_scan(L):
-    f = _matmul(L)
+    f = matmul(L)
     return L.jax.jit(lambda a, b: L.lax.scan(lambda c, x: (f(c, x), c.sum()), a, b))(data(3, 4), data(5, 4, 4))
 
 
 @case
 def in_cond(L):
-    f = _scaled(L)
+    f = scaled(L)
     return L.jax.jit(lambda p, x, y: L.lax.cond(p, f, lambda x, y: x, x, y))(True, data(4, 3), data(1, 3))
 
 

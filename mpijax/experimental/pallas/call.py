@@ -12,10 +12,10 @@ from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
 from mpijax.core.trace import typeof
 from mpijax.experimental.pallas import grid_loop, grid_map, kernels
-from mpijax.experimental.pallas.blocks import Scalars, blocks_of
+from mpijax.experimental.pallas.blocks import Blocks, Scalars, blocks_of
 from mpijax.experimental.pallas.memory import MemoryRef, buffer_of, uninitialized
 from mpijax.experimental.pallas.specs import BlockSpec, GridSpec, no_block_spec
-from mpijax.ops.control_flow.varying import vary
+from mpijax.experimental.pallas.varying import vary_as
 from mpijax.scopes import named_scope
 from mpijax.transforms.jit import jit
 
@@ -76,40 +76,28 @@ def pallas_call(
 
     def call(*args):
         leaves, in_tree = tree.tree_flatten(args)
-        paths = [path for path, _ in tree.tree_flatten_with_path(args)[0]]
-        avals = [typeof(x) for x in leaves]
+        axes = frozenset[Any]().union(*(typeof(x).vma for x in (*leaves, *spec.grid)))
+        leaves, grid = ([vary_as(x, frozenset()) if isinstance(x, Array) else x for x in xs] for xs in (leaves, spec.grid))
         results = [_result_aval(s) for s in shapes]
-        _check_aliases(aliases, avals, results, paths)
-        scalars, given, specs = _divided(spec, args, in_tree)
-        first = len(scalars.avals)
-        names = [f"args{tree.keystr(p)}" for p in paths[first:]]
-        out_names = [f"outputs{tree.keystr(p)}" for p, _ in tree.tree_flatten_with_path(_numbered(out_tree))[0]]
-        out_specs = _flat_specs(spec.out_specs, out_tree, "`out_specs`", "`out_shape`")
-        rank = len(spec.grid)
-        inputs = tuple(
-            blocks_of(s, a, n, rank, scalars) for s, a, n in zip(specs, avals[first:], names, strict=True)
-        )  # fmt: skip
-        outputs = tuple(
-            blocks_of(s, a, n, rank, scalars) for s, a, n in zip(out_specs, results, out_names, strict=True)
-        )  # fmt: skip
-        buffers, scratch_tree = tree.tree_flatten(spec.scratch_shapes)
-        scratch = [buffer_of(b, "scratch_shapes") for b in buffers]
-        sizes = tuple(None if isinstance(n, Array) else n for n in spec.grid)
-        traced = kernels.traced(
-            kernel, name, sizes, scalars, inputs, outputs, tuple(typeof(x) for x in scratch),
-            (given, out_tree, scratch_tree),
-        )  # fmt: skip
+        _check_aliases(aliases, [typeof(x) for x in leaves], results, args)
+        scalars, inputs, operands_tree = _operands(spec, args, in_tree, leaves)
+        outputs = _results(spec, results, out_tree, scalars)
+        types, scratch_tree = tree.tree_flatten(spec.scratch_shapes)
+        scratch = [buffer_of(t, "scratch_shapes") for t in types]
+        known = tuple(None if isinstance(n, Array) else n for n in grid)
+        structures = operands_tree, out_tree, scratch_tree
+        traced = kernels.traced(kernel, name, known, scalars, inputs, outputs, [typeof(x) for x in scratch], structures)
         if debug:
-            print(f"The kernel {name or getattr(kernel, '__name__', 'function')}:\n{traced.closed}")
-        sources = {o: i for i, o in aliases.items()}
-        empty = [leaves[sources[i]] if i in sources else uninitialized(a.shape, a.dtype) for i, a in enumerate(results)]
-        axes = frozenset[Any]().union(*(a.vma for a in avals))
-        arrays = [b.padded(vary(x, axes)) for b, x in zip((*inputs, *outputs), (*leaves[first:], *empty), strict=True)]
-        scratch = [vary(x, axes) for x in scratch]
-        found = grid_map.run(traced, spec.grid, arrays, scratch)
+            print(f"The kernel {call.__name__}:\n{traced.closed}")
+        sources = {o: leaves[i] for i, o in aliases.items()}
+        before = [sources[i] if i in sources else uninitialized(a.shape, a.dtype) for i, a in enumerate(results)]
+        first = len(scalars.avals)
+        arrays = [b.padded(x) for b, x in zip((*inputs, *outputs), (*leaves[first:], *before), strict=True)]
+        found = grid_map.run(traced, grid, arrays, scratch)
         if found is None:
-            found = grid_loop.run(traced, spec.grid, leaves[:first], arrays, scratch)
-        return tree.tree_unflatten(out_tree, [b.without_padding(x) for b, x in zip(outputs, found, strict=True)])
+            found = grid_loop.run(traced, grid, leaves[:first], arrays, scratch)
+        cut = [vary_as(b.without_padding(x), axes) for b, x in zip(outputs, found, strict=True)]
+        return tree.tree_unflatten(out_tree, cut)
 
     call.__name__ = call.__qualname__ = name or getattr(kernel, "__name__", "pallas_call")
     compiled = jit(named_scope(name)(call) if name is not None else call)
@@ -141,20 +129,36 @@ def _result_aval(shape: Any) -> ShapedArray:
     return ShapedArray(tuple(shape.shape), dtypes.canonicalize_dtype(np.dtype(shape.dtype)))
 
 
-def _numbered(structure: Any) -> Any:
-    return tree.tree_unflatten(structure, range(structure.num_leaves))
-
-
-def _divided(spec: GridSpec, args: tuple[Any, ...], in_tree: Any) -> tuple[Scalars, Any, list[Any]]:
-    """What index maps get; the structure of the other operands, and a spec for each of these."""
+def _operands(
+    spec: GridSpec, args: tuple[Any, ...], in_tree: Any, leaves: Sequence[Any]
+) -> tuple[Scalars, tuple[Blocks, ...], Any]:
+    """What index maps get; the other operands, divided; and the structure of these."""
     count = spec.num_scalar_prefetch
+    scalars = Scalars()
     if count:
         values, structure = tree.tree_flatten(args[:count])
         scalars = Scalars(tuple(ShapedArray(typeof(x).shape, typeof(x).dtype) for x in values), structure)
         in_tree = tree.tree_structure(args[count:])
-    else:
-        scalars = Scalars()
-    return scalars, in_tree, _flat_specs(spec.in_specs, in_tree, "`in_specs`", "`inputs`")
+    specs = _flat_specs(spec.in_specs, in_tree, "`in_specs`", "`inputs`")
+    first = len(scalars.avals)
+    paths = [path for path, _ in tree.tree_flatten_with_path(args)[0]][first:]
+    rank = len(spec.grid)
+    inputs = tuple(
+        blocks_of(s, typeof(x), f"args{tree.keystr(p)}", rank, scalars)
+        for s, x, p in zip(specs, leaves[first:], paths, strict=True)
+    )
+    return scalars, inputs, in_tree
+
+
+def _results(spec: GridSpec, avals: Sequence[ShapedArray], out_tree: Any, scalars: Scalars) -> tuple[Blocks, ...]:
+    """The results, divided."""
+    specs = _flat_specs(spec.out_specs, out_tree, "`out_specs`", "`out_shape`")
+    numbered = tree.tree_unflatten(out_tree, range(out_tree.num_leaves))
+    paths = [path for path, _ in tree.tree_flatten_with_path(numbered)[0]]
+    rank = len(spec.grid)
+    return tuple(
+        blocks_of(s, a, f"outputs{tree.keystr(p)}", rank, scalars) for s, a, p in zip(specs, avals, paths, strict=True)
+    )
 
 
 def _flat_specs(specs: Any, structure: Any, what: str, other: str) -> list[Any]:
@@ -169,7 +173,7 @@ def _flat_specs(specs: Any, structure: Any, what: str, other: str) -> list[Any]:
     return leaves
 
 
-def _check_aliases(aliases: Mapping[int, int], avals: Sequence[Any], results: Sequence[Any], paths: Sequence[Any]):
+def _check_aliases(aliases: Mapping[int, int], avals: Sequence[Any], results: Sequence[Any], args: Any) -> None:
     for i, o in aliases.items():
         text = f"input_output_aliases contains the mapping '{i}:{o}'"
         if i not in range(len(avals)):
@@ -177,7 +181,8 @@ def _check_aliases(aliases: Mapping[int, int], avals: Sequence[Any], results: Se
         if o not in range(len(results)):
             raise ValueError(f"{text} with output index {o} outside the range [0, {len(results)})")
         if (avals[i].shape, avals[i].dtype) != (results[o].shape, results[o].dtype):
+            path = tree.tree_flatten_with_path(args)[0][i][0]
             raise ValueError(
-                f"{text} referring to input{tree.keystr(paths[i])} with abstract value {avals[i]} and to output {o} with "
-                f"a different abstract value {results[o]}."
+                f"{text} referring to input{tree.keystr(path)} with abstract value {avals[i]} and to output {o} with a "
+                f"different abstract value {results[o]}."
             )

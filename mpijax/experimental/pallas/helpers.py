@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 import mpijax.numpy as jnp
-from mpijax import debug, lax
-from mpijax.checkify import check as checks
+from mpijax import checkify, debug, lax
 from mpijax.core import config, tree
 from mpijax.core.array_api import Array
 from mpijax.core.refs import Ref, new_ref, read
@@ -160,7 +159,7 @@ def debug_check(condition: Any, message: str) -> None:
     >>> pl.debug_check(False, "not checked")
     """
     if config.pallas_enable_debug_checks.value:
-        checks.debug_check(condition, message)
+        checkify.debug_check(condition, message)
 
 
 def delay(nanos: Any) -> None:

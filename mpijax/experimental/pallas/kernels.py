@@ -15,7 +15,6 @@ from mpijax.core.source import callable_location
 from mpijax.core.trace import trace_to_jaxpr
 from mpijax.experimental.pallas import programs
 from mpijax.experimental.pallas.blocks import INDEX, Blocks, Scalars, closed_without_arrays
-from mpijax.ops.control_flow.varying import vary
 from mpijax.transforms.flat import debug_info
 
 
@@ -28,11 +27,9 @@ class Kernel:
     """
 
     closed: ClosedJaxpr
-    grid: tuple[int | None, ...]  # None: a size that is computed
     num_scalars: int
     inputs: tuple[Blocks, ...]
     outputs: tuple[Blocks, ...]
-    scratch: tuple[ShapedArray, ...]
 
     @cached_property
     def _buffers(self) -> list[Any]:
@@ -56,9 +53,7 @@ class Kernel:
 
     def run(self, ids: Sequence[Any], computed_sizes: Sequence[Any], scalars: Sequence[Any], buffers: Sequence[Any]):
         """The buffers after the program at a position."""
-        axes = frozenset[Any]().union(*(getattr(b.aval, "vma", ()) for b in buffers))
-        outs = jaxpr_as_fun(self.closed)(*ids, *computed_sizes, *scalars, *buffers)
-        return [vary(x, axes) for x in outs]
+        return jaxpr_as_fun(self.closed)(*ids, *computed_sizes, *scalars, *buffers)
 
 
 def traced(
@@ -68,12 +63,13 @@ def traced(
     scalars: Scalars,
     inputs: tuple[Blocks, ...],
     outputs: tuple[Blocks, ...],
-    scratch: tuple[ShapedArray, ...],
+    scratch: Sequence[ShapedArray],
     structures: Sequence[Any],
 ) -> Kernel:
     """Trace a kernel.
 
-    structures: of the operands, the results and the scratch memory; the function gets each as its further arguments.
+    grid: its sizes, None for one that is computed. structures: of the operands, the results and the scratch memory, which
+    the function gets in this order.
     """
     buffers = [*(b.block_aval for b in (*inputs, *outputs)), *scratch]
     computed = sum(size is None for size in grid)
@@ -96,9 +92,7 @@ def traced(
 
     avals = [INDEX] * (len(grid) + computed) + list(scalars.avals) + buffers
     jaxpr, consts = trace_to_jaxpr(program, avals, debug_info("pallas_call kernel", fun, (), {}))
-    return Kernel(
-        closed_without_arrays(jaxpr, consts, where), grid, len(scalars.avals), inputs, outputs, scratch
-    )  # fmt: skip
+    return Kernel(closed_without_arrays(jaxpr, consts, where), len(scalars.avals), inputs, outputs)
 
 
 def _arguments(given: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -1,0 +1,44 @@
+"""Inside `shard_map`: a kernel is traced as if its values were the same on all ranks, and its results vary again.
+
+A kernel knows nothing of mesh axes: it starts loops with zeros, and writes constants where others wrote data. With types
+that vary, each of these would need a `pvary`. What leaves the kernel varies over all axes over which an operand does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpijax.core.lowering import Structural
+from mpijax.core.primitive import Primitive
+from mpijax.core.trace import typeof
+from mpijax.ops.collectives.scope import linear_jvp, same_type
+from mpijax.transforms import key_reuse
+from mpijax.transforms.zeros import Zero
+
+
+def vary_as(x: Any, axes: frozenset) -> Any:
+    """`x`, typed as varying over `axes` and no others; moves nothing."""
+    return x if typeof(x).vma == axes else vary_as_p.bind(x, axes=tuple(sorted(axes, key=str)))
+
+
+def _transpose(ct, x, *, axes):
+    return [ct if type(ct) is Zero else vary_as(ct, x.aval.vma)]
+
+
+def _batch(axis, args, dims, *, axes):
+    """Along the batch's own axis the examples are what varies."""
+    [x], [d] = args, dims
+    return vary_as(x, frozenset(axes) - {axis.name}), d
+
+
+vary_as_p = Primitive(
+    "vary_as",
+    type_rule=same_type,
+    reference=lambda x, *, axes: x,
+    lower=Structural("copy"),
+    jvp=linear_jvp("vary_as"),
+    transpose=_transpose,
+    batch=_batch,
+    vma=lambda avals, params: frozenset(params["axes"]),
+    keys=key_reuse.SAME,
+)
