@@ -14,7 +14,7 @@ from experimental.pallas_kernels import CASES, data, matmul, scaled
 
 import mpijax
 import mpijax.numpy as jnp
-from mpijax.experimental import checkify
+from mpijax.experimental import checkify, multihost_utils
 from mpijax.experimental import pallas as pl
 from mpijax.experimental.pallas import grid_map
 from mpijax.experimental.pallas import tpu as pltpu
@@ -125,11 +125,36 @@ def test_kernels_on_ranks():
     a, b = data(ranks, 3, 4), data(4, 4, seed=1)
     x = mpijax.device_put(jnp.asarray(a).reshape(ranks * 3, 4), mpijax.NamedSharding(mesh, mpijax.P("x")))
     mapped = mpijax.jit(mpijax.shard_map(f, mesh=mesh, in_specs=(mpijax.P("x"), mpijax.P()), out_specs=mpijax.P("x")))
-    np.testing.assert_allclose(np.asarray(mapped(x, b)), (a @ b).reshape(-1, 4), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(everything(mapped(x, b)), (a @ b).reshape(-1, 4), rtol=1e-5, atol=1e-5)
     gradient = mpijax.jit(mpijax.grad(lambda b: jnp.sum(mapped(x, b))))(b)
-    np.testing.assert_allclose(np.asarray(gradient), np.outer(a.sum((0, 1)), np.ones(4)), rtol=1e-4, atol=1e-4)
-    whole = pl.pallas_call(lambda x, o: o.set(jnp.sin(x[...])), mpijax.ShapeDtypeStruct(x.shape, jnp.float32))
-    np.testing.assert_allclose(np.asarray(mpijax.jit(whole)(x)), np.sin(a).reshape(-1, 4), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(everything(gradient), np.outer(a.sum((0, 1)), np.ones(4)), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("kind", list(mpijax.sharding.AxisType)[:2])
+def test_kernels_on_arrays_over_ranks(kind):
+    ranks = mpijax.device_count()
+    mesh = mpijax.make_mesh((ranks,), ("x",), axis_types=(kind,))
+    a = data(ranks * 3, 4)
+    x = mpijax.device_put(jnp.asarray(a), mpijax.NamedSharding(mesh, mpijax.P("x")))
+
+    def kernel(x, o, total):
+        o[...] = jnp.sin(x[...])
+        total[...] = jnp.where(pl.program_id(0) == 0, 0, total[...]) + x[...]
+
+    row = pl.BlockSpec((1, 4), lambda i: (i, 0))
+    f = pl.pallas_call(
+        kernel, (mpijax.ShapeDtypeStruct(a.shape, a.dtype), mpijax.ShapeDtypeStruct((1, 4), a.dtype)), grid=ranks * 3,
+        in_specs=[row], out_specs=(row, pl.BlockSpec((1, 4), lambda i: (0, 0))),
+    )  # fmt: skip
+    sines, total = mpijax.jit(f)(x)
+    np.testing.assert_allclose(everything(sines), np.sin(a), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(everything(total), a.sum(0, keepdims=True), rtol=1e-4, atol=1e-5)
+
+
+def everything(x):
+    """An array over ranks, whole."""
+    return multihost_utils.process_allgather(x, tiled=True)
 
 
 # ---------------------------------------------------------------- what JAX cannot interpret

@@ -16,7 +16,10 @@ from mpijax.experimental.pallas.blocks import Blocks, Scalars, blocks_of
 from mpijax.experimental.pallas.memory import MemoryRef, buffer_of, uninitialized
 from mpijax.experimental.pallas.specs import BlockSpec, GridSpec, no_block_spec
 from mpijax.experimental.pallas.varying import vary_as
+from mpijax.ops.control_flow.varying import vary
 from mpijax.scopes import named_scope
+from mpijax.sharding import NamedSharding, PartitionSpec
+from mpijax.spmd.reshard import reshard
 from mpijax.transforms.jit import jit
 
 
@@ -56,6 +59,8 @@ def pallas_call(
       interpret, compiler_params, cost_estimate, metadata: accepted: there is one way to run a kernel.
       name: what messages and profiles call it.
 
+    Arrays over ranks are gathered: each rank runs all programs. Inside `shard_map` a rank's kernel works on its shard.
+
     Raises:
       ValueError: specs, grid or aliases do not fit to the arrays; the kernel returns something, or uses an array that is
         not among its operands.
@@ -77,7 +82,7 @@ def pallas_call(
     def call(*args):
         leaves, in_tree = tree.tree_flatten(args)
         axes = frozenset[Any]().union(*(typeof(x).vma for x in (*leaves, *spec.grid)))
-        leaves, grid = ([vary_as(x, frozenset()) if isinstance(x, Array) else x for x in xs] for xs in (leaves, spec.grid))
+        leaves, grid = ([_whole(x, axes) if isinstance(x, Array) else x for x in xs] for xs in (leaves, spec.grid))
         results = [_result_aval(s) for s in shapes]
         _check_aliases(aliases, [typeof(x) for x in leaves], results, args)
         scalars, inputs, operands_tree = _operands(spec, args, in_tree, leaves)
@@ -119,6 +124,17 @@ def _spec(grid_spec: GridSpec | None, grid: Any, in_specs: Any, out_specs: Any, 
             text = "no_block_spec" if default is no_block_spec else "()"
             raise ValueError(f"If `grid_spec` is specified, then `{what}` must be `{text}`. It is {value}")
     return grid_spec
+
+
+def _whole(x: Any, axes: frozenset) -> Any:
+    """`x` without mesh axes in its type: an array that is split over Explicit axes is gathered.
+
+    axes: over which results vary. The cotangent of an operand that does not is summed over them.
+    """
+    aval = typeof(x)
+    if aval.split is not None:
+        x = reshard(x, NamedSharding(aval.sharding.mesh, PartitionSpec()))
+    return vary_as(vary(x, axes), frozenset())
 
 
 def _result_aval(shape: Any) -> ShapedArray:
