@@ -13,6 +13,7 @@ TOPICS = [  # in the order of the table; a topic may use what an earlier one def
     "transforms",
     "random",
     "loops",
+    "pallas",
     "examples",
     "memory",
     "compile",

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import jax.experimental.pallas as pl
 from jax import lax, tree_util
 from jax._src import core
+from jax.experimental.pallas import mosaic_gpu as plgpu
 from jax.experimental.pallas import tpu as pltpu
 from jaxlib.xla_extension import PjitFunction
 try:
@@ -42,10 +43,14 @@ class Pair:
 def norm(x: jax.Array, block: "pl.BlockSpec | None" = None) -> jax.Array:
     return jnp.sqrt(lax.dot(x, x))
 
-def kernel(x):
-    return pl.pallas_call(lambda r, o: None, out_shape=x, compiler_params=pltpu.CompilerParams())(x)
+def negative(x):
+    kernel = lambda r, o: o.set(-r[...])
+    return pl.pallas_call(kernel, out_shape=x, compiler_params=pltpu.CompilerParams(collective_id=0))(x)
 
-class Params(pltpu.CompilerParams): pass
+def kernel(x):
+    return plgpu.kernel(lambda r, o: None, out_shape=x)(x)
+
+class Params(plgpu.CompilerParams): pass
 """
 
 
@@ -76,6 +81,7 @@ def test_modules_of_jax_are_those_of_mpijax(folder):
         import jax.scipy.stats.norm, jax.numpy.linalg as la, jaxlib, mpi4jax, mpijax
         from jax import numpy as jnp, version
         import jax.experimental.pallas.ops.tpu.flash_attention
+        from jax.experimental.pallas import ops, tpu
 
         assert jnp is mpijax.numpy and la is mpijax.numpy.linalg and mpi4jax is mpijax.mpi
         assert jax.vmap is mpijax.vmap and jax.Array is mpijax.Array and jax.Array.__module__ == "mpijax"
@@ -85,7 +91,7 @@ def test_modules_of_jax_are_those_of_mpijax(folder):
         assert again is jnp and jnp.ones(2).sum() == 2
         assert set(dir(mpijax)) <= set(dir(jax)) and jax.__name__ == "jax"
         copies = [n for n, m in sys.modules.items() if n.startswith("jax.") and getattr(m, "__name__", "").startswith("jax.")]
-        assert all("pallas" in n for n in copies), copies
+        assert all("pallas.ops" in n for n in copies), copies
         assert importlib.util.find_spec("jax.nothing") is None and importlib.util.find_spec("jax.lax") is not None
         """,
     )
@@ -116,6 +122,7 @@ def test_a_library_runs(folder):
         import fakelib, jax, jax.numpy as jnp
 
         assert float(jax.jit(fakelib.norm)(jnp.array([3.0, 4.0]))) == 5.0
+        assert fakelib.negative(jnp.arange(3)).tolist() == [0, -1, -2]
         assert float(jax.grad(lambda p: p.a * p.b)(fakelib.Pair(2.0, 3.0)).a) == 3.0
         assert isinstance(jax.jit(fakelib.norm), fakelib.PjitFunction) and fakelib.gone is None
         hints = typing.get_type_hints(fakelib.norm)
@@ -133,16 +140,16 @@ def test_what_is_missing_says_so_when_it_is_used(folder):
         folder,
         """
         import fakelib, jax
-        for use in (fakelib.Params, lambda: fakelib.kernel(1), lambda: fakelib.pl.Missing.some.part()):
+        for use in (fakelib.Params, lambda: fakelib.kernel(1), lambda: fakelib.plgpu.Missing.some.part()):
             try:
                 use()
             except NotImplementedError as error:
                 print(error)
-        assert not hasattr(fakelib.pl, "_private")
+        assert not hasattr(fakelib.plgpu, "_private")
         """,
     )
     lines = done.stdout.splitlines()
-    assert len(lines) == 3 and all("mpijax has no jax.experimental.pallas" in line for line in lines)
+    assert len(lines) == 3 and all("mpijax has no jax.experimental.pallas.mosaic_gpu" in line for line in lines)
     assert "numba" in lines[0]
 
 
@@ -153,14 +160,14 @@ def test_asking_for_a_name_is_no_error(folder, start):
         f"{start}; import mpijax\n"
         "for name in ('lib', 'tools', 'nothing', '__wrapped__', 'cloud_tpu_init'):\n"
         "    assert not hasattr(mpijax, name) and getattr(mpijax.experimental, name, 1) == 1, name\n"
-        "assert not hasattr(mpijax.experimental, 'pallas') and not hasattr(mpijax.interpreters, 'pxla')",
+        "assert not hasattr(mpijax.experimental, 'mosaic') and not hasattr(mpijax.interpreters, 'pxla')",
     )  # fmt: skip
 
 
 def test_without_it_modules_left_out_are_import_errors_with_the_reason(folder):
-    for code in ("from mpijax.experimental import pallas", "import mpijax.experimental.pallas"):
+    for code in ("from mpijax.experimental.pallas import mosaic_gpu", "import mpijax.experimental.pallas.mosaic_gpu"):
         done = python(folder, "-c", code, check=False)
-        assert "ImportError: mpijax has no experimental.pallas: kernels for CPUs are numba's" in done.stderr
+        assert "ImportError: mpijax has no experimental.pallas.mosaic_gpu: kernels for CPUs are" in done.stderr
 
 
 # ---------------------------------------------------------------- ways to start
@@ -281,7 +288,7 @@ def test_doctor_lists_what_a_library_lacks(folder):
     found = [line.strip() for line in done.stdout.splitlines() if line.startswith("  jax")]
     assert found == [
         "jax._src.gone",
-        "jax.experimental.pallas",
+        "jax.experimental.pallas.mosaic_gpu",
         "jax.interpreters.nothing",
     ]
     assert python(folder, "-m", "mpijax", "doctor", "--library", "nothere", check=False).returncode == 2

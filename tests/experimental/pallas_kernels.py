@@ -191,7 +191,9 @@ def masked_sum_over_an_overhanging_axis(L):
         o[...] += L.jnp.sum(L.jnp.where(place < 10, x[...], 0), axis=0)
 
     BS = L.pl.BlockSpec
-    f = L.call(kernel, L.shape(3), grid=(3,), in_specs=[BS((4, 3), lambda i: (i, 0))], out_specs=BS((3,), lambda i: (0,)))
+    f = L.call(
+        kernel, L.shape(3), grid=(3,), in_specs=[BS((4, 3), lambda i: (i, 0))], out_specs=BS((3,), lambda i: (0,))
+    )
     return f(data(10, 3))
 
 
@@ -409,7 +411,9 @@ def an_operand_that_is_written(L):
         o[...] = x[...] * 10
 
     BS = L.pl.BlockSpec
-    f = L.call(kernel, L.shape(3, 4), grid=(3,), in_specs=[BS((4,), lambda i: (0,))], out_specs=BS((None, 4), lambda i: (i, 0)))
+    f = L.call(
+        kernel, L.shape(3, 4), grid=(3,), in_specs=[BS((4,), lambda i: (0,))], out_specs=BS((None, 4), lambda i: (i, 0))
+    )
     return f(data(4))
 
 

@@ -206,7 +206,9 @@ def test_rolls_and_casts_of_tpus():
 
 
 def test_what_kernels_print(capfd):
-    pl.pallas_call(lambda o: pl.debug_print("at {}", pl.program_id(0)), mpijax.ShapeDtypeStruct((), jnp.int32), grid=2)()
+    pl.pallas_call(
+        lambda o: pl.debug_print("at {}", pl.program_id(0)), mpijax.ShapeDtypeStruct((), jnp.int32), grid=2
+    )()
     mpijax.effects_barrier()
     assert capfd.readouterr().out == "at 0\nat 1\n"
     pl.pallas_call(lambda o: o.set(1), mpijax.ShapeDtypeStruct((), jnp.int32), debug=True, name="one")()
@@ -245,9 +247,9 @@ def test_helpers(use):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda jnp: (lambda a, b: jnp.sin(a @ b) ** 3 + 1),
-        lambda jnp: (lambda a, b: jnp.tanh(a).sum() * jnp.exp(b)),
-        lambda jnp: (lambda a, b: -a + jnp.maximum(a, 2.0) / 3),
+        lambda jnp: lambda a, b: jnp.sin(a @ b) ** 3 + 1,
+        lambda jnp: lambda a, b: jnp.tanh(a).sum() * jnp.exp(b),
+        lambda jnp: lambda a, b: -a + jnp.maximum(a, 2.0) / 3,
     ],
 )
 def test_costs(make):
@@ -300,7 +302,7 @@ REFUSED = {
 def test_errors_are_those_of_jax(name):
     found = []
     for L in (OURS, THEIRS):
-        with pytest.raises(Exception) as error:  # noqa: PT011
+        with pytest.raises(Exception) as error:
             REFUSED[name](L, L.jnp.arange(4.0))
         found.append((error.type.__name__, re.sub(r"[`'\"]", "", str(error.value)).split(" at ")[0].split("(")[0][:40]))
     (ours, text), (theirs, same) = found

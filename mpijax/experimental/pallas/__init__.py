@@ -76,7 +76,9 @@ enable_poison_buffers = _config.pallas_poison_buffers  # type: ignore[attr-defin
 _CORES = "it is for devices with several cores; use pallas_call, with an axis of its grid for each"
 core_map = _missing.missing("pallas.core_map", _CORES)
 kernel = _missing.missing("pallas.kernel", _CORES)
-get_global = _missing.missing("pallas.get_global", "it is for memory that cores share; use scratch_shapes of pallas_call")
+get_global = _missing.missing(
+    "pallas.get_global", "it is for memory that cores share; use scratch_shapes of pallas_call"
+)
 select_ref = _missing.missing("pallas.select_ref", "read each reference, and choose by jnp.where or jax.lax.cond")
 lower_as_mlir = _missing.missing("pallas.lower_as_mlir", "see the loop nests by jax.jit(f).lower(x).as_text()")
 

@@ -13,7 +13,8 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax.core.ref_index import checked_index, indexed_shape
-from mpijax.core.refs import RefView, get, swap as _swap_whole
+from mpijax.core.refs import RefView, get
+from mpijax.core.refs import swap as _swap_whole
 from mpijax.core.slices import Slice
 from mpijax.experimental.pallas.memory import undefined
 from mpijax.ops.ref_parts import is_position

@@ -38,7 +38,9 @@ class CostEstimate:
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
             if not isinstance(value, int):
-                raise ValueError(f"All fields in CostEstimate must be ints. {name} is not an int: {type(value)}({value})")
+                raise ValueError(
+                    f"All fields in CostEstimate must be ints. {name} is not an int: {type(value)}({value})"
+                )
 
     def to_json(self) -> bytes:
         """The fields as JSON."""

@@ -27,7 +27,9 @@ def run(kernel: Kernel, sizes: Sequence[Any], scalars: Sequence[Any], arrays: Se
     computed = [s for s in sizes if isinstance(s, Array)]
     whole = [*arrays, *scratch]
     # Of the scratch memory only what a program leaves for the next one.
-    carried = [i for i, (r, w) in enumerate(zip(kernel.reads, kernel.writes, strict=True)) if w and (r or i < len(arrays))]
+    carried = [
+        i for i, (r, w) in enumerate(zip(kernel.reads, kernel.writes, strict=True)) if w and (r or i < len(arrays))
+    ]
 
     def turn(step, values):
         now = list(whole)

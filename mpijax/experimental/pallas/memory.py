@@ -14,11 +14,11 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.refs import AbstractRef, Ref
 
 
-class semaphore_dtype:  # noqa: N801
+class semaphore_dtype:
     """What the dtypes of semaphores have in common. A semaphore is a counter here: an int32."""
 
 
-class semaphore(semaphore_dtype):  # noqa: N801
+class semaphore(semaphore_dtype):
     """The dtype of a semaphore, in the name of JAX's."""
 
 
@@ -81,7 +81,7 @@ class _ArrayType:
 class _Space(enum.Enum):
     """A kind of memory; called with a shape and a dtype it is the type of a buffer."""
 
-    def from_type(self, type: Any) -> MemoryRef:  # noqa: A002
+    def from_type(self, type: Any) -> MemoryRef:
         """The type of a buffer for arrays of a type."""
         return MemoryRef(type, self)
 
@@ -148,7 +148,7 @@ class SemaphoreType(enum.Enum):
         return self(()).initial()
 
 
-def buffer_of(type: Any, what: str) -> Any:  # noqa: A002
+def buffer_of(type: Any, what: str) -> Any:
     """What a new buffer of a type holds; TypeError, saying `what` asked for it, for what is not the type of one."""
     if isinstance(type, AbstractRef):
         return uninitialized(type.shape, type.dtype)
@@ -160,6 +160,6 @@ def buffer_of(type: Any, what: str) -> Any:  # noqa: A002
     return type.initial()
 
 
-def new_buffer(type: Any, what: str) -> Ref:  # noqa: A002
+def new_buffer(type: Any, what: str) -> Ref:
     """A reference to a new buffer of a type."""
     return Ref.of(buffer_of(type, what))

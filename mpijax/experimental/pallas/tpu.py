@@ -19,15 +19,8 @@ from mpijax.core.refs import get as _get
 from mpijax.experimental.pallas import access as _access
 from mpijax.experimental.pallas import specs as _specs
 from mpijax.experimental.pallas.memory import MemorySpace as _AnyMemorySpace
-from mpijax.experimental.pallas.memory import SemaphoreType
 from mpijax.experimental.pallas.memory import TPUMemorySpace as MemorySpace
 from mpijax.experimental.pallas.memory import semaphore_dtype as _semaphore_dtype
-from mpijax.experimental.pallas.semaphores import (
-    async_copy,
-    make_async_copy,
-    sync_copy,
-)
-from mpijax.experimental.pallas.specs import PrefetchScalarGridSpec
 
 CMEM = MemorySpace.CMEM
 HBM = MemorySpace.HBM
@@ -38,7 +31,7 @@ VMEM_SHARED = MemorySpace.VMEM_SHARED
 HOST = _AnyMemorySpace.HOST
 
 
-class dma_semaphore(_semaphore_dtype):  # noqa: N801
+class dma_semaphore(_semaphore_dtype):
     """The dtype of a semaphore for copies."""
 
 
