@@ -106,8 +106,6 @@ def column_sums(backend):
 
         o[...] += x[...].sum(axis=0, keepdims=True)
 
-    specs = dict(
-        in_specs=[pl.BlockSpec((8, 1024), lambda i: (i, 0))], out_specs=pl.BlockSpec((1, 1024), lambda i: (0, 0))
-    )
-    f = compiled(kernel, x[:1], grid=(128,), **specs)
+    rows, total = pl.BlockSpec((8, 1024), lambda i: (i, 0)), pl.BlockSpec((1, 1024), lambda i: (0, 0))
+    f = compiled(kernel, x[:1], grid=(128,), in_specs=[rows], out_specs=total)
     return lambda: f(x)

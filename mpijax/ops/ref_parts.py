@@ -1,7 +1,7 @@
 """Parts of references at computed positions: what `ref[i, ds(j, 4)]` reads and writes.
 
-Each axis is indexed by an integer, a slice or a `ds`. A part that begins outside of the array is moved to lie in it, both
-where it is read and where it is written; negative positions count from the end.
+Each axis is indexed by an integer, a slice or a `ds`. A part that begins outside of the array is moved to lie in it,
+both where it is read and where it is written; negative positions count from the end.
 """
 
 from __future__ import annotations

@@ -56,6 +56,34 @@ def test_traced_indices():
     np.testing.assert_array_equal(ref[...], [0, 0, 2, 0])
 
 
+COMPUTED = {
+    "number and ds": lambda i, ds: (i, ds(i, 2)),
+    "negative": lambda i, ds: (i - 6, ds(i - 4, 2)),
+    "ds and slice": lambda i, ds: (ds(i, 3), slice(1, 3)),
+    "outside": lambda i, ds: i + 5,
+    "two ds, one of them outside": lambda i, ds: (ds(i - 1, 2), ds(i + 2, 3)),
+    "constant and ds": lambda i, ds: (1, ds(i, 2)),
+    "strides": lambda i, ds: (ds(0, 2, 2), ds(i, 2)),
+}
+
+
+@pytest.mark.parametrize("index", COMPUTED.values(), ids=COMPUTED)
+def test_parts_at_computed_positions(index):
+    def make(J):
+        def run(i):
+            ref = J.new_ref(J.numpy.arange(24.0).reshape(4, 6))
+            place = index(i, J.experimental.pallas.ds)
+            before = ref[place]
+            ref[place] = -before
+            ref[place] += 0.5
+            J.ref.addupdate(ref, place, before * 3)
+            return before, ref[...]
+
+        return J.jit(run)(np.int32(3))
+
+    both(make)
+
+
 def test_views_of_parts():
     ref = mpijax.new_ref(jnp.zeros((2, 3)))
     row = ref.at[1]

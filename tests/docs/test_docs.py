@@ -27,6 +27,7 @@ DOCUMENTS = [
     "docs/global-arrays.md",
     "docs/memory.md",
     "docs/profiling.md",
+    "docs/pallas.md",
     "docs/security.md",
     "docs/sharp-bits.md",
     "docs/transformations.md",

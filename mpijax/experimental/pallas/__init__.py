@@ -1,7 +1,7 @@
 """``jax.experimental.pallas``: kernels over a grid of blocks, compiled for CPUs.
 
-`pallas_call` makes a kernel an ordinary traced program: a loop over the grid whose turns read blocks and write results where
-they are, or one loop nest over whole arrays where programs are independent. See docs/pallas.md.
+`pallas_call` makes a kernel an ordinary traced program. It is a loop over the grid whose turns read blocks and write
+results where they are, or one loop nest over whole arrays where programs are independent. See docs/pallas.md.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def pallas_export_experimental(dynamic_shapes: bool) -> Iterator[None]:
     """
     if dynamic_shapes:
         raise NotImplementedError(
-            "pallas: blocks have known sizes. Export the function for each shape, or write it in jax.numpy for symbolic ones."
+            "pallas: blocks have known sizes. Export the function for each shape, or write it in jax.numpy."
         )
     yield
 
@@ -114,8 +114,8 @@ __all__ = [
     "DeviceIdType", "Element", "GridSpec", "HOST", "Indirect", "MemoryRef", "MemorySpace", "RevisitMode", "Slice",
     "Squeezed", "align_to", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or",
     "atomic_xchg", "atomic_xor", "broadcast_to", "cdiv", "core_map", "debug_check", "debug_checks_enabled",
-    "debug_print", "delay", "dot", "ds", "dslice", "empty", "empty_like", "empty_ref_like", "enable_debug_checks",
-    "enable_poison_buffers", "estimate_cost", "get_global", "kernel", "load", "loop", "lower_as_mlir", "multiple_of",
+    "debug_print", "delay", "dot", "ds", "dslice", "empty", "empty_like", "empty_ref_like", 
+    "estimate_cost", "get_global", "kernel", "load", "loop", "lower_as_mlir", "multiple_of",
     "next_power_of_2", "no_block_spec", "num_programs", "pallas_call", "pallas_export_experimental", "program_id",
     "reciprocal", "run_scoped", "run_state", "select_ref", "semaphore", "semaphore_read", "semaphore_signal",
     "semaphore_wait", "squeezed", "store", "strides_from_shape", "swap", "when", "with_scoped",

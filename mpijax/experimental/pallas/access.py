@@ -1,7 +1,7 @@
 """Masked reads and writes of parts of references, and read-modify-write operations.
 
-Positions outside of the array are not moved: what is read there is undefined, and what is written there is dropped. So a
-kernel may load a part that overhangs the end of an array under a mask.
+Positions outside of the array are not moved: what is read there is undefined, and what is written there is dropped. So
+a kernel may load a part that overhangs the end of an array under a mask.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _located(ref: Any, idx: Any) -> tuple[Any, tuple]:
 def _is_inside(x: Any, size: int) -> bool:
     """Whether an index is known to lie in an axis; computed integers are taken to."""
     if isinstance(x, Slice):
-        return isinstance(x.start, (int, np.integer)) and 0 <= x.start and x.start + x.length <= size
+        return isinstance(x.start, (int, np.integer)) and bool(0 <= x.start <= size - x.length)
     return isinstance(x, slice) or is_position(x)
 
 
@@ -45,8 +45,8 @@ def _positions(index: tuple, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
     sliced = [isinstance(x, (slice, Slice)) for x in full]
     if any(sliced) and not all(s or is_position(x) for s, x in zip(sliced, full, strict=True)):
         raise NotImplementedError(
-            f"pallas: an index with arrays of positions beside slices is not supported here, got {index}. Give arrays for all "
-            "axes: they broadcast."
+            f"pallas: an index with arrays of positions beside slices is not supported here, got {index}. Give arrays "
+            "for all axes: they broadcast."
         )
     found: list[Any] = []
     axis, rank = 0, sum(sliced)
@@ -118,13 +118,13 @@ def _exchange(ref: Any, idx: Any, change: Callable[[Any], Any], mask: Any) -> An
     value = change(before)
     if jnp.shape(value) != before.shape and jnp.ndim(value):
         raise ValueError(
-            f"Invalid shape for `swap`. Ref shape: {ref.shape}. Expected shape: {indexed_shape(ref.shape, index)}. Value "
-            f"shape: {jnp.shape(value)}."
+            f"Invalid shape for `swap`. Ref shape: {ref.shape}. Expected shape: {indexed_shape(ref.shape, index)}. "
+            f"Value shape: {jnp.shape(value)}."
         )
     if jnp.result_type(value) != ref.dtype and not getattr(value, "weak_type", isinstance(value, (bool, int, float))):
         raise ValueError(
-            f"Invalid dtype for `swap`. Ref dtype: {ref.dtype.name}. Value dtype: {jnp.result_type(value)}. Convert the "
-            "value with astype."
+            f"Invalid dtype for `swap`. Ref dtype: {ref.dtype.name}. Value dtype: {jnp.result_type(value)}. Convert "
+            "the value with astype."
         )
     value = jnp.broadcast_to(jnp.asarray(value, ref.dtype), before.shape)
     if mask is not None:
@@ -139,30 +139,94 @@ def _exchange(ref: Any, idx: Any, change: Callable[[Any], Any], mask: Any) -> An
     return before
 
 
-def _atomic(name: str, combine: Callable[[Any, Any], Any], meaning: str) -> Callable[..., Any]:
-    def atomic(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
-        return _exchange(x_ref_or_view, idx, lambda x: combine(x, jnp.asarray(val, x.dtype)), mask)
+def _atomic(ref: Any, idx: Any, val: Any, mask: Any, combine: Callable[[Any, Any], Any]) -> Any:
+    """Replace the elements at `idx` by `combine(elements, val)`, where `mask` is True; returns what was there."""
+    return _exchange(ref, idx, lambda x: combine(x, jnp.asarray(val, x.dtype)), mask)
 
-    atomic.__name__ = atomic.__qualname__ = f"atomic_{name}"
-    atomic.__doc__ = f"""{meaning} Returns what was there.
 
-    Programs run one after the other here, so this is an ordinary read and write. mask: where it is False, nothing is done.
+def atomic_xchg(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
+    """Replace the elements at `idx` by `val`, where `mask` is True.
+
+    Returns what was there. Programs run one after the other here, so this is an ordinary read and write.
+
+    >>> from mpijax.experimental import pallas as pl
+    >>> ref = mpijax.new_ref(jnp.array([1, 6]))
+    >>> pl.atomic_xchg(ref, 1, 5), ref[...]
+    (Array(6, dtype=int32), Array([1, 5], dtype=int32))
     """
-    return atomic
+    return _atomic(x_ref_or_view, idx, val, mask, lambda x, y: jnp.broadcast_to(y, x.shape))
 
 
-atomic_xchg = _atomic("xchg", lambda x, y: jnp.broadcast_to(y, x.shape), "Replace the elements at `idx` by `val`.")
-atomic_max = _atomic("max", jnp.maximum, "Replace the elements at `idx` by the greater of themselves and `val`.")
-atomic_min = _atomic("min", jnp.minimum, "Replace the elements at `idx` by the smaller of themselves and `val`.")
-atomic_and = _atomic("and", jnp.bitwise_and, "Bitwise and of the elements at `idx` and `val`.")
-atomic_or = _atomic("or", jnp.bitwise_or, "Bitwise or of the elements at `idx` and `val`.")
-atomic_xor = _atomic("xor", jnp.bitwise_xor, "Bitwise exclusive or of the elements at `idx` and `val`.")
+def atomic_max(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
+    """Replace the elements at `idx` by the greater of themselves and `val`, where `mask` is True.
+
+    Returns what was there. Programs run one after the other here, so this is an ordinary read and write.
+
+    >>> from mpijax.experimental import pallas as pl
+    >>> ref = mpijax.new_ref(jnp.array([1, 6]))
+    >>> pl.atomic_max(ref, 1, 5), ref[...]
+    (Array(6, dtype=int32), Array([1, 6], dtype=int32))
+    """
+    return _atomic(x_ref_or_view, idx, val, mask, jnp.maximum)
+
+
+def atomic_min(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
+    """Replace the elements at `idx` by the smaller of themselves and `val`, where `mask` is True.
+
+    Returns what was there. Programs run one after the other here, so this is an ordinary read and write.
+
+    >>> from mpijax.experimental import pallas as pl
+    >>> ref = mpijax.new_ref(jnp.array([1, 6]))
+    >>> pl.atomic_min(ref, 1, 5), ref[...]
+    (Array(6, dtype=int32), Array([1, 5], dtype=int32))
+    """
+    return _atomic(x_ref_or_view, idx, val, mask, jnp.minimum)
+
+
+def atomic_and(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
+    """Replace the elements at `idx` by the bitwise and of themselves and `val`, where `mask` is True.
+
+    Returns what was there. Programs run one after the other here, so this is an ordinary read and write.
+
+    >>> from mpijax.experimental import pallas as pl
+    >>> ref = mpijax.new_ref(jnp.array([1, 6]))
+    >>> pl.atomic_and(ref, 1, 5), ref[...]
+    (Array(6, dtype=int32), Array([1, 4], dtype=int32))
+    """
+    return _atomic(x_ref_or_view, idx, val, mask, jnp.bitwise_and)
+
+
+def atomic_or(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
+    """Replace the elements at `idx` by the bitwise or of themselves and `val`, where `mask` is True.
+
+    Returns what was there. Programs run one after the other here, so this is an ordinary read and write.
+
+    >>> from mpijax.experimental import pallas as pl
+    >>> ref = mpijax.new_ref(jnp.array([1, 6]))
+    >>> pl.atomic_or(ref, 1, 5), ref[...]
+    (Array(6, dtype=int32), Array([1, 7], dtype=int32))
+    """
+    return _atomic(x_ref_or_view, idx, val, mask, jnp.bitwise_or)
+
+
+def atomic_xor(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
+    """Replace the elements at `idx` by the bitwise exclusive or of themselves and `val`, where `mask` is True.
+
+    Returns what was there. Programs run one after the other here, so this is an ordinary read and write.
+
+    >>> from mpijax.experimental import pallas as pl
+    >>> ref = mpijax.new_ref(jnp.array([1, 6]))
+    >>> pl.atomic_xor(ref, 1, 5), ref[...]
+    (Array(6, dtype=int32), Array([1, 3], dtype=int32))
+    """
+    return _atomic(x_ref_or_view, idx, val, mask, jnp.bitwise_xor)
 
 
 def atomic_add(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
     """Add `val` to the elements at `idx`, also where positions repeat. Returns what was there.
 
-    Programs run one after the other here, so this is an ordinary read and write. mask: where it is False, nothing is added.
+    Programs run one after the other here, so this is an ordinary read and write. Where `mask` is False, nothing is
+    added.
 
     >>> from mpijax.experimental import pallas as pl
     >>> ref = mpijax.new_ref(jnp.zeros(3))

@@ -138,7 +138,8 @@ def blocks_of(spec: BlockSpec | NoBlockSpec, aval: ShapedArray, origin: str, ran
     dims = tuple(_dim(d, origin) for d in shape)
     if len(dims) != aval.ndim:
         raise ValueError(
-            f"Block shape for {origin} (= {dims}) must have the same number of dimensions as the array shape {aval.shape}."
+            f"Block shape for {origin} (= {dims}) must have the same number of dimensions as the array shape "
+            f"{aval.shape}."
         )
     index_map = given.index_map or (lambda *_: (0,) * aval.ndim)
     return Blocks(aval, dims, _index_map(index_map, origin, dims, rank, scalars))

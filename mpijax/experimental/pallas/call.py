@@ -52,8 +52,8 @@ def pallas_call(
       grid: how many programs along each axis: integers, or int32 scalars that are computed.
       in_specs: a sequence like the arguments, with a `BlockSpec` for each array; by default each is one block.
       out_specs: a pytree like `out_shape`, with a `BlockSpec` for each.
-      scratch_shapes: a pytree of types of buffers, such as `pltpu.VMEM((8, 128), jnp.float32)`. They keep their contents
-        from one program to the next.
+      scratch_shapes: a pytree of types of buffers, such as `pltpu.VMEM((8, 128), jnp.float32)`. Buffers keep their
+        contents from one program to the next.
       input_output_aliases: {number of an operand: number of the result that begins with its contents}.
       debug: print the kernel's Jaxpr.
       interpret, compiler_params, cost_estimate, metadata: accepted: there is one way to run a kernel.
@@ -62,8 +62,8 @@ def pallas_call(
     Arrays over ranks are gathered: each rank runs all programs. Inside `shard_map` a rank's kernel works on its shard.
 
     Raises:
-      ValueError: specs, grid or aliases do not fit to the arrays; the kernel returns something, or uses an array that is
-        not among its operands.
+      ValueError: specs, grid or aliases do not fit to the arrays; the kernel returns something, or uses an array that
+        is not among its operands.
 
     >>> from mpijax.experimental import pallas as pl
     >>> def add(x_ref, y_ref, o_ref):

@@ -1,8 +1,8 @@
 """A grid of independent programs of elementwise operations and reductions, as one program on whole arrays.
 
-Where no two programs write the same block and none leaves anything to another one, their order does not matter. Then an
-operand is seen as an array with an axis for the number of the block beside each axis of the block, and the kernel is mapped
-over the former. The compiler makes it loop nests over all of the array, on all threads.
+Where no two programs write the same block and none leaves anything to another one, their order does not matter. Then
+an operand is seen as an array with an axis for the number of the block beside each axis of the block, and the kernel is
+mapped over the former. The compiler makes it loop nests over all of the array, on all threads.
 """
 
 from __future__ import annotations

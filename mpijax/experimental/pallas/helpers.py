@@ -222,8 +222,8 @@ def run_scoped(f: Callable[..., Any], *types: Any, collective_axes: Any = (), **
     """
     if collective_axes not in ((), None):
         raise NotImplementedError(
-            f"run_scoped: buffers common to the cores of a device are not supported, got {collective_axes=}. Programs run "
-            "one after the other: use scratch_shapes of pallas_call."
+            f"run_scoped: buffers common to the cores of a device are not supported, got {collective_axes=}. Programs "
+            "run one after the other: use scratch_shapes of pallas_call."
         )
     args, kwargs = tree.tree_map(lambda t: new_buffer(t, "run_scoped"), (types, kw_types))
     return f(*args, **kwargs)

@@ -68,8 +68,8 @@ def traced(
 ) -> Kernel:
     """Trace a kernel.
 
-    grid: its sizes, None for one that is computed. structures: of the operands, the results and the scratch memory, which
-    the function gets in this order.
+    grid: its sizes, None for one that is computed. structures: of the operands, the results and the scratch memory,
+    which the function gets in this order.
     """
     buffers = [*(b.block_aval for b in (*inputs, *outputs)), *scratch]
     computed = sum(size is None for size in grid)
@@ -96,7 +96,7 @@ def traced(
 
 
 def _arguments(given: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-    """What the kernel is called with: operands, results and scratch memory, the latter by name if it is a dictionary."""
+    """What the kernel is called with: operands, results and scratch memory, the last by name if it is a dictionary."""
     positional: list[Any] = []
     for part in given[:2]:
         positional += part if isinstance(part, (tuple, list)) else [part]

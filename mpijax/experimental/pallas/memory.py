@@ -19,7 +19,13 @@ class semaphore_dtype:
 
 
 class semaphore(semaphore_dtype):
-    """The dtype of a semaphore, in the name of JAX's."""
+    """The dtype of a semaphore, in the name of JAX's.
+
+    >>> from mpijax.experimental import pallas as pl
+    >>> from mpijax.experimental.pallas import tpu as pltpu
+    >>> pltpu.SEMAPHORE((2,), pl.semaphore).dtype
+    dtype('int32')
+    """
 
 
 def undefined(dtype: Any) -> Any:

@@ -16,7 +16,12 @@ from mpijax.core.refs import addupdate, get, swap
 
 
 class DeviceIdType(enum.Enum):
-    """How a device is named in exchanges between devices. There is one device here."""
+    """How a device is named in exchanges between devices. There is one device here.
+
+    >>> from mpijax.experimental import pallas as pl
+    >>> pl.DeviceIdType.MESH.value
+    'mesh'
+    """
 
     MESH = "mesh"
     LOGICAL = "logical"

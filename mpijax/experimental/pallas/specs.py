@@ -14,7 +14,12 @@ from mpijax.core.array_api import Array
 
 
 class RevisitMode(enum.Enum):
-    """When a block of a result may be written again. Here always: a block is in the result's own memory."""
+    """When a block of a result may be written again. Here always: a block is in the result's own memory.
+
+    >>> from mpijax.experimental import pallas as pl
+    >>> pl.RevisitMode.ANY.value
+    'any'
+    """
 
     IMMEDIATE = "immediate"
     ANY = "any"
@@ -22,7 +27,12 @@ class RevisitMode(enum.Enum):
 
 @dataclass(frozen=True)
 class Buffered:
-    """How blocks are prefetched on devices with memory of their own. Accepted: blocks are read where they are."""
+    """How blocks are prefetched on devices with memory of their own. Accepted: blocks are read where they are.
+
+    >>> from mpijax.experimental import pallas as pl
+    >>> pl.Buffered(2).buffer_count
+    2
+    """
 
     buffer_count: int
     use_lookahead: bool = False
@@ -34,6 +44,14 @@ class Element:
     """A dimension of a block of `block_size` whose index map returns its first element, not the number of a block.
 
     padding: elements without values to add before and after the array along this axis.
+
+    >>> from mpijax.experimental import pallas as pl
+    >>> def kernel(x_ref, o_ref):
+    ...     o_ref[0] = x_ref[...].sum()
+    >>> pl.pallas_call(kernel, out_shape=mpijax.ShapeDtypeStruct((3,), jnp.int32), grid=(3,),
+    ...                in_specs=[pl.BlockSpec((pl.Element(2),), lambda i: (i,))],
+    ...                out_specs=pl.BlockSpec((1,), lambda i: (i,)))(jnp.arange(4))
+    Array([1, 3, 5], dtype=int32)
     """
 
     block_size: int
@@ -42,26 +60,46 @@ class Element:
 
 @dataclass(frozen=True)
 class Squeezed:
-    """A dimension of size 1 that the kernel's references do not have; None in a block shape means the same."""
+    """A dimension of size 1 that the kernel's references do not have; None in a block shape means the same.
+
+    >>> from mpijax.experimental import pallas as pl
+    >>> pl.BlockSpec((pl.squeezed, 8), lambda i: (i, 0)).block_shape[0]
+    Squeezed()
+    """
 
 
 @dataclass(frozen=True)
 class Blocked:
-    """A dimension of `block_size` whose index map returns the number of a block; an int means the same."""
+    """A dimension of `block_size` whose index map returns the number of a block; an int means the same.
+
+    >>> from mpijax.experimental import pallas as pl
+    >>> pl.Blocked(8).block_size
+    8
+    """
 
     block_size: int
 
 
 @dataclass(frozen=True)
 class BoundedSlice:
-    """A dimension whose index map returns a `ds` of at most `block_size`. Raises NotImplementedError when used."""
+    """A dimension whose index map returns a `ds` of at most `block_size`. Raises NotImplementedError when used.
+
+    >>> from mpijax.experimental import pallas as pl
+    >>> pl.BoundedSlice(8).block_size
+    8
+    """
 
     block_size: int
 
 
 @dataclass(frozen=True)
 class Indirect:
-    """A dimension whose index map returns an array of positions. Raises NotImplementedError when used."""
+    """A dimension whose index map returns an array of positions. Raises NotImplementedError when used.
+
+    >>> from mpijax.experimental import pallas as pl
+    >>> pl.Indirect(8).block_size
+    8
+    """
 
     block_size: int
 
@@ -186,4 +224,10 @@ class PrefetchScalarGridSpec(GridSpec):
 
 
 class CompilerParams:
-    """What the parameters for a device's compiler have in common. Those of TPUs and GPUs are accepted, and unused."""
+    """What the parameters for a device's compiler have in common. Those of TPUs and GPUs are accepted, and unused.
+
+    >>> from mpijax.experimental import pallas as pl
+    >>> from mpijax.experimental.pallas import tpu as pltpu
+    >>> isinstance(pltpu.CompilerParams(), pl.CompilerParams)
+    True
+    """

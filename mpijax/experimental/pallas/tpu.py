@@ -32,11 +32,21 @@ HOST = _AnyMemorySpace.HOST
 
 
 class dma_semaphore(_semaphore_dtype):
-    """The dtype of a semaphore for copies."""
+    """The dtype of a semaphore for copies.
+
+    >>> from mpijax.experimental.pallas import tpu as pltpu
+    >>> pltpu.SEMAPHORE((), pltpu.dma_semaphore).dtype
+    dtype('int32')
+    """
 
 
 class CoreType(enum.Enum):
-    """Kinds of cores of a TPU."""
+    """Kinds of cores of a TPU.
+
+    >>> from mpijax.experimental.pallas import tpu as pltpu
+    >>> pltpu.CoreType.TC.value
+    'tc'
+    """
 
     TC = "tc"
     SC_SCALAR_SUBCORE = "sc_scalar_subcore"
@@ -44,7 +54,12 @@ class CoreType(enum.Enum):
 
 
 class GridDimensionSemantics(enum.Enum):
-    """In which order programs along an axis of the grid may run. Here always one after the other."""
+    """In which order programs along an axis of the grid may run. Here always one after the other.
+
+    >>> from mpijax.experimental.pallas import tpu as pltpu
+    >>> pltpu.PARALLEL.value
+    'parallel'
+    """
 
     PARALLEL = "parallel"
     CORE_PARALLEL = "core_parallel"
@@ -59,7 +74,12 @@ ARBITRARY = GridDimensionSemantics.ARBITRARY
 
 
 class SideEffectType(enum.Enum):
-    """What a kernel does beside its results."""
+    """What a kernel does beside its results.
+
+    >>> from mpijax.experimental.pallas import tpu as pltpu
+    >>> pltpu.SideEffectType.PURE.value
+    'pure'
+    """
 
     PURE = "pure"
     DATAFLOW_SIDE_EFFECTING = "dataflow_side_effecting"
@@ -99,7 +119,12 @@ class CompilerParams(_specs.CompilerParams):
 
 
 class InterpretParams:
-    """How JAX simulates a TPU: accepted as `interpret` of `pallas_call`, and unused."""
+    """How JAX simulates a TPU: accepted as `interpret` of `pallas_call`, and unused.
+
+    >>> from mpijax.experimental.pallas import tpu as pltpu
+    >>> pltpu.InterpretParams(detect_races=True).options
+    {'detect_races': True}
+    """
 
     def __init__(self, **options: Any):
         self.options = options
@@ -254,7 +279,8 @@ _needs_tpu(
     "blocks are read where they are; add an axis to the grid of pallas_call, or write a pl.loop over ref[pl.ds(...)]",
 )
 _needs_tpu(
-    "async_remote_copy make_async_remote_copy get_barrier_semaphore core_barrier create_tensorcore_mesh run_on_first_core",
+    """async_remote_copy make_async_remote_copy get_barrier_semaphore core_barrier create_tensorcore_mesh
+    run_on_first_core""",
     "kernels do not send to other devices; use jax.lax.ppermute and jax.lax.psum in a shard_map around the kernel",
 )
 _needs_tpu(

@@ -31,7 +31,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class CompilerParams(_specs.CompilerParams):
-    """Parameters for Triton's compiler: accepted, and unused."""
+    """Parameters for Triton's compiler: accepted, and unused.
+
+    >>> from mpijax.experimental.pallas import triton as plgpu
+    >>> plgpu.CompilerParams(num_warps=4).num_warps
+    4
+    """
 
     num_warps: int | None = None
     num_stages: int | None = None

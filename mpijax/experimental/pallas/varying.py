@@ -1,7 +1,8 @@
 """Inside `shard_map`: a kernel is traced as if its values were the same on all ranks, and its results vary again.
 
-A kernel knows nothing of mesh axes: it starts loops with zeros, and writes constants where others wrote data. With types
-that vary, each of these would need a `pvary`. What leaves the kernel varies over all axes over which an operand does.
+A kernel knows nothing of mesh axes: it starts loops with zeros, and writes constants where others wrote data. With
+types that vary, each of these would need a `pvary`. What leaves the kernel varies over all axes over which an operand
+does.
 """
 
 from __future__ import annotations
