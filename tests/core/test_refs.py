@@ -1,6 +1,7 @@
 """Mutable array references: the same programs as in JAX, and what is refused."""
 
 import copy
+import importlib
 
 import numpy as np
 import pytest
@@ -70,9 +71,11 @@ COMPUTED = {
 @pytest.mark.parametrize("index", COMPUTED.values(), ids=COMPUTED)
 def test_parts_at_computed_positions(index):
     def make(J):
+        ds = importlib.import_module(f"{J.name}.experimental.pallas").ds
+
         def run(i):
             ref = J.new_ref(J.numpy.arange(24.0).reshape(4, 6))
-            place = index(i, J.experimental.pallas.ds)
+            place = index(i, ds)
             before = ref[place]
             ref[place] = -before
             ref[place] += 0.5

@@ -19,8 +19,19 @@ from mpijax.core.refs import get as _get
 from mpijax.experimental.pallas import access as _access
 from mpijax.experimental.pallas import specs as _specs
 from mpijax.experimental.pallas.memory import MemorySpace as _AnyMemorySpace
+from mpijax.experimental.pallas.memory import SemaphoreType
 from mpijax.experimental.pallas.memory import TPUMemorySpace as MemorySpace
 from mpijax.experimental.pallas.memory import semaphore_dtype as _semaphore_dtype
+from mpijax.experimental.pallas.semaphores import async_copy, make_async_copy, sync_copy
+from mpijax.experimental.pallas.specs import PrefetchScalarGridSpec
+
+__all__ = [
+    "ARBITRARY", "CMEM", "CORE_PARALLEL", "CompilerParams", "CoreType", "GridDimensionSemantics", "HBM", "HOST",
+    "InterpretParams", "MemorySpace", "PARALLEL", "PrefetchScalarGridSpec", "SEMAPHORE", "SMEM", "SUBCORE_PARALLEL",
+    "SemaphoreType", "SideEffectType", "VMEM", "VMEM_SHARED", "async_copy", "bitcast", "dma_semaphore",
+    "force_tpu_interpret_mode", "is_tpu_device", "load", "make_async_copy", "reset_tpu_interpret_mode_state", "roll",
+    "set_tpu_interpret_mode", "store", "sync_copy", "touch", "trace_value", "with_memory_space_constraint",
+]  # fmt: skip
 
 CMEM = MemorySpace.CMEM
 HBM = MemorySpace.HBM
