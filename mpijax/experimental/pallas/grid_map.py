@@ -22,9 +22,6 @@ from mpijax.experimental.pallas.kernels import Kernel
 from mpijax.experimental.pallas.specs import Element
 from mpijax.transforms.vmap import vmap
 
-# What moves elements through index maps alone, however many programs there are.
-_FREE = frozenset("broadcast_in_dim reshape transpose squeeze rev pad slice concatenate iota pvary".split())
-
 
 def run(kernel: Kernel, sizes: Sequence[Any], arrays: Sequence[Any], scratch: Sequence[Any]) -> list[Any] | None:
     """The results, padded, after all programs; None where the grid must be a loop."""
@@ -87,8 +84,9 @@ def _equations(jaxpr: Jaxpr) -> Iterator[Any]:
 
 def _is_free(eqn: Any) -> bool:
     lower = eqn.primitive.lower
-    if isinstance(lower, Structural):
-        return lower.kind in _FREE
+    if isinstance(lower, Structural):  # it moves elements by an index map alone, to places known when compiling
+        known = lower.read is not None and lower.window is None and not (lower.cost or lower.words)
+        return lower.view is not None or known
     return isinstance(lower, (Elementwise, Reduction)) and not eqn.effects
 
 

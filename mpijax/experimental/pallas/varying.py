@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core.lowering import Structural
+from mpijax.core.index_maps import identity
+from mpijax.core.lowering import Structural, ViewKind
 from mpijax.core.primitive import Primitive
+from mpijax.core.sharding import shape_rules
 from mpijax.core.trace import typeof
 from mpijax.ops.collectives.scope import linear_jvp, same_type
 from mpijax.transforms import key_reuse
@@ -36,7 +38,8 @@ vary_as_p = Primitive(
     "vary_as",
     type_rule=same_type,
     reference=lambda x, *, axes: x,
-    lower=Structural("copy"),
+    lower=Structural(identity, ViewKind.SAME),
+    sharding=shape_rules.copied,
     jvp=linear_jvp("vary_as"),
     transpose=_transpose,
     batch=_batch,
