@@ -354,6 +354,7 @@ TABLE: dict[str, Callable] = {
     "dot_general": dot_general,
     "transpose": transpose,
     "broadcast_in_dim": broadcast_in_dim,
+    "pvary": lambda rng: Use([floats(rng, shape(rng))], {"axes": ()}),
     "squeeze": squeeze,
     "reshape": reshape,
     "slice": slice_,
