@@ -72,12 +72,9 @@ def _integer_division(b: Builder, x: Scalar, y: Scalar) -> tuple[Scalar, Scalar]
         lowest = b.const(-1 << (i.bits - 1), x.dtype)
         unsafe = b.or_(by_zero, b.and_(b.compare("eq", x, lowest), b.compare("eq", y, b.const(-1, x.dtype))))
     if y.is_constant and not y.ir.endswith((" 0)", " -1)")) and y.ir not in ("0", "-1"):
-        divisor, by_zero = y, None
-    else:
-        divisor = b.select(unsafe, one, y)
-    quotient = _safe_quotient(b, x, divisor)
-    if by_zero is None:
+        quotient = _safe_quotient(b, x, y)
         return quotient, b.sub(x, b.mul(quotient, y))
+    quotient = _safe_quotient(b, x, b.select(unsafe, one, y))
     quotient = b.select(by_zero, b.const(-1, x.dtype), quotient)
     # With y = 0 the product is 0 and x remains; with lowest / -1 the product wraps to lowest.
     return quotient, b.sub(x, b.mul(quotient, y))

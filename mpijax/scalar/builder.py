@@ -13,7 +13,7 @@ from mpijax.scalar import narrow
 from mpijax.scalar.convert import convert
 from mpijax.scalar.memory import Memory
 from mpijax.scalar.registry import RULES
-from mpijax.scalar.types import BOOL, INT64, Scalar, info, literal
+from mpijax.scalar.types import BOOL, INT64, Scalar, imag_part, info, literal
 
 _FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 _SIGNED_PREDICATES = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
@@ -301,9 +301,17 @@ class Builder(Memory):
         """a where condition (bool) else b."""
         t = self.type(a.dtype)
         ir = self.emit(f"select {self.vector('i1')} {condition.ir}, {t} {a.ir}, {t} {b.ir}")
-        return Scalar(a.dtype, ir, None if a.imag is None else self.select(condition, a.imag, b.imag))
+        return Scalar(a.dtype, ir, None if a.imag is None else self.select(condition, a.imag, imag_part(b)))
 
     # ---- types
+
+    def unpacked(self, bits: str, dtype: np.dtype) -> str:
+        """Storage bits of a narrow float to the float that they stand for (operand texts)."""
+        return narrow.unpack(self, bits, dtype)
+
+    def packed(self, x: Scalar) -> str:
+        """Storage bits (operand text) of a float already rounded to the narrow dtype of x."""
+        return narrow.pack(self, x)
 
     def cast(self, opcode: str, x: Scalar, dtype) -> Scalar:
         """One LLVM cast instruction between compute types."""
@@ -362,7 +370,7 @@ class Builder(Memory):
 
     def every_second(self, a: Scalar, b: Scalar, start: int) -> Scalar:
         """Lanes start, start + 2, ... of `a`, then those of `b`."""
-        imag = None if a.imag is None else self.every_second(a.imag, b.imag, start)
+        imag = None if a.imag is None else self.every_second(a.imag, imag_part(b), start)
         t, mask = self.type(a.dtype), ", ".join(f"i32 {i}" for i in range(start, 2 * self.lanes, 2))
         ir = self.emit(f"shufflevector {t} {a.ir}, {t} {b.ir}, <{self.lanes} x i32> <{mask}>")
         return Scalar(a.dtype, ir, imag)

@@ -8,7 +8,7 @@ from mpijax.scalar import complex as cx
 from mpijax.scalar import narrow
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.registry import named, rule
-from mpijax.scalar.types import FLOAT32, UINT32, Scalar, info
+from mpijax.scalar.types import FLOAT32, UINT32, Scalar, imag_part, info
 
 
 def _comparison(name: str):
@@ -17,7 +17,7 @@ def _comparison(name: str):
         if x.imag is None:
             return b.compare(name, x, y)
         if name in ("eq", "ne"):
-            parts = b.compare(name, cx.real_part(x), cx.real_part(y)), b.compare(name, x.imag, y.imag)
+            parts = b.compare(name, cx.real_part(x), cx.real_part(y)), b.compare(name, x.imag, imag_part(y))
             return b.and_(*parts) if name == "eq" else b.or_(*parts)
         return cx.ordered(b, name, x, y)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijax.scalar.builder import Builder
-from mpijax.scalar.types import Scalar, info
+from mpijax.scalar.types import Scalar, imag_part, info
 
 Parts = tuple[Scalar, Scalar]
 
@@ -24,22 +24,22 @@ def pair(re: Scalar, im: Scalar) -> Scalar:
 
 
 def add(b: Builder, x: Scalar, y: Scalar) -> Scalar:
-    return pair(b.add(real_part(x), real_part(y)), b.add(x.imag, y.imag))
+    return pair(b.add(real_part(x), real_part(y)), b.add(imag_part(x), imag_part(y)))
 
 
 def sub(b: Builder, x: Scalar, y: Scalar) -> Scalar:
-    return pair(b.sub(real_part(x), real_part(y)), b.sub(x.imag, y.imag))
+    return pair(b.sub(real_part(x), real_part(y)), b.sub(imag_part(x), imag_part(y)))
 
 
 def mul(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     """The four-product formula, without C's recovery of infinities (as XLA and NumPy)."""
-    a, c, p, q = real_part(x), x.imag, real_part(y), y.imag
+    a, c, p, q = real_part(x), imag_part(x), real_part(y), imag_part(y)
     return pair(b.sub(b.mul(a, p), b.mul(c, q)), b.add(b.mul(a, q), b.mul(c, p)))
 
 
 def scale(b: Builder, x: Scalar, factor: Scalar) -> Scalar:
     """x times a real."""
-    return pair(b.mul(real_part(x), factor), b.mul(x.imag, factor))
+    return pair(b.mul(real_part(x), factor), b.mul(imag_part(x), factor))
 
 
 def div(b: Builder, x: Scalar, y: Scalar) -> Scalar:
@@ -48,7 +48,7 @@ def div(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     y = 0 gives infinities of the sign of the parts of x (NaN for 0/0), as the division of reals does. An infinite
     number by a finite one is infinite, and a finite one by an infinite one is 0, whatever the other parts are.
     """
-    a, c, p, q = real_part(x), x.imag, real_part(y), y.imag
+    a, c, p, q = real_part(x), imag_part(x), real_part(y), imag_part(y)
     if p.constant == 1 and q.constant == 0:
         return x  # what is not finite stays as it is, as in XLA
     swap = b.compare("lt", b.abs(p), b.abs(q))
@@ -105,7 +105,7 @@ def _recovered(b: Builder, quotient: Parts, x: Parts, y: Parts) -> Scalar:
 
 def abs_(b: Builder, x: Scalar) -> Scalar:
     """sqrt(re^2 + im^2) without overflow; infinite if either part is, else NaN if either is; <= 2 ulp."""
-    p, q = b.abs(real_part(x)), b.abs(x.imag)
+    p, q = b.abs(real_part(x)), b.abs(imag_part(x))
     swap = b.compare("lt", p, q)
     large, small = b.select(swap, q, p), b.select(swap, p, q)
     ratio = b.div(small, large)
@@ -122,11 +122,11 @@ def sign(b: Builder, x: Scalar) -> Scalar:
     zero = b.const(0, size.dtype)
     nothing = b.compare("eq", size, zero)
     return pair(b.select(nothing, zero, b.div(real_part(x), size)),
-                b.select(nothing, zero, b.div(x.imag, size)))
+                b.select(nothing, zero, b.div(imag_part(x), size)))
 
 
 def ordered(b: Builder, name: str, x: Scalar, y: Scalar) -> Scalar:
     """lt le gt ge by real part, then imaginary part."""
     p, q = real_part(x), real_part(y)
     strict = {"le": "lt", "ge": "gt"}.get(name, name)
-    return b.select(b.compare("eq", p, q), b.compare(name, x.imag, y.imag), b.compare(strict, p, q))
+    return b.select(b.compare("eq", p, q), b.compare(name, imag_part(x), imag_part(y)), b.compare(strict, p, q))

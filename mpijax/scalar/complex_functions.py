@@ -16,13 +16,13 @@ from mpijax.scalar import exponential, hyperbolic, inverse_trigonometric, logari
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.expr import Expr, is_single, where
 from mpijax.scalar.registry import COMPLEX_RULES
-from mpijax.scalar.types import Scalar
+from mpijax.scalar.types import Scalar, imag_part
 
 Pair = tuple[Expr, Expr]
 
 
 def _parts(b: Builder, z: Scalar) -> Pair:
-    return Expr(b, cx.real_part(z)), Expr(b, z.imag)
+    return Expr(b, cx.real_part(z)), Expr(b, imag_part(z))
 
 
 def _join(z: Pair) -> Scalar:
@@ -297,7 +297,8 @@ def power(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     none = exponent[0].eq(0.0) & exponent[1].eq(0.0)
     vanishes = nothing & (exponent[0] > 0.0)
     two = real_exponent & exponent[0].eq(2.0)
-    result = tuple(where(two, part, other) for part, other in zip(_times(base, base), result))
+    square = _times(base, base)
+    result = where(two, square[0], result[0]), where(two, square[1], result[1])
     real = where(none, 1.0, where(vanishes, 0.0, result[0]))
     return _join((real, where(none | vanishes, 0.0, result[1])))
 

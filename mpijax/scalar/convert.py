@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mpijax.scalar import narrow
-from mpijax.scalar.types import FLOAT32, FLOAT64, Scalar, info
+from mpijax.scalar.types import FLOAT32, FLOAT64, Scalar, imag_part, info
 
 INT32 = np.dtype(np.int32)
 
@@ -31,7 +31,7 @@ def convert(b: Builder, x: Scalar, dtype: np.dtype) -> Scalar:
     if source.kind == "c":
         re = Scalar(source.part, x.ir)
         if target.kind == "b":
-            return b.or_(convert(b, re, dtype), convert(b, x.imag, dtype))
+            return b.or_(convert(b, re, dtype), convert(b, imag_part(x), dtype))
         return convert(b, re, dtype)
     if target.kind == "b":
         return b.compare("ne", x, b.const(0, x.dtype))
@@ -89,7 +89,8 @@ def _to_float(b: Builder, x: Scalar, dtype: np.dtype) -> Scalar:
         else:
             value = b.cast("fpext", x, FLOAT64)
     else:
-        wide = FLOAT64 if target.compute == "double" else FLOAT32
-        value = b.cast("sitofp" if source.kind == "i" else "uitofp", x, wide)
+        value = b.cast(
+            "sitofp" if source.kind == "i" else "uitofp", x, FLOAT64 if target.compute == "double" else FLOAT32
+        )
     result = Scalar(dtype, value.ir)
     return narrow.round_to(b, result) if target.kind == "n" else result

@@ -7,12 +7,12 @@ i64 in elements; only the element's own alignment is assumed. `note` is appended
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from mpijax.scalar import narrow
-from mpijax.scalar.types import Scalar, info
+from mpijax.scalar.types import Scalar, imag_part, info
 
 REGISTER_BYTES = 32
 
@@ -29,6 +29,8 @@ class Memory:
     splat: Any
     lane: Any
     with_lanes: Any
+    unpacked: Callable[[str, np.dtype], str]
+    packed: Callable[[Scalar], str]
 
     # ---- between storage and compute form (operand texts)
 
@@ -39,13 +41,13 @@ class Memory:
             return self.emit(f"icmp ne {self.vector('i8')} {stored}, {zero}")
         if i.is_integer and i.compute != i.storage:
             return self.emit(f"trunc {self.vector(i.storage)} {stored} to {self.vector(i.compute)}")
-        return narrow.unpack(self, stored, dtype) if i.kind == "n" else stored
+        return self.unpacked(stored, dtype) if i.kind == "n" else stored
 
     def _storage(self, x: Scalar) -> str:
         i = info(x.dtype)
         if i.kind == "b" or (i.is_integer and i.compute != i.storage):
             return self.emit(f"zext {self.vector(i.compute)} {x.ir} to {self.vector(i.storage)}")
-        return narrow.pack(self, x) if i.kind == "n" else x.ir
+        return self.packed(x) if i.kind == "n" else x.ir
 
     def _complex(self, dtype: np.dtype, re: str, im: str) -> Scalar:
         return Scalar(dtype, re, Scalar(info(dtype).part, im))
@@ -227,11 +229,11 @@ class Memory:
         if self.lanes == 1:
             self.effect(f"store {i.storage} {x.ir}, ptr {ptr}, align {align}{note}")
             second = self.emit(f"getelementptr {i.storage}, ptr {ptr}, i64 1")
-            self.effect(f"store {i.storage} {x.imag.ir}, ptr {second}, align {align}{note}")
+            self.effect(f"store {i.storage} {imag_part(x).ir}, ptr {second}, align {align}{note}")
             return
         n, t = self.lanes, self.vector(i.storage)
         mask = ", ".join(f"i32 {lane}, i32 {lane + n}" for lane in range(n))
-        pairs = self.emit(f"shufflevector {t} {x.ir}, {t} {x.imag.ir}, <{2 * n} x i32> <{mask}>")
+        pairs = self.emit(f"shufflevector {t} {x.ir}, {t} {imag_part(x).ir}, <{2 * n} x i32> <{mask}>")
         self.effect(f"store <{2 * n} x {i.storage}> {pairs}, ptr {ptr}, align {align}{note}")
 
     def store_past_caches(self, ptr: str, x: Scalar) -> None:
@@ -261,7 +263,7 @@ class Memory:
         self._masked_store(pointers, self._storage(x), mask, i)
         if i.kind == "c":
             second = self.emit(f"getelementptr {i.storage}, <{self.lanes} x ptr> {pointers}, i64 1")
-            self._masked_store(second, x.imag.ir, mask, i)
+            self._masked_store(second, imag_part(x).ir, mask, i)
         return None
 
     def _masked_store(self, pointers: str, value: str, mask: Scalar, i) -> None:

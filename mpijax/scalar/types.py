@@ -102,6 +102,12 @@ class Scalar:
         return struct.unpack(">d", bytes.fromhex(text[2:]))[0]
 
 
+def imag_part(x: Scalar) -> Scalar:
+    """The imaginary part of a complex Scalar."""
+    assert x.imag is not None, x
+    return x.imag
+
+
 def float_text(value: float, single: bool) -> str:
     """LLVM's exact (hexadecimal) text of a floating point constant."""
     if single:
