@@ -207,8 +207,8 @@ def _meanings(term: Term, scope: Any) -> Iterable[Fact]:
         for of in (x, y):
             yield fact(value - of if factor.name == "max" else of - value, False)
         return
-    whole, rest = (operation(name, x, y, scope) for name in ("floordiv", "mod"))
-    yield fact(y * whole + rest - x, True)
+    whole, remainder = (operation(name, x, y, scope) for name in ("floordiv", "mod"))
+    yield fact(y * whole + remainder - x, True)
     if bounds(y)[0] > 0:
-        yield fact(rest, False)
-        yield fact(y - 1 - rest, False)
+        yield fact(remainder, False)
+        yield fact(y - 1 - remainder, False)

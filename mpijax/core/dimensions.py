@@ -58,16 +58,20 @@ def operation(name: str, x: DimExpr | int, y: DimExpr | int, scope: Any) -> DimE
 
 
 def _length(x: DimExpr | int) -> int:
-    return 1 if type(x) is int else sum(1 + abs(k) * _term_key(t)[0] for t, k in x.terms)
+    return sum(1 + abs(k) * _term_key(t)[0] for t, k in x.terms) if isinstance(x, DimExpr) else 1
 
 
 def _text(x: DimExpr | int) -> str:
     return f"- {-x}" if type(x) is int and x < 0 else str(x)
 
 
+def _terms(x: DimExpr | int) -> tuple[tuple[Term, int], ...]:
+    return x.terms if isinstance(x, DimExpr) else ((ONE, x),)
+
+
 def _key(x: DimExpr | int) -> tuple:
     """By which sizes are ordered, and equal."""
-    terms = ((ONE, x),) if type(x) is int else x.terms
+    terms = _terms(x)
     return _length(x), tuple((_term_key(t), k) for t, k in terms)
 
 
@@ -103,7 +107,7 @@ def _expr(coefficients: Mapping[Term, int], scope: Any) -> Any:
 
 def _add(into: Mapping[Term, int], x: DimExpr | int, times: int) -> dict[Term, int]:
     found = dict(into)
-    for term, k in ((ONE, x),) if type(x) is int else x.terms:
+    for term, k in _terms(x):
         found[term] = found.get(term, 0) + times * k
     return found
 
@@ -164,7 +168,7 @@ class DimExpr:
     def _times(self, x: DimExpr | int) -> Any:
         found: dict[Term, int] = {}
         for s, j in self.terms:
-            for t, k in ((ONE, x),) if type(x) is int else x.terms:
+            for t, k in _terms(x):
                 term = product(s, t)
                 found[term] = found.get(term, 0) + j * k
         return _expr(found, self.scope)

@@ -128,7 +128,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     return np.dtype(dtype) in wanted
 
 
-_PYTHON_TYPES: dict[np.dtype, type] = {
+_PYTHON_TYPES: dict[np.dtype | ExtendedDType, type] = {
     **dict.fromkeys(promotion.BOOL, bool),
     **dict.fromkeys(promotion.SIGNED + promotion.UNSIGNED, int),
     **dict.fromkeys(promotion.FLOAT, float),

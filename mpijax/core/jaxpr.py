@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -44,6 +44,7 @@ class DropVar(Var):
         return "_"
 
 
+@final
 class Literal:
     """A scalar written into the program.
 

@@ -243,8 +243,13 @@ class NativeCode(Protocol):
     ['address', 'failed']
     """
 
-    words: tuple[int, ...]
-    label: str  # what the program's text calls it
+    @property
+    def words(self) -> tuple[int, ...]:
+        """What the function gets as its `words`."""
+
+    @property
+    def label(self) -> str:
+        """What the program's text calls it."""
 
     def address(self) -> int:
         """Where the function is; asked for when the program is loaded."""

@@ -85,13 +85,15 @@ def _atoms(atoms, names: Names, separator: str = "") -> pp.Doc:
     return _listed((atom_text(v, names) for v in atoms), separator)
 
 
+def _without_constants(program: Jaxpr | ClosedJaxpr) -> Jaxpr:
+    return program.jaxpr if isinstance(program, ClosedJaxpr) else program
+
+
 def _param(key: str, value: Any, names: Names) -> pp.Doc:
     if isinstance(value, (Jaxpr, ClosedJaxpr)):
-        inner = value.jaxpr if isinstance(value, ClosedJaxpr) else value
-        return pp.text(f"{key}=") + _jaxpr_doc(inner, names)
+        return pp.text(f"{key}=") + _jaxpr_doc(_without_constants(value), names)
     if isinstance(value, (tuple, list)) and value and all(isinstance(v, (Jaxpr, ClosedJaxpr)) for v in value):
-        inner = [v.jaxpr if isinstance(v, ClosedJaxpr) else v for v in value]
-        body = pp.join(pp.brk(), [_jaxpr_doc(v, names) for v in inner])  # type: ignore[attr-defined]
+        body = pp.join(pp.brk(), [_jaxpr_doc(_without_constants(v), names) for v in value])
         listed = pp.nest(2, pp.text("(") + pp.brk("") + body) + pp.brk("") + pp.text(")")
         return pp.text(f"{key}=") + pp.group(listed)
     return pp.text(f"{key}={param_text(value)}")

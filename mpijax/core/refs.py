@@ -434,6 +434,9 @@ class _Views:
 class RefView:
     """A part of a reference, to be read and written as a whole one."""
 
+    shape: tuple[int, ...]
+    dtype: Any
+
     def __init__(self, ref: Ref | RefView, index: Any):
         self._ref = ref
         self._index = checked_index(index, ref.shape)

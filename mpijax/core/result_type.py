@@ -140,7 +140,11 @@ def _result_type(args: tuple) -> tuple[Any, bool]:
 
 
 def _default_of_kind(of: np.dtype) -> np.dtype:
-    return default_uint_dtype() if of in promotion.UNSIGNED else default_dtype(python_type(of))
+    if of in promotion.UNSIGNED:
+        return default_uint_dtype()
+    kind = python_type(of)
+    assert kind is not None, of  # only numbers are weak
+    return default_dtype(kind)
 
 
 def safe_to_cast(source: Any, target: Any) -> bool:

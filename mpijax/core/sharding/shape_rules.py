@@ -148,8 +148,9 @@ def pad(s: Operation) -> Plan:
             (0 if k == 0 else min(max(a * step + low, 0), m), m if k == last else min(max(b * step + low, 0), m))
             for k, (a, b) in enumerate(cut.spans)
         ]
-        out.append(cut.moved(spans))
-        (a, b), (first, end) = s.span(cut), s.span(out[-1])
+        padded = cut.moved(spans)
+        out.append(padded)
+        (a, b), (first, end) = s.span(cut), s.span(padded)
         dilated = (b - a - 1) * step + 1 if b > a else 0
         before = a * step + low - first if end > first else -dilated
         config[d] = (before, end - first - before - dilated, between)

@@ -100,7 +100,7 @@ class NamedSharding(Sharding):
     (4, 2)
     """
 
-    def __init__(self, mesh: Mesh, spec: PartitionSpec, *, memory_kind: str | None = None):
+    def __init__(self, mesh: Mesh | AbstractMesh, spec: PartitionSpec, *, memory_kind: str | None = None):
         if not isinstance(spec, PartitionSpec):
             raise TypeError(f"NamedSharding's spec is a PartitionSpec, got {spec!r} of type {type(spec).__name__}")
         unknown = [a for a in spec.all_axes() if a not in mesh.axis_names]
