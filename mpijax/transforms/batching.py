@@ -178,9 +178,9 @@ def broadcast_dim(x: Any, size: int, target: int, along: Split | None = None, by
     if wanted.dtype == dtypes.float0:
         return np.zeros(wanted.shape, dtypes.float0)
     kept = np.delete(np.arange(wanted.ndim), target)
-    kept = tuple(kept) if by_numpy else tuple(kept.tolist())
+    places = tuple(kept) if by_numpy else tuple(kept.tolist())
     layout = None if along is None else wanted.sharding
-    return registry["broadcast_in_dim"].bind(x, shape=wanted.shape, broadcast_dimensions=kept, sharding=layout)
+    return registry["broadcast_in_dim"].bind(x, shape=wanted.shape, broadcast_dimensions=places, sharding=layout)
 
 
 def same_for_all(x: Any) -> Any:

@@ -40,6 +40,7 @@ class CustomFunction:
     """
 
     kind: str
+    __call__: Callable[..., Any]
 
     def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
         update_wrapper(self, fun)

@@ -42,10 +42,11 @@ class FlatFun:
 
     __slots__ = ("fun", "in_tree", "out_tree", "has_aux", "aux")
 
+    out_tree: tree.PyTreeDef  # there is none before the first call
+
     def __init__(self, fun: Callable, in_tree, has_aux: bool = False):
         self.fun = fun
         self.in_tree = in_tree
-        self.out_tree = None
         self.has_aux = has_aux
         self.aux: Any = None
 

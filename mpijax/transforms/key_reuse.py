@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -127,7 +127,7 @@ def _of_results(jaxpr: Jaxpr, keys: _Keys) -> Signature:
     return Signature(sinks, sources, forwards)
 
 
-def _is_variable_key(v: Atom) -> bool:
+def _is_variable_key(v: Atom) -> TypeGuard[Var]:
     return type(v) is not Literal and is_key(v.aval)
 
 

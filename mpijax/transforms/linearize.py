@@ -29,6 +29,8 @@ class TangentTrace(Trace):
 
     __slots__ = ("builder", "whole")
 
+    parent: Trace
+
     def __init__(self, parent: Trace, builder: JaxprTrace):
         super().__init__(parent)
         self.builder = builder

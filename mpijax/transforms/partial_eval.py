@@ -8,7 +8,7 @@ from typing import Any
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr, without_dead_code
 from mpijax.core.lowering import Inline
-from mpijax.core.trace import DebugInfo, JaxprTrace, JitTracer, current_trace, state
+from mpijax.core.trace import DebugInfo, JaxprTrace, JitTracer, Trace, current_trace, state
 
 
 class PartialVal(tuple):
@@ -40,6 +40,8 @@ class PartialTrace(JaxprTrace):
     """Hands operations on known values to its parent, and writes the others down."""
 
     __slots__ = ()
+
+    parent: Trace
 
     def recorder(self) -> JaxprTrace | None:
         return self.parent.recorder()

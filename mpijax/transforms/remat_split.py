@@ -51,7 +51,8 @@ def split_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...], policy: Callable
     linear, tangents = _linear_part(halves, primal.jaxpr, count)
     again = _computed_again(primal.jaxpr, [*linear.eqns, linear], kept, policy, other)
     body = Jaxpr([], [], linear.outvars, _in_turn(again, linear.eqns))
-    read = list(dict.fromkeys(v for e in [*body.eqns, body] for v in _reads(e)))
+    readers: list[Eqn | Jaxpr] = [*body.eqns, body]
+    read = list(dict.fromkeys(v for e in readers for v in _reads(e)))
     saved = [v for v in read if v in kept]
     used = set(read)
     primal_inputs = [i for i, v in enumerate(primal.jaxpr.invars) if v in used]

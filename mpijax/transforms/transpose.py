@@ -101,9 +101,9 @@ def backward_pass(
 
     for v, ct in zip(jaxpr.invars, gathered or (), strict=False):
         accumulate(v, ct)
-    for v, ct in zip(jaxpr.outvars, cotangents, strict=True):
-        if type(v) is not Literal and v in linear:
-            accumulate(v, ct)
+    for atom, ct in zip(jaxpr.outvars, cotangents, strict=True):
+        if type(atom) is not Literal and atom in linear:
+            accumulate(atom, ct)
     for eqn in reversed(linear_eqns):
         outs = [ct_env.pop(v, None) if type(v) is not DropVar else None for v in eqn.outvars]
         exchanged = exchanges and fx.exchange in eqn.effects
@@ -114,9 +114,9 @@ def backward_pass(
         ct = outs if eqn.primitive.multiple_results else outs[0]
         with sources_from(eqn.source if eqn.source.file else inherited.source):
             transpose = partial(_laid_out_alike, eqn) if ShapedArray.any_split else eqn.primitive.transpose
-            for v, ct_in in zip(eqn.invars, transpose(ct, *inputs, **eqn.params), strict=True):
-                if type(v) is not Literal and v in linear:
-                    accumulate(v, ct_in)
+            for atom, ct_in in zip(eqn.invars, transpose(ct, *inputs, **eqn.params), strict=True):
+                if type(atom) is not Literal and atom in linear:
+                    accumulate(atom, ct_in)
     return [ct_env.get(v, Zero(v.aval.to_cotangent_aval())) for v in jaxpr.invars]
 
 
