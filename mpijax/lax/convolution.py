@@ -106,7 +106,7 @@ def conv_transpose(
     rhs_dilation = ones if rhs_dilation is None else rhs_dilation
     if use_consistent_padding or (isinstance(padding, str) and padding in ("SAME", "VALID")):
         window = dilated([typeof(rhs).shape[a] for a in numbers.rhs_spec[2:]], rhs_dilation)
-        each = [padding] * len(strides) if isinstance(padding, str) else padding
+        each: Sequence[str | tuple[int, int]] = [padding] * len(strides) if isinstance(padding, str) else padding
         padding = tuple(conv_transpose_padding(k, s, p) for k, s, p in zip(window, strides, each, strict=False))
     if transpose_kernel:
         for axis in numbers.rhs_spec[2:]:
@@ -186,7 +186,7 @@ def conv_general_dilated_local(
     both = canonicalize_precision(precision)
     patches = conv_general_dilated_patches(
         lhs, filter_shape, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers,
-        precision=None if both is None else both[0],
+        precision=both[0] if isinstance(both, tuple) else both,
     )  # fmt: skip
     numbers = conv_dimension_numbers(typeof(lhs).shape, (1, 1, *filter_shape), dimension_numbers)
     _, rhs_spec, out_spec = numbers

@@ -8,6 +8,7 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.lowering import Elementwise
+from mpijax.core.primitive import Primitive
 from mpijax.core.sharding import sum_types
 from mpijax.core.trace import typeof
 from mpijax.core.tree import tree_map
@@ -66,7 +67,7 @@ stop_gradient_p = elementwise(
     jvp=CONSTANT,
 )
 
-copy_p = elementwise(
+copy_p: Primitive = elementwise(
     "copy",
     (*ANY, dtypes.extended),
     reference=np.copy,

@@ -27,7 +27,7 @@ def _jvp(primals, tangents):
     return optimization_barrier_p.bind(*primals), optimization_barrier_p.bind(*map(instantiate, tangents))
 
 
-optimization_barrier_p = Primitive(
+optimization_barrier_p: Primitive = Primitive(
     "optimization_barrier",
     type_rule=lambda *avals: list(avals),
     reference=lambda *args: list(args),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.lowering import Elementwise
-from mpijax.core.primitive import Unsupported
+from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
 from mpijax.core.sharding import sum_types
 from mpijax.core.trace import typeof
@@ -123,7 +123,7 @@ def neg(x: Any) -> Any:
     return neg_p.bind(x)
 
 
-neg_p = elementwise("neg", NUMERIC, reference=np.negative, jvp=LINEAR, transpose=_neg_transpose)
+neg_p: Primitive = elementwise("neg", NUMERIC, reference=np.negative, jvp=LINEAR, transpose=_neg_transpose)
 neg_p.sums = sum_types.linear
 
 # ---------------------------------------------------------------- mul, div, rem

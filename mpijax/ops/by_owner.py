@@ -85,7 +85,8 @@ def _split_alike(s: Operation, indices: Cuts, cut: Cut) -> tuple[int, int] | Non
     """The axis of the indices that is split over the mesh axes of `cut`, and that of the result which it becomes."""
     offsets = s.params["dimension_numbers"].offset_dims
     batch = [d for d in range(len(s.results[0])) if d not in offsets]
-    pairs = ((k, d) for k, d in enumerate(batch) if indices[k] is not None and indices[k].axes == cut.axes)
+    split = enumerate(zip(batch, indices, strict=False))
+    pairs = ((k, d) for k, (d, c) in split if c is not None and c.axes == cut.axes)
     return next(((k, d) for k, d in pairs if s.results[0][d] % cut.parts == 0), None)
 
 

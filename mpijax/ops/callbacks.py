@@ -188,7 +188,7 @@ def _no_derivative(message: str) -> Callable:
     return rule
 
 
-pure_callback_p = Primitive(
+pure_callback_p: Primitive = Primitive(
     "pure_callback",
     type_rule=lambda *_, result_avals, **params: list(result_avals),
     reference=_host_call,

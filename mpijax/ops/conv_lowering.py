@@ -162,9 +162,9 @@ def _shifted(x, w, *, window_strides, rhs_dilation, dimension_numbers) -> Any:
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     x = bind("transpose").bind(x, permutation=tuple(lhs_spec))
     w = bind("transpose").bind(w, permutation=tuple(rhs_spec))
-    (n, c, *space), (o, _, *kernel) = typeof(x).shape, typeof(w).shape
-    ones = [(0, 0)] * len(space)
-    space = conv_shape_tuple((n, c, *space), (o, 1, *dilated(kernel, rhs_dilation)), window_strides, ones)[2:]
+    (n, c, *given), (o, _, *kernel) = typeof(x).shape, typeof(w).shape
+    ones = [(0, 0)] * len(given)
+    space = conv_shape_tuple((n, c, *given), (o, 1, *dilated(kernel, rhs_dilation)), window_strides, ones)[2:]
     shape = (n, c, o // c, *space)
     if 0 in shape:
         return full(spread((n, o, *space), out_spec), 0, typeof(x).dtype)

@@ -316,7 +316,7 @@ def _cotangent(ct, x, y, contract, batch, swapped: bool, precision, preferred_el
     numbers = ((ct_contract, y_free), (tuple(range(first)), y_batch))
     product = dot_general(ct, y, numbers, precision=precision, preferred_element_type=preferred_element_type)
     order = [*x_batch, *x_free, *(x_contract[i] for i in np.argsort(y_contract))]
-    result = transpose(product, np.argsort(order)) if order else product
+    result = transpose(product, np.argsort(order).tolist()) if order else product
     if typeof(result).dtype != x.aval.dtype:
         result = convert(result, x.aval.dtype, x.aval.weak_type)
     return result

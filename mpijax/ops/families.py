@@ -34,6 +34,8 @@ ANY = (np.integer, np.floating, np.complexfloating, np.bool_)
 NOT_LINEAR = Unsupported(
     "this operation is not linear, so it has no transpose, which reverse mode needs of linear ones only"
 )
+# Until the rule is attached, which needs the primitive.
+ATTACHED = Unsupported("the rule is made for the primitive, and is not attached yet")
 
 # ---------------------------------------------------------------- types
 
@@ -284,7 +286,7 @@ def elementwise(
         lower=lower or Elementwise(scalar_rule(name, ("accuracy",) if accuracy else ()), cost),
         jvp=jvp,
         transpose=transpose,
-        batch=batch,
+        batch=ATTACHED if batch is None else batch,
         pretty=hide_unset("accuracy") if accuracy else pretty,
     )
     if hasattr(jvp, "attach"):

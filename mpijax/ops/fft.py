@@ -19,7 +19,7 @@ from mpijax.ops import binary, fft_over_ranks
 from mpijax.ops.convert import convert_element_type
 from mpijax.ops.creation import full
 from mpijax.ops.dynamic import dynamic_update_slice
-from mpijax.ops.families import LINEAR
+from mpijax.ops.families import ATTACHED, LINEAR
 from mpijax.ops.fft_lowering import by_scipy, transform
 from mpijax.ops.rules import const_like
 from mpijax.ops.shapes import expand_dims
@@ -165,7 +165,7 @@ fft_p = Primitive(
     type_rule=_fft_type,
     reference=_reference,
     lower=Decompose(_by_size),
-    jvp=LINEAR,
+    jvp=ATTACHED,
     transpose=_fft_transpose,
     batch=_fft_batch,
     sharding=fft_over_ranks.sharding,

@@ -44,8 +44,9 @@ def sharding(s: rules.Operation) -> rules.Plan | None:
         return rules.Plan([cuts], [uncut(out)], s.params, whole=_axis_by_axis(s.params, cuts[first:]))
     cut = cuts[-1]
     if kind in (_FFT, _IFFT) and cut is not None and shape[-1] % cut.parts**2 == 0 and shape[-1] * cut.parts < 2**31:
-        cuts = (*cuts[:-1], s.even(shape[-1], cut.axes))
-        return rules.Plan([cuts], [cuts], s.params, program=_long_lines(s, kind, cuts[-1]))
+        even = s.even(shape[-1], cut.axes)
+        cuts = (*cuts[:-1], even)
+        return rules.Plan([cuts], [cuts], s.params, program=_long_lines(s, kind, even))
     return None
 
 

@@ -413,7 +413,7 @@ def _gather_window(params: dict[str, Any], shapes: Sequence[tuple[int, ...]], kn
     return None if found is None or found.start is None or 0 in shape else found
 
 
-gather_p = Primitive(
+gather_p: Primitive = Primitive(
     "gather",
     type_rule=_gather_type,
     reference=gather_reference,

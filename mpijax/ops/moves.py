@@ -19,7 +19,7 @@ from mpijax.core.dimensions import DimExpr, dimension
 from mpijax.core.lowering import Decompose, Structural
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import Tracer, typeof
-from mpijax.ops.families import LINEAR
+from mpijax.ops.families import ATTACHED, LINEAR
 from mpijax.transforms import key_reuse
 
 
@@ -128,7 +128,7 @@ def movement(
         sharding=sharding,
         sharding_type=sharding_type,
         keys=keys,
-        jvp=LINEAR,
+        jvp=ATTACHED,
         transpose=transpose,
         batch=lambda axis, args, dims, **params: batch(axis, args[0], dims[0], **params),
         pretty=pretty,

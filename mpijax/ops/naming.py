@@ -27,7 +27,7 @@ def _jvp(primals, tangents, *, name):
     return name_p.bind(primals[0], name=name), tangents[0]
 
 
-name_p = Primitive(
+name_p: Primitive = Primitive(
     "name",
     type_rule=lambda aval, *, name: aval,
     reference=lambda x, *, name: x,

@@ -32,7 +32,7 @@ def _reference(*_arrays, kernel, **_):
     raise NotImplementedError(f"the numba kernel {kernel.where} has no meaning in NumPy")
 
 
-numba_call_p = Primitive(
+numba_call_p: Primitive = Primitive(
     "numba_call",
     type_rule=_type_rule,
     reference=_reference,

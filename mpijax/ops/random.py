@@ -27,7 +27,7 @@ from mpijax.core.sharding import shape_rules
 from mpijax.core.trace import typeof
 from mpijax.ops import random_elements
 from mpijax.ops.convert import stage
-from mpijax.ops.families import CONSTANT, NOT_LINEAR, broadcast_type, scalar_rule
+from mpijax.ops.families import ATTACHED, CONSTANT, NOT_LINEAR, broadcast_type, scalar_rule
 from mpijax.ops.moves import canonical_shape, check_shapelike
 from mpijax.ops.rules import broadcast_to, expand_front
 from mpijax.ops.shapes import broadcast_in_dim
@@ -99,13 +99,13 @@ def _same_dim(primitive_of):
 
 def define(name: str, *, type_rule, reference, batch=None, lower, key=None, sharding=None, keys=None) -> Primitive:
     """An operation on keys; it has no derivative."""
-    primitive = Primitive(
+    primitive: Primitive = Primitive(
         name,
         type_rule=type_rule,
         reference=reference,
         lower=lower,
         sharding=sharding,
-        jvp=CONSTANT,
+        jvp=ATTACHED,
         transpose=NOT_LINEAR,
         batch=batch or _same_dim(lambda: primitive),
         key=key,
@@ -192,7 +192,7 @@ def _threefry_jvp(primals, _tangents):
     return outs, [Zero.of_primal(x) for x in outs]
 
 
-threefry2x32_p = Primitive(
+threefry2x32_p: Primitive = Primitive(
     "threefry2x32",
     type_rule=_threefry_type,
     reference=hash_numpy,
@@ -372,7 +372,7 @@ _fold_in_p = define(
     keys=key_reuse.NEW,
 )
 
-random_fold_in_p = define(
+random_fold_in_p: Primitive = define(
     "random_fold_in",
     type_rule=_fold_type,
     reference=_fold_reference,

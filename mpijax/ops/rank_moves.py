@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.ops.rank_ops import exchange, linear, rank_in, size_of
 from mpijax.ops.rank_reductions import _sum
@@ -94,7 +95,7 @@ def _scatter_batch(axis, args, dims, *, counts, **params):
 
 
 # The operand has no rows on ranks other than the root.
-mpi_scatter_p = exchange(
+mpi_scatter_p: Primitive = exchange(
     "mpi_scatter",
     type_rule=_scatter_type,
     reference=lambda x, *, counts, root, comm: np.asarray(x)[0] if counts is None else np.asarray(x),

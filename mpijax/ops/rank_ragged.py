@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijax.core import provided
+from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.ops.rank_ops import aval_of, exchange, has_tangent, rank_in
 from mpijax.ops.rank_reductions import _only_sum, _sum
@@ -82,7 +83,7 @@ def _reduce_scatterv_transpose(ct, x, counts, *, op, capacity, comm):
     return mpi_allgatherv_p.bind(ct, counts, capacity=_capacity_of(x), comm=comm)
 
 
-mpi_reduce_scatterv_p = _ragged(
+mpi_reduce_scatterv_p: Primitive = _ragged(
     "mpi_reduce_scatterv",
     lambda x, counts, *, op, capacity, comm: _rows(x, capacity),
     _reduce_scatterv_transpose,
@@ -98,7 +99,7 @@ mpi_gatherv_p = _ragged(
 )
 
 # The operand has no rows on ranks other than the root.
-mpi_scatterv_p = _ragged(
+mpi_scatterv_p: Primitive = _ragged(
     "mpi_scatterv",
     lambda x, counts, *, capacity, root, comm: _rows(x, capacity),
     lambda ct, x, counts, *, capacity, root, comm: mpi_gatherv_p.bind(
@@ -106,7 +107,7 @@ mpi_scatterv_p = _ragged(
     ),
 )
 
-mpi_alltoallv_p = _ragged(
+mpi_alltoallv_p: Primitive = _ragged(
     "mpi_alltoallv",
     lambda x, sendcounts, recvcounts, *, capacity, comm: _rows(x, capacity),
     lambda ct, x, sendcounts, recvcounts, *, capacity, comm: mpi_alltoallv_p.bind(

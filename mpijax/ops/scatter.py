@@ -257,11 +257,11 @@ def _check_bounds(operand, indices, updates, dn) -> None:
 def _inverse(dn: ScatterDimensionNumbers) -> GatherDimensionNumbers:
     """The gather that reads what the scatter writes."""
     return GatherDimensionNumbers(
-        dn.update_window_dims,
-        dn.inserted_window_dims,
-        dn.scatter_dims_to_operand_dims,
-        dn.operand_batching_dims,
-        dn.scatter_indices_batching_dims,
+        tuple(dn.update_window_dims),
+        tuple(dn.inserted_window_dims),
+        tuple(dn.scatter_dims_to_operand_dims),
+        tuple(dn.operand_batching_dims),
+        tuple(dn.scatter_indices_batching_dims),
     )
 
 
@@ -490,7 +490,7 @@ scatter_mul_p = _define("mul", _mul_jvp, _mul_transpose)
 scatter_min_p = _define("min", _extremal_jvp("min"), _NOT_LINEAR)
 scatter_max_p = _define("max", _extremal_jvp("max"), _NOT_LINEAR)
 
-scatter_p = Primitive(
+scatter_p: Primitive = Primitive(
     "scatter",
     type_rule=_scatter_type,
     reference=scatter_reference(None),
@@ -507,7 +507,7 @@ scatter_p = Primitive(
 _NO_APPLY_DERIVATIVE = Unsupported("scatter_apply JVP not implemented")
 
 # Prints as `scatter`, which in JAX it is; a primitive of its own because it computes.
-scatter_apply_p = Primitive(
+scatter_apply_p: Primitive = Primitive(
     "scatter",
     key="scatter_apply",
     type_rule=_scatter_type,

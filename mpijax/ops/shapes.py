@@ -362,7 +362,7 @@ transpose_p = movement(
     reference=lambda x, *, permutation: np.ascontiguousarray(
         x.transpose(*permutation, *range(len(permutation), x.ndim))
     ),
-    transpose=lambda ct, _operand, *, permutation: [transpose(ct, np.argsort(permutation))],
+    transpose=lambda ct, _operand, *, permutation: [transpose(ct, np.argsort(permutation).tolist())],
     batch=_transpose_batch,
     lower=Structural(_transpose_element, ViewKind.STRIDED),
     sharding=shape_rules.transpose,

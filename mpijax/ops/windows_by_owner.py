@@ -15,7 +15,7 @@ import numpy as np
 
 from mpijax.core.registry import registry
 from mpijax.core.sharding import shape_rules
-from mpijax.core.sharding.cuts import Cut, Cuts, uncut
+from mpijax.core.sharding.cuts import Cut, Cuts, mesh_axes, uncut
 from mpijax.core.sharding.rules import Operation, Plan, share
 from mpijax.core.trace import typeof
 from mpijax.ops import binary
@@ -34,7 +34,7 @@ def dynamic_slice(s: Operation) -> Plan:
     across = _across(shape, sizes, cuts)
     if not across or not s.numeric or 2 * share(s, sizes, plain.results[0]) >= math.prod(shape):
         return plain
-    over = tuple(a for d in across for a in cuts[d].axes)
+    over = mesh_axes(tuple(cuts[d] for d in across))
     local = s.local(sizes, plain.results[0])
 
     def program(x: Any, *at: Any) -> Any:

@@ -43,7 +43,7 @@ def _batch(axis, args, dims, *, axis_name):
     return out, 0
 
 
-axis_index_p = Primitive(
+axis_index_p: Primitive = Primitive(
     "axis_index",
     type_rule=lambda *, axis_name: ShapedArray((), np.int32),
     reference=lambda *, axis_name: np.int32(0),

@@ -9,6 +9,7 @@ import numpy as np
 
 from mpijax.core import config
 from mpijax.core.lowering import Native
+from mpijax.core.primitive import Primitive
 from mpijax.core.trace import typeof
 from mpijax.ops.creation import iota
 from mpijax.ops.linalg.common import linalg_primitive, nan_unless, routine
@@ -132,7 +133,7 @@ def _ordering(in_types, _out_types, *, permutation_size) -> LapackCode:
     return LapackCode("lu_pivots_to_permutation", (math.prod(stack), few, permutation_size))
 
 
-lu_pivots_to_permutation_p = linalg_primitive(
+lu_pivots_to_permutation_p: Primitive = linalg_primitive(
     "lu_pivots_to_permutation",
     (1,),
     _pivots_shapes,
