@@ -46,8 +46,8 @@ class Scope:
     def __init__(self, parent: Scope | None, bound: dict[int, str], vector: int | None = None, lanes: int = 1):
         self.parent = parent
         self.bound = bound
-        self.vector = vector if vector is not None else (parent.vector if parent else None)
-        self.lanes = lanes if vector is not None else (parent.lanes if parent else 1)
+        self.vector: int | None = vector if vector is not None else (parent.vector if parent else None)
+        self.lanes: int = lanes if vector is not None else (parent.lanes if parent else 1)
         self.known: dict[Any, Any] = {}
         inherited = parent.available if parent else frozenset()
         self.available: frozenset = inherited | frozenset(bound)

@@ -19,7 +19,7 @@ from mpijax.compiler.schedule import LIGHT, VECTOR_BYTES
 from mpijax.compiler.tiles import TILE
 from mpijax.scalar import rules
 from mpijax.scalar.builder import Builder
-from mpijax.scalar.types import Scalar, info
+from mpijax.scalar.types import Scalar, imag_part, info
 
 FLOAT32 = np.dtype(np.float32)
 
@@ -122,6 +122,7 @@ class CumulativeEmitter(Emitter):
     def _tiled(self, scope: Scope, outermost: bool) -> None:
         """A tile of the kept axis at a time, whose running values stay in an array on the stack."""
         loop = self.schedule.vector_loop
+        assert loop is not None
         key = id(loop[-1])
         lo, hi = self._range(loop, outermost)
         one = self.builder(1)
@@ -239,4 +240,4 @@ def _shifted(b: Builder, x: Scalar, fill: Scalar, by: int) -> Scalar:
     mask = ", ".join(f"i32 {n + j - by if 0 <= j - by < n else j}" for j in range(n))
     t = b.type(x.dtype)
     ir = b.emit(f"shufflevector {t} {fill.ir}, {t} {x.ir}, <{n} x i32> <{mask}>")
-    return Scalar(x.dtype, ir, None if x.imag is None else _shifted(b.with_lanes(n), x.imag, fill.imag, by))
+    return Scalar(x.dtype, ir, None if x.imag is None else _shifted(b.with_lanes(n), x.imag, imag_part(fill), by))

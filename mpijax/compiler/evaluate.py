@@ -122,6 +122,7 @@ class Evaluator(Turned):
 
     def _load_row(self, row: str, e: Expr, scope: Scope) -> Scalar:
         member = e.attr
+        assert scope.vector is not None
         index = scope.variable(scope.vector)
         lanes = scope.lanes if self._varies(self.deps(e), scope) else 1
         b = self.builder(lanes)
@@ -161,7 +162,7 @@ class Evaluator(Turned):
             self._hoist_pointer(s.value, s.position, scope)
 
     def _hoist_pointer(self, value, position: Lin, scope: Scope) -> None:
-        terms = []
+        terms: list[tuple[LoopVar | Dynamic, int, frozenset[int]]] = []
         for atom, c in self._coefficients(position):
             if type(atom) is LoopVar:
                 deps = frozenset({self._var_key(atom)})
@@ -274,7 +275,7 @@ class Evaluator(Turned):
             if value.nbytes <= PREFETCH_ROWS_ABOVE or any(type(atom) is not LoopVar for atom, _ in position.terms):
                 continue
             steps = {self._var_key(atom): c for atom, c in self._coefficients(position)}
-            if steps.get(scope.vector) != 1 or outer not in steps:
+            if scope.vector is None or steps.get(scope.vector) != 1 or outer not in steps:
                 continue
             b = self.builder(1)
             step = f"getelementptr {b._element(value.element)}, ptr"

@@ -45,6 +45,7 @@ def product(builder: Any, node: Node) -> Value | None:
         [out] = builder.node(node.primitive, params, parts, [aval.update(dtype=SINGLE)], node.source)
         out = _converted(builder, out, WHOLE, node)
         total = out if total is None else builder.node(registry["add"], {}, [total, out], [out.aval], node.source)[0]
+    assert total is not None  # a sum of length 0 is none of these products
     return _converted(builder, total, aval.dtype, node)
 
 

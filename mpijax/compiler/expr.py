@@ -26,6 +26,9 @@ class Expr:
 
     __slots__ = ("op", "args", "dtype", "attr", "cost", "has_parts")
 
+    cost: int
+    has_parts: bool
+
     def __init__(self, op: str, args: tuple[Expr, ...], dtype: np.dtype, attr: Any = None, cost: int = 0):
         self.op = op
         self.args = args
@@ -34,7 +37,9 @@ class Expr:
         self.cost = cost + sum(a.cost for a in args)
         self.has_parts = op == "choose" or any(a.has_parts for a in args)
         if op in ("load", "index") and not self.has_parts:
-            self.has_parts = any(e.has_parts for e in dynamic_parts(position_of(self)))
+            position = position_of(self)
+            assert position is not None
+            self.has_parts = any(e.has_parts for e in dynamic_parts(position))
 
     def __repr__(self) -> str:
         return f"{self.op}({', '.join(map(repr, self.args))})"

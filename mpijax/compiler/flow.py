@@ -100,7 +100,7 @@ def _kept(shape, have: Cuts, out: Cuts, fixed: list[bool], turn: int) -> Cuts:
     for d, (h, o) in enumerate(zip(have, out, strict=True)):
         if fixed[d] or h == o or (h is not None and o is not None):
             continue
-        if h is None and turn == 0 and not set(o.axes) & set(mesh_axes(tuple(found))):
+        if o is not None and turn == 0 and not set(o.axes) & set(mesh_axes(tuple(found))):
             found[d] = even_cut(shape[d], o.axes, o.parts)
         elif h is not None:
             found[d], fixed[d] = None, True

@@ -22,7 +22,7 @@ from mpijax.compiler import (
     unreduced,
 )
 from mpijax.compiler.blocks import blocks_by
-from mpijax.compiler.nodes import Graph, Node, Value, is_narrow
+from mpijax.compiler.nodes import Graph, Node, Value, is_narrow, operation_of
 from mpijax.compiler.products import dims_of, in_order, use_blas
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
@@ -188,7 +188,7 @@ class _Builder:
         found = self.inside.get(id(v))
         if found is None:
             if regions.stays_view(v):
-                node = v.producer
+                node = operation_of(v)
                 inputs = [self.local(w) for w in node.inputs]
                 found = self._node(node.primitive, node.params, inputs, [v.aval], node.source, node.effects)[0]
             else:

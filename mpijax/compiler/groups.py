@@ -8,11 +8,12 @@ position only; that is what makes one pass over the frame enough.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 from mpijax.compiler.expr import Expr, ExprTable, children, mentions_inner, ordered
 from mpijax.compiler.kernel import Kernel, Reduce, Store
-from mpijax.compiler.nodes import Graph, Node, Value, operator_of
+from mpijax.compiler.nodes import Graph, Node, Value, operation_of, operator_of
 from mpijax.compiler.pieces import fits
 from mpijax.compiler.reader import CannotFuse, Reader
 from mpijax.compiler.reductions import element_expr, frame_of
@@ -110,7 +111,7 @@ def _parts_read(v: Value, roots: Roots) -> set[int]:
     """Results of operations made of parts that are evaluated for `v`, by id."""
     found: set[int] = set()
     seen: set[int] = set()
-    stack = list(v.producer.inputs)
+    stack = list(operation_of(v).inputs)
     while stack:
         w = stack.pop()
         if id(w) in seen or w.producer is None or id(w) in roots.ids:
@@ -150,7 +151,7 @@ class Grouper:
 
     # ------------------------------------------------------------ dependencies
 
-    def _sources(self, v: Value) -> set[int]:
+    def _sources(self, v: Value) -> Set[int]:
         """Orders of the units whose results an evaluation of `v` reads."""
         unit = self.unit_of.get(id(v))
         return self.depends.get(id(v), _NOTHING) if unit is None else {unit.order}
@@ -179,7 +180,7 @@ class Grouper:
             self.unit_of[id(v)] = unit
 
     def _place(self, v: Value) -> None:
-        node = v.producer
+        node = operation_of(v)
         needed, arrays, work = self._needed(node), self._arrays(node), self.roots.work[id(v)]
         for unit in reversed(self.units[-12:]):
             group = unit.group
@@ -209,10 +210,12 @@ class Grouper:
     def _merged(self, group: Group, v: Value, reads_group: bool) -> Group | None:
         """`group` with `v` added, or None where they do not fit."""
         frame, axes = group.frame, group.axes
-        if v.producer.kind == "reduce":
-            f, a = _reduce_frame(v.producer)
+        node = operation_of(v)
+        if node.kind == "reduce":
+            f, a = _reduce_frame(node)
             # A product without a sum (a reduction of no axes) has no place inside of one.
-            if not axes and f == frame and all(w.shape == frame and w.producer.kind != "reduce" for w in group.values):
+            without_sums = all(w.shape == frame and operation_of(w).kind != "reduce" for w in group.values)
+            if not axes and f == frame and without_sums:
                 axes = a
             elif (f, a) != (frame, axes):
                 return None
@@ -268,6 +271,7 @@ class Grouper:
         """Undo the last addition."""
         group.values.pop()
         group.members.pop()
+        assert group.reader is not None  # it has members
         del group.reader.members[id(v)]
         group.reader.undo()
         group.reads = group.read_before
@@ -276,7 +280,7 @@ class Grouper:
         return id(v) in self.roots.ids
 
     def _member(self, group: Group, v: Value, reader: Reader, inner, kept) -> Member:
-        node = v.producer
+        node = operation_of(v)
         if node.kind == "reduce":
             expr = element_expr(reader, node, inner)
             return Member(v, "reduce", kept, expr, phase_of(expr, group.phases))
@@ -360,13 +364,14 @@ def phase_of(expr: Expr, known: dict[int, int]) -> int:
 
 def kernel_of(group: Group) -> Kernel:
     """The kernel that computes a group."""
-    kernel = Kernel(group.variables, group.axes, source=group.values[-1].producer.source, members=group.members)
+    kernel = Kernel(group.variables, group.axes, source=operation_of(group.values[-1]).source, members=group.members)
     names = []
     for m in group.members:
-        names.append(m.value.producer.primitive.name)
+        node = operation_of(m.value)
+        names.append(node.primitive.name)
         kernel.computed[id(m.value)] = m.expr
         if m.kind == "reduce":
-            kernel.reduces.append(Reduce(m, operator_of(m.value.producer), m.expr, m.phase, m.value.element))
+            kernel.reduces.append(Reduce(m, operator_of(node), m.expr, m.phase, m.value.element))
             if m.stored:
                 acc = group.table.make("acc", (), m.value.element, m, id(m.value))
                 kernel.outer.append(Store(m.value, linearized(m.index, m.value.shape), acc, m.phase + 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from mpijax.compiler.expr import Expr, children, dynamic_parts, loop_vars, ordered, reachable
 from mpijax.compiler.nodes import Value
 from mpijax.core.index import Lin, LoopVar
+from mpijax.core.source import UNKNOWN, Source
 
 
 @dataclass
@@ -75,7 +77,7 @@ class Kernel:
     inner: list[Store] = field(default_factory=list)
     outer: list[Store] = field(default_factory=list)
     ordered: bool = False
-    source: object = None
+    source: Source = UNKNOWN
     name: str = "kernel"
     saved: set[int] = field(default_factory=set)
     members: list = field(default_factory=list)
@@ -168,7 +170,7 @@ class Kernel:
         return {id(s.value): s.value for s in self.inner + self.outer}
 
 
-def collapsed(kernel: Kernel, order: list[LoopVar], parts: set[int] = frozenset()) -> list[list[LoopVar]]:
+def collapsed(kernel: Kernel, order: list[LoopVar], parts: Set[int] = frozenset()) -> list[list[LoopVar]]:
     """Neighbouring loops, outermost first, joined where all positions step through both as through one.
 
     parts: variables, by id, along which there are parts: they are the outermost of the loop they are in.

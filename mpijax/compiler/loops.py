@@ -16,7 +16,7 @@ from mpijax.compiler.pieces import split
 from mpijax.compiler.reductions import combining, first_hit, identity, zero_has_no_sign
 from mpijax.core.index import LoopVar
 from mpijax.scalar.builder import Builder
-from mpijax.scalar.types import Scalar
+from mpijax.scalar.types import Scalar, imag_part
 
 # A store whose operand is computed: the kernel it is of (see `parts`), itself, and where.
 Ready = tuple[Kernel, Store, Scope]
@@ -113,7 +113,7 @@ class Loops(Evaluator):
         t = self.builder(lanes).type(first.dtype)
         lines = [f"  {names[0]} = phi {t} [ {first.ir}, %{before} ], [ {later.ir}, %{latch} ]"]
         if first.imag is not None:
-            lines.append(f"  {names[1]} = phi {t} [ {first.imag.ir}, %{before} ], [ {later.imag.ir}, %{latch} ]")
+            lines.append(f"  {names[1]} = phi {t} [ {first.imag.ir}, %{before} ], [ {imag_part(later).ir}, %{latch} ]")
         return lines
 
     def vector_bounds(self, lo: str, hi: str, lanes: int) -> str:
@@ -370,6 +370,7 @@ class Loops(Evaluator):
             for s in stores:
                 self.store(s, scope)
             for member, row in rows:
+                assert scope.vector is not None
                 b = self.builder(lanes)
                 x = self.vector(self.kernel.computed[id(member.value)], scope, lanes)
                 ptr = b.emit(f"getelementptr {b._element(x.dtype)}, ptr {row}, i64 {scope.variable(scope.vector)}")

@@ -58,6 +58,12 @@ class Value:
         return f"{self.kind}{self.position}:{self.aval.str_short()}"
 
 
+def operation_of(v: Value) -> Node:
+    """The operation that computes a value, which is none from outside."""
+    assert v.producer is not None, v
+    return v.producer
+
+
 class Node:
     """An operation of the graph. regions: bodies of a loop or branch (see `compiler.regions`)."""
 

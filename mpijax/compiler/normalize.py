@@ -90,7 +90,9 @@ def _evaluated(v: Value, parts: list) -> np.ndarray:
         return np.asarray(v.scalar)
     if v.outside is not None:
         return parts[0]
-    return np.asarray(v.producer.primitive.reference(*parts, **v.producer.params), v.element).reshape(v.shape)
+    node = v.producer
+    assert node is not None  # it is made of others
+    return np.asarray(node.primitive.reference(*parts, **node.params), v.element).reshape(v.shape)
 
 
 def operands(builder: Any, primitive, inputs: list) -> list:

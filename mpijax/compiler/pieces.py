@@ -186,7 +186,7 @@ def split(kernel: Kernel, v: LoopVar) -> list[Part]:
     return [Part(begin, end, _chosen(kernel, resolve)) for begin, end, resolve in _ranges(v, roots, kernel.made)]
 
 
-def _chosen(kernel: Kernel, resolve: _Resolver) -> Kernel:
+def _chosen(kernel: Kernel, resolve: _Rewriter) -> Kernel:
     def store(s):
         return replace(s, expr=resolve(s.expr), guard=None if s.guard is None else resolve(s.guard))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mpijax.compiler.depth import Shallow
 from mpijax.compiler.expr import Expr, ExprTable
-from mpijax.compiler.nodes import Node, Value
+from mpijax.compiler.nodes import Node, Value, operation_of
 from mpijax.compiler.pieces import choice
 from mpijax.core.index import Dynamic, Lin, linearized
 from mpijax.core.lowering import Elementwise
@@ -68,7 +68,7 @@ class Reader:
 
     def _compute(self, value: Value, index: tuple[Lin, ...]) -> Expr:
         key = (id(value), tuple([i.key for i in index]))
-        node = value.producer
+        node = operation_of(value)
         scope = NodeReader(self, node)
         if isinstance(node.primitive.lower, Elementwise):
             found = self._elementwise(scope, node, value, index)

@@ -73,8 +73,8 @@ class Redistribution:
         for dim, (h, w) in enumerate(zip(have.cuts, want, strict=True)):
             if h is not None and w is not None and h != w and h.axes == w.axes:
                 v, have = self._shifted(v, have, dim, w)
-        for a, b in _turns(have, want):
-            v, have = self._turned(v, have, a, b, want[b])
+        for a, b, cut in _turns(have, want):
+            v, have = self._turned(v, have, a, b, cut)
         for dim, (h, w) in enumerate(zip(have.cuts, want, strict=True)):
             if h is not None and h != w and not _is_even(h, have.shape[dim]):
                 v, have = self._made_even(v, have, dim)
@@ -321,15 +321,15 @@ def rotation(views: Sequence[View | None], dim: int) -> tuple[View, int] | None:
     return end, shape[dim] - end.starts[dim]
 
 
-def _turns(have: Blocks, want: Cuts) -> list[tuple[int, int]]:
-    """Pairs of array axes of which the second is to be cut in place of the first, in blocks that are not all equal."""
+def _turns(have: Blocks, want: Cuts) -> list[tuple[int, int, Cut]]:
+    """An axis that is cut, one to be cut in its place, in blocks that are not all equal, and the second one's cut."""
     pairs = []
     for a, gone in enumerate(have.cuts):
         for b, new in enumerate(want):
             if gone is None or new is None or want[a] is not None or have.cuts[b] is not None or gone.axes != new.axes:
                 continue
             if _follows(new, have.shape[b]) and not (gone.is_even and new.is_even):
-                pairs.append((a, b))
+                pairs.append((a, b, new))
     return pairs
 
 

@@ -101,6 +101,7 @@ class Schedule:
         self.inner = collapsed(kernel, order_reduced, apart)
         self.loops = kept_loops + self.inner
         self.vector_loop: list[LoopVar] | None = None
+        self.vector_id: int | None
         if self.strategy == "along":
             self.outer = kept_loops
             self.vector_id = id(self.inner[-1][-1])
@@ -162,6 +163,7 @@ class Schedule:
 
     def _use_tiles(self) -> None:
         """Take the `blocked` strategy where an operand lies across the vectorized loop."""
+        assert self.vector_loop is not None  # there are several lanes
         vector = self.vector_loop[-1]
         var, loads = crossing_loads(self.kernel, vector)
         loop = next((x for x in self.outer if var is not None and x[-1] is var), None)

@@ -76,6 +76,7 @@ class Planner:
                         self._add("kernel", part)
                 continue
             node = unit.node
+            assert node is not None  # a unit without a group is an operation
             if node.regions:
                 self._add("control", self.plan_control(node))
             elif node.kind == "update":
@@ -439,4 +440,5 @@ class Planner:
 def _right_operand(node: Node, stored):
     d = dims_of(node)
     view = strided_view(node.inputs[1], stored)
+    assert view is not None, node
     return matrix_operand(view, node.inputs[1].shape, d.rhs_batch, d.rhs_contract, d.rhs_free)

@@ -41,8 +41,11 @@ def streams(store: Store, kernel: Kernel, schedule: Schedule) -> bool:
     """Whether every vector that this store writes lies at a multiple of a vector register."""
     if id(store.value) not in kernel.streamed or kernel.ordered or store.combine is not None or schedule.split:
         return False
-    loops = {"across": [schedule.vector_loop], "blocked": [schedule.vector_loop], "along": schedule.inner}
-    loop = loops.get(schedule.strategy, [None])[-1]
+    loop = None
+    if schedule.strategy in ("across", "blocked"):
+        loop = schedule.vector_loop
+    elif schedule.strategy == "along":
+        loop = schedule.inner[-1]
     element = info(store.value.element)
     if loop is None or element.kind in "bc":
         return False

@@ -33,6 +33,7 @@ class Tiles(Rows):
     def _tiled(self, scope: Scope, outermost: bool) -> None:
         """A kept axis in tiles; the partial results of a tile stay in an array on the stack."""
         loop = self.schedule.vector_loop
+        assert loop is not None
         lo, hi = self._range(loop, outermost)
         for start, end, _ in self.parts(loop, lo, hi):
             self._tiled_part(loop, start, end, scope)
@@ -186,6 +187,7 @@ class Tiles(Rows):
         """Whole tiles with staged operands, then the edges without."""
         schedule, kernel = self.schedule, self.kernel
         rows, columns = schedule.tile_loop, schedule.vector_loop
+        assert rows is not None and columns is not None
         row_key, column_key = id(rows[-1]), id(columns[-1])
         lo, hi = self._range(rows, outermost)
         end = self._extent(columns)

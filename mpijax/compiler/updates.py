@@ -119,8 +119,10 @@ def _pad(node: Node, stored) -> list[tuple[str, Any]]:
         value = reader.element(filler, tuple(var(v) for v in variables[n:]) if is_key(out) else ())
         steps.append(_part_kernel(node, reader, variables, linearized(index, out.shape), value))
     if covered:
-        steps.append(_pad_interior(node, stored, config))
-    return [s for s in steps if s is not None]
+        interior = _pad_interior(node, stored, config)
+        if interior is not None:
+            steps.append(interior)
+    return steps
 
 
 def _pad_interior(node: Node, stored, config) -> tuple[str, Kernel] | None:
