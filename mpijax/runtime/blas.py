@@ -74,6 +74,8 @@ def _module() -> ModuleType:
         raise ImportError("matrix products need SciPy, whose BLAS they call: pip install scipy")
     folder = os.path.join(package.submodule_search_locations[0], "linalg")
     spec = importlib.machinery.PathFinder.find_spec(_MODULE, [folder])
+    if spec is None or spec.loader is None:
+        raise ImportError(f"matrix products need SciPy's BLAS, and {folder} has no {_MODULE}: reinstall scipy")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

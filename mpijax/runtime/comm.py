@@ -117,11 +117,12 @@ def _labelled(instructions: list[Any], step: CommStep, group: Any) -> list[Any]:
 
     def labelled(i: program.Comm) -> program.Comm:
         label = _label(step, i.op)
+        dtypes = _dtypes(step) if i.op in messages else {}
         return replace(
             i, label=label, what=_what(label, i.op), nbytes=nbytes, group=group,
             matched=i.op not in messages, early=_early(step, i.op, nbytes), goes_on=step.goes_on,
             role=step.params.get("role", ""), eager=isinstance(step.source, FirstCall),
-            **(_dtypes(step) if i.op in messages else {}),
+            senddtype=dtypes.get("senddtype", i.senddtype), recvdtype=dtypes.get("recvdtype", i.recvdtype),
         )  # fmt: skip
 
     return [labelled(i) if isinstance(i, program.Comm) else i for i in instructions]

@@ -6,9 +6,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from mpijax.compiler.plan import CommStep
+import numpy as np
+
+from mpijax.compiler.plan import CommStep, Ref
 from mpijax.ops.rank_messages import HALO_TAG, is_local
 from mpijax.runtime import mpi_start, program
+
+# Where an array lies, its shape and its dtype.
+View = tuple[Ref, tuple[int, ...], np.dtype]
 
 
 class Call:
@@ -32,6 +37,18 @@ class Call:
         return self.comm.Get_rank()
 
     @property
+    def operand(self) -> View:
+        """The memory of the operand, of an operation that has one."""
+        assert self.send is not None
+        return self.send
+
+    @property
+    def result(self) -> View:
+        """The memory of the result, likewise."""
+        assert self.recv is not None
+        return self.recv
+
+    @property
     def root(self) -> int:
         return self.params["root"]
 
@@ -44,7 +61,7 @@ class Call:
         return self._comm(op, sendtype=kind, recvtype=kind, **more)
 
     def reduction(self, op: str, count: int, **more: Any) -> program.Comm:
-        datatype, operation = self.mpi.reduction(self.params["op"].value, self.send[2])
+        datatype, operation = self.mpi.reduction(self.params["op"].value, self.operand[2])
         return self._comm(
             op, sendtype=datatype, recvtype=datatype, mpi_op=operation, sendcount=count, recvcount=count, **more
         )
@@ -63,7 +80,8 @@ class Call:
         return program.Comm(op, self.handle, **{**places, **more}, source_line=self.line)
 
     def zeros(self) -> program.Fill:
-        return program.Fill(at(self.recv), nbytes(self.recv), b"\0")
+        place = self.result[0]
+        return program.Fill(program.Ref(place.buffer, place.offset), nbytes(self.result), b"\0")
 
 
 def at(view: Any) -> program.Ref | None:
@@ -87,29 +105,29 @@ def elements(counts: tuple[int, ...], size: int) -> tuple[int, ...]:
 
 
 def _allreduce(c: Call) -> list[Any]:
-    return [c.reduction("allreduce", math.prod(c.send[1]))]
+    return [c.reduction("allreduce", math.prod(c.operand[1]))]
 
 
 def _reduce(c: Call) -> list[Any]:
-    n = math.prod(c.send[1])
+    n = math.prod(c.operand[1])
     if c.at_root:
         return [c.reduction("reduce", n, root=c.root)]
     return [c.reduction("reduce", n, root=c.root, recv=None), c.zeros()]
 
 
 def _scan(c: Call) -> list[Any]:
-    return [c.reduction("scan", math.prod(c.send[1]))]
+    return [c.reduction("scan", math.prod(c.operand[1]))]
 
 
 def _exscan(c: Call) -> list[Any]:
-    return [c.reduction("exscan", math.prod(c.send[1]))]
+    return [c.reduction("exscan", math.prod(c.operand[1]))]
 
 
 def _reduce_scatter(c: Call) -> list[Any]:
     counts = c.params["counts"]
     if counts is None:
-        return [c.reduction("reduce_scatter", math.prod(c.recv[1]))]
-    return [c.reduction("reduce_scatterv", 0, recvcounts=elements(counts, math.prod(c.send[1][1:])))]
+        return [c.reduction("reduce_scatter", math.prod(c.result[1]))]
+    return [c.reduction("reduce_scatterv", 0, recvcounts=elements(counts, math.prod(c.operand[1][1:])))]
 
 
 # ---------------------------------------------------------------- moves

@@ -110,12 +110,12 @@ class Watchdog:
             _say(f"the last operations are in {record_file.write()} (merge the ranks' files with `mpijax trace`)")
 
     def _end_if_in_vain(self, what: Site, has_ended: Callable[[int], bool]) -> None:
-        anybody = what.peers == () and what.group is not None
-        needed = [r for r in what.group.ranks if r != recorder.rank] if anybody else missing(what)
+        anybody = what.group if what.peers == () else None
+        needed = missing(what) if anybody is None else [r for r in anybody.ranks if r != recorder.rank]
         if what.peers:  # who a message goes to may end before we do
             needed = [r for r in needed if r == what.peers[0]]
         ended = [r for r in needed if has_ended(r)]
-        if ended and (not anybody or ended == needed):
+        if ended and (anybody is None or ended == needed):
             status = max(int(recorder.region(r)["status"]) for r in ended) or 1
             who = f"rank {ended[0]} has" if len(ended) == 1 else f"ranks {ranges(ended)} have"
             it = "it" if len(ended) == 1 else "one of them" if anybody else "them"

@@ -131,8 +131,9 @@ def make_array_from_single_device_arrays(
 
 def _by_device(arrays: Sequence[Any], devices: list[Any]) -> list[Any]:
     """Arrays in the order of the devices that they lie on; NumPy arrays as they are given."""
-    held = [next(iter(x.devices()), None) if hasattr(x, "devices") else None for x in arrays]
-    if None in held:
+    found = [next(iter(x.devices()), None) if hasattr(x, "devices") else None for x in arrays]
+    held = [d for d in found if d is not None]
+    if len(held) < len(found):
         return list(arrays)
     if len(set(held)) < len(held):
         raise ValueError(

@@ -146,8 +146,8 @@ def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool,
         check_fits(f, mesh, a, s, i, parameters)
     if has_refs(leaves):
         values, refs = values_in(args)
-        specs = [s for s, x in zip(flat_in, leaves, strict=True) if is_ref(x)]
-        out, finals = _call(of_values(f, args), mesh, names, in_specs, (out_specs, specs), check_vma, values)
+        of_refs = [s for s, x in zip(flat_in, leaves, strict=True) if is_ref(x)]
+        out, finals = _call(of_values(f, args), mesh, names, in_specs, (out_specs, of_refs), check_vma, values)
         write_all(refs, finals)
         return out
     inner = in_body(mesh_types(mesh), names)
