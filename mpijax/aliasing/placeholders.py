@@ -67,6 +67,8 @@ def missing_name(module: str, name: str, why: str) -> Missing:
 class Placeholder(ModuleType):
     """A module that mpijax lacks."""
 
+    _why: str
+
     def __init__(self, name: str, why: str):
         super().__init__(name.replace("mpijax.", "jax.", 1), f"Missing in mpijax: {why}.")
         self.__dict__["_why"] = why

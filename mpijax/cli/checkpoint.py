@@ -79,7 +79,8 @@ def _show(path: Path, as_json: bool) -> int:
         print(json.dumps({"folder": str(folder), "bytes": contents.nbytes, "leaves": leaves}, indent=2))
         return 0
     rows = [(structure.show(p), _text(leaf), leaf) for p, leaf in contents.by_path().items()]
-    widths = [max((len(row[i]) for row in rows), default=0) for i in (0, 1)]
+    columns = [path for path, _, _ in rows], [text for _, text, _ in rows]
+    widths = [max(map(len, column), default=0) for column in columns]
     print(f"{folder}: {len(rows)} leaves, {_size(contents.nbytes)}")
     for name, text, leaf in rows:
         more = f"  {_size(leaf.nbytes):>9}" if _is_array(leaf) else ""

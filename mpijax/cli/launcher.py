@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 # What a launcher leaves in the environment of its ranks; a launcher that finds it believes it is a rank. Some of it is
 # the user's, where no launcher has been.
@@ -93,7 +94,8 @@ def find_library(python: str = sys.executable) -> Library:
             "cluster's MPI module; an MPI in another place is named by MPI4PY_LIBMPI=/path/to/libmpi.so."
         )
     found = json.loads(asked.stdout.splitlines()[-1])
-    return Library(**{k: tuple(v) if isinstance(v, list) else v for k, v in found.items()})
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in found.items()}
+    return Library(**fields)
 
 
 def find_launcher(library: Library, given: str | None = None) -> Launcher:

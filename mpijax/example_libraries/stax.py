@@ -180,11 +180,11 @@ def _pooling(name: str, shown: str, reducer: Callable, start: float, mean: bool 
     ) -> Layer:
         ndim = len(window_shape) + 2
         apart = sorted((spec.index("N"), spec.index("C")) if spec else (0, ndim - 1))
-        window, steps = list(window_shape), list(strides or (1,) * len(window_shape))
+        sizes, strided = list(window_shape), list(strides or (1,) * len(window_shape))
         for i in apart:
-            window.insert(i, 1)
-            steps.insert(i, 1)
-        window, steps = tuple(window), tuple(steps)
+            sizes.insert(i, 1)
+            strided.insert(i, 1)
+        window, steps = tuple(sizes), tuple(strided)
 
         def init_fun(rng: Any, input_shape: tuple[int, ...]) -> Any:
             pads = lax.padtype_to_pads(input_shape, window, steps, padding)

@@ -221,9 +221,7 @@ class Exported:
 
     def _check_type(self, i: int, given: ShapedArray, expected: ShapedArray) -> None:
         """Raise ValueError for an argument of another rank or dtype, or with other sizes than those without names."""
-        agree = given.ndim == expected.ndim and [
-            a == b or isinstance(b, DimExpr) for a, b in zip(given.shape, expected.shape, strict=True)
-        ]
+        agree = [a == b or isinstance(b, DimExpr) for a, b in zip(given.shape, expected.shape, strict=False)]
         if given.ndim == expected.ndim and given.dtype == expected.dtype and all(agree):
             return
         where = self._argument(i)
@@ -445,7 +443,7 @@ def _read(entry: dict[str, Any], reader: JaxprReader) -> Exported:
     in_avals, out_avals = reader.values(entry["types"])
     program = reader.value(entry["program"])
     in_tree, out_tree = (read_structure(entry[side], reader.value) for side in ("in_tree", "out_tree"))
-    if [node.node_data() and node.node_data()[0] for node in in_tree.children()] != [tuple, dict]:
+    if [(node.node_data() or (None, None))[0] for node in in_tree.children()] != [tuple, dict]:
         raise ValueError(f"its arguments are {in_tree}, and not (args, kwargs)")
     _check_signature(program.in_avals, in_avals, in_tree)
     _check_signature(program.out_avals, out_avals, out_tree)

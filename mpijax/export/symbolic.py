@@ -135,7 +135,7 @@ def _unknown(wanted: DimExpr, sizes: Mapping[str, Any]) -> tuple[tuple[str, int]
     unknown, rest = None, 0
     for term, k in wanted.terms:
         part = DimExpr(((term, k),), wanted.scope) if term else k
-        if not term or part.variables() <= sizes.keys():
+        if not isinstance(part, DimExpr) or part.variables() <= sizes.keys():
             rest = rest + evaluate(part, sizes)
             continue
         factor, power = term[0]

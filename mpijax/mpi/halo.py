@@ -41,8 +41,8 @@ def halo_exchange(x, comm, *, halo: int | Sequence[int] = 1, axes: Sequence[int]
         raise TypeError(f"halo_exchange: comm must be a grid of ranks, as create_cart makes it, got {comm!r}")
     ndims = len(comm.dims)
     axes = tuple(range(ndims)) if axes is None else tuple(axes)
-    widths = tuple(halo) if isinstance(halo, (tuple, list)) else (halo,) * ndims
-    widths = tuple(whole(w, "halo_exchange", "halo") for w in widths)
+    given = tuple(halo) if isinstance(halo, (tuple, list)) else (halo,) * ndims
+    widths = tuple(whole(w, "halo_exchange", "halo") for w in given)
     if len(axes) != ndims or len(widths) != ndims:
         raise ValueError(
             f"halo_exchange: axes {axes} and widths {widths} must have one entry for each of the {ndims} axes of the "

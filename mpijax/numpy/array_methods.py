@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -278,7 +278,7 @@ def _array_module(self, types) -> Any:
     return jnp if all(issubclass(t, Array) for t in types) else NotImplemented
 
 
-def _tobytes(self, order: str = "C") -> bytes:
+def _tobytes(self, order: Literal["C", "F", "A", "K"] | None = "C") -> bytes:
     """The elements as bytes, in row-major order.
 
     >>> jnp.array([1, 2], dtype=jnp.uint8).tobytes() == bytes([1, 2])

@@ -199,7 +199,6 @@ def intersect1d(
     x, y = (a.ravel() for a in promote_dtypes(*ensure_arraylike("intersect1d", ar1, ar2)))
     if size is not None:
         return _intersect1d_size(x, y, fill_value, assume_unique, size, return_indices)
-    of_x = of_y = None
     if not assume_unique:
         x, of_x = unique(x, return_index=True)
         y, of_y = unique(y, return_index=True)

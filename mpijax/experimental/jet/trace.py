@@ -128,14 +128,15 @@ def jet(fun: Callable, primals: Sequence[Any], series: Sequence[Sequence[Any]], 
     [order] = lengths
     scale = [float(math.factorial(k)) if factorial_scaled else 1.0 for k in range(order + 1)]
     operands = [_operand(i, x, terms, scale) for i, (x, terms) in enumerate(zip(primals, series, strict=True))]
-    structure = None
+    structures: list[tree.PyTreeDef] = []
 
     def flat(*args):
-        nonlocal structure
         leaves, structure = tree.tree_flatten(fun(*args))
+        structures.append(structure)
         return leaves
 
     results = expand(flat, operands)
+    structure = structures[-1]
     terms = [_terms(v, scale) for v in results]
     return tree.tree_unflatten(structure, [v[0] for v in results]), tree.tree_unflatten(structure, terms)
 

@@ -76,14 +76,14 @@ def _rules(derivatives: list[Primitive], by_x: Any) -> PerOperand:
     return PerOperand(*map(rule_of, derivatives), by_x)
 
 
-hyp1f1_p = hosted(
+hyp1f1_p: Primitive = hosted(
     "hyp1f1",
     3,
     in_double(scipy_function("hyp1f1")),
     _rules(_derivatives("hyp1f1", 1, 1), lambda g, ans, a, b, x: g * a / b * hyp1f1_p.bind(a + 1, b + 1, x)),
     weak=False,
 )
-hyp2f1_p = hosted(
+hyp2f1_p: Primitive = hosted(
     "hyp2f1",
     4,
     in_double(scipy_function("hyp2f1")),

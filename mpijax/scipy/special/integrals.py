@@ -8,6 +8,7 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import lax
+from mpijax.core.primitive import Primitive
 from mpijax.numpy.util import dtype_of, is_complex
 from mpijax.ops.families import PerOperand
 from mpijax.ops.hosted import compiled, in_double, scipy_function
@@ -61,7 +62,7 @@ expi_p = compiled(
     "expi", 1, in_double(scipy_function("expi")), PerOperand(lambda g, ans, x: g * lax.exp(x) / x), 200, weak=False
 )
 exp1_p = compiled("exp1", 1, in_double(_exp1), PerOperand(lambda g, ans, x: -g * lax.exp(-x) / x), 100, weak=False)
-expn_p = compiled(
+expn_p: Primitive = compiled(
     "expn",
     2,
     in_double(_expn),

@@ -73,8 +73,7 @@ def mode(a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: 
         values = jnp.take_along_axis(ordered, best, axis=-1)[..., 0]
         counts = length.max(-1)
     if keepdims:
-        where = range(x.ndim) if axis is None else canonical_axis(axis, x.ndim)
-        where = tuple(where) if axis is None else where
+        where = tuple(range(x.ndim)) if axis is None else canonical_axis(axis, x.ndim)
         values, counts = jnp.expand_dims(values, where), jnp.expand_dims(counts, where)
     return ModeResult(values, counts)
 
