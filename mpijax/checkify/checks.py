@@ -85,7 +85,7 @@ def _bounds_rule(error, enabled, primitive, args, params):
 # ---------------------------------------------------------------- check
 
 
-def _check_rule(error, enabled, primitive, args, params):
+def _check_rule(error, enabled, primitive, args, params) -> tuple[Error, list[Any]]:
     """A check's failures become part of the error, if they are looked for."""
     new: Error = tree.tree_unflatten(params["err_tree"], args)
     for effect, pred in new._pred.items():

@@ -24,7 +24,7 @@ NEAR = 8
 class Params:
     """Run-time integers of a kernel; each distinct one is a slot."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.values: list[int] = []
         self.slots: dict[int, int] = {}
 

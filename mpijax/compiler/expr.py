@@ -48,7 +48,7 @@ class Expr:
 class ExprTable:
     """Makes expressions, each distinct one once."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.known: dict[Any, Expr] = {}
 
     def make(self, op: str, args: tuple[Expr, ...], dtype, attr: Any, attr_key: Any, cost: int = 0) -> Expr:

@@ -107,7 +107,7 @@ class Graph:
       all but the order of what they communicate.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.shardings: list[Any] = []
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []

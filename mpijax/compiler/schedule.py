@@ -184,6 +184,8 @@ class Schedule:
             return []
         if any(len(self.inner) > 1 or not self.unrolled(depth) for depth in range(len(self.inner))):
             return []
+        if self.vector_id is None:
+            return []
         order = {id(v): at for at, v in enumerate(kernel.variables)}
         found: list[list[LoopVar]] = []
         copies = 1
@@ -199,9 +201,11 @@ class Schedule:
         """See `columns`."""
         if self.strategy != "across" or self.split or self.kernel.ordered or len(self.inner) != 1 or self.lanes == 1:
             return False
-        along = id(self.inner[0][-1])
+        along, across = id(self.inner[0][-1]), self.vector_id
+        if across is None:
+            return False
         loads = [{id(a): c for a, c in e.attr[1].terms} for e in self.kernel.expressions() if e.op == "load"]
-        return any(steps.get(along) == 1 and abs(steps.get(self.vector_id, 0)) > NEAR for steps in loads)
+        return any(steps.get(along) == 1 and abs(steps.get(across, 0)) > NEAR for steps in loads)
 
     def _in_blocks(self) -> bool:
         """Whether several rows are reduced at once: where they share an operand, or much is done with the result."""

@@ -106,7 +106,7 @@ class Jaxpr:
 
     __slots__ = ("constvars", "invars", "eqns", "outvars", "effects", "debug_info", "__weakref__")
 
-    def __init__(self, constvars, invars, outvars, eqns, effects=None, debug_info=None):
+    def __init__(self, constvars, invars, outvars, eqns, effects=None, debug_info=None) -> None:
         self.constvars: list[Var] = list(constvars)
         self.invars: list[Var] = list(invars)
         self.outvars: list[Atom] = list(outvars)

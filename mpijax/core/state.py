@@ -16,7 +16,7 @@ class State(threading.local):
     # The trace in which a thread starts: `core.trace` sets it.
     first_trace: Any = None
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.trace: Any = self.first_trace
         self.axis_env: dict[Any, int] = {}
         self.manual_axes: frozenset = frozenset()

@@ -53,7 +53,7 @@ class Store:
 
     __slots__ = ("_val",)
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._val: Any = _EMPTY
 
     def store(self, val: Any) -> None:

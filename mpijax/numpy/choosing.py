@@ -146,7 +146,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
 
 
 @jit(static_argnames=["funcs"])
-def _piecewise(x, condlist, consts, funcs, *args, **kw):
+def _piecewise(x, condlist, consts, funcs, *args, **kw) -> Any:
     functions: dict[int, Callable] = dict(funcs)
     dtype = x.dtype
 

@@ -35,7 +35,7 @@ def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: 
 
 
 @jit(static_argnames=("assume_unique", "invert", "method"))
-def _in1d(ar1, ar2, invert, method="auto", assume_unique=False):
+def _in1d(ar1, ar2, invert, method="auto", assume_unique=False) -> Any:
     x, y = promote_dtypes(*ensure_arraylike("in1d", ar1, ar2))
     x, y = x.ravel(), y.ravel()
     if x.size == 0 or y.size == 0:

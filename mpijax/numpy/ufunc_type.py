@@ -240,7 +240,7 @@ def _call_vectorized(self, *args):
 
 
 @jit(static_argnames=("self", "axis", "dtype", "keepdims"))
-def _reduce(self, a, axis, dtype, keepdims, initial, where):
+def _reduce(self, a, axis, dtype, keepdims, initial, where) -> Any:
     fast = self._forms["reduce"]
     if fast is not None:
         return fast(a, axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)

@@ -116,7 +116,7 @@ def vectorize(
         raise ValueError(f"{excluded=!r} contains negative numbers")
 
     @wraps(pyfunc)
-    def wrapped(*args, **kwargs):
+    def wrapped(*args, **kwargs) -> Any:
         context = f"on vectorized function with {excluded=!r} and {signature=!r}"
         func, rest = _without(pyfunc, excluded, args, kwargs)
         core, results = ([()] * len(rest), None) if signature is None else _parsed(signature)

@@ -325,7 +325,7 @@ def _sum_transpose(negate: bool) -> Callable:
 _MUL_NEEDS_UNIQUE = "scatter_mul gradients are only implemented if `unique_indices=True`"
 
 
-def _mul_jvp(primals, tangents, **params):
+def _mul_jvp(primals, tangents, **params) -> tuple[Any, Any]:
     operand, indices, updates = primals
     t_operand, _, t_updates = tangents
     primitive = _primitives["mul"]

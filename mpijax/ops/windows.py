@@ -11,7 +11,7 @@ from mpijax.core.jaxpr import Jaxpr, eval_jaxpr
 from mpijax.core.lowering import Window
 
 
-def positions(shape, indices, window_dims, index_map, removed, batching, sizes):
+def positions(shape, indices, window_dims, index_map, removed, batching, sizes) -> tuple[list[Any], np.ndarray]:
     """Where the elements of windows lie, for gather and scatter alike.
 
     Args:

@@ -30,7 +30,7 @@ _FROM_ROOT, _TO_ROOT = ("bcast", "scatter"), ("reduce", "gather")
 class Suspicion:
     """The ring in which this rank has been seen, and since when."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.seen: list[tuple[int, int]] = []
         self.since = self.looked = 0.0
 

@@ -44,7 +44,7 @@ class Start:
     the module with the communication shims.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         import mpi4py
 
         finalizes = False

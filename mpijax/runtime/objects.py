@@ -43,7 +43,7 @@ def allgather(value: Any, what: str) -> list[Any]:
         _move("allgather", own, lengths)
         blocks = np.empty((size, int(lengths.max())), np.uint8)
         _move("allgather", np.resize(data, blocks.shape[1]), blocks)
-    return [pickle.loads(memoryview(block[:n])) for block, n in zip(blocks, lengths, strict=True)]
+    return [pickle.loads(block[:n].data) for block, n in zip(blocks, lengths, strict=True)]
 
 
 def bcast(value: Any, root: int, what: str) -> Any:
@@ -58,7 +58,7 @@ def bcast(value: Any, root: int, what: str) -> Any:
         if not sends:
             data = np.empty(int(length[0]), np.uint8)
         _move("bcast", data, data, root=root)
-    return value if sends else pickle.loads(memoryview(data))
+    return value if sends else pickle.loads(data.data)
 
 
 def any_rank(flag: bool, what: str) -> bool:

@@ -87,7 +87,7 @@ class Site:
 class Recorder:
     """The records of this node: `regions[i]` belongs to rank `ranks[i]` of the job; this rank's is `regions[own]`."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.sites: list[Site] = []
         self._numbers: dict[Any, tuple[int, int]] = {}
         self.groups: dict[int, Group] = {}  # by id

@@ -25,7 +25,7 @@ class FunctionText:
 
     __slots__ = ("counter", "declares", "helpers")
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.counter = 0
         self.declares: set[str] = set()
         self.helpers: dict[str, str] = {}

@@ -258,7 +258,7 @@ def _batch(axis, args, dims, *, sharding, unconstrained_dims, **params):
     return sharding_constraint_p.bind(x, sharding=sharding, unconstrained_dims=unconstrained_dims, **params), d
 
 
-def _pretty(eqn, _names):
+def _pretty(eqn, _names) -> list[tuple[str, Any]]:
     p = eqn.params
     mesh: Mesh | None = p["context_mesh"]
     free = ", ".join(map(str, sorted(p["unconstrained_dims"])))

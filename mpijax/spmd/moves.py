@@ -83,7 +83,7 @@ def _jvp(primals, tangents, **params):
     return outs, device_put_p.bind(*map(instantiate, tangents), **params)
 
 
-def _transpose(cts, *args, devices, srcs, copy_semantics):
+def _transpose(cts, *args, devices, srcs, copy_semantics) -> list[Any]:
     """Back to where the values came from."""
     back: list[Any] = [Zero(x.aval) if type(x) is UndefPrimal else None for x in args]
     moved = [i for i, (ct, x) in enumerate(zip(cts, args, strict=True)) if back[i] is not None and type(ct) is not Zero]

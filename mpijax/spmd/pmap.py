@@ -101,7 +101,7 @@ def _positions(argnums) -> tuple[int, ...]:
 class _Pmap:
     """A mapped function: its programs, by structure of the arguments, their axes and the static ones."""
 
-    def __init__(self, fun, axis_name, in_axes, out_axes, static, devices, backend, axis_size, donated):
+    def __init__(self, fun, axis_name, in_axes, out_axes, static, devices, backend, axis_size, donated) -> None:
         self.fun, self.axis_name, self.in_axes, self.out_axes = fun, axis_name, in_axes, out_axes
         self.static, self.devices, self.backend = static, devices, backend
         self.axis_size, self.donated = axis_size, donated

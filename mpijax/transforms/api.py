@@ -49,7 +49,7 @@ def make_jaxpr(
         raise TypeError(f"Expected a callable value, got {fun}")
     static = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)
 
-    def make_jaxpr_f(*args, **kwargs):
+    def make_jaxpr_f(*args, **kwargs) -> ClosedJaxpr | tuple[ClosedJaxpr, Any]:
         dynamic = tuple(a for i, a in enumerate(args) if i not in static)
         leaves, in_tree = tree.tree_flatten((dynamic, kwargs))
 

@@ -100,7 +100,7 @@ class ResultTypes:
 
     __slots__ = ("of_fun", "of_rule")
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.of_fun: tuple[Any, list[ShapedArray]] | None = None
         self.of_rule: tuple[Any, list[ShapedArray]] | None = None
 
@@ -211,7 +211,7 @@ class CustomCall:
 class BatchAxes:
     """Where the results of a vectorized call have their batch axes: the function's, if it has run, or the rule's."""
 
-    def __init__(self, trace):
+    def __init__(self, trace) -> None:
         self.trace = trace
         self.of_results: list[int | None] = []
         self._of_fun: list[int | None] | None = None
@@ -297,7 +297,7 @@ class CustomPrimitive(Primitive):
         self.select = select
         self.shown = shown
 
-    def bind(self, *args, **params):
+    def bind(self, *args, **params) -> Any:
         closed: ClosedJaxpr = params["call_jaxpr"]
         return self.remake(lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), params).bind(*args)
 

@@ -67,7 +67,7 @@ class VjpCall(CustomCall):
         return outs, [Zero(a) if a.dtype == dtypes.float0 else t for t, a in zip(flat, out_avals, strict=True)]
 
     def batched(self, trace, dims, axes):
-        def fwd(primals, perturbed):
+        def fwd(primals, perturbed) -> tuple[list[Any], list[Any], _BatchedBwd]:
             found_bwd: list = []
 
             def both(*xs):

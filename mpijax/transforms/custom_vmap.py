@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import update_wrapper
+from typing import Any
 
 from mpijax.core import dtypes, provided, tree
 from mpijax.core.jaxpr import eval_jaxpr
@@ -108,7 +109,9 @@ class _JvpRule:
         self.inexact = inexact
         self.out_inexact = out_inexact
 
-    def __call__(self, axis_size, in_batched, primals, tangents):
+    def __call__(
+        self, axis_size, in_batched, primals, tangents
+    ) -> tuple[tuple[list[Any], list[Any]], tuple[list[bool], list[bool]]]:
         primal_batched, live_batched = map(list, in_batched)
         live = iter(live_batched)
         tangent_batched = [next(live) if i else b for i, b in zip(self.inexact, primal_batched, strict=True)]

@@ -240,7 +240,7 @@ class PjitFunction(JitBase):
 
         return tree.tree_unflatten(traced.out_tree, ref_state.call(bind, traced.moved, leaves, traced.written))
 
-    def _split(self, args, kwargs):
+    def _split(self, args, kwargs) -> tuple[tuple, tuple, Callable]:
         """Static arguments as a hashable key, the others as a pytree."""
         if self._plain:
             return (), (args, kwargs), self._fun
@@ -300,7 +300,7 @@ class PjitFunction(JitBase):
                 self._cache[key] = traced
         return leaves, traced
 
-    def _trace(self, fun, signature, args, kwargs, layouts=None):
+    def _trace(self, fun, signature, args, kwargs, layouts=None) -> tuple[Any, ...]:
         """The Jaxpr, the tracers and references it closes over, the result's structure, what it writes to.
 
         Shared by the function's `jit`s.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from mpijax.core import tree
@@ -120,7 +122,7 @@ def _ppermute_batch(axis, args, dims, *, axis_name, perm):
     return registry["concatenate"].bind(*pieces, dimension=0), 0
 
 
-def _mixed_ppermute(axis, x, names, perm):
+def _mixed_ppermute(axis, x, names, perm) -> Any:
     """Over a batch axis and others: each row gets, from each row, what is sent there along the other axes."""
     before, behind = around(names, axis.name)
     inner, rest = named_axis_size(behind), named_axis_size((*before, *behind))

@@ -15,7 +15,7 @@ from mpijax.transforms.transpose import UndefPrimal, backward_pass, is_undefined
 from mpijax.transforms.zeros import Zero, instantiate, zeros
 
 
-def transpose(cts, *args, **params):
+def transpose(cts, *args, **params) -> list[Any]:
     """A scan the other way round, which carries the cotangents of the carry and of linear consts.
 
     Carries on which no linear operand has an influence, such as counters, are computed first, by

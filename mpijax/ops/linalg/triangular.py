@@ -86,7 +86,7 @@ def _solve(a, b, *, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
     return [trsm(1, a, b, side=not left_side, lower=lower, trans_a=kind, diag=unit_diagonal)]
 
 
-def _jvp(primals, tangents, **params):
+def _jvp(primals, tangents, **params) -> tuple[Any, Any]:
     (a, b), (a_dot, b_dot) = primals, tangents
     out = triangular_solve_p.bind(a, b, **params)
     out_dot: Any = Zero.of_primal(out)
