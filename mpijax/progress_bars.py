@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,7 +50,7 @@ class progress:
     def __init__(self, iterable: Iterable[Any], desc: str | None = None, total: int | None = None):
         self._iterable = iterable
         self._desc = desc or ""
-        self._total = len(iterable) if total is None and hasattr(iterable, "__len__") else total
+        self._total = len(iterable) if total is None and isinstance(iterable, Sized) else total
 
     def __len__(self) -> int:
         if self._total is None:

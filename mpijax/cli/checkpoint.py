@@ -43,7 +43,8 @@ def _open(path: Path) -> tuple[Path, metadata.Contents]:
 
 
 def _ls(path: Path, as_json: bool) -> int:
-    steps, found = steps_in(path), []
+    steps = steps_in(path)
+    found: list[dict[str, Any]] = []
     for folder in steps.values() or [folders.found(path)]:
         contents = metadata.load(metadata.read(folder), folder)
         written = datetime.datetime.fromtimestamp((folder / metadata.FILE).stat().st_mtime)
@@ -55,10 +56,6 @@ def _ls(path: Path, as_json: bool) -> int:
     for row in found:
         print(f"{row['name']}  {row['written']:%Y-%m-%d %H:%M:%S}  {_size(row['bytes']):>9}  {row['leaves']} leaves")
     return 0
-
-
-def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, ArrayLeaf)
 
 
 def _text(leaf: ArrayLeaf | dict[str, Any]) -> str:
@@ -73,7 +70,7 @@ def _show(path: Path, as_json: bool) -> int:
     folder, contents = _open(path)
     if as_json:
         leaves = [
-            {"path": structure.show(p), "value": _text(leaf)} | ({"bytes": leaf.nbytes} if _is_array(leaf) else {})
+            {"path": structure.show(p), "value": _text(leaf)} | ({"bytes": leaf.nbytes} if isinstance(leaf, ArrayLeaf) else {})
             for p, leaf in contents.by_path().items()
         ]
         print(json.dumps({"folder": str(folder), "bytes": contents.nbytes, "leaves": leaves}, indent=2))
@@ -83,7 +80,7 @@ def _show(path: Path, as_json: bool) -> int:
     widths = [max(map(len, column), default=0) for column in columns]
     print(f"{folder}: {len(rows)} leaves, {_size(contents.nbytes)}")
     for name, text, leaf in rows:
-        more = f"  {_size(leaf.nbytes):>9}" if _is_array(leaf) else ""
+        more = f"  {_size(leaf.nbytes):>9}" if isinstance(leaf, ArrayLeaf) else ""
         print(f"  {name:{widths[0]}}  {text:{widths[1]}}{more}".rstrip())
     return 0
 

@@ -138,7 +138,7 @@ def messages(operations: list[Operation]) -> list[tuple[Operation, Operation]]:
             sent[o.rank, peers[-1]].append(o)
         if peers and o.done and label.startswith(("recv", "sendrecv")):
             received[peers[0], o.rank].append(o)
-    found = []
+    found: list[tuple[Operation, Operation]] = []
     for pair, begun in sent.items():
         unfinished = max(len(begun) - len(received[pair]), 0) if len(begun) < _RING else 0
         found += zip(begun[unfinished:], received[pair], strict=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import io
 import linecache
 import os
 import select
@@ -42,6 +43,7 @@ def main() -> None:
     from mpijax.distributed import bootstrap
 
     for stream in (sys.stdout, sys.stderr):  # a line in one piece, whatever PYTHONUNBUFFERED says
+        assert isinstance(stream, io.TextIOWrapper)  # those of a fresh process
         stream.reconfigure(line_buffering=True, write_through=False)
     interrupts = _Interrupts()
     signal.signal(signal.SIGINT, interrupts)

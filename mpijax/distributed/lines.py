@@ -167,7 +167,7 @@ class Merger:
         first = next((text for text in seen if text), None)
         if first is not None:
             return _Line(first, 0.0, ranks={r for r, text in enumerate(seen) if text == first}).marked()
-        return self._waiting[0].marked() if self._waiting and self._screen.erases else b""
+        return self._waiting[0].marked() if self._waiting and self._screen is not None and self._screen.erases else b""
 
     @property
     def waiting(self) -> bool:

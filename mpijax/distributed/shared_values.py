@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 _PLAIN = (type(None), bool, int, float, str)
-_CONTAINERS = {list: "list", tuple: "tuple", set: "set"}
+_CONTAINERS: dict[type, str] = {list: "list", tuple: "tuple", set: "set"}
 
 
 def send(connection: Connection, message: dict[str, Any], arrays: list[bytes]) -> None:

@@ -128,7 +128,7 @@ def _lines(plan: Plan, messages: list[Any]) -> str:
     sources: dict[str, Source] = {}
     for s in walk(plan.steps):
         source = getattr(s, "source", None)
-        if type(s) in _KINDS and _at(source):
+        if source is not None and type(s) in _KINDS and _at(source):
             counts[_at(source)][_KINDS[type(s)]] += 1
             sources[_at(source)] = source
     volume = _volumes(messages)

@@ -104,7 +104,7 @@ def pallas_call(
         cut = [vary_as(b.without_padding(x), axes) for b, x in zip(outputs, found, strict=True)]
         return tree.tree_unflatten(out_tree, cut)
 
-    call.__name__ = call.__qualname__ = name or getattr(kernel, "__name__", "pallas_call")
+    call.__name__ = call.__qualname__ = str(name or getattr(kernel, "__name__", "pallas_call"))
     compiled = jit(named_scope(name)(call) if name is not None else call)
 
     def wrapped(*args):

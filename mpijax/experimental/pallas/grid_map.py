@@ -28,8 +28,8 @@ def run(kernel: Kernel, sizes: Sequence[Any], arrays: Sequence[Any], scratch: Se
     if any(isinstance(s, Array) or s == 0 for s in sizes) or kernel.num_scalars or math.prod(sizes) == 1:
         return None
     divided = [*kernel.inputs, *kernel.outputs]
-    layouts = [_layout(b, sizes) for b in divided]
-    if any(a is None for a in layouts) or not _is_independent(kernel, layouts, sizes):
+    layouts = [a for b in divided if (a := _layout(b, sizes)) is not None]
+    if len(layouts) < len(divided) or not _is_independent(kernel, layouts, sizes):
         return None
     if not all(_is_free(e) for e in _equations(kernel.closed.jaxpr)):
         return None
