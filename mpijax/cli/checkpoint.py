@@ -70,7 +70,8 @@ def _show(path: Path, as_json: bool) -> int:
     folder, contents = _open(path)
     if as_json:
         leaves = [
-            {"path": structure.show(p), "value": _text(leaf)} | ({"bytes": leaf.nbytes} if isinstance(leaf, ArrayLeaf) else {})
+            {"path": structure.show(p), "value": _text(leaf)}
+            | ({"bytes": leaf.nbytes} if isinstance(leaf, ArrayLeaf) else {})
             for p, leaf in contents.by_path().items()
         ]
         print(json.dumps({"folder": str(folder), "bytes": contents.nbytes, "leaves": leaves}, indent=2))
