@@ -1,10 +1,21 @@
 # Programs, for the other extensions: `from mpijax._ext.executor cimport Program`.
 
 from cpython.object cimport PyObject
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from mpijax._ext.comm cimport CommHalves
-from mpijax._ext.instructions cimport AliasEntry, InputEntry, Instruction, OutputEntry, ResultEntry, TempEntry
+from mpijax._ext.instructions cimport (
+    AliasEntry, InputEntry, Instruction, KernelFunction, OutputEntry, ResultEntry, TempEntry,
+)
+
+
+cdef extern from "share.h":
+    ctypedef void (*share_function)(KernelFunction kernel, void** ptrs, int64_t* params, int64_t extent,
+                                    int64_t grain) noexcept nogil
+
+# Runs a kernel over [0, extent), in parts of at least `grain` that begin at its multiples, on the threads of this rank.
+# Machine code that programs call divides its own work by this; within another kernel's part it is one call.
+cdef void on_threads(KernelFunction call, void** ptrs, int64_t* params, int64_t extent, int64_t grain) noexcept nogil
 
 
 cdef class Program:

@@ -76,6 +76,10 @@ def num_workers():
     return mt_started
 
 
+cdef void on_threads(KernelFunction call, void** ptrs, int64_t* params, int64_t extent, int64_t grain) noexcept nogil:
+    mt_run(call, ptrs, params, extent, grain)
+
+
 # ---- instructions ----
 
 cdef inline char* at(void** table, Place p) noexcept nogil:

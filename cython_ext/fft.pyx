@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Fourier transforms as machine code for the executor: pocketfft, by pointers to the loops of NumPy's ufuncs.
+"""Fourier transforms as machine code for the executor: pocketfft, by pointers to the loops of NumPy's ufuncs,
+with lines shared by the threads of this rank.
 
 words: the kind of transform (0 FFT, 1 IFFT, 2 RFFT, 3 IRFFT), bytes of a real number, the size of the stack, the number
 of axes that are transformed, their sizes in the operand, and in the result. buffers: operand, result, status. Where
@@ -10,6 +11,8 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 
 cimport numpy as cnp
+
+from mpijax._ext.executor cimport on_threads
 
 cnp.import_ufunc()
 
@@ -44,22 +47,62 @@ def install(ufuncs):
             loops[k][t].data = f.data[i] if f.data != NULL else NULL
 
 
-cdef void along(Loop loop, double factor, bint double_precision, char* x, char* out, int64_t before, int64_t n,
-                int64_t count, int64_t behind, int64_t size, int64_t out_size) noexcept nogil:
-    """Transforms x[before, n, behind] to out[before, count, behind]; they may be the same."""
-    cdef float single = <float>factor
+cdef struct Lines:
+    # x[before, n, behind] to out[before, count, behind], which may be the same: lines along n, `behind` of each block.
+    LoopFunction call
+    void* data
+    double factor
+    float single            # the factor
+    bint double_precision
+    char* x
+    char* out
+    int64_t n, count, behind, size, out_size
+
+
+cdef enum:
+    LEAST_WORK = 4096       # numbers that a thread takes at least
+    TOGETHER = 8            # neighbouring lines, which share lines of the cache
+
+
+cdef void some_lines(void** unused, int64_t* params, int64_t begin, int64_t end) noexcept nogil:
+    """Transforms lines of all blocks, numbered one block after the other."""
+    cdef Lines* l = <Lines*>params
+    cdef int64_t block, first, last
+    if l.behind == 1:
+        transform(l, l.x + begin * l.n * l.size, l.out + begin * l.count * l.out_size, end - begin,
+                  l.n * l.size, l.count * l.out_size)
+        return
+    while begin < end:
+        block, first = begin // l.behind, begin % l.behind
+        last = min(l.behind, first + end - begin)
+        transform(l, l.x + (block * l.n * l.behind + first) * l.size,
+                  l.out + (block * l.count * l.behind + first) * l.out_size, last - first, l.size, l.out_size)
+        begin += last - first
+
+
+cdef void transform(Lines* l, char* x, char* out, int64_t lines, int64_t line, int64_t out_line) noexcept nogil:
+    """Transforms so many lines, which begin so many bytes apart."""
     cdef char* args[3]
     cdef cnp.npy_intp sizes[3]
     cdef cnp.npy_intp steps[5]
-    cdef int64_t i, blocks = before if behind > 1 else 1
-    sizes[0], sizes[1], sizes[2] = behind if behind > 1 else before, n, count
-    steps[0], steps[1], steps[2] = size if behind > 1 else n * size, 0, out_size if behind > 1 else count * out_size
-    steps[3], steps[4] = behind * size, behind * out_size
-    for i in range(blocks):
-        args[0] = x + i * n * behind * size
-        args[1] = <char*>&factor if double_precision else <char*>&single
-        args[2] = out + i * count * behind * out_size
-        loop.call(args, sizes, steps, loop.data)
+    args[0], args[2] = x, out
+    args[1] = <char*>&l.factor if l.double_precision else <char*>&l.single
+    sizes[0], sizes[1], sizes[2] = lines, l.n, l.count
+    steps[0], steps[1], steps[2] = line, 0, out_line
+    steps[3], steps[4] = l.behind * l.size, l.behind * l.out_size
+    l.call(args, sizes, steps, l.data)
+
+
+cdef void along(Loop loop, double factor, bint double_precision, char* x, char* out, int64_t before, int64_t n,
+                int64_t count, int64_t behind, int64_t size, int64_t out_size) noexcept nogil:
+    """Transforms x[before, n, behind] to out[before, count, behind]; they may be the same."""
+    cdef Lines l
+    cdef int64_t grain = max(1, LEAST_WORK // max(n, count, 1))
+    if behind > 1:
+        grain = (grain + TOGETHER - 1) // TOGETHER * TOGETHER
+    l.call, l.data, l.factor, l.single, l.double_precision = loop.call, loop.data, factor, <float>factor, double_precision
+    l.x, l.out, l.n, l.count, l.behind, l.size, l.out_size = x, out, n, count, behind, size, out_size
+    on_threads(some_lines, NULL, <int64_t*>&l, before * behind, grain)
 
 
 cdef void along_all(Loop loop, double factor, bint double_precision, char* x, char* out, int64_t stack,

@@ -9,19 +9,20 @@ from libc.stdint cimport int64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 from mpijax._ext.matrices cimport (
-    F8, F9, F10, F11, F14, F15, Kinds, all_finite, at, bytes_of, fill_nan, item, length_of, real_bytes,
-    take_routines, transpose,
+    F8, F9, F10, F11, F14, F15, Kinds, Threads, all_finite, at, bytes_of, fill_nan, item, length_of, over_stack,
+    real_bytes, take_routines, transpose,
 )
 
 cdef enum:
     GTSV, SYTRD, GEHRD, GEES, GEEV, STEVD, ROUTINES
 
 cdef Kinds table[ROUTINES]
+cdef Threads threads
 
 
-def install(routines):
-    """Takes capsules of the functions: for each routine those of the four kinds, or of the two real ones."""
-    take_routines(table, routines)
+def install(routines, threads_of_blas):
+    """Takes capsules of the functions: for each routine those of the four kinds, or of the two real ones. threads_of_blas: see `take_routines`."""
+    take_routines(table, &threads, routines, threads_of_blas)
 
 
 cdef void eliminate(const item* dl, const item* d, const item* du, item* b, item* upper, int64_t n, int64_t columns,
@@ -77,7 +78,7 @@ cdef void solve_perturbed(int64_t kind, char* dl, void* d, void* du, char* b, ch
                   <double complex*>upper, n, columns, DBL_EPSILON, DBL_MIN)
 
 
-cdef void tridiagonal_solve(void** buffers, const int64_t* words) noexcept nogil:
+cdef void tridiagonal_solve(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
     """dl, d, du, b -> x; option: small pivots are replaced."""
     cdef int64_t kind = words[0], k, size = bytes_of(kind)
     cdef int n = words[2], columns = words[3], info
@@ -88,7 +89,7 @@ cdef void tridiagonal_solve(void** buffers, const int64_t* words) noexcept nogil
         return
     room = <char*>malloc(3 * row)
     b = <char*>malloc(step)
-    for k in range(words[1]):
+    for k in range(begin, end):
         info = -1
         if room == NULL or b == NULL:
             pass
@@ -111,7 +112,7 @@ cdef void tridiagonal_solve(void** buffers, const int64_t* words) noexcept nogil
     free(b)
 
 
-cdef void tridiagonal(void** buffers, const int64_t* words) noexcept nogil:
+cdef void tridiagonal(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
     """a -> a, d, e, taus; option: lower."""
     cdef int64_t kind = words[0], k, size = bytes_of(kind), real = real_bytes(kind)
     cdef int n = words[2], info = 0, lwork = -1
@@ -126,7 +127,7 @@ cdef void tridiagonal(void** buffers, const int64_t* words) noexcept nogil:
     lwork = length_of(&asked, kind)
     a = <char*>malloc(step)
     work = <char*>malloc(lwork * size)
-    for k in range(words[1]):
+    for k in range(begin, end):
         info = -1
         if a != NULL and work != NULL:
             transpose(a, at(buffers[0], k * step), n, n, size)
@@ -143,7 +144,7 @@ cdef void tridiagonal(void** buffers, const int64_t* words) noexcept nogil:
     free(work)
 
 
-cdef void hessenberg(void** buffers, const int64_t* words) noexcept nogil:
+cdef void hessenberg(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
     """a -> a, taus."""
     cdef int64_t kind = words[0], k, size = bytes_of(kind)
     cdef int n = words[2], first = 1, info = 0, lwork = -1
@@ -157,7 +158,7 @@ cdef void hessenberg(void** buffers, const int64_t* words) noexcept nogil:
     lwork = length_of(&asked, kind)
     a = <char*>malloc(step)
     work = <char*>malloc(lwork * size)
-    for k in range(words[1]):
+    for k in range(begin, end):
         if a == NULL or work == NULL:
             fill_nan(at(buffers[1], k * step), <int64_t>n * n, kind)
             fill_nan(at(buffers[2], k * (n - 1) * size), n - 1, kind)
@@ -181,7 +182,7 @@ cdef void call_gees(int64_t kind, char* job, int* n, void* a, char* values, void
                                  vectors, n, work, lwork, NULL, info)
 
 
-cdef void schur(void** buffers, const int64_t* words) noexcept nogil:
+cdef void schur(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
     """a -> form, vectors, or the form alone; option: whether vectors are wanted."""
     cdef int64_t kind = words[0], k, size = bytes_of(kind)
     cdef int n = words[2], info = 0, lwork = -1
@@ -200,7 +201,7 @@ cdef void schur(void** buffers, const int64_t* words) noexcept nogil:
     vectors = <char*>malloc(step)
     values = <char*>malloc(3 * n * real_bytes(kind))
     work = <char*>malloc(lwork * size)
-    for k in range(words[1]):
+    for k in range(begin, end):
         info = -1
         if a != NULL and vectors != NULL and values != NULL and work != NULL:
             if all_finite(at(buffers[0], k * step), <int64_t>n * n, kind):
@@ -220,7 +221,7 @@ cdef void schur(void** buffers, const int64_t* words) noexcept nogil:
     free(work)
 
 
-cdef void tridiagonal_eigh(void** buffers, const int64_t* words) noexcept nogil:
+cdef void tridiagonal_eigh(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
     """d, e -> values, vectors."""
     cdef int64_t kind = words[0], k, size = bytes_of(kind)
     cdef int n = words[2], info = 0, lwork = 1 + 4 * n + n * n, liwork = 3 + 5 * n
@@ -235,7 +236,7 @@ cdef void tridiagonal_eigh(void** buffers, const int64_t* words) noexcept nogil:
     off = <char*>malloc(n * size)
     work = <char*>malloc(lwork * size)
     iwork = <char*>malloc(<int64_t>liwork * 4)
-    for k in range(words[1]):
+    for k in range(begin, end):
         info = -1
         memcpy(at(buffers[2], k * n * size), at(buffers[0], k * n * size), n * size)
         if vectors != NULL and off != NULL and work != NULL and iwork != NULL:
@@ -299,7 +300,7 @@ cdef void call_geev(int64_t kind, char* left, char* right, int* n, void* a, char
         (<F14>table[GEEV][kind])(left, right, n, a, n, w, w + n[0] * real_bytes(kind), vl, n, vr, n, work, lwork, info)
 
 
-cdef void eig(void** buffers, const int64_t* words) noexcept nogil:
+cdef void eig(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
     """a -> complex values, left vectors, right vectors, without those not wanted; options: whether either is."""
     cdef int64_t kind = words[0], k, s, size = bytes_of(kind), real = real_bytes(kind)
     cdef int n = words[2], info = 0, lwork = -1
@@ -321,7 +322,7 @@ cdef void eig(void** buffers, const int64_t* words) noexcept nogil:
     vectors[1] = <char*>malloc(step)
     w = <char*>malloc(4 * n * real)
     work = <char*>malloc(lwork * size)
-    for k in range(words[1]):
+    for k in range(begin, end):
         info = -1
         if a != NULL and vectors[0] != NULL and vectors[1] != NULL and w != NULL and work != NULL:
             if all_finite(at(buffers[0], k * step), <int64_t>n * n, kind):
@@ -348,10 +349,36 @@ cdef void eig(void** buffers, const int64_t* words) noexcept nogil:
     free(work)
 
 
+# ---- what programs call: kernels on whole stacks
+
+cdef void tridiagonal_solve_all(void** buffers, const int64_t* words) noexcept nogil:
+    over_stack(tridiagonal_solve, buffers, words, &threads)
+
+
+cdef void tridiagonal_all(void** buffers, const int64_t* words) noexcept nogil:
+    over_stack(tridiagonal, buffers, words, &threads)
+
+
+cdef void hessenberg_all(void** buffers, const int64_t* words) noexcept nogil:
+    over_stack(hessenberg, buffers, words, &threads)
+
+
+cdef void schur_all(void** buffers, const int64_t* words) noexcept nogil:
+    over_stack(schur, buffers, words, &threads)
+
+
+cdef void eig_all(void** buffers, const int64_t* words) noexcept nogil:
+    over_stack(eig, buffers, words, &threads)
+
+
+cdef void tridiagonal_eigh_all(void** buffers, const int64_t* words) noexcept nogil:
+    over_stack(tridiagonal_eigh, buffers, words, &threads)
+
+
 def addresses():
     """Where the kernels are, by name."""
     return {
-        "tridiagonal_solve": <uintptr_t>&tridiagonal_solve, "tridiagonal": <uintptr_t>&tridiagonal,
-        "hessenberg": <uintptr_t>&hessenberg, "schur": <uintptr_t>&schur, "eig": <uintptr_t>&eig,
-        "tridiagonal_eigh": <uintptr_t>&tridiagonal_eigh,
+        "tridiagonal_solve": <uintptr_t>&tridiagonal_solve_all, "tridiagonal": <uintptr_t>&tridiagonal_all,
+        "hessenberg": <uintptr_t>&hessenberg_all, "schur": <uintptr_t>&schur_all, "eig": <uintptr_t>&eig_all,
+        "tridiagonal_eigh": <uintptr_t>&tridiagonal_eigh_all,
     }

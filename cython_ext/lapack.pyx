@@ -5,15 +5,15 @@ A kernel is `void f(void **buffers, const int64_t *words)`. buffers: operands an
 of number (0 float32, 1 float64, 2 complex64, 3 complex128), the number of matrices, then sizes and options. LAPACK's
 matrices are column-major, so each is transposed on the way in and out. A matrix for which LAPACK fails becomes NaN.
 Where there is no memory for a copy, the results are NaN too. Small real matrices go several at a time through `small.h`
-first, which leaves few of them to LAPACK.
+first, which leaves few of them to LAPACK. The threads of the rank share the matrices of a stack.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 from mpijax._ext.matrices cimport (
-    F5, F6, F8, F9, F11, F13, F14, F15, Kinds, all_finite, at, bytes_of, call_geqp3, fill_nan, item,
-    length_of, real_bytes, take_routines, transpose,
+    F5, F6, F8, F9, F11, F13, F14, F15, Kinds, Threads, all_finite, at, bytes_of, call_geqp3, fill_nan, item,
+    length_of, over_stack, real_bytes, take_routines, transpose,
 )
 
 cdef extern from "small.h" nogil:
@@ -32,11 +32,12 @@ cdef enum:
     POTRF, GETRF, TRSM, GEQRF, GEQP3, ORGQR, SYEVD, GESDD, ROUTINES
 
 cdef Kinds table[ROUTINES]
+cdef Threads threads
 
 
-def install(routines):
-    """Takes capsules of the functions: for each routine those of the four kinds."""
-    take_routines(table, routines)
+def install(routines, threads_of_blas):
+    """Takes capsules of the functions: for each routine those of the four kinds. threads_of_blas: see `take_routines`."""
+    take_routines(table, &threads, routines, threads_of_blas)
 
 
 # ---- kernels
@@ -65,7 +66,7 @@ cdef void to_factor(void* out, const void* x, int64_t n, bint symmetrize, int64_
         lower_triangle(<double complex*>out, <const double complex*>x, n, symmetrize)
 
 
-cdef void cholesky(void** buffers, const int64_t* words) noexcept nogil:
+cdef void cholesky(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
     """a -> l, zero above the diagonal; words[4]: of the real (a + a^T) / 2.
 
     The lower triangle of a row-major matrix is the upper one of a column-major matrix: no transpose.
@@ -76,10 +77,10 @@ cdef void cholesky(void** buffers, const int64_t* words) noexcept nogil:
     cdef uint32_t left = 0
     if n == 0:
         return
-    for k in range(words[1]):
+    for k in range(begin, end):
         if lanes:
             if k % lanes == 0:
-                left = small_cholesky(kind, at(buffers[0], k * step), min(lanes, words[1] - k), n, words[4],
+                left = small_cholesky(kind, at(buffers[0], k * step), min(lanes, end - k), n, words[4],
                                       at(buffers[1], k * step))
             if not left >> (k % lanes) & 1:
                 continue
@@ -90,7 +91,7 @@ cdef void cholesky(void** buffers, const int64_t* words) noexcept nogil:
                 fill_nan(at(buffers[1], k * step + i * n * size), i + 1, kind)
 
 
-cdef void lu(void** buffers, const int64_t* words) noexcept nogil:
+cdef void lu(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
     """a -> factors, pivots, permutation."""
     cdef int64_t kind = words[0], k, i, size = bytes_of(kind)
     cdef int m = words[2], n = words[3], info = 0
@@ -98,14 +99,14 @@ cdef void lu(void** buffers, const int64_t* words) noexcept nogil:
     cdef void* a = malloc(step + 1)
     cdef int32_t *pivots
     cdef uint32_t left = 0
-    for k in range(words[1]):
+    for k in range(begin, end):
         pivots = <int32_t*>buffers[2] + k * few
         if few == 0:
             order_rows(pivots, few, <int32_t*>buffers[3] + k * m, m)
             continue
         if lanes:
             if k % lanes == 0:
-                left = small_lu(kind, at(buffers[0], k * step), min(lanes, words[1] - k), m, n,
+                left = small_lu(kind, at(buffers[0], k * step), min(lanes, end - k), m, n,
                                 at(buffers[1], k * step), pivots)
             if not left >> (k % lanes) & 1:
                 order_rows(pivots, few, <int32_t*>buffers[3] + k * m, m)
@@ -156,7 +157,7 @@ cdef void negate_imaginary(void* x, int64_t count, int64_t kind) noexcept nogil:
             (<float*>x)[2 * i + 1] = -(<float*>x)[2 * i + 1]
 
 
-cdef void triangular_solve(void** buffers, const int64_t* words) noexcept nogil:
+cdef void triangular_solve(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
     """a, b -> x; options: left, lower, kind of transpose, unit diagonal.
 
     Of row-major matrices read as column-major ones the sides and the triangles are exchanged. A conjugate without a
@@ -184,14 +185,14 @@ cdef void triangular_solve(void** buffers, const int64_t* words) noexcept nogil:
     if step == 0:
         return
     if lanes:
-        k = 0
-        while k < words[1]:
-            small_solve(kind, at(buffers[0], k * a_step), at(buffers[1], k * step), min(lanes, words[1] - k), n,
+        k = begin
+        while k < end:
+            small_solve(kind, at(buffers[0], k * a_step), at(buffers[1], k * step), min(lanes, end - k), n,
                         columns if left else rows, words + 4, at(buffers[2], k * step))
             k += lanes
         return
-    memcpy(buffers[2], buffers[1], words[1] * step)
-    for k in range(words[1]):
+    memcpy(at(buffers[2], begin * step), at(buffers[1], begin * step), (end - begin) * step)
+    for k in range(begin, end):
         if conjugate:
             negate_imaginary(at(buffers[2], k * step), <int64_t>rows * columns, kind)
         (<F11>table[TRSM][kind])(&side, &triangle, &form, &unit, &columns, &rows, alpha,
@@ -200,7 +201,7 @@ cdef void triangular_solve(void** buffers, const int64_t* words) noexcept nogil:
             negate_imaginary(at(buffers[2], k * step), <int64_t>rows * columns, kind)
 
 
-cdef void eigh(void** buffers, const int64_t* words) noexcept nogil:
+cdef void eigh(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
     """a -> vectors, values; option: lower."""
     cdef int64_t kind = words[0], k, size = bytes_of(kind), real = real_bytes(kind)
     cdef int n = words[2], info = 0, lwork = -1, lrwork = -1, liwork = -1, integer = 1
@@ -226,10 +227,10 @@ cdef void eigh(void** buffers, const int64_t* words) noexcept nogil:
     work = malloc(lwork * size)
     rwork = malloc(lrwork * real + 1)
     iwork = malloc(<int64_t>liwork * 4)
-    for k in range(words[1]):
+    for k in range(begin, end):
         if lanes:
             if k % lanes == 0:
-                left = small_eigh(kind, at(buffers[0], k * step), min(lanes, words[1] - k), n, words[4] != 0,
+                left = small_eigh(kind, at(buffers[0], k * step), min(lanes, end - k), n, words[4] != 0,
                                   at(buffers[1], k * step), at(buffers[2], k * n * real))
             if not left >> (k % lanes) & 1:
                 continue
@@ -262,7 +263,7 @@ cdef void call_gesdd(int64_t kind, char* job, int* m, int* n, void* a, void* s, 
         (<F14>table[GESDD][kind])(job, m, n, a, m, s, u, m, vt, ldvt, work, lwork, iwork, info)
 
 
-cdef void svd(void** buffers, const int64_t* words) noexcept nogil:
+cdef void svd(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
     """a -> values, u, vh, or values alone; options: whether u and vh are wanted, whether they are square."""
     cdef int64_t kind = words[0], k, size = bytes_of(kind), real = real_bytes(kind)
     cdef int m = words[2], n = words[3], info = 0, lwork = -1
@@ -297,10 +298,10 @@ cdef void svd(void** buffers, const int64_t* words) noexcept nogil:
     work = malloc(lwork * size)
     rwork = malloc(reals * real if kind > 1 else 1)
     iwork = malloc(<int64_t>few * 8 * 4)
-    for k in range(words[1]):
+    for k in range(begin, end):
         if lanes:
             if k % lanes == 0:
-                left = small_svd(kind, at(buffers[0], k * step), min(lanes, words[1] - k), m, n,
+                left = small_svd(kind, at(buffers[0], k * step), min(lanes, end - k), m, n,
                                  at(buffers[1], k * few * real), at(buffers[2], k * u_step) if vectors else NULL,
                                  at(buffers[3], k * vt_step) if vectors else NULL)
             if not left >> (k % lanes) & 1:
@@ -350,7 +351,7 @@ cdef void take_triangle(char* r, const char* a, int64_t rows, int64_t m, int64_t
             memcpy(r + (i * n + j) * size, a + (j * m + i) * size, size)
 
 
-cdef void qr(void** buffers, const int64_t* words) noexcept nogil:
+cdef void qr(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
     """a -> q, r, and the order of columns if they are exchanged; options: square q, exchanges."""
     cdef int64_t kind = words[0], k, i, size = bytes_of(kind), real = real_bytes(kind)
     cdef int m = words[2], n = words[3], info = 0, question = -1, lwork
@@ -383,10 +384,10 @@ cdef void qr(void** buffers, const int64_t* words) noexcept nogil:
     tau = malloc(few * size)
     work = malloc(lwork * size)
     rwork = malloc(2 * n * real)
-    for k in range(words[1]):
+    for k in range(begin, end):
         if lanes:
             if k % lanes == 0:
-                left = small_qr(kind, at(buffers[0], k * step), min(lanes, words[1] - k), m, n, columns,
+                left = small_qr(kind, at(buffers[0], k * step), min(lanes, end - k), m, n, columns,
                                 at(buffers[1], k * q_step), at(buffers[2], k * r_step))
             if not left >> (k % lanes) & 1:
                 continue
@@ -412,10 +413,36 @@ cdef void qr(void** buffers, const int64_t* words) noexcept nogil:
     free(rwork)
 
 
+# ---- what programs call: kernels on whole stacks
+
+cdef void cholesky_all(void** buffers, const int64_t* words) noexcept nogil:
+    over_stack(cholesky, buffers, words, &threads)
+
+
+cdef void lu_all(void** buffers, const int64_t* words) noexcept nogil:
+    over_stack(lu, buffers, words, &threads)
+
+
+cdef void triangular_solve_all(void** buffers, const int64_t* words) noexcept nogil:
+    over_stack(triangular_solve, buffers, words, &threads)
+
+
+cdef void eigh_all(void** buffers, const int64_t* words) noexcept nogil:
+    over_stack(eigh, buffers, words, &threads)
+
+
+cdef void svd_all(void** buffers, const int64_t* words) noexcept nogil:
+    over_stack(svd, buffers, words, &threads)
+
+
+cdef void qr_all(void** buffers, const int64_t* words) noexcept nogil:
+    over_stack(qr, buffers, words, &threads)
+
+
 def addresses():
     """Where the kernels are, by name."""
     return {
-        "cholesky": <uintptr_t>&cholesky, "lu": <uintptr_t>&lu, "triangular_solve": <uintptr_t>&triangular_solve,
-        "eigh": <uintptr_t>&eigh, "svd": <uintptr_t>&svd, "qr": <uintptr_t>&qr,
+        "cholesky": <uintptr_t>&cholesky_all, "lu": <uintptr_t>&lu_all, "eigh": <uintptr_t>&eigh_all,
+        "svd": <uintptr_t>&svd_all, "qr": <uintptr_t>&qr_all, "triangular_solve": <uintptr_t>&triangular_solve_all,
         "lu_pivots_to_permutation": <uintptr_t>&lu_pivots_to_permutation,
     }

@@ -4,6 +4,8 @@ from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 from libc.math cimport NAN, isfinite
 from libc.stdint cimport int64_t
 
+from mpijax._ext.executor cimport on_threads
+
 # LAPACK's routines, by how many arguments they take.
 ctypedef void (*F5)(void*, void*, void*, void*, void*) noexcept nogil
 ctypedef void (*F6)(void*, void*, void*, void*, void*, void*) noexcept nogil
@@ -21,12 +23,52 @@ ctypedef void (*F15)(void*, void*, void*, void*, void*, void*, void*, void*, voi
 ctypedef void* Kinds[4]         # of a routine
 
 
-cdef inline int take_routines(Kinds* table, routines) except -1:
-    """Fills a table from capsules of functions: for each routine those of the four kinds, or of the two real ones."""
+cdef struct Threads:            # of BLAS; NULL where it has no such functions
+    int (*get)() noexcept nogil
+    void (*set)(int) noexcept nogil
+
+
+cdef inline int take_routines(Kinds* table, Threads* threads, routines, threads_of_blas) except -1:
+    """Fills a table from capsules of functions: for each routine those of the four kinds, or of the two real ones.
+
+    threads_of_blas: addresses of the functions that get and set how many threads BLAS uses, or 0 and 0.
+    """
+    threads.get = <int (*)() noexcept nogil><size_t>threads_of_blas[0]
+    threads.set = <void (*)(int) noexcept nogil><size_t>threads_of_blas[1]
     for i, kinds in enumerate(routines):
         for j, capsule in enumerate(kinds):
             table[i][j] = PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))
     return 0
+
+
+# A kernel's work on the matrices `begin` to `end` of a stack.
+ctypedef void (*StackKernel)(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil
+
+cdef enum:
+    LEAST_WORK = 65536      # products of numbers that a thread takes at least
+    SMALL_TOGETHER = 16     # matrices that `small.h` takes at a time, at most
+    SMALL_SIZE = 64         # elements of a matrix up to which it may
+    FEW = 16                # matrices: of fewer large ones each is shared by the threads of BLAS
+    LARGE = 128             # rows or columns beyond which a matrix is large
+
+
+cdef inline void over_stack(StackKernel kernel, void** buffers, const int64_t* words, Threads* blas) noexcept nogil:
+    """Runs a kernel on a stack, whose matrices the threads of this rank share. BLAS then uses one on each."""
+    cdef int64_t count = words[1], rows = words[2], columns = words[3], grain
+    cdef int before
+    if count < 2 or rows * columns == 0 or (count < FEW and max(rows, columns) > LARGE):
+        kernel(buffers, <int64_t*>words, 0, count)
+        return
+    grain = max(1, LEAST_WORK // (rows * columns * max(rows, columns)))
+    if rows * columns <= SMALL_SIZE:
+        grain = (grain + SMALL_TOGETHER - 1) // SMALL_TOGETHER * SMALL_TOGETHER
+    if blas.set == NULL:
+        on_threads(kernel, buffers, <int64_t*>words, count, grain)
+        return
+    before = blas.get()
+    blas.set(1)
+    on_threads(kernel, buffers, <int64_t*>words, count, grain)
+    blas.set(before)
 
 
 cdef inline void call_geqp3(void* routine, int64_t kind, int* m, int* n, void* a, void* order, void* tau, void* work,

@@ -8,21 +8,23 @@ from libc.stdint cimport int32_t, int64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 from mpijax._ext.matrices cimport (
-    F8, F9, F13, Kinds, at, bytes_of, call_geqp3, fill_nan, length_of, real_bytes, take_routines, transpose,
+    F8, F9, F13, Kinds, Threads, at, bytes_of, call_geqp3, fill_nan, length_of, over_stack, real_bytes, take_routines,
+    transpose,
 )
 
 cdef enum:
     GEQRF, GEQP3, ORGQR, ORMQR, ROUTINES
 
 cdef Kinds table[ROUTINES]
+cdef Threads threads
 
 
-def install(routines):
-    """Takes capsules of the functions: for each routine those of the four kinds."""
-    take_routines(table, routines)
+def install(routines, threads_of_blas):
+    """Takes capsules of the functions: for each routine those of the four kinds. threads_of_blas: see `take_routines`."""
+    take_routines(table, &threads, routines, threads_of_blas)
 
 
-cdef void geqrf(void** buffers, const int64_t* words) noexcept nogil:
+cdef void geqrf(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
     """a -> a, taus."""
     cdef int64_t kind = words[0], k, size = bytes_of(kind)
     cdef int m = words[2], n = words[3], info = 0, question = -1, lwork
@@ -36,7 +38,7 @@ cdef void geqrf(void** buffers, const int64_t* words) noexcept nogil:
     lwork = length_of(&asked, kind)
     a = malloc(step)
     work = malloc(lwork * size)
-    for k in range(words[1]):
+    for k in range(begin, end):
         if a == NULL or work == NULL:
             fill_nan(at(buffers[1], k * step), <int64_t>m * n, kind)
             fill_nan(at(buffers[2], k * few * size), few, kind)
@@ -56,7 +58,7 @@ cdef int32_t is_set(const char* integer, int64_t size) noexcept nogil:
     return 0
 
 
-cdef void geqp3(void** buffers, const int64_t* words) noexcept nogil:
+cdef void geqp3(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
     """a, which columns go first -> a, the order of columns counted from 1, taus; option: bytes of the integers."""
     cdef int64_t kind = words[0], k, i, size = bytes_of(kind), wide = words[4]
     cdef int m = words[2], n = words[3], info = 0, question = -1, lwork
@@ -75,7 +77,7 @@ cdef void geqp3(void** buffers, const int64_t* words) noexcept nogil:
     work = malloc(lwork * size)
     rwork = malloc(2 * <int64_t>n * real_bytes(kind))
     order = <int32_t*>malloc(<int64_t>n * 4)
-    for k in range(words[1]):
+    for k in range(begin, end):
         if a == NULL or work == NULL or rwork == NULL or order == NULL:
             fill_nan(at(buffers[2], k * step), <int64_t>m * n, kind)
             memcpy(at(buffers[3], k * n * wide), at(buffers[1], k * n * wide), n * wide)
@@ -96,7 +98,7 @@ cdef void geqp3(void** buffers, const int64_t* words) noexcept nogil:
     free(order)
 
 
-cdef void householder_product(void** buffers, const int64_t* words) noexcept nogil:
+cdef void householder_product(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
     """a, taus -> q; option: the number of reflections."""
     cdef int64_t kind = words[0], k, size = bytes_of(kind)
     cdef int m = words[2], n = words[3], reflections = words[4], info = 0, question = -1, lwork
@@ -110,7 +112,7 @@ cdef void householder_product(void** buffers, const int64_t* words) noexcept nog
     lwork = length_of(&asked, kind)
     a = malloc(step)
     work = malloc(lwork * size)
-    for k in range(words[1]):
+    for k in range(begin, end):
         if a == NULL or work == NULL:
             fill_nan(at(buffers[2], k * step), <int64_t>m * n, kind)
             continue
@@ -122,7 +124,7 @@ cdef void householder_product(void** buffers, const int64_t* words) noexcept nog
     free(work)
 
 
-cdef void ormqr(void** buffers, const int64_t* words) noexcept nogil:
+cdef void ormqr(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
     """a, taus, c -> q c or c q; options: left, q's conjugate transpose, columns of a, the number of reflections."""
     cdef int64_t kind = words[0], k, size = bytes_of(kind)
     cdef int m = words[2], n = words[3], reflections = words[7], info = 0, question = -1, lwork
@@ -135,14 +137,14 @@ cdef void ormqr(void** buffers, const int64_t* words) noexcept nogil:
     cdef void *c
     cdef void *work
     if step == 0 or reflections == 0:
-        memcpy(buffers[3], buffers[2], words[1] * step)
+        memcpy(at(buffers[3], begin * step), at(buffers[2], begin * step), (end - begin) * step)
         return
     (<F13>table[ORMQR][kind])(&side, &form, &m, &n, &reflections, NULL, &rows, NULL, NULL, &m, &asked, &question, &info)
     lwork = length_of(&asked, kind)
     a = malloc(a_step)
     c = malloc(step)
     work = malloc(lwork * size)
-    for k in range(words[1]):
+    for k in range(begin, end):
         if a == NULL or c == NULL or work == NULL:
             fill_nan(at(buffers[3], k * step), <int64_t>m * n, kind)
             continue
@@ -156,9 +158,27 @@ cdef void ormqr(void** buffers, const int64_t* words) noexcept nogil:
     free(work)
 
 
+# ---- what programs call: kernels on whole stacks
+
+cdef void geqrf_all(void** buffers, const int64_t* words) noexcept nogil:
+    over_stack(geqrf, buffers, words, &threads)
+
+
+cdef void geqp3_all(void** buffers, const int64_t* words) noexcept nogil:
+    over_stack(geqp3, buffers, words, &threads)
+
+
+cdef void ormqr_all(void** buffers, const int64_t* words) noexcept nogil:
+    over_stack(ormqr, buffers, words, &threads)
+
+
+cdef void householder_product_all(void** buffers, const int64_t* words) noexcept nogil:
+    over_stack(householder_product, buffers, words, &threads)
+
+
 def addresses():
     """Where the kernels are, by name."""
     return {
-        "geqrf": <uintptr_t>&geqrf, "geqp3": <uintptr_t>&geqp3, "ormqr": <uintptr_t>&ormqr,
-        "householder_product": <uintptr_t>&householder_product,
+        "geqrf": <uintptr_t>&geqrf_all, "geqp3": <uintptr_t>&geqp3_all, "ormqr": <uintptr_t>&ormqr_all,
+        "householder_product": <uintptr_t>&householder_product_all,
     }

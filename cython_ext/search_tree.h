@@ -54,42 +54,56 @@ TREE_INLINE int64_t tree_i64_right(const int64_t *x, int64_t q) {
     return TREE_BLOCK - tree_above_i64(tree_load(x), key) - tree_above_i64(tree_load(x + 4), key);
 }
 
-/* BEFORE(block, query) as above; LARGEST fills up blocks; Whether there was memory. */
+/* A row's tree. The last block of the row, filled up, begins `held`; the shorter rows stand behind it. */
+typedef struct {
+    int64_t sizes[TREE_LEVELS];
+    const void *level[TREE_LEVELS];
+    void *held;
+    int levels;
+} search_tree_of;
+
+/* BEFORE(block, query) as above; LARGEST fills up blocks. To build a tree: whether there was memory. */
 #define TREE(name, T, BEFORE, LARGEST)                                                                               \
-    TREE_TARGET static int name(const void *sorted, int64_t n, const void *keys, int64_t m, void *out, int wide) {   \
-        const T *row = sorted, *queries = keys;                                                                      \
-        int64_t sizes[TREE_LEVELS], total = 0;                                                                       \
+    static int name##_build(const void *row, int64_t n, search_tree_of *tree) {                                      \
+        int64_t total = 0, *sizes = tree->sizes;                                                                     \
         int levels = 1;                                                                                              \
         for (sizes[0] = n; sizes[levels - 1] > TREE_BLOCK; levels++) {                                               \
             sizes[levels] = sizes[levels - 1] / TREE_BLOCK;                                                          \
             total += sizes[levels] + TREE_BLOCK;                                                                     \
         }                                                                                                            \
-        T *held = malloc((total + TREE_BLOCK) * sizeof(T));                                                          \
+        T *held = malloc((total + TREE_BLOCK) * sizeof(T)), *next = held + TREE_BLOCK;                               \
         if (held == NULL) return 0;                                                                                  \
-        const T *level[TREE_LEVELS] = {row};                                                                         \
-        T *next = held + TREE_BLOCK;                                                                                 \
+        tree->level[0] = row;                                                                                        \
         for (int l = 1; l < levels; l++) {                                                                           \
-            const T *below = level[l - 1];                                                                           \
+            const T *below = tree->level[l - 1];                                                                     \
             for (int64_t i = 0; i < sizes[l]; i++) next[i] = below[TREE_BLOCK * i + TREE_BLOCK - 1];                 \
             for (int64_t i = 0; i < TREE_BLOCK; i++) next[sizes[l] + i] = LARGEST;                                   \
-            level[l] = next;                                                                                         \
+            tree->level[l] = next;                                                                                   \
             next += sizes[l] + TREE_BLOCK;                                                                           \
         }                                                                                                            \
-        int64_t blocks = n / TREE_BLOCK; /* whole ones; what is left is in `held` */                                 \
-        for (int64_t i = 0; i < TREE_BLOCK; i++)                                                                     \
-            held[i] = TREE_BLOCK * blocks + i < n ? row[TREE_BLOCK * blocks + i] : LARGEST;                          \
+        int64_t whole = n / TREE_BLOCK * TREE_BLOCK;                                                                 \
+        for (int64_t i = 0; i < TREE_BLOCK; i++) held[i] = whole + i < n ? ((const T *)row)[whole + i] : LARGEST;    \
+        tree->held = held;                                                                                           \
+        tree->levels = levels;                                                                                       \
+        return 1;                                                                                                    \
+    }                                                                                                                \
+                                                                                                                     \
+    TREE_TARGET static void name(const search_tree_of *tree, const void *keys, int64_t m, void *out, int wide) {     \
+        const T *queries = keys, *row = tree->level[0];                                                              \
+        const int64_t *sizes = tree->sizes, n = sizes[0], blocks = n / TREE_BLOCK;                                   \
         for (int64_t i = 0; i < m; i += TREE_TOGETHER) {                                                             \
             int64_t at[TREE_TOGETHER] = {0};                                                                         \
             T q[TREE_TOGETHER];                                                                                      \
             int64_t count = m - i < TREE_TOGETHER ? m - i : TREE_TOGETHER;                                           \
             for (int j = 0; j < TREE_TOGETHER; j++) q[j] = queries[i + (j < count ? j : 0)];                         \
-            for (int l = levels - 1; l > 0; l--)                                                                     \
+            for (int l = tree->levels - 1; l > 0; l--)                                                               \
                 for (int j = 0; j < TREE_TOGETHER; j++) {                                                            \
-                    int64_t found = TREE_BLOCK * at[j] + BEFORE(level[l] + TREE_BLOCK * at[j], q[j]);                \
+                    const T *block = (const T *)tree->level[l] + TREE_BLOCK * at[j];                                 \
+                    int64_t found = TREE_BLOCK * at[j] + BEFORE(block, q[j]);                                        \
                     at[j] = found < sizes[l] ? found : sizes[l];                                                     \
                 }                                                                                                    \
             for (int j = 0; j < TREE_TOGETHER; j++) {                                                                \
-                const T *block = at[j] < blocks ? row + TREE_BLOCK * at[j] : held;                                   \
+                const T *block = at[j] < blocks ? row + TREE_BLOCK * at[j] : tree->held;                             \
                 int64_t found = TREE_BLOCK * at[j] + BEFORE(block, q[j]);                                            \
                 at[j] = found < n ? found : n;                                                                       \
             }                                                                                                        \
@@ -98,8 +112,6 @@ TREE_INLINE int64_t tree_i64_right(const int64_t *x, int64_t q) {
             else                                                                                                     \
                 for (int64_t j = 0; j < count; j++) ((int32_t *)out)[i + j] = (int32_t)at[j];                        \
         }                                                                                                            \
-        free(held);                                                                                                  \
-        return 1;                                                                                                    \
     }
 
 TREE(search_tree_f32_left, float, tree_f32_left, __builtin_nanf(""))

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "search_tree.h"
+#include "share.h"
 #include "wide.h"
 
 #define SEARCH_TOGETHER 8
@@ -111,64 +112,101 @@ SEARCH_ODD(search_odd_f32, float)
 SEARCH_ODD(search_odd_f64, double)
 
 typedef void (*search_row)(const void *, int64_t, const void *, int64_t, void *, int);
-typedef int (*search_tree)(const void *, int64_t, const void *, int64_t, void *, int);
+#ifdef TREE_THERE
+typedef struct {
+    int (*build)(const void *, int64_t, search_tree_of *);
+    void (*search)(const search_tree_of *, const void *, int64_t, void *, int);
+} search_tree;
+#endif
 typedef void (*search_odd)(const void *, int64_t, const void *, int64_t, void *, int, int);
 
 typedef struct {
     int64_t bytes;
     search_row rows[2]; /* the first place, the last place */
     search_odd odd;
+#ifdef TREE_THERE
     search_tree trees[2];
+#endif
 } search_kind;
 
 #define SEARCH_BOTH(name) {name##_left, name##_right}
 #ifdef TREE_THERE
-#define SEARCH_TREES(name) SEARCH_BOTH(name)
+#define SEARCH_TREES(name) , {{name##_left_build, name##_left}, {name##_right_build, name##_right}}
 #else
-#define SEARCH_TREES(name) {0, 0}
+#define SEARCH_TREES(name)
 #endif
 
 /* In the order of the words of a program. */
 static const search_kind search_kinds[12] = {
-    {1, SEARCH_BOTH(search_i8), 0, {0, 0}},
-    {2, SEARCH_BOTH(search_i16), 0, {0, 0}},
-    {4, SEARCH_BOTH(search_i32), 0, SEARCH_TREES(search_tree_i32)},
-    {8, SEARCH_BOTH(search_i64), 0, SEARCH_TREES(search_tree_i64)},
-    {1, SEARCH_BOTH(search_u8), 0, {0, 0}},
-    {2, SEARCH_BOTH(search_u16), 0, {0, 0}},
-    {4, SEARCH_BOTH(search_u32), 0, {0, 0}},
-    {8, SEARCH_BOTH(search_u64), 0, {0, 0}},
-    {2, SEARCH_BOTH(search_f16), 0, {0, 0}},
-    {2, SEARCH_BOTH(search_bf16), 0, {0, 0}},
-    {4, SEARCH_BOTH(search_f32), search_odd_f32, SEARCH_TREES(search_tree_f32)},
-    {8, SEARCH_BOTH(search_f64), search_odd_f64, SEARCH_TREES(search_tree_f64)},
+    {1, SEARCH_BOTH(search_i8), 0},
+    {2, SEARCH_BOTH(search_i16), 0},
+    {4, SEARCH_BOTH(search_i32), 0 SEARCH_TREES(search_tree_i32)},
+    {8, SEARCH_BOTH(search_i64), 0 SEARCH_TREES(search_tree_i64)},
+    {1, SEARCH_BOTH(search_u8), 0},
+    {2, SEARCH_BOTH(search_u16), 0},
+    {4, SEARCH_BOTH(search_u32), 0},
+    {8, SEARCH_BOTH(search_u64), 0},
+    {2, SEARCH_BOTH(search_f16), 0},
+    {2, SEARCH_BOTH(search_bf16), 0},
+    {4, SEARCH_BOTH(search_f32), search_odd_f32 SEARCH_TREES(search_tree_f32)},
+    {8, SEARCH_BOTH(search_f64), search_odd_f64 SEARCH_TREES(search_tree_f64)},
 };
 
-/* Whether a tree pays: reading every eighth element, for that each search takes a third of the steps. */
-static int search_by_tree(search_tree tree, int64_t n, int64_t m) {
-    if (tree == 0 || n <= 64 || m < n / 16) return 0;
+#define SEARCH_LEAST 4096 /* queries that a thread takes at least */
+#define SEARCH_ROWS 16    /* so many rows are shared as they are, of fewer ones the queries */
+
+typedef struct {
+    const search_kind *kind;
+    int last, wide, by_tree;
+    int64_t n, m;
+    const char *row, *queries;
+    char *places;
 #ifdef TREE_THERE
-    return search_tree_possible();
-#else
-    return 0;
+    search_tree_of tree;
 #endif
+} search_job;
+
+static void search_some(void **unused, int64_t *params, int64_t begin, int64_t end) {
+    const search_job *job = (const search_job *)params;
+    const char *queries = job->queries + begin * job->kind->bytes;
+    char *places = job->places + begin * (job->wide ? 8 : 4);
+    (void)unused;
+#ifdef TREE_THERE
+    if (job->by_tree) job->kind->trees[job->last].search(&job->tree, queries, end - begin, places, job->wide);
+    else
+#endif
+        job->kind->rows[job->last](job->row, job->n, queries, end - begin, places, job->wide);
+    if (job->kind->odd) job->kind->odd(job->row, job->n, queries, end - begin, places, job->wide, job->last);
+}
+
+static share_function search_share;
+
+/* Rows of a call of `searchsorted_run`. A tree pays where there are many queries: reading every eighth element, for that
+   each search takes a third of the steps. */
+static void search_rows(void **buffers, int64_t *words, int64_t begin, int64_t end) {
+    search_job job = {.kind = &search_kinds[words[0]], .last = (int)words[1], .wide = (int)words[2]};
+    const int64_t n = job.n = words[4], m = job.m = words[5];
+    for (int64_t r = begin; r < end; r++) {
+        job.row = (const char *)buffers[0] + r * n * job.kind->bytes;
+        job.queries = (const char *)buffers[1] + r * m * job.kind->bytes;
+        job.places = (char *)buffers[2] + r * m * (job.wide ? 8 : 4);
+#ifdef TREE_THERE
+        const search_tree *tree = &job.kind->trees[job.last];
+        job.by_tree = tree->build && n > 64 && m >= n / 16 && search_tree_possible() && tree->build(job.row, n, &job.tree);
+#endif
+        search_share(search_some, NULL, (int64_t *)&job, m, SEARCH_LEAST);
+#ifdef TREE_THERE
+        if (job.by_tree) free(job.tree.held);
+#endif
+    }
 }
 
 /* buffers: sorted rows, queries, places. words: the kind of elements, as in the table; 1 for the last place among equal
    ones, 0 for the first; 1 for places of 64 bits, 0 for 32; rows; elements of a row; queries of a row. */
 static void searchsorted_run(void **buffers, const int64_t *words) {
-    const search_kind *kind = &search_kinds[words[0]];
-    int last = (int)words[1], wide = (int)words[2];
-    int64_t n = words[4], m = words[5];
-    search_tree tree = kind->trees[last];
-    int by_tree = search_by_tree(tree, n, m);
-    for (int64_t r = 0; r < words[3]; r++) {
-        const char *row = (const char *)buffers[0] + r * n * kind->bytes;
-        const char *queries = (const char *)buffers[1] + r * m * kind->bytes;
-        char *places = (char *)buffers[2] + r * m * (wide ? 8 : 4);
-        if (!by_tree || !tree(row, n, queries, m, places, wide)) kind->rows[last](row, n, queries, m, places, wide);
-        if (kind->odd) kind->odd(row, n, queries, m, places, wide, last);
-    }
+    int64_t rows = words[3];
+    if (rows < SEARCH_ROWS) search_rows(buffers, (int64_t *)words, 0, rows);
+    else search_share(search_rows, buffers, (int64_t *)words, rows, share_grain(SEARCH_LEAST, words[5]));
 }
 
 #endif

@@ -2,8 +2,11 @@
 
    An element's key is a number of at most 64 bits, or several of them (groups), each made of parts: numbers of an
    operand whose order is that of unsigned integers. A key is packed with its place in the row into one integer, and
-   NumPy's vector instructions sort those. Of a key that leaves no room for the place the upper bits are packed, and
-   what is equal then is sorted by the rest.
+   NumPy's vector instructions sort those, or, in long rows, passes over the bytes of the keys (see radix). Of a key that
+   leaves no room for the place the upper bits are packed, and what is equal then is sorted by the rest.
+
+   Threads share the rows, or the passes over a long one. The order is a matter of the elements alone, so how they share
+   them says nothing about results.
 
    words: rows, elements of a row, operands, groups, NumPy's number of the type of values alone (else -1), where the
    tables begin; the bytes of an element of each operand; for each group its bits and its parts; for each part, in order of groups: operand, first
@@ -17,11 +20,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "share.h"
+
 #define SORT_SHORT 256 /* rows whose keys need no memory of their own */
 #define SORT_NUMBERS 13 /* NumPy's types of real numbers, from bool to float64 */
 #define SORT_KEYS 8 /* NumPy's number of the type of packed keys, uint64 */
 #define SORT_RUNS 8 /* runs in order, up to which they are merged */
 #define SORT_MERGED 1024 /* elements of a row from which on runs are looked for */
+#define SORT_LONG 4096 /* elements of a row from which on it is sorted by passes */
+#define SORT_LEAST 16384 /* elements that a thread takes at least */
+#define SORT_FEW_ROWS 16 /* fewer long rows are not shared, but each one */
+#define SORT_PARTS 64 /* of a row in a pass, at most */
+#define SORT_DIGITS 256
 
 enum { SORT_UNSIGNED, SORT_SIGNED, SORT_FLOAT, SORT_TABLE };
 enum { SORT_ROWS, SORT_LENGTH, SORT_OPERANDS, SORT_GROUPS, SORT_VALUES, SORT_TABLES, SORT_HEAD };
@@ -37,6 +47,8 @@ typedef struct {
     uint64_t *keys, *packed, *order, *held;
 } sort_job;
 
+static share_function sort_share;
+
 static inline int sort_bits(uint64_t x) { return x ? 64 - __builtin_clzll(x) : 0; }
 
 /* ---- keys
@@ -44,7 +56,7 @@ static inline int sort_bits(uint64_t x) { return x ? 64 - __builtin_clzll(x) : 0
    keys[i] = (keys[i] & keep, followed by the part) << lift | i & places, for the elements at order[i], or i. */
 
 #define SORT_EACH(T, KEY)                                                                                             \
-    for (int64_t i = 0; i < n; i++) {                                                                                 \
+    for (int64_t i = begin; i < end; i++) {                                                                           \
         T b = *(const T *)(x + (order ? (int64_t)order[i] : i) * size);                                               \
         uint64_t key = ((keys[i] & keep) << (8 * sizeof(T) - 1)) << 1 | (T)(KEY);                                     \
         keys[i] = key << lift | ((uint64_t)i & places);                                                               \
@@ -62,8 +74,8 @@ static inline int sort_bits(uint64_t x) { return x ? 64 - __builtin_clzll(x) : 0
     }                                                                                                                 \
     break
 
-static void sort_part_of_keys(const sort_job *job, const int64_t *part, const uint64_t *order, int64_t n,
-                              uint64_t *keys, uint64_t keep, int lift, uint64_t places) {
+static void sort_part_of_keys(const sort_job *job, const int64_t *part, const uint64_t *order, int64_t begin,
+                              int64_t end, uint64_t *keys, uint64_t keep, int lift, uint64_t places) {
     const int64_t size = job->sizes[part[PART_OPERAND]];
     const char *x = (const char *)job->buffers[part[PART_OPERAND]] + job->row * job->words[SORT_LENGTH] * size;
     x += part[PART_OFFSET];
@@ -78,15 +90,152 @@ static void sort_part_of_keys(const sort_job *job, const int64_t *part, const ui
     }
 }
 
+typedef struct {
+    const sort_job *job;
+    int64_t group;
+    const uint64_t *order;
+    uint64_t *keys, places;
+    int lift;
+} sort_keying;
+
+static void sort_some_keys(void **unused, int64_t *params, int64_t begin, int64_t end) {
+    const sort_keying *k = (const sort_keying *)params;
+    const int64_t *part = k->job->parts, *groups = k->job->groups;
+    (void)unused;
+    for (int64_t g = 0; g < k->group; g++) part += PART_WORDS * groups[2 * g + 1];
+    const int64_t last = groups[2 * k->group + 1] - 1;
+    for (int64_t p = 0; p <= last; p++, part += PART_WORDS)
+        sort_part_of_keys(k->job, part, k->order, begin, end, k->keys, p ? ~(uint64_t)0 : 0, p == last ? k->lift : 0,
+                          p == last ? k->places : 0);
+}
+
 /* The keys of one group; `lift`, `places`: how they are packed. */
 static void sort_keys(const sort_job *job, int64_t group, const uint64_t *order, int64_t n, uint64_t *keys, int lift,
                       uint64_t places) {
-    const int64_t *part = job->parts;
-    for (int64_t g = 0; g < group; g++) part += PART_WORDS * job->groups[2 * g + 1];
-    const int64_t last = job->groups[2 * group + 1] - 1;
-    for (int64_t p = 0; p <= last; p++, part += PART_WORDS)
-        sort_part_of_keys(job, part, order, n, keys, p ? ~(uint64_t)0 : 0, p == last ? lift : 0,
-                          p == last ? places : 0);
+    sort_keying k = {job, group, order, keys, places, lift};
+    sort_share(sort_some_keys, NULL, (int64_t *)&k, n, SORT_LEAST);
+}
+
+/* ---- radix: passes over the digits of keys, from the last one
+
+   A pass counts the elements of each part of a row by a digit of their keys and puts them where those with smaller digits
+   end, part by part: equal ones stay in order. Digits that all elements have in common need no pass. */
+
+typedef struct {
+    const void *from;
+    void *to;
+    int64_t n, part;
+    int shift;
+    uint64_t differ[SORT_PARTS];
+    int64_t places[SORT_PARTS][SORT_DIGITS];
+} sort_pass;
+
+static inline uint32_t sort_plain_32(uint32_t b) { return b; }
+static inline uint32_t sort_signed_32(uint32_t b) { return b ^ 0x80000000u; }
+static inline uint32_t sort_float_32(uint32_t b) {
+    const uint32_t sign = 0x80000000u, size = b & ~sign;
+    return size > 0x7f800000u ? ~(uint32_t)0 : b & sign ? sign - size : sign + b;
+}
+static inline uint64_t sort_plain_64(uint64_t b) { return b; }
+static inline uint64_t sort_signed_64(uint64_t b) { return b ^ 0x8000000000000000u; }
+static inline uint64_t sort_float_64(uint64_t b) {
+    const uint64_t sign = 0x8000000000000000u, size = b & ~sign;
+    return size > 0x7ff0000000000000u ? ~(uint64_t)0 : b & sign ? sign - size : sign + b;
+}
+
+#define SORT_PASS(NAME, T)                                                                                            \
+    static void sort_compare_##NAME(void **unused, int64_t *params, int64_t begin, int64_t end) {                     \
+        sort_pass *pass = (sort_pass *)params;                                                                        \
+        const T *x = pass->from, first = sort_##NAME(x[0]);                                                           \
+        (void)unused;                                                                                                 \
+        for (int64_t p = begin; p < end; p++) {                                                                       \
+            const int64_t last = (p + 1) * pass->part < pass->n ? (p + 1) * pass->part : pass->n;                     \
+            T differ = 0;                                                                                             \
+            for (int64_t i = p * pass->part; i < last; i++) differ |= sort_##NAME(x[i]) ^ first;                      \
+            pass->differ[p] = differ;                                                                                 \
+        }                                                                                                             \
+    }                                                                                                                 \
+                                                                                                                      \
+    static void sort_count_##NAME(void **unused, int64_t *params, int64_t begin, int64_t end) {                       \
+        sort_pass *pass = (sort_pass *)params;                                                                        \
+        const T *x = pass->from;                                                                                      \
+        const int shift = pass->shift;                                                                                \
+        (void)unused;                                                                                                 \
+        for (int64_t p = begin; p < end; p++) {                                                                       \
+            const int64_t last = (p + 1) * pass->part < pass->n ? (p + 1) * pass->part : pass->n;                     \
+            int64_t *counts = pass->places[p];                                                                        \
+            memset(counts, 0, SORT_DIGITS * sizeof(int64_t));                                                         \
+            for (int64_t i = p * pass->part; i < last; i++) counts[(uint8_t)(sort_##NAME(x[i]) >> shift)]++;          \
+        }                                                                                                             \
+    }                                                                                                                 \
+                                                                                                                      \
+    static void sort_move_##NAME(void **unused, int64_t *params, int64_t begin, int64_t end) {                        \
+        sort_pass *pass = (sort_pass *)params;                                                                        \
+        const T *x = pass->from;                                                                                      \
+        T *out = pass->to;                                                                                            \
+        const int shift = pass->shift;                                                                                \
+        (void)unused;                                                                                                 \
+        for (int64_t p = begin; p < end; p++) {                                                                       \
+            const int64_t last = (p + 1) * pass->part < pass->n ? (p + 1) * pass->part : pass->n;                     \
+            int64_t *places = pass->places[p];                                                                        \
+            for (int64_t i = p * pass->part; i < last; i++) {                                                         \
+                const T e = x[i];                                                                                     \
+                out[places[(uint8_t)(sort_##NAME(e) >> shift)]++] = e;                                                \
+            }                                                                                                         \
+        }                                                                                                             \
+    }
+
+SORT_PASS(plain_32, uint32_t)
+SORT_PASS(signed_32, uint32_t)
+SORT_PASS(float_32, uint32_t)
+SORT_PASS(plain_64, uint64_t)
+SORT_PASS(signed_64, uint64_t)
+SORT_PASS(float_64, uint64_t)
+
+typedef struct {
+    share_kernel compare, count, move;
+} sort_passes;
+
+#define SORT_PASSES(NAME) {sort_compare_##NAME, sort_count_##NAME, sort_move_##NAME}
+
+static const sort_passes sort_radix_32[] = {SORT_PASSES(plain_32), SORT_PASSES(signed_32), SORT_PASSES(float_32)};
+static const sort_passes sort_radix_64[] = {SORT_PASSES(plain_64), SORT_PASSES(signed_64), SORT_PASSES(float_64)};
+
+/* Sorts x[n] to `out`, numbers of 4 or 8 bytes, by the bits of their keys from `from_bit` on. `out` may be `x`; room: as
+   much memory again. 0 where there is no memory for the counts. */
+static int sort_by_passes(const void *x, void *out, void *room, int64_t n, int64_t size, int64_t form, int from_bit) {
+    const sort_passes *of = &(size == 4 ? sort_radix_32 : sort_radix_64)[form];
+    sort_pass *pass = malloc(sizeof *pass);
+    if (pass == NULL) return 0;
+    const int64_t parts = n / SORT_LEAST < 1 ? 1 : n / SORT_LEAST < SORT_PARTS ? n / SORT_LEAST : SORT_PARTS;
+    pass->from = x, pass->n = n, pass->part = (n + parts - 1) / parts;
+    sort_share(of->compare, NULL, (int64_t *)pass, parts, 1);
+    uint64_t differ = 0;
+    for (int64_t p = 0; p < parts; p++) differ |= pass->differ[p];
+    int count = 0, shifts[8];
+    for (int shift = from_bit; shift < 8 * size; shift += 8)
+        if (differ >> shift & 255) shifts[count++] = shift;
+    if (x == out && count % 2) { /* the last pass ends in `out` */
+        memcpy(room, x, n * size);
+        pass->from = room;
+    }
+    for (int k = 0; k < count; k++) {
+        pass->shift = shifts[k];
+        pass->to = (count - k) % 2 ? out : room;
+        sort_share(of->count, NULL, (int64_t *)pass, parts, 1);
+        int64_t place = 0;
+        for (int d = 0; d < SORT_DIGITS; d++)
+            for (int64_t p = 0; p < parts; p++) {
+                const int64_t held = pass->places[p][d];
+                pass->places[p][d] = place;
+                place += held;
+            }
+        sort_share(of->move, NULL, (int64_t *)pass, parts, 1);
+        pass->from = pass->to;
+    }
+    if (count == 0 && x != out) memcpy(out, x, n * size);
+    free(pass);
+    return 1;
 }
 
 /* ---- orders */
@@ -118,9 +267,12 @@ static int sort_few_runs(const void *x, int64_t n, int64_t size, int64_t form) {
     return size == 4 ? sort_few_runs_u4(x, n) : sort_few_runs_u8(x, n);
 }
 
-static inline void sort_integers(const sort_job *job, uint64_t *x, int64_t n) {
+/* Keys with their places in the lowest bits, in the order of the places; room: for as many. */
+static inline void sort_integers(const sort_job *job, uint64_t *x, int64_t n, int places, uint64_t *room) {
     if (n > 8) {
-        (sort_few_runs(x, n, sizeof *x, SORT_UNSIGNED) ? job->merge : job->sort)(x, n, NULL);
+        const int runs = sort_few_runs(x, n, sizeof *x, SORT_UNSIGNED);
+        if (n < SORT_LONG || runs || !sort_by_passes(x, x, room, n, sizeof *x, SORT_UNSIGNED, places))
+            (runs ? job->merge : job->sort)(x, n, NULL);
         return;
     }
     for (int64_t i = 1; i < n; i++) {
@@ -150,8 +302,8 @@ static void sort_range(const sort_job *job, int64_t begin, int64_t end, int64_t 
     const int left_out = excess > 0 ? excess : 0;
     const uint64_t mask = ((uint64_t)1 << places) - 1;
     for (int64_t i = 0; i < n; i++) packed[i] = (keys[i] - lowest) >> left_out << places | (uint64_t)i;
-    sort_integers(job, packed, n);
     uint64_t *held = job->held + begin;
+    sort_integers(job, packed, n, places, held);
     memcpy(held, order, n * sizeof(uint64_t));
     for (int64_t i = 0; i < n; i++) order[i] = held[packed[i] & mask];
     if (!left_out && group + 1 == job->words[SORT_GROUPS]) return;
@@ -168,11 +320,11 @@ typedef struct {
 } sort_pair;
 
 #define SORT_TAKE(T)                                                                                                  \
-    for (int64_t i = 0; i < n; i++) ((T *)out)[i] = ((const T *)x)[order[i] & mask];                                  \
+    for (int64_t i = begin; i < end; i++) ((T *)out)[i] = ((const T *)x)[order[i] & mask];                            \
     break
 
 static void sort_take(char *restrict out, const char *restrict x, int64_t size, const uint64_t *order, uint64_t mask,
-                      int64_t n) {
+                      int64_t begin, int64_t end) {
     switch (size) {
     case 1: SORT_TAKE(uint8_t);
     case 2: SORT_TAKE(uint16_t);
@@ -180,26 +332,34 @@ static void sort_take(char *restrict out, const char *restrict x, int64_t size, 
     case 8: SORT_TAKE(uint64_t);
     case 16: SORT_TAKE(sort_pair);
     default:
-        for (int64_t i = 0; i < n; i++) memcpy(out + i * size, x + (order[i] & mask) * size, size);
+        for (int64_t i = begin; i < end; i++) memcpy(out + i * size, x + (order[i] & mask) * size, size);
+    }
+}
+
+/* Elements of a row of all operands. */
+static void sort_take_some(void **unused, int64_t *params, int64_t begin, int64_t end) {
+    const sort_job *job = (const sort_job *)params;
+    const int64_t n = job->words[SORT_LENGTH], operands = job->words[SORT_OPERANDS];
+    const uint64_t mask = ((uint64_t)1 << sort_bits(n - 1)) - 1;
+    (void)unused;
+    for (int64_t o = 0; o < operands; o++) {
+        const int64_t size = job->sizes[o], first = job->row * n * size;
+        sort_take((char *)job->buffers[operands + o] + first, (const char *)job->buffers[o] + first, size, job->order,
+                  mask, begin, end);
     }
 }
 
 static void sort_by_keys(const sort_job *job) {
-    const int64_t n = job->words[SORT_LENGTH], operands = job->words[SORT_OPERANDS];
+    const int64_t n = job->words[SORT_LENGTH];
     const int places = sort_bits(n - 1);
-    uint64_t mask = ((uint64_t)1 << places) - 1;
     if (job->words[SORT_GROUPS] == 1 && job->groups[0] + places <= 64) {
-        sort_keys(job, 0, NULL, n, job->order, places, mask);
-        sort_integers(job, job->order, n);
+        sort_keys(job, 0, NULL, n, job->order, places, ((uint64_t)1 << places) - 1);
+        sort_integers(job, job->order, n, places, job->held);
     } else {
         for (int64_t i = 0; i < n; i++) job->order[i] = (uint64_t)i;
         sort_range(job, 0, n, 0);
     }
-    for (int64_t o = 0; o < operands; o++) {
-        const int64_t size = job->sizes[o], first = job->row * n * size;
-        sort_take((char *)job->buffers[operands + o] + first, (const char *)job->buffers[o] + first, size, job->order,
-                  mask, n);
-    }
+    sort_share(sort_take_some, NULL, (int64_t *)job, n, SORT_LEAST);
 }
 
 /* ---- values alone: equal ones are the same, but for zeros of both signs */
@@ -226,38 +386,55 @@ static void sort_values(const sort_job *job) {
     const int64_t n = job->words[SORT_LENGTH], size = job->sizes[0], first = job->row * n * size;
     const char *x = (const char *)job->buffers[0] + first;
     char *out = (char *)job->buffers[1] + first;
+    const int64_t form = job->parts[PART_FORM];
+    const int runs = sort_few_runs(x, n, size, form);
+    if (n >= SORT_LONG && size >= 4 && !runs) {
+        void *room = malloc(n * size);
+        const int done = room != NULL && sort_by_passes(x, out, room, n, size, form, 0);
+        free(room);
+        if (done) return;
+    }
     memcpy(out, x, n * size);
-    (sort_few_runs(x, n, size, job->parts[PART_FORM]) ? job->merge : job->sort)(out, n, NULL);
-    if (job->parts[PART_FORM] != SORT_FLOAT) return;
+    (runs ? job->merge : job->sort)(out, n, NULL);
+    if (form != SORT_FLOAT) return;
     if (size == 4) sort_zeros_float((float *)out, (const float *)x, n);
     else sort_zeros_double((double *)out, (const double *)x, n);
 }
 
-static void sort_run(void **buffers, const int64_t *words, const sort_function *functions,
-                     const sort_function *merging) {
-    const int64_t n = words[SORT_LENGTH], operands = words[SORT_OPERANDS], groups = words[SORT_GROUPS];
-    const int64_t values = words[SORT_VALUES];
-    sort_job job = {.words = words, .sizes = words + SORT_HEAD, .buffers = buffers};
-    job.sort = functions[values < 0 ? SORT_KEYS : values];
-    job.merge = merging[values < 0 ? SORT_KEYS : values];
-    job.groups = job.sizes + operands;
-    job.parts = job.groups + 2 * groups;
-    if (n == 0) return;
-    if (values >= 0) {
-        for (; job.row < words[SORT_ROWS]; job.row++) sort_values(&job);
+static void sort_rows(void **unused, int64_t *params, int64_t begin, int64_t end) {
+    sort_job job = *(const sort_job *)params;
+    const int64_t n = job.words[SORT_LENGTH], groups = job.words[SORT_GROUPS];
+    (void)unused;
+    if (job.words[SORT_VALUES] >= 0) {
+        for (job.row = begin; job.row < end; job.row++) sort_values(&job);
         return;
     }
     uint64_t few[4 * SORT_SHORT], *memory = few;
     const int whole = groups == 1 && job.groups[0] + sort_bits(n - 1) <= 64;
-    if (n > SORT_SHORT) memory = malloc((whole ? 1 : 4) * n * sizeof(uint64_t));
+    if (n > SORT_SHORT) memory = malloc((whole ? n < SORT_LONG ? 1 : 2 : 4) * n * sizeof(uint64_t));
     if (!memory) {
-        *(int32_t *)buffers[2 * operands] = 1;
+        *(int32_t *)job.buffers[2 * job.words[SORT_OPERANDS]] = 1;
         return;
     }
     job.order = memory;
-    if (!whole) job.keys = memory + n, job.packed = memory + 2 * n, job.held = memory + 3 * n;
-    for (; job.row < words[SORT_ROWS]; job.row++) sort_by_keys(&job);
+    job.held = memory + n;
+    if (!whole) job.keys = memory + 2 * n, job.packed = memory + 3 * n;
+    for (job.row = begin; job.row < end; job.row++) sort_by_keys(&job);
     if (memory != few) free(memory);
+}
+
+/* Of few long rows the passes are shared, of others the rows. */
+static void sort_run(void **buffers, const int64_t *words, const sort_function *functions,
+                     const sort_function *merging) {
+    const int64_t rows = words[SORT_ROWS], n = words[SORT_LENGTH], values = words[SORT_VALUES];
+    sort_job job = {.words = words, .sizes = words + SORT_HEAD, .buffers = buffers};
+    job.sort = functions[values < 0 ? SORT_KEYS : values];
+    job.merge = merging[values < 0 ? SORT_KEYS : values];
+    job.groups = job.sizes + words[SORT_OPERANDS];
+    job.parts = job.groups + 2 * words[SORT_GROUPS];
+    if (n == 0) return;
+    if (rows < SORT_FEW_ROWS && n >= SORT_LEAST) sort_rows(NULL, (int64_t *)&job, 0, rows);
+    else sort_share(sort_rows, NULL, (int64_t *)&job, rows, share_grain(SORT_LEAST / 4, n));
 }
 
 #endif

@@ -1,9 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Sorting as machine code for the executor: `sort.h`, with NumPy's functions for rows of numbers."""
+"""Sorting as machine code for the executor: `sort.h`, with NumPy's functions for short rows of numbers."""
 
 from libc.stdint cimport int64_t
 
 cimport numpy as cnp
+
+from mpijax._ext.executor cimport on_threads, share_function
 
 cnp.import_array()
 
@@ -12,6 +14,9 @@ cdef extern from "sort.h" nogil:
         SORT_NUMBERS
     ctypedef int (*sort_function)(void*, Py_ssize_t, void*) noexcept
     void sort_run(void** buffers, const int64_t* words, const sort_function* functions, const sort_function* merging)
+    share_function sort_share
+
+sort_share = on_threads
 
 cdef extern from *:
     """

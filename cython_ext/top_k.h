@@ -10,7 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "share.h"
+
 #define TOP_K_BLOCK 64
+#define TOP_K_LEAST 16384 /* elements that a thread takes at least */
 #define TOP_K_SHORT 16 /* so few entries are kept sorted by insertion */
 
 typedef struct {
@@ -91,22 +94,30 @@ static void top_k_sort(top_k_entry *a, int64_t n, uint32_t *random) {
 #define NAMED(name) name##_64
 #include "top_k_width.h"
 
-typedef void (*top_k_rows)(int, const void *, void *, int32_t *, int64_t, int64_t, int64_t, int64_t, top_k_entry *,
-                           int64_t, void *);
+typedef void (*top_k_rows)(int, const void *, void *, int32_t *, int64_t, int64_t, int64_t, int64_t, int64_t,
+                           top_k_entry *, int64_t, void *);
 
-/* buffers: operand, values, places, an int32 that is not 0 if there was no memory. words: log2 of the elements' bytes;
-   0 for integers, 1 for unsigned ones, 2 for floats; sizes before the axis, of it and behind it; k. */
-static void top_k_run(void **buffers, const int64_t *words) {
+static share_function top_k_share;
+
+static void top_k_some(void **buffers, int64_t *words, int64_t begin, int64_t end) {
     static const top_k_rows rows[4] = {top_k_rows_8, top_k_rows_16, top_k_rows_32, top_k_rows_64};
-    int64_t before = words[2], n = words[3], behind = words[4], k = words[5];
-    if (k == 0 || before == 0 || behind == 0) return;
+    int64_t n = words[3], behind = words[4], k = words[5];
     int64_t capacity = (k <= n / 2 ? 2 * k : n) + 2 * TOP_K_BLOCK;
     top_k_entry *held = malloc(capacity * sizeof(top_k_entry));
     void *line = behind > 1 ? malloc(n << words[0]) : NULL;
     if (held == NULL || (behind > 1 && line == NULL)) *(int32_t *)buffers[3] = 1;
-    else rows[words[0]]((int)words[1], buffers[0], buffers[1], buffers[2], before, n, behind, k, held, capacity, line);
+    else
+        rows[words[0]]((int)words[1], buffers[0], buffers[1], buffers[2], begin, end, n, behind, k, held, capacity, line);
     free(held);
     free(line);
+}
+
+/* buffers: operand, values, places, an int32 that is not 0 if there was no memory. words: log2 of the elements' bytes;
+   0 for integers, 1 for unsigned ones, 2 for floats; sizes before the axis, of it and behind it; k. */
+static void top_k_run(void **buffers, const int64_t *words) {
+    int64_t rows = words[2] * words[4];
+    if (rows == 0 || words[5] == 0) return;
+    top_k_share(top_k_some, buffers, (int64_t *)words, rows, share_grain(TOP_K_LEAST, words[3]));
 }
 
 #endif

@@ -3,8 +3,13 @@
 
 from libc.stdint cimport int64_t
 
+from mpijax._ext.executor cimport on_threads, share_function
+
 cdef extern from "top_k.h":
     void top_k_run(void** buffers, const int64_t* words) noexcept nogil
+    share_function top_k_share
+
+top_k_share = on_threads
 
 
 cdef void run(void** buffers, const int64_t* words, int64_t begin, int64_t end) noexcept nogil:

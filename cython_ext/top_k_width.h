@@ -62,10 +62,10 @@ TOP_K_ROW(integer, TOP_K_INTEGER)
 TOP_K_ROW(unsigned, TOP_K_UNSIGNED)
 TOP_K_ROW(float, TOP_K_FLOAT)
 
-static void NAMED(top_k_rows)(int kind, const void *operand, void *values, int32_t *places, int64_t before, int64_t n,
-                              int64_t behind, int64_t k, top_k_entry *held, int64_t capacity, void *line) {
+static void NAMED(top_k_rows)(int kind, const void *operand, void *values, int32_t *places, int64_t first, int64_t last,
+                              int64_t n, int64_t behind, int64_t k, top_k_entry *held, int64_t capacity, void *line) {
     uint32_t random = 1;
-    for (int64_t at = 0; at < before * behind; at++) {
+    for (int64_t at = first; at < last; at++) {
         const I *x = (const I *)operand + at / behind * n * behind + at % behind;
         if (behind > 1) {
             for (int64_t i = 0; i < n; i++) ((I *)line)[i] = x[i * behind];

@@ -65,6 +65,17 @@ def load() -> dict:
     return table
 
 
+def thread_functions() -> tuple[int, int]:
+    """Addresses of the functions of SciPy's BLAS that get and set how many threads it uses; (0, 0) if it has none."""
+    linked = ctypes.CDLL(_module().__file__, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    for prefix, suffix in _NAMES:
+        names = [f"{prefix}openblas_{verb}_num_threads{suffix}" for verb in ("get", "set")]
+        if all(hasattr(linked, name) for name in names):
+            get, set_ = (ctypes.cast(getattr(linked, name), ctypes.c_void_p).value or 0 for name in names)
+            return get, set_
+    return 0, 0
+
+
 def _module() -> ModuleType:
     """`scipy.linalg.cython_blas` without the rest of `scipy.linalg`: 30 ms instead of 180."""
     if _MODULE in sys.modules:

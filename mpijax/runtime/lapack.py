@@ -44,9 +44,10 @@ def addresses() -> dict[str, int]:
     from mpijax._ext import forms, lapack, reflectors  # only programs with linear algebra need them
 
     capsules = {**_capsules(), **blas.load()}
+    threads = blas.thread_functions()
     found: dict[str, int] = {}
     for module, routines in ((lapack, _OF_LAPACK), (reflectors, _OF_REFLECTORS), (forms, _OF_FORMS)):
-        module.install([[capsules[name] for name in kinds] for kinds in routines])
+        module.install([[capsules[name] for name in kinds] for kinds in routines], threads)
         found |= module.addresses()
     return found
 
