@@ -1,8 +1,9 @@
-"""Large reductions in chunks, so that threads share them.
+"""Large reductions, and running ones, in chunks, so that threads share them.
 
 A loop nest whose results are few has nothing to divide among threads but the reduction itself. Such a kernel becomes
 two: one finds the partial results of each chunk of the outermost reduced loop, the other combines them. A kernel of
-several passes becomes two for each pass. How many chunks there are depends on sizes alone, so that results have the
+several passes becomes two for each pass. A running reduction becomes three: the total of each chunk, what those before
+each chunk combine to, and the running values in a chunk from there on. How many chunks there are depends on sizes alone, so that results have the
 same bits on any number of threads.
 """
 
@@ -13,10 +14,10 @@ from typing import Any
 
 from mpijax.compiler.depth import Rewriter
 from mpijax.compiler.expr import Expr, ExprTable
-from mpijax.compiler.kernel import Kernel, Reduce, Store
+from mpijax.compiler.kernel import Cumulate, Kernel, Reduce, Store
 from mpijax.compiler.nodes import Value
-from mpijax.compiler.reductions import zero_has_no_sign
-from mpijax.compiler.schedule import Schedule, divided_loop
+from mpijax.compiler.reductions import first_hit, identity, zero_has_no_sign
+from mpijax.compiler.schedule import CHUNK_UNIT, Schedule, divided_loop
 from mpijax.compiler.streaming import SHARE
 from mpijax.core.avals import ShapedArray
 from mpijax.core.index import Dynamic, Lin, LoopVar, Quotient, Remainder, linearized, var
@@ -32,6 +33,8 @@ FEWEST, MOST = 4, 1024
 PER_PARTIAL = 256
 # Kernels that threads can share by their results, in so many parts, are not divided.
 ENOUGH = 32
+# Running ones, whose operand chunks read twice, are not where there are so many parts.
+ENOUGH_RUNNING = 8
 # Of those with several passes, which find a row in the cache after the first, fewer rows are enough.
 ENOUGH_ROWS = 4
 
@@ -59,6 +62,53 @@ def in_chunks(kernel: Kernel) -> list[Kernel]:
     if parts >= (ENOUGH_ROWS if kernel.phases > 1 else ENOUGH) or _chunks(kernel, schedule) < max(FEWEST, 2 * parts):
         return [kernel]
     return _Division(kernel).kernels
+
+
+def running_in_chunks(kernel: Kernel) -> list[Kernel]:
+    """The kernels that do the work of one with a running reduction, in order: itself, if threads need no chunks."""
+    work = _size(kernel.variables)
+    if kernel.cumulate is None or work < FEWEST * GRAIN:
+        return [kernel]
+    schedule = Schedule(kernel)
+    parts = max(schedule.extent // grain_of(kernel, schedule), 1)
+    chunks = _chunks(kernel, schedule)
+    if parts >= ENOUGH_RUNNING or chunks < max(FEWEST, 2 * parts) or first_hit(kernel.reduces, schedule.inner):
+        return [kernel]
+    return _running(kernel, chunks)
+
+
+def _running(kernel: Kernel, chunks: int) -> list[Kernel]:
+    """Totals, then what comes before each chunk, then the running values."""
+    [r], [target], [axis], cumulate = kernel.reduces, kernel.inner, kernel.axes, kernel.cumulate
+    assert cumulate is not None
+    length = -(-kernel.variables[axis].size // (chunks * CHUNK_UNIT)) * CHUNK_UNIT
+    chunks = -(-kernel.variables[axis].size // length)
+    kept = [v for a, v in enumerate(kernel.variables) if a != axis]
+    shape = tuple(v.size for v in kept)
+    total = Value(ShapedArray((chunks, *shape), r.dtype), "total", position=0)
+    # Of one chunk more: nothing is before the first one, or behind the last one.
+    before = Value(ShapedArray((chunks + 1, *shape), r.dtype), "before", position=1)
+    table = ExprTable()
+
+    def place(first: Lin) -> Lin:
+        return linearized((first, *map(var, kept)), before.shape)
+
+    totals = Kernel(kernel.variables, kernel.axes, [replace(r, phase=0)])
+    totals.chunks, totals.chunk_length = LoopVar(chunks, "chunk"), length
+    totals.outer = [Store(total, place(var(totals.chunks)), cumulate.running)]
+    ends = Kernel(kept, ())
+    ends.inner = [Store(before, place(Lin(chunks if cumulate.reverse else 0)), table.const(identity(r.op, r.dtype), r.dtype))]
+    chunk = LoopVar(chunks, "chunk")
+    combined = Kernel([chunk, *kept], (0,), [replace(r, expr=table.load(total, place(var(chunk))))])
+    combined.inner = [Store(before, place(var(chunk) + (0 if cumulate.reverse else 1)), cumulate.running)]
+    combined.cumulate = Cumulate(cumulate.running, cumulate.reverse)
+    running = Kernel(kernel.variables, kernel.axes, kernel.reduces, [target])
+    running.chunks, running.chunk_length = LoopVar(chunks, "chunk"), length
+    first = place(var(running.chunks) + (1 if cumulate.reverse else 0))
+    running.cumulate = Cumulate(cumulate.running, cumulate.reverse, table.load(before, first))
+    for part, suffix in ((totals, "_totals"), (ends, "_ends"), (combined, "_before"), (running, "")):
+        part.source, part.name = kernel.source, kernel.name + suffix
+    return [totals, ends, combined, running]
 
 
 def _chunks(kernel: Kernel, schedule: Schedule) -> int:

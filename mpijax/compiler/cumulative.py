@@ -3,56 +3,22 @@
 The running value stays in registers along the axis: `across` and `tiled` carry one for each lane of a kept axis,
 `along` finds those of a vector's lanes by log2(W) shifted combinations and carries the total on. The operand is an
 expression, so what feeds it is computed in place.
+
+In a chunk of the axis it starts from what the chunks before it combine to (see `compiler.chunks`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from mpijax.compiler.addresses import Scope
 from mpijax.compiler.emit import Emitter
 from mpijax.compiler.kernel import Kernel
-from mpijax.compiler.reductions import combining, identity
+from mpijax.compiler.reductions import identity, rule_of
 from mpijax.compiler.schedule import LIGHT, VECTOR_BYTES
 from mpijax.compiler.tiles import TILE
-from mpijax.scalar import rules
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar, imag_part, info
-
-FLOAT32 = np.dtype(np.float32)
-
-
-def _logaddexp(b: Builder, x: Scalar, y: Scalar) -> Scalar:
-    """log(exp(x) + exp(y)); the sum where the difference is undefined: of equal infinities, and of NaN."""
-    if x.imag is not None:
-        return _complex_logaddexp(b, x, y)
-    table = rules()
-    delta = b.sub(x, y)
-    small = table["log1p"](b, table["exp"](b, b.neg(b.abs(delta))))
-    return b.select(b.is_nan(delta), b.add(x, y), b.add(b.maximum(x, y), small))
-
-
-def _complex_logaddexp(b: Builder, x: Scalar, y: Scalar) -> Scalar:
-    """The same of complex numbers, its imaginary part in [-pi, pi)."""
-    table = rules()
-    larger = table["max"](b, x, y)
-    delta = table["sub"](b, table["add"](b, x, y), table["add"](b, larger, larger))
-    out = table["add"](b, larger, table["log1p"](b, table["exp"](b, delta)))
-    half, turn, zero = (b.const(v, out.imag.dtype) for v in (np.pi, 2 * np.pi, 0))
-    rest = table["rem"](b, b.add(out.imag, half), turn)
-    rest = b.select(b.compare("lt", rest, zero), b.add(rest, turn), rest)
-    return Scalar(out.dtype, out.ir, b.sub(rest, half))
-
-
-def _rule(op: str) -> Callable:
-    return _logaddexp if op == "logaddexp" else combining(op).lower.rule
-
-
-def _identity(op: str, dtype: np.dtype):
-    return identity("max" if op == "logaddexp" else op, dtype)
-
 
 class CumulativeEmitter(Emitter):
     """Emits one running combination."""
@@ -63,8 +29,9 @@ class CumulativeEmitter(Emitter):
         [self.target] = kernel.inner
         assert kernel.cumulate is not None
         self.running, self.reverse = kernel.cumulate.running, kernel.cumulate.reverse
-        self.combine = _rule(self.reduce.op)
-        self.first = _identity(self.reduce.op, self.reduce.dtype)
+        self.before = kernel.cumulate.before
+        self.combine = rule_of(self.reduce.op)
+        self.first = identity(self.reduce.op, self.reduce.dtype)
         variables = [v for v in kernel.variables if v.size != 1]
         self.dependencies[id(self.running)] = frozenset(self._var_key(v) for v in variables)
         [self.scanned] = self.schedule.inner
@@ -82,7 +49,15 @@ class CumulativeEmitter(Emitter):
         if not self.reverse:
             return i
         b = self.builder(1)
-        return b.emit(f"sub i64 {b.emit(f'sub i64 {self._extent(self.scanned)}, {width}')}, {i}")
+        lo, hi = self.turns(0)
+        last = hi if lo == "0" else b.emit(f"add i64 {lo}, {hi}")
+        return b.emit(f"sub i64 {b.emit(f'sub i64 {last}, {width}')}, {i}")
+
+    def _start(self, scope: Scope, lanes: int) -> Scalar:
+        """The running values before the first step."""
+        if self.before is None:
+            return self.builder(lanes).const(self.first, self.reduce.dtype)
+        return self.vector(self.before, scope, lanes)
 
     # ------------------------------------------------------------ along a kept axis
 
@@ -116,8 +91,7 @@ class CumulativeEmitter(Emitter):
             self._put(total, inner)
             return [total]
 
-        first = self.builder(lanes).const(self.first, self.reduce.dtype)
-        self.loop("0", self._extent(self.scanned), 1, [first], [lanes], body)
+        self.loop(*self.turns(0), 1, [self._start(scope, lanes)], [lanes], body)
 
     def _tiled(self, scope: Scope, outermost: bool) -> None:
         """A tile of the kept axis at a time, whose running values stay in an array on the stack."""
@@ -150,8 +124,7 @@ class CumulativeEmitter(Emitter):
                     at = end
 
             def clear(scope: Scope, ptr: str) -> None:
-                b = self.builder(scope.lanes)
-                b.store(ptr, b.const(self.first, dtype))
+                self.builder(scope.lanes).store(ptr, self._start(scope, scope.lanes))
 
             def step(scope: Scope, ptr: str) -> None:
                 b = self.builder(scope.lanes)
@@ -166,7 +139,7 @@ class CumulativeEmitter(Emitter):
                 return []
 
             sweep(Scope(scope, {}), clear)
-            self.loop("0", self._extent(self.scanned), 1, [], [], row)
+            self.loop(*self.turns(0), 1, [], [], row)
             return []
 
         self.loop(lo, hi, TILE, [], [], tile)
@@ -179,8 +152,8 @@ class CumulativeEmitter(Emitter):
         block = min(self.schedule.lanes, VECTOR_BYTES // max(info(dtype).itemsize, 4))
         heavy = self.reduce.op == "logaddexp" or self.reduce.expr.cost > LIGHT or info(dtype).kind == "c"
         blocks = 1 if heavy else self.schedule.lanes // block
-        carry = self.builder(block).const(self.first, dtype)
-        start, end = "0", self._extent(self.scanned)
+        carry = self.builder(block).splat(self._start(scope, 1)) if block > 1 else self._start(scope, 1)
+        start, end = self.turns(0)
         self._hoisted(scope, block)
         for count in (blocks, 1) if blocks > 1 else (1,):
             if block == 1:

@@ -52,10 +52,14 @@ class Reduce:
 
 @dataclass
 class Cumulate:
-    """The kernel's reduction is a running one: `running` is its value at each element, `reverse` where it starts."""
+    """The kernel's reduction is a running one: `running` is its value at each element, `reverse` where it starts.
+
+    before: in a chunk of the axis, what the running value is before its first element.
+    """
 
     running: Expr
     reverse: bool
+    before: Expr | None = None
 
 
 @dataclass
@@ -69,6 +73,7 @@ class Kernel:
     arguments: the constants that it is passed when it runs (see `compiler.alike`).
     streamed: the results, by identity, whose stores may go past the caches (see `compiler.streaming`).
     chunks: counts the chunks of the reduction, each of which has results of its own (see `compiler.chunks`).
+    chunk_length: how many turns a chunk has, where that is not left to the schedule.
     """
 
     variables: list[LoopVar]
@@ -87,6 +92,7 @@ class Kernel:
     streamed: frozenset[int] = frozenset()
     arguments: tuple[Expr, ...] = ()
     chunks: LoopVar | None = None
+    chunk_length: int = 0
 
     @property
     def phases(self) -> int:
@@ -118,6 +124,8 @@ class Kernel:
 
     def roots(self) -> list[Expr]:
         found = [r.expr for r in self.reduces]
+        if self.cumulate is not None and self.cumulate.before is not None:
+            found.append(self.cumulate.before)
         for s in self.inner + self.outer:
             found.append(s.expr)
             if s.guard is not None:

@@ -13,7 +13,7 @@ from mpijax.compiler.addresses import INT64, Scope
 from mpijax.compiler.evaluate import Evaluator
 from mpijax.compiler.kernel import Kernel, Reduce, Store
 from mpijax.compiler.pieces import split
-from mpijax.compiler.reductions import combining, first_hit, identity, zero_has_no_sign
+from mpijax.compiler.reductions import first_hit, identity, rule_of, zero_has_no_sign
 from mpijax.core.index import LoopVar
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar, imag_part
@@ -284,7 +284,7 @@ class Loops(Evaluator):
     def _combining(self, r: Reduce) -> Callable[[Builder, Scalar, Scalar], Scalar]:
         """Combines two partial results."""
         if not self._is_any_zero(r):
-            return combining(r.op).lower.rule
+            return rule_of(r.op)
         order = "gt" if r.op == "max" else "lt"
         return lambda b, x, y: b.extremum(order, x, y)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from mpijax.compiler.expr import Expr, children
@@ -12,6 +14,9 @@ from mpijax.core import dtypes
 from mpijax.core.index import Lin
 from mpijax.core.lowering import Library
 from mpijax.core.registry import registry
+from mpijax.scalar import rules
+from mpijax.scalar.builder import Builder
+from mpijax.scalar.types import Scalar
 
 
 def frame_of(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -37,7 +42,7 @@ def identity(op: str, dtype: np.dtype):
         return np.ones((), dtype)[()]
     if op == "and":
         return np.asarray(True if dtype == np.bool_ else -1).astype(dtype)[()]
-    largest = op == "min"
+    largest = op == "min"  # else it is that of "max", or "logaddexp"
     if dtype == np.bool_:
         return np.bool_(largest)
     if dtypes.issubdtype(dtype, np.integer):
@@ -49,6 +54,33 @@ def identity(op: str, dtype: np.dtype):
 def combining(op: str):
     """The primitive that combines two partial results."""
     return registry[op]
+
+
+def rule_of(op: str) -> Callable[[Builder, Scalar, Scalar], Scalar]:
+    """The instructions that combine two partial results."""
+    return _logaddexp if op == "logaddexp" else combining(op).lower.rule
+
+
+def _logaddexp(b: Builder, x: Scalar, y: Scalar) -> Scalar:
+    """log(exp(x) + exp(y)); the sum where the difference is undefined: of equal infinities, and of NaN."""
+    if x.imag is not None:
+        return _complex_logaddexp(b, x, y)
+    table = rules()
+    delta = b.sub(x, y)
+    small = table["log1p"](b, table["exp"](b, b.neg(b.abs(delta))))
+    return b.select(b.is_nan(delta), b.add(x, y), b.add(b.maximum(x, y), small))
+
+
+def _complex_logaddexp(b: Builder, x: Scalar, y: Scalar) -> Scalar:
+    """The same of complex numbers, its imaginary part in [-pi, pi)."""
+    table = rules()
+    larger = table["max"](b, x, y)
+    delta = table["sub"](b, table["add"](b, x, y), table["add"](b, larger, larger))
+    out = table["add"](b, larger, table["log1p"](b, table["exp"](b, delta)))
+    half, turn, zero = (b.const(v, out.imag.dtype) for v in (np.pi, 2 * np.pi, 0))
+    rest = table["rem"](b, b.add(out.imag, half), turn)
+    rest = b.select(b.compare("lt", rest, zero), b.add(rest, turn), rest)
+    return Scalar(out.dtype, out.ir, b.sub(rest, half))
 
 
 # To these, zeros of both signs are equal.

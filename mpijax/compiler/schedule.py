@@ -139,10 +139,13 @@ class Schedule:
         """Put the loop over chunks around everything."""
         self.chunked = divided_loop(self.inner)
         loop = self.inner[self.chunked]
-        unit = CHUNK_UNIT if loop[-1] is self.inner[-1][-1] and self.strategy in ("along", "rows") else 1
-        self.chunk_length = -(-_size(loop) // (chunks.size * unit)) * unit
         self.outer = [[chunks], *self.outer]
         self.loops = [[chunks], *self.loops]
+        if self.source.chunk_length:
+            self.chunk_length = self.source.chunk_length
+            return
+        unit = CHUNK_UNIT if loop[-1] is self.inner[-1][-1] and self.strategy in ("along", "rows") else 1
+        self.chunk_length = -(-_size(loop) // (chunks.size * unit)) * unit
 
     def _fits_registers(self, size: int) -> bool:
         """Whether the partial results of so many columns are a few whole registers: then they need no array."""

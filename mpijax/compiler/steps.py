@@ -8,7 +8,7 @@ from typing import Any
 from mpijax.compiler import updates
 from mpijax.compiler.alike import Alike, Written
 from mpijax.compiler.arena import Room, Span, aligned
-from mpijax.compiler.chunks import grain_of, in_chunks
+from mpijax.compiler.chunks import grain_of, in_chunks, running_in_chunks
 from mpijax.compiler.combine import Combined, combine
 from mpijax.compiler.cumulative import CumulativeEmitter
 from mpijax.compiler.emit import Emitter
@@ -81,7 +81,8 @@ class Planner:
                 self._add("control", self.plan_control(node))
             elif node.kind == "update":
                 for kind, step in updates.lower(node, self.roots):
-                    self._add(kind, step)
+                    for part in running_in_chunks(step) if kind == "kernel" else [step]:
+                        self._add(kind, part)
             else:
                 self._add("node", node)
         if not self.graph.unequal:

@@ -12,7 +12,7 @@ from mpijax.compiler.addresses import Scope
 from mpijax.compiler.blocked import TILE as TILE_EDGE
 from mpijax.compiler.blocked import stage_tile
 from mpijax.compiler.expr import Expr, children
-from mpijax.compiler.reductions import combining, identity
+from mpijax.compiler.reductions import identity, rule_of
 from mpijax.compiler.rows import Rows
 from mpijax.core.index import LoopVar
 from mpijax.scalar.types import Scalar
@@ -99,7 +99,7 @@ class Tiles(Rows):
                         ptr = acc_pointer(r.member, scopes[0])
                         acc = b.load(ptr, r.dtype)
                         for scope in scopes:
-                            acc = combining(r.op).lower.rule(b, acc, self.vector(r.expr, scope, scope.lanes))
+                            acc = rule_of(r.op)(b, acc, self.vector(r.expr, scope, scope.lanes))
                         b.store(ptr, acc)
                     for scope in scopes:
                         for s in stores:

@@ -223,3 +223,67 @@ def test_a_donated_argument_may_be_overwritten():
         executor.set_num_threads(n)
         found = jax.jit(lambda x: x / jnp.sum(x * x), donate_argnums=0)(jnp.array(x))
         np.testing.assert_allclose(found, x / (x.astype(float) ** 2).sum(), rtol=1e-5)
+
+
+# ---- running reductions
+
+RUNNING = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
+# Along a vector, in lanes of it, in tiles of lanes, along few rows; the first one is long enough to be stored past caches.
+ROWS = [((LARGE * 32 + 3,), 0), ((LARGE + 1,), 0), ((50_001, 4), 0), ((3001, 120), 0), ((2, 100_003), 1)]
+
+
+@pytest.mark.parametrize("reverse", (False, True))
+@pytest.mark.parametrize("shape, axis", ROWS)
+@pytest.mark.parametrize("name", RUNNING)
+def test_running(name, shape, axis, reverse):
+    x = normal(*shape)
+    if name == "cumprod":
+        x = 1 + x * np.float32(1e-3)
+    fun = getattr(jax.lax, name)
+    assert chunks_of(lambda x: fun(x, axis, reverse), x) == 2
+    [found] = on_threads(lambda x: fun(x, axis, reverse), x)
+    wanted = getattr(jax.lax, f"{name}_p").reference(x.astype(np.float64), axis=axis, reverse=reverse)
+    scale = np.abs(x).sum(axis, dtype=float).max() if name == "cumsum" else 1.0
+    np.testing.assert_allclose(found, wanted, rtol=3e-4 if name == "cumprod" else 1e-5, atol=1e-6 * scale)
+
+
+def test_running_of_special_values():
+    """NaN goes on into later chunks, and infinities do."""
+    x = normal(LARGE * 2)
+    x[LARGE // 3], x[LARGE // 2], x[LARGE] = np.inf, -np.inf, np.nan
+    for name in ("cumsum", "cummax", "cummin"):
+        for reverse in (False, True):
+            [found] = on_threads(lambda x, f=getattr(jax.lax, name), r=reverse: f(x, 0, r), x)
+            wanted = getattr(jax.lax, f"{name}_p").reference(x.astype(np.float64), axis=0, reverse=reverse)
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.float16, np.complex64])
+def test_running_of_other_types(dtype):
+    x = (normal(LARGE + 5) * 50).astype(dtype)
+    [found] = on_threads(lambda x: jnp.cumsum(x)[::-1], x)
+    wanted = np.asarray(real_jax.jit(lambda x: real_jax.numpy.cumsum(x)[::-1])(x))
+    assert found.dtype == wanted.dtype
+    if np.dtype(dtype).kind in "iu":
+        np.testing.assert_array_equal(found, wanted)
+    else:
+        exact = np.cumsum(x.astype(np.complex128 if dtype == np.complex64 else np.float64))[::-1]
+        np.testing.assert_allclose(found, exact, rtol=2e-3, atol=0.1)
+
+
+def test_running_minimum_of_positions():
+    """Where the first hit is: a pass that looks for it may end early, and the running minimum must not."""
+    x = normal(LARGE * 2)
+    places = lambda n, x: n.where(x > 3, n.arange(x.size, dtype=np.int32), np.iinfo(np.int32).max)
+    for reverse in (False, True):
+        [found] = on_threads(lambda x, r=reverse: jax.lax.cummin(places(jnp, x), 0, r), x)
+        plain = places(np, x)
+        wanted = np.minimum.accumulate(plain[::-1])[::-1] if reverse else np.minimum.accumulate(plain)
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_running_in_a_gradient():
+    x = normal(LARGE)
+    [found] = on_threads(jax.grad(lambda x: jnp.sum(jnp.cumsum(x) * jnp.arange(LARGE) / LARGE)), x)
+    wanted = (np.arange(LARGE) / LARGE)[::-1].cumsum()[::-1]
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)
