@@ -15,7 +15,7 @@ from mpijax.core.sharding.shardings import SingleDeviceSharding
 from mpijax.core.trace import Tracer, typeof
 from mpijax.runtime.default_layout import default_layout
 from mpijax.runtime.devices import local_devices
-from mpijax.runtime.engine import dispatch, physical, program_of, shardings_of
+from mpijax.runtime.engine import physical, program_of, shardings_of
 from mpijax.runtime.explain import explained
 from mpijax.runtime.loader import load_plan
 from mpijax.runtime.program_page import ProgramPage
@@ -24,7 +24,7 @@ from mpijax.transforms import ref_state, reports
 from mpijax.transforms.compiler_options import check_compiler_options
 from mpijax.transforms.traced import Stage, check_structure
 
-__all__ = ["Compiled", "Lowered", "dispatch", "lower"]
+__all__ = ["Compiled", "Lowered", "lower"]
 
 
 # JAX's names of program texts; loop nests stand for them.
