@@ -100,7 +100,8 @@ cdef void along(Loop loop, double factor, bint double_precision, char* x, char* 
     cdef int64_t grain = max(1, LEAST_WORK // max(n, count, 1))
     if behind > 1:
         grain = (grain + TOGETHER - 1) // TOGETHER * TOGETHER
-    l.call, l.data, l.factor, l.single, l.double_precision = loop.call, loop.data, factor, <float>factor, double_precision
+    l.call, l.data = loop.call, loop.data
+    l.factor, l.single, l.double_precision = factor, <float>factor, double_precision
     l.x, l.out, l.n, l.count, l.behind, l.size, l.out_size = x, out, n, count, behind, size, out_size
     on_threads(some_lines, NULL, <int64_t*>&l, before * behind, grain)
 

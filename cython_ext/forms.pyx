@@ -21,7 +21,10 @@ cdef Threads threads
 
 
 def install(routines, threads_of_blas):
-    """Takes capsules of the functions: for each routine those of the four kinds, or of the two real ones. threads_of_blas: see `take_routines`."""
+    """Takes capsules of the functions: for each routine those of the four kinds, or of the two real ones.
+
+    threads_of_blas: see `take_routines`.
+    """
     take_routines(table, &threads, routines, threads_of_blas)
 
 

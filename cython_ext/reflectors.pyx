@@ -20,7 +20,10 @@ cdef Threads threads
 
 
 def install(routines, threads_of_blas):
-    """Takes capsules of the functions: for each routine those of the four kinds. threads_of_blas: see `take_routines`."""
+    """Takes capsules of the functions: for each routine those of the four kinds.
+
+    threads_of_blas: see `take_routines`.
+    """
     take_routines(table, &threads, routines, threads_of_blas)
 
 

@@ -12,10 +12,10 @@ def definite(backend, n, *stack):
     return backend.array(a @ a.swapaxes(-1, -2) + n * np.eye(n, dtype=np.float32))
 
 
-def of_one(name, function, n, *stack, ratio=1):
+def of_one(name, function, n, *stack, ratio=1, cores=1):
     """A case: a function of `jnp.linalg` of positive definite matrices."""
 
-    @case(name, ratio=ratio)
+    @case(name, ratio=ratio, cores=cores)
     def build(backend):
         f = backend.jax.jit(getattr(backend.jnp.linalg, function))
         a = definite(backend, n, *stack)
@@ -33,6 +33,9 @@ of_one("1000x4x4/determinant", "det", 4, 1000)
 of_one("1000x4x4/qr", "qr", 4, 1000, ratio=2)
 of_one("1000x4x4/svd", "svd", 4, 1000)
 of_one("1000x4x4/eigh", "eigh", 4, 1000, ratio=2)
+of_one("4096x16x16/cholesky, 2 threads", "cholesky", 16, 4096, cores=2)
+of_one("256x32x32/svd, 2 threads", "svd", 32, 256, cores=2)
+of_one("32x100x100/eigh, 2 threads", "eigh", 100, 32, cores=2)
 
 
 @case("512/solve", ratio=1)

@@ -10,6 +10,13 @@ def uniform(backend):
     return lambda: f(key)
 
 
+@case("random/bits 4M, 2 threads", ratio=4, cores=2)
+def bits(backend):
+    f = backend.jax.jit(lambda key: backend.random.bits(key, (F32_4M,)))
+    key = backend.random.key(0)
+    return lambda: f(key)
+
+
 @case("random/normal 4M", ratio=4)
 def normal(backend):
     f = backend.jax.jit(lambda key: backend.random.normal(key, (F32_4M,)))

@@ -16,6 +16,11 @@ def cumsum(backend):
     return lambda: f(x)
 
 
+@case("4M/cumsum, 2 threads", ratio=5, cores=2)
+def cumsum_on_threads(backend):
+    return cumsum(backend)
+
+
 @case("2048x2048/cumsum along columns", ratio=1.5)
 def cumsum_columns(backend):
     f = backend.jax.jit(lambda x: backend.jnp.cumsum(x, 0))
@@ -28,6 +33,11 @@ def sort(backend):
     f = backend.jax.jit(lambda x: backend.jnp.sort(x))
     x = floats(backend, 1 << 20)
     return lambda: f(x)
+
+
+@case("1M/sort, 2 threads", ratio=20, cores=2)
+def sort_on_threads(backend):
+    return sort(backend)
 
 
 @case("pool/gradient of 2x2 maxima, 32x56x56x64", ratio=2)

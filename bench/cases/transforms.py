@@ -34,3 +34,18 @@ def fft(backend):
     f = backend.jax.jit(lambda x: backend.jnp.fft.fft(x))
     x = backend.array(np.random.default_rng(0).normal(size=(1 << 20, 2)).astype(np.float32).view(np.complex64)[:, 0])
     return lambda: f(x)
+
+
+def of_square(name, function):
+    """A case: a transform of 1024x1024 numbers, on two threads."""
+
+    @case(name, ratio=1, cores=2)
+    def build(backend):
+        f = backend.jax.jit(getattr(backend.jnp.fft, function))
+        x = np.random.default_rng(0).normal(size=(1024, 1024, 2)).astype(np.float32).view(np.complex64)[..., 0]
+        x = backend.array(x)
+        return lambda: f(x)
+
+
+of_square("1024x1024/fft of rows, 2 threads", "fft")
+of_square("1024x1024/fft2, 2 threads", "fft2")

@@ -3,8 +3,8 @@
 A loop nest whose results are few has nothing to divide among threads but the reduction itself. Such a kernel becomes
 two: one finds the partial results of each chunk of the outermost reduced loop, the other combines them. A kernel of
 several passes becomes two for each pass. A running reduction becomes three: the total of each chunk, what those before
-each chunk combine to, and the running values in a chunk from there on. How many chunks there are depends on sizes alone, so that results have the
-same bits on any number of threads.
+each chunk combine to, and the running values in a chunk from there on. How many chunks there are depends on sizes alone,
+so that results have the same bits on any number of threads.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ def _running(kernel: Kernel, chunks: int) -> list[Kernel]:
     totals.chunks, totals.chunk_length = LoopVar(chunks, "chunk"), length
     totals.outer = [Store(total, place(var(totals.chunks)), cumulate.running)]
     ends = Kernel(kept, ())
-    ends.inner = [Store(before, place(Lin(chunks if cumulate.reverse else 0)), table.const(identity(r.op, r.dtype), r.dtype))]
+    none = table.const(identity(r.op, r.dtype), r.dtype)
+    ends.inner = [Store(before, place(Lin(chunks if cumulate.reverse else 0)), none)]
     chunk = LoopVar(chunks, "chunk")
     combined = Kernel([chunk, *kept], (0,), [replace(r, expr=table.load(total, place(var(chunk))))])
     combined.inner = [Store(before, place(var(chunk) + (0 if cumulate.reverse else 1)), cumulate.running)]

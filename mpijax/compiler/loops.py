@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
+import numpy as np
+
 from mpijax.compiler.addresses import INT64, Scope
 from mpijax.compiler.evaluate import Evaluator
 from mpijax.compiler.kernel import Kernel, Reduce, Store
@@ -288,6 +290,15 @@ class Loops(Evaluator):
         order = "gt" if r.op == "max" else "lt"
         return lambda b, x, y: b.extremum(order, x, y)
 
+    def _order_of_keys(self, r: Reduce) -> str:
+        """The order of an extremum of float32 that a pass along rows finds by integers; "" if it does not.
+
+        The intrinsic that treats NaN and the signs of zeros as it should is a chain of dependent instructions.
+        """
+        if r.dtype != np.float32 or r.op not in ("max", "min") or self._is_any_zero(r):
+            return ""
+        return "gt" if r.op == "max" else "lt"
+
     def _is_any_zero(self, r: Reduce) -> bool:
         """Whether it is an extremum of which the sign of zero does not matter."""
         key = id(r.member)
@@ -357,8 +368,17 @@ class Loops(Evaluator):
         wide, one = self.builder(lanes), self.builder(1)
         reduces, _ = self.of_phase()
         rows = [(m, name) for m, name in self.rows.values() if m.phase == self.phase]
-        accs = [wide.const(identity(r.op, r.dtype), r.dtype) for r in reduces]
-        accs += [one.const(identity(r.op, r.dtype), r.dtype) for r in reduces]
+        orders = {id(r.member): self._order_of_keys(r) for r in reduces}
+
+        def start(b: Builder, r: Reduce) -> Scalar:
+            first, order = b.const(identity(r.op, r.dtype), r.dtype), orders[id(r.member)]
+            return b.key_of_extremum(order, first) if order else first
+
+        def combined(r: Reduce) -> Callable[[Builder, Scalar, Scalar], Scalar]:
+            order = orders[id(r.member)]
+            return {"gt": Builder.maximum, "lt": Builder.minimum}[order] if order else self._combining(r)
+
+        accs = [start(b, r) for b in (wide, one) for r in reduces]
         n = len(reduces)
         widths = [lanes] * n + [1] * n
 
@@ -366,7 +386,12 @@ class Loops(Evaluator):
             out = []
             reduces, stores = self.of_phase()
             for r, acc in zip(reduces, carried, strict=True):
-                out.append(self._accumulated_with(r, acc, scope, lanes))
+                order, b = orders[id(r.member)], self.builder(lanes)
+                if order:
+                    key = b.key_of_extremum(order, self.vector(r.expr, scope, lanes))
+                    out.append(combined(r)(b, acc, key))
+                else:
+                    out.append(self._accumulated_with(r, acc, scope, lanes))
             for s in stores:
                 self.store(s, scope)
             for member, row in rows:
@@ -434,9 +459,9 @@ class Loops(Evaluator):
 
         done = nest(0, scope, accs)
         for k, r in enumerate(reduces):
-            rule = self._combining(r)
-            total = wide.reduce(rule, done[k])
-            self.acc_values[id(r.member)] = rule(one, total, done[n + k])
+            rule = combined(r)
+            total = rule(one, wide.reduce(rule, done[k]), done[n + k])
+            self.acc_values[id(r.member)] = one.of_key(total) if orders[id(r.member)] else total
             scope.available |= {("acc", id(r.member))}
         if self.found:
             self._note_found(reduces[0])

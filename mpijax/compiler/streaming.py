@@ -54,7 +54,7 @@ def streams(store: Store, kernel: Kernel, schedule: Schedule) -> bool:
     others = [c for atom, c in store.position.terms if id(atom) not in inside]
     if kernel.cumulate is not None and kernel.cumulate.reverse and schedule.strategy == "along":
         # It goes from the end of the row, or of a chunk, by whole vectors.
-        if schedule.size(loops["along"][-1]) % unit:
+        if schedule.size(loop) % unit:
             return False
     known = all(type(atom) is LoopVar for atom, _ in store.position.terms)
     return known and store.position.offset % unit == 0 and all(c % unit == 0 for c in others)

@@ -13,7 +13,7 @@ from mpijax.scalar import narrow
 from mpijax.scalar.convert import convert
 from mpijax.scalar.memory import Memory
 from mpijax.scalar.registry import RULES
-from mpijax.scalar.types import BOOL, INT64, Scalar, imag_part, info, literal
+from mpijax.scalar.types import BOOL, INT32, INT64, Scalar, imag_part, info, literal
 
 _FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 _SIGNED_PREDICATES = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
@@ -252,6 +252,20 @@ class Builder(Memory):
         integer = np.dtype(f"i{info(a.dtype).bits // 8}")
         bits = (self.and_ if order == "gt" else self.or_)(self.bitcast(a, integer), self.bitcast(b, integer))
         return self.select(self.compare("eq", a, b), self.bitcast(bits, a.dtype), self.extremum(order, a, b))
+
+    def key_of_extremum(self, order: str, a: Scalar) -> Scalar:
+        """An int32 for a float32, in its order; that of NaN is the largest ("gt") or the smallest ("lt")."""
+        nan = self.const(0x7FC00000 if order == "gt" else 0x7FC00000 - (1 << 31) ^ 0x7FFFFFFF, INT32)
+        return self.select(self.is_nan(a), nan, self._with_order_turned(self.bitcast(a, INT32)))
+
+    def of_key(self, key: Scalar) -> Scalar:
+        """The float32 that has a key; zero for that of a denormal, where the processor takes these for zero."""
+        return self._exact("canonicalize", self.bitcast(self._with_order_turned(key), np.dtype(np.float32)))
+
+    def _with_order_turned(self, bits: Scalar) -> Scalar:
+        """The bits of negative numbers count down: all but the sign are inverted."""
+        rest = self.const(0x7FFFFFFF, INT32)
+        return self.xor(bits, self.and_(self.ashr(bits, self.const(31, INT32)), rest))
 
     # ---- bits and logic
 

@@ -228,7 +228,7 @@ def test_a_donated_argument_may_be_overwritten():
 # ---- running reductions
 
 RUNNING = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
-# Along a vector, in lanes of it, in tiles of lanes, along few rows; the first one is long enough to be stored past caches.
+# Along a vector, in lanes of it, in tiles of lanes, along few rows; the first is so long that stores go past the caches.
 ROWS = [((LARGE * 32 + 3,), 0), ((LARGE + 1,), 0), ((50_001, 4), 0), ((3001, 120), 0), ((2, 100_003), 1)]
 
 

@@ -42,6 +42,23 @@ def test_zeros_of_one_sign_keep_it(size, zero):
     assert all(y == 0 for y in fun(x))
 
 
+@pytest.mark.parametrize("size", (7, 1000, 300_001))
+def test_signs_of_nan_and_of_zeros(size):
+    """NaN of either sign wins; of zeros 0.0 is larger than -0.0; of float32 and float64."""
+    cases = [[-1.0, -0.0, 0.0], [0.0, 1.0, -0.0], [-0.0, -0.0, -2.0], [-np.nan, 3.0, -np.inf], [np.nan, -1.0, 2.0]]
+    for dtype in (np.float32, np.float64):
+        for few in cases:
+            x = np.resize(np.array(few, dtype), size)
+            with mpijax.enable_x64(True):
+                found = map(np.asarray, mpijax.jit(lambda x: (jnp.max(x), jnp.min(x)))(x))
+            for got, wanted in zip(found, (max, min), strict=True):
+                if np.isnan(few).any():
+                    assert np.isnan(got)
+                else:  # Python compares zeros as equal: their signs decide
+                    extreme = wanted(few, key=lambda v: (v, np.copysign(1, v)))
+                    assert got == extreme and np.signbit(got) == np.signbit(extreme)
+
+
 @pytest.mark.parametrize("find", (jnp.argmax, jnp.argmin))
 @pytest.mark.parametrize("size", SIZES)
 def test_argmax_finds_the_first_nan_or_the_first_of_equals(find, size):

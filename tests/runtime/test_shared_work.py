@@ -1,4 +1,4 @@
-"""Machine code that shares its work among the threads of a rank: the same bits on any number of them, and NumPy's results."""
+"""Machine code whose work threads share: the same bits on any number of threads, and NumPy's results."""
 
 import ctypes
 
