@@ -3,8 +3,8 @@
 A loop nest whose results are few has nothing to divide among threads but the reduction itself. Such a kernel becomes
 two: one finds the partial results of each chunk of the outermost reduced loop, the other combines them. A kernel of
 several passes becomes two for each pass. A running reduction becomes three: the total of each chunk, what those before
-each chunk combine to, and the running values in a chunk from there on. How many chunks there are depends on sizes alone,
-so that results have the same bits on any number of threads.
+each chunk combine to, and the running values in a chunk from there on. How many chunks there are depends on sizes
+alone, so that results have the same bits on any number of threads.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from mpijax.compiler.tiles import TILE
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar, imag_part, info
 
+
 class CumulativeEmitter(Emitter):
     """Emits one running combination."""
 

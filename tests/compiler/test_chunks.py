@@ -252,8 +252,9 @@ def test_running_of_special_values():
     x = normal(LARGE * 2)
     x[LARGE // 3], x[LARGE // 2], x[LARGE] = np.inf, -np.inf, np.nan
     for name in ("cumsum", "cummax", "cummin"):
+        fun = getattr(jax.lax, name)
         for reverse in (False, True):
-            [found] = on_threads(lambda x, f=getattr(jax.lax, name), r=reverse: f(x, 0, r), x)
+            [found] = on_threads(lambda x, f=fun, r=reverse: f(x, 0, r), x)
             wanted = getattr(jax.lax, f"{name}_p").reference(x.astype(np.float64), axis=0, reverse=reverse)
             np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-2)
 
