@@ -18,6 +18,15 @@ cdef extern from "share.h":
 cdef void on_threads(KernelFunction call, void** ptrs, int64_t* params, int64_t extent, int64_t grain) noexcept nogil
 
 
+cdef struct Library:            # how many threads it has of its own; `mt_library` of `threads.h`
+    int (*get)() noexcept nogil
+    void (*set)(int) noexcept nogil     # NULL: it has no such function
+
+# The same for kernels that call a library, which meanwhile uses one thread on each of ours.
+cdef void on_threads_alone(KernelFunction call, void** ptrs, int64_t* params, int64_t extent, int64_t grain,
+                           const Library* library) noexcept nogil
+
+
 cdef class Program:
     cdef readonly Py_ssize_t num_inputs
     cdef readonly Py_ssize_t num_results

@@ -45,6 +45,10 @@ cnp.import_array()
 
 cdef extern from "threads.h" nogil:
     void mt_run(KernelFunction fn, void** ptrs, int64_t* params, int64_t extent, int64_t grain)
+    ctypedef struct mt_library:
+        pass
+    void mt_run_alone(KernelFunction fn, void** ptrs, int64_t* params, int64_t extent, int64_t grain,
+                      const mt_library* library)
     int mt_threads, mt_started
     int MT_MAX_THREADS
 
@@ -78,6 +82,11 @@ def num_workers():
 
 cdef void on_threads(KernelFunction call, void** ptrs, int64_t* params, int64_t extent, int64_t grain) noexcept nogil:
     mt_run(call, ptrs, params, extent, grain)
+
+
+cdef void on_threads_alone(KernelFunction call, void** ptrs, int64_t* params, int64_t extent, int64_t grain,
+                           const Library* library) noexcept nogil:
+    mt_run_alone(call, ptrs, params, extent, grain, <const mt_library*>library)
 
 
 # ---- instructions ----

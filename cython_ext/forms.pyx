@@ -8,8 +8,9 @@ from libc.float cimport DBL_EPSILON, DBL_MIN, FLT_EPSILON, FLT_MIN
 from libc.stdint cimport int64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
+from mpijax._ext.executor cimport Library
 from mpijax._ext.matrices cimport (
-    F8, F9, F10, F11, F14, F15, Kinds, Threads, all_finite, at, bytes_of, fill_nan, item, length_of, over_stack,
+    F8, F9, F10, F11, F14, F15, Kinds, all_finite, at, bytes_of, fill_nan, item, length_of, over_stack,
     real_bytes, take_routines, transpose,
 )
 
@@ -17,7 +18,7 @@ cdef enum:
     GTSV, SYTRD, GEHRD, GEES, GEEV, STEVD, ROUTINES
 
 cdef Kinds table[ROUTINES]
-cdef Threads threads
+cdef Library blas
 
 
 def install(routines, threads_of_blas):
@@ -25,7 +26,7 @@ def install(routines, threads_of_blas):
 
     threads_of_blas: see `take_routines`.
     """
-    take_routines(table, &threads, routines, threads_of_blas)
+    take_routines(table, &blas, routines, threads_of_blas)
 
 
 cdef void eliminate(const item* dl, const item* d, const item* du, item* b, item* upper, int64_t n, int64_t columns,
@@ -355,27 +356,27 @@ cdef void eig(void** buffers, int64_t* words, int64_t begin, int64_t end) noexce
 # ---- what programs call: kernels on whole stacks
 
 cdef void tridiagonal_solve_all(void** buffers, const int64_t* words) noexcept nogil:
-    over_stack(tridiagonal_solve, buffers, words, &threads)
+    over_stack(tridiagonal_solve, buffers, words, &blas)
 
 
 cdef void tridiagonal_all(void** buffers, const int64_t* words) noexcept nogil:
-    over_stack(tridiagonal, buffers, words, &threads)
+    over_stack(tridiagonal, buffers, words, &blas)
 
 
 cdef void hessenberg_all(void** buffers, const int64_t* words) noexcept nogil:
-    over_stack(hessenberg, buffers, words, &threads)
+    over_stack(hessenberg, buffers, words, &blas)
 
 
 cdef void schur_all(void** buffers, const int64_t* words) noexcept nogil:
-    over_stack(schur, buffers, words, &threads)
+    over_stack(schur, buffers, words, &blas)
 
 
 cdef void eig_all(void** buffers, const int64_t* words) noexcept nogil:
-    over_stack(eig, buffers, words, &threads)
+    over_stack(eig, buffers, words, &blas)
 
 
 cdef void tridiagonal_eigh_all(void** buffers, const int64_t* words) noexcept nogil:
-    over_stack(tridiagonal_eigh, buffers, words, &threads)
+    over_stack(tridiagonal_eigh, buffers, words, &blas)
 
 
 def addresses():

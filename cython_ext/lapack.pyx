@@ -11,8 +11,9 @@ first, which leaves few of them to LAPACK. The threads of the rank share the mat
 from libc.stdint cimport int32_t, int64_t, uint32_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
+from mpijax._ext.executor cimport Library
 from mpijax._ext.matrices cimport (
-    F5, F6, F8, F9, F11, F13, F14, F15, Kinds, Threads, all_finite, at, bytes_of, call_geqp3, fill_nan, item,
+    F5, F6, F8, F9, F11, F13, F14, F15, Kinds, all_finite, at, bytes_of, call_geqp3, fill_nan, item,
     length_of, over_stack, real_bytes, take_routines, transpose,
 )
 
@@ -32,7 +33,7 @@ cdef enum:
     POTRF, GETRF, TRSM, GEQRF, GEQP3, ORGQR, SYEVD, GESDD, ROUTINES
 
 cdef Kinds table[ROUTINES]
-cdef Threads threads
+cdef Library blas
 
 
 def install(routines, threads_of_blas):
@@ -40,7 +41,7 @@ def install(routines, threads_of_blas):
 
     threads_of_blas: see `take_routines`.
     """
-    take_routines(table, &threads, routines, threads_of_blas)
+    take_routines(table, &blas, routines, threads_of_blas)
 
 
 # ---- kernels
@@ -419,27 +420,27 @@ cdef void qr(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcep
 # ---- what programs call: kernels on whole stacks
 
 cdef void cholesky_all(void** buffers, const int64_t* words) noexcept nogil:
-    over_stack(cholesky, buffers, words, &threads)
+    over_stack(cholesky, buffers, words, &blas)
 
 
 cdef void lu_all(void** buffers, const int64_t* words) noexcept nogil:
-    over_stack(lu, buffers, words, &threads)
+    over_stack(lu, buffers, words, &blas)
 
 
 cdef void triangular_solve_all(void** buffers, const int64_t* words) noexcept nogil:
-    over_stack(triangular_solve, buffers, words, &threads)
+    over_stack(triangular_solve, buffers, words, &blas)
 
 
 cdef void eigh_all(void** buffers, const int64_t* words) noexcept nogil:
-    over_stack(eigh, buffers, words, &threads)
+    over_stack(eigh, buffers, words, &blas)
 
 
 cdef void svd_all(void** buffers, const int64_t* words) noexcept nogil:
-    over_stack(svd, buffers, words, &threads)
+    over_stack(svd, buffers, words, &blas)
 
 
 cdef void qr_all(void** buffers, const int64_t* words) noexcept nogil:
-    over_stack(qr, buffers, words, &threads)
+    over_stack(qr, buffers, words, &blas)
 
 
 def addresses():

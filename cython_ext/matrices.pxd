@@ -4,7 +4,7 @@ from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 from libc.math cimport NAN, isfinite
 from libc.stdint cimport int64_t
 
-from mpijax._ext.executor cimport on_threads
+from mpijax._ext.executor cimport Library, on_threads_alone
 
 # LAPACK's routines, by how many arguments they take.
 ctypedef void (*F5)(void*, void*, void*, void*, void*) noexcept nogil
@@ -23,18 +23,13 @@ ctypedef void (*F15)(void*, void*, void*, void*, void*, void*, void*, void*, voi
 ctypedef void* Kinds[4]         # of a routine
 
 
-cdef struct Threads:            # of BLAS; NULL where it has no such functions
-    int (*get)() noexcept nogil
-    void (*set)(int) noexcept nogil
-
-
-cdef inline int take_routines(Kinds* table, Threads* threads, routines, threads_of_blas) except -1:
+cdef inline int take_routines(Kinds* table, Library* blas, routines, threads_of_blas) except -1:
     """Fills a table from capsules of functions: for each routine those of the four kinds, or of the two real ones.
 
     threads_of_blas: addresses of the functions that get and set how many threads BLAS uses, or 0 and 0.
     """
-    threads.get = <int (*)() noexcept nogil><size_t>threads_of_blas[0]
-    threads.set = <void (*)(int) noexcept nogil><size_t>threads_of_blas[1]
+    blas.get = <int (*)() noexcept nogil><size_t>threads_of_blas[0]
+    blas.set = <void (*)(int) noexcept nogil><size_t>threads_of_blas[1]
     for i, kinds in enumerate(routines):
         for j, capsule in enumerate(kinds):
             table[i][j] = PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))
@@ -52,23 +47,16 @@ cdef enum:
     LARGE = 128             # rows or columns beyond which a matrix is large
 
 
-cdef inline void over_stack(StackKernel kernel, void** buffers, const int64_t* words, Threads* blas) noexcept nogil:
+cdef inline void over_stack(StackKernel kernel, void** buffers, const int64_t* words, const Library* blas) noexcept nogil:
     """Runs a kernel on a stack, whose matrices the threads of this rank share. BLAS then uses one on each."""
     cdef int64_t count = words[1], rows = words[2], columns = words[3], grain
-    cdef int before
     if count < 2 or rows * columns == 0 or (count < FEW and max(rows, columns) > LARGE):
         kernel(buffers, <int64_t*>words, 0, count)
         return
     grain = max(1, LEAST_WORK // (rows * columns * max(rows, columns)))
     if rows * columns <= SMALL_SIZE:
         grain = (grain + SMALL_TOGETHER - 1) // SMALL_TOGETHER * SMALL_TOGETHER
-    if blas.set == NULL:
-        on_threads(kernel, buffers, <int64_t*>words, count, grain)
-        return
-    before = blas.get()
-    blas.set(1)
-    on_threads(kernel, buffers, <int64_t*>words, count, grain)
-    blas.set(before)
+    on_threads_alone(kernel, buffers, <int64_t*>words, count, grain, blas)
 
 
 cdef inline void call_geqp3(void* routine, int64_t kind, int* m, int* n, void* a, void* order, void* tau, void* work,

@@ -7,8 +7,9 @@ Kernels are called as those of `lapack.pyx` are. Reflections lie below the diago
 from libc.stdint cimport int32_t, int64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
+from mpijax._ext.executor cimport Library
 from mpijax._ext.matrices cimport (
-    F8, F9, F13, Kinds, Threads, at, bytes_of, call_geqp3, fill_nan, length_of, over_stack, real_bytes, take_routines,
+    F8, F9, F13, Kinds, at, bytes_of, call_geqp3, fill_nan, length_of, over_stack, real_bytes, take_routines,
     transpose,
 )
 
@@ -16,7 +17,7 @@ cdef enum:
     GEQRF, GEQP3, ORGQR, ORMQR, ROUTINES
 
 cdef Kinds table[ROUTINES]
-cdef Threads threads
+cdef Library blas
 
 
 def install(routines, threads_of_blas):
@@ -24,7 +25,7 @@ def install(routines, threads_of_blas):
 
     threads_of_blas: see `take_routines`.
     """
-    take_routines(table, &threads, routines, threads_of_blas)
+    take_routines(table, &blas, routines, threads_of_blas)
 
 
 cdef void geqrf(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
@@ -164,19 +165,19 @@ cdef void ormqr(void** buffers, int64_t* words, int64_t begin, int64_t end) noex
 # ---- what programs call: kernels on whole stacks
 
 cdef void geqrf_all(void** buffers, const int64_t* words) noexcept nogil:
-    over_stack(geqrf, buffers, words, &threads)
+    over_stack(geqrf, buffers, words, &blas)
 
 
 cdef void geqp3_all(void** buffers, const int64_t* words) noexcept nogil:
-    over_stack(geqp3, buffers, words, &threads)
+    over_stack(geqp3, buffers, words, &blas)
 
 
 cdef void ormqr_all(void** buffers, const int64_t* words) noexcept nogil:
-    over_stack(ormqr, buffers, words, &threads)
+    over_stack(ormqr, buffers, words, &blas)
 
 
 cdef void householder_product_all(void** buffers, const int64_t* words) noexcept nogil:
-    over_stack(householder_product, buffers, words, &threads)
+    over_stack(householder_product, buffers, words, &blas)
 
 
 def addresses():

@@ -48,6 +48,16 @@ static pthread_mutex_t mt_busy = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t mt_sleep = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t mt_wake = PTHREAD_COND_INITIALIZER;
 
+/* The threads that a library, BLAS, has of its own. Kernels that call it and share their work leave it one on each of
+   ours. Several threads of the program may be in such kernels: the last one that leaves restores the number. */
+typedef struct {
+    int (*get)(void);
+    void (*set)(int);               /* NULL: the library has no such function */
+} mt_library;
+
+static int mt_inside_library, mt_library_threads;
+static pthread_mutex_t mt_library_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static void mt_work(mt_job *job) {
     for (;;) {
         int64_t begin = atomic_fetch_add_explicit(&job->next, job->chunk, memory_order_relaxed);
@@ -96,6 +106,8 @@ static void mt_after_fork(void) {
     atomic_store(&mt_sleepers, 0);
     pthread_mutex_init(&mt_busy, NULL);
     pthread_mutex_init(&mt_sleep, NULL);
+    pthread_mutex_init(&mt_library_lock, NULL);
+    mt_inside_library = 0;
     pthread_cond_init(&mt_wake, NULL);
 }
 
@@ -156,6 +168,25 @@ static void mt_run(mt_kernel fn, void **ptrs, int64_t *params, int64_t extent, i
         else sched_yield();
     }
     pthread_mutex_unlock(&mt_busy);
+}
+
+/* As mt_run, for kernels that call a library. */
+static void mt_run_alone(mt_kernel fn, void **ptrs, int64_t *params, int64_t extent, int64_t grain,
+                         const mt_library *library) {
+    if (library->set) {
+        pthread_mutex_lock(&mt_library_lock);
+        if (mt_inside_library++ == 0) {
+            mt_library_threads = library->get();
+            library->set(1);
+        }
+        pthread_mutex_unlock(&mt_library_lock);
+    }
+    mt_run(fn, ptrs, params, extent, grain);
+    if (library->set) {
+        pthread_mutex_lock(&mt_library_lock);
+        if (--mt_inside_library == 0) library->set(mt_library_threads);
+        pthread_mutex_unlock(&mt_library_lock);
+    }
 }
 
 #endif

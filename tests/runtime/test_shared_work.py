@@ -1,6 +1,7 @@
 """Machine code whose work threads share: the same bits on any number of threads, and NumPy's results."""
 
 import ctypes
+import threading
 
 import numpy as np
 import pytest
@@ -214,6 +215,13 @@ def test_threads_of_blas_are_as_before():
         for threads in (1, 2):
             set_(threads)
             on_threads(jnp.linalg.cholesky, positive(50, 40))
+            assert get() == threads
+            factor, a = jax.jit(jnp.linalg.cholesky), positive(50, 40)
+            callers = [threading.Thread(target=lambda: [factor(a) for _ in range(20)]) for _ in range(4)]
+            for caller in callers:
+                caller.start()
+            for caller in callers:
+                caller.join()
             assert get() == threads
     finally:
         set_(before)
