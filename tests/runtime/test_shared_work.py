@@ -211,12 +211,12 @@ def test_threads_of_blas_are_as_before():
         pytest.skip("this BLAS does not tell how many threads it uses")
     get, set_ = ctypes.CFUNCTYPE(ctypes.c_int)(get), ctypes.CFUNCTYPE(None, ctypes.c_int)(set_)
     before = get()
+    factor, a = jax.jit(jnp.linalg.cholesky), positive(50, 40)
     try:
         for threads in (1, 2):
             set_(threads)
             on_threads(jnp.linalg.cholesky, positive(50, 40))
             assert get() == threads
-            factor, a = jax.jit(jnp.linalg.cholesky), positive(50, 40)
             callers = [threading.Thread(target=lambda: [factor(a) for _ in range(20)]) for _ in range(4)]
             for caller in callers:
                 caller.start()
