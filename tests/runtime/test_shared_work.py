@@ -212,6 +212,7 @@ def test_threads_of_blas_are_as_before():
     get, set_ = ctypes.CFUNCTYPE(ctypes.c_int)(get), ctypes.CFUNCTYPE(None, ctypes.c_int)(set_)
     before = get()
     factor, a = jax.jit(jnp.linalg.cholesky), positive(50, 40)
+    factor(a)  # LAPACK is loaded, which sets the threads of BLAS
     try:
         for threads in (1, 2):
             set_(threads)
