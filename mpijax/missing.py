@@ -54,7 +54,7 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
         "profiler.register_subprocess experimental.profiler.",
     ),
     (
-        "sparse arrays are made of other operations here, without primitives: use the methods of BCOO, or todense()",
+        "sparsify reads the Jaxpr of a function here; the operations are functions of mpijax.experimental.sparse",
         """experimental.sparse.*""",
     ),
     (

@@ -17,11 +17,16 @@ from mpijax.core.tree_prefix import flatten_axes
 from mpijax.transforms.batching import AxisData, batch_at, batch_flat
 from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, parameter_names, transformed
 from mpijax.transforms.ref_state import check_aliases, is_ref
-from mpijax.transforms.vmappable import refuse
+from mpijax.transforms.vmappable import Containers, is_vmappable, some_registered
 
 
-def _mapped_size(fun: Callable, args, kwargs, leaves, axes, axis_size: int | None) -> int:
-    """The common size of the mapped axes; raises ValueError, naming the arguments, when they differ."""
+def _mapped_size(
+    fun: Callable, args, kwargs, leaves, axes, axis_size: int | None, leaf_of: Sequence[int] | None
+) -> int:
+    """The common size of the mapped axes; raises ValueError, naming the arguments, when they differ.
+
+    leaf_of: the argument of each array, where arguments are containers of several.
+    """
     if not leaves:
         if axis_size is not None:
             return axis_size
@@ -38,6 +43,7 @@ def _mapped_size(fun: Callable, args, kwargs, leaves, axes, axis_size: int | Non
     if not found:
         raise ValueError("vmap must have at least one non-None value in in_axes or axis_size must be specified")
     names = _argument_names(fun, args, kwargs)
+    names = names if leaf_of is None else [names[i] for i in leaf_of]
     lines = [] if axis_size is None else [f"  * the `axis_size` argument was {axis_size}"]
     for rank, (size, count) in enumerate(Counter(s for _, _, s in mapped).most_common()):
         i, ax = next((i, ax) for i, ax, s in mapped if s == size)
@@ -67,11 +73,13 @@ def _argument_names(fun: Callable, args, kwargs) -> list[str]:
     except (TypeError, ValueError):
         parameters = []
     names = []
-    for path, _ in tree.tree_flatten_with_path(tuple(args))[0]:
+    for path, _ in tree.tree_flatten_with_path(tuple(args), is_leaf=is_vmappable)[0]:
         i = path[0].idx
         known = i < len(parameters)
         names.append(f"argument {parameters[i]}{tree.keystr(path[1:])}" if known else f"args{tree.keystr(path)}")
-    return names + [f"kwargs{tree.keystr(path)}" for path, _ in tree.tree_flatten_with_path(kwargs)[0]]
+    return names + [
+        f"kwargs{tree.keystr(path)}" for path, _ in tree.tree_flatten_with_path(kwargs, is_leaf=is_vmappable)[0]
+    ]
 
 
 def vmap(
@@ -129,19 +137,24 @@ def vmap(
                 "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional "
                 f"arguments passed to the function, but got {len(in_axes)=}, {len(args)=}"
             )
-        refuse((args, kwargs))
-        leaves, in_tree = tree.tree_flatten((args, kwargs))
+        containers = some_registered()
+        leaves, in_tree = tree.tree_flatten((args, kwargs), is_leaf=is_vmappable if containers else None)
 
-        def names():
-            return parameter_names(fun, args, kwargs)
+        def name_of(i):
+            return parameter_names(fun, args, kwargs)[flat_fun.leaf_of[i] if containers else i]
 
         axes = flatten_axes("vmap in_axes", in_tree, (in_axes, 0), kws=True)
+        flat_fun: Any = FlatFun(fun, in_tree)
+        if containers:
+            flat_fun = Containers(fun, in_tree, leaves, axes, out_axes)
+            leaves, axes = flat_fun.arrays, flat_fun.axes
         # What is the same for all examples goes to the function as it is, arrays or not.
         mapped = [i for i, ax in enumerate(axes) if ax is not None]
-        check_arguments([leaves[i] for i in mapped], f"vmap of {callable_name(fun)}", lambda i: names()[mapped[i]])
-        size = _mapped_size(fun, args, kwargs, leaves, axes, axis_size)
+        check_arguments([leaves[i] for i in mapped], f"vmap of {callable_name(fun)}", lambda i: name_of(mapped[i]))
+        size = _mapped_size(fun, args, kwargs, leaves, axes, axis_size, flat_fun.leaf_of if containers else None)
         dims = [None if ax is None else ax % typeof(x).ndim for x, ax in zip(leaves, axes, strict=True)]
-        flat_fun = FlatFun(fun, in_tree)
+        if containers:
+            flat_fun.size = size
         refs = [i for i in mapped if is_ref(leaves[i])]
         if refs:
             check_aliases((), leaves, lambda: debug_info("vmap", fun, args, kwargs))
@@ -160,14 +173,14 @@ def vmap(
         made = {i: x.aval.kind for i, x in enumerate(outs) if is_ref(x)}  # references of batches come out as such
         for i in made:
             outs[i], out_dims[i] = outs[i].home.unpack(outs[i].read_in(outs[i].home))
-        wanted = flatten_axes("vmap out_axes", flat_fun.out_tree, out_axes)
+        wanted = flat_fun.wanted if containers else flatten_axes("vmap out_axes", flat_fun.out_tree, out_axes)
         placed = [
-            _placed(fun, axis, flat_fun.out_tree, i, *each)
+            _placed(fun, axis, flat_fun.out_tree, flat_fun.result_of[i] if containers else i, *each)
             for i, each in enumerate(zip(outs, out_dims, wanted, strict=True))
         ]
         for i, kind in made.items():
             placed[i] = Ref.of(placed[i], kind)
-        return tree.tree_unflatten(flat_fun.out_tree, placed)
+        return flat_fun.result(placed) if containers else tree.tree_unflatten(flat_fun.out_tree, placed)
 
     return vmap_f
 
@@ -207,9 +220,7 @@ def _batch_refs(flat_fun: FlatFun, axis: AxisData, leaves, dims, positions: list
     return outs[:n], out_dims[:n]
 
 
-def _placed(
-    fun: Callable, axis: AxisData, structure, i: int, out: Any, dim: int | None, wanted: int | None
-) -> Any:
+def _placed(fun: Callable, axis: AxisData, structure, i: int, out: Any, dim: int | None, wanted: int | None) -> Any:
     """The i-th result with its batch axis where `out_axes` wants it."""
     if wanted is None:
         if dim is not None:

@@ -1,30 +1,52 @@
-"""Containers that were registered to say themselves how `vmap` takes an example out of them. `vmap` refuses them here.
+"""Containers that say themselves how `vmap` takes an example out of them, and puts examples together.
 
-MuJoCo MJX registers the state of its kernels for NVIDIA's devices, which no program on CPUs has.
+`sparse.BCOO` is one: its shape has the batch axes of its arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from mpijax.core import tree
+from mpijax.core.trace import typeof
+from mpijax.core.tree_prefix import flatten_axes
 
-_types: set[type] = set()
+
+class _Handlers(NamedTuple):
+    to_elt: Callable
+    from_elt: Callable
+    simple: bool  # whether an axis of it is an int
+
+
+_types: dict[type, _Handlers] = {}
 
 
 def register_vmappable(
     data_type: type, spec_type: type, axis_size_type: type, to_elt: Callable, from_elt: Callable,
     make_iota: Callable | None,
 ) -> None:  # fmt: skip
-    """Note that a type has axes of its own: `vmap` then refuses it, rather than map its arrays as those of a pytree.
+    """Say how `vmap` maps containers of a type.
 
-    >>> class Ragged: pass
-    >>> mpijax.interpreters.batching.register_vmappable(Ragged, int, int, lambda *_: None, lambda *_: None, None)
-    >>> mpijax.interpreters.batching.is_vmappable(Ragged())
-    True
+    Args:
+      data_type: the type.
+      spec_type, axis_size_type: what `in_axes` and sizes of axes are for it. `vmap` refuses containers for which they
+        are not int.
+      to_elt: `(take, index, container, axis)`: one example; `take(array, axis)` is one of an array.
+      from_elt: `(put, size, container, axis)`: the container of all examples, from one; `put(size, array, axis)` is the
+        array of all.
+      make_iota: not used.
+
+    >>> class Pair:
+    ...     def __init__(self, x): self.x = x
+    >>> mpijax.interpreters.batching.register_vmappable(
+    ...     Pair, int, int, lambda take, _, p, i: Pair(take(p.x, i)), lambda put, n, p, i: Pair(put(n, p.x, i)), None)
+    >>> mpijax.vmap(lambda p: Pair(p.x.sum()))(Pair(jnp.ones((3, 2)))).x
+    Array([2., 2., 2.], dtype=float32)
     """
-    _types.add(data_type)
+    _types[data_type] = _Handlers(to_elt, from_elt, spec_type is int and axis_size_type is int)
 
 
 def unregister_vmappable(data_type: type) -> None:
@@ -33,7 +55,7 @@ def unregister_vmappable(data_type: type) -> None:
     >>> class Ragged: pass
     >>> mpijax.interpreters.batching.unregister_vmappable(Ragged)
     """
-    _types.discard(data_type)
+    _types.pop(data_type, None)
 
 
 def is_vmappable(x: Any) -> bool:
@@ -45,13 +67,92 @@ def is_vmappable(x: Any) -> bool:
     return type(x) in _types
 
 
-def refuse(values: Any) -> None:
-    """Raise NotImplementedError if there is such a container in a tree."""
-    if not _types:
-        return
-    for x in tree.tree_leaves(values, is_leaf=is_vmappable):
-        if is_vmappable(x):
-            raise NotImplementedError(
-                f"vmap of a {type(x).__name__}, which was given to register_vmappable: mpijax maps pytrees alone. Take "
-                "out its arrays, and map over them."
-            )
+def some_registered() -> bool:
+    return bool(_types)
+
+
+def _handlers(x: Any) -> _Handlers:
+    found = _types[type(x)]
+    if not found.simple:
+        raise NotImplementedError(
+            f"vmap of a {type(x).__name__}, which was given to register_vmappable with axes that are not of type int. "
+            "Take out its arrays, and map over them."
+        )
+    return found
+
+
+def _example_of(array: Any, axis: int) -> Any:
+    """Zeros in place of one example of an array, without memory."""
+    shape = list(typeof(array).shape)
+    del shape[axis]
+    return np.broadcast_to(np.zeros((), typeof(array).dtype), shape)
+
+
+class Containers:
+    """A function of arguments among which, or among the results of which, such containers may be, as one of arrays.
+
+    Takes the place of a `FlatFun`. arrays, axes: those of the arguments, `leaf_of` the leaf that each belongs to.
+    """
+
+    def __init__(self, fun: Callable, in_tree: Any, leaves: Sequence[Any], axes: Sequence[int | None], out_axes: Any):
+        self.fun, self.in_tree, self.given, self.given_axes, self.out_axes = fun, in_tree, leaves, axes, out_axes
+        self.size = 0
+        self.arrays: list[Any] = []
+        self.axes: list[int | None] = []
+        self.leaf_of: list[int] = []
+        for i, (x, axis) in enumerate(zip(leaves, axes, strict=True)):
+            if is_vmappable(x) and axis is not None:
+                _handlers(x).to_elt(lambda array, at, i=i: _example_of(self._add(array, at, i), at), None, x, axis)
+            else:
+                self._add(x, axis, i)
+
+    def _add(self, array: Any, axis: int | None, leaf: int) -> Any:
+        self.arrays.append(array)
+        self.axes.append(axis)
+        self.leaf_of.append(leaf)
+        return array
+
+    def __call__(self, *arrays: Any) -> list[Any]:
+        rest = iter(arrays)
+        leaves = [
+            _handlers(x).to_elt(lambda _array, _at: next(rest), None, x, axis)
+            if is_vmappable(x) and axis is not None
+            else next(rest)
+            for x, axis in zip(self.given, self.given_axes, strict=True)
+        ]
+        args, kwargs = tree.tree_unflatten(self.in_tree, leaves)
+        out = self.fun(*args, **kwargs)
+        self.results, self.out_tree = tree.tree_flatten(out, is_leaf=is_vmappable)
+        self.result_axes = flatten_axes("vmap out_axes", self.out_tree, self.out_axes)
+        flat: list[Any] = []
+        self.wanted: list[int | None] = []
+        self.result_of: list[int] = []
+
+        def put(array: Any, axis: int | None, leaf: int) -> Any:
+            flat.append(array)
+            self.wanted.append(axis)
+            self.result_of.append(leaf)
+            return array
+
+        for i, (x, axis) in enumerate(zip(self.results, self.result_axes, strict=True)):
+            if not is_vmappable(x):
+                put(x, axis, i)
+            elif axis is None:
+                for array in tree.tree_leaves(x):
+                    put(array, None, i)
+            else:
+                _handlers(x).from_elt(lambda _size, array, at, i=i: put(array, at, i), self.size, x, axis)
+        return flat
+
+    def result(self, arrays: Sequence[Any]) -> Any:
+        """The result, of the arrays that `__call__` returned, with the mapped axis in them."""
+        rest, leaves = iter(arrays), []
+        for x, axis in zip(self.results, self.result_axes, strict=True):
+            if not is_vmappable(x):
+                leaves.append(next(rest))
+            elif axis is None:
+                structure = tree.tree_structure(x)
+                leaves.append(structure.unflatten([next(rest) for _ in range(structure.num_leaves)]))
+            else:
+                leaves.append(_handlers(x).from_elt(lambda _size, _array, _at: next(rest), self.size, x, axis))
+        return tree.tree_unflatten(self.out_tree, leaves)

@@ -36,13 +36,36 @@ def test_vmap_refuses_containers_with_axes_of_their_own():
         pass
 
     jax.vmap(lambda x, y: x, in_axes=(0, None))(jnp.ones(2), Ragged())
-    batching.register_vmappable(Ragged, int, int, None, None, None)
+    batching.register_vmappable(Ragged, object, int, None, None, None)
     try:
         assert batching.is_vmappable(Ragged()) and not batching.is_vmappable(jnp.ones(2))
         with pytest.raises(NotImplementedError, match="vmap of a Ragged.*register_vmappable"):
-            jax.vmap(lambda x, y: x, in_axes=(0, None))(jnp.ones(2), Ragged())
+            jax.vmap(lambda x, y: x)(jnp.ones(2), Ragged())
     finally:
         batching.unregister_vmappable(Ragged)
+
+
+def test_vmap_asks_containers_for_examples():
+    class Pair:
+        def __init__(self, left, right):
+            self.left, self.right = left, right
+
+    batching.register_vmappable(
+        Pair, int, int,
+        lambda take, _index, p, axis: Pair(take(p.left, axis), take(p.right, axis)),
+        lambda put, size, p, axis: Pair(put(size, p.left, axis), put(size, p.right, axis)),
+        None,
+    )  # fmt: skip
+    try:
+        pair = Pair(jnp.arange(6.0).reshape(2, 3), jnp.arange(2.0))
+        total, swapped = jax.vmap(lambda p, s: (p.left.sum() * s, Pair(p.right, p.left)), in_axes=(0, None))(pair, 2)
+        np.testing.assert_array_equal(total, [6, 24])
+        assert swapped.left.shape == (2,) and swapped.right.shape == (2, 3)
+        assert jax.vmap(lambda p, x: p.left[0, 0] + x, in_axes=(None, 0))(pair, jnp.ones(4)).shape == (4,)
+        with pytest.raises(ValueError, match="inconsistent sizes"):
+            jax.vmap(lambda p: p.left)(Pair(jnp.ones(2), jnp.ones(3)))
+    finally:
+        batching.unregister_vmappable(Pair)
 
 
 def test_a_shape_may_stand_for_an_argument_that_a_jitted_function_does_not_read():

@@ -83,7 +83,7 @@ def test_derivatives_by_the_stored_elements():
     gradient = sparse.grad(lambda m, v: ((m @ v) ** 2).sum(), argnums=(0, 1))(a, V)
     np.testing.assert_allclose(gradient[0].todense(), np.where(A != 0, np.outer(2 * A @ V, V), 0), rtol=1e-5)
     np.testing.assert_allclose(gradient[1], 2 * A.T @ (A @ V), rtol=1e-5)
-    value, _ = sparse.value_and_grad(lambda m: m.sum().todense())(a)
+    value, _ = sparse.value_and_grad(lambda m: m.sum())(a)
     np.testing.assert_allclose(value, A.sum(), rtol=1e-6)
 
 
@@ -91,15 +91,13 @@ def test_batches():
     stack = np.stack([A, 2 * A])
     mat = sparse.BCOO.fromdense(stack, n_batch=1)
     close(mat, stack)
-    got = OURS.vmap(lambda m: m @ V)(mat_without_batch(mat))
-    np.testing.assert_allclose(got, stack @ V, rtol=1e-5)
-
-
-def mat_without_batch(mat):
-    """For vmap: the shape of one example."""
-    return OURS.tree.unflatten(
-        OURS.tree.structure(sparse.BCOO.fromdense(A, nse=mat.nse)), [mat.data, mat.indices]
-    )
+    np.testing.assert_allclose(OURS.vmap(lambda m: m @ V)(mat), stack @ V, rtol=1e-5)
+    close(OURS.vmap(lambda m: 2 * m)(mat), 2 * stack)
+    close(OURS.vmap(lambda x: sparse.BCOO.fromdense(x, nse=14))(stack), stack)
+    np.testing.assert_allclose(OURS.vmap(lambda m, v: m @ v, in_axes=(None, 0))(sparse.BCOO.fromdense(A), stack[:, 0]),
+                               stack[:, 0] @ A.T, rtol=1e-5)  # fmt: skip
+    with pytest.raises(ValueError, match="must correspond to a batch dimension"):
+        OURS.vmap(lambda m: m @ V)(sparse.BCOO.fromdense(stack))
 
 
 def test_makers():
@@ -119,12 +117,12 @@ def test_misfits():
         sparse.BCOO((np.ones(3), np.zeros((2, 2), int)), shape=(4, 5))
     with pytest.raises(TypeError, match="must be integers"):
         sparse.BCOO((np.ones(2), np.zeros((2, 2))), shape=(4, 5))
-    with pytest.raises(TypeError, match="contracted sizes"):
+    with pytest.raises(TypeError, match="contracting dimensions to have the same shape"):
         sparse.BCOO.fromdense(A) @ A
-    with pytest.raises(ValueError, match="must be equal"):
+    with pytest.raises((TypeError, ValueError), match="ncompatible shapes|must be equal"):
         sparse.BCOO.fromdense(A) + sparse.BCOO.fromdense(B)
-    with pytest.raises(AttributeError, match="sparse arrays are made of other operations"):
-        sparse.bcoo_todense_p  # noqa: B018
+    with pytest.raises(AttributeError, match="sparsify reads the Jaxpr"):
+        sparse.SparseTracer  # noqa: B018
 
 
 SPARSIFIED = {
@@ -171,8 +169,8 @@ def test_what_sparsify_has_no_rule_for():
     x = sparse.BCOO.fromdense(A)
     for f, message in [
         (OURS.numpy.cos, "sparse rule for cos is not implemented.*todense"),
-        (lambda x: 1 / x, "only a sparse array can be divided"),
-        (lambda x: x**-2, "integer_pow|become infinite"),
+        (lambda x: 1 / x, "Division by a sparse array"),
+        (lambda x: x**-2, "integer_pow"),
         (lambda x: OURS.numpy.concatenate([x, A]), "all operands must be sparse"),
     ]:
         with pytest.raises(NotImplementedError, match=message):

@@ -1,20 +1,22 @@
-"""Making sparse arrays: of zeros, the identity, at random; and dense arrays of them."""
+"""Making sparse arrays: of zeros, the identity; and dense arrays of them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import mpijax.numpy as jnp
-from mpijax import random
 from mpijax.core import tree
+from mpijax.core.trace import Tracer
 from mpijax.experimental.sparse.base import JAXSparse
 from mpijax.experimental.sparse.bcoo import BCOO
 from mpijax.experimental.sparse.bcsr import BCSR
-from mpijax.experimental.sparse.matrices import COO, CSC, CSR, starts_of
+from mpijax.experimental.sparse.coo import COO
+from mpijax.experimental.sparse.csr import CSC, CSR
+from mpijax.experimental.sparse.matrices import starts_of
+from mpijax.experimental.sparse.primitives import todense_p
 
 
 def is_sparse(x: Any) -> bool:
@@ -35,7 +37,14 @@ def todense(arr: Any) -> Any:
     {'a': Array([[1., 0.],
            [0., 1.]], dtype=float32), 'b': 1}
     """
-    return tree.tree_map(lambda x: x.todense() if is_sparse(x) else x, arr, is_leaf=is_sparse)
+    return tree.tree_map(_dense, arr, is_leaf=is_sparse)
+
+
+def _dense(x: Any) -> Any:
+    if is_sparse(x):
+        return x.todense()
+    # Under `sparsify` a tracer may stand for a sparse array.
+    return todense_p.bind(x, tree=tree.tree_structure(0)) if isinstance(x, Tracer) else x
 
 
 def _in_format(mat: BCOO, sparse_format: str) -> JAXSparse:
@@ -65,9 +74,15 @@ def empty(
     >>> sparse.empty((2, 3)).todense().shape
     (2, 3)
     """
-    nse = kwds.get("nse", 0)
-    indices = jnp.broadcast_to(jnp.array(tuple(shape), index_dtype), (nse, len(shape)))
-    mat = BCOO((jnp.zeros(nse, dtype), indices), shape=tuple(shape), indices_sorted=True, unique_indices=nse < 2)
+    nse, n_batch, n_dense = (kwds.get(name, 0) for name in ("nse", "n_batch", "n_dense"))
+    shape = tuple(shape)
+    batch, sparse, dense = shape[:n_batch], shape[n_batch : len(shape) - n_dense], shape[len(shape) - n_dense :]
+    if n_batch + n_dense > len(shape) or min(nse, n_batch, n_dense) < 0:
+        raise ValueError(f"Invalid inputs: {shape=}, {n_dense=}, {n_batch=}, {nse=}")
+    indices = jnp.broadcast_to(jnp.array(sparse, index_dtype), (*batch, nse, len(sparse)))
+    mat = BCOO(
+        (jnp.zeros((*batch, nse, *dense), dtype), indices), shape=shape, indices_sorted=True, unique_indices=True
+    )
     return _in_format(mat, sparse_format)
 
 
@@ -88,41 +103,14 @@ def eye(
            [0., 1.]], dtype=float32)
     """
     columns = N if M is None else M
+    n_batch, n_dense = kwds.get("n_batch", 0), kwds.get("n_dense", 0)
+    if min(n_batch, n_dense) < 0 or n_batch + n_dense > 2:
+        raise ValueError(f"Invalid inputs: shape={(N, columns)}, {n_dense=}, {n_batch=}")
+    if n_batch or n_dense:
+        options = {"n_batch": n_batch, "n_dense": n_dense, "index_dtype": index_dtype}
+        return _in_format(BCOO.fromdense(jnp.eye(N, columns, k, dtype=dtype), **options), sparse_format)
     count = max(0, min(N, columns - k) if k >= 0 else min(N + k, columns))
     along = np.arange(count)
     indices = np.stack([along - min(k, 0), along + max(k, 0)], axis=1).astype(index_dtype)
     mat = BCOO((jnp.ones(count, dtype), indices), shape=(N, columns), indices_sorted=True, unique_indices=True)
     return _in_format(mat, sparse_format)
-
-
-def random_bcoo(
-    key: Any,
-    shape: Sequence[int],
-    *,
-    dtype: Any = np.float32,
-    indices_dtype: Any = None,
-    nse: float = 0.2,
-    n_batch: int = 0,
-    n_dense: int = 0,
-    unique_indices: bool = True,
-    sorted_indices: bool = False,
-    generator: Any = None,
-    **kwds: Any,
-) -> BCOO:
-    """A sparse array with elements at random coordinates: `nse` of them, or a share of all below 1.
-
-    >>> from mpijax.experimental import sparse
-    >>> sparse.random_bcoo(mpijax.random.key(0), (4, 5), nse=3).nse
-    3
-    """
-    if n_batch or n_dense:
-        raise NotImplementedError("random_bcoo with n_batch or n_dense; use vmap over keys.")
-    size = math.prod(shape)
-    count = int(math.ceil(nse * size)) if nse < 1 else int(nse)
-    places, values = random.split(key)
-    flat = random.choice(places, size, (count,), replace=not unique_indices)
-    flat = jnp.sort(flat) if sorted_indices else flat
-    indices = jnp.stack(jnp.unravel_index(flat, tuple(shape)), axis=-1).astype(indices_dtype or "int32")
-    draw = random.uniform if generator is None else generator
-    data = draw(values, shape=(count,), dtype=dtype, **kwds)
-    return BCOO((data, indices), shape=tuple(shape), indices_sorted=sorted_indices, unique_indices=unique_indices)

@@ -1,26 +1,15 @@
-"""What all sparse arrays have in common: `JAXSparse`, and what is said where a layout wastes memory."""
+"""What all sparse arrays have in common: `JAXSparse`."""
 
 from __future__ import annotations
 
 import abc
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import numpy as np
 
 from mpijax.core.trace import Tracer
-
-
-class SparseEfficiencyError(ValueError):
-    """A layout would store many zeros."""
-
-
-class SparseEfficiencyWarning(UserWarning):
-    """A layout stores many zeros."""
-
-
-class CuSparseEfficiencyWarning(SparseEfficiencyWarning):
-    """Of JAX on GPUs; never raised here."""
 
 
 class JAXSparse(abc.ABC):
@@ -75,3 +64,20 @@ class JAXSparse(abc.ABC):
 
     def block_until_ready(self) -> JAXSparse:
         return self
+
+
+def _refusal(name: str) -> Callable:
+    def refuse(self: Any, *_args: Any, **_kwargs: Any) -> NoReturn:
+        raise NotImplementedError(
+            f"{type(self).__name__}.{name}: only BCOO has it. Convert by to_bcoo(), or by todense() to a dense array."
+        )
+
+    refuse.__name__ = name
+    return refuse
+
+
+for _name in (
+    "sum", "__neg__", "__pos__", "__matmul__", "__rmatmul__", "__mul__", "__rmul__", "__add__", "__radd__", "__sub__",
+    "__rsub__", "__getitem__",
+):  # fmt: skip
+    setattr(JAXSparse, _name, _refusal(_name))

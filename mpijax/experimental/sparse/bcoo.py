@@ -8,8 +8,12 @@ from typing import Any
 
 import mpijax.numpy as jnp
 from mpijax.core import tree
+from mpijax.experimental.sparse import layouts
 from mpijax.experimental.sparse import operations as ops
 from mpijax.experimental.sparse.base import JAXSparse
+from mpijax.experimental.sparse.operations import bcoo_eliminate_zeros as bcoo_eliminate_zeros
+from mpijax.experimental.sparse.util import SparseInfo, check_parts
+from mpijax.transforms.vmappable import register_vmappable
 
 
 class BCOO(JAXSparse):
@@ -43,7 +47,7 @@ class BCOO(JAXSparse):
         self.data, self.indices = jnp.asarray(data), jnp.asarray(indices)
         self.shape = tuple(operator.index(n) for n in shape)
         self.indices_sorted, self.unique_indices = indices_sorted, unique_indices
-        ops.check_parts(self.data.shape, self.indices, self.shape)
+        check_parts(self.data.shape, self.indices, self.shape)
 
     # ---------------------------------------------------------------- what it is
 
@@ -52,15 +56,18 @@ class BCOO(JAXSparse):
     n_sparse = property(lambda self: self.indices.shape[-1])
     n_dense = property(lambda self: self.data.ndim - self.n_batch - 1)
 
-    def tree_flatten(self) -> tuple[tuple[Any, Any], tuple]:
-        return (self.data, self.indices), (self.shape, self.indices_sorted, self.unique_indices)
+    _info = property(lambda self: SparseInfo(self.shape, self.indices_sorted, self.unique_indices))
+    _bufs = property(lambda self: (self.data, self.indices))
+
+    def tree_flatten(self) -> tuple[tuple[Any, Any], dict[str, Any]]:
+        return (self.data, self.indices), self._info._asdict()
 
     @classmethod
-    def tree_unflatten(cls, aux_data: tuple, children: Sequence[Any]) -> BCOO:
+    def tree_unflatten(cls, aux_data: dict[str, Any], children: Sequence[Any]) -> BCOO:
         """Without checks: transformations put other objects in place of arrays."""
         out = object.__new__(cls)
         out.data, out.indices = children
-        out.shape, out.indices_sorted, out.unique_indices = aux_data
+        out.__dict__.update(aux_data)
         return out
 
     def _with(self, data: Any) -> BCOO:
@@ -100,64 +107,33 @@ class BCOO(JAXSparse):
         """Axes in another order, reversed by default; batch, sparse and dense ones stay among themselves."""
         return ops.bcoo_transpose(self, permutation=tuple(range(self.ndim))[::-1] if axes is None else tuple(axes))
 
-    def sum(self, axis: int | Sequence[int] | None = None) -> BCOO:
-        """Sums along axes, all by default."""
-        axes = range(self.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
-        return ops.bcoo_reduce_sum(self, axes=tuple(a % self.ndim for a in axes))
-
-    def reshape(self, *shape: Any) -> BCOO:
-        """Another shape with the same elements."""
-        new = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
-        return ops.bcoo_reshape(self, new_sizes=tuple(new))
-
-    def astype(self, dtype: Any) -> BCOO:
-        """Values of another dtype."""
-        return self._with(self.data.astype(dtype))
+    def update_layout(
+        self, *, n_batch: int | None = None, n_dense: int | None = None, on_inefficient: str | None = "error"
+    ) -> BCOO:
+        """The same array with other numbers of batch and dense axes; see `bcoo_update_layout`."""
+        return layouts.bcoo_update_layout(self, n_batch=n_batch, n_dense=n_dense, on_inefficient=on_inefficient)
 
     def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCOO:
-        """Sorted coordinates, each once; `nse` is needed under `jit`."""
-        return ops.bcoo_sum_duplicates(self, nse=nse, remove_zeros=remove_zeros)
+        """Sorted coordinates, each once; `nse` is needed under `jit`.
+
+        remove_zeros: elements that are 0 are not stored. Such a function is not to be differentiated.
+        """
+        return ops.bcoo_eliminate_zeros(self, nse) if remove_zeros else ops.bcoo_sum_duplicates(self, nse)
 
     def sort_indices(self) -> BCOO:
         """Coordinates in the order of rows."""
         return ops.bcoo_sort_indices(self)
 
-    def __matmul__(self, other: Any) -> Any:
-        return ops.matmul(self, other)
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return ops.matmul(other, self)
-
-    def __mul__(self, other: Any) -> BCOO:
-        return ops.multiply(self, other)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> BCOO:
-        return ops.multiply(self, 1 / jnp.asarray(other))
-
-    def __neg__(self) -> BCOO:
-        return self._with(-self.data)
-
-    def __pos__(self) -> BCOO:
-        return self
-
-    def __abs__(self) -> BCOO:
-        unique = self if self.unique_indices else self.sum_duplicates(nse=self.nse)
-        return unique._with(abs(unique.data))
-
-    def __add__(self, other: Any) -> Any:
-        return ops.add(self, other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Any:
-        return ops.add(self, -other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return ops.add(-self, other)
+    def __iter__(self) -> Any:
+        return iter(self[i] for i in range(self.shape[0]))
 
     __jax_array__ = None
 
 
 tree.register_pytree_node_class(BCOO)
+
+
+# ---------------------------------------------------------------- as an argument and a result of vmap
+
+
+register_vmappable(BCOO, int, int, layouts.example, layouts.examples, None)

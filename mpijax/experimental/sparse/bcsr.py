@@ -10,12 +10,13 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax.core import tree
-from mpijax.experimental.sparse import layouts
+from mpijax.experimental.sparse import layouts, products
 from mpijax.experimental.sparse import operations as ops
 from mpijax.experimental.sparse.base import JAXSparse
 from mpijax.experimental.sparse.bcoo import BCOO
 from mpijax.experimental.sparse.matrices import rows_of, starts_of
-from mpijax.transforms.vmap import vmap
+from mpijax.experimental.sparse.util import SparseInfo, nfold_vmap
+from mpijax.transforms.vmappable import register_vmappable
 
 
 @tree.register_pytree_node_class
@@ -54,9 +55,12 @@ class BCSR(JAXSparse):
     n_sparse = property(lambda self: 2)
     n_dense = property(lambda self: len(self.shape) - 2 - self.n_batch)
 
+    _info = property(lambda self: SparseInfo(self.shape, self.indices_sorted, self.unique_indices))
+    _bufs = property(lambda self: (self.data, self.indices, self.indptr))
+    _sparse_shape = property(lambda self: self.shape[self.n_batch : self.n_batch + 2])
+
     def tree_flatten(self) -> tuple[Any, Any]:
-        aux = {"shape": self.shape, "indices_sorted": self.indices_sorted, "unique_indices": self.unique_indices}
-        return (self.data, self.indices, self.indptr), aux
+        return self._bufs, self._info._asdict()
 
     @classmethod
     def tree_unflatten(cls, aux_data: Any, children: Any) -> BCSR:
@@ -86,19 +90,22 @@ class BCSR(JAXSparse):
         if arr.n_sparse != 2:
             raise NotImplementedError(f"BSCR.from_bcoo requires n_sparse=2; got {arr.n_sparse=}")
         arr = arr if arr.indices_sorted else arr.sort_indices()
-        starts = lambda rows: starts_of(rows, arr.shape[arr.n_batch])
-        for _ in range(arr.n_batch):
-            starts = vmap(starts)
+        starts = nfold_vmap(lambda rows: starts_of(rows, arr.shape[arr.n_batch]), arr.n_batch)
         parts = arr.data, arr.indices[..., 1], starts(arr.indices[..., 0])
         return cls(parts, shape=arr.shape, indices_sorted=True, unique_indices=arr.unique_indices)
 
     def to_bcoo(self) -> BCOO:
         """The same as a BCOO."""
-        rows = lambda starts: rows_of(starts, self.nse)
-        for _ in range(self.n_batch):
-            rows = vmap(rows)
-        indices = jnp.stack([rows(self.indptr), self.indices], axis=-1)
-        return BCOO((self.data, indices), shape=self.shape, indices_sorted=self.indices_sorted)
+        rows = nfold_vmap(lambda starts: rows_of(starts, self.nse), self.n_batch)(self.indptr)
+        indices = jnp.stack(jnp.broadcast_arrays(rows, self.indices), axis=-1)
+        # What stands behind the last row is no element.
+        outside = jnp.arange(self.nse) >= self.indptr[..., -1:]
+        indices = jnp.where(outside[..., None], np.array(self._sparse_shape), indices).astype(self.indices.dtype)
+        return BCOO((self.data, indices), **self._info._asdict())
+
+    def _with(self, data: Any) -> BCSR:
+        """Other values at the same coordinates."""
+        return BCSR((data, self.indices, self.indptr), **self._info._asdict())
 
     def todense(self) -> Any:
         return self.to_bcoo().todense()
@@ -108,13 +115,7 @@ class BCSR(JAXSparse):
 
     def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCSR:
         """Sorted coordinates, each once; `nse` is needed under `jit`."""
-        return bcsr_sum_duplicates(self, nse=nse)
-
-    def __matmul__(self, other: Any) -> Any:
-        return ops.matmul(self.to_bcoo(), _as_bcoo(other))
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return ops.matmul(_as_bcoo(other), self.to_bcoo())
+        return (bcsr_eliminate_zeros if remove_zeros else bcsr_sum_duplicates)(self, nse)
 
 
 def _as_bcoo(x: Any) -> Any:
@@ -155,9 +156,22 @@ def bcsr_extract(indices: Any, indptr: Any, mat: Any) -> Any:
     >>> sparse.bcsr_extract(jnp.array([1, 0]), jnp.array([0, 1, 2]), jnp.array([[1, 2], [3, 4]]))
     Array([2, 3], dtype=int32)
     """
-    if mat.ndim != 2:
-        raise NotImplementedError("bcsr_extract of an array with batch or dense axes; use vmap over the batch.")
-    return jnp.asarray(mat).at[rows_of(indptr, indices.shape[-1]), indices].get(mode="fill", fill_value=0)
+    mat, n = jnp.asarray(mat), indices.ndim - 1
+    rows = nfold_vmap(lambda starts: rows_of(starts, indices.shape[-1]), n)(indptr)
+    outside = (jnp.arange(indices.shape[-1]) >= indptr[..., -1:])[..., None]
+    where = jnp.stack(jnp.broadcast_arrays(rows, indices), axis=-1)
+    return ops.extracted(jnp.where(outside, np.array(mat.shape[n : n + 2]), where), mat)
+
+
+def bcsr_eliminate_zeros(mat: BCSR, nse: int | None = None) -> BCSR:
+    """Without the elements that are 0; equal coordinates once, with the sum of their values, sorted.
+
+    >>> from mpijax.experimental import sparse
+    >>> mat = sparse.BCSR((jnp.array([5, 0]), jnp.array([1, 0]), jnp.array([0, 1, 2])), shape=(2, 2))
+    >>> sparse.bcsr.bcsr_eliminate_zeros(mat).indptr
+    Array([0, 1, 1], dtype=int32)
+    """
+    return BCSR.from_bcoo(ops.bcoo_eliminate_zeros(mat.to_bcoo(), nse))
 
 
 def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
@@ -179,8 +193,7 @@ def bcsr_dot_general(lhs: Any, rhs: Any, *, dimension_numbers: Any, **options: A
     >>> sparse.bcsr_dot_general(mat, jnp.array([1, 2]), dimension_numbers=(([1], [0]), ([], []))).tolist()
     [10, 6]
     """
-    options.pop("out_sharding", None)
-    return ops.bcoo_dot_general(_as_bcoo(lhs), _as_bcoo(rhs), dimension_numbers=dimension_numbers, **options)
+    return products.bcoo_dot_general(_as_bcoo(lhs), _as_bcoo(rhs), dimension_numbers=dimension_numbers, **options)
 
 
 def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
@@ -194,7 +207,9 @@ def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
     return BCSR.from_bcoo(ops.bcoo_concatenate([x.to_bcoo() for x in operands], dimension=dimension))
 
 
-def bcsr_broadcast_in_dim(mat: BCSR, *, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> BCSR:
+def bcsr_broadcast_in_dim(
+    mat: BCSR, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], sharding: Any = None
+) -> BCSR:
     """A BCSR repeated along new axes; see `bcoo_broadcast_in_dim`.
 
     >>> from mpijax.experimental import sparse
@@ -204,3 +219,6 @@ def bcsr_broadcast_in_dim(mat: BCSR, *, shape: Sequence[int], broadcast_dimensio
     """
     wide = layouts.bcoo_broadcast_in_dim(mat.to_bcoo(), shape=shape, broadcast_dimensions=broadcast_dimensions)
     return BCSR.from_bcoo(wide)
+
+
+register_vmappable(BCSR, int, int, layouts.example, layouts.examples, None)

@@ -1,19 +1,28 @@
-"""Axes of `BCOO` arrays: which are batch, sparse and dense; new, dropped, cut and reversed ones."""
+"""Axes of `BCOO` arrays: which are batch, sparse and dense; new, dropped, cut and reversed ones; gathers of slices."""
 
 from __future__ import annotations
 
 import math
 import operator
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import lax
+from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.experimental.sparse import operations as ops
-from mpijax.experimental.sparse.base import SparseEfficiencyError, SparseEfficiencyWarning
+from mpijax.experimental.sparse.util import (
+    SparseEfficiencyError,
+    SparseEfficiencyWarning,
+    beyond,
+    new_bcoo,
+    sparse_shape,
+)
+from mpijax.transforms.api import eval_shape
+from mpijax.transforms.vmap import vmap
 
 
 def bcoo_update_layout(
@@ -42,14 +51,14 @@ def bcoo_update_layout(
         if on_inefficient == "error":
             raise SparseEfficiencyError(f"{text} To disable this error, set on_inefficient to 'warn' or None.")
         warnings.warn(f"{text} To disable this warning, set on_inefficient to None.", SparseEfficiencyWarning, 2)
-    fewer = _sparser(mat, min(n_batch, mat.n_batch), min(n_dense, mat.n_dense))
+    fewer = with_fewer(mat, min(n_batch, mat.n_batch), min(n_dense, mat.n_dense))
     if (n_batch, n_dense) == (fewer.n_batch, fewer.n_dense):
         return fewer
     nse = min(fewer.nse, math.prod(mat.shape[n_batch : mat.ndim - n_dense]))
     return ops.bcoo_fromdense(fewer.todense(), nse=nse, n_batch=n_batch, n_dense=n_dense)
 
 
-def _sparser(mat: Any, n_batch: int, n_dense: int) -> Any:
+def with_fewer(mat: Any, n_batch: int, n_dense: int) -> Any:
     """With fewer batch and dense axes: the others of them become sparse ones."""
     if (n_batch, n_dense) == (mat.n_batch, mat.n_dense):
         return mat
@@ -66,7 +75,7 @@ def _sparser(mat: Any, n_batch: int, n_dense: int) -> Any:
     indices = jnp.concatenate([before, inner, behind], axis=-1)
     nse = math.prod(moved_batch) * mat.nse * math.prod(moved_dense)
     data = data.reshape(*mat.shape[:n_batch], nse, *mat.shape[mat.ndim - n_dense :])
-    return ops.new_bcoo(data, indices.reshape(*mat.shape[:n_batch], nse, -1), mat.shape)
+    return new_bcoo(data, indices.reshape(*mat.shape[:n_batch], nse, -1), mat.shape)
 
 
 def bcoo_squeeze(arr: Any, *, dimensions: Sequence[int]) -> Any:
@@ -85,14 +94,20 @@ def bcoo_squeeze(arr: Any, *, dimensions: Sequence[int]) -> Any:
     last = arr.n_batch + arr.n_sparse
     batch = tuple(d for d in gone if d < arr.n_batch)
     kept = np.array([i for i in range(arr.n_sparse) if i + arr.n_batch not in gone], int)
-    data = lax.squeeze(arr.data, (*batch, *(d - arr.n_sparse + 1 for d in gone if d >= last)))
+    inside = ops.over_dense((arr.indices < beyond(arr)).all(axis=-1), arr)
+    data = arr.data if len(kept) == arr.n_sparse else jnp.where(inside, arr.data, jnp.zeros((), arr.dtype))
+    data = lax.squeeze(data, (*batch, *(d - arr.n_sparse + 1 for d in gone if d >= last)))
     indices = lax.squeeze(arr.indices[..., kept], batch)
     shape = tuple(n for d, n in enumerate(arr.shape) if d not in gone)
-    return ops.new_bcoo(data, indices, shape, arr.indices_sorted, arr.unique_indices)
+    return new_bcoo(data, indices, shape, arr.indices_sorted, arr.unique_indices)
 
 
-def bcoo_broadcast_in_dim(mat: Any, *, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> Any:
+def bcoo_broadcast_in_dim(
+    mat: Any, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], sharding: Any = None
+) -> Any:
     """`lax.broadcast_in_dim`: axis i becomes axis `broadcast_dimensions[i]` of `shape`; along others it is repeated.
+
+    New axes before the sparse ones are batch axes. An array that is repeated along others has sparse axes only.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO.fromdense(jnp.array([0, 5]))
@@ -100,14 +115,48 @@ def bcoo_broadcast_in_dim(mat: Any, *, shape: Sequence[int], broadcast_dimension
     Array([[0, 5],
            [0, 5]], dtype=int32)
     """
-    mat = ops.without_batch(mat, "bcoo_broadcast_in_dim")
-    target = dict(zip(broadcast_dimensions, range(mat.ndim), strict=True))
+    shape, to = tuple(shape), tuple(broadcast_dimensions)
+    if mat.ndim != len(to):
+        raise ValueError(f"bcoo_broadcast_in_dim: {mat.shape} and broadcast_dimensions={to} must have the same length.")
+    n, last = mat.n_batch, mat.n_batch + mat.n_sparse
+    new_batch = min(to[n:], default=len(shape))
+    new_dense = len(shape) - min(to[last:]) if mat.n_dense else 0
+    end = len(shape) - new_dense
+    if math.prod(sparse_shape(mat)) != math.prod(shape[new_batch:end]):
+        return _repeated(with_fewer(mat, 0, 0), shape, to)
+    data, indices = mat.data, mat.indices
+    if (new_batch, new_dense) != (n, mat.n_dense):
+        # A batch axis of size 1 in an array stays so, unless the array itself grows along one.
+        sizes = [
+            [shape[a] if a not in to[:n] else x.shape[to.index(a)] for a in range(new_batch)] for x in (data, indices)
+        ]
+        grown = any(mat.shape[i] != shape[axis] for i, axis in enumerate(to[:n]))
+        sizes = [shape[:new_batch]] * 2 if grown else sizes
+        data = lax.broadcast_in_dim(
+            data,
+            (*sizes[0], mat.nse, *shape[end:]),
+            (*to[:n], new_batch, *(d + 1 + new_batch - end for d in to[last:])),
+        )
+        indices = lax.broadcast_in_dim(indices, (*sizes[1], mat.nse, mat.n_sparse), (*to[:n], new_batch, new_batch + 1))
+    elif any(mat.shape[i] != shape[axis] for i, axis in enumerate(to) if not n <= i < last):
+        data = jnp.broadcast_to(data, (*shape[:new_batch], mat.nse, *shape[end:]))
+        indices = jnp.broadcast_to(indices, (*shape[:new_batch], *indices.shape[n:]))
+    if end - new_batch != mat.n_sparse:
+        inside = (indices < beyond(mat)).all(axis=-1, keepdims=True)
+        spread = jnp.zeros((*indices.shape[:-1], end - new_batch), indices.dtype)
+        spread = spread.at[..., np.array(to[n:last], int) - new_batch].set(indices)
+        indices = jnp.where(inside, spread, jnp.asarray(np.array(shape[new_batch:end]), indices.dtype))
+    return new_bcoo(data, indices, shape)
+
+
+def _repeated(mat: Any, shape: tuple[int, ...], to: tuple[int, ...]) -> Any:
+    """Of an array with sparse axes only: for each copy all elements. A missing one stays missing in every copy."""
+    target = dict(zip(to, range(mat.ndim), strict=True))
     repeated = [d for d in range(len(shape)) if d not in target or mat.shape[target[d]] != shape[d]]
     counts = [shape[d] for d in repeated]
     copies = math.prod(counts)
     where = np.indices(counts).reshape(len(counts), copies)
-    # For each copy all elements; a missing one stays missing in every copy.
-    outside = jnp.tile((mat.indices >= np.array(mat.shape)).any(axis=-1), copies)
+    outside = jnp.tile((mat.indices >= beyond(mat)).any(axis=-1), copies)
     columns = []
     for d, size in enumerate(shape):
         if d in repeated:
@@ -115,27 +164,61 @@ def bcoo_broadcast_in_dim(mat: Any, *, shape: Sequence[int], broadcast_dimension
         else:
             column = jnp.tile(mat.indices[:, target[d]], copies)
         columns.append(jnp.where(outside, size, column))
-    return ops.new_bcoo(jnp.tile(mat.data, copies), jnp.stack(columns, axis=-1), shape)
+    return new_bcoo(jnp.tile(mat.data, copies), jnp.stack(columns, axis=-1), shape)
+
+
+# ---------------------------------------------------------------- parts
 
 
 def bcoo_slice(
     mat: Any, *, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None = None
 ) -> Any:
-    """`lax.slice`; as many elements are stored as before.
+    """`lax.slice`. As many elements are stored as before, or as the slice has, if these are fewer.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO.fromdense(jnp.array([0, 5, 6, 7]))
     >>> sparse.bcoo_slice(x, start_indices=(1,), limit_indices=(4,), strides=(2,)).todense()
     Array([5, 7], dtype=int32)
     """
-    mat = ops.without_batch(mat, "bcoo_slice")
-    strides = [1] * mat.ndim if strides is None else list(strides)
-    shape = tuple(max(0, -(-(b - a) // s)) for a, b, s in zip(start_indices, limit_indices, strides, strict=True))
-    moved = mat.indices - jnp.asarray(np.array(start_indices), mat.indices.dtype)
-    step = jnp.asarray(np.array(strides), mat.indices.dtype)
-    inside = ((moved >= 0) & (moved % step == 0) & (moved // step < np.array(shape))).all(axis=-1)
-    indices = jnp.where(inside[:, None], moved // step, jnp.asarray(np.array(shape), mat.indices.dtype))
-    return ops.new_bcoo(mat.data, indices, shape, False, mat.unique_indices)
+    start, limit = ([operator.index(i) for i in x] for x in (start_indices, limit_indices))
+    step = [1] * mat.ndim if strides is None else [operator.index(i) for i in strides]
+    if not len(start) == len(limit) == len(step) == mat.ndim:
+        raise ValueError(f"bcoo_slice: indices must have size mat.ndim={mat.ndim}")
+    if any(s <= 0 for s in step):
+        raise ValueError(f"strides must be a sequence of positive integers; got {strides}")
+    if not all(0 <= a <= b <= n for a, b, n in zip(start, limit, mat.shape, strict=True)):
+        raise ValueError(f"bcoo_slice: invalid indices. Got {start_indices=}, {limit_indices=} and shape={mat.shape}")
+    shape = tuple(-(-(b - a) // s) for a, b, s in zip(start, limit, step, strict=True))
+
+    def cut(x: Any, axes: Sequence[tuple[int, int]]) -> Any:
+        for axis, d in axes:
+            if x.shape[axis] == mat.shape[d] or not shape[d]:
+                x = (
+                    lax.slice_in_dim(x, start[d], limit[d], step[d], axis)
+                    if shape[d]
+                    else x.take(np.zeros(0, int), axis)
+                )
+        return x
+
+    n = mat.n_batch
+    offset, stride = (np.array(x[n : n + mat.n_sparse], int) for x in (start, step))
+    return _part(mat, cut, shape, jnp.asarray(offset, mat.indices.dtype), jnp.asarray(stride, mat.indices.dtype))
+
+
+def _part(mat: Any, cut: Any, shape: tuple[int, ...], offset: Any, stride: Any) -> Any:
+    """The elements at `offset + stride * i` along sparse axes; `cut` does the others."""
+    n, last = mat.n_batch, mat.n_batch + mat.n_sparse
+    batch = [(d, d) for d in range(n)]
+    data = cut(mat.data, batch + [(d - mat.n_sparse + 1, d) for d in range(last, mat.ndim)])
+    indices, end = cut(mat.indices, batch), jnp.asarray(np.array(shape[n:last], int), mat.indices.dtype)
+    moved = indices - offset
+    inside = ((moved >= 0) & (moved % stride == 0) & (moved // stride < end)).all(axis=-1)
+    inside = inside & (indices < beyond(mat)).all(axis=-1)
+    indices = jnp.where(inside[..., None], moved // stride, end)
+    data = jnp.where(ops.over_dense(inside, mat), data, jnp.zeros((), mat.dtype))
+    out = new_bcoo(data, indices, shape, False, mat.unique_indices)
+    most = math.prod(shape[n:last])
+    return out if out.nse <= most else ops.bcoo_sum_duplicates(out, nse=most)
 
 
 def bcoo_dynamic_slice(mat: Any, start_indices: Sequence[Any], slice_sizes: Sequence[int]) -> Any:
@@ -146,13 +229,25 @@ def bcoo_dynamic_slice(mat: Any, start_indices: Sequence[Any], slice_sizes: Sequ
     >>> sparse.bcoo_dynamic_slice(x, (1,), (2,)).todense()
     Array([5, 6], dtype=int32)
     """
-    mat = ops.without_batch(mat, "bcoo_dynamic_slice")
-    sizes = np.array(slice_sizes)
-    start = jnp.clip(jnp.stack([jnp.asarray(i) for i in start_indices]), 0, np.array(mat.shape) - sizes)
-    moved = mat.indices - start.astype(mat.indices.dtype)
-    inside = ((moved >= 0) & (moved < sizes)).all(axis=-1)
-    indices = jnp.where(inside[:, None], moved, jnp.asarray(sizes, mat.indices.dtype))
-    return ops.new_bcoo(mat.data, indices, tuple(slice_sizes), False, mat.unique_indices)
+    sizes = tuple(operator.index(n) for n in slice_sizes)
+    if not len(start_indices) == len(sizes) == mat.ndim:
+        raise ValueError(f"bcoo_dynamic_slice: indices must have size mat.ndim={mat.ndim}")
+    if not all(0 <= n <= full for n, full in zip(sizes, mat.shape, strict=True)):
+        raise TypeError(f"slice_sizes must be less than or equal to operand shape, got {sizes} for shape {mat.shape}")
+    start = [
+        jnp.clip(jnp.asarray(i), 0, full - n).astype(mat.indices.dtype)
+        for i, n, full in zip(start_indices, sizes, mat.shape, strict=True)
+    ]
+
+    def cut(x: Any, axes: Sequence[tuple[int, int]]) -> Any:
+        for axis, d in axes:
+            if x.shape[axis] == mat.shape[d] or not sizes[d]:
+                x = lax.dynamic_slice_in_dim(x, start[d], sizes[d], axis)
+        return x
+
+    offset = start[mat.n_batch : mat.n_batch + mat.n_sparse]
+    offset = jnp.stack(offset) if offset else jnp.zeros(0, mat.indices.dtype)
+    return _part(mat, cut, sizes, offset, jnp.ones(mat.n_sparse, mat.indices.dtype))
 
 
 def bcoo_rev(operand: Any, dimensions: Sequence[int]) -> Any:
@@ -162,21 +257,90 @@ def bcoo_rev(operand: Any, dimensions: Sequence[int]) -> Any:
     >>> sparse.bcoo_rev(sparse.BCOO.fromdense(jnp.array([0, 5, 6])), (0,)).todense()
     Array([6, 5, 0], dtype=int32)
     """
-    mat = ops.without_batch(operand, "bcoo_rev")
-    shape = jnp.asarray(np.array(mat.shape), mat.indices.dtype)
-    turned = np.isin(np.arange(mat.ndim), [d % mat.ndim for d in dimensions])
-    inside = (mat.indices < shape).all(axis=-1, keepdims=True)
-    indices = jnp.where(inside & turned, shape - 1 - mat.indices, mat.indices)
-    return ops.new_bcoo(mat.data, indices, mat.shape, False, mat.unique_indices)
+    mat, axes = operand, sorted({d % operand.ndim for d in dimensions})
+    n, last = mat.n_batch, mat.n_batch + mat.n_sparse
+    batch, dense = [d for d in axes if d < n], [d - mat.n_sparse + 1 for d in axes if d >= last]
+    data, indices, end = lax.rev(mat.data, batch + dense), lax.rev(mat.indices, batch), beyond(mat)
+    turned = np.isin(np.arange(n, last), axes)
+    inside = (indices < end).all(axis=-1, keepdims=True)
+    return new_bcoo(data, jnp.where(inside & turned, end - 1 - indices, indices), mat.shape, False, mat.unique_indices)
 
 
-def bcoo_dot_general_sampled(A: Any, B: Any, indices: Any, *, dimension_numbers: Any) -> Any:
-    """The elements of a dense product at given coordinates, from the whole product.
+def bcoo_gather(
+    operand: Any, start_indices: Any, dimension_numbers: Any, slice_sizes: Sequence[int], *,
+    unique_indices: bool = False, indices_are_sorted: bool = False, mode: Any = None, fill_value: Any = None,
+) -> Any:  # fmt: skip
+    """`lax.gather` of slices at positions inside of the array: a batch axis for the positions.
 
     >>> from mpijax.experimental import sparse
-    >>> x = jnp.arange(4.0).reshape(2, 2)
-    >>> sparse.bcoo_dot_general_sampled(x, x, jnp.array([[1, 0]]), dimension_numbers=(((1,), (0,)), ((), ())))
-    Array([6.], dtype=float32)
+    >>> x = sparse.BCOO.fromdense(jnp.array([[0, 5], [6, 7]]))
+    >>> x[jnp.array([1, 0, 1])].todense().tolist()
+    [[6, 7], [0, 5], [6, 7]]
     """
-    product = lax.dot_general(A, B, dimension_numbers)
-    return product.at[tuple(indices[..., i] for i in range(indices.shape[-1]))].get(mode="fill", fill_value=0)
+    mode = lax.GatherScatterMode.from_any("promise_in_bounds" if mode is None else mode)
+    if mode is not lax.GatherScatterMode.PROMISE_IN_BOUNDS:
+        raise NotImplementedError(f"bcoo_gather: mode={mode!r} not yet supported: use mode='promise_in_bounds'.")
+    start_indices = jnp.asarray(start_indices)
+    options = {"dimension_numbers": dimension_numbers, "slice_sizes": tuple(slice_sizes), "mode": mode}
+    types = ShapeDtypeStruct(operand.shape, operand.dtype), ShapeDtypeStruct(start_indices.shape, start_indices.dtype)
+    out = eval_shape(lambda x, i: lax.gather(x, i, **options), *types)
+    if getattr(dimension_numbers, "operand_batching_dims", ()):
+        raise NotImplementedError("bcoo_gather with operand_batching_dims: use vmap over the batch.")
+    sizes, mapped = list(operand.shape), dimension_numbers.start_index_map
+    for axis in mapped:
+        sizes[axis] = slice_sizes[axis]
+
+    def one(position: Any) -> Any:
+        start: list[Any] = [0] * operand.ndim
+        for i, axis in enumerate(mapped):
+            start[axis] = position[i]
+        part = bcoo_dynamic_slice(operand, start, sizes)
+        return bcoo_squeeze(part, dimensions=dimension_numbers.collapsed_slice_dims)
+
+    where = start_indices.shape[:-1]
+    found = vmap(one)(start_indices.reshape(-1, start_indices.shape[-1]))
+    n, last = found.n_batch - 1, found.ndim - found.n_dense
+    data = found.data.reshape(*where, *found.data.shape[1:])
+    indices = found.indices.reshape(*where, *found.indices.shape[1:])
+    found = new_bcoo(data, indices, (*where, *found.shape[1:]))
+    offset = tuple(dimension_numbers.offset_dims)
+    batch = tuple(d for d in range(found.ndim) if d not in offset)
+    order = np.argsort((*batch, *offset)).tolist()
+    if sorted(order[: len(where) + n]) != list(range(len(where) + n)) or sorted(order[last:]) != list(
+        range(last, found.ndim)
+    ):
+        found = with_fewer(found, 0, 0)
+    return ops.bcoo_reshape(ops.bcoo_transpose(found, permutation=order), new_sizes=out.shape)
+
+
+# ---------------------------------------------------------------- as arguments and results of vmap
+
+
+def example(take: Callable, _index: Any, mat: Any, axis: int) -> Any:
+    """One example of a BCOO or BCSR along a batch axis; arrays of size 1 along it are the same for all."""
+    if not 0 <= axis < mat.n_batch:
+        raise ValueError(
+            f"Cannot map in_axis={axis} for {type(mat).__name__} array with n_batch={mat.n_batch}. in_axes for batched "
+            f"{type(mat).__name__} operations must correspond to a batch dimension."
+        )
+    size = mat.shape[axis]
+    full = [
+        x if x.shape[axis] == size else jnp.broadcast_to(x, (*x.shape[:axis], size, *x.shape[axis + 1 :]))
+        for x in mat._bufs
+    ]
+    return _with_shape(mat, [take(x, axis) for x in full], mat.shape[:axis] + mat.shape[axis + 1 :])
+
+
+def examples(put: Callable, size: int, mat: Any, axis: int) -> Any:
+    """The BCOO or BCSR of all examples, with a batch axis for them."""
+    if not 0 <= axis <= mat.n_batch:
+        raise ValueError(
+            f"{type(mat).__name__}: cannot add out_axis={axis} for {type(mat).__name__} array with "
+            f"n_batch={mat.n_batch}. Batch axes must be a contiguous block of leading dimensions."
+        )
+    return _with_shape(mat, [put(size, x, axis) for x in mat._bufs], (*mat.shape[:axis], size, *mat.shape[axis:]))
+
+
+def _with_shape(mat: Any, parts: Sequence[Any], shape: tuple[int, ...]) -> Any:
+    """Without checks: `vmap` puts stand-ins in place of arrays."""
+    return type(mat).tree_unflatten(mat._info._replace(shape=shape)._asdict(), parts)
