@@ -1,7 +1,7 @@
 """JAX's primitives on the arrays of sparse arrays, for who binds them or gives rules for them.
 
-Each is a function of other operations, in place of which it is compiled, differentiated and mapped. The functions of
-`mpijax.experimental.sparse` use those operations themselves.
+Each is a function of other operations. These are compiled, differentiated and mapped instead. The functions of
+`mpijax.experimental.sparse` call them directly.
 """
 
 from __future__ import annotations

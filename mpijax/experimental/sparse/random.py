@@ -59,7 +59,8 @@ def random_bcoo(
         return jnp.column_stack(jnp.unravel_index(flat, sparse))
 
     keys = random.split(key, math.prod(batch) + 1)
-    data = generator(keys[0], shape=(*batch, count, *dense), dtype=jnp.result_type(float) if dtype is None else dtype, **kwds)
+    dtype = jnp.result_type(float) if dtype is None else dtype
+    data = generator(keys[0], shape=(*batch, count, *dense), dtype=dtype, **kwds)
     indices = vmap(places)(keys[1:]).reshape(*batch, count, len(sparse))
     mat = BCOO((data, indices), shape=shape)
     return mat.sort_indices() if sorted_indices else mat
