@@ -48,6 +48,8 @@ def run():
         args=(0.04, 3e7, 1e4), stepsize_controller=diffrax.PIDController(rtol=1e-5, atol=1e-7),
     )  # fmt: skip
     path = diffrax.VirtualBrownianTree(0.0, 1.0, tol=1e-3, shape=(), key=jax.random.key(7))
-    terms = diffrax.MultiTerm(diffrax.ODETerm(lambda t, y, args: -y), diffrax.ControlTerm(lambda t, y, args: 0.3, path))
+    terms = diffrax.MultiTerm(
+        diffrax.ODETerm(lambda t, y, args: -y), diffrax.ControlTerm(lambda t, y, args: 0.3, path)
+    )
     noisy = diffrax.diffeqsolve(terms, diffrax.Heun(), 0.0, 1.0, 0.05, jnp.array(1.0))
     return {"truth": truth[-1], "losses": jnp.stack(losses), "stiff": stiff.ys[-1], "noisy": noisy.ys}

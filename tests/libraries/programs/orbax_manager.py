@@ -56,9 +56,4 @@ def run():
     assert len(calls) == (jax.process_index() == 0)
     whole_kernel = multihost_utils.process_allgather(kernel, tiled=True)
     np.testing.assert_array_equal(multihost_utils.process_allgather(read, tiled=True), whole_kernel)
-    return {
-        "steps": jnp.array(steps),
-        "step": again.step,
-        "kernel": whole_kernel,
-        "bias": again.params["params"]["bias"],
-    }
+    return {"steps": jnp.array(steps), "step": again.step, "kernel": whole_kernel, "bias": again.params["params"]["bias"]}

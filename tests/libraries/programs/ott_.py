@@ -18,9 +18,7 @@ def run():
         return sinkhorn.Sinkhorn()(problem).reg_ot_cost
 
     value, gradient = jax.jit(jax.value_and_grad(cost))(x)
-    plan = sinkhorn.Sinkhorn()(
-        linear_problem.LinearProblem(geometry.Geometry(jnp.abs(x[:, :1] - y[:, 0]), epsilon=0.1))
-    )
+    plan = sinkhorn.Sinkhorn()(linear_problem.LinearProblem(geometry.Geometry(jnp.abs(x[:, :1] - y[:, 0]), epsilon=0.1)))
     low = sinkhorn_lr.LRSinkhorn(rank=5)(linear_problem.LinearProblem(pointcloud.PointCloud(x, y)))
     quadratic = quadratic_problem.QuadraticProblem(pointcloud.PointCloud(x), pointcloud.PointCloud(y))
     gw = gromov_wasserstein.GromovWasserstein(sinkhorn.Sinkhorn(), epsilon=1.0)(quadratic)
