@@ -125,7 +125,8 @@ class BCOO(JAXSparse):
         return ops.bcoo_sort_indices(self)
 
     def __iter__(self) -> Any:
-        return iter(self[i] for i in range(self.shape[0]))
+        mat: Any = self
+        return iter(mat[i] for i in range(mat.shape[0]))
 
     __jax_array__ = None
 

@@ -131,7 +131,7 @@ def bcoo_broadcast_in_dim(
             [shape[a] if a not in to[:n] else x.shape[to.index(a)] for a in range(new_batch)] for x in (data, indices)
         ]
         grown = any(mat.shape[i] != shape[axis] for i, axis in enumerate(to[:n]))
-        sizes = [shape[:new_batch]] * 2 if grown else sizes
+        sizes = [list(shape[:new_batch])] * 2 if grown else sizes
         data = lax.broadcast_in_dim(
             data,
             (*sizes[0], mat.nse, *shape[end:]),

@@ -302,21 +302,21 @@ def bcoo_reduce_sum(mat: Any, *, axes: Sequence[int]) -> Any:
     Array([5, 7], dtype=int32)
     """
     n, last = mat.n_batch, mat.n_batch + mat.n_sparse
-    axes = {operator.index(a) for a in axes}
+    summed = {operator.index(a) for a in axes}
     inside = over_dense((mat.indices < beyond(mat)).all(axis=-1), mat)
     data = jnp.where(inside, mat.data, jnp.zeros((), mat.dtype))
-    data = data.sum(axis=tuple(a - mat.n_sparse + 1 for a in axes if a >= last), dtype=mat.dtype)
-    indices = mat.indices[..., np.array([i for i in range(mat.n_sparse) if i + n not in axes], int)]
-    gone, kept = sorted(a for a in axes if a < n), [a for a in range(n) if a not in axes]
+    data = data.sum(axis=tuple(a - mat.n_sparse + 1 for a in summed if a >= last), dtype=mat.dtype)
+    indices = mat.indices[..., np.array([i for i in range(mat.n_sparse) if i + n not in summed], int)]
+    gone, kept = sorted(a for a in summed if a < n), [a for a in range(n) if a not in summed]
     if gone:
         nse = mat.nse * math.prod(mat.shape[a] for a in gone)
-        both = [mat.shape[a] if a in axes else 1 for a in range(n)]
+        both = [mat.shape[a] if a in summed else 1 for a in range(n)]
         data, indices = (
             jnp.moveaxis(jnp.broadcast_to(x, (*map(max, x.shape[:n], both), *x.shape[n:])), gone, range(len(kept), n))
             for x in (data, indices)
         )
         data, indices = (x.reshape(*x.shape[: len(kept)], nse, *x.shape[n + 1 :]) for x in (data, indices))
-    return new_bcoo(data, indices, (size for i, size in enumerate(mat.shape) if i not in axes))
+    return new_bcoo(data, indices, (size for i, size in enumerate(mat.shape) if i not in summed))
 
 
 def bcoo_concatenate(operands: Sequence[Any], *, dimension: int) -> Any:

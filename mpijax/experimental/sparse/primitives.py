@@ -86,7 +86,9 @@ def _with(values: Any, places: Any, new: Any) -> list[Any]:
     return out
 
 
-def _bcoo(data: Any, indices: Any, spinfo: Any) -> BCOO:
+def _bcoo(*parts: Any) -> BCOO:
+    """Of data, indices and a SparseInfo."""
+    data, indices, spinfo = parts
     return BCOO((data, indices), **spinfo._asdict())
 
 

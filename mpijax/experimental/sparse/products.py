@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -192,7 +192,7 @@ def _sparse_product(x: Any, y: Any, contract: Sequence, batch: Sequence, dtype: 
         front = [*shared, *(a for a in range(z.n_batch) if a not in shared)]
         data, indices = full_batches(z)
         parts += [data.transpose(*front, z.n_batch), indices.transpose(*front, z.n_batch, z.n_batch + 1)]
-    one = partial(_pairs, x, y, meet, kept, shape[n:], nse, dtype)
+    one: Callable = partial(_pairs, x, y, meet, kept, shape[n:], nse, dtype)
     one = nfold_vmap(one, y.n_batch - len(batch[1]), in_axes=(None, None, 0, 0))
     one = nfold_vmap(one, x.n_batch - len(batch[0]), in_axes=(0, 0, None, None))
     data, indices = nfold_vmap(one, len(batch[0]))(*parts)

@@ -45,7 +45,7 @@ def random_bcoo(
     size = math.prod(sparse)
     if not 0 <= nse < size:
         raise ValueError(f"got {nse=}, expected to be between 0 and {size}")
-    count = math.ceil(nse * size) if 0 < nse < 1 else operator.index(nse)
+    count = math.ceil(nse * size) if 0 < nse < 1 else operator.index(nse)  # type: ignore[arg-type]
     integers = dtypes.default_int_dtype() if indices_dtype is None else indices_dtype
     if size > jnp.iinfo(integers).max:
         raise ValueError(

@@ -312,14 +312,20 @@ def _operands(fun: Callable, x: Any, y: Any) -> Any:
     return sparsify(fun)(*(z if _is_sparse(z) else jnp.asarray(z) for z in (x, y)))
 
 
+def _add_methods(kind: type, methods: dict[str, Callable]) -> None:
+    for name, method in methods.items():
+        setattr(kind, name, method)
+
+
 for _kind in (BCOO, BCSR):
-    _kind.__matmul__, _kind.__rmatmul__ = _binary(jnp.matmul)
-    _kind.__getitem__ = _getitem
-BCOO.__mul__, BCOO.__rmul__ = _binary(jnp.multiply)
-BCOO.__add__, BCOO.__radd__ = _binary(jnp.add)
-BCOO.__sub__, BCOO.__rsub__ = _binary(jnp.subtract)
-BCOO.__truediv__, _ = _binary(jnp.divide)
-BCOO.__abs__, BCOO.__neg__, BCOO.__pos__ = sparsify(jnp.abs), sparsify(jnp.negative), sparsify(jnp.positive)
-BCOO.astype, BCOO.reshape, BCOO.sum, BCOO.__pow__ = _astype, _reshape, _sum, _power
-for _name in ("__rtruediv__", "__rpow__", "__gt__", "__ge__", "__lt__", "__le__", "__eq__", "__ne__"):
-    setattr(BCOO, _name, _refuse)
+    _forward, _reverse = _binary(jnp.matmul)
+    _add_methods(_kind, {"__matmul__": _forward, "__rmatmul__": _reverse, "__getitem__": _getitem})
+for _name, _fun in (("mul", jnp.multiply), ("add", jnp.add), ("sub", jnp.subtract)):
+    _forward, _reverse = _binary(_fun)
+    _add_methods(BCOO, {f"__{_name}__": _forward, f"__r{_name}__": _reverse})
+_add_methods(BCOO, {
+    "__truediv__": _binary(jnp.divide)[0], "__abs__": sparsify(jnp.abs), "__neg__": sparsify(jnp.negative),
+    "__pos__": sparsify(jnp.positive), "astype": _astype, "reshape": _reshape, "sum": _sum, "__pow__": _power,
+})  # fmt: skip
+_dense_only = ("__rtruediv__", "__rpow__", "__gt__", "__ge__", "__lt__", "__le__", "__eq__", "__ne__")
+_add_methods(BCOO, dict.fromkeys(_dense_only, _refuse))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,7 +65,7 @@ def _broadcasting_vmap(fun: Callable, in_axes: Any = 0) -> Callable:
     return mapped
 
 
-def new_bcoo(data: Any, indices: Any, shape: Sequence[int], sorted_: bool = False, unique: bool = False) -> Any:
+def new_bcoo(data: Any, indices: Any, shape: Iterable[int], sorted_: bool = False, unique: bool = False) -> Any:
     return provided.BCOO((data, indices), shape=tuple(shape), indices_sorted=sorted_, unique_indices=unique)
 
 
