@@ -66,6 +66,7 @@ ctypedef int (*CommFunction)(CommArgs*) noexcept nogil
 
 cdef enum:
     FLIGHT_WORDS = 24
+    WINDOW_READY = 1            # the first member of a window that is used says so
 
 
 cdef struct CommFlight:         # an operation in progress; the halves' business

@@ -25,7 +25,7 @@ from mpijax._ext.array cimport (
     DELETED, ArrayBase, allocate, delete_array, end_use, is_array, new_array, raise_deleted, release,
     take_memory,
 )
-from mpijax._ext.comm cimport COMM_RECV, COMM_SEND, COMM_SENDRECV, CommArgs, CommFlight
+from mpijax._ext.comm cimport COMM_RECV, COMM_SEND, COMM_SENDRECV, WINDOW_READY, CommArgs, CommFlight
 from mpijax._ext.instructions cimport (
     GOING, OP_ADVANCE, OP_COMM, OP_COMM_FINISH, OP_COMM_START, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END,
     OP_FILL, OP_FOREIGN, OP_GEMM, OP_HOST_CALL,
@@ -35,7 +35,8 @@ from mpijax._ext.instructions cimport (
 )
 
 from mpijax._ext.record cimport (
-    Entry, Region, begin_operation, end_operation, leave_operation, region_place, return_to_operation,
+    Entry, Peers, Region, begin_operation, differs, end_operation, leave_operation, peers_of, region_place,
+    return_to_operation,
 )
 
 from mpijax._ext.array import from_numpy, rewrap
@@ -244,6 +245,7 @@ cdef inline Exchange* oldest(Exchanges* going) noexcept nogil:
 
 
 cdef inline Entry* begin_comm(Program program, CommData* comm, void** table, CommArgs* args) except? NULL nogil:
+    cdef Peers* peers
     cdef Entry* entry = begin_operation(record[0], comm.site, comm.sequence, comm.nbytes, comm.args.what)
     args[0] = comm.args
     if entry == NULL:
@@ -254,6 +256,13 @@ cdef inline Entry* begin_comm(Program program, CommData* comm, void** table, Com
         program.lanes.settle()
     args.sendbuf = at(table, comm.send) if comm.send.buffer >= 0 else NULL
     args.recvbuf = at(table, comm.recv) if comm.recv.buffer >= 0 else NULL
+    # Operations of the window compare themselves; MPI would take the one for the other.
+    if args.what != 0 and comm.sequence != 0 and (args.window == NULL or (<int*>args.window)[0] != WINDOW_READY):
+        peers = peers_of(comm.sequence)
+        if peers != NULL and comm.nbytes >= peers.least and differs(record[0], comm.sequence, peers):
+            end_operation(record[0], entry)
+            with gil:
+                raise_different(comm.site)
     return entry
 
 
@@ -370,6 +379,11 @@ cdef int raise_refused(uint32_t site) except -1:
     raise provided.recorder.refusal(str(provided.recorder.now(site)))
 
 
+cdef int raise_different(uint32_t site) except -1:
+    dn_switch(0)
+    raise provided.different_collectives(str(provided.recorder.now(site)))
+
+
 cdef int raise_rows(uint32_t site, CommArgs* args, RowsData* rows, int32_t* given) except -1:
     dn_switch(0)
     counts = [given[r] for r in range(rows.ranks)]
@@ -392,11 +406,12 @@ cdef int raise_comm(uint32_t site, CommArgs* args, int code) except -1:
     dn_switch(0)
     shims = sys.modules["mpijax._ext.mpi"]
     where = line_of(site)
-    raise RuntimeError(
+    text = (
         f"MPI reports from {operation_name(args)} on rank {provided.rank()} "
         f"({args.sendcount} elements to send, {args.recvcount} to receive): "
         f"{shims.error_message(code)}" + (f"\nat {where}" if where else "")
     )
+    raise provided.failed_communication(text) if args.what != 0 else RuntimeError(text)
 
 
 cdef extern from *:

@@ -48,7 +48,7 @@ typedef struct {
 
 /* A communicator's shared memory, as this rank sees it. */
 typedef struct {
-    enum { MJ_WINDOW_NEW, MJ_WINDOW_READY, MJ_WINDOW_NONE } state;
+    enum { MJ_WINDOW_NEW, MJ_WINDOW_READY, MJ_WINDOW_NONE } state;  /* first: the executor reads it */
     int rank, size;
     uint64_t tick;      /* this rank's flag */
     uint64_t round;     /* which of the two slots is next */

@@ -95,9 +95,51 @@ static inline mj_entry *mj_begin(mj_region *r, uint32_t site, uint32_t sequence,
     e->site = site;
     e->number = (uint32_t)count;
     s->digests[count & (MJ_DIGESTS - 1)] = s->digests[(count - 1) & (MJ_DIGESTS - 1)] * 0x9E3779B97F4A7C15u + what;
+    atomic_thread_fence(memory_order_release);
     s->count = count;
     atomic_store_explicit(&r->started, n, memory_order_release);
     return e;
+}
+
+/* ---- ranks of this node that do a sequence too, to be compared before MPI takes one operation for another ---- */
+
+#define MJ_PEERS 16         /* of a sequence, at most: those at distances 1, 2, 4, ... on both sides */
+
+typedef struct {
+    uint64_t id;
+    int64_t least;      /* bytes of operations that are compared; smaller ones compare themselves */
+    uint32_t count;
+    mj_region *regions[MJ_PEERS];
+    mj_sequence *found[MJ_PEERS];   /* the sequence in the region, once it is known */
+} mj_peers;
+
+/* Where a rank counts the sequence with that id: in most cases at the same place as this rank. NULL: it has none yet. */
+static mj_sequence *mj_find_sequence(mj_region *r, uint32_t likely, uint64_t id) {
+    if (r->sequences[likely].id == id) return &r->sequences[likely];
+    for (int i = 1; i < MJ_COUNTS; i++)
+        if (r->sequences[i].id == id) return &r->sequences[i];
+    return NULL;
+}
+
+/* Whether a peer has done something else up to the operation that this rank has just begun. Of two ranks that differ
+   the one that comes later sees it, because each has noted its operation before it looks. */
+static inline int mj_differs(mj_region *r, uint32_t sequence, mj_peers *peers) {
+    const mj_sequence *own = &r->sequences[sequence];
+    uint64_t n = own->count, digest = own->digests[n & (MJ_DIGESTS - 1)];
+    atomic_thread_fence(memory_order_seq_cst);
+    for (uint32_t i = 0; i < peers->count; i++) {
+        volatile mj_sequence *s = peers->found[i];
+        if (s == NULL || s->id != peers->id) {
+            s = peers->found[i] = mj_find_sequence(peers->regions[i], sequence, peers->id);
+            if (s == NULL) continue;
+        }
+        if (s->count < n) continue;
+        atomic_thread_fence(memory_order_acquire);
+        uint64_t theirs = s->digests[n & (MJ_DIGESTS - 1)];
+        atomic_thread_fence(memory_order_acquire);
+        if (theirs != digest && s->count < n + MJ_DIGESTS - 1 && s->id == peers->id) return 1;
+    }
+    return 0;
 }
 
 /* The last operation goes on by itself: its rank does not wait for it. */

@@ -1,6 +1,6 @@
 # The record of communication, for the executor.
 
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 
 cdef extern from "record.h" nogil:
@@ -14,7 +14,18 @@ cdef extern from "record.h" nogil:
     void leave_operation "mj_leave"(Region* region)
     void return_to_operation "mj_return"(Region* region, Entry* entry)
     void end_operation "mj_end"(Region* region, Entry* entry)
+    ctypedef struct Peers "mj_peers":
+        uint64_t id
+        int64_t least
+        uint32_t count
+        Region** regions
+        void** found
+    bint differs "mj_differs"(Region* region, uint32_t sequence, Peers* peers)
 
 
 # Where the pointer to this rank's region is; the region moves once, when MPI has started.
 cdef Region** region_place() noexcept nogil
+
+
+# The ranks of this node that do a sequence of operations too; NULL if none are known.
+cdef Peers* peers_of(uint32_t sequence) noexcept nogil

@@ -6,6 +6,8 @@ Also how far its compiled loops have come, for progress bars.
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
+from libc.stdlib cimport calloc
+from libc.string cimport memset
 
 cdef extern from "record.h" nogil:
     ctypedef struct sem_t:
@@ -19,6 +21,7 @@ cdef extern from "record.h" nogil:
     int mj_start_reminding(double, const char*)
     void mj_stop_reminding()
     int MJ_RING, MJ_SITES, MJ_COUNTS, MJ_DIGESTS, MJ_MEMBERS
+    int MJ_PEERS
 
 cdef extern from "Python.h":
     int Py_AtExit(void (*)() noexcept nogil)
@@ -28,17 +31,46 @@ cdef Region* region = &alone
 cdef Py_buffer memory               # keeps the shared memory mapped
 cdef bint watched = False
 cdef Entry* noted = NULL
+cdef Peers** peers = <Peers**>calloc(MJ_COUNTS, sizeof(Peers*))     # by sequence
 
 cdef enum: LOOPS = 64
 cdef volatile int32_t[LOOPS] parts_begun
 
 RING, SITES, COUNTS, DIGESTS, MEMBERS = MJ_RING, MJ_SITES, MJ_COUNTS, MJ_DIGESTS, MJ_MEMBERS
 REGION_BYTES = sizeof(Region)
+if peers == NULL:
+    raise MemoryError
 sem_init(&mj_wake, 0, 0)
 
 
 cdef Region** region_place() noexcept nogil:
     return &region
+
+
+cdef Peers* peers_of(uint32_t sequence) noexcept nogil:
+    return peers[sequence]
+
+
+def set_peers(uint32_t sequence, uint64_t id, buffer, places, int64_t least):
+    """Compare a sequence of this rank with those of other ones, before it runs an operation of at least so many bytes.
+
+    buffer: the regions of this node's ranks, which stay where they are; places: which of them.
+    """
+    cdef Py_buffer regions
+    cdef Peers* found = peers[sequence]
+    cdef int i, place
+    if found == NULL:
+        found = peers[sequence] = <Peers*>calloc(1, sizeof(Peers))
+        if found == NULL:
+            raise MemoryError
+    memset(found, 0, sizeof(Peers))
+    PyObject_GetBuffer(buffer, &regions, PyBUF_WRITABLE)
+    found.id = id
+    found.least = least
+    for i, place in enumerate(places[:MJ_PEERS]):
+        found.regions[i] = <Region*>regions.buf + place
+        found.count += 1
+    PyBuffer_Release(&regions)
 
 
 cdef void _ended() noexcept nogil:

@@ -36,6 +36,7 @@ _HOMES = {
     "mpijax.runtime.lapack": "lapack_addresses=addresses",
     "mpijax.runtime.mpi_start": "rank start world",
     "mpijax.runtime.placement": "device_put from_host",
+    "mpijax.runtime.divergence": "different_collectives failed_communication",
     "mpijax.runtime.recorder": "note_site recorder",
     "mpijax.runtime.stages": "lower",
     "mpijax.spmd.constraints": "check_fits named_sharding over_devices",

@@ -1,9 +1,10 @@
 """Collectives of a node's ranks that do not belong together, as their records tell; MPI takes them for one another.
 
 The guard compares programs before they first run. Two that both ran before may still be run in another order, and
-where MPI carries the data nothing compares them. Each sequence of operations has digests of what the first n of them
-were (``record.h``). Ranks whose digests for the same n differ have taken each other's data for something else. Each one
-looks at the next one of its node, twice a second (`watchdog`) and at its end.
+MPI compares nothing. Each sequence of operations has digests of what the first n of them were (``record.h``). Before a
+rank hands a collective to MPI it compares its digest with those of other ranks of its node, so of two that differ the
+one that comes later raises. Which ranks: `compared_with`. A digest that was noted too late for that is found afterwards:
+each rank looks at the next one of its node, twice a second (`watchdog`) and at its end.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mpijax._ext import record
+from mpijax.core.errors import MismatchError
 from mpijax.runtime.recorder import COLLECTIVE, Group, recorder
 
 
@@ -26,8 +28,32 @@ def found() -> str:
             if _differs(group, other):
                 time.sleep(_AGAIN)
                 if number := _differs(group, other):
-                    return _told(group, sorted((recorder.rank, other)), number)
+                    return f"{_told(group, sorted((recorder.rank, other)), number)}. What they received is wrong"
     return ""
+
+
+def different_collectives(what: str) -> MismatchError:
+    """Of a rank that is about to do what another one of its node does not do: the error for both operations."""
+    found = _with_any()
+    return MismatchError(
+        f"{found[0]}. Nothing has been sent" if found else f"ranks run different collectives: another rank does not do {what}"
+    )
+
+
+def failed_communication(text: str) -> RuntimeError:
+    """The error for a collective that MPI, or the memory of the node, refused; with the other rank's, where they differ."""
+    found = _with_any()
+    return MismatchError(f"{text}\n{found[0]}") if found else RuntimeError(text)
+
+
+def _with_any() -> list[str]:
+    """What this rank and another one of its node have done differently, the first that is found."""
+    for group in list(recorder.groups.values()):
+        for other in group.ranks:
+            if recorder.rank in group.ranks and other in recorder.ranks and other != recorder.rank:
+                if number := _differs(group, other):
+                    return [_told(group, sorted((recorder.rank, other)), number)]
+    return []
 
 
 # Seconds until what was found is looked for again: the other rank may have been writing.
@@ -57,7 +83,7 @@ def _told(group: Group, ranks: list[int], number: int) -> str:
     what = f": rank {ranks[0]} did {a[first]}, and rank {ranks[1]} did {b[first]}" if first else ""
     return (
         f"ranks {ranks[0]} and {ranks[1]} have run different collectives on the communicator of {group.name}, by "
-        f"operation number {first or number} on it{what}. What they received is wrong"
+        f"operation number {first or number} on it{what}"
     )
 
 

@@ -101,6 +101,7 @@ class Recorder:
         self.job = f"{os.getpid():x}"
         self.forked = False  # this process is a copy of a rank
         self._file = -1
+        self.least = 0  # bytes of collectives that are compared before MPI gets them
         self._clock = record.ticks(), time.time_ns()
 
     def region(self, rank: int) -> Any:
@@ -182,6 +183,9 @@ class Recorder:
         group = Group(int.from_bytes(digest, "little") & ~3, name, ranks, self._free_sequences(), users=users)
         for kind in range(3) if group.sequence else ():
             self.mine["sequences"][group.sequence + kind] = (group.id + kind, 0, 0)
+        if group.sequence and self._file >= 0:
+            places = [self.ranks.index(r) for r in compared_with(ranks, self.rank) if r in self.ranks]
+            record.set_peers(group.sequence + COLLECTIVE, group.id + COLLECTIVE, self.regions.base, places, self.least)
         self.groups[group.id] = group
         self._note_members(group)
         return group
@@ -309,6 +313,16 @@ def _ranks_of(comm: Any, world: Any) -> tuple[int, ...] | None:
     inside.Free()
     whole.Free()
     return None if MPI.UNDEFINED in ranks else tuple(ranks)
+
+
+def compared_with(ranks: tuple[int, ...], own: int) -> list[int]:
+    """The ranks of a group at distances 1, 2, 4, ... of one, on both sides: MPI's collectives send to few others."""
+    if own not in ranks:
+        return []
+    place, n = ranks.index(own), len(ranks)
+    steps = [1 << k for k in range((n - 1).bit_length())]
+    found = dict.fromkeys(ranks[(place + step) % n] for distance in steps for step in (distance, -distance))
+    return [r for r in found if r != own]
 
 
 def _members_entry(group: Group) -> np.ndarray:
