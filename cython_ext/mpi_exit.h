@@ -61,6 +61,18 @@ static void mj_look_for_messages(void) {
             "`send` without `recv`\n", mj_exit_rank, found.MPI_SOURCE, bytes);
 }
 
+/* MPI's library ends the process, in the middle of an operation, for errors that it does not return: most often because
+   ranks of other nodes send other sizes. Its text has no line. */
+static void mj_say_where(mj_region *region) {
+    mj_entry *last = &region->ring[atomic_load(&region->started) & (MJ_RING - 1)];
+    mj_site *site = &region->sites[last->site % MJ_SITES];
+    fprintf(stderr, "[rank %d] mpijax: the MPI library has ended this rank in %.*s, its operation number %u there. If the text "
+            "of the library says \"truncated\", ranks of different nodes run different collectives, or the same with other "
+            "sizes: compare what the ranks name\n",
+            mj_exit_rank, (int)sizeof site->text, site->site == last->site ? site->text : "an operation", last->number);
+    fflush(stderr);
+}
+
 static void mj_at_exit(int status, void *unused) {
     int finalized = 0;
     mj_region *region = *mj_exit_region;
@@ -68,6 +80,10 @@ static void mj_at_exit(int status, void *unused) {
     if (getpid() != mj_exit_pid) return;    /* a child of fork */
     region->status = status;
     region->state = 2;
+    if (status != 0 && Py_IsInitialized() && atomic_load(&region->started) != atomic_load(&region->finished)) {
+        mj_say_where(region);
+        return;
+    }
     MPI_Finalized(&finalized);
     if (finalized || !mj_exit_finalizes) return;
     if (status == 0 && atomic_load(&region->started) != atomic_load(&region->finished)) {
