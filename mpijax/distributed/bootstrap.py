@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 
 from mpijax.distributed import handshake, launchers
 
@@ -137,16 +138,21 @@ def _wait_for_all(connection: socket.socket, address: str, size: int, deadline: 
 
 
 def _watch(lifeline: socket.socket) -> None:
-    """Ends this process when another rank has died or aborted, as mpirun would."""
+    """Ends this process when another rank has died or aborted, or the coordinator is gone, as mpirun would."""
     lifeline.settimeout(None)
 
     def listen() -> None:
-        with lifeline:
+        words = []
+        with lifeline, suppress(OSError):
             words = lifeline.recv(256).decode().split()
-        if words[:1] == ["ended"]:
-            print(f"mpijax: rank {words[1]} has ended the job (status {words[2]})", file=sys.stderr)
-            for stream in (sys.stdout, sys.stderr):
-                stream.flush()
-            os._exit(int(words[2]))
+        why, status = (
+            (f"rank {words[1]} has ended the job (status {words[2]})", int(words[2]))
+            if words[:1] == ["ended"]
+            else ("the coordinator, a process beside process 0, has been ended, and the job ends with it", 1)
+        )
+        print(f"mpijax: {why}", file=sys.stderr)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(status)
 
     threading.Thread(target=listen, name="mpijax lifeline", daemon=True).start()

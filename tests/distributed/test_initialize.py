@@ -49,6 +49,22 @@ print("again", mpijax.distributed.is_initialized(), "PMI_FD" in os.environ)
     "missing": (2, 3, "join(3)"),
     "killed": (2, 2, "join(); total()\nif rank: os.kill(os.getpid(), signal.SIGKILL)\ntotal()"),
     "raises": (2, 2, "join(); total()\nif rank: raise ValueError('on rank 1')\ntotal()"),
+    "coordinator killed": (2, 2, """
+def is_ours(process):
+    try:
+        command, settings = (open(f"/proc/{process}/{name}").read() for name in ("cmdline", "environ"))
+    except OSError:
+        return False
+    return "mpijax.distributed.server" in command and f"CASE_FOLDER={folder}" in settings
+os.environ["CASE_FOLDER"] = folder
+join()
+total()
+if rank == 0:
+    [coordinator] = [int(p) for p in os.listdir("/proc") if p.isdigit() and is_ours(p)]
+    os.kill(coordinator, signal.SIGKILL)
+time.sleep(20)
+total()
+"""),
 }  # fmt: skip
 # What an allocation's shell and a finished job leave behind.
 STRAY = {"PMI_SIZE": "7", "PMI_RANK": "3", "SLURM_PROCID": "3", "SLURM_NTASKS": "9", "SLURM_STEP_NUM_TASKS": "9"}
@@ -110,6 +126,12 @@ def test_a_missing_process_is_named_to_all_that_came(outcomes):
     for status, output, seconds in outcomes["missing"]:
         assert status == 1 and seconds < 100
         assert "process 2 of 3 did not come" in output and "within 3 s" in output
+
+
+def test_a_coordinator_that_dies_ends_all(outcomes):
+    """MPI could not be left any more (MPICH crashes), and nobody would tell the ranks of one that fails."""
+    for status, output, seconds in outcomes["coordinator killed"]:
+        assert status == 1 and "the coordinator, a process beside process 0, has been ended" in output and seconds < 20
 
 
 @pytest.mark.parametrize("case", ["killed", "raises"])
