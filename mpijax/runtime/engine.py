@@ -29,6 +29,7 @@ from mpijax.ops import debug_nans
 from mpijax.runtime import key_reuse, plan_cache
 from mpijax.runtime.array import ArrayImpl
 from mpijax.runtime.default_layout import default_layout, over_mesh
+from mpijax.runtime.freed import forget_with
 from mpijax.runtime.loader import load_plan
 from mpijax.transforms import reports
 from mpijax.transforms.flat import parameter_names
@@ -69,6 +70,8 @@ def _first_evaluation(programs: dict, key, primitive: Primitive, args: Sequence[
         return _evaluate_shards(primitive, args, avals, params)
     program = _eager_program(primitive, avals, params, args)
     programs[key] = program
+    if "comm" in params:
+        forget_with(params, lambda: programs.pop(key, None))
     outs = program.run([physical(x, a) for x, a in zip(args, avals, strict=True)])
     return outs if primitive.multiple_results else outs[0]
 

@@ -45,7 +45,7 @@ def content(source: Recorder) -> dict[str, Any]:
         e = ring[number % record.RING]
         end = nanoseconds(e["end"]) if e["end"] else None
         operations.append([number, int(e["site"]), int(e["number"]), int(e["nbytes"]), nanoseconds(e["begin"]), end])
-    used = sorted({o[1] for o in operations if o[1] < len(source.sites)})
+    used = sorted({o[1] for o in operations if o[1] in source.sites})
     sites = {str(i): _site(source, i) for i in used}
     return {
         "job": source.job, "rank": source.rank, "size": source.size, "host": os.uname().nodename,

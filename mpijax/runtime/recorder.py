@@ -88,7 +88,9 @@ class Recorder:
     """The records of this node: `regions[i]` belongs to rank `ranks[i]` of the job; this rank's is `regions[own]`."""
 
     def __init__(self) -> None:
-        self.sites: list[Site] = []
+        self.sites: dict[int, Site] = {}
+        self._next_site = 0
+        self._done: deque[int] = deque()  # sites of communicators that have been freed
         self._numbers: dict[Any, tuple[int, int]] = {}
         self.groups: dict[int, Group] = {}  # by id
         self._alike: Counter[tuple[tuple[int, ...], bool]] = Counter()  # communicators of these ranks, of users or not
@@ -223,6 +225,8 @@ class Recorder:
 
     def _freed(self, _comm: Any, _keyval: int, group: Group) -> None:
         """Called when a communicator is freed. Other ranks may still look at where this one has been."""
+        for key in [key for key in self._numbers if key[0].group is group]:
+            self._done.append(self._numbers.pop(key)[0])
         if group.sequence:
             self._left.append(group.id)
         else:
@@ -232,9 +236,11 @@ class Recorder:
         """(number, sequence) of a site in this rank's region."""
         key = (what, kind)
         if key not in self._numbers:
-            number = len(self.sites)
+            number, self._next_site = self._next_site, self._next_site + 1
+            while self._done and self._done[0] < number - record.RING:  # no operation that is kept was one of them
+                self.sites.pop(self._done.popleft(), None)
             sequence = what.group.sequence + kind if what.group is not None and what.group.sequence else 0
-            self.sites.append(what)
+            self.sites[number] = what
             self.mine["sites"][number % record.SITES] = (number, sequence, _shortened(str(what), 120))
             self._numbers[key] = number, sequence
         return self._numbers[key]
