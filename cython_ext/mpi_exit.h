@@ -36,14 +36,24 @@ static int mj_watch_finalize(void) {
     return rc == MPI_SUCCESS ? MPI_Comm_free_keyval(&key) : rc;
 }
 
-/* Waits until all ranks are here; 0 if a limit in milliseconds (negative: none) passes before. */
-static int mj_meet(long limit) {
+/* Waits until all ranks are here; 0 if a limit in milliseconds (negative: none) passes before. differs: whether ranks have
+   run different collectives on the communicator of all ranks, which has the first sequence: between nodes nothing else
+   compares them. */
+static int mj_meet(long limit, int *differs) {
+    static uint64_t digests[2];     /* this rank's and its complement: the least of both say whether all are equal */
+    mj_sequence *s = &(*mj_exit_region)->sequences[1];
     MPI_Request request;
     int done = 0;
-    if (MPI_Ibarrier(mj_exit_comm, &request) != MPI_SUCCESS) return 0;
+    digests[0] = s->digests[s->count & (MJ_DIGESTS - 1)] ^ s->count;
+    digests[1] = ~digests[0];
+    *differs = 0;
+    if (MPI_Iallreduce(MPI_IN_PLACE, digests, 2, MPI_UINT64_T, MPI_MIN, mj_exit_comm, &request) != MPI_SUCCESS) return 0;
     for (long turn = 0; limit < 0 || turn < 1000 + limit; turn++) {
         if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return 0;
-        if (done) return 1;
+        if (done) {
+            *differs = digests[0] != ~digests[1];
+            return 1;
+        }
         if (turn < 1000) sched_yield();
         else usleep(1000);
     }
@@ -74,7 +84,7 @@ static void mj_say_where(mj_region *region) {
 }
 
 static void mj_at_exit(int status, void *unused) {
-    int finalized = 0;
+    int finalized = 0, differs = 0;
     mj_region *region = *mj_exit_region;
     (void)unused;
     if (getpid() != mj_exit_pid) return;    /* a child of fork */
@@ -92,11 +102,18 @@ static void mj_at_exit(int status, void *unused) {
         fflush(stderr);
         _exit(1);       /* MPI must not be called while the thread is in it */
     }
-    if (mj_exit_meets && !mj_meet(status == 0 ? -1 : MJ_GRACE) && status != 0) {
+    if (mj_exit_meets && !mj_meet(status == 0 ? -1 : MJ_GRACE, &differs) && status != 0) {
         fprintf(stderr, "[rank %d] mpijax: ended with exit status %d, and the other ranks go on: ending the job\n",
                 mj_exit_rank, status);
         fflush(stderr);
         MPI_Abort(MPI_COMM_WORLD, status);
+    }
+    if (status == 0 && differs) {
+        if (mj_exit_rank == 0)
+            fprintf(stderr, "[rank 0] mpijax: the program has ended, and its ranks have run different collectives, or not in the "
+                    "same order, on the communicator of all ranks. What they received is wrong: ending the job\n");
+        fflush(stderr);
+        MPI_Abort(MPI_COMM_WORLD, 1);
     }
     if (mj_exit_meets && status == 0) mj_look_for_messages();
     mj_let_go();

@@ -32,10 +32,11 @@ def reminded(source: Source) -> Iterator[None]:
         yield
         return
     line = str(source).replace("%", "%%")
+    limit = max(seconds + _SAYING, _STARTING)
+    end = f"[rank {rank}] mpijax:     MPIJAX_STALL_ABORT ends the job after {limit:.0f} s\n" if abort else ""
     text = f"[rank {rank}] mpijax: rank {rank} has waited %.0f s for MPI to start at {line}\n"
-    record.start_reminding(seconds, f"{text}[rank {rank}] mpijax: {_ALL}\n")
+    record.start_reminding(seconds, f"{text}[rank {rank}] mpijax: {_ALL}\n{end}")
     if abort:
-        limit = max(seconds + _SAYING, _STARTING)
         faulthandler.dump_traceback_later(limit, exit=True, file=sys.__stderr__ or sys.stderr)
     try:
         yield
