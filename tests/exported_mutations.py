@@ -135,7 +135,7 @@ def _changed(value, rng, places):
     if rng.random() < 0.7:
         node, key = rng.choice(places)
         return json.loads(json.dumps(node[key]))
-    return rng.choice(_OTHER)
+    return json.loads(json.dumps(rng.choice(_OTHER)))
 
 
 def _swap(items, i, j):

@@ -18,7 +18,7 @@ from typing import Any
 from mpijax.cli.trace_page import page
 
 # Numbers that records hold, ranks that a job has, and ranks up to which the page says who sends to whom.
-_LARGEST, _MOST_RANKS, _MOST_PAIRED = 2**63, 1 << 24, 2048
+_LARGEST, _MOST_RANKS, _MOST_PAIRED = 2**63, 1 << 24, 256
 # Operations from which on a record may have lost its first ones.
 _RING = 1000
 
@@ -72,6 +72,8 @@ def _check(record: dict[str, Any]) -> None:
         for name in ("label", "line", "group"):
             _text(site[name])
         _whole(site["sequence"], -_LARGEST, 2 * _LARGEST)  # some are digests of 64 bits
+        if type(site["ranks"]) is not list or type(site["peers"]) not in (list, type(None)):
+            raise TypeError("the ranks of an operation are no list")
         for rank in (*site["ranks"], *(site["peers"] or ())):
             _whole(rank, -size, size - 1)
     for number, site, position, nbytes, begin, end in record["operations"]:

@@ -43,6 +43,8 @@ class Job:
                     await writer.drain()
         except ConnectionError:
             pass
+        except ValueError:  # no lines of PMI
+            in_mpi = True
         finally:
             writer.close()
         if in_mpi:
@@ -73,10 +75,10 @@ class Job:
             case "get_universe_size":
                 return f"cmd=universe_size size={self.size} rc=0"
             case "put":
-                self._store[message["key"]] = message.get("value", "")
+                self._store[message.get("key", "")] = message.get("value", "")
                 return "cmd=put_result rc=0 msg=success"
             case "get":
-                value = self._store.get(message["key"])
+                value = self._store.get(message.get("key", ""))
                 if value is None:
                     return "cmd=get_result rc=-1 msg=key_not_found value=unknown"
                 return f"cmd=get_result rc=0 msg=success value={value}"

@@ -160,7 +160,7 @@ async def _answer(store: Store, request: bytes) -> dict[str, Any]:
         return {"value": await store.answer(json.loads(request))}
     except Failure as error:
         return {"error": str(error)}
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, AttributeError, RecursionError) as error:
         return {"error": f"INVALID_ARGUMENT: {error}"}
 
 

@@ -22,9 +22,10 @@ class Store:
         self._changed = asyncio.Condition()
         self._barriers: dict[str, _Barrier] = {}
 
-    async def answer(self, request: dict[str, Any]) -> Any:
+    async def answer(self, request: Any) -> Any:
         """Raises Failure, also for requests that are none."""
-        call = _REQUESTS.get(request.pop("do", None))
+        name = request.pop("do", None) if isinstance(request, dict) else None
+        call = _REQUESTS.get(name) if isinstance(name, str) else None
         if call is None:
             raise Failure("UNIMPLEMENTED: unknown request")
         return await call(self, **request)

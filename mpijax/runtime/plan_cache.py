@@ -64,13 +64,11 @@ class Entry:
             content, tables, blobs = unpack(_MAGIC, data, "a plan")
             files, values = content
             read = _PlanReader(tables, blobs, self.constants).values(values)
+            plan = Plan(**dict(zip(_FIELDS, read, strict=True)))
+            plan.kernels = {name: None for names in files.values() for name in names}  # type: ignore[misc]
+            return plan if code.load_objects(files) else None
         except Exception:  # whatever is wrong with a file, it is as good as none
             return None
-        if not code.load_objects(files):
-            return None
-        plan = Plan(**dict(zip(_FIELDS, read, strict=True)))
-        plan.kernels = {name: None for names in files.values() for name in names}  # type: ignore[misc]
-        return plan
 
     def store(self, plan: Plan) -> None:
         """Keep a plan whose kernels are compiled, if it is data and took time to make."""
