@@ -12,6 +12,9 @@
 /* Milliseconds that ranks have to end by themselves after one has failed. */
 #define MJ_GRACE 5000
 
+/* Microseconds for the launcher to read what a rank says before it ends the job. */
+#define MJ_READING 200000
+
 static MPI_Comm mj_exit_comm = MPI_COMM_NULL;
 static MPI_Comm mj_exit_world = MPI_COMM_NULL;  /* that of messages */
 static int mj_exit_finalizes, mj_exit_meets, mj_exit_rank;
@@ -113,6 +116,7 @@ static void mj_at_exit(int status, void *unused) {
             fprintf(stderr, "[rank 0] mpijax: the program has ended, and its ranks have run different collectives, or not in the "
                     "same order, on the communicator of all ranks. What they received is wrong: ending the job\n");
         fflush(stderr);
+        usleep(mj_exit_rank == 0 ? MJ_READING : 4 * MJ_READING);    /* launchers drop what they have not read */
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     if (mj_exit_meets && status == 0) mj_look_for_messages();

@@ -42,8 +42,15 @@ def different_collectives(what: str) -> MismatchError:
 
 def failed_communication(text: str) -> RuntimeError:
     """The error for a collective that MPI, or the memory of the node, refused; with the other rank's, where they differ."""
-    found = _with_any()
-    return MismatchError(f"{text}\n{found[0]}") if found else RuntimeError(text)
+    if found := _with_any():
+        return MismatchError(f"{text}\n{found[0]}")
+    return RuntimeError(text if len(recorder.ranks) == recorder.size else f"{text}\n{_OTHER_NODES}")
+
+
+_OTHER_NODES = (
+    "Some ranks are on other nodes, of which nothing is known here: all must run the same collective, with the same sizes, "
+    "at this point"
+)
 
 
 def _with_any() -> list[str]:

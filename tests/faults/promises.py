@@ -48,13 +48,13 @@ MESSAGE = Promise(
     "a rank receives a message with another dtype than it was sent with, or counts of `alltoallv` do not match",
     "`JaxRuntimeError` on the receiving rank: both lines",
     "at once, or after 1 s",
-    None, (rf"told 1: .*{PLACE}",), 10,
+    0, (rf"told 1: .*{PLACE}", r"went on {rank}"), 10,
 )  # fmt: skip
 SHORT = Promise(
     "a message has another length than the array that receives it",
     "`RuntimeError` on the receiving rank, with the line",
     "at once",
-    None, (rf"told 1: .*(truncate|shorter).*{PLACE}",), 10,
+    0, (rf"told 1: .*(truncate|shorter).*{PLACE}", r"went on {rank}"), 10,
 )  # fmt: skip
 EARLIER = Promise(
     "rank A starts a new program while rank B waits in an earlier one",
@@ -74,7 +74,7 @@ KNOWN_APART = Promise(
     "where MPI finds sizes that do not fit, its text, and on each rank a message with the operation and line; else a "
     "message that the ranks did not do the same",
     "when MPI finds it, or at the end",
-    None, (rf"has ended this rank in .* {PLACE}|its ranks have run different collectives",), 10,
+    None, (rf"has ended this rank in .* {PLACE}|its ranks have run different collectives|{PLACE}[\s\S]*ranks are on other nodes",), 10,
 )  # fmt: skip
 COMMUNICATORS = Promise(
     "ranks use several communicators of the same ranks in different orders",

@@ -58,7 +58,7 @@ COLLECTIVES = {
     "reduce_scatter": "mpi.reduce_scatter({x}, '{op}')",
     "bcast": "mpi.bcast({x}, {root})",
     "gather": "mpi.gather({x}, {root})",
-    "scatter": "mpi.scatter({x}, {root})",
+    "scatter": "mpi.scatter(({x}) if rank == {root} else ({x})[0], {root})",
     "allgather": "mpi.allgather({x})",
     "alltoall": "mpi.alltoall({x})",
 }
@@ -289,7 +289,7 @@ for f in (rows, columns)[:: 1 if rank in (0, 3) else -1]: f(x)
 """, 4),
     ]  # fmt: skip
     for name in COLLECTIVES:
-        call = COLLECTIVES[name].format(x="x", op="SUM", root=0).replace(")", ", comm=c)", 1)
+        call = f"{text(name)[:-1]}, comm=c)"
         body = f"c = MPI.COMM_WORLD.Dup()\nf = jax.jit(lambda x: {call})\nf(x); c.Free()\nattempt(lambda: f(x))\ntotal(x)"
         rows.append(Row(f"communicators: freed, {name}", p.FREED, body, start=START))
     return rows

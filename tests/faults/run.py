@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faults.rows import BEGIN, ROWS, Row
-from launching import is_open_mpi, mpirun
+from launching import mpirun
 from mpi.jobs import LAUNCHER, ROOT, left_behind
 
 # Jobs at once: ranks that wait in vain mostly sleep, or poll.
@@ -106,9 +106,9 @@ def faults(rows: list[Row], folder: Path, at_once: int = AT_ONCE) -> dict[str, s
     return found
 
 
-def shared_files() -> set[str]:
-    """mpijax's files in the memory of this node that have a name."""
-    return {f.name for f in Path("/dev/shm").glob("mpijax-*")}
+def abandoned_files() -> list[str]:
+    """mpijax's files in the memory of this node that have a name, although no job starts."""
+    return sorted(f.name for f in Path("/dev/shm").glob("mpijax-*") if time.time() - f.stat().st_mtime > START)
 
 
 def main(patterns: list[str]) -> int:
