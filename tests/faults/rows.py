@@ -318,16 +318,13 @@ t.join()
 """
     rows = [Row(f"threads: two, {name}", p.THREADS, first, start=start) for name, start in
             {"alone": START_ALONE, "as MPI allows": START}.items()]  # fmt: skip
-    for name, code in {
-        "allreduce": "total(x)", "recv": "mpi.recv(x, source=1 - rank)", "bcast": "mpi.bcast(x, 1 - rank)",
-    }.items():  # fmt: skip
-        body = f"""
-def go():
-    while True: {code}
-total(x); fault(); threading.Thread(target=go, daemon=True).start(); time.sleep(1)
-"""
-        if name != "bcast":
-            rows.append(Row(f"threads: at the end, {name}", p.THREAD_AT_END, body))
+    for name in ("recv", "allreduce", "alltoall", "gather"):
+        mine, theirs = WAYS[name]
+        body = (
+            f"f = jax.jit(lambda x: {mine} if rank == 0 else {theirs}).lower(x).compile()\ntotal(x); f(x); fault()\n"
+            "if rank == 0: threading.Thread(target=f, args=(x,), daemon=True).start()\ntime.sleep(1)"
+        )
+        rows.append(Row(f"threads: at the end, {name}", p.THREAD_AT_END, body))
     for name in ("allreduce", "allgather", "bcast", "alltoall"):
         one = f"jax.jit(lambda x: {text(name)})"
         forked = f"f = {one}\nf(x)\nif rank == 1 and os.fork() == 0: attempt(lambda: f(x)); os._exit(0)\nif rank == 1: os.wait()\nf(x)"
@@ -343,11 +340,10 @@ total(x); fault(); threading.Thread(target=go, daemon=True).start(); time.sleep(
             )
             rows.append(Row(f"Ctrl-C, by {transport}: {name}", p.INTERRUPTED, body, settings=settings))
     late = "import os, sys, time\nprint(f'FAULT {time.time():.3f}', flush=True)\nif os.environ.get('PMI_RANK', os.environ.get('OMPI_COMM_WORLD_RANK')) == '1': CODE\n"
-    for name, code in {"sleeps": "time.sleep(100)", "ends": "os._exit(0)", "fails": "os._exit(7)"}.items():
-        if name != "fails":
-            rows.append(Row(
-                f"start: rank 1 {name}", p.UNSTARTED, "total(x)", settings=ABORT, start=late.replace("CODE", code) + START_ALONE
-            ))  # fmt: skip
+    for name, code in {"sleeps": "time.sleep(100)", "ends": "os._exit(0)"}.items():
+        rows.append(Row(
+            f"start: rank 1 {name}", p.UNSTARTED, "total(x)", settings=ABORT, start=late.replace("CODE", code) + START_ALONE
+        ))  # fmt: skip
     mpi4py_first = START.replace("jax.process_index(), jax.process_count()", "MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size")
     mpi4py_first = mpi4py_first.replace("x = np.arange", "print(f'FAULT {time.time():.3f}', flush=True)\nif rank == 1: CODE\nx = np.arange")
     starts = {
