@@ -1,6 +1,6 @@
 """Damaged input for everything that reads bytes which somebody else may have written: an error of one kind, no crash.
 
-    python tests/fuzz/readers.py FIRST COUNT [READER ...]     the seeds FIRST to FIRST + COUNT - 1, for each reader
+    PYTHONPATH=tests python -m fuzz.readers FIRST COUNT [READER ...]     the seeds FIRST to FIRST + COUNT - 1, for each reader
 
 prints what was wrong, a line each, and how many inputs were tried. Each batch runs in a process that may crash.
 """
