@@ -2,6 +2,7 @@
 # make test    all tests: alone, on 2 and on 4 ranks  make ext     rebuild the extensions that changed
 # make bench   the benchmark table                    make clean   remove .venv and what was built
 # make docs    the documentation site, in build/site
+# make sanitize        what is written in C, with the address and the undefined-behaviour sanitizer
 # make test-libraries   programs on JAX's libraries, on JAX and on mpijax
 # make test-many   communication on 16 and on 64 ranks, which may share the cores
 #
@@ -28,7 +29,7 @@ MPIRUN_FREE = $(MPIRUN) $(if $(OPEN_MPI),--oversubscribe --allow-run-as-root) --
 PYTEST = $(PY) -m pytest $(PYTEST_ARGS)
 MPI_TESTS = $(MPIRUN_FREE) -n $(1) $(PYTEST) --with-mpi --timeout-method=thread -m "mpi"
 
-.PHONY: demo test test-alone test-mpi test-many test-slow test-libraries bench docs lint ext clean
+.PHONY: demo test test-alone test-mpi test-many test-slow sanitize test-libraries bench docs lint ext clean
 .SECONDARY:
 
 demo: ready-examples
@@ -55,6 +56,10 @@ test-many: ready-test
 # On all cores too: a test that starts ranks shares them with the others.
 test-slow: ready-test
 	$(PYTEST) --slow -m slow -n auto --dist worksteal
+
+# In build/sanitize: the extensions of the source tree stay as they are.
+sanitize: ready-test
+	PY=$(PY) MPIRUN="$(MPIRUN)" sh tools/sanitize.sh
 
 # Libraries that import jax, in environments of their own: docs/libraries.md tells what was found.
 test-libraries: ready-test .venv-libraries/.ready
