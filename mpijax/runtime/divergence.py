@@ -3,8 +3,8 @@
 The guard compares programs before they first run. Two that both ran before may still be run in another order, and
 MPI compares nothing. Each sequence of operations has digests of what the first n of them were (``record.h``). Before a
 rank hands a collective to MPI it compares its digest with those of other ranks of its node, so of two that differ the
-one that comes later raises. Which ranks: `compared_with`. A digest that was noted too late for that is found afterwards:
-each rank looks at the next one of its node, twice a second (`watchdog`) and at its end.
+one that comes later raises. Which ranks: `compared_with`. What was noted too late for that is found afterwards: each
+rank looks at the next one of its node, twice a second (`watchdog`) and at its end.
 """
 
 from __future__ import annotations
@@ -34,22 +34,21 @@ def found() -> str:
 
 def different_collectives(what: str) -> MismatchError:
     """Of a rank that is about to do what another one of its node does not do: the error for both operations."""
-    found = _with_any()
-    return MismatchError(
-        f"{found[0]}. Nothing has been sent" if found else f"ranks run different collectives: another rank does not do {what}"
-    )
+    if found := _with_any():
+        return MismatchError(f"{found[0]}. Nothing has been sent")
+    return MismatchError(f"ranks run different collectives: another rank does not do {what}")
 
 
 def failed_communication(text: str) -> RuntimeError:
-    """The error for a collective that MPI, or the memory of the node, refused; with the other rank's, where they differ."""
+    """The error for a collective that MPI, or memory of the node, refused; with the other rank's if they differ."""
     if found := _with_any():
         return MismatchError(f"{text}\n{found[0]}")
     return RuntimeError(text if len(recorder.ranks) == recorder.size else f"{text}\n{_OTHER_NODES}")
 
 
 _OTHER_NODES = (
-    "Some ranks are on other nodes, of which nothing is known here: all must run the same collective, with the same sizes, "
-    "at this point"
+    "Some ranks are on other nodes, of which nothing is known here: all must run the same collective, with the same "
+    "sizes, at this point"
 )
 
 

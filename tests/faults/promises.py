@@ -1,6 +1,6 @@
 """What mpijax promises of a job in which something goes wrong: the table of docs/stalls.md, and how a test checks it.
 
-    python tests/faults/promises.py --renew     write the table into the page
+python tests/faults/promises.py --renew     write the table into the page
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ UNSTARTED = Promise(
     "a rank does not start mpijax, or `MPI_Init` does not return because a process is missing",
     "each waiting rank logs a warning with its line",
     "60 s, then 120 s, ...",
-    None, (r"rank 0 has waited 1 s for (MPI|all 2 ranks) to start at <string>:\d+",), 45,
+    None, (r"rank 0 has waited \d+ s for (MPI|all 2 ranks) to start at <string>:\d+",), 45,
 )  # fmt: skip
 LATE = Promise(
     "a rank does not reach a collective, because it computes, is stopped, or waits elsewhere",
@@ -104,7 +104,7 @@ ABORTED = Promise(
     "a rank does not reach a collective, and `MPIJAX_STALL_ABORT=1` is set",
     "the same warning, and the end of the job",
     "60 s",
-    1, (rf"ended after 1 s in .*{PLACE}.*, as MPIJAX_STALL_ABORT asks: ending the job",), 12,
+    1, (rf"ended after \d+ s in .*{PLACE}.*, as MPIJAX_STALL_ABORT asks: ending the job",), 12,
 )  # fmt: skip
 ENDED = Promise(
     "a rank has ended or was killed, and another waits for it",

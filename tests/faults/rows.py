@@ -29,7 +29,8 @@ CROWDED = {"MPIJAX_WAIT": "yield"}
 APART = {"MPIR_CVAR_NOLOCAL": "1", "MPIJAX_SHARED_MEMORY": "0"}  # MPICH takes each rank for a node of its own
 TRANSPORTS = {"shared": SHARED, "mpi": BY_MPI, "crowded": CROWDED}
 SOON = {"MPIJAX_STALL_SECONDS": "1"}
-ABORT = SOON | {"MPIJAX_STALL_ABORT": "1"}
+# Longer, since busy cores may take a second to start a job.
+ABORT = {"MPIJAX_STALL_SECONDS": "4", "MPIJAX_STALL_ABORT": "1"}
 
 
 @dataclass(frozen=True)
@@ -290,7 +291,9 @@ for f in (rows, columns)[:: 1 if rank in (0, 3) else -1]: f(x)
     ]  # fmt: skip
     for name in COLLECTIVES:
         call = f"{text(name)[:-1]}, comm=c)"
-        body = f"c = MPI.COMM_WORLD.Dup()\nf = jax.jit(lambda x: {call})\nf(x); c.Free()\nattempt(lambda: f(x))\ntotal(x)"
+        body = (
+            f"c = MPI.COMM_WORLD.Dup()\nf = jax.jit(lambda x: {call})\nf(x); c.Free()\nattempt(lambda: f(x))\ntotal(x)"
+        )
         rows.append(Row(f"communicators: freed, {name}", p.FREED, body, start=START))
     return rows
 
@@ -345,7 +348,9 @@ t.join()
             f"start: rank 1 {name}", p.UNSTARTED, "total(x)", settings=ABORT, start=late.replace("CODE", code) + START_ALONE
         ))  # fmt: skip
     mpi4py_first = START.replace("jax.process_index(), jax.process_count()", "MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size")
-    mpi4py_first = mpi4py_first.replace("x = np.arange", "print(f'FAULT {time.time():.3f}', flush=True)\nif rank == 1: CODE\nx = np.arange")
+    mpi4py_first = mpi4py_first.replace(
+        "x = np.arange", "print(f'FAULT {time.time():.3f}', flush=True)\nif rank == 1: CODE\nx = np.arange"
+    )
     starts = {
         "sleeps": ("time.sleep(100)", p.UNSTARTED, ABORT),
         "raises": ("raise ValueError('unwell')", p.RAISED, {}),

@@ -1,6 +1,6 @@
 """Runs rows of the table of faults, and says which promises were not kept.
 
-    PYTHONPATH=tests python -m faults.run [PATTERN ...]     rows whose names contain one of the patterns; all without any
+PYTHONPATH=tests python -m faults.run [PATTERN ...]     rows whose names contain one of the patterns; all without any
 """
 
 from __future__ import annotations

@@ -298,9 +298,7 @@ def rendezvous() -> Callable[[random.Random], str]:
     return attempt
 
 
-READERS = {
-    reader.__name__: reader for reader in (exported_programs, plans, trace_records, checkpoints, rendezvous)
-}
+READERS = {reader.__name__: reader for reader in (exported_programs, plans, trace_records, checkpoints, rendezvous)}
 
 
 # ---------------------------------------------------------------- many inputs
@@ -322,7 +320,9 @@ def _batch(attempt: Callable[[random.Random], str], seeds: range, write: int) ->
             except MemoryError:
                 what = REFUSED
             except BaseException as error:
-                line = " < ".join(f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)[:-4:-1])
+                line = " < ".join(
+                    f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)[:-4:-1]
+                )
                 what = f"{type(error).__name__}: {error} at {line}".replace("\n", " ")[:400]
             said.write(f"{seed} {what}\n")
             if what not in (READ, REFUSED):
