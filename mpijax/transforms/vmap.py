@@ -144,9 +144,8 @@ def vmap(
             return parameter_names(fun, args, kwargs)[flat_fun.leaf_of[i] if containers else i]
 
         axes = flatten_axes("vmap in_axes", in_tree, (in_axes, 0), kws=True)
-        flat_fun: Any = FlatFun(fun, in_tree)
+        flat_fun = Containers(fun, in_tree, leaves, axes, out_axes) if containers else FlatFun(fun, in_tree)
         if containers:
-            flat_fun = Containers(fun, in_tree, leaves, axes, out_axes)
             leaves, axes = flat_fun.arrays, flat_fun.axes
         # What is the same for all examples goes to the function as it is, arrays or not.
         mapped = [i for i, ax in enumerate(axes) if ax is not None]

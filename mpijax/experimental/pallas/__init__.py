@@ -115,7 +115,7 @@ __all__ = [
     "Squeezed", "align_to", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or",
     "atomic_xchg", "atomic_xor", "broadcast_to", "cdiv", "core_map", "debug_check", "debug_checks_enabled",
     "debug_print", "delay", "dot", "ds", "dslice", "empty", "empty_like", "empty_ref_like",
-    "estimate_cost", "get_global", "kernel", "load", "loop", "lower_as_mlir", "multiple_of",
+    "enable_debug_checks", "enable_poison_buffers", "estimate_cost", "get_global", "kernel", "load", "loop", "lower_as_mlir", "multiple_of",
     "next_power_of_2", "no_block_spec", "num_programs", "pallas_call", "pallas_export_experimental", "program_id",
     "reciprocal", "run_scoped", "run_state", "select_ref", "semaphore", "semaphore_read", "semaphore_signal",
     "semaphore_wait", "squeezed", "store", "strides_from_shape", "swap", "when", "with_scoped",

@@ -135,7 +135,12 @@ class TPUMemorySpace(_Space):
 
 
 class SemaphoreType(enum.Enum):
-    """Kinds of semaphores, among `scratch_shapes`. Each is a counter that begins with 0."""
+    """Kinds of semaphores, among `scratch_shapes`. Each is a counter that begins with 0.
+
+    >>> from mpijax.experimental.pallas import tpu as pltpu
+    >>> pltpu.SemaphoreType.REGULAR((2,)).shape
+    (2,)
+    """
 
     REGULAR = "regular"
     DMA = "dma"
