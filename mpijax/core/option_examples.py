@@ -129,4 +129,14 @@ EXAMPLES = {
     >>> with mpijax.transfer_guard_host_to_device("log"):
     ...     jnp.asarray(np.arange(3))
     Array([0, 1, 2], dtype=int32)""",
+    "pallas_enable_debug_checks": """
+    >>> from mpijax.experimental import pallas as pl
+    >>> with pl.enable_debug_checks(True):
+    ...     pl.debug_checks_enabled()
+    True""",
+    "pallas_poison_buffers": """
+    >>> from mpijax.experimental import pallas as pl
+    >>> with pl.enable_poison_buffers(True):
+    ...     pl.enable_poison_buffers.value
+    True""",
 }

@@ -185,7 +185,7 @@ class Recorder:
         group = Group(int.from_bytes(digest, "little") & ~3, name, ranks, self._free_sequences(), users=users)
         for kind in range(3) if group.sequence else ():
             self.mine["sequences"][group.sequence + kind] = (group.id + kind, 0, 0)
-        if group.sequence and self._file >= 0:
+        if group.sequence and self._file >= 0 and self.regions.base is not None:
             places = [self.ranks.index(r) for r in compared_with(ranks, self.rank) if r in self.ranks]
             record.set_peers(group.sequence + COLLECTIVE, group.id + COLLECTIVE, self.regions.base, places, self.least)
         self.groups[group.id] = group
