@@ -122,7 +122,9 @@ class Containers:
         ]
         args, kwargs = tree.tree_unflatten(self.in_tree, leaves)
         out = self.fun(*args, **kwargs)
-        self.results, self.out_tree = tree.tree_flatten(out, is_leaf=is_vmappable)
+        results, self.out_tree = tree.tree_flatten(out, is_leaf=is_vmappable)
+        # Traced arrays do not outlive their trace.
+        self.containers = {i: x for i, x in enumerate(results) if is_vmappable(x)}
         self.result_axes = flatten_axes("vmap out_axes", self.out_tree, self.out_axes)
         flat: list[Any] = []
         self.wanted: list[int | None] = []
@@ -134,8 +136,8 @@ class Containers:
             self.result_of.append(leaf)
             return array
 
-        for i, (x, axis) in enumerate(zip(self.results, self.result_axes, strict=True)):
-            if not is_vmappable(x):
+        for i, (x, axis) in enumerate(zip(results, self.result_axes, strict=True)):
+            if i not in self.containers:
                 put(x, axis, i)
             elif axis is None:
                 for array in tree.tree_leaves(x):
@@ -147,8 +149,9 @@ class Containers:
     def result(self, arrays: Sequence[Any]) -> Any:
         """The result, of the arrays that `__call__` returned, with the mapped axis in them."""
         rest, leaves = iter(arrays), []
-        for x, axis in zip(self.results, self.result_axes, strict=True):
-            if not is_vmappable(x):
+        for i, axis in enumerate(self.result_axes):
+            x = self.containers.get(i)
+            if x is None:
                 leaves.append(next(rest))
             elif axis is None:
                 structure = tree.tree_structure(x)

@@ -1,6 +1,7 @@
 """What users do wrong: mpijax raises JAX's class of error, which says the same as JAX's."""
 
 from functools import partial
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -522,7 +523,11 @@ def test_checking_leaks_raises_where_an_example_escapes():
         lambda J: lambda x: J.jit(J.vmap(J.vmap(lambda y: J.nn.softplus(y) * x)))(J.numpy.ones((2, 3))),
     ],
 )
-def test_checking_leaks_accepts_programs_without_leaks(make):
+@pytest.mark.parametrize("containers", (False, True))
+def test_checking_leaks_accepts_programs_without_leaks(make, containers):
+    """containers: with types that `vmap` maps as a whole, which it then looks for."""
+    if containers:
+        import_module("mpijax.experimental.sparse")
     with OURS.checking_leaks():
         make(OURS)(1.5)
 
