@@ -15,7 +15,7 @@
 
 #define MP_ALIGN 64
 #define MP_FINE 8                   /* classes of 64, 128, ... 512 bytes; above, four to each doubling */
-#define MP_CLASSES (MP_FINE + 4 * 38)
+#define MP_CLASSES (MP_FINE + 4 * 54) /* of all sizes below 2^63 */
 #define MP_HUGE ((size_t)4 << 20)   /* from here on mappings of their own, in huge pages if possible */
 #define MP_PAGE ((size_t)2 << 20)
 #define MP_STAGGER ((size_t)64 << 10) /* from here on blocks begin at different places of a page */

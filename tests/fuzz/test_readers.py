@@ -26,7 +26,7 @@ def wrong(reader: str, first: int, count: int) -> str:
 
 @pytest.mark.parametrize("reader", readers.READERS)
 def test_damaged_bytes_are_refused_or_read(reader):
-    assert wrong(reader, 0, 400) == ""
+    assert wrong(reader, 0, 200) == ""
 
 
 @pytest.mark.slow

@@ -159,7 +159,7 @@ def positive(count, n, dtype=np.float32):
     return a @ np.conj(a.swapaxes(1, 2)) + n * np.eye(n, dtype=dtype)
 
 
-STACKS = [(1000, 4), (333, 8), (100, 20), (20, 150), (3, 200)]
+STACKS = [(1000, 4), (333, 8), (100, 20), (20, 60), (3, 140)]
 DECOMPOSITIONS = {
     "cholesky": (lambda a: jnp.linalg.cholesky(a), lambda a, l: (l @ np.conj(l.swapaxes(1, 2)), a)),
     "eigh": (lambda a: jnp.linalg.eigh(a), lambda a, w, v: (a @ v, v * w[:, None, :])),
