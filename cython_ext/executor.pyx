@@ -216,6 +216,8 @@ cdef void gemm_batch(GemmData* g, int axis, char* a, char* b, char* c) noexcept 
 cdef void run_fill(FillData* f, void** table) noexcept nogil:
     cdef char* target = at(table, f.target)
     cdef size_t done, width = <size_t>f.width
+    if f.nbytes == 0:
+        return
     if width == 1:
         memset(target, f.pattern[0], f.nbytes)
         return
