@@ -16,6 +16,7 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import JaxprTypeError
 from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, is_literal_scalar, scope_of, subjaxprs
 from mpijax.core.lowering import Inline, Partitioned
+from mpijax.core.state import splitting_freely
 from mpijax.core.trace import named_axes, typeof
 
 
@@ -113,7 +114,8 @@ def _check_types(eqn: Eqn, jaxpr: Jaxpr) -> None:
     if isinstance(lower, Inline):
         _check_call(eqn, operands, eqn.params[lower.param].in_avals)
     try:
-        with scope_of((*operands, *(v.aval for v in eqn.outvars))):
+        # the backward pass of a program has results whose split was ambiguous
+        with scope_of((*operands, *(v.aval for v in eqn.outvars))), splitting_freely():
             out, _ = eqn.primitive.infer(operands, eqn.params)
     except (TypeError, ValueError) as error:
         raise JaxprTypeError(f"the equation\n{eqn}\ndoes not take its operands: {error}") from error

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -25,3 +27,13 @@ class State(threading.local):
 
 
 state = State()
+
+
+@contextmanager
+def splitting_freely() -> Iterator[None]:
+    """Inside, results whose split over Explicit mesh axes is ambiguous are whole, instead of an error."""
+    saved, state.split_freely = state.split_freely, True
+    try:
+        yield
+    finally:
+        state.split_freely = saved

@@ -26,14 +26,17 @@ def empty(shape: int | Sequence[int], dtype: Any, *, out_sharding: Any = None) -
 
 
 def broadcast_like(arr: Any, like_arr: Any) -> Any:
-    """`arr` repeated to the shape of another array. Raises ValueError where it does not fit.
+    """`arr` repeated to the shape of another array, and split over Explicit mesh axes as that one is.
+
+    Raises ValueError where it does not fit.
 
     >>> lax.broadcast_like(jnp.array([1, 2]), jnp.zeros((3, 2)))
     Array([[1, 2],
            [1, 2],
            [1, 2]], dtype=int32)
     """
-    return broadcast_to(arr, typeof(like_arr).shape)
+    like = typeof(like_arr)
+    return broadcast_to(arr, like.shape, like.said_sharding)
 
 
 def shape_as_value(shape: Sequence[int]) -> Any:

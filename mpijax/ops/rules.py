@@ -26,9 +26,16 @@ def const_like(x: Any, value: Any) -> Any:
 
 
 def full_like(x: Any, value: Any, shape: tuple[int, ...] | None = None) -> Any:
-    """An array of x's dtype and shape, or of another shape, filled with `value`."""
-    scalar = const_like(x, value)
-    return broadcast_to(scalar, typeof(x).shape if shape is None else shape)
+    """An array of x's dtype and shape, or of another shape, filled with `value`.
+
+    One of x's shape is split over Explicit mesh axes as x is. Of sums that are yet to be taken, only zero is known.
+    """
+    scalar, aval = const_like(x, value), typeof(x)
+    if shape is None and aval.shape and aval.split is not None and (value == 0 or not aval.split.unreduced):
+        return registry["broadcast_in_dim"].bind(
+            scalar, shape=aval.shape, broadcast_dimensions=(), sharding=aval.said_sharding
+        )
+    return broadcast_to(scalar, aval.shape if shape is None else shape)
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive
 from mpijax.core.refs import Ref
 from mpijax.core.registry import registry
+from mpijax.core.sharding import types
 from mpijax.core.source import callable_name
 from mpijax.core.trace import Tracer, typeof
 from mpijax.transforms.custom import CustomCall, CustomFunction, CustomPrimitive, ResultTypes, Rule, RuleWords
@@ -179,6 +180,7 @@ custom_lin_p = Primitive(
     batch=_no_forward_mode,
     multiple_results=True,
     vma=lambda avals, params: None,
+    sharding_type=types.by_type_rule,
 )
 custom_lin_p.impl = _no_forward_mode
 custom_lin_p.has_users_transpose = True

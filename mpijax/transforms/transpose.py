@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,8 @@ from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal, bound, scope
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.registry import registry
 from mpijax.core.source import inherited, sources_from
-from mpijax.core.trace import state, trace_to_closed_jaxpr, typeof
+from mpijax.core.state import splitting_freely
+from mpijax.core.trace import trace_to_closed_jaxpr, typeof
 from mpijax.transforms.zeros import Zero, add_tangents, instantiate
 
 
@@ -134,19 +135,9 @@ def _rules_on_the_way(eqns: Sequence[Any], results: Sequence[Any]) -> set[int]:
     return found
 
 
-@contextmanager
-def _splitting_freely() -> Iterator[None]:
-    """Inside, results whose split over Explicit mesh axes is ambiguous are whole, instead of an error."""
-    saved, state.split_freely = state.split_freely, True
-    try:
-        yield
-    finally:
-        state.split_freely = saved
-
-
 def _laid_out_alike(eqn, ct, *inputs, **params) -> list[Any]:
     """The cotangents of an equation's operands, each split over Explicit mesh axes as its operand is."""
-    with scope_of(v.aval for v in (*eqn.invars, *eqn.outvars)), _splitting_freely():
+    with scope_of(v.aval for v in (*eqn.invars, *eqn.outvars)), splitting_freely():
         cts = eqn.primitive.transpose(ct, *inputs, **params)
     return [_split_like(ct_in, v.aval) for ct_in, v in zip(cts, eqn.invars, strict=True)]
 

@@ -70,6 +70,13 @@ def loss(s):
     return lambda x, w: s.jnp.sum(s.jnp.tanh(x @ w) ** 2)
 
 
+def by_rule(s):
+    """A function with a backward rule that scales the cotangent."""
+    f = s.jax.custom_vjp(lambda x, scale: s.jnp.sin(x))
+    f.defvjp(lambda x, scale: (s.jnp.sin(x), (s.jnp.cos(x), scale)), lambda res, ct: (ct * res[0] * res[1], None))
+    return f
+
+
 PROGRAMS = {
     "put": of_x(lambda s, x: x),
     "elementwise": of_x(lambda s, x: [x + 1, s.jnp.sin(x) * x, x > 0, x + s.jnp.ones(2), s.jnp.where(x > 0, x, 0.0)]),
@@ -157,6 +164,20 @@ PROGRAMS = {
     "random bits": lambda s: s.lax.rng_bit_generator(s.jnp.arange(4, dtype="uint32"), (4, 2), out_sharding=s.P("x"))[1],
     "splits of matrices": lambda s: s.jax.vmap(s.jnp.linalg.slogdet)(
         s.put(np.stack([np.diag([1.0, 2, 3]).astype(np.float32)] * 4), "x")),
+    "gradients by a rule of users": of_x(lambda s, x: (lambda f: [
+        s.jax.grad(lambda x: f(x, 2.0).sum())(x), s.jax.jit(s.jax.grad(lambda x: (f(x, 3.0) * x).sum()))(x),
+        s.jax.grad(lambda x: s.lax.scan(lambda c, a: (f(c, 2.0) * a, None), s.jnp.ones(8, out_sharding=s.P("x")), x.T)[0].sum())(x),
+    ])(by_rule(s))),
+    "gradients of updates by the extreme": lambda s: (lambda x, i, y: [
+        s.jax.grad(lambda x, y: s.jax.vmap(lambda x, i, y: getattr(x.at[i], how)(y))(x, i, y).sum(), (0, 1))(x, y)
+        for how in ("max", "min", "mul")
+    ])(s.put(np.full((2, 5, 4), 0.5, np.float32), "x", None, "y"), s.put(np.array([2, 3]), "x"),
+       s.put(np.linspace(0, 1, 8, dtype=np.float32).reshape(2, 4), "x", "y")),
+    "one matrix for split right-hand sides": lambda s: s.jax.vmap(s.jnp.linalg.solve, (None, 0))(
+        s.jnp.asarray(np.diag([1.0, 2, 4]).astype(np.float32)), s.put(np.arange(12, dtype=np.float32).reshape(4, 3), "x")),
+    "as another": of_x(lambda s, x: s.lax.broadcast_like(np.arange(2), x)),
+    "cases of examples": of_x(lambda s, x: s.jax.vmap(
+        lambda a: s.lax.cond(a[0] > 0, lambda a, b: a + b, lambda a, b: b, a, s.jnp.ones(2)))(x)),
 }  # fmt: skip
 
 ERRORS = {
@@ -219,6 +240,23 @@ def test_jaxprs(name):
             return str(TEXTS[name](s))
 
     assert text(OURS) == text(REAL)
+
+
+CHECKED = {
+    "a window": lambda s, x: s.lax.dynamic_slice(x, (s.jnp.array(1), 0), (4, 2)),
+    "an update": lambda s, x: s.lax.dynamic_update_slice(x, x[:4], (s.jnp.array(3), 0)),
+    "a product": lambda s, x: x @ s.jnp.asarray(W),
+    "rows": lambda s, x: x.at[np.array([0, 3])].get(out_sharding=s.P()),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_programs_of_gradients_are_well_formed(name):
+    def gradient(s, x):
+        with s.jax.enable_checks(True):
+            return s.jax.jit(s.jax.grad(lambda x: (s.jax.jit(lambda x: CHECKED[name](s, x))(x) ** 2).sum()))(x)
+
+    agree(of_x(gradient))
 
 
 def test_axes_of_both_types():

@@ -75,7 +75,7 @@ def typed(primitive, out: Any, avals: Sequence[ShapedArray], params: Mapping[str
     Raises ShardingTypeError where that does not follow from the operands; ValueError for operands over a mesh that is
     not the one in context.
     """
-    if isinstance(primitive.lower, _TYPED):
+    if isinstance(primitive.lower, _TYPED) or primitive.sharding_type is by_type_rule:
         return out
     asked = params.get("out_sharding") or params.get("sharding")
     if asked is None and all(a.split is None for a in avals):
@@ -226,6 +226,11 @@ def elementwise(s: TypedOperation) -> Sequence[Axes]:
             "of the other by jax.sharding.reshard."
         )
     return [tuple(next(iter(names), ()) for names in said)] * len(s.results)
+
+
+def by_type_rule(s: TypedOperation) -> Sequence[Axes]:
+    """Results are split as the primitive's type rule says, which knows all of their types."""
+    return [axes_of(a) for a in s.results]
 
 
 def whole(s: TypedOperation) -> Sequence[Axes]:

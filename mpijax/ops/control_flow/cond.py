@@ -22,9 +22,8 @@ from mpijax.ops.control_flow.kept import keep_in_cond
 from mpijax.ops.control_flow.residuals import merge, return_all, take_all
 from mpijax.ops.control_flow.signatures import any_of, pruned, with_inputs
 from mpijax.ops.control_flow.varying import refuse_communication, vary, vary_jaxpr
-from mpijax.ops.rules import at_front
 from mpijax.ops.select import select, select_n
-from mpijax.transforms.batching import batch_jaxpr, move_dim
+from mpijax.transforms.batching import batch_at, batch_jaxpr, move_dim
 from mpijax.transforms.call import jit_p
 from mpijax.transforms.jvp import jvp_jaxpr
 from mpijax.transforms.linearize import linearize_jaxpr
@@ -154,7 +153,7 @@ def _batch(axis, args, dims, *, branches: Branches, **params):
 
 def _batch_choice(axis, args, dims, branches: Branches):
     """Each example chooses for itself: all branches run, and results are selected."""
-    index, *operands = (at_front(x, d, axis.size) for x, d in zip(args, dims, strict=True))
+    index, *operands = (batch_at(x, d, 0, axis) for x, d in zip(args, dims, strict=True))
     results = []
     for i, branch in enumerate(branches):
         batched, _ = batch_jaxpr(branch, axis, (True,) * len(operands), True)

@@ -18,7 +18,7 @@ from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.sharding import rules
 from mpijax.core.sharding import types as sharding_types
 from mpijax.ops.families import INEXACT, check_dtype, check_same_dtypes
-from mpijax.ops.rules import at_front
+from mpijax.transforms.batching import batch_at
 
 NOT_LINEAR = Unsupported("factorizations are not linear; their derivatives are made of operations with a transpose")
 
@@ -83,7 +83,7 @@ def linalg_primitive(
 
     def batch_all(axis, args, dims, **params):
         """The new axis goes in front of the stack's."""
-        outs = primitive.bind(*(at_front(x, d, axis.size) for x, d in zip(args, dims, strict=True)), **params)
+        outs = primitive.bind(*(batch_at(x, d, 0, axis) for x, d in zip(args, dims, strict=True)), **params)
         return (outs, [0] * len(outs)) if multiple_results else (outs, 0)
 
     def type_rule(*avals, **params):

@@ -14,9 +14,8 @@ from mpijax.ops.convert import convert_element_type
 from mpijax.ops.linalg.common import is_complex, linalg_primitive
 from mpijax.ops.linalg.kernels import lapack
 from mpijax.ops.linalg.matrices import exact_product, lower_triangle, transposed, upper_triangle
-from mpijax.ops.rules import at_front
 from mpijax.ops.shapes import expand_dims
-from mpijax.transforms.batching import move_dim
+from mpijax.transforms.batching import batch_at, move_dim
 from mpijax.transforms.zeros import Zero, add_tangents
 
 
@@ -124,8 +123,8 @@ def _transpose(ct, a, b, *, transpose_a, **params):
 
 def _batch(axis, args, dims, *, left_side, **params):
     (a, b), (a_dim, b_dim) = args, dims
-    if a_dim is not None:
-        a, b = at_front(a, a_dim, axis.size), at_front(b, b_dim, axis.size)
+    if a_dim is not None or axis.split is not None:
+        a, b = batch_at(a, a_dim, 0, axis), batch_at(b, b_dim, 0, axis)
         return triangular_solve(a, b, left_side=left_side, **params), 0
     # One matrix for all examples: their right-hand sides are the columns, or rows, of one.
     place = -1 if left_side else -3

@@ -13,10 +13,9 @@ from mpijax.ops.creation import full_like
 from mpijax.ops.families import FLOATING
 from mpijax.ops.linalg.common import check_square, letter, linalg_primitive, nan_unless, real_dtype, routine
 from mpijax.ops.linalg.kernels import LapackCode, lapack
-from mpijax.ops.rules import at_front
 from mpijax.ops.shapes import reshape
 from mpijax.ops.slicing import concatenate
-from mpijax.transforms.batching import move_dim
+from mpijax.transforms.batching import batch_at, move_dim
 from mpijax.transforms.zeros import Zero, add_tangents, instantiate
 
 # ---------------------------------------------------------------- reduction
@@ -173,7 +172,7 @@ def _batch(axis, args, dims, *, perturb_singular):
     *diagonals, b = args
     *diagonal_dims, b_dim = dims
     if any(dim is not None for dim in diagonal_dims):
-        args = [at_front(x, d, axis.size) for x, d in zip(args, dims, strict=True)]
+        args = [batch_at(x, d, 0, axis) for x, d in zip(args, dims, strict=True)]
         return tridiagonal_solve(*args, perturb_singular=perturb_singular), 0
     # One matrix for all examples: their right-hand sides are columns of one.
     b = move_dim(b, b_dim, b.ndim - 2)
