@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+import numpy as _np
+
 from mpijax import missing as _missing
 from mpijax.core.avals import ManualAxisType
 from mpijax.core.sharding.abstract_mesh import AbstractDevice, AbstractMesh, AxisType
@@ -38,16 +40,14 @@ __all__ = [
 
 
 def get_mesh() -> Mesh:
-    """The mesh of the enclosing `with mesh:` or of `set_mesh`. Raises ValueError if there is none.
+    """The mesh of the enclosing `with mesh:` or of `set_mesh`; one without axes if there is none.
 
     >>> with mpijax.set_mesh(mpijax.make_mesh((1,), ("x",))):
     ...     mpijax.sharding.get_mesh().shape["x"]
     1
     """
     mesh = _current_mesh()
-    if mesh is None:
-        raise ValueError("get_mesh: there is no mesh; enter one by `with mesh:` or jax.set_mesh(mesh).")
-    return mesh
+    return Mesh(_np.empty((), object), ()) if mesh is None else mesh
 
 
 def make_single_device_sharding(device: Any, *, memory_kind: str | None = None) -> SingleDeviceSharding:

@@ -9,6 +9,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.trace import typeof
 from mpijax.numpy.conditions import where
 from mpijax.numpy.fills import zeros_like
 from mpijax.numpy.index_plan import index_dtype
@@ -83,7 +84,7 @@ def argsort(
         dtype = dtypes.default_int_dtype() if dtype == np.int32 else dtype
     else:
         dtype = dtypes.check_user_dtype_supported(dtype, "argsort")
-    positions = lax.broadcasted_iota(dtype, a.shape, axis)
+    positions = lax.broadcasted_iota(dtype, a.shape, axis, out_sharding=typeof(a).said_sharding)
     if descending and stable:
         # Reversed twice, so that equal elements end up in their old order.
         a, positions = lax.rev(a, dimensions=[axis]), lax.rev(positions, dimensions=[axis])

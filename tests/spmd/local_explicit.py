@@ -175,6 +175,7 @@ PROGRAMS = {
        s.put(np.linspace(0, 1, 8, dtype=np.float32).reshape(2, 4), "x", "y")),
     "one matrix for split right-hand sides": lambda s: s.jax.vmap(s.jnp.linalg.solve, (None, 0))(
         s.jnp.asarray(np.diag([1.0, 2, 4]).astype(np.float32)), s.put(np.arange(12, dtype=np.float32).reshape(4, 3), "x")),
+    "positions that sort": of_x(lambda s, x: s.jnp.argsort(x, axis=1)),
     "as another": of_x(lambda s, x: s.lax.broadcast_like(np.arange(2), x)),
     "cases of examples": of_x(lambda s, x: s.jax.vmap(
         lambda a: s.lax.cond(a[0] > 0, lambda a, b: a + b, lambda a, b: b, a, s.jnp.ones(2)))(x)),
@@ -316,6 +317,15 @@ def test_nothing_moves_where_a_layout_names_no_axis():
                 lambda x: s.jax.reshard(x, s.P("y")), in_sharding=s.P("x")))]
 
     assert seen(OURS) == seen(REAL)
+
+
+def test_no_mesh_in_context():
+    def seen(s):
+        mesh = s.sharding.get_mesh()
+        with s.jax.set_mesh(s.mesh):
+            return mesh.empty, mesh.axis_names, mesh.size, s.sharding.get_mesh() == s.mesh
+
+    assert seen(OURS) == seen(REAL) == (True, (), 0, True)
 
 
 def test_copies_of_meshes():
