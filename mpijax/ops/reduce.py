@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
+from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, eval_jaxpr
 from mpijax.core.lowering import Decompose, Elementwise
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
@@ -160,7 +160,7 @@ def _reduce_type(*avals: ShapedArray, computation, jaxpr: ClosedJaxpr, dimension
 
 def combining(jaxpr: ClosedJaxpr) -> Callable[[list, list], list]:
     """The function of scalars on lists of arrays of one shape, element by element."""
-    elementwise = all(isinstance(e.primitive.lower, Elementwise) for e in jaxpr.jaxpr.eqns)
+    elementwise = _takes_arrays(jaxpr.jaxpr)
 
     def combine(xs: list, ys: list) -> list:
         fun = lambda *values: eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *values)
@@ -169,6 +169,21 @@ def combining(jaxpr: ClosedJaxpr) -> Callable[[list, list], list]:
         return list(fun(*xs, *ys))
 
     return combine
+
+
+def _takes_arrays(jaxpr: Jaxpr) -> bool:
+    """Whether a function of scalars does the same to arrays of one shape, element by element.
+
+    Operations of more than two operands, such as `select_n`, do not mix arrays with the function's own scalars.
+    """
+    scalars = set(jaxpr.constvars)
+    for eqn in jaxpr.eqns:
+        own = [isinstance(v, Literal) or v in scalars for v in eqn.invars]
+        if all(own):
+            scalars.update(eqn.outvars)
+        elif not isinstance(eqn.primitive.lower, Elementwise) or (any(own) and len(own) > 2):
+            return False
+    return True
 
 
 def _fold(operands: list, init: list, jaxpr: ClosedJaxpr, dimensions) -> list:

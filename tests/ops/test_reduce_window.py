@@ -126,6 +126,17 @@ def test_windows_with_gaps_have_no_reverse_derivative():
         mpijax.grad(f)(V)
 
 
+def test_tangents_of_a_function_with_cases():
+    """Its derivative selects among scalars of its own."""
+
+    def tangents(J):
+        largest = lambda a, b: J.numpy.maximum(a, b) * 1.0
+        f = lambda x: J.lax.reduce_window(x, np.float32(-np.inf), largest, (1, 2, 3, 1), (1, 1, 2, 1), "SAME")
+        return lambda x: J.jvp(f, (x,), (x[::-1],))
+
+    check(tangents, X, jaxpr=False)
+
+
 def test_shapes_and_padding_by_name():
     check(lambda J: lambda: J.lax.reduce_window_shape_tuple((9, 8), (3, 2), (2, 1), ((0, 1), (2, 2)), (2, 1), (1, 3)),
           jaxpr=False, jitted=False)  # fmt: skip

@@ -154,3 +154,10 @@ def test_auxiliary_output_keeps_tangents_of_the_outer_transformation():
         return J.grad(lambda x: J.grad(lambda y: (y**2, x**3 + y), has_aux=True)(2 * x)[1])(3.0)
 
     assert float(outer(OURS)) == float(outer(THEIRS)) == 29
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("argnum", [0, 1])
+def test_a_real_operand_beside_a_complex_one(argnum):
+    """Its cotangent is the real part, and that is no cast to warn of."""
+    check(lambda J: lambda x, z: J.jacrev(lambda x, z: J.lax.dot(x, z).real, argnum)(x, z), X3, Z3, jaxpr=False)
