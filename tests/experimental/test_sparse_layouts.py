@@ -102,6 +102,28 @@ def test_operators_are_those_of_dense_arrays(layout):
             raise AssertionError(f"{name}: {error}") from error
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_arrays_of_different_ranks_may_be_forbidden(layout):
+    """The option is about the program's own operations, not about those within sparse arrays."""
+    with OURS.numpy_rank_promotion("raise"):
+        x, y = (sparse.BCOO.fromdense(a, n_batch=layout[0], n_dense=layout[1]) for a in (C, D))
+        results = [x @ np.ones((4, 2), np.float32), x[0], x * y, x.sum(1), x.reshape(2, 3, 2, 2), sparse.bcoo_rev(x, (2,)),
+                   sparse.bcoo_concatenate([x, x], dimension=0), (x + x).sum_duplicates(), x[:, None]]  # fmt: skip
+    expected = [C @ np.ones((4, 2), np.float32), C[0], C * D, C.sum(1), C.reshape(2, 3, 2, 2), C[..., ::-1],
+                np.concatenate([C, C]), 2 * C, C[:, None]]  # fmt: skip
+    for got, want in zip(results, expected, strict=True):
+        close(got, want)
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 4), (2, 3, 1), (1, 1, 4), (1, 1, 1)])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_products_with_an_array_that_is_repeated(layout, shape):
+    other = thinned(*shape, seed=3) + (np.prod(shape) == 1)
+    x, y = (sparse.BCOO.fromdense(a, n_batch=layout[0], n_dense=layout[1]) for a in (C, other))
+    close(x * y, C * other)
+    close(y * x, C * other)
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_are_those_of_dense_arrays(name):
     function, expected = FUNCTIONS[name]

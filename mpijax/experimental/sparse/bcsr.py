@@ -15,7 +15,7 @@ from mpijax.experimental.sparse import operations as ops
 from mpijax.experimental.sparse.base import JAXSparse
 from mpijax.experimental.sparse.bcoo import BCOO
 from mpijax.experimental.sparse.matrices import rows_of, starts_of
-from mpijax.experimental.sparse.util import SparseInfo, nfold_vmap
+from mpijax.experimental.sparse.util import SparseInfo, nfold_vmap, ranks_differ
 from mpijax.transforms.vmappable import register_vmappable
 
 
@@ -94,6 +94,7 @@ class BCSR(JAXSparse):
         parts = arr.data, arr.indices[..., 1], starts(arr.indices[..., 0])
         return cls(parts, shape=arr.shape, indices_sorted=True, unique_indices=arr.unique_indices)
 
+    @ranks_differ
     def to_bcoo(self) -> BCOO:
         """The same as a BCOO."""
         rows = nfold_vmap(lambda starts: rows_of(starts, self.nse), self.n_batch)(self.indptr)

@@ -19,6 +19,7 @@ from mpijax.experimental.sparse.util import (
     SparseEfficiencyWarning,
     beyond,
     new_bcoo,
+    ranks_differ,
     sparse_shape,
 )
 from mpijax.transforms.api import eval_shape
@@ -78,6 +79,7 @@ def with_fewer(mat: Any, n_batch: int, n_dense: int) -> Any:
     return new_bcoo(data, indices.reshape(*mat.shape[:n_batch], nse, -1), mat.shape)
 
 
+@ranks_differ
 def bcoo_squeeze(arr: Any, *, dimensions: Sequence[int]) -> Any:
     """Without axes of size 1.
 
@@ -102,6 +104,7 @@ def bcoo_squeeze(arr: Any, *, dimensions: Sequence[int]) -> Any:
     return new_bcoo(data, indices, shape, arr.indices_sorted, arr.unique_indices)
 
 
+@ranks_differ
 def bcoo_broadcast_in_dim(
     mat: Any, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], sharding: Any = None
 ) -> Any:
@@ -149,6 +152,7 @@ def bcoo_broadcast_in_dim(
     return new_bcoo(data, indices, shape)
 
 
+@ranks_differ
 def _repeated(mat: Any, shape: tuple[int, ...], to: tuple[int, ...]) -> Any:
     """Of an array with sparse axes only: for each copy all elements. A missing one stays missing in every copy."""
     target = dict(zip(to, range(mat.ndim), strict=True))
@@ -205,6 +209,7 @@ def bcoo_slice(
     return _part(mat, cut, shape, jnp.asarray(offset, mat.indices.dtype), jnp.asarray(stride, mat.indices.dtype))
 
 
+@ranks_differ
 def _part(mat: Any, cut: Any, shape: tuple[int, ...], offset: Any, stride: Any) -> Any:
     """The elements at `offset + stride * i` along sparse axes; `cut` does the others."""
     n, last = mat.n_batch, mat.n_batch + mat.n_sparse
@@ -250,6 +255,7 @@ def bcoo_dynamic_slice(mat: Any, start_indices: Sequence[Any], slice_sizes: Sequ
     return _part(mat, cut, sizes, offset, jnp.ones(mat.n_sparse, mat.indices.dtype))
 
 
+@ranks_differ
 def bcoo_rev(operand: Any, dimensions: Sequence[int]) -> Any:
     """`lax.rev`: the other way round along axes.
 

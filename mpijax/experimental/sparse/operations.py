@@ -17,6 +17,7 @@ from mpijax.experimental.sparse.util import (
     new_bcoo,
     nfold_vmap,
     over_dense,
+    ranks_differ,
     sparse_shape,
 )
 
@@ -139,6 +140,7 @@ def bcoo_sort_indices(mat: Any) -> Any:
     return new_bcoo(data, indices, mat.shape, True, mat.unique_indices)
 
 
+@ranks_differ
 def bcoo_sum_duplicates(mat: Any, nse: int | None = None) -> Any:
     """Equal coordinates once, with the sum of their values, sorted.
 
@@ -238,6 +240,7 @@ def bcoo_transpose(mat: Any, *, permutation: Sequence[int]) -> Any:
     return new_bcoo(data, indices, (mat.shape[a] for a in permutation), in_order, mat.unique_indices)
 
 
+@ranks_differ
 def bcoo_reshape(
     mat: Any, *, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None, sharding: Any = None
 ) -> Any:
@@ -293,6 +296,7 @@ def _split_sizes(mat: Any, sizes: tuple[int, ...]) -> tuple[int, int]:
     return first, last
 
 
+@ranks_differ
 def bcoo_reduce_sum(mat: Any, *, axes: Sequence[int]) -> Any:
     """Sums along axes. Coordinates may then be equal; the elements of summed batches stand one behind the other.
 
@@ -348,6 +352,7 @@ def bcoo_concatenate(operands: Sequence[Any], *, dimension: int) -> Any:
     return _joined_along_sparse(operands, tuple(shape), dimension - n)
 
 
+@ranks_differ
 def _joined_along_sparse(operands: Sequence[Any], shape: tuple[int, ...], axis: int) -> Any:
     n, start, parts = operands[0].n_batch, 0, []
     end = np.array(shape[n : n + operands[0].n_sparse])

@@ -14,7 +14,16 @@ from mpijax import lax
 from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.experimental.sparse import layouts
 from mpijax.experimental.sparse import operations as ops
-from mpijax.experimental.sparse.util import beyond, columns, full_batches, is_bcoo, new_bcoo, nfold_vmap, over_dense
+from mpijax.experimental.sparse.util import (
+    beyond,
+    columns,
+    full_batches,
+    is_bcoo,
+    new_bcoo,
+    nfold_vmap,
+    over_dense,
+    ranks_differ,
+)
 from mpijax.transforms.api import eval_shape, make_jaxpr
 
 # ---------------------------------------------------------------- elementwise
@@ -64,7 +73,9 @@ def bcoo_multiply_sparse(lhs: Any, rhs: Any) -> Any:
         )
     shape = np.broadcast_shapes(lhs.shape, rhs.shape)
     n = min(lhs.n_batch, rhs.n_batch)
-    lhs, rhs = (_spread(layouts.with_fewer(x, n, x.n_dense), shape) for x in (lhs, rhs))
+    spread = [_spread(layouts.with_fewer(x, n, x.n_dense), shape) for x in (lhs, rhs)]
+    # one that was repeated has sparse axes only
+    lhs, rhs = (layouts.with_fewer(x, min(z.n_batch for z in spread), min(z.n_dense for z in spread)) for x in spread)
     small, large = (lhs, rhs) if lhs.nse <= rhs.nse else (rhs, lhs)
     small = small if small.unique_indices else ops.bcoo_sum_duplicates(small, nse=small.nse)
 
@@ -147,6 +158,7 @@ def bcoo_dot_general(
     return jnp.transpose(out, (*range(n), *range(kept, out.ndim), *range(n, kept)))
 
 
+@ranks_differ
 def _dense_product(mat: Any, other: Any, contract: Sequence, batch: Sequence, dtype: Any) -> Any:
     """Batch axes, those of the sparse operand, then of the other: an element adds its value times a slice."""
     mat = layouts.with_fewer(mat, 0, 0)
@@ -165,6 +177,7 @@ def _dense_product(mat: Any, other: Any, contract: Sequence, batch: Sequence, dt
     return jnp.zeros(shape, dtype).at[tuple(mat.indices[:, a] for a in kept)].add(terms, mode="drop")
 
 
+@ranks_differ
 def _sparse_product(x: Any, y: Any, contract: Sequence, batch: Sequence, dtype: Any) -> Any:
     """A BCOO with the batch axes of the product, those of x, then of y; equal coordinates are summed."""
     if x.n_dense or y.n_dense:
@@ -279,6 +292,7 @@ def bcoo_conv_general_dilated(lhs: Any, rhs: Any, **options: Any) -> Any:
     return new_bcoo(found[None, None], jnp.where(inside, where, size)[None, None, :, None], (1, 1, size))
 
 
+@ranks_differ
 def _elements(x: Any) -> tuple[Any, Any]:
     """Values and positions along the last of three axes; a missing element is 0."""
     if not is_bcoo(x):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 import mpijax.numpy as jnp
-from mpijax.core import dtypes, provided
+from mpijax.core import config, dtypes, provided
 from mpijax.transforms.vmap import vmap
 
 
@@ -35,6 +36,20 @@ class SparseInfo(NamedTuple):
     shape: tuple[int, ...]
     indices_sorted: bool = False
     unique_indices: bool = False
+
+
+_F = TypeVar("_F", bound=Callable)
+
+
+def ranks_differ(fun: _F) -> _F:
+    """`fun`, in which arrays of different ranks go together, whatever `jax_numpy_rank_promotion` says."""
+
+    @wraps(fun)
+    def allowed(*args: Any, **kwargs: Any) -> Any:
+        with config.numpy_rank_promotion("allow"):
+            return fun(*args, **kwargs)
+
+    return cast(_F, allowed)
 
 
 def nfold_vmap(fun: Callable, N: int, *, broadcasted: bool = True, in_axes: Any = 0) -> Callable:
