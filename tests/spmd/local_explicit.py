@@ -169,7 +169,7 @@ PROGRAMS = {
         s.jax.grad(lambda x: s.lax.scan(lambda c, a: (f(c, 2.0) * a, None), s.jnp.ones(8, out_sharding=s.P("x")), x.T)[0].sum())(x),
     ])(by_rule(s))),
     "gradients of updates by the extreme": lambda s: (lambda x, i, y: [
-        s.jax.grad(lambda x, y: s.jax.vmap(lambda x, i, y: getattr(x.at[i], how)(y))(x, i, y).sum(), (0, 1))(x, y)
+        s.jax.grad(lambda x, y, how=how: s.jax.vmap(lambda x, i, y: getattr(x.at[i], how)(y))(x, i, y).sum(), (0, 1))(x, y)
         for how in ("max", "min", "mul")
     ])(s.put(np.full((2, 5, 4), 0.5, np.float32), "x", None, "y"), s.put(np.array([2, 3]), "x"),
        s.put(np.linspace(0, 1, 8, dtype=np.float32).reshape(2, 4), "x", "y")),
