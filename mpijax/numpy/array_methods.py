@@ -204,8 +204,8 @@ def _view_bits(x: Any, dtype: Any, bits: int, new_bits: int) -> Any:
     if dtype == np.bool_:
         return _view(x, np.uint8).astype(bool)
     if dtypes.issubdtype(x.dtype, np.complexfloating):
-        parts = jnp.stack([x.real, x.imag], axis=-1)
-        return _view(parts.reshape(*x.shape[:-1], x.shape[-1] * 2), dtype)
+        parts = jnp.zeros((*x.shape[:-1], x.shape[-1] * 2), dtypes.finfo(x.dtype).dtype)
+        return _view(parts.at[..., 0::2].set(x.real).at[..., 1::2].set(x.imag), dtype)
     if dtypes.issubdtype(dtype, np.complexfloating):
         parts = _view(x, dtypes.finfo(dtype).dtype).astype(dtype)
         return parts[..., 0::2] + 1j * parts[..., 1::2]

@@ -175,7 +175,6 @@ PROGRAMS = {
        s.put(np.linspace(0, 1, 8, dtype=np.float32).reshape(2, 4), "x", "y")),
     "one matrix for split right-hand sides": lambda s: s.jax.vmap(s.jnp.linalg.solve, (None, 0))(
         s.jnp.asarray(np.diag([1.0, 2, 4]).astype(np.float32)), s.put(np.arange(12, dtype=np.float32).reshape(4, 3), "x")),
-    "parts of complex numbers": of_x(lambda s, x: [(x + 1j).view(np.float32), x.view(np.complex64)]),
     "positions that sort": of_x(lambda s, x: s.jnp.argsort(x, axis=1)),
     "as another": of_x(lambda s, x: s.lax.broadcast_like(np.arange(2), x)),
     "cases of examples": of_x(lambda s, x: s.jax.vmap(
