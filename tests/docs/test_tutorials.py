@@ -43,7 +43,7 @@ def lines(text: str) -> list[str]:
 
 
 @marked
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_prints_what_the_page_says(page, ranks, tmp_path):
     ran = run(page, tmp_path, *mpirun(ranks))
