@@ -144,7 +144,14 @@ class BlockSpec:
     memory_space: Any | None = dataclasses.field(kw_only=True, default=None)
     pipeline_mode: Buffered | None = None
 
-    replace = dataclasses.replace
+    def replace(self, **changes: Any) -> BlockSpec:
+        """The same with other fields.
+
+        >>> from mpijax.experimental import pallas as pl
+        >>> pl.BlockSpec((8, 128)).replace(block_shape=(8, 64)).block_shape
+        (8, 64)
+        """
+        return dataclasses.replace(self, **changes)
 
 
 @dataclass(init=False, kw_only=True)
