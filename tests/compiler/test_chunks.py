@@ -3,37 +3,17 @@
 import jax as real_jax
 import numpy as np
 import pytest
+from thread_counts import THREADS, on_threads, threads
 
 import mpijax as jax
 import mpijax.numpy as jnp
-from mpijax._ext import executor
 from mpijax.compiler.chunks import FEWEST, GRAIN
 
 LARGE = FEWEST * GRAIN
-THREADS = (1, 2, 3)
-
-
-@pytest.fixture(autouse=True)
-def threads_as_before():
-    before = executor.num_threads()
-    yield
-    executor.set_num_threads(before)
 
 
 def normal(*shape, seed=0, dtype=np.float32):
     return np.random.default_rng(seed).normal(size=shape).astype(dtype)
-
-
-def on_threads(fun, *args):
-    """The results of a jitted function, which must have the same bits on any number of threads."""
-    compiled = jax.jit(fun)
-    found = []
-    for n in THREADS:
-        executor.set_num_threads(n)
-        leaves = [np.asarray(x) for x in jax.tree.leaves(compiled(*args))]
-        found.append([(x.dtype, x.shape, x.tobytes()) for x in leaves])
-    assert all(other == found[0] for other in found)
-    return leaves
 
 
 def chunks_of(fun, *args):
@@ -220,8 +200,8 @@ def test_inside_a_loop():
 def test_a_donated_argument_may_be_overwritten():
     x = normal(LARGE + 9)
     for n in THREADS:
-        executor.set_num_threads(n)
-        found = jax.jit(lambda x: x / jnp.sum(x * x), donate_argnums=0)(jnp.array(x))
+        with threads(n):
+            found = jax.jit(lambda x: x / jnp.sum(x * x), donate_argnums=0)(jnp.array(x))
         np.testing.assert_allclose(found, x / (x.astype(float) ** 2).sum(), rtol=1e-5)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numba import njit
 from oracle import OURS, THEIRS
+from thread_counts import threads
 
 import mpijax
 import mpijax.numpy as jnp
@@ -110,14 +111,12 @@ def test_sorting_keeps_the_values(library):
 
 
 @pytest.fixture
-def threads():
-    before = executor.num_threads()
-    executor.set_num_threads(3)
-    yield
-    executor.set_num_threads(before)
+def three_threads():
+    with threads(3):
+        yield
 
 
-def test_every_thread_of_a_kernel(threads):
+def test_every_thread_of_a_kernel(three_threads):
     x = np.full(1 << 20, TINY)
     multiply, returned = mpijax.jit(lambda x: x * np.float32(0.01)), mpijax.jit(lambda x: x > 0)
     for _ in range(5):

@@ -8,6 +8,7 @@ import threading
 
 import numpy as np
 import pytest
+from thread_counts import threads
 
 from mpijax._ext import array as ext
 from mpijax._ext import executor
@@ -479,10 +480,8 @@ def test_scan_with_moving_pointers(kernels):
 
 @pytest.fixture
 def four_threads():
-    before = executor.num_threads()
-    executor.set_num_threads(4)
-    yield
-    executor.set_num_threads(before)
+    with threads(4):
+        yield
 
 
 def marker(kernels, n, grain):

@@ -6,35 +6,20 @@ import threading
 import numpy as np
 import pytest
 import scipy.linalg
+from thread_counts import on_threads
 
 import mpijax as jax
 import mpijax.numpy as jnp
-from mpijax._ext import executor
 from mpijax.runtime import blas
 
-THREADS = (1, 2, 3)
 RNG = np.random.default_rng(0)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def wide():
-    """All dtypes, and as many threads as before when the tests end."""
-    before = executor.num_threads()
+    """All dtypes."""
     with jax.enable_x64(True):
         yield
-    executor.set_num_threads(before)
-
-
-def on_threads(fun, *args):
-    """The results of a jitted function, which must have the same bits on any number of threads."""
-    compiled = jax.jit(fun)
-    found = []
-    for n in THREADS:
-        executor.set_num_threads(n)
-        leaves = [np.asarray(x) for x in jax.tree.leaves(compiled(*args))]
-        found.append([(x.dtype, x.shape, x.tobytes()) for x in leaves])
-    assert all(other == found[0] for other in found)
-    return leaves
 
 
 def normal(*shape, dtype=np.float32):
