@@ -109,7 +109,7 @@ class _Builder:
         self.literals: dict[Any, Value] = parent.literals if parent else {}
         # Arrays that operations made whole: bytes, type, operation and line, in order.
         self.gathers: dict[tuple, None] = parent.gathers if parent else {}
-        # How results lie over the ranks: type, shape, operation, line, mesh and cuts, in order.
+        # How results lie over the ranks: type, operation, line, mesh and cuts, in order.
         self.placements: dict[tuple, None] = parent.placements if parent else {}
         self.const_ids: dict[int, Value] = {}
         # The work already done, in the scope it was done in: a value of a body is a shard, and stays inside.

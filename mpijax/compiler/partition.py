@@ -209,8 +209,7 @@ def spread(builder, eqn, inputs, avals, source):
     operands = [recut(builder, v, mesh, cuts, source) for v, cuts in zip(inputs, plan.operands, strict=True)]
     results = [Blocks(mesh, a.shape, cuts) for a, cuts in zip(avals, plan.results, strict=True)]
     for aval, blocks in zip(avals, results, strict=True):
-        at = aval.str_short(), aval.shape, eqn.primitive.name, source, tuple(mesh.shape.items()), blocks.cuts
-        builder.placements[at] = None
+        builder.placements[aval, eqn.primitive.name, source, tuple(mesh.shape.items()), blocks.cuts] = None
     outs = done_here(builder, eqn, plan, operands, avals, results, source)
     waits = plan.op == "sum" and bool(plan.over) and builder.sum_may_wait(eqn, mesh)
     if plan.over and not waits:

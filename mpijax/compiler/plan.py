@@ -261,11 +261,10 @@ class Gathered:
 class Placed:
     """How the result of an operation lies over the ranks.
 
-    type, shape: of the whole array. mesh: (name, size) of each axis. cuts: one for each array axis, None if uncut.
+    aval: of the whole array. mesh: (name, size) of each axis. cuts: one for each array axis, None if uncut.
     """
 
-    type: str
-    shape: tuple[int, ...]
+    aval: ShapedArray
     operation: str
     source: Source
     mesh: tuple[tuple[Any, int], ...]

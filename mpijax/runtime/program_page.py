@@ -203,9 +203,9 @@ def _placement(placed: list[Placed], volume: dict[str, float]) -> str:
     out = []
     for at, arrays in rows.items():
         source = arrays[0].source
-        first = {(p.type, p.shape, p.mesh, p.cuts): p for p in reversed(arrays)}
+        first = {(p.aval.str_short(), p.mesh, p.cuts): p for p in reversed(arrays)}
         cells = "".join(
-            f"<td>{grid(p)}<br><code>{html.escape(f'{p.operation}: {p.type}')}</code></td>"
+            f"<td>{grid(p)}<br><code>{html.escape(f'{p.operation}: {p.aval.str_short()}')}</code></td>"
             for p in reversed(first.values())
         )
         short = html.escape(f"{Path(source.file).name}:{source.line}") if at else ""
@@ -224,8 +224,8 @@ def grid(placed: Placed, width: int = 120, height: int = 60) -> str:
 
     Axes between these are not drawn. A block names the ranks that have it.
     """
-    last = len(placed.shape) - 1
-    rows = _spans(placed, 0) if placed.shape else [(0.0, 1.0)]
+    last = len(placed.aval.shape) - 1
+    rows = _spans(placed, 0) if placed.aval.shape else [(0.0, 1.0)]
     columns = _spans(placed, last) if last > 0 else [(0.0, 1.0)]
     owners = _owners(placed)
     parts = []
@@ -244,7 +244,7 @@ def grid(placed: Placed, width: int = 120, height: int = 60) -> str:
 
 def _spans(placed: Placed, dim: int) -> list[tuple[float, float]]:
     """The parts of an axis, as shares of its length."""
-    cut, size = placed.cuts[dim], placed.shape[dim] or 1
+    cut, size = placed.cuts[dim], placed.aval.shape[dim] or 1
     return [(0.0, 1.0)] if cut is None else [(low / size, high / size) for low, high in cut.spans]
 
 
@@ -254,8 +254,8 @@ def _owners(placed: Placed) -> dict[tuple[int, int], list[int]]:
     found: dict[tuple[int, int], list[int]] = defaultdict(list)
     if math.prod(sizes.values()) > _MOST_RANKS:
         return found
-    first = placed.cuts[0] if placed.shape else None
-    second = placed.cuts[-1] if len(placed.shape) > 1 else None
+    first = placed.cuts[0] if placed.aval.shape else None
+    second = placed.cuts[-1] if len(placed.aval.shape) > 1 else None
     for rank, place in enumerate(itertools.product(*(range(n) for n in sizes.values()))):
         at = dict(zip(sizes, place, strict=True))
         found[_part(first, sizes, at), _part(second, sizes, at)].append(rank)

@@ -9,12 +9,14 @@ import re
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
 
 import mpijax
 from mpijax import numpy as jnp
 from mpijax.compiler.plan import Placed
 from mpijax.core import pages
+from mpijax.core.avals import ShapedArray
 from mpijax.core.sharding.cuts import Cut, even_cut
 from mpijax.core.source import UNKNOWN
 from mpijax.runtime.program_page import grid
@@ -97,7 +99,7 @@ def test_loops_and_branches_hold_their_steps():
     ((), (), ["0-5"], ["0.0 0.0 120.0 60.0"]),
 ])  # fmt: skip
 def test_grids_show_which_rank_has_which_block(shape, cuts, owners, blocks):
-    drawn = grid(Placed("f32", shape, "add", UNKNOWN, (("a", 2), ("b", 3)), cuts))
+    drawn = grid(Placed(ShapedArray(shape, np.float32), "add", UNKNOWN, (("a", 2), ("b", 3)), cuts))
     assert re.findall(r">([\d,-]*)</text>", drawn) == owners
     found = [" ".join(r) for r in re.findall(r'<rect x="(.*?)" y="(.*?)" width="(.*?)" height="(.*?)"', drawn)]
     assert blocks is None or found == blocks
