@@ -41,7 +41,7 @@ _WIDTH = 30
 class progress:
     """An iterator over `iterable` that shows on rank 0 how far it has come. Other ranks show nothing.
 
-    desc: what stands in front. total: the number of items, if ``len(iterable)`` does not tell.
+    desc: text before the bar. total: the number of items, for an iterable without ``len``.
 
     >>> sum(mpijax.progress(range(4), desc="sum"))
     6

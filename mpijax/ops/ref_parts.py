@@ -22,7 +22,7 @@ from mpijax.ops.slicing import slice as static_slice
 class Part(NamedTuple):
     """For each axis: where the part begins, and from there to its last element, how many, and their distance.
 
-    shape: that of the part, without the axes indexed by integers.
+    shape: of the part; axes indexed by integers are dropped.
     """
 
     starts: list[Any]

@@ -259,7 +259,7 @@ class Builder(Memory):
         return self.select(self.is_nan(a), nan, self._with_order_turned(self.bitcast(a, INT32)))
 
     def of_key(self, key: Scalar) -> Scalar:
-        """The float32 that has a key; zero for that of a denormal, where the processor takes these for zero."""
+        """The float32 with this key. A denormal becomes zero if the processor flushes denormals."""
         return self._exact("canonicalize", self.bitcast(self._with_order_turned(key), np.dtype(np.float32)))
 
     def _with_order_turned(self, bits: Scalar) -> Scalar:

@@ -158,7 +158,7 @@ LATES = {
     "sleeps for ever": ("time.sleep(100)", p.ABORTED, ABORT),
     "is stopped for ever": ("os.kill(os.getpid(), signal.SIGSTOP)", p.ABORTED, ABORT),
 }
-# Operations for which rank 0 waits in vain if rank 1 does not come.
+# Operations in which rank 0 blocks if rank 1 never calls them.
 WAITED_FOR = {
     **{name: text(name) for name in ("allreduce", "allgather", "alltoall", "reduce_scatter")},
     "bcast": text("bcast", root="1"),

@@ -19,7 +19,7 @@ from faults.rows import BEGIN, ROWS, Row
 from launching import mpirun
 from mpi.jobs import LAUNCHER, ROOT, left_behind
 
-# Jobs at once: ranks that wait in vain mostly sleep, or poll.
+# Concurrent jobs. Blocked ranks sleep or poll, so they take little CPU time.
 AT_ONCE = 6
 # Seconds for a job to come to its fault; and that busy cores may add to what is promised.
 START, SLACK = 60.0, 10.0

@@ -1,7 +1,7 @@
 """A grid as a loop: one program after the other, the last axis of the grid fastest.
 
 Results are carried, and each turn writes its blocks into them where they are. Operands that no program writes to are
-read where they are. So memory is needed for one program's blocks, and the order of writes is that of the grid.
+read in place. So the loop needs memory for the blocks of one program only. Programs write in the order of the grid.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class MemoryRef:
 
 @dataclass(frozen=True)
 class _ArrayType:
-    """Shape and dtype of a buffer, where the dtype may be that of a semaphore."""
+    """Shape and dtype of a buffer. The dtype may be `semaphore`."""
 
     shape: tuple[int, ...]
     dtype: Any

@@ -99,7 +99,7 @@ class BCSR(JAXSparse):
         """The same as a BCOO."""
         rows = nfold_vmap(lambda starts: rows_of(starts, self.nse), self.n_batch)(self.indptr)
         indices = jnp.stack(jnp.broadcast_arrays(rows, self.indices), axis=-1)
-        # What stands behind the last row is no element.
+        # Entries after the last row are padding.
         outside = jnp.arange(self.nse) >= self.indptr[..., -1:]
         indices = jnp.where(outside[..., None], np.array(self._sparse_shape), indices).astype(self.indices.dtype)
         return BCOO((self.data, indices), **self._info._asdict())

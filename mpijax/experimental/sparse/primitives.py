@@ -57,7 +57,7 @@ def _composite(name: str, fun: Callable, multiple_results: bool = False) -> Prim
     def transpose(ct: Any, *args: Any, **params: Any) -> list[Any]:
         linear = [i for i, x in enumerate(args) if is_undefined_primal(x)]
 
-        # Coordinates are results too, of which there is no cotangent.
+        # Coordinates are results too. They have no cotangent.
         cts = ct if multiple_results else [ct]
         kept = [i for i, c in enumerate(cts) if type(c) is not Zero]
 
