@@ -23,7 +23,7 @@ cdef class ArrayBase:
     cdef object __weakref__
 
 
-# The registered class (`mpijax.runtime.array.ArrayImpl`), whose instances the functions below make.
+# The registered class (`mpijax.runtime.arrays.array.ArrayImpl`), whose instances the functions below make.
 cdef PyTypeObject* array_type
 
 cdef inline bint is_array(PyObject* x) noexcept:

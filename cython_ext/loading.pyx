@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
-"""Loading: from the dataclasses of mpijax/runtime/program.py to the C structures that the executor walks.
+"""Loading: from the dataclasses of mpijax/runtime/machine/program.py to the C structures that the executor walks.
 
 Control flow becomes jumps here. Everything is checked that would make a run read or write where it must not.
 """

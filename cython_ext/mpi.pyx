@@ -7,7 +7,7 @@ Python. MPI's handles travel as integers (`move_type`, `reduction`, `handle` of 
 call means on ranks that are not the root, and for equal send and receive buffers, is said in ``mpi_calls.h``.
 
 Importing this module needs the MPI library to be loaded, by ``mpi4py.MPI``: go through
-`mpijax.runtime.mpi_start`.
+`mpijax.runtime.mpi.mpi_start`.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer

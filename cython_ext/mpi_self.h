@@ -1,7 +1,7 @@
 /* Messages that a rank keeps until they are received, so that it does not wait.
 
    Those of a rank to itself: nobody else can end its waiting, and a receive for which nothing has been sent is an error.
-   Small ones to others that leave before the program's order would let them (mpijax/compiler/posting.py). */
+   Small ones to others that leave before the program's order would let them (mpijax/compiler/steps/posting.py). */
 
 #ifndef MPIJAX_MPI_SELF_H
 #define MPIJAX_MPI_SELF_H

@@ -2,7 +2,7 @@
 
    Regions of the ranks of one node lie in one shared file, so that any of them can be read by all, also while
    its rank hangs or after it was killed. Only the rank itself writes its region; readers bear with an entry
-   that is being written. mpijax/runtime/recorder.py describes the same layout to NumPy. */
+   that is being written. mpijax/runtime/reports/recorder.py describes the same layout to NumPy. */
 
 #ifndef MPIJAX_RECORD_H
 #define MPIJAX_RECORD_H

@@ -41,12 +41,12 @@ _HOMES = {
     "mpijax.core.refs": "Ref empty_ref free_ref freeze new_ref",
     "mpijax.ops.callbacks": "pure_callback",
     "mpijax.ops.numba_call": "numba_call",
-    "mpijax.runtime.devices": """Device default_backend device_count devices host_count host_id host_ids
+    "mpijax.runtime.arrays.devices": """Device default_backend device_count devices host_count host_id host_ids
         local_device_count
         local_devices process_count process_index process_indices""",
-    "mpijax.runtime.array": "Shard",
-    "mpijax.runtime.live": "live_arrays",
-    "mpijax.runtime.placement": "block_until_ready device_get device_put",
+    "mpijax.runtime.arrays.array": "Shard",
+    "mpijax.runtime.arrays.live": "live_arrays",
+    "mpijax.runtime.arrays.placement": "block_until_ready device_get device_put",
     "mpijax.sharding": "get_mesh",
     "mpijax.scopes": """checking_leaks copy_to_host_async disable_jit effects_barrier
         named_call named_scope print_environment_info""",

@@ -38,7 +38,7 @@ from mpijax.ops.debug_callbacks import (
     shows_rank,
     split_arguments,
 )
-from mpijax.runtime.devices import local_devices
+from mpijax.runtime.arrays.devices import local_devices
 from mpijax.sharding import SingleDeviceSharding
 
 __all__ = ["DebugEffect", "OrderedDebugEffect", "breakpoint", "callback", "inspect_array_sharding", "log", "print",

@@ -9,7 +9,7 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
-from mpijax.runtime.array import from_numpy
+from mpijax.runtime.arrays.array import from_numpy
 
 __all__ = ["from_dlpack", "is_supported_dtype"]
 

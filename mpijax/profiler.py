@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from mpijax import missing as _missing
-from mpijax.runtime.devices import process_index
-from mpijax.runtime.profile_data import ProfileData, ProfileEvent, ProfilePlane
+from mpijax.runtime.arrays.devices import process_index
+from mpijax.runtime.reports.profile_data import ProfileData, ProfileEvent, ProfilePlane
 
 __all__ = [
     "ProfileData", "ProfileEvent", "ProfileOptions", "ProfilePlane", "ProfileSession", "StepTraceAnnotation",

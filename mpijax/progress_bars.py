@@ -29,7 +29,7 @@ from mpijax import numpy as jnp
 from mpijax._ext import record
 from mpijax.core.trace import Tracer
 from mpijax.ops.loop_progress import Loop, loop_mark_p, loop_part_p
-from mpijax.runtime.devices import process_index
+from mpijax.runtime.arrays.devices import process_index
 
 # Parts of a compiled loop; seconds between two states of a bar; between lines if there is no total.
 _PARTS, _PAUSE, _LINE_PAUSE = 100, 0.1, 10.0

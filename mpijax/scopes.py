@@ -12,7 +12,8 @@ import numpy as np
 
 from mpijax import version
 from mpijax.core import config, tree
-from mpijax.runtime import devices, mpi_start
+from mpijax.runtime.arrays import devices
+from mpijax.runtime.mpi import mpi_start
 
 
 def disable_jit(disable: bool = True) -> Any:

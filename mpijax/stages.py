@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mpijax.runtime.stages import Compiled, Lowered
+from mpijax.runtime.program.stages import Compiled, Lowered
 from mpijax.transforms.jit import PjitFunction as Wrapped
 from mpijax.transforms.traced import ArgInfo, Traced
 

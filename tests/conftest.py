@@ -53,7 +53,7 @@ def pytest_configure(config):
         config.option.basetemp = config.stash[OWN_TMP] = Path(
             tempfile.mkdtemp(prefix=f"mpijax-tests-{RANK}-")
         )
-        from mpijax.runtime import watchdog  # after the settings above
+        from mpijax.runtime.reports import watchdog  # after the settings above
 
         # pytest keeps what tests print, and loses it where a rank ends its process.
         watchdog.stream = os.fdopen(os.dup(2), "w")

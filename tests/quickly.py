@@ -39,7 +39,7 @@ def quicken_jax() -> None:
 
 def compile_once_for_all_ranks() -> None:
     """Ranks reach a kernel at the same time: the first one compiles it, and the others find it on disk."""
-    from mpijax.compiler import llvm
+    from mpijax.compiler.backend import llvm
 
     compile_object, cache = llvm.compile_object, llvm.DiskCache.default()
     if cache is None:

@@ -181,7 +181,7 @@ def test_isolated_install_uses_the_mpi_of_its_environment(tmp_path):
     assert not any("pip-build-env" in line or str(tmp_path) in line for line in paths)
 
     report = (
-        "from mpijax.runtime import mpi_start as m; ext = m.start().ext; import sys\n"
+        "from mpijax.runtime.mpi import mpi_start as m; ext = m.start().ext; import sys\n"
         "maps = {line.split()[-1] for line in open('/proc/self/maps') if '/libmpi' in line}\n"
         "sys.stdout.write(f'{m.size()} {len(maps)} {ext.library_path()}\\n')\n"
     )

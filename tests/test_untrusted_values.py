@@ -15,7 +15,7 @@ import mpijax as jax
 import mpijax.numpy as jnp
 from mpijax import ffi, lax
 from mpijax.cli import trace
-from mpijax.compiler.disk_cache import DiskCache
+from mpijax.compiler.backend.disk_cache import DiskCache
 from mpijax.distributed import handshake
 
 

@@ -1,6 +1,6 @@
 """What a device sends in one run of a program of XLA, from the text of the compiled module.
 
-The bytes of a collective are counted as `mpijax.runtime.traffic` counts them.
+The bytes of a collective are counted as `mpijax.runtime.program.traffic` counts them.
 """
 
 from __future__ import annotations

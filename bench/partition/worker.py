@@ -78,7 +78,7 @@ def analyse(lowered, compiled, devices: int) -> dict:
     if SYSTEM == "jax":
         found = hlo.traffic(compiled.as_text(), devices)
         return {"sent": max(found.sent), "held": held, "gathered": found.gathered, "known": found.known}
-    from mpijax.runtime.traffic import sent
+    from mpijax.runtime.program.traffic import sent
 
     found = sent(lowered.compiler_ir())
     return {

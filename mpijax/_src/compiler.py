@@ -1,5 +1,5 @@
 """What makes compiled programs of Jaxprs."""
 
-from mpijax.runtime.engine import compile_jaxpr
+from mpijax.runtime.program.engine import compile_jaxpr
 
 __all__ = ["compile_jaxpr"]

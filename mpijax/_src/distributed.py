@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from mpijax.runtime import coordination
-from mpijax.runtime.devices import process_count, process_index
+from mpijax.runtime.arrays.devices import process_count, process_index
+from mpijax.runtime.mpi import coordination
 
 __all__ = ["global_state"]
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mpijax.runtime.devices import (
+from mpijax.runtime.arrays.devices import (
     CLIENT,
     are_known,
     default_backend,

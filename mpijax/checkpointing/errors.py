@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mpijax.runtime import objects
+from mpijax.runtime.mpi import objects
 
 
 class CheckpointError(RuntimeError):

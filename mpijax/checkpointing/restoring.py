@@ -16,10 +16,10 @@ from mpijax.core import dtypes, tree
 from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.extended import PRNGKeyDtype
 from mpijax.ops.random import prngs
-from mpijax.runtime import mpi_start
-from mpijax.runtime.array import from_numpy
-from mpijax.runtime.default_layout import default_layout
-from mpijax.runtime.placement import carried_sharding, device_put, type_in
+from mpijax.runtime.arrays.array import from_numpy
+from mpijax.runtime.arrays.default_layout import default_layout
+from mpijax.runtime.arrays.placement import carried_sharding, device_put, type_in
+from mpijax.runtime.mpi import mpi_start
 
 
 def open_checkpoint(path: str | os.PathLike) -> tuple[Path, metadata.Contents]:

@@ -23,7 +23,7 @@ from mpijax.cli import cores
 from mpijax.cli.launcher import RANK_VARIABLES, Launcher, Library, NoLauncher, clean_environment, is_rank
 from mpijax.cli.measure import MARK
 from mpijax.distributed.lines import ranges
-from mpijax.runtime import leftovers
+from mpijax.runtime.machine import leftovers
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 _THREAD_SETTINGS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -49,7 +49,7 @@ print(seconds)
 _BLAS = """
 import ctypes, json, os
 import numpy as np
-from mpijax.runtime import blas
+from mpijax.runtime.machine import blas
 blas.addresses()
 def threads(file):
     library = ctypes.CDLL(file, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
@@ -228,7 +228,7 @@ def blas() -> Finding:
 
 def cache() -> Finding:
     """The folder of compiled programs: there, ours, closed to others."""
-    from mpijax.compiler.disk_cache import DiskCache
+    from mpijax.compiler.backend.disk_cache import DiskCache
 
     disk = DiskCache.default()
     if disk is None:

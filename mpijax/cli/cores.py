@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from mpijax.runtime.cpus import affinity, cgroup_cpus
+from mpijax.runtime.machine.cpus import affinity, cgroup_cpus
 
 
 def physical(topology: str = "/sys/devices/system/cpu") -> list[list[int]]:

@@ -23,7 +23,7 @@ def measure(operations: list[str], sizes: list[int], seconds: float) -> Iterator
     operation and size. Collective; `seconds` is spent on each."""
     import numpy as np
 
-    from mpijax.runtime import mpi_start
+    from mpijax.runtime.mpi import mpi_start
 
     world = mpi_start.world()
     ranks = world.size
@@ -101,7 +101,8 @@ def copy_rate() -> float:
 
 def main() -> None:
     wanted = json.loads(sys.argv[1])
-    from mpijax.runtime import cpus, mpi_start
+    from mpijax.runtime.machine import cpus
+    from mpijax.runtime.mpi import mpi_start
 
     start = mpi_start.start()
     rows = list(measure(wanted["operations"], wanted["sizes"], wanted["seconds"]))

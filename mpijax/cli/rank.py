@@ -19,7 +19,8 @@ import time
 from collections.abc import Callable
 
 _RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
-# Seconds that the other ranks have to say where they wait for one that has ended (`runtime.watchdog.GONE`, and a look).
+# Seconds that the other ranks have to say where they wait for one that has ended: `GONE` of the watchdog
+# (`runtime.reports.watchdog`), and a look.
 TELLING = 1.5
 _PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 _STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

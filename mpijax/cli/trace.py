@@ -1,8 +1,8 @@
 """``mpijax trace``: the records of all ranks as one timeline, and who waited for whom.
 
-A record (`runtime.record_file`) knows when its rank began and ended each operation. Operations of different ranks
-belong together when they have the same number in the same sequence; in a collective every rank waits for the one that
-begins last. Between nodes, clocks are compared as they are.
+A record (`runtime.reports.record_file`) knows when its rank began and ended each operation. Operations of different
+ranks belong together when they have the same number in the same sequence; in a collective every rank waits for the one
+that begins last. Between nodes, clocks are compared as they are.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def load(paths: list[Path]) -> tuple[int, list[Operation]]:
 
 
 def _check(record: dict[str, Any]) -> None:
-    """Raise ValueError or TypeError for a record with other values than `runtime.record_file` writes."""
+    """Raise ValueError or TypeError for a record with other values than `runtime.reports.record_file` writes."""
     size = _whole(record["size"], 1, _MOST_RANKS)
     _whole(record["rank"], 0, size - 1)
     _whole(record["written"])

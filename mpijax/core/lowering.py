@@ -138,7 +138,7 @@ class Writes(Enum):
 
     CONCATENATE = auto()
     PAD = auto()
-    WINDOW = auto()  # `compiler.normalize.static_update_p`
+    WINDOW = auto()  # `compiler.graph.normalize.static_update_p`
     DYNAMIC_UPDATE_SLICE = auto()
     SCATTER = auto()
 

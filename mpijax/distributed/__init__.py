@@ -64,7 +64,7 @@ def initialize(
     True
     >>> mpijax.distributed.shutdown()
     """
-    from mpijax.runtime import coordination, mpi_start  # loads MPI's module
+    from mpijax.runtime.mpi import coordination, mpi_start  # loads MPI's module
 
     if _state.initialized:
         raise RuntimeError("distributed.initialize should only be called once.")
@@ -120,7 +120,7 @@ def _bring_together(
     address: str, bind: str | None, size: int | None, rank: int | None, seconds: float
 ) -> None:
     from mpijax.distributed import bootstrap
-    from mpijax.runtime import mpi_start
+    from mpijax.runtime.mpi import mpi_start
 
     if size is None:
         raise ValueError("Number of processes must be defined: num_processes=... (no launcher tells it)")

@@ -49,7 +49,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, interrupts)
     pipe = Connection(int(sys.argv[1]))
     threading.Thread(target=_end_with_notebook, args=(pipe.fileno(), interrupts), daemon=True).start()
-    from mpijax.runtime import mpi_start
+    from mpijax.runtime.mpi import mpi_start
 
     mpi_start.start()
     bootstrap.forget()
@@ -121,7 +121,7 @@ def _shared(name: str, namespace: dict[str, Any], arrays: list[bytes]) -> Any:
 
 def _counts() -> dict[str, Any]:
     """How many collectives, and agreements before them, this rank has begun on each communicator; its ranks."""
-    from mpijax.runtime.recorder import COLLECTIVE, GUARD, recorder
+    from mpijax.runtime.reports.recorder import COLLECTIVE, GUARD, recorder
 
     return {
         str(group.id + kind): [recorder.count(recorder.mine, group.id + kind), list(group.ranks)]

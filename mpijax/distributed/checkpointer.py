@@ -102,14 +102,14 @@ class Checkpointer:
 
     def _recover(self) -> None:
         """Before the first save: remove what a killed run left."""
-        from mpijax.runtime import mpi_start
+        from mpijax.runtime.mpi import mpi_start
 
         if self._latest_saved is None and mpi_start.rank() == 0 and self.path.is_dir():
             folders.recover(self.path, _STEP)
 
     def _is_due(self, step: int) -> bool:
         if isinstance(self._every, datetime.timedelta):
-            from mpijax.runtime import mpi_start, objects
+            from mpijax.runtime.mpi import mpi_start, objects
 
             passed = time.monotonic() - self._begun >= self._every.total_seconds()
             return objects.any_rank(mpi_start.rank() == 0 and passed, "Checkpointer.save")
@@ -117,7 +117,7 @@ class Checkpointer:
 
     def _poll(self) -> None:
         """Make what is being written a checkpoint if all ranks are done."""
-        from mpijax.runtime import objects
+        from mpijax.runtime.mpi import objects
 
         if self._writing is not None and not objects.any_rank(self._writing.thread.is_alive(), "Checkpointer"):
             self._finish()
@@ -128,7 +128,7 @@ class Checkpointer:
             self._finish()
 
     def _finish(self) -> None:
-        from mpijax.runtime import objects
+        from mpijax.runtime.mpi import objects
 
         writing, self._writing = self._writing, None
         assert writing is not None
@@ -151,7 +151,7 @@ class Checkpointer:
 
     def _tidy(self, failed: Path | None) -> None:
         """Remove what is left of a save that failed, and the checkpoints that are too many. Rank 0 does, if it can."""
-        from mpijax.runtime import mpi_start
+        from mpijax.runtime.mpi import mpi_start
 
         if mpi_start.rank() > 0:
             return
@@ -164,7 +164,7 @@ class Checkpointer:
 
     def steps(self) -> list[int]:
         """The steps that have checkpoints, in order."""
-        from mpijax.runtime import mpi_start
+        from mpijax.runtime.mpi import mpi_start
 
         found = agree(lambda: list(steps_in(self.path)) if mpi_start.rank() == 0 else [], "Checkpointer.steps")
         return found[0]
@@ -209,7 +209,7 @@ class _Writing:
     """A save that is going on: the thread that writes, and the error that it ended with."""
 
     def __init__(self, step: int, target: Path, folder: Path, job: saving.Job):
-        from mpijax.runtime import mpi_start
+        from mpijax.runtime.mpi import mpi_start
 
         self.step, self.target, self.folder = step, target, folder
         self.error: str | None = None

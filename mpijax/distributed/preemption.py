@@ -21,7 +21,7 @@ def should_stop() -> bool:
     >>> mpijax.spawn(mpijax.distributed.should_stop, 2)
     [False, False]
     """
-    from mpijax.runtime import objects  # starts MPI
+    from mpijax.runtime.mpi import objects  # starts MPI
 
     _install()
     return objects.any_rank(_asked.is_set(), "distributed.should_stop")

@@ -17,7 +17,7 @@ def main() -> None:
     try:
         fn, args, kwargs = pickle.loads(pipe.recv_bytes())
         threading.Thread(target=_end_with_parent, args=(pipe,), daemon=True).start()
-        from mpijax.runtime import mpi_start
+        from mpijax.runtime.mpi import mpi_start
 
         mpi_start.start()
         bootstrap.forget()

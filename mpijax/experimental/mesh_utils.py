@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpijax import missing as _missing
-from mpijax.runtime.devices import devices as every
+from mpijax.runtime.arrays.devices import devices as every
 
 __all__ = ["create_device_mesh", "create_hybrid_device_mesh"]
 

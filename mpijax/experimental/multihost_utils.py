@@ -10,8 +10,8 @@ from mpijax import missing as _missing
 from mpijax.core import tree
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.tree_prefix import flatten_axes
-from mpijax.runtime import coordination, mpi_start, objects
-from mpijax.runtime.placement import gathered
+from mpijax.runtime.arrays.placement import gathered
+from mpijax.runtime.mpi import coordination, mpi_start, objects
 from mpijax.spmd.local_views import to_global, to_local
 
 __all__ = [
@@ -69,7 +69,7 @@ def sync_global_devices(name: str) -> None:
 def reached_preemption_sync_point(step_id: int) -> bool:
     """False: as in JAX without its preemption service. Use `mpijax.distributed.should_stop`, which is collective.
 
-    Raises RuntimeError, which libraries take for False, where the ranks have a client of `runtime.coordination`.
+    Raises RuntimeError, which libraries take for False, where the ranks have a client of `runtime.mpi.coordination`.
 
     >>> from mpijax.experimental import multihost_utils
     >>> multihost_utils.reached_preemption_sync_point(3)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler.planner import plan_program
-from mpijax.compiler.show import nest_text
+from mpijax.compiler.loops.show import nest_text
+from mpijax.compiler.steps.planner import plan_program
 from mpijax.core import config, dtypes, tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.dimensions import DimExpr, evaluate

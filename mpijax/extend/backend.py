@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from mpijax import missing as _missing
 from mpijax.core import config
-from mpijax.runtime.devices import CLIENT, Client, Device, devices, local_devices
+from mpijax.runtime.arrays.devices import CLIENT, Client, Device, devices, local_devices
 
 __all__ = ["backends", "get_backend", "get_default_device"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.random import choice, split
-from mpijax.runtime import mpi_start
+from mpijax.runtime.mpi import mpi_start
 from mpijax.transforms.jit import jit
 
 

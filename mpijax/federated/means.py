@@ -8,7 +8,7 @@ from typing import Any
 from mpijax import numpy as jnp
 from mpijax.core import tree
 from mpijax.mpi.collectives import allreduce
-from mpijax.runtime import mpi_start, objects
+from mpijax.runtime.mpi import mpi_start, objects
 from mpijax.transforms.jit import jit
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.trace import Tracer, typeof
 from mpijax.ops.rank_ops import Handle, Identity, checked, communicator_of
-from mpijax.runtime import mpi_start
+from mpijax.runtime.mpi import mpi_start
 
 __all__ = [
     "HashableMPIType", "array", "check_rows", "communicator", "counts_of", "operation", "rank_argument", "reducible",

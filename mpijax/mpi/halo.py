@@ -11,7 +11,7 @@ from mpijax.mpi.arguments import array, communicator, whole
 from mpijax.mpi.messages import send, sendrecv
 from mpijax.ops.rank_messages import HALO_TAG
 from mpijax.ops.rank_ops import communicator_of
-from mpijax.runtime import mpi_start
+from mpijax.runtime.mpi import mpi_start
 
 __all__ = ["halo_exchange"]
 

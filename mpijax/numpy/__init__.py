@@ -130,6 +130,6 @@ def __dir__() -> list[str]:
 # A program that imports this module is about to compute. What every first operation needs (the primitives, the
 # compiler, the methods of arrays, the elementwise functions) is loaded here, so that the first call does not wait
 # for it; LLVM, SciPy and MPI still wait for their first use.
-importlib.import_module("mpijax.runtime.engine")
+importlib.import_module("mpijax.runtime.program.engine")
 for _module in "array_methods elementwise arithmetic ufunc_objects reductions statistics shapes join".split():
     importlib.import_module(f"mpijax.numpy.{_module}")

@@ -24,7 +24,7 @@ from mpijax.numpy.index_parse import check_static_indices, expand_masks, parse, 
 from mpijax.numpy.index_plan import StaticSlices, dynamic_plan, index_dtype, static_plan
 from mpijax.numpy.one_hot import one_hot
 from mpijax.numpy.util import canonical_axis, ensure_arraylike
-from mpijax.runtime.default_layout import default_layout
+from mpijax.runtime.arrays.default_layout import default_layout
 from mpijax.transforms.jit import jit
 
 # How to carry out an index known now, by (type of the array, stand-in for the index); see `_index_key`.

@@ -8,7 +8,7 @@ import numpy as np
 
 from mpijax.core import dtypes as _dtypes
 from mpijax.core.option import values as options
-from mpijax.runtime import devices
+from mpijax.runtime.arrays import devices
 
 __array_api_version__ = "2024.12"
 

@@ -13,8 +13,8 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import UnexpectedTracerError
 from mpijax.core.sharding.shardings import NamedSharding, Sharding
 from mpijax.core.trace import Tracer, trace_state_clean, typeof
-from mpijax.runtime.array import from_numpy
-from mpijax.runtime.placement import carried_sharding, type_in
+from mpijax.runtime.arrays.array import from_numpy
+from mpijax.runtime.arrays.placement import carried_sharding, type_in
 
 
 def make_array_from_callback(

@@ -19,7 +19,7 @@ from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.source import callable_name, sources_of_function
 from mpijax.core.trace import typeof
 from mpijax.core.tree_prefix import broadcast_leaves, flatten_axes, prefix_errors
-from mpijax.runtime.devices import devices
+from mpijax.runtime.arrays.devices import devices
 from mpijax.spmd.local_views import to_global, to_local
 from mpijax.spmd.shard_map import shard_map
 from mpijax.transforms.jit import jit

@@ -2,7 +2,7 @@
 
 A key is used up by what draws with it or splits it. A `Signature` says of a program which of its arguments it uses up,
 which results are new keys, and which are the keys of an argument. It is found from those of the operations, and a
-program that uses a key twice has none: KeyReuseError. `runtime.key_reuse` asks for it, under `debug_key_reuse`.
+program that uses a key twice has none: KeyReuseError. `runtime.arrays.key_reuse` asks for it, under `debug_key_reuse`.
 """
 
 from __future__ import annotations

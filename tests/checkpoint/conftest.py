@@ -12,7 +12,7 @@ pytest.importorskip("tensorstore", reason="needs mpijax[checkpoint]")
 @pytest.fixture
 def folder():
     import mpijax as jax
-    from mpijax.runtime import objects
+    from mpijax.runtime.mpi import objects
 
     first = jax.process_index() == 0
     path = Path(objects.bcast(tempfile.mkdtemp(prefix="mpijax-checkpoint-") if first else None, 0, "test folder"))

@@ -69,7 +69,7 @@ def test_rows_that_ranks_do_not_divide(folder):
 
 def test_copies_share_the_writing(monkeypatch):
     """Each chunk of an array that all ranks have is written once, and by different ranks."""
-    from mpijax.runtime import objects
+    from mpijax.runtime.mpi import objects
 
     x = draw((4 * SIZE, 16))
     tree = [jax.device_put(x, NamedSharding(mesh_1d(), P())), jnp.asarray(x), x]

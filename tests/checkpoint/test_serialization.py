@@ -9,7 +9,7 @@ from spmd.ranks import DTYPES, SIZE, P, assert_same, draw, mesh_1d
 
 import mpijax as jax
 from mpijax.experimental.array_serialization import serialization, tensorstore_impl
-from mpijax.runtime import objects
+from mpijax.runtime.mpi import objects
 
 pytestmark = pytest.mark.mpi
 

@@ -21,7 +21,7 @@ from mpijax.cli.checks import Finding
 from mpijax.cli.launcher import Launcher, Library, NoLauncher
 from mpijax.cli.run import Job, split_program, without_interpreter
 from mpijax.distributed.lines import Merger, Screen, ranges
-from mpijax.runtime import leftovers
+from mpijax.runtime.machine import leftovers
 
 ROOT = Path(__file__).parents[2]
 starts_jobs = pytest.mark.skipif(MPIRUN is None or UNDER_LAUNCHER, reason="starts ranks by mpirun")

@@ -14,7 +14,7 @@ import numpy as np
 
 import mpijax
 import mpijax.numpy as jnp
-from mpijax.runtime.array import from_numpy
+from mpijax.runtime.arrays.array import from_numpy
 
 PAGE = mmap.PAGESIZE
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -7,7 +7,7 @@ from thread_counts import THREADS, on_threads, threads
 
 import mpijax as jax
 import mpijax.numpy as jnp
-from mpijax.compiler.chunks import FEWEST, GRAIN
+from mpijax.compiler.loops.chunks import FEWEST, GRAIN
 
 LARGE = FEWEST * GRAIN
 

@@ -6,8 +6,8 @@ import pytest
 import mpijax as jax
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.compiler.plan import CopyCall, GemmCall, KernelCall, LoopStep, SwitchStep, walk
-from mpijax.compiler.planner import plan_program
+from mpijax.compiler.steps.plan import CopyCall, GemmCall, KernelCall, LoopStep, SwitchStep, walk
+from mpijax.compiler.steps.planner import plan_program
 
 
 def plan_of(f, *args, donated=()):

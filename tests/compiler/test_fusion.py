@@ -8,10 +8,10 @@ import pytest
 import mpijax
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.compiler.plan import CopyCall, GemmCall, KernelCall
-from mpijax.compiler.planner import plan_program
-from mpijax.compiler.schedule import Schedule
-from mpijax.runtime import code
+from mpijax.compiler.loops.schedule import Schedule
+from mpijax.compiler.steps.plan import CopyCall, GemmCall, KernelCall
+from mpijax.compiler.steps.planner import plan_program
+from mpijax.runtime.program import code
 
 
 def floats(*shape: int) -> np.ndarray:

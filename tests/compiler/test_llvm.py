@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mpijax.compiler import elf, llvm
+from mpijax.compiler.backend import elf, llvm
 
 ADD = """
 define i64 @add(i64 %a, i64 %b) {
@@ -69,7 +69,7 @@ def test_writable_data_goes_to_the_real_linker():
 def test_a_cached_object_needs_no_llvm(tmp_path):
     llvm.DiskCache(tmp_path / "c").put("key", llvm.compile_object(ADD))
     script = (
-        "import sys, ctypes\nfrom mpijax.compiler.llvm import DiskCache, load_object\n"
+        "import sys, ctypes\nfrom mpijax.compiler.backend.llvm import DiskCache, load_object\n"
         f"f = load_object(DiskCache({str(tmp_path / 'c')!r}).get('key'))['add']\n"
         "signature = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)\n"
         "print(signature(f)(40, 2), 'llvmlite' in sys.modules)"

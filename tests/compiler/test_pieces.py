@@ -14,9 +14,9 @@ from compiler.stencils import PROGRAMS
 import mpijax
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.compiler.plan import KernelCall
-from mpijax.compiler.planner import plan_program
-from mpijax.compiler.roots import MAX_PIECES
+from mpijax.compiler.fusion.roots import MAX_PIECES
+from mpijax.compiler.steps.plan import KernelCall
+from mpijax.compiler.steps.planner import plan_program
 
 
 def floats(*shape: int) -> np.ndarray:

@@ -8,8 +8,8 @@ import pytest
 
 import mpijax
 import mpijax.numpy as jnp
-from mpijax.compiler.planner import plan_program
-from mpijax.compiler.schedule import Schedule
+from mpijax.compiler.loops.schedule import Schedule
+from mpijax.compiler.steps.planner import plan_program
 
 DTYPES = ("f4", "i2", "u1", "c8", ml_dtypes.bfloat16, "?")
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from core.simulated_ranks import draw_cut, draw_cuts, key_of, part, places
 
-from mpijax.compiler import messages
-from mpijax.compiler.blocks import Blocks
-from mpijax.compiler.redistribute import Redistribution, View, transfers
+from mpijax.compiler.sharding import messages
+from mpijax.compiler.sharding.blocks import Blocks
+from mpijax.compiler.sharding.redistribute import Redistribution, View, transfers
 from mpijax.core.avals import ShapedArray
 from mpijax.core.registry import registry
 from mpijax.core.sharding.cuts import Cut, Cuts, even_cut, part_number

@@ -9,11 +9,11 @@ import pytest
 
 import mpijax
 import mpijax.numpy as jnp
-from mpijax.compiler import roots
-from mpijax.compiler.arena import Room, first_fit
-from mpijax.compiler.depth import LEVELS, Shallow
-from mpijax.compiler.plan import KernelCall
-from mpijax.compiler.planner import plan_program
+from mpijax.compiler.fusion import roots
+from mpijax.compiler.fusion.depth import LEVELS, Shallow
+from mpijax.compiler.steps.arena import Room, first_fit
+from mpijax.compiler.steps.plan import KernelCall
+from mpijax.compiler.steps.planner import plan_program
 
 RNG = np.random.default_rng(0)
 
@@ -178,7 +178,7 @@ def test_kernels_are_cut_at_a_bound():
 @pytest.mark.parametrize("fun", [euler(40), lambda x: mpijax.grad(lambda x: euler(40)(x).sum())(x)])
 def test_alike_kernels_have_the_text_they_would_have_alone(fun, monkeypatch):
     """What a kernel is taken for says all that its text depends on."""
-    from mpijax.compiler import alike
+    from mpijax.compiler.loops import alike
 
     x = jnp.ones((6, 7))
     shared = plan(fun, x)

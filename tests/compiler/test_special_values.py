@@ -7,7 +7,7 @@ import pytest
 
 import mpijax
 import mpijax.numpy as jnp
-from mpijax.compiler.planner import plan_program
+from mpijax.compiler.steps.planner import plan_program
 
 SIZES = (1, 2, 7, 8, 33, 65, 200)
 EXTREMES = {"max": jnp.max, "min": jnp.min}

@@ -6,8 +6,9 @@ import pytest
 import mpijax
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.compiler import planner, streaming
-from mpijax.compiler.planner import plan_program
+from mpijax.compiler.loops import streaming
+from mpijax.compiler.steps import planner
+from mpijax.compiler.steps.planner import plan_program
 
 SMALL = 1 << 10
 

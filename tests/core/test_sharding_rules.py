@@ -12,7 +12,7 @@ from core.table_sharding import TABLE, Use, floats, static_update
 from ops.table_linalg import ROWS
 
 import mpijax as jax
-from mpijax.compiler.normalize import static_update_p
+from mpijax.compiler.graph.normalize import static_update_p
 from mpijax.core import provided
 from mpijax.core.registry import registry
 from mpijax.core.sharding.cuts import Cut, even_cut, middle

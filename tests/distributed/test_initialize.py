@@ -13,7 +13,7 @@ from once import computed_once, shared_folder
 
 from mpijax import distributed
 from mpijax.distributed import bootstrap, handshake, launchers
-from mpijax.runtime import mpi_start
+from mpijax.runtime.mpi import mpi_start
 
 pytestmark = pytest.mark.skipif(launchers.under_launcher(), reason="starts jobs itself")
 
@@ -21,7 +21,7 @@ START = """
 import os, signal, sys, time
 import mpijax
 from mpijax.distributed import bootstrap
-from mpijax.runtime import mpi_start
+from mpijax.runtime.mpi import mpi_start
 folder, came, port, size, rank = sys.argv[1], *map(int, sys.argv[2:])
 open(f"{folder}/here{rank}", "w").close()
 while len([name for name in os.listdir(folder) if name.startswith("here")]) < came:

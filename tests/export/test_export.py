@@ -334,7 +334,7 @@ def test_a_file_cannot_name_classes_or_functions_to_call(monkeypatch):
     """Records are mpijax's own; a name of anything else is refused before it is looked up."""
     called = []
     monkeypatch.setattr(os, "system", called.append)
-    for name in ("os:system", "subprocess:Popen", "mpijax.runtime.blas:load", "mpijax.core.jaxpr:Jaxpr"):
+    for name in ("os:system", "subprocess:Popen", "mpijax.runtime.machine.blas:load", "mpijax.core.jaxpr:Jaxpr"):
         data = rewritten(lambda content, tables, name=name: tables["records"].append(name))
         with pytest.raises(ValueError, match="not a record"):
             export.deserialize(data)

@@ -16,7 +16,7 @@ from spmd.ranks import SIZE, P, assert_same, mesh_1d, real
 import mpijax as jax
 from mpijax import NamedSharding, lax
 from mpijax import numpy as jnp
-from mpijax.runtime.traffic import sent
+from mpijax.runtime.program.traffic import sent
 
 pytestmark = pytest.mark.mpi
 

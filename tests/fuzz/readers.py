@@ -37,8 +37,9 @@ from mpijax.core.serialize import pack, unpack
 from mpijax.distributed import handshake
 from mpijax.distributed.pmi import Job
 from mpijax.distributed.server import Coordinator
-from mpijax.runtime import coordination, plan_cache
-from mpijax.runtime.key_value import Store
+from mpijax.runtime.mpi import coordination
+from mpijax.runtime.mpi.key_value import Store
+from mpijax.runtime.program import plan_cache
 
 # Inputs in a batch; seconds for one; bytes that a batch may map beyond what it has.
 BATCH, LIMIT, MEMORY = 2000, 20, 2 << 30

@@ -9,7 +9,7 @@ import pytest
 from launching import UNDER_LAUNCHER, is_open_mpi
 
 from launch import slurm
-from mpijax.runtime import leftovers
+from mpijax.runtime.machine import leftovers
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """

@@ -9,10 +9,11 @@ from launching import marked
 from mpi.jobs import START_ALONE, Job, run_once
 from once import shared_folder
 
-from mpijax.runtime import announcements, mpi_start
-from mpijax.runtime.announcements import Transfer, announced, incoming, outgoing
-from mpijax.runtime.program import Comm, Fill, Loop, Ref, Switch, While
-from mpijax.runtime.recorder import Group
+from mpijax.runtime.machine.program import Comm, Fill, Loop, Ref, Switch, While
+from mpijax.runtime.matching import announcements
+from mpijax.runtime.matching.announcements import Transfer, announced, incoming, outgoing
+from mpijax.runtime.mpi import mpi_start
+from mpijax.runtime.reports.recorder import Group
 
 ALL = Group(8, "all ranks", (5, 6, 7), 0)
 ANY = mpi_start.start().MPI.ANY_SOURCE

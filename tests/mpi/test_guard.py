@@ -9,9 +9,9 @@ from launching import marked
 from mpi.jobs import START, Job, run_once
 from once import shared_folder
 
-from mpijax.runtime.guard import groups_of, schedule, text
-from mpijax.runtime.program import Comm, Fill, Loop, Ref, Switch, While
-from mpijax.runtime.recorder import Group
+from mpijax.runtime.machine.program import Comm, Fill, Loop, Ref, Switch, While
+from mpijax.runtime.matching.guard import groups_of, schedule, text
+from mpijax.runtime.reports.recorder import Group
 
 ALL = Group(8, "all ranks", (0, 1, 2, 3), 0)
 SOME = Group(12, "ranks 0-1", (0, 1), 0)

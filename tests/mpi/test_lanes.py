@@ -11,7 +11,7 @@ import pytest
 import mpijax as jax
 from mpijax import lax, mpi
 from mpijax import numpy as jnp
-from mpijax.runtime import mpi_start
+from mpijax.runtime.mpi import mpi_start
 
 RANK, SIZE = jax.process_index(), jax.process_count()
 PARTNER = RANK ^ 1

@@ -13,8 +13,8 @@ from once import shared_folder
 import mpijax as jax
 from mpijax import lax, mpi
 from mpijax import numpy as jnp
-from mpijax.compiler.plan import CommStep, HostStep, KernelCall, WaitStep, walk
-from mpijax.compiler.planner import plan_program
+from mpijax.compiler.steps.plan import CommStep, HostStep, KernelCall, WaitStep, walk
+from mpijax.compiler.steps.planner import plan_program
 from mpijax.core import config
 
 X = np.ones((64, 64), np.float32)
@@ -202,7 +202,7 @@ print('as they should be')
 """
 HALOS = """
 from mpijax.core import config
-from mpijax.runtime import mpi_start
+from mpijax.runtime.mpi import mpi_start
 shims = mpi_start.start().ext
 def same(fun, *args):
     found = set()

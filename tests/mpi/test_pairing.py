@@ -15,9 +15,9 @@ import mpijax as jax
 from mpijax import mpi
 from mpijax import numpy as jnp
 from mpijax.ops.rank_messages import COTANGENT, PRIMAL, TANGENT, VALUE
-from mpijax.runtime import pairing
-from mpijax.runtime.program import Comm, Loop, Ref, Switch, While
-from mpijax.runtime.recorder import Group
+from mpijax.runtime.machine.program import Comm, Loop, Ref, Switch, While
+from mpijax.runtime.matching import pairing
+from mpijax.runtime.reports.recorder import Group
 
 RANK = jax.process_index()
 ALL = Group(8, "all ranks", (0, 1, 2), 0)

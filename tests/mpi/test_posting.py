@@ -8,9 +8,9 @@ import pytest
 import mpijax as jax
 from mpijax import lax, mpi
 from mpijax import numpy as jnp
-from mpijax.compiler.plan import CommStep, walk
-from mpijax.compiler.planner import plan_program
-from mpijax.compiler.posting import POSTED
+from mpijax.compiler.steps.plan import CommStep, walk
+from mpijax.compiler.steps.planner import plan_program
+from mpijax.compiler.steps.posting import POSTED
 from mpijax.core import config
 
 pytestmark = pytest.mark.mpi

@@ -11,8 +11,8 @@ import mpijax as jax
 import mpijax.mpi as mpi4jax
 from mpijax import lax, mpi
 from mpijax import numpy as jnp
-from mpijax.runtime import mpi_start
-from mpijax.runtime.recorder import recorder
+from mpijax.runtime.mpi import mpi_start
+from mpijax.runtime.reports.recorder import recorder
 
 pytestmark = pytest.mark.mpi
 RANK = jax.process_index()

@@ -13,7 +13,7 @@ from once import shared_folder
 
 from mpijax._ext import record
 from mpijax.cli import main
-from mpijax.runtime.recorder import REGION, Group, Recorder, Site, ranges
+from mpijax.runtime.reports.recorder import REGION, Group, Recorder, Site, ranges
 
 # MPI runs, and mpijax has not started.
 MPI4PY_FIRST = START.replace("jax.process_index(), jax.process_count()", "MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size")

@@ -18,7 +18,7 @@ from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import JaxRuntimeError
 from mpijax.core.extended import PRNGKeyDtype
-from mpijax.runtime.array import ArrayImpl, from_numpy, rewrap
+from mpijax.runtime.arrays.array import ArrayImpl, from_numpy, rewrap
 
 DTYPES = [
     np.bool_, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64,

@@ -8,13 +8,13 @@ import sys
 import numpy as np
 import pytest
 
-from mpijax.runtime import blas
+from mpijax.runtime.machine import blas
 
 SETTERS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
 
 THREADS = """
 import ctypes, os
-from mpijax.runtime import blas
+from mpijax.runtime.machine import blas
 table = blas.load()
 [library] = [name for name in blas.openblas_libraries() if "scipy.libs" in name]
 loaded = ctypes.CDLL(library, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
@@ -34,7 +34,7 @@ def run(code, **environment):
 
 def test_scipy_linalg_is_not_imported_and_can_be_later():
     code = (
-        "import sys; from mpijax.runtime import blas; assert 'dgemm' in blas.load(); "
+        "import sys; from mpijax.runtime.machine import blas; assert 'dgemm' in blas.load(); "
         "assert 'scipy.linalg' not in sys.modules; import scipy.linalg, numpy; "
         "print(scipy.linalg.blas.dgemm(2.0, numpy.eye(2), numpy.ones((2, 2))).sum())"
     )
@@ -43,7 +43,7 @@ def test_scipy_linalg_is_not_imported_and_can_be_later():
 
 def test_a_loaded_scipy_linalg_is_used():
     code = (
-        "import scipy.linalg.cython_blas as module; from mpijax.runtime import blas; "
+        "import scipy.linalg.cython_blas as module; from mpijax.runtime.machine import blas; "
         "print(blas.load() is module.__pyx_capi__)"
     )
     assert run(code) == "True"
@@ -53,7 +53,7 @@ def test_a_loaded_scipy_linalg_is_used():
     "environment, expected", [({"MPIJAX_NUM_THREADS": "1"}, "1"), ({"OPENBLAS_NUM_THREADS": "1"}, "1")]
 )
 def test_threads(environment, expected):
-    libraries = run("from mpijax.runtime import blas; blas.load(); print(blas.openblas_libraries())")
+    libraries = run("from mpijax.runtime.machine import blas; blas.load(); print(blas.openblas_libraries())")
     if "scipy.libs" not in libraries:
         pytest.skip("SciPy does not carry its own OpenBLAS here")
     assert run(THREADS, **environment) == expected
@@ -102,7 +102,7 @@ def test_scipys_library_is_used_where_numpy_has_none(monkeypatch):
 NUMPYS_THREADS = """
 import ctypes, os
 from numpy._core import _multiarray_umath
-from mpijax.runtime import blas
+from mpijax.runtime.machine import blas
 blas.addresses()
 linked = ctypes.CDLL(_multiarray_umath.__file__, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
 print(linked.scipy_openblas_get_num_threads64_())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mpijax.runtime import cpus
+from mpijax.runtime.machine import cpus
 
 INF = float("inf")
 

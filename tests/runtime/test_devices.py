@@ -4,7 +4,8 @@ import pickle
 
 import pytest
 
-from mpijax.runtime import devices, mpi_start
+from mpijax.runtime.arrays import devices
+from mpijax.runtime.mpi import mpi_start
 
 pytestmark = pytest.mark.mpi
 

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from mpijax.runtime import mpi_start
+from mpijax.runtime.mpi import mpi_start
 
 pytestmark = pytest.mark.mpi
 

@@ -11,13 +11,13 @@ import pytest
 
 import mpijax as jax
 import mpijax.numpy as jnp
-from mpijax.compiler.disk_cache import DiskCache
-from mpijax.compiler.planner import plan_program
+from mpijax.compiler.backend.disk_cache import DiskCache
+from mpijax.compiler.steps.planner import plan_program
 from mpijax.core import config
 from mpijax.core.registry import registry
 from mpijax.core.serialize import JaxprWriter, fingerprint
-from mpijax.runtime import code, plan_cache
-from mpijax.runtime.loader import load_plan
+from mpijax.runtime.program import code, plan_cache
+from mpijax.runtime.program.loader import load_plan
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ import sys
 import numpy as np
 import mpijax as jax, mpijax.numpy as jnp
 from mpijax import nn
-from mpijax.runtime import engine, plan_cache
+from mpijax.runtime.program import engine, plan_cache
 
 plan_cache._ENVIRONMENT = "the same"  # though files of the checkout may be edited meanwhile
 planned = []

@@ -15,8 +15,8 @@ from mpijax._ext import executor
 from mpijax.core import config
 from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import JaxRuntimeError
-from mpijax.runtime.array import ArrayImpl, from_numpy
-from mpijax.runtime.program import (
+from mpijax.runtime.arrays.array import ArrayImpl, from_numpy
+from mpijax.runtime.machine.program import (
     Advance,
     Alias,
     Comm,
@@ -616,7 +616,7 @@ def test_out_of_memory_in_the_arena_leaves_nothing_behind():
 @pytest.mark.mpi
 def test_allreduce_and_errors():
     """Sums over the ranks; an error of MPI becomes an exception that names the operation and the line."""
-    from mpijax.runtime import mpi_start
+    from mpijax.runtime.mpi import mpi_start
 
     world, shims = mpi_start.world(), mpi_start.start().ext
     dtype, mpi_op = shims.reduction("sum", "float32")
@@ -632,7 +632,7 @@ def test_allreduce_and_errors():
 
 @pytest.mark.mpi
 def test_communication_without_buffers():
-    from mpijax.runtime import mpi_start
+    from mpijax.runtime.mpi import mpi_start
 
     comm = mpi_start.start().ext.handle(mpi_start.world())
     assert load(ProgramSpec(0, (), (Comm("barrier", comm), Comm("barrier", comm)), ())).run([]) == []

@@ -14,12 +14,12 @@ import pytest
 
 import mpijax
 from mpijax import numpy as jnp
-from mpijax.compiler.plan import Placed
+from mpijax.compiler.steps.plan import Placed
 from mpijax.core import pages
 from mpijax.core.avals import ShapedArray
 from mpijax.core.sharding.cuts import Cut, even_cut
 from mpijax.core.source import UNKNOWN
-from mpijax.runtime.program_page import grid
+from mpijax.runtime.program.program_page import grid
 
 EVIL = "<script>alert(1)</script>"
 

@@ -10,7 +10,7 @@ from thread_counts import on_threads
 
 import mpijax as jax
 import mpijax.numpy as jnp
-from mpijax.runtime import blas
+from mpijax.runtime.machine import blas
 
 RNG = np.random.default_rng(0)
 

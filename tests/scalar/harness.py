@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from mpijax import scalar
-from mpijax.compiler import llvm
+from mpijax.compiler.backend import llvm
 
 SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 

@@ -8,7 +8,7 @@ import pytest
 from scalar.harness import SIGNATURE, build, call
 
 from mpijax import scalar
-from mpijax.compiler import llvm
+from mpijax.compiler.backend import llvm
 
 KINDS = [np.dtype(t) for t in ("?", "i1", "i4", "i8", "f2", ml_dtypes.bfloat16, "f4", "f8", "c8", "c16")]
 

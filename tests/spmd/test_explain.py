@@ -6,7 +6,7 @@ from spmd.ranks import SIZE, P, mesh_1d
 import mpijax as jax
 import mpijax.numpy as jnp
 from mpijax.core import config
-from mpijax.runtime import limits
+from mpijax.runtime.machine import limits
 from mpijax.sharding import NamedSharding
 
 pytestmark = [pytest.mark.mpi, pytest.mark.skipif(SIZE == 1, reason="one rank has all of every array")]

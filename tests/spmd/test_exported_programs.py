@@ -7,7 +7,7 @@ from spmd.ranks import SIZE, draw, mesh_1d
 import mpijax as jax
 from mpijax import export, lax
 from mpijax.experimental.multihost_utils import process_allgather
-from mpijax.runtime import mpi_start
+from mpijax.runtime.mpi import mpi_start
 from mpijax.sharding import PartitionSpec as P
 
 pytestmark = pytest.mark.mpi

@@ -11,8 +11,8 @@ from spmd.ranks import GRIDS, SIZE, P, assert_same, mesh_1d, mesh_2d, real
 import mpijax as jax
 from mpijax import NamedSharding, lax
 from mpijax import numpy as jnp
-from mpijax.compiler import flow
-from mpijax.runtime.traffic import sent
+from mpijax.compiler.graph import flow
+from mpijax.runtime.program.traffic import sent
 
 pytestmark = pytest.mark.mpi
 

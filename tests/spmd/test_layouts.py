@@ -92,9 +92,9 @@ def laid_out(shapes, layouts, mesh=None):
 
 
 def communications(f, args) -> int:
-    from mpijax.compiler.planner import plan_program
-    from mpijax.runtime.engine import shardings_of
-    from mpijax.runtime.stages import cost_analysis
+    from mpijax.compiler.steps.planner import plan_program
+    from mpijax.runtime.program.engine import shardings_of
+    from mpijax.runtime.program.stages import cost_analysis
 
     plan = plan_program(jax.make_jaxpr(f)(*args), (), shardings_of(args) or ())
     return int(cost_analysis(plan)["communications"])

@@ -10,7 +10,7 @@ from spmd.ranks import SIZE, P, mesh_1d, mesh_2d, whole
 import mpijax as jax
 from mpijax import NamedSharding, lax
 from mpijax import numpy as jnp
-from mpijax.runtime.traffic import sent
+from mpijax.runtime.program.traffic import sent
 
 pytestmark = pytest.mark.mpi
 many = pytest.mark.skipif(SIZE == 1, reason="one rank has all of every array")

@@ -9,7 +9,7 @@ from spmd.ranks import SIZE, P, mesh_1d
 import mpijax as jax
 from mpijax import NamedSharding, lax, mpi
 from mpijax import numpy as jnp
-from mpijax.runtime.traffic import sent
+from mpijax.runtime.program.traffic import sent
 
 pytestmark = pytest.mark.mpi
 

@@ -9,7 +9,7 @@ from spmd.test_global_arrays import N, check, placed
 import mpijax as jax
 from mpijax import NamedSharding, lax
 from mpijax import numpy as jnp
-from mpijax.runtime.traffic import sent
+from mpijax.runtime.program.traffic import sent
 
 pytestmark = pytest.mark.mpi
 

@@ -24,6 +24,12 @@ LAYERS = (
     {"cli", "distributed"},
 )
 
+# Folders inside of packages, from the bottom up. A folder imports only what lies below it.
+FOLDERS = {
+    "compiler": ("backend", "sharding", "graph", "fusion", "loops", "steps"),
+    "runtime": ("machine", "reports", "mpi", "matching", "arrays", "program"),
+}
+
 
 def modules() -> dict[str, Path]:
     """The modules of the package by name."""
@@ -83,6 +89,29 @@ def test_imports_point_downwards():
         for target, _, line in imports(path):
             there = layer(package(target))
             if package(target) != package(module) and None not in (here, there) and there > here:
+                wrong.append(f"{path.relative_to(ROOT)}:{line} imports {target}, which lies above")
+    assert not wrong, "\n".join(wrong)
+
+
+def folder(module: str) -> tuple[str, int] | None:
+    """The package and the number of the folder that a module lies in; None for modules of other packages."""
+    _, package, name, *_ = (*module.split("."), "", "")
+    return (package, FOLDERS[package].index(name)) if package in FOLDERS and name else None
+
+
+def test_every_module_of_a_package_with_folders_lies_in_one():
+    for package, names in FOLDERS.items():
+        assert {p.parent.name for p in (ROOT / package).glob("*/*.py")} == set(names)
+        assert [p.name for p in (ROOT / package).glob("*.py")] == ["__init__.py"]
+
+
+def test_folders_import_downwards():
+    wrong = []
+    for module, path in MODULES.items():
+        here = folder(module)
+        for target, _, line in imports(path):
+            there = folder(target)
+            if here and there and here[0] == there[0] and there[1] > here[1]:
                 wrong.append(f"{path.relative_to(ROOT)}:{line} imports {target}, which lies above")
     assert not wrong, "\n".join(wrong)
 

@@ -13,7 +13,7 @@ from mpijax.checkpointing.errors import CheckpointError, agree, describe
 from mpijax.checkpointing.leaves import ArrayLeaf, value_of
 from mpijax.core import tree
 from mpijax.core.avals import ShapeDtypeStruct
-from mpijax.runtime import mpi_start
+from mpijax.runtime.mpi import mpi_start
 
 __all__ = ["load", "load_pytreedef", "nonblocking_load", "nonblocking_save", "save"]
 

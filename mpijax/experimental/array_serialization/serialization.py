@@ -1,7 +1,7 @@
 """``serialization``: arrays saved beside the program, into files that the caller describes for TensorStore.
 
 Programs of mpijax use `mpijax.checkpoint`. These are the names that libraries made for JAX use. On several ranks the
-managers are made on every rank: rank 0 then serves the barriers of their threads (`runtime.coordination`).
+managers are made on every rank: rank 0 then serves the barriers of their threads (`runtime.mpi.coordination`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mpijax.core.errors import JaxRuntimeError
 from mpijax.experimental.array_serialization import tensorstore_impl
 from mpijax.experimental.array_serialization.tensorstore_impl import _LimitInFlightBytes as _LimitInFlightBytes
 from mpijax.experimental.array_serialization.tensorstore_impl import async_deserialize, async_serialize
-from mpijax.runtime import coordination, mpi_start
+from mpijax.runtime.mpi import coordination, mpi_start
 
 __all__ = [
     "AsyncManager", "BarrierTimeoutError", "GlobalAsyncCheckpointManager", "GlobalAsyncCheckpointManagerBase",

@@ -22,9 +22,9 @@ from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.sharding.format import Format
 from mpijax.core.sharding.shardings import Sharding
-from mpijax.runtime import mpi_start
-from mpijax.runtime.array import from_numpy
-from mpijax.runtime.placement import carried_sharding, type_in
+from mpijax.runtime.arrays.array import from_numpy
+from mpijax.runtime.arrays.placement import carried_sharding, type_in
+from mpijax.runtime.mpi import mpi_start
 
 __all__ = [
     "async_deserialize", "async_serialize", "estimate_read_memory_footprint", "get_tensorstore_spec",

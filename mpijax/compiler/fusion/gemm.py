@@ -1,0 +1,112 @@
+"""Operands of matrix products: as strided views for BLAS, as expressions for loop nests."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpijax.compiler.fusion.expr import Expr
+from mpijax.compiler.fusion.reader import Reader
+from mpijax.compiler.graph.nodes import Node, Value
+from mpijax.compiler.graph.products import Matrix, View, dims_of, matrix_operand
+from mpijax.compiler.graph.views import is_view, view_of
+from mpijax.core.index import Lin, LoopVar, linearized, var
+from mpijax.core.lowering import ViewKind
+from mpijax.core.registry import registry
+
+
+def dot_frame(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Loops of a product as a reduction: batch, lhs free, rhs free, contracted."""
+    d = dims_of(node)
+    lhs, rhs = node.inputs[0].shape, node.inputs[1].shape
+    kept = [lhs[a] for a in d.lhs_batch] + [lhs[a] for a in d.lhs_free] + [rhs[a] for a in d.rhs_free]
+    contracted = [lhs[a] for a in d.lhs_contract]
+    return tuple(kept + contracted), tuple(range(len(kept), len(kept) + len(contracted)))
+
+
+def dot_element(reader: Reader, node: Node, index: tuple[Lin, ...]) -> Expr:
+    """The product of the two elements that meet at one position of the frame."""
+    d = dims_of(node)
+    nb, nl, nr = len(d.lhs_batch), len(d.lhs_free), len(d.rhs_free)
+    batch, left, right, contracted = (
+        index[:nb],
+        index[nb : nb + nl],
+        index[nb + nl : nb + nl + nr],
+        index[nb + nl + nr :],
+    )
+    lhs_index = _spread(
+        len(node.inputs[0].shape), (d.lhs_batch, batch), (d.lhs_free, left), (d.lhs_contract, contracted)
+    )
+    rhs_index = _spread(
+        len(node.inputs[1].shape), (d.rhs_batch, batch), (d.rhs_free, right), (d.rhs_contract, contracted)
+    )
+    out = node.outputs[0].element
+    a = _converted(reader, reader.element(node.inputs[0], lhs_index), out)
+    b = _converted(reader, reader.element(node.inputs[1], rhs_index), out)
+    return reader.table.apply(registry["mul" if out != np.bool_ else "and"], (a, b), out, {})
+
+
+def _converted(reader: Reader, e: Expr, dtype) -> Expr:
+    if e.dtype == dtype:
+        return e
+    params = {"new_dtype": dtype, "weak_type": False, "sharding": None}
+    return reader.table.apply(registry["convert_element_type"], (e,), dtype, params)
+
+
+def _spread(ndim: int, *parts) -> tuple[Lin, ...]:
+    out: list[Lin] = [Lin(0)] * ndim
+    for axes, values in parts:
+        for a, v in zip(axes, values, strict=True):
+            out[a] = v
+    return tuple(out)
+
+
+def strided_view(value: Value, stored) -> View | None:
+    """`value` as a strided view of something in memory, if it is one."""
+    if value.producer is None or stored(value):
+        variables = [LoopVar(d) for d in value.shape]
+        position = linearized(tuple(var(v) for v in variables), value.shape)
+        return View(value, 0, _strides(position, variables))
+    if not is_view(value.producer):
+        return None
+    variables = [LoopVar(d) for d in value.shape]
+    reader = Reader(stored)
+    expr = reader.element(value, tuple(var(v) for v in variables))
+    if expr.op != "load" or any(type(a) is not LoopVar for a, _ in expr.attr[1].terms):
+        return None
+    base, position = expr.attr
+    return View(base, position.offset, _strides(position, variables))
+
+
+def _strides(position: Lin, variables) -> tuple[int, ...]:
+    found = {id(a): c for a, c in position.terms}
+    return tuple(found.get(id(v), 0) for v in variables)
+
+
+def view_base(value: Value, roots) -> Value | None:
+    """What to keep in memory so that `value` can be an operand of BLAS: its base if it is a usable view."""
+    v = value
+    while v.producer is not None and id(v) not in roots.ids and is_view(v.producer):
+        if view_of(v.producer) in (ViewKind.REPEATED, ViewKind.REVERSED):
+            return None
+        if view_of(v.producer) is ViewKind.REGROUPED and v.producer.inputs[0].shape != v.shape:
+            inner = v.producer.inputs[0]
+            if inner.producer is not None and id(inner) not in roots.ids:
+                return None
+        v = v.producer.inputs[0]
+    return v
+
+
+def product_operand(node: Node, value: Value, stored) -> Matrix | None:
+    """`value` as an operand of the product `node`: rows are its free axes, columns the contracted ones.
+
+    For the right operand the roles are exchanged, so that it reads contracted × free.
+    """
+    view = strided_view(value, stored)
+    if view is None:
+        return None
+    d = dims_of(node)
+    if value is node.inputs[0]:
+        found = matrix_operand(view, value.shape, d.lhs_batch, d.lhs_free, d.lhs_contract)
+        if found is not None or value is not node.inputs[1]:
+            return found
+    return matrix_operand(view, value.shape, d.rhs_batch, d.rhs_contract, d.rhs_free)

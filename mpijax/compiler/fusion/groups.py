@@ -1,0 +1,384 @@
+"""Kernels: groups of values computed in one loop nest.
+
+A group has a frame: the shape its loops run over, and which of those axes are reduced. Its members
+are reductions over exactly those axes, values of the frame's shape (computed inside), and values of the
+kept axes (computed per row, after the reductions). Members may read each other at the same
+position only; that is what makes one pass over the frame enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass, field
+
+from mpijax.compiler.fusion.expr import Expr, ExprTable, children, mentions_inner, ordered
+from mpijax.compiler.fusion.kernel import Kernel, Reduce, Store
+from mpijax.compiler.fusion.pieces import fits
+from mpijax.compiler.fusion.reader import CannotFuse, Reader
+from mpijax.compiler.fusion.reductions import element_expr, frame_of
+from mpijax.compiler.fusion.roots import MAX_WORK, Roots, made_of_parts
+from mpijax.compiler.graph.nodes import Graph, Node, Value, operation_of, operator_of
+from mpijax.core.index import Lin, LoopVar, linearized, var
+
+MAX_MEMBERS = 24
+_NOTHING: frozenset[int] = frozenset()
+
+
+@dataclass
+class Member:
+    """A value the kernel computes.
+
+    kind: `reduce`, `inner` (one per element of the frame), `outer` (one per kept position).
+    phase: which pass over the row makes it (reduce, inner), or after how many passes it is known (outer).
+    expr: the element, or what is reduced. stored: whether it goes to memory.
+    """
+
+    value: Value
+    kind: str
+    index: tuple[Lin, ...]
+    expr: Expr
+    phase: int
+    stored: bool = True
+
+
+@dataclass
+class Group:
+    """A kernel in the making.
+
+    reads: the arrays that are read, by id. read_before: those without the last member's. work: see `MAX_WORK`.
+    """
+
+    order: int
+    frame: tuple[int, ...]
+    axes: tuple[int, ...]
+    values: list[Value] = field(default_factory=list)
+    members: list[Member] = field(default_factory=list)
+    variables: list[LoopVar] = field(default_factory=list)
+    reads: set[int] = field(default_factory=set)
+    read_before: set[int] = field(default_factory=set)
+    table: ExprTable = field(default_factory=ExprTable)
+    reader: Reader | None = None
+    phases: dict[int, int] = field(default_factory=dict)
+    work: int = 0
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        return tuple(d for a, d in enumerate(self.frame) if a not in self.axes)
+
+
+@dataclass
+class Unit:
+    """A step of the program: a group or a single node."""
+
+    group: Group | None
+    node: Node | None
+    order: int
+
+
+def _reduce_frame(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return frame_of(node)
+
+
+class TooManyParts(CannotFuse):
+    """The loops of a value on its own cannot be split for all operations made of parts that it reads."""
+
+    def __init__(self, value: Value):
+        super().__init__(value)
+        self.value = value
+
+
+def grouped(graph: Graph, donated: tuple[bool, ...] = ()) -> tuple[Roots, Grouper]:
+    """The values that get loops of their own, and the kernels these form.
+
+    Where loops cannot be split for all operations made of parts, these get memory; those that cannot be done
+    in loops of their own either are done part by part.
+    """
+    refused: set[int] = set()
+    stored: set[int] = set()
+    while True:
+        roots = Roots(graph, donated, frozenset(refused), frozenset(stored))
+        try:
+            return roots, Grouper(graph, roots)
+        except TooManyParts as e:
+            inside = _parts_read(e.value, roots)
+            if inside:
+                stored |= inside
+            else:
+                refused.add(id(e.value.producer))
+
+
+def _parts_read(v: Value, roots: Roots) -> set[int]:
+    """Results of operations made of parts that are evaluated for `v`, by id."""
+    found: set[int] = set()
+    seen: set[int] = set()
+    stack = list(operation_of(v).inputs)
+    while stack:
+        w = stack.pop()
+        if id(w) in seen or w.producer is None or id(w) in roots.ids:
+            continue
+        seen.add(id(w))
+        if made_of_parts(w.producer):
+            found.add(id(w))
+        stack.extend(w.producer.inputs)
+    return found
+
+
+class Grouper:
+    """Puts roots into groups, in program order, each into an earlier group where that is possible."""
+
+    def __init__(self, graph: Graph, roots: Roots):
+        self.graph = graph
+        self.roots = roots
+        self.units: list[Unit] = []
+        self.unit_of: dict[int, Unit] = {}
+        self.depends: dict[int, set[int]] = {}
+        # The arrays that are read where a value without loops of its own is computed, by id.
+        self.arrays: dict[int, set[int]] = {}
+        self.outputs = {id(v) for v in graph.outputs} | {id(v) for v in roots.aliases.values()}
+        for node in graph.nodes:
+            if node.kind in ("opaque", "update"):
+                self._add_node(node)
+            else:
+                for v in node.outputs:
+                    if id(v) in roots.ids:
+                        self._place(v)
+                    else:
+                        self.depends[id(v)] = self._needed(node)
+                        self.arrays[id(v)] = self._arrays(node)
+        for unit in self.units:
+            if unit.group is not None:
+                self._decide_storage(unit.group)
+
+    # ------------------------------------------------------------ dependencies
+
+    def _sources(self, v: Value) -> Set[int]:
+        """Orders of the units whose results an evaluation of `v` reads."""
+        unit = self.unit_of.get(id(v))
+        return self.depends.get(id(v), _NOTHING) if unit is None else {unit.order}
+
+    def _needed(self, node: Node) -> set[int]:
+        """Orders of the units whose results the operation reads, where its operands are computed inside of it too."""
+        found: set[int] = set()
+        for v in node.inputs:
+            found |= self._sources(v)
+        return found
+
+    def _arrays(self, node: Node) -> set[int]:
+        """The arrays that the operation reads, likewise."""
+        found: set[int] = set()
+        for v in node.inputs:
+            if v.producer is None or self._stored(v):
+                found.add(id(v))
+            else:
+                found |= self.arrays[id(v)]
+        return found
+
+    def _add_node(self, node: Node) -> None:
+        unit = Unit(None, node, len(self.units))
+        self.units.append(unit)
+        for v in node.outputs:
+            self.unit_of[id(v)] = unit
+
+    def _place(self, v: Value) -> None:
+        node = operation_of(v)
+        needed, arrays, work = self._needed(node), self._arrays(node), self.roots.work[id(v)]
+        for unit in reversed(self.units[-12:]):
+            group = unit.group
+            if group is None or len(group.values) >= MAX_MEMBERS or group.work + work > MAX_WORK:
+                continue
+            if any(o > unit.order for o in needed):
+                break
+            if unit.order not in needed and arrays.isdisjoint(group.reads):
+                continue
+            merged = self._merged(group, v, unit.order in needed)
+            if merged is not None:
+                unit.group = merged
+                merged.order, merged.work = unit.order, group.work + work
+                self.unit_of[id(v)] = unit
+                return
+        frame, axes = _reduce_frame(node) if node.kind == "reduce" else (v.shape, ())
+        unit = Unit(None, None, len(self.units))
+        self.unit_of[id(v)] = unit
+        group = Group(unit.order, frame, axes, work=work)
+        try:
+            self._add(group, v)
+        except CannotFuse as e:
+            raise TooManyParts(v) from e
+        unit.group = group
+        self.units.append(unit)
+
+    def _merged(self, group: Group, v: Value, reads_group: bool) -> Group | None:
+        """`group` with `v` added, or None where they do not fit."""
+        frame, axes = group.frame, group.axes
+        node = operation_of(v)
+        if node.kind == "reduce":
+            f, a = _reduce_frame(node)
+            # A product without a sum (a reduction of no axes) has no place inside of one.
+            without_sums = all(w.shape == frame and operation_of(w).kind != "reduce" for w in group.values)
+            if not axes and f == frame and without_sums:
+                axes = a
+            elif (f, a) != (frame, axes):
+                return None
+        elif v.shape != frame and not (axes and squeezed_match(v.shape, frame, axes)):
+            return None
+        if axes == group.axes:
+            return group if self._joins(group, v, reads_group) else None
+        candidate = Group(group.order, frame, axes)
+        try:
+            for w in group.values:
+                self._add(candidate, w)
+        except CannotFuse:
+            return None
+        return candidate if self._joins(candidate, v, reads_group) else None
+
+    def _joins(self, group: Group, v: Value, reads_group: bool) -> bool:
+        """Add `v` to the group, if it can be computed there and shares something with it."""
+        try:
+            read = self._add(group, v)
+        except CannotFuse:
+            return False
+        if reads_group or read & group.read_before:
+            return True
+        self._take_back(group, v)
+        return False
+
+    # ------------------------------------------------------------ expressions
+
+    def _add(self, group: Group, v: Value) -> set[int]:
+        """Add a value to a group; returns which arrays it reads, by id. Raises CannotFuse where that cannot be done."""
+        reader = group.reader
+        if reader is None:
+            reader = group.reader = Reader(self._stored, {}, group.table)
+            group.variables = [LoopVar(d, f"i{a}") for a, d in enumerate(group.frame)]
+        reader.begin()
+        inner_index = tuple(var(v) for v in group.variables)
+        kept = tuple(i for a, i in enumerate(inner_index) if a not in group.axes)
+        try:
+            member = self._member(group, v, reader, inner_index, kept)
+            if not fits(group.variables, [*(m.expr for m in group.members), member.expr]):
+                raise CannotFuse
+        except CannotFuse:
+            reader.undo()
+            raise
+        group.values.append(v)
+        group.members.append(member)
+        reader.members[id(v)] = _Access(member, group, reader)
+        group.read_before = set(group.reads)
+        group.reads |= reader.buffers
+        return reader.buffers
+
+    def _take_back(self, group: Group, v: Value) -> None:
+        """Undo the last addition."""
+        group.values.pop()
+        group.members.pop()
+        assert group.reader is not None  # it has members
+        del group.reader.members[id(v)]
+        group.reader.undo()
+        group.reads = group.read_before
+
+    def _stored(self, v: Value) -> bool:
+        return id(v) in self.roots.ids
+
+    def _member(self, group: Group, v: Value, reader: Reader, inner, kept) -> Member:
+        node = operation_of(v)
+        if node.kind == "reduce":
+            expr = element_expr(reader, node, inner)
+            return Member(v, "reduce", kept, expr, phase_of(expr, group.phases))
+        if v.shape == group.frame:
+            expr = reader.computed(v, inner)
+            return Member(v, "inner", inner, expr, phase_of(expr, group.phases))
+        index = _outer_index(v.shape, group, kept)
+        expr = reader.computed(v, index)
+        if mentions_inner(expr, {id(group.variables[a]) for a in group.axes}):
+            raise CannotFuse
+        return Member(v, "outer", index, expr, phase_of(expr, group.phases))
+
+    # ------------------------------------------------------------ storage
+
+    def _decide_storage(self, group: Group) -> None:
+        """Members that only this group reads need no memory."""
+        inside = {id(v) for v in group.values}
+        for member in group.members:
+            v = member.value
+            member.stored = id(v) in self.outputs or self._is_read_outside(v, inside)
+
+    def _is_read_outside(self, v: Value, inside: set[int]) -> bool:
+        """Whether something outside of the group reads `v`: follows values computed where they are read."""
+        seen: set[int] = set()
+        users = list(v.users)
+        while users:
+            user = users.pop()
+            if id(user) in seen:
+                continue
+            seen.add(id(user))
+            if user.kind in ("opaque", "update"):
+                return True
+            for out in user.outputs:
+                if id(out) in inside:
+                    continue
+                if id(out) in self.roots.ids:
+                    return True
+                users += out.users
+        return False
+
+
+class _Access:
+    """How the other members of a group read one of its members."""
+
+    def __init__(self, member: Member, group: Group, reader: Reader):
+        self.member = member
+        self.group = group
+        self.reader = reader
+
+    def __call__(self, index: tuple[Lin, ...]) -> Expr:
+        m = self.member
+        if len(index) != len(m.index) or any(a.key != b.key for a, b in zip(index, m.index, strict=True)):
+            raise CannotFuse
+        table = self.group.table
+        if m.kind == "reduce":
+            return table.make("acc", (), m.value.element, m, id(m.value))
+        if m.kind == "outer":
+            return m.expr
+        return table.make("inner", (m.expr,), m.value.element, m, id(m.value))
+
+
+def squeezed_match(shape, frame, axes) -> bool:
+    """Whether `shape` is the frame's kept axes, with the reduced ones dropped or of size 1."""
+    kept = tuple(d for a, d in enumerate(frame) if a not in axes)
+    return shape == kept or shape == tuple(1 if a in axes else d for a, d in enumerate(frame))
+
+
+def _outer_index(shape, group: Group, kept) -> tuple[Lin, ...]:
+    if shape == group.kept:
+        return kept
+    it = iter(kept)
+    return tuple(Lin(0) if a in group.axes else next(it) for a in range(len(group.frame)))
+
+
+def phase_of(expr: Expr, known: dict[int, int]) -> int:
+    """How many passes must be complete before the expression can be evaluated; `known` remembers it, by id."""
+    for e in ordered([expr], known):
+        known[id(e)] = e.attr.phase + 1 if e.op == "acc" else max([known[id(a)] for a in children(e)], default=0)
+    return known[id(expr)]
+
+
+def kernel_of(group: Group) -> Kernel:
+    """The kernel that computes a group."""
+    kernel = Kernel(group.variables, group.axes, source=operation_of(group.values[-1]).source, members=group.members)
+    names = []
+    for m in group.members:
+        node = operation_of(m.value)
+        names.append(node.primitive.name)
+        kernel.computed[id(m.value)] = m.expr
+        if m.kind == "reduce":
+            kernel.reduces.append(Reduce(m, operator_of(node), m.expr, m.phase, m.value.element))
+            if m.stored:
+                acc = group.table.make("acc", (), m.value.element, m, id(m.value))
+                kernel.outer.append(Store(m.value, linearized(m.index, m.value.shape), acc, m.phase + 1))
+        elif m.stored:
+            target = kernel.inner if m.kind == "inner" else kernel.outer
+            target.append(Store(m.value, linearized(m.index, m.value.shape), m.expr, m.phase))
+            if m.kind == "inner":
+                kernel.saved.add(id(m.value))
+    kernel.name = "_".join(names[:6]).replace("-", "_")
+    return kernel

@@ -1,0 +1,154 @@
+"""Pulls expressions out of the graph: the element of a value at an index, in terms of what is in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mpijax.compiler.fusion.depth import Shallow
+from mpijax.compiler.fusion.expr import Expr, ExprTable
+from mpijax.compiler.fusion.pieces import choice
+from mpijax.compiler.graph.nodes import Node, Value, operation_of
+from mpijax.core.index import Dynamic, Lin, linearized
+from mpijax.core.lowering import Elementwise
+from mpijax.core.registry import registry
+
+INT32 = np.dtype(np.int32)
+INT64 = np.dtype(np.int64)
+UINT32 = np.dtype(np.uint32)
+
+
+class CannotFuse(Exception):
+    """The value asked for is computed in the same kernel, but not at this element."""
+
+
+class Reader:
+    """Expressions of elements; `stored` says which values are read from memory.
+
+    `members` maps values that the same kernel computes to a function of the index, which
+    returns their expression or raises `CannotFuse`.
+    """
+
+    def __init__(self, stored, members=None, table: ExprTable | None = None):
+        self.stored = stored
+        self.members = members or {}
+        self.table = table or ExprTable()
+        self.memo: dict[Any, Expr] = {}
+        self.begin()
+        self._computed = Shallow(self._compute)
+
+    def begin(self) -> None:
+        """From here on, note which arrays are read, and what has to be forgotten if this comes to nothing."""
+        self.buffers: set[int] = set()
+        self.noted: list[Any] = []
+
+    def undo(self) -> None:
+        """Forget what has been read since `begin`."""
+        for key in self.noted:
+            self.memo.pop(key, None)
+
+    def element(self, value: Value, index: tuple[Lin, ...]) -> Expr:
+        """The element of `value` at `index`."""
+        if value.scalar is not None:
+            return self.table.const(value.scalar, value.element)
+        member = self.members.get(id(value))
+        if member is not None:
+            return member(index)
+        if value.producer is None or self.stored(value):
+            self.buffers.add(id(value))
+            return self.table.load(value, linearized(index, value.shape))
+        return self.computed(value, index)
+
+    def computed(self, value: Value, index: tuple[Lin, ...]) -> Expr:
+        """The expression of an element by its operation, whether or not the value is also in memory."""
+        found = self.memo.get((id(value), tuple([i.key for i in index])))
+        return self._computed(value, index) if found is None else found
+
+    def _compute(self, value: Value, index: tuple[Lin, ...]) -> Expr:
+        key = (id(value), tuple([i.key for i in index]))
+        node = operation_of(value)
+        scope = NodeReader(self, node)
+        if isinstance(node.primitive.lower, Elementwise):
+            found = self._elementwise(scope, node, value, index)
+        else:
+            lower = node.primitive.lower
+            if is_key(value) and not lower.words:
+                # The words of a key are a last axis that structural operations leave alone.
+                scope.word = index[-1]
+                index = index[:-1]
+            found = lower.read(scope, index, [v.aval for v in node.inputs], node.params)
+        self.memo[key] = found
+        self.noted.append(key)
+        return found
+
+    def _elementwise(self, scope, node: Node, value: Value, index) -> Expr:
+        args = []
+        for k, v in enumerate(node.inputs):
+            if not v.shape:
+                args.append(scope.read(k, ()))
+            else:
+                aligned = index[: len(v.shape)]
+                args.append(
+                    scope.read(k, tuple(Lin(0) if d == 1 else i for d, i in zip(v.shape, aligned, strict=True)))
+                )
+        return self.table.apply(node.primitive, tuple(args), value.element, node.params, value.position)
+
+
+def is_key(value: Value) -> bool:
+    """Whether elements are PRNG keys."""
+    return not isinstance(value.aval.dtype, np.dtype)
+
+
+class NodeReader:
+    """What a rule sees: operands by number, and scalar operations."""
+
+    __slots__ = ("reader", "node", "table", "word")
+
+    def __init__(self, reader: Reader, node: Node):
+        self.reader = reader
+        self.node = node
+        self.table = reader.table
+        self.word: Lin | None = None
+
+    def read(self, k: int, index: tuple[Lin, ...]) -> Expr:
+        value = self.node.inputs[k]
+        if self.word is not None and is_key(value):
+            index = (*index, self.word)
+        return self.reader.element(value, index)
+
+    def const(self, value, dtype) -> Expr:
+        return self.table.const(value, dtype)
+
+    def index(self, position: Lin) -> Expr:
+        return self.table.index(position)
+
+    def as_index(self, expr: Expr, size: int) -> Lin:
+        if expr.op == "const":
+            return Lin(int(expr.attr))
+        return Lin(0, [(Dynamic(expr, size), 1)])
+
+    def choice(self, form: Lin, cuts: tuple[int, ...], parts: tuple[Callable[[], Expr], ...]) -> Expr:
+        """One of `parts`, by comparing an index with `cuts` (see `compiler.fusion.pieces`)."""
+        return choice(self.table, form, cuts, parts)
+
+    def convert(self, x: Expr, dtype) -> Expr:
+        dtype = np.dtype(dtype)
+        if x.dtype == dtype:
+            return x
+        if x.op == "const":
+            return self.const(np.asarray(x.attr).astype(dtype), dtype)
+        if x.op == "index" and x.dtype == INT64 and x.attr.bounds()[1] < 2**31:
+            # Vectors of 32-bit integers have twice the lanes, and convert to floats in one instruction.
+            return self.convert(self.table.index(x.attr, INT32), dtype)
+        if x.op == "index" and dtype == UINT32 and x.dtype == INT32:
+            return self.table.index(x.attr, UINT32)
+        params = {"new_dtype": dtype, "weak_type": False, "sharding": None}
+        return self.table.apply(registry["convert_element_type"], (x,), dtype, params)
+
+    def op(self, name: str, *args: Expr, result: int = 0) -> Expr:
+        primitive = registry[name]
+        compares = name in ("eq", "ne", "lt", "le", "gt", "ge")
+        dtype = np.dtype(np.bool_) if compares else args[-1].dtype
+        return self.table.apply(primitive, args, dtype, {}, result)

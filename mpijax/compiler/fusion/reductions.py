@@ -1,0 +1,138 @@
+"""Reductions as loops: what is combined, over which axes, from which start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mpijax.compiler.fusion.expr import Expr, children
+from mpijax.compiler.fusion.gemm import dot_element, dot_frame
+from mpijax.compiler.fusion.reader import Reader
+from mpijax.compiler.graph.nodes import Node
+from mpijax.core import dtypes
+from mpijax.core.index import Lin
+from mpijax.core.lowering import Library
+from mpijax.core.registry import registry
+from mpijax.scalar import rules
+from mpijax.scalar.builder import Builder
+from mpijax.scalar.types import Scalar
+
+
+def frame_of(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape of the loops of a reduction, and which of its axes are reduced."""
+    if isinstance(node.primitive.lower, Library):
+        return dot_frame(node)
+    shape = node.inputs[0].shape
+    return shape, tuple(sorted(a % len(shape) for a in node.params["axes"]))
+
+
+def element_expr(reader: Reader, node: Node, index: tuple[Lin, ...]) -> Expr:
+    """What the reduction combines at one position of its frame."""
+    if isinstance(node.primitive.lower, Library):
+        return dot_element(reader, node, index)
+    return reader.element(node.inputs[0], index)
+
+
+def identity(op: str, dtype: np.dtype):
+    """The value that leaves others unchanged."""
+    if op in ("add", "or", "xor"):
+        return np.zeros((), dtype)[()]
+    if op == "mul":
+        return np.ones((), dtype)[()]
+    if op == "and":
+        return np.asarray(True if dtype == np.bool_ else -1).astype(dtype)[()]
+    largest = op == "min"  # else it is that of "max", or "logaddexp"
+    if dtype == np.bool_:
+        return np.bool_(largest)
+    if dtypes.issubdtype(dtype, np.integer):
+        limits = dtypes.iinfo(dtype)
+        return dtype.type(limits.max if largest else limits.min)
+    return np.asarray(np.inf if largest else -np.inf).astype(dtype)[()]
+
+
+def combining(op: str):
+    """The primitive that combines two partial results."""
+    return registry[op]
+
+
+def rule_of(op: str) -> Callable[[Builder, Scalar, Scalar], Scalar]:
+    """The instructions that combine two partial results."""
+    return _logaddexp if op == "logaddexp" else combining(op).lower.rule
+
+
+def _logaddexp(b: Builder, x: Scalar, y: Scalar) -> Scalar:
+    """log(exp(x) + exp(y)); the sum where the difference is undefined: of equal infinities, and of NaN."""
+    if x.imag is not None:
+        return _complex_logaddexp(b, x, y)
+    table = rules()
+    delta = b.sub(x, y)
+    small = table["log1p"](b, table["exp"](b, b.neg(b.abs(delta))))
+    return b.select(b.is_nan(delta), b.add(x, y), b.add(b.maximum(x, y), small))
+
+
+def _complex_logaddexp(b: Builder, x: Scalar, y: Scalar) -> Scalar:
+    """The same of complex numbers, its imaginary part in [-pi, pi)."""
+    table = rules()
+    larger = table["max"](b, x, y)
+    delta = table["sub"](b, table["add"](b, x, y), table["add"](b, larger, larger))
+    out = table["add"](b, larger, table["log1p"](b, table["exp"](b, delta)))
+    half, turn, zero = (b.const(v, out.imag.dtype) for v in (np.pi, 2 * np.pi, 0))
+    rest = table["rem"](b, b.add(out.imag, half), turn)
+    rest = b.select(b.compare("lt", rest, zero), b.add(rest, turn), rest)
+    return Scalar(out.dtype, out.ir, b.sub(rest, half))
+
+
+# To these, zeros of both signs are equal.
+_BLIND = frozenset(["eq", "ne", "lt", "le", "gt", "ge", "is_finite", "exp", "exp2", "cos", "cosh", "logistic", "abs"])
+# What these make of a zero of the other sign is a zero of the other sign at most.
+_AS_GIVEN = frozenset(["sub", "add", "add_any", "mul", "neg", "select_n", "convert_element_type", "max", "min"])
+# Never -0, to which adding a zero of either sign is the same.
+_NOT_NEGATIVE_ZERO = frozenset(["log", "exp", "abs"])
+
+
+def zero_has_no_sign(kernel, r) -> bool:
+    """Whether nothing that a kernel stores depends on the sign of zero of a maximum or minimum of floats."""
+    if r.op not in ("max", "min") or not dtypes.issubdtype(r.dtype, np.floating):
+        return False
+    users: dict[int, list[Expr]] = {}
+    expressions = kernel.expressions()
+    for e in expressions:
+        for a in children(e):
+            users.setdefault(id(a), []).append(e)
+    seen: set[int] = set()
+    stack = [e for e in expressions if e.op == "acc" and e.attr is r.member]
+    results = {id(root) for root in kernel.roots()}
+    while stack:
+        e = stack.pop()
+        if id(e) in seen:
+            continue
+        seen.add(id(e))
+        if id(e) in results or e.op == "inner" and id(e.attr.value) in kernel.saved:
+            return False
+        for user in users.get(id(e), []):
+            if user.op in _BLIND or user.op == "add" and any(a.op in _NOT_NEGATIVE_ZERO for a in user.args):
+                continue
+            if user.op not in _AS_GIVEN and user.op != "inner":
+                return False
+            stack.append(user)
+    return True
+
+
+def first_hit(reduces: list, inner: list) -> Expr | None:
+    """The condition whose first position a pass along one axis looks for: the pass ends where it holds.
+
+    Such a pass takes the minimum of the positions where a condition holds, and of the largest integer elsewhere, as
+    argmax and argmin do.
+    """
+    if len(reduces) != 1 or len(inner) != 1 or len(inner[0]) != 1:
+        return None
+    [r], [[along]] = reduces, inner
+    e = r.expr
+    if r.op != "min" or r.dtype.kind not in "iu" or e.op != "select_n" or len(e.args) != 3:
+        return None
+    condition, elsewhere, place = e.args
+    if condition.dtype != np.bool_ or elsewhere.op != "const" or elsewhere.attr != np.iinfo(r.dtype).max:
+        return None
+    counts = place.op == "index" and place.attr.offset == 0 and place.attr.terms == ((along, 1),)
+    return condition if counts else None

@@ -1,0 +1,83 @@
+"""Matrix products of integers of 8 bits by BLAS: float32 has all integers up to 2^24, and so holds short sums exactly.
+
+BLAS multiplies floats faster than loop nests multiply integers. Longer sums are cut into parts, added as integers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mpijax.compiler.graph.products import dims_of, sizes_of
+from mpijax.core import dtypes
+from mpijax.core.registry import registry
+
+if TYPE_CHECKING:
+    from mpijax.compiler.graph.nodes import Node, Value
+
+SINGLE, WHOLE = np.dtype(np.float32), np.dtype(np.int32)
+# Up to here float32 has all integers.
+EXACT = 1 << 24
+# Smaller products are loop nests: operands of BLAS have to be made floats first.
+SMALL = 1 << 17
+THIN = 8
+# Into so many parts a sum may be cut.
+PARTS = 64
+
+
+def product(builder: Any, node: Node) -> Value | None:
+    """The result of a matrix product of small integers; None for others."""
+    length = _exact_length(node)
+    if length == 0:
+        return None
+    params = {**node.params, "preferred_element_type": SINGLE}
+    [aval] = [v.aval for v in node.outputs]
+    wide = [_converted(builder, v, SINGLE, node) for v in node.inputs]
+    (left, right), _ = params["dimension_numbers"]
+    *_, size = sizes_of(node)
+    total = None
+    for first in range(0, size, length):
+        parts = wide
+        if length < size:
+            axes = (left[0], right[0])
+            parts = [_part(builder, v, a, first, length, node) for v, a in zip(wide, axes, strict=True)]
+        [out] = builder.node(node.primitive, params, parts, [aval.update(dtype=SINGLE)], node.source)
+        out = _converted(builder, out, WHOLE, node)
+        total = out if total is None else builder.node(registry["add"], {}, [total, out], [out.aval], node.source)[0]
+    assert total is not None  # a sum of length 0 is none of these products
+    return _converted(builder, total, aval.dtype, node)
+
+
+def _exact_length(node: Node) -> int:
+    """How many products of two elements make a sum that float32 holds; 0 where BLAS is not to take them."""
+    elements = [v.element for v in node.inputs]
+    if not all(dtypes.issubdtype(d, np.integer) for d in (*elements, node.outputs[0].element)):
+        return 0
+    largest = 1
+    for limits in map(dtypes.iinfo, elements):
+        largest *= max(int(limits.max), -int(limits.min))
+    length = EXACT // largest
+    _, m, n, k = sizes_of(node)
+    most = length * (PARTS if len(dims_of(node).lhs_contract) == 1 else 1)
+    if min(m, n, k) < THIN or m * n * k < SMALL or k > most:
+        return 0
+    return min(k, length)
+
+
+def _converted(builder: Any, v: Value, dtype: np.dtype, node: Node) -> Value:
+    if v.element == dtype:
+        return v
+    params = {"new_dtype": dtype, "weak_type": False, "sharding": None}
+    aval = v.aval.update(dtype=dtype, weak_type=False)
+    return builder.node(registry["convert_element_type"], params, [v], [aval], node.source)[0]
+
+
+def _part(builder: Any, v: Value, axis: int, first: int, length: int, node: Node) -> Value:
+    """`length` positions of an axis from `first` on, or those up to its end."""
+    shape = list(v.aval.shape)
+    starts, limits = [0] * len(shape), list(shape)
+    starts[axis], limits[axis] = first, min(first + length, shape[axis])
+    shape[axis] = limits[axis] - first
+    params = {"start_indices": tuple(starts), "limit_indices": tuple(limits), "strides": None}
+    return builder.node(registry["slice"], params, [v], [v.aval.update(shape=tuple(shape))], node.source)[0]

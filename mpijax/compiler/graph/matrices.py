@@ -1,0 +1,80 @@
+"""What is done to matrices around a call of machine code that can do it too: symmetrizing before, triangles after."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mpijax.compiler.graph.normalize import known
+from mpijax.core.lowering import Native
+
+if TYPE_CHECKING:
+    from mpijax.compiler.graph.nodes import Value
+
+# Larger matrices are symmetrized by a kernel of its own, which reads them tile by tile.
+LARGEST = 32
+
+
+def unsymmetrized(primitive, params: dict[str, Any], inputs: list) -> tuple[dict[str, Any], list]:
+    """The call on matrices as they are before they are symmetrized, where the code does that as well."""
+    name = primitive.lower.symmetrizes
+    if not name or inputs[0].aval.shape[-1] > LARGEST:
+        return params, inputs
+    x = _before_symmetrizing(inputs[0])
+    return (params, inputs) if x is None else ({**params, name: True}, [x, *inputs[1:]])
+
+
+def _before_symmetrizing(v: Value) -> Value | None:
+    """x where `v` is (x + x^T) / 2."""
+    total = _operands(v, "div")
+    if total is None or total[1].scalar is None or total[1].scalar != 2:
+        return None
+    parts = _operands(total[0], "add")
+    if parts is None:
+        return None
+    for x, other in (parts, parts[::-1]):
+        turned = other.producer
+        if turned is None or turned.primitive.name != "transpose" or turned.inputs[0] is not x:
+            continue
+        n = len(x.aval.shape)
+        if tuple(turned.params["permutation"]) == (*range(n - 2), n - 1, n - 2):
+            return x
+    return None
+
+
+def _operands(v: Value, name: str) -> list | None:
+    node = v.producer
+    return node.inputs if node is not None and node.primitive.name == name else None
+
+
+def triangular_already(primitive, inputs: list) -> Value | None:
+    """The matrices of which the lower triangle is taken, where there is nothing above it."""
+    if primitive.name != "select_n" or len(inputs) != 3:
+        return None
+    mask, zero, x = inputs
+    node = x.producer
+    if node is None or not isinstance(node.primitive.lower, Native) or not node.primitive.lower.triangular:
+        return None
+    if node.outputs[0] is not x or not _is_zero(zero):
+        return None
+    triangle = known(_repeated(mask))
+    n = x.aval.shape[-1]
+    if triangle is None or triangle.shape != (n, n) or x.aval.shape[-2] != n:
+        return None
+    return x if np.array_equal(triangle, np.tri(n, dtype=bool)) else None
+
+
+def _repeated(v: Value) -> Value:
+    """What `v` repeats along leading axes."""
+    node = v.producer
+    if node is None or node.primitive.name != "broadcast_in_dim":
+        return v
+    n, dims = len(v.aval.shape), tuple(node.params["broadcast_dimensions"])
+    return node.inputs[0] if dims == tuple(range(n - len(dims), n)) else v
+
+
+def _is_zero(v: Value) -> bool:
+    while v.producer is not None and v.producer.primitive.name == "broadcast_in_dim":
+        v = v.producer.inputs[0]
+    return v.scalar is not None and bool(v.scalar == 0)

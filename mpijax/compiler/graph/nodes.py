@@ -1,0 +1,142 @@
+"""The compiler's form of a program: values, the operations that make them, and the graph of both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.compiler.graph.products import use_blas
+from mpijax.core import dtypes
+from mpijax.core import effects as fx
+from mpijax.core.avals import ShapedArray
+from mpijax.core.lowering import Cumulative, Elementwise, Library, Reduction, Structural
+from mpijax.core.source import Source
+
+
+class Value:
+    """An array the program reads or computes.
+
+    shape, element: as laid out in memory (a PRNG key is two uint32 along a last axis).
+    scalar: the NumPy scalar of a literal, which needs no memory.
+    outside: in a loop or branch, the value of the graph around it that this one stands for.
+    holds: the array, None if it depends on arguments, `...` before `normalize.known` was asked.
+    """
+
+    __slots__ = ("aval", "shape", "element", "producer", "kind", "position", "scalar", "users", "outside", "holds")
+
+    def __init__(
+        self, aval: ShapedArray, kind: str, producer: Node | None = None, position: int = 0, scalar: Any = None
+    ):
+        self.aval = aval.unsplit()  # memory is here or there by layouts, whatever the program's types say
+        self.kind = kind
+        self.producer = producer
+        self.position = position
+        self.scalar = scalar
+        self.outside: Value | None = None
+        self.holds: Any = ...
+        self.users: list[Node] = []
+        if isinstance(aval.dtype, np.dtype):
+            self.shape, self.element = aval.shape, aval.dtype
+            if aval.dtype == dtypes.float0:
+                self.element = np.dtype(np.bool_)
+        else:
+            self.shape, self.element = (*aval.shape, *aval.dtype.physical_shape), aval.dtype.physical_dtype
+
+    @property
+    def size(self) -> int:
+        n = 1
+        for d in self.shape:
+            n *= d
+        return n
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.element.itemsize
+
+    def __repr__(self) -> str:
+        return f"{self.kind}{self.position}:{self.aval.str_short()}"
+
+
+def operation_of(v: Value) -> Node:
+    """The operation that computes a value, which is none from outside."""
+    assert v.producer is not None, v
+    return v.producer
+
+
+class Node:
+    """An operation of the graph. regions: bodies of a loop or branch (see `compiler.graph.regions`)."""
+
+    __slots__ = ("primitive", "params", "inputs", "outputs", "source", "effects", "kind", "regions")
+
+    def __init__(self, primitive, params, inputs: list[Value], avals, source: Source, effects):
+        self.primitive = primitive
+        self.params = params
+        self.inputs = inputs
+        self.source = source
+        self.effects = effects
+        self.regions: tuple = ()
+        self.outputs = [Value(a, "node", self, i) for i, a in enumerate(avals)]
+        self.kind = _kind(self)
+
+    def __repr__(self) -> str:
+        return f"{self.primitive.name}({', '.join(map(repr, self.inputs))})"
+
+
+def _kind(node: Node) -> str:
+    """map: read element by element; reduce; update: writes parts of an array; opaque: one instruction of its own."""
+    lower = node.primitive.lower
+    if isinstance(lower, Elementwise):
+        return "map"
+    if isinstance(lower, Structural):
+        return "map" if lower.writes is None else "update"
+    if isinstance(lower, Reduction):
+        return "reduce"
+    if isinstance(lower, Cumulative):
+        return "update"
+    if isinstance(lower, Library):
+        return "opaque" if use_blas(node) else "reduce"
+    return "opaque"
+
+
+class Graph:
+    """Inputs, results, constants and operations in program order.
+
+    shardings: for results that are this rank's shard of a global array, how that is laid out (else None).
+    unequal: whether ranks have parts of different sizes, or different borders. The graphs of two ranks then differ in
+      all but the order of what they communicate.
+    """
+
+    def __init__(self) -> None:
+        self.shardings: list[Any] = []
+        self.inputs: list[Value] = []
+        self.outputs: list[Value] = []
+        self.consts: list[Any] = []
+        self.const_values: list[Value] = []
+        self.nodes: list[Node] = []
+        self.unequal = False
+        self.gathers: list[tuple] = []  # arrays that operations made whole, see `compiler.steps.plan.Gathered`
+        self.placements: list[tuple] = []  # see `compiler.steps.plan.Placed`
+
+    def finish(self) -> None:
+        """Drop what no result needs, and fill in who reads each value."""
+        live: set[int] = {id(v.producer) for v in self.outputs if v.producer is not None}
+        kept = []
+        for node in reversed(self.nodes):
+            if id(node) in live or fx.pins(node.effects):
+                kept.append(node)
+                live.update(id(v.producer) for v in node.inputs if v.producer is not None)
+        self.nodes = kept[::-1]
+        for node in self.nodes:
+            for v in node.inputs:
+                v.users.append(node)
+
+
+def is_narrow(dtype) -> bool:
+    """Floats of fewer than 32 bits, which are computed in float32."""
+    return isinstance(dtype, np.dtype) and dtypes.issubdtype(dtype, np.floating) and dtype.itemsize < 4
+
+
+def operator_of(node: Node) -> str:
+    """add, mul, max, min, and, or, xor."""
+    return "add" if isinstance(node.primitive.lower, Library) else node.primitive.lower.op

@@ -1,0 +1,180 @@
+"""Operations as simpler ones, where what they do is known when compiling.
+
+Indexing at positions that are known: gathers become slices, scatters static updates.
+
+`x.at[1:-1, 1:-1].set(y)` is traced, as in JAX, to a scatter whose indices are an array made of literals. What such an
+array holds is found here, so that the window is a part of the result like one of a pad or concatenation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mpijax.compiler.sharding import partition
+from mpijax.core.avals import ShapedArray
+from mpijax.core.index_maps import Elements, Index, boxed
+from mpijax.core.lowering import Elementwise, Structural, Window, Writes
+from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.registry import registry
+from mpijax.core.sharding import shape_rules
+
+if TYPE_CHECKING:
+    from mpijax.compiler.graph.nodes import Value
+
+# Arrays of more elements than this are not evaluated when compiling.
+LARGEST = 64
+
+
+def _static_update_element(r: Elements, index: Index, avals: Sequence[Any], params: dict[str, Any]) -> Any:
+    def outside() -> Any:
+        return r.read(0, index)
+
+    def inside(source: Index) -> Any:
+        new = r.read(1, source)
+        return new if params["combine"] is None else r.op(params["combine"], outside(), new)
+
+    return boxed(r, index, params["start"], avals[1].shape, outside, inside)
+
+
+static_update_p = Primitive(
+    "static_update",
+    type_rule=Unsupported("made by the compiler"),
+    reference=Unsupported("made by the compiler"),
+    lower=Structural(_static_update_element, writes=Writes.WINDOW),
+    jvp=Unsupported("made by the compiler"),
+    transpose=Unsupported("made by the compiler"),
+    batch=Unsupported("made by the compiler"),
+    sharding=shape_rules.static_update,
+    register=False,
+)
+"""`operand` with `window`, of as many axes, put at `start` (all of it is inside), or combined with what is there by the
+primitive named `combine`."""
+
+
+def known(v: Value) -> np.ndarray | None:
+    """What a small array holds, if it is computed from literals alone."""
+    stack = [v]
+    while stack:
+        w = stack[-1]
+        parts = _made_of(w)
+        first = next((u for u in parts or () if u.holds is None or u.holds is ...), None)
+        if first is not None and first.holds is ...:
+            stack.append(first)
+            continue
+        w.holds = None if parts is None or first is not None else _evaluated(w, [u.holds for u in parts])
+        stack.pop()
+    return v.holds
+
+
+def _made_of(v: Value) -> list[Value] | None:
+    """The values whose contents say what a value holds, or None where nothing does."""
+    if v.scalar is not None:
+        return []
+    if v.outside is not None:
+        return [v.outside]
+    node = v.producer
+    if node is None or v.size > LARGEST or not isinstance(v.aval.dtype, np.dtype) or node.primitive.multiple_results:
+        return None
+    lower = node.primitive.lower
+    if not isinstance(lower, (Elementwise, Structural)) or isinstance(node.primitive.reference, Unsupported):
+        return None
+    return node.inputs
+
+
+def _evaluated(v: Value, parts: list) -> np.ndarray:
+    """What a value holds, by what those it is made of hold."""
+    if v.scalar is not None:
+        return np.asarray(v.scalar)
+    if v.outside is not None:
+        return parts[0]
+    node = v.producer
+    assert node is not None  # it is made of others
+    return np.asarray(node.primitive.reference(*parts, **node.params), v.element).reshape(v.shape)
+
+
+def operands(builder: Any, primitive, inputs: list) -> list:
+    """The operands of an elementwise operation, or others that give the same.
+
+    `x > 0`, which the derivative of relu asks for, is `max(x, 0) > 0`: where that is there, x need not be kept.
+    """
+    if primitive.name != "gt" or inputs[1].scalar is None or inputs[1].scalar != 0:
+        return inputs
+    largest = builder.done(registry["max"], {}, inputs, [inputs[0].aval])
+    return inputs if largest is None else [largest[0], inputs[1]]
+
+
+def known_or_simpler(builder: Any, primitive, params, inputs, avals, source) -> list | None:
+    """The results of an elementwise operation that is known when compiling or done by others; None for the rest."""
+    if all(v.scalar is not None for v in inputs) and _is_count(avals):
+        return [builder.literal(primitive.reference(*[v.scalar for v in inputs], **params), avals[0])]
+    if primitive.name in ("eq", "ne") and any(not isinstance(v.aval.dtype, np.dtype) for v in inputs):
+        return _compared_keys(builder, primitive, inputs, avals, source)
+    return None
+
+
+def _is_count(avals) -> bool:
+    """Whether the only result is one integer or bool: exact, so it can be known beforehand."""
+    dtype = avals[0].dtype
+    return len(avals) == 1 and avals[0].shape == () and isinstance(dtype, np.dtype) and dtype.kind in "iub"
+
+
+def _compared_keys(builder, primitive, inputs, avals, source) -> list:
+    """PRNG keys are equal if all their words are; one key may meet many."""
+    shape = max((v.shape for v in inputs), key=len)
+
+    def words_of(keys):
+        words = _pure(builder, registry["random_unwrap"], {}, [keys], ShapedArray(keys.shape, keys.element), source)
+        if keys.shape == shape:
+            return words
+        last = tuple(range(len(shape) - len(keys.shape), len(shape)))
+        params = {"shape": shape, "broadcast_dimensions": last, "sharding": None}
+        return _pure(builder, registry["broadcast_in_dim"], params, [words], ShapedArray(shape, keys.element), source)
+
+    words = [words_of(v) for v in inputs]
+    same = _pure(builder, primitive, {}, words, ShapedArray(shape, np.bool_), source)
+    combine = registry["reduce_and" if primitive.name == "eq" else "reduce_or"]
+    return [_pure(builder, combine, {"axes": (len(shape) - 1,), "out_sharding": None}, [same], avals[0], source)]
+
+
+def simplified(builder: Any, primitive, params, inputs, avals, source) -> list | None:
+    """The result of an operation on a window that is known when compiling, as a slice or the update of one part."""
+    lower = primitive.lower
+    if lower.window is None:
+        return None
+    found = lower.window(params, [_shape(builder, v) for v in inputs], lambda k: known(inputs[k]))
+    if found is None:
+        return None
+    if not lower.in_place:
+        return [_reshaped(builder, _slice(builder, inputs[0], found, source), avals[0].shape, source)]
+    operand, new = inputs[0], inputs[found.new]
+    if found.start is None or 0 in _shape(builder, new):
+        return [operand]
+    part = _reshaped(builder, new, found.sizes, source)
+    update = {"start": found.start, "combine": lower.combine}
+    return [_pure(builder, static_update_p, update, [operand, part], avals[0], source)]
+
+
+def _pure(builder, primitive, params, inputs, aval, source):
+    [out] = builder.pure(primitive, params, inputs, [aval], source)
+    return out
+
+
+def _shape(builder, v) -> tuple[int, ...]:
+    """The shape of the whole array of which `v` may be a part."""
+    return partition.global_aval(builder, v).shape
+
+
+def _slice(builder, v, window: Window, source):
+    limits = tuple(s + n for s, n in zip(window.start or (), window.sizes, strict=True))
+    params = {"start_indices": window.start, "limit_indices": limits, "strides": None}
+    return _pure(builder, registry["slice"], params, [v], v.aval.update(shape=tuple(window.sizes)), source)
+
+
+def _reshaped(builder, v, shape, source):
+    if _shape(builder, v) == tuple(shape):
+        return v
+    params = {"new_sizes": tuple(shape), "dimensions": None, "sharding": None}
+    return _pure(builder, registry["reshape"], params, [v], v.aval.update(shape=tuple(shape)), source)

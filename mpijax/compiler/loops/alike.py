@@ -1,0 +1,207 @@
+"""Kernels that are alike: written as text and compiled once.
+
+Unrolled loops make the same kernel again and again. `signature` says what the text of a kernel depends on, without the
+identity of its arrays; constants are apart, because those that differ between kernels otherwise alike are passed to
+one function at run time (`Kernel.arguments`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mpijax.compiler.fusion.expr import Expr, dynamic_parts
+from mpijax.compiler.fusion.kernel import Kernel
+from mpijax.core.index import Dynamic, Lin, LoopVar, Quotient
+
+# Programs of fewer kernels are not searched for equal ones.
+FEW = 6
+# Constants become arguments where so many kernels differ in nothing else.
+SEVERAL = 4
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+@dataclass
+class Signature:
+    """What the text of a kernel depends on: `key`, and the floats in it.
+
+    values: the arrays, in the order in which `key` names them. floats: constants that may be arguments.
+    """
+
+    key: tuple
+    values: list[Any]
+    floats: list[Expr]
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The floats, as integers."""
+        return tuple(map(as_integer, self.floats))
+
+
+def as_integer(e: Expr) -> int:
+    """The bits of a constant, as kernels are passed them."""
+    return struct.unpack("<q", e.attr.tobytes().ljust(8, b"\0"))[0]
+
+
+class _Numbers:
+    """Numbers for objects, in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self.of: dict[int, int] = {}
+        self.met: list[Any] = []
+
+    def __call__(self, x: Any) -> int:
+        found = self.of.get(id(x))
+        if found is None:
+            found = self.of[id(x)] = len(self.met)
+            self.met.append(x)
+        return found
+
+
+def signature(kernel: Kernel) -> Signature | None:
+    """The signature of a kernel; None for those of running sums."""
+    return None if kernel.cumulate is not None else _Signer(kernel).signature()
+
+
+class _Signer:
+    def __init__(self, kernel: Kernel):
+        self.kernel = kernel
+        self.values = _Numbers()
+        self.exprs: dict[int, int] = {}
+        self.variables = {id(v): k for k, v in enumerate(kernel.variables)}
+        if kernel.chunks is not None:
+            self.variables[id(kernel.chunks)] = -1
+        self.reduces = {id(r.member): k for k, r in enumerate(kernel.reduces)}
+        self.floats: list[Expr] = []
+
+    def signature(self) -> Signature:
+        kernel = self.kernel
+        places = [e for s in kernel.inner + kernel.outer for e in dynamic_parts(s.position)]
+        parts: list[Any] = []
+        for e in kernel.expressions():
+            parts.append(self._expr(e))
+            self.exprs[id(e)] = len(self.exprs)
+        stores = [self._stores(kernel.inner), self._stores(kernel.outer)]
+        reduces = [
+            (r.op, self.exprs[id(r.expr)], r.phase, r.dtype, r.any_zero, r.member.value.producer.primitive.name)  # type: ignore[attr-defined]
+            for r in kernel.reduces
+        ]
+        members = [
+            (self.values(m.value), m.kind, m.phase, m.stored, id(m.value) in kernel.saved, self.exprs.get(id(m.expr)))
+            for m in kernel.members
+        ]
+        arrays = [(v.shape, v.element, id(v) in kernel.streamed) for v in self.values.met]
+        sizes = tuple(v.size for v in kernel.variables)
+        chunks = 0 if kernel.chunks is None else kernel.chunks.size
+        parts_of_key = map(tuple, (parts, *stores, reduces, members, arrays))
+        key = (sizes, kernel.axes, kernel.ordered, chunks, len(places), *parts_of_key)
+        return Signature(key, self.values.met, self.floats)
+
+    def _expr(self, e: Expr) -> tuple:
+        if e.op == "const":
+            # Reductions ask what constants are.
+            if e.dtype in _FLOATS and not self.kernel.reduces:
+                self.floats.append(e)
+                return ("float", e.dtype)
+            return ("const", e.dtype, e.attr.tobytes())
+        if e.op == "load":
+            return ("load", self.values(e.attr[0]), self._lin(e.attr[1]))
+        if e.op == "index":
+            return ("index", e.dtype, self._lin(e.attr))
+        if e.op == "acc":
+            return ("acc", self.reduces[id(e.attr)])
+        args = tuple([self.exprs[id(a)] for a in e.args])
+        if e.op == "inner":
+            return ("inner", args, self.values(e.attr.value), e.attr.phase, tuple(map(self._lin, e.attr.index)))
+        if e.op == "choose":
+            return ("choose", args, self._lin(e.attr[0]), e.attr[1])
+        primitive, params, result = e.attr
+        return (primitive, args, e.dtype, result, repr(sorted(params.items())) if params else "")
+
+    def _lin(self, position: Lin) -> tuple:
+        return (position.offset, *[(self._atom(atom), c) for atom, c in position.terms])
+
+    def _atom(self, atom: Any) -> Any:
+        if type(atom) is LoopVar:
+            return self.variables[id(atom)]
+        if type(atom) is Dynamic:
+            return ("dynamic", self.exprs[id(atom.expr)], atom.size)
+        return (type(atom) is Quotient, self._lin(atom.of), atom.by)
+
+    def _stores(self, stores: Iterable[Any]) -> tuple:
+        return tuple([
+            (self.values(s.value), self._lin(s.position), self.exprs[id(s.expr)], s.phase, s.combine,
+             None if s.guard is None else self.exprs[id(s.guard)])
+            for s in stores
+        ])  # fmt: skip
+
+
+@dataclass
+class Written:
+    """A kernel whose text is written.
+
+    operands: its arrays, with the offset at which they are passed. params: the numbers it is passed. arguments: the
+    place among these of each constant that is passed, by identity of the expression.
+    """
+
+    name: str
+    operands: list[tuple[Any, int]]
+    params: list[int]
+    arguments: dict[int, int]
+    extent: int
+    grain: int
+
+
+class Alike:
+    """The kernels of a program, of which those that are alike become calls of one function."""
+
+    def __init__(self, kernels: list[Kernel]) -> None:
+        self.signatures: dict[int, Signature] = {}
+        self.first: dict[Any, tuple[Signature, Written]] = {}
+        if len(kernels) < FEW:
+            return
+        groups: dict[tuple, list[Kernel]] = {}
+        for kernel in kernels:
+            found = signature(kernel)
+            if found is not None:
+                self.signatures[id(kernel)] = found
+                groups.setdefault(found.key, []).append(kernel)
+        for alike in groups.values():
+            if len({self.signatures[id(kernel)].numbers for kernel in alike}) >= SEVERAL:
+                for kernel in alike:
+                    kernel.arguments = tuple(self.signatures[id(kernel)].floats)
+
+    def _key(self, kernel: Kernel) -> Any:
+        """Kernels with equal keys have the same text."""
+        found = self.signatures[id(kernel)]
+        return found.key, () if kernel.arguments else found.numbers
+
+    def written_like(self, kernel: Kernel) -> Written | None:
+        """What was written for a kernel that is alike."""
+        known = id(kernel) in self.signatures and self.first.get(self._key(kernel))
+        return known[1] if known else None
+
+    def remember(self, kernel: Kernel, written: Written) -> Written:
+        """Call the kernels alike to this one as it is called."""
+        if id(kernel) in self.signatures:
+            self.first[self._key(kernel)] = self.signatures[id(kernel)], written
+        return written
+
+    def passed(self, kernel: Kernel, written: Written) -> tuple[list[tuple[Any, int]], list[int]]:
+        """The arrays, with offsets, and the numbers that a call of what was written passes for this kernel."""
+        own = self.signatures.get(id(kernel))
+        if own is None:
+            return written.operands, written.params
+        first = self.first[self._key(kernel)][0]
+        if first is own:
+            return written.operands, written.params
+        place = {id(v): k for k, v in enumerate(first.values)}
+        params = list(written.params)
+        for e, other in zip(first.floats, own.floats, strict=True):
+            if id(e) in written.arguments:
+                params[written.arguments[id(e)]] = as_integer(other)
+        return [(own.values[place[id(v)]], offset) for v, offset in written.operands], params

@@ -1,0 +1,60 @@
+"""Stores that go past the caches.
+
+A store into memory that is in no cache first fetches the line it writes into. For a result larger than the caches that
+is a third of all traffic, and what it brings into the caches is gone before anyone reads it. Streaming stores write
+whole lines to memory at once: a map over 16 MB takes three quarters of the time, even if the result is read right
+after. They need addresses that are multiples of a vector register, which is decided here, before there is any text.
+"""
+
+from __future__ import annotations
+
+import platform
+from functools import cache
+from pathlib import Path
+
+from mpijax.compiler.fusion.kernel import Kernel, Store
+from mpijax.compiler.loops.schedule import VECTOR_BYTES, Schedule
+from mpijax.core.index import LoopVar
+from mpijax.scalar.types import info
+
+# Where the system does not tell how large the last cache is.
+USUAL_CACHE = 32 << 20
+LEAST = 4 << 20
+# Threads begin at multiples of this many elements.
+SHARE = 64
+
+
+@cache
+def stream_above() -> int:
+    """Bytes of a result from which on stores go past the caches: half of the last cache."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return 1 << 62
+    size = USUAL_CACHE
+    try:
+        size = int(Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text().rstrip("K\n")) << 10
+    except (OSError, ValueError):
+        pass
+    return max(size // 2, LEAST)
+
+
+def streams(store: Store, kernel: Kernel, schedule: Schedule) -> bool:
+    """Whether every vector that this store writes lies at a multiple of a vector register."""
+    if id(store.value) not in kernel.streamed or kernel.ordered or store.combine is not None or schedule.split:
+        return False
+    loop = None
+    if schedule.strategy in ("across", "blocked"):
+        loop = schedule.vector_loop
+    elif schedule.strategy == "along":
+        loop = schedule.inner[-1]
+    element = info(store.value.element)
+    if loop is None or element.kind in "bc":
+        return False
+    unit = VECTOR_BYTES // element.itemsize
+    inside = {id(v) for v in loop}
+    others = [c for atom, c in store.position.terms if id(atom) not in inside]
+    if kernel.cumulate is not None and kernel.cumulate.reverse and schedule.strategy == "along":
+        # It goes from the end of the row, or of a chunk, by whole vectors.
+        if schedule.size(loop) % unit:
+            return False
+    known = all(type(atom) is LoopVar for atom, _ in store.position.terms)
+    return known and store.position.offset % unit == 0 and all(c % unit == 0 for c in others)

@@ -1,0 +1,356 @@
+"""A value from one cut to another: what changes its rank is sent, and nothing else.
+
+Along an array axis that stays cut over the same mesh axes, each rank keeps what it has of what it needs, and neighbours
+send the rest (halos, shifts, reversals). An axis that becomes whole is gathered; one that two array axes exchange goes
+by an alltoall; cutting a whole axis is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mpijax.compiler.sharding.blocks import Blocks, place_in
+from mpijax.compiler.sharding.messages import communicate_here
+from mpijax.core.registry import registry
+from mpijax.core.sharding.cuts import Cut, Cuts, Span, count, even_cut, part_number
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Rows `[low, high)` that one part sends to another. It has them `shift` rows before."""
+
+    sender: int
+    receiver: int
+    low: int
+    high: int
+    shift: int = 0
+
+
+def transfers(have: Sequence[Span], need: Sequence[Span], period: int = 0) -> list[list[Transfer]]:
+    """What is sent, in rounds in each of which a part sends to at most one other and receives from at most one.
+
+    period: rows that follow the last one, or stand before the first one if it is negative, are the first ones again.
+    """
+    parts = len(have)
+    rounds: dict[tuple[int, int], list[Transfer]] = {}
+    for receiver, span in enumerate(need):
+        for sender, other in enumerate(have):
+            found = _common_rows(span, other, period) if sender != receiver else []
+            for again, (low, high, shift) in enumerate(found):
+                transfer = Transfer(sender, receiver, low, high, shift)
+                rounds.setdefault(((receiver - sender) % parts, again), []).append(transfer)
+    # Neighbours first, below and above in turn.
+    return [rounds[k] for k in sorted(rounds, key=lambda k: (min(k[0], parts - k[0]), k))]
+
+
+def _common_rows(a: Span, b: Span, period: int) -> list[tuple[int, int, int]]:
+    """The rows of `a` that are in `b`, or in `b` moved by a period; with that shift."""
+    rows = ((max(a[0], b[0] + s), min(a[1], b[1] + s), s) for s in ((0, period) if period else (0,)))
+    return [(low, high, s) for low, high, s in rows if low < high]
+
+
+class Redistribution:
+    """Moves values of one graph over one mesh."""
+
+    def __init__(self, builder: Any, mesh: Any, source: Any):
+        self.builder, self.mesh, self.source = builder, mesh, source
+        self.sizes = mesh.shape
+
+    def move(self, v: Any, have: Blocks, want: Cuts) -> Any:
+        """This rank's part of an array cut by `want`, whose spans may overlap."""
+        if v.scalar is not None or have.cuts == want:
+            return v
+        key = (id(v), self.mesh, want)
+        known = self.builder.moved.get(key)
+        if known is None:
+            known = self.builder.moved[key] = self._moved(v, have, want), v  # keeps `v`, and so its id
+        return known[0]
+
+    def _moved(self, v: Any, have: Blocks, want: Cuts) -> Any:
+        # One axis after the other, so that steps that values have in common are taken once.
+        for dim, (h, w) in enumerate(zip(have.cuts, want, strict=True)):
+            if h is not None and w is not None and h != w and h.axes == w.axes:
+                v, have = self._shifted(v, have, dim, w)
+        for a, b, cut in _turns(have, want):
+            v, have = self._turned(v, have, a, b, cut)
+        for dim, (h, w) in enumerate(zip(have.cuts, want, strict=True)):
+            if h is not None and h != w and not _is_even(h, have.shape[dim]):
+                v, have = self._made_even(v, have, dim)
+        want_even = tuple(
+            w if w is None or w == h or _is_even(w, n) else None
+            for n, h, w in zip(have.shape, have.cuts, want, strict=True)
+        )
+        v, have = self._regrouped(v, have, want_even)
+        for dim, w in enumerate(want):
+            if w is not None and have.cuts[dim] != w:
+                v = self._cut_out(v, dim, have.span(w))
+        return v
+
+    # ------------------------------------------------------------ along one axis
+
+    def _shifted(self, v: Any, have: Blocks, dim: int, want: Cut) -> tuple[Any, Blocks]:
+        cuts = (*have.cuts[:dim], want, *have.cuts[dim + 1 :])
+        after = have.recut(cuts)
+        key = (id(v), self.mesh, cuts)
+        known = self.builder.moved.get(key)
+        if known is None:
+            origin = self.builder.views.get(id(v))
+            if origin is not None and origin.reaches(dim, want):
+                out = origin.read(self, dim, want)
+            else:
+                out = self._exchanged(v, dim, have.cuts[dim], want)
+            known = self.builder.moved[key] = out, v
+        return known[0], after
+
+    def rotated(self, v: Any, have: Blocks, dim: int, by: int) -> Any:
+        """This rank's part of an array whose rows are moved by `by`, those at the end to the other end."""
+        cut, n = have.cuts[dim], have.shape[dim]
+        assert cut is not None
+        by = by if by <= n // 2 else by - n
+        want = cut.moved((low - by, high - by) for low, high in cut.spans)
+        return self._exchanged(v, dim, cut, want, -n if by > 0 else n)
+
+    def _exchanged(self, v: Any, dim: int, have: Cut | None, want: Cut, period: int = 0) -> Any:
+        assert have is not None
+        me = part_number(have.axes, self.sizes, place_in(self.mesh))
+        begin, end = have.spans[me]
+        low, high = want.spans[me]
+        pieces: list[tuple[int, Any]] = []
+        for first, last, shift in _common_rows((low, high), (begin, end), period):
+            pieces.append((first, self._cut_out(v, dim, (first - shift - begin, last - shift - begin))))
+        for round_ in transfers(have.spans, want.spans, period):
+            width = max(t.high - t.low for t in round_)
+            sent = next((t for t in round_ if t.sender == me), None)
+            payload = self._payload(v, dim, begin, end, sent, width)
+            perm = tuple((t.sender, t.receiver) for t in round_)
+            got = self._permuted(payload, have.axes, perm)
+            mine = next((t for t in round_ if t.receiver == me), None)
+            if mine is not None:
+                offset = mine.low - mine.shift - _start(have.spans[mine.sender], mine, width)
+                pieces.append((mine.low, self._cut_out(got, dim, (offset, offset + mine.high - mine.low))))
+        pieces.sort(key=lambda p: p[0])
+        if not pieces:
+            return self._cut_out(v, dim, (0, 0))
+        return self._joined([x for _, x in pieces], dim)
+
+    def _payload(self, v: Any, dim: int, begin: int, end: int, sent: Transfer | None, width: int) -> Any:
+        """What this rank sends in a round: `width` rows, of which the receiver takes what it needs."""
+        if sent is not None:
+            start = _start((begin, end), sent, width) - begin
+            rows = self._cut_out(v, dim, (max(start, 0), min(start + width, end - begin)))
+        else:
+            rows = self._cut_out(v, dim, (0, min(width, end - begin)))
+        missing = width - rows.aval.shape[dim]
+        return rows if missing == 0 else self._padded(rows, dim, missing)
+
+    def _made_even(self, v: Any, have: Blocks, dim: int) -> tuple[Any, Blocks]:
+        cut, n = have.cuts[dim], have.shape[dim]
+        assert cut is not None
+        if n % cut.parts == 0:
+            return self._shifted(v, have, dim, even_cut(n, cut.axes, cut.parts))
+        width = cut.widest
+        rows = v.aval.shape[dim]
+        v = v if rows == width else self._padded(v, dim, width - rows)
+        v = self._gathered(v, dim, cut.axes)
+        kept = [(k * width, k * width + b - a) for k, (a, b) in enumerate(cut.spans) if b > a]
+        v = self._joined([self._cut_out(v, dim, span) for span in kept], dim)
+        return v, have.recut((*have.cuts[:dim], None, *have.cuts[dim + 1 :]))
+
+    # ------------------------------------------------------------ between axes, blocks being even
+
+    def _regrouped(self, v: Any, have: Blocks, want: Cuts) -> tuple[Any, Blocks]:
+        held = [() if c is None else c.axes for c in have.cuts]
+        wanted = [() if c is None else c.axes for c in want]
+        keep = [h == w for h, w in zip(have.cuts, want, strict=True)]
+        common = [_common(h, w) for h, w in zip(held, wanted, strict=True)]
+        gone = [() if k else h[len(c) :] for h, c, k in zip(held, common, keep, strict=True)]
+        new = [() if k else w[len(c) :] for w, c, k in zip(wanted, common, keep, strict=True)]
+        v = self._by_alltoall(v, gone, new)
+        # What is cut first need not be gathered; along an axis that is to be gathered, blocks would get mixed.
+        going = {a for axes in gone for a in axes}
+        early = [() if g or set(n) & going else n for g, n in zip(gone, new, strict=True)]
+        v = self._cut_blocks(v, early)
+        for dim, axes in enumerate(gone):
+            if axes:
+                v = self._gathered(v, dim, axes)
+        v = self._cut_blocks(v, [() if e else n for e, n in zip(early, new, strict=True)])
+        return v, have.recut(want)
+
+    def _by_alltoall(self, v: Any, gone: list, new: list) -> Any:
+        """Axes that one array axis gives up and another one takes over: every rank sends to every other."""
+        for a, axes in enumerate(gone):
+            for b, wanted in enumerate(new):
+                if axes and axes == wanted and not gone[b] and not new[a]:
+                    parts, shape = count(axes, self.sizes), list(v.aval.shape)
+                    shape[a] *= parts
+                    shape[b] //= parts
+                    params = {
+                        "split_axis": b, "concat_axis": a, "axis_name": axes, "axis_index_groups": None, "tiled": True
+                    }  # fmt: skip
+                    v = self._communicated(v, "all_to_all", params, shape)
+                    gone[a] = new[b] = axes = ()
+        return v
+
+    def _turned(self, v: Any, have: Blocks, a: int, b: int, want: Cut) -> tuple[Any, Blocks]:
+        """Array axis `b` cut in place of `a`, by blocks of any size: one alltoall of blocks as long as the longest."""
+        cut = have.cuts[a]
+        assert cut is not None
+        v = self._lengthened(v, a, cut.widest)
+        v = self._joined([self._lengthened(self._cut_out(v, b, span), b, want.widest) for span in want.spans], b)
+        params = {
+            "split_axis": b, "concat_axis": a, "axis_name": cut.axes, "axis_index_groups": None, "tiled": True
+        }  # fmt: skip
+        shape = list(v.aval.shape)
+        shape[a], shape[b] = cut.parts * cut.widest, want.widest
+        v = self._communicated(v, "all_to_all", params, shape)
+        kept = [(k * cut.widest, k * cut.widest + high - low) for k, (low, high) in enumerate(cut.spans) if high > low]
+        if not cut.is_even:
+            v = self._joined([self._cut_out(v, a, span) for span in kept], a)
+        cuts = list(have.cuts)
+        cuts[a], cuts[b] = None, want
+        low, high = have.span(want)
+        return self._cut_out(v, b, (0, high - low)), have.recut(tuple(cuts))
+
+    def _cut_blocks(self, v: Any, new: Sequence[tuple]) -> Any:
+        """This rank's part, along axes to be split over those in `new`."""
+        place = place_in(self.mesh) if any(new) else {}
+        for dim, axes in enumerate(new):
+            if axes:
+                size = v.aval.shape[dim] // count(axes, self.sizes)
+                block = part_number(axes, self.sizes, place)
+                v = self._cut_out(v, dim, (block * size, (block + 1) * size))
+        return v
+
+    # ------------------------------------------------------------ nodes
+
+    def _cut_out(self, v: Any, dim: int, span: Span) -> Any:
+        shape = v.aval.shape
+        if span == (0, shape[dim]):
+            return v
+        starts, limits = [0] * len(shape), list(shape)
+        starts[dim], limits[dim] = span
+        params = {"start_indices": tuple(starts), "limit_indices": tuple(limits), "strides": None}
+        return self._pure("slice", params, [v], (*shape[:dim], span[1] - span[0], *shape[dim + 1 :]))
+
+    def _joined(self, pieces: list, dim: int) -> Any:
+        if len(pieces) == 1:
+            return pieces[0]
+        shape = list(pieces[0].aval.shape)
+        shape[dim] = sum(p.aval.shape[dim] for p in pieces)
+        return self._pure("concatenate", {"dimension": dim}, pieces, shape)
+
+    def _lengthened(self, v: Any, dim: int, size: int) -> Any:
+        rows = v.aval.shape[dim]
+        return v if rows == size else self._padded(v, dim, size - rows)
+
+    def _padded(self, v: Any, dim: int, rows: int) -> Any:
+        shape = list(v.aval.shape)
+        config = [(0, 0, 0)] * len(shape)
+        config[dim] = (0, rows, 0)
+        shape[dim] += rows
+        zero = self.builder.literal(v.element.type(0), v.aval.update(shape=(), dtype=v.element))
+        return self._pure("pad", {"padding_config": tuple(config)}, [v, zero], shape)
+
+    def _pure(self, name: str, params: dict, inputs: list, shape: Sequence[int]) -> Any:
+        aval = inputs[0].aval.update(shape=tuple(shape))
+        return self.builder.node(registry[name], params, inputs, [aval], self.source)[0]
+
+    def _gathered(self, v: Any, dim: int, axes: tuple) -> Any:
+        parts, shape = count(axes, self.sizes), list(v.aval.shape)
+        shape[dim] *= parts
+        params = {
+            "all_gather_dimension": dim, "axis_name": axes, "axis_index_groups": None, "axis_size": parts, "tiled": True
+        }  # fmt: skip
+        return self._communicated(v, "all_gather", params, shape)
+
+    def _permuted(self, v: Any, axes: tuple, perm: tuple) -> Any:
+        return self._communicated(v, "ppermute", {"axis_name": axes, "perm": perm}, v.aval.shape)
+
+    def _communicated(self, v: Any, name: str, params: dict, shape: Sequence[int]) -> Any:
+        return communicate_here(self.builder, self.mesh, registry[name], params, v, shape, self.source)
+
+
+@dataclass(frozen=True)
+class View:
+    """A value that is a slice of another, with unit strides: its halos are read from there.
+
+    source: the value it is a slice of, `blocks` how that is cut. starts: where it begins in the whole source.
+    ends: where it ends there.
+    """
+
+    source: Any
+    blocks: Blocks
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+
+    def reaches(self, dim: int, want: Cut) -> bool:
+        """Whether the source is cut along this axis as the slice is to be."""
+        cut = self.blocks.cuts[dim]
+        return cut is not None and cut.axes == want.axes
+
+    def read(self, by: Redistribution, dim: int, want: Cut) -> Any:
+        """This rank's part of the slice, cut along `dim` by `want`."""
+        begin = self.starts[dim]
+        needed = want.moved((a + begin, b + begin) if b > a else (begin, begin) for a, b in want.spans)
+        cuts = (*self.blocks.cuts[:dim], needed, *self.blocks.cuts[dim + 1 :])
+        v = by.move(self.source, self.blocks, cuts)
+        for d, cut in enumerate(self.blocks.cuts):
+            if d == dim:
+                continue
+            low, high = (0, self.blocks.shape[d]) if cut is None else self.blocks.span(cut)
+            v = by._cut_out(v, d, (max(self.starts[d], low) - low, max(min(self.ends[d], high) - low, 0)))
+        return v
+
+
+def rotation(views: Sequence[View | None], dim: int) -> tuple[View, int] | None:
+    """Where two slices of one array are that array with its rows moved: one of them, and by how many rows."""
+    if len(views) != 2:
+        return None
+    end, start = views
+    if end is None or start is None or end.source is not start.source:
+        return None
+    shape = end.blocks.shape
+    others = [d for d in range(len(shape)) if d != dim]
+    whole = all(v.starts[d] == 0 and v.ends[d] == shape[d] for v in (end, start) for d in others)
+    joined = start.starts[dim] == 0 and start.ends[dim] == end.starts[dim] and end.ends[dim] == shape[dim]
+    cut = end.blocks.cuts[dim]
+    if not whole or not joined or cut is None or not _follows(cut, shape[dim]):
+        return None
+    return end, shape[dim] - end.starts[dim]
+
+
+def _turns(have: Blocks, want: Cuts) -> list[tuple[int, int, Cut]]:
+    """An axis that is cut, one to be cut in its place, in blocks that are not all equal, and the second one's cut."""
+    pairs = []
+    for a, gone in enumerate(have.cuts):
+        for b, new in enumerate(want):
+            if gone is None or new is None or want[a] is not None or have.cuts[b] is not None or gone.axes != new.axes:
+                continue
+            if _follows(new, have.shape[b]) and not (gone.is_even and new.is_even):
+                pairs.append((a, b, new))
+    return pairs
+
+
+def _follows(cut: Cut, size: int) -> bool:
+    """Whether the parts follow each other without gap or overlap."""
+    ends = [0, *(high for _, high in cut.spans)]
+    return ends[-1] == size and all(low == end for (low, _), end in zip(cut.spans, ends, strict=False))
+
+
+def _is_even(cut: Cut, size: int) -> bool:
+    return size % cut.parts == 0 and cut == even_cut(size, cut.axes, cut.parts)
+
+
+def _start(span: Span, t: Transfer, width: int) -> int:
+    """Where the rows that a part sends in a round of `width` begin: not past its end."""
+    return max(min(t.low - t.shift, span[1] - width), span[0])
+
+
+def _common(have: tuple, want: tuple) -> tuple:
+    k = 0
+    while k < min(len(have), len(want)) and have[k] == want[k]:
+        k += 1
+    return have[:k]
+

@@ -1,0 +1,1 @@
+"""From the graph to the plan: instructions in their order, and memory for every value."""

@@ -1,0 +1,121 @@
+"""The plan of a whole program: arguments, results and constants around the steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.compiler.fusion.kernel import Kernel
+from mpijax.compiler.graph.build import build_graph
+from mpijax.compiler.graph.nodes import Value
+from mpijax.compiler.loops.streaming import stream_above
+from mpijax.compiler.steps.control import ControlPlanner
+from mpijax.compiler.steps.plan import Buffer, CopyCall, Gathered, KernelCall, Placed, Plan, Ref, Result, walk
+from mpijax.core import dtypes
+from mpijax.core.dimensions import DimExpr
+from mpijax.core.jaxpr import ClosedJaxpr
+
+
+class Program(ControlPlanner):
+    """The plan of a whole program."""
+
+    def __init__(self, closed: ClosedJaxpr, donated: tuple[bool, ...], in_shardings: tuple, default: Any, fresh: bool):
+        graph = build_graph(closed, in_shardings, default)
+        super().__init__(graph, Plan([v.aval for v in graph.inputs]), donated)
+        plan = self.plan
+        self.donated = donated or self.donated
+        self.table, self.emitted = plan.buffers, plan.steps
+        plan.consts = graph.consts
+        plan.gathered = [Gathered(*g) for g in graph.gathers]
+        plan.placed = [Placed(*p) for p in graph.placements]
+        self._assign_memory()
+        plan.arena = self.arena
+        self._emit_steps()
+        self._results(closed.out_avals, fresh)
+        called = {s.name for s in walk(plan.steps) if isinstance(s, KernelCall)}
+        plan.kernels = {name: code for name, code in plan.kernels.items() if name in called}
+        plan.largest = sorted(((b.nbytes, b.value) for b in plan.buffers), key=lambda x: -x[0])[:8]
+
+    def _ends(self) -> None:
+        for v in self.graph.inputs:
+            self._enter(v, Buffer("input", v.nbytes, index=v.position, value=v))
+        for v in self.graph.const_values:
+            self._enter(v, Buffer("const", v.nbytes, index=v.position, value=v))
+        seen: set[int] = set()
+        for i, v in enumerate(self.graph.outputs):
+            if v.producer is not None and id(v) not in seen:
+                seen.add(id(v))
+                if id(v) in self.roots.aliases:
+                    self.buffer_of[id(self.roots.aliases[id(v)])] = len(self.table)
+                self._enter(v, Buffer("output", v.nbytes, index=i, value=v))
+
+    def place(self, v: Value) -> Ref:
+        return Ref(self.buffer_of[id(v)])
+
+    def literal(self, v: Value) -> Ref:
+        if id(v) not in self.buffer_of:
+            self._enter(v, Buffer("const", v.nbytes, index=len(self.plan.consts), value=v))
+            self.plan.consts.append(np.asarray(v.scalar))
+        return self.place(v)
+
+    def streamed(self, kernel: Kernel) -> frozenset[int]:
+        """The large results that take over no operand's memory. Memory here begins at a multiple of `ALIGN`."""
+        read = {self.place(v).buffer for v in kernel.reads().values() if v.scalar is None}
+        found = set()
+        for v in kernel.writes().values():
+            buffer = self.table[self.place(v).buffer]
+            if v.nbytes >= stream_above() and buffer.kind in ("output", "temp") and buffer.donor < 0:
+                if self.place(v).buffer not in read:
+                    found.add(id(v))
+        return frozenset(found)
+
+    def _results(self, out_avals, fresh: bool) -> None:
+        taken: set[int] = set()
+        for i, (v, aval, sharding) in enumerate(
+            zip(self.graph.outputs, out_avals, self.graph.shardings, strict=True)
+        ):
+            if v.scalar is not None:
+                kind, index = "const", self.table[self.literal(v).buffer].index
+            elif v.kind in ("input", "const"):
+                kind, index = v.kind, v.position
+            else:
+                kind, index = "buffer", self.buffer_of[id(v)]
+            if fresh and (kind != "buffer" or index in taken) and v.aval.dtype != dtypes.float0:
+                kind, index = "buffer", self._copied(i, v)
+            if kind == "buffer":
+                taken.add(index)
+            self.plan.results.append(Result(kind, index, aval, v.aval, sharding))
+
+    def _copied(self, i: int, v: Value) -> int:
+        """Memory of its own for result `i`: that of the argument it is, if that is donated, or else a copy."""
+        buffer = Buffer("output", v.nbytes, index=i, value=v)
+        givers = {b.donor for b in self.table if b.kind == "output"}
+        if v.kind == "input" and self.donated[v.position] and v.position not in givers:
+            buffer.donor = v.position
+        elif v.nbytes:
+            self.emitted.append(CopyCall(Ref(len(self.table)), self.place(v), v.nbytes))
+        self.table.append(buffer)
+        return len(self.table) - 1
+
+
+def plan_program(
+    closed: ClosedJaxpr,
+    donated: tuple[bool, ...] = (),
+    in_shardings: tuple = (),
+    default: Any = None,
+    fresh: bool = True,
+) -> Plan:
+    """The plan of a Jaxpr.
+
+    donated: arguments whose memory results may take. in_shardings, default: see `compiler.graph.build.build_graph`.
+    fresh: whether each result has memory of its own, so that it can be deleted or donated, even if it is an argument, a
+    constant or another result.
+    """
+    for aval in (*closed.in_avals, *closed.out_avals):
+        if any(isinstance(d, DimExpr) for d in aval.shape):
+            raise ValueError(
+                f"A program is compiled for sizes that are numbers, and it has a value of type {aval.str_short()}. "
+                "Export it (mpijax.export.export): calls of the exported program give names their sizes."
+            )
+    return Program(closed, donated, in_shardings, default, fresh).plan

@@ -1,0 +1,116 @@
+"""Small messages leave as early as what they carry is there, past receives that come before them.
+
+A program that exchanges the edges of several fields one after the other waits for a whole round trip at each: the first
+field's edge has to come before the second one's is sent. A small message is posted instead: the call keeps a copy and
+does not wait, so sending it before a receive cannot block. All edges are then on their way at once.
+
+Receives keep their order, and so do sends. A send passes receives from the rank that it goes to, kernels and messages
+of this rank to itself: no receive from another rank, since who gets what is sent after it may go by that ("it is my
+turn"), no exchange, no collective, and nothing that may fail or call Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mpijax.compiler.steps.overlap import Rearranger, Step, computes
+from mpijax.core.lowering import Communication
+from mpijax.ops.rank_messages import HALO_TAG, is_local
+from mpijax.ops.rank_ops import rank_in
+
+# Bytes of the largest message that is copied rather than waited for.
+POSTED = 1 << 14
+
+_RECEIVES = frozenset(["mpi_recv", "mpi_sendrecv"])
+_MESSAGES = _RECEIVES | {"mpi_send"}
+
+
+class Posting(Rearranger):
+    """Rearranges a list of steps: of a send that moves, the kind is ``post``."""
+
+    def __init__(self, steps: list[Step], reads_writes: Callable, takers: Callable):
+        super().__init__(steps, reads_writes, takers)
+        self.kinds = {id(step): _kind(kind, step) for kind, step in steps}
+
+    def steps(self) -> list[Step]:
+        if "mpi_send" not in self.kinds.values():
+            return self.all
+        done: list[Step] = []
+        window: list[Step] = []
+        for item in self.all:
+            if self._passes(*item):
+                window.append(item)
+            else:
+                done += [*self._arranged(window), item]
+                window = []
+        return done + self._arranged(window)
+
+    def _arranged(self, rest: list[Step]) -> list[Step]:
+        """Before each receive, the sends behind it that do not need what it brings, with what makes their operands."""
+        done: list[Step] = []
+        rest = list(rest)
+        while rest:
+            if self.kinds[id(rest[0][1])] in _RECEIVES:
+                while (ahead := self._next_send(rest)) is not None:
+                    moved = [rest[i] for i in ahead]
+                    done += [*moved[:-1], ("post", moved[-1][1])]
+                    rest = [item for i, item in enumerate(rest) if i not in ahead]
+            done.append(rest.pop(0))
+        return done
+
+    def _next_send(self, rest: list[Step]) -> list[int] | None:
+        """Where the next send is, after what makes its operand; None if it has to stay behind the receive."""
+        at = next((i for i, (_, step) in enumerate(rest) if self.kinds[id(step)] == "mpi_send"), None)
+        if at is None or rest[at][1].inputs[0].nbytes > POSTED or not self._may_pass(rest[at][1], rest[:at]):
+            return None
+        found = [at]
+        needed = {id(v) for v in rest[at][1].inputs}
+        for i in reversed(range(at)):
+            reads, writes = self.reads_writes(*rest[i])
+            if not needed & {id(v) for v in writes}:
+                continue
+            if self.kinds[id(rest[i][1])] in _RECEIVES:
+                return None
+            found.insert(0, i)
+            needed |= {id(v) for v in reads}
+        passed = [rest[i] for i in range(at) if i not in found]
+        return found if self._leaves_no_copy([rest[i] for i in found], passed) else None
+
+    def _may_pass(self, send: Any, others: list[Step]) -> bool:
+        to = send.params["dest"], send.params["comm"]
+        passed = [step for _, step in others if self.kinds[id(step)] in _RECEIVES]
+        return all(
+            self.kinds[id(step)] == "mpi_recv" and (step.params["source"], step.params["comm"]) == to for step in passed
+        )
+
+    def _passes(self, kind: str, step: Any) -> bool:
+        """Halo exchanges stay: they have channels of their own, in which a send may wait."""
+        name = self.kinds[id(step)]
+        if name in _MESSAGES and HALO_TAG in (step.params.get("tag"), step.params.get("sendtag")):
+            return False
+        if name == "mpi_send":
+            return step.params["dest"] != rank_in(step.params["comm"])
+        if name == "mpi_recv":
+            return step.params["source"] != rank_in(step.params["comm"]) and step.params["status"] is None
+        if kind == "node" and isinstance(step.primitive.lower, Communication):
+            return step.primitive.lower.kind == "mpi_sendrecv" and step.params["status"] is None
+        return computes(kind, step)
+
+    def _leaves_no_copy(self, moved: list[Step], passed: list[Step]) -> bool:
+        still_read = {id(v) for item in passed for v in self.reads_writes(*item)[0]}
+        for item in moved:
+            reads, writes = self.reads_writes(*item)
+            if self.overwrites(item, reads, writes, still_read):
+                return False
+        return True
+
+
+def _kind(kind: str, step: Any) -> str:
+    """Of messages with other ranks, their kind."""
+    if kind != "node" or not isinstance(step.primitive.lower, Communication):
+        return ""
+    name = step.primitive.lower.kind
+    if name != "mpi_sendrecv":
+        return name
+    return "" if is_local(step.params) else name

@@ -1,0 +1,445 @@
+"""From a graph to steps: kernels, library calls, loops, and memory for every value."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from mpijax.compiler.fusion import updates
+from mpijax.compiler.fusion.gemm import matrix_operand, product_operand, strided_view
+from mpijax.compiler.fusion.groups import grouped, kernel_of
+from mpijax.compiler.fusion.kernel import Kernel
+from mpijax.compiler.graph.nodes import Graph, Node, Value
+from mpijax.compiler.graph.products import dims_of, sizes_of
+from mpijax.compiler.loops.alike import Alike, Written
+from mpijax.compiler.loops.chunks import grain_of, in_chunks, running_in_chunks
+from mpijax.compiler.loops.cumulative import CumulativeEmitter
+from mpijax.compiler.loops.emit import Emitter
+from mpijax.compiler.steps.arena import Room, Span, aligned
+from mpijax.compiler.steps.combine import Combined, combine
+from mpijax.compiler.steps.host import PrimitiveCall
+from mpijax.compiler.steps.overlap import Halves, Overlap
+from mpijax.compiler.steps.plan import (
+    Buffer,
+    CommStep,
+    CopyCall,
+    GemmCall,
+    HostStep,
+    KernelCall,
+    KernelCode,
+    NativeCall,
+    Plan,
+    Ref,
+    WaitStep,
+)
+from mpijax.compiler.steps.posting import Posting
+from mpijax.core import config
+from mpijax.core.avals import ShapedArray
+from mpijax.core.lowering import Communication, Library, Native
+
+
+class Planner:
+    """What of one graph runs in which order, and where each value lives.
+
+    Whole programs and bodies of loops and branches differ in where arguments and results are; loops and branches
+    are left to `compiler.steps.control`.
+    """
+
+    def __init__(self, graph: Graph, plan: Plan, donated: tuple[bool, ...] = ()):
+        self.graph = graph
+        self.plan = plan
+        self.roots, self.grouper = grouped(graph, donated)
+        # Entries of the buffer table that this graph needs, and the bytes of those that lie in the arena.
+        self.table: list[Buffer] = []
+        self.arena = 0
+        self.buffer_of: dict[int, int] = {}
+        self.last_use: dict[int, int] = {}
+        self.first_def: dict[int, int] = {}
+        # Whose memory a value takes over, and which values take over each one's.
+        self.shares: dict[int, int] = {}
+        self.takers: dict[int, list[int]] = {}
+        self.donated: tuple[bool, ...] = (False,) * len(graph.inputs)
+        # Results in whose memory something else lives until they are made.
+        self.occupied: set[int] = set()
+        self.steps: list[tuple[str, Any]] = []
+        self.emitted: list[Any] = []
+        self._lower_units()
+
+    # ------------------------------------------------------------ lowering
+
+    def _lower_units(self) -> None:
+        for unit in self.grouper.units:
+            if unit.group is not None:
+                kernel = kernel_of(unit.group)
+                if kernel.inner or kernel.outer:
+                    for part in in_chunks(kernel):
+                        self._add("kernel", part)
+                continue
+            node = unit.node
+            assert node is not None  # a unit without a group is an operation
+            if node.regions:
+                self._add("control", self.plan_control(node))
+            elif node.kind == "update":
+                for kind, step in updates.lower(node, self.roots):
+                    for part in running_in_chunks(step) if kind == "kernel" else [step]:
+                        self._add(kind, part)
+            else:
+                self._add("node", node)
+        if not self.graph.unequal:
+            self.steps = combine(self.steps, lambda kind, step: self._reads_writes(kind, step)[0])
+        if config.values.mpijax_overlap:
+            for rearranged in (Overlap, Posting):
+                self.steps = rearranged(self.steps, self._reads_writes, self._candidates).steps()
+
+    def _add(self, kind: str, step: Any) -> None:
+        self.steps.append((kind, step))
+
+    def _reads_writes(self, kind: str, step: Any) -> tuple[list[Value], list[Value]]:
+        if kind == "kernel":
+            return list(step.reads().values()), list(step.writes().values())
+        if kind == "begin":
+            return ([step.base] if step.base is not None else []), [step.target]
+        if kind == "combined":
+            return step.inputs, [*step.outputs, step.packed, step.reduced]
+        if kind == "control":
+            return step.node.inputs, step.writes
+        if kind in ("start", "wait"):
+            return step.reads_writes(kind)
+        node: Node = step
+        if isinstance(node.primitive.lower, Library):
+            return [self._matrix(node, k).base for k in (0, 1)], node.outputs
+        return list(node.inputs), node.outputs
+
+    def _matrix(self, node: Node, k: int):
+        found = product_operand(node, node.inputs[k], lambda v: id(v) in self.roots.ids)
+        if k == 1 and node.inputs[0] is node.inputs[1]:
+            found = _right_operand(node, lambda v: id(v) in self.roots.ids)
+        assert found is not None, node
+        return found
+
+    # ------------------------------------------------------------ memory
+
+    def _assign_memory(self) -> None:
+        """Liveness over steps, then arena offsets by first fit; results get memory of their own."""
+        for t, (kind, step) in enumerate(self.steps):
+            reads, writes = self._reads_writes(kind, step)
+            for v in writes:
+                self.first_def.setdefault(id(v), t)
+                self.last_use[id(v)] = max(self.last_use.get(id(v), t), t)
+            for v in reads:
+                if v.scalar is None:
+                    self.last_use[id(v)] = t
+        self._ends()
+        self._share({id(v) for v in self.graph.outputs} | {id(v) for v in self.roots.aliases.values()})
+        room = Room(self._lasting())
+        for t, (kind, step) in enumerate(self.steps):
+            room.leave(t - 1)
+            for v in self._reads_writes(kind, step)[1]:
+                if id(v) in self.buffer_of or self.first_def[id(v)] != t:
+                    continue
+                shared = self.shares.get(id(v))
+                if shared is not None and shared in self.buffer_of:
+                    self.buffer_of[id(v)] = self.buffer_of[shared]
+                    continue
+                end_t = self._group_last(id(v))
+                offset = room.place(v.nbytes, end_t)
+                self.arena = max(self.arena, aligned(offset + v.nbytes))
+                self._enter(v, Buffer("temp", v.nbytes, offset=offset, value=v))
+
+    def _ends(self) -> None:
+        """Enter the arguments and results into the table."""
+        raise NotImplementedError
+
+    def _lasting(self) -> list[Span]:
+        """Where the temporaries entered so far are; those of `_ends` last from the first step to the last."""
+        return [(b.offset, b.offset + b.nbytes, len(self.steps)) for b in self.table if b.kind == "temp"]
+
+    def _enter(self, v: Value, buffer: Buffer) -> None:
+        self.buffer_of[id(v)] = len(self.table)
+        self.table.append(buffer)
+
+    def _group_last(self, key: int) -> int:
+        """Last use of a value and of those that take over its memory."""
+        last = self.last_use[key]
+        stack = [key]
+        while stack:
+            for taker in self.takers.get(stack.pop(), ()):
+                last = max(last, self.last_use[taker])
+                stack.append(taker)
+        return last
+
+    def _share(self, outputs: set[int]) -> None:
+        """Let results take over the memory of operands that die where they are made."""
+        giver_of: dict[int, int] = {}
+        inputs = {id(v): v for v in self.graph.inputs}
+        taken: set[int] = set()
+        for t, (kind, step) in enumerate(self.steps):
+            reads, writes = self._reads_writes(kind, step)
+            for v in writes:
+                if self.first_def[id(v)] != t:
+                    continue
+                for u in self._candidates(kind, step, v, reads):
+                    key = id(u)
+                    if key in taken or self.last_use.get(key, -1) != t or key in outputs:
+                        continue
+                    if u.nbytes != v.nbytes or u.kind == "const" or u.kind == "literal":
+                        continue
+                    chain = self._updated(v, outputs) if kind == "begin" and key in inputs else [v]
+                    if len(chain) > 1 and self._starts_in(u, chain[-1]):
+                        taken |= {key, *map(id, chain)}
+                        self.buffer_of.update((id(w), self.buffer_of[id(chain[-1])]) for w in chain)
+                        break
+                    if key in inputs:
+                        if self.donated[u.position] and id(v) in self.buffer_of:
+                            buffer = self.table[self.buffer_of[id(v)]]
+                            if buffer.kind == "output" and buffer.donor < 0:
+                                buffer.donor = u.position
+                                taken.add(key)
+                                break
+                        continue
+                    if id(v) in self.occupied:
+                        continue
+                    if id(v) in self.buffer_of:
+                        # A result has memory of its own; let the dying operand live in it from the start.
+                        root = key
+                        while root in giver_of:
+                            root = giver_of[root]
+                        if root in self.shares or root in self.buffer_of:
+                            continue
+                        self.buffer_of[root] = self.buffer_of[id(v)]
+                        taken.add(key)
+                        giver_of[id(v)] = key
+                        for taker in self.takers.get(root, ()):
+                            self.buffer_of[taker] = self.buffer_of[id(v)]
+                        break
+                    self.shares[id(v)] = key
+                    self.takers.setdefault(key, []).append(id(v))
+                    giver_of[id(v)] = key
+                    taken.add(key)
+                    break
+
+    def _updated(self, v: Value, outputs: set[int]) -> list[Value]:
+        """A value and what it becomes by updates, as long as nothing else reads it."""
+        begins = {id(s.base): (t, s.target) for t, (kind, s) in enumerate(self.steps) if kind == "begin" and s.base}
+        chain = [v]
+        while id(chain[-1]) in begins and id(chain[-1]) not in outputs:
+            t, target = begins[id(chain[-1])]
+            if self.last_use[id(chain[-1])] != t:
+                break
+            chain.append(target)
+        return chain
+
+    def _starts_in(self, argument: Value, result: Value) -> bool:
+        """Whether a result is to lie in the memory of an argument, which may be overwritten; makes it so if it can."""
+        entry = self.buffer_of.get(id(result))
+        if entry is None or entry == self.buffer_of.get(id(argument)):
+            return entry is not None
+        buffer = self.table[entry]
+        if not self.donated[argument.position] or buffer.kind != "output" or buffer.donor >= 0:
+            return False
+        buffer.donor = argument.position
+        return True
+
+    def _candidates(self, kind: str, step: Any, v: Value, reads: list[Value]) -> list[Value]:
+        """Operands whose memory `v` could take: read only at the element that is written."""
+        if kind == "begin":
+            return [step.base] if step.base is not None else []
+        if kind == "control":
+            return step.replaceable(v)
+        if kind == "node" and isinstance(step.primitive.lower, Native):
+            pairs = [(step.inputs[i], step.outputs[o]) for i, o in step.primitive.lower.aliased(step.params)]
+            return [u for u, w in pairs if w is v and step.inputs.count(u) == 1]
+        if kind != "kernel" or step.ordered or step.cumulate is not None or step.phases > 1:
+            return []
+        stores = step.inner + step.outer
+        own = [n for n, s in enumerate(step.inner if step.reduces else stores) if s.value is v]
+        if len(own) != 1 or any(s.value is not v for s in stores if s.guard is not None):
+            return []
+        key = stores[own[0]].position.key
+        # Elements are reduced, then stored one result after the other: what is not read until then comes too late.
+        read = step.loaded_by([*(r.expr for r in step.reduces), *(s.expr for s in stores[: own[0] + 1])])
+        good: dict[int, Value] = {}
+        bad: set[int] = set()
+        for e in step.expressions():
+            if e.op == "load":
+                u, position = e.attr
+                if position.key == key and u.element.itemsize == v.element.itemsize:
+                    good[id(u)] = u
+                else:
+                    bad.add(id(u))
+        return [u for k, u in good.items() if k not in bad and k in read]
+
+    # ------------------------------------------------------------ instructions
+
+    def ref(self, v: Value, element_offset: int = 0) -> Ref:
+        """Where a value lies."""
+        place = self.place(v)
+        return Ref(place.buffer, place.offset + element_offset * v.element.itemsize)
+
+    def place(self, v: Value) -> Ref:
+        """Where a value's memory begins."""
+        raise NotImplementedError
+
+    def _emit_steps(self) -> None:
+        kernels = [step for kind, step in self.steps if kind == "kernel"]
+        for kernel in kernels:
+            kernel.streamed = self.streamed(kernel)
+        self.alike = Alike(kernels)
+        for kind, step in self.steps:
+            if kind == "kernel":
+                self._emit_kernel(step)
+            elif kind == "begin":
+                if step.base is not None:
+                    self.emitted += self.started(step.base, step.target, self.ref(step.target))
+            elif kind == "combined":
+                self._emit_combined(step)
+            elif kind in ("start", "wait"):
+                self._emit_half(kind, step)
+            elif kind == "control":
+                self.emitted += self.emit_control(step)
+            else:
+                self._emit_node(step)
+                if kind == "post":
+                    self.emitted[-1].posted = True
+
+    def plan_control(self, node: Node) -> Any:
+        """The step of a loop or branch, its bodies planned."""
+        raise NotImplementedError
+
+    def emit_control(self, step: Any) -> list[Any]:
+        """The steps of a loop or branch, all memory being known."""
+        raise NotImplementedError
+
+    def started(self, base: Value, target: Value, to: Ref) -> list[CopyCall]:
+        """What makes the memory at `to` start as a copy of `base`: nothing, if `target` took over its memory."""
+        origin = self.ref_or_const(base)
+        if origin == to or (self._donates(base, target) and to == self.ref(target)):
+            return []
+        return [CopyCall(to, origin, target.nbytes)]
+
+    def _emit_half(self, kind: str, halves: Halves) -> None:
+        """Start an exchange, or wait for it."""
+        first = len(self.emitted)
+        if isinstance(halves.step, Combined):
+            self._emit_combined(halves.step)
+        else:
+            self._emit_node(halves.step)
+        [at] = [i for i, s in enumerate(self.emitted) if i >= first and isinstance(s, CommStep)]
+        message = self.emitted[at]
+        if kind == "start":
+            message.goes_on = True
+            del self.emitted[at + 1 :]
+        else:
+            self.emitted[first : at + 1] = [WaitStep(message.label, message.source)]
+
+    def _emit_combined(self, step: Combined) -> None:
+        """Pack, reduce once, unpack."""
+        packs, unpacks = [], []
+        at = 0
+        for v, w in zip(step.inputs, step.outputs, strict=True):
+            packs.append(CopyCall(self.ref(step.packed, at), self.ref_or_const(v), v.nbytes))
+            unpacks.append(CopyCall(self.ref(w), self.ref(step.reduced, at), w.nbytes))
+            at += v.size
+        first = step.nodes[0]
+        shape, element = step.packed.shape, step.packed.element
+        source, target = (self.ref(step.packed), shape, element), (self.ref(step.reduced), shape, element)
+        label = f"{first.primitive.name} x {len(step.nodes)}"
+        message = CommStep(first.primitive.lower.kind, first.params, [source], [target], first.source, label)
+        self.emitted += [*packs, message, *unpacks]
+
+    def _donates(self, base: Value, target: Value) -> bool:
+        buffer = self.table[self.buffer_of[id(target)]]
+        return buffer.kind == "output" and base.kind == "input" and buffer.donor == base.position
+
+    def _emit_kernel(self, kernel: Kernel) -> None:
+        if any(v.size == 0 for v in kernel.variables) and not kernel.axes:
+            return
+        written = self.alike.written_like(kernel)
+        if written is None:
+            written = self._write_kernel(kernel)
+        arrays, params = self.alike.passed(kernel, written)
+        ptrs = [self.ref(v, offset) for v, offset in arrays]
+        self.emitted.append(
+            KernelCall(written.name, ptrs, params, written.extent, written.grain, kernel.source, kernel.name)
+        )
+
+    def _write_kernel(self, kernel: Kernel) -> Written:
+        """The text of a kernel, and how it is called."""
+        emitter = (Emitter if kernel.cumulate is None else CumulativeEmitter)(kernel, "KERNEL_NAME")
+        text = emitter.function()
+        name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
+        if name not in self.plan.kernels:
+            self.plan.kernels[name] = KernelCode(
+                text.replace("KERNEL_NAME", name), frozenset(emitter.text.declares), dict(emitter.text.helpers)
+            )
+            self.plan.nests.append(kernel)
+        extent, grain = emitter.schedule.extent, grain_of(kernel, emitter.schedule)
+        return self.alike.remember(
+            kernel, Written(name, emitter.operands, emitter.params.values, emitter.arguments, extent, grain)
+        )
+
+    def streamed(self, kernel: Kernel) -> frozenset[int]:
+        """The results of a kernel that may be stored past the caches."""
+        return frozenset()
+
+    def _emit_node(self, node: Node) -> None:
+        lower = node.primitive.lower
+        if isinstance(lower, Library):
+            self._emit_gemm(node)
+            return
+        inputs = [(self.ref_or_const(v), v.shape, v.element) for v in node.inputs]
+        outputs = [(self.ref(v), v.shape, v.element) for v in node.outputs if id(v) in self.buffer_of]
+        if isinstance(lower, Communication):
+            self.emitted.append(CommStep(lower.kind, node.params, inputs, outputs, node.source, node.primitive.name))
+            return
+        if isinstance(lower, Native):
+            self._emit_native(node, inputs, outputs)
+            return
+        call = PrimitiveCall(node.primitive, node.params)
+        self.emitted.append(HostStep(call, inputs, outputs, node.source, node.primitive.name))
+
+    def _emit_native(self, node: Node, inputs: list, outputs: list) -> None:
+        """The user's machine code; a result that begins with an operand's bytes is passed in its place."""
+        lower = node.primitive.lower
+        types = [[ShapedArray(v.shape, v.element) for v in values] for values in (node.inputs, node.outputs[:-1])]
+        code = lower.code(*types, **node.params)
+        for i, o in lower.aliased(node.params):
+            self.emitted += self.started(node.inputs[i], node.outputs[o], outputs[o][0])
+            inputs[i] = outputs[o]
+        self.emitted.append(
+            NativeCall(code, inputs, outputs[:-1], outputs[-1], node.source, code.label, lower.foreign)
+        )
+
+    def ref_or_const(self, v: Value) -> Ref:
+        """Where an operand is; a literal becomes a constant."""
+        return self.ref(v) if v.scalar is None else self.literal(v)
+
+    def literal(self, v: Value) -> Ref:
+        """Where the constant made of a literal is."""
+        raise NotImplementedError
+
+    def _emit_gemm(self, node: Node) -> None:
+        d = dims_of(node)
+        _, m, n, k = sizes_of(node)
+        a, b = self._matrix(node, 0), self._matrix(node, 1)
+        out = node.outputs[0]
+        batch = tuple(node.inputs[0].shape[x] for x in d.lhs_batch)
+        c_strides = []
+        step = m * n
+        for size in reversed(batch):
+            c_strides.append(step)
+            step *= size
+        self.emitted.append(
+            GemmCall(
+                out.element, a.transposed, b.transposed, m, n, k, self.ref(a.base, a.offset), a.ld,
+                self.ref(b.base, b.offset), b.ld, self.ref(out), n, batch, a.batch_strides, b.batch_strides,
+                tuple(reversed(c_strides)), node.source,
+            )  # fmt: skip
+        )
+
+
+def _right_operand(node: Node, stored):
+    d = dims_of(node)
+    view = strided_view(node.inputs[1], stored)
+    assert view is not None, node
+    return matrix_operand(view, node.inputs[1].shape, d.rhs_batch, d.rhs_contract, d.rhs_free)

@@ -1,0 +1,163 @@
+"""`ArrayImpl`, the class of concrete arrays: what is not in every call's path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mpijax._ext.array import ArrayBase, from_numpy, register_array_type, rewrap
+from mpijax.core import provided
+from mpijax.core.array_api import register_concrete
+from mpijax.core.avals import ShapedArray
+from mpijax.core.sharding.shardings import SingleDeviceSharding
+from mpijax.runtime.arrays import devices
+
+__all__ = ["ArrayImpl", "from_numpy", "rewrap"]
+
+_OPENING = "Array("
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One device's part of an array.
+
+    index: which part of the whole it is. replica_id: which of the equal copies of that part. data: the part as an
+    array; None if the device belongs to another process.
+
+    >>> jnp.arange(3).addressable_shards[0].index
+    (slice(None, None, None),)
+    """
+
+    device: Any
+    index: tuple[slice, ...]
+    replica_id: int
+    data: ArrayImpl | None
+
+
+class ArrayImpl(ArrayBase):
+    """A concrete array. Operators and most methods are those of the NumPy layer (`core.array_api`)."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+    __array_priority__ = 100  # an operator of a NumPy array and this one is this one's
+
+    def __repr__(self) -> str:
+        aval = self.aval
+        if not isinstance(aval.dtype, np.dtype):
+            if not self._is_whole:
+                return f"Array(shape={aval.shape}, dtype={aval.dtype.name})"
+            return f"Array({aval.shape}, dtype={aval.dtype.name}) overlaying:\n{self._physical}"
+        weak = ", weak_type=True" if aval.weak_type else ""
+        ending = f"dtype={aval.dtype.name}{weak})"
+        if not self._is_whole:
+            body = f"shape={aval.shape}"
+        elif aval.size == 0:
+            body = f"[], shape={aval.shape}"
+        else:
+            body = np.array2string(self._value, separator=", ", prefix=_OPENING, suffix=",")
+        # JAX's rule, quirk included: where the line would be too long it indents, but does not break it.
+        length = len(body) - body.rfind("\n") + len(ending) + 2
+        gap = len(_OPENING) if length > np.get_printoptions()["linewidth"] else 1
+        return f"{_OPENING}{body},{' ' * gap}{ending}"
+
+    def __str__(self) -> str:
+        return str(self._value) if isinstance(self.dtype, np.dtype) and self._is_whole else repr(self)
+
+    def __reduce__(self):
+        if not self._is_whole:
+            np.asarray(self)  # raises: another process has the rest
+        return _restore, (self._physical, self.aval.unsplit())
+
+    def __copy__(self) -> ArrayImpl:
+        return from_numpy(self._physical, self.aval, True, self._sharding)
+
+    def __deepcopy__(self, memo: dict) -> ArrayImpl:
+        return self.__copy__()
+
+    def is_ready(self) -> bool:
+        """Whether the value is there: always, as nothing is computed later."""
+        return True
+
+    @property
+    def sharding(self) -> Any:
+        """How the array is laid out over devices."""
+
+        return self._sharding if self.committed else SingleDeviceSharding(self.device)
+
+    @property
+    def device(self) -> Any:
+        """The device that holds the array; its sharding if that is over several."""
+        if self._sharding is None:
+            return devices.local_devices()[0]
+        held = self._sharding.device_set
+        return next(iter(held)) if len(held) == 1 else self._sharding
+
+    def devices(self) -> set:
+        """The devices over which the array is laid out."""
+        return set(self.sharding.device_set)
+
+    @property
+    def addressable_shards(self) -> list[Shard]:
+        """The parts of the array that this process has, one for each of its devices."""
+        layout = self.sharding
+        parts = _addressable(layout, self.shape)
+        return [Shard(d, index, layout.replica(d), self._part(d, index)) for d, index in parts.items()]
+
+    @property
+    def global_shards(self) -> list[Shard]:
+        """The parts on all devices; `data` is None for those of other processes."""
+        layout = self.sharding
+        mine = self.addressable_shards
+        here = {s.device: s for s in mine}
+        indices = layout.held_indices(self.shape)
+        return [here.get(d) or Shard(d, index, layout.replica(d), None) for d, index in indices.items()]
+
+    def addressable_data(self, index: int) -> ArrayImpl:
+        """The part of the array on one of the devices of this process that it lies on, counted from 0."""
+        parts = list(_addressable(self.sharding, self.shape).items())
+        if not 0 <= index < len(parts):
+            raise IndexError(f"addressable_data: this process has {len(parts)} of the devices; got index {index}")
+        return self._part(*parts[index])
+
+    def _part(self, device: Any, index: tuple[slice, ...]) -> ArrayImpl:
+        """The shard on one device of this process as an array of its own; shares the memory where it can."""
+        layout = self._sharding
+        if layout is None or not layout.committed:
+            return self
+        if not self._is_whole:
+            return rewrap(self, self.aval.update(shape=layout.process_shape(self.shape)))
+        value = np.asarray(self._physical[index], order="C")
+        whole = from_numpy(value, self.aval.update(shape=tuple(value.shape[: self.ndim])), False)
+        return provided.device_put(whole, SingleDeviceSharding(device, memory_kind=layout.memory_kind))
+
+    @property
+    def committed(self) -> bool:
+        """Whether the array was laid out on purpose, and so decides where results go."""
+        return self._sharding is not None and self._sharding.committed
+
+    _committed = committed
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        return self._sharding is None or self._sharding.is_fully_addressable
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        return self._sharding is None or self._sharding.is_fully_replicated
+
+
+def _addressable(layout: Any, shape: tuple[int, ...]) -> dict:
+    """The parts of an array on the devices of this process, as slices."""
+    mine = layout.addressable_devices
+    return {d: index for d, index in layout.held_indices(shape).items() if d in mine}
+
+
+def _restore(value: np.ndarray, aval: ShapedArray) -> ArrayImpl:
+    """For pickle."""
+    return from_numpy(value, aval, True)
+
+
+register_array_type(ArrayImpl)
+register_concrete(ArrayImpl)

@@ -1,0 +1,314 @@
+"""Devices and processes, JAX's view of an MPI job: a rank is a process, and owns one CPU device.
+
+A program of one process may have several devices, which share its cores: `local_count` says how many. Then meshes,
+`shard_map` and `pmap` can be tried without a launcher.
+
+Every function but `default_backend` starts MPI on its first call, because only MPI knows how many ranks there
+are.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from mpijax.core import config
+from mpijax.core.memory_space import DEVICE, KINDS
+from mpijax.core.warn import warn_user
+from mpijax.runtime.mpi import mpi_start
+
+PLATFORM = "cpu"
+# Platforms that JAX programs ask for and that no build of mpijax has.
+_FOREIGN_PLATFORMS = ("gpu", "cuda", "rocm")
+
+
+class Device:
+    """The place of an array: the memory and the cores of one rank. One object per device, so identity is
+    equality.
+
+    Attributes: `id` counts over the whole job; `process_index` is the rank that owns the device;
+    `local_hardware_id` counts over the devices of that rank.
+
+    >>> mpijax.local_devices()[0].platform
+    'cpu'
+    """
+
+    platform = PLATFORM
+    runtime_type = "mpi"
+    device_kind = PLATFORM
+
+    def __init__(self, id: int, process_index: int, local_hardware_id: int = 0):
+        self.id = id
+        self.process_index = process_index
+        self.local_hardware_id = local_hardware_id
+
+    @property
+    def host_id(self) -> int:
+        return self.process_index
+
+    def addressable_memories(self) -> list["Memory"]:
+        """The kinds of memory that arrays on the device may be said to be in."""
+        return [Memory(self, kind) for kind in KINDS]
+
+    def default_memory(self) -> "Memory":
+        """The memory that arrays are in unless they are put elsewhere."""
+        return Memory(self, DEVICE)
+
+    def memory(self, kind: str) -> "Memory":
+        """The memory of a kind. Raises ValueError for others than there are."""
+        if kind not in KINDS:
+            raise ValueError(
+                f"Could not find memory addressable by device {PLATFORM}. Device {PLATFORM} can address the following "
+                f"memory kinds: {', '.join(KINDS)}. Got memory kind: {kind}"
+            )
+        return Memory(self, kind)
+
+    @property
+    def client(self) -> "Client":
+        return CLIENT
+
+    def memory_stats(self) -> None:
+        """Statistics of device memory, which JAX too does not have for CPUs."""
+        return None
+
+    def __repr__(self) -> str:
+        return f"CpuDevice(id={self.id})"
+
+    def __str__(self) -> str:
+        return f"{PLATFORM}:{self.id}"
+
+    def __reduce__(self):
+        return _device_with_id, (self.id,)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A kind of memory of a device. All of them are that of the process.
+
+    >>> mpijax.local_devices()[0].default_memory().kind
+    'device'
+    """
+
+    device: Device
+    kind: str
+
+    platform = PLATFORM
+    runtime_type = "mpi"
+    process_index = property(lambda self: self.device.process_index)
+
+    def addressable_by_devices(self) -> list[Device]:
+        """The devices whose arrays may be in it."""
+        return [self.device]
+
+    def _number(self) -> int:
+        return self.device.id * len(KINDS) + KINDS.index(self.kind)
+
+    def __repr__(self) -> str:
+        return f"{'cpu_device' if self.kind == DEVICE else self.kind}_{self._number()}".upper()
+
+    def __str__(self) -> str:
+        name = {DEVICE: "CpuDeviceMemory", "pinned_host": "PinnedHostMemory"}.get(self.kind, "UnpinnedHostMemorySpace")
+        return f"{name}(id={self._number()}, process_index={self.process_index}, client={PLATFORM})"
+
+
+class Client:
+    """What JAX calls the backend; there is one, and it has these facts."""
+
+    platform = PLATFORM
+    runtime_type = "mpi"
+
+    @property
+    def platform_version(self) -> str:
+        return mpi_start.library_version()
+
+    def devices(self) -> list[Device]:
+        return devices()
+
+    def local_devices(self) -> list[Device]:
+        return local_devices()
+
+    def device_count(self) -> int:
+        return device_count()
+
+    def process_index(self) -> int:
+        return process_index()
+
+
+CLIENT = Client()
+
+
+def local_count() -> int:
+    """How many devices a process is asked to have: by the option `jax_num_cpu_devices`, MPIJAX_NUM_LOCAL_DEVICES, or
+    --xla_force_host_platform_device_count in XLA_FLAGS, in that order; otherwise 1.
+
+    Raises ValueError for what is not a positive number.
+    """
+    given = config.values.jax_num_cpu_devices
+    what, text = "jax_num_cpu_devices", "" if given == -1 else str(given)
+    if not text:
+        what, text = "MPIJAX_NUM_LOCAL_DEVICES", os.environ.get("MPIJAX_NUM_LOCAL_DEVICES", "").strip()
+    if not text:
+        flag = "--xla_force_host_platform_device_count"
+        found = re.findall(rf"{flag}=(\S+)", os.environ.get("XLA_FLAGS", ""))
+        what, text = flag, found[-1] if found else "1"
+    if not text.isdigit() or int(text) == 0:
+        raise ValueError(f"{what} must be the number of devices of a process, 1 or more, got {text!r}")
+    return int(text)
+
+
+_parse_count = config.num_cpu_devices.parse
+
+
+def _too_late(value: Any) -> Any:
+    raise RuntimeError(
+        "jax_num_cpu_devices config should be updated before backends are initialized, that is before the first "
+        f"computation or question for devices: it cannot become {_parse_count(value)} any more"
+    )
+
+
+@cache
+def _all_devices() -> tuple[Device, ...]:
+    ranks, count = mpi_start.size(), local_count()
+    config.num_cpu_devices.parse = _too_late
+    if ranks == 1:
+        return tuple(Device(i, 0, i) for i in range(count))
+    if count > 1 and mpi_start.rank() == 0:
+        warn_user(
+            f"{count} devices per process were asked for; in this job of {ranks} ranks each rank has one. Several "
+            "devices per process are for programs of one process.",
+        )
+    return tuple(Device(rank, rank) for rank in range(ranks))
+
+
+def are_known() -> bool:
+    """Whether anything has asked for devices yet: from then on their number is what it is."""
+    return _all_devices.cache_info().currsize > 0
+
+
+def _device_with_id(id: int) -> Device:
+    """For pickle: the device of this job with that number."""
+    return _all_devices()[id]
+
+
+def _check_backend(backend: Any) -> None:
+    if backend is None or backend == PLATFORM or isinstance(backend, Client):
+        return
+    if backend in _FOREIGN_PLATFORMS:
+        raise RuntimeError(
+            f"Unknown backend: '{backend}' requested, but no platforms that are instances of {backend} "
+            f"are present. Platforms present are: {PLATFORM}. mpijax computes on the CPUs of its MPI ranks."
+        )
+    raise RuntimeError(f"Unknown backend {backend}. Available backends are ['{PLATFORM}']")
+
+
+def devices(backend: Any = None) -> list[Device]:
+    """All devices of the job, in rank order: one per rank, or those of the only one.
+
+    >>> [device.id for device in mpijax.devices()] == list(range(mpijax.device_count()))
+    True
+    """
+    _check_backend(backend)
+    return list(_all_devices())
+
+
+def local_devices(
+    process_index: int | None = None, backend: Any = None, host_id: int | None = None
+) -> list[Device]:
+    """The devices of one rank: this one, or the one given.
+
+    >>> [device.process_index for device in mpijax.local_devices()]
+    [0]
+    """
+    _check_backend(backend)
+    index = process_index if process_index is not None else host_id
+    if index is None:
+        index = mpi_start.rank()
+    if index not in range(mpi_start.size()):
+        raise ValueError(
+            f"Unknown process_index {index}: this job has {mpi_start.size()} processes, counted from 0"
+        )
+    return [device for device in _all_devices() if device.process_index == index]
+
+
+def process_index(backend: Any = None) -> int:
+    """The rank of this process in the job.
+
+    >>> mpijax.process_index()
+    0
+    """
+    _check_backend(backend)
+    return mpi_start.rank()
+
+
+def process_count(backend: Any = None) -> int:
+    """The number of ranks of the job.
+
+    >>> mpijax.process_count()
+    1
+    """
+    _check_backend(backend)
+    return mpi_start.size()
+
+
+def process_indices(backend: Any = None) -> list[int]:
+    """The numbers of all ranks.
+
+    >>> mpijax.process_indices()
+    [0]
+    """
+    return list(range(process_count(backend)))
+
+
+def device_count(backend: Any = None) -> int:
+    """The number of devices of the whole job.
+
+    >>> mpijax.device_count() == len(mpijax.devices())
+    True
+    """
+    return len(devices(backend))
+
+
+def local_device_count(backend: Any = None) -> int:
+    """The number of devices of this rank.
+
+    >>> mpijax.local_device_count() == len(mpijax.local_devices())
+    True
+    """
+    return len(local_devices(backend=backend))
+
+
+def host_id(backend: Any = None) -> int:
+    """The older name of `process_index`.
+
+    >>> mpijax.host_id() == mpijax.process_index()
+    True
+    """
+    return process_index(backend)
+
+
+def host_ids(backend: Any = None) -> list[int]:
+    """The older name of `process_indices`.
+
+    >>> mpijax.host_ids() == mpijax.process_indices()
+    True
+    """
+    return process_indices(backend)
+
+
+def host_count(backend: Any = None) -> int:
+    """The older name of `process_count`.
+
+    >>> mpijax.host_count() == mpijax.process_count()
+    True
+    """
+    return process_count(backend)
+
+
+def default_backend() -> str:
+    """The platform of the default device; does not start MPI.
+
+    >>> mpijax.default_backend()
+    'cpu'
+    """
+    return PLATFORM

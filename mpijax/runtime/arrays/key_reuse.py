@@ -1,0 +1,96 @@
+"""`debug_key_reuse`: arrays of PRNG keys remember what has been used of them, by jitted functions and by operations.
+
+Under the option every call of a jitted function comes here instead of going straight to its program.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mpijax.core.errors import KeyReuseError
+from mpijax.core.jaxpr import Eqn, Literal, Var
+from mpijax.core.source import current_source
+from mpijax.core.trace import typeof
+from mpijax.runtime.arrays.array import ArrayImpl
+from mpijax.transforms.key_reuse import Mask, Signature, is_key, overlap, resized, signature_of_operation, union
+
+
+class _Used:
+    """What has been used of one array of keys, or of several that are the same keys; where first."""
+
+    __slots__ = ("mask", "where", "shape")
+
+    def __init__(self, shape: tuple[int, ...]):
+        self.mask: Mask = False
+        self.where: Any = None
+        self.shape = shape
+
+    def use(self, mask: Mask) -> None:
+        self.mask = union(self.mask, resized(mask, self.shape))
+        if self.where is None:
+            self.where = current_source()
+
+
+# By the identity of an array that lives: keys are compared by value.
+_states: dict[int, tuple[weakref.ref, _Used]] = {}
+
+
+def _state(x: ArrayImpl) -> _Used:
+    found = _states.get(id(x))
+    return found[1] if found is not None else _set_state(x, _Used(x.shape))
+
+
+def _set_state(x: ArrayImpl, state: _Used) -> _Used:
+    number = id(x)
+    _states[number] = weakref.ref(x, lambda _: _states.pop(number, None)), state
+    return state
+
+
+def _is_key(x: Any) -> bool:
+    return isinstance(x, ArrayImpl) and is_key(x)
+
+
+def watched(signature: Signature, name: str, args: Sequence[Any], run: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+    """Run a program or operation, unless it uses keys that were used before: KeyReuseError.
+
+    args: its arguments, and its constants behind them.
+    """
+    for i, mask in signature.sinks.items():
+        if _is_key(args[i]):
+            state = _state(args[i])
+            if overlap(state.mask, resized(mask, state.shape)):
+                raise KeyReuseError(
+                    f"Previously-consumed key passed to {name} at index {i}: it was used before, at {state.where}."
+                )
+    outs = run()
+    for i, mask in signature.sinks.items():
+        if _is_key(args[i]):
+            _state(args[i]).use(mask)
+    for i, out in enumerate(outs):
+        if _is_key(out) and i in signature.forwards and _is_key(args[signature.forwards[i]]):
+            _set_state(out, _state(args[signature.forwards[i]]))
+        elif _is_key(out) and i not in signature.sources:
+            _set_state(out, _Used(out.shape)).use(True)
+    return outs
+
+
+def watched_operation(primitive, args: Sequence[Any], params: dict[str, Any], run: Callable[[], Any]) -> Any:
+    """An operation outside of jitted functions."""
+    if not any(map(_is_key, args)):
+        return run()
+    results: list[Any] = []
+
+    def outs() -> Sequence[Any]:
+        out = run()
+        results.append(out)
+        return out if primitive.multiple_results else [out]
+
+    atoms = [Literal(x, typeof(x)) if not _is_key(x) else Var(typeof(x)) for x in args]
+    # Types of the results follow from the values; rules look at how many there are of some operations alone.
+    infer, _ = primitive.infer([typeof(x) for x in args], params)
+    types = infer if primitive.multiple_results else [infer]
+    eqn = Eqn(primitive, atoms, [Var(t) for t in types], params)
+    watched(signature_of_operation(eqn), primitive.name, args, outs)
+    return results[0]

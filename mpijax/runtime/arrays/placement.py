@@ -1,0 +1,193 @@
+"""Arrays from the host's memory, and arrays laid out over ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax._ext.array import ArrayBase
+from mpijax.core import provided, tree
+from mpijax.core.avals import ShapedArray
+from mpijax.core.memory_space import DEVICE, Space
+from mpijax.core.sharding.context import context_mesh
+from mpijax.core.sharding.format import Format
+from mpijax.core.sharding.shardings import NamedSharding, SingleDeviceSharding
+from mpijax.core.sharding.spec import PartitionSpec
+from mpijax.core.sharding.split import of_sharding
+from mpijax.core.trace import Tracer, typeof
+from mpijax.core.tree_prefix import flatten_axes
+from mpijax.runtime.arrays.array import from_numpy, rewrap  # which also makes known the class of arrays
+from mpijax.runtime.arrays.default_layout import default_layout, default_place
+from mpijax.runtime.arrays.devices import Device, local_devices
+from mpijax.runtime.matching import same_values
+from mpijax.runtime.mpi import mpi_start
+
+
+def from_host(value: np.ndarray, aval: ShapedArray) -> Any:
+    """An array of type `aval` with a copy of the elements of an ndarray."""
+    sharding = default_layout()
+    return from_numpy(np.asarray(value), aval, copy=True, sharding=sharding)
+
+
+def device_put(
+    x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None
+) -> Any:
+    """`x` (a pytree) as arrays on a device, or laid out as a `NamedSharding` (or a `Format` with one) says.
+
+    For a sharding over several ranks every rank passes the same whole array and keeps its shard. Arrays that are in
+    their place already are returned as they are, with `may_alias=False` copied.
+
+    `donate` (as `device`, one for all or a pytree) gives arrays away: those that go elsewhere are deleted.
+
+    For a sharding over all processes the ranks compare checksums of values that no rank has put anywhere before: every
+    rank must call it, and MismatchError names the first value that differs. Calls in threads are not compared.
+
+    Raises ValueError for a device of another process, for what is neither device nor sharding, and for `may_alias`
+    with `donate`.
+
+    >>> mpijax.device_put(np.arange(3.0), mpijax.local_devices()[0])
+    Array([0., 1., 2.], dtype=float32)
+    """
+    leaves, structure = tree.tree_flatten(x)
+
+    def each(what: str, given: Any) -> list[Any]:
+        one = given is None or tree.all_leaves([given])
+        return [given] * len(leaves) if one else flatten_axes(what, structure, given)
+
+    places, sources = each("device_put device", device), each("device_put source", src)
+    given_away, aliases = each("device_put donate", donate), each("device_put may_alias", may_alias)
+    if any(a and d for a, d in zip(aliases, given_away, strict=True)):
+        raise ValueError("may_alias and donate cannot be True at the same time.")
+    if any(isinstance(leaf, Tracer) for leaf in leaves):
+        outs = provided.put(leaves, places, sources, given_away, aliases)
+    else:
+        if mpi_start.started() and mpi_start.size() > 1:
+            same_values.check(x, leaves, [p if isinstance(p, Space) else carried_sharding(p) for p in places])
+        outs = list(map(_put, leaves, places))
+        for i, (out, leaf) in enumerate(zip(outs, leaves, strict=True)):
+            if out is leaf and aliases[i] is False and isinstance(out, ArrayBase):
+                outs[i] = out.copy()
+            elif out is not leaf and given_away[i] and isinstance(leaf, ArrayBase):
+                leaf.delete()
+    return tree.tree_unflatten(structure, outs)
+
+
+def _put(x: Any, layout: Any) -> Any:
+    aval = typeof(x)
+    if isinstance(layout, Space):
+        layout = _in_memory(x, layout.kind)
+    if not isinstance(x, ArrayBase):
+        value = np.asarray(x).astype(aval.dtype, copy=False)
+        return _placed(value, aval, carried_sharding(layout))
+    if layout is None:
+        return x
+    sharding = carried_sharding(layout)
+    if x._sharding == sharding:
+        return x
+    if x._is_whole and (sharding is None or sharding.keeps_whole):
+        if sharding is not None:
+            sharding.shard_shape(aval.shape)  # raises where it does not fit
+        return rewrap(x, type_in(aval, sharding), sharding)
+    if sharding is not None and not x._is_whole:
+        return _laid_out(x, sharding)
+    return _placed(x._physical if x._is_whole else gathered(x)._physical, aval, sharding)
+
+
+def _in_memory(x: Any, kind: str | None) -> Any:
+    """Where an array, or an ndarray, is, in another kind of memory; None leaves it as it is."""
+
+    if kind is None:
+        return None
+    held = x.sharding if isinstance(x, ArrayBase) else SingleDeviceSharding(local_devices()[0])
+    return held.with_memory_kind(kind)
+
+
+def carried_sharding(layout: Any) -> Any:
+    """What an array carries of a device or sharding: None for the device of a process that has but one, and its own
+    memory."""
+    if layout is None:
+        return layout
+    if hasattr(layout, "mesh"):
+        _ = layout.is_fully_addressable  # raises for a mesh without devices
+        return layout
+
+    if isinstance(layout, Format):  # every array has the one layout in memory that there is
+        return carried_sharding(layout.sharding)
+    if isinstance(layout, Device):
+        layout = SingleDeviceSharding(layout)
+    if isinstance(layout, PartitionSpec):
+        mesh = context_mesh()
+        if mesh is None:
+            raise ValueError(
+                "Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to device_put; got "
+                f"{layout}. Or give a NamedSharding."
+            )
+        return NamedSharding(mesh, layout)
+    if not isinstance(layout, SingleDeviceSharding):
+        raise ValueError(
+            "`jax.device_put` only accepts `None`, `jax.sharding.Sharding`, `jax.Device`, `Format`, `jax.memory.Space` "
+            f"or a pytree of these values. Received invalid value: {layout}"
+        )
+    [device] = layout.device_set
+    here = local_devices()
+    if device not in here:
+        raise ValueError(
+            f"device_put to {device!r} of process {device.process_index}: this process has {here}. Every rank puts "
+            "arrays on its own devices, jax.local_devices(); a NamedSharding spreads one array over all."
+        )
+    return None if len(here) == 1 and layout.memory_kind == DEVICE else layout
+
+
+def type_in(aval: ShapedArray, sharding: Any) -> ShapedArray:
+    """The type of an array of type `aval` that is laid out as `sharding` says: over Explicit axes it tells."""
+    return aval.update(split=of_sharding(sharding, aval.ndim))
+
+
+def _placed(value: np.ndarray, aval: ShapedArray, sharding: Any) -> Any:
+    """A copy of the elements of a whole array, or of this process's part."""
+    aval = type_in(aval, sharding)
+    if sharding is None:
+        return from_numpy(np.asarray(value), aval, copy=True, sharding=default_place())
+    sharding.shard_shape(aval.shape)  # raises where it does not fit
+    part = value if sharding.keeps_whole else value[sharding.local_slices(aval.shape)]
+    return from_numpy(part, aval, copy=True, sharding=sharding)
+
+
+def _laid_out(x: Any, layout: Any) -> Any:
+    """An array or traced value in another layout. Communicates: every rank must call it."""
+    provided.check_fits(layout, typeof(x), "One of device_put arguments")
+    return provided.lay_out(x, layout)
+
+
+def gathered(x: Any) -> Any:
+    """The whole of an array of which every rank has a shard. Communicates: every rank must call it."""
+    if x._is_whole:
+        return x
+    whole = PartitionSpec()
+    return provided.shard_map(lambda whole: whole, mesh=x._sharding.mesh, in_specs=whole, out_specs=whole)(x)
+
+
+def device_get(x: Any) -> Any:
+    """`x` (a pytree) with arrays as NumPy arrays (read-only views of the same memory); PRNG keys as they are.
+
+    >>> mpijax.device_get({"a": jnp.arange(3)})
+    {'a': array([0, 1, 2], dtype=int32)}
+    """
+
+    def fetched(leaf):
+        return np.asarray(leaf) if isinstance(leaf, ArrayBase) and isinstance(leaf.dtype, np.dtype) else leaf
+
+    return tree.tree_map(fetched, x)
+
+
+def block_until_ready(x: Any) -> Any:
+    """`x` itself: results are complete when they are returned.
+
+    >>> mpijax.block_until_ready(jnp.arange(3))
+    Array([0, 1, 2], dtype=int32)
+    """
+    for leaf in tree.tree_leaves(x):
+        if hasattr(leaf, "block_until_ready"):
+            leaf.block_until_ready()
+    return x

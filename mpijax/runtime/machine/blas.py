@@ -1,0 +1,120 @@
+"""The BLAS that NumPy or SciPy carries: where its functions are, and how many threads it uses.
+
+NumPy's is in the process already, so it costs nothing; SciPy's takes 30 ms to load, and is there for builds of
+NumPy without a BLAS, and for what only SciPy hands out (LAPACK).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from types import ModuleType
+
+from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
+
+from mpijax.runtime.machine.cpus import cpus_per_rank
+
+_MODULE = "scipy.linalg.cython_blas"
+_FUNCTIONS = ("sgemm", "dgemm", "cgemm", "zgemm")
+# A user who sets one of these has decided how many threads OpenBLAS uses.
+_DECIDED = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
+# How builds name their functions: prefix, and suffix where integers have 64 bits.
+_NAMES = [(prefix, suffix) for prefix in ("scipy_", "") for suffix in ("64_", "")]
+
+
+def addresses() -> dict[str, int]:
+    """The addresses of the matrix products by name ("dgemm"). Sets the threads of BLAS to this rank's share."""
+    return _numpys() or {name: _address_in(load()[name]) for name in _FUNCTIONS}
+
+
+def _numpys() -> dict[str, int]:
+    """Those of the library that NumPy is linked with; {} if it has none of its own."""
+    try:
+        # A look-up in a library goes on in the libraries that it needs.
+        linked = ctypes.CDLL(_multiarray_umath.__file__, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    except OSError:
+        return {}
+    for prefix, suffix in _NAMES:
+        names = {name: f"{prefix}{name}_{suffix}" for name in _FUNCTIONS}
+        if all(hasattr(linked, symbol) for symbol in names.values()):
+            if not _threads_decided():
+                _set_threads(linked, cpus_per_rank())
+            return {
+                name: ctypes.cast(getattr(linked, symbol), ctypes.c_void_p).value or 0
+                for name, symbol in names.items()
+            }
+    return {}
+
+
+def _address_in(capsule) -> int:
+    api = ctypes.pythonapi
+    name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
+    return pointer(capsule, name(capsule))
+
+
+def load() -> dict:
+    """SciPy's capsules of the BLAS functions by name. Sets the threads of BLAS to this rank's share."""
+    table = _module().__pyx_capi__
+    if not _threads_decided():
+        for library in openblas_libraries():
+            set_threads(library, cpus_per_rank())
+    return table
+
+
+def thread_functions() -> tuple[int, int]:
+    """Addresses of the functions of SciPy's BLAS that get and set how many threads it uses; (0, 0) if it has none."""
+    linked = ctypes.CDLL(_module().__file__, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    for prefix, suffix in _NAMES:
+        names = [f"{prefix}openblas_{verb}_num_threads{suffix}" for verb in ("get", "set")]
+        if all(hasattr(linked, name) for name in names):
+            get, set_ = (ctypes.cast(getattr(linked, name), ctypes.c_void_p).value or 0 for name in names)
+            return get, set_
+    return 0, 0
+
+
+def _module() -> ModuleType:
+    """`scipy.linalg.cython_blas` without the rest of `scipy.linalg`: 30 ms instead of 180."""
+    if _MODULE in sys.modules:
+        return sys.modules[_MODULE]
+    package = importlib.machinery.PathFinder.find_spec("scipy")
+    if package is None or not package.submodule_search_locations:
+        raise ImportError("matrix products need SciPy, whose BLAS they call: pip install scipy")
+    folder = os.path.join(package.submodule_search_locations[0], "linalg")
+    spec = importlib.machinery.PathFinder.find_spec(_MODULE, [folder])
+    if spec is None or spec.loader is None:
+        raise ImportError(f"matrix products need SciPy's BLAS, and {folder} has no {_MODULE}: reinstall scipy")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _threads_decided() -> bool:
+    return any(os.environ.get(name) for name in _DECIDED)
+
+
+def openblas_libraries() -> list[str]:
+    """Files of the OpenBLAS libraries that this process has loaded: SciPy's, and NumPy's own."""
+    try:
+        with open("/proc/self/maps") as maps:
+            names = {line.rsplit(None, 1)[-1] for line in maps if "openblas" in line}
+    except OSError:  # not Linux
+        return []
+    return sorted(name for name in names if ".so" in os.path.basename(name))
+
+
+def set_threads(library: str, threads: int) -> bool:
+    """Sets the number of threads of one OpenBLAS; False if its function for that was not found."""
+    return _set_threads(ctypes.CDLL(library, mode=os.RTLD_NOLOAD | os.RTLD_LAZY), threads)
+
+
+def _set_threads(loaded: ctypes.CDLL, threads: int) -> bool:
+    for prefix, suffix in _NAMES:
+        setter = getattr(loaded, f"{prefix}openblas_set_num_threads{suffix}", None)
+        if setter is not None:
+            setter(ctypes.c_int(threads))
+            return True
+    return False

@@ -1,0 +1,1 @@
+"""Checks that ranks communicate alike, before one of them waits for ever."""

@@ -1,0 +1,220 @@
+"""What a rank sends is announced to who gets it, without waiting: dtypes of messages, and counts of `alltoallv`.
+
+MPI compares neither. Four float32 are received as four int32 without a word; and what a rank expects beyond what
+another one sends is chance values. Both ends need not run programs that belong together, so none can wait for the
+other's list. Instead, before a program first runs, each rank tells its peers what it has not told them yet, in a small
+message on a communicator of its own, which comes before the data. After that run each rank compares what it expected
+with what it has heard: where only something else was announced, that is a `MismatchError`, on the rank that received.
+On communicators of the user it is a warning: a call of mpi4py, which announces nothing, may have sent the message.
+
+Nothing is said of what was not announced (calls of mpi4py, MPIJAX_GUARD=0), of what may not have run (branches, bodies
+of `while`), nor of receives of any length. What is announced once may be expected at any time later.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.errors import MismatchError
+from mpijax.runtime.machine.program import Comm, Loop, While, bodies
+from mpijax.runtime.mpi import mpi_start
+from mpijax.runtime.reports import output
+from mpijax.runtime.reports.recorder import MESSAGE, Site, recorder
+
+_TAG = 32752
+# Looks for an announcement of what has come, which libraries may hand over a little late.
+_LOOKS = 64
+# Seconds before something else than what was announced is an error: the right announcement might be on its way.
+_PATIENCE = 1.0
+# Entries in one announcement, so that it is a small message, which no rank waits to send.
+_ENTRIES = 16
+
+# What both ends know alike of a transfer: (tag, bytes, whether on a communicator of the user) of a message, (label,) of
+# an `alltoallv`.
+Topic = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What this rank sends to, or expects from, another rank of the job (None: from any).
+
+    value: what both ends must say alike: the dtype of a message, bytes of an `alltoallv`. text: for people. users: on a
+    communicator of the user.
+    """
+
+    peer: int | None
+    topic: Topic
+    value: str | int
+    text: str
+    users: bool = False
+
+
+# What is expected, with what was announced in its place.
+Wrong = list[tuple[Transfer, list[Transfer]]]
+
+_told: set[tuple[int | None, Topic, str | int]] = set()
+_heard: dict[int, dict[Topic, dict[str | int, str]]] = {}  # by sender
+_outbox: list[tuple[Any, Any]] = []  # requests, and what they send
+
+
+def before_first_run(instructions: tuple, name: str) -> Callable[[], Callable[[], None] | None] | None:
+    """What a program calls before it runs for the first time, which gives what it calls after that run, or None."""
+    sent, expected = list(outgoing(instructions)), list(incoming(instructions))
+    if not sent and not expected:
+        return None
+
+    def after() -> None:
+        what = Site(f"comparison of what {name!r} received with what was sent", "", None, ())
+        with recorder.operation(what, MESSAGE):
+            _compare(expected)
+
+    def before() -> Callable[[], None] | None:
+        new = [t for t in sent if (t.peer, t.topic, t.value) not in _told]
+        if new:
+            with recorder.operation(Site(f"announcement of what {name!r} sends", "", None, ()), MESSAGE):
+                _tell(new)
+        return after if expected else None
+
+    return before
+
+
+# ---------------------------------------------------------------- what is sent, and what is expected
+
+
+def outgoing(instructions: tuple) -> Iterator[Transfer]:
+    """What may be sent."""
+    for x in instructions:
+        if isinstance(x, Comm) and x.group is not None:
+            if x.op == "alltoallv":
+                yield from _blocks(x, x.sendcounts)
+            elif x.op != "recv" and x.senddtype and x.dest >= 0:
+                topic = x.sendtag, x.sendcount, x.group.users
+                yield Transfer(x.group.ranks[x.dest], topic, x.senddtype, _text(x), x.group.users)
+        for body in bodies(x):
+            yield from outgoing(body)
+
+
+def incoming(instructions: tuple) -> Iterator[Transfer]:
+    """What is certainly expected."""
+    for x in instructions:
+        if isinstance(x, Comm) and x.group is not None:
+            if x.op == "alltoallv":
+                yield from _blocks(x, x.recvcounts)
+            elif x.op != "send" and x.recvdtype and not x.status:
+                any_rank = x.source == mpi_start.start().MPI.ANY_SOURCE
+                if any_rank or x.source >= 0:
+                    peer = None if any_rank else x.group.ranks[x.source]
+                    topic = x.recvtag, x.recvcount, x.group.users
+                    yield Transfer(peer, topic, x.recvdtype, _text(x), x.group.users)
+        elif isinstance(x, Loop) and x.count:
+            yield from incoming(x.body)
+        elif isinstance(x, While):
+            yield from incoming(x.cond)
+
+
+def _blocks(x: Comm, counts: tuple[int, ...]) -> Iterator[Transfer]:
+    """Blocks of other ranks that are not empty: for empty ones nothing needs to have come."""
+    for rank, nbytes in zip(x.group.ranks, counts):
+        if nbytes and rank != recorder.rank:
+            yield Transfer(rank, (x.label,), nbytes, _text(x), x.group.users)
+
+
+def _text(x: Comm) -> str:
+    return f"{x.label} at {x.source_line}"
+
+
+# ---------------------------------------------------------------- telling and hearing
+
+
+def _tell(new: list[Transfer]) -> None:
+    by_peer: dict[int, list[Transfer]] = {}
+    for t in new:
+        assert t.peer is not None
+        _told.add((t.peer, t.topic, t.value))
+        by_peer.setdefault(t.peer, []).append(t)
+    _outbox[:] = [entry for entry in _outbox if not entry[0].Test()]
+    comm = mpi_start.start().control
+    for peer, transfers in by_peer.items():
+        rows = [[t.topic, t.value, t.text] for t in transfers]
+        if peer == recorder.rank:
+            _hear(peer, rows)
+            continue
+        for begin in range(0, len(rows), _ENTRIES):
+            data = np.frombuffer(json.dumps(rows[begin : begin + _ENTRIES]).encode(), np.uint8)
+            _outbox.append((comm.Isend(data, peer, _TAG), data))
+
+
+def _hear(peer: int, rows: list[Any]) -> None:
+    topics = _heard.setdefault(peer, {})
+    for topic, value, text in rows:
+        topics.setdefault(tuple(topic), {}).setdefault(value, text)
+
+
+def _listen() -> None:
+    """Take in the announcements that have come."""
+    MPI, comm = mpi_start.start().MPI, mpi_start.start().control
+    status = MPI.Status()
+    while comm.Iprobe(MPI.ANY_SOURCE, _TAG, status):
+        data = np.empty(status.Get_count(MPI.BYTE), np.uint8)
+        comm.Recv(data, status.Get_source(), _TAG)
+        _hear(status.Get_source(), json.loads(data.tobytes()))
+
+
+def _compare(expected: list[Transfer]) -> None:
+    """Raise MismatchError for what was announced otherwise, or warn. Waits only where there is such a thing."""
+    suspected: Wrong = []
+    began, looks = time.monotonic(), 0
+    while True:
+        _listen()
+        found = [(t, announced(t)) for t in expected]
+        unknown = any(not others for _, others in found)
+        wrong = [(t, others) for t, others in found if others and all(o.value != t.value for o in others)]
+        if not wrong and (not unknown or looks >= _LOOKS):
+            return
+        if wrong and time.monotonic() - began > _PATIENCE:
+            if any(not t.users for t, _ in suspected):
+                raise MismatchError(message(suspected))
+            output.say(recorder.rank, message(suspected, "unless mpi4py sent it, "))
+            return
+        suspected = suspected or wrong
+        looks += 1
+        if wrong:
+            os.sched_yield()
+
+
+def announced(t: Transfer) -> list[Transfer]:
+    """What has been announced on the topic of a transfer; by the rank that announced it."""
+    out = []
+    for peer in _heard if t.peer is None else [t.peer]:
+        topics = _heard.get(peer, {})
+        any_tag = len(t.topic) > 1 and t.topic[0] < 0
+        same = [topic for topic in topics if topic[1:] == t.topic[1:]] if any_tag else [t.topic]
+        out += [Transfer(peer, t.topic, value, text) for topic in same for value, text in topics.get(topic, {}).items()]
+    return out
+
+
+def message(wrong: Wrong, unless: str = "") -> str:
+    lines = []
+    for t, others in wrong:
+        last = others[-1]
+        lines.append(f"  rank {recorder.rank} expects {_shown(t.value)}: {t.text}")
+        lines.append(f"  rank {last.peer} sends {_shown(last.value)}: {last.text}")
+    more = len(wrong) - 4
+    return "\n".join([
+        f"{unless}rank {recorder.rank} received something else than what it expected:",
+        *lines[:8],
+        *([f"  ... and {more} more"] if more > 0 else []),
+        "MPI moves bytes and converts nothing: give both ends the same dtype (x.astype), and `alltoallv` as recvcounts "
+        "what the others have as sendcounts. (MPIJAX_GUARD=0 turns this check off.)",
+    ])  # fmt: skip
+
+
+def _shown(value: str | int) -> str:
+    return value if isinstance(value, str) else f"{value} bytes"

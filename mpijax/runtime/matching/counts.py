@@ -1,0 +1,47 @@
+"""Counts of `alltoallv`: what a rank sends to another one must be what that one expects, and MPI does not say if not.
+
+The counts differ between ranks, so the guard's hash leaves them out. Where a schedule with such exchanges is compared
+for the first time, each rank also sends its counts to each other one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import numpy as np
+
+from mpijax.runtime.machine.program import Comm, bodies
+from mpijax.runtime.reports.recorder import Group, recorder
+
+_TAG = 32751
+
+
+def exchanges(instructions: tuple, group: Group) -> Iterator[Comm]:
+    """The exchanges of a group whose counts are known."""
+    for x in instructions:
+        if isinstance(x, Comm) and x.op == "alltoallv" and x.group is group and x.sendcounts:
+            yield x
+        for body in bodies(x):
+            yield from exchanges(body, group)
+
+
+def differences(comm: Any, group: Group, given: list[Comm]) -> Generator[None, None, list[str]]:
+    """What other ranks do not send as this one expects. Collective over the group; yields while it waits.
+
+    comm: a communicator of all ranks of the job.
+    """
+    others = [(place, rank) for place, rank in enumerate(group.ranks) if rank != recorder.rank]
+    sent = [np.array([x.sendcounts[place] for x in given]) for place, _ in others]
+    heard = [np.zeros(len(given), int) for _ in others]
+    requests = [comm.Irecv(h, rank, _TAG) for h, (_, rank) in zip(heard, others, strict=True)]
+    requests += [comm.Isend(s, rank, _TAG) for s, (_, rank) in zip(sent, others, strict=True)]
+    for request in requests:
+        while not request.Test():
+            yield None
+    return [
+        f"  {x.label} expects {x.recvcounts[place]} bytes from rank {rank}, which sends {bytes_}   at {x.source_line}"
+        for (place, rank), counts in zip(others, heard, strict=True)
+        for x, bytes_ in zip(given, counts, strict=True)
+        if bytes_ != x.recvcounts[place]
+    ]

@@ -1,0 +1,311 @@
+"""Messages that are differentiated on one side only: told on both sides before anything waits.
+
+A cotangent goes back along the edge of its message, so both ends must differentiate it. A compiled program that has
+messages and their derivatives together (`jit(grad(f))`, `jit(jvp(f))`) is compared with the other end's before it first
+runs: each rank sends its peer the list of derivatives that it sends and receives, and both raise `MismatchError` where
+what one sends is not what the other receives. Messages to oneself are compared without sending anything.
+
+The other end need not run such a program: it may differentiate operation by operation, or differentiate nothing, by
+mistake. Where the records of this node (`recorder`) show that it waits for this rank in a message that is
+differentiated, the comparison is given up; where it waits in anything else that this rank would have to join, or has
+ended, that is an error. If nothing can be seen (another node, calls of mpi4py) the comparison is given up after a
+while. The watchdog reports what then never ends.
+
+An edge is a pair of ranks of a communicator. A list is compared once, and another one with as many messages of the same
+sizes (`Edge.kind`) is taken for it; edges that were given up are not compared again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.errors import MismatchError
+from mpijax.ops.rank_messages import DERIVATIVES, PRIMAL, SHOWN
+from mpijax.runtime.machine.program import Comm, Loop, Switch, While
+from mpijax.runtime.mpi import mpi_start
+from mpijax.runtime.reports.recorder import COLLECTIVE, ENDED, GUARD, MESSAGE, Group, Site, recorder
+
+# Bytes of a list that is sent; longer ones are not compared.
+LIST = 1 << 13
+# Seconds after which a rank that waits looks whether it waits in vain.
+PATIENCE = 1.0
+# Seconds after which a comparison with a rank of which nothing is known is given up.
+UNKNOWN = 10.0
+# What goes along an edge: a list, "mine differs too", and "compare no more".
+_DIFFERS, _NO_MORE = b"!", b"."
+
+# Of a derivative: ("to" or "from", tag, bytes).
+Item = tuple[str, int, int]
+# Of the derivatives of an edge: how many bytes go "to" and "from", in how many messages.
+Kind = frozenset[tuple[tuple[str, int], int]]
+
+
+@dataclass
+class Edge:
+    """The derivatives of a program that go between this rank and another one (a rank of the job).
+
+    whole: the messages they belong to are in the program too. counted: how many there are is known.
+    """
+
+    group: Group
+    peer: int
+    items: Counter[Item] = field(default_factory=Counter)
+    lines: dict[Item, str] = field(default_factory=dict)
+    whole: bool = False
+    counted: bool = True
+
+    def add(self, item: Item, times: int, what: str) -> None:
+        self.items[item] += times
+        self.lines.setdefault(item, what)
+
+    def kind(self) -> Kind:
+        """What both ends see alike, since each decides by what it has compared whether the other one waits for it.
+
+        So it has no lines, which may be the same on one end only, and no tags, of which a receiver may take any.
+        """
+        totals: Counter[tuple[str, int]] = Counter()
+        for (way, _, nbytes), n in self.items.items():
+            totals[way, nbytes] += n
+        return frozenset(totals.items())
+
+    def text(self) -> bytes:
+        """The list as the peer gets it."""
+        rows = [[*item, n, self.lines[item]] for item, n in sorted(self.items.items())]
+        data = json.dumps(rows).encode()
+        return data if self.counted and len(data) < LIST else b"?"
+
+
+def edges(instructions: tuple) -> list[Edge]:
+    """The edges with derivatives, in order of (communicator, peer)."""
+    found: dict[tuple[int, int], Edge] = {}
+    _collect(instructions, 1, True, found)
+    return [found[k] for k in sorted(found) if found[k].items]
+
+
+def _collect(instructions: tuple, times: int, counted: bool, found: dict[tuple[int, int], Edge]) -> None:
+    for x in instructions:
+        if isinstance(x, Comm):
+            if x.group is not None and x.role in (*DERIVATIVES, PRIMAL):
+                _add(x, times, counted, found)
+        elif isinstance(x, Loop):
+            _collect(x.body, times * x.count, counted, found)
+        elif isinstance(x, While):
+            _collect(x.cond + x.body, times, False, found)
+        elif isinstance(x, Switch):
+            for branch in x.branches:
+                _collect(branch, times, False, found)
+
+
+def _add(x: Comm, times: int, counted: bool, found: dict[tuple[int, int], Edge]) -> None:
+    halves = []
+    if x.op != "recv" and x.dest >= 0:
+        halves.append((x.dest, ("to", x.sendtag, x.sendcount)))
+    if x.op != "send" and x.source >= 0:
+        halves.append((x.source, ("from", x.recvtag, x.recvcount)))
+    for place, item in halves:
+        peer = x.group.ranks[place]
+        edge = found.setdefault((x.group.id, peer), Edge(x.group, peer))
+        if x.role == PRIMAL:
+            edge.whole = True
+        elif times:
+            edge.add(item, times, f"{x.label} at {x.source_line}")
+            edge.counted &= counted
+
+
+def differences(mine: Edge, theirs: list[list[Any]]) -> list[str]:
+    """What this rank and the peer do not send and receive alike, for people."""
+    here, there = Counter(mine.items), Counter[Item]()
+    texts = {}
+    for way, tag, nbytes, n, what in theirs:
+        item = ("from" if way == "to" else "to", tag, nbytes)
+        there[item] += n
+        texts[item] = what
+    # A receiver that takes any tag takes what is left.
+    for ours, others in ((here, there), (there, here)):
+        for item in [i for i in ours if i[1] < 0]:
+            for other in [i for i in others if i[1] >= 0 and (i[0], i[2]) == (item[0], item[2])]:
+                n = min(max(ours[item], 0), max(others[other] - ours[other], 0))
+                ours[item] -= n
+                others[other] -= n
+    out = []
+    for item in sorted({*here, *there}, key=str):
+        if here[item] != there[item]:
+            more, fewer = (recorder.rank, mine.peer) if here[item] > there[item] else (mine.peer, recorder.rank)
+            what = mine.lines.get(item) if more == recorder.rank else texts.get(item)
+            if what is None:  # of a message to itself, the other end
+                continue
+            n = abs(here[item] - there[item])
+            times = f", {n} times" if n > 1 else ""
+            out.append(f"  rank {more}: {what}{times}; no other end on rank {fewer}")
+    return out
+
+
+def message(peer: int, lines: list[str]) -> str:
+    return "\n".join([
+        f"rank {recorder.rank} does not differentiate both ends of its messages to itself:"
+        if peer == recorder.rank
+        else f"rank {recorder.rank} and rank {peer} do not differentiate the same messages:",
+        *lines[:8],
+        *([f"  ... and {len(lines) - 8} more"] if len(lines) > 8 else []),
+        "A cotangent goes back along the edge of its message, and a tangent goes beside it, so both ends must be "
+        "differentiated: transform the functions of both ranks, and give a `send` and its `recv` the same tag, shape "
+        "and dtype. (MPIJAX_GUARD=0 turns this check off.)",
+    ])  # fmt: skip
+
+
+def to_itself(edge: Edge) -> str:
+    """What is wrong with derivatives of messages of this rank to itself; '' if nothing is."""
+    text = edge.text()
+    return "" if text == b"?" or not (found := differences(edge, json.loads(text))) else message(edge.peer, found)
+
+
+class Doubt(Exception):
+    """The comparison cannot be made. Its text: the error, or '' if it is given up."""
+
+
+Key = tuple[int, int]
+_settled: dict[Key, set[Kind]] = {}
+_given_up: set[Key] = set()
+_outbox: list[tuple[Any, Any]] = []  # requests, and what they send
+
+
+def _is_new(edge: Edge) -> bool:
+    key = edge.group.id, edge.peer
+    return key not in _given_up and edge.kind() not in _settled.get(key, ())
+
+
+class _Line:
+    """What goes both ways along an edge."""
+
+    def __init__(self, edge: Edge):
+        self.comm = mpi_start.start().control
+        self.peer, self.tag = edge.peer, edge.group.id % 2700 + 30013
+        self.request: Any = None
+
+    def send(self, text: bytes) -> None:
+        _outbox[:] = [entry for entry in _outbox if not entry[0].Test()]
+        data = np.frombuffer(text, np.uint8)
+        _outbox.append((self.comm.Isend(data, self.peer, self.tag), data))
+
+    def next(self) -> Generator[None, None, bytes]:
+        data = np.zeros(LIST, np.uint8)
+        self.request = self.comm.Irecv(data, self.peer, self.tag)
+        while not self.request.Test():
+            yield None
+        return bytes(data).rstrip(b"\0")
+
+    def stop(self) -> None:
+        if self.request:
+            self.request.Cancel()
+            self.request.Wait()
+
+
+def _compare(edge: Edge) -> Generator[str | None, None, None]:
+    """Yields None while it waits, then '' or the difference. `Doubt`, thrown in, ends it."""
+    key, text, line = (edge.group.id, edge.peer), edge.text(), _Line(edge)
+    line.send(text)
+    try:
+        theirs = yield from line.next()
+        found = [] if b"?" in (theirs, text) or theirs == _NO_MORE else differences(edge, json.loads(theirs))
+        if found:
+            line.send(_DIFFERS)
+            theirs = yield from line.next()
+        if b"?" in (theirs, text) or theirs == _NO_MORE:
+            _given_up.add(key)
+        elif found:
+            yield message(edge.peer, found)
+        else:
+            _settled.setdefault(key, set()).add(edge.kind())
+        yield ""
+    except Doubt as doubt:
+        _given_up.add(key)
+        line.send(_NO_MORE)
+        yield str(doubt)
+    finally:
+        line.stop()
+
+
+def before_first_run(instructions: tuple, name: str) -> Callable[[], None] | None:
+    """What a program calls before it runs for the first time; None if there is nothing to compare."""
+    found = [edge for edge in edges(instructions) if edge.whole]
+    if not found:
+        return None
+    return lambda: _agree(found, name)
+
+
+def _agree(found: list[Edge], name: str) -> None:
+    for edge in found:
+        if edge.peer == recorder.rank and (text := to_itself(edge)):
+            raise MismatchError(text)
+    new = [edge for edge in found if edge.peer != recorder.rank and _is_new(edge)]
+    if not new:
+        return
+    peers = tuple(dict.fromkeys(edge.peer for edge in new))
+    what = Site(f"comparison of derivatives of messages of {name!r}", "", new[0].group, peers)
+    with recorder.operation(what, MESSAGE):
+        _compare_all(new)
+
+
+def _compare_all(new: list[Edge]) -> None:
+    waiting = [(edge, _compare(edge)) for edge in new]
+    began = looked = time.monotonic()
+    seen: dict[int, int] = {}
+    while waiting:
+        now = time.monotonic()
+        looks = now - looked > PATIENCE
+        looked = now if looks else looked
+        for edge, exchange in list(waiting):
+            answer = next(exchange)
+            doubt = look(edge, now - began, seen) if answer is None and looks else None
+            if doubt is not None:
+                answer = exchange.throw(doubt)
+            if answer:
+                raise MismatchError(answer)
+            if answer is not None:
+                waiting.remove((edge, exchange))
+        rest(now - began)
+
+
+def rest(waited: float) -> None:
+    """Leave the core to others, the longer the longer this rank has waited: many may wait for one that computes."""
+    if waited < 1e-3:
+        os.sched_yield()
+    else:
+        time.sleep(min(waited / 8, 5e-3))
+
+
+def look(edge: Edge, waited: float, seen: dict[int, int]) -> Doubt | None:
+    """What the records say of a peer that has not answered; None: it may still come.
+
+    seen: the operation in which a rank was seen before; it must be seen there twice.
+    """
+    peer, first = edge.peer, next(iter(edge.lines.values()))
+    unknown = Doubt() if waited > UNKNOWN else None
+    region = recorder.region(peer)
+    if region is None:
+        return unknown
+    if recorder.is_gone(peer) or int(region["state"]) == ENDED:
+        return Doubt(message(peer, [f"  rank {recorder.rank}: {first}", f"  rank {peer} has ended"]))
+    number, busy = recorder.progress(region)
+    if not busy or seen.get(peer) != number:
+        seen[peer] = number if busy else -1
+        return unknown
+    site = int(recorder.last(region)["site"])
+    text = recorder.text_of(region, site)
+    # A peer that can count its derivatives, of which this rank cannot say how many they are, may have compared before.
+    if any(role in text for role in SHOWN.values()) or edge.text() == b"?":
+        return Doubt()
+    own = edge.group.ranks.index(recorder.rank)
+    sequence = recorder.sequence_of(region, site)
+    joins = any(sequence - group.id in (COLLECTIVE, GUARD) for group in recorder.groups.values())
+    if joins or {f"source={own}", f"dest={own}"} & set(text.split()):
+        return Doubt(message(peer, [f"  rank {recorder.rank}: {first}", f"  rank {peer} waits in {text}"]))
+    return unknown

@@ -1,0 +1,80 @@
+"""Ranks compare checksums of the values that enter a mesh of several processes: JAX requires the same ones on all.
+
+Each rank keeps its part of what it was given, so values that differ would go on as one array that is not the same
+everywhere. One comparison for each call: 2 log2(ranks) messages of 17 bytes, as those of the guard, and more only to
+name what differs. MPIJAX_GUARD=0 turns it off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax._ext.array import ArrayBase, checksum
+from mpijax.core import tree
+from mpijax.core.errors import MismatchError
+from mpijax.core.source import current_source
+from mpijax.core.trace import typeof
+from mpijax.runtime.matching import guard
+from mpijax.runtime.mpi import mpi_start
+from mpijax.runtime.reports.recorder import GUARD, Site, ranges, recorder
+
+
+def check(values: Any, leaves: Sequence[Any], places: Sequence[Any]) -> None:
+    """Raise MismatchError on all ranks if leaves of `values` that go to a sharding over all processes differ.
+
+    MPI runs. Collective where there are such leaves: of the host, or in the memory of one process that nobody chose.
+    """
+    chosen = [i for i, (x, place) in enumerate(zip(leaves, places, strict=True)) if _is_compared(x, place)]
+    if not chosen or not guard.enabled() or threading.current_thread() is not threading.main_thread():
+        return
+    kinds = [(i, typeof(leaves[i]).str_short(), str(places[i]), places[i].mesh.device_ids.tolist()) for i in chosen]
+    sums = np.array([checksum(_elements(leaves[i])) for i in chosen], np.uint64)
+    what, line = f"device_put of {len(chosen)} value(s), {kinds[0][1]} first", str(current_source())
+    group = recorder.group(mpi_start.world(), mpi_start.world())
+    assert group is not None
+    with recorder.operation(Site("agreement on the values of device_put", line, group), GUARD):
+        if guard.same_values(group, _digest(repr(kinds).encode()), _digest(sums.tobytes()), what, line):
+            return
+        first, ranks = _first_difference(sums)
+    path = tree.keystr(tree.tree_flatten_with_path(values)[0][chosen[first]][0]) or "itself"
+    raise MismatchError(
+        f"the value passed to device_put is not the same on each process: leaf {path} of type {kinds[first][1]} is one "
+        f"value on rank{'s' if len(ranks) > 1 else ''} {ranges(ranks)}, and another on the other ranks.\nat {line}\n"
+        f"Every rank must give the same whole value for {places[chosen[first]]}, and keeps its part. Likely causes: an "
+        "initialisation from a generator without a seed, or with one that depends on the rank; a value made from the "
+        "rank or from the time; data read in another order. Let rank 0 make the value and "
+        "mpijax.experimental.multihost_utils.broadcast_one_to_all hand it on, or use "
+        "mpijax.make_array_from_process_local_data for parts that differ. (MPIJAX_GUARD=0 turns this check off.)"
+    )
+
+
+def _is_compared(x: Any, place: Any) -> bool:
+    mesh = getattr(place, "mesh", None)
+    if getattr(mesh, "num_processes", 1) < mpi_start.size():
+        return False
+    return not x.committed if isinstance(x, ArrayBase) else isinstance(x, (np.ndarray, np.generic, float, int, complex))
+
+
+def _elements(x: Any) -> np.ndarray:
+    return x._physical if isinstance(x, ArrayBase) else np.asarray(x)
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=8).digest()
+
+
+def _first_difference(sums: np.ndarray) -> tuple[int, list[int]]:
+    """Which value is the first that differs, and the ranks that have it as rank 0 does. All ranks are here."""
+    MPI, comm = mpi_start.start().MPI, mpi_start.start().control
+    least, largest = np.empty_like(sums), np.empty_like(sums)
+    comm.Allreduce(sums, least, MPI.MIN)
+    comm.Allreduce(sums, largest, MPI.MAX)
+    first = int(np.argmax(least != largest))
+    everywhere = np.empty(comm.Get_size(), np.uint64)
+    comm.Allgather(sums[first : first + 1], everywhere)
+    return first, [int(r) for r in np.flatnonzero(everywhere == everywhere[0])]

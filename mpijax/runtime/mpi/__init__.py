@@ -1,0 +1,1 @@
+"""MPI is started here; Python values, keys and barriers that ranks share."""

@@ -1,0 +1,73 @@
+"""Programs whose communicator has been freed: an error, instead of a call on a handle that means nothing any more.
+
+MPICH gives the handle of a freed communicator to the next one, which the program would then use; in Open MPI it points
+to memory that has been given back. So each communicator of the user knows the programs that use it, and tells them
+when it goes. Programs of single operations, which nobody can run again then, go with it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from mpijax.compiler.steps.plan import CommStep, walk
+from mpijax.runtime.mpi import mpi_start
+
+
+def tie(program: Any, steps: list[Any]) -> None:
+    """Have `program` raise RuntimeError at its next run once a communicator of its steps has been freed."""
+    MPI = mpi_start.start().MPI
+    for step in walk(steps):
+        if not isinstance(step, CommStep) or "comm" not in step.params:
+            continue
+        comm = step.params["comm"].value
+        if comm is None or comm in (MPI.COMM_WORLD, MPI.COMM_SELF):
+            continue
+        what, line = step.kind.removeprefix("mpi_"), str(step.source) if step.source.file else ""
+        if comm == MPI.COMM_NULL:
+            _refuse(what, line, "traced")
+        _tied(comm).programs.setdefault(program, (what, line))
+
+
+def forget_with(params: Any, action: Callable[[], object]) -> None:
+    """Call `action` once a communicator among an operation's parameters is freed."""
+    comm = getattr(params.get("comm"), "value", None)
+    MPI = mpi_start.start().MPI if comm is not None else None
+    if MPI is not None and comm not in (MPI.COMM_NULL, MPI.COMM_WORLD, MPI.COMM_SELF):
+        _tied(comm).actions.append(action)
+
+
+@dataclass
+class _Tied:
+    """What goes with a communicator. programs: what each does by it first, and the line."""
+
+    programs: dict[Any, tuple[str, str]] = field(default_factory=dict)
+    actions: list[Callable[[], object]] = field(default_factory=list)
+
+
+def _tied(comm: Any) -> _Tied:
+    found = comm.Get_attr(_key())
+    if found is None:
+        comm.Set_attr(_key(), found := _Tied())
+    return found
+
+
+@functools.cache
+def _key() -> int:
+    return mpi_start.start().MPI.Comm.Create_keyval(delete_fn=_tell)
+
+
+def _tell(_comm: Any, _key: int, tied: _Tied) -> None:
+    for action in tied.actions:
+        action()
+    for program, (what, line) in tied.programs.items():
+        program.first = functools.partial(_refuse, what, line, "compiled")
+
+
+def _refuse(what: str, line: str, done: str) -> None:
+    raise RuntimeError(
+        f"{what} on rank {mpi_start.rank()}: invalid communicator: it has been freed since the program was {done}"
+        + (f"\nat {line}" if line else "")
+    )

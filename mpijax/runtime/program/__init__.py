@@ -1,0 +1,1 @@
+"""Compiled programs: loaded, called, kept on disk, explained."""

@@ -1,0 +1,282 @@
+"""Running things: eager operations, traced programs, and the calls of jitted functions.
+
+Eager operations and jitted functions take one path: a Jaxpr is planned, its kernels are compiled or found
+compiled, and the executor runs the program. Programs are found again by the types of their arguments.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mpijax._ext.array import ArrayBase
+from mpijax._ext.dispatch import Eager
+from mpijax.compiler.steps.planner import plan_program
+from mpijax.core import config, tracebacks, tree
+from mpijax.core import trace as tr
+from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
+from mpijax.core.foreign import canonicalize_dtype_handlers
+from mpijax.core.jaxpr import ClosedJaxpr
+from mpijax.core.memo import memo_on_jaxpr
+from mpijax.core.primitive import Primitive
+from mpijax.core.source import FirstCall, current_source, sources_from
+from mpijax.core.trace import Tracer, trace_to_closed_jaxpr, typeof
+from mpijax.ops import debug_nans
+from mpijax.runtime.arrays import key_reuse
+from mpijax.runtime.arrays.array import ArrayImpl
+from mpijax.runtime.arrays.default_layout import default_layout, over_mesh
+from mpijax.runtime.mpi.freed import forget_with
+from mpijax.runtime.program import plan_cache
+from mpijax.runtime.program.loader import load_plan
+from mpijax.transforms import reports
+from mpijax.transforms.flat import parameter_names
+from mpijax.transforms.jit import find
+from mpijax.transforms.key_reuse import signature_of
+
+_WITHOUT_VALUE = (ShapeDtypeStruct, ShapedArray)
+
+
+def _no_value(name: str, x: Any) -> str:
+    return (
+        f"Argument{name} of shape {typeof(x).str_short(False)} of type {type(x)} is not a valid JAX type: it has no "
+        "value. Give an array; eval_shape and jit(f).lower take shapes."
+    )
+
+
+def physical(x: Any, aval) -> Any:
+    """An argument as the executor takes it: an array, or a C-contiguous and aligned ndarray of the right dtype."""
+    if isinstance(x, ArrayBase):
+        return x
+    if isinstance(x, Tracer):
+        raise tr.leaked(x)
+    if hasattr(x, "__jax_array__"):
+        return physical(x.__jax_array__(), aval)
+    if isinstance(x, _WITHOUT_VALUE):
+        raise TypeError(_no_value("", x))
+    elements = canonicalize_dtype_handlers.get(type(x))
+    if elements is not None:
+        x = elements(x)
+    x = np.ascontiguousarray(np.asarray(x).astype(aval.dtype, copy=False))
+    return (x if x.flags.aligned else x.copy()).reshape(aval.shape)
+
+
+def _first_evaluation(programs: dict, key, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """Run an operation whose program is not known; remember it under `key` unless that is None."""
+    avals = tuple([typeof(x) for x in args])
+    if key is None:
+        return _evaluate_shards(primitive, args, avals, params)
+    program = _eager_program(primitive, avals, params, args)
+    programs[key] = program
+    if "comm" in params:
+        forget_with(params, lambda: programs.pop(key, None))
+    outs = program.run([physical(x, a) for x, a in zip(args, avals, strict=True)])
+    return outs if primitive.multiple_results else outs[0]
+
+
+_programs_of_shards: dict[Any, Any] = {}
+
+
+def _evaluate_shards(primitive: Primitive, args: Sequence[Any], avals, params: dict[str, Any]) -> Any:
+    """An operation on arrays of which this rank has a shard; or with parameters that cannot be looked up."""
+    def names() -> list[str]:
+        return [f"args[{i}] of {primitive.name}" for i in range(len(args))]
+
+    key: Any = (primitive, tuple(params.items()), avals, config.trace_key(), shardings_of(args, names))
+    try:
+        program = _programs_of_shards.get(key)
+    except TypeError:
+        key = program = None
+    if program is None:
+        program = _eager_program(primitive, avals, params, args)
+        if key is not None:
+            _programs_of_shards[key] = program
+    outs = program.run([physical(x, a) for x, a in zip(args, avals, strict=True)])
+    return outs if primitive.multiple_results else outs[0]
+
+
+def shardings_of(
+    args: Sequence[Any], names: Callable[[], list[str]] | None = None, default: Any = None
+) -> tuple[Any, ...] | None:
+    """Layouts of the arguments of which this rank has a shard, or that say where results go; None without any.
+
+    names: gives those of the arguments, for errors. default: see `compile_jaxpr`.
+    """
+    found = [x._sharding if isinstance(x, ArrayBase) else None for x in args]
+    if all(s is None or not s.is_followed for s in found):
+        return None
+    layouts = tuple(None if s is None or not s.is_followed else s for s in found)
+    _check_devices(args, layouts, names, default or default_layout())
+    return layouts
+
+
+def _check_devices(args: Sequence[Any], layouts, names: Callable[[], list[str]] | None, default: Any) -> None:
+    """Raise ValueError for arrays put on different devices of this process, or on others than the mesh in context has:
+    which ones are meant cannot be known."""
+    here = [i for i, s in enumerate(layouts) if s is not None and s.is_fully_addressable]
+    if not here:
+        return
+    context = default if default is not None and default.committed else None
+    first = (context or layouts[here[0]])._device_assignment
+    other = next((i for i in here if layouts[i]._device_assignment != first), None)
+    if other is None:
+        return
+    known = names() if names is not None else []
+
+    def described(i: int) -> str:
+        name = f"argument {known[i]}" if i < len(known) else "an argument"
+        ids = [d.id for d in layouts[i]._device_assignment]
+        return f"{name} with shape {typeof(args[i]).str_short(False)} and with device ids {ids} on platform CPU"
+
+    if context is None:
+        said = f"{described(here[0])} and {described(other)}"
+    else:
+        ids = [d.id for d in first]
+        said = f"{described(other)} and jit's context mesh with device ids {ids} on platform CPU"
+    raise ValueError(
+        f"Received incompatible devices for jitted computation. Got {said}. Put them on the same devices with "
+        "jax.device_put."
+    )
+
+
+def _eager_program(primitive: Primitive, avals, params, args):
+    def fun(*xs):
+        out = primitive.bind(*xs, **params)
+        return list(out) if primitive.multiple_results else [out]
+
+    _check_execution(primitive.name)
+    with sources_from(None if primitive.effects is None else FirstCall(*current_source())):
+        closed = trace_to_closed_jaxpr(fun, avals)
+    return compile_jaxpr(closed, primitive.name, (), shardings_of(args) or (), keep=False)
+
+
+def _check_execution(name: str) -> None:
+    """Raise RuntimeError under `no_execution`: called where a program is not found by the options' key."""
+    if config.values.jax_no_execution:
+        raise RuntimeError(
+            f"jit({name}) would be executed, but the no_execution config option is set; eval_shape, make_jaxpr and "
+            "lower(...).compile() execute nothing."
+        )
+
+
+def compile_jaxpr(
+    closed: ClosedJaxpr,
+    name: str,
+    donated: tuple[bool, ...] = (),
+    in_shardings: tuple = (),
+    keep: bool = True,
+    default: Any = None,
+):
+    """The loaded program of a Jaxpr; its plan comes from disk if an earlier process had the same program.
+
+    default: how results lie if no argument says it, where that is not as the options have it. keep: whether to look
+        there and to write it: not for single operations, which are planned as quickly, and whose result may be their
+        argument.
+    """
+    reports.compiling(name, closed.in_avals)
+    if donated:
+        reports.unused_donations(closed.in_avals, donated, closed.out_avals)
+    if debug_nans.wanted():
+        closed, donated = debug_nans.checked(closed, name), ()
+    default = default or default_layout()
+    with reports.timed(f"compilation of jit({name})"):
+        kept = plan_cache.entry(closed, donated, in_shardings, default) if keep else None
+        plan = kept.load() if kept is not None else None
+        if plan is not None:
+            return load_plan(plan, name)
+        plan = plan_program(closed, donated, in_shardings, default, fresh=keep)
+        program = load_plan(plan, name)
+        if kept is not None:
+            kept.store(plan)
+    return program
+
+
+@memo_on_jaxpr
+def program_of(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...], in_shardings: tuple, _options: int):
+    _check_execution(name)
+    return compile_jaxpr(closed, name, donated, in_shardings)
+
+
+def run_call(*args, jaxpr: ClosedJaxpr, name: str, donated_invars=(), **_):
+    """An eager `jit` equation: the compiled program on concrete arguments."""
+    shardings = shardings_of(args) or ()
+    program = program_of(jaxpr, name, donated_invars if any(donated_invars) else (), shardings, config.trace_key())
+
+    def run():
+        return program.run([physical(x, a) for x, a in zip(args, jaxpr.in_avals, strict=True)])
+
+    if config.values.jax_debug_key_reuse:
+        return key_reuse.watched(signature_of(jaxpr), "jit-compiled function", [*args, *jaxpr.consts], run)
+    return run()
+
+
+def dispatch(jitted, args, kwargs):
+    """Call a jitted function outside of any trace, for types it has not met, or with static arguments."""
+    statics, dynamic, _ = jitted._split(args, kwargs)
+    leaves, in_tree = tree.tree_flatten(dynamic)
+    if config.values.jax_debug_key_reuse:
+        return _call_watched(jitted, args, kwargs)
+    key = entry = None
+    names = partial(parameter_names, jitted._fun, args, kwargs)
+    default = over_mesh(config.current_mesh.value) if jitted._over_mesh else None
+    layouts = shardings_of(leaves, lambda: [f"{name} of {jitted._name}" for name in names()], default)
+    for i, x in enumerate(leaves):
+        if isinstance(x, _WITHOUT_VALUE):
+            raise TypeError(_no_value(f" '{dict(enumerate(names())).get(i, i)}'", x))
+    if statics or not jitted._plain or layouts is not None:
+        try:
+            key = (in_tree, tuple([typeof(x) for x in leaves]), statics, config.trace_key(), layouts)
+        except TypeError:
+            jitted._prepare(args, kwargs)
+            raise
+        entry = find(jitted._programs, key)
+    if entry is None:
+        leaves, traced = jitted._prepare(args, kwargs)
+        if traced.moved or traced.uses_refs:
+            return jitted._bind(leaves, traced)
+        donated = traced.donated if any(traced.donated) else ()
+        avals = traced.jaxpr.in_avals
+        _check_execution(traced.name)
+        program = compile_jaxpr(traced.jaxpr, traced.name, donated, layouts or (), default=default)
+        entry = (program, traced.out_tree, avals)
+        if key is not None:
+            jitted._programs[key] = entry
+        else:
+            jitted._remember(jitted._key(args, kwargs), program, traced.out_tree, avals, physical)
+    program, out_tree, avals = entry
+    outs = program.run([x if type(x) is ArrayImpl else physical(x, a) for x, a in zip(leaves, avals, strict=True)])
+    return tree.tree_unflatten(out_tree, outs)
+
+
+def _call_watched(jitted, args, kwargs):
+    """`dispatch` under `debug_key_reuse`."""
+    leaves, traced = jitted._prepare(args, kwargs)
+    if traced.moved or traced.uses_refs:
+        return jitted._bind(leaves, traced)
+    outs = run_call(*leaves, jaxpr=traced.jaxpr, name=traced.name, donated_invars=traced.donated)
+    return tree.tree_unflatten(traced.out_tree, outs)
+
+
+@functools.cache
+def _checking(_options: int) -> Eager:
+    """Programs of single operations under options that check them; others do not get into this table."""
+    return Eager(typeof, _first_evaluation, physical)
+
+
+evaluate = Eager(typeof, _first_evaluation, physical)
+"""How operations run outside of any transformation: `(primitive, args, params) -> value(s)`."""
+
+
+def evaluate_checking(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """`evaluate`, while an option is set that checks single operations, as `debug_nans` does."""
+    run = partial(_checking(config.trace_key()), primitive, args, params)
+    if config.values.jax_debug_key_reuse:
+        return key_reuse.watched_operation(primitive, args, params, run)
+    return run()
+
+
+# This module is loaded when something is computed for the first time; importing mpijax leaves Python's hook as it is.
+tracebacks.install()

@@ -1,0 +1,190 @@
+"""Plans of whole programs on disk, so that a second process neither plans nor emits what a first one did.
+
+A plan is found by what it is made from: the Jaxpr with its sources, the types and layouts (not the values) of its
+constants, which arguments are donated or sharded, the options, the CPU, and the version of mpijax, or in a checkout the
+state of its files. It is kept as data (`core.plain`): buffers, steps, and in which files of machine code its kernels
+are.
+
+Programs that hold what is no data are planned in each process: Python callbacks, communicators, and operations defined
+outside of mpijax, whose rules may change without a change of version.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import time
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import mpijax
+from mpijax.compiler.backend.disk_cache import DiskCache, host_id
+from mpijax.compiler.graph.nodes import Value
+from mpijax.compiler.steps.plan import Plan
+from mpijax.core import option, plain
+from mpijax.core.jaxpr import ClosedJaxpr
+from mpijax.core.registry import registry
+from mpijax.core.serialize import JaxprReader, JaxprWriter, NotSerializable, fingerprint, pack, unpack
+from mpijax.core.source import Source
+from mpijax.runtime.arrays.devices import local_device_count, process_index
+from mpijax.runtime.program import code
+
+_MAGIC = b"mpijax-plan-1\n"
+# Seconds of planning below which a file is not worth its time.
+WORTH = 2e-3
+# Bytes of constants that the compiler made, above which a plan is not kept.
+LARGEST = 1 << 20
+
+_NOT_KEPT = frozenset(("nests", "kernels", "placed"))
+_FIELDS = tuple(f.name for f in fields(Plan) if f.name not in _NOT_KEPT)
+
+
+@functools.cache
+def _disk() -> DiskCache | None:
+    return DiskCache.default(".plan")
+
+
+class Entry:
+    """Where the plan of one program is, or is to be, kept."""
+
+    def __init__(self, disk: DiskCache, key: str, writer: JaxprWriter):
+        self.disk = disk
+        self.key = key
+        self.constants = writer.constants
+        self.began = time.perf_counter()
+
+    def load(self) -> Plan | None:
+        """The plan, with the machine code of its kernels loaded; None if it or some of that is not there."""
+        data = self.disk.get(self.key)
+        if data is None:
+            return None
+        try:
+            content, tables, blobs = unpack(_MAGIC, data, "a plan")
+            files, values = content
+            read = _PlanReader(tables, blobs, self.constants).values(values)
+            plan = Plan(**dict(zip(_FIELDS, read, strict=True)))
+            plan.kernels = {name: None for names in files.values() for name in names}  # type: ignore[misc]
+            return plan if code.load_objects(files) else None
+        except Exception:  # whatever is wrong with a file, it is as good as none
+            return None
+
+    def store(self, plan: Plan) -> None:
+        """Keep a plan whose kernels are compiled, if it is data and took time to make."""
+        if time.perf_counter() - self.began < WORTH:
+            return
+        files = code.objects_of(plan.kernels)
+        if files is None:
+            return
+        writer = _PlanWriter(self.constants)
+        try:
+            content = [files, writer.values([getattr(plan, name) for name in _FIELDS])]
+        except NotSerializable:
+            return
+        if sum(map(len, writer.blobs)) <= LARGEST:
+            self.disk.put(self.key, pack(_MAGIC, content, writer))
+
+
+def entry(
+    closed: ClosedJaxpr, donated: tuple[bool, ...], in_shardings: tuple, default: Any = None
+) -> Entry | None:
+    """Where the plan of a program is kept; None if it is not, or there is no cache."""
+    disk = _disk()
+    if disk is None:
+        return None
+    writer = JaxprWriter("types")
+    try:
+        writer.values((closed, in_shardings))
+        layouts = in_shardings, default, tuple(getattr(x, "_sharding", None) for x in writer.constants)
+        writer.values(layouts)
+        rank = _rank(writer)
+        key = fingerprint(_ENVIRONMENT, option.settings(), closed, donated, layouts, rank, writer=writer)
+    except NotSerializable:
+        return None
+    return Entry(disk, key, writer) if all(map(_is_own, writer.primitives)) else None
+
+
+class _PlanWriter(JaxprWriter):
+    """Writes constants of the program as their numbers, others by their bytes."""
+
+    def __init__(self, constants: list[Any]):
+        super().__init__()
+        self._numbers = {id(c): i for i, c in enumerate(constants)}
+
+    def array(self, x: Any) -> Any:
+        number = self._numbers.get(id(x))
+        return super().array(x) if number is None else ["x", number]
+
+
+class _PlanReader(JaxprReader):
+    """Reads plans, which have records of the compiler and the runtime."""
+
+    packages = ("mpijax.",)
+
+
+class _Origin:
+    """In place of the operation that made a value: its line."""
+
+    def __init__(self, source: Source):
+        self.source = source
+
+
+def _write_value(w: plain.Writer, v: Value) -> list[Any]:
+    source = None if v.producer is None else w.value(v.producer.source)
+    return ["w", w.aval(v.aval), v.kind, v.position, source]
+
+
+def _read_value(r: plain.Reader, x: list[Any]) -> Value:
+    _, aval, kind, position, source = x
+    origin: Any = None if source is None else _Origin(r.value(source))
+    return Value(r.avals[aval], kind, origin, position)
+
+
+plain.register_writer(Value, _write_value)
+plain.register_reader("w", _read_value)
+
+
+@functools.cache
+def _is_own(name: str) -> bool:
+    """Whether a primitive is mpijax's, so that its rules are those of this version."""
+    primitive = registry[name]
+    lower = primitive.lower
+    rules = (primitive.type_rule, primitive.reference, getattr(lower, "rule", None), getattr(lower, "fun", None))
+    return all(_home(rule) in ("mpijax", "numpy", "scipy", "builtins") for rule in rules if rule is not None)
+
+
+def _home(rule: Any) -> str:
+    while isinstance(rule, functools.partial):
+        rule = rule.func
+    module = getattr(rule, "__module__", None) or type(rule).__module__
+    return module.split(".")[0]
+
+
+def _rank(writer: JaxprWriter) -> tuple[int, int]:
+    """This rank's number and that of its devices where the program has a mesh: what a rank does depends on both."""
+    has_mesh = any(kind.__name__ == "Mesh" for kind in writer.records)
+    return (process_index(), local_device_count()) if has_mesh else (0, 0)
+
+
+def _state_of_files() -> str:
+    """In a checkout, the sizes and times of the files that decide what a plan is; installed, the version's file."""
+    package = Path(mpijax.__file__).parent
+    if (package.parent / "pyproject.toml").exists():
+        names = [package / part for part in ("compiler", "core", "ops", "scalar", "spmd")]
+    else:
+        names = [package / "compiler"]
+    found = []
+    while names:
+        with os.scandir(names.pop()) as files:
+            for file in files:
+                if file.name.endswith(".py"):
+                    status = file.stat()
+                    found.append((file.path, status.st_mtime_ns, status.st_size))
+                elif "." not in file.name and file.name != "__pycache__":
+                    names.append(Path(file.path))
+    return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
+
+
+# As it is while the modules are loaded: a file that changes later is not what this process runs.
+_ENVIRONMENT = f"{host_id()}|{_state_of_files()}"

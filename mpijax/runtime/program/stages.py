@@ -1,0 +1,273 @@
+"""Ahead of time: lowered and compiled programs to look at and to call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mpijax.compiler.backend import llvm
+from mpijax.compiler.graph.build import others_layout
+from mpijax.compiler.loops.show import nest_text
+from mpijax.compiler.steps.plan import CommStep, GemmCall, KernelCall, Plan, module_text, walk
+from mpijax.compiler.steps.planner import plan_program
+from mpijax.core import config, tree
+from mpijax.core.sharding.shardings import SingleDeviceSharding
+from mpijax.core.trace import Tracer, typeof
+from mpijax.runtime.arrays.default_layout import default_layout
+from mpijax.runtime.arrays.devices import local_devices
+from mpijax.runtime.program.engine import physical, program_of, shardings_of
+from mpijax.runtime.program.explain import explained
+from mpijax.runtime.program.loader import load_plan
+from mpijax.runtime.program.program_page import ProgramPage
+from mpijax.runtime.program.traffic import bytes_sent
+from mpijax.transforms import ref_state, reports
+from mpijax.transforms.compiler_options import check_compiler_options
+from mpijax.transforms.traced import Stage, check_structure
+
+__all__ = ["Compiled", "Lowered", "lower"]
+
+
+# JAX's names of program texts; loop nests stand for them.
+_DIALECTS = (None, "stablehlo", "hlo", "mhlo")
+
+
+class _Later(Stage):
+    """What the stages after tracing know from it."""
+
+    __slots__ = ("_traced", "_plan", "_names")
+
+    def __init__(self, traced, plan: Plan, names: Sequence[str]):
+        self._traced = traced
+        self._plan = plan
+        self._names = names  # of the arguments; the function itself may be gone by the time they are wanted
+
+    in_tree = property(lambda self: self._traced.in_tree)
+    out_tree = property(lambda self: self._traced.out_tree)
+    args_info = property(lambda self: self._traced.args_info)
+    out_info = property(lambda self: self._traced.out_info)
+
+    def cost_analysis(self) -> dict[str, float]:
+        """Operations and bytes of one run, bytes that this rank sends, numbers of kernels, library calls, exchanges."""
+        return cost_analysis(self._plan)
+
+
+class Lowered(_Later):
+    """A traced function lowered to loop nests and instructions.
+
+    >>> mpijax.jit(jnp.sin).lower(jnp.ones(3)).out_info.shape
+    (3,)
+    """
+
+    __slots__ = ()
+
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        """The loop nests; with dialect 'jaxpr' the Jaxpr, with 'llvm' the code of the kernels.
+
+        debug_info: also the instructions, which name the user's lines. Raises ValueError for an unknown dialect.
+        """
+        if dialect == "jaxpr":
+            return str(self._traced.jaxpr)
+        if dialect == "llvm":
+            return module_text(list(self._plan.kernels.values()))
+        if dialect not in _DIALECTS:
+            raise ValueError(f"unknown dialect: {dialect}; there are 'jaxpr', 'llvm' and, by default, the loop nests")
+        text = "\n\n".join(nest_text(k) for k in self._plan.nests) + "\n"
+        return f"{text}\n{self._plan.text()}\n" if debug_info else text
+
+    def compiler_ir(self, dialect: str | None = None) -> Any:
+        """The Jaxpr for 'jaxpr', else the plan: buffers, instructions and loop nests."""
+        return self._traced.jaxpr if dialect == "jaxpr" else self._plan
+
+    def compile(self, compiler_options: dict[str, Any] | None = None, *, device_assignment: Any = None) -> Compiled:
+        """Machine code, ready to call. The options are those of XLA, which has no part in this."""
+        check_compiler_options(compiler_options)
+        del device_assignment
+        return Compiled(self._traced, self._plan, self._names)
+
+
+class MemoryAnalysis:
+    """Bytes a program needs: arguments, results (of which in donated arguments' memory), temporaries, machine code."""
+
+    def __init__(self, plan: Plan):
+        m = plan.memory()
+        self.argument_size_in_bytes = m["argument"]
+        self.output_size_in_bytes = m["output"]
+        self.alias_size_in_bytes = m["alias"]
+        self.temp_size_in_bytes = m["temp"]
+        self.generated_code_size_in_bytes = 0
+        self.peak_memory_in_bytes = m["argument"] + m["output"] - m["alias"] + m["temp"]
+
+    def __repr__(self) -> str:
+        return f"MemoryAnalysis({', '.join(f'{k}={v}' for k, v in vars(self).items())})"
+
+
+class Compiled(_Later):
+    """A compiled program.
+
+    >>> compiled = mpijax.jit(lambda x: x * x).lower(jnp.arange(3)).compile()
+    >>> type(compiled).__name__, compiled(jnp.arange(3))
+    ('Compiled', Array([0, 1, 4], dtype=int32))
+    """
+
+    __slots__ = ("_program",)
+
+    def __init__(self, traced, plan: Plan, names: Sequence[str]):
+        super().__init__(traced, plan, names)
+        self._program = load_plan(plan, traced.name)
+
+    def __call__(self, *args, **kwargs):
+        """Run it. Raises TypeError for arguments of other types than it was compiled for, and for traced values."""
+        leaves, structure = tree.tree_flatten((args, kwargs))
+        check_structure(structure, self.in_tree, "compiled")
+        traced = self._traced
+        if not traced.uses_refs:
+            return tree.tree_unflatten(self.out_tree, self._run(leaves))
+        outs = ref_state.call(lambda operands, _: self._run(operands), traced.moved, leaves, traced.written)
+        return tree.tree_unflatten(self.out_tree, outs)
+
+    def _run(self, leaves: list[Any]) -> list[Any]:
+        avals = self._traced.jaxpr.in_avals
+        self._check_types(leaves, avals)
+        program, layouts = self._program, shardings_of(leaves) or ()
+        self._check_layouts(leaves, layouts, avals)
+        if layouts != _layouts(self._traced):
+            donated = self._traced.donated if any(self._traced.donated) else ()
+            program = program_of(self._traced.jaxpr, self._traced.name, donated, layouts, config.trace_key())
+        return program.run([physical(x, a) for x, a in zip(leaves, avals, strict=True)])
+
+    def _check_layouts(self, leaves, layouts: tuple[Any, ...], avals) -> None:
+        """Raise ValueError for arrays put elsewhere than the program was compiled for."""
+        known = (None,) * len(self._traced.moved) + tuple(self._traced.layouts)
+        wrong = [
+            f"Argument {self._name(i)} with shape {aval.str_short(False)}:\n  Passed sharding: {given}\n"
+            f"  Required sharding: {expected or _here()}"
+            for i, (given, expected, aval) in enumerate(zip(layouts, known, avals, strict=False))
+            if given is not None and not _fits(given, expected or _here(), aval.ndim)
+        ]
+        if wrong:
+            raise ValueError(
+                "Computation was compiled for input shardings that disagree with the shardings of arguments passed to "
+                f"it. Here are the {len(wrong)} mismatches:\n" + "\n".join(wrong)
+                + f"\nLay them out with jax.device_put, or call {self._traced.name} itself, which compiles again."
+            )  # fmt: skip
+
+    def _check_types(self, leaves, avals) -> None:
+        wrong = []
+        for i, (x, expected) in enumerate(zip(leaves, avals, strict=True)):
+            if isinstance(x, Tracer):
+                raise TypeError(
+                    "Cannot apply JAX transformations to a function lowered and compiled for a particular signature. "
+                    f"Detected argument of Tracer type {type(x)}: call the function under jit instead."
+                )
+            given = typeof(x)
+            if (given.shape, given.dtype) != (expected.shape, expected.dtype):
+                wrong.append(f"Argument '{self._name(i)}' compiled with {expected.str_short(False)} and called with "
+                             f"{given.str_short(False)}")  # fmt: skip
+        if wrong:
+            raise TypeError(
+                "Argument types differ from the types for which this computation was compiled. The mismatches are:\n"
+                + "\n".join(wrong) + f"\nCall the jitted function {self._traced.name} itself, which compiles for new "
+                "types, or convert the arguments."
+            )  # fmt: skip
+
+    def _name(self, i: int) -> str:
+        i -= len(self._traced.moved)
+        return self._names[i] if i < len(self._names) else str(i)
+
+    @property
+    def input_shardings(self) -> Any:
+        """How the arguments are laid out, as a tree ``(args, kwargs)``."""
+        layouts = self._traced.layouts
+        return tree.tree_unflatten(self.in_tree, [s or others_layout(layouts) or _here() for s in layouts])
+
+    @property
+    def output_shardings(self) -> Any:
+        """How the results are laid out, as a tree."""
+        layouts = [r.sharding if r.sharding is not None else _here() for r in self._plan.results]
+        return tree.tree_unflatten(self.out_tree, layouts)
+
+    @property
+    def out_info(self) -> Any:
+        """Shapes, dtypes and layouts of the result, as a tree."""
+        return tree.tree_map(lambda x, s: x.update(sharding=s), self._traced.out_info, self.output_shardings)
+
+    def runtime_executable(self) -> Any:
+        """The program of the executor."""
+        return self._program
+
+    def as_text(self, assembly: bool = False) -> str:
+        """The instructions; with `assembly`, also the machine code of the kernels."""
+        text = self._plan.text() + "\n"
+        if assembly and self._plan.kernels:
+            text += llvm.to_assembly(module_text(list(self._plan.kernels.values())))
+        return text
+
+    def explain(self) -> str:
+        """A table of what this rank sends in one run, by the user's lines, and of arrays that are made whole.
+
+        >>> print(mpijax.jit(lambda x: x * x).lower(jnp.arange(3)).compile().explain())
+        sends nothing
+        sent by this rank: 0 bytes; memory: 24 bytes
+        <BLANKLINE>
+        """
+        return explained(self._plan)
+
+    def show(self) -> ProgramPage:
+        """The program as a page: the user's lines, kernels with their loops, messages, buffers, where arrays lie.
+
+        A notebook shows it. ``show().save("program.html")`` writes it to a file.
+        """
+        return ProgramPage(self._plan, self._traced.name)
+
+    def memory_analysis(self) -> MemoryAnalysis:
+        """Bytes of arguments, results and temporaries."""
+        return MemoryAnalysis(self._plan)
+
+
+def cost_analysis(plan: Plan) -> dict[str, float]:
+    """Counts of one run of a program on this rank; a turn of a `while` loop counts once in the bytes it sends."""
+    flops = sum(2.0 * s.m * s.n * s.k * _batch(s) for s in walk(plan.steps) if isinstance(s, GemmCall))
+    flops += sum(float(k.flops()) for k in plan.nests)
+    return {
+        "flops": flops,
+        "bytes accessed": float(sum(b.nbytes for b in plan.buffers)),
+        "kernels": float(sum(isinstance(s, KernelCall) for s in walk(plan.steps))),
+        "library calls": float(sum(isinstance(s, GemmCall) for s in walk(plan.steps))),
+        "communications": float(sum(isinstance(s, CommStep) for s in walk(plan.steps))),
+        "bytes sent": float(bytes_sent(plan)),
+    }
+
+
+def _batch(s: GemmCall) -> int:
+    n = 1
+    for d in s.batch:
+        n *= d
+    return n
+
+
+def _fits(given: Any, expected: Any, ndim: int) -> bool:
+    """Whether an array lies as a program expects, which may have been compiled for a mesh without devices."""
+    mesh = getattr(expected, "mesh", None)
+    if mesh is not None and mesh is mesh.abstract_mesh:
+        return getattr(given, "mesh", None) is not None and given.mesh.abstract_mesh.shape_tuple == mesh.shape_tuple
+    return given.is_equivalent_to(expected, ndim)
+
+
+def _here() -> Any:
+    """The layout of arrays on this rank's device."""
+    return SingleDeviceSharding(local_devices()[0])
+
+
+def lower(traced) -> Lowered:
+    """Plan a traced program."""
+    donated = traced.donated if any(traced.donated) else ()
+    if donated:
+        reports.unused_donations(traced.jaxpr.in_avals, donated, traced.jaxpr.out_avals)
+    names = traced.jaxpr.jaxpr.debug_info.arg_names()
+    return Lowered(traced, plan_program(traced.jaxpr, donated, _layouts(traced), default_layout()), names)
+
+
+def _layouts(traced) -> tuple[Any, ...]:
+    """Those of the arguments of the Jaxpr; empty if all of them are on this rank's device."""
+    found = tuple(s if s is not None and s.is_followed else None for s in traced.layouts)
+    return (None,) * len(traced.moved) + found if any(found) else ()

@@ -1,0 +1,104 @@
+"""Collectives of a node's ranks that do not belong together, as their records tell; MPI takes them for one another.
+
+The guard compares programs before they first run. Two that both ran before may still be run in another order, and
+MPI compares nothing. Each sequence of operations has digests of what the first n of them were (``record.h``). Before a
+rank hands a collective to MPI it compares its digest with those of other ranks of its node, so of two that differ the
+one that comes later raises. Which ranks: `compared_with`. What was noted too late for that is found afterwards: each
+rank looks at the next one of its node, twice a second (`watchdog`) and at its end.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from mpijax._ext import record
+from mpijax.core.errors import MismatchError
+from mpijax.runtime.reports.recorder import COLLECTIVE, Group, recorder
+
+
+def found() -> str:
+    """What this rank and the next one have done differently; ''."""
+    for group in list(recorder.groups.values()):
+        here = [r for r in group.ranks if r in recorder.ranks]
+        if len(here) > 1 and recorder.rank in here:
+            other = here[(here.index(recorder.rank) + 1) % len(here)]
+            if _differs(group, other):
+                time.sleep(_AGAIN)
+                if number := _differs(group, other):
+                    return f"{_told(group, sorted((recorder.rank, other)), number)}. What they received is wrong"
+    return ""
+
+
+def different_collectives(what: str) -> MismatchError:
+    """Of a rank that is about to do what another one of its node does not do: the error for both operations."""
+    if found := _with_any():
+        return MismatchError(f"{found[0]}. Nothing has been sent")
+    return MismatchError(f"ranks run different collectives: another rank does not do {what}")
+
+
+def failed_communication(text: str) -> RuntimeError:
+    """The error for a collective that MPI, or memory of the node, refused; with the other rank's if they differ."""
+    if found := _with_any():
+        return MismatchError(f"{text}\n{found[0]}")
+    return RuntimeError(text if len(recorder.ranks) == recorder.size else f"{text}\n{_OTHER_NODES}")
+
+
+_OTHER_NODES = (
+    "Some ranks are on other nodes, of which nothing is known here: all must run the same collective, with the same "
+    "sizes, at this point"
+)
+
+
+def _with_any() -> list[str]:
+    """What this rank and another one of its node have done differently, the first that is found."""
+    for group in list(recorder.groups.values()):
+        for other in group.ranks:
+            if recorder.rank in group.ranks and other in recorder.ranks and other != recorder.rank:
+                if number := _differs(group, other):
+                    return [_told(group, sorted((recorder.rank, other)), number)]
+    return []
+
+
+# Seconds until what was found is looked for again: the other rank may have been writing.
+_AGAIN = 1e-3
+
+
+def _differs(group: Group, other: int) -> int:
+    """A number of operations after which the digests of this rank and another one differ; 0 if none is known."""
+    a, b = _digests(group, recorder.mine), _digests(group, recorder.region(other))
+    common = max(a.keys() & b.keys(), default=0)
+    return common if common and a[common] != b[common] else 0
+
+
+def _digests(group: Group, region: Any) -> dict[int, int]:
+    """By number of operations, as far as they are kept. Its rank may go on meanwhile."""
+    [at] = np.nonzero(region["sequences"]["id"] == group.id + COLLECTIVE)
+    if not len(at):
+        return {}
+    copy = region["sequences"][at[0]].copy()
+    count, now = int(copy["count"]), int(region["sequences"]["count"][at[0]])
+    return {n: int(copy["digests"][n % record.DIGESTS]) for n in range(max(1, now + 2 - record.DIGESTS), count + 1)}
+
+
+def _told(group: Group, ranks: list[int], number: int) -> str:
+    a, b = (_last(group, recorder.region(rank)) for rank in ranks)
+    first = next((n for n in sorted(a.keys() & b.keys()) if _label(a[n]) != _label(b[n])), None)
+    what = f": rank {ranks[0]} did {a[first]}, and rank {ranks[1]} did {b[first]}" if first else ""
+    return (
+        f"ranks {ranks[0]} and {ranks[1]} have run different collectives on the communicator of {group.name}, by "
+        f"operation number {first or number} on it{what}"
+    )
+
+
+def _last(group: Group, region: Any) -> dict[int, str]:
+    """The group's collectives among the last operations of a rank, by number."""
+    ring = region["ring"].copy()
+    mine = [e for e in ring[ring["begin"] > 0] if recorder.sequence_of(region, int(e["site"])) == group.id + COLLECTIVE]
+    return {int(e["number"]): recorder.text_of(region, int(e["site"])) for e in mine}
+
+
+def _label(text: str) -> str:
+    return text.split(" on ")[0]

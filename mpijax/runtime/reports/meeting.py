@@ -1,0 +1,86 @@
+"""The start of a job: warns if a rank never reaches MPI initialization.
+
+Where the program has started MPI by mpi4py, a rank may raise or end before it uses mpijax for the first time. The ranks
+share nothing then, and those that start wait for it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mpijax._ext import record
+from mpijax.core.source import Source, current_source
+from mpijax.runtime.reports import output, watchdog
+
+
+@contextmanager
+def reminded(source: Source) -> Iterator[None]:
+    """While MPI starts at a line, in which all processes take part: warns after MPIJAX_STALL_SECONDS.
+
+    Under MPIJAX_STALL_ABORT the process ends, with status 1, if it then waits on: not within the first 20 s, which busy
+    machines may take to start. mpi4py keeps the GIL meanwhile, so no thread of Python could do either.
+    """
+    seconds, abort = watchdog.settings()
+    rank = next((os.environ[name] for name in _RANKS if name in os.environ), None)
+    if rank is None or seconds == float("inf"):
+        yield
+        return
+    line = str(source).replace("%", "%%")
+    limit = max(seconds + _SAYING, _STARTING)
+    end = f"[rank {rank}] mpijax:     MPIJAX_STALL_ABORT ends the job after {limit:.0f} s\n" if abort else ""
+    text = f"[rank {rank}] mpijax: rank {rank} has waited %.0f s for MPI to start at {line}\n"
+    record.start_reminding(seconds, f"{text}[rank {rank}] mpijax: {_ALL}\n{end}")
+    if abort:
+        faulthandler.dump_traceback_later(limit, exit=True, file=sys.__stderr__ or sys.stderr)
+    try:
+        yield
+    finally:
+        if abort:
+            faulthandler.cancel_dump_traceback_later()
+        record.stop_reminding()
+
+
+# Seconds between the warning and the end; and from when MPI starts to the end, at least.
+_SAYING, _STARTING = 0.2, 20.0
+
+
+# Where launchers say which rank a process is.
+_RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "FLUX_TASK_RANK", "PALS_RANKID")
+_ALL = "    all processes that the launcher started take part; one may have ended before, or not have come to it"
+
+
+def duplicate_of_all(MPI: Any) -> Any:
+    """A duplicate of COMM_WORLD. Waits for all ranks, and warns after MPIJAX_STALL_SECONDS of one that does not come.
+
+    Raises RuntimeError then if MPIJAX_STALL_ABORT says that a stall is to end the job.
+    """
+    seconds, abort = watchdog.settings()
+    source = current_source()
+    comm, request = MPI.COMM_WORLD.Idup()
+    began, limit = time.monotonic(), seconds
+    while not request.Test():
+        waited = time.monotonic() - began
+        if waited > limit:
+            limit = 2 * waited
+            told = f"rank {MPI.COMM_WORLD.rank} has waited {waited:.0f} s for all {MPI.COMM_WORLD.size} ranks to start"
+            told += f" at {source}" if source.file else ""
+            output.say(MPI.COMM_WORLD.rank, f"mpijax: {told}\nmpijax: {_WHY}")
+            if abort:
+                raise RuntimeError(f"{told}, and MPIJAX_STALL_ABORT asks to end the job")
+        if waited < 1e-3:
+            os.sched_yield()
+        else:
+            time.sleep(min(waited / 8, 5e-3))
+    return comm
+
+
+_WHY = (
+    "    all ranks take part in the first use of mpijax's devices or communication; one that has not come computes, "
+    "waits in a call of mpi4py, or has ended without it"
+)

@@ -1,0 +1,252 @@
+"""The stall watchdog: a thread that tells what a rank waits for, when it has waited too long.
+
+It reads the records of the ranks of its node (`recorder`) and makes no MPI calls. After MPIJAX_STALL_SECONDS (60) in
+one operation it warns, and asks all ranks of the node for their records in files; again after twice that
+time, and so on.
+It ends this process only where it cannot or must not go on: MPIJAX_STALL_ABORT=1 was set, a rank that is needed has
+ended or waits for this one (`deadlock`), two ranks have run different collectives (`divergence`), or Ctrl-C was
+pressed. The launcher then ends the others.
+
+SIGUSR1 writes a rank's record to a file (`MPIJAX_TRACE_DIR`, or the current folder), also while it waits inside MPI.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, TextIO
+
+from mpijax._ext import record
+from mpijax.runtime.reports import deadlock, divergence, output, record_file
+from mpijax.runtime.reports.recorder import COLLECTIVE, ENDED, Site, ranges, recorder
+
+# Seconds: between two looks, at most; until a rank that has ended is waited for in vain; until Ctrl-C ends by force one
+# operation, and a program that goes through many.
+LOOK = 0.5
+VAIN = 3.0
+# Until one whose process does not exist any more is: it sends nothing, and launchers are about to end the job.
+GONE = 0.25
+INTERRUPT = 1.0
+INTERRUPT_PROGRAM = 5.0
+# Ranks that a report describes one by one.
+DESCRIBED = 8
+# Where reports go; None: to sys.stderr, whatever that is by then.
+stream: TextIO | None = None
+
+
+class Watchdog:
+    """What has been seen of this rank so far. `seen`: its last operation, `since`: when that was first in progress."""
+
+    def __init__(self, seconds: float, abort: bool):
+        self.seconds = seconds
+        self.abort = abort
+        self.seen, self.since, self.next_report = -1, 0.0, seconds
+        self.signals = record.signals(signal.SIGUSR1)
+        self.interrupts = record.signals(signal.SIGINT)
+        self.interrupted: tuple[float, int, Any] | None = None  # when; in which operation; where Python was
+        self.suspicion = deadlock.Suspicion()
+        self.exclusive = bool(recorder.mine["exclusive"])
+        self.dumps = int(recorder.mine["dumps"])
+
+    def run(self) -> None:
+        while True:
+            record.wait(min(LOOK, self.seconds / 4))
+            try:
+                self.look(time.monotonic())
+            except Exception as error:  # a fault in reports is no reason to end a job
+                _say(f"the stall watchdog failed: {type(error).__name__}: {error}")
+                return
+
+    def look(self, now: float) -> None:
+        self._write_if_asked()
+        end_if_diverged()
+        number, busy = recorder.progress(recorder.mine)
+        self._end_if_interrupted(now, number, busy)
+        if not busy or number != self.seen:
+            self.seen, self.since, self.next_report = number if busy else -1, now, self.seconds
+            return
+        waited = now - self.since
+        what = _operation()
+        if GONE < waited <= VAIN and what.peers is None:  # a message may have been sent before its sender went
+            self._end_if_in_vain(what, lambda r: r in recorder.ranks and recorder.is_gone(r))
+        if waited > VAIN:
+            # Where MPI lets threads communicate at once, there may still be no other: this one does not.
+            recorder.mine["exclusive"] = self.exclusive or len(sys._current_frames()) <= 2
+            self._end_if_in_vain(what, _has_ended)
+            self._end_if_stuck(now)
+        if waited > self.next_report:
+            self.next_report = 2 * waited
+            _say(report(what, waited))
+            recorder.regions["dumps"] += 1
+            self._write_if_asked()
+            if self.abort:
+                _end(1, f"ended after {waited:.0f} s in {what}, as MPIJAX_STALL_ABORT asks")
+
+    def _end_if_interrupted(self, now: float, number: int, busy: bool) -> None:
+        """Python notices Ctrl-C only when the call that it is in returns, which it may never do."""
+        signals, place = record.signals(signal.SIGINT), _python_is_at()
+        if signals == self.interrupts:
+            return
+        if self.interrupted is None:
+            self.interrupted = now, number, place
+        when, then, there = self.interrupted
+        if place != there:
+            self.interrupts, self.interrupted = signals, None
+        elif number == then:
+            if busy and now - when > INTERRUPT:
+                _end(130, f"interrupted by Ctrl-C in {_operation()}")
+        elif now - when > INTERRUPT_PROGRAM and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            _end(130, f"interrupted by Ctrl-C in a program that goes on communicating, in {_operation()}")
+
+    def _write_if_asked(self) -> None:
+        signals, dumps = record.signals(signal.SIGUSR1), int(recorder.mine["dumps"])
+        if (signals, dumps) != (self.signals, self.dumps):
+            self.signals, self.dumps = signals, dumps
+            _say(f"the last operations are in {record_file.write()} (merge the ranks' files with `mpijax trace`)")
+
+    def _end_if_in_vain(self, what: Site, has_ended: Callable[[int], bool]) -> None:
+        anybody = what.group if what.peers == () else None
+        needed = missing(what) if anybody is None else [r for r in anybody.ranks if r != recorder.rank]
+        if what.peers:  # who a message goes to may end before we do
+            needed = [r for r in needed if r == what.peers[0]]
+        ended = [r for r in needed if has_ended(r)]
+        if ended and (anybody is None or ended == needed):
+            status = max(int(recorder.region(r)["status"]) for r in ended) or 1
+            who = f"rank {ended[0]} has" if len(ended) == 1 else f"ranks {ranges(ended)} have"
+            it = "it" if len(ended) == 1 else "one of them" if anybody else "them"
+            output.blame(recorder.rank, ended[0], status)
+            _end(status, f"{who} ended, and rank {recorder.rank} waits for {it} in {what}")
+
+    def _end_if_stuck(self, now: float) -> None:
+        found = self.suspicion.confirmed(now)
+        if found:
+            _end(1, found)
+
+
+def end_if_diverged() -> None:
+    """End the job if this rank and another one have taken each other's data for something else."""
+    if text := divergence.found():
+        _end(1, text)
+
+
+def _operation() -> Site:
+    """The last operation of this rank, in which it is; if known, with the line of this call."""
+    return recorder.now(int(recorder.last(recorder.mine)["site"]), _main_frame())
+
+
+def _main_frame() -> FrameType | None:
+    return sys._current_frames().get(threading.main_thread().ident or 0)
+
+
+def _python_is_at() -> tuple[int, int]:
+    """Where the main thread is: the call that it is in."""
+    frame = _main_frame()
+    return (id(frame), frame.f_lasti) if frame is not None else (0, 0)
+
+
+def missing(what: Site) -> list[int]:
+    """The ranks of this node that have not come to this rank's operation, as far as can be known."""
+    members = what.group.ranks if what.group else recorder.ranks
+    here = [r for r in members if r in recorder.ranks and r != recorder.rank]
+    if what.peers is not None:
+        return [r for r in what.peers if r in here]
+    if what.group is None:
+        return []
+    mine = recorder.mine
+    sequence = recorder.sequence_of(mine, int(recorder.last(mine)["site"])) or what.group.id + COLLECTIVE
+    count = recorder.count(mine, sequence)
+    return [r for r in here if recorder.count(recorder.region(r), sequence) < count]
+
+
+def _has_ended(rank: int) -> bool:
+    """Whether that is known of a rank."""
+    region = recorder.region(rank)
+    return region is not None and (recorder.is_gone(rank) or int(region["state"]) == ENDED)
+
+
+def report(what: Site, waited: float) -> str:
+    """What this rank waits in, for whom, and where those are."""
+    absent = missing(what)
+    entry = recorder.last(recorder.mine)
+    lines = [
+        f"rank {recorder.rank} has waited {waited:.0f} s in {what}",
+        f"    its operation number {recorder.progress(recorder.mine)[0]}, {int(entry['nbytes'])} bytes",
+    ]
+    verb = "is needed" if what.peers else "has not come"
+    lines += [f"    rank {r} {verb}: {_whereabouts(r)}" for r in absent[:DESCRIBED]]
+    if len(absent) > DESCRIBED:
+        lines.append(f"    nor have ranks {ranges(absent[DESCRIBED:])}")
+    members = what.peers if what.peers is not None else what.group.ranks if what.group else ()
+    elsewhere = [r for r in members if r not in recorder.ranks]
+    if elsewhere:
+        lines.append(f"    ranks {ranges(elsewhere)} are on other nodes: where they are is told there")
+    if what.peers == ():
+        lines.append("    it takes a message from any rank")
+    elif ring := deadlock.ring():
+        lines.append(f"    they wait for each other: {ring}")
+    elif not absent and not elsewhere:
+        lines.append("    all of its ranks are in it: they may disagree on sizes, or on communicators")
+    return "\n".join(lines)
+
+
+def _whereabouts(rank: int) -> str:
+    region: Any = recorder.region(rank)
+    number, busy = recorder.progress(region)
+    if recorder.is_gone(rank):
+        state = "its process has ended"
+    elif int(region["state"]) == ENDED:
+        state = "its program has ended"
+    else:
+        state = "it computes, or waits outside of mpijax's communication"
+    if number == 0:
+        return f"{state}; it has not communicated"
+    entry = recorder.last(region)
+    scale, _ = recorder.nanoseconds()
+    last = recorder.text_of(region, int(entry["site"]))
+    if busy:
+        return f"for {_ago(entry['begin'], scale)} in {last}, its operation number {number}"
+    return f"{state}; {_ago(entry['end'], scale)} ago it finished {last}, its operation number {number}"
+
+
+def _ago(tick: Any, scale: float) -> str:
+    return f"{max(record.ticks() - int(tick), 0) * scale / 1e9:.1f} s"
+
+
+def _say(text: str) -> None:
+    output.say(recorder.rank, "".join(f"mpijax: {line}\n" for line in text.splitlines()), stream)
+
+
+def _end(status: int, reason: str) -> None:
+    """End this process although its main thread is inside MPI, which another thread may not call."""
+    try:
+        _say(reason + ": ending the job")
+        output.flush()
+        output.wait_until_read()
+    finally:
+        os._exit(status)
+
+
+def settings() -> tuple[float, bool]:
+    """(seconds until a rank that waits warns, whether it then ends the job). Raises ValueError for no number."""
+    setting = os.environ.get("MPIJAX_STALL_SECONDS", "60")
+    try:
+        seconds = float(setting)
+    except ValueError:
+        raise ValueError(f"MPIJAX_STALL_SECONDS must be a number of seconds (0: never warn), got {setting!r}") from None
+    abort = os.environ.get("MPIJAX_STALL_ABORT", "").lower() in ("1", "on", "true", "yes")
+    return seconds if seconds > 0 else float("inf"), abort
+
+
+def start() -> None:
+    """Watch this rank from now on. Raises ValueError for settings that are not numbers."""
+    seconds, abort = settings()
+    if signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL:  # else the program uses it
+        record.watch_signal(signal.SIGUSR1)
+    record.watch_signal(signal.SIGINT)
+    watchdog = Watchdog(seconds, abort)
+    threading.Thread(target=watchdog.run, name="mpijax-watchdog", daemon=True).start()
