@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from mpijax._ext.comm cimport CommHalves
 from mpijax._ext.instructions cimport (
-    AliasEntry, InputEntry, Instruction, KernelFunction, OutputEntry, ResultEntry, TempEntry,
+    InputEntry, Instruction, KernelFunction, OutputEntry, ResultEntry, TempEntry,
 )
 
 
@@ -39,7 +39,6 @@ cdef class Program:
     cdef int num_buffers
     cdef int num_outputs
     cdef int num_temps
-    cdef int num_aliases
     cdef int num_counters       # of loops
     cdef int max_places         # pointers that one kernel takes
     cdef int table_words        # of a run's table: buffers, outputs, counters, pointers of a kernel
@@ -49,7 +48,6 @@ cdef class Program:
     cdef InputEntry* inputs
     cdef OutputEntry* outputs
     cdef TempEntry* temps
-    cdef AliasEntry* aliases
     cdef ResultEntry* results
     cdef list keep              # what the pointers above point into
     cdef public object first    # called before the first run, and others until it returns; gives what to call after it

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
 """The executor: runs programs, which are lists of instructions over a table of buffers.
 
-`Program` loads a `ProgramSpec` (mpijax/runtime/machine/program.py says what the instructions mean) into C structures
+`Program` loads a `ProgramSpec` (mpijax/compiler/steps/instructions.py says what the instructions mean) into C structures
 once. A run fills a table of pointers - arguments, new memory for results, one block for all temporaries - and
 walks the instructions. The table belongs to the run, so that programs can be run from several threads, and
 from within their own host calls.
@@ -433,20 +433,16 @@ cdef extern from *:
 
 
 cdef int call_host(HostData* data, void** table) except -1:
-    """Calls the function of a HostCall on ndarrays over the buffers and stores what it returns."""
+    """Calls the function of a PythonCall on ndarrays over the buffers and stores what it returns."""
     call = <object>data.instruction
     cdef int i = 0
     cdef list arguments = [], targets = []
     for view in call.inputs:
-        array = mj_view(view.dtype, view.shape, at(table, data.places[i]), False)
-        arguments.append(array.copy() if call.keeps else array)
+        arguments.append(mj_view(view.dtype, view.shape, at(table, data.places[i]), False))
         i += 1
     for view in call.outputs:
         targets.append(mj_view(view.dtype, view.shape, at(table, data.places[i]), True))
         i += 1
-    if call.in_place:
-        call.fun(*arguments, *targets)
-        return 0
     returned = call.fun(*arguments)
     if not isinstance(returned, (list, tuple)):
         returned = [returned]
@@ -533,8 +529,6 @@ cdef class Program:
                 arena = <char*>allocate(self.arena_class)
                 for j in range(self.num_temps):
                     table[self.temps[j].buffer] = arena + self.temps[j].offset
-            for j in range(self.num_aliases):
-                table[self.aliases[j].buffer] = at(table, self.aliases[j].place)
             if self.pins:
                 pin(args, self.num_inputs)
                 pinned = True

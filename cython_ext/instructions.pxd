@@ -108,7 +108,7 @@ cdef struct CommData:
 
 
 cdef struct HostData:
-    PyObject* instruction   # the HostCall of the spec
+    PyObject* instruction   # the PythonCall of the spec
     Place* places           # of the inputs, then of the outputs
 
 
@@ -152,11 +152,6 @@ cdef struct OutputEntry:
 cdef struct TempEntry:
     int32_t buffer
     int64_t offset
-
-
-cdef struct AliasEntry:
-    int32_t buffer
-    Place place
 
 
 cdef enum ResultKind:

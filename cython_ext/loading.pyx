@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
-"""Loading: from the dataclasses of mpijax/runtime/machine/program.py to the C structures that the executor walks.
+"""Loading: from a `ProgramSpec` (mpijax/runtime/machine/executable.py) to the C structures that the executor walks.
 
 Control flow becomes jumps here. Everything is checked that would make a run read or write where it must not.
 """
@@ -21,7 +21,7 @@ from mpijax._ext.instructions cimport (
     GOING, OP_ADVANCE, OP_COMM, OP_COMM_FINISH, OP_COMM_START, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END, OP_FILL,
     OP_FOREIGN, OP_GEMM, OP_HOST_CALL, OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_SWAP,
     RESULT_CONST, RESULT_INPUT, RESULT_OUTPUT,
-    AliasEntry, BranchData, CommData, CopyData, CountData, FillData, GemmData, GemmFunction, HostData,
+    BranchData, CommData, CopyData, CountData, FillData, GemmData, GemmFunction, HostData,
     InputEntry, Instruction, KernelData, KernelFunction, OutputEntry, Place, PointData, PointerData, ResultEntry,
     RowsData, TempEntry,
 )
@@ -94,76 +94,80 @@ cdef int fill_place(Program p, Place* place, object ref) except -1:
 
 # ---- buffers and results ----
 
-cdef int load_buffers(Program p, buffers) except -1:
+cdef int load_buffers(Program p, buffers, dict returned) except -1:
+    """returned: by buffer the result that is there."""
     cdef int number
     cdef Py_ssize_t i
     cdef OutputEntry* output
     cdef TempEntry* temp
-    cdef AliasEntry* alias
-    kinds = [type(entry).__name__ for entry in buffers]
+    Input, Output, Temp, Const, Pointer = (
+        provided.Input, provided.Output, provided.Temp, provided.Const, provided.Pointer
+    )
+    kinds = [type(entry) for entry in buffers]
     unread = len(buffers)                   # one word more: where the pointers of unread arguments go
     p.num_buffers = unread + 1
     p.template = <void**>block(p, p.num_buffers * sizeof(void*))
     p.inputs = <InputEntry*>block(p, p.num_inputs * sizeof(InputEntry))
-    p.outputs = <OutputEntry*>block(p, kinds.count("Output") * sizeof(OutputEntry))
-    p.temps = <TempEntry*>block(p, kinds.count("Temp") * sizeof(TempEntry))
-    p.aliases = <AliasEntry*>block(p, kinds.count("Alias") * sizeof(AliasEntry))
+    p.outputs = <OutputEntry*>block(p, kinds.count(Output) * sizeof(OutputEntry))
+    p.temps = <TempEntry*>block(p, kinds.count(Temp) * sizeof(TempEntry))
     for i in range(p.num_inputs):
         p.inputs[i].buffer = unread
         p.inputs[i].nbytes = -1
     for number, (kind, entry) in enumerate(zip(kinds, buffers)):
-        if kind == "Input":
+        if kind is Input:
             if not 0 <= entry.index < p.num_inputs:
                 raise IndexError(f"{entry}: the program has {p.num_inputs} arguments")
             i = entry.index
             p.inputs[i].buffer = number
             p.inputs[i].nbytes = entry.nbytes
-        elif kind == "Output":
+        elif kind is Output:
             output = &p.outputs[p.num_outputs]
             output.buffer = number
             output.donor = entry.donor
             output.nbytes = entry.nbytes
-            output.aval = hold(p, entry.aval)
-            output.sharding = hold(p, entry.sharding)
+            if number not in returned:
+                raise ValueError(f"{entry}: no result is there")
+            output.aval = hold(p, returned[number].aval)
+            output.sharding = hold(p, returned[number].sharding)
             if not -1 <= entry.donor < p.num_inputs:
                 raise IndexError(f"{entry}: the program has {p.num_inputs} arguments")
             p.donates |= entry.donor >= 0
             p.num_outputs += 1
-        elif kind == "Temp":
+        elif kind is Temp:
             temp = &p.temps[p.num_temps]
             temp.buffer = number
             temp.offset = entry.offset
             p.num_temps += 1
-        elif kind == "Alias":
-            if entry.ref is not None:
-                alias = &p.aliases[p.num_aliases]
-                alias.buffer = number
-                fill_place(p, &alias.place, entry.ref)
-                p.num_aliases += 1
-        elif kind == "Const":
-            p.template[number] = const_pointer(p, entry.value)
-        else:
+        elif kind is Const:
+            p.template[number] = const_pointer(p, entry)
+        elif kind is not Pointer:
             raise TypeError(f"not an entry of the buffer table: {entry!r}")
     return 0
 
 
-cdef void* const_pointer(Program p, value) except? NULL:
+cdef object constant_of(entry):
+    """An array as it is, or an ndarray as it lies in memory."""
+    if isinstance(entry.array, ArrayBase):
+        return entry.array
+    return np.asarray(entry.array, None if entry.value is None else entry.value.element, order="C")
+
+
+cdef void* const_pointer(Program p, entry) except? NULL:
+    value = constant_of(entry)
     hold(p, value)
     if isinstance(value, ArrayBase):
         if (<ArrayBase>value).flags & DELETED:
             raise_deleted(<PyObject*>value)
         (<ArrayBase>value).uses += 1         # stays although the user deletes the array
         return (<ArrayBase>value).ptr
-    value = np.asarray(value, order="C")
-    hold(p, value)
     return cnp.PyArray_DATA(value)
 
 
-cdef int load_results(Program p, results) except -1:
+cdef int load_results(Program p, results, dict returned) except -1:
     cdef ResultEntry* entry
     cdef Py_ssize_t k
     p.results = <ResultEntry*>block(p, p.num_results * sizeof(ResultEntry))
-    output_numbers = [i for i, b in enumerate(p.spec.buffers) if type(b).__name__ == "Output"]
+    output_numbers = [i for i, b in enumerate(p.spec.buffers) if type(b) is provided.Output]
     for k, result in enumerate(results):
         entry = &p.results[k]
         entry.aval = hold(p, result.aval)
@@ -174,7 +178,7 @@ cdef int load_results(Program p, results) except -1:
         elif result.kind == "buffer":
             entry.kind = RESULT_OUTPUT
             entry.index = output_numbers.index(result.index)
-            output = p.spec.buffers[result.index]
+            output = returned[result.index]
             entry.same_type = output.aval is result.aval and output.sharding is result.sharding
         elif result.kind == "input":
             if not 0 <= result.index < p.num_inputs:
@@ -183,11 +187,11 @@ cdef int load_results(Program p, results) except -1:
             entry.index = result.index
         elif result.kind == "const":
             entry.kind = RESULT_CONST
-            value = p.spec.buffers[result.index].value
+            value = constant_of(p.spec.buffers[result.index])
             if isinstance(value, ArrayBase):
                 value = rewrap(value, result.aval, result.sharding)
             else:
-                value = from_numpy(np.asarray(value), result.aval, True, result.sharding)
+                value = from_numpy(value, result.aval, True, result.sharding)
             entry.const_array = hold(p, value)
         else:
             raise ValueError(f"not a kind of result: {result}")
@@ -199,7 +203,7 @@ cdef int load_results(Program p, results) except -1:
 cdef int load_instructions(Program p, instructions) except -1:
     cdef list code = []
     cdef Py_ssize_t i
-    if messages_in(instructions) >= MANY_MESSAGES:
+    if p.spec.lanes:
         need_comm()
         p.lanes = comm_halves
     flatten(p, instructions, code)
@@ -212,8 +216,36 @@ cdef int load_instructions(Program p, instructions) except -1:
     return 0
 
 
-# What may run while exchanges go on: it neither raises nor communicates. Others may start.
-COMPUTES = {"Kernel", "Gemm", "Copy", "Fill", "Loop", "While", "Switch", "Point", "Advance", "Swap"}
+cdef enum Kind:
+    IS_LOOP = 1
+    IS_WHILE
+    IS_SWITCH
+    IS_POINT
+    IS_ADVANCE
+    IS_SWAP
+    IS_KERNEL
+    IS_GEMM
+    IS_COPY
+    IS_FILL
+    COMPUTES            # those above neither raise nor communicate: they may run while exchanges go on
+    IS_CALL
+    IS_FINISH
+    IS_PYTHON_CALL
+    IS_NATIVE_CALL
+
+cdef dict kinds_of_instructions = {}
+
+
+cdef dict kinds():
+    """By class of instruction its kind."""
+    if not kinds_of_instructions:
+        kinds_of_instructions.update({
+            provided.Loop: IS_LOOP, provided.While: IS_WHILE, provided.Switch: IS_SWITCH, provided.Point: IS_POINT,
+            provided.Advance: IS_ADVANCE, provided.Swap: IS_SWAP, provided.KernelCall: IS_KERNEL,
+            provided.GemmCall: IS_GEMM, provided.Copy: IS_COPY, provided.Fill: IS_FILL, provided.Call: IS_CALL,
+            provided.Finish: IS_FINISH, provided.PythonCall: IS_PYTHON_CALL, provided.NativeCall: IS_NATIVE_CALL,
+        })
+    return kinds_of_instructions
 
 
 cdef int flatten(Program p, instructions, list code, bint inside=False) except -1:
@@ -221,23 +253,29 @@ cdef int flatten(Program p, instructions, list code, bint inside=False) except -
 
     inside: whether an exchange goes on around all of them.
     """
-    cdef int going = 0
+    cdef int going = 0, kind
+    cdef bint starts
+    cdef dict known = kinds()
     for x in instructions:
-        kind = type(x).__name__
-        starts = kind == "Comm" and x.goes_on
-        if (going or inside) and kind not in COMPUTES and (inside or not (starts or kind == "Finish")):
+        kind = known.get(type(x), 0)
+        if kind == 0:
+            raise TypeError(f"not an instruction: {x!r}")
+        starts = kind == IS_CALL and x.carrier.goes_on
+        if (going or inside) and kind > COMPUTES and (inside or not (starts or kind == IS_FINISH)):
             raise ValueError(f"{x} must wait until the exchange before it is finished")
-        if kind == "Finish" and not going:
+        if kind == IS_FINISH and not going:
             raise ValueError("Finish: no exchange goes on")
-        going += starts - (kind == "Finish")
+        going += starts - (kind == IS_FINISH)
         if going > GOING:
             raise ValueError(f"{x}: {GOING} exchanges at most go on at once")
-        if kind == "Loop":
+        if kind == IS_LOOP:
             flatten_loop(p, x, code, inside or going)
-        elif kind == "While":
+        elif kind == IS_WHILE:
             flatten_while(p, x, code, inside or going)
-        elif kind == "Switch":
+        elif kind == IS_SWITCH:
             flatten_switch(p, x, code, inside or going)
+        elif kind == IS_NATIVE_CALL:
+            flatten(p, x.parts(), code)
         else:
             code.append(straight(p, kind, x))
     if going:
@@ -293,29 +331,27 @@ cdef int flatten_switch(Program p, x, list code, bint goes_on) except -1:
     return 0
 
 
-cdef list straight(Program p, kind, x):
-    if kind == "Kernel":
+cdef list straight(Program p, int kind, x):
+    if kind == IS_KERNEL:
         return [<int>(OP_FOREIGN if x.foreign else OP_KERNEL), kernel_data(p, x), 0]
-    if kind == "Gemm":
+    if kind == IS_GEMM:
         return [<int>OP_GEMM, gemm_data(p, x), 0]
-    if kind == "Copy":
+    if kind == IS_COPY:
         return [<int>OP_COPY, copy_data(p, x), 0]
-    if kind == "Fill":
+    if kind == IS_FILL:
         return [<int>OP_FILL, fill_data(p, x), 0]
-    if kind == "Comm":
-        return [<int>(OP_COMM_START if x.goes_on else OP_COMM), comm_data(p, x), 0]
-    if kind == "Finish":
+    if kind == IS_CALL:
+        return [<int>(OP_COMM_START if x.carrier.goes_on else OP_COMM), comm_data(p, x), 0]
+    if kind == IS_FINISH:
         return [<int>OP_COMM_FINISH, 0, 0]
-    if kind == "HostCall":
+    if kind == IS_PYTHON_CALL:
         p.pins = True
         return [<int>OP_HOST_CALL, host_data(p, x), 0]
-    if kind == "Point":
+    if kind == IS_POINT:
         return [<int>OP_POINT, point_data(p, x), 0]
-    if kind == "Advance":
-        return [<int>OP_ADVANCE, pointer_data(p, x.buffer, x.buffer, x.nbytes), 0]
-    if kind == "Swap":
-        return [<int>OP_SWAP, pointer_data(p, x.first, x.second, 0), 0]
-    raise TypeError(f"not an instruction: {x!r}")
+    if kind == IS_ADVANCE:
+        return [<int>OP_ADVANCE, pointer_data(p, x.pointer, x.pointer, x.nbytes), 0]
+    return [<int>OP_SWAP, pointer_data(p, x.first, x.second, 0), 0]
 
 
 # ---- the data of each kind of instruction: its address as an integer ----
@@ -323,9 +359,10 @@ cdef list straight(Program p, kind, x):
 cdef size_t kernel_data(Program p, x) except 0:
     cdef KernelData* data = <KernelData*>block(p, sizeof(KernelData))
     cdef Py_ssize_t j, n = len(x.ptrs)
-    if x.address == 0:
+    address = p.spec.addresses[x.code] if isinstance(x.code, str) else x.code
+    if address == 0:
         raise ValueError(f"kernel without an address: {x}")
-    data.call = <KernelFunction><size_t>x.address
+    data.call = <KernelFunction><size_t>address
     data.extent = x.extent
     data.grain = max(x.grain, 1)
     data.params = <int64_t*>block(p, len(x.params) * sizeof(int64_t))
@@ -342,12 +379,11 @@ cdef size_t kernel_data(Program p, x) except 0:
 cdef size_t gemm_data(Program p, x) except 0:
     cdef GemmData* data = <GemmData*>block(p, sizeof(GemmData))
     cdef int d = len(x.batch), axis
-    cdef size_t width
     dtype = np.dtype(x.dtype)
     if dtype.name not in BLAS_NAMES:
         raise TypeError(f"Gemm: BLAS has float32, float64, complex64 and complex128, not {dtype}")
-    if x.trans_a not in ("N", "T", "C") or x.trans_b not in ("N", "T", "C"):
-        raise ValueError(f"Gemm: trans is 'N', 'T' or 'C', got {x.trans_a!r} and {x.trans_b!r}")
+    if x.trans_a not in ("N", "T") or x.trans_b not in ("N", "T"):
+        raise ValueError(f"Gemm: trans is 'N' or 'T', got {x.trans_a!r} and {x.trans_b!r}")
     if not d == len(x.a_strides) == len(x.b_strides) == len(x.c_strides):
         raise ValueError(f"Gemm: a stride is needed for each of {d} batch axes: {x}")
     if max(x.m, x.n, x.k, x.lda, x.ldb, x.ldc) > 0x7fffffff:
@@ -366,10 +402,7 @@ cdef size_t gemm_data(Program p, x) except 0:
         data.batch[d + axis] = x.a_strides[axis] * dtype.itemsize
         data.batch[2 * d + axis] = x.b_strides[axis] * dtype.itemsize
         data.batch[3 * d + axis] = x.c_strides[axis] * dtype.itemsize
-    factors = np.array([1, x.beta], dtype)
-    width = dtype.itemsize
-    memcpy(data.alpha, cnp.PyArray_DATA(factors), width)
-    memcpy(data.beta, <char*>cnp.PyArray_DATA(factors) + width, width)
+    memcpy(data.alpha, cnp.PyArray_DATA(np.ones(1, dtype)), dtype.itemsize)      # and beta is 0
     return <size_t>data
 
 
@@ -396,65 +429,45 @@ cdef size_t fill_data(Program p, x) except 0:
     return <size_t>data
 
 
-# Messages of a run from which lanes pay: the first of them go by MPI.
-cdef enum:
-    MANY_MESSAGES = 16
-
-
-cdef int64_t messages_in(instructions):
-    """How many messages that may go through lanes a run has; a loop whose length is not known counts as long."""
-    cdef int64_t total = 0
-    for x in instructions:
-        kind = type(x).__name__
-        if kind == "Comm":
-            total += x.lanes != 0
-        elif kind == "Loop":
-            total += x.count * messages_in(x.body)
-        elif kind == "While":
-            total += MANY_MESSAGES * messages_in((*x.cond, *x.body))
-        elif kind == "Switch":
-            total += max([messages_in(b) for b in x.branches], default=0)
-    return total
-
-
 cdef size_t comm_data(Program p, x) except 0:
     cdef CommData* data = <CommData*>block(p, sizeof(CommData))
     need_comm()
+    send, recv, peers, carrier, report = x.send, x.recv, x.peers, x.carrier, x.report
     if x.op not in comm_codes:
-        raise ValueError(f"Comm: no operation {x.op!r}; there are {', '.join(comm_codes)}")
+        raise ValueError(f"Call: no operation {x.op!r}; there are {', '.join(comm_codes)}")
     data.args.op = comm_codes[x.op]
     data.call = comm_table[data.args.op]
-    data.args.comm, data.args.mpi_op = x.comm, x.mpi_op
-    data.args.sendcount, data.args.recvcount = x.sendcount, x.recvcount
-    data.args.sendtype, data.args.recvtype = x.sendtype, x.recvtype
-    data.args.root, data.args.source, data.args.dest = x.root, x.source, x.dest
-    data.args.sendtag, data.args.recvtag = x.sendtag, x.recvtag
-    data.args.sendcounts = counts_data(p, x.sendcounts)
-    data.args.recvcounts = counts_data(p, x.recvcounts)
-    if x.sendrows is not None:
-        data.sendrows = rows_data(p, x.sendrows)
+    data.args.comm, data.args.mpi_op, data.args.root = x.comm, x.mpi_op, x.root
+    data.args.sendcount, data.args.recvcount = send.count, recv.count
+    data.args.sendtype, data.args.recvtype = send.datatype, recv.datatype
+    data.args.source, data.args.dest = peers.source, peers.dest
+    data.args.sendtag, data.args.recvtag = peers.sendtag, peers.recvtag
+    data.args.sendcounts = counts_data(p, send.counts)
+    data.args.recvcounts = counts_data(p, recv.counts)
+    if send.rows is not None:
+        data.sendrows = rows_data(p, send.rows)
         data.args.sendcounts = data.sendrows.elements
-    if x.recvrows is not None:
-        data.recvrows = rows_data(p, x.recvrows)
+    if recv.rows is not None:
+        data.recvrows = rows_data(p, recv.rows)
         data.args.recvcounts = data.recvrows.elements
-    data.args.mpi_status = <void*><size_t>x.status
-    data.args.early = x.early
-    data.args.to_itself = x.to_itself
-    data.args.paired = x.paired
-    data.args.what = x.what
+    data.args.mpi_status = <void*><size_t>peers.status
+    data.args.early = carrier.early
+    data.args.to_itself = peers.to_itself
+    data.args.paired = carrier.paired
+    data.args.what = report.what
     if p.lanes != NULL:
-        data.args.lanes, data.args.lane_to, data.args.lane_from = x.lanes, x.lane_to, x.lane_from
-    if x.matched or x.paired:
-        data.args.window = <void*><size_t>window_of(x.op, x.comm, x.nbytes, x.paired)
-    if (x.early and x.op != "send") or x.goes_on or data.args.window != NULL:
+        data.args.lanes, data.args.lane_to, data.args.lane_from = carrier.lanes, carrier.lane_to, carrier.lane_from
+    if carrier.matched or carrier.paired:
+        data.args.window = <void*><size_t>window_of(x.op, x.comm, report.nbytes, carrier.paired)
+    if (carrier.early and x.op != "send") or carrier.goes_on or data.args.window != NULL:
         data.halves = comm_halves
     data.site, data.sequence = note_site(x)
-    data.nbytes = x.nbytes
+    data.nbytes = report.nbytes
     data.send.buffer = data.recv.buffer = -1
-    if x.send is not None:
-        fill_place(p, &data.send, x.send)
-    if x.recv is not None:
-        fill_place(p, &data.recv, x.recv)
+    if send.place is not None:
+        fill_place(p, &data.send, send.place)
+    if recv.place is not None:
+        fill_place(p, &data.recv, recv.place)
     return <size_t>data
 
 
@@ -484,16 +497,16 @@ cdef size_t host_data(Program p, x) except 0:
     data.instruction = hold(p, x)
     data.places = <Place*>block(p, len(views) * sizeof(Place))
     for j in range(len(views)):
-        fill_place(p, &data.places[j], views[j].ref)
+        fill_place(p, &data.places[j], views[j].place)
     return <size_t>data
 
 
 cdef size_t point_data(Program p, x) except 0:
     cdef PointData* data = <PointData*>block(p, sizeof(PointData))
-    if not 0 <= x.buffer < p.num_buffers:
-        raise IndexError(f"buffer {x.buffer}: the program has {p.num_buffers} buffers")
-    data.buffer = x.buffer
-    fill_place(p, &data.place, x.ref)
+    if not 0 <= x.pointer < p.num_buffers:
+        raise IndexError(f"buffer {x.pointer}: the program has {p.num_buffers} buffers")
+    data.buffer = x.pointer
+    fill_place(p, &data.place, x.place)
     return <size_t>data
 
 
@@ -518,7 +531,8 @@ def load_into(Program p not None, spec):
     p.denormals = 0 if spec.keep_denormals else DN_FLUSH
     p.pins = spec.release_gil
     p.arena_class = block_class(spec.arena) if spec.arena > 0 else -1
-    load_buffers(p, spec.buffers)
-    load_results(p, spec.results)
+    returned = {result.index: result for result in reversed(spec.results) if result.kind == "buffer"}
+    load_buffers(p, spec.buffers, returned)
+    load_results(p, spec.results, returned)
     load_instructions(p, spec.instructions)
     p.table_words = p.num_buffers + p.num_outputs + p.num_counters + p.max_places

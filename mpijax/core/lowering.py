@@ -7,7 +7,7 @@
 - `Library(kind)`: a matrix product.
 - `Inline(param)`: the Jaxpr in a parameter, in place of the call.
 - `HostCall(fun)`: a NumPy function called by the executor.
-- `Communication(kind)`: an exchange with other ranks.
+- `Communication(exchange)`: an exchange with other ranks.
 - `Partitioned(param)`: the Jaxpr in a parameter, on this rank's shards of the operands.
 - `Decompose(fun)`: a function of tracers, in terms of other primitives.
 - `Layout(param)`: the operand, laid out over devices as a parameter says.
@@ -94,14 +94,46 @@ class HostCall:
     fun: Callable
 
 
+class Exchange(Enum):
+    """What ranks do together; the values are MPI's names, where it has one."""
+
+    ALLREDUCE = "allreduce"
+    REDUCE = "reduce"
+    SCAN = "scan"
+    EXSCAN = "exscan"
+    REDUCE_SCATTER = "reduce_scatter"
+    BCAST = "bcast"
+    ALLGATHER = "allgather"
+    GATHER = "gather"
+    SCATTER = "scatter"
+    ALLTOALL = "alltoall"
+    SEND = "send"
+    RECV = "recv"
+    SENDRECV = "sendrecv"
+    BARRIER = "barrier"
+    PERMUTE = "permute"  # each rank sends to one at most, and receives from one at most
+    POSITION = "position"  # this rank's number; nothing is sent
+
+
 @dataclass(frozen=True)
 class Communication:
-    """An exchange with other ranks.
+    """An exchange with other ranks: over axes of a mesh, or on a communicator.
 
-    `kind` names the operation to the runtime (`allreduce`, `allgather` ...); parameters of the equation say the rest.
+    operation: of a reduction over mesh axes, "sum", "max", "min" ...; on a communicator a parameter names it.
+    counted: operands hold how many rows each rank sends or receives; they are read when the exchange runs.
+    on_communicator: parameter `comm` says which ranks; otherwise parameters name axes of the mesh.
     """
 
-    kind: str
+    exchange: Exchange
+    operation: str | None = None
+    counted: bool = False
+    on_communicator: bool = False
+
+    @property
+    def name(self) -> str:
+        """What reports call it: `allreduce_sum`, `alltoallv`."""
+        reduces = f"_{self.operation}" if self.exchange is Exchange.ALLREDUCE and self.operation else ""
+        return self.exchange.value + ("v" if self.counted else "") + reduces
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import provided
+from mpijax.core.lowering import Exchange
 from mpijax.ops.rank_ops import aval_of, exchange, has_tangent, rank_in
 from mpijax.transforms.batching import batch_at
 from mpijax.transforms.zeros import Zero, zeros
@@ -86,6 +87,7 @@ def _send_batch(axis, args, dims, **params):
 
 mpi_send_p = exchange(
     "mpi_send",
+    Exchange.SEND,
     type_rule=lambda x, **_: [],
     reference=lambda x, **_: [],
     derive=_send_derive,
@@ -117,6 +119,7 @@ def _recv_batch(axis, args, dims, **params):
 # Of its operand only the type counts, and that it may be linear.
 mpi_recv_p = exchange(
     "mpi_recv",
+    Exchange.RECV,
     type_rule=lambda x, **_: x,
     reference=lambda x, **_: np.asarray(x),
     derive=_recv_derive,
@@ -166,6 +169,7 @@ def _sendrecv_batch(axis, args, dims, **params):
 # Of the second operand only the type counts. Received from nobody (PROC_NULL), the result is zeros.
 mpi_sendrecv_p = exchange(
     "mpi_sendrecv",
+    Exchange.SENDRECV,
     type_rule=lambda sendbuf, recvbuf, **_: recvbuf,
     reference=lambda sendbuf, recvbuf, **_: np.asarray(recvbuf),
     derive=_sendrecv_derive,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpijax.core.lowering import Exchange
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.ops.rank_ops import exchange, linear, rank_in, size_of
@@ -35,6 +36,7 @@ def _bcast_batch(axis, args, dims, **params):
 
 mpi_bcast_p = exchange(
     "mpi_bcast",
+    Exchange.BCAST,
     type_rule=lambda x, **_: x,
     reference=lambda x, **_: np.asarray(x),
     derive=linear("mpi_bcast"),
@@ -61,6 +63,7 @@ def _gathering_batch(name: str):
 
 mpi_allgather_p = exchange(
     "mpi_allgather",
+    Exchange.ALLGATHER,
     type_rule=lambda x, *, counts, comm: x.update(shape=_gathered_shape(x, counts, comm, True)),
     reference=lambda x, *, counts, comm: _counted(x, counts),
     derive=linear("mpi_allgather"),
@@ -73,6 +76,7 @@ mpi_allgather_p = exchange(
 # The result has no rows on ranks other than the root.
 mpi_gather_p = exchange(
     "mpi_gather",
+    Exchange.GATHER,
     type_rule=lambda x, *, counts, root, comm: x.update(
         shape=_gathered_shape(x, counts, comm, rank_in(comm) == root)
     ),
@@ -97,6 +101,7 @@ def _scatter_batch(axis, args, dims, *, counts, **params):
 # The operand has no rows on ranks other than the root.
 mpi_scatter_p: Primitive = exchange(
     "mpi_scatter",
+    Exchange.SCATTER,
     type_rule=_scatter_type,
     reference=lambda x, *, counts, root, comm: np.asarray(x)[0] if counts is None else np.asarray(x),
     derive=linear("mpi_scatter"),
@@ -121,6 +126,7 @@ def _alltoall_batch(axis, args, dims, **params):
 
 mpi_alltoall_p = exchange(
     "mpi_alltoall",
+    Exchange.ALLTOALL,
     type_rule=_alltoall_type,
     reference=lambda x, **_: np.asarray(x),
     derive=linear("mpi_alltoall"),

@@ -19,7 +19,7 @@ import numpy as np
 from mpijax.core import dtypes, provided
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Communication, Decompose
+from mpijax.core.lowering import Communication, Decompose, Exchange
 from mpijax.core.plain import NotSerializable
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
@@ -158,7 +158,9 @@ def aval_of(x: Any) -> ShapedArray:
 
 def exchange(
     name: str,
+    kind: Exchange,
     *,
+    counted: bool = False,
     type_rule: Callable,
     reference: Callable,
     derive: Callable,
@@ -170,6 +172,7 @@ def exchange(
     """An operation that all ranks derive, transpose and batch.
 
     Args:
+      kind: what the ranks do. counted: by counts among the operands.
       derive: `(primals, tangents, **params) -> (out, tangent_out)`; operands of dtypes that have tangents have
         arrays for tangents, others `Zero`.
       transpose: `(ct, *args, **params) -> [ct, ...]`, with arrays for cotangents.
@@ -195,7 +198,7 @@ def exchange(
         name,
         type_rule=type_rule,
         reference=reference,
-        lower=Communication(name),
+        lower=Communication(kind, counted=counted, on_communicator=True),
         jvp=jvp,
         linearize=linearize,
         transpose=back,
@@ -222,7 +225,7 @@ mpi_barrier_p = Primitive(
     "mpi_barrier",
     type_rule=lambda **_: [],
     reference=lambda **_: [],
-    lower=Communication("mpi_barrier"),
+    lower=Communication(Exchange.BARRIER, on_communicator=True),
     jvp=Unsupported("barrier has no arguments"),
     transpose=Unsupported("barrier has no arguments"),
     batch=lambda axis, args, dims, **params: ([], []),

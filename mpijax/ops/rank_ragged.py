@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijax.core import provided
+from mpijax.core.lowering import Exchange
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.ops.rank_ops import aval_of, exchange, has_tangent, rank_in
@@ -58,9 +59,11 @@ def _batch(name: str):
     return batch
 
 
-def _ragged(name: str, type_rule, transpose):
+def _ragged(name: str, kind: Exchange, type_rule, transpose):
     return exchange(
         name,
+        kind,
+        counted=True,
         type_rule=type_rule,
         reference=_alone,
         derive=_derive(name),
@@ -71,6 +74,7 @@ def _ragged(name: str, type_rule, transpose):
 
 mpi_allgatherv_p = _ragged(
     "mpi_allgatherv",
+    Exchange.ALLGATHER,
     lambda x, counts, *, capacity, comm: _rows(x, capacity),
     lambda ct, x, counts, *, capacity, comm: mpi_reduce_scatterv_p.bind(
         ct, counts, op=_sum(), capacity=_capacity_of(x), comm=comm
@@ -85,6 +89,7 @@ def _reduce_scatterv_transpose(ct, x, counts, *, op, capacity, comm):
 
 mpi_reduce_scatterv_p: Primitive = _ragged(
     "mpi_reduce_scatterv",
+    Exchange.REDUCE_SCATTER,
     lambda x, counts, *, op, capacity, comm: _rows(x, capacity),
     _reduce_scatterv_transpose,
 )
@@ -92,6 +97,7 @@ mpi_reduce_scatterv_p: Primitive = _ragged(
 # The result has no rows on ranks other than the root.
 mpi_gatherv_p = _ragged(
     "mpi_gatherv",
+    Exchange.GATHER,
     lambda x, counts, *, capacity, root, comm: _rows(x, capacity if rank_in(comm) == root else 0),
     lambda ct, x, counts, *, capacity, root, comm: mpi_scatterv_p.bind(
         ct, counts, capacity=_capacity_of(x), root=root, comm=comm
@@ -101,6 +107,7 @@ mpi_gatherv_p = _ragged(
 # The operand has no rows on ranks other than the root.
 mpi_scatterv_p: Primitive = _ragged(
     "mpi_scatterv",
+    Exchange.SCATTER,
     lambda x, counts, *, capacity, root, comm: _rows(x, capacity),
     lambda ct, x, counts, *, capacity, root, comm: mpi_gatherv_p.bind(
         ct, counts, capacity=_capacity_of(x), root=root, comm=comm
@@ -109,6 +116,7 @@ mpi_scatterv_p: Primitive = _ragged(
 
 mpi_alltoallv_p: Primitive = _ragged(
     "mpi_alltoallv",
+    Exchange.ALLTOALL,
     lambda x, sendcounts, recvcounts, *, capacity, comm: _rows(x, capacity),
     lambda ct, x, sendcounts, recvcounts, *, capacity, comm: mpi_alltoallv_p.bind(
         ct, recvcounts, sendcounts, capacity=_capacity_of(x), comm=comm

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core.lowering import Exchange
 from mpijax.core.registry import registry
 from mpijax.core.trace import typeof
 from mpijax.ops.rank_ops import (
@@ -116,6 +117,7 @@ def _allreduce_transpose(ct, x, *, op, comm, transposed):
 # transpose does, on all ranks: it too is an exchange.
 mpi_allreduce_p = exchange(
     "mpi_allreduce",
+    Exchange.ALLREDUCE,
     type_rule=_same,
     reference=lambda x, **_: np.asarray(x),
     derive=_derive("mpi_allreduce"),
@@ -134,6 +136,7 @@ def _reduce_transpose(ct, x, *, op, root, comm):
 # The result is the reduction at the root, and zeros elsewhere.
 mpi_reduce_p = exchange(
     "mpi_reduce",
+    Exchange.REDUCE,
     type_rule=_same,
     reference=lambda x, **_: np.asarray(x),
     derive=_derive("mpi_reduce"),
@@ -161,6 +164,7 @@ def _reduce_scatter_batch(axis, args, dims, *, counts, **params):
 # Takes a block for each rank: along a first axis over ranks, or of `counts` rows one after the other.
 mpi_reduce_scatter_p = exchange(
     "mpi_reduce_scatter",
+    Exchange.REDUCE_SCATTER,
     type_rule=_reduce_scatter_type,
     reference=lambda x, *, op, counts, comm: np.asarray(x)[0] if counts is None else np.asarray(x),
     derive=_derive("mpi_reduce_scatter"),
@@ -217,6 +221,7 @@ def _cumulative_transpose(name: str, include: bool):
 
 mpi_scan_p = exchange(
     "mpi_scan",
+    Exchange.SCAN,
     type_rule=_same,
     reference=lambda x, **_: np.asarray(x),
     derive=_cumulative_derive("mpi_scan", True),
@@ -226,6 +231,7 @@ mpi_scan_p = exchange(
 
 mpi_exscan_p = exchange(
     "mpi_exscan",
+    Exchange.EXSCAN,
     type_rule=_same,
     reference=lambda x, **_: np.zeros_like(x),
     derive=_cumulative_derive("mpi_exscan", False),

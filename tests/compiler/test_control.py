@@ -6,7 +6,7 @@ import pytest
 import mpijax as jax
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.compiler.steps.plan import CopyCall, GemmCall, KernelCall, LoopStep, SwitchStep, walk
+from mpijax.compiler.steps.instructions import Copy, GemmCall, KernelCall, Loop, Switch, Temp, walk
 from mpijax.compiler.steps.planner import plan_program
 
 
@@ -15,7 +15,7 @@ def plan_of(f, *args, donated=()):
 
 
 def kinds(plan):
-    return [type(s) for s in walk(plan.steps)]
+    return [type(s) for s in walk(plan.instructions)]
 
 
 SMALL = np.arange(8, dtype=np.float32)
@@ -24,7 +24,7 @@ BIG = np.random.default_rng(0).normal(size=(512, 512)).astype(np.float32)
 
 def test_small_loop_is_one_function():
     plan = plan_of(lambda x: lax.fori_loop(0, 10, lambda i, x: x * 2 + i, x), SMALL)
-    [step] = [s for s in plan.steps if not isinstance(s, CopyCall)]
+    [step] = [s for s in plan.instructions if not isinstance(s, Copy)]
     assert isinstance(step, KernelCall) and step.label.startswith("loop")
 
 
@@ -36,7 +36,7 @@ def test_while_and_switch_are_one_function():
         return lax.while_loop(lambda x: x.sum() < 100, body, x)
 
     plan = plan_of(f, SMALL[:3])
-    assert set(kinds(plan)) == {KernelCall} and len(plan.steps) == 1
+    assert set(kinds(plan)) == {KernelCall} and len(plan.instructions) == 1
     x = SMALL[:3].copy()
     while x.sum() < 100:
         x = x + 1 if x.sum() > 5 else x * 3
@@ -45,19 +45,19 @@ def test_while_and_switch_are_one_function():
 
 def test_large_bodies_are_lists_of_instructions():
     plan = plan_of(lambda x: lax.fori_loop(0, 3, lambda i, x: jnp.sin(x) + i, x), BIG)
-    assert LoopStep in kinds(plan)
+    assert Loop in kinds(plan)
 
 
 def test_elementwise_carry_is_updated_in_place():
     plan = plan_of(lambda x: lax.fori_loop(0, 3, lambda i, x: jnp.sin(x), x), BIG)
     assert plan.arena < BIG.nbytes
-    assert sum(isinstance(s, CopyCall) and s.nbytes == BIG.nbytes for s in walk(plan.steps)) == 1  # the argument's
+    assert sum(isinstance(s, Copy) and s.nbytes == BIG.nbytes for s in walk(plan.instructions)) == 1  # the argument's
 
 
 def test_donated_argument_becomes_the_carry():
     plan = plan_of(lambda x: lax.fori_loop(0, 3, lambda i, x: jnp.sin(x), x), BIG, donated=(True,))
     assert plan.arena < BIG.nbytes
-    assert not [s for s in walk(plan.steps) if isinstance(s, CopyCall) and s.nbytes == BIG.nbytes]
+    assert not [s for s in walk(plan.instructions) if isinstance(s, Copy) and s.nbytes == BIG.nbytes]
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 4])
@@ -66,8 +66,8 @@ def test_carry_that_is_read_elsewhere_changes_places(turns):
         return lax.fori_loop(0, turns, lambda i, x: jnp.roll(x, 1, 0) + i, x)
 
     plan = plan_of(f, BIG)
-    for loop in (s for s in plan.steps if isinstance(s, LoopStep)):
-        assert not any(isinstance(s, CopyCall) and s.nbytes == BIG.nbytes for s in walk(loop.body))
+    for loop in (s for s in plan.instructions if isinstance(s, Loop)):
+        assert not any(isinstance(s, Copy) and s.nbytes == BIG.nbytes for s in walk(loop.body))
     expected = BIG
     for i in range(turns):
         expected = np.roll(expected, 1, 0) + np.float32(i)
@@ -76,7 +76,7 @@ def test_carry_that_is_read_elsewhere_changes_places(turns):
 
 def test_loop_of_one_turn_is_no_loop():
     plan = plan_of(lambda x, xs: lax.scan(lambda c, x: (c + x, c * x), x, xs), SMALL, SMALL[None])
-    assert not any(s.label.startswith("loop") for s in plan.steps if isinstance(s, KernelCall))
+    assert not any(s.label.startswith("loop") for s in plan.instructions if isinstance(s, KernelCall))
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 5])
@@ -104,14 +104,14 @@ def test_carries_may_change_places_among_each_other():
 def test_unchanged_products_leave_the_loop():
     w = np.random.default_rng(1).normal(size=(256, 256)).astype(np.float32)
     plan = plan_of(lambda w, x: lax.fori_loop(0, 3, lambda i, x: jnp.tanh(x + w @ w), x), w, w)
-    at = {id(s): depth for depth, steps in enumerate([plan.steps]) for s in steps}
-    gemms = [s for s in walk(plan.steps) if isinstance(s, GemmCall)]
+    at = {id(s): depth for depth, steps in enumerate([plan.instructions]) for s in steps}
+    gemms = [s for s in walk(plan.instructions) if isinstance(s, GemmCall)]
     assert len(gemms) == 1 and id(gemms[0]) in at
 
 
 def test_views_of_outside_arrays_cost_no_memory_inside():
     plan = plan_of(lambda w, x: lax.fori_loop(0, 3, lambda i, x: x + w.T[1:, None].sum(1), x), BIG, BIG[:-1])
-    temporaries = [b.nbytes for b in plan.buffers if b.kind == "temp"]
+    temporaries = [b.nbytes for b in plan.buffers if isinstance(b, Temp)]
     assert max(temporaries, default=0) < BIG.nbytes or len(temporaries) <= 2
 
 
@@ -119,9 +119,9 @@ def test_scanned_slices_are_read_where_they_are():
     xs = np.random.default_rng(2).normal(size=(10, 128, 128)).astype(np.float32)
     plan = plan_of(lambda xs: lax.scan(lambda c, x: (c + x, c * x), jnp.zeros((128, 128)), xs), xs)
     assert plan.arena < 3 * xs[0].nbytes
-    loop = next((s for s in plan.steps if isinstance(s, LoopStep)), None)
-    inside = loop.body if loop else plan.steps
-    assert not [s for s in walk(inside) if isinstance(s, CopyCall) and s.nbytes == xs[0].nbytes]
+    loop = next((s for s in plan.instructions if isinstance(s, Loop)), None)
+    inside = loop.body if loop else plan.instructions
+    assert not [s for s in walk(inside) if isinstance(s, Copy) and s.nbytes == xs[0].nbytes]
 
 
 def test_equal_stacked_results_are_stored_once():
@@ -135,22 +135,22 @@ def test_equal_stacked_results_are_stored_once():
         return (lax.scan(step, jnp.zeros(64), xs)[1] ** 2).sum()
 
     plan = plan_of(jax.grad(loss), xs)
-    stacked = [b for b in plan.buffers if b.kind == "temp" and b.nbytes == xs.nbytes]
+    stacked = [b for b in plan.buffers if isinstance(b, Temp) and b.nbytes == xs.nbytes]
     # The states, which are a result and a residual, what else the derivative of tanh needs, and the cotangents.
     assert len({b.offset for b in stacked}) == 3
 
 
 def test_branch_runs_only_the_one_taken():
     plan = plan_of(lambda p, x: lax.cond(p, lambda x: x @ x, lambda x: x, x), True, BIG)
-    assert SwitchStep in kinds(plan)
-    switch = next(s for s in plan.steps if isinstance(s, SwitchStep))
+    assert Switch in kinds(plan)
+    switch = next(s for s in plan.instructions if isinstance(s, Switch))
     assert [sum(isinstance(s, GemmCall) for s in walk(b)) for b in switch.branches] == [0, 1]
 
 
 def test_known_branch_is_inlined():
     plan = plan_of(lambda x: lax.switch(1, [jnp.sin, jnp.cos], x), SMALL)
-    assert [type(s) for s in plan.steps] == [KernelCall]
-    assert "cos" in plan.steps[0].label
+    assert [type(s) for s in plan.instructions] == [KernelCall]
+    assert "cos" in plan.instructions[0].label
 
 
 def test_nested_loops_reset_their_pointers():
@@ -286,7 +286,7 @@ def test_index_known_outside_is_known_in_the_body():
         return lax.scan(segment, x, None, length=2)[0].sum()
 
     plan = plan_of(jax.grad(loss), BIG)
-    labels = [s.label for s in walk(plan.steps) if isinstance(s, KernelCall)]
+    labels = [s.label for s in walk(plan.instructions) if isinstance(s, KernelCall)]
     assert labels and not [label for label in labels if "scatter" in label or "gather" in label]
     x, d = BIG.astype(np.float64), np.ones_like(BIG, np.float64)
     inner = np.s_[1:-1, 1:-1]

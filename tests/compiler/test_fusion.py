@@ -9,7 +9,7 @@ import mpijax
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.compiler.loops.schedule import Schedule
-from mpijax.compiler.steps.plan import CopyCall, GemmCall, KernelCall
+from mpijax.compiler.steps.instructions import Copy, GemmCall, KernelCall, Temp
 from mpijax.compiler.steps.planner import plan_program
 from mpijax.runtime.program import code
 
@@ -23,7 +23,7 @@ def plan(fun, *args, donated=()):
 
 
 def count(p, kind) -> int:
-    return sum(isinstance(s, kind) for s in p.steps)
+    return sum(isinstance(s, kind) for s in p.instructions)
 
 
 def layer_norm(x):
@@ -73,7 +73,7 @@ def test_a_product_of_no_sum_beside_a_sum_of_its_frame():
 def test_one_kernel_without_temporaries(name):
     fun, args = FUSED[name]
     p = plan(fun, *args)
-    assert count(p, KernelCall) == len(p.steps) == 1, p.text()
+    assert count(p, KernelCall) == len(p.instructions) == 1, p.text()
     assert p.arena == 0, p.text()
 
 
@@ -123,7 +123,7 @@ def test_mlp_gradient_is_products_and_few_kernels():
     p = plan(
         mpijax.grad(loss, argnums=(0, 1)), floats(64, 96), floats(96, 40), floats(65, 64), floats(65, 40)
     )
-    assert count(p, GemmCall) == 5 and count(p, CopyCall) == 0, p.text()
+    assert count(p, GemmCall) == 5 and count(p, Copy) == 0, p.text()
     assert count(p, KernelCall) <= 3, p.text()
 
 
@@ -133,13 +133,13 @@ def interior(x, y):
 
 def test_update_of_a_temporary_is_in_place():
     p = plan(lambda x, y: interior(x * 2, y), X, floats(63, 198))
-    assert count(p, CopyCall) == 0 and len(p.steps) == 1 and p.arena == 0, p.text()
+    assert count(p, Copy) == 0 and len(p.instructions) == 1 and p.arena == 0, p.text()
 
 
 def test_update_of_a_temporary_with_memory_writes_the_window_only():
     p = plan(lambda x, y: interior(jnp.cumsum(x, axis=0), y), X, floats(63, 198))
-    assert count(p, CopyCall) == 0 and p.arena == 0, p.text()
-    assert p.steps[-1].extent == 63, p.text()
+    assert count(p, Copy) == 0 and p.arena == 0, p.text()
+    assert p.instructions[-1].extent == 63, p.text()
 
 
 def test_update_after_the_last_other_read_writes_the_window_only():
@@ -148,21 +148,21 @@ def test_update_after_the_last_other_read_writes_the_window_only():
         return jnp.sum(t), jnp.max(jnp.sin(t[1:])), interior(t, y)
 
     p = plan(fun, X, floats(63, 198))
-    assert count(p, CopyCall) == 0 and p.arena <= 64, p.text()
-    assert p.steps[-1].extent == 63, p.text()
+    assert count(p, Copy) == 0 and p.arena <= 64, p.text()
+    assert p.instructions[-1].extent == 63, p.text()
 
 
 def test_update_of_an_argument_is_one_pass_and_of_a_donated_one_writes_the_window_only():
     y = floats(63, 198)
     p = plan(interior, X, y)
-    assert count(p, KernelCall) == len(p.steps) == 1 and p.steps[0].extent == 65, p.text()
+    assert count(p, KernelCall) == len(p.instructions) == 1 and p.instructions[0].extent == 65, p.text()
     p = plan(interior, X, y, donated=(True, False))
-    assert len(p.steps) == 1 and p.steps[0].extent == 63 and p.memory()["alias"] == X.nbytes, p.text()
+    assert len(p.instructions) == 1 and p.instructions[0].extent == 63 and p.memory()["alias"] == X.nbytes, p.text()
 
 
 def test_update_of_a_value_that_is_read_later_is_part_of_that_pass():
     p = plan(lambda x, y: (lambda t: interior(t, y) + t)(jnp.sin(x)), X, floats(63, 198))
-    assert count(p, KernelCall) == len(p.steps) == 1 and p.arena == 0, p.text()
+    assert count(p, KernelCall) == len(p.instructions) == 1 and p.arena == 0, p.text()
 
 
 def updated(x):
@@ -171,7 +171,7 @@ def updated(x):
 
 def test_updates_of_a_donated_argument_are_in_place():
     p = plan(updated, X, donated=(True,))
-    assert len(p.steps) == count(p, KernelCall) == 3 and p.memory()["alias"] == X.nbytes, p.text()
+    assert len(p.instructions) == count(p, KernelCall) == 3 and p.memory()["alias"] == X.nbytes, p.text()
     want = np.asarray(mpijax.jit(updated)(X))
     got = mpijax.jit(updated, donate_argnums=0)(jnp.array(X, copy=True))
     np.testing.assert_array_equal(np.asarray(got), want)
@@ -179,7 +179,7 @@ def test_updates_of_a_donated_argument_are_in_place():
 
 def test_updates_of_a_carry_are_in_place():
     p = plan(lambda x: lax.fori_loop(0, 3, lambda _, x: updated(x), x), X)
-    assert count(p, CopyCall) == 0 and p.arena < X.nbytes, p.text()
+    assert count(p, Copy) == 0 and p.arena < X.nbytes, p.text()
     want = updated(updated(updated(jnp.asarray(X))))
     got = mpijax.jit(lambda x: lax.fori_loop(0, 3, lambda _, x: updated(x), x))(X)
     np.testing.assert_array_equal(np.asarray(got), np.asarray(want))
@@ -187,12 +187,12 @@ def test_updates_of_a_carry_are_in_place():
 
 def test_update_at_a_run_time_index_copies_an_argument():
     p = plan(lambda x, y, i: x.at[i].set(y), X, floats(200), np.int32(3))
-    assert count(p, CopyCall) == 1, p.text()
+    assert count(p, Copy) == 1, p.text()
 
 
 def test_reshaped_result_shares_memory():
     p = plan(lambda x: (lambda t: t.reshape(200, 65))(jnp.cumsum(x, axis=0) @ x.T @ x), X)
-    assert count(p, CopyCall) == 0, p.text()
+    assert count(p, Copy) == 0, p.text()
 
 
 @pytest.mark.parametrize("name", sorted(set(FUSED) - {"transpose_add"}))
@@ -208,7 +208,7 @@ def test_kernels_serve_other_sizes(name):
 
 def test_dead_work_is_dropped_and_equal_work_shared():
     p = plan(lambda x: (jnp.sin(x), x * 3, jnp.sin(x))[0:3:2], X)
-    assert [type(s).__name__ for s in p.steps] == ["KernelCall", "CopyCall"], p.text()
+    assert [type(s).__name__ for s in p.instructions] == ["KernelCall", "Copy"], p.text()
 
 
 def test_gradient_of_relu_keeps_its_result_only():
@@ -243,5 +243,5 @@ def test_large_values_begin_at_different_places_of_a_page():
         return lax.sort(a) + lax.sort(b)
 
     p = plan(f, floats(512, 512))
-    large = [b.offset for b in p.buffers if b.kind == "temp" and b.nbytes >= 1 << 20]
+    large = [b.offset for b in p.buffers if isinstance(b, Temp) and b.nbytes >= 1 << 20]
     assert len(large) >= 2 and all(a % 4096 != b % 4096 for i, a in enumerate(large) for b in large[:i] if a != b)

@@ -15,7 +15,7 @@ import mpijax
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.compiler.fusion.roots import MAX_PIECES
-from mpijax.compiler.steps.plan import KernelCall
+from mpijax.compiler.steps.instructions import KernelCall
 from mpijax.compiler.steps.planner import plan_program
 
 
@@ -36,7 +36,7 @@ def test_one_pass(name):
     fun, want, shape = PROGRAMS[name]
     x = floats(*shape)
     p = plan(lambda x: fun(jnp, x), x)
-    assert len(p.steps) == 1 and isinstance(p.steps[0], KernelCall) and p.arena == 0, p.text()
+    assert len(p.instructions) == 1 and isinstance(p.instructions[0], KernelCall) and p.arena == 0, p.text()
     got = mpijax.jit(lambda x: fun(jnp, x))(x)
     np.testing.assert_allclose(np.asarray(got), want(x), rtol=1e-5, atol=1e-5)
 
@@ -61,25 +61,25 @@ def heat(u):
 
 def test_steps_after_each_other_are_not_computed_again():
     p = plan(lambda u: heat(heat(heat(u))), floats(33, 80))
-    assert len(p.steps) == 3 and len(p.kernels) == 1, p.text()
+    assert len(p.instructions) == 3 and len(p.kernels) == 1, p.text()
 
 
 def test_functions_of_many_instructions_are_evaluated_once():
     p = plan(lambda u: PROGRAMS["pad constant"][0](jnp, jnp.tanh(u)), floats(33, 80))
-    assert len(p.steps) == 2, p.text()
+    assert len(p.instructions) == 2, p.text()
     p = plan(lambda u: jnp.pad(jnp.tanh(u), 1), floats(33, 80))
-    assert len(p.steps) == 1, p.text()
+    assert len(p.instructions) == 1, p.text()
 
 
 def test_rolls_along_rows_do_not_copy_the_body():
     rolls = [plan(lambda u: PROGRAMS["roll 2"][0](jnp, u), floats(*s)) for s in ((9, 80), (9, 8, 80), (9, 8, 7, 80))]
-    assert all(len(p.steps) == 1 for p in rolls) and lines(rolls[2]) < 3 * lines(rolls[0])
+    assert all(len(p.instructions) == 1 for p in rolls) and lines(rolls[2]) < 3 * lines(rolls[0])
 
 
 def test_more_parts_than_fit_into_one_kernel():
     u = floats(60, 33)
     parts = lambda u: jnp.concatenate([u[i : i + 1] * (i + 1) for i in range(2 * MAX_PIECES)])
-    assert len(plan(parts, u).steps) == 2 * MAX_PIECES
+    assert len(plan(parts, u).instructions) == 2 * MAX_PIECES
     want = np.concatenate([u[i : i + 1] * (i + 1) for i in range(2 * MAX_PIECES)])
     np.testing.assert_array_equal(np.asarray(mpijax.jit(parts)(u)), want)
 
@@ -87,7 +87,7 @@ def test_more_parts_than_fit_into_one_kernel():
 def test_reads_at_computed_positions_take_parts_from_memory():
     u, i = floats(9, 8), np.int32(7)
     fun = lambda u, i: lax.dynamic_slice(jnp.pad(u, 2), (i, i), (3, 4)) * 2
-    assert len(plan(fun, u, i).steps) == 2
+    assert len(plan(fun, u, i).instructions) == 2
     np.testing.assert_array_equal(np.asarray(mpijax.jit(fun)(u, i)), np.pad(u, 2)[7:10, 7:11] * 2)
 
 
@@ -106,7 +106,7 @@ def test_gradient_of_split_is_one_pass():
 
     u = floats(8, 48)
     p = plan(mpijax.grad(f), u)
-    assert len(p.steps) == 1 and p.arena == 0, p.text()
+    assert len(p.instructions) == 1 and p.arena == 0, p.text()
     a, b, c = np.split(u, 3, axis=1)
     want = np.concatenate([2 * b, 2 * a + c, b], axis=1)
     np.testing.assert_allclose(np.asarray(mpijax.jit(mpijax.grad(f))(u)), want, rtol=1e-6)
@@ -118,7 +118,7 @@ def test_gradient_of_differences_makes_no_copies():
 
     u = floats(9, 40)
     p = plan(mpijax.grad(f), u)
-    assert len(p.steps) <= 3 and all(isinstance(s, KernelCall) for s in p.steps), p.text()
+    assert len(p.instructions) <= 3 and all(isinstance(s, KernelCall) for s in p.instructions), p.text()
     padded = np.pad(u, 1, mode="edge")
     want = 2 * (4 * u - padded[2:, 1:-1] - padded[:-2, 1:-1] - padded[1:-1, 2:] - padded[1:-1, :-2])
     np.testing.assert_allclose(np.asarray(mpijax.jit(mpijax.grad(f))(u)), want, rtol=1e-4, atol=1e-4)
@@ -127,7 +127,7 @@ def test_gradient_of_differences_makes_no_copies():
 def test_step_in_a_loop_is_one_kernel_without_copies():
     u = floats(33, 80)
     p = plan(lambda u: lax.fori_loop(0, 10, lambda _, u: heat(u), u), u)
-    assert len(p.steps) == 1, p.text()
+    assert len(p.instructions) == 1, p.text()
     want = u
     for _ in range(10):
         want = PROGRAMS["heat 2"][1](want)
@@ -193,5 +193,5 @@ def test_known_positions(name):
     fun, want = INDEXED[name]
     x = floats(7, 9)
     p = plan(fun, x)
-    assert len(p.steps) <= 1 and p.arena == 0, p.text()
+    assert len(p.instructions) <= 1 and p.arena == 0, p.text()
     np.testing.assert_array_equal(np.asarray(mpijax.jit(fun)(x)), want(x))

@@ -12,7 +12,7 @@ import mpijax.numpy as jnp
 from mpijax.compiler.fusion import roots
 from mpijax.compiler.fusion.depth import LEVELS, Shallow
 from mpijax.compiler.steps.arena import Room, first_fit
-from mpijax.compiler.steps.plan import KernelCall
+from mpijax.compiler.steps.instructions import KernelCall
 from mpijax.compiler.steps.planner import plan_program
 
 RNG = np.random.default_rng(0)
@@ -157,7 +157,7 @@ def test_deep_stacks_of_the_caller_do_not_matter():
 
 def test_kernels_that_differ_in_constants_are_one():
     p = plan(sines(400), jnp.ones(100))
-    calls = [s for s in p.steps if isinstance(s, KernelCall)]
+    calls = [s for s in p.instructions if isinstance(s, KernelCall)]
     assert len(calls) > 10
     assert len(p.kernels) <= 3
     assert len({tuple(s.params) for s in calls}) > 10
@@ -184,8 +184,8 @@ def test_alike_kernels_have_the_text_they_would_have_alone(fun, monkeypatch):
     shared = plan(fun, x)
     monkeypatch.setattr(alike, "FEW", 10**9)
     alone = plan(fun, x)
-    names = [[s.name for s in p.steps if isinstance(s, KernelCall)] for p in (shared, alone)]
-    pointers = [[(s.ptrs, s.params) for s in p.steps if isinstance(s, KernelCall)] for p in (shared, alone)]
+    names = [[s.name for s in p.instructions if isinstance(s, KernelCall)] for p in (shared, alone)]
+    pointers = [[(s.ptrs, s.params) for s in p.instructions if isinstance(s, KernelCall)] for p in (shared, alone)]
     assert names[0] == names[1] and pointers[0] == pointers[1]
 
 

@@ -9,7 +9,8 @@ from launching import marked
 from mpi.jobs import START_ALONE, Job, run_once
 from once import shared_folder
 
-from mpijax.runtime.machine.program import Comm, Fill, Loop, Ref, Switch, While
+from mpijax.compiler.steps.instructions import Fill, Loop, Place, Switch, While
+from mpijax.runtime.machine.executable import Call, Part, Peers, Report
 from mpijax.runtime.matching import announcements
 from mpijax.runtime.matching.announcements import Transfer, announced, incoming, outgoing
 from mpijax.runtime.mpi import mpi_start
@@ -20,9 +21,9 @@ ANY = mpi_start.start().MPI.ANY_SOURCE
 
 
 def comm(op, *, group=ALL, status=0, sent="", received="", source=1, dest=2, sends=(), receives=()):
-    return Comm(op, 0, label=f"{op} of {sent or received}", group=group, source_line="model.py:3", source=source, dest=dest, sendtag=4,
-                recvtag=-1, sendcount=12, recvcount=8, status=status, senddtype=sent, recvdtype=received, sendcounts=sends,
-                recvcounts=receives)  # fmt: skip
+    report = Report(f"{op} of {sent or received}", group=group, line="model.py:3")
+    send, recv = Part(count=12, dtype=sent, counts=sends), Part(count=8, dtype=received, counts=receives)
+    return Call(op, 0, send, recv, peers=Peers(source, dest, 4, -1, status), report=report)
 
 
 SEND, RECV = comm("send", sent="f4"), comm("recv", received="i4")
@@ -30,17 +31,17 @@ SENT, EXPECTED = Transfer(7, (4, 12, False), "f4", "send of f4 at model.py:3"), 
 BLOCKS = comm("alltoallv", sent="f4", sends=(4, 0, 8), receives=(0, 0, 12))
 # (instructions, what is sent, what is expected)
 PROGRAMS = {
-    "messages": ((SEND, Fill(Ref(0), 4, b"\0"), RECV), [SENT], [EXPECTED]),
+    "messages": ((SEND, Fill(Place(0), 4, b"\0"), RECV), [SENT], [EXPECTED]),
     "loop": ((Loop(3, (SEND, RECV)),), [SENT], [EXPECTED]),
     "loop of no turns": ((Loop(0, (RECV,)),), [], []),
-    "branches": ((Switch(Ref(0), ((SEND,), (RECV,))),), [SENT], []),
-    "while": ((While((RECV,), Ref(0), (SEND, comm("recv", received="f4"))),), [SENT], [EXPECTED]),
+    "branches": ((Switch(Place(0), ((SEND,), (RECV,))),), [SENT], []),
+    "while": ((While((RECV,), Place(0), (SEND, comm("recv", received="f4"))),), [SENT], [EXPECTED]),
     "of any length": ((comm("recv", received="i4", status=1),), [], []),
     "nobody": ((comm("sendrecv", sent="f4", received="i4", source=-9, dest=-9),), [], []),
     "anybody": ((comm("recv", received="i4", source=ANY),), [], [Transfer(None, (-1, 8, False), "i4", EXPECTED.text)]),
     "ranks of another job": ((comm("send", sent="f4", group=None),), [], []),
-    "blocks": ((BLOCKS,), [Transfer(r, (BLOCKS.label,), n, f"{BLOCKS.label} at model.py:3") for r, n in ((5, 4), (7, 8))],
-               [Transfer(7, (BLOCKS.label,), 12, f"{BLOCKS.label} at model.py:3")]),
+    "blocks": ((BLOCKS,), [Transfer(r, (BLOCKS.report.label,), n, f"{BLOCKS.report.label} at model.py:3") for r, n in ((5, 4), (7, 8))],
+               [Transfer(7, (BLOCKS.report.label,), 12, f"{BLOCKS.report.label} at model.py:3")]),
 }  # fmt: skip
 
 

@@ -9,18 +9,20 @@ from launching import marked
 from mpi.jobs import START, Job, run_once
 from once import shared_folder
 
-from mpijax.runtime.machine.program import Comm, Fill, Loop, Ref, Switch, While
+from mpijax.compiler.steps.instructions import Fill, Loop, Place, Switch, While
+from mpijax.runtime.machine.executable import Call, Carrier, Report
 from mpijax.runtime.matching.guard import groups_of, schedule, text
 from mpijax.runtime.reports.recorder import Group
 
 ALL = Group(8, "all ranks", (0, 1, 2, 3), 0)
 SOME = Group(12, "ranks 0-1", (0, 1), 0)
 OTHERS = Group(16, "ranks 1-2", (1, 2), 0)
-FILL = Fill(Ref(0), 4, b"\0")
+FILL = Fill(Place(0), 4, b"\0")
 
 
 def comm(label, group=ALL, matched=True):
-    return Comm(label.split()[0], 0, label=label, group=group, matched=matched, source_line=f"model.py:{len(label)}")
+    report = Report(label, group=group, line=f"model.py:{len(label)}")
+    return Call(label.split()[0], 0, carrier=Carrier(matched=matched), report=report)
 
 
 SUM, MAX, HALF = comm("allreduce f32[4] sum"), comm("allreduce f32[4] max"), comm("allreduce f32[2] sum", SOME)
@@ -30,8 +32,8 @@ ALIKE = [
     ((SUM, SUM, SUM, MAX), (Loop(3, (FILL, SUM)), MAX)),
     ((Loop(2, (Loop(3, (SUM, MAX)),)),), (Loop(6, (SUM, MAX)),)),
     ((SUM,), (SEND, FILL, SUM, SEND)),
-    ((SUM,), (Switch(Ref(0), ((SUM,), (FILL, SUM))),)),
-    ((SUM,), (While((FILL,), Ref(0), (FILL,)), SUM, Loop(0, (MAX,)))),
+    ((SUM,), (Switch(Place(0), ((SUM,), (FILL, SUM))),)),
+    ((SUM,), (While((FILL,), Place(0), (FILL,)), SUM, Loop(0, (MAX,)))),
     ((SUM, MAX), (SUM, HALF, MAX)),  # ranks 2 and 3 do not know of it
 ]
 DIFFERENT = [
@@ -39,9 +41,9 @@ DIFFERENT = [
     ((SUM,), (SUM, SUM)),
     ((SUM,), ()),
     ((SUM,), (comm("allreduce f32[3] sum"),)),
-    ((Switch(Ref(0), ((SUM,), (MAX,))),), (Switch(Ref(0), ((MAX,), (SUM,))),)),
-    ((While((), Ref(0), (SUM,)),), (SUM,)),
-    ((While((SUM,), Ref(0), (MAX,)),), (While((MAX,), Ref(0), (SUM,)),)),
+    ((Switch(Place(0), ((SUM,), (MAX,))),), (Switch(Place(0), ((MAX,), (SUM,))),)),
+    ((While((), Place(0), (SUM,)),), (SUM,)),
+    ((While((SUM,), Place(0), (MAX,)),), (While((MAX,), Place(0), (SUM,)),)),
     ((Loop(3, (SUM,)),), (Loop(2, (SUM,)),)),
 ]
 
@@ -63,11 +65,11 @@ def test_a_group_compares_what_all_of_its_ranks_do():
     assert schedule((HALF, SUM), SOME) != schedule((SUM, HALF), SOME)
     assert schedule((HALF, SUM), ALL) == schedule((SUM, HALF), ALL)
     assert groups_of((SEND, Loop(2, (HALF,)), other, SUM, HALF)) == [SOME, OTHERS, ALL]
-    assert groups_of((Loop(0, (HALF,)), Switch(Ref(0), ((), (SUM,))))) == [ALL]
+    assert groups_of((Loop(0, (HALF,)), Switch(Place(0), ((), (SUM,))))) == [ALL]
 
 
 def test_texts():
-    shown = text((SUM, Loop(5, (HALF, MAX)), Switch(Ref(0), ((SUM,), (FILL,))), While((FILL,), Ref(0), (SUM,))), SOME)
+    shown = text((SUM, Loop(5, (HALF, MAX)), Switch(Place(0), ((SUM,), (FILL,))), While((FILL,), Place(0), (SUM,))), SOME)
     assert [line.strip().split("  ")[0] for line in shown] == [
         "allreduce f32[4] sum on all ranks", "5 times:", "allreduce f32[2] sum", "allreduce f32[4] max on all ranks",
         "branch 0:", "allreduce f32[4] sum on all ranks", "branch 1:", "nothing", "while:",

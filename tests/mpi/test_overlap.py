@@ -13,7 +13,7 @@ from once import shared_folder
 import mpijax as jax
 from mpijax import lax, mpi
 from mpijax import numpy as jnp
-from mpijax.compiler.steps.plan import CommStep, HostStep, KernelCall, WaitStep, walk
+from mpijax.compiler.steps.instructions import Communicate, Finish, Input, KernelCall, PythonCall, Temp, walk
 from mpijax.compiler.steps.planner import plan_program
 from mpijax.core import config
 
@@ -21,13 +21,13 @@ X = np.ones((64, 64), np.float32)
 
 
 def steps_of(fun, *args):
-    return plan_program(jax.make_jaxpr(fun)(*args)).steps
+    return plan_program(jax.make_jaxpr(fun)(*args)).instructions
 
 
 def kinds(steps):
-    names = {KernelCall: "kernel", WaitStep: "wait", HostStep: "host"}
+    names = {KernelCall: "kernel", Finish: "wait", PythonCall: "host"}
     return [
-        ("start" if s.goes_on else "run") + " " + s.label if isinstance(s, CommStep) else names.get(type(s), "other")
+        ("start" if s.goes_on else "run") + " " + s.label if isinstance(s, Communicate) else names.get(type(s), "other")
         for s in steps
     ]
 
@@ -112,9 +112,11 @@ def test_what_an_exchange_uses_stays_as_it_is(seed):
 
     def memory(ref):
         b = plan.buffers[ref.buffer]
-        at = b.offset if b.kind == "temp" else 0
-        where = "arena" if b.kind == "temp" else (b.kind, b.index) if b.donor < 0 else ("input", b.donor)
-        return where, at + ref.offset
+        if isinstance(b, Temp):
+            return "arena", b.offset + ref.offset
+        if isinstance(b, Input):
+            return ("input", b.index), ref.offset
+        return (("input", b.donor) if getattr(b, "donor", -1) >= 0 else ref.buffer), ref.offset
 
     def lists(steps):
         yield steps
@@ -124,16 +126,16 @@ def test_what_an_exchange_uses_stays_as_it_is(seed):
                     yield from lists(body)
 
     found = 0
-    for steps in lists(plan.steps):
+    for steps in lists(plan.instructions):
         going: list = []
         for s in steps:
-            if isinstance(s, WaitStep):
+            if isinstance(s, Finish):
                 going = []
-            elif isinstance(s, CommStep):
+            elif isinstance(s, Communicate):
                 assert not going
                 if s.goes_on:
                     found += 1
-                    going = [(*memory(r), int(np.prod(shape)) * dtype.itemsize) for r, shape, dtype in s.outputs]
+                    going = [(*memory(x.place), x.nbytes) for x in s.outputs]
             elif isinstance(s, KernelCall):
                 for where, at in map(memory, s.ptrs):
                     assert not any(w == where and b <= at < b + n for w, b, n in going)

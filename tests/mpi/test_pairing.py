@@ -14,8 +14,9 @@ from once import shared_folder
 import mpijax as jax
 from mpijax import mpi
 from mpijax import numpy as jnp
+from mpijax.compiler.steps.instructions import Loop, Place, Switch, While
 from mpijax.ops.rank_messages import COTANGENT, PRIMAL, TANGENT, VALUE
-from mpijax.runtime.machine.program import Comm, Loop, Ref, Switch, While
+from mpijax.runtime.machine.executable import Call, Part, Peers, Report
 from mpijax.runtime.matching import pairing
 from mpijax.runtime.reports.recorder import Group
 
@@ -24,8 +25,9 @@ ALL = Group(8, "all ranks", (0, 1, 2), 0)
 
 
 def comm(op, role, source=-2, dest=-2, tag=0, nbytes=12):
-    return Comm(op, 0, label=f"{op} {role}", group=ALL, source_line="model.py:3", role=role, source=source, dest=dest,
-                sendtag=tag, recvtag=tag, sendcount=nbytes, recvcount=nbytes)  # fmt: skip
+    report = Report(f"{op} {role}", group=ALL, line="model.py:3", role=role)
+    both = Part(count=nbytes)
+    return Call(op, 0, both, both, peers=Peers(source, dest, tag, tag), report=report)
 
 
 SEND, BACK = comm("send", PRIMAL, dest=1), comm("recv", COTANGENT, source=1)
@@ -37,7 +39,7 @@ def test_edges():
     assert edge.lines == {("from", 0, 12): "recv cotangent at model.py:3"}
     assert [e.whole for e in pairing.edges((BACK,))] == [False]
     assert not pairing.edges((SEND, comm("recv", VALUE, source=1), Loop(0, (BACK,))))
-    for unknown in (While((), Ref(0), (BACK,)), Switch(Ref(0), ((BACK,), ()))):
+    for unknown in (While((), Place(0), (BACK,)), Switch(Place(0), ((BACK,), ()))):
         [edge] = pairing.edges((SEND, unknown))
         assert edge.text() == b"?" and not edge.counted
     both = comm("sendrecv", TANGENT, source=2, dest=1)
@@ -70,7 +72,7 @@ def test_what_both_ends_see_alike():
         [edge] = pairing.edges((SEND, *instructions))
         return edge.kind()
 
-    elsewhere = replace(BACK, source_line="other.py:5", sendtag=3, recvtag=-1)
+    elsewhere = replace(BACK, report=replace(BACK.report, line="other.py:5"), peers=replace(BACK.peers, sendtag=3, recvtag=-1))
     assert kind(BACK) == kind(elsewhere) != kind(comm("recv", COTANGENT, source=1, nbytes=8))
     assert kind(BACK, elsewhere) == kind(Loop(2, (BACK,))) != kind(BACK)
     assert kind(BACK) != kind(comm("send", COTANGENT, dest=1))

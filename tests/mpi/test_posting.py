@@ -8,7 +8,7 @@ import pytest
 import mpijax as jax
 from mpijax import lax, mpi
 from mpijax import numpy as jnp
-from mpijax.compiler.steps.plan import CommStep, walk
+from mpijax.compiler.steps.instructions import Communicate, walk
 from mpijax.compiler.steps.planner import plan_program
 from mpijax.compiler.steps.posting import POSTED
 from mpijax.core import config
@@ -57,15 +57,15 @@ def expected(turns):
 
 def messages(fun, *args):
     """The messages of a program in their order, as it would run."""
-    steps = walk(plan_program(jax.make_jaxpr(fun)(*args)).steps)
-    return [("post " if s.posted else "") + s.kind for s in steps if isinstance(s, CommStep)]
+    steps = walk(plan_program(jax.make_jaxpr(fun)(*args)).instructions)
+    return [("post " if s.posted else "") + s.lower.name for s in steps if isinstance(s, Communicate)]
 
 
 @needs_two
 def test_all_edges_leave_before_one_is_waited_for():
-    found = [m for m in messages(step, fields_of(RANK)) if m != "mpi_sendrecv"]
+    found = [m for m in messages(step, fields_of(RANK)) if m != "sendrecv"]
     if RANK % 2 == 0:
-        assert found == ["mpi_send", "post mpi_send", "post mpi_send"] + 3 * ["mpi_recv"]
+        assert found == ["send", "post send", "post send"] + 3 * ["recv"]
     with config.overlap(False):
         assert [m for m in messages(lambda f: step(f), fields_of(RANK)) if "post" in m] == []
 
@@ -96,7 +96,7 @@ def test_messages_to_one_rank_keep_their_order():
     x = jnp.full(3, 1000.0 * RANK)
     np.testing.assert_array_equal(jax.jit(numbers)(x), 1000.0 * PARTNER + np.arange(40)[:, None] + np.zeros(3))
     found = messages(numbers, x)
-    assert RANK % 2 or found.index("mpi_recv") == 40
+    assert RANK % 2 or found.index("recv") == 40
 
 
 def stays(fun):

@@ -48,7 +48,7 @@ def test_tall_qr(rows, columns, dtype):
 def test_what_tall_qr_sends():
     [a] = placed([matrix(32 * SIZE, 4, np.float32)], [P("i")], mesh_1d())
     found = kinds(jnp.linalg.qr, a)
-    assert found == ({"broadcast": 1, "allgather": 1} if SIZE > 1 else {})
+    assert found == ({"bcast": 1, "allgather": 1} if SIZE > 1 else {})
 
 
 @pytest.mark.parametrize("rows", [4 * SIZE, 3 * SIZE])

@@ -12,7 +12,7 @@ import numpy as np
 
 from mpijax.core import effects as fx
 from mpijax.core.index import Lin
-from mpijax.core.lowering import Communication, Structural
+from mpijax.core.lowering import Communication, Exchange, Structural
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
 
@@ -37,8 +37,9 @@ def reduction_p(op: str) -> Primitive:
     if op not in _made:
         reason = Unsupported("made by the compiler")
         _made[op] = Primitive(
-            f"allreduce_{op}", type_rule=reason, reference=lambda x, **_: x, lower=Communication(f"allreduce_{op}"),
-            jvp=reason, transpose=reason, batch=reason, register=False, effects=registry["psum"].effects,
+            f"allreduce_{op}", type_rule=reason, reference=lambda x, **_: x,
+            lower=Communication(Exchange.ALLREDUCE, op), jvp=reason, transpose=reason, batch=reason, register=False,
+            effects=registry["psum"].effects,
         )  # fmt: skip
     return _made[op]
 
@@ -54,27 +55,27 @@ def communicate_here(builder, mesh, primitive, params, v, shape, source):
 
 def communicate(builder, primitive, params, inputs, avals, source, effects):
     """A communication, with the mesh it runs on; over axes of size 1 it is no communication at all."""
-    kind = primitive.lower.kind
-    if "comm" in params:
+    lower = primitive.lower
+    if lower.on_communicator:
         if params.get("transposed"):  # what an allreduce transposes to: every rank keeps what it has
             return inputs
         return builder._node(primitive, params, inputs, avals, source, effects)
     names = params.get("axes", params.get("axis_name"))
     names = tuple(names) if isinstance(names, (tuple, list)) else (names,)
     if all(isinstance(n, int) for n in names):
-        return _reduced(builder, kind, names, inputs, avals, source)
+        return _reduced(builder, lower, names, inputs, avals, source)
     mesh = _mesh_with(builder, names, primitive, source)
-    if kind == "axis_index":
+    if lower.exchange is Exchange.POSITION:
         at = dict(zip(mesh.axis_names, mesh.coordinates() or (0,) * len(mesh.axis_names), strict=True))
         return builder._node(rank_index_p, {"position": at[names[0]]}, [], avals, source, fx.no_effects)
     positional = tuple(n for n in names if isinstance(n, int))
     if positional:
         names = tuple(n for n in names if not isinstance(n, int))
-        inputs = _reduced(builder, kind, positional, inputs, avals, source)
+        inputs = _reduced(builder, lower, positional, inputs, avals, source)
     groups = params.get("axis_index_groups")
     size = math.prod(mesh.shape[n] for n in names) if groups is None else max(map(len, groups))
     message = _Message(builder, primitive, {**params, "mesh": mesh, "names": names}, size, source, effects)
-    return message.send(kind, inputs[0], avals[0], *inputs[1:])
+    return message.send(lower, inputs[0], avals[0], *inputs[1:])
 
 
 def _mesh_with(builder, names, primitive, source):
@@ -88,11 +89,10 @@ def _mesh_with(builder, names, primitive, source):
     return mesh
 
 
-def _reduced(builder, kind, axes, inputs, avals, source):
+def _reduced(builder, lower: Communication, axes, inputs, avals, source):
     """A collective over the axes of a batch is a reduction."""
-    name = {"allreduce_sum": "reduce_sum", "allreduce_max": "reduce_max", "allreduce_min": "reduce_min"}[kind]
     params = {"axes": tuple(axes), "out_sharding": None}
-    return builder._node(registry[name], params, inputs, avals, source, fx.no_effects)
+    return builder._node(registry[f"reduce_{lower.operation}"], params, inputs, avals, source, fx.no_effects)
 
 
 class _Message:
@@ -102,16 +102,20 @@ class _Message:
         self.builder, self.primitive, self.params = builder, primitive, params
         self.size, self.source, self.effects = size, source, effects
 
-    def send(self, kind: str, v, aval, *counts) -> list:
-        if kind.startswith("allreduce") or kind == "broadcast":
-            return [v] if self.size == 1 else [self._node(v, v.aval)]
-        if kind == "permute":
-            return [v] if self.size == 1 and self.params["perm"] else [self._node(v, v.aval)]
-        if kind == "alltoallv":
-            return [v] if self.size == 1 else self.builder._node(
+    def send(self, lower: Communication, v, aval, *counts) -> list:
+        alone = self.size == 1
+        if lower.counted:
+            return [v] if alone else self.builder._node(
                 self.primitive, self.params, [v, *counts], [aval], self.source, self.effects
             )
-        return [{"allgather": self._gather, "alltoall": self._exchange, "reduce_scatter": self._scatter}[kind](v, aval)]
+        if lower.exchange is Exchange.PERMUTE:
+            return [v] if alone and self.params["perm"] else [self._node(v, v.aval)]
+        send = {
+            Exchange.ALLGATHER: self._gather, Exchange.ALLTOALL: self._exchange, Exchange.REDUCE_SCATTER: self._scatter
+        }.get(lower.exchange)  # fmt: skip
+        if send is None:  # a reduction, or a broadcast
+            return [v] if alone else [self._node(v, v.aval)]
+        return [send(v, aval)]
 
     def _node(self, v, aval):
         [out] = self.builder._node(self.primitive, self.params, [v], [aval], self.source, self.effects)

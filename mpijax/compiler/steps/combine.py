@@ -15,7 +15,7 @@ from typing import Any
 
 from mpijax.compiler.graph.nodes import Node, Value
 from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Communication
+from mpijax.core.lowering import Communication, Exchange
 
 # Messages of more bytes than this are worth sending on their own, without a copy.
 SMALL = 1 << 16
@@ -42,12 +42,13 @@ class Combined:
 
 def _key(kind: str, step: Any):
     """Reductions with equal keys can travel together; None for anything else."""
-    if kind != "node" or not isinstance(step.primitive.lower, Communication) or "mesh" not in step.params:
+    lower = step.primitive.lower if kind == "node" else None
+    if not isinstance(lower, Communication) or lower.on_communicator:
         return None
-    if not step.primitive.lower.kind.startswith("allreduce") or step.inputs[0].nbytes > SMALL:
+    if lower.exchange is not Exchange.ALLREDUCE or step.inputs[0].nbytes > SMALL:
         return None
     over = step.params["mesh"], step.params["names"], step.params.get("axis_index_groups")
-    return step.primitive.lower.kind, *over, step.inputs[0].element
+    return lower.operation, *over, step.inputs[0].element
 
 
 def _communicates(kind: str, step: Any) -> bool:

@@ -7,7 +7,7 @@ two memories are exchanged after each turn. Slices of scanned arrays are never c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,18 +15,8 @@ import numpy as np
 from mpijax.compiler.graph.nodes import Node, Value
 from mpijax.compiler.graph.regions import Region
 from mpijax.compiler.steps.arena import aligned, first_fit
+from mpijax.compiler.steps.instructions import Advance, Copy, Loop, Place, Point, Pointer, Swap, Switch, Temp, While
 from mpijax.compiler.steps.native import native
-from mpijax.compiler.steps.plan import (
-    AdvanceStep,
-    Buffer,
-    CopyCall,
-    LoopStep,
-    PointStep,
-    Ref,
-    SwapStep,
-    SwitchStep,
-    WhileStep,
-)
 from mpijax.compiler.steps.region import Planner
 from mpijax.core.avals import ShapedArray
 
@@ -35,6 +25,14 @@ if TYPE_CHECKING:
 
 # Carries of more bytes than this change places with the new ones instead of being copied.
 COPY_UP_TO = 1 << 12
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An entry of a body's table: a place outside of it."""
+
+    nbytes: int
+    value: Value
 
 
 class ControlPlanner(Planner):
@@ -55,7 +53,9 @@ class ControlPlanner(Planner):
         base, first = 0, len(self.plan.buffers)
         if step.scratch.nbytes:
             place = self.place(step.scratch)
-            base = self.plan.buffers[place.buffer].offset + place.offset
+            scratch = self.plan.buffers[place.buffer]
+            assert isinstance(scratch, Temp)
+            base = scratch.offset + place.offset
         for body in step.bodies:
             body.settle(self, base)
             base += aligned(body.arena)
@@ -75,14 +75,14 @@ class Body(ControlPlanner):
         self.carries = carries
         self.keeps = keeps
         self.how: list[str] = []
-        self.refs: list[Ref] = []
+        self.refs: list[Place] = []
         self.outer: Planner | None = None
         self._assign_memory()
 
     def _ends(self) -> None:
-        """Entries of kind `bound` are places outside, known when the steps are emitted."""
+        """`Bound` are places outside, known when the steps are emitted."""
         for v in self.graph.inputs:
-            self._enter(v, Buffer("bound", v.nbytes, value=v))
+            self._enter(v, Bound(v.nbytes, v))
         for k, v in enumerate(self.graph.outputs):
             how = self._carried(k) if k < self.carries else "own" if self.keeps else "bound"
             self.how.append(how)
@@ -93,10 +93,10 @@ class Body(ControlPlanner):
                 self.occupied.add(id(self._made(v)))
             elif how == "own":
                 offset = first_fit(self._lasting(), v.nbytes)
-                self._enter(v, Buffer("temp", v.nbytes, offset=offset, value=v))
+                self._enter(v, Temp(offset, v.nbytes, v))
                 self.arena = aligned(offset + v.nbytes)
             else:
-                self._enter(v, Buffer("bound", v.nbytes, value=v))
+                self._enter(v, Bound(v.nbytes, v))
             self.buffer_of[id(self._made(v))] = self.buffer_of[id(v)]
 
     def _made(self, v: Value) -> Value:
@@ -115,14 +115,14 @@ class Body(ControlPlanner):
             return "in place"
         return "own"
 
-    def place(self, v: Value) -> Ref:
+    def place(self, v: Value) -> Place:
         entry = self.buffer_of.get(id(v))
         if entry is None:
             assert self.outer is not None
             return self.outer.place(v)
         return self.refs[entry]
 
-    def literal(self, v: Value) -> Ref:
+    def literal(self, v: Value) -> Place:
         assert self.outer is not None
         return self.outer.literal(v)
 
@@ -130,18 +130,18 @@ class Body(ControlPlanner):
         """Give the temporaries their places: the arena of this body begins at `base` of the program's."""
         self.outer = outer
         for b in self.table:
-            if b.kind == "temp":
-                self.refs.append(Ref(len(self.plan.buffers)))
-                self.plan.buffers.append(Buffer("temp", b.nbytes, offset=base + b.offset, value=b.value))
+            if isinstance(b, Temp):
+                self.refs.append(Place(len(self.plan.buffers)))
+                self.plan.buffers.append(replace(b, offset=base + b.offset))
             else:
-                self.refs.append(Ref(-1))
+                self.refs.append(Place(-1))
 
-    def bind(self, values: list[Value], places: list[Ref]) -> None:
+    def bind(self, values: list[Value], places: list[Place]) -> None:
         """Say where arguments or results are."""
         for v, place in zip(values, places, strict=True):
             self.refs[self.buffer_of[id(v)]] = place
 
-    def own(self, k: int) -> Ref:
+    def own(self, k: int) -> Place:
         """The memory of its own of result k."""
         return self.refs[self.buffer_of[id(self.graph.outputs[k])]]
 
@@ -182,8 +182,8 @@ def _emit_cond(planner: Planner, step: ControlStep) -> list[Any]:
     branches = []
     for body in step.bodies:
         body.bind(body.graph.outputs, [planner.ref(v) for v in node.outputs])
-        branches.append(body.emit())
-    return [SwitchStep(planner.ref_or_const(node.inputs[0]), branches, node.source)]
+        branches.append(tuple(body.emit()))
+    return [Switch(planner.ref_or_const(node.inputs[0]), tuple(branches), node.source)]
 
 
 class _Carries:
@@ -192,7 +192,7 @@ class _Carries:
     def __init__(self, planner: Planner, step: ControlStep, body: Body, turns: int | None):
         """turns: how many there will be, if that is known."""
         self.planner = planner
-        self.places: list[Ref] = []
+        self.places: list[Place] = []
         self.before: list[Any] = []
         self.after_turn: list[Any] = []
         self.after: list[Any] = []
@@ -203,22 +203,22 @@ class _Carries:
             if body.how[k] == "own":
                 new = body.own(k)
                 if node.outputs[k].nbytes <= COPY_UP_TO:
-                    self.after_turn.append(CopyCall(state, new, node.outputs[k].nbytes))
+                    self.after_turn.append(Copy(state, new, node.outputs[k].nbytes))
                 else:
                     # After an odd number of exchanges the last carry is in the memory that was the second at first.
                     start = new if turns is not None and turns % 2 else state
                     now = self._exchange(body, k, start, new if start == state else state)
                     if turns is None:
-                        self.after.append(CopyCall(state, now, node.outputs[k].nbytes))
+                        self.after.append(Copy(state, now, node.outputs[k].nbytes))
             self.before += planner.started(node.inputs[k], node.outputs[k], start)
             self.places.append(now)
 
-    def _exchange(self, body: Body, k: int, first: Ref, second: Ref) -> Ref:
+    def _exchange(self, body: Body, k: int, first: Place, second: Place) -> Place:
         a, b = new_pointer(self.planner.plan), new_pointer(self.planner.plan)
-        self.before += [PointStep(a, first), PointStep(b, second)]
-        body.bind([body.graph.outputs[k]], [Ref(b)])
-        self.after_turn.append(SwapStep(a, b))
-        return Ref(a)
+        self.before += [Point(a, first), Point(b, second)]
+        body.bind([body.graph.outputs[k]], [Place(b)])
+        self.after_turn.append(Swap(a, b))
+        return Place(a)
 
 
 def _emit_while(planner: Planner, step: ControlStep) -> list[Any]:
@@ -229,7 +229,7 @@ def _emit_while(planner: Planner, step: ControlStep) -> list[Any]:
     cond.bind(cond.graph.inputs[:n], carries.places)
     body.bind(body.graph.inputs[:n], carries.places)
     where = cond.own(0)
-    loop = WhileStep(cond.emit(), where, [*body.emit(), *carries.after_turn], step.node.source)
+    loop = While(tuple(cond.emit()), where, (*body.emit(), *carries.after_turn), step.node.source)
     return [*carries.before, loop, *carries.after]
 
 
@@ -251,11 +251,11 @@ def _emit_scan(planner: Planner, step: ControlStep) -> list[Any]:
         stride = inner.nbytes
         start = planner.ref_or_const(whole)
         if node.params["reverse"]:
-            start, stride = Ref(start.buffer, start.offset + (length - 1) * stride), -stride
-        before.append(PointStep(pointer, start))
-        after_turn.append(AdvanceStep(pointer, stride))
-        body.bind([inner], [Ref(pointer)])
-    return [*before, LoopStep(length, [*body.emit(), *after_turn], node.source)]
+            start, stride = Place(start.buffer, start.offset + (length - 1) * stride), -stride
+        before.append(Point(pointer, start))
+        after_turn.append(Advance(pointer, stride))
+        body.bind([inner], [Place(pointer)])
+    return [*before, Loop(length, (*body.emit(), *after_turn), node.source)]
 
 
 _EMITTERS = {"cond": _emit_cond, "while": _emit_while, "scan": _emit_scan}
@@ -263,5 +263,5 @@ _EMITTERS = {"cond": _emit_cond, "while": _emit_while, "scan": _emit_scan}
 
 def new_pointer(plan: Plan) -> int:
     """A new entry of the buffer table that the program sets while it runs."""
-    plan.buffers.append(Buffer("pointer", 0))
+    plan.buffers.append(Pointer())
     return len(plan.buffers) - 1

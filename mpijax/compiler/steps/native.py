@@ -9,26 +9,30 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from typing import Any
 
-from mpijax.compiler.steps.plan import (
-    AdvanceStep,
+from mpijax.compiler.steps.instructions import (
+    Advance,
     Buffer,
-    CopyCall,
+    Const,
+    Copy,
+    Input,
     KernelCall,
-    KernelCode,
-    LoopStep,
-    Plan,
-    PointStep,
-    Ref,
-    SwapStep,
-    SwitchStep,
-    WhileStep,
+    Loop,
+    Place,
+    Point,
+    Pointer,
+    Swap,
+    Switch,
+    Temp,
+    While,
     bodies,
     walk,
 )
+from mpijax.compiler.steps.plan import KernelCode, Plan
 
-_STEPS = (KernelCall, CopyCall, LoopStep, WhileStep, SwitchStep, PointStep, AdvanceStep, SwapStep)
+_STEPS = (KernelCall, Copy, Loop, While, Switch, Point, Advance, Swap)
 # Values of at most this many bytes are kept on the stack.
 STACK_UP_TO = 64
 # Kernels of at most this many lines are inlined wherever they are called.
@@ -40,7 +44,7 @@ def native(steps: list[Any], plan: Plan, first_private: int) -> list[Any]:
 
     first_private: buffers from this number on are used by these steps only.
     """
-    if not any(bodies(s) for s in steps) or not all(_suits(s) for s in walk(steps)):
+    if not any(bodies(s) for s in steps) or not all(_suits(s) for s in walk(tuple(steps))):
         return steps
     return [_Function(steps, plan, first_private).call()]
 
@@ -71,7 +75,7 @@ class _Function:
 
     def call(self) -> KernelCall:
         """The call that takes the place of the steps."""
-        called = [s for s in walk(self.steps) if isinstance(s, KernelCall)]
+        called = [s for s in walk(tuple(self.steps)) if isinstance(s, KernelCall)]
         bodies = [self._as_part(code.define) for code in self.kernels.values()]
         text = "\n".join([*bodies, self._define()])
         name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
@@ -80,8 +84,8 @@ class _Function:
         self.plan.kernels[name] = KernelCode(text.replace("KERNEL_NAME", name), declares, helpers, optimize=True)
         label = "_".join(["loop", *dict.fromkeys(s.label for s in called)])[:80]
         source = next(s.source for s in self.steps if hasattr(s, "source"))
-        refs = [Ref(b) for b in self.slots]
-        return KernelCall(name, refs, self.params, 1, 1, source, label)
+        refs = tuple(Place(b) for b in self.slots)
+        return KernelCall(name, refs, tuple(self.params), 1, 1, source, label)
 
     def _as_part(self, define: str) -> str:
         """A kernel as a function of this one's own."""
@@ -131,7 +135,7 @@ class _Function:
     def _base(self, number: int) -> str:
         """Where a buffer begins."""
         b: Buffer = self.plan.buffers[number]
-        if b.kind == "pointer" and number >= self.first_private:
+        if isinstance(b, Pointer) and number >= self.first_private:
             name = self._fresh()
             self._emit(f"{name} = load ptr, ptr {self._pointer(number)}, align 8")
             return name
@@ -153,14 +157,14 @@ class _Function:
         if name is None:
             name = self.stack[number] = self._fresh("v")
             self.allocas.append(f"  {name} = alloca [{b.nbytes} x i8], align 64")
-            if not (b.kind == "temp" and number >= self.first_private):
+            if not (isinstance(b, Temp) and number >= self.first_private):
                 memory = self._memory(number)
                 self.entry.append(f"  {_memcpy(name, memory, b.nbytes)}")
-                if b.kind not in ("input", "const"):
+                if not isinstance(b, (Input, Const)):
                     self.exit.append(f"  {_memcpy(memory, name, b.nbytes)}")
         return name
 
-    def _place(self, ref: Ref) -> str:
+    def _place(self, ref: Place) -> str:
         base = self._base(ref.buffer)
         if not ref.offset:
             return base
@@ -170,12 +174,13 @@ class _Function:
 
     # ------------------------------------------------------------ steps
 
-    def _run(self, steps: list[Any]) -> None:
+    def _run(self, steps: Iterable[Any]) -> None:
         for s in steps:
             _EMITTERS[type(s)](self, s)
 
     def _kernel(self, s: KernelCall) -> None:
-        self.kernels[s.name] = self.plan.kernels[s.name]
+        name = str(s.code)
+        self.kernels[name] = self.plan.kernels[name]
         table = self._fresh("args")
         self.allocas.append(f"  {table} = alloca [{max(len(s.ptrs), 1)} x ptr], align 8")
         for i, ref in enumerate(s.ptrs):
@@ -186,9 +191,9 @@ class _Function:
         params = self._fresh()
         self._emit(f"{params} = getelementptr i64, ptr %params, i64 {len(self.params)}")
         self.params += s.params
-        self._emit(f"call void @{s.name}_KERNEL_NAME(ptr {table}, ptr {params}, i64 0, i64 {extent})")
+        self._emit(f"call void @{name}_KERNEL_NAME(ptr {table}, ptr {params}, i64 0, i64 {extent})")
 
-    def _copy(self, s: CopyCall) -> None:
+    def _copy(self, s: Copy) -> None:
         target, origin = self._place(s.target), self._place(s.origin)
         if s.nbytes <= STACK_UP_TO:
             # Small values have memory of their own, or are the same one: they never overlap in part.
@@ -197,7 +202,7 @@ class _Function:
             size = self._param(s.nbytes)
             self._emit(f"call void @llvm.memmove.p0.p0.i64(ptr {target}, ptr {origin}, i64 {size}, i1 0)")
 
-    def _loop(self, s: LoopStep) -> None:
+    def _loop(self, s: Loop) -> None:
         counter, n = self._fresh("c"), self._param(s.count)
         head, body, done = self._label("loop"), self._label("turn"), self._label("done")
         self.allocas.append(f"  {counter} = alloca i64, align 8")
@@ -216,7 +221,7 @@ class _Function:
         self._emit(f"br label %{head}")
         self.lines.append(f"{done}:")
 
-    def _while(self, s: WhileStep) -> None:
+    def _while(self, s: While) -> None:
         head, body, done = self._label("while"), self._label("turn"), self._label("done")
         self._start(head)
         self._run(s.cond)
@@ -229,7 +234,7 @@ class _Function:
         self._emit(f"br label %{head}")
         self.lines.append(f"{done}:")
 
-    def _switch(self, s: SwitchStep) -> None:
+    def _switch(self, s: Switch) -> None:
         index, low, at = self._fresh(), self._fresh(), self._fresh()
         last = len(s.branches) - 1
         self._emit(f"{index} = load i32, ptr {self._place(s.index)}, align 4")
@@ -244,16 +249,16 @@ class _Function:
             self._emit(f"br label %{done}")
         self.lines.append(f"{done}:")
 
-    def _point(self, s: PointStep) -> None:
-        place = self._place(s.ref)
+    def _point(self, s: Point) -> None:
+        place = self._place(s.place)
         self._emit(f"store ptr {place}, ptr {self._pointer(s.pointer)}, align 8")
 
-    def _advance(self, s: AdvanceStep) -> None:
+    def _advance(self, s: Advance) -> None:
         moved, base = self._fresh(), self._base(s.pointer)
         self._emit(f"{moved} = getelementptr i8, ptr {base}, i64 {self._param(s.nbytes)}")
         self._emit(f"store ptr {moved}, ptr {self._pointer(s.pointer)}, align 8")
 
-    def _swap(self, s: SwapStep) -> None:
+    def _swap(self, s: Swap) -> None:
         a, b = self._base(s.first), self._base(s.second)
         self._emit(f"store ptr {b}, ptr {self._pointer(s.first)}, align 8")
         self._emit(f"store ptr {a}, ptr {self._pointer(s.second)}, align 8")
@@ -271,7 +276,6 @@ _DECLARES = frozenset({
 })  # fmt: skip
 
 _EMITTERS: dict[type, Any] = {
-    KernelCall: _Function._kernel, CopyCall: _Function._copy, LoopStep: _Function._loop,
-    WhileStep: _Function._while, SwitchStep: _Function._switch, PointStep: _Function._point,
-    AdvanceStep: _Function._advance, SwapStep: _Function._swap,
+    KernelCall: _Function._kernel, Copy: _Function._copy, Loop: _Function._loop, While: _Function._while,
+    Switch: _Function._switch, Point: _Function._point, Advance: _Function._advance, Swap: _Function._swap,
 }  # fmt: skip

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpijax.compiler.steps.combine import Combined
 from mpijax.core import effects as fx
-from mpijax.core.lowering import Communication, Library
+from mpijax.core.lowering import Communication, Exchange, Library
 from mpijax.ops.rank_messages import HALO_TAG, is_local
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ WORK = 1 << 12
 TOGETHER = 4
 
 # Operations that come in two halves; of these, those with a `status` or counts of each rank's own do not.
-_MOVES = frozenset(
-    "allgather alltoall reduce_scatter broadcast permute mpi_allreduce mpi_allgather mpi_alltoall mpi_reduce_scatter "
-    "mpi_bcast mpi_sendrecv".split()
-)
+_MOVES = frozenset((
+    Exchange.ALLREDUCE, Exchange.ALLGATHER, Exchange.ALLTOALL, Exchange.REDUCE_SCATTER, Exchange.BCAST,
+    Exchange.PERMUTE, Exchange.SENDRECV,
+))  # fmt: skip
 _WHOLE = ("status", "counts", "sendcounts")
 
 
@@ -173,19 +173,24 @@ class Overlap(Rearranger):
 
 def _is_of_halo(kind: str, step: Any) -> bool:
     """Whether a step exchanges a border of a halo with other ranks."""
-    if kind != "node" or not isinstance(step.primitive.lower, Communication):
+    if exchange_of(kind, step) is not Exchange.SENDRECV:
         return False
     p = step.params
-    return step.primitive.lower.kind == "mpi_sendrecv" and p["sendtag"] == p["recvtag"] == HALO_TAG and not is_local(p)
+    return p["sendtag"] == p["recvtag"] == HALO_TAG and not is_local(p)
+
+
+def exchange_of(kind: str, step: Any) -> Exchange | None:
+    """What a step exchanges with other ranks; None for all others."""
+    lower = step.primitive.lower if kind == "node" else None
+    return lower.exchange if isinstance(lower, Communication) else None
 
 
 def _has_halves(kind: str, step: Any) -> bool:
     if kind == "combined":
         return step.packed.nbytes >= MESSAGE
-    if kind != "node" or not isinstance(step.primitive.lower, Communication):
+    if exchange_of(kind, step) not in _MOVES or step.primitive.lower.counted:
         return False
-    name = step.primitive.lower.kind
-    if not (name in _MOVES or name.startswith("allreduce")) or any(step.params.get(p) is not None for p in _WHOLE):
+    if any(step.params.get(p) is not None for p in _WHOLE):
         return False
     return sum(v.nbytes for v in step.inputs) >= MESSAGE
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,7 +11,8 @@ from mpijax.compiler.graph.build import build_graph
 from mpijax.compiler.graph.nodes import Value
 from mpijax.compiler.loops.streaming import stream_above
 from mpijax.compiler.steps.control import ControlPlanner
-from mpijax.compiler.steps.plan import Buffer, CopyCall, Gathered, KernelCall, Placed, Plan, Ref, Result, walk
+from mpijax.compiler.steps.instructions import Const, Copy, Input, KernelCall, Output, Place, Temp, walk
+from mpijax.compiler.steps.plan import Gathered, Placed, Plan, Result
 from mpijax.core import dtypes
 from mpijax.core.dimensions import DimExpr
 from mpijax.core.jaxpr import ClosedJaxpr
@@ -25,38 +26,37 @@ class Program(ControlPlanner):
         super().__init__(graph, Plan([v.aval for v in graph.inputs]), donated)
         plan = self.plan
         self.donated = donated or self.donated
-        self.table, self.emitted = plan.buffers, plan.steps
-        plan.consts = graph.consts
+        self.table = plan.buffers
         plan.gathered = [Gathered(*g) for g in graph.gathers]
         plan.placed = [Placed(*p) for p in graph.placements]
         self._assign_memory()
         plan.arena = self.arena
         self._emit_steps()
         self._results(closed.out_avals, fresh)
-        called = {s.name for s in walk(plan.steps) if isinstance(s, KernelCall)}
+        plan.instructions = tuple(self.emitted)
+        called = {s.code for s in walk(plan.instructions) if isinstance(s, KernelCall)}
         plan.kernels = {name: code for name, code in plan.kernels.items() if name in called}
         plan.largest = sorted(((b.nbytes, b.value) for b in plan.buffers), key=lambda x: -x[0])[:8]
 
     def _ends(self) -> None:
         for v in self.graph.inputs:
-            self._enter(v, Buffer("input", v.nbytes, index=v.position, value=v))
-        for v in self.graph.const_values:
-            self._enter(v, Buffer("const", v.nbytes, index=v.position, value=v))
+            self._enter(v, Input(v.position, v.nbytes if v.aval.dtype != dtypes.float0 else -1, v))
+        for v, array in zip(self.graph.const_values, self.graph.consts, strict=True):
+            self._enter(v, Const(array, v.nbytes, v))
         seen: set[int] = set()
-        for i, v in enumerate(self.graph.outputs):
+        for v in self.graph.outputs:
             if v.producer is not None and id(v) not in seen:
                 seen.add(id(v))
                 if id(v) in self.roots.aliases:
                     self.buffer_of[id(self.roots.aliases[id(v)])] = len(self.table)
-                self._enter(v, Buffer("output", v.nbytes, index=i, value=v))
+                self._enter(v, Output(v.nbytes, value=v))
 
-    def place(self, v: Value) -> Ref:
-        return Ref(self.buffer_of[id(v)])
+    def place(self, v: Value) -> Place:
+        return Place(self.buffer_of[id(v)])
 
-    def literal(self, v: Value) -> Ref:
+    def literal(self, v: Value) -> Place:
         if id(v) not in self.buffer_of:
-            self._enter(v, Buffer("const", v.nbytes, index=len(self.plan.consts), value=v))
-            self.plan.consts.append(np.asarray(v.scalar))
+            self._enter(v, Const(np.asarray(v.scalar), v.nbytes, v))
         return self.place(v)
 
     def streamed(self, kernel: Kernel) -> frozenset[int]:
@@ -65,37 +65,37 @@ class Program(ControlPlanner):
         found = set()
         for v in kernel.writes().values():
             buffer = self.table[self.place(v).buffer]
-            if v.nbytes >= stream_above() and buffer.kind in ("output", "temp") and buffer.donor < 0:
+            new = isinstance(buffer, Temp) or (isinstance(buffer, Output) and buffer.donor < 0)
+            if v.nbytes >= stream_above() and new:
                 if self.place(v).buffer not in read:
                     found.add(id(v))
         return frozenset(found)
 
     def _results(self, out_avals, fresh: bool) -> None:
         taken: set[int] = set()
-        for i, (v, aval, sharding) in enumerate(
-            zip(self.graph.outputs, out_avals, self.graph.shardings, strict=True)
-        ):
+        kind: Literal["buffer", "input", "const"]
+        for v, aval, sharding in zip(self.graph.outputs, out_avals, self.graph.shardings, strict=True):
             if v.scalar is not None:
-                kind, index = "const", self.table[self.literal(v).buffer].index
-            elif v.kind in ("input", "const"):
-                kind, index = v.kind, v.position
+                kind, index = "const", self.literal(v).buffer
+            elif v.kind == "const":
+                kind, index = "const", self.buffer_of[id(v)]
+            elif v.kind == "input":
+                kind, index = "input", v.position
             else:
                 kind, index = "buffer", self.buffer_of[id(v)]
             if fresh and (kind != "buffer" or index in taken) and v.aval.dtype != dtypes.float0:
-                kind, index = "buffer", self._copied(i, v)
+                kind, index = "buffer", self._copied(v)
             if kind == "buffer":
                 taken.add(index)
             self.plan.results.append(Result(kind, index, aval, v.aval, sharding))
 
-    def _copied(self, i: int, v: Value) -> int:
-        """Memory of its own for result `i`: that of the argument it is, if that is donated, or else a copy."""
-        buffer = Buffer("output", v.nbytes, index=i, value=v)
-        givers = {b.donor for b in self.table if b.kind == "output"}
-        if v.kind == "input" and self.donated[v.position] and v.position not in givers:
-            buffer.donor = v.position
-        elif v.nbytes:
-            self.emitted.append(CopyCall(Ref(len(self.table)), self.place(v), v.nbytes))
-        self.table.append(buffer)
+    def _copied(self, v: Value) -> int:
+        """Memory of its own for a result: that of the argument it is, if that is donated, or else a copy."""
+        givers = {b.donor for b in self.table if isinstance(b, Output)}
+        donor = v.position if v.kind == "input" and self.donated[v.position] and v.position not in givers else -1
+        if donor < 0 and v.nbytes:
+            self.emitted.append(Copy(Place(len(self.table)), self.place(v), v.nbytes))
+        self.table.append(Output(v.nbytes, donor, v))
         return len(self.table) - 1
 
 

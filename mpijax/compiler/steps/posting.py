@@ -14,16 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mpijax.compiler.steps.overlap import Rearranger, Step, computes
-from mpijax.core.lowering import Communication
+from mpijax.compiler.steps.overlap import Rearranger, Step, computes, exchange_of
+from mpijax.core.lowering import Exchange
 from mpijax.ops.rank_messages import HALO_TAG, is_local
 from mpijax.ops.rank_ops import rank_in
 
 # Bytes of the largest message that is copied rather than waited for.
 POSTED = 1 << 14
 
-_RECEIVES = frozenset(["mpi_recv", "mpi_sendrecv"])
-_MESSAGES = _RECEIVES | {"mpi_send"}
+_RECEIVES = frozenset((Exchange.RECV, Exchange.SENDRECV))
+_MESSAGES = _RECEIVES | {Exchange.SEND}
 
 
 class Posting(Rearranger):
@@ -34,7 +34,7 @@ class Posting(Rearranger):
         self.kinds = {id(step): _kind(kind, step) for kind, step in steps}
 
     def steps(self) -> list[Step]:
-        if "mpi_send" not in self.kinds.values():
+        if Exchange.SEND not in self.kinds.values():
             return self.all
         done: list[Step] = []
         window: list[Step] = []
@@ -61,7 +61,7 @@ class Posting(Rearranger):
 
     def _next_send(self, rest: list[Step]) -> list[int] | None:
         """Where the next send is, after what makes its operand; None if it has to stay behind the receive."""
-        at = next((i for i, (_, step) in enumerate(rest) if self.kinds[id(step)] == "mpi_send"), None)
+        at = next((i for i, (_, step) in enumerate(rest) if self.kinds[id(step)] is Exchange.SEND), None)
         if at is None or rest[at][1].inputs[0].nbytes > POSTED or not self._may_pass(rest[at][1], rest[:at]):
             return None
         found = [at]
@@ -81,7 +81,8 @@ class Posting(Rearranger):
         to = send.params["dest"], send.params["comm"]
         passed = [step for _, step in others if self.kinds[id(step)] in _RECEIVES]
         return all(
-            self.kinds[id(step)] == "mpi_recv" and (step.params["source"], step.params["comm"]) == to for step in passed
+            self.kinds[id(step)] is Exchange.RECV and (step.params["source"], step.params["comm"]) == to
+            for step in passed
         )
 
     def _passes(self, kind: str, step: Any) -> bool:
@@ -89,12 +90,13 @@ class Posting(Rearranger):
         name = self.kinds[id(step)]
         if name in _MESSAGES and HALO_TAG in (step.params.get("tag"), step.params.get("sendtag")):
             return False
-        if name == "mpi_send":
+        if name is Exchange.SEND:
             return step.params["dest"] != rank_in(step.params["comm"])
-        if name == "mpi_recv":
+        if name is Exchange.RECV:
             return step.params["source"] != rank_in(step.params["comm"]) and step.params["status"] is None
-        if kind == "node" and isinstance(step.primitive.lower, Communication):
-            return step.primitive.lower.kind == "mpi_sendrecv" and step.params["status"] is None
+        found = exchange_of(kind, step)
+        if found is not None:
+            return found is Exchange.SENDRECV and step.params["status"] is None
         return computes(kind, step)
 
     def _leaves_no_copy(self, moved: list[Step], passed: list[Step]) -> bool:
@@ -106,11 +108,7 @@ class Posting(Rearranger):
         return True
 
 
-def _kind(kind: str, step: Any) -> str:
+def _kind(kind: str, step: Any) -> Exchange | None:
     """Of messages with other ranks, their kind."""
-    if kind != "node" or not isinstance(step.primitive.lower, Communication):
-        return ""
-    name = step.primitive.lower.kind
-    if name != "mpi_sendrecv":
-        return name
-    return "" if is_local(step.params) else name
+    found = exchange_of(kind, step)
+    return None if found is Exchange.SENDRECV and is_local(step.params) else found

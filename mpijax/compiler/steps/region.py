@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 from mpijax.compiler.fusion import updates
@@ -18,20 +19,21 @@ from mpijax.compiler.loops.emit import Emitter
 from mpijax.compiler.steps.arena import Room, Span, aligned
 from mpijax.compiler.steps.combine import Combined, combine
 from mpijax.compiler.steps.host import PrimitiveCall
-from mpijax.compiler.steps.overlap import Halves, Overlap
-from mpijax.compiler.steps.plan import (
-    Buffer,
-    CommStep,
-    CopyCall,
+from mpijax.compiler.steps.instructions import (
+    Communicate,
+    Copy,
+    Finish,
     GemmCall,
-    HostStep,
     KernelCall,
-    KernelCode,
     NativeCall,
-    Plan,
-    Ref,
-    WaitStep,
+    Operand,
+    Output,
+    Place,
+    PythonCall,
+    Temp,
 )
+from mpijax.compiler.steps.overlap import Halves, Overlap
+from mpijax.compiler.steps.plan import KernelCode, Plan
 from mpijax.compiler.steps.posting import Posting
 from mpijax.core import config
 from mpijax.core.avals import ShapedArray
@@ -50,7 +52,7 @@ class Planner:
         self.plan = plan
         self.roots, self.grouper = grouped(graph, donated)
         # Entries of the buffer table that this graph needs, and the bytes of those that lie in the arena.
-        self.table: list[Buffer] = []
+        self.table: list[Any] = []
         self.arena = 0
         self.buffer_of: dict[int, int] = {}
         self.last_use: dict[int, int] = {}
@@ -144,7 +146,7 @@ class Planner:
                 end_t = self._group_last(id(v))
                 offset = room.place(v.nbytes, end_t)
                 self.arena = max(self.arena, aligned(offset + v.nbytes))
-                self._enter(v, Buffer("temp", v.nbytes, offset=offset, value=v))
+                self._enter(v, Temp(offset, v.nbytes, v))
 
     def _ends(self) -> None:
         """Enter the arguments and results into the table."""
@@ -152,9 +154,9 @@ class Planner:
 
     def _lasting(self) -> list[Span]:
         """Where the temporaries entered so far are; those of `_ends` last from the first step to the last."""
-        return [(b.offset, b.offset + b.nbytes, len(self.steps)) for b in self.table if b.kind == "temp"]
+        return [(b.offset, b.offset + b.nbytes, len(self.steps)) for b in self.table if isinstance(b, Temp)]
 
-    def _enter(self, v: Value, buffer: Buffer) -> None:
+    def _enter(self, v: Value, buffer: Any) -> None:
         self.buffer_of[id(v)] = len(self.table)
         self.table.append(buffer)
 
@@ -190,12 +192,9 @@ class Planner:
                         self.buffer_of.update((id(w), self.buffer_of[id(chain[-1])]) for w in chain)
                         break
                     if key in inputs:
-                        if self.donated[u.position] and id(v) in self.buffer_of:
-                            buffer = self.table[self.buffer_of[id(v)]]
-                            if buffer.kind == "output" and buffer.donor < 0:
-                                buffer.donor = u.position
-                                taken.add(key)
-                                break
+                        if id(v) in self.buffer_of and self._takes_over(u, self.buffer_of[id(v)]):
+                            taken.add(key)
+                            break
                         continue
                     if id(v) in self.occupied:
                         continue
@@ -234,10 +233,14 @@ class Planner:
         entry = self.buffer_of.get(id(result))
         if entry is None or entry == self.buffer_of.get(id(argument)):
             return entry is not None
+        return self._takes_over(argument, entry)
+
+    def _takes_over(self, argument: Value, entry: int) -> bool:
+        """Let the memory of a donated argument be that of a result, if none is yet; whether that is done."""
         buffer = self.table[entry]
-        if not self.donated[argument.position] or buffer.kind != "output" or buffer.donor >= 0:
+        if not self.donated[argument.position] or not isinstance(buffer, Output) or buffer.donor >= 0:
             return False
-        buffer.donor = argument.position
+        self.table[entry] = replace(buffer, donor=argument.position)
         return True
 
     def _candidates(self, kind: str, step: Any, v: Value, reads: list[Value]) -> list[Value]:
@@ -271,12 +274,12 @@ class Planner:
 
     # ------------------------------------------------------------ instructions
 
-    def ref(self, v: Value, element_offset: int = 0) -> Ref:
+    def ref(self, v: Value, element_offset: int = 0) -> Place:
         """Where a value lies."""
         place = self.place(v)
-        return Ref(place.buffer, place.offset + element_offset * v.element.itemsize)
+        return Place(place.buffer, place.offset + element_offset * v.element.itemsize)
 
-    def place(self, v: Value) -> Ref:
+    def place(self, v: Value) -> Place:
         """Where a value's memory begins."""
         raise NotImplementedError
 
@@ -300,7 +303,7 @@ class Planner:
             else:
                 self._emit_node(step)
                 if kind == "post":
-                    self.emitted[-1].posted = True
+                    self.emitted[-1] = replace(self.emitted[-1], posted=True)
 
     def plan_control(self, node: Node) -> Any:
         """The step of a loop or branch, its bodies planned."""
@@ -310,12 +313,12 @@ class Planner:
         """The steps of a loop or branch, all memory being known."""
         raise NotImplementedError
 
-    def started(self, base: Value, target: Value, to: Ref) -> list[CopyCall]:
+    def started(self, base: Value, target: Value, to: Place) -> list[Copy]:
         """What makes the memory at `to` start as a copy of `base`: nothing, if `target` took over its memory."""
         origin = self.ref_or_const(base)
         if origin == to or (self._donates(base, target) and to == self.ref(target)):
             return []
-        return [CopyCall(to, origin, target.nbytes)]
+        return [Copy(to, origin, target.nbytes)]
 
     def _emit_half(self, kind: str, halves: Halves) -> None:
         """Start an exchange, or wait for it."""
@@ -324,32 +327,30 @@ class Planner:
             self._emit_combined(halves.step)
         else:
             self._emit_node(halves.step)
-        [at] = [i for i, s in enumerate(self.emitted) if i >= first and isinstance(s, CommStep)]
+        [at] = [i for i, s in enumerate(self.emitted) if i >= first and isinstance(s, Communicate)]
         message = self.emitted[at]
         if kind == "start":
-            message.goes_on = True
-            del self.emitted[at + 1 :]
+            self.emitted[at:] = [replace(message, goes_on=True)]
         else:
-            self.emitted[first : at + 1] = [WaitStep(message.label, message.source)]
+            self.emitted[first : at + 1] = [Finish(message.label, message.source)]
 
     def _emit_combined(self, step: Combined) -> None:
         """Pack, reduce once, unpack."""
         packs, unpacks = [], []
         at = 0
         for v, w in zip(step.inputs, step.outputs, strict=True):
-            packs.append(CopyCall(self.ref(step.packed, at), self.ref_or_const(v), v.nbytes))
-            unpacks.append(CopyCall(self.ref(w), self.ref(step.reduced, at), w.nbytes))
+            packs.append(Copy(self.ref(step.packed, at), self.ref_or_const(v), v.nbytes))
+            unpacks.append(Copy(self.ref(w), self.ref(step.reduced, at), w.nbytes))
             at += v.size
         first = step.nodes[0]
-        shape, element = step.packed.shape, step.packed.element
-        source, target = (self.ref(step.packed), shape, element), (self.ref(step.reduced), shape, element)
+        source, target = self.operand(step.packed), self.operand(step.reduced)
         label = f"{first.primitive.name} x {len(step.nodes)}"
-        message = CommStep(first.primitive.lower.kind, first.params, [source], [target], first.source, label)
+        message = Communicate(first.primitive.lower, first.params, (source,), (target,), first.source, label)
         self.emitted += [*packs, message, *unpacks]
 
     def _donates(self, base: Value, target: Value) -> bool:
         buffer = self.table[self.buffer_of[id(target)]]
-        return buffer.kind == "output" and base.kind == "input" and buffer.donor == base.position
+        return isinstance(buffer, Output) and base.kind == "input" and buffer.donor == base.position
 
     def _emit_kernel(self, kernel: Kernel) -> None:
         if any(v.size == 0 for v in kernel.variables) and not kernel.axes:
@@ -358,9 +359,9 @@ class Planner:
         if written is None:
             written = self._write_kernel(kernel)
         arrays, params = self.alike.passed(kernel, written)
-        ptrs = [self.ref(v, offset) for v, offset in arrays]
+        ptrs = tuple(self.ref(v, offset) for v, offset in arrays)
         self.emitted.append(
-            KernelCall(written.name, ptrs, params, written.extent, written.grain, kernel.source, kernel.name)
+            KernelCall(written.name, ptrs, tuple(params), written.extent, written.grain, kernel.source, kernel.name)
         )
 
     def _write_kernel(self, kernel: Kernel) -> Written:
@@ -387,34 +388,40 @@ class Planner:
         if isinstance(lower, Library):
             self._emit_gemm(node)
             return
-        inputs = [(self.ref_or_const(v), v.shape, v.element) for v in node.inputs]
-        outputs = [(self.ref(v), v.shape, v.element) for v in node.outputs if id(v) in self.buffer_of]
+        inputs = [self.operand(v) for v in node.inputs]
+        outputs = [self.operand(v) for v in node.outputs if id(v) in self.buffer_of]
+        where = node.source, node.primitive.name
         if isinstance(lower, Communication):
-            self.emitted.append(CommStep(lower.kind, node.params, inputs, outputs, node.source, node.primitive.name))
+            self.emitted.append(Communicate(lower, node.params, tuple(inputs), tuple(outputs), *where))
             return
         if isinstance(lower, Native):
             self._emit_native(node, inputs, outputs)
             return
         call = PrimitiveCall(node.primitive, node.params)
-        self.emitted.append(HostStep(call, inputs, outputs, node.source, node.primitive.name))
+        self.emitted.append(PythonCall(call, tuple(inputs), tuple(outputs), *where))
 
-    def _emit_native(self, node: Node, inputs: list, outputs: list) -> None:
+    def _emit_native(self, node: Node, inputs: list[Operand], outputs: list[Operand]) -> None:
         """The user's machine code; a result that begins with an operand's bytes is passed in its place."""
         lower = node.primitive.lower
         types = [[ShapedArray(v.shape, v.element) for v in values] for values in (node.inputs, node.outputs[:-1])]
         code = lower.code(*types, **node.params)
         for i, o in lower.aliased(node.params):
-            self.emitted += self.started(node.inputs[i], node.outputs[o], outputs[o][0])
+            self.emitted += self.started(node.inputs[i], node.outputs[o], outputs[o].place)
             inputs[i] = outputs[o]
+        *results, status = outputs
         self.emitted.append(
-            NativeCall(code, inputs, outputs[:-1], outputs[-1], node.source, code.label, lower.foreign)
+            NativeCall(code, tuple(inputs), tuple(results), status, node.source, code.label, lower.foreign)
         )
 
-    def ref_or_const(self, v: Value) -> Ref:
+    def ref_or_const(self, v: Value) -> Place:
         """Where an operand is; a literal becomes a constant."""
         return self.ref(v) if v.scalar is None else self.literal(v)
 
-    def literal(self, v: Value) -> Ref:
+    def operand(self, v: Value) -> Operand:
+        """A value as an operand or result of an instruction."""
+        return Operand(self.ref_or_const(v), v.shape, v.element)
+
+    def literal(self, v: Value) -> Place:
         """Where the constant made of a literal is."""
         raise NotImplementedError
 
@@ -431,7 +438,7 @@ class Planner:
             step *= size
         self.emitted.append(
             GemmCall(
-                out.element, a.transposed, b.transposed, m, n, k, self.ref(a.base, a.offset), a.ld,
+                out.element, "NT"[a.transposed], "NT"[b.transposed], m, n, k, self.ref(a.base, a.offset), a.ld,
                 self.ref(b.base, b.offset), b.ld, self.ref(out), n, batch, a.batch_strides, b.batch_strides,
                 tuple(reversed(c_strides)), node.source,
             )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core.lowering import Communication
+from mpijax.core.lowering import Communication, Exchange
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.ops.collectives.scope import effects
 
@@ -27,7 +27,7 @@ counted_all_to_all_p = Primitive(
     "counted_all_to_all",
     type_rule=lambda x, sendcounts, recvcounts, *, axis_name, rows: x.update(shape=(rows, *x.shape[1:])),
     reference=_INNER,
-    lower=Communication("alltoallv"),
+    lower=Communication(Exchange.ALLTOALL, counted=True),
     jvp=_INNER,
     transpose=_INNER,
     batch=_INNER,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mpijax.core import tree
-from mpijax.core.lowering import Communication
+from mpijax.core.lowering import Communication, Exchange
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.trace import axis_size as named_axis_size
@@ -171,7 +171,7 @@ all_to_all_p = Primitive(
     "all_to_all",
     type_rule=_type,
     reference=lambda x, **_: x,
-    lower=Communication("alltoall"),
+    lower=Communication(Exchange.ALLTOALL),
     jvp=linear_jvp("all_to_all"),
     transpose=_transpose,
     batch=_batch,

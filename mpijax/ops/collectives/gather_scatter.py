@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijax.core import tree
-from mpijax.core.lowering import Communication
+from mpijax.core.lowering import Communication, Exchange
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.trace import axis_size as named_axis_size
@@ -168,7 +168,7 @@ all_gather_p = Primitive(
     "all_gather",
     type_rule=_all_gather_type,
     reference=_all_gather_reference,
-    lower=Communication("allgather"),
+    lower=Communication(Exchange.ALLGATHER),
     jvp=linear_jvp("all_gather"),
     transpose=_all_gather_transpose,
     batch=_all_gather_batch("all_gather"),
@@ -195,7 +195,7 @@ all_gather_invariant_p = Primitive(
     "all_gather_invariant",
     type_rule=_all_gather_type,
     reference=_all_gather_reference,
-    lower=Communication("allgather"),
+    lower=Communication(Exchange.ALLGATHER),
     jvp=linear_jvp("all_gather_invariant"),
     transpose=_invariant_transpose,
     batch=_all_gather_batch("all_gather_invariant"),
@@ -277,7 +277,7 @@ reduce_scatter_p = Primitive(
     "reduce_scatter",
     type_rule=_reduce_scatter_type,
     reference=lambda x, *, scatter_dimension, tiled, **_: x if tiled else x.squeeze(scatter_dimension),
-    lower=Communication("reduce_scatter"),
+    lower=Communication(Exchange.REDUCE_SCATTER, "sum"),
     jvp=linear_jvp("reduce_scatter"),
     transpose=_reduce_scatter_transpose,
     batch=_reduce_scatter_batch,

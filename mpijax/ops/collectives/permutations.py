@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import tree
-from mpijax.core.lowering import Communication
+from mpijax.core.lowering import Communication, Exchange
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.trace import axis_size as named_axis_size
@@ -162,7 +162,7 @@ ppermute_p = Primitive(
     "ppermute",
     type_rule=_permute_type,
     reference=lambda x, *, axis_name, perm: x if perm else np.zeros_like(x),
-    lower=Communication("permute"),
+    lower=Communication(Exchange.PERMUTE),
     jvp=linear_jvp("ppermute"),
     transpose=_ppermute_transpose,
     batch=_ppermute_batch,
@@ -203,7 +203,7 @@ pbroadcast_p = Primitive(
     "pbroadcast",
     type_rule=_broadcast_type,
     reference=lambda x, *, axis_name, source: x,
-    lower=Communication("broadcast"),
+    lower=Communication(Exchange.BCAST),
     jvp=linear_jvp("pbroadcast"),
     transpose=_pbroadcast_transpose,
     batch=_pbroadcast_batch,

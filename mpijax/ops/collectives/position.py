@@ -6,7 +6,7 @@ import numpy as np
 
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Communication
+from mpijax.core.lowering import Communication, Exchange
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
 from mpijax.core.trace import axis_size as named_axis_size
@@ -47,7 +47,7 @@ axis_index_p: Primitive = Primitive(
     "axis_index",
     type_rule=lambda *, axis_name: ShapedArray((), np.int32),
     reference=lambda *, axis_name: np.int32(0),
-    lower=Communication("axis_index"),
+    lower=Communication(Exchange.POSITION),
     jvp=lambda primals, tangents, *, axis_name: (axis_index_p.bind(axis_name=axis_name), None),
     transpose=Unsupported("axis_index has no arguments"),
     batch=_batch,

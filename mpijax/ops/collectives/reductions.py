@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijax.core import tree
-from mpijax.core.lowering import Communication
+from mpijax.core.lowering import Communication, Exchange
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
 from mpijax.core.trace import state, typeof
@@ -173,7 +173,7 @@ psum_p = Primitive(
     "psum",
     type_rule=_reduced_type,
     reference=lambda x, *, axes, **_: x.sum(axis=tuple(a for a in axes if isinstance(a, int))),
-    lower=Communication("allreduce_sum"),
+    lower=Communication(Exchange.ALLREDUCE, "sum"),
     jvp=linear_jvp("psum"),
     transpose=_psum_transpose,
     batch=_batch("psum"),
@@ -200,7 +200,7 @@ psum_invariant_p = Primitive(
     "psum_invariant",
     type_rule=same_type,
     reference=lambda x, *, axes: x,
-    lower=Communication("allreduce_sum"),
+    lower=Communication(Exchange.ALLREDUCE, "sum"),
     jvp=linear_jvp("psum_invariant"),
     transpose=_psum_invariant_transpose,
     batch=_invariant_batch,
@@ -241,7 +241,7 @@ def _extremum_primitive(name: str, ufunc) -> Primitive:
         name,
         type_rule=_reduced_type,
         reference=lambda x, *, axes, **_: ufunc.reduce(x, axis=tuple(a for a in axes if isinstance(a, int))),
-        lower=Communication(f"allreduce_{name[1:]}"),
+        lower=Communication(Exchange.ALLREDUCE, name[1:]),
         jvp=_extremum_jvp(name),
         transpose=Unsupported(f"{name} is not linear; it is differentiated by its jvp rule"),
         batch=_batch(name),

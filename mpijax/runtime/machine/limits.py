@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from functools import cache
 
+from mpijax.compiler.steps.instructions import Input, Output
 from mpijax.compiler.steps.plan import Plan
 from mpijax.core import config
 from mpijax.core.errors import JaxRuntimeError
@@ -45,7 +46,8 @@ def ranks_per_node() -> int:
 
 def check_memory(plan: Plan, name: str) -> None:
     """Raise JaxRuntimeError for a program whose buffers together exceed the rank's memory, naming the largest."""
-    needed = plan.arena + sum(b.nbytes for b in plan.buffers if b.kind in ("input", "output") and b.donor < 0)
+    arguments = sum(b.nbytes for b in plan.buffers if isinstance(b, Input))
+    needed = plan.arena + arguments + sum(b.nbytes for b in plan.buffers if isinstance(b, Output) and b.donor < 0)
     limit = memory_limit()
     if needed <= limit:
         return

@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.compiler.steps.instructions import visits
 from mpijax.core.errors import MismatchError
-from mpijax.runtime.machine.program import Comm, Loop, While, bodies
+from mpijax.runtime.machine.executable import Call
 from mpijax.runtime.mpi import mpi_start
 from mpijax.runtime.reports import output
 from mpijax.runtime.reports.recorder import MESSAGE, Site, recorder
@@ -90,44 +91,44 @@ def before_first_run(instructions: tuple, name: str) -> Callable[[], Callable[[]
 
 def outgoing(instructions: tuple) -> Iterator[Transfer]:
     """What may be sent."""
-    for x in instructions:
-        if isinstance(x, Comm) and x.group is not None:
-            if x.op == "alltoallv":
-                yield from _blocks(x, x.sendcounts)
-            elif x.op != "recv" and x.senddtype and x.dest >= 0:
-                topic = x.sendtag, x.sendcount, x.group.users
-                yield Transfer(x.group.ranks[x.dest], topic, x.senddtype, _text(x), x.group.users)
-        for body in bodies(x):
-            yield from outgoing(body)
+    for visit in visits(instructions):
+        x = visit.instruction
+        if not isinstance(x, Call) or x.report.group is None:
+            continue
+        group, peers = x.report.group, x.peers
+        if x.op == "alltoallv":
+            yield from _blocks(x, x.send.counts)
+        elif x.op != "recv" and x.send.dtype and peers.dest >= 0:
+            topic = peers.sendtag, x.send.count, group.users
+            yield Transfer(group.ranks[peers.dest], topic, x.send.dtype, _text(x), group.users)
 
 
 def incoming(instructions: tuple) -> Iterator[Transfer]:
     """What is certainly expected."""
-    for x in instructions:
-        if isinstance(x, Comm) and x.group is not None:
-            if x.op == "alltoallv":
-                yield from _blocks(x, x.recvcounts)
-            elif x.op != "send" and x.recvdtype and not x.status:
-                any_rank = x.source == mpi_start.start().MPI.ANY_SOURCE
-                if any_rank or x.source >= 0:
-                    peer = None if any_rank else x.group.ranks[x.source]
-                    topic = x.recvtag, x.recvcount, x.group.users
-                    yield Transfer(peer, topic, x.recvdtype, _text(x), x.group.users)
-        elif isinstance(x, Loop) and x.count:
-            yield from incoming(x.body)
-        elif isinstance(x, While):
-            yield from incoming(x.cond)
+    for visit in visits(instructions):
+        x = visit.instruction
+        if not visit.certain or not isinstance(x, Call) or x.report.group is None:
+            continue
+        group, peers = x.report.group, x.peers
+        if x.op == "alltoallv":
+            yield from _blocks(x, x.recv.counts)
+        elif x.op != "send" and x.recv.dtype and not peers.status:
+            any_rank = peers.source == mpi_start.start().MPI.ANY_SOURCE
+            if any_rank or peers.source >= 0:
+                peer = None if any_rank else group.ranks[peers.source]
+                topic = peers.recvtag, x.recv.count, group.users
+                yield Transfer(peer, topic, x.recv.dtype, _text(x), group.users)
 
 
-def _blocks(x: Comm, counts: tuple[int, ...]) -> Iterator[Transfer]:
+def _blocks(x: Call, counts: tuple[int, ...]) -> Iterator[Transfer]:
     """Blocks of other ranks that are not empty: for empty ones nothing needs to have come."""
-    for rank, nbytes in zip(x.group.ranks, counts):
+    for rank, nbytes in zip(x.report.group.ranks, counts):
         if nbytes and rank != recorder.rank:
-            yield Transfer(rank, (x.label,), nbytes, _text(x), x.group.users)
+            yield Transfer(rank, (x.report.label,), nbytes, _text(x), x.report.group.users)
 
 
-def _text(x: Comm) -> str:
-    return f"{x.label} at {x.source_line}"
+def _text(x: Call) -> str:
+    return f"{x.report.label} at {x.report.line}"
 
 
 # ---------------------------------------------------------------- telling and hearing

@@ -26,8 +26,9 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.compiler.steps.instructions import Loop, Switch, While, visits
 from mpijax.core.errors import MismatchError
-from mpijax.runtime.machine.program import Comm, Loop, Switch, While, bodies
+from mpijax.runtime.machine.executable import Call
 from mpijax.runtime.matching import announcements, counts, pairing
 from mpijax.runtime.mpi import mpi_start
 from mpijax.runtime.reports.recorder import COLLECTIVE, GUARD, Group, Site, ranges, recorder
@@ -80,9 +81,10 @@ def schedule(instructions: tuple, group: Group) -> _Hash:
 
 
 def _of_instruction(x: Any, group: Group) -> _Hash:
-    if isinstance(x, Comm):
-        counts = x.matched and x.group is not None and set(group.ranks) <= set(x.group.ranks)
-        return _atom(x.label, x.group.id) if counts else _EMPTY
+    if isinstance(x, Call):
+        around = x.report.group
+        counts = x.carrier.matched and around is not None and set(group.ranks) <= set(around.ranks)
+        return _atom(x.report.label, around.id) if counts else _EMPTY
     if isinstance(x, Loop):
         return _repeated(schedule(x.body, group), x.count)
     if isinstance(x, While):
@@ -100,9 +102,10 @@ def text(instructions: tuple, group: Group, indent: str = "  ") -> list[str]:
     for x in instructions:
         if _of_instruction(x, group) == _EMPTY:
             continue
-        if isinstance(x, Comm):
-            where = "" if x.group is group else f" on {x.group.name}"
-            out.append(f"{indent}{x.label}{where}" + (f"   at {x.source_line}" if x.source_line else ""))
+        if isinstance(x, Call):
+            report = x.report
+            where = "" if report.group is group else f" on {report.group.name}"
+            out.append(f"{indent}{report.label}{where}" + (f"   at {report.line}" if report.line else ""))
         elif isinstance(x, Loop):
             out += [f"{indent}{x.count} times:", *text(x.body, group, indent + "  ")]
         elif isinstance(x, While):
@@ -115,16 +118,15 @@ def text(instructions: tuple, group: Group, indent: str = "  ") -> list[str]:
 
 def groups_of(instructions: tuple) -> list[Group]:
     """The groups with collectives among the instructions, in order of their first."""
-    found: dict[Group, None] = {}
-    for x in instructions:
-        if isinstance(x, Comm):
-            inner = [x.group] if x.matched and x.group is not None else []
-        elif isinstance(x, Loop) and not x.count:
-            continue
-        else:
-            inner = [g for body in bodies(x) for g in groups_of(body)]
-        found.update(dict.fromkeys(inner))
-    return list(found)
+    return list(dict.fromkeys(x.report.group for x in _collectives(instructions)))
+
+
+def _collectives(instructions: tuple) -> Iterator[Call]:
+    """The collectives that may run."""
+    for visit in visits(instructions):
+        x = visit.instruction
+        if visit.times and isinstance(x, Call) and x.carrier.matched and x.report.group is not None:
+            yield x
 
 
 # ---------------------------------------------------------------- agreement
@@ -241,13 +243,7 @@ def _described(instructions: tuple, group: Group, name: str) -> str:
 
 
 def _first_line(instructions: tuple) -> str:
-    for x in instructions:
-        if isinstance(x, Comm) and x.matched and x.group is not None:
-            return x.source_line
-        for body in bodies(x):
-            if found := _first_line(body):
-                return found
-    return ""
+    return next((x.report.line for x in _collectives(instructions) if x.report.line), "")
 
 
 def _all(exchanges: list[Iterator[str | None]], group: Group, name: str) -> list[str]:

@@ -27,9 +27,10 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.compiler.steps.instructions import Visit, visits
 from mpijax.core.errors import MismatchError
 from mpijax.ops.rank_messages import DERIVATIVES, PRIMAL, SHOWN
-from mpijax.runtime.machine.program import Comm, Loop, Switch, While
+from mpijax.runtime.machine.executable import Call
 from mpijax.runtime.mpi import mpi_start
 from mpijax.runtime.reports.recorder import COLLECTIVE, ENDED, GUARD, MESSAGE, Group, Site, recorder
 
@@ -86,38 +87,28 @@ class Edge:
 def edges(instructions: tuple) -> list[Edge]:
     """The edges with derivatives, in order of (communicator, peer)."""
     found: dict[tuple[int, int], Edge] = {}
-    _collect(instructions, 1, True, found)
+    for visit in visits(instructions):
+        x = visit.instruction
+        if isinstance(x, Call) and x.report.group is not None and x.report.role in (*DERIVATIVES, PRIMAL):
+            _add(x, visit, found)
     return [found[k] for k in sorted(found) if found[k].items]
 
 
-def _collect(instructions: tuple, times: int, counted: bool, found: dict[tuple[int, int], Edge]) -> None:
-    for x in instructions:
-        if isinstance(x, Comm):
-            if x.group is not None and x.role in (*DERIVATIVES, PRIMAL):
-                _add(x, times, counted, found)
-        elif isinstance(x, Loop):
-            _collect(x.body, times * x.count, counted, found)
-        elif isinstance(x, While):
-            _collect(x.cond + x.body, times, False, found)
-        elif isinstance(x, Switch):
-            for branch in x.branches:
-                _collect(branch, times, False, found)
-
-
-def _add(x: Comm, times: int, counted: bool, found: dict[tuple[int, int], Edge]) -> None:
+def _add(x: Call, visit: Visit, found: dict[tuple[int, int], Edge]) -> None:
+    peers, report = x.peers, x.report
     halves = []
-    if x.op != "recv" and x.dest >= 0:
-        halves.append((x.dest, ("to", x.sendtag, x.sendcount)))
-    if x.op != "send" and x.source >= 0:
-        halves.append((x.source, ("from", x.recvtag, x.recvcount)))
+    if x.op != "recv" and peers.dest >= 0:
+        halves.append((peers.dest, ("to", peers.sendtag, x.send.count)))
+    if x.op != "send" and peers.source >= 0:
+        halves.append((peers.source, ("from", peers.recvtag, x.recv.count)))
     for place, item in halves:
-        peer = x.group.ranks[place]
-        edge = found.setdefault((x.group.id, peer), Edge(x.group, peer))
-        if x.role == PRIMAL:
+        peer = report.group.ranks[place]
+        edge = found.setdefault((report.group.id, peer), Edge(report.group, peer))
+        if report.role == PRIMAL:
             edge.whole = True
-        elif times:
-            edge.add(item, times, f"{x.label} at {x.source_line}")
-            edge.counted &= counted
+        elif visit.times:
+            edge.add(item, visit.times, f"{report.label} at {report.line}")
+            edge.counted &= visit.counted
 
 
 def differences(mine: Edge, theirs: list[list[Any]]) -> list[str]:

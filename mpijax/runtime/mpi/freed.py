@@ -12,20 +12,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from mpijax.compiler.steps.plan import CommStep, walk
+from mpijax.compiler.steps.instructions import Communicate, walk
 from mpijax.runtime.mpi import mpi_start
 
 
-def tie(program: Any, steps: list[Any]) -> None:
-    """Have `program` raise RuntimeError at its next run once a communicator of its steps has been freed."""
+def tie(program: Any, instructions: tuple[Any, ...]) -> None:
+    """Have `program` raise RuntimeError at its next run once a communicator of its instructions has been freed."""
     MPI = mpi_start.start().MPI
-    for step in walk(steps):
-        if not isinstance(step, CommStep) or "comm" not in step.params:
+    for step in walk(instructions):
+        if not isinstance(step, Communicate) or not step.lower.on_communicator:
             continue
         comm = step.params["comm"].value
         if comm is None or comm in (MPI.COMM_WORLD, MPI.COMM_SELF):
             continue
-        what, line = step.kind.removeprefix("mpi_"), str(step.source) if step.source.file else ""
+        what, line = step.lower.name, str(step.source) if step.source.file else ""
         if comm == MPI.COMM_NULL:
             _refuse(what, line, "traced")
         _tied(comm).programs.setdefault(program, (what, line))

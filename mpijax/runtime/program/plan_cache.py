@@ -2,8 +2,8 @@
 
 A plan is found by what it is made from: the Jaxpr with its sources, the types and layouts (not the values) of its
 constants, which arguments are donated or sharded, the options, the CPU, and the version of mpijax, or in a checkout the
-state of its files. It is kept as data (`core.plain`): buffers, steps, and in which files of machine code its kernels
-are.
+state of its files. It is kept as data (`core.plain`): buffers, instructions, and in which files of machine code its
+kernels are.
 
 Programs that hold what is no data are planned in each process: Python callbacks, communicators, and operations defined
 outside of mpijax, whose rules may change without a change of version.

@@ -12,18 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from mpijax.compiler.loops.show import nest_text
-from mpijax.compiler.steps.plan import (
-    CommStep,
+from mpijax.compiler.steps.instructions import (
+    Communicate,
     GemmCall,
-    HostStep,
     KernelCall,
     NativeCall,
-    Placed,
-    Plan,
+    PythonCall,
     bodies,
-    step_text,
+    line_of,
     walk,
 )
+from mpijax.compiler.steps.plan import Placed, Plan
 from mpijax.core import pages
 from mpijax.core.pages import amount
 from mpijax.core.sharding.cuts import Cut, part_number
@@ -68,7 +67,9 @@ filter.oninput = show;
 </script>
 """
 
-_KINDS = {KernelCall: "kernel", GemmCall: "library", NativeCall: "library", CommStep: "message", HostStep: "python"}
+_KINDS = {
+    KernelCall: "kernel", GemmCall: "library", NativeCall: "library", Communicate: "message", PythonCall: "python"
+}  # fmt: skip
 _COLOURS = ("#a5d8ff", "#b2f2bb", "#ffec99", "#ffc9c9", "#d0bfff", "#99e9f2", "#ffd8a8", "#eebefa")
 _MOST_RANKS = 64  # that a grid shows one by one
 
@@ -96,7 +97,7 @@ def _page(plan: Plan, name: str) -> str:
     messages, nests = sent(plan), dict(_nests(plan))
     memory = plan.memory()
     held = memory["argument"] + memory["output"] - memory["alias"] + memory["temp"]
-    count = [(kind, sum(isinstance(s, cls) for s in walk(plan.steps))) for cls, kind in _KINDS.items()]
+    count = [(kind, sum(isinstance(s, cls) for s in walk(plan.instructions))) for cls, kind in _KINDS.items()]
     what = ", ".join(f"{sum(n for _, n in group)} {kind}" for kind, group in itertools.groupby(count, lambda x: x[0]))
     volume = amount(sum(s.total for s in messages))
     summary = f"Steps: {what}. Memory: {amount(held)}. This rank sends {volume} in one run."
@@ -107,7 +108,7 @@ def _page(plan: Plan, name: str) -> str:
             "SUMMARY": html.escape(summary),
             "LINES": _lines(plan, messages),
             "PLACEMENT": _placement(plan.placed, _volumes(messages)),
-            "STEPS": "".join(_step(s, nests) for s in plan.steps),
+            "STEPS": "".join(_step(s, nests) for s in plan.instructions),
             "BUFFERS": _buffers(plan),
             "SENT": html.escape(explained(plan)),
         },
@@ -126,7 +127,7 @@ def _lines(plan: Plan, messages: list[Any]) -> str:
     """A row for each of the user's lines: steps of each kind, bytes sent."""
     counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     sources: dict[str, Source] = {}
-    for s in walk(plan.steps):
+    for s in walk(plan.instructions):
         source = getattr(s, "source", None)
         if source is not None and type(s) in _KINDS and _at(source):
             counts[_at(source)][_KINDS[type(s)]] += 1
@@ -164,7 +165,7 @@ def _nests(plan: Plan) -> Any:
 def _step(step: Any, nests: dict[tuple[str, str], str]) -> str:
     at = _at(getattr(step, "source", None))
     line = f'data-line="{html.escape(at)}"'
-    text = f"<code>{html.escape(step_text(step).strip())}</code>"
+    text = f"<code>{html.escape(line_of(step).strip())}</code>"
     inside = bodies(step)
     if inside:
         parts = "".join(
@@ -182,7 +183,7 @@ def _step(step: Any, nests: dict[tuple[str, str], str]) -> str:
 def _buffers(plan: Plan) -> str:
     most = max([1, *(b.nbytes for b in plan.buffers)])
     rows = "".join(
-        f'<tr><td>b{i}</td><td class="text">{html.escape(b.kind)}</td><td>{amount(b.nbytes)}</td>'
+        f'<tr><td>b{i}</td><td class="text">{type(b).__name__.lower()}</td><td>{amount(b.nbytes)}</td>'
         f'<td class="text"><svg width="200" height="10"><rect width="{200 * b.nbytes / most:.1f}" height="10" '
         f'fill="#4a7ebb"/></svg></td></tr>'
         for i, b in enumerate(plan.buffers)

@@ -8,7 +8,8 @@ from typing import Any
 from mpijax.compiler.backend import llvm
 from mpijax.compiler.graph.build import others_layout
 from mpijax.compiler.loops.show import nest_text
-from mpijax.compiler.steps.plan import CommStep, GemmCall, KernelCall, Plan, module_text, walk
+from mpijax.compiler.steps.instructions import Communicate, GemmCall, KernelCall, walk
+from mpijax.compiler.steps.plan import Plan, module_text
 from mpijax.compiler.steps.planner import plan_program
 from mpijax.core import config, tree
 from mpijax.core.sharding.shardings import SingleDeviceSharding
@@ -226,14 +227,14 @@ class Compiled(_Later):
 
 def cost_analysis(plan: Plan) -> dict[str, float]:
     """Counts of one run of a program on this rank; a turn of a `while` loop counts once in the bytes it sends."""
-    flops = sum(2.0 * s.m * s.n * s.k * _batch(s) for s in walk(plan.steps) if isinstance(s, GemmCall))
+    flops = sum(2.0 * s.m * s.n * s.k * _batch(s) for s in walk(plan.instructions) if isinstance(s, GemmCall))
     flops += sum(float(k.flops()) for k in plan.nests)
     return {
         "flops": flops,
         "bytes accessed": float(sum(b.nbytes for b in plan.buffers)),
-        "kernels": float(sum(isinstance(s, KernelCall) for s in walk(plan.steps))),
-        "library calls": float(sum(isinstance(s, GemmCall) for s in walk(plan.steps))),
-        "communications": float(sum(isinstance(s, CommStep) for s in walk(plan.steps))),
+        "kernels": float(sum(isinstance(s, KernelCall) for s in walk(plan.instructions))),
+        "library calls": float(sum(isinstance(s, GemmCall) for s in walk(plan.instructions))),
+        "communications": float(sum(isinstance(s, Communicate) for s in walk(plan.instructions))),
         "bytes sent": float(bytes_sent(plan)),
     }
 

@@ -12,16 +12,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from mpijax.compiler.steps.plan import CommStep, LoopStep, Plan, SwitchStep, WhileStep
+from mpijax.compiler.steps.instructions import Communicate, Loop, Switch, While
+from mpijax.compiler.steps.plan import Plan
+from mpijax.core.lowering import Exchange
 from mpijax.core.source import Source
 from mpijax.runtime.mpi import mpi_start
 
 
 @dataclass(frozen=True)
 class Sent:
-    """One communication step of a program.
+    """One exchange of a program.
 
-    nbytes: what this rank sends each time. times: how often the step runs in one run of the program, a turn of a
+    nbytes: what this rank sends each time. times: how often it runs in one run of the program, a turn of a
     `while` loop counting once; `known` says whether no such loop is around it. received: bytes of its results.
     """
 
@@ -40,7 +42,7 @@ class Sent:
 
 def sent(plan: Plan) -> list[Sent]:
     """The communication of one run on this rank. Of a `cond`, the branch that sends most counts."""
-    return list(_of(plan.steps, 1, True))
+    return list(_of(plan.instructions, 1, True))
 
 
 def bytes_sent(plan: Plan) -> float:
@@ -48,123 +50,86 @@ def bytes_sent(plan: Plan) -> float:
     return math.fsum(s.total for s in sent(plan))
 
 
-def _of(steps: list[Any], times: int, known: bool) -> Iterator[Sent]:
-    for step in steps:
-        if isinstance(step, CommStep):
-            yield _sent(step, times, known)
-        elif isinstance(step, LoopStep):
-            yield from _of(step.body, times * step.count, known)
-        elif isinstance(step, WhileStep):
-            yield from _of([*step.cond, *step.body], times, False)
-        elif isinstance(step, SwitchStep):
-            branches = [list(_of(branch, times, known)) for branch in step.branches]
+def _of(instructions: tuple[Any, ...], times: int, known: bool) -> Iterator[Sent]:
+    for x in instructions:
+        if isinstance(x, Communicate):
+            received = x.outputs[0].nbytes if x.outputs else 0
+            yield Sent(x.lower.name, _bytes(x), times, known, received, x.source, x.label)
+        elif isinstance(x, Loop):
+            yield from _of(x.body, times * x.count, known)
+        elif isinstance(x, While):
+            yield from _of((*x.cond, *x.body), times, False)
+        elif isinstance(x, Switch):
+            branches = [list(_of(branch, times, known)) for branch in x.branches]
             yield from max(branches, key=lambda branch: sum(s.total for s in branch))
 
 
-def _sent(step: CommStep, times: int, known: bool) -> Sent:
-    n = _volume(step.inputs)
-    sends = _PER_RANK[step.kind](step, n) if "comm" in step.params else _over_mesh(step, n)
-    return Sent(step.kind, sends, times, known, _volume(step.outputs), step.source, step.label)
+def _bytes(x: Communicate) -> float:
+    """Bytes that this rank sends in an exchange of its first operand; the others are counts."""
+    ranks = _over_mesh(x) if not x.lower.on_communicator else _of_communicator(x)
+    return _SENT[x.lower.exchange](x.inputs[0].nbytes if x.inputs else 0, ranks, x.params)
 
 
-def _volume(views: list[Any]) -> int:
-    """Bytes of the first operand or result: the others are counts."""
-    if not views:
-        return 0
-    _, shape, dtype = views[0]
-    return math.prod(shape) * dtype.itemsize
+@dataclass(frozen=True)
+class _Ranks:
+    """Those that take part: how many, this one's number, and MPI's number for nobody."""
+
+    size: int
+    here: int
+    nobody: int = -1
 
 
-# ---------------------------------------------------------------- along mesh axes
-
-
-def _over_mesh(step: CommStep, n: int) -> float:
-    params = step.params
-    size = math.prod(params["mesh"].shape[name] for name in params["names"])
-    if params.get("axis_index_groups") is not None:
-        size = max(map(len, params["axis_index_groups"]))
-    if step.kind == "permute":
-        here = _position(params["mesh"], params["names"])
-        return n if any(a == here != b for a, b in params["perm"]) else 0
-    kind = "allreduce" if step.kind.startswith("allreduce") else step.kind
-    return _COLLECTIVE[kind](n, size)
-
-
-def _position(mesh: Any, names: tuple[Any, ...]) -> int:
-    """This rank's number along mesh axes, in row-major order of `names`."""
+def _over_mesh(x: Communicate) -> _Ranks:
+    mesh, names, groups = x.params["mesh"], x.params["names"], x.params.get("axis_index_groups")
     at = dict(zip(mesh.axis_names, mesh.coordinates(), strict=True))
     here = 0
-    for name in names:
+    for name in names:  # in row-major order
         here = here * mesh.shape[name] + at[name]
-    return here
+    size = math.prod(mesh.shape[name] for name in names)
+    return _Ranks(size if groups is None else max(map(len, groups)), here)
 
 
-# Bytes sent by a rank that has an operand of `n` bytes, one of `size` ranks.
-_COLLECTIVE: dict[str, Callable[[int, int], float]] = {
-    "allreduce": lambda n, size: 2 * n * (size - 1) / size,
-    "allgather": lambda n, size: n * (size - 1),
-    "alltoall": lambda n, size: n * (size - 1) / size,
-    "alltoallv": lambda n, size: n * (size - 1) / size,
-    "reduce_scatter": lambda n, size: n * (size - 1) / size,
-    "broadcast": lambda n, size: n if size > 1 else 0,
-}
+def _of_communicator(x: Communicate) -> _Ranks:
+    comm = x.params["comm"].value or mpi_start.world()
+    return _Ranks(comm.Get_size(), comm.Get_rank(), mpi_start.start().MPI.PROC_NULL)
 
 
-# ---------------------------------------------------------------- mpijax.mpi
+def _around(n: float, r: _Ranks, params: dict[str, Any]) -> float:
+    """All but the block that stays, of blocks of equal size."""
+    return n * (r.size - 1) / r.size
 
 
-def _comm(step: CommStep) -> Any:
-    return step.params["comm"].value or mpi_start.world()
-
-
-def _collective(kind: str) -> Callable[[CommStep, int], float]:
-    return lambda step, n: _COLLECTIVE[kind](n, _comm(step).Get_size())
-
-
-def _exchange(step: CommStep, n: int) -> float:
+def _exchanged(n: float, r: _Ranks, params: dict[str, Any]) -> float:
     """With counts, all but the block that stays; where they are known only when it runs, as if blocks were equal."""
-    counts = step.params.get("sendcounts")
+    counts = params.get("sendcounts")
     if counts is None:
-        return _collective("alltoall")(step, n)
-    return n * (1 - counts[_comm(step).Get_rank()] / sum(counts)) if sum(counts) else 0
+        return _around(n, r, params)
+    return n * (1 - counts[r.here] / sum(counts)) if sum(counts) else 0
 
 
-def _to_root(step: CommStep, n: int) -> float:
-    return 0 if _comm(step).Get_rank() == step.params["root"] else n
+def _message(n: float, r: _Ranks, params: dict[str, Any]) -> float:
+    return 0 if params["dest"] in (r.here, r.nobody) else n
 
 
-def _from_root(step: CommStep, n: int) -> float:
-    size = _comm(step).Get_size()
-    return n * (size - 1) / size if _comm(step).Get_rank() == step.params["root"] else 0
+def _along_the_ranks(n: float, r: _Ranks, params: dict[str, Any]) -> float:
+    return n if r.here + 1 < r.size else 0
 
 
-def _along_the_ranks(step: CommStep, n: int) -> float:
-    return n if _comm(step).Get_rank() + 1 < _comm(step).Get_size() else 0
-
-
-def _message(step: CommStep, n: int) -> float:
-    comm, dest = _comm(step), step.params["dest"]
-    return 0 if dest in (comm.Get_rank(), mpi_start.start().MPI.PROC_NULL) else n
-
-
-_PER_RANK: dict[str, Callable[[CommStep, int], float]] = {
-    "mpi_allreduce": _collective("allreduce"),
-    "mpi_allgather": _collective("allgather"),
-    "mpi_allgatherv": _collective("allgather"),
-    "mpi_alltoall": _exchange,
-    "mpi_alltoallv": _exchange,
-    "mpi_reduce_scatter": _collective("reduce_scatter"),
-    "mpi_reduce_scatterv": _collective("reduce_scatter"),
-    "mpi_bcast": _collective("broadcast"),
-    "mpi_reduce": _to_root,
-    "mpi_gather": _to_root,
-    "mpi_gatherv": _to_root,
-    "mpi_scatter": _from_root,
-    "mpi_scatterv": _from_root,
-    "mpi_scan": _along_the_ranks,
-    "mpi_exscan": _along_the_ranks,
-    "mpi_send": _message,
-    "mpi_sendrecv": _message,
-    "mpi_recv": lambda step, n: 0,
-    "mpi_barrier": lambda step, n: 0,
+# Bytes sent by a rank that has an operand of `n` bytes.
+_SENT: dict[Exchange, Callable[[float, _Ranks, dict[str, Any]], float]] = {
+    Exchange.ALLREDUCE: lambda n, r, p: 2 * _around(n, r, p),
+    Exchange.REDUCE: lambda n, r, p: 0 if r.here == p["root"] else n,
+    Exchange.SCAN: _along_the_ranks,
+    Exchange.EXSCAN: _along_the_ranks,
+    Exchange.REDUCE_SCATTER: _around,
+    Exchange.BCAST: lambda n, r, p: n if r.size > 1 else 0,
+    Exchange.ALLGATHER: lambda n, r, p: n * (r.size - 1),
+    Exchange.GATHER: lambda n, r, p: 0 if r.here == p["root"] else n,
+    Exchange.SCATTER: lambda n, r, p: _around(n, r, p) if r.here == p["root"] else 0,
+    Exchange.ALLTOALL: _exchanged,
+    Exchange.PERMUTE: lambda n, r, p: n if any(a == r.here != b for a, b in p["perm"]) else 0,
+    Exchange.SEND: _message,
+    Exchange.SENDRECV: _message,
+    Exchange.RECV: lambda n, r, p: 0,
+    Exchange.BARRIER: lambda n, r, p: 0,
 }

@@ -355,10 +355,12 @@ recorder = Recorder()
 
 
 def note_site(x: Any) -> tuple[int, int]:
-    """The site and the sequence of a communication instruction that is being loaded."""
-    peers = None
-    if x.op in MESSAGES and x.group is not None:
-        sides = [x.source] if x.op == "recv" else [x.dest] if x.op == "send" else [x.source, x.dest]
-        peers = tuple(x.group.ranks[p] for p in dict.fromkeys(sides) if 0 <= p < len(x.group.ranks))
-    what = Site(x.label or x.op, x.source_line, x.group, peers, x.eager)
-    return recorder.site(what, COLLECTIVE if x.matched else MESSAGE)
+    """The site and the sequence of a call of MPI that is being loaded."""
+    report, peers = x.report, None
+    if x.op in MESSAGES and report.group is not None:
+        ends = x.peers
+        sides = [ends.source] if x.op == "recv" else [ends.dest] if x.op == "send" else [ends.source, ends.dest]
+        ranks = report.group.ranks
+        peers = tuple(ranks[p] for p in dict.fromkeys(sides) if 0 <= p < len(ranks))
+    what = Site(report.label or x.op, report.line, report.group, peers, report.eager)
+    return recorder.site(what, COLLECTIVE if x.carrier.matched else MESSAGE)

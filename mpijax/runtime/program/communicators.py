@@ -1,0 +1,86 @@
+"""The communicators of groups of ranks along mesh axes, each made once."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from mpijax.runtime.matching import guard
+from mpijax.runtime.mpi import mpi_start
+from mpijax.runtime.reports.recorder import GUARD, Site, recorder
+
+_communicators: dict[Any, Any] = {}
+
+
+def communicator(mesh: Any, names: tuple[Any, ...], groups: tuple[tuple[int, ...], ...] | None = None, line: str = ""):
+    """The communicator (of mpi4py) of this rank's group along mesh axes, ranked in row-major order of `names`.
+
+    groups: positions along the axes, divided once more; ranked in the order in which a group lists them.
+    Made once per mesh, axes and groups; the first time is collective over all ranks of the job. Raises MismatchError on
+    all of them then if they mean different ones. line: the user's, for that error.
+    """
+    key = (mesh, names, groups)
+    found = _communicators.get(key)
+    if found is None and groups is not None:
+        whole = communicator(mesh, names, None, line)
+        here = whole.Get_rank()
+        number = next(k for k, g in enumerate(groups) if here in g)
+        meant = _Meant(mesh, names, groups, line)
+        found = _communicators[key] = _split(whole, number, groups[number].index(here), meant)
+    if found is None:
+        world = mpi_start.world()
+        meant = _Meant(mesh, names, None, line)
+        ids = mesh.device_ids
+        coords = mesh.coordinates()
+        along = [mesh.axis_names.index(n) for n in names]
+        sizes = ids.shape
+        if len(along) == len(sizes) and along == sorted(along) and list(ids.flat) == list(range(world.Get_size())):
+            found = world
+        elif coords is None:
+            found = _split(world, mpi_start.start().MPI.UNDEFINED, 0, meant)
+        else:
+            color = 0
+            for axis, c in enumerate(coords):
+                if axis not in along:
+                    color = color * sizes[axis] + c
+            rank = 0
+            for axis in along:
+                rank = rank * sizes[axis] + coords[axis]
+            found = _split(world, color, rank, meant)
+        _communicators[key] = found
+    return found
+
+
+@dataclass(frozen=True)
+class _Meant:
+    """Which communicator is to be made, on all ranks the same. line: of the operation that needs it first, or ""."""
+
+    mesh: Any
+    names: tuple[Any, ...]
+    groups: tuple[tuple[int, ...], ...] | None
+    line: str
+
+    def __str__(self) -> str:
+        ids = list(self.mesh.device_ids.flat)
+        shown = str([int(i) for i in ids[:_IDS]])[:-1] + (", ...]" if len(ids) > _IDS else "]")
+        sizes = ", ".join(f"{name!r}: {size}" for name, size in self.mesh.shape.items())
+        within = "" if self.groups is None else f", in groups {str(self.groups)[:_GROUPS]}"
+        return f"making the communicator of mesh axes {self.names} of a mesh ({sizes}) over devices {shown}{within}"
+
+    def digest(self) -> bytes:
+        everything = self.mesh.device_ids.tolist(), self.mesh.axis_names, self.names, self.groups
+        return hashlib.blake2b(repr(everything).encode(), digest_size=16).digest()
+
+
+# Devices of a mesh, and characters of groups, that an error shows.
+_IDS, _GROUPS = 32, 200
+
+
+def _split(comm: Any, color: int, rank: int, meant: _Meant) -> Any:
+    """The part of a communicator. All of its ranks compare what they mean: colours of different axes may be equal."""
+    group = recorder.group(comm, mpi_start.world())
+    with recorder.operation(Site(f"making the communicator of mesh axes {meant.names}", meant.line, group), GUARD):
+        if group is not None and guard.enabled():
+            guard.agree(group, meant.digest(), str(meant), meant.line)
+        return comm.Split(color, rank)
