@@ -571,7 +571,7 @@ def test_wrong_arguments(kernels):
     "buffers, steps, results",
     [
         ((Input(3),), (), ()),
-        ((out((1,), donor=2),), (), ()),
+        ((out((1,), donor=2),), (), (result("buffer", 0, aval((1,))),)),
         ((out((1,)),), (Copy(Place(4), Place(0), 1),), (result("buffer", 0, aval((1,))),)),
         ((out((1,)),), (Swap(0, 9),), (result("buffer", 0, aval((1,))),)),
         (("x",), (), ()),

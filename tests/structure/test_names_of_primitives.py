@@ -18,7 +18,6 @@ LEFT = {
     "compiler/graph/exact_products.py": 3,
     "compiler/graph/flow.py": 3,
     "compiler/fusion/gemm.py": 1,
-    "compiler/graph/build.py": 4,
     "compiler/graph/matrices.py": 4,
     "compiler/sharding/messages.py": 2,
     "compiler/graph/normalize.py": 9,

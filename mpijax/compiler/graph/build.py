@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from mpijax.compiler.graph import exact_products, flow, matrices, normalize, regions
-from mpijax.compiler.graph.nodes import Graph, Node, Value, is_narrow, operation_of
-from mpijax.compiler.graph.products import dims_of, in_order, use_blas
+from mpijax.compiler.graph import flow, normalize, regions
+from mpijax.compiler.graph.nodes import Graph, Value, operation_of
+from mpijax.compiler.graph.simplify import ADDED, KNOWN, Op, simplified
 from mpijax.compiler.sharding import asked, constraints, explicit, messages, partition, unreduced
 from mpijax.compiler.sharding.blocks import blocks_by
 from mpijax.core import effects as fx
@@ -21,16 +22,12 @@ from mpijax.core.lowering import (
     Communication,
     ControlFlow,
     Decompose,
-    Elementwise,
     Inline,
     Layout,
-    Library,
     Native,
     Partitioned,
-    Reduction,
     Structural,
 )
-from mpijax.core.registry import registry
 from mpijax.core.source import UNKNOWN, Source
 from mpijax.core.trace import trace_to_closed_jaxpr
 
@@ -179,7 +176,7 @@ class _Builder:
             if regions.stays_view(v):
                 node = operation_of(v)
                 inputs = [self.local(w) for w in node.inputs]
-                found = self._node(node.primitive, node.params, inputs, [v.aval], node.source, node.effects)[0]
+                found = self.node(node.primitive, node.params, inputs, [v.aval], node.source, node.effects)[0]
             else:
                 found = Value(v.aval, "input", position=-1)
                 found.outside = v
@@ -198,9 +195,20 @@ class _Builder:
         key = _work_key(primitive, inputs, params, avals)
         return None if key is None else self.seen.get(key)
 
-    def node(self, primitive, params, inputs, avals, source) -> list[Value]:
-        """Add a pure operation."""
-        return self._node(primitive, params, inputs, avals, source, fx.no_effects)
+    def node(self, primitive, params, inputs, avals, source, effects=fx.no_effects) -> list[Value]:
+        """Add an operation."""
+        return self.add(Op(primitive, params, inputs, avals, source, effects))
+
+    def add(self, op: Op) -> list[Value]:
+        """Add an operation, or what it is simplified to."""
+        found = simplified(self, op, ADDED)
+        if isinstance(found, list):
+            return found
+        node = found.node()
+        self.graph.nodes.append(node)
+        if self.parent is not None:
+            self.owned.update(map(id, node.outputs))
+        return node.outputs
 
     def control(self, eqn, operands: list[Value], bodies: list, avals, source: Source) -> list[Value]:
         """Add a loop or branch with its bodies."""
@@ -210,7 +218,7 @@ class _Builder:
             if id(v) not in seen:
                 seen.add(id(v))
                 inputs.append(v)
-        outputs = self._node(eqn.primitive, eqn.params, inputs, avals, source, eqn.effects)
+        outputs = self.node(eqn.primitive, eqn.params, inputs, avals, source, eqn.effects)
         self.graph.nodes[-1].regions = tuple(bodies)
         return outputs
 
@@ -311,13 +319,13 @@ class _Builder:
         return self.run(closed.jaxpr, consts, inputs, source)
 
     def apply(self, eqn, inputs: list[Value], source: Source) -> list[Value]:
+        """The results of an operation: on this rank's parts, inlined, or added."""
         lower = eqn.primitive.lower
         if isinstance(lower, Partitioned):
             return partition.run_shards(self, eqn.params[lower.param], eqn.params, inputs, source)
         avals = [v.aval for v in eqn.outvars]
         if self.parent is not None:
-            outside = not any(self.owns(v) for v in inputs) and any(v.scalar is None for v in inputs)
-            if self.leaves and outside and regions.leaves_region(eqn, avals):
+            if self._is_done_outside(eqn, inputs, avals):
                 return self.parent.apply(eqn, inputs, source)
             if not isinstance(lower, ControlFlow):
                 inputs = [self.local(v) for v in inputs]
@@ -332,37 +340,35 @@ class _Builder:
             inputs = [self.whole(v, source) for v in inputs]
         if isinstance(lower, Communication):
             return messages.communicate(self, eqn.primitive, eqn.params, inputs, avals, source, eqn.effects)
-        if isinstance(lower, Decompose):
+        if isinstance(lower, Decompose) or _is_written_out(lower, eqn.params):
             return self.inline(_decomposed(eqn.primitive, [v.aval for v in inputs], eqn.params), inputs, source)
         if isinstance(lower, ControlFlow):
-            if lower.written_out is not None and lower.written_out(eqn.params):
-                turns = _decomposed(eqn.primitive, [v.aval for v in inputs], eqn.params)
-                return self.inline(turns, inputs, source)
             return regions.control_node(self, eqn, inputs, avals, source)
         if lower is None:
             raise NotImplementedError(f"primitive {eqn.primitive.name} has no lowering")
-        if isinstance(lower, Elementwise):
-            inputs = normalize.operands(self, eqn.primitive, inputs)
-            outs = normalize.known_or_simpler(self, eqn.primitive, eqn.params, inputs, avals, source)
-            if outs is not None:
-                return outs
-            triangle = matrices.triangular_already(eqn.primitive, inputs)
-            if triangle is not None:
-                return [triangle]
-        params = eqn.params
-        if isinstance(lower, Native):
-            params, inputs = matrices.unsymmetrized(eqn.primitive, params, inputs)
-        key = None
-        if not fx.pins(eqn.effects):
-            key = _work_key(eqn.primitive, inputs, params, avals)
-            if key is not None and key in self.seen:
-                return self.seen[key]
-        if isinstance(lower, Native):
+        return self._merged(Op(eqn.primitive, eqn.params, inputs, avals, source, eqn.effects))
+
+    def _is_done_outside(self, eqn, inputs: list[Value], avals) -> bool:
+        """Whether an operation of a body depends on nothing in it, and is better done outside."""
+        if not self.leaves or any(self.owns(v) for v in inputs) or all(v.scalar is not None for v in inputs):
+            return False
+        return regions.leaves_region(eqn, avals)
+
+    def _merged(self, op: Op) -> list[Value]:
+        """The results of an operation: those of an equal one that has been done, or of a new one."""
+        found = simplified(self, op, KNOWN)
+        if isinstance(found, list):
+            return found
+        op = found
+        key = None if fx.pins(op.effects) else _work_key(op.primitive, op.inputs, op.params, op.avals)
+        if key is not None and key in self.seen:
+            return self.seen[key]
+        if isinstance(op.primitive.lower, Native):
             # The status bytes are one more result, which nobody reads.
-            avals = [*avals, ShapedArray((STATUS_BYTES,), np.uint8)]
-        outputs = self._node(eqn.primitive, params, inputs, avals, source, eqn.effects)
-        if isinstance(lower, Native):
-            outputs = outputs[:-1]
+            status = ShapedArray((STATUS_BYTES,), np.uint8)
+            outputs = self.add(replace(op, avals=[*op.avals, status]))[:-1]
+        else:
+            outputs = self.add(op)
         if key is not None:
             self.seen[key] = outputs
         return outputs
@@ -380,89 +386,21 @@ class _Builder:
         if isinstance(lower, Decompose):
             whole = [partition.global_aval(self, v) for v in inputs]
             return self.inline(_decomposed(eqn.primitive, whole, eqn.params), inputs, source)
-        if isinstance(lower, ControlFlow) and (lower.written_out is None or not lower.written_out(eqn.params)):
+        if isinstance(lower, ControlFlow) and not _is_written_out(lower, eqn.params):
             return flow.spread(self, eqn, inputs, avals, source)
         return None
 
     def pure(self, primitive, params, inputs: list[Value], avals, source: Source) -> list[Value]:
         """Add a pure operation; on parts of arrays, to each rank its part. avals: types of the whole results."""
         if self.meshes or all(partition.blocks_of(self, v) is None for v in inputs):
-            return self._node(primitive, params, inputs, avals, source, fx.no_effects)
+            return self.node(primitive, params, inputs, avals, source, fx.no_effects)
         eqn = Eqn(primitive, [Var(v.aval) for v in inputs], [Var(a) for a in avals], params, fx.no_effects, source)
         return self.apply(eqn, inputs, source)
 
-    def _node(self, primitive, params, inputs, avals, source, effects) -> list[Value]:
-        """Add an operation; sums and products of narrow floats are taken in float32 and rounded once."""
-        lower = primitive.lower
-        if isinstance(lower, (Library, Reduction)) and is_narrow(avals[0].dtype):
-            wide = [self._converted(v, np.dtype(np.float32), source) for v in inputs]
-            params = (
-                {**params, "preferred_element_type": np.dtype(np.float32)} if isinstance(lower, Library) else params
-            )
-            [out] = self._node(primitive, params, wide, [avals[0].update(dtype=np.float32)], source, effects)
-            return [self._converted(out, avals[0].dtype, source)]
-        if isinstance(lower, Library):
-            exact = exact_products.product(self, Node(primitive, params, inputs, avals, source, effects))
-            if exact is not None:
-                return [exact]
-            inputs = [self._converted(v, avals[0].dtype, source) for v in inputs]
-        if isinstance(lower, Reduction) and all(inputs[0].aval.shape[a] == 1 for a in params["axes"]):
-            params = {"dimensions": tuple(params["axes"])}
-            return self._node(registry["squeeze"], params, inputs, avals, source, effects)
-        if isinstance(lower, Structural):
-            simpler = normalize.simplified(self, primitive, params, inputs, avals, source)
-            if simpler is not None:
-                return simpler
-        if primitive.name == "transpose":
-            swapped = self._swapped_product(inputs[0], params["permutation"])
-            if swapped is not None:
-                return self._node(*swapped, avals, source, effects)  # type: ignore[call-arg]
-        node = Node(primitive, params, inputs, avals, source, effects)
-        if isinstance(lower, Library) and use_blas(node):
-            node = self._of_matrices(node)
-        self.graph.nodes.append(node)
-        if self.parent is not None:
-            self.owned.update(map(id, node.outputs))
-        return node.outputs
 
-    def _of_matrices(self, node: Node) -> Node:
-        """The product with operands that BLAS can take: those whose axes do not make a matrix are transposed."""
-        inputs = list(node.inputs)
-        contract, batch = (list(axes) for axes in node.params["dimension_numbers"])
-        for k, v in enumerate(node.inputs):
-            order = in_order(node, k)
-            if order is None:
-                continue
-            permuted = {"permutation": order}
-            aval = v.aval.update(shape=tuple(v.aval.shape[a] for a in order))
-            [inputs[k]] = self._node(registry["transpose"], permuted, [v], [aval], node.source, fx.no_effects)
-            n = len(order)
-            batch[k], contract[k] = tuple(range(len(batch[k]))), tuple(range(n - len(contract[k]), n))
-        if inputs == list(node.inputs):
-            return node
-        params = {**node.params, "dimension_numbers": (tuple(contract), tuple(batch))}
-        return Node(node.primitive, params, inputs, [v.aval for v in node.outputs], node.source, node.effects)
-
-    def _swapped_product(self, v: Value, permutation):
-        """`(A B)^T` as `B^T A^T`: the product with its operands exchanged, so that nothing is transposed."""
-        node = v.producer
-        if node is None or not isinstance(node.primitive.lower, Library):
-            return None
-        d = dims_of(node)
-        nb, nl, nr = len(d.lhs_batch), len(d.lhs_free), len(d.rhs_free)
-        swapped = (*range(nb), *range(nb + nl, nb + nl + nr), *range(nb, nb + nl))
-        if tuple(permutation) != swapped or not (nl or nr):
-            return None
-        (lc, rc), (lb, rb) = node.params["dimension_numbers"]
-        params = {**node.params, "dimension_numbers": ((rc, lc), (rb, lb))}
-        return node.primitive, params, [node.inputs[1], node.inputs[0]]
-
-    def _converted(self, v: Value, dtype, source) -> Value:
-        if v.element == dtype:
-            return v
-        params = {"new_dtype": dtype, "weak_type": False, "sharding": None}
-        aval = v.aval.update(dtype=dtype, weak_type=False)
-        return self._node(registry["convert_element_type"], params, [v], [aval], source, fx.no_effects)[0]
+def _is_written_out(lower: Any, params: dict[str, Any]) -> bool:
+    """Whether the turns of a loop take its place."""
+    return isinstance(lower, ControlFlow) and lower.written_out is not None and lower.written_out(params)
 
 
 def _work_key(primitive, inputs, params, avals):

@@ -59,7 +59,7 @@ def communicate(builder, primitive, params, inputs, avals, source, effects):
     if lower.on_communicator:
         if params.get("transposed"):  # what an allreduce transposes to: every rank keeps what it has
             return inputs
-        return builder._node(primitive, params, inputs, avals, source, effects)
+        return builder.node(primitive, params, inputs, avals, source, effects)
     names = params.get("axes", params.get("axis_name"))
     names = tuple(names) if isinstance(names, (tuple, list)) else (names,)
     if all(isinstance(n, int) for n in names):
@@ -67,7 +67,7 @@ def communicate(builder, primitive, params, inputs, avals, source, effects):
     mesh = _mesh_with(builder, names, primitive, source)
     if lower.exchange is Exchange.POSITION:
         at = dict(zip(mesh.axis_names, mesh.coordinates() or (0,) * len(mesh.axis_names), strict=True))
-        return builder._node(rank_index_p, {"position": at[names[0]]}, [], avals, source, fx.no_effects)
+        return builder.node(rank_index_p, {"position": at[names[0]]}, [], avals, source, fx.no_effects)
     positional = tuple(n for n in names if isinstance(n, int))
     if positional:
         names = tuple(n for n in names if not isinstance(n, int))
@@ -92,7 +92,7 @@ def _mesh_with(builder, names, primitive, source):
 def _reduced(builder, lower: Communication, axes, inputs, avals, source):
     """A collective over the axes of a batch is a reduction."""
     params = {"axes": tuple(axes), "out_sharding": None}
-    return builder._node(registry[f"reduce_{lower.operation}"], params, inputs, avals, source, fx.no_effects)
+    return builder.node(registry[f"reduce_{lower.operation}"], params, inputs, avals, source, fx.no_effects)
 
 
 class _Message:
@@ -105,7 +105,7 @@ class _Message:
     def send(self, lower: Communication, v, aval, *counts) -> list:
         alone = self.size == 1
         if lower.counted:
-            return [v] if alone else self.builder._node(
+            return [v] if alone else self.builder.node(
                 self.primitive, self.params, [v, *counts], [aval], self.source, self.effects
             )
         if lower.exchange is Exchange.PERMUTE:
@@ -118,7 +118,7 @@ class _Message:
         return [send(v, aval)]
 
     def _node(self, v, aval):
-        [out] = self.builder._node(self.primitive, self.params, [v], [aval], self.source, self.effects)
+        [out] = self.builder.node(self.primitive, self.params, [v], [aval], self.source, self.effects)
         return out
 
     def _gather(self, v, aval):
@@ -164,4 +164,4 @@ class _Message:
 
     def _pure(self, name: str, params, v, shape):
         aval = v.aval.update(shape=tuple(shape))
-        return self.builder._node(registry[name], params, [v], [aval], self.source, fx.no_effects)[0]
+        return self.builder.node(registry[name], params, [v], [aval], self.source, fx.no_effects)[0]

@@ -90,7 +90,7 @@ def marked(builder, v, layout, new: bool, source):
 
 def copied(builder, v, source):
     """A value of its own, for a layout of its own."""
-    [out] = builder._node(registry["copy"], {}, [v], [v.aval], source, fx.no_effects)
+    [out] = builder.node(registry["copy"], {}, [v], [v.aval], source, fx.no_effects)
     return out
 
 

@@ -1,0 +1,170 @@
+"""An operation as others that do the same with less, or that the stages behind can take.
+
+There are two tables of rules, by what an operation is to the compiler. `KNOWN` is asked before equal work is merged,
+`ADDED` where an operation is added to the graph. A rule gives the results (values that are there, or those of other
+operations), the operation in another form, or None where it has nothing to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mpijax.compiler.graph import exact_products, matrices, normalize
+from mpijax.compiler.graph.nodes import Node, Value, is_narrow
+from mpijax.compiler.graph.products import dims_of, in_order, use_blas
+from mpijax.core import effects as fx
+from mpijax.core.avals import ShapedArray
+from mpijax.core.lowering import Elementwise, Library, Native, Reduction, Structural
+from mpijax.core.primitive import Primitive
+from mpijax.core.source import Source
+from mpijax.ops.convert import convert_element_type_p
+from mpijax.ops.shapes import squeeze_p, transpose_p
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """An operation that is about to be done; avals: the types of its results."""
+
+    primitive: Primitive
+    params: dict[str, Any]
+    inputs: list[Value]
+    avals: list[ShapedArray]
+    source: Source
+    effects: frozenset[Any] = fx.no_effects
+
+    def node(self) -> Node:
+        return Node(self.primitive, self.params, self.inputs, self.avals, self.source, self.effects)
+
+
+Outcome = Op | list[Value] | None
+Rule = Callable[[Any, Op], Outcome]
+
+
+def simplified(builder: Any, op: Op, rules: dict[type, tuple[Rule, ...]]) -> Op | list[Value]:
+    """The results of an operation, or the form in which it is to be done."""
+    for rule in rules.get(type(op.primitive.lower), ()):
+        found = rule(builder, op)
+        if isinstance(found, list):
+            return found
+        op = found or op
+    return op
+
+
+# ---------------------------------------------------------------- before equal work is merged
+
+
+def _operands(builder: Any, op: Op) -> Outcome:
+    inputs = normalize.operands(builder, op.primitive, op.inputs)
+    return None if inputs is op.inputs else replace(op, inputs=inputs)
+
+
+def _counts_and_keys(builder: Any, op: Op) -> Outcome:
+    return normalize.known_or_simpler(builder, op.primitive, op.params, op.inputs, op.avals, op.source)
+
+
+def _triangle(builder: Any, op: Op) -> Outcome:
+    found = matrices.triangular_already(op.primitive, op.inputs)
+    return None if found is None else [found]
+
+
+def _unsymmetrized(builder: Any, op: Op) -> Outcome:
+    params, inputs = matrices.unsymmetrized(op.primitive, op.params, op.inputs)
+    return None if inputs is op.inputs else replace(op, params=params, inputs=inputs)
+
+
+# ---------------------------------------------------------------- where an operation is added
+
+
+def _wide(builder: Any, op: Op) -> Outcome:
+    """Sums and products of narrow floats are taken in float32 and rounded once."""
+    [aval] = op.avals
+    if not is_narrow(aval.dtype):
+        return None
+    single = np.dtype(np.float32)
+    product = isinstance(op.primitive.lower, Library)
+    params = {**op.params, "preferred_element_type": single} if product else op.params
+    inputs = [_converted(builder, v, single, op.source) for v in op.inputs]
+    [out] = builder.add(Op(op.primitive, params, inputs, [aval.update(dtype=single)], op.source, op.effects))
+    return [_converted(builder, out, aval.dtype, op.source)]
+
+
+def _exact(builder: Any, op: Op) -> Outcome:
+    found = exact_products.product(builder, op.node())
+    return None if found is None else [found]
+
+
+def _of_one_type(builder: Any, op: Op) -> Outcome:
+    """A product whose operands have the type of its result."""
+    return replace(op, inputs=[_converted(builder, v, op.avals[0].dtype, op.source) for v in op.inputs])
+
+
+def _of_matrices(builder: Any, op: Op) -> Outcome:
+    """The product with operands that BLAS can take: those whose axes do not make a matrix are transposed."""
+    node = op.node()
+    if not use_blas(node):
+        return None
+    inputs = list(op.inputs)
+    contract, batch = (list(axes) for axes in op.params["dimension_numbers"])
+    for k, v in enumerate(op.inputs):
+        order = in_order(node, k)
+        if order is None:
+            continue
+        aval = v.aval.update(shape=tuple(v.aval.shape[a] for a in order))
+        [inputs[k]] = builder.add(Op(transpose_p, {"permutation": order}, [v], [aval], op.source))
+        n = len(order)
+        batch[k], contract[k] = tuple(range(len(batch[k]))), tuple(range(n - len(contract[k]), n))
+    if inputs == op.inputs:
+        return None
+    return replace(op, params={**op.params, "dimension_numbers": (tuple(contract), tuple(batch))}, inputs=inputs)
+
+
+def _reshaped(builder: Any, op: Op) -> Outcome:
+    """A reduction along axes of size 1 only drops them."""
+    axes = op.params["axes"]
+    if any(op.inputs[0].aval.shape[a] != 1 for a in axes):
+        return None
+    return builder.add(replace(op, primitive=squeeze_p, params={"dimensions": tuple(axes)}))
+
+
+def _window(builder: Any, op: Op) -> Outcome:
+    return normalize.simplified(builder, op.primitive, op.params, op.inputs, op.avals, op.source)
+
+
+def _swapped_product(builder: Any, op: Op) -> Outcome:
+    """`(A B)^T` as `B^T A^T`: the product with its operands exchanged, so that nothing is transposed."""
+    if op.primitive is not transpose_p:
+        return None
+    node = op.inputs[0].producer
+    if node is None or not isinstance(node.primitive.lower, Library):
+        return None
+    d = dims_of(node)
+    nb, nl, nr = len(d.lhs_batch), len(d.lhs_free), len(d.rhs_free)
+    swapped = (*range(nb), *range(nb + nl, nb + nl + nr), *range(nb, nb + nl))
+    if tuple(op.params["permutation"]) != swapped or not (nl or nr):
+        return None
+    (lc, rc), (lb, rb) = node.params["dimension_numbers"]
+    params = {**node.params, "dimension_numbers": ((rc, lc), (rb, lb))}
+    return builder.add(replace(op, primitive=node.primitive, params=params, inputs=node.inputs[::-1]))
+
+
+def _converted(builder: Any, v: Value, dtype: np.dtype, source: Source) -> Value:
+    if v.element == dtype:
+        return v
+    params = {"new_dtype": dtype, "weak_type": False, "sharding": None}
+    aval = v.aval.update(dtype=dtype, weak_type=False)
+    return builder.add(Op(convert_element_type_p, params, [v], [aval], source))[0]
+
+
+KNOWN: dict[type, tuple[Rule, ...]] = {
+    Elementwise: (_operands, _counts_and_keys, _triangle),
+    Native: (_unsymmetrized,),
+}
+ADDED: dict[type, tuple[Rule, ...]] = {
+    Library: (_wide, _exact, _of_one_type, _of_matrices),
+    Reduction: (_wide, _reshaped),
+    Structural: (_window, _swapped_product),
+}
