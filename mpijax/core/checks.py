@@ -20,6 +20,14 @@ from mpijax.core.state import splitting_freely
 from mpijax.core.trace import named_axes, typeof
 
 
+class BrokenForm(AssertionError):
+    """A form between two stages of the compiler breaks one of its rules, which the message says.
+
+    Beside each form is a function `verify(form) -> None` that raises this. The compiler calls it for each form that it
+    makes if `jax_enable_checks` is on.
+    """
+
+
 def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
     """Check a Jaxpr, and those in the parameters of its equations.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from mpijax.compiler.graph.products import use_blas
 from mpijax.core import dtypes
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
+from mpijax.core.checks import BrokenForm
 from mpijax.core.lowering import Cumulative, Elementwise, Library, Reduction, Structural
 from mpijax.core.source import Source
 
@@ -130,6 +133,65 @@ class Graph:
         for node in self.nodes:
             for v in node.inputs:
                 v.users.append(node)
+
+
+def verify(graph: Graph) -> None:
+    """Check the rules of a finished graph, and of those inside it.
+
+    Raises:
+      BrokenForm: the one that does not hold.
+    """
+    known = {id(v) for v in (*graph.inputs, *graph.const_values)}
+    read: Counter[tuple[int, int]] = Counter()
+    for node in graph.nodes:
+        for holds, rule in _rules(node, known):
+            if not holds:
+                raise BrokenForm(f"{rule}, at {node.primitive.name} of {node.source}")
+        known.update(map(id, node.outputs))
+        read.update((id(v), id(node)) for v in node.inputs)
+        for region in node.regions:
+            verify(region.graph)
+    for v in graph.outputs:
+        if not _is_known(v, known):
+            raise BrokenForm(f"a result of the graph is computed in it: {v} is not")
+    counted = Counter((id(v), id(u)) for v in _values(graph) for u in v.users if id(v) in known)
+    if counted != Counter({pair: n for pair, n in read.items() if pair[0] in known}):
+        raise BrokenForm("`users` of a value are the operations that read it, once for each operand")
+
+
+def _values(graph: Graph) -> list[Value]:
+    return [*graph.inputs, *graph.const_values, *(v for node in graph.nodes for v in node.outputs)]
+
+
+def _is_known(v: Value, known: set[int]) -> bool:
+    """Whether a value is there: literals are everywhere, and so are the program's constants."""
+    return v.scalar is not None or v.kind == "const" or id(v) in known
+
+
+def _rules(node: Node, known: set[int]) -> Iterator[tuple[bool, str]]:
+    missing = [v for v in node.inputs if not _is_known(v, known)]
+    yield not missing, f"an operand comes from outside or from an operation before: not {missing}"
+    for i, v in enumerate(node.outputs):
+        own = v.kind == "node" and v.producer is node and v.position == i
+        yield own and id(v) not in known, f"a result is made once, by the operation that it names: not {v}"
+    for region in node.regions:
+        captured = len(region.graph.inputs) - region.arguments
+        yield captured == len(region.captures), "a body has an input for each argument and each capture"
+        yield all(v in node.inputs for v in region.captures), "what bodies capture is among the operands of the loop"
+    lower = node.primitive.lower
+    if isinstance(lower, Elementwise):
+        [out] = node.outputs
+        fit = all(_repeats(v.aval.shape, out.aval.shape) for v in node.inputs)
+        yield fit, f"operands of an elementwise operation have the result's shape, or repeat: {node} -> {out}"
+    elif isinstance(lower, Reduction):
+        [x], [out] = node.inputs, node.outputs
+        kept = tuple(n for i, n in enumerate(x.aval.shape) if i not in node.params["axes"])
+        yield kept == out.aval.shape, f"a reduction keeps the other axes: {node} -> {out}"
+        yield x.element == out.element, f"a reduction keeps the type: {node} -> {out}"
+
+
+def _repeats(shape: tuple[int, ...], out: tuple[int, ...]) -> bool:
+    return shape == () or (len(shape) == len(out) and all(a in (1, b) for a, b in zip(shape, out, strict=True)))
 
 
 def is_narrow(dtype) -> bool:

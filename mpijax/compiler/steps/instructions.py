@@ -341,6 +341,27 @@ def walk(instructions: tuple[Any, ...]) -> Iterator[Any]:
             yield from walk(body)
 
 
+def accesses(x: Any) -> list[tuple[Place, int]]:
+    """The places that an instruction reads or writes, without those inside of it, and how many bytes; 0: not known."""
+    if isinstance(x, KernelCall):
+        return [(p, 0) for p in x.ptrs]
+    if isinstance(x, GemmCall):
+        return [(x.a, 0), (x.b, 0), (x.c, 0)]
+    if isinstance(x, Copy):
+        return [(x.target, x.nbytes), (x.origin, x.nbytes)]
+    if isinstance(x, Fill):
+        return [(x.target, x.nbytes)]
+    if isinstance(x, While):
+        return [(x.flag, 1)]
+    if isinstance(x, Switch):
+        return [(x.index, 4)]
+    if isinstance(x, Point):
+        return [(x.place, 0)]
+    found = [*getattr(x, "inputs", ()), *getattr(x, "outputs", ())]
+    found += [x.status] if isinstance(x, NativeCall) else []
+    return [(o.place, o.nbytes) for o in found]
+
+
 def mapped(instructions: tuple[Any, ...], change: Callable[[Any], tuple[Any, ...]]) -> tuple[Any, ...]:
     """The instructions with each one that is no loop or branch replaced by those of `change`."""
     out: list[Any] = []

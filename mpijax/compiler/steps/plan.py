@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mpijax.compiler.graph.nodes import Value
-from mpijax.compiler.steps.instructions import Buffer, Const, Input, Output, Pointer, Temp, text_of
+from mpijax.compiler.steps.instructions import (
+    Advance,
+    Buffer,
+    Const,
+    Input,
+    KernelCall,
+    Output,
+    Point,
+    Pointer,
+    Swap,
+    Temp,
+    accesses,
+    line_of,
+    text_of,
+    walk,
+)
 from mpijax.core.avals import ShapedArray
+from mpijax.core.checks import BrokenForm
 from mpijax.core.sharding.cuts import Cuts
 from mpijax.core.source import Source
 
@@ -111,6 +128,81 @@ class Plan:
         outs = ", ".join(f"{r.kind} {r.index}: {r.aval.str_short()}" for r in self.results)
         lines.append(f"  return {outs}")
         return "\n".join(lines)
+
+
+def verify(plan: Plan) -> None:
+    """Check the rules of a plan.
+
+    Raises:
+      BrokenForm: the one that does not hold.
+    """
+    for holds, rule in (*_buffer_rules(plan), *_instruction_rules(plan), *_memory_rules(plan)):
+        if not holds:
+            raise BrokenForm(f"{rule}, in the plan\n{plan.text()}")
+
+
+def _buffer_rules(plan: Plan) -> Iterator[tuple[bool, str]]:
+    donors = [b.donor for b in plan.buffers if isinstance(b, Output) and b.donor >= 0]
+    yield len(set(donors)) == len(donors), "an argument gives its memory to one result"
+    yield all(d < len(plan.in_avals) for d in donors), "memory is taken from arguments of the program"
+    for i, b in enumerate(plan.buffers):
+        if isinstance(b, Temp):
+            yield 0 <= b.offset and b.offset + b.nbytes <= plan.arena, f"temporaries lie in the arena: not b{i}"
+            yield b.offset % ALIGN == 0, f"temporaries begin at multiples of {ALIGN} bytes: not b{i}"
+    kinds = {"buffer": Output, "const": Const}
+    for r in plan.results:
+        fits = r.index < len(plan.in_avals) if r.kind == "input" else type(plan.buffers[r.index]) is kinds[r.kind]
+        yield fits, f"a result is an argument, or in a buffer of its kind: not {r.kind} {r.index}"
+    returned = {r.index for r in plan.results if r.kind == "buffer"}
+    outputs = {i for i, b in enumerate(plan.buffers) if isinstance(b, Output)}
+    yield returned == outputs, f"each buffer of a result is returned: not {outputs - returned}"
+
+
+def _instruction_rules(plan: Plan) -> Iterator[tuple[bool, str]]:
+    pointers: set[int] = set()
+    for x in walk(plan.instructions):
+        if isinstance(x, KernelCall):
+            yield x.code in plan.kernels, f"the plan has the kernels that it calls: not {x.code}"
+            yield x.extent >= 0 and x.grain >= 1, f"extents are counts: {line_of(x)}"
+        elif isinstance(x, Point):
+            pointers.add(x.pointer)
+            yield isinstance(plan.buffers[x.pointer], Pointer), f"only pointers move: {line_of(x)}"
+        elif isinstance(x, Advance):
+            yield x.pointer in pointers, f"a pointer points to a place before it moves: {line_of(x)}"
+        elif isinstance(x, Swap):
+            yield {x.first, x.second} <= pointers, f"a pointer points to a place before it moves: {line_of(x)}"
+        for place, nbytes in accesses(x):
+            b = plan.buffers[place.buffer] if place.buffer < len(plan.buffers) else None
+            yield b is not None, f"places are in buffers of the plan: {line_of(x)}"
+            if not isinstance(b, (Pointer, Input)) and b is not None:
+                inside = 0 <= place.offset and place.offset + nbytes <= max(b.nbytes, 0)
+                yield inside, f"places are inside of their buffers: {place} in {line_of(x)}"
+
+
+def _memory_rules(plan: Plan) -> Iterator[tuple[bool, str]]:
+    """Nothing is written into memory of the arena that is still read: as far as instructions outside of loops say."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    behind: dict[int, set[int]] = {}  # the buffers that a pointer may point to
+    for t, x in enumerate(plan.instructions):
+        for y in walk((x,)):
+            if isinstance(y, Point):
+                behind[y.pointer] = {y.place.buffer}
+            elif isinstance(y, Swap):
+                behind[y.first] = behind[y.second] = behind[y.first] | behind[y.second]
+            for place, _ in accesses(y):
+                for i in behind.get(place.buffer, {place.buffer}):
+                    first.setdefault(i, t)
+                    last[i] = t
+    temps = sorted((b.offset, i, b) for i, b in enumerate(plan.buffers) if isinstance(b, Temp) and i in first)
+    live: list[tuple[int, int]] = []  # (end, number) of those that begin before
+    for offset, i, b in temps:
+        live = [(end, j) for end, j in live if end > offset]
+        for _, j in live:
+            apart = last[i] <= first[j] or last[j] <= first[i]
+            yield apart, f"memory that is still read is not written: b{i} and b{j} share bytes at once"
+        if b.nbytes:
+            live.append((offset + b.nbytes, i))
 
 
 def _buffer(b: Buffer, number: int) -> str:

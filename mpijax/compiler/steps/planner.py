@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from mpijax.compiler.fusion.kernel import Kernel
+from mpijax.compiler.graph import nodes
 from mpijax.compiler.graph.build import build_graph
-from mpijax.compiler.graph.nodes import Value
+from mpijax.compiler.graph.nodes import Graph, Value
 from mpijax.compiler.loops.streaming import stream_above
+from mpijax.compiler.steps import plan
 from mpijax.compiler.steps.control import ControlPlanner
 from mpijax.compiler.steps.instructions import Const, Copy, Input, KernelCall, Output, Place, Temp, walk
 from mpijax.compiler.steps.plan import Gathered, Placed, Plan, Result
-from mpijax.core import dtypes
+from mpijax.core import config, dtypes
+from mpijax.core.avals import ShapedArray
 from mpijax.core.dimensions import DimExpr
 from mpijax.core.jaxpr import ClosedJaxpr
 
@@ -21,22 +25,21 @@ from mpijax.core.jaxpr import ClosedJaxpr
 class Program(ControlPlanner):
     """The plan of a whole program."""
 
-    def __init__(self, closed: ClosedJaxpr, donated: tuple[bool, ...], in_shardings: tuple, default: Any, fresh: bool):
-        graph = build_graph(closed, in_shardings, default)
+    def __init__(self, graph: Graph, out_avals: Sequence[ShapedArray], donated: tuple[bool, ...], fresh: bool):
         super().__init__(graph, Plan([v.aval for v in graph.inputs]), donated)
-        plan = self.plan
+        made = self.plan
         self.donated = donated or self.donated
-        self.table = plan.buffers
-        plan.gathered = [Gathered(*g) for g in graph.gathers]
-        plan.placed = [Placed(*p) for p in graph.placements]
+        self.table = made.buffers
+        made.gathered = [Gathered(*g) for g in graph.gathers]
+        made.placed = [Placed(*p) for p in graph.placements]
         self._assign_memory()
-        plan.arena = self.arena
+        made.arena = self.arena
         self._emit_steps()
-        self._results(closed.out_avals, fresh)
-        plan.instructions = tuple(self.emitted)
-        called = {s.code for s in walk(plan.instructions) if isinstance(s, KernelCall)}
-        plan.kernels = {name: code for name, code in plan.kernels.items() if name in called}
-        plan.largest = sorted(((b.nbytes, b.value) for b in plan.buffers), key=lambda x: -x[0])[:8]
+        self._results(out_avals, fresh)
+        made.instructions = tuple(self.emitted)
+        called = {s.code for s in walk(made.instructions) if isinstance(s, KernelCall)}
+        made.kernels = {name: code for name, code in made.kernels.items() if name in called}
+        made.largest = sorted(((b.nbytes, b.value) for b in made.buffers), key=lambda x: -x[0])[:8]
 
     def _ends(self) -> None:
         for v in self.graph.inputs:
@@ -118,4 +121,10 @@ def plan_program(
                 f"A program is compiled for sizes that are numbers, and it has a value of type {aval.str_short()}. "
                 "Export it (mpijax.export.export): calls of the exported program give names their sizes."
             )
-    return Program(closed, donated, in_shardings, default, fresh).plan
+    graph = build_graph(closed, in_shardings, default)
+    if config.values.jax_enable_checks:
+        nodes.verify(graph)
+    found = Program(graph, closed.out_avals, donated, fresh).plan
+    if config.values.jax_enable_checks:
+        plan.verify(found)
+    return found

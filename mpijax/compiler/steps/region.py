@@ -37,6 +37,7 @@ from mpijax.compiler.steps.plan import KernelCode, Plan
 from mpijax.compiler.steps.posting import Posting
 from mpijax.core import config
 from mpijax.core.avals import ShapedArray
+from mpijax.core.checks import BrokenForm
 from mpijax.core.lowering import Communication, Library, Native
 
 
@@ -92,6 +93,8 @@ class Planner:
         if config.values.mpijax_overlap:
             for rearranged in (Overlap, Posting):
                 self.steps = rearranged(self.steps, self._reads_writes, self._candidates).steps()
+        if config.values.jax_enable_checks:
+            self.verify()
 
     def _add(self, kind: str, step: Any) -> None:
         self.steps.append((kind, step))
@@ -118,6 +121,16 @@ class Planner:
             found = _right_operand(node, lambda v: id(v) in self.roots.ids)
         assert found is not None, node
         return found
+
+    def verify(self) -> None:
+        """Check the order of the steps. Raises BrokenForm where one reads what no step before it has made."""
+        made = {id(v) for kind, step in self.steps for v in self._reads_writes(kind, step)[1]}
+        for kind, step in self.steps:
+            reads, writes = self._reads_writes(kind, step)
+            late = [v for v in reads if id(v) in made and v not in writes]
+            if kind != "begin" and late:
+                raise BrokenForm(f"a step reads what is made before it: {step} reads {late}")
+            made -= set(map(id, writes))
 
     # ------------------------------------------------------------ memory
 
