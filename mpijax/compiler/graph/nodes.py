@@ -135,6 +135,27 @@ class Graph:
                 v.users.append(node)
 
 
+def text_of(graph: Graph, indent: str = "") -> str:
+    """A graph for people: an operation a line, with the user's line."""
+    names: dict[int, str] = {}
+
+    def name(v: Value) -> str:
+        if v.scalar is not None:
+            return str(v.scalar)
+        return names.setdefault(id(v), f"v{len(names)}")
+
+    inputs = ", ".join(f"{name(v)}: {v.aval.str_short()}" for v in graph.inputs)
+    lines = [f"{indent}graph({inputs})"]
+    for node in graph.nodes:
+        operands = ", ".join(map(name, node.inputs))
+        results = ", ".join(f"{name(v)}: {v.aval.str_short()}" for v in node.outputs)
+        where = f"   ; {node.source.file.rsplit('/', 1)[-1]}:{node.source.line}" if node.source.file else ""
+        lines.append(f"{indent}  {results} = {node.primitive.name}({operands}){where}")
+        lines += [text_of(region.graph, indent + "    ") for region in node.regions]
+    lines.append(f"{indent}  return {', '.join(map(name, graph.outputs))}")
+    return "\n".join(lines)
+
+
 def verify(graph: Graph) -> None:
     """Check the rules of a finished graph, and of those inside it.
 

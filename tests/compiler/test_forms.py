@@ -1,0 +1,185 @@
+"""The forms between the stages of the compiler keep their rules, and what breaks one is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import mpijax as jax
+import mpijax.numpy as jnp
+from mpijax.compiler.graph import nodes
+from mpijax.compiler.graph.build import build_graph
+from mpijax.compiler.graph.nodes import Value
+from mpijax.compiler.steps import plan as plans
+from mpijax.compiler.steps.instructions import Advance, Copy, KernelCall, Output, Place, Point, Pointer, Temp
+from mpijax.compiler.steps.planner import Program, plan_program
+from mpijax.core import config
+from mpijax.core.checks import BrokenForm
+
+X = np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8)
+
+
+def attention(x):
+    return jax.nn.softmax(x @ x.T / 8, axis=-1) @ x
+
+
+def recurrent(x):
+    return jax.lax.scan(lambda c, row: (jnp.tanh(c + row), c.sum()), x[0], x)
+
+
+def stencil(x):
+    def step(_, u):
+        return u.at[1:-1].add(0.1 * (u[2:] - 2 * u[1:-1] + u[:-2]))
+
+    return jax.lax.fori_loop(0, 5, step, x)
+
+
+def sorted_by_parts(x):
+    return jnp.sort(jnp.concatenate([x, x[::-1]]), axis=0), jnp.cumsum(x, axis=1), jnp.argmax(x)
+
+
+def searched(x):
+    return jax.lax.while_loop(lambda c: c[1] < 9, lambda c: (c[0] * 0.5, c[1] + 1), (x, 0))
+
+
+def chosen(x):
+    return jax.lax.cond(x[0, 0] > 0, lambda x: x @ x, lambda x: x - 1, x)
+
+
+def solved(x):
+    return jnp.linalg.solve(x + 9 * jnp.eye(8, dtype=x.dtype), x), jax.random.normal(jax.random.key(0), (9,))
+
+
+PROGRAMS = [attention, recurrent, stencil, sorted_by_parts, searched, chosen, solved]
+PROGRAMS += [jax.grad(lambda x, f=f: f(x)[0].sum() + 0.0) for f in (attention, recurrent, stencil)]
+
+
+@pytest.mark.parametrize("number", range(len(PROGRAMS)))
+@pytest.mark.parametrize("donated", [False, True])
+def test_all_forms_of_a_program_keep_their_rules(number, donated):
+    closed = jax.make_jaxpr(PROGRAMS[number])(X)
+    with config.enable_checks(True):
+        plan_program(closed, (donated,))
+
+
+# ---------------------------------------------------------------- graphs
+
+
+def graph(fun=lambda x: jnp.sin(x).sum(axis=0) + jnp.cos(x[0])):
+    return build_graph(jax.make_jaxpr(fun)(X))
+
+
+def node_of(found, name):
+    return next(n for n in found.nodes if n.primitive.name == name)
+
+
+def unordered(found):
+    found.nodes.reverse()
+
+
+def unknown_result(found):
+    found.outputs[0] = Value(found.outputs[0].aval, "node", found.nodes[0], 0)
+
+
+def forgotten_reader(found):
+    found.inputs[0].users.pop()
+
+
+def other_shape(found):
+    node_of(found, "sin").inputs[0] = node_of(found, "cos").outputs[0]
+
+
+def other_axes(found):
+    node = node_of(found, "reduce_sum")
+    node.params = {**node.params, "axes": ()}
+
+
+def made_twice(found):
+    node_of(found, "cos").outputs[0].position = 1
+
+
+GRAPHS = {
+    unordered: "an operand comes from outside or from an operation before",
+    unknown_result: "a result of the graph is computed in it",
+    forgotten_reader: "`users` of a value are the operations that read it",
+    other_shape: "an operand comes from outside or from an operation before|have the result's shape",
+    other_axes: "a reduction keeps the other axes",
+    made_twice: "a result is made once, by the operation that it names",
+}
+
+
+@pytest.mark.parametrize("broken", GRAPHS, ids=lambda f: f.__name__)
+def test_broken_graphs_are_refused(broken):
+    found = graph()
+    nodes.verify(found)
+    broken(found)
+    with pytest.raises(BrokenForm, match=GRAPHS[broken]):
+        nodes.verify(found)
+
+
+def test_steps_in_the_wrong_order_are_refused():
+    planner = Program(graph(lambda x: jnp.sin(x @ x) @ x), [jax.typeof(X)], (), True)
+    planner.verify()
+    planner.steps.reverse()
+    with pytest.raises(BrokenForm, match="a step reads what is made before it"):
+        planner.verify()
+
+
+# ---------------------------------------------------------------- plans
+
+
+def plan():
+    """Two temporaries, of which one is made of the other, and a loop."""
+
+    def fun(x):
+        a = x @ x
+        b = jnp.sin(a) @ a
+        return b @ a, recurrent(x)
+
+    return plan_program(jax.make_jaxpr(fun)(X))
+
+
+def at(found, kind, number=0):
+    return [i for i, b in enumerate(found.buffers) if isinstance(b, kind)][number]
+
+
+def changed(found, i, **fields):
+    found.buffers[i] = replace(found.buffers[i], **fields)
+
+
+def added(found, *instructions):
+    found.instructions = (*found.instructions, *instructions)
+
+
+def two_in_one_place(found):
+    first, second = at(found, Temp), at(found, Temp, 1)
+    changed(found, second, offset=found.buffers[first].offset)
+    touch = [Copy(Place(i), Place(0), 4) for i in (first, second, first)]
+    found.instructions = (*touch, *found.instructions)
+
+
+PLANS = {
+    "outside of the arena": (lambda p: changed(p, at(p, Temp), offset=1 << 20), "temporaries lie in the arena"),
+    "unaligned": (lambda p: (changed(p, at(p, Temp), offset=4), setattr(p, "arena", 1 << 12)), "temporaries begin at multiples of 64"),
+    "two in one place": (two_in_one_place, "memory that is still read is not written"),
+    "a donor too many": (lambda p: [changed(p, at(p, Output, k), donor=0) for k in (0, 1)], "gives its memory to one"),
+    "no such argument": (lambda p: changed(p, at(p, Output), donor=3), "from arguments of the program"),
+    "no such kernel": (lambda p: p.kernels.clear(), "the plan has the kernels that it calls"),
+    "no such buffer": (lambda p: added(p, Copy(Place(99), Place(0), 4)), "places are in buffers of the plan"),
+    "beyond the end": (lambda p: added(p, Copy(Place(at(p, Output), 252), Place(0), 8)), "inside of their buffers"),
+    "not a pointer": (lambda p: added(p, Point(0, Place(0))), "only pointers move"),
+    "points nowhere": (lambda p: (p.buffers.append(Pointer()), added(p, Advance(len(p.buffers) - 1, 4))), "before it moves"),
+    "negative extent": (lambda p: added(p, KernelCall([*p.kernels][0], (), (), -1, 1)), "extents are counts"),
+    "a result elsewhere": (lambda p: p.results.__setitem__(0, replace(p.results[0], kind="const")), "a buffer of its kind"),
+    "not returned": (lambda p: p.buffers.append(Output(4)), "each buffer of a result is returned"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_broken_plans_are_refused(name):
+    breaks, rule = PLANS[name]
+    found = plan()
+    plans.verify(found)
+    breaks(found)
+    with pytest.raises(BrokenForm, match=rule):
+        plans.verify(found)
