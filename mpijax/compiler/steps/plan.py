@@ -174,7 +174,7 @@ def _instruction_rules(plan: Plan) -> Iterator[tuple[bool, str]]:
         for place, nbytes in accesses(x):
             b = plan.buffers[place.buffer] if place.buffer < len(plan.buffers) else None
             yield b is not None, f"places are in buffers of the plan: {line_of(x)}"
-            if not isinstance(b, (Pointer, Input)) and b is not None:
+            if nbytes and not isinstance(b, (Pointer, Input)) and b is not None:
                 inside = 0 <= place.offset and place.offset + nbytes <= max(b.nbytes, 0)
                 yield inside, f"places are inside of their buffers: {place} in {line_of(x)}"
 
