@@ -8,7 +8,7 @@ import pytest
 import mpijax
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.compiler.loops.schedule import Schedule
+from mpijax.compiler.loops.scheduling import scheduled
 from mpijax.compiler.steps.instructions import Copy, GemmCall, KernelCall, Temp
 from mpijax.compiler.steps.planner import plan_program
 from mpijax.runtime.program import code
@@ -79,13 +79,13 @@ def test_one_kernel_without_temporaries(name):
 
 def strategy(fun, *args) -> str:
     [nest] = plan(fun, *args).nests
-    return Schedule(nest).strategy
+    return scheduled(nest).strategy
 
 
 def test_short_rows_are_joined():
     for fun in (lambda x: x * 2, lambda x: x - jnp.roll(x, 1, 0)):
         [nest] = plan(fun, floats(1000, 3)).nests
-        assert len(Schedule(nest).loops) == 1
+        assert len(scheduled(nest).loops) == 1
 
 
 def test_strategies():

@@ -8,7 +8,7 @@ import pytest
 
 import mpijax
 import mpijax.numpy as jnp
-from mpijax.compiler.loops.schedule import Schedule
+from mpijax.compiler.loops.scheduling import scheduled
 from mpijax.compiler.steps.planner import plan_program
 
 DTYPES = ("f4", "i2", "u1", "c8", ml_dtypes.bfloat16, "?")
@@ -65,5 +65,5 @@ def test_products(name):
     ours, theirs, *shapes = CASES[name]
     args = [numbers("f4", *shape) for shape in shapes]
     nests = plan_program(mpijax.make_jaxpr(ours)(*args), ()).nests
-    assert any(Schedule(nest).written for nest in nests)
+    assert any(scheduled(nest).written for nest in nests)
     np.testing.assert_allclose(mpijax.jit(ours)(*args), theirs(*args), atol=1e-5)

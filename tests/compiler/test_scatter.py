@@ -7,7 +7,7 @@ import pytest
 
 import mpijax
 from mpijax import lax
-from mpijax.compiler.loops.evaluate import PREFETCH_ABOVE
+from mpijax.compiler.loops.stores import PREFETCH_ABOVE
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.ops.scatter import scatter_max_p

@@ -66,15 +66,15 @@ class Rewriter:
     """A function of expressions that is computed once for each; `rewritten` says what it is, and calls the object."""
 
     def __init__(self) -> None:
-        self.memo: dict[int, Any] = {}
+        self.memo: dict[Any, Any] = {}
         self._shallow = Shallow(self._remembered)
 
     def __call__(self, e: Any) -> Any:
-        found = self.memo.get(id(e))
+        found = self.memo.get(e)
         return self._shallow(e) if found is None else found
 
     def _remembered(self, e: Any) -> Any:
-        found = self.memo[id(e)] = self.rewritten(e)
+        found = self.memo[e] = self.rewritten(e)
         return found
 
     def rewritten(self, e: Any) -> Any:

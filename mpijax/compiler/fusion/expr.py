@@ -5,7 +5,7 @@ Nodes are shared: equal expressions of one kernel are one object, so work is don
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Set
 from typing import Any
 
 import numpy as np
@@ -52,14 +52,14 @@ class ExprTable:
         self.known: dict[Any, Expr] = {}
 
     def make(self, op: str, args: tuple[Expr, ...], dtype, attr: Any, attr_key: Any, cost: int = 0) -> Expr:
-        key = (op, tuple(map(id, args)), dtype, attr_key)
+        key = (op, args, dtype, attr_key)
         found = self.known.get(key)
         if found is None:
             found = self.known[key] = Expr(op, args, dtype, attr, cost)
         return found
 
     def load(self, value, position: Lin) -> Expr:
-        return self.make("load", (), value.element, (value, position), (id(value), position.key))
+        return self.make("load", (), value.element, (value, position), (value, position.key))
 
     def const(self, value, dtype) -> Expr:
         scalar = np.asarray(value, dtype)[()]
@@ -82,19 +82,19 @@ def children(e: Expr) -> list[Expr]:
 
 def reachable(roots: Iterable[Expr]) -> Iterator[Expr]:
     """Each expression that others are computed from, once, those of positions too; users come before operands."""
-    seen: set[int] = set()
+    seen: set[Expr] = set()
     stack = list(roots)
     while stack:
         e = stack.pop()
-        if id(e) not in seen:
-            seen.add(id(e))
+        if e not in seen:
+            seen.add(e)
             yield e
             stack.extend(children(e))
 
 
-def ordered(roots: Iterable[Expr], known: Container[int] = ()) -> list[Expr]:
+def ordered(roots: Iterable[Expr], known: Container[Expr] = ()) -> list[Expr]:
     """Each expression that others are computed from, once, operands before users; but nothing below those `known`."""
-    seen: set[int] = set()
+    seen: set[Expr] = set()
     order: list[Expr] = []
     # Those whose operands are all in the list already are marked.
     stack: list[tuple[Expr, bool]] = [(e, False) for e in roots][::-1]
@@ -102,8 +102,8 @@ def ordered(roots: Iterable[Expr], known: Container[int] = ()) -> list[Expr]:
         e, complete = stack.pop()
         if complete:
             order.append(e)
-        elif id(e) not in seen and id(e) not in known:
-            seen.add(id(e))
+        elif e not in seen and e not in known:
+            seen.add(e)
             stack.append((e, True))
             stack.extend([(a, False) for a in reversed(children(e))])
     return order
@@ -129,18 +129,18 @@ def dynamic_parts(position: Lin) -> list[Expr]:
     return out
 
 
-def loop_vars(position: Lin) -> set[int]:
-    """Loop variables in an index, by id, not those inside run-time integers."""
-    out: set[int] = set()
+def loop_vars(position: Lin) -> set[LoopVar]:
+    """Loop variables in an index, not those inside run-time integers."""
+    out: set[LoopVar] = set()
     for atom, _ in position.terms:
         if type(atom) is LoopVar:
-            out.add(id(atom))
+            out.add(atom)
         elif hasattr(atom, "of"):
             out |= loop_vars(atom.of)
     return out
 
 
-def mentions_inner(expr: Expr, inner: set[int]) -> bool:
+def mentions_inner(expr: Expr, inner: Set[LoopVar]) -> bool:
     """Whether the expression depends on one of the loop variables."""
     positions = (position_of(e) for e in reachable([expr]))
     return any(position is not None and loop_vars(position) & inner for position in positions)

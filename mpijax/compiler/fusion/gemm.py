@@ -78,8 +78,8 @@ def strided_view(value: Value, stored) -> View | None:
 
 
 def _strides(position: Lin, variables) -> tuple[int, ...]:
-    found = {id(a): c for a, c in position.terms}
-    return tuple(found.get(id(v), 0) for v in variables)
+    found = dict(position.terms)
+    return tuple(found.get(v, 0) for v in variables)
 
 
 def view_base(value: Value, roots) -> Value | None:

@@ -12,7 +12,7 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 
 from mpijax.compiler.fusion.expr import Expr, ExprTable, children, mentions_inner, ordered
-from mpijax.compiler.fusion.kernel import Kernel, Reduce, Store
+from mpijax.compiler.fusion.kernel import Kernel, Member, Reduce, Store, checked
 from mpijax.compiler.fusion.pieces import fits
 from mpijax.compiler.fusion.reader import CannotFuse, Reader
 from mpijax.compiler.fusion.reductions import element_expr, frame_of
@@ -25,27 +25,11 @@ _NOTHING: frozenset[int] = frozenset()
 
 
 @dataclass
-class Member:
-    """A value the kernel computes.
-
-    kind: `reduce`, `inner` (one per element of the frame), `outer` (one per kept position).
-    phase: which pass over the row makes it (reduce, inner), or after how many passes it is known (outer).
-    expr: the element, or what is reduced. stored: whether it goes to memory.
-    """
-
-    value: Value
-    kind: str
-    index: tuple[Lin, ...]
-    expr: Expr
-    phase: int
-    stored: bool = True
-
-
-@dataclass
 class Group:
     """A kernel in the making.
 
-    reads: the arrays that are read, by id. read_before: those without the last member's. work: see `MAX_WORK`.
+    reads: the arrays that are read. read_before: those without the last member's. work: see `MAX_WORK`. stored: the
+    values that go to memory.
     """
 
     order: int
@@ -54,12 +38,13 @@ class Group:
     values: list[Value] = field(default_factory=list)
     members: list[Member] = field(default_factory=list)
     variables: list[LoopVar] = field(default_factory=list)
-    reads: set[int] = field(default_factory=set)
-    read_before: set[int] = field(default_factory=set)
+    reads: set[Value] = field(default_factory=set)
+    read_before: set[Value] = field(default_factory=set)
     table: ExprTable = field(default_factory=ExprTable)
     reader: Reader | None = None
-    phases: dict[int, int] = field(default_factory=dict)
+    phases: dict[Expr, int] = field(default_factory=dict)
     work: int = 0
+    stored: list[Value] = field(default_factory=list)
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -132,8 +117,8 @@ class Grouper:
         self.units: list[Unit] = []
         self.unit_of: dict[int, Unit] = {}
         self.depends: dict[int, set[int]] = {}
-        # The arrays that are read where a value without loops of its own is computed, by id.
-        self.arrays: dict[int, set[int]] = {}
+        # The arrays that are read where a value without loops of its own is computed.
+        self.arrays: dict[Value, set[Value]] = {}
         self.outputs = {id(v) for v in graph.outputs} | {id(v) for v in roots.aliases.values()}
         for node in graph.nodes:
             if node.kind in ("opaque", "update"):
@@ -144,7 +129,7 @@ class Grouper:
                         self._place(v)
                     else:
                         self.depends[id(v)] = self._needed(node)
-                        self.arrays[id(v)] = self._arrays(node)
+                        self.arrays[v] = self._arrays(node)
         for unit in self.units:
             if unit.group is not None:
                 self._decide_storage(unit.group)
@@ -163,14 +148,14 @@ class Grouper:
             found |= self._sources(v)
         return found
 
-    def _arrays(self, node: Node) -> set[int]:
+    def _arrays(self, node: Node) -> set[Value]:
         """The arrays that the operation reads, likewise."""
-        found: set[int] = set()
+        found: set[Value] = set()
         for v in node.inputs:
             if v.producer is None or self._stored(v):
-                found.add(id(v))
+                found.add(v)
             else:
-                found |= self.arrays[id(v)]
+                found |= self.arrays[v]
         return found
 
     def _add_node(self, node: Node) -> None:
@@ -244,8 +229,8 @@ class Grouper:
 
     # ------------------------------------------------------------ expressions
 
-    def _add(self, group: Group, v: Value) -> set[int]:
-        """Add a value to a group; returns which arrays it reads, by id. Raises CannotFuse where that cannot be done."""
+    def _add(self, group: Group, v: Value) -> set[Value]:
+        """Add a value to a group; returns which arrays it reads. Raises CannotFuse where that cannot be done."""
         reader = group.reader
         if reader is None:
             reader = group.reader = Reader(self._stored, {}, group.table)
@@ -262,7 +247,7 @@ class Grouper:
             raise
         group.values.append(v)
         group.members.append(member)
-        reader.members[id(v)] = _Access(member, group, reader)
+        reader.members[v] = _Access(member, group, reader)
         group.read_before = set(group.reads)
         group.reads |= reader.buffers
         return reader.buffers
@@ -272,7 +257,7 @@ class Grouper:
         group.values.pop()
         group.members.pop()
         assert group.reader is not None  # it has members
-        del group.reader.members[id(v)]
+        del group.reader.members[v]
         group.reader.undo()
         group.reads = group.read_before
 
@@ -289,7 +274,7 @@ class Grouper:
             return Member(v, "inner", inner, expr, phase_of(expr, group.phases))
         index = _outer_index(v.shape, group, kept)
         expr = reader.computed(v, index)
-        if mentions_inner(expr, {id(group.variables[a]) for a in group.axes}):
+        if mentions_inner(expr, {group.variables[a] for a in group.axes}):
             raise CannotFuse
         return Member(v, "outer", index, expr, phase_of(expr, group.phases))
 
@@ -297,24 +282,22 @@ class Grouper:
 
     def _decide_storage(self, group: Group) -> None:
         """Members that only this group reads need no memory."""
-        inside = {id(v) for v in group.values}
-        for member in group.members:
-            v = member.value
-            member.stored = id(v) in self.outputs or self._is_read_outside(v, inside)
+        inside = set(group.values)
+        group.stored = [v for v in group.values if id(v) in self.outputs or self._is_read_outside(v, inside)]
 
-    def _is_read_outside(self, v: Value, inside: set[int]) -> bool:
+    def _is_read_outside(self, v: Value, inside: set[Value]) -> bool:
         """Whether something outside of the group reads `v`: follows values computed where they are read."""
-        seen: set[int] = set()
+        seen: set[Node] = set()
         users = list(v.users)
         while users:
             user = users.pop()
-            if id(user) in seen:
+            if user in seen:
                 continue
-            seen.add(id(user))
+            seen.add(user)
             if user.kind in ("opaque", "update"):
                 return True
             for out in user.outputs:
-                if id(out) in inside:
+                if out in inside:
                     continue
                 if id(out) in self.roots.ids:
                     return True
@@ -336,10 +319,10 @@ class _Access:
             raise CannotFuse
         table = self.group.table
         if m.kind == "reduce":
-            return table.make("acc", (), m.value.element, m, id(m.value))
+            return table.make("acc", (), m.value.element, m, m.value)
         if m.kind == "outer":
             return m.expr
-        return table.make("inner", (m.expr,), m.value.element, m, id(m.value))
+        return table.make("inner", (m.expr,), m.value.element, m, m.value)
 
 
 def squeezed_match(shape, frame, axes) -> bool:
@@ -355,30 +338,35 @@ def _outer_index(shape, group: Group, kept) -> tuple[Lin, ...]:
     return tuple(Lin(0) if a in group.axes else next(it) for a in range(len(group.frame)))
 
 
-def phase_of(expr: Expr, known: dict[int, int]) -> int:
-    """How many passes must be complete before the expression can be evaluated; `known` remembers it, by id."""
+def phase_of(expr: Expr, known: dict[Expr, int]) -> int:
+    """How many passes must be complete before the expression can be evaluated; `known` remembers it."""
     for e in ordered([expr], known):
-        known[id(e)] = e.attr.phase + 1 if e.op == "acc" else max([known[id(a)] for a in children(e)], default=0)
-    return known[id(expr)]
+        known[e] = e.attr.phase + 1 if e.op == "acc" else max([known[a] for a in children(e)], default=0)
+    return known[expr]
 
 
 def kernel_of(group: Group) -> Kernel:
     """The kernel that computes a group."""
-    kernel = Kernel(group.variables, group.axes, source=operation_of(group.values[-1]).source, members=group.members)
-    names = []
+    reduces: list[Reduce] = []
+    inner: list[Store] = []
+    outer: list[Store] = []
     for m in group.members:
-        node = operation_of(m.value)
-        names.append(node.primitive.name)
-        kernel.computed[id(m.value)] = m.expr
+        expr, phase = m.expr, m.phase
         if m.kind == "reduce":
-            kernel.reduces.append(Reduce(m, operator_of(node), m.expr, m.phase, m.value.element))
-            if m.stored:
-                acc = group.table.make("acc", (), m.value.element, m, id(m.value))
-                kernel.outer.append(Store(m.value, linearized(m.index, m.value.shape), acc, m.phase + 1))
-        elif m.stored:
-            target = kernel.inner if m.kind == "inner" else kernel.outer
-            target.append(Store(m.value, linearized(m.index, m.value.shape), m.expr, m.phase))
-            if m.kind == "inner":
-                kernel.saved.add(id(m.value))
-    kernel.name = "_".join(names[:6]).replace("-", "_")
-    return kernel
+            reduces.append(Reduce(m, operator_of(operation_of(m.value)), expr, phase, m.value.element))
+            expr, phase = group.table.make("acc", (), m.value.element, m, m.value), phase + 1
+        if m.value in group.stored:
+            target = inner if m.kind == "inner" else outer
+            target.append(Store(m.value, linearized(m.index, m.value.shape), expr, phase))
+    nodes = [operation_of(v) for v in group.values]
+    kernel = Kernel(
+        group.variables, group.axes, tuple(reduces), tuple(inner), tuple(outer),
+        source=nodes[-1].source, name=joined_name(nodes), members=tuple(group.members),
+        computed={m.value: m.expr for m in group.members},
+    )  # fmt: skip
+    return checked(kernel)
+
+
+def joined_name(nodes: list[Node]) -> str:
+    """A kernel's name, of the operations that it does."""
+    return "_".join([node.primitive.name for node in nodes[:6]]).replace("-", "_")

@@ -3,18 +3,47 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Set
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 
-from mpijax.compiler.fusion.expr import Expr, children, dynamic_parts, loop_vars, ordered, reachable
+from mpijax.compiler.fusion.expr import (
+    Expr,
+    children,
+    dynamic_parts,
+    loop_vars,
+    mentions_inner,
+    ordered,
+    position_of,
+    reachable,
+)
 from mpijax.compiler.graph.nodes import Value
+from mpijax.core import config
+from mpijax.core.checks import BrokenForm
 from mpijax.core.index import Lin, LoopVar
 from mpijax.core.source import UNKNOWN, Source
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A value the kernel computes.
+
+    kind: `reduce`, `inner` (one per element of the frame), `outer` (one per kept position).
+    phase: which pass over the row makes it (reduce, inner), or after how many passes it is known (outer).
+    expr: the element, or what is reduced.
+    """
+
+    value: Value
+    kind: str
+    index: tuple[Lin, ...]
+    expr: Expr
+    phase: int
+
+
+@dataclass(frozen=True, eq=False)
 class Begin:
     """`target` starts as a copy of `base`; without a base, as nothing."""
 
@@ -22,7 +51,7 @@ class Begin:
     target: Value
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Store:
     """Write `expr` at `position` of `value`'s memory; `combine` names the primitive that merges it
     with what is there, `guard` a bool expression without which nothing happens."""
@@ -35,14 +64,14 @@ class Store:
     guard: Expr | None = None
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Reduce:
     """Combine `expr` over the reduced axes; known by `member` in expressions (`acc`).
 
     any_zero: of a part of a kernel, whether the whole one may take a zero of either sign.
     """
 
-    member: object
+    member: Member
     op: str
     expr: Expr
     phase: int
@@ -50,7 +79,7 @@ class Reduce:
     any_zero: bool = False
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Cumulate:
     """The kernel's reduction is a running one: `running` is its value at each element, `reverse` where it starts.
 
@@ -62,7 +91,7 @@ class Cumulate:
     before: Expr | None = None
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Kernel:
     """One loop nest.
 
@@ -70,101 +99,126 @@ class Kernel:
     inner: stores for every element of the frame; outer: stores after the reductions.
     ordered: whether elements must be processed one by one in order (scatters).
     computed: the expressions of members, by value. made: see `compiler.fusion.pieces`.
-    arguments: the constants that it is passed when it runs (see `compiler.loops.alike`).
     streamed: the results, by identity, whose stores may go past the caches (see `compiler.loops.streaming`).
     chunks: counts the chunks of the reduction, each of which has results of its own (see `compiler.loops.chunks`).
     chunk_length: how many turns a chunk has, where that is not left to the schedule.
     """
 
-    variables: list[LoopVar]
-    axes: tuple[int, ...]
-    reduces: list[Reduce] = field(default_factory=list)
-    inner: list[Store] = field(default_factory=list)
-    outer: list[Store] = field(default_factory=list)
+    variables: Sequence[LoopVar]
+    axes: tuple[int, ...] = ()
+    reduces: tuple[Reduce, ...] = ()
+    inner: tuple[Store, ...] = ()
+    outer: tuple[Store, ...] = ()
     ordered: bool = False
     source: Source = UNKNOWN
     name: str = "kernel"
-    saved: set[int] = field(default_factory=set)
-    members: list = field(default_factory=list)
-    computed: dict[int, Expr] = field(default_factory=dict)
+    members: tuple[Member, ...] = ()
+    computed: dict[Value, Expr] = field(default_factory=dict)
     made: dict = field(default_factory=dict)
     cumulate: Cumulate | None = None
     streamed: frozenset[int] = frozenset()
-    arguments: tuple[Expr, ...] = ()
     chunks: LoopVar | None = None
     chunk_length: int = 0
 
-    @property
+    @cached_property
     def phases(self) -> int:
+        """Passes over the reduced axes."""
         return max([r.phase for r in self.reduces] + [s.phase for s in self.inner], default=-1) + 1
 
-    def read_again(self) -> list:
+    @cached_property
+    def kept(self) -> list[LoopVar]:
+        """The loop variables that are not reduced."""
+        return [v for a, v in enumerate(self.variables) if a not in self.axes]
+
+    @cached_property
+    def reduced(self) -> list[LoopVar]:
+        """The loop variables that are reduced."""
+        return [v for a, v in enumerate(self.variables) if a in self.axes]
+
+    @cached_property
+    def stores(self) -> tuple[Store, ...]:
+        """All stores."""
+        return self.inner + self.outer
+
+    @cached_property
+    def saved(self) -> frozenset[Value]:
+        """What is stored for every element."""
+        return frozenset(s.value for s in self.inner)
+
+    def of_phase(self, phase: int) -> tuple[list[Reduce], list[Store]]:
+        """What one pass over the reduced axes computes."""
+        return [r for r in self.reduces if r.phase == phase], [s for s in self.inner if s.phase == phase]
+
+    def streaming(self, values: frozenset[int]) -> Kernel:
+        """This kernel, the stores of `values`, by identity, going past the caches."""
+        return replace(self, streamed=values) if values else self
+
+    def read_again(self) -> list[Member]:
         """Members computed in one pass over a row and read in a later one."""
-        found: dict[int, object] = {}
+        found: dict[Value, Member] = {}
         work = [(r.expr, r.phase) for r in self.reduces] + [(s.expr, s.phase) for s in self.inner]
         for root, phase in work:
-            seen: set[int] = set()
+            seen: set[Expr] = set()
             stack = [root]
             while stack:
                 e = stack.pop()
-                if id(e) in seen:
+                if e in seen:
                     continue
-                seen.add(id(e))
+                seen.add(e)
                 if e.op == "inner" and e.attr.phase < phase:
-                    found[id(e.attr.value)] = e.attr
+                    found[e.attr.value] = e.attr
                     continue
                 stack.extend(children(e))
         return list(found.values())
 
     def reads_of_first_pass(self) -> list:
         """(value, position) of what the first pass over a row reads."""
-        roots = [r.expr for r in self.reduces if r.phase == 0] + [s.expr for s in self.inner if s.phase == 0]
-        loads = [e.attr for e in reachable(roots) if e.op == "load"]
-        return list({(id(value), position.key): (value, position) for value, position in loads}.values())
+        reduces, stores = self.of_phase(0)
+        loads = [e.attr for e in reachable([*(r.expr for r in reduces), *(s.expr for s in stores)]) if e.op == "load"]
+        return list({(value, position.key): (value, position) for value, position in loads}.values())
 
+    @cached_property
     def roots(self) -> list[Expr]:
+        """What is reduced, stored and asked by guards."""
         found = [r.expr for r in self.reduces]
         if self.cumulate is not None and self.cumulate.before is not None:
             found.append(self.cumulate.before)
-        for s in self.inner + self.outer:
+        for s in self.stores:
             found.append(s.expr)
             if s.guard is not None:
                 found.append(s.guard)
         return found
 
+    @cached_property
     def expressions(self) -> list[Expr]:
         """Every expression, operands before users."""
-        places = [e for s in self.inner + self.outer for e in dynamic_parts(s.position)]
-        return ordered([*self.roots(), *places])
+        return ordered([*self.roots, *(e for s in self.stores for e in dynamic_parts(s.position))])
 
+    @cached_property
     def positions(self) -> list[Lin]:
         """All positions in memory, and all indices used as values."""
-        found = [s.position for s in self.inner + self.outer]
-        for e in self.expressions():
+        found = [s.position for s in self.stores]
+        for e in self.expressions:
             if e.op == "load":
                 found.append(e.attr[1])
             elif e.op == "index":
                 found.append(e.attr)
         return found
 
-    def positions_inside(self) -> set:
-        """Keys of the positions visited for every element of the reduced axes; empty without reductions."""
-        if not self.reduces:
-            return set()
-        inside = Kernel(self.variables, self.axes, self.reduces, self.inner)
-        return {p.key for p in inside.positions()}
+    @property
+    def inside(self) -> Kernel:
+        """What is done for every element of the reduced axes."""
+        return Kernel(self.variables, self.axes, self.reduces, self.inner)
 
     def flops(self) -> int:
         """Elementary operations of one run: those before a reduction for every element, the others for each result."""
 
         def operations(kernel: Kernel) -> int:
             free = ("load", "const", "index", "acc", "inner", "choose")
-            return len(kernel.reduces) + sum(e.op not in free for e in kernel.expressions())
+            return len(kernel.reduces) + sum(e.op not in free for e in kernel.expressions)
 
-        inside = operations(Kernel(self.variables, self.axes, self.reduces, self.inner))
-        sizes = [v.size for v in self.variables]
-        results = math.prod(n for axis, n in enumerate(sizes) if axis not in self.axes)
-        return math.prod(sizes) * inside + results * (operations(self) - inside)
+        inside, results = operations(self.inside), math.prod(v.size for v in self.kept)
+        return math.prod(v.size for v in self.variables) * inside + results * (operations(self) - inside)
 
     def loaded_by(self, roots: list[Expr]) -> set[int]:
         """Ids of the values that are loaded to compute expressions."""
@@ -172,27 +226,26 @@ class Kernel:
 
     def reads(self) -> dict[int, Value]:
         """Values loaded from memory, by id."""
-        return {id(e.attr[0]): e.attr[0] for e in self.expressions() if e.op == "load"}
+        return {id(e.attr[0]): e.attr[0] for e in self.expressions if e.op == "load"}
 
     def writes(self) -> dict[int, Value]:
-        return {id(s.value): s.value for s in self.inner + self.outer}
+        """Values stored, by id."""
+        return {id(s.value): s.value for s in self.stores}
 
 
-def collapsed(kernel: Kernel, order: list[LoopVar], parts: Set[int] = frozenset()) -> list[list[LoopVar]]:
+def collapsed(kernel: Kernel, order: Iterable[LoopVar], parts: Set[LoopVar] = frozenset()) -> list[list[LoopVar]]:
     """Neighbouring loops, outermost first, joined where all positions step through both as through one.
 
-    parts: variables, by id, along which there are parts: they are the outermost of the loop they are in.
+    parts: variables along which there are parts: they are the outermost of the loop they are in.
     """
-    positions = kernel.positions()
     loops: list[list[LoopVar]] = []
-    axes = {id(kernel.variables[a]) for a in kernel.axes}
     for v in order:
         if v.size == 1:
             continue
-        if loops and id(v) not in parts:
+        if loops and v not in parts:
             last = loops[-1][-1]
-            same_kind = (id(last) in axes) == (id(v) in axes)
-            if same_kind and all(_steps_together(p, last, v) for p in positions):
+            same_kind = (last in kernel.reduced) == (v in kernel.reduced)
+            if same_kind and all(_steps_together(p, last, v) for p in kernel.positions):
                 loops[-1].append(v)
                 continue
         loops.append([v])
@@ -207,8 +260,90 @@ def _steps_together(position: Lin, outer: LoopVar, inner: LoopVar) -> bool:
         elif atom is inner:
             b = c
         elif hasattr(atom, "of"):
-            if {id(outer), id(inner)} & loop_vars(atom.of) and not _steps_together(atom.of, outer, inner):
+            if {outer, inner} & loop_vars(atom.of) and not _steps_together(atom.of, outer, inner):
                 return False
-        elif hasattr(atom, "expr"):
-            continue
     return a == b * inner.size
+
+
+def verify(kernel: Kernel) -> None:
+    """Check the rules of a kernel.
+
+    Raises:
+      BrokenForm: the one that does not hold.
+    """
+    for holds, rule in _rules(kernel):
+        if not holds:
+            raise BrokenForm(f"{rule}, in the kernel {kernel.name} of {kernel.source}")
+
+
+def _rules(kernel: Kernel) -> Iterator[tuple[bool, str]]:
+    """The rules of a kernel, and whether they hold; later ones rely on those before."""
+    axes, variables = kernel.axes, [*kernel.variables, *([] if kernel.chunks is None else [kernel.chunks])]
+    yield len(set(variables)) == len(variables), "a loop variable is declared once"
+    yield list(axes) == sorted(set(axes) & set(range(len(kernel.variables)))), "reduced axes are loops, in their order"
+    yield bool(kernel.stores), "a kernel stores something"
+    yield not kernel.reduces or bool(axes), "a kernel with reductions has reduced axes"
+    reached = set(kernel.expressions) | set(reachable(kernel.computed.values()))
+    positions = [p for p in map(position_of, reached) if p is not None] + [s.position for s in kernel.stores]
+    used = {v for p in positions for v in loop_vars(p)}
+    yield used <= set(variables), f"positions use loop variables of the kernel: not {used - set(variables)}"
+    members = {r.member for r in kernel.reduces}
+    yield len(members) == len(kernel.reduces), "a member is reduced once"
+    for e in reached:
+        if e.op == "acc":
+            yield e.attr in members, "an `acc` is the result of a reduction of the kernel"
+        elif e.op == "load":
+            value, position = e.attr
+            low, high = position.bounds()
+            yield value.scalar is None, "what is loaded has memory: a literal has none"
+            yield value.element == e.dtype, f"a load has the type of its array: {e.dtype}, not {value.element}"
+            yield 0 <= low and high < max(value.size, 1), f"loads are inside of {value}: [{low}, {high}]"
+    for r in kernel.reduces:
+        yield r.dtype == r.expr.dtype, f"what is reduced has the type of the result: {r.expr.dtype}, not {r.dtype}"
+    ready = [(r.expr, r.phase) for r in kernel.reduces] + [(s.expr, s.phase) for s in kernel.stores]
+    phases = {r.member: r.phase for r in kernel.reduces}
+    running = None if kernel.cumulate is None else kernel.cumulate.running
+    for root, phase in ready:
+        earlier = all(phases[e.attr] < phase for e in reachable([root]) if e.op == "acc" and e is not running)
+        yield earlier, "a pass reads results of reductions of passes before it"
+    reduced = set(kernel.reduced)
+    for s in kernel.outer:
+        inside = mentions_inner(s.expr, reduced) or bool(loop_vars(s.position) & reduced)
+        yield not inside, "what is stored after the reductions does not depend on reduced loops"
+    for s in kernel.stores:
+        low, high = s.position.bounds()
+        yield s.value.element == s.expr.dtype, f"a store has the type of its array: {s.expr.dtype}, not {s.value.element}"
+        yield kernel.ordered or 0 <= low and high < s.value.size, f"stores are inside of {s.value}: [{low}, {high}]"
+        yield kernel.ordered or (s.guard is None and s.combine is None), "only ordered kernels have guards, or combine"
+    for s in () if kernel.ordered else kernel.stores:
+        loops = kernel.kept if s in kernel.outer else kernel.variables
+        yield _is_injective(s.position, loops), f"stores to {s.value} do not overlap"
+    for s, t in combinations(kernel.stores, 2):
+        yield s.value is not t.value or _are_apart(s.position, t.position), f"two stores to {s.value} do not overlap"
+
+
+def _is_injective(position: Lin, loops: Iterable[LoopVar]) -> bool:
+    """Whether different turns of the loops have different positions: each loop steps over all inside of it."""
+    steps = {atom: abs(c) for atom, c in position.terms if type(atom) is LoopVar}
+    long = [v for v in loops if v.size > 1]
+    if any(v not in steps for v in long):
+        return False
+    reach = 0
+    for v in sorted(long, key=steps.__getitem__):
+        if steps[v] <= reach:
+            return False
+        reach += steps[v] * (v.size - 1)
+    return True
+
+
+def _are_apart(one: Lin, other: Lin) -> bool:
+    """Whether the elements of two positions lie in different places, as far as bounds tell."""
+    (low, high), (first, last) = one.bounds(), other.bounds()
+    return high < first or last < low
+
+
+def checked(kernel: Kernel) -> Kernel:
+    """A kernel that has been made, verified if `jax_enable_checks` is on."""
+    if config.values.jax_enable_checks:
+        verify(kernel)
+    return kernel

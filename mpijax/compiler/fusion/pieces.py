@@ -8,7 +8,7 @@ the alternatives are chosen (`split`), so that the inner loop of the large part 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +98,7 @@ class _Rewriter(Rewriter):
                     return b
         if all(a is b for a, b in zip(args, e.args, strict=True)):
             return e
-        key = (id(e), tuple(map(id, args)))
+        key = (e, args)
         found = self.made.get(key)
         if found is None:
             found = self.made[key] = Expr(e.op, args, e.dtype, e.attr)
@@ -123,14 +123,14 @@ class _Resolver(_Rewriter):
 class _Distances(_Rewriter):
     """Expressions with loads at distances computed once a row in the place of alternatives."""
 
-    def __init__(self, made: dict[Any, Expr], rows: set[int]):
+    def __init__(self, made: dict[Any, Expr], rows: Set[LoopVar]):
         super().__init__(made)
         self.rows = rows
         self.table = ExprTable()
 
     def chosen(self, e: Expr) -> Expr | None:
         form, cuts = e.attr
-        if not {id(atom) for atom, _ in form.terms} <= self.rows:
+        if not {atom for atom, _ in form.terms} <= self.rows:
             return None
         loads = [self(a) for a in e.args]
         if any(x.op != "load" or x.attr[0] is not loads[0].attr[0] for x in loads):
@@ -153,7 +153,7 @@ class _Distances(_Rewriter):
         return self.table.const(n, INT64)
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Part:
     """A kernel in which loop variable `v` runs over `[begin, end)` only."""
 
@@ -166,24 +166,24 @@ def _ranges(v: LoopVar, roots: list[Expr], made: dict) -> list[tuple[int, int, _
     """Where along a loop variable the same alternatives hold, with what chooses them."""
     points = sorted({p for e in choices(roots) for p in breaks(e, v)})
     found: list[tuple[int, int, _Resolver]] = []
-    last: list[int] = []
+    last: list[Expr] = []
     for begin, end in zip([0, *points], [*points, v.size], strict=True):
         resolve = _Resolver(made, v, begin)
-        ids = [id(resolve(e)) for e in roots]
-        if found and ids == last:
+        resolved = [resolve(e) for e in roots]
+        if found and resolved == last:
             found[-1] = (found[-1][0], end, found[-1][2])
         else:
             found.append((begin, end, resolve))
-        last = ids
+        last = resolved
     return found
 
 
 def split(kernel: Kernel, v: LoopVar) -> list[Part]:
     """The parts of a loop in which the same alternatives hold, with these chosen."""
-    roots = kernel.roots()
-    if not choices(roots):
+    if not choices(kernel.roots):
         return [Part(0, v.size, kernel)]
-    return [Part(begin, end, _chosen(kernel, resolve)) for begin, end, resolve in _ranges(v, roots, kernel.made)]
+    ranges = _ranges(v, kernel.roots, kernel.made)
+    return [Part(begin, end, _chosen(kernel, resolve)) for begin, end, resolve in ranges]
 
 
 def _chosen(kernel: Kernel, resolve: _Rewriter) -> Kernel:
@@ -192,23 +192,22 @@ def _chosen(kernel: Kernel, resolve: _Rewriter) -> Kernel:
 
     return replace(
         kernel,
-        reduces=[replace(r, expr=resolve(r.expr)) for r in kernel.reduces],
-        inner=[store(s) for s in kernel.inner],
-        outer=[store(s) for s in kernel.outer],
+        reduces=tuple(replace(r, expr=resolve(r.expr)) for r in kernel.reduces),
+        inner=tuple(map(store, kernel.inner)),
+        outer=tuple(map(store, kernel.outer)),
         computed={k: resolve(e) for k, e in kernel.computed.items()},
     )
 
 
-def by_rows(kernel: Kernel, variables: list[LoopVar]) -> Kernel:
+def by_rows(kernel: Kernel, variables: Sequence[LoopVar]) -> Kernel:
     """The kernel with loops over rows left whole where splitting them would make many bodies.
 
     Alternatives that are elements of one array, a constant distance apart, as those of `roll` are, become one load
     whose distance is computed once a row. `variables` are those of the loops around the vectorized one.
     """
-    roots = kernel.roots()
-    if not choices(roots) or len(_code(kernel.variables, roots, {}, [])) <= FEW_BODIES:
+    if not choices(kernel.roots) or len(_code(kernel.variables, kernel.roots, {}, [])) <= FEW_BODIES:
         return kernel
-    return _chosen(kernel, _Distances(kernel.made, {id(v) for v in variables}))
+    return _chosen(kernel, _Distances(kernel.made, set(variables)))
 
 
 def largest(kernel: Kernel) -> Kernel:
@@ -218,15 +217,14 @@ def largest(kernel: Kernel) -> Kernel:
     return kernel
 
 
-def fits(variables: list[LoopVar], roots: list[Expr]) -> bool:
+def fits(variables: Sequence[LoopVar], roots: list[Expr]) -> bool:
     """Whether loops can be split for every choice, into not too much code."""
     found = choices(roots)
     if not found:
         return True
-    known = {id(v) for v in variables}
     for e in found:
         form = e.attr[0]
-        if len(form.terms) != 1 or id(form.terms[0][0]) not in known:
+        if len(form.terms) != 1 or form.terms[0][0] not in variables:
             return False
     if _choices_in_positions(roots):
         return False
@@ -234,7 +232,7 @@ def fits(variables: list[LoopVar], roots: list[Expr]) -> bool:
         return True
     # Which loop is vectorized is not known yet.
     for v in variables:
-        distances = _Distances({}, {id(w) for w in variables if w is not v})
+        distances = _Distances({}, {w for w in variables if w is not v})
         if not _is_little(_code(variables, [distances(e) for e in roots], {}, [])):
             return False
     return True
@@ -250,7 +248,7 @@ def _choices_in_positions(roots: list[Expr]) -> bool:
     return any(choices(dynamic_parts(p)) for p in positions if p is not None)
 
 
-def _code(variables: list[LoopVar], roots: list[Expr], made: dict, sizes: list[int]) -> list[int]:
+def _code(variables: Sequence[LoopVar], roots: list[Expr], made: dict, sizes: list[int]) -> list[int]:
     """The number of expressions in each body that splitting makes; stops when there are too many bodies."""
     if len(sizes) > MAX_BODIES:
         return sizes
@@ -267,6 +265,6 @@ def count(roots: list[Expr]) -> int:
     return sum(1 for _ in reachable(roots))
 
 
-def split_variables(kernel: Kernel) -> set[int]:
-    """Loop variables, by id, along which parts lie."""
-    return {id(atom) for e in choices(kernel.roots()) for atom, _ in e.attr[0].terms}
+def split_variables(kernel: Kernel) -> set[LoopVar]:
+    """Loop variables along which parts lie."""
+    return {atom for e in choices(kernel.roots) for atom, _ in e.attr[0].terms}

@@ -41,7 +41,7 @@ class Reader:
 
     def begin(self) -> None:
         """From here on, note which arrays are read, and what has to be forgotten if this comes to nothing."""
-        self.buffers: set[int] = set()
+        self.buffers: set[Value] = set()
         self.noted: list[Any] = []
 
     def undo(self) -> None:
@@ -53,21 +53,21 @@ class Reader:
         """The element of `value` at `index`."""
         if value.scalar is not None:
             return self.table.const(value.scalar, value.element)
-        member = self.members.get(id(value))
+        member = self.members.get(value)
         if member is not None:
             return member(index)
         if value.producer is None or self.stored(value):
-            self.buffers.add(id(value))
+            self.buffers.add(value)
             return self.table.load(value, linearized(index, value.shape))
         return self.computed(value, index)
 
     def computed(self, value: Value, index: tuple[Lin, ...]) -> Expr:
         """The expression of an element by its operation, whether or not the value is also in memory."""
-        found = self.memo.get((id(value), tuple([i.key for i in index])))
+        found = self.memo.get((value, tuple([i.key for i in index])))
         return self._computed(value, index) if found is None else found
 
     def _compute(self, value: Value, index: tuple[Lin, ...]) -> Expr:
-        key = (id(value), tuple([i.key for i in index]))
+        key = (value, tuple([i.key for i in index]))
         node = operation_of(value)
         scope = NodeReader(self, node)
         if isinstance(node.primitive.lower, Elementwise):

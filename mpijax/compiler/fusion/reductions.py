@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,12 +12,15 @@ from mpijax.compiler.fusion.gemm import dot_element, dot_frame
 from mpijax.compiler.fusion.reader import Reader
 from mpijax.compiler.graph.nodes import Node
 from mpijax.core import dtypes
-from mpijax.core.index import Lin
+from mpijax.core.index import Lin, LoopVar
 from mpijax.core.lowering import Library
 from mpijax.core.registry import registry
 from mpijax.scalar import rules
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar
+
+if TYPE_CHECKING:
+    from mpijax.compiler.fusion.kernel import Kernel, Reduce
 
 
 def frame_of(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -91,26 +95,24 @@ _AS_GIVEN = frozenset(["sub", "add", "add_any", "mul", "neg", "select_n", "conve
 _NOT_NEGATIVE_ZERO = frozenset(["log", "exp", "abs"])
 
 
-def zero_has_no_sign(kernel, r) -> bool:
+def zero_has_no_sign(kernel: Kernel, r: Reduce) -> bool:
     """Whether nothing that a kernel stores depends on the sign of zero of a maximum or minimum of floats."""
     if r.op not in ("max", "min") or not dtypes.issubdtype(r.dtype, np.floating):
         return False
-    users: dict[int, list[Expr]] = {}
-    expressions = kernel.expressions()
-    for e in expressions:
+    users: dict[Expr, list[Expr]] = {}
+    for e in kernel.expressions:
         for a in children(e):
-            users.setdefault(id(a), []).append(e)
-    seen: set[int] = set()
-    stack = [e for e in expressions if e.op == "acc" and e.attr is r.member]
-    results = {id(root) for root in kernel.roots()}
+            users.setdefault(a, []).append(e)
+    seen: set[Expr] = set()
+    stack = [e for e in kernel.expressions if e.op == "acc" and e.attr is r.member]
     while stack:
         e = stack.pop()
-        if id(e) in seen:
+        if e in seen:
             continue
-        seen.add(id(e))
-        if id(e) in results or e.op == "inner" and id(e.attr.value) in kernel.saved:
+        seen.add(e)
+        if e in kernel.roots or e.op == "inner" and e.attr.value in kernel.saved:
             return False
-        for user in users.get(id(e), []):
+        for user in users.get(e, []):
             if user.op in _BLIND or user.op == "add" and any(a.op in _NOT_NEGATIVE_ZERO for a in user.args):
                 continue
             if user.op not in _AS_GIVEN and user.op != "inner":
@@ -119,7 +121,7 @@ def zero_has_no_sign(kernel, r) -> bool:
     return True
 
 
-def first_hit(reduces: list, inner: list) -> Expr | None:
+def first_hit(reduces: Sequence[Reduce], inner: Sequence[Sequence[LoopVar]]) -> Expr | None:
     """The condition whose first position a pass along one axis looks for: the pass ends where it holds.
 
     Such a pass takes the minimum of the positions where a condition holds, and of the largest integer elsewhere, as

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler.fusion.groups import Member
-from mpijax.compiler.fusion.kernel import Begin, Cumulate, Kernel, Reduce, Store
+from mpijax.compiler.fusion.expr import Expr
+from mpijax.compiler.fusion.kernel import Begin, Cumulate, Kernel, Member, Reduce, Store, checked
 from mpijax.compiler.fusion.reader import NodeReader, Reader, is_key
 from mpijax.compiler.graph.nodes import Node, is_narrow
 from mpijax.core.index import Lin, LoopVar, linearized, var
@@ -46,26 +46,26 @@ def _cumulative(node: Node, stored) -> list[tuple[str, Any]]:
     index = tuple(var(v) for v in variables)
     element = reader.element(operand, index)
     position = linearized(index, out.shape)
-    name = node.primitive.name
     if out.shape[axis] == 1:
-        kernel = Kernel(variables, (), source=node.source, name=name)
-        kernel.inner.append(Store(out, position, element))
-        return [("kernel", kernel)]
+        return [_part_kernel(node, variables, position, element)]
     wide = FLOAT32 if is_narrow(out.element) else out.element
     element = scope.convert(element, wide)
     member = Member(out, "reduce", index, element, 0)
-    running = reader.table.make("acc", (), wide, member, id(out))
-    kernel = Kernel(variables, (axis,), source=node.source, name=name)
-    kernel.reduces.append(Reduce(member, op, element, 0, wide))
-    kernel.inner.append(Store(out, position, scope.convert(running, out.element)))
-    kernel.cumulate = Cumulate(running, node.params["reverse"])
-    return [("kernel", kernel)]
+    running = reader.table.make("acc", (), wide, member, out)
+    reduced = Reduce(member, op, element, 0, wide)
+    store = Store(out, position, scope.convert(running, out.element))
+    cumulate = Cumulate(running, node.params["reverse"])
+    return [_kernel(node, variables, store, axes=(axis,), reduces=(reduced,), cumulate=cumulate)]
 
 
-def _part_kernel(node: Node, reader: Reader, variables, position: Lin, expr) -> tuple[str, Kernel]:
-    kernel = Kernel(variables, (), source=node.source, name=node.primitive.name.replace("-", "_"))
-    kernel.inner.append(Store(node.outputs[0], position, expr))
-    return "kernel", kernel
+def _part_kernel(node: Node, variables: list[LoopVar], position: Lin, expr: Expr) -> tuple[str, Kernel]:
+    """The kernel that writes a part of the result."""
+    return _kernel(node, variables, Store(node.outputs[0], position, expr))
+
+
+def _kernel(node: Node, variables: list[LoopVar], store: Store, **fields: Any) -> tuple[str, Kernel]:
+    name = node.primitive.name.replace("-", "_")
+    return "kernel", checked(Kernel(variables, inner=(store,), source=node.source, name=name, **fields))
 
 
 def _concatenate(node: Node, stored) -> list[tuple[str, Any]]:
@@ -80,7 +80,7 @@ def _concatenate(node: Node, stored) -> list[tuple[str, Any]]:
             index = tuple(var(x) for x in variables)
             target = tuple(i + at if a == axis else i for a, i in enumerate(index))
             steps.append(
-                _part_kernel(node, reader, variables, linearized(target, out.shape), reader.element(v, index))
+                _part_kernel(node, variables, linearized(target, out.shape), reader.element(v, index))
             )
         at += v.shape[axis]
     return steps
@@ -117,7 +117,7 @@ def _pad(node: Node, stored) -> list[tuple[str, Any]]:
         starts = [b for b, _ in slab] + [0] * len(words)
         index = tuple(var(v) + b for v, b in zip(variables, starts, strict=True))
         value = reader.element(filler, tuple(var(v) for v in variables[n:]) if is_key(out) else ())
-        steps.append(_part_kernel(node, reader, variables, linearized(index, out.shape), value))
+        steps.append(_part_kernel(node, variables, linearized(index, out.shape), value))
     if covered:
         interior = _pad_interior(node, stored, config)
         if interior is not None:
@@ -144,7 +144,7 @@ def _pad_interior(node: Node, stored, config) -> tuple[str, Kernel] | None:
     words = tuple(var(v) for v in variables[len(config) :])
     source = tuple(var(v) + r[0] for v, r in zip(variables, ranges, strict=False)) + words
     target = tuple((var(v) + r[0]) * r[2] + r[3] for v, r in zip(variables, ranges, strict=False)) + words
-    return _part_kernel(node, reader, variables, linearized(target, out.shape), reader.element(operand, source))
+    return _part_kernel(node, variables, linearized(target, out.shape), reader.element(operand, source))
 
 
 def _static_update(node: Node, stored) -> list[tuple[str, Any]]:
@@ -159,7 +159,7 @@ def _static_update(node: Node, stored) -> list[tuple[str, Any]]:
     value = reader.element(window, index)
     if node.params["combine"] is not None:
         value = scope.op(node.params["combine"], reader.table.load(out, position), value)
-    return [("begin", Begin(operand, out)), _part_kernel(node, reader, variables, position, value)]
+    return [("begin", Begin(operand, out)), _part_kernel(node, variables, position, value)]
 
 
 def _dynamic_update_slice(node: Node, stored) -> list[tuple[str, Any]]:
@@ -179,7 +179,7 @@ def _dynamic_update_slice(node: Node, stored) -> list[tuple[str, Any]]:
             first = clamped(scope, reader.element(start, ()), 0, room)
             target[a] = index[a] + scope.as_index(first, room + 1)
     steps.append(
-        _part_kernel(node, reader, variables, linearized(tuple(target), out.shape), reader.element(update, index))
+        _part_kernel(node, variables, linearized(tuple(target), out.shape), reader.element(update, index))
     )
     return steps
 
@@ -227,11 +227,9 @@ def _scatter(node: Node, stored) -> list[tuple[str, Any]]:
     if guard is not None and guard.op == "const":
         guard = None
     position = linearized((*target, *words), out.shape)
-    kernel = Kernel(variables, (), source=node.source, name=node.primitive.name.replace("-", "_"), ordered=True)
     element = reader.element(updates, index)
-    kernel.inner.append(Store(out, position, element, combine=node.primitive.lower.combine, guard=guard))
-    steps.append(("kernel", kernel))
-    return steps
+    store = Store(out, position, element, combine=node.primitive.lower.combine, guard=guard)
+    return [*steps, _kernel(node, variables, store, ordered=True)]
 
 
 _WRITERS = {

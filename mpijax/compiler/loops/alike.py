@@ -2,7 +2,7 @@
 
 Unrolled loops make the same kernel again and again. `signature` says what the text of a kernel depends on, without the
 identity of its arrays; constants are apart, because those that differ between kernels otherwise alike are passed to
-one function at run time (`Kernel.arguments`).
+one function at run time (`Alike.arguments`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from mpijax.compiler.fusion.expr import Expr, dynamic_parts
 from mpijax.compiler.fusion.kernel import Kernel
+from mpijax.compiler.graph.nodes import Value, operation_of
 from mpijax.core.index import Dynamic, Lin, LoopVar, Quotient
 
 # Programs of fewer kernels are not searched for equal ones.
@@ -25,7 +26,7 @@ SEVERAL = 4
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Signature:
     """What the text of a kernel depends on: `key`, and the floats in it.
 
@@ -33,7 +34,7 @@ class Signature:
     """
 
     key: tuple
-    values: list[Any]
+    values: list[Value]
     floats: list[Expr]
 
     @property
@@ -51,15 +52,10 @@ class _Numbers:
     """Numbers for objects, in the order in which they are met."""
 
     def __init__(self) -> None:
-        self.of: dict[int, int] = {}
-        self.met: list[Any] = []
+        self.of: dict[Any, int] = {}
 
     def __call__(self, x: Any) -> int:
-        found = self.of.get(id(x))
-        if found is None:
-            found = self.of[id(x)] = len(self.met)
-            self.met.append(x)
-        return found
+        return self.of.setdefault(x, len(self.of))
 
 
 def signature(kernel: Kernel) -> Signature | None:
@@ -71,35 +67,35 @@ class _Signer:
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
         self.values = _Numbers()
-        self.exprs: dict[int, int] = {}
-        self.variables = {id(v): k for k, v in enumerate(kernel.variables)}
+        self.exprs: dict[Expr, int] = {}
+        self.variables = {v: k for k, v in enumerate(kernel.variables)}
         if kernel.chunks is not None:
-            self.variables[id(kernel.chunks)] = -1
-        self.reduces = {id(r.member): k for k, r in enumerate(kernel.reduces)}
+            self.variables[kernel.chunks] = -1
+        self.reduces = {r.member: k for k, r in enumerate(kernel.reduces)}
         self.floats: list[Expr] = []
 
     def signature(self) -> Signature:
         kernel = self.kernel
-        places = [e for s in kernel.inner + kernel.outer for e in dynamic_parts(s.position)]
+        places = [e for s in kernel.stores for e in dynamic_parts(s.position)]
         parts: list[Any] = []
-        for e in kernel.expressions():
+        for e in kernel.expressions:
             parts.append(self._expr(e))
-            self.exprs[id(e)] = len(self.exprs)
+            self.exprs[e] = len(self.exprs)
         stores = [self._stores(kernel.inner), self._stores(kernel.outer)]
         reduces = [
-            (r.op, self.exprs[id(r.expr)], r.phase, r.dtype, r.any_zero, r.member.value.producer.primitive.name)  # type: ignore[attr-defined]
+            (r.op, self.exprs[r.expr], r.phase, r.dtype, r.any_zero, operation_of(r.member.value).primitive.name)
             for r in kernel.reduces
         ]
         members = [
-            (self.values(m.value), m.kind, m.phase, m.stored, id(m.value) in kernel.saved, self.exprs.get(id(m.expr)))
+            (self.values(m.value), m.kind, m.phase, m.value in kernel.saved, self.exprs.get(m.expr))
             for m in kernel.members
         ]
-        arrays = [(v.shape, v.element, id(v) in kernel.streamed) for v in self.values.met]
+        arrays = [(v.shape, v.element, id(v) in kernel.streamed) for v in self.values.of]
         sizes = tuple(v.size for v in kernel.variables)
         chunks = 0 if kernel.chunks is None else kernel.chunks.size
         parts_of_key = map(tuple, (parts, *stores, reduces, members, arrays))
         key = (sizes, kernel.axes, kernel.ordered, chunks, len(places), *parts_of_key)
-        return Signature(key, self.values.met, self.floats)
+        return Signature(key, list(self.values.of), self.floats)
 
     def _expr(self, e: Expr) -> tuple:
         if e.op == "const":
@@ -113,8 +109,8 @@ class _Signer:
         if e.op == "index":
             return ("index", e.dtype, self._lin(e.attr))
         if e.op == "acc":
-            return ("acc", self.reduces[id(e.attr)])
-        args = tuple([self.exprs[id(a)] for a in e.args])
+            return ("acc", self.reduces[e.attr])
+        args = tuple([self.exprs[a] for a in e.args])
         if e.op == "inner":
             return ("inner", args, self.values(e.attr.value), e.attr.phase, tuple(map(self._lin, e.attr.index)))
         if e.op == "choose":
@@ -127,40 +123,44 @@ class _Signer:
 
     def _atom(self, atom: Any) -> Any:
         if type(atom) is LoopVar:
-            return self.variables[id(atom)]
+            return self.variables[atom]
         if type(atom) is Dynamic:
-            return ("dynamic", self.exprs[id(atom.expr)], atom.size)
+            return ("dynamic", self.exprs[atom.expr], atom.size)
         return (type(atom) is Quotient, self._lin(atom.of), atom.by)
 
     def _stores(self, stores: Iterable[Any]) -> tuple:
         return tuple([
-            (self.values(s.value), self._lin(s.position), self.exprs[id(s.expr)], s.phase, s.combine,
-             None if s.guard is None else self.exprs[id(s.guard)])
+            (self.values(s.value), self._lin(s.position), self.exprs[s.expr], s.phase, s.combine,
+             None if s.guard is None else self.exprs[s.guard])
             for s in stores
         ])  # fmt: skip
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Written:
     """A kernel whose text is written.
 
     operands: its arrays, with the offset at which they are passed. params: the numbers it is passed. arguments: the
-    place among these of each constant that is passed, by identity of the expression.
+    place among these of each constant that is passed.
     """
 
     name: str
-    operands: list[tuple[Any, int]]
+    operands: list[tuple[Value, int]]
     params: list[int]
-    arguments: dict[int, int]
+    arguments: dict[Expr, int]
     extent: int
     grain: int
 
 
 class Alike:
-    """The kernels of a program, of which those that are alike become calls of one function."""
+    """The kernels of a program, of which those that are alike become calls of one function.
+
+    arguments: the constants that a kernel is passed when it runs.
+    """
 
     def __init__(self, kernels: list[Kernel]) -> None:
-        self.signatures: dict[int, Signature] = {}
+        self.signatures: dict[Kernel, Signature] = {}
+        self.arguments: dict[Kernel, list[Expr]] = {}
         self.first: dict[Any, tuple[Signature, Written]] = {}
         if len(kernels) < FEW:
             return
@@ -168,40 +168,39 @@ class Alike:
         for kernel in kernels:
             found = signature(kernel)
             if found is not None:
-                self.signatures[id(kernel)] = found
+                self.signatures[kernel] = found
                 groups.setdefault(found.key, []).append(kernel)
         for alike in groups.values():
-            if len({self.signatures[id(kernel)].numbers for kernel in alike}) >= SEVERAL:
-                for kernel in alike:
-                    kernel.arguments = tuple(self.signatures[id(kernel)].floats)
+            if len({self.signatures[kernel].numbers for kernel in alike}) >= SEVERAL:
+                self.arguments |= {kernel: self.signatures[kernel].floats for kernel in alike}
 
     def _key(self, kernel: Kernel) -> Any:
         """Kernels with equal keys have the same text."""
-        found = self.signatures[id(kernel)]
-        return found.key, () if kernel.arguments else found.numbers
+        found = self.signatures[kernel]
+        return found.key, () if self.arguments.get(kernel) else found.numbers
 
     def written_like(self, kernel: Kernel) -> Written | None:
         """What was written for a kernel that is alike."""
-        known = id(kernel) in self.signatures and self.first.get(self._key(kernel))
+        known = kernel in self.signatures and self.first.get(self._key(kernel))
         return known[1] if known else None
 
     def remember(self, kernel: Kernel, written: Written) -> Written:
         """Call the kernels alike to this one as it is called."""
-        if id(kernel) in self.signatures:
-            self.first[self._key(kernel)] = self.signatures[id(kernel)], written
+        if kernel in self.signatures:
+            self.first[self._key(kernel)] = self.signatures[kernel], written
         return written
 
     def passed(self, kernel: Kernel, written: Written) -> tuple[list[tuple[Any, int]], list[int]]:
         """The arrays, with offsets, and the numbers that a call of what was written passes for this kernel."""
-        own = self.signatures.get(id(kernel))
+        own = self.signatures.get(kernel)
         if own is None:
             return written.operands, written.params
         first = self.first[self._key(kernel)][0]
         if first is own:
             return written.operands, written.params
-        place = {id(v): k for k, v in enumerate(first.values)}
+        place = {v: k for k, v in enumerate(first.values)}
         params = list(written.params)
         for e, other in zip(first.floats, own.floats, strict=True):
-            if id(e) in written.arguments:
-                params[written.arguments[id(e)]] = as_integer(other)
-        return [(own.values[place[id(v)]], offset) for v, offset in written.operands], params
+            if e in written.arguments:
+                params[written.arguments[e]] = as_integer(other)
+        return [(own.values[place[v]], offset) for v, offset in written.operands], params

@@ -1,4 +1,4 @@
-"""Kernels that read one operand across its rows: in tiles, transposed in registers.
+"""The strategy `blocked`: a map that reads operands across its rows, in tiles.
 
 Reading a row-major array column by column touches a cache line per element. Here a tile of 16 by 16 elements is
 read along its rows, transposed with vector shuffles into a small array on the stack, and then read in the
@@ -7,109 +7,84 @@ order in which the other operands and the result are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from mpijax.compiler.fusion.expr import Expr
-from mpijax.core.index import Lin, LoopVar
+from mpijax.compiler.fusion.kernel import Kernel
+from mpijax.compiler.loops.across import reduce_and_store
+from mpijax.compiler.loops.addresses import pointer
+from mpijax.compiler.loops.crossing import LANES, TILE, transpose_registers
+from mpijax.compiler.loops.evaluate import hoist
+from mpijax.compiler.loops.function import Function
+from mpijax.compiler.loops.scope import Scope
 
 if TYPE_CHECKING:
-    from mpijax.compiler.fusion.kernel import Kernel
+    from mpijax.compiler.loops.nest import Nest
 
-TILE = 16
-MAX_STAGED = 4
-
-# Elements of one register in the transposition, by their size; they are moved as integers.
-LANES = {1: 16, 2: 8, 4: 8, 8: 4}
-# Shuffle masks of the in-register transposition, one list of rounds per size of the elements; a round lists
-# (first operand, second operand, mask) for each of its results. Registers of 32 bytes have two halves, between which
-# little should move; in those of 16, rows half of all apart are interleaved again and again.
-_LOW8, _HIGH8 = (0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15)
-_PAIR_LOW8, _PAIR_HIGH8 = (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15)
-_HALF_LOW8, _HALF_HIGH8 = (0, 1, 2, 3, 8, 9, 10, 11), (4, 5, 6, 7, 12, 13, 14, 15)
-_ROUNDS: dict[int, list[list[tuple[int, int, tuple[int, ...]]]]] = {
-    4: [
-        [(2 * (i // 2), 2 * (i // 2) + 1, _HIGH8 if i % 2 else _LOW8) for i in range(8)],
-        [
-            (4 * (i // 4) + (i % 4) // 2, 4 * (i // 4) + (i % 4) // 2 + 2, _PAIR_HIGH8 if i % 2 else _PAIR_LOW8)
-            for i in range(8)
-        ],
-        [(i % 4, i % 4 + 4, _HALF_HIGH8 if i >= 4 else _HALF_LOW8) for i in range(8)],
-    ],
-    8: [
-        [(2 * (i // 2), 2 * (i // 2) + 1, (1, 5, 3, 7) if i % 2 else (0, 4, 2, 6)) for i in range(4)],
-        [(i % 2, i % 2 + 2, (2, 3, 6, 7) if i >= 2 else (0, 1, 4, 5)) for i in range(4)],
-    ],
-}  # fmt: skip
-for _size in (1, 2):
-    _n = LANES[_size]
-    _pairs = [tuple(k // 2 + k % 2 * _n + half * _n // 2 for k in range(_n)) for half in (0, 1)]
-    _ROUNDS[_size] = [[(i // 2, i // 2 + _n // 2, _pairs[i % 2]) for i in range(_n)]] * (_n.bit_length() - 1)
+# Rows that tiles across other rows go through together: of these, neighbouring cache lines are then read at once.
+BAND = 128
 
 
-def stageable(dtype: np.dtype) -> bool:
-    """Whether elements are of a size that registers can transpose."""
-    return dtype.itemsize in LANES
+def blocked(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
+    """Whole tiles with staged operands, then the edges without."""
+    function, schedule = nest.function, nest.schedule
+    rows, columns = schedule.tile_loop, schedule.vector_loop
+    assert rows is not None and columns is not None
+    (lo, hi), end = nest.range(rows, outermost), nest.extent(columns)
+    row_mid, column_mid = function.vectors_end(lo, hi, TILE), function.vectors_end("0", end, TILE)
+    tiles = {e: function.array(e.attr[0].element, TILE * TILE) for e in schedule.staged}
+    hoist(nest, kernel.roots, kernel.stores, scope, columns[-1], schedule.lanes)
+
+    def band(first: str, stop: str) -> None:
+        def each(column: str) -> None:
+            function.each(first, stop, TILE, lambda row: _tile(nest, kernel, tiles, scope, row, column))
+
+        function.each("0", column_mid, TILE, each)
+
+    def edge(column_from: str, i: str) -> None:
+        row = scope.at(rows[-1], i)
+        function.each(column_from, end, 1, lambda j: reduce_and_store(nest, kernel, row.at(columns[-1], j)))
+
+    function.in_tiles(lo, row_mid, BAND, band)
+    # The edges: columns that fill no tile, then rows that fill none.
+    function.each(lo, row_mid, 1, lambda i: edge(column_mid, i))
+    function.each(row_mid, hi, 1, lambda i: edge("0", i))
 
 
-def crossing_loads(kernel: Kernel, vector: LoopVar) -> tuple[LoopVar | None, list[Expr]]:
-    """The loop along whose variable some loads are contiguous while the vectorized one jumps, and those loads."""
-    found: dict[int, tuple[LoopVar, list[Expr]]] = {}
-    for e in kernel.expressions():
-        if e.op != "load":
-            continue
-        terms = e.attr[1].terms
-        if any(type(a) is not LoopVar for a, _ in terms):
-            continue
-        steps = {id(a): (a, c) for a, c in terms}
-        along = steps.get(id(vector), (None, 0))[1]
-        if along in (0, 1, -1) or not stageable(e.attr[0].element):
-            continue
-        for a, c in steps.values():
-            if c in (1, -1) and a.size >= TILE:
-                found.setdefault(id(a), (a, []))[1].append(e)
-    if not found:
-        return None, []
-    best, loads = max(found.values(), key=lambda item: len(item[1]))
-    return (best, loads) if len(loads) <= MAX_STAGED else (None, [])
+def _tile(nest: Nest, kernel: Kernel, tiles: dict[Expr, str], scope: Scope, row: str, column: str) -> None:
+    """The tile of a row and a column: operands that are read across are staged first."""
+    function, schedule = nest.function, nest.schedule
+    assert schedule.tile_loop is not None and schedule.vector_loop is not None
+    rows, columns = schedule.tile_loop[-1], schedule.vector_loop[-1]
+    one, lanes = function.builder(1), min(schedule.lanes, TILE)
+    corner = Scope(scope, {rows: row, columns: column})
+    for e, array in tiles.items():
+        value, position = e.attr
+        steps = dict(position.terms)
+        first, step = pointer(nest, value, position, corner), function.param(steps[columns])
+        _stage(function, value.element.itemsize, array, first, step, backwards=steps[rows] < 0)
+
+    def line(i: str) -> None:
+        base = one.emit(f"mul i64 {one.emit(f'sub i64 {i}, {row}')}, {TILE}")
+        for part in range(0, TILE, lanes):
+            j = column if part == 0 else one.emit(f"add i64 {column}, {part}")
+            inner = scope.at(rows, i).along(columns, j, lanes)
+            offset = base if part == 0 else one.emit(f"add i64 {base}, {part}")
+            for e, array in tiles.items():
+                dtype = e.attr[0].element
+                inner.known[e] = function.builder(lanes).load(function.element(array, dtype, offset), dtype)
+            reduce_and_store(nest, kernel, inner)
+
+    function.each(row, one.emit(f"add i64 {row}, {TILE}"), 1, line)
 
 
-def stages_all(kernel: Kernel, vector: LoopVar) -> bool:
-    """Whether everything is stored in steps of one along a loop, and all that is read across it can be transposed."""
-    if vector.size < TILE or any(_step(s.position, vector) != 1 for s in kernel.inner + kernel.outer):
-        return False
-    across = [e for e in kernel.expressions() if e.op == "load" and _step(e.attr[1], vector) not in (0, 1, -1)]
-    return len(crossing_loads(kernel, vector)[1]) == len(across) > 0
-
-
-def _step(position: Lin, v: LoopVar) -> int:
-    return next((c for atom, c in position.terms if atom is v), 0)
-
-
-def transpose_registers(builder: Any, rows: list[str], itemsize: int) -> list[str]:
-    """n vectors of n integers of `itemsize` bytes, transposed."""
-    n = len(rows)
-    llvm_type = f"<{n} x i{8 * itemsize}>"
-    for round_ in _ROUNDS[itemsize]:
-        rows = [
-            builder.emit(
-                f"shufflevector {llvm_type} {rows[a]}, {llvm_type} {rows[b]}, <{n} x i32> "
-                f"<{', '.join(f'i32 {i}' for i in mask)}>"
-            )
-            for a, b, mask in round_
-        ]
-    return rows
-
-
-def stage_tile(emitter: Any, load: Expr, tile: str, pointer: str, row_step: str, *, backwards: bool) -> None:
+def _stage(function: Function, itemsize: int, tile: str, pointer: str, row_step: str, *, backwards: bool) -> None:
     """Copy a 16x16 tile into `tile`, transposed: row r of the operand becomes column r.
 
     `pointer` is the tile's first element; rows of the operand are `row_step` elements apart, and go on towards lower
     addresses where they are read `backwards`.
     """
-    one = emitter.builder(1)
-    itemsize = load.attr[0].element.itemsize
+    one = function.builder(1)
     lanes, element = LANES[itemsize], f"i{8 * itemsize}"
     vector = f"<{lanes} x {element}>"
     row_pointers = [pointer]

@@ -9,15 +9,18 @@ alone, so that results have the same bits on any number of threads.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 from mpijax.compiler.fusion.depth import Rewriter
 from mpijax.compiler.fusion.expr import Expr, ExprTable
-from mpijax.compiler.fusion.kernel import Cumulate, Kernel, Reduce, Store
+from mpijax.compiler.fusion.groups import joined_name
+from mpijax.compiler.fusion.kernel import Cumulate, Kernel, Member, Reduce, Store, checked
 from mpijax.compiler.fusion.reductions import first_hit, identity, zero_has_no_sign
-from mpijax.compiler.graph.nodes import Value
-from mpijax.compiler.loops.schedule import CHUNK_UNIT, Schedule, divided_loop
+from mpijax.compiler.graph.nodes import Value, operation_of
+from mpijax.compiler.loops.schedule import Schedule, turns_of
+from mpijax.compiler.loops.scheduling import CHUNK_UNIT, divided_loop, scheduled
 from mpijax.compiler.loops.streaming import SHARE
 from mpijax.core.avals import ShapedArray
 from mpijax.core.index import Dynamic, Lin, LoopVar, Quotient, Remainder, linearized, var
@@ -41,10 +44,8 @@ ENOUGH_ROWS = 4
 
 def grain_of(kernel: Kernel, schedule: Schedule) -> int:
     """Turns of the outermost loop that a thread takes at least."""
-    work = 1
-    for v in kernel.variables:
-        work *= max(v.size, 1)
-    grain = max(1, schedule.extent * GRAIN // max(work, 1))
+    work = math.prod(max(v.size, 1) for v in kernel.variables)
+    grain = max(1, schedule.extent * GRAIN // work)
     if kernel.ordered:
         grain = schedule.extent
     if schedule.vector_loop is not None and not schedule.outer:
@@ -54,10 +55,10 @@ def grain_of(kernel: Kernel, schedule: Schedule) -> int:
 
 def in_chunks(kernel: Kernel) -> list[Kernel]:
     """The kernels that do the work of one, in order: itself, if threads need no chunks."""
-    work = _size(kernel.variables)
+    work = turns_of(kernel.variables)
     if not kernel.reduces or kernel.ordered or kernel.cumulate is not None or work < FEWEST * GRAIN:
         return [kernel]
-    schedule = Schedule(kernel)
+    schedule = scheduled(kernel)
     parts = max(schedule.extent // grain_of(kernel, schedule), 1)
     if parts >= (ENOUGH_ROWS if kernel.phases > 1 else ENOUGH) or _chunks(kernel, schedule) < max(FEWEST, 2 * parts):
         return [kernel]
@@ -66,10 +67,10 @@ def in_chunks(kernel: Kernel) -> list[Kernel]:
 
 def running_in_chunks(kernel: Kernel) -> list[Kernel]:
     """The kernels that do the work of one with a running reduction, in order: itself, if threads need no chunks."""
-    work = _size(kernel.variables)
+    work = turns_of(kernel.variables)
     if kernel.cumulate is None or work < FEWEST * GRAIN:
         return [kernel]
-    schedule = Schedule(kernel)
+    schedule = scheduled(kernel)
     parts = max(schedule.extent // grain_of(kernel, schedule), 1)
     chunks = _chunks(kernel, schedule)
     if parts >= ENOUGH_RUNNING or chunks < max(FEWEST, 2 * parts) or first_hit(kernel.reduces, schedule.inner):
@@ -79,51 +80,41 @@ def running_in_chunks(kernel: Kernel) -> list[Kernel]:
 
 def _running(kernel: Kernel, chunks: int) -> list[Kernel]:
     """Totals, then what comes before each chunk, then the running values."""
-    [r], [target], [axis], cumulate = kernel.reduces, kernel.inner, kernel.axes, kernel.cumulate
+    [r], [axis], cumulate = kernel.reduces, kernel.axes, kernel.cumulate
     assert cumulate is not None
     length = -(-kernel.variables[axis].size // (chunks * CHUNK_UNIT)) * CHUNK_UNIT
     chunks = -(-kernel.variables[axis].size // length)
-    kept = [v for a, v in enumerate(kernel.variables) if a != axis]
+    kept = kernel.kept
     shape = tuple(v.size for v in kept)
     total = Value(ShapedArray((chunks, *shape), r.dtype), "total", position=0)
     # Of one chunk more: nothing is before the first one, or behind the last one.
     before = Value(ShapedArray((chunks + 1, *shape), r.dtype), "before", position=1)
-    table = ExprTable()
+    table, chunk = ExprTable(), LoopVar(chunks, "chunk")
 
     def place(first: Lin) -> Lin:
         return linearized((first, *map(var, kept)), before.shape)
 
-    totals = Kernel(kernel.variables, kernel.axes, [replace(r, phase=0)])
-    totals.chunks, totals.chunk_length = LoopVar(chunks, "chunk"), length
-    totals.outer = [Store(total, place(var(totals.chunks)), cumulate.running)]
-    ends = Kernel(kept, ())
+    run, back = cumulate.running, cumulate.reverse
+    done = table.load(before, place(var(chunk) + (1 if back else 0)))
     none = table.const(identity(r.op, r.dtype), r.dtype)
-    ends.inner = [Store(before, place(Lin(chunks if cumulate.reverse else 0)), none)]
-    chunk = LoopVar(chunks, "chunk")
-    combined = Kernel([chunk, *kept], (0,), [replace(r, expr=table.load(total, place(var(chunk))))])
-    combined.inner = [Store(before, place(var(chunk) + (0 if cumulate.reverse else 1)), cumulate.running)]
-    combined.cumulate = Cumulate(cumulate.running, cumulate.reverse)
-    running = Kernel(kernel.variables, kernel.axes, kernel.reduces, [target])
-    running.chunks, running.chunk_length = LoopVar(chunks, "chunk"), length
-    first = place(var(running.chunks) + (1 if cumulate.reverse else 0))
-    running.cumulate = Cumulate(cumulate.running, cumulate.reverse, table.load(before, first))
-    for part, suffix in ((totals, "_totals"), (ends, "_ends"), (combined, "_before"), (running, "")):
-        part.source, part.name = kernel.source, kernel.name + suffix
-    return [totals, ends, combined, running]
+    combined = replace(r, expr=table.load(total, place(var(chunk))))
+    divided = replace(kernel, chunks=chunk, chunk_length=length)
+    parts = {
+        "_totals": replace(divided, inner=(), outer=(Store(total, place(var(chunk)), run),), cumulate=None),
+        "_ends": Kernel(kept, inner=(Store(before, place(Lin(chunks if back else 0)), none),)),
+        "_before": Kernel(
+            (chunk, *kept), (0,), (combined,), (Store(before, place(var(chunk) + (0 if back else 1)), run),),
+            cumulate=Cumulate(run, back),
+        ),
+        "": replace(divided, cumulate=Cumulate(run, back, done)),
+    }  # fmt: skip
+    return [replace(part, source=kernel.source, name=kernel.name + suffix) for suffix, part in parts.items()]
 
 
 def _chunks(kernel: Kernel, schedule: Schedule) -> int:
     """How many chunks a kernel may be divided into."""
-    reduced = _size([kernel.variables[a] for a in kernel.axes])
-    turns = schedule.size(schedule.inner[divided_loop(schedule.inner)]) if schedule.inner else 1
-    return min(_size(kernel.variables) // GRAIN, MOST, reduced // PER_PARTIAL, turns)
-
-
-def _size(variables: list[LoopVar]) -> int:
-    n = 1
-    for v in variables:
-        n *= v.size
-    return n
+    turns = turns_of(schedule.inner[divided_loop(schedule.inner)]) if schedule.inner else 1
+    return min(turns_of(kernel.variables) // GRAIN, MOST, turns_of(kernel.reduced) // PER_PARTIAL, turns)
 
 
 class _Division:
@@ -132,11 +123,10 @@ class _Division:
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
         self.kernels: list[Kernel] = []
-        self.kept = [v for a, v in enumerate(kernel.variables) if a not in kernel.axes]
-        self.shape = tuple(v.size for v in self.kept)
+        self.shape = tuple(v.size for v in kernel.kept)
         self.table = ExprTable()
-        # What stands for the result of a reduction in later passes, by identity of its member.
-        self.known: dict[int, Expr] = {}
+        # What stands for the result of a reduction in later passes.
+        self.known: dict[Member, Expr] = {}
         last = max(r.phase for r in kernel.reduces)
         for phase in range(kernel.phases):
             self._divide(phase, last)
@@ -144,66 +134,61 @@ class _Division:
     def _divide(self, phase: int, last: int) -> None:
         """Add the kernels of one pass."""
         kernel, later = self.kernel, _Later(self.kernel, phase, self.known)
-        inner = [replace(s, expr=later(s.expr), phase=0) for s in kernel.inner if s.phase == phase]
-        reduces = [
-            replace(r, expr=later(r.expr), phase=0, any_zero=zero_has_no_sign(kernel, r))
-            for r in kernel.reduces
-            if r.phase == phase
-        ]
+        present, stores = kernel.of_phase(phase)
+        inner = tuple(replace(s, expr=later(s.expr), phase=0) for s in stores)
+        reduces = tuple(
+            replace(r, expr=later(r.expr), phase=0, any_zero=zero_has_no_sign(kernel, r)) for r in present
+        )
+        made = [*(r.member.value for r in reduces), *(s.value for s in inner)]
         if not reduces:
-            self._add(Kernel(kernel.variables, (), inner=inner), [s.value for s in inner])
+            self._add(Kernel(kernel.variables, inner=inner), made)
             return
         part = Kernel(kernel.variables, kernel.axes, reduces, inner)
-        part.chunks = LoopVar(_chunks(part, Schedule(part)), "chunk")
-        place = (var(part.chunks), *map(var, self.kept))
-        shape = (part.chunks.size, *self.shape)
+        chunk = LoopVar(_chunks(part, scheduled(part)), "chunk")
+        shape = (chunk.size, *self.shape)
         partial = [Value(ShapedArray(shape, r.dtype), "partial", position=k) for k, r in enumerate(reduces)]
-        position = linearized(place, shape)
-        part.outer = [Store(v, position, self._result(r)) for v, r in zip(partial, reduces, strict=True)]
-        whole = Kernel([part.chunks, *self.kept], (0,))
-        whole.reduces = [
-            Reduce(r.member, r.op, self.table.load(v, position), 0, r.dtype, r.any_zero)
-            for v, r in zip(partial, reduces, strict=True)
-        ]
+        position = linearized((var(chunk), *map(var, kernel.kept)), shape)
+        results = [Store(v, position, self._result(r)) for v, r in zip(partial, reduces, strict=True)]
+        loads = [self.table.load(v, position) for v in partial]
+        outer: list[Store] = []
         if phase == last:
-            whole.outer = [replace(s, expr=later(s.expr), phase=1) for s in kernel.outer]
+            outer = [replace(s, expr=later(s.expr), phase=1) for s in kernel.outer]
         if phase + 1 < kernel.phases:
-            whole.outer += [self._kept_result(r) for r in reduces]
-        made = [*(r.member.value for r in reduces), *(s.value for s in inner)]  # type: ignore[attr-defined]
-        self._add(part, made)
-        self._add(whole, made, "_combined")
+            outer += [self._kept_result(r) for r in reduces]
+        self._add(replace(part, chunks=chunk, outer=tuple(results)), made)
+        combined = tuple(replace(r, expr=load) for r, load in zip(reduces, loads, strict=True))
+        self._add(Kernel((chunk, *kernel.kept), (0,), combined, outer=tuple(outer)), made, "_combined")
 
     def _result(self, r: Reduce) -> Expr:
-        value: Any = r.member.value  # type: ignore[attr-defined]
-        return self.table.make("acc", (), value.element, r.member, id(value))
+        value = r.member.value
+        return self.table.make("acc", (), value.element, r.member, value)
 
     def _kept_result(self, r: Reduce) -> Store:
         """Gives a result memory, from which later passes read it."""
         total = Value(ShapedArray(self.shape, r.dtype), "total", position=len(self.known))
-        position = linearized(tuple(map(var, self.kept)), self.shape)
-        self.known[id(r.member)] = self.table.load(total, position)
+        position = linearized(tuple(map(var, self.kernel.kept)), self.shape)
+        self.known[r.member] = self.table.load(total, position)
         return Store(total, position, self._result(r), 1)
 
     def _add(self, kernel: Kernel, made: list[Value], suffix: str = "") -> None:
-        names = [v.producer.primitive.name for v in made]  # type: ignore[union-attr]
-        kernel.source, kernel.name = self.kernel.source, "_".join(names[:6]).replace("-", "_") + suffix
-        self.kernels.append(kernel)
+        name = joined_name(list(map(operation_of, made))) + suffix
+        self.kernels.append(checked(replace(kernel, source=self.kernel.source, name=name)))
 
 
 class _Later(Rewriter):
     """Expressions as a pass computes them that has a kernel of its own: what earlier ones left is in memory."""
 
-    def __init__(self, kernel: Kernel, phase: int, known: dict[int, Expr]):
+    def __init__(self, kernel: Kernel, phase: int, known: dict[Member, Expr]):
         super().__init__()
         self.saved, self.phase, self.known = kernel.saved, phase, known
         self.table = ExprTable()
 
     def rewritten(self, e: Expr) -> Expr:
         if e.op == "acc":
-            return self.known.get(id(e.attr), e)
+            return self.known.get(e.attr, e)
         if e.op == "inner":
             member = e.attr
-            if member.phase < self.phase and id(member.value) in self.saved:
+            if member.phase < self.phase and member.value in self.saved:
                 return self.table.load(member.value, linearized(member.index, member.value.shape))
             return self(e.args[0])
         if e.op == "load":

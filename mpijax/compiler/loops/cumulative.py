@@ -9,201 +9,177 @@ In a chunk of the axis it starts from what the chunks before it combine to (see 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.fusion.reductions import identity, rule_of
-from mpijax.compiler.loops.addresses import Scope
-from mpijax.compiler.loops.emit import Emitter
+from mpijax.compiler.loops.evaluate import hoist
 from mpijax.compiler.loops.schedule import LIGHT, VECTOR_BYTES
-from mpijax.compiler.loops.tiles import TILE
+from mpijax.compiler.loops.scope import Scope
+from mpijax.compiler.loops.stores import store
+from mpijax.compiler.loops.tiled import TILE, Columns
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar, imag_part, info
 
+if TYPE_CHECKING:
+    from mpijax.compiler.loops.nest import Nest
 
-class CumulativeEmitter(Emitter):
-    """Emits one running combination."""
 
-    def __init__(self, kernel: Kernel, name: str):
-        super().__init__(kernel, name)
-        [self.reduce] = kernel.reduces
-        [self.target] = kernel.inner
+def across(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
+    """The running values of a vector of kept positions, step by step."""
+    running, loop = _Running(nest, kernel, scope), nest.schedule.vector_loop
+    if loop is None:
+        running.steps(Scope(scope, {}))
+        return
+    running.hoist(scope, nest.schedule.lanes)
+    lo, hi = nest.range(loop, outermost)
+    nest.function.in_widths(lo, hi, nest.schedule.widths, lambda i, n: running.steps(scope.along(loop[-1], i, n)))
+
+
+def tiled(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
+    """A tile of the kept axis at a time, whose running values stay in an array on the stack."""
+    running, loop, function = _Running(nest, kernel, scope), nest.schedule.vector_loop, nest.function
+    assert loop is not None
+    lo, hi = nest.range(loop, outermost)
+    array = function.array(running.dtype, TILE)
+    running.hoist(scope, nest.schedule.lanes)
+
+    def tile(start: str, stop: str) -> None:
+        columns = Columns(function, loop, start, stop, nest.schedule.widths)
+
+        def clear(at: Scope) -> None:
+            ptr = columns.pointer(array, running.dtype, at)
+            function.builder(at.lanes).store(ptr, running.start(at, at.lanes))
+
+        def step(at: Scope) -> None:
+            b, ptr = function.builder(at.lanes), columns.pointer(array, running.dtype, at)
+            total = running.combine(b, b.load(ptr, running.dtype), running.operand(at, at.lanes))
+            b.store(ptr, total)
+            running.put(total, at)
+
+        def row(i: str) -> None:
+            inner = scope.at(running.axis, running.turn(i))
+            running.hoist(inner, nest.schedule.lanes)
+            columns.sweep([inner], step)
+
+        columns.sweep([Scope(scope, {})], clear)
+        function.each(*nest.turns(0, scope), 1, row)
+
+    function.in_tiles(lo, hi, TILE, tile)
+
+
+def along(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
+    """Along the scanned axis: several vectors a turn, then one, then element by element."""
+    running, lanes, function = _Running(nest, kernel, scope), nest.schedule.lanes, nest.function
+    block = min(lanes, VECTOR_BYTES // max(info(running.dtype).itemsize, 4))
+    carry = running.start(scope, 1)
+    carry = function.builder(block).splat(carry) if block > 1 else carry
+    start, end = nest.turns(0, scope)
+    running.hoist(scope, block)
+    blocks = 1 if running.is_heavy() else lanes // block
+    for count in (blocks, 1) if blocks > 1 else (1,):
+        if block == 1:
+            break
+        mid = function.vectors_end(start, end, count * block)
+
+        def body(i: str, carried: list[Scalar], count: int = count) -> list[Scalar]:
+            return [running.vectors(scope, i, carried[0], count, block)]
+
+        [carry] = function.loop(start, mid, count * block, [carry], [block], body)
+        start = mid
+
+    def last(i: str, carried: list[Scalar]) -> list[Scalar]:
+        inner = scope.along(running.axis, running.turn(i), 1)
+        total = running.combine(function.builder(1), carried[0], running.operand(inner, 1))
+        running.put(total, inner)
+        return [total]
+
+    function.loop(start, end, 1, [function.builder(block).lane(carry, 0)], [1], last)
+
+
+class _Running:
+    """A running combination: its operand, how it starts and goes on, and where its values go. axis: the scanned one."""
+
+    def __init__(self, nest: Nest, kernel: Kernel, scope: Scope):
+        self.nest, self.scope = nest, scope
+        [self.reduce], [self.target], [loop] = kernel.reduces, kernel.inner, nest.schedule.inner
         assert kernel.cumulate is not None
-        self.running, self.reverse = kernel.cumulate.running, kernel.cumulate.reverse
-        self.before = kernel.cumulate.before
+        self.cumulate, self.axis, self.dtype = kernel.cumulate, loop[-1], self.reduce.dtype
         self.combine = rule_of(self.reduce.op)
-        self.first = identity(self.reduce.op, self.reduce.dtype)
-        variables = [v for v in kernel.variables if v.size != 1]
-        self.dependencies[id(self.running)] = frozenset(self._var_key(v) for v in variables)
-        [self.scanned] = self.schedule.inner
+        self.first = identity(self.reduce.op, self.dtype)
 
-    def _hoisted(self, scope: Scope, lanes: int) -> None:
-        self.hoist([self.reduce.expr], [self.target], scope, self.schedule.vector_id, lanes)
+    def is_heavy(self) -> bool:
+        """Whether a vector is enough for a turn."""
+        return self.reduce.op == "logaddexp" or self.reduce.expr.cost > LIGHT or info(self.dtype).kind == "c"
 
-    def _put(self, x: Scalar, scope: Scope) -> None:
+    def hoist(self, scope: Scope, lanes: int) -> None:
+        """Before a loop: compute what does not change in it."""
+        hoist(self.nest, [self.reduce.expr], [self.target], scope, self.nest.schedule.vector, lanes)
+
+    def operand(self, scope: Scope, lanes: int) -> Scalar:
+        """What is combined at the scope's position."""
+        return self.nest.vector(self.reduce.expr, scope, lanes)
+
+    def put(self, x: Scalar, scope: Scope) -> None:
         """Store the running value as the result at the scope's position."""
-        scope.known[id(self.running)] = x
-        self.store(self.target, scope)
+        scope.known[self.cumulate.running] = x
+        store(self.nest, self.target, scope)
 
-    def _turn(self, i: str, width: int = 1) -> str:
+    def turn(self, i: str, width: int = 1) -> str:
         """The position of the i-th step; for a vector, of its first lane in memory."""
-        if not self.reverse:
+        if not self.cumulate.reverse:
             return i
-        b = self.builder(1)
-        lo, hi = self.turns(0)
+        b = self.nest.function.builder(1)
+        lo, hi = self.nest.turns(0, self.scope)
         last = hi if lo == "0" else b.emit(f"add i64 {lo}, {hi}")
         return b.emit(f"sub i64 {b.emit(f'sub i64 {last}, {width}')}, {i}")
 
-    def _start(self, scope: Scope, lanes: int) -> Scalar:
+    def start(self, scope: Scope, lanes: int) -> Scalar:
         """The running values before the first step."""
-        if self.before is None:
-            return self.builder(lanes).const(self.first, self.reduce.dtype)
-        return self.vector(self.before, scope, lanes)
+        if self.cumulate.before is None:
+            return self.nest.function.builder(lanes).const(self.first, self.dtype)
+        return self.nest.vector(self.cumulate.before, scope, lanes)
 
-    # ------------------------------------------------------------ along a kept axis
-
-    def _across(self, scope: Scope, outermost: bool) -> None:
-        """The running values of a vector of kept positions, step by step."""
-        loop = self.schedule.vector_loop
-        if loop is None:
-            self._steps(Scope(scope, {}))
-            return
-        key = id(loop[-1])
-        self._hoisted(scope, self.schedule.lanes)
-        start, hi = self._range(loop, outermost)
-        for width in self.schedule.widths:
-            end = hi if width == 1 else self.vector_bounds(start, hi, width)
-
-            def body(i: str, _, width=width):
-                self._steps(Scope(scope, {key: i}, key, width))
-                return []
-
-            self.loop(start, end, width, [], [], body)
-            start = end
-
-    def _steps(self, scope: Scope) -> None:
+    def steps(self, scope: Scope) -> None:
+        """All steps at one (vector of) kept position(s)."""
         lanes = scope.lanes
-        self._hoisted(scope, lanes)
+        self.hoist(scope, lanes)
 
         def body(i: str, carried: list[Scalar]) -> list[Scalar]:
-            inner = Scope(scope, {id(self.scanned[-1]): self._turn(i)})
-            x = self.vector(self.reduce.expr, inner, lanes)
-            total = self.combine(self.builder(lanes), carried[0], x)
-            self._put(total, inner)
+            inner = scope.at(self.axis, self.turn(i))
+            total = self.combine(self.nest.function.builder(lanes), carried[0], self.operand(inner, lanes))
+            self.put(total, inner)
             return [total]
 
-        self.loop(*self.turns(0), 1, [self._start(scope, lanes)], [lanes], body)
+        self.nest.function.loop(*self.nest.turns(0, scope), 1, [self.start(scope, lanes)], [lanes], body)
 
-    def _tiled(self, scope: Scope, outermost: bool) -> None:
-        """A tile of the kept axis at a time, whose running values stay in an array on the stack."""
-        loop = self.schedule.vector_loop
-        assert loop is not None
-        key = id(loop[-1])
-        lo, hi = self._range(loop, outermost)
-        one = self.builder(1)
-        array, dtype = self.text.fresh(), self.reduce.dtype
-        self.entry.append(f"  {array} = alloca {one._element(dtype)}, i64 {TILE}, align 64")
-        self._hoisted(scope, self.schedule.lanes)
-
-        def tile(start: str, _):
-            stop = one.emit(f"add i64 {start}, {TILE}")
-            low = one.emit(f"icmp slt i64 {stop}, {hi}")
-            stop = one.emit(f"select i1 {low}, i64 {stop}, i64 {hi}")
-
-            def sweep(scope: Scope, body: Callable[[Scope, str], None]) -> None:
-                at = start
-                for width in self.schedule.widths:
-                    end = stop if width == 1 else self.vector_bounds(at, stop, width)
-
-                    def turn(j: str, _, width=width):
-                        offset = one.emit(f"sub i64 {j}, {start}")
-                        ptr = one.emit(f"getelementptr {one._element(dtype)}, ptr {array}, i64 {offset}")
-                        body(Scope(scope, {key: j}, key, width), ptr)
-                        return []
-
-                    self.loop(at, end, width, [], [], turn)
-                    at = end
-
-            def clear(scope: Scope, ptr: str) -> None:
-                self.builder(scope.lanes).store(ptr, self._start(scope, scope.lanes))
-
-            def step(scope: Scope, ptr: str) -> None:
-                b = self.builder(scope.lanes)
-                total = self.combine(b, b.load(ptr, dtype), self.vector(self.reduce.expr, scope, scope.lanes))
-                b.store(ptr, total)
-                self._put(total, scope)
-
-            def row(i: str, _):
-                inner = Scope(scope, {id(self.scanned[-1]): self._turn(i)})
-                self._hoisted(inner, self.schedule.lanes)
-                sweep(inner, step)
-                return []
-
-            sweep(Scope(scope, {}), clear)
-            self.loop(*self.turns(0), 1, [], [], row)
-            return []
-
-        self.loop(lo, hi, TILE, [], [], tile)
-
-    # ------------------------------------------------------------ along the scanned axis
-
-    def _along(self, scope: Scope, outermost: bool) -> None:
-        """Several vectors a turn, then one, then element by element."""
-        dtype = self.reduce.dtype
-        block = min(self.schedule.lanes, VECTOR_BYTES // max(info(dtype).itemsize, 4))
-        heavy = self.reduce.op == "logaddexp" or self.reduce.expr.cost > LIGHT or info(dtype).kind == "c"
-        blocks = 1 if heavy else self.schedule.lanes // block
-        carry = self.builder(block).splat(self._start(scope, 1)) if block > 1 else self._start(scope, 1)
-        start, end = self.turns(0)
-        self._hoisted(scope, block)
-        for count in (blocks, 1) if blocks > 1 else (1,):
-            if block == 1:
-                break
-            mid = self.vector_bounds(start, end, count * block)
-
-            def body(i: str, carried: list[Scalar], count=count) -> list[Scalar]:
-                return [self._vectors(scope, i, carried[0], count, block)]
-
-            [carry] = self.loop(start, mid, count * block, [carry], [block], body)
-            start = mid
-        one = self.builder(1)
-        key = id(self.scanned[-1])
-
-        def last(i: str, carried: list[Scalar]) -> list[Scalar]:
-            inner = Scope(scope, {key: self._turn(i)}, key, 1)
-            total = self.combine(one, carried[0], self.vector(self.reduce.expr, inner, 1))
-            self._put(total, inner)
-            return [total]
-
-        self.loop(start, end, 1, [self.builder(block).lane(carry, 0)], [1], last)
-
-    def _vectors(self, scope: Scope, i: str, carry: Scalar, count: int, block: int) -> Scalar:
+    def vectors(self, scope: Scope, i: str, carry: Scalar, count: int, block: int) -> Scalar:
         """`count` vectors from step i on. `carry` holds the running value before them in all lanes; returns the next.
 
         Totals of the vectors are combined first, so that one combination a turn waits for the last turn.
         """
-        b, one, key = self.builder(block), self.builder(1), id(self.scanned[-1])
+        b, one = self.nest.function.builder(block), self.nest.function.builder(1)
         parts = []
         for k in range(count):
             at = i if k == 0 else one.emit(f"add i64 {i}, {k * block}")
-            inner = Scope(scope, {key: self._turn(at, block)}, key, block)
-            parts.append((inner, self._prefixes(b, self.vector(self.reduce.expr, inner, block))))
-        final = 0 if self.reverse else block - 1
+            inner = scope.along(self.axis, self.turn(at, block), block)
+            parts.append((inner, self._prefixes(b, self.operand(inner, block))))
+        final = 0 if self.cumulate.reverse else block - 1
         totals: list[Scalar] = []
         for _, x in parts:
             last = b.splat(b.lane(x, final))
             totals.append(self.combine(b, totals[-1], last) if totals else last)
         for k, (inner, x) in enumerate(parts):
             before = carry if k == 0 else self.combine(b, carry, totals[k - 1])
-            self._put(self.combine(b, before, x), inner)
+            self.put(self.combine(b, before, x), inner)
         return self.combine(b, carry, totals[-1])
 
     def _prefixes(self, b: Builder, x: Scalar) -> Scalar:
         """The running combinations of a vector's lanes."""
-        unit = b.const(self.first, self.reduce.dtype)
+        unit = b.const(self.first, self.dtype)
         step = 1
         while step < b.lanes:
-            x = self.combine(b, _shifted(b, x, unit, -step if self.reverse else step), x)
+            x = self.combine(b, _shifted(b, x, unit, -step if self.cumulate.reverse else step), x)
             step *= 2
         return x
 

@@ -2,53 +2,46 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mpijax.compiler.fusion.expr import Expr, ordered
 from mpijax.compiler.fusion.kernel import Kernel, Store
-from mpijax.compiler.loops.schedule import Schedule
+from mpijax.compiler.loops.scheduling import scheduled
 from mpijax.core.index import Dynamic, Lin, LoopVar, Quotient
 
 
 def nest_text(kernel: Kernel) -> str:
     """One kernel: its loops, what is computed for an element, what is reduced and stored."""
-    names: dict[int, str] = {}
-    schedule = Schedule(kernel)
-    where = f"   ; {kernel.source}" if kernel.source is not None and kernel.source.file else ""  # type: ignore[attr-defined]
+    names: dict[LoopVar, str] = {}
+    schedule = scheduled(kernel)
+    where = f"   ; {kernel.source}" if kernel.source is not None and kernel.source.file else ""
     lines = [f"kernel {kernel.name} [{schedule.strategy}, {schedule.lanes} lanes]{where}"]
     indent = "  "
     if kernel.chunks is not None:
-        names[id(kernel.chunks)] = "chunk"
+        names[kernel.chunks] = "chunk"
         lines.append(f"{indent}for chunk in 0..{kernel.chunks.size}:   # each of the reduced elements in its part")
         indent += "  "
-    axes = {id(kernel.variables[a]) for a in kernel.axes}
-    for v in kernel.variables:
-        if id(v) in axes:
-            continue
-        names[id(v)] = f"i{len(names)}"
-        lines.append(f"{indent}for {names[id(v)]} in 0..{v.size}:")
+    for v in kernel.kept:
+        names[v] = f"i{len(names)}"
+        lines.append(f"{indent}for {names[v]} in 0..{v.size}:")
         indent += "  "
-    inner = indent
-    if kernel.axes:
-        for v in kernel.variables:
-            if id(v) in axes:
-                names[id(v)] = f"i{len(names)}"
-    shown: dict[int, str] = {}
+    names |= {v: f"i{len(names) + k}" for k, v in enumerate(kernel.reduced)}
+    shown: dict[Any, str] = {}
     for phase in range(kernel.phases):
         depth = indent
-        for v in kernel.variables:
-            if id(v) in axes:
-                lines.append(f"{depth}for {names[id(v)]} in 0..{v.size}:   # pass {phase}")
-                depth += "  "
-        for r in kernel.reduces:
-            if r.phase == phase:
-                text = _expr(r.expr, names, shown, lines, depth)
-                acc = f"acc{len([n for n in shown.values() if n.startswith('acc')])}"
-                lines.append(f"{depth}{acc} = {r.op}({acc}, {text})")
-                shown[id(r.member)] = acc
-        for s in kernel.inner:
-            if s.phase == phase:
-                lines.append(_store(s, names, shown, lines, depth))
+        for v in kernel.reduced:
+            lines.append(f"{depth}for {names[v]} in 0..{v.size}:   # pass {phase}")
+            depth += "  "
+        reduces, stores = kernel.of_phase(phase)
+        for r in reduces:
+            text = _expr(r.expr, names, shown, lines, depth)
+            acc = f"acc{len([n for n in shown.values() if n.startswith('acc')])}"
+            lines.append(f"{depth}{acc} = {r.op}({acc}, {text})")
+            shown[r.member] = acc
+        for s in stores:
+            lines.append(_store(s, names, shown, lines, depth))
     for s in kernel.outer:
-        lines.append(_store(s, names, shown, lines, inner))
+        lines.append(_store(s, names, shown, lines, indent))
     return "\n".join(lines)
 
 
@@ -69,16 +62,16 @@ def _expr(e: Expr, names, shown, lines, indent: str) -> str:
     """The text of an expression, operands as names; a line for each expression that has none yet."""
     for part in ordered([e], shown):
         text = _named(part, names, shown, lines, indent)
-    return text if id(e) not in shown else shown[id(e)]
+    return text if e not in shown else shown[e]
 
 
 def _named(e: Expr, names, shown, lines, indent: str) -> str:
     if e.op == "const":
         return f"{e.attr}:{e.dtype}"
     if e.op == "acc":
-        return shown.get(id(e.attr), "acc")
-    if id(e) in shown:
-        return shown[id(e)]
+        return shown.get(e.attr, "acc")
+    if e in shown:
+        return shown[e]
     if e.op == "inner":
         return _named(e.args[0], names, shown, lines, indent)
     if e.op == "load":
@@ -95,7 +88,7 @@ def _named(e: Expr, names, shown, lines, indent: str) -> str:
         text = f"{e.op}({', '.join(_named(a, names, shown, lines, indent) for a in e.args)})"
     name = f"t{len(shown)}"
     lines.append(f"{indent}{name} = {text}")
-    shown[id(e)] = name
+    shown[e] = name
     return name
 
 
@@ -103,7 +96,7 @@ def _lin(position: Lin, names, shown, lines, indent: str) -> str:
     terms = []
     for atom, c in position.terms:
         if type(atom) is LoopVar:
-            text = names.get(id(atom), "?")
+            text = names.get(atom, "?")
         elif type(atom) is Dynamic:
             text = _named(atom.expr, names, shown, lines, indent)
         else:

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from mpijax.compiler.fusion.kernel import Kernel, Store
-from mpijax.compiler.loops.schedule import VECTOR_BYTES, Schedule
+from mpijax.compiler.loops.schedule import VECTOR_BYTES, Schedule, turns_of
 from mpijax.core.index import LoopVar
 from mpijax.scalar.types import info
 
@@ -50,11 +50,10 @@ def streams(store: Store, kernel: Kernel, schedule: Schedule) -> bool:
     if loop is None or element.kind in "bc":
         return False
     unit = VECTOR_BYTES // element.itemsize
-    inside = {id(v) for v in loop}
-    others = [c for atom, c in store.position.terms if id(atom) not in inside]
+    others = [c for atom, c in store.position.terms if atom not in loop]
     if kernel.cumulate is not None and kernel.cumulate.reverse and schedule.strategy == "along":
         # It goes from the end of the row, or of a chunk, by whole vectors.
-        if schedule.size(loop) % unit:
+        if turns_of(loop) % unit:
             return False
     known = all(type(atom) is LoopVar for atom, _ in store.position.terms)
     return known and store.position.offset % unit == 0 and all(c % unit == 0 for c in others)

@@ -14,8 +14,7 @@ from mpijax.compiler.graph.nodes import Graph, Node, Value
 from mpijax.compiler.graph.products import dims_of, sizes_of
 from mpijax.compiler.loops.alike import Alike, Written
 from mpijax.compiler.loops.chunks import grain_of, in_chunks, running_in_chunks
-from mpijax.compiler.loops.cumulative import CumulativeEmitter
-from mpijax.compiler.loops.emit import Emitter
+from mpijax.compiler.loops.emit import emit
 from mpijax.compiler.steps.arena import Room, Span, aligned
 from mpijax.compiler.steps.combine import Combined, combine
 from mpijax.compiler.steps.host import PrimitiveCall
@@ -276,7 +275,7 @@ class Planner:
         read = step.loaded_by([*(r.expr for r in step.reduces), *(s.expr for s in stores[: own[0] + 1])])
         good: dict[int, Value] = {}
         bad: set[int] = set()
-        for e in step.expressions():
+        for e in step.expressions:
             if e.op == "load":
                 u, position = e.attr
                 if position.key == key and u.element.itemsize == v.element.itemsize:
@@ -297,10 +296,10 @@ class Planner:
         raise NotImplementedError
 
     def _emit_steps(self) -> None:
-        kernels = [step for kind, step in self.steps if kind == "kernel"]
-        for kernel in kernels:
-            kernel.streamed = self.streamed(kernel)
-        self.alike = Alike(kernels)
+        self.steps = [
+            (kind, step.streaming(self.streamed(step)) if kind == "kernel" else step) for kind, step in self.steps
+        ]
+        self.alike = Alike([step for kind, step in self.steps if kind == "kernel"])
         for kind, step in self.steps:
             if kind == "kernel":
                 self._emit_kernel(step)
@@ -379,17 +378,18 @@ class Planner:
 
     def _write_kernel(self, kernel: Kernel) -> Written:
         """The text of a kernel, and how it is called."""
-        emitter = (Emitter if kernel.cumulate is None else CumulativeEmitter)(kernel, "KERNEL_NAME")
-        text = emitter.function()
+        nest = emit(kernel, self.alike.arguments.get(kernel, ()))
+        function = nest.function
+        text = function.definition("KERNEL_NAME")
         name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
         if name not in self.plan.kernels:
             self.plan.kernels[name] = KernelCode(
-                text.replace("KERNEL_NAME", name), frozenset(emitter.text.declares), dict(emitter.text.helpers)
+                text.replace("KERNEL_NAME", name), frozenset(function.text.declares), dict(function.text.helpers)
             )
             self.plan.nests.append(kernel)
-        extent, grain = emitter.schedule.extent, grain_of(kernel, emitter.schedule)
+        extent, grain = nest.schedule.extent, grain_of(kernel, nest.schedule)
         return self.alike.remember(
-            kernel, Written(name, emitter.operands, emitter.params.values, emitter.arguments, extent, grain)
+            kernel, Written(name, function.operands, function.params, function.arguments, extent, grain)
         )
 
     def streamed(self, kernel: Kernel) -> frozenset[int]:

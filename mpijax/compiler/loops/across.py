@@ -1,0 +1,184 @@
+"""The strategy `across`: a kept axis is vectorized; reductions run serially inside, one per lane.
+
+Plain maps are the case without reductions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from mpijax.compiler.fusion.kernel import Kernel, Store
+from mpijax.compiler.fusion.reductions import identity
+from mpijax.compiler.loops.evaluate import hoist
+from mpijax.compiler.loops.reducing import accumulated
+from mpijax.compiler.loops.schedule import Loop
+from mpijax.compiler.loops.scope import Scope
+from mpijax.compiler.loops.stores import place_of_lanes, store, store_interleaved
+from mpijax.scalar.types import Scalar
+
+if TYPE_CHECKING:
+    from mpijax.compiler.loops.nest import Nest
+
+# A store whose operand is computed, and where.
+Ready = tuple[Store, Scope]
+
+
+def across(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
+    """A kept axis is vectorized; reductions run inside, one per lane."""
+    loop = nest.schedule.vector_loop
+    if loop is None:
+        reduce_and_store(nest, kernel, Scope(scope, {}))
+        return
+    for part, lo, hi, size in nest.parts(kernel, loop, *nest.range(loop, outermost)):
+        _across_part(nest, part, loop, lo, hi, size, scope, outermost)
+
+
+def _across_part(
+    nest: Nest, kernel: Kernel, loop: Loop, lo: str, hi: str, size: int, scope: Scope, outermost: bool
+) -> None:
+    schedule = nest.schedule
+    hoist(nest, kernel.roots, kernel.stores, scope, loop[-1], schedule.lanes)
+
+    def turn(i: str, width: int) -> None:
+        reduce_and_store(nest, kernel, scope.along(loop[-1], i, width))
+
+    if not outermost and schedule.whole_vectors():
+        for first in range(0, schedule.vector_size, schedule.turn):
+            turn(str(first), schedule.turn)
+    elif not outermost and schedule.written_out(kernel, size):
+        for k in range(size):
+            turn(lo if k == 0 else nest.function.builder(1).emit(f"add i64 {lo}, {k}"), 1)
+    else:
+        nest.function.in_widths(lo, hi, schedule.widths_of(size, row=not outermost), turn)
+
+
+def reduce_and_store(nest: Nest, kernel: Kernel, scope: Scope) -> None:
+    """What is computed and stored at one (vector of) kept position(s)."""
+    if not nest.schedule.written:
+        _at_position(nest, kernel, scope)
+        return
+    # All is computed before anything is stored, so that the compiler sees that operands do not change in between.
+    hoist(nest, kernel.roots, (), scope, scope.vector, scope.lanes)
+    ready: list[Ready] = []
+    _written_out(nest, kernel, 0, scope, ready)
+    for run in _runs(nest, ready):
+        if len(run) > 1:
+            store_interleaved(nest, run)
+        else:
+            store(nest, *run[0])
+
+
+def _runs(nest: Nest, ready: list[Ready]) -> list[list[Ready]]:
+    """Stores that together fill memory without gaps, by the first element's place; others alone."""
+    places: dict[tuple, dict[int, Ready]] = {}
+    found = []
+    for s, at in ready:
+        place = place_of_lanes(nest, s, at)
+        if place is None:
+            found.append([(s, at)])
+        else:
+            step, offset = place
+            places.setdefault((s.value, step), {})[offset] = s, at
+    for (_, step), by_offset in places.items():
+        offsets = sorted(by_offset)
+        while offsets:
+            run = [k for k in range(offsets[0], offsets[0] + step) if k in by_offset]
+            taken = run if len(run) == step else run[:1]
+            found.append([by_offset[k] for k in taken])
+            offsets = [k for k in offsets if k not in taken]
+    return found
+
+
+def _written_out(nest: Nest, kernel: Kernel, depth: int, scope: Scope, ready: list[Ready]) -> None:
+    """Compute each position of the short loops inside of the vectorized one; `ready` gets what is to be stored."""
+    if depth == len(nest.schedule.written):
+        if kernel.reduces:
+            _reductions(nest, kernel, scope)
+        for s in kernel.stores:
+            nest.eval(s.expr, scope)
+            ready.append((s, scope))
+        return
+    loop = nest.schedule.written[depth]
+    done = 0
+    for part, _, _, size in nest.parts(kernel, loop, "0", nest.extent(loop)):
+        for i in range(done, done + size):
+            _written_out(nest, part, depth + 1, scope.at(loop[-1], str(i)), ready)
+        done += size
+
+
+def _at_position(nest: Nest, kernel: Kernel, scope: Scope) -> None:
+    """All phases of reductions inside one (vector of) kept position(s), then the stores."""
+    _reductions(nest, kernel, scope)
+    for part in _narrowed(nest, kernel, scope):
+        for s in kernel.outer:
+            store(nest, s, part)
+
+
+def _reductions(nest: Nest, kernel: Kernel, scope: Scope) -> None:
+    for phase in range(kernel.phases):
+        scope.phase = phase
+        _serial_reduction(nest, kernel, scope)
+    scope.phase = kernel.phases + 1
+
+
+def _narrowed(nest: Nest, kernel: Kernel, scope: Scope) -> Iterator[Scope]:
+    """The scope itself, or where a turn is wider than what follows its reductions, its parts one by one."""
+    lanes = nest.schedule.lanes
+    if scope.lanes <= lanes or scope.vector is None:
+        yield scope
+        return
+    wide = nest.function.builder(scope.lanes)
+    first = scope.variable(scope.vector)
+    for at in range(0, scope.lanes, lanes):
+        index = str(int(first) + at) if first.isdigit() else wide.emit(f"add i64 {first}, {at}")
+        part = Scope(scope.parent, {scope.vector: index}, scope.vector, lanes)
+        part.phase = scope.phase
+        for r in kernel.reduces:
+            part.finish(r.member, wide.part(scope.lookup(r.member), at, lanes))
+        yield part
+
+
+def _serial_reduction(nest: Nest, kernel: Kernel, scope: Scope) -> None:
+    """One pass over the reduced axes."""
+    reduces, stores = kernel.of_phase(scope.phase)
+    if not nest.schedule.inner:
+        for r in reduces:
+            scope.known[r.member] = nest.vector(r.expr, scope, scope.lanes)
+        for s in stores:
+            nest.eval(s.expr, scope)
+        for s in stores:
+            store(nest, s, scope)
+        return
+    b = nest.function.builder(scope.lanes)
+    first = [b.const(identity(r.op, r.dtype), r.dtype) for r in reduces]
+    for r, acc in zip(reduces, _pass(nest, kernel, 0, scope, first), strict=True):
+        scope.finish(r.member, acc)
+
+
+def _pass(nest: Nest, kernel: Kernel, depth: int, scope: Scope, accs: list[Scalar]) -> list[Scalar]:
+    """The reduced loops from one on; returns the running values after them."""
+    schedule = nest.schedule
+    if depth == len(schedule.inner):
+        reduces, stores = kernel.of_phase(scope.phase)
+        pairs = zip(reduces, accs, strict=True)
+        accs = [accumulated(nest, kernel, r, acc, scope, scope.lanes) for r, acc in pairs]
+        for s in stores:
+            store(nest, s, scope)
+        return accs
+    loop = schedule.inner[depth]
+    done = 0
+    for part, lo, hi, size in nest.parts(kernel, loop, *nest.turns(depth, scope)):
+        reduces, stores = part.of_phase(scope.phase)
+        hoist(nest, [r.expr for r in reduces], stores, scope, scope.vector, scope.lanes)
+
+        def body(i: str, carried: list[Scalar], part: Kernel = part) -> list[Scalar]:
+            return _pass(nest, part, depth + 1, scope.at(loop[-1], i), carried)
+
+        if schedule.unrolled(depth):
+            for i in range(done, done + size):
+                accs = body(str(i), accs)
+        else:
+            accs = nest.function.loop(lo, hi, 1, accs, [scope.lanes] * len(accs), body)
+        done += size
+    return accs

@@ -1,0 +1,163 @@
+"""The strategy `along`: a reduced axis is vectorized; lanes hold partial results, combined at the end of the row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mpijax.compiler.fusion.expr import Expr
+from mpijax.compiler.fusion.kernel import Kernel, Reduce
+from mpijax.compiler.fusion.reductions import first_hit, identity
+from mpijax.compiler.loops.addresses import INT64
+from mpijax.compiler.loops.evaluate import hoist
+from mpijax.compiler.loops.reducing import Rule, accumulated, order_of_keys, rule
+from mpijax.compiler.loops.schedule import turns_of
+from mpijax.compiler.loops.scope import Scope
+from mpijax.compiler.loops.stores import fetch_next_row, store
+from mpijax.scalar.builder import Builder
+from mpijax.scalar.types import Scalar
+
+if TYPE_CHECKING:
+    from mpijax.compiler.loops.nest import Nest
+
+
+def along(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
+    """The innermost reduced axis is vectorized; lanes are combined at the end."""
+    for phase in range(kernel.phases):
+        scope.phase = phase
+        _RowPass(nest, kernel, scope).write()
+    scope.phase = kernel.phases + 1
+    for s in kernel.outer:
+        store(nest, s, scope)
+
+
+class _RowPass:
+    """One pass over the reduced axes: whole vectors, then what is left.
+
+    A list of running values has those in lanes first, then those of single elements. orders: see `order_of_keys`.
+    """
+
+    def __init__(self, nest: Nest, kernel: Kernel, scope: Scope):
+        self.nest, self.kernel, self.scope = nest, kernel, scope
+        self.phase = scope.phase
+        self.reduces, _ = kernel.of_phase(self.phase)
+        self.lanes = nest.schedule.pass_lanes(self.phase)
+        self.wide, self.one = nest.function.builder(self.lanes), nest.function.builder(1)
+        self.rows = [(m, array) for m, array in nest.rows.values() if m.phase == self.phase]
+        self.orders = {r.member: order_of_keys(nest, kernel, r) for r in self.reduces}
+        loop, schedule = nest.schedule.inner[-1], nest.schedule
+        self.along = loop[-1]
+        # What fills no vector ends a chunk as its last whole vector. The constants of another loop, of single elements,
+        # would be kept in registers all the time, which the vectors need.
+        whole = self.lanes > 1 and turns_of(loop) >= self.lanes
+        self.overlaps = whole and schedule.chunked is not None and not schedule.split and not kernel.inner
+
+    def write(self) -> None:
+        """Write the pass; from then on the scope knows its results."""
+        first = [self._first(b, r) for b in (self.wide, self.one) for r in self.reduces]
+        done = self._loops(self.kernel, 0, self.scope, first)
+        for k, r in enumerate(self.reduces):
+            combine = self._rule(self.kernel, r)
+            total = combine(self.one, self.wide.reduce(combine, done[k]), done[len(self.reduces) + k])
+            self.scope.finish(r.member, self.one.of_key(total) if self.orders[r.member] else total)
+        if self.nest.function.flag:
+            self._note_found(self.reduces[0])
+
+    def _first(self, b: Builder, r: Reduce) -> Scalar:
+        """The running value before the first element."""
+        first, order = b.const(identity(r.op, r.dtype), r.dtype), self.orders[r.member]
+        return b.key_of_extremum(order, first) if order else first
+
+    def _rule(self, kernel: Kernel, r: Reduce) -> Rule:
+        order = self.orders[r.member]
+        return {"gt": Builder.maximum, "lt": Builder.minimum}[order] if order else rule(self.nest, kernel, r)
+
+    def _loops(self, kernel: Kernel, depth: int, scope: Scope, carried: list[Scalar]) -> list[Scalar]:
+        """The reduced loops from one on; returns the running values after them."""
+        nest = self.nest
+        loop = nest.schedule.inner[depth]
+        last = depth == len(nest.schedule.inner) - 1
+        widths = [self.lanes] * len(self.reduces) + [1] * len(self.reduces)
+        for part, lo, hi, _ in nest.parts(kernel, loop, *nest.turns(depth, scope)):
+            reduces, stores = part.of_phase(self.phase)
+            exprs = [r.expr for r in reduces] + [part.computed[m.value] for m, _ in self.rows]
+            hoist(nest, exprs, stores, scope, nest.schedule.vector, self.lanes)
+
+            def body(i: str, c: list[Scalar], part: Kernel = part) -> list[Scalar]:
+                return self._loops(part, depth + 1, scope.at(loop[-1], i), c)
+
+            if last:
+                carried = self._row(part, lo, hi, scope, carried)
+            else:
+                carried = nest.function.loop(lo, hi, 1, carried, widths, body)
+        return carried
+
+    def _row(self, kernel: Kernel, lo: str, hi: str, scope: Scope, carried: list[Scalar]) -> list[Scalar]:
+        """A part of a row: vectors, then a last one that overlaps, or single elements."""
+        nest, function, n, lanes = self.nest, self.nest.function, len(self.reduces), self.lanes
+        hit = self._hit(kernel)
+        if hit is not None and nest.schedule.chunked is not None:
+            lo = self._unless_found(lo, hi)
+        mid = function.vectors_end(lo, hi, lanes)
+        at: list[Scope] = []
+
+        def turn(i: str, c: list[Scalar]) -> list[Scalar]:
+            at[:] = [scope.along(self.along, i, lanes)]
+            out = self._element(kernel, at[0], c)
+            if self.phase == 1:
+                fetch_next_row(nest, kernel, at[0])
+            return out
+
+        def overlapping(_: str, c: list[Scalar]) -> list[Scalar]:
+            first, new = self.one.emit(f"sub i64 {hi}, {lanes}"), self.one.emit(f"sub i64 {hi}, {mid}")
+            seen = Scalar(INT64, self.one.emit(f"sub i64 {lanes}, {new}"))
+            fresh = self.wide.compare("ge", self.wide.iota(), self.wide.splat(seen))
+            out = self._element(kernel, scope.along(self.along, first, lanes), c)
+            return [self.wide.select(fresh, x, before) for x, before in zip(out, c, strict=True)]
+
+        def single(i: str, c: list[Scalar]) -> list[Scalar]:
+            return self._element(kernel, scope.along(self.along, i, 1), c)
+
+        until = None if hit is None else lambda: self.wide.any_lane(nest.vector(hit, at[0], lanes))
+        vec = function.loop(lo, mid, lanes, carried[:n], [lanes] * n, turn, until)
+        if self.overlaps:
+            return function.loop(mid, hi, lanes, vec, [lanes] * n, overlapping) + carried[n:]
+        return vec + function.loop(mid, hi, 1, carried[n:], [1] * n, single)
+
+    def _element(self, kernel: Kernel, scope: Scope, carried: list[Scalar]) -> list[Scalar]:
+        """The running values with one (vector of) element(s) more; what is stored of these."""
+        nest, out = self.nest, []
+        b = nest.function.builder(scope.lanes)
+        reduces, stores = kernel.of_phase(self.phase)
+        for r, acc in zip(reduces, carried, strict=True):
+            order = self.orders[r.member]
+            if order:
+                key = b.key_of_extremum(order, nest.vector(r.expr, scope, scope.lanes))
+                out.append(self._rule(kernel, r)(b, acc, key))
+            else:
+                out.append(accumulated(nest, kernel, r, acc, scope, scope.lanes))
+        for s in stores:
+            store(nest, s, scope)
+        for member, row in self.rows:
+            x = nest.vector(kernel.computed[member.value], scope, scope.lanes)
+            b.store(nest.function.element(row, x.dtype, scope.variable(self.along)), x)
+        return out
+
+    # ------------------------------------------------------------ first positions
+
+    def _hit(self, kernel: Kernel) -> Expr | None:
+        """Where the pass looks for the first position at which a condition holds: the condition."""
+        reduces, stores = kernel.of_phase(self.phase)
+        return first_hit(reduces, self.nest.schedule.inner) if not stores and not self.rows else None
+
+    def _unless_found(self, lo: str, hi: str) -> str:
+        """The first turn of a chunk; if an earlier one of the same call has a hit, its end."""
+        flag = self.nest.function.take_flag()
+        return self.one.emit(f"select i1 {self.one.emit(f'load i1, ptr {flag}')}, i64 {hi}, i64 {lo}")
+
+    def _note_found(self, r: Reduce) -> None:
+        """Remember whether there was a hit in the chunk."""
+        b, flag = self.one, self.nest.function.flag
+        missed = b.compare("eq", self.scope.lookup(r.member), b.const(identity(r.op, r.dtype), r.dtype))
+        before = b.emit(f"load i1, ptr {flag}")
+        hit = b.emit(f"xor i1 {missed.ir}, true")
+        b.effect(f"store i1 {b.emit(f'or i1 {before}, {hit}')}, ptr {flag}")

@@ -1,0 +1,200 @@
+"""How a kernel's loops are ordered, which one is vectorized and how wide: the decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mpijax.compiler.fusion.expr import dynamic_parts, loop_vars, mentions_inner
+from mpijax.compiler.fusion.kernel import Kernel, collapsed
+from mpijax.compiler.fusion.pieces import by_rows, largest, split_variables
+from mpijax.compiler.loops.crossing import TILE, crossing_loads
+from mpijax.compiler.loops.schedule import (
+    NEAR,
+    VECTOR_BYTES,
+    Loop,
+    Schedule,
+    compute_bytes,
+    is_product,
+    lanes_for,
+    native_lanes,
+    turns_of,
+)
+from mpijax.compiler.loops.vector_axis import best_variable
+from mpijax.core.index import Lin, LoopVar
+
+# Rows of at most so many elements are reduced several at once.
+SHORT_ROW = 512
+# Short loops are written out inside of the vectorized one up to so many times, if that is not too much to compile.
+WRITTEN_UP_TO = 9
+WRITTEN_EXPRESSIONS = 160
+# Of the reduced loops the outermost of at least so many turns is divided into chunks.
+DIVIDED = 64
+# Chunks of the vectorized loop are whole vectors: multiples of this many elements.
+CHUNK_UNIT = 64
+# Reductions shorter than this run serially inside the vectorized kept axis.
+SERIAL_BELOW = 96
+
+
+def scheduled(kernel: Kernel) -> Schedule:
+    """The schedule of a kernel: the order of its loops, which each of the decisions below refines."""
+    apart, measured = split_variables(kernel), largest(kernel)
+    best = _last_variable(kernel) if kernel.ordered else best_variable(measured, apart)
+    source = by_rows(kernel, [v for v in kernel.kept if v is not best])
+    if source is not kernel:
+        apart, measured = split_variables(source), largest(source)
+    schedule = _in_order(source, measured, best, frozenset(apart))
+    for refined in (_with_lanes, _in_tiles, _reading_columns, _writing_out, _in_blocks, _side_by_side, _in_chunks):
+        schedule = refined(schedule)
+    return schedule
+
+
+def _last_variable(kernel: Kernel) -> LoopVar | None:
+    return next((v for v in reversed(kernel.variables) if v.size > 1), None)
+
+
+def _in_order(source: Kernel, measured: Kernel, best: LoopVar | None, apart: frozenset[LoopVar]) -> Schedule:
+    """The loops, the one to be vectorized as the innermost of its kind."""
+    kept, reduced = ([v for v in of_kind if v is not best] for of_kind in (source.kept, source.reduced))
+    if best in source.reduced:
+        kept_loops, inner = _joined(source, kept, apart), _joined(source, [*reduced, best], apart)
+        return Schedule(
+            source, measured, "along", kept_loops + inner, kept_loops, inner,
+            None, inner[-1][-1], turns_of(inner[-1]), apart,
+        )  # fmt: skip
+    long = turns_of(reduced) >= SERIAL_BELOW and not is_product(measured)
+    tiles = source.reduces and long and best is not None and not _fits_registers(measured, best.size)
+    kept_loops = _joined(source, kept if best is None else [*kept, best], apart)
+    inner = _joined(source, reduced, apart)
+    vector_loop = kept_loops[-1] if kept_loops else None
+    return Schedule(
+        source, measured, "tiled" if tiles else "across", kept_loops + inner, kept_loops[:-1], inner,
+        vector_loop, vector_loop[-1] if vector_loop else None, turns_of(vector_loop or ()), apart,
+    )  # fmt: skip
+
+
+def _joined(kernel: Kernel, order: Sequence[LoopVar], apart: frozenset[LoopVar]) -> tuple[Loop, ...]:
+    return tuple(map(tuple, collapsed(kernel, order, apart)))
+
+
+def _fits_registers(kernel: Kernel, size: int) -> bool:
+    """Whether the partial results of so many columns are a few whole registers: then they need no array."""
+    return size <= 4 * native_lanes(kernel) and size & (size - 1) == 0
+
+
+def _with_lanes(s: Schedule) -> Schedule:
+    """The width of the whole kernel."""
+    if s.source.ordered and not _writes_rows(s):
+        return s
+    stored = [store.value.element for store in s.kernel.stores]
+    return replace(s, lanes=lanes_for(s.kernel, s.kernel.expressions, stored, s.vector_size))
+
+
+def _writes_rows(s: Schedule) -> bool:
+    """Whether a scatter's vectorized loop is along its window: then neighbours are written, under one guard."""
+    if s.vector_loop is None:
+        return False
+    inside = set(s.vector_loop)
+    for store in s.kernel.inner:
+        run_time = dynamic_parts(store.position) + ([] if store.guard is None else [store.guard])
+        others = Lin(0, [(atom, c) for atom, c in store.position.terms if type(atom) is not LoopVar])
+        steps = [c for atom, c in store.position.terms if atom is s.vector]
+        if steps != [1] or loop_vars(others) & inside or any(mentions_inner(e, inside) for e in run_time):
+            return False
+    return True
+
+
+def _in_tiles(s: Schedule) -> Schedule:
+    """Take the `blocked` strategy where an operand lies across the vectorized loop."""
+    if s.strategy != "across" or s.source.reduces or s.lanes == 1 or s.split or s.vector_size < TILE:
+        return s
+    assert s.vector is not None  # there are several lanes
+    var, loads = crossing_loads(s.kernel, s.vector)
+    loop = next((x for x in s.outer if x[-1] is var), None)
+    if loop is None:
+        return s
+    outer = tuple(x for x in s.outer if x is not loop)
+    return replace(s, strategy="blocked", tile_loop=loop, staged=tuple(loads), outer=outer)
+
+
+def _reading_columns(s: Schedule) -> Schedule:
+    """Read whole rows where the vectorized loop is across short ones."""
+    if s.strategy != "across" or s.split or s.kernel.ordered or len(s.inner) != 1 or s.lanes == 1:
+        return s
+    along = s.inner[0][-1]
+    loads = [dict(e.attr[1].terms) for e in s.kernel.expressions if e.op == "load"]
+    if not any(steps.get(along) == 1 and abs(steps.get(s.vector, 0)) > NEAR for steps in loads):
+        return s
+    return replace(s, columns=True, lanes=min(s.lanes, 2 * native_lanes(s.kernel)))
+
+
+def _writing_out(s: Schedule) -> Schedule:
+    """Write short loops inside of the vectorized one in memory out, such as the coordinates of points.
+
+    Written out in each of its turns they share what is read, and all of a point is written at once.
+    """
+    kernel = s.kernel
+    if s.strategy != "across" or s.lanes == 1 or kernel.ordered or (kernel.reduces and kernel.inner):
+        return s
+    if any(len(s.inner) > 1 or not s.unrolled(depth) for depth in range(len(s.inner))):
+        return s
+    assert s.vector is not None  # there are several lanes
+    count, copies, order = 0, 1, list(kernel.variables)
+    for loop in reversed(s.outer):
+        copies *= turns_of(loop)
+        inside = order.index(loop[-1]) > order.index(s.vector)
+        if not inside or copies > WRITTEN_UP_TO or copies * len(kernel.expressions) > WRITTEN_EXPRESSIONS:
+            break
+        count += 1
+    if not count:
+        return s
+    lanes = min(s.lanes, native_lanes(kernel))
+    return replace(s, written=s.outer[-count:], outer=s.outer[:-count], lanes=lanes)
+
+
+def _in_blocks(s: Schedule) -> Schedule:
+    """Take the `rows` strategy where rows share an operand, or much is done with the result.
+
+    One register holds the results of a block.
+    """
+    kernel = s.kernel
+    if s.strategy != "along" or s.split or kernel.phases != 1 or kernel.inner or len(kernel.reduces) > 2:
+        return s
+    if len(s.inner) != 1 or not s.outer or turns_of(s.outer[-1]) < 8:
+        return s
+    if not is_product(kernel) and turns_of(s.inner[0]) > SHORT_ROW:
+        return s
+    lanes = VECTOR_BYTES // max(compute_bytes(r.dtype) for r in kernel.reduces)
+    return replace(s, strategy="rows", vector_loop=s.outer[-1], outer=s.outer[:-1], lanes=lanes)
+
+
+def _side_by_side(s: Schedule) -> Schedule:
+    """Running sums are chains of dependent operations: enough of them side by side keep the units busy."""
+    kernel = s.kernel
+    alone = s.lanes == 1 or s.strategy != "across" or not s.inner
+    if alone or kernel.phases != 1 or not kernel.reduces or kernel.inner:
+        return replace(s, turn=s.lanes)
+    lanes = s.pass_lanes(0)
+    if s.columns:
+        return replace(s, turn=min(lanes, 2 * native_lanes(kernel)))
+    if is_product(kernel) and 2 * lanes <= s.vector_size:
+        lanes *= 2
+    return replace(s, turn=max(lanes, s.lanes))
+
+
+def _in_chunks(s: Schedule) -> Schedule:
+    """Put the loop over chunks around everything."""
+    if s.source.chunks is None:
+        return s
+    chunks, chunked, length = (s.source.chunks,), divided_loop(s.inner), s.source.chunk_length
+    if not length:
+        loop = s.inner[chunked]
+        unit = CHUNK_UNIT if chunked == len(s.inner) - 1 and s.strategy in ("along", "rows") else 1
+        length = -(-turns_of(loop) // (s.source.chunks.size * unit)) * unit
+    return replace(s, chunked=chunked, chunk_length=length, outer=(chunks, *s.outer), loops=(chunks, *s.loops))
+
+
+def divided_loop(reduced: Sequence[Loop]) -> int:
+    """Which of the reduced loops is divided into chunks."""
+    long = [k for k, loop in enumerate(reduced) if turns_of(loop) >= DIVIDED]
+    return long[0] if long else max(range(len(reduced)), key=lambda k: turns_of(reduced[k]))

@@ -1,0 +1,192 @@
+"""The strategy `tiled`: a kept axis is vectorized, with long reductions.
+
+Partial results of a tile of the axis stay in small arrays on the stack, while the rows go by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mpijax.compiler.fusion.expr import Expr, children
+from mpijax.compiler.fusion.kernel import Kernel, Member
+from mpijax.compiler.fusion.reductions import identity, rule_of
+from mpijax.compiler.loops.evaluate import hoist
+from mpijax.compiler.loops.function import Function
+from mpijax.compiler.loops.schedule import Loop
+from mpijax.compiler.loops.scope import Scope
+from mpijax.compiler.loops.stores import store
+from mpijax.scalar.types import Scalar
+
+if TYPE_CHECKING:
+    from mpijax.compiler.loops.nest import Nest
+
+TILE = 1024
+# Rows that are added to the partial results of a tile at a time, if their bodies have at most so many expressions.
+ROWS = 4
+ROWS_EXPRESSIONS = 24
+
+
+def tiled(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
+    """A kept axis in tiles; the partial results of a tile stay in an array on the stack."""
+    loop = nest.schedule.vector_loop
+    assert loop is not None
+    for part, lo, hi, _ in nest.parts(kernel, loop, *nest.range(loop, outermost)):
+        _tiled_part(nest, part, loop, lo, hi, scope)
+
+
+def _tiled_part(nest: Nest, kernel: Kernel, loop: Loop, lo: str, hi: str, scope: Scope) -> None:
+    arrays = {r.member: nest.function.array(r.dtype, TILE) for r in kernel.reduces}
+    hoist(nest, kernel.roots, kernel.stores, scope, loop[-1], nest.schedule.lanes)
+
+    def tile(start: str, stop: str) -> None:
+        columns = Columns(nest.function, loop, start, stop, nest.schedule.widths)
+        _Tile(nest, kernel, columns, arrays, Scope(scope, {})).write()
+
+    nest.function.in_tiles(lo, hi, TILE, tile)
+
+
+class Columns:
+    """The columns of one tile: those of a loop from `start` to `stop`."""
+
+    def __init__(self, function: Function, loop: Loop, start: str, stop: str, widths: list[int]):
+        self.function, self.v, self.widths = function, loop[-1], widths
+        self.start, self.stop = start, stop
+
+    def sweep(self, scopes: list[Scope], body: Callable[..., None]) -> None:
+        """A loop over the columns; the body is passed each of the scopes, with a vector of columns bound in it."""
+
+        def turn(i: str, width: int) -> None:
+            body(*(scope.along(self.v, i, width) for scope in scopes))
+
+        self.function.in_widths(self.start, self.stop, self.widths, turn)
+
+    def pointer(self, array: str, dtype, scope: Scope) -> str:
+        """The pointer to what an array keeps for the scope's columns."""
+        at = self.function.builder(1).emit(f"sub i64 {scope.variable(self.v)}, {self.start}")
+        return self.function.element(array, dtype, at)
+
+    def reader(self, array: str, dtype) -> Callable[[Scope], Scalar]:
+        """What loads from an array what it keeps for a scope's columns."""
+        return lambda scope: self.function.builder(scope.lanes).load(self.pointer(array, dtype, scope), dtype)
+
+
+class _Tile:
+    """One tile: its passes over the reduced axes, then what is stored of it.
+
+    arrays: where the partial results are. kept: expressions that an array has, of each column one.
+    """
+
+    def __init__(self, nest: Nest, kernel: Kernel, columns: Columns, arrays: dict[Member, str], scope: Scope):
+        self.nest, self.kernel, self.columns, self.arrays, self.scope = nest, kernel, columns, arrays, scope
+        self.kept: set[Expr] = set()
+
+    def write(self) -> None:
+        """Write the tile."""
+        for phase in range(self.kernel.phases):
+            self.scope.phase = phase
+            self._pass()
+            self.scope.phase = phase + 1
+            self._keep_columns()
+        self.scope.phase = self.kernel.phases + 1
+
+        def finish(scope: Scope) -> None:
+            for s in self.kernel.outer:
+                store(self.nest, s, scope)
+
+        self.columns.sweep([self.scope], finish)
+
+    def _pass(self) -> None:
+        """One pass over the reduced axes."""
+        reduces, _ = self.kernel.of_phase(self.scope.phase)
+        if reduces:
+            self.columns.sweep([self.scope], self._clear)
+        self._loops(self.kernel, 0, [self.scope])
+        for r in reduces:
+            self.scope.finish(r.member, self.columns.reader(self.arrays[r.member], r.dtype))
+
+    def _clear(self, scope: Scope) -> None:
+        for r in self.kernel.of_phase(scope.phase)[0]:
+            b = self.nest.function.builder(scope.lanes)
+            b.store(self._partial(r.member, scope), b.const(identity(r.op, r.dtype), r.dtype))
+
+    def _partial(self, member: Member, scope: Scope) -> str:
+        """The pointer to partial results."""
+        return self.columns.pointer(self.arrays[member], member.value.element, scope)
+
+    def _loops(self, kernel: Kernel, depth: int, scopes: list[Scope]) -> None:
+        """The reduced loops from one on; of the innermost one several rows at a time, a scope each."""
+        nest, inner = self.nest, self.nest.schedule.inner
+        if depth == len(inner):
+            for scope in scopes:
+                self._hoist(kernel, scope)
+            self.columns.sweep(scopes, lambda *at: self._combine(kernel, at))
+            return
+        [scope], loop = scopes, inner[depth]
+        for part, lo, hi, _ in nest.parts(kernel, loop, *nest.turns(depth, scope)):
+            self._hoist(part, scope)
+            few = depth == len(inner) - 1 and ROWS * len(part.expressions) <= ROWS_EXPRESSIONS
+
+            def rows(i: str, turns: int, part: Kernel = part) -> None:
+                one = nest.function.builder(1)
+                at = [i] + [one.emit(f"add i64 {i}, {k}") for k in range(1, turns)]
+                self._loops(part, depth + 1, [scope.at(loop[-1], k) for k in at])
+
+            nest.function.in_widths(lo, hi, (ROWS, 1) if few else (1,), rows)
+
+    def _hoist(self, kernel: Kernel, scope: Scope) -> None:
+        reduces, stores = kernel.of_phase(scope.phase)
+        hoist(self.nest, [r.expr for r in reduces], stores, scope, self.columns.v, self.nest.schedule.lanes)
+
+    def _combine(self, kernel: Kernel, scopes: tuple[Scope, ...]) -> None:
+        """Add elements of several rows to the partial results of their columns; store what is stored of them."""
+        reduces, stores = kernel.of_phase(self.scope.phase)
+        b = self.nest.function.builder(scopes[0].lanes)
+        for r in reduces:
+            ptr = self._partial(r.member, scopes[0])
+            acc = b.load(ptr, r.dtype)
+            for scope in scopes:
+                acc = rule_of(r.op)(b, acc, self.nest.vector(r.expr, scope, scope.lanes))
+            b.store(ptr, acc)
+        for scope in scopes:
+            for s in stores:
+                store(self.nest, s, scope)
+
+    # ------------------------------------------------------------ what is the same in a column
+
+    def _keep_columns(self) -> None:
+        """Compute what is the column's alone once, for the passes to come."""
+        made = [(e, self.nest.function.array(e.dtype, TILE)) for e in self._of_columns()]
+
+        def keep(scope: Scope) -> None:
+            for e, array in made:
+                ptr = self.columns.pointer(array, e.dtype, scope)
+                self.nest.function.builder(scope.lanes).store(ptr, self.nest.vector(e, scope, scope.lanes))
+
+        if made:
+            self.columns.sweep([self.scope], keep)
+        for e, array in made:
+            self.kept.add(e)
+            self.scope.known[e] = self.columns.reader(array, e.dtype)
+
+    def _of_columns(self) -> list[Expr]:
+        """What the passes from the present one on compute again for each element, though it is the column's alone."""
+        phase = self.scope.phase
+        inner = {loop[-1] for loop in self.nest.schedule.inner}
+        known = {r.member for r in self.kernel.reduces if r.phase < phase}
+        later = [r.expr for r in self.kernel.reduces if r.phase >= phase]
+        later += [s.expr for s in self.kernel.inner if s.phase >= phase]
+        found: list[Expr] = []
+        seen = set(self.kept)
+        while later:
+            e = later.pop()
+            if e in seen:
+                continue
+            seen.add(e)
+            needs = self.nest.needs.of(e)
+            reductions = {d for d in needs if type(d) is Member}
+            if e.op != "acc" and reductions and reductions <= known and not needs & inner:
+                found.append(e)
+            else:
+                later.extend(children(e))
+        return found
