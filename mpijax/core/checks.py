@@ -6,7 +6,7 @@ builds is checked; one that is read from a file is always checked, before anythi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,13 @@ class BrokenForm(AssertionError):
     Beside each form is a function `verify(form) -> None` that raises this. The compiler calls it for each form that it
     makes if `jax_enable_checks` is on.
     """
+
+
+def require(rules: Iterable[tuple[bool, str]], form: str) -> None:
+    """Raise BrokenForm for the first rule that does not hold."""
+    for holds, rule in rules:
+        if not holds:
+            raise BrokenForm(f"{form} breaks a rule of its form: {rule}")
 
 
 def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:

@@ -22,7 +22,7 @@ from mpijax.compiler.fusion.expr import (
 )
 from mpijax.compiler.graph.nodes import Value
 from mpijax.core import config
-from mpijax.core.checks import BrokenForm
+from mpijax.core.checks import require
 from mpijax.core.index import Lin, LoopVar
 from mpijax.core.source import UNKNOWN, Source
 
@@ -271,9 +271,7 @@ def verify(kernel: Kernel) -> None:
     Raises:
       BrokenForm: the one that does not hold.
     """
-    for holds, rule in _rules(kernel):
-        if not holds:
-            raise BrokenForm(f"{rule}, in the kernel {kernel.name} of {kernel.source}")
+    require(_rules(kernel), f"the kernel {kernel.name} of {kernel.source}")
 
 
 def _rules(kernel: Kernel) -> Iterator[tuple[bool, str]]:
@@ -282,11 +280,12 @@ def _rules(kernel: Kernel) -> Iterator[tuple[bool, str]]:
     yield len(set(variables)) == len(variables), "a loop variable is declared once"
     yield list(axes) == sorted(set(axes) & set(range(len(kernel.variables)))), "reduced axes are loops, in their order"
     yield bool(kernel.stores), "a kernel stores something"
-    yield not kernel.reduces or bool(axes), "a kernel with reductions has reduced axes"
     reached = set(kernel.expressions) | set(reachable(kernel.computed.values()))
     positions = [p for p in map(position_of, reached) if p is not None] + [s.position for s in kernel.stores]
     used = {v for p in positions for v in loop_vars(p)}
     yield used <= set(variables), f"positions use loop variables of the kernel: not {used - set(variables)}"
+    empty = any(v.size == 0 for v in variables)
+    choices = empty or any(e.has_parts for e in reached)
     members = {r.member for r in kernel.reduces}
     yield len(members) == len(kernel.reduces), "a member is reduced once"
     for e in reached:
@@ -294,32 +293,40 @@ def _rules(kernel: Kernel) -> Iterator[tuple[bool, str]]:
             yield e.attr in members, "an `acc` is the result of a reduction of the kernel"
         elif e.op == "load":
             value, position = e.attr
-            low, high = position.bounds()
             yield value.scalar is None, "what is loaded has memory: a literal has none"
             yield value.element == e.dtype, f"a load has the type of its array: {e.dtype}, not {value.element}"
-            yield 0 <= low and high < max(value.size, 1), f"loads are inside of {value}: [{low}, {high}]"
+            # Alternatives that do not hold at an element may be beyond the ends.
+            yield choices or _is_inside(position, value), f"loads are inside of {value}, not at {position.bounds()}"
     for r in kernel.reduces:
         yield r.dtype == r.expr.dtype, f"what is reduced has the type of the result: {r.expr.dtype}, not {r.dtype}"
-    ready = [(r.expr, r.phase) for r in kernel.reduces] + [(s.expr, s.phase) for s in kernel.stores]
     phases = {r.member: r.phase for r in kernel.reduces}
     running = None if kernel.cumulate is None else kernel.cumulate.running
-    for root, phase in ready:
-        earlier = all(phases[e.attr] < phase for e in reachable([root]) if e.op == "acc" and e is not running)
-        yield earlier, "a pass reads results of reductions of passes before it"
+    for r in kernel.reduces:
+        earlier = all(phases[e.attr] < r.phase for e in reachable([r.expr]) if e.op == "acc")
+        yield earlier, "a reduction reads results of passes before its own"
+    for s in kernel.inner:
+        earlier = all(phases[e.attr] < s.phase for e in reachable([s.expr]) if e.op == "acc" and e is not running)
+        yield earlier, "a store for every element reads results of passes before its own"
     reduced = set(kernel.reduced)
     for s in kernel.outer:
         inside = mentions_inner(s.expr, reduced) or bool(loop_vars(s.position) & reduced)
         yield not inside, "what is stored after the reductions does not depend on reduced loops"
     for s in kernel.stores:
-        low, high = s.position.bounds()
-        yield s.value.element == s.expr.dtype, f"a store has the type of its array: {s.expr.dtype}, not {s.value.element}"
-        yield kernel.ordered or 0 <= low and high < s.value.size, f"stores are inside of {s.value}: [{low}, {high}]"
+        yield s.value.element == s.expr.dtype, f"a store to {s.value} has its type, not {s.expr.dtype}"
+        inside = kernel.ordered or empty or _is_inside(s.position, s.value)
+        yield inside, f"stores are inside of {s.value}, not at {s.position.bounds()}"
         yield kernel.ordered or (s.guard is None and s.combine is None), "only ordered kernels have guards, or combine"
-    for s in () if kernel.ordered else kernel.stores:
+    for s in () if kernel.ordered or empty else kernel.stores:
         loops = kernel.kept if s in kernel.outer else kernel.variables
         yield _is_injective(s.position, loops), f"stores to {s.value} do not overlap"
     for s, t in combinations(kernel.stores, 2):
         yield s.value is not t.value or _are_apart(s.position, t.position), f"two stores to {s.value} do not overlap"
+
+
+def _is_inside(position: Lin, value: Value) -> bool:
+    """Whether a position is one of an element of the value."""
+    low, high = position.bounds()
+    return 0 <= low and high < value.size
 
 
 def _is_injective(position: Lin, loops: Iterable[LoopVar]) -> bool:

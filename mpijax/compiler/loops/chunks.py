@@ -108,7 +108,8 @@ def _running(kernel: Kernel, chunks: int) -> list[Kernel]:
         ),
         "": replace(divided, cumulate=Cumulate(run, back, done)),
     }  # fmt: skip
-    return [replace(part, source=kernel.source, name=kernel.name + suffix) for suffix, part in parts.items()]
+    named = {suffix: replace(part, source=kernel.source, name=kernel.name + suffix) for suffix, part in parts.items()}
+    return list(map(checked, named.values()))
 
 
 def _chunks(kernel: Kernel, schedule: Schedule) -> int:

@@ -27,8 +27,8 @@ from mpijax.compiler.loops.rows import rows
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.tiled import tiled
 
-STRATEGIES = {"across": across, "along": along, "rows": rows, "tiled": tiled, "blocked": blocked}
-RUNNING = {"across": cumulative.across, "along": cumulative.along, "tiled": cumulative.tiled}
+_STRATEGIES = {"across": across, "along": along, "rows": rows, "tiled": tiled, "blocked": blocked}
+_RUNNING = {"across": cumulative.across, "along": cumulative.along, "tiled": cumulative.tiled}
 
 
 def emit(kernel: Kernel, arguments: Iterable[Expr] = ()) -> Nest:
@@ -39,7 +39,7 @@ def emit(kernel: Kernel, arguments: Iterable[Expr] = ()) -> Nest:
 
 
 def _outer_loops(nest: Nest, kernel: Kernel, depth: int, scope: Scope) -> None:
-    loops, strategies = nest.schedule.outer, STRATEGIES if kernel.cumulate is None else RUNNING
+    loops, strategies = nest.schedule.outer, _STRATEGIES if kernel.cumulate is None else _RUNNING
     if depth == len(loops):
         strategies[nest.schedule.strategy](nest, kernel, scope, depth == 0)
         return

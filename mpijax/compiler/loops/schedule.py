@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
 from mpijax.compiler.fusion.expr import Expr, children
 from mpijax.compiler.fusion.kernel import Kernel, Member, Reduce
 from mpijax.compiler.graph.nodes import operation_of
+from mpijax.core.checks import require
 from mpijax.core.index import LoopVar
 from mpijax.scalar.types import info
 
+STRATEGIES = ("across", "along", "rows", "tiled", "blocked")
 # Loop variables that are stepped through as one, the outermost first.
 Loop = tuple[LoopVar, ...]
 
@@ -165,6 +169,47 @@ class Schedule:
         """Whether a sum of products of single or double floats is taken with fused multiply-adds."""
         multiplies = isinstance(r.expr.attr, tuple) and len(r.expr.attr) == 3 and r.expr.attr[0].name == "mul"
         return multiplies and r.dtype in (np.float32, np.float64) and _sums_products(r)
+
+
+def verify(s: Schedule) -> None:
+    """Check the rules of a schedule.
+
+    Raises:
+      BrokenForm: the one that does not hold.
+    """
+    require(_rules(s), f"the schedule of the kernel {s.source.name} of {s.source.source}")
+
+
+def _rules(s: Schedule) -> Iterator[tuple[bool, str]]:
+    """The rules of a schedule, and whether they hold; later ones rely on those before."""
+    source, along = s.source, s.strategy in ("along", "rows")
+    chunks = [] if source.chunks is None else [source.chunks]
+    wanted = {v for v in source.variables if v.size != 1} | set(chunks)
+    yield Counter(chain(*s.loops)) == Counter(wanted), "each variable of the kernel is in one loop"
+    others = [loop for loop in (s.vector_loop, s.tile_loop) if loop is not None]
+    yield Counter([*s.outer, *s.written, *others, *s.inner]) == Counter(s.loops), "each loop has one place"
+    yield set(chain(*s.inner)) <= set(source.reduced), "inner loops are reduced ones"
+    yield set(chain(*s.outer, *s.written, *others)) <= {*source.kept, *chunks}, "the others are kept ones"
+    yield s.strategy in STRATEGIES, f"there is no strategy {s.strategy}"
+    yield bool(s.inner) or not along and s.strategy != "tiled", f"`{s.strategy}` has a loop to reduce"
+    yield s.strategy != "rows" or s.vector_loop is not None, "`rows` has a loop over rows"
+    yield (s.strategy == "blocked") == (s.tile_loop is not None), "tiles of two loops are those of `blocked`"
+    yield set(s.staged) <= set(s.kernel.expressions), "what is staged is read by the kernel"
+    vectorized = s.inner[-1] if along else s.vector_loop
+    yield s.vector is (vectorized[-1] if vectorized else None), "lanes are along the innermost variable of their loop"
+    yield s.vector_size == turns_of(vectorized or ()), "the vectorized loop has its size"
+    yield all(n & (n - 1) == 0 < n for n in (s.lanes, s.turn)), "there are powers of two of lanes"
+    yield s.turn >= s.lanes, "a turn has all lanes"
+    yield s.lanes == 1 or s.vector is not None, "several lanes are along a loop"
+    steps = [c for store in source.inner for atom, c in store.position.terms if atom is s.vector]
+    in_order = s.lanes == 1 or steps == [1] * len(source.inner)
+    yield not source.ordered or (s.strategy == "across" and in_order), "elements in order are neighbours, or one by one"
+    yield (s.chunked is not None) == bool(chunks), "a kernel with chunks has a loop that is divided"
+    if s.chunked is not None:
+        yield s.outer[0] == tuple(chunks), "the loop over chunks is the outermost one"
+        yield 0 <= s.chunked < len(s.inner), "the loop that is divided is reduced"
+        turns, covered = turns_of(s.inner[s.chunked]), turns_of(chunks) * s.chunk_length
+        yield turns <= covered, f"chunks cover the loop: {covered} turns of {turns}"
 
 
 def turns_of(loop: Iterable[LoopVar]) -> int:

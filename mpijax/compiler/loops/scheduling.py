@@ -19,8 +19,10 @@ from mpijax.compiler.loops.schedule import (
     lanes_for,
     native_lanes,
     turns_of,
+    verify,
 )
 from mpijax.compiler.loops.vector_axis import best_variable
+from mpijax.core import config
 from mpijax.core.index import Lin, LoopVar
 
 # Rows of at most so many elements are reduced several at once.
@@ -46,6 +48,8 @@ def scheduled(kernel: Kernel) -> Schedule:
     schedule = _in_order(source, measured, best, frozenset(apart))
     for refined in (_with_lanes, _in_tiles, _reading_columns, _writing_out, _in_blocks, _side_by_side, _in_chunks):
         schedule = refined(schedule)
+    if config.values.jax_enable_checks:
+        verify(schedule)
     return schedule
 
 
@@ -55,26 +59,25 @@ def _last_variable(kernel: Kernel) -> LoopVar | None:
 
 def _in_order(source: Kernel, measured: Kernel, best: LoopVar | None, apart: frozenset[LoopVar]) -> Schedule:
     """The loops, the one to be vectorized as the innermost of its kind."""
-    kept, reduced = ([v for v in of_kind if v is not best] for of_kind in (source.kept, source.reduced))
-    if best in source.reduced:
-        kept_loops, inner = _joined(source, kept, apart), _joined(source, [*reduced, best], apart)
-        return Schedule(
-            source, measured, "along", kept_loops + inner, kept_loops, inner,
-            None, inner[-1][-1], turns_of(inner[-1]), apart,
-        )  # fmt: skip
-    long = turns_of(reduced) >= SERIAL_BELOW and not is_product(measured)
-    tiles = source.reduces and long and best is not None and not _fits_registers(measured, best.size)
-    kept_loops = _joined(source, kept if best is None else [*kept, best], apart)
-    inner = _joined(source, reduced, apart)
-    vector_loop = kept_loops[-1] if kept_loops else None
-    return Schedule(
-        source, measured, "tiled" if tiles else "across", kept_loops + inner, kept_loops[:-1], inner,
-        vector_loop, vector_loop[-1] if vector_loop else None, turns_of(vector_loop or ()), apart,
-    )  # fmt: skip
-
-
-def _joined(kernel: Kernel, order: Sequence[LoopVar], apart: frozenset[LoopVar]) -> tuple[Loop, ...]:
-    return tuple(map(tuple, collapsed(kernel, order, apart)))
+    kept, reduced = source.kept, source.reduced
+    if best in reduced and turns_of(reduced) > 1:
+        reduced = [*(v for v in reduced if v is not best), best]
+        strategy = "along"
+    else:
+        if best in kept:
+            kept = [*(v for v in kept if v is not best), best]
+        long = turns_of(reduced) >= SERIAL_BELOW and not is_product(measured)
+        tiles = source.reduces and long and best in kept and not _fits_registers(measured, best.size)
+        strategy = "tiled" if tiles else "across"
+    kept_loops, inner = (tuple(map(tuple, collapsed(source, order, apart))) for order in (kept, reduced))
+    if strategy == "along":
+        outer, vector_loop, vectorized = kept_loops, None, inner[-1]
+    else:
+        outer, vector_loop = kept_loops[:-1], kept_loops[-1] if kept_loops else None
+        vectorized = vector_loop or ()
+    vector = vectorized[-1] if vectorized else None
+    size = turns_of(vectorized)
+    return Schedule(source, measured, strategy, kept_loops + inner, outer, inner, vector_loop, vector, size, apart)
 
 
 def _fits_registers(kernel: Kernel, size: int) -> bool:
