@@ -165,14 +165,14 @@ def test_kernels_that_differ_in_constants_are_one():
 
 def test_ordinary_kernels_keep_their_constants():
     p = plan(lambda x: jnp.tanh(x) * 1.5 + 2.5, jnp.ones(100))
-    [call] = p.steps
-    assert call.params == []
+    [call] = p.instructions
+    assert call.params == ()
 
 
 def test_kernels_are_cut_at_a_bound():
     for f in (sines(300), euler(200), affine(1500)):
         p = plan(f, jnp.ones(100))
-        assert max(len(k.expressions()) for k in p.nests) <= 3 * roots.MAX_WORK
+        assert max(len(k.expressions) for k in p.nests) <= 3 * roots.MAX_WORK
 
 
 @pytest.mark.parametrize("fun", [euler(40), lambda x: mpijax.grad(lambda x: euler(40)(x).sum())(x)])
@@ -184,7 +184,7 @@ def test_alike_kernels_have_the_text_they_would_have_alone(fun, monkeypatch):
     shared = plan(fun, x)
     monkeypatch.setattr(alike, "FEW", 10**9)
     alone = plan(fun, x)
-    names = [[s.name for s in p.instructions if isinstance(s, KernelCall)] for p in (shared, alone)]
+    names = [[s.code for s in p.instructions if isinstance(s, KernelCall)] for p in (shared, alone)]
     pointers = [[(s.ptrs, s.params) for s in p.instructions if isinstance(s, KernelCall)] for p in (shared, alone)]
     assert names[0] == names[1] and pointers[0] == pointers[1]
 

@@ -22,7 +22,7 @@ FLOAT32 = np.dtype(np.float32)
 INT64, UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
 
 
-def lower(node: Node, roots) -> list[tuple[str, Any]]:
+def lower(node: Node, roots) -> list[Begin | Kernel]:
     """The steps of one update."""
     stored = _stored_by(roots)
     if isinstance(node.primitive.lower, Cumulative):
@@ -34,12 +34,12 @@ def _stored_by(roots):
     return lambda v: id(v) in roots.ids
 
 
-def _cumulative(node: Node, stored) -> list[tuple[str, Any]]:
+def _cumulative(node: Node, stored) -> list[Begin | Kernel]:
     """The kernel of a running combination; floats of fewer than 32 bits are accumulated in float32."""
     out, [operand] = node.outputs[0], node.inputs
     axis, op = node.params["axis"], node.primitive.lower.op
     if out.size == 0:
-        return [("begin", Begin(None, out))]
+        return [Begin(None, out)]
     reader = Reader(stored)
     scope = NodeReader(reader, node)
     variables = [LoopVar(d, f"i{a}") for a, d in enumerate(out.shape)]
@@ -58,20 +58,20 @@ def _cumulative(node: Node, stored) -> list[tuple[str, Any]]:
     return [_kernel(node, variables, store, axes=(axis,), reduces=(reduced,), cumulate=cumulate)]
 
 
-def _part_kernel(node: Node, variables: list[LoopVar], position: Lin, expr: Expr) -> tuple[str, Kernel]:
+def _part_kernel(node: Node, variables: list[LoopVar], position: Lin, expr: Expr) -> Kernel:
     """The kernel that writes a part of the result."""
     return _kernel(node, variables, Store(node.outputs[0], position, expr))
 
 
-def _kernel(node: Node, variables: list[LoopVar], store: Store, **fields: Any) -> tuple[str, Kernel]:
+def _kernel(node: Node, variables: list[LoopVar], store: Store, **fields: Any) -> Kernel:
     name = node.primitive.name.replace("-", "_")
-    return "kernel", checked(Kernel(variables, inner=(store,), source=node.source, name=name, **fields))
+    return checked(Kernel(variables, inner=(store,), source=node.source, name=name, **fields))
 
 
-def _concatenate(node: Node, stored) -> list[tuple[str, Any]]:
+def _concatenate(node: Node, stored) -> list[Begin | Kernel]:
     out = node.outputs[0]
     axis = node.params["dimension"]
-    steps: list[tuple[str, Any]] = [("begin", Begin(None, out))]
+    steps: list[Begin | Kernel] = [Begin(None, out)]
     at = 0
     for v in node.inputs:
         if v.size:
@@ -86,12 +86,12 @@ def _concatenate(node: Node, stored) -> list[tuple[str, Any]]:
     return steps
 
 
-def _pad(node: Node, stored) -> list[tuple[str, Any]]:
+def _pad(node: Node, stored) -> list[Begin | Kernel]:
     """The borders are filled slab by slab, the operand is written into its place."""
     operand, filler = node.inputs
     out = node.outputs[0]
     config = list(node.params["padding_config"])
-    steps: list[tuple[str, Any]] = [("begin", Begin(None, out))]
+    steps: list[Begin | Kernel] = [Begin(None, out)]
     n = len(config)
     words = out.shape[n:]
     spread = [(d - 1) * (i + 1) + 1 if d else 0 for d, (_, _, i) in zip(operand.shape, config, strict=False)]
@@ -125,7 +125,7 @@ def _pad(node: Node, stored) -> list[tuple[str, Any]]:
     return steps
 
 
-def _pad_interior(node: Node, stored, config) -> tuple[str, Kernel] | None:
+def _pad_interior(node: Node, stored, config) -> Kernel | None:
     operand, out = node.inputs[0], node.outputs[0]
     ranges = []
     for a, (lo, _, inner) in enumerate(config):
@@ -147,7 +147,7 @@ def _pad_interior(node: Node, stored, config) -> tuple[str, Kernel] | None:
     return _part_kernel(node, variables, linearized(target, out.shape), reader.element(operand, source))
 
 
-def _static_update(node: Node, stored) -> list[tuple[str, Any]]:
+def _static_update(node: Node, stored) -> list[Begin | Kernel]:
     operand, window = node.inputs
     out = node.outputs[0]
     reader = Reader(stored)
@@ -159,13 +159,13 @@ def _static_update(node: Node, stored) -> list[tuple[str, Any]]:
     value = reader.element(window, index)
     if node.params["combine"] is not None:
         value = scope.op(node.params["combine"], reader.table.load(out, position), value)
-    return [("begin", Begin(operand, out)), _part_kernel(node, variables, position, value)]
+    return [Begin(operand, out), _part_kernel(node, variables, position, value)]
 
 
-def _dynamic_update_slice(node: Node, stored) -> list[tuple[str, Any]]:
+def _dynamic_update_slice(node: Node, stored) -> list[Begin | Kernel]:
     operand, update, *starts = node.inputs
     out = node.outputs[0]
-    steps: list[tuple[str, Any]] = [("begin", Begin(operand, out))]
+    steps: list[Begin | Kernel] = [Begin(operand, out)]
     if update.size == 0:
         return steps
     reader = Reader(stored)
@@ -184,10 +184,10 @@ def _dynamic_update_slice(node: Node, stored) -> list[tuple[str, Any]]:
     return steps
 
 
-def _scatter(node: Node, stored) -> list[tuple[str, Any]]:
+def _scatter(node: Node, stored) -> list[Begin | Kernel]:
     operand, indices, updates = node.inputs
     out = node.outputs[0]
-    steps: list[tuple[str, Any]] = [("begin", Begin(operand, out))]
+    steps: list[Begin | Kernel] = [Begin(operand, out)]
     if updates.size == 0 or out.size == 0:
         return steps
     dn = node.params["dimension_numbers"]

@@ -10,12 +10,12 @@ another one does not need, so nothing is combined there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from mpijax.compiler.graph.nodes import Node, Value
+from mpijax.compiler.steps.step import CombinedStep, NodeStep, Step
 from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Communication, Exchange
+from mpijax.core.lowering import Exchange
 
 # Messages of more bytes than this are worth sending on their own, without a copy.
 SMALL = 1 << 16
@@ -23,77 +23,51 @@ SMALL = 1 << 16
 TOTAL = 1 << 20
 
 
-@dataclass
-class Combined:
-    """Reductions done as one: operands are packed one behind the other, results unpacked."""
-
-    nodes: list[Node]
-    packed: Value
-    reduced: Value
-
-    @property
-    def inputs(self) -> list[Value]:
-        return [n.inputs[0] for n in self.nodes]
-
-    @property
-    def outputs(self) -> list[Value]:
-        return [n.outputs[0] for n in self.nodes]
-
-
-def _key(kind: str, step: Any):
+def _key(step: Step) -> Any:
     """Reductions with equal keys can travel together; None for anything else."""
-    lower = step.primitive.lower if kind == "node" else None
-    if not isinstance(lower, Communication) or lower.on_communicator:
+    if not isinstance(step, NodeStep) or step.exchange is not Exchange.ALLREDUCE:
         return None
-    if lower.exchange is not Exchange.ALLREDUCE or step.inputs[0].nbytes > SMALL:
+    lower = step.node.primitive.lower
+    if lower.on_communicator or step.operands[0].nbytes > SMALL:
         return None
     over = step.params["mesh"], step.params["names"], step.params.get("axis_index_groups")
-    return lower.operation, *over, step.inputs[0].element
+    return lower.operation, *over, step.operands[0].element
 
 
-def _communicates(kind: str, step: Any) -> bool:
-    if kind == "control":
-        return bool(step.node.effects) or any(_communicates(*s) for body in step.bodies for s in body.steps)
-    if kind == "node":
-        return isinstance(step.primitive.lower, Communication)
-    return kind in ("combined", "start", "wait", "post")
-
-
-def combine(steps: list[tuple[str, Any]], reads) -> list[tuple[str, Any]]:
-    """The steps with runs of small reductions combined. `reads(kind, step)` lists the values a step reads."""
-    out: list[tuple[str, Any]] = []
-    waiting: list[Node] = []
+def combine(steps: list[Step]) -> list[Step]:
+    """The steps with runs of small reductions combined."""
+    out: list[Step] = []
+    waiting: list[NodeStep] = []
     waiting_key: Any = None
     pending: set[int] = set()
     size = 0
 
     def flush() -> None:
         nonlocal waiting, waiting_key, size
-        if len(waiting) == 1:
-            out.append(("node", waiting[0]))
-        elif waiting:
-            out.append(("combined", _combined(waiting)))
+        if waiting:
+            out.append(waiting[0] if len(waiting) == 1 else _combined([s.node for s in waiting]))
         waiting, waiting_key, size = [], None, 0
         pending.clear()
 
-    for kind, step in steps:
-        key = _key(kind, step)
-        blocked = any(id(v) in pending for v in reads(kind, step))
-        joins = key is not None and key == waiting_key and not blocked and size + step.inputs[0].nbytes <= TOTAL
-        if waiting and not joins and (blocked or _communicates(kind, step)):
+    for step in steps:
+        key = _key(step)
+        blocked = any(id(v) in pending for v in step.reads)
+        joins = key is not None and key == waiting_key and not blocked and size + step.reads[0].nbytes <= TOTAL
+        if waiting and not joins and (blocked or step.communicates):
             flush()
         if key is None:
-            out.append((kind, step))
+            out.append(step)
             continue
+        assert isinstance(step, NodeStep)
         waiting.append(step)
         waiting_key = key
-        size += step.inputs[0].nbytes
-        pending.add(id(step.outputs[0]))
+        size += step.reads[0].nbytes
+        pending.add(id(step.writes[0]))
     flush()
     return out
 
 
-def _combined(nodes: list[Node]) -> Combined:
+def _combined(nodes: list[Node]) -> CombinedStep:
     total = sum(n.inputs[0].size for n in nodes)
     aval = ShapedArray((total,), nodes[0].inputs[0].element)
-    return Combined(nodes, Value(aval, "packed"), Value(aval, "reduced"))
+    return CombinedStep(nodes, Value(aval, "packed"), Value(aval, "reduced"))

@@ -18,6 +18,7 @@ from mpijax.compiler.steps.arena import aligned, first_fit
 from mpijax.compiler.steps.instructions import Advance, Copy, Loop, Place, Point, Pointer, Swap, Switch, Temp, While
 from mpijax.compiler.steps.native import native
 from mpijax.compiler.steps.region import Planner
+from mpijax.compiler.steps.step import ControlStep
 from mpijax.core.avals import ShapedArray
 
 if TYPE_CHECKING:
@@ -110,8 +111,7 @@ class Body(ControlPlanner):
         t, last = self.first_def[id(new)], self.last_use.get(id(old), -1)
         if last < t:
             return "in place"
-        kind, step = self.steps[t]
-        if last == t and old in self._candidates(kind, step, new, self._reads_writes(kind, step)[0]):
+        if last == t and old in self.steps[t].replaceable(new):
             return "in place"
         return "own"
 
@@ -153,28 +153,6 @@ class Body(ControlPlanner):
         self.emitted = []
         self._emit_steps()
         return self.emitted
-
-
-@dataclass
-class ControlStep:
-    """A loop or branch in a list of steps. scratch: what its bodies' temporaries lie in."""
-
-    node: Node
-    bodies: list[Body]
-    scratch: Value
-    carries: int
-
-    @property
-    def writes(self) -> list[Value]:
-        return [*self.node.outputs, self.scratch] if self.scratch.nbytes else self.node.outputs
-
-    def replaceable(self, v: Value) -> list[Value]:
-        """The first value of a carry, whose memory the loop may take over if nothing else in it reads that."""
-        if v.producer is not self.node or v.position >= self.carries:
-            return []
-        first = self.node.inputs[v.position]
-        read = [*self.node.inputs, *(c for region in self.node.regions for c in region.captures)]
-        return [first] if sum(u is first for u in read) == 1 else []
 
 
 def _emit_cond(planner: Planner, step: ControlStep) -> list[Any]:

@@ -12,21 +12,14 @@ would make a copy of it.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TypeGuard
 
-from mpijax.compiler.steps.combine import Combined
-from mpijax.core import effects as fx
-from mpijax.core.lowering import Communication, Exchange, Library
+from mpijax.compiler.steps.step import CombinedStep, FinishStep, KernelStep, NodeStep, StartStep, Step
+from mpijax.core.lowering import Exchange
 from mpijax.ops.rank_messages import HALO_TAG, is_local
 
-if TYPE_CHECKING:
-    from mpijax.compiler.graph.nodes import Value
-
-Step = tuple[str, Any]
+Exchanging = NodeStep | CombinedStep
 
 # Bytes of a message, and elements computed meanwhile, below which starting early gains nothing.
 MESSAGE = 1 << 14
@@ -43,176 +36,114 @@ _MOVES = frozenset((
 _WHOLE = ("status", "counts", "sendcounts")
 
 
-@dataclass
-class Halves:
-    """An exchange (a node, or several combined) that is started at one step and waited for at another."""
-
-    step: Any
-
-    @property
-    def operands(self) -> list[Value]:
-        return self.step.inputs
-
-    @property
-    def sent(self) -> list[Value]:
-        """What must stay as it is until the wait."""
-        return [self.step.packed] if isinstance(self.step, Combined) else self.step.inputs
-
-    @property
-    def received(self) -> list[Value]:
-        return [self.step.reduced] if isinstance(self.step, Combined) else self.step.outputs
-
-    def reads_writes(self, kind: str) -> tuple[list[Value], list[Value]]:
-        """Of the start or the wait."""
-        combined = isinstance(self.step, Combined)
-        if kind == "start":
-            return self.operands, [*self.received, *(self.sent if combined else [])]
-        return [*self.sent, *self.received], (self.step.outputs if combined else [])
-
-
 class Rearranger:
-    """What is asked of a list of steps before one of them moves.
+    """What is asked of a list of steps before one of them moves."""
 
-    reads_writes(kind, step): values. takers(kind, step, value, reads): operands whose memory a result could take over.
-    """
-
-    def __init__(self, steps: list[Step], reads_writes: Callable, takers: Callable):
-        self.all, self.reads_writes, self.takers = steps, reads_writes, takers
+    def __init__(self, steps: list[Step]):
+        self.all = steps
 
     @cached_property
     def last_reader(self) -> dict[int, int]:
         """By value the step that reads it last, in the order that the steps had."""
-        return {id(v): id(step) for kind, step in self.all for v in self.reads_writes(kind, step)[0]}
+        return {id(v): id(step) for step in self.all for v in step.reads}
 
-    def overwrites(self, item: Step, reads: list[Value], writes: list[Value], still_read: set[int]) -> bool:
+    def overwrites(self, step: Step, still_read: set[int]) -> bool:
         """Whether a step changes in place a value that is still read by what would run after it."""
-        if item[0] == "kernel":  # which makes a new value: in other memory, at no cost
+        if isinstance(step, KernelStep):  # which makes a new value: in other memory, at no cost
             return False
-        dying = {id(v) for v in reads if id(v) in still_read and self.last_reader[id(v)] == id(item[1])}
-        return bool(dying) and any(id(u) in dying for w in writes for u in self.takers(*item, w, reads))
+        dying = {id(v) for v in step.reads if id(v) in still_read and self.last_reader[id(v)] == id(step)}
+        return bool(dying) and any(id(u) in dying for w in step.writes for u in step.replaceable(w))
 
 
 class Overlap(Rearranger):
     """Rearranges a list of steps."""
 
-    def __init__(self, steps: list[Step], reads_writes: Callable, takers: Callable):
-        super().__init__(steps, reads_writes, takers)
+    def __init__(self, steps: list[Step]):
+        super().__init__(steps)
         self.done: list[Step] = []
         self.rest = list(steps)
 
     def steps(self) -> list[Step]:
         while self.rest:
-            item = self.rest.pop(0)
-            started = (_is_of_halo(*item) and self._start_together(item)) or (_has_halves(*item) and self._start(item))
-            if not started:
-                self.done.append(item)
+            step = self.rest.pop(0)
+            if not (_is_of_halo(step) and self._start_together(step)) and not (_has_halves(step) and self._start(step)):
+                self.done.append(step)
         return self.done
 
-    def _start_together(self, item: Step) -> bool:
+    def _start_together(self, first: NodeStep) -> bool:
         """Place exchanges of a halo that follow each other, and do not need each other's results, in two halves."""
-        started, order = [Halves(item[1])], []
+        started: list[Exchanging] = [first]
+        order: list[Step] = []
         rest = list(self.rest)
         while len(started) < TOGETHER:
             meanwhile, later, barrier = self._sorted(started, rest)
-            if barrier == len(rest) or not _is_of_halo(*rest[barrier]):
+            following = rest[barrier] if barrier < len(rest) else None
+            if following is None or not _is_of_halo(following):
                 break
-            following = rest[barrier][1]
-            late = {id(v) for e in started for v in e.received}
-            late |= {id(v) for s in later for v in self.reads_writes(*s)[1]}
-            if late & {id(v) for v in following.inputs} or following.params["comm"] != item[1].params["comm"]:
+            late = {id(v) for e in started for v in e.received} | {id(v) for s in later for v in s.writes}
+            if late & {id(v) for v in following.reads} or following.params["comm"] != first.params["comm"]:
                 break
-            started.append(Halves(following))
-            order += [*meanwhile, ("start", started[-1])]
+            started.append(following)
+            order += [*meanwhile, StartStep(following)]
             rest = [*later, *rest[barrier + 1 :]]
         if len(started) == 1:
             return False
-        self.done += [("start", started[0]), *order, *(("wait", e) for e in started)]
+        self.done += [StartStep(first), *order, *map(FinishStep, started)]
         self.rest = rest
         return True
 
-    def _start(self, item: Step) -> bool:
+    def _start(self, exchange: Exchanging) -> bool:
         """Place an exchange in two halves, if there is enough to do between."""
-        exchange = Halves(item[1])
         at = self._earliest(exchange)
         meanwhile, later, barrier = self._sorted([exchange], self.rest)
-        if sum(_work(*s) for s in [*self.done[at:], *meanwhile]) < WORK:
+        if sum(s.work for s in [*self.done[at:], *meanwhile]) < WORK:
             return False
-        self.done.insert(at, ("start", exchange))
-        self.done += [*meanwhile, ("wait", exchange)]
+        self.done.insert(at, StartStep(exchange))
+        self.done += [*meanwhile, FinishStep(exchange)]
         self.rest = [*later, *self.rest[barrier:]]
         return True
 
-    def _earliest(self, exchange: Halves) -> int:
-        needed = {id(v) for v in exchange.operands}
+    def _earliest(self, exchange: Exchanging) -> int:
+        needed = {id(v) for v in exchange.reads}
         at = len(self.done)
-        while at and computes(*self.done[at - 1]):
-            if needed & {id(v) for v in self.reads_writes(*self.done[at - 1])[1]}:
+        while at and self.done[at - 1].computes:
+            if needed & {id(v) for v in self.done[at - 1].writes}:
                 break
             at -= 1
         return at
 
-    def _sorted(self, started: list[Halves], rest: list[Step]) -> tuple[list[Step], list[Step], int]:
+    def _sorted(self, started: list[Exchanging], rest: list[Step]) -> tuple[list[Step], list[Step], int]:
         """(what can run before exchanges that have started are waited for, what cannot, how many steps that are)"""
-        late = {id(v) for exchange in started for v in exchange.step.outputs}
+        late = {id(v) for exchange in started for v in (*exchange.received, *exchange.unpacked)}
         still_read = {id(v) for exchange in started for v in exchange.sent}
         meanwhile: list[Step] = []
         later: list[Step] = []
-        for count, item in enumerate(rest):
-            if not computes(*item):
+        for count, step in enumerate(rest):
+            if not step.computes:
                 return meanwhile, later, count
-            reads, writes = self.reads_writes(*item)
-            touched = {id(v) for v in reads} | {id(v) for v in writes}
-            if touched & late or self.overwrites(item, reads, writes, still_read):
-                later.append(item)
-                late |= {id(v) for v in writes}
-                still_read |= {id(v) for v in reads}
+            touched = {id(v) for v in (*step.reads, *step.writes)}
+            if touched & late or self.overwrites(step, still_read):
+                later.append(step)
+                late |= {id(v) for v in step.writes}
+                still_read |= {id(v) for v in step.reads}
             else:
-                meanwhile.append(item)
+                meanwhile.append(step)
         return meanwhile, later, len(rest)
 
 
-def _is_of_halo(kind: str, step: Any) -> bool:
+def _is_of_halo(step: Step) -> TypeGuard[NodeStep]:
     """Whether a step exchanges a border of a halo with other ranks."""
-    if exchange_of(kind, step) is not Exchange.SENDRECV:
+    if not isinstance(step, NodeStep) or step.exchange is not Exchange.SENDRECV:
         return False
     p = step.params
     return p["sendtag"] == p["recvtag"] == HALO_TAG and not is_local(p)
 
 
-def exchange_of(kind: str, step: Any) -> Exchange | None:
-    """What a step exchanges with other ranks; None for all others."""
-    lower = step.primitive.lower if kind == "node" else None
-    return lower.exchange if isinstance(lower, Communication) else None
-
-
-def _has_halves(kind: str, step: Any) -> bool:
-    if kind == "combined":
+def _has_halves(step: Step) -> TypeGuard[Exchanging]:
+    if isinstance(step, CombinedStep):
         return step.packed.nbytes >= MESSAGE
-    if exchange_of(kind, step) not in _MOVES or step.primitive.lower.counted:
+    if not isinstance(step, NodeStep) or step.exchange not in _MOVES or step.node.primitive.lower.counted:
         return False
     if any(step.params.get(p) is not None for p in _WHOLE):
         return False
-    return sum(v.nbytes for v in step.inputs) >= MESSAGE
-
-
-def computes(kind: str, step: Any) -> bool:
-    """Whether a step neither communicates, nor may fail, nor calls Python."""
-    if kind in ("kernel", "begin"):
-        return True
-    if kind == "node":
-        return isinstance(step.primitive.lower, Library)
-    if kind == "control":
-        return not fx.pins(step.node.effects) and all(computes(*s) for body in step.bodies for s in body.steps)
-    return False
-
-
-def _work(kind: str, step: Any) -> int:
-    """Elements that a step computes, counting each term of a sum."""
-    if kind == "kernel":
-        return math.prod(v.size for v in step.variables)
-    if kind == "node":
-        return step.outputs[0].size * max(v.shape[-1] for v in step.inputs)
-    if kind == "control":
-        turns = step.node.params.get("length", 1)
-        return turns * sum(_work(*s) for body in step.bodies for s in body.steps)
-    return 0
+    return sum(v.nbytes for v in step.reads) >= MESSAGE

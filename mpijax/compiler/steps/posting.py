@@ -11,10 +11,11 @@ turn"), no exchange, no collective, and nothing that may fail or call Python.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from mpijax.compiler.steps.overlap import Rearranger, Step, computes, exchange_of
+from mpijax.compiler.steps.overlap import Rearranger
+from mpijax.compiler.steps.step import NodeStep, Step
 from mpijax.core.lowering import Exchange
 from mpijax.ops.rank_messages import HALO_TAG, is_local
 from mpijax.ops.rank_ops import rank_in
@@ -27,22 +28,22 @@ _MESSAGES = _RECEIVES | {Exchange.SEND}
 
 
 class Posting(Rearranger):
-    """Rearranges a list of steps: of a send that moves, the kind is ``post``."""
+    """Rearranges a list of steps: a send that moves is posted."""
 
-    def __init__(self, steps: list[Step], reads_writes: Callable, takers: Callable):
-        super().__init__(steps, reads_writes, takers)
-        self.kinds = {id(step): _kind(kind, step) for kind, step in steps}
+    def __init__(self, steps: list[Step]):
+        super().__init__(steps)
+        self.kinds = {id(step): _kind(step) for step in steps}
 
     def steps(self) -> list[Step]:
         if Exchange.SEND not in self.kinds.values():
             return self.all
         done: list[Step] = []
         window: list[Step] = []
-        for item in self.all:
-            if self._passes(*item):
-                window.append(item)
+        for step in self.all:
+            if self._passes(step):
+                window.append(step)
             else:
-                done += [*self._arranged(window), item]
+                done += [*self._arranged(window), step]
                 window = []
         return done + self._arranged(window)
 
@@ -51,41 +52,42 @@ class Posting(Rearranger):
         done: list[Step] = []
         rest = list(rest)
         while rest:
-            if self.kinds[id(rest[0][1])] in _RECEIVES:
+            if self.kinds[id(rest[0])] in _RECEIVES:
                 while (ahead := self._next_send(rest)) is not None:
                     moved = [rest[i] for i in ahead]
-                    done += [*moved[:-1], ("post", moved[-1][1])]
-                    rest = [item for i, item in enumerate(rest) if i not in ahead]
+                    send = moved[-1]
+                    assert isinstance(send, NodeStep)
+                    done += [*moved[:-1], replace(send, posted=True)]
+                    rest = [step for i, step in enumerate(rest) if i not in ahead]
             done.append(rest.pop(0))
         return done
 
     def _next_send(self, rest: list[Step]) -> list[int] | None:
         """Where the next send is, after what makes its operand; None if it has to stay behind the receive."""
-        at = next((i for i, (_, step) in enumerate(rest) if self.kinds[id(step)] is Exchange.SEND), None)
-        if at is None or rest[at][1].inputs[0].nbytes > POSTED or not self._may_pass(rest[at][1], rest[:at]):
+        at = next((i for i, step in enumerate(rest) if self.kinds[id(step)] is Exchange.SEND), None)
+        if at is None or rest[at].reads[0].nbytes > POSTED or not self._may_pass(rest[at], rest[:at]):
             return None
         found = [at]
-        needed = {id(v) for v in rest[at][1].inputs}
+        needed = {id(v) for v in rest[at].reads}
         for i in reversed(range(at)):
-            reads, writes = self.reads_writes(*rest[i])
-            if not needed & {id(v) for v in writes}:
+            if not needed & {id(v) for v in rest[i].writes}:
                 continue
-            if self.kinds[id(rest[i][1])] in _RECEIVES:
+            if self.kinds[id(rest[i])] in _RECEIVES:
                 return None
             found.insert(0, i)
-            needed |= {id(v) for v in reads}
+            needed |= {id(v) for v in rest[i].reads}
         passed = [rest[i] for i in range(at) if i not in found]
         return found if self._leaves_no_copy([rest[i] for i in found], passed) else None
 
-    def _may_pass(self, send: Any, others: list[Step]) -> bool:
+    def _may_pass(self, send: Any, others: list[Any]) -> bool:
         to = send.params["dest"], send.params["comm"]
-        passed = [step for _, step in others if self.kinds[id(step)] in _RECEIVES]
+        passed = [step for step in others if self.kinds[id(step)] in _RECEIVES]
         return all(
             self.kinds[id(step)] is Exchange.RECV and (step.params["source"], step.params["comm"]) == to
             for step in passed
         )
 
-    def _passes(self, kind: str, step: Any) -> bool:
+    def _passes(self, step: Any) -> bool:
         """Halo exchanges stay: they have channels of their own, in which a send may wait."""
         name = self.kinds[id(step)]
         if name in _MESSAGES and HALO_TAG in (step.params.get("tag"), step.params.get("sendtag")):
@@ -94,21 +96,16 @@ class Posting(Rearranger):
             return step.params["dest"] != rank_in(step.params["comm"])
         if name is Exchange.RECV:
             return step.params["source"] != rank_in(step.params["comm"]) and step.params["status"] is None
-        found = exchange_of(kind, step)
-        if found is not None:
-            return found is Exchange.SENDRECV and step.params["status"] is None
-        return computes(kind, step)
+        if isinstance(step, NodeStep) and step.communicates:
+            return step.exchange is Exchange.SENDRECV and step.params["status"] is None
+        return step.computes
 
     def _leaves_no_copy(self, moved: list[Step], passed: list[Step]) -> bool:
-        still_read = {id(v) for item in passed for v in self.reads_writes(*item)[0]}
-        for item in moved:
-            reads, writes = self.reads_writes(*item)
-            if self.overwrites(item, reads, writes, still_read):
-                return False
-        return True
+        still_read = {id(v) for step in passed for v in step.reads}
+        return not any(self.overwrites(step, still_read) for step in moved)
 
 
-def _kind(kind: str, step: Any) -> Exchange | None:
+def _kind(step: Step) -> Exchange | None:
     """Of messages with other ranks, their kind."""
-    found = exchange_of(kind, step)
-    return None if found is Exchange.SENDRECV and is_local(step.params) else found
+    found = step.exchange if isinstance(step, NodeStep) else None
+    return None if found is Exchange.SENDRECV and is_local(step.params) else found  # type: ignore[attr-defined]

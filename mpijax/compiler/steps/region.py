@@ -9,14 +9,14 @@ from typing import Any
 from mpijax.compiler.fusion import updates
 from mpijax.compiler.fusion.gemm import matrix_operand, product_operand, strided_view
 from mpijax.compiler.fusion.groups import grouped, kernel_of
-from mpijax.compiler.fusion.kernel import Kernel
+from mpijax.compiler.fusion.kernel import Begin, Kernel
 from mpijax.compiler.graph.nodes import Graph, Node, Value
 from mpijax.compiler.graph.products import dims_of, sizes_of
 from mpijax.compiler.loops.alike import Alike, Written
 from mpijax.compiler.loops.chunks import grain_of, in_chunks, running_in_chunks
 from mpijax.compiler.loops.emit import emit
 from mpijax.compiler.steps.arena import Room, Span, aligned
-from mpijax.compiler.steps.combine import Combined, combine
+from mpijax.compiler.steps.combine import combine
 from mpijax.compiler.steps.host import PrimitiveCall
 from mpijax.compiler.steps.instructions import (
     Communicate,
@@ -31,9 +31,19 @@ from mpijax.compiler.steps.instructions import (
     PythonCall,
     Temp,
 )
-from mpijax.compiler.steps.overlap import Halves, Overlap
+from mpijax.compiler.steps.overlap import Overlap
 from mpijax.compiler.steps.plan import KernelCode, Plan
 from mpijax.compiler.steps.posting import Posting
+from mpijax.compiler.steps.step import (
+    BeginStep,
+    CombinedStep,
+    ControlStep,
+    FinishStep,
+    KernelStep,
+    NodeStep,
+    StartStep,
+    Step,
+)
 from mpijax.core import config
 from mpijax.core.avals import ShapedArray
 from mpijax.core.checks import BrokenForm
@@ -51,6 +61,7 @@ class Planner:
         self.graph = graph
         self.plan = plan
         self.roots, self.grouper = grouped(graph, donated)
+        self.arguments = set(map(id, graph.inputs))
         # Entries of the buffer table that this graph needs, and the bytes of those that lie in the arena.
         self.table: list[Any] = []
         self.arena = 0
@@ -60,10 +71,12 @@ class Planner:
         # Whose memory a value takes over, and which values take over each one's.
         self.shares: dict[int, int] = {}
         self.takers: dict[int, list[int]] = {}
+        # The operand whose memory each value has, also where that has it from a result.
+        self.giver_of: dict[int, int] = {}
         self.donated: tuple[bool, ...] = (False,) * len(graph.inputs)
         # Results in whose memory something else lives until they are made.
         self.occupied: set[int] = set()
-        self.steps: list[tuple[str, Any]] = []
+        self.steps: list[Step] = []
         self.emitted: list[Any] = []
         self._lower_units()
 
@@ -75,44 +88,33 @@ class Planner:
                 kernel = kernel_of(unit.group)
                 if kernel.inner or kernel.outer:
                     for part in in_chunks(kernel):
-                        self._add("kernel", part)
+                        self.steps.append(KernelStep(part))
                 continue
             node = unit.node
             assert node is not None  # a unit without a group is an operation
             if node.regions:
-                self._add("control", self.plan_control(node))
+                self.steps.append(self.plan_control(node))
             elif node.kind == "update":
-                for kind, step in updates.lower(node, self.roots):
-                    for part in running_in_chunks(step) if kind == "kernel" else [step]:
-                        self._add(kind, part)
+                for piece in updates.lower(node, self.roots):
+                    if isinstance(piece, Begin):
+                        self.steps.append(BeginStep(piece))
+                    else:
+                        self.steps += map(KernelStep, running_in_chunks(piece))
             else:
-                self._add("node", node)
+                self.steps.append(NodeStep(node, self._operands(node)))
         if not self.graph.unequal:
-            self.steps = combine(self.steps, lambda kind, step: self._reads_writes(kind, step)[0])
+            self.steps = combine(self.steps)
         if config.values.mpijax_overlap:
             for rearranged in (Overlap, Posting):
-                self.steps = rearranged(self.steps, self._reads_writes, self._candidates).steps()
+                self.steps = rearranged(self.steps).steps()
         if config.values.jax_enable_checks:
             self.verify()
 
-    def _add(self, kind: str, step: Any) -> None:
-        self.steps.append((kind, step))
-
-    def _reads_writes(self, kind: str, step: Any) -> tuple[list[Value], list[Value]]:
-        if kind == "kernel":
-            return list(step.reads().values()), list(step.writes().values())
-        if kind == "begin":
-            return ([step.base] if step.base is not None else []), [step.target]
-        if kind == "combined":
-            return step.inputs, [*step.outputs, step.packed, step.reduced]
-        if kind == "control":
-            return step.node.inputs, step.writes
-        if kind in ("start", "wait"):
-            return step.reads_writes(kind)
-        node: Node = step
+    def _operands(self, node: Node) -> list[Value]:
+        """What an operation that is one instruction reads from memory."""
         if isinstance(node.primitive.lower, Library):
-            return [self._matrix(node, k).base for k in (0, 1)], node.outputs
-        return list(node.inputs), node.outputs
+            return [self._matrix(node, k).base for k in (0, 1)]
+        return list(node.inputs)
 
     def _matrix(self, node: Node, k: int):
         found = product_operand(node, node.inputs[k], lambda v: id(v) in self.roots.ids)
@@ -123,32 +125,30 @@ class Planner:
 
     def verify(self) -> None:
         """Check the order of the steps. Raises BrokenForm where one reads what no step before it has made."""
-        made = {id(v) for kind, step in self.steps for v in self._reads_writes(kind, step)[1]}
-        for kind, step in self.steps:
-            reads, writes = self._reads_writes(kind, step)
-            late = [v for v in reads if id(v) in made and v not in writes]
-            if kind != "begin" and late:
+        made = {id(v) for step in self.steps for v in step.writes}
+        for step in self.steps:
+            late = [v for v in step.reads if id(v) in made and v not in step.writes]
+            if late:
                 raise BrokenForm(f"a step reads what is made before it: {step} reads {late}")
-            made -= set(map(id, writes))
+            made -= set(map(id, step.writes))
 
     # ------------------------------------------------------------ memory
 
     def _assign_memory(self) -> None:
         """Liveness over steps, then arena offsets by first fit; results get memory of their own."""
-        for t, (kind, step) in enumerate(self.steps):
-            reads, writes = self._reads_writes(kind, step)
-            for v in writes:
+        for t, step in enumerate(self.steps):
+            for v in step.writes:
                 self.first_def.setdefault(id(v), t)
                 self.last_use[id(v)] = max(self.last_use.get(id(v), t), t)
-            for v in reads:
+            for v in step.reads:
                 if v.scalar is None:
                     self.last_use[id(v)] = t
         self._ends()
         self._share({id(v) for v in self.graph.outputs} | {id(v) for v in self.roots.aliases.values()})
         room = Room(self._lasting())
-        for t, (kind, step) in enumerate(self.steps):
+        for t, step in enumerate(self.steps):
             room.leave(t - 1)
-            for v in self._reads_writes(kind, step)[1]:
+            for v in step.writes:
                 if id(v) in self.buffer_of or self.first_def[id(v)] != t:
                     continue
                 shared = self.shares.get(id(v))
@@ -184,54 +184,51 @@ class Planner:
 
     def _share(self, outputs: set[int]) -> None:
         """Let results take over the memory of operands that die where they are made."""
-        giver_of: dict[int, int] = {}
-        inputs = {id(v): v for v in self.graph.inputs}
         taken: set[int] = set()
-        for t, (kind, step) in enumerate(self.steps):
-            reads, writes = self._reads_writes(kind, step)
-            for v in writes:
-                if self.first_def[id(v)] != t:
-                    continue
-                for u in self._candidates(kind, step, v, reads):
-                    key = id(u)
-                    if key in taken or self.last_use.get(key, -1) != t or key in outputs:
-                        continue
-                    if u.nbytes != v.nbytes or u.kind == "const" or u.kind == "literal":
-                        continue
-                    chain = self._updated(v, outputs) if kind == "begin" and key in inputs else [v]
-                    if len(chain) > 1 and self._starts_in(u, chain[-1]):
-                        taken |= {key, *map(id, chain)}
-                        self.buffer_of.update((id(w), self.buffer_of[id(chain[-1])]) for w in chain)
-                        break
-                    if key in inputs:
-                        if id(v) in self.buffer_of and self._takes_over(u, self.buffer_of[id(v)]):
-                            taken.add(key)
-                            break
-                        continue
-                    if id(v) in self.occupied:
-                        continue
-                    if id(v) in self.buffer_of:
-                        # A result has memory of its own; let the dying operand live in it from the start.
-                        root = key
-                        while root in giver_of:
-                            root = giver_of[root]
-                        if root in self.shares or root in self.buffer_of:
-                            continue
-                        self.buffer_of[root] = self.buffer_of[id(v)]
-                        taken.add(key)
-                        giver_of[id(v)] = key
-                        for taker in self.takers.get(root, ()):
-                            self.buffer_of[taker] = self.buffer_of[id(v)]
-                        break
-                    self.shares[id(v)] = key
-                    self.takers.setdefault(key, []).append(id(v))
-                    giver_of[id(v)] = key
-                    taken.add(key)
-                    break
+        for t, step in enumerate(self.steps):
+            for v in step.writes:
+                if self.first_def[id(v)] == t:
+                    dying = (u for u in step.replaceable(v) if id(u) not in taken and self._dies(u, t, outputs))
+                    same_size = (u for u in dying if u.nbytes == v.nbytes)
+                    taken |= next((found for u in same_size if (found := self._gives(u, v, step, outputs))), set())
+
+    def _dies(self, u: Value, t: int, outputs: set[int]) -> bool:
+        """Whether a value is needed for the last time at step `t`."""
+        return self.last_use.get(id(u), -1) == t and id(u) not in outputs and u.kind not in ("const", "literal")
+
+    def _gives(self, u: Value, v: Value, step: Step, outputs: set[int]) -> set[int]:
+        """Let `v` lie in the memory of `u`, which dies; the values whose memory is decided then: none, if it cannot."""
+        if id(u) in self.arguments:
+            chain = self._updated(v, outputs) if isinstance(step, BeginStep) else [v]
+            if len(chain) > 1 and self._starts_in(u, chain[-1]):
+                self.buffer_of.update((id(w), self.buffer_of[id(chain[-1])]) for w in chain)
+                return {id(u), *map(id, chain)}
+            has_place = id(v) in self.buffer_of
+            return {id(u)} if has_place and self._takes_over(u, self.buffer_of[id(v)]) else set()
+        if id(v) in self.occupied:
+            return set()
+        if id(v) in self.buffer_of:
+            return {id(u)} if self._lives_in(u, v) else set()
+        self.shares[id(v)] = id(u)
+        self.takers.setdefault(id(u), []).append(id(v))
+        self.giver_of[id(v)] = id(u)
+        return {id(u)}
+
+    def _lives_in(self, u: Value, v: Value) -> bool:
+        """Let the memory that `v`, a result, has of its own be that of `u` from the start, if `u` has none yet."""
+        root = id(u)
+        while root in self.giver_of:
+            root = self.giver_of[root]
+        if root in self.shares or root in self.buffer_of:
+            return False
+        self.buffer_of.update(dict.fromkeys((root, *self.takers.get(root, ())), self.buffer_of[id(v)]))
+        self.giver_of[id(v)] = id(u)
+        return True
 
     def _updated(self, v: Value, outputs: set[int]) -> list[Value]:
         """A value and what it becomes by updates, as long as nothing else reads it."""
-        begins = {id(s.base): (t, s.target) for t, (kind, s) in enumerate(self.steps) if kind == "begin" and s.base}
+        begun = [(t, s.begin) for t, s in enumerate(self.steps) if isinstance(s, BeginStep)]
+        begins = {id(b.base): (t, b.target) for t, b in begun if b.base is not None}
         chain = [v]
         while id(chain[-1]) in begins and id(chain[-1]) not in outputs:
             t, target = begins[id(chain[-1])]
@@ -255,35 +252,6 @@ class Planner:
         self.table[entry] = replace(buffer, donor=argument.position)
         return True
 
-    def _candidates(self, kind: str, step: Any, v: Value, reads: list[Value]) -> list[Value]:
-        """Operands whose memory `v` could take: read only at the element that is written."""
-        if kind == "begin":
-            return [step.base] if step.base is not None else []
-        if kind == "control":
-            return step.replaceable(v)
-        if kind == "node" and isinstance(step.primitive.lower, Native):
-            pairs = [(step.inputs[i], step.outputs[o]) for i, o in step.primitive.lower.aliased(step.params)]
-            return [u for u, w in pairs if w is v and step.inputs.count(u) == 1]
-        if kind != "kernel" or step.ordered or step.cumulate is not None or step.phases > 1:
-            return []
-        stores = step.inner + step.outer
-        own = [n for n, s in enumerate(step.inner if step.reduces else stores) if s.value is v]
-        if len(own) != 1 or any(s.value is not v for s in stores if s.guard is not None):
-            return []
-        key = stores[own[0]].position.key
-        # Elements are reduced, then stored one result after the other: what is not read until then comes too late.
-        read = step.loaded_by([*(r.expr for r in step.reduces), *(s.expr for s in stores[: own[0] + 1])])
-        good: dict[int, Value] = {}
-        bad: set[int] = set()
-        for e in step.expressions:
-            if e.op == "load":
-                u, position = e.attr
-                if position.key == key and u.element.itemsize == v.element.itemsize:
-                    good[id(u)] = u
-                else:
-                    bad.add(id(u))
-        return [u for k, u in good.items() if k not in bad and k in read]
-
     # ------------------------------------------------------------ instructions
 
     def ref(self, v: Value, element_offset: int = 0) -> Place:
@@ -296,26 +264,28 @@ class Planner:
         raise NotImplementedError
 
     def _emit_steps(self) -> None:
-        self.steps = [
-            (kind, step.streaming(self.streamed(step)) if kind == "kernel" else step) for kind, step in self.steps
-        ]
-        self.alike = Alike([step for kind, step in self.steps if kind == "kernel"])
-        for kind, step in self.steps:
-            if kind == "kernel":
-                self._emit_kernel(step)
-            elif kind == "begin":
-                if step.base is not None:
-                    self.emitted += self.started(step.base, step.target, self.ref(step.target))
-            elif kind == "combined":
-                self._emit_combined(step)
-            elif kind in ("start", "wait"):
-                self._emit_half(kind, step)
-            elif kind == "control":
-                self.emitted += self.emit_control(step)
-            else:
-                self._emit_node(step)
-                if kind == "post":
-                    self.emitted[-1] = replace(self.emitted[-1], posted=True)
+        kernels = [step for step in self.steps if isinstance(step, KernelStep)]
+        for nest in kernels:
+            nest.kernel = nest.kernel.streaming(self.streamed(nest.kernel))
+        self.alike = Alike([nest.kernel for nest in kernels])
+        for step in self.steps:
+            self._emit(step)
+
+    def _emit(self, step: Step) -> None:
+        if isinstance(step, KernelStep):
+            self._emit_kernel(step.kernel)
+        elif isinstance(step, BeginStep):
+            base, target = step.begin.base, step.begin.target
+            self.emitted += [] if base is None else self.started(base, target, self.ref(target))
+        elif isinstance(step, CombinedStep):
+            self._emit_combined(step)
+        elif isinstance(step, (StartStep, FinishStep)):
+            self._emit_half(step)
+        elif isinstance(step, ControlStep):
+            self.emitted += self.emit_control(step)
+        else:
+            assert isinstance(step, NodeStep)
+            self._emit_node(step)
 
     def plan_control(self, node: Node) -> Any:
         """The step of a loop or branch, its bodies planned."""
@@ -332,25 +302,22 @@ class Planner:
             return []
         return [Copy(to, origin, target.nbytes)]
 
-    def _emit_half(self, kind: str, halves: Halves) -> None:
+    def _emit_half(self, half: StartStep | FinishStep) -> None:
         """Start an exchange, or wait for it."""
         first = len(self.emitted)
-        if isinstance(halves.step, Combined):
-            self._emit_combined(halves.step)
-        else:
-            self._emit_node(halves.step)
+        self._emit(half.whole)
         [at] = [i for i, s in enumerate(self.emitted) if i >= first and isinstance(s, Communicate)]
         message = self.emitted[at]
-        if kind == "start":
+        if isinstance(half, StartStep):
             self.emitted[at:] = [replace(message, goes_on=True)]
         else:
             self.emitted[first : at + 1] = [Finish(message.label, message.source)]
 
-    def _emit_combined(self, step: Combined) -> None:
+    def _emit_combined(self, step: CombinedStep) -> None:
         """Pack, reduce once, unpack."""
         packs, unpacks = [], []
         at = 0
-        for v, w in zip(step.inputs, step.outputs, strict=True):
+        for v, w in zip(step.reads, step.unpacked, strict=True):
             packs.append(Copy(self.ref(step.packed, at), self.ref_or_const(v), v.nbytes))
             unpacks.append(Copy(self.ref(w), self.ref(step.reduced, at), w.nbytes))
             at += v.size
@@ -396,7 +363,8 @@ class Planner:
         """The results of a kernel that may be stored past the caches."""
         return frozenset()
 
-    def _emit_node(self, node: Node) -> None:
+    def _emit_node(self, step: NodeStep) -> None:
+        node = step.node
         lower = node.primitive.lower
         if isinstance(lower, Library):
             self._emit_gemm(node)
@@ -405,7 +373,9 @@ class Planner:
         outputs = [self.operand(v) for v in node.outputs if id(v) in self.buffer_of]
         where = node.source, node.primitive.name
         if isinstance(lower, Communication):
-            self.emitted.append(Communicate(lower, node.params, tuple(inputs), tuple(outputs), *where))
+            self.emitted.append(
+                Communicate(lower, node.params, tuple(inputs), tuple(outputs), *where, posted=step.posted)
+            )
             return
         if isinstance(lower, Native):
             self._emit_native(node, inputs, outputs)
