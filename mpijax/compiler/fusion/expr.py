@@ -5,7 +5,7 @@ Nodes are shared: equal expressions of one kernel are one object, so work is don
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Set
 from typing import Any
 
 import numpy as np
@@ -80,8 +80,13 @@ def children(e: Expr) -> list[Expr]:
     return list(e.args) if position is None else [*e.args, *dynamic_parts(position)]
 
 
-def reachable(roots: Iterable[Expr]) -> Iterator[Expr]:
-    """Each expression that others are computed from, once, those of positions too; users come before operands."""
+def reachable(
+    roots: Iterable[Expr], below: Callable[[Expr], Iterable[Expr]] = children
+) -> Iterator[Expr]:
+    """Each expression that others are computed from, once, those of positions too; users come before operands.
+
+    below: what an expression is computed from, as far as it is to be followed.
+    """
     seen: set[Expr] = set()
     stack = list(roots)
     while stack:
@@ -89,7 +94,7 @@ def reachable(roots: Iterable[Expr]) -> Iterator[Expr]:
         if e not in seen:
             seen.add(e)
             yield e
-            stack.extend(children(e))
+            stack.extend(below(e))
 
 
 def ordered(roots: Iterable[Expr], known: Container[Expr] = ()) -> list[Expr]:

@@ -60,10 +60,6 @@ class Unit:
     order: int
 
 
-def _reduce_frame(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    return frame_of(node)
-
-
 class TooManyParts(CannotFuse):
     """The loops of a value on its own cannot be split for all operations made of parts that it reads."""
 
@@ -181,7 +177,7 @@ class Grouper:
                 merged.order, merged.work = unit.order, group.work + work
                 self.unit_of[id(v)] = unit
                 return
-        frame, axes = _reduce_frame(node) if node.kind == "reduce" else (v.shape, ())
+        frame, axes = frame_of(node) if node.kind == "reduce" else (v.shape, ())
         unit = Unit(None, None, len(self.units))
         self.unit_of[id(v)] = unit
         group = Group(unit.order, frame, axes, work=work)
@@ -197,7 +193,7 @@ class Grouper:
         frame, axes = group.frame, group.axes
         node = operation_of(v)
         if node.kind == "reduce":
-            f, a = _reduce_frame(node)
+            f, a = frame_of(node)
             # A product without a sum (a reduction of no axes) has no place inside of one.
             without_sums = all(w.shape == frame and operation_of(w).kind != "reduce" for w in group.values)
             if not axes and f == frame and without_sums:

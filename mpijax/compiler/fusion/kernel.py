@@ -155,21 +155,15 @@ class Kernel:
 
     def read_again(self) -> list[Member]:
         """Members computed in one pass over a row and read in a later one."""
-        found: dict[Value, Member] = {}
-        work = [(r.expr, r.phase) for r in self.reduces] + [(s.expr, s.phase) for s in self.inner]
-        for root, phase in work:
-            seen: set[Expr] = set()
-            stack = [root]
-            while stack:
-                e = stack.pop()
-                if e in seen:
-                    continue
-                seen.add(e)
-                if e.op == "inner" and e.attr.phase < phase:
-                    found[e.attr.value] = e.attr
-                    continue
-                stack.extend(children(e))
-        return list(found.values())
+        found: dict[Member, None] = {}
+        for x in (*self.reduces, *self.inner):
+
+            def is_earlier(e: Expr, phase: int = x.phase) -> bool:
+                return e.op == "inner" and e.attr.phase < phase
+
+            met = reachable([x.expr], lambda e, known=is_earlier: () if known(e) else children(e))
+            found |= {e.attr: None for e in met if is_earlier(e)}
+        return list(found)
 
     def reads_of_first_pass(self) -> list:
         """(value, position) of what the first pass over a row reads."""

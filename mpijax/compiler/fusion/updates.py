@@ -6,6 +6,7 @@ part written. Parts are expressions of their sources, so what feeds them is comp
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from mpijax.compiler.fusion.expr import Expr
 from mpijax.compiler.fusion.kernel import Begin, Cumulate, Kernel, Member, Reduce, Store, checked
 from mpijax.compiler.fusion.reader import NodeReader, Reader, is_key
-from mpijax.compiler.graph.nodes import Node, is_narrow
+from mpijax.compiler.graph.nodes import Node, Value, is_narrow
 from mpijax.core.index import Lin, LoopVar, linearized, var
 from mpijax.core.index_maps import clamped
 from mpijax.core.lowering import Cumulative, Writes
@@ -24,14 +25,36 @@ INT64, UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
 
 def lower(node: Node, roots) -> list[Begin | Kernel]:
     """The steps of one update."""
-    stored = _stored_by(roots)
+
+    def stored(v: Value) -> bool:
+        return id(v) in roots.ids
+
     if isinstance(node.primitive.lower, Cumulative):
         return _cumulative(node, stored)
     return _WRITERS[node.primitive.lower.writes](node, stored)
 
 
-def _stored_by(roots):
-    return lambda v: id(v) in roots.ids
+class _Part:
+    """A part of the result of an operation, which a kernel writes: its loops, and expressions of elements."""
+
+    def __init__(self, node: Node, stored: Callable[[Value], bool], sizes: Iterable[int]):
+        self.node, self.out = node, node.outputs[0]
+        self.reader = Reader(stored)
+        self.scope = NodeReader(self.reader, node)
+        self.variables = [LoopVar(d, f"i{a}") for a, d in enumerate(sizes)]
+        self.index = tuple(map(var, self.variables))
+
+    def element(self, value: Value, index: tuple[Lin, ...] | None = None) -> Expr:
+        """The element of a value at an index, by default that of the loops."""
+        return self.reader.element(value, self.index if index is None else index)
+
+    def step(self, target: Iterable[Lin], expr: Expr, combine=None, guard=None, **fields: Any) -> Kernel:
+        """The step that writes an expression to the element at `target`."""
+        store = Store(self.out, linearized(tuple(target), self.out.shape), expr, combine=combine, guard=guard)
+        name = self.node.primitive.name.replace("-", "_")
+        return checked(
+            Kernel(self.variables, inner=(store,), source=self.node.source, name=name, **fields)
+        )
 
 
 def _cumulative(node: Node, stored) -> list[Begin | Kernel]:
@@ -40,48 +63,27 @@ def _cumulative(node: Node, stored) -> list[Begin | Kernel]:
     axis, op = node.params["axis"], node.primitive.lower.op
     if out.size == 0:
         return [Begin(None, out)]
-    reader = Reader(stored)
-    scope = NodeReader(reader, node)
-    variables = [LoopVar(d, f"i{a}") for a, d in enumerate(out.shape)]
-    index = tuple(var(v) for v in variables)
-    element = reader.element(operand, index)
-    position = linearized(index, out.shape)
+    part = _Part(node, stored, out.shape)
+    element = part.element(operand)
     if out.shape[axis] == 1:
-        return [_part_kernel(node, variables, position, element)]
+        return [part.step(part.index, element)]
     wide = FLOAT32 if is_narrow(out.element) else out.element
-    element = scope.convert(element, wide)
-    member = Member(out, "reduce", index, element, 0)
-    running = reader.table.make("acc", (), wide, member, out)
-    reduced = Reduce(member, op, element, 0, wide)
-    store = Store(out, position, scope.convert(running, out.element))
-    cumulate = Cumulate(running, node.params["reverse"])
-    return [_kernel(node, variables, store, axes=(axis,), reduces=(reduced,), cumulate=cumulate)]
-
-
-def _part_kernel(node: Node, variables: list[LoopVar], position: Lin, expr: Expr) -> Kernel:
-    """The kernel that writes a part of the result."""
-    return _kernel(node, variables, Store(node.outputs[0], position, expr))
-
-
-def _kernel(node: Node, variables: list[LoopVar], store: Store, **fields: Any) -> Kernel:
-    name = node.primitive.name.replace("-", "_")
-    return checked(Kernel(variables, inner=(store,), source=node.source, name=name, **fields))
+    element = part.scope.convert(element, wide)
+    member = Member(out, "reduce", part.index, element, 0)
+    running = part.reader.table.make("acc", (), wide, member, out)
+    reduces, cumulate = (Reduce(member, op, element, 0, wide),), Cumulate(running, node.params["reverse"])
+    result = part.scope.convert(running, out.element)
+    return [part.step(part.index, result, axes=(axis,), reduces=reduces, cumulate=cumulate)]
 
 
 def _concatenate(node: Node, stored) -> list[Begin | Kernel]:
-    out = node.outputs[0]
-    axis = node.params["dimension"]
-    steps: list[Begin | Kernel] = [Begin(None, out)]
-    at = 0
+    axis, at = node.params["dimension"], 0
+    steps: list[Begin | Kernel] = [Begin(None, node.outputs[0])]
     for v in node.inputs:
         if v.size:
-            reader = Reader(stored)
-            variables = [LoopVar(d) for d in v.shape]
-            index = tuple(var(x) for x in variables)
-            target = tuple(i + at if a == axis else i for a, i in enumerate(index))
-            steps.append(
-                _part_kernel(node, variables, linearized(target, out.shape), reader.element(v, index))
-            )
+            part = _Part(node, stored, v.shape)
+            target = [i + at if a == axis else i for a, i in enumerate(part.index)]
+            steps.append(part.step(target, part.element(v)))
         at += v.shape[axis]
     return steps
 
@@ -89,11 +91,8 @@ def _concatenate(node: Node, stored) -> list[Begin | Kernel]:
 def _pad(node: Node, stored) -> list[Begin | Kernel]:
     """The borders are filled slab by slab, the operand is written into its place."""
     operand, filler = node.inputs
-    out = node.outputs[0]
-    config = list(node.params["padding_config"])
-    steps: list[Begin | Kernel] = [Begin(None, out)]
+    out, config = node.outputs[0], node.params["padding_config"]
     n = len(config)
-    words = out.shape[n:]
     spread = [(d - 1) * (i + 1) + 1 if d else 0 for d, (_, _, i) in zip(operand.shape, config, strict=False)]
     # The part of the result along each axis that the (dilated) operand covers.
     low = [max(lo, 0) for lo, _, _ in config]
@@ -109,127 +108,94 @@ def _pad(node: Node, stored) -> list[Begin | Kernel]:
             before = [(low[b], high[b]) for b in range(a)]
             after = [(0, out.shape[b]) for b in range(a + 1, n)]
             slabs += [(*before, (0, low[a]), *after), (*before, (high[a], out.shape[a]), *after)]
+    steps: list[Begin | Kernel] = [Begin(None, out)]
     for slab in slabs:
-        if any(e <= b for b, e in slab):
-            continue
-        reader = Reader(stored)
-        variables = [LoopVar(e - b) for b, e in slab] + [LoopVar(d) for d in words]
-        starts = [b for b, _ in slab] + [0] * len(words)
-        index = tuple(var(v) + b for v, b in zip(variables, starts, strict=True))
-        value = reader.element(filler, tuple(var(v) for v in variables[n:]) if is_key(out) else ())
-        steps.append(_part_kernel(node, variables, linearized(index, out.shape), value))
-    if covered:
-        interior = _pad_interior(node, stored, config)
-        if interior is not None:
-            steps.append(interior)
-    return steps
+        if all(b < e for b, e in slab):
+            part = _Part(node, stored, [*(e - b for b, e in slab), *out.shape[n:]])
+            value = part.element(filler, part.index[n:] if is_key(out) else ())
+            inside = [i + b for i, (b, _) in zip(part.index, slab, strict=False)]
+            steps.append(part.step([*inside, *part.index[n:]], value))
+    return steps + _pad_interior(node, stored, config) if covered else steps
 
 
-def _pad_interior(node: Node, stored, config) -> Kernel | None:
+def _pad_interior(node: Node, stored, config) -> list[Begin | Kernel]:
+    """What writes the operand into its place, but for what falls out."""
     operand, out = node.inputs[0], node.outputs[0]
     ranges = []
-    for a, (lo, _, inner) in enumerate(config):
+    for size, room, (lo, _, inner) in zip(operand.shape, out.shape, config, strict=False):
         step = inner + 1
-        first = max(0, -(lo // step)) if lo < 0 else 0
-        while first * step + lo < 0:
-            first += 1
-        last = operand.shape[a] - 1
-        while last >= 0 and last * step + lo >= out.shape[a]:
-            last -= 1
+        first, last = max(0, -(lo // step)), min(size - 1, (room - 1 - lo) // step)
         if last < first:
-            return None
+            return []
         ranges.append((first, last - first + 1, step, lo))
-    reader = Reader(stored)
-    variables = [LoopVar(n) for _, n, _, _ in ranges] + [LoopVar(d) for d in out.shape[len(config) :]]
-    words = tuple(var(v) for v in variables[len(config) :])
-    source = tuple(var(v) + r[0] for v, r in zip(variables, ranges, strict=False)) + words
-    target = tuple((var(v) + r[0]) * r[2] + r[3] for v, r in zip(variables, ranges, strict=False)) + words
-    return _part_kernel(node, variables, linearized(target, out.shape), reader.element(operand, source))
+    part = _Part(node, stored, [*(n for _, n, _, _ in ranges), *out.shape[len(config) :]])
+    words, inside = part.index[len(config) :], list(zip(part.index, ranges, strict=False))
+    source = (*(i + first for i, (first, _, _, _) in inside), *words)
+    target = (*((i + first) * step + lo for i, (first, _, step, lo) in inside), *words)
+    return [part.step(target, part.element(operand, source))]
 
 
 def _static_update(node: Node, stored) -> list[Begin | Kernel]:
     operand, window = node.inputs
-    out = node.outputs[0]
-    reader = Reader(stored)
-    scope = NodeReader(reader, node)
-    variables = [LoopVar(d) for d in window.shape]
-    index = tuple(var(v) for v in variables)
-    start = (*node.params["start"], *(0,) * (len(out.shape) - len(node.params["start"])))
-    position = linearized(tuple(i + s for i, s in zip(index, start, strict=True)), out.shape)
-    value = reader.element(window, index)
+    part = _Part(node, stored, window.shape)
+    start = (*node.params["start"], *(0,) * (len(window.shape) - len(node.params["start"])))
+    target = tuple(i + s for i, s in zip(part.index, start, strict=True))
+    value = part.element(window)
     if node.params["combine"] is not None:
-        value = scope.op(node.params["combine"], reader.table.load(out, position), value)
-    return [Begin(operand, out), _part_kernel(node, variables, position, value)]
+        old = part.reader.table.load(part.out, linearized(target, part.out.shape))
+        value = part.scope.op(node.params["combine"], old, value)
+    return [Begin(operand, part.out), part.step(target, value)]
 
 
 def _dynamic_update_slice(node: Node, stored) -> list[Begin | Kernel]:
     operand, update, *starts = node.inputs
-    out = node.outputs[0]
-    steps: list[Begin | Kernel] = [Begin(operand, out)]
+    part = _Part(node, stored, update.shape)
+    begin = Begin(operand, part.out)
     if update.size == 0:
-        return steps
-    reader = Reader(stored)
-    scope = NodeReader(reader, node)
-    variables = [LoopVar(d) for d in update.shape]
-    index = tuple(var(v) for v in variables)
-    target = list(index)
+        return [begin]
+    target = list(part.index)
     for a, start in enumerate(starts):
-        room = out.shape[a] - update.shape[a]
+        room = part.out.shape[a] - update.shape[a]
         if room:
-            first = clamped(scope, reader.element(start, ()), 0, room)
-            target[a] = index[a] + scope.as_index(first, room + 1)
-    steps.append(
-        _part_kernel(node, variables, linearized(tuple(target), out.shape), reader.element(update, index))
-    )
-    return steps
+            first = clamped(part.scope, part.element(start, ()), 0, room)
+            target[a] = target[a] + part.scope.as_index(first, room + 1)
+    return [begin, part.step(target, part.element(update))]
 
 
 def _scatter(node: Node, stored) -> list[Begin | Kernel]:
     operand, indices, updates = node.inputs
-    out = node.outputs[0]
-    steps: list[Begin | Kernel] = [Begin(operand, out)]
-    if updates.size == 0 or out.size == 0:
-        return steps
-    dn = node.params["dimension_numbers"]
-    mode = node.params["mode"].name
-    reader = Reader(stored)
-    scope = NodeReader(reader, node)
-    variables = [LoopVar(d) for d in updates.shape]
-    index = tuple(var(v) for v in variables)
-    words = index[len(updates.aval.shape) :]
-    logical = index[: len(updates.aval.shape)]
-    window = set(dn.update_window_dims)
-    batch = tuple(i for d, i in enumerate(logical) if d not in window)
-    removed = set(dn.inserted_window_dims) | set(dn.operand_batching_dims)
-    window_dims = [d for d in range(len(operand.aval.shape)) if d not in removed]
-    target: list[Lin] = [Lin(0)] * len(operand.aval.shape)
-    sizes = [1] * len(operand.aval.shape)
+    part = _Part(node, stored, updates.shape)
+    begin = Begin(operand, part.out)
+    if updates.size == 0 or part.out.size == 0:
+        return [begin]
+    dn, ndim = node.params["dimension_numbers"], len(operand.aval.shape)
+    logical, words = part.index[: len(updates.aval.shape)], part.index[len(updates.aval.shape) :]
+    batch = tuple(i for d, i in enumerate(logical) if d not in dn.update_window_dims)
+    window_dims = [d for d in range(ndim) if d not in (*dn.inserted_window_dims, *dn.operand_batching_dims)]
+    target, sizes = [Lin(0)] * ndim, [1] * ndim
     for d, u in zip(window_dims, dn.update_window_dims, strict=True):
-        target[d] = logical[u]
-        sizes[d] = updates.shape[u]
+        target[d], sizes[d] = logical[u], updates.shape[u]
     for op_dim, idx_dim in zip(dn.operand_batching_dims, dn.scatter_indices_batching_dims, strict=True):
         target[op_dim] = batch[idx_dim]
     guard = None
     for k, d in enumerate(dn.scatter_dims_to_operand_dims):
         room = max(operand.shape[d] - sizes[d], 0)
-        raw = reader.element(indices, (*batch, Lin(k)))
-        if mode != "CLIP":
-            # Also where they are promised to be in bounds: JAX drops the others, and clamping costs as much.
-            wide = scope.convert(raw, INT64)
-            # Without a sign, negative ones are beyond the end.
-            inside = scope.op("le", scope.convert(wide, UINT64), scope.const(room, UINT64))
-            guard = inside if guard is None else scope.op("and", guard, inside)
-            # Nothing is written where the guard fails, so the index needs no clamping.
-            start = wide
+        raw = part.element(indices, (*batch, Lin(k)))
+        if node.params["mode"].name == "CLIP":
+            start = clamped(part.scope, raw, 0, room)
         else:
-            start = clamped(scope, raw, 0, room)
-        target[d] = target[d] + scope.as_index(start, room + 1)
+            # Also where they are promised to be in bounds: JAX drops the others, and clamping costs as much.
+            # Nothing is written where the guard fails, so the index needs no clamping.
+            start = part.scope.convert(raw, INT64)
+            # Without a sign, negative ones are beyond the end.
+            unsigned = part.scope.convert(start, UINT64)
+            inside = part.scope.op("le", unsigned, part.scope.const(room, UINT64))
+            guard = inside if guard is None else part.scope.op("and", guard, inside)
+        target[d] = target[d] + part.scope.as_index(start, room + 1)
     if guard is not None and guard.op == "const":
         guard = None
-    position = linearized((*target, *words), out.shape)
-    element = reader.element(updates, index)
-    store = Store(out, position, element, combine=node.primitive.lower.combine, guard=guard)
-    return [*steps, _kernel(node, variables, store, ordered=True)]
+    element, combine = part.element(updates), node.primitive.lower.combine
+    return [begin, part.step((*target, *words), element, combine, guard, ordered=True)]
 
 
 _WRITERS = {

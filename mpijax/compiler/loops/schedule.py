@@ -11,7 +11,7 @@ from itertools import chain
 
 import numpy as np
 
-from mpijax.compiler.fusion.expr import Expr, children
+from mpijax.compiler.fusion.expr import Expr, children, reachable
 from mpijax.compiler.fusion.kernel import Kernel, Member, Reduce
 from mpijax.compiler.graph.nodes import operation_of
 from mpijax.core.checks import require
@@ -154,16 +154,13 @@ class Schedule:
         """Lanes of one pass over a row: what a pass computes decides, not what the others do."""
         reduces, stores = self.kernel.of_phase(phase)
         kept = [m for m, _ in self.rows]
-        stack = [r.expr for r in reduces] + [s.expr for s in stores] + [m.expr for m in kept if m.phase == phase]
-        seen: set[Expr] = set()
-        while stack:
-            e = stack.pop()
-            if e in seen:
-                continue
-            seen.add(e)
-            again = e.op == "inner" and e.attr.phase < phase and e.attr in kept
-            stack.extend(() if again or e.op == "acc" else children(e))
-        return lanes_for(self.kernel, seen, [s.value.element for s in stores], self.vector_size)
+        roots = [r.expr for r in reduces] + [s.expr for s in stores] + [m.expr for m in kept if m.phase == phase]
+
+        def is_known(e: Expr) -> bool:
+            return e.op == "acc" or e.op == "inner" and e.attr.phase < phase and e.attr in kept
+
+        met = reachable(roots, lambda e: () if is_known(e) else children(e))
+        return lanes_for(self.kernel, met, [s.value.element for s in stores], self.vector_size)
 
     def is_fused_product(self, r: Reduce) -> bool:
         """Whether a sum of products of single or double floats is taken with fused multiply-adds."""

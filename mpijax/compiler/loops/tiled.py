@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mpijax.compiler.fusion.expr import Expr, children
+from mpijax.compiler.fusion.expr import Expr, children, reachable
 from mpijax.compiler.fusion.kernel import Kernel, Member
 from mpijax.compiler.fusion.reductions import identity, rule_of
 from mpijax.compiler.loops.evaluate import hoist
@@ -174,19 +174,12 @@ class _Tile:
         phase = self.scope.phase
         inner = {loop[-1] for loop in self.nest.schedule.inner}
         known = {r.member for r in self.kernel.reduces if r.phase < phase}
-        later = [r.expr for r in self.kernel.reduces if r.phase >= phase]
-        later += [s.expr for s in self.kernel.inner if s.phase >= phase]
-        found: list[Expr] = []
-        seen = set(self.kept)
-        while later:
-            e = later.pop()
-            if e in seen:
-                continue
-            seen.add(e)
+        later = [x.expr for x in (*self.kernel.reduces, *self.kernel.inner) if x.phase >= phase]
+
+        def is_column(e: Expr) -> bool:
             needs = self.nest.needs.of(e)
             reductions = {d for d in needs if type(d) is Member}
-            if e.op != "acc" and reductions and reductions <= known and not needs & inner:
-                found.append(e)
-            else:
-                later.extend(children(e))
-        return found
+            return bool(e.op != "acc" and reductions and reductions <= known and not needs & inner)
+
+        found = reachable(later[::-1], lambda e: () if e in self.kept or is_column(e) else children(e))
+        return [e for e in found if e not in self.kept and is_column(e)]
