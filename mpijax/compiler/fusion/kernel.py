@@ -155,15 +155,8 @@ class Kernel:
 
     def read_again(self) -> list[Member]:
         """Members computed in one pass over a row and read in a later one."""
-        found: dict[Member, None] = {}
-        for x in (*self.reduces, *self.inner):
-
-            def is_earlier(e: Expr, phase: int = x.phase) -> bool:
-                return e.op == "inner" and e.attr.phase < phase
-
-            met = reachable([x.expr], lambda e, known=is_earlier: () if known(e) else children(e))
-            found |= {e.attr: None for e in met if is_earlier(e)}
-        return list(found)
+        work = [(r.expr, r.phase) for r in self.reduces] + [(s.expr, s.phase) for s in self.inner]
+        return list(dict.fromkeys(m for root, phase in work for m in _made_before(phase, root)))
 
     def reads_of_first_pass(self) -> list:
         """(value, position) of what the first pass over a row reads."""
@@ -225,6 +218,15 @@ class Kernel:
     def writes(self) -> dict[int, Value]:
         """Values stored, by id."""
         return {id(s.value): s.value for s in self.stores}
+
+
+def _made_before(phase: int, root: Expr) -> list[Member]:
+    """The members that an expression of a pass reads and earlier passes have made."""
+
+    def is_made(e: Expr) -> bool:
+        return e.op == "inner" and e.attr.phase < phase
+
+    return [e.attr for e in reachable([root], lambda e: () if is_made(e) else children(e)) if is_made(e)]
 
 
 def collapsed(kernel: Kernel, order: Iterable[LoopVar], parts: Set[LoopVar] = frozenset()) -> list[list[LoopVar]]:

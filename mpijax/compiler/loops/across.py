@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from mpijax.compiler.fusion.kernel import Kernel, Store
 from mpijax.compiler.fusion.reductions import identity
-from mpijax.compiler.loops.evaluate import hoist
-from mpijax.compiler.loops.reducing import accumulated
+from mpijax.compiler.loops.evaluate import accumulated, hoist
 from mpijax.compiler.loops.schedule import Loop
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.stores import place_of_lanes, store, store_interleaved

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpijax.compiler.graph.nodes import Value
-from mpijax.compiler.loops.dependencies import Needs
-from mpijax.compiler.loops.scope import Scope
+from mpijax.compiler.loops.scope import Needs, Scope
 from mpijax.core.index import Dynamic, Lin, LoopVar, Quotient, atom_key
 from mpijax.scalar.types import Scalar
 

@@ -8,8 +8,7 @@ from mpijax.compiler.fusion.expr import Expr
 from mpijax.compiler.fusion.kernel import Kernel, Reduce
 from mpijax.compiler.fusion.reductions import first_hit, identity
 from mpijax.compiler.loops.addresses import INT64
-from mpijax.compiler.loops.evaluate import hoist
-from mpijax.compiler.loops.reducing import Rule, accumulated, order_of_keys, rule
+from mpijax.compiler.loops.evaluate import Rule, accumulated, hoist, order_of_keys, rule
 from mpijax.compiler.loops.schedule import turns_of
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.stores import fetch_next_row, store

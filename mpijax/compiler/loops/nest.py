@@ -9,12 +9,11 @@ from mpijax.compiler.fusion.expr import Expr
 from mpijax.compiler.fusion.kernel import Kernel, Member
 from mpijax.compiler.fusion.pieces import split
 from mpijax.compiler.graph.nodes import Value
-from mpijax.compiler.loops.dependencies import Dependencies, Needs
 from mpijax.compiler.loops.evaluate import evaluated
 from mpijax.compiler.loops.function import Function
 from mpijax.compiler.loops.schedule import Loop, Schedule, turns_of
 from mpijax.compiler.loops.scheduling import scheduled
-from mpijax.compiler.loops.scope import Scope
+from mpijax.compiler.loops.scope import Dependencies, Needs, Scope
 from mpijax.scalar.types import Scalar
 
 

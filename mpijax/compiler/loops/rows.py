@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from mpijax.compiler.fusion.kernel import Kernel, Reduce
 from mpijax.compiler.fusion.reductions import identity
-from mpijax.compiler.loops.evaluate import hoist
-from mpijax.compiler.loops.reducing import accumulated, rule
+from mpijax.compiler.loops.evaluate import accumulated, hoist, rule
 from mpijax.compiler.loops.schedule import turns_of
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.stores import store

@@ -1,13 +1,17 @@
-"""Regions of code: the loop variables bound in them, and what is known there."""
+"""Regions of code, and what has to be known in one to compute an expression there: loops and results of reductions."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from mpijax.compiler.fusion.expr import Expr, ordered
 from mpijax.compiler.fusion.kernel import Member
-from mpijax.core.index import LoopVar
+from mpijax.compiler.loops.schedule import Loop, Schedule
+from mpijax.core.index import Dynamic, Lin, LoopVar
 from mpijax.scalar.types import Scalar
 
+# Loops, each known by its innermost variable, and reductions.
+Needs = frozenset[LoopVar | Member]
 
 class Scope:
     """A region of code.
@@ -23,7 +27,7 @@ class Scope:
         self.parent = parent
         self.bound = bound
         self.known: dict[Any, Any] = {}
-        self.available: frozenset[LoopVar | Member] = frozenset(bound)
+        self.available: Needs = frozenset(bound)
         self.vector, self.lanes, self.phase = vector, lanes, 0
         if parent is not None:
             self.available |= parent.available
@@ -66,3 +70,50 @@ class Scope:
         """From here on the result of a reduction is known: itself, or what reads it in a region inside of this one."""
         self.known[member] = result
         self.available |= {member}
+
+
+class Dependencies:
+    """The dependencies of the expressions of one kernel; each is found once."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        kernel = schedule.source
+        self.loop_of: dict[LoopVar, Loop] = {v: loop for loop in schedule.loops for v in loop}
+        self._known: dict[Expr, Needs] = {}
+        self._of_results = self._loops(kernel.kept)
+        if kernel.cumulate is not None:
+            self._known[kernel.cumulate.running] = self._loops(kernel.variables)
+
+    def _loops(self, variables) -> Needs:
+        return frozenset(self.loop_of[v][-1] for v in variables if v.size != 1)
+
+    def of(self, e: Expr) -> Needs:
+        """Loops and reductions that an expression depends on."""
+        found = self._known.get(e)
+        if found is None:
+            for part in ordered([e], self._known):
+                self._known[part] = self._own(part)
+            found = self._known[e]
+        return found
+
+    def _own(self, e: Expr) -> Needs:
+        """What an expression depends on where that is known of its operands."""
+        if e.op in ("load", "index"):
+            return self.of_position(e.attr[1] if e.op == "load" else e.attr)
+        if e.op == "acc":
+            return self._of_results | {e.attr}
+        found = frozenset().union(*[self._known[a] for a in e.args])
+        return found | self.of_position(e.attr[0]) if e.op == "choose" else found
+
+    def of_position(self, position: Lin) -> Needs:
+        """What a position depends on."""
+        return frozenset().union(*[self.of_atom(atom) for atom, _ in position.terms])
+
+    def of_atom(self, atom: Any) -> Needs:
+        """What an atom of a position depends on."""
+        if type(atom) is LoopVar:
+            return frozenset((self.loop_of[atom][-1],))
+        return self.of(atom.expr) if type(atom) is Dynamic else self.of_position(atom.of)
+
+    def terms(self, position: Lin) -> list[tuple[Any, int]]:
+        """The terms of a position, one for each loop: that of its innermost variable."""
+        return [t for t in position.terms if type(t[0]) is not LoopVar or self.loop_of[t[0]][-1] is t[0]]

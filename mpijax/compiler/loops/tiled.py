@@ -174,12 +174,13 @@ class _Tile:
         phase = self.scope.phase
         inner = {loop[-1] for loop in self.nest.schedule.inner}
         known = {r.member for r in self.kernel.reduces if r.phase < phase}
-        later = [x.expr for x in (*self.kernel.reduces, *self.kernel.inner) if x.phase >= phase]
+        later = [r.expr for r in self.kernel.reduces if r.phase >= phase]
+        later += [s.expr for s in self.kernel.inner if s.phase >= phase]
 
         def is_column(e: Expr) -> bool:
             needs = self.nest.needs.of(e)
             reductions = {d for d in needs if type(d) is Member}
             return bool(e.op != "acc" and reductions and reductions <= known and not needs & inner)
 
-        found = reachable(later[::-1], lambda e: () if e in self.kept or is_column(e) else children(e))
+        found = reachable(later, lambda e: () if e in self.kept or is_column(e) else children(e))
         return [e for e in found if e not in self.kept and is_column(e)]
