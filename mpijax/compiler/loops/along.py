@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mpijax.compiler.fusion.expr import Expr
 from mpijax.compiler.fusion.kernel import Kernel, Reduce
 from mpijax.compiler.fusion.reductions import first_hit, identity
 from mpijax.compiler.loops.addresses import INT64
 from mpijax.compiler.loops.evaluate import Rule, accumulated, hoist, order_of_keys, rule
+from mpijax.compiler.loops.nest import Nest
 from mpijax.compiler.loops.schedule import turns_of
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.stores import fetch_next_row, store
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar
-
-if TYPE_CHECKING:
-    from mpijax.compiler.loops.nest import Nest
 
 
 def along(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:

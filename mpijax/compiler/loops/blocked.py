@@ -7,8 +7,6 @@ order in which the other operands and the result are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mpijax.compiler.fusion.expr import Expr
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.loops.across import reduce_and_store
@@ -16,10 +14,8 @@ from mpijax.compiler.loops.addresses import pointer
 from mpijax.compiler.loops.crossing import LANES, TILE, transpose_registers
 from mpijax.compiler.loops.evaluate import hoist
 from mpijax.compiler.loops.function import Function
+from mpijax.compiler.loops.nest import Nest
 from mpijax.compiler.loops.scope import Scope
-
-if TYPE_CHECKING:
-    from mpijax.compiler.loops.nest import Nest
 
 # Rows that tiles across other rows go through together: of these, neighbouring cache lines are then read at once.
 BAND = 128

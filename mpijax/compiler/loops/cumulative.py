@@ -9,20 +9,16 @@ In a chunk of the axis it starts from what the chunks before it combine to (see 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.fusion.reductions import identity, rule_of
 from mpijax.compiler.loops.evaluate import hoist
+from mpijax.compiler.loops.nest import Nest
 from mpijax.compiler.loops.schedule import LIGHT, VECTOR_BYTES
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.stores import store
 from mpijax.compiler.loops.tiled import TILE, Columns
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar, imag_part, info
-
-if TYPE_CHECKING:
-    from mpijax.compiler.loops.nest import Nest
 
 
 def across(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:

@@ -8,18 +8,15 @@ the lanes of one vector, with which what follows is done.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from mpijax.compiler.fusion.kernel import Kernel, Reduce
 from mpijax.compiler.fusion.reductions import identity
 from mpijax.compiler.loops.evaluate import accumulated, hoist, rule
+from mpijax.compiler.loops.nest import Nest
 from mpijax.compiler.loops.schedule import turns_of
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.stores import store
 from mpijax.scalar.types import Scalar
-
-if TYPE_CHECKING:
-    from mpijax.compiler.loops.nest import Nest
 
 # What combining an element twice does not change.
 IDEMPOTENT = frozenset(["max", "min", "and", "or"])
