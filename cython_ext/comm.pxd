@@ -53,8 +53,8 @@ cdef struct CommArgs:
     void* mpi_status            # out: an MPI_Status to be filled in by what receives; or NULL
     int32_t early               # with MPI's non-blocking form, the same on all ranks; a send: without waiting
     int32_t to_itself           # whether a message goes to this rank, both ends matching, with no status
-    int32_t paired              # whether the other side of a message uses a channel of the window too
-    void* window                # shared memory of the communicator (mpi_window.h), or NULL
+    int32_t paired              # whether the other side of a message is the same call, which uses the ring between them too
+    void* shared                # the communicator's slots, or of paired messages its rings (mpi_slots.h, mpi_ring.h), or NULL
     uint64_t what               # of an operation that all ranks do: a number of its label, the same on all; or 0
     uint64_t lanes              # of messages that may go through lanes (mpi_lanes.h): which communicator; else 0
     int32_t lane_to             # the ranks of this node to whom and from whom; -1: none of them
@@ -66,7 +66,7 @@ ctypedef int (*CommFunction)(CommArgs*) noexcept nogil
 
 cdef enum:
     FLIGHT_WORDS = 24
-    WINDOW_READY = 1            # the first member of a window that is used says so
+    SHARED_READY = 1            # the first member of shared memory that is used says so
 
 
 cdef struct CommFlight:         # an operation in progress; the halves' business
@@ -74,6 +74,7 @@ cdef struct CommFlight:         # an operation in progress; the halves' business
 
 
 cdef struct CommHalves:
+    void* (*shared_for)(CommArgs*) noexcept nogil
     int (*start)(CommArgs*, CommFlight*) noexcept nogil
     void (*advance)(CommFlight*) noexcept nogil
     int (*finish)(CommFlight*) noexcept nogil

@@ -25,7 +25,7 @@ from mpijax._ext.array cimport (
     DELETED, ArrayBase, allocate, delete_array, end_use, is_array, new_array, raise_deleted, release,
     take_memory,
 )
-from mpijax._ext.comm cimport COMM_RECV, COMM_SEND, COMM_SENDRECV, WINDOW_READY, CommArgs, CommFlight
+from mpijax._ext.comm cimport COMM_RECV, COMM_SEND, COMM_SENDRECV, SHARED_READY, CommArgs, CommFlight
 from mpijax._ext.instructions cimport (
     GOING, OP_ADVANCE, OP_COMM, OP_COMM_FINISH, OP_COMM_START, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END,
     OP_FILL, OP_FOREIGN, OP_GEMM, OP_HOST_CALL,
@@ -258,10 +258,10 @@ cdef inline Entry* begin_comm(Program program, CommData* comm, void** table, Com
         program.lanes.settle()
     args.sendbuf = at(table, comm.send) if comm.send.buffer >= 0 else NULL
     args.recvbuf = at(table, comm.recv) if comm.recv.buffer >= 0 else NULL
-    # Operations of the window compare themselves; MPI would take the one for the other.
-    if args.what != 0 and comm.sequence != 0 and (args.window == NULL or (<int*>args.window)[0] != WINDOW_READY):
+    # Operations through slots compare themselves; MPI would take the one for the other.
+    if args.what != 0 and comm.sequence != 0 and (args.shared == NULL or (<int*>args.shared)[0] != SHARED_READY):
         peers = peers_of(comm.sequence)
-        if peers != NULL and comm.nbytes >= peers.least and differs(record[0], comm.sequence, peers):
+        if peers != NULL and differs(record[0], comm.sequence, peers):
             end_operation(record[0], entry)
             with gil:
                 raise_different(comm.site)

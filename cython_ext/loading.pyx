@@ -44,7 +44,6 @@ cdef dict blas_table = None
 cdef CommFunction* comm_table = NULL
 cdef CommHalves* comm_halves = NULL
 cdef object comm_codes = None
-cdef object window_of = None
 cdef object note_site = None
 
 
@@ -57,10 +56,10 @@ cdef GemmFunction blas_function(name) except NULL:
 
 cdef int need_comm() except -1:
     """Starts MPI, and gets the communication functions."""
-    global comm_table, comm_halves, comm_codes, note_site, window_of
+    global comm_table, comm_halves, comm_codes, note_site
     if comm_table == NULL:
         shims = provided.start().ext
-        comm_codes, note_site, window_of = shims.CODES, provided.note_site, shims.window_of
+        comm_codes, note_site = shims.CODES, provided.note_site
         comm_halves = <CommHalves*>PyCapsule_GetPointer(shims.comm_halves, "mpijax.comm_halves")
         comm_table = <CommFunction*>PyCapsule_GetPointer(shims.comm_table, "mpijax.comm_table")
     return 0
@@ -458,8 +457,8 @@ cdef size_t comm_data(Program p, x) except 0:
     if p.lanes != NULL:
         data.args.lanes, data.args.lane_to, data.args.lane_from = carrier.lanes, carrier.lane_to, carrier.lane_from
     if carrier.matched or carrier.paired:
-        data.args.window = <void*><size_t>window_of(x.op, x.comm, report.nbytes, carrier.paired)
-    if (carrier.early and x.op != "send") or carrier.goes_on or data.args.window != NULL:
+        data.args.shared = comm_halves.shared_for(&data.args)
+    if (carrier.early and x.op != "send") or carrier.goes_on or data.args.shared != NULL:
         data.halves = comm_halves
     data.site, data.sequence = note_site(x)
     data.nbytes = report.nbytes

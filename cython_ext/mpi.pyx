@@ -13,6 +13,7 @@ Importing this module needs the MPI library to be loaded, by ``mpi4py.MPI``: go 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.pycapsule cimport PyCapsule_New
 from libc.stdint cimport int64_t, intptr_t, uint64_t, uintptr_t
+from libc.stdlib cimport realloc
 from libc.string cimport memset
 
 from mpijax._ext.comm cimport (
@@ -39,9 +40,6 @@ cdef extern from "mpi_calls.h" nogil:
     int MPI_Allreduce(...)
     int MJ_LARGE_COUNTS
     int mj_yielding, mj_crowded
-    int mj_sharing
-    int64_t mj_node_id
-    int mj_share_nodes(int, int64_t)
     int64_t mj_chunk
     MPI_Comm MJ_COMM(intptr_t)
     MPI_Datatype MJ_TYPE(intptr_t)
@@ -78,11 +76,18 @@ cdef extern from "mpi_calls.h" nogil:
                     void *, int64_t, MPI_Datatype, int, int, MPI_Comm, MPI_Status *)
     int mj_barrier(MPI_Comm)
 
-cdef extern from "mpi_window.h" nogil:
-    ctypedef struct Window "mj_window":
+cdef extern from "mpi_memory.h" nogil:
+    ctypedef struct Shared "mj_shared":
         int state
+    int MJ_NEW, MJ_READY, MJ_POLLING_RANKS
+    int mj_sharing, mj_sleeps
+    int* mj_node_rank
+
+cdef extern from "mpi_slots.h" nogil:
+    ctypedef struct Slots "mj_slots":
+        pass
     ctypedef struct Transfer "mj_transfer":
-        Window* window
+        Slots* slots
         int kind, root, source, dest
         const char* s
         char* r
@@ -90,23 +95,35 @@ cdef extern from "mpi_window.h" nogil:
         uint64_t what
         MPI_Datatype type
         MPI_Op op
-    int MJ_WINDOW_NEW, MJ_WINDOW_READY
-    int MJ_ALLREDUCE, MJ_BCAST, MJ_ALLGATHER, MJ_ALLTOALL, MJ_REDUCE_SCATTER, MJ_SHIFT, MJ_BARRIER
-    Window* mj_window_of(MPI_Comm)
-    int mj_window_open(Window*, MPI_Comm)
-    void mj_window_start(Transfer*)
+    int MJ_BARRIER, MJ_BCAST, MJ_SHIFT, MJ_SCATTER, MJ_GATHER, MJ_ALLGATHER, MJ_ALLTOALL
+    int MJ_ALLREDUCE, MJ_REDUCE, MJ_REDUCE_SCATTER, MJ_SCAN, MJ_EXSCAN
+    Slots* mj_slots_for(MPI_Comm, int, int64_t)
+    int mj_slots_open(Slots*, MPI_Comm)
+    int mj_slots_start(Transfer*)
     int64_t mj_size(MPI_Datatype)
+
+cdef extern from "mpi_ring.h" nogil:
+    ctypedef struct End "mj_ring_end":
+        pass
+    ctypedef struct Rings "mj_rings":
+        End* to
+        End* from_ "from"
+    int MJ_SLOT
+    Rings* mj_rings_for(MPI_Comm)
+    int mj_rings_open(Rings*, MPI_Comm)
+    void mj_ring_send(End*, const void*, int64_t, int)
 
 cdef extern from "mpi_early.h" nogil:
     ctypedef void *MPI_Request
     ctypedef struct Flight "mj_flight":
         int way, asked, code
         void *r
+        int64_t rn
+        End *from_ "from"
         Transfer transfer
         MPI_Request[2] requests
     MPI_Request MPI_REQUEST_NULL
-    int MJ_DONE, MJ_THROUGH_WINDOW, MJ_THROUGH_CHANNEL, MJ_REQUESTED, MJ_SLOT
-    void mj_channel_put(Window*, int, const void*, int64_t, int)
+    int MJ_DONE, MJ_THROUGH_SLOTS, MJ_THROUGH_RING, MJ_REQUESTED
     int mj_start_allreduce(Flight*, const void *, void *, int64_t, MPI_Datatype, MPI_Op, MPI_Comm)
     int mj_start_reduce_scatter(Flight*, const void *, void *, int64_t, MPI_Datatype, MPI_Op, MPI_Comm)
     int mj_start_allgather(Flight*, const void *, void *, int64_t, MPI_Datatype, MPI_Comm)
@@ -304,38 +321,43 @@ comm_table = PyCapsule_New(<void *>table, "mpijax.comm_table", NULL)
 
 # ---- in two halves ----
 
-cdef int[<int>COMM_OPS] transfer_kind       # what an operation is in a window; -1: MPI's alone
+cdef int[<int>COMM_OPS] transfer_kind       # what an operation is in slots; -1: MPI's alone
 for op in range(COMM_OPS):
     transfer_kind[op] = -1
-transfer_kind[<int>COMM_ALLREDUCE] = MJ_ALLREDUCE
+transfer_kind[<int>COMM_BARRIER] = MJ_BARRIER
 transfer_kind[<int>COMM_BCAST] = MJ_BCAST
+transfer_kind[<int>COMM_SENDRECV] = MJ_SHIFT
+transfer_kind[<int>COMM_SCATTER] = MJ_SCATTER
+transfer_kind[<int>COMM_GATHER] = MJ_GATHER
 transfer_kind[<int>COMM_ALLGATHER] = MJ_ALLGATHER
 transfer_kind[<int>COMM_ALLTOALL] = MJ_ALLTOALL
+transfer_kind[<int>COMM_ALLREDUCE] = MJ_ALLREDUCE
+transfer_kind[<int>COMM_REDUCE] = MJ_REDUCE
 transfer_kind[<int>COMM_REDUCE_SCATTER] = MJ_REDUCE_SCATTER
-transfer_kind[<int>COMM_SENDRECV] = MJ_SHIFT
-transfer_kind[<int>COMM_BARRIER] = MJ_BARRIER
+transfer_kind[<int>COMM_SCAN] = MJ_SCAN
+transfer_kind[<int>COMM_EXSCAN] = MJ_EXSCAN
 
 
 cdef int _start(CommArgs *a, CommFlight *flight) noexcept nogil:
     """Through shared memory or with MPI's non-blocking call if that is how it goes, else all of it."""
     cdef Flight *f = <Flight *>flight
-    cdef Window *window = <Window *>a.window
-    cdef int code
+    cdef Shared *shared = <Shared *>a.shared
+    cdef int code = MPI_SUCCESS
     f.way = MJ_DONE
     if a.lanes:
         code = mj_lanes_stop()
-        if code != MPI_SUCCESS:
-            return code
-    if window != NULL:
-        if window.state == MJ_WINDOW_NEW:
-            code = mj_window_open(window, MJ_COMM(a.comm))
-            if code != MPI_SUCCESS:
-                return code
-        if window.state == MJ_WINDOW_READY and not a.paired:
-            _start_transfer(f, a, window)
-            return MPI_SUCCESS
-        if window.state == MJ_WINDOW_READY and a.sendcount <= MJ_SLOT and a.recvcount <= MJ_SLOT:
-            _start_message(f, a, window)
+    if shared != NULL and shared.state == MJ_NEW and code == MPI_SUCCESS:
+        if a.paired:
+            code = mj_rings_open(<Rings *>shared, MJ_COMM(a.comm))
+        else:
+            code = mj_slots_open(<Slots *>shared, MJ_COMM(a.comm))
+    if code != MPI_SUCCESS:
+        return code
+    if shared != NULL and shared.state == MJ_READY:
+        if not a.paired:
+            return _start_transfer(f, a)
+        if a.sendcount <= MJ_SLOT and a.recvcount <= MJ_SLOT:
+            _start_message(f, a, <Rings *>shared)
             return MPI_SUCCESS
     if a.early and a.sendcount <= mj_chunk and a.recvcount <= mj_chunk:
         f.way, f.code, f.r = MJ_REQUESTED, MPI_SUCCESS, NULL
@@ -344,26 +366,33 @@ cdef int _start(CommArgs *a, CommFlight *flight) noexcept nogil:
     return table[a.op](a)
 
 
-cdef void _start_transfer(Flight *f, CommArgs *a, Window *window) noexcept nogil:
+cdef int _start_transfer(Flight *f, CommArgs *a) noexcept nogil:
     cdef Transfer *x = &f.transfer
-    f.way = MJ_THROUGH_WINDOW
-    x.window, x.kind = window, transfer_kind[a.op]
+    f.way = MJ_THROUGH_SLOTS
+    x.slots, x.kind = <Slots *>a.shared, transfer_kind[a.op]
     x.root, x.source, x.dest = a.root, a.source, a.dest
     x.s, x.r = <const char *>a.sendbuf, <char *>a.recvbuf
     x.type, x.op = MJ_TYPE(a.sendtype), MJ_OP(a.mpi_op)
-    x.n = a.sendcount * mj_size(x.type) if a.op != COMM_BARRIER else 0
+    x.n = _block_bytes(a)
     x.what = a.what
-    mj_window_start(x)
+    return mj_slots_start(x)
 
 
-cdef void _start_message(Flight *f, CommArgs *a, Window *window) noexcept nogil:
+cdef int64_t _block_bytes(CommArgs *a) noexcept nogil:
+    """Of what every rank sends, or sends to each, or gets: the same on all ranks."""
+    if a.op == COMM_BARRIER:
+        return 0
+    if a.op == COMM_SCATTER:
+        return a.recvcount * mj_size(MJ_TYPE(a.recvtype))
+    return a.sendcount * mj_size(MJ_TYPE(a.sendtype))
+
+
+cdef void _start_message(Flight *f, CommArgs *a, Rings *rings) noexcept nogil:
     """Counts are bytes."""
-    cdef Transfer *x = &f.transfer
     if a.op != COMM_RECV and a.dest >= 0:
-        mj_channel_put(window, a.dest, a.sendbuf, a.sendcount, a.sendtag)
+        mj_ring_send(&rings.to[a.dest], a.sendbuf, a.sendcount, a.sendtag)
     if a.op != COMM_SEND and a.source >= 0:
-        f.way, f.asked = MJ_THROUGH_CHANNEL, a.recvtag
-        x.window, x.source, x.r, x.n = window, a.source, <char *>a.recvbuf, a.recvcount
+        f.way, f.asked, f.from_, f.r, f.rn = MJ_THROUGH_RING, a.recvtag, &rings.from_[a.source], a.recvbuf, a.recvcount
 
 
 cdef int _start_request(Flight *f, CommArgs *a) noexcept nogil:
@@ -395,43 +424,54 @@ cdef int _finish(CommFlight *flight) noexcept nogil:
 
 
 cdef CommHalves halves
-halves.start, halves.advance, halves.finish = _start, _advance, _finish
+halves.shared_for, halves.start, halves.advance, halves.finish = shared_for, _start, _advance, _finish
 halves.lanes_taken, halves.settle, halves.stop = &mj_lanes_taken, mj_lanes_settle, mj_lanes_stop
 comm_halves = PyCapsule_New(<void *>&halves, "mpijax.comm_halves", NULL)
 if sizeof(Flight) > sizeof(CommFlight):
     raise ImportError(f"an operation in progress takes {sizeof(Flight)} bytes; comm.pxd has too few")
 
 
-# Bytes of what a rank sends above which MPI moves it with one copy instead of two (the window combines any size).
-cdef enum:
-    MOVED_AT_MOST = 1 << 17
+cdef void* shared_for(CommArgs* a) noexcept nogil:
+    """A communicator's slots or rings, for operations that go through them; else NULL. Not collective.
 
-
-def window_of(str op, intptr_t comm, int64_t nbytes, bint paired):
-    """The address of a communicator's window, for operations that go through it; else 0. Not collective.
-
-    nbytes: what each rank sends, the same on all. paired: of messages of any size: the first makes the window.
+    Of messages (`paired`) any size: the first makes the rings.
     """
-    if not uses_windows:
-        return 0
-    if paired:
-        return <size_t>mj_window_of(MJ_COMM(comm))
-    if transfer_kind[<int>CODES[op]] < 0:
-        return 0
-    if nbytes > MOVED_AT_MOST and op not in ("allreduce", "reduce_scatter"):
-        return 0
-    return <size_t>mj_window_of(MJ_COMM(comm))
+    if a.paired:
+        return mj_rings_for(MJ_COMM(a.comm))
+    if transfer_kind[a.op] < 0:
+        return NULL
+    return mj_slots_for(MJ_COMM(a.comm), transfer_kind[a.op], _block_bytes(a))
 
 
-cdef bint uses_windows = True
-
-
-def set_windows(bint value):
+def set_sharing(bint value):
     """Whether operations among ranks of one node go through shared memory. For all ranks alike; the value before."""
-    global uses_windows
-    before = uses_windows
-    uses_windows = value
+    global mj_sharing
+    before = mj_sharing
+    mj_sharing = value
     return before
+
+
+def set_sleeping(bint value):
+    """Whether ranks that wait in shared memory sleep, on nodes where they share cores; the value before.
+
+    For all ranks of a node alike. It holds for communicators that have not communicated yet.
+    """
+    global mj_sleeps
+    before = mj_sleeps
+    mj_sleeps = value
+    return before
+
+
+def set_node(ranks, int size):
+    """Which ranks of COMM_WORLD, of so many, are on this node."""
+    global mj_node_rank
+    mj_node_rank = <int*>realloc(mj_node_rank, size * sizeof(int))
+    if mj_node_rank == NULL:
+        raise MemoryError
+    for rank in range(size):
+        mj_node_rank[rank] = -1
+    for i, rank in enumerate(ranks):
+        mj_node_rank[rank] = i
 
 
 cdef Py_buffer lane_memory              # keeps it mapped
@@ -646,19 +686,6 @@ def set_crowded(bint value):
     mj_crowded = value
 
 
-def share_nodes(bint shares, int64_t node):
-    """Whether collectives of small messages meet in memory on nodes where ranks hand their cores over.
-
-    shares: the same on all ranks of the job. node: a number of this rank's node that no other node has.
-    """
-    _check(mj_share_nodes(shares, node))
-
-
-def shares_nodes():
-    """What `share_nodes` was given last: (shares, node)."""
-    return bool(mj_sharing), mj_node_id
-
-
 def large_counts():
     """Whether the library has MPI-4's calls with 64-bit counts."""
     return bool(MJ_LARGE_COUNTS)
@@ -711,7 +738,7 @@ def call(str op, intptr_t comm, send=None, recv=None, *,
     nothing else is said. Raises RuntimeError with MPI's text.
     """
     cdef CommArgs args
-    cdef CommFunction function = table[<int>CODES[op]]
+    cdef CommFlight flight
     cdef Py_buffer[2] views
     cdef int code
     memset(&args, 0, sizeof(args))
@@ -735,8 +762,12 @@ def call(str op, intptr_t comm, send=None, recv=None, *,
             PyObject_GetBuffer(recv, &views[1], PyBUF_WRITABLE)
         args.sendbuf = views[0].buf
         args.recvbuf = views[1].buf
+        if args.op != COMM_SENDRECV:    # here a message, which other ranks need not know of
+            args.shared = shared_for(&args)
         with nogil:
-            code = function(&args)
+            code = _start(&args, &flight)
+            if code == MPI_SUCCESS:
+                code = _finish(&flight)
     finally:
         PyBuffer_Release(&views[0])
         PyBuffer_Release(&views[1])

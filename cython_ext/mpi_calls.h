@@ -4,13 +4,13 @@
    tests) messages of more than mj_chunk elements are sent in parts, or as one element of a derived type where
    each rank has a block.
 
-   Waiting: where ranks outnumber cores, calls are made in their non-blocking form (`mpi_wait.h`), and collectives of
-   small messages on one node go through shared memory (`node.h`). */
+   Waiting: where ranks outnumber cores, calls are made in their non-blocking form (`mpi_wait.h`). */
 
 #ifndef MPIJAX_MPI_CALLS_H
 #define MPIJAX_MPI_CALLS_H
 
-#include "node_collectives.h"
+#include "half.h"
+#include "mpi_wait.h"
 #include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -33,13 +33,6 @@ static int64_t mj_chunk = INT_MAX;
 #define MJ_TYPE(handle) ((MPI_Datatype)(intptr_t)(handle))
 #define MJ_OP(handle) ((MPI_Op)(intptr_t)(handle))
 #define MJ_INT(handle) ((intptr_t)(handle))
-
-/* Returns what `call`, of `node_collectives.h`, returns if it does the whole operation. */
-#define MJ_ON_NODE(call)                                          \
-    do {                                                          \
-        int done = 0, rc_ = call;                                 \
-        if (done || rc_ != MPI_SUCCESS) return rc_;               \
-    } while (0)
 
 /* Calls `blocking`, or `nonblocking` (the same arguments, then a request) and waits. */
 #define MJ_RUN(blocking, nonblocking, ...)                        \
@@ -85,7 +78,6 @@ static int mj_allreduce_part(const void *s, void *r, int64_t n, MPI_Datatype t, 
 }
 static int mj_allreduce(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op op, MPI_Comm c) {
     int64_t size = mj_size(t);
-    MJ_ON_NODE(mj_node_allreduce(s, r, n, size, t, op, c, &done));
     if (s == r) s = MPI_IN_PLACE;
     if (n <= mj_chunk) return mj_allreduce_part(s, r, n, t, op, c);
     MJ_PARTS(n, mj_allreduce_part(mj_at(s, at, size), mj_at(r, at, size), part, t, op, c));
@@ -106,7 +98,6 @@ static int mj_reduce(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op o
         if (s != r && r != NULL) memcpy(r, s, (size_t)(n * size));
         r = NULL;
     }
-    MJ_ON_NODE(mj_node_reduce(s == MPI_IN_PLACE ? r : s, r, n, size, t, op, root, c, &done));
     MJ_PARTS(n, mj_reduce_part(mj_at(s, at, size), mj_at(r, at, size), part, t, op, root, c));
 }
 
@@ -115,7 +106,6 @@ static int mj_scan_part(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_O
 }
 static int mj_scan(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op op, MPI_Comm c) {
     int64_t size = mj_size(t);
-    MJ_ON_NODE(mj_node_scan(s, r, n, size, t, op, c, &done));
     if (s == r) s = MPI_IN_PLACE;
     MJ_PARTS(n, mj_scan_part(mj_at(s, at, size), mj_at(r, at, size), part, t, op, c));
 }
@@ -125,7 +115,6 @@ static int mj_exscan_part(const void *s, void *r, int64_t n, MPI_Datatype t, MPI
 }
 static int mj_exscan_parts(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op op, MPI_Comm c) {
     int64_t size = mj_size(t);
-    MJ_ON_NODE(mj_node_exscan(s, r, n, size, t, op, c, &done));
     if (s == r) s = MPI_IN_PLACE;
     MJ_PARTS(n, mj_exscan_part(mj_at(s, at, size), mj_at(r, at, size), part, t, op, c));
 }
@@ -145,7 +134,6 @@ static int mj_bcast(const void *s, void *r, int64_t n, MPI_Datatype t, int root,
     int64_t size = mj_size(t);
     MPI_Comm_rank(c, &rank);
     if (rank == root && s != r) memcpy(r, s, (size_t)(n * size));
-    MJ_ON_NODE(mj_node_bcast(r, n * size, root, c, &done));
     MJ_PARTS(n, mj_bcast_part(mj_at(r, at, size), part, t, root, c));
 }
 
@@ -258,7 +246,6 @@ static int mj_allgather_block(const void *s, void *r, int64_t n, MPI_Datatype t,
     MJ_RUN(MPI_Allgather, MPI_Iallgather, s, (mj_count)n, t, r, (mj_count)n, t, c);
 }
 static int mj_allgather(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Comm c) {
-    MJ_ON_NODE(mj_node_allgather(s, r, n * mj_size(t), c, &done));
     MJ_BLOCKS(n, t, mj_allgather_block(s, r, n, t, c));
 }
 
@@ -266,7 +253,6 @@ static int mj_alltoall_block(const void *s, void *r, int64_t n, MPI_Datatype t, 
     MJ_RUN(MPI_Alltoall, MPI_Ialltoall, s, (mj_count)n, t, r, (mj_count)n, t, c);
 }
 static int mj_alltoall(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Comm c) {
-    MJ_ON_NODE(mj_node_alltoall(s, r, n * mj_size(t), c, &done));
     if (s == r) s = MPI_IN_PLACE;
     MJ_BLOCKS(n, t, mj_alltoall_block(s, r, n, t, c));
 }
@@ -275,7 +261,6 @@ static int mj_gather_block(const void *s, void *r, int64_t n, MPI_Datatype t, in
     MJ_RUN(MPI_Gather, MPI_Igather, s, (mj_count)n, t, r, (mj_count)n, t, root, c);
 }
 static int mj_gather(const void *s, void *r, int64_t n, MPI_Datatype t, int root, MPI_Comm c) {
-    MJ_ON_NODE(mj_node_gather(s, r, n * mj_size(t), root, c, &done));
     MJ_BLOCKS(n, t, mj_gather_block(s, r, n, t, root, c));
 }
 
@@ -283,7 +268,6 @@ static int mj_scatter_block(const void *s, void *r, int64_t n, MPI_Datatype t, i
     MJ_RUN(MPI_Scatter, MPI_Iscatter, s, (mj_count)n, t, r, (mj_count)n, t, root, c);
 }
 static int mj_scatter(const void *s, void *r, int64_t n, MPI_Datatype t, int root, MPI_Comm c) {
-    MJ_ON_NODE(mj_node_scatter(s, r, n * mj_size(t), root, c, &done));
     MJ_BLOCKS(n, t, mj_scatter_block(s, r, n, t, root, c));
 }
 
@@ -291,7 +275,6 @@ static int mj_reduce_scatter_block(const void *s, void *r, int64_t n, MPI_Dataty
     MJ_RUN(MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, s, r, (mj_count)n, t, op, c);
 }
 static int mj_reduce_scatter(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op op, MPI_Comm c) {
-    MJ_ON_NODE(mj_node_reduce_scatter(s, r, n, mj_size(t), t, op, c, &done));
     if (n <= mj_chunk) return mj_reduce_scatter_block(s == r ? MPI_IN_PLACE : s, r, n, t, op, c);
     int ranks, rank, rc = MPI_SUCCESS;
     int64_t bytes = n * mj_size(t);
@@ -406,7 +389,6 @@ static int mj_reduce_scatterv(const void *s, void *r, const int64_t *lengths, MP
 }
 
 static int mj_barrier(MPI_Comm c) {
-    MJ_ON_NODE(mj_node_barrier(c, &done));
     if (!mj_yielding) return MPI_Barrier(c);
     MPI_Request request;
     int rc = MPI_Ibarrier(c, &request);

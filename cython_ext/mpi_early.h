@@ -6,16 +6,18 @@
 #ifndef MPIJAX_MPI_EARLY_H
 #define MPIJAX_MPI_EARLY_H
 
-#include "mpi_channel.h"
+#include "mpi_ring.h"
+#include "mpi_slots.h"
 
 /* An operation between its halves. */
 typedef struct {
-    enum { MJ_DONE, MJ_THROUGH_WINDOW, MJ_THROUGH_CHANNEL, MJ_REQUESTED } way;
+    enum { MJ_DONE, MJ_THROUGH_SLOTS, MJ_THROUGH_RING, MJ_REQUESTED } way;
     int asked, code;                /* the tag of what is received; the first error */
     void *r;                        /* where a message is received, or NULL, and how much */
     int64_t rn;
     MPI_Datatype rt;
     MPI_Request requests[2];
+    mj_ring_end *from;                   /* of what comes through a ring; rn: bytes */
     mj_transfer transfer;
 } mj_flight;
 
@@ -84,9 +86,8 @@ static void mj_advance(mj_flight *f) {
 
 static int mj_finish(mj_flight *f) {
     MPI_Status status;
-    if (f->way == MJ_THROUGH_WINDOW) return mj_window_finish(&f->transfer);
-    if (f->way == MJ_THROUGH_CHANNEL)
-        return mj_channel_take(f->transfer.window, f->transfer.source, f->transfer.r, f->transfer.n, f->asked);
+    if (f->way == MJ_THROUGH_SLOTS) return mj_slots_finish(&f->transfer);
+    if (f->way == MJ_THROUGH_RING) return mj_ring_recv(f->from, f->r, f->rn, f->asked);
     for (int i = 0; f->way == MJ_REQUESTED && i < 2; i++) {
         if (f->requests[i] == MPI_REQUEST_NULL) continue;
         int code = mj_yielding ? mj_wait_for(&f->requests[i], &status) : MPI_Wait(&f->requests[i], &status);

@@ -1,7 +1,7 @@
 /* Reductions that MPI lacks or does not define as JAX does.
 
    - float16 and bfloat16: each combination of two ranks' values is computed in float and rounded to the type
-     (where ranks meet in memory, `node_collectives.h`, the whole reduction is).
+     (through memory, `mpi_slots.h`, sums and products are rounded once).
    - sums of 8- and 16-bit integers wrap around; vectorised sums of Open MPI saturate.
    - max and min of floating-point numbers propagate NaN; MPI leaves open what its own do.
 

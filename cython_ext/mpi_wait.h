@@ -28,11 +28,15 @@ static int64_t mj_now(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Between looks of a rank that has looked for long: lets others run, and MPI go on with what it has in hand, such as a
-   message for which another rank waits before it comes. */
-static void mj_pause(void) {
+/* Lets MPI go on with what it has in hand, such as a message for which another rank waits before it comes. */
+static void mj_progress(void) {
     int ignored;
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &ignored, MPI_STATUS_IGNORE);
+}
+
+/* Between looks of a rank that has looked for long. */
+static void mj_pause(void) {
+    mj_progress();
     sched_yield();
 }
 

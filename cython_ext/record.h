@@ -107,7 +107,6 @@ static inline mj_entry *mj_begin(mj_region *r, uint32_t site, uint32_t sequence,
 
 typedef struct {
     uint64_t id;
-    int64_t least;      /* bytes of operations that are compared; smaller ones compare themselves */
     uint32_t count;
     mj_region *regions[MJ_PEERS];
     mj_sequence *found[MJ_PEERS];   /* the sequence in the region, once it is known */

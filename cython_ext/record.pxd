@@ -16,7 +16,6 @@ cdef extern from "record.h" nogil:
     void end_operation "mj_end"(Region* region, Entry* entry)
     ctypedef struct Peers "mj_peers":
         uint64_t id
-        int64_t least
         uint32_t count
         Region** regions
         void** found

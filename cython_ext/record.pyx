@@ -51,8 +51,8 @@ cdef Peers* peers_of(uint32_t sequence) noexcept nogil:
     return peers[sequence]
 
 
-def set_peers(uint32_t sequence, uint64_t id, buffer, places, int64_t least):
-    """Compare a sequence of this rank with those of other ones, before it runs an operation of at least so many bytes.
+def set_peers(uint32_t sequence, uint64_t id, buffer, places):
+    """Compare a sequence of this rank with those of other ones, before it hands an operation to MPI.
 
     buffer: the regions of this node's ranks, which stay where they are; places: which of them.
     """
@@ -66,7 +66,6 @@ def set_peers(uint32_t sequence, uint64_t id, buffer, places, int64_t least):
     memset(found, 0, sizeof(Peers))
     PyObject_GetBuffer(buffer, &regions, PyBUF_WRITABLE)
     found.id = id
-    found.least = least
     for i, place in enumerate(places[:MJ_PEERS]):
         found.regions[i] = <Region*>regions.buf + place
         found.count += 1

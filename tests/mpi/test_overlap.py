@@ -209,11 +209,11 @@ shims = mpi_start.start().ext
 def same(fun, *args):
     found = set()
     for windows, overlap in ((False, False), (False, True), (True, False), (True, True)):
-        before = shims.set_windows(windows)
+        before = shims.set_sharing(windows)
         with config.overlap(overlap):
             f = jax.jit(lambda *xs: fun(*xs))
             found.add(tuple(np.asarray(y).tobytes() for y in jax.tree.leaves(f(*args))))
-        shims.set_windows(before)
+        shims.set_sharing(before)
     assert len(found) == 1
     return f.lower(*args).compile().as_text()
 ring = mpi.create_cart(1, periods=True)

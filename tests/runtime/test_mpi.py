@@ -236,18 +236,25 @@ def test_ring(mpi, yielding, crowded):
 
 @contextlib.contextmanager
 def waiting(mpi, way):
-    """Ranks wait by 'blocking' or 'yielding' calls of MPI, or by 'meeting' in memory that they share."""
-    before = mpi.ext.yielding(), mpi.ext.shares_nodes()
-    mpi.ext.set_yielding(way != "blocking")
-    mpi.ext.share_nodes(way == "meeting", before[1][1])
+    """Ranks wait by 'blocking' or 'yielding' calls of MPI, or in memory that they share: they are 'polling' or 'sleeping'.
+
+    On a communicator of its own, since ranks wait on each in one way.
+    """
+    before = mpi.world, mpi.ext.yielding()
+    sleeping, sharing = mpi.ext.set_sleeping(way == "sleeping"), mpi.ext.set_sharing(way in ("polling", "sleeping"))
+    mpi.ext.set_yielding(way in ("yielding", "sleeping"))
+    mpi.world = mpi.world.Dup()
     try:
         yield
     finally:
-        mpi.ext.set_yielding(before[0])
-        mpi.ext.share_nodes(*before[1])
+        mpi.world.Free()
+        mpi.world = before[0]
+        mpi.ext.set_yielding(before[1])
+        mpi.ext.set_sleeping(sleeping)
+        mpi.ext.set_sharing(sharing)
 
 
-@pytest.mark.parametrize("way", ["blocking", "yielding", "meeting"])
+@pytest.mark.parametrize("way", ["blocking", "yielding", "polling", "sleeping"])
 def test_all_ways_of_waiting_give_the_same(mpi, way):
     with waiting(mpi, way):
         for name in ("float32", "bfloat16", "complex64", "bool"):
@@ -264,9 +271,10 @@ def test_all_ways_of_waiting_give_the_same(mpi, way):
         test_an_error_of_mpi_is_an_exception(mpi)
 
 
-def test_a_message_of_mpi_goes_on_while_ranks_meet(mpi):
+@pytest.mark.parametrize("way", ["polling", "sleeping"])
+def test_a_message_of_mpi_goes_on_while_ranks_meet(mpi, way):
     """A large message needs its sender's help, who waits for its receiver in a barrier."""
-    with waiting(mpi, "meeting"):
+    with waiting(mpi, way):
         x = np.arange(1 << 20, dtype=np.int64)
         sent = [mpi.world.Isend(x, r) for r in range(1, mpi.size)] if mpi.rank == 0 else []
         if mpi.rank > 0:
@@ -283,7 +291,7 @@ def test_ranks_that_meet_for_different_things_are_told(mpi):
     if mpi.size == 1:
         pytest.skip("nobody to differ from")
     x, y = np.ones(4, "float32"), np.empty(4, "float32")
-    with waiting(mpi, "meeting"):
+    with waiting(mpi, "sleeping"):
         wrong = [
             lambda: call(mpi, "bcast", x, y, root=min(mpi.rank, 1), **moved(mpi, x)),
             lambda: call(mpi, "allreduce", x, y, **reduction_arguments(mpi, "sum", "float32", 2 + min(mpi.rank, 1))),
@@ -301,12 +309,13 @@ def test_messages_in_parts(mpi, name):
     """What libraries without 64-bit counts need, with parts of 3 elements in place of 2^31."""
     before = mpi.ext.set_chunk(3)
     try:
-        test_allreduce(mpi, name, "max")
-        test_reduce_scatter(mpi, name)
-        test_scan_and_exscan(mpi, name)
-        test_reduce_leaves_other_ranks_what_they_sent(mpi, name, 0)
-        test_moves(mpi, name)
-        test_ring(mpi, True, False)
+        with waiting(mpi, "yielding" if mpi.ext.yielding() else "blocking"):
+            test_allreduce(mpi, name, "max")
+            test_reduce_scatter(mpi, name)
+            test_scan_and_exscan(mpi, name)
+            test_reduce_leaves_other_ranks_what_they_sent(mpi, name, 0)
+            test_moves(mpi, name)
+            test_ring(mpi, True, False)
     finally:
         mpi.ext.set_chunk(before)
 

@@ -96,32 +96,30 @@ class Start:
         atexit.register(_look_back, self)
 
     def _share_nodes(self, node: Any) -> None:
-        """Let collectives go through memory that the ranks of a node share, unless MPIJAX_SHARED_MEMORY=0.
+        """Let ranks of a node communicate through memory that they share, unless MPIJAX_SHARED_MEMORY=0.
 
-        Where every rank has a CPU that is a window through which they poll, else a meeting in which they sleep.
+        Where every rank has a CPU they poll there, else they sleep.
         """
         setting = os.environ.get("MPIJAX_SHARED_MEMORY", "1").lower()
-        yields, wanted = zip(*self.world.allgather((self.yields, setting not in ("0", "off", "false", "no"))))
-        self.ext.share_nodes(any(yields) and all(wanted), node.bcast(int.from_bytes(os.urandom(8)) >> 2))
-        self.ext.set_windows(all(wanted))
-        self._polls = all(wanted) and not any(yields)
-        recorder.least = _COMPARED if any(yields) and all(wanted) else 0
+        wanted = all(self.world.allgather(setting not in ("0", "off", "false", "no")))
+        ranks, yields = zip(*node.allgather((self.rank, self.yields)))
+        self.ext.set_node(ranks, self.size)
+        self.ext.set_sleeping(any(yields))
+        self.ext.set_sharing(wanted)
+        self._polls = wanted and not any(yields)
 
     def _open_lanes(self, node: Any) -> None:
         """Let messages of programs go through memory too, where ranks poll. A run keeps other threads out."""
-        ranks = node.allgather((self.rank, self._polls))
-        if not 1 < len(ranks) <= _LANE_RANKS or not all(polls for _, polls in ranks):
+        ranks = node.allgather(self.rank)
+        if not 1 < len(ranks) <= _LANE_RANKS or not self._polls:
             return
         shared = shared_file(node, self.ext.lanes_bytes(len(ranks)))
         if shared is not None:
             descriptor, memory = shared
             os.close(descriptor)
             self.ext.open_lanes(memory, node.Get_rank(), len(ranks))
-            self.lanes = {rank: i for i, (rank, _) in enumerate(ranks)}
+            self.lanes = {rank: i for i, rank in enumerate(ranks)}
 
-
-# Bytes above which collectives do not go through the meetings of a node, which compare them.
-_COMPARED = (1 << 13) + 1
 
 # Ranks of a node up to which there are lanes from each to each: 66 kB of memory for each pair and direction.
 _LANE_RANKS = 16

@@ -306,8 +306,8 @@ def _tag(c: _Link, name: str) -> int:
 
 
 def _memory(c: _Link, tags: set[int], *ends: str) -> Carrier:
-    """Whether a message goes through memory that ranks of this node share: those of a halo through a window, others
-    through lanes (``mpi_lanes.h``), on communicators which all ranks are sure to call the same."""
+    """Whether a message goes through memory that ranks of this node share: those of a halo through rings
+    (``mpi_ring.h``), others through lanes (``mpi_lanes.h``), on communicators which all ranks are sure to call the same."""
     if tags == {HALO_TAG}:
         return Carrier(paired=True)
     mpi = mpi_start.start()

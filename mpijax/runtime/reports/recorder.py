@@ -103,7 +103,6 @@ class Recorder:
         self.job = f"{os.getpid():x}"
         self.forked = False  # this process is a copy of a rank
         self._file = -1
-        self.least = 0  # bytes of collectives that are compared before MPI gets them
         self._clock = record.ticks(), time.time_ns()
 
     def region(self, rank: int) -> Any:
@@ -187,7 +186,7 @@ class Recorder:
             self.mine["sequences"][group.sequence + kind] = (group.id + kind, 0, 0)
         if group.sequence and self._file >= 0 and self.regions.base is not None:
             places = [self.ranks.index(r) for r in compared_with(ranks, self.rank) if r in self.ranks]
-            record.set_peers(group.sequence + COLLECTIVE, group.id + COLLECTIVE, self.regions.base, places, self.least)
+            record.set_peers(group.sequence + COLLECTIVE, group.id + COLLECTIVE, self.regions.base, places)
         self.groups[group.id] = group
         self._note_members(group)
         return group

@@ -1,0 +1,125 @@
+/* Memory that the ranks of a communicator share, where all of them are on one node.
+
+   It is a file that has no name any more once all ranks have mapped it, and it is zero. The first operation that needs it
+   makes it: all ranks are in that operation. It goes with the communicator. */
+
+#ifndef MPIJAX_MPI_MEMORY_H
+#define MPIJAX_MPI_MEMORY_H
+
+#include "mpi_wait.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MJ_LINE 128                 /* bytes that processors fetch together */
+#define MJ_SPINS 20000              /* looks at a word before a rank lets others run: about 10 microseconds */
+#define MJ_POLLING_RANKS 16         /* more ranks than this do not wait by looks */
+
+/* How a communicator's memory begins, as this rank sees it. */
+typedef struct {
+    enum { MJ_NEW, MJ_READY, MJ_NONE } state;   /* first: the executor reads it */
+    int rank, size;
+    void *memory;
+    size_t nbytes;
+} mj_shared;
+
+static int mj_sharing = 0;              /* whether ranks of a node communicate through memory; the same on all of the job */
+static int mj_sleeps = 0;               /* whether ranks of this node that wait in memory sleep: they share cores */
+static int *mj_node_rank = NULL;        /* by rank of COMM_WORLD: which rank of this node that is, or -1 */
+
+static int mj_shared_freed(MPI_Comm comm, int key, void *attribute, void *unused) {
+    mj_shared *shared = attribute;
+    (void)comm, (void)key, (void)unused;
+    if (shared->memory != NULL) munmap(shared->memory, shared->nbytes);
+    shared->memory = NULL;
+    shared->state = MJ_NONE;            /* it stays: programs point to it */
+    return MPI_SUCCESS;
+}
+
+/* Whether all ranks of the communicator are on this node: they all find the same. */
+static int mj_all_here(MPI_Comm comm, int size) {
+    MPI_Group group, world;
+    int here = mj_node_rank != NULL, own, other;
+    if (MPI_Comm_group(comm, &group) != MPI_SUCCESS) return 0;
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    for (own = 0; here && own < size; own++)
+        here = MPI_Group_translate_ranks(group, 1, &own, world, &other) == MPI_SUCCESS && other >= 0
+               && mj_node_rank[other] >= 0;
+    MPI_Group_free(&group);
+    MPI_Group_free(&world);
+    return here;
+}
+
+/* What a communicator keeps under a key, `nbytes` that begin with an mj_shared, not made yet; NULL for one whose ranks
+   cannot share memory. Not collective. */
+static void *mj_shared_of(MPI_Comm comm, int *key, size_t nbytes, int most) {
+    int inter = 0, size = 0, found = 0;
+    mj_shared *shared = NULL;
+    if (!mj_sharing) return NULL;
+    if (*key == MPI_KEYVAL_INVALID && MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, mj_shared_freed, key, NULL) != MPI_SUCCESS)
+        return NULL;
+    if (MPI_Comm_get_attr(comm, *key, &shared, &found) != MPI_SUCCESS) return NULL;
+    if (!found) {
+        if (MPI_Comm_test_inter(comm, &inter) != MPI_SUCCESS || inter || (shared = calloc(1, nbytes)) == NULL) return NULL;
+        MPI_Comm_size(comm, &size);
+        MPI_Comm_rank(comm, &shared->rank);
+        shared->size = size;
+        shared->state = size > 1 && size <= most && mj_all_here(comm, size) ? MJ_NEW : MJ_NONE;
+        if (MPI_Comm_set_attr(comm, *key, shared) != MPI_SUCCESS) {
+            free(shared);
+            return NULL;
+        }
+    }
+    return shared->state == MJ_NONE ? NULL : shared;
+}
+
+/* A file for the first rank to make, and for the others to open by its name; -1 if it cannot. */
+static int mj_open_file(char *name, size_t size, size_t nbytes, int makes) {
+    struct stat found;
+    int file;
+    if (!makes) {
+        file = name[0] ? open(name, O_RDWR | O_NOFOLLOW | O_CLOEXEC) : -1;
+        if (file < 0 || (fstat(file, &found) == 0 && found.st_uid == geteuid() && S_ISREG(found.st_mode) &&
+                         (size_t)found.st_size >= nbytes)) return file;
+        close(file);
+        return -1;
+    }
+    snprintf(name, size, "%s/mpijax-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    file = mkostemp(name, O_CLOEXEC);
+    if (file < 0) name[0] = 0;
+    else if (posix_fallocate(file, 0, (off_t)nbytes) != 0) {   /* a full disk says so here, not at the first write */
+        unlink(name);
+        close(file);
+        name[0] = 0;
+        return -1;
+    }
+    return file;
+}
+
+/* Makes the memory, unless one rank cannot: then messages do. Collective over the ranks of the communicator. */
+static int mj_shared_open(mj_shared *shared, MPI_Comm comm, size_t nbytes) {
+    char name[64] = "";
+    int file = shared->rank == 0 ? mj_open_file(name, sizeof name, nbytes, 1) : -1, mapped = 0;
+    MPI_Request request;
+    int rc = MPI_Ibcast(name, sizeof name, MPI_CHAR, 0, comm, &request);
+    if (rc == MPI_SUCCESS) rc = mj_wait(&request);
+    if (rc == MPI_SUCCESS && shared->rank != 0) file = mj_open_file(name, sizeof name, nbytes, 0);
+    if (file >= 0) {
+        shared->memory = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        mapped = shared->memory != MAP_FAILED;
+        close(file);
+    }
+    if (rc == MPI_SUCCESS) rc = MPI_Iallreduce(MPI_IN_PLACE, &mapped, 1, MPI_INT, MPI_MIN, comm, &request);
+    if (rc == MPI_SUCCESS) rc = mj_wait(&request);
+    if (shared->rank == 0 && name[0]) unlink(name);
+    shared->nbytes = nbytes;
+    shared->state = rc == MPI_SUCCESS && mapped ? MJ_READY : MJ_NONE;
+    if (shared->state == MJ_NONE && shared->memory != MAP_FAILED && shared->memory != NULL) munmap(shared->memory, nbytes);
+    if (shared->state == MJ_NONE) shared->memory = NULL;
+    return rc;
+}
+
+#endif
