@@ -15,8 +15,18 @@
 #include <unistd.h>
 
 #define MJ_LINE 128                 /* bytes that processors fetch together */
-#define MJ_SPINS 20000              /* looks at a word before a rank lets others run: about 10 microseconds */
+#define MJ_SPINS 400                /* looks at a word before a rank lets others run: 10 to 20 microseconds */
 #define MJ_POLLING_RANKS 16         /* more ranks than this do not wait by looks */
+
+/* Between two looks at a word that another rank writes: a processor that looks as fast as it can goes on later. */
+static inline void mj_look_again(int64_t looks) {
+    if (looks > MJ_SPINS) mj_pause();
+#if defined(__x86_64__)
+    else __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    else __asm__ volatile("yield");
+#endif
+}
 
 /* How a communicator's memory begins, as this rank sees it. */
 typedef struct {

@@ -97,15 +97,13 @@ static int mj_rings_open(mj_rings *rings, MPI_Comm comm) {
 
 static void mj_ring_send(mj_ring_end *to, const void *data, int64_t nbytes, int tag) {
     if (to->count - to->seen >= MJ_SLOTS)
-        for (int64_t looks = 0; mj_ring_unread(to) >= MJ_SLOTS; looks++)
-            if (looks > MJ_SPINS) mj_pause();
+        for (int64_t looks = 0; mj_ring_unread(to) >= MJ_SLOTS; looks++) mj_look_again(looks);
     mj_ring_put(to, data, nbytes, tag);
 }
 
 static int mj_ring_recv(mj_ring_end *from, void *data, int64_t nbytes, int tag) {
     mj_message *m;
-    for (int64_t looks = 0; (m = mj_ring_next(from)) == NULL; looks++)
-        if (looks > MJ_SPINS) mj_pause();
+    for (int64_t looks = 0; (m = mj_ring_next(from)) == NULL; looks++) mj_look_again(looks);
     int code = mj_check_message(m, nbytes, tag);
     if (code == MPI_SUCCESS) memcpy(data, m->data, (size_t)nbytes);
     mj_ring_pass(from);

@@ -22,7 +22,7 @@
 #define MJ_SLEEPING_PART (1 << 13)  /* where ranks sleep; an operation is one round there */
 #define MJ_MOVED (1 << 17)          /* bytes above which MPI moves what a rank sends with one copy instead of two */
 #define MJ_SHARED_WORK (1 << 13)    /* bytes above which more than two ranks divide the work of a reduction */
-#define MJ_TILE 1024                /* elements that are combined for all ranks before the next */
+#define MJ_TILE 256                 /* elements that are combined for all ranks before the next */
 #define MJ_HANDOVERS 4              /* times that a rank hands its core over before it sleeps */
 #define MJ_NAP 200000               /* nanoseconds of the first sleep; each is twice as long, up to MJ_LONG_NAP */
 #define MJ_LONG_NAP 2000000
@@ -59,16 +59,19 @@ typedef struct {
 enum { MJ_BARRIER, MJ_BCAST, MJ_SHIFT, MJ_SCATTER, MJ_GATHER, MJ_ALLGATHER, MJ_ALLTOALL, MJ_ALLREDUCE, MJ_REDUCE,
        MJ_REDUCE_SCATTER, MJ_SCAN, MJ_EXSCAN };
 
-/* One operation through them; `mj_slots_start` sets step and at. */
+/* One operation through them; `mj_slots_start` sets the second half. */
 typedef struct mj_transfer {
     mj_slots *slots;
     int kind, root, source, dest;
     const char *s;
     char *r;
-    int64_t n, step, at;    /* bytes of a block, of a round, done */
+    int64_t n;              /* bytes of a block */
     uint64_t what;          /* a number of the operation and the shape that is the same on all ranks; or 0 */
     MPI_Datatype type;
     MPI_Op op;
+    int blocks;             /* that a rank puts */
+    int64_t step, at;       /* bytes of a block in a round; done */
+    uint64_t call;
 } mj_transfer;
 
 static int mj_slots_key = MPI_KEYVAL_INVALID;
@@ -108,7 +111,7 @@ static inline long mj_futex(_Atomic uint32_t *at, int what, uint32_t value, cons
     return syscall(SYS_futex, (uint32_t *)at, what, value, limit, NULL, 0);
 }
 
-static void mj_arrive(mj_slots *slots) {
+static inline void mj_arrive(mj_slots *slots) {
     mj_meeting *m = slots->meeting;
     slots->ticks++;
     if (!slots->sleeps) {
@@ -121,7 +124,7 @@ static void mj_arrive(mj_slots *slots) {
 }
 
 /* Sleeps until all ranks have arrived; every now and then lets MPI go on with what it has in hand, as its calls would. */
-static void mj_sleep_through(mj_slots *slots) {
+static MJ_SELDOM void mj_sleep_through(mj_slots *slots) {
     mj_meeting *m = slots->meeting;
     uint32_t before = (uint32_t)slots->ticks - 1;
     struct timespec nap = {0, MJ_NAP};
@@ -143,8 +146,7 @@ static inline void mj_await(mj_slots *slots, int rank) {
     _Atomic uint64_t *ticks = &slots->meeting->flags[rank].ticks;
     if (slots->sleeps) mj_sleep_through(slots);
     else
-        for (int64_t looks = 0; atomic_load_explicit(ticks, memory_order_acquire) < slots->ticks; looks++)
-            if (looks > MJ_SPINS) mj_pause();
+        for (int64_t looks = 0; atomic_load_explicit(ticks, memory_order_acquire) < slots->ticks; looks++) mj_look_again(looks);
 }
 
 static inline void mj_await_all(mj_slots *slots) {
@@ -152,21 +154,21 @@ static inline void mj_await_all(mj_slots *slots) {
 }
 
 static inline int mj_is_another(mj_transfer *x, int rank) {
-    int half = (int)(x->slots->round & 1);
-    mj_flag *its = &x->slots->meeting->flags[rank], *own = &x->slots->meeting->flags[x->slots->shared.rank];
-    return its->call[half] != own->call[half] || (its->what[half] != x->what && its->what[half] != 0 && x->what != 0);
+    mj_flag *its = &x->slots->meeting->flags[rank];
+    uint64_t half = x->slots->round & 1, what = its->what[half];
+    return its->call[half] != x->call || (what != x->what && what != 0 && x->what != 0);
 }
 
 /* Waits for a rank's part in this round; an error if it does another operation. Sleeping ranks have met all. */
 static inline int mj_await_part(mj_transfer *x, int rank) {
     static int another = 0;
-    int first = x->slots->sleeps ? 0 : rank, last = x->slots->sleeps ? x->slots->shared.size - 1 : rank;
+    int differs;
     mj_await(x->slots, rank);
-    for (int other = first; other <= last; other++)
-        if (mj_is_another(x, other))
-            return mj_own_error(&another, "ranks of the communicator call different operations at this point, or the same on "
-                                          "different shapes or roots: all must run its operations in the same order");
-    return MPI_SUCCESS;
+    differs = mj_is_another(x, rank);
+    for (int other = 0; x->slots->sleeps && other < x->slots->shared.size; other++) differs |= mj_is_another(x, other);
+    if (!differs) return MPI_SUCCESS;
+    return mj_own_error(&another, "ranks of the communicator call different operations at this point, or the same on different "
+                                  "shapes or roots: all must run its operations in the same order");
 }
 
 /* ---- combining: result = part of rank 0 (op) part of rank 1 (op) ... (op) part of rank `last` ---- */
@@ -180,7 +182,8 @@ static inline const char *mj_part(mj_transfer *x, int rank, int64_t offset) {
 /* In `wide`, rounded once to `store`. */
 #define MJ_COMBINE(store, wide, load, round, combine)                                          \
     do {                                                                                       \
-        wide tile[MJ_TILE];                                                                    \
+        wide tile[sizeof(store) < sizeof(wide) ? MJ_TILE : 1];                                 \
+        int64_t count = bytes / (int64_t)sizeof(store);                                        \
         for (int64_t begin = 0; begin < count; begin += MJ_TILE) {                             \
             int64_t n = count - begin < MJ_TILE ? count - begin : MJ_TILE;                     \
             store *to = (store *)result + begin;                                               \
@@ -198,7 +201,7 @@ static inline const char *mj_part(mj_transfer *x, int rank, int64_t offset) {
     } while (0)
 
 static int mj_merge(mj_transfer *x, char *result, int64_t offset, int64_t bytes, int last) {
-    int64_t count = bytes / mj_size(x->type);
+    int64_t count;
     int rc = MPI_SUCCESS;
     if (last > 0 && x->op == MPI_SUM && x->type == MPI_FLOAT) MJ_COMBINE(float, float, mj_same_f, mj_same_f, MJ_ADD);
     if (last > 0 && x->op == MPI_SUM && x->type == MPI_DOUBLE) MJ_COMBINE(double, double, mj_same_d, mj_same_d, MJ_ADD);
@@ -207,6 +210,7 @@ static int mj_merge(mj_transfer *x, char *result, int64_t offset, int64_t bytes,
     if (last > 0 && x->op == MJ_PROD && x->type == MJ_BF16) MJ_COMBINE(uint16_t, float, mj_from_bf16, mj_to_bf16, MJ_MUL);
     if (last > 0 && x->op == MJ_PROD && x->type == MJ_F16) MJ_COMBINE(uint16_t, float, mj_from_f16, mj_to_f16, MJ_MUL);
     memcpy(result, mj_part(x, last, offset), (size_t)bytes);
+    count = last > 0 ? bytes / mj_size(x->type) : 0;
     for (int rank = last - 1; rc == MPI_SUCCESS && count > 0 && rank >= 0; rank--)      /* result = part (op) result */
         rc = MPI_Reduce_local(mj_part(x, rank, offset), result, (int)count, x->type, x->op);
     return rc;
@@ -240,14 +244,14 @@ static inline int mj_puts(mj_transfer *x) {
 
 static void mj_put(mj_transfer *x, int64_t m) {
     mj_slots *slots = x->slots;
-    int own = slots->shared.rank, blocks = mj_has_blocks(x->kind) ? slots->shared.size : 1;
+    int own = slots->shared.rank;
     mj_flag *flag = &slots->meeting->flags[own];
     mj_await_all(slots);      /* of the round before: so they have read the one before that */
     slots->round++;
-    for (int i = 0; m > 0 && mj_puts(x) && i < blocks; i++)
+    for (int i = 0; m > 0 && mj_puts(x) && i < x->blocks; i++)
         if (i != own || x->kind != MJ_ALLTOALL)
             memcpy(mj_place_of(slots, own) + i * x->step, x->s + x->at + i * x->n, (size_t)m);
-    flag->call[slots->round & 1] = (uint64_t)x->n << 24 | (uint64_t)(x->kind << 20 | x->root);
+    flag->call[slots->round & 1] = x->call;
     flag->what[slots->round & 1] = x->what;
     mj_arrive(slots);
 }
@@ -305,8 +309,11 @@ static inline int64_t mj_left(mj_transfer *x) { return x->n - x->at < x->step ? 
 /* Shows the first part to the others, and returns. */
 static int mj_slots_start(mj_transfer *x) {
     if (x->root < 0 || x->root >= x->slots->shared.size) return MPI_ERR_ROOT;
-    x->step = x->slots->sleeps ? x->n : x->slots->part / (mj_has_blocks(x->kind) ? x->slots->shared.size : 1) / 64 * 64;
+    x->blocks = mj_has_blocks(x->kind) ? x->slots->shared.size : 1;
+    x->step = x->slots->sleeps || x->blocks == 1 ? x->slots->part : x->slots->part / x->blocks / 64 * 64;
+    if (x->n < x->step) x->step = x->n;
     x->at = 0;
+    x->call = (uint64_t)x->n << 24 | (uint64_t)(x->kind << 20 | x->root);
     mj_put(x, mj_left(x));
     return MPI_SUCCESS;
 }

@@ -19,6 +19,8 @@
 #define MJ_SLEEP 10000
 #define MJ_LONG_SLEEP 1000000
 
+#define MJ_SELDOM __attribute__((noinline, cold))
+
 static int mj_yielding = 0;
 static int mj_crowded = 0;
 
@@ -35,7 +37,7 @@ static void mj_progress(void) {
 }
 
 /* Between looks of a rank that has looked for long. */
-static void mj_pause(void) {
+static MJ_SELDOM void mj_pause(void) {
     mj_progress();
     sched_yield();
 }
