@@ -136,7 +136,7 @@ cdef extern from "mpi_early.h" nogil:
 
 cdef extern from "mpi_lanes.h" nogil:
     int mj_lanes_taken, mj_lane_ranks
-    int64_t mj_lane_messages
+    int64_t mj_lane_messages, mj_lane_patience, mj_lane_rest
     int64_t mj_lanes_bytes(int)
     int mj_lanes_open(void*, int, int)
     int mj_lanes_mine()
@@ -492,6 +492,15 @@ def open_lanes(memory, int own, int ranks):
         PyBuffer_Release(&lane_memory)
         raise ValueError(f"lanes of {ranks} ranks take {mj_lanes_bytes(ranks)} bytes, got {len(memory)}")
     _check(mj_lanes_open(lane_memory.buf, own, ranks))
+
+
+def set_lane_patience(int64_t patience, int64_t rest):
+    """For tests: nanoseconds after which messages that nobody reads go by MPI: before their sender waits for something
+    else, and while it waits for a message. Gives those of before."""
+    global mj_lane_patience, mj_lane_rest
+    before = mj_lane_patience, mj_lane_rest
+    mj_lane_patience, mj_lane_rest = patience, rest
+    return before
 
 
 def lane_messages():

@@ -1,19 +1,32 @@
-/* Messages from one rank of a node to another through memory that they share, where MPI would carry each for itself.
+/* Lanes: rings (mpi_ring.h) between ranks of a node, for messages of programs whose other side may be a call of MPI.
 
    A lane leads from one rank to another. Nobody uses it unless both agree, and then only while both are inside a run of
-   a compiled program, so that each message is received as MPI would have it, whatever mpi4py does before and after:
+   a compiled program, so that each message is received as MPI would have it, whatever mpi4py does before and after.
+   The time in which it is in use is a session:
 
-   - The receiver *offers* its lane after it has received a message from the sender by MPI in this run, for messages of
-     that communicator and of the tags that it has received so. A receive of mpi4py that was posted before the run and
-     could take such a message would have taken that one: there is none.
-   - The sender *takes* the offer when it sends the next such message in a run. It sends a *fence* by MPI first, and
-     from then on its messages of this communicator go through the lane.
-   - The receiver goes on with MPI until the fence is the next that MPI has for it from this rank. So what the sender
-     had sent by MPI before, in this run or by mpi4py, has been received by then.
-   - Either side *ends* the session: the receiver before it leaves its run, calls Python, or receives what may come from
-     somewhere else; the sender before it leaves its run, calls Python, or sends what is too long or has another tag.
-     One bit beside the count of messages read says so, and no message is read once it is set. The sender sends those
-     left again by MPI.
+   sender      receiver    what is done                                                           then
+   by MPI      by MPI      a message of this communicator has come by MPI in this run: it offers  by MPI, on offer
+   by MPI      on offer    the sender sends one of the tags received so: it takes the offer,
+                           sends a fence by MPI, and puts the message into the lane               by lane, on offer
+   by MPI      on offer    the receiver takes the offer back: it leaves its run, calls Python,
+                           receives what may come from somewhere else, or waited for too long     by MPI, by MPI
+   by lane     on offer    the fence is the next that MPI has: what was sent by MPI before, in
+                           this run or by mpi4py, has been received                               by lane, by lane
+   by lane     by lane     the receiver reads the next message (`mj_ring_pass`)                   by lane, by lane
+   by lane     by lane     the receiver ends the session, for one of the reasons above            by lane, left
+   by lane     any         the sender ends it: it leaves its run, calls Python, sends what is too
+                           long or has another tag, or lost its patience; what is unread it sends
+                           again by MPI, and says that it has (`gone`)                            by MPI, as before
+   by MPI      by lane     the receiver finds that the sender has gone                            by MPI, by MPI
+   by MPI      left        the same, when it would offer again                                    by MPI, by MPI
+
+   Who ends a session sets the lowest bit of the count of messages read: none is read once it is set, so each is either
+   read or sent again. A receiver that holds an offer which has been taken reads the fence before it leaves. The next
+   session goes on with the count of the last, so that no message is taken for one of before. tests/runtime/test_lane_model.py
+   explores this.
+
+   Offers rest on this: a receive of mpi4py that was posted before the run and could take a message of the lane would have
+   taken the one after which the lane was offered.
 
    Before a sender waits for anything else it lets its messages be read or sends them by MPI, and while it waits for a
    message it does so with those that nobody has read for a while, or whose reader has left: nobody waits for long for one
@@ -26,12 +39,10 @@
 
 #include "mpi_early.h"
 
-#define MJ_LANE_PATIENCE 20000      /* nanoseconds that a sender waits for a reader before it sends by MPI instead */
-#define MJ_LANE_REST 1000000        /* nanoseconds after which a sender that waits sends what is unread by MPI */
 #define MJ_LANE_TRIES 16            /* messages in a run after which an offer that nobody takes is taken back */
 #define MJ_LANE_TAGS 4              /* different ones in a session */
 #define MJ_LANE_ENDS 4              /* sessions in a run that the sender ends before it takes no more */
-#define MJ_LANE_LOOKS 64            /* looks into a lane from one look at the others to the next */
+#define MJ_LANE_LOOKS 16            /* looks into a lane from one look at the others to the next */
 #define MJ_POSTED (1 << 14)         /* bytes of the longest message of which a copy is kept */
 
 enum { MJ_LANE_SHUT, MJ_LANE_OFFERED, MJ_LANE_TAKEN, MJ_LANE_STATES };
@@ -43,13 +54,12 @@ typedef struct {
     _Atomic uint32_t tags;          /* how many, of these; the receiver's */
     int32_t tag[MJ_LANE_TAGS];
     char unused1[MJ_LINE - 20 - 4 * MJ_LANE_TAGS];
-    _Atomic uint64_t read;          /* the receiver's: twice the messages read, and 1 once either side has ended the session */
-    char unused2[MJ_LINE - 8];
     _Atomic uint64_t left;          /* the receiver's: the last session that it has ended */
-    char unused3[MJ_LINE - 8];
+    char unused2[MJ_LINE - 8];
     _Atomic uint64_t gone;          /* the sender's: the last session after which it has sent again what was unread */
-    char unused4[MJ_LINE - 8];
-    mj_message slots[MJ_SLOTS];        /* numbers are of the session, and of the message in it */
+    uint64_t sent;                  /* the sender's: all messages that it has put, before it is gone */
+    char unused3[MJ_LINE - 16];
+    mj_ring ring;
 } mj_lane;
 
 /* This rank's side of the lane to another rank, and of the one from it. */
@@ -58,8 +68,9 @@ typedef struct {
     MPI_Comm comm;
     int rank;                       /* the receiver's in `comm` */
     int active, count, ends;        /* whether it is taken; in this run: messages sent, sessions ended before */
-    uint64_t session, sent, seen;   /* in the session: messages put into it; of those, known to be read */
-    int64_t since;                  /* when it was seen that some of them are unread */
+    uint64_t session;
+    mj_ring_end end;
+    int64_t since;                  /* when it was seen that some messages are unread */
 } mj_lane_out;
 
 typedef struct {
@@ -68,7 +79,8 @@ typedef struct {
     int rank;                       /* the sender's in `comm` */
     enum { MJ_BY_MPI, MJ_ON_OFFER, MJ_BY_LANE, MJ_LEFT } mode;   /* left: ended here, perhaps not yet by the sender */
     int count;                      /* messages received by MPI in this run, while a lane could have brought them */
-    uint64_t session, taken;        /* in the session: messages read */
+    uint64_t session;
+    mj_ring_end end;
 } mj_lane_in;
 
 static int mj_lane_ranks = 0;       /* of this node; 0: there are no lanes */
@@ -76,6 +88,9 @@ static mj_lane_out *mj_outs = NULL;
 static mj_lane_in *mj_ins = NULL;
 static int mj_lanes_taken = 0;      /* by this rank, which may have left messages in them */
 static int64_t mj_lane_messages = 0;    /* received through lanes */
+
+/* Nanoseconds that a sender waits for a reader before it sends by MPI instead; and, of one that waits for a message. */
+static int64_t mj_lane_patience = 20000, mj_lane_rest = 1000000;
 
 static atomic_flag mj_lanes_busy = ATOMIC_FLAG_INIT;
 static _Thread_local int mj_lanes_are_mine = 0;
@@ -97,6 +112,8 @@ static int mj_lanes_open(void *memory, int own, int ranks) {
     for (int other = 0; other < ranks; other++) {
         mj_outs[other].lane = all + own * ranks + other;
         mj_ins[other].lane = all + other * ranks + own;
+        mj_outs[other].end.ring = &mj_outs[other].lane->ring;
+        mj_ins[other].end.ring = &mj_ins[other].lane->ring;
     }
     mj_lane_ranks = ranks;
     return MPI_SUCCESS;
@@ -108,7 +125,6 @@ static int mj_fence_tag(void) {
     return values > 8 * MJ_TAGS ? values / 2 + 7919 : values;
 }
 
-static inline uint64_t mj_lane_number(uint64_t session, uint64_t message) { return (session << 32) + message + 1; }
 static inline uint64_t mj_lane_state(uint64_t session, int what) { return session * MJ_LANE_STATES + (uint64_t)what; }
 
 /* ---- the sender ---- */
@@ -121,27 +137,27 @@ static inline int mj_lane_is_left(mj_lane_out *out) {
 static int mj_lane_end(mj_lane_out *out) {
     mj_lane *lane = out->lane;
     int rc = MPI_SUCCESS;
-    uint64_t read = atomic_fetch_or(&lane->read, 1) >> 1;
-    for (; rc == MPI_SUCCESS && read < out->sent; read++) {
-        mj_message *slot = &lane->slots[read % MJ_SLOTS];
+    uint64_t read = atomic_fetch_or(&lane->ring.read, 1) >> 1;
+    for (; rc == MPI_SUCCESS && read < out->end.count; read++) {
+        mj_message *slot = &lane->ring.slots[read % MJ_SLOTS];
         rc = mj_post(slot->data, slot->nbytes, out->rank, (int)slot->tag, out->comm);
     }
     out->active = 0;
     out->ends++;
     mj_lanes_taken--;
+    lane->sent = out->end.count;
     atomic_store_explicit(&lane->gone, out->session, memory_order_release);
     return rc;
 }
 
 /* Whether messages have lain in the lane for long; for a rank that looks again and again. */
 static int mj_lane_rests(mj_lane_out *out) {
-    uint64_t read = atomic_load_explicit(&out->lane->read, memory_order_acquire) >> 1;
-    if (read == out->sent || read > out->seen || out->since == 0) {
-        out->seen = read;
-        out->since = read == out->sent ? 0 : mj_now();
+    uint64_t before = out->end.seen, unread = mj_ring_unread(&out->end);
+    if (unread == 0 || out->end.seen > before || out->since == 0) {
+        out->since = unread == 0 ? 0 : mj_now();
         return 0;
     }
-    return mj_now() - out->since > MJ_LANE_REST;
+    return mj_now() - out->since > mj_lane_rest;
 }
 
 /* Ends the sessions that their receivers have left, or do not go on with; for those who wait. */
@@ -149,7 +165,7 @@ static int mj_lanes_look(void) {
     int rc = MPI_SUCCESS;
     for (int to = 0; mj_lanes_taken > 0 && rc == MPI_SUCCESS && to < mj_lane_ranks; to++) {
         mj_lane_out *out = &mj_outs[to];
-        if (out->active && (mj_lane_is_left(out) || (out->sent > out->seen && mj_lane_rests(out)))) rc = mj_lane_end(out);
+        if (out->active && (mj_lane_is_left(out) || (out->end.count > out->end.seen && mj_lane_rests(out)))) rc = mj_lane_end(out);
     }
     return rc;
 }
@@ -158,12 +174,12 @@ static int mj_lanes_look(void) {
 static int mj_lane_is_read(mj_lane_out *out, uint64_t unread) {
     int64_t began = 0;
     for (int looks = 1;; looks++) {
-        out->seen = atomic_load_explicit(&out->lane->read, memory_order_acquire) >> 1;
-        if (out->sent - out->seen <= unread) return 1;
+        if (mj_ring_unread(&out->end) <= unread) return 1;
         if (mj_lane_is_left(out)) return 0;
+        mj_look_again(0);
         if (looks % MJ_LANE_LOOKS) continue;
         if (began == 0) began = mj_now();
-        else if (mj_now() - began > MJ_LANE_PATIENCE) return 0;
+        else if (mj_now() - began > mj_lane_patience) return 0;
     }
 }
 
@@ -191,7 +207,7 @@ static int mj_lane_takes(mj_lane_out *out, uint64_t group, int dest, int tag, MP
         || !mj_lane_has(lane, tag)
         || !atomic_compare_exchange_strong(&lane->state, &state, mj_lane_state(session, MJ_LANE_TAKEN)))
         return 0;
-    out->active = 1, out->session = session, out->sent = out->seen = 0, out->since = 0, out->comm = c, out->rank = dest;
+    out->active = 1, out->session = session, out->end.seen = out->end.count, out->since = 0, out->comm = c, out->rank = dest;
     mj_lanes_taken++;
     *rc = mj_post(&session, sizeof session, dest, mj_fence_tag(), c);
     return 1;
@@ -205,14 +221,11 @@ static int mj_lane_put(mj_lane_out *out, uint64_t group, const void *s, int64_t 
     if (*rc != MPI_SUCCESS) return 1;
     if (lane->group != group) return 0;     /* of another communicator: there is no order between them */
     if (nbytes > MJ_SLOT || !mj_lane_has(lane, tag) || mj_lane_is_left(out)
-        || (out->sent - out->seen >= MJ_SLOTS && !mj_lane_is_read(out, MJ_SLOTS - 1))) {
+        || (out->end.count - out->end.seen >= MJ_SLOTS && !mj_lane_is_read(out, MJ_SLOTS - 1))) {
         *rc = mj_lane_end(out);
         return *rc != MPI_SUCCESS;
     }
-    mj_message *slot = &lane->slots[out->sent % MJ_SLOTS];
-    slot->nbytes = nbytes, slot->tag = tag;
-    memcpy(slot->data, s, (size_t)nbytes);
-    atomic_store_explicit(&slot->number, mj_lane_number(out->session, out->sent++), memory_order_release);
+    mj_ring_put(&out->end, s, nbytes, tag);
     return 1;
 }
 
@@ -234,9 +247,10 @@ static void mj_lane_offer(mj_lane_in *in, uint64_t group, int source, int tag, M
     }
     if (in->mode == MJ_ON_OFFER) return;
     lane->group = group;
-    atomic_store(&lane->read, 0);
+    in->end.count = lane->sent;     /* what was unread then has come by MPI */
+    atomic_store(&lane->ring.read, 2 * in->end.count);
     atomic_store(&lane->state, mj_lane_state(++in->session, MJ_LANE_OFFERED));
-    in->mode = MJ_ON_OFFER, in->taken = 0, in->rank = source, in->comm = c;
+    in->mode = MJ_ON_OFFER, in->rank = source, in->comm = c;
 }
 
 /* By MPI; ends sessions that others leave meanwhile. */
@@ -273,7 +287,7 @@ static int mj_lane_leave(mj_lane_in *in) {
         }
         rc = mj_take_fence(in);
     }
-    atomic_fetch_or(&lane->read, 1);
+    atomic_fetch_or(&lane->ring.read, 1);
     atomic_store_explicit(&lane->left, in->session, memory_order_release);
     in->mode = MJ_LEFT;
     return rc;
@@ -281,28 +295,25 @@ static int mj_lane_leave(mj_lane_in *in) {
 
 /* Whether the next message was in the lane, and has been received. Else the session is over, and MPI brings it. */
 static int mj_lane_take(mj_lane_in *in, void *r, int64_t nbytes, int tag, int *rc) {
-    mj_lane *lane = in->lane;
-    mj_message *slot = &lane->slots[in->taken % MJ_SLOTS];
-    uint64_t number = mj_lane_number(in->session, in->taken), read = 2 * in->taken;
-    for (int64_t looks = 1; atomic_load_explicit(&slot->number, memory_order_acquire) != number; looks++) {
+    mj_message *m;
+    for (int64_t looks = 1; (m = mj_ring_next(&in->end)) == NULL; looks++) {
+        mj_look_again(looks);
         if (looks % MJ_LANE_LOOKS) continue;
         if (mj_lane_is_gone(in)) break;
         if ((*rc = mj_lanes_look()) != MPI_SUCCESS) return 0;
-        if (looks > MJ_SPINS) mj_pause();
     }
-    if (atomic_load_explicit(&slot->number, memory_order_acquire) == number) {
-        int64_t come = slot->nbytes;
-        if (tag >= 0 && tag != slot->tag) {     /* the one that is asked for comes later */
-            *rc = mj_lane_leave(in);
-            return 0;
-        }
-        memcpy(r, slot->data, (size_t)(come < nbytes ? come : nbytes));
-        if (atomic_compare_exchange_strong(&lane->read, &read, read + 2)) {
-            in->taken++;
+    if (m != NULL && tag >= 0 && tag != m->tag) {       /* the one that is asked for comes later */
+        *rc = mj_lane_leave(in);
+        return 0;
+    }
+    if (m != NULL) {
+        memcpy(r, m->data, (size_t)(m->nbytes < nbytes ? m->nbytes : nbytes));
+        *rc = mj_check_message(m, nbytes, tag);
+        if (mj_ring_pass(&in->end)) {
             mj_lane_messages++;
-            *rc = come > nbytes ? MPI_ERR_TRUNCATE : come < nbytes ? mj_too_short() : mj_check_kind(tag, (int)slot->tag);
             return 1;
         }
+        *rc = MPI_SUCCESS;
         while (!mj_lane_is_gone(in)) sched_yield();     /* the sender is about to send it by MPI */
     }
     in->mode = MJ_LEFT;
@@ -322,7 +333,7 @@ static int mj_lane_is_by_mpi(mj_lane_in *in, int tag, int *rc) {
     uint64_t taken = mj_lane_state(in->session, MJ_LANE_TAKEN);
     for (int64_t looks = 1; *rc == MPI_SUCCESS; looks++) {
         if (atomic_load_explicit(&in->lane->state, memory_order_acquire) != taken) {
-            if (mj_lane_probe(in, any, &first, rc)) return 1;
+            if (mj_lane_probe(in, any, &first, rc) && first.MPI_TAG != fence) return 1;     /* it was taken meanwhile */
         } else if (mj_lane_probe(in, MPI_ANY_TAG, &first, rc)) {
             /* The first may have a tag that nobody asks for now. Libraries keep the order in which a rank sends. */
             int fenced = first.MPI_TAG == fence || mj_lane_probe(in, fence, &other, rc);
@@ -333,7 +344,7 @@ static int mj_lane_is_by_mpi(mj_lane_in *in, int tag, int *rc) {
             }
         }
         if (looks % MJ_LANE_LOOKS == 0 && *rc == MPI_SUCCESS) *rc = mj_lanes_look();
-        if (looks > MJ_SPINS) sched_yield();
+        if (looks > MJ_SPINS) sched_yield();    /* it has looked into MPI */
     }
     return 1;
 }
