@@ -69,14 +69,6 @@ class Launcher:
             words += ["--oversubscribe"] if ranks > cores else []
         return [*words, "-n", str(ranks)]
 
-    def settings(self) -> dict[str, str]:
-        """Variables for the ranks unless the user sets them.
-
-        Without a fast network Open MPI's UCX says "OSC UCX component priority set inside component query failed", as an
-        error, when ranks make a shared window. Nothing has failed: Open MPI takes another component.
-        """
-        return {"OMPI_MCA_opal_common_ucx_verbose": "-1"} if self.family == "openmpi" else {}
-
 
 class NoLauncher(RuntimeError):
     """There is no MPI library, or no launcher that belongs to it."""

@@ -127,7 +127,7 @@ def run(job: Job, *, dry: bool = False, stdout=None) -> int:
     """Run a job, its exit status. `stdout`: a binary stream for the ranks' lines instead of this process's."""
     cpus, threads = job.placement()
     launcher = find_launcher(find_library(), job.launcher)
-    environment = launcher.settings() | clean_environment()
+    environment = clean_environment()
     if threads:
         environment.setdefault("MPIJAX_NUM_THREADS", str(threads))
         if job.threads:
