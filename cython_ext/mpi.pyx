@@ -82,6 +82,7 @@ cdef extern from "mpi_memory.h" nogil:
     int MJ_NEW, MJ_READY, MJ_POLLING_RANKS
     int mj_sharing, mj_sleeps
     int* mj_node_rank
+    int mj_rank_here(MPI_Comm, int)
 
 cdef extern from "mpi_slots.h" nogil:
     ctypedef struct Slots "mj_slots":
@@ -135,6 +136,11 @@ cdef extern from "mpi_early.h" nogil:
     int mj_finish(Flight*)
 
 cdef extern from "mpi_lanes.h" nogil:
+    ctypedef struct Group "mj_group":
+        uint64_t number
+    Group* mj_group_of(MPI_Comm)
+    uint64_t mj_next_group(Group*)
+    int mj_set_group(MPI_Comm, uint64_t)
     int mj_lanes_taken, mj_lane_ranks
     int64_t mj_lane_messages, mj_lane_patience, mj_lane_rest
     int64_t mj_lanes_bytes(int)
@@ -492,6 +498,29 @@ def open_lanes(memory, int own, int ranks):
         PyBuffer_Release(&lane_memory)
         raise ValueError(f"lanes of {ranks} ranks take {mj_lanes_bytes(ranks)} bytes, got {len(memory)}")
     _check(mj_lanes_open(lane_memory.buf, own, ranks))
+
+
+def rank_here(intptr_t comm, int rank):
+    """Which rank of this node a rank of a communicator is; -1: it is on another one, or none."""
+    return mj_rank_here(MJ_COMM(comm), rank)
+
+
+def lane_group(intptr_t comm):
+    """Which communicator it is to lanes, the same number on all of its ranks; 0: its messages go by MPI."""
+    cdef Group* group = mj_group_of(MJ_COMM(comm))
+    return 0 if group == NULL else group.number
+
+
+def set_lane_group(intptr_t comm, uint64_t number):
+    """The number of a communicator; duplicates of it get others. For all ranks alike."""
+    _check(mj_set_group(MJ_COMM(comm), number))
+
+
+def next_lane_group(intptr_t parent):
+    """The number for a communicator that is made of another one, in whatever way; 0: it has none. For all ranks of
+    `parent` alike, and in the order in which they make communicators."""
+    cdef Group* group = mj_group_of(MJ_COMM(parent))
+    return 0 if group == NULL else mj_next_group(group)
 
 
 def set_lane_patience(int64_t patience, int64_t rest):

@@ -127,6 +127,55 @@ static int mj_fence_tag(void) {
 
 static inline uint64_t mj_lane_state(uint64_t session, int what) { return session * MJ_LANE_STATES + (uint64_t)what; }
 
+/* ---- communicators ---- */
+
+/* What tells one from all others: the same on all of its ranks. It is made from that of the communicator of which it was
+   made, and from how many had been made before: all ranks make them in the same order, so nothing is sent. */
+typedef struct {
+    uint64_t number, made;
+} mj_group;
+
+static int mj_group_key = MPI_KEYVAL_INVALID;
+
+static uint64_t mj_next_group(mj_group *parent) { return parent->number * 0x9E3779B97F4A7C15u + ++parent->made; }
+
+static int mj_group_freed(MPI_Comm comm, int key, void *group, void *unused) {
+    (void)comm, (void)key, (void)unused;
+    free(group);
+    return MPI_SUCCESS;
+}
+
+/* A duplicate is another communicator. */
+static int mj_group_copied(MPI_Comm comm, int key, void *unused, void *parent, void *copy, int *kept) {
+    mj_group *group = calloc(1, sizeof(mj_group));
+    (void)comm, (void)key, (void)unused;
+    if (group != NULL) group->number = mj_next_group(parent);
+    *(mj_group **)copy = group;
+    *kept = group != NULL;
+    return MPI_SUCCESS;
+}
+
+/* NULL for one whose messages go by MPI. */
+static mj_group *mj_group_of(MPI_Comm comm) {
+    mj_group *group = NULL;
+    int found = 0;
+    if (mj_group_key == MPI_KEYVAL_INVALID || MPI_Comm_get_attr(comm, mj_group_key, &group, &found) != MPI_SUCCESS) return NULL;
+    return found ? group : NULL;
+}
+
+static int mj_set_group(MPI_Comm comm, uint64_t number) {
+    mj_group *group = calloc(1, sizeof(mj_group));
+    int rc = group == NULL ? MPI_ERR_NO_MEM : MPI_SUCCESS;
+    if (rc == MPI_SUCCESS && mj_group_key == MPI_KEYVAL_INVALID)
+        rc = MPI_Comm_create_keyval(mj_group_copied, mj_group_freed, &mj_group_key, NULL);
+    if (rc == MPI_SUCCESS) {
+        group->number = number;
+        rc = MPI_Comm_set_attr(comm, mj_group_key, group);
+    }
+    if (rc != MPI_SUCCESS) free(group);
+    return rc;
+}
+
 /* ---- the sender ---- */
 
 static inline int mj_lane_is_left(mj_lane_out *out) {

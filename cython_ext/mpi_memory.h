@@ -49,18 +49,23 @@ static int mj_shared_freed(MPI_Comm comm, int key, void *attribute, void *unused
     return MPI_SUCCESS;
 }
 
-/* Whether all ranks of the communicator are on this node: they all find the same. */
-static int mj_all_here(MPI_Comm comm, int size) {
+/* Which rank of this node a rank of a communicator is; -1: it is on another one, or none. */
+static int mj_rank_here(MPI_Comm comm, int rank) {
     MPI_Group group, world;
-    int here = mj_node_rank != NULL, own, other;
-    if (MPI_Comm_group(comm, &group) != MPI_SUCCESS) return 0;
+    int known, other = MPI_UNDEFINED;
+    if (mj_node_rank == NULL || rank < 0 || MPI_Comm_group(comm, &group) != MPI_SUCCESS) return -1;
     MPI_Comm_group(MPI_COMM_WORLD, &world);
-    for (own = 0; here && own < size; own++)
-        here = MPI_Group_translate_ranks(group, 1, &own, world, &other) == MPI_SUCCESS && other >= 0
-               && mj_node_rank[other] >= 0;
+    known = MPI_Group_translate_ranks(group, 1, &rank, world, &other) == MPI_SUCCESS && other >= 0;
     MPI_Group_free(&group);
     MPI_Group_free(&world);
-    return here;
+    return known ? mj_node_rank[other] : -1;
+}
+
+/* Whether all ranks of the communicator are on this node: they all find the same. */
+static int mj_all_here(MPI_Comm comm, int size) {
+    int rank = 0;
+    while (rank < size && mj_rank_here(comm, rank) >= 0) rank++;
+    return rank == size;
 }
 
 /* What a communicator keeps under a key, `nbytes` that begin with an mj_shared, not made yet; NULL for one whose ranks

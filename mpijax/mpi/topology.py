@@ -28,7 +28,7 @@ def split(color: int | None, key: int = 0, *, comm=None) -> Any:
     elif whole(color, "split", "color") < 0 and color != mpi_start.start().MPI.UNDEFINED:
         raise ValueError(f"split: color must not be negative, got {color}; None: in none of the communicators")
     with objects.recorded("split", parent, users=True):
-        return parent.Split(color, key)
+        return mpi_start.start().name_child(parent, parent.Split(color, key))
 
 
 def dims_create(size: int, ndims: int | Sequence[int]) -> tuple[int, ...]:
@@ -67,7 +67,7 @@ def create_cart(dims: int | Sequence[int], periods: bool | Sequence[bool] = Fals
     if len(wraps) != len(dims):
         raise ValueError(f"create_cart: {len(wraps)} periods {tuple(wraps)} for a grid of {len(dims)} axes {dims}")
     with objects.recorded("create_cart", parent, users=True):
-        cart = parent.Create_cart(dims, wraps, reorder)
+        cart = mpi_start.start().name_child(parent, parent.Create_cart(dims, wraps, reorder))
     cart.Set_name("cart")
     return cart
 

@@ -33,7 +33,7 @@ def through_lanes(fun, *args, patience=10**10):
 
 
 def has_lanes():
-    return PARTNER in mpi_start.start().lanes
+    return mpi_start.start().lanes
 
 
 def values(n, *key):
@@ -163,16 +163,41 @@ def test_programs(program, n):
         assert max(counts) == 0 if n == 5000 else max(counts) > 0
 
 
-def test_on_the_communicator_of_its_own_and_another():
+COMMUNICATORS = {
+    "its own": lambda: None,
+    "a duplicate": lambda: comm_world().Dup(),
+    "a duplicate of one": lambda: mpi.split(0, RANK).Clone(),
+    "split": lambda: mpi.split(0, RANK, comm=comm_world()),
+    "a grid": lambda: mpi.create_cart(1, True),
+    "of mpi4py alone": lambda: comm_world().Split(0, RANK),
+}
+
+
+@pytest.mark.parametrize("made", COMMUNICATORS)
+def test_on_other_communicators(made):
+    """Messages of each go through lanes if mpijax, or a duplicate, has a number for it."""
     x = [values(5, r) for r in range(SIZE)]
-    out, count = through_lanes(jax.jit(lambda v: exchange(v, None)), x[RANK])
+    comm = COMMUNICATORS[made]()
+    out, count = through_lanes(jax.jit(lambda v: exchange(v, comm)), x[RANK])
     np.testing.assert_array_equal(out, expected(x))
-    assert count > TURNS // 2 or not has_lanes()
-    other = comm_world().Dup()
-    out, count = through_lanes(jax.jit(lambda v: exchange(v, other)), x[RANK])
-    np.testing.assert_array_equal(out, expected(x))
-    assert count == 0
-    other.Free()
+    assert (count > TURNS // 2) == (made != "of mpi4py alone" and has_lanes())
+    if comm is not None:
+        comm.Free()
+
+
+@pytest.mark.skipif(SIZE < 4, reason="four ranks, in two communicators")
+def test_in_parts_of_all_ranks_at_once():
+    """Ranks have other numbers there: the pairs are (3, 1) and (2, 0)."""
+    x = [values(7, r) for r in range(SIZE)]
+    comm = mpi.split(RANK % 2, -RANK)
+    me, ranks = comm.Get_rank(), comm.Get_size()
+    right, left = (me + 1) % ranks, (me - 1) % ranks
+    turn = lambda i, y: mpi.sendrecv(y, y, left, right, comm=comm)  # noqa: E731
+    out, count = through_lanes(jax.jit(lambda v: lax.fori_loop(0, TURNS + 1, turn, v)), x[RANK])
+    members = [r for r in range(SIZE) if r % 2 == RANK % 2][::-1]
+    np.testing.assert_array_equal(out, x[members[(me - TURNS - 1) % ranks]])
+    assert (count > 0) == has_lanes()
+    comm.Free()
 
 
 def test_derivatives():

@@ -40,7 +40,7 @@ class Start:
 
     Attributes: `world`, the private communicator (mpi4py); `rank`, `size`; `yields`, whether waiting ranks
     must hand their core over (more ranks than cores); `overlaps`, whether exchanges go on beside computation, as
-    rank 0 says; `lanes`, the numbers on this node of the ranks to whom messages may go through memory; `control`, a
+    rank 0 says; `lanes`, whether messages to ranks of this node may go through memory; `control`, a
     communicator for what ranks agree on apart from programs; `launched`, whether a launcher started the ranks; `ext`,
     the module with the communication shims.
     """
@@ -77,7 +77,7 @@ class Start:
         ranks_per_cpu = _ranks_per_cpu(node) if self.size > 1 else 0.0
         self.yields = _must_yield(ranks_per_cpu)
         self.overlaps = False
-        self.lanes: dict[int, int] = {}
+        self.lanes = False
         self.ext.set_yielding(self.yields)
         self.ext.set_crowded(ranks_per_cpu > _CROWDED)
         if self.size > 1:
@@ -108,17 +108,25 @@ class Start:
         self.ext.set_sharing(wanted)
         self._polls = wanted and not any(yields)
 
+    def name_child(self, parent: Any, child: Any) -> Any:
+        """A communicator that all ranks of `parent` have just made of it, of which messages may go through memory."""
+        if (number := self.ext.next_lane_group(self.ext.handle(parent))) and child != self.MPI.COMM_NULL:
+            self.ext.set_lane_group(self.ext.handle(child), number)
+        return child
+
     def _open_lanes(self, node: Any) -> None:
         """Let messages of programs go through memory too, where ranks poll. A run keeps other threads out."""
-        ranks = node.allgather(self.rank)
-        if not 1 < len(ranks) <= _LANE_RANKS or not self._polls:
+        ranks = node.Get_size()
+        if not 1 < ranks <= _LANE_RANKS or not self._polls:
             return
-        shared = shared_file(node, self.ext.lanes_bytes(len(ranks)))
+        shared = shared_file(node, self.ext.lanes_bytes(ranks))
         if shared is not None:
             descriptor, memory = shared
             os.close(descriptor)
-            self.ext.open_lanes(memory, node.Get_rank(), len(ranks))
-            self.lanes = {rank: i for i, rank in enumerate(ranks)}
+            self.ext.open_lanes(memory, node.Get_rank(), ranks)
+            self.lanes = True
+            for number, comm in enumerate((self.world, self.MPI.COMM_WORLD)):
+                self.ext.set_lane_group(self.ext.handle(comm), 1 + number)
 
 
 # Ranks of a node up to which there are lanes from each to each: 66 kB of memory for each pair and direction.

@@ -307,20 +307,16 @@ def _tag(c: _Link, name: str) -> int:
 
 def _memory(c: _Link, tags: set[int], *ends: str) -> Carrier:
     """Whether a message goes through memory that ranks of this node share: those of a halo through rings
-    (``mpi_ring.h``), others through lanes (``mpi_lanes.h``), on communicators which all ranks are sure to call the same."""
+    (``mpi_ring.h``), others through lanes (``mpi_lanes.h``), on communicators whose ranks have a number for them."""
     if tags == {HALO_TAG}:
         return Carrier(paired=True)
     mpi = mpi_start.start()
-    everybody = [mpi.world, mpi.MPI.COMM_WORLD]
     peers = [c.params[end] for end in ends]
-    if not mpi.lanes or c.comm not in everybody or {mpi.MPI.ANY_SOURCE, mpi.rank} & {*peers}:
+    group = mpi.ext.lane_group(c.handle)
+    if not group or {mpi.MPI.ANY_SOURCE, c.comm.Get_rank()} & {*peers} or c.params.get("status") is not None:
         return BY_MPI
-    if c.params.get("status") is not None:
-        return BY_MPI
-    lane = {end: mpi.lanes.get(peer, -1) for end, peer in zip(ends, peers, strict=True)}
-    return Carrier(
-        lanes=1 + everybody.index(c.comm), lane_to=lane.get("dest", -1), lane_from=lane.get("source", -1)
-    )
+    lane = {end: mpi.ext.rank_here(c.handle, peer) for end, peer in zip(ends, peers, strict=True)}
+    return Carrier(lanes=group, lane_to=lane.get("dest", -1), lane_from=lane.get("source", -1))
 
 
 def _send(c: _Link) -> list[Any]:
