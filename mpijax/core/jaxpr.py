@@ -10,6 +10,7 @@ import numpy as np
 
 from mpijax.core import effects as fx
 from mpijax.core import provided
+from mpijax.core.any_depth import any_depth
 from mpijax.core.avals import ShapedArray
 from mpijax.core.sharding.context import under
 from mpijax.core.source import UNKNOWN, Source, inherited
@@ -200,6 +201,7 @@ def scope_of(avals: Iterable[Any]) -> Any:
     return under(split.mesh)
 
 
+@any_depth
 def eval_jaxpr(
     jaxpr: Jaxpr,
     consts: Sequence[Any],
@@ -268,27 +270,33 @@ def is_literal_scalar(x: Any) -> bool:
     return isinstance(x, (bool, int, float, complex, np.generic)) or (isinstance(x, np.ndarray) and x.ndim == 0)
 
 
+@any_depth
 def dead_code(jaxpr: Jaxpr, used_outputs: Sequence[bool]) -> tuple[Jaxpr, list[bool]]:
     """Remove equations that no used output and no ordered effect needs.
 
     Returns the pruned Jaxpr, which keeps only the used outputs and the arguments
-    it still reads, and which arguments those are.
+    it still reads, and which arguments those are. A Jaxpr with nothing to remove is returned itself.
     """
     outvars = [v for v, used in zip(jaxpr.outvars, used_outputs, strict=True) if used]
     live = {v for v in outvars if type(v) is not Literal}
     kept: list[Eqn] = []
+    changed = len(outvars) < len(jaxpr.outvars)
     for eqn in reversed(jaxpr.eqns):
         needed = [v in live for v in eqn.outvars]
         if not any(needed) and not fx.pins(eqn.effects):
+            changed = True
             continue
         rule = eqn.primitive.dce
         if rule is not None:
-            eqn = rule(needed, eqn)
+            before, eqn = eqn, rule(needed, eqn)
+            changed |= eqn is not before
             if eqn is None:
                 continue
         kept.append(eqn)
         live.update(v for v in eqn.invars if type(v) is not Literal)
     used_inputs = [v in live for v in jaxpr.invars]
+    if not changed and all(used_inputs):
+        return jaxpr, used_inputs
     invars = [v for v, used in zip(jaxpr.invars, used_inputs, strict=True) if used]
     constvars = jaxpr.constvars
     return Jaxpr(constvars, invars, outvars, kept[::-1], debug_info=jaxpr.debug_info), used_inputs
@@ -305,5 +313,7 @@ def without_dead_code(
     live = {v for e in kept.eqns for v in e.invars if type(v) is not Literal}
     live.update(v for v in kept.outvars if type(v) is not Literal)
     reads = [v in live for v in jaxpr.constvars]
+    if all(reads):
+        return kept, list(consts), used_inputs
     constvars = [v for v, r in zip(jaxpr.constvars, reads, strict=True) if r]
     return kept.replace(constvars=constvars), [c for c, r in zip(consts, reads, strict=True) if r], used_inputs

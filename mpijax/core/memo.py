@@ -6,12 +6,14 @@ import weakref
 from collections.abc import Callable
 from functools import wraps
 
+from mpijax.core.any_depth import any_depth
 from mpijax.core.source import UNKNOWN, sources_from
 
 
 def memo_on_jaxpr(fun: Callable) -> Callable:
     """Cache `fun(closed_jaxpr, *hashable)` per Jaxpr, dropping the results with it."""
     table: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+    compute = any_depth(fun)
 
     @wraps(fun)
     def cached(closed, *args):
@@ -23,7 +25,7 @@ def memo_on_jaxpr(fun: Callable) -> Callable:
         except KeyError:
             # The result serves all callers, so it does not get this one's line.
             with sources_from(UNKNOWN):
-                result = known[args] = fun(closed, *args)
+                result = known[args] = compute(closed, *args)
             return result
 
     return cached
@@ -35,6 +37,7 @@ def memo_on_jaxprs(fun: Callable) -> Callable:
     Results must not hold that Jaxpr, or it would never go.
     """
     table: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+    compute = any_depth(fun)
 
     @wraps(fun)
     def cached(closed, *args):
@@ -44,7 +47,7 @@ def memo_on_jaxprs(fun: Callable) -> Callable:
             return known[key]
         except KeyError:
             with sources_from(UNKNOWN):
-                result = known[key] = fun(closed, *args)
+                result = known[key] = compute(closed, *args)
             return result
 
     return cached

@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from mpijax.core import flags
+from mpijax.core import any_depth, flags
 from mpijax.core.option_examples import EXAMPLES
 
 _TRUE = ("y", "yes", "t", "true", "on", "1")
@@ -53,6 +53,9 @@ _interned: dict[tuple, int] = {}
 # Instance dictionaries of the threads that override something now: an update of the process-wide value of
 # another option changes their key too.
 _overriding: dict[int, dict[str, Any]] = {}
+
+any_depth.carried.append(values)
+any_depth.at_end.append(lambda: _overriding.pop(id(values.__dict__), None))
 
 
 def trace_key() -> int:

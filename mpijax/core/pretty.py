@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import layout as pp
+from mpijax.core.any_depth import any_depth
 from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, subjaxprs
 
 # Jaxprs of more equations than this are printed once, ahead of the program.
@@ -129,6 +130,7 @@ def _eqn_doc(eqn: Eqn, names: Names) -> pp.Doc:
     return pp.concat(head + called)
 
 
+@any_depth
 def _skeleton(jaxpr: Jaxpr, names: Names) -> pp.Doc:
     consts = _binders(jaxpr.constvars, names)
     invars = _binders(jaxpr.invars, names)

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NamedTuple
 
+from mpijax.core.any_depth import below, carried
+
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _internal: dict = {}
 # Files and folders of other libraries whose lines are not the user's.
@@ -68,6 +70,7 @@ class _Inherited(threading.local):
 
 
 inherited = _Inherited()
+carried.append(inherited)
 
 
 @contextmanager
@@ -101,14 +104,16 @@ def current_source() -> Source:
 def source_of(frame: FrameType | None) -> Source:
     """The user's line in a frame, or in the innermost of its callers that is the user's."""
     known = _internal
-    while frame is not None:
-        code = frame.f_code
-        internal = known.get(code)
-        if internal is None:
-            internal = is_internal(code)
-        if not internal:
-            return Source(code.co_filename, frame.f_lineno, code.co_name)
-        frame = frame.f_back
+    for stack in (frame, *below.frames):
+        frame = stack
+        while frame is not None:
+            code = frame.f_code
+            internal = known.get(code)
+            if internal is None:
+                internal = is_internal(code)
+            if not internal:
+                return Source(code.co_filename, frame.f_lineno, code.co_name)
+            frame = frame.f_back
     return UNKNOWN
 
 

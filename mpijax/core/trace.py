@@ -16,6 +16,7 @@ import numpy as np
 
 from mpijax._ext import dispatch
 from mpijax.core import config, dtypes, errors, provided
+from mpijax.core.any_depth import any_depth
 from mpijax.core.array_api import Array
 from mpijax.core.avals import NO_AXES, ShapedArray, ShapeDtypeStruct
 from mpijax.core.foreign import pytype_aval_mappings, rule_for
@@ -699,6 +700,7 @@ def _creation(tracer: Tracer | None) -> str:
     return f" The leaked intermediate value was created on line {made[0]}." if made else ""
 
 
+@any_depth
 def trace_to_jaxpr(
     fun: Callable, avals: Sequence[ShapedArray], debug: DebugInfo | None = None, written: list[Any] | None = None
 ) -> tuple[Jaxpr, list[Any]]:

@@ -12,6 +12,7 @@ import numpy as np
 from mpijax.compiler.loops.show import nest_text
 from mpijax.compiler.steps.planner import plan_program
 from mpijax.core import config, dtypes, tree
+from mpijax.core.any_depth import any_depth
 from mpijax.core.avals import ShapedArray
 from mpijax.core.dimensions import DimExpr, evaluate
 from mpijax.core.errors import JaxRuntimeError
@@ -344,6 +345,7 @@ def _over(mesh: Mesh | AbstractMesh, layouts: Sequence[Any]) -> tuple[Sharding |
     return tuple(None if s is None else NamedSharding(mesh, s.spec, memory_kind=s.memory_kind) for s in layouts)
 
 
+@any_depth
 def _devices_in(jaxpr: Jaxpr) -> int:
     """The devices of the largest mesh in a program."""
     found = 1

@@ -520,6 +520,8 @@ def _varying_over(closed: ClosedJaxpr, which: tuple[bool, ...], axes: frozenset)
 def _dce(used: list[bool], eqn: Eqn) -> Eqn:
     closed: ClosedJaxpr = eqn.params["jaxpr"]
     jaxpr, consts, used_inputs = without_dead_code(closed.jaxpr, closed.consts, used)
+    if jaxpr is closed.jaxpr:
+        return eqn
     pruned = ClosedJaxpr(jaxpr, consts)
     params = {
         **eqn.params,

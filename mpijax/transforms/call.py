@@ -80,14 +80,25 @@ def _batch(axis, args, dims, **params):
 
 
 @memo_on_jaxpr
-def pruned_call(closed: ClosedJaxpr, used: tuple[bool, ...]) -> tuple[ClosedJaxpr, list[bool]]:
-    """A called Jaxpr without what only unused results need, and which arguments it still reads."""
+def _pruned(closed: ClosedJaxpr, used: tuple[bool, ...]) -> tuple[ClosedJaxpr, list[bool]] | None:
+    """`pruned_call`; None for nothing to remove, because what is remembered must not hold the Jaxpr itself."""
     jaxpr, consts, used_inputs = without_dead_code(closed.jaxpr, closed.consts, used)
-    return ClosedJaxpr(jaxpr, consts), used_inputs
+    return None if jaxpr is closed.jaxpr else (ClosedJaxpr(jaxpr, consts), used_inputs)
+
+
+def pruned_call(closed: ClosedJaxpr, used: tuple[bool, ...]) -> tuple[ClosedJaxpr, list[bool]]:
+    """A called Jaxpr without what only unused results need, and which arguments it still reads.
+
+    One with nothing to remove is returned itself: so a program of nested calls is looked through once, and not once
+    for each call around it.
+    """
+    return _pruned(closed, used) or (closed, [True] * len(closed.jaxpr.invars))
 
 
 def _dce(used: list[bool], eqn: Eqn) -> Eqn:
     closed, used_inputs = pruned_call(eqn.params["jaxpr"], tuple(used))
+    if closed is eqn.params["jaxpr"] and not any(eqn.params["donated_invars"]):
+        return eqn
     return Eqn(
         eqn.primitive,
         [v for v, u in zip(eqn.invars, used_inputs, strict=True) if u],

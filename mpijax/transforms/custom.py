@@ -311,6 +311,8 @@ class CustomPrimitive(Primitive):
         """Without the results that nobody reads; the rule may read arguments that the function does not."""
         closed: ClosedJaxpr = eqn.params["call_jaxpr"]
         pruned, _ = dead_code(closed.jaxpr, used)
+        if pruned is closed.jaxpr:
+            return eqn
         call_jaxpr = ClosedJaxpr(pruned.replace(invars=closed.jaxpr.invars), closed.consts)
         params = {**eqn.params, "call_jaxpr": call_jaxpr, **self.select(eqn.params, list(used))}
         outvars = [v for v, u in zip(eqn.outvars, used, strict=True) if u]

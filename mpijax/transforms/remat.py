@@ -99,6 +99,8 @@ def _batch(axis, args, dims, *, jaxpr, **params):
 
 def _dce(used: list[bool], eqn: Eqn) -> Eqn:
     closed, used_inputs = pruned_call(eqn.params["jaxpr"], tuple(used))
+    if closed is eqn.params["jaxpr"]:
+        return eqn
     return eqn.replace(
         invars=[v for v, u in zip(eqn.invars, used_inputs, strict=True) if u],
         outvars=[v for v, u in zip(eqn.outvars, used, strict=True) if u],
