@@ -1,7 +1,8 @@
 """Checks inside calls, branches and loops: their Jaxprs take and return the error beside their own values.
 
 A loop's error has the same structure before and after each turn, and so have the errors of all branches: which kinds
-of failures can happen is found by tracing once, room for them is made, and the Jaxpr is traced again.
+of failures can happen is found by tracing once. If the error given has no room for some of them, it is made, and the
+Jaxpr is traced again.
 """
 
 from __future__ import annotations
@@ -53,6 +54,16 @@ class Checked:
 
 def _runs(closed: ClosedJaxpr, enabled) -> Callable:
     return lambda error, args: interpret(closed.jaxpr, closed.consts, enabled, error, args)
+
+
+def _with_room(traced: Callable[[Error], list[Checked]], error: Error) -> list[Checked]:
+    """Jaxprs that return an error of the structure of the one that they take.
+
+    They are traced again only if they need it: each loop in a loop would double the time otherwise.
+    """
+    checked = traced(error)
+    roomy = error.with_kinds({kind for c in checked for kind in c.skeleton()._pred})
+    return checked if roomy is error else traced(roomy)
 
 
 # ---------------------------------------------------------------- calls
@@ -131,8 +142,7 @@ def _cond_rule(error, enabled, primitive, args, params):
     def traced(before: Error) -> list[Checked]:
         return [Checked(_runs(b, enabled), before, (), avals) for b in branches]
 
-    error = error.with_kinds({e for c in traced(error) for e in c.skeleton()._pred})
-    checked = traced(error)
+    checked = _with_room(traced, error)
     outs = primitive.bind(
         index, *checked[0].leaves, *operands, **{**params, "branches": tuple(c.jaxpr for c in checked)}
     )
@@ -147,10 +157,10 @@ def _scan_rule(error, enabled, primitive, args, params):
     consts, rest = args[:n], args[n:]
     run = _runs(closed, enabled)
 
-    def traced(before: Error) -> Checked:
-        return Checked(run, before, closed.in_avals[:n], closed.in_avals[n:])
+    def traced(before: Error) -> list[Checked]:
+        return [Checked(run, before, closed.in_avals[:n], closed.in_avals[n:])]
 
-    checked = traced(error.with_kinds(traced(error).skeleton()._pred))
+    (checked,) = _with_room(traced, error)
     num_carry = params["num_carry"] + len(checked.leaves)
     outs = primitive.bind(
         *consts, *checked.leaves, *rest, **{**params, "jaxpr": checked.jaxpr, "num_carry": num_carry}
@@ -175,10 +185,10 @@ def _while_rule(error, enabled, primitive, args, params):
         after, _ = interpret(cond.jaxpr, cond.consts, enabled, after, [*flat[:m], *outs])
         return after, outs
 
-    def traced(before: Error) -> Checked:
-        return Checked(turn, before, [*cond.in_avals[:m], *body.in_avals[:n]], body.in_avals[n:])
+    def traced(before: Error) -> list[Checked]:
+        return [Checked(turn, before, [*cond.in_avals[:m], *body.in_avals[:n]], body.in_avals[n:])]
 
-    checked = traced(error.with_kinds(traced(error).skeleton()._pred))
+    (checked,) = _with_room(traced, error)
     return checked.split(
         primitive.bind(
             *cond_consts, *cond_consts, *body_consts, *checked.leaves, *carry,

@@ -13,25 +13,26 @@ import threading
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import wraps
-from types import FrameType
 from typing import Any
+
+from mpijax.core import option
+from mpijax.core.source import inherited, waiting
+from mpijax.core.state import state
 
 # Frames below a call that are no reason for another stack; at most half of those that Python allows.
 _FRAMES = 500
 
-# What is current in a thread, which holds in the thread that takes over from it too.
-carried: list[threading.local] = []
-# What is done at the end of a thread that took over.
-at_end: list[Callable[[], None]] = []
+# What is current in a thread, and in those that lend it their stacks.
+_CURRENT = state, inherited, option.values
 
 
-class _Below(threading.local):
-    """The frames in other threads that wait for this thread, the innermost one first."""
+class _Lent(threading.local):
+    """The threads that lend their stacks to the call in which this thread is at work; the innermost one last."""
 
-    frames: tuple[FrameType, ...] = ()
+    threads: list[threading.Thread] | None = None
 
 
-below = _Below()
+_lent = _Lent()
 
 
 def _is_deep() -> bool:
@@ -59,13 +60,15 @@ class _Stack:
 
     def __init__(self, fun: Callable, args: tuple, kwargs: dict[str, Any]):
         self._call = copy_context().run, fun, args, kwargs
-        self._current = [(local, dict(local.__dict__)) for local in carried]
-        self._below = sys._getframe(1), *below.frames
+        self._current = [(local, dict(local.__dict__)) for local in _CURRENT]
+        self._frames = sys._getframe(1), *waiting.frames
+        self._threads: list[threading.Thread] = [] if _lent.threads is None else _lent.threads
         self._result: Any = None
         self._error: BaseException | None = None
 
     def _work(self) -> None:
-        below.frames, self._below = self._below, ()
+        waiting.frames, self._frames = self._frames, ()
+        _lent.threads = self._threads
         for local, values in self._current:
             local.__dict__.update(values)
         run, fun, args, kwargs = self._call
@@ -74,24 +77,28 @@ class _Stack:
         except BaseException as error:
             self._error = self._error or error
         finally:
-            below.frames = ()
-            for end in at_end:
-                end()
+            waiting.frames = ()
+            self._threads.pop()
+            option.end_of_thread()
 
     def result(self) -> Any:
         thread = threading.Thread(target=self._work, name="deeper calls", daemon=True)
+        self._threads.append(thread)
         thread.start()
         while thread.is_alive():
             try:
                 thread.join()
             except BaseException as error:  # of a signal's handler, which Python runs in the main thread
                 self._error = error
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                    ctypes.c_ulong(thread.ident or 0), ctypes.py_object(type(error))
-                )
+                self._interrupt(type(error))
         if self._error is not None:
             try:
                 raise self._error
             finally:
                 self._error = None  # it holds this frame
         return self._result
+
+    def _interrupt(self, error: type) -> None:
+        """Raise an error in the innermost of the threads, for which the others wait."""
+        for thread in self._threads[-1:]:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(error))

@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from mpijax.core import any_depth, flags
+from mpijax.core import flags
 from mpijax.core.option_examples import EXAMPLES
 
 _TRUE = ("y", "yes", "t", "true", "on", "1")
@@ -54,8 +54,10 @@ _interned: dict[tuple, int] = {}
 # another option changes their key too.
 _overriding: dict[int, dict[str, Any]] = {}
 
-any_depth.carried.append(values)
-any_depth.at_end.append(lambda: _overriding.pop(id(values.__dict__), None))
+
+def end_of_thread() -> None:
+    """Forget this thread, which overrides something."""
+    _overriding.pop(id(values.__dict__), None)
 
 
 def trace_key() -> int:

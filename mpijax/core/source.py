@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NamedTuple
 
-from mpijax.core.any_depth import below, carried
-
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_MACHINERY = os.sep + "functools.py", os.sep + "threading.py"
 _internal: dict = {}
 # Files and folders of other libraries whose lines are not the user's.
 excluded: list[str] = []
@@ -58,7 +57,7 @@ def is_own(code) -> bool:
 def is_internal(code) -> bool:
     """Whether a code object is mpijax's own, or Python's machinery around it."""
     name = code.co_filename
-    found = is_own(code) or name.startswith("<frozen") or name.endswith(os.sep + "functools.py")
+    found = is_own(code) or name.startswith("<frozen") or name.endswith(_MACHINERY)
     _internal[code] = found
     return found
 
@@ -70,7 +69,15 @@ class _Inherited(threading.local):
 
 
 inherited = _Inherited()
-carried.append(inherited)
+
+
+class _Waiting(threading.local):
+    """The frames in other threads that wait for this one, which lends them its stack; the innermost one first."""
+
+    frames: tuple[FrameType, ...] = ()
+
+
+waiting = _Waiting()
 
 
 @contextmanager
@@ -104,7 +111,7 @@ def current_source() -> Source:
 def source_of(frame: FrameType | None) -> Source:
     """The user's line in a frame, or in the innermost of its callers that is the user's."""
     known = _internal
-    for stack in (frame, *below.frames):
+    for stack in (frame, *waiting.frames):
         frame = stack
         while frame is not None:
             code = frame.f_code

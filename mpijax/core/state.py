@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from mpijax.core.any_depth import carried
-
 
 class State(threading.local):
     """What is current in this thread.
@@ -29,7 +27,6 @@ class State(threading.local):
 
 
 state = State()
-carried.append(state)
 
 
 @contextmanager
