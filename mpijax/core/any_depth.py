@@ -65,6 +65,8 @@ class _Stack:
         self._threads: list[threading.Thread] = [] if _lent.threads is None else _lent.threads
         self._result: Any = None
         self._error: BaseException | None = None
+        # `Thread.join` of Python before 3.13 takes a thread for ended when a signal interrupts it.
+        self._done = threading.Event()
 
     def _work(self) -> None:
         waiting.frames, self._frames = self._frames, ()
@@ -80,17 +82,19 @@ class _Stack:
             waiting.frames = ()
             self._threads.pop()
             option.end_of_thread()
+            self._done.set()
 
     def result(self) -> Any:
         thread = threading.Thread(target=self._work, name="deeper calls", daemon=True)
         self._threads.append(thread)
         thread.start()
-        while thread.is_alive():
+        while not self._done.is_set():
             try:
-                thread.join()
+                self._done.wait()
             except BaseException as error:  # of a signal's handler, which Python runs in the main thread
                 self._error = error
                 self._interrupt(type(error))
+        thread.join()
         if self._error is not None:
             try:
                 raise self._error
