@@ -1,12 +1,14 @@
 """``mpijax run -n 4 script.py``: a program on several ranks, by the launcher that belongs to the MPI library.
 
 Ranks are pinned to cores of their own when there are enough; lines of output carry the rank that wrote them; signals
-reach the program; the exit status is that of the rank that failed first.
+reach the program; the exit status is that of the rank that failed first. With ``--restart`` a job in which a rank
+fails is started again, in the same allocation.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -17,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,13 @@ from mpijax.distributed.lines import Merger, Screen, ranges
 
 _PROGRAM = "script.py args ... | -m module args ... | -c code args ..."
 _PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+# After these a program that ends does so because it was asked to (SIGUSR2: `distributed.should_stop`).
+_ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
 # Seconds from an interrupt until ranks that do not end are ended.
 GRACE = 10.0
+# Seconds from the failure of a rank until the others are ended, if the launcher has not done that: Hydra does not for a
+# rank that fails before MPI_Init, where the others wait for it.
+LEFT = rank.TELLING + 0.5
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,6 +53,13 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--as-jax", action="store_true", help="`import jax` gives mpijax to the program (mpijax.as_jax)")
     p.add_argument("--launcher", help="mpirun, mpiexec or srun to use (default: the library's own)")
+    p.add_argument(
+        "--restart", type=int, default=0, metavar="N", help="start the job again when a rank fails, at most N times"
+    )
+    p.add_argument(
+        "--restart-with", choices=("same", "fewer"), default="same",
+        help="ranks of a job that is started again: as many, or without the one that failed first (default: same)",
+    )  # fmt: skip
     p.add_argument("--dry-run", action="store_true", help="print the command instead of running it")
     return p
 
@@ -53,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
 def split_program(arguments: list[str]) -> tuple[list[str], list[str]]:
     """(options of mpijax run, the program with its arguments). The program begins at the first word that is no option,
     or at -m or -c."""
-    valued = ("-n", "-np", "--np", "--ranks", "--bind", "--threads", "--launcher")
+    valued = ("-n", "-np", "--np", "--ranks", "--bind", "--threads", "--launcher", "--restart", "--restart-with")
     i = 0
     while i < len(arguments) and arguments[i].startswith("-") and not arguments[i].startswith(("-m", "-c")):
         if arguments[i] == "--":
@@ -83,6 +97,8 @@ class Job:
     prefix: bool = True
     launcher: str | None = None
     as_jax: bool = False
+    restarts: int = 0
+    fewer: bool = False
 
     def placement(self) -> tuple[list[list[int]], int]:
         """(CPUs of each rank, or [] if none is pinned; threads of a rank, or 0 to let each rank decide)."""
@@ -114,8 +130,13 @@ def main(arguments: list[str]) -> int:
     ranks = options.ranks if options.ranks is not None else len(cores.physical())
     if ranks < 1 or (options.threads is not None and options.threads < 1):
         parser().error("ranks and threads must be at least 1")
+    if options.restart < 0:
+        parser().error(f"--restart takes how often a job is started again, got {options.restart}")
     prefix = ranks > 1 if options.prefix is None else options.prefix
-    job = Job(program, ranks, options.bind, options.threads, prefix, options.launcher, options.as_jax)
+    job = Job(
+        program, ranks, options.bind, options.threads, prefix, options.launcher, options.as_jax, options.restart,
+        options.restart_with == "fewer",
+    )  # fmt: skip
     try:
         return run(job, dry=options.dry_run)
     except NoLauncher as error:
@@ -125,9 +146,28 @@ def main(arguments: list[str]) -> int:
 
 def run(job: Job, *, dry: bool = False, stdout=None) -> int:
     """Run a job, its exit status. `stdout`: a binary stream for the ranks' lines instead of this process's."""
-    cpus, threads = job.placement()
     launcher = find_launcher(find_library(), job.launcher)
-    environment = clean_environment()
+    if dry:
+        job.placement()  # refuses what cannot be
+        print(" ".join(_command(job, launcher, Path("FOLDER"))))
+        return 0
+    for restarted in itertools.count():
+        status, failed = _run_once(job, launcher, restarted, stdout or _binary(sys.stdout, 1))
+        if not failed or restarted == job.restarts:
+            return status
+        if job.fewer:
+            job = replace(job, ranks=max(1, job.ranks - 1))
+        print(
+            f"mpijax run: restart {restarted + 1} of {job.restarts}, on {job.ranks} rank{'s' * (job.ranks > 1)}",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
+    raise AssertionError("the last run returns")
+
+
+def _run_once(job: Job, launcher: Launcher, restarted: int, stdout) -> tuple[int, bool]:
+    """The exit status of a job that has been restarted so often, and whether it failed without being asked to end."""
+    cpus, threads = job.placement()
+    environment = clean_environment() | {"MPIJAX_RESTARTS": str(restarted)}
     if threads:
         environment.setdefault("MPIJAX_NUM_THREADS", str(threads))
         if job.threads:
@@ -136,12 +176,10 @@ def run(job: Job, *, dry: bool = False, stdout=None) -> int:
         environment.setdefault("MPIJAX_PROGRESS", "bar")  # the ranks write to pipes
     folder = Path(tempfile.mkdtemp(prefix="mpijax-run-"))
     try:
-        command = _command(job, launcher, folder)
-        if dry:
-            print(" ".join(command))
-            return 0
         (folder / "plan.json").write_text(json.dumps({"cpus": cpus, "prefix": job.prefix}))
-        return _Running(job, command, environment, folder, stdout or _binary(sys.stdout, 1)).outcome()
+        running = _Running(job, _command(job, launcher, folder), environment, folder, stdout)
+        status = running.outcome()
+        return status, status != 0 and not running.asked and not running.unread
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -180,8 +218,9 @@ class _Running:
             Merger(job.ranks, _writer(out), screen=screen if _is_screen(out) else None) for out in outputs
         ]
         self.signalled = 0
-        self.unread = False
+        self.unread = self.asked = False
         self.deadline = float("inf")
+        self.ending: float | None = None
         if job.prefix:
             self._open_pipes()
         self._wake, wake = os.pipe()
@@ -212,11 +251,7 @@ class _Running:
         if self.unread:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still writes there when it ends
             return 128 + signal.SIGPIPE
-        ends: list[tuple[int, int, int]] = []
-        for file in self.folder.glob("*.exit"):
-            when, status = file.read_text().split()
-            if status != "0":
-                ends.append((int(when), int(file.stem), int(status)))
+        ends = self._failures()
         if not ends:
             return self.status if self.status >= 0 else 128 - self.status
         _, first, code = self._cause(ends)
@@ -249,14 +284,26 @@ class _Running:
     def _serve(self) -> int:
         while self.process.poll() is None:
             self._read(0.02 if any(m.waiting for m in self.mergers) else 0.5)  # SIGCHLD wakes it
-            if time.monotonic() > self.deadline:
+            if time.monotonic() > min(self.deadline, self._first_failure() + LEFT):
                 self.process.terminate()
-                self.deadline = float("inf")
+                self.deadline = self.ending = float("inf")
         while self._read(0.0):
             pass
         for merger in self.mergers:
             merger.flush(everything=True)
         return self.process.wait()
+
+    def _first_failure(self) -> float:
+        """When a rank failed, unless it was asked to end."""
+        if self.ending is None and not self.asked:
+            failed = [when for when, _, _ in self._failures()]
+            self.ending = min(failed) / 1e9 if failed else None
+        return float("inf") if self.ending is None else self.ending
+
+    def _failures(self) -> list[tuple[int, int, int]]:
+        """(time in ns, rank, status) of the ranks that have failed."""
+        ends = [(*map(int, file.read_text().split()), int(file.stem)) for file in self.folder.glob("*.exit")]
+        return [(when, number, status) for when, status, number in ends if status]
 
     def _end(self) -> None:
         """End the ranks, by force if need be."""
@@ -289,6 +336,7 @@ class _Running:
         if number == signal.SIGCHLD:
             return
         pids = [int(file.read_text()) for file in self.folder.glob("*.pid")]
+        self.asked = self.asked or number in _ASKING
         stops = number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         if len(pids) < self.job.ranks or (stops and self.signalled):
             self.process.send_signal(number)

@@ -402,6 +402,7 @@ def test_ranks_are_pinned_apart():
     [
         (["run", "-n", "2"], "there is no program"),
         (["run", "-n", "0", "-c", "pass"], "must be at least 1"),
+        (["run", "--restart", "-1", "-c", "pass"], "got -1"),
         (["run", "-n", "2", "nothere.py"], "there is no file 'nothere.py'"),
         (["run", "-n", "2", "python"], "there is no program"),
         (["run", "-n", "2", "/elsewhere/python", "a.py"], "not /elsewhere/python"),
