@@ -17,9 +17,10 @@ def node_cost(node: Node) -> int:
     return lower.cost if isinstance(lower, (Elementwise, Structural)) else 0
 
 
-# Kernels are cut where more work than this is done for one element, in units of an addition. Machine code gains nothing
-# from more: values have left the registers long before. It takes longer to make, though, more than in proportion.
-MAX_WORK = 480
+# Kernels are cut where more work than this is done for one element, in units of an addition. Larger ones are slower:
+# values and constants leave the registers (150 sines of 2 million numbers took 420 ms at 480, 160 ms at 80), and the
+# machine code takes longer to make, more than in proportion. Smaller ones are more often alike (`compiler.alike`).
+MAX_WORK = 80
 # What an operation counts at most: the largest are functions with loops of their own.
 MAX_WORK_OF_ONE = 60
 
@@ -64,7 +65,8 @@ class Roots:
                 self._store_parts(node, outputs)
             if made_of_parts(node):
                 node.kind = "update" if id(node) in refused or not self._as_expression(node, outputs) else "map"
-            work = work_of(node) + sum([self._work_inside(v) for v in {id(v): v for v in node.inputs}.values()])
+            inside = [self._work_inside(v) for v in {id(v): v for v in node.inputs}.values()]
+            work = work_of(node) + (max(inside, default=0) if _has_alternatives(node) else sum(inside))
             for v in node.outputs:
                 self.work[id(v)] = work
             if node.kind != "map":
@@ -184,7 +186,7 @@ class Roots:
         """Decide on one result of an element-by-element operation."""
         cost = node_cost(node)
         loads = 0
-        alternatives = made_of_parts(node) and node.params.get("combine") is None
+        alternatives = _has_alternatives(node)
         for v in node.inputs:
             if v.scalar is not None:
                 continue
@@ -253,6 +255,11 @@ def _only_splits(shape: tuple[int, ...], new_shape: tuple[int, ...]) -> bool:
 def made_of_parts(node: Node) -> bool:
     """Whether elements of the result are those of different operands, by their position."""
     return isinstance(node.primitive.lower, Structural) and node.primitive.lower.in_pieces
+
+
+def _has_alternatives(node: Node) -> bool:
+    """Whether an element of the result is one of one operand, so that only one of them is evaluated."""
+    return made_of_parts(node) and node.params.get("combine") is None
 
 
 def needs_memory(node: Node, k: int) -> bool:

@@ -20,7 +20,7 @@ from mpijax.compiler.graph.nodes import Value, operation_of
 from mpijax.core.index import Dynamic, Lin, LoopVar, Quotient
 
 # Programs of fewer kernels are not searched for equal ones.
-FEW = 6
+FEW = 4
 # Constants become arguments where so many kernels differ in nothing else.
 SEVERAL = 4
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
