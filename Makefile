@@ -2,7 +2,7 @@
 # make test    all tests: alone, on 2 and on 4 ranks  make ext     rebuild the extensions that changed
 # make bench   the benchmark table                    make clean   remove .venv and what was built
 # make docs    the documentation site, in build/site
-# make sanitize        what is written in C, with the address and the undefined-behaviour sanitizer
+# make sanitize        what is written in C, with the address, the undefined-behaviour and the thread sanitizer
 # make test-libraries   programs on JAX's libraries, on JAX and on mpijax
 # make test-many   communication on 16 and on 64 ranks, which may share the cores
 #
@@ -57,9 +57,10 @@ test-many: ready-test
 test-slow: ready-test
 	$(PYTEST) --slow -m slow -n auto --dist worksteal
 
-# In build/sanitize: the extensions of the source tree stay as they are.
+# In build/sanitize-memory and build/sanitize-thread: the extensions of the source tree stay as they are.
 sanitize: ready-test
 	PY=$(PY) MPIRUN="$(MPIRUN)" sh tools/sanitize.sh
+	PY=$(PY) sh tools/sanitize.sh thread
 
 # Libraries that import jax, in environments of their own: docs/libraries.md tells what was found.
 test-libraries: ready-test .venv-libraries/.ready
