@@ -1,11 +1,19 @@
 """Types, programs and traces."""
 
+from typing import Any
+
 from mpijax.core import *  # noqa: F403
 from mpijax.core.errors import ShardingTypeError
 from mpijax.core.trace import state as trace_ctx
 from mpijax.core.trace import trace_state_clean, typeof
 from mpijax.extend.core import *  # noqa: F403
 
-__all__ = ["ShardingTypeError", "get_aval", "trace_ctx", "trace_state_clean", "typeof"]
+__all__ = ["ShardingTypeError", "full_lower", "get_aval", "trace_ctx", "trace_state_clean", "typeof"]
 
 get_aval = typeof
+
+
+def full_lower(x: Any) -> Any:
+    """A value without tracers that a library says stand for another one."""
+    lower = getattr(x, "full_lower", None)
+    return x if lower is None else lower()

@@ -48,6 +48,10 @@ class Trace:
         """What the tracers of one use of a transformation have in common."""
         return self
 
+    def full_raise(self, x: Any) -> Any:
+        """A value as this trace takes it, for traces of libraries: any value is taken as it is."""
+        return x
+
     def records(self, args) -> bool:
         """Whether an operation on `args` ends up written into a Jaxpr, rather than run."""
         return False

@@ -29,12 +29,12 @@ def run():
         updates, state = optimizer.update(grads, state, p)
         return (optax.apply_updates(p, updates), state), value
 
-    (params, state), losses = jax.lax.scan(step, (params, optimizer.init(params)), length=40)
-    others = {}
+    others = {}  # before training, which amplifies the rounding of the schedule, a float32
     for name in ("sgd", "lion", "adafactor", "lamb", "rmsprop", "adabelief", "lbfgs"):
         tx = getattr(optax, name)(*(() if name == "lbfgs" else (0.01,)))
         grads = jax.grad(loss)(params)
         extra = {"value": loss(params), "grad": grads, "value_fn": loss} if name == "lbfgs" else {}
         updates, _ = tx.update(grads, tx.init(params), params, **extra)
         others[name] = optax.global_norm(updates)
+    (params, _), losses = jax.lax.scan(step, (params, optimizer.init(params)), length=40)
     return {"losses": losses[::8], "norm": optax.global_norm(params), **others}

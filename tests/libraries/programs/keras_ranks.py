@@ -1,0 +1,26 @@
+"""Keras with DataParallel: the weights on all ranks, each batch split over them."""
+
+import jax
+import keras
+import numpy as np
+
+
+def run():
+    keras.utils.set_random_seed(0)
+    devices = keras.distribution.list_devices()
+    keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices, auto_shard_dataset=False))
+    model = keras.Sequential([
+        keras.layers.Input((4,)), keras.layers.Dense(8, activation="tanh"), keras.layers.LayerNormalization(),
+        keras.layers.Dense(1),
+    ])  # fmt: skip
+    model.compile(optimizer="adam", loss="mse")
+    x = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
+    # Of each batch of 16 rows this rank gives its part, as `auto_shard_dataset=False` asks for.
+    rank, ranks = jax.process_index(), jax.process_count()
+    part = 16 // ranks
+    mine = x.reshape(4, 16, 4)[:, rank * part : (rank + 1) * part].reshape(-1, 4)
+    y = mine.sum(1, keepdims=True)
+    history = model.fit(mine, y, batch_size=part, epochs=4, verbose=0, shuffle=False)
+    loss = model.evaluate(mine, y, batch_size=part, verbose=0)
+    keras.distribution.set_distribution(None)
+    return {"losses": history.history["loss"], "loss": loss, "weights": np.asarray(model.weights[0])}
