@@ -97,9 +97,15 @@ class Containers:
     def __init__(self, fun: Callable, in_tree: Any, leaves: Sequence[Any], axes: Sequence[int | None], out_axes: Any):
         self.fun, self.in_tree, self.given, self.given_axes, self.out_axes = fun, in_tree, leaves, axes, out_axes
         self.size = 0
+        self.containers: dict[int, Any] = {}
+        # Most functions have none of them, although a library has registered some.
+        self.are_given = any(map(is_vmappable, leaves))
         self.arrays: list[Any] = []
         self.axes: list[int | None] = []
-        self.leaf_of: list[int] = []
+        self.leaf_of: Sequence[int] = []
+        if not self.are_given:
+            self.arrays, self.axes, self.leaf_of = list(leaves), list(axes), range(len(leaves))
+            return
         for i, (x, axis) in enumerate(zip(leaves, axes, strict=True)):
             if is_vmappable(x) and axis is not None:
                 _handlers(x).to_elt(lambda array, at, i=i: _example_of(self._add(array, at, i), at), None, x, axis)
@@ -109,31 +115,37 @@ class Containers:
     def _add(self, array: Any, axis: int | None, leaf: int) -> Any:
         self.arrays.append(array)
         self.axes.append(axis)
-        self.leaf_of.append(leaf)
+        self.leaf_of.append(leaf)  # type: ignore[attr-defined]
         return array
 
     def __call__(self, *arrays: Any) -> list[Any]:
+        args, kwargs = tree.tree_unflatten(self.in_tree, self._leaves(arrays) if self.are_given else arrays)
+        out = self.fun(*args, **kwargs)
+        results, self.out_tree = tree.tree_flatten(out, is_leaf=is_vmappable)
+        # Traced arrays do not outlive their trace.
+        self.containers = {i: x for i, x in enumerate(results) if is_vmappable(x)}
+        self.wanted: list[int | None] = flatten_axes("vmap out_axes", self.out_tree, self.out_axes)
+        self.result_of: Sequence[int] = range(len(results))
+        return self._arrays(results) if self.containers else results
+
+    def _leaves(self, arrays: Sequence[Any]) -> list[Any]:
         rest = iter(arrays)
-        leaves = [
+        return [
             _handlers(x).to_elt(lambda _array, _at: next(rest), None, x, axis)
             if is_vmappable(x) and axis is not None
             else next(rest)
             for x, axis in zip(self.given, self.given_axes, strict=True)
         ]
-        args, kwargs = tree.tree_unflatten(self.in_tree, leaves)
-        out = self.fun(*args, **kwargs)
-        results, self.out_tree = tree.tree_flatten(out, is_leaf=is_vmappable)
-        # Traced arrays do not outlive their trace.
-        self.containers = {i: x for i, x in enumerate(results) if is_vmappable(x)}
-        self.result_axes = flatten_axes("vmap out_axes", self.out_tree, self.out_axes)
-        flat: list[Any] = []
-        self.wanted: list[int | None] = []
-        self.result_of: list[int] = []
+
+    def _arrays(self, results: Sequence[Any]) -> list[Any]:
+        """The arrays of results among which there are containers."""
+        self.result_axes, flat = self.wanted, []
+        self.wanted, self.result_of = [], []
 
         def put(array: Any, axis: int | None, leaf: int) -> Any:
             flat.append(array)
             self.wanted.append(axis)
-            self.result_of.append(leaf)
+            self.result_of.append(leaf)  # type: ignore[attr-defined]
             return array
 
         for i, (x, axis) in enumerate(zip(results, self.result_axes, strict=True)):
@@ -148,6 +160,8 @@ class Containers:
 
     def result(self, arrays: Sequence[Any]) -> Any:
         """The result, of the arrays that `__call__` returned, with the mapped axis in them."""
+        if not self.containers:
+            return tree.tree_unflatten(self.out_tree, arrays)
         rest, leaves = iter(arrays), []
         for i, axis in enumerate(self.result_axes):
             x = self.containers.get(i)
