@@ -1,12 +1,19 @@
 """The documentation site: every page can be reached, every public name is described, and Sphinx builds it without a
 warning."""
 
+import html
 import importlib
+import json
+import os
 import re
+import shutil
 import subprocess
 import sys
+import threading
 import zlib
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -170,14 +177,19 @@ def inventory(site: Path) -> set[str]:
     return {line.split(" ")[0] for line in zlib.decompress(content).decode().splitlines() if " py:" in line}
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_site_builds_and_its_links_lead_somewhere(reference):
+@pytest.fixture(scope="module")
+def site():
+    """The folder of the site, built by Sphinx with warnings as errors."""
     for package in ("sphinx", "myst_parser", "furo", "sphinx_copybutton"):
         pytest.importorskip(package)
     built = subprocess.run([sys.executable, DOCS / "site" / "build.py"], cwd=ROOT, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
-    site = ROOT / "build" / "site"
+    return ROOT / "build" / "site"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_site_builds_and_its_links_lead_somewhere(reference, site):
     assert described(reference) <= inventory(site)
     assert (site / "searchindex.js").stat().st_size > 100_000
 
@@ -195,3 +207,84 @@ def test_the_site_builds_and_its_links_lead_somewhere(reference):
             if not target.exists() or (anchor and target in pages and anchor not in pages[target].anchors):
                 broken.append(f"{page.relative_to(site)}: {link}")
     assert broken == []
+
+
+# Shows a page of the site in a frame of a given width, and writes down what is wrong with it.
+LOOK = """<!doctype html><body><pre id="found">not loaded</pre><script>
+const asked = new URLSearchParams(location.search), frame = document.createElement("iframe");
+frame.style = `border: 0; width: ${asked.get("width")}px; height: 900px`;
+frame.onload = async () => {
+  const page = frame.contentDocument, images = [...page.images];
+  images.forEach(image => { image.loading = "eager"; });
+  await Promise.all(images.map(image => image.decode().catch(() => null)));
+  const broken = images.filter(image => !image.naturalWidth).map(image => image.src);
+  const root = page.scrollingElement, hidden = e => frame.contentWindow.getComputedStyle(e).overflowX !== "visible";
+  const clipped = e => { for (let p = e.parentElement; p && p !== page.body; p = p.parentElement) if (hidden(p)) return true; };
+  const wide = [...page.querySelectorAll("article *")]
+    .filter(e => e.getBoundingClientRect().right > root.clientWidth + 1 && !clipped(e)).map(e => e.outerHTML.slice(0, 80));
+  const found = {width: root.clientWidth, scrolls: root.scrollWidth - root.clientWidth, wide, broken,
+                 images: images.length, text: page.querySelector("h1").textContent};
+  document.getElementById("found").textContent = JSON.stringify(found);
+};
+frame.src = asked.get("page");
+document.body.append(frame);
+</script>"""
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+class _Server(SimpleHTTPRequestHandler):
+    """The site on the loopback, with the page that looks at the others."""
+
+    def do_GET(self):
+        if not self.path.startswith("/look?"):
+            super().do_GET()
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.end_headers()
+        self.wfile.write(LOOK.encode())
+
+    def log_message(self, *_):
+        pass
+
+
+def look(folder: Path, page: str, width: int, home: Path) -> dict:
+    """What the browser finds on a page of a folder, in a window of `width` pixels."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Server, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/look?width={width}&page=/{page}.html"
+        words = ["--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width + 100},1000", "--dump-dom"]
+        shown = subprocess.run(
+            [BROWSER, *words, "--virtual-time-budget=20000", url],
+            capture_output=True, text=True, timeout=120, env=os.environ | {"HOME": str(home)},
+        )  # fmt: skip
+        server.shutdown()
+    return json.loads(html.unescape(re.search(r'<pre id="found">(.*?)</pre>', shown.stdout, re.S)[1]))
+
+
+seen = pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
+
+
+@seen
+@pytest.mark.slow
+def test_the_browser_finds_what_is_too_wide_and_images_that_are_not_there(tmp_path):
+    head = '<!doctype html><meta name="viewport" content="width=device-width"><h1>A page</h1><article>'
+    (tmp_path / "bad.html").write_text(f'{head}<p style="width: 700px">wide</p><img src="missing.png">')
+    (tmp_path / "good.html").write_text(f'{head}<div style="overflow: auto"><p style="width: 700px">wide</p></div>')
+    bad, good = (look(tmp_path, page, 390, tmp_path) for page in ("bad", "good"))
+    assert bad["scrolls"] > 300 and bad["wide"] == ['<p style="width: 700px">wide</p>']
+    assert [url.rpartition("/")[2] for url in bad["broken"]] == ["missing.png"]
+    assert (good["scrolls"], good["wide"], good["broken"], good["text"]) == (0, [], [], "A page")
+    assert look(tmp_path, "bad", 1280, tmp_path)["scrolls"] == 0
+
+
+@seen
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("width", [390, 1280])  # of a phone, of a desktop
+@pytest.mark.parametrize("page", ["index", "profiling", "api/mpijax.numpy"])
+def test_pages_fit_their_window_and_their_images_are_there(site, page, width, tmp_path):
+    found = look(site, page, width, tmp_path)
+    assert found["text"] and width - 30 < found["width"] <= width
+    assert (found["scrolls"], found["wide"], found["broken"]) == (0, [], [])
+    assert found["images"] or page != "index"
