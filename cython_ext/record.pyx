@@ -23,6 +23,14 @@ cdef extern from "record.h" nogil:
     int MJ_RING, MJ_SITES, MJ_COUNTS, MJ_DIGESTS, MJ_MEMBERS
     int MJ_PEERS
 
+cdef extern from "step_notes.h" nogil:
+    ctypedef struct Note "mj_note":
+        pass
+    int MJ_NOTES
+    Note* mj_notes
+    uint64_t mj_noted
+    void mj_note_step(void**, int64_t*, int64_t, int64_t)
+
 cdef extern from "Python.h":
     int Py_AtExit(void (*)() noexcept nogil)
 
@@ -37,6 +45,7 @@ cdef enum: LOOPS = 64
 cdef volatile int32_t[LOOPS] parts_begun
 
 RING, SITES, COUNTS, DIGESTS, MEMBERS = MJ_RING, MJ_SITES, MJ_COUNTS, MJ_DIGESTS, MJ_MEMBERS
+NOTES = MJ_NOTES
 REGION_BYTES = sizeof(Region)
 if peers == NULL:
     raise MemoryError
@@ -97,6 +106,24 @@ def move(buffer):
 def ticks():
     """The counter in which times are recorded."""
     return mj_ticks()
+
+
+def step_notes_address():
+    """The address of the kernel that notes when a step begins or ends."""
+    global mj_notes
+    if mj_notes == NULL:
+        mj_notes = <Note*>calloc(MJ_NOTES, sizeof(Note))
+        if mj_notes == NULL:
+            raise MemoryError
+    return <uintptr_t>&mj_note_step
+
+
+def step_notes():
+    """(how many notes there have been, the last of them as bytes: ticks, thread and what is noted, of 8 bytes each; note
+    number n is the one at n % `NOTES`)"""
+    if mj_notes == NULL:
+        return 0, b""
+    return mj_noted, (<char*>mj_notes)[:MJ_NOTES * sizeof(Note)]
 
 
 def begin(uint32_t site, uint32_t sequence, int64_t nbytes):

@@ -5,8 +5,9 @@
             step(...)
 
 Between `start_trace` and `stop_trace` the annotated spans of Python are recorded: programs run to their end before
-they return, so a span holds the work started in it. The files are in the format of chrome://tracing and
-https://ui.perfetto.dev, which show the ranks below each other.
+they return, so a span holds the work started in it. With ``MPIJAX_PROFILE_KERNELS=1`` the kernels of programs are
+recorded too, under the names that `compiled.as_text()` has, with the user's lines. The files are in the format of
+chrome://tracing and https://ui.perfetto.dev, which show the ranks below each other.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 
 from mpijax import missing as _missing
 from mpijax.runtime.arrays.devices import process_index
+from mpijax.runtime.reports import step_notes
 from mpijax.runtime.reports.profile_data import ProfileData, ProfileEvent, ProfilePlane
 
 __all__ = [
@@ -134,6 +136,7 @@ class ProfileSession:
         self._events: list[dict[str, Any]] = []
         self._data: ProfileData | None = None
         self._folder: str | os.PathLike | None = None
+        self._begin = 0
 
     @property
     def is_running(self) -> bool:
@@ -150,7 +153,7 @@ class ProfileSession:
         with _lock:
             if _recording is not None:
                 raise RuntimeError("Profile has already been started. Only one profile may be run at a time.")
-            self._events, self._data = [], None
+            self._events, self._data, self._begin = [], None, time.time_ns()
             _recording = self
 
     def stop(self) -> ProfileData:
@@ -160,7 +163,7 @@ class ProfileSession:
             if _recording is not self:
                 raise RuntimeError("No profile started")
             _recording = None
-        self._data = ProfileData(self._events)
+        self._data = ProfileData([*self._events, *_kernel_events(self._begin)])
         return self._data
 
     def export_profile_data(self, log_dir: str | os.PathLike) -> None:
@@ -168,6 +171,18 @@ class ProfileSession:
         if self._data is None:
             raise RuntimeError("This profile has no data yet: start it, and stop it")
         export_profile_data(self._data, log_dir)
+
+
+def _kernel_events(begin: int) -> list[dict[str, Any]]:
+    """The steps of programs since a time in ns since 1970, where they were noted, in the time of spans."""
+    offset = time.perf_counter_ns() - time.time_ns()
+    return [
+        {
+            "name": s.label, "ph": "X", "ts": (s.begin + offset) / 1e3, "dur": (s.end - s.begin) / 1e3,
+            "tid": s.thread, "args": {"line": s.line},
+        }
+        for s in step_notes.spans() if s.begin >= begin
+    ]  # fmt: skip
 
 
 def export_profile_data(profile: ProfileSession | ProfileData, log_dir: str | os.PathLike) -> None:

@@ -10,6 +10,8 @@ import pytest
 from numpy_oracle import rows
 from oracle import OURS, THEIRS, run, sample
 
+from mpijax._ext import record
+from mpijax.core.config import profile_kernels
 from mpijax.core.errors import JaxprTypeError
 from mpijax.core.jaxpr import Var
 
@@ -259,6 +261,56 @@ def test_spans_are_recorded_and_written(tmp_path):
     assert outer["args"]["step_num"] == 3 and spans["other"]["args"] == {"shape": "(2, 3)"}
     with pytest.raises(RuntimeError, match="No profile started"):
         profiler.stop_trace()
+
+
+def kernels_of(session) -> list[tuple[str, str, float, float]]:
+    """(name, line, begin, end) of the kernels of a profile."""
+    found = [e for e in session.profile_data.trace_events if "line" in e["args"]]
+    return [(e["name"], e["args"]["line"], e["ts"], e["ts"] + e["dur"]) for e in found]
+
+
+def test_a_profile_has_the_kernels_of_programs():
+    jnp, profiler = OURS.numpy, OURS.profiler
+
+    def inner(x):
+        return np.asarray(OURS.jit(jnp.cos)(x))
+
+    @OURS.jit
+    def f(x):
+        y = jnp.sin(x) @ x
+        return OURS.pure_callback(inner, OURS.ShapeDtypeStruct(x.shape, x.dtype), y)
+
+    x = np.ones((100, 100), np.float32)
+    with profiler.trace() as without:
+        f(x)
+    with profile_kernels(True):
+        f(x)
+        with profiler.trace() as session, profiler.TraceAnnotation("call"):
+            f(x)
+    assert kernels_of(without) == []
+    [span] = [e for e in session.profile_data.trace_events if e["name"] == "call"]
+    sin, gemm, callback, cos = sorted(kernels_of(session), key=lambda k: ["sin", "gemm 100x100x100", "pure_callback", "cos"].index(k[0]))
+    lines = f.__wrapped__.__code__.co_firstlineno
+    assert [k[1].rpartition(":")[2] for k in (sin, gemm, callback)] == [f"{lines + d} (f)" for d in (2, 2, 3)]
+    assert sin[3] <= gemm[2] and gemm[3] <= callback[2] <= cos[2] <= cos[3] <= callback[3]
+    assert span["ts"] <= sin[2] + 1 and callback[3] <= span["ts"] + span["dur"] + 1
+
+
+def test_steps_that_raise_and_steps_that_are_forgotten():
+    def fails(x):
+        raise ValueError("stop")
+
+    shape = OURS.ShapeDtypeStruct((), np.float32)
+    raising = OURS.jit(lambda x: OURS.pure_callback(fails, shape, x))
+    loop = OURS.jit(lambda x: OURS.lax.fori_loop(0, record.NOTES // 2, lambda i, y: y @ x, x))
+    with profile_kernels(True), OURS.profiler.trace() as session:
+        with pytest.raises(Exception, match="stop"):
+            raising(np.float32(1))
+        loop(np.zeros((64, 64), np.float32))
+    found = kernels_of(session)
+    assert record.NOTES // 2 - 2 <= len(found) <= record.NOTES // 2
+    assert not any(name == "pure_callback" for name, *_ in found)
+    assert all(begin <= end for *_, begin, end in found)
 
 
 def test_profiler_has_jaxs_functions():

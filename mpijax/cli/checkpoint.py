@@ -23,16 +23,8 @@ import numpy as np
 from mpijax.checkpointing import chunks, folders, metadata, restoring, store, structure
 from mpijax.checkpointing.errors import CheckpointError
 from mpijax.checkpointing.leaves import ArrayLeaf, value_of
+from mpijax.core.units import amount
 from mpijax.distributed.checkpointer import steps_in
-
-
-def _size(nbytes: int) -> str:
-    """Bytes for people: 12.0 MB."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if nbytes < 1000 or unit == "TB":
-            return f"{nbytes:.1f} {unit}" if unit != "B" else f"{nbytes} B"
-        nbytes /= 1000  # type: ignore[assignment]
-    raise AssertionError
 
 
 def _open(path: Path) -> tuple[Path, metadata.Contents]:
@@ -54,7 +46,7 @@ def _ls(path: Path, as_json: bool) -> int:
         print(json.dumps([{**row, "written": row["written"].isoformat()} for row in found], indent=2))
         return 0
     for row in found:
-        print(f"{row['name']}  {row['written']:%Y-%m-%d %H:%M:%S}  {_size(row['bytes']):>9}  {row['leaves']} leaves")
+        print(f"{row['name']}  {row['written']:%Y-%m-%d %H:%M:%S}  {amount(row['bytes']):>9}  {row['leaves']} leaves")
     return 0
 
 
@@ -79,9 +71,9 @@ def _show(path: Path, as_json: bool) -> int:
     rows = [(structure.show(p), _text(leaf), leaf) for p, leaf in contents.by_path().items()]
     columns = [path for path, _, _ in rows], [text for _, text, _ in rows]
     widths = [max(map(len, column), default=0) for column in columns]
-    print(f"{folder}: {len(rows)} leaves, {_size(contents.nbytes)}")
+    print(f"{folder}: {len(rows)} leaves, {amount(contents.nbytes)}")
     for name, text, leaf in rows:
-        more = f"  {_size(leaf.nbytes):>9}" if isinstance(leaf, ArrayLeaf) else ""
+        more = f"  {amount(leaf.nbytes):>9}" if isinstance(leaf, ArrayLeaf) else ""
         print(f"  {name:{widths[0]}}  {text:{widths[1]}}{more}".rstrip())
     return 0
 

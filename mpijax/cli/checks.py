@@ -22,6 +22,7 @@ from mpijax import version
 from mpijax.cli import cores
 from mpijax.cli.launcher import RANK_VARIABLES, Launcher, Library, NoLauncher, clean_environment, is_rank
 from mpijax.cli.measure import MARK
+from mpijax.core.units import amount
 from mpijax.distributed.lines import ranges
 from mpijax.runtime.machine import leftovers
 
@@ -196,9 +197,9 @@ def shared_memory_left() -> Iterator[Finding]:
     """Segments of MPI jobs that were killed, which take memory."""
     paths = leftovers.abandoned()
     if paths:
-        size, more = leftovers.memory_of(paths) / 1e6, ", ..." if paths[1:] else ""
-        text = (f"{len(paths)} segments of MPI jobs that have ended, yours, which no process uses, take {size:.1f} MB "
-                f"of memory: {paths[0]}{more}")  # fmt: skip
+        size, more = amount(leftovers.memory_of(paths)), ", ..." if paths[1:] else ""
+        text = (f"{len(paths)} segments of MPI jobs that have ended, yours, which no process uses, take {size} of "
+                f"memory: {paths[0]}{more}")  # fmt: skip
         yield Finding("shared memory", WARNING, text, "mpijax doctor --remove-leftovers")
 
 
@@ -208,7 +209,7 @@ def remove_shared_memory_left() -> Finding:
     size = leftovers.memory_of(paths)
     for path in paths:
         path.unlink(missing_ok=True)
-    text = f"removed {len(paths)} segments of MPI jobs that have ended, {size / 1e6:.1f} MB"
+    text = f"removed {len(paths)} segments of MPI jobs that have ended, {amount(size)}"
     return Finding("shared memory", OK, text if paths else "no segments of MPI jobs that have ended")
 
 
@@ -248,7 +249,7 @@ def cache() -> Finding:
         text = f"{folder} is open to others (mode {mode:o}), so it may not be used"
         return Finding("cache", WARNING, text, f"chmod 700 {folder}")
     sizes = [entry.stat().st_size for entry in os.scandir(folder) if entry.is_file(follow_symlinks=False)]
-    text = f"{folder}: {len(sizes)} files, {sum(sizes) / 1e6:.1f} MB, yours alone (mode {mode:o})"
+    text = f"{folder}: {len(sizes)} files, {amount(sum(sizes))}, yours alone (mode {mode:o})"
     if not os.access(folder, os.W_OK):
         return Finding("cache", WARNING, f"{folder} cannot be written", move)
     return Finding("cache", OK, text)
@@ -280,7 +281,7 @@ def speed(found: dict[str, Any]) -> Iterator[Finding]:
     slow = not found["yields"] and small["us"] > max(10.0, 3 * found["mpi4py_us"])
     yield Finding("latency", WARNING, text, busy) if slow else Finding("latency", OK, text)
     rate = large["MB/s"]
-    text = (f"allreduce of {large['bytes'] / 1e6:.0f} MB: {rate:,.0f} MB/s "
+    text = (f"allreduce of {amount(large['bytes'])}: {rate:,.0f} MB/s "
             f"(copying in memory: {found['copy_MB/s']:,.0f} MB/s)")  # fmt: skip
     if rate < found["copy_MB/s"] / 40:
         remedy = "MPI may pass messages over a network device within the machine: for MPICH try UCX_TLS=posix,cma,self"

@@ -29,7 +29,7 @@ stopped: list[int] = []  # the signals of _STOP that have come
 
 def main() -> int:
     folder, command = sys.argv[1], sys.argv[2:]
-    rank = next((os.environ[name] for name in _RANKS if name in os.environ), "0")
+    rank = given_rank()
     try:
         with open(os.path.join(folder, "plan.json")) as file:
             plan = json.load(file)
@@ -47,6 +47,11 @@ def main() -> int:
     _note(folder, f"{rank}.exit", f"{time.monotonic_ns()} {status}")
     _wait_for_others(folder)
     return status
+
+
+def given_rank() -> str:
+    """The number that the launcher gave to this process; "0" for a program that runs alone."""
+    return next((os.environ[name] for name in _RANKS if name in os.environ), "0")
 
 
 def _wait_for_others(folder: str) -> None:

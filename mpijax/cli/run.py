@@ -27,7 +27,8 @@ from mpijax.cli import cores, rank
 from mpijax.cli.launcher import Launcher, NoLauncher, clean_environment, find_launcher, find_library
 from mpijax.distributed.lines import Merger, Screen, ranges
 
-_PROGRAM = "script.py args ... | -m module args ... | -c code args ..."
+PROGRAM = "script.py args ... | -m module args ... | -c code args ..."
+_VALUED = ("-n", "-np", "--np", "--ranks", "--bind", "--threads", "--launcher", "--restart", "--restart-with")
 _PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 # After these a program that ends does so because it was asked to (SIGUSR2: `distributed.should_stop`).
 _ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
@@ -40,7 +41,7 @@ LEFT = rank.TELLING + 0.5
 
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
-        prog="mpijax run", description=__doc__, usage=f"mpijax run [options] {_PROGRAM}",
+        prog="mpijax run", description=__doc__, usage=f"mpijax run [options] {PROGRAM}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     p.add_argument(
@@ -64,10 +65,9 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def split_program(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """(options of mpijax run, the program with its arguments). The program begins at the first word that is no option,
-    or at -m or -c."""
-    valued = ("-n", "-np", "--np", "--ranks", "--bind", "--threads", "--launcher", "--restart", "--restart-with")
+def split_program(arguments: list[str], valued: tuple[str, ...] = _VALUED) -> tuple[list[str], list[str]]:
+    """(options of the command, the program with its arguments). The program begins at the first word that is no option,
+    or at -m or -c. valued: options after which a value follows."""
     i = 0
     while i < len(arguments) and arguments[i].startswith("-") and not arguments[i].startswith(("-m", "-c")):
         if arguments[i] == "--":
@@ -124,7 +124,7 @@ def main(arguments: list[str]) -> int:
     given, program = split_program(arguments)
     options, program = parser().parse_args(given), without_interpreter(program)
     if not program:
-        parser().error(f"there is no program: {_PROGRAM}")
+        parser().error(f"there is no program: {PROGRAM}")
     if not program[0].startswith("-") and not Path(program[0]).is_file():
         parser().error(f"there is no file {program[0]!r}; a module is run by -m")
     ranks = options.ranks if options.ranks is not None else len(cores.physical())

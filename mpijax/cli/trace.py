@@ -2,7 +2,8 @@
 
 A record (`runtime.reports.record_file`) knows when its rank began and ended each operation. Operations of different
 ranks belong together when they have the same number in the same sequence; in a collective every rank waits for the one
-that begins last. Between nodes, clocks are compared as they are.
+that begins last. Between nodes, clocks are compared as they are. Programs that ran with MPIJAX_PROFILE_KERNELS=1 have
+their kernels in the records too, by the lines of the user.
 """
 
 from __future__ import annotations
@@ -39,9 +40,22 @@ class Operation:
     late: int = -1
 
 
-def load(paths: list[Path]) -> tuple[int, list[Operation]]:
-    """(number of ranks of the job, operations of all records). Raises ValueError for files of different jobs."""
+@dataclass(frozen=True)
+class Kernel:
+    """A step of a program that one rank ran: a kernel, a call of a library or of Python; times in ns."""
+
+    rank: int
+    label: str
+    line: str
+    begin: int
+    end: int
+
+
+def load(paths: list[Path]) -> tuple[int, list[Operation], list[Kernel]]:
+    """(number of ranks of the job, operations and kernels of all records). Raises ValueError for files of different
+    jobs."""
     operations: list[Operation] = []
+    kernels: list[Kernel] = []
     jobs: dict[str, int] = {}
     for path in paths:
         try:
@@ -55,11 +69,12 @@ def load(paths: list[Path]) -> tuple[int, list[Operation]]:
                 operations.append(
                     Operation(record["rank"], number, what, position, nbytes, begin, end if done else now, done)
                 )
+            kernels += [Kernel(record["rank"], *kernel) for kernel in record["kernels"]]
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ValueError(f"{path} is not a record of mpijax: {type(error).__name__}: {error}") from None
     if len(jobs) != 1:
         raise ValueError(f"the records are of {len(jobs)} jobs ({', '.join(jobs)}): give those of one")
-    return max(jobs.values()), operations
+    return max(jobs.values()), operations, kernels
 
 
 def _check(record: dict[str, Any]) -> None:
@@ -79,6 +94,10 @@ def _check(record: dict[str, Any]) -> None:
     for number, site, position, nbytes, begin, end in record["operations"]:
         for value in (number, site, position, nbytes, begin, *([] if end is None else [end])):
             _whole(value)
+    for label, line, begin, end in record["kernels"]:
+        _text(label)
+        _text(line)
+        _whole(end, _whole(begin))
 
 
 def _whole(value: Any, least: int = 0, most: int = _LARGEST) -> int:
@@ -147,7 +166,7 @@ def messages(operations: list[Operation]) -> list[tuple[Operation, Operation]]:
     return sorted(found, key=lambda pair: pair[0].begin)
 
 
-def chrome(operations: list[Operation]) -> dict[str, Any]:
+def chrome(operations: list[Operation], kernels: list[Kernel]) -> dict[str, Any]:
     """The trace for Perfetto and chrome://tracing: a process for each rank, times in µs from the first operation."""
     zero = min((o.begin for o in operations), default=0)
     ranks = sorted({o.rank for o in operations})
@@ -161,6 +180,9 @@ def chrome(operations: list[Operation]) -> dict[str, Any]:
         start, length = (o.begin - zero) / 1000, (o.end - o.begin) / 1000
         name = o.site["label"] + ("" if o.done else " (not finished)")
         events.append({"ph": "X", "pid": o.rank, "tid": 0, "name": name, "ts": start, "dur": length, "args": where})
+    for k in kernels:
+        times = {"ts": (k.begin - zero) / 1000, "dur": (k.end - k.begin) / 1000}
+        events.append({"ph": "X", "pid": k.rank, "tid": 1, "name": k.label, **times, "args": {"line": k.line}})
     for i, (a, b) in enumerate(messages(operations)):
         flow: dict[str, Any] = {"name": "message", "cat": "message", "id": i, "tid": 0}
         events.append({"ph": "s", "pid": a.rank, "ts": (a.begin - zero) / 1000, **flow})
@@ -236,14 +258,14 @@ def main(arguments: list[str]) -> int:
     """Merge records; 1 if they are not records of one job."""
     options = parser().parse_args(arguments)
     try:
-        size, operations = load(options.files)
+        size, operations, kernels = load(options.files)
     except (OSError, ValueError) as error:
         print(f"mpijax trace: {error}", file=sys.stderr)
         return 1
     find_waits(operations)
     trace, html = options.output.with_suffix(".json"), options.output.with_suffix(".html")
-    trace.write_text(json.dumps(chrome(operations)))
-    text = page(operations, messages(operations), volumes(size, operations), summary(operations))
+    trace.write_text(json.dumps(chrome(operations, kernels)))
+    text = page(operations, kernels, messages(operations), volumes(size, operations), summary(operations))
     html.write_text(text, encoding="utf-8")
     if options.json:
         files = {"trace": str(trace), "page": str(html)}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import html
+from collections import defaultdict
 from typing import Any
 
 from mpijax.core import pages
-from mpijax.core.pages import amount, duration
+from mpijax.core.units import amount, duration
 
 _PAGE = """<title>mpijax trace</title>
 <style>
@@ -16,8 +17,9 @@ _PAGE = """<title>mpijax trace</title>
  pre { background: #f6f6f6; padding: 1em; overflow: auto; }
 </style>
 <h1>Communication</h1>
-<p>Blue: transfer; red: waiting for a later rank; grey: computing; arrows: messages. The wheel zooms, dragging moves,
-a double click shows everything, pointing tells.</p>
+<p>Blue: transfer; red: waiting for a later rank; grey: computing; green: kernels; arrows: messages. The wheel zooms,
+dragging moves, a double click shows everything, pointing tells.</p>
+<p>KERNELS</p>
 <p id="what">&nbsp;</p>
 <canvas id="line"></canvas>
 <h2>Bytes from rank (rows) to rank (columns)</h2>
@@ -25,7 +27,8 @@ a double click shows everything, pointing tells.</p>
 <h2>Who waited for whom</h2>
 <pre>SUMMARY</pre>
 <script>
-const rows = ROWS;  // [rank, begin, wait, length, name, text, communicates] in microseconds
+const rows = ROWS;  // [rank, begin, wait, length, name, text, kind] in microseconds; kind: see `fills`
+const fills = ["#e3e6ea", "#4a7ebb", "#2f9e44"];  // between operations, an operation, a kernel
 const arrows = ARROWS;  // [rank, time, rank, time]
 const ranks = RANKS, height = 28, top_ = 24, left = 70;
 const canvas = document.getElementById("line"), what = document.getElementById("what");
@@ -50,7 +53,7 @@ function draw() {
   rows.forEach(r => {
     const a = x(r[1]), w = Math.max(1, r[3] * scale), y = row(r[0]) + 3;
     if (a > canvas.width || a + w < left) return;
-    c.fillStyle = r[6] ? "#4a7ebb" : "#e3e6ea"; c.fillRect(a, y, w, height - 6);
+    c.fillStyle = fills[r[6]]; c.fillRect(a, y, w, height - 6);
     c.fillStyle = "#d9534f"; c.fillRect(a, y, r[2] * scale, height - 6);
     const begin = Math.max(a, left), room = a + w - begin;
     if (room > 40) {
@@ -85,7 +88,7 @@ canvas.onmousemove = e => {
   if (held !== null) { from += held - t; to += held - t; draw(); return; }
   const rank = ranks[Math.floor((e.offsetY - top_) / height)], near = (to - from) / canvas.clientWidth;
   const over = r => r[0] === rank && t >= r[1] - near && t <= r[1] + r[3] + near;
-  const found = rows.find(r => r[6] && over(r)) || rows.find(over);
+  const found = [1, 2, 0].map(kind => rows.find(r => r[6] === kind && over(r))).find(r => r);
   if (found) what.textContent = found[5];
 };
 window.onresize = draw;
@@ -94,7 +97,17 @@ draw();
 """
 
 
-def page(operations: list[Any], arrows: list[tuple[Any, Any]], matrix: list[list[int]], summary: str) -> str:
+_HOW = """Kernels are not in these records. To see them by the lines of the program, run it with
+<code>MPIJAX_PROFILE_KERNELS=1</code> in the environment, and write the records again."""
+
+
+def page(
+    operations: list[Any],
+    kernels: list[Any],
+    arrows: list[tuple[Any, Any]],
+    matrix: list[list[int]],
+    summary: str,
+) -> str:
     """The whole page. arrows: (sending operation, receiving operation) of each message."""
     zero = min((o.begin for o in operations), default=0)
     in_order = sorted(operations, key=lambda o: o.begin)
@@ -108,7 +121,8 @@ def page(operations: list[Any], arrows: list[tuple[Any, Any]], matrix: list[list
     parts = {
         "MATRIX": _table(matrix),
         "SUMMARY": html.escape(summary),
-        "ROWS": pages.data(_between(in_order, zero) + rows),
+        "KERNELS": _busiest(kernels) if kernels else _HOW,
+        "ROWS": pages.data(_between(in_order, zero) + _kernels(kernels, zero) + rows),
         "ARROWS": pages.data(messages),
         "RANKS": pages.data(sorted({o.rank for o in operations})),
     }
@@ -129,10 +143,33 @@ def _between(in_order: list[Any], zero: int) -> list[list[Any]]:
     return rows
 
 
+def _kernels(kernels: list[Any], zero: int) -> list[list[Any]]:
+    """The kernels, named by their lines."""
+    rows = []
+    for k in kernels:
+        length = (k.end - k.begin) / 1000
+        text = f"rank {k.rank}, {duration(length)} of {k.label} - {k.line or 'no line'}"
+        rows.append([k.rank, (k.begin - zero) / 1000, 0, length, f"{k.label} {_short(k.line)}".strip(), text, 2])
+    return rows
+
+
+def _busiest(kernels: list[Any]) -> str:
+    """The lines whose kernels take most time on all ranks together."""
+    times: dict[str, int] = defaultdict(int)
+    for k in kernels:
+        times[_short(k.line) or k.label] += k.end - k.begin
+    most = sorted(times.items(), key=lambda item: -item[1])[:5]
+    said = ", ".join(f"{html.escape(line)} ({duration(ns / 1000)})" for line, ns in most)
+    return f"Lines whose kernels take most time, all ranks together: {said}."
+
+
 def _line(o: Any) -> str:
-    """``program.py:12`` of an operation's line, or nothing."""
-    place = o.site["line"].partition(" (")[0]
-    return place.rpartition("/")[2]
+    return _short(o.site["line"])
+
+
+def _short(line: str) -> str:
+    """``program.py:12`` of a line, or nothing."""
+    return line.partition(" (")[0].rpartition("/")[2]
 
 
 def _name(o: Any) -> str:

@@ -188,6 +188,12 @@ keep_denormals = bool_option(
     "Compute with denormals as NumPy does; otherwise programs take them for zero, as XLA does.",
     checks=True,
 )
+profile_kernels = bool_option(
+    "mpijax_profile_kernels",
+    False,
+    "Programs note when each of their kernels begins and ends, for profiler.trace and mpijax trace.",
+    checks=True,
+)
 
 # -- devices -------------------------------------------------------------------------------------------------
 

@@ -421,7 +421,7 @@ def test_wrong_arguments(words, said, capsys):
 
 def test_command_that_is_not_there(capsys):
     assert main(["dance"]) == 2
-    assert "there is no command 'dance'; there are run, bench, doctor, submit, trace, init, checkpoint, completion" in capsys.readouterr().err
+    assert "there is no command 'dance'; there are run, bench, doctor, submit, explain, trace, init, checkpoint, completion" in capsys.readouterr().err
 
 
 def test_commands_are_light():
@@ -505,7 +505,7 @@ def test_output_that_is_cut_off(monkeypatch):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_option_is_explained_on_a_page(name):
-    pages = "".join((ROOT / "docs" / f"{page}.md").read_text() for page in ("launching", "stalls"))
+    pages = "".join((ROOT / "docs" / f"{page}.md").read_text() for page in ("launching", "profiling", "stalls"))
     module = importlib.import_module(COMMANDS[name][0])
     options = [option for action in module.parser()._actions for option in action.option_strings]
     assert [o for o in options if o not in ("-h", "--help") and not re.search(rf"`[^`\n]*{re.escape(o)}\b", pages)] == []
@@ -517,7 +517,7 @@ def test_trace_for_programs(tmp_path, capsys):
     site = {"label": "allreduce", "line": "model.py:3", "peers": None, "sequence": 7, "ranks": [0, 1], "group": "all"}
     for rank, begin in ((0, 0), (1, 3_000_000_000)):
         operations = [[0, 5, 0, 16, begin, 3_000_001_000]]
-        record = {"job": "j", "size": 2, "rank": rank, "written": 4_000_000_000, "sites": {"5": site}, "operations": operations}
+        record = {"job": "j", "size": 2, "rank": rank, "written": 4_000_000_000, "sites": {"5": site}, "operations": operations, "kernels": []}
         (tmp_path / f"{rank}.json").write_text(json.dumps(record))
     files = [str(tmp_path / f"{rank}.json") for rank in (0, 1)]
     assert main(["trace", *files, "--output", str(tmp_path / "merged"), "--json"]) == 0
@@ -527,7 +527,7 @@ def test_trace_for_programs(tmp_path, capsys):
     assert Path(told["trace"]).exists() and Path(told["page"]).exists()
 
 
-def _message_records(folder, name="model.py"):
+def _message_records(folder, name="model.py", kernels=()):
     """Rank 0 sends to rank 1, which sends back; both compute in between."""
     def site(label, peers):
         return {"label": label, "line": f"/home/{name}:3 (f)", "peers": peers, "sequence": 8, "ranks": [0, 1], "group": "all"}
@@ -536,7 +536,7 @@ def _message_records(folder, name="model.py"):
     times = [[(0, 1000), (2000, 9000)], [(500, 1500), (6000, 7000)]]
     for rank in (0, 1):
         operations = [[i + 1, i + 1, 0, 2048, *times[rank][i]] for i in (0, 1)]
-        record = {"job": "j", "size": 2, "rank": rank, "written": 10_000, "sites": sites[rank], "operations": operations}
+        record = {"job": "j", "size": 2, "rank": rank, "written": 10_000, "sites": sites[rank], "operations": operations, "kernels": list(kernels)}
         (folder / f"{rank}.json").write_text(json.dumps(record))
     return [str(folder / f"{rank}.json") for rank in (0, 1)]
 
@@ -560,8 +560,44 @@ def test_trace_draws_messages_and_what_is_between_operations(tmp_path, capsys):
     assert [(e["ph"], e["pid"], e["ts"], e["id"]) for e in flows] == [("s", 0, 0.0, 0), ("f", 1, 1.5, 0), ("s", 1, 6.0, 1), ("f", 0, 9.0, 1)]
 
 
+def test_trace_draws_kernels_between_operations(tmp_path, capsys):
+    kernels = [["add_mul", "/home/model.py:7 (f)", 1600, 1900], ["gemm 2x2x2", "/home/model.py:8 (f)", 1900, 1950], ["copy", "", 1960, 1970]]
+    assert main(["trace", *_message_records(tmp_path, kernels=kernels), "--output", str(tmp_path / "merged")]) == 0
+    page = (tmp_path / "merged.html").read_text()
+    drawn = [r for r in _rows_of(page, "rows") if r[6] == 2 and r[0] == 1]
+    assert [(r[1], r[3], r[4]) for r in drawn] == [(1.6, 0.3, "add_mul model.py:7"), (1.9, 0.05, "gemm 2x2x2 model.py:8"), (1.96, 0.01, "copy")]
+    assert drawn[0][5] == "rank 1, 0.3 µs of add_mul - /home/model.py:7 (f)"
+    assert "all ranks together: model.py:7 (0.6 µs), model.py:8 (0.1 µs), copy (0.02 µs)." in page and "MPIJAX_PROFILE" not in page
+    events = json.loads((tmp_path / "merged.json").read_text())["traceEvents"]
+    assert {"ph": "X", "pid": 0, "tid": 1, "name": "add_mul", "ts": 1.6, "dur": 0.3, "args": {"line": "/home/model.py:7 (f)"}} in events
+
+
+def test_trace_says_how_to_record_kernels(tmp_path, capsys):
+    assert main(["trace", *_message_records(tmp_path), "--output", str(tmp_path / "merged")]) == 0
+    assert "<code>MPIJAX_PROFILE_KERNELS=1</code>" in (tmp_path / "merged.html").read_text()
+
+
+@starts_jobs
+def test_records_of_ranks_have_their_kernels(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import mpijax as jax\nimport mpijax.numpy as jnp\nfrom mpijax import mpi\nfrom mpi4py import MPI\nfrom mpijax.runtime.reports import record_file\n"
+        "step = jax.jit(lambda x: mpi.allreduce(jnp.sin(x), op=MPI.SUM) @ x)\n"
+        "x = jnp.ones((80, 80))\nfor _ in range(3):\n    step(x).block_until_ready()\nrecord_file.write()\n"
+    )
+    for wanted, settings in (({"sin", "gemm 80x80x80"}, {"MPIJAX_PROFILE_KERNELS": "1"}), (set(), {})):
+        ran = mpijax("run", "-n", 2, program, MPIJAX_TRACE_DIR=str(tmp_path / str(len(wanted))), **settings)
+        assert ran.returncode == 0, ran.stderr
+        records = [json.loads(file.read_text()) for file in (tmp_path / str(len(wanted))).glob("*.json")]
+        assert len(records) == 2
+        for record in records:
+            assert {k[0] for k in record["kernels"]} == wanted
+            assert all(k[1] == f"{program}:6 (<lambda>)" and k[2] <= k[3] for k in record["kernels"])
+            assert len(record["kernels"]) in ((5, 6) if wanted else (0,))  # the first `sin` is before the first operation
+
+
 def test_trace_escapes_names(tmp_path, capsys):
-    files = _message_records(tmp_path, "</script><script>alert(1)</script>")
+    files = _message_records(tmp_path, "</script><script>alert(1)</script>", [["</script><script>", "</script>:1 (f)", 1, 2]])
     assert main(["trace", *files, "--output", str(tmp_path / "merged")]) == 0
     page = (tmp_path / "merged.html").read_text()
     assert page.count("<script>") == page.count("</script>") == 1
@@ -596,6 +632,8 @@ def test_the_script_of_a_trace_runs(tmp_path, capsys):
     ("mpijax run --bind n", "none"),
     ("mpijax run pro", ""),
     ("mpijax submit --scheduler ", "slurm pbs lsf flux"),
+    ("mpijax ex", "explain"),
+    ("mpijax explain --h", "--help --html"),
     ("mpijax checkpoint di", "diff"),
     ("mpijax checkpoint ls --j", "--json"),
     ("mpijax completion z", "zsh"),
@@ -700,7 +738,7 @@ def test_doctor_looks_at_the_cache(tmp_path, monkeypatch):
     folder.mkdir(mode=0o700)
     (folder / "a.o").write_bytes(b"x" * 1000)
     good = cache_of(folder, monkeypatch)
-    assert good.state == "ok" and "1 files, 0.0 MB" in good.text
+    assert good.state == "ok" and "1 files, 1 kB" in good.text
     folder.chmod(0o777)
     bad = cache_of(folder, monkeypatch)
     assert (bad.state, bad.remedy) == ("warning", f"chmod 700 {folder}")
@@ -734,16 +772,16 @@ def test_doctor_looks_for_what_killed_jobs_left(tmp_path, monkeypatch, capsys):
     assert list(checks.shared_memory_left()) == []
     names = ["mpich_shm_1f_0", "mpich_vci_1f_0", "sm_segment.host.0.5f0000.0", "sm_segment.host.0.5f0000.1", "theirs"]
     for name in names:
-        (tmp_path / name).write_bytes(b"x" * 500_000)
+        (tmp_path / name).write_bytes(b"x" * 512_000)
         os.utime(tmp_path / name, (1e9, 1e9))
     (tmp_path / "mpich_shm_of_a_job_that_starts").write_bytes(b"x")
     (tmp_path / "mpich_shm_link").symlink_to("theirs")
     with (tmp_path / names[2]).open("r+b") as file, mmap.mmap(file.fileno(), 0):
         [found] = checks.shared_memory_left()
         assert (found.state, found.remedy) == ("warning", "mpijax doctor --remove-leftovers")
-        assert found.text.startswith("3 segments of MPI jobs that have ended, yours, which no process uses, take 1.5 MB of memory")
+        assert found.text.startswith("3 segments of MPI jobs that have ended, yours, which no process uses, take 1.54 MB of memory")
         assert main(["doctor", "--remove-leftovers"]) == 0
-    assert capsys.readouterr().out == "ok       shared memory: removed 3 segments of MPI jobs that have ended, 1.5 MB\n"
+    assert capsys.readouterr().out == "ok       shared memory: removed 3 segments of MPI jobs that have ended, 1.54 MB\n"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mpich_shm_link", "mpich_shm_of_a_job_that_starts", names[2], "theirs"]
     [found] = checks.shared_memory_left()  # nobody uses it any more
     assert found.text.startswith("1 segments")

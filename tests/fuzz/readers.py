@@ -173,6 +173,7 @@ def trace_records() -> Callable[[random.Random], str]:
         "sites": {"0": site, "1": message},
         "operations": [[n, n % 2, n, 8, begin + 10 * n, begin + 10 * n + 5] for n in range(1, 6)]
         + [[6, 0, 6, 8, begin + 100, None]],
+        "kernels": [["sin </script>", "a.py:4 (f)", begin + 2, begin + 6], ["slice", "", begin + 16, begin + 18]],
     }  # fmt: skip
     folder = Path(tempfile.mkdtemp(prefix="mpijax-fuzz-"))
     file, out = folder / "record.json", folder / "trace"

@@ -5,17 +5,20 @@ import hashlib
 import html
 import html.parser
 import linecache
+import os
 import re
 import shutil
 import subprocess
+import sys
 
 import numpy as np
 import pytest
+from launching import marked, mpirun
 
 import mpijax
 from mpijax import numpy as jnp
 from mpijax.compiler.steps.plan import Placed
-from mpijax.core import pages
+from mpijax.core import units
 from mpijax.core.avals import ShapedArray
 from mpijax.core.sharding.cuts import Cut, even_cut
 from mpijax.core.source import UNKNOWN
@@ -117,14 +120,39 @@ def test_where_arrays_lie():
     assert {str(r) for r in range(n)} <= set(re.findall(r">(\d+)</text>", placement))
 
 
-@pytest.mark.parametrize(("number", "text"), [(0, "0 B"), (999, "999 B"), (1234, "1.23 kB"), (5.6e6, "5.6 MB"), (7e10, "70 GB")])
+ANOTHER_PROCESS = """
+import sys
+import mpijax as jax, mpijax.numpy as jnp
+mesh = jax.sharding.Mesh(jax.devices(), ("r",))
+x = jax.device_put(jnp.ones((24, 4)), jax.sharding.NamedSharding(mesh, jax.P("r")))
+f = jax.jit(lambda x: jnp.sum((x[1:] - x[:-1]) ** 2))
+f(x).block_until_ready()
+if jax.process_index() == 0:
+    f.lower(x).compile().show().save(sys.argv[1])
+"""
+
+
+@marked
+def test_a_second_process_shows_the_same_page(tmp_path):
+    """The program itself then comes from the cache on disk, which keeps no loops and no placements."""
+    script, env = tmp_path / "program.py", os.environ | {"MPIJAX_CACHE_DIR": str(tmp_path / "cache")}
+    script.write_text(ANOTHER_PROCESS)
+    found = []
+    for name in ("first.html", "second.html"):
+        subprocess.run([*mpirun(2), sys.executable, script, tmp_path / name], env=env, check=True, timeout=120)
+        found.append((tmp_path / name).read_text())
+        assert list((tmp_path / "cache").glob("*.plan"))
+    assert found[0] == found[1] and "Where arrays lie" in found[1] and "for i0 in" in found[1]
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 B"), (999, "999 B"), (1234, "1.23 kB"), (5.6e6, "5.6 MB"), (7e10, "70 GB"), (999.6e3, "1 MB"), (999.4e3, "999 kB"), (2.5e12, "2.5 TB"), (1.5e16, "15,000 TB")])
 def test_amounts_have_units(number, text):
-    assert pages.amount(number) == text
+    assert units.amount(number) == text
 
 
-@pytest.mark.parametrize(("us", "text"), [(0.5, "0.5 µs"), (12.34, "12.3 µs"), (4567, "4.57 ms"), (2e6, "2 s")])
+@pytest.mark.parametrize(("us", "text"), [(0.5, "0.5 µs"), (12.34, "12.3 µs"), (4567, "4.57 ms"), (2e6, "2 s"), (999.7, "1 ms"), (7.2e9, "7,200 s")])
 def test_durations_have_units(us, text):
-    assert pages.duration(us) == text
+    assert units.duration(us) == text
 
 
 DOM = """

@@ -28,7 +28,7 @@ from mpijax.core.lowering import (
     Partitioned,
     Structural,
 )
-from mpijax.core.source import UNKNOWN, Source
+from mpijax.core.source import UNKNOWN, Source, sources_from
 from mpijax.core.trace import trace_to_closed_jaxpr
 
 
@@ -243,6 +243,7 @@ class _Builder:
         return self._run([frame])
 
     def _run(self, frames: list[_Frame]) -> list[Value]:
+        outer = self.frame
         try:
             while True:
                 frame = frames[-1]
@@ -256,6 +257,7 @@ class _Builder:
                     return outs
                 self._done(frames[-1], outs)
         finally:
+            self.frame = outer
             for frame in reversed(frames):
                 if frame.outside is not None:
                     self.seen = frame.outside
@@ -335,8 +337,8 @@ class _Builder:
             outs = self._spread(eqn, inputs, avals, source)
             if outs is not None:
                 return outs
-            for v in inputs:
-                partition.remember_gather(self, v, eqn.primitive.name, source)
+            for k in range(len(inputs)):
+                partition.remember_gather(self, eqn, k, inputs, source)
             inputs = [self.whole(v, source) for v in inputs]
         if isinstance(lower, Communication):
             return messages.communicate(self, eqn.primitive, eqn.params, inputs, avals, source, eqn.effects)
@@ -422,7 +424,8 @@ def _decomposed(primitive, avals, params) -> ClosedJaxpr:
     whole = primitive.lower.turns if isinstance(primitive.lower, ControlFlow) else primitive.lower.fun
 
     def fun(*args):
-        out = whole(*args, **params)
+        with sources_from(UNKNOWN):  # of whoever has it first; in a program its line is that of the operation
+            out = whole(*args, **params)
         return list(out) if primitive.multiple_results else [out]
 
     key = (primitive, primitive.lower, tuple(avals), tuple(sorted(params.items(), key=lambda kv: kv[0])))

@@ -68,9 +68,13 @@ def operation_of(v: Value) -> Node:
 
 
 class Node:
-    """An operation of the graph. regions: bodies of a loop or branch (see `compiler.graph.regions`)."""
+    """An operation of the graph.
 
-    __slots__ = ("primitive", "params", "inputs", "outputs", "source", "effects", "kind", "regions")
+    regions: bodies of a loop or branch (see `compiler.graph.regions`). why: the reason for communication that
+    the compiler adds.
+    """
+
+    __slots__ = ("primitive", "params", "inputs", "outputs", "source", "effects", "kind", "regions", "why")
 
     def __init__(self, primitive, params, inputs: list[Value], avals, source: Source, effects):
         self.primitive = primitive
@@ -79,6 +83,7 @@ class Node:
         self.source = source
         self.effects = effects
         self.regions: tuple = ()
+        self.why = ""
         self.outputs = [Value(a, "node", self, i) for i, a in enumerate(avals)]
         self.kind = _kind(self)
 

@@ -12,9 +12,18 @@ import numpy as np
 
 from mpijax.core import effects as fx
 from mpijax.core.index import Lin
-from mpijax.core.lowering import Communication, Exchange, Structural
+from mpijax.core.lowering import Communication, Exchange, Layout, Structural
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
+from mpijax.core.source import UNKNOWN
+
+# Why the compiler adds a message for an operation, by what kind of message it is.
+_WHY = {
+    Exchange.ALLGATHER: "{} needs all of an array that is split",
+    Exchange.PERMUTE: "{} reads elements that other ranks have",
+    Exchange.ALLTOALL: "{} needs the array split along another axis",
+}
+_WHY_COMBINED = "{} combines what the ranks have"
 
 rank_index_p = Primitive(
     "rank_index",
@@ -46,11 +55,34 @@ def reduction_p(op: str) -> Primitive:
 
 def communicate_here(builder, mesh, primitive, params, v, shape, source):
     """The result, of `shape`, of a collective over a mesh on this rank's part of an array, outside of bodies."""
+    first = len(builder.graph.nodes)
     with builder.in_body_over(mesh):
         [out] = communicate(
             builder, primitive, params, [v], [v.aval.update(shape=tuple(shape))], source, primitive.effects(params)
         )
+    give_reason(builder.graph.nodes[first:], _reason(builder, primitive.lower.exchange, source))
     return out
+
+
+def give_reason(nodes, why: str) -> None:
+    """Note why the compiler adds the messages among some nodes, and in loops and branches among them."""
+    for node in nodes:
+        if isinstance(node.primitive.lower, Communication):
+            node.why = node.why or why
+        for region in node.regions:
+            give_reason(region.graph.nodes, why)
+
+
+def _reason(builder, exchange: Exchange, source) -> str:
+    """Why a message is sent for the operation that is being done, or for the results when all are done."""
+    if source is UNKNOWN:
+        return "results are returned in equal parts"
+    while builder.frame is None:  # of the loop or branch to whose body it brings values
+        builder = builder.parent
+    primitive = builder.frame.doing[0].primitive
+    if isinstance(primitive.lower, Layout):
+        return "the program asks for this sharding"
+    return _WHY.get(exchange, _WHY_COMBINED).format(primitive.name)
 
 
 def communicate(builder, primitive, params, inputs, avals, source, effects):

@@ -10,21 +10,22 @@ through operations by the same rules.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mpijax.compiler.sharding import local_shards
 from mpijax.compiler.sharding.blocks import Blocks, blocks_by, place_in, sharding_over, whole_shape
-from mpijax.compiler.sharding.messages import communicate_here, reduction_p
+from mpijax.compiler.sharding.messages import communicate_here, give_reason, reduction_p
 from mpijax.compiler.sharding.redistribute import Redistribution, View, rotation
 from mpijax.core import effects as fx
 from mpijax.core.lowering import Structural, Writes
 from mpijax.core.registry import registry
-from mpijax.core.sharding.cuts import Cuts, uncut
+from mpijax.core.sharding.cuts import Cuts, count, even_cut, mesh_axes, uncut
 from mpijax.core.sharding.rules import Operation, Plan, rule_of
 from mpijax.core.sharding.shardings import NamedSharding
-from mpijax.core.source import UNKNOWN
+from mpijax.core.source import UNKNOWN, sources_from
 from mpijax.core.trace import named_axes, trace_to_closed_jaxpr
 from mpijax.ops.collectives.one_sided import paired
 from mpijax.ops.slicing import slice_p
@@ -179,11 +180,34 @@ def cut_as_asked(builder, inputs, asked, mesh, source) -> list:
     return [cut(v, cuts) for v, cuts in zip(inputs, asked, strict=True)]
 
 
-def remember_gather(builder, v, operation: str, source) -> None:
-    """Note that an operation makes a split array whole on every rank."""
+def remember_gather(builder, eqn, k: int, inputs, source) -> None:
+    """Note that an operation makes its operand `k`, a split array, whole on every rank."""
+    v = inputs[k]
     if blocks_of(builder, v) is not None:
-        aval = global_aval(builder, v)
-        builder.gathers[aval.nbytes, aval.str_short(), operation, source] = None
+        aval, argument = global_aval(builder, v), v.position if v.kind == "input" and v.outside is None else -1
+        instead = _split_elsewhere(builder, eqn, k, inputs)
+        builder.gathers[aval.nbytes, aval.str_short(), eqn.primitive.name, source, k, argument, instead] = None
+
+
+def _split_elsewhere(builder, eqn, k: int, inputs) -> str:
+    """How operand `k` may be split, over the same mesh axes along one array axis, so that an operation takes its parts
+    and no rank combines results; empty if there is no such way."""
+    rule, held = rule_of(eqn.primitive), [blocks_of(builder, v) for v in inputs]
+    have = held[k]
+    if rule is None or have is None:
+        return ""
+    axes = mesh_axes(have.cuts)
+    parts = count(axes, have.mesh.shape)
+    seen = _as_rules_see_it(builder, eqn, inputs, [v.aval for v in eqn.outvars], held, have.mesh)
+    for d, n in enumerate(have.shape):
+        if have.cuts[d] is not None or n == 0 or n % parts:
+            continue
+        cuts = (*uncut(have.shape[:d]), even_cut(n, axes, parts), *uncut(have.shape[d + 1 :]))
+        others = [*seen.cuts[:k], cuts, *seen.cuts[k + 1 :]]
+        plan = rule(replace(seen, cuts=others, origins=()))
+        if plan is not None and plan.whole is None and not plan.over and plan.operands[k] == cuts:
+            return str(sharding_over(have.mesh, (*((),) * d, axes)).spec)
+    return ""
 
 
 def spread(builder, eqn, inputs, avals, source):
@@ -200,12 +224,13 @@ def spread(builder, eqn, inputs, avals, source):
     if plan is None:
         return None
     if plan.whole is not None:
-        closed = trace_to_closed_jaxpr(plan.whole, [global_aval(builder, v) for v in inputs])
+        with sources_from(source):
+            closed = trace_to_closed_jaxpr(plan.whole, [global_aval(builder, v) for v in inputs])
         return builder.inline(closed, inputs, source)
     first = len(builder.graph.nodes)
-    for v, cuts in zip(inputs, plan.operands, strict=True):
+    for k, cuts in enumerate(plan.operands):
         if not any(cuts):
-            remember_gather(builder, v, eqn.primitive.name, source)
+            remember_gather(builder, eqn, k, inputs, source)
     operands = [recut(builder, v, mesh, cuts, source) for v, cuts in zip(inputs, plan.operands, strict=True)]
     results = [Blocks(mesh, a.shape, cuts) for a, cuts in zip(avals, plan.results, strict=True)]
     for aval, blocks in zip(avals, results, strict=True):
@@ -249,9 +274,11 @@ def done_here(builder, eqn, plan: Plan, operands, avals, results, source) -> lis
     mesh = results[0].mesh
     with builder.in_body_over(mesh):
         if plan.program is not None:
-            with named_axes(dict(mesh.shape)):
+            first = len(builder.graph.nodes)
+            with named_axes(dict(mesh.shape)), sources_from(source):
                 closed = trace_to_closed_jaxpr(_listed(plan.program), [v.aval for v in operands])
             outs = builder.inline(closed, operands, source)
+            give_reason(builder.graph.nodes[first:], f"the ranks do {eqn.primitive.name} together")
             return [builder.local(v) for v in outs]
         local = [a.update(shape=b.local_shape, split=None) for a, b in zip(avals, results, strict=True)]
         outvars = [type(v)(a) for v, a in zip(eqn.outvars, local, strict=True)]

@@ -218,7 +218,8 @@ class NativeCall:
 class Communicate:
     """An exchange with other ranks; `params` say over which axes, with whom, and so on.
 
-    goes_on: later instructions run beside it, up to a `Finish`. posted: of a send: it does not wait.
+    goes_on: later instructions run beside it, up to a `Finish`. posted: of a send: it does not wait. why: the reason
+    if the compiler added it; empty if the program communicates here itself.
     """
 
     lower: Communication
@@ -229,6 +230,7 @@ class Communicate:
     label: str
     goes_on: bool = False
     posted: bool = False
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,12 +69,19 @@ class Result:
 
 @dataclass(frozen=True)
 class Gathered:
-    """A split array that an operation made whole on every rank: its bytes and type, the operation, the user's line."""
+    """A split array that an operation made whole on every rank: its bytes and type, the operation, the user's line.
+
+    operand, argument: which operand it is, and which argument of the program, if it is one (else -1).
+    instead: how it may be split so that the operation leaves it split, as a PartitionSpec; empty if it cannot.
+    """
 
     nbytes: int
     type: str
     operation: str
     source: Source
+    operand: int = 0
+    argument: int = -1
+    instead: str = ""
 
 
 @dataclass(frozen=True)

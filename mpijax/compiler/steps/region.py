@@ -324,7 +324,8 @@ class Planner:
         first = step.nodes[0]
         source, target = self.operand(step.packed), self.operand(step.reduced)
         label = f"{first.primitive.name} x {len(step.nodes)}"
-        message = Communicate(first.primitive.lower, first.params, (source,), (target,), first.source, label)
+        why = "; ".join(dict.fromkeys(n.why for n in step.nodes if n.why))
+        message = Communicate(first.primitive.lower, first.params, (source,), (target,), first.source, label, why=why)
         self.emitted += [*packs, message, *unpacks]
 
     def _donates(self, base: Value, target: Value) -> bool:
@@ -374,7 +375,9 @@ class Planner:
         where = node.source, node.primitive.name
         if isinstance(lower, Communication):
             self.emitted.append(
-                Communicate(lower, node.params, tuple(inputs), tuple(outputs), *where, posted=step.posted)
+                Communicate(
+                    lower, node.params, tuple(inputs), tuple(outputs), *where, posted=step.posted, why=node.why
+                )
             )
             return
         if isinstance(lower, Native):

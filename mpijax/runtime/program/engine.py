@@ -31,7 +31,7 @@ from mpijax.runtime.arrays.array import ArrayImpl
 from mpijax.runtime.arrays.default_layout import default_layout, over_mesh
 from mpijax.runtime.mpi.freed import forget_with
 from mpijax.runtime.program import plan_cache
-from mpijax.runtime.program.loader import load_plan
+from mpijax.runtime.program.loader import load_plan, watchers
 from mpijax.transforms import reports
 from mpijax.transforms.flat import parameter_names
 from mpijax.transforms.jit import find
@@ -183,7 +183,7 @@ def compile_jaxpr(
         closed, donated = debug_nans.checked(closed, name), ()
     default = default or default_layout()
     with reports.timed(f"compilation of jit({name})"):
-        kept = plan_cache.entry(closed, donated, in_shardings, default) if keep else None
+        kept = plan_cache.entry(closed, donated, in_shardings, default) if keep and not watchers else None
         plan = kept.load() if kept is not None else None
         if plan is not None:
             return load_plan(plan, name)

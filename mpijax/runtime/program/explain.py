@@ -1,33 +1,88 @@
-"""What a compiled program sends and holds, by the user's lines."""
+"""What a compiled program sends and holds, by the user's lines: as data, and as a table."""
 
 from __future__ import annotations
 
-from mpijax.compiler.steps.plan import Plan
+import linecache
+from typing import Any
+
+from mpijax.compiler.steps.plan import Gathered, Plan
+from mpijax.core.source import Source
+from mpijax.core.units import amount
 from mpijax.runtime.program.traffic import Sent, sent
 
 
-def explained(plan: Plan) -> str:
-    """A table: for each line of the user's program what this rank sends, how often, and how many bytes.
+def explanation(plan: Plan) -> dict[str, Any]:
+    """What this rank sends in one run of a program, and why; which arrays are made whole; and how much memory it needs.
 
-    Below it stand the arrays that operations made whole on every rank, and the memory of one run.
+    The result is plain data. `lines`: one entry for each communication. `whole`: the arrays. Sizes are in bytes.
     """
-    messages = sent(plan)
-    total = sum(s.total for s in messages)
-    rows = [("line", "operation", "times", "bytes each", "bytes")]
-    rows += [(str(s.source), s.label, _times(s), f"{s.nbytes:,.0f}", f"{s.total:,.0f}") for s in messages]
-    widths = [max(len(r[k]) for r in rows) for k in range(5)]
-    lines = ["  ".join(_put(x, w, k) for k, (x, w) in enumerate(zip(r, widths, strict=True))).rstrip() for r in rows]
-    text = "\n".join(lines) if messages else "sends nothing"
-    for g in plan.gathered:
-        text += f"\nmade whole: {g.type} ({g.nbytes:,} bytes) for {g.operation} at {g.source}"
     memory = plan.memory()
-    held = memory["argument"] + memory["output"] - memory["alias"] + memory["temp"]
-    return f"{text}\nsent by this rank: {total:,.0f} bytes; memory: {held:,} bytes\n"
+    messages = sent(plan)
+    return {
+        "sent": sum(s.total for s in messages),
+        "memory": memory["argument"] + memory["output"] - memory["alias"] + memory["temp"],
+        "lines": [_line(s) for s in messages],
+        "whole": [_whole(g) for g in plan.gathered],
+    }
 
 
-def _times(s: Sent) -> str:
-    return str(s.times) if s.known else f"{s.times} a turn"
+def _place(source: Source) -> dict[str, Any]:
+    code = linecache.getline(source.file, source.line).strip() if source.file else ""
+    return {"file": source.file, "line": source.line, "function": source.function, "code": code}
+
+
+def _line(s: Sent) -> dict[str, Any]:
+    return _place(s.source) | {
+        "operation": s.label, "times": s.times, "times_known": s.known, "bytes_each": s.nbytes, "bytes": s.total,
+        "memory": s.received, "why": s.why or "the program communicates here",
+    }  # fmt: skip
+
+
+def _whole(g: Gathered) -> dict[str, Any]:
+    return _place(g.source) | {"type": g.type, "bytes": g.nbytes, "operation": g.operation, "avoid": _avoid(g)}
+
+
+def _avoid(g: Gathered) -> str:
+    """Which annotation keeps the array split."""
+    if not g.instead:
+        return "no sharding of this operand is enough: do the step in a jax.shard_map, or on a smaller array"
+    if g.argument >= 0:
+        return f"split argument {g.argument} (leaves are counted from 0) by {g.instead}: in_shardings or jax.device_put"
+    return (
+        f"split operand {g.operand} of {g.operation} by {g.instead}: "
+        f"jax.lax.with_sharding_constraint(x, NamedSharding(mesh, {g.instead}))"
+    )
+
+
+def explained(plan: Plan) -> str:
+    """`explanation` as a table."""
+    return text_of(explanation(plan))
+
+
+def text_of(found: dict[str, Any]) -> str:
+    """The table of an `explanation`: a row for each communication; below it arrays made whole, and totals.
+
+    The column `memory` has the bytes of what this rank receives.
+    """
+    rows = [("line", "operation", "times", "bytes each", "bytes", "memory", "why")]
+    rows += [
+        (_at(x), x["operation"], str(x["times"]) + " a turn" * (not x["times_known"]), f"{x['bytes_each']:,.0f}",
+         f"{x['bytes']:,.0f}", f"{x['memory']:,}", x["why"])
+        for x in found["lines"]
+    ]  # fmt: skip
+    widths = [max(len(r[k]) for r in rows) for k in range(len(rows[0]))]
+    lines = ["  ".join(map(_put, r, widths, range(len(r)))).rstrip() for r in rows]
+    text = "\n".join(lines) if found["lines"] else "sends nothing"
+    for x in found["whole"]:
+        text += f"\nmade whole: {x['type']} ({amount(x['bytes'])} on every rank) for {x['operation']} at {_at(x)}"
+        text += f"\n  to avoid it, {x['avoid']}"
+    return f"{text}\nsent by this rank: {found['sent']:,.0f} bytes; memory: {found['memory']:,} bytes\n"
+
+
+def _at(x: dict[str, Any]) -> str:
+    """The line; none of them returns the results."""
+    return str(Source(x["file"], x["line"], x["function"])) if x["file"] else "-"
 
 
 def _put(text: str, width: int, column: int) -> str:
-    return text.ljust(width) if column < 2 else text.rjust(width)
+    return text.rjust(width) if 2 <= column <= 5 else text.ljust(width)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mpijax.compiler.steps.instructions import Communicate, NativeCall, bodies, walk
+from collections.abc import Callable
+
+from mpijax.compiler.steps.instructions import Communicate, NativeCall, bodies, mapped, walk
 from mpijax.compiler.steps.plan import Plan
 from mpijax.core import config
 from mpijax.runtime.machine.executable import Program, ProgramSpec, load
@@ -11,6 +13,10 @@ from mpijax.runtime.matching.guard import before_first_run
 from mpijax.runtime.mpi.freed import tie
 from mpijax.runtime.program import code
 from mpijax.runtime.program.link import linked, uses_lanes
+from mpijax.runtime.reports import step_notes
+
+# Called with each plan that is loaded, and its name. Then no plan is taken from disk: those lack loop nests.
+watchers: list[Callable[[Plan, str], None]] = []
 
 # Work below this many bytes is done before another thread could take the GIL.
 RELEASE_ABOVE = 1 << 16
@@ -23,9 +29,13 @@ def load_plan(plan: Plan, name: str) -> Program:
     """
     check_memory(plan, name)
     check_gathers(plan, name)
+    for watch in watchers:
+        watch(plan, name)
     addresses = code.addresses(plan.kernels)
     communicates = any(isinstance(s, Communicate) for s in walk(plan.instructions))
     instructions = linked(plan.instructions) if communicates else plan.instructions
+    if config.values.mpijax_profile_kernels:
+        instructions = mapped(instructions, step_notes.noted)
     loaded = load(
         ProgramSpec(
             len(plan.in_avals), tuple(plan.buffers), instructions, tuple(plan.results), plan.arena,

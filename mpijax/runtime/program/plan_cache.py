@@ -37,6 +37,7 @@ WORTH = 2e-3
 # Bytes of constants that the compiler made, above which a plan is not kept.
 LARGEST = 1 << 20
 
+# What pages show. `jit(f).lower(x)`, which has the pages, plans in each process, so that these are there.
 _NOT_KEPT = frozenset(("nests", "kernels", "placed"))
 _FIELDS = tuple(f.name for f in fields(Plan) if f.name not in _NOT_KEPT)
 

@@ -24,9 +24,9 @@ from mpijax.compiler.steps.instructions import (
 )
 from mpijax.compiler.steps.plan import Placed, Plan
 from mpijax.core import pages
-from mpijax.core.pages import amount
 from mpijax.core.sharding.cuts import Cut, part_number
 from mpijax.core.source import Source
+from mpijax.core.units import amount
 from mpijax.runtime.program.explain import explained
 from mpijax.runtime.program.traffic import sent
 

@@ -25,6 +25,7 @@ class Sent:
 
     nbytes: what this rank sends each time. times: how often it runs in one run of the program, a turn of a
     `while` loop counting once; `known` says whether no such loop is around it. received: bytes of its results.
+    why: the reason if the compiler added it; empty if the program communicates here itself.
     """
 
     kind: str
@@ -34,6 +35,7 @@ class Sent:
     received: int
     source: Source
     label: str
+    why: str
 
     @property
     def total(self) -> float:
@@ -54,7 +56,7 @@ def _of(instructions: tuple[Any, ...], times: int, known: bool) -> Iterator[Sent
     for x in instructions:
         if isinstance(x, Communicate):
             received = x.outputs[0].nbytes if x.outputs else 0
-            yield Sent(x.lower.name, _bytes(x), times, known, received, x.source, x.label)
+            yield Sent(x.lower.name, _bytes(x), times, known, received, x.source, x.label, x.why)
         elif isinstance(x, Loop):
             yield from _of(x.body, times * x.count, known)
         elif isinstance(x, While):

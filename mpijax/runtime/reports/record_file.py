@@ -10,6 +10,7 @@ from typing import Any
 
 from mpijax._ext import record
 from mpijax.core.new_file import new_file
+from mpijax.runtime.reports import step_notes
 from mpijax.runtime.reports.recorder import Recorder, recorder
 
 
@@ -30,6 +31,7 @@ def content(source: Recorder) -> dict[str, Any]:
 
     operations: [number, site, number in its sequence, bytes, begin, end] in ns since 1970; end None: in progress.
     sites: by number, what they are: label, line, sequence id, ranks of the communicator, ranks of messages.
+    kernels: [label, line, begin, end] of the steps of programs since the first operation, where they were noted.
     """
     region = source.mine
     last = int(region["started"])
@@ -45,11 +47,14 @@ def content(source: Recorder) -> dict[str, Any]:
         e = ring[number % record.RING]
         end = nanoseconds(e["end"]) if e["end"] else None
         operations.append([number, int(e["site"]), int(e["number"]), int(e["nbytes"]), nanoseconds(e["begin"]), end])
+    since = min((o[4] for o in operations), default=0)
+    kernels = [[s.label, s.line, s.begin, s.end] for s in step_notes.spans() if s.begin >= since]
     used = sorted({o[1] for o in operations if o[1] in source.sites})
     sites = {str(i): _site(source, i) for i in used}
     return {
         "job": source.job, "rank": source.rank, "size": source.size, "host": os.uname().nodename,
         "pid": os.getpid(), "written": time.time_ns(), "sites": sites, "operations": operations,
+        "kernels": kernels,
     }  # fmt: skip
 
 

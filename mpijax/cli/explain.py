@@ -1,0 +1,146 @@
+"""``mpijax explain -n 2 script.py``: run a program, and show what each compiled program in it sends, and why.
+
+The table has a row for each communication: the line of the program, the operation, how often it runs, how many bytes
+the rank sends, and how many it receives. Below it are the arrays that an operation makes whole on every rank, and what
+to write in the program so that they stay split. Of the ranks, the table shows the one that sends most.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from mpijax.cli.explained import STARTER
+from mpijax.cli.launcher import NoLauncher
+from mpijax.cli.run import PROGRAM, Job, run, split_program, without_interpreter
+from mpijax.core import pages
+from mpijax.core.units import amount
+from mpijax.runtime.program.explain import text_of
+
+_VALUED = ("-n", "-np", "--np", "--ranks", "--html", "--launcher")
+_PAGE = """<title>mpijax explain</title>
+<style>
+ body { font: 14px sans-serif; margin: 1em; } pre { background: #f6f6f6; padding: 6px; overflow: auto; }
+ summary { cursor: pointer; font-weight: bold; margin: 0.5em 0; }
+</style>
+<h1>Programs of WHAT</h1>
+<p>SUMMARY</p>
+PROGRAMS
+<script>
+document.querySelectorAll("details").forEach((d, i) => { d.open = i === 0; });
+</script>
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(
+        prog="mpijax explain", description=__doc__, usage=f"mpijax explain [options] {PROGRAM}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    p.add_argument(
+        "-n", "-np", "--np", "--ranks", dest="ranks", type=int, default=1,
+        help="number of ranks (default: 1, without a launcher)",
+    )  # fmt: skip
+    p.add_argument("--json", action="store_true", help="print JSON; what the program prints goes to standard error")
+    p.add_argument("--html", type=Path, help="also write a page with every program: lines, loops, messages, buffers")
+    p.add_argument("--as-jax", action="store_true", help="`import jax` gives mpijax to the program (mpijax.as_jax)")
+    p.add_argument("--launcher", help="mpirun, mpiexec or srun to use (default: the library's own)")
+    return p
+
+
+def main(arguments: list[str]) -> int:
+    """The exit status of the program; 2 for wrong arguments, 1 if there is no launcher."""
+    given, program = split_program(arguments, _VALUED)
+    options, program = parser().parse_args(given), without_interpreter(program)
+    if not program:
+        parser().error(f"there is no program: {PROGRAM}")
+    if not program[0].startswith("-") and not Path(program[0]).exists():
+        parser().error(f"there is no file {program[0]!r}; a module is run by -m")
+    if options.ranks < 1:
+        parser().error("ranks must be at least 1")
+    folder = Path(tempfile.mkdtemp(prefix="mpijax-explain-"))
+    try:
+        status = _run(options, program, folder)
+        records = [json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))]
+    except NoLauncher as error:
+        print(f"mpijax explain: {error}", file=sys.stderr)
+        return 1
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    found = merged(records)
+    if options.html is not None:
+        options.html.write_text(_page(" ".join(program), found), encoding="utf-8")
+    plain = [{name: x for name, x in p.items() if name != "page"} for p in found]
+    print(json.dumps(plain, indent=2) if options.json else _text(plain))
+    return status
+
+
+def _run(options: argparse.Namespace, program: list[str], folder: Path) -> int:
+    out = sys.stderr if options.json else sys.stdout
+    out.flush()
+    words = ["-c", STARTER, str(folder), str(int(options.html is not None)), *program]
+    if options.ranks > 1:
+        job = Job(words, options.ranks, launcher=options.launcher, as_jax=options.as_jax)
+        return run(job, stdout=out.buffer)
+    starter = ["-m", "mpijax.as_jax"] if options.as_jax else []
+    return subprocess.run([sys.executable, *starter, *words], stdout=out.fileno(), check=False).returncode
+
+
+def merged(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The programs of all ranks, each as it is on the rank that sends most, in the order in which they were compiled.
+
+    A program that was compiled again and sends the same is listed once; `compiled` counts.
+    """
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    for record in records:
+        met: dict[str, int] = {}
+        for p in record["programs"]:
+            what = json.dumps([p["name"], [(x["file"], x["line"], x["operation"]) for x in p["lines"] + p["whole"]]])
+            key = what, met.setdefault(what, 0)
+            met[what] += 1
+            known = found.get(key)
+            page = p.get("page") or (known or {}).get("page", "")
+            if known is None or p["sent"] > known["sent"]:
+                known = {**p, "rank": record["rank"], "compiled": 1}
+            found[key] = {**known, "page": page}
+    listed: dict[tuple[str, float, int], dict[str, Any]] = {}
+    for (what, _), p in found.items():
+        first = listed.setdefault((what, p["sent"], p["memory"]), p)
+        if first is not p:
+            first["compiled"] += 1
+    return list(listed.values())
+
+
+def _text(found: list[dict[str, Any]]) -> str:
+    """A table for each program that sends something or makes arrays whole; the names of the others."""
+    busy = [p for p in found if p["lines"] or p["whole"]]
+    parts = []
+    for p in busy:
+        times = f", compiled {p['compiled']} times" if p["compiled"] > 1 else ""
+        parts.append(f"program {p['name']}, rank {p['rank']}{times}\n{text_of(p)}")
+    quiet = list(dict.fromkeys(p["name"] for p in found if not (p["lines"] or p["whole"])))
+    if quiet:
+        parts.append(f"programs that send nothing: {', '.join(quiet)}")
+    return "\n".join(parts) or "no program was compiled"
+
+
+def _page(what: str, found: list[dict[str, Any]]) -> str:
+    """All programs in one file: those that send most first, each with its page."""
+    programs = "".join(
+        f"<details><summary>{html.escape(p['name'])}: {amount(p['sent'])} sent, {amount(p['memory'])} of memory"
+        f"</summary><pre>{html.escape(text_of(p))}</pre>{pages.frame(p['page'])}</details>"
+        for p in sorted(found, key=lambda p: -p["sent"])
+    )
+    total = amount(sum(p["sent"] for p in found))
+    parts = {
+        "WHAT": html.escape(what), "PROGRAMS": programs,
+        "SUMMARY": f"{len(found)} programs. A rank sends {total} when it runs each of them once.",
+    }  # fmt: skip
+    return pages.page(_PAGE, parts, framed=[p["page"] for p in found])
