@@ -166,8 +166,8 @@ def test_the_remaining_ranks_go_on(tmp_path):
     """`--restart-with fewer`: after two deaths two of four ranks are left, and the losses are the same numbers."""
     run = Run(tmp_path / "run", 20, "--restart", "2", "--restart-with", "fewer", ranks=4)
     for killed, left in ((3, 3), (1, 2)):
-        until(lambda: run.steps() and run.steps()[-1][1] > 8 and run.kill(killed))
-        until(lambda: f", on {left} ranks" in (tmp_path / "run" / "output").read_text())
+        until(lambda rank=killed: run.steps() and run.steps()[-1][1] > 8 and run.kill(rank))
+        until(lambda n=left: f", on {n} ranks" in (tmp_path / "run" / "output").read_text())
     run.enough()
     status, output = run.wait()
     assert status == 0, output

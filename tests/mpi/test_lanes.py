@@ -192,7 +192,7 @@ def test_in_parts_of_all_ranks_at_once():
     comm = mpi.split(RANK % 2, -RANK)
     me, ranks = comm.Get_rank(), comm.Get_size()
     right, left = (me + 1) % ranks, (me - 1) % ranks
-    turn = lambda i, y: mpi.sendrecv(y, y, left, right, comm=comm)  # noqa: E731
+    turn = lambda i, y: mpi.sendrecv(y, y, left, right, comm=comm)
     out, count = through_lanes(jax.jit(lambda v: lax.fori_loop(0, TURNS + 1, turn, v)), x[RANK])
     members = [r for r in range(SIZE) if r % 2 == RANK % 2][::-1]
     np.testing.assert_array_equal(out, x[members[(me - TURNS - 1) % ranks]])
