@@ -15,7 +15,7 @@ from mpijax.version import __version_info__ as __version_info__
 _MODULES = frozenset(
     """ad ad_checkpoint api_util checkpoint_policies core custom_batching custom_derivatives debug distributed dlpack
     dtypes errors example_libraries experimental export extend federated ffi flatten_util image interpreters lax memory
-    monitoring mpi nn numpy ops profiler random ref scipy sharding stages test_util tree tree_util typing
+    monitoring mpi nn numpy ops profiler random ref scipy sharding simulate stages test_util tree tree_util typing
     version""".split()
 )
 

@@ -12,6 +12,7 @@ from mpijax.core.lowering import Cumulative
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
 from mpijax.core.sharding import rules
+from mpijax.core.sharding.cuts import part_number
 from mpijax.ops.associative import associative_scan
 from mpijax.ops.binary import add, max, min, mul
 from mpijax.ops.collectives.gather_scatter import all_gather
@@ -190,7 +191,7 @@ def _over_ranks(primitive_of: Callable, total: Callable | None, combine: Callabl
         cut = s.cuts[0][axis]
         if cut is None or total is None or cut.has_empty_parts:
             return rules.cumulative(s)
-        me = cut.spans.index(s.span(cut))
+        me = part_number(cut.axes, s.sizes, s.place)
         begin, end = (me + 1, cut.parts) if reverse else (0, me)
 
         def program(x: Any) -> Any:

@@ -76,7 +76,7 @@ def _axis_by_axis(params: Any, cuts: tuple[Cut | None, ...]) -> Callable[..., An
 def _long_lines(s: rules.Operation, kind: int, cut: Cut) -> Callable[..., Any]:
     """Lines as matrices of a row a rank: transforms of columns, then of rows, whose results are interleaved."""
     ranks = cut.parts
-    n = cut.spans[-1][1]
+    n = cut.size
     me = s.span(cut)[0] * ranks // n
 
     def program(x: Any) -> list[Any]:

@@ -72,7 +72,7 @@ def _program(params: Any, have: Cut, want: Cut, me: int) -> Callable[..., Any]:
             _sorted([index_in_dim(x, k, 1, False) for x in flat], num_keys, have, want, me)
             for k in range(math.prod(others))
         ]
-        low, high = want.spans[me]
+        low, high = want.part(me)
         return [move_dim(reshape(stack(parts, 1), (high - low, *others)), 0, dim) for parts in zip(*lines, strict=True)]
 
     return program
@@ -82,7 +82,7 @@ def _sorted(xs: Sequence[Any], num_keys: int, have: Cut, want: Cut, me: int) -> 
     """This rank's part of one line."""
     xs = _sorted_here(xs, num_keys)
     send, receive = _counts([w for x in xs[:num_keys] for w in _words(x)], have, want, me)
-    low, high = want.spans[me]
+    low, high = want.part(me)
     return _sorted_here([counted_all_to_all(x, send, receive, have.axes, high - low) for x in xs], num_keys)
 
 
@@ -130,11 +130,11 @@ def _counts(words: Sequence[tuple[Any, int]], have: Cut, want: Cut, me: int) -> 
 
     Communicates an allreduce of a few bytes for each digit of the keys, and one allgather.
     """
-    low, high = have.spans[me]
-    borders = np.array([begin for begin, _ in want.spans[1:]], np.int32)
+    low, high = have.part(me)
+    borders = want.lows[1:].astype(np.int32)
     # Of each border: the elements here that may be at it, and how many of all ranks' such elements are before it.
     state = full_like(borders, 0), full_like(borders, high - low), borders
-    counted = np.dtype(np.int16 if have.spans[-1][1] < 2**15 else np.int32)
+    counted = np.dtype(np.int16 if have.size < 2**15 else np.int32)
     digit = _digit(sum(bits for _, bits in words), len(borders), want.widest)
     for word, bits in words:
         state = _narrowed(word, bits, digit, state, have.axes, counted)
@@ -144,7 +144,7 @@ def _counts(words: Sequence[tuple[Any, int]], have: Cut, want: Cut, me: int) -> 
     equal = ends - starts
     left = broadcast_to(left, typeof(equal).shape) - (cumsum(equal, 0) - equal)
     at = starts + clamp(full_like(equal, 0), left, equal)
-    sizes = np.array([[b - a] for a, b in have.spans], np.int32)
+    sizes = have.lengths[:, None].astype(np.int32)
     at = concatenate([np.zeros_like(sizes), at, sizes], 1)
     counts = slice_in_dim(at, 1, None, axis=1) - slice_in_dim(at, 0, -1, axis=1)
     return index_in_dim(counts, me, 0, False), index_in_dim(counts, me, 1, False)

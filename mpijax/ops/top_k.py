@@ -131,14 +131,16 @@ def _of_candidates(s: rules.Operation, cut: Cut, k: int, axis: int) -> Callable[
 
 def _from_all(x: Any, cut: Cut, k: int, axis: int) -> Any:
     """The candidates of all parts; parts that are shorter than k have fewer."""
-    found = [min(k, high - low) for low, high in cut.spans]
-    width = max(found)
+    ends = np.cumsum(np.minimum(k, cut.lengths))
+    found = Cut.between(cut.axes, np.append(0, ends[:-1]), ends)
+    width = found.widest
     missing = width - shape_of(x)[axis]
     config = tuple((0, missing if d == axis else 0, 0) for d in range(len(shape_of(x))))
     x = all_gather(pad(x, const_like(x, 0), config) if missing else x, cut.axes, axis=axis, tiled=True)
-    if min(found) == width:
+    if found.is_even:
         return x
-    return concatenate([slice_in_dim(x, r * width, r * width + n, axis=axis) for r, n in enumerate(found)], axis)
+    kept = [(at, at + high - low) for (low, high), at in found.runs if high > low]
+    return concatenate([slice_in_dim(x, *span, axis=axis) for span in kept], axis)
 
 
 # ---------------------------------------------------------------- machine code

@@ -75,7 +75,7 @@ def _across(shape: Sequence[int], sizes: Sequence[int], cuts: Cuts) -> list[int]
 
 def _shortest(cut: Cut | None) -> int:
     assert cut is not None
-    return min(high - low for low, high in cut.spans)
+    return cut.narrowest
 
 
 class _Places:

@@ -35,11 +35,12 @@ def test_every_part_gets_what_it_needs_in_rounds_of_one_message_each():
     rng = np.random.default_rng(0)
     for _ in range(500):
         n, parts = int(rng.integers(1, 20)), int(rng.integers(1, 7))
-        have, need = draw_cut(rng, n, ("i",), parts).spans, draw_need(rng, n, parts)
+        cut, need = draw_cut(rng, n, ("i",), parts), draw_need(rng, n, parts)
+        have = cut.spans
         has = [set(range(*span)) for span in have]
         sent = 0
-        for round_ in transfers(have, need):
-            assert round_ and len({t.sender for t in round_}) == len(round_) == len({t.receiver for t in round_})
+        for round_ in transfers(cut, cut.moved(need)):
+            assert len(round_) and len({t.sender for t in round_}) == len(round_) == len({t.receiver for t in round_})
             for t in round_:
                 assert t.sender != t.receiver and have[t.sender][0] <= t.low < t.high <= have[t.sender][1]
                 has[t.receiver] |= set(range(t.low, t.high))
@@ -50,8 +51,8 @@ def test_every_part_gets_what_it_needs_in_rounds_of_one_message_each():
 
 
 def test_neighbours_come_first():
-    have = even_cut(16, ("i",), 4).spans
-    halos = [(max(a - 1, 0), min(b + 1, 16)) for a, b in have]
+    have = even_cut(16, ("i",), 4)
+    halos = have.moved((max(a - 1, 0), min(b + 1, 16)) for a, b in have.spans)
     rounds = transfers(have, halos)
     assert [[(t.sender, t.receiver) for t in r] for r in rounds] == [[(0, 1), (1, 2), (2, 3)], [(1, 0), (2, 1), (3, 2)]]
     assert transfers(have, have) == []
@@ -254,7 +255,7 @@ COLUMNS = even_cut(6, ("i",), 2)
         ((even_cut(8, ("i",), 2), None), (None, COLUMNS), 2, 1),  # one alltoall
         ((ROWS, None), (ROWS.moved([(0, 3), (1, 5), (3, 7), (5, 8)]), None), 4, 2),  # halos on both sides
         ((ROWS, None), (ROWS.moved([(0, 3), (2, 5), (4, 7), (6, 8)]), None), 4, 1),  # on one
-        ((ROWS, None), (ROWS.moved([(6, 8), (4, 6), (2, 4), (0, 2)]), None), 4, 2),  # reversed: distances 1 and 3
+        ((ROWS, None), (ROWS.moved([(6, 8), (4, 6), (2, 4), (0, 2)]), None), 4, 1),  # reversed: each sends to one other
         ((Cut(("i",), ((0, 3), (3, 4), (4, 8))), None), (None, None), 3, 1),  # blocks of unequal size: padded
         ((Cut(("i",), ((0, 3), (3, 8))), None), (None, None), 2, 2),  # first made equal, where ranks divide the axis
     ],

@@ -40,7 +40,7 @@ class Blocks:
 
     def span(self, cut: Cut) -> Span:
         """This rank's part of an axis."""
-        return cut.spans[part_number(cut.axes, self.mesh.shape, self.place)]
+        return cut.part(part_number(cut.axes, self.mesh.shape, self.place))
 
     @property
     def local_shape(self) -> tuple[int, ...]:

@@ -7,9 +7,11 @@ by an alltoall; cutting a whole axis is free.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from mpijax.compiler.sharding.blocks import Blocks, place_in
 from mpijax.compiler.sharding.messages import communicate_here
@@ -17,32 +19,116 @@ from mpijax.core.registry import registry
 from mpijax.core.sharding.cuts import Cut, Cuts, Span, count, even_cut, part_number
 
 
-@dataclass(frozen=True)
-class Transfer:
+class Transfer(NamedTuple):
     """Rows `[low, high)` that one part sends to another. It has them `shift` rows before."""
 
     sender: int
     receiver: int
     low: int
     high: int
-    shift: int = 0
+    shift: int
 
 
-def transfers(have: Sequence[Span], need: Sequence[Span], period: int = 0) -> list[list[Transfer]]:
-    """What is sent, in rounds in each of which a part sends to at most one other and receives from at most one.
+class Round:
+    """Transfers of which each part sends at most one and receives at most one.
 
-    period: rows that follow the last one, or stand before the first one if it is negative, are the first ones again.
+    table: a row for each transfer, with its fields as columns.
     """
-    parts = len(have)
-    rounds: dict[tuple[int, int], list[Transfer]] = {}
-    for receiver, span in enumerate(need):
-        for sender, other in enumerate(have):
-            found = _common_rows(span, other, period) if sender != receiver else []
-            for again, (low, high, shift) in enumerate(found):
-                transfer = Transfer(sender, receiver, low, high, shift)
-                rounds.setdefault(((receiver - sender) % parts, again), []).append(transfer)
+
+    def __init__(self, table: np.ndarray):
+        self.table = table
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __iter__(self) -> Iterator[Transfer]:
+        return map(Transfer._make, self.table.tolist())
+
+    @property
+    def width(self) -> int:
+        """The rows of the longest transfer."""
+        return int((self.table[:, _HIGH] - self.table[:, _LOW]).max())
+
+    @property
+    def perm(self) -> tuple[tuple[int, int], ...]:
+        """Sender and receiver of each transfer."""
+        return tuple(map(tuple, self.table[:, [_SENDER, _RECEIVER]].tolist()))  # type: ignore[arg-type]
+
+    def sent_by(self, part: int) -> Transfer | None:
+        return self._of(_SENDER, part)
+
+    def received_by(self, part: int) -> Transfer | None:
+        return self._of(_RECEIVER, part)
+
+    def _of(self, column: int, part: int) -> Transfer | None:
+        found = self.table[self.table[:, column] == part].tolist()
+        return Transfer(*found[0]) if found else None
+
+
+_SENDER, _RECEIVER, _LOW, _HIGH, _SHIFT = range(5)
+
+
+def transfers(have: Cut, need: Cut, period: int = 0) -> list[Round]:
+    """What is sent, in rounds.
+
+    have: its parts follow each other. period: rows that follow the last one, or stand before the first one if it is
+    negative, are the first ones again.
+    """
+    table = _overlaps(have, need, 0)
+    again = np.zeros(len(table), np.int64)
+    if period:
+        moved = _overlaps(have, need, period)
+        again = np.append(again, _pairs(moved, have.parts, table))
+        table = np.concatenate([table, moved])
+    away = table[:, _SENDER] != table[:, _RECEIVER]
+    table, again = table[away], again[away]
+    if not len(table):
+        return []
     # Neighbours first, below and above in turn.
-    return [rounds[k] for k in sorted(rounds, key=lambda k: (min(k[0], parts - k[0]), k))]
+    distance = (table[:, _RECEIVER] - table[:, _SENDER]) % have.parts
+    order = np.lexsort((table[:, _RECEIVER], again, distance, np.minimum(distance, have.parts - distance)))
+    table, group = table[order], np.stack([distance, again], 1)[order]
+    borders = np.flatnonzero((group[1:] != group[:-1]).any(1)) + 1
+    busiest = max(np.bincount(table[:, column]).max() for column in (_SENDER, _RECEIVER))
+    if len(borders) < busiest:
+        return [Round(rows) for rows in np.split(table, borders)]
+    return _packed(table)
+
+
+def _overlaps(have: Cut, need: Cut, shift: int) -> np.ndarray:
+    """The rows of each part of `need` that are in each part of `have`, moved by `shift`: a table of transfers."""
+    first = np.searchsorted(have.highs + shift, need.lows, "right")
+    many = np.maximum(np.searchsorted(have.lows + shift, need.highs, "left") - first, 0)
+    receiver = np.repeat(np.arange(need.parts), many)
+    sender = np.arange(len(receiver)) - np.repeat(np.cumsum(many) - many, many) + first[receiver]
+    low = np.maximum(need.lows[receiver], have.lows[sender] + shift)
+    high = np.minimum(need.highs[receiver], have.highs[sender] + shift)
+    table = np.stack([sender, receiver, low, high, np.full_like(low, shift)], 1)
+    return table[low < high]
+
+
+def _pairs(table: np.ndarray, parts: int, other: np.ndarray) -> np.ndarray:
+    """For each transfer 1 if another table has one between the same parts, else 0."""
+    mine, others = (t[:, _SENDER] * parts + t[:, _RECEIVER] for t in (table, other))
+    return np.isin(mine, others).astype(np.int64)
+
+
+def _packed(table: np.ndarray) -> list[Round]:
+    """Transfers in few rounds: each round takes those, in order, whose parts are free in it."""
+    rounds = []
+    while len(table):
+        taken: list[np.ndarray] = []
+        free = np.arange(len(table))
+        while len(free):
+            senders, receivers = table[free, _SENDER], table[free, _RECEIVER]
+            first = np.intersect1d(np.unique(senders, return_index=True)[1], np.unique(receivers, return_index=True)[1])
+            taken.append(free[first])
+            left = ~np.isin(senders, senders[first]) & ~np.isin(receivers, receivers[first])
+            free = free[left]
+        chosen = np.sort(np.concatenate(taken))
+        rounds.append(Round(table[chosen]))
+        table = np.delete(table, chosen, 0)
+    return rounds
 
 
 def _common_rows(a: Span, b: Span, period: int) -> list[tuple[int, int, int]]:
@@ -109,26 +195,24 @@ class Redistribution:
         cut, n = have.cuts[dim], have.shape[dim]
         assert cut is not None
         by = by if by <= n // 2 else by - n
-        want = cut.moved((low - by, high - by) for low, high in cut.spans)
+        want = cut.mapped(lambda at: at - by)
         return self._exchanged(v, dim, cut, want, -n if by > 0 else n)
 
     def _exchanged(self, v: Any, dim: int, have: Cut | None, want: Cut, period: int = 0) -> Any:
         assert have is not None
         me = part_number(have.axes, self.sizes, place_in(self.mesh))
-        begin, end = have.spans[me]
-        low, high = want.spans[me]
+        begin, end = have.part(me)
+        low, high = want.part(me)
         pieces: list[tuple[int, Any]] = []
         for first, last, shift in _common_rows((low, high), (begin, end), period):
             pieces.append((first, self._cut_out(v, dim, (first - shift - begin, last - shift - begin))))
-        for round_ in transfers(have.spans, want.spans, period):
-            width = max(t.high - t.low for t in round_)
-            sent = next((t for t in round_ if t.sender == me), None)
-            payload = self._payload(v, dim, begin, end, sent, width)
-            perm = tuple((t.sender, t.receiver) for t in round_)
-            got = self._permuted(payload, have.axes, perm)
-            mine = next((t for t in round_ if t.receiver == me), None)
+        for round_ in transfers(have, want, period):
+            width = round_.width
+            payload = self._payload(v, dim, begin, end, round_.sent_by(me), width)
+            got = self._permuted(payload, have.axes, round_.perm)
+            mine = round_.received_by(me)
             if mine is not None:
-                offset = mine.low - mine.shift - _start(have.spans[mine.sender], mine, width)
+                offset = mine.low - mine.shift - _start(have.part(mine.sender), mine, width)
                 pieces.append((mine.low, self._cut_out(got, dim, (offset, offset + mine.high - mine.low))))
         pieces.sort(key=lambda p: p[0])
         if not pieces:
@@ -154,8 +238,7 @@ class Redistribution:
         rows = v.aval.shape[dim]
         v = v if rows == width else self._padded(v, dim, width - rows)
         v = self._gathered(v, dim, cut.axes)
-        kept = [(k * width, k * width + b - a) for k, (a, b) in enumerate(cut.spans) if b > a]
-        v = self._joined([self._cut_out(v, dim, span) for span in kept], dim)
+        v = self._without_padding(v, dim, cut)
         return v, have.recut((*have.cuts[:dim], None, *have.cuts[dim + 1 :]))
 
     # ------------------------------------------------------------ between axes, blocks being even
@@ -198,16 +281,15 @@ class Redistribution:
         cut = have.cuts[a]
         assert cut is not None
         v = self._lengthened(v, a, cut.widest)
-        v = self._joined([self._lengthened(self._cut_out(v, b, span), b, want.widest) for span in want.spans], b)
+        v = self._with_padding(v, b, want)
         params = {
             "split_axis": b, "concat_axis": a, "axis_name": cut.axes, "axis_index_groups": None, "tiled": True
         }  # fmt: skip
         shape = list(v.aval.shape)
         shape[a], shape[b] = cut.parts * cut.widest, want.widest
         v = self._communicated(v, "all_to_all", params, shape)
-        kept = [(k * cut.widest, k * cut.widest + high - low) for k, (low, high) in enumerate(cut.spans) if high > low]
         if not cut.is_even:
-            v = self._joined([self._cut_out(v, a, span) for span in kept], a)
+            v = self._without_padding(v, a, cut)
         cuts = list(have.cuts)
         cuts[a], cuts[b] = None, want
         low, high = have.span(want)
@@ -240,6 +322,19 @@ class Redistribution:
         shape = list(pieces[0].aval.shape)
         shape[dim] = sum(p.aval.shape[dim] for p in pieces)
         return self._pure("concatenate", {"dimension": dim}, pieces, shape)
+
+    def _with_padding(self, v: Any, dim: int, cut: Cut) -> Any:
+        """An array in which each part of an axis is as long as the longest one."""
+        ends = [*(at for _, at in cut.runs[1:]), cut.parts * cut.widest]
+        groups = zip(cut.runs, ends, strict=True)
+        return self._joined(
+            [self._lengthened(self._cut_out(v, dim, span), dim, end - at) for (span, at), end in groups], dim
+        )
+
+    def _without_padding(self, v: Any, dim: int, cut: Cut) -> Any:
+        """An array whose parts along an axis are as long as the longest one, with what they have themselves."""
+        kept = [(at, at + high - low) for (low, high), at in cut.runs if high > low]
+        return self._joined([self._cut_out(v, dim, span) for span in kept or [(0, 0)]], dim)
 
     def _lengthened(self, v: Any, dim: int, size: int) -> Any:
         rows = v.aval.shape[dim]
@@ -293,7 +388,8 @@ class View:
     def read(self, by: Redistribution, dim: int, want: Cut) -> Any:
         """This rank's part of the slice, cut along `dim` by `want`."""
         begin = self.starts[dim]
-        needed = want.moved((a + begin, b + begin) if b > a else (begin, begin) for a, b in want.spans)
+        empty = want.lengths <= 0
+        needed = want.mapped(lambda at: begin + np.where(empty, 0, at))
         cuts = (*self.blocks.cuts[:dim], needed, *self.blocks.cuts[dim + 1 :])
         v = by.move(self.source, self.blocks, cuts)
         for d, cut in enumerate(self.blocks.cuts):
@@ -316,7 +412,7 @@ def rotation(views: Sequence[View | None], dim: int) -> tuple[View, int] | None:
     whole = all(v.starts[d] == 0 and v.ends[d] == shape[d] for v in (end, start) for d in others)
     joined = start.starts[dim] == 0 and start.ends[dim] == end.starts[dim] and end.ends[dim] == shape[dim]
     cut = end.blocks.cuts[dim]
-    if not whole or not joined or cut is None or not _follows(cut, shape[dim]):
+    if not whole or not joined or cut is None or not cut.follows or cut.size != shape[dim]:
         return None
     return end, shape[dim] - end.starts[dim]
 
@@ -328,15 +424,9 @@ def _turns(have: Blocks, want: Cuts) -> list[tuple[int, int, Cut]]:
         for b, new in enumerate(want):
             if gone is None or new is None or want[a] is not None or have.cuts[b] is not None or gone.axes != new.axes:
                 continue
-            if _follows(new, have.shape[b]) and not (gone.is_even and new.is_even):
+            if new.follows and new.size == have.shape[b] and not (gone.is_even and new.is_even):
                 pairs.append((a, b, new))
     return pairs
-
-
-def _follows(cut: Cut, size: int) -> bool:
-    """Whether the parts follow each other without gap or overlap."""
-    ends = [0, *(high for _, high in cut.spans)]
-    return ends[-1] == size and all(low == end for (low, _), end in zip(cut.spans, ends, strict=False))
 
 
 def _is_even(cut: Cut, size: int) -> bool:

@@ -2,52 +2,134 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import Any
+
+import numpy as np
 
 Span = tuple[int, int]
 
 
-@dataclass(frozen=True)
 class Cut:
     """An array axis divided over mesh axes.
 
     axes: the mesh axes; parts are numbered in their row-major order.
-    spans: for each part the positions `[low, high)` it has. Those of a value follow each other without gap or overlap;
-      those that an operation needs of an operand may overlap (halos) or leave some out.
+    lows, highs: part `k` has the positions `[lows[k], highs[k])`. Those of a value follow each other without gap or
+      overlap; those that an operation needs of an operand may overlap (halos) or leave some out.
+
+    All parts are handled at once, so that a program for a thousand ranks is planned as fast as one for four.
     """
 
-    axes: tuple[Any, ...]
-    spans: tuple[Span, ...]
+    def __init__(self, axes: tuple[Any, ...], spans: Iterable[Span]):
+        bounds = np.array([*spans], np.int64).reshape(-1, 2)
+        self._set(axes, bounds[:, 0], bounds[:, 1])
+
+    @classmethod
+    def between(cls, axes: tuple[Any, ...], lows: np.ndarray, highs: np.ndarray) -> Cut:
+        """The cut with these bounds of its parts."""
+        cut = cls.__new__(cls)
+        cut._set(axes, lows, highs)
+        return cut
+
+    def _set(self, axes: tuple[Any, ...], lows: np.ndarray, highs: np.ndarray) -> None:
+        self.axes = axes
+        self.lows, self.highs = lows, highs
+
+    @cached_property
+    def _bounds(self) -> tuple[bytes, bytes]:
+        return self.lows.tobytes(), self.highs.tobytes()
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.axes, self._bounds))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Cut) and self.axes == other.axes and self._bounds == other._bounds
+
+    def __repr__(self) -> str:
+        return f"Cut(axes={self.axes}, spans={self.spans})"
 
     @property
     def parts(self) -> int:
-        return len(self.spans)
+        return len(self.lows)
 
-    @property
+    def part(self, number: int) -> Span:
+        """The positions of one part."""
+        return int(self.lows[number]), int(self.highs[number])
+
+    @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        """The positions of all parts."""
+        return tuple(zip(self.lows.tolist(), self.highs.tolist(), strict=True))
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """How many positions each part has."""
+        return self.highs - self.lows
+
+    @cached_property
+    def size(self) -> int:
+        """Where the last part ends: the length of the axis, if this is the cut of a value."""
+        return int(self.highs[-1])
+
+    @cached_property
     def widest(self) -> int:
         """The length of the longest part."""
-        return max(high - low for low, high in self.spans)
+        return int(self.lengths.max())
+
+    @cached_property
+    def narrowest(self) -> int:
+        """The length of the shortest part."""
+        return int(self.lengths.min())
 
     @property
     def is_even(self) -> bool:
         """Whether all parts are equally long."""
-        return len({high - low for low, high in self.spans}) == 1
+        return self.narrowest == self.widest
 
     @property
     def has_empty_parts(self) -> bool:
-        return any(high == low for low, high in self.spans)
+        return bool((self.lengths == 0).any())
+
+    @cached_property
+    def follows(self) -> bool:
+        """Whether the parts follow each other from 0 on without gap or overlap."""
+        return bool(self.lows[0] == 0 and (self.lows[1:] == self.highs[:-1]).all())
 
     def scaled(self, by: int) -> Cut:
         """The same cut of an axis each of whose elements has become `by` elements."""
-        return Cut(self.axes, tuple((low * by, high * by) for low, high in self.spans))
+        return self.mapped(lambda at: at * by)
 
     def moved(self, spans: Iterable[Span]) -> Cut:
         """Other spans over the same mesh axes."""
-        return Cut(self.axes, tuple(spans))
+        return Cut(self.axes, spans)
+
+    def mapped(self, position: Callable[[np.ndarray], np.ndarray]) -> Cut:
+        """The cut whose bounds are a function of these, which is given all of them at once."""
+        return Cut.between(self.axes, position(self.lows), position(self.highs))
+
+    @cached_property
+    def runs(self) -> list[tuple[Span, int]]:
+        """Parts in groups, each of which is one slice and remains one where all parts are lengthened to the widest.
+
+        Returns the positions of each group, and where it then begins. Only the first group may be empty.
+        """
+        before, after = self.lengths[:-1], self.lengths[1:]
+        begins = (after > 0) & ((before < self.widest) | (self.lows[1:] != self.highs[:-1]))
+        firsts = [0, *(np.flatnonzero(begins) + 1).tolist(), self.parts]
+        found = []
+        for first, end in itertools.pairwise(firsts):
+            low, length = int(self.lows[first]), int(self.lengths[first:end].sum())
+            found.append(((low, low + length), first * self.widest))
+        return found
 
 
 # For each array axis its cut; None where every rank has all of it.
@@ -57,8 +139,8 @@ Cuts = tuple[Cut | None, ...]
 @lru_cache(maxsize=4096)
 def even_cut(size: int, axes: tuple[Any, ...], parts: int) -> Cut:
     """Blocks of equal size; of `ceil(size / parts)` where that does not divide, the last ones shorter or empty."""
-    block = -(-size // parts)
-    return Cut(axes, tuple((min(k * block, size), min((k + 1) * block, size)) for k in range(parts)))
+    borders = np.minimum(np.arange(parts + 1) * -(-size // parts), size)
+    return Cut.between(axes, borders[:-1], borders[1:])
 
 
 def count(axes: Iterable[Any], sizes: Mapping[Any, int]) -> int:
@@ -105,7 +187,7 @@ def middle(cuts: Sequence[Cut]) -> Cut:
     first = cuts[0]
     if all(c == first for c in cuts):
         return first
-    lows = [[c.spans[k][0] for c in cuts] for k in range(first.parts)]
-    twice = [min(at) + max(at) for at in lows]
-    starts = [(t + (2 * at[0] > t)) // 2 for t, at in zip(twice, lows, strict=True)]
-    return first.moved(zip(starts, [*starts[1:], first.spans[-1][1]], strict=True))
+    lows = np.array([c.lows for c in cuts])
+    twice = lows.min(0) + lows.max(0)
+    starts = (twice + (2 * lows[0] > twice)) // 2
+    return Cut.between(first.axes, starts, np.append(starts[1:], first.size))

@@ -13,6 +13,7 @@ import numpy as np
 
 from mpijax.core import config, provided
 from mpijax.core.sharding.abstract_mesh import AbstractMesh, AxisType, types_of_axes
+from mpijax.core.simulation import simulation_of
 
 
 class Mesh(ContextDecorator):
@@ -47,7 +48,9 @@ class Mesh(ContextDecorator):
         self.devices = grid
         self.axis_names = axis_names
         self.axis_types = types_of_axes(axis_types, axis_names, "Mesh")
-        self._key = (tuple(d.id for d in self._all_devices), grid.shape, axis_names, self.axis_types)
+        self.simulation = simulation_of(self._all_devices)
+        ids = tuple(d.id for d in self._all_devices)
+        self._key = (ids, grid.shape, axis_names, self.axis_types, self.simulation)
         self._entered: list[Any] = []
 
     @property
@@ -66,7 +69,7 @@ class Mesh(ContextDecorator):
 
     @property
     def local_devices(self) -> list:
-        here = provided.process_index()
+        here = provided.process_index() if self.simulation is None else self.simulation.rank
         return [d for d in self._all_devices if d.process_index == here]
 
     @cached_property
@@ -81,6 +84,8 @@ class Mesh(ContextDecorator):
     @cached_property
     def is_local(self) -> bool:
         """Whether all its devices are of this process, which has several."""
+        if self.simulation is not None:
+            return False
         return len(self.local_devices) == self.size > 0 and len(provided.local_devices()) > 1
 
     @cached_property
@@ -124,6 +129,8 @@ class Mesh(ContextDecorator):
         return tuple(int(i) for i in np.argwhere(self.device_ids == local[0].id)[0])
 
     def _plain_(self) -> tuple:
+        if self.simulation is not None:
+            self.simulation.refuse(f"saving or running a program over {self}")
         return self.axis_names, self.devices.shape, tuple(d.id for d in self._all_devices), self.axis_types
 
     @staticmethod
@@ -152,6 +159,10 @@ class Mesh(ContextDecorator):
         return self is other or (isinstance(other, Mesh) and self._key == other._key)
 
     def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
         return hash(self._key)
 
     def __str__(self) -> str:

@@ -53,7 +53,7 @@ class Operation:
 
     def span(self, cut: Cut) -> Span:
         """This rank's part of a cut."""
-        return cut.spans[part_number(cut.axes, self.sizes, self.place)]
+        return cut.part(part_number(cut.axes, self.sizes, self.place))
 
     def local(self, shape: Sequence[int], cuts: Cuts) -> tuple[int, ...]:
         """The shape of this rank's part."""
@@ -119,7 +119,7 @@ def chosen(candidates: Iterable[Cut | None], used: set[Any]) -> Cut | None:
 
 def balanced(cut: Cut) -> Cut:
     """The same cut, or one of equal blocks where some rank has much more than its share."""
-    size = cut.spans[-1][1]
+    size = cut.size
     if size < 2 * cut.parts or cut.widest <= 1.25 * -(-size // cut.parts) + 1:
         return cut
     return even_cut(size, cut.axes, cut.parts)

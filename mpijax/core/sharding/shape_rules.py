@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from mpijax.core.sharding.cuts import Cut, Cuts, Span, dropped, even_cut, uncut, without
 from mpijax.core.sharding.rules import Operation, Plan, agreed, same
 
@@ -71,11 +73,11 @@ def _leading(s: Operation, cuts: Cuts, ins: list[int], outs: list[int]) -> tuple
     total = shape[ins[0]] * inner
     if total % unit or total // unit < cut.parts:
         return None
-    if cut is cuts[ins[0]] and all(low * inner % unit == 0 for low, _ in cut.spans):
+    if cut is cuts[ins[0]] and not (cut.lows * inner % unit).any():
         whole = cut.scaled(inner)
     else:
         whole = even_cut(total // unit, cut.axes, cut.parts).scaled(unit)
-    return tuple(whole.moved((a // by, b // by) for a, b in whole.spans) for by in (inner, out_inner))  # type: ignore[return-value]
+    return whole.mapped(lambda at: at // inner), whole.mapped(lambda at: at // out_inner)
 
 
 def factors(shape: Sequence[int], out_shape: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
@@ -102,10 +104,6 @@ def factors(shape: Sequence[int], out_shape: Sequence[int]) -> Iterator[tuple[li
 # ---------------------------------------------------------------- slices and pads
 
 
-def _up(a: int, by: int) -> int:
-    return -(-a // by)
-
-
 def slice_(s: Operation) -> Plan:
     """Each rank takes what the slice leaves of its part."""
     [shape], [out_shape], [cuts] = s.shapes, s.results, s.cuts
@@ -118,9 +116,7 @@ def slice_(s: Operation) -> Plan:
             starts[d], limits[d] = (starts[d], limits[d]) if cut is None else (0, _length(s.span(cut)))
             continue
         first, step = starts[d], strides[d]
-        taken = cut.moved(
-            (min(max(_up(a - first, step), 0), m), min(max(_up(b - first, step), 0), m)) for a, b in cut.spans
-        )
+        taken = cut.mapped(lambda at: np.clip(-((first - at) // step), 0, m))  # noqa: B023
         low, high = s.span(taken)
         begin = s.span(cut)[0]
         starts[d] = first + low * step - begin if high > low else 0
@@ -143,12 +139,9 @@ def pad(s: Operation) -> Plan:
         if cut is None or not any(config[d]):
             out.append(cut)
             continue
-        step, last = between + 1, cut.parts - 1
-        spans = [
-            (0 if k == 0 else min(max(a * step + low, 0), m), m if k == last else min(max(b * step + low, 0), m))
-            for k, (a, b) in enumerate(cut.spans)
-        ]
-        padded = cut.moved(spans)
+        step = between + 1
+        padded = cut.mapped(lambda at: np.clip(at * step + low, 0, m))  # noqa: B023
+        padded.lows[0], padded.highs[-1] = 0, m
         out.append(padded)
         (a, b), (first, end) = s.span(cut), s.span(padded)
         dilated = (b - a - 1) * step + 1 if b > a else 0
@@ -162,7 +155,7 @@ def rev(s: Operation) -> Plan:
     [shape], [cuts] = s.shapes, s.cuts
     gone = {d % len(shape) for d in s.params["dimensions"]}
     needed = tuple(
-        c if c is None or d not in gone else c.moved((shape[d] - b, shape[d] - a) for a, b in c.spans)
+        c if c is None or d not in gone else Cut.between(c.axes, shape[d] - c.highs, shape[d] - c.lows)
         for d, c in enumerate(cuts)
     )
     return Plan([needed], [cuts], s.params)
@@ -180,15 +173,20 @@ def concatenate(s: Operation) -> Plan:
     total = out_shape[dim]
     origins = (o[dim] for o in s.origins if o is not None)
     # What comes back together (`roll`) lies as the array did from which the pieces were taken.
-    target = next((o for o in origins if o is not None and o.axes == along.axes and o.spans[-1][1] == total), None)
+    target = next((o for o in origins if o is not None and o.axes == along.axes and o.size == total), None)
     target = target or s.even(total, along.axes)
     operands, at = [], 0
     for shape in s.shapes:
         n = shape[dim]
-        part = target.moved((min(max(a - at, 0), n), min(max(b - at, 0), n)) for a, b in target.spans)
+        part = _of_piece(target, at, n)
         operands.append((*cuts[:dim], part, *cuts[dim:]))
         at += n
     return Plan(operands, [(*cuts[:dim], target, *cuts[dim:])], s.params)
+
+
+def _of_piece(cut: Cut, start: int, size: int) -> Cut:
+    """What the parts have of `size` elements from `start` on."""
+    return cut.mapped(lambda at: np.clip(at - start, 0, size))
 
 
 def dynamic_slice(s: Operation) -> Plan:
@@ -211,7 +209,7 @@ def static_update(s: Operation) -> Plan:
         if cut is None or n == shape[d]:
             needed.append(cut)
             continue
-        needed.append(cut.moved((min(max(a - first, 0), n), min(max(b - first, 0), n)) for a, b in cut.spans))
+        needed.append(_of_piece(cut, first, n))
         start[d] = max(first - s.span(cut)[0], 0)
     return Plan([cuts, tuple(needed)], [cuts], {**s.params, "start": tuple(start)})
 

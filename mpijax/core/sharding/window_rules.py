@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from mpijax.core.sharding.cuts import Cut, uncut
 from mpijax.core.sharding.rules import Operation, Plan, chosen
 
@@ -18,17 +20,18 @@ def _window(s: Operation, cut: Cut | None, n: int, m: int, step: int, reach: int
     if cut is None or m < cut.parts or cut.has_empty_parts:
         return None, None, pads
     low = pads[0]
-    starts = [0 if k == 0 else min(max(-(-(a + low - reach // 2) // step), 0), m) for k, (a, _) in enumerate(cut.spans)]
-    out = cut.moved(zip(starts, [*starts[1:], m], strict=True))
+    starts = np.clip(-((reach // 2 - low - cut.lows) // step), 0, m)
+    starts[0] = 0
+    out = Cut.between(cut.axes, starts, np.append(starts[1:], m))
     if out.has_empty_parts:
         out = s.even(m, cut.axes)
         if out.has_empty_parts:
             return None, None, pads
-    wanted = [(a * step - low, (b - 1) * step - low + reach) for a, b in out.spans]
-    operand = cut.moved((min(max(a, 0), n), max(min(b, n), 0)) for a, b in wanted)
-    if any(b <= a for a, b in operand.spans):
+    wanted = Cut.between(cut.axes, out.lows * step - low, (out.highs - 1) * step - low + reach)
+    operand = wanted.mapped(lambda at: np.clip(at, 0, n))
+    if operand.narrowest <= 0:
         return None, None, pads
-    (a, b), (first, end) = s.span(cut.moved(wanted)), s.span(operand)
+    (a, b), (first, end) = s.span(wanted), s.span(operand)
     return operand, out, (first - a, b - end)
 
 

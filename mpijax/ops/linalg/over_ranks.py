@@ -41,7 +41,7 @@ def qr_sharding(s: rules.Operation) -> rules.Plan | None:
     [shape], [cuts] = s.shapes, s.cuts
     (m, n), cut, p = shape[-2:], cuts[-2], s.params
     square_q = p["full_matrices"] and m != n
-    if cut is None or p["pivoting"] or square_q or not 0 < n <= cut.spans[0][1] - cut.spans[0][0]:
+    if cut is None or p["pivoting"] or square_q or not 0 < n <= int(cut.lengths[0]):
         return rules.batched((2,))(s)
     rows = (*cuts[:-2], cut, None)
     program = _tall(n, cut, part_number(cut.axes, s.sizes, s.place))
@@ -85,7 +85,7 @@ def _by_block_columns(cut: Cut, me: int) -> Callable[..., Any]:
 
     Where the matrix is not positive definite the last block is not a number, and so is all of the result.
     """
-    low, high = cut.spans[me]
+    low, high = cut.part(me)
 
     def program(x: Any) -> list[Any]:
         done: list[Any] = []
@@ -104,8 +104,8 @@ def _by_block_columns(cut: Cut, me: int) -> Callable[..., Any]:
             done.append(slice_in_dim(factor, own, own + high - low, axis=0))
             if me == k:
                 done[-1] = lower_triangle(diagonal)
-            below = slice_in_dim(factor, end - begin, cut.spans[-1][1] - begin, axis=0)
-            if end < cut.spans[-1][1]:
+            below = slice_in_dim(factor, end - begin, cut.size - begin, axis=0)
+            if end < cut.size:
                 taken = batch_matmul(done[-1], adjoint(below))
                 x = registry["sub"].bind(x, _widened(taken, end))
         found = concatenate(done, 1)

@@ -15,6 +15,7 @@ from typing import Any
 
 from mpijax.core import config
 from mpijax.core.memory_space import DEVICE, KINDS
+from mpijax.core.simulation import Simulation
 from mpijax.core.warn import warn_user
 from mpijax.runtime.mpi import mpi_start
 
@@ -80,6 +81,20 @@ class Device:
 
     def __reduce__(self):
         return _device_with_id, (self.id,)
+
+
+class SimulatedDevice(Device):
+    """The device of a simulated rank (`mpijax.simulate`). Programs over it are planned, and do not run."""
+
+    def __init__(self, id: int, simulation: Simulation):
+        super().__init__(id, id)
+        self.simulation = simulation
+
+    def __repr__(self) -> str:
+        return f"SimulatedDevice(id={self.id}, ranks={self.simulation.ranks})"
+
+    def __reduce__(self):
+        self.simulation.refuse("pickling a device")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from mpijax.core.trace import Tracer, typeof
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.runtime.arrays.array import from_numpy, rewrap  # which also makes known the class of arrays
 from mpijax.runtime.arrays.default_layout import default_layout, default_place
-from mpijax.runtime.arrays.devices import Device, local_devices
+from mpijax.runtime.arrays.devices import Device, SimulatedDevice, local_devices
 from mpijax.runtime.matching import same_values
 from mpijax.runtime.mpi import mpi_start
 
@@ -110,6 +110,8 @@ def carried_sharding(layout: Any) -> Any:
         return layout
     if hasattr(layout, "mesh"):
         _ = layout.is_fully_addressable  # raises for a mesh without devices
+        if layout.mesh.simulation is not None:
+            layout.mesh.simulation.refuse("an array")
         return layout
 
     if isinstance(layout, Format):  # every array has the one layout in memory that there is
@@ -130,6 +132,8 @@ def carried_sharding(layout: Any) -> Any:
             f"or a pytree of these values. Received invalid value: {layout}"
         )
     [device] = layout.device_set
+    if isinstance(device, SimulatedDevice):
+        device.simulation.refuse("an array")
     here = local_devices()
     if device not in here:
         raise ValueError(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from mpijax.compiler.steps.instructions import Communicate, NativeCall, bodies, mapped, walk
 from mpijax.compiler.steps.plan import Plan
 from mpijax.core import config
+from mpijax.core.simulation import Simulation
 from mpijax.runtime.machine.executable import Program, ProgramSpec, load
 from mpijax.runtime.machine.limits import check_gathers, check_memory
 from mpijax.runtime.matching.guard import before_first_run
@@ -25,8 +27,11 @@ RELEASE_ABOVE = 1 << 16
 def load_plan(plan: Plan, name: str) -> Program:
     """The executable program; compiles the kernels that are new.
 
-    Raises JaxRuntimeError (RESOURCE_EXHAUSTED) if it cannot fit this rank's memory.
+    Raises JaxRuntimeError (RESOURCE_EXHAUSTED) if it cannot fit this rank's memory, and RuntimeError for a program of
+    simulated ranks.
     """
+    if (simulation := simulation_of(plan)) is not None:
+        simulation.refuse(f"jit({name})")
     check_memory(plan, name)
     check_gathers(plan, name)
     for watch in watchers:
@@ -53,3 +58,11 @@ def _takes_long(plan: Plan) -> bool:
     """Whether a run may take so long that other threads of Python should run meanwhile."""
     large = sum(b.nbytes for b in plan.buffers) > RELEASE_ABOVE
     return large or any(isinstance(s, NativeCall) or bodies(s) for s in plan.instructions)
+
+
+def simulation_of(plan: Plan, layouts: tuple[Any, ...] = ()) -> Simulation | None:
+    """The simulated ranks that a program is for; None for a program of this job. layouts: those of its arguments."""
+    meshes = [getattr(x, "mesh", None) for x in (*layouts, *(r.sharding for r in plan.results))]
+    meshes += [x.params.get("mesh") for x in walk(plan.instructions) if isinstance(x, Communicate)]
+    found = (getattr(mesh, "simulation", None) for mesh in meshes)
+    return next((s for s in found if s is not None), None)

@@ -16,9 +16,10 @@ from mpijax.core.sharding.shardings import SingleDeviceSharding
 from mpijax.core.trace import Tracer, typeof
 from mpijax.runtime.arrays.default_layout import default_layout
 from mpijax.runtime.arrays.devices import local_devices
+from mpijax.runtime.machine.limits import check_gathers
 from mpijax.runtime.program.engine import physical, program_of, shardings_of
 from mpijax.runtime.program.explain import explained
-from mpijax.runtime.program.loader import load_plan
+from mpijax.runtime.program.loader import load_plan, simulation_of
 from mpijax.runtime.program.program_page import ProgramPage
 from mpijax.runtime.program.traffic import bytes_sent
 from mpijax.transforms import ref_state, reports
@@ -110,14 +111,22 @@ class Compiled(_Later):
     ('Compiled', Array([0, 1, 4], dtype=int32))
     """
 
-    __slots__ = ("_program",)
+    __slots__ = ("_program", "_simulation")
 
     def __init__(self, traced, plan: Plan, names: Sequence[str]):
         super().__init__(traced, plan, names)
-        self._program = load_plan(plan, traced.name)
+        self._simulation = simulation_of(plan, tuple(traced.layouts))
+        if self._simulation is not None:
+            check_gathers(plan, traced.name)
+        self._program = load_plan(plan, traced.name) if self._simulation is None else None
 
     def __call__(self, *args, **kwargs):
-        """Run it. Raises TypeError for arguments of other types than it was compiled for, and for traced values."""
+        """Run it. Raises TypeError for arguments of other types than it was compiled for, and for traced values.
+
+        Raises RuntimeError for a program of simulated ranks.
+        """
+        if self._simulation is not None:
+            self._simulation.refuse(f"jit({self._traced.name})")
         leaves, structure = tree.tree_flatten((args, kwargs))
         check_structure(structure, self.in_tree, "compiled")
         traced = self._traced

@@ -1,0 +1,33 @@
+"""Ranks that do not exist: programs over their devices are planned for one of them, and never run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """A job of `ranks` ranks, seen from one of them."""
+
+    ranks: int
+    rank: int
+
+    def refuse(self, what: str) -> NoReturn:
+        """Raise RuntimeError for what needs the ranks themselves."""
+        raise RuntimeError(
+            f"{what} is for rank {self.rank} of {self.ranks:,} simulated ranks, on which nothing runs. "
+            "mpijax.simulate plans programs: jit(f).lower(shapes).compile() has cost_analysis(), memory_analysis() and explain(). To run the "
+            f"program, start it on {self.ranks:,} ranks: mpijax run -n {self.ranks} ..."
+        )
+
+
+def simulation_of(devices: Iterable[Any]) -> Simulation | None:
+    """The simulation that devices belong to; None for those of this job. Raises ValueError for devices of several."""
+    found = {getattr(d, "simulation", None) for d in devices}
+    if len(found) > 1:
+        raise ValueError(
+            "a Mesh takes devices of one job: all of mpijax.devices(), or all of one call of mpijax.simulate.devices"
+        )
+    return next(iter(found), None)
