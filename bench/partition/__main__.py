@@ -6,6 +6,7 @@ from pathlib import Path
 
 import bench.partition
 from bench.case import ROOT
+from bench.partition import memory
 from bench.partition.program import load_programs
 from bench.partition.runner import end_jobs_when_told_to_end, measure, say
 from bench.partition.table import summary, text_table
@@ -19,6 +20,7 @@ def arguments():
     )
     parser.add_argument("--filter", nargs="*", default=(), metavar="WORD", help="programs with a word in their names")
     parser.add_argument("--ranks", type=int, default=4, help="ranks, and devices of JAX (default 4)")
+    parser.add_argument("--memory", action="store_true", help="memory of a rank on 2 to 16 simulated ranks instead")
     parser.add_argument("--list", action="store_true", help="print the names of the programs")
     parser.add_argument("--limit", type=float, default=60, help="seconds a program may take (default 60)")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "partition", help="folder of the results")
@@ -33,6 +35,9 @@ def main() -> None:
         return
     if not programs:
         raise SystemExit(f"no program has one of the words {' '.join(args.filter)}; --list shows all")
+    if args.memory:
+        print(memory.text_table(map(memory.row, programs)))
+        return
     end_jobs_when_told_to_end()
     records = measure(programs, args.ranks, args.out, args.limit, say)
     (args.out / ("selection.json" if args.filter else "results.json")).write_text(json.dumps(records, indent=1))

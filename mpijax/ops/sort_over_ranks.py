@@ -32,7 +32,7 @@ from mpijax.ops.cumulative import cumsum
 from mpijax.ops.indexing import GatherDimensionNumbers, GatherScatterMode, gather
 from mpijax.ops.reductions import reduce_max, reduce_min, reduce_sum
 from mpijax.ops.select import clamp, select
-from mpijax.ops.shapes import broadcast_to, expand_dims, reshape
+from mpijax.ops.shapes import broadcast_to, expand_dims, reshape, transpose
 from mpijax.ops.slicing import concatenate, index_in_dim, slice_in_dim
 from mpijax.ops.stacking import stack
 from mpijax.ops.unary import imag, real
@@ -40,6 +40,8 @@ from mpijax.transforms.batching import move_dim
 
 # Bits of a key that are found in one round: with more of them there are fewer rounds, of more bytes.
 _DIGITS = (8, 4, 2)
+# Lines that the program sorts one by one; more of them are sorted in a loop.
+_UNROLLED = 4
 
 
 def sharding(s: rules.Operation) -> rules.Plan:
@@ -68,12 +70,18 @@ def _program(params: Any, have: Cut, want: Cut, me: int) -> Callable[..., Any]:
         shape = typeof(xs[0]).shape
         others = (*shape[:dim], *shape[dim + 1 :])
         flat = [reshape(move_dim(x, dim, 0), (shape[dim], math.prod(others))) for x in xs]
-        lines = [
-            _sorted([index_in_dim(x, k, 1, False) for x in flat], num_keys, have, want, me)
-            for k in range(math.prod(others))
-        ]
+        if math.prod(others) > _UNROLLED:
+            rows = [transpose(x, (1, 0)) for x in flat]
+            found = provided.loop_map(lambda line: tuple(_sorted(line, num_keys, have, want, me)), tuple(rows))
+            columns = [transpose(x, (1, 0)) for x in found]
+        else:
+            lines = [
+                _sorted([index_in_dim(x, k, 1, False) for x in flat], num_keys, have, want, me)
+                for k in range(math.prod(others))
+            ]
+            columns = [stack(parts, 1) for parts in zip(*lines, strict=True)]
         low, high = want.part(me)
-        return [move_dim(reshape(stack(parts, 1), (high - low, *others)), 0, dim) for parts in zip(*lines, strict=True)]
+        return [move_dim(reshape(x, (high - low, *others)), 0, dim) for x in columns]
 
     return program
 

@@ -58,6 +58,18 @@ def test_neighbours_come_first():
     assert transfers(have, have) == []
 
 
+def test_as_few_rounds_as_the_busiest_part_has_messages():
+    """Reversals and strides, whose messages go over all distances."""
+    have = even_cut(64, ("i",), 16)
+    reversed_ = have.moved((64 - b, 64 - a) for a, b in have.spans)
+    assert [len(r) for r in transfers(have, reversed_)] == [16]
+    halves = have.mapped(lambda at: at // 2)  # x[::2] as it lies
+    assert len(transfers(halves, even_cut(32, ("i",), 16))) == 0
+    lies = have.moved([(min(a, 32), min(b, 32)) for a, b in have.spans])
+    rounds = transfers(lies, even_cut(32, ("i",), 16))
+    assert [len(r) for r in rounds] == [7, 8] or [len(r) for r in rounds] == [8, 7]
+
+
 # ---------------------------------------------------------------- graphs of several ranks
 
 

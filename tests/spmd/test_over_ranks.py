@@ -115,6 +115,16 @@ def test_few_elements_of_a_split_array():
     np.testing.assert_array_equal(found, np.sort(x[N - 3 :]))
 
 
+@pytest.mark.parametrize("lines", [(2,), (3, 3)])
+def test_fewer_lines_than_ranks(lines):
+    """Few of them are sorted one by one, more in a loop."""
+    x = np.random.default_rng(SIZE).normal(size=(N, *lines)).astype(np.float32)
+    spec = P(None, "i") if SIZE == 2 and len(lines) == 1 else S
+    values, order = jax.jit(lambda x: (jnp.sort(x, 0), jnp.argsort(x, 0)))(split(x, spec))
+    np.testing.assert_array_equal(whole(values), np.sort(x, 0))
+    np.testing.assert_array_equal(whole(order), np.argsort(x, 0))
+
+
 def test_sorts_within_programs():
     x = np.random.default_rng(5).normal(size=(N, 2)).astype(np.float32)
     turns = jax.jit(lambda x: lax.fori_loop(0, 3, lambda k, x: jnp.sort(x)[::-1] * -1 + k, x))
