@@ -195,6 +195,14 @@ profile_kernels = bool_option(
     checks=True,
 )
 
+same_bits = bool_option(
+    "mpijax_same_bits",
+    False,
+    "Sums and products of matrices of floats have the same bits on any number of ranks. They take about five times "
+    "as long.",
+    checks=True,
+)
+
 # -- devices -------------------------------------------------------------------------------------------------
 
 default_device = object_option("jax_default_device", None, "Device that new arrays go to.", checks=True)

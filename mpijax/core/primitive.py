@@ -49,6 +49,8 @@ class Primitive:
       effects: `(params) -> set of effects`, or None for a pure operation.
       dce: `(used_outputs, eqn) -> eqn`, to drop unused outputs of a call.
       linearize: `(trace, primals, tangents, params)`, for primitives with inner Jaxprs.
+      same_bits: `(*operands, **params) -> result(s)` in terms of operations whose bits depend on no order of addition,
+        or None where those of this one do not either. It takes its place under the option `mpijax_same_bits`.
       inner: whether only the compiler applies it, in place of another: no program in a file has it.
       pretty: `(eqn, names) -> [(key, value)]`, the parameters to print.
       sharding: `(core.sharding.rules.Operation) -> Plan or None`, how ranks do it on parts of arrays. By default what
@@ -91,6 +93,7 @@ class Primitive:
         sharding: Callable | None = None,
         sharding_type: Callable | None = None,
         sums: Callable | None = None,
+        same_bits: Callable | None = None,
         inner: bool = False,
         register: bool = True,
     ):
@@ -114,6 +117,7 @@ class Primitive:
         self.sharding = sharding
         self.sharding_type = sharding_type
         self.sums = sums
+        self.same_bits = same_bits
         self.inner = inner
         self.impl: Callable | None = None
         if register:

@@ -18,6 +18,7 @@ from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.sharding import types, window_rules
 from mpijax.core.trace import typeof
+from mpijax.ops import same_bits
 from mpijax.ops.conv_lowering import lowered
 from mpijax.ops.conv_shapes import (
     ConvDimensionNumbers,
@@ -427,4 +428,5 @@ conv_general_dilated_p = Primitive(
     batch=_conv_batch,
     sharding=window_rules.conv_general_dilated,
     sharding_type=_sharding_type,
+    same_bits=same_bits.conv_general_dilated,
 )

@@ -13,6 +13,7 @@ from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
 from mpijax.core.sharding import rules
 from mpijax.core.sharding.cuts import part_number
+from mpijax.ops import same_bits
 from mpijax.ops.associative import associative_scan
 from mpijax.ops.binary import add, max, min, mul
 from mpijax.ops.collectives.gather_scatter import all_gather
@@ -229,7 +230,18 @@ def _define(
         batch=_batch(lambda: primitive),
         sharding=_over_ranks(lambda: primitive, *over_ranks),
     )
+    if combine is not None and op not in ("max", "min"):
+        primitive.same_bits = _same_bits(combine)
     return primitive
+
+
+def _same_bits(combine: Callable) -> Callable:
+    """The rule of running products and the like: a tree of combinations that depends on the length alone."""
+
+    def rule(x: Any, *, axis: int, reverse: bool) -> Any:
+        return associative_scan(combine, x, reverse, axis) if same_bits.adds_floats(x) else None
+
+    return rule
 
 
 def _apply(name: str) -> Callable:
@@ -238,6 +250,7 @@ def _apply(name: str) -> Callable:
 
 cumsum_p = _define("cumsum", "add", lambda x, axis: np.add.accumulate(x, axis, dtype=x.dtype), None, (reduce_sum, add))
 cumsum_p.jvp = LINEAR.attach(cumsum_p)
+cumsum_p.same_bits = same_bits.cumsum
 cumsum_p.transpose = lambda ct, _operand, *, axis, reverse: [cumsum(ct, axis, not reverse)]
 cumprod_p = _define(
     "cumprod",

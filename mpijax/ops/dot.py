@@ -19,6 +19,7 @@ from mpijax.core.registry import registry
 from mpijax.core.sharding import sum_types, types
 from mpijax.core.sharding.split import entries
 from mpijax.core.trace import state, typeof
+from mpijax.ops import same_bits
 from mpijax.ops.dot_algorithm import DotAlgorithm, DotAlgorithmPreset, algorithm_of
 from mpijax.ops.moves import index_tuple, shape_of
 from mpijax.ops.rules import is_linear
@@ -404,4 +405,5 @@ dot_general_p = Primitive(
     pretty=_dot_pretty,
     sharding_type=_sharding_type,
     sums=sum_types.contracted,
+    same_bits=same_bits.dot_general,
 )

@@ -16,6 +16,7 @@ from mpijax.core.out_sharding import explicit_layout, laid_out
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.trace import typeof
+from mpijax.ops import same_bits
 from mpijax.ops.binary import div, mul
 from mpijax.ops.compare import eq
 from mpijax.ops.convert import convert_element_type
@@ -165,6 +166,7 @@ def _sum_type(x: ShapedArray, *, axes, out_sharding=None) -> ShapedArray:
 
 reduce_sum_p = _reduction("reduce_sum", "add", np.add, _sum_type, transpose=_sum_transpose)
 reduce_sum_p.jvp = _sum_jvp
+reduce_sum_p.same_bits = same_bits.reduce_sum
 
 # ---------------------------------------------------------------- product
 
@@ -249,8 +251,15 @@ def _prod_jvp(primals, tangents, *, axes):
     return out, tangent
 
 
+def _prod_by_halves(x, *, axes):
+    if not same_bits.adds_floats(x):
+        return None
+    return by_halves(lambda xs, ys: [mul(xs[0], ys[0])], [x], [const_like(x, 1)], tuple(axes))[0]
+
+
 reduce_prod_p = _reduction("reduce_prod", "mul", np.multiply, _reduction_type("reduce_prod", (np.number,)))
 reduce_prod_p.jvp = _prod_jvp
+reduce_prod_p.same_bits = _prod_by_halves
 
 # ---------------------------------------------------------------- maximum and minimum
 

@@ -18,7 +18,7 @@ from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
 from mpijax.core.sharding import shape_types
 from mpijax.core.trace import trace_to_jaxpr, typeof
-from mpijax.ops import by_owner
+from mpijax.ops import by_owner, same_bits
 from mpijax.ops.families import check_same_dtypes
 from mpijax.ops.indexing import (
     GatherDimensionNumbers,
@@ -486,6 +486,32 @@ _NOT_LINEAR = Unsupported("minimum and maximum are not linear, so they have no t
 
 scatter_add_p = _define("add", _sum_jvp("add"), _sum_transpose(False))
 scatter_sub_p = _define("sub", _sum_jvp("sub"), _sum_transpose(True))
+
+
+def _same_bits(name: str) -> Callable:
+    """The sums of updates on grids of their own for each place, then the operand."""
+
+    def rule(x: Any, indices: Any, updates: Any, **params: Any) -> Any:
+        if not same_bits.adds_floats(x):
+            return None
+
+        def total(v: Any) -> Any:
+            return scatter_add_p.bind(full_like(v, 0, shape_of(x)), indices, v, **params)
+
+        def largest(v: Any) -> tuple[Any, Any]:
+            found = _primitives["max"].bind(full_like(v, 0, shape_of(x)), indices, v, **params)
+            sizes = window_sizes(len(shape_of(x)), shape_of(v), params["dimension_numbers"])
+            numbers, mode = _inverse(params["dimension_numbers"]), params["mode"]
+            return gather(found, indices, numbers, sizes, mode=mode, fill_value=0), found
+
+        window = params["dimension_numbers"].update_window_dims
+        count = math.prod(n for d, n in enumerate(shape_of(updates)) if d not in window)
+        return registry[name].bind(x, same_bits.of_sum(updates, total, largest, count))
+
+    return rule
+
+
+scatter_add_p.same_bits, scatter_sub_p.same_bits = _same_bits("add"), _same_bits("sub")
 scatter_mul_p = _define("mul", _mul_jvp, _mul_transpose)
 scatter_min_p = _define("min", _extremal_jvp("min"), _NOT_LINEAR)
 scatter_max_p = _define("max", _extremal_jvp("max"), _NOT_LINEAR)

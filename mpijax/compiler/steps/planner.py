@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mpijax.compiler.fusion.kernel import Kernel
-from mpijax.compiler.graph import nodes
+from mpijax.compiler.graph import nodes, same_bits
 from mpijax.compiler.graph.build import build_graph
 from mpijax.compiler.graph.nodes import Graph, Value
 from mpijax.compiler.loops.streaming import stream_above
@@ -121,6 +121,14 @@ def plan_program(
                 f"A program is compiled for sizes that are numbers, and it has a value of type {aval.str_short()}. "
                 "Export it (mpijax.export.export): calls of the exported program give names their sizes."
             )
+    exact = same_bits.rewritten(closed) if config.values.mpijax_same_bits else None
+    if exact is None:
+        return _planned(closed, donated, in_shardings, default, fresh)
+    with config.enable_x64(True):  # its sums are float64
+        return _planned(exact, donated, in_shardings, default, fresh)
+
+
+def _planned(closed: ClosedJaxpr, donated: tuple[bool, ...], in_shardings: tuple, default: Any, fresh: bool) -> Plan:
     graph = build_graph(closed, in_shardings, default)
     if config.values.jax_enable_checks:
         nodes.verify(graph)

@@ -10,6 +10,7 @@ from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.trace import axis_size as named_axis_size
 from mpijax.core.trace import state, typeof
+from mpijax.ops import same_bits
 from mpijax.ops.collectives import mixed_groups
 from mpijax.ops.collectives.mixed_groups import over_mixed_groups
 from mpijax.ops.collectives.position import axis_index
@@ -284,3 +285,20 @@ reduce_scatter_p = Primitive(
     effects=effects("axis_name"),
     vma=vma_with("axis_name"),
 )
+
+
+def _same_bits(x, *, axis_name, scatter_dimension, axis_index_groups, axis_size, tiled):
+    """The block of each rank, then their sum here: as many bytes as a reduce_scatter sends."""
+    if not same_bits.adds_floats(x):
+        return None
+    shape, at = typeof(x).shape, scatter_dimension
+    blocks = registry["reshape"].bind(
+        x, new_sizes=(*shape[:at], axis_size, shape[at] // axis_size, *shape[at + 1 :]), dimensions=None, sharding=None
+    )
+    params = {"split_axis": at, "concat_axis": at, "axis_name": axis_name, "axis_index_groups": axis_index_groups}
+    blocks = registry["all_to_all"].bind(blocks, **params, tiled=True)
+    out = same_bits.reduce_sum(blocks, axes=(at,))
+    return out if tiled else registry["squeeze"].bind(out, dimensions=(at,))
+
+
+reduce_scatter_p.same_bits = _same_bits

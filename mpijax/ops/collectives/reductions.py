@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from mpijax.core import tree
@@ -9,6 +11,7 @@ from mpijax.core.lowering import Communication, Exchange
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
 from mpijax.core.trace import state, typeof
+from mpijax.ops import same_bits
 from mpijax.ops.collectives.mixed_groups import over_mixed_groups, reduced
 from mpijax.ops.collectives.scope import (
     check_bound,
@@ -207,6 +210,30 @@ psum_invariant_p = Primitive(
     effects=effects("axes"),
     vma=vma_without("axes"),
 )
+
+
+def _same_bits(primitive: Primitive):
+    """Each rank's elements on grids that all ranks have."""
+
+    def rule(x, *, axes, axis_index_groups=None):
+        if not same_bits.adds_floats(x):
+            return None
+        groups = {} if primitive is psum_invariant_p else {"axis_index_groups": axis_index_groups}
+        positional = [a for a in axes if isinstance(a, int)]
+        names = tuple(a for a in axes if not isinstance(a, int))
+
+        def largest(v):
+            found = pmax_p.bind(v, axes=axes, axis_index_groups=axis_index_groups)
+            return _spread(found, typeof(v).shape, axes), found
+
+        count = group_size(names, axis_index_groups) if names else 1
+        count *= math.prod(typeof(x).shape[a] for a in positional)
+        return same_bits.of_sum(x, lambda v: primitive.bind(v, axes=axes, **groups), largest, count)
+
+    return rule
+
+
+psum_p.same_bits, psum_invariant_p.same_bits = _same_bits(psum_p), _same_bits(psum_invariant_p)
 
 
 def _extremum_jvp(name: str):

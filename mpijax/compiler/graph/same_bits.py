@@ -1,0 +1,124 @@
+"""Programs whose sums have the same bits on any number of ranks: the option `mpijax_same_bits`.
+
+Operations that add floats give way to their rule `same_bits`, on whole arrays: what follows, the parts of ranks included,
+then adds numbers whose sums are exact.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpijax.core import config
+from mpijax.core.avals import NO_AXES, ShapedArray
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal, Var
+from mpijax.core.lowering import Decompose, Partitioned
+from mpijax.core.memo import memo_on_jaxpr
+from mpijax.core.trace import named_axes, trace_to_closed_jaxpr
+
+# The sizes of the mesh axes that are in scope.
+Axes = tuple[tuple[Any, int], ...]
+
+
+def rewritten(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program with sums whose order does not matter."""
+    return _rewritten(closed, ()) or closed
+
+
+@memo_on_jaxpr
+def _rewritten(closed: ClosedJaxpr, axes: Axes) -> ClosedJaxpr | None:
+    """None where nothing changes."""
+    work = _Rewriting(axes)
+    eqns = [e for eqn in closed.eqns for e in work.of(eqn)]
+    if not work.changed:
+        return None
+    jaxpr = closed.jaxpr
+    constvars, consts = [*jaxpr.constvars, *work.constvars], [*closed.consts, *work.consts]
+    outvars = [work.atom(v) for v in jaxpr.outvars]
+    return ClosedJaxpr(jaxpr.replace(constvars=constvars, eqns=eqns, outvars=outvars), consts)
+
+
+class _Rewriting:
+    """Of one Jaxpr. atoms: what stands for variables whose operation is gone."""
+
+    def __init__(self, axes: Axes):
+        self.axes = axes
+        self.changed = False
+        self.constvars: list[Var] = []
+        self.consts: list[Any] = []
+        self.atoms: dict[Var, Any] = {}
+
+    def atom(self, v: Any) -> Any:
+        return v if type(v) is Literal else self.atoms.get(v, v)
+
+    def of(self, eqn: Eqn) -> list[Eqn]:
+        """What stands for an equation."""
+        eqn = eqn.replace(invars=[self.atom(v) for v in eqn.invars])
+        rule, lower = eqn.primitive.same_bits, eqn.primitive.lower
+        found = None
+        if rule is not None:
+            found = self._traced(eqn, rule)
+        elif isinstance(lower, Decompose) and _is_numeric(eqn):
+            parts = self._traced(eqn, lower.fun)
+            found = None if parts is None else _rewritten(parts, self.axes)
+        if found is not None:
+            self.changed = True
+            return self._spliced(eqn, found)
+        axes = self.axes
+        if isinstance(lower, Partitioned):
+            axes = (*axes, *eqn.params["mesh"].shape.items())
+        params = {name: self._parameter(x, axes) for name, x in eqn.params.items()}
+        return [eqn.replace(params=params)]
+
+    def _parameter(self, x: Any, axes: Axes) -> Any:
+        if isinstance(x, ClosedJaxpr):
+            found = _rewritten(x, axes)
+            self.changed |= found is not None
+            return found or x
+        return type(x)(self._parameter(v, axes) for v in x) if type(x) in (tuple, list) else x
+
+    def _traced(self, eqn: Eqn, fun: Any) -> ClosedJaxpr | None:
+        """A function of the operands as a Jaxpr; None if it returns None."""
+        kept = False
+
+        def call(*args: Any) -> list[Any]:
+            nonlocal kept
+            out = fun(*args, **eqn.params)
+            kept = out is None
+            return [] if kept else list(out) if eqn.primitive.multiple_results else [out]
+
+        avals = [v.aval.update(split=None, vma=NO_AXES) for v in eqn.invars]
+        with named_axes(dict(self.axes)), config.enable_x64(True):
+            closed = trace_to_closed_jaxpr(call, avals)
+        return None if kept else closed
+
+    def _spliced(self, eqn: Eqn, closed: ClosedJaxpr) -> list[Eqn]:
+        """The equations of a Jaxpr of the operands in place of an equation."""
+        inner = closed.jaxpr
+        known: dict[Var, Any] = dict(zip(inner.invars, eqn.invars, strict=True))
+        for v, value in zip(inner.constvars, closed.consts, strict=True):
+            known[v] = Var(v.aval)
+            self.constvars.append(known[v])
+            self.consts.append(value)
+        given = {*inner.invars, *inner.constvars}
+        for v, out in zip(inner.outvars, eqn.outvars, strict=True):
+            if type(v) is Literal or v in given or v in known:
+                self.atoms[out] = v if type(v) is Literal else known[v]
+            else:
+                known[v] = out
+
+        def atom(v: Any) -> Any:
+            return v if type(v) is Literal else known[v]
+
+        eqns = []
+        for e in inner.eqns:
+            for v in e.outvars:
+                known.setdefault(v, type(v)(v.aval))
+            outvars = [known[v] for v in e.outvars]
+            eqns.append(e.replace(invars=[atom(v) for v in e.invars], outvars=outvars, source=eqn.source))
+        return eqns
+
+
+def _is_numeric(eqn: Eqn) -> bool:
+    """Whether an equation may add floats."""
+    return any(isinstance(v.aval, ShapedArray) and v.aval.size > 1 for v in eqn.invars)
+

@@ -1,0 +1,344 @@
+"""Sums whose bits do not depend on the order of addition: the slot `same_bits` of primitives that add.
+
+Each addend becomes a few float64 numbers on fixed grids. A sum of numbers on one grid is exact as long as it has at most
+53 bits, so that neither the order of addition, nor lanes, threads or ranks change a bit. The largest addend places the
+grids: with `n` addends, one grid keeps `53 - log2(n)` bits below it. (J. Demmel, H. D. Nguyen, Fast reproducible
+floating-point summation, ARITH 2013; products: K. Ozaki et al., Error-free transformations of matrix multiplication,
+Numer. Algorithms 59, 2012.)
+
+The rules here run in place of an operation, `(*operands, **params) -> result`, or None where the operation stays: its
+elements are no floats. They work on whole arrays, so that all ranks agree on the grids.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.registry import registry
+from mpijax.core.trace import typeof
+
+WIDE = np.dtype(np.float64)
+MANTISSA = 53
+# Bits that are kept below the largest addend, beyond those of the dtype.
+MORE_BITS = 4
+# The exponent bits of a float64, and the powers of two between which numbers are made ordinary.
+_EXPONENT = np.uint64(0x7FF << 52)
+_SMALLEST, _LARGEST = 2.0**-1021, 2.0**1021
+
+Sum = Callable[[Any], Any]
+
+
+def adds_floats(x: Any) -> bool:
+    dtype = typeof(x).dtype
+    return isinstance(dtype, np.dtype) and dtypes.issubdtype(dtype, np.inexact)
+
+
+def of_sum(x: Any, total: Sum, largest: Callable[[Any], tuple[Any, Any]], count: int) -> Any:
+    """A sum of elements of `x` that has the same bits in any order.
+
+    total: the operation, of an array like `x` in any dtype; it adds at most `count` elements for each result. largest:
+    of |x|, the largest magnitude that each element of `x` is added with, and that each result is the sum of.
+    """
+    dtype = typeof(x).dtype
+    if dtype.kind == "c":
+        parts = [of_sum(registry[name].bind(x), total, largest, count) for name in ("real", "imag")]
+        return registry["complex"].bind(*parts)
+    if count < 1 or 0 in typeof(x).shape:
+        return total(x)
+    finite, special = _finite(x), total(_special(x))
+    wide = _converted(finite, WIDE)
+    scale, scale_of_result = map(_power_of_two, largest(_abs(wide)))
+    grids = _grids_of_sums(_bits(dtype), count)
+    sums = [total(part) for part in _parts(_mul(wide, _reciprocal(scale)), grids)]
+    return _with_special(_converted(_mul(_added(sums), scale_of_result), dtype), special)
+
+
+def of_product(
+    x: Any, y: Any, product: Callable[[Any, Any], Any], largest: Callable[[Any, Any], tuple], count: int, dtype: Any
+) -> Any:
+    """A product of arrays whose results are sums of `count` products of elements; the same bits in any order.
+
+    product: the operation, in any dtype. largest: of |x| and |y|, the magnitudes by which each is divided, and those by
+    which results then are multiplied. dtype: of the result.
+    """
+    for k, operand in enumerate((x, y)):
+        if typeof(operand).dtype.kind == "c":
+            return _complex_product(x, y, product, largest, count, dtype, k)
+    if count < 1 or 0 in (*typeof(x).shape, *typeof(y).shape):
+        return _converted(product(x, y), dtype)
+    special = product(*(_converted(_signs(v), np.dtype(np.float32)) for v in (x, y)))
+    wide = [_converted(_finite(v), WIDE) for v in (x, y)]
+    (x_scale, y_scale), scales_of_result = largest(*map(_abs, wide))
+    width = (MANTISSA - _log2(count)) // 2
+    parts = []
+    for v, scale, original in zip(wide, (x_scale, y_scale), (x, y), strict=True):
+        grids = _grids_of_products(_bits(typeof(original).dtype), width)
+        parts.append(_parts(_mul(v, _reciprocal(_power_of_two(scale))), grids))
+    last = max(map(len, parts))
+    pairs = [(i + j, a, b) for i, a in enumerate(parts[0]) for j, b in enumerate(parts[1]) if i + j < last]
+    out = _added([product(a, b) for _, a, b in sorted(pairs, key=lambda pair: pair[0])])
+    for scale in scales_of_result:
+        out = _mul(out, _power_of_two(scale))
+    return _with_special(_converted(out, dtype), special)
+
+
+def _complex_product(x, y, product, largest, count, dtype, which: int) -> Any:
+    """By the real and imaginary parts of one operand."""
+    real = np.dtype(np.float64 if np.dtype(dtype).itemsize == 16 else np.float32)
+
+    def by(part: Any) -> Any:
+        pair = (part, y) if which == 0 else (x, part)
+        inner = dtype if any(typeof(v).dtype.kind == "c" for v in pair) else real
+        return of_product(*pair, product, largest, count, inner)
+
+    re, im = (by(registry[name].bind((x, y)[which])) for name in ("real", "imag"))
+    if typeof(re).dtype.kind != "c":
+        return registry["complex"].bind(re, im)
+    (a, b), (c, d) = ((registry["real"].bind(v), registry["imag"].bind(v)) for v in (re, im))
+    return registry["complex"].bind(_sub(a, d), _add(b, c))
+
+
+# ---------------------------------------------------------------- grids
+
+
+def _bits(dtype: np.dtype) -> int:
+    """How many bits below the largest addend are kept."""
+    return int(dtypes.finfo(dtype).nmant) + 1 + MORE_BITS
+
+
+def _log2(count: int) -> int:
+    return max((count - 1).bit_length(), 1)
+
+
+def _grids_of_sums(bits: int, count: int) -> list[float]:
+    """1.5 times powers of two: adding one and taking it away rounds a number below 8 to its grid."""
+    room = max(_log2(count) - 1, 1)
+    kept = MANTISSA - room - 4
+    sigma, found = 1.5 * 2.0 ** (3 + room), []
+    for _ in range(-(-bits // kept)):
+        found.append(sigma)
+        sigma *= 2.0 ** (room - MANTISSA)
+    return found
+
+
+def _grids_of_products(bits: int, width: int) -> list[float]:
+    """Those that leave `width` bits between each two grids."""
+    sigma, found = 1.5 * 2.0 ** (3 - width + MANTISSA - 1), []
+    for _ in range(-(-(bits + 3) // width)):
+        found.append(sigma)
+        sigma *= 2.0**-width
+    return found
+
+
+def _parts(x: Any, grids: Sequence[float]) -> list[Any]:
+    """Numbers that add up to `x`, but for what is below the last grid: each on its grid."""
+    parts = []
+    for sigma in grids:
+        on_grid = _sub(_add(x, sigma), sigma)
+        parts.append(on_grid)
+        x = _sub(x, on_grid)
+    return parts
+
+
+def _added(parts: Sequence[Any]) -> Any:
+    """The sum of a few numbers, the last one first."""
+    out = parts[-1]
+    for part in reversed(parts[:-1]):
+        out = _add(part, out)
+    return out
+
+
+def _power_of_two(largest: Any) -> Any:
+    """At most the largest magnitude, and more than an eighth of it."""
+    bits = registry["bitcast_convert_type"].bind(largest, new_dtype=np.dtype(np.uint64))
+    bits = registry["and"].bind(bits, _constant(bits, _EXPONENT))
+    power = registry["bitcast_convert_type"].bind(bits, new_dtype=WIDE)
+    power = registry["max"].bind(power, _constant(power, _SMALLEST))
+    return registry["min"].bind(power, _constant(power, _LARGEST))
+
+
+# ---------------------------------------------------------------- infinities and NaN
+
+
+def _is_finite(x: Any) -> Any:
+    return registry["is_finite"].bind(x)
+
+
+def _finite(x: Any) -> Any:
+    """`x` with zeros in place of what is not finite."""
+    return _select(_is_finite(x), x, _constant(x, 0))
+
+
+def _special(x: Any) -> Any:
+    """What is not finite of `x`, zeros elsewhere."""
+    return _select(_is_finite(x), _constant(x, 0), x)
+
+
+def _signs(x: Any) -> Any:
+    """-1, 0, 1, and what is not finite: a product of these is finite where that of `x` is."""
+    return _select(_is_finite(x), registry["sign"].bind(x), x)
+
+
+def _with_special(x: Any, special: Any) -> Any:
+    """`x` where the sum of what is not finite is finite, else that: infinite, or the one NaN."""
+    dtype = typeof(x).dtype
+    special = _converted(special, dtype)
+    special = _select(registry["eq"].bind(special, special), special, _constant(special, np.nan))
+    return _select(_is_finite(special), x, special)
+
+
+# ---------------------------------------------------------------- elementwise operations
+
+
+def _constant(like: Any, value: Any) -> Any:
+    aval = typeof(like)
+    scalar = np.asarray(value).astype(aval.dtype)
+    if not aval.shape:
+        return scalar
+    return registry["broadcast_in_dim"].bind(scalar, shape=aval.shape, broadcast_dimensions=(), sharding=None)
+
+
+def _converted(x: Any, dtype: Any) -> Any:
+    if typeof(x).dtype == dtype:
+        return x
+    return registry["convert_element_type"].bind(x, new_dtype=np.dtype(dtype), weak_type=False, sharding=None)
+
+
+def _abs(x: Any) -> Any:
+    return registry["abs"].bind(x)
+
+
+def _binary(name: str, x: Any, y: Any) -> Any:
+    return registry[name].bind(x, _constant(x, y) if isinstance(y, float) else y)
+
+
+def _add(x: Any, y: Any) -> Any:
+    return _binary("add", x, y)
+
+
+def _sub(x: Any, y: Any) -> Any:
+    return _binary("sub", x, y)
+
+
+def _mul(x: Any, y: Any) -> Any:
+    return _binary("mul", x, y)
+
+
+def _reciprocal(power: Any) -> Any:
+    return registry["div"].bind(_constant(power, 1), power)
+
+
+def _select(which: Any, x: Any, y: Any) -> Any:
+    return registry["select_n"].bind(which, y, x)
+
+
+# ---------------------------------------------------------------- what is added with what
+
+
+def _spread(x: Any, shape: Sequence[int], dims: Sequence[int]) -> Any:
+    return registry["broadcast_in_dim"].bind(
+        x, shape=tuple(shape), broadcast_dimensions=tuple(map(int, dims)), sharding=None
+    )
+
+
+def _over(x: Any, axes: Sequence[int]) -> Any:
+    return registry["reduce_max"].bind(x, axes=tuple(axes), out_sharding=None)
+
+
+def along(axes: Sequence[int]) -> Callable[[Any], tuple[Any, Any]]:
+    """The largest magnitude along axes, which results do not have."""
+
+    def largest(x: Any) -> tuple[Any, Any]:
+        shape, found = typeof(x).shape, _over(x, axes)
+        return _spread(found, shape, [d for d in range(len(shape)) if d not in axes]), found
+
+    return largest
+
+
+def kept_along(axis: int) -> Callable[[Any], tuple[Any, Any]]:
+    """The largest magnitude along an axis, which results have too."""
+
+    def largest(x: Any) -> tuple[Any, Any]:
+        return (along((axis,))(x)[0],) * 2
+
+    return largest
+
+
+# ---------------------------------------------------------------- rules
+
+
+def reduce_sum(x: Any, *, axes: Sequence[int], out_sharding: Any = None) -> Any:
+    if not adds_floats(x):
+        return None
+    del out_sharding  # the type of the result says it
+    total = lambda v: registry["reduce_sum"].bind(v, axes=tuple(axes), out_sharding=None)
+    return of_sum(x, total, along(axes), math.prod(typeof(x).shape[a] for a in axes))
+
+
+def cumsum(x: Any, *, axis: int, reverse: bool) -> Any:
+    if not adds_floats(x):
+        return None
+    total = lambda v: registry["cumsum"].bind(v, axis=axis, reverse=reverse)
+    return of_sum(x, total, kept_along(axis), typeof(x).shape[axis])
+
+
+def dot_general(x: Any, y: Any, *, dimension_numbers: Any, preferred_element_type: Any, **params: Any) -> Any:
+    out = registry["dot_general"].type_rule(
+        typeof(x), typeof(y), dimension_numbers=dimension_numbers, preferred_element_type=preferred_element_type, **params
+    )
+    if not (adds_floats(x) and adds_floats(y) and dtypes.issubdtype(out.dtype, np.inexact)):
+        return None
+    (lc, rc), (lb, rb) = dimension_numbers
+
+    def product(a: Any, b: Any) -> Any:
+        return registry["dot_general"].bind(
+            a, b, dimension_numbers=dimension_numbers, preferred_element_type=typeof(a).dtype,
+            **{**params, "out_sharding": None},
+        )  # fmt: skip
+
+    def largest(a: Any, b: Any) -> tuple[Any, Any]:
+        of_rows, of_columns = _over(a, lc), _over(b, rc)
+        rows = [d for d in range(typeof(a).ndim) if d not in (*lc, *lb)]
+        columns = [d for d in range(typeof(b).ndim) if d not in (*rc, *rb)]
+        batch = list(range(len(lb)))
+        at_rows = [*batch, *range(len(lb), len(lb) + len(rows))]
+        at_columns = [*batch, *range(len(lb) + len(rows), out.ndim)]
+        scales, of_result = [], []
+        for v, found, contract, in_batch, at in ((a, of_rows, lc, lb, at_rows), (b, of_columns, rc, rb, at_columns)):
+            kept = [d for d in range(typeof(v).ndim) if d not in contract]
+            scales.append(_spread(found, typeof(v).shape, kept))
+            # As the result has them: batch axes first.
+            order = [kept.index(d) for d in (*in_batch, *(d for d in kept if d not in in_batch))]
+            moved = registry["transpose"].bind(found, permutation=tuple(order)) if order else found
+            of_result.append(_spread(moved, out.shape, at))
+        return scales, of_result
+
+    return of_product(x, y, product, largest, math.prod(typeof(x).shape[d] for d in lc), out.dtype)
+
+
+def conv_general_dilated(x: Any, y: Any, **params: Any) -> Any:
+    conv = registry["conv_general_dilated"]
+    out = conv.type_rule(typeof(x), typeof(y), **params)
+    if not (adds_floats(x) and adds_floats(y) and dtypes.issubdtype(out.dtype, np.inexact)):
+        return None
+    product = lambda a, b: conv.bind(a, b, **{**params, "preferred_element_type": typeof(a).dtype})
+
+    lhs_spec, rhs_spec, out_spec = params["dimension_numbers"]
+    apart = params["batch_group_count"] == 1  # then examples and output features have grids of their own
+
+    def largest(a: Any, b: Any) -> tuple[Any, Any]:
+        scales, of_result = [], []
+        for v, own, at in ((a, lhs_spec[0], out_spec[0]), (b, rhs_spec[0], out_spec[1])):
+            shape = typeof(v).shape
+            found = _over(v, [d for d in range(len(shape)) if d != own or not apart])
+            scales.append(_spread(found, shape, (own,) if apart else ()))
+            of_result.append(_spread(found, out.shape, (at,) if apart else ()))
+        return scales, of_result
+
+    count = math.prod(n for d, n in enumerate(typeof(y).shape) if d != rhs_spec[0])
+    return of_product(x, y, product, largest, count, out.dtype)
