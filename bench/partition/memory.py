@@ -1,4 +1,4 @@
-"""Bytes that a rank holds where the problem grows with the ranks: programs planned for simulated ranks, none of them run.
+"""Bytes that a rank holds where the problem grows with the ranks: programs are planned for simulated ranks.
 
 The axes that are split grow with the number of ranks. Where a program needs other axes of the same length to grow too,
 they do, and a rank's share of its arguments may grow. `x` is the memory on the most ranks divided by that on the
@@ -102,7 +102,8 @@ def text_table(rows: Iterable[dict]) -> str:
     ]
     known = [r for r in rows if "error" not in r]
     growing = [r["name"] for r in known if r["grows"]]
-    lines += ["", f"{len(known) - len(growing)} of {len(known)} hold no more than 1.1 x as much for each of more ranks."]
+    constant = len(known) - len(growing)
+    lines += ["", f"{constant} of {len(known)} hold no more than 1.1 x as much on each of more ranks."]
     if growing:
         lines.append(f"{len(growing)} hold more: {', '.join(growing)}")
     return "\n".join(lines)

@@ -18,8 +18,8 @@ class Simulation:
         """Raise RuntimeError for what needs the ranks themselves."""
         raise RuntimeError(
             f"{what} is for rank {self.rank} of {self.ranks:,} simulated ranks, on which nothing runs. "
-            "mpijax.simulate plans programs: jit(f).lower(shapes).compile() has cost_analysis(), memory_analysis() and explain(). To run the "
-            f"program, start it on {self.ranks:,} ranks: mpijax run -n {self.ranks} ..."
+            "mpijax.simulate plans programs: jit(f).lower(shapes).compile() has cost_analysis(), memory_analysis() and "
+            f"explain(). To run the program, start it on {self.ranks:,} ranks: mpijax run -n {self.ranks} ..."
         )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes
+from mpijax.core import config, dtypes
 from mpijax.core.registry import registry
 from mpijax.core.sharding import rules
 from mpijax.core.sharding.cuts import Cut, uncut
@@ -43,6 +43,8 @@ def sharding(s: rules.Operation) -> rules.Plan | None:
     if count > 1:
         return rules.Plan([cuts], [uncut(out)], s.params, whole=_axis_by_axis(s.params, cuts[first:]))
     cut = cuts[-1]
+    if config.values.mpijax_same_bits:
+        return None
     if kind in (_FFT, _IFFT) and cut is not None and shape[-1] % cut.parts**2 == 0 and shape[-1] * cut.parts < 2**31:
         even = s.even(shape[-1], cut.axes)
         cuts = (*cuts[:-1], even)

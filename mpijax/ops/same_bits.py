@@ -1,10 +1,10 @@
 """Sums whose bits do not depend on the order of addition: the slot `same_bits` of primitives that add.
 
-Each addend becomes a few float64 numbers on fixed grids. A sum of numbers on one grid is exact as long as it has at most
-53 bits, so that neither the order of addition, nor lanes, threads or ranks change a bit. The largest addend places the
-grids: with `n` addends, one grid keeps `53 - log2(n)` bits below it. (J. Demmel, H. D. Nguyen, Fast reproducible
-floating-point summation, ARITH 2013; products: K. Ozaki et al., Error-free transformations of matrix multiplication,
-Numer. Algorithms 59, 2012.)
+Each addend becomes a few float64 numbers on fixed grids. A sum of numbers on one grid is exact as long as it has at
+most 53 bits, so that neither the order of addition, nor lanes, threads or ranks change a bit. The largest addend places
+the grids: with `n` addends, one grid keeps about `50 - log2(n)` bits below it. (J. Demmel, H. D. Nguyen, Fast
+reproducible floating-point summation, ARITH 2013; products: K. Ozaki et al., Error-free transformations of matrix
+multiplication, Numer. Algorithms 59, 2012.)
 
 The rules here run in place of an operation, `(*operands, **params) -> result`, or None where the operation stays: its
 elements are no floats. They work on whole arrays, so that all ranks agree on the grids.
@@ -26,9 +26,9 @@ WIDE = np.dtype(np.float64)
 MANTISSA = 53
 # Bits that are kept below the largest addend, beyond those of the dtype.
 MORE_BITS = 4
-# The exponent bits of a float64, and the powers of two between which numbers are made ordinary.
-_EXPONENT = np.uint64(0x7FF << 52)
-_SMALLEST, _LARGEST = 2.0**-1021, 2.0**1021
+# The exponent bits of a float64, and twice those of 1: without those of a power of two they are its reciprocal's.
+_WORD = np.dtype(np.uint64)
+_EXPONENT, _TWICE_ONE = np.uint64(0x7FF << 52), np.uint64(2046 << 52)
 
 Sum = Callable[[Any], Any]
 
@@ -38,24 +38,27 @@ def adds_floats(x: Any) -> bool:
     return isinstance(dtype, np.dtype) and dtypes.issubdtype(dtype, np.inexact)
 
 
-def of_sum(x: Any, total: Sum, largest: Callable[[Any], tuple[Any, Any]], count: int) -> Any:
+def of_sum(
+    x: Any, total: Sum, largest: Callable[[Any], tuple[Any, Any]], count: int, dtype: np.dtype | None = None
+) -> Any:
     """A sum of elements of `x` that has the same bits in any order.
 
     total: the operation, of an array like `x` in any dtype; it adds at most `count` elements for each result. largest:
-    of |x|, the largest magnitude that each element of `x` is added with, and that each result is the sum of.
+    of |x|, the largest magnitude that each element of `x` is added with, and that each result is the sum of. dtype: of
+    the result, if not that of `x`.
     """
-    dtype = typeof(x).dtype
+    dtype = typeof(x).dtype if dtype is None else dtype
     if dtype.kind == "c":
         parts = [of_sum(registry[name].bind(x), total, largest, count) for name in ("real", "imag")]
-        return registry["complex"].bind(*parts)
+        return _converted(registry["complex"].bind(*parts), dtype)
     if count < 1 or 0 in typeof(x).shape:
-        return total(x)
+        return _converted(total(x), dtype)
     finite, special = _finite(x), total(_special(x))
-    wide = _converted(finite, WIDE)
-    scale, scale_of_result = map(_power_of_two, largest(_abs(wide)))
-    grids = _grids_of_sums(_bits(dtype), count)
-    sums = [total(part) for part in _parts(_mul(wide, _reciprocal(scale)), grids)]
-    return _with_special(_converted(_mul(_added(sums), scale_of_result), dtype), special)
+    power, power_of_result = (_power_of_two(_quarter(v)) for v in largest(_abs(finite)))
+    scaled = _mul(_quarter(finite), _reciprocal(power))
+    sums = [total(part) for part in _parts(scaled, _grids_of_sums(_bits(dtype), count))]
+    out = _mul(_added(sums), power_of_result)
+    return _with_special(_converted(_mul(out, 4.0), dtype), special)
 
 
 def of_product(
@@ -72,18 +75,18 @@ def of_product(
     if count < 1 or 0 in (*typeof(x).shape, *typeof(y).shape):
         return _converted(product(x, y), dtype)
     special = product(*(_converted(_signs(v), np.dtype(np.float32)) for v in (x, y)))
-    wide = [_converted(_finite(v), WIDE) for v in (x, y)]
-    (x_scale, y_scale), scales_of_result = largest(*map(_abs, wide))
+    finite = [_finite(v) for v in (x, y)]
+    magnitudes, of_result = largest(*map(_abs, finite))
     width = (MANTISSA - _log2(count)) // 2
     parts = []
-    for v, scale, original in zip(wide, (x_scale, y_scale), (x, y), strict=True):
-        grids = _grids_of_products(_bits(typeof(original).dtype), width)
-        parts.append(_parts(_mul(v, _reciprocal(_power_of_two(scale))), grids))
+    for v, magnitude in zip(finite, magnitudes, strict=True):
+        scaled = _mul(_quarter(v), _reciprocal(_power_of_two(_quarter(magnitude))))
+        parts.append(_parts(scaled, _grids_of_products(_bits(typeof(v).dtype), width)))
     last = max(map(len, parts))
     pairs = [(i + j, a, b) for i, a in enumerate(parts[0]) for j, b in enumerate(parts[1]) if i + j < last]
     out = _added([product(a, b) for _, a, b in sorted(pairs, key=lambda pair: pair[0])])
-    for scale in scales_of_result:
-        out = _mul(out, _power_of_two(scale))
+    for magnitude in of_result:
+        out = _mul(_mul(out, _power_of_two(_quarter(magnitude))), 4.0)
     return _with_special(_converted(out, dtype), special)
 
 
@@ -116,10 +119,10 @@ def _log2(count: int) -> int:
 
 
 def _grids_of_sums(bits: int, count: int) -> list[float]:
-    """1.5 times powers of two: adding one and taking it away rounds a number below 8 to its grid."""
+    """1.5 times powers of two: adding one and taking it away rounds a number below 2 to its grid."""
     room = max(_log2(count) - 1, 1)
-    kept = MANTISSA - room - 4
-    sigma, found = 1.5 * 2.0 ** (3 + room), []
+    kept = MANTISSA - room - 2
+    sigma, found = 1.5 * 2.0 ** (1 + room), []
     for _ in range(-(-bits // kept)):
         found.append(sigma)
         sigma *= 2.0 ** (room - MANTISSA)
@@ -128,8 +131,8 @@ def _grids_of_sums(bits: int, count: int) -> list[float]:
 
 def _grids_of_products(bits: int, width: int) -> list[float]:
     """Those that leave `width` bits between each two grids."""
-    sigma, found = 1.5 * 2.0 ** (3 - width + MANTISSA - 1), []
-    for _ in range(-(-(bits + 3) // width)):
+    sigma, found = 1.5 * 2.0 ** (MANTISSA - width), []
+    for _ in range(-(-(bits + 1) // width)):
         found.append(sigma)
         sigma *= 2.0**-width
     return found
@@ -153,13 +156,25 @@ def _added(parts: Sequence[Any]) -> Any:
     return out
 
 
-def _power_of_two(largest: Any) -> Any:
-    """At most the largest magnitude, and more than an eighth of it."""
-    bits = registry["bitcast_convert_type"].bind(largest, new_dtype=np.dtype(np.uint64))
-    bits = registry["and"].bind(bits, _constant(bits, _EXPONENT))
-    power = registry["bitcast_convert_type"].bind(bits, new_dtype=WIDE)
-    power = registry["max"].bind(power, _constant(power, _SMALLEST))
-    return registry["min"].bind(power, _constant(power, _LARGEST))
+def _quarter(x: Any) -> Any:
+    """As float64; the largest ones have room above."""
+    return _mul(_converted(x, WIDE), 0.25)
+
+
+def _power_of_two(x: Any) -> Any:
+    """The largest power of two up to a magnitude."""
+    bits = registry["and"].bind(_bitcast(x, _WORD), _constant_of(x, _EXPONENT))
+    return _bitcast(bits, WIDE)
+
+
+def _reciprocal(power: Any) -> Any:
+    """Of a power of two, or zero."""
+    bits = registry["sub"].bind(_constant_of(power, _TWICE_ONE), _bitcast(power, _WORD))
+    return _bitcast(bits, WIDE)
+
+
+def _bitcast(x: Any, dtype: np.dtype) -> Any:
+    return registry["bitcast_convert_type"].bind(x, new_dtype=dtype)
 
 
 # ---------------------------------------------------------------- infinities and NaN
@@ -196,11 +211,12 @@ def _with_special(x: Any, special: Any) -> Any:
 
 
 def _constant(like: Any, value: Any) -> Any:
-    aval = typeof(like)
-    scalar = np.asarray(value).astype(aval.dtype)
-    if not aval.shape:
-        return scalar
-    return registry["broadcast_in_dim"].bind(scalar, shape=aval.shape, broadcast_dimensions=(), sharding=None)
+    return _constant_of(like, np.asarray(value).astype(typeof(like).dtype))
+
+
+def _constant_of(like: Any, scalar: Any) -> Any:
+    """A scalar in the shape of another value."""
+    return _spread(np.asarray(scalar), typeof(like).shape, ()) if typeof(like).shape else np.asarray(scalar)
 
 
 def _converted(x: Any, dtype: Any) -> Any:
@@ -227,10 +243,6 @@ def _sub(x: Any, y: Any) -> Any:
 
 def _mul(x: Any, y: Any) -> Any:
     return _binary("mul", x, y)
-
-
-def _reciprocal(power: Any) -> Any:
-    return registry["div"].bind(_constant(power, 1), power)
 
 
 def _select(which: Any, x: Any, y: Any) -> Any:
@@ -287,24 +299,21 @@ def cumsum(x: Any, *, axis: int, reverse: bool) -> Any:
     return of_sum(x, total, kept_along(axis), typeof(x).shape[axis])
 
 
-def dot_general(x: Any, y: Any, *, dimension_numbers: Any, preferred_element_type: Any, **params: Any) -> Any:
-    out = registry["dot_general"].type_rule(
-        typeof(x), typeof(y), dimension_numbers=dimension_numbers, preferred_element_type=preferred_element_type, **params
-    )
+def dot_general(x: Any, y: Any, **params: Any) -> Any:
+    out = registry["dot_general"].type_rule(typeof(x), typeof(y), **params)
     if not (adds_floats(x) and adds_floats(y) and dtypes.issubdtype(out.dtype, np.inexact)):
         return None
-    (lc, rc), (lb, rb) = dimension_numbers
+    (lc, rc), (lb, rb) = params["dimension_numbers"]
+    if _is_thin(x, lc, lb) or _is_thin(y, rc, rb):
+        return _thin_product(x, y, out, lc, rc, lb, rb)
 
     def product(a: Any, b: Any) -> Any:
-        return registry["dot_general"].bind(
-            a, b, dimension_numbers=dimension_numbers, preferred_element_type=typeof(a).dtype,
-            **{**params, "out_sharding": None},
-        )  # fmt: skip
+        here = {**params, "preferred_element_type": typeof(a).dtype, "out_sharding": None}
+        return registry["dot_general"].bind(a, b, **here)
 
     def largest(a: Any, b: Any) -> tuple[Any, Any]:
         of_rows, of_columns = _over(a, lc), _over(b, rc)
         rows = [d for d in range(typeof(a).ndim) if d not in (*lc, *lb)]
-        columns = [d for d in range(typeof(b).ndim) if d not in (*rc, *rb)]
         batch = list(range(len(lb)))
         at_rows = [*batch, *range(len(lb), len(lb) + len(rows))]
         at_columns = [*batch, *range(len(lb) + len(rows), out.ndim)]
@@ -319,6 +328,31 @@ def dot_general(x: Any, y: Any, *, dimension_numbers: Any, preferred_element_typ
         return scales, of_result
 
     return of_product(x, y, product, largest, math.prod(typeof(x).shape[d] for d in lc), out.dtype)
+
+
+def _is_thin(x: Any, contract: Sequence[int], batch: Sequence[int]) -> bool:
+    """Whether an operand of a product is vectors."""
+    return all(n == 1 for d, n in enumerate(typeof(x).shape) if d not in (*contract, *batch))
+
+
+def _thin_product(x: Any, y: Any, out: Any, lc, rc, lb, rb) -> Any:
+    """Products of elements as float64, where those of float32 are exact, and their sums."""
+    ndims = [typeof(v).ndim for v in (x, y)]
+    free = [[d for d in range(n) if d not in (*c, *b)] for n, c, b in zip(ndims, (lc, rc), (lb, rb), strict=True)]
+    shape = (*out.shape, *(typeof(x).shape[d] for d in lc))
+    wide = np.dtype(np.complex128) if "c" in (typeof(x).dtype.kind, typeof(y).dtype.kind) else WIDE
+    factors = []
+    for v, contract, batch, own, first in ((x, lc, lb, free[0], len(lb)), (y, rc, rb, free[1], len(lb) + len(free[0]))):
+        at = {d: k for k, d in enumerate(batch)}
+        at.update({d: first + k for k, d in enumerate(own)})
+        at.update({d: out.ndim + k for k, d in enumerate(contract)})
+        order = sorted(at, key=at.__getitem__)
+        v = _converted(v, wide)
+        v = registry["transpose"].bind(v, permutation=tuple(order)) if order else v
+        factors.append(_spread(v, shape, [at[d] for d in order]))
+    axes = tuple(range(out.ndim, len(shape)))
+    total = lambda v: registry["reduce_sum"].bind(v, axes=axes, out_sharding=None)
+    return of_sum(_mul(*factors), total, along(axes), math.prod(shape[out.ndim :]), out.dtype)
 
 
 def conv_general_dilated(x: Any, y: Any, **params: Any) -> Any:

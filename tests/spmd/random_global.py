@@ -21,6 +21,7 @@ from spmd.random_steps import LARGEST, OPERATIONS, Known, draw_spec
 
 import mpijax as jax
 from mpijax import NamedSharding
+from mpijax.core.config import same_bits
 from mpijax.sharding import Mesh
 from mpijax.sharding import PartitionSpec as P
 
@@ -151,9 +152,22 @@ def fetch(x) -> np.ndarray:
     return np.asarray(process_allgather(x, tiled=True))
 
 
-def check(seed: int) -> str:
-    """What is wrong with the program of a seed; nothing if its results are those of whole arrays."""
+def check(seed: int, bits: bool = False) -> str:
+    """What is wrong with the program of a seed; nothing if its results are those of whole arrays.
+
+    bits: under the option that asks for the same bits, with arguments whose sums round.
+    """
     program = draw(seed)
+    if bits:
+        rng = np.random.default_rng(seed)
+        program.arguments = [
+            x if x.dtype.kind == "i" else (x * rng.uniform(0.5, 2, x.shape)).astype(x.dtype) for x in program.arguments
+        ]
+    with same_bits(bits):
+        return _checked(program, bits)
+
+
+def _checked(program: Program, bits: bool) -> str:
     try:
         got = [fetch(x) for x in jax.jit(lambda *xs: program(*xs))(*program.placed())]
         program.unsharded = True
@@ -163,6 +177,8 @@ def check(seed: int) -> str:
     for k, (g, w) in enumerate(zip(got, want, strict=True)):
         if g.shape != w.shape or g.dtype != w.dtype:
             return f"{program}\n  result {k}: {g.dtype}{g.shape} instead of {w.dtype}{w.shape}"
+        if bits and g.tobytes() != w.tobytes():
+            return f"{program}\n  result {k} of {w.shape}: other bits in {np.count_nonzero(g != w)} of {w.size} elements"
         # At least 1e-3: what cancels to less is rounding.
         size = np.abs(w[np.isfinite(w)]).max(initial=1e-3) if w.dtype.kind == "f" else 0
         same = np.isclose(g, w, rtol=2e-4, atol=2e-4 * size, equal_nan=True) if w.dtype.kind == "f" else g == w
@@ -171,11 +187,11 @@ def check(seed: int) -> str:
     return ""
 
 
-def failures(seeds) -> list[str]:
+def failures(seeds, bits: bool = False) -> list[str]:
     """Of several programs; ranks agree after each one, so that all of them know what failed on any of them."""
     found = []
     for seed in seeds:
-        wrong = _agreed(check(seed))
+        wrong = _agreed(check(seed, bits))
         if wrong:
             found.append(wrong)
     return found

@@ -14,7 +14,8 @@ from bench.partition.program import PROGRAMS, load_programs
 from mpijax import NamedSharding, lax
 from mpijax import numpy as jnp
 from mpijax.core.sharding.cuts import Cut, even_cut
-from mpijax.sharding import AxisType, Mesh, PartitionSpec as P
+from mpijax.sharding import AxisType, Mesh
+from mpijax.sharding import PartitionSpec as P
 
 PLANNED_FAST = [
     "elementwise/chain", "reduce/mean and variance", "reduce/argmax", "reduce/logsumexp", "matmul/2-D", "nn/Megatron MLP",
@@ -29,8 +30,8 @@ def simulated(shape: dict[str, int], rank: int, kind: AxisType = AxisType.Auto) 
     return jax.make_mesh(tuple(shape.values()), tuple(shape), (kind,) * len(shape), devices=jax.simulate.devices(count, rank))
 
 
-def compiled(f, mesh: Mesh, *shapes, spec=P("i")):
-    args = [jax.ShapeDtypeStruct(s, np.float32, sharding=NamedSharding(mesh, spec)) for s in shapes]
+def compiled(f, mesh: Mesh, *shapes):
+    args = [jax.ShapeDtypeStruct(s, np.float32, sharding=NamedSharding(mesh, P("i"))) for s in shapes]
     return jax.jit(f).lower(*args).compile()
 
 

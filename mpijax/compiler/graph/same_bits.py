@@ -1,7 +1,7 @@
 """Programs whose sums have the same bits on any number of ranks: the option `mpijax_same_bits`.
 
-Operations that add floats give way to their rule `same_bits`, on whole arrays: what follows, the parts of ranks included,
-then adds numbers whose sums are exact.
+Operations that add floats give way to their rule `same_bits`, on whole arrays. All steps after this one, the parts of
+ranks included, then add numbers whose sums are exact.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from mpijax.core.trace import named_axes, trace_to_closed_jaxpr
 Axes = tuple[tuple[Any, int], ...]
 
 
-def rewritten(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program with sums whose order does not matter."""
-    return _rewritten(closed, ()) or closed
+def rewritten(closed: ClosedJaxpr) -> ClosedJaxpr | None:
+    """The program with sums whose order does not matter; None where it has no sums of floats."""
+    return _rewritten(closed, ())
 
 
 @memo_on_jaxpr
@@ -56,7 +56,8 @@ class _Rewriting:
         rule, lower = eqn.primitive.same_bits, eqn.primitive.lower
         found = None
         if rule is not None:
-            found = self._traced(eqn, rule)
+            with config.enable_x64(True):  # grids are float64
+                found = self._traced(eqn, rule)
         elif isinstance(lower, Decompose) and _is_numeric(eqn):
             parts = self._traced(eqn, lower.fun)
             found = None if parts is None else _rewritten(parts, self.axes)
@@ -87,7 +88,7 @@ class _Rewriting:
             return [] if kept else list(out) if eqn.primitive.multiple_results else [out]
 
         avals = [v.aval.update(split=None, vma=NO_AXES) for v in eqn.invars]
-        with named_axes(dict(self.axes)), config.enable_x64(True):
+        with named_axes(dict(self.axes)):
             closed = trace_to_closed_jaxpr(call, avals)
         return None if kept else closed
 
@@ -101,6 +102,7 @@ class _Rewriting:
             self.consts.append(value)
         given = {*inner.invars, *inner.constvars}
         for v, out in zip(inner.outvars, eqn.outvars, strict=True):
+            assert (v.aval.shape, v.aval.dtype) == (out.aval.shape, out.aval.dtype), eqn
             if type(v) is Literal or v in given or v in known:
                 self.atoms[out] = v if type(v) is Literal else known[v]
             else:

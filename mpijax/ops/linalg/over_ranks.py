@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core import config
 from mpijax.core.registry import registry
 from mpijax.core.sharding import rules
 from mpijax.core.sharding.cuts import Cut, part_number
@@ -41,7 +42,7 @@ def qr_sharding(s: rules.Operation) -> rules.Plan | None:
     [shape], [cuts] = s.shapes, s.cuts
     (m, n), cut, p = shape[-2:], cuts[-2], s.params
     square_q = p["full_matrices"] and m != n
-    if cut is None or p["pivoting"] or square_q or not 0 < n <= int(cut.lengths[0]):
+    if config.values.mpijax_same_bits or cut is None or p["pivoting"] or square_q or not 0 < n <= int(cut.lengths[0]):
         return rules.batched((2,))(s)
     rows = (*cuts[:-2], cut, None)
     program = _tall(n, cut, part_number(cut.axes, s.sizes, s.place))
@@ -73,7 +74,9 @@ def cholesky_sharding(s: rules.Operation) -> rules.Plan | None:
     """The rule of `cholesky`."""
     [shape], [cuts] = s.shapes, s.cuts
     cut = cuts[-2] if cuts[-2] is not None else cuts[-1]
-    if cut is None or len(shape) > 2 or not 1 < cut.parts <= _MOST_BLOCKS or shape[0] < cut.parts:
+    if config.values.mpijax_same_bits or cut is None or len(shape) > 2 or shape[0] < cut.parts:
+        return rules.batched((2,))(s)
+    if not 1 < cut.parts <= _MOST_BLOCKS:
         return rules.batched((2,))(s)
     blocks = s.even(shape[0], cut.axes)
     program = _by_block_columns(blocks, part_number(cut.axes, s.sizes, s.place))
