@@ -35,6 +35,7 @@ from mpijax import random as random
 from mpijax import ref as ref
 from mpijax import scipy as scipy
 from mpijax import sharding as sharding
+from mpijax import simulate as simulate
 from mpijax import stages as stages
 from mpijax import test_util as test_util
 from mpijax import tree as tree

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from mpijax.core.sharding.cuts import Cut, Cuts, Span, count, even_cut, part_number
@@ -69,6 +69,7 @@ def place_in(mesh: Any) -> Mapping[Any, int]:
     return dict(zip(mesh.axis_names, at, strict=True))
 
 
+@lru_cache(maxsize=4096)
 def sharding_over(mesh: Any, axes: tuple[tuple[Any, ...], ...]) -> NamedSharding:
     """A sharding found here: over Auto axes only, its specification ends with the last array axis that is split."""
     parts = list(axes)

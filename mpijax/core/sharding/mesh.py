@@ -53,7 +53,7 @@ class Mesh(ContextDecorator):
         self._key = (ids, grid.shape, axis_names, self.axis_types, self.simulation)
         self._entered: list[Any] = []
 
-    @property
+    @cached_property
     def shape(self) -> OrderedDict:
         return OrderedDict(zip(self.axis_names, self.devices.shape, strict=True))
 
