@@ -143,8 +143,7 @@ cdef extern from "mpi_lanes.h" nogil:
     int mj_set_group(MPI_Comm, uint64_t)
     int mj_lanes_taken, mj_lane_ranks
     int64_t mj_lane_messages, mj_lane_patience, mj_lane_rest
-    int64_t mj_lanes_bytes(int)
-    int mj_lanes_open(void*, int, int)
+    int mj_lanes_open(MPI_Comm)
     int mj_lanes_mine()
     int mj_lanes_settle()
     int mj_lanes_leave()
@@ -480,24 +479,13 @@ def set_node(ranks, int size):
         mj_node_rank[rank] = i
 
 
-cdef Py_buffer lane_memory              # keeps it mapped
+def open_lanes(intptr_t node):
+    """Let messages among the ranks of `node`, which are on one node, go through memory. Gives whether they do.
 
-
-def lanes_bytes(int ranks):
-    """The memory that the lanes of a node's ranks take."""
-    return mj_lanes_bytes(ranks)
-
-
-def open_lanes(memory, int own, int ranks):
-    """Let messages among a node's ranks go through `memory`, which is zero and all of them have mapped.
-
-    own: which of the ranks this is. For all of them alike, before the first message.
+    Collective, before the first message.
     """
-    PyObject_GetBuffer(memory, &lane_memory, PyBUF_WRITABLE)
-    if lane_memory.len < mj_lanes_bytes(ranks):
-        PyBuffer_Release(&lane_memory)
-        raise ValueError(f"lanes of {ranks} ranks take {mj_lanes_bytes(ranks)} bytes, got {len(memory)}")
-    _check(mj_lanes_open(lane_memory.buf, own, ranks))
+    _check(mj_lanes_open(MJ_COMM(node)))
+    return mj_lane_ranks > 0
 
 
 def rank_here(intptr_t comm, int rank):

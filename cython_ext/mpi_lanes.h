@@ -101,11 +101,16 @@ static inline int mj_lanes_mine(void) {
     return mj_lanes_are_mine;
 }
 
-static int64_t mj_lanes_bytes(int ranks) { return (int64_t)sizeof(mj_lane) * ranks * ranks + MJ_LINE; }
-
-/* Makes lanes from each to each of a node's ranks, in memory that all have mapped, and that is zero. */
-static int mj_lanes_open(void *memory, int own, int ranks) {
-    mj_lane *all = (mj_lane *)((char *)memory + (MJ_LINE - (uintptr_t)memory % MJ_LINE) % MJ_LINE);
+/* Makes lanes from each to each rank of a communicator of one node, unless they cannot share memory. */
+static int mj_lanes_open(MPI_Comm node) {
+    static mj_shared shared;
+    mj_lane *all;
+    int rc, own, ranks;
+    MPI_Comm_size(node, &ranks);
+    MPI_Comm_rank(node, &shared.rank);
+    if ((rc = mj_shared_open(&shared, node, sizeof(mj_lane) * (size_t)(ranks * ranks))) != MPI_SUCCESS) return rc;
+    if (shared.state != MJ_READY) return MPI_SUCCESS;
+    all = shared.memory, own = shared.rank;
     mj_outs = calloc((size_t)ranks, sizeof(mj_lane_out));
     mj_ins = calloc((size_t)ranks, sizeof(mj_lane_in));
     if (mj_outs == NULL || mj_ins == NULL) return MPI_ERR_NO_MEM;

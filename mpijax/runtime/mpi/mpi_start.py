@@ -18,7 +18,6 @@ from typing import Any
 from mpijax.core import config, tracebacks
 from mpijax.core.source import current_source
 from mpijax.runtime.machine import cpus, leftovers
-from mpijax.runtime.machine.node_memory import shared_file
 from mpijax.runtime.reports import meeting, output, watchdog
 from mpijax.runtime.reports.recorder import recorder
 
@@ -116,17 +115,11 @@ class Start:
 
     def _open_lanes(self, node: Any) -> None:
         """Let messages of programs go through memory too, where ranks poll. A run keeps other threads out."""
-        ranks = node.Get_size()
-        if not 1 < ranks <= _LANE_RANKS or not self._polls:
+        if not self._polls or not 1 < node.Get_size() <= _LANE_RANKS:
             return
-        shared = shared_file(node, self.ext.lanes_bytes(ranks))
-        if shared is not None:
-            descriptor, memory = shared
-            os.close(descriptor)
-            self.ext.open_lanes(memory, node.Get_rank(), ranks)
-            self.lanes = True
-            for number, comm in enumerate((self.world, self.MPI.COMM_WORLD)):
-                self.ext.set_lane_group(self.ext.handle(comm), 1 + number)
+        self.lanes = self.ext.open_lanes(self.ext.handle(node))
+        for number, comm in enumerate((self.world, self.MPI.COMM_WORLD) if self.lanes else ()):
+            self.ext.set_lane_group(self.ext.handle(comm), 1 + number)
 
 
 # Ranks of a node up to which there are lanes from each to each: 66 kB of memory for each pair and direction.
