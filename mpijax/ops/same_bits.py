@@ -301,8 +301,9 @@ def cumsum(x: Any, *, axis: int, reverse: bool) -> Any:
 
 def dot_general(x: Any, y: Any, **params: Any) -> Any:
     out = registry["dot_general"].type_rule(typeof(x), typeof(y), **params)
-    if not (adds_floats(x) and adds_floats(y) and dtypes.issubdtype(out.dtype, np.inexact)):
+    if not dtypes.issubdtype(out.dtype, np.inexact):
         return None
+    x, y = (v if adds_floats(v) else _converted(v, out.dtype) for v in (x, y))
     (lc, rc), (lb, rb) = params["dimension_numbers"]
     if _is_thin(x, lc, lb) or _is_thin(y, rc, rb):
         return _thin_product(x, y, out, lc, rc, lb, rb)
@@ -358,8 +359,9 @@ def _thin_product(x: Any, y: Any, out: Any, lc, rc, lb, rb) -> Any:
 def conv_general_dilated(x: Any, y: Any, **params: Any) -> Any:
     conv = registry["conv_general_dilated"]
     out = conv.type_rule(typeof(x), typeof(y), **params)
-    if not (adds_floats(x) and adds_floats(y) and dtypes.issubdtype(out.dtype, np.inexact)):
+    if not dtypes.issubdtype(out.dtype, np.inexact):
         return None
+    x, y = (v if adds_floats(v) else _converted(v, out.dtype) for v in (x, y))
     product = lambda a, b: conv.bind(a, b, **{**params, "preferred_element_type": typeof(a).dtype})
 
     lhs_spec, rhs_spec, out_spec = params["dimension_numbers"]

@@ -23,7 +23,7 @@ import mpijax
 from mpijax.compiler.backend.disk_cache import DiskCache, host_id
 from mpijax.compiler.graph.nodes import Value
 from mpijax.compiler.steps.plan import Plan
-from mpijax.core import option, plain
+from mpijax.core import config, option, plain
 from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.registry import registry
 from mpijax.core.serialize import JaxprReader, JaxprWriter, NotSerializable, fingerprint, pack, unpack
@@ -64,7 +64,8 @@ class Entry:
         try:
             content, tables, blobs = unpack(_MAGIC, data, "a plan")
             files, values = content
-            read = _PlanReader(tables, blobs, self.constants).values(values)
+            with config.enable_x64(True):  # types are those of the plan, whatever the option says
+                read = _PlanReader(tables, blobs, self.constants).values(values)
             plan = Plan(**dict(zip(_FIELDS, read, strict=True)))
             plan.kernels = {name: None for names in files.values() for name in names}  # type: ignore[misc]
             return plan if code.load_objects(files) else None
