@@ -6,7 +6,7 @@ builds is checked; one that is read from a file is always checked, before anythi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,21 +18,6 @@ from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, is_lite
 from mpijax.core.lowering import Inline, Partitioned
 from mpijax.core.state import splitting_freely
 from mpijax.core.trace import named_axes, typeof
-
-
-class BrokenForm(AssertionError):
-    """A form between two stages of the compiler breaks one of its rules, which the message says.
-
-    Beside each form is a function `verify(form) -> None` that raises this. The compiler calls it for each form that it
-    makes if `jax_enable_checks` is on.
-    """
-
-
-def require(rules: Iterable[tuple[bool, str]], form: str) -> None:
-    """Raise BrokenForm for the first rule that does not hold."""
-    for holds, rule in rules:
-        if not holds:
-            raise BrokenForm(f"{form} breaks a rule of its form: {rule}")
 
 
 def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:

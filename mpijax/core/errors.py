@@ -5,6 +5,7 @@ knows), and the usual way out. The tracer that a constructor takes is anything t
 (``_error_repr()``, ``_origin_msg()``), an object with an ``aval``, or a text.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 _PAGE = "https://docs.jax.dev/en/latest/errors.html"
@@ -185,3 +186,18 @@ for _error in (
     *(InconclusiveDimensionOperation, JaxprTypeError, JaxRuntimeError),
 ):
     _error.__module__ = "mpijax.errors"
+
+
+class BrokenForm(AssertionError):
+    """A form between two stages of the compiler breaks one of its rules, which the message says.
+
+    Beside each form is a function `verify(form) -> None` that raises this. The compiler calls it for each form that it
+    makes if `jax_enable_checks` is on.
+    """
+
+
+def require(rules: Iterable[tuple[bool, str]], form: str) -> None:
+    """Raise BrokenForm for the first rule that does not hold."""
+    for holds, rule in rules:
+        if not holds:
+            raise BrokenForm(f"{form} breaks a rule of its form: {rule}")

@@ -14,7 +14,7 @@ from mpijax.compiler.steps import plan as plans
 from mpijax.compiler.steps.instructions import Advance, Copy, KernelCall, Output, Place, Point, Pointer, Temp
 from mpijax.compiler.steps.planner import Program, plan_program
 from mpijax.core import config
-from mpijax.core.checks import BrokenForm
+from mpijax.core.errors import BrokenForm
 
 X = np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8)
 

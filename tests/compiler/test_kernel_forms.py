@@ -16,7 +16,7 @@ from mpijax.compiler.loops import schedule as schedules
 from mpijax.compiler.loops import scheduling
 from mpijax.compiler.loops.scheduling import scheduled
 from mpijax.compiler.steps.planner import plan_program
-from mpijax.core.checks import BrokenForm
+from mpijax.core.errors import BrokenForm
 from mpijax.core.index import LoopVar, var
 
 

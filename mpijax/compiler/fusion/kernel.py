@@ -22,7 +22,7 @@ from mpijax.compiler.fusion.expr import (
 )
 from mpijax.compiler.graph.nodes import Value
 from mpijax.core import config
-from mpijax.core.checks import require
+from mpijax.core.errors import require
 from mpijax.core.index import Lin, LoopVar
 from mpijax.core.source import UNKNOWN, Source
 

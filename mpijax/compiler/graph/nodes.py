@@ -12,7 +12,7 @@ from mpijax.compiler.graph.products import use_blas
 from mpijax.core import dtypes
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
-from mpijax.core.checks import BrokenForm
+from mpijax.core.errors import BrokenForm
 from mpijax.core.lowering import Cumulative, Elementwise, Library, Reduction, Structural
 from mpijax.core.source import Source
 

@@ -96,9 +96,9 @@ class _Rewriting:
         """The equations of a Jaxpr of the operands in place of an equation."""
         inner = closed.jaxpr
         known: dict[Var, Any] = dict(zip(inner.invars, eqn.invars, strict=True))
-        for v, value in zip(inner.constvars, closed.consts, strict=True):
-            known[v] = Var(v.aval)
-            self.constvars.append(known[v])
+        for var, value in zip(inner.constvars, closed.consts, strict=True):
+            known[var] = Var(var.aval)
+            self.constvars.append(known[var])
             self.consts.append(value)
         given = {*inner.invars, *inner.constvars}
         for v, out in zip(inner.outvars, eqn.outvars, strict=True):

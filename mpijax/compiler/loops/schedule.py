@@ -14,7 +14,7 @@ import numpy as np
 from mpijax.compiler.fusion.expr import Expr, children, reachable
 from mpijax.compiler.fusion.kernel import Kernel, Member, Reduce
 from mpijax.compiler.graph.nodes import operation_of
-from mpijax.core.checks import require
+from mpijax.core.errors import require
 from mpijax.core.index import LoopVar
 from mpijax.scalar.types import info
 

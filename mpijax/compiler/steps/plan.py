@@ -24,7 +24,7 @@ from mpijax.compiler.steps.instructions import (
     walk,
 )
 from mpijax.core.avals import ShapedArray
-from mpijax.core.checks import BrokenForm
+from mpijax.core.errors import BrokenForm
 from mpijax.core.sharding.cuts import Cuts
 from mpijax.core.source import Source
 

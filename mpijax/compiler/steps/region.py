@@ -46,7 +46,7 @@ from mpijax.compiler.steps.step import (
 )
 from mpijax.core import config
 from mpijax.core.avals import ShapedArray
-from mpijax.core.checks import BrokenForm
+from mpijax.core.errors import BrokenForm
 from mpijax.core.lowering import Communication, Library, Native
 
 

@@ -143,6 +143,7 @@ class Compiled(_Later):
         if layouts != _layouts(self._traced):
             donated = self._traced.donated if any(self._traced.donated) else ()
             program = program_of(self._traced.jaxpr, self._traced.name, donated, layouts, config.trace_key())
+        assert program is not None  # `__call__` refuses programs of simulated ranks
         return program.run([physical(x, a) for x, a in zip(leaves, avals, strict=True)])
 
     def _check_layouts(self, leaves, layouts: tuple[Any, ...], avals) -> None:
