@@ -5,6 +5,7 @@ TOPICS = [  # in the order of the table; a topic may use what an earlier one def
     "communication",
     "elementwise",
     "reductions",
+    "same_bits",
     "networks",
     "indexing",
     "scans",
