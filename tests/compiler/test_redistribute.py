@@ -18,6 +18,7 @@ from mpijax.compiler.sharding.redistribute import Redistribution, View, transfer
 from mpijax.core.avals import ShapedArray
 from mpijax.core.registry import registry
 from mpijax.core.sharding.cuts import Cut, Cuts, even_cut, part_number
+from mpijax.core.source import UNKNOWN
 
 MESHES = [{"i": 2}, {"i": 3}, {"i": 4}, {"i": 2, "j": 2}, {"i": 3, "j": 2}, {"i": 2, "j": 2, "k": 2}]
 
@@ -108,6 +109,7 @@ class Graph:
 
     def __init__(self):
         self.moved, self.views, self.meshes, self.steps = {}, {}, [], []
+        self.graph = SimpleNamespace(nodes=[])  # whose messages have reasons
 
     @contextmanager
     def in_body_over(self, mesh):
@@ -196,7 +198,7 @@ def moved(x: np.ndarray, have: Cuts, want: Cuts, sizes: dict[str, int], view=Non
             source = Value(ShapedArray(part(whole, cuts, place, sizes).shape, x.dtype))
             values[rank][id(source)] = part(whole, cuts, place, sizes)
             graph.views[id(v)] = View(source, Blocks(mesh, whole.shape, cuts), starts, ends)
-        results[rank] = v, Redistribution(graph, mesh, None).move(v, Blocks(mesh, x.shape, have), want)
+        results[rank] = v, Redistribution(graph, mesh, UNKNOWN).move(v, Blocks(mesh, x.shape, have), want)
     count = run(graphs, values, sizes)
     for place in places(sizes):
         _, out = results[key_of(place)]
