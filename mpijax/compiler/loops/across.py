@@ -6,15 +6,18 @@ Plain maps are the case without reductions.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from mpijax.compiler.fusion.kernel import Kernel, Store
 from mpijax.compiler.fusion.reductions import identity
 from mpijax.compiler.loops.evaluate import accumulated, hoist
-from mpijax.compiler.loops.nest import Nest
 from mpijax.compiler.loops.schedule import Loop
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.stores import place_of_lanes, store, store_interleaved
 from mpijax.scalar.types import Scalar
+
+if TYPE_CHECKING:
+    from mpijax.compiler.loops.nest import Nest
 
 # A store whose operand is computed, and where.
 Ready = tuple[Store, Scope]

@@ -6,17 +6,20 @@ Partial results of a tile of the axis stay in small arrays on the stack, while t
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from mpijax.compiler.fusion.expr import Expr, children, reachable
 from mpijax.compiler.fusion.kernel import Kernel, Member
 from mpijax.compiler.fusion.reductions import identity, rule_of
 from mpijax.compiler.loops.evaluate import hoist
 from mpijax.compiler.loops.function import Function
-from mpijax.compiler.loops.nest import Nest
 from mpijax.compiler.loops.schedule import Loop
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.stores import store
 from mpijax.scalar.types import Scalar
+
+if TYPE_CHECKING:
+    from mpijax.compiler.loops.nest import Nest
 
 TILE = 1024
 # Rows that are added to the partial results of a tile at a time, if their bodies have at most so many expressions.
