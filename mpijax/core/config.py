@@ -112,7 +112,8 @@ debug_infs = bool_option("jax_debug_infs", False, "Raise where an infinity first
 enable_checks = bool_option(
     "jax_enable_checks",
     False,
-    "Check each program that a transformation builds, equation by equation, by the operations' own type rules.",
+    "Check each program that a transformation builds, equation by equation, by the operations' own type rules, "
+    "and what each stage of the compiler makes of it by the rules of its form.",
     traced=True,
 )
 check_tracer_leaks = bool_option(
