@@ -44,7 +44,7 @@ MODULES = """
     mpijax.export mpijax.extend.backend mpijax.extend.core mpijax.extend.keys mpijax.extend.linear_util mpijax.extend.lowering
     mpijax.extend.random mpijax.extend.source_info_util
     mpijax.federated mpijax.ffi
-    mpijax.test_util mpijax.typing
+    mpijax.simulate mpijax.test_util mpijax.typing
     mpijax.experimental.array_serialization.pytree_serialization
     mpijax.experimental.array_serialization.serialization mpijax.experimental.array_serialization.tensorstore_impl
     mpijax.experimental.checkify mpijax.experimental.jet mpijax.experimental.key_reuse mpijax.experimental.layout
