@@ -19,7 +19,7 @@ def devices(ranks: int, rank: int = 0) -> list[Device]:
     and programs over them cannot be called: both raise RuntimeError. Raises ValueError for a rank that is not one of
     them.
 
-    >>> mesh = mpijax.make_mesh((1024,), ("ranks",), devices=mpijax.simulate.devices(1024, rank=5))
+    >>> mesh = mpijax.sharding.Mesh(mpijax.simulate.devices(1024, rank=5), ("ranks",))
     >>> rows = mpijax.sharding.NamedSharding(mesh, mpijax.P("ranks"))
     >>> u = mpijax.ShapeDtypeStruct((1024 * 64, 32), np.float32, sharding=rows)
     >>> compiled = mpijax.jit(lambda u: jnp.sum((u[1:] - u[:-1]) ** 2)).lower(u).compile()

@@ -31,7 +31,7 @@ done
 
 preload=
 for name in $libraries; do
-    preload="$preload $($compiler -print-file-name=$name)"
+    preload="$preload $($compiler -print-file-name="$name")"
 done
 # Races inside of libraries that are built without the sanitizer are not ours: it does not see how their threads agree.
 printf 'race:%s\n' openblas libmpi libfabric libucs libuct libucp tensorstore > "$folder/suppressions"

@@ -69,7 +69,7 @@ def load(paths: list[Path]) -> tuple[int, list[Operation], list[Kernel]]:
                 operations.append(
                     Operation(record["rank"], number, what, position, nbytes, begin, end if done else now, done)
                 )
-            kernels += [Kernel(record["rank"], *kernel) for kernel in record["kernels"]]
+            kernels += [Kernel(record["rank"], *kernel) for kernel in record.get("kernels", ())]
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ValueError(f"{path} is not a record of mpijax: {type(error).__name__}: {error}") from None
     if len(jobs) != 1:
@@ -94,7 +94,7 @@ def _check(record: dict[str, Any]) -> None:
     for number, site, position, nbytes, begin, end in record["operations"]:
         for value in (number, site, position, nbytes, begin, *([] if end is None else [end])):
             _whole(value)
-    for label, line, begin, end in record["kernels"]:
+    for label, line, begin, end in record.get("kernels", ()):
         _text(label)
         _text(line)
         _whole(end, _whole(begin))

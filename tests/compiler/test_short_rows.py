@@ -78,3 +78,21 @@ def test_reads_stay_inside(length, at_end):
     x[:] = numbers("float32", rows, length)
     array = jnp.asarray(x)
     np.testing.assert_array_equal(mpijax.jit(lambda x: x.argmax(-1))(array), x.argmax(-1))
+
+
+def test_a_repeated_row_that_is_stored_and_read_again():
+    """Its element is the same in all lanes, its places are not."""
+
+    def program(x, y, limits):
+        rows = jnp.concatenate([x, y])
+        repeated = jnp.broadcast_to(limits, rows.shape)
+        inside = (rows < repeated).all(-1)
+        return inside, repeated, jnp.where(inside[:, None], rows, repeated)
+
+    x, y = np.arange(56, dtype=np.int32).reshape(2, 14, 2)
+    limits = np.array([9, 8], np.int32)
+    inside, repeated, chosen = mpijax.jit(program)(x, y, limits)
+    rows = np.concatenate([x, y])
+    np.testing.assert_array_equal(inside, (rows < limits).all(-1))
+    np.testing.assert_array_equal(repeated, np.broadcast_to(limits, rows.shape))
+    np.testing.assert_array_equal(chosen, np.where((rows < limits).all(-1)[:, None], rows, limits))

@@ -9,6 +9,7 @@ from structure.test_layers import MODULES, ROOT
 
 from mpijax import wiring
 from mpijax.core.registry import registry
+from mpijax.runtime.program import plan_cache
 
 FOLDERS = ("core", "compiler", "transforms", "runtime")
 
@@ -50,7 +51,8 @@ LEFT = {
 def names_of_primitives() -> set[str]:
     for module in wiring._PRIMITIVES:
         import_module(module)
-    return {name for p in registry.values() for name in (p.name, p.key)}
+    own = [p for key, p in registry.items() if plan_cache._is_own(key)]  # not those of other tests
+    return {name for p in own for name in (p.name, p.key)}
 
 
 def _strings(node: ast.AST) -> list[str]:

@@ -84,9 +84,11 @@ def _inner_member(nest: Nest, e: Expr, scope: Scope) -> Scalar:
             return nest.function.builder(lanes).load(at, value.element)
         position = linearized(member.index, value.shape)
         needs = nest.needs.of_position(position)
-        # In a part where the element is the same everywhere it may be asked for outside of the loops.
-        if needs <= scope.available and value in nest.kernel.saved:
-            return _load(nest, value, position, scope, scope.lanes if nest.varies(needs, scope) else 1)
+        varies = nest.varies(nest.needs.of(e), scope)
+        # In a part where the element is the same everywhere it may be asked for outside of the loops. Where it is the
+        # same in all lanes, as a row that is repeated, it is computed once, not read from each lane's place.
+        if needs <= scope.available and value in nest.kernel.saved and varies == nest.varies(needs, scope):
+            return _load(nest, value, position, scope, scope.lanes if varies else 1)
     return nest.eval(e.args[0], scope)
 
 
