@@ -28,7 +28,12 @@ os.environ["XLA_FLAGS"] = " ".join([
     "--xla_cpu_use_fusion_emitters=false",
     "--xla_cpu_parallel_codegen_split_count=1",
 ]).strip()  # fmt: skip
-os.environ.setdefault("MPIJAX_CACHE_DIR", str(Path(__file__).parent.parent / "build" / "test-cache"))
+CACHE = Path(__file__).parent.parent / "build" / "test-cache"
+os.environ.setdefault("MPIJAX_CACHE_DIR", str(CACHE))
+# What the oracle has compiled, for the other processes: those at work, ranks, and later runs.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE / "jax"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 # Tests start several hundred processes. Each would compile all of mpijax's modules again where the environment keeps
 # Python from writing what it has compiled; that is more than half of the time a rank takes to start.
@@ -88,6 +93,12 @@ def pytest_collection_finish():
     quickly.quicken_jax()
     if SIZE > 1:
         quickly.compile_once_for_all_ranks()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    if nextitem is None or nextitem.path != item.path:
+        quickly.collect_garbage_less_often()
 
 
 def pytest_runtest_logreport(report):

@@ -12,7 +12,7 @@ import threading
 
 
 def collect_garbage_less_often() -> None:
-    """After collection of the tests: what their modules hold stays, and each turn would look through all of it."""
+    """What modules of tests and caches hold stays: no later turn looks through it."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
