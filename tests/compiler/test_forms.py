@@ -10,9 +10,12 @@ import mpijax.numpy as jnp
 from mpijax.compiler.graph import nodes
 from mpijax.compiler.graph.build import build_graph
 from mpijax.compiler.graph.nodes import Value
+from mpijax.compiler.steps import lower
 from mpijax.compiler.steps import plan as plans
+from mpijax.compiler.steps.control import control_step
 from mpijax.compiler.steps.instructions import Advance, Copy, KernelCall, Output, Place, Point, Pointer, Temp
-from mpijax.compiler.steps.planner import Program, plan_program
+from mpijax.compiler.steps.lower import lowered
+from mpijax.compiler.steps.planner import plan_program
 from mpijax.core import config
 from mpijax.core.errors import BrokenForm
 
@@ -118,11 +121,10 @@ def test_broken_graphs_are_refused(broken):
 
 
 def test_steps_in_the_wrong_order_are_refused():
-    planner = Program(graph(lambda x: jnp.sin(x @ x) @ x), [jax.typeof(X)], (), True)
-    planner.verify()
-    planner.steps.reverse()
+    steps = list(lowered(graph(lambda x: jnp.sin(x @ x) @ x), (), control_step).steps)
+    lower.verify(steps)
     with pytest.raises(BrokenForm, match="a step reads what is made before it"):
-        planner.verify()
+        lower.verify(steps[::-1])
 
 
 # ---------------------------------------------------------------- plans

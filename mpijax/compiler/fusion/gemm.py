@@ -96,17 +96,15 @@ def view_base(value: Value, roots) -> Value | None:
     return v
 
 
-def product_operand(node: Node, value: Value, stored) -> Matrix | None:
-    """`value` as an operand of the product `node`: rows are its free axes, columns the contracted ones.
+def product_operand(node: Node, k: int, stored) -> Matrix | None:
+    """Operand `k` of the product `node` as a matrix: rows are its free axes, columns the contracted ones.
 
     For the right operand the roles are exchanged, so that it reads contracted × free.
     """
-    view = strided_view(value, stored)
+    view = strided_view(node.inputs[k], stored)
     if view is None:
         return None
-    d = dims_of(node)
-    if value is node.inputs[0]:
-        found = matrix_operand(view, value.shape, d.lhs_batch, d.lhs_free, d.lhs_contract)
-        if found is not None or value is not node.inputs[1]:
-            return found
-    return matrix_operand(view, value.shape, d.rhs_batch, d.rhs_contract, d.rhs_free)
+    d, shape = dims_of(node), node.inputs[k].shape
+    if k == 0:
+        return matrix_operand(view, shape, d.lhs_batch, d.lhs_free, d.lhs_contract)
+    return matrix_operand(view, shape, d.rhs_batch, d.rhs_contract, d.rhs_free)

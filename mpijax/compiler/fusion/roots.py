@@ -73,9 +73,9 @@ class Roots:
                 self._count_pieces(node)
                 for v in node.outputs:
                     self.ids.add(id(v))
-                for k, v in enumerate(node.inputs):
+                for k in range(len(node.inputs)):
                     if needs_memory(node, k):
-                        self._store_base(node, v)
+                        self._store_base(node, k)
                 continue
             if view_of(node) is ViewKind.REGROUPED:
                 if not self._keeps_order(node.inputs[0], node.outputs[0].shape):
@@ -171,13 +171,14 @@ class Roots:
         if v.producer is not None:
             self.ids.add(id(v))
 
-    def _store_base(self, node: Node, v: Value) -> None:
+    def _store_base(self, node: Node, k: int) -> None:
         """Give memory to an operand of an instruction, or, for BLAS, to the array it is a usable view of."""
+        v = node.inputs[k]
         if isinstance(node.primitive.lower, Library):
             base = view_base(v, self)
             if base is not None and base is not v:
                 readable = self.ids | {id(base)}
-                if product_operand(node, v, lambda w: id(w) in readable) is not None:
+                if product_operand(node, k, lambda w: id(w) in readable) is not None:
                     self._store(base)
                     return
         self._store(v)

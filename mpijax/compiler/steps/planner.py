@@ -13,53 +13,46 @@ from mpijax.compiler.graph.build import build_graph
 from mpijax.compiler.graph.nodes import Graph, Value
 from mpijax.compiler.loops.streaming import stream_above
 from mpijax.compiler.steps import plan
-from mpijax.compiler.steps.control import ControlPlanner
+from mpijax.compiler.steps.control import control_step, write_control
 from mpijax.compiler.steps.instructions import Const, Copy, Input, KernelCall, Output, Place, Temp, walk
+from mpijax.compiler.steps.lower import lowered
+from mpijax.compiler.steps.memory import Memory
 from mpijax.compiler.steps.plan import Gathered, Placed, Plan, Result
+from mpijax.compiler.steps.write import Writer
 from mpijax.core import config, dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.dimensions import DimExpr
 from mpijax.core.jaxpr import ClosedJaxpr
 
 
-class Program(ControlPlanner):
-    """The plan of a whole program."""
+class Program:
+    """The memory of a whole program, and what is in it: arguments, results, constants, and temporaries in an arena."""
 
-    def __init__(self, graph: Graph, out_avals: Sequence[ShapedArray], donated: tuple[bool, ...], fresh: bool):
-        super().__init__(graph, Plan([v.aval for v in graph.inputs]), donated)
-        made = self.plan
-        self.donated = donated or self.donated
-        self.table = made.buffers
-        made.gathered = [Gathered(*g) for g in graph.gathers]
-        made.placed = [Placed(*p) for p in graph.placements]
-        self._assign_memory()
-        made.arena = self.arena
-        self._emit_steps()
-        self._results(out_avals, fresh)
-        made.instructions = tuple(self.emitted)
-        called = {s.code for s in walk(made.instructions) if isinstance(s, KernelCall)}
-        made.kernels = {name: code for name, code in made.kernels.items() if name in called}
-        made.largest = sorted(((b.nbytes, b.value) for b in made.buffers), key=lambda x: -x[0])[:8]
+    def __init__(self, graph: Graph, donated: tuple[bool, ...]):
+        self.graph = graph
+        lower = lowered(graph, donated, control_step)
+        self.memory = Memory(lower, donated or (False,) * len(graph.inputs), self._enter_ends)
+        self.table = self.memory.table
 
-    def _ends(self) -> None:
+    def _enter_ends(self, memory: Memory) -> None:
         for v in self.graph.inputs:
-            self._enter(v, Input(v.position, v.nbytes if v.aval.dtype != dtypes.float0 else -1, v))
+            memory.enter(v, Input(v.position, v.nbytes if v.aval.dtype != dtypes.float0 else -1, v))
         for v, array in zip(self.graph.const_values, self.graph.consts, strict=True):
-            self._enter(v, Const(array, v.nbytes, v))
+            memory.enter(v, Const(array, v.nbytes, v))
         seen: set[int] = set()
         for v in self.graph.outputs:
             if v.producer is not None and id(v) not in seen:
                 seen.add(id(v))
-                if id(v) in self.roots.aliases:
-                    self.buffer_of[id(self.roots.aliases[id(v)])] = len(self.table)
-                self._enter(v, Output(v.nbytes, value=v))
+                if id(v) in memory.roots.aliases:
+                    memory.buffer_of[id(memory.roots.aliases[id(v)])] = len(memory.table)
+                memory.enter(v, Output(v.nbytes, value=v))
 
     def place(self, v: Value) -> Place:
-        return Place(self.buffer_of[id(v)])
+        return Place(self.memory.buffer_of[id(v)])
 
     def literal(self, v: Value) -> Place:
-        if id(v) not in self.buffer_of:
-            self._enter(v, Const(np.asarray(v.scalar), v.nbytes, v))
+        if id(v) not in self.memory.buffer_of:
+            self.memory.enter(v, Const(np.asarray(v.scalar), v.nbytes, v))
         return self.place(v)
 
     def streamed(self, kernel: Kernel) -> frozenset[int]:
@@ -74,31 +67,49 @@ class Program(ControlPlanner):
                     found.add(id(v))
         return frozenset(found)
 
-    def _results(self, out_avals, fresh: bool) -> None:
+    def plan(self, out_avals: Sequence[ShapedArray], fresh: bool) -> Plan:
+        """The plan, its instructions written; fresh: see `plan_program`."""
+        graph = self.graph
+        made = Plan([v.aval for v in graph.inputs], self.table, arena=self.memory.arena)
+        made.gathered = [Gathered(*g) for g in graph.gathers]
+        made.placed = [Placed(*p) for p in graph.placements]
+        instructions = Writer(self.memory, self, made, write_control).written()
+        made.results, copies = self._results(out_avals, fresh)
+        made.instructions = (*instructions, *copies)
+        called = {s.code for s in walk(made.instructions) if isinstance(s, KernelCall)}
+        made.kernels = {name: code for name, code in made.kernels.items() if name in called}
+        made.largest = sorted(((b.nbytes, b.value) for b in made.buffers), key=lambda x: -x[0])[:8]
+        return made
+
+    def _results(self, out_avals: Sequence[ShapedArray], fresh: bool) -> tuple[list[Result], list[Copy]]:
+        """The results, and the copies that give some of them memory of their own."""
+        results: list[Result] = []
+        copies: list[Copy] = []
         taken: set[int] = set()
         kind: Literal["buffer", "input", "const"]
         for v, aval, sharding in zip(self.graph.outputs, out_avals, self.graph.shardings, strict=True):
             if v.scalar is not None:
                 kind, index = "const", self.literal(v).buffer
             elif v.kind == "const":
-                kind, index = "const", self.buffer_of[id(v)]
+                kind, index = "const", self.place(v).buffer
             elif v.kind == "input":
                 kind, index = "input", v.position
             else:
-                kind, index = "buffer", self.buffer_of[id(v)]
+                kind, index = "buffer", self.place(v).buffer
             if fresh and (kind != "buffer" or index in taken) and v.aval.dtype != dtypes.float0:
-                kind, index = "buffer", self._copied(v)
+                kind, index = "buffer", self._copied(v, copies)
             if kind == "buffer":
                 taken.add(index)
-            self.plan.results.append(Result(kind, index, aval, v.aval, sharding))
+            results.append(Result(kind, index, aval, v.aval, sharding))
+        return results, copies
 
-    def _copied(self, v: Value) -> int:
+    def _copied(self, v: Value, copies: list[Copy]) -> int:
         """Memory of its own for a result: that of the argument it is, if that is donated, or else a copy."""
         givers = {b.donor for b in self.table if isinstance(b, Output)}
-        donor = v.position if v.kind == "input" and self.donated[v.position] and v.position not in givers else -1
-        if donor < 0 and v.nbytes:
-            self.emitted.append(Copy(Place(len(self.table)), self.place(v), v.nbytes))
-        self.table.append(Output(v.nbytes, donor, v))
+        donated = v.kind == "input" and self.memory.donated[v.position] and v.position not in givers
+        if not donated and v.nbytes:
+            copies.append(Copy(Place(len(self.table)), self.place(v), v.nbytes))
+        self.table.append(Output(v.nbytes, v.position if donated else -1, v))
         return len(self.table) - 1
 
 
@@ -132,7 +143,7 @@ def _planned(closed: ClosedJaxpr, donated: tuple[bool, ...], in_shardings: tuple
     graph = build_graph(closed, in_shardings, default)
     if config.values.jax_enable_checks:
         nodes.verify(graph)
-    found = Program(graph, closed.out_avals, donated, fresh).plan
+    found = Program(graph, donated).plan(closed.out_avals, fresh)
     if config.values.jax_enable_checks:
         plan.verify(found)
     return found
