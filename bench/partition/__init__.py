@@ -4,6 +4,7 @@
     python -m bench.partition --filter stencil    those with that word in their names
     python -m bench.partition --ranks 2           on another number of ranks and devices
     python -m bench.partition --memory            memory of a rank where the problem grows with the ranks; runs nothing
+    python -m bench.partition --compile           time to compile for a rank, beside that for one rank; runs nothing
 
 A program is a function of arrays, as a user writes it, with the shardings of its arguments (`programs/`). JAX runs it
 on as many devices of one process, mpijax on as many ranks. Both are compared with JAX on one device. JAX's rows are

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import bench.partition
 from bench.case import ROOT
-from bench.partition import memory
+from bench.partition import compile, memory
 from bench.partition.program import load_programs
 from bench.partition.runner import end_jobs_when_told_to_end, measure, say
 from bench.partition.table import summary, text_table
@@ -21,6 +21,7 @@ def arguments():
     parser.add_argument("--filter", nargs="*", default=(), metavar="WORD", help="programs with a word in their names")
     parser.add_argument("--ranks", type=int, default=4, help="ranks, and devices of JAX (default 4)")
     parser.add_argument("--memory", action="store_true", help="memory of a rank on 2 to 16 simulated ranks instead")
+    parser.add_argument("--compile", action="store_true", help="time to compile for a rank, beside one rank, instead")
     parser.add_argument("--list", action="store_true", help="print the names of the programs")
     parser.add_argument("--limit", type=float, default=60, help="seconds a program may take (default 60)")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "partition", help="folder of the results")
@@ -37,6 +38,9 @@ def main() -> None:
         raise SystemExit(f"no program has one of the words {' '.join(args.filter)}; --list shows all")
     if args.memory:
         print(memory.text_table(map(memory.row, programs)))
+        return
+    if args.compile:
+        print(compile.text_table(compile.row(p, args.ranks) for p in programs))
         return
     end_jobs_when_told_to_end()
     records = measure(programs, args.ranks, args.out, args.limit, say)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +13,7 @@ from core.simulated_ranks import draw_cut, draw_cuts, key_of, part, places
 
 from mpijax.compiler.sharding import messages
 from mpijax.compiler.sharding.blocks import Blocks
+from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.compiler.sharding.redistribute import Redistribution, View, transfers
 from mpijax.core.avals import ShapedArray
 from mpijax.core.registry import registry
@@ -108,14 +108,9 @@ class Graph:
     """As much of a graph builder as `Redistribution` uses: a list of operations."""
 
     def __init__(self):
-        self.moved, self.views, self.meshes, self.steps = {}, {}, [], []
+        self.steps = []
         self.graph = SimpleNamespace(nodes=[])  # whose messages have reasons
-
-    @contextmanager
-    def in_body_over(self, mesh):
-        self.meshes.append(mesh)
-        yield
-        self.meshes.pop()
+        self.partitioner = Partitioner(self, None)
 
     def node(self, primitive, params, inputs, avals, source):
         outs = [Value(a) for a in avals]
@@ -126,9 +121,9 @@ class Graph:
         return Value(aval, np.asarray(value, aval.dtype))
 
 
-def record(builder, primitive, params, inputs, avals, source, effects):
-    assert builder.meshes
-    return builder.node(primitive, params, inputs, avals, source)
+def record(p, primitive, params, inputs, avals, source, effects):
+    assert p.in_body
+    return p.graph.node(primitive, params, inputs, avals, source)
 
 
 COMMUNICATION = {"all_gather", "all_to_all", "ppermute"}
@@ -197,8 +192,8 @@ def moved(x: np.ndarray, have: Cuts, want: Cuts, sizes: dict[str, int], view=Non
             whole, cuts, starts, ends = view
             source = Value(ShapedArray(part(whole, cuts, place, sizes).shape, x.dtype))
             values[rank][id(source)] = part(whole, cuts, place, sizes)
-            graph.views[id(v)] = View(source, Blocks(mesh, whole.shape, cuts), starts, ends)
-        results[rank] = v, Redistribution(graph, mesh, UNKNOWN).move(v, Blocks(mesh, x.shape, have), want)
+            graph.partitioner.views[v] = View(source, Blocks(mesh, whole.shape, cuts), starts, ends)
+        results[rank] = v, Redistribution(graph.partitioner, mesh, UNKNOWN).move(v, Blocks(mesh, x.shape, have), want)
     count = run(graphs, values, sizes)
     for place in places(sizes):
         _, out = results[key_of(place)]
@@ -290,4 +285,4 @@ def test_an_array_that_lies_as_wanted_is_left_alone():
     graph, mesh = Graph(), Mesh((("i", 2),), (0,))
     v = Value(ShapedArray((4, 6), np.dtype(np.int32)))
     have = Blocks(mesh, (8, 6), (even_cut(8, ("i",), 2), None))
-    assert Redistribution(graph, mesh, SimpleNamespace()).move(v, have, have.cuts) is v and not graph.steps
+    assert Redistribution(graph.partitioner, mesh, SimpleNamespace()).move(v, have, have.cuts) is v and not graph.steps

@@ -22,7 +22,6 @@ LEFT = {
     "compiler/graph/matrices.py": 4,
     "compiler/sharding/messages.py": 2,
     "compiler/graph/normalize.py": 9,
-    "compiler/sharding/partition.py": 1,
     "compiler/fusion/pieces.py": 2,
     "compiler/fusion/reader.py": 1,
     "compiler/fusion/reductions.py": 25,

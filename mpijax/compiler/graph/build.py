@@ -12,8 +12,9 @@ import numpy as np
 from mpijax.compiler.graph import flow, normalize, regions
 from mpijax.compiler.graph.nodes import Graph, Value, operation_of
 from mpijax.compiler.graph.simplify import ADDED, KNOWN, Op, simplified
-from mpijax.compiler.sharding import asked, constraints, explicit, messages, partition, unreduced
-from mpijax.compiler.sharding.blocks import blocks_by
+from mpijax.compiler.sharding import asked, constraints, messages, partition
+from mpijax.compiler.sharding.partitioner import Partitioner
+from mpijax.compiler.sharding.redistribute import gathered
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
@@ -35,14 +36,12 @@ from mpijax.core.trace import trace_to_closed_jaxpr
 class _Frame:
     """A Jaxpr whose operations are being done: `doing` is the one at hand (operation, inputs, number of nodes, line).
 
-    readers: for variables that one operation reads, which one; found when it is first asked for.
     asked: how operands that are whole are to be cut before operations.
-
     outside: for a call that is apart, the work done outside of it: equal work inside is not merged with that, or its
     results would have to be kept until here.
     """
 
-    __slots__ = ("jaxpr", "env", "eqns", "source", "doing", "outside", "readers", "asked")
+    __slots__ = ("jaxpr", "env", "eqns", "source", "doing", "outside", "asked")
 
     def __init__(self, jaxpr: Jaxpr, consts: list[Value], args: list[Value], source: Source):
         self.jaxpr = jaxpr
@@ -52,15 +51,13 @@ class _Frame:
         self.source = source
         self.doing: Any = None
         self.outside: dict[Any, list[Value]] | None = None
-        self.readers: dict[Any, Any] | None = None
         self.asked: asked.Asked | None = None
 
 
 class _Builder:
     """Runs a Jaxpr symbolically, adding nodes.
 
-    Outside of `shard_map` bodies a value may be one rank's shard of a global array (`shards` says how it is laid
-    out), and so are operations on it where there is a rule for that; others gather it first.
+    partitioner: what is known of values that lie over ranks or devices; None in a program without any.
     """
 
     def __init__(self, parent: _Builder | None = None, leaves: bool = False):
@@ -68,35 +65,15 @@ class _Builder:
         self.parent = parent
         # Whether work on values from outside of this region may be done there.
         self.leaves = leaves
-        self.owned: set[int] = set()
+        self.owned: set[Value] = set()
         self.captured: list[tuple[Value, Value]] = []
-        self.inside: dict[int, Value] = {}
-        self.shards: dict[int, Any] = {}
-        # The meshes of devices that stand for those in types.
-        self.devices: dict[Any, Any] = {}
-        # Where blocks are not what a sharding says: which part of an array a value is.
-        self.blocks: dict[int, Any] = {}
-        # Slices whose halos are read from the array that they are slices of.
-        self.views: dict[int, Any] = {}
-        # Values cut otherwise, by value, mesh and cuts: none is sent twice.
-        self.moved: dict[Any, Value] = {}
-        # How results of bodies of loops come out, by the Jaxpr and the cuts of what it reads.
-        self.tried: dict[Any, Any] = parent.tried if parent else {}
-        # Partial results that wait for their sum over ranks, and the sums of those that waited.
-        self.unreduced: dict[int, Any] = parent.unreduced if parent else {}
-        self.summed: dict[Any, Value] = {}
-        # What the operation at hand reads of these.
-        self.waiting: Any = None
+        self.inside: dict[Value, Value] = {}
         # The Jaxpr at hand.
         self.frame: _Frame | None = None
-        # Values that are whole here, with what is said of them: replicated on purpose, or over devices of this process.
-        self.placed: dict[int, Any] = {}
-        self.meshes: list[Any] = parent.meshes if parent else []
+        self.partitioner: Partitioner | None = None
+        if parent is not None and parent.partitioner is not None:
+            self.over_ranks()
         self.literals: dict[Any, Value] = parent.literals if parent else {}
-        # Arrays that operations made whole: bytes, type, operation and line, in order.
-        self.gathers: dict[tuple, None] = parent.gathers if parent else {}
-        # How results lie over the ranks: type, operation, line, mesh and cuts, in order.
-        self.placements: dict[tuple, None] = parent.placements if parent else {}
         self.const_ids: dict[int, Value] = {}
         # The work already done, in the scope it was done in: a value of a body is a shard, and stays inside.
         self.seen: dict[Any, list[Value]] = {}
@@ -127,28 +104,23 @@ class _Builder:
             self.graph.const_values.append(known)
             self.const_ids[id(value)] = known
             if layout is not None:
-                self.shards[id(known)] = layout
-                self.blocks[id(known)] = blocks_by(layout, whole.shape)
-        if self.meshes and id(known) in self.shards:
-            return self._constant_in_body(known)
-        return known
+                self.over_ranks().laid_out(known, layout, whole.shape)
+        return known if self.partitioner is None else partition.constant(self.partitioner, known)
 
-    def _constant_in_body(self, known: Value) -> Value:
-        """The whole of a constant of which this rank has a part: bodies of `shard_map` read all of it."""
-        outside, self.meshes = self.meshes, []
-        try:
-            return self.whole(known, UNKNOWN)
-        finally:
-            self.meshes = outside
+    def over_ranks(self) -> Partitioner:
+        """What is known of values over ranks or devices, of which the program has some."""
+        if self.partitioner is None:
+            self.partitioner = Partitioner(self, self.parent.over_ranks() if self.parent else None)
+        return self.partitioner
 
     @contextmanager
-    def in_body_over(self, mesh: Any) -> Iterator[None]:
-        """What is added meanwhile works on this rank's parts, as in the body of a `shard_map` over `mesh`."""
-        self.meshes.append(mesh)
+    def apart(self) -> Iterator[None]:
+        """Work that is done meanwhile is not merged with equal work outside."""
+        outside, self.seen = self.seen, {}
         try:
             yield
         finally:
-            self.meshes.pop()
+            self.seen = outside
 
     # ------------------------------------------------------------ regions
 
@@ -158,20 +130,20 @@ class _Builder:
 
     def owns(self, v: Value) -> bool:
         """Whether a value is an argument or a result of this region's own operations."""
-        return id(v) in self.owned
+        return v in self.owned
 
     def argument(self, aval: ShapedArray) -> Value:
         """A new argument of the region."""
         value = Value(aval, "input", position=len(self.graph.inputs))
         self.graph.inputs.append(value)
-        self.owned.add(id(value))
+        self.owned.add(value)
         return value
 
     def local(self, v: Value) -> Value:
         """What stands for a value in this region: a capture, or for index maps, the same map once more."""
         if self.parent is None or v.scalar is not None or v.kind == "const" or self.owns(v):
             return v
-        found = self.inside.get(id(v))
+        found = self.inside.get(v)
         if found is None:
             if regions.stays_view(v):
                 node = operation_of(v)
@@ -180,15 +152,24 @@ class _Builder:
             else:
                 found = Value(v.aval, "input", position=-1)
                 found.outside = v
-                self.owned.add(id(found))
+                self.owned.add(found)
                 self.captured.append((self.parent.local(v), found))
-            partition.known_alike(self, v, found)
-            self.inside[id(v)] = found
+            if self.partitioner is not None:
+                self.partitioner.alike(v, found)
+            self.inside[v] = found
         return found
 
     def whole(self, v: Value, source: Source) -> Value:
         """A value as every rank has it: gathered, if it is this rank's shard."""
-        return partition.gathered(self, v, source)
+        return v if self.partitioner is None else gathered(self.partitioner, v, source)
+
+    def global_aval(self, v: Value) -> ShapedArray:
+        """The type of the whole array of which `v` may be a part."""
+        return v.aval if self.partitioner is None else self.partitioner.global_aval(v)
+
+    def has_parts(self, inputs: list[Value]) -> bool:
+        """Whether any operand is this rank's part of an array."""
+        return self.partitioner is not None and any(self.partitioner.blocks_of(v) is not None for v in inputs)
 
     def done(self, primitive, params, inputs, avals) -> list[Value] | None:
         """The results of an operation where it has been done already."""
@@ -207,7 +188,7 @@ class _Builder:
         node = found.node()
         self.graph.nodes.append(node)
         if self.parent is not None:
-            self.owned.update(map(id, node.outputs))
+            self.owned.update(node.outputs)
         return node.outputs
 
     def control(self, eqn, operands: list[Value], bodies: list, avals, source: Source) -> list[Value]:
@@ -221,6 +202,13 @@ class _Builder:
         outputs = self.node(eqn.primitive, eqn.params, inputs, avals, source, eqn.effects)
         self.graph.nodes[-1].regions = tuple(bodies)
         return outputs
+
+    def tables(self) -> list[Any]:
+        """All that grows where operations are added, here and around this region."""
+        p = self.partitioner
+        own = [self.graph.nodes, self.captured, self.seen, self.inside]
+        own += [] if p is None else [p.views, p.moved, p.summed, p.known.gathers, p.known.placements]
+        return own + (self.parent.tables() if self.parent else [])
 
     def finish(self, outputs: list[Value]) -> Graph:
         """The region's graph."""
@@ -239,7 +227,9 @@ class _Builder:
     ) -> list[Value]:
         """Run the Jaxpr of the whole program; shardings that it asks for decide how operands before are cut."""
         frame = _Frame(closed.jaxpr, consts, args, UNKNOWN)
-        frame.asked = asked.asked_of(closed.jaxpr, asked_for, lambda layout: constraints.devices_of(self, layout))
+        if asked_for:
+            p = self.over_ranks()
+            frame.asked = asked.asked_of(closed.jaxpr, asked_for, lambda layout: constraints.devices_of(p, layout))
         return self._run([frame])
 
     def _run(self, frames: list[_Frame]) -> list[Value]:
@@ -281,39 +271,18 @@ class _Builder:
                     called.outside, self.seen = self.seen, {}
                 frames.append(called)
                 return None
-            self._done(frame, self._with_sums(eqn, frame, where))
+            self.frame, inputs = frame, frame.doing[1]
+            if self.partitioner is None:
+                self._done(frame, self.apply(eqn, inputs, where))
+            else:
+                self._done(frame, partition.done(self.partitioner, eqn, inputs, where))
         return [read(v) for v in frame.jaxpr.outvars]
-
-    def _with_sums(self, eqn, frame: _Frame, source: Source) -> list[Value]:
-        """The results of an operation that may read partial results of ranks."""
-        self.frame = frame
-        inputs = frame.doing[1]
-        if frame.asked is not None and id(eqn) in frame.asked.operands:
-            inputs = partition.cut_as_asked(self, inputs, frame.asked.operands[id(eqn)], frame.asked.mesh, source)
-        if not self.unreduced:
-            return self.apply(eqn, inputs, source)
-        inputs, self.waiting = unreduced.ready(self, eqn, inputs, source)
-        if self.waiting is None:
-            return self.apply(eqn, inputs, source)
-        [out] = self.apply(eqn, inputs, source)
-        waiting, self.waiting = self.waiting, None
-        return [unreduced.go_on(self, eqn, out, waiting, source)]
-
-    def sum_may_wait(self, eqn, mesh) -> bool:
-        """Whether the operation that reads a partial result can finish it."""
-        return unreduced.may_wait(self, eqn, mesh)
-
-    def sum_waits(self, v: Value, mesh, over: tuple) -> None:
-        """Note that the result of an operation is partial over mesh axes."""
-        unreduced.wait(self, v, mesh, over)
 
     def _done(self, frame: _Frame, outs: list[Value]) -> None:
         """Enter the results of the operation that a frame was at."""
         eqn, inputs, first, where = frame.doing
-        if self.placed and not self.meshes:
-            outs = partition.followed(self, eqn, inputs, outs, where)
-        if ShapedArray.any_split and not self.meshes and self.parent is None:
-            outs = explicit.as_typed(self, eqn, outs, first, where)
+        if self.partitioner is not None or ShapedArray.any_split:
+            outs = partition.placed(self.over_ranks(), eqn, inputs, outs, first, where)
         frame.env.update(zip(eqn.outvars, outs, strict=True))
 
     def inline(self, closed: ClosedJaxpr, inputs: list[Value], source: Source) -> list[Value]:
@@ -324,7 +293,7 @@ class _Builder:
         """The results of an operation: on this rank's parts, inlined, or added."""
         lower = eqn.primitive.lower
         if isinstance(lower, Partitioned):
-            return partition.run_shards(self, eqn.params[lower.param], eqn.params, inputs, source)
+            return partition.run_shards(self.over_ranks(), eqn.params[lower.param], eqn.params, inputs, source)
         avals = [v.aval for v in eqn.outvars]
         if self.parent is not None:
             if self._is_done_outside(eqn, inputs, avals):
@@ -332,20 +301,20 @@ class _Builder:
             if not isinstance(lower, ControlFlow):
                 inputs = [self.local(v) for v in inputs]
         if isinstance(lower, Layout):
-            return [constraints.laid_out(self, eqn, inputs[0], source)]
-        if not self.meshes and any(partition.blocks_of(self, v) is not None for v in inputs):
-            outs = self._spread(eqn, inputs, avals, source)
+            return [constraints.laid_out(self.over_ranks(), eqn, inputs[0], source)]
+        if self.has_parts(inputs):
+            p = self.over_ranks()
+            outs = self._spread(p, eqn, inputs, avals, source)
             if outs is not None:
                 return outs
-            for k in range(len(inputs)):
-                partition.remember_gather(self, eqn, k, inputs, source)
-            inputs = [self.whole(v, source) for v in inputs]
+            inputs = partition.made_whole(p, eqn, inputs, source)
         if isinstance(lower, Communication):
-            return messages.communicate(self, eqn.primitive, eqn.params, inputs, avals, source, eqn.effects)
+            p = self.over_ranks()
+            return messages.communicate(p, eqn.primitive, eqn.params, inputs, avals, source, eqn.effects)
         if isinstance(lower, Decompose) or _is_written_out(lower, eqn.params):
             return self.inline(_decomposed(eqn.primitive, [v.aval for v in inputs], eqn.params), inputs, source)
         if isinstance(lower, ControlFlow):
-            return regions.control_node(self, eqn, inputs, avals, source)
+            return flow.control_node(self, eqn, inputs, avals, source)
         if lower is None:
             raise NotImplementedError(f"primitive {eqn.primitive.name} has no lowering")
         return self._merged(Op(eqn.primitive, eqn.params, inputs, avals, source, eqn.effects))
@@ -375,26 +344,26 @@ class _Builder:
             self.seen[key] = outputs
         return outputs
 
-    def _spread(self, eqn, inputs: list[Value], avals, source: Source) -> list[Value] | None:
+    def _spread(self, p: Partitioner, eqn, inputs: list[Value], avals, source: Source) -> list[Value] | None:
         """An operation on parts of arrays; None where it needs whole operands."""
         lower = eqn.primitive.lower
         if isinstance(lower, Structural):
             simpler = normalize.simplified(self, eqn.primitive, eqn.params, inputs, avals, source)
             if simpler is not None:
                 return simpler
-        outs = partition.spread(self, eqn, inputs, avals, source)
+        outs = partition.spread(p, eqn, inputs, avals, source)
         if outs is not None:
             return outs
         if isinstance(lower, Decompose):
-            whole = [partition.global_aval(self, v) for v in inputs]
+            whole = [p.global_aval(v) for v in inputs]
             return self.inline(_decomposed(eqn.primitive, whole, eqn.params), inputs, source)
         if isinstance(lower, ControlFlow) and not _is_written_out(lower, eqn.params):
-            return flow.spread(self, eqn, inputs, avals, source)
+            return flow.control_node(self, eqn, inputs, avals, source)
         return None
 
     def pure(self, primitive, params, inputs: list[Value], avals, source: Source) -> list[Value]:
         """Add a pure operation; on parts of arrays, to each rank its part. avals: types of the whole results."""
-        if self.meshes or all(partition.blocks_of(self, v) is None for v in inputs):
+        if not self.has_parts(inputs):
             return self.node(primitive, params, inputs, avals, source, fx.no_effects)
         eqn = Eqn(primitive, [Var(v.aval) for v in inputs], [Var(a) for a in avals], params, fx.no_effects, source)
         return self.apply(eqn, inputs, source)
@@ -454,18 +423,16 @@ def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), default
         value = Value(aval, "input", position=i)
         graph.inputs.append(value)
         if layout is not None:
-            (builder.placed if layout.keeps_whole else builder.shards)[id(value)] = layout
-            if not layout.keeps_whole:
-                builder.blocks[id(value)] = blocks_by(layout, v.aval.shape)
+            builder.over_ranks().laid_out(value, layout, v.aval.shape)
     consts = [builder.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
     outs = builder.program(closed, consts, graph.inputs, asked_for)
-    graph.outputs = [partition.as_result(builder, v) for v in outs]
-    other = others_layout(layouts) or default
-    graph.shardings = [
-        builder.shards.get(id(v)) or builder.placed.get(id(v)) or _for_axes(other, v.aval.ndim) for v in graph.outputs
-    ]
-    graph.gathers = list(builder.gathers)
-    graph.placements = list(builder.placements)
+    p, other = builder.partitioner, others_layout(layouts) or default
+    if p is None:
+        graph.outputs, graph.shardings = outs, [_for_axes(other, v.aval.ndim) for v in outs]
+    else:
+        graph.outputs = [partition.as_result(p, v) for v in outs]
+        graph.shardings = [p.layout_held(v) or _for_axes(other, v.aval.ndim) for v in graph.outputs]
+        graph.gathers, graph.placements = list(p.known.gathers), list(p.known.placements)
     graph.finish()
     return graph
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpijax.compiler.sharding import partition
 from mpijax.core.avals import ShapedArray
 from mpijax.core.index_maps import Elements, Index, boxed
 from mpijax.core.lowering import Elementwise, Structural, Window, Writes
@@ -164,7 +163,7 @@ def _pure(builder, primitive, params, inputs, aval, source):
 
 def _shape(builder, v) -> tuple[int, ...]:
     """The shape of the whole array of which `v` may be a part."""
-    return partition.global_aval(builder, v).shape
+    return builder.global_aval(v).shape
 
 
 def _slice(builder, v, window: Window, source):

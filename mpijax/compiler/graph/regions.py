@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mpijax.compiler.graph.views import is_view
-from mpijax.compiler.sharding import partition
 from mpijax.compiler.sharding.blocks import Blocks
+from mpijax.compiler.sharding.redistribute import recut
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, without_dead_code
 from mpijax.core.lowering import Communication, ControlFlow, Elementwise, Partitioned, Structural
 from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.registry import registry
-from mpijax.core.source import UNKNOWN
+from mpijax.core.source import UNKNOWN, Source
+from mpijax.ops.ad_ops import copy_p
 
 # An elementwise result of at most this many elements is worth memory when that takes work out of a loop.
 SMALL = 4096
@@ -41,62 +41,66 @@ class Region:
     position: list[int] = field(default_factory=list)
 
 
-def argument(child, aval: ShapedArray, blocks: Blocks) -> Any:
-    """A new argument of a body: this rank's part of an array of type `aval`."""
-    value = child.argument(aval.update(shape=blocks.local_shape))
-    return partition.held_as(child, value, blocks, blocks.sharding, True, UNKNOWN)
+@dataclass
+class Body:
+    """A body that is built, before it is known how its results are to leave it. child: builds its graph."""
+
+    child: Any
+    args: list[Any]
+    outs: list[Any]
+    source: Source
+
+    def closed(
+        self, blocks: Sequence[Blocks | None], carries: int | None = None, merge_from: int | None = None
+    ) -> Region:
+        """The region.
+
+        blocks: as which parts of arrays results leave; None for whole ones. carries: the position of the argument to
+        which the first result is carried; a result may be its argument itself, while all others are made of operations
+        of the region. merge_from: results from this one on are no carries, and are stored once where they are equal.
+        """
+        child, source = self.child, self.source
+        outputs: list[Any] = []
+        position: list[int] = []
+        first: dict[Any, int] = {}
+        for k, (v, part) in enumerate(zip(self.outs, blocks, strict=True)):
+            carried = carries is not None and (merge_from is None or k < merge_from)
+            if merge_from is not None and not carried:
+                if v in first:
+                    position.append(first[v])
+                    continue
+                first[v] = len(outputs)
+            position.append(len(outputs))
+            if carries is None or not carried or v is not self.args[carries + k]:
+                if part is None:
+                    v = child.whole(v, source)
+                else:
+                    v = recut(child.partitioner, v, part.mesh, part.cuts, source)
+                if v.producer is None or not child.owns(v) or any(v is o for o in outputs):
+                    [v] = child.node(copy_p, {}, [child.local(v)], [v.aval], source)
+            outputs.append(v)
+        graph = child.finish(outputs)
+        captures = [v for v, inside in child.captured if inside.users]
+        graph.inputs += [inside for _, inside in child.captured if inside.users]
+        return Region(graph, captures, len(graph.inputs) - len(captures), position)
 
 
-def make_region(
-    builder,
-    closed: ClosedJaxpr,
-    args: list[Any],
-    source,
-    *,
-    leaves: bool,
-    carries=(),
-    merge_from: int | None = None,
-    out_blocks: Sequence[Blocks] | None = None,
-) -> Region:
-    """The region of a body.
+def opened(builder, closed: ClosedJaxpr, args: Sequence[Any], source: Source, leaves: bool) -> Body:
+    """The body of a loop or branch.
 
-    args: for each argument a value from outside, or the type of one that is new in each turn; with its blocks where it
-    is part of an array. out_blocks: as which parts of arrays results leave; whole by default.
-    leaves: whether unchanging work may be done outside. carries: pairs of result and argument positions; such a
-    result may be the argument itself, while all others are made of operations of the region. merge_from: results
-    from this one on are stored once where they are equal.
+    args: for each argument a value from outside, or the type of one that is new in each turn and which part of it this
+    rank has (None for all of it). leaves: whether unchanging work may be done outside.
     """
     child = builder.child(leaves)
-    inner = [
-        argument(child, *a) if isinstance(a, tuple) else child.argument(a) if isinstance(a, ShapedArray) else a
-        for a in args
-    ]
-    outs = child.inline(needed(closed), inner, source)
-    kept = dict(carries)
-    outputs: list[Any] = []
-    position: list[int] = []
-    first: dict[int, int] = {}
-    for k, v in enumerate(outs):
-        if merge_from is not None and k >= merge_from:
-            if id(v) in first:
-                position.append(first[id(v)])
-                continue
-            first[id(v)] = len(outputs)
-        position.append(len(outputs))
-        if k in kept and v is inner[kept[k]]:
-            outputs.append(v)
-            continue
-        if out_blocks is None:
-            v = child.whole(v, source)
-        else:
-            v = partition.recut(child, v, out_blocks[k].mesh, out_blocks[k].cuts, source)
-        if v.producer is None or not child.owns(v) or any(v is o for o in outputs):
-            [v] = child.node(registry["copy"], {}, [child.local(v)], [v.aval], source)
-        outputs.append(v)
-    graph = child.finish(outputs)
-    captures = [v for v, inside in child.captured if inside.users]
-    graph.inputs += [inside for _, inside in child.captured if inside.users]
-    return Region(graph, captures, len(graph.inputs) - len(captures), position)
+    inner = [_argument(child, *a) if isinstance(a, tuple) else a for a in args]
+    return Body(child, inner, child.inline(needed(closed), inner, source), source)
+
+
+def _argument(child, aval: ShapedArray, blocks: Blocks | None) -> Any:
+    if blocks is None:
+        return child.argument(aval)
+    value = child.argument(aval.update(shape=blocks.local_shape))
+    return child.partitioner.held_as(value, blocks, blocks.sharding, True, UNKNOWN)
 
 
 @memo_on_jaxpr
@@ -120,62 +124,3 @@ def leaves_region(eqn, avals) -> bool:
 def stays_view(value) -> bool:
     """Whether an outside value is read through an index map, rather than from memory of its own."""
     return value.producer is not None and is_view(value.producer)
-
-
-def control_node(builder, eqn, inputs: list[Any], avals, source):
-    """The operation of a loop or branch: its inputs are the operands, then what its regions capture.
-
-    Returns the results; a branch that is known is inlined.
-    """
-    kind = eqn.primitive.lower.kind
-    return {"cond": _cond, "while": _while, "scan": _scan}[kind](builder, eqn, inputs, avals, source)
-
-
-def _cond(builder, eqn, inputs, avals, source):
-    index, *operands = inputs
-    branches = eqn.params["branches"]
-    if index.scalar is not None:
-        return builder.inline(branches[min(max(int(index.scalar), 0), len(branches) - 1)], operands, source)
-    regions = [make_region(builder, b, operands, source, leaves=False) for b in branches]
-    return builder.control(eqn, [index], regions, avals, source)
-
-
-def _while(builder, eqn, inputs, avals, source):
-    p = eqn.params
-    nc, nb = p["cond_nconsts"], p["body_nconsts"]
-    carries = [v.aval for v in p["body_jaxpr"].jaxpr.invars[nb:]]
-    same = [(k, nb + k) for k in range(len(carries))]
-    cond = make_region(builder, p["cond_jaxpr"], [*inputs[:nc], *carries], source, leaves=True)
-    body = make_region(
-        builder, p["body_jaxpr"], [*inputs[nc : nc + nb], *carries], source, leaves=True, carries=same
-    )
-    return builder.control(eqn, inputs[nc + nb :], [cond, body], avals, source)
-
-
-def _scan(builder, eqn, inputs, avals, source):
-    p = eqn.params
-    consts, rest = inputs[: p["num_consts"]], inputs[p["num_consts"] :]
-    if p["length"] == 1:
-        return _one_turn(builder, p, consts, rest, avals, source)
-    fresh = [v.aval for v in p["jaxpr"].jaxpr.invars[len(consts) :]]
-    same = [(k, len(consts) + k) for k in range(p["num_carry"])]
-    body = make_region(
-        builder, p["jaxpr"], [*consts, *fresh], source, leaves=True, carries=same, merge_from=p["num_carry"]
-    )
-    first = [body.position.index(at) for at in range(len(body.graph.outputs))]
-    outs = builder.control(eqn, rest, [body], [avals[k] for k in first], source)
-    return [outs[at] for at in body.position]
-
-
-def _one_turn(builder, p, consts, rest, avals, source):
-    """A scan of length 1 is its body."""
-    n = p["num_carry"]
-    slices = [v.aval for v in p["jaxpr"].jaxpr.invars[len(consts) + n :]]
-
-    def reshaped(v, aval):
-        params = {"new_sizes": aval.shape, "dimensions": None, "sharding": None}
-        return builder.node(registry["reshape"], params, [builder.local(v)], [aval], source)[0]
-
-    xs = [reshaped(v, aval) for v, aval in zip(rest[n:], slices, strict=True)]
-    outs = builder.inline(p["jaxpr"], [*consts, *rest[:n], *xs], source)
-    return [*outs[:n], *(reshaped(v, aval) for v, aval in zip(outs[n:], avals[n:], strict=True))]

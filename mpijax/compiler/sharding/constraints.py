@@ -4,57 +4,59 @@ from __future__ import annotations
 
 import math
 
-from mpijax.compiler.sharding import explicit, partition
+from mpijax.compiler.sharding import explicit
 from mpijax.compiler.sharding.blocks import sharding_over, split_of
+from mpijax.compiler.sharding.partitioner import Partitioner
+from mpijax.compiler.sharding.redistribute import gathered, relaid
 from mpijax.core import provided
 from mpijax.core.memory_space import DEVICE, Space
 from mpijax.core.sharding.shardings import SingleDeviceSharding
 
 
-def laid_out(builder, eqn, v, source):
+def laid_out(p: Partitioner, eqn, v, source):
     """A value in a layout that the program asks for."""
     kind, layout = eqn.primitive.lower.kind, eqn.params[eqn.primitive.lower.param]
     if kind == "reshard":
-        return explicit.resharded(builder, v, layout, eqn.params["concrete_mesh"], source)
+        return explicit.resharded(p, v, layout, eqn.params["concrete_mesh"], source)
     if kind == "constraint":
-        return _constrained(builder, v, layout, source)
-    if builder.meshes:
+        return _constrained(p, v, layout, source)
+    if p.in_body:
         raise NotImplementedError("pmap and arrays of one host within the body of a shard_map: call them outside of it")
     if kind == "from_local":
-        whole_here = builder.whole(v, source)
-        return partition.marked(builder, whole_here, layout, False, source)
-    shard = partition.relaid(builder, v, layout, source)
-    return partition.copied(builder, shard, source) if partition.blocks_of(builder, shard) is not None else shard
+        whole_here = gathered(p, v, source)
+        return p.marked(whole_here, layout, False, source)
+    shard = relaid(p, v, layout, source)
+    return p.copied(shard, source) if p.blocks_of(shard) is not None else shard
 
 
-def _constrained(builder, v, layout, source):
+def _constrained(p: Partitioner, v, layout, source):
     """A value laid out as `with_sharding_constraint` says; within bodies there is nothing to lay out."""
-    if builder.meshes:
+    if p.in_body:
         return v
     if isinstance(layout, Space):
-        layout = _in_memory(partition.layout_held(builder, v), layout.kind)
-        return v if layout is None else partition.marked(builder, v, layout, False, source)
+        layout = _in_memory(p.layout_held(v), layout.kind)
+        return v if layout is None else p.marked(v, layout, False, source)
     if not hasattr(layout, "mesh"):  # one device
-        return partition.marked(builder, builder.whole(v, source), layout, False, source)
+        return p.marked(gathered(p, v, source), layout, False, source)
     if layout.mesh is layout.mesh.abstract_mesh:
-        devices = explicit.devices_known(builder, layout.mesh)
+        devices = explicit.devices_known(p, layout.mesh)
         if devices is None:
             return v
         layout = layout.update(mesh=devices)
-    first = len(builder.graph.nodes)
-    split = _possible(builder, v, layout)
+    first = len(p.nodes)
+    split = _possible(p, v, layout)
     if layout.spec.unconstrained_dims or split != split_of(layout, len(split)):
         layout = sharding_over(layout.mesh, split)
-    out = partition.relaid(builder, v, layout, source)
-    made = {id(o) for node in builder.graph.nodes[first:] for o in node.outputs}
-    return partition.marked(builder, out, layout, id(out) in made, source)
+    out = relaid(p, v, layout, source)
+    made = p.made_since(first)
+    return p.marked(out, layout, out in made, source)
 
 
-def devices_of(builder, layout):
+def devices_of(p: Partitioner, layout):
     """The mesh of several processes that a constraint is over; None where that is no matter of propagation."""
     mesh = getattr(layout, "mesh", None)
     if mesh is not None and mesh is mesh.abstract_mesh:
-        mesh = explicit.devices_known(builder, mesh)
+        mesh = explicit.devices_known(p, mesh)
     if mesh is None or not mesh.is_multi_process or mesh.is_explicit or mesh.coordinates() is None:
         return None
     return mesh
@@ -67,10 +69,10 @@ def _in_memory(held, kind: str | None):
     return (held or SingleDeviceSharding(provided.local_devices()[0])).with_memory_kind(kind)
 
 
-def _possible(builder, v, layout) -> tuple[tuple, ...]:
+def _possible(p: Partitioner, v, layout) -> tuple[tuple, ...]:
     """What a constraint asks for, where it goes: free axes stay split as they are, odd ones stay whole."""
-    shape, sizes = partition.global_aval(builder, v).shape, layout.mesh.shape
-    have = partition.layout_held(builder, v)
+    shape, sizes = p.global_aval(v).shape, layout.mesh.shape
+    have = p.layout_held(v)
     held = ((),) * len(shape) if getattr(have, "mesh", None) != layout.mesh else split_of(have, len(shape))
     free, named = layout.spec.unconstrained_dims, set(layout.spec.all_axes())
     return tuple(

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.compiler.sharding import partition
 from mpijax.compiler.sharding.blocks import sharding_over
+from mpijax.compiler.sharding.partitioner import Partitioner
+from mpijax.compiler.sharding.redistribute import relaid
 from mpijax.core.lowering import Layout, Partitioned
 from mpijax.core.sharding.mesh import current_mesh, make_mesh
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.sharding.split import Split, of_sharding
 
 
-def as_typed(builder, eqn, outs: list, first: int, source) -> list:
+def as_typed(p: Partitioner, eqn, outs: list, first: int, source) -> list:
     """The results of an equation in the layouts of their types.
 
     first: the number of nodes there were before the equation.
@@ -24,57 +25,57 @@ def as_typed(builder, eqn, outs: list, first: int, source) -> list:
     said = next((s for s in (*types, *(v.aval.split for v in eqn.invars)) if s is not None), None)
     if said is None or isinstance(eqn.primitive.lower, Layout):
         return outs
-    devices = _devices(builder, said.mesh)
-    made = {id(v) for node in builder.graph.nodes[first:] for v in node.outputs}
+    devices = _devices(p, said.mesh)
+    made = p.made_since(first)
     # A body says itself how results lie, but for mesh axes that it does not map.
     body = isinstance(eqn.primitive.lower, Partitioned)
     return [
-        out if body and _lies_so(builder, out, split)
-        else _moved(builder, out, devices, said.mesh, () if split is None else split.axes, id(out) in made, source)
+        out if body and _lies_so(p, out, split)
+        else _moved(p, out, devices, said.mesh, () if split is None else split.axes, out in made, source)
         for out, split in zip(outs, types, strict=True)
     ]  # fmt: skip
 
 
-def _lies_so(builder, v, split: Split | None) -> bool:
+def _lies_so(p: Partitioner, v, split: Split | None) -> bool:
     """Whether a value lies as its type says."""
-    held = partition.layout_held(builder, v)
+    held = p.layout_held(v)
     found = of_sharding(held, v.aval.ndim)
     return split is None or (found is not None and found.axes == split.axes)
 
 
-def resharded(builder, v, layout, devices: Any, source):
+def resharded(p: Partitioner, v, layout, devices: Any, source):
     """A value laid out over Explicit axes as `layout` says, and over Auto ones as it is, unless they are named."""
-    if builder.meshes or builder.parent is not None:
+    if p.in_body or p.outer is not None:
         return v
-    devices = devices or _devices(builder, layout.mesh)
-    return _moved(builder, v, devices, layout.mesh, layout.spec.split(v.aval.ndim), False, source)
+    devices = devices or _devices(p, layout.mesh)
+    return _moved(p, v, devices, layout.mesh, layout.spec.split(v.aval.ndim), False, source)
 
 
-def _devices(builder, mesh) -> Any:
+def _devices(p: Partitioner, mesh) -> Any:
     """The mesh of devices that `mesh` is without: that of values in the program, the one in context, or the first ones.
     """
 
-    found = devices_known(builder, mesh) or make_mesh(mesh.axis_sizes, mesh.axis_names, mesh.axis_types)
-    builder.devices[mesh] = found
+    found = devices_known(p, mesh) or make_mesh(mesh.axis_sizes, mesh.axis_names, mesh.axis_types)
+    p.known.devices[mesh] = found
     return found
 
 
-def devices_known(builder, mesh) -> Any:
+def devices_known(p: Partitioner, mesh) -> Any:
     """The mesh of devices that `mesh` is without, where values in the program or the context have it; else None."""
 
-    known = (getattr(x, "mesh", None) for x in (*builder.shards.values(), *builder.placed.values()))
+    known = (getattr(x, "mesh", None) for x in p.known.layouts.values())
     meshes = (m for m in (*known, current_mesh()) if m is not None)
     same = (m for m in meshes if m.shape_tuple == mesh.shape_tuple)
-    return builder.devices.get(mesh) or next(same, None)
+    return p.known.devices.get(mesh) or next(same, None)
 
 
-def _moved(builder, v, devices, mesh, axes, new: bool, source):
+def _moved(p: Partitioner, v, devices, mesh, axes, new: bool, source):
     """A value whose array axes are split over `axes`, and over Auto axes of the mesh as it is."""
 
     if v.scalar is not None:
         return v
     ndim = v.aval.ndim
-    held = partition.layout_held(builder, v)
+    held = p.layout_held(v)
     if held is None and not mesh.is_explicit and not new:
         return v
     free = set(mesh.auto_axes) - {a for names in axes for a in names}
@@ -87,10 +88,9 @@ def _moved(builder, v, devices, mesh, axes, new: bool, source):
     if new and held is not None and (
         (held.keeps_whole and layout.keeps_whole) or held.is_equivalent_to(layout, ndim)
     ):
-        table = builder.shards if id(v) in builder.shards else builder.placed
-        table[id(v)] = layout
+        p.known.layouts[v] = layout
         return v
-    first = len(builder.graph.nodes)
-    out = partition.relaid(builder, v, layout, source)
-    made = new or any(out is o for node in builder.graph.nodes[first:] for o in node.outputs)
-    return partition.marked(builder, out, layout, made, source)
+    first = len(p.nodes)
+    out = relaid(p, v, layout, source)
+    made = new or out in p.made_since(first)
+    return p.marked(out, layout, made, source)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mpijax.compiler.sharding.partitioner import GraphBuilder, Partitioner
 from mpijax.core.avals import NO_AXES
 from mpijax.core.jaxpr import ClosedJaxpr, Literal
 from mpijax.core.memo import memo_on_jaxpr
@@ -21,18 +22,18 @@ from mpijax.transforms.blocks import Blocks
 Axes = tuple[tuple[Any, int], ...]
 
 
-def run(builder, closed, params: dict[str, Any], inputs, source) -> list:
+def run(p: Partitioner, closed, params: dict[str, Any], inputs, source) -> list:
     """The results of the body on all shards of the operands, which are whole."""
     mesh = params["mesh"]
     axes: Axes = tuple((n, s) for n, s in mesh.shape.items() if n in params["newly_manual_axes"])
-    blocks = _GraphBlocks(builder, axes, source)
+    blocks = _GraphBlocks(p.graph, axes, source)
     in_splits = [spec.split(v.aval.ndim) for spec, v in zip(params["in_specs"], inputs, strict=True)]
 
     with named_axes(dict(axes)), under(in_body(mesh.abstract_mesh, params["newly_manual_axes"])):
         batched, leading = _over(closed, axes, [blocks.named(split) for split in in_splits])
     operands = [blocks.apart(v, split) for v, split in zip(inputs, in_splits, strict=True)]
-    with builder.in_body_over(mesh):
-        outs = builder.inline(batched, operands, source)
+    with p.in_body_over(mesh):
+        outs = p.graph.inline(batched, operands, source)
     placed = zip(outs, leading, params["out_specs"], strict=True)
     return [blocks.together(v, names, spec.split(v.aval.ndim - len(names))) for v, names, spec in placed]
 
@@ -84,9 +85,9 @@ def without_varying(closed: ClosedJaxpr) -> ClosedJaxpr:
 class _GraphBlocks(Blocks):
     """Blocks of values of a graph."""
 
-    def __init__(self, builder, axes: Axes, source):
+    def __init__(self, graph: GraphBuilder, axes: Axes, source):
         super().__init__(axes)
-        self.builder, self.source = builder, source
+        self.graph, self.source = graph, source
 
     def shape(self, x) -> tuple[int, ...]:
         return x.aval.shape
@@ -94,5 +95,5 @@ class _GraphBlocks(Blocks):
     def apply(self, name: str, x, to: tuple[int, ...], params: dict[str, Any]):
         aval = x.aval.update(shape=to)
         if x.scalar is not None:
-            return self.builder.literal(x.scalar, aval)
-        return self.builder.node(registry[name], params, [self.builder.local(x)], [aval], self.source)[0]
+            return self.graph.literal(x.scalar, aval)
+        return self.graph.node(registry[name], params, [self.graph.local(x)], [aval], self.source)[0]

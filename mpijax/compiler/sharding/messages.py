@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from mpijax.compiler.sharding.partitioner import GraphBuilder, Partitioner
 from mpijax.core import effects as fx
 from mpijax.core.index import Lin
 from mpijax.core.lowering import Communication, Exchange, Layout, Structural
@@ -53,15 +54,21 @@ def reduction_p(op: str) -> Primitive:
     return _made[op]
 
 
-def communicate_here(builder, mesh, primitive, params, v, shape, source):
+def communicate_here(p: Partitioner, mesh, primitive, params, v, shape, source):
     """The result, of `shape`, of a collective over a mesh on this rank's part of an array, outside of bodies."""
-    first = len(builder.graph.nodes)
-    with builder.in_body_over(mesh):
+    first = len(p.nodes)
+    with p.in_body_over(mesh):
         [out] = communicate(
-            builder, primitive, params, [v], [v.aval.update(shape=tuple(shape))], source, primitive.effects(params)
+            p, primitive, params, [v], [v.aval.update(shape=tuple(shape))], source, primitive.effects(params)
         )
-    give_reason(builder.graph.nodes[first:], _reason(builder, primitive.lower.exchange, source))
+    give_reason(p.nodes[first:], _reason(p, primitive.lower.exchange, source))
     return out
+
+
+def combined(p: Partitioner, v, over: tuple, op: str, mesh, source):
+    """The ranks' partial results as one. Communicates one allreduce."""
+    params = {"axes": over, "axis_index_groups": None}
+    return communicate_here(p, mesh, reduction_p(op), params, v, v.aval.shape, source)
 
 
 def give_reason(nodes, why: str) -> None:
@@ -73,46 +80,46 @@ def give_reason(nodes, why: str) -> None:
             give_reason(region.graph.nodes, why)
 
 
-def _reason(builder, exchange: Exchange, source) -> str:
+def _reason(p: Partitioner, exchange: Exchange, source) -> str:
     """Why a message is sent for the operation that is being done, or for the results when all are done."""
     if source is UNKNOWN:
         return "results are returned in equal parts"
-    while builder.frame is None:  # of the loop or branch to whose body it brings values
-        builder = builder.parent
-    primitive = builder.frame.doing[0].primitive
+    while p.graph.frame is None and p.outer is not None:  # of the loop or branch to whose body it brings values
+        p = p.outer
+    primitive = p.graph.frame.doing[0].primitive
     if isinstance(primitive.lower, Layout):
         return "the program asks for this sharding"
     return _WHY.get(exchange, _WHY_COMBINED).format(primitive.name)
 
 
-def communicate(builder, primitive, params, inputs, avals, source, effects):
+def communicate(p: Partitioner, primitive, params, inputs, avals, source, effects):
     """A communication, with the mesh it runs on; over axes of size 1 it is no communication at all."""
     lower = primitive.lower
     if lower.on_communicator:
         if params.get("transposed"):  # what an allreduce transposes to: every rank keeps what it has
             return inputs
-        return builder.node(primitive, params, inputs, avals, source, effects)
+        return p.graph.node(primitive, params, inputs, avals, source, effects)
     names = params.get("axes", params.get("axis_name"))
     names = tuple(names) if isinstance(names, (tuple, list)) else (names,)
     if all(isinstance(n, int) for n in names):
-        return _reduced(builder, lower, names, inputs, avals, source)
-    mesh = _mesh_with(builder, names, primitive, source)
+        return _reduced(p, lower, names, inputs, avals, source)
+    mesh = _mesh_with(p, names, primitive, source)
     if lower.exchange is Exchange.POSITION:
         at = dict(zip(mesh.axis_names, mesh.coordinates() or (0,) * len(mesh.axis_names), strict=True))
-        return builder.node(rank_index_p, {"position": at[names[0]]}, [], avals, source, fx.no_effects)
+        return p.graph.node(rank_index_p, {"position": at[names[0]]}, [], avals, source, fx.no_effects)
     positional = tuple(n for n in names if isinstance(n, int))
     if positional:
         names = tuple(n for n in names if not isinstance(n, int))
-        inputs = _reduced(builder, lower, positional, inputs, avals, source)
+        inputs = _reduced(p, lower, positional, inputs, avals, source)
     groups = params.get("axis_index_groups")
     size = math.prod(mesh.shape[n] for n in names) if groups is None else max(map(len, groups))
-    message = _Message(builder, primitive, {**params, "mesh": mesh, "names": names}, size, source, effects)
+    message = _Message(p.graph, primitive, {**params, "mesh": mesh, "names": names}, size, source, effects)
     return message.send(lower, inputs[0], avals[0], *inputs[1:])
 
 
-def _mesh_with(builder, names, primitive, source):
+def _mesh_with(p: Partitioner, names, primitive, source):
     mesh_names = [n for n in names if not isinstance(n, int)]
-    mesh = next((m for m in reversed(builder.meshes) if all(n in m.axis_names for n in mesh_names)), None)
+    mesh = next((m for m in reversed(p.known.meshes) if all(n in m.axis_names for n in mesh_names)), None)
     if mesh is None:
         raise NameError(
             f"Found an unbound axis name: {names}. {primitive.name} at {source} runs outside of the shard_map or vmap "
@@ -121,23 +128,23 @@ def _mesh_with(builder, names, primitive, source):
     return mesh
 
 
-def _reduced(builder, lower: Communication, axes, inputs, avals, source):
+def _reduced(p: Partitioner, lower: Communication, axes, inputs, avals, source):
     """A collective over the axes of a batch is a reduction."""
     params = {"axes": tuple(axes), "out_sharding": None}
-    return builder.node(registry[f"reduce_{lower.operation}"], params, inputs, avals, source, fx.no_effects)
+    return p.graph.node(registry[f"reduce_{lower.operation}"], params, inputs, avals, source, fx.no_effects)
 
 
 class _Message:
     """One collective among `size` ranks."""
 
-    def __init__(self, builder, primitive, params, size: int, source, effects):
-        self.builder, self.primitive, self.params = builder, primitive, params
+    def __init__(self, graph: GraphBuilder, primitive, params, size: int, source, effects):
+        self.graph, self.primitive, self.params = graph, primitive, params
         self.size, self.source, self.effects = size, source, effects
 
     def send(self, lower: Communication, v, aval, *counts) -> list:
         alone = self.size == 1
         if lower.counted:
-            return [v] if alone else self.builder.node(
+            return [v] if alone else self.graph.node(
                 self.primitive, self.params, [v, *counts], [aval], self.source, self.effects
             )
         if lower.exchange is Exchange.PERMUTE:
@@ -150,7 +157,7 @@ class _Message:
         return [send(v, aval)]
 
     def _node(self, v, aval):
-        [out] = self.builder.node(self.primitive, self.params, [v], [aval], self.source, self.effects)
+        [out] = self.graph.node(self.primitive, self.params, [v], [aval], self.source, self.effects)
         return out
 
     def _gather(self, v, aval):
@@ -196,4 +203,4 @@ class _Message:
 
     def _pure(self, name: str, params, v, shape):
         aval = v.aval.update(shape=tuple(shape))
-        return self.builder.node(registry[name], params, [v], [aval], self.source, fx.no_effects)[0]
+        return self.graph.node(registry[name], params, [v], [aval], self.source, fx.no_effects)[0]

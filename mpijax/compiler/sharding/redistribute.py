@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpijax.compiler.sharding.blocks import Blocks, place_in
+from mpijax.compiler.sharding.blocks import Blocks, blocks_by, place_in
 from mpijax.compiler.sharding.messages import communicate_here
+from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.core.registry import registry
-from mpijax.core.sharding.cuts import Cut, Cuts, Span, count, even_cut, part_number
+from mpijax.core.sharding.cuts import Cut, Cuts, Span, count, even_cut, part_number, uncut
 
 
 class Transfer(NamedTuple):
@@ -140,19 +141,19 @@ def _common_rows(a: Span, b: Span, period: int) -> list[tuple[int, int, int]]:
 class Redistribution:
     """Moves values of one graph over one mesh."""
 
-    def __init__(self, builder: Any, mesh: Any, source: Any):
-        self.builder, self.mesh, self.source = builder, mesh, source
+    def __init__(self, p: Partitioner, mesh: Any, source: Any):
+        self.p, self.mesh, self.source = p, mesh, source
         self.sizes = mesh.shape
 
     def move(self, v: Any, have: Blocks, want: Cuts) -> Any:
         """This rank's part of an array cut by `want`, whose spans may overlap."""
         if v.scalar is not None or have.cuts == want:
             return v
-        key = (id(v), self.mesh, want)
-        known = self.builder.moved.get(key)
+        key = (v, self.mesh, want)
+        known = self.p.moved.get(key)
         if known is None:
-            known = self.builder.moved[key] = self._moved(v, have, want), v  # keeps `v`, and so its id
-        return known[0]
+            known = self.p.moved[key] = self._moved(v, have, want)
+        return known
 
     def _moved(self, v: Any, have: Blocks, want: Cuts) -> Any:
         # One axis after the other, so that steps that values have in common are taken once.
@@ -179,16 +180,16 @@ class Redistribution:
     def _shifted(self, v: Any, have: Blocks, dim: int, want: Cut) -> tuple[Any, Blocks]:
         cuts = (*have.cuts[:dim], want, *have.cuts[dim + 1 :])
         after = have.recut(cuts)
-        key = (id(v), self.mesh, cuts)
-        known = self.builder.moved.get(key)
+        key = (v, self.mesh, cuts)
+        known = self.p.moved.get(key)
         if known is None:
-            origin = self.builder.views.get(id(v))
+            origin = self.p.views.get(v)
             if origin is not None and origin.reaches(dim, want):
                 out = origin.read(self, dim, want)
             else:
                 out = self._exchanged(v, dim, have.cuts[dim], want)
-            known = self.builder.moved[key] = out, v
-        return known[0], after
+            known = self.p.moved[key] = out
+        return known, after
 
     def rotated(self, v: Any, have: Blocks, dim: int, by: int) -> Any:
         """This rank's part of an array whose rows are moved by `by`, those at the end to the other end."""
@@ -345,12 +346,12 @@ class Redistribution:
         config = [(0, 0, 0)] * len(shape)
         config[dim] = (0, rows, 0)
         shape[dim] += rows
-        zero = self.builder.literal(v.element.type(0), v.aval.update(shape=(), dtype=v.element))
+        zero = self.p.graph.literal(v.element.type(0), v.aval.update(shape=(), dtype=v.element))
         return self._pure("pad", {"padding_config": tuple(config)}, [v, zero], shape)
 
     def _pure(self, name: str, params: dict, inputs: list, shape: Sequence[int]) -> Any:
         aval = inputs[0].aval.update(shape=tuple(shape))
-        return self.builder.node(registry[name], params, inputs, [aval], self.source)[0]
+        return self.p.graph.node(registry[name], params, inputs, [aval], self.source)[0]
 
     def _gathered(self, v: Any, dim: int, axes: tuple) -> Any:
         parts, shape = count(axes, self.sizes), list(v.aval.shape)
@@ -364,7 +365,7 @@ class Redistribution:
         return self._communicated(v, "ppermute", {"axis_name": axes, "perm": perm}, v.aval.shape)
 
     def _communicated(self, v: Any, name: str, params: dict, shape: Sequence[int]) -> Any:
-        return communicate_here(self.builder, self.mesh, registry[name], params, v, shape, self.source)
+        return communicate_here(self.p, self.mesh, registry[name], params, v, shape, self.source)
 
 
 @dataclass(frozen=True)
@@ -444,3 +445,33 @@ def _common(have: tuple, want: tuple) -> tuple:
         k += 1
     return have[:k]
 
+
+# ---------------------------------------------------------------- a value for whoever needs it otherwise
+
+
+def recut(p: Partitioner, v, mesh, cuts, source):
+    """This rank's part of a value, cut by `cuts`, whose spans may overlap."""
+    have = p.blocks_of(v)
+    p.note_unequal(cuts)
+    if have is not None and have.mesh != mesh:
+        v, have = gathered(p, v, source), None
+    if v.scalar is not None:
+        return v
+    if v.outside is not None and p.outer is not None and p.graph.leaves:  # what does not change is sent before a loop
+        return p.graph.local(recut(p.outer, v.outside, mesh, cuts, source))
+    if have is None:
+        have = Blocks(mesh, v.aval.shape, uncut(v.aval.shape))
+    return Redistribution(p, mesh, source).move(v, have, cuts)
+
+
+def relaid(p: Partitioner, v, layout, source):
+    """This rank's shard of a value in another sharding."""
+    shape = p.global_aval(v).shape
+    wanted = Blocks(layout.mesh, shape, uncut(shape)) if layout.keeps_whole else blocks_by(layout, shape)
+    return recut(p, v, layout.mesh, wanted.cuts, source)
+
+
+def gathered(p: Partitioner, v, source):
+    """The whole of an array of which every rank has a part. Communicates one allgather per split axis."""
+    blocks = p.blocks_of(v)
+    return v if blocks is None else recut(p, v, blocks.mesh, uncut(blocks.shape), source)

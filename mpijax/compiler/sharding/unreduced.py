@@ -13,24 +13,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mpijax.compiler.sharding import partition
 from mpijax.compiler.sharding.blocks import Blocks
-from mpijax.compiler.sharding.messages import communicate_here
+from mpijax.compiler.sharding.messages import combined, communicate_here
+from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.core.jaxpr import Jaxpr, Literal
 from mpijax.core.lowering import Elementwise, Layout, Reduction
+from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.registry import registry
 from mpijax.core.sharding.cuts import count, even_cut, uncut
 
 
 @dataclass(frozen=True)
 class Unreduced:
-    """A value that is partial: its sum over the mesh axes `over` is the result. value: keeps it, and so its id."""
+    """What is said of a value that is partial: its sum over the mesh axes `over` is the result."""
 
     mesh: Any
     over: tuple[Any, ...]
-    value: Any
 
 
+@memo_on_jaxpr
 def readers(jaxpr: Jaxpr) -> dict[Any, Any]:
     """For each variable that one equation reads, and reads once, that equation."""
     found: dict[Any, Any] = {}
@@ -42,19 +43,17 @@ def readers(jaxpr: Jaxpr) -> dict[Any, Any]:
     return found
 
 
-def may_wait(builder, eqn, mesh) -> bool:
+def may_wait(p: Partitioner, eqn, mesh) -> bool:
     """Whether the sum over ranks that finishes an operation can be left to the operation that reads the result.
 
     That of an operation on partial results waits for theirs.
     """
-    if builder.waiting is not None:
+    if p.waiting is not None:
         return True
-    frame = builder.frame
+    frame = p.graph.frame
     if frame is None or frame.doing[0] is not eqn or mesh.is_explicit:
         return False
-    if frame.readers is None:
-        frame.readers = readers(frame.jaxpr)
-    reader = frame.readers.get(eqn.outvars[0])
+    reader = readers(frame.jaxpr).get(eqn.outvars[0])
     if reader is None:
         return False
     lower = reader.primitive.lower
@@ -71,46 +70,46 @@ def _adds(eqn) -> bool:
     return isinstance(eqn.primitive.lower, Elementwise) and eqn.primitive.lower.additive
 
 
-def wait(builder, v, mesh, over: tuple[Any, ...]) -> Unreduced:
+def wait(p: Partitioner, v, mesh, over: tuple[Any, ...]) -> Unreduced:
     """Note that `v` is a partial result."""
-    found = builder.unreduced[id(v)] = Unreduced(mesh, over, v)
+    found = p.known.unreduced[v] = Unreduced(mesh, over)
     return found
 
 
-def go_on(builder, eqn, out, operands: Unreduced, source) -> Any:
+def go_on(p: Partitioner, eqn, out, operands: Unreduced, source) -> Any:
     """The result of an operation on partial results: summed over their mesh axes and its own at once, or later."""
-    own = builder.unreduced.get(id(out))
+    own = p.known.unreduced.get(out)
     over = operands.over if own is None else tuple(dict.fromkeys((*operands.over, *own.over)))
-    waiting = wait(builder, out, operands.mesh, over)
-    return out if may_wait(builder, eqn, operands.mesh) else _finished(builder, out, waiting, None, source)
+    waiting = wait(p, out, operands.mesh, over)
+    return out if may_wait(p, eqn, operands.mesh) else _finished(p, out, waiting, None, source)
 
 
-def ready(builder, eqn, inputs: list[Any], source) -> tuple[list[Any], Unreduced | None]:
+def ready(p: Partitioner, eqn, inputs: list[Any], source) -> tuple[list[Any], Unreduced | None]:
     """Operands as the operation can take them; with what is still to be summed of its result."""
-    waiting = [builder.unreduced.get(id(v)) for v in inputs]
+    waiting = [p.known.unreduced.get(v) for v in inputs]
     first = next((w for w in waiting if w is not None), None)
     if first is None:
         return inputs, None
     if _is_sum(eqn):
         return inputs, first
     if _adds(eqn) and all(w is not None and (w.mesh, w.over) == (first.mesh, first.over) for w in waiting):
-        if len({partition.blocks_of(builder, v) for v in inputs}) == 1:
+        if len({p.blocks_of(v) for v in inputs}) == 1:
             return inputs, first
-    wanted = _wanted(builder, eqn, inputs, waiting)
+    wanted = _wanted(p, eqn, inputs, waiting)
     return [
-        v if w is None else _finished(builder, v, w, want, source)
+        v if w is None else _finished(p, v, w, want, source)
         for v, w, want in zip(inputs, waiting, wanted, strict=True)
     ], None
 
 
-def _wanted(builder, eqn, inputs, waiting) -> list[Any]:
+def _wanted(p: Partitioner, eqn, inputs, waiting) -> list[Any]:
     """For each operand the array axis along which the operation wants this rank's part only (else None)."""
     lower = eqn.primitive.lower
     if isinstance(lower, Layout):
         layout = eqn.params[lower.param]
         held = () if not hasattr(layout, "mesh") else layout.spec.split(eqn.invars[0].aval.ndim)
         return [_along(held, w) for w in waiting]
-    others = [b for v, w in zip(inputs, waiting, strict=True) if w is None and (b := partition.blocks_of(builder, v))]
+    others = [b for v, w in zip(inputs, waiting, strict=True) if w is None and (b := p.blocks_of(v))]
     found: list[Any] = []
     for w in waiting:
         dims = [] if w is None else [_along([() if c is None else c.axes for c in b.cuts], w) for b in others]
@@ -123,26 +122,26 @@ def _along(split, w: Unreduced | None) -> int | None:
     return next((d for d, axes in enumerate(split) if w is not None and axes == w.over), None)
 
 
-def _finished(builder, v, w: Unreduced, dim: int | None, source) -> Any:
+def _finished(p: Partitioner, v, w: Unreduced, dim: int | None, source) -> Any:
     """The sum over ranks: all of it, or along array axis `dim` this rank's part. Once for each value."""
-    key = (id(v), dim)
-    if key not in builder.summed:
-        builder.summed[key] = _summed(builder, v, w, dim, source)
-    return builder.summed[key]
+    key = (v, dim)
+    if key not in p.summed:
+        p.summed[key] = _summed(p, v, w, dim, source)
+    return p.summed[key]
 
 
-def _summed(builder, v, w: Unreduced, dim: int | None, source) -> Any:
-    blocks = partition.blocks_of(builder, v) or Blocks(w.mesh, v.aval.shape, uncut(v.aval.shape))
+def _summed(p: Partitioner, v, w: Unreduced, dim: int | None, source) -> Any:
+    blocks = p.blocks_of(v) or Blocks(w.mesh, v.aval.shape, uncut(v.aval.shape))
     parts = count(w.over, w.mesh.shape)
     if dim is None or blocks.cuts[dim] is not None or blocks.shape[dim] % parts:
-        out = partition.combined(builder, v, w.over, "sum", w.mesh, source)
-        layout = partition.layout_held(builder, v) or blocks.sharding
-        return partition.held_as(builder, out, blocks, layout, True, source)
+        out = combined(p, v, w.over, "sum", w.mesh, source)
+        layout = p.layout_held(v) or blocks.sharding
+        return p.held_as(out, blocks, layout, True, source)
     cut = even_cut(blocks.shape[dim], w.over, parts)
     params = {
         "axis_name": w.over, "scatter_dimension": dim, "axis_index_groups": None, "axis_size": parts, "tiled": True
     }  # fmt: skip
     shape = [n // parts if d == dim else n for d, n in enumerate(v.aval.shape)]
-    out = communicate_here(builder, w.mesh, registry["reduce_scatter"], params, v, shape, source)
+    out = communicate_here(p, w.mesh, registry["reduce_scatter"], params, v, shape, source)
     after = blocks.recut((*blocks.cuts[:dim], cut, *blocks.cuts[dim + 1 :]))
-    return partition.held_as(builder, out, after, after.sharding, True, source)
+    return p.held_as(out, after, after.sharding, True, source)
