@@ -77,6 +77,17 @@ def strided_view(value: Value, stored) -> View | None:
     return View(base, position.offset, _strides(position, variables))
 
 
+def block_in(value: Value, stored) -> View | None:
+    """Where `value` lies in an array in memory, if its elements follow each other there; None if it is no such part."""
+    view = strided_view(value, stored)
+    step = 1
+    for n, stride in zip(reversed(value.shape), reversed(view.strides if view is not None else ()), strict=False):
+        if n != 1 and stride != step:
+            return None
+        step *= n
+    return view
+
+
 def _strides(position: Lin, variables) -> tuple[int, ...]:
     found = dict(position.terms)
     return tuple(found.get(v, 0) for v in variables)

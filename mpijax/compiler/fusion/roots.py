@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from mpijax.compiler.fusion.gemm import product_operand, view_base
+from mpijax.compiler.fusion.gemm import block_in, product_operand, view_base
 from mpijax.compiler.graph.nodes import Graph, Node, Value
+from mpijax.compiler.graph.products import View
 from mpijax.compiler.graph.views import is_view, keeps_layout, view_of
-from mpijax.core.lowering import Cumulative, Elementwise, Library, Structural, ViewKind, Writes
+from mpijax.core.lowering import Communication, Cumulative, Elementwise, Exchange, Library, Structural, ViewKind, Writes
 
 # Above this cost a value read by several others is computed once.
 RECOMPUTE_BELOW = 4
@@ -34,6 +35,8 @@ def work_of(node: Node) -> int:
 MAX_PIECES = 24
 # How much larger than a part at a fixed place an array must be for the part to have memory before it is written.
 PART = 8
+# Exchanges that read their operand only, and are not packed with others.
+_FROM_ONE_PLACE = (Exchange.PERMUTE, Exchange.ALLGATHER)
 
 
 class Roots:
@@ -181,7 +184,16 @@ class Roots:
                 if product_operand(node, k, lambda w: id(w) in readable) is not None:
                     self._store(base)
                     return
-        self._store(v)
+        if self.sent_from(node, v) is None:
+            self._store(v)
+
+    def sent_from(self, node: Node, v: Value) -> View | None:
+        """Where in memory a message lies already, as a part of an array; None for what has to be put together."""
+        lower = node.primitive.lower
+        from_one_place = isinstance(lower, Communication) and lower.exchange in _FROM_ONE_PLACE
+        if not from_one_place or not v.size or v.scalar is not None:
+            return None
+        return block_in(v, lambda w: id(w) in self.ids)
 
     def _consider(self, node: Node, out: Value, is_output: bool) -> None:
         """Decide on one result of an element-by-element operation."""

@@ -63,7 +63,8 @@ def _steps_of(unit: Unit, roots: Roots, control: Callable[[Node], ControlStep]) 
         return steps
     if isinstance(node.primitive.lower, Library):
         return [NodeStep(node, [matrix_of(node, k, roots).base for k in (0, 1)])]
-    return [NodeStep(node, list(node.inputs))]
+    read = [v if (view := roots.sent_from(node, v)) is None else view.base for v in node.inputs]
+    return [NodeStep(node, read)]
 
 
 def matrix_of(node: Node, k: int, roots: Roots) -> Matrix:

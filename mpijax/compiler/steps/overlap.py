@@ -146,4 +146,4 @@ def _has_halves(step: Step) -> TypeGuard[Exchanging]:
         return False
     if any(step.params.get(p) is not None for p in _WHOLE):
         return False
-    return sum(v.nbytes for v in step.reads) >= MESSAGE
+    return sum(v.nbytes for v in step.node.inputs) >= MESSAGE

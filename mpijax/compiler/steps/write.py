@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.graph.nodes import Node, Value
-from mpijax.compiler.graph.products import dims_of, sizes_of
+from mpijax.compiler.graph.products import View, dims_of, sizes_of
 from mpijax.compiler.loops.alike import Alike, Written
 from mpijax.compiler.loops.chunks import grain_of
 from mpijax.compiler.loops.emit import emit
@@ -168,7 +168,7 @@ class Writer:
         if isinstance(lower, Library):
             self._write_gemm(node)
             return
-        inputs = [self.operand(v) for v in node.inputs]
+        inputs = [self.operand(v, self.memory.roots.sent_from(node, v)) for v in node.inputs]
         outputs = [self.operand(v) for v in node.outputs if id(v) in self.memory.buffer_of]
         where = node.source, node.primitive.name
         if isinstance(lower, Communication):
@@ -201,9 +201,9 @@ class Writer:
         """Where an operand is; a literal becomes a constant."""
         return self.ref(v) if v.scalar is None else self.places.literal(v)
 
-    def operand(self, v: Value) -> Operand:
-        """A value as an operand or result of an instruction."""
-        return Operand(self.ref_or_const(v), v.shape, v.element)
+    def operand(self, v: Value, view: View | None = None) -> Operand:
+        """A value as an operand or result of an instruction. view: the part of an array that it is."""
+        return Operand(self.ref_or_const(v) if view is None else self.ref(view.base, view.offset), v.shape, v.element)
 
     def _write_gemm(self, node: Node) -> None:
         d = dims_of(node)
