@@ -10,6 +10,7 @@ through operations by the same rules.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +24,7 @@ from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Structural, Writes
 from mpijax.core.sharding.cuts import Cuts, count, even_cut, mesh_axes, uncut
-from mpijax.core.sharding.rules import Operation, Plan, rule_of
+from mpijax.core.sharding.rules import Operation, Plan, Rule, rule_of
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.source import UNKNOWN, sources_from
 from mpijax.core.trace import named_axes, trace_to_closed_jaxpr
@@ -164,7 +165,8 @@ def spread(p: Partitioner, eqn, inputs, avals, source):
     rotated = _rotated(p, eqn, inputs, source)
     if rotated is not None:
         return [rotated]
-    plan = rule(_as_rules_see_it(p, eqn, inputs, avals, held, mesh))
+    seen = _as_rules_see_it(p, eqn, inputs, avals, held, mesh)
+    plan = rule(seen)
     if plan is None:
         return None
     if plan.whole is not None:
@@ -180,8 +182,7 @@ def spread(p: Partitioner, eqn, inputs, avals, source):
     for aval, blocks in zip(avals, results, strict=True):
         p.known.placements[aval, eqn.primitive.name, source, tuple(mesh.shape.items()), blocks.cuts] = None
     outs = done_here(p, eqn, plan, operands, avals, results, source)
-    waits = plan.op == "sum" and bool(plan.over) and unreduced.may_wait(p, eqn, mesh)
-    if plan.over and not waits:
+    if plan.over and plan.op != "sum":
         outs = [messages.combined(p, outs[0], plan.over, plan.op, mesh, source)]
     made = p.made_since(first)
     named = _named_alike(results, held, [p.layout_held(v) for v in inputs])
@@ -191,9 +192,26 @@ def spread(p: Partitioner, eqn, inputs, avals, source):
     ]
     if eqn.primitive is slice_p and not any(k != 1 for k in eqn.params["strides"] or ()):
         _remember_view(p, eqn.params, inputs[0], held[0], outs[0])
-    if waits:
-        unreduced.wait(p, outs[0], mesh, plan.over)
+    p.known.lost.update(zip(outs, _lost(p, rule, seen, plan, inputs), strict=False))
+    if plan.over and plan.op == "sum":
+        waiting = unreduced.wait(p, outs[0], mesh, plan.over)
+        return outs if unreduced.may_wait(p, eqn, mesh) else [unreduced.finished(p, outs[0], waiting, None, source)]
     return outs
+
+
+def _lost(p: Partitioner, rule: Rule, seen: Operation, plan: Plan, inputs) -> Sequence[Cuts]:
+    """How results would be cut along axes that are whole because operands were made whole, or had become so before."""
+    lost = [
+        tuple((h or before) if w is None else None for h, before, w in zip(have, old, want, strict=True))
+        for have, want, old in zip(
+            seen.cuts, plan.operands, (p.known.lost.get(v) or uncut(v.aval.shape) for v in inputs), strict=True
+        )
+    ]
+    found = rule(replace(seen, cuts=lost, origins=())) if any(map(any, lost)) else None
+    if found is None or found.over or found.program is not None or found.whole is not None:
+        return ()
+    pairs = (pair for cuts, want in zip(lost, found.operands, strict=True) for pair in zip(cuts, want, strict=True))
+    return found.results if all(cut is None or cut == want for cut, want in pairs) else ()
 
 
 def _rotated(p: Partitioner, eqn, inputs, source):

@@ -43,14 +43,16 @@ class Known:
     """What is known in all graphs of a program.
 
     layouts: how values lie over ranks or devices, by the names they were given; of values that are whole here, too.
-    blocks: which part of an array a value is. unreduced: partial results that wait for their sum over ranks.
-    devices: the meshes of devices that stand for those in types. meshes: those of the bodies of `shard_map` at hand.
-    tried: how results of bodies of loops come out, by the Jaxpr and the cuts of what it reads.
-    gathers: arrays that operations made whole, in order. placements: how results lie over the ranks, in order.
+    blocks: which part of an array a value is. lost: how axes that are whole would be cut, had no operand been gathered.
+    unreduced: partial results that wait for their sum over ranks. meshes: those of the bodies of `shard_map` at hand.
+    devices: the meshes of devices that stand for those in types. tried: how carries of loops are cut in every turn, by
+    the body and the cuts of what it reads. gathers: arrays that operations made whole, in order. placements: how
+    results lie over the ranks, in order.
     """
 
     layouts: dict[Value, Any] = field(default_factory=dict)
     blocks: dict[Value, Blocks] = field(default_factory=dict)
+    lost: dict[Value, Cuts] = field(default_factory=dict)
     unreduced: dict[Value, Any] = field(default_factory=dict)
     devices: dict[Any, Any] = field(default_factory=dict)
     meshes: list[Any] = field(default_factory=list)

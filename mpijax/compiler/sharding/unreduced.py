@@ -6,6 +6,9 @@ Where a single operation reads the result, the reduction may come after that ope
 - a sum along other axes makes the message smaller;
 - a sum of two partial results makes one message of two;
 - an operand beside the result, or a constraint, may want this rank's part only: a reduce-scatter sends half as much.
+
+So it is where the result has the axis of an operand that was split over the same mesh axes before it was gathered: the
+gradient of keys that all queries read is split as the keys are.
 """
 
 from __future__ import annotations
@@ -81,7 +84,7 @@ def go_on(p: Partitioner, eqn, out, operands: Unreduced, source) -> Any:
     own = p.known.unreduced.get(out)
     over = operands.over if own is None else tuple(dict.fromkeys((*operands.over, *own.over)))
     waiting = wait(p, out, operands.mesh, over)
-    return out if may_wait(p, eqn, operands.mesh) else _finished(p, out, waiting, None, source)
+    return out if may_wait(p, eqn, operands.mesh) else finished(p, out, waiting, None, source)
 
 
 def ready(p: Partitioner, eqn, inputs: list[Any], source) -> tuple[list[Any], Unreduced | None]:
@@ -97,7 +100,7 @@ def ready(p: Partitioner, eqn, inputs: list[Any], source) -> tuple[list[Any], Un
             return inputs, first
     wanted = _wanted(p, eqn, inputs, waiting)
     return [
-        v if w is None else _finished(p, v, w, want, source)
+        v if w is None else finished(p, v, w, want, source)
         for v, w, want in zip(inputs, waiting, wanted, strict=True)
     ], None
 
@@ -122,8 +125,10 @@ def _along(split, w: Unreduced | None) -> int | None:
     return next((d for d, axes in enumerate(split) if w is not None and axes == w.over), None)
 
 
-def _finished(p: Partitioner, v, w: Unreduced, dim: int | None, source) -> Any:
+def finished(p: Partitioner, v, w: Unreduced, dim: int | None, source) -> Any:
     """The sum over ranks: all of it, or along array axis `dim` this rank's part. Once for each value."""
+    if dim is None and not w.mesh.is_explicit:
+        dim = _along([() if c is None else c.axes for c in p.known.lost.get(v, ())], w)
     key = (v, dim)
     if key not in p.summed:
         p.summed[key] = _summed(p, v, w, dim, source)
