@@ -141,7 +141,7 @@ def _counts(words: Sequence[tuple[Any, int]], have: Cut, want: Cut, me: int) -> 
     low, high = have.part(me)
     borders = want.lows[1:].astype(np.int32)
     # Of each border: the elements here that may be at it, and how many of all ranks' such elements are before it.
-    state = full_like(borders, 0), full_like(borders, high - low), borders
+    state = np.zeros_like(borders), np.full_like(borders, high - low), borders
     counted = np.dtype(np.int16 if have.size < 2**15 else np.int32)
     digit = _digit(sum(bits for _, bits in words), len(borders), want.widest)
     for word, bits in words:

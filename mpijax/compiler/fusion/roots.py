@@ -6,7 +6,17 @@ from mpijax.compiler.fusion.gemm import block_in, product_operand, view_base
 from mpijax.compiler.graph.nodes import Graph, Node, Value
 from mpijax.compiler.graph.products import View
 from mpijax.compiler.graph.views import is_view, keeps_layout, view_of
-from mpijax.core.lowering import Communication, Cumulative, Elementwise, Exchange, Library, Structural, ViewKind, Writes
+from mpijax.core.lowering import (
+    Communication,
+    Cumulative,
+    Elementwise,
+    Exchange,
+    Library,
+    Native,
+    Structural,
+    ViewKind,
+    Writes,
+)
 
 # Above this cost a value read by several others is computed once.
 RECOMPUTE_BELOW = 4
@@ -36,7 +46,7 @@ MAX_PIECES = 24
 # How much larger than a part at a fixed place an array must be for the part to have memory before it is written.
 PART = 8
 # Exchanges that read their operand only, and are not packed with others.
-_FROM_ONE_PLACE = (Exchange.PERMUTE, Exchange.ALLGATHER)
+_FROM_ONE_PLACE = (Exchange.PERMUTE, Exchange.ALLGATHER, Exchange.ALLTOALL, Exchange.REDUCE_SCATTER)
 
 
 class Roots:
@@ -188,12 +198,17 @@ class Roots:
             self._store(v)
 
     def sent_from(self, node: Node, v: Value) -> View | None:
-        """Where in memory a message lies already, as a part of an array; None for what has to be put together."""
+        """Where in memory the operand of a message or a native operation lies already, as a part of an array.
+
+        None for what has to be put together.
+        """
         lower = node.primitive.lower
-        from_one_place = isinstance(lower, Communication) and lower.exchange in _FROM_ONE_PLACE
-        if not from_one_place or not v.size or v.scalar is not None:
+        native = isinstance(lower, Native) and not lower.aliased(node.params)
+        message = isinstance(lower, Communication) and lower.exchange in _FROM_ONE_PLACE
+        if not (native or message) or not v.size or v.scalar is not None:
             return None
-        return block_in(v, lambda w: id(w) in self.ids)
+        view = block_in(v, lambda w: id(w) in self.ids)
+        return None if view is None or (native and view.offset) else view  # native code may want memory aligned
 
     def _consider(self, node: Node, out: Value, is_output: bool) -> None:
         """Decide on one result of an element-by-element operation."""

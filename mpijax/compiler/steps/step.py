@@ -70,11 +70,13 @@ class KernelStep(Step):
 
     def replaceable(self, v: Value) -> list[Value]:
         kernel = self.kernel
-        if kernel.ordered or kernel.cumulate is not None or kernel.phases > 1:
+        if kernel.ordered or kernel.cumulate is not None:
             return []
         stores = kernel.stores
         own = [n for n, s in enumerate(kernel.inner if kernel.reduces else stores) if s.value is v]
         if len(own) != 1 or any(s.value is not v for s in stores if s.guard is not None):
+            return []
+        if kernel.phases > 1 and stores[own[0]].phase + 1 < kernel.phases:  # a later pass may read the row again
             return []
         key = stores[own[0]].position.key
         # Elements are reduced, then stored one result after the other: what is not read until then comes too late.
