@@ -12,6 +12,7 @@ import numpy as np
 from mpijax.compiler.graph import flow, normalize, regions
 from mpijax.compiler.graph.nodes import Graph, Value, operation_of
 from mpijax.compiler.graph.simplify import ADDED, KNOWN, Op, simplified
+from mpijax.compiler.graph.turns import in_turns
 from mpijax.compiler.sharding import asked, constraints, messages, partition
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.compiler.sharding.redistribute import gathered
@@ -215,7 +216,7 @@ class _Builder:
         self.graph.outputs = outputs
         self.graph.shardings = [None] * len(outputs)
         self.graph.finish()
-        return self.graph
+        return in_turns(self.graph)
 
     # ------------------------------------------------------------ running a Jaxpr
 
@@ -434,7 +435,7 @@ def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), default
         graph.shardings = [p.layout_held(v) or _for_axes(other, v.aval.ndim) for v in graph.outputs]
         graph.gathers, graph.placements = list(p.known.gathers), list(p.known.placements)
     graph.finish()
-    return graph
+    return in_turns(graph)
 
 
 def _for_axes(layout: Any, ndim: int) -> Any:

@@ -10,7 +10,7 @@ rules.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mpijax.compiler.sharding.blocks import place_in, split_of
@@ -117,8 +117,9 @@ class _Walk:
         rule, wish = rule_of(eqn.primitive), outs[0] if outs else None
         if rule is None or wish is None or any(o != wish for o in outs):
             return nothing
-        found = self._guess(eqn, rule, wish)
-        return nothing if found is None else found
+        shapes, results = ([v.aval.shape for v in of] for of in (eqn.invars, eqn.outvars))
+        whole = Operation(eqn.params, shapes, results, [uncut(x) for x in shapes], self.sizes, self.place)
+        return operands_for(whole, rule, wish) or nothing
 
     def _of_constraint(self, eqn: Any) -> Cuts | None:
         layout, shape = eqn.params[eqn.primitive.lower.param], eqn.invars[0].aval.shape
@@ -129,37 +130,34 @@ class _Walk:
             for n, axes in zip(shape, split_of(layout, len(shape)), strict=True)
         )
 
-    def _guess(self, eqn: Any, rule: Rule, wish: Cuts) -> list[Cuts | None] | None:
-        """Cuts of operands by which the rule yields a result cut as wished, nothing being sent."""
-        shapes = [v.aval.shape for v in eqn.invars]
-        guess = [list(uncut(x)) for x in shapes]
-        for d, cut in enumerate(wish):
-            if cut is None:
-                continue
-            for k, shape in enumerate(shapes):
-                for at, n in enumerate(shape):
-                    if n >= cut.parts and self._yields(eqn, rule, shapes, k, at, cut, d):
-                        guess[k][at] = even_cut(n, cut.axes, cut.parts)
-                        break
-        cuts = [tuple(c) for c in guess]
-        plan = self._plan(eqn, rule, shapes, cuts)
-        if plan is None or not _sends_nothing(plan, cuts) or tuple(plan.results[0]) != tuple(wish):
-            return None
-        return [c if any(c) else None for c in cuts]
 
-    def _yields(self, eqn: Any, rule: Rule, shapes, k: int, at: int, cut: Cut, d: int) -> bool:
-        """Whether cutting axis `at` of operand `k` alone cuts axis `d` of the result."""
-        cuts = [uncut(x) for x in shapes]
-        cuts[k] = (*cuts[k][:at], even_cut(shapes[k][at], cut.axes, cut.parts), *cuts[k][at + 1 :])
-        plan = self._plan(eqn, rule, shapes, cuts)
-        if plan is None or plan.over or plan.program is not None or plan.whole is not None:
-            return False
-        made = plan.results[0][d]
-        return made is not None and made.axes == cut.axes and plan.operands[k] == cuts[k]
+def operands_for(s: Operation, rule: Rule, wish: Cuts) -> list[Cuts | None] | None:
+    """Cuts of operands by which the rule yields a result cut as wished, nothing being sent. s: with whole operands."""
+    guess = [list(uncut(x)) for x in s.shapes]
+    for d, cut in enumerate(wish):
+        if cut is None:
+            continue
+        for k, shape in enumerate(s.shapes):
+            for at, n in enumerate(shape):
+                if n >= cut.parts and _yields(s, rule, k, at, cut, d):
+                    guess[k][at] = even_cut(n, cut.axes, cut.parts)
+                    break
+    cuts = [tuple(c) for c in guess]
+    plan = rule(replace(s, cuts=cuts))
+    if plan is None or not _sends_nothing(plan, cuts) or tuple(plan.results[0]) != tuple(wish):
+        return None
+    return [c if any(c) else None for c in cuts]
 
-    def _plan(self, eqn: Any, rule: Rule, shapes, cuts: list[Cuts]) -> Plan | None:
-        results = [v.aval.shape for v in eqn.outvars]
-        return rule(Operation(eqn.params, shapes, results, cuts, self.sizes, self.place))
+
+def _yields(s: Operation, rule: Rule, k: int, at: int, cut: Cut, d: int) -> bool:
+    """Whether cutting axis `at` of operand `k` alone cuts axis `d` of the result."""
+    cuts = [uncut(x) for x in s.shapes]
+    cuts[k] = (*cuts[k][:at], even_cut(s.shapes[k][at], cut.axes, cut.parts), *cuts[k][at + 1 :])
+    plan = rule(replace(s, cuts=cuts))
+    if plan is None or plan.over or plan.program is not None or plan.whole is not None:
+        return False
+    made = plan.results[0][d]
+    return made is not None and made.axes == cut.axes and plan.operands[k] == cuts[k]
 
 
 def _sends_nothing(plan: Plan, cuts: list[Cuts]) -> bool:

@@ -1,0 +1,354 @@
+"""Work in turns: what makes an array that is much larger than all it reads and leaves is done part by part, in a loop.
+
+In attention the scores are queries times keys, and what follows of them is no larger than the queries. The sharding
+rules say how an operation is done on a part of an axis; here the parts are the turns of a loop in place of ranks. From
+a product with a large result on, operations join the loop that keep to its parts, or add up a result over them. No
+turn has more of the large arrays than its part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mpijax.compiler.graph.nodes import Graph, Node, Value, operation_of
+from mpijax.compiler.graph.products import dims_of
+from mpijax.compiler.graph.regions import Region
+from mpijax.compiler.sharding.asked import operands_for
+from mpijax.core import config
+from mpijax.core import effects as fx
+from mpijax.core.avals import ShapedArray
+from mpijax.core.lowering import Library
+from mpijax.core.sharding.cuts import Cuts, even_cut, uncut
+from mpijax.core.sharding.rules import Operation, Plan, rule_of
+from mpijax.ops.binary import add_p, mul_p
+from mpijax.ops.control_flow.scan import scan_p
+from mpijax.ops.creation import iota_p
+from mpijax.ops.shapes import broadcast_in_dim_p, reshape_p, transpose_p
+
+# Bytes of a product from which on it is done in turns, and of its part in a turn.
+LARGE = 2**26
+PART = 2**24
+# How much larger it must be than all that the loop slices, stacks and adds up.
+TIMES = 4
+# Rows that a turn has at least: products of fewer are slow.
+ROWS = 64
+# Operations behind each other, before the loop, that are looked through.
+DEEPEST = 16
+
+_TURN = ("turn",)
+
+
+def in_turns(graph: Graph) -> Graph:
+    """The graph with loops in place of operations on large arrays."""
+    if config.values.mpijax_same_bits:
+        return graph
+    seen: set[Node] = set()
+    while True:
+        first = next((n for n in graph.nodes if _is_large(n) and n not in seen), None)
+        if first is None:
+            return graph
+        seen.add(first)
+        axes = range(first.outputs[0].aval.ndim)
+        tried = (_stretch(graph, first, axis, others) for others in (False, True) for axis in axes)
+        found = next((stretch for stretch in tried if stretch is not None), None)
+        if found is not None:
+            _replace(graph, found)
+
+
+@dataclass
+class _Stretch:
+    """Operations that are done in turns.
+
+    cuts: the axis along which each of their results is divided; None for one that is added up over the turns.
+    plans: what each does in a turn, and how it reads each operand. after: what depends on their results outside.
+    """
+
+    turns: int
+    cuts: dict[Value, int | None] = field(default_factory=dict)
+    plans: dict[Node, Plan] = field(default_factory=dict)
+    after: set[Value] = field(default_factory=set)
+
+    def part(self, v: Value, axis: int) -> Cuts:
+        shape = v.aval.shape
+        return (*uncut(shape[:axis]), even_cut(shape[axis], _TURN, self.turns), *uncut(shape[axis + 1 :]))
+
+    def axis_of(self, v: Value, cuts: Cuts) -> int | None:
+        """The axis along which a value is divided evenly over the turns; None if it is not, or not so."""
+        axes = [d for d, cut in enumerate(cuts) if cut is not None]
+        return axes[0] if len(axes) == 1 and tuple(cuts) == self.part(v, axes[0]) else None
+
+    def local(self, v: Value, cuts: Cuts) -> ShapedArray:
+        """The type of a turn's part."""
+        return v.aval.update(shape=tuple(n // self.turns if c else n for n, c in zip(v.aval.shape, cuts, strict=True)))
+
+    def begins(self, product: Node, axis: int) -> bool:
+        """Whether a product can be done in turns along an axis of its result; then it is."""
+        d = dims_of(product)
+        left = (*d.lhs_batch, *d.lhs_free, *(None for _ in d.rhs_free))[axis]
+        right = (*d.rhs_batch, *(None for _ in d.lhs_free), *d.rhs_free)[axis]
+        reads = zip(product.inputs, (left, right), strict=True)
+        cuts = [uncut(v.aval.shape) if at is None else self.part(v, at) for v, at in reads]
+        return self.enters(product, cuts) and self.cuts[product.outputs[0]] == axis
+
+    def joins(self, node: Node) -> bool:
+        """Whether an operation can be done in turns, as those before it that it reads; then it is."""
+        axes = [self.cuts.get(v) for v in node.inputs]
+        if any(axis is None and v in self.cuts for v, axis in zip(node.inputs, axes, strict=True)):
+            return False
+        cuts = [uncut(v.aval.shape) if d is None else self.part(v, d) for v, d in zip(node.inputs, axes, strict=True)]
+        return self.enters(node, cuts)
+
+    def enters(self, node: Node, cuts: Sequence[Cuts]) -> bool:
+        """Whether an operation can be done in turns with its operands cut so; then it is."""
+        rule, values = rule_of(node.primitive), (*node.inputs, *node.outputs)
+        plain = all(isinstance(v.aval.dtype, np.dtype) for v in values)
+        if rule is None or node.regions or fx.pins(node.effects) or not plain:
+            return False
+        plan, last = (rule(self.whole(node, cuts, turn)) for turn in (0, self.turns - 1))
+        if plan is None or last is None or plan.program is not None or plan.whole is not None:
+            return False
+        reads = zip(node.inputs, cuts, plan.operands, strict=True)
+        as_cut = all(not any(want) or self.axis_of(v, want) is not None for v, _, want in reads)
+        stays = all(not any(cut) or tuple(want) == tuple(cut) for cut, want in zip(cuts, plan.operands, strict=True))
+        axes = [self.axis_of(v, cut) for v, cut in zip(node.outputs, plan.results, strict=True)]
+        summed = bool(plan.over) and plan.op == "sum" and not any(map(any, plan.results))
+        if not as_cut or not stays or dict(plan.params) != dict(last.params) or (None in axes) != summed:
+            return False
+        self.cuts.update(zip(node.outputs, axes, strict=True))
+        self.plans[node] = plan
+        return True
+
+    def pull(self) -> None:
+        """Let operations before the loop be done in it where it alone reads their results, and they read no more."""
+        for v, axis in list(self.sliced()):
+            for node, cuts in self.pulled(v, axis, ())[1]:
+                if node not in self.plans:
+                    self.enters(node, cuts)
+
+    def pulled(self, v: Value, axis: int, path: tuple[Node, ...]) -> tuple[int, list[tuple[Node, list[Cuts]]]]:
+        """Bytes that are sliced for a value, and the operations to be done in the loop for it. path: what reads it."""
+        node, bytes_read = v.producer, self.moves(v, axis)
+        rule = None if node is None else rule_of(node.primitive)
+        if node is None or rule is None or not bytes_read or len(node.outputs) > 1 or len(path) == DEEPEST:
+            return bytes_read, []
+        found = operands_for(self.whole(node), rule, self.part(v, axis))
+        if found is None or any(u not in self.plans and u not in path for u in v.users):
+            return bytes_read, []
+        reads = {(u, self.axis_of(u, c)) for u, c in zip(node.inputs, found, strict=True) if c and u not in self.cuts}
+        total = 0
+        before: list[tuple[Node, list[Cuts]]] = []
+        for u, d in reads:
+            if d is None:
+                return bytes_read, []
+            moved, nodes = self.pulled(u, d, (*path, node))
+            total, before = total + moved, [*before, *nodes]
+        cuts = [c or uncut(u.aval.shape) for c, u in zip(found, node.inputs, strict=True)]
+        return (total, [*before, (node, cuts)]) if total <= bytes_read else (bytes_read, [])
+
+    def moves(self, v: Value, axis: int) -> int:
+        """Bytes that are read part by part: none of what is the same in all turns, or a count of them."""
+        return 0 if _repeats(v, axis) or _counts(v, axis) else v.nbytes
+
+    def whole(self, node: Node, cuts: Sequence[Cuts] | None = None, turn: int = 0) -> Operation:
+        """An operation as rules see it."""
+        shapes, results = ([v.aval.shape for v in of] for of in (node.inputs, node.outputs))
+        cuts = [uncut(x) for x in shapes] if cuts is None else cuts
+        return Operation(node.params, shapes, results, cuts, {"turn": self.turns}, {"turn": turn})
+
+    def sliced(self) -> dict[tuple[Value, int], None]:
+        """What the loop reads part by part, and along which axis."""
+        reads = (
+            (v, self.axis_of(v, cuts)) for node, plan in self.plans.items()
+            for v, cuts in zip(node.inputs, plan.operands, strict=True) if v not in self.cuts
+        )  # fmt: skip
+        return {(v, axis): None for v, axis in reads if axis is not None}
+
+    def left(self, graph: Graph) -> list[Value]:
+        """Results that are read outside of the loop."""
+        outputs = set(graph.outputs)
+        return [v for v in self.cuts if v in outputs or any(u not in self.plans for u in v.users)]
+
+
+def _repeats(v: Value, axis: int) -> bool:
+    """Whether a value is the same at all positions of an axis, because it was repeated along it."""
+    node = v.producer
+    if node is None or node.primitive not in (broadcast_in_dim_p, iota_p):
+        return False
+    if node.primitive is iota_p:
+        return node.params["dimension"] != axis
+    dims, shape = node.params["broadcast_dimensions"], node.inputs[0].aval.shape
+    return axis not in dims or shape[dims.index(axis)] == 1
+
+
+def _counts(v: Value, axis: int) -> bool:
+    """Whether a value is the number of its position along an axis."""
+    node = v.producer
+    return node is not None and node.primitive is iota_p and node.params["dimension"] == axis and v.element.kind in "iu"
+
+
+def _stretch(graph: Graph, product: Node, axis: int, others: bool) -> _Stretch | None:
+    """What is done in turns with a large product divided along an axis of its result; None if that saves nothing.
+
+    others: whether later products as large join that read nothing of it.
+    """
+    out, least = product.outputs[0], 1 if axis < len(dims_of(product).lhs_batch) else ROWS
+    n = out.aval.shape[axis]
+    possible = [t for t in range(2, n // least + 1) if n % t == 0]
+    if not possible:
+        return None
+    found = _Stretch(next((t for t in possible if out.nbytes <= t * PART), possible[-1]))
+    if not found.begins(product, axis):
+        return None
+    messages = False
+    for node in graph.nodes[graph.nodes.index(product) + 1 :]:
+        late = any(v in found.after for v in node.inputs)
+        reads = any(v in found.cuts for v in node.inputs)
+        if late or (reads and not found.joins(node)):
+            found.after.update(node.outputs)
+            messages |= fx.pins(node.effects)
+        elif messages and fx.pins(node.effects):  # messages keep their order
+            break
+        elif others and not reads and _is_large(node) and node.outputs[0].aval.shape == out.aval.shape:
+            found.begins(node, axis)
+    found.pull()
+    moved = sum(found.moves(v, at) for v, at in found.sliced()) + sum(v.nbytes for v in found.left(graph))
+    return found if TIMES * moved <= out.nbytes else None
+
+
+def _is_large(node: Node) -> bool:
+    return isinstance(node.primitive.lower, Library) and node.outputs[0].nbytes >= LARGE
+
+
+class _Loop:
+    """The loop of a stretch: adds its body's operations, and to the graph what cuts and joins arrays."""
+
+    def __init__(self, graph: Graph, stretch: _Stretch):
+        self.graph, self.stretch = graph, stretch
+        self.nodes: list[Node] = []
+        self.body = Graph()
+        self.inside: dict[Any, Value] = {}
+        self.captures: list[Value] = []
+        self.source = next(iter(stretch.plans)).source
+
+    def node(self, nodes: list[Node], primitive: Any, params: dict[str, Any], inputs: list[Value], aval) -> Value:
+        nodes.append(Node(primitive, params, inputs, [aval], self.source, fx.no_effects))
+        return nodes[-1].outputs[0]
+
+    def argument(self, aval: ShapedArray) -> Value:
+        self.body.inputs.append(Value(aval, "input", position=len(self.body.inputs)))
+        return self.body.inputs[-1]
+
+    def reshaped(self, v: Value, shape: Sequence[int]) -> Value:
+        params = {"new_sizes": tuple(shape), "dimensions": None, "sharding": None}
+        return self.node(self.nodes, reshape_p, params, [v], v.aval.update(shape=tuple(shape)))
+
+    def moved(self, v: Value, origin: int, target: int) -> Value:
+        order = [d for d in range(v.aval.ndim) if d != origin]
+        order.insert(target, origin)
+        aval = v.aval.update(shape=tuple(v.aval.shape[d] for d in order))
+        return v if origin == target else self.node(self.nodes, transpose_p, {"permutation": tuple(order)}, [v], aval)
+
+    def read(self, v: Value, cuts: Cuts) -> Value:
+        """A value in the body: what a turn has of it, or a capture."""
+        known = self.inside.get((v, self.stretch.axis_of(v, cuts)))
+        if known is not None or v.scalar is not None or v.kind == "const":
+            return v if known is None else known
+        self.inside[v, None] = self.capture(v)
+        return self.inside[v, None]
+
+    def capture(self, v: Value) -> Value:
+        """What stands in the body for a value from outside."""
+        self.captures.append(Value(v.aval, "input", position=-1))
+        self.captures[-1].outside = v
+        return self.captures[-1]
+
+    def counted(self, v: Value, step: int) -> Value:
+        """Where the parts of the turns begin."""
+        aval, element = v.aval.update(shape=(self.stretch.turns,)), v.element.type(step)
+        numbers = {"dtype": v.element, "shape": aval.shape, "dimension": 0, "sharding": None}
+        scale = Value(aval.update(shape=()), "literal", scalar=element)
+        return self.node(self.nodes, mul_p, {}, [self.node(self.nodes, iota_p, numbers, [], aval), scale], aval)
+
+    def made(self) -> dict[Value, Value]:
+        """Adds the loop; for each value that is read outside of it, what takes its place."""
+        stretch, turns = self.stretch, self.stretch.turns
+        left = stretch.left(self.graph)
+        totals, parts = ([v for v in left if (stretch.cuts[v] is None) == total] for total in (True, False))
+        operands = []
+        for v in totals:
+            zero = Value(v.aval.update(shape=()), "literal", scalar=v.element.type(0))
+            shape = {"shape": v.aval.shape, "broadcast_dimensions": (), "sharding": None}
+            operands.append(self.node(self.nodes, broadcast_in_dim_p, shape, [zero], v.aval))
+        carries = [self.argument(v.aval) for v in totals]
+        for v, axis in stretch.sliced():
+            local = stretch.local(v, stretch.part(v, axis))
+            if _repeats(v, axis):
+                node = operation_of(v)
+                inputs = [self.read(u, uncut(u.aval.shape)) for u in node.inputs]
+                params = {**node.params, "shape": local.shape}
+                self.inside[v, axis] = self.node(self.body.nodes, node.primitive, params, inputs, local)
+                continue
+            if _counts(v, axis):
+                operands.append(self.counted(v, local.shape[axis]))
+                here = self.node(self.body.nodes, iota_p, {**operation_of(v).params, "shape": local.shape}, [], local)
+                start = self.argument(local.update(shape=()))
+                self.inside[v, axis] = self.node(self.body.nodes, add_p, {}, [here, start], local)
+                continue
+            divided = (*v.aval.shape[:axis], turns, local.shape[axis], *v.aval.shape[axis + 1 :])
+            operands.append(self.moved(self.reshaped(v, divided), axis, 0))
+            self.inside[v, axis] = self.argument(local)
+        for node in (node for node in self.graph.nodes if node in stretch.plans):
+            plan = stretch.plans[node]
+            inputs = [self.read(v, cuts) for v, cuts in zip(node.inputs, plan.operands, strict=True)]
+            avals = [stretch.local(v, cuts) for v, cuts in zip(node.outputs, plan.results, strict=True)]
+            self.body.nodes.append(Node(node.primitive, dict(plan.params), inputs, avals, node.source, node.effects))
+            made = zip(node.outputs, self.body.nodes[-1].outputs, strict=True)
+            self.inside.update(((v, stretch.cuts[v]), o) for v, o in made)
+        sums = [
+            self.node(self.body.nodes, add_p, {}, [c, self.inside[v, None]], v.aval)
+            for v, c in zip(totals, carries, strict=True)
+        ]
+        self.body.outputs = [*sums, *(self.inside[v, stretch.cuts[v]] for v in parts)]
+        self.body.shardings = [None] * len(left)
+        self.body.finish()
+        in_turns(self.body)
+        arguments = len(self.body.inputs)
+        self.body.inputs += self.captures
+        captured = [v.outside for v in self.captures if v.outside is not None]
+        how = {"length": turns, "reverse": False, "num_consts": 0, "num_carry": len(totals), "unroll": 1}
+        stacked = [v.aval.update(shape=(turns, *self.inside[v, stretch.cuts[v]].aval.shape)) for v in parts]
+        avals = [*(v.aval for v in totals), *stacked]
+        loop = Node(scan_p, how, [*operands, *captured], avals, self.source, fx.no_effects)
+        loop.regions = (Region(self.body, captured, arguments, list(range(len(left)))),)
+        self.nodes.append(loop)
+        found = dict(zip(totals, loop.outputs, strict=False))
+        for v, whole in zip(parts, loop.outputs[len(totals) :], strict=True):
+            found[v] = self.reshaped(self.moved(whole, 0, stretch.cuts[v] or 0), v.aval.shape)
+        return found
+
+
+def _replace(graph: Graph, stretch: _Stretch) -> None:
+    """Puts the loop in place of the operations of a stretch."""
+    loop = _Loop(graph, stretch)
+    new = loop.made()
+    last = max(k for k, node in enumerate(graph.nodes) if node in stretch.plans)
+    others = [node for node in graph.nodes[: last + 1] if node not in stretch.plans]
+    later = [any(v in stretch.after for v in node.outputs) for node in others]
+    before, after = ([node for node, x in zip(others, later, strict=True) if x == late] for late in (False, True))
+    following = [*after, *graph.nodes[last + 1 :]]
+    for node in following:
+        node.inputs = [new.get(v, v) for v in node.inputs]
+        for region in node.regions:
+            region.captures = [new.get(v, v) for v in region.captures]
+            for v in region.graph.inputs:
+                v.outside = new.get(v.outside, v.outside)
+    for node in (*stretch.plans, *others, *following):
+        for v in node.inputs:
+            v.users.clear()
+    graph.outputs = [new.get(v, v) for v in graph.outputs]
+    graph.nodes = [*before, *loop.nodes, *following]
+    graph.finish()

@@ -1,0 +1,103 @@
+"""Large products in turns: the same results, with a part of the large arrays at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mpijax as jax
+from mpijax import lax
+from mpijax import numpy as jnp
+from mpijax.compiler.graph import turns
+from mpijax.core.config import same_bits
+
+BYTES = 2**16
+
+
+def attend(q, k, v, mask=None):
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / jnp.sqrt(q.shape[-1])
+    scores = scores if mask is None else jnp.where(mask, scores, -1e9)
+    return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores, axis=-1), v)
+
+
+def causal(q, k, v):
+    return attend(q, k, v, jnp.tril(jnp.ones((q.shape[1], k.shape[1]), bool)))
+
+
+FUNCTIONS = {
+    "attention": attend,
+    "causal": causal,
+    "dot_product_attention": jax.nn.dot_product_attention,
+    "with a window": lambda q, k, v: jax.nn.dot_product_attention(q, k, v, local_window_size=16),
+    "softmax(q k^T) v": lambda q, k, v: jax.nn.softmax(q[0, :, 0] @ k[0, :, 0].T) @ v[0, :, 0],
+    "kernel": lambda q, k, v: jnp.exp(q[0, :, 0] @ k[0, :, 0].T / 8) @ v[0, :, 0],
+    "recomputed": jax.checkpoint(attend),
+    "in a loop": lambda q, k, v: lax.fori_loop(0, 3, lambda i, x: x + attend(x, k, v), q),
+}
+GRADIENTS = [name for name in FUNCTIONS if name != "in a loop"]
+SHAPES = [(1, 256, 1, 8), (2, 512, 2, 8)]
+
+
+def gradient(f):
+    return jax.value_and_grad(lambda q, k, v: jnp.sin(f(q, k, v)).sum(), (0, 1, 2))
+
+
+def compiled(f, shape, large: int, monkeypatch):
+    monkeypatch.setattr(turns, "LARGE", large)
+    monkeypatch.setattr(turns, "PART", BYTES)
+    rng = np.random.default_rng(len(shape) + sum(shape))
+    arrays = [rng.normal(size=shape).astype(np.float32) for _ in range(3)]
+    found = jax.jit(lambda *x: f(*x)).lower(*arrays).compile()
+    return jax.tree.leaves(found(*arrays)), found.memory_analysis().temp_size_in_bytes, found.as_text()
+
+
+def compare(f, shape, monkeypatch) -> tuple[int, int]:
+    """Bytes of temporaries without turns and with them, the results being the same."""
+    want, before, _ = compiled(f, shape, 2**40, monkeypatch)
+    with jax.enable_checks(True):
+        got, after, _ = compiled(f, shape, 2**17, monkeypatch)
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_allclose(g, w, rtol=2e-5, atol=2e-5 * np.abs(w).max())
+    return before, after
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_results_and_memory(name, shape, monkeypatch):
+    before, after = compare(FUNCTIONS[name], shape, monkeypatch)
+    assert after < before * 0.7
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients(name, shape, monkeypatch):
+    """Forwards and backwards in one loop: what is summed over rows is added up turn by turn."""
+    before, after = compare(gradient(FUNCTIONS[name]), shape, monkeypatch)
+    assert after < before * 0.7
+
+
+def test_masks_are_made_part_by_part(monkeypatch):
+    shape = (1, 512, 1, 8)
+    _, _, text = compiled(causal, shape, 2**17, monkeypatch)
+    largest = max(int(line.split()[-2]) for line in text.splitlines() if "temp offset" in line)
+    assert "loop 8 times" in text and largest <= 512 * 512 * 4 // 8 + 2 * 512 * 8 * 4
+
+
+KEPT = {
+    "a result": lambda q, k, v: q[0, :, 0] @ k[0, :, 0].T,
+    "sorted, which has no parts": lambda q, k, v: jnp.sort(jnp.sort(q[0, :, 0] @ k[0, :, 0].T, 0), 1)[0],
+    "read whole": lambda q, k, v: (lambda s: (s @ v[0, :, 0], s))(q[0, :, 0] @ k[0, :, 0].T),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_would_save_nothing_is_left(name, monkeypatch):
+    _, _, text = compiled(KEPT[name], (1, 256, 1, 8), 2**17, monkeypatch)
+    assert " times" not in text
+
+
+def test_same_bits_for_all_numbers_of_ranks(monkeypatch):
+    """With the option sums are added up in no other order."""
+    with same_bits(True):
+        _, _, text = compiled(attend, (1, 256, 1, 8), 2**17, monkeypatch)
+    assert " times" not in text
