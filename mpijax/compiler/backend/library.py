@@ -1,0 +1,158 @@
+"""LLVM's C functions, from the shared library that llvmlite brings.
+
+llvmlite's own modules take 30 ms to import, because they load its builder of IR as well. What this package needs is to
+parse text, to run passes, and to write object files: the functions below, which llvmlite has had unchanged since 0.46.
+They release the GIL; each text has an LLVM context of its own, so threads do not wait for one another.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import sys
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
+from functools import cache
+from pathlib import Path
+
+_FUNCTIONS = {
+    "LLVMPY_InitializeNativeTarget": (None,),
+    "LLVMPY_InitializeNativeAsmPrinter": (None,),
+    "LLVMPY_DisposeString": (None, c_char_p),
+    "LLVMPY_GetDefaultTargetTriple": (None, POINTER(c_char_p)),
+    "LLVMPY_GetHostCPUName": (None, POINTER(c_char_p)),
+    "LLVMPY_GetHostCPUFeatures": (c_int, POINTER(c_char_p)),
+    "LLVMPY_GetTargetFromTriple": (c_void_p, c_char_p, POINTER(c_char_p)),
+    "LLVMPY_CreateTargetMachine": (
+        c_void_p, c_void_p, c_char_p, c_char_p, c_char_p, c_int, c_char_p, c_char_p, c_int, c_int, c_char_p,
+    ),
+    "LLVMPY_ContextCreate": (c_void_p,),
+    "LLVMPY_ContextDispose": (None, c_void_p),
+    "LLVMPY_ParseAssembly": (c_void_p, c_void_p, c_char_p, POINTER(c_char_p)),
+    "LLVMPY_DisposeModule": (None, c_void_p),
+    "LLVMPY_CreatePipelineTuningOptions": (c_void_p,),
+    "LLVMPY_DisposePipelineTuningOptions": (None, c_void_p),
+    "LLVMPY_CreatePassBuilder": (c_void_p, c_void_p, c_void_p),
+    "LLVMPY_DisposePassBuilder": (None, c_void_p),
+    "LLVMPY_CreateNewModulePassManager": (c_void_p,),
+    # Until 0.48 with a level for size after that for speed; later versions do not look at it.
+    "LLVMPY_buildPerModuleDefaultPipeline": (c_void_p, c_void_p, c_int, c_int),
+    "LLVMPY_module_AddAlwaysInlinerPass": (None, c_void_p),
+    "LLVMPY_RunNewModulePassManager": (None, c_void_p, c_void_p, c_void_p),
+    "LLVMPY_DisposeNewModulePassManger": (None, c_void_p),
+    "LLVMPY_TargetMachineEmitToMemory": (c_void_p, c_void_p, c_void_p, c_int, POINTER(c_char_p)),
+    "LLVMPY_GetBufferStart": (c_void_p, c_void_p),
+    "LLVMPY_GetBufferSize": (c_size_t, c_void_p),
+    "LLVMPY_DisposeMemoryBuffer": (None, c_void_p),
+}  # fmt: skip
+_NAME = {"darwin": "libllvmlite.dylib", "win32": "llvmlite.dll"}.get(sys.platform, "libllvmlite.so")
+
+
+class LLVMError(RuntimeError):
+    """LLVM refused a module: the message holds LLVM's own and the lines it is about."""
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    spec = importlib.util.find_spec("llvmlite")
+    if spec is None or spec.origin is None:
+        raise LLVMError("llvmlite is not installed, and kernels are compiled with it: pip install 'llvmlite>=0.46'")
+    path = Path(spec.origin).parent / "binding" / _NAME
+    library = ctypes.CDLL(str(path))
+    for name, (result, *arguments) in _FUNCTIONS.items():
+        try:
+            function = getattr(library, name)
+        except AttributeError:
+            raise LLVMError(
+                f"{path} has no function {name}: this version of llvmlite is not one that mpijax knows. "
+                "pip install 'llvmlite>=0.46,<=0.50'"
+            ) from None
+        function.restype, function.argtypes = result, arguments
+    library.LLVMPY_InitializeNativeTarget()
+    library.LLVMPY_InitializeNativeAsmPrinter()
+    return library
+
+
+# Target machines that no thread is using: one serves one text at a time.
+_idle: list[int] = []
+
+
+class _Text:
+    """A string that LLVM writes."""
+
+    def __init__(self) -> None:
+        self.pointer = c_char_p()
+
+    def take(self) -> str:
+        """The string, which LLVM forgets; "" if it has written none."""
+        found = self.pointer.value
+        if found is None:
+            return ""
+        _library().LLVMPY_DisposeString(self.pointer)
+        return found.decode(errors="replace")
+
+
+def _told(name: str) -> str:
+    text = _Text()
+    getattr(_library(), name)(byref(text.pointer))
+    return text.take()
+
+
+def _target_machine() -> int:
+    """Code generation for this CPU; position-independent small-model code, which `load_elf` can place."""
+    triple, error = _told("LLVMPY_GetDefaultTargetTriple"), _Text()
+    target = _library().LLVMPY_GetTargetFromTriple(triple.encode(), byref(error.pointer))
+    if not target:
+        raise LLVMError(error.take())
+    cpu, features = _told("LLVMPY_GetHostCPUName"), _told("LLVMPY_GetHostCPUFeatures")
+    return _library().LLVMPY_CreateTargetMachine(
+        target, triple.encode(), cpu.encode(), features.encode(), 2, b"pic", b"small", 0, 0, b""
+    )
+
+
+def _run_passes(module: int, machine: int, optimize: bool) -> None:
+    """All passes of a compiler, or only the inlining of functions that are marked `alwaysinline`."""
+    llvm = _library()
+    options = llvm.LLVMPY_CreatePipelineTuningOptions()
+    builder = llvm.LLVMPY_CreatePassBuilder(machine, options)
+    if optimize:
+        passes = llvm.LLVMPY_buildPerModuleDefaultPipeline(builder, 2, 0)
+    else:
+        passes = llvm.LLVMPY_CreateNewModulePassManager()
+        llvm.LLVMPY_module_AddAlwaysInlinerPass(passes)
+    llvm.LLVMPY_RunNewModulePassManager(passes, module, builder)
+    llvm.LLVMPY_DisposeNewModulePassManger(passes)
+    llvm.LLVMPY_DisposePassBuilder(builder)
+    llvm.LLVMPY_DisposePipelineTuningOptions(options)
+
+
+def compiled(ir_text: str, optimize: bool, assembly: bool = False) -> bytes:
+    """An LLVM module (its text) as an object file, or as assembly."""
+    llvm = _library()
+    try:
+        machine = _idle.pop()
+    except IndexError:
+        machine = _target_machine()
+    context = llvm.LLVMPY_ContextCreate()
+    try:
+        return _compiled(ir_text, context, machine, optimize, assembly)
+    finally:
+        llvm.LLVMPY_ContextDispose(context)
+        _idle.append(machine)
+
+
+def _compiled(ir_text: str, context: int, machine: int, optimize: bool, assembly: bool) -> bytes:
+    llvm, error = _library(), _Text()
+    module = llvm.LLVMPY_ParseAssembly(context, ir_text.encode(), byref(error.pointer))
+    if not module:
+        raise LLVMError(f"invalid LLVM IR: {error.take()}")
+    try:
+        if optimize or "alwaysinline" in ir_text:
+            _run_passes(module, machine, optimize)
+        buffer = llvm.LLVMPY_TargetMachineEmitToMemory(machine, module, not assembly, byref(error.pointer))
+        if not buffer:
+            raise LLVMError(error.take())
+        code = ctypes.string_at(llvm.LLVMPY_GetBufferStart(buffer), llvm.LLVMPY_GetBufferSize(buffer))
+        llvm.LLVMPY_DisposeMemoryBuffer(buffer)
+        return code
+    finally:
+        llvm.LLVMPY_DisposeModule(module)
