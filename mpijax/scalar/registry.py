@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-RULES: dict[str, Callable] = {}
+class Rules(dict[str, Callable]):
+    """Rules by name; `load` runs the module of one that is asked for the first time."""
+
+    load: Callable[[str], object]
+
+    def __missing__(self, name: str) -> Callable:
+        self.load(name)
+        found = self.get(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+
+RULES = Rules()
 # The rules of transcendental functions for complex operands.
-COMPLEX_RULES: dict[str, Callable] = {}
+COMPLEX_RULES = Rules()
 
 
 def rule(function: Callable) -> Callable:

@@ -227,7 +227,8 @@ step = jax.jit(jax.value_and_grad(loss))
 w, x = np.linspace(-1, 1, 64 * 64, dtype=np.float32).reshape(64, 64), np.ones((32, 64), np.float32)
 value, grad = step(w, x)
 import json
-print(json.dumps([len(planned), "llvmlite" in sys.modules, float(value), float(np.asarray(grad).sum())]))
+has_llvm = "libllvmlite" in open("/proc/self/maps").read()
+print(json.dumps([len(planned), has_llvm, float(value), float(np.asarray(grad).sum())]))
 """
 
 

@@ -15,8 +15,8 @@ from mpijax.core import dtypes
 from mpijax.core.index import Lin, LoopVar
 from mpijax.core.lowering import Library
 from mpijax.core.registry import registry
-from mpijax.scalar import rules
 from mpijax.scalar.builder import Builder
+from mpijax.scalar.registry import RULES
 from mpijax.scalar.types import Scalar
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _logaddexp(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     """log(exp(x) + exp(y)); the sum where the difference is undefined: of equal infinities, and of NaN."""
     if x.imag is not None:
         return _complex_logaddexp(b, x, y)
-    table = rules()
+    table = RULES
     delta = b.sub(x, y)
     small = table["log1p"](b, table["exp"](b, b.neg(b.abs(delta))))
     return b.select(b.is_nan(delta), b.add(x, y), b.add(b.maximum(x, y), small))
@@ -77,7 +77,7 @@ def _logaddexp(b: Builder, x: Scalar, y: Scalar) -> Scalar:
 
 def _complex_logaddexp(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     """The same of complex numbers, its imaginary part in [-pi, pi)."""
-    table = rules()
+    table = RULES
     larger = table["max"](b, x, y)
     delta = table["sub"](b, table["add"](b, x, y), table["add"](b, larger, larger))
     out = table["add"](b, larger, table["log1p"](b, table["exp"](b, delta)))
