@@ -11,6 +11,7 @@ from mpijax.compiler.fusion.pieces import split
 from mpijax.compiler.graph.nodes import Value
 from mpijax.compiler.loops.evaluate import evaluated
 from mpijax.compiler.loops.function import Function
+from mpijax.compiler.loops.repeated import Repeated
 from mpijax.compiler.loops.schedule import Loop, Schedule, turns_of
 from mpijax.compiler.loops.scheduling import scheduled
 from mpijax.compiler.loops.scope import Dependencies, Needs, Scope
@@ -30,6 +31,7 @@ class Nest:
         self.schedule: Schedule = scheduled(kernel)
         self.kernel = self.schedule.source
         self.needs = Dependencies(self.schedule)
+        self.repeated = Repeated(self.kernel)
         self.anchors: dict[tuple, list[int]] = {}
         self.any_zero: dict[Member, bool] = {}
         self.rows: dict[Value, tuple[Member, str]] = {}
