@@ -78,8 +78,10 @@ class Roots:
                 self._store_parts(node, outputs)
             if made_of_parts(node):
                 node.kind = "update" if id(node) in refused or not self._as_expression(node, outputs) else "map"
-            inside = [self._work_inside(v) for v in {id(v): v for v in node.inputs}.values()]
-            work = work_of(node) + (max(inside, default=0) if _has_alternatives(node) else sum(inside))
+            work = self._work(node)
+            if work > MAX_WORK and (before := self._only_operand(node)) is not None:
+                self._store(before)
+                work = self._work(node)
             for v in node.outputs:
                 self.work[id(v)] = work
             if node.kind != "map":
@@ -233,6 +235,23 @@ class Roots:
             return
         if readers > 1 and (cost > RECOMPUTE_BELOW or loads > 2):
             self.ids.add(id(out))
+
+    def _work(self, node: Node) -> int:
+        """The work for one element of the results."""
+        inside = [self._work_inside(v) for v in {id(v): v for v in node.inputs}.values()]
+        return work_of(node) + (max(inside, default=0) if _has_alternatives(node) else sum(inside))
+
+    def _only_operand(self, node: Node) -> Value | None:
+        """The one operand that is computed where the operation is, if its memory serves as well as the result's.
+
+        Then each turn of an unrolled loop is cut at the same place, and its kernels are alike.
+        """
+        inside = {id(v): v for v in node.inputs if self._work_inside(v)}
+        if len(inside) != 1 or node.kind != "map" or not isinstance(node.primitive.lower, Elementwise):
+            return None
+        [v] = inside.values()
+        fits = v.producer is not None and not is_view(v.producer) and v.nbytes <= node.outputs[0].nbytes
+        return v if fits else None
 
     def _work_inside(self, v: Value) -> int:
         """The work for an element of an operand in the loops of an operation that reads it."""
