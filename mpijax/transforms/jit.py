@@ -14,6 +14,7 @@ import numpy as np
 from mpijax._ext.dispatch import JitBase
 from mpijax.core import config, provided, tree
 from mpijax.core.avals import ShapeDtypeStruct
+from mpijax.core.collector import rare_collections
 from mpijax.core.source import callable_name, sources_of_function
 from mpijax.core.trace import EVAL, Tracer, abstractify, scope_key, state, trace_to_jaxpr, typeof
 from mpijax.core.warn import warn_user
@@ -313,7 +314,8 @@ class PjitFunction(JitBase):
             )
             reports.refuse_tracing(self._fun)
             reports.explain_miss(self._fun, signature, [k for k in list(self._cache) if len(k) > 2], args, kwargs)
-            with sources_of_function(self._fun), reports.timed(f"tracing {self._name} for jit"):
+            timed = reports.timed(f"tracing {self._name} for jit")
+            with sources_of_function(self._fun), timed, rare_collections():
                 written: list[Any] = []
                 jaxpr, consts = trace_to_jaxpr(flat, avals, debug_info("jit", self._fun, args, kwargs), written)
             known = *hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer)), flat.out_tree, written

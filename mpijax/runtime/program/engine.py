@@ -19,6 +19,7 @@ from mpijax.compiler.steps.planner import plan_program
 from mpijax.core import config, tracebacks, tree
 from mpijax.core import trace as tr
 from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
+from mpijax.core.collector import rare_collections
 from mpijax.core.foreign import canonicalize_dtype_handlers
 from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.memo import memo_on_jaxpr
@@ -182,7 +183,7 @@ def compile_jaxpr(
     if debug_nans.wanted():
         closed, donated = debug_nans.checked(closed, name), ()
     default = default or default_layout()
-    with reports.timed(f"compilation of jit({name})"):
+    with reports.timed(f"compilation of jit({name})"), rare_collections():
         kept = plan_cache.entry(closed, donated, in_shardings, default) if keep and not watchers else None
         plan = kept.load() if kept is not None else None
         if plan is not None:
