@@ -27,16 +27,25 @@ def rarely(name: str, rare: Expr, usual: Expr, work: Callable[..., Expr], *xs: E
         b.helper(label, "\n".join([
             f"define internal {t} @{label}({mask} %rare, {t} %usual, {_formals(xs)}) noinline cold {{",
             *inner.lines, f"  ret {t} {merged.ir}", "}"]))
-    return _branch(label, rare, usual, xs)
+    call = f"  %r = call {t} @{label}({mask} %rare, {t} %usual, {_formals(xs)})"
+    return _branch(label, rare, usual, xs, [call])
 
 
 def rarely_call(name: str, rare: Expr, usual: Expr, library: str, x: Expr) -> Expr:
     """`usual`, but the C library's function `library`(x) in the lanes where `rare`."""
     b, element = x.b, info(x.dtype).compute
-    label = _label(name, x)
     b.function.declares.add(f"declare {element} @{library}({element})")
-    b.helper(label, _each_lane(label, library, b.lanes, element))
-    return _branch(label, rare, usual, (x,))
+    if b.lanes == 1:
+        work = [f"  %r = call {element} @{library}({element} %x0)"]
+    else:
+        each, t = f"mpijax.{library}.each", b.type(x.dtype)
+        b.helper(each, _each_lane(each, library, element))
+        b.function.declares.add("declare i64 @llvm.cttz.i64(i64, i1)")
+        work = [
+            f"  store {t} %x0, ptr %in, align 4", f"  store {t} %usual, ptr %out, align 4",
+            f"  %lanes = zext i{b.lanes} %bits to i64", f"  call void @{each}(ptr %out, ptr %in, i64 %lanes)",
+            f"  %r = load {t}, ptr %out, align 4"]  # fmt: skip
+    return _branch(_label(name, x), rare, usual, (x,), work)
 
 
 def _label(name: str, *xs: Expr) -> str:
@@ -47,35 +56,31 @@ def _formals(xs: tuple[Expr, ...]) -> str:
     return ", ".join(f"{x.b.type(x.dtype)} %x{i}" for i, x in enumerate(xs))
 
 
-def _branch(label: str, rare: Expr, usual: Expr, xs: tuple[Expr, ...]) -> Expr:
+def _branch(label: str, rare: Expr, usual: Expr, xs: tuple[Expr, ...], work: list[str]) -> Expr:
+    """`usual`, but %r of the lines of `work` where `rare` in some lane."""
     b = usual.b
     t, mask, outer, lanes = b.type(usual.dtype), b.vector("i1"), f"{label}.branch", b.lanes
     any_lane = ["  %any = or i1 %rare, false"] if lanes == 1 else [
         f"  %bits = bitcast {mask} %rare to i{lanes}", f"  %any = icmp ne i{lanes} %bits, 0"]
+    memory = [f"  %{name} = alloca {t}, align 4" for name in ("in", "out") if any(f"%{name}," in x for x in work)]
     b.helper(outer, "\n".join([
-        f"define internal {t} @{outer}({mask} %rare, {t} %usual, {_formals(xs)}) alwaysinline {{", *any_lane,
+        f"define internal {t} @{outer}({mask} %rare, {t} %usual, {_formals(xs)}) alwaysinline {{", *memory, *any_lane,
         f"  br i1 %any, label %rarely, label %done, {_RARE}",
-        "rarely:", f"  %r = call {t} @{label}({mask} %rare, {t} %usual, {_formals(xs)})", "  br label %done",
+        "rarely:", *work, "  br label %done",
         "done:", f"  %z = phi {t} [%usual, %0], [%r, %rarely]", f"  ret {t} %z", "}"]))
     actual = ", ".join(f"{b.type(x.dtype)} {x.s.ir}" for x in xs)
     ir = b.emit(f"call {t} @{outer}({mask} {rare.s.ir}, {t} {usual.s.ir}, {actual})")
     return Expr(b, Scalar(usual.dtype, ir))
 
 
-def _each_lane(label: str, library: str, lanes: int, element: str) -> str:
-    """Definition of label(rare, x, usual): usual, with library(x) in the lanes of rare."""
-    if lanes == 1:
-        return "\n".join([
-            f"define internal {element} @{label}(i1 %rare, {element} %usual, {element} %x0) noinline cold {{",
-            f"  %r = call {element} @{library}({element} %x0)", f"  ret {element} %r", "}"])
-    t, mask = f"<{lanes} x {element}>", f"<{lanes} x i1>"
+def _each_lane(label: str, library: str, element: str) -> str:
+    """Definition of label(out, in, lanes): out[i] = library(in[i]) for each bit i of lanes, of which one is set."""
     return "\n".join([
-        f"define internal {t} @{label}({mask} %rare, {t} %usual, {t} %x0) noinline cold {{",
-        "entry:", "  br label %lane", "lane:", "  %i = phi i32 [0, %entry], [%next, %after]",
-        f"  %all = phi {t} [%usual, %entry], [%merged, %after]",
-        f"  %on = extractelement {mask} %rare, i32 %i", "  br i1 %on, label %work, label %after",
-        "work:", f"  %e = extractelement {t} %x0, i32 %i", f"  %r = call {element} @{library}({element} %e)",
-        f"  %new = insertelement {t} %all, {element} %r, i32 %i", "  br label %after",
-        "after:", f"  %merged = phi {t} [%all, %lane], [%new, %work]", "  %next = add i32 %i, 1",
-        f"  %more = icmp ult i32 %next, {lanes}", "  br i1 %more, label %lane, label %done",
-        "done:", f"  ret {t} %merged", "}"])
+        f"define internal void @{label}(ptr %out, ptr %in, i64 %lanes) noinline cold {{",
+        "entry:", "  br label %lane", "lane:", "  %left = phi i64 [%lanes, %entry], [%rest, %lane]",
+        "  %i = call i64 @llvm.cttz.i64(i64 %left, i1 true)",
+        f"  %from = getelementptr {element}, ptr %in, i64 %i", f"  %x = load {element}, ptr %from",
+        f"  %y = call {element} @{library}({element} %x)",
+        f"  %to = getelementptr {element}, ptr %out, i64 %i", f"  store {element} %y, ptr %to",
+        "  %below = sub i64 %left, 1", "  %rest = and i64 %left, %below", "  %more = icmp ne i64 %rest, 0",
+        "  br i1 %more, label %lane, label %done", "done:", "  ret void", "}"])
