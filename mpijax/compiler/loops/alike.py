@@ -17,6 +17,7 @@ import numpy as np
 from mpijax.compiler.fusion.expr import Expr, dynamic_parts
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.graph.nodes import Value, operation_of
+from mpijax.compiler.loops.repeated import repeated
 from mpijax.core.index import Dynamic, Lin, LoopVar, Quotient
 
 # Programs of fewer kernels are not searched for equal ones.
@@ -155,15 +156,17 @@ class Written:
 class Alike:
     """The kernels of a program, of which those that are alike become calls of one function.
 
-    arguments: the constants that a kernel is passed when it runs.
+    arguments: the constants that a kernel is passed when it runs. called: the operations that are calls in all kernels.
     """
 
     def __init__(self, kernels: list[Kernel]) -> None:
         self.signatures: dict[Kernel, Signature] = {}
         self.arguments: dict[Kernel, list[Expr]] = {}
         self.first: dict[Any, tuple[Signature, Written]] = {}
-        if len(kernels) < FEW:
-            return
+        self.called = repeated(self._grouped(kernels) if len(kernels) >= FEW else kernels)
+
+    def _grouped(self, kernels: list[Kernel]) -> list[Kernel]:
+        """Find those that are alike, and what they are passed; one kernel of each kind."""
         groups: dict[tuple, list[Kernel]] = {}
         for kernel in kernels:
             found = signature(kernel)
@@ -173,6 +176,7 @@ class Alike:
         for alike in groups.values():
             if len({self.signatures[kernel].numbers for kernel in alike}) >= SEVERAL:
                 self.arguments |= {kernel: self.signatures[kernel].floats for kernel in alike}
+        return [*(alike[0] for alike in groups.values()), *(k for k in kernels if k not in self.signatures)]
 
     def _key(self, kernel: Kernel) -> Any:
         """Kernels with equal keys have the same text."""

@@ -26,14 +26,15 @@ from mpijax.compiler.loops.nest import Nest
 from mpijax.compiler.loops.rows import rows
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.tiled import tiled
+from mpijax.core.primitive import Primitive
 
 _STRATEGIES = {"across": across, "along": along, "rows": rows, "tiled": tiled, "blocked": blocked}
 _RUNNING = {"across": cumulative.across, "along": cumulative.along, "tiled": cumulative.tiled}
 
 
-def emit(kernel: Kernel, arguments: Iterable[Expr] = ()) -> Nest:
-    """The kernel, written; `arguments` are constants that it is passed when it runs."""
-    nest = Nest(kernel, arguments)
+def emit(kernel: Kernel, arguments: Iterable[Expr], called: frozenset[Primitive]) -> Nest:
+    """The kernel, written. arguments: constants that it is passed when it runs. called: operations that are calls."""
+    nest = Nest(kernel, arguments, called)
     _outer_loops(nest, nest.kernel, 0, Scope(None, {}))
     return nest
 

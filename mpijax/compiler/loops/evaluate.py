@@ -52,7 +52,7 @@ def _computed(nest: Nest, e: Expr, scope: Scope) -> Scalar:
     outs = scope.lookup(key) if result else None
     if outs is None:
         args = [nest.vector(a, scope, lanes) for a in e.args]
-        outs = nest.repeated.apply(nest.function.builder(lanes), primitive, args, params)
+        outs = nest.calls.apply(nest.function.builder(lanes), primitive, args, params)
         if primitive.multiple_results:
             scope.known[key] = outs
     return outs[result] if isinstance(outs, (tuple, list)) else outs

@@ -11,27 +11,28 @@ from mpijax.compiler.fusion.pieces import split
 from mpijax.compiler.graph.nodes import Value
 from mpijax.compiler.loops.evaluate import evaluated
 from mpijax.compiler.loops.function import Function
-from mpijax.compiler.loops.repeated import Repeated
+from mpijax.compiler.loops.repeated import Calls
 from mpijax.compiler.loops.schedule import Loop, Schedule, turns_of
 from mpijax.compiler.loops.scheduling import scheduled
 from mpijax.compiler.loops.scope import Dependencies, Needs, Scope
+from mpijax.core.primitive import Primitive
 from mpijax.scalar.types import Scalar
 
 
 class Nest:
     """A loop nest that is being written. Its attributes stay; three of them grow, each by the hand of one module.
 
-    function: the text so far. kernel, schedule: what is written. needs: what expressions depend on. rows: members of
+    function: the text so far. calls: what is called in it. kernel, schedule: what is written. needs: what expressions depend on. rows: members of
     which a row is kept on the stack between two passes, and where. anchors: offsets that pointers are reached from (see
     `compiler.loops.addresses`). any_zero: what is known of the signs of zeros (see `compiler.loops.reducing`).
     """
 
-    def __init__(self, kernel: Kernel, arguments: Iterable[Expr]) -> None:
+    def __init__(self, kernel: Kernel, arguments: Iterable[Expr], called: frozenset[Primitive]) -> None:
         self.function = Function(arguments)
         self.schedule: Schedule = scheduled(kernel)
         self.kernel = self.schedule.source
         self.needs = Dependencies(self.schedule)
-        self.repeated = Repeated(self.kernel)
+        self.calls = Calls(called)
         self.anchors: dict[tuple, list[int]] = {}
         self.any_zero: dict[Member, bool] = {}
         self.rows: dict[Value, tuple[Member, str]] = {}

@@ -148,7 +148,7 @@ class Writer:
 
     def _write_kernel(self, kernel: Kernel) -> Written:
         """The text of a kernel, and how it is called."""
-        nest = emit(kernel, self._alike.arguments.get(kernel, ()))
+        nest = emit(kernel, self._alike.arguments.get(kernel, ()), self._alike.called)
         function = nest.function
         text = function.definition("KERNEL_NAME")
         name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
