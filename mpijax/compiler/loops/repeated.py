@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.compiler.fusion.kernel import Kernel
+from mpijax.compiler.loops.schedule import VECTOR_BYTES
 from mpijax.core.primitive import Primitive
 from mpijax.scalar.builder import Builder, FunctionText
 from mpijax.scalar.types import Scalar, info
@@ -29,25 +30,33 @@ def repeated(kernels: Iterable[Kernel]) -> frozenset[Primitive]:
 
 
 class Calls:
-    """Operations in a kernel, of which `primitives` are called."""
+    """Operations in a kernel, of which `primitives` are called: on one vector register at a time, in all loops."""
 
     def __init__(self, primitives: frozenset[Primitive]) -> None:
         self.primitives = primitives
-        # By what the instructions depend on: the name of the function, and the type of its result.
-        self.functions: dict[Any, tuple[str, np.dtype]] = {}
+        # By what the instructions depend on: the name of the function and the type of its result; None if there is none.
+        self.functions: dict[Any, tuple[str, np.dtype] | None] = {}
 
     def apply(self, b: Builder, primitive: Primitive, args: list[Scalar], params: dict[str, Any]) -> Any:
-        """What the operation's rule gives, by a call where that has the same instructions."""
-        rule = primitive.lower.rule
+        """What the operation's rule gives, by calls where these have the same instructions."""
         # Rules look at constants, which a function does not know.
-        if primitive not in self.primitives or not all(_is_called(x) for x in args):
-            return rule(b, *args, **params)
-        types = tuple(x.dtype for x in args)
+        if primitive in self.primitives and all(map(_may_be_passed, args)):
+            wide = b.with_lanes(VECTOR_BYTES // max(x.dtype.itemsize for x in args))
+            found = self._function(wide, primitive, tuple(x.dtype for x in args), params)
+            if found is not None:
+                calls = [_call(wide, *found, part) for part in zip(*(_registers(b, x, wide) for x in args), strict=True)]
+                return _gathered(b, calls, wide)
+        return primitive.lower.rule(b, *args, **params)
+
+    def _function(self, b: Builder, primitive: Primitive, types: tuple[np.dtype, ...], params: dict[str, Any]):
         key = (primitive, b.lanes, types, repr(sorted(params.items())))
-        if key not in self.functions:
-            text = FunctionText()
-            inner = Builder(b.lanes, text)
-            found = rule(inner, *(Scalar(t, f"%x{k}") for k, t in enumerate(types)), **params)
+        if key in self.functions:
+            return self.functions[key]
+        self.functions[key] = None
+        text = FunctionText()
+        inner = Builder(b.lanes, text)
+        found = primitive.lower.rule(inner, *(Scalar(t, f"%x{k}") for k, t in enumerate(types)), **params)
+        if type(found) is Scalar and found.imag is None:
             formals = ", ".join(f"{b.type(t)} %x{k}" for k, t in enumerate(types))
             body = "\n".join([f"({formals}) {{", *inner.lines, f"  ret {b.type(found.dtype)} {found.ir}", "}"])
             name = f"mpijax.{primitive.name}.{hashlib.sha256(body.encode()).hexdigest()[:24]}"
@@ -56,10 +65,40 @@ class Calls:
             b.declares.update(text.declares)
             b.helper(name, f"define internal {b.type(found.dtype)} @{name}{body}")
             self.functions[key] = name, found.dtype
-        name, dtype = self.functions[key]
-        actual = ", ".join(f"{b.type(x.dtype)} {x.ir}" for x in args)
-        return Scalar(dtype, b.emit(f"call {b.type(dtype)} @{name}({actual})"))
+        return self.functions[key]
 
 
-def _is_called(x: Scalar) -> bool:
+def _may_be_passed(x: Scalar) -> bool:
     return info(x.dtype).kind == "f" and not x.is_constant
+
+
+def _call(b: Builder, name: str, dtype: np.dtype, args: tuple[Scalar, ...]) -> Scalar:
+    actual = ", ".join(f"{b.type(x.dtype)} {x.ir}" for x in args)
+    return Scalar(dtype, b.emit(f"call {b.type(dtype)} @{name}({actual})"))
+
+
+def _registers(b: Builder, x: Scalar, wide: Builder) -> list[Scalar]:
+    """A value of `b` as registers of `wide`; if it does not fill one, its lanes are repeated."""
+    if b.lanes == wide.lanes:
+        return [x]
+    if b.lanes == 1:
+        return [wide.splat(x)]
+    if b.lanes > wide.lanes:
+        return [b.part(x, at, wide.lanes) for at in range(0, b.lanes, wide.lanes)]
+    return [_shuffled(b, x, x, wide.lanes)]
+
+
+def _gathered(b: Builder, xs: list[Scalar], wide: Builder) -> Scalar:
+    """A value of `b`, from such registers."""
+    if len(xs) == 1:
+        return xs[0] if b.lanes == wide.lanes else wide.part(xs[0], 0, b.lanes)
+    while len(xs) > 1:
+        half = b.with_lanes(b.lanes // len(xs))
+        xs = [_shuffled(half, low, high, 2 * half.lanes) for low, high in zip(xs[::2], xs[1::2], strict=True)]
+    return xs[0]
+
+
+def _shuffled(b: Builder, low: Scalar, high: Scalar, lanes: int) -> Scalar:
+    """So many lanes of two values, one after the other, and again from the first."""
+    t, mask = b.type(low.dtype), ", ".join(f"i32 {i % (2 * b.lanes)}" for i in range(lanes))
+    return Scalar(low.dtype, b.emit(f"shufflevector {t} {low.ir}, {t} {high.ir}, <{lanes} x i32> <{mask}>"))
