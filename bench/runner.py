@@ -19,6 +19,7 @@ TIMEOUT = 120  # seconds one process may take
 def environment(case: Case, system: System, caches: Path) -> dict[str, str]:
     """Environment of a process, with the disk caches in the state the case asks for."""
     env = dict(os.environ, PYTHONPATH=str(ROOT), **dict(case.env))
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # packages that are installed have bytecode
     env["PATH"] = f"{system.python.parent}{os.pathsep}{env['PATH']}"
     if case.cache == "empty":
         folder = Path(tempfile.mkdtemp(dir=caches))
