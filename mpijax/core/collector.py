@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-# Objects between two collections of new ones; those between whole ones follow: 20 times 100 times as many.
-_RARELY = (50_000, 20, 100)
+# Objects between two collections of new ones, and how many of these come before one of those that have survived.
+_RARELY = (50_000, 1_000, 1_000)
 
 _lock = Lock()
 _depth = 0
