@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+
 class Rules(dict[str, Callable]):
     """Rules by name; `load` runs the module of one that is asked for the first time."""
 

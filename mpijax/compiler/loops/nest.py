@@ -22,9 +22,10 @@ from mpijax.scalar.types import Scalar
 class Nest:
     """A loop nest that is being written. Its attributes stay; three of them grow, each by the hand of one module.
 
-    function: the text so far. calls: what is called in it. kernel, schedule: what is written. needs: what expressions depend on. rows: members of
-    which a row is kept on the stack between two passes, and where. anchors: offsets that pointers are reached from (see
-    `compiler.loops.addresses`). any_zero: what is known of the signs of zeros (see `compiler.loops.reducing`).
+    function: the text so far. calls: what is called in it. kernel, schedule: what is written. needs: what expressions
+    depend on. rows: members of which a row is kept on the stack between two passes, and where. anchors: offsets that
+    pointers are reached from (see `compiler.loops.addresses`). any_zero: what is known of the signs of zeros (see
+    `compiler.loops.reducing`).
     """
 
     def __init__(self, kernel: Kernel, arguments: Iterable[Expr], called: frozenset[Primitive]) -> None:

@@ -34,7 +34,7 @@ class Calls:
 
     def __init__(self, primitives: frozenset[Primitive]) -> None:
         self.primitives = primitives
-        # By what the instructions depend on: the name of the function and the type of its result; None if there is none.
+        # By what the instructions depend on: the name of the function and the type of its result, if there is one.
         self.functions: dict[Any, tuple[str, np.dtype] | None] = {}
 
     def apply(self, b: Builder, primitive: Primitive, args: list[Scalar], params: dict[str, Any]) -> Any:
@@ -44,11 +44,13 @@ class Calls:
             wide = b.with_lanes(VECTOR_BYTES // max(x.dtype.itemsize for x in args))
             found = self._function(wide, primitive, tuple(x.dtype for x in args), params)
             if found is not None:
-                calls = [_call(wide, *found, part) for part in zip(*(_registers(b, x, wide) for x in args), strict=True)]
-                return _gathered(b, calls, wide)
+                registers = zip(*(_registers(b, x, wide) for x in args), strict=True)
+                return _gathered(b, [_call(wide, *found, part) for part in registers], wide)
         return primitive.lower.rule(b, *args, **params)
 
-    def _function(self, b: Builder, primitive: Primitive, types: tuple[np.dtype, ...], params: dict[str, Any]):
+    def _function(
+        self, b: Builder, primitive: Primitive, types: tuple[np.dtype, ...], params: dict[str, Any]
+    ) -> tuple[str, np.dtype] | None:
         key = (primitive, b.lanes, types, repr(sorted(params.items())))
         if key in self.functions:
             return self.functions[key]
