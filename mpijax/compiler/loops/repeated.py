@@ -18,8 +18,9 @@ from mpijax.core.primitive import Primitive
 from mpijax.scalar.builder import Builder, FunctionText
 from mpijax.scalar.types import Scalar, info
 
-# What is a long operation (see `core.lowering.Elementwise.cost`), and how many of a kind are several.
-LONG, SEVERAL = 10, 2
+# What is a long operation: its cost (see `core.lowering.Elementwise`), and its instructions, since some do little but
+# call the C library in each lane. How many of a kind are several.
+LONG, INSTRUCTIONS, SEVERAL = 10, 10, 2
 _NO_OPERATION = frozenset(["load", "const", "index", "acc", "inner", "choose"])
 
 
@@ -58,7 +59,7 @@ class Calls:
         text = FunctionText()
         inner = Builder(b.lanes, text)
         found = primitive.lower.rule(inner, *(Scalar(t, f"%x{k}") for k, t in enumerate(types)), **params)
-        if type(found) is Scalar and found.imag is None:
+        if type(found) is Scalar and found.imag is None and len(inner.lines) >= INSTRUCTIONS:
             formals = ", ".join(f"{b.type(t)} %x{k}" for k, t in enumerate(types))
             body = "\n".join([f"({formals}) {{", *inner.lines, f"  ret {b.type(found.dtype)} {found.ir}", "}"])
             name = f"mpijax.{primitive.name}.{hashlib.sha256(body.encode()).hexdigest()[:24]}"
