@@ -124,9 +124,24 @@ def make_array_from_single_device_arrays(
                 "When making an array from single-device arrays the input arrays must have one shard each. An argument "
                 f"array had {held} shard(s). Pass its addressable_shards' data."
             )
-    parts = sharding.addressable_devices_indices_map(tuple(shape))
+    indices = sharding.addressable_devices_indices_map(tuple(shape))
+    parts = _by_device(arrays, list(indices))
+    if isinstance(sharding, NamedSharding) and sharding.spec.unreduced:
+        parts = _summed(sharding, indices, parts)
     what = "That is the shape of one of the arrays"
-    return _from_parts(tuple(shape), sharding, list(parts.values()), _by_device(arrays, list(parts)), dtype, what)
+    return _from_parts(tuple(shape), sharding, list(indices.values()), parts, dtype, what)
+
+
+def _summed(sharding: NamedSharding, indices: dict, parts: list[Any]) -> list[Any]:
+    """For each device the sum, over the unreduced axes, of what devices have of its part of an array."""
+    if not sharding.mesh.is_local:
+        raise NotImplementedError(
+            f"make_array_from_single_device_arrays: the shards of {sharding} are sums of arrays on several ranks. Pass "
+            "them to a jax.shard_map that takes jax.lax.psum."
+        )
+    first = {d: np.asarray(part) for d, part in zip(indices, parts, strict=True) if sharding.replica(d) == 0}
+    alike = [[x for e, x in first.items() if indices[e] == indices[d]] for d in indices]
+    return [np.sum(own, axis=0, dtype=own[0].dtype) for own in alike]
 
 
 def _by_device(arrays: Sequence[Any], devices: list[Any]) -> list[Any]:

@@ -364,11 +364,18 @@ def test_sums_that_are_yet_to_be_taken():
             x = s.put(X, "x")
             out = s.jnp.dot(x.T, x, out_sharding=s.P(unreduced={"x"}))
             total = s.jax.reshard(out + out, s.P())
-            return s.types(out, total), np.asarray(total), str(s.P("y", unreduced={"x"}))
+            shards = [shard.data for shard in out.addressable_shards]
+            again = s.jax.make_array_from_single_device_arrays(out.shape, out.sharding, shards)
+            zeros = s.jax.reshard(s.put(X), s.P(unreduced={"x", "y"}))
+            placed = [s.jax.jit(lambda x: x.T)(out), again, zeros, s.jax.reshard(s.put(X), s.P(reduced={"x"}))]
+            said = [(str(o.sharding.spec), o.is_fully_replicated, o.sharding.shard_shape(o.shape)) for o in placed]
+            sums = [total, s.jax.reshard(again, s.P()), sum(map(np.asarray, shards[::2])), *(z.data for z in zeros.addressable_shards)]
+            return s.types(out, total, *placed), (said, repr(again), str(again)), *map(np.asarray, sums)
 
-    mine, theirs = seen(OURS), seen(REAL)
-    assert (mine[0], mine[2]) == (theirs[0], theirs[2])
-    np.testing.assert_allclose(mine[1], theirs[1], rtol=1e-5)
+    (*mine, said), (*theirs, expected) = ((*sums, (types, placed)) for types, placed, *sums in map(seen, [OURS, REAL]))
+    assert said == expected
+    for a, b in zip(mine, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
 
 
 def reduced_and_back(s, x, w):

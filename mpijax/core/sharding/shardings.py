@@ -62,6 +62,10 @@ class Sharding:
         """For each device of this process its part of a global array, as slices."""
         raise NotImplementedError
 
+    def has_sum(self, device: Any) -> bool:
+        """Whether a device has elements of an array: of a sum that is yet to be taken, not all have."""
+        return True
+
     @property
     def _addressable_device_assignment(self) -> tuple:
         """The devices of this process, in order; for Orbax."""
@@ -118,16 +122,17 @@ class NamedSharding(Sharding):
         self.mesh = mesh
         self.spec = spec
         self.memory_kind = _memory_kind(memory_kind, abstract=isinstance(mesh, AbstractMesh))
-        self.is_fully_replicated = all(mesh.shape[a] == 1 for a in named)
+        self._splits_nothing = all(mesh.shape[a] == 1 for a in named)
+        self.is_fully_replicated = mesh.size == 1 or (self._splits_nothing and not spec.unreduced)
         self._hash = hash((mesh, spec, self.memory_kind))
 
     @cached_property
     def keeps_whole(self) -> bool:  # type: ignore[override]
-        return self.is_fully_replicated or self.mesh.is_local
+        return self._splits_nothing or self.mesh.is_local
 
     @cached_property
     def is_followed(self) -> bool:  # type: ignore[override]
-        return not self.is_fully_replicated or self.mesh.is_local
+        return not self._splits_nothing or self.mesh.is_local
 
     def update(self, **changes: Any) -> NamedSharding:
         """This layout over another `mesh`, by another `spec`, or in another kind of memory (`memory_kind`)."""
@@ -137,6 +142,19 @@ class NamedSharding(Sharding):
     def with_memory_kind(self, kind: str) -> NamedSharding:
         """This layout in another kind of memory."""
         return self.update(memory_kind=kind)
+
+    def waiting(self, unreduced: frozenset, reduced: frozenset) -> NamedSharding:
+        """This layout of a sum that is yet to be taken over the `unreduced` axes, or whose cotangent is one."""
+        if (self.spec.unreduced, self.spec.reduced) == (unreduced, reduced):
+            return self
+        return self.update(spec=self.spec.update(unreduced=unreduced, reduced=reduced))
+
+    def has_sum(self, device: Any) -> bool:
+        """Whether a device has elements: of sums yet to be taken, the first device along their axes has the total."""
+        if not self.spec.unreduced:
+            return True
+        at = np.argwhere(self.mesh.device_ids == device.id)[0]
+        return not any(c for a, c in zip(self.mesh.axis_names, at, strict=True) if a in self.spec.unreduced)
 
     @property
     def device_set(self) -> set:
@@ -247,7 +265,7 @@ class NamedSharding(Sharding):
 
     def replica(self, device: Any = None) -> int:
         """Among the devices with the same part as this one (this rank's), in row-major order, which one this is."""
-        split = self.spec.all_axes()
+        split = {*self.spec.all_axes(), *self.spec.unreduced}
         at = self._coordinates() if device is None else np.argwhere(self.mesh.device_ids == device.id)[0].tolist()
         number = 0
         for name, c, size in zip(self.mesh.axis_names, at, self.mesh.devices.shape, strict=True):

@@ -50,6 +50,8 @@ class ArrayImpl(ArrayBase):
                 return f"Array(shape={aval.shape}, dtype={aval.dtype.name})"
             return f"Array({aval.shape}, dtype={aval.dtype.name}) overlaying:\n{self._physical}"
         weak = ", weak_type=True" if aval.weak_type else ""
+        if self._is_sum:
+            return f"Array(shape={aval.shape}, dtype={aval.dtype.name}{weak}, sharding={self.sharding})"
         ending = f"dtype={aval.dtype.name}{weak})"
         if not self._is_whole:
             body = f"shape={aval.shape}"
@@ -63,7 +65,7 @@ class ArrayImpl(ArrayBase):
         return f"{_OPENING}{body},{' ' * gap}{ending}"
 
     def __str__(self) -> str:
-        return str(self._value) if isinstance(self.dtype, np.dtype) and self._is_whole else repr(self)
+        return str(self._value) if isinstance(self.dtype, np.dtype) and self._is_whole and not self._is_sum else repr(self)
 
     def __reduce__(self):
         if not self._is_whole:
@@ -81,10 +83,17 @@ class ArrayImpl(ArrayBase):
         return True
 
     @property
-    def sharding(self) -> Any:
-        """How the array is laid out over devices."""
+    def _is_sum(self) -> bool:
+        """Whether it is a sum that is yet to be taken."""
+        return self.aval.split is not None and bool(self.aval.split.unreduced)
 
-        return self._sharding if self.committed else SingleDeviceSharding(self.device)
+    @property
+    def sharding(self) -> Any:
+        """How the array is laid out over devices; over Explicit axes as its type says."""
+        if not self.committed:
+            return SingleDeviceSharding(self.device)
+        split = self.aval.split
+        return self._sharding if split is None else self._sharding.waiting(split.unreduced, split.reduced)
 
     @property
     def device(self) -> Any:
@@ -122,10 +131,15 @@ class ArrayImpl(ArrayBase):
         return self._part(*parts[index])
 
     def _part(self, device: Any, index: tuple[slice, ...]) -> ArrayImpl:
-        """The shard on one device of this process as an array of its own; shares the memory where it can."""
-        layout = self._sharding
-        if layout is None or not layout.committed:
+        """The shard on one device of this process as an array of its own; shares the memory where it can.
+
+        Of shards whose sum is the array (unreduced) the first one has it, and the others are zero.
+        """
+        if not self.committed:
             return self
+        layout = self.sharding
+        if not layout.has_sum(device):
+            return provided.device_put(np.zeros(layout.block_shape(self.shape), self.dtype), device)
         if not self._is_whole:
             return rewrap(self, self.aval.update(shape=layout.process_shape(self.shape)))
         value = np.asarray(self._physical[index], order="C")
@@ -145,7 +159,7 @@ class ArrayImpl(ArrayBase):
 
     @property
     def is_fully_replicated(self) -> bool:
-        return self._sharding is None or self._sharding.is_fully_replicated
+        return self.sharding.is_fully_replicated
 
 
 def _addressable(layout: Any, shape: tuple[int, ...]) -> dict:
