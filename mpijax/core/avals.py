@@ -10,6 +10,7 @@ import numpy as np
 
 from mpijax.core import dtypes, provided
 from mpijax.core.dimensions import dimension
+from mpijax.core.option import values as options
 from mpijax.core.sharding import split as splits
 from mpijax.core.sharding.context import get_abstract_mesh, sharding_of, unsplit
 
@@ -89,7 +90,7 @@ class ShapedArray:
         except (KeyError, TypeError):
             pass
         shape = tuple(dimension(d) for d in shape)
-        dtype = dtypes.dtype(dtype)
+        dtype = dtypes.as_named(dtype)
         key = (shape, dtype, bool(weak_type), frozenset(vma), splits.normal(split))
         found = cls._table.get(key)
         if found is None:
@@ -344,3 +345,14 @@ class ShapeDtypeStruct:
 def _struct(shape, dtype, sharding, weak_type: bool) -> ShapeDtypeStruct:
     """For pickle and copy."""
     return ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type)
+
+
+def number_of(value: Any, dtype: Any, weak_type: bool = False) -> Any:
+    """A number with a dtype; a Python number if it is weak.
+
+    NumPy scalars of 64 bits are narrowed while ``jax_enable_x64`` is off, arrays are not: of them it is an array then.
+    """
+    number = np.asarray(value, dtype)[()]
+    if dtype in dtypes.NARROWED and not options.jax_enable_x64:
+        return provided.from_host(number, ShapedArray((), dtype, weak_type))
+    return number.item() if weak_type else number

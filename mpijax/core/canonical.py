@@ -209,6 +209,18 @@ def dtype(x: Any) -> Any:
     return found if _options.jax_enable_x64 else NARROWED.get(found, found)
 
 
+def as_named(x: Any) -> Any:
+    """The dtype that a type, name or dtype object stands for, of 64 bits also while ``jax_enable_x64`` is off.
+
+    Raises TypeError where arrays cannot hold it.
+    """
+    if isinstance(x, ExtendedDType):
+        return x
+    found = np.dtype(x)
+    _check_holds(found, x)
+    return found
+
+
 def _named(found: np.dtype, x: Any) -> np.dtype:
     _check_holds(found, x)
     return _canonicalize_requested(found, "dtype")

@@ -12,6 +12,8 @@ on, Python scalars are weakly typed and adapt to the arrays beside them, and pro
 from numpy import can_cast
 
 from mpijax.core.canonical import (
+    NARROWED,
+    as_named,
     canonicalize_dtype,
     check_user_dtype_supported,
     check_valid_dtype,
@@ -73,10 +75,12 @@ from mpijax.core.result_type import (
 )
 
 __all__ = [
+    "NARROWED",
     "ExtendedDType",
     "PRNGKeyDtype",
     "TokenDType",
     "TypePromotionError",
+    "as_named",
     "bfloat16",
     "can_cast",
     "canonicalize_dtype",

@@ -11,7 +11,8 @@ import numpy as np
 from mpijax.core import effects as fx
 from mpijax.core import provided
 from mpijax.core.any_depth import any_depth
-from mpijax.core.avals import ShapedArray
+from mpijax.core.avals import ShapedArray, number_of
+from mpijax.core.canonical import NARROWED
 from mpijax.core.sharding.context import under
 from mpijax.core.source import UNKNOWN, Source, inherited
 
@@ -58,6 +59,11 @@ class Literal:
     def __init__(self, val: Any, aval: ShapedArray):
         self.val = val
         self.aval = aval
+
+    @property
+    def number(self) -> Any:
+        """The scalar, as operations take it here and now."""
+        return number_of(self.val, self.aval.dtype, self.aval.weak_type) if self.aval.dtype in NARROWED else self.val
 
     def __repr__(self) -> str:
         return f"{self.val}:{self.aval.str_short()}"
@@ -221,7 +227,7 @@ def eval_jaxpr(
     last = last_uses(jaxpr)
 
     def read(atom):
-        return atom.val if type(atom) is Literal else env[atom]
+        return atom.number if type(atom) is Literal else env[atom]
 
     outer = inherited.source
     try:

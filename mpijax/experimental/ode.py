@@ -198,7 +198,7 @@ def _is_float(x: Any) -> bool:
 
 def _solve_backward(func, limits, residuals, g):
     """From the last time to the first: y, its cotangent, and the integrals of the cotangents of t and args."""
-    ys, ts, args = residuals
+    (ys, ts, args), g = residuals, jnp.asarray(g)
     leaves, structure = tree.tree_flatten(args)
     floats = [x for x in leaves if _is_float(x)]
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.avals import number_of
 from mpijax.core.dimensions import DimExpr
 from mpijax.core.trace import typeof
 from mpijax.core.warn import warn_user
@@ -88,12 +89,17 @@ def scalar_like(x: Any, value: Any) -> Any:
         number = dtypes.python_type(dtype)
         if number is not None and dtypes.dtype(number) == dtype:
             return number(value)
-    return np.asarray(value, dtype)[()]
+    return number_of(value, dtype)
 
 
 def strong_like(x: Any, value: Any) -> Any:
     """A constant with the dtype of x that is not weakly typed."""
-    return convert(value, dtype_of(x)) if isinstance(value, DimExpr) else np.asarray(value, dtype_of(x))[()]
+    return constant(value, dtype_of(x))
+
+
+def constant(value: Any, dtype: Any) -> Any:
+    """A number, or a size that is not known, with a dtype."""
+    return convert(value, dtype) if isinstance(value, DimExpr) else number_of(value, dtype)
 
 
 def zero_like(x: Any) -> Any:

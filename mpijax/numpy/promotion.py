@@ -98,8 +98,7 @@ def _staged_if_python(x: Any) -> Any:
     return lax.stage(x) if type(x) in dtypes.python_scalar_dtypes else x
 
 
-# A Python number beside an array whose kind is at least as wide takes the array's dtype, whatever the
-# options.
+# A Python number beside an array whose kind is at least as wide takes the array's dtype.
 _KIND_ORDER: dict[type | None, int] = {bool: 0, int: 1, float: 2, complex: 3}
 _SCALAR_TYPES: dict[tuple[Any, type], type] = {
     (dtype, kind): dtype.type
@@ -127,7 +126,8 @@ def promote_pair(fun_name: str, x: Any, y: Any) -> Any:
     kind = type(y)
     if kind is float or kind is int:
         scalar = _SCALAR_TYPES.get((a.dtype, kind))
-        if scalar is not None and not a.weak_type and (kind is float or -_INT_LIMIT <= y < _INT_LIMIT):
+        narrowed = a.dtype in dtypes.NARROWED and not options.jax_enable_x64
+        if scalar is not None and not (a.weak_type or narrowed) and (kind is float or -_INT_LIMIT <= y < _INT_LIMIT):
             try:
                 return x, scalar(y)
             except OverflowError:

@@ -16,6 +16,7 @@ from mpijax.numpy.util import (
     _where,
     broadcast_to,
     canonical_axes,
+    constant,
     convert,
     ensure_arraylike,
     is_complex,
@@ -47,7 +48,7 @@ def _size_along(a: Any, axis: Any) -> int:
 def _count(a: Any, axis: Any, keepdims: bool, where: Any, dtype: Any):
     """Number of elements along `axis` that the mask takes."""
     if where is None:
-        return convert(_size_along(a, axis), dtype)
+        return constant(_size_along(a, axis), dtype)
     return reductions.sum(broadcast_to(where, a.shape), axis, dtype=dtype, keepdims=keepdims)
 
 

@@ -31,6 +31,7 @@ from mpijax.numpy.broadcasting import (
     size,
 )
 from mpijax.numpy.casts import (
+    constant,
     convert,
     dtype_of,
     is_complex,

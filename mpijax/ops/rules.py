@@ -15,14 +15,12 @@ from mpijax.core.registry import registry
 from mpijax.core.trace import typeof
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.transpose import UndefPrimal
+from mpijax.transforms.zeros import scalar_of_type
 
 
 def const_like(x: Any, value: Any) -> Any:
     """A scalar of x's dtype, weakly typed if x is."""
-    aval = typeof(x)
-    if aval.weak_type:
-        return aval.dtype.type(value).item()
-    return aval.dtype.type(value)
+    return scalar_of_type(value, typeof(x))
 
 
 def full_like(x: Any, value: Any, shape: tuple[int, ...] | None = None) -> Any:

@@ -214,7 +214,7 @@ def _flattened(closed: ClosedJaxpr) -> ClosedJaxpr:
         env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
 
         def read(atom):
-            return atom.val if type(atom) is Literal else env[atom]
+            return atom.number if type(atom) is Literal else env[atom]
 
         for eqn in jaxpr.eqns:
             values = [read(v) for v in eqn.invars]

@@ -74,7 +74,7 @@ def backward_pass(
             known[v] = x
 
     def read(atom):
-        return atom.val if type(atom) is Literal else known[atom]
+        return atom.number if type(atom) is Literal else known[atom]
 
     linear_eqns = []
     for eqn in jaxpr.eqns:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
+from mpijax.core.avals import ShapedArray, number_of
 from mpijax.core.registry import registry
 from mpijax.core.trace import typeof
 
@@ -48,8 +48,7 @@ class Zero:
 
 def scalar_of_type(value: int, aval: ShapedArray) -> Any:
     """A number with the dtype of `aval`; a Python number if that is weak."""
-    number = np.asarray(value, aval.dtype)[()]
-    return number.item() if aval.weak_type else number
+    return number_of(value, aval.dtype, aval.weak_type)
 
 
 def as_array(x: Any) -> Any:

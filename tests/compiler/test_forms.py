@@ -46,7 +46,7 @@ def searched(x):
 
 
 def chosen(x):
-    return jax.lax.cond(x[0, 0] > 0, lambda x: x @ x, lambda x: x - 1, x)
+    return jax.lax.cond(x[0, 0] > 0, lambda x: x @ x, lambda x: x - np.arange(8, dtype=np.float32), x)
 
 
 def solved(x):

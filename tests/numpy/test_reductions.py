@@ -119,3 +119,7 @@ def test_gradients():
     gradient = lambda J, name: J.grad(lambda x: getattr(J.numpy, name)(x, axis=1).sum())
     make = lambda J: lambda x: [gradient(J, name)(x) for name in names]
     check(make, x, jaxpr=False, eager=False, rtol=1e-4, atol=1e-6)
+
+
+def test_means_of_more_elements_than_int32_counts():
+    check(lambda J: lambda: J.eval_shape(J.numpy.mean, J.ShapeDtypeStruct((1 << 32,), np.float32)).dtype.name == "float32")

@@ -533,3 +533,51 @@ def test_masked_arrays_are_refused():
         with pytest.raises(ValueError, match="masked arrays are not supported"):
             f(masked)
     np.testing.assert_array_equal(OURS.numpy.array(masked), [1, 2])
+
+
+def widened(J):
+    def fun(x):
+        with J.enable_x64():
+            return 2 * x.astype(J.numpy.float64)
+
+    return fun
+
+
+def scanned(J):
+    def body(carry, x):
+        with J.enable_x64():
+            wide = (carry + x).astype(J.numpy.int64)
+        return carry, (wide, wide.astype(J.numpy.int32))
+
+    return lambda x: J.lax.scan(body, J.numpy.int32(2), x.astype(np.int32))
+
+
+def squared(J):
+    f = J.custom_jvp(lambda x: x**2.0)
+    f.defjvp(lambda xs, ts: (f(xs[0]), ts[0] * J.numpy.sin(xs[0])))
+
+    def fun(x):
+        with J.enable_x64():
+            return f(J.numpy.array(x, J.numpy.float64))
+
+    return fun
+
+
+WIDE_INSIDE = {
+    "jit": lambda J: J.jit(widened(J)),
+    "vmap": lambda J: J.vmap(widened(J)),
+    "map": lambda J: lambda x: J.lax.map(widened(J), x),
+    "scan": scanned,
+    "cond": lambda J: lambda x: J.lax.cond(x[0] > 0, widened(J), widened(J), x),
+    "checkpoint": lambda J: J.checkpoint(widened(J)),
+    "grad": lambda J: J.grad(lambda x: widened(J)(x).sum()),
+    "second derivative": lambda J: J.vmap(J.grad(J.grad(squared(J)))),
+    "jvp": lambda J: lambda x: J.jvp(squared(J), (x,), (x,)),
+    "outside again": lambda J: lambda x: (lambda y: (y * y, y + 1, J.numpy.sin(y), y[0]))(widened(J)(x)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
+@pytest.mark.parametrize("name", WIDE_INSIDE)
+def test_programs_of_64_bits_in_part(name):
+    check(WIDE_INSIDE[name], X3, jaxpr=False, rtol=1e-6)

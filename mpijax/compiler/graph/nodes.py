@@ -168,21 +168,27 @@ def verify(graph: Graph) -> None:
       BrokenForm: the one that does not hold.
     """
     known = {id(v) for v in (*graph.inputs, *graph.const_values)}
-    read: Counter[tuple[int, int]] = Counter()
     for node in graph.nodes:
         for holds, rule in _rules(node, known):
             if not holds:
                 raise BrokenForm(f"{rule}, at {node.primitive.name} of {node.source}")
         known.update(map(id, node.outputs))
-        read.update((id(v), id(node)) for v in node.inputs)
         for region in node.regions:
             verify(region.graph)
     for v in graph.outputs:
         if not _is_known(v, known):
             raise BrokenForm(f"a result of the graph is computed in it: {v} is not")
     counted = Counter((id(v), id(u)) for v in _values(graph) for u in v.users if id(v) in known)
-    if counted != Counter({pair: n for pair, n in read.items() if pair[0] in known}):
+    if counted != Counter((id(v), id(u)) for v, u in _reads(graph) if id(v) in known):
         raise BrokenForm("`users` of a value are the operations that read it, once for each operand")
+
+
+def _reads(graph: Graph) -> Iterator[tuple[Value, Node]]:
+    """Which operation reads what; the program's constants are read by those of regions too."""
+    for node in graph.nodes:
+        yield from ((v, node) for v in node.inputs)
+        for region in node.regions:
+            yield from ((v, u) for v, u in _reads(region.graph) if v.kind == "const")
 
 
 def _values(graph: Graph) -> list[Value]:
