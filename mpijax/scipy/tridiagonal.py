@@ -54,9 +54,9 @@ def eigh_tridiagonal(
     values, vectors = tridiagonal_eigh_p.bind(jnp.real(d), jnp.abs(e) if is_complex else e)
     if is_complex:
         # The matrix is P T P^H with the real T of the sizes |e| and a diagonal P of phases.
-        turns = jnp.where(e == 0, 1, jnp.conj(e) / jnp.where(e == 0, 1, jnp.abs(e)))
+        turns = jnp.where(e == 0, 1, jnp.conj(jnp.sign(e)))
         phases = jnp.concatenate([jnp.ones(1, e.dtype)[: d.shape[0]], jnp.cumprod(turns)])
-        vectors = phases[:, None] * vectors
+        vectors = phases[:, None] * vectors.astype(e.dtype)
     return values[taken] if eigvals_only else (values[taken], vectors[:, taken])
 
 

@@ -1,7 +1,10 @@
 """What JAX's users tell XLA, and mpijax takes without needing it."""
 
+import importlib
+
 import numpy as np
 import pytest
+from oracle import OURS, THEIRS, run
 
 import mpijax as jax
 import mpijax.numpy as jnp
@@ -29,6 +32,20 @@ def test_shard_alike_returns_its_arguments():
         shard_alike(x, [1])
     with pytest.raises(ValueError, match="shapes of `x` and `y` should match"):
         shard_alike(jnp.ones(2), jnp.ones(3))
+
+
+def seen_of_formats(J):
+    x = J.numpy.ones((2, 3))
+    compiled = J.jit(lambda x, y: (x + y["a"], 1)).lower(x, {"a": x}).compile()
+    layout = importlib.import_module(f"{J.name}.experimental.layout")
+    row_by_row = layout.Layout((0, 1))
+    constrained = J.jit(lambda x: layout.with_layout_constraint(x, row_by_row))(x)
+    wrong = [run(lambda a=a: layout.with_layout_constraint(x, a))[1] for a in (layout.Layout((0,)), 3)]
+    return str([x.format, compiled.input_formats, compiled.output_formats, constrained, wrong])
+
+
+def test_formats():
+    assert seen_of_formats(OURS) == seen_of_formats(THEIRS)
 
 
 def test_vmap_refuses_containers_with_axes_of_their_own():

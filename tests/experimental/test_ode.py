@@ -33,6 +33,9 @@ def test_float32_trees_and_what_the_function_closes_over():
     assert ys.shape == (5, 2, 3) and ys.dtype == np.float32
     np.testing.assert_allclose(ys[:, 0, 0], exact(T), rtol=1e-5)
     slope = mpijax.grad(lambda rate: solve(rate)["y"][-1].sum())(rate)
+    last = (np.arange(5) == 4).astype(np.float32)[:, None, None]
+    [pulled_back] = mpijax.vjp(solve, rate)[1]({"y": last * np.ones((5, 2, 3), np.float32)})
+    np.testing.assert_allclose(pulled_back, slope, rtol=1e-6)
     step = 1e-4
     with mpijax.enable_x64():
         high, low = (float(odeint(lambda y, t, r: -r * y + t, 1.0, T, r)[-1]) for r in (0.7 + step, 0.7 - step))

@@ -146,6 +146,22 @@ def test_minimize_in_float32_with_arguments_and_limits():
     assert found.hess_inv.shape == (3, 3) and bool(found.success)
     stopped = optimize.minimize(fun, jnp.zeros(3), (2.0,), method="bfgs", options={"maxiter": 1})
     assert int(stopped.status) == 1 and not bool(stopped.success)
+    steep = optimize.minimize(lambda x: jnp.mean((1e4 * x) ** 2), jnp.ones(2), method="bfgs")
+    np.testing.assert_allclose(steep.x, np.zeros(2), atol=1e-6)
+
+
+@pytest.mark.parametrize("promotion", ["standard", "strict"])
+def test_minima_of_complex_numbers(promotion):
+    goal, weights = np.complex64([1 + 2j, -1j, 3]), np.float32([1, 5, 20])
+
+    def found(J):
+        fun = lambda z: J.numpy.sum(abs(z - goal) ** 2 * weights) + J.numpy.sum(abs(z) ** 4)
+        with J.numpy_dtype_promotion(promotion):
+            return J.scipy.optimize.minimize(fun, goal / 2, method="l-bfgs-experimental-do-not-rely-on-this")
+
+    ours, theirs = found(OURS), found(THEIRS)
+    np.testing.assert_allclose(ours.x, theirs.x, rtol=1e-3, atol=1e-3)
+    assert ours.jac.dtype == theirs.jac.dtype
 
 
 # ---------------------------------------------------------------- interpolation, clusters, integrals

@@ -38,6 +38,11 @@ class Layout:
             )
 
 
+def row_by_row(ndim: int) -> Layout:
+    """The layout in memory of every array with so many axes."""
+    return Layout(tuple(range(ndim)), ())
+
+
 @dataclass(frozen=True)
 class Format:
     """A layout in memory, and one over devices; taken wherever a sharding is.

@@ -86,7 +86,7 @@ def _search(multiply: Callable, X: Any, m: Any, tol: Any) -> tuple[Any, Any, Any
 
     def residuals_of(values, vectors):
         product = multiply(vectors)
-        residuals = product - values * vectors
+        residuals = product - values[None] * vectors
         allowed = 10 * n * tol * (jnp.linalg.norm(product, axis=0) + values)
         return residuals, jnp.sum(jnp.linalg.norm(residuals, axis=0) < allowed)
 

@@ -11,6 +11,7 @@ from mpijax._ext.array import ArrayBase, from_numpy, register_array_type, rewrap
 from mpijax.core import provided
 from mpijax.core.array_api import register_concrete
 from mpijax.core.avals import ShapedArray
+from mpijax.core.sharding.format import Format, row_by_row
 from mpijax.core.sharding.shardings import SingleDeviceSharding
 from mpijax.runtime.arrays import devices
 
@@ -65,7 +66,8 @@ class ArrayImpl(ArrayBase):
         return f"{_OPENING}{body},{' ' * gap}{ending}"
 
     def __str__(self) -> str:
-        return str(self._value) if isinstance(self.dtype, np.dtype) and self._is_whole and not self._is_sum else repr(self)
+        is_plain = isinstance(self.dtype, np.dtype) and self._is_whole and not self._is_sum
+        return str(self._value) if is_plain else repr(self)
 
     def __reduce__(self):
         if not self._is_whole:
@@ -94,6 +96,11 @@ class ArrayImpl(ArrayBase):
             return SingleDeviceSharding(self.device)
         split = self.aval.split
         return self._sharding if split is None else self._sharding.waiting(split.unreduced, split.reduced)
+
+    @property
+    def format(self) -> Format:
+        """How the array lies in memory, and over devices."""
+        return Format(row_by_row(self.ndim), self.sharding)
 
     @property
     def device(self) -> Any:

@@ -12,6 +12,7 @@ from mpijax.compiler.steps.instructions import Communicate, GemmCall, KernelCall
 from mpijax.compiler.steps.plan import Plan, module_text
 from mpijax.compiler.steps.planner import plan_program
 from mpijax.core import config, tree
+from mpijax.core.sharding.format import Format, row_by_row
 from mpijax.core.sharding.shardings import SingleDeviceSharding
 from mpijax.core.trace import Tracer, typeof
 from mpijax.runtime.arrays.default_layout import default_layout
@@ -196,6 +197,16 @@ class Compiled(_Later):
         """How the results are laid out, as a tree."""
         layouts = [r.sharding if r.sharding is not None else _here() for r in self._plan.results]
         return tree.tree_unflatten(self.out_tree, layouts)
+
+    @property
+    def input_formats(self) -> Any:
+        """How the arguments lie in memory and over devices, as a tree ``(args, kwargs)``."""
+        return tree.tree_map(lambda x, s: Format(row_by_row(len(x.shape)), s), self.args_info, self.input_shardings)
+
+    @property
+    def output_formats(self) -> Any:
+        """How the results lie in memory and over devices, as a tree."""
+        return tree.tree_map(lambda x: Format(row_by_row(len(x.shape)), x.sharding), self.out_info)
 
     @property
     def out_info(self) -> Any:

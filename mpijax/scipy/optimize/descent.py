@@ -63,7 +63,11 @@ def descend(
     """
     x0 = jnp.asarray(x0)
     maxiter = x0.size * 200 if maxiter is None else maxiter
-    evaluate = value_and_grad(fun)
+
+    def evaluate(x):
+        value, gradient = value_and_grad(fun)(x)
+        return value, jnp.conj(gradient)
+
     small = lambda g: jnp.linalg.norm(g, ord=norm) < gtol
 
     def unfinished(s):
@@ -96,4 +100,4 @@ def descend(
     )
     end = lax.while_loop(unfinished, step, start)
     status = jnp.where(end.converged, 0, jnp.where(end.failed, 2 + end.status, 1))
-    return end._replace(status=status)
+    return end._replace(status=status, gradient=jnp.conj(end.gradient))

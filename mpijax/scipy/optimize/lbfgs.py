@@ -10,6 +10,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.scipy.optimize.descent import Descent, descend
+from mpijax.scipy.optimize.line_search import inner, scaled
 
 
 class _Memory(NamedTuple):
@@ -35,7 +36,7 @@ def minimize_lbfgs(
     """Minimize `fun` from x0, (n,), keeping `maxcor` steps; `maxls` is the line search's limit. See `minimize`."""
     x0 = jnp.asarray(x0)
     none = jnp.zeros((maxcor, x0.size), x0.dtype)
-    memory = _Memory(none, none, none[:, 0], jnp.ones((), x0.dtype))
+    memory = _Memory(none, none, none[:, 0].real, jnp.ones((), none.real.dtype))
     limits = {"maxiter": maxiter, "norm": norm, "gtol": gtol, "ftol": ftol, "line_search_maxiter": maxls}
     return descend(fun, x0, memory, _direction, _learn, **limits)
 
@@ -45,26 +46,26 @@ def _direction(memory: _Memory, gradient: Any) -> Any:
 
     def down(q, pair):
         step, change, rho = pair
-        alpha = rho * jnp.dot(step, q)
-        return q - alpha * change, alpha
+        alpha = rho * inner(step, q)
+        return q - scaled(alpha, change), alpha
 
     def up(q, pair):
         step, change, rho, alpha = pair
-        return q + (alpha - rho * jnp.dot(change, q)) * step, None
+        return q + scaled(alpha - rho * inner(change, q), step), None
 
     pairs = memory.steps, memory.changes, memory.rho
     q, alphas = lax.scan(down, -gradient, pairs, reverse=True)
-    return lax.scan(up, memory.scale * q, (*pairs, alphas))[0]
+    return lax.scan(up, scaled(memory.scale, q), (*pairs, alphas))[0]
 
 
 def _learn(memory: _Memory, step: Any, change: Any) -> _Memory:
-    product = jnp.dot(step, change)
+    product = inner(step, change)
     useful = product > 0
     push = lambda rows, row: jnp.concatenate([rows[1:], row[None]])
     new = _Memory(
         push(memory.steps, step),
         push(memory.changes, change),
         push(memory.rho, 1 / jnp.where(useful, product, 1)),
-        product / jnp.where(useful, jnp.dot(change, change), 1),
+        product / jnp.where(useful, inner(change, change), 1),
     )
     return _Memory(*(jnp.where(useful, a, b) for a, b in zip(new, memory, strict=True)))

@@ -12,6 +12,16 @@ from mpijax import lax
 _FALL, _STEEP = 1e-4, 0.9
 
 
+def inner(a: Any, b: Any) -> Any:
+    """The real part of <a, b>."""
+    return jnp.real(jnp.vdot(a, b))
+
+
+def scaled(number: Any, vector: Any) -> Any:
+    """A real multiple of a vector, which may be complex."""
+    return number.astype(vector.dtype) * vector
+
+
 class Found(NamedTuple):
     """The step taken, the function and its gradient there, evaluations, whether the conditions do not hold, and why:
     1: no bracket was found, 3: no point in it."""
@@ -51,20 +61,23 @@ def line_search(
     """Search along `direction` from x.
 
     Args:
-      evaluate: x -> (value, gradient).
+      evaluate: x -> (value, gradient); a complex one is the direction of steepest ascent.
       value, gradient: the function at x.
       previous: its value one step before, from which the first trial is guessed.
       maxiter: most evaluations while looking for a bracket, and again inside it.
     """
-    slope = jnp.dot(gradient, direction)
-    start = _Point(jnp.zeros((), x.dtype), value, slope, gradient)
+    slope = inner(gradient, direction)
+    real = jnp.finfo(x.dtype)
+    start = _Point(jnp.zeros((), real.dtype), value, slope, gradient)
     guess = 2.02 * (value - previous) / slope
-    trial = jnp.where((guess > 0) & (guess < 1), guess, 1).astype(x.dtype)
+    # In 32 bits the estimate that follows a shorter step may be singular.
+    shortest = 1e-8 if real.bits < 64 else 0.0
+    trial = jnp.where((guess > 0) & (guess < 1), jnp.maximum(guess, shortest), 1).astype(real.dtype)
     no = jnp.zeros((), bool)
 
     def point_at(at):
-        value, gradient = evaluate(x + at * direction)
-        return _Point(at, value, jnp.dot(gradient, direction), gradient)
+        value, gradient = evaluate(x + scaled(at, direction))
+        return _Point(at, value, inner(gradient, direction), gradient)
 
     def advance(s):
         return _advance(s, point_at(s.trial), start, maxiter)
@@ -73,7 +86,7 @@ def line_search(
     end = lax.while_loop(lambda s: ~s.done & (s.evaluations < s.limit), advance, first)
     best = end.low
     status = jnp.where(end.done, 0, jnp.where(end.zooming, 3, 1))
-    return Found(best.at * direction, best.value, best.gradient, end.evaluations, ~end.done, status)
+    return Found(scaled(best.at, direction), best.value, best.gradient, end.evaluations, ~end.done, status)
 
 
 def _choose(which: Any, a: Any, b: Any) -> Any:

@@ -45,7 +45,7 @@ _SUMMED_UP_TO, _TERMS = 100, 250
 
 
 def entropy(mu: Any, loc: Any = 0) -> Any:
-    """The entropy in nats: 0 for mu = 0. `loc` does not change it, but broadcasts.
+    """The entropy in nats: 0 for mu = 0, NaN for mu < 0. `loc` does not change it, but broadcasts.
 
     >>> mpijax.scipy.stats.poisson.entropy(jnp.array([0.5, 3.0])).round(4)
     Array([0.9276, 1.9315], dtype=float32)
@@ -55,4 +55,5 @@ def entropy(mu: Any, loc: Any = 0) -> Any:
     summed = entr(pmf(k, jnp.clip(mu, 0, _SUMMED_UP_TO))).sum(0)
     expanded = 0.5 * jnp.log(float(2 * np.pi * np.e) * mu) - 1 / (12 * mu)
     out = jnp.where(mu == 0, 0.0, jnp.where(mu < _SUMMED_UP_TO, summed, expanded))
+    out = jnp.where(mu < 0, np.nan, out)
     return jnp.broadcast_to(out, jnp.broadcast_shapes(mu.shape, loc.shape))
