@@ -115,8 +115,7 @@ def _batch(axis, args, dims, *, dst_sharding, concrete_mesh):
     if d is not None:
         parts = list(dst_sharding.spec.partitions)
         free = dst_sharding.mesh.explicit_axes
-        along = axis.spmd or (axis.split.axes[0] if axis.split is not None else ())
-        parts.insert(d, tuple(a for a in along if a in free))
+        parts.insert(d, tuple(a for a in axis.along if a in free))
         dst_sharding = dst_sharding.update(spec=dst_sharding.spec.update(parts))
     return reshard_p.bind(x, dst_sharding=dst_sharding, concrete_mesh=concrete_mesh), d
 

@@ -497,14 +497,15 @@ def _batch(axis: AxisData, args, dims, **params):
             raise ValueError(f"vmap spmd_axis_name cannot appear in shard_map {what}: {axis.spmd}, {params[what]}")
     moved = [x if d is None else move_dim(x, d, 0) for x, d in zip(args, dims, strict=True)]
     batched = tuple(d is not None for d in dims)
-    closed, split = params["jaxpr"], tuple(n for n in axis.spmd if n in params["newly_manual_axes"])
+    closed, split = params["jaxpr"], tuple(n for n in axis.along if n in params["newly_manual_axes"])
     size = axis.size // math.prod(params["mesh"].shape[n] for n in split)
     # In the body the names of the mesh are the mesh's.
-    inner = AxisData(None if axis.name in params["newly_manual_axes"] else axis.name, size, axis.spmd)
+    name = None if axis.name in params["newly_manual_axes"] else axis.name
+    inner = AxisData(name, size, axis.spmd, None if split else axis.split)
     with _inside(params):
         if split and params["check_vma"]:
             closed = _varying_over(closed, batched, frozenset(split))
-        closed, out_batched = batch_jaxpr(closed, inner, batched, False)
+        closed, out_batched = batch_jaxpr(closed, inner.in_context(), batched, False)
     in_specs = [P(split, *s) if b else s for s, b in zip(params["in_specs"], batched, strict=True)]
     out_specs = [P(split, *s) if b else s for s, b in zip(params["out_specs"], out_batched, strict=True)]
     outs = _rebind(moved, params, closed, in_specs, out_specs)

@@ -34,6 +34,11 @@ class AxisData:
     spmd: tuple[Any, ...] = ()
     split: Split | None = None
 
+    @property
+    def along(self) -> tuple[Any, ...]:
+        """The mesh axes that the examples are split over."""
+        return self.spmd or (() if self.split is None else self.split.axes[0])
+
     def in_context(self) -> AxisData:
         """This axis, of which types say nothing over mesh axes that are of type Auto in context."""
         split = in_context(self.split)

@@ -157,14 +157,15 @@ def vmap(
         refs = [i for i in mapped if is_ref(leaves[i])]
         if refs:
             check_aliases((), leaves, lambda: debug_info("vmap", fun, args, kwargs))
-        spmd = spmd_axis_name if isinstance(spmd_axis_name, tuple) else (spmd_axis_name,)
+        named = spmd_axis_name if isinstance(spmd_axis_name, tuple) else (spmd_axis_name,)
         split = _mapped_split(leaves, dims) if ShapedArray.any_split else None
-        if spmd_axis_name is not None and split is not None:
+        spmd = () if spmd_axis_name is None or (split is not None and split.axes[0] == named) else named
+        if spmd and split is not None:
             raise ValueError(
                 "Only one of spmd_axis_name or arrays sharded on `Explicit` mesh axis type is allowed. Got "
                 f"spmd_axis_name={spmd_axis_name} and arrays sharded on {entry(split.axes[0])}"
             )
-        axis = AxisData(axis_name, size, () if spmd_axis_name is None else spmd, split)
+        axis = AxisData(axis_name, size, spmd, split)
         if refs:
             outs, out_dims = _batch_refs(flat_fun, axis, leaves, dims, refs)
         else:

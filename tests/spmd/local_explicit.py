@@ -139,6 +139,17 @@ PROGRAMS = {
     "examples whose products are laid out": lambda s: s.jax.vmap(
         lambda a, b: s.jnp.einsum("ij,jk->ik", a, b, out_sharding=s.P(None, "y")), in_axes=(0, 1), out_axes=2,
     )(s.put(np.ones((4, 2, 2), np.float32), "x", None, "y"), s.put(np.ones((2, 4, 2), np.float32), None, "x", "y")),
+    "bodies of examples": of_x(lambda s, x: [
+        s.jax.vmap(f, axes, spmd_axis_name=name)(x)
+        for f, axes, name in [
+            (s.jax.shard_map(s.jnp.sin, in_specs=s.P("y"), out_specs=s.P("y")), 0, None),
+            (s.jax.shard_map(lambda a: a * 2, in_specs=s.P("y"), out_specs=s.P("y"), axis_names={"y"}), 0, None),
+            (s.jax.shard_map(lambda a: s.lax.psum(a.sum(), "y"), in_specs=s.P("y"), out_specs=s.P()), 0, "x"),
+            (s.jax.grad(lambda v: s.jax.shard_map(
+                lambda a: s.lax.psum((a * a).sum(), "y"), in_specs=s.P("y"), out_specs=s.P())(v)), 0, None),
+            (s.jax.shard_map(lambda a: a[:2] * 2, in_specs=s.P("x"), out_specs=s.P("x")), 1, None),
+        ]
+    ], "x", "y"),
     "examples in Auto axes": of_x(lambda s, x: s.jax.jit(s.jax.vmap(
         s.sharding.auto_axes(lambda a: s.jnp.where(a > 0, s.jnp.ones(2), a), out_sharding=s.P())))(x)),
     "examples and what is the same for all": of_x(lambda s, x: s.jax.vmap(lambda a: (
@@ -368,9 +379,13 @@ def test_sums_that_are_yet_to_be_taken():
             again = s.jax.make_array_from_single_device_arrays(out.shape, out.sharding, shards)
             zeros = s.jax.reshard(s.put(X), s.P(unreduced={"x", "y"}))
             placed = [s.jax.jit(lambda x: x.T)(out), again, zeros, s.jax.reshard(s.put(X), s.P(reduced={"x"}))]
-            said = [(str(o.sharding.spec), o.is_fully_replicated, o.sharding.shard_shape(o.shape)) for o in placed]
+            specs = [o.sharding.spec for o in placed]
+            said = [
+                (p.partitions, p.unreduced, p.reduced, o.is_fully_replicated, o.sharding.shard_shape(o.shape))
+                for o, p in zip(placed, specs, strict=True)
+            ]
             sums = [total, s.jax.reshard(again, s.P()), sum(map(np.asarray, shards[::2])), *(z.data for z in zeros.addressable_shards)]
-            return s.types(out, total, *placed), (said, repr(again), str(again)), *map(np.asarray, sums)
+            return s.types(out, total, *placed[:2]), (said, repr(again), str(again)), *map(np.asarray, sums)
 
     (*mine, said), (*theirs, expected) = ((*sums, (types, placed)) for types, placed, *sums in map(seen, [OURS, REAL]))
     assert said == expected
