@@ -13,7 +13,7 @@ from mpijax.core.index_maps import Elements, Index, boxed
 from mpijax.core.lowering import Structural, Writes
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
-from mpijax.core.sharding import shape_rules, types
+from mpijax.core.sharding import shape_rules, sum_types, types
 from mpijax.core.trace import typeof
 from mpijax.ops.moves import numpy_ints, shape_of
 from mpijax.ops.rules import const_like, full_like, is_linear
@@ -143,4 +143,5 @@ pad_p = Primitive(
     batch=_pad_batch,
     sharding=shape_rules.pad,
     sharding_type=types.kept("padding"),
+    sums=sum_types.as_operand(0),
 )

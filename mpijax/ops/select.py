@@ -13,7 +13,7 @@ from mpijax.core.errors import ShardingTypeError
 from mpijax.core.lowering import Elementwise
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
-from mpijax.core.sharding import types
+from mpijax.core.sharding import sum_types, types
 from mpijax.core.trace import typeof
 from mpijax.ops.bitwise import bitwise_and
 from mpijax.ops.compare import eq, gt, lt
@@ -143,6 +143,7 @@ select_n_p = Primitive(
     transpose=_select_transpose,
     batch=_select_batch,
     sharding_type=_sharding_type,
+    sums=sum_types.as_operand(1),
 )
 
 # ---------------------------------------------------------------- clamp

@@ -285,3 +285,4 @@ reduce_precision_p = elementwise(
     transpose=lambda ct, x, **bits: [reduce_precision(ct, **bits)],
 )
 reduce_precision_p.type_rule = _reduce_precision_type(reduce_precision_p.type_rule)
+reduce_precision_p.sums = sum_types.linear

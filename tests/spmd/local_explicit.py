@@ -409,7 +409,17 @@ def unreduced_and_back(s, x, w):
     return s.jnp.sin(taken(product)).sum() + s.jax.reshard(partly(x), s.P()).sum()
 
 
-@pytest.mark.parametrize("f", [reduced_and_back, unreduced_and_back])
+def parts_and_back(s, x, w):
+    """What takes elements of sums, and what fills: each leaves the sums to be taken."""
+    unreduced = s.jnp.dot(s.jax.reshard(w.T, s.P(None, "x")), w, out_sharding=s.P(unreduced={"x"}))
+    taken = [s.lax.slice(unreduced, (0, 0), (1, 2)), s.lax.pad(unreduced, np.float32(0), ((0, 1, 0), (0, 0, 0)))]
+    taken += [s.lax.select(np.bool_(True), unreduced, unreduced + unreduced), s.lax.reduce_precision(unreduced, 8, 12)]
+    same = s.jax.shard_map(lambda w: s.lax.pcast(w, "x", to="reduced"), in_specs=s.P(), out_specs=s.P(reduced={"x"}))
+    scaled = s.lax.slice(same(s.jax.reshard(w, s.P())) * 2, (0, 0), (2, 1))
+    return sum((s.jax.reshard(t, s.P()) ** 2).sum() for t in taken) + (x @ scaled).sum()
+
+
+@pytest.mark.parametrize("f", [reduced_and_back, unreduced_and_back, parts_and_back])
 def test_derivatives_through_sums_that_are_yet_to_be_taken(f):
     def seen(s):
         with s.jax.set_mesh(s.mesh):

@@ -48,6 +48,11 @@ def linear(s: Any) -> tuple[frozenset, frozenset]:
     return unreduced.pop(), _reduced(s)
 
 
+def as_operand(i: int) -> Callable[[Any], tuple[frozenset, frozenset]]:
+    """Results wait for the sums that operand i waits for; the others say which of its elements are taken, or fill."""
+    return lambda s: (unreduced_axes(s.types[i]), reduced_axes(s.types[i]))
+
+
 def unreduced_axes(aval: ShapedArray) -> frozenset:
     return NO_AXES if aval.split is None else aval.split.unreduced
 
@@ -65,7 +70,7 @@ def _reduced(s: Any) -> frozenset:
     if len(said) > 1:
         raise ShardingTypeError(f"All inputs should be reduced across the same mesh axes. Got specs: {said}")
     reduced = next(iter(said), NO_AXES)
-    for a in s.types if reduced else ():
+    for a in (a for a in s.types if a.shape) if reduced else ():
         split = NO_AXES if a.split is None else frozenset(n for names in a.split.axes for n in names)
         if split & reduced:
             raise ShardingTypeError(
@@ -100,7 +105,7 @@ def added(s: Any) -> tuple[frozenset, frozenset]:
 
 
 def bilinear(s: Any) -> tuple[frozenset, frozenset]:
-    """Products element by element: one operand may be a sum, of which the other has the cotangent's."""
+    """Products element by element: one operand may be a sum, of which the other has the cotangent's, or a number."""
     left, right = map(unreduced_axes, s.types)
     if left and right:
         raise ShardingTypeError(
@@ -109,7 +114,7 @@ def bilinear(s: Any) -> tuple[frozenset, frozenset]:
     if not (left or right):
         return NO_AXES, _reduced(s)
     other = s.types[1] if left else s.types[0]
-    if reduced_axes(other) != (left or right):
+    if other.shape and reduced_axes(other) != (left or right):
         one, two = ("RHS", "LHS") if left else ("LHS", "RHS")
         raise ShardingTypeError(
             f"{one} should be reduced along the same axes {two} is unreduced on. Got lhs={s.types[0]} and "
