@@ -194,7 +194,8 @@ def is_finite(b: Builder, x: Scalar) -> Scalar:
 
 @rule
 def square(b: Builder, x: Scalar) -> Scalar:
-    return mul(b, x, x)
+    """x * x; of a complex number so that its real part is exact where the squares of its parts overflow."""
+    return cx.square(b, x) if x.imag else mul(b, x, x)
 
 
 @rule

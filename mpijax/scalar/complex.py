@@ -37,6 +37,12 @@ def mul(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     return pair(b.sub(b.mul(a, p), b.mul(c, q)), b.add(b.mul(a, q), b.mul(c, p)))
 
 
+def square(b: Builder, x: Scalar) -> Scalar:
+    a, c = real_part(x), imag_part(x)
+    product = b.mul(a, c)
+    return pair(b.mul(b.sub(a, c), b.add(a, c)), b.add(product, product))
+
+
 def scale(b: Builder, x: Scalar, factor: Scalar) -> Scalar:
     """x times a real."""
     return pair(b.mul(real_part(x), factor), b.mul(imag_part(x), factor))

@@ -176,7 +176,7 @@ def cos(z: Pair) -> Pair:
     x, y = z
     no_angle = ~_finite(x)
     product = trigonometric.sin(x) * hyperbolic.sinh(y)
-    product = where(x.eq(0.0) & ~_finite(y), x * y.const(1.0).with_sign_of(y), product)
+    product = where(x.eq(0.0), x * y.const(1.0).with_sign_of(y), product)
     return (where(_infinite(y) & no_angle, np.inf, trigonometric.cos(x) * hyperbolic.cosh(y)),
             -where(y.eq(0.0) & no_angle, y, product))
 

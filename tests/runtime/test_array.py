@@ -231,6 +231,14 @@ def test_copies_and_pickles():
             assert other.unsafe_buffer_pointer() != x.unsafe_buffer_pointer()
 
 
+def test_pickles_of_64_bits_are_read_without():
+    with config.enable_x64(True):
+        written = pickle.dumps(mpijax.numpy.array([4.5, 2.0]))
+    with config.enable_x64(False):
+        again = pickle.loads(written)
+    assert again.dtype == again.aval.dtype == np.float32 and again.tolist() == [4.5, 2.0]
+
+
 def test_attributes_are_fixed():
     x = array_of(np.arange(3))
     for name in ("shape", "dtype", "aval", "anything"):

@@ -69,6 +69,14 @@ def test_size_neither_overflows_nor_vanishes():
     )
 
 
+def test_zeros_stay_zero_where_factors_overflow():
+    big, inf = 1e200, np.inf
+    got = run("square", np.array([big + 1j * big, complex(inf, big), complex(big, -inf)]))
+    np.testing.assert_array_equal(got.real, [0, inf, -inf])
+    got = run("cos", 1j * np.array([1e30, -1e30])), run("cosh", np.array([1e30, -1e30]) + 0j)
+    np.testing.assert_array_equal(got, np.full((2, 2), complex(inf, 0)))
+
+
 def test_division_needs_no_squares():
     x = np.array([1e300 + 1e300j, 1 + 1j, 1 + 0j])
     y = np.array([1e300 + 1e300j, 1e-300 + 1e-300j, 0])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpijax._ext.array import ArrayBase, from_numpy, register_array_type, rewrap
-from mpijax.core import provided
+from mpijax.core import dtypes, provided
 from mpijax.core.array_api import register_concrete
 from mpijax.core.avals import ShapedArray
 from mpijax.core.sharding.format import Format, row_by_row
@@ -177,6 +177,9 @@ def _addressable(layout: Any, shape: tuple[int, ...]) -> dict:
 
 def _restore(value: np.ndarray, aval: ShapedArray) -> ArrayImpl:
     """For pickle."""
+    dtype = dtypes.canonicalize_dtype(aval.dtype, allow_extended_dtype=True)
+    if dtype != aval.dtype:  # of 64 bits, while those are off
+        value, aval = value.astype(dtype), aval.update(dtype=dtype)
     return from_numpy(value, aval, True)
 
 
