@@ -1,4 +1,4 @@
-"""Generators that are programs: `rbg`, `unsafe_rbg`, and threefry2x32 with one counter for a whole result.
+"""Generators that are programs: `rbg`, `unsafe_rbg`, hashes of counters, threefry2x32 with one counter for a result.
 
 Each works on the uint32 words of a single key; for arrays of keys it is mapped. `rbg` splits keys as threefry2x32 does
 and draws bits by Philox, which is quicker for large results; `unsafe_rbg` also splits by Philox, which nobody has
@@ -23,6 +23,7 @@ from mpijax.core.lowering import Decompose
 from mpijax.core.option import values as options
 from mpijax.core.trace import typeof
 from mpijax.ops import random as ops
+from mpijax.random.counter_hashes import HASHES
 from mpijax.transforms.vmap import vmap
 
 _UINT32 = np.dtype(np.uint32)
@@ -128,7 +129,12 @@ _GENERATORS = {
     "threefry2x32": Generator(_seed, _split, _fold_in, _bits),
     "rbg": Generator(_rbg_seed, _rbg_split, _rbg_fold_in, _rbg_bits),
     "unsafe_rbg": Generator(_rbg_seed, _unsafe_split, _unsafe_fold_in, _rbg_bits),
+    **{
+        name: Generator(lambda seed, h=h: h.seed(_seed(seed)), h.split, h.fold_in, h.bits)  # type: ignore[misc]
+        for name, h in HASHES.items()
+    },
 }
+_TAGS = {"rbg": "rbg", "unsafe_rbg": "urbg", "threefry4x32": "fry4", "philox2x32": "phx2", "philox4x32": "phx4"}
 
 
 def _generator(impl: Any) -> Generator:
@@ -136,8 +142,8 @@ def _generator(impl: Any) -> Generator:
     return getattr(impl, "generator", None) or _GENERATORS[impl.name]
 
 
-for _impl in (ops.PRNGImpl("rbg", "rbg", (4,)), ops.PRNGImpl("unsafe_rbg", "urbg", (4,))):
-    ops.prngs[_impl.name] = _impl
+for _name, _tag in _TAGS.items():
+    ops.prngs[_name] = ops.PRNGImpl(_name, _tag, (HASHES[_name].of_key if _name in HASHES else 4,))
 
 
 # ---------------------------------------------------------------- for arrays of keys

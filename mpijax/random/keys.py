@@ -147,8 +147,8 @@ def key(seed: Any, *, impl: PRNGSpecDesc | None = None, dtype: Any = None) -> An
 
     Args:
       seed: integer.
-      impl: the generator: "threefry2x32", "rbg" or "unsafe_rbg"; the default is what the option
-        jax_default_prng_impl says.
+      impl: the generator: "threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg" or "unsafe_rbg"; the
+        default is what the option jax_default_prng_impl says.
       dtype: the dtype of the key instead.
 
     >>> mpijax.random.key(0)

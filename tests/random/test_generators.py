@@ -36,7 +36,7 @@ def _same(theirs, ours):
         assert np.asarray(expected).dtype == np.asarray(ours[name]).dtype, name
 
 
-@pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
+@pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg", "threefry4x32", "philox2x32", "philox4x32"])
 @pytest.mark.parametrize("partitionable", [True, False])
 def test_bits_are_those_of_jax(impl, partitionable):
     results = []
@@ -57,22 +57,29 @@ def test_threefry_of_one_counter():
     assert not np.array_equal(results[1]["32 (7,)"], _drawn(OURS, "threefry2x32")(1701)["32 (7,)"])
 
 
-def test_words_of_64_bits():
+@pytest.mark.parametrize("impl", ["threefry2x32", "threefry4x32", "philox2x32", "philox4x32"])
+def test_words_of_64_bits(impl):
     results = []
     for J in (THEIRS, OURS):
         with J.enable_x64(True), J.threefry_partitionable(False):
-            key = J.random.key(2**40 + 3)
+            key = J.random.key(2**40 + 3, impl=impl)
             results.append({"bits": J.random.bits(key, (5,), "uint64"), "key": J.random.key_data(key)})
     _same(*results)
 
 
+def test_more_numbers_than_counters():
+    key = OURS.random.key(0, impl="philox4x32")
+    with pytest.raises(NotImplementedError, match="split the key"):
+        OURS.jit(lambda: OURS.random.bits(key, (3, 1 << 31)))()
+
+
 def test_the_generator_is_that_of_the_key():
     for J in (THEIRS, OURS):
-        for impl, tag in (("rbg", "rbg"), ("unsafe_rbg", "urbg")):
+        for impl, tag, words in (("rbg", "rbg", 4), ("unsafe_rbg", "urbg", 4), ("philox2x32", "phx2", 1)):
             key = J.random.key(0, impl=impl)
             assert str(key.dtype) == f"key<{tag}>" and J.random.key_impl(key) == impl
             assert J.random.split(key).dtype == key.dtype == J.random.fold_in(key, 1).dtype
-            assert J.random.key_data(key).shape == (4,)
+            assert J.random.key_data(key).shape == (words,)
             assert J.random.wrap_key_data(J.random.key_data(key), impl=impl).dtype == key.dtype
         with J.default_prng_impl("rbg"):
             assert J.random.PRNGKey(3).shape == (4,)
