@@ -77,7 +77,7 @@ def callback(
             *dynamic, callback=SplitCall(fun, in_tree, static), effect=effect, partitioned=partitioned
         )
 
-    return _one_or_two_calls("debug.callback", bind, callback, args, kwargs)
+    return _one_or_two_calls("debug_callback", bind, callback, args, kwargs)
 
 
 def print(
@@ -127,7 +127,7 @@ def print(
             show_rank=shows_rank(show_rank),
         )
 
-    return _one_or_two_calls("debug.print", bind, fmt, args, kwargs)
+    return _one_or_two_calls("debug_print", bind, fmt, args, kwargs)
 
 
 log = partial(print, _use_logging=True)

@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes
+from mpijax.core import dtypes, tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import UnexpectedTracerError
-from mpijax.core.sharding.shardings import NamedSharding, Sharding
+from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding
+from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.trace import Tracer, trace_state_clean, typeof
+from mpijax.core.tree_prefix import broadcast_leaves, flatten_axes
 from mpijax.runtime.arrays.array import from_numpy
 from mpijax.runtime.arrays.placement import carried_sharding, type_in
+from mpijax.spmd.constraints import named_sharding
 
 
 def make_array_from_callback(
@@ -48,13 +51,16 @@ def make_array_from_callback(
     return _from_parts(shape, sharding, distinct, [data_callback(index) for index in distinct], dtype, what)
 
 
-def make_array_from_process_local_data(
-    sharding: Sharding, local_data: Any, global_shape: Sequence[int | None] | None = None
-) -> Any:
-    """An array of which each process has its own part, `local_data`.
+def make_array_from_process_local_data(sharding: Any, local_data: Any, global_shape: Any = None) -> Any:
+    """An array, or a pytree of arrays, of which each process has its own parts, `local_data`.
 
-    global_shape: of the whole; without it (or with None for an axis) the parts are taken to be of equal shape, side by
-    side along the axes that are split. An axis of `local_data` as long as the whole is cut.
+    Args:
+      sharding: how arrays are laid out: a prefix pytree of shardings, devices, or PartitionSpecs over the mesh in
+        context.
+      local_data: a pytree of arrays.
+      global_shape: of the whole arrays: a prefix pytree of tuples; without it (or with None for an axis) the parts are
+        taken to be of equal shape, side by side along the axes that are split. An axis of `local_data` as long as the
+        whole is cut.
 
     Raises ValueError where neither fits. Does not communicate.
 
@@ -62,6 +68,22 @@ def make_array_from_process_local_data(
     >>> mpijax.make_array_from_process_local_data(rows, np.arange(4.0))
     Array([0., 1., 2., 3.], dtype=float32)
     """
+    leaves, structure = tree.tree_flatten(local_data)
+    name = "make_array_from_process_local_data"
+    layouts = [_sharding_of(s, name) for s in flatten_axes(f"{name} sharding", structure, sharding)]
+    shapes, of_shapes = tree.tree_flatten(global_shape, is_leaf=lambda x: x is None or isinstance(x, (tuple, list)))
+    out = map(_from_process_local_data, layouts, leaves, broadcast_leaves(shapes, of_shapes, structure))
+    return tree.tree_unflatten(structure, out)
+
+
+def _sharding_of(given: Any, name: str) -> Any:
+    """A sharding, a device or a PartitionSpec as a sharding."""
+    if isinstance(given, PartitionSpec):
+        return named_sharding(given, "shardings", name)
+    return given if isinstance(given, Sharding) else SingleDeviceSharding(given)
+
+
+def _from_process_local_data(sharding: Sharding, local_data: Any, global_shape: Sequence[int | None] | None) -> Any:
     local = np.asarray(local_data) if not hasattr(local_data, "aval") else np.asarray(local_data._physical)
     parts = _parts(sharding, local.ndim)
     given = tuple(global_shape) if global_shape is not None else (None,) * local.ndim

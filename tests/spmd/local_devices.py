@@ -248,8 +248,14 @@ def test_arrays_of_parts(s):
     parts = [s.jax.device_put(X[k : k + 2], d) for k, d in zip(range(0, 8, 2), s.jax.devices(), strict=True)]
     whole = s.jax.make_array_from_single_device_arrays(X.shape, s.NamedSharding(s.line, s.P("i")), parts[::-1])
     np.testing.assert_array_equal(np.asarray(whole), X)
-    local = s.jax.make_array_from_process_local_data(layout, X)
-    assert local.shape == X.shape and local.sharding == layout
+    make = s.jax.make_array_from_process_local_data
+    local = make({"a": layout, "b": s.jax.devices()[1]}, {"a": X, "b": [X, X[:2]]}, {"a": X.shape, "b": None})
+    assert (local["a"].shape, local["a"].sharding) == (X.shape, layout)
+    assert [(x.shape, x.devices()) for x in local["b"]] == [(n, {s.jax.devices()[1]}) for n in (X.shape, X[:2].shape)]
+    with s.jax.set_mesh(layout.mesh):
+        assert make(s.P(layout.spec[0]), X).sharding.is_equivalent_to(layout, 2)
+    with pytest.raises(ValueError):
+        make(layout, {"a": X}, {"a": X.shape, "b": X.shape})
 
 
 @pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
