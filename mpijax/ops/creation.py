@@ -13,6 +13,7 @@ from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.lowering import Structural
 from mpijax.core.out_sharding import explicit_layout, laid_out, layout_in_context, over_devices
 from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.sharding.shardings import SingleDeviceSharding
 from mpijax.core.trace import typeof, varying_over
 from mpijax.ops.convert import convert
 from mpijax.ops.families import check_dtype
@@ -73,16 +74,20 @@ def _full_of_keys(shape, fill_value, dtype):
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding=None) -> Any:
     """An array filled with a scalar, with the shape and dtype of x unless others are given.
 
-    It lies where `sharding` says, or else as `x` does if that was laid out on purpose and no other shape is given.
+    It lies where `sharding` says, or else as `x` does if that was laid out on purpose, over one device if another shape
+    is given.
     Inside `shard_map` it varies over the mesh axes that `x` varies over.
 
     >>> lax.full_like(jnp.zeros(3), 7)
     Array([7., 7., 7.], dtype=float32)
     """
     aval = typeof(x)
-    if sharding is None and shape is None:
+    if sharding is None:
         given = over_devices(x.sharding) if isinstance(x, ShapeDtypeStruct) else getattr(x, "_sharding", None)
-        sharding = aval.sharding if given is None and aval.split is not None else given
+        if shape is None:
+            sharding = aval.sharding if given is None and aval.split is not None else given
+        elif isinstance(given, SingleDeviceSharding):
+            sharding = given
     shape = aval.shape if shape is None else canonical_shape(shape)
     weak = dtype is None and aval.weak_type
     dtype = aval.dtype if dtype is None else dtypes.dtype(dtype)

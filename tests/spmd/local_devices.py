@@ -229,6 +229,7 @@ def test_one_of_the_devices():
         x = s.jax.device_put(V, second)
         assert x.devices() == {second} == (x * 2).devices() == s.jnp.sum(x).devices()
         assert x.device == second and x.committed
+        assert s.jnp.zeros_like(x, shape=(3,)).devices() == {second} == x[x > np.inf].devices()
         assert s.jax.device_put(x, s.jax.devices()[0]).devices() == {s.jax.devices()[0]}
         with pytest.raises(ValueError, match="incompatible devices for jitted computation"):
             x + s.jax.device_put(V, s.jax.devices()[2])
