@@ -33,6 +33,7 @@ from mpijax.core.sharding.split import Split, normal, of_sharding
 from mpijax.core.source import callable_name
 from mpijax.core.trace import EVAL, Tracer, named_axes, state, trace_to_closed_jaxpr, trace_to_jaxpr, typeof
 from mpijax.ops.collectives.position import axis_index
+from mpijax.ops.collectives.reductions import psum
 from mpijax.ops.collectives.scope import varying
 from mpijax.ops.rules import full_like
 from mpijax.ops.select import select
@@ -161,6 +162,7 @@ def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool,
         if not all(is_array(out) for out in outs):
             return outs  # for tracing to refuse, with the place of what is not an array
         flat_out[:], _ = flatten_specs("out_specs", out_specs, structure, mesh, names)
+        outs = [_total(out, spec.unreduced & names, check_vma) for out, spec in zip(outs, flat_out, strict=True)]
         for out, spec in zip(outs, flat_out, strict=True):
             check_out(f, mesh, typeof(out), spec, names if check_vma else NO_AXES)
         # A result that is put together of shards varies over the axes it is split over.
@@ -200,6 +202,17 @@ def _of_arrays(f, in_tree, objects: dict[int, Any]) -> Callable:
 
     of_arrays.__name__ = callable_name(f)
     return of_arrays
+
+
+def _total(x: Any, axes: frozenset, check_vma: bool) -> Any:
+    """The sum of what shards return as parts of a sum that is yet to be taken: arrays hold such sums."""
+    if axes and not check_vma:
+        raise NotImplementedError(
+            f"shard_map with out_specs that are unreduced over {set(axes)} takes the sum of shards that vary, and "
+            "check_vma=False does not tell which do: leave it out, or return jax.lax.psum and P()."
+        )
+    over = tuple(n for n in sorted(axes & typeof(x).vma, key=str))
+    return psum(x, over) if over else x
 
 
 def _of_summands(f, sums: list[frozenset]) -> Callable:

@@ -35,9 +35,13 @@ def given_spec(x, mesh: Mesh, names: frozenset) -> PartitionSpec:
         layout = typeof(x).sharding
         known = layout.mesh.shape_tuple == mesh.abstract_mesh.shape_tuple
     else:
-        layout = getattr(x, "_sharding", None)
+        layout = getattr(x, "sharding", None)
         known = getattr(layout, "mesh", None) == mesh
-    return P(*(tuple(a for a in s if a in names) for s in layout.spec.split(len(layout.spec)))) if known else P()
+    if not known:
+        return P()
+    spec = layout.spec
+    parts = (tuple(a for a in s if a in names) for s in spec.split(len(spec)))
+    return P(*parts, unreduced=spec.unreduced & names, reduced=spec.reduced & names)
 
 
 def mesh_for(given: Any, args) -> Mesh:

@@ -409,6 +409,13 @@ def unreduced_and_back(s, x, w):
     return s.jnp.sin(taken(product)).sum() + s.jax.reshard(partly(x), s.P()).sum()
 
 
+def summands_and_back(s, x, w):
+    """Shards whose sum is yet to be taken, and a body that gets them as they are."""
+    summands = s.jax.shard_map(lambda x: x.T @ x, in_specs=s.P("x"), out_specs=s.P(unreduced={"x"}))(x)
+    taken = s.jax.shard_map(lambda z: s.lax.psum_scatter(z, "x", tiled=True), out_specs=s.P("x"))(summands)
+    return s.jnp.sin(s.jax.reshard(taken, s.P()) @ s.jax.reshard(w, s.P())).sum()
+
+
 def parts_and_back(s, x, w):
     """What takes elements of sums, and what fills: each leaves the sums to be taken."""
     unreduced = s.jnp.dot(s.jax.reshard(w.T, s.P(None, "x")), w, out_sharding=s.P(unreduced={"x"}))
@@ -419,7 +426,7 @@ def parts_and_back(s, x, w):
     return sum((s.jax.reshard(t, s.P()) ** 2).sum() for t in taken) + (x @ scaled).sum()
 
 
-@pytest.mark.parametrize("f", [reduced_and_back, unreduced_and_back, parts_and_back])
+@pytest.mark.parametrize("f", [reduced_and_back, unreduced_and_back, summands_and_back, parts_and_back])
 def test_derivatives_through_sums_that_are_yet_to_be_taken(f):
     def seen(s):
         with s.jax.set_mesh(s.mesh):
