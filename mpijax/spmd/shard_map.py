@@ -125,7 +125,7 @@ def shard_map(
 def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool, args):
     leaves, in_tree = tree.tree_flatten((args, {}))
     if in_specs is Infer:
-        flat_in = [given_spec(x, mesh, names) for x in leaves]
+        flat_in = [given_spec(x, mesh, names) for x in values_of(leaves)]
     else:
         specs_in = tuple(in_specs) if isinstance(in_specs, list) else in_specs
         flat_in, fixed = flatten_specs("in_specs", specs_in, in_tree.children()[0], mesh, names)

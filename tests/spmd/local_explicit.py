@@ -62,6 +62,14 @@ def of_x(f, *spec):
     return lambda s: f(s, s.put(X, *(spec or ("x", None))))
 
 
+def written(s, ref):
+    def body(part):
+        part[...] += s.lax.axis_index("x").astype("float32")
+
+    s.jax.jit(s.jax.shard_map(body, out_specs=None))(ref)
+    return ref[...]
+
+
 def over_both(f):
     return lambda s: f(s, s.put(X, "x", None), s.put(W, None, "y"))
 
@@ -150,6 +158,7 @@ PROGRAMS = {
             (s.jax.shard_map(lambda a: a[:2] * 2, in_specs=s.P("x"), out_specs=s.P("x")), 1, None),
         ]
     ], "x", "y"),
+    "a reference of which bodies get parts": lambda s: written(s, s.jax.new_ref(s.put(X, "x"))),
     "examples in Auto axes": of_x(lambda s, x: s.jax.jit(s.jax.vmap(
         s.sharding.auto_axes(lambda a: s.jnp.where(a > 0, s.jnp.ones(2), a), out_sharding=s.P())))(x)),
     "examples and what is the same for all": of_x(lambda s, x: s.jax.vmap(lambda a: (
