@@ -22,6 +22,8 @@ _HANDSHAKE_SECONDS = 10.0
 # Connections that may wait to be accepted, those of strangers that are kept beside the job's own, and those accepted
 # in one go.
 _BACKLOG, _STRANGERS, _AT_ONCE = 4096, 256, 16
+# Files that Python has open for itself, and connections on their way from one turn of its loop to the next.
+_FILES = 16 + 4 * _AT_ONCE
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -36,8 +38,10 @@ class Coordinator:
         self._complete = asyncio.Event()
         self._job = Job(size, self._ended)
         # Connections that have proved nothing yet, the oldest first; the job's own are at most two for each process.
-        self._strangers: dict[asyncio.StreamWriter, None] = {}
-        self._most_strangers = _STRANGERS + len(ROLES) * size
+        self._strangers: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = _STRANGERS + len(ROLES) * size
+        self._most_strangers = max(_AT_ONCE, min(most, files - len(ROLES) * size - _FILES))
 
     async def run(self, listener: socket.socket, seconds: float) -> None:
         """Up to the end of the job. At the time-out every process that came gets an error."""
@@ -50,6 +54,7 @@ class Coordinator:
             return
         finally:
             server.close()
+            await self._dismiss_strangers()
         await self._tell_all("go")
         await asyncio.gather(
             *(self._job.serve(rank, *streams) for (role, rank), streams in self._joined.items() if role == "pmi")
@@ -65,7 +70,9 @@ class Coordinator:
 
         Where strangers keep more connections open than there is room for, the oldest are closed.
         """
-        self._strangers[writer] = None
+        task = asyncio.current_task()
+        assert task is not None
+        self._strangers[writer] = task
         if len(self._strangers) > self._most_strangers:
             oldest = next(iter(self._strangers))
             del self._strangers[oldest]
@@ -74,6 +81,14 @@ class Coordinator:
             await self._shake_hands(reader, writer)
         finally:
             self._strangers.pop(writer, None)
+
+    async def _dismiss_strangers(self) -> None:
+        """Nobody else is awaited. Python would report each task that it has to cancel at the end."""
+        tasks = list(self._strangers.values())
+        for writer in list(self._strangers):
+            writer.transport.abort()
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def _shake_hands(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonce = secrets.token_hex(16)

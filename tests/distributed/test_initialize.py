@@ -1,5 +1,6 @@
 """`distributed.initialize` without a launcher: real processes on this machine, all cases at once."""
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -12,7 +13,7 @@ import pytest
 from once import computed_once, shared_folder
 
 from mpijax import distributed
-from mpijax.distributed import bootstrap, handshake, launchers
+from mpijax.distributed import bootstrap, handshake, launchers, server
 from mpijax.runtime.mpi import mpi_start
 
 pytestmark = pytest.mark.skipif(launchers.under_launcher(), reason="starts jobs itself")
@@ -191,16 +192,25 @@ def test_strangers_are_refused(coordinator, said):
         assert file.readline().startswith("refused ")
 
 
-def test_idle_strangers_delay_nobody():
+@pytest.mark.parametrize("files", [128, 400])
+def test_idle_strangers_delay_nobody(files):
     with contextlib.ExitStack() as open_ones:
-        address = open_ones.enter_context(_coordinator(files=400))
-        for _ in range(600):
+        address = open_ones.enter_context(_coordinator(files))
+        for _ in range(1000):
             open_ones.enter_context(socket.create_connection(address, timeout=10))
         began = time.monotonic()
         with socket.create_connection(address, timeout=10) as connection:
             with pytest.raises(handshake.Refused, match="there is no process 7"):
                 handshake.join(connection, b"secret", "pmi", 7, 2, time.monotonic() + 30)
         assert time.monotonic() - began < 4
+
+
+def test_strangers_leave_no_reports(caplog):
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as stranger:
+        listener.setblocking(False)
+        asyncio.run(server.Coordinator(2, b"secret").run(listener, 0.3))
+        assert stranger.recv(100).startswith(b"mpijax 1 ")
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 @pytest.mark.parametrize(
