@@ -1,6 +1,6 @@
 /* Memory that the ranks of a communicator share, where all of them are on one node.
 
-   It is a file that has no name any more once all ranks have mapped it, and it is zero. The first operation that needs it
+   It is a file without a name, and it is zero. The first operation that needs it
    makes it: all ranks are in that operation. It goes with the communicator. */
 
 #ifndef MPIJAX_MPI_MEMORY_H
@@ -91,45 +91,58 @@ static void *mj_shared_of(MPI_Comm comm, int *key, size_t nbytes, int most) {
     return shared->state == MJ_NONE ? NULL : shared;
 }
 
-/* A file for the first rank to make, and for the others to open by its name; -1 if it cannot. */
-static int mj_open_file(char *name, size_t size, size_t nbytes, int makes) {
+/* A file without a name, so that a job which is killed leaves none: the other ranks open it by the process that has it. */
+typedef struct {
+    long long process, file, device, inode;
+} mj_nameless;
+
+/* Of the first rank: makes the file; -1 if it cannot. */
+static int mj_make_file(mj_nameless *place, size_t nbytes) {
+    char name[64];
     struct stat found;
     int file;
-    if (!makes) {
-        file = name[0] ? open(name, O_RDWR | O_NOFOLLOW | O_CLOEXEC) : -1;
-        if (file < 0 || (fstat(file, &found) == 0 && found.st_uid == geteuid() && S_ISREG(found.st_mode) &&
-                         (size_t)found.st_size >= nbytes)) return file;
-        close(file);
-        return -1;
-    }
-    snprintf(name, size, "%s/mpijax-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    snprintf(name, sizeof name, "%s/mpijax-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     file = mkostemp(name, O_CLOEXEC);
-    if (file < 0) name[0] = 0;
-    else if (posix_fallocate(file, 0, (off_t)nbytes) != 0) {   /* a full disk says so here, not at the first write */
-        unlink(name);
+    if (file < 0) return -1;
+    unlink(name);
+    if (posix_fallocate(file, 0, (off_t)nbytes) != 0 || fstat(file, &found) != 0) {   /* a full disk says so here */
         close(file);
-        name[0] = 0;
         return -1;
     }
+    *place = (mj_nameless){getpid(), file, (long long)found.st_dev, (long long)found.st_ino};
     return file;
+}
+
+/* Of another rank: that file; -1 if it is not to be seen from here. */
+static int mj_open_file(const mj_nameless *place) {
+    char name[64];
+    struct stat found;
+    int file;
+    if (place->process == 0) return -1;
+    snprintf(name, sizeof name, "/proc/%lld/fd/%lld", place->process, place->file);
+    if (stat(name, &found) != 0 || !S_ISREG(found.st_mode)) return -1;   /* another machine's number may mean a pipe */
+    file = open(name, O_RDWR | O_CLOEXEC);
+    if (file < 0 || (fstat(file, &found) == 0 && (long long)found.st_dev == place->device &&
+                     (long long)found.st_ino == place->inode && found.st_uid == geteuid())) return file;
+    close(file);
+    return -1;
 }
 
 /* Makes the memory, unless one rank cannot: then messages do. Collective over the ranks of the communicator. */
 static int mj_shared_open(mj_shared *shared, MPI_Comm comm, size_t nbytes) {
-    char name[64] = "";
-    int file = shared->rank == 0 ? mj_open_file(name, sizeof name, nbytes, 1) : -1, mapped = 0;
+    mj_nameless place = {0};
+    int file = shared->rank == 0 ? mj_make_file(&place, nbytes) : -1, mapped = 0;
     MPI_Request request;
-    int rc = MPI_Ibcast(name, sizeof name, MPI_CHAR, 0, comm, &request);
+    int rc = MPI_Ibcast(&place, sizeof place, MPI_BYTE, 0, comm, &request);
     if (rc == MPI_SUCCESS) rc = mj_wait(&request);
-    if (rc == MPI_SUCCESS && shared->rank != 0) file = mj_open_file(name, sizeof name, nbytes, 0);
+    if (rc == MPI_SUCCESS && shared->rank != 0) file = mj_open_file(&place);
     if (file >= 0) {
         shared->memory = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
         mapped = shared->memory != MAP_FAILED;
-        close(file);
     }
     if (rc == MPI_SUCCESS) rc = MPI_Iallreduce(MPI_IN_PLACE, &mapped, 1, MPI_INT, MPI_MIN, comm, &request);
     if (rc == MPI_SUCCESS) rc = mj_wait(&request);
-    if (shared->rank == 0 && name[0]) unlink(name);
+    if (file >= 0) close(file);
     shared->nbytes = nbytes;
     shared->state = rc == MPI_SUCCESS && mapped ? MJ_READY : MJ_NONE;
     if (shared->state == MJ_NONE && shared->memory != MAP_FAILED && shared->memory != NULL) munmap(shared->memory, nbytes);

@@ -8,9 +8,8 @@ job.
 
 import io
 import os
-import shutil
 import sys
-import tempfile
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import mpi4py
@@ -55,9 +54,10 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if SIZE > 1:
         # A folder of its own for each rank: two ranks clearing the same numbered folders would race.
-        config.option.basetemp = config.stash[OWN_TMP] = Path(
-            tempfile.mkdtemp(prefix=f"mpijax-tests-{RANK}-")
-        )
+        from mpijax.cli.scratch import scratch
+
+        own = config.stash[OWN_TMP] = scratch(f"tests-{RANK}")
+        config.option.basetemp = own.__enter__() / "tmp"  # pytest empties it
         from mpijax.runtime.reports import watchdog  # after the settings above
 
         # pytest keeps what tests print, and loses it where a rank ends its process.
@@ -66,12 +66,12 @@ def pytest_configure(config):
         config.pluginmanager.getplugin("terminalreporter")._tw._file = io.StringIO()
 
 
-OWN_TMP = pytest.StashKey[Path]()
+OWN_TMP = pytest.StashKey[AbstractContextManager]()
 
 
 def pytest_unconfigure(config):
     if OWN_TMP in config.stash:
-        shutil.rmtree(config.stash[OWN_TMP], ignore_errors=True)
+        config.stash[OWN_TMP].__exit__(None, None, None)
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -10,16 +10,15 @@ from __future__ import annotations
 import argparse
 import html
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from mpijax.cli.explained import STARTER
 from mpijax.cli.launcher import NoLauncher
 from mpijax.cli.run import PROGRAM, Job, run, split_program, without_interpreter
+from mpijax.cli.scratch import scratch
 from mpijax.core import pages
 from mpijax.core.units import amount
 from mpijax.runtime.program.explain import text_of
@@ -65,15 +64,13 @@ def main(arguments: list[str]) -> int:
         parser().error(f"there is no file {program[0]!r}; a module is run by -m")
     if options.ranks < 1:
         parser().error("ranks must be at least 1")
-    folder = Path(tempfile.mkdtemp(prefix="mpijax-explain-"))
     try:
-        status = _run(options, program, folder)
-        records = [json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))]
+        with scratch("explain") as folder:
+            status = _run(options, program, folder)
+            records = [json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))]
     except NoLauncher as error:
         print(f"mpijax explain: {error}", file=sys.stderr)
         return 1
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     found = merged(records)
     if options.html is not None:
         options.html.write_text(_page(" ".join(program), found), encoding="utf-8")

@@ -17,7 +17,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import Any
 
 from mpijax.cli import cores, rank
 from mpijax.cli.launcher import Launcher, NoLauncher, clean_environment, find_launcher, find_library
+from mpijax.cli.scratch import scratch
 from mpijax.distributed.lines import Merger, Screen, ranges
 
 PROGRAM = "script.py args ... | -m module args ... | -c code args ..."
@@ -174,14 +174,11 @@ def _run_once(job: Job, launcher: Launcher, restarted: int, stdout) -> tuple[int
             environment["MPIJAX_NUM_THREADS"] = str(threads)
     if _is_screen(sys.stderr):
         environment.setdefault("MPIJAX_PROGRESS", "bar")  # the ranks write to pipes
-    folder = Path(tempfile.mkdtemp(prefix="mpijax-run-"))
-    try:
+    with scratch("run") as folder:
         (folder / "plan.json").write_text(json.dumps({"cpus": cpus, "prefix": job.prefix}))
         running = _Running(job, _command(job, launcher, folder), environment, folder, stdout)
         status = running.outcome()
         return status, status != 0 and not running.asked and not running.unread
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _command(job: Job, launcher: Launcher, folder: Path) -> list[str]:

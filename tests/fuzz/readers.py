@@ -33,6 +33,7 @@ from mpijax import export
 from mpijax.checkpoint import CheckpointError, save
 from mpijax.checkpointing import metadata
 from mpijax.cli import trace
+from mpijax.cli.scratch import scratch
 from mpijax.core.serialize import pack, unpack
 from mpijax.distributed import handshake
 from mpijax.distributed.pmi import Job
@@ -175,7 +176,7 @@ def trace_records() -> Callable[[random.Random], str]:
         + [[6, 0, 6, 8, begin + 100, None]],
         "kernels": [["sin </script>", "a.py:4 (f)", begin + 2, begin + 6], ["slice", "", begin + 16, begin + 18]],
     }  # fmt: skip
-    folder = Path(tempfile.mkdtemp(prefix="mpijax-fuzz-"))
+    folder = Path(tempfile.mkdtemp())
     file, out = folder / "record.json", folder / "trace"
 
     def attempt(rng: random.Random) -> str:
@@ -200,7 +201,7 @@ def trace_records() -> Callable[[random.Random], str]:
 def checkpoints() -> Callable[[random.Random], str]:
     contents = metadata.Contents
 
-    folder = Path(tempfile.mkdtemp(prefix="mpijax-fuzz-"))
+    folder = Path(tempfile.mkdtemp())
     save(folder / "c", {"v": np.ones(3), "w": [np.arange(300, dtype=np.float32), 3, "text"], "k": jax.random.key(0)})
     whole = json.loads((folder / "c" / metadata.FILE).read_bytes())
 
@@ -334,6 +335,15 @@ def _batch(attempt: Callable[[random.Random], str], seeds: range, write: int) ->
 
 def run(reader: str, first: int, count: int) -> tuple[Counter, list[str]]:
     """(how many inputs were read, refused, wrong; what was wrong)"""
+    with scratch("fuzz") as folder:
+        tempfile.tempdir = str(folder)  # of all readers
+        try:
+            return _run(reader, first, count)
+        finally:
+            tempfile.tempdir = None
+
+
+def _run(reader: str, first: int, count: int) -> tuple[Counter, list[str]]:
     attempt, counts, wrong = READERS[reader](), Counter(), []
     for begin in range(first, first + count, BATCH):
         seeds = range(begin, min(begin + BATCH, first + count))

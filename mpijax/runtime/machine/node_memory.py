@@ -11,26 +11,26 @@ from mpijax.core.new_file import new_file
 
 
 def shared_file(node: Any, nbytes: int) -> tuple[int, mmap] | None:
-    """(descriptor, memory) of a file that all ranks of a node have mapped, and that has no name any more."""
-    path, descriptor, memory = "", -1, None
+    """(descriptor, memory) of a file that all ranks of a node have mapped. It has no name: the others open it by the
+    process that made it."""
+    descriptor, memory, place = -1, None, None
     if node.Get_rank() == 0:
         try:
             folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else os.environ.get("TMPDIR", "/tmp")
             descriptor, path = new_file(folder, "mpijax-")
+            os.unlink(path)
             os.posix_fallocate(descriptor, 0, nbytes)  # a full disk says so here, not at the first write
+            place = f"/proc/{os.getpid()}/fd/{descriptor}", os.fstat(descriptor)
         except OSError:
-            descriptor = -1
-    made = path
-    path = node.bcast(path if descriptor >= 0 else "")
+            pass
+    place = node.bcast(place)
     try:
-        if path and descriptor < 0:
-            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        status = os.fstat(descriptor)
-        if status.st_uid == os.geteuid() and stat.S_ISREG(status.st_mode) and status.st_size >= nbytes:
-            memory = mmap(descriptor, nbytes)
+        if place is not None:
+            if descriptor < 0 and stat.S_ISREG(os.stat(place[0]).st_mode):
+                descriptor = os.open(place[0], os.O_RDWR | os.O_CLOEXEC)
+            if os.path.samestat(os.fstat(descriptor), place[1]) and place[1].st_uid == os.geteuid():
+                memory = mmap(descriptor, nbytes)
     except OSError:
         pass
     everywhere = all(node.allgather(memory is not None))
-    if made:
-        os.unlink(made)
     return (descriptor, memory) if everywhere and memory is not None else None
