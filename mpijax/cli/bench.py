@@ -1,5 +1,7 @@
 """``mpijax bench``: latency and bandwidth of communication by size of the message, inside a compiled loop.
 
+The last line has the parameters of the LogGP model: latency L, time o of a processor for a message, time G for a byte.
+
 Time is that of the slowest rank; bandwidth is the bytes of a rank's argument over it. Starts the ranks itself; under a
 launcher (``mpirun -n 8 mpijax bench``, ``srun ...``) it measures the ranks of that job.
 """
@@ -118,6 +120,8 @@ def table(found: dict[str, Any]) -> str:
     for row in found["rows"]:
         us = f"{row['us']:.2f}" if row["us"] < 1000 else f"{row['us']:.0f}"
         lines.append(f"{row['operation']:10} {row['bytes']:10,} {us:>12} {row['MB/s']:10,.0f}")
+    if found["loggp"]:
+        lines.append("LogGP: L {L_us:.3g} µs, o {o_us:.3g} µs, G {G_ns:.3g} ns".format(**found["loggp"]))
     return "\n".join(lines)
 
 

@@ -421,7 +421,7 @@ def test_wrong_arguments(words, said, capsys):
 
 def test_command_that_is_not_there(capsys):
     assert main(["dance"]) == 2
-    assert "there is no command 'dance'; there are run, bench, doctor, submit, explain, trace, init, checkpoint, completion" in capsys.readouterr().err
+    assert "there is no command 'dance'; there are run, bench, doctor, submit, explain, predict, trace, init, checkpoint, completion" in capsys.readouterr().err
 
 
 def test_commands_are_light():
@@ -505,7 +505,7 @@ def test_output_that_is_cut_off(monkeypatch):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_option_is_explained_on_a_page(name):
-    pages = "".join((ROOT / "docs" / f"{page}.md").read_text() for page in ("launching", "profiling", "stalls"))
+    pages = "".join((ROOT / "docs" / f"{page}.md").read_text() for page in ("launching", "predict", "profiling", "stalls"))
     module = importlib.import_module(COMMANDS[name][0])
     options = [option for action in module.parser()._actions for option in action.option_strings]
     assert [o for o in options if o not in ("-h", "--help") and not re.search(rf"`[^`\n]*{re.escape(o)}\b", pages)] == []
@@ -695,7 +695,7 @@ def test_bench_measures_and_draws(tmp_path):
     assert [row["operation"] for row in found["rows"]] == list(bench.OPERATIONS)
     assert all(row["bytes"] == 16 and 0 < row["us"] < 1e6 for row in found["rows"])
     rows = bench.table(found).splitlines()
-    assert rows[0].startswith("2 ranks on 1 machine, ") and len(rows) == 7
+    assert rows[-1].startswith("LogGP: L ") and rows[0].startswith("2 ranks on 1 machine, ") and len(rows) - 1 == 7
     assert drawn.read_bytes()[:4] == b"\x89PNG"
 
 

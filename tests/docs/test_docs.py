@@ -26,6 +26,7 @@ DOCUMENTS = [
     "docs/get-started.md",
     "docs/global-arrays.md",
     "docs/memory.md",
+    "docs/predict.md",
     "docs/profiling.md",
     "docs/pallas.md",
     "docs/security.md",

@@ -1,0 +1,320 @@
+"""One rank of ``mpijax predict``: runs the program as a rank of many others, which are imagined as copies of this one.
+
+The words of the command line are SETTINGS (JSON) and those of the program. What the program computes runs for real, on
+this rank's part. An exchange does not: results are filled with this rank's own values, and the `Clock` adds what the
+model says that it costs. The file named in SETTINGS gets what came of it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from mpijax import lax
+from mpijax.aliasing import program
+from mpijax.cli.loggp import Cost, Group, LogGP, Network
+from mpijax.compiler.steps.instructions import Communicate, Finish, Operand, PythonCall, mapped
+from mpijax.compiler.steps.plan import Plan
+from mpijax.core.lowering import Exchange
+from mpijax.core.sharding.mesh import Mesh
+from mpijax.core.sharding.spec import PartitionSpec
+from mpijax.core.source import UNKNOWN
+from mpijax.runtime.arrays.devices import devices
+from mpijax.runtime.mpi import mpi_start
+from mpijax.runtime.program import loader
+from mpijax.runtime.program.explain import explanation
+from mpijax.spmd.shard_map import shard_map
+from mpijax.transforms.jit import jit
+
+# What Python runs. It is no module, because the program takes the place of the module `__main__`.
+STARTER = "from mpijax.cli.predicted import main; raise SystemExit(main())"
+_CALIBRATION = 2000
+
+
+class _World:
+    """The communicator of all ranks. What Python hands over comes back as if every rank gave the same."""
+
+    def __init__(self, rank: int, size: int):
+        self.rank, self.size = rank, size
+
+    def Get_rank(self) -> int:
+        return self.rank
+
+    def Get_size(self) -> int:
+        return self.size
+
+    def allgather(self, value: Any) -> list[Any]:
+        return [value] * self.size
+
+    def bcast(self, value: Any, root: int = 0) -> Any:
+        return value
+
+    def Barrier(self) -> None:
+        return None
+
+    def Iprobe(self, *_: Any) -> bool:
+        return False
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise RuntimeError(
+            f"mpijax predict imagines the other ranks, and this needs a communicator of them ({name}). It knows meshes "
+            "of mpijax.devices(), and mpijax.mpi without comm=: use these, or measure by mpijax run."
+        )
+
+
+@dataclass
+class _Exchange:
+    """An exchange of a program: what it costs, and how often it ran."""
+
+    line: str
+    operation: str
+    nbytes: int
+    cost: Cost
+    times: int = 0
+
+
+@dataclass
+class _Program:
+    """A compiled program. runs: [computing, sending, waiting] of each run, in seconds."""
+
+    name: str
+    facts: dict[str, Any]
+    runs: list[list[float]] = field(default_factory=list)
+    exchanges: list[_Exchange] = field(default_factory=list)
+
+
+class Clock:
+    """What the programs of this rank take: computing by the clock on the wall, exchanges by the model."""
+
+    def __init__(self) -> None:
+        self.running: list[_Program] = []
+        self.pending: list[float] = []  # when exchanges that go on beside computation will have ended
+        self.overhead = 0.0  # of calling one of the functions below from a program
+        self.dispatch = 0.0  # of calling a program
+        self._left = 0.0
+
+    def _enter(self) -> list[float]:
+        now = time.perf_counter()
+        run = self.running[-1].runs[-1]
+        run[0] += max(0.0, now - self._left - self.overhead)
+        return run
+
+    def _leave(self) -> list[Any]:
+        self._left = time.perf_counter()
+        return []
+
+    def begin(self, p: _Program) -> list[Any]:
+        if self.running:
+            self._enter()
+        self.running.append(p)
+        p.runs.append([self.dispatch, 0.0, 0.0])
+        return self._leave()
+
+    def end(self) -> list[Any]:
+        self._enter()
+        self.running.pop()
+        self.pending.clear()
+        return self._leave()
+
+    def exchange(self, x: _Exchange, goes_on: bool, fill: Callable[[], None]) -> list[Any]:
+        run = self._enter()
+        x.times += 1
+        run[1] += x.cost.sending
+        if goes_on:
+            self.pending.append(sum(run) + x.cost.waiting)
+        else:
+            run[2] += x.cost.waiting
+        fill()
+        return self._leave()
+
+    def finish(self) -> list[Any]:
+        run = self._enter()
+        if self.pending:
+            run[2] += max(0.0, self.pending.pop(0) - sum(run))
+        return self._leave()
+
+
+class Imagined:
+    """A job of `ranks` ranks on `nodes` nodes, seen from one of them."""
+
+    def __init__(self, ranks: int, nodes: int, rank: int, network: Network):
+        self.ranks, self.on_node, self.rank, self.network = ranks, -(-ranks // nodes), rank, network
+        self.clock, self.programs = Clock(), list[_Program]()
+
+    def start(self) -> None:
+        """Make this process that rank, and find out what watching programs costs."""
+        mpi = mpi_start.start()
+        mpi.rank, mpi.size = self.rank, self.ranks
+        mpi.world = mpi.control = _World(self.rank, self.ranks)
+        loader.stand_in = self.instructions
+        # Ranks that are copies of this one agree with it.
+        os.environ["MPIJAX_GUARD"] = "0"
+        self._calibrate()
+
+    def _calibrate(self) -> None:
+        mesh, x = Mesh(np.array(devices()), ("ranks",)), np.float32(0)
+        spec = PartitionSpec()
+        psum = jit(shard_map(_sums, mesh=mesh, in_specs=spec, out_specs=spec))
+        psum(x), psum(x)
+        self.clock.overhead = self.programs[-1].runs[-1][0] / _CALIBRATION
+        step = jit(_step)
+        step(x)
+        own, begin = len(self.programs[-1].runs), time.perf_counter()
+        for _ in range(_CALIBRATION):
+            step(x)
+        wall, runs = time.perf_counter() - begin, self.programs[-1].runs[own:]
+        # A call of the function at the beginning, and one at the end.
+        self.clock.dispatch = max(0.0, (wall - sum(r[0] for r in runs)) / _CALIBRATION - 2 * self.clock.overhead)
+        self.programs.clear()
+
+    def instructions(self, plan: Plan, name: str) -> tuple[Any, ...]:
+        """Those of a program, with calls of the clock in place of its exchanges, at its beginning and at its end."""
+        p = _Program(name, explanation(plan))
+        self.programs.append(p)
+
+        def changed(x: Any) -> tuple[Any, ...]:
+            if isinstance(x, Finish):
+                return (_call(self.clock.finish),)
+            return (self._stand_in(p, x),) if isinstance(x, Communicate) else (x,)
+
+        inner = mapped(plan.instructions, changed)
+        return _call(lambda: self.clock.begin(p)), *inner, _call(self.clock.end)
+
+    def _stand_in(self, p: _Program, x: Communicate) -> PythonCall:
+        members = self._members(x)
+        nbytes = sum(view.nbytes for view in x.inputs[:1])
+        found = _Exchange(str(x.source) if x.source.file else "", x.label, nbytes, self._cost(x, members, nbytes))
+        p.exchanges.append(found)
+        here = members.index(self.rank)
+        views = (*x.inputs[:1], *x.outputs)
+
+        def run(*arrays: np.ndarray) -> list[Any]:
+            return self.clock.exchange(found, x.goes_on, lambda: _fill(x, arrays, here, len(members)))
+
+        return PythonCall(run, tuple(views), (), x.source, x.label)
+
+    def _members(self, x: Communicate) -> list[int]:
+        """The ranks that take part, in their order."""
+        if x.lower.on_communicator:
+            if x.params["comm"].value is not None:
+                getattr(mpi_start.world(), "comm=")
+            return list(range(self.ranks))
+        mesh, names, groups = x.params["mesh"], x.params["names"], x.params.get("axis_index_groups")
+        along = [mesh.axis_names.index(name) for name in names]
+        at = tuple(slice(None) if i in along else c for i, c in enumerate(mesh.coordinates()))
+        # What is left are the axes in `names`, in the order of the mesh; ranks count in the order of `names`.
+        members = mesh.device_ids[at].transpose(np.argsort(np.argsort(along))).ravel().tolist()
+        if groups is not None:
+            own = members.index(self.rank)
+            members = [members[i] for i in next(group for group in groups if own in group)]
+        return members
+
+    def _node(self, rank: int) -> int:
+        return rank // self.on_node
+
+    def _cost(self, x: Communicate, members: list[int], nbytes: int) -> Cost:
+        kind, params, here = x.lower.exchange, x.params, members.index(self.rank)
+        if kind is Exchange.POSITION:
+            return Cost()
+        if kind not in (Exchange.PERMUTE, Exchange.SEND, Exchange.RECV, Exchange.SENDRECV):
+            group = Group(len(members), len({self._node(r) for r in members}))
+            return self.network.collective(kind, group, nbytes)
+        if kind is Exchange.PERMUTE:
+            to = dict(params["perm"]).get(here, -1)
+            origin = {b: a for a, b in params["perm"]}.get(here, -1)
+        else:
+            to, origin = params.get("dest", -1), params.get("source", -1)
+        ends = [r for r in (to, origin) if 0 <= r < len(members) and r != here]
+        if not ends:
+            return Cost()
+        far = any(self._node(members[r]) != self._node(self.rank) for r in ends)
+        nbytes = nbytes or sum(view.nbytes for view in x.outputs[:1])
+        return self.network.message(nbytes, far, to in ends, origin in ends)
+
+
+def _sums(x: Any) -> Any:
+    return lax.fori_loop(0, _CALIBRATION, lambda _, x: lax.psum(x, "ranks") * 0, x)
+
+
+def _step(x: Any) -> Any:
+    return x + 1
+
+
+def _call(fun: Callable[..., list[Any]]) -> PythonCall:
+    return PythonCall(fun, (), (), UNKNOWN, "clock")
+
+
+def _fill(x: Communicate, arrays: Sequence[np.ndarray], here: int, ranks: int) -> None:
+    """Results as if every rank had the operand of this one. Reductions of sums are those of `ranks` equal operands."""
+    results = arrays[min(len(x.inputs), 1) :]
+    if not results:
+        return
+    out, kind = _writable(results[0], x.outputs[0]), x.lower.exchange
+    if kind is Exchange.POSITION:
+        out[...] = here
+        return
+    if not x.inputs or kind is Exchange.RECV or arrays[0].size == 0:
+        out[...] = np.zeros((), out.dtype)
+        return
+    data = arrays[0].reshape(-1)
+    if kind in (Exchange.ALLTOALL, Exchange.SCATTER, Exchange.REDUCE_SCATTER):  # the block for this rank
+        block = max(1, data.size // ranks)
+        data = data[here * block : (here + 1) * block] if (here + 1) * block <= data.size else data[:block]
+    flat = out.reshape(-1)
+    whole = flat.size // data.size
+    flat[: whole * data.size].reshape(whole, data.size)[...] = data
+    flat[whole * data.size :] = data[: flat.size - whole * data.size]
+    operation = (x.lower.operation or getattr(x.params.get("op"), "name", "") or "").lower()
+    if operation == "sum" and out.dtype != np.bool_:
+        factor = {Exchange.SCAN: here + 1, Exchange.EXSCAN: here}.get(kind, ranks)
+        np.multiply(flat, np.asarray(factor).astype(out.dtype), out=flat)
+
+
+def _writable(view: np.ndarray, operand: Operand) -> np.ndarray:
+    """The memory of a result, which the function of a `PythonCall` sees as it sees operands."""
+    memory = (ctypes.c_char * operand.nbytes).from_address(view.ctypes.data)
+    return np.ndarray(operand.shape, operand.dtype, memoryview(memory))
+
+
+def main() -> int:
+    """The exit status of the program."""
+    settings = json.loads(sys.argv[1])
+    sys.argv[1:] = sys.argv[2:]
+    if settings["cpus"]:
+        os.sched_setaffinity(0, settings["cpus"])
+    within, between = (LogGP(**settings[name]) for name in ("within", "between"))
+    network = Network(within, between, settings["rows"], settings["measured"])
+    job = Imagined(settings["ranks"], settings["nodes"], settings["rank"], network)
+    job.start()
+    try:
+        return program.main()
+    finally:
+        Path(settings["file"]).write_text(json.dumps([_told(p) for p in job.programs if p.runs]))
+
+
+def _told(p: _Program) -> dict[str, Any]:
+    """A program as data: seconds are the medians of its runs, without the first of several. fastest: the least of
+    any run, which other programs on the machine disturb least."""
+    runs = p.runs[1:] or p.runs
+    computing, sending, waiting = (statistics.median(run[i] for run in runs) for i in range(3))
+    return {
+        "name": p.name, "calls": len(p.runs), "computing": computing, "sending": sending, "waiting": waiting,
+        "fastest": min(map(sum, runs)), "memory": p.facts["memory"], "sent": p.facts["sent"],
+        "exchanges": [
+            {"line": x.line, "operation": x.operation, "bytes": x.nbytes, "times": x.times / len(p.runs),
+             "sending": x.cost.sending, "waiting": x.cost.waiting}
+            for x in p.exchanges if x.times
+        ],
+    }  # fmt: skip
