@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from mpijax.aliasing import in_force
 from mpijax.distributed.preemption import should_stop as should_stop
 
-__all__ = ["initialize", "is_initialized", "should_stop", "shutdown"]
+__all__ = ["initialize", "is_initialized", "should_stop", "shutdown", "survivors"]
 
 
 class _State:
@@ -104,6 +104,29 @@ def shutdown() -> None:
     False
     """
     _state.initialized = False
+
+
+def survivors() -> list[int]:
+    """Go on with the ranks that are left, after an operation has raised because a rank died.
+
+    Collective over the ranks that are left: each calls it when an operation raises. Those that still wait in one get
+    an error there. Afterwards these ranks are the job, numbered from 0 in their order: `process_index`,
+    `process_count` and `devices` say so. Compiled programs are forgotten. Make meshes again; parts of arrays that
+    other ranks had are gone: restore them from a checkpoint. Communicators of your own are unusable.
+
+    Returns the earlier numbers of the ranks, in their new order. Needs Open MPI 5 and ``mpirun --with-ft ulfm``. Then
+    ranks of a node communicate by MPI, not through shared memory. Raises RuntimeError under other MPIs: there
+    ``mpijax run --restart`` starts the job again.
+
+    >>> try:
+    ...     left = mpijax.distributed.survivors()
+    ... except RuntimeError as error:
+    ...     print(str(error).partition("; ")[0])
+    distributed.survivors needs an MPI that goes on when a rank dies
+    """
+    from mpijax.distributed import survival
+
+    return survival.survivors()
 
 
 def _mpi_decides() -> bool:

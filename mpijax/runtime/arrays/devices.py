@@ -196,6 +196,11 @@ def _all_devices() -> tuple[Device, ...]:
     return tuple(Device(rank, rank) for rank in range(ranks))
 
 
+def forget() -> None:
+    """Other ranks are the job from now on."""
+    _all_devices.cache_clear()
+
+
 def are_known() -> bool:
     """Whether anything has asked for devices yet: from then on their number is what it is."""
     return _all_devices.cache_info().currsize > 0

@@ -33,9 +33,11 @@ def tie(program: Any, instructions: tuple[Any, ...]) -> None:
 
 def forget_with(params: Any, action: Callable[[], object]) -> None:
     """Call `action` once a communicator among an operation's parameters is freed."""
-    comm = getattr(params.get("comm"), "value", None)
-    MPI = mpi_start.start().MPI if comm is not None else None
-    if MPI is not None and comm not in (MPI.COMM_NULL, MPI.COMM_WORLD, MPI.COMM_SELF):
+    comm, start = getattr(params.get("comm"), "value", None), mpi_start.start()
+    MPI = start.MPI
+    if comm is None and start.survives:  # then another one may take the place of mpijax's own
+        comm = start.world
+    if comm is not None and comm not in (MPI.COMM_NULL, MPI.COMM_WORLD, MPI.COMM_SELF):
         _tied(comm).actions.append(action)
 
 
@@ -57,6 +59,11 @@ def _tied(comm: Any) -> _Tied:
 @functools.cache
 def _key() -> int:
     return mpi_start.start().MPI.Comm.Create_keyval(delete_fn=_tell)
+
+
+def forget(comm: Any) -> None:
+    """Programs of single operations on a communicator that is not used any more."""
+    _tell(comm, 0, _tied(comm))
 
 
 def _tell(_comm: Any, _key: int, tied: _Tied) -> None:

@@ -41,7 +41,7 @@ class Start:
     must hand their core over (more ranks than cores); `overlaps`, whether exchanges go on beside computation, as
     rank 0 says; `lanes`, whether messages to ranks of this node may go through memory; `control`, a
     communicator for what ranks agree on apart from programs; `launched`, whether a launcher started the ranks; `ext`,
-    the module with the communication shims.
+    the module with the communication shims; `survives`, whether MPI goes on when a rank dies (`distributed.survivors`).
     """
 
     def __init__(self) -> None:
@@ -63,15 +63,25 @@ class Start:
         if not MPI.Is_initialized():  # mpi4py.rc.initialize is False
             MPI.Init_thread(MPI.THREAD_SERIALIZED)
         self.ext = _import_shims(MPI)
-        self.rank, self.size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
-        _check_launcher(self.size, MPI.Get_library_version())
+        _check_launcher(MPI.COMM_WORLD.size, MPI.Get_library_version())
         self.launched = "MPIJAX_BOOTSTRAP" not in os.environ
+        self.survives = _survives(MPI)
+        self._finalizes = finalizes
         _end_job_with_errors()  # again: the program may have its own hook by now
-        self.world = meeting.duplicate_of_all(MPI) if self.size > 1 else MPI.COMM_WORLD.Dup()
+        world = meeting.duplicate_of_all(MPI) if MPI.COMM_WORLD.size > 1 else MPI.COMM_WORLD.Dup()
         leftovers.forget_names()
+        self.take(world)
+        if self.size > 1:
+            watchdog.start()
+        atexit.register(_look_back, self)
+
+    def take(self, world: Any) -> None:
+        """Make this the job of the ranks of a communicator, which becomes mpijax's own. Collective over them."""
+        MPI, self.world, finalizes = self.MPI, world, self._finalizes
+        self.rank, self.size = world.rank, world.size
         self.world.Set_name("mpijax")
         self.world.Set_errhandler(MPI.ERRORS_RETURN)
-        self.control = MPI.COMM_WORLD.Dup() if self.size > 1 else self.world
+        self.control = self.world.Dup() if self.size > 1 else self.world
         node = self.world.Split_type(MPI.COMM_TYPE_SHARED)
         ranks_per_cpu = _ranks_per_cpu(node) if self.size > 1 else 0.0
         self.yields = _must_yield(ranks_per_cpu)
@@ -86,13 +96,13 @@ class Start:
                 self.ext.handle(self.control), self.ext.handle(self.world), finalizes,
                 all(self.world.allgather(finalizes)),
             )  # fmt: skip
-            recorder.share(self.world, node, job, MPI.Query_thread() < MPI.THREAD_MULTIPLE)
+            # Where MPI survives a death, its error tells of it, and no rank may end the job that sees it in a record.
+            known = MPI.COMM_SELF if self.survives else node
+            recorder.share(self.world, known, job, MPI.Query_thread() < MPI.THREAD_MULTIPLE)
             self._open_lanes(node)
-            watchdog.start()
         else:
             self.ext.leave_properly(self.ext.handle(self.world), self.ext.handle(self.world), finalizes, False)
         node.Free()
-        atexit.register(_look_back, self)
 
     def _share_nodes(self, node: Any) -> None:
         """Let ranks of a node communicate through memory that they share, unless MPIJAX_SHARED_MEMORY=0.
@@ -100,7 +110,7 @@ class Start:
         Where every rank has a CPU they poll there, else they sleep.
         """
         setting = os.environ.get("MPIJAX_SHARED_MEMORY", "1").lower()
-        wanted = all(self.world.allgather(setting not in ("0", "off", "false", "no")))
+        wanted = all(self.world.allgather(setting not in ("0", "off", "false", "no") and not self.survives))
         ranks, yields = zip(*node.allgather((self.rank, self.yields)))
         self.ext.set_node(ranks, self.size)
         self.ext.set_sleeping(any(yields))
@@ -127,6 +137,13 @@ _LANE_RANKS = 16
 
 # Ranks on a CPU above which waiting ranks test rarely: their tests alone would keep it busy.
 _CROWDED = 4
+
+
+def _survives(MPI: Any) -> bool:
+    """Whether the library revokes and shrinks communicators: User Level Failure Mitigation, which `--with-ft ulfm` of
+    Open MPI's mpirun turns on."""
+    enabled = os.environ.get("OMPI_MCA_mpi_ft_enable", "0").lower() in ("1", "true", "yes")
+    return enabled and MPI.Get_library_version().startswith("Open MPI")
 
 
 def _ranks_per_cpu(node: Any) -> float:

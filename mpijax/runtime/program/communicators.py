@@ -52,6 +52,16 @@ def communicator(mesh: Any, names: tuple[Any, ...], groups: tuple[tuple[int, ...
     return found
 
 
+def made() -> list[Any]:
+    """The communicators of mesh axes that have been made so far."""
+    return list(_communicators.values())
+
+
+def forget() -> None:
+    """Make them anew, of other ranks."""
+    _communicators.clear()
+
+
 @dataclass(frozen=True)
 class _Meant:
     """Which communicator is to be made, on all ranks the same. line: of the operation that needs it first, or ""."""

@@ -81,6 +81,11 @@ def _first_evaluation(programs: dict, key, primitive: Primitive, args: Sequence[
 _programs_of_shards: dict[Any, Any] = {}
 
 
+def forget() -> None:
+    """Programs of operations on arrays of which a rank has a shard."""
+    _programs_of_shards.clear()
+
+
 def _evaluate_shards(primitive: Primitive, args: Sequence[Any], avals, params: dict[str, Any]) -> Any:
     """An operation on arrays of which this rank has a shard; or with parameters that cannot be looked up."""
     def names() -> list[str]:

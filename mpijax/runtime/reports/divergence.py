@@ -43,9 +43,13 @@ def failed_communication(text: str) -> RuntimeError:
     """The error for a collective that MPI, or memory of the node, refused; with the other rank's if they differ."""
     if found := _with_any():
         return MismatchError(f"{text}\n{found[0]}")
+    if any(name in text for name in _DIED):
+        return RuntimeError(f"{text}\nA rank has died: mpijax.distributed.survivors() goes on with the others")
     return RuntimeError(text if len(recorder.ranks) == recorder.size else f"{text}\n{_OTHER_NODES}")
 
 
+# MPI's names of the errors after a death, where the library goes on.
+_DIED = ("MPI_ERR_PROC_FAILED", "MPI_ERR_REVOKED")
 _OTHER_NODES = (
     "Some ranks are on other nodes, of which nothing is known here: all must run the same collective, with the same "
     "sizes, at this point"

@@ -105,6 +105,10 @@ class Recorder:
         self._file = -1
         self._clock = record.ticks(), time.time_ns()
 
+    def forget(self) -> None:
+        """Another job takes the place of this one: `share` begins its record."""
+        self.__init__()  # type: ignore[misc]
+
     def region(self, rank: int) -> Any:
         """The region of a rank of the job; None if it is not on this node."""
         return self.regions[self.ranks.index(rank)] if rank in self.ranks else None
