@@ -45,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--bench", type=Path, metavar="FILE", help="of `mpijax bench --json` on a node (default: measure)")
     p.add_argument("--network", type=Path, metavar="FILE", help="of `mpijax bench --json` on ranks of different nodes")
     p.add_argument("--json", action="store_true", help="print JSON; what the program prints goes to standard error")
+    p.add_argument("--as-jax", action="store_true", help="`import jax` gives mpijax to the program (mpijax.as_jax)")
     return p
 
 
@@ -113,6 +114,7 @@ def _simulated(
     at_once, width = min(on_node, options.simulate or on_node), len(places) // on_node
     threads = options.threads or max(1, min(len(places), int(cores.quota())) // on_node)
     environment = clean_environment() | {"MPIJAX_NUM_THREADS": str(threads)}
+    starter = ["-m", "mpijax.as_jax"] if options.as_jax else []
     running = []
     with scratch("predict") as folder:
         for i in range(at_once):
@@ -123,7 +125,7 @@ def _simulated(
                 "file": str(folder / f"{rank}.json"), "cpus": sum(places[i * width : (i + 1) * width], []),
             }  # fmt: skip
             out = subprocess.DEVNULL if i else sys.stderr.fileno() if options.json else None
-            words = [sys.executable, "-c", STARTER, json.dumps(settings), *program]
+            words = [sys.executable, *starter, "-c", STARTER, json.dumps(settings), *program]
             process = subprocess.Popen(words, env=environment, stdout=out, stderr=out if i else None)
             running.append((rank, process, settings["file"]))
         statuses = [process.wait() for _, process, _ in running]
