@@ -16,7 +16,7 @@ from mpijax.scalar.types import Scalar, TypeInfo, info
 
 __all__ = ["Builder", "FunctionText", "Scalar", "TypeInfo", "info", "rule_for"]
 
-# The module of each rule. It is loaded when the rule is asked for: all of them take 6 ms.
+# The module of each rule. It is loaded when the rule is asked for.
 MODULES = {
     "arith": "abs add add_any ceil clamp div floor integer_pow is_finite max min mul mulhi neg nextafter rem round "
     "select_n sign square sub",

@@ -1,7 +1,7 @@
 """LLVM's C functions, from the shared library that llvmlite brings.
 
 llvmlite's own modules take 30 ms to import, because they load its builder of IR as well. What this package needs is to
-parse text, to run passes, and to write object files: the functions below, which llvmlite has had unchanged since 0.46.
+parse text, to run passes, and to write object files: the functions below, which are declared alike in 0.46 and 0.50.
 They release the GIL; each text has an LLVM context of its own, so threads do not wait for one another.
 """
 
@@ -34,7 +34,7 @@ _FUNCTIONS = {
     "LLVMPY_CreatePassBuilder": (c_void_p, c_void_p, c_void_p),
     "LLVMPY_DisposePassBuilder": (None, c_void_p),
     "LLVMPY_CreateNewModulePassManager": (c_void_p,),
-    # Until 0.48 with a level for size after that for speed; later versions do not look at it.
+    # In 0.46 with a level for size after that for speed; 0.50 does not look at it.
     "LLVMPY_buildPerModuleDefaultPipeline": (c_void_p, c_void_p, c_int, c_int),
     "LLVMPY_module_AddAlwaysInlinerPass": (None, c_void_p),
     "LLVMPY_RunNewModulePassManager": (None, c_void_p, c_void_p, c_void_p),

@@ -1,6 +1,6 @@
 """Long operations that the kernels of a program do several times: they become functions, and calls of them.
 
-The code of a sine is 40 instructions. Where there are many, LLVM takes most of its time for copies of the same.
+The code of a sine is some 30 instructions. Where there are many, LLVM takes most of its time for copies of the same.
 """
 
 from __future__ import annotations
