@@ -198,7 +198,8 @@ def _is_float(x: Any) -> bool:
 
 def _solve_backward(func, limits, residuals, g):
     """From the last time to the first: y, its cotangent, and the integrals of the cotangents of t and args."""
-    (ys, ts, args), g = residuals, jnp.asarray(g)
+    ys, ts, args = residuals
+    ts, g = jnp.asarray(ts), jnp.asarray(g)
     leaves, structure = tree.tree_flatten(args)
     floats = [x for x in leaves if _is_float(x)]
 

@@ -36,6 +36,9 @@ def test_float32_trees_and_what_the_function_closes_over():
     last = (np.arange(5) == 4).astype(np.float32)[:, None, None]
     [pulled_back] = mpijax.vjp(solve, rate)[1]({"y": last * np.ones((5, 2, 3), np.float32)})
     np.testing.assert_allclose(pulled_back, slope, rtol=1e-6)
+    times = T[:2].astype(np.float32)
+    [by_times] = mpijax.vjp(lambda ts: odeint(lambda y, t: -y, 1.0, ts), times)[1](np.ones(2, np.float32))
+    np.testing.assert_allclose(by_times, np.array([1, -1]) * np.exp(times[0] - times[1]), rtol=1e-4)
     step = 1e-4
     with mpijax.enable_x64():
         high, low = (float(odeint(lambda y, t, r: -r * y + t, 1.0, T, r)[-1]) for r in (0.7 + step, 0.7 - step))
