@@ -30,7 +30,7 @@ def survivors() -> list[int]:
     engine.forget()
     clear_caches()
     recorder.forget()
-    start.take(left)
+    start.go_on(left)
     devices.forget()
     return numbers
 

@@ -6,6 +6,7 @@ the whole job (the other ranks would wait for this one for ever).
 """
 
 import atexit
+import contextlib
 import importlib.util
 import os
 import stat
@@ -74,6 +75,15 @@ class Start:
         if self.size > 1:
             watchdog.start()
         atexit.register(_look_back, self)
+
+    def go_on(self, world: Any) -> None:
+        """Let the ranks of a communicator be the job from now on: others have died.
+
+        Open MPI's MPI_Finalize may wait for a rank that has died. So these ranks meet, and end without it.
+        """
+        self._finalizes = False
+        self.take(world)
+        atexit.register(_meet, self)
 
     def take(self, world: Any) -> None:
         """Make this the job of the ranks of a communicator, which becomes mpijax's own. Collective over them."""
@@ -289,6 +299,21 @@ def _check_launcher(size: int, library: str) -> None:
                 "together. Use the mpirun of that library (for the mpich wheel: the one beside this Python), "
                 "or, under srun, try srun --mpi=pmi2 or --mpi=pmix."
             )
+
+
+# Seconds that a rank which ends waits for others to end.
+_MEETING = 10.0
+
+
+def _meet(mpi: Start) -> None:
+    """Wait until all ranks end, or a while."""
+    if mpi.MPI.Is_finalized():
+        return
+    end = time.monotonic() + _MEETING
+    with contextlib.suppress(mpi.MPI.Exception):
+        request = mpi.control.Ibarrier()
+        while not request.Test() and time.monotonic() < end:
+            time.sleep(1e-3)
 
 
 def _look_back(mpi: Start) -> None:
