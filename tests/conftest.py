@@ -29,10 +29,6 @@ os.environ["XLA_FLAGS"] = " ".join([
 ]).strip()  # fmt: skip
 CACHE = Path(__file__).parent.parent / "build" / "test-cache"
 os.environ.setdefault("MPIJAX_CACHE_DIR", str(CACHE))
-# What the oracle has compiled, for the other processes: those at work, ranks, and later runs.
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE / "jax"))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 # Tests start several hundred processes. Each would compile all of mpijax's modules again where the environment keeps
 # Python from writing what it has compiled; that is more than half of the time a rank takes to start.

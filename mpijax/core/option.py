@@ -317,5 +317,10 @@ def number_option(name: str, kind: type, default: Any, doc: str, *, traced: bool
 
 
 def object_option(name: str, default: Any, doc: str, *, traced: bool = False, checks: bool = False) -> Option:
-    """Define an option that takes any (hashable) object, text among them."""
-    return Option(name, default, lambda value: value, traced=traced, checks=checks, doc=doc)
+    """Define an option that takes any (hashable) object. Text for one whose default is a number is read as a number."""
+    number = type(default) if isinstance(default, int | float) else None
+
+    def parse(value: Any) -> Any:
+        return number(value) if number is not None and isinstance(value, str) else value
+
+    return Option(name, default, parse, traced=traced, checks=checks, doc=doc)

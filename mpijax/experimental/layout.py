@@ -19,6 +19,7 @@ def with_layout_constraint(x: Any, layouts: Any) -> Any:
     Raises:
       ValueError: for what is no `Layout`, and one for another number of axes.
 
+    >>> from mpijax.experimental.layout import Layout, with_layout_constraint
     >>> with_layout_constraint(jnp.arange(3), Layout(major_to_minor=(0,)))
     Array([0, 1, 2], dtype=int32)
     """

@@ -101,3 +101,65 @@ def test_same_bits_for_all_numbers_of_ranks(monkeypatch):
     with same_bits(True):
         _, _, text = compiled(attend, (1, 256, 1, 8), 2**17, monkeypatch)
     assert " times" not in text
+
+
+SIZE = 12
+ONE = [
+    jnp.sin,
+    jnp.transpose,
+    lambda x: jax.nn.softmax(x, 0),
+    lambda x: jax.nn.softmax(x, 1),
+    lambda x: x - x.max(1, keepdims=True),
+    lambda x: x / (1 + abs(x).sum(0, keepdims=True)),
+    lambda x: jnp.where(jnp.tril(jnp.ones(x.shape, bool)), x, -1.0),
+    lambda x: jnp.cumsum(x, 0),
+    lambda x: jnp.sort(x, 1),
+    lambda x: jnp.roll(x, 1, 0),
+    lambda x: jnp.flip(x, 1),
+    lambda x: x.at[0].set(1.0),
+    lambda x: x + jnp.arange(x.shape[0], dtype=jnp.int32)[:, None],
+    lambda x: lax.fori_loop(0, 2, lambda i, c: c * 0.5 + i, x),
+]
+TWO = [jnp.add, jnp.multiply]
+
+
+def random_program(seed):
+    """Operations in a random order on the arguments and what was made of them; of products every other one."""
+
+    def program(*arguments):
+        rng = np.random.default_rng(seed)
+        values = list(arguments)
+        for _ in range(rng.integers(6, 20)):
+            x, y = (values[-1 - rng.integers(min(n, len(values)))] for n in (6, len(values)))
+            if rng.integers(2):
+                y = y.T if x.shape[1] != y.shape[0] else y
+                values += [x @ y / 8] if x.shape[1] == y.shape[0] else []
+            elif x.shape == y.shape and rng.integers(2):
+                values.append(TWO[rng.integers(len(TWO))](x, y))
+            else:
+                values.append(ONE[rng.integers(len(ONE))](x))
+        return values[-1], sum(v.sum() for v in values[-4:])
+
+    if seed % 2:
+        return jax.grad(lambda *x: (lambda a, b: b + jnp.sin(a).sum())(*program(*x)), (0, 1, 2))
+    return program
+
+
+@pytest.mark.parametrize("seed", [*range(16), *(pytest.param(n, marks=pytest.mark.slow) for n in range(16, 600))])
+def test_random_programs(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    arrays = [rng.normal(size=shape) for shape in ((SIZE, 2), (2, SIZE), (SIZE, SIZE))]
+    function = random_program(seed)
+
+    def found(large):
+        monkeypatch.setattr(turns, "LARGE", large)
+        return jax.tree.leaves(jax.jit(lambda *x: function(*x)).lower(*arrays).compile()(*arrays))
+
+    with jax.enable_x64(True), jax.enable_checks(True):
+        want = found(2**40)
+        monkeypatch.setattr(turns, "PART", int(rng.choice([16, 64, 200])))
+        monkeypatch.setattr(turns, "ROWS", 1)
+        monkeypatch.setattr(turns, "TIMES", 0)
+        got = found(SIZE * SIZE * 8)
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-6, atol=1e-6 * max(1, np.abs(w).max()))

@@ -157,15 +157,17 @@ def test_trace_key_within_a_block_follows_updates_also_of_other_threads():
 @pytest.mark.parametrize(
     "environment, expected",
     [
-        ({}, "False allow"),
-        ({"JAX_ENABLE_X64": "1", "JAX_NUMPY_RANK_PROMOTION": "warn"}, "True warn"),
-        ({"MPIJAX_ENABLE_X64": "off", "JAX_ENABLE_X64": "on"}, "False allow"),
-        ({"MPIJAX_ENABLE_X64": "TRUE"}, "True allow"),
+        ({}, "False allow 5"),
+        ({"JAX_ENABLE_X64": "1", "JAX_NUMPY_RANK_PROMOTION": "warn"}, "True warn 5"),
+        ({"MPIJAX_ENABLE_X64": "off", "JAX_ENABLE_X64": "on"}, "False allow 5"),
+        ({"MPIJAX_ENABLE_X64": "TRUE"}, "True allow 5"),
+        ({"JAX_CPU_GET_GLOBAL_TOPOLOGY_TIMEOUT_MINUTES": "7"}, "False allow 7"),
     ],
 )
 def test_environment(environment, expected):
     program = (
-        "from mpijax.core.config import config as c; print(c.jax_enable_x64, c.jax_numpy_rank_promotion)"
+        "from mpijax.core.config import config as c; "
+        "print(c.jax_enable_x64, c.jax_numpy_rank_promotion, c.jax_cpu_get_global_topology_timeout_minutes)"
     )
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "MPIJAX_"))}
     done = subprocess.run(

@@ -32,7 +32,7 @@ LEFT_OUT = {
     "method_that_is_not_there": "the name of JAX's class",
     "function_that_is_not_there": "the name of JAX's module",
     "at_with_call": "the name of JAX's class",
-    "generator_that_is_not_there": "generators that mpijax does not have",
+    "generator_that_is_not_there": "the order of the generators",
     "traced_value_as_key_of_a_dict": "the name of JAX's class",
     "traced_value_that_leaked": "the number of frames that JAX shows",
     "number_that_is_too_large_in_a_sum": "we say what the number does not fit into",

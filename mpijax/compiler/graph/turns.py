@@ -79,7 +79,8 @@ class _Stretch:
     def axis_of(self, v: Value, cuts: Cuts) -> int | None:
         """The axis along which a value is divided evenly over the turns; None if it is not, or not so."""
         axes = [d for d, cut in enumerate(cuts) if cut is not None]
-        return axes[0] if len(axes) == 1 and tuple(cuts) == self.part(v, axes[0]) else None
+        even = len(axes) == 1 and v.aval.shape[axes[0]] % self.turns == 0 and tuple(cuts) == self.part(v, axes[0])
+        return axes[0] if even else None
 
     def local(self, v: Value, cuts: Cuts) -> ShapedArray:
         """The type of a turn's part."""
@@ -105,7 +106,7 @@ class _Stretch:
     def enters(self, node: Node, cuts: Sequence[Cuts]) -> bool:
         """Whether an operation can be done in turns with its operands cut so; then it is."""
         rule, values = rule_of(node.primitive), (*node.inputs, *node.outputs)
-        plain = all(isinstance(v.aval.dtype, np.dtype) for v in values)
+        plain = all(isinstance(v.aval.dtype, np.dtype) and v.size for v in values)
         if rule is None or node.regions or fx.pins(node.effects) or not plain:
             return False
         plan, last = (rule(self.whole(node, cuts, turn)) for turn in (0, self.turns - 1))
@@ -125,9 +126,18 @@ class _Stretch:
     def pull(self) -> None:
         """Let operations before the loop be done in it where it alone reads their results, and they read no more."""
         for v, axis in list(self.sliced()):
-            for node, cuts in self.pulled(v, axis, ())[1]:
-                if node not in self.plans:
-                    self.enters(node, cuts)
+            new = {node: cuts for node, cuts in self.pulled(v, axis, ())[1] if node not in self.plans}
+            if not all(self.enters(node, cuts) for node, cuts in new.items()) or not self.agrees():
+                for node in new:
+                    self.plans.pop(node, None)
+                    for out in node.outputs:
+                        self.cuts.pop(out, None)
+
+    def agrees(self) -> bool:
+        """Whether each result is read as the operation that makes it leaves it."""
+        reads = (pair for n, plan in self.plans.items() for pair in zip(n.inputs, plan.operands, strict=True))
+        made = ((v, cuts, self.cuts[v]) for v, cuts in reads if v in self.cuts)
+        return all(axis is not None and tuple(cuts) == self.part(v, axis) for v, cuts, axis in made)
 
     def pulled(self, v: Value, axis: int, path: tuple[Node, ...]) -> tuple[int, list[tuple[Node, list[Cuts]]]]:
         """Bytes that are sliced for a value, and the operations to be done in the loop for it. path: what reads it."""
