@@ -11,7 +11,7 @@
 - `Partitioned(param)`: the Jaxpr in a parameter, on this rank's shards of the operands.
 - `Decompose(fun)`: a function of tracers, in terms of other primitives.
 - `Layout(param)`: the operand, laid out over devices as a parameter says.
-- `ControlFlow(kind)`: a loop or branch over Jaxprs held in parameters: `cond`, `while` or `scan`.
+- `ControlFlow(kind)`: a loop or branch over Jaxprs held in parameters.
 - `Native(code)`: machine code that the user brings, called by the executor.
 """
 
@@ -253,14 +253,22 @@ class Layout:
     kind: str = "constraint"
 
 
+class Flow(Enum):
+    """Which loop or branch: its Jaxprs are in the parameters of JAX's primitive of that name."""
+
+    COND = auto()
+    WHILE = auto()
+    SCAN = auto()
+
+
 @dataclass(frozen=True)
 class ControlFlow:
-    """A loop or branch over Jaxprs in parameters: `cond`, `while` or `scan`, with the parameters of that primitive.
+    """A loop or branch over Jaxprs in parameters.
 
     written_out: whether, by its parameters, `turns` (operands, then parameters) takes the place of a loop.
     """
 
-    kind: str
+    kind: Flow
     written_out: Callable[[dict[str, Any]], bool] | None = None
     turns: Callable[..., Any] | None = None
 

@@ -19,11 +19,10 @@ def run(program: list[str], **settings: str) -> subprocess.CompletedProcess:
     )
 
 
-@pytest.mark.parametrize("name", ["local_devices.py", "local_bodies.py", "local_layouts.py", "local_explicit.py", "local_placements.py"])
-def test_programs_and_layouts_are_those_of_jax(name):
-    flags = "--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0"
-    program = ["-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", str(HERE / name)]
-    done = run(program, XLA_FLAGS=flags)
+def test_programs_and_layouts_are_those_of_jax():
+    files = [str(HERE / f"local_{name}.py") for name in ("devices", "bodies", "layouts", "explicit", "placements")]
+    program = ["-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", *files]
+    done = run(program, XLA_FLAGS="--xla_force_host_platform_device_count=4")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -17,6 +17,7 @@ from mpijax.compiler.sharding.partition import done_here
 from mpijax.compiler.sharding.redistribute import recut
 from mpijax.core import effects as fx
 from mpijax.core.jaxpr import ClosedJaxpr
+from mpijax.core.lowering import Flow
 from mpijax.core.sharding.cuts import Cuts, even_cut, mesh_axes, uncut
 from mpijax.core.sharding.rules import Plan
 from mpijax.ops.shapes import reshape_p
@@ -30,7 +31,7 @@ def control_node(builder, eqn, inputs: list[Any], avals, source) -> list[Any]:
 
     A branch that is known is inlined, and so is the body of a scan of one turn.
     """
-    kind = {"cond": _cond, "while": _while, "scan": _scan}[eqn.primitive.lower.kind]
+    kind = {Flow.COND: _cond, Flow.WHILE: _while, Flow.SCAN: _scan}[eqn.primitive.lower.kind]
     p = builder.partitioner
     held = [] if p is None else [b for v in inputs if (b := p.blocks_of(v)) is not None]
     return kind(_Loop(builder, p, held[0].mesh if held else None, eqn, source), inputs, avals)

@@ -15,7 +15,7 @@ from typing import Any
 
 from mpijax.compiler.sharding.blocks import place_in, split_of
 from mpijax.core.jaxpr import Jaxpr, Literal
-from mpijax.core.lowering import ControlFlow, Inline, Layout
+from mpijax.core.lowering import ControlFlow, Flow, Inline, Layout
 from mpijax.core.sharding.cuts import Cut, Cuts, count, even_cut, uncut
 from mpijax.core.sharding.rules import Operation, Plan, Rule, rule_of
 
@@ -169,9 +169,9 @@ def _sends_nothing(plan: Plan, cuts: list[Cuts]) -> bool:
 def _of_carries(eqn: Any, outs: list[Cuts | None]) -> list[Cuts | None]:
     """A loop carries what it returns: its first value is cut as its last one."""
     kind, p = eqn.primitive.lower.kind, eqn.params
-    first = {"scan": lambda: p["num_consts"], "while": lambda: p["cond_nconsts"] + p["body_nconsts"]}.get(kind)
+    first = {Flow.SCAN: lambda: p["num_consts"], Flow.WHILE: lambda: p["cond_nconsts"] + p["body_nconsts"]}.get(kind)
     found: list[Cuts | None] = [None] * len(eqn.invars)
     if first is not None:
-        n = p["num_carry"] if kind == "scan" else len(outs)
+        n = p["num_carry"] if kind is Flow.SCAN else len(outs)
         found[first() : first() + n] = outs[:n]
     return found

@@ -24,6 +24,7 @@ from mpijax.compiler.steps.native import native
 from mpijax.compiler.steps.step import ControlStep, Step
 from mpijax.compiler.steps.write import Writer
 from mpijax.core.avals import ShapedArray
+from mpijax.core.lowering import Flow
 
 if TYPE_CHECKING:
     from mpijax.compiler.steps.plan import Plan
@@ -136,10 +137,10 @@ class Placed:
 def control_step(node: Node) -> ControlStep:
     """A loop or branch with its bodies, whose temporaries lie side by side."""
     kind, p = node.primitive.lower.kind, node.params
-    carries = {"scan": p.get("num_carry"), "while": len(node.outputs), "cond": 0}[kind]
+    carries = {Flow.SCAN: p.get("num_carry"), Flow.WHILE: len(node.outputs), Flow.COND: 0}[kind]
     bodies = []
     for i, region in enumerate(node.regions):
-        tests = kind == "while" and i == 0
+        tests = kind is Flow.WHILE and i == 0
         bodies.append(Body(region, 0 if tests else carries, keeps=tests))
     size = sum(aligned(b.memory.arena) for b in bodies)
     return ControlStep(node, bodies, Value(ShapedArray((size,), np.dtype(np.uint8)), "scratch"), carries)
@@ -241,7 +242,7 @@ def _write_scan(writer: Writer, step: ControlStep, bodies: list[Placed]) -> list
     return [*before, Loop(length, (*body.written(), *after_turn), node.source)]
 
 
-_WRITERS = {"cond": _write_cond, "while": _write_while, "scan": _write_scan}
+_WRITERS = {Flow.COND: _write_cond, Flow.WHILE: _write_while, Flow.SCAN: _write_scan}
 
 
 def new_pointer(plan: Plan) -> int:

@@ -10,7 +10,7 @@ from mpijax.core import effects as fx
 from mpijax.core import errors
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr
-from mpijax.core.lowering import ControlFlow
+from mpijax.core.lowering import ControlFlow, Flow
 from mpijax.core.memo import memo_on_jaxprs
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
@@ -220,7 +220,7 @@ cond_p = _Cond(
     "cond",
     type_rule=_type_rule,
     reference=_reference,
-    lower=ControlFlow("cond"),
+    lower=ControlFlow(Flow.COND),
     jvp=_jvp,
     transpose=_transpose,
     batch=_batch,

@@ -9,7 +9,7 @@ import numpy as np
 from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import JaxprTypeError
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, dead_code, eval_jaxpr
-from mpijax.core.lowering import ControlFlow
+from mpijax.core.lowering import ControlFlow, Flow
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import Primitive
 from mpijax.ops.control_flow import key_use, scan_rules, scan_transpose
@@ -147,7 +147,7 @@ scan_p = Primitive(
     "scan",
     type_rule=_type_rule,
     reference=_reference,
-    lower=ControlFlow("scan", _written_out, _turns),
+    lower=ControlFlow(Flow.SCAN, _written_out, _turns),
     jvp=scan_rules.jvp,
     transpose=scan_transpose.transpose,
     batch=_batch,

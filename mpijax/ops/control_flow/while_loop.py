@@ -17,7 +17,7 @@ from mpijax.core import errors
 from mpijax.core.avals import ShapedArray
 from mpijax.core.checks import agree
 from mpijax.core.jaxpr import ClosedJaxpr, Var, eval_jaxpr
-from mpijax.core.lowering import ControlFlow, Decompose
+from mpijax.core.lowering import ControlFlow, Decompose, Flow
 from mpijax.core.memo import memo_on_jaxpr, memo_on_jaxprs
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
@@ -267,7 +267,7 @@ _RULES: dict[str, Any] = {
     "vma": lambda avals, params: None,
     "keys": key_use.of_while,
 }
-while_p = Primitive("while", lower=ControlFlow("while"), **_RULES)
+while_p = Primitive("while", lower=ControlFlow(Flow.WHILE), **_RULES)
 # Prints as `while` too; programs are compiled from the loop with one condition.
 batched_while_p = Primitive("while", key="batched_while", lower=Decompose(_one_condition), **_RULES)
 while_p.impl = batched_while_p.impl = _run
