@@ -6,6 +6,7 @@ import threading
 
 from mpijax.compiler.backend import llvm
 from mpijax.compiler.backend.disk_cache import DiskCache, cache_key
+from mpijax.compiler.backend.once_on_node import once_on_node
 from mpijax.compiler.steps.plan import KernelCode, module_text
 
 _addresses: dict[str, int] = {}
@@ -88,11 +89,17 @@ def load_objects(files: dict[str, list[str]]) -> bool:
 
 def _compile(codes: list[KernelCode], names: list[str], optimize: bool, cache: DiskCache | None) -> None:
     text = module_text(codes)
-    code = llvm.compile_object(text, optimize)
-    _addresses.update(llvm.load_object(code))
-    if cache is not None:
-        key = cache_key(text)
+    if cache is None:
+        _addresses.update(llvm.load_object(llvm.compile_object(text, optimize)))
+        return
+    key = cache_key(text)
+
+    def compiled() -> bytes:
+        code = llvm.compile_object(text, optimize)
         cache.put(key, code)
-        _objects.update(dict.fromkeys(names, key))
         for name in names:
             cache.put(cache_key(name), _REFERENCE + key.encode())
+        return code
+
+    _addresses.update(llvm.load_object(once_on_node(key, lambda: cache.get(key), compiled)))
+    _objects.update(dict.fromkeys(names, key))

@@ -190,14 +190,8 @@ def compile_jaxpr(
     default = default or default_layout()
     with reports.timed(f"compilation of jit({name})"), rare_collections():
         kept = plan_cache.entry(closed, donated, in_shardings, default) if keep and not watchers else None
-        plan = kept.load() if kept is not None else None
-        if plan is not None:
-            return load_plan(plan, name)
-        plan = plan_program(closed, donated, in_shardings, default, fresh=keep)
-        program = load_plan(plan, name)
-        if kept is not None:
-            kept.store(plan)
-    return program
+        make = partial(plan_program, closed, donated, in_shardings, default, fresh=keep)
+        return load_plan(make() if kept is None else kept.plan(make), name)
 
 
 @memo_on_jaxpr

@@ -15,12 +15,14 @@ import functools
 import hashlib
 import os
 import time
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import mpijax
 from mpijax.compiler.backend.disk_cache import DiskCache, host_id
+from mpijax.compiler.backend.once_on_node import once_on_node
 from mpijax.compiler.graph.nodes import Value
 from mpijax.compiler.steps.plan import Plan
 from mpijax.core import config, option, plain
@@ -71,6 +73,17 @@ class Entry:
             return plan if code.load_objects(files) else None
         except Exception:  # whatever is wrong with a file, it is as good as none
             return None
+
+    def plan(self, make: Callable[[], Plan]) -> Plan:
+        """The plan from disk, else one that is made: of processes of this node that need it at once, by the first."""
+
+        def made() -> Plan:
+            plan = make()
+            code.addresses(plan.kernels)
+            self.store(plan)
+            return plan
+
+        return self.load() or once_on_node(self.key, self.load, made)
 
     def store(self, plan: Plan) -> None:
         """Keep a plan whose kernels are compiled, if it is data and took time to make."""
