@@ -87,8 +87,6 @@ def pytest_collection_modifyitems(config, items):
 def pytest_collection_finish():
     quickly.collect_garbage_less_often()
     quickly.quicken_jax()
-    if SIZE > 1:
-        quickly.compile_once_for_all_ranks()
 
 
 @pytest.hookimpl(trylast=True)

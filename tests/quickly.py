@@ -1,10 +1,9 @@
 """What makes the tests faster and changes nothing that they see: fewer garbage collections, an oracle that repeats
-less of its work, and ranks that compile each kernel once between them.
+less of its work.
 """
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import gc
 import sys
@@ -35,25 +34,3 @@ def quicken_jax() -> None:
         return contexts.context
 
     mlir.make_ir_context = context_of_thread
-
-
-def compile_once_for_all_ranks() -> None:
-    """Ranks reach a kernel at the same time: the first one compiles it, and the others find it on disk."""
-    from mpijax.compiler.backend import llvm
-
-    compile_object, cache = llvm.compile_object, llvm.DiskCache.default()
-    if cache is None:
-        return
-
-    def compiled_once(ir_text: str, optimize: bool = False) -> bytes:
-        key = llvm.cache_key(ir_text)
-        with (cache.folder / f"{key[:2]}.lock").open("w") as turn:
-            fcntl.flock(turn, fcntl.LOCK_EX)
-            code = cache.get(key)
-            if code is None:
-                code = compile_object(ir_text, optimize)
-                cache.put(key, code)
-        return code
-
-    cache.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    llvm.compile_object = compiled_once

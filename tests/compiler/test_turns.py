@@ -145,8 +145,19 @@ def random_program(seed):
     return program
 
 
-@pytest.mark.parametrize("seed", [*range(16), *(pytest.param(n, marks=pytest.mark.slow) for n in range(16, 600))])
+@pytest.mark.parametrize("seed", range(16))
 def test_random_programs(seed, monkeypatch):
+    check_random_program(seed, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(16, 616, 60))
+def test_more_random_programs(first, monkeypatch):
+    for seed in range(first, first + 60):
+        check_random_program(seed, monkeypatch)
+
+
+def check_random_program(seed, monkeypatch):
     rng = np.random.default_rng(seed)
     arrays = [rng.normal(size=shape) for shape in ((SIZE, 2), (2, SIZE), (SIZE, SIZE))]
     function = random_program(seed)

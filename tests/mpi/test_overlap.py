@@ -242,7 +242,7 @@ if rank == 1: time.sleep(2.5)
 step(x)
 """
 PATH = "import sys; sys.path.insert(0, 'tests')\n"
-START = PATH + START_ALONE + "from mpi4py import MPI\nimport quickly\nquickly.compile_once_for_all_ranks()\n"
+START = PATH + START_ALONE + "from mpi4py import MPI\n"
 ALONE = {"MPIJAX_SHARED_MEMORY": "0"}
 POLL = {"MPIJAX_WAIT": "block"}
 SOON = {"MPIJAX_STALL_SECONDS": "1"}
