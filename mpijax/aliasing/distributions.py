@@ -1,4 +1,4 @@
-"""What importlib.metadata says of jax and jaxlib while mpijax stands for them."""
+"""What importlib.metadata says of jax, jaxlib and mpi4jax while mpijax stands for them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-_NAMES = ("jax", "jaxlib")
+from mpijax import version
+
+_VERSIONS = {"jax": version.jax_version, "jaxlib": version.jax_version, "mpi4jax": version.mpi4jax_version}
 
 
 class _Distribution(importlib.metadata.Distribution):
-    def __init__(self, name: str, version: str):
-        self._text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: mpijax under JAX's name\n"
+    def __init__(self, name: str, number: str):
+        self._text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {number}\nSummary: mpijax under another name\n"
 
     def read_text(self, filename: str) -> str | None:
         return self._text if filename == "METADATA" else None
@@ -21,8 +23,8 @@ class _Distribution(importlib.metadata.Distribution):
         return Path(path)  # it has no files
 
 
-def of(name: str, version: str) -> Iterator[importlib.metadata.Distribution]:
-    """The distribution that is asked for, if it is one of JAX's."""
+def of(name: str) -> Iterator[importlib.metadata.Distribution]:
+    """The distribution that is asked for, if mpijax stands for it."""
     normal = re.sub(r"[-_.]+", "-", name).lower()
-    if normal in _NAMES:
-        yield _Distribution(normal, version)
+    if normal in _VERSIONS:
+        yield _Distribution(normal, _VERSIONS[normal])

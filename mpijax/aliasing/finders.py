@@ -130,11 +130,10 @@ class Aliases(MetaPathFinder):
         return spec
 
     def find_distributions(self, context: Any) -> Iterable[Any]:
-        """Of jax and jaxlib, whoever asks for them by name; not for what is installed in a folder, as pip does."""
+        """Of the three, whoever asks for them by name; not for what is installed in a folder, as pip does."""
         if "path" in vars(context) or context.name is None:
             return []
-        distributions = importlib.import_module("mpijax.aliasing.distributions")
-        return distributions.of(context.name, version.jax_version)
+        return importlib.import_module("mpijax.aliasing.distributions").of(context.name)
 
     @staticmethod
     def invalidate_caches() -> None:

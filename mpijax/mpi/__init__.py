@@ -17,6 +17,7 @@ rank's values depend on: all ranks must differentiate, or `vmap` over the same n
 
 from typing import Any
 
+from mpijax import version
 from mpijax.mpi.collectives import (
     allgather,
     allreduce,
@@ -42,6 +43,8 @@ __all__ = [
     "has_sycl_support", "pvary", "recv", "reduce", "reduce_scatter", "scan", "scatter", "scatterv", "send", "sendrecv",
     "sendrecv_replace", "split",
 ]  # fmt: skip
+
+__version__ = version.mpi4jax_version
 
 
 def __getattr__(name: str) -> Any:

@@ -109,6 +109,8 @@ def test_versions_are_those_of_the_jax_that_is_followed(folder):
                metadata.version("jax"), metadata.version("jaxlib"), metadata.distribution("JAX").metadata["Version"]})
         assert mpijax.__version__ == mpijax.version.__version__ != jax.__version__
         assert jax.__version_info__ == mpijax.__version_info__
+        import mpi4jax
+        assert mpi4jax.__version__ == metadata.version("mpi4jax") == "0.9.1"
         """,
     )
     assert done.stdout.strip() == str({".".join(map(str, mpijax.__version_info__))})
