@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import inspect
 import threading
 import weakref
@@ -373,6 +374,13 @@ class PjitFunction(JitBase):
 
     def __get__(self, instance, owner=None):
         return self if instance is None else partial(self, instance)
+
+    def __reduce__(self):
+        """The function and the options, not its programs. They are a state, because a function may refer to itself."""
+        return copyreg.__newobj__, (type(self),), (self._fun, *self._options, self._inline, self._shardings)
+
+    def __setstate__(self, given: tuple) -> None:
+        PjitFunction.__init__(self, *given)
 
     @property
     def __signature__(self) -> inspect.Signature:

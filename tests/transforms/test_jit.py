@@ -3,6 +3,7 @@
 import copy
 import gc
 import inspect
+import pickle
 import weakref
 from collections import namedtuple
 from collections.abc import Hashable
@@ -11,6 +12,8 @@ from functools import partial
 import numpy as np
 import pytest
 from oracle import OURS, THEIRS, check
+
+import mpijax
 
 X3 = np.arange(3, dtype=np.float32)
 Point = namedtuple("Point", "x y")
@@ -581,3 +584,17 @@ WIDE_INSIDE = {
 @pytest.mark.parametrize("name", WIDE_INSIDE)
 def test_programs_of_64_bits_in_part(name):
     check(WIDE_INSIDE[name], X3, jaxpr=False, rtol=1e-6)
+
+
+def scaled(x, by):
+    return by(2) * x
+
+
+def test_jitted_functions_are_pickled_with_their_options():
+    """JAX's need cloudpickle, which asks objects the same."""
+    again = pickle.loads(pickle.dumps(mpijax.jit(scaled, static_argnames="by")))
+    np.testing.assert_array_equal(again(X3, by=float), 2 * X3)
+    holder = []  # of a function that refers to itself
+    holder.append(mpijax.jit(partial(map, holder)))
+    (copied,) = pickle.loads(pickle.dumps(holder))
+    assert copied is not holder[0] and copied.__wrapped__.args[0][0] is copied
