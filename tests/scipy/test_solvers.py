@@ -84,6 +84,16 @@ def test_ends_of_iterations():
     np.testing.assert_allclose(x, B, rtol=1e-5)
 
 
+@pytest.mark.parametrize("solver", [cg, bicgstab, gmres])
+def test_types_of_solutions(solver):
+    theirs = getattr(THEIRS.scipy.sparse.linalg, solver.__name__)
+    assert solver(lambda x: x, 1.0)[0].weak_type == theirs(lambda x: x, 1.0)[0].weak_type
+    for method in ("batched", "incremental") if solver is gmres else (None,):
+        with mpijax.numpy_dtype_promotion("strict"):
+            x = solver(HERMITIAN, B.astype(HERMITIAN.dtype), **({"solve_method": method} if method else {}))[0]
+        np.testing.assert_allclose(x, np.linalg.solve(HERMITIAN, B), rtol=2e-3, atol=2e-4)
+
+
 @pytest.mark.parametrize(
     "call",
     [

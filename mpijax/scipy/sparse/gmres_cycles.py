@@ -49,12 +49,12 @@ def gmres_solve(
 
 def _best_correction(A: Callable, r: Any, enough: Any, restart: int) -> Any:
     """The d in the span of r, A r, A² r, … with the smallest norm of r - A d."""
-    norm = jnp.linalg.norm(r)
+    norm = jnp.linalg.norm(r).astype(r.dtype)
     basis = jnp.zeros((restart + 1, r.size), r.dtype).at[0].set(r / norm)
     # Columns that no step reaches stay those of the identity, with right-hand side 0.
     triangle = jnp.eye(restart, dtype=r.dtype)
     rotations = jnp.zeros((restart, 2), r.dtype)
-    target = jnp.zeros(restart + 1, r.dtype).at[0].set(norm.astype(r.dtype))
+    target = jnp.zeros(restart + 1, r.dtype).at[0].set(norm)
 
     def unfinished(state):
         k, broken, _, _, _, target = state
@@ -90,7 +90,7 @@ def _arnoldi(A: Callable, basis: Any, k: Any) -> tuple[Any, Any, Any]:
         v, column = v - projections @ basis, column + projections
     norm = jnp.linalg.norm(v)
     broken = norm <= jnp.finfo(basis.dtype).eps * before
-    unit = jnp.where(broken, 0, v / jnp.where(broken, 1, norm))
+    unit = jnp.where(broken, 0, v / jnp.where(broken, 1, norm).astype(v.dtype))
     column = column.at[k + 1].set(jnp.where(broken, 0, norm).astype(column.dtype))
     return column, basis.at[k + 1].set(unit), broken
 
@@ -98,7 +98,7 @@ def _arnoldi(A: Callable, basis: Any, k: Any) -> tuple[Any, Any, Any]:
 def _rotation_of(a: Any, b: Any) -> Any:
     """(c, s) of the unitary rotation that takes (a, b) to (their norm, 0)."""
     norm = jnp.sqrt(abs(a) ** 2 + abs(b) ** 2)
-    safe = jnp.where(norm == 0, 1, norm)
+    safe = jnp.where(norm == 0, 1, norm).astype(a.dtype)
     return jnp.stack([jnp.where(norm == 0, 1, a / safe), b / safe])
 
 

@@ -18,6 +18,7 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import tree
 from mpijax.numpy.util import as_array, is_arraylike
+from mpijax.ops.convert import convert
 from mpijax.scipy.sparse.gmres_cycles import gmres_solve
 
 __all__ = [
@@ -80,6 +81,11 @@ def _start(b: Any, x0: Any) -> tuple[Any, Any]:
     if shapes[0] != shapes[1]:
         raise ValueError(f"arrays in x0 and b must have matching shapes: {shapes[0]} vs {shapes[1]}")
     return b, x0
+
+
+def _weak_as(b: Any, x: Any) -> Any:
+    """x, weakly typed where `b` is one of Python's numbers."""
+    return tree.tree_map(lambda leaf, of_b: convert(leaf, weak_type=of_b.weak_type), x, b)
 
 
 def _size(b: Any) -> int:
@@ -147,7 +153,7 @@ def _bicgstab(A, b, *, x0, tol, atol, maxiter, M):
 
     r = _sub(b, A(x0))
     one = jnp.ones((), jnp.result_type(*tree.tree_leaves(b)))
-    return lax.while_loop(unsolved, step, (x0, r, r, one, one, one, r, r, 0))[0]
+    return _weak_as(b, lax.while_loop(unsolved, step, (x0, r, r, one, one, one, r, r, 0))[0])
 
 
 def _solve(method, A, b, x0, tol, atol, maxiter, M, symmetric):
@@ -238,5 +244,5 @@ def gmres(
         restart=min(restart, _size(b)),
         maxiter=maxiter,
     )
-    x = lax.custom_linear_solve(_as_function(A), b, solve=solve, transpose_solve=solve)
+    x = _weak_as(b, lax.custom_linear_solve(_as_function(A), b, solve=solve, transpose_solve=solve))
     return x, jnp.where(jnp.isnan(norm(x)), -1, 0)
