@@ -24,7 +24,6 @@ import numpy as np
 from mpijax import missing as _missing
 from mpijax.core.effects import DebugEffect, OrderedDebugEffect
 from mpijax.core.source import current_source
-from mpijax.core.trace import Tracer
 from mpijax.debugger import breakpoint
 from mpijax.ops.debug_callbacks import (
     ORDERED,
@@ -34,12 +33,11 @@ from mpijax.ops.debug_callbacks import (
     debug_callback_p,
     debug_print_p,
     has_placeholders,
+    inspect_sharding_p,
     logger,
     shows_rank,
     split_arguments,
 )
-from mpijax.runtime.arrays.devices import local_devices
-from mpijax.sharding import SingleDeviceSharding
 
 __all__ = ["DebugEffect", "OrderedDebugEffect", "breakpoint", "callback", "inspect_array_sharding", "log", "print",
            "visualize_array_sharding", "visualize_sharding"]  # fmt: skip
@@ -154,17 +152,13 @@ def _one_or_two_calls(name: str, bind: Callable, first: Any, args: tuple, kwargs
 def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> None:
     """Call a function on the sharding of an array.
 
-    Inside a traced function the layout of a value is not part of its type; there it is that of the array known now
-    (under `grad`), or of one device.
+    Inside a traced function it is called when the program is compiled, in bodies of `shard_map` with a sharding that
+    does not divide shards further. Carries of loops over several devices of one process are shown as whole.
 
     >>> mpijax.debug.inspect_array_sharding(jnp.arange(3), callback=lambda s: print(s.is_fully_replicated))
     True
     """
-    known = value.concrete() if isinstance(value, Tracer) else value
-    if known is None or not hasattr(known, "sharding"):
-        callback(SingleDeviceSharding(local_devices()[0]))
-        return
-    callback(known.sharding)
+    inspect_sharding_p.bind(value, callback=callback)
 
 
 def visualize_array_sharding(arr: Any, **options: Any) -> None:

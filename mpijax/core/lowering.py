@@ -246,7 +246,7 @@ class Layout:
     """The operand, laid out over devices by the sharding in parameter `param`.
 
     kind: "constraint": the same array; "from_local": each rank's array is its shard of the result; "to_local": the
-    result is this rank's shard.
+    result is this rank's shard; "inspect": no result, the parameter is a function, which is called with the sharding.
     """
 
     param: str

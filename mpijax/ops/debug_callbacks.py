@@ -18,10 +18,11 @@ import numpy as np
 from mpijax.core import config, provided, tree
 from mpijax.core.array_api import Array
 from mpijax.core.effects import DebugEffect, OrderedDebugEffect
-from mpijax.core.lowering import HostCall
+from mpijax.core.lowering import HostCall, Layout
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.sharding import types
+from mpijax.core.sharding.shardings import SingleDeviceSharding
 from mpijax.core.trace import typeof
 from mpijax.ops.callbacks import call_python, called_by_program, example, location, run_directly
 from mpijax.transforms import key_reuse
@@ -212,3 +213,32 @@ debug_print_p = _observer(
 def shows_rank(show_rank: bool | None) -> bool:
     """Whether a message begins with the rank: as the call says, else as the option `mpijax_debug_print_rank` says."""
     return config.debug_print_rank.value if show_rank is None else show_rank
+
+
+# ---------------------------------------------------------------- inspect_sharding
+
+
+def _sharding_now(x: Any, *, callback: Callable) -> list:
+    callback(getattr(x, "sharding", None) or SingleDeviceSharding(provided.local_devices()[0]))
+    return []
+
+
+def _batch_inspection(_axis, args, _dims, **params):
+    """Once for all examples."""
+    return inspect_sharding_p.bind(*args, **params), []
+
+
+# In a program the function is called when that is compiled.
+inspect_sharding_p = Primitive(
+    "inspect_sharding",
+    type_rule=lambda x, **_: [],
+    reference=lambda x, **_: [],
+    lower=Layout("callback", "inspect"),
+    jvp=_jvp("inspect_sharding"),
+    transpose=lambda cts, *args, **params: [None] * len(args),
+    batch=_batch_inspection,
+    multiple_results=True,
+    effects=lambda params: frozenset({UNORDERED}),
+    keys=key_reuse.NOTHING,
+)
+inspect_sharding_p.impl = _sharding_now

@@ -73,6 +73,39 @@ def test_places_are_those_of_jax(name):
         assert str(getattr(mine, "spec", None)) == str(getattr(theirs, "spec", None))
 
 
+def constrained(s, x):
+    return s.jax.lax.with_sharding_constraint(x, s.NamedSharding(mesh(s, 2, 2), s.P("i")))
+
+
+INSPECTED = {
+    "a result": lambda s, look: s.jax.jit(lambda x: look(x * 2))(put(s, X, "i")),
+    "a sum": lambda s, look: s.jax.jit(lambda x: look(x.sum(0)))(put(s, X, "i", "j")),
+    "a gradient": lambda s, look: s.jax.jit(s.jax.grad(lambda x: look(s.jnp.sin(x)).sum()))(put(s, X, "i")),
+    "what is asked for": lambda s, look: s.jax.jit(lambda x: look(constrained(s, x * 2)))(put(s, X)),
+    "a branch": lambda s, look: s.jax.jit(lambda x: s.jax.lax.cond(x[0, 0] > 1, look, lambda x: x + 1, x))(
+        put(s, X, "i")),
+    "examples": lambda s, look: s.jax.vmap(look)(put(s, X, "i")),
+    "what is differentiated": lambda s, look: s.jax.grad(lambda x: look(x).sum())(put(s, X, None, "j")),
+    "a shard": lambda s, look: s.jax.jit(s.jax.shard_map(
+        look, mesh=mesh(s, 2, 2), in_specs=s.P("i"), out_specs=s.P("i")))(put(s, X, "i")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INSPECTED)
+def test_shardings_seen_in_programs_are_those_of_jax(name):
+    def seen(s):
+        found = []
+
+        def look(x):
+            s.jax.debug.inspect_array_sharding(x, callback=found.append)
+            return x
+
+        INSPECTED[name](s, look)
+        return [(str(x.spec), dict(x.mesh.shape)) for x in found]
+
+    assert seen(OURS) == seen(REAL) != []
+
+
 CONTEXTS = {
     "the mesh set": lambda s: s.jax.set_mesh(mesh(s, 2, 2)),
     "another mesh set": lambda s: s.jax.set_mesh(mesh(s, 4)),

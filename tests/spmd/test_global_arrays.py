@@ -291,6 +291,9 @@ def test_shards_of_unequal_size_are_drawn(capsys):
     [u] = placed([real((4 * SIZE, 3))], [P("i")], mesh_1d())
     jax.debug.visualize_array_sharding(jax.jit(lambda u: u[1:])(u))
     drawn = capsys.readouterr().out
+    show = jax.debug.visualize_array_sharding
+    jax.jit(lambda u: lax.fori_loop(0, 2, lambda i, v: (show(v[1:]), 2 * v)[1], u))(u)
+    assert capsys.readouterr().out == drawn
     assert all(f"CPU {d.id}" in drawn for d in jax.devices())
 
 

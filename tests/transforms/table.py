@@ -256,7 +256,7 @@ EXCLUDED = {
         "mpi_gather mpi_gatherv mpi_recv mpi_reduce mpi_reduce_scatter mpi_reduce_scatterv mpi_scan mpi_scatter "
         "mpi_scatterv mpi_send mpi_sendrecv zero_tangent".split(),
         "communicates between ranks, or is part of the derivative of what does: tests/mpi"),
-    **dict.fromkeys("debug_callback debug_print io_callback loop_mark loop_part nan_check".split(), _EFFECT),
+    **dict.fromkeys("debug_callback debug_print inspect_sharding io_callback loop_mark loop_part nan_check".split(), _EFFECT),
     **dict.fromkeys("bitcast_same_width convolution custom_lin empty2 fold_in_equal_shapes".split(), _INNER),
     **dict.fromkeys(
         (f"random_{what}_{kind}" for what in ("seed", "split", "fold_in", "bits")

@@ -208,7 +208,7 @@ class _Builder:
         """All that grows where operations are added, here and around this region."""
         p = self.partitioner
         own = [self.graph.nodes, self.captured, self.seen, self.inside]
-        own += [] if p is None else [p.views, p.moved, p.summed, p.known.gathers, p.known.placements]
+        own += [] if p is None else [p.views, p.moved, p.summed, p.known.gathers, p.known.placements, p.known.inspected]
         return own + (self.parent.tables() if self.parent else [])
 
     def finish(self, outputs: list[Value]) -> Graph:
@@ -302,7 +302,7 @@ class _Builder:
             if not isinstance(lower, ControlFlow):
                 inputs = [self.local(v) for v in inputs]
         if isinstance(lower, Layout):
-            return [constraints.laid_out(self.over_ranks(), eqn, inputs[0], source)]
+            return constraints.laid_out(self.over_ranks(), eqn, inputs[0], source)
         if self.has_parts(inputs):
             p = self.over_ranks()
             outs = self._spread(p, eqn, inputs, avals, source)
@@ -434,6 +434,7 @@ def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), default
         graph.outputs = [partition.as_result(p, v) for v in outs]
         graph.shardings = [p.layout_held(v) or _for_axes(other, v.aval.ndim) for v in graph.outputs]
         graph.gathers, graph.placements = list(p.known.gathers), list(p.known.placements)
+        constraints.show(p, other)
     graph.finish()
     return in_turns(graph)
 

@@ -90,17 +90,19 @@ class _Walk:
         for v, cuts in zip(jaxpr.outvars, results, strict=True):
             ask(v, cuts, True)
         for eqn in reversed(jaxpr.eqns):
-            outs = [wanted(v) for v in eqn.outvars]
-            if isinstance(eqn.primitive.lower, Inline):
+            outs, lower = [wanted(v) for v in eqn.outvars], eqn.primitive.lower
+            if isinstance(lower, Layout) and lower.kind == "inspect":
+                continue
+            if isinstance(lower, Inline):
                 if depth == DEEPEST:
                     continue
-                inner = self.back(eqn.params[eqn.primitive.lower.param].jaxpr, outs, depth + 1)
+                inner = self.back(eqn.params[lower.param].jaxpr, outs, depth + 1)
                 if inner:
                     asked.calls[id(eqn)] = inner
                 operands = inner.arguments
             else:
                 operands = self._operands(eqn, outs)
-                if any(operands) and not isinstance(eqn.primitive.lower, Layout):
+                if any(operands) and not isinstance(lower, Layout):
                     asked.operands[id(eqn)] = operands
             for v, cuts in zip(eqn.invars, operands, strict=True):
                 ask(v, cuts, rule_of(eqn.primitive) is None)

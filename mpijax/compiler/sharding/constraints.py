@@ -13,9 +13,22 @@ from mpijax.core.memory_space import DEVICE, Space
 from mpijax.core.sharding.shardings import SingleDeviceSharding
 
 
-def laid_out(p: Partitioner, eqn, v, source):
-    """A value in a layout that the program asks for."""
+def laid_out(p: Partitioner, eqn, v, source) -> list:
+    """A value in a layout that the program asks for; nothing, where it asks for the layout of the value."""
     kind, layout = eqn.primitive.lower.kind, eqn.params[eqn.primitive.lower.param]
+    if kind == "inspect":
+        p.known.inspected.append((layout, p.layout_in_use(v)))
+        return []
+    return [_laid_out(p, eqn, v, kind, layout, source)]
+
+
+def show(p: Partitioner, other) -> None:
+    """Call the functions that look at shardings. other: the layout of values of which nothing is said."""
+    for callback, layout in p.known.inspected:
+        callback(layout or other or SingleDeviceSharding(provided.local_devices()[0]))
+
+
+def _laid_out(p: Partitioner, eqn, v, kind: str, layout, source):
     if kind == "reshard":
         return explicit.resharded(p, v, layout, eqn.params["concrete_mesh"], source)
     if kind == "constraint":

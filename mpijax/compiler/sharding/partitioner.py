@@ -14,6 +14,8 @@ from mpijax.compiler.sharding.blocks import Blocks, blocks_by, whole_shape
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
 from mpijax.core.sharding.cuts import Cuts
+from mpijax.core.sharding.shardings import NamedSharding
+from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.ops.ad_ops import copy_p
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class Known:
     unreduced: partial results that wait for their sum over ranks. meshes: those of the bodies of `shard_map` at hand.
     devices: the meshes of devices that stand for those in types. tried: how carries of loops are cut in every turn, by
     the body and the cuts of what it reads. gathers: arrays that operations made whole, in order. placements: how
-    results lie over the ranks, in order.
+    results lie over the ranks, in order. inspected: functions that look at shardings, with these.
     """
 
     layouts: dict[Value, Any] = field(default_factory=dict)
@@ -59,6 +61,7 @@ class Known:
     tried: dict[Any, Any] = field(default_factory=dict)
     gathers: dict[tuple, None] = field(default_factory=dict)
     placements: dict[tuple, None] = field(default_factory=dict)
+    inspected: list[tuple[Any, Any]] = field(default_factory=list)
 
 
 class Partitioner:
@@ -114,6 +117,10 @@ class Partitioner:
     def layout_held(self, v: Value) -> Any:
         """The sharding of a value, by the name it was given; None where nothing is said of it."""
         return self.known.layouts.get(v)
+
+    def layout_in_use(self, v: Value) -> Any:
+        """The sharding of a value; in bodies of `shard_map`, where it is this rank's own, whole over their mesh."""
+        return NamedSharding(self.known.meshes[-1], PartitionSpec()) if self.in_body else self.layout_held(v)
 
     def laid_out(self, v: Value, layout: Any, shape: Sequence[int]) -> None:
         """Note how an array of `shape` lies that the program is given."""
