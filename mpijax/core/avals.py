@@ -254,6 +254,7 @@ class ShapeDtypeStruct:
     """Shape and dtype of an array that need not exist, for `eval_shape` and ahead-of-time lowering.
 
     Immutable; equal where all fields are. `sharding` is a layout of an array, or None; of a `Format` its sharding.
+    manual_axis_type: over which mesh axes a value varies inside `shard_map`; None where it varies over none.
 
     Raises ValueError without a dtype, or for a sharding that is none.
 
@@ -261,14 +262,17 @@ class ShapeDtypeStruct:
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
 
-    __slots__ = ("shape", "dtype", "sharding", "weak_type")
+    __slots__ = ("shape", "dtype", "sharding", "weak_type", "manual_axis_type")
 
     shape: tuple[int, ...]
     dtype: Any
     sharding: Any
     weak_type: bool
+    manual_axis_type: ManualAxisType | None
 
-    def __init__(self, shape, dtype, *, sharding=None, weak_type: bool = False):
+    def __init__(
+        self, shape, dtype, *, sharding=None, weak_type: bool = False, manual_axis_type: ManualAxisType | None = None
+    ):
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
         sharding = getattr(sharding, "sharding", sharding)  # there is one layout in memory
@@ -283,6 +287,7 @@ class ShapeDtypeStruct:
         put(self, "dtype", dtype if isinstance(dtype, dtypes.ExtendedDType) else np.dtype(dtype))
         put(self, "sharding", sharding)
         put(self, "weak_type", weak_type)
+        put(self, "manual_axis_type", manual_axis_type)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise RuntimeError(f"{name} cannot be assigned: a ShapeDtypeStruct is immutable; make another with .update()")
@@ -292,7 +297,8 @@ class ShapeDtypeStruct:
         """That of values of a type, with its layout where a mesh with axes of type Explicit is in context."""
         sharding = aval.sharding if ShapedArray.any_split else None
         said = sharding if sharding is not None and sharding.mesh.is_explicit else None
-        return cls(aval.shape, aval.dtype, sharding=said, weak_type=aval.weak_type)
+        manual = aval.mat if aval.vma else None
+        return cls(aval.shape, aval.dtype, sharding=said, weak_type=aval.weak_type, manual_axis_type=manual)
 
     @classmethod
     def like(cls, x: Any) -> ShapeDtypeStruct:
@@ -309,10 +315,11 @@ class ShapeDtypeStruct:
             get("dtype", self.dtype),
             sharding=get("sharding", self.sharding),
             weak_type=get("weak_type", self.weak_type),
+            manual_axis_type=get("manual_axis_type", self.manual_axis_type),
         )
 
     def __reduce__(self):
-        return _struct, (self.shape, self.dtype, self.sharding, self.weak_type)
+        return _struct, self._key()
 
     @property
     def ndim(self) -> int:
@@ -330,10 +337,11 @@ class ShapeDtypeStruct:
     def __repr__(self) -> str:
         sharding = f", sharding={self.sharding}" if self.sharding is not None else ""
         weak = f", weak_type={self.weak_type}" if self.weak_type else ""
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{sharding}{weak})"
+        manual = f", manual_axis_type={self.manual_axis_type}" if self.manual_axis_type is not None else ""
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{sharding}{weak}{manual})"
 
     def _key(self):
-        return self.shape, self.dtype, self.sharding, self.weak_type
+        return self.shape, self.dtype, self.sharding, self.weak_type, self.manual_axis_type
 
     def __eq__(self, other) -> bool:
         return isinstance(other, ShapeDtypeStruct) and self._key() == other._key()
@@ -342,9 +350,11 @@ class ShapeDtypeStruct:
         return hash(self._key())
 
 
-def _struct(shape, dtype, sharding, weak_type: bool) -> ShapeDtypeStruct:
+def _struct(shape, dtype, sharding, weak_type: bool, manual_axis_type: Any) -> ShapeDtypeStruct:
     """For pickle and copy."""
-    return ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type)
+    return ShapeDtypeStruct(
+        shape, dtype, sharding=sharding, weak_type=weak_type, manual_axis_type=manual_axis_type
+    )
 
 
 def number_of(value: Any, dtype: Any, weak_type: bool = False) -> Any:

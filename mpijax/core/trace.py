@@ -414,7 +414,8 @@ def _typeof_other(x: Any) -> ShapedArray:
         return ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype))
     if isinstance(x, ShapeDtypeStruct):
         dtype = dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True)
-        return ShapedArray(x.shape, dtype, x.weak_type, sharding=x.sharding)
+        vma = NO_AXES if x.manual_axis_type is None else x.manual_axis_type.varying
+        return ShapedArray(x.shape, dtype, x.weak_type, vma, sharding=x.sharding)
     if isinstance(x, ShapedArray):
         return x
     if isinstance(x, (bool, int, float, complex)):

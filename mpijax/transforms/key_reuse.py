@@ -53,11 +53,13 @@ def overlap(a: Mask, b: Mask) -> bool:
 
 def union(a: Mask, b: Mask) -> Mask:
     both = np.logical_or(a, b)
-    return True if both.all() else False if not both.any() else both
+    return False if not both.any() else True if both.all() else both
 
 
 def resized(mask: Mask, shape: tuple[int, ...]) -> Mask:
     """A mask for keys that were given another shape; all, where they are no longer the same number of keys."""
+    if 0 in shape:
+        return False
     if isinstance(mask, bool) or mask.shape == shape:
         return mask
     return mask.reshape(shape) if mask.size == np.prod(shape) else bool(mask.any())

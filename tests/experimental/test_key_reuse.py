@@ -63,6 +63,7 @@ def programs(J):
         "checkpoint": lambda key: J.grad(J.checkpoint(lambda x: x * R.uniform(key)))(1.0),
         "checkpoint!": lambda key: J.checkpoint(lambda x: x * R.uniform(key) + R.normal(key))(1.0),
         "vmap": lambda key: J.vmap(R.uniform)(R.split(key, 3)),
+        "no keys": lambda key: J.vmap(lambda k: [R.bits(half) for half in R.split(k)])(R.split(key, 0)),
         "in two ways": lambda key: R.poisson(key, 3.0, (2,)),
     }  # fmt: skip
 

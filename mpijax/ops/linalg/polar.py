@@ -39,6 +39,7 @@ def qdwh(
         raise ValueError(f"The input matrix of shape M x N must have M >= N, got {np.shape(x)}.")
     if dynamic_shape is not None:
         raise NotImplementedError("qdwh: dynamic_shape is not supported: slice the matrix instead")
-    u, s, vh = svd(x, full_matrices=False)
-    h = exact_product(adjoint(vh) * s[None, :].astype(vh.dtype), vh)
-    return exact_product(u, vh), h, stage(np.int32(1)), stage(np.bool_(True))
+    u, _, vh = svd(x, full_matrices=False)
+    u = exact_product(u, vh)
+    h = exact_product(adjoint(u), x)
+    return u, (h + adjoint(h)) / 2, stage(np.int32(1)), stage(np.bool_(True))
