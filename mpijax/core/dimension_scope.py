@@ -121,12 +121,22 @@ class SymbolicScope:
         (found,) = _Parser(text, None, self).shape()
         return found
 
-    def broken(self, sizes: Mapping[str, Any]) -> Constraint | None:
-        """The first constraint that does not hold for sizes that are numbers; None where all do."""
+    def completed(self, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        """The sizes, with those of names in whose place equalities write others."""
+        found = dict(sizes)
+        for ((factor, power), *rest), (k, instead) in reversed(self._rules.items()):
+            known = not isinstance(instead, DimExpr) or instead.variables() <= found.keys()
+            if known and power == 1 and not rest and not factor.operands:
+                found.setdefault(factor.name, evaluate(instead, found) // k)
+        return found
+
+    def broken(self, sizes: Mapping[str, Any]) -> tuple[Constraint, Any] | None:
+        """The first constraint that does not hold for sizes that are numbers, and its difference; None where all do."""
+        found = self.completed(sizes)
         for given in self.constraints:
-            value = evaluate(given.difference, sizes)
+            value = evaluate(given.difference, found)
             if value != 0 if given.equal else value < 0:
-                return given
+                return given, value
         return None
 
     def __repr__(self) -> str:

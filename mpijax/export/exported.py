@@ -78,7 +78,8 @@ class Exported:
     # XLA's descriptions of layouts, which exports of JAX do not have any more either: see `in_shardings_jax`.
     in_shardings_hlo = property(lambda self: (None,) * len(self.in_avals))
     out_shardings_hlo = property(lambda self: (None,) * len(self.out_avals))
-    uses_global_constants = False
+    # Whether sizes of arguments have names.
+    uses_global_constants = property(lambda self: has_names(self.in_avals))
 
     def __str__(self) -> str:
         return f"Exported(fun_name={self.fun_name}, ...)"

@@ -160,6 +160,17 @@ def check_solvable(expected: Sequence[ShapedArray], name_of: Callable[[int], str
             raise ValueError(_unsolvable(todo, known.keys()))
         todo.remove(entry)
         known.update(dict.fromkeys(entry[0].variables() - known.keys(), 1))
+    scope = _scope_of(expected)
+    if scope is None:
+        return
+    known = scope.completed(known)
+    for given in scope.constraints:
+        for name in given.difference.variables() - known.keys():
+            raise ValueError(
+                f"Encountered dimension variable '{name}' that is not appearing in the shapes of the function "
+                f"arguments: the constraint {given.text} of their scope cannot be checked. Leave it out, or give the "
+                "name to an axis of an argument."
+            )
 
 
 def _unsolvable(todo: Sequence[tuple[DimExpr, str]], known) -> str:
@@ -171,11 +182,15 @@ def _unsolvable(todo: Sequence[tuple[DimExpr, str]], known) -> str:
     )
 
 
+def _scope_of(types: Sequence[ShapedArray]) -> SymbolicScope | None:
+    return next((d.scope for a in types for d in a.shape if isinstance(d, DimExpr)), None)
+
+
 def _check_constraints(expected: Sequence[ShapedArray], sizes: Mapping[str, Any], refuse: Callable) -> None:
-    scope = next((d.scope for a in expected for d in a.shape if isinstance(d, DimExpr)), None)
-    broken = None if scope is None else scope.broken(sizes)
-    if broken is not None:
-        value = evaluate(broken.difference, sizes)
+    scope = _scope_of(expected)
+    found = None if scope is None else scope.broken(sizes)
+    if found is not None:
+        broken, value = found
         raise refuse(
             f"Input shapes do not match the symbolic shape constraint {broken.text}. Expected '{broken.difference}' to "
             f"be {'equal' if broken.equal else 'greater or equal'} to 0, but found {value}."

@@ -157,6 +157,8 @@ PROGRAMS = {
                [[(2, 3), (3, 4), (4, 2)], [(1, 1), (1, 2), (2, 2)]]),
     "random": (lambda j, n, lx, x: j.random.uniform(j.random.key(1), x.shape), ["a, b"], (), [[(2, 3)], [(4, 1)]]),
     "constraint": (lambda j, n, lx, x, y: x[: y.shape[0]] + y[2:], ["a", "b"], ("b >= 2", "min(a, b) == b - 2"), [[(16,), (18,)], [(1,), (3,)]]),
+    "equal sizes": (lambda j, n, lx, x, y: x @ y + x.shape[0], ["a, b", "b, c"], ("a == b", "c >= 2"),
+                    [[(3, 3), (3, 4)], [(2, 2), (2, 2)]]),
     "equations": (lambda j, n, lx, x: 2 * x.shape[0] + 3 * x.shape[1] + x.shape[2], ["2*a, 4*b, a+b+18"], (), [[(16, 24, 32)], [(2, 4, 20)]]),
 }  # fmt: skip
 
@@ -174,6 +176,7 @@ def test_one_program_for_several_sizes(name):
 
     exported = export.export(jax.jit(f))(*specs(export, jax))
     wanted = theirs.eval_shape(lambda *args: fun(theirs, theirs.numpy, theirs.lax, *args), *specs(their_export, theirs))
+    assert exported.uses_global_constants
     assert [str(a.shape) for a in exported.out_avals] == [str(x.shape) for x in theirs.tree.leaves(wanted)]
     loaded = export.deserialize(exported.serialize())
     assert str(loaded.program) == str(exported.program)
@@ -213,6 +216,8 @@ WRONG_CALLS = {
     "twice": ("a, a", (), (2, 3), r"dimension size args\[0\].shape\[1\] \(= 3\) and the specification 'a' \(= 2\)"),
     "remainder": ("3*b, 2", (), (5, 2), "Division had remainder 2 when computing the value of 'b'"),
     "too small": ("3*b + 10, 2", (), (10, 2), "Expected value >= 1 for dimension variable 'b'"),
+    "equality": ("a, b", ["a == b"], (2, 3), r"dimension size args\[0\].shape\[1\] \(= 3\) and the specification 'b' \(= 2\)"),
+    "replaced name": ("a, b", ["max(a, b) == 4", "a == b"], (3, 3), r"'max\(a, b\) - 4' to be equal to 0, but found -1"),
     "constraint": ("a, 2", ["a >= 2", "a <= 4"], (5, 2), "Expected '- a \\+ 4' to be greater or equal to 0, but found -1"),
 }
 
@@ -228,6 +233,8 @@ def test_calls_with_sizes_that_do_not_fit(name):
 def test_sizes_that_arguments_do_not_tell():
     with pytest.raises(ValueError, match="Cannot solve for values of dimension variables {'b'}"):
         cubes("b*b, b*d*d, d")
+    with pytest.raises(ValueError, match="Encountered dimension variable 'b' that is not appearing in the shapes"):
+        cubes("a", constraints=["a >= b"])
 
 
 def test_names_are_for_exported_programs():
