@@ -73,10 +73,6 @@ def test_places_are_those_of_jax(name):
         assert str(getattr(mine, "spec", None)) == str(getattr(theirs, "spec", None))
 
 
-def constrained(s, x):
-    return s.jax.lax.with_sharding_constraint(x, s.NamedSharding(mesh(s, 2, 2), s.P("i")))
-
-
 INSPECTED = {
     "a result": lambda s, look: s.jax.jit(lambda x: look(x * 2))(put(s, X, "i")),
     "a sum": lambda s, look: s.jax.jit(lambda x: look(x.sum(0)))(put(s, X, "i", "j")),

@@ -107,6 +107,22 @@ def test_a_mesh_of_one_rank_just_works():
     assert repr(y) == repr(jnp.asarray(x)) and y.tolist() == x.tolist()
 
 
+@many
+def test_meshes_of_some_ranks():
+    rows = NamedSharding(mesh_1d(), P("i"))
+    assert rows.mesh.local_mesh == jax.sharding.Mesh(jax.local_devices(), "i") and rows.has_addressable_devices
+    half = jax.sharding.Mesh(jax.devices()[: SIZE // 2], "i")
+    layout = NamedSharding(half, P("i"))
+    assert layout.has_addressable_devices == (jax.process_index() < SIZE // 2)
+    if not layout.has_addressable_devices:
+        with pytest.raises(ValueError, match="no device of process"):
+            half.local_mesh  # noqa: B018
+    elif half.is_multi_process:
+        part = jax.device_put(jnp.arange(2 * SIZE), layout)
+        with pytest.raises(ValueError, match="input and target sharding should have the same set of devices"):
+            jax.device_put(part, rows)
+
+
 CONSUMERS = {
     "sum": lambda y: y.sum(), "rows": lambda y: y.sum(1), "product": lambda y: y @ y.T, "pointwise": lambda y: y * 2 + y,
     "index": lambda y: y[1], "reverse": lambda y: y[::-1], "reshape": lambda y: y.reshape(-1),

@@ -72,6 +72,15 @@ class Mesh(ContextDecorator):
         here = provided.process_index() if self.simulation is None else self.simulation.rank
         return [d for d in self._all_devices if d.process_index == here]
 
+    @property
+    def local_mesh(self) -> Mesh:
+        """The part of the mesh whose devices are of this process. Raises ValueError where there is none."""
+        if self.coordinates() is None:
+            raise ValueError(f"no device of process {provided.process_index()} is part of {self!r}")
+        if not self.is_multi_process:
+            return self
+        return Mesh(self.devices[tuple(slice(i, i + 1) for i in self.coordinates())], self.axis_names)
+
     @cached_property
     def is_multi_process(self) -> bool:
         return self.num_processes > 1

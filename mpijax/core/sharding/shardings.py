@@ -62,6 +62,11 @@ class Sharding:
         """For each device of this process its part of a global array, as slices."""
         raise NotImplementedError
 
+    @property
+    def has_addressable_devices(self) -> bool:
+        """Whether this process has a shard."""
+        return bool(self.addressable_devices)
+
     def has_sum(self, device: Any) -> bool:
         """Whether a device has elements of an array: of a sum that is yet to be taken, not all have."""
         return True

@@ -160,6 +160,13 @@ def _placed(value: np.ndarray, aval: ShapedArray, sharding: Any) -> Any:
 
 def _laid_out(x: Any, layout: Any) -> Any:
     """An array or traced value in another layout. Communicates: every rank must call it."""
+    held, wanted = x._sharding.device_set, layout.device_set
+    if not wanted <= held:
+        raise ValueError(
+            "device_put over processes: input and target sharding should have the same set of devices, got those with "
+            f"ids {sorted(d.id for d in held)} and {sorted(d.id for d in wanted)}. Gather the array by "
+            "jax.experimental.multihost_utils.process_allgather, and put what that returns."
+        )
     provided.check_fits(layout, typeof(x), "One of device_put arguments")
     return provided.lay_out(x, layout)
 
