@@ -156,8 +156,8 @@ class _FormatChecker(string.Formatter):
         names = [k for k in kwargs if k not in used_args]
         if names:
             raise ValueError(
-                f"Unused keyword arguments to `jax.debug.print`: {names}. If the first argument is an f-string "
-                '(`f"{x}"`), pass a plain string: values are known, and formatted, when the program runs.'
+                f"Unused keyword arguments to `jax.debug.print`: {names}. You may be passing an f-string "
+                '(`f"{x}"`). Pass a plain string: values are known, and formatted, when the program runs.'
             )
 
 
