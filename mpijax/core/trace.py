@@ -36,6 +36,9 @@ class Trace:
 
     __slots__ = ("parent", "__weakref__")
 
+    # The mesh axes that examples are split over, of a `vmap`.
+    along: tuple[Any, ...] = ()
+
     def __init__(self, parent: Trace | None = None):
         self.parent = parent
 
@@ -335,7 +338,16 @@ def named_axes(axes: dict[Any, int], manual: frozenset | None = None, mesh: Any 
 
 def scope_key() -> tuple:
     """What a traced program depends on beside the function and the types of its arguments."""
-    return config.trace_key(), tuple(state.axis_env.items()), state.manual_axes, state.body
+    return config.trace_key(), tuple(state.axis_env.items()), state.manual_axes, state.body, examples_over()
+
+
+def examples_over() -> frozenset:
+    """The mesh axes that the examples of enclosing `vmap`s are split over."""
+    trace, found = state.trace, NO_AXES
+    while trace is not None:
+        found = found.union(trace.along)
+        trace = trace.parent
+    return found
 
 
 def axis_size(name: Any, caller: str = "the function") -> int:

@@ -31,7 +31,16 @@ from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.sharding.split import Split, normal, of_sharding
 from mpijax.core.source import callable_name
-from mpijax.core.trace import EVAL, Tracer, named_axes, state, trace_to_closed_jaxpr, trace_to_jaxpr, typeof
+from mpijax.core.trace import (
+    EVAL,
+    Tracer,
+    examples_over,
+    named_axes,
+    state,
+    trace_to_closed_jaxpr,
+    trace_to_jaxpr,
+    typeof,
+)
 from mpijax.ops.collectives.position import axis_index
 from mpijax.ops.collectives.reductions import psum
 from mpijax.ops.collectives.scope import varying
@@ -371,9 +380,14 @@ def _rebind(args, params, jaxpr: ClosedJaxpr, in_specs, out_specs):
 
 def _all_axes_spec(params, aval: ShapedArray) -> PartitionSpec:
     """How to carry a value of a shard out of the body: its first axis split over all axes it varies over."""
-    over = params["newly_manual_axes"] & aval.vma if params["check_vma"] else params["newly_manual_axes"]
+    over = params["newly_manual_axes"] & aval.vma if params["check_vma"] else _copied_over(params)
     axes = tuple(n for n in params["mesh"].axis_names if n in over)
     return P(axes) if axes else P()
+
+
+def _copied_over(params) -> frozenset:
+    """Without varying-axes types: the axes over which an argument that none of them splits is the same."""
+    return params["newly_manual_axes"] - examples_over()
 
 
 # ---------------------------------------------------------------- rules
@@ -484,7 +498,7 @@ def _unchecked_cotangents(closed: ClosedJaxpr, params, linear, nonzero, nonzero_
     in_specs = [s for s, nz in zip(in_specs, nonzero_out, strict=True) if nz]
 
     def copies(spec) -> tuple:
-        return tuple(n for n in mesh.axis_names if n in params["newly_manual_axes"] and n not in spec.all_axes())
+        return tuple(n for n in mesh.axis_names if n in _copied_over(params) and n not in spec.all_axes())
 
     def fun(*args):
         cts = [

@@ -77,6 +77,7 @@ class BatchTrace(Trace):
     """
 
     __slots__ = ("axis", "tag")
+    along = property(lambda self: self.axis.along)
 
     def __init__(self, parent: Trace, axis: AxisData, tag: object = None):
         super().__init__(parent)

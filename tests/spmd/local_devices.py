@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax as real
 import numpy as np
 import pytest
@@ -317,6 +319,31 @@ def test_examples_split_over_a_mesh_axis(s):
     assert "in_specs=(P('j', 'i'),)" in text and "out_specs=(P('j',),)" in text and "f32[4,2]{V:(i,j)}" in text
     h = s.jax.vmap(lambda x: s.lax.with_sharding_constraint(x * 2, s.NamedSharding(s.grid, s.P("i"))), spmd_axis_name="j")
     assert s.jax.jit(h)(X).sharding.spec == s.P("j", "i")
+
+
+def gradients_of_examples(jax, f, x, weights) -> list:
+    """Of w f(x) for each x and w, with the examples split over mesh axis "j", in several orders of transformations."""
+    one = jax.grad(lambda x, w: f(x) * w)
+    each = partial(jax.vmap, spmd_axis_name="j")
+    return [
+        each(one)(x, weights),
+        jax.jit(each(jax.jit(one)))(x, weights),
+        each(jax.grad(jax.checkpoint(lambda x, w: f(x) * w)))(x, weights),
+        each(jax.grad(lambda x, w: one(x, w).sum()))(x, weights),
+        each(lambda x, w: jax.vjp(f, x)[1](w)[0])(x, weights),
+        jax.grad(lambda x: (each(f)(x) * weights).sum())(x),
+    ]
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_gradients_of_examples_split_over_a_mesh_axis(check):
+    def of(s):
+        total = (lambda x: s.lax.psum(x.sum(), "i")) if check else lambda x: x.sum()
+        f = s.over(lambda x: s.jnp.sin(total(x)), s.grid, s.P("i"), s.P(), check_vma=check)
+        return gradients_of_examples(s.jax, f, s.jnp.asarray(X[:4]), s.jnp.arange(1.0, 5.0))
+
+    for mine, theirs in zip(of(OURS), of(REAL), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4)
 
 
 @pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])

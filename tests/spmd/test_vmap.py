@@ -7,7 +7,7 @@ import functools
 import numpy as np
 import pytest
 from oracle import OURS, THEIRS
-from spmd.ranks import SIZE, P, assert_same, draw, mesh_1d, real
+from spmd.ranks import SIZE, P, assert_same, draw, mesh_1d, mesh_2d, real, whole
 
 import mpijax as jax
 from mpijax import lax
@@ -101,3 +101,18 @@ def test_vmap_within_a_body():
 
     f = jax.shard_map(body, mesh=mesh_1d(), in_specs=P("i"), out_specs=P())
     assert_same(f(x)[0], x.sum(0))
+
+
+@pytest.mark.skipif(SIZE % 2 == 1, reason="two ranks share the examples")
+@pytest.mark.parametrize("check", [True, False])
+def test_gradients_of_examples_split_over_a_mesh_axis(check):
+    total = (lambda x: lax.psum(x.sum(), "i")) if check else jnp.sum
+    body = functools.partial(jax.shard_map, mesh=mesh_2d((SIZE // 2, 2)), in_specs=P("i"), out_specs=P(), check_vma=check)
+    f = body(lambda x: jnp.sin(total(x)))
+    x, weights = real((4, SIZE)), jnp.arange(1.0, 5.0)
+    each = functools.partial(jax.vmap, spmd_axis_name="j")
+    expected = np.stack([whole(w * jax.grad(f)(row)) for w, row in zip(weights, x, strict=True)])
+    one = jax.grad(lambda x, w: f(x) * w)
+    outside = jax.grad(lambda x: (each(f)(x) * weights).sum())(x)
+    for found in (each(one)(x, weights), jax.jit(each(jax.jit(one)))(x, weights), outside):
+        assert_same(found, expected, rtol=1e-4)
