@@ -75,11 +75,12 @@ class Mesh(ContextDecorator):
     @property
     def local_mesh(self) -> Mesh:
         """The part of the mesh whose devices are of this process. Raises ValueError where there is none."""
-        if self.coordinates() is None:
+        place = self.coordinates()
+        if place is None:
             raise ValueError(f"no device of process {provided.process_index()} is part of {self!r}")
         if not self.is_multi_process:
             return self
-        return Mesh(self.devices[tuple(slice(i, i + 1) for i in self.coordinates())], self.axis_names)
+        return Mesh(self.devices[tuple(slice(i, i + 1) for i in place)], self.axis_names)
 
     @cached_property
     def is_multi_process(self) -> bool:
