@@ -76,23 +76,17 @@ class _Function:
     def call(self) -> KernelCall:
         """The call that takes the place of the steps."""
         called = [s for s in walk(tuple(self.steps)) if isinstance(s, KernelCall)]
-        bodies = [self._as_part(code.define) for code in self.kernels.values()]
-        text = "\n".join([*bodies, self._define()])
+        text = self._define()
         name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
         declares = frozenset().union(*(c.declares for c in self.kernels.values()), _DECLARES)
         helpers = {n: h for c in self.kernels.values() for n, h in c.helpers.items()}
+        # Functions of one module share a kernel: it is in the module once.
+        helpers |= {n: _as_part(c.define) for n, c in self.kernels.items()}
         self.plan.kernels[name] = KernelCode(text.replace("KERNEL_NAME", name), declares, helpers, optimize=True)
         label = "_".join(["loop", *dict.fromkeys(s.label for s in called)])[:80]
         source = next(s.source for s in self.steps if hasattr(s, "source"))
         refs = tuple(Place(b) for b in self.slots)
         return KernelCall(name, refs, tuple(self.params), 1, 1, source, label)
-
-    def _as_part(self, define: str) -> str:
-        """A kernel as a function of this one's own."""
-        own = re.sub(r"@(k[0-9a-f]{24}\w*)", r"@\1_KERNEL_NAME", define)
-        inline = " alwaysinline" if define.count("\n") <= INLINE_LINES else ""
-        head = r"define (?:internal )?void (.*?\))(?: alwaysinline)? \{"
-        return re.sub(head, rf"define internal void \1{inline} {{", own)
 
     def _define(self) -> str:
         head = "define void @KERNEL_NAME(ptr noalias %buffers, ptr noalias readonly %params, i64 %begin, i64 %end) {"
@@ -191,7 +185,7 @@ class _Function:
         params = self._fresh()
         self._emit(f"{params} = getelementptr i64, ptr %params, i64 {len(self.params)}")
         self.params += s.params
-        self._emit(f"call void @{name}_KERNEL_NAME(ptr {table}, ptr {params}, i64 0, i64 {extent})")
+        self._emit(f"call void @{name}(ptr {table}, ptr {params}, i64 0, i64 {extent})")
 
     def _copy(self, s: Copy) -> None:
         target, origin = self._place(s.target), self._place(s.origin)
@@ -262,6 +256,13 @@ class _Function:
         a, b = self._base(s.first), self._base(s.second)
         self._emit(f"store ptr {b}, ptr {self._pointer(s.first)}, align 8")
         self._emit(f"store ptr {a}, ptr {self._pointer(s.second)}, align 8")
+
+
+def _as_part(define: str) -> str:
+    """A kernel as a function that others of its module call."""
+    inline = " alwaysinline" if define.count("\n") <= INLINE_LINES else ""
+    head = r"define (?:internal )?void (.*?\))(?: alwaysinline)? \{"
+    return re.sub(head, rf"define internal void \1{inline} {{", define)
 
 
 def _memcpy(target: str, origin: str, nbytes: int) -> str:
