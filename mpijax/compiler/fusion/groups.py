@@ -60,14 +60,6 @@ class Unit:
     order: int
 
 
-class TooManyParts(CannotFuse):
-    """The loops of a value on its own cannot be split for all operations made of parts that it reads."""
-
-    def __init__(self, value: Value):
-        super().__init__(value)
-        self.value = value
-
-
 def grouped(graph: Graph, donated: tuple[bool, ...] = ()) -> tuple[Roots, Grouper]:
     """The values that get loops of their own, and the kernels these form.
 
@@ -78,14 +70,15 @@ def grouped(graph: Graph, donated: tuple[bool, ...] = ()) -> tuple[Roots, Groupe
     stored: set[int] = set()
     while True:
         roots = Roots(graph, donated, frozenset(refused), frozenset(stored))
-        try:
-            return roots, Grouper(graph, roots)
-        except TooManyParts as e:
-            inside = _parts_read(e.value, roots)
-            if inside:
+        grouper = Grouper(graph, roots)
+        if not grouper.too_many:
+            return roots, grouper
+        for v in grouper.too_many:
+            inside = _parts_read(v, roots)
+            if not inside:
+                refused.add(id(v.producer))
+            elif inside.isdisjoint(stored):  # else it reads less than it did
                 stored |= inside
-            else:
-                refused.add(id(e.value.producer))
 
 
 def _parts_read(v: Value, roots: Roots) -> set[int]:
@@ -105,7 +98,11 @@ def _parts_read(v: Value, roots: Roots) -> set[int]:
 
 
 class Grouper:
-    """Puts roots into groups, in program order, each into an earlier group where that is possible."""
+    """Puts roots into groups, in program order, each into an earlier group where that is possible.
+
+    too_many: values whose loops cannot be split for all operations made of parts that they read. From the first of them on
+        it only looks for more, because the roots have to be chosen anew.
+    """
 
     def __init__(self, graph: Graph, roots: Roots):
         self.graph = graph
@@ -113,6 +110,7 @@ class Grouper:
         self.units: list[Unit] = []
         self.unit_of: dict[int, Unit] = {}
         self.depends: dict[int, set[int]] = {}
+        self.too_many: list[Value] = []
         # The arrays that are read where a value without loops of its own is computed.
         self.arrays: dict[Value, set[Value]] = {}
         self.outputs = {id(v) for v in graph.outputs} | {id(v) for v in roots.aliases.values()}
@@ -127,7 +125,7 @@ class Grouper:
                         self.depends[id(v)] = self._needed(node)
                         self.arrays[v] = self._arrays(node)
         for unit in self.units:
-            if unit.group is not None:
+            if unit.group is not None and not self.too_many:
                 self._decide_storage(unit.group)
 
     # ------------------------------------------------------------ dependencies
@@ -162,7 +160,23 @@ class Grouper:
 
     def _place(self, v: Value) -> None:
         node = operation_of(v)
-        needed, arrays, work = self._needed(node), self._arrays(node), self.roots.work[id(v)]
+        if self.too_many and not (made_of_parts(node) or _parts_read(v, self.roots)):
+            return
+        work = self.roots.work[id(v)]
+        if not self.too_many and self._joins_earlier(v, node, work):
+            return
+        frame, axes = frame_of(node) if node.kind == "reduce" else (v.shape, ())
+        group = Group(len(self.units), frame, axes, work=work)
+        unit = self.unit_of[id(v)] = Unit(group, None, group.order)
+        self.units.append(unit)
+        try:
+            self._add(group, v)
+        except CannotFuse:
+            self.too_many.append(v)
+
+    def _joins_earlier(self, v: Value, node: Node, work: int) -> bool:
+        """Put a value into one of the last groups, if one reads the same or is read by it."""
+        needed, arrays = self._needed(node), self._arrays(node)
         for unit in reversed(self.units[-12:]):
             group = unit.group
             if group is None or len(group.values) >= MAX_MEMBERS or group.work + work > MAX_WORK:
@@ -176,17 +190,8 @@ class Grouper:
                 unit.group = merged
                 merged.order, merged.work = unit.order, group.work + work
                 self.unit_of[id(v)] = unit
-                return
-        frame, axes = frame_of(node) if node.kind == "reduce" else (v.shape, ())
-        unit = Unit(None, None, len(self.units))
-        self.unit_of[id(v)] = unit
-        group = Group(unit.order, frame, axes, work=work)
-        try:
-            self._add(group, v)
-        except CannotFuse as e:
-            raise TooManyParts(v) from e
-        unit.group = group
-        self.units.append(unit)
+                return True
+        return False
 
     def _merged(self, group: Group, v: Value, reads_group: bool) -> Group | None:
         """`group` with `v` added, or None where they do not fit."""
