@@ -1,5 +1,6 @@
 """Plans on disk: a second process plans nothing, and finds only what was made from an equal program."""
 
+import ctypes
 import json
 import os
 import subprocess
@@ -13,6 +14,8 @@ import pytest
 import mpijax as jax
 import mpijax.numpy as jnp
 from mpijax.compiler.backend.disk_cache import DiskCache
+from mpijax.compiler.backend.llvm import LLVMError
+from mpijax.compiler.steps.plan import KernelCode
 from mpijax.compiler.steps.planner import plan_program
 from mpijax.core import config
 from mpijax.core.registry import registry
@@ -287,3 +290,26 @@ def test_constants_by_type_are_not_read():
     writer = JaxprWriter("types")
     fingerprint(closed, writer=writer)
     assert [np.shape(c) for c in writer.constants] == [(2, 3)] and not writer.blobs
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_kernels_are_shared_out_among_threads(threads):
+    lengths = [300, 10, 1200, 700, 20, 900, 400]
+    codes = {f"k{n}": KernelCode("\n" * n, frozenset(), {}) for n in lengths}
+    codes |= {name: KernelCode("\n" * 5000, frozenset(), {}, optimize=True) for name in ("loop", "while")}
+    optimized, *parts = code._modules(codes, threads)
+    assert optimized == ["loop", "while"] and len(parts) == min(threads, 4)
+    assert sorted(n for part in parts for n in part) == sorted(set(codes) - {"loop", "while"})
+    filled = [sum(int(n[1:]) for n in part) for part in parts]
+    assert max(filled) - min(filled) < max(lengths)
+    assert code._modules({"k": codes["k20"]}, threads) == [["k"]]
+
+
+def test_modules_are_compiled_at_once(disk):
+    names = [f"k{i:024x}" for i in range(3)]
+    codes = {n: KernelCode(f"define i64 @{n}() {{\n  ret i64 {i}\n}}", frozenset(), {}, i == 1) for i, n in enumerate(names)}
+    code._compile(codes, DiskCache(disk))
+    returned = [ctypes.CFUNCTYPE(ctypes.c_int64)(code._addresses[n])() for n in names]
+    assert returned == [0, 1, 2] and len(code.objects_of(names)) == 2
+    with pytest.raises(LLVMError, match="invalid LLVM IR"):
+        code._compile({"a": replace(codes[names[0]], define="no text"), "b": codes[names[1]]}, None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import sys
+import threading
 from ctypes import POINTER, byref, c_bool, c_char_p, c_int, c_size_t, c_void_p
 from functools import cache
 from pathlib import Path
@@ -50,12 +51,21 @@ _FUNCTIONS = {
 _NAME = {"darwin": "libllvmlite.dylib", "win32": "llvmlite.dll"}.get(sys.platform, "libllvmlite.so")
 
 
+_loading = threading.Lock()
+
+
 class LLVMError(RuntimeError):
     """LLVM refused a module: the message holds LLVM's own and the lines it is about."""
 
 
+def library() -> ctypes.CDLL:
+    """LLVM's functions; one thread loads them, and others wait."""
+    with _loading:
+        return _loaded()
+
+
 @cache
-def _library() -> ctypes.CDLL:
+def _loaded() -> ctypes.CDLL:
     spec = importlib.util.find_spec("llvmlite")
     if spec is None or spec.origin is None:
         raise LLVMError("llvmlite is not installed, and kernels are compiled with it: pip install 'llvmlite>=0.46'")
@@ -90,24 +100,24 @@ class _Text:
         found = self.pointer.value
         if found is None:
             return ""
-        _library().LLVMPY_DisposeString(self.pointer)
+        library().LLVMPY_DisposeString(self.pointer)
         return found.decode(errors="replace")
 
 
 def _told(name: str) -> str:
     text = _Text()
-    getattr(_library(), name)(byref(text.pointer))
+    getattr(library(), name)(byref(text.pointer))
     return text.take()
 
 
 def _target_machine() -> int:
     """Code generation for this CPU; position-independent small-model code, which `load_elf` can place."""
     triple, error = _told("LLVMPY_GetDefaultTargetTriple"), _Text()
-    target = _library().LLVMPY_GetTargetFromTriple(triple.encode(), byref(error.pointer))
+    target = library().LLVMPY_GetTargetFromTriple(triple.encode(), byref(error.pointer))
     if not target:
         raise LLVMError(error.take())
     cpu, features = _told("LLVMPY_GetHostCPUName"), _told("LLVMPY_GetHostCPUFeatures")
-    return _library().LLVMPY_CreateTargetMachine(
+    return library().LLVMPY_CreateTargetMachine(
         target, triple.encode(), cpu.encode(), features.encode(), 2, b"pic", b"small", 0, 0, b""
     )
 
@@ -118,7 +128,7 @@ def _run_passes(module: int, machine: int, optimize: bool) -> None:
     Kernels arrive with their loops vectorised. LLVM would do that again to the rests of these loops, which made the code of
     a loop 3 times as long and its compilation 2 to 5 times, for no time of a run.
     """
-    llvm = _library()
+    llvm = library()
     options = llvm.LLVMPY_CreatePipelineTuningOptions()
     for transformation in ("Interleaving", "Unrolling", "Vectorization"):
         getattr(llvm, f"LLVMPY_PTOSetLoop{transformation}")(options, False)
@@ -136,7 +146,7 @@ def _run_passes(module: int, machine: int, optimize: bool) -> None:
 
 def compiled(ir_text: str, optimize: bool, assembly: bool = False) -> bytes:
     """An LLVM module (its text) as an object file, or as assembly."""
-    llvm = _library()
+    llvm = library()
     try:
         machine = _idle.pop()
     except IndexError:
@@ -150,7 +160,7 @@ def compiled(ir_text: str, optimize: bool, assembly: bool = False) -> bytes:
 
 
 def _compiled(ir_text: str, context: int, machine: int, optimize: bool, assembly: bool) -> bytes:
-    llvm, error = _library(), _Text()
+    llvm, error = library(), _Text()
     module = llvm.LLVMPY_ParseAssembly(context, ir_text.encode(), byref(error.pointer))
     if not module:
         raise LLVMError(f"invalid LLVM IR: {error.take()}")
