@@ -100,8 +100,8 @@ def _parts_read(v: Value, roots: Roots) -> set[int]:
 class Grouper:
     """Puts roots into groups, in program order, each into an earlier group where that is possible.
 
-    too_many: values whose loops cannot be split for all operations made of parts that they read. From the first of them on
-        it only looks for more, because the roots have to be chosen anew.
+    too_many: values whose loops cannot be split for all operations made of parts that they read. After the first of
+        them it only looks for more, because the roots are chosen anew.
     """
 
     def __init__(self, graph: Graph, roots: Roots):
