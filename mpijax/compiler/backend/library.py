@@ -125,8 +125,8 @@ def _target_machine() -> int:
 def _run_passes(module: int, machine: int, optimize: bool) -> None:
     """A compiler's passes, or only the inlining of functions that are marked `alwaysinline`.
 
-    Kernels arrive with their loops vectorised. Done again to the rests of these loops, it made the code of a step of MuJoCo
-    MJX 3 times as long and LLVM's time 5 times, and 21 small loops ran no faster.
+    Kernels arrive with their loops vectorised. Done again to the rests of these loops, it made the code of 20 steps of
+    MuJoCo MJX 3 times as long and LLVM's time 5 times, and 21 small loops ran no faster.
     """
     llvm = library()
     options = llvm.LLVMPY_CreatePipelineTuningOptions()
