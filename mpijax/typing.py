@@ -7,11 +7,11 @@ import numpy as np
 from mpijax.core.array_api import Array
 
 
-class _HasDType(Protocol):
+class SupportsDType(Protocol):
     dtype: np.dtype
 
 
 ArrayLike: TypeAlias = Array | np.ndarray | np.bool_ | np.number | bool | int | float | complex
-DTypeLike: TypeAlias = str | type[Any] | np.dtype | _HasDType
+DTypeLike: TypeAlias = str | type[Any] | np.dtype | SupportsDType
 
 __all__ = ["ArrayLike", "DTypeLike"]

@@ -22,7 +22,9 @@ TABLE: tuple[tuple[str, str, str, str], ...] = (
     ("jax._src.distributed", "global_state", "mpijax._src.distributed:global_state", "Orbax"),
     ("jax._src.dtypes", "to_complex_dtype", "mpijax._src.dtypes:to_complex_dtype", "tinygp"),
     ("jax._src.literals", "TypedInt", "mpijax._src.literals:TypedInt", "Quax"),
+    ("jax._src.sharding_impls", "canonicalize_sharding", "mpijax.spmd.out_shardings:explicit_layout", "JAXNS"),
     ("jax._src.tree_util", "flatten_one_level", "mpijax._src.tree_util:flatten_one_level", "Orbax"),
+    ("jax._src.typing", "SupportsDType", "mpijax.typing:SupportsDType", "JAXNS"),
 )
 
 # Modules that libraries import for themselves, or only for their version.

@@ -95,6 +95,7 @@ class AbstractMesh:
     size = property(lambda self: math.prod(self.axis_sizes) if self.axis_sizes else 0)
     is_local = False
     is_explicit = property(lambda self: AxisType.Explicit in self.axis_types)
+    _any_axis_explicit = is_explicit  # JAX's name, which JAXNS uses
     empty = property(lambda self: self.size == 0)
     shape_tuple = property(lambda self: tuple(zip(self.axis_names, self.axis_sizes, strict=True)))
     shape = property(lambda self: OrderedDict(self.shape_tuple))
