@@ -1,4 +1,4 @@
-"""JAXNS: nested sampling of a line through data, its evidence and posterior; JAXNS sets x64."""
+"""JAXNS: nested sampling of a line through data, its evidence and posterior."""
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,8 @@ tfpd = tfp.distributions
 
 
 def line(x, observed, deviation):
-    intercept = Prior(tfpd.Normal(jnp.float64(0), jnp.float64(1)), name="intercept").realise()
-    slope = Prior(tfpd.Normal(jnp.float64(0), jnp.float64(2)), name="slope").realise()
+    intercept = Prior(tfpd.Normal(loc=0.0, scale=1.0), name="intercept").realise()
+    slope = Prior(tfpd.Normal(loc=0.0, scale=2.0), name="slope").realise()
     return jnp.sum(tfpd.Normal(loc=intercept + slope * x, scale=deviation).log_prob(observed))
 
 
