@@ -1,15 +1,23 @@
-"""Keras with DataParallel: the weights on all ranks, each batch split over them."""
+"""Keras with DataParallel: the weights on all ranks, each batch split over them; `predict` gives each rank all rows."""
 
 import jax
 import keras
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+
+class Network(keras.Sequential):
+    def predict_step(self, state, data):
+        outputs, state = super().predict_step(state, data)
+        mesh = keras.distribution.distribution().device_mesh.backend_mesh
+        return jax.lax.with_sharding_constraint(outputs, NamedSharding(mesh, PartitionSpec())), state
 
 
 def run():
     keras.utils.set_random_seed(0)
     devices = keras.distribution.list_devices()
     keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices, auto_shard_dataset=False))
-    model = keras.Sequential([
+    model = Network([
         keras.layers.Input((4,)), keras.layers.Dense(8, activation="tanh"), keras.layers.LayerNormalization(),
         keras.layers.Dense(1),
     ])  # fmt: skip
@@ -22,5 +30,9 @@ def run():
     y = mine.sum(1, keepdims=True)
     history = model.fit(mine, y, batch_size=part, epochs=4, verbose=0, shuffle=False)
     loss = model.evaluate(mine, y, batch_size=part, verbose=0)
+    predicted = model.predict(mine, batch_size=part, verbose=0)
     keras.distribution.set_distribution(None)
-    return {"losses": history.history["loss"], "loss": loss, "weights": np.asarray(model.weights[0])}
+    return {
+        "losses": history.history["loss"], "loss": loss, "weights": np.asarray(model.weights[0]),
+        "predicted": predicted,
+    }  # fmt: skip
