@@ -7,6 +7,7 @@ MPIJAX_LIBRARIES_JAX (the same libraries with JAX).
 import json
 import os
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,9 +31,11 @@ pytestmark = [
 def ran(python: str, program: str, launcher: Sequence[str] = (), **variables: str) -> dict:
     env = {"KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu", **os.environ, **variables}
     env.pop("PYTHONPATH", None)
-    done = subprocess.run(
-        [*launcher, python, str(HERE / "runner.py"), program], env=env, capture_output=True, text=True, timeout=1500
-    )
+    with tempfile.TemporaryDirectory() as folder:  # JAXNS leaves a log where it runs
+        done = subprocess.run(
+            [*launcher, python, str(HERE / "runner.py"), program],
+            env=env, capture_output=True, text=True, timeout=1500, cwd=folder,
+        )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     # Libraries print as well.
     return json.loads([line for line in done.stdout.splitlines() if line.startswith("{")][-1])
