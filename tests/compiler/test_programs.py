@@ -71,6 +71,10 @@ def test_programs_of_parts(seed):
     check(Maker(seed, length=8, parts=True).program, eager=seed % 4 == 0)
 
 
+def test_a_column_that_is_read_at_a_distance_of_its_own_row():
+    check(Maker(20_294, length=16, parts=True).program, eager=False)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20_000, 22_000, 50))
 def test_many_programs_of_parts(seed):

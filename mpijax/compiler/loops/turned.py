@@ -35,7 +35,8 @@ def turned_load(nest: Nest, value: Value, position: Lin, step: int, scope: Scope
     first = min(at - at % side, max(length - side, 0))
     around = scope.binding(var).parent
     assert around is not None
-    if not nest.needs.of_position(position) - {var} <= around.available:
+    others = [nest.needs.of_atom(atom) for atom, _ in nest.needs.terms(position) if atom is not var]
+    if not frozenset().union(*others) <= around.available:
         return None
     key = ("turned", value, position.key, first)
     columns = around.lookup(key)
