@@ -294,3 +294,26 @@ def test_index_known_outside_is_known_in_the_body():
         d[inner] *= 1 + np.cos(x[inner])
         x[inner] += np.sin(x[inner])
     np.testing.assert_allclose(jax.jit(jax.grad(loss))(BIG), d, rtol=1e-3, atol=1e-4)
+
+
+def test_loop_and_the_loop_around_it_are_in_one_module():
+    """A kernel is called by the program and by another kernel of its module; a random constant makes both new."""
+    c = np.random.default_rng().uniform(0.1, 0.9)
+
+    def loop(x):
+        return lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, jnp.cos(s[1]) * c), (0, x))[1]
+
+    @jax.jit
+    def f(x, xs):
+        twice = lax.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, loop(s[1])), (0, x))[1]
+        return loop(x), lax.cond(x[0] > 0, loop, lambda x: x, x), twice, lax.scan(lambda n, y: (n, loop(y)), 0, xs)[1]
+
+    def expected(x, times):
+        for _ in range(times):
+            x = np.cos(x) * c
+        return x
+
+    xs = np.linspace(0.1, 1, 24).reshape(4, 6)
+    got = f(xs[0], xs)
+    for value, want in zip(got, (expected(xs[0], 3), expected(xs[0], 3), expected(xs[0], 6), expected(xs, 3)), strict=True):
+        np.testing.assert_allclose(value, want, rtol=1e-5)

@@ -80,8 +80,8 @@ class _Function:
         name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
         declares = frozenset().union(*(c.declares for c in self.kernels.values()), _DECLARES)
         helpers = {n: h for c in self.kernels.values() for n, h in c.helpers.items()}
-        # Functions of one module share a kernel: it is in the module once.
-        helpers |= {n: _as_part(c.define) for n, c in self.kernels.items()}
+        # Functions of one module share a part: it is in the module once.
+        helpers |= {_part(n): _as_part(n, c.define) for n, c in self.kernels.items()}
         self.plan.kernels[name] = KernelCode(text.replace("KERNEL_NAME", name), declares, helpers, optimize=True)
         label = "_".join(["loop", *dict.fromkeys(s.label for s in called)])[:80]
         source = next(s.source for s in self.steps if hasattr(s, "source"))
@@ -185,7 +185,7 @@ class _Function:
         params = self._fresh()
         self._emit(f"{params} = getelementptr i64, ptr %params, i64 {len(self.params)}")
         self.params += s.params
-        self._emit(f"call void @{name}(ptr {table}, ptr {params}, i64 0, i64 {extent})")
+        self._emit(f"call void @{_part(name)}(ptr {table}, ptr {params}, i64 0, i64 {extent})")
 
     def _copy(self, s: Copy) -> None:
         target, origin = self._place(s.target), self._place(s.origin)
@@ -258,11 +258,16 @@ class _Function:
         self._emit(f"store ptr {a}, ptr {self._pointer(s.second)}, align 8")
 
 
-def _as_part(define: str) -> str:
+def _part(kernel: str) -> str:
+    """The name of a kernel as a part. The kernel itself may be in the same module, for other programs to call."""
+    return kernel + "_part"
+
+
+def _as_part(kernel: str, define: str) -> str:
     """A kernel as a function that others of its module call."""
     inline = " alwaysinline" if define.count("\n") <= INLINE_LINES else ""
-    head = r"define (?:internal )?void (.*?\))(?: alwaysinline)? \{"
-    return re.sub(head, rf"define internal void \1{inline} {{", define)
+    head = rf"define (?:internal )?void @{kernel}(\(.*?\))(?: alwaysinline)? \{{"
+    return re.sub(head, rf"define internal void @{_part(kernel)}\1{inline} {{", define)
 
 
 def _memcpy(target: str, origin: str, nbytes: int) -> str:
