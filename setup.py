@@ -137,6 +137,10 @@ class BuildPy(build_py):
 class BuildExt(build_ext):
     """Translates the extensions one after the other, and compiles them beside that; only what is out of date."""
 
+    def finalize_options(self):
+        super().finalize_options()
+        self.in_tree = self.inplace  # which setuptools unsets while it builds
+
     def run(self):
         self.failures: list[tuple[str, BaseException]] = []
         self.translating = threading.Lock()  # Cython is not made for threads
@@ -174,6 +178,11 @@ class BuildExt(build_ext):
         ext.sources = translated.sources
         ext._needs_stub = False
         built = Path(self.get_ext_fullpath(ext.name))
+        in_tree = Path(*ext.name.split(".")).with_name(built.name)
+        if self.in_tree and in_tree.exists() and not built.exists():
+            # pip has compiled it in a folder that is gone, for an editable installation.
+            self.mkpath(str(built.parent))
+            self.copy_file(str(in_tree), str(built))
         before = built.stat().st_mtime_ns if built.exists() else None
         super().build_extension(ext)
         self.done += 1

@@ -25,12 +25,26 @@ from typing import Any, Protocol
 from mpijax.core.index_maps import IndexMap
 
 
+class Zeros(Enum):
+    """What becomes of the sign of a zero among the operands: -0 and +0 are equal numbers.
+
+    SHOWN: the result may differ. PASSED: at most in the sign of a zero. EQUAL: the result is the same.
+    POSITIVE: it is the same, and is never -0, so that adding a zero of either sign to it is the same.
+    """
+
+    SHOWN = auto()
+    PASSED = auto()
+    EQUAL = auto()
+    POSITIVE = auto()
+
+
 @dataclass(frozen=True)
 class Elementwise:
     """`rule(builder, *scalars, **params) -> scalar` of the scalar layer.
 
     Operands have the shape of the result, or are scalars, or have size-1 axes to be repeated.
     additive: the result for sums of operands is the sum of the results.
+    zeros: what becomes of the sign of a zero.
 
     >>> from mpijax.extend import core, lowering
     >>> rule = lowering.Elementwise(lambda b, x: lowering.on_floats(b, lambda x: x / (1.0 + x * x), x))
@@ -42,6 +56,7 @@ class Elementwise:
     rule: Callable
     cost: int = 1
     additive: bool = False
+    zeros: Zeros = Zeros.SHOWN
 
 
 @dataclass(frozen=True)

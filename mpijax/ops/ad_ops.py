@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.lowering import Elementwise
+from mpijax.core.lowering import Elementwise, Zeros
 from mpijax.core.primitive import Primitive
 from mpijax.core.sharding import sum_types
 from mpijax.core.trace import typeof
@@ -37,7 +37,7 @@ add_any_p = elementwise(
     ANY,
     ANY,
     reference=np.add,
-    lower=Elementwise(scalar_rule("add"), additive=True),
+    lower=Elementwise(scalar_rule("add"), additive=True, zeros=Zeros.PASSED),
     jvp=PerOperand(lambda g, ans, x, y: g, lambda g, ans, x, y: g),
     transpose=lambda ct, x, y: [ct, ct],
     batch=_add_any_batch,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.lowering import Elementwise
+from mpijax.core.lowering import Elementwise, Zeros
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
 from mpijax.core.sharding import sum_types
@@ -77,7 +77,7 @@ add_p = elementwise(
     NUMERIC,
     reference=np.add,
     jvp=_add_jvp(add, negate=False),
-    lower=Elementwise(scalar_rule("add"), additive=True),
+    lower=Elementwise(scalar_rule("add"), additive=True, zeros=Zeros.PASSED),
     transpose=lambda ct, x, y: [_operand_ct(x, ct), _operand_ct(y, ct)],
 )
 
@@ -100,7 +100,7 @@ sub_p = elementwise(
     NUMERIC,
     reference=np.subtract,
     jvp=_add_jvp(sub, negate=True),
-    lower=Elementwise(scalar_rule("sub"), additive=True),
+    lower=Elementwise(scalar_rule("sub"), additive=True, zeros=Zeros.PASSED),
     transpose=lambda ct, x, y: [
         _operand_ct(x, ct),
         unbroadcast(y.aval, neg_p.bind(ct)) if is_linear(y) else None,
@@ -123,7 +123,9 @@ def neg(x: Any) -> Any:
     return neg_p.bind(x)
 
 
-neg_p: Primitive = elementwise("neg", NUMERIC, reference=np.negative, jvp=LINEAR, transpose=_neg_transpose)
+neg_p: Primitive = elementwise(
+    "neg", NUMERIC, reference=np.negative, jvp=LINEAR, transpose=_neg_transpose, zeros=Zeros.PASSED
+)
 neg_p.sums = sum_types.linear
 
 # ---------------------------------------------------------------- mul, div, rem
@@ -164,6 +166,7 @@ mul_p = elementwise(
     reference=np.multiply,
     jvp=PerOperand(lambda g, ans, x, y: mul(g, y), lambda g, ans, x, y: mul(x, g)),
     transpose=_mul_transpose,
+    zeros=Zeros.PASSED,
 )
 mul_p.sums = sum_types.bilinear
 
@@ -287,6 +290,7 @@ def _extremum(name: str, reference):
             lambda g, ans, x, y: mul(g, _share(x, ans, y)),
             lambda g, ans, x, y: mul(g, _share(y, ans, x)),
         ),
+        zeros=Zeros.PASSED,
     )
 
 

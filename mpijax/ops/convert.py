@@ -10,7 +10,7 @@ import numpy as np
 from mpijax.core import dtypes, provided
 from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Decompose, Elementwise
+from mpijax.core.lowering import Decompose, Elementwise, Zeros
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.sharding import sum_types
@@ -186,7 +186,7 @@ convert_element_type_p = _Convert(
     "convert_element_type",
     type_rule=_convert_type,
     reference=lambda x, *, new_dtype, weak_type, sharding=None: _to_dtype(x, new_dtype),
-    lower=Elementwise(scalar_rule("convert_element_type"), 1),
+    lower=Elementwise(scalar_rule("convert_element_type"), zeros=Zeros.PASSED),
     jvp=_convert_jvp,
     transpose=_convert_transpose,
     batch=_convert_batch,

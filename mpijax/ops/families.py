@@ -15,7 +15,7 @@ import numpy as np
 from mpijax import scalar
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Elementwise
+from mpijax.core.lowering import Elementwise, Zeros
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.trace import typeof
 from mpijax.ops.rules import broadcast_shapes, expand_back, expand_front
@@ -265,6 +265,7 @@ def elementwise(
     accuracy: bool = False,
     pretty: Callable | None = None,
     weak: bool = True,
+    zeros: Zeros = Zeros.SHOWN,
 ) -> Primitive:
     """An elementwise primitive.
 
@@ -278,12 +279,13 @@ def elementwise(
       lower: instead of the scalar rule of the same name.
       accuracy: whether it has the parameter `accuracy`, printed only when given.
       weak: whether the result's type is weak where the operands' are.
+      zeros: what becomes of the sign of a zero, unless `lower` says it.
     """
     primitive = Primitive(
         name,
         type_rule=elementwise_type(name, accepts, result, same_dtypes, weak),
         reference=wide(reference, result),
-        lower=lower or Elementwise(scalar_rule(name, ("accuracy",) if accuracy else ()), cost),
+        lower=lower or Elementwise(scalar_rule(name, ("accuracy",) if accuracy else ()), cost, zeros=zeros),
         jvp=jvp,
         transpose=transpose,
         batch=ATTACHED if batch is None else batch,
@@ -298,4 +300,4 @@ def elementwise(
 
 def comparison(name: str, accepts: Sequence[type], reference: Callable) -> Primitive:
     """A comparison of two operands: bool, without derivative."""
-    return elementwise(name, accepts, accepts, reference=reference, jvp=CONSTANT, result=to_bool)
+    return elementwise(name, accepts, accepts, reference=reference, jvp=CONSTANT, result=to_bool, zeros=Zeros.EQUAL)

@@ -10,7 +10,7 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import ShardingTypeError
-from mpijax.core.lowering import Elementwise
+from mpijax.core.lowering import Elementwise, Zeros
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.sharding import sum_types, types
@@ -138,7 +138,7 @@ select_n_p = Primitive(
     "select_n",
     type_rule=_select_type,
     reference=_numpy_select,
-    lower=Elementwise(scalar_rule("select_n"), 1),
+    lower=Elementwise(scalar_rule("select_n"), zeros=Zeros.PASSED),
     jvp=_select_jvp,
     transpose=_select_transpose,
     batch=_select_batch,

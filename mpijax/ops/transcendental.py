@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core.lowering import Zeros
 from mpijax.core.primitive import Primitive
 from mpijax.ops.binary import add, div, mul, neg, sub
 from mpijax.ops.families import FLOATING, INEXACT, PerOperand, elementwise
@@ -15,7 +16,7 @@ from mpijax.ops.rules import const_like
 
 
 def _function(
-    name: str, reference: Callable, cost: int, derivative: Callable, accepts=INEXACT, accuracy=False
+    name: str, reference: Callable, cost: int, derivative: Callable, accepts=INEXACT, accuracy=False, zeros=Zeros.SHOWN
 ) -> Primitive:
     """A differentiable function: `derivative(g, ans, x) -> tangent`."""
     return elementwise(
@@ -25,12 +26,15 @@ def _function(
         cost=cost,
         accuracy=accuracy,
         jvp=PerOperand(lambda g, ans, x, **_: derivative(g, ans, x)),
+        zeros=zeros,
     )
 
 
-def _accurate(name: str, reference: Callable, cost: int, derivative: Callable, accepts=INEXACT) -> Primitive:
+def _accurate(
+    name: str, reference: Callable, cost: int, derivative: Callable, accepts=INEXACT, zeros=Zeros.SHOWN
+) -> Primitive:
     """A function with the parameter `accuracy`."""
-    return _function(name, reference, cost, derivative, accepts, accuracy=True)
+    return _function(name, reference, cost, derivative, accepts, accuracy=True, zeros=zeros)
 
 
 # ---------------------------------------------------------------- exponentials and logarithms
@@ -113,16 +117,19 @@ def logistic(x: Any, *, accuracy=None) -> Any:
     return logistic_p.bind(x, accuracy=accuracy)
 
 
-exp_p = _accurate("exp", np.exp, 10, lambda g, ans, x: mul(g, ans))
-exp2_p = _accurate("exp2", np.exp2, 10, lambda g, ans, x: mul(log(const_like(x, 2)), mul(g, ans)))
+exp_p = _accurate("exp", np.exp, 10, lambda g, ans, x: mul(g, ans), zeros=Zeros.POSITIVE)
+exp2_p = _accurate(
+    "exp2", np.exp2, 10, lambda g, ans, x: mul(log(const_like(x, 2)), mul(g, ans)), zeros=Zeros.POSITIVE
+)
 expm1_p = _accurate("expm1", np.expm1, 15, lambda g, ans, x: mul(g, add(ans, const_like(ans, 1))))
-log_p = _accurate("log", np.log, 12, lambda g, ans, x: div(g, x))
+log_p = _accurate("log", np.log, 12, lambda g, ans, x: div(g, x), zeros=Zeros.POSITIVE)
 log1p_p = _accurate("log1p", np.log1p, 15, lambda g, ans, x: div(g, add(x, const_like(x, 1))))
 logistic_p = _accurate(
     "logistic",
     lambda x: 1 / (1 + np.exp(-x)),
     14,
     lambda g, ans, x: mul(g, mul(ans, sub(const_like(ans, 1), ans))),
+    zeros=Zeros.POSITIVE,
 )
 
 # ---------------------------------------------------------------- roots
@@ -243,7 +250,7 @@ def _one_minus_square(x):
 
 
 sin_p = _accurate("sin", np.sin, 18, lambda g, ans, x: mul(g, cos(x)))
-cos_p = _accurate("cos", np.cos, 18, lambda g, ans, x: neg(mul(g, sin(x))))
+cos_p = _accurate("cos", np.cos, 18, lambda g, ans, x: neg(mul(g, sin(x))), zeros=Zeros.EQUAL)
 tan_p = _accurate("tan", np.tan, 20, lambda g, ans, x: mul(g, add(const_like(x, 1), square(ans))))
 asin_p = _function("asin", np.arcsin, 15, lambda g, ans, x: mul(g, rsqrt(_one_minus_square(x))))
 acos_p = _function("acos", np.arccos, 15, lambda g, ans, x: mul(g, neg(rsqrt(_one_minus_square(x)))))
@@ -354,7 +361,7 @@ def _atanh_tangent(g, ans, x):
 
 
 sinh_p = _function("sinh", np.sinh, 18, lambda g, ans, x: mul(g, cosh(x)))
-cosh_p = _function("cosh", np.cosh, 18, lambda g, ans, x: mul(g, sinh(x)))
+cosh_p = _function("cosh", np.cosh, 18, lambda g, ans, x: mul(g, sinh(x)), zeros=Zeros.POSITIVE)
 tanh_p = _accurate("tanh", np.tanh, 14, _tanh_tangent)
 asinh_p = _function(
     "asinh", np.arcsinh, 20, lambda g, ans, x: mul(g, rsqrt(add(square(x), const_like(x, 1))))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.lowering import Elementwise
+from mpijax.core.lowering import Elementwise, Zeros
 from mpijax.core.registry import registry
 from mpijax.core.sharding import sum_types
 from mpijax.core.trace import typeof
@@ -67,6 +67,7 @@ abs_p = elementwise(
     reference=np.abs,
     result=to_real,
     jvp=PerOperand(_abs_jvp),
+    zeros=Zeros.POSITIVE,
 )
 
 
@@ -164,7 +165,9 @@ round_p = elementwise(
     jvp=CONSTANT,
     pretty=lambda eqn, _names: [("rounding_method", int(eqn.params["rounding_method"]))],
 )
-is_finite_p = elementwise("is_finite", FLOATING, reference=np.isfinite, result=to_bool, jvp=CONSTANT)
+is_finite_p = elementwise(
+    "is_finite", FLOATING, reference=np.isfinite, result=to_bool, jvp=CONSTANT, zeros=Zeros.EQUAL
+)
 
 # ---------------------------------------------------------------- parts of complex numbers
 

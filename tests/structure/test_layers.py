@@ -1,6 +1,7 @@
 """Imports point downwards, those inside functions included. `mpijax/wiring.py` names what is handed down from above."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import mpijax
@@ -47,6 +48,7 @@ def _is_for_types(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
+@cache
 def imports(path: Path) -> list[tuple[str, bool, int]]:
     """What a file imports of mpijax: the module, whether inside a function, and the line."""
     found: list[tuple[str, bool, int]] = []

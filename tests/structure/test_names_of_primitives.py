@@ -22,7 +22,6 @@ LEFT = {
     "compiler/graph/normalize.py": 9,
     "compiler/fusion/pieces.py": 2,
     "compiler/fusion/reader.py": 1,
-    "compiler/fusion/reductions.py": 25,
     "compiler/loops/rows.py": 4,
     "compiler/loops/schedule.py": 2,
     "compiler/sharding/unreduced.py": 1,

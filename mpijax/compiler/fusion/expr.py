@@ -6,7 +6,7 @@ Nodes are shared: equal expressions of one kernel are one object, so work is don
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Set
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,12 +15,20 @@ from mpijax.core.index import Dynamic, Lin, LoopVar
 INT64 = np.dtype(np.int64)
 
 
+class Applied(NamedTuple):
+    """An elementwise primitive with its parameters, and which of its results is meant."""
+
+    primitive: Any
+    params: dict[str, Any]
+    result: int
+
+
 class Expr:
     """An operation on elements.
 
     op: `load` (attr: buffer value, position `Lin`), `const` (attr: value), `index` (attr: `Lin`),
     `acc` (attr: reduction member), `temp` (attr: member, whose element was computed in this kernel)
-    or the name of an elementwise primitive (attr: its parameters and which of its results).
+    or the name of an elementwise primitive (attr: `Applied`).
     has_parts: whether there is a `choose` (see `compiler.fusion.pieces`) in it.
     """
 
@@ -70,7 +78,7 @@ class ExprTable:
 
     def apply(self, primitive, args: tuple[Expr, ...], dtype, params: dict[str, Any], result: int = 0) -> Expr:
         rule = primitive.lower
-        attr = (primitive, params, result)
+        attr = Applied(primitive, params, result)
         return self.make(primitive.name, args, dtype, attr, (repr(sorted(params.items())), result), rule.cost)
 
 

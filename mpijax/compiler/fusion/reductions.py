@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mpijax.compiler.fusion.expr import Expr, children
+from mpijax.compiler.fusion.expr import Applied, Expr, children
 from mpijax.compiler.fusion.gemm import dot_element, dot_frame
 from mpijax.compiler.fusion.reader import Reader
 from mpijax.compiler.graph.nodes import Node
 from mpijax.core import dtypes
 from mpijax.core.index import Lin, LoopVar
-from mpijax.core.lowering import Library
+from mpijax.core.lowering import Library, Zeros
 from mpijax.core.registry import registry
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.registry import RULES
@@ -87,12 +87,10 @@ def _complex_logaddexp(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     return Scalar(out.dtype, out.ir, b.sub(rest, half))
 
 
-# To these, zeros of both signs are equal.
-_BLIND = frozenset(["eq", "ne", "lt", "le", "gt", "ge", "is_finite", "exp", "exp2", "cos", "cosh", "logistic", "abs"])
-# What these make of a zero of the other sign is a zero of the other sign at most.
-_AS_GIVEN = frozenset(["sub", "add", "add_any", "mul", "neg", "select_n", "convert_element_type", "max", "min"])
-# Never -0, to which adding a zero of either sign is the same.
-_NOT_NEGATIVE_ZERO = frozenset(["log", "exp", "abs"])
+def _zeros(e: Expr) -> Zeros:
+    zeros = e.attr.primitive.lower.zeros if isinstance(e.attr, Applied) else Zeros.SHOWN
+    complex_numbers = any(a.dtype.kind == "c" for a in e.args)
+    return Zeros.PASSED if complex_numbers and zeros is not Zeros.SHOWN else zeros
 
 
 def zero_has_no_sign(kernel: Kernel, r: Reduce) -> bool:
@@ -113,9 +111,10 @@ def zero_has_no_sign(kernel: Kernel, r: Reduce) -> bool:
         if e in kernel.roots or e.op == "inner" and e.attr.value in kernel.saved:
             return False
         for user in users.get(e, []):
-            if user.op in _BLIND or user.op == "add" and any(a.op in _NOT_NEGATIVE_ZERO for a in user.args):
+            zeros = _zeros(user)
+            if zeros in (Zeros.EQUAL, Zeros.POSITIVE) or user.op == "add" and Zeros.POSITIVE in map(_zeros, user.args):
                 continue
-            if user.op not in _AS_GIVEN and user.op != "inner":
+            if zeros is not Zeros.PASSED and user.op != "inner":
                 return False
             stack.append(user)
     return True

@@ -11,7 +11,7 @@ from itertools import chain
 
 import numpy as np
 
-from mpijax.compiler.fusion.expr import Expr, children, reachable
+from mpijax.compiler.fusion.expr import Applied, Expr, children, reachable
 from mpijax.compiler.fusion.kernel import Kernel, Member, Reduce
 from mpijax.compiler.graph.nodes import operation_of
 from mpijax.core.errors import require
@@ -164,7 +164,7 @@ class Schedule:
 
     def is_fused_product(self, r: Reduce) -> bool:
         """Whether a sum of products of single or double floats is taken with fused multiply-adds."""
-        multiplies = isinstance(r.expr.attr, tuple) and len(r.expr.attr) == 3 and r.expr.attr[0].name == "mul"
+        multiplies = isinstance(r.expr.attr, Applied) and r.expr.attr.primitive.name == "mul"
         return multiplies and r.dtype in (np.float32, np.float64) and _sums_products(r)
 
 
@@ -245,7 +245,7 @@ def lanes_for(kernel: Kernel, expressions: Iterable[Expr], stored: list[np.dtype
         if e.op == "load" or e.op == "acc":
             widest = max(widest, compute_bytes(e.dtype))
         if e.op not in ("const", "load", "acc", "inner", "choose"):
-            cost += max(e.attr[0].lower.cost, 1) if isinstance(e.attr, tuple) and len(e.attr) == 3 else 1
+            cost += max(e.attr.primitive.lower.cost, 1) if isinstance(e.attr, Applied) else 1
         hashes = hashes or e.op == "threefry2x32"
     native = VECTOR_BYTES // widest
     moderate = MODERATE if turns_of(kernel.variables) >= SHORTER else MODERATE_IN_SHORTER
