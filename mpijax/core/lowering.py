@@ -26,7 +26,7 @@ from mpijax.core.index_maps import IndexMap
 
 
 class Zeros(Enum):
-    """What becomes of the sign of a zero among the operands: -0 and +0 are equal numbers.
+    """What becomes of the sign of a zero among real operands: -0 and +0 are equal numbers.
 
     SHOWN: the result may differ. PASSED: at most in the sign of a zero. EQUAL: the result is the same.
     POSITIVE: it is the same, and is never -0, so that adding a zero of either sign to it is the same.

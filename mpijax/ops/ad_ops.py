@@ -63,7 +63,7 @@ stop_gradient_p = elementwise(
     "stop_gradient",
     ANY,
     reference=lambda x: x,
-    lower=Elementwise(scalar_rule("copy"), 0),
+    lower=Elementwise(scalar_rule("copy"), 0, zeros=Zeros.PASSED),
     jvp=CONSTANT,
 )
 
@@ -71,7 +71,7 @@ copy_p: Primitive = elementwise(
     "copy",
     (*ANY, dtypes.extended),
     reference=np.copy,
-    lower=Elementwise(scalar_rule("copy"), 0),
+    lower=Elementwise(scalar_rule("copy"), 0, zeros=Zeros.PASSED),
     jvp=LINEAR,
     transpose=lambda ct, x: [copy_p.bind(ct)],
 )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
+from mpijax.core.lowering import Zeros
 from mpijax.ops.families import ANY, FLOATING, ORDERED, comparison
 from mpijax.transforms import key_reuse
 
@@ -105,8 +106,8 @@ gt_p = comparison("gt", ORDERED, np.greater)
 ge_p = comparison("ge", ORDERED, np.greater_equal)
 
 # Comparisons in the total order of floats, in which both zeros and all NaNs have a place.
-eq_to_p = comparison("eq_to", FLOATING, _by_total_order(np.equal))
-le_to_p = comparison("le_to", FLOATING, _by_total_order(np.less_equal))
-lt_to_p = comparison("lt_to", FLOATING, _by_total_order(np.less))
+eq_to_p = comparison("eq_to", FLOATING, _by_total_order(np.equal), zeros=Zeros.SHOWN)
+le_to_p = comparison("le_to", FLOATING, _by_total_order(np.less_equal), zeros=Zeros.SHOWN)
+lt_to_p = comparison("lt_to", FLOATING, _by_total_order(np.less), zeros=Zeros.SHOWN)
 for _primitive, _compare in ((eq_to_p, np.equal), (le_to_p, np.less_equal), (lt_to_p, np.less)):
     _primitive.reference = _by_total_order(_compare)

@@ -298,6 +298,6 @@ def elementwise(
     return primitive
 
 
-def comparison(name: str, accepts: Sequence[type], reference: Callable) -> Primitive:
+def comparison(name: str, accepts: Sequence[type], reference: Callable, zeros: Zeros = Zeros.EQUAL) -> Primitive:
     """A comparison of two operands: bool, without derivative."""
-    return elementwise(name, accepts, accepts, reference=reference, jvp=CONSTANT, result=to_bool, zeros=Zeros.EQUAL)
+    return elementwise(name, accepts, accepts, reference=reference, jvp=CONSTANT, result=to_bool, zeros=zeros)

@@ -121,9 +121,13 @@ exp_p = _accurate("exp", np.exp, 10, lambda g, ans, x: mul(g, ans), zeros=Zeros.
 exp2_p = _accurate(
     "exp2", np.exp2, 10, lambda g, ans, x: mul(log(const_like(x, 2)), mul(g, ans)), zeros=Zeros.POSITIVE
 )
-expm1_p = _accurate("expm1", np.expm1, 15, lambda g, ans, x: mul(g, add(ans, const_like(ans, 1))))
+expm1_p = _accurate(
+    "expm1", np.expm1, 15, lambda g, ans, x: mul(g, add(ans, const_like(ans, 1))), zeros=Zeros.PASSED
+)
 log_p = _accurate("log", np.log, 12, lambda g, ans, x: div(g, x), zeros=Zeros.POSITIVE)
-log1p_p = _accurate("log1p", np.log1p, 15, lambda g, ans, x: div(g, add(x, const_like(x, 1))))
+log1p_p = _accurate(
+    "log1p", np.log1p, 15, lambda g, ans, x: div(g, add(x, const_like(x, 1))), zeros=Zeros.PASSED
+)
 logistic_p = _accurate(
     "logistic",
     lambda x: 1 / (1 + np.exp(-x)),
@@ -168,7 +172,9 @@ def cbrt(x: Any, *, accuracy=None) -> Any:
     return cbrt_p.bind(x, accuracy=accuracy)
 
 
-sqrt_p = _accurate("sqrt", np.sqrt, 4, lambda g, ans, x: mul(g, div(const_like(x, 0.5), ans)))
+sqrt_p = _accurate(
+    "sqrt", np.sqrt, 4, lambda g, ans, x: mul(g, div(const_like(x, 0.5), ans)), zeros=Zeros.PASSED
+)
 rsqrt_p = _accurate(
     "rsqrt", lambda x: 1 / np.sqrt(x), 8, lambda g, ans, x: mul(g, mul(const_like(x, -0.5), div(ans, x)))
 )
@@ -249,7 +255,7 @@ def _one_minus_square(x):
     return sub(const_like(x, 1), square(x))
 
 
-sin_p = _accurate("sin", np.sin, 18, lambda g, ans, x: mul(g, cos(x)))
+sin_p = _accurate("sin", np.sin, 18, lambda g, ans, x: mul(g, cos(x)), zeros=Zeros.PASSED)
 cos_p = _accurate("cos", np.cos, 18, lambda g, ans, x: neg(mul(g, sin(x))), zeros=Zeros.EQUAL)
 tan_p = _accurate("tan", np.tan, 20, lambda g, ans, x: mul(g, add(const_like(x, 1), square(ans))))
 asin_p = _function("asin", np.arcsin, 15, lambda g, ans, x: mul(g, rsqrt(_one_minus_square(x))))
@@ -362,7 +368,7 @@ def _atanh_tangent(g, ans, x):
 
 sinh_p = _function("sinh", np.sinh, 18, lambda g, ans, x: mul(g, cosh(x)))
 cosh_p = _function("cosh", np.cosh, 18, lambda g, ans, x: mul(g, sinh(x)), zeros=Zeros.POSITIVE)
-tanh_p = _accurate("tanh", np.tanh, 14, _tanh_tangent)
+tanh_p = _accurate("tanh", np.tanh, 14, _tanh_tangent, zeros=Zeros.PASSED)
 asinh_p = _function(
     "asinh", np.arcsinh, 20, lambda g, ans, x: mul(g, rsqrt(add(square(x), const_like(x, 1))))
 )

@@ -283,7 +283,7 @@ reduce_precision_p = elementwise(
     "reduce_precision",
     FLOATING,
     reference=_numpy_reduce_precision,
-    lower=Elementwise(scalar_rule("reduce_precision"), 4),
+    lower=Elementwise(scalar_rule("reduce_precision"), 4, zeros=Zeros.PASSED),
     jvp=LINEAR,
     transpose=lambda ct, x, **bits: [reduce_precision(ct, **bits)],
 )

@@ -88,9 +88,8 @@ def _complex_logaddexp(b: Builder, x: Scalar, y: Scalar) -> Scalar:
 
 
 def _zeros(e: Expr) -> Zeros:
-    zeros = e.attr.primitive.lower.zeros if isinstance(e.attr, Applied) else Zeros.SHOWN
-    complex_numbers = any(a.dtype.kind == "c" for a in e.args)
-    return Zeros.PASSED if complex_numbers and zeros is not Zeros.SHOWN else zeros
+    of_reals = isinstance(e.attr, Applied) and all(a.dtype.kind != "c" for a in e.args)
+    return e.attr.primitive.lower.zeros if of_reals else Zeros.SHOWN
 
 
 def zero_has_no_sign(kernel: Kernel, r: Reduce) -> bool:
