@@ -145,13 +145,13 @@ def random_program(seed):
     return program
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(8))
 def test_random_programs(seed, monkeypatch):
     check_random_program(seed, monkeypatch)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(16, 616, 60))
+@pytest.mark.parametrize("first", range(8, 608, 60))
 def test_more_random_programs(first, monkeypatch):
     for seed in range(first, first + 60):
         check_random_program(seed, monkeypatch)

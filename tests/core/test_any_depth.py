@@ -55,8 +55,13 @@ USES = {
 }
 
 
-@pytest.mark.parametrize("inside_out", [False, True], ids=["from outside", "from inside"])
-@pytest.mark.parametrize("use", USES)
+CASES = [pytest.param(use, False, id=f"{use}-from outside") for use in USES] + [
+    pytest.param(use, True, id=f"{use}-from inside", marks=[] if use in ("call", "grad") else pytest.mark.slow)
+    for use in USES
+]
+
+
+@pytest.mark.parametrize(("use", "inside_out"), CASES)
 def test_a_thousand_calls_inside_of_each_other(use, inside_out):
     run, want = USES[use]
     f = nested(inside_out=inside_out)

@@ -149,13 +149,12 @@ from mpi.test_overlap import random_program
 from mpijax.core import config
 def runs(fun, *args, **options):
     return [np.asarray(y).tobytes() for y in jax.tree.leaves(jax.jit(fun, **options)(*args))]
-for seed in range(2):
-    fun = random_program(np.random.default_rng(seed))
-    a, b, c, d = [np.random.default_rng((rank, k)).standard_normal((64, 64)).astype(np.float32) for k in range(4)]
-    with config.overlap(False): want = runs(fun, a, b, c, d)
-    assert runs(lambda *xs: fun(*xs), a, b, c, d) == want, seed
-    donated = [jax.numpy.asarray(x) + 0 for x in (a, b, c, d)]
-    assert runs(lambda *xs: fun(*xs), *donated, donate_argnums=(0, 1, 2, 3)) == want, seed
+fun = random_program(np.random.default_rng(0))
+a, b, c, d = [np.random.default_rng((rank, k)).standard_normal((64, 64)).astype(np.float32) for k in range(4)]
+with config.overlap(False): want = runs(fun, a, b, c, d)
+assert runs(lambda *xs: fun(*xs), a, b, c, d) == want
+donated = [jax.numpy.asarray(x) + 0 for x in (a, b, c, d)]
+assert runs(lambda *xs: fun(*xs), *donated, donate_argnums=(0, 1, 2, 3)) == want
 large = np.random.default_rng(rank).standard_normal(120000).astype(np.float32)
 step = lambda x: (mpi.allreduce(x, op='SUM'), jax.numpy.sin(x), mpi.sendrecv(x, x, (rank - 1) % size, (rank + 1) % size))
 with config.overlap(False): want = runs(step, large)

@@ -37,7 +37,7 @@ def _same(theirs, ours):
 
 
 @pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg", "threefry4x32", "philox2x32", "philox4x32"])
-@pytest.mark.parametrize("partitionable", [True, False])
+@pytest.mark.parametrize("partitionable", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_bits_are_those_of_jax(impl, partitionable):
     results = []
     for J in (THEIRS, OURS):

@@ -223,7 +223,7 @@ def test_over_ranks(name):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("first", range(0, 40, 20))
+@pytest.mark.parametrize("first", [0, pytest.param(20, marks=pytest.mark.slow)])
 def test_random_programs(first):
     found = failures(range(first + 1000 * SIZE, first + 20 + 1000 * SIZE), bits=True)
     assert not found, "\n".join(found)
