@@ -79,9 +79,9 @@ def test_an_interrupt_stops_the_cell_and_leaves_the_ranks(notebook):
 
 def test_an_interrupt_in_a_wait_that_does_not_end(notebook):
     notebook.run("%mpijax -n 2")
+    notebook.run("%%mpijax\nimport time, mpijax\nfrom mpijax import mpi\nmpi.barrier()")
     timer = notebook.interrupt_after(2.0)
-    stopped = notebook.run("%%mpijax\nimport time, mpijax\nfrom mpijax import mpi\n"
-                           "if mpijax.process_index(): time.sleep(60)\nmpi.barrier()")  # fmt: skip
+    stopped = notebook.run("%%mpijax\nif mpijax.process_index(): time.sleep(60)\nmpi.barrier()")
     timer.join()
     assert "fresh ones" in text(stopped, "error")
     assert text(notebook.run("%%mpijax\n1 + 1"), "value") == ["2"]
