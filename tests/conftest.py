@@ -78,6 +78,8 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_collection_modifyitems(config, items):
+    for item in quickly.cases_of_sweeps(items)[1]:
+        item.add_marker(pytest.mark.slow)
     if not config.getoption("--slow"):
         for item in items:
             if "slow" in item.keywords:

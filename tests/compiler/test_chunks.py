@@ -39,6 +39,7 @@ SCALARS = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", SCALARS)
 def test_of_a_vector(name, size):
@@ -117,6 +118,7 @@ COLUMNS = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", COLUMNS)
 def test_along_the_outer_axis(name, shape):
@@ -212,6 +214,7 @@ RUNNING = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
 ROWS = [((LARGE * 32 + 3,), 0), ((LARGE + 1,), 0), ((50_001, 4), 0), ((3001, 120), 0), ((2, 100_003), 1)]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("reverse", (False, True))
 @pytest.mark.parametrize("shape, axis", ROWS)
 @pytest.mark.parametrize("name", RUNNING)

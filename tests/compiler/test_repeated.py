@@ -31,6 +31,7 @@ def functions(function, *args):
     return re.findall(r"^define internal [^@]*@mpijax\.(\w+)\.[0-9a-f]{24}\(", text, re.M)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shape", [(1, 7), (3, 32), (5, 100), (40, 1)], ids=str)
 @pytest.mark.parametrize("name", OPERATIONS)

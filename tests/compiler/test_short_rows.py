@@ -26,6 +26,7 @@ def numbers(dtype, rows: int, length: int) -> np.ndarray:
     return np.random.default_rng(length).integers(0, 12, (rows, length)).astype(jnp.dtype(dtype))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("dtype", ["float32", "int8", "bfloat16", "float64"])
 def test_values(name, dtype):

@@ -61,6 +61,7 @@ def compare(f, shape, monkeypatch) -> tuple[int, int]:
     return before, after
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_results_and_memory(name, shape, monkeypatch):
@@ -68,6 +69,7 @@ def test_results_and_memory(name, shape, monkeypatch):
     assert after < before * 0.7
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients(name, shape, monkeypatch):

@@ -115,6 +115,7 @@ def test_arrays_of_different_ranks_may_be_forbidden(layout):
         close(got, want)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("shape", [(1, 3, 4), (2, 3, 1), (1, 1, 4), (1, 1, 1)])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_products_with_an_array_that_is_repeated(layout, shape):

@@ -11,6 +11,7 @@ SCALING = (
 ).split()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", SCALING)
 @pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4), (5,)], ids=repr)
 def test_values(name, shape):

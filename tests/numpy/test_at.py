@@ -24,6 +24,7 @@ def test_index(index, operation):
     check(lambda J: lambda x: getattr(J.numpy.asarray(x).at[index], operation)(1.5), X)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("dtype", ["float32", "int32", "bfloat16"])
 def test_operation(operation, dtype):
@@ -115,6 +116,7 @@ def test_where(condition):
         check(lambda J: lambda c, x, y: J.numpy.where(c, x, y), condition, x, y)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "how",
     [{}, {"size": 3}, {"size": 3, "fill_value": -1}, {"size": 2, "fill_value": (1, 2)}, {"size": 0},

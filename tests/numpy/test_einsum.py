@@ -98,6 +98,7 @@ SHAPES = [
 PRODUCTS = ["dot", "matmul", "inner", "outer", "kron", "vdot", "tensordot", "vecdot", "matvec", "vecmat"]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("shapes", SHAPES, ids=repr)
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_product(product, shapes):

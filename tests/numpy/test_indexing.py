@@ -72,6 +72,7 @@ def test_bad_index(index):
     check(lambda J: lambda x: J.numpy.asarray(x)[index], X)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("i", [np.int32(1), np.int32(-1), np.uint8(2), np.int8(1)], ids=repr)
 @pytest.mark.parametrize(
     "index",
@@ -139,6 +140,7 @@ def test_at_get(index, how):
     check(lambda J: lambda x: J.numpy.asarray(x).at[built(index, J)].get(**how), X)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("axis", [None, 0, 1, -1])
 @pytest.mark.parametrize("mode", [None, "fill", "clip", "wrap", "raise", "bogus"])
 def test_take(axis, mode):
@@ -152,6 +154,7 @@ def test_take_fills_with_the_value_asked_for():
     check(lambda J: lambda x, i: J.numpy.take(x, i, 0, fill_value=-1), X, np.array([1, 9]))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, None])
 @pytest.mark.parametrize(
     "shape", [(3, 4, 5), (1, 4, 5), (3, 1, 5), (3, 4, 1), (2, 4, 5), (1, 1, 1), (7,), (3, 4)], ids=repr

@@ -88,6 +88,7 @@ def values(dtype):
     return x
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", REDUCTIONS)
 @pytest.mark.parametrize("dtype", ["float32", "int32", "bool"])
 def test_values(name, dtype):

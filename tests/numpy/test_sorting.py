@@ -26,6 +26,7 @@ def test_sort_dtypes(function):
         check(lambda J: lambda x: getattr(J.numpy, function)(x), x)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("side", ["left", "right", "middle"])
 @pytest.mark.parametrize("method", ["scan", "scan_unrolled", "sort", "compare_all", "bogus"])
 def test_searchsorted(side, method):

@@ -35,6 +35,7 @@ def affine(a, b):
     return a[0] * b[1] + b[0], a[1] * b[1]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("op", INIT)
 def test_values_and_text(op, window):
@@ -44,6 +45,7 @@ def test_values_and_text(op, window):
           jitted=False)  # fmt: skip
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("op", ("add", "max", "min"))
 def test_gradients(op, window):

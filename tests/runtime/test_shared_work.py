@@ -44,6 +44,7 @@ SORTED = [(100,), (4096,), (70_001,), (3, 20_000), (200, 300), (40, 5000)]
 TYPES = (np.float32, np.float64, np.float16, np.int32, np.int64, np.uint32, np.uint64, np.int8)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", TYPES, ids=lambda t: t.__name__)
 @pytest.mark.parametrize("shape", SORTED)
 def test_sort(shape, dtype):
@@ -155,6 +156,7 @@ DECOMPOSITIONS = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", (np.float32, np.complex128), ids=lambda t: t.__name__)
 @pytest.mark.parametrize("count, n", STACKS)
 @pytest.mark.parametrize("name", DECOMPOSITIONS)

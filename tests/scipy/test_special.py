@@ -64,6 +64,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("name", "args"), CASES, ids=[name for name, _ in CASES])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_values_are_scipys(name, args, dtype):

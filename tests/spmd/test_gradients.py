@@ -111,6 +111,7 @@ def derivatives(J, f):
     return f, J.grad(f, (0, 1)), J.grad(second, (0, 1))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("jitted", [False, True], ids=["eager", "jit"])
 @pytest.mark.parametrize("check_vma", [True, False], ids=["vma", "no vma"])
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -125,6 +126,7 @@ def test_gradients(name, check_vma, jitted):
             assert_same(g, np.asarray(v), rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.sweep
 @pytest.mark.skipif(SIZE > 1, reason="JAX runs on one device here")
 @pytest.mark.parametrize("check_vma", [True, False], ids=["vma", "no vma"])
 @pytest.mark.parametrize("name", sorted(set(PROGRAMS) - NOT_IN_JAX))

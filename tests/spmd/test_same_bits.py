@@ -63,6 +63,7 @@ ANY_ORDER = {
 OF_REALS = ("segments", "floats by integers")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "complex64"])
 @pytest.mark.parametrize("name", ANY_ORDER)
 def test_any_order(name, dtype):
@@ -79,6 +80,7 @@ def test_any_order(name, dtype):
             assert bits(again) == bits(got)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "complex64"])
 @pytest.mark.parametrize("name", ANY_ORDER)
 def test_as_exact_as_other_sums(name, dtype):

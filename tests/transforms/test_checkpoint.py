@@ -106,6 +106,7 @@ DERIVED = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("derived", DERIVED)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_values_are_jaxs_without_checkpoint(name, derived):
@@ -129,6 +130,7 @@ def test_forward_over_reverse_and_reverse_over_forward():
             assert_close(want, form(W, X), 2e-5)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("name", ["named", "products"])
 def test_policies_change_no_gradient(name, policy):
@@ -517,6 +519,7 @@ def work_of_derivative(J, f, policy) -> list[int]:
     return [len(re.findall(rf"\b{word}\b", text)) for word in ("dot_general", "sin", "cos")]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("policy", INSIDE)
 @pytest.mark.parametrize("f", [looped, chosen_branch])
 def test_policies_hold_inside_of_loops_and_branches(f, policy):

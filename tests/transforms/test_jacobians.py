@@ -33,6 +33,7 @@ CASES = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("kind", BOTH)
 def test_jacobians_are_jaxs(kind, name):
