@@ -37,7 +37,7 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
         """experimental.mosaic. extend.pallas. experimental.pallas.fuser. experimental.pallas.mosaic_gpu.
         experimental.pallas.ops. experimental.pallas.tpu_sc.""",
     ),
-    ("programs that are saved are those of mpijax.export", "experimental.jax2tf. experimental.serialize_executable."),
+    ("programs that are saved are those of mpijax.export", "experimental.jax2tf."),
     (
         "ranks are processes of MPI: exchange arrays by mpijax.mpi, save them by mpijax.checkpoint",
         "experimental.colocated_python. experimental.transfer.",
@@ -48,7 +48,6 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
         experimental.array_serialization.pytree_serialization.* experimental.array_serialization.serialization.*
         experimental.array_serialization.tensorstore_impl.*""",
     ),
-    ("it calls cuDNN; write the loop with jax.lax.scan", "experimental.rnn."),
     (
         "profiles are files in Chrome's format, read by Perfetto (docs/debugging.md)",
         "profiler.register_subprocess experimental.profiler.",
@@ -61,7 +60,7 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
         "it is of JAX's inner workings; rules are given by mpijax.extend (docs/custom-operations.md)",
         """extend.source_info_util.* interpreters.ad.jvp interpreters.ad.linearize
         experimental.jet.* experimental.multihost_utils.* experimental.ode.* experimental.EArray experimental.cur_qdd
-        experimental.primal_tangent_dtype""",
+        experimental.primal_tangent_dtype experimental.rnn.*""",
     ),
 )
 

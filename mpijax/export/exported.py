@@ -29,6 +29,7 @@ from mpijax.transforms.call import call_jaxpr
 from mpijax.transforms.custom_vjp import custom_vjp
 from mpijax.transforms.derivatives import vjp
 from mpijax.transforms.jit import PjitFunction, jit
+from mpijax.transforms.traced import Traced
 from mpijax.version import __version__
 
 _MAGIC = b"mpijax-export-1\n"
@@ -272,25 +273,42 @@ def export(
 
     def do_export(*args, **kwargs) -> Exported:
         traced = fun_jit.trace(*args, **kwargs)
-        if traced.uses_refs:
-            raise ValueError(f"{traced.name!r} uses mutable array references: pass and return their values.")
-        if traced.moved:
-            raise ValueError(
-                f"{traced.name!r} closes over values of an enclosing transformation, so it cannot be exported there: "
-                "pass them as arguments, or export outside of the transformation."
-            )
-        closed = traced.jaxpr
-        check_solvable(closed.in_avals, partial(_argument, traced.in_tree))
         results = tree.tree_leaves(fun_jit.eval_shape(*args, **kwargs))
-        made = _exported(
-            traced.name, closed, closed.in_avals, traced.in_tree, closed.out_avals, traced.out_tree, named,
-            tuple(disabled_checks), tuple(traced.layouts), tuple(x.sharding for x in results),
-        )  # fmt: skip
+        made = of_traced(
+            traced, traced.in_tree, traced.out_tree, [x.sharding for x in results], named, disabled_checks
+        )
         # Raises now what would otherwise be found out when the program is to be kept.
         JaxprWriter("types").value(made.program)
         return made
 
     return do_export
+
+
+def of_traced(
+    traced: Traced,
+    in_tree: tree.PyTreeDef,
+    out_tree: tree.PyTreeDef,
+    out_layouts: Sequence[Any],
+    platforms: Sequence[str] = ("cpu",),
+    checks: Sequence[DisabledSafetyCheck] = (),
+) -> Exported:
+    """A traced program whose arguments and results have these structures, and results these shardings.
+
+    Raises ValueError for a program that uses references, or values of an enclosing transformation.
+    """
+    if traced.uses_refs:
+        raise ValueError(f"{traced.name!r} uses mutable array references: pass and return their values.")
+    if traced.moved:
+        raise ValueError(
+            f"{traced.name!r} closes over values of an enclosing transformation, so it cannot be exported there: "
+            "pass them as arguments, or export outside of the transformation."
+        )
+    closed = traced.jaxpr
+    check_solvable(closed.in_avals, partial(_argument, traced.in_tree))
+    return _exported(
+        traced.name, closed, closed.in_avals, in_tree, closed.out_avals, out_tree, tuple(platforms), tuple(checks),
+        tuple(traced.layouts), tuple(out_layouts),
+    )  # fmt: skip
 
 
 def _argument(in_tree: tree.PyTreeDef, i: int) -> str:

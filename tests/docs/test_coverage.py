@@ -38,7 +38,7 @@ def test_names_left_out_say_why(name):
     assert missing.left_out()[name] in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["mosaic", "jax2tf", "rnn"])
+@pytest.mark.parametrize("name", ["mosaic", "jax2tf", "topologies"])
 def test_modules_left_out_say_why(name):
     with pytest.raises(ImportError, match="mpijax has no experimental"):
         importlib.import_module(f"mpijax.experimental.{name}")

@@ -285,7 +285,9 @@ def lower(traced) -> Lowered:
     donated = traced.donated if any(traced.donated) else ()
     if donated:
         reports.unused_donations(traced.jaxpr.in_avals, donated, traced.jaxpr.out_avals)
-    names = traced.jaxpr.jaxpr.debug_info.arg_names()
+    known = traced.jaxpr.jaxpr.debug_info  # None of a program that was read from bytes
+    paths = tree.tree_leaves_with_path(traced.args_info)
+    names = [tree.keystr(path) for path, _ in paths] if known is None else known.arg_names()
     return Lowered(traced, plan_program(traced.jaxpr, donated, _layouts(traced), default_layout()), names)
 
 

@@ -1,0 +1,82 @@
+"""``mpijax.experimental.serialize_executable``: a compiled program as bytes.
+
+The bytes hold the program as `mpijax.export` writes it, and no machine code: none of them is run, and every operation
+is checked when they are read. Machine code comes from the cache on disk, or is compiled anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mpijax.core import tree
+from mpijax.core.jaxpr import ClosedJaxpr
+from mpijax.export.exported import deserialize, of_traced
+from mpijax.runtime.arrays import devices
+from mpijax.runtime.program.stages import Compiled, lower
+from mpijax.transforms.traced import Traced
+
+__all__ = ["deserialize_and_load", "serialize"]
+
+
+def _flat(leaves: int) -> tuple[tree.PyTreeDef, tree.PyTreeDef]:
+    """The structures of arguments and of a result that are one tuple each."""
+    values = (0,) * leaves
+    return tree.tree_structure((values, {})), tree.tree_structure(values)
+
+
+def serialize(compiled: Compiled) -> tuple[bytes, tree.PyTreeDef, tree.PyTreeDef]:
+    """A compiled program as bytes, with the structures of its arguments and of its result, which are no bytes.
+
+    Raises TypeError for what is not compiled, NotImplementedError for Python callbacks and other things that are no
+    data, ValueError for mutable references.
+
+    >>> from mpijax.experimental import serialize_executable
+    >>> compiled = mpijax.jit(lambda x: x * x).lower(jnp.arange(3)).compile()
+    >>> serialize_executable.deserialize_and_load(*serialize_executable.serialize(compiled))(jnp.array([1, 2, 3]))
+    Array([1, 4, 9], dtype=int32)
+    """
+    if not isinstance(compiled, Compiled):
+        raise TypeError(f"a compiled program is serialized, such as jax.jit(f).lower(x).compile(), got {compiled!r}")
+    traced = compiled._traced
+    layouts = tree.tree_leaves(compiled.output_shardings)
+    exported = of_traced(traced, _flat(len(traced.layouts))[0], _flat(len(layouts))[1], layouts)
+    return bytes(traced.donated) + b"\n" + bytes(exported.serialize()), compiled.in_tree, compiled.out_tree
+
+
+def deserialize_and_load(
+    serialized: bytes,
+    in_tree: tree.PyTreeDef,
+    out_tree: tree.PyTreeDef,
+    backend: Any = None,
+    execution_devices: Sequence[Any] | None = None,
+) -> Compiled:
+    """The compiled program that `serialize` wrote, perhaps in another process or on another rank.
+
+    Args:
+      serialized, in_tree, out_tree: what `serialize` returned.
+      backend: "cpu" or None.
+      execution_devices: the devices of this job; programs run where their shardings say.
+
+    Raises:
+      ValueError: for bytes that are damaged, for other structures, for devices that are not there.
+
+    >>> from mpijax.experimental import serialize_executable
+    >>> blob, in_tree, out_tree = serialize_executable.serialize(mpijax.jit(jnp.sin).lower(jnp.ones(2)).compile())
+    >>> serialize_executable.deserialize_and_load(blob, in_tree, out_tree)(jnp.zeros(2))
+    Array([0., 0.], dtype=float32)
+    """
+    known = devices.devices(backend)
+    unknown = [d for d in execution_devices or () if d not in known]
+    if unknown:
+        raise ValueError(f"execution_devices {unknown} are not among the devices of this job: {known}")
+    donated, _, blob = serialized.partition(b"\n")
+    exported = deserialize(blob)
+    flags = tuple(flag == 1 for flag in donated)
+    if len(flags) != in_tree.num_leaves or in_tree.num_leaves != exported.in_tree.num_leaves:
+        raise ValueError(f"the program has {exported.in_tree.num_leaves} arguments, and in_tree is {in_tree}")
+    if out_tree.num_leaves != exported.out_tree.num_leaves:
+        raise ValueError(f"the program has {exported.out_tree.num_leaves} results, and out_tree is {out_tree}")
+    program: ClosedJaxpr = exported.program
+    traced = Traced(program, in_tree, out_tree, exported.fun_name, flags, True, [], exported.in_layouts)
+    return lower(traced).compile()
