@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from mpijax import missing as _missing
-from mpijax.core import tree
+from mpijax._ext.array import ArrayBase
+from mpijax.core import dtypes, tree
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.runtime.arrays.placement import gathered
@@ -31,9 +32,11 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     array([[0, 1, 2]], dtype=int32)
     """
     def one(x):
-        if not getattr(x, "is_fully_addressable", True):
+        if not getattr(x, "is_fully_addressable", True) and not _is_of_another(x):
             return np.asarray(x if x._is_whole else gathered(x))
-        parts = objects.allgather(np.asarray(x), "multihost_utils.process_allgather")
+        parts = objects.allgather(_host_value(x), "multihost_utils.process_allgather")
+        if lacking := [i for i, part in enumerate(parts) if part is None]:
+            raise ValueError(f"process_allgather: processes {lacking} have nothing of an array that others have whole")
         if tiled and len(parts) == 1:
             return parts[0]
         return np.concatenate(parts) if tiled and parts[0].ndim else np.stack(parts)
@@ -52,7 +55,20 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
     sources = objects.allgather(mpi_start.rank() == 0 if is_source is None else bool(is_source), what)
     if sum(sources) != 1:
         raise ValueError(f"broadcast_one_to_all: exactly one process must be the source, got {sources}")
-    return objects.bcast(tree.tree_map(np.asarray, in_tree), sources.index(True), what)
+    return objects.bcast(tree.tree_map(_host_value, in_tree), sources.index(True), what)
+
+
+def _is_of_another(x: Any) -> bool:
+    """Whether one other process has all of an array, which does not know of this one."""
+    return isinstance(x, ArrayBase) and x.sharding.is_elsewhere and len(x.sharding.processes) == 1
+
+
+def _host_value(x: Any) -> np.ndarray | None:
+    """An ndarray, of the dtype that an array would have where it goes to other processes; None where it is on one."""
+    if _is_of_another(x):
+        return None
+    value = np.asarray(x)
+    return value if mpi_start.size() == 1 else value.astype(dtypes.canonicalize_dtype(value.dtype), copy=False)
 
 
 def sync_global_devices(name: str) -> None:

@@ -16,7 +16,7 @@ from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.trace import Tracer, trace_state_clean, typeof
 from mpijax.core.tree_prefix import broadcast_leaves, flatten_axes
 from mpijax.runtime.arrays.array import from_numpy
-from mpijax.runtime.arrays.placement import carried_sharding, type_in
+from mpijax.runtime.arrays.placement import carried_sharding, device_put, type_in
 from mpijax.spmd.constraints import named_sharding
 
 
@@ -47,6 +47,8 @@ def make_array_from_callback(
     shape = tuple(shape)
     what = "That is what data_callback returned"
     indices = list(sharding.addressable_devices_indices_map(shape).values())
+    if not indices:
+        return _without_part(shape, sharding, dtype, "jax.make_array_from_callback")
     distinct = [index for i, index in enumerate(indices) if index not in indices[:i]]
     return _from_parts(shape, sharding, distinct, [data_callback(index) for index in distinct], dtype, what)
 
@@ -146,6 +148,8 @@ def make_array_from_single_device_arrays(
                 "When making an array from single-device arrays the input arrays must have one shard each. An argument "
                 f"array had {held} shard(s). Pass its addressable_shards' data."
             )
+    if not arrays:
+        return _without_part(tuple(shape), sharding, dtype, name)
     indices = sharding.addressable_devices_indices_map(tuple(shape))
     parts = _by_device(arrays, list(indices))
     if isinstance(sharding, NamedSharding) and sharding.spec.unreduced:
@@ -198,6 +202,16 @@ def _from_parts(shape: tuple[int, ...], sharding: Sharding, indices, parts, dtyp
     for index, (value, _) in zip(indices, checked, strict=True):
         whole[index] = value
     return from_numpy(whole, type_in(ShapedArray(shape, aval.dtype), sharding), False, sharding)
+
+
+def _without_part(shape: tuple[int, ...], sharding: Sharding, dtype: Any, name: str) -> Any:
+    """An array of which other processes have all parts."""
+    if dtype is None:
+        raise ValueError(
+            f"If the Array has no addressable shards, `dtype` must be provided via the `dtype` argument to `{name}`."
+        )
+    sharding.shard_shape(shape)  # raises where it does not fit
+    return device_put(np.zeros(shape, dtypes.canonicalize_dtype(dtype)), sharding)
 
 
 def _from_part(shape: tuple[int, ...], sharding: Sharding, part: Any, dtype: Any, what: str) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from mpijax.core import provided
 from mpijax.core.lowering import Layout
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
@@ -23,6 +24,7 @@ def to_global(x: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
     """The array of which every process has the shard `x`; whole arrays where `spec` splits nothing."""
     if not mesh.is_multi_process:
         return x
+    _check_is_here(mesh, "host_local_array_to_global_array")
     check_fits(NamedSharding(mesh, spec), typeof(x), "host_local_array_to_global_array", strict=False)
     return from_local_p.bind(x, sharding=NamedSharding(mesh, spec))
 
@@ -31,8 +33,17 @@ def to_local(x: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
     """This process's shard of an array, as an array of its own. Communicates if it is laid out otherwise."""
     if not mesh.is_multi_process:
         return x
+    _check_is_here(mesh, "global_array_to_host_local_array")
     check_fits(NamedSharding(mesh, spec), typeof(x), "global_array_to_host_local_array")
     return to_local_p.bind(x, sharding=NamedSharding(mesh, spec))
+
+
+def _check_is_here(mesh: Mesh, name: str) -> None:
+    if mesh.coordinates() is None:
+        raise ValueError(
+            f"{name}: process {provided.process_index()} has no device of {mesh}, and so no part of the array. Call it "
+            f"on processes {sorted(mesh.processes)}."
+        )
 
 
 def _global_type(x, *, sharding: NamedSharding):

@@ -99,7 +99,7 @@ class _Builder:
             layout = None if getattr(value, "_is_whole", True) else value._sharding
             whole = aval
             if layout is not None:
-                aval = aval.update(shape=layout.process_shape(aval.shape))
+                aval = aval.update(shape=layout.planned_shape(aval.shape))
             known = Value(aval, "const", position=len(self.graph.consts))
             self.graph.consts.append(value)
             self.graph.const_values.append(known)
@@ -420,7 +420,7 @@ def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), default
     if any(layouts) or asked_for:  # once parts are exchanged for an operation, it stays
         closed = regions.needed(closed)
     for i, (v, layout) in enumerate(zip(closed.jaxpr.invars, layouts, strict=True)):
-        aval = v.aval if layout is None else v.aval.update(shape=layout.process_shape(v.aval.shape))
+        aval = v.aval if layout is None else v.aval.update(shape=layout.planned_shape(v.aval.shape))
         value = Value(aval, "input", position=i)
         graph.inputs.append(value)
         if layout is not None:
@@ -432,6 +432,8 @@ def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), default
         graph.outputs, graph.shardings = outs, [_for_axes(other, v.aval.ndim) for v in outs]
     else:
         graph.outputs = [partition.as_result(p, v) for v in outs]
+        graph.elsewhere = p.known.over if p.known.over is not None and p.known.over.is_elsewhere else None
+        other = whole_by(graph.elsewhere) or other
         graph.shardings = [p.layout_held(v) or _for_axes(other, v.aval.ndim) for v in graph.outputs]
         graph.gathers, graph.placements = list(p.known.gathers), list(p.known.placements)
         constraints.show(p, other)
@@ -447,5 +449,9 @@ def _for_axes(layout: Any, ndim: int) -> Any:
 
 def others_layout(layouts: tuple[Any, ...]) -> Any:
     """Where values lie that depend on no laid out argument of a program: whole on the devices of the first one."""
-    first = next((x for x in layouts if x is not None), None)
-    return first if first is None or not hasattr(first, "mesh") else first.update(spec=type(first.spec)())
+    return whole_by(next((x for x in layouts if x is not None), None))
+
+
+def whole_by(layout: Any) -> Any:
+    """The layout of values that are whole on the devices of another one."""
+    return layout if layout is None or not hasattr(layout, "mesh") else layout.update(spec=type(layout.spec)())

@@ -111,6 +111,7 @@ class Graph:
     """Inputs, results, constants and operations in program order.
 
     shardings: for results that are this rank's shard of a global array, how that is laid out (else None).
+    elsewhere: a sharding over the ranks that the program runs on, if this one is not one of them; else None.
     unequal: whether ranks have parts of different sizes, or different borders. The graphs of two ranks then differ in
       all but the order of what they communicate.
     """
@@ -122,6 +123,7 @@ class Graph:
         self.consts: list[Any] = []
         self.const_values: list[Value] = []
         self.nodes: list[Node] = []
+        self.elsewhere: Any = None
         self.unequal = False
         self.gathers: list[tuple] = []  # arrays that operations made whole, see `compiler.steps.plan.Gathered`
         self.placements: list[tuple] = []  # see `compiler.steps.plan.Placed`

@@ -60,13 +60,7 @@ class Blocks:
 
 def place_in(mesh: Any) -> Mapping[Any, int]:
     """This rank's coordinate along each mesh axis."""
-    at = mesh.coordinates()
-    if at is None:
-        raise ValueError(
-            f"this rank's device is not part of {mesh}, over which an array is laid out; every rank that runs the "
-            "program must have a device in the mesh"
-        )
-    return dict(zip(mesh.axis_names, at, strict=True))
+    return dict(zip(mesh.axis_names, mesh.place, strict=True))
 
 
 @lru_cache(maxsize=4096)

@@ -38,8 +38,8 @@ def _laid_out(p: Partitioner, eqn, v, kind: str, layout, source):
     if kind == "from_local":
         whole_here = gathered(p, v, source)
         return p.marked(whole_here, layout, False, source)
-    shard = relaid(p, v, layout, source)
-    return p.copied(shard, source) if p.blocks_of(shard) is not None else shard
+    shard, here = relaid(p, v, layout, source), SingleDeviceSharding.by_default(provided.local_devices()[0])
+    return p.marked(p.copied(shard, source) if p.blocks_of(shard) is not None else shard, here, False, source)
 
 
 def _constrained(p: Partitioner, v, layout, source):
@@ -50,12 +50,14 @@ def _constrained(p: Partitioner, v, layout, source):
         layout = _in_memory(p.layout_held(v), layout.kind)
         return v if layout is None else p.marked(v, layout, False, source)
     if not hasattr(layout, "mesh"):  # one device
+        p.are_over(layout)
         return p.marked(gathered(p, v, source), layout, False, source)
     if layout.mesh is layout.mesh.abstract_mesh:
         devices = explicit.devices_known(p, layout.mesh)
         if devices is None:
             return v
         layout = layout.update(mesh=devices)
+    p.are_over(layout)
     first = len(p.nodes)
     split = _possible(p, v, layout)
     if layout.spec.unconstrained_dims or split != split_of(layout, len(split)):
@@ -70,7 +72,7 @@ def devices_of(p: Partitioner, layout):
     mesh = getattr(layout, "mesh", None)
     if mesh is not None and mesh is mesh.abstract_mesh:
         mesh = explicit.devices_known(p, mesh)
-    if mesh is None or not mesh.is_multi_process or mesh.is_explicit or mesh.coordinates() is None:
+    if mesh is None or not mesh.is_multi_process or mesh.is_explicit:
         return None
     return mesh
 

@@ -105,7 +105,7 @@ def communicate(p: Partitioner, primitive, params, inputs, avals, source, effect
         return _reduced(p, lower, names, inputs, avals, source)
     mesh = _mesh_with(p, names, primitive, source)
     if lower.exchange is Exchange.POSITION:
-        at = dict(zip(mesh.axis_names, mesh.coordinates() or (0,) * len(mesh.axis_names), strict=True))
+        at = dict(zip(mesh.axis_names, mesh.place, strict=True))
         return p.graph.node(rank_index_p, {"position": at[names[0]]}, [], avals, source, fx.no_effects)
     positional = tuple(n for n in names if isinstance(n, int))
     if positional:

@@ -40,12 +40,7 @@ def run_shards(p: Partitioner, closed, params: dict[str, Any], inputs, source):
             closed = paired(local_shards.without_varying(closed))
     if mesh.is_local:
         return _run_local_shards(p, closed, params, inputs, source)
-    if mesh.is_multi_process and mesh.coordinates() is None:
-        raise ValueError(
-            f"this rank's device is not part of the mesh {mesh} that shard_map runs on; every rank that runs the "
-            f"program "
-            "must have a device in the mesh"
-        )
+    p.are_over(sharding_over(mesh, ()))
     layouts = [NamedSharding(mesh, spec) for spec in params["in_specs"]]
     local = [relaid(p, v, layout, source) for v, layout in zip(inputs, layouts, strict=True)]
     first = len(p.nodes)

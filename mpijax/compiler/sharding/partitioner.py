@@ -49,7 +49,8 @@ class Known:
     unreduced: partial results that wait for their sum over ranks. meshes: those of the bodies of `shard_map` at hand.
     devices: the meshes of devices that stand for those in types. tried: how carries of loops are cut in every turn, by
     the body and the cuts of what it reads. gathers: arrays that operations made whole, in order. placements: how
-    results lie over the ranks, in order. inspected: functions that look at shardings, with these.
+    results lie over the ranks, in order. inspected: functions that look at shardings, with these. over: the first
+    sharding of a value; all are over the same ranks.
     """
 
     layouts: dict[Value, Any] = field(default_factory=dict)
@@ -62,6 +63,7 @@ class Known:
     gathers: dict[tuple, None] = field(default_factory=dict)
     placements: dict[tuple, None] = field(default_factory=dict)
     inspected: list[tuple[Any, Any]] = field(default_factory=list)
+    over: Any = None
 
 
 class Partitioner:
@@ -124,9 +126,22 @@ class Partitioner:
 
     def laid_out(self, v: Value, layout: Any, shape: Sequence[int]) -> None:
         """Note how an array of `shape` lies that the program is given."""
+        self.are_over(layout)
         self.known.layouts[v] = layout
         if not layout.keeps_whole:
             self.known.blocks[v] = blocks_by(layout, tuple(shape))
+
+    def are_over(self, layout: Any) -> None:
+        """Note over which ranks values lie. Raises ValueError for others than before: ranks would wait in vain."""
+        known = self.known
+        if known.over is None:
+            known.over = layout
+        elif known.over.processes != layout.processes:
+            first, other = (sorted(d.id for d in x.device_set) for x in (known.over, layout))
+            raise ValueError(
+                "Received incompatible devices for jitted computation. It has values over the devices with ids "
+                f"{first} and over those with ids {other}. Put them on the same devices with jax.device_put."
+            )
 
     def marked(self, v: Value, layout: Any, new: bool, source: Any) -> Value:
         """A value with its layout; a copy, where the value is known by another one, or is not new, outside."""

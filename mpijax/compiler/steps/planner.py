@@ -143,7 +143,23 @@ def _planned(closed: ClosedJaxpr, donated: tuple[bool, ...], in_shardings: tuple
     graph = build_graph(closed, in_shardings, default)
     if config.values.jax_enable_checks:
         nodes.verify(graph)
+    if graph.elsewhere is not None:
+        return _idle(graph, closed.out_avals, donated)
     found = Program(graph, donated).plan(closed.out_avals, fresh)
     if config.values.jax_enable_checks:
         plan.verify(found)
     return found
+
+
+def _idle(graph: Graph, out_avals: Sequence[ShapedArray], donated: tuple[bool, ...]) -> Plan:
+    """The plan of a rank on which the program does not run: its results have no elements there."""
+    types = [v.aval for v in graph.inputs]
+    made = Plan(types, [Input(v.position, v.nbytes if v.aval.dtype != dtypes.float0 else -1, v) for v in graph.inputs])
+    givers = [i for i, given in enumerate(donated) if given]
+    for aval, sharding in zip(out_avals, graph.shardings, strict=True):
+        local = aval.update(shape=sharding.process_shape(aval.shape))
+        donor = next((i for i in givers if types[i] == aval), -1)
+        givers = [i for i in givers if i != donor]
+        made.results.append(Result("buffer", len(made.buffers), aval, local, sharding))
+        made.buffers.append(Output(Value(local, "node").nbytes, donor))
+    return made

@@ -84,12 +84,15 @@ class Mesh(ContextDecorator):
 
     @cached_property
     def is_multi_process(self) -> bool:
-        return self.num_processes > 1
+        """Whether it has devices of other processes."""
+        return len(self.local_devices) != self.size
 
     @cached_property
-    def num_processes(self) -> int:
-        """How many processes its devices are of."""
-        return len({d.process_index for d in self._all_devices})
+    def processes(self) -> frozenset[int]:
+        """The processes whose devices it has."""
+        return frozenset(d.process_index for d in self._all_devices)
+
+    num_processes = property(lambda self: len(self.processes))
 
     @cached_property
     def is_local(self) -> bool:
@@ -137,6 +140,11 @@ class Mesh(ContextDecorator):
         if not local:
             return None
         return tuple(int(i) for i in np.argwhere(self.device_ids == local[0].id)[0])
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """This rank's coordinates. One that is not part of the mesh plans programs as the first one does."""
+        return self._coordinates or (0,) * len(self.axis_names)
 
     def _plain_(self) -> tuple:
         if self.simulation is not None:

@@ -32,6 +32,9 @@ def _memory_kind(given: str | None, abstract: bool) -> str | None:
     return given
 
 
+_NOTHING = slice(0, 0)
+
+
 class Sharding:
     """How an array is laid out over devices.
 
@@ -67,6 +70,11 @@ class Sharding:
         """Whether this process has a shard."""
         return bool(self.addressable_devices)
 
+    # Whether only other processes have shards. This one has an array without elements then.
+    is_elsewhere: bool
+    # The processes whose devices it names.
+    processes: Any
+
     def has_sum(self, device: Any) -> bool:
         """Whether a device has elements of an array: of a sum that is yet to be taken, not all have."""
         return True
@@ -91,6 +99,10 @@ class Sharding:
     def local_slices(self, global_shape: tuple[int, ...]) -> tuple[slice, ...]:
         """This process's part of a global array."""
         raise NotImplementedError
+
+    def planned_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of what programs have of an argument: where this process has nothing, of what the first one has."""
+        return tuple(global_shape)
 
     def devices_indices_map(self, global_shape: tuple[int, ...]) -> dict:
         """For each device its part of a global array, as slices."""
@@ -137,7 +149,15 @@ class NamedSharding(Sharding):
 
     @cached_property
     def is_followed(self) -> bool:  # type: ignore[override]
-        return not self._splits_nothing or self.mesh.is_local
+        return not self._splits_nothing or self.mesh.is_local or self.is_elsewhere
+
+    @cached_property
+    def is_elsewhere(self) -> bool:  # type: ignore[override]
+        return self.mesh.coordinates() is None
+
+    @property
+    def processes(self) -> frozenset[int]:  # type: ignore[override]
+        return self.mesh.processes
 
     def update(self, **changes: Any) -> NamedSharding:
         """This layout over another `mesh`, by another `spec`, or in another kind of memory (`memory_kind`)."""
@@ -246,17 +266,18 @@ class NamedSharding(Sharding):
             out.append(slice(None) if part == slice(0, whole) else part)
         return tuple(out)
 
-    def _coordinates(self) -> tuple[int, ...]:
-        found = self.mesh.coordinates()
-        if found is None:
-            raise ValueError(f"this rank's device is not part of {self.mesh}, over which the array is laid out")
-        return found
-
     def local_slices(self, global_shape: tuple[int, ...]) -> tuple[slice, ...]:
         """This process's part of a global array."""
+        if self.is_elsewhere:
+            return (_NOTHING,) * len(global_shape)
         if self.mesh.is_local:
             return (slice(None),) * len(global_shape)
-        return self._slices_at(global_shape, self._coordinates())
+        return self._slices_at(global_shape, self.mesh.place)
+
+    def planned_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
+        if not self.is_elsewhere:
+            return self.process_shape(global_shape)
+        return self.block_shape(global_shape)
 
     def devices_indices_map(self, global_shape: tuple[int, ...]) -> dict:
         """For each device its part of a global array, as slices; raises ValueError where an axis is not divisible."""
@@ -271,7 +292,7 @@ class NamedSharding(Sharding):
     def replica(self, device: Any = None) -> int:
         """Among the devices with the same part as this one (this rank's), in row-major order, which one this is."""
         split = {*self.spec.all_axes(), *self.spec.unreduced}
-        at = self._coordinates() if device is None else np.argwhere(self.mesh.device_ids == device.id)[0].tolist()
+        at = self.mesh.place if device is None else np.argwhere(self.mesh.device_ids == device.id)[0].tolist()
         number = 0
         for name, c, size in zip(self.mesh.axis_names, at, self.mesh.devices.shape, strict=True):
             if name not in split:
@@ -319,7 +340,6 @@ class SingleDeviceSharding(Sharding):
     True
     """
 
-    is_fully_addressable = True
     is_fully_replicated = True
     keeps_whole = True
 
@@ -340,6 +360,18 @@ class SingleDeviceSharding(Sharding):
         layout.committed = layout.is_followed = False
         return layout
 
+    @cached_property
+    def is_elsewhere(self) -> bool:  # type: ignore[override]
+        return self._device.process_index != provided.process_index()
+
+    @property
+    def is_fully_addressable(self) -> bool:  # type: ignore[override]
+        return not self.is_elsewhere
+
+    @property
+    def processes(self) -> frozenset[int]:  # type: ignore[override]
+        return frozenset((self._device.process_index,))
+
     @property
     def device_set(self) -> set:
         return {self._device}
@@ -352,10 +384,10 @@ class SingleDeviceSharding(Sharding):
         return tuple(global_shape)
 
     def local_slices(self, global_shape):
-        return (slice(None),) * len(global_shape)
+        return (_NOTHING if self.is_elsewhere else slice(None),) * len(global_shape)
 
     def devices_indices_map(self, global_shape):
-        return {self._device: self.local_slices(global_shape)}
+        return {self._device: (slice(None),) * len(global_shape)}
 
     def replica(self, device: Any = None) -> int:
         return 0
@@ -372,10 +404,10 @@ class SingleDeviceSharding(Sharding):
 
     @property
     def addressable_devices(self) -> set:
-        return self.device_set
+        return set() if self.is_elsewhere else self.device_set
 
     def addressable_devices_indices_map(self, global_shape):
-        return self.devices_indices_map(global_shape)
+        return {} if self.is_elsewhere else self.devices_indices_map(global_shape)
 
     def is_equivalent_to(self, other: Any, ndim: int) -> bool:
         """Whether arrays of `ndim` axes lie alike."""

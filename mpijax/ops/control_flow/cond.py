@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import effects as fx
-from mpijax.core import errors
+from mpijax.core import errors, provided
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr
 from mpijax.core.lowering import ControlFlow, Flow
@@ -59,8 +59,10 @@ def _effects(params) -> frozenset:
     return frozenset().union(*(b.effects for b in params["branches"]))
 
 
-def _run(index, *operands, branches: Branches, **_) -> list[Any]:
+def _run(index, *operands, branches: Branches, **params) -> list[Any]:
     """Run the one branch that is chosen, now; an index out of range means the last one."""
+    if not getattr(index, "_is_whole", True):  # other ranks have it, and the results
+        return provided.evaluate(cond_p, (index, *operands), {"branches": branches, **params})
     i = int(index)
     branch = branches[i if 0 <= i < len(branches) else -1]
     params = {"name": "cond", "inline": False, "keep_unused": False, "donated_invars": (False,) * len(operands)}

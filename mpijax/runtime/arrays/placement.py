@@ -85,13 +85,13 @@ def _put(x: Any, layout: Any) -> Any:
     sharding = carried_sharding(layout)
     if x._sharding == sharding:
         return x
-    if x._is_whole and (sharding is None or sharding.keeps_whole):
+    if x._is_whole and (sharding is None or (sharding.keeps_whole and not sharding.is_elsewhere)):
         if sharding is not None:
             sharding.shard_shape(aval.shape)  # raises where it does not fit
         return rewrap(x, type_in(aval, sharding), sharding)
-    if sharding is not None and not x._is_whole:
-        return _laid_out(x, sharding)
-    return _placed(x._physical if x._is_whole else gathered(x)._physical, aval, sharding)
+    if not x._is_whole:
+        return _laid_out(x, sharding or SingleDeviceSharding(local_devices()[0]))
+    return _placed(x._physical, aval, sharding)
 
 
 def _in_memory(x: Any, kind: str | None) -> Any:
@@ -134,13 +134,7 @@ def carried_sharding(layout: Any) -> Any:
     [device] = layout.device_set
     if isinstance(device, SimulatedDevice):
         device.simulation.refuse("an array")
-    here = local_devices()
-    if device not in here:
-        raise ValueError(
-            f"device_put to {device!r} of process {device.process_index}: this process has {here}. Every rank puts "
-            "arrays on its own devices, jax.local_devices(); a NamedSharding spreads one array over all."
-        )
-    return None if len(here) == 1 and layout.memory_kind == DEVICE else layout
+    return None if [device] == local_devices() and layout.memory_kind == DEVICE else layout
 
 
 def type_in(aval: ShapedArray, sharding: Any) -> ShapedArray:
@@ -154,14 +148,15 @@ def _placed(value: np.ndarray, aval: ShapedArray, sharding: Any) -> Any:
     if sharding is None:
         return from_numpy(np.asarray(value), aval, copy=True, sharding=default_place())
     sharding.shard_shape(aval.shape)  # raises where it does not fit
-    part = value if sharding.keeps_whole else value[sharding.local_slices(aval.shape)]
+    whole = sharding.keeps_whole and not sharding.is_elsewhere
+    part = value if whole else value[sharding.local_slices(aval.shape)]
     return from_numpy(part, aval, copy=True, sharding=sharding)
 
 
 def _laid_out(x: Any, layout: Any) -> Any:
     """An array or traced value in another layout. Communicates: every rank must call it."""
     held, wanted = x._sharding.device_set, layout.device_set
-    if not wanted <= held:
+    if wanted != held:
         raise ValueError(
             "device_put over processes: input and target sharding should have the same set of devices, got those with "
             f"ids {sorted(d.id for d in held)} and {sorted(d.id for d in wanted)}. Gather the array by "

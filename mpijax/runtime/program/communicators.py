@@ -17,8 +17,8 @@ def communicator(mesh: Any, names: tuple[Any, ...], groups: tuple[tuple[int, ...
     """The communicator (of mpi4py) of this rank's group along mesh axes, ranked in row-major order of `names`.
 
     groups: positions along the axes, divided once more; ranked in the order in which a group lists them.
-    Made once per mesh, axes and groups; the first time is collective over all ranks of the job. Raises MismatchError on
-    all of them then if they mean different ones. line: the user's, for that error.
+    Made once per mesh, axes and groups; the first time is collective over all ranks of the mesh. Raises MismatchError
+    on all of them then if they mean different ones. line: the user's, for that error.
     """
     key = (mesh, names, groups)
     found = _communicators.get(key)
@@ -29,16 +29,12 @@ def communicator(mesh: Any, names: tuple[Any, ...], groups: tuple[tuple[int, ...
         meant = _Meant(mesh, names, groups, line)
         found = _communicators[key] = _split(whole, number, groups[number].index(here), meant)
     if found is None:
-        world = mpi_start.world()
         meant = _Meant(mesh, names, None, line)
-        ids = mesh.device_ids
-        coords = mesh.coordinates()
+        ranks = [d.process_index for d in mesh.devices.flat]
+        everyone, coords, sizes = _of_ranks(sorted(ranks), meant), mesh.place, mesh.devices.shape
         along = [mesh.axis_names.index(n) for n in names]
-        sizes = ids.shape
-        if len(along) == len(sizes) and along == sorted(along) and list(ids.flat) == list(range(world.Get_size())):
-            found = world
-        elif coords is None:
-            found = _split(world, mpi_start.start().MPI.UNDEFINED, 0, meant)
+        if len(along) == len(sizes) and along == sorted(along) and ranks == sorted(ranks):
+            found = everyone
         else:
             color = 0
             for axis, c in enumerate(coords):
@@ -47,8 +43,24 @@ def communicator(mesh: Any, names: tuple[Any, ...], groups: tuple[tuple[int, ...
             rank = 0
             for axis in along:
                 rank = rank * sizes[axis] + coords[axis]
-            found = _split(world, color, rank, meant)
+            found = _split(everyone, color, rank, meant)
         _communicators[key] = found
+    return found
+
+
+def _of_ranks(ranks: list[int], meant: _Meant) -> Any:
+    """The communicator of some ranks, which others have no part in making: they may do something else."""
+    world = mpi_start.world()
+    if len(ranks) == world.Get_size():
+        return world
+    found = _communicators.get(key := tuple(ranks))
+    if found is None:
+        group = recorder.new_group(key)
+        with recorder.operation(Site("making the communicator of a mesh", meant.line, group), GUARD):
+            if guard.enabled():
+                guard.agree(group, meant.digest(), str(meant), meant.line)
+            found = _communicators[key] = world.Create_group(world.Get_group().Incl(ranks))
+        recorder.keep(group, found)
     return found
 
 

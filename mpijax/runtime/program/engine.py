@@ -115,19 +115,23 @@ def shardings_of(
     if all(s is None or not s.is_followed for s in found):
         return None
     layouts = tuple(None if s is None or not s.is_followed else s for s in found)
-    _check_devices(args, layouts, names, default or default_layout())
+    _check_devices(args, found, layouts, names, default or default_layout())
     return layouts
 
 
-def _check_devices(args: Sequence[Any], layouts, names: Callable[[], list[str]] | None, default: Any) -> None:
-    """Raise ValueError for arrays put on different devices of this process, or on others than the mesh in context has:
-    which ones are meant cannot be known."""
+def _check_devices(args: Sequence[Any], held, layouts, names: Callable[[], list[str]] | None, default: Any) -> None:
+    """Raise ValueError for arrays put on different devices of this process, on others than the mesh in context has, or
+    over different ranks: which ones are meant cannot be known."""
     here = [i for i, s in enumerate(layouts) if s is not None and s.is_fully_addressable]
-    if not here:
-        return
-    context = default if default is not None and default.committed else None
-    first = (context or layouts[here[0]])._device_assignment
-    other = next((i for i in here if layouts[i]._device_assignment != first), None)
+    spread = [i for i, s in enumerate(held) if s is not None and (hasattr(s, "mesh") or s.is_elsewhere)]
+    other = next((i for i in spread if held[i].processes != held[spread[0]].processes), None)
+    context = None
+    if other is not None:
+        here, layouts = spread, held
+    elif here:
+        context = default if default is not None and default.committed else None
+        first = (context or layouts[here[0]])._device_assignment
+        other = next((i for i in here if layouts[i]._device_assignment != first), None)
     if other is None:
         return
     known = names() if names is not None else []

@@ -177,9 +177,9 @@ def _home(rule: Any) -> str:
 
 
 def _rank(writer: JaxprWriter) -> tuple[int, int]:
-    """This rank's number and that of its devices where the program has a mesh: what a rank does depends on both."""
-    has_mesh = any(kind.__name__ == "Mesh" for kind in writer.records)
-    return (process_index(), local_device_count()) if has_mesh else (0, 0)
+    """This rank's number and that of its devices where the program names any: what a rank does depends on both."""
+    has_devices = any(kind.__name__ in ("Mesh", "SingleDeviceSharding") for kind in writer.records)
+    return (process_index(), local_device_count()) if has_devices else (0, 0)
 
 
 def _state_of_files() -> str:

@@ -173,12 +173,17 @@ class Recorder:
             self._keyval = MPI.Comm.Create_keyval(delete_fn=self._freed)
         found = comm.Get_attr(self._keyval)
         if found is None and (ranks := _ranks_of(comm, world)) is not None:
-            found = self._new_group(ranks, users and comm is not world)
+            found = self.new_group(ranks, users and comm is not world)
             found.comm = MPI.Comm.fromhandle(comm.handle) if found.users else None
             comm.Set_attr(self._keyval, found)
         return found
 
-    def _new_group(self, ranks: tuple[int, ...], users: bool) -> Group:
+    def keep(self, group: Group, comm: Any) -> None:
+        """Let a new communicator have a group that `new_group` made for it."""
+        comm.Set_attr(self._keyval, group)
+
+    def new_group(self, ranks: tuple[int, ...], users: bool = False) -> Group:
+        """The group of a communicator of these ranks: of one that is there, or about to be made."""
         number = self._alike[ranks, users]
         self._alike[ranks, users] += 1
         name = "all ranks" if ranks == tuple(range(self.size)) else f"ranks {ranges(ranks)}"
