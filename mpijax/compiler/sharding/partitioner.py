@@ -132,7 +132,7 @@ class Partitioner:
             self.known.blocks[v] = blocks_by(layout, tuple(shape))
 
     def are_over(self, layout: Any) -> None:
-        """Note over which ranks values lie. Raises ValueError for others than before: ranks would wait in vain."""
+        """Note over which ranks values lie. Raises ValueError for others than before: ranks would hang."""
         known = self.known
         if known.over is None:
             known.over = layout
