@@ -208,8 +208,8 @@ def conj(x: Any) -> Any:
 
 
 def _part(ct) -> Any:
-    """A zero for the other part."""
-    return const_like(ct, 0)
+    """A zero for the other part, with a dtype of its own: cotangents of complex numbers have one, as JAX's."""
+    return typeof(ct).dtype.type(0)
 
 
 real_p = elementwise(
