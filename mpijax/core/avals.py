@@ -144,6 +144,8 @@ class ShapedArray:
         """How the value lies over mesh axes inside `shard_map`, by JAX's name."""
         return ManualAxisType(varying=self.vma)
 
+    manual_axis_type = mat
+
     @property
     def sharding(self) -> Any:
         """How the value is split over axes of type Explicit, as a `NamedSharding` over a mesh without devices."""

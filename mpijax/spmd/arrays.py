@@ -16,7 +16,7 @@ from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.trace import Tracer, trace_state_clean, typeof
 from mpijax.core.tree_prefix import broadcast_leaves, flatten_axes
 from mpijax.runtime.arrays.array import from_numpy
-from mpijax.runtime.arrays.placement import carried_sharding, device_put, type_in
+from mpijax.runtime.arrays.placement import carried_sharding, type_in
 from mpijax.spmd.constraints import named_sharding
 
 
@@ -211,7 +211,11 @@ def _without_part(shape: tuple[int, ...], sharding: Sharding, dtype: Any, name: 
             f"If the Array has no addressable shards, `dtype` must be provided via the `dtype` argument to `{name}`."
         )
     sharding.shard_shape(shape)  # raises where it does not fit
-    return device_put(np.zeros(shape, dtypes.canonicalize_dtype(dtype)), sharding)
+    aval = ShapedArray(shape, dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True))
+    words = () if isinstance(aval.dtype, np.dtype) else aval.dtype.physical_shape
+    element = aval.dtype if isinstance(aval.dtype, np.dtype) else aval.dtype.physical_dtype
+    nothing = np.empty((*sharding.process_shape(shape), *words), element)
+    return from_numpy(nothing, type_in(aval, sharding), True, sharding)
 
 
 def _from_part(shape: tuple[int, ...], sharding: Sharding, part: Any, dtype: Any, what: str) -> Any:

@@ -78,13 +78,13 @@ def zeros_like_what_is_not_computed(s):
     def f(x, y):
         shapes = s.jax.eval_shape(lambda x, y: (x * y, y.sum()), x, y)
         start = s.jax.tree.map(s.jnp.zeros_like, shapes)
-        said = [str(shape.manual_axis_type) for shape in shapes]
+        said = [str(shape.manual_axis_type) for shape in (*shapes, s.jax.typeof(x))]
         return s.lax.fori_loop(0, 2, lambda i, c: (c[0] + x, c[1] + 1), start), said
 
     seen = []
     call = lambda x, y: (lambda out, said: (seen.append(said), out)[1])(*f(x, y))
     out = s.jax.jit(s.over(call, s.line, (s.P("i"), s.P()), (s.P("i"), s.P())))(V, V[:1])
-    return seen[0][0], [np.asarray(x).tolist() for x in out]
+    return seen[0][0], seen[0][2], [np.asarray(x).tolist() for x in out]
 
 
 @pytest.mark.parametrize(

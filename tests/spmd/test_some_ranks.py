@@ -39,6 +39,14 @@ PROGRAMS = {
         lambda x, s: jax.jit(lambda x: x - x.mean()).lower(jax.ShapeDtypeStruct((12,), "float32", sharding=s)).compile()(x),
         lambda x: x - x.mean(),
     ),
+    "explicit": (
+        lambda x, s: jax.jit(lambda x: x + 1)(jax.device_put(x, NamedSharding(_explicit(s.mesh), s.spec))),
+        lambda x: x + 1,
+    ),
+    "explicit, whole": (
+        lambda x, s: jax.jit(lambda x: x.sum() + x)(jax.device_put(x, NamedSharding(_explicit(s.mesh), P()))),
+        lambda x: x.sum() + x,
+    ),
     "callback": (lambda x, s: jax.make_array_from_callback((12,), s, lambda i: np.ones(12)[i], dtype="float32"), np.ones_like),
     "shards": (
         lambda x, s: jax.make_array_from_single_device_arrays((12,), s, [p.data for p in x.addressable_shards], dtype=x.dtype),
@@ -58,6 +66,10 @@ def _over(devices) -> NamedSharding:
 
 def _on(device) -> jax.sharding.SingleDeviceSharding:
     return jax.sharding.SingleDeviceSharding(device)
+
+
+def _explicit(mesh):
+    return mesh.update(axis_types=(jax.sharding.AxisType.Explicit,))
 
 
 def _grown(x: np.ndarray) -> np.ndarray:
@@ -113,7 +125,7 @@ REFUSED = {
     ),
     "to all": (lambda x, y: jax.device_put(x, y.sharding), ValueError, "should have the same set of devices"),
     "to some": (lambda x, y: jax.device_put(y, x.sharding), ValueError, "should have the same set of devices"),
-    "to one device": (lambda x, y: jax.device_put(y, DEVICES[0]), ValueError, "should have the same set of devices"),
+    "to one device": (lambda x, y: jax.device_put(y, DEVICES[0]), ValueError, "must be a fully addressable array or"),
     "gathered by all": (
         lambda x, y: multihost_utils.process_allgather(jax.device_put(np.ones(2), DEVICES[0])),
         ValueError, r"processes \[1.*\] have nothing of an array that others have whole",
@@ -121,9 +133,10 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.skipif(SIZE == 2, reason="a mesh of one rank is as good as none on that rank")
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_everywhere(name):
+    if SIZE == 2 and name == "to all":
+        pytest.skip("what one rank has whole goes anywhere from there")
     act, kind, text = REFUSED[name]
     x = draw((12,), "float32")
     with pytest.raises(kind, match=text):
@@ -145,6 +158,14 @@ def test_parts_of_other_ranks():
         else:
             with pytest.raises(ValueError, match="no addressable shards|no device of"):
                 call()
+
+
+def test_keys_of_other_ranks():
+    layout = _over(DEVICES[1:])
+    keys = jax.random.split(jax.random.key(0), 12)
+    parts = [p.data for p in jax.device_put(keys, layout).addressable_shards]
+    made = jax.make_array_from_single_device_arrays((12,), layout, parts, dtype=keys.dtype)
+    assert made.shape == (12,) and made.dtype == keys.dtype and len(made.addressable_shards) == (RANK > 0)
 
 
 def test_a_shard_of_its_own_is_no_copy_of_others():

@@ -131,7 +131,7 @@ class AbstractMesh:
     def devices(self) -> NoReturn:
         raise ValueError("AbstractMesh does not implement devices: it has names and sizes of axes only. Use a Mesh.")
 
-    local_devices = device_ids = coordinates = processes = place = property(lambda self: self.devices)
+    local_devices = device_ids = coordinates = processes = place = lacks_processes = property(lambda self: self.devices)
 
     @property
     def is_multi_process(self) -> NoReturn:

@@ -141,6 +141,11 @@ class Mesh(ContextDecorator):
             return None
         return tuple(int(i) for i in np.argwhere(self.device_ids == local[0].id)[0])
 
+    @cached_property
+    def lacks_processes(self) -> bool:
+        """Whether the job has processes that have no part in it."""
+        return self.simulation is None and self.size < len(provided.devices())
+
     @property
     def place(self) -> tuple[int, ...]:
         """This rank's coordinates. One that is not part of the mesh plans programs as the first one does."""

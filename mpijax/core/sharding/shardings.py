@@ -149,7 +149,7 @@ class NamedSharding(Sharding):
 
     @cached_property
     def is_followed(self) -> bool:  # type: ignore[override]
-        return not self._splits_nothing or self.mesh.is_local or self.is_elsewhere
+        return not self._splits_nothing or self.mesh.is_local or self.mesh.lacks_processes
 
     @cached_property
     def is_elsewhere(self) -> bool:  # type: ignore[override]

@@ -156,6 +156,12 @@ def _placed(value: np.ndarray, aval: ShapedArray, sharding: Any) -> Any:
 def _laid_out(x: Any, layout: Any) -> Any:
     """An array or traced value in another layout. Communicates: every rank must call it."""
     held, wanted = x._sharding.device_set, layout.device_set
+    if wanted != held and not hasattr(layout, "mesh"):
+        raise ValueError(
+            "When the second argument to `device_put` is a Device, the first argument must be a fully addressable array"
+            f" or a non-addressable array with a single device sharding. Got value with devices {held}. Gather it by "
+            "jax.experimental.multihost_utils.process_allgather, and put what that returns."
+        )
     if wanted != held:
         raise ValueError(
             "device_put over processes: input and target sharding should have the same set of devices, got those with "
