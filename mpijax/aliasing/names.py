@@ -25,6 +25,7 @@ TABLE: tuple[tuple[str, str, str, str], ...] = (
     ("jax._src.sharding_impls", "canonicalize_sharding", "mpijax.spmd.out_shardings:explicit_layout", "JAXNS"),
     ("jax._src.tree_util", "flatten_one_level", "mpijax._src.tree_util:flatten_one_level", "Orbax"),
     ("jax._src.typing", "SupportsDType", "mpijax.typing:SupportsDType", "JAXNS"),
+    ("jax._src.util", "safe_map", "mpijax.api_util:safe_map", "JAX's tutorial on interpreters of Jaxprs"),
 )
 
 # Modules that libraries import for themselves, or only for their version.
