@@ -59,6 +59,11 @@ def part_of(x: Any, number: int, rank: int, ranks: int) -> Part:
     Of what every rank has to itself, the rank `number % ranks` writes its own.
     """
     sharding = x._sharding if isinstance(x, ArrayBase) else None
+    if sharding is not None and sharding.is_elsewhere and len(sharding.processes) == 1:
+        raise ValueError(
+            f"an array that process {min(sharding.processes)} alone has cannot be saved: lay it out over all "
+            "processes, as NamedSharding(mesh, P())"
+        )
     if sharding is None or sharding.is_fully_addressable:
         data = np.asarray(x._physical if isinstance(x, ArrayBase) else x)
         mine = number % ranks == rank

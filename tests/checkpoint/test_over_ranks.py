@@ -67,6 +67,23 @@ def test_rows_that_ranks_do_not_divide(folder):
     assert_same(found + 1, x[1:] + 1)
 
 
+@many
+def test_arrays_over_some_ranks(folder):
+    """Ranks without a part write and read nothing. What one rank alone has, the others cannot save: all are told."""
+    mesh, x = jax.sharding.Mesh(jax.devices()[1:], "i"), draw((3 * SIZE * (SIZE - 1),))
+    specs = [P("i"), P()] if SIZE > 2 else []
+    tree = {"all": jax.device_put(x, NamedSharding(mesh_1d(), P("i")))}
+    tree |= {str(spec): jax.device_put(x, NamedSharding(mesh, spec)) for spec in specs}
+    save(folder, tree)
+    for name, y in restore(folder, tree).items():
+        assert y.sharding == tree[name].sharding
+        for shard in y.addressable_shards:
+            np.testing.assert_array_equal(np.asarray(shard.data), x[shard.index])
+    assert_same(restore(folder)["all"], x)
+    with pytest.raises(CheckpointError, match="an array that process 0 alone has cannot be saved"):
+        save(folder.with_name("another"), {"x": jax.device_put(x, jax.devices()[0])})
+
+
 def test_copies_share_the_writing(monkeypatch):
     """Each chunk of an array that all ranks have is written once, and by different ranks."""
     from mpijax.runtime.mpi import objects
