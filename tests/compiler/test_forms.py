@@ -49,11 +49,16 @@ def chosen(x):
     return jax.lax.cond(x[0, 0] > 0, lambda x: x @ x, lambda x: x - np.arange(8, dtype=np.float32), x)
 
 
+def forgotten(x):
+    chosen(x)
+    return x * 2
+
+
 def solved(x):
     return jnp.linalg.solve(x + 9 * jnp.eye(8, dtype=x.dtype), x), jax.random.normal(jax.random.key(0), (9,))
 
 
-PROGRAMS = [attention, recurrent, stencil, sorted_by_parts, searched, chosen, solved]
+PROGRAMS = [attention, recurrent, stencil, sorted_by_parts, searched, chosen, forgotten, solved]
 PROGRAMS += [jax.grad(lambda x, f=f: f(x)[0].sum() + 0.0) for f in (attention, recurrent, stencil)]
 
 

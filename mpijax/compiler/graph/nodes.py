@@ -23,6 +23,7 @@ class Value:
     shape, element: as laid out in memory (a PRNG key is two uint32 along a last axis).
     scalar: the NumPy scalar of a literal, which needs no memory.
     outside: in a loop or branch, the value of the graph around it that this one stands for.
+    users: the operations that read it, once for each operand; none of constants, which all regions may read.
     holds: the array, None if it depends on arguments, `...` before `normalize.known` was asked.
     """
 
@@ -139,7 +140,8 @@ class Graph:
         self.nodes = kept[::-1]
         for node in self.nodes:
             for v in node.inputs:
-                v.users.append(node)
+                if v.kind != "const":
+                    v.users.append(node)
 
 
 def text_of(graph: Graph, indent: str = "") -> str:
@@ -180,21 +182,11 @@ def verify(graph: Graph) -> None:
     for v in graph.outputs:
         if not _is_known(v, known):
             raise BrokenForm(f"a result of the graph is computed in it: {v} is not")
-    counted = Counter((id(v), id(u)) for v in _values(graph) for u in v.users if id(v) in known)
-    if counted != Counter((id(v), id(u)) for v, u in _reads(graph) if id(v) in known):
+    own = [*graph.inputs, *(v for node in graph.nodes for v in node.outputs)]
+    counted = Counter((id(v), id(u)) for v in (*own, *graph.const_values) for u in v.users)
+    ids = set(map(id, own))
+    if counted != Counter((id(v), id(node)) for node in graph.nodes for v in node.inputs if id(v) in ids):
         raise BrokenForm("`users` of a value are the operations that read it, once for each operand")
-
-
-def _reads(graph: Graph) -> Iterator[tuple[Value, Node]]:
-    """Which operation reads what; the program's constants are read by those of regions too."""
-    for node in graph.nodes:
-        yield from ((v, node) for v in node.inputs)
-        for region in node.regions:
-            yield from ((v, u) for v, u in _reads(region.graph) if v.kind == "const")
-
-
-def _values(graph: Graph) -> list[Value]:
-    return [*graph.inputs, *graph.const_values, *(v for node in graph.nodes for v in node.outputs)]
 
 
 def _is_known(v: Value, known: set[int]) -> bool:
