@@ -55,7 +55,11 @@ def format_of(dtype: np.dtype) -> Format:
 def round_to(b: Builder, x: Scalar) -> Scalar:
     """The float in x, rounded to x's narrow dtype (still held as float)."""
     if x.dtype == FLOAT16:
-        half = b.emit(f"fptrunc {b.vector('float')} {x.ir} to {b.vector('half')}")
+        value = x.ir
+        if b.lanes == 1:
+            # LLVM would copy the sign of a double that x is made of right onto a half, by a function that C lacks.
+            value = b.call("llvm.arithmetic.fence.f32", "float", [("float", value)])
+        half = b.emit(f"fptrunc {b.vector('float')} {value} to {b.vector('half')}")
         return Scalar(x.dtype, b.emit(f"fpext {b.vector('half')} {half} to {b.vector('float')}"))
     if x.dtype == BFLOAT16:
         return Scalar(x.dtype, b.bitcast(_round_bits(b, Scalar(FLOAT32, x.ir), 16), FLOAT32).ir)

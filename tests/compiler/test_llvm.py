@@ -46,8 +46,11 @@ def test_assembly_is_readable():
 def test_unloadable_objects_are_refused():
     with pytest.raises(elf.UnsupportedObject, match="ELF"):
         elf.load_elf(b"not an object")
-    with pytest.raises(elf.UnsupportedObject, match="no function surely_not_there"):
-        elf.load_elf(
+
+
+def test_functions_that_are_nowhere_are_named():
+    with pytest.raises(llvm.LLVMError, match="no function surely_not_there"):
+        llvm.load_object(
             llvm.compile_object(
                 "declare void @surely_not_there()\n"
                 "define void @f() {\n  call void @surely_not_there()\n  ret void\n}"

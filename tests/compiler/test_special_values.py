@@ -171,6 +171,18 @@ def test_narrow_sums_are_taken_in_float32(dtype, shape, axis):
     assert got.dtype == jnp.dtype(dtype) and (np.asarray(got) == np.asarray(1000).astype(got.dtype)).all()
 
 
+@pytest.mark.parametrize("way", (("float16",), ("float32", "float16")))
+def test_signs_of_doubles_in_float16(way):
+    """LLVM, which copies such a sign with a function that there is not, does not see where it comes from."""
+    first, last = jnp.dtype(way[0]), jnp.dtype(way[-1])
+    with mpijax.enable_x64(True):
+        x = np.array([[0.5, 1], [-2.0, 1], [-0.0, 1]])
+        got = mpijax.jit(lambda x: jnp.tanh(x[:, :1].astype(first)).astype(last))(x)
+    want = np.tanh(x[:, :1]).astype(np.float16)
+    np.testing.assert_allclose(got, want, rtol=1e-3)
+    np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+
+
 @pytest.mark.parametrize("dtype", ("int32", "uint32"))
 @pytest.mark.parametrize("shape, axis", (((65,), 0), ((65, 33), 0), ((33, 65), 1)))
 def test_integers_wrap(dtype, shape, axis):

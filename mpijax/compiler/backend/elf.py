@@ -12,6 +12,8 @@ import struct
 import sys
 from functools import cache
 
+from mpijax.compiler.backend.library import LLVMError
+
 _ALLOCATED, _EXECUTABLE, _WRITABLE = 0x2, 0x4, 0x1
 _RELA, _SYMTAB, _NOBITS = 4, 2, 8
 _R_64, _R_PC32, _R_PLT32, _R_PC64 = 1, 2, 4, 24
@@ -126,7 +128,8 @@ def _library_function(name: str) -> int:
             return ctypes.cast(getattr(library, name), ctypes.c_void_p).value  # type: ignore[return-value]
         except AttributeError:
             continue
-    raise UnsupportedObject(f"no function {name} in the C library")
+    # LLVM's linker, which looks in the same libraries, would put the address 0 in its place.
+    raise LLVMError(f"compiled code calls {name}, and there is no function {name} in the C library")
 
 
 @cache
