@@ -334,6 +334,19 @@ def test_loops_inside_of_each_other_are_tried_once(monkeypatch):
     assert calls["x"] <= 6
 
 
+# Operations that have the same result on some ranks: where their parts are empty.
+EQUAL_ON_SOME = {
+    "rows": lambda x: (x[3:4], x[4:5], x[-1:]),
+    "an update": lambda x: x[3:4].at[x[3:4].reshape(-1).astype(int) % 1].add(1),
+    "determinants": lambda x: (jnp.linalg.det(x[3:6]), jnp.linalg.det(x[5:8])),
+}
+
+
+@pytest.mark.parametrize("name", EQUAL_ON_SOME)
+def test_parts_that_are_equal_on_some_ranks(name):
+    check(EQUAL_ON_SOME[name], [real((N, 3), seed=1)], [P("i")])
+
+
 @pytest.mark.parametrize("rows", [4 * SIZE, 4 * SIZE + 1, SIZE])
 def test_rolls_by_any_number_of_rows(rows):
     x = np.arange(3.0 * rows, dtype=np.float32).reshape(rows, 3)

@@ -177,6 +177,12 @@ class _Builder:
         key = _work_key(primitive, inputs, params, avals)
         return None if key is None else self.seen.get(key)
 
+    def note_done(self, primitive, params, inputs, avals, outputs: list[Value]) -> None:
+        """Let `done` find the results of an operation."""
+        key = _work_key(primitive, inputs, params, avals)
+        if key is not None:
+            self.seen[key] = outputs
+
     def node(self, primitive, params, inputs, avals, source, effects=fx.no_effects) -> list[Value]:
         """Add an operation."""
         return self.add(Op(primitive, params, inputs, avals, source, effects))

@@ -168,6 +168,21 @@ def spread(p: Partitioner, eqn, inputs, avals, source):
         with sources_from(source):
             closed = trace_to_closed_jaxpr(plan.whole, [p.global_aval(v) for v in inputs])
         return p.graph.inline(closed, inputs, source)
+    # Of an operation that was done before all ranks have the results; equal parts of others may be so on this one only.
+    outs = p.graph.done((eqn.primitive, mesh), eqn.params, inputs, avals)
+    if outs is None:
+        outs = _done_on_parts(p, eqn, plan, inputs, avals, held, seen, source)
+        p.graph.note_done((eqn.primitive, mesh), eqn.params, inputs, avals, outs)
+    if plan.over and plan.op == "sum":
+        waiting = unreduced.wait(p, outs[0], mesh, plan.over)
+        return outs if unreduced.may_wait(p, eqn, mesh) else [unreduced.finished(p, outs[0], waiting, None, source)]
+    return outs
+
+
+def _done_on_parts(p: Partitioner, eqn, plan: Plan, inputs, avals, held, seen: Operation, source) -> list:
+    """The results of an operation that every rank does on its parts, which may yet wait for their sum."""
+    mesh, rule = next(b.mesh for b in held if b is not None), rule_of(eqn.primitive)
+    assert rule is not None
     first = len(p.nodes)
     for k, cuts in enumerate(plan.operands):
         if not any(cuts):
@@ -188,9 +203,6 @@ def spread(p: Partitioner, eqn, inputs, avals, source):
     if eqn.primitive is slice_p and not any(k != 1 for k in eqn.params["strides"] or ()):
         _remember_view(p, eqn.params, inputs[0], held[0], outs[0])
     p.known.lost.update(zip(outs, _lost(p, rule, seen, plan, inputs), strict=False))
-    if plan.over and plan.op == "sum":
-        waiting = unreduced.wait(p, outs[0], mesh, plan.over)
-        return outs if unreduced.may_wait(p, eqn, mesh) else [unreduced.finished(p, outs[0], waiting, None, source)]
     return outs
 
 

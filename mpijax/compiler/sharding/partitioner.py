@@ -38,6 +38,8 @@ class GraphBuilder(Protocol):
     def apply(self, eqn, inputs: list, source) -> list[Value]: ...
     def inline(self, closed, inputs: list, source) -> list[Value]: ...
     def apart(self) -> AbstractContextManager[None]: ...
+    def done(self, primitive, params, inputs: list, avals: list) -> list[Value] | None: ...
+    def note_done(self, primitive, params, inputs: list, avals: list, outputs: list[Value]) -> None: ...
 
 
 @dataclass
@@ -157,11 +159,12 @@ class Partitioner:
     def held_as(self, v: Value, blocks: Blocks, layout: Any, new: bool, source: Any) -> Value:
         """A value that is this rank's part of an array; `layout` names the sharding where blocks are even.
 
-        Copies a value that is already known as part of another array: the two are equal on this rank, not on all.
+        Copies a value that is already known as part of an array, or is not new: the two are equal on this rank, not on
+        all.
         """
         known = self.blocks_of(v)
         self.note_unequal(blocks.cuts)
-        if known is not None and known != blocks:
+        if known is not None and (known != blocks or not new):
             v, new = self.copied(v, source), True
         v = self.marked(v, layout if blocks.is_even else blocks.sharding, new, source)
         if not self.in_body and not blocks.is_whole:
