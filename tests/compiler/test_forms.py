@@ -165,6 +165,15 @@ def two_in_one_place(found):
     found.instructions = (*touch, *found.instructions)
 
 
+def test_memory_of_no_bytes_lies_anywhere():
+    found = plan()
+    first, inside = at(found, Temp), len(found.buffers)
+    found.buffers.append(replace(found.buffers[first], offset=found.buffers[first].offset + 64, nbytes=0))
+    touch = [Copy(Place(first), Place(0), 4), Copy(Place(inside), Place(0), 0), Copy(Place(first), Place(0), 4)]
+    found.instructions = (*touch, *found.instructions)
+    plans.verify(found)
+
+
 PLANS = {
     "outside of the arena": (lambda p: changed(p, at(p, Temp), offset=1 << 20), "temporaries lie in the arena"),
     "unaligned": (lambda p: (changed(p, at(p, Temp), offset=4), setattr(p, "arena", 1 << 12)), "temporaries begin at multiples of 64"),

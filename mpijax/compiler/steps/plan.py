@@ -201,15 +201,15 @@ def _memory_rules(plan: Plan) -> Iterator[tuple[bool, str]]:
                 for i in behind.get(place.buffer, {place.buffer}):
                     first.setdefault(i, t)
                     last[i] = t
-    temps = sorted((b.offset, i, b) for i, b in enumerate(plan.buffers) if isinstance(b, Temp) and i in first)
+    known = ((i, b) for i, b in enumerate(plan.buffers) if isinstance(b, Temp) and b.nbytes and i in first)
+    temps = sorted((b.offset, i, b) for i, b in known)
     live: list[tuple[int, int]] = []  # (end, number) of those that begin before
     for offset, i, b in temps:
         live = [(end, j) for end, j in live if end > offset]
         for _, j in live:
             apart = last[i] <= first[j] or last[j] <= first[i]
             yield apart, f"memory that is still read is not written: b{i} and b{j} share bytes at once"
-        if b.nbytes:
-            live.append((offset + b.nbytes, i))
+        live.append((offset + b.nbytes, i))
 
 
 def _buffer(b: Buffer, number: int) -> str:
