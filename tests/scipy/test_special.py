@@ -31,7 +31,10 @@ ONE = {
 TWO = {
     "beta comb gammainc gammaincc": (A, B),
     "betaln": (np.append(A, [9, 3e4, 12, -0.5]), np.append(B, [12, 2e5, 0.3, 0.7])),
-    "poch": (np.append(A, [-3, -3, -2.5, -2.5, 0, 3, 1e3]), np.append(B, [2, 5, 1.5, 3, 2, -5, -0.5])),
+    "poch": (
+        np.append(A, [-3, -3, -2.5, -2.5, 0, 3, 1e3, -1, -1e10, -1e20]),
+        np.append(B, [2, 5, 1.5, 3, 2, -5, -0.5, 2, 2, 2]),
+    ),
     "zeta": (A + 1, B),
     "polygamma expn": (ORDERS, POSITIVE),
     "xlogy xlog1py boxcox1p boxcox": (np.append(A, [0, 0, 0, 1]), np.append(B, [0, np.inf, np.nan, 0])),
