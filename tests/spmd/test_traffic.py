@@ -76,3 +76,30 @@ def test_messages_of_mpijax_mpi():
     right, left = (rank + 1) % SIZE, (rank - 1) % SIZE
     assert bytes_of(lambda x: mpi.sendrecv(x, x, source=left, dest=right)) == (total if SIZE > 1 else 0)
     assert bytes_of(lambda x: jnp.sin(x)) == 0
+
+
+def _layers(*wrappers):
+    """Layers that share their weights, each of them a call of its own."""
+
+    def loss(w, x):
+        for _ in range(3):
+            layer = lambda x, w: jnp.tanh(x @ w)
+            for wrapper in wrappers:
+                layer = wrapper(layer)
+            x = layer(x, w)
+        return (x**2).sum()
+
+    return loss
+
+
+@pytest.mark.parametrize("wrappers", [(), (jax.checkpoint,), (jax.jit,), (jax.checkpoint, jax.jit)])
+def test_gradients_of_shared_weights_are_one_message(wrappers):
+    """Ranks add what they have of the gradient, layer by layer; its parts lie in another order, in calls."""
+    mesh, rng = mesh_1d(), np.random.default_rng(0)
+    w, x = (rng.normal(size=shape).astype(np.float32) / 3 for shape in ((N, N), (2 * SIZE, N)))
+    weights = jax.device_put(w, NamedSharding(mesh, P()))
+    rows = jax.device_put(x, NamedSharding(mesh, P("i")))
+    loss = _layers(*wrappers)
+    f = jax.jit(jax.grad(loss))
+    assert f.lower(weights, rows).cost_analysis()["bytes sent"] == pytest.approx(2 * 4 * N * N * (SIZE - 1) / SIZE)
+    np.testing.assert_allclose(f(weights, rows), jax.grad(loss)(w, x), rtol=1e-4, atol=1e-6)

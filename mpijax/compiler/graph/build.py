@@ -37,15 +37,19 @@ from mpijax.core.trace import trace_to_closed_jaxpr
 class _Frame:
     """A Jaxpr whose operations are being done: `doing` is the one at hand (operation, inputs, number of nodes, line).
 
-    asked: how operands that are whole are to be cut before operations.
+    asked: how operands that are whole are to be cut before operations. caller: of a call that is inlined, the frame
+    that is at it.
     outside: for a call that is apart, the work done outside of it: equal work inside is not merged with that, or its
     results would have to be kept until here.
     """
 
-    __slots__ = ("jaxpr", "env", "eqns", "source", "doing", "outside", "asked")
+    __slots__ = ("jaxpr", "env", "eqns", "source", "doing", "outside", "asked", "caller")
 
-    def __init__(self, jaxpr: Jaxpr, consts: list[Value], args: list[Value], source: Source):
+    def __init__(
+        self, jaxpr: Jaxpr, consts: list[Value], args: list[Value], source: Source, caller: _Frame | None = None
+    ):
         self.jaxpr = jaxpr
+        self.caller = caller
         self.env: dict[Any, Value] = dict(zip(jaxpr.constvars, consts, strict=True))
         self.env.update(zip(jaxpr.invars, args, strict=True))
         self.eqns = iter(jaxpr.eqns)
@@ -272,7 +276,7 @@ class _Builder:
             if isinstance(lower, Inline):
                 closed: ClosedJaxpr = eqn.params[lower.param]
                 consts = [self.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
-                called = _Frame(closed.jaxpr, consts, frame.doing[1], where)
+                called = _Frame(closed.jaxpr, consts, frame.doing[1], where, frame)
                 called.asked = frame.asked and frame.asked.calls.get(id(eqn))
                 if lower.is_apart(eqn.params):
                     called.outside, self.seen = self.seen, {}

@@ -1,7 +1,7 @@
 """Sums over ranks that wait: each rank keeps its partial result while that saves bytes.
 
 A product over a split axis, or a sum along one, gives each rank a partial result; one reduction over ranks finishes it.
-Where a single operation reads the result, the reduction may come after that operation:
+Where a single operation reads the result, perhaps in another order, the reduction may come after that operation:
 
 - a sum along other axes makes the message smaller;
 - a sum of two partial results makes one message of two;
@@ -20,7 +20,7 @@ from mpijax.compiler.sharding.blocks import Blocks
 from mpijax.compiler.sharding.messages import combined, communicate_here
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.core.jaxpr import Jaxpr, Literal
-from mpijax.core.lowering import Elementwise, Layout, Reduction
+from mpijax.core.lowering import Elementwise, Layout, Reduction, Structural
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.registry import registry
 from mpijax.core.sharding.cuts import count, even_cut, uncut
@@ -36,14 +36,31 @@ class Unreduced:
 
 @memo_on_jaxpr
 def readers(jaxpr: Jaxpr) -> dict[Any, Any]:
-    """For each variable that one equation reads, and reads once, that equation."""
+    """For each variable that is read once, the equation that reads it, or its place among the results."""
     found: dict[Any, Any] = {}
     for eqn in jaxpr.eqns:
         for v in eqn.invars:
             if type(v) is not Literal:
                 found[v] = None if v in found else eqn
-    found.update((v, None) for v in jaxpr.outvars if type(v) is not Literal)
+    for k, v in enumerate(jaxpr.outvars):
+        if type(v) is not Literal:
+            found[v] = None if v in found else k
     return found
+
+
+def _reader(frame: Any, v: Any) -> Any:
+    """The equation that alone reads a variable, perhaps in another order or as the result of a call."""
+    while True:
+        found = readers(frame.jaxpr).get(v)
+        if isinstance(found, int):
+            if frame.caller is None:
+                return None
+            frame = frame.caller
+            v = frame.doing[0].outvars[found]
+        elif found is not None and _moves(found):
+            v = found.outvars[0]
+        else:
+            return found
 
 
 def may_wait(p: Partitioner, eqn, mesh) -> bool:
@@ -56,7 +73,7 @@ def may_wait(p: Partitioner, eqn, mesh) -> bool:
     frame = p.graph.frame
     if frame is None or frame.doing[0] is not eqn or mesh.is_explicit:
         return False
-    reader = readers(frame.jaxpr).get(eqn.outvars[0])
+    reader = _reader(frame, eqn.outvars[0])
     if reader is None:
         return False
     lower = reader.primitive.lower
@@ -67,6 +84,13 @@ def may_wait(p: Partitioner, eqn, mesh) -> bool:
 
 def _is_sum(eqn) -> bool:
     return isinstance(eqn.primitive.lower, Reduction) and eqn.primitive.lower.op == "add"
+
+
+def _moves(eqn) -> bool:
+    """Whether an operation only puts the elements of its operand into another order."""
+    if not isinstance(eqn.primitive.lower, Structural) or not len(eqn.invars) == len(eqn.outvars) == 1:
+        return False
+    return eqn.invars[0].aval.size == eqn.outvars[0].aval.size
 
 
 def _adds(eqn) -> bool:
@@ -93,7 +117,7 @@ def ready(p: Partitioner, eqn, inputs: list[Any], source) -> tuple[list[Any], Un
     first = next((w for w in waiting if w is not None), None)
     if first is None:
         return inputs, None
-    if _is_sum(eqn):
+    if _is_sum(eqn) or _moves(eqn):
         return inputs, first
     if _adds(eqn) and all(w is not None and (w.mesh, w.over) == (first.mesh, first.over) for w in waiting):
         if len({p.blocks_of(v) for v in inputs}) == 1:
