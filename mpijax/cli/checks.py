@@ -5,6 +5,7 @@ What needs MPI or the compiler runs in a process of its own: it may end there, a
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import json
@@ -248,7 +249,11 @@ def cache() -> Finding:
     if mode & 0o077:
         text = f"{folder} is open to others (mode {mode:o}), so it may not be used"
         return Finding("cache", WARNING, text, f"chmod 700 {folder}")
-    sizes = [entry.stat().st_size for entry in os.scandir(folder) if entry.is_file(follow_symlinks=False)]
+    sizes = []
+    for entry in os.scandir(folder):
+        with contextlib.suppress(FileNotFoundError):  # of a process that has just renamed or removed it
+            if entry.is_file(follow_symlinks=False):
+                sizes.append(entry.stat().st_size)
     text = f"{folder}: {len(sizes)} files, {amount(sum(sizes))}, yours alone (mode {mode:o})"
     if not os.access(folder, os.W_OK):
         return Finding("cache", WARNING, f"{folder} cannot be written", move)

@@ -739,6 +739,12 @@ def test_doctor_looks_at_the_cache(tmp_path, monkeypatch):
     (folder / "a.o").write_bytes(b"x" * 1000)
     good = cache_of(folder, monkeypatch)
     assert good.state == "ok" and "1 files, 1 kB" in good.text
+    with monkeypatch.context() as patch:  # a process renames its file after it was listed
+        listed = list(os.scandir(folder))
+        (folder / "a.o").rename(folder / "b.o")
+        patch.setattr(checks.os, "scandir", lambda folder: listed)
+        assert "0 files" in cache_of(folder, patch).text
+    (folder / "b.o").rename(folder / "a.o")
     folder.chmod(0o777)
     bad = cache_of(folder, monkeypatch)
     assert (bad.state, bad.remedy) == ("warning", f"chmod 700 {folder}")
