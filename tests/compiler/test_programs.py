@@ -101,3 +101,20 @@ def test_donated_arguments(seed):
         got = fun(*(jnp.array(x, copy=True) for x in program.inputs))
         for k, g, w in zip(program.results, got, want, strict=True):
             assert bits(g) == bits(w), f"v{k}: donation of {which} changes a result\n{program.text()}"
+
+
+def test_an_array_between_an_operand_and_its_place_gets_memory():
+    """The second sort reads the first one's memory; that it is also a result, in another order, is known later."""
+
+    @mpijax.jit
+    def f(x):
+        s = mpijax.lax.sort(x, dimension=2)
+        t = mpijax.lax.transpose(s, (2, 0, 1))
+        numbers = mpijax.lax.transpose(mpijax.lax.broadcasted_iota(np.int32, (8, 13, 1), 0), (1, 2, 0))
+        return t, mpijax.lax.sort((mpijax.lax.transpose(t, (1, 2, 0)), numbers), dimension=2, num_keys=1)
+
+    x = np.random.default_rng(0).normal(size=(13, 1, 8)).astype(np.float32)
+    t, (again, numbers) = f(x)
+    np.testing.assert_array_equal(t, np.sort(x, 2).transpose(2, 0, 1))
+    np.testing.assert_array_equal(again, np.sort(x, 2))
+    np.testing.assert_array_equal(numbers, np.broadcast_to(np.arange(8), x.shape))

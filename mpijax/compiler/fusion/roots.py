@@ -71,6 +71,7 @@ class Roots:
         self.inline_cost: dict[int, tuple[int, int]] = {}
         # The work for one element of a value where operands that have no loops of their own are computed again.
         self.work: dict[int, int] = {}
+        self._sent: dict[tuple[int, int], View | None] = {}
         self.order = {id(node): k for k, node in enumerate(graph.nodes)}
         outputs = {id(v) for v in graph.outputs}
         for node in graph.nodes:
@@ -202,8 +203,14 @@ class Roots:
     def sent_from(self, node: Node, v: Value) -> View | None:
         """Where in memory the operand of a message or a native operation lies already, as a part of an array.
 
-        None for what has to be put together.
+        None for what has to be put together. Decided once: an array that gets memory later may lie between.
         """
+        key = id(node), id(v)
+        if key not in self._sent:
+            self._sent[key] = self._block_sent(node, v)
+        return self._sent[key]
+
+    def _block_sent(self, node: Node, v: Value) -> View | None:
         lower = node.primitive.lower
         native = isinstance(lower, Native) and not lower.aliased(node.params)
         message = isinstance(lower, Communication) and lower.exchange in _FROM_ONE_PLACE
