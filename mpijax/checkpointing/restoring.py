@@ -165,7 +165,7 @@ def _read_as(folder: Path, contents: metadata.Contents, leaf: ArrayLeaf, aval: S
     """An array of mpijax, laid out as asked for: this rank reads its own part, into the memory of the array."""
     sharding = carried_sharding(layout) if layout is not None else default_layout()
     words = leaf.words or ()
-    if sharding is None or (sharding.keeps_whole and not sharding.is_elsewhere):
+    if sharding is None or sharding.has_all_here:
         start, shape = (0,) * len(leaf.stored_shape), leaf.stored_shape
     else:
         start = tuple(s.start or 0 for s in sharding.local_slices(leaf.shape)) + (0,) * len(words)

@@ -169,11 +169,10 @@ def lstm_ref(
         raise NotImplementedError(
             f"Dropout is not supported in LSTM layers, got {dropout}: apply it to the outputs of each layer."
         )
-    steps, batch = x.shape[1], jnp.arange(x.shape[0])
-    inside = (jnp.arange(steps)[:, None] < seq_lengths)[..., None]
+    step, batch = jnp.arange(x.shape[1])[:, None], jnp.arange(x.shape[0])
+    inside = step < seq_lengths
     # Turns each sequence around; what is after its last step stays there. Its own inverse.
-    step = jnp.arange(steps)[:, None]
-    turned = (jnp.where(step < seq_lengths, seq_lengths - 1 - step, step), batch)
+    turned = (jnp.where(inside, seq_lengths - 1 - step, step), batch)
 
     def cell(weights, bias, state, given):
         h, c = state
@@ -194,6 +193,6 @@ def lstm_ref(
             _, (h, c) = lax.scan(partial(cell, W_hh[k], b_hh[k]), (h_0[k], c_0[k]), given)
             last_h.append(h[seq_lengths - 1, batch])
             last_c.append(c[seq_lengths - 1, batch])
-            outputs.append(jnp.where(inside, h[turned] if backward else h, 0))
+            outputs.append(jnp.where(inside[..., None], h[turned] if backward else h, 0))
         y = jnp.concatenate(outputs, axis=-1)
     return jnp.swapaxes(y, 0, 1), jnp.stack(last_h), jnp.stack(last_c)

@@ -69,7 +69,7 @@ def test_rows_that_ranks_do_not_divide(folder):
 
 @many
 def test_arrays_over_some_ranks(folder):
-    """Ranks without a part write and read nothing. What one rank alone has, the others cannot save: all are told."""
+    """Ranks without a part write and read nothing. Saving an array that one rank alone has raises on every rank."""
     mesh, x = jax.sharding.Mesh(jax.devices()[1:], "i"), draw((3 * SIZE * (SIZE - 1),))
     specs = [P("i"), P()] if SIZE > 2 else []
     tree = {"all": jax.device_put(x, NamedSharding(mesh_1d(), P("i")))}

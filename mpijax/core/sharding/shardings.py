@@ -75,6 +75,11 @@ class Sharding:
     # The processes whose devices it names.
     processes: Any
 
+    @property
+    def has_all_here(self) -> bool:
+        """Whether this process has all elements of an array."""
+        return self.keeps_whole and not self.is_elsewhere
+
     def has_sum(self, device: Any) -> bool:
         """Whether a device has elements of an array: of a sum that is yet to be taken, not all have."""
         return True

@@ -85,7 +85,7 @@ def _put(x: Any, layout: Any) -> Any:
     sharding = carried_sharding(layout)
     if x._sharding == sharding:
         return x
-    if x._is_whole and (sharding is None or (sharding.keeps_whole and not sharding.is_elsewhere)):
+    if x._is_whole and (sharding is None or sharding.has_all_here):
         if sharding is not None:
             sharding.shard_shape(aval.shape)  # raises where it does not fit
         return rewrap(x, type_in(aval, sharding), sharding)
@@ -148,8 +148,7 @@ def _placed(value: np.ndarray, aval: ShapedArray, sharding: Any) -> Any:
     if sharding is None:
         return from_numpy(np.asarray(value), aval, copy=True, sharding=default_place())
     sharding.shard_shape(aval.shape)  # raises where it does not fit
-    whole = sharding.keeps_whole and not sharding.is_elsewhere
-    part = value if whole else value[sharding.local_slices(aval.shape)]
+    part = value if sharding.has_all_here else value[sharding.local_slices(aval.shape)]
     return from_numpy(part, aval, copy=True, sharding=sharding)
 
 
