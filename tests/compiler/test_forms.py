@@ -7,7 +7,7 @@ import pytest
 
 import mpijax as jax
 import mpijax.numpy as jnp
-from mpijax.compiler.graph import nodes
+from mpijax.compiler.graph import inline, nodes
 from mpijax.compiler.graph.build import build_graph
 from mpijax.compiler.graph.nodes import Value
 from mpijax.compiler.steps import lower
@@ -60,6 +60,45 @@ def solved(x):
 
 PROGRAMS = [attention, recurrent, stencil, sorted_by_parts, searched, chosen, forgotten, solved]
 PROGRAMS += [jax.grad(lambda x, f=f: f(x)[0].sum() + 0.0) for f in (attention, recurrent, stencil)]
+
+
+TABLE = jnp.arange(8.0)
+
+
+def calling(x, n):
+    """Calls in calls: equal ones twice, with a constant, of which a result is an argument, and some that are apart."""
+    twice = jax.jit(lambda v: (v + v, v))
+    looked_up = jax.jit(lambda v: twice(v)[0] * TABLE[n] + twice(twice(v)[1])[1])
+    apart = jax.checkpoint(lambda v: jnp.sin(twice(v)[0]))
+    return looked_up(x) - looked_up(2 * x), jax.grad(lambda v: apart(apart(v)).sum())(x), twice(n)[1], 3
+
+
+def test_programs_without_calls_compute_the_same():
+    closed = jax.make_jaxpr(calling)(X, 2)
+    program = inline.inlined(closed)
+    inline.verify(program)
+    found = jax.core.eval_jaxpr(program.closed.jaxpr, program.closed.consts, X, 2)
+    for a, b in zip(found, calling(X, 2), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert program.apart and set(program.apart.values()) == set(range(1, 1 + max(program.apart.values())))
+
+
+def test_programs_without_calls_stay():
+    closed = jax.make_jaxpr(jnp.sin)(X)
+    assert inline.inlined(closed).closed is closed
+
+
+def test_broken_programs_are_refused():
+    program = inline.inlined(jax.make_jaxpr(calling)(X, 2))
+    jaxpr = program.closed.jaxpr
+
+    def refused(rule, eqns):
+        with pytest.raises(BrokenForm, match=rule):
+            inline.verify(inline.Program(program.closed.replace(jaxpr=jaxpr.replace(eqns=eqns))))
+
+    refused("bound before it is read", jaxpr.eqns[1:])
+    refused("bound once", [*jaxpr.eqns, jaxpr.eqns[0]])
+    refused("has no calls", [*jaxpr.eqns, *jax.make_jaxpr(jax.jit(jnp.sin))(1.0).eqns])
 
 
 @pytest.mark.parametrize("number", range(len(PROGRAMS)))

@@ -1,30 +1,31 @@
-"""The program as a graph of values, made from a Jaxpr: calls inlined, equal work merged, dead work dropped."""
+"""The program as a graph of values, made from a Jaxpr without calls: equal work merged, dead work dropped."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from mpijax.compiler.graph import flow, normalize, regions
+from mpijax.compiler.graph.inline import Program, inlined
 from mpijax.compiler.graph.nodes import Graph, Value, operation_of
 from mpijax.compiler.graph.simplify import ADDED, KNOWN, Op, simplified
 from mpijax.compiler.graph.turns import in_turns
 from mpijax.compiler.sharding import asked, constraints, messages, partition
-from mpijax.compiler.sharding.partitioner import Partitioner
+from mpijax.compiler.sharding.partitioner import Frame, Partitioner
 from mpijax.compiler.sharding.redistribute import gathered
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal, Var
 from mpijax.core.lowering import (
     STATUS_BYTES,
     Communication,
     ControlFlow,
     Decompose,
-    Inline,
     Layout,
     Native,
     Partitioned,
@@ -32,31 +33,6 @@ from mpijax.core.lowering import (
 )
 from mpijax.core.source import UNKNOWN, Source, sources_from
 from mpijax.core.trace import trace_to_closed_jaxpr
-
-
-class _Frame:
-    """A Jaxpr whose operations are being done: `doing` is the one at hand (operation, inputs, number of nodes, line).
-
-    asked: how operands that are whole are to be cut before operations. caller: of a call that is inlined, the frame
-    that is at it.
-    outside: for a call that is apart, the work done outside of it: equal work inside is not merged with that, or its
-    results would have to be kept until here.
-    """
-
-    __slots__ = ("jaxpr", "env", "eqns", "source", "doing", "outside", "asked", "caller")
-
-    def __init__(
-        self, jaxpr: Jaxpr, consts: list[Value], args: list[Value], source: Source, caller: _Frame | None = None
-    ):
-        self.jaxpr = jaxpr
-        self.caller = caller
-        self.env: dict[Any, Value] = dict(zip(jaxpr.constvars, consts, strict=True))
-        self.env.update(zip(jaxpr.invars, args, strict=True))
-        self.eqns = iter(jaxpr.eqns)
-        self.source = source
-        self.doing: Any = None
-        self.outside: dict[Any, list[Value]] | None = None
-        self.asked: asked.Asked | None = None
 
 
 class _Builder:
@@ -73,8 +49,7 @@ class _Builder:
         self.owned: set[Value] = set()
         self.captured: list[tuple[Value, Value]] = []
         self.inside: dict[Value, Value] = {}
-        # The Jaxpr at hand.
-        self.frame: _Frame | None = None
+        self.frame: Frame | None = None
         self.partitioner: Partitioner | None = None
         if parent is not None and parent.partitioner is not None:
             self.over_ranks()
@@ -230,75 +205,48 @@ class _Builder:
 
     # ------------------------------------------------------------ running a Jaxpr
 
-    def run(self, jaxpr: Jaxpr, consts: list[Value], args: list[Value], source: Source = UNKNOWN) -> list[Value]:
-        return self._run([_Frame(jaxpr, consts, args, source)])
+    def inline(self, closed: ClosedJaxpr, inputs: list[Value], source: Source) -> list[Value]:
+        """The results of a Jaxpr. source: of equations that have none."""
+        program = inlined(closed)
+        return self.run(program, self.constants(program), inputs, source)
 
-    def program(
-        self, closed: ClosedJaxpr, consts: list[Value], args: list[Value], asked_for: list[Any]
+    def constants(self, program: Program) -> list[Value]:
+        closed = program.closed
+        return [self.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
+
+    def run(
+        self,
+        program: Program,
+        consts: list[Value],
+        args: list[Value],
+        source: Source,
+        asked_for: asked.Asked | None = None,
     ) -> list[Value]:
-        """Run the Jaxpr of the whole program; shardings that it asks for decide how operands before are cut."""
-        frame = _Frame(closed.jaxpr, consts, args, UNKNOWN)
-        if asked_for:
-            p = self.over_ranks()
-            frame.asked = asked.asked_of(closed.jaxpr, asked_for, lambda layout: constraints.devices_of(p, layout))
-        return self._run([frame])
-
-    def _run(self, frames: list[_Frame]) -> list[Value]:
-        outer = self.frame
-        try:
-            while True:
-                frame = frames[-1]
-                outs = self._go_on(frame, frames)
-                if outs is None:
-                    continue
-                frames.pop()
-                if frame.outside is not None:
-                    self.seen = frame.outside
-                if not frames:
-                    return outs
-                self._done(frames[-1], outs)
-        finally:
-            self.frame = outer
-            for frame in reversed(frames):
-                if frame.outside is not None:
-                    self.seen = frame.outside
-
-    def _go_on(self, frame: _Frame, frames: list[_Frame]) -> list[Value] | None:
-        """Do operations of a Jaxpr up to a call that is inlined, which becomes a frame, or to its end: its results."""
+        """Do the operations of a program; return its results."""
+        jaxpr, outer, outside = program.closed.jaxpr, self.frame, self.seen
+        env: dict[Any, Value] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
 
         def read(atom):
-            return self.literal(atom.val, atom.aval) if type(atom) is Literal else frame.env[atom]
+            return self.literal(atom.val, atom.aval) if type(atom) is Literal else env[atom]
 
-        for eqn in frame.eqns:
-            where = eqn.source if eqn.source.file else frame.source
-            frame.doing = eqn, [read(v) for v in eqn.invars], len(self.graph.nodes), where
-            lower = eqn.primitive.lower
-            if isinstance(lower, Inline):
-                closed: ClosedJaxpr = eqn.params[lower.param]
-                consts = [self.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
-                called = _Frame(closed.jaxpr, consts, frame.doing[1], where, frame)
-                called.asked = frame.asked and frame.asked.calls.get(id(eqn))
-                if lower.is_apart(eqn.params):
-                    called.outside, self.seen = self.seen, {}
-                frames.append(called)
-                return None
-            self.frame, inputs = frame, frame.doing[1]
-            if self.partitioner is None:
-                self._done(frame, self.apply(eqn, inputs, where))
-            else:
-                self._done(frame, partition.done(self.partitioner, eqn, inputs, where))
-        return [read(v) for v in frame.jaxpr.outvars]
-
-    def _done(self, frame: _Frame, outs: list[Value]) -> None:
-        """Enter the results of the operation that a frame was at."""
-        eqn, inputs, first, where = frame.doing
-        if self.partitioner is not None or ShapedArray.any_split:
-            outs = partition.placed(self.over_ranks(), eqn, inputs, outs, first, where)
-        frame.env.update(zip(eqn.outvars, outs, strict=True))
-
-    def inline(self, closed: ClosedJaxpr, inputs: list[Value], source: Source) -> list[Value]:
-        consts = [self.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
-        return self.run(closed.jaxpr, consts, inputs, source)
+        frame, seen = Frame(jaxpr, asked_for), {0: outside}
+        try:
+            for eqn in jaxpr.eqns:
+                inputs, first = [read(v) for v in eqn.invars], len(self.graph.nodes)
+                where = eqn.source if eqn.source.file else source
+                self.frame, frame.at = frame, eqn
+                if program.apart and eqn.outvars:
+                    self.seen = seen.setdefault(program.apart.get(eqn.outvars[0], 0), {})
+                if self.partitioner is None:
+                    outs = self.apply(eqn, inputs, where)
+                else:
+                    outs = partition.done(self.partitioner, eqn, inputs, where)
+                if self.partitioner is not None or ShapedArray.any_split:
+                    outs = partition.placed(self.over_ranks(), eqn, inputs, outs, first, where)
+                env.update(zip(eqn.outvars, outs, strict=True))
+            return [read(v) for v in jaxpr.outvars]
+        finally:
+            self.frame, self.seen = outer, outside
 
     def apply(self, eqn, inputs: list[Value], source: Source) -> list[Value]:
         """The results of an operation: on this rank's parts, inlined, or added."""
@@ -426,17 +374,21 @@ def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), default
     builder = _Builder()
     graph = builder.graph
     layouts = in_shardings or (None,) * len(closed.jaxpr.invars)
-    asked_for = list(asked.constraints_in(closed.jaxpr))
-    if any(layouts) or asked_for:  # once parts are exchanged for an operation, it stays
-        closed = regions.needed(closed)
+    program = inlined(closed)
+    constraints_asked = list(asked.constraints_in(program.closed.jaxpr))
+    if any(layouts) or constraints_asked:  # once parts are exchanged for an operation, it stays
+        program = inlined(regions.needed(closed))
     for i, (v, layout) in enumerate(zip(closed.jaxpr.invars, layouts, strict=True)):
         aval = v.aval if layout is None else v.aval.update(shape=layout.planned_shape(v.aval.shape))
         value = Value(aval, "input", position=i)
         graph.inputs.append(value)
         if layout is not None:
             builder.over_ranks().laid_out(value, layout, v.aval.shape)
-    consts = [builder.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
-    outs = builder.program(closed, consts, graph.inputs, asked_for)
+    consts, wishes = builder.constants(program), None
+    if constraints_asked:
+        mesh_of = partial(constraints.devices_of, builder.over_ranks())
+        wishes = asked.asked_of(program.closed.jaxpr, constraints_asked, mesh_of)
+    outs = builder.run(program, consts, graph.inputs, UNKNOWN, wishes)
     p, other = builder.partitioner, others_layout(layouts) or default
     if p is None:
         graph.outputs, graph.shardings = outs, [_for_axes(other, v.aval.ndim) for v in outs]

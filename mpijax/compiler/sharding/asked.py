@@ -9,18 +9,15 @@ rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mpijax.compiler.sharding.blocks import place_in, split_of
 from mpijax.core.jaxpr import Jaxpr, Literal
-from mpijax.core.lowering import ControlFlow, Flow, Inline, Layout
+from mpijax.core.lowering import ControlFlow, Flow, Layout
 from mpijax.core.sharding.cuts import Cut, Cuts, count, even_cut, uncut
 from mpijax.core.sharding.rules import Operation, Plan, Rule, rule_of
-
-# Calls inside of each other into which the walk goes.
-DEEPEST = 100
 
 
 @dataclass
@@ -28,17 +25,10 @@ class Asked:
     """What operations of a Jaxpr are asked to do.
 
     operands: for an equation, by id, the cuts of its operands (None for those of which nothing is asked).
-    calls: what is asked of the Jaxpr that an equation calls, by its id.
-    arguments: the cuts that are asked of the Jaxpr's own arguments.
     """
 
     mesh: Any
     operands: dict[int, list[Cuts | None]] = field(default_factory=dict)
-    calls: dict[int, Asked] = field(default_factory=dict)
-    arguments: list[Cuts | None] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(self.operands or self.calls)
 
 
 def asked_of(jaxpr: Jaxpr, layouts: Iterable[Any], mesh_of: Callable[[Any], Any]) -> Asked | None:
@@ -50,20 +40,16 @@ def asked_of(jaxpr: Jaxpr, layouts: Iterable[Any], mesh_of: Callable[[Any], Any]
     mesh = next((m for layout in layouts if (m := mesh_of(layout)) is not None), None)
     if mesh is None:
         return None
-    return _Walk(mesh, mesh_of).back(jaxpr, [None] * len(jaxpr.outvars)) or None
+    found = _Walk(mesh, mesh_of).back(jaxpr)
+    return found if found.operands else None
 
 
 def constraints_in(jaxpr: Jaxpr) -> Iterator[Any]:
-    """The shardings of the constraints in a Jaxpr and in those that it calls."""
-    seen, waiting = {id(jaxpr)}, [jaxpr]
-    while waiting:
-        for eqn in waiting.pop().eqns:
-            lower = eqn.primitive.lower
-            if isinstance(lower, Layout) and lower.kind == "constraint":
-                yield eqn.params[lower.param]
-            elif isinstance(lower, Inline) and id(called := eqn.params[lower.param].jaxpr) not in seen:
-                seen.add(id(called))
-                waiting.append(called)
+    """The shardings of the constraints in a Jaxpr without calls."""
+    for eqn in jaxpr.eqns:
+        lower = eqn.primitive.lower
+        if isinstance(lower, Layout) and lower.kind == "constraint":
+            yield eqn.params[lower.param]
 
 
 class _Walk:
@@ -73,7 +59,7 @@ class _Walk:
         self.mesh, self.mesh_of = mesh, mesh_of
         self.sizes, self.place = mesh.shape, place_in(mesh)
 
-    def back(self, jaxpr: Jaxpr, results: Sequence[Cuts | None], depth: int = 0) -> Asked:
+    def back(self, jaxpr: Jaxpr) -> Asked:
         asked = Asked(self.mesh)
         wishes: dict[Any, set[Cuts | None]] = {}
 
@@ -87,26 +73,17 @@ class _Walk:
             found = wishes.get(v, set())
             return next(iter(found)) if len(found) == 1 else None
 
-        for v, cuts in zip(jaxpr.outvars, results, strict=True):
-            ask(v, cuts, True)
+        for v in jaxpr.outvars:
+            ask(v, None, True)
         for eqn in reversed(jaxpr.eqns):
             outs, lower = [wanted(v) for v in eqn.outvars], eqn.primitive.lower
             if isinstance(lower, Layout) and lower.kind == "inspect":
                 continue
-            if isinstance(lower, Inline):
-                if depth == DEEPEST:
-                    continue
-                inner = self.back(eqn.params[lower.param].jaxpr, outs, depth + 1)
-                if inner:
-                    asked.calls[id(eqn)] = inner
-                operands = inner.arguments
-            else:
-                operands = self._operands(eqn, outs)
-                if any(operands) and not isinstance(lower, Layout):
-                    asked.operands[id(eqn)] = operands
+            operands = self._operands(eqn, outs)
+            if any(operands) and not isinstance(lower, Layout):
+                asked.operands[id(eqn)] = operands
             for v, cuts in zip(eqn.invars, operands, strict=True):
                 ask(v, cuts, rule_of(eqn.primitive) is None)
-        asked.arguments = [wanted(v) for v in jaxpr.invars]
         return asked
 
     def _operands(self, eqn: Any, outs: list[Cuts | None]) -> list[Cuts | None]:

@@ -86,7 +86,8 @@ def _reason(p: Partitioner, exchange: Exchange, source) -> str:
         return "results are returned in equal parts"
     while p.graph.frame is None and p.outer is not None:  # of the loop or branch to whose body it brings values
         p = p.outer
-    primitive = p.graph.frame.doing[0].primitive
+    assert p.graph.frame is not None and p.graph.frame.at is not None
+    primitive = p.graph.frame.at.primitive
     if isinstance(primitive.lower, Layout):
         return "the program asks for this sharding"
     return _WHY.get(exchange, _WHY_COMBINED).format(primitive.name)

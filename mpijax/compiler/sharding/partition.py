@@ -79,7 +79,8 @@ def constant(p: Partitioner, v):
 
 def done(p: Partitioner, eqn, inputs, source) -> list:
     """The results of the operation at hand, which may read partial results of ranks or operands cut as asked for."""
-    wishes = p.graph.frame.asked
+    frame = p.graph.frame
+    wishes = None if frame is None else frame.asked
     if wishes is not None and id(eqn) in wishes.operands:
         inputs = _cut_as_asked(p, inputs, wishes.operands[id(eqn)], wishes.mesh, source)
     inputs, waiting = unreduced.ready(p, eqn, inputs, source)

@@ -20,16 +20,30 @@ from mpijax.ops.ad_ops import copy_p
 
 if TYPE_CHECKING:
     from mpijax.compiler.graph.nodes import Graph, Value
+    from mpijax.compiler.sharding.asked import Asked
+    from mpijax.core.jaxpr import Eqn, Jaxpr
+
+
+@dataclass
+class Frame:
+    """A program without calls whose equations are being done.
+
+    asked: how operands that are whole are to be cut before operations. at: the equation at hand.
+    """
+
+    jaxpr: Jaxpr
+    asked: Asked | None = None
+    at: Eqn | None = None
 
 
 class GraphBuilder(Protocol):
     """What the partitioner asks of the graph that is being built: of a program, or of the body of a loop or branch.
 
-    frame: the Jaxpr at hand. leaves: whether work on values from outside may be done there.
+    leaves: whether work on values from outside may be done there.
     """
 
     graph: Graph
-    frame: Any
+    frame: Frame | None
     leaves: bool
 
     def literal(self, val: Any, aval: ShapedArray) -> Value: ...

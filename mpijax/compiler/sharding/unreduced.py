@@ -19,7 +19,7 @@ from typing import Any
 from mpijax.compiler.sharding.blocks import Blocks
 from mpijax.compiler.sharding.messages import combined, communicate_here
 from mpijax.compiler.sharding.partitioner import Partitioner
-from mpijax.core.jaxpr import Jaxpr, Literal
+from mpijax.core.jaxpr import Eqn, Jaxpr, Literal
 from mpijax.core.lowering import Elementwise, Layout, Reduction, Structural
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.registry import registry
@@ -36,34 +36,24 @@ class Unreduced:
 
 @memo_on_jaxpr
 def readers(jaxpr: Jaxpr) -> dict[Any, Any]:
-    """For each variable that is read once, the equation that reads it, or its place among the results."""
+    """For each variable that is read once, the equation that reads it; None for a result and for others."""
     found: dict[Any, Any] = {}
-    for eqn in jaxpr.eqns:
-        for v in eqn.invars:
-            if type(v) is not Literal:
-                found[v] = None if v in found else eqn
-    for k, v in enumerate(jaxpr.outvars):
+    reads = [(v, eqn) for eqn in jaxpr.eqns for v in eqn.invars] + [(v, None) for v in jaxpr.outvars]
+    for v, reader in reads:
         if type(v) is not Literal:
-            found[v] = None if v in found else k
+            found[v] = None if v in found else reader
     return found
 
 
-def _reader(frame: Any, v: Any) -> Any:
-    """The equation that alone reads a variable, perhaps in another order or as the result of a call."""
-    while True:
-        found = readers(frame.jaxpr).get(v)
-        if isinstance(found, int):
-            if frame.caller is None:
-                return None
-            frame = frame.caller
-            v = frame.doing[0].outvars[found]
-        elif found is not None and _moves(found):
-            v = found.outvars[0]
-        else:
-            return found
+def _reader(jaxpr: Jaxpr, v: Any) -> Any:
+    """The equation that alone reads a variable, perhaps in another order."""
+    found = readers(jaxpr).get(v)
+    while found is not None and _moves(found):
+        found = readers(jaxpr).get(found.outvars[0])
+    return found
 
 
-def may_wait(p: Partitioner, eqn, mesh) -> bool:
+def may_wait(p: Partitioner, eqn: Eqn, mesh) -> bool:
     """Whether the sum over ranks that finishes an operation can be left to the operation that reads the result.
 
     That of an operation on partial results waits for theirs.
@@ -71,9 +61,9 @@ def may_wait(p: Partitioner, eqn, mesh) -> bool:
     if p.waiting is not None:
         return True
     frame = p.graph.frame
-    if frame is None or frame.doing[0] is not eqn or mesh.is_explicit:
+    if frame is None or frame.at is not eqn or mesh.is_explicit:
         return False
-    reader = _reader(frame, eqn.outvars[0])
+    reader = _reader(frame.jaxpr, eqn.outvars[0])
     if reader is None:
         return False
     lower = reader.primitive.lower

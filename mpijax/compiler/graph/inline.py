@@ -1,0 +1,129 @@
+"""The first stage: a program without calls. What `jit`, `custom_jvp` and the like call takes the place of the call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from mpijax.core import config
+from mpijax.core.errors import BrokenForm
+from mpijax.core.jaxpr import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
+from mpijax.core.lowering import Inline
+from mpijax.core.memo import memo_on_jaxpr
+from mpijax.core.source import UNKNOWN, Source
+
+
+@dataclass(frozen=True)
+class Program:
+    """A Jaxpr none of whose equations is a call.
+
+    apart: for results of calls that are apart (`checkpoint`), which of these calls they are in. Equal work in two of
+    them, or in one and outside, is done in each, or its results would have to be kept in between.
+    """
+
+    closed: ClosedJaxpr
+    apart: dict[Var, int] = field(default_factory=dict)
+
+
+def inlined(closed: ClosedJaxpr) -> Program:
+    """A Jaxpr without calls."""
+    if not any(map(_called, closed.jaxpr.eqns)):
+        return Program(closed)
+    return _inlined(closed)
+
+
+def _called(eqn: Eqn) -> ClosedJaxpr | None:
+    lower = eqn.primitive.lower
+    return eqn.params[lower.param] if isinstance(lower, Inline) else None
+
+
+@dataclass
+class _Frame:
+    """A Jaxpr whose equations are being copied.
+
+    values: what its variables are in the whole program; those of the outermost Jaxpr are themselves. call: the results
+    of the call. source: of the call, for equations without a line. scope: the innermost call that is apart; 0 for none.
+    """
+
+    jaxpr: Jaxpr
+    values: dict[Var, Atom]
+    call: list[Var]
+    source: Source
+    scope: int
+    eqns: Iterator[Eqn]
+
+    def read(self, atoms: list[Atom]) -> list[Atom]:
+        values = self.values
+        return [v if type(v) is Literal else values.get(v, v) for v in atoms]
+
+
+@memo_on_jaxpr
+def _inlined(closed: ClosedJaxpr) -> Program:
+    eqns: list[Eqn] = []
+    constvars, consts = list(closed.jaxpr.constvars), list(closed.consts)
+    apart: dict[Var, int] = {}
+    scopes = 0
+    frames = [_Frame(closed.jaxpr, {}, [], UNKNOWN, 0, iter(closed.jaxpr.eqns))]
+    while True:
+        frame = frames[-1]
+        eqn = next(frame.eqns, None)
+        if eqn is None:
+            results = frame.read(frame.jaxpr.outvars)
+            if len(frames) == 1:
+                break
+            frames.pop()
+            frames[-1].values.update(zip(frame.call, results, strict=True))
+            continue
+        operands, source = frame.read(eqn.invars), eqn.source if eqn.source.file else frame.source
+        called = _called(eqn)
+        if called is None:
+            outvars = eqn.outvars
+            if len(frames) > 1:
+                outvars = [v if type(v) is DropVar else Var(v.aval) for v in eqn.outvars]
+                frame.values.update(zip(eqn.outvars, outvars, strict=True))
+            if frame.scope:
+                apart.update(dict.fromkeys(outvars, frame.scope))
+            eqns.append(Eqn(eqn.primitive, operands, outvars, eqn.params, eqn.effects, source))
+            continue
+        own = [Var(v.aval) for v in called.jaxpr.constvars]
+        constvars += own
+        consts += called.consts
+        values: dict[Var, Atom] = dict(zip(called.jaxpr.constvars, own, strict=True))
+        values.update(zip(called.jaxpr.invars, operands, strict=True))
+        scope = frame.scope
+        if eqn.primitive.lower.is_apart(eqn.params):
+            scopes += 1
+            scope = scopes
+        frames.append(_Frame(called.jaxpr, values, eqn.outvars, source, scope, iter(called.jaxpr.eqns)))
+    jaxpr = closed.jaxpr.replace(constvars=constvars, eqns=eqns, outvars=results)
+    program = Program(ClosedJaxpr(jaxpr, consts), apart)
+    if config.values.jax_enable_checks:
+        verify(program)
+    return program
+
+
+def verify(program: Program) -> None:
+    """Check the rules of a program without calls.
+
+    Raises:
+      BrokenForm: the one that does not hold.
+    """
+    jaxpr = program.closed.jaxpr
+    known: set[Any] = {*jaxpr.constvars, *jaxpr.invars}
+    for eqn in jaxpr.eqns:
+        if _called(eqn) is not None:
+            raise BrokenForm(f"a program has no calls, but {eqn.primitive.name} at {eqn.source}")
+        _check_known(eqn.invars, known, eqn)
+        if known.intersection(new := [v for v in eqn.outvars if type(v) is not DropVar]):
+            raise BrokenForm(f"a variable is bound once: not {new}, by {eqn.primitive.name} at {eqn.source}")
+        known.update(new)
+    _check_known(jaxpr.outvars, known, "the results")
+    if len(program.closed.consts) != len(jaxpr.constvars):
+        raise BrokenForm("each constant has a value")
+
+
+def _check_known(atoms: list[Atom], known: set[Any], where: Any) -> None:
+    unknown = [v for v in atoms if type(v) is not Literal and v not in known]
+    if unknown:
+        raise BrokenForm(f"a variable is bound before it is read: not {unknown}, in {where}")
