@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -156,11 +156,15 @@ class _Builder:
         key = _work_key(primitive, inputs, params, avals)
         return None if key is None else self.seen.get(key)
 
-    def note_done(self, primitive, params, inputs, avals, outputs: list[Value]) -> None:
-        """Let `done` find the results of an operation."""
-        key = _work_key(primitive, inputs, params, avals)
-        if key is not None:
-            self.seen[key] = outputs
+    def once(self, what, params, inputs, avals, make: Callable[[], list[Value]]) -> list[Value]:
+        """The results of work that has been done already, or is done now by `make`. what: a primitive, perhaps more."""
+        key = _work_key(what, inputs, params, avals)
+        found = None if key is None else self.seen.get(key)
+        if found is None:
+            found = make()
+            if key is not None:
+                self.seen[key] = found
+        return found
 
     def node(self, primitive, params, inputs, avals, source, effects=fx.no_effects) -> list[Value]:
         """Add an operation."""
@@ -289,19 +293,15 @@ class _Builder:
         found = simplified(self, op, KNOWN)
         if isinstance(found, list):
             return found
-        op = found
-        key = None if fx.pins(op.effects) else _work_key(op.primitive, op.inputs, op.params, op.avals)
-        if key is not None and key in self.seen:
-            return self.seen[key]
-        if isinstance(op.primitive.lower, Native):
-            # The status bytes are one more result, which nobody reads.
-            status = ShapedArray((STATUS_BYTES,), np.uint8)
-            outputs = self.add(replace(op, avals=[*op.avals, status]))[:-1]
-        else:
-            outputs = self.add(op)
-        if key is not None:
-            self.seen[key] = outputs
-        return outputs
+        if fx.pins(found.effects):
+            return self._added(found)
+        return self.once(found.primitive, found.params, found.inputs, found.avals, partial(self._added, found))
+
+    def _added(self, op: Op) -> list[Value]:
+        if not isinstance(op.primitive.lower, Native):
+            return self.add(op)
+        # The status bytes are one more result, which nobody reads.
+        return self.add(replace(op, avals=[*op.avals, ShapedArray((STATUS_BYTES,), np.uint8)]))[:-1]
 
     def _spread(self, p: Partitioner, eqn, inputs: list[Value], avals, source: Source) -> list[Value] | None:
         """An operation on parts of arrays; None where it needs whole operands."""

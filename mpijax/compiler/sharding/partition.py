@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -170,10 +171,8 @@ def spread(p: Partitioner, eqn, inputs, avals, source):
             closed = trace_to_closed_jaxpr(plan.whole, [p.global_aval(v) for v in inputs])
         return p.graph.inline(closed, inputs, source)
     # Of an operation that was done before all ranks have the results; equal parts of others may be so on this one only.
-    outs = p.graph.done((eqn.primitive, mesh), eqn.params, inputs, avals)
-    if outs is None:
-        outs = _done_on_parts(p, eqn, plan, inputs, avals, held, seen, source)
-        p.graph.note_done((eqn.primitive, mesh), eqn.params, inputs, avals, outs)
+    do = partial(_done_on_parts, p, eqn, plan, inputs, avals, held, seen, source)
+    outs = p.graph.once((eqn.primitive, mesh), eqn.params, inputs, avals, do)
     if plan.over and plan.op == "sum":
         waiting = unreduced.wait(p, outs[0], mesh, plan.over)
         return outs if unreduced.may_wait(p, eqn, mesh) else [unreduced.finished(p, outs[0], waiting, None, source)]
