@@ -1,5 +1,6 @@
 """The speed limit: a few lines of C for the same work, compiled where the benchmark runs."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -13,11 +14,18 @@ BETWEEN_RANKS = {"allreduce", "alltoall", "allgather", "halo"}
 
 def build(system: System, folder: Path) -> Path:
     program = folder / "limit"
-    command = [system.program("mpicc"), *FLAGS, str(SOURCE), "-o", str(program), "-lm"]
+    command = [system.program("mpicc"), *FLAGS, str(SOURCE), "-o", str(program), "-lm", "-ldl"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
     return program
+
+
+def openblas(system: System) -> str:
+    """The OpenBLAS in NumPy's wheel; empty where NumPy has another."""
+    code = """import glob, numpy, os
+print(*glob.glob(os.path.dirname(numpy.__file__) + ".libs/libscipy_openblas64_*")[:1])"""
+    return subprocess.run([system.python, "-c", code], capture_output=True, text=True).stdout.strip()
 
 
 def measure(wanted: set[str], system: System, folder: Path, say) -> dict[str, float]:
@@ -30,11 +38,12 @@ def measure(wanted: set[str], system: System, folder: Path, say) -> dict[str, fl
         say(f"no C limits: {error}")
         return {}
     limits = {}
+    environment = os.environ | {"LIMIT_BLAS": openblas(system), "OPENBLAS_NUM_THREADS": "1"}
     for arguments in sorted(wanted):
         command = [str(program), *arguments.split()]
         together = arguments.split()[0] in BETWEEN_RANKS
         command = [*launcher(system.program("mpirun"), 2), *command] if together else pinned(command)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
         if done.returncode:
             say(f"C {arguments}: {done.stderr.strip()}")
         else:

@@ -13,14 +13,14 @@ def arrays(backend):
     return backend.array(values), backend.array(rng.integers(0, SIZE, SIZE).astype(np.int32))
 
 
-@case("index/gather 1M", ratio=1)
+@case("index/gather 1M", ratio=1, c=f"gather {SIZE}")
 def gather(backend):
     f = backend.jax.jit(lambda x, indices: x[indices])
     x, indices = arrays(backend)
     return lambda: f(x, indices)
 
 
-@case("index/scatter-add 1M", ratio=1)
+@case("index/scatter-add 1M", ratio=1, c=f"scatter {SIZE}")
 def scatter_add(backend):
     f = backend.jax.jit(lambda x, indices, y: x.at[indices].add(y))
     x, indices = arrays(backend)

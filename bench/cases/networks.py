@@ -91,7 +91,7 @@ def attention_gradient(backend):
     return f, parameters, x
 
 
-@case("networks/attention block forward + backward, 8x128x256", ratio=2)
+@case("networks/attention block forward + backward, 8x128x256", ratio=2, c=f"attention {1 << 20}")
 def attention_block(backend):
     f, *arguments = attention_gradient(backend)
     return lambda: f(*arguments)
