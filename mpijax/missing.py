@@ -17,7 +17,6 @@ _PRIMITIVE = "it is a function of other operations here, without a primitive of 
 _LEFT_OUT: tuple[tuple[str, str], ...] = (
     ("jax.device_put_sharded is deprecated; use jax.device_put instead", "device_put_sharded"),
     ("jax.device_put_replicated is deprecated; use jax.device_put instead", "device_put_replicated"),
-    ("generators that keep their keys are left to libraries", "experimental.random."),
     (_PRIMITIVE, "custom_derivatives.remat_opt_p experimental.pallas.pallas_call_p"),
     ("write a custom_vjp whose backward pass computes again what it needs", "custom_remat"),
     (

@@ -51,7 +51,7 @@ MODULES = """
     mpijax.experimental.mesh_utils mpijax.experimental.multihost_utils mpijax.experimental.ode
     mpijax.experimental.pallas mpijax.experimental.pallas.tpu mpijax.experimental.pallas.triton mpijax.experimental.pjit
     mpijax.experimental.shard_map mpijax.experimental.sparse mpijax.experimental.sparse.linalg
-    mpijax.experimental.rnn mpijax.experimental.serialize_executable
+    mpijax.experimental.random mpijax.experimental.rnn mpijax.experimental.serialize_executable
     mpijax.experimental
     mpijax.example_libraries.optimizers mpijax.example_libraries.schedules mpijax.example_libraries.stax
     mpijax.interpreters.ad mpijax.interpreters.batching mpijax.interpreters.mlir mpijax.interpreters.partial_eval

@@ -122,13 +122,10 @@ class BatchTrace(Trace):
         return any(effect in sub.effects for sub in subjaxprs(params))
 
     def write_ref(self, ref, value):
-        value, dim = self.unpack(value)
-        if dim is not None:
-            raise ValueError(
-                "performing a set/swap operation with vmapped value on an unbatched array reference of type "
-                f"{ref.aval}. Move the array reference to be an argument to the vmapped function?"
-            )
-        ref.write_in(self.parent, value)
+        raise ValueError(
+            "performing a set/swap operation with vmapped value on an unbatched array reference of type "
+            f"{ref.aval}. Move the array reference to be an argument to the vmapped function?"
+        )
 
     def process_custom_call(self, call, args):
         pairs = [self.unpack(x) for x in args]

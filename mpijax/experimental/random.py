@@ -1,0 +1,154 @@
+"""``mpijax.experimental.random``: a generator that keeps its state, as NumPy's have it.
+
+Its key is folded with a count of what has been drawn, which is a mutable array reference. So it works inside of `jit`
+and `vmap`, is passed to functions as a pytree, and like all references is not returned from them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax import numpy as jnp
+from mpijax import random
+from mpijax.core import dtypes
+from mpijax.core.refs import Ref, new_ref
+from mpijax.core.trace import trace_state_clean
+from mpijax.core.tree import register_dataclass
+
+__all__ = ["StatefulPRNG", "stateful_rng"]
+
+Size = int | Sequence[int] | None
+
+
+def _shape(size: Size, *parameters: Any) -> tuple[int, ...]:
+    if size is None:
+        return np.broadcast_shapes(*map(np.shape, parameters))
+    if isinstance(size, (int, np.number)):
+        return (operator.index(size),)
+    return tuple(map(operator.index, size))
+
+
+@register_dataclass
+@dataclasses.dataclass(frozen=True, slots=True)
+class StatefulPRNG:
+    """A generator of random numbers that keeps its state. `stateful_rng` makes it.
+
+    >>> rng = mpijax.experimental.random.stateful_rng(42)
+    >>> rng.uniform(), rng.uniform()
+    (Array(0.5302608, dtype=float32), Array(0.72766423, dtype=float32))
+    """
+
+    _base_key: Any
+    _counter: Any
+
+    def __post_init__(self) -> None:
+        # Trees are rebuilt of other objects too, of which nothing is known.
+        if type(self._base_key) is object:
+            return
+        if not dtypes.issubdtype(getattr(self._base_key, "dtype", np.dtype(bool)), dtypes.prng_key):
+            raise ValueError(
+                f"Expected base_key to be a typed PRNG key; got {self._base_key}. jax.random.key(seed) makes one."
+            )
+        if not isinstance(self._counter, Ref):
+            raise ValueError(
+                f"Expected counter to be a scalar integer ref; got {self._counter}. jax.new_ref(0) makes one."
+            )
+
+    def key(self, shape: int | Sequence[int] = ()) -> Any:
+        """A new key, or an array of keys of `shape`. The next call gives others.
+
+        >>> mpijax.experimental.random.stateful_rng(0).key((2,)).shape
+        (2,)
+        """
+        if self._base_key.shape:
+            raise ValueError(
+                f"this generator is split into {self._base_key.shape}: pass it to a function under jax.vmap, which "
+                "draws from each part"
+            )
+        key = random.fold_in(self._base_key, self._counter[...])
+        self._counter[...] += 1
+        drawn = _shape(shape)
+        return random.split(key, drawn) if drawn else key
+
+    def random(self, size: Size = None, dtype: Any = float) -> Any:
+        """Floats that are even in [0, 1).
+
+        >>> mpijax.experimental.random.stateful_rng(0).random(3).shape
+        (3,)
+        """
+        return random.uniform(self.key(), _shape(size), dtype)
+
+    def uniform(self, low: Any = 0, high: Any = 1, size: Size = None, *, dtype: Any = float) -> Any:
+        """Floats that are even in [low, high); bounds are broadcast.
+
+        >>> mpijax.experimental.random.stateful_rng(0).uniform(np.zeros(2), 9).shape
+        (2,)
+        """
+        return random.uniform(self.key(), _shape(size, low, high), dtype, low, high)
+
+    def normal(self, loc: Any = 0, scale: Any = 1, size: Size = None, *, dtype: Any = float) -> Any:
+        """Normal floats of mean `loc` and standard deviation `scale`, which are broadcast.
+
+        >>> mpijax.experimental.random.stateful_rng(0).normal(5, 2, (2, 3)).shape
+        (2, 3)
+        """
+        drawn = random.normal(self.key(), _shape(size, loc, scale), dtype)
+        return (jnp.asarray(loc) + jnp.asarray(scale) * drawn).astype(dtype)
+
+    def integers(self, low: Any, high: Any = None, size: Size = None, *, dtype: Any = int) -> Any:
+        """Integers that are even in [low, high), or in [0, low) without `high`.
+
+        >>> mpijax.experimental.random.stateful_rng(0).integers(6, size=4).dtype
+        dtype('int32')
+        """
+        if high is None:
+            low, high = 0, low
+        return random.randint(self.key(), _shape(size, low, high), low, high, dtype)
+
+    def split(self, num: int | Sequence[int]) -> StatefulPRNG:
+        """A generator of `num` parts, which are independent, for a function under `vmap`.
+
+        >>> rng = mpijax.experimental.random.stateful_rng(123)
+        >>> mpijax.vmap(lambda r, x: x + r.uniform())(rng.split(3), jnp.zeros(3))
+        Array([0.35525954, 0.21937883, 0.5336956 ], dtype=float32)
+        """
+        return StatefulPRNG(self.key(num), new_ref(jnp.zeros(num, int)))
+
+    def spawn(self, n_children: int) -> list[StatefulPRNG]:
+        """A list of independent generators.
+
+        >>> [r.integers(0, 10, 2).tolist() for r in mpijax.experimental.random.stateful_rng(123).spawn(2)]
+        [[4, 5], [2, 1]]
+        """
+        return [StatefulPRNG(key, new_ref(0)) for key in self.key(n_children)]
+
+
+def stateful_rng(seed: Any = None, *, impl: Any = None) -> StatefulPRNG:
+    """A generator of random numbers that keeps its state, like `numpy.random.default_rng`.
+
+    >>> rng = mpijax.experimental.random.stateful_rng(42)
+    >>> mpijax.jit(rng.uniform)(), rng.uniform()
+    (Array(0.5302608, dtype=float32), Array(0.72766423, dtype=float32))
+
+    Args:
+      seed: an integer; with the same one, ranks draw the same numbers. None, outside of traced functions: drawn by the
+        system, on each rank another one.
+      impl: how bits are made, as `mpijax.random.key` has it.
+
+    Raises:
+      TypeError: no seed inside of a traced function.
+    """
+    if seed is None:
+        if not trace_state_clean():
+            raise TypeError(
+                "When used within transformed code, jax.experimental.random.stateful_rng() requires an explicit seed "
+                "to be set."
+            )
+        entropy: Any = np.random.SeedSequence().entropy
+        seed = np.int64(entropy & np.iinfo(np.int64).max)
+    return StatefulPRNG(random.key(seed, impl=impl), new_ref(0))
