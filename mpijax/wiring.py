@@ -43,7 +43,7 @@ _HOMES = {
     "mpijax.runtime.reports.divergence": "different_collectives failed_communication",
     "mpijax.runtime.reports.recorder": "note_site recorder",
     "mpijax.spmd.constraints": "check_fits named_sharding over_devices",
-    "mpijax.spmd.jit_shardings": "JitShardings on_device",
+    "mpijax.spmd.jit_shardings": "JitShardings",
     "mpijax.spmd.moves": "put",
     "mpijax.spmd.out_shardings": "explicit_layout laid_out_inside lay_result_out over_context_mesh",
     "mpijax.spmd.reshard": "lay_out",

@@ -16,20 +16,17 @@ from mpijax.transforms.flat import FlatFun
 from mpijax.transforms.ref_state import is_ref
 
 
-def on_device(device: Any) -> SingleDeviceSharding:
-    """The layout that `jit`'s argument `device` means for results."""
-    return device if isinstance(device, SingleDeviceSharding) else SingleDeviceSharding(device)
-
-
 class JitShardings:
     """The layouts one `jit` was given, prefixes of the arguments (without static ones) and of the result.
 
-    key: tells apart programs of one function.
+    key: tells apart programs of one function. device: where arguments are brought; None if they stay where they are.
     """
 
-    def __init__(self, in_shardings: Any, out_shardings: Any):
+    def __init__(self, in_shardings: Any, out_shardings: Any, device: Any):
+        given = device is None or isinstance(device, SingleDeviceSharding)
+        self.device = device if given else SingleDeviceSharding(device)
         self._in = tuple(in_shardings) if isinstance(in_shardings, list) else in_shardings
-        self._out = out_shardings
+        self._out = out_shardings if device is None else self.device
         parts = [(what, *tree.tree_flatten(given, is_leaf=_is_none)) for what, given in
                  (("in_shardings", self._in), ("out_shardings", self._out))]  # fmt: skip
         for what, leaves, _ in parts:

@@ -462,8 +462,7 @@ def jit(
     check_compiler_options(compiler_options)
     shardings = None
     if in_shardings is not None or out_shardings is not None or device is not None:
-        out_shardings = out_shardings if device is None else provided.on_device(device)
-        shardings = provided.JitShardings(in_shardings, out_shardings)
+        shardings = provided.JitShardings(in_shardings, out_shardings, device)
     make = partial(
         PjitFunction,
         static_argnums=static_argnums,

@@ -39,9 +39,9 @@ def run_shards(p: Partitioner, closed, params: dict[str, Any], inputs, source):
     if fx.one_sided in closed.effects:
         with named_axes(dict(mesh.shape)):
             closed = paired(local_shards.without_varying(closed))
+    p.are_over(sharding_over(mesh, ()))
     if mesh.is_local:
         return _run_local_shards(p, closed, params, inputs, source)
-    p.are_over(sharding_over(mesh, ()))
     layouts = [NamedSharding(mesh, spec) for spec in params["in_specs"]]
     local = [relaid(p, v, layout, source) for v, layout in zip(inputs, layouts, strict=True)]
     first = len(p.nodes)

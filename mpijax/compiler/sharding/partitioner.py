@@ -147,12 +147,12 @@ class Partitioner:
             self.known.blocks[v] = blocks_by(layout, tuple(shape))
 
     def are_over(self, layout: Any) -> None:
-        """Note over which ranks values lie. Raises ValueError for others than before: ranks would hang."""
+        """Note over which devices values lie. Raises ValueError for others than before, or in another order."""
         known = self.known
         if known.over is None:
             known.over = layout
-        elif known.over.processes != layout.processes:
-            first, other = (sorted(d.id for d in x.device_set) for x in (known.over, layout))
+        elif known.over._device_assignment != layout._device_assignment:
+            first, other = ([d.id for d in x._device_assignment] for x in (known.over, layout))
             raise ValueError(
                 "Received incompatible devices for jitted computation. It has values over the devices with ids "
                 f"{first} and over those with ids {other}. Put them on the same devices with jax.device_put."

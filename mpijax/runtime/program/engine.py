@@ -30,6 +30,7 @@ from mpijax.ops import debug_nans
 from mpijax.runtime.arrays import key_reuse
 from mpijax.runtime.arrays.array import ArrayImpl
 from mpijax.runtime.arrays.default_layout import default_layout, over_mesh
+from mpijax.runtime.arrays.placement import device_put
 from mpijax.runtime.mpi.freed import forget_with
 from mpijax.runtime.program import plan_cache
 from mpijax.runtime.program.loader import load_plan, watchers
@@ -226,6 +227,8 @@ def dispatch(jitted, args, kwargs):
     key = entry = None
     names = partial(parameter_names, jitted._fun, args, kwargs)
     default = over_mesh(config.current_mesh.value) if jitted._over_mesh else None
+    if jitted._shardings is not None and jitted._shardings.device is not None:
+        leaves = device_put(leaves, jitted._shardings.device)
     layouts = shardings_of(leaves, lambda: [f"{name} of {jitted._name}" for name in names()], default)
     for i, x in enumerate(leaves):
         if isinstance(x, _WITHOUT_VALUE):
