@@ -42,6 +42,7 @@ _HOMES = {
     "mpijax.runtime.program.stages": "lower",
     "mpijax.runtime.reports.divergence": "different_collectives failed_communication",
     "mpijax.runtime.reports.recorder": "note_site recorder",
+    "mpijax.spmd.arrays": "sharding_of",
     "mpijax.spmd.constraints": "check_fits named_sharding over_devices",
     "mpijax.spmd.jit_shardings": "JitShardings",
     "mpijax.spmd.moves": "put",

@@ -283,6 +283,8 @@ class ShapeDtypeStruct:
                 "sharding should be a mpijax.sharding.Sharding or PartitionSpec, got "
                 f"{sharding} of type {type(sharding)}"
             )
+        if hasattr(sharding, "check_compatible_aval"):
+            sharding.check_compatible_aval(shape)
         put = object.__setattr__
         put(self, "shape", tuple(shape))
         # Not made canonical: it may describe what another process makes.

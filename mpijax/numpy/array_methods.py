@@ -204,11 +204,11 @@ def _view_bits(x: Any, dtype: Any, bits: int, new_bits: int) -> Any:
     if dtype == np.bool_:
         return _view(x, np.uint8).astype(bool)
     if dtypes.issubdtype(x.dtype, np.complexfloating):
-        parts = jnp.zeros((*x.shape[:-1], x.shape[-1] * 2), dtypes.finfo(x.dtype).dtype)
-        return _view(parts.at[..., 0::2].set(x.real).at[..., 1::2].set(x.imag), dtype)
+        parts = jnp.stack([x.real, x.imag], axis=-1)
+        return _view(parts.reshape(*x.shape[:-1], x.shape[-1] * 2), dtype)
     if dtypes.issubdtype(dtype, np.complexfloating):
-        parts = _view(x, dtypes.finfo(dtype).dtype).astype(dtype)
-        return parts[..., 0::2] + 1j * parts[..., 1::2]
+        parts = _view(x, dtypes.finfo(dtype).dtype)
+        return lax.complex(parts[..., 0::2], parts[..., 1::2])
     if bits < new_bits:
         factor = new_bits // bits
         return lax.bitcast_convert_type(x.reshape(*x.shape[:-1], x.shape[-1] // factor, factor), dtype)

@@ -11,7 +11,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.out_sharding import laid_out
+from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.util import (
     _where,
     canonical_axes,
@@ -88,6 +88,7 @@ def nanquantile(
 
 
 @jit(static_argnames=("axis", "overwrite_input", "keepdims", "method", "out_sharding"))
+@takes_out_sharding
 def percentile(
     a: Any,
     q: Any,
@@ -106,8 +107,7 @@ def percentile(
     Array([ 1., 10.], dtype=float32)
     """
     a, q, weights = _percent("percentile", a, q, weights)
-    out = quantile(a, q, axis, out, overwrite_input, method, keepdims, weights=weights)
-    return laid_out(out, out_sharding, "percentile")
+    return quantile(a, q, axis, out, overwrite_input, method, keepdims, weights=weights)
 
 
 @jit(static_argnames=("axis", "overwrite_input", "keepdims", "method"))

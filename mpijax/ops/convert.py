@@ -161,8 +161,8 @@ def _convert_transpose(ct, x, *, new_dtype, weak_type, sharding=None):
     ]
 
 
-def _convert_batch(axis, args, dims, **params):
-    return convert_element_type_p.bind(*args, **params), dims[0]
+def _convert_batch(axis, args, dims, *, sharding=None, **params):
+    return convert_element_type_p.bind(*args, sharding=axis.of_batch(sharding, dims[0]), **params), dims[0]
 
 
 class _Convert(Primitive):

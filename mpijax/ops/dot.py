@@ -350,8 +350,9 @@ def _dot_batch(axis, args, dims, *, dimension_numbers, precision, preferred_elem
         out_dim = typeof(x).ndim - len(xc) + sum(d < yd for d in _free(typeof(y).ndim - 1, yc, yb))
         yb, yc = moved(yb, yd), moved(yc, yd)
     out = dot_general(
-        x, y, ((xc, yc), (xb, yb)), precision=precision, preferred_element_type=preferred_element_type
-    )
+        x, y, ((xc, yc), (xb, yb)), precision=precision, preferred_element_type=preferred_element_type,
+        out_sharding=axis.of_batch(out_sharding, out_dim),
+    )  # fmt: skip
     return out, out_dim
 
 

@@ -66,6 +66,8 @@ def batched_reduction(primitive: Primitive) -> Callable:
             return primitive.bind(x, axes=axes, **params), None
         shifted = tuple(np.where(np.less(axes, dim), axes, np.add(axes, 1)))
         out_dim = dim - sum(1 for a in axes if a < dim)
+        if "out_sharding" in params:
+            params["out_sharding"] = axis.of_batch(params["out_sharding"], out_dim)
         return primitive.bind(x, axes=shifted, **params), out_dim
 
     return batch

@@ -13,7 +13,7 @@ from mpijax.core.dimensions import is_longer
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
-from mpijax.core.sharding import window_rules
+from mpijax.core.sharding import types, window_rules
 from mpijax.core.trace import typeof
 from mpijax.ops import reductions
 from mpijax.ops.indexing import GatherScatterMode
@@ -132,6 +132,7 @@ select_and_gather_add_p = Primitive(
     transpose=_gather_transpose,
     batch=_gather_batch,
     sharding=window_rules.examples_apart,
+    sharding_type=types.kept("select_and_gather_add"),
 )
 
 # ---------------------------------------------------------------- scatter
@@ -203,5 +204,6 @@ select_and_scatter_add_p = Primitive(
     jvp=_by_first(select_and_scatter_add),
     transpose=_scatter_transpose,
     batch=_scatter_batch,
+    sharding_type=lambda s: [s.axes(1)],
     sharding=window_rules.examples_apart,
 )

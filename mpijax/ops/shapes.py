@@ -17,6 +17,8 @@ from mpijax.core.lowering import Decompose, Structural, ViewKind
 from mpijax.core.out_sharding import explicit_layout, laid_out
 from mpijax.core.registry import registry
 from mpijax.core.sharding import shape_rules, shape_types
+from mpijax.core.sharding.split import dimensions
+from mpijax.core.sharding.types import axes_of
 from mpijax.core.trace import typeof
 from mpijax.ops.convert import stage
 from mpijax.ops.moves import (
@@ -88,8 +90,11 @@ def broadcast_to(arr: Any, shape: Sequence[int], sharding=None) -> Any:
         raise ValueError(
             f"Cannot broadcast to shape with fewer dimensions: arr_shape={aval.shape} shape={shape}"
         )
-    if any(d not in (1, full) for d, full in zip(aval.shape, shape[lead:], strict=True)):
-        wanted = aval.update(shape=shape).str_short()
+    layout = explicit_layout(sharding, "broadcast_to")
+    asked = ((),) * len(shape) if layout is None else layout.spec.split(len(shape))
+    moved = layout is not None and any(a and a != b for a, b in zip(axes_of(aval), asked[lead:], strict=True))
+    if moved or any(d not in (1, full) for d, full in zip(aval.shape, shape[lead:], strict=True)):
+        wanted = f"{aval.str_short().partition('[')[0]}[{dimensions(shape, asked)}]"
         raise ValueError(
             f"Incompatible types for broadcasting: input type={aval.str_short()} and requested type={wanted}"
         )
@@ -184,8 +189,8 @@ def _broadcast_transpose(ct, operand, *, shape, broadcast_dimensions, sharding):
 
 
 def _broadcast_batch(axis, x, dim, *, shape, broadcast_dimensions, sharding):
-    x = move_dim(x, dim, 0)
-    return broadcast_in_dim(x, (axis.size, *shape), (0, *shifted(broadcast_dimensions))), 0
+    x, layout = move_dim(x, dim, 0), axis.of_batch(sharding, 0)
+    return broadcast_in_dim(x, (axis.size, *shape), (0, *shifted(broadcast_dimensions)), out_sharding=layout), 0
 
 
 def _broadcast_pretty(eqn, _names):
@@ -233,6 +238,8 @@ def reshape(
         return laid_out(operand, out_sharding, "reshape")
     primitive = reshape_p if dims is None else reshape_permuted_p
     layout = explicit_layout(out_sharding, "reshape")
+    if layout is not None and layout.spec.unreduced:
+        raise ValueError(f"out_sharding passed to `reshape` cannot contain unreduced axes. Got {layout}")
     out = primitive.bind(operand, new_sizes=new_sizes, dimensions=dims, sharding=layout)
     return laid_out(out, out_sharding, "reshape")
 
@@ -285,7 +292,7 @@ def _reshape_transpose(ct, operand, *, new_sizes, dimensions, sharding):
 def _reshape_batch(axis, x, dim, *, new_sizes, dimensions, sharding):
     x = move_dim(x, dim, 0)
     dims = None if dimensions is None else (0, *shifted(dimensions))
-    return reshape(x, (axis.size, *new_sizes), dims), 0
+    return reshape(x, (axis.size, *new_sizes), dims, out_sharding=axis.of_batch(sharding, 0)), 0
 
 
 def _reshape_element(r: Elements, index: Index, avals: Sequence[Any], params: dict[str, Any]) -> Any:

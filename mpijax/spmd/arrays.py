@@ -72,13 +72,13 @@ def make_array_from_process_local_data(sharding: Any, local_data: Any, global_sh
     """
     leaves, structure = tree.tree_flatten(local_data)
     name = "make_array_from_process_local_data"
-    layouts = [_sharding_of(s, name) for s in flatten_axes(f"{name} sharding", structure, sharding)]
+    layouts = [sharding_of(s, name) for s in flatten_axes(f"{name} sharding", structure, sharding)]
     shapes, of_shapes = tree.tree_flatten(global_shape, is_leaf=lambda x: x is None or isinstance(x, (tuple, list)))
     out = map(_from_process_local_data, layouts, leaves, broadcast_leaves(shapes, of_shapes, structure))
     return tree.tree_unflatten(structure, out)
 
 
-def _sharding_of(given: Any, name: str) -> Any:
+def sharding_of(given: Any, name: str) -> Any:
     """A sharding, a device or a PartitionSpec as a sharding."""
     if isinstance(given, PartitionSpec):
         return named_sharding(given, "shardings", name)

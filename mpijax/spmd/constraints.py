@@ -38,6 +38,10 @@ def named_sharding(layout: Any, what: str, name: str, of: Any = None) -> NamedSh
     if isinstance(layout, Format):
         layout = layout.sharding
     if isinstance(layout, NamedSharding):
+        if layout.mesh.empty:
+            raise ValueError(
+                f"One of {what} leaf specifications got an empty NamedSharding: {layout} which is not allowed."
+            )
         return layout if isinstance(layout.mesh, Mesh) else _over_mesh_of(layout, what, name, of)
     if layout is None:
         return layout
@@ -59,10 +63,6 @@ def named_sharding(layout: Any, what: str, name: str, of: Any = None) -> NamedSh
 
 
 def _over_mesh_of(layout: NamedSharding, what: str, name: str, of: Any) -> NamedSharding:
-    if layout.mesh.empty:
-        raise ValueError(
-            f"One of {what} leaf specifications got an empty NamedSharding, which is not allowed: {layout}"
-        )
     known = context_mesh()
     if known is not None and known.shape_tuple == layout.mesh.shape_tuple:
         return NamedSharding(known, layout.spec)

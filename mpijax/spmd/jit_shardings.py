@@ -10,6 +10,7 @@ from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDevice
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.trace import typeof
 from mpijax.core.tree_prefix import flatten_axes
+from mpijax.runtime.arrays.placement import device_put
 from mpijax.spmd.constraints import check_fits, named_sharding, put_on
 from mpijax.spmd.reshard import lay_out
 from mpijax.transforms.flat import FlatFun
@@ -19,31 +20,29 @@ from mpijax.transforms.ref_state import is_ref
 class JitShardings:
     """The layouts one `jit` was given, prefixes of the arguments (without static ones) and of the result.
 
-    key: tells apart programs of one function. device: where arguments are brought; None if they stay where they are.
+    key: tells apart programs of one function.
     """
 
-    def __init__(self, in_shardings: Any, out_shardings: Any, device: Any):
-        given = device is None or isinstance(device, SingleDeviceSharding)
-        self.device = device if given else SingleDeviceSharding(device)
+    def __init__(self, in_shardings: Any, out_shardings: Any):
         self._in = tuple(in_shardings) if isinstance(in_shardings, list) else in_shardings
-        self._out = out_shardings if device is None else self.device
+        self._out = out_shardings
         parts = [(what, *tree.tree_flatten(given, is_leaf=_is_none)) for what, given in
                  (("in_shardings", self._in), ("out_shardings", self._out))]  # fmt: skip
         for what, leaves, _ in parts:
             for leaf in leaves:
                 if not _waits(leaf):
                     named_sharding(leaf, what, "jit")
-        for leaf in parts[0][1]:
-            if getattr(getattr(leaf, "spec", leaf), "unconstrained_dims", None):
-                raise ValueError(
-                    f"Unconstrained dims are not allowed in in_shardings, got {leaf}: arguments lie in one way; None "
-                    "in place of UNCONSTRAINED for an axis that is not split."
-                )
+                if getattr(getattr(leaf, "spec", leaf), "unconstrained_dims", None):
+                    raise ValueError(
+                        f"Unconstrained dims are not allowed when passed to {what}: {leaf}. Give None in place of "
+                        "UNCONSTRAINED for an axis that is not split."
+                    )
         self.key = tuple((tuple(leaves), structure) for _, leaves, structure in parts)
+        self._moves = any(isinstance(leaf, SingleDeviceSharding) for leaf in parts[0][1])
 
     def of_arguments(self, name: str, args: tuple, kwargs: dict, avals, leaves) -> tuple[NamedSharding | None, ...]:
         """A layout for each leaf of the arguments, or None. Raises ValueError for those that do not fit."""
-        if self._in is None:
+        if self._in is None or isinstance(self._in, SingleDeviceSharding):
             return (None,) * len(avals)
         if kwargs:
             raise ValueError(
@@ -65,6 +64,16 @@ class JitShardings:
                 check_fits(layout, aval, f"One of pjit arguments of {name}, args{tree.keystr(path)},")
                 _check_given(layout, getattr(leaf, "_sharding", None), aval, tree.keystr(path))
         return layouts
+
+    def moved(self, args: tuple, leaves: list) -> list:
+        """Leaves of the arguments, each on the device that it was given alone, if it was."""
+        if not self._moves:
+            return leaves
+        if isinstance(self._in, SingleDeviceSharding):
+            return device_put(leaves, self._in)
+        devices = flatten_axes("pjit in_shardings", tree.tree_structure(args), self._in, tupled_args=True)
+        pairs = zip(leaves, devices, strict=True)
+        return [device_put(x, d) if isinstance(d, SingleDeviceSharding) else x for x, d in pairs]
 
     def of_results(self, types: Any) -> Any:
         """The result's types (a pytree of `ShapeDtypeStruct`s) with the layouts that were asked for."""

@@ -15,11 +15,13 @@ import numpy as np
 from mpijax.core import tree
 from mpijax.core.registry import registry
 from mpijax.core.sharding.mesh import Mesh
+from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.source import callable_name, sources_of_function
 from mpijax.core.trace import typeof
 from mpijax.core.tree_prefix import broadcast_leaves, flatten_axes, prefix_errors
 from mpijax.runtime.arrays.devices import devices
+from mpijax.runtime.arrays.placement import device_put
 from mpijax.spmd.local_views import to_global, to_local
 from mpijax.spmd.shard_map import shard_map
 from mpijax.transforms.jit import jit
@@ -133,7 +135,14 @@ class _Pmap:
             fun = partial(_with_statics, self.fun, dict(statics)) if statics else self.fun
             donated = self._donated(dynamic, len(args))
             program = self._programs[key] = jit(self._body(fun, mesh, structure, axes), donate_argnums=donated)
-        return program, leaves
+        return program, [self._on_devices(x, mesh, ax) for x, ax in zip(leaves, axes, strict=True)]
+
+    def _on_devices(self, x: Any, mesh: Mesh, axis: int | None) -> Any:
+        """An argument, brought over from other devices of this process."""
+        held = getattr(x, "_sharding", None)
+        if held is None or not mesh.is_local or held._device_assignment == tuple(mesh.devices.flat):
+            return x
+        return device_put(x, NamedSharding(mesh, self._spec(axis)))
 
     @staticmethod
     def _axes_of_leaves(structure, in_axes, args, kwargs) -> list:

@@ -49,9 +49,8 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
             check_not_mapped(layout, "reshard")
             check_fits(layout, typeof(leaf), "One of reshard arguments")
             mesh = mesh_types(layout.mesh)
-            if mesh.is_explicit:
-                check_explicit(layout, mesh, "reshard")
-            elif not layout.spec.all_axes():  # over Auto axes that says nothing
+            check_explicit(layout, mesh, "reshard")
+            if not mesh.is_explicit:  # over Auto axes that says nothing
                 leaf = cast(leaf, mesh)
                 layout = None
         out.append(leaf if layout is None else lay_out(leaf, layout))
@@ -112,12 +111,7 @@ def _transpose(ct, x, *, dst_sharding, concrete_mesh):
 def _batch(axis, args, dims, *, dst_sharding, concrete_mesh):
     """The axis of the examples lies as their types say."""
     [x], [d] = args, dims
-    if d is not None:
-        parts = list(dst_sharding.spec.partitions)
-        free = dst_sharding.mesh.explicit_axes
-        parts.insert(d, tuple(a for a in axis.along if a in free))
-        dst_sharding = dst_sharding.update(spec=dst_sharding.spec.update(parts))
-    return reshard_p.bind(x, dst_sharding=dst_sharding, concrete_mesh=concrete_mesh), d
+    return reshard_p.bind(x, dst_sharding=axis.of_batch(dst_sharding, d), concrete_mesh=concrete_mesh), d
 
 
 reshard_p = Primitive(

@@ -39,6 +39,17 @@ class AxisData:
         """The mesh axes that the examples are split over."""
         return self.spmd or (() if self.split is None else self.split.axes[0])
 
+    def of_batch(self, layout: Any, dim: int | None) -> Any:
+        """The layout over Explicit mesh axes of a batch along axis `dim`, of which `layout` (or None) is an example's.
+        """
+        if layout is None or dim is None:
+            return layout
+        parts = list(layout.spec.partitions)
+        parts += [None] * (dim - len(parts))
+        explicit = layout.mesh.explicit_axes
+        parts.insert(dim, tuple(a for a in self.along if a in explicit))
+        return layout.update(spec=layout.spec.update(parts))
+
     def in_context(self) -> AxisData:
         """This axis, of which types say nothing over mesh axes that are of type Auto in context."""
         split = in_context(self.split)

@@ -16,6 +16,7 @@ from mpijax._ext.dispatch import JitBase
 from mpijax.core import config, provided, tree
 from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.collector import rare_collections
+from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.source import callable_name, sources_of_function
 from mpijax.core.trace import EVAL, Tracer, abstractify, scope_key, state, trace_to_jaxpr, typeof
 from mpijax.core.warn import warn_user
@@ -59,9 +60,12 @@ def _with_values(leaves: Sequence[Any], traced: Traced) -> list[Any]:
 
 def _layout_of(x: Any) -> Any:
     """How an argument, or what stands for it, is laid out over devices; None if that is not said."""
-    layout = getattr(x, "_sharding", None) or getattr(x, "sharding", None)
-    if hasattr(layout, "partitions"):
+    layout = x._sharding if hasattr(x, "_sharding") else getattr(x, "sharding", None)
+    abstract = isinstance(getattr(layout, "mesh", None), AbstractMesh)
+    if (abstract and not layout.mesh.empty) or hasattr(layout, "partitions"):
         layout = provided.named_sharding(layout, "ShapeDtypeStruct", "jit")
+    elif abstract:
+        return None
     return layout if getattr(layout, "is_followed", False) else None
 
 
@@ -462,7 +466,9 @@ def jit(
     check_compiler_options(compiler_options)
     shardings = None
     if in_shardings is not None or out_shardings is not None or device is not None:
-        shardings = provided.JitShardings(in_shardings, out_shardings, device)
+        if device is not None:
+            in_shardings = out_shardings = provided.sharding_of(device, "jit")
+        shardings = provided.JitShardings(in_shardings, out_shardings)
     make = partial(
         PjitFunction,
         static_argnums=static_argnums,

@@ -121,5 +121,11 @@ def test_complex_view_and_byteswap():
     check(lambda J: lambda x: J.numpy.asarray(x).byteswap(), z)
 
 
+def test_bits_of_numbers_without_end_stay():
+    x = np.array([1, np.inf, -0.0, np.nan, -np.inf, 2], np.float32)
+    y = OURS.numpy.asarray(x).view(np.complex64)
+    assert np.asarray(y).tobytes() == np.asarray(y.view(np.float32)).tobytes() == x.tobytes()
+
+
 def test_array_namespace():
     assert OURS.numpy.arange(3).__array_namespace__() is OURS.numpy

@@ -197,6 +197,13 @@ PROGRAMS = {
         s.jnp.asarray(np.diag([1.0, 2, 4]).astype(np.float32)), s.put(np.arange(12, dtype=np.float32).reshape(4, 3), "x")),
     "positions that sort": of_x(lambda s, x: s.jnp.argsort(x, axis=1)),
     "as another": of_x(lambda s, x: s.lax.broadcast_like(np.arange(2), x)),
+    "maxima of windows": lambda s: s.jax.grad(lambda x: (s.lax.reduce_window(
+        x, -np.inf, s.lax.max, (1, 2), (1, 2), "SAME") ** 2).sum())(s.put(X, "x", None)),
+    "views": of_x(lambda s, x: [x.view(np.complex64), s.lax.complex(x, -x).view(np.float32)]),
+    "percentiles": of_x(lambda s, x: s.jnp.percentile(x, 50, axis=0, out_sharding=s.P("y"))),
+    "layouts of examples": of_x(lambda s, x: s.jax.vmap(s.jax.jit(lambda a: [
+        s.lax.broadcast(a, (2,), out_sharding=s.P("y", None)), s.lax.reduce_sum(a[None], (0,), out_sharding=s.P("y")),
+        s.lax.reshape(a, (2, 1), out_sharding=s.P("y")), s.jnp.dot(a, s.jnp.ones((2, 4)), out_sharding=s.P("y"))]))(x)),
     "cases of examples": of_x(lambda s, x: s.jax.vmap(
         lambda a: s.lax.cond(a[0] > 0, lambda a, b: a + b, lambda a, b: b, a, s.jnp.ones(2)))(x)),
 }  # fmt: skip
@@ -228,6 +235,9 @@ ERRORS = {
     "no layout": of_x(lambda s, x: s.jnp.dot(x, x.T, out_sharding="x")),
     "images split by their features": lambda s: s.lax.conv_general_dilated(
         s.put(np.ones((4, 2, 8), np.float32), None, "x"), s.jnp.ones((2, 2, 3)), (1,), "SAME"),
+    "as another that is split otherwise": of_x(lambda s, x: s.lax.broadcast_like(s.put(X[0], "x"), x)),
+    "the shape of a sum that is yet to be taken": of_x(
+        lambda s, x: s.lax.reshape(s.jnp.ones(8), (4, 2), out_sharding=s.P(unreduced={"x"}))),
     "odd": lambda s: s.put(np.ones(5, np.float32), "x"),
     "an unknown axis": of_x(lambda s, x: s.jax.reshard(x, s.P("z"))),
     "matrices": lambda s: s.jnp.linalg.inv(s.put(np.eye(4, dtype=np.float32), "x")),

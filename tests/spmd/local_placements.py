@@ -52,6 +52,20 @@ PLACES = {
         lambda x: x + 1, lambda x: x[1], lambda x: x.T, s.jnp.zeros_like, s.jax.jit(lambda x: x * 2), s.jnp.asarray)],
     "a mesh of one device": lambda s: [f(s.jax.device_put(V, s.NamedSharding(mesh(s, 1), s.P("i")))) for f in (
         lambda x: x, lambda x: x + 1, s.jax.jit(lambda x: x))],
+    "in_shardings of one device": lambda s: [s.jax.jit(lambda x: x * 2, in_shardings=one(s, 1))(x) for x in (
+        V, s.jax.device_put(V, s.jax.devices()[0]))],
+    "in_shardings over a mesh of other axes": lambda s: s.jax.jit(
+        lambda x: x * 2, in_shardings=s.NamedSharding(mesh(s, 4), s.P("i")))(
+            s.jax.device_put(V, s.NamedSharding(mesh(s, 2, 2), s.P(("i", "j"))))).addressable_shards[3].data,
+    "pmap over devices in another order": lambda s: s.jax.pmap(lambda x: x, devices=s.jax.devices()[::-1])(
+        s.jax.device_put(V[:4], s.NamedSharding(mesh(s, 4), s.P("i")))).addressable_shards[1].data,
+    "a body over a mesh without devices": lambda s: s.jax.jit(lambda x: s.jax.shard_map(
+        lambda x: x * 2, mesh=mesh(s, 2).abstract_mesh, in_specs=s.P("i"), out_specs=s.P("i"))(x))(
+            s.jax.device_put(V, s.NamedSharding(s.jax.sharding.Mesh(s.jax.devices()[2:4], "i"), s.P()))),
+    "compiled for what lies nowhere": lambda s: s.jax.jit(s.jax.shard_map(
+        lambda x: x, mesh=mesh(s, 4), in_specs=s.P("i"), out_specs=s.P("i"))).lower(s.jnp.asarray(V)).compile()(V),
+    "compiled for a type": lambda s: s.jax.jit(lambda x: x * 2).lower(
+        s.jax.core.ShapedArray((8,), np.float32)).compile()(V),
     "device_put of a tree": lambda s: s.jax.device_put((V, X), (one(s, 1), s.NamedSharding(mesh(s, 4), s.P("i")))),
 }  # fmt: skip
 
@@ -311,6 +325,24 @@ def test_a_layout_over_a_mesh_without_devices_is_over_that_of_the_array(s):
     assert alone.sharding == one(s, 0) and s.lax.with_sharding_constraint(alone, one(s, 0)).committed
 
 
+def over_four(s, f):
+    """A program over four devices, of an array that was put on one."""
+    layout = s.NamedSharding(mesh(s, 2, 2), s.P("i"))
+    return s.jax.jit(lambda x: f(x, layout))(s.jax.device_put(V, s.jax.devices()[0]))
+
+
+ELSEWHERE = [
+    lambda s: over_four(s, s.lax.with_sharding_constraint),
+    lambda s: over_four(s, lambda x, layout: s.jax.jit(lambda x: x, in_shardings=layout, out_shardings=layout)(x)),
+    lambda s: over_four(s, lambda x, layout: s.jax.shard_map(
+        lambda x: x, mesh=layout.mesh, in_specs=layout.spec, out_specs=layout.spec)(x)),
+    lambda s: s.jax.jit(lambda x: (x, x), out_shardings=(s.NamedSharding(mesh(s, 2), s.P()), s.NamedSharding(mesh(s, 4), s.P())))(V),
+    lambda s: s.jax.jit(lambda x: x, out_shardings=one(s, 1))(s.jax.device_put(V, s.jax.devices()[0])),
+    lambda s: s.lax.with_sharding_constraint(put(s, V), s.NamedSharding(
+        s.jax.sharding.Mesh(s.jax.devices()[::-1], ("i",)), s.P("i"))),
+]  # fmt: skip
+
+
 @BOTH
 @pytest.mark.filterwarnings("ignore:backend and device")
 @pytest.mark.parametrize(
@@ -321,6 +353,12 @@ def test_a_layout_over_a_mesh_without_devices_is_over_that_of_the_array(s):
          r"\[0, 1, 2, 3\] on platform CPU and argument tree\['a'\]\[0\] of .*f with shape float32\[8\] .*\[1\]"),
         (on_two_devices, ValueError, r"Got argument.* of concatenate with shape float32\[8\] .*ids \[0\] .*and argument.*\[1\]"),
         (another_order, ValueError, r"device ids \[0, 1, 2, 3\] .*and argument .*device ids \[3, 2, 1, 0\]"),
+        *((f, ValueError, "Received incompatible devices for jitted computation") for f in ELSEWHERE),
+        (lambda s: s.jax.jit(lambda x: x, out_shardings=s.P(s.P.UNCONSTRAINED)), ValueError, "Unconstrained dims are not allowed"),
+        (lambda s: s.jax.jit(lambda x: x, out_shardings=s.NamedSharding(s.jax.sharding.Mesh(
+            np.empty((), object), ()), s.P()))(V), ValueError, "leaf specifications got an empty NamedSharding"),
+        (lambda s: struct(s, sharding=s.NamedSharding(mesh(s, 2, 2), s.P("i", "j"))), ValueError, "of rank at least 2"),
+        (lambda s: s.jax.reshard(V, s.NamedSharding(mesh(s, 4), s.P("i"))), ValueError, "that are of type Auto or Manual"),
         (no_place, ValueError, "got sharding None which is not allowed"),
         (free_argument, ValueError, "Unconstrained dims are not allowed"),
         (lambda s: s.jax.jit(lambda x: x)({"a": struct(s)}), TypeError, r"Argument 'x\['a'\]' of shape float32\[8\] of type"),

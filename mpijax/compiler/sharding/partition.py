@@ -36,6 +36,9 @@ from mpijax.ops.slicing import slice_p
 def run_shards(p: Partitioner, closed, params: dict[str, Any], inputs, source):
     """The body of a `shard_map` on this rank's shards."""
     mesh = params["mesh"]
+    if mesh.stands_in:
+        mesh = p.on_devices_of_values(mesh)
+        params = params | {"mesh": mesh}
     if fx.one_sided in closed.effects:
         with named_axes(dict(mesh.shape)):
             closed = paired(local_shards.without_varying(closed))

@@ -10,10 +10,13 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from mpijax.compiler.sharding.blocks import Blocks, blocks_by, whole_shape
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
 from mpijax.core.sharding.cuts import Cuts
+from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.ops.ad_ops import copy_p
@@ -157,6 +160,11 @@ class Partitioner:
                 "Received incompatible devices for jitted computation. It has values over the devices with ids "
                 f"{first} and over those with ids {other}. Put them on the same devices with jax.device_put."
             )
+
+    def on_devices_of_values(self, mesh: Mesh) -> Mesh:
+        """A mesh of the same axes over the devices that values lie on, if there are as many."""
+        over = () if self.known.over is None else self.known.over._device_assignment
+        return mesh.update(np.reshape(over, mesh.axis_sizes) if len(over) == mesh.size else None)
 
     def marked(self, v: Value, layout: Any, new: bool, source: Any) -> Value:
         """A value with its layout; a copy, where the value is known by another one, or is not new, outside."""

@@ -52,6 +52,8 @@ class Mesh(ContextDecorator):
         ids = tuple(d.id for d in self._all_devices)
         self._key = (ids, grid.shape, axis_names, self.axis_types, self.simulation)
         self._entered: list[Any] = []
+        # Whether a program runs on the devices of its arguments instead: it was traced for a mesh without any.
+        self.stands_in = False
 
     @cached_property
     def shape(self) -> OrderedDict:

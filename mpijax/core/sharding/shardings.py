@@ -210,7 +210,8 @@ class NamedSharding(Sharding):
         return {d: index for d, index in self.devices_indices_map(global_shape).items() if d in mine}
 
     def is_equivalent_to(self, other: Any, ndim: int) -> bool:
-        """Whether arrays of `ndim` axes lie alike: `P('i')` and `P('i', None)` are one layout."""
+        """Whether arrays of `ndim` axes lie alike: `P('i')` and `P('i', None)` are one layout, and so are layouts over
+        other meshes by which each device has the same part."""
         if self is other:
             return True
         if (self.memory_kind or DEVICE) != (getattr(other, "memory_kind", None) or DEVICE):
@@ -219,7 +220,20 @@ class NamedSharding(Sharding):
             return self.mesh.size == 1 and isinstance(other, Sharding) and self.device_set == other.device_set
         if self.is_fully_replicated and other.is_fully_replicated:
             return self.device_set == other.device_set
-        return self.mesh == other.mesh and all(self._split(d) == other._split(d) for d in range(ndim))
+        if self.mesh == other.mesh:
+            same = all(self._split(d) == other._split(d) for d in range(ndim))
+            return same and self.spec.unreduced == other.spec.unreduced
+        if self._device_assignment != other._device_assignment or self.spec.unreduced or other.spec.unreduced:
+            return False
+        return all(np.array_equal(self._places(d), other._places(d)) for d in range(ndim))
+
+    def _places(self, dim: int) -> np.ndarray:
+        """For each device in their order, which part of array axis `dim` it has."""
+        at = dict(zip(self.mesh.axis_names, np.indices(self.mesh.devices.shape), strict=True))
+        place = np.zeros(self.mesh.devices.shape, np.int64)
+        for a in self._split(dim):
+            place = place * self.mesh.shape[a] + at[a]
+        return place.ravel()
 
     def _split(self, dim: int) -> tuple:
         """The mesh axes that do split array axis `dim`."""

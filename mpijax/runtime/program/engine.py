@@ -30,7 +30,6 @@ from mpijax.ops import debug_nans
 from mpijax.runtime.arrays import key_reuse
 from mpijax.runtime.arrays.array import ArrayImpl
 from mpijax.runtime.arrays.default_layout import default_layout, over_mesh
-from mpijax.runtime.arrays.placement import device_put
 from mpijax.runtime.mpi.freed import forget_with
 from mpijax.runtime.program import plan_cache
 from mpijax.runtime.program.loader import load_plan, watchers
@@ -227,8 +226,8 @@ def dispatch(jitted, args, kwargs):
     key = entry = None
     names = partial(parameter_names, jitted._fun, args, kwargs)
     default = over_mesh(config.current_mesh.value) if jitted._over_mesh else None
-    if jitted._shardings is not None and jitted._shardings.device is not None:
-        leaves = device_put(leaves, jitted._shardings.device)
+    if jitted._shardings is not None:
+        leaves = jitted._shardings.moved(dynamic[0], leaves)
     layouts = shardings_of(leaves, lambda: [f"{name} of {jitted._name}" for name in names()], default)
     for i, x in enumerate(leaves):
         if isinstance(x, _WITHOUT_VALUE):
@@ -241,7 +240,7 @@ def dispatch(jitted, args, kwargs):
             raise
         entry = find(jitted._programs, key)
     if entry is None:
-        leaves, traced = jitted._prepare(args, kwargs)
+        _, traced = jitted._prepare(args, kwargs)
         if traced.moved or traced.uses_refs:
             return jitted._bind(leaves, traced)
         donated = traced.donated if any(traced.donated) else ()
