@@ -285,6 +285,11 @@ class ShapeDtypeStruct:
             )
         if hasattr(sharding, "check_compatible_aval"):
             sharding.check_compatible_aval(shape)
+        elif hasattr(sharding, "axes_of") and len(sharding) > len(shape):
+            raise ValueError(
+                f"{sharding} is only valid for values of rank at least {len(sharding)}, but was applied to a value of "
+                f"rank {len(shape)}."
+            )
         put = object.__setattr__
         put(self, "shape", tuple(shape))
         # Not made canonical: it may describe what another process makes.

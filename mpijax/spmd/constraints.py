@@ -181,9 +181,9 @@ def check_explicit(layout: NamedSharding, mesh: Any, name: str) -> None:
             )
 
 
-def constrain(x: Any, layout: NamedSharding) -> Any:
+def constrain(x: Any, layout: NamedSharding, by: Primitive | None = None) -> Any:
     """One array in a layout that its type does not speak of."""
-    return sharding_constraint_p.bind(
+    return (by or sharding_constraint_p).bind(
         x, sharding=layout, layout=None, context_mesh=current_mesh(), unconstrained_dims=layout.spec.unconstrained_dims
     )
 
@@ -268,14 +268,20 @@ def _pretty(eqn, _names) -> list[tuple[str, Any]]:
     ]  # fmt: skip
 
 
-sharding_constraint_p = Primitive(
-    "sharding_constraint",
-    type_rule=_type_rule,
-    reference=lambda x, **_: x,
-    lower=Layout("sharding"),
-    jvp=_jvp,
-    transpose=_transpose,
-    batch=_batch,
-    pretty=_pretty,
-    keys=key_reuse.SAME,
-)
+def _layout_primitive(name: str, lower: Layout) -> Primitive:
+    return Primitive(
+        name,
+        type_rule=_type_rule,
+        reference=lambda x, **_: x,
+        lower=lower,
+        jvp=_jvp,
+        transpose=_transpose,
+        batch=_batch,
+        pretty=_pretty,
+        keys=key_reuse.SAME,
+    )
+
+
+sharding_constraint_p = _layout_primitive("sharding_constraint", Layout("sharding"))
+# What `device_put` becomes when a program is compiled: the devices may be others than before.
+move_p = _layout_primitive("move", Layout("sharding", "move"))

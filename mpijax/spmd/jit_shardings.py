@@ -20,10 +20,11 @@ from mpijax.transforms.ref_state import is_ref
 class JitShardings:
     """The layouts one `jit` was given, prefixes of the arguments (without static ones) and of the result.
 
-    key: tells apart programs of one function.
+    key: tells apart programs of one function. of_all: the first is one layout for positional and other arguments.
     """
 
-    def __init__(self, in_shardings: Any, out_shardings: Any):
+    def __init__(self, in_shardings: Any, out_shardings: Any, of_all: bool):
+        self._of_all = of_all
         self._in = tuple(in_shardings) if isinstance(in_shardings, list) else in_shardings
         self._out = out_shardings
         parts = [(what, *tree.tree_flatten(given, is_leaf=_is_none)) for what, given in
@@ -42,7 +43,7 @@ class JitShardings:
 
     def of_arguments(self, name: str, args: tuple, kwargs: dict, avals, leaves) -> tuple[NamedSharding | None, ...]:
         """A layout for each leaf of the arguments, or None. Raises ValueError for those that do not fit."""
-        if self._in is None or isinstance(self._in, SingleDeviceSharding):
+        if self._in is None or self._of_all:
             return (None,) * len(avals)
         if kwargs:
             raise ValueError(
@@ -65,11 +66,11 @@ class JitShardings:
                 _check_given(layout, getattr(leaf, "_sharding", None), aval, tree.keystr(path))
         return layouts
 
-    def moved(self, args: tuple, leaves: list) -> list:
+    def moved(self, args: tuple, kwargs: dict, leaves: list) -> list:
         """Leaves of the arguments, each on the device that it was given alone, if it was."""
-        if not self._moves:
+        if not self._moves or (kwargs and not self._of_all):  # these are refused where the function is traced
             return leaves
-        if isinstance(self._in, SingleDeviceSharding):
+        if self._of_all:
             return device_put(leaves, self._in)
         devices = flatten_axes("pjit in_shardings", tree.tree_structure(args), self._in, tupled_args=True)
         pairs = zip(leaves, devices, strict=True)

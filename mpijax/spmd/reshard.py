@@ -57,11 +57,11 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     return tree.tree_unflatten(structure, out)
 
 
-def lay_out(x: Any, layout: NamedSharding) -> Any:
-    """One array in a layout, which its type says where axes of the mesh are of type Explicit."""
+def lay_out(x: Any, layout: NamedSharding, by: Primitive | None = None) -> Any:
+    """One array in a layout, which its type says where axes of the mesh are of type Explicit; else `by` a primitive."""
     mesh = mesh_types(layout.mesh)
     if not mesh.is_explicit:
-        return constrain(x, layout)
+        return constrain(x, layout, by)
     return _bind(x, NamedSharding(mesh, layout.spec.padded(typeof(x).ndim)), layout.mesh)
 
 

@@ -468,7 +468,7 @@ def jit(
     if in_shardings is not None or out_shardings is not None or device is not None:
         if device is not None:
             in_shardings = out_shardings = provided.sharding_of(device, "jit")
-        shardings = provided.JitShardings(in_shardings, out_shardings)
+        shardings = provided.JitShardings(in_shardings, out_shardings, device is not None)
     make = partial(
         PjitFunction,
         static_argnums=static_argnums,

@@ -63,7 +63,7 @@ def backward_pass(
     """
     exchanges = fx.exchange in jaxpr.effects
     if gathered is None and not exchanges and all(type(ct) is Zero for ct in cotangents):
-        return [Zero(v.aval.to_tangent_aval()) for v in jaxpr.invars]
+        return [Zero(v.aval.to_cotangent_aval()) for v in jaxpr.invars]
     known: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     linear: set = set()
     asked_for = None if wanted is None else {v for v, w in zip(jaxpr.invars, wanted, strict=True) if w}

@@ -204,6 +204,9 @@ PROGRAMS = {
     "layouts of examples": of_x(lambda s, x: s.jax.vmap(s.jax.jit(lambda a: [
         s.lax.broadcast(a, (2,), out_sharding=s.P("y", None)), s.lax.reduce_sum(a[None], (0,), out_sharding=s.P("y")),
         s.lax.reshape(a, (2, 1), out_sharding=s.P("y")), s.jnp.dot(a, s.jnp.ones((2, 4)), out_sharding=s.P("y"))]))(x)),
+    "gradients of loops that keep reduced values": lambda s: s.jax.jit(s.jax.grad(lambda k: s.lax.fori_loop(
+        0, 3, lambda _, c: s.lax.cond(c[0] > 9, lambda: c, lambda: s.jax.reshard(k, s.P(reduced={"x"}))),
+        s.jax.reshard(k, s.P(reduced={"x"}))).sum()))(s.put(X[:, 0], "x")),
     "cases of examples": of_x(lambda s, x: s.jax.vmap(
         lambda a: s.lax.cond(a[0] > 0, lambda a, b: a + b, lambda a, b: b, a, s.jnp.ones(2)))(x)),
 }  # fmt: skip

@@ -64,6 +64,9 @@ PLACES = {
             s.jax.device_put(V, s.NamedSharding(s.jax.sharding.Mesh(s.jax.devices()[2:4], "i"), s.P()))),
     "compiled for what lies nowhere": lambda s: s.jax.jit(s.jax.shard_map(
         lambda x: x, mesh=mesh(s, 4), in_specs=s.P("i"), out_specs=s.P("i"))).lower(s.jnp.asarray(V)).compile()(V),
+    "a gradient of what goes to other devices": lambda s: s.jax.value_and_grad(lambda x: s.jnp.sum(s.jax.jit(lambda y: y * 3)(
+        s.jax.device_put(x**2, s.NamedSharding(s.jax.sharding.Mesh(s.jax.devices()[2:4], "i"), s.P("i"))))))(
+            s.jax.device_put(V, s.NamedSharding(mesh(s, 2), s.P("i")))),
     "compiled for a type": lambda s: s.jax.jit(lambda x: x * 2).lower(
         s.jax.core.ShapedArray((8,), np.float32)).compile()(V),
     "device_put of a tree": lambda s: s.jax.device_put((V, X), (one(s, 1), s.NamedSharding(mesh(s, 4), s.P("i")))),
@@ -358,6 +361,8 @@ ELSEWHERE = [
         (lambda s: s.jax.jit(lambda x: x, out_shardings=s.NamedSharding(s.jax.sharding.Mesh(
             np.empty((), object), ()), s.P()))(V), ValueError, "leaf specifications got an empty NamedSharding"),
         (lambda s: struct(s, sharding=s.NamedSharding(mesh(s, 2, 2), s.P("i", "j"))), ValueError, "of rank at least 2"),
+        (lambda s: struct(s, sharding=s.P("i", None)), ValueError, "of rank at least 2, but was applied to a value of rank 1"),
+        (lambda s: s.jax.jit(lambda x: x, in_shardings=one(s, 0))(x=V), ValueError, "does not support kwargs when in_shardings"),
         (lambda s: s.jax.reshard(V, s.NamedSharding(mesh(s, 4), s.P("i"))), ValueError, "that are of type Auto or Manual"),
         (no_place, ValueError, "got sharding None which is not allowed"),
         (free_argument, ValueError, "Unconstrained dims are not allowed"),

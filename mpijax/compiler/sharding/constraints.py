@@ -31,7 +31,9 @@ def show(p: Partitioner, other) -> None:
 def _laid_out(p: Partitioner, eqn, v, kind: str, layout, source):
     if kind == "reshard":
         return explicit.resharded(p, v, layout, eqn.params["concrete_mesh"], source)
-    if kind == "constraint":
+    if kind == "move":
+        p.go_over(layout)
+    if kind in ("constraint", "move"):
         return _constrained(p, v, layout, source)
     if p.in_body:
         raise NotImplementedError("pmap and arrays of one host within the body of a shard_map: call them outside of it")

@@ -161,6 +161,11 @@ class Partitioner:
                 f"{first} and over those with ids {other}. Put them on the same devices with jax.device_put."
             )
 
+    def go_over(self, layout: Any) -> None:
+        """Note that values go from here on to other devices of this process, if they do."""
+        if self.known.over is not None and self.known.over.is_fully_addressable and layout.is_fully_addressable:
+            self.known.over = layout
+
     def on_devices_of_values(self, mesh: Mesh) -> Mesh:
         """A mesh of the same axes over the devices that values lie on, if there are as many."""
         over = () if self.known.over is None else self.known.over._device_assignment

@@ -51,7 +51,7 @@ def _transpose_linear(cts: Sequence[Any], args: Sequence[Any], params: dict[str,
     consts, _, xs = split(args, num_consts, num_carry)
     ct_carry, ct_ys = split(cts, num_carry)
     ct_carry = [instantiate(ct) for ct in ct_carry]
-    ct_consts = [zeros(x.aval.to_tangent_aval()) for x in chosen(consts, consts_lin)]
+    ct_consts = [zeros(x.aval.to_cotangent_aval()) for x in chosen(consts, consts_lin)]
     ys_nonzero = nonzero_flags(ct_ys)
     body = _transposed_body(closed, tuple(consts_lin), num_carry, tuple(xs_lin), tuple(ys_nonzero))
     fixed = [x for x, lin in zip(consts, consts_lin, strict=True) if not lin]
@@ -73,9 +73,9 @@ def _transposed_body(closed: ClosedJaxpr, consts_lin, num_carry: int, xs_lin, ys
     -> cotangents of linear consts, of the carry, of linear xs.
     """
     consts, carry, xs = split(closed.in_avals, len(consts_lin), num_carry)
-    carry_out, ys = split([a.to_tangent_aval() for a in closed.out_avals], num_carry)
+    carry_out, ys = split([a.to_cotangent_aval() for a in closed.out_avals], num_carry)
     fixed = [a for a, lin in zip(consts, consts_lin, strict=True) if not lin]
-    gathering = [a.to_tangent_aval() for a in chosen(consts, consts_lin)]
+    gathering = [a.to_cotangent_aval() for a in chosen(consts, consts_lin)]
     scanned = [a for a, lin in zip(xs, xs_lin, strict=True) if not lin]
     ct_ys = chosen(ys, ys_nonzero)
 
@@ -89,8 +89,9 @@ def _transposed_body(closed: ClosedJaxpr, consts_lin, num_carry: int, xs_lin, ys
             *(UndefPrimal(a) if lin else next(others) for a, lin in zip(xs, xs_lin, strict=True)),
         ]
         start = [next(gathered) if lin else Zero(a) for a, lin in zip(consts, consts_lin, strict=True)]
+        start += [Zero(a.to_cotangent_aval()) for a in (*carry, *xs)]
         cts = [*ct_carry, *(next(ct_live) if nz else Zero(a) for a, nz in zip(ys, ys_nonzero, strict=True))]
-        found = backward_pass(closed.jaxpr, closed.consts, args, cts, [*start, *map(Zero, [*carry, *xs])])
+        found = backward_pass(closed.jaxpr, closed.consts, args, cts, start)
         return [instantiate(ct) for ct in chosen(found, (*consts_lin, *[True] * num_carry, *xs_lin))]
 
     avals = [*fixed, *gathering, *carry_out, *ct_ys, *scanned]

@@ -227,7 +227,7 @@ def dispatch(jitted, args, kwargs):
     names = partial(parameter_names, jitted._fun, args, kwargs)
     default = over_mesh(config.current_mesh.value) if jitted._over_mesh else None
     if jitted._shardings is not None:
-        leaves = jitted._shardings.moved(dynamic[0], leaves)
+        leaves = jitted._shardings.moved(*dynamic, leaves)
     layouts = shardings_of(leaves, lambda: [f"{name} of {jitted._name}" for name in names()], default)
     for i, x in enumerate(leaves):
         if isinstance(x, _WITHOUT_VALUE):
