@@ -260,8 +260,9 @@ class Partitioned:
 class Layout:
     """The operand, laid out over devices by the sharding in parameter `param`.
 
-    kind: "constraint": the same array; "move": the same, which may go to other devices; "from_local": each rank's array is its shard of the result; "to_local": the
-    result is this rank's shard; "inspect": no result, the parameter is a function, which is called with the sharding.
+    kind: "constraint": the same array; "move": the same, which may go to other devices; "from_local": each rank's array
+    is its shard of the result; "to_local": the result is this rank's shard; "inspect": no result, the parameter is a
+    function, which is called with the sharding.
     """
 
     param: str

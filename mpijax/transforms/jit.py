@@ -61,11 +61,11 @@ def _with_values(leaves: Sequence[Any], traced: Traced) -> list[Any]:
 def _layout_of(x: Any) -> Any:
     """How an argument, or what stands for it, is laid out over devices; None if that is not said."""
     layout = x._sharding if hasattr(x, "_sharding") else getattr(x, "sharding", None)
-    abstract = isinstance(getattr(layout, "mesh", None), AbstractMesh)
-    if (abstract and not layout.mesh.empty) or hasattr(layout, "partitions"):
-        layout = provided.named_sharding(layout, "ShapeDtypeStruct", "jit")
-    elif abstract:
+    mesh = getattr(layout, "mesh", None)
+    if isinstance(mesh, AbstractMesh) and mesh.empty:
         return None
+    if isinstance(mesh, AbstractMesh) or hasattr(layout, "partitions"):
+        layout = provided.named_sharding(layout, "ShapeDtypeStruct", "jit")
     return layout if getattr(layout, "is_followed", False) else None
 
 
