@@ -19,6 +19,8 @@ from mpijax.runtime.arrays.array import from_numpy
 from mpijax.runtime.arrays.placement import carried_sharding, type_in
 from mpijax.spmd.constraints import named_sharding
 
+_NO_DTYPE = "If the Array has no addressable shards, `dtype` must be provided via the `dtype` argument to `{}`."
+
 
 def make_array_from_callback(
     shape: Sequence[int],
@@ -44,7 +46,7 @@ def make_array_from_callback(
     """
     if not trace_state_clean():
         raise UnexpectedTracerError("jax.make_array_from_callback cannot be called within a traced context.")
-    shape = tuple(shape)
+    shape, sharding = tuple(shape), getattr(sharding, "sharding", sharding)
     what = "That is what data_callback returned"
     indices = list(sharding.addressable_devices_indices_map(shape).values())
     if not indices:
@@ -126,6 +128,8 @@ def make_array_from_single_device_arrays(
         raise ValueError(
             f"{name} requires a list of concrete arrays as input, but got types {kinds}: call it outside of jit."
         )
+    if not arrays and dtype is None:
+        raise ValueError(_NO_DTYPE.format(name))
     expected = len(sharding.addressable_devices)
     if len(arrays) != expected:
         raise ValueError(
@@ -207,9 +211,7 @@ def _from_parts(shape: tuple[int, ...], sharding: Sharding, indices, parts, dtyp
 def _without_part(shape: tuple[int, ...], sharding: Sharding, dtype: Any, name: str) -> Any:
     """An array of which other processes have all parts."""
     if dtype is None:
-        raise ValueError(
-            f"If the Array has no addressable shards, `dtype` must be provided via the `dtype` argument to `{name}`."
-        )
+        raise ValueError(_NO_DTYPE.format(name))
     sharding.shard_shape(shape)  # raises where it does not fit
     aval = ShapedArray(shape, dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True))
     words = () if isinstance(aval.dtype, np.dtype) else aval.dtype.physical_shape

@@ -248,7 +248,18 @@ def _jvp(primals, tangents, **params):
 def _batch(axis, args, dims, *, sharding, unconstrained_dims, **params):
     """The layout of each example stays. The batch axis is free unless `vmap` got mesh axes for it."""
     [x], [d] = args, dims
+    if d is not None and axis.spmd and isinstance(sharding, SingleDeviceSharding):
+        raise ValueError(
+            "If you are using spmd_axis_name parameter of jax.vmap, please make sure to run your jitted function inside "
+            "the mesh context manager. Only `jax.lax.with_sharding_constraint` with `jax.sharding.NamedSharding` as an "
+            f"input can be transformed with spmd_axis_name batching rules, got {sharding!r}"
+        )
     if d is not None and hasattr(sharding, "mesh"):
+        if not set(axis.spmd).isdisjoint(sharding.spec.all_axes()):
+            raise ValueError(
+                f"vmap spmd_axis_name {axis.spmd} cannot appear in with_sharding_constraint spec, but got spec "
+                f"{sharding.spec}"
+            )
         parts = list(sharding.spec)
         parts += [None] * (d - len(parts))
         parts.insert(d, axis.spmd or PartitionSpec.UNCONSTRAINED)

@@ -67,6 +67,8 @@ PLACES = {
     "a gradient of what goes to other devices": lambda s: s.jax.value_and_grad(lambda x: s.jnp.sum(s.jax.jit(lambda y: y * 3)(
         s.jax.device_put(x**2, s.NamedSharding(s.jax.sharding.Mesh(s.jax.devices()[2:4], "i"), s.P("i"))))))(
             s.jax.device_put(V, s.NamedSharding(mesh(s, 2), s.P("i")))),
+    "parts in a Format": lambda s: s.jax.make_array_from_callback(
+        (8,), put(s, V, "i").format, lambda index: V[index]),
     "compiled for a type": lambda s: s.jax.jit(lambda x: x * 2).lower(
         s.jax.core.ShapedArray((8,), np.float32)).compile()(V),
     "device_put of a tree": lambda s: s.jax.device_put((V, X), (one(s, 1), s.NamedSharding(mesh(s, 4), s.P("i")))),
@@ -364,6 +366,13 @@ ELSEWHERE = [
         (lambda s: struct(s, sharding=s.P("i", None)), ValueError, "of rank at least 2, but was applied to a value of rank 1"),
         (lambda s: s.jax.jit(lambda x: x, in_shardings=one(s, 0))(x=V), ValueError, "does not support kwargs when in_shardings"),
         (lambda s: s.jax.reshard(V, s.NamedSharding(mesh(s, 4), s.P("i"))), ValueError, "that are of type Auto or Manual"),
+        (lambda s: over_four(s, s.lax.with_sharding_constraint), ValueError,
+         r"with device ids \[0\].* and sharding_constraint inside jit with device ids \[0, 1, 2, 3\]"),
+        (lambda s: s.jax.vmap(lambda x: s.lax.with_sharding_constraint(x, one(s, 0)), spmd_axis_name="i")(V), ValueError,
+         "If you are using spmd_axis_name parameter"),
+        (lambda s: s.jax.vmap(lambda x: s.lax.with_sharding_constraint(x, s.NamedSharding(mesh(s, 2, 2), s.P("i"))),
+                              spmd_axis_name="i")(X), ValueError, "cannot appear in with_sharding_constraint spec"),
+        (lambda s: joined(s, []), ValueError, "has no addressable shards, `dtype` must be provided"),
         (no_place, ValueError, "got sharding None which is not allowed"),
         (free_argument, ValueError, "Unconstrained dims are not allowed"),
         (lambda s: s.jax.jit(lambda x: x)({"a": struct(s)}), TypeError, r"Argument 'x\['a'\]' of shape float32\[8\] of type"),

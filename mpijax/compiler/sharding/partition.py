@@ -42,7 +42,7 @@ def run_shards(p: Partitioner, closed, params: dict[str, Any], inputs, source):
     if fx.one_sided in closed.effects:
         with named_axes(dict(mesh.shape)):
             closed = paired(local_shards.without_varying(closed))
-    p.are_over(sharding_over(mesh, ()))
+    p.are_over(sharding_over(mesh, ()), "shard_map inside jit")
     if mesh.is_local:
         return _run_local_shards(p, closed, params, inputs, source)
     layouts = [NamedSharding(mesh, spec) for spec in params["in_specs"]]

@@ -82,6 +82,7 @@ class Known:
     placements: dict[tuple, None] = field(default_factory=dict)
     inspected: list[tuple[Any, Any]] = field(default_factory=list)
     over: Any = None
+    first_over: str = ""
 
 
 class Partitioner:
@@ -144,21 +145,25 @@ class Partitioner:
 
     def laid_out(self, v: Value, layout: Any, shape: Sequence[int]) -> None:
         """Note how an array of `shape` lies that the program is given."""
-        self.are_over(layout)
+        self.are_over(layout, "an argument")
         self.known.layouts[v] = layout
         if not layout.keeps_whole:
             self.known.blocks[v] = blocks_by(layout, tuple(shape))
 
-    def are_over(self, layout: Any) -> None:
-        """Note over which devices values lie. Raises ValueError for others than before, or in another order."""
+    def are_over(self, layout: Any, what: str) -> None:
+        """Note over which devices values lie. Raises ValueError for others than before, or in another order.
+
+        what: which values, for the error.
+        """
         known = self.known
         if known.over is None:
-            known.over = layout
+            known.over, known.first_over = layout, what
         elif known.over._device_assignment != layout._device_assignment:
-            first, other = ([d.id for d in x._device_assignment] for x in (known.over, layout))
+            found = ((known.first_over, known.over), (what, layout))
+            said = (f"{name} with device ids {[d.id for d in x._device_assignment]}" for name, x in found)
             raise ValueError(
-                "Received incompatible devices for jitted computation. It has values over the devices with ids "
-                f"{first} and over those with ids {other}. Put them on the same devices with jax.device_put."
+                f"Received incompatible devices for jitted computation. Got {' and '.join(said)}. Put arguments on the "
+                "devices of the program with jax.device_put."
             )
 
     def go_over(self, layout: Any) -> None:
