@@ -250,9 +250,9 @@ def _batch(axis, args, dims, *, sharding, unconstrained_dims, **params):
     [x], [d] = args, dims
     if d is not None and axis.spmd and isinstance(sharding, SingleDeviceSharding):
         raise ValueError(
-            "If you are using spmd_axis_name parameter of jax.vmap, please make sure to run your jitted function inside "
-            "the mesh context manager. Only `jax.lax.with_sharding_constraint` with `jax.sharding.NamedSharding` as an "
-            f"input can be transformed with spmd_axis_name batching rules, got {sharding!r}"
+            "If you are using spmd_axis_name parameter of jax.vmap, please make sure to run your jitted function "
+            "inside the mesh context manager. Only `jax.lax.with_sharding_constraint` with `jax.sharding.NamedSharding`"
+            f" as an input can be transformed with spmd_axis_name batching rules, got {sharding!r}"
         )
     if d is not None and hasattr(sharding, "mesh"):
         if not set(axis.spmd).isdisjoint(sharding.spec.all_axes()):

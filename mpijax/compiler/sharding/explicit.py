@@ -78,7 +78,8 @@ def _moved(p: Partitioner, v, devices, mesh, axes, new: bool, source):
     held = p.layout_held(v)
     if held is None and not mesh.is_explicit and not new:
         return v
-    p.are_over(sharding_over(devices, ()))
+    p.go_over(sharding_over(devices, ()))
+    p.are_over(sharding_over(devices, ()), "reshard inside jit")
     free = set(mesh.auto_axes) - {a for names in axes for a in names}
     over = held.spec if held is not None and getattr(held, "mesh", None) == devices else PartitionSpec()
     kept = [tuple(a for a in over.axes_of(d) if a in free) for d in range(ndim)]
