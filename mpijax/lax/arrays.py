@@ -10,9 +10,10 @@ import numpy as np
 from mpijax.core import canonical, dtypes
 from mpijax.core.out_sharding import laid_out
 from mpijax.core.trace import typeof
-from mpijax.ops.convert import stage
+from mpijax.ops.convert import convert_element_type, stage
 from mpijax.ops.creation import full
 from mpijax.ops.shapes import broadcast_to
+from mpijax.ops.stacking import stack
 
 
 def empty(shape: int | Sequence[int], dtype: Any, *, out_sharding: Any = None) -> Any:
@@ -45,7 +46,9 @@ def shape_as_value(shape: Sequence[int]) -> Any:
     >>> lax.shape_as_value((2, 3))
     Array([2, 3], dtype=int32)
     """
-    return stage(np.array(shape, np.int32))
+    if all(isinstance(n, (int, np.integer)) for n in shape):
+        return stage(np.array(shape, np.int32))
+    return stack([convert_element_type(n, np.int32) for n in shape])
 
 
 def dtype(x: Any) -> np.dtype:

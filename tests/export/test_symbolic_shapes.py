@@ -133,7 +133,8 @@ def X(*shape):
 
 # By name: a function of (jax, jnp, lax, *arguments), shapes with names, constraints, and the shapes of two calls.
 PROGRAMS = {
-    "sizes as values": (lambda j, n, lx, x: (x.shape[0] * x + x.size, n.arange(2 * x.shape[0]), n.sqrt(x.shape[0])),
+    "sizes as values": (lambda j, n, lx, x: (x.shape[0] * x + x.size, n.arange(2 * x.shape[0]), n.sqrt(x.shape[0]),
+                                             lx.shape_as_value((*x.shape, 3))),
                         ["a, b"], (), [[(2, 3)], [(5, 1)]]),
     "mean": (lambda j, n, lx, x: (x.mean(), x.var(0), (x > 0).sum(), x.argmax(0)), ["b, 3"], (), [[(2, 3)], [(5, 3)]]),
     "layer": (lambda j, n, lx, x, w: j.nn.softmax(n.tanh(x @ w)), ["b, n", "n, 4"], (), [[(2, 3), (3, 4)], [(1, 5), (5, 4)]]),
