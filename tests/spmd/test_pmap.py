@@ -189,7 +189,7 @@ def test_parts_that_do_not_fit():
     with pytest.raises(ValueError, match="doesn't match the single device array shape"):
         jax.make_array_from_callback((2 * SIZE,), sharding, lambda index: np.ones(3))
     with pytest.raises(ValueError, match="Expected 1 per-device arrays"):
-        jax.make_array_from_single_device_arrays((SIZE,), sharding, [])
+        jax.make_array_from_single_device_arrays((SIZE,), sharding, [], dtype=np.float32)
     with pytest.raises(ValueError, match="different numbers of axes"):
         jax.make_array_from_process_local_data(sharding, np.ones(2), (2, 2))
 
