@@ -47,7 +47,7 @@ _HOMES = {
     "mpijax.spmd.jit_shardings": "JitShardings",
     "mpijax.spmd.moves": "put",
     "mpijax.spmd.out_shardings": "explicit_layout laid_out_inside lay_result_out over_context_mesh",
-    "mpijax.spmd.reshard": "lay_out",
+    "mpijax.spmd.reshard": "move_to",
     "mpijax.spmd.shard_map": "shard_map",
 }
 

@@ -14,8 +14,8 @@ from mpijax.core.sharding.shardings import NamedSharding, SingleDeviceSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.sharding.split import of_sharding
 from mpijax.core.trace import typeof
-from mpijax.spmd.constraints import check_fits, mesh_types, move_p, named_sharding, put_on
-from mpijax.spmd.reshard import lay_out
+from mpijax.spmd.constraints import check_fits, mesh_types, named_sharding, put_on
+from mpijax.spmd.reshard import move_to
 from mpijax.transforms import key_reuse
 from mpijax.transforms.transpose import UndefPrimal
 from mpijax.transforms.zeros import Zero, instantiate
@@ -71,7 +71,7 @@ def _laid_out(*xs: Any, devices, **_params: Any) -> list[Any]:
 
 def _one(x: Any, layout: Any) -> Any:
     if hasattr(layout, "mesh"):
-        return lay_out(x, layout, move_p)
+        return move_to(x, layout)
     elsewhere = isinstance(layout, SingleDeviceSharding) and layout.memory_kind != DEVICE
     return put_on(x, layout) if elsewhere or isinstance(layout, Space) else x
 

@@ -24,6 +24,7 @@ from mpijax.spmd.constraints import (
     check_not_mapped,
     constrain,
     mesh_types,
+    move_p,
     named_sharding,
 )
 from mpijax.transforms import key_reuse
@@ -63,6 +64,11 @@ def lay_out(x: Any, layout: NamedSharding, by: Primitive | None = None) -> Any:
     if not mesh.is_explicit:
         return constrain(x, layout, by)
     return _bind(x, NamedSharding(mesh, layout.spec.padded(typeof(x).ndim)), layout.mesh)
+
+
+def move_to(x: Any, layout: NamedSharding) -> Any:
+    """`lay_out` for `device_put`, after which values may lie on other devices, or on the same in another order."""
+    return lay_out(x, layout, move_p)
 
 
 def cast(x: Any, mesh: AbstractMesh) -> Any:

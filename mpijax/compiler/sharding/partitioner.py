@@ -167,8 +167,8 @@ class Partitioner:
             )
 
     def go_over(self, layout: Any) -> None:
-        """Note that values go from here on to other devices of this process, if they do."""
-        if self.known.over is not None and self.known.over.is_fully_addressable and layout.is_fully_addressable:
+        """Note that values go from here on to other devices of the same processes, or in another order, if they do."""
+        if self.known.over is not None and self.known.over.processes == layout.processes:
             self.known.over = layout
 
     def on_devices_of_values(self, mesh: Mesh) -> Mesh:

@@ -168,7 +168,7 @@ def _laid_out(x: Any, layout: Any) -> Any:
             "jax.experimental.multihost_utils.process_allgather, and put what that returns."
         )
     provided.check_fits(layout, typeof(x), "One of device_put arguments")
-    return provided.lay_out(x, layout)
+    return provided.move_to(x, layout)
 
 
 def gathered(x: Any) -> Any:
