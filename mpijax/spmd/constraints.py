@@ -176,7 +176,7 @@ def check_explicit(layout: NamedSharding, mesh: Any, name: str) -> None:
             kind = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))[a]
             raise ValueError(
                 f"PartitionSpec passed to {name} cannot contain axis names that are of type Auto or Manual. Got "
-                f"PartitionSpec: {layout.spec} with axis name: {a} of type: AxisType.{kind}. Use "
+                f"PartitionSpec: {layout.spec} with axis name: {a} of type: AxisType.{kind.name}. Use "
                 "with_sharding_constraint for those."
             )
 

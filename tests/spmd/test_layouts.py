@@ -174,7 +174,8 @@ def test_partition_specs_over_the_mesh_in_context():
     with jax.set_mesh(mesh_1d()):
         assert f(x).sharding == NamedSharding(mesh_1d(), P(None))
         assert_same(f(x), x * 2)
-        assert_same(jax.reshard(f(x), P("i")), x * 2)
+        with pytest.raises(ValueError, match=r"of type Auto or Manual.* i of type: AxisType\.Auto"):
+            jax.reshard(f(x), P("i"))
     with pytest.raises(RuntimeError, match="requires a non-empty mesh in context"):
         f(x)
     with pytest.raises(RuntimeError, match="requires a non-empty mesh in context"):
