@@ -213,8 +213,8 @@ def check_fits(layout: NamedSharding, aval, what: str, strict: bool = True) -> N
         if size % parts:
             raise ValueError(
                 f"{what}: Sharding {layout} implies that array axis {dim} is partitioned {parts} times, but the "
-                f"dimension size is {size} (full shape: {aval.shape}), and parts should evenly divide the shape. Pad the "
-                "array, or leave that axis whole: None in the PartitionSpec."
+                f"dimension size is {size} (full shape: {aval.shape}), and parts should evenly divide the shape. Pad "
+                "the array, or leave that axis whole: None in the PartitionSpec."
             )
 
 
